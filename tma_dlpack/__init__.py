@@ -1,0 +1,1 @@
+"""Any `__dlpack__` tensor becomes a checked, encoded CUDA tensor map."""

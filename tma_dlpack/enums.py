@@ -1,0 +1,231 @@
+"""The words of the field as enums: libcu++'s names for options, the driver's names for data types.
+
+Every enum is an `IntEnum` with the driver's values, so a member can be handed to any API that takes
+the C value. `parse` turns what a user may write (a member, a name, a value, a NumPy integer) into a
+member, and raises `ValueError` or `TypeError` with a sentence that says what is accepted.
+"""
+
+from __future__ import annotations
+
+import difflib
+import operator
+from enum import IntEnum
+from typing import TypeVar
+
+__all__ = [
+    "C_ENUMS",
+    "DLDataTypeCode",
+    "DLDeviceType",
+    "TensorMapDataType",
+    "TensorMapIm2ColWideMode",
+    "TmaInterleaveLayout",
+    "TmaL2FetchSize",
+    "TmaOobFill",
+    "TmaSwizzle",
+    "c_name",
+    "parse",
+]
+
+
+class TmaInterleaveLayout(IntEnum):
+    """`cuda::tma_interleave_layout`; the values of CUtensorMapInterleave (cuda.h)."""
+
+    none = 0
+    bytes16 = 1
+    bytes32 = 2
+
+
+class TmaSwizzle(IntEnum):
+    """`cuda::tma_swizzle`; the values of CUtensorMapSwizzle (cuda.h)."""
+
+    none = 0
+    bytes32 = 1
+    bytes64 = 2
+    bytes128 = 3
+    bytes128_atom_32B = 4
+    bytes128_atom_32B_flip_8B = 5
+    bytes128_atom_64B = 6
+
+
+class TmaL2FetchSize(IntEnum):
+    """`cuda::tma_l2_fetch_size`; the values of CUtensorMapL2promotion (cuda.h)."""
+
+    none = 0
+    bytes64 = 1
+    bytes128 = 2
+    bytes256 = 3
+
+
+class TmaOobFill(IntEnum):
+    """`cuda::tma_oob_fill`; the values of CUtensorMapFloatOOBfill (cuda.h)."""
+
+    none = 0
+    nan = 1
+
+
+class TensorMapIm2ColWideMode(IntEnum):
+    """CUtensorMapIm2ColWideMode (cuda.h): how far an im2col-wide copy walks along W."""
+
+    w = 0
+    w128 = 1
+
+
+class TensorMapDataType(IntEnum):
+    """CUtensorMapDataType (cuda.h).
+
+    Members are the header's names without `CU_TENSOR_MAP_DATA_TYPE_`; the header's full spelling is
+    an alias of each, and the only way to write the three packed types as an attribute, because a
+    Python name cannot start with a digit.
+    """
+
+    UINT8 = 0
+    UINT16 = 1
+    UINT32 = 2
+    INT32 = 3
+    UINT64 = 4
+    INT64 = 5
+    FLOAT16 = 6
+    FLOAT32 = 7
+    FLOAT64 = 8
+    BFLOAT16 = 9
+    FLOAT32_FTZ = 10
+    TFLOAT32 = 11
+    TFLOAT32_FTZ = 12
+    vars()["16U4_ALIGN8B"] = 13  # the header's name is no Python identifier
+    vars()["16U4_ALIGN16B"] = 14
+    vars()["16U6_ALIGN16B"] = 15
+
+    CU_TENSOR_MAP_DATA_TYPE_UINT8 = 0
+    CU_TENSOR_MAP_DATA_TYPE_UINT16 = 1
+    CU_TENSOR_MAP_DATA_TYPE_UINT32 = 2
+    CU_TENSOR_MAP_DATA_TYPE_INT32 = 3
+    CU_TENSOR_MAP_DATA_TYPE_UINT64 = 4
+    CU_TENSOR_MAP_DATA_TYPE_INT64 = 5
+    CU_TENSOR_MAP_DATA_TYPE_FLOAT16 = 6
+    CU_TENSOR_MAP_DATA_TYPE_FLOAT32 = 7
+    CU_TENSOR_MAP_DATA_TYPE_FLOAT64 = 8
+    CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 = 9
+    CU_TENSOR_MAP_DATA_TYPE_FLOAT32_FTZ = 10
+    CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 = 11
+    CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ = 12
+    CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN8B = 13
+    CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN16B = 14
+    CU_TENSOR_MAP_DATA_TYPE_16U6_ALIGN16B = 15
+
+
+class DLDeviceType(IntEnum):
+    """DLDeviceType (dlpack.h 1.3)."""
+
+    kDLCPU = 1
+    kDLCUDA = 2
+    kDLCUDAHost = 3
+    kDLOpenCL = 4
+    kDLVulkan = 7
+    kDLMetal = 8
+    kDLVPI = 9
+    kDLROCM = 10
+    kDLROCMHost = 11
+    kDLExtDev = 12
+    kDLCUDAManaged = 13
+    kDLOneAPI = 14
+    kDLWebGPU = 15
+    kDLHexagon = 16
+    kDLMAIA = 17
+    kDLTrn = 18
+
+
+class DLDataTypeCode(IntEnum):
+    """DLDataTypeCode (dlpack.h 1.3)."""
+
+    kDLInt = 0
+    kDLUInt = 1
+    kDLFloat = 2
+    kDLOpaqueHandle = 3
+    kDLBfloat = 4
+    kDLComplex = 5
+    kDLBool = 6
+    kDLFloat8_e3m4 = 7
+    kDLFloat8_e4m3 = 8
+    kDLFloat8_e4m3b11fnuz = 9
+    kDLFloat8_e4m3fn = 10
+    kDLFloat8_e4m3fnuz = 11
+    kDLFloat8_e5m2 = 12
+    kDLFloat8_e5m2fnuz = 13
+    kDLFloat8_e8m0fnu = 14
+    kDLFloat6_e2m3fn = 15
+    kDLFloat6_e3m2fn = 16
+    kDLFloat4_e2m1fn = 17
+
+
+#: How cuda.h spells each enum: prefix, then one suffix per value.
+C_ENUMS: dict[type[IntEnum], tuple[str, tuple[str, ...]]] = {
+    TmaInterleaveLayout: ("CU_TENSOR_MAP_INTERLEAVE_", ("NONE", "16B", "32B")),
+    TmaSwizzle: (
+        "CU_TENSOR_MAP_SWIZZLE_",
+        ("NONE", "32B", "64B", "128B", "128B_ATOM_32B", "128B_ATOM_32B_FLIP_8B", "128B_ATOM_64B"),
+    ),
+    TmaL2FetchSize: ("CU_TENSOR_MAP_L2_PROMOTION_", ("NONE", "L2_64B", "L2_128B", "L2_256B")),
+    TmaOobFill: ("CU_TENSOR_MAP_FLOAT_OOB_FILL_", ("NONE", "NAN_REQUEST_ZERO_FMA")),
+    TensorMapIm2ColWideMode: ("CU_TENSOR_MAP_IM2COL_WIDE_MODE_", ("W", "W128")),
+    TensorMapDataType: ("CU_TENSOR_MAP_DATA_TYPE_", tuple(t.name for t in TensorMapDataType)),
+}
+
+AnyEnum = TypeVar("AnyEnum", bound=IntEnum)
+
+
+def c_name(member: IntEnum) -> str:
+    """Give a member's spelling in cuda.h.
+
+    >>> c_name(TmaSwizzle.bytes128_atom_32B)
+    'CU_TENSOR_MAP_SWIZZLE_128B_ATOM_32B'
+    """
+    prefix, suffixes = C_ENUMS[type(member)]
+    return prefix + suffixes[member]
+
+
+def parse(enum: type[AnyEnum], value: object) -> AnyEnum:
+    """Turn a member, its name, its name in cuda.h or its value into a member of `enum`.
+
+    Raises `TypeError` for a member of another enum, a bool, a float or anything else that is no
+    integer, and `ValueError` for a name or number that the enum lacks.
+
+    >>> parse(TmaSwizzle, "bytes128") is parse(TmaSwizzle, 3) is TmaSwizzle.bytes128
+    True
+    >>> parse(TensorMapDataType, "16U4_ALIGN8B")
+    <TensorMapDataType.16U4_ALIGN8B: 13>
+    """
+    if type(value) is enum:
+        return value
+    if isinstance(value, str):
+        member = _by_name(enum).get(value)
+        if member is None:
+            close = difflib.get_close_matches(value, _by_name(enum), n=1, cutoff=0.5)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise ValueError(f"{value!r} is no {enum.__name__}: {_choices(enum)}{hint}")
+        return member
+    if isinstance(value, (bool, IntEnum)):
+        raise TypeError(f"{value!r} is no {enum.__name__}: {_choices(enum)}")
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(
+            f"a {type(value).__name__} is no {enum.__name__}: {_choices(enum)}"
+        ) from None
+    try:
+        return enum(number)
+    except ValueError:
+        raise ValueError(f"{number} is no {enum.__name__}: {_choices(enum)}") from None
+
+
+_NAMES: dict[type[IntEnum], dict[str, IntEnum]] = {}
+
+
+def _by_name(enum: type[AnyEnum]) -> dict[str, AnyEnum]:
+    names = _NAMES.get(enum)
+    if names is None:
+        names = _NAMES[enum] = dict(enum.__members__) | {c_name(m): m for m in enum}
+    return names  # type: ignore[return-value]
+
+
+def _choices(enum: type[IntEnum]) -> str:
+    return "choose " + ", ".join(f"{m.name} ({m.value})" for m in enum)

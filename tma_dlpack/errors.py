@@ -1,0 +1,100 @@
+"""What goes wrong, as values: a `Violation` names what was found, the limit, a fix and the source.
+
+`TmaError` is the root. Its kinds follow C++: what `cuda::make_tma_descriptor` reports as
+`std::invalid_argument` is a `ValueError` here, its `std::runtime_error` a `RuntimeError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = [
+    "Advice",
+    "Finding",
+    "TmaDriverError",
+    "TmaError",
+    "TmaPreconditionError",
+    "TmaTargetError",
+    "TmaUnsupportedError",
+    "Violation",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that a check noticed.
+
+    Attributes
+    ----------
+    rule : str
+        Stable id of the row in the table of rules, such as ``"BOX_INNER_16B"``.
+    argument : str
+        The argument of the call that it is about, such as ``"box_sizes"``.
+    found : str
+        What was found, as a sentence about the argument, with units.
+    limit : str
+        What is asked instead.
+    fix : str
+        What to change, in the words of the call (row-major, elements).
+    source : str
+        Where the rule stands: a document, a header line, or a measurement.
+    """
+
+    rule: str
+    argument: str
+    found: str
+    limit: str
+    fix: str
+    source: str
+
+    def __str__(self) -> str:
+        return f"{self.found}; {self.limit}\n  fix: {self.fix}\n  rule: {self.rule} ({self.source})"
+
+
+@dataclass(frozen=True, slots=True)
+class Violation(Finding):
+    """A precondition that does not hold: the call is refused."""
+
+    __str__ = Finding.__str__
+
+
+@dataclass(frozen=True, slots=True)
+class Advice(Finding):
+    """Something worth knowing about a call that is accepted."""
+
+    __str__ = Finding.__str__
+
+
+class TmaError(Exception):
+    """Root of every error that this package raises on purpose."""
+
+
+class TmaUnsupportedError(TmaError, RuntimeError):
+    """This target, driver, machine or build cannot do it; the message says what could."""
+
+
+class TmaDriverError(TmaError, RuntimeError):
+    """The CUDA driver returned an error; the message shows each argument under its driver name."""
+
+
+class TmaPreconditionError(TmaError, ValueError):
+    """The call breaks preconditions; `violations` has all of them, in libcu++'s order.
+
+    The message shows all. The first is the one `cuda::make_tma_descriptor` would throw.
+    """
+
+    violations: tuple[Violation, ...]
+
+    def __init__(self, violations: Violation | Sequence[Violation]) -> None:
+        if isinstance(violations, Violation):
+            violations = (violations,)
+        self.violations = tuple(violations)
+        super().__init__("\n".join(map(str, self.violations)))
+
+    def __reduce__(self) -> tuple[type, tuple[tuple[Violation, ...]]]:
+        return type(self), (self.violations,)
+
+
+class TmaTargetError(TmaPreconditionError, TmaUnsupportedError):
+    """A precondition that fails because the target lacks the feature asked for."""

@@ -1,0 +1,89 @@
+"""What a GPU can do, as a value: rules ask a `Target`, never a device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["TARGETS", "Target"]
+
+#: Compute capability for which the 128 bytes have been measured (H200, driver 580.159.04).
+MEASURED_CAPABILITY = (9, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A GPU as far as tensor maps are concerned.
+
+    Parameters
+    ----------
+    compute_capability : tuple of two int
+        Such as ``(9, 0)``.
+    max_smem_bytes : int
+        Shared memory per block after opt-in, bytes (``sharedMemPerBlockOptin``).
+    driver_version : int or None
+        ``cuDriverGetVersion``, such as 13000; None where no driver was asked.
+    multiprocessors : int or None
+        Number of SMs; None where no device was asked.
+
+    Examples
+    --------
+    >>> Target((9, 0), 232_448).name
+    'sm_90'
+    >>> TARGETS["sm_120"].max_smem_bytes
+    101376
+    """
+
+    compute_capability: tuple[int, int]
+    max_smem_bytes: int = 232_448
+    driver_version: int | None = None
+    multiprocessors: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is no compute capability or no size."""
+        capability = self.compute_capability
+        if not (
+            isinstance(capability, tuple)
+            and len(capability) == 2
+            and all(isinstance(n, int) and n >= 0 for n in capability)
+        ):
+            raise ValueError(
+                f"compute_capability is {capability!r}; it must be a pair of integers, (9, 0)"
+            )
+        if not isinstance(self.max_smem_bytes, int) or self.max_smem_bytes <= 0:
+            raise ValueError(
+                f"max_smem_bytes is {self.max_smem_bytes!r}; it must be a positive number of bytes"
+            )
+
+    @property
+    def name(self) -> str:
+        """``sm_90`` and the like."""
+        return "sm_{}{}".format(*self.compute_capability)
+
+    @property
+    def has_tma(self) -> bool:
+        """Whether there is a Tensor Memory Accelerator at all (9.0 and later)."""
+        return self.compute_capability >= (9, 0)
+
+    @property
+    def is_sm_9x(self) -> bool:
+        """Whether atom swizzles and packed types are missing (libcu++ asks the major version)."""
+        return self.compute_capability[0] == 9
+
+    @property
+    def has_model(self) -> bool:
+        """Whether the 128 bytes can be made without a driver, from the measured layout."""
+        return self.compute_capability == MEASURED_CAPABILITY
+
+    def __str__(self) -> str:
+        """Give ``sm_90`` and the like."""
+        return self.name
+
+
+#: The presets that `target=` takes by name. Shared memory: CUDA C++ Programming Guide, technical
+#: specifications per compute capability (227 KB, and 99 KB on 12.0).
+TARGETS: dict[str, Target] = {
+    "sm_90": Target((9, 0), 232_448),
+    "sm_100": Target((10, 0), 232_448),
+    "sm_103": Target((10, 3), 232_448),
+    "sm_120": Target((12, 0), 101_376),
+}
