@@ -76,3 +76,17 @@ class EncodeArguments:
     def inner_box_bytes(self) -> int:
         """Bytes of the box along dimension 0, in global memory."""
         return self.inner_box * self.type_row.element_bits // 8
+
+    @property
+    def floor_box_bytes(self) -> int:
+        """Bytes that the driver computes for the box, and holds against 228 KB.
+
+        The driver divides by element strides rounding down, so this is not what a copy transfers
+        [measured, H200, driver 580.159.04]; `geometry.tx_bytes` gives that.
+        """
+        elements = self.channels_per_pixel * self.pixels_per_column
+        if self.kind == "tiled":
+            elements = 1
+            for box, stride in zip(self.box_dim, self.element_strides, strict=False):
+                elements *= box // stride
+        return elements * self.type_row.element_bits // 8

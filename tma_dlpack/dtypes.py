@@ -12,9 +12,9 @@ from tma_dlpack.enums import DLDataTypeCode, TensorMapDataType
 
 __all__ = [
     "DATA_TYPES",
-    "DataTypeRow",
-    "DLDataType",
     "PACKED_TYPES",
+    "DLDataType",
+    "DataTypeRow",
     "data_type_of",
     "overrides_of",
     "row",

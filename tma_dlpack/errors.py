@@ -71,7 +71,7 @@ class TmaError(Exception):
 
 
 class TmaUnsupportedError(TmaError, RuntimeError):
-    """This target, driver, machine or build cannot do it; the message says what could."""
+    """What this target, driver, machine or build cannot do; the message says what could."""
 
 
 class TmaDriverError(TmaError, RuntimeError):

@@ -54,6 +54,21 @@ class Target:
                 f"max_smem_bytes is {self.max_smem_bytes!r}; it must be a positive number of bytes"
             )
 
+    @classmethod
+    def of(cls, target: Target | str) -> Target:
+        """Turn a preset's name (``"sm_90"``, ``"sm_90a"``) into the preset; leave a Target as is.
+
+        Raises `ValueError` for another name and `TypeError` for anything else.
+        """
+        if isinstance(target, Target):
+            return target
+        if not isinstance(target, str):
+            raise TypeError(f"target is a {type(target).__name__}; it must be a name or a Target")
+        preset = TARGETS.get(target.rstrip("af"))
+        if preset is None:
+            raise ValueError(f"target {target!r} is none of {', '.join(TARGETS)}; pass a Target")
+        return preset
+
     @property
     def name(self) -> str:
         """``sm_90`` and the like."""
