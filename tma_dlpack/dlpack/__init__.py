@@ -1,0 +1,32 @@
+"""Any tensor becomes a `TensorView`: where its memory lies and how it is laid out.
+
+Three steps. A *reader*, chosen once per Python type, asks the producer and gives an address and a
+`Layout` (plain integers). `judge` turns a layout into checked values, or refuses it; that depends
+on nothing but the layout, so it is remembered. `as_tensor_view` puts both together.
+
+No data is read or copied, no framework is imported, nothing is synchronised, and the producer's
+capsule is only looked at: its own destructor runs its deleter.
+
+Files, each importing only from those before it: `refusals` (the table), `layout` (integers and what
+is made of them), `capsule` (ctypes), `torch_tensor` and `producer` (readers), `view`.
+
+Source: dlpack.h 1.3 (offsets checked against a C compiler), the array API standard for `__dlpack__`
+and its streams, the CUDA Array Interface, version 3. What each producer really exports is measured:
+torch 2.4 to 2.13, NumPy 1.26 to 2.4, JAX 0.10, tvm-ffi 0.1; CuPy from its source.
+"""
+
+from tma_dlpack.dlpack.layout import Device, Layout, canonical_strides, judge
+from tma_dlpack.dlpack.torch_tensor import torch_dtype_table
+from tma_dlpack.dlpack.view import TensorView, as_tensor_view, host_bytes, read_layout
+
+__all__ = [
+    "Device",
+    "Layout",
+    "TensorView",
+    "as_tensor_view",
+    "canonical_strides",
+    "host_bytes",
+    "judge",
+    "read_layout",
+    "torch_dtype_table",
+]

@@ -1,0 +1,161 @@
+"""The DLTensor inside of a DLPack capsule: looked at, never consumed.
+
+Capsules of producers that we know are read as they are. From any other, every pointer, the name of
+the capsule included, is read through the kernel, so that a wrong one is an error and not a crash.
+
+Offsets are those of dlpack.h 1.3 on 64-bit machines. DLTensor, 48 bytes: data 0, device type 8,
+device id 12, ndim 16, dtype code 20, bits 21, lanes 22, shape 24, strides 32, byte_offset 40.
+DLManagedTensor begins with it. DLManagedTensorVersioned: version 0, manager_ctx 8, deleter 16,
+flags 24, DLTensor 32.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any
+
+from tma_dlpack.dlpack.layout import Layout
+from tma_dlpack.dlpack.refusals import MAX_NDIM, name_of, refuse
+
+__all__ = ["CAREFUL", "Access", "access_like", "parse_capsule", "read_safely"]
+
+MAJOR_VERSION = 1
+FIRST_PAGE_BYTES = 4096  # never mapped; also the unit in which memory is
+
+_LEGACY_NAME, _VERSIONED_NAME = b"dltensor", b"dltensor_versioned"
+_MANAGED = {
+    _LEGACY_NAME: struct.Struct("=QiiiBBHQQQ"),
+    _VERSIONED_NAME: struct.Struct("=II16xQQiiiBBHQQQ"),  # major, minor, flags, DLTensor
+}
+_INT64S = tuple(struct.Struct(f"={count}q") for count in range(2 * MAX_NDIM + 1))
+_NAME_BYTES = 32
+
+# Prototypes of our own: those of ctypes.pythonapi's attributes are shared by the whole process.
+_get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+_get_name = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object)(
+    ("PyCapsule_GetName", ctypes.pythonapi)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How a capsule and its memory are read."""
+
+    open: Callable[[object], tuple[int, bytes]]  # capsule -> pointer, name
+    read: Callable[[int, int], Any]  # address, count -> buffer
+
+
+def parse_capsule(capsule: object, access: Access) -> tuple[int, Layout]:
+    """Give address and layout of the tensor in a capsule, or refuse it."""
+    pointer, name = access.open(capsule)
+    read = access.read
+    managed = _MANAGED[name]
+    fields = managed.unpack_from(read(pointer, managed.size))
+    if name == _LEGACY_NAME:
+        fields = (MAJOR_VERSION, 0, 0, *fields)
+    major, minor, flags, data, device_type, device_id, ndim = fields[:7]
+    code, bits, lanes, shape_at, strides_at, byte_offset = fields[7:]
+    if major != MAJOR_VERSION:
+        refuse("TENSOR_DLPACK_VERSION", f"is exported as DLPack {major}.{minor}")
+    if not 0 <= ndim <= MAX_NDIM:
+        refuse("TENSOR_NDIM", f"has ndim {ndim}")
+    if ndim and not shape_at:
+        refuse("TENSOR_SHAPE_NULL", f"has ndim {ndim} and a null shape")
+    address = data + byte_offset
+    if address >> 64:
+        refuse("TENSOR_ADDRESS_WRAPS", f"has data {data:#x} and byte_offset {byte_offset:#x}")
+    int64s = _INT64S[ndim]
+    shape: tuple[int, ...] = ()
+    strides: tuple[int, ...] | None = None  # row-major; NumPy before 2.1.3 sends null
+    if ndim and strides_at == shape_at + int64s.size:  # NumPy's: one read for both
+        both = _INT64S[2 * ndim]
+        sizes = both.unpack_from(read(shape_at, both.size))
+        shape, strides = sizes[:ndim], sizes[ndim:]
+    elif ndim:
+        shape = int64s.unpack_from(read(shape_at, int64s.size))
+        if strides_at:
+            strides = int64s.unpack_from(read(strides_at, int64s.size))
+    return address, (device_type, device_id, code, bits, lanes, flags, shape, strides)
+
+
+def access_like(capsule: object) -> Access:
+    """Give the quick way to read the capsules of a known producer, all named as this one."""
+    _, name = _open(capsule)
+    return Access(partial(_open_as, name), _read_directly)
+
+
+def _open_as(name: bytes, capsule: object) -> tuple[int, bytes]:
+    try:
+        return _get_pointer(capsule, name), name
+    except ValueError:
+        return _open(capsule)
+
+
+def _open(capsule: object) -> tuple[int, bytes]:
+    try:
+        name_at = _get_name(capsule)
+    except ValueError:
+        refuse("TENSOR_CAPSULE", f"returned a {name_of(type(capsule))} from __dlpack__")
+    name = _read_name(name_at) if name_at else b""
+    if name.startswith(b"used_"):
+        refuse("TENSOR_CAPSULE_USED", f"returned a capsule named {name!r} from __dlpack__")
+    if name not in _MANAGED:
+        refuse("TENSOR_CAPSULE", f"returned a capsule named {name!r} from __dlpack__")
+    return _get_pointer(capsule, name), name
+
+
+def _read_name(address: int) -> bytes:
+    """Read a C string, not beyond its page unless it goes on there."""
+    in_page = min(_NAME_BYTES, FIRST_PAGE_BYTES - address % FIRST_PAGE_BYTES)
+    name = read_safely(address, in_page, align=1)
+    if b"\0" not in name and in_page < _NAME_BYTES:
+        name += read_safely(address + in_page, _NAME_BYTES - in_page, align=1)
+    return name.partition(b"\0")[0]
+
+
+@lru_cache(maxsize=MAX_NDIM + 8)
+def _window(count: int) -> Any:
+    return (ctypes.c_char * count).from_address
+
+
+def _read_directly(address: int, count: int) -> Any:
+    return _window(count)(address)
+
+
+_libc_write = None
+if os.name == "posix":
+    _libc_write = ctypes.CFUNCTYPE(
+        ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t
+    )(("write", ctypes.CDLL(None)))
+
+
+def read_safely(address: int, count: int, align: int = 8) -> bytes:
+    """Copy up to 4096 bytes from an address that may be anything, or refuse it.
+
+    The kernel does the reading: write(2) into a pipe answers EFAULT where we would crash. It needs
+    no privilege, and each call has a pipe of its own, so that threads and forks do not meet. Where
+    there is no POSIX only null, misaligned and out-of-range addresses are refused.
+    """
+    found = f"has a pointer {address:#x} in its capsule"
+    if address < FIRST_PAGE_BYTES or address % align or (address + count) >> 63:
+        refuse("TENSOR_POINTER", found)
+    if _libc_write is None:
+        return ctypes.string_at(address, count)
+    reading_end, writing_end = os.pipe()
+    try:
+        if _libc_write(writing_end, address, count) != count:
+            refuse("TENSOR_POINTER", found)
+        return os.read(reading_end, count)
+    finally:
+        os.close(reading_end)
+        os.close(writing_end)
+
+
+CAREFUL = Access(_open, read_safely)

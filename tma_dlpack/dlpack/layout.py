@@ -1,0 +1,154 @@
+"""What a producer tells about a tensor, as plain integers, and what is made of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from tma_dlpack.dlpack.refusals import refuse
+from tma_dlpack.dtypes import DLDataType
+from tma_dlpack.enums import DLDataTypeCode, DLDeviceType
+
+__all__ = [
+    "CUDA",
+    "HOST",
+    "READ_ONLY",
+    "SUBBYTE_PADDED",
+    "Device",
+    "Layout",
+    "Reading",
+    "canonical_strides",
+    "judge",
+]
+
+# DLPACK_FLAG_BITMASK_READ_ONLY and ..._IS_SUBBYTE_TYPE_PADDED
+READ_ONLY, SUBBYTE_PADDED = 1, 4
+
+#: Device types whose memory a tensor map may describe, and those that the simulator can read.
+CUDA = frozenset({DLDeviceType.kDLCUDA.value, DLDeviceType.kDLCUDAManaged.value})
+HOST = frozenset({DLDeviceType.kDLCPU.value, DLDeviceType.kDLCUDAHost.value})
+
+_DEVICE_NAMES = {
+    DLDeviceType.kDLCPU.value: "cpu",
+    DLDeviceType.kDLCUDA.value: "cuda",
+    DLDeviceType.kDLCUDAHost.value: "cuda_host",
+    DLDeviceType.kDLCUDAManaged.value: "cuda_managed",
+}
+
+
+class Device(NamedTuple):
+    """DLPack's DLDevice: which memory a tensor lies in.
+
+    >>> str(Device(DLDeviceType.kDLCUDA, 1)), Device(1, 0).is_host
+    ('cuda:1', True)
+    """
+
+    device_type: int
+    device_id: int
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether it is a GPU's memory, managed memory included: what a kernel may be given."""
+        return self.device_type in CUDA
+
+    @property
+    def is_host(self) -> bool:
+        """Whether it is the CPU's memory, pinned memory included."""
+        return self.device_type in HOST
+
+    def __str__(self) -> str:
+        """Give ``cuda:0``, ``cpu:0`` and the like; DLPack's own name for a device without one."""
+        name = _DEVICE_NAMES.get(self.device_type)
+        if name is None:
+            known = self.device_type in DLDeviceType._value2member_map_
+            name = DLDeviceType(self.device_type).name if known else f"type {self.device_type}"
+        return f"{name}:{self.device_id}"
+
+
+#: Everything about a tensor but its address, as a producer tells it; hashable, so a cache may use
+#: it as a key: device type and id, dtype code, bits and lanes, flags, shape, strides (or None).
+Layout = tuple[int, int, int, int, int, int, tuple[int, ...], "tuple[int, ...] | None"]
+
+#: What a reader gives: address, layout, and the capsule where it must stay alive (else None).
+Reading = tuple[int, Layout, object]
+
+
+@lru_cache(maxsize=1024)
+def judge(layout: Layout) -> tuple[Device, DLDataType, tuple[int, ...], tuple[int, ...], bool]:
+    """Turn a layout into device, dtype, shape, strides and read_only, or refuse it.
+
+    Raises `TmaPreconditionError`. Remembered for the latest 1024 layouts, because the answer
+    depends on these numbers alone.
+
+    >>> judge((1, 0, 2, 32, 1, 0, (4, 8), None))[3]
+    (8, 1)
+    """
+    device_type, device_id, code, bits, lanes, flags, shape, strides = layout
+    if device_type not in CUDA | HOST or device_id < 0:
+        refuse("TENSOR_DEVICE", f"lies on {Device(device_type, device_id)}")
+    device = Device(DLDeviceType(device_type), device_id)
+    dtype = DLDataType(code, bits, lanes)
+    if not bits or not lanes:
+        refuse("TENSOR_DTYPE", f"has elements of {bits} bits and {lanes} lanes")
+    if code == DLDataTypeCode.kDLOpaqueHandle:
+        refuse("TENSOR_OPAQUE", f"holds opaque handles of {bits} bits")
+    if flags & SUBBYTE_PADDED and bits < 8:
+        refuse("TENSOR_PADDED", f"has {bits}-bit values, each padded to a byte")
+    shape = tuple(shape)
+    if any(extent < 0 for extent in shape):
+        refuse("TENSOR_EXTENT", f"has shape {shape}")
+    if strides is None or 0 in shape:
+        strides = _row_major(shape)
+    if any(stride < 0 < extent - 1 for extent, stride in zip(shape, strides, strict=True)):
+        refuse("TENSOR_STRIDE_NEGATIVE", f"has strides {tuple(strides)}, in elements")
+    strides = canonical_strides(shape, strides, dtype.itemsize_bits)
+    return device, dtype, shape, strides, bool(flags & READ_ONLY)
+
+
+def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides of a contiguous tensor, in elements; an extent of 0 counts as 1."""
+    return tuple(math.prod(max(n, 1) for n in shape[i + 1 :]) for i in range(len(shape)))
+
+
+def canonical_strides(
+    shape: Sequence[int], strides: Sequence[int], itemsize_bits: int, align_bytes: int = 16
+) -> tuple[int, ...]:
+    """Replace the strides of extents 1, which no access uses, by ones that break no rule.
+
+    Such a stride becomes what a row-major tensor would have there, the span of the next inner
+    dimension (1 if innermost), rounded up to whole `align_bytes`, since a map asks that of its
+    strides; but no further than the next outer stride that counts, so that nothing seems to
+    overlap. Strides of other extents stay as they are. Calling it again, with the same or another
+    alignment, starts anew from those.
+
+    Parameters
+    ----------
+    shape, strides : sequence of int
+        Row-major, strides in elements.
+    itemsize_bits : int
+        Bits of one element, `DLDataType.itemsize_bits`.
+    align_bytes : int
+        What strides must be a multiple of: 16, or 32 with INTERLEAVE_32B and for the packed types
+        that ask it.
+
+    Examples
+    --------
+    A row of 1733 float16 values, whatever its outer stride says:
+
+    >>> canonical_strides((1, 1733), (99, 1), 16)
+    (1736, 1)
+    >>> canonical_strides((4, 1, 64, 1), (4096, 7, 64, 7), 16)
+    (4096, 4096, 64, 1)
+    """
+    align_elems = align_bytes * 8 // math.gcd(align_bytes * 8, itemsize_bits)
+    result = list(strides)
+    span = 1
+    for i in reversed(range(len(shape))):
+        if shape[i] == 1:
+            rounded = span if i == len(shape) - 1 else -(-span // align_elems) * align_elems
+            outer = next((strides[j] for j in reversed(range(i)) if shape[j] != 1), 0)
+            result[i] = min(rounded, max(span, outer)) if outer > 0 else rounded
+        span = shape[i] * result[i]
+    return tuple(result)

@@ -1,0 +1,183 @@
+"""Every other tensor: through `__dlpack__`, or `__cuda_array_interface__` where that is missing."""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NoReturn
+
+import numpy as np
+
+from tma_dlpack.dlpack.capsule import CAREFUL, Access, access_like, parse_capsule
+from tma_dlpack.dlpack.layout import HOST, READ_ONLY, Device, Reading
+from tma_dlpack.dlpack.refusals import MAX_NDIM, name_of, refuse, said
+from tma_dlpack.enums import DLDataTypeCode, DLDeviceType
+from tma_dlpack.errors import TmaPreconditionError
+
+__all__ = ["first_dlpack_reading", "is_known", "read_interface", "refuse_masked"]
+
+MAX_VERSION = (1, 3)
+
+#: Where types come from whose capsules, and whose memory, are taken at their word.
+_KNOWN_PRODUCERS = frozenset({"numpy", "jax", "jaxlib", "cupy", "torch", "tvm_ffi", "mlx"})
+
+
+def _package(kind: type) -> str:
+    return str(kind.__module__).partition(".")[0]
+
+
+def is_known(kind: type) -> bool:
+    """Whether a type is of a library that we know, not a subclass made elsewhere."""
+    return _package(kind) in _KNOWN_PRODUCERS
+
+
+@dataclass(frozen=True, slots=True)
+class _Route:
+    """How tensors of one type are asked: learned from the first."""
+
+    host_arguments: dict[str, Any]
+    cuda_arguments: dict[str, Any]
+    access: Access
+
+
+def first_dlpack_reading(tensor: Any) -> tuple[Callable[[Any], Reading], Reading]:
+    """Read the first tensor of a type; learn if `__dlpack__` takes max_version (DLPack 1.0).
+
+    Nothing has to be waited for, because no data is read: the stream is -1. JAX would take that for
+    a stream's handle; its device-side wait on the legacy stream, 1, is the least that it offers.
+    """
+    kind = type(tensor)
+    stream = {"stream": 1 if _package(kind) in ("jax", "jaxlib") else -1}
+    newest: dict[str, Any] = {"max_version": MAX_VERSION}
+    try:
+        arguments = newest
+        capsule = _export(tensor, newest, newest | stream)
+    except TmaPreconditionError as error:
+        if not isinstance(error.__cause__, TypeError):
+            raise
+        arguments = {}
+        capsule = _export(tensor, {}, stream)
+    access = access_like(capsule) if is_known(kind) else CAREFUL
+    route = _Route(arguments, arguments | stream, access)
+    return partial(_read_dlpack, route), _look_into(capsule, access)
+
+
+def _read_dlpack(route: _Route, tensor: Any) -> Reading:
+    capsule = _export(tensor, route.host_arguments, route.cuda_arguments)
+    return _look_into(capsule, route.access)
+
+
+def _look_into(capsule: object, access: Access) -> Reading:
+    address, layout = parse_capsule(capsule, access)
+    return address, layout, capsule if access is CAREFUL else None
+
+
+def _export(tensor: Any, on_host: dict[str, Any], on_cuda: dict[str, Any]) -> object:
+    arguments = on_cuda if _takes_stream(tensor) else on_host
+    try:
+        return tensor.__dlpack__(**arguments)
+    except Exception as error:
+        _refuse_export(tensor, error)
+
+
+def _takes_stream(tensor: Any) -> bool:
+    """Whether a tensor says that it lies on a CUDA device; the capsule has the last word."""
+    try:
+        device_type, device_id = tensor.__dlpack_device__()
+        if device_type in HOST:
+            return False
+        device = Device(operator.index(device_type), operator.index(device_id))
+    except Exception:  # producers older than the method, or tensors that cannot be exported
+        return False
+    if not device.is_cuda:
+        refuse("TENSOR_DEVICE", f"lies on {device}")
+    return True
+
+
+def _refuse_export(tensor: Any, error: Exception) -> NoReturn:
+    found = f"is a {name_of(type(tensor))} whose __dlpack__ raised {said(error)}"
+    if isinstance(tensor, np.ndarray) and not isinstance(error, TypeError):
+        fix = _numpy_fix(tensor.dtype)
+        if fix:
+            found = f"is a NumPy array of dtype {tensor.dtype}: __dlpack__ raised {said(error)}"
+            refuse("TENSOR_NUMPY_DTYPE", found, error, fix)
+        if not tensor.flags.writeable:
+            refuse("TENSOR_NUMPY_READ_ONLY", found, error)
+    refuse("TENSOR_EXPORT", found, error)
+
+
+def _numpy_fix(dtype: np.dtype[Any]) -> str | None:
+    """Name the way out for a type that NumPy does not export; None where it does."""
+    if dtype.type.__module__ == "ml_dtypes":
+        if dtype.name == "bfloat16":
+            return 'pass x.view(numpy.uint16) and data_type="BFLOAT16"'
+        if dtype.name.startswith("float8"):
+            return "pass x.view(numpy.uint8): a map takes float8 values as bytes"
+        return (
+            "pack two 4-bit values in a byte (ml_dtypes keeps each in its own) and pass them as "
+            'numpy.uint8 with data_type="16U4_ALIGN8B", on sm_100 or later'
+        )
+    if dtype.names is not None:
+        return "pass one field, x['name'], or a view of the whole as bytes"
+    if not dtype.isnative:
+        return "convert it: x.astype(x.dtype.newbyteorder('='))"
+    if dtype.kind not in "biufc" or dtype.char in "gG":  # g, G: long double
+        return "convert it to a number type of 8 to 64 bits, or pass a view of its bytes"
+    return None
+
+
+# __cuda_array_interface__
+
+_CODES = {
+    "i": DLDataTypeCode.kDLInt,
+    "u": DLDataTypeCode.kDLUInt,
+    "f": DLDataTypeCode.kDLFloat,
+    "c": DLDataTypeCode.kDLComplex,
+    "b": DLDataTypeCode.kDLBool,
+}
+
+
+def read_interface(tensor: Any) -> Reading:
+    """Read `__cuda_array_interface__`. It names no device: device 0 is reported."""
+    producer = name_of(type(tensor))
+    try:
+        interface = tensor.__cuda_array_interface__
+        dtype = np.dtype(interface["typestr"])
+        pointer, read_only = interface["data"]
+        address = operator.index(pointer or 0)
+        shape = tuple(map(operator.index, interface["shape"]))
+        told = interface.get("strides")
+        byte_strides = None if told is None else tuple(map(operator.index, told))
+        is_masked = interface.get("mask") is not None
+    except Exception as error:
+        found = f"is a {producer} whose __cuda_array_interface__ failed with {said(error)}"
+        refuse("TENSOR_INTERFACE", found, error)
+    if is_masked:
+        refuse("TENSOR_MASKED", f"is a {producer} with a mask")
+    if not dtype.isnative or dtype.kind not in _CODES:
+        refuse("TENSOR_INTERFACE_DTYPE", f"is a {producer} of typestr {dtype.str}")
+    if address < 0 or address >> 64 or len(shape) > MAX_NDIM:
+        refuse("TENSOR_INTERFACE", f"has address {address:#x} and {len(shape)} dimensions")
+    if byte_strides is not None and len(byte_strides) != len(shape):
+        refuse("TENSOR_INTERFACE", f"has shape {shape} and strides {byte_strides}")
+    strides = None
+    if byte_strides is not None:
+        if any(n > 1 and s % dtype.itemsize for n, s in zip(shape, byte_strides, strict=True)):
+            refuse(
+                "TENSOR_BYTE_STRIDES", f"has {dtype.itemsize}-byte elements {byte_strides} apart"
+            )
+        strides = tuple(stride // dtype.itemsize for stride in byte_strides)
+    code, bits = _CODES[dtype.kind].value, 8 * dtype.itemsize
+    flags = READ_ONLY if read_only else 0
+    cuda = DLDeviceType.kDLCUDA.value
+    return address, (cuda, 0, code, bits, 1, flags, shape, strides), None
+
+
+def refuse_masked(tensor: object) -> None:
+    """Refuse NumPy's masked arrays, whose `__dlpack__` forgets the mask."""
+    masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)
+    if masked is not None and isinstance(tensor, masked):
+        refuse("TENSOR_MASKED", "is a numpy.ma.MaskedArray")

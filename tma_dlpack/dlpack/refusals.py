@@ -1,0 +1,178 @@
+"""Why a tensor is refused at the door: one row each."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from tma_dlpack.errors import TmaPreconditionError, Violation
+
+__all__ = ["MAX_NDIM", "REFUSALS", "name_of", "refuse", "said"]
+
+MAX_NDIM = 64  # NumPy's and torch's; a rank over 5 is refused by the rules, not at the door
+
+_DLPACK_H = "dlpack.h 1.3"
+_EXPORT = "array API standard, __dlpack__"
+_INTERFACE = "CUDA Array Interface, version 3"
+_LIBCUXX = "make_tma_descriptor.h at NVIDIA/cccl 571f2fc3bc"
+_NUMPY = "numpy.ndarray.__dlpack__"
+_TORCH = "measured, torch 2.13"
+_REPORT = "this is an error of the producer: export through another framework, and report it there"
+
+#: rule -> what is asked, the fix, the source.
+REFUSALS: dict[str, tuple[str, str, str]] = {
+    "TENSOR_TYPE": (
+        "it must be a tensor: an object with __dlpack__ (torch, NumPy, JAX, CuPy, tvm-ffi, ...) or "
+        "__cuda_array_interface__",
+        "pass the tensor itself; make one of lists and numbers, numpy.asarray(x)",
+        _EXPORT,
+    ),
+    "TENSOR_RAW_CAPSULE": (
+        "it must be the tensor that makes capsules, because each can be consumed only once",
+        "pass x instead of x.__dlpack__()",
+        _EXPORT,
+    ),
+    "TENSOR_EXPORT": (
+        "its producer must be able to export it",
+        "do what the producer's message asks, or pass another tensor over the same memory",
+        _EXPORT,
+    ),
+    "TENSOR_CAPSULE": (
+        '__dlpack__ must return a capsule named "dltensor" or "dltensor_versioned"',
+        _REPORT,
+        _DLPACK_H,
+    ),
+    "TENSOR_CAPSULE_USED": (
+        "a capsule must not have been consumed before",
+        "let __dlpack__ make a new capsule at each call",
+        _DLPACK_H,
+    ),
+    "TENSOR_DLPACK_VERSION": (
+        "the major version must be 1",
+        "update tma_dlpack, or let the producer honour max_version=(1, 3)",
+        _DLPACK_H,
+    ),
+    "TENSOR_POINTER": ("it must lead to readable, aligned memory", _REPORT, _DLPACK_H),
+    "TENSOR_NDIM": (f"ndim must be 0 to {MAX_NDIM}", _REPORT, _DLPACK_H),
+    "TENSOR_SHAPE_NULL": ("shape must not be null when ndim is not 0", _REPORT, _DLPACK_H),
+    "TENSOR_EXTENT": ("extents must not be negative", _REPORT, _DLPACK_H),
+    "TENSOR_STRIDE_NEGATIVE": (
+        "strides must not be negative: a tensor map has no sign for them",
+        "copy it: x.copy() or numpy.ascontiguousarray(x)",
+        "CUDA driver API, cuTensorMapEncodeTiled, globalStrides",
+    ),
+    "TENSOR_ADDRESS_WRAPS": ("data + byte_offset must fit in 64 bits", _REPORT, _DLPACK_H),
+    "TENSOR_NULL": (
+        "a tensor with elements must have an address",
+        "pass a tensor that has memory",
+        _LIBCUXX,
+    ),
+    "TENSOR_DTYPE": ("neither bits nor lanes may be 0", _REPORT, _DLPACK_H),
+    "TENSOR_OPAQUE": (
+        "elements must be numbers",
+        "pass a view of the same bytes as unsigned integers",
+        _LIBCUXX,
+    ),
+    "TENSOR_PADDED": (
+        "values smaller than a byte must be packed",
+        "pack them, two 4-bit values in a byte, and pass the bytes",
+        "dlpack.h 1.3, DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED",
+    ),
+    "TENSOR_DEVICE": (
+        "it must be CUDA memory (kDLCUDA, kDLCUDAManaged) or host memory (kDLCPU, kDLCUDAHost)",
+        "copy it to a CUDA device",
+        f"{_LIBCUXX}; dlpack.h 1.3, DLDeviceType",
+    ),
+    "TENSOR_NUMPY_DTYPE": (
+        "NumPy must be able to export its type",
+        "convert it to a number type of 8 to 64 bits, or pass a view of its bytes",
+        _NUMPY,
+    ),
+    "TENSOR_NUMPY_READ_ONLY": (
+        "NumPy before 2.1 exports writeable arrays only",
+        "update NumPy, or pass x.copy()",
+        _NUMPY,
+    ),
+    "TENSOR_FAKE": (
+        "it must be a real tensor: a fake one has no memory",
+        "call this outside of the traced function: behind torch.compiler.disable, or inside of a "
+        "torch.library.custom_op",
+        _TORCH,
+    ),
+    "TENSOR_NESTED": (
+        "it must be one dense tensor",
+        "pass one of x.unbind(), the x.values() of a jagged one, or x.to_padded_tensor(0)",
+        _TORCH,
+    ),
+    "TENSOR_SPARSE": ("its layout must be torch.strided", "pass x.to_dense()", _TORCH),
+    "TENSOR_META": (
+        "it must have memory, and the meta device has none",
+        'make it on a real device: torch.empty_like(x, device="cuda")',
+        _TORCH,
+    ),
+    "TENSOR_QUANTIZED": (
+        "its elements must be plain numbers",
+        "pass x.int_repr() or x.dequantize()",
+        _TORCH,
+    ),
+    "TENSOR_TORCH_DTYPE": (
+        "its dtype must be one that DLPack knows (torch_dtype_table() lists them)",
+        "pass x.view(torch.uint8), or another unsigned type of the same size",
+        _DLPACK_H,
+    ),
+    "TENSOR_NEG": (
+        "its memory must hold its values, but those of this one are negated when read",
+        "pass x.resolve_neg()",
+        _TORCH,
+    ),
+    "TENSOR_CONJ": (
+        "its memory must hold its values, but those of this one are conjugated when read",
+        "pass x.resolve_conj()",
+        _TORCH,
+    ),
+    "TENSOR_WRAPPER": (
+        "it must have memory of its own",
+        "pass the tensor inside of the wrapper, such as x.to_local() of a DTensor; in a compiled "
+        "function go through torch.compiler.disable or torch.library.custom_op",
+        _TORCH,
+    ),
+    "TENSOR_MASKED": (
+        "it must have no mask, because a copy takes the masked elements too",
+        "pass the data and the mask apart",
+        f"{_INTERFACE}; numpy.ma",
+    ),
+    "TENSOR_INTERFACE": ("__cuda_array_interface__ must be well-formed", _REPORT, _INTERFACE),
+    "TENSOR_INTERFACE_DTYPE": (
+        "typestr must name a number type in the machine's byte order",
+        "pass a view of its bytes, or convert it",
+        _INTERFACE,
+    ),
+    "TENSOR_BYTE_STRIDES": (
+        "strides must be multiples of the element size",
+        "copy it: x.copy()",
+        _DLPACK_H,
+    ),
+}
+
+
+def refuse(
+    rule: str, tensor_is: str, cause: BaseException | None = None, fix: str | None = None
+) -> NoReturn:
+    """Raise the refusal of a row; `tensor_is` goes on after the word "tensor"."""
+    limit, usual_fix, source = REFUSALS[rule]
+    violation = Violation(rule, "tensor", f"tensor {tensor_is}", limit, fix or usual_fix, source)
+    raise TmaPreconditionError(violation) from cause
+
+
+def said(error: BaseException) -> str:
+    """Repeat the first line of what a producer said; the `__cause__` has the whole."""
+    try:
+        lines = str(error).strip().splitlines()
+    except Exception:  # even its message may fail
+        lines = []
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+def name_of(kind: type) -> str:
+    """Name a type as users write it, such as ``torch.Tensor`` or ``list``."""
+    module = kind.__module__
+    return kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"

@@ -1,0 +1,205 @@
+"""A tensor's memory as a value, and the bytes of those on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tma_dlpack.dlpack.capsule import read_safely
+from tma_dlpack.dlpack.layout import Device, Reading, judge
+from tma_dlpack.dlpack.producer import (
+    first_dlpack_reading,
+    is_known,
+    read_interface,
+    refuse_masked,
+)
+from tma_dlpack.dlpack.refusals import name_of, refuse, said
+from tma_dlpack.dlpack.torch_tensor import is_torch, torch_reader
+from tma_dlpack.dtypes import DLDataType
+from tma_dlpack.errors import TmaUnsupportedError
+
+__all__ = ["TensorView", "as_tensor_view", "host_bytes", "read_layout"]
+
+_Reader = Callable[[Any], Reading]
+_MAX_READERS = 256
+
+#: One reader per Python type, chosen when the first tensor of the type is seen.
+_readers: dict[type, _Reader] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class TensorView:
+    """Where a tensor's memory lies and how it is laid out.
+
+    Attributes
+    ----------
+    address : int
+        Of element (0, ..., 0). May be 0 if, and only if, an extent is 0.
+    device : Device
+        Which memory. For managed memory DLPack's `device_id` is 0 by convention.
+    dtype : DLDataType
+        Of one element, lanes included: a torch ``float4_e2m1fn_x2`` is one element of 8 bits.
+    shape, strides : tuple of int
+        Row-major, strides in elements, none negative; those of extents 1 as `canonical_strides`
+        gives them.
+    read_only : bool
+        Whether the producer forbids writing.
+    producer : str
+        Type of the tensor, such as ``"torch.Tensor"``, for messages.
+    owner : object
+        The tensor: the memory stays valid as long as it is alive.
+    capsule : object
+        The capsule of a producer that we do not know, which may have exported a temporary: it keeps
+        the memory too, so keep the view. None otherwise.
+    """
+
+    address: int
+    device: Device
+    dtype: DLDataType
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    read_only: bool
+    producer: str
+    owner: object = field(repr=False, compare=False)
+    capsule: object = field(default=None, repr=False, compare=False)
+
+
+def as_tensor_view(tensor: object) -> TensorView:
+    """Look at a tensor of any framework, without copying or reading its data.
+
+    torch tensors are asked by their attributes (so Parameters, tensors that require a gradient and
+    float8 on old versions serve too), everything else through `__dlpack__`, and what has none
+    through `__cuda_array_interface__`, which names no device: it is reported as device 0.
+
+    Parameters
+    ----------
+    tensor : object
+        A tensor of torch, NumPy, JAX, CuPy, tvm-ffi or any other producer, in CUDA, managed, pinned
+        or host memory. A tensor without elements is let through; its address may then be 0.
+
+    Returns
+    -------
+    TensorView
+        Row-major, in elements. Ranks over 5, alignment and data types that a map lacks are not
+        looked at here.
+
+    Raises
+    ------
+    TmaPreconditionError
+        With one Violation of argument ``"tensor"``, whose rule starts with ``TENSOR_``; what the
+        producer itself raised is its `__cause__`.
+
+    Examples
+    --------
+    >>> view = as_tensor_view(np.zeros((2, 1, 8), np.float32))
+    >>> view.shape, view.strides, str(view.dtype), str(view.device)
+    ((2, 1, 8), (8, 8, 1), 'float32', 'cpu:0')
+    """
+    address, layout, capsule = read_layout(tensor)
+    device, dtype, shape, strides, read_only = judge(layout)
+    if not address and 0 not in shape:
+        refuse("TENSOR_NULL", f"is a {name_of(type(tensor))} of shape {shape} with a null address")
+    producer = name_of(type(tensor))
+    return TensorView(address, device, dtype, shape, strides, read_only, producer, tensor, capsule)
+
+
+def read_layout(tensor: object) -> Reading:
+    """Ask a tensor for its address and layout, unjudged: the fast half of `as_tensor_view`.
+
+    Returns the address, a hashable `Layout`, and the capsule if it must be kept alive. Equal
+    layouts are judged equally. Raises as `as_tensor_view`; still to be refused are null addresses
+    and whatever `judge` refuses.
+    """
+    reader = _readers.get(type(tensor))
+    return reader(tensor) if reader else _read_first_of_type(tensor)
+
+
+def _read_first_of_type(tensor: Any) -> Reading:
+    reader, reading = _first_reading(tensor)
+    if len(_readers) >= _MAX_READERS:  # types made on the fly must not pile up
+        _readers.clear()
+    _readers[type(tensor)] = reader
+    return reading
+
+
+def _first_reading(tensor: Any) -> tuple[_Reader, Reading]:
+    if is_torch(tensor):
+        reader = torch_reader(tensor)
+        return reader, reader(tensor)
+    if type(tensor).__name__ == "PyCapsule":
+        refuse("TENSOR_RAW_CAPSULE", "is a capsule")
+    if isinstance(tensor, type):
+        refuse("TENSOR_TYPE", f"is the class {name_of(tensor)}")
+    refuse_masked(tensor)
+    if _has(tensor, "__dlpack__"):
+        return first_dlpack_reading(tensor)
+    if _has(tensor, "__cuda_array_interface__"):
+        return read_interface, read_interface(tensor)
+    refuse("TENSOR_TYPE", f"is of type {name_of(type(tensor))}")
+
+
+def _has(tensor: object, attribute: str) -> bool:
+    try:
+        return getattr(tensor, attribute, None) is not None
+    except Exception as error:
+        found = f"is a {name_of(type(tensor))} whose {attribute} raised {said(error)}"
+        refuse("TENSOR_EXPORT", found, error)
+
+
+class _Extent:
+    """A stretch of host memory as NumPy's array interface tells it, with what keeps it alive."""
+
+    def __init__(self, view: TensorView, size_bytes: int) -> None:
+        self.view = view
+        self.__array_interface__ = {
+            "version": 3,
+            "typestr": "|u1",
+            "shape": (size_bytes,),
+            "data": (view.address, view.read_only),
+        }
+
+
+def host_bytes(view: TensorView) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Give the bytes that a host tensor's shape and strides span, as they lie in memory.
+
+    Parameters
+    ----------
+    view : TensorView
+        Of a tensor in host or pinned memory.
+
+    Returns
+    -------
+    numpy.ndarray
+        uint8, 1-D, from the first byte of element (0, ..., 0) to the last byte of the last element,
+        gaps between rows included; no copy. It keeps the tensor alive, and is not writeable if the
+        view is read-only. Empty for a tensor without elements.
+
+    Raises
+    ------
+    TmaUnsupportedError
+        If the memory is a GPU's.
+    TmaPreconditionError
+        If the extent is no memory of this process (only looked at for producers unknown to us).
+
+    Examples
+    --------
+    >>> x = np.arange(12, dtype=np.uint8).reshape(3, 4)
+    >>> host_bytes(as_tensor_view(x[:2, :3]))
+    array([0, 1, 2, 3, 4, 5, 6], dtype=uint8)
+    """
+    if not view.device.is_host:
+        raise TmaUnsupportedError(
+            f"the tensor lies on {view.device}; its bytes can be read here only in host memory: "
+            "copy it to the host, or use the cuda backend"
+        )
+    if 0 in view.shape:
+        return np.empty(0, np.uint8)
+    last = sum((n - 1) * stride for n, stride in zip(view.shape, view.strides, strict=True))
+    size_bytes = -(-(last + 1) * view.dtype.itemsize_bits // 8)
+    if not is_known(type(view.owner)):
+        read_safely(view.address, 1, align=1)
+        read_safely(view.address + size_bytes - 1, 1, align=1)
+    return np.asarray(_Extent(view, size_bytes))
