@@ -1,0 +1,141 @@
+"""Maps made by the driver itself: the three encoders and the replacement of an address."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from tma_dlpack.arguments import EncodeArguments
+from tma_dlpack.driver.encoders import ENCODERS, Encoder, bind, describe
+from tma_dlpack.driver.library import device_target, driver_function, in_context, result_name
+from tma_dlpack.errors import TmaDriverError
+from tma_dlpack.target import Target
+
+MAP_BYTES = 128
+SUCCESS = 0
+
+
+def encode(arguments: EncodeArguments, address: int, device_id: int | None = None) -> bytes:
+    """Let the driver encode a tensor map.
+
+    Parameters
+    ----------
+    arguments : EncodeArguments
+        Index 0 innermost; `arguments.kind` chooses cuTensorMapEncodeTiled, ...Im2col or
+        ...Im2colWide.
+    address : int
+        Of the tensor, bytes.
+    device_id : int or None
+        The GPU in whose primary context to encode; None takes the current context, or GPU 0's.
+
+    Returns
+    -------
+    bytes
+        The 128 bytes of the CUtensorMap.
+
+    Raises
+    ------
+    TmaPreconditionError
+        If a value does not fit the C type of its parameter, or a list has another length than the
+        driver reads.
+    TmaDriverError
+        If the driver refuses; the message shows every argument under its driver name.
+    TmaUnsupportedError
+        Without a driver or GPU, or if the driver is too old for this call.
+    """
+    encoder = ENCODERS[arguments.kind]
+    function = driver_function(encoder.function)
+    values = bind(encoder, arguments, address)
+    room, start = _map_storage()
+    with in_context(device_id) as ordinal:
+        result = function(start, *values)
+    if result != SUCCESS:
+        raise TmaDriverError(_refusal(encoder, arguments, address, result))
+    data = ctypes.string_at(start, MAP_BYTES)
+    del room
+    return _mend(data, arguments, device_target(ordinal))
+
+
+def replace_address(data: bytes, address: int, device_id: int | None = None) -> bytes:
+    """Let the driver put another address into a map (cuTensorMapReplaceAddress).
+
+    Raises
+    ------
+    TmaDriverError
+        If the driver refuses, as it does a misaligned address.
+    TmaUnsupportedError
+        Without a driver or GPU, or if the driver is too old for this call.
+    """
+    if len(data) != MAP_BYTES:
+        raise ValueError(f"a tensor map is {MAP_BYTES} bytes, not {len(data)}")
+    if not 0 <= address < 1 << 64:
+        raise ValueError(f"globalAddress is {address:#x}; it must fit 64 bits")
+    function = driver_function("cuTensorMapReplaceAddress")
+    room, start = _map_storage()
+    ctypes.memmove(start, data, MAP_BYTES)
+    with in_context(device_id):
+        result = function(start, address)
+    if result != SUCCESS:
+        raise TmaDriverError(
+            f"cuTensorMapReplaceAddress returned {result_name(result)}\n"
+            f"  tensorMap = {data.hex()}\n  globalAddress = {address:#x}"
+        )
+    replaced = ctypes.string_at(start, MAP_BYTES)
+    del room
+    return replaced
+
+
+#: nvbug 5736804: on compute capability 10.0 and later, drivers before CUDA 13.2 set bit 85 in maps
+#: whose backing is small and not dense, and copies through them can fault.
+_BUG_BIT = 85
+_MENDED_IN = 13020
+_SMALL_BYTES = 128 * 1024
+
+
+def clear_bit_85(data: bytes, target: Target) -> bytes:
+    """Clear the bit that old drivers set wrongly on compute capability 10.0 and later.
+
+    Other targets, and drivers from CUDA 13.2 on, get their bytes back as they are; a target that
+    names no driver counts as old.
+
+    Source: release notes of driver 595.71.05; libcu++ clears the bit after each encoding on
+    drivers below 13.2 (driver_api.h, NVIDIA/cccl 571f2fc3bc). Documented, not measured.
+
+    >>> from tma_dlpack.target import Target
+    >>> set_bit = (1 << 85).to_bytes(128, "little")
+    >>> clear_bit_85(set_bit, Target((10, 0), driver_version=13010)) == bytes(128)
+    True
+    >>> clear_bit_85(set_bit, Target((10, 0), driver_version=13020)) == set_bit
+    True
+    """
+    if target.compute_capability < (10, 0) or (target.driver_version or 0) >= _MENDED_IN:
+        return data
+    word = int.from_bytes(data, "little") & ~(1 << _BUG_BIT)
+    return word.to_bytes(len(data), "little")
+
+
+def _mend(data: bytes, arguments: EncodeArguments, target: Target) -> bytes:
+    """Apply the bit-85 rule as libcu++ does.
+
+    It clears the bit in tiled maps of rank 2 and more, whatever their size: the size that it looks
+    at is a product with a stride past the last one, which is 0. A map of rank 1 it compares with
+    128 KiB; from there on the driver's bit stays.
+    """
+    if arguments.kind != "tiled":
+        return data
+    row_bytes = arguments.global_dim[0] * arguments.type_row.element_bits // 8
+    if arguments.rank == 1 and row_bytes >= _SMALL_BYTES:
+        return data
+    return clear_bit_85(data, target)
+
+
+def _map_storage() -> tuple[Any, int]:
+    """Give zeroed storage and, in it, the address of 128 bytes aligned to 128."""
+    room = ctypes.create_string_buffer(2 * MAP_BYTES)
+    start = ctypes.addressof(room)
+    return room, start + -start % MAP_BYTES
+
+
+def _refusal(encoder: Encoder, arguments: EncodeArguments, address: int, result: int) -> str:
+    shown = "\n".join(f"  {line}" for line in describe(encoder, arguments, address))
+    return f"{encoder.function} returned {result_name(result)}\n{shown}"

@@ -1,0 +1,195 @@
+"""The parameters of the driver's three encoders, as rows: C type, driver name, and where from.
+
+One table makes the C prototypes, the arguments of a call and the list that an error shows. Nothing
+here calls the driver.
+
+Source: cuda.h of CUDA 13.0.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from tma_dlpack.arguments import EncodeArguments, MapKind
+from tma_dlpack.enums import c_name
+from tma_dlpack.errors import TmaPreconditionError, Violation
+
+__all__ = ["ENCODERS", "Encoder", "Parameter", "bind", "describe"]
+
+_u32, _u64, _int, _pointer = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int, ctypes.c_void_p
+
+#: C type -> its name in cuda.h, and what fits: low <= value < high.
+_C_TYPES: dict[Any, tuple[str, int, int]] = {
+    _u32: ("cuuint32_t", 0, 1 << 32),
+    _u64: ("cuuint64_t", 0, 1 << 64),
+    _int: ("int", -(1 << 31), 1 << 31),
+    _pointer: ("void*", 0, 1 << 64),
+}
+#: Arrays hold at least so many entries, so that no driver reads past them.
+_LEAST_ENTRIES = 5
+
+
+class Parameter(NamedTuple):
+    """One parameter of an encoder.
+
+    `read` takes it from the arguments; None for the address. `drop` is None for a scalar, and for
+    an array says by how many entries it is shorter than the rank.
+    """
+
+    name: str
+    c_type: Any
+    read: Callable[[EncodeArguments], Any] | None
+    drop: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Encoder:
+    """One cuTensorMapEncode*: its name and its parameters after the map, in order."""
+
+    function: str
+    parameters: tuple[Parameter, ...]
+
+    @property
+    def prototype(self) -> tuple[Any, ...]:
+        """The argtypes of the C function."""
+        types = [p.c_type if p.drop is None else ctypes.POINTER(p.c_type) for p in self.parameters]
+        return (_pointer, *types)
+
+
+def _enum(name: str, attribute: str) -> Parameter:
+    return Parameter(name, _int, attrgetter(attribute))
+
+
+def _first(attribute: str) -> Callable[[EncodeArguments], Any]:
+    return lambda a: getattr(a, attribute)[0]
+
+
+_TENSOR = (
+    _enum("tensorDataType", "data_type"),
+    Parameter("tensorRank", _u32, attrgetter("rank")),
+    Parameter("globalAddress", _pointer, None),
+    Parameter("globalDim", _u64, attrgetter("global_dim"), 0),
+    Parameter("globalStrides", _u64, attrgetter("global_strides"), 1),
+)
+_PIXELS = (
+    Parameter("channelsPerPixel", _u32, attrgetter("channels_per_pixel")),
+    Parameter("pixelsPerColumn", _u32, attrgetter("pixels_per_column")),
+)
+_ELEMENT_STRIDES = Parameter("elementStrides", _u32, attrgetter("element_strides"), 0)
+_INTERLEAVE = _enum("interleave", "interleave")
+_OPTIONS = (
+    _enum("swizzle", "swizzle"),
+    _enum("l2Promotion", "l2_promotion"),
+    _enum("oobFill", "oob_fill"),
+)
+
+ENCODERS: dict[MapKind, Encoder] = {
+    "tiled": Encoder(
+        "cuTensorMapEncodeTiled",
+        (
+            *_TENSOR,
+            Parameter("boxDim", _u32, attrgetter("box_dim"), 0),
+            _ELEMENT_STRIDES,
+            _INTERLEAVE,
+            *_OPTIONS,
+        ),
+    ),
+    "im2col": Encoder(
+        "cuTensorMapEncodeIm2col",
+        (
+            *_TENSOR,
+            Parameter("pixelBoxLowerCorner", _int, attrgetter("pixel_box_lower_corner"), 2),
+            Parameter("pixelBoxUpperCorner", _int, attrgetter("pixel_box_upper_corner"), 2),
+            *_PIXELS,
+            _ELEMENT_STRIDES,
+            _INTERLEAVE,
+            *_OPTIONS,
+        ),
+    ),
+    "im2col_wide": Encoder(
+        "cuTensorMapEncodeIm2colWide",
+        (
+            *_TENSOR,
+            Parameter("pixelBoxLowerCornerWidth", _int, _first("pixel_box_lower_corner")),
+            Parameter("pixelBoxUpperCornerWidth", _int, _first("pixel_box_upper_corner")),
+            *_PIXELS,
+            _ELEMENT_STRIDES,
+            _INTERLEAVE,
+            _enum("mode", "mode"),
+            *_OPTIONS,
+        ),
+    ),
+}
+
+
+def bind(encoder: Encoder, arguments: EncodeArguments, address: int) -> list[Any]:
+    """Turn arguments into C values, in the order of the prototype less the map.
+
+    Raises
+    ------
+    TmaPreconditionError
+        If a value does not fit its C type, or an array has another length than the driver reads.
+    """
+    values: list[Any] = []
+    rank = arguments.rank
+    for p in encoder.parameters:
+        value: Any = address if p.read is None else p.read(arguments)
+        low, high = _C_TYPES[p.c_type][1:]
+        if p.drop is None:
+            if not low <= value < high:
+                raise _misfit(p, p.name, value)
+        else:
+            if len(value) != max(rank - p.drop, 0):
+                raise _wrong_length(p, value, rank)
+            for i, entry in enumerate(value):
+                if not low <= entry < high:
+                    raise _misfit(p, f"{p.name}[{i}]", entry)
+            value = (p.c_type * max(rank, _LEAST_ENTRIES))(*value)
+        values.append(value)
+    return values
+
+
+def describe(encoder: Encoder, arguments: EncodeArguments, address: int) -> Iterator[str]:
+    """Give every argument as a line ``name = value``, under its driver name."""
+    for p in encoder.parameters:
+        if p.read is None:
+            yield f"{p.name} = {address:#x}"
+            continue
+        value = p.read(arguments)
+        if isinstance(value, IntEnum):
+            yield f"{p.name} = {c_name(value)} ({value.value})"
+        elif p.drop is None:
+            yield f"{p.name} = {value}"
+        else:
+            yield from (f"{p.name}[{i}] = {entry}" for i, entry in enumerate(value))
+
+
+def _misfit(p: Parameter, label: str, value: int) -> TmaPreconditionError:
+    c_type, low, high = _C_TYPES[p.c_type]
+    return _refusal(
+        p,
+        f"{label} is {value}",
+        f"it must fit {c_type}: {low} to {high - 1}",
+        "give the driver a value of its own type",
+    )
+
+
+def _wrong_length(p: Parameter, value: Any, rank: int) -> TmaPreconditionError:
+    assert p.drop is not None
+    return _refusal(
+        p,
+        f"{p.name} has {len(value)} entries",
+        f"the driver reads {max(rank - p.drop, 0)} at rank {rank}",
+        "give one entry per dimension that the driver reads",
+    )
+
+
+def _refusal(p: Parameter, found: str, limit: str, fix: str) -> TmaPreconditionError:
+    return TmaPreconditionError(
+        Violation("C_TYPE", p.name, found, limit, fix, "cuda.h, prototype of the encoder")
+    )

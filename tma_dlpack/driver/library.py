@@ -1,0 +1,282 @@
+"""libcuda loaded, asked what GPUs there are, and its contexts.
+
+Source: cuda.h of CUDA 13.0 (prototypes, attribute numbers).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from tma_dlpack.driver.encoders import ENCODERS
+from tma_dlpack.errors import TmaDriverError, TmaUnsupportedError
+from tma_dlpack.target import Target
+
+LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+#: CUdevice_attribute (cuda.h).
+_MULTIPROCESSOR_COUNT = 16
+_COMPUTE_CAPABILITY_MAJOR = 75
+_COMPUTE_CAPABILITY_MINOR = 76
+_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97
+#: CUpointer_attribute (cuda.h).
+_POINTER_DEVICE_ORDINAL = 9
+#: CUresult (cuda.h).
+_SUCCESS = 0
+_INVALID_VALUE = 1
+_INVALID_CONTEXT = 201
+
+#: First driver (CUDA version, and branch of the Linux driver) that has a function.
+_SINCE = {
+    "cuTensorMapEncodeTiled": "CUDA 12.0 (525.60)",
+    "cuTensorMapEncodeIm2col": "CUDA 12.0 (525.60)",
+    "cuTensorMapReplaceAddress": "CUDA 12.0 (525.60)",
+    "cuTensorMapEncodeIm2colWide": "CUDA 12.8 (570.26)",
+}
+
+_int_out = ctypes.POINTER(ctypes.c_int)
+_pointer_out = ctypes.POINTER(ctypes.c_void_p)
+_PROTOTYPES: dict[str, tuple[Any, ...]] = {
+    "cuInit": (ctypes.c_uint,),
+    "cuDriverGetVersion": (_int_out,),
+    "cuDeviceGetCount": (_int_out,),
+    "cuDeviceGet": (_int_out, ctypes.c_int),
+    "cuDeviceGetName": (ctypes.c_char_p, ctypes.c_int, ctypes.c_int),
+    "cuDeviceGetAttribute": (_int_out, ctypes.c_int, ctypes.c_int),
+    "cuDevicePrimaryCtxRetain": (_pointer_out, ctypes.c_int),
+    "cuCtxGetCurrent": (_pointer_out,),
+    "cuCtxGetDevice": (_int_out,),
+    "cuCtxPushCurrent_v2": (ctypes.c_void_p,),
+    "cuCtxPopCurrent_v2": (_pointer_out,),
+    "cuPointerGetAttribute": (ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64),
+    "cuTensorMapReplaceAddress": (ctypes.c_void_p, ctypes.c_void_p),
+    "cuGetErrorName": (ctypes.c_int, ctypes.POINTER(ctypes.c_char_p)),
+    "cuGetErrorString": (ctypes.c_int, ctypes.POINTER(ctypes.c_char_p)),
+    **{e.function: e.prototype for e in ENCODERS.values()},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFacts:
+    """One GPU: its ordinal, its name, and what tensor maps may ask of it."""
+
+    index: int
+    name: str
+    target: Target
+
+
+@dataclass(frozen=True, slots=True)
+class DriverStatus:
+    """What driver and GPUs there are.
+
+    Attributes
+    ----------
+    version : int or None
+        ``cuDriverGetVersion``, such as 13000 for CUDA 13.0; None without a driver.
+    devices : tuple of DeviceFacts
+        By ordinal.
+    reason : str or None
+        Why no GPU can be used; None where one can.
+    """
+
+    version: int | None
+    devices: tuple[DeviceFacts, ...]
+    reason: str | None
+
+
+def is_available() -> bool:
+    """Say whether a driver with at least one GPU is there. Never raises."""
+    return status().reason is None
+
+
+def status() -> DriverStatus:
+    """Tell what driver and GPUs there are; asked once per process. Never raises."""
+    return _survey()[1]
+
+
+def device_target(device_id: int) -> Target:
+    """Give what a GPU can do.
+
+    Parameters
+    ----------
+    device_id : int
+        The ordinal, as frameworks and DLPack count.
+
+    Raises
+    ------
+    TmaUnsupportedError
+        Without a driver, or if there is no such GPU.
+    """
+    _library()
+    devices = status().devices
+    if not 0 <= device_id < len(devices):
+        raise TmaUnsupportedError(
+            f"there is no GPU {device_id}: the driver shows {len(devices)}, counted from 0"
+        )
+    return devices[device_id].target
+
+
+def current_device() -> int | None:
+    """Give the ordinal of the current context's GPU; None without a context or a driver."""
+    if not is_available():
+        return None
+    device = ctypes.c_int()
+    result = _library().cuCtxGetDevice(device)
+    if result == _INVALID_CONTEXT:
+        return None
+    _succeed("cuCtxGetDevice", result)
+    return device.value
+
+
+def pointer_device(address: int) -> int | None:
+    """Give the ordinal of the GPU that an address belongs to; None where CUDA does not know it.
+
+    For managed memory it is the GPU whose context allocated it.
+    """
+    device = ctypes.c_int()
+    result = _library().cuPointerGetAttribute(
+        ctypes.addressof(device), _POINTER_DEVICE_ORDINAL, address
+    )
+    if result in (_INVALID_VALUE, _INVALID_CONTEXT):
+        return None
+    _succeed("cuPointerGetAttribute", result)
+    return device.value if device.value >= 0 else None
+
+
+@contextmanager
+def in_context(device_id: int | None) -> Iterator[int]:
+    """Make a GPU's primary context current, and afterwards what was current before.
+
+    Parameters
+    ----------
+    device_id : int or None
+        The GPU. None takes the current context as it is; where there is none, GPU 0's.
+
+    Yields
+    ------
+    int
+        The ordinal of the GPU.
+    """
+    library = _library()
+    current = current_device()
+    if device_id is None and current is not None:
+        yield current
+        return
+    ordinal = device_id or 0
+    context = _primary_context(ordinal)
+    _succeed("cuCtxPushCurrent", library.cuCtxPushCurrent_v2(context))
+    try:
+        yield ordinal
+    finally:
+        _succeed("cuCtxPopCurrent", library.cuCtxPopCurrent_v2(ctypes.c_void_p()))
+
+
+@lru_cache(maxsize=1)
+def _survey() -> tuple[Any, DriverStatus]:
+    """Load the library and look at the GPUs, once. A forked child looks again."""
+    try:
+        library = ctypes.CDLL(LIBRARY)
+    except OSError as error:
+        reason = f"no CUDA driver: {LIBRARY} was not found ({error}); install an NVIDIA driver"
+        return None, DriverStatus(None, (), reason)
+    for name, prototype in _PROTOTYPES.items():
+        function = getattr(library, name, None)
+        if function is not None:
+            function.argtypes = prototype
+    version = ctypes.c_int()
+    library.cuDriverGetVersion(version)
+    try:
+        devices = _start(library, version.value)
+    except TmaDriverError as error:
+        return None, DriverStatus(version.value, (), f"the CUDA driver cannot start: {error}")
+    none = None if devices else f"the CUDA driver ({_dotted(version.value)}) shows no GPU"
+    return library, DriverStatus(version.value, devices, none)
+
+
+def _start(library: Any, version: int) -> tuple[DeviceFacts, ...]:
+    _succeed("cuInit", library.cuInit(0), library)
+    _forget_after_fork()
+    count = ctypes.c_int()
+    _succeed("cuDeviceGetCount", library.cuDeviceGetCount(count), library)
+    return tuple(_facts(library, i, version) for i in range(count.value))
+
+
+@lru_cache(maxsize=1)
+def _forget_after_fork() -> None:
+    """Look again in a forked child, where a driver started before is dead."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_survey.cache_clear)
+        os.register_at_fork(after_in_child=_primary_context.cache_clear)
+
+
+def _facts(library: Any, index: int, version: int) -> DeviceFacts:
+    device, value, name = ctypes.c_int(), ctypes.c_int(), ctypes.create_string_buffer(256)
+    library.cuDeviceGet(device, index)
+    library.cuDeviceGetName(name, len(name), device.value)
+
+    def attribute(number: int) -> int:
+        result = library.cuDeviceGetAttribute(value, number, device.value)
+        _succeed("cuDeviceGetAttribute", result, library)
+        return value.value
+
+    target = Target(
+        (attribute(_COMPUTE_CAPABILITY_MAJOR), attribute(_COMPUTE_CAPABILITY_MINOR)),
+        attribute(_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN),
+        version,
+        attribute(_MULTIPROCESSOR_COUNT),
+    )
+    return DeviceFacts(index, name.value.decode(errors="replace"), target)
+
+
+def _library() -> Any:
+    library, found = _survey()
+    if found.reason is not None:
+        raise TmaUnsupportedError(found.reason)
+    return library
+
+
+def driver_function(name: str) -> Any:
+    """Give a function of the driver, by name; refuse where the driver is too old to have it."""
+    library = _library()
+    function = getattr(library, name, None)
+    if function is None:
+        raise TmaUnsupportedError(
+            f"the driver (CUDA {_dotted(status().version)}) has no {name}; it needs a driver of "
+            f"{_SINCE[name]} or later"
+        )
+    return function
+
+
+def _dotted(version: int | None) -> str:
+    return "?" if version is None else f"{version // 1000}.{version % 1000 // 10}"
+
+
+@lru_cache(maxsize=64)
+def _primary_context(device_id: int) -> int:
+    """Retain a GPU's primary context, once per process: the process holds it to its end."""
+    device_target(device_id)
+    context = ctypes.c_void_p()
+    _succeed("cuDevicePrimaryCtxRetain", _library().cuDevicePrimaryCtxRetain(context, device_id))
+    assert context.value is not None
+    return context.value
+
+
+def _succeed(function: str, result: int, library: Any = None) -> None:
+    if result != _SUCCESS:
+        raise TmaDriverError(f"{function} returned {result_name(result, library)}")
+
+
+def result_name(result: int, library: Any = None) -> str:
+    """Say what a CUresult is: its name, number and text."""
+    library = library or _survey()[0]
+    name, text = ctypes.c_char_p(), ctypes.c_char_p()
+    library.cuGetErrorName(result, name)
+    library.cuGetErrorString(result, text)
+    if not name.value or not text.value:
+        return f"the unknown CUresult {result}"
+    return f"{name.value.decode()} ({result}): {text.value.decode()}"
