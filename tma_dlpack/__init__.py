@@ -1,1 +1,72 @@
-"""Any `__dlpack__` tensor becomes a checked, encoded CUDA tensor map."""
+"""Any `__dlpack__` tensor becomes a checked, encoded CUDA tensor map (TMA descriptor)."""
+
+from tma_dlpack.api import (
+    cache_clear,
+    cache_info,
+    check_tma_descriptor,
+    driver_encode_tiled,
+    make_tma_descriptor,
+)
+from tma_dlpack.check import Report
+from tma_dlpack.enums import (
+    TensorMapDataType,
+    TensorMapIm2ColWideMode,
+    TmaInterleaveLayout,
+    TmaL2FetchSize,
+    TmaOobFill,
+    TmaSwizzle,
+)
+from tma_dlpack.errors import (
+    Advice,
+    TmaDriverError,
+    TmaError,
+    TmaPreconditionError,
+    TmaTargetError,
+    TmaUnsupportedError,
+    Violation,
+)
+from tma_dlpack.im2col import (
+    check_im2col_descriptor,
+    check_im2col_wide_descriptor,
+    driver_encode_im2col,
+    driver_encode_im2col_wide,
+    im2col_corners,
+    make_im2col_descriptor,
+    make_im2col_wide_descriptor,
+)
+from tma_dlpack.target import TARGETS, Target
+from tma_dlpack.tensor_map import TensorMap
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "TARGETS",
+    "Advice",
+    "Report",
+    "Target",
+    "TensorMap",
+    "TensorMapDataType",
+    "TensorMapIm2ColWideMode",
+    "TmaDriverError",
+    "TmaError",
+    "TmaInterleaveLayout",
+    "TmaL2FetchSize",
+    "TmaOobFill",
+    "TmaPreconditionError",
+    "TmaSwizzle",
+    "TmaTargetError",
+    "TmaUnsupportedError",
+    "Violation",
+    "cache_clear",
+    "cache_info",
+    "check_im2col_descriptor",
+    "check_im2col_wide_descriptor",
+    "check_tma_descriptor",
+    "driver_encode_im2col",
+    "driver_encode_im2col_wide",
+    "driver_encode_tiled",
+    "im2col_corners",
+    "make_im2col_descriptor",
+    "make_im2col_wide_descriptor",
+    "make_tma_descriptor",
+]

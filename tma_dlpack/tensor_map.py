@@ -6,13 +6,15 @@ A map is a `Template` (everything but the address, shared by all maps of one lay
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tma_dlpack import fields, geometry
 from tma_dlpack.arguments import EncodeArguments, MapKind, reverse
+from tma_dlpack.case import Case
+from tma_dlpack.check import advise
 from tma_dlpack.dlpack import Device, TensorView
 from tma_dlpack.enums import (
     TensorMapDataType,
@@ -22,7 +24,7 @@ from tma_dlpack.enums import (
     TmaOobFill,
     TmaSwizzle,
 )
-from tma_dlpack.errors import TmaUnsupportedError
+from tma_dlpack.errors import Advice, TmaUnsupportedError
 from tma_dlpack.fields import ADDRESS_BYTES, MAP_BYTES
 from tma_dlpack.target import Target
 
@@ -50,6 +52,8 @@ class Template:
         The tensor's description at address 0 and without owner; None for bare addresses.
     launchable : bool
         Whether a kernel may be given the map.
+    case : Case or None
+        The request that was accepted; None for decoded bytes.
     """
 
     arguments: EncodeArguments
@@ -58,6 +62,7 @@ class Template:
     target: Target
     view: TensorView | None
     launchable: bool
+    case: Case | None = field(default=None, repr=False, compare=False)
 
 
 class TensorMap:
@@ -73,11 +78,12 @@ class TensorMap:
     Row-major: `shape`, `strides` (elements), `box_sizes`, `elem_strides`.
     """
 
-    __slots__ = ("__weakref__", "_address", "_storage", "_template", "_tensor")
+    __slots__ = ("__weakref__", "_address", "_capsule", "_storage", "_template", "_tensor")
 
     _template: Template
     _address: int
     _tensor: object
+    _capsule: object  # of a producer that may have exported a temporary
     _storage: tuple[NDArray[np.uint8], int] | None
 
     def __init__(self) -> None:
@@ -87,12 +93,15 @@ class TensorMap:
         )
 
     @classmethod
-    def _make(cls, template: Template, address: int, tensor: object = None) -> TensorMap:
+    def _make(
+        cls, template: Template, address: int, tensor: object = None, capsule: object = None
+    ) -> TensorMap:
         self = object.__new__(cls)
         set_slot = object.__setattr__
         set_slot(self, "_template", template)
         set_slot(self, "_address", address)
         set_slot(self, "_tensor", tensor)
+        set_slot(self, "_capsule", capsule)
         set_slot(self, "_storage", None)
         return self
 
@@ -352,7 +361,9 @@ class TensorMap:
         view = self._template.view
         if view is None or self._tensor is None:
             return None
-        return dataclasses.replace(view, address=self._address, owner=self._tensor)
+        return dataclasses.replace(
+            view, address=self._address, owner=self._tensor, capsule=self._capsule
+        )
 
     @property
     def device(self) -> Device | None:
@@ -378,6 +389,12 @@ class TensorMap:
     def encoder(self) -> str | None:
         """``"driver"`` or ``"model"``: who made the bytes; None where nobody here did."""
         return self._template.encoder
+
+    @property
+    def advice(self) -> tuple[Advice, ...]:
+        """What is worth knowing about the call that made the map (see `Report.advice`)."""
+        case = self._template.case
+        return () if case is None else advise(case)
 
     # -- value -----------------------------------------------------------------------------------
 

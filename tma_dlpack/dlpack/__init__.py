@@ -17,7 +17,7 @@ torch 2.4 to 2.13, NumPy 1.26 to 2.4, JAX 0.10, tvm-ffi 0.1; CuPy from its sourc
 
 from tma_dlpack.dlpack.layout import Device, Layout, canonical_strides, judge
 from tma_dlpack.dlpack.torch_tensor import torch_dtype_table
-from tma_dlpack.dlpack.view import TensorView, as_tensor_view, host_bytes, read_layout
+from tma_dlpack.dlpack.view import TensorView, as_tensor_view, host_bytes, read_layout, view_of
 
 __all__ = [
     "Device",
@@ -29,4 +29,5 @@ __all__ = [
     "judge",
     "read_layout",
     "torch_dtype_table",
+    "view_of",
 ]

@@ -21,7 +21,7 @@ from tma_dlpack.dlpack.torch_tensor import is_torch, torch_reader
 from tma_dlpack.dtypes import DLDataType
 from tma_dlpack.errors import TmaUnsupportedError
 
-__all__ = ["TensorView", "as_tensor_view", "host_bytes", "read_layout"]
+__all__ = ["TensorView", "as_tensor_view", "host_bytes", "read_layout", "view_of"]
 
 _Reader = Callable[[Any], Reading]
 _MAX_READERS = 256
@@ -98,7 +98,12 @@ def as_tensor_view(tensor: object) -> TensorView:
     >>> view.shape, view.strides, str(view.dtype), str(view.device)
     ((2, 1, 8), (8, 8, 1), 'float32', 'cpu:0')
     """
-    address, layout, capsule = read_layout(tensor)
+    return view_of(tensor, read_layout(tensor))
+
+
+def view_of(tensor: object, reading: Reading) -> TensorView:
+    """Judge what `read_layout` gave: the other half of `as_tensor_view`."""
+    address, layout, capsule = reading
     device, dtype, shape, strides, read_only = judge(layout)
     if not address and 0 not in shape:
         refuse("TENSOR_NULL", f"is a {name_of(type(tensor))} of shape {shape} with a null address")

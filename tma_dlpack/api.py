@@ -1,0 +1,258 @@
+"""The public verbs that make and check tensor maps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tma_dlpack import making
+from tma_dlpack.cache import CacheInfo
+from tma_dlpack.check import Report
+from tma_dlpack.encoding import Encoder
+from tma_dlpack.enums import (
+    TensorMapDataType,
+    TensorMapIm2ColWideMode,
+    TmaInterleaveLayout,
+    TmaL2FetchSize,
+    TmaOobFill,
+    TmaSwizzle,
+)
+from tma_dlpack.target import Target
+from tma_dlpack.tensor_map import TensorMap
+
+__all__ = [
+    "cache_clear",
+    "cache_info",
+    "check_im2col_descriptor",
+    "check_im2col_wide_descriptor",
+    "check_tma_descriptor",
+    "driver_encode_im2col",
+    "driver_encode_im2col_wide",
+    "driver_encode_tiled",
+    "make_im2col_descriptor",
+    "make_im2col_wide_descriptor",
+    "make_tma_descriptor",
+]
+
+Interleave = TmaInterleaveLayout | str | int
+Swizzle = TmaSwizzle | str | int
+L2FetchSize = TmaL2FetchSize | str | int
+OobFill = TmaOobFill | str | int
+DataType = TensorMapDataType | str | int
+WideMode = TensorMapIm2ColWideMode | str | int
+
+
+def make_tma_descriptor(
+    tensor: object,
+    box_sizes: Sequence[int],
+    elem_strides: Sequence[int] | None = None,
+    interleave_layout: Interleave = "none",
+    swizzle: Swizzle = "none",
+    l2_fetch_size: L2FetchSize = "none",
+    oobfill: OobFill = "none",
+    *,
+    data_type: DataType | None = None,
+    rules: str = "libcu++",
+    target: Target | str | None = None,
+) -> TensorMap:
+    """Make the tensor map of a tensor, as ``cuda::make_tma_descriptor`` does in C++.
+
+    Parameters
+    ----------
+    tensor : object
+        Anything with ``__dlpack__`` (PyTorch, JAX, CuPy, NumPy...) of rank 1 to 5, in CUDA, managed
+        or host memory. No data is read, copied or synchronised. The map keeps it alive.
+    box_sizes : sequence of int
+        The tile in shared memory, row-major like the tensor's shape, elements (packed types:
+        values), 1..256 each.
+    elem_strides : sequence of int, optional
+        Step between elements of the tile, row-major, 1..8 each; None for 1. The innermost entry is
+        ignored unless an interleaved layout is asked.
+    interleave_layout, swizzle, l2_fetch_size, oobfill : enum member, name or value
+        As in libcu++.
+    data_type : TensorMapDataType, name or value, optional
+        Another map type of the same element size, such as ``"TFLOAT32"`` for float32 or ``"UINT8"``
+        for int8. None for the one that libcu++ takes.
+    rules : {"libcu++", "driver"}
+        ``"libcu++"`` holds all of make_tma_descriptor's preconditions; ``"driver"`` only what the
+        driver asks: boxes larger than the tensor, overlapping strides and more are accepted.
+    target : Target or str, optional
+        The GPU that it is for; None for the tensor's own. A host tensor is described for sm_90, and
+        its map is not `launchable`.
+
+    Returns
+    -------
+    TensorMap
+
+    Raises
+    ------
+    TmaPreconditionError
+        With every violation, its fix and its source; the first is the one libcu++ would throw.
+    TmaTargetError
+        The same, where the target lacks what is asked.
+
+    Notes
+    -----
+    Encoded by the driver where there is one, else by the layout measured on an H200 (driver
+    580.159.04, 2026-11-20), which NVIDIA does not publish. A repeated layout is not checked again
+    (see `cache_info`). Source: libcu++ make_tma_descriptor.h; CUDA driver API,
+    cuTensorMapEncodeTiled.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.zeros((128, 64), dtype=np.float16)
+    >>> tm = make_tma_descriptor(x, box_sizes=(16, 64), swizzle="bytes128")
+    >>> tm.global_dim, tm.global_strides, tm.box_dim, tm.tx_bytes
+    ((64, 128), (128,), (64, 16), 2048)
+    """
+    return making.make(
+        "tiled",
+        tensor,
+        {
+            "box_sizes": box_sizes,
+            "elem_strides": elem_strides,
+            "interleave_layout": interleave_layout,
+            "swizzle": swizzle,
+            "l2_fetch_size": l2_fetch_size,
+            "oobfill": oobfill,
+            "data_type": data_type,
+            "rules": rules,
+            "target": target,
+        },
+    )
+
+
+def check_tma_descriptor(
+    tensor: object,
+    box_sizes: Sequence[int],
+    elem_strides: Sequence[int] | None = None,
+    interleave_layout: Interleave = "none",
+    swizzle: Swizzle = "none",
+    l2_fetch_size: L2FetchSize = "none",
+    oobfill: OobFill = "none",
+    *,
+    data_type: DataType | None = None,
+    rules: str = "libcu++",
+    target: Target | str | None = None,
+) -> Report:
+    """Say what `make_tma_descriptor` would say to the same arguments, without raising.
+
+    Parameters
+    ----------
+    tensor, box_sizes, elem_strides, interleave_layout, swizzle, l2_fetch_size, oobfill, \
+data_type, rules, target
+        As in `make_tma_descriptor`. Nothing raises, whatever they are.
+
+    Returns
+    -------
+    Report
+        `.ok`, `.violations`, `.advice`, `.fixed()`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.zeros((4, 1733), dtype=np.float16)
+    >>> print(check_tma_descriptor(x, box_sizes=(4, 64)).violations[0].fix)
+    pad the last dimension from 1733 to 1736 elements: y = torch.empty(..., 1736)[..., :1733]; y.copy_(x)
+    """  # noqa: E501
+    return making.check(
+        "tiled",
+        tensor,
+        {
+            "box_sizes": box_sizes,
+            "elem_strides": elem_strides,
+            "interleave_layout": interleave_layout,
+            "swizzle": swizzle,
+            "l2_fetch_size": l2_fetch_size,
+            "oobfill": oobfill,
+            "data_type": data_type,
+            "rules": rules,
+            "target": target,
+        },
+    )
+
+
+def driver_encode_tiled(
+    tensor_data_type: DataType,
+    tensor_rank: int,
+    global_address: int,
+    global_dim: Sequence[int],
+    global_strides: Sequence[int],
+    box_dim: Sequence[int],
+    element_strides: Sequence[int],
+    interleave: Interleave = 0,
+    swizzle: Swizzle = 0,
+    l2_promotion: L2FetchSize = 0,
+    oob_fill: OobFill = 0,
+    *,
+    target: Target | str = "sm_90",
+    encoder: Encoder = "auto",
+) -> TensorMap:
+    """Do what ``cuTensorMapEncodeTiled`` does, with or without a driver.
+
+    Parameters
+    ----------
+    tensor_data_type, tensor_rank, global_address, global_dim, global_strides, box_dim, \
+element_strides, interleave, swizzle, l2_promotion, oob_fill
+        The driver's arguments: arrays innermost first, strides in bytes for dimensions 1 to
+        rank - 1. As in C, entries past the rank are not read.
+    target : Target or str
+        The GPU that it is for.
+    encoder : {"auto", "driver", "model"}
+        ``"driver"`` asks cuTensorMapEncodeTiled itself, ``"model"`` the measured layout, which
+        exists for sm_90; ``"auto"`` takes the driver where there is one with such a GPU.
+
+    Returns
+    -------
+    TensorMap
+        Of a bare address: the caller's word that it is good.
+
+    Raises
+    ------
+    TmaPreconditionError
+        On sm_90 exactly where the driver refuses [measured, H200, driver 580.159.04, 2026-11-20];
+        elsewhere where the document does.
+    TmaDriverError
+        Where the driver itself was asked and refused; shows each argument.
+    TmaUnsupportedError
+        Where no encoder of that kind serves the target.
+
+    Examples
+    --------
+    >>> tm = driver_encode_tiled("FLOAT32", 2, 0x7F0000000000, (64, 64), (256,), (16, 16), (1, 1),
+    ...                          encoder="model")
+    >>> bytes(tm)[:16].hex()
+    '00000000007f00009003000000000000'
+    """
+    return making.mirror(
+        "tiled",
+        {
+            "tensor_data_type": tensor_data_type,
+            "tensor_rank": tensor_rank,
+            "global_address": global_address,
+            "global_dim": global_dim,
+            "global_strides": global_strides,
+            "box_dim": box_dim,
+            "element_strides": element_strides,
+            "interleave": interleave,
+            "swizzle": swizzle,
+            "l2_promotion": l2_promotion,
+            "oob_fill": oob_fill,
+        },
+        target,
+        encoder,
+    )
+
+
+def cache_info() -> CacheInfo:
+    """Count hits, misses and entries of the cache of layouts.
+
+    >>> cache_info().maxsize
+    4096
+    """
+    return making.CACHE.info()
+
+
+def cache_clear() -> None:
+    """Forget all layouts."""
+    making.CACHE.clear()

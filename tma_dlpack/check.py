@@ -1,0 +1,232 @@
+"""The small engine that holds a case against the rules, and the Report it gives."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tma_dlpack.advice import ADVICE
+from tma_dlpack.case import Case
+from tma_dlpack.errors import Advice, Finding, TmaPreconditionError, TmaTargetError, Violation
+from tma_dlpack.repairs import readable
+from tma_dlpack.rules import RULES, Rule
+
+__all__ = ["Report", "advise", "check_case", "find_violations"]
+
+MAX_REPAIRS = 40  # passes; each changes at least one argument
+
+_BY_ID = {rule.id: rule for rule in RULES}
+_ROWS: dict[tuple[str, str], tuple[Rule, ...]] = {
+    (kind, rules): tuple(r for r in RULES if kind in r.kinds and rules in r.sets)
+    for kind in ("tiled", "im2col", "im2col_wide")
+    for rules in ("libcu++", "driver", "documented", "measured")
+}
+
+
+def find_violations(case: Case) -> tuple[Violation, ...]:
+    """Hold a case against its set of rules.
+
+    Returns every violation, in libcu++'s order: the first is the one that C++ would throw. A row
+    whose question makes no sense after an earlier fault is not asked.
+    """
+    if case.unread and (case.mirror or case.view is None):
+        return case.unread
+    unmet = {v.argument for v in case.unread}
+    found: list[tuple[int, int, int, Rule, int]] = []
+    for number, rule in enumerate(_ROWS[case.kind, case.rules]):
+        if unmet and any(case.argument(need) in unmet for need in rule.needs):
+            unmet.add(rule.id)  # never asked, so whoever needs its answer is not asked either
+            continue
+        if not rule.applies(case):
+            continue
+        for nth, place in enumerate(rule.places(case)):
+            if unmet and _follows(rule, place, unmet):
+                continue
+            if not rule.holds(case, place):
+                unmet |= {rule.id, f"{rule.id}[{place}]"}
+                found.append((rule.step, nth, number, rule, place))
+    found.sort(key=lambda finding: finding[:3])
+    return case.unread + tuple(_violation(rule, case, place) for *_, rule, place in found)
+
+
+def _follows(rule: Rule, place: int, unmet: set[str]) -> bool:
+    """Say whether another row failed at this very place (needs written as ``ROW[i]``)."""
+    return any(need.replace("[i]", f"[{place}]") in unmet for need in rule.needs_here)
+
+
+def _violation(rule: Rule, case: Case, place: int) -> Violation:
+    return Violation(
+        rule=rule.id,
+        argument=case.argument(rule.on),
+        found=rule.found(case, place),
+        limit=rule.limit(case, place),
+        fix=rule.fix(case, place) + _lifted(rule, case, place),
+        source=rule.source + (f" ({rule.differs})" if rule.differs else ""),
+    )
+
+
+def _lifted(rule: Rule, case: Case, place: int) -> str:
+    """Say that the driver accepts what only libcu++ refuses, where it does."""
+    if case.kind != "tiled" or case.rules != "libcu++" or "driver" in rule.sets:
+        return ""
+    if rule.driver is not None:
+        row = _BY_ID[rule.driver]
+        if row.applies(case) and not row.holds(case.under("driver"), place):
+            return ""
+    return "; or pass rules='driver': the driver itself accepts this"
+
+
+def advise(case: Case) -> tuple[Advice, ...]:
+    """Give what is worth knowing about a case that is accepted."""
+    return tuple(
+        Advice(
+            rule=row.id,
+            argument=case.argument(row.on),
+            found=row.found(case),
+            limit=row.why,
+            fix=row.fix(case),
+            source=row.source,
+        )
+        for row in ADVICE
+        if case.kind in row.kinds and row.applies(case)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a check found.
+
+    Attributes
+    ----------
+    violations : tuple of Violation
+        Every precondition that does not hold, in libcu++'s order; empty where the call is accepted.
+    advice : tuple of Advice
+        What is worth knowing about an accepted call.
+
+    Examples
+    --------
+    >>> import numpy as np, tma_dlpack as tma
+    >>> x = np.zeros((64, 64), dtype=np.float32)
+    >>> report = tma.check_tma_descriptor(x, box_sizes=(16, 3))
+    >>> report.ok, [v.rule for v in report.violations]
+    (False, ['BOX_INNER_16B'])
+    >>> report.fixed()["box_sizes"]
+    (16, 4)
+    """
+
+    violations: tuple[Violation, ...]
+    advice: tuple[Advice, ...] = ()
+    _given: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    _case_of: Callable[[Mapping[str, Any]], Case] | None = field(
+        default=None, repr=False, compare=False
+    )
+
+    @property
+    def ok(self) -> bool:
+        """Whether the call is accepted."""
+        return not self.violations
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def raise_if_refused(self) -> None:
+        """Raise `TmaPreconditionError` with all violations, if there are any.
+
+        Where the target lacks what is asked, it is a `TmaTargetError`, which is a
+        `TmaUnsupportedError` (a RuntimeError) too.
+        """
+        if self.violations:
+            first = _BY_ID.get(self.violations[0].rule)
+            lacks = first is not None and first.unsupported
+            raise (TmaTargetError if lacks else TmaPreconditionError)(self.violations)
+
+    def fixed(self) -> dict[str, Any] | None:
+        """Give the keyword arguments after the tensor, corrected so that the call is accepted.
+
+        Each refused argument is changed as little as its rule allows; arguments that are fine stay
+        as they were given. Where libcu++'s rules leave nothing to choose (a box that the shape
+        cannot hold) but the driver's do, `rules` becomes ``"driver"``.
+
+        Returns
+        -------
+        dict or None
+            None where the tensor itself must change. What is returned has been checked.
+        """
+        if self._case_of is None:
+            return None
+        given = _repaired(dict(self._given), self._case_of)
+        if given is None and self._given.get("rules") == "libcu++":
+            given = _repaired(dict(self._given) | {"rules": "driver"}, self._case_of)
+        return given
+
+    def __str__(self) -> str:
+        findings: tuple[Finding, ...] = (*self.violations, *self.advice)
+        head = (
+            "accepted"
+            if self.ok
+            else f"refused: {len(self.violations)} violation" + "s" * (len(self.violations) > 1)
+        )
+        return "\n".join(
+            [head, *(("advice: " if isinstance(f, Advice) else "") + str(f) for f in findings)]
+        )
+
+    def _repr_html_(self) -> str:
+        def row(f: Finding) -> str:
+            kind = "advice" if isinstance(f, Advice) else "violation"
+            cells = (kind, f.rule, f.argument, f.found, f.limit, f.fix, f.source)
+            return "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>"
+
+        head = "".join(
+            f"<th>{name}</th>"
+            for name in ("", "rule", "argument", "found", "limit", "fix", "source")
+        )
+        verdict = "accepted" if self.ok else "refused"
+        rows = "".join(map(row, (*self.violations, *self.advice)))
+        table = (
+            f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>" if rows else ""
+        )
+        return f"<div><strong>{verdict}</strong>{table}</div>"
+
+
+def _repaired(
+    given: dict[str, Any], case_of: Callable[[Mapping[str, Any]], Case]
+) -> dict[str, Any] | None:
+    for _ in range(MAX_REPAIRS):
+        case = case_of(given)
+        violations = find_violations(case)
+        if not violations:
+            return given
+        change = _first_change(case, violations, given)
+        if not change:
+            return None
+        given |= change
+    return None
+
+
+def _first_change(
+    case: Case, violations: tuple[Violation, ...], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Give the repair of the first violation that has one; nothing where one has none."""
+    for violation in violations:
+        change = readable(violation, case) if violation in case.unread else _repair(violation, case)
+        if any(given[name] != value for name, value in change.items()):
+            return change
+    return {}
+
+
+def _repair(violation: Violation, case: Case) -> dict[str, Any]:
+    rule = _BY_ID[violation.rule]
+    if rule.repair is None:
+        return {}
+    broken = next(i for i in rule.places(case) if not rule.holds(case, i))
+    change: dict[str, Any] = rule.repair(case, broken)
+    return change
+
+
+def check_case(case_of: Callable[[Mapping[str, Any]], Case], given: Mapping[str, Any]) -> Report:
+    """Check a request and keep what `fixed` needs."""
+    case = case_of(given)
+    violations = find_violations(case)
+    return Report(violations, () if violations else advise(case), given, case_of)

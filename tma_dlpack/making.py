@@ -1,0 +1,101 @@
+"""From a call to a map: read the tensor, check, encode; and the cache that skips all three."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tma_dlpack.arguments import MapKind
+from tma_dlpack.cache import LayoutCache
+from tma_dlpack.case import Case
+from tma_dlpack.check import Report, check_case, find_violations
+from tma_dlpack.dlpack import TensorView, as_tensor_view, read_layout, view_of
+from tma_dlpack.encoding import DEFAULT_TARGET, Encoder, encode_bare, encode_for, target_of
+from tma_dlpack.errors import TmaError, TmaPreconditionError, Violation
+from tma_dlpack.request import make_case, mirror_case
+from tma_dlpack.target import Target
+from tma_dlpack.tensor_map import TensorMap
+
+__all__ = ["CACHE", "check", "make", "mirror"]
+
+CACHE = LayoutCache()
+ENCODERS = ("auto", "driver", "model")
+
+
+def make(kind: MapKind, tensor: object, given: Mapping[str, Any]) -> TensorMap:
+    """Make the map of a tensor, or raise with every violation."""
+    reading = read_layout(tensor)
+    address, layout, capsule = reading
+    options = (kind, *map(_hashable, given.values()))
+    template = CACHE.find(layout, options, address)
+    if template is None:
+        case = _case(kind, view_of(tensor, reading), given)
+        violations = find_violations(case)
+        if violations:
+            Report(violations).raise_if_refused()
+        template, reusable = encode_for(case)
+        if reusable:
+            CACHE.keep(layout, options, template, case.alignment_bytes)
+    return TensorMap._make(template, address, tensor, capsule)
+
+
+def _hashable(option: object) -> object:
+    return tuple(option) if type(option) is list else option
+
+
+def check(kind: MapKind, tensor: object, given: Mapping[str, Any]) -> Report:
+    """Give the report of the same call; never raise on what the user passed."""
+    refused: tuple[Violation, ...] = ()
+    view: TensorView | None = None
+    try:
+        view = as_tensor_view(tensor)
+    except TmaPreconditionError as error:
+        refused = error.violations
+    return check_case(lambda changed: _case(kind, view, changed, refused), given)
+
+
+def _case(
+    kind: MapKind,
+    view: TensorView | None,
+    given: Mapping[str, Any],
+    refused: tuple[Violation, ...] = (),
+) -> Case:
+    target, assumed, unread = _read_target(given["target"], view)
+    return make_case(kind, view, given, target, assumed, refused + unread)
+
+
+def _read_target(
+    target: object, view: TensorView | None
+) -> tuple[Target, bool, tuple[Violation, ...]]:
+    try:
+        if target is not None:
+            return Target.of(target), False, ()  # type: ignore[arg-type]
+        if view is not None:
+            return *target_of(view.device, view.address), ()
+    except (TypeError, ValueError, TmaError) as error:
+        return DEFAULT_TARGET, False, (_no_target(target, error),)
+    return DEFAULT_TARGET, False, ()
+
+
+def _no_target(target: object, error: Exception) -> Violation:
+    return Violation(
+        rule="TARGET",
+        argument="target",
+        found=str(error),
+        limit="it must name a GPU",
+        fix="pass target='sm_90', or a tma.Target",
+        source="tma_dlpack",
+    )
+
+
+def mirror(
+    kind: MapKind, given: Mapping[str, Any], target: Target | str, encoder: Encoder
+) -> TensorMap:
+    """Make the map of a `driver_encode_*` call: the driver's verdict, explained where possible."""
+    if encoder not in ENCODERS:
+        raise ValueError(f"encoder is {encoder!r}; it must be one of {', '.join(ENCODERS)}")
+    case = mirror_case(kind, given, Target.of(target))
+    violations = case.unread if encoder == "driver" else find_violations(case)
+    if violations:
+        Report(violations).raise_if_refused()
+    return TensorMap._make(encode_bare(case, encoder), case.address)
