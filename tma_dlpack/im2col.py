@@ -447,7 +447,6 @@ def _per_dimension(
     entries = tuple(value) if isinstance(value, Sequence) else (value,) * count
     fine = (
         1 <= len(entries) == count <= MAX_SPATIAL
-        and not isinstance(value, str)
         and all(isinstance(n, int) and not isinstance(n, bool) and n >= least for n in entries)
     )
     if not fine:

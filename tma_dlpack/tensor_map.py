@@ -184,7 +184,7 @@ class TensorMap:
         For a launchable map it shares the storage that `ptr` points to, and keeps it alive.
         """
         if self.launchable:
-            array = self._own_storage()[0].view()
+            array: NDArray[np.uint8] = self._own_storage()[0].view()
         else:
             array = np.frombuffer(bytes(self), dtype=np.uint8)
         array.flags.writeable = False
