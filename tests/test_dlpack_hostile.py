@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tma_dlpack.dlpack import Device, TensorView, as_tensor_view, host_bytes
+from tma_dlpack.dlpack import Device, TensorView, as_tensor_view, host_bytes, read_layout
 from tma_dlpack.dlpack.capsule import CAREFUL, access_like, parse_capsule, read_safely
 from tma_dlpack.dlpack.refusals import REFUSALS
 from tma_dlpack.dtypes import DLDataType
@@ -168,6 +168,13 @@ def test_address_may_reach_the_last_byte_but_not_wrap():
     top = Forger(device_type=2, data=2**64 - 2, byte_offset=1)
     assert as_tensor_view(top).address == 2**64 - 1
     assert refused(Forger(device_type=2, data=2**64 - 2, byte_offset=2)) == "TENSOR_ADDRESS_WRAPS"
+
+
+def test_null_address_is_refused_before_any_cache_could_answer():
+    producer = Forger()
+    assert read_layout(producer)[0] == producer.memory.ctypes.data
+    with pytest.raises(TmaPreconditionError, match="null address"):
+        read_layout(Forger(data=0))
 
 
 def test_sub_byte_values_padded_to_bytes_are_refused():

@@ -82,6 +82,8 @@ def parse_capsule(capsule: object, access: Access) -> tuple[int, Layout]:
         shape = int64s.unpack_from(read(shape_at, int64s.size))
         if strides_at:
             strides = int64s.unpack_from(read(strides_at, int64s.size))
+    if not address and 0 not in shape:
+        refuse("TENSOR_NULL", f"has shape {shape} and a null address")
     return address, (device_type, device_id, code, bits, lanes, flags, shape, strides)
 
 

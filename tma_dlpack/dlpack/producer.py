@@ -161,6 +161,8 @@ def read_interface(tensor: Any) -> Reading:
         refuse("TENSOR_INTERFACE_DTYPE", f"is a {producer} of typestr {dtype.str}")
     if address < 0 or address >> 64 or len(shape) > MAX_NDIM:
         refuse("TENSOR_INTERFACE", f"has address {address:#x} and {len(shape)} dimensions")
+    if not address and 0 not in shape:
+        refuse("TENSOR_NULL", f"has shape {shape} and a null address")
     if byte_strides is not None and len(byte_strides) != len(shape):
         refuse("TENSOR_INTERFACE", f"has shape {shape} and strides {byte_strides}")
     strides = None

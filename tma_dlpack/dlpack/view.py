@@ -105,8 +105,6 @@ def view_of(tensor: object, reading: Reading) -> TensorView:
     """Judge what `read_layout` gave: the other half of `as_tensor_view`."""
     address, layout, capsule = reading
     device, dtype, shape, strides, read_only = judge(layout)
-    if not address and 0 not in shape:
-        refuse("TENSOR_NULL", f"is a {name_of(type(tensor))} of shape {shape} with a null address")
     producer = name_of(type(tensor))
     return TensorView(address, device, dtype, shape, strides, read_only, producer, tensor, capsule)
 
@@ -115,8 +113,8 @@ def read_layout(tensor: object) -> Reading:
     """Ask a tensor for its address and layout, unjudged: the fast half of `as_tensor_view`.
 
     Returns the address, a hashable `Layout`, and the capsule if it must be kept alive. Equal
-    layouts are judged equally. Raises as `as_tensor_view`; still to be refused are null addresses
-    and whatever `judge` refuses.
+    layouts are judged equally, so what `judge` said of one holds for all. Raises as
+    `as_tensor_view`, but for what `judge` refuses.
     """
     reader = _readers.get(type(tensor))
     return reader(tensor) if reader else _read_first_of_type(tensor)
