@@ -336,6 +336,26 @@ def test_memory_is_read_up_to_the_end_of_a_mapping_and_no_further():
         del anchor
 
 
+def test_capsule_name_may_cross_into_the_next_page():
+    pages = ctypes.create_string_buffer(3 * mmap.PAGESIZE)
+    boundary = (ctypes.addressof(pages) // mmap.PAGESIZE + 1) * mmap.PAGESIZE
+    name = b"dltensor_versioned"
+    ctypes.memmove(boundary - 5, name, len(name) + 1)
+
+    class Crossing(Forger):
+        def __dlpack__(self, max_version=None):
+            return new_capsule(ctypes.addressof(self.managed), boundary - 5, None)
+
+    assert as_tensor_view(Crossing()).shape == (4, 8)
+
+
+def test_extent_that_wraps_around_onto_real_memory_is_refused():
+    wrapping = Forger(shape=(5, 2), strides=(2**62, 1), bits=8)
+    assert as_tensor_view(wrapping).strides == (2**62, 1)  # the last byte is at data + 2**64 + 1
+    with pytest.raises(TmaPreconditionError):
+        host_bytes(as_tensor_view(wrapping))
+
+
 # How producers are asked
 
 
