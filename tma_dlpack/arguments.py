@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Literal, TypeVar
 
+from tma_dlpack.dlpack import TensorView
 from tma_dlpack.dtypes import DataTypeRow, row
 from tma_dlpack.enums import (
     TensorMapDataType,
@@ -21,15 +23,46 @@ from tma_dlpack.enums import (
     TmaSwizzle,
 )
 
-__all__ = ["EncodeArguments", "MapKind", "reverse"]
+__all__ = ["EncodeArguments", "MapKind", "Number", "driver_layout", "reverse"]
 
 MapKind = Literal["tiled", "im2col", "im2col_wide"]
 T = TypeVar("T")
+
+#: Extents and strides of types smaller than a byte need not come out whole.
+Number = int | Fraction
 
 
 def reverse(sequence: Sequence[T]) -> tuple[T, ...]:
     """Turn row-major order into the driver's, or back."""
     return tuple(sequence[::-1])
+
+
+def driver_layout(
+    view: TensorView, data_type: TensorMapDataType | None
+) -> tuple[tuple[Number, ...], tuple[Number, ...]]:
+    """Turn a tensor's shape and strides into global_dim and global_strides (bytes).
+
+    Extents count values of the map's type: where those are smaller than an element of the tensor
+    (packed types) the innermost extent grows, and need not come out whole.
+
+    >>> import numpy as np
+    >>> from tma_dlpack.dlpack import as_tensor_view
+    >>> driver_layout(as_tensor_view(np.zeros((2, 3, 8), np.float32)), TensorMapDataType.FLOAT32)
+    ((8, 3, 2), (32, 96))
+    """
+    itemsize_bits = view.dtype.itemsize_bits
+    dims: tuple[Number, ...] = view.shape[::-1]
+    if dims and data_type is not None and row(data_type).is_packed:
+        values = _whole(Fraction(view.shape[-1] * itemsize_bits, row(data_type).element_bits))
+        dims = (values, *dims[1:])
+    outer = view.strides[-2::-1]
+    if itemsize_bits % 8 == 0:
+        return dims, tuple(stride * (itemsize_bits // 8) for stride in outer)
+    return dims, tuple(_whole(Fraction(stride * itemsize_bits, 8)) for stride in outer)
+
+
+def _whole(number: Fraction) -> Number:
+    return int(number) if number.denominator == 1 else number
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +109,13 @@ class EncodeArguments:
     def inner_box_bytes(self) -> int:
         """Bytes of the box along dimension 0, in global memory."""
         return self.inner_box * self.type_row.element_bits // 8
+
+    @property
+    def needs_32_bytes(self) -> bool:
+        """Whether address and strides must be multiples of 32 bytes instead of 16."""
+        return (
+            self.interleave is TmaInterleaveLayout.bytes32 or self.type_row.smem_chunk_bytes == 16
+        )
 
     @property
     def floor_box_bytes(self) -> int:

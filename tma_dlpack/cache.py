@@ -12,7 +12,7 @@ import threading
 from collections.abc import Hashable
 from typing import Any, NamedTuple
 
-from tma_dlpack.tensor_map import Template
+from tma_dlpack.template import Template
 
 __all__ = ["CacheInfo", "LayoutCache"]
 

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from tma_dlpack.arguments import EncodeArguments, MapKind
+from tma_dlpack.arguments import EncodeArguments, MapKind, Number
 from tma_dlpack.dlpack import TensorView
 from tma_dlpack.dtypes import DataTypeRow, row
 from tma_dlpack.enums import (
@@ -27,8 +27,6 @@ from tma_dlpack.target import TARGETS, Target
 
 __all__ = ["SWIZZLE_SPAN_BYTES", "Case", "Number"]
 
-#: Dimensions and strides of types smaller than a byte need not come out whole.
-Number = int | Fraction
 
 #: Bytes of one row of the pattern, by TmaSwizzle.
 SWIZZLE_SPAN_BYTES = (0, 32, 64, 128, 128, 128, 128)

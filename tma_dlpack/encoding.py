@@ -13,7 +13,7 @@ from tma_dlpack.enums import DLDeviceType
 from tma_dlpack.errors import TmaUnsupportedError
 from tma_dlpack.fields import ADDRESS_BYTES
 from tma_dlpack.target import TARGETS, Target
-from tma_dlpack.tensor_map import Template
+from tma_dlpack.template import Template
 
 __all__ = ["Encoder", "encode_bare", "encode_for", "target_of"]
 

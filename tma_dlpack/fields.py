@@ -36,6 +36,7 @@ __all__ = [
     "PROVENANCE",
     "Field",
     "decode",
+    "element_type_bits",
     "encode",
     "fields_of",
     "read",
@@ -209,10 +210,9 @@ def encode(arguments: EncodeArguments, address: int) -> bytes:
 
 
 def _values_of(a: EncodeArguments, address: int) -> dict[str, int | tuple[int, ...]]:
-    tf32 = a.data_type in _TF32_AS
-    elemtype = DATA_TYPES[_TF32_AS.get(a.data_type, a.data_type)].ptx_elemtype
-    if elemtype is None or a.swizzle > TmaSwizzle.bytes128:
-        raise OverflowError(f"no measured bits for {a.data_type.name} with {a.swizzle.name}")
+    elemtype, tf32 = element_type_bits(a.data_type)
+    if a.swizzle > TmaSwizzle.bytes128:
+        raise OverflowError(f"no measured bits for {a.swizzle.name}")
     return {
         "global_address": address,
         "im2col": int(a.kind != "tiled"),
@@ -221,7 +221,7 @@ def _values_of(a: EncodeArguments, address: int) -> dict[str, int | tuple[int, .
         "interleave": a.interleave,
         "swizzle": a.swizzle,
         "oob_fill": a.oob_fill,
-        "tf32": int(tf32),
+        "tf32": tf32,
         "l2_promotion": a.l2_promotion,
         "global_strides": a.global_strides,
         "global_dim": a.global_dim,
@@ -234,6 +234,14 @@ def _values_of(a: EncodeArguments, address: int) -> dict[str, int | tuple[int, .
         "box_bytes": a.floor_box_bytes,
         "swizzle_repeat_bytes": _SWIZZLE_REPEAT_BYTES[a.swizzle],
     }
+
+
+def element_type_bits(data_type: TensorMapDataType) -> tuple[int, bool]:
+    """Give what the fields `element_type` and `tf32` hold for a data type."""
+    number = DATA_TYPES[_TF32_AS.get(data_type, data_type)].ptx_elemtype
+    if number is None:
+        raise OverflowError(f"no measured bits for {data_type.name}")
+    return number, data_type in _TF32_AS
 
 
 def _place(field: Field, value: int) -> int:

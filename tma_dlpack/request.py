@@ -1,4 +1,4 @@
-"""What a user wrote becomes a `Case`: words become enums and integers, row-major becomes innermost first.
+"""What a user wrote becomes a `Case`: words become enums and integers, innermost first.
 
 What cannot be read becomes a Violation in `Case.unread`; nothing here raises.
 """
@@ -8,13 +8,12 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
-from fractions import Fraction
 from typing import Any, TypeVar
 
-from tma_dlpack.arguments import MapKind, reverse
-from tma_dlpack.case import Case, Number
+from tma_dlpack.arguments import MapKind, driver_layout
+from tma_dlpack.case import Case
 from tma_dlpack.dlpack import TensorView
-from tma_dlpack.dtypes import data_type_of, row
+from tma_dlpack.dtypes import data_type_of
 from tma_dlpack.enums import (
     TensorMapDataType,
     TensorMapIm2ColWideMode,
@@ -137,10 +136,6 @@ def _short(value: object) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def _whole(number: Fraction) -> Number:
-    return int(number) if number.denominator == 1 else number
-
-
 def make_case(
     kind: MapKind,
     view: TensorView | None,
@@ -203,25 +198,12 @@ def make_case(
 
 
 def _tensor_fields(view: TensorView, asked_type: TensorMapDataType | None) -> dict[str, Any]:
-    """Turn shape and strides into the driver's dims and byte strides.
-
-    Extents and strides count elements of the tensor; where the map has smaller values (packed
-    types) the innermost extent counts those, and need not come out whole.
-    """
     data_type = asked_type if asked_type is not None else data_type_of(view.dtype)
-    itemsize_bits = view.dtype.itemsize_bits
-    dims: list[Number] = list(reverse(view.shape))
-    if dims and data_type is not None and row(data_type).is_packed:
-        dims[0] = _whole(Fraction(dims[0] * itemsize_bits, row(data_type).element_bits))
-    if itemsize_bits % 8 == 0:
-        itemsize = itemsize_bits // 8
-        strides_bytes: tuple[Number, ...] = tuple(s * itemsize for s in view.strides[-2::-1])
-    else:
-        strides_bytes = tuple(_whole(Fraction(s * itemsize_bits, 8)) for s in view.strides[-2::-1])
+    dims, strides_bytes = driver_layout(view, data_type)
     return {
         "data_type": data_type,
         "address": view.address,
-        "dims": tuple(dims),
+        "dims": dims,
         "strides_bytes": strides_bytes,
         "innermost_stride": view.strides[-1] if view.strides else 1,
     }

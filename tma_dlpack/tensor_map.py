@@ -6,66 +6,38 @@ A map is a `Template` (everything but the address, shared by all maps of one lay
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass, field
+import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tma_dlpack import fields, geometry
-from tma_dlpack.arguments import EncodeArguments, MapKind, reverse
-from tma_dlpack.case import Case
-from tma_dlpack.check import advise
-from tma_dlpack.dlpack import Device, TensorView
+from tma_dlpack import codegen, fields, replacing
+from tma_dlpack.arguments import driver_layout
+from tma_dlpack.check import advise, find_violations
+from tma_dlpack.dlpack import Device, TensorView, as_tensor_view
+from tma_dlpack.dtypes import data_type_of, overrides_of
 from tma_dlpack.enums import (
     TensorMapDataType,
-    TensorMapIm2ColWideMode,
     TmaInterleaveLayout,
-    TmaL2FetchSize,
     TmaOobFill,
     TmaSwizzle,
 )
-from tma_dlpack.errors import Advice, TmaUnsupportedError
+from tma_dlpack.errors import Advice, TmaPreconditionError, TmaUnsupportedError, Violation
 from tma_dlpack.fields import ADDRESS_BYTES, MAP_BYTES
 from tma_dlpack.target import Target
+from tma_dlpack.template import Described, Template
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Template", "TensorMap"]
+__all__ = ["TensorMap"]
 
+MAX_ADDRESS = 1 << 57
 STORAGE_ALIGNMENT = 128  # alignas of CUtensorMap in CUDA 13's cuda.h (64 in the documents)
 
 
-@dataclass(frozen=True, slots=True)
-class Template:
-    """A tensor map without its address.
-
-    Attributes
-    ----------
-    arguments : EncodeArguments
-    tail : bytes or None
-        Bytes 8..127; None where neither driver nor model can make them.
-    encoder : {"driver", "model", None}
-        Who made the bytes; None for none, and for bytes that came from elsewhere.
-    target : Target
-    view : TensorView or None
-        The tensor's description at address 0 and without owner; None for bare addresses.
-    launchable : bool
-        Whether a kernel may be given the map.
-    case : Case or None
-        The request that was accepted; None for decoded bytes.
-    """
-
-    arguments: EncodeArguments
-    tail: bytes | None
-    encoder: str | None
-    target: Target
-    view: TensorView | None
-    launchable: bool
-    case: Case | None = field(default=None, repr=False, compare=False)
-
-
-class TensorMap:
+class TensorMap(Described):
     """A CUDA tensor map (CUtensorMap): what the Tensor Memory Accelerator is told to copy.
 
     Made by `make_tma_descriptor` and its siblings, never directly. Immutable, hashable, equal by
@@ -78,10 +50,8 @@ class TensorMap:
     Row-major: `shape`, `strides` (elements), `box_sizes`, `elem_strides`.
     """
 
-    __slots__ = ("__weakref__", "_address", "_capsule", "_storage", "_template", "_tensor")
+    __slots__ = ("__weakref__", "_capsule", "_storage", "_tensor")
 
-    _template: Template
-    _address: int
     _tensor: object
     _capsule: object  # of a producer that may have exported a temporary
     _storage: tuple[NDArray[np.uint8], int] | None
@@ -210,143 +180,256 @@ class TensorMap:
                 "map there, or give it a live one with with_address(tensor)"
             )
 
-    # -- what it describes -----------------------------------------------------------------------
+    def as_ctypes(self) -> Any:
+        """Give the map as a ctypes array of 128 bytes that shares the storage of `ptr`.
 
-    @property
-    def arguments(self) -> EncodeArguments:
-        """The driver's arguments, less the address."""
-        return self._template.arguments
+        For launchers that take a ctypes object or a pointer to one, such as cuLaunchKernel. It
+        keeps the storage alive. Raises `TmaUnsupportedError` as `ptr` does.
+        """
+        return np.ctypeslib.as_ctypes(self._own_storage()[0])
 
-    @property
-    def global_address(self) -> int:
-        """Where element (0, ..., 0) stands in global memory."""
-        return self._address
+    def as_torch(self) -> Any:
+        """Give the map as a torch CPU tensor, uint8[128], that shares the storage of `ptr`.
 
-    @property
-    def kind(self) -> MapKind:
-        """``"tiled"``, ``"im2col"`` or ``"im2col_wide"``."""
-        return self._template.arguments.kind
+        What a PyTorch extension takes: ``at::Tensor`` of 128 bytes, 128-byte aligned. It keeps the
+        storage alive. Raises `TmaUnsupportedError` as `ptr` does, and if torch is not imported.
+        """
+        torch = sys.modules.get("torch")
+        if torch is None:
+            raise TmaUnsupportedError("as_torch needs torch: import torch first")
+        return torch.from_numpy(self._own_storage()[0])
 
-    @property
-    def data_type(self) -> TensorMapDataType:
-        """The element type of the map."""
-        return self._template.arguments.data_type
+    def as_cuda_bindings(self) -> Any:
+        """Give the map as a ``cuda.bindings.driver.CUtensorMap`` (a copy, in its own storage).
 
-    @property
-    def rank(self) -> int:
-        """Number of dimensions."""
-        return self._template.arguments.rank
+        Raises `TmaUnsupportedError` as `ptr` does, and if cuda-bindings is not installed.
+        """
+        self._require_launchable()
+        try:
+            from cuda.bindings import driver
+        except ImportError as error:
+            raise TmaUnsupportedError(
+                "as_cuda_bindings needs cuda-bindings: pip install 'tma_dlpack[cuda]'"
+            ) from error
+        handle = driver.CUtensorMap()
+        words = np.frombuffer(bytes(self), dtype="<u8")
+        handle.opaque = [driver.cuuint64_t(int(word)) for word in words]
+        return handle
 
-    @property
-    def global_dim(self) -> tuple[int, ...]:
-        """Extents, innermost first, elements."""
-        return self._template.arguments.global_dim
+    # -- change ----------------------------------------------------------------------------------
 
-    @property
-    def global_strides(self) -> tuple[int, ...]:
-        """Strides of dimensions 1 to rank - 1, innermost first, bytes."""
-        return self._template.arguments.global_strides
+    def with_address(self, tensor_or_int: object) -> TensorMap:
+        """Make the same map of another tensor, or at another address.
 
-    @property
-    def box_dim(self) -> tuple[int, ...]:
-        """Box of a tiled map, innermost first, elements; empty for im2col maps."""
-        return self._template.arguments.box_dim
+        As cuTensorMapReplaceAddress: only the address changes, and nothing is checked again but it.
 
-    @property
-    def element_strides(self) -> tuple[int, ...]:
-        """Traversal strides, innermost first, elements."""
-        return self._template.arguments.element_strides
+        Parameters
+        ----------
+        tensor_or_int : tensor or int
+            A tensor of the same shape, strides, data type and device, which the new map keeps
+            alive; or an address on the map's device, for which the caller vouches.
 
-    @property
-    def interleave(self) -> TmaInterleaveLayout:
-        """The interleaved layout of global memory."""
-        return self._template.arguments.interleave
+        Returns
+        -------
+        TensorMap
+            Launchable unless the map describes host memory.
 
-    @property
-    def swizzle(self) -> TmaSwizzle:
-        """The pattern of shared memory."""
-        return self._template.arguments.swizzle
+        Raises
+        ------
+        TmaPreconditionError
+            If the tensor differs (it says in what), or the address is misaligned or too large.
 
-    @property
-    def l2_promotion(self) -> TmaL2FetchSize:
-        """How much L2 fetches at a time."""
-        return self._template.arguments.l2_promotion
+        Examples
+        --------
+        >>> import numpy as np, tma_dlpack as tma
+        >>> a, b = np.zeros((2, 64, 64), dtype=np.float32)
+        >>> tm = tma.make_tma_descriptor(a, box_sizes=(16, 16))
+        >>> tm.with_address(b) == tma.make_tma_descriptor(b, box_sizes=(16, 16))
+        True
+        """
+        if type(tensor_or_int) is int:
+            return self._at(tensor_or_int, self._template_at_address(), None, None)
+        if isinstance(tensor_or_int, np.integer):
+            return self.with_address(int(tensor_or_int))
+        view = as_tensor_view(tensor_or_int)
+        bare = dataclasses.replace(view, address=0, owner=None, capsule=None)
+        template = self._template
+        if template.view != bare or template.launchable != view.device.is_cuda:
+            differences = _differences(self, view)
+            if differences:
+                raise TmaPreconditionError(differences)
+            template = dataclasses.replace(template, view=bare, launchable=view.device.is_cuda)
+        return self._at(view.address, template, view.owner, view.capsule)
 
-    @property
-    def oob_fill(self) -> TmaOobFill:
-        """What fills out-of-bounds elements."""
-        return self._template.arguments.oob_fill
+    def _template_at_address(self) -> Template:
+        device = self.device
+        launchable = device is None or device.is_cuda
+        if self._template.launchable is launchable:
+            return self._template
+        return dataclasses.replace(self._template, launchable=launchable)
 
-    @property
-    def pixel_box_lower_corner(self) -> tuple[int, ...]:
-        """Lower corner of an im2col map's bounding box, W first; empty for tiled maps."""
-        return self._template.arguments.pixel_box_lower_corner
-
-    @property
-    def pixel_box_upper_corner(self) -> tuple[int, ...]:
-        """Upper corner of an im2col map's bounding box, W first; empty for tiled maps."""
-        return self._template.arguments.pixel_box_upper_corner
-
-    @property
-    def channels_per_pixel(self) -> int:
-        """Channels of an im2col tile; 0 for tiled maps."""
-        return self._template.arguments.channels_per_pixel
-
-    @property
-    def pixels_per_column(self) -> int:
-        """Pixels of an im2col tile; 0 for tiled maps."""
-        return self._template.arguments.pixels_per_column
-
-    @property
-    def mode(self) -> TensorMapIm2ColWideMode:
-        """How far an im2col-wide copy walks."""
-        return self._template.arguments.mode
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Extents, row-major, elements (packed types: values)."""
-        return reverse(self._template.arguments.global_dim)
-
-    @property
-    def strides(self) -> tuple[int, ...]:
-        """Strides, row-major, elements (packed types: values); the innermost is 1."""
-        a = self._template.arguments
-        bits = a.type_row.element_bits
-        elements = []
-        for stride_bytes in a.global_strides:
-            stride, rest = divmod(stride_bytes * 8, bits)
-            if rest:
-                raise TmaUnsupportedError(
-                    f"a stride of {stride_bytes} bytes is no whole number of {bits}-bit values; "
-                    "read global_strides, which is in bytes"
+    def _at(self, address: int, template: Template, tensor: object, capsule: object) -> TensorMap:
+        alignment = 32 if template.arguments.needs_32_bytes else 16
+        if address % alignment or not 0 <= address < MAX_ADDRESS:
+            raise TmaPreconditionError(
+                Violation(
+                    rule="ADDRESS_ALIGNED" if address % alignment else "ADDRESS_RANGE",
+                    argument="tensor_or_int",
+                    found=f"the address is {address:#x}",
+                    limit=f"it must be a multiple of {alignment} bytes and below 2^57",
+                    fix="pass a tensor that starts at an aligned address",
+                    source="CUDA driver API, cuTensorMapReplaceAddress; measured, H200",
                 )
-            elements.append(stride)
-        return (*reverse(elements), 1)
+            )
+        return TensorMap._make(template, address, tensor, capsule)
 
-    @property
-    def box_sizes(self) -> tuple[int, ...]:
-        """Box of a tiled map, row-major, elements; empty for im2col maps."""
-        return reverse(self._template.arguments.box_dim)
+    def replace(
+        self,
+        *,
+        global_address: int | None = None,
+        rank: int | None = None,
+        box_dim: Mapping[int, int] | None = None,
+        global_dim: Mapping[int, int] | None = None,
+        global_stride: Mapping[int, int] | None = None,
+        element_stride: Mapping[int, int] | None = None,
+        elemtype: TensorMapDataType | str | int | None = None,
+        interleave_layout: TmaInterleaveLayout | str | int | None = None,
+        swizzle_mode: TmaSwizzle | str | int | None = None,
+        fill_mode: TmaOobFill | str | int | None = None,
+    ) -> TensorMap:
+        """Do on the bytes what PTX ``tensormap.replace`` does on the device.
 
-    @property
-    def elem_strides(self) -> tuple[int, ...]:
-        """Traversal strides, row-major, elements."""
-        return reverse(self._template.arguments.element_strides)
+        Only the named fields change. Bytes 64..127, which the engine ignores, stay as they are, as
+        hardware leaves them; so do entries past the rank. Values are held against the range of
+        their field, not against each other: the rules are not asked.
 
-    @property
-    def tx_bytes(self) -> int:
-        """Bytes that one load reports to its mbarrier (what `expect_tx` must name)."""
-        return geometry.tx_bytes(self._template.arguments)
+        Parameters
+        ----------
+        global_address : int, optional
+            A multiple of 16 below 2^57. Without it the map keeps its tensor.
+        rank : int, optional
+            1..5. (The PTX operand is one less; `replace_cuda` writes that.)
+        box_dim, global_dim, element_stride : mapping of ordinal to int, optional
+            Elements; ordinals 0..4, innermost 0.
+        global_stride : mapping of ordinal to int, optional
+            Bytes, multiples of 16; ordinal 0 is the stride of dimension 1.
+        elemtype : TensorMapDataType, name, or int, optional
+            A member or name is a data type; a plain int is the **PTX number** (f16 is 6, bf16 10,
+            tf32 11), which is not the driver's enum.
+        interleave_layout, swizzle_mode, fill_mode : enum member, name or value, optional
 
-    @property
-    def smem_bytes(self) -> int:
-        """Bytes of shared memory that one tile spans, swizzle padding included."""
-        return geometry.smem_bytes(self._template.arguments)
+        Returns
+        -------
+        TensorMap
 
-    @property
-    def smem_alignment(self) -> int:
-        """Alignment in bytes of the tile in shared memory that makes its pattern start at 0."""
-        return geometry.smem_alignment(self._template.arguments)
+        Raises
+        ------
+        TmaPreconditionError
+            With every value out of range.
+        TmaUnsupportedError
+            For im2col maps, which PTX cannot change, and for targets other than sm_90a.
+
+        Examples
+        --------
+        >>> zeroed = TensorMap.from_bytes(bytes(128))
+        >>> tm = zeroed.replace(rank=2, global_dim={0: 64, 1: 128}, global_stride={0: 128},
+        ...                     box_dim={0: 64, 1: 16}, elemtype="FLOAT16", swizzle_mode=3)
+        >>> tm.data_type.name, tm.shape, tm.box_sizes, tm.swizzle.name
+        ('FLOAT16', (128, 64), (16, 64), 'bytes128')
+        """
+        changes = self._replacements(locals())
+        data = replacing.apply(bytes(self), changes)
+        arguments, address = fields.decode(data)
+        moved = global_address is not None
+        template = dataclasses.replace(
+            self._template,
+            arguments=arguments,
+            tail=data[ADDRESS_BYTES:],
+            encoder=None,
+            view=None if moved else self._template.view,
+            launchable=moved or self.launchable,
+            case=None,
+        )
+        if moved:
+            return TensorMap._make(template, address)
+        return TensorMap._make(template, address, self._tensor, self._capsule)
+
+    def replace_cuda(
+        self,
+        *,
+        global_address: int | None = None,
+        rank: int | None = None,
+        box_dim: Mapping[int, int] | None = None,
+        global_dim: Mapping[int, int] | None = None,
+        global_stride: Mapping[int, int] | None = None,
+        element_stride: Mapping[int, int] | None = None,
+        elemtype: TensorMapDataType | str | int | None = None,
+        interleave_layout: TmaInterleaveLayout | str | int | None = None,
+        swizzle_mode: TmaSwizzle | str | int | None = None,
+        fill_mode: TmaOobFill | str | int | None = None,
+    ) -> str:
+        """Give a CUDA C++ kernel that makes the same change on the device.
+
+        ``replace_tensor_map<<<1, 32>>>(template_map, out)`` takes the map as a parameter, changes
+        just these fields in shared memory, and copies the 128 bytes to `out` with the fence that
+        later copies need. Compile for sm_90a. The values stand as constants at the top of the
+        kernel, to be made parameters where they are not known before.
+
+        Parameters, Raises
+        ------------------
+        As `replace`.
+
+        Examples
+        --------
+        >>> zeroed = TensorMap.from_bytes(bytes(128))
+        >>> "tensormap.replace.tile.rank.shared::cta.b1024.b32" in zeroed.replace_cuda(rank=2)
+        True
+        """
+        changes = self._replacements(locals())
+        return codegen.replace_kernel(changes, replacing.ENUMS)
+
+    def _replacements(self, given: dict[str, Any]) -> tuple[codegen.Replacement, ...]:
+        if self.kind != "tiled":
+            raise TmaUnsupportedError(
+                f"tensormap.replace changes tiled maps only, and this is an {self.kind} map; make "
+                "a new map instead (PTX ISA, tensormap.replace)"
+            )
+        if not self.target.has_model:
+            raise TmaUnsupportedError(
+                f"the bytes of maps for {self.target} have not been measured, so they cannot be "
+                "changed here; tensormap.replace itself is specific to sm_90a"
+            )
+        return replacing.read_replacements({k: v for k, v in given.items() if k != "self"})
+
+    def cpp(self) -> str:
+        """Give complete C++ that makes the same map at an address of your choice.
+
+        By ``cuda::make_tma_descriptor`` (CCCL 3.2 or later, with DLPack's header) where it can
+        express the map, else by the driver's own call, found without linking libcuda. Compiled with
+        ``-DTMA_DLPACK_MAIN`` it is a program that prints the 128 bytes.
+
+        Examples
+        --------
+        >>> import numpy as np, tma_dlpack as tma
+        >>> x = np.zeros((64, 64), dtype=np.float32)
+        >>> "cuda::make_tma_descriptor(" in tma.make_tma_descriptor(x, (16, 16)).cpp()
+        True
+        >>> "cuTensorMapEncodeTiled" in tma.make_tma_descriptor(
+        ...     x, (16, 16), data_type="TFLOAT32").cpp()
+        True
+        """
+        view, case = self._template.view, self._template.case
+        title = repr(self)
+        if (
+            view is not None
+            and case is not None
+            and self.kind == "tiled"
+            and data_type_of(view.dtype) is self.data_type
+            and view.dtype.lanes in (1, 16)
+            and not find_violations(case.under("libcu++"))
+        ):
+            return codegen.libcudacxx_cpp(self.arguments, view, self._address, title)
+        return codegen.driver_cpp(self.arguments, self._address, title)
 
     # -- where it comes from ---------------------------------------------------------------------
 
@@ -427,11 +510,49 @@ class TensorMap:
             f"at {self._address:#x}, {self.target}>"
         )
 
+    def __reduce__(self) -> tuple[Any, tuple[Template, int]]:
+        template = dataclasses.replace(self._template, launchable=False)
+        return TensorMap._make, (template, self._address)
+
     def __copy__(self) -> TensorMap:
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> TensorMap:
         return self
+
+
+def _differences(tensor_map: TensorMap, view: TensorView) -> list[Violation]:
+    """Say in what a tensor differs from the one that a map describes."""
+    old = tensor_map._template.view
+    a = tensor_map.arguments
+    if old is not None:
+        pairs = [
+            ("shape", old.shape, view.shape),
+            ("strides", old.strides, view.strides),
+            ("dtype", str(old.dtype), str(view.dtype)),
+            ("device", str(old.device), str(view.device)),
+        ]
+    else:
+        dims, strides_bytes = driver_layout(view, a.data_type)
+        kinds = (data_type_of(view.dtype), *overrides_of(view.dtype))
+        kind = a.data_type if a.data_type in kinds else kinds[0]
+        pairs = [
+            ("shape", a.global_dim, dims),
+            ("strides in bytes", a.global_strides, strides_bytes),
+            ("dtype", a.data_type.name, kind.name if kind is not None else str(view.dtype)),
+        ]
+    return [
+        Violation(
+            rule="ADDRESS_LAYOUT",
+            argument="tensor_or_int",
+            found=f"the {what} of the tensor: {new}",
+            limit=f"it must be {was}, as the map has it",
+            fix="make a new map of this tensor: a map's layout does not change with its address",
+            source="CUDA driver API, cuTensorMapReplaceAddress",
+        )
+        for what, was, new in pairs
+        if was != new
+    ]
 
 
 def _as_bytes(data: object) -> bytes:

@@ -1,0 +1,181 @@
+"""PTX ``tensormap.replace`` on the bytes of a map: what may be changed, and to what.
+
+Source: PTX ISA, tensormap.replace; bits measured on an H200 (driver 580.159.04, 2026-11-20).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from tma_dlpack import fields
+from tma_dlpack.codegen import Replacement
+from tma_dlpack.dtypes import DATA_TYPES
+from tma_dlpack.enums import (
+    TensorMapDataType,
+    TmaInterleaveLayout,
+    TmaOobFill,
+    TmaSwizzle,
+    parse,
+)
+from tma_dlpack.errors import TmaPreconditionError, Violation
+
+__all__ = ["ENUMS", "apply", "read_replacements"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Scalar:
+    """A field with one integer value, or one per ordinal: its range and step."""
+
+    low: int
+    high: int
+    step: int = 1
+    ordinals: int = 0
+
+    @property
+    def limit(self) -> str:
+        step = f" and a multiple of {self.step}" if self.step > 1 else ""
+        return (
+            f"be {self.low}..{self.high:#x}{step}"
+            if self.high > 1 << 20
+            else (f"be {self.low}..{self.high}{step}")
+        )
+
+
+#: PTX fields that take numbers. Ranges are those of the operands and of the bits they go to.
+_NUMBERS = {
+    "global_address": _Scalar(0, (1 << 57) - 1, step=16),
+    "rank": _Scalar(1, 5),
+    "box_dim": _Scalar(1, 256, ordinals=5),
+    "global_dim": _Scalar(1, (1 << 32) - 1, ordinals=5),
+    "global_stride": _Scalar(0, (1 << 40) - 1, step=16, ordinals=4),
+    "element_stride": _Scalar(1, 8, ordinals=5),
+}
+#: PTX fields that take an immediate, whose numbers are those of the enum.
+ENUMS: dict[str, type[IntEnum]] = {
+    "interleave_layout": TmaInterleaveLayout,
+    "swizzle_mode": TmaSwizzle,
+    "fill_mode": TmaOobFill,
+}
+_MAX_SWIZZLE_MODE = TmaSwizzle.bytes128
+_TYPE_OF_PTX = {r.ptx_elemtype: r.data_type for r in DATA_TYPES if r.ptx_elemtype is not None}
+#: PTX field -> the name of the driver's argument in FIELDS.
+_NAME_OF = {f.ptx: f.name for f in fields.FIELDS if f.ptx and f.ptx != "elemtype"}
+_FIELD = {(f.name, f.index): f for f in fields.FIELDS}
+
+
+def read_replacements(given: Mapping[str, Any]) -> tuple[Replacement, ...]:
+    """Turn the keyword arguments of `TensorMap.replace` into changes, in PTX's words.
+
+    Raises `TmaPreconditionError` with every value that is out of range or no integer.
+    """
+    changes: list[Replacement] = []
+    wrong: list[Violation] = []
+    for name, value in given.items():
+        if value is None:
+            continue
+        try:
+            changes += _read(name, value)
+        except _RefusedError as refused:
+            wrong.append(refused.violation(name))
+    if wrong:
+        raise TmaPreconditionError(wrong)
+    return tuple(changes)
+
+
+class _RefusedError(Exception):
+    def __init__(self, found: str, must: str, fix: str) -> None:
+        self.found, self.must, self.fix = found, must, fix
+
+    def violation(self, argument: str) -> Violation:
+        return Violation(
+            rule="REPLACE_VALUE",
+            argument=argument,
+            found=self.found,
+            limit=f"it must {self.must}",
+            fix=self.fix,
+            source="PTX ISA, tensormap.replace",
+        )
+
+
+def _read(name: str, value: object) -> list[Replacement]:
+    if name == "elemtype":
+        number = _elemtype(value)
+        return [Replacement(name, None, number, number)]
+    if name in ENUMS:
+        number = _member(name, value)
+        return [Replacement(name, None, number, number)]
+    scalar = _NUMBERS[name]
+    if not scalar.ordinals:
+        number = _integer(name, value, scalar)
+        return [Replacement(name, None, number, number - (name == "rank"))]
+    if not isinstance(value, Mapping):
+        raise _RefusedError(
+            f"{name}={value!r}",
+            "map ordinals to values; ordinal 0 is the innermost",
+            f"pass a dict, {name}={{0: ...}}",
+        )
+    changes = []
+    for ordinal, entry in value.items():
+        if type(ordinal) is not int or not 0 <= ordinal < scalar.ordinals:
+            raise _RefusedError(
+                f"{name} has the ordinal {ordinal!r}",
+                f"have ordinals 0..{scalar.ordinals - 1}",
+                "count dimensions from the innermost",
+            )
+        number = _integer(f"{name}[{ordinal}]", entry, scalar)
+        changes.append(Replacement(name, ordinal, number, number))
+    return changes
+
+
+def _integer(label: str, value: object, scalar: _Scalar) -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise _RefusedError(f"{label} is {value!r}", "be an integer", "pass an int")
+    number = value.__index__()
+    if not scalar.low <= number <= scalar.high or number % scalar.step:
+        raise _RefusedError(f"{label} is {number}", scalar.limit, "pass a value in range")
+    return int(number)
+
+
+def _member(name: str, value: object) -> int:
+    try:
+        member = parse(ENUMS[name], value)
+    except (TypeError, ValueError) as error:
+        raise _RefusedError(
+            f"{name}={value!r}", f"be a {ENUMS[name].__name__}", str(error)
+        ) from None
+    if name == "swizzle_mode" and member > _MAX_SWIZZLE_MODE:
+        raise _RefusedError(
+            f"swizzle_mode is {member.name}", "be 0..3 on sm_90a", "use swizzle_mode='bytes128'"
+        )
+    return int(member)
+
+
+def _elemtype(value: object) -> int:
+    """Read a TensorMapDataType (or its name) as such, and any other integer as PTX's number."""
+    if isinstance(value, (str, TensorMapDataType)):
+        try:
+            number = DATA_TYPES[parse(TensorMapDataType, value)].ptx_elemtype
+        except ValueError as error:
+            raise _RefusedError(f"elemtype={value!r}", "be a data type", str(error)) from None
+        if number is None:
+            raise _RefusedError(
+                f"elemtype is {value!r}", "be a type of whole bytes on sm_90a", "use UINT8"
+            )
+        return number
+    return _integer("elemtype", value, _Scalar(0, max(_TYPE_OF_PTX)))
+
+
+def apply(data: bytes, changes: tuple[Replacement, ...]) -> bytes:
+    """Make the changes in 128 bytes as hardware does: bytes 64..127 stay as they were."""
+    for change in changes:
+        if change.field == "elemtype":
+            bits, tf32 = fields.element_type_bits(_TYPE_OF_PTX[change.value])
+            data = fields.write(_FIELD["element_type", None], data, bits)
+            data = fields.write(_FIELD["tf32", None], data, int(tf32))
+        else:
+            field = _FIELD[_NAME_OF[change.field], change.ordinal]
+            data = fields.write(field, data, change.value)
+    return data
