@@ -17,24 +17,30 @@ from tma_dlpack.driver.encode import clear_bit_85, encode, replace_address
 from tma_dlpack.driver.library import (
     DeviceFacts,
     DriverStatus,
+    call,
     current_device,
     device_target,
     in_context,
+    in_context_of,
     is_available,
     pointer_device,
+    pointer_range,
     status,
 )
 
 __all__ = [
     "DeviceFacts",
     "DriverStatus",
+    "call",
     "clear_bit_85",
     "current_device",
     "device_target",
     "encode",
     "in_context",
+    "in_context_of",
     "is_available",
     "pointer_device",
+    "pointer_range",
     "replace_address",
     "status",
 ]

@@ -25,19 +25,19 @@ _COMPUTE_CAPABILITY_MAJOR = 75
 _COMPUTE_CAPABILITY_MINOR = 76
 _MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97
 #: CUpointer_attribute (cuda.h).
+_POINTER_CONTEXT = 1
 _POINTER_DEVICE_ORDINAL = 9
+_POINTER_RANGE_START = 11
+_POINTER_RANGE_SIZE = 12
 #: CUresult (cuda.h).
 _SUCCESS = 0
 _INVALID_VALUE = 1
 _INVALID_CONTEXT = 201
 
-#: First driver (CUDA version, and branch of the Linux driver) that has a function.
-_SINCE = {
-    "cuTensorMapEncodeTiled": "CUDA 12.0 (525.60)",
-    "cuTensorMapEncodeIm2col": "CUDA 12.0 (525.60)",
-    "cuTensorMapReplaceAddress": "CUDA 12.0 (525.60)",
-    "cuTensorMapEncodeIm2colWide": "CUDA 12.8 (570.26)",
-}
+#: First driver (CUDA version, and branch of the Linux driver) that has a function; of those named
+#: here, all but the older ones came with tensor maps.
+_WITH_TENSOR_MAPS = "CUDA 12.0 (525.60)"
+_SINCE = {"cuTensorMapEncodeIm2colWide": "CUDA 12.8 (570.26)"}
 
 _int_out = ctypes.POINTER(ctypes.c_int)
 _pointer_out = ctypes.POINTER(ctypes.c_void_p)
@@ -55,6 +55,34 @@ _PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "cuCtxPopCurrent_v2": (_pointer_out,),
     "cuPointerGetAttribute": (ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64),
     "cuTensorMapReplaceAddress": (ctypes.c_void_p, ctypes.c_void_p),
+    "cuMemAlloc_v2": (ctypes.POINTER(ctypes.c_uint64), ctypes.c_size_t),
+    "cuMemFree_v2": (ctypes.c_uint64,),
+    "cuMemcpyHtoDAsync_v2": (ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p),
+    "cuMemcpyDtoHAsync_v2": (ctypes.c_void_p, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p),
+    "cuStreamSynchronize": (ctypes.c_void_p,),
+    "cuLibraryLoadData": (
+        _pointer_out,
+        ctypes.c_char_p,
+        *(ctypes.c_void_p,) * 2,
+        ctypes.c_uint,
+        *(ctypes.c_void_p,) * 2,
+        ctypes.c_uint,
+    ),
+    "cuLibraryGetKernel": (_pointer_out, ctypes.c_void_p, ctypes.c_char_p),
+    "cuLibraryGetGlobal": (
+        ctypes.POINTER(ctypes.c_uint64),
+        ctypes.POINTER(ctypes.c_size_t),
+        ctypes.c_void_p,
+        ctypes.c_char_p,
+    ),
+    "cuKernelSetAttribute": (ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_int),
+    "cuLaunchKernel": (
+        ctypes.c_void_p,
+        *(ctypes.c_uint,) * 7,
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+    ),
     "cuGetErrorName": (ctypes.c_int, ctypes.POINTER(ctypes.c_char_p)),
     "cuGetErrorString": (ctypes.c_int, ctypes.POINTER(ctypes.c_char_p)),
     **{e.function: e.prototype for e in ENCODERS.values()},
@@ -138,14 +166,27 @@ def pointer_device(address: int) -> int | None:
 
     For managed memory it is the GPU whose context allocated it.
     """
-    device = ctypes.c_int()
-    result = _library().cuPointerGetAttribute(
-        ctypes.addressof(device), _POINTER_DEVICE_ORDINAL, address
-    )
-    if result in (_INVALID_VALUE, _INVALID_CONTEXT):
+    device = ctypes.c_int(-1)
+    known = _ask_pointer(_POINTER_DEVICE_ORDINAL, address, device)
+    return device.value if known and device.value >= 0 else None
+
+
+def pointer_range(address: int) -> tuple[int, int] | None:
+    """Give first address and bytes of the allocation that an address lies in, or None."""
+    start, size_bytes = ctypes.c_uint64(), ctypes.c_size_t()
+    if not _ask_pointer(_POINTER_RANGE_START, address, start):
         return None
+    if not _ask_pointer(_POINTER_RANGE_SIZE, address, size_bytes):
+        return None
+    return start.value, size_bytes.value
+
+
+def _ask_pointer(attribute: int, address: int, answer: Any) -> bool:
+    result = _library().cuPointerGetAttribute(ctypes.addressof(answer), attribute, address)
+    if result in (_INVALID_VALUE, _INVALID_CONTEXT):
+        return False
     _succeed("cuPointerGetAttribute", result)
-    return device.value if device.value >= 0 else None
+    return True
 
 
 @contextmanager
@@ -162,18 +203,50 @@ def in_context(device_id: int | None) -> Iterator[int]:
     int
         The ordinal of the GPU.
     """
-    library = _library()
     current = current_device()
     if device_id is None and current is not None:
         yield current
         return
     ordinal = device_id or 0
-    context = _primary_context(ordinal)
-    _succeed("cuCtxPushCurrent", library.cuCtxPushCurrent_v2(context))
-    try:
+    with _pushed(_primary_context(ordinal)):
         yield ordinal
+
+
+@contextmanager
+def in_context_of(address: int) -> Iterator[int]:
+    """Make the context current that owns an address, and afterwards what was current before.
+
+    Memory that belongs to no context (that of a pool) is reached by its GPU's primary one.
+
+    Yields
+    ------
+    int
+        The ordinal of the GPU.
+
+    Raises
+    ------
+    TmaUnsupportedError
+        If CUDA does not know the address.
+    """
+    ordinal = pointer_device(address)
+    if ordinal is None:
+        raise TmaUnsupportedError(
+            f"{address:#x} is no address that a GPU of this process can reach: CUDA does not know "
+            "it; make the map from a CUDA tensor, or allocate the memory with CUDA"
+        )
+    context = ctypes.c_void_p()
+    _ask_pointer(_POINTER_CONTEXT, address, context)
+    with _pushed(context.value or _primary_context(ordinal)):
+        yield ordinal
+
+
+@contextmanager
+def _pushed(context: int) -> Iterator[None]:
+    call("cuCtxPushCurrent_v2", context)
+    try:
+        yield
     finally:
-        _succeed("cuCtxPopCurrent", library.cuCtxPopCurrent_v2(ctypes.c_void_p()))
+        call("cuCtxPopCurrent_v2", ctypes.c_void_p())
 
 
 @lru_cache(maxsize=1)
@@ -247,9 +320,14 @@ def driver_function(name: str) -> Any:
     if function is None:
         raise TmaUnsupportedError(
             f"the driver (CUDA {_dotted(status().version)}) has no {name}; it needs a driver of "
-            f"{_SINCE[name]} or later"
+            f"{_SINCE.get(name, _WITH_TENSOR_MAPS)} or later"
         )
     return function
+
+
+def call(name: str, *arguments: Any) -> None:
+    """Call a function of the driver, and raise `TmaDriverError` unless it succeeds."""
+    _succeed(name, driver_function(name)(*arguments))
 
 
 def _dotted(version: int | None) -> str:
