@@ -6,7 +6,7 @@ import ctypes
 from typing import Any
 
 from tma_dlpack.arguments import EncodeArguments
-from tma_dlpack.driver.encoders import ENCODERS, Encoder, bind, describe
+from tma_dlpack.driver.encoders import ENCODERS, Encoder, bind, describe, misfit
 from tma_dlpack.driver.library import device_target, driver_function, in_context, result_name
 from tma_dlpack.errors import TmaDriverError
 from tma_dlpack.target import Target
@@ -61,15 +61,17 @@ def replace_address(data: bytes, address: int, device_id: int | None = None) -> 
 
     Raises
     ------
+    TmaPreconditionError
+        If the map is not 128 bytes, or the address does not fit 64 bits.
     TmaDriverError
         If the driver refuses, as it does a misaligned address.
     TmaUnsupportedError
         Without a driver or GPU, or if the driver is too old for this call.
     """
     if len(data) != MAP_BYTES:
-        raise ValueError(f"a tensor map is {MAP_BYTES} bytes, not {len(data)}")
+        raise misfit("tensorMap", f"tensorMap has {len(data)} bytes", "it must have 128")
     if not 0 <= address < 1 << 64:
-        raise ValueError(f"globalAddress is {address:#x}; it must fit 64 bits")
+        raise misfit("globalAddress", f"globalAddress is {address:#x}", "it must fit 64 bits")
     function = driver_function("cuTensorMapReplaceAddress")
     room, start = _map_storage()
     ctypes.memmove(start, data, MAP_BYTES)

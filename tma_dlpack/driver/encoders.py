@@ -19,7 +19,7 @@ from tma_dlpack.arguments import EncodeArguments, MapKind
 from tma_dlpack.enums import c_name
 from tma_dlpack.errors import TmaPreconditionError, Violation
 
-__all__ = ["ENCODERS", "Encoder", "Parameter", "bind", "describe"]
+__all__ = ["ENCODERS", "Encoder", "Parameter", "bind", "describe", "misfit"]
 
 _u32, _u64, _int, _pointer = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int, ctypes.c_void_p
 
@@ -171,25 +171,18 @@ def describe(encoder: Encoder, arguments: EncodeArguments, address: int) -> Iter
 
 def _misfit(p: Parameter, label: str, value: int) -> TmaPreconditionError:
     c_type, low, high = _C_TYPES[p.c_type]
-    return _refusal(
-        p,
-        f"{label} is {value}",
-        f"it must fit {c_type}: {low} to {high - 1}",
-        "give the driver a value of its own type",
-    )
+    return misfit(p.name, f"{label} is {value}", f"it must fit {c_type}: {low} to {high - 1}")
 
 
 def _wrong_length(p: Parameter, value: Any, rank: int) -> TmaPreconditionError:
     assert p.drop is not None
-    return _refusal(
-        p,
-        f"{p.name} has {len(value)} entries",
-        f"the driver reads {max(rank - p.drop, 0)} at rank {rank}",
-        "give one entry per dimension that the driver reads",
-    )
+    limit = f"the driver reads {max(rank - p.drop, 0)} at rank {rank}"
+    return misfit(p.name, f"{p.name} has {len(value)} entries", limit)
 
 
-def _refusal(p: Parameter, found: str, limit: str, fix: str) -> TmaPreconditionError:
+def misfit(name: str, found: str, limit: str) -> TmaPreconditionError:
+    """Give the refusal of a value that the C prototype cannot take."""
+    fix = "give the driver what its prototype names"
     return TmaPreconditionError(
-        Violation("C_TYPE", p.name, found, limit, fix, "cuda.h, prototype of the encoder")
+        Violation("C_TYPE", name, found, limit, fix, "cuda.h, prototypes of cuTensorMap*")
     )
