@@ -1,0 +1,1 @@
+"""Ways to copy tiles: one protocol, and what carries it out."""

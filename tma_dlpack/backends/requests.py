@@ -1,0 +1,414 @@
+"""What a copy is asked, checked: both backends refuse here what would kill a kernel.
+
+Each refusal is a row of `REFUSALS`: what is asked, a fix, the source. A checked request knows where
+its lines lie, so that backends only move bytes.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NoReturn
+
+import numpy as np
+
+from tma_dlpack import geometry
+from tma_dlpack.arguments import EncodeArguments
+from tma_dlpack.dtypes import PACKED_TYPES
+from tma_dlpack.enums import TmaSwizzle
+from tma_dlpack.errors import TmaPreconditionError, TmaUnsupportedError, Violation
+from tma_dlpack.geometry import BoolArray, IntArray, TilePlan
+from tma_dlpack.tensor_map import TensorMap
+
+__all__ = ["CopyRequest", "Gather4Request", "Lines", "load_request", "refuse", "store_request"]
+__all__ += ["gather4_request", "scatter4_request"]
+
+_MEASURED = "measured: illegal instruction (H200, driver 580.159.04, 2026-11-20)"
+_PTX = "PTX ISA, cp.async.bulk.tensor"
+
+#: rule -> what is asked, a fix, the source.
+REFUSALS: dict[str, tuple[str, str, str]] = {
+    "COPY_COORDS_COUNT": (
+        "there must be one coordinate per dimension, row-major, outermost first",
+        "pass as many coordinates as the map has dimensions",
+        "measured: an instruction of another rank is illegal (H200, driver 580.159.04)",
+    ),
+    "COPY_COORDS_TYPE": (
+        "coordinates must be integers",
+        "pass integers, or an integer array of shape (n, rank) for many tiles",
+        _PTX,
+    ),
+    "COPY_COORD_32_BITS": (
+        "a coordinate must fit a signed 32-bit register, -2147483648..2147483647",
+        "move the tensor's address (with_address) and count from there",
+        f"{_PTX}: tensorCoords are .s32",
+    ),
+    "COPY_INNER_16B": (
+        "the innermost coordinate must fall on 16 bytes, also when negative or out of bounds",
+        "round the innermost coordinate to that multiple",
+        _MEASURED,
+    ),
+    "COPY_INNER_128_VALUES": (
+        "the innermost coordinate of an ALIGN16B type must be a multiple of 128 values",
+        "round the innermost coordinate to a multiple of 128",
+        "PTX ISA, sub-byte types; documented, not measured",
+    ),
+    "COPY_SMEM_OFFSET": (
+        "smem_offset must be a multiple of 128 bytes, 0 or more",
+        "align the shared-memory buffer to 128 bytes, better to the map's smem_alignment",
+        "measured: misaligned address (H200, driver 580.159.04, 2026-11-20)",
+    ),
+    "COPY_SMEM_SIZE": (
+        "the tile must end within the shared memory of a block",
+        "use a smaller box or a smaller smem_offset",
+        "CUDA driver API, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN",
+    ),
+    "COPY_IM2COL_START": (
+        "a column must start inside the bounding box",
+        "start at one of tile_coords(tensor_map), or widen the corners",
+        _MEASURED,
+    ),
+    "COPY_IM2COL_OFFSETS": (
+        "im2col_offsets must be 16-bit unsigned integers, 0..65535, one per spatial dimension, "
+        "row-major (D, H, W); an im2col-wide map takes one, of W",
+        "pass tap x dilation for each spatial dimension, or None for zeros",
+        f"{_PTX}: im2colOffsets are .u16",
+    ),
+    "COPY_OFFSETS_WITHOUT_IM2COL": (
+        "only loads of im2col maps take im2col_offsets",
+        "leave im2col_offsets away",
+        f"{_PTX}: im2colOffsets; stores are im2col_no_offs",
+    ),
+    "COPY_STORE_NEGATIVE": (
+        "a store or reduction must not start at a negative coordinate",
+        "start at 0 or more; shift the box, not the tensor",
+        _MEASURED,
+    ),
+    "COPY_IM2COL_STORE_CORNERS": (
+        "a store through an im2col map needs lower corners >= 0 and upper corners <= 0",
+        "make a second map without padding for the store",
+        _MEASURED,
+    ),
+    "COPY_REDUCTION": (
+        "the hardware has no such reduction of this type",
+        "use one that it has, or load, combine and store",
+        _MEASURED,
+    ),
+    "COPY_DATA": (
+        "data must be the logical tile (row-major, packed) or the raw shared-memory bytes",
+        "pass an array like Tile.array, or uint8 bytes like Tile.smem",
+        "tma_dlpack, store_tile",
+    ),
+    "COPY_ADDRESS": (
+        "the map's address must be a multiple of 16 bytes",
+        "pass a map that a driver would accept",
+        "CUDA driver API, cuTensorMapEncodeTiled: globalAddress",
+    ),
+    "COPY_GATHER4": (
+        "gather4 and scatter4 take a tiled map of rank 2 with one row in its box, and four rows",
+        "make the map with box_sizes=(1, columns), and pass four row coordinates",
+        "PTX ISA, tile::gather4 and tile::scatter4; documented, not measured",
+    ),
+}
+
+
+def refuse(rule: str, argument: str, found: str) -> NoReturn:
+    """Raise the refusal of a row, with what was found."""
+    limit, fix, source = REFUSALS[rule]
+    raise TmaPreconditionError(Violation(rule, argument, found, limit, fix, source))
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Where the lines of tiles lie in global memory; see `geometry.line_origins`.
+
+    `origins` and `inside` are (tiles, lines), the others (tiles,).
+    """
+
+    origins: IntArray
+    inside: BoolArray
+    start: IntArray
+    first: IntArray
+    last: IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class CopyRequest:
+    """A checked request: `coords` (tiles, rank) and `offsets` are in driver order.
+
+    `many` says that the caller asked for a leading axis.
+    """
+
+    tensor_map: TensorMap
+    plan: TilePlan
+    coords: IntArray
+    offsets: tuple[int, ...]
+    smem_offset: int
+    many: bool = False
+
+    @property
+    def tiles(self) -> int:
+        """Number of tiles."""
+        return len(self.coords)
+
+    @property
+    def arguments(self) -> EncodeArguments:
+        """What the map was made of, as the plan has it."""
+        return self.plan.arguments
+
+    def part(self, begin: int, end: int) -> CopyRequest:
+        """Give the request of some of the tiles."""
+        return replace(self, coords=self.coords[begin:end])
+
+    def lines(self, which: slice | IntArray = slice(None)) -> Lines:
+        """Give where the lines of the tiles, or of some, lie."""
+        coords = self.coords[which]
+        return Lines(
+            *geometry.line_origins(self.plan, coords, self.offsets),
+            *geometry.inner_window(self.plan, coords),
+        )
+
+    def interior(self, which: slice) -> tuple[IntArray, BoolArray]:
+        """Give which of some tiles are wholly in bounds, see `geometry.interior_origins`."""
+        return geometry.interior_origins(self.plan, self.coords[which])
+
+    @property
+    def note(self) -> str:
+        """``"measured"`` or ``"documented, not measured"``."""
+        args = self.plan.arguments
+        measured = (
+            self.tensor_map.target.has_model
+            and args.kind != "im2col_wide"
+            and args.data_type not in PACKED_TYPES
+            and args.swizzle <= TmaSwizzle.bytes128
+        )
+        return "measured" if measured else "documented, not measured"
+
+
+@dataclass(frozen=True, slots=True)
+class Gather4Request(CopyRequest):
+    """tile::gather4 or scatter4: `coords` are four tiles of one row, copied as one of four rows.
+
+    `plan` is that of a box of four rows.
+    """
+
+    def lines(self, which: slice | IntArray = slice(None)) -> Lines:
+        """Give where the four rows lie."""
+        one_row = geometry.plan(replace(self.plan.arguments, box_dim=(self.plan.counts[0], 1)))
+        origins, inside = geometry.line_origins(one_row, self.coords)
+        start, first, last = geometry.inner_window(one_row, self.coords[:1])
+        return Lines(origins.reshape(1, 4), inside.reshape(1, 4), start, first, last)
+
+    def interior(self, which: slice) -> tuple[IntArray, BoolArray]:
+        """Say that the rows are no box."""
+        return np.zeros(1, np.int64), np.zeros(1, np.bool_)
+
+    @property
+    def tiles(self) -> int:
+        """One, of four rows."""
+        return 1
+
+    @property
+    def note(self) -> str:
+        """Never measured."""
+        return "documented, not measured"
+
+
+def load_request(
+    tensor_map: TensorMap,
+    coords: object,
+    im2col_offsets: Sequence[int] | None,
+    smem_offset: int,
+    *,
+    many: bool,
+) -> CopyRequest:
+    """Check a load. `coords` is row-major: (rank,), or (n, rank) where `many`.
+
+    Raises
+    ------
+    TmaPreconditionError
+        With the row of `REFUSALS` that does not hold.
+    TmaUnsupportedError
+        For what only stores can do.
+    """
+    args = tensor_map.arguments
+    _check_map(tensor_map)
+    if args.swizzle == TmaSwizzle.bytes128_atom_64B and args.data_type.name == "16U6_ALIGN16B":
+        raise TmaUnsupportedError(
+            "16U6_ALIGN16B with swizzle bytes128_atom_64B can be stored but not loaded; use "
+            "bytes128 or bytes128_atom_32B (CUDA driver API, cuTensorMapEncodeTiled: swizzle)"
+        )
+    driver_coords = _coords(args, coords, many)
+    _check_inner(args, driver_coords)
+    offsets = _offsets(args, im2col_offsets)
+    if args.kind != "tiled":
+        _check_start(args, driver_coords)
+    plan = geometry.plan(args)
+    _check_smem(tensor_map, plan, smem_offset)
+    return CopyRequest(tensor_map, plan, driver_coords, offsets, smem_offset, many)
+
+
+def store_request(tensor_map: TensorMap, coords: object, smem_offset: int) -> CopyRequest:
+    """Check a store or the place of a reduction; raises as `load_request`."""
+    args = tensor_map.arguments
+    _check_map(tensor_map)
+    if args.kind == "im2col_wide":
+        raise TmaUnsupportedError(
+            "an im2col-wide map can only be loaded: stores have the modes tile and im2col_no_offs "
+            f"({_PTX}); make an im2col map for the store"
+        )
+    if args.data_type.name == "16U4_ALIGN16B":
+        raise TmaUnsupportedError(
+            "16U4_ALIGN16B can only be loaded; store through a map of 16U4_ALIGN8B (CUDA driver "
+            "API, cuTensorMapEncodeTiled: tensorDataType)"
+        )
+    driver_coords = _coords(args, coords, many=False)
+    _check_inner(args, driver_coords)
+    if driver_coords.min() < 0:
+        refuse("COPY_STORE_NEGATIVE", "coords", f"coords are {_shown(driver_coords[0])}")
+    if args.kind == "im2col":
+        lower, upper = args.pixel_box_lower_corner, args.pixel_box_upper_corner
+        if min(lower) < 0 or max(upper) > 0:
+            found = f"lower corner is {lower[::-1]} and upper corner {upper[::-1]} (row-major)"
+            refuse("COPY_IM2COL_STORE_CORNERS", "tensor_map", found)
+        _check_start(args, driver_coords)
+    plan = geometry.plan(args)
+    _check_smem(tensor_map, plan, smem_offset)
+    return CopyRequest(tensor_map, plan, driver_coords, (), smem_offset)
+
+
+def gather4_request(
+    tensor_map: TensorMap, column: int, rows: Sequence[int], smem_offset: int
+) -> Gather4Request:
+    """Check a tile::gather4 load of four rows; raises as `load_request`."""
+    args = tensor_map.arguments
+    if tensor_map.target.is_sm_9x:
+        raise TmaUnsupportedError(
+            f"{tensor_map.target} has no gather4 and scatter4; sm_100 and later do (PTX ISA)"
+        )
+    if args.kind != "tiled" or args.rank != 2 or args.box_dim[1] != 1 or len(rows) != 4:
+        found = f"the map is {args.kind}, of rank {args.rank}, and there are {len(rows)} rows"
+        refuse("COPY_GATHER4", "rows", found)
+    _check_map(tensor_map)
+    coords = _coords(args, [(row, column) for row in rows], many=True)
+    _check_inner(args, coords)
+    plan = geometry.plan(replace(args, box_dim=(args.box_dim[0], 4), element_strides=(1, 1)))
+    _check_smem(tensor_map, plan, smem_offset)
+    return Gather4Request(tensor_map, plan, coords, (), smem_offset)
+
+
+def scatter4_request(
+    tensor_map: TensorMap, column: int, rows: Sequence[int], smem_offset: int
+) -> Gather4Request:
+    """Check a tile::scatter4 store of four rows; raises as `store_request`."""
+    request = gather4_request(tensor_map, column, rows, smem_offset)
+    if request.coords.min() < 0:
+        found = f"column is {column} and rows are {tuple(rows)}"
+        refuse("COPY_STORE_NEGATIVE", "rows", found)
+    return request
+
+
+# --- One check each -----------------------------------------------------------------------------
+
+
+def _check_map(tensor_map: TensorMap) -> None:
+    if tensor_map.global_address % 16:
+        found = f"the map's address is {tensor_map.global_address:#x}"
+        refuse("COPY_ADDRESS", "tensor_map", found)
+
+
+def _coords(args: EncodeArguments, coords: object, many: bool) -> IntArray:
+    """Give row-major coordinates as a driver-order int64 array (tiles, rank)."""
+    try:
+        array = np.asarray(coords)
+    except (ValueError, TypeError, RuntimeError, OverflowError):
+        array = np.asarray(None)
+    if array.dtype.kind not in "iu" and array.size:
+        if _are_large_integers(array):
+            refuse("COPY_COORD_32_BITS", "coords", f"coords are {coords!r:.200}")
+        refuse("COPY_COORDS_TYPE", "coords", f"coords are {coords!r:.200}")
+    if array.ndim != 1 + many or array.shape[-1] != args.rank:
+        shape = f"(n, {args.rank})" if many else f"({args.rank},)"
+        found = f"coords have shape {array.shape}, and the map asks for {shape}"
+        refuse("COPY_COORDS_COUNT", "coords", found)
+    if array.size and not -(1 << 31) <= int(array.min()) <= int(array.max()) < 1 << 31:
+        found = f"coords reach from {array.min()} to {array.max()}"
+        refuse("COPY_COORD_32_BITS", "coords", found)
+    return array.astype(np.int64).reshape(-1, args.rank)[:, ::-1]
+
+
+def _are_large_integers(array: np.ndarray) -> bool:
+    """Whether NumPy gave up on integers for their size (object, or float64 from 2^63 on)."""
+    return array.dtype == object and all(
+        isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in array.flat
+    )
+
+
+def _check_inner(args: EncodeArguments, coords: IntArray) -> None:
+    if args.interleave:
+        return
+    row = args.type_row
+    rule, step = "COPY_INNER_16B", 128 // row.element_bits
+    if row.is_packed and row.smem_chunk_bytes == 16:
+        rule, step = "COPY_INNER_128_VALUES", 128
+    off = coords[:, 0] % step
+    if off.any():
+        bad = coords[int(off.argmax())]
+        found = (
+            f"coords[{args.rank - 1}] is {bad[0]} in coords {_shown(bad)}; {row.data_type.name} "
+            f"asks for a multiple of {step} elements"
+        )
+        refuse(rule, "coords", found)
+
+
+def _check_start(args: EncodeArguments, coords: IntArray) -> None:
+    for d, (first, last) in zip(geometry.walked_dims(args), geometry.im2col_box(args), strict=True):
+        start = coords[:, d]
+        # An im2col-wide column may start left of its box [documented], and walks into it.
+        out = start > last if args.kind == "im2col_wide" else (start < first) | (start > last)
+        if out.any():
+            bad = coords[int(out.argmax())]
+            found = (
+                f"coords[{args.rank - 1 - d}] is {bad[d]} in coords {_shown(bad)}; the bounding "
+                f"box there is {first}..{last}"
+            )
+            refuse("COPY_IM2COL_START", "coords", found)
+
+
+def _offsets(args: EncodeArguments, offsets: Sequence[int] | None) -> tuple[int, ...]:
+    """Give im2col offsets W first."""
+    if offsets is None:
+        return ()
+    if args.kind == "tiled":
+        refuse("COPY_OFFSETS_WITHOUT_IM2COL", "im2col_offsets", f"im2col_offsets are {offsets!r}")
+    try:
+        numbers = tuple(operator.index(n) for n in offsets)
+    except TypeError:
+        numbers = (-1,)
+    count = len(geometry.walked_dims(args))
+    if len(numbers) != count or not all(0 <= n <= 0xFFFF for n in numbers):
+        found = f"im2col_offsets are {offsets!r}, and the map asks for {count}"
+        refuse("COPY_IM2COL_OFFSETS", "im2col_offsets", found)
+    return numbers[::-1]
+
+
+def _check_smem(tensor_map: TensorMap, plan: TilePlan, smem_offset: int) -> None:
+    try:
+        misaligned = operator.index(smem_offset) % geometry.SMEM_ALIGNMENT or smem_offset < 0
+    except TypeError:
+        misaligned = True
+    if misaligned:
+        refuse("COPY_SMEM_OFFSET", "smem_offset", f"smem_offset is {smem_offset!r}")
+    limit = tensor_map.target.max_smem_bytes
+    if smem_offset + plan.smem_bytes > limit:
+        found = (
+            f"the tile takes {plan.smem_bytes} bytes from {smem_offset} on; "
+            f"{tensor_map.target} has {limit} bytes"
+        )
+        refuse("COPY_SMEM_SIZE", "smem_offset", found)
+
+
+def _shown(driver_coords: IntArray) -> tuple[int, ...]:
+    """Give coordinates as the caller wrote them."""
+    return tuple(int(c) for c in driver_coords[::-1])

@@ -1,0 +1,331 @@
+"""TMA copies on the CPU, byte for byte what the hardware does, in NumPy.
+
+Memory is seen as items as wide as a line, one starting every 16 bytes: addresses, strides and inner
+coordinates are multiples of 16, so that each line is one item, and a box in bounds is a lattice of
+them.
+
+Source: equal to an H200 (driver 580.159.04, 2026-11-20) on every recorded copy; see tests/golden.
+Packed types, atom swizzles, im2col-wide, gather4 and scatter4 are documented, not measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from tma_dlpack import geometry
+from tma_dlpack.backends.layout import Bytes, lines_of_data, smem_of_lines, spread
+from tma_dlpack.backends.reductions import combine, reduction_of
+from tma_dlpack.backends.requests import (
+    CopyRequest,
+    Lines,
+    gather4_request,
+    load_request,
+    scatter4_request,
+    store_request,
+)
+from tma_dlpack.backends.storage import Storage, storage_of
+from tma_dlpack.backends.tile import Tile
+from tma_dlpack.backends.windows import Window, read_windows, written_windows
+from tma_dlpack.enums import TensorMapDataType, TmaOobFill
+from tma_dlpack.geometry import CHUNK_BYTES, IntArray, TilePlan
+from tma_dlpack.tensor_map import TensorMap
+
+__all__ = ["SimulatorBackend"]
+
+#: Tiles are loaded so many bytes, and so many lines, at a time: what the caches hold.
+BLOCK_BYTES = 1 << 20
+BLOCK_LINES = 1 << 16
+
+#: The fill of `TmaOobFill.nan`: this word, over and over, whatever the type [measured].
+NAN_WORD = np.array([0x7FF7], "<u2").view(np.uint8)
+
+_TF32 = (TensorMapDataType.TFLOAT32, TensorMapDataType.TFLOAT32_FTZ)
+
+Items = npt.NDArray[np.void]
+
+
+class SimulatorBackend:
+    """Copies tiles of host tensors, or of a NumPy array that stands for memory.
+
+    Every verb takes `memory`: None for the map's own host tensor, or the contiguous uint8 array
+    whose storage holds the map's addresses. A touched byte outside raises.
+    """
+
+    name = "simulator"
+
+    def load_tile(
+        self,
+        tensor_map: TensorMap,
+        coords: Sequence[int],
+        *,
+        im2col_offsets: Sequence[int] | None = None,
+        memory: object = None,
+        smem_offset: int = 0,
+    ) -> Tile:
+        """Load one tile into shared memory.
+
+        Parameters
+        ----------
+        tensor_map : TensorMap
+        coords : sequence of int
+            Row-major, outermost first; negative and out-of-bounds ones are filled.
+        im2col_offsets : sequence of int, optional
+            Row-major (D, H, W), 0..65535; None for zeros.
+        memory : uint8 array, optional
+        smem_offset : int
+            Where the tile starts in shared memory, bytes; a multiple of 128.
+
+        Returns
+        -------
+        Tile
+
+        Raises
+        ------
+        TmaPreconditionError
+            For what would kill a kernel or touch other memory, with reason and fix.
+        TmaUnsupportedError
+            For a tensor on a GPU, and for what a map's type cannot do.
+        """
+        request = load_request(tensor_map, coords, im2col_offsets, smem_offset, many=False)
+        return Tile(request, _load(request, storage_of(tensor_map, memory, write=False))[0])
+
+    def load_tiles(
+        self,
+        tensor_map: TensorMap,
+        coords: object,
+        *,
+        im2col_offsets: Sequence[int] | None = None,
+        memory: object = None,
+        smem_offset: int = 0,
+    ) -> Tile:
+        """Load many tiles, coords (n, rank), each as `load_tile` would.
+
+        Returns
+        -------
+        Tile
+            Every array with a leading axis n. Beside it, no more than a block of about 1 MiB (or
+            one tile) is held at a time.
+        """
+        request = load_request(tensor_map, coords, im2col_offsets, smem_offset, many=True)
+        return Tile(request, _load(request, storage_of(tensor_map, memory, write=False)))
+
+    def store_tile(
+        self,
+        tensor_map: TensorMap,
+        coords: Sequence[int],
+        data: object,
+        *,
+        memory: object = None,
+        smem_offset: int = 0,
+    ) -> None:
+        """Store one tile to global memory; im2col maps as im2col_no_offs.
+
+        Whole 16-byte chunks are written, as the hardware does: a ragged row end is overrun with
+        what shared memory holds there. Rows out of bounds are skipped. Where lines overlap (stride
+        0) the last one stays, although the hardware promises no order.
+
+        Parameters
+        ----------
+        data : array
+            A logical tile, of shape and type of `Tile.array`; or shared memory, uint8 and 1-D, of
+            the map's `smem_bytes` (from smem_offset on) or smem_offset more (all of it). Where a
+            logical tile of bytes has just that shape, it is taken as shared memory.
+        """
+        request = store_request(tensor_map, coords, smem_offset)
+        lines = lines_of_data(request, data)
+        _store(request, lines, storage_of(tensor_map, memory, write=True))
+
+    def reduce_tile(
+        self,
+        tensor_map: TensorMap,
+        coords: Sequence[int],
+        data: object,
+        op: str,
+        *,
+        memory: object = None,
+        smem_offset: int = 0,
+    ) -> None:
+        """Combine one tile into global memory: ``old = op(old, data)`` element by element.
+
+        Parameters
+        ----------
+        op : {"add", "min", "max", "inc", "dec", "and", "or", "xor"}
+            What the hardware has for the map's type; see `reductions.REDUCTIONS`.
+
+        Notes
+        -----
+        `data` and the 16-byte chunks are as in `store_tile`. Elements that share an address are
+        combined one after the other, in the order of the lines.
+        """
+        reduction = reduction_of(tensor_map.data_type, op)
+        request = store_request(tensor_map, coords, smem_offset)
+        lines = lines_of_data(request, data)
+        storage = storage_of(tensor_map, memory, write=True)
+        _reduce(request, lines, storage, reduction)
+
+    def gather4(
+        self,
+        tensor_map: TensorMap,
+        column: int,
+        rows: Sequence[int],
+        *,
+        memory: object = None,
+        smem_offset: int = 0,
+    ) -> Tile:
+        """Load four rows of a matrix into one tile (tile::gather4, sm_100 and later).
+
+        The map's box is (1, columns). Documented, not measured.
+        """
+        request = gather4_request(tensor_map, column, rows, smem_offset)
+        return Tile(request, _load(request, storage_of(tensor_map, memory, write=False))[0])
+
+    def scatter4(
+        self,
+        tensor_map: TensorMap,
+        column: int,
+        rows: Sequence[int],
+        data: object,
+        *,
+        memory: object = None,
+        smem_offset: int = 0,
+    ) -> None:
+        """Store four rows of a matrix from one tile (tile::scatter4, sm_100 and later).
+
+        The map's box is (1, columns). Documented, not measured.
+        """
+        request = scatter4_request(tensor_map, column, rows, smem_offset)
+        lines = lines_of_data(request, data)
+        _store(request, lines, storage_of(tensor_map, memory, write=True))
+
+
+# --- Loads --------------------------------------------------------------------------------------
+
+
+def _load(request: CopyRequest, storage: Storage) -> Bytes:
+    """Give shared memory (tiles, smem_offset + smem_bytes) after the loads."""
+    plan, offset, tiles = request.plan, request.smem_offset, request.tiles
+    smem = np.zeros((tiles, offset + plan.smem_bytes), np.uint8)
+    block = max(1, min(BLOCK_BYTES // plan.smem_bytes, BLOCK_LINES // plan.lines))
+    for begin in range(0, tiles, block):
+        which = slice(begin, begin + block)
+        lines = _loaded_lines(request, which, storage)
+        smem[which, offset:] = smem_of_lines(plan, offset, lines)
+    return smem
+
+
+def _loaded_lines(request: CopyRequest, which: slice, storage: Storage) -> Bytes:
+    """Give the lines (tiles, lines, smem_line_bytes) of some tiles."""
+    plan = request.plan
+    origins, interior = request.interior(which)
+    if interior.all():
+        return _interior_lines(plan, storage, origins)
+    lines = _fill(plan, len(interior))
+    if interior.any():
+        lines[interior] = _interior_lines(plan, storage, origins[interior])
+    rest = np.flatnonzero(~interior)
+    lines[rest] = _clipped_lines(plan, request.lines(which.start + rest), storage)
+    return lines
+
+
+def _interior_lines(plan: TilePlan, storage: Storage, origins: IntArray) -> Bytes:
+    """Read boxes that are wholly in bounds: each is a lattice of lines."""
+    lattice = geometry.interior_lattice(plan)
+    assert lattice is not None  # there would be no interior tile
+    last = int(origins.max()) + lattice.reach + plan.line_bytes
+    storage.require(int(origins.min()), last)
+    phase = (storage.origin + int(origins[0])) % CHUNK_BYTES
+    count = (storage.size_bytes - phase - lattice.reach - plan.line_bytes) // CHUNK_BYTES + 1
+    boxes: Items = np.ndarray(
+        (count, *plan.line_shape),
+        f"V{plan.line_bytes}",
+        storage.raw,
+        phase,
+        (CHUNK_BYTES, *lattice.line_strides),
+    )
+    taken = boxes[(origins + (storage.origin - phase)) // CHUNK_BYTES]
+    lines = taken.reshape(-1).view(np.uint8).reshape(len(origins), plan.lines, plan.line_bytes)
+    return _converted(plan, lines)
+
+
+def _clipped_lines(plan: TilePlan, lines: Lines, storage: Storage) -> Bytes:
+    """Read tiles line by line, those in bounds, and of each the bytes in bounds."""
+    out = _fill(plan, len(lines.start))
+    flat = out.reshape(-1, plan.smem_line_bytes)
+    for window in read_windows(plan, lines, storage):
+        view, index = _items(storage, window)
+        read = _converted(plan, view[index].view(np.uint8).reshape(len(index), -1))
+        first = window.first * plan.smem_line_bytes // plan.line_bytes
+        flat[window.line, first : first + read.shape[1]] = read
+    return out
+
+
+def _fill(plan: TilePlan, tiles: int) -> Bytes:
+    """Give lines that are all out of bounds."""
+    if plan.arguments.oob_fill == TmaOobFill.nan:
+        return np.tile(NAN_WORD, (tiles, plan.lines, plan.smem_line_bytes // len(NAN_WORD)))
+    return np.zeros((tiles, plan.lines, plan.smem_line_bytes), np.uint8)
+
+
+def _converted(plan: TilePlan, lines: Bytes) -> Bytes:
+    """Turn bytes (..., n) of global memory into those of shared memory; may change `lines`."""
+    if plan.arguments.data_type in _TF32:
+        _round_to_tf32(lines.reshape(-1).view("<u4"))
+    return spread(plan.arguments.type_row, lines)
+
+
+def _round_to_tf32(words: npt.NDArray[np.uint32]) -> None:
+    """Round float32 words to nearest even at 10 mantissa bits; NaN is 0x7FFFE000 [measured]."""
+    nan = (words & 0x7FFFFFFF) > 0x7F800000
+    words += 0xFFF + (words >> 13 & 1)
+    words &= 0xFFFFE000
+    words[nan] = 0x7FFFE000
+
+
+def _items(storage: Storage, window: Window) -> tuple[Items, IntArray]:
+    """See storage as items as wide as a window, and say which ones its lines are."""
+    begin, width = storage.origin + window.first, window.last - window.first
+    phase = (begin + int(window.source[0])) % CHUNK_BYTES
+    count = (storage.size_bytes - phase - width) // CHUNK_BYTES + 1
+    view: Items = np.ndarray((count,), f"V{width}", storage.raw, phase, (CHUNK_BYTES,))
+    return view, (window.source + (begin - phase)) // CHUNK_BYTES
+
+
+# --- Stores and reductions ----------------------------------------------------------------------
+
+
+def _store(request: CopyRequest, data: Bytes, storage: Storage) -> None:
+    for window in written_windows(request, storage):
+        view, index = _items(storage, window)
+        view[index] = _written(data, window).view(view.dtype)
+
+
+def _reduce(request: CopyRequest, data: Bytes, storage: Storage, op: str) -> None:
+    """Combine chunk by chunk; chunks that share an address take turns."""
+    row = request.plan.arguments.type_row
+    for window in written_windows(request, storage):
+        chunks = window.source[:, None] + np.arange(window.first, window.last, CHUNK_BYTES)
+        view, index = _items(storage, Window(0, CHUNK_BYTES, chunks.reshape(-1), window.line))
+        new = _written(data, window).view(view.dtype)
+        for turn in _turns(index):
+            at = index[turn]
+            result = combine(row.data_type, op, view[at].view(row.numpy), new[turn].view(row.numpy))
+            view[at] = result.view(view.dtype)
+
+
+def _written(data: Bytes, window: Window) -> Bytes:
+    """Give the bytes of a window, all its lines in a row."""
+    return data[0, window.line, window.first : window.last].reshape(-1)
+
+
+def _turns(index: IntArray) -> Iterator[IntArray]:
+    """Split places into turns in which no index repeats, repeats in their order."""
+    order = np.argsort(index, kind="stable")
+    ordered = index[order]
+    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+    repeats = np.diff(np.r_[starts, len(ordered)])
+    turn = np.arange(len(ordered)) - np.repeat(starts, repeats)
+    by_turn = order[np.argsort(turn, kind="stable")]
+    yield from np.split(by_turn, np.cumsum(np.bincount(turn))[:-1])

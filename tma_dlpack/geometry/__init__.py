@@ -1,0 +1,78 @@
+"""Which element goes where: every formula of a TMA copy, once, as pure functions.
+
+Everything reads `EncodeArguments` (driver order: index 0 is innermost). A copy moves a tile of
+*lines*. A line is what is contiguous on both sides: the box's row along dimension 0, one pixel's
+channels (im2col), or one unit of 16 or 32 bytes (interleaved). Line `i` starts `i * pitch` bytes
+after the destination, before the swizzle.
+
+Source: measured on an H200 (compute capability 9.0, driver 580.159.04, 2026-11-20). Packed types,
+atom swizzles and im2col-wide are documented, not measured (PTX ISA, CUDA driver API).
+
+>>> from tma_dlpack.arguments import EncodeArguments
+>>> from tma_dlpack.enums import TensorMapDataType, TmaSwizzle
+>>> args = EncodeArguments(
+...     "tiled", TensorMapDataType.BFLOAT16, (100, 30), (256,), (1, 1), (64, 8),
+...     swizzle=TmaSwizzle.bytes128,
+... )
+>>> tx_bytes(args), smem_bytes(args), smem_alignment(args)
+(1024, 1024, 1024)
+>>> tile_coords(args).tolist()
+[[0, 0], [0, 64], [8, 0], [8, 64], [16, 0], [16, 64], [24, 0], [24, 64]]
+"""
+
+from __future__ import annotations
+
+from tma_dlpack.geometry.cover import tile_coords
+from tma_dlpack.geometry.lines import (
+    CHUNK_BYTES,
+    LinePosition,
+    element_positions,
+    inner_window,
+    interior_lattice,
+    interior_origins,
+    line_origins,
+    line_positions,
+    store_window,
+)
+from tma_dlpack.geometry.plan import (
+    PACKED_GROUP,
+    BoolArray,
+    IntArray,
+    TilePlan,
+    im2col_box,
+    plan,
+    smem_alignment,
+    smem_bytes,
+    swizzle_order,
+    tx_bytes,
+    walked_dims,
+)
+from tma_dlpack.geometry.swizzle import SMEM_ALIGNMENT, SWIZZLES, Swizzle, swizzle_offset
+
+__all__ = [
+    "CHUNK_BYTES",
+    "PACKED_GROUP",
+    "SMEM_ALIGNMENT",
+    "SWIZZLES",
+    "BoolArray",
+    "IntArray",
+    "LinePosition",
+    "Swizzle",
+    "TilePlan",
+    "element_positions",
+    "im2col_box",
+    "inner_window",
+    "interior_lattice",
+    "interior_origins",
+    "line_origins",
+    "line_positions",
+    "plan",
+    "smem_alignment",
+    "smem_bytes",
+    "store_window",
+    "swizzle_offset",
+    "swizzle_order",
+    "tile_coords",
+    "tx_bytes",
+    "walked_dims",
+]

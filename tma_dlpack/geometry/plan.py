@@ -1,0 +1,210 @@
+"""The plan of a map's copies: counts, lines, pitch, footprint; computed once per map."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from tma_dlpack.arguments import EncodeArguments
+from tma_dlpack.enums import TensorMapIm2ColWideMode, TmaInterleaveLayout, TmaSwizzle
+from tma_dlpack.geometry.swizzle import SWIZZLES, Swizzle, swizzle_offset
+
+__all__ = [
+    "PACKED_GROUP",
+    "BoolArray",
+    "IntArray",
+    "TilePlan",
+    "im2col_box",
+    "plan",
+    "smem_alignment",
+    "smem_bytes",
+    "spatial_dims",
+    "swizzle_order",
+    "tx_bytes",
+    "walked_dims",
+]
+
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+#: Packed values come in groups of so many.
+PACKED_GROUP = 16
+#: Pixels of a column in mode im2col::w::128 (PTX ISA).
+W128_PIXELS = 128
+
+_UNIT_BYTES = {
+    TmaInterleaveLayout.none: 0,
+    TmaInterleaveLayout.bytes16: 16,
+    TmaInterleaveLayout.bytes32: 32,
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TilePlan:
+    """What a map's copies have in common; made once per map by `plan`, and compared by identity.
+
+    Attributes
+    ----------
+    arguments : EncodeArguments
+    unit : int
+        Bytes that an interleaved copy moves per position; 0 when not interleaved.
+    counts, steps : tuple of int
+        Of a tiled map, per dimension: n[d], the positions that a box takes, and s[d], the distance
+        between them. Of an im2col map `counts` is (channels, pixels), and `steps` is empty.
+    line_shape : tuple of int
+        The lines of a tile, row-major.
+    lines : int
+        Number of lines, the product of `line_shape`.
+    line_bytes : int
+        Bytes of a line in global memory.
+    smem_line_bytes : int
+        Bytes of a line in shared memory; more than `line_bytes` where packed types leave gaps.
+    pitch : int
+        Bytes from one line to the next in shared memory.
+    tile_shape : tuple of int
+        Shape of the logical tile, row-major, in elements. An interleaved map has one more axis
+        than dimensions: the elements of a unit.
+    smem_bytes : int
+        The footprint in shared memory, padding of the swizzle included.
+    tx_bytes : int
+        What the mbarrier counts.
+    """
+
+    arguments: EncodeArguments
+    unit: int
+    counts: tuple[int, ...]
+    steps: tuple[int, ...]
+    line_shape: tuple[int, ...]
+    lines: int
+    line_bytes: int
+    smem_line_bytes: int
+    pitch: int
+    tile_shape: tuple[int, ...]
+    smem_bytes: int
+    tx_bytes: int
+
+    @property
+    def swizzle(self) -> Swizzle:
+        """The row of the map's swizzle."""
+        return SWIZZLES[self.arguments.swizzle]
+
+
+@lru_cache(maxsize=1024)
+def plan(args: EncodeArguments) -> TilePlan:
+    """Give the plan of a map's copies, computed once per map and kept (the last 1024)."""
+    row, unit = args.type_row, _UNIT_BYTES[args.interleave]
+    steps: tuple[int, ...] = ()
+    if args.kind == "tiled":
+        counts, steps = _box_counts(args)
+        line_shape = counts[::-1] if unit else counts[:0:-1]
+    else:
+        wide_128 = args.kind == "im2col_wide" and args.mode == TensorMapIm2ColWideMode.w128
+        counts = (args.channels_per_pixel, W128_PIXELS if wide_128 else args.pixels_per_column)
+        line_shape = counts[1:]
+
+    lines = math.prod(line_shape)
+    line_bytes = unit or counts[0] * row.element_bits // 8
+    group_bytes = PACKED_GROUP * row.element_bits // 8
+    smem_line_bytes = line_bytes * (row.smem_chunk_bytes or group_bytes) // group_bytes
+    span = SWIZZLES[args.swizzle].span
+    pitch = smem_line_bytes if unit else max(smem_line_bytes, span)
+    return TilePlan(
+        arguments=args,
+        unit=unit,
+        counts=counts,
+        steps=steps,
+        line_shape=line_shape,
+        lines=lines,
+        line_bytes=line_bytes,
+        smem_line_bytes=smem_line_bytes,
+        pitch=pitch,
+        tile_shape=(*line_shape, line_bytes * 8 // row.element_bits),
+        # Dense interleaved lines may end inside a span; the swizzle reaches the span's end.
+        smem_bytes=-(-lines * pitch // span) * span,
+        tx_bytes=lines * smem_line_bytes,
+    )
+
+
+def _box_counts(args: EncodeArguments) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Give n[d] and s[d]: ``n[d] = ceil(box[d] / s[d])``.
+
+    s[0] counts only when interleaved; an interleaved box takes one slice (dimension rank - 2).
+    """
+    steps = args.element_strides if args.interleave else (1, *args.element_strides[1:])
+    counts = [-(-box // step) for box, step in zip(args.box_dim, steps, strict=True)]
+    if args.interleave:
+        counts[-2] = 1
+    return tuple(counts), steps
+
+
+def tx_bytes(args: EncodeArguments) -> int:
+    """Give the bytes that the mbarrier counts: the whole box, out-of-bounds elements included.
+
+    Row and swizzle padding is not counted [measured]. The gaps of the ALIGN16B packed types are,
+    as published kernels have it; not measured.
+    """
+    return plan(args).tx_bytes
+
+
+def smem_bytes(args: EncodeArguments) -> int:
+    """Give the shared memory that a tile takes, padding of the swizzle included, bytes.
+
+    No byte outside is written, wherever a 128-byte-aligned tile starts.
+    """
+    return plan(args).smem_bytes
+
+
+def smem_alignment(args: EncodeArguments) -> int:
+    """Give the alignment to give a tile in shared memory, bytes.
+
+    This is the repeat of the swizzle (256, 512, 1024 for 32B, 64B, 128B; 128 without), so that
+    the pattern starts at the tile's first row. The engine itself demands 128 with every swizzle,
+    and swizzles by the absolute address [measured].
+    """
+    return SWIZZLES[args.swizzle].repeat
+
+
+def swizzle_order(tile_plan: TilePlan, smem_offset: int) -> IntArray:
+    """Give, for each swizzle granule of the tile in shared memory, the one that it holds.
+
+    As an involution it is also the place of each unswizzled granule. Granules are
+    ``tile_plan.swizzle.granule`` bytes and count from `smem_offset`; the array is int64 of length
+    ``smem_bytes / granule``.
+    """
+    start = smem_offset % tile_plan.swizzle.repeat
+    return _swizzle_order(tile_plan.arguments.swizzle, start, tile_plan.smem_bytes)
+
+
+@lru_cache(maxsize=64)
+def _swizzle_order(swizzle: TmaSwizzle, start: int, footprint: int) -> IntArray:
+    granule = SWIZZLES[swizzle].granule
+    addresses = np.arange(start, start + footprint, granule, dtype=np.int64)
+    order = (swizzle_offset(swizzle, addresses) - start) // granule
+    order.flags.writeable = False
+    return order
+
+
+def spatial_dims(args: EncodeArguments) -> range:
+    """Give the driver dimensions W, [H, [D]] of an im2col map; interleaved ones start at 0."""
+    first = 0 if args.interleave else 1
+    return range(first, first + args.rank - 2)
+
+
+def walked_dims(args: EncodeArguments) -> range:
+    """Give the spatial dimensions that a column walks; im2col-wide holds H and D fixed."""
+    dims = spatial_dims(args)
+    return dims[:1] if args.kind == "im2col_wide" else dims
+
+
+def im2col_box(args: EncodeArguments) -> list[tuple[int, int]]:
+    """Give the inclusive bounding box (first, last) of each walked dimension, W first."""
+    return [
+        (lower, args.global_dim[d] - 1 + upper)
+        for d, lower, upper in zip(
+            walked_dims(args), args.pixel_box_lower_corner, args.pixel_box_upper_corner, strict=True
+        )
+    ]

@@ -1,0 +1,53 @@
+"""Swizzles: where the byte of an unswizzled shared address lies."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypeVar
+
+import numpy.typing as npt
+
+from tma_dlpack.enums import TmaSwizzle
+
+__all__ = ["SMEM_ALIGNMENT", "SWIZZLES", "Swizzle", "swizzle_offset"]
+
+Address = TypeVar("Address", int, npt.NDArray[Any])
+
+#: What the engine asks of a shared-memory address [measured: 16, 32 or 64 fault], bytes.
+SMEM_ALIGNMENT = 128
+
+
+class Swizzle(NamedTuple):
+    """How a swizzle changes a shared address: ``a ^ ((a >> right & mask) << left)`` per term."""
+
+    span: int  # bytes within which chunks move; also the least pitch of a row
+    repeat: int  # bytes after which the pattern starts again
+    granule: int  # bytes that always stay together
+    terms: tuple[tuple[int, int, int], ...]  # right, mask, left
+
+
+#: [measured] for the first four; 128B_ATOM_32B and its flip are published for sm_120, and
+#: 128B_ATOM_64B is documented, not measured (PTX ISA, swizzling modes).
+SWIZZLES: dict[TmaSwizzle, Swizzle] = {
+    TmaSwizzle.none: Swizzle(1, SMEM_ALIGNMENT, 16, ()),
+    TmaSwizzle.bytes32: Swizzle(32, 256, 16, ((7, 1, 4),)),
+    TmaSwizzle.bytes64: Swizzle(64, 512, 16, ((7, 3, 4),)),
+    TmaSwizzle.bytes128: Swizzle(128, 1024, 16, ((7, 7, 4),)),
+    TmaSwizzle.bytes128_atom_32B: Swizzle(128, 512, 32, ((7, 3, 5),)),
+    TmaSwizzle.bytes128_atom_32B_flip_8B: Swizzle(128, 512, 8, ((7, 3, 5), (7, 1, 3))),
+    TmaSwizzle.bytes128_atom_64B: Swizzle(128, 256, 64, ((7, 1, 6),)),
+}
+
+
+def swizzle_offset(swizzle: TmaSwizzle, address: Address) -> Address:
+    """Give the shared address where the byte of an unswizzled shared address lies.
+
+    `address` is absolute: what counts is the address in the CTA's shared memory, not the distance
+    from the tile. The function is its own inverse.
+
+    >>> hex(swizzle_offset(TmaSwizzle.bytes128, 0x480))  # row 9 mod 8 = 1: chunk 0 moves to 1
+    '0x490'
+    """
+    swizzled = address
+    for right, mask, left in SWIZZLES[swizzle].terms:
+        swizzled = swizzled ^ ((address >> right & mask) << left)
+    return swizzled
