@@ -7,7 +7,16 @@ from tma_dlpack.api import (
     driver_encode_tiled,
     make_tma_descriptor,
 )
+from tma_dlpack.backends.tile import Tile
 from tma_dlpack.check import Report
+from tma_dlpack.copies import (
+    backend,
+    load_tile,
+    load_tiles,
+    reduce_tile,
+    store_tile,
+    tile_coords,
+)
 from tma_dlpack.enums import (
     TensorMapDataType,
     TensorMapIm2ColWideMode,
@@ -47,6 +56,7 @@ __all__ = [
     "TensorMap",
     "TensorMapDataType",
     "TensorMapIm2ColWideMode",
+    "Tile",
     "TmaDriverError",
     "TmaError",
     "TmaInterleaveLayout",
@@ -57,6 +67,7 @@ __all__ = [
     "TmaTargetError",
     "TmaUnsupportedError",
     "Violation",
+    "backend",
     "cache_clear",
     "cache_info",
     "check_im2col_descriptor",
@@ -66,7 +77,12 @@ __all__ = [
     "driver_encode_im2col_wide",
     "driver_encode_tiled",
     "im2col_corners",
+    "load_tile",
+    "load_tiles",
     "make_im2col_descriptor",
     "make_im2col_wide_descriptor",
     "make_tma_descriptor",
+    "reduce_tile",
+    "store_tile",
+    "tile_coords",
 ]

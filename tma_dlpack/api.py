@@ -222,7 +222,7 @@ element_strides, interleave, swizzle, l2_promotion, oob_fill
     >>> tm = driver_encode_tiled("FLOAT32", 2, 0x7F0000000000, (64, 64), (256,), (16, 16), (1, 1),
     ...                          encoder="model")
     >>> bytes(tm)[:16].hex()
-    '00000000007f00009003000000000000'
+    '00000000007f00009003000010000000'
     """
     return making.mirror(
         "tiled",

@@ -16,6 +16,7 @@ __all__ = [
     "DLDataType",
     "DataTypeRow",
     "data_type_of",
+    "dtype_named",
     "overrides_of",
     "row",
 ]
@@ -147,7 +148,32 @@ _FROM_DLPACK: dict[tuple[int, int], TensorMapDataType] = {
     (_C.kDLFloat4_e2m1fn, 4): _PACKED["16U4_ALIGN8B"],
 }
 
-_LANES_OF_4_BITS = {_C.kDLUInt: (16,), _C.kDLFloat4_e2m1fn: (1, 2, 16)}
+_LANES_OF_4_BITS: dict[int, tuple[int, ...]] = {_C.kDLUInt: (16,), _C.kDLFloat4_e2m1fn: (1, 2, 16)}
+
+
+_NAMED: dict[str, DLDataType] = {
+    str(t): t
+    for t in (
+        *(DLDataType(code, bits) for code, bits in _FROM_DLPACK),
+        *(DLDataType(_C.kDLInt, bits) for bits in (8, 16)),
+        *(DLDataType(_C.kDLComplex, bits) for bits in (32, 64, 128)),
+        *(DLDataType(_C.kDLUInt, 4, lanes) for lanes in _LANES_OF_4_BITS[_C.kDLUInt]),
+        *(DLDataType(_C.kDLFloat4_e2m1fn, 4, lanes) for lanes in (2, 16)),
+    )
+}
+
+
+def dtype_named(name: str) -> DLDataType:
+    """Give the DLPack type of a name, such as ``"bfloat16"`` or ``"float4_e2m1fnx2"``.
+
+    Raises `ValueError` that lists the names, if there is none.
+
+    >>> dtype_named("float16")
+    DLDataType(code=<DLDataTypeCode.kDLFloat: 2>, bits=16, lanes=1)
+    """
+    if name not in _NAMED:
+        raise ValueError(f"dtype {name!r} is none of {', '.join(_NAMED)}")
+    return _NAMED[name]
 
 
 def row(data_type: TensorMapDataType) -> DataTypeRow:

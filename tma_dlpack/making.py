@@ -16,7 +16,7 @@ from tma_dlpack.request import make_case, mirror_case
 from tma_dlpack.target import Target
 from tma_dlpack.tensor_map import TensorMap
 
-__all__ = ["CACHE", "check", "make", "mirror"]
+__all__ = ["CACHE", "check", "check_view", "make", "mirror"]
 
 CACHE = LayoutCache()
 ENCODERS = ("auto", "driver", "model")
@@ -52,6 +52,11 @@ def check(kind: MapKind, tensor: object, given: Mapping[str, Any]) -> Report:
     except TmaPreconditionError as error:
         refused = error.violations
     return check_case(lambda changed: _case(kind, view, changed, refused), given)
+
+
+def check_view(kind: MapKind, view: TensorView, given: Mapping[str, Any]) -> Report:
+    """Give the report for a tensor that is only described."""
+    return check_case(lambda changed: _case(kind, view, changed), given)
 
 
 def _case(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tma_dlpack import codegen, fields, replacing
+from tma_dlpack import codegen, fields, replacing, text
 from tma_dlpack.arguments import driver_layout
 from tma_dlpack.check import advise, find_violations
 from tma_dlpack.dlpack import Device, TensorView, as_tensor_view
@@ -509,6 +509,9 @@ class TensorMap(Described):
             f"<TensorMap {a.kind} {a.data_type.name} shape {self.shape}, {box}{options}, "
             f"at {self._address:#x}, {self.target}>"
         )
+
+    def __str__(self) -> str:
+        return text.map_text(self)
 
     def __reduce__(self) -> tuple[Any, tuple[Template, int]]:
         template = dataclasses.replace(self._template, launchable=False)

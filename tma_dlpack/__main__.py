@@ -1,0 +1,8 @@
+"""``python -m tma_dlpack``."""
+
+import sys
+
+from tma_dlpack.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,172 @@
+"""``python -m tma_dlpack``: the verbs for a terminal."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import math
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import tma_dlpack as tma
+from tma_dlpack import demo, doctor, making, text
+from tma_dlpack.dlpack import Device, TensorView, canonical_strides
+from tma_dlpack.dtypes import dtype_named
+from tma_dlpack.enums import DLDeviceType
+from tma_dlpack.errors import TmaError
+
+__all__ = ["main"]
+
+EXIT_OK, EXIT_REFUSED = 0, 1
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; give the exit status: 1 where something was refused or wrong, else 0."""
+    parser = _parser()
+    options = parser.parse_args(argv)
+    run: Callable[[argparse.Namespace], int] = options.run
+    try:
+        return run(options)
+    except (TmaError, OSError, ValueError) as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return EXIT_REFUSED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tma_dlpack", description=tma.__doc__)
+    verbs = parser.add_subparsers(required=True, metavar="verb")
+
+    verb = verbs.add_parser("demo", help="the main job in one screen, without a GPU")
+    verb.set_defaults(run=_demo)
+
+    verb = verbs.add_parser("check", help="hold a described tensor against the rules")
+    _add_tensor(verb)
+    verb.add_argument("--html", metavar="FILE", help="write the report as HTML")
+    verb.set_defaults(run=_check)
+
+    verb = verbs.add_parser("decode", help="read the 128 bytes of a map")
+    verb.add_argument(
+        "map", metavar="HEX|FILE", help="256 hex digits, or a file of 128 bytes or hex"
+    )
+    verb.set_defaults(run=_decode)
+
+    verb = verbs.add_parser("doctor", help="what is installed here, and who would encode")
+    verb.set_defaults(run=_doctor)
+    return parser
+
+
+def _add_tensor(verb: argparse.ArgumentParser) -> None:
+    """Add the options that describe a tensor and a request, row-major."""
+    verb.add_argument("--shape", required=True, type=_integers, help="row-major, such as 128,64")
+    verb.add_argument("--dtype", required=True, help="such as float16, bfloat16, float8_e4m3fn")
+    verb.add_argument("--strides", type=_integers, help="row-major, elements; default contiguous")
+    verb.add_argument("--address", type=lambda s: int(s, 0), default=1 << 32, help="default 2^32")
+    verb.add_argument("--box", required=True, type=_integers, help="box_sizes, row-major")
+    verb.add_argument("--elem-strides", type=_integers)
+    verb.add_argument("--interleave", default="none", type=_word)
+    verb.add_argument("--swizzle", default="none", type=_word)
+    verb.add_argument("--l2", default="none", type=_word, help="l2_fetch_size")
+    verb.add_argument("--oobfill", default="none", type=_word)
+    verb.add_argument("--data-type", type=_word)
+    verb.add_argument("--rules", default="libcu++")
+    verb.add_argument("--target", default="sm_90")
+
+
+def _integers(word: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part, 0) for part in word.strip("()[] ").split(",") if part.strip())
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{word!r} is no list of integers such as 128,64"
+        ) from None
+
+
+def _word(word: str) -> str | int:
+    """Read a number as an enum value, anything else as a name."""
+    try:
+        return int(ast.literal_eval(word))
+    except (ValueError, SyntaxError, TypeError):
+        return word
+
+
+def _demo(options: argparse.Namespace) -> int:
+    demo.main()
+    return EXIT_OK
+
+
+def _check(options: argparse.Namespace) -> int:
+    report = making.check_view("tiled", _described(options), _request(options))
+    print(report)
+    fixed = report.fixed()
+    if not report.ok and fixed is not None:
+        print("\nthis would be accepted:")
+        print("  " + ", ".join(f"{name}={value!r}" for name, value in fixed.items()))
+    if options.html:
+        Path(options.html).write_text(report._repr_html_(), encoding="utf-8")
+    return EXIT_OK if report.ok else EXIT_REFUSED
+
+
+def _described(options: argparse.Namespace) -> TensorView:
+    """Describe a tensor that does not exist, on a GPU."""
+    shape: tuple[int, ...] = options.shape
+    if any(n < 0 for n in shape) or len(options.strides or shape) != len(shape):
+        raise TmaError("give extents of 0 or more, and as many strides as extents")
+    dtype = dtype_named(options.dtype)
+    contiguous = tuple(math.prod(shape[d + 1 :]) for d in range(len(shape)))
+    return TensorView(
+        address=options.address,
+        device=Device(DLDeviceType.kDLCUDA, 0),
+        dtype=dtype,
+        shape=shape,
+        strides=canonical_strides(shape, options.strides or contiguous, dtype.itemsize_bits),
+        read_only=False,
+        producer="described",
+        owner=None,
+    )
+
+
+def _request(options: argparse.Namespace) -> dict[str, object]:
+    return {
+        "box_sizes": options.box,
+        "elem_strides": options.elem_strides,
+        "interleave_layout": options.interleave,
+        "swizzle": options.swizzle,
+        "l2_fetch_size": options.l2,
+        "oobfill": options.oobfill,
+        "data_type": options.data_type,
+        "rules": options.rules,
+        "target": options.target,
+    }
+
+
+def _decode(options: argparse.Namespace) -> int:
+    tensor_map = tma.TensorMap.from_bytes(_map_bytes(options.map))
+    print(tensor_map)
+    print("\n".join(text.hex_lines(bytes(tensor_map))))
+    return EXIT_OK
+
+
+def _map_bytes(word: str) -> bytes:
+    """Take hex digits, or the content of a file: 128 raw bytes or hex digits."""
+    raw = _hex(word)
+    if raw is None:
+        content = Path(word).read_bytes()
+        raw = content if len(content) == 128 else _hex(content.decode("ascii", "replace"))
+        if raw is None:
+            raise TmaError(
+                f"the file holds {len(content)} bytes and no hex digits; a map is 128 bytes"
+            )
+    return raw
+
+
+def _hex(word: str) -> bytes | None:
+    try:
+        return bytes.fromhex(word.replace("0x", "").replace(",", " "))
+    except ValueError:
+        return None
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    print(doctor.report())
+    return EXIT_OK

@@ -1,0 +1,267 @@
+"""The public verbs that copy tiles, on the simulator or on the GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tma_dlpack import geometry
+from tma_dlpack.backends.base import Backend
+from tma_dlpack.backends.simulator import SimulatorBackend
+from tma_dlpack.backends.tile import Tile
+from tma_dlpack.tensor_map import TensorMap
+
+if TYPE_CHECKING:
+    from tma_dlpack.geometry import IntArray
+
+__all__ = [
+    "backend",
+    "load_tile",
+    "load_tiles",
+    "reduce_tile",
+    "store_tile",
+    "tile_coords",
+]
+
+SIMULATOR = SimulatorBackend()
+
+
+def backend(name: str) -> Backend:
+    """Give a way to copy tiles.
+
+    Parameters
+    ----------
+    name : {"simulator", "cuda"}
+        ``"simulator"`` copies in NumPy, ``"cuda"`` with the hardware, through the current context's
+        driver (extra `cuda`).
+
+    Returns
+    -------
+    Backend
+        With `load_tile`, `load_tiles`, `store_tile`, `reduce_tile`.
+
+    Raises
+    ------
+    ValueError
+        For another name.
+    TmaUnsupportedError
+        If this machine lacks what the backend needs; it names what to install.
+
+    Examples
+    --------
+    >>> backend("simulator").name
+    'simulator'
+    """
+    if name == "simulator":
+        return SIMULATOR
+    if name == "cuda":
+        from tma_dlpack.backends.cuda import CudaBackend
+
+        return CudaBackend()
+    raise ValueError(f"backend {name!r} is none of 'simulator', 'cuda'")
+
+
+def _choose(tensor_map: TensorMap, wanted: str | Backend | None, memory: object) -> Backend:
+    """Take the backend that is named, or the one for where the tensor lives."""
+    if not isinstance(tensor_map, TensorMap):
+        raise TypeError(f"tensor_map is a {type(tensor_map).__name__}; it must be a TensorMap")
+    if wanted is None:
+        on_gpu = memory is None and tensor_map.device is not None and tensor_map.device.is_cuda
+        return backend("cuda" if on_gpu else "simulator")
+    return backend(wanted) if isinstance(wanted, str) else wanted
+
+
+def load_tile(
+    tensor_map: TensorMap,
+    coords: Sequence[int],
+    *,
+    im2col_offsets: Sequence[int] | None = None,
+    backend: str | Backend | None = None,
+    memory: object = None,
+    smem_offset: int = 0,
+) -> Tile:
+    """Load one tile into shared memory, as ``cp.async.bulk.tensor`` does.
+
+    Parameters
+    ----------
+    tensor_map : TensorMap
+    coords : sequence of int
+        Of the tile's first element, row-major like `box_sizes`, in elements. They may be negative
+        or past the end: what is out of bounds is filled. The innermost must fall on 16 bytes
+        (unless interleaved).
+    im2col_offsets : sequence of int, optional
+        Of an im2col map, row-major (D, H, W): tap x dilation. None for zeros.
+    backend : str or Backend, optional
+        None for where the tensor lives: the GPU for CUDA memory, else the simulator.
+    memory : NumPy uint8 array, optional
+        For maps of bare addresses: the array whose own storage holds the addresses.
+    smem_offset : int
+        Where the tile starts in shared memory, bytes; a multiple of 128. Swizzles depend on it.
+
+    Returns
+    -------
+    Tile
+        `.smem` (bytes of shared memory), `.written`, `.array` (the logical tile, row-major,
+        unswizzled), `.filled`, `.tx_bytes`.
+
+    Raises
+    ------
+    TmaPreconditionError
+        For what would kill a kernel (before anything is copied), or touch other memory.
+    TmaUnsupportedError
+        For what the target, the map or this machine cannot do.
+
+    Notes
+    -----
+    Measured: equal to an H200 (driver 580.159.04, 2026-11-20) byte for byte. Packed types, atom
+    swizzles and im2col-wide are documented, not measured; `Tile.note` says so.
+
+    Examples
+    --------
+    >>> import numpy as np, tma_dlpack as tma
+    >>> x = np.arange(64, dtype=np.float32).reshape(8, 8)
+    >>> tm = tma.make_tma_descriptor(x, box_sizes=(2, 4))
+    >>> tma.load_tile(tm, (-1, 4)).array
+    array([[0., 0., 0., 0.],
+           [4., 5., 6., 7.]], dtype=float32)
+    """
+    return _choose(tensor_map, backend, memory).load_tile(
+        tensor_map, coords, im2col_offsets=im2col_offsets, memory=memory, smem_offset=smem_offset
+    )
+
+
+def load_tiles(
+    tensor_map: TensorMap,
+    coords: object,
+    *,
+    im2col_offsets: Sequence[int] | None = None,
+    backend: str | Backend | None = None,
+    memory: object = None,
+    smem_offset: int = 0,
+) -> Tile:
+    """Load many tiles in one vectorised call.
+
+    Parameters
+    ----------
+    tensor_map : TensorMap
+    coords : integer array (n, rank)
+        Row-major, one row per tile; `tile_coords(tensor_map)` covers the tensor.
+    im2col_offsets, backend, memory, smem_offset
+        As in `load_tile`, the same for all tiles.
+
+    Returns
+    -------
+    Tile
+        Every array with a leading axis n.
+
+    Examples
+    --------
+    >>> import numpy as np, tma_dlpack as tma
+    >>> x = np.arange(64, dtype=np.float32).reshape(8, 8)
+    >>> tm = tma.make_tma_descriptor(x, box_sizes=(4, 8))
+    >>> tma.load_tiles(tm, tma.tile_coords(tm)).array.shape
+    (2, 4, 8)
+    """
+    return _choose(tensor_map, backend, memory).load_tiles(
+        tensor_map, coords, im2col_offsets=im2col_offsets, memory=memory, smem_offset=smem_offset
+    )
+
+
+def store_tile(
+    tensor_map: TensorMap,
+    coords: Sequence[int],
+    data: object,
+    *,
+    backend: str | Backend | None = None,
+    memory: object = None,
+    smem_offset: int = 0,
+) -> None:
+    """Store one tile to global memory; im2col maps as ``im2col_no_offs``.
+
+    Out-of-bounds elements are skipped row by row. Whole 16-byte chunks are written: where a row of
+    the tensor does not end on 16 bytes, up to the next multiple is overwritten, as the hardware
+    does [measured]. Where that would hit memory outside the tensor, the simulator raises.
+
+    Parameters
+    ----------
+    tensor_map : TensorMap
+    coords : sequence of int
+        As in `load_tile`, but not negative.
+    data : array
+        The logical tile, of shape and type of `Tile.array`; or raw shared memory, uint8, 1-D.
+    backend, memory, smem_offset
+        As in `load_tile`.
+
+    Raises
+    ------
+    TmaPreconditionError
+        As `load_tile`; also for a read-only tensor.
+
+    Examples
+    --------
+    >>> import numpy as np, tma_dlpack as tma
+    >>> x = np.zeros((4, 4), dtype=np.float32)
+    >>> tm = tma.make_tma_descriptor(x, box_sizes=(2, 4))
+    >>> tma.store_tile(tm, (3, 0), np.ones((2, 4), dtype=np.float32))
+    >>> x.sum(axis=1)
+    array([0., 0., 0., 4.], dtype=float32)
+    """
+    _choose(tensor_map, backend, memory).store_tile(
+        tensor_map, coords, data, memory=memory, smem_offset=smem_offset
+    )
+
+
+def reduce_tile(
+    tensor_map: TensorMap,
+    coords: Sequence[int],
+    data: object,
+    op: str,
+    *,
+    backend: str | Backend | None = None,
+    memory: object = None,
+    smem_offset: int = 0,
+) -> None:
+    """Combine one tile into global memory, as ``cp.reduce.async.bulk.tensor`` does.
+
+    Parameters
+    ----------
+    tensor_map, coords, data, backend, memory, smem_offset
+        As in `store_tile`.
+    op : {"add", "min", "max", "inc", "dec", "and", "or", "xor"}
+        Which of them a data type has is measured; others would kill the kernel and are refused.
+
+    Examples
+    --------
+    >>> import numpy as np, tma_dlpack as tma
+    >>> x = np.ones((4, 4), dtype=np.float32)
+    >>> tm = tma.make_tma_descriptor(x, box_sizes=(4, 4))
+    >>> tma.reduce_tile(tm, (0, 0), np.full((4, 4), 2, dtype=np.float32), "add")
+    >>> x[0]
+    array([3., 3., 3., 3.], dtype=float32)
+    """
+    _choose(tensor_map, backend, memory).reduce_tile(
+        tensor_map, coords, data, op, memory=memory, smem_offset=smem_offset
+    )
+
+
+def tile_coords(tensor_map: TensorMap) -> IntArray:
+    """Give the coordinates of the tiles that cover the tensor.
+
+    Parameters
+    ----------
+    tensor_map : TensorMap
+        Tiled, or im2col: then the starts of the columns that cover the output of the convolution.
+
+    Returns
+    -------
+    ndarray of int64, (n, rank)
+        Row-major.
+
+    Examples
+    --------
+    >>> import numpy as np, tma_dlpack as tma
+    >>> x = np.zeros((64, 96), dtype=np.float32)
+    >>> tile_coords(tma.make_tma_descriptor(x, box_sizes=(32, 64))).tolist()
+    [[0, 0], [0, 64], [32, 0], [32, 64]]
+    """
+    return geometry.tile_coords(tensor_map.arguments)
