@@ -22,7 +22,7 @@ EXIT_OK, EXIT_REFUSED = 0, 1
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; give the exit status: 1 where something was refused or wrong, else 0."""
+    """Run the command line; give the exit status: 1 where something was refused, else 0."""
     parser = _parser()
     options = parser.parse_args(argv)
     run: Callable[[argparse.Namespace], int] = options.run
