@@ -5,6 +5,7 @@ from tma_dlpack.api import (
     cache_info,
     check_tma_descriptor,
     driver_encode_tiled,
+    driver_replace_address,
     make_tma_descriptor,
 )
 from tma_dlpack.backends.tile import Tile
@@ -76,6 +77,7 @@ __all__ = [
     "driver_encode_im2col",
     "driver_encode_im2col_wide",
     "driver_encode_tiled",
+    "driver_replace_address",
     "im2col_corners",
     "load_tile",
     "load_tiles",

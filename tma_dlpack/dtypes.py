@@ -92,7 +92,9 @@ class DataTypeRow:
 
 
 _T = TensorMapDataType
-_PACKED = {name: TensorMapDataType[name] for name in ("16U4_ALIGN8B", "16U4_ALIGN16B", "16U6_ALIGN16B")}
+_PACKED = {
+    name: TensorMapDataType[name] for name in ("16U4_ALIGN8B", "16U4_ALIGN16B", "16U6_ALIGN16B")
+}
 
 #: In the order of the enum: `DATA_TYPES[t]` is the row of `t`.
 #: PTX numbers of TFLOAT32 (11) and TFLOAT32_FTZ (12) are those of tensormap.replace; the encoded

@@ -15,7 +15,7 @@ from tma_dlpack.fields import ADDRESS_BYTES
 from tma_dlpack.target import TARGETS, Target
 from tma_dlpack.template import Template
 
-__all__ = ["Encoder", "encode_bare", "encode_for", "target_of"]
+__all__ = ["Encoder", "driver_device", "encode_bare", "encode_for", "target_of"]
 
 Encoder = Literal["auto", "driver", "model"]
 DEFAULT_TARGET = TARGETS["sm_90"]
@@ -73,7 +73,7 @@ def encode_for(case: Case) -> tuple[Template, bool]:
 def encode_bare(case: Case, encoder: Encoder) -> Template:
     """Encode a `driver_encode_*` call by the encoder that is asked for."""
     arguments = case.encode_arguments()
-    device = _driver_device(case.target, encoder)
+    device = driver_device(case.target, encoder)
     data: bytes | None
     if device is not None:
         data, made_by = driver.encode(arguments, case.address, device), "driver"
@@ -96,7 +96,7 @@ def encode_bare(case: Case, encoder: Encoder) -> Template:
     )
 
 
-def _driver_device(target: Target, encoder: Encoder) -> int | None:
+def driver_device(target: Target, encoder: Encoder) -> int | None:
     """Give the GPU whose driver is to encode; None for the model."""
     if encoder == "model" or (encoder == "auto" and not driver.is_available()):
         return None

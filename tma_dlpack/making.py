@@ -5,18 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tma_dlpack import driver
 from tma_dlpack.arguments import MapKind
 from tma_dlpack.cache import LayoutCache
 from tma_dlpack.case import Case
 from tma_dlpack.check import Report, check_case, find_violations
 from tma_dlpack.dlpack import TensorView, as_tensor_view, read_layout, view_of
-from tma_dlpack.encoding import DEFAULT_TARGET, Encoder, encode_bare, encode_for, target_of
-from tma_dlpack.errors import TmaError, TmaPreconditionError, Violation
+from tma_dlpack.encoding import (
+    DEFAULT_TARGET,
+    Encoder,
+    driver_device,
+    encode_bare,
+    encode_for,
+    target_of,
+)
+from tma_dlpack.errors import TmaDriverError, TmaError, TmaPreconditionError, Violation
 from tma_dlpack.request import make_case, mirror_case
 from tma_dlpack.target import Target
 from tma_dlpack.tensor_map import TensorMap
 
-__all__ = ["CACHE", "check", "check_view", "make", "mirror"]
+__all__ = ["CACHE", "check", "check_view", "make", "mirror", "replace_address"]
 
 CACHE = LayoutCache()
 ENCODERS = ("auto", "driver", "model")
@@ -91,6 +99,20 @@ def _no_target(target: object, error: Exception) -> Violation:
         fix="pass target='sm_90', or a tma.Target",
         source="tma_dlpack",
     )
+
+
+def replace_address(tensor_map: TensorMap, global_address: int) -> TensorMap:
+    """Move a map to a bare address, by the driver where there is one with such a GPU."""
+    moved = tensor_map.detached().with_address(global_address)
+    device = driver_device(moved.target, "auto")
+    if device is not None:
+        by_driver = driver.replace_address(bytes(tensor_map), global_address, device)
+        if by_driver != bytes(moved):
+            raise TmaDriverError(
+                "cuTensorMapReplaceAddress changed more than the first 8 bytes, which no measured "
+                "driver does; make the map anew with driver_encode_*"
+            )
+    return moved
 
 
 def mirror(

@@ -261,6 +261,14 @@ class TensorMap(Described):
             template = dataclasses.replace(template, view=bare, launchable=view.device.is_cuda)
         return self._at(view.address, template, view.owner, view.capsule)
 
+    def detached(self) -> TensorMap:
+        """Give the same map of a bare address: without tensor, and launchable.
+
+        The address is then the caller's word, as for `driver_encode_tiled`.
+        """
+        template = dataclasses.replace(self._template, view=None, launchable=True)
+        return TensorMap._make(template, self._address)
+
     def _template_at_address(self) -> Template:
         device = self.device
         launchable = device is None or device.is_cuda

@@ -1,0 +1,88 @@
+"""``python -m tma_dlpack``: what it prints and its exit status."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import tma_dlpack as tma
+from tma_dlpack.cli import main
+
+MAP = tma.driver_encode_tiled(
+    "FLOAT16", 2, 0x7F00_0000_0000, (64, 128), (128,), (64, 16), (1, 1), swizzle=3, encoder="model"
+)
+TENSOR = ["--dtype", "float16", "--address", "0x100000000"]
+
+
+def test_demo_does_the_main_job(capsys):
+    assert main(["demo"]) == 0
+    printed = capsys.readouterr().out
+    assert "shape               (128, 64)  global_dim              (64, 128)" in printed
+    assert " 96  00000000 00000000" in printed
+    assert "its first 8 rows equal x[120:]: True" in printed
+    assert "TmaPreconditionError: 2 violations" in printed
+    assert "pad the last dimension from 1733 to 1736 elements" in printed
+
+
+def test_the_package_runs_as_a_module_without_any_framework():
+    code = (
+        "import sys, tma_dlpack.cli as c; c.main(['demo']); "
+        "print(sorted({'torch', 'jax', 'cupy', 'cuda'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_check_of_an_accepted_tensor_exits_0(capsys):
+    assert main(["check", "--shape", "128,64", *TENSOR, "--box", "16,64"]) == 0
+    assert capsys.readouterr().out.startswith("accepted")
+
+
+def test_check_of_a_refused_tensor_exits_1_and_prints_what_would_be_accepted(capsys):
+    assert main(["check", "--shape", "128,64", *TENSOR, "--box", "16,3"]) == 1
+    printed = capsys.readouterr().out
+    assert "box_sizes[1] spans 6 bytes" in printed
+    assert "box_sizes=(16, 8)" in printed
+
+
+def test_check_takes_strides_types_rules_and_targets(capsys):
+    words = ["check", "--shape", "8,64", "--dtype", "float4_e2m1fnx2", "--box", "8,128"]
+    assert main(words) == 1
+    assert "PACKED_TYPE" in capsys.readouterr().out
+    assert main([*words, "--target", "sm_100", "--strides", "64,1"]) == 0
+    assert main([*words, "--target", "sm_100", "--strides", "70,1"]) == 1
+    assert "70 elements, 70 bytes" in capsys.readouterr().out
+
+
+def test_check_writes_the_report_as_html(tmp_path, capsys):
+    page = tmp_path / "report.html"
+    main(["check", "--shape", "128,64", *TENSOR, "--box", "16,3", "--html", str(page)])
+    assert "BOX_INNER_16B" in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("wrap", [bytes.hex, lambda b: b.hex(" "), lambda b: "0x" + b.hex()])
+def test_decode_reads_hex_digits(wrap, capsys):
+    assert main(["decode", wrap(bytes(MAP))]) == 0
+    assert "tiled map of FLOAT16, rank 2, at 0x7f0000000000" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("content", [bytes(MAP), bytes(MAP).hex(" ").encode()])
+def test_decode_reads_a_file_of_bytes_or_hex(content, tmp_path, capsys):
+    dump = tmp_path / "map.bin"
+    dump.write_bytes(content)
+    assert main(["decode", str(dump)]) == 0
+    assert "box_dim                 (64, 16)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("word", ["00", "no/such/file", "ff" * 128])
+def test_decode_refuses_what_is_no_map(word, capsys):
+    assert main(["decode", word]) == 1
+    assert "Error" in capsys.readouterr().err
+
+
+def test_doctor_says_who_would_encode(capsys):
+    assert main(["doctor"]) == 0
+    printed = capsys.readouterr().out
+    assert f"NumPy {np.__version__}" in printed
+    assert "maps would be encoded by the model" in printed or "by the driver" in printed

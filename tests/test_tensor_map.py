@@ -1,0 +1,268 @@
+"""`TensorMap`: a value with bytes, storage for launchers, another address, and a pickle."""
+
+import copy
+import gc
+import pickle
+import weakref
+
+import numpy as np
+import pytest
+
+import tma_dlpack as tma
+
+torch = pytest.importorskip("torch")
+
+ADDRESS = 0x7F00_0000_0000
+
+
+def bare_map(address=ADDRESS, **options):
+    """A launchable map of a bare address: 64 x 64 float32, box 16 x 16."""
+    options = {"encoder": "model"} | options
+    return tma.driver_encode_tiled(
+        "FLOAT32", 2, address, (64, 64), (256,), (16, 16), (1, 1), **options
+    )
+
+
+def host_map(x=None, **options):
+    x = np.zeros((64, 64), np.float32) if x is None else x
+    return tma.make_tma_descriptor(x, (16, 16), **options)
+
+
+# -- value ---------------------------------------------------------------------------------------
+
+
+def test_maps_of_equal_arguments_are_equal_and_hash_alike():
+    assert bare_map() == bare_map()
+    assert hash(bare_map()) == hash(bare_map())
+    assert bare_map() != bare_map(ADDRESS + 16)
+    assert bare_map() != bare_map(swizzle="bytes64")
+    assert bare_map() != "a map"
+
+
+def test_a_map_cannot_be_changed_or_made_by_its_class():
+    tm = bare_map()
+    with pytest.raises(AttributeError, match="immutable"):
+        tm.rank = 3
+    with pytest.raises(AttributeError, match="immutable"):
+        del tm._address
+    with pytest.raises(TypeError, match="make_tma_descriptor"):
+        tma.TensorMap()
+
+
+def test_attributes_in_both_orders():
+    x = np.zeros((3, 5, 8), np.float32)
+    tm = tma.make_tma_descriptor(x, (1, 2, 4), (2, 3, 1), swizzle="bytes32", oobfill="nan")
+    assert (tm.shape, tm.strides) == ((3, 5, 8), (40, 8, 1))
+    assert (tm.box_sizes, tm.elem_strides) == ((1, 2, 4), (2, 3, 1))
+    assert (tm.global_dim, tm.global_strides) == ((8, 5, 3), (32, 160))
+    assert (tm.box_dim, tm.element_strides) == ((4, 2, 1), (1, 3, 2))
+    assert (tm.rank, tm.kind, tm.data_type.name) == (3, "tiled", "FLOAT32")
+    assert (tm.swizzle, tm.oob_fill) == (tma.TmaSwizzle.bytes32, tma.TmaOobFill.nan)
+    assert (tm.interleave, tm.l2_promotion) == (0, 0)
+    assert tm.global_address == x.ctypes.data
+    assert tm.tensor is x
+
+
+def test_print_fits_100_columns_and_repr_names_the_map():
+    tm = tma.make_tma_descriptor(np.zeros((1, 2, 3, 4, 16), np.float32), (1, 1, 1, 4, 4))
+    assert max(map(len, str(tm).splitlines())) <= 100
+    assert "global_strides (bytes)  (64, 256, 768, 1536)" in str(tm)
+    assert repr(bare_map()) == (
+        "<TensorMap tiled FLOAT32 shape (64, 64), box (16, 16), at 0x7f0000000000, sm_90>"
+    )
+
+
+# -- storage -------------------------------------------------------------------------------------
+
+
+def test_ptr_is_128_byte_aligned_and_holds_the_bytes():
+    maps = [bare_map(ADDRESS + 16 * i) for i in range(50)]
+    assert all(tm.ptr % 128 == 0 for tm in maps)
+    assert len({tm.ptr for tm in maps}) == 50
+    for tm in maps:
+        array = tm.numpy()
+        assert array.ctypes.data == tm.ptr == tm.ptr
+        assert array.tobytes() == bytes(tm)
+        assert not array.flags.writeable
+
+
+def test_what_is_handed_out_shares_the_storage_and_keeps_it_alive():
+    tm = bare_map()
+    handed_out = [tm.as_torch(), tm.as_ctypes(), tm.numpy()]
+    assert handed_out[0].data_ptr() == tm.ptr
+    assert handed_out[0].dtype == torch.uint8
+    assert handed_out[0].shape == (128,)
+    want = bytes(tm)
+    del tm
+    gc.collect()
+    _ = [np.full(256, 7, np.uint8) for _ in range(100)]  # would reuse freed storage
+    assert [bytes(bytearray(h)) for h in (handed_out[0].numpy(), *handed_out[1:])] == [want] * 3
+
+
+def test_cuda_bindings_get_the_same_bytes():
+    driver = pytest.importorskip("cuda.bindings.driver", reason="cuda-bindings is not installed")
+    handle = bare_map().as_cuda_bindings()
+    assert isinstance(handle, driver.CUtensorMap)
+    assert b"".join(int(word).to_bytes(8, "little") for word in handle.opaque) == bytes(bare_map())
+
+
+@pytest.mark.parametrize("hand_out", ["ptr", "as_ctypes", "as_torch", "as_cuda_bindings"])
+def test_the_map_of_a_host_tensor_is_not_handed_to_launchers(hand_out):
+    tm = host_map()
+    assert not tm.launchable
+    with pytest.raises(tma.TmaUnsupportedError, match="host tensor"):
+        getattr(tm, hand_out) if hand_out == "ptr" else getattr(tm, hand_out)()
+
+
+def test_bytes_and_numpy_of_a_host_map_are_there_to_read():
+    tm = host_map()
+    assert tm.numpy().tobytes() == bytes(tm)
+    assert not tm.numpy().flags.writeable
+
+
+def test_a_target_without_a_model_has_no_bytes_but_everything_else():
+    tm = host_map(target="sm_100")
+    assert tm.encoder is None
+    with pytest.raises(tma.TmaUnsupportedError, match="sm_100 has not been measured"):
+        bytes(tm)
+    assert tm.tx_bytes == 16 * 16 * 4
+    assert tma.load_tile(tm, (0, 0)).array.shape == (16, 16)
+
+
+# -- bytes ---------------------------------------------------------------------------------------
+
+
+def test_from_bytes_keeps_the_very_bytes_also_stale_ones():
+    data = bytearray(bytes(bare_map()))
+    data[64:] = bytes(range(64))
+    tm = tma.TensorMap.from_bytes(data)
+    assert bytes(tm) == bytes(data)
+    assert (tm.shape, tm.global_address, tm.tensor) == ((64, 64), ADDRESS, None)
+
+
+@pytest.mark.parametrize("data", [b"", bytes(127), bytes(129), np.zeros(64, np.uint8)])
+def test_from_bytes_refuses_other_sizes(data):
+    with pytest.raises(tma.TmaPreconditionError, match="exactly 128 bytes"):
+        tma.TensorMap.from_bytes(data)
+
+
+def test_from_bytes_refuses_what_is_not_bytes_and_targets_without_a_model():
+    with pytest.raises(TypeError, match="128 bytes"):
+        tma.TensorMap.from_bytes("00" * 128)
+    with pytest.raises(tma.TmaUnsupportedError, match="sm_120"):
+        tma.TensorMap.from_bytes(bytes(128), target="sm_120")
+
+
+# -- another address -----------------------------------------------------------------------------
+
+
+def test_with_address_equals_a_new_map():
+    x, y = np.zeros((2, 64, 64), np.float32)
+    moved = host_map(x).with_address(y)
+    assert moved == host_map(y)
+    assert moved.tensor is y
+    assert bytes(moved) == bytes(host_map(y))
+
+
+def test_with_address_of_an_integer_changes_only_the_address():
+    moved = bare_map().with_address(ADDRESS + 4096)
+    assert bytes(moved) == bytes(bare_map(ADDRESS + 4096))
+    assert bytes(moved)[8:] == bytes(bare_map())[8:]
+    assert moved == bare_map().with_address(np.uint64(ADDRESS + 4096))
+
+
+@pytest.mark.parametrize(
+    ("address", "rule"),
+    [(ADDRESS + 8, "ADDRESS_ALIGNED"), (1 << 57, "ADDRESS_RANGE"), (-16, "ADDRESS_RANGE")],
+)
+def test_with_address_refuses_addresses_that_the_driver_refuses(address, rule):
+    with pytest.raises(tma.TmaPreconditionError) as refused:
+        bare_map().with_address(address)
+    assert [v.rule for v in refused.value.violations] == [rule]
+
+
+def test_with_address_asks_32_bytes_of_a_32_byte_interleaved_map():
+    tm = tma.driver_encode_tiled(
+        "FLOAT16", 3, ADDRESS, (64, 8, 4), (1024, 8192), (8, 8, 1), (1, 1, 1), 2, 1,
+        encoder="model",
+    )  # fmt: skip
+    assert tm.with_address(ADDRESS + 32).global_address == ADDRESS + 32
+    with pytest.raises(tma.TmaPreconditionError, match="32 bytes"):
+        tm.with_address(ADDRESS + 16)
+
+
+@pytest.mark.parametrize(
+    ("other", "what"),
+    [
+        (np.zeros((64, 68), np.float32), "shape"),
+        (np.zeros((64, 128), np.float32)[:, :64], "strides"),
+        (np.zeros((64, 64), np.int32), "dtype"),
+    ],
+)
+def test_with_address_says_in_what_a_tensor_differs(other, what):
+    with pytest.raises(tma.TmaPreconditionError) as refused:
+        host_map().with_address(other)
+    assert any(f"the {what} of the tensor" in v.found for v in refused.value.violations)
+
+
+def test_with_address_of_a_bare_map_asks_the_layout_that_was_encoded():
+    x = np.zeros((64, 64), np.float32)
+    moved = bare_map().with_address(x)
+    assert (moved.global_address, moved.launchable, moved.tensor) == (x.ctypes.data, False, x)
+    with pytest.raises(tma.TmaPreconditionError, match="FLOAT32"):
+        bare_map().with_address(x.astype(np.float64)[:, :64])
+
+
+def test_driver_replace_address_changes_the_first_eight_bytes():
+    moved = tma.driver_replace_address(bare_map(), ADDRESS + 256)
+    assert bytes(moved) == bytes(bare_map(ADDRESS + 256))
+    zeroed = tma.TensorMap.from_bytes(bytes(128))
+    assert bytes(tma.driver_replace_address(zeroed, 4096)) == (4096).to_bytes(128, "little")
+    with pytest.raises(tma.TmaPreconditionError, match="multiple of 16"):
+        tma.driver_replace_address(bare_map(), ADDRESS + 8)
+
+
+# -- lifetime and pickle -------------------------------------------------------------------------
+
+
+def test_a_map_keeps_its_tensor_alive_and_lets_it_go():
+    x = torch.zeros(64, 64)
+    alive = weakref.ref(x)
+    tm = host_map(x)
+    del x
+    gc.collect()
+    assert alive() is not None
+    del tm
+    gc.collect()
+    assert alive() is None
+
+
+def test_a_pickled_map_is_equal_without_its_tensor_and_not_launchable():
+    for tm in (host_map(), bare_map()):
+        back = pickle.loads(pickle.dumps(tm))
+        assert back == tm
+        assert bytes(back) == bytes(tm)
+        assert back.tensor is None
+        assert not back.launchable
+        with pytest.raises(tma.TmaUnsupportedError, match="not launchable"):
+            _ = back.ptr
+
+
+def test_a_pickled_bare_map_is_launchable_with_a_live_address():
+    back = pickle.loads(pickle.dumps(bare_map()))
+    assert back.with_address(ADDRESS).launchable
+    assert back.with_address(ADDRESS).ptr % 128 == 0
+
+
+def test_a_pickled_host_map_takes_its_tensor_again_and_stays_not_launchable():
+    x = np.zeros((64, 64), np.float32)
+    back = pickle.loads(pickle.dumps(host_map(x))).with_address(x)
+    assert back == host_map(x)
+    assert back.tensor is x
+    assert not back.launchable
+
+
+def test_copies_of_an_immutable_map_are_the_map():
+    tm = host_map()
+    assert copy.copy(tm) is tm
+    assert copy.deepcopy(tm) is tm
