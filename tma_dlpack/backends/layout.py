@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tma_dlpack import geometry
-from tma_dlpack.backends.requests import CopyRequest, refuse
+from tma_dlpack.backends.refusals import refuse
+from tma_dlpack.backends.requests import CopyRequest
 from tma_dlpack.dtypes import DataTypeRow
 from tma_dlpack.enums import TensorMapDataType
 from tma_dlpack.geometry import TilePlan
@@ -97,9 +98,10 @@ def values_of_lines(plan: TilePlan, lines: Bytes) -> Values:
     dense = np.ascontiguousarray(_gathered(row, lines))
     if row.is_packed:
         bits = np.unpackbits(dense, axis=-1, bitorder="little")
-        values = bits.reshape(*dense.shape[:-1], -1, row.element_bits)
-        dense = np.packbits(values, axis=-1, bitorder="little")
-    return dense.reshape(len(lines), -1).view(row.numpy).reshape(len(lines), *plan.tile_shape)
+        by_value = bits.reshape(-1, row.element_bits)
+        dense = np.packbits(by_value, axis=-1, bitorder="little")
+    values = dense.reshape(-1).view(row.numpy)
+    return values.reshape(len(lines), *plan.tile_shape)
 
 
 def _lines_of_values(plan: TilePlan, tile: Values) -> Bytes:
@@ -108,7 +110,7 @@ def _lines_of_values(plan: TilePlan, tile: Values) -> Bytes:
     dense = np.ascontiguousarray(tile)
     if row.is_packed:
         bits = np.unpackbits(dense[..., None], axis=-1, count=row.element_bits, bitorder="little")
-        dense = np.packbits(bits.reshape(plan.lines, -1), axis=-1, bitorder="little")
+        dense = np.packbits(bits.reshape(-1), bitorder="little")
     raw: Bytes = dense.reshape(-1).view(np.uint8)
     return raw.reshape(1, plan.lines, plan.line_bytes)
 
@@ -135,7 +137,8 @@ def smem_of_data(request: CopyRequest, data: object) -> Bytes:
         region: Bytes = np.ascontiguousarray(array[-plan.smem_bytes :])
         return region
     lines = spread(plan.arguments.type_row, _lines_of_values(plan, array))
-    return smem_of_lines(plan, request.smem_offset, lines)[0]
+    smem: Bytes = smem_of_lines(plan, request.smem_offset, lines)[0]
+    return smem
 
 
 def _is_smem(request: CopyRequest, array: Values) -> bool:

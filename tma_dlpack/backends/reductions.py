@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tma_dlpack.backends.requests import refuse
+from tma_dlpack.backends.refusals import refuse
 from tma_dlpack.enums import TensorMapDataType
 
 __all__ = ["OPERATIONS", "REDUCTIONS", "combine", "reduction_of"]

@@ -1,7 +1,6 @@
 """What a copy is asked, checked: both backends refuse here what would kill a kernel.
 
-Each refusal is a row of `REFUSALS`: what is asked, a fix, the source. A checked request knows where
-its lines lie, so that backends only move bytes.
+A checked request knows where its lines lie, so that backends only move bytes.
 """
 
 from __future__ import annotations
@@ -9,114 +8,29 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NoReturn
 
 import numpy as np
 
 from tma_dlpack import geometry
 from tma_dlpack.arguments import EncodeArguments
+from tma_dlpack.backends.refusals import PTX, refuse
 from tma_dlpack.dtypes import PACKED_TYPES
 from tma_dlpack.enums import TmaSwizzle
-from tma_dlpack.errors import TmaPreconditionError, TmaUnsupportedError, Violation
+from tma_dlpack.errors import TmaUnsupportedError
 from tma_dlpack.geometry import BoolArray, IntArray, TilePlan
 from tma_dlpack.tensor_map import TensorMap
 
-__all__ = ["CopyRequest", "Gather4Request", "Lines", "load_request", "refuse", "store_request"]
-__all__ += ["gather4_request", "scatter4_request"]
+__all__ = [
+    "CopyRequest",
+    "Gather4Request",
+    "Lines",
+    "gather4_request",
+    "load_request",
+    "scatter4_request",
+    "store_request",
+]
 
-_MEASURED = "measured: illegal instruction (H200, driver 580.159.04, 2026-11-20)"
-_PTX = "PTX ISA, cp.async.bulk.tensor"
-
-#: rule -> what is asked, a fix, the source.
-REFUSALS: dict[str, tuple[str, str, str]] = {
-    "COPY_COORDS_COUNT": (
-        "there must be one coordinate per dimension, row-major, outermost first",
-        "pass as many coordinates as the map has dimensions",
-        "measured: an instruction of another rank is illegal (H200, driver 580.159.04)",
-    ),
-    "COPY_COORDS_TYPE": (
-        "coordinates must be integers",
-        "pass integers, or an integer array of shape (n, rank) for many tiles",
-        _PTX,
-    ),
-    "COPY_COORD_32_BITS": (
-        "a coordinate must fit a signed 32-bit register, -2147483648..2147483647",
-        "move the tensor's address (with_address) and count from there",
-        f"{_PTX}: tensorCoords are .s32",
-    ),
-    "COPY_INNER_16B": (
-        "the innermost coordinate must fall on 16 bytes, also when negative or out of bounds",
-        "round the innermost coordinate to that multiple",
-        _MEASURED,
-    ),
-    "COPY_INNER_128_VALUES": (
-        "the innermost coordinate of an ALIGN16B type must be a multiple of 128 values",
-        "round the innermost coordinate to a multiple of 128",
-        "PTX ISA, sub-byte types; documented, not measured",
-    ),
-    "COPY_SMEM_OFFSET": (
-        "smem_offset must be a multiple of 128 bytes, 0 or more",
-        "align the shared-memory buffer to 128 bytes, better to the map's smem_alignment",
-        "measured: misaligned address (H200, driver 580.159.04, 2026-11-20)",
-    ),
-    "COPY_SMEM_SIZE": (
-        "the tile must end within the shared memory of a block",
-        "use a smaller box or a smaller smem_offset",
-        "CUDA driver API, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN",
-    ),
-    "COPY_IM2COL_START": (
-        "a column must start inside the bounding box",
-        "start at one of tile_coords(tensor_map), or widen the corners",
-        _MEASURED,
-    ),
-    "COPY_IM2COL_OFFSETS": (
-        "im2col_offsets must be 16-bit unsigned integers, 0..65535, one per spatial dimension, "
-        "row-major (D, H, W); an im2col-wide map takes one, of W",
-        "pass tap x dilation for each spatial dimension, or None for zeros",
-        f"{_PTX}: im2colOffsets are .u16",
-    ),
-    "COPY_OFFSETS_WITHOUT_IM2COL": (
-        "only loads of im2col maps take im2col_offsets",
-        "leave im2col_offsets away",
-        f"{_PTX}: im2colOffsets; stores are im2col_no_offs",
-    ),
-    "COPY_STORE_NEGATIVE": (
-        "a store or reduction must not start at a negative coordinate",
-        "start at 0 or more; shift the box, not the tensor",
-        _MEASURED,
-    ),
-    "COPY_IM2COL_STORE_CORNERS": (
-        "a store through an im2col map needs lower corners >= 0 and upper corners <= 0",
-        "make a second map without padding for the store",
-        _MEASURED,
-    ),
-    "COPY_REDUCTION": (
-        "the hardware has no such reduction of this type",
-        "use one that it has, or load, combine and store",
-        _MEASURED,
-    ),
-    "COPY_DATA": (
-        "data must be the logical tile (row-major, packed) or the raw shared-memory bytes",
-        "pass an array like Tile.array, or uint8 bytes like Tile.smem",
-        "tma_dlpack, store_tile",
-    ),
-    "COPY_ADDRESS": (
-        "the map's address must be a multiple of 16 bytes",
-        "pass a map that a driver would accept",
-        "CUDA driver API, cuTensorMapEncodeTiled: globalAddress",
-    ),
-    "COPY_GATHER4": (
-        "gather4 and scatter4 take a tiled map of rank 2 with one row in its box, and four rows",
-        "make the map with box_sizes=(1, columns), and pass four row coordinates",
-        "PTX ISA, tile::gather4 and tile::scatter4; documented, not measured",
-    ),
-}
-
-
-def refuse(rule: str, argument: str, found: str) -> NoReturn:
-    """Raise the refusal of a row, with what was found."""
-    limit, fix, source = REFUSALS[rule]
-    raise TmaPreconditionError(Violation(rule, argument, found, limit, fix, source))
+MIN_COORD, MAX_COORD = -(1 << 31), (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,14 +153,14 @@ def load_request(
             "16U6_ALIGN16B with swizzle bytes128_atom_64B can be stored but not loaded; use "
             "bytes128 or bytes128_atom_32B (CUDA driver API, cuTensorMapEncodeTiled: swizzle)"
         )
-    driver_coords = _coords(args, coords, many)
+    driver_coords = _many_coords(args, coords) if many else _coords(args, coords)
     _check_inner(args, driver_coords)
     offsets = _offsets(args, im2col_offsets)
     if args.kind != "tiled":
         _check_start(args, driver_coords)
     plan = geometry.plan(args)
-    _check_smem(tensor_map, plan, smem_offset)
-    return CopyRequest(tensor_map, plan, driver_coords, offsets, smem_offset, many)
+    offset = _check_smem(tensor_map, plan, smem_offset)
+    return CopyRequest(tensor_map, plan, driver_coords, offsets, offset, many)
 
 
 def store_request(tensor_map: TensorMap, coords: object, smem_offset: int) -> CopyRequest:
@@ -256,14 +170,14 @@ def store_request(tensor_map: TensorMap, coords: object, smem_offset: int) -> Co
     if args.kind == "im2col_wide":
         raise TmaUnsupportedError(
             "an im2col-wide map can only be loaded: stores have the modes tile and im2col_no_offs "
-            f"({_PTX}); make an im2col map for the store"
+            f"({PTX}); make an im2col map for the store"
         )
     if args.data_type.name == "16U4_ALIGN16B":
         raise TmaUnsupportedError(
             "16U4_ALIGN16B can only be loaded; store through a map of 16U4_ALIGN8B (CUDA driver "
             "API, cuTensorMapEncodeTiled: tensorDataType)"
         )
-    driver_coords = _coords(args, coords, many=False)
+    driver_coords = _coords(args, coords)
     _check_inner(args, driver_coords)
     if driver_coords.min() < 0:
         refuse("COPY_STORE_NEGATIVE", "coords", f"coords are {_shown(driver_coords[0])}")
@@ -274,8 +188,8 @@ def store_request(tensor_map: TensorMap, coords: object, smem_offset: int) -> Co
             refuse("COPY_IM2COL_STORE_CORNERS", "tensor_map", found)
         _check_start(args, driver_coords)
     plan = geometry.plan(args)
-    _check_smem(tensor_map, plan, smem_offset)
-    return CopyRequest(tensor_map, plan, driver_coords, (), smem_offset)
+    offset = _check_smem(tensor_map, plan, smem_offset)
+    return CopyRequest(tensor_map, plan, driver_coords, (), offset)
 
 
 def gather4_request(
@@ -287,15 +201,16 @@ def gather4_request(
         raise TmaUnsupportedError(
             f"{tensor_map.target} has no gather4 and scatter4; sm_100 and later do (PTX ISA)"
         )
-    if args.kind != "tiled" or args.rank != 2 or args.box_dim[1] != 1 or len(rows) != 4:
-        found = f"the map is {args.kind}, of rank {args.rank}, and there are {len(rows)} rows"
+    box = args.box_dim[1:]
+    if args.kind != "tiled" or box != (1,) or not isinstance(rows, Sequence) or len(rows) != 4:
+        found = f"the map is {args.kind} with box_dim {args.box_dim}, and rows are {rows!r:.200}"
         refuse("COPY_GATHER4", "rows", found)
     _check_map(tensor_map)
-    coords = _coords(args, [(row, column) for row in rows], many=True)
+    coords = np.concatenate([_coords(args, (row, column)) for row in rows])
     _check_inner(args, coords)
     plan = geometry.plan(replace(args, box_dim=(args.box_dim[0], 4), element_strides=(1, 1)))
-    _check_smem(tensor_map, plan, smem_offset)
-    return Gather4Request(tensor_map, plan, coords, (), smem_offset)
+    offset = _check_smem(tensor_map, plan, smem_offset)
+    return Gather4Request(tensor_map, plan, coords, (), offset)
 
 
 def scatter4_request(
@@ -318,31 +233,35 @@ def _check_map(tensor_map: TensorMap) -> None:
         refuse("COPY_ADDRESS", "tensor_map", found)
 
 
-def _coords(args: EncodeArguments, coords: object, many: bool) -> IntArray:
-    """Give row-major coordinates as a driver-order int64 array (tiles, rank)."""
+def _coords(args: EncodeArguments, coords: object) -> IntArray:
+    """Give the row-major coordinates (rank,) of one tile as a driver-order array (1, rank)."""
+    try:
+        numbers = tuple(operator.index(c) for c in coords)  # type: ignore[attr-defined]
+    except TypeError:
+        refuse("COPY_COORDS_TYPE", "coords", f"coords are {coords!r:.200}")
+    if len(numbers) != args.rank:
+        found = f"coords are {coords!r:.200}, and the map has {args.rank} dimensions"
+        refuse("COPY_COORDS_COUNT", "coords", found)
+    if min(numbers) < MIN_COORD or max(numbers) > MAX_COORD:
+        refuse("COPY_COORD_32_BITS", "coords", f"coords are {coords!r:.200}")
+    return np.array([numbers[::-1]], np.int64)
+
+
+def _many_coords(args: EncodeArguments, coords: object) -> IntArray:
+    """Give the row-major coordinates (n, rank) of many tiles as a driver-order array."""
     try:
         array = np.asarray(coords)
     except (ValueError, TypeError, RuntimeError, OverflowError):
-        array = np.asarray(None)
-    if array.dtype.kind not in "iu" and array.size:
-        if _are_large_integers(array):
-            refuse("COPY_COORD_32_BITS", "coords", f"coords are {coords!r:.200}")
         refuse("COPY_COORDS_TYPE", "coords", f"coords are {coords!r:.200}")
-    if array.ndim != 1 + many or array.shape[-1] != args.rank:
-        shape = f"(n, {args.rank})" if many else f"({args.rank},)"
-        found = f"coords have shape {array.shape}, and the map asks for {shape}"
+    if array.dtype.kind not in "iu":
+        refuse("COPY_COORDS_TYPE", "coords", f"coords are an array of {array.dtype}")
+    if array.ndim != 2 or array.shape[1] != args.rank:
+        found = f"coords have shape {array.shape}, and the map asks for (n, {args.rank})"
         refuse("COPY_COORDS_COUNT", "coords", found)
-    if array.size and not -(1 << 31) <= int(array.min()) <= int(array.max()) < 1 << 31:
+    if array.size and not MIN_COORD <= int(array.min()) <= int(array.max()) <= MAX_COORD:
         found = f"coords reach from {array.min()} to {array.max()}"
         refuse("COPY_COORD_32_BITS", "coords", found)
-    return array.astype(np.int64).reshape(-1, args.rank)[:, ::-1]
-
-
-def _are_large_integers(array: np.ndarray) -> bool:
-    """Whether NumPy gave up on integers for their size (object, or float64 from 2^63 on)."""
-    return array.dtype == object and all(
-        isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in array.flat
-    )
+    return array.astype(np.int64)[:, ::-1]
 
 
 def _check_inner(args: EncodeArguments, coords: IntArray) -> None:
@@ -393,20 +312,22 @@ def _offsets(args: EncodeArguments, offsets: Sequence[int] | None) -> tuple[int,
     return numbers[::-1]
 
 
-def _check_smem(tensor_map: TensorMap, plan: TilePlan, smem_offset: int) -> None:
+def _check_smem(tensor_map: TensorMap, plan: TilePlan, smem_offset: object) -> int:
+    """Give smem_offset as an int if the tile may start there."""
     try:
-        misaligned = operator.index(smem_offset) % geometry.SMEM_ALIGNMENT or smem_offset < 0
+        offset = operator.index(smem_offset)  # type: ignore[arg-type]
     except TypeError:
-        misaligned = True
-    if misaligned:
+        offset = -1
+    if offset < 0 or offset % geometry.SMEM_ALIGNMENT:
         refuse("COPY_SMEM_OFFSET", "smem_offset", f"smem_offset is {smem_offset!r}")
     limit = tensor_map.target.max_smem_bytes
-    if smem_offset + plan.smem_bytes > limit:
+    if offset + plan.smem_bytes > limit:
         found = (
-            f"the tile takes {plan.smem_bytes} bytes from {smem_offset} on; "
+            f"the tile takes {plan.smem_bytes} bytes from {offset} on; "
             f"{tensor_map.target} has {limit} bytes"
         )
         refuse("COPY_SMEM_SIZE", "smem_offset", found)
+    return offset
 
 
 def _shown(driver_coords: IntArray) -> tuple[int, ...]:
