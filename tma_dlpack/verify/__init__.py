@@ -1,0 +1,130 @@
+"""On a GPU: the model against the driver, and the simulator against the hardware.
+
+>>> from tma_dlpack import driver
+>>> driver.is_available() or "needs a GPU"  # doctest: +SKIP
+'needs a GPU'
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+from tma_dlpack import driver
+from tma_dlpack.errors import TmaUnsupportedError
+from tma_dlpack.verify.checks import CHECKS, Arena, Check, Outcome, run_case
+from tma_dlpack.verify.learning import FieldStatistics
+from tma_dlpack.verify.report import VerifyReport, VerifyRow
+
+__all__ = ["VerifyReport", "VerifyRow", "replay", "verify"]
+
+BAR_WIDTH = 30
+
+
+def verify(n: int = 1000, seed: int = 0, *, device_id: int = 0) -> VerifyReport:
+    """Compare this package with the driver and the GPU of this machine, on random cases.
+
+    The three encoders: verdict and bytes of the measured model against cuTensorMapEncode*. The
+    copies: shared memory, which bytes were written, and global memory of the simulator against the
+    hardware, for tile and im2col loads and stores and for reductions.
+
+    Parameters
+    ----------
+    n : int
+        Cases of each check.
+    seed : int
+        Other seeds give other cases.
+    device_id : int
+        The GPU.
+
+    Returns
+    -------
+    VerifyReport
+        `.ok`, and a row per check; `print` shows the table. On a GPU whose layout has not been
+        measured, the rows of the encoders say which fields of sm_90's layout agree instead.
+
+    Raises
+    ------
+    TmaUnsupportedError
+        Without a GPU of compute capability 9.0 or later, its driver, or NVRTC.
+
+    Notes
+    -----
+    A progress bar is shown where standard error is a terminal.
+    """
+    rows = []
+    with Arena(seed, device_id) as arena:
+        _require_tma(arena)
+        learnt = FieldStatistics()
+        for check in CHECKS:
+            rows.append(_run(check, n, seed, arena, learnt))
+    return VerifyReport(_device(device_id), seed, tuple(rows))
+
+
+def replay(name: str, number: int, seed: int = 0, *, device_id: int = 0) -> str:
+    """Run one case of `verify` again, and say what it is and what differs.
+
+    Parameters
+    ----------
+    name : str
+        Of the check, such as ``"tile loads"``.
+    number, seed : int
+        The case.
+    """
+    check = next((c for c in CHECKS if c.name == name), None)
+    if check is None:
+        raise ValueError(f"check {name!r} is none of {', '.join(c.name for c in CHECKS)}")
+    with Arena(seed, device_id) as arena:
+        outcome = run_case(check, number, seed, arena)
+    return f"{outcome.call}\n{outcome.difference or 'both sides agree'}"
+
+
+def _run(check: Check, n: int, seed: int, arena: Arena, learnt: FieldStatistics) -> VerifyRow:
+    accepted = disagreements = 0
+    first = None
+    for number in _progress(check.name, n):
+        outcome = run_case(check, number, seed, arena)
+        accepted += outcome.accepted
+        if outcome.driver is not None and outcome.case is not None:
+            learnt.add(*outcome.case, outcome.driver)
+        if outcome.difference is not None:
+            disagreements += 1
+            first = first or _reproducible(check, number, seed, outcome)
+    learns = check.op == "encode" and not arena.target.has_model
+    note = f"no model for {arena.target}: {learnt}" if learns else ""
+    return VerifyRow(check.name, n, accepted, disagreements, first, note)
+
+
+def _reproducible(check: Check, number: int, seed: int, outcome: Outcome) -> str:
+    return (
+        f"from tma_dlpack.verify import replay; print(replay({check.name!r}, {number}, {seed}))\n"
+        f"{outcome.call}\n{outcome.difference}"
+    )
+
+
+def _require_tma(arena: Arena) -> None:
+    if not arena.target.has_tma:
+        raise TmaUnsupportedError(
+            f"GPU {arena.device_id} is {arena.target}: tensor maps need compute capability 9.0 "
+            "(Hopper) or later"
+        )
+
+
+def _device(device_id: int) -> str:
+    facts, version = driver.status().devices[device_id], driver.status().version or 0
+    return f"{facts.name} ({facts.target}), driver of CUDA {version // 1000}.{version % 1000 // 10}"
+
+
+def _progress(name: str, n: int) -> Iterator[int]:
+    """Count, and show a bar on a terminal."""
+    if not sys.stderr.isatty():
+        yield from range(n)
+        return
+    for number in range(n):
+        if number % max(n // 100, 1) == 0:
+            done = BAR_WIDTH * number // n
+            bar = "#" * done + "." * (BAR_WIDTH - done)
+            sys.stderr.write(f"\r{name:<20} [{bar}] {number}/{n}")
+            sys.stderr.flush()
+        yield number
+    sys.stderr.write("\r\x1b[K")

@@ -1,0 +1,278 @@
+"""What is compared: model with driver, simulator with hardware; one case at a time, each its own.
+
+A case depends on the check's name, the seed and its number alone, so that `replay` can repeat it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Literal
+
+import numpy as np
+
+from tma_dlpack import driver
+from tma_dlpack.api import driver_encode_tiled
+from tma_dlpack.arguments import EncodeArguments, MapKind
+from tma_dlpack.backends.cuda import CudaBackend
+from tma_dlpack.backends.device_memory import DeviceBytes
+from tma_dlpack.backends.simulator import SimulatorBackend
+from tma_dlpack.backends.tile import Tile
+from tma_dlpack.errors import TmaDriverError, TmaPreconditionError
+from tma_dlpack.im2col import driver_encode_im2col, driver_encode_im2col_wide
+from tma_dlpack.target import Target
+from tma_dlpack.tensor_map import TensorMap
+from tma_dlpack.verify.random_calls import random_call
+from tma_dlpack.verify.random_copies import ARENA_BYTES, Copy, random_copy
+
+__all__ = ["CHECKS", "Arena", "Check", "Outcome", "run_case"]
+
+ENCODERS: dict[str, Callable[..., TensorMap]] = {
+    "tiled": driver_encode_tiled,
+    "im2col": driver_encode_im2col,
+    "im2col_wide": driver_encode_im2col_wide,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One row of the report."""
+
+    name: str
+    kind: MapKind
+    op: Literal["encode", "load", "store", "reduce"]
+
+
+CHECKS = (
+    Check("encode tiled", "tiled", "encode"),
+    Check("encode im2col", "im2col", "encode"),
+    Check("encode im2col wide", "im2col_wide", "encode"),
+    Check("tile loads", "tiled", "load"),
+    Check("im2col loads", "im2col", "load"),
+    Check("tile stores", "tiled", "store"),
+    Check("im2col stores", "im2col", "store"),
+    Check("tile reductions", "tiled", "reduce"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a case came to.
+
+    `difference` is None where both sides agree; `model` and `driver` are the bytes of an accepted
+    encoding.
+    """
+
+    call: str
+    accepted: bool
+    difference: str | None
+    driver: bytes | None = None
+    case: tuple[EncodeArguments, int] | None = None
+
+
+class Arena(AbstractContextManager["Arena"]):
+    """The same random bytes on host and GPU, for copies to work on."""
+
+    def __init__(self, seed: int, device_id: int) -> None:
+        self.device_id = device_id
+        self.target: Target = driver.device_target(device_id)
+        random = np.random.default_rng(seed)
+        self.initial = random.integers(0, 256, ARENA_BYTES, np.uint8)
+        room = np.empty(ARENA_BYTES + 256, np.uint8)
+        start = -room.ctypes.data % 256
+        self.host = room[start : start + ARENA_BYTES]
+        self.host[:] = self.initial
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Arena:
+        self.device = self._stack.enter_context(DeviceBytes(ARENA_BYTES, self.device_id))
+        self.device.put(self.initial)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stack.close()
+
+
+def run_case(check: Check, number: int, seed: int, arena: Arena) -> Outcome:
+    """Run one case on both sides."""
+    rng = Random(f"{check.name}/{seed}/{number}")
+    if check.op == "encode":
+        return _compare_encoders(check.kind, rng, arena.target)
+    copy = random_copy(check.op, check.kind, rng, arena.target.max_smem_bytes)
+    return _compare_copy(copy, arena)
+
+
+# --- Encoders -----------------------------------------------------------------------------------
+
+
+def _compare_encoders(kind: MapKind, rng: Random, target: Target) -> Outcome:
+    arguments = random_call(kind, rng)
+    encode = ENCODERS[kind]
+    call = _written(encode, arguments, target)
+    by_driver = _verdict(encode, arguments, target, "driver")
+    if not target.has_model:
+        if isinstance(by_driver, str):
+            return Outcome(call, False, None)
+        case = by_driver.arguments, by_driver.global_address
+        return Outcome(call, True, None, bytes(by_driver), case)
+    by_model = _verdict(encode, arguments, target, "model")
+    if isinstance(by_driver, str) and isinstance(by_model, str):
+        return Outcome(call, False, None)
+    if isinstance(by_driver, str) or isinstance(by_model, str):
+        return Outcome(call, False, f"driver: {_said(by_driver)}\nmodel: {_said(by_model)}")
+    if bytes(by_driver) == bytes(by_model):
+        return Outcome(call, True, None)
+    return Outcome(call, True, f"driver: {bytes(by_driver).hex()}\nmodel:  {bytes(by_model).hex()}")
+
+
+def _verdict(
+    encode: Callable[..., TensorMap], arguments: dict[str, Any], target: Target, encoder: str
+) -> TensorMap | str:
+    """Give the map, or what the refusal says."""
+    try:
+        return encode(**arguments, target=target, encoder=encoder)
+    except (TmaPreconditionError, TmaDriverError) as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def _said(verdict: TensorMap | str) -> str:
+    return verdict if isinstance(verdict, str) else "accepted"
+
+
+def _written(encode: Callable[..., TensorMap], arguments: dict[str, Any], target: Target) -> str:
+    """Give a call as Python."""
+    inside = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+    return f"tma_dlpack.{encode.__name__}({inside}, target={target.name!r})"
+
+
+# --- Copies -------------------------------------------------------------------------------------
+
+SIMULATOR = SimulatorBackend()
+CUDA = CudaBackend()
+
+
+def _compare_copy(copy: Copy, arena: Arena) -> Outcome:
+    call = _described(copy, arena.target)
+    arguments = _driver_words(copy.arguments)
+    on_device = ENCODERS[copy.arguments.kind](
+        **arguments, global_address=arena.device.address + copy.start, target=arena.target,
+        encoder="driver",
+    )  # fmt: skip
+    on_host = on_device.with_address(arena.host.ctypes.data + copy.start)
+    if copy.op == "load":
+        given: dict[str, Any] = {"im2col_offsets": copy.im2col_offsets}
+        simulated = _copied(
+            lambda: SIMULATOR.load_tile(
+                on_host, copy.coords, memory=arena.host, smem_offset=copy.smem_offset, **given
+            )
+        )
+        loaded = _copied(
+            lambda: CUDA.load_tile(
+                on_device, copy.coords, memory=arena.device, smem_offset=copy.smem_offset, **given
+            )
+        )
+        return _judge_load(call, simulated, loaded)
+    footprint = on_device.smem_bytes
+    data = np.random.default_rng(copy.data_seed).integers(0, 256, footprint, np.uint8)
+    simulated = _copied(lambda: _write(SIMULATOR, on_host, copy, data, arena.host))
+    written = _copied(lambda: _write(CUDA, on_device, copy, data, arena.device))
+    outcome = _judge_store(call, simulated, written, arena)
+    arena.host[:] = arena.initial
+    arena.device.put(arena.initial)
+    return outcome
+
+
+def _write(backend: Any, tensor_map: TensorMap, copy: Copy, data: Any, memory: object) -> None:
+    if copy.op == "store":
+        backend.store_tile(
+            tensor_map, copy.coords, data, memory=memory, smem_offset=copy.smem_offset
+        )
+    else:
+        backend.reduce_tile(
+            tensor_map, copy.coords, data, copy.op, memory=memory, smem_offset=copy.smem_offset
+        )
+
+
+def _copied(run: Callable[[], Tile | None]) -> Tile | str | None:
+    """Give what a verb gives, or what it raises."""
+    try:
+        return run()
+    except (TmaPreconditionError, TmaDriverError) as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def _judge_load(call: str, simulated: Tile | str | None, loaded: Tile | str | None) -> Outcome:
+    if not (isinstance(simulated, Tile) and isinstance(loaded, Tile)):
+        return _judge_refusals(call, simulated, loaded)
+    for what in ("written", "smem"):
+        mine, real = getattr(simulated, what), getattr(loaded, what)
+        if not np.array_equal(mine, real):
+            return Outcome(call, True, _first_difference(f"Tile.{what}", mine, real))
+    return Outcome(call, True, None)
+
+
+def _judge_store(
+    call: str, simulated: Tile | str | None, written: Tile | str | None, arena: Arena
+) -> Outcome:
+    if simulated is not None or written is not None:
+        return _judge_refusals(call, simulated, written)
+    real = arena.device.get()
+    if np.array_equal(arena.host, real):
+        return Outcome(call, True, None)
+    return Outcome(call, True, _first_difference("global memory", arena.host, real))
+
+
+def _judge_refusals(call: str, simulated: object, real: object) -> Outcome:
+    if isinstance(simulated, str) and simulated == real:
+        return Outcome(call, False, None)
+    said = [x if isinstance(x, str) else "copied" for x in (simulated, real)]
+    return Outcome(call, False, f"simulator: {said[0]}\nhardware:  {said[1]}")
+
+
+def _first_difference(what: str, mine: Any, real: Any) -> str:
+    places = np.flatnonzero(mine != real)
+    at = int(places[0])
+    return (
+        f"{what} differs in {len(places)} bytes, first at {at}: the simulator has "
+        f"{int(mine[at]):#04x}, the hardware {int(real[at]):#04x}"
+    )
+
+
+def _driver_words(args: EncodeArguments) -> dict[str, Any]:
+    """Give arguments under the names of `driver_encode_*`, less the address."""
+    words: dict[str, Any] = {
+        "tensor_data_type": args.data_type,
+        "tensor_rank": args.rank,
+        "global_dim": args.global_dim,
+        "global_strides": args.global_strides,
+        "element_strides": args.element_strides,
+        "interleave": args.interleave,
+        "swizzle": args.swizzle,
+        "l2_promotion": args.l2_promotion,
+        "oob_fill": args.oob_fill,
+    }
+    if args.kind == "tiled":
+        return words | {"box_dim": args.box_dim}
+    return words | {
+        "pixel_box_lower_corner": args.pixel_box_lower_corner,
+        "pixel_box_upper_corner": args.pixel_box_upper_corner,
+        "channels_per_pixel": args.channels_per_pixel,
+        "pixels_per_column": args.pixels_per_column,
+    }
+
+
+def _described(copy: Copy, target: Target) -> str:
+    words = {
+        k: int(v) if isinstance(v, int) else v for k, v in _driver_words(copy.arguments).items()
+    }
+    address = f"arena + {copy.start}"
+    inside = ", ".join(f"{name}={value!r}" for name, value in words.items())
+    encode = ENCODERS[copy.arguments.kind].__name__
+    offsets = f", im2col_offsets={copy.im2col_offsets}" if copy.im2col_offsets else ""
+    return (
+        f"tm = tma_dlpack.{encode}({inside}, global_address={address}, target={target.name!r})\n"
+        f"{copy.op}: coords={copy.coords}{offsets}, smem_offset={copy.smem_offset}, "
+        f"data_seed={copy.data_seed}"
+    )

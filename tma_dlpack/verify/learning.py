@@ -1,0 +1,56 @@
+"""A GPU whose 128 bytes nobody has measured: which fields of sm_90's layout hold there too."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tma_dlpack import fields
+from tma_dlpack.arguments import EncodeArguments
+from tma_dlpack.fields import FIELDS, fields_of
+
+__all__ = ["FieldStatistics"]
+
+
+class FieldStatistics:
+    """Counts, per field of sm_90's layout, in how many maps the driver put the same value."""
+
+    def __init__(self) -> None:
+        self.seen: Counter[str] = Counter()
+        self.same: Counter[str] = Counter()
+        self.maps = 0
+        self.stray = 0
+
+    def add(self, arguments: EncodeArguments, address: int, made_by_driver: bytes) -> None:
+        """Compare one map; types and swizzles that sm_90 lacks are left out."""
+        try:
+            modelled = fields.encode(arguments, address)
+        except OverflowError:
+            return
+        self.maps += 1
+        word = int.from_bytes(made_by_driver, "little")
+        for field in fields_of(arguments.kind, arguments.rank):
+            self.seen[field.label] += 1
+            agree = fields.read(field, made_by_driver) == fields.read(field, modelled)
+            self.same[field.label] += agree
+            for bit, width in field.pieces:
+                word &= ~(((1 << width) - 1) << bit)
+        self.stray |= word
+
+    def __str__(self) -> str:
+        """Say which fields agree in all maps and which in how many."""
+        labels = dict.fromkeys(f.label for f in FIELDS if self.seen[f.label])
+        differing = [
+            f"{label} ({self.same[label]} of {self.seen[label]})"
+            for label in labels
+            if self.same[label] < self.seen[label]
+        ]
+        stray = [str(bit) for bit in range(1024) if self.stray >> bit & 1]
+        agreeing = len(labels) - len(differing)
+        text = (
+            f"of {len(labels)} fields of sm_90's layout, {agreeing} agree in all {self.maps} maps"
+        )
+        if differing:
+            text += f"; these do not: {', '.join(differing)}"
+        if stray:
+            text += f"; bits outside all fields are set: {', '.join(stray)}"
+        return text

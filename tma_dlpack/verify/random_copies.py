@@ -1,0 +1,219 @@
+"""Random copies that the hardware runs: maps in a small arena, coordinates in and around them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from random import Random
+
+from tma_dlpack import geometry
+from tma_dlpack.arguments import EncodeArguments
+from tma_dlpack.backends.reductions import REDUCTIONS
+from tma_dlpack.dtypes import row
+from tma_dlpack.enums import TensorMapDataType, TmaInterleaveLayout, TmaOobFill, TmaSwizzle
+
+__all__ = ["ARENA_BYTES", "Copy", "random_copy"]
+
+#: Global memory of all copies, bytes.
+ARENA_BYTES = 1 << 19
+#: Shared memory that tiles aim at; the last reaches the limit of a block.
+_BUDGETS = (1 << 10, 1 << 12, 1 << 14, 1 << 16, 220_000)
+_ORDINARY = tuple(TensorMapDataType)[:13]
+_MAX_SMEM_OFFSET = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """One copy. `coords` are row-major, as the backends take them.
+
+    `op` is ``"load"``, ``"store"`` or a reduction; `start` is where the tensor begins in the arena,
+    bytes; `data_seed` makes the shared memory that is stored.
+    """
+
+    op: str
+    arguments: EncodeArguments
+    start: int
+    coords: tuple[int, ...]
+    im2col_offsets: tuple[int, ...] | None
+    smem_offset: int
+    data_seed: int
+
+
+def random_copy(op: str, kind: str, rng: Random, max_smem_bytes: int) -> Copy:
+    """Give one copy; `op` is ``"load"``, ``"store"`` or ``"reduce"``, `kind` tiled or im2col."""
+    while True:
+        data_type = rng.choice(_ORDINARY)
+        if op == "reduce":
+            data_type = rng.choice(tuple(REDUCTIONS))
+        make = _tiled if kind == "tiled" else _im2col
+        arguments = make(rng, data_type, op != "load")
+        smem_offset = 128 * rng.randint(0, _MAX_SMEM_OFFSET // 128)
+        start = 32 * rng.randint(0, 64)
+        fits = smem_offset + geometry.smem_bytes(arguments) + 8 <= max_smem_bytes
+        if fits and start + _reach(arguments) <= ARENA_BYTES:
+            break
+    coords, offsets = (_tiled_start if kind == "tiled" else _im2col_start)(
+        rng, arguments, op != "load"
+    )
+    return Copy(
+        op=rng.choice(REDUCTIONS[data_type]) if op == "reduce" else op,
+        arguments=arguments,
+        start=start,
+        coords=coords[::-1],
+        im2col_offsets=offsets if op == "load" and kind == "im2col" else None,
+        smem_offset=smem_offset,
+        data_seed=rng.getrandbits(32),
+    )
+
+
+def _reach(args: EncodeArguments) -> int:
+    """Give the bytes from the tensor's first to its last, whole chunks."""
+    unit = geometry.plan(args).unit or args.type_row.element_bytes
+    outer = zip(args.global_dim[1:], args.global_strides, strict=True)
+    return _up(args.global_dim[0] * unit, 16) + sum((n - 1) * stride for n, stride in outer)
+
+
+def _up(n: int, step: int) -> int:
+    return -(-n // step) * step
+
+
+def _options(rng: Random, data_type: TensorMapDataType) -> EncodeArguments:
+    """Give arguments in which only type, interleave, swizzle and fill are settled."""
+    interleave = TmaInterleaveLayout(rng.choice((0, 0, 0, 1, 2)))
+    nan = row(data_type).is_float and rng.random() < 0.5
+    return EncodeArguments(
+        "tiled",
+        data_type,
+        (),
+        (),
+        (),
+        interleave=interleave,
+        swizzle=TmaSwizzle(rng.randint(0, 3)),
+        oob_fill=TmaOobFill.nan if nan else TmaOobFill.none,
+    )
+
+
+def _inner(rng: Random, args: EncodeArguments) -> int:
+    """Give inner elements: whole 16 bytes, within the swizzle's span."""
+    span = (256, 32, 64, 128)[args.swizzle]
+    element_bytes = args.type_row.element_bytes
+    most = min(span, 256 * element_bytes) // 16
+    return max(rng.choice((1, most, rng.randint(1, most))) * 16 // element_bytes, 1)
+
+
+def _dims(rng: Random, rank: int) -> list[int]:
+    """Give extents whose product stays small; some of 1."""
+    room = 2 ** rng.randint(4, 16)
+    dims = []
+    for _ in range(rank):
+        n = rng.randint(1, max(min(room, 300), 1))
+        dims.append(n)
+        room = max(room // n, 1)
+    rng.shuffle(dims)
+    return dims
+
+
+def _strides(rng: Random, args: EncodeArguments, dims: list[int], dense: bool) -> tuple[int, ...]:
+    """Give strides without overlap, gaps now and then; loads may also see a stride of 0."""
+    align = 32 if args.interleave == TmaInterleaveLayout.bytes32 else 16
+    unit = {0: args.type_row.element_bytes, 1: 16, 2: 32}[int(args.interleave)]
+    stride, strides = _up(dims[0] * unit, align), []
+    for n in dims[1:]:
+        stride += align * rng.choice((0, 0, 1, rng.randint(0, 8)))
+        strides.append(0 if not dense and rng.random() < 0.05 else stride)
+        stride *= n
+    return tuple(strides)
+
+
+def _steps(rng: Random, rank: int) -> tuple[int, ...]:
+    return tuple(rng.choice((1, 1, 1, rng.randint(1, 8))) for _ in range(rank))
+
+
+def _tiled(rng: Random, data_type: TensorMapDataType, writes: bool) -> EncodeArguments:
+    args = _options(rng, data_type)
+    rank = rng.randint(3 if args.interleave else 1, 5)
+    dims, steps = _dims(rng, rank), _steps(rng, rank)
+    inner = _inner(rng, args)
+    if not args.interleave and rng.random() < 0.7:  # a row close to a few boxes
+        dims[0] = max(1, inner * rng.randint(1, 3) + rng.randint(-3, 3))
+    room = rng.choice(_BUDGETS) // max(inner * args.type_row.element_bytes, 1)
+    box = [inner]
+    for step in steps[1:]:
+        n = rng.randint(1, max(min(room, 256 // step), 1)) * step
+        box.append(min(n, 256))
+        room = max(room // max(n // step, 1), 1)
+    return replace(
+        args,
+        global_dim=tuple(dims),
+        global_strides=_strides(rng, args, dims, writes),
+        element_strides=steps,
+        box_dim=tuple(box),
+    )
+
+
+def _tiled_start(
+    rng: Random, args: EncodeArguments, writes: bool
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    coords = []
+    for dim, box in zip(args.global_dim, args.box_dim, strict=True):
+        least = 0 if writes else -box - 1
+        coords.append(_place(rng, least, dim))
+    if not args.interleave:
+        coords[0] = _on_16_bytes(coords[0], args)
+    return tuple(coords), ()
+
+
+def _place(rng: Random, least: int, dim: int) -> int:
+    """Give a coordinate, mostly in bounds."""
+    if rng.random() < 0.2:
+        return rng.randint(least, dim + 1)
+    return rng.choice((0, rng.randint(0, dim - 1)))
+
+
+def _on_16_bytes(coord: int, args: EncodeArguments) -> int:
+    step = max(16 // args.type_row.element_bytes, 1)
+    return coord // step * step
+
+
+def _im2col(rng: Random, data_type: TensorMapDataType, writes: bool) -> EncodeArguments:
+    args = replace(_options(rng, data_type), kind="im2col")
+    rank = rng.randint(3, 5)
+    dims, steps = _dims(rng, rank), _steps(rng, rank)
+    channels = _inner(rng, args)
+    if not args.interleave and rng.random() < 0.7:
+        dims[0] = max(1, channels * rng.randint(1, 3) + rng.randint(-3, 3))
+    first = 0 if args.interleave else 1
+    limit = (1 << 15, 1 << 7, 1 << 4)[rank - 3]
+    lower, upper = [], []
+    for d in range(first, first + rank - 2):
+        low, high = rng.randint(-min(9, limit), 4), rng.randint(-4, 9)
+        if writes:
+            low, high = max(low, 0), min(high, 0)
+        low = min(low, dims[d] - 1 + max(high, 1 - dims[d]))
+        lower.append(low)
+        upper.append(max(high, low - dims[d] + 1))
+    pixel_bytes = max(channels * args.type_row.element_bytes, 32 if args.interleave else 16)
+    span = 0 if args.interleave else (0, 32, 64, 128)[args.swizzle]
+    pixels = rng.randint(1, max(min(rng.choice(_BUDGETS) // max(pixel_bytes, span), 1024), 1))
+    return replace(
+        args,
+        global_dim=tuple(dims),
+        global_strides=_strides(rng, args, dims, writes),
+        element_strides=steps,
+        pixel_box_lower_corner=tuple(lower),
+        pixel_box_upper_corner=tuple(upper),
+        channels_per_pixel=channels,
+        pixels_per_column=pixels,
+    )
+
+
+def _im2col_start(
+    rng: Random, args: EncodeArguments, writes: bool
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    least = 0 if writes else -2
+    coords = [_place(rng, least, dim) for dim in args.global_dim]
+    if not args.interleave:
+        coords[0] = _on_16_bytes(coords[0], args)
+    for d, (low, high) in zip(geometry.walked_dims(args), geometry.im2col_box(args), strict=True):
+        coords[d] = rng.choice((low, high, rng.randint(low, high)))
+    most = rng.choice((0, 0, 1, 2, 4, 4, 300, 0xFFFF))
+    return tuple(coords), tuple(rng.randint(0, most) for _ in range(args.rank - 2))
