@@ -173,7 +173,12 @@ def test_with_address_of_an_integer_changes_only_the_address():
 
 @pytest.mark.parametrize(
     ("address", "rule"),
-    [(ADDRESS + 8, "ADDRESS_ALIGNED"), (1 << 57, "ADDRESS_RANGE"), (-16, "ADDRESS_RANGE")],
+    [
+        (ADDRESS + 8, "ADDRESS_ALIGNED"),
+        (1 << 57, "ADDRESS_RANGE"),
+        (0, "ADDRESS_RANGE"),
+        (-16, "ADDRESS_RANGE"),
+    ],
 )
 def test_with_address_refuses_addresses_that_the_driver_refuses(address, rule):
     with pytest.raises(tma.TmaPreconditionError) as refused:

@@ -250,7 +250,8 @@ def driver_replace_address(tensor_map: TensorMap, global_address: int) -> Tensor
     tensor_map : TensorMap
         Any map with bytes, a zeroed one too.
     global_address : int
-        A multiple of 16, or of 32 for a map that needs it, below 2^57.
+        A multiple of 16, above 0 and below 2^57. The driver asks no more, also of a map that needs
+        32 [measured]; `TensorMap.with_address` does.
 
     Returns
     -------

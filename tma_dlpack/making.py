@@ -103,7 +103,7 @@ def _no_target(target: object, error: Exception) -> Violation:
 
 def replace_address(tensor_map: TensorMap, global_address: int) -> TensorMap:
     """Move a map to a bare address, by the driver where there is one with such a GPU."""
-    moved = tensor_map.detached().with_address(global_address)
+    moved = tensor_map.at_bare_address(global_address)
     device = driver_device(moved.target, "auto")
     if device is not None:
         by_driver = driver.replace_address(bytes(tensor_map), global_address, device)
