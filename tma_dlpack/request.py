@@ -5,6 +5,7 @@ What cannot be read becomes a Violation in `Case.unread`; nothing here raises.
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
@@ -12,8 +13,8 @@ from typing import Any, TypeVar
 
 from tma_dlpack.arguments import MapKind, driver_layout
 from tma_dlpack.case import Case
-from tma_dlpack.dlpack import TensorView
-from tma_dlpack.dtypes import data_type_of
+from tma_dlpack.dlpack import TensorView, canonical_strides
+from tma_dlpack.dtypes import data_type_of, row
 from tma_dlpack.enums import (
     TensorMapDataType,
     TensorMapIm2ColWideMode,
@@ -183,7 +184,12 @@ def make_case(
     else:
         fields["elem_strides"] = _reversed(read.integers("elem_strides", given["elem_strides"]))
     if view is not None:
-        fields |= _tensor_fields(view, asked_type)
+        data_type = asked_type if asked_type is not None else data_type_of(view.dtype)
+        padded = data_type is not None and row(data_type).smem_chunk_bytes == 16
+        if padded or fields["interleave"] is TmaInterleaveLayout.bytes32:
+            strides = canonical_strides(view.shape, view.strides, view.dtype.itemsize_bits, 32)
+            view = dataclasses.replace(view, strides=strides)
+        fields |= _tensor_fields(view, data_type)
     return Case(
         kind=kind,
         rules=rules,
@@ -197,8 +203,7 @@ def make_case(
     )
 
 
-def _tensor_fields(view: TensorView, asked_type: TensorMapDataType | None) -> dict[str, Any]:
-    data_type = asked_type if asked_type is not None else data_type_of(view.dtype)
+def _tensor_fields(view: TensorView, data_type: TensorMapDataType | None) -> dict[str, Any]:
     dims, strides_bytes = driver_layout(view, data_type)
     return {
         "data_type": data_type,
