@@ -1,0 +1,45 @@
+"""Pictures of tensor maps: frozen figure models that become SVG, HTML or characters.
+
+Every figure has `svg()`, `html()`, `text()` (also `str`), and shows itself in a notebook.
+
+>>> import numpy as np
+>>> import tma_dlpack as tma
+>>> tm = tma.make_tma_descriptor(np.zeros((30, 104), np.float16), (8, 64), swizzle="bytes128")
+>>> from tma_dlpack import draw
+>>> print(draw.tensor(tm, (24, 64)).title)
+tensor (30, 104) FLOAT16, box (8, 64) at (24, 64)
+>>> draw.shared(tm).svg()[:4]
+'<svg'
+"""
+
+from tma_dlpack.draw.banks import BankConflicts, bank_conflicts
+from tma_dlpack.draw.bits import MapBytes, diff, fields_of
+from tma_dlpack.draw.boxes import TensorBox, tensor
+from tma_dlpack.draw.cards import report_html, tensor_map_html, tile_html
+from tma_dlpack.draw.catalogue import FIGURES, figure
+from tma_dlpack.draw.figure import Figure, page
+from tma_dlpack.draw.memory import SharedMemory, shared
+from tma_dlpack.draw.terminal import tensor_map_text
+from tma_dlpack.draw.walks import Im2colWalk, walk
+
+__all__ = [
+    "FIGURES",
+    "BankConflicts",
+    "Figure",
+    "Im2colWalk",
+    "MapBytes",
+    "SharedMemory",
+    "TensorBox",
+    "bank_conflicts",
+    "diff",
+    "fields_of",
+    "figure",
+    "page",
+    "report_html",
+    "shared",
+    "tensor",
+    "tensor_map_html",
+    "tensor_map_text",
+    "tile_html",
+    "walk",
+]

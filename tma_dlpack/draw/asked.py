@@ -1,0 +1,63 @@
+"""Which copy a figure shows: a map and coordinates, or a tile that was loaded, as one request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tma_dlpack import geometry
+from tma_dlpack.arguments import EncodeArguments, reverse
+from tma_dlpack.backends.requests import CopyRequest, load_request
+from tma_dlpack.backends.tile import Tile
+from tma_dlpack.errors import TmaUnsupportedError
+from tma_dlpack.geometry import IntArray
+from tma_dlpack.tensor_map import TensorMap
+
+__all__ = ["first_coords", "lines_positions", "request_of"]
+
+
+def request_of(
+    shown: TensorMap | Tile,
+    coords: Sequence[int] | None = None,
+    im2col_offsets: Sequence[int] | None = None,
+    smem_offset: int = 0,
+) -> CopyRequest:
+    """Give the checked load that a figure shows.
+
+    A tile brings its own coordinates. A map without coordinates shows its first tile. What would
+    kill a kernel is refused as `load_tile` refuses it.
+    """
+    if isinstance(shown, Tile):
+        if shown.smem.ndim > 1:
+            raise TmaUnsupportedError(
+                f"{len(shown.smem)} tiles at once cannot be drawn; load the one to draw with "
+                "load_tile"
+            )
+        return shown._request
+    if coords is None:
+        coords = first_coords(shown.arguments)
+    return load_request(shown, coords, im2col_offsets, smem_offset, many=False)
+
+
+def first_coords(args: EncodeArguments) -> tuple[int, ...]:
+    """Give the first tile's row-major coordinates: zeros, or the bounding box's first pixel."""
+    coords = [0] * args.rank
+    if args.kind != "tiled":
+        for d, (first, _) in zip(
+            geometry.walked_dims(args), geometry.im2col_box(args), strict=True
+        ):
+            coords[d] = first
+    return reverse(coords)
+
+
+def lines_positions(request: CopyRequest) -> IntArray:
+    """Give the tensor position of the first element of each line, (lines, rank), driver order."""
+    if request.tiles != len(request.coords):  # gather4: one coordinate per row
+        return request.coords
+    plan = request.plan
+    table = np.empty((*plan.line_shape, plan.arguments.rank), np.int64)
+    table[..., 0] = request.coords[0, 0]
+    for line in geometry.line_positions(plan, request.coords, request.offsets):
+        table[..., line.dimension] = line.positions[0]
+    return table.reshape(plan.lines, -1)

@@ -1,0 +1,359 @@
+"""Bank conflicts: how often shared memory must be asked to serve one access of a warp.
+
+Shared memory has 32 banks of 4 bytes. Threads are served in phases of at most 128 bytes (8 threads
+of 16 bytes each, as `ldmatrix` reads 8 rows). Words of one bank from different lines of 128 bytes
+are served one after the other: their number is the phase's *degree*, 1 being free of conflicts.
+
+Source: CUDA C++ Programming Guide, shared memory; documented, not measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tma_dlpack import geometry
+from tma_dlpack.backends.tile import Tile
+from tma_dlpack.draw.asked import request_of
+from tma_dlpack.draw.figure import Figure
+from tma_dlpack.draw.scene import Box, Item, Scene, Text
+from tma_dlpack.enums import TmaInterleaveLayout, TmaSwizzle
+from tma_dlpack.geometry import IntArray, TilePlan
+from tma_dlpack.tensor_map import TensorMap
+
+__all__ = ["Access", "BankConflicts", "SwizzleConflicts", "bank_conflicts"]
+
+BANK_BYTES, BANKS = 4, 32
+LINE_BYTES = BANK_BYTES * BANKS
+CHUNK_BYTES = 16
+WARP, PHASE = 32, 8  # threads; of 16 bytes, those served at once
+MAX_READS = 1 << 16  # 16-byte reads of a pattern that are looked at
+
+#: thread number -> row-major index of the element in the logical tile; None for an idle thread.
+Access = Callable[[int], Sequence[int] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Reads:
+    """Line of the tile and byte of the line, per (phase, thread); line -1 of an idle thread."""
+
+    lines: IntArray
+    inner: IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class SwizzleConflicts:
+    """What one swizzle makes of the access.
+
+    Attributes
+    ----------
+    swizzle : TmaSwizzle
+    degrees : tuple of int
+        Times that shared memory is asked, per phase; 1 is free of conflicts.
+    phase : int
+        The first phase of the worst degree, which is drawn.
+    words : tuple of tuple of int
+        The 4-byte words of shared memory that each of its threads reads; empty of an idle thread.
+    """
+
+    swizzle: TmaSwizzle
+    degrees: tuple[int, ...]
+    phase: int
+    words: tuple[tuple[int, ...], ...]
+
+    @property
+    def worst(self) -> int:
+        """The highest degree."""
+        return max(self.degrees)
+
+    @property
+    def wavefronts(self) -> int:
+        """Times that shared memory is asked in all."""
+        return sum(self.degrees)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class BankConflicts(Figure):
+    """Conflict degrees of one access, swizzle against swizzle.
+
+    Attributes
+    ----------
+    access : str
+        The pattern in words.
+    bytes_per_thread : int
+    swizzles : tuple of SwizzleConflicts
+        The map's own first, then the others that it could have.
+    """
+
+    title: str
+    access: str
+    bytes_per_thread: int
+    swizzles: tuple[SwizzleConflicts, ...]
+
+    @property
+    def degree(self) -> int:
+        """The worst degree with the map's own swizzle."""
+        return self.swizzles[0].worst
+
+    @property
+    def best(self) -> SwizzleConflicts:
+        """The swizzle that asks shared memory the fewest times, the map's own before its equals."""
+        return min(self.swizzles, key=lambda s: s.wavefronts)
+
+    def of(self, swizzle: TmaSwizzle) -> SwizzleConflicts:
+        """Give the result of one swizzle; `KeyError` where the map cannot have it."""
+        return {s.swizzle: s for s in self.swizzles}[swizzle]
+
+    def scenes(self) -> tuple[Scene, ...]:
+        """Lower to one panel of banks per swizzle."""
+        return tuple(map(_panel, self.swizzles))
+
+    def text(self) -> str:
+        """Give one line per swizzle."""
+        rows = [
+            f"  {s.swizzle.name:<26} worst {s.worst:>2}   {_degrees(s.degrees)}"
+            for s in self.swizzles
+        ]
+        return "\n".join([self.title, self.access, *rows])
+
+
+def bank_conflicts(
+    shown: TensorMap | Tile,
+    access: str | Access = "column",
+    *,
+    threads: int = WARP,
+    bytes_per_thread: int | None = None,
+    smem_offset: int = 0,
+) -> BankConflicts:
+    """Count the bank conflicts of reading a tile, with the map's swizzle and with the others.
+
+    Parameters
+    ----------
+    shown : TensorMap or Tile
+    access : {"column", "row"} or function
+        ``"column"``: 8 rows at one 16-byte column per phase, as `ldmatrix` and the tensor cores
+        read. ``"row"``: 8 neighbouring 16-byte chunks along the rows. Or a function that gives,
+        for a thread number, the row-major index of an element in the logical tile (`Tile.array`),
+        or None for an idle thread.
+    threads : int
+        How many threads a function is asked for.
+    bytes_per_thread : int, optional
+        What each thread reads with a function: 1, 2, 4, 8 or 16; None for one element.
+    smem_offset : int
+        Where the tile starts in shared memory, bytes; a multiple of 128.
+
+    Returns
+    -------
+    BankConflicts
+        `degree` is the worst with the map's own swizzle; `swizzles` has every phase.
+
+    Raises
+    ------
+    ValueError
+        For another access, an index outside the tile, a size that no instruction reads, or an
+        access that does not fall on a multiple of its size.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tma_dlpack as tma
+    >>> x = np.zeros((64, 64), np.float16)
+    >>> print(bank_conflicts(tma.make_tma_descriptor(x, (64, 64))))
+    bank conflicts of a column: 8-way with none, free with bytes128
+    8 rows at one 16-byte column per phase, as ldmatrix reads them
+      none                       worst  8   64 phases of degree 8
+      bytes128                   worst  1   64 phases of degree 1
+    """
+    request = request_of(shown, None, None, smem_offset)
+    plan = request.plan
+    if callable(access):
+        size = bytes_per_thread or max(1, plan.arguments.type_row.element_bits // 8)
+        reads = _asked(plan, access, threads, size)
+        name, words = "the access", f"a function of {threads} threads, {size} bytes each"
+    elif access in _PATTERNS:
+        size, reads = CHUNK_BYTES, _PATTERNS[access](plan)
+        name, words = f"a {access}", _WORDS[access]
+    else:
+        raise ValueError(f"access is {access!r}; it must be 'column', 'row' or a function")
+    results = tuple(
+        _conflicts(other, reads, size, request.smem_offset)
+        for other in _choices(plan, request.tensor_map)
+    )
+    best = min(results, key=lambda s: s.wavefronts)
+    against = f", {_said(best)}" if best.wavefronts < results[0].wavefronts else ""
+    title = f"bank conflicts of {name}: {_said(results[0])}{against}"
+    return BankConflicts(title, words, size, results)
+
+
+def _said(s: SwizzleConflicts) -> str:
+    return f"{'free' if s.worst == 1 else f'{s.worst}-way'} with {s.swizzle.name}"
+
+
+def _degrees(degrees: tuple[int, ...]) -> str:
+    """Count phases per degree, in words."""
+    kinds = sorted(set(degrees))
+    return ", ".join(
+        f"{degrees.count(k)} phase{'s' * (degrees.count(k) != 1)} of degree {k}" for k in kinds
+    )
+
+
+# --- What is read ---------------------------------------------------------------------------------
+
+
+def _column(plan: TilePlan) -> _Reads:
+    rows: IntArray = np.arange(min(plan.lines, MAX_READS), dtype=np.int64)
+    rows = (
+        rows[: len(rows) // PHASE * PHASE].reshape(-1, PHASE) if len(rows) > PHASE else rows[None]
+    )
+    columns: IntArray = np.arange(0, plan.smem_line_bytes, CHUNK_BYTES, dtype=np.int64)
+    columns = columns[: max(1, MAX_READS // rows.size)]
+    every = (len(columns), *rows.shape)
+    lines, inner = np.broadcast_to(rows, every), np.broadcast_to(columns[:, None, None], every)
+    return _Reads(lines.reshape(-1, rows.shape[1]), inner.reshape(-1, rows.shape[1]))
+
+
+def _row(plan: TilePlan) -> _Reads:
+    columns: IntArray = np.arange(0, plan.smem_line_bytes, CHUNK_BYTES, dtype=np.int64)
+    rows: IntArray = np.arange(min(plan.lines, MAX_READS // len(columns)), dtype=np.int64)
+    lines, inner = np.repeat(rows, len(columns)), np.tile(columns, len(rows))
+    whole = len(lines) // PHASE * PHASE or len(lines)
+    width = min(PHASE, whole)
+    return _Reads(lines[:whole].reshape(-1, width), inner[:whole].reshape(-1, width))
+
+
+_PATTERNS = {"column": _column, "row": _row}
+_WORDS = {
+    "column": "8 rows at one 16-byte column per phase, as ldmatrix reads them",
+    "row": "8 neighbouring chunks of 16 bytes per phase",
+}
+
+
+def _asked(plan: TilePlan, access: Access, threads: int, size: int) -> _Reads:
+    """Ask a function for every thread."""
+    if size not in (1, 2, 4, 8, 16):
+        raise ValueError(f"bytes_per_thread is {size}; a thread reads 1, 2, 4, 8 or 16 bytes")
+    if threads < 1:
+        raise ValueError(f"threads is {threads}; at least one must read")
+    reads = [_place(plan, thread, access(thread), size) for thread in range(threads)]
+    per_phase = min(WARP, LINE_BYTES // size)
+    reads += [(-1, 0)] * (-len(reads) % per_phase)
+    lines, inner = np.array(reads, np.int64).T
+    return _Reads(lines.reshape(-1, per_phase), inner.reshape(-1, per_phase))
+
+
+def _place(plan: TilePlan, thread: int, index: Sequence[int] | None, size: int) -> tuple[int, int]:
+    """Give the line of an element and its byte there."""
+    if index is None:
+        return -1, 0
+    shape, place = plan.tile_shape, tuple(index)
+    if len(place) != len(shape) or any(not 0 <= i < n for i, n in zip(place, shape, strict=True)):
+        raise ValueError(f"access({thread}) gives {place}; the tile has shape {shape}")
+    line = 0
+    for i, n in zip(place[:-1], shape[:-1], strict=True):
+        line = line * n + i
+    inner = place[-1] * plan.smem_line_bytes // shape[-1]
+    if inner % size:
+        raise ValueError(
+            f"access({thread}) gives {place}, byte {inner} of its row; a read of {size} bytes must "
+            f"start at a multiple of {size}"
+        )
+    return line, inner
+
+
+# --- What the banks make of it ------------------------------------------------------------------
+
+
+def _choices(plan: TilePlan, tensor_map: TensorMap) -> list[TilePlan]:
+    """Give the plan of the map, and those with the other swizzles that its rows fit."""
+    args = plan.arguments
+    if args.interleave is TmaInterleaveLayout.bytes32:
+        return [plan]
+    known = [s for s in TmaSwizzle if s <= TmaSwizzle.bytes128 or not tensor_map.target.is_sm_9x]
+    others = [geometry.plan(replace(args, swizzle=s)) for s in known if s is not args.swizzle]
+    return [plan, *(p for p in others if not p.swizzle.terms or p.line_bytes <= p.swizzle.span)]
+
+
+def _conflicts(plan: TilePlan, reads: _Reads, size: int, smem_offset: int) -> SwizzleConflicts:
+    """Count, per phase, the different words that meet in one bank; the most of any bank."""
+    first = smem_offset + reads.lines * plan.pitch + reads.inner
+    every: IntArray = first[..., None] + np.arange(0, size, BANK_BYTES)
+    words: IntArray = np.asarray(geometry.swizzle_offset(plan.arguments.swizzle, every))
+    words = np.where(reads.lines[..., None] < 0, -1, words // BANK_BYTES)
+
+    sorted_words = np.sort(words.reshape(len(words), -1), axis=1)
+    new = np.diff(sorted_words, axis=1, prepend=-1) != 0
+    phase = np.nonzero(new)[0]
+    counts = np.bincount(phase * BANKS + sorted_words[new] % BANKS, minlength=len(words) * BANKS)
+    degrees = counts.reshape(-1, BANKS).max(axis=1)
+    worst = int(degrees.argmax())
+    drawn = tuple(tuple(sorted(w for w in thread if w >= 0)) for thread in words[worst].tolist())
+    return SwizzleConflicts(plan.arguments.swizzle, tuple(degrees.tolist()), worst, drawn)
+
+
+# --- Drawing ------------------------------------------------------------------------------------
+
+BANK_WIDTH, LEVEL_HEIGHT = 16.5, 16
+GUTTER, HEAD = 44, 64
+
+
+def _panel(s: SwizzleConflicts) -> Scene:
+    """Stack the reads of the worst phase on their banks: as high as its degree.
+
+    A box is one read; ``3+`` is that of thread 3 and of others, of the same words.
+    """
+    name = f"{s.swizzle.name}: " + (
+        "free of conflicts" if s.worst == 1 else f"{s.worst}-way conflict"
+    )
+    items: list[Item] = [
+        Text(10, 19, name, "strong"),
+        Text(10, 37, f"drawn: phase {s.phase}; {_degrees(s.degrees)}", "muted"),
+        Text(10, 56, "bank", "muted"),
+        *(
+            Text(GUTTER + BANK_WIDTH * (b + 2), 56, f"{b}..{b + 3}", "muted", "middle")
+            for b in range(0, BANKS, 4)
+        ),
+    ]
+    height = max(1, s.worst) * LEVEL_HEIGHT
+    items += [
+        Box(GUTTER + BANK_WIDTH * b, HEAD, BANK_WIDTH * 4, height, "padding")
+        for b in range(0, BANKS, 4)
+    ]
+    items += [
+        Text(GUTTER - 6, HEAD + LEVEL_HEIGHT * level + 12, f"{level + 1}.", "muted", "end")
+        for level in range(s.worst)
+    ]
+    items += _stacked(s)
+    return Scene(GUTTER + BANK_WIDTH * BANKS + 10, HEAD + height + 12, name, tuple(items))
+
+
+def _stacked(s: SwizzleConflicts) -> list[Item]:
+    """Draw one box per run of words that threads share, above those before it in its banks."""
+    readers: dict[tuple[int, ...], list[int]] = {}
+    for thread, words in enumerate(s.words):
+        if words:
+            readers.setdefault(words, []).append(thread)
+    level = [0] * BANKS
+    items: list[Item] = []
+    for words, threads in readers.items():
+        banks = [w % BANKS for w in words]
+        at = max(level[b] for b in banks)
+        for b in banks:
+            level[b] = at + 1
+        label = f"{threads[0]}{'+' * (len(threads) > 1)}"
+        if len(words) > 2:
+            label = f"thread {label}"
+        title = f"threads {threads}: shared {words[0] * BANK_BYTES:#06x}, bank {banks[0]}"
+        items.append(
+            Box(
+                GUTTER + BANK_WIDTH * banks[0],
+                HEAD + LEVEL_HEIGHT * at,
+                BANK_WIDTH * len(words),
+                LEVEL_HEIGHT,
+                "conflict" if at else "hit",
+                (label,),
+                title,
+            )
+        )
+    return items

@@ -1,0 +1,157 @@
+"""What a notebook shows of a map, a tile and a report: facts as HTML, pictures below them.
+
+Every word of the user's, and every value, passes `html.escape` here.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from tma_dlpack.backends.tile import Tile
+from tma_dlpack.check import Report
+from tma_dlpack.draw.bits import fields_of
+from tma_dlpack.draw.boxes import tensor
+from tma_dlpack.draw.figure import Figure, fragment
+from tma_dlpack.draw.memory import shared
+from tma_dlpack.draw.terminal import facts
+from tma_dlpack.draw.walks import walk
+from tma_dlpack.errors import Advice, Finding, TmaUnsupportedError
+from tma_dlpack.tensor_map import TensorMap
+
+__all__ = ["report_html", "report_parts", "tensor_map_html", "tile_html"]
+
+MOST_VALUES = 8  # of a tile, shown along one axis
+
+
+def tensor_map_html(tensor_map: TensorMap) -> str:
+    """Give a map as HTML: facts in both orders, the tensor and the tile, the bytes folded away.
+
+    Returns
+    -------
+    str
+        A fragment with its own style sheet, of at most about 300 KB.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tma_dlpack as tma
+    >>> tm = tma.make_tma_descriptor(np.zeros((30, 104), np.float16), (8, 64))
+    >>> "global_dim (104, 30)" in tensor_map_html(tm)
+    True
+    """
+    heading = f"<div><b>{html.escape(repr(tensor_map))}</b></div>"
+    parts: list[Figure | str] = [heading, _table(("", "row-major", "driver"), facts(tensor_map))]
+    parts += [_finding(advice) for advice in tensor_map.advice]
+    try:
+        parts.append((tensor if tensor_map.kind == "tiled" else walk)(tensor_map))
+        parts.append(shared(tensor_map))
+        parts.append(_folded("the 128 bytes", fields_of(tensor_map)))
+    except TmaUnsupportedError as error:
+        parts.append(f"<p>{html.escape(str(error))}</p>")
+    return fragment(parts)
+
+
+def tile_html(tile: Tile) -> str:
+    """Give a tile as HTML: where it comes from, where it lies, and its first values.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tma_dlpack as tma
+    >>> tm = tma.make_tma_descriptor(np.ones((30, 104), np.float16), (8, 64))
+    >>> from tma_dlpack.backends.simulator import SimulatorBackend
+    >>> "out of bounds" in tile_html(SimulatorBackend().load_tile(tm, (24, 64)))
+    True
+    """
+    parts: list[Figure | str] = [f"<div><b>{html.escape(repr(tile))}</b></div>"]
+    if tile.smem.ndim == 1:
+        parts.append(tensor(tile) if tile.tensor_map.kind == "tiled" else walk(tile))
+        parts.append(shared(tile))
+    parts.append(_values(tile))
+    return fragment(parts)
+
+
+def report_html(report: Report) -> str:
+    """Give a report as HTML: the verdict, every finding with limit, fix and source, and the repair.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tma_dlpack as tma
+    >>> report = tma.check_tma_descriptor(np.zeros((64, 64), np.float32), box_sizes=(16, 3))
+    >>> "BOX_INNER_16B" in report_html(report), "box_sizes=(16, 4)" in report_html(report)
+    (True, True)
+    """
+    return fragment(report_parts(report))
+
+
+def report_parts(report: Report) -> list[str]:
+    """Give the pieces of `report_html`, to stand among others in a page."""
+    count = len(report.violations)
+    verdict = "✓ accepted" if report.ok else f"✗ refused: {count} violation{'s' * (count > 1)}"
+    parts = [f"<div><b>{verdict}</b></div>"]
+    parts += [_finding(finding) for finding in (*report.violations, *report.advice)]
+    if not report.ok:
+        parts.append(_repair(report))
+    return parts
+
+
+def _repair(report: Report) -> str:
+    fixed = report.fixed()
+    if fixed is None:
+        return "<p>No change of the arguments mends this: the tensor itself must change.</p>"
+    given = report._given
+    changed = ", ".join(f"{k}={_word(v)}" for k, v in fixed.items() if given.get(k) != v)
+    return (
+        f"<p>accepted with <code>{html.escape(changed)}</code>: see <code>report.fixed()</code></p>"
+    )
+
+
+def _word(value: object) -> str:
+    name = getattr(value, "name", None)
+    return repr(name if isinstance(name, str) else value)
+
+
+def _finding(finding: Finding) -> str:
+    """Give one finding as a block; the word before it says its kind without colour."""
+    kind = "advice" if isinstance(finding, Advice) else "violation"
+    rows = (("fix", finding.fix), ("source", finding.source))
+    said = "".join(f"<div>{name}: {html.escape(text)}</div>" for name, text in rows)
+    return (
+        f'<div class="tma-finding tma-{kind}"><div><b>{kind} {html.escape(finding.rule)}</b> '
+        f"{html.escape(finding.argument)}: {html.escape(finding.found)}; "
+        f"{html.escape(finding.limit)}</div>{said}</div>"
+    )
+
+
+def _folded(summary: str, figure: Figure) -> str:
+    return f"<details><summary>{html.escape(summary)}</summary>{figure.panels()}</details>"
+
+
+def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    head = "".join(f"<th>{html.escape(h)}</th>" for h in heads)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
+    )
+    return f'<table class="tma-table"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def _values(tile: Tile) -> str:
+    """Give the first values of the logical tile; out-of-bounds ones are marked with a star."""
+    array, filled = _corner(tile.array), _corner(tile.filled)
+    rows = [
+        [f"{value}{'*' if out else ''}" for value, out in zip(*pair, strict=True)]
+        for pair in zip(array.tolist(), filled.tolist(), strict=True)
+    ]
+    said = f"first values of tile.array, shape {tile.array.shape}; * filled"
+    return f"<div>{html.escape(said)}</div>" + _table(map(str, range(len(rows[0]))), rows)
+
+
+def _corner(array: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+    while array.ndim > 2:
+        array = array[0]
+    return np.atleast_2d(array)[:MOST_VALUES, :MOST_VALUES]

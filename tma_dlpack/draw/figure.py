@@ -1,0 +1,103 @@
+"""What every figure can do: be drawn as SVG, shown in a notebook, and read in a terminal."""
+
+from __future__ import annotations
+
+import html
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from tma_dlpack.draw.scene import Scene
+from tma_dlpack.draw.svg import svg_file, svg_panel
+from tma_dlpack.draw.theme import style_sheet
+
+__all__ = ["TEXT_COLUMNS", "Figure", "fragment", "page"]
+
+TEXT_COLUMNS = 100
+
+#: Panels stand side by side where there is room and below each other where not. Tables and
+#: findings take the colours of the page around them.
+_PAGE_CSS = (
+    ".tma-panels{display:flex;flex-wrap:wrap;gap:12px;align-items:flex-start;margin:4px 0}"
+    ".tma-panels>svg{flex:0 1 auto;min-width:0}"
+    ".tma .tma-title{margin-top:10px}"
+    ".tma,.tma code{overflow-wrap:anywhere}"
+    ".tma table.tma-table{border-collapse:collapse;margin:6px 0;font-size:12px}"
+    ".tma-table td,.tma-table th{text-align:left;padding:2px 10px 2px 0;vertical-align:top}"
+    ".tma-finding{border-left:3px solid var(--tma-rule-line);padding:2px 0 2px 10px;margin:6px 0;"
+    "font-size:13px}"
+    ".tma-violation{border-left:5px double var(--tma-alarm)}"
+)
+
+
+class Figure(ABC):
+    """A frozen model of a picture: facts first, drawing after.
+
+    `str(figure)` is the text for a terminal, at most 100 columns; a notebook shows `html()`.
+    """
+
+    __slots__ = ()
+
+    title: str  # one line that says what is shown
+
+    @abstractmethod
+    def scenes(self) -> tuple[Scene, ...]:
+        """Lower to panels of boxes, words and lines."""
+
+    @abstractmethod
+    def text(self) -> str:
+        """Say the same in characters, at most 100 columns wide."""
+
+    def svg(self) -> str:
+        """Give one SVG document, to write to a file."""
+        return svg_file(self.title, self.scenes())
+
+    def html(self) -> str:
+        """Give an HTML fragment for a notebook: panels that wrap, with names on hovering."""
+        return fragment([self])
+
+    def panels(self) -> str:
+        """Give the HTML without the style sheet, to stand among others in a `fragment`."""
+        drawn = "".join(map(svg_panel, self.scenes()))
+        return f'<div class="tma-title"><b>{html.escape(self.title)}</b></div><div class="tma-panels">{drawn}</div>'
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.title}>"
+
+    def _repr_mimebundle_(self, **options: object) -> dict[str, str]:
+        return {"text/html": self.html(), "image/svg+xml": self.svg(), "text/plain": self.text()}
+
+
+def fragment(parts: Sequence[Figure | str]) -> str:
+    """Join figures and pieces of finished HTML under one style sheet.
+
+    Strings are taken as they are: whoever makes them has escaped what they say.
+    """
+    body = "".join(part if isinstance(part, str) else part.panels() for part in parts)
+    return f'<div class="tma"><style>{style_sheet()}{_PAGE_CSS}</style>{body}</div>'
+
+
+def page(title: str, parts: Sequence[Figure | str]) -> str:
+    """Give a whole HTML document, light or dark as the reader's system is.
+
+    Parameters
+    ----------
+    title : str
+    parts : sequence of Figure or str
+        Figures, and pieces of finished HTML such as `report_html(report)`.
+
+    Returns
+    -------
+    str
+    """
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        '<meta name="color-scheme" content="light dark">'
+        f"<title>{html.escape(title)}</title>"
+        "<style>body{font-family:system-ui,sans-serif;font-size:14px;margin:16px;"
+        "background:Canvas;color:CanvasText}</style></head>"
+        f"<body>{fragment(parts)}</body></html>\n"
+    )

@@ -1,0 +1,117 @@
+"""Scenes as SVG text: the one place that writes tags, and escapes every label."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+
+from tma_dlpack.draw.scene import (
+    LABEL_SIZE,
+    LINE_HEIGHT,
+    Box,
+    Item,
+    Scene,
+    Text,
+    fitted,
+    hatching,
+    text_width,
+)
+from tma_dlpack.draw.theme import MONO, STYLES, style_sheet
+
+__all__ = ["svg_file", "svg_panel"]
+
+ROW_WIDTH = 1240  # panels stand side by side up to here, px
+GAP, MARGIN = 12, 8
+TITLE_SIZE, TITLE_HEIGHT = 12, 28
+BASELINE = 0.93  # of a label, from the top of its line, in font sizes
+
+
+def svg_panel(scene: Scene) -> str:
+    """Give one scene as an SVG element without style sheet, for a page that has one."""
+    return _element(scene.width, scene.height, scene.about, _drawn(scene))
+
+
+def svg_file(title: str, scenes: Sequence[Scene]) -> str:
+    """Give scenes as one SVG document with its style sheet: side by side where that fits."""
+    placed: list[str] = []
+    x, y, row_height = float(MARGIN), float(TITLE_HEIGHT), 0.0
+    width = text_width(title, TITLE_SIZE) + MARGIN
+    for scene in scenes:
+        if placed and x + scene.width > ROW_WIDTH:
+            x, y, row_height = float(MARGIN), y + row_height + GAP, 0.0
+        placed.append(f'<g transform="translate({x:g} {y:g})">{_drawn(scene)}</g>')
+        x += scene.width + GAP
+        width, row_height = max(width, x - GAP), max(row_height, scene.height)
+    width, height = width + MARGIN, y + row_height + MARGIN
+    paper = f'<rect width="{width:g}" height="{height:g}"{_look("paper")}/>'
+    heading = (
+        f'<text x="{MARGIN}" y="19" font-size="{TITLE_SIZE}"{_look("strong")}>'
+        f"{html.escape(title)}</text>"
+    )
+    about = "; ".join([title, *(scene.about for scene in scenes)])
+    body = f"<style>{style_sheet()}</style>{paper}{heading}{''.join(placed)}"
+    return _element(width, height, about, f'<g class="tma">{body}</g>')
+
+
+def _element(width: float, height: float, about: str, body: str) -> str:
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}" '
+        f'viewBox="0 0 {width:g} {height:g}" role="img" font-family="{html.escape(MONO)}" '
+        f'font-size="{LABEL_SIZE}" style="max-width:100%;height:auto">'
+        f"<desc>{html.escape(about)}</desc>{body}</svg>"
+    )
+
+
+def _drawn(scene: Scene) -> str:
+    paper = Box(0.5, 0.5, scene.width - 1, scene.height - 1, "paper")
+    return "".join(map(_item, (paper, *scene.items)))
+
+
+def _item(item: Item) -> str:
+    if isinstance(item, Box):
+        return _box(item)
+    if isinstance(item, Text):
+        anchor = "" if item.anchor == "start" else f' text-anchor="{item.anchor}"'
+        return (
+            f'<text x="{item.x:g}" y="{item.y:g}"{anchor}{_look(item.style)}>'
+            f"{html.escape(item.text)}</text>"
+        )
+    points = " ".join(f"{x:g},{y:g}" for x, y in item.points)
+    return f'<polyline points="{points}"{_look(item.style)}/>'
+
+
+def _box(box: Box) -> str:
+    parts = [
+        f'<rect x="{box.x:g}" y="{box.y:g}" width="{box.width:g}" height="{box.height:g}"'
+        f"{_look(box.style)}/>"
+    ]
+    if box.title:
+        parts.insert(0, f"<title>{html.escape(box.title)}</title>")
+    if box.hatched:
+        path = hatching(box.x, box.y, box.width, box.height)
+        parts.append(f'<path d="{path}"{_look("hatch")}/>')
+    if box.lines:
+        parts.extend(_centred(box))
+    return f"<g>{''.join(parts)}</g>" if len(parts) > 1 else parts[0]
+
+
+def _centred(box: Box) -> list[str]:
+    lines, size = fitted(box.lines, box.width - 3, box.height - 2)
+    pitch = size * LINE_HEIGHT
+    x = box.x + box.width / 2
+    top = box.y + (box.height - pitch * len(lines)) / 2
+    smaller = "" if size == LABEL_SIZE else f' font-size="{size:.3g}"'
+    look = f'text-anchor="middle"{smaller}{_look("label")}'
+    baseline = top + BASELINE * size
+    return [
+        f'<text x="{x:g}" y="{baseline + pitch * n:.4g}" {look}>{html.escape(line)}</text>'
+        for n, line in enumerate(lines)
+    ]
+
+
+def _look(name: str) -> str:
+    """Give an item's class, and the light colours for viewers without style sheets."""
+    style = STYLES[name]
+    stroke = "" if style.stroke[0] == "none" else f' stroke="{style.stroke[0]}"'
+    attributes = f" {style.attributes}" if style.attributes else ""
+    return f' class="t-{name}" fill="{style.fill[0]}"{stroke}{attributes}'
