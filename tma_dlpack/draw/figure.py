@@ -58,7 +58,8 @@ class Figure(ABC):
     def panels(self) -> str:
         """Give the HTML without the style sheet, to stand among others in a `fragment`."""
         drawn = "".join(map(svg_panel, self.scenes()))
-        return f'<div class="tma-title"><b>{html.escape(self.title)}</b></div><div class="tma-panels">{drawn}</div>'
+        title = f'<div class="tma-title"><b>{html.escape(self.title)}</b></div>'
+        return f'{title}<div class="tma-panels">{drawn}</div>'
 
     def __str__(self) -> str:
         return self.text()

@@ -92,7 +92,7 @@ def fitted(lines: tuple[str, ...], width: float, height: float) -> tuple[tuple[s
     """Give the lines as they fit a box, and their font size in pixels.
 
     >>> fitted(("columns 0..7",), 30, 12)
-    (('colum…',), 7)
+    (('column…',), 7)
     """
     widest = max(map(len, lines))
     by_width = width / (widest * GLYPH_WIDTH)
