@@ -6,13 +6,32 @@ from collections.abc import Iterable
 
 from tma_dlpack.template import Described
 
-__all__ = ["hex_lines", "map_text"]
+__all__ = ["hex_lines", "map_rows", "map_text", "tile_line"]
 
 BYTES_A_LINE = 32
 
 
 def map_text(described: Described) -> str:
     """Give the values of a map, row-major beside innermost first."""
+    a = described.arguments
+    head = [
+        f"{a.kind} map of {a.data_type.name}, rank {a.rank}, at {described.global_address:#x}",
+        tile_line(described),
+    ]
+    rows = [("row-major", "", "innermost first", ""), *map_rows(described)]
+    return "\n".join([*head, *_columns(rows)])
+
+
+def tile_line(described: Described) -> str:
+    """Say what one tile takes."""
+    return (
+        f"one tile: {described.tx_bytes} bytes copied, {described.smem_bytes} bytes of shared "
+        f"memory, aligned to {described.smem_alignment}"
+    )
+
+
+def map_rows(described: Described) -> list[tuple[str, str, str, str]]:
+    """Give (our name, row-major value, the driver's name, innermost-first value) of each value."""
     a = described.arguments
     rows: list[tuple[str, str, str, str]] = [
         ("shape", _list(described.shape), "global_dim", _list(described.global_dim)),
@@ -45,12 +64,7 @@ def map_text(described: Described) -> str:
         ("l2_fetch_size", a.l2_promotion.name, "l2_promotion", f"{int(a.l2_promotion)}"),
         ("oobfill", a.oob_fill.name, "oob_fill", f"{int(a.oob_fill)}"),
     ]
-    head = [
-        f"{a.kind} map of {a.data_type.name}, rank {a.rank}, at {described.global_address:#x}",
-        f"one tile: {described.tx_bytes} bytes copied, {described.smem_bytes} bytes of shared "
-        f"memory, aligned to {described.smem_alignment}",
-    ]
-    return "\n".join([*head, *_columns([("row-major", "", "innermost first", ""), *rows])])
+    return rows
 
 
 def hex_lines(data: bytes) -> Iterable[str]:

@@ -19,7 +19,6 @@ from tma_dlpack.draw.cards import report_html, tensor_map_html, tile_html
 from tma_dlpack.draw.catalogue import FIGURES, figure
 from tma_dlpack.draw.figure import Figure, page
 from tma_dlpack.draw.memory import SharedMemory, shared
-from tma_dlpack.draw.terminal import tensor_map_text
 from tma_dlpack.draw.walks import Im2colWalk, walk
 
 __all__ = [
@@ -39,7 +38,6 @@ __all__ = [
     "shared",
     "tensor",
     "tensor_map_html",
-    "tensor_map_text",
     "tile_html",
     "walk",
 ]

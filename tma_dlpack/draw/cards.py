@@ -17,10 +17,10 @@ from tma_dlpack.draw.bits import fields_of
 from tma_dlpack.draw.boxes import tensor
 from tma_dlpack.draw.figure import Figure, fragment
 from tma_dlpack.draw.memory import shared
-from tma_dlpack.draw.terminal import facts
 from tma_dlpack.draw.walks import walk
 from tma_dlpack.errors import Advice, Finding, TmaUnsupportedError
 from tma_dlpack.tensor_map import TensorMap
+from tma_dlpack.text import map_rows, tile_line
 
 __all__ = ["report_html", "report_parts", "tensor_map_html", "tile_html"]
 
@@ -40,11 +40,12 @@ def tensor_map_html(tensor_map: TensorMap) -> str:
     >>> import numpy as np
     >>> import tma_dlpack as tma
     >>> tm = tma.make_tma_descriptor(np.zeros((30, 104), np.float16), (8, 64))
-    >>> "global_dim (104, 30)" in tensor_map_html(tm)
+    >>> "<td>global_dim</td><td>(104, 30)</td>" in tensor_map_html(tm)
     True
     """
     heading = f"<div><b>{html.escape(repr(tensor_map))}</b></div>"
-    parts: list[Figure | str] = [heading, _table(("", "row-major", "driver"), facts(tensor_map))]
+    parts: list[Figure | str] = [heading, f"<div>{html.escape(tile_line(tensor_map))}</div>"]
+    parts.append(_table(("row-major", "", "innermost first", ""), map_rows(tensor_map)))
     parts += [_finding(advice) for advice in tensor_map.advice]
     try:
         parts.append((tensor if tensor_map.kind == "tiled" else walk)(tensor_map))
