@@ -9,6 +9,7 @@ from tma_dlpack import geometry
 from tma_dlpack.backends.base import Backend
 from tma_dlpack.backends.simulator import SimulatorBackend
 from tma_dlpack.backends.tile import Tile
+from tma_dlpack.errors import refusal
 from tma_dlpack.tensor_map import TensorMap
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def backend(name: str) -> Backend:
 
     Raises
     ------
-    ValueError
+    TmaPreconditionError
         For another name.
     TmaUnsupportedError
         If this machine lacks what the backend needs; it names what to install.
@@ -58,13 +59,16 @@ def backend(name: str) -> Backend:
         from tma_dlpack.backends.cuda import CudaBackend
 
         return CudaBackend()
-    raise ValueError(f"backend {name!r} is none of 'simulator', 'cuda'")
+    raise refusal("backend", f"backend={name!r}", "be 'simulator' or 'cuda'", "pass one of them")
 
 
-def _choose(tensor_map: TensorMap, wanted: str | Backend | None, memory: object) -> Backend:
+def _choose(tensor_map: object, wanted: str | Backend | None, memory: object) -> Backend:
     """Take the backend that is named, or the one for where the tensor lives."""
     if not isinstance(tensor_map, TensorMap):
-        raise TypeError(f"tensor_map is a {type(tensor_map).__name__}; it must be a TensorMap")
+        found = f"tensor_map is a {type(tensor_map).__name__}"
+        raise refusal(
+            "tensor_map", found, "be a TensorMap", "make one: make_tma_descriptor(x, ...)"
+        )
     if wanted is None:
         on_gpu = memory is None and tensor_map.device is not None and tensor_map.device.is_cuda
         return backend("cuda" if on_gpu else "simulator")

@@ -18,6 +18,7 @@ __all__ = [
     "TmaTargetError",
     "TmaUnsupportedError",
     "Violation",
+    "refusal",
 ]
 
 
@@ -94,6 +95,20 @@ class TmaPreconditionError(TmaError, ValueError):
 
     def __reduce__(self) -> tuple[type, tuple[tuple[Violation, ...]]]:
         return type(self), (self.violations,)
+
+
+def refusal(argument: str, found: str, must: str, fix: str) -> TmaPreconditionError:
+    """Make the error of an argument that is of the wrong kind."""
+    return TmaPreconditionError(
+        Violation(
+            rule="ARGUMENT",
+            argument=argument,
+            found=found,
+            limit=f"it must {must}",
+            fix=fix,
+            source="tma_dlpack: the type of the argument",
+        )
+    )
 
 
 class TmaTargetError(TmaPreconditionError, TmaUnsupportedError):

@@ -8,7 +8,7 @@ from tma_dlpack import making
 from tma_dlpack.api import DataType, Interleave, L2FetchSize, OobFill, Swizzle, WideMode
 from tma_dlpack.check import Report
 from tma_dlpack.encoding import Encoder
-from tma_dlpack.errors import TmaPreconditionError, Violation
+from tma_dlpack.errors import refusal
 from tma_dlpack.target import Target
 from tma_dlpack.tensor_map import TensorMap
 
@@ -445,19 +445,14 @@ def _per_dimension(
     name: str, value: int | Sequence[int], count: int, least: int
 ) -> tuple[int, ...]:
     entries = tuple(value) if isinstance(value, Sequence) else (value,) * count
-    fine = (
-        1 <= len(entries) == count <= MAX_SPATIAL
-        and all(isinstance(n, int) and not isinstance(n, bool) and n >= least for n in entries)
+    fine = 1 <= len(entries) == count <= MAX_SPATIAL and all(
+        isinstance(n, int) and not isinstance(n, bool) and n >= least for n in entries
     )
     if not fine:
-        raise TmaPreconditionError(
-            Violation(
-                rule="ARGUMENT",
-                argument=name,
-                found=f"{name}={value!r}",
-                limit=f"it must be an integer of at least {least}, or one per spatial dimension",
-                fix="give (D, H, W), (H, W) or (W,), the same number in each argument",
-                source="tma_dlpack",
-            )
+        raise refusal(
+            name,
+            f"{name}={value!r}",
+            f"be an integer of at least {least}, or one per spatial dimension",
+            "give (D, H, W), (H, W) or (W,), the same number in each argument",
         )
     return entries

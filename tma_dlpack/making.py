@@ -19,7 +19,13 @@ from tma_dlpack.encoding import (
     encode_for,
     target_of,
 )
-from tma_dlpack.errors import TmaDriverError, TmaError, TmaPreconditionError, Violation
+from tma_dlpack.errors import (
+    TmaDriverError,
+    TmaError,
+    TmaPreconditionError,
+    Violation,
+    refusal,
+)
 from tma_dlpack.request import make_case, mirror_case
 from tma_dlpack.target import Target
 from tma_dlpack.tensor_map import TensorMap
@@ -85,20 +91,12 @@ def _read_target(
             return Target.of(target), False, ()  # type: ignore[arg-type]
         if view is not None:
             return *target_of(view.device, view.address), ()
-    except (TypeError, ValueError, TmaError) as error:
-        return DEFAULT_TARGET, False, (_no_target(target, error),)
+    except TmaPreconditionError as error:
+        return DEFAULT_TARGET, False, error.violations
+    except TmaError as error:
+        no_device = refusal("target", str(error), "be known", "pass target='sm_90' or a tma.Target")
+        return DEFAULT_TARGET, False, no_device.violations
     return DEFAULT_TARGET, False, ()
-
-
-def _no_target(target: object, error: Exception) -> Violation:
-    return Violation(
-        rule="TARGET",
-        argument="target",
-        found=str(error),
-        limit="it must name a GPU",
-        fix="pass target='sm_90', or a tma.Target",
-        source="tma_dlpack",
-    )
 
 
 def replace_address(tensor_map: TensorMap, global_address: int) -> TensorMap:
@@ -120,7 +118,7 @@ def mirror(
 ) -> TensorMap:
     """Make the map of a `driver_encode_*` call: the driver's verdict, explained where possible."""
     if encoder not in ENCODERS:
-        raise ValueError(f"encoder is {encoder!r}; it must be one of {', '.join(ENCODERS)}")
+        raise refusal("encoder", f"encoder={encoder!r}", f"be in {ENCODERS}", "pass 'auto'")
     case = mirror_case(kind, given, Target.of(target))
     violations = case.unread if encoder == "driver" else find_violations(case)
     if violations:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tma_dlpack.errors import refusal
+
 __all__ = ["TARGETS", "Target"]
 
 #: Compute capability for which the 128 bytes have been measured (H200, driver 580.159.04).
@@ -46,27 +48,29 @@ class Target:
             and len(capability) == 2
             and all(isinstance(n, int) and n >= 0 for n in capability)
         ):
-            raise ValueError(
-                f"compute_capability is {capability!r}; it must be a pair of integers, (9, 0)"
-            )
-        if not isinstance(self.max_smem_bytes, int) or self.max_smem_bytes <= 0:
-            raise ValueError(
-                f"max_smem_bytes is {self.max_smem_bytes!r}; it must be a positive number of bytes"
-            )
+            found = f"compute_capability is {capability!r}"
+            raise refusal("compute_capability", found, "be a pair of integers", "pass (9, 0)")
+        smem = self.max_smem_bytes
+        if not isinstance(smem, int) or smem <= 0:
+            found = f"max_smem_bytes is {smem!r}"
+            raise refusal("max_smem_bytes", found, "be a positive int", "pass 232_448 for sm_90")
 
     @classmethod
     def of(cls, target: Target | str) -> Target:
         """Turn a preset's name (``"sm_90"``, ``"sm_90a"``) into the preset; leave a Target as is.
 
-        Raises `ValueError` for another name and `TypeError` for anything else.
+        Raises `TmaPreconditionError` for anything else.
         """
         if isinstance(target, Target):
             return target
-        if not isinstance(target, str):
-            raise TypeError(f"target is a {type(target).__name__}; it must be a name or a Target")
-        preset = TARGETS.get(target.rstrip("af"))
+        preset = TARGETS.get(target.rstrip("af")) if isinstance(target, str) else None
         if preset is None:
-            raise ValueError(f"target {target!r} is none of {', '.join(TARGETS)}; pass a Target")
+            raise refusal(
+                "target",
+                f"target={target!r}",
+                f"be {', '.join(TARGETS)} or a Target",
+                "pass target='sm_90', or tma.Target((major, minor), max_smem_bytes)",
+            )
         return preset
 
     @property

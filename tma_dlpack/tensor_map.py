@@ -23,7 +23,13 @@ from tma_dlpack.enums import (
     TmaOobFill,
     TmaSwizzle,
 )
-from tma_dlpack.errors import Advice, TmaPreconditionError, TmaUnsupportedError, Violation
+from tma_dlpack.errors import (
+    Advice,
+    TmaPreconditionError,
+    TmaUnsupportedError,
+    Violation,
+    refusal,
+)
 from tma_dlpack.fields import ADDRESS_BYTES, MAP_BYTES
 from tma_dlpack.target import Target
 from tma_dlpack.template import Described, Template
@@ -578,6 +584,9 @@ def _as_bytes(data: object) -> bytes:
     try:
         return bytes(memoryview(data))  # type: ignore[arg-type]
     except TypeError:
-        raise TypeError(
-            f"a tensor map is 128 bytes (bytes, bytearray, uint8 array), not {type(data).__name__}"
+        raise refusal(
+            "data",
+            f"data is a {type(data).__name__}",
+            "be 128 bytes (bytes, bytearray, uint8 array)",
+            "pass bytes.fromhex(...) for hex digits",
         ) from None
