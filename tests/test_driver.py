@@ -46,6 +46,7 @@ WIDE = EncodeArguments(
     pixels_per_column=32,
 )
 ADDRESS = 0x7F00_0000_0000
+CALLERS = 0xCA11  # a context that is not a primary one
 
 
 class StandInLibrary:
@@ -93,6 +94,10 @@ class StandInLibrary:
         if not self.contexts:
             return 201
         device.value = 0
+        return 0
+
+    def cuCtxGetCurrent(self, context):
+        context.value = self.contexts[-1] if self.contexts else None
         return 0
 
     def cuCtxPushCurrent_v2(self, context):
@@ -256,13 +261,13 @@ def test_the_c_call_receives_every_argument(stand_in, arguments):
 def test_encoding_leaves_the_current_context_as_it_was(stand_in):
     driver.encode(TILED, ADDRESS, 0)
     assert stand_in.contexts == []
-    stand_in.contexts = ["callers"]
+    stand_in.contexts = [CALLERS]
     driver.encode(TILED, ADDRESS, 0)
-    assert stand_in.contexts == ["callers"]
+    assert stand_in.contexts == [CALLERS]
     stand_in.refuse = True
     with pytest.raises(TmaDriverError):
         driver.encode(TILED, ADDRESS, 0)
-    assert stand_in.contexts == ["callers"]
+    assert stand_in.contexts == [CALLERS]
 
 
 def test_a_primary_context_is_retained_once(stand_in):
@@ -272,7 +277,7 @@ def test_a_primary_context_is_retained_once(stand_in):
 
 
 def test_the_current_context_serves_when_no_device_is_named(stand_in):
-    stand_in.contexts = ["callers"]
+    stand_in.contexts = [CALLERS]
     driver.encode(TILED, ADDRESS)
     assert stand_in.retained == 0
 

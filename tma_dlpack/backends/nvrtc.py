@@ -14,7 +14,7 @@ from tma_dlpack import driver
 from tma_dlpack.errors import TmaUnsupportedError
 from tma_dlpack.target import Target
 
-__all__ = ["Library", "compile_source", "packaged"]
+__all__ = ["Library", "compile_source", "packaged", "with_header"]
 
 INSTALL = "pip install 'tma_dlpack[cuda]' (cuda-bindings and the wheel nvidia-cuda-nvrtc)"
 _MAX_DYNAMIC_SHARED_SIZE_BYTES = 8  # CUfunction_attribute (cuda.h)
@@ -47,12 +47,19 @@ class Library:
         return address.value
 
 
+@lru_cache(maxsize=16)
 def packaged(name: str) -> str:
     """Give a source of this package, with its one header in place of the #include."""
-    kernels = files(__package__) / "kernels"
-    header = (kernels / "tma.cuh").read_text(encoding="utf-8")
-    source = (kernels / name).read_text(encoding="utf-8")
-    return source.replace('#include "tma.cuh"', header)
+    return with_header(_kernel_file(name))
+
+
+def with_header(source: str) -> str:
+    """Put this package's header, tma.cuh, in place of its #include."""
+    return source.replace('#include "tma.cuh"', _kernel_file("tma.cuh"))
+
+
+def _kernel_file(name: str) -> str:
+    return (files(__package__) / "kernels" / name).read_text(encoding="utf-8")
 
 
 _compiling = threading.Lock()

@@ -7,7 +7,7 @@ from typing import Any
 
 from tma_dlpack.arguments import EncodeArguments
 from tma_dlpack.driver.encoders import ENCODERS, Encoder, bind, describe, misfit
-from tma_dlpack.driver.library import device_target, driver_function, in_context, result_name
+from tma_dlpack.driver.library import call_in_context, device_target, driver_function, result_name
 from tma_dlpack.errors import TmaDriverError
 from tma_dlpack.target import Target
 
@@ -47,8 +47,7 @@ def encode(arguments: EncodeArguments, address: int, device_id: int | None = Non
     function = driver_function(encoder.function)
     values = bind(encoder, arguments, address)
     room, start = _map_storage()
-    with in_context(device_id) as ordinal:
-        result = function(start, *values)
+    result, ordinal = call_in_context(device_id, function, start, *values)
     if result != SUCCESS:
         raise TmaDriverError(_refusal(encoder, arguments, address, result))
     data = ctypes.string_at(start, MAP_BYTES)
@@ -75,8 +74,7 @@ def replace_address(data: bytes, address: int, device_id: int | None = None) -> 
     function = driver_function("cuTensorMapReplaceAddress")
     room, start = _map_storage()
     ctypes.memmove(start, data, MAP_BYTES)
-    with in_context(device_id):
-        result = function(start, address)
+    result, _ = call_in_context(device_id, function, start, address)
     if result != SUCCESS:
         raise TmaDriverError(
             f"cuTensorMapReplaceAddress returned {result_name(result)}\n"
@@ -131,9 +129,12 @@ def _mend(data: bytes, arguments: EncodeArguments, target: Target) -> bytes:
     return clear_bit_85(data, target)
 
 
+_Room = ctypes.c_char * (2 * MAP_BYTES)
+
+
 def _map_storage() -> tuple[Any, int]:
     """Give zeroed storage and, in it, the address of 128 bytes aligned to 128."""
-    room = ctypes.create_string_buffer(2 * MAP_BYTES)
+    room = _Room()
     start = ctypes.addressof(room)
     return room, start + -start % MAP_BYTES
 

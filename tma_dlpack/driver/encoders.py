@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from tma_dlpack.arguments import EncodeArguments, MapKind
 from tma_dlpack.enums import c_name
@@ -34,17 +34,28 @@ _C_TYPES: dict[Any, tuple[str, int, int]] = {
 _LEAST_ENTRIES = 5
 
 
-class Parameter(NamedTuple):
+@dataclass(frozen=True)
+class Parameter:
     """One parameter of an encoder.
 
     `read` takes it from the arguments; None for the address. `drop` is None for a scalar, and for
-    an array says by how many entries it is shorter than the rank.
+    an array says by how many entries it is shorter than the rank. What fits is low <= value < high.
     """
 
     name: str
     c_type: Any
     read: Callable[[EncodeArguments], Any] | None
     drop: int | None = None
+    low: int = field(init=False)
+    high: int = field(init=False)
+    array: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Look up what every call asks."""
+        _, low, high = _C_TYPES[self.c_type]
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
+        object.__setattr__(self, "array", self.c_type * _LEAST_ENTRIES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,17 +150,15 @@ def bind(encoder: Encoder, arguments: EncodeArguments, address: int) -> list[Any
     rank = arguments.rank
     for p in encoder.parameters:
         value: Any = address if p.read is None else p.read(arguments)
-        low, high = _C_TYPES[p.c_type][1:]
-        if p.drop is None:
-            if not low <= value < high:
-                raise _misfit(p, p.name, value)
-        else:
+        if p.drop is not None:
             if len(value) != max(rank - p.drop, 0):
                 raise _wrong_length(p, value, rank)
-            for i, entry in enumerate(value):
-                if not low <= entry < high:
-                    raise _misfit(p, f"{p.name}[{i}]", entry)
-            value = (p.c_type * max(rank, _LEAST_ENTRIES))(*value)
+            if value and not p.low <= min(value) <= max(value) < p.high:
+                i = next(i for i, n in enumerate(value) if not p.low <= n < p.high)
+                raise _misfit(p, f"{p.name}[{i}]", value[i])
+            value = (p.array if rank <= _LEAST_ENTRIES else p.c_type * rank)(*value)
+        elif not p.low <= value < p.high:
+            raise _misfit(p, p.name, value)
         values.append(value)
     return values
 

@@ -212,6 +212,25 @@ def in_context(device_id: int | None) -> Iterator[int]:
         yield ordinal
 
 
+def call_in_context(device_id: int | None, function: Any, *arguments: Any) -> tuple[int, int]:
+    """Call a function of the driver as `in_context` would, in fewer steps where that is current.
+
+    Returns
+    -------
+    result, device_id : int
+        The CUresult, and the GPU whose context it was.
+    """
+    if device_id is None:
+        with in_context(None) as ordinal:
+            return function(*arguments), ordinal
+    context, current = _primary_context(device_id), ctypes.c_void_p()
+    _library().cuCtxGetCurrent(current)
+    if current.value == context:
+        return function(*arguments), device_id
+    with _pushed(context):
+        return function(*arguments), device_id
+
+
 @contextmanager
 def in_context_of(address: int) -> Iterator[int]:
     """Make the context current that owns an address, and afterwards what was current before.

@@ -185,7 +185,9 @@ def _im2col(rng: Random, data_type: TensorMapDataType, writes: bool) -> EncodeAr
     limit = (1 << 15, 1 << 7, 1 << 4)[rank - 3]
     lower, upper = [], []
     for d in range(first, first + rank - 2):
-        low, high = rng.randint(-min(9, limit), 4), rng.randint(-4, 9)
+        dims[d] = rng.choice((dims[d], rng.randint(3, 24)))
+        low = rng.choice((0, -1, rng.randint(-min(9, limit), 4)))
+        high = rng.choice((0, -1, -2, rng.randint(-4, 9)))
         if writes:
             low, high = max(low, 0), min(high, 0)
         low = min(low, dims[d] - 1 + max(high, 1 - dims[d]))
@@ -214,6 +216,7 @@ def _im2col_start(
     if not args.interleave:
         coords[0] = _on_16_bytes(coords[0], args)
     for d, (low, high) in zip(geometry.walked_dims(args), geometry.im2col_box(args), strict=True):
-        coords[d] = rng.choice((low, high, rng.randint(low, high)))
-    most = rng.choice((0, 0, 1, 2, 4, 4, 300, 0xFFFF))
+        inside = min(max(coords[d], low), high)
+        coords[d] = rng.choice((inside, inside, inside, low, high, rng.randint(low, high)))
+    most = rng.choice((0, 0, 0, 1, 1, 2, 4, 300, 0xFFFF))
     return tuple(coords), tuple(rng.randint(0, most) for _ in range(args.rank - 2))

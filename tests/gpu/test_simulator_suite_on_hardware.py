@@ -1,0 +1,29 @@
+"""The simulator's own tests once more, with the hardware in the simulator's place."""
+
+from __future__ import annotations
+
+import pytest
+import test_simulator
+import test_simulator_laws
+from on_device import OnDevice
+from test_simulator import *  # noqa: F403 - collected here again
+from test_simulator_laws import *  # noqa: F403
+
+from tma_dlpack import copies
+
+#: Tests that ask something of the simulator itself.
+ABOUT_THE_SIMULATOR = {
+    name
+    for module in (test_simulator, test_simulator_laws)
+    for name in vars(module)
+    if name.startswith("test_") and ("recorded" in name or "simulator" in name)
+}
+for _name in ABOUT_THE_SIMULATOR:
+    del globals()[_name]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _hardware_in_place_of_the_simulator(_needs_a_gpu):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(copies, "SIMULATOR", OnDevice())
+        yield
