@@ -214,6 +214,13 @@ def test_store_takes_logical_tiles_and_shared_memory_alike():
         assert not a[:, :16].any()
 
 
+def test_swizzled_line_of_bytes_is_taken_as_shared_memory():
+    x = np.arange(32, dtype=np.uint8)
+    tensor_map = tma.make_tma_descriptor(x, (32,), swizzle="bytes32")
+    tma.store_tile(tensor_map, (0,), np.arange(32, dtype=np.uint8), smem_offset=128)
+    assert x.tolist() == [*range(16, 32), *range(16)]
+
+
 def test_store_of_bfloat16_takes_ml_dtypes_and_words():
     x = np.zeros((4, 8), np.uint16)
     memory = HostMemory(x.view(np.uint8).reshape(-1))
