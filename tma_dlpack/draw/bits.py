@@ -95,13 +95,15 @@ class MapBytes(Figure):
         return tuple(sorted(used | set(range(ENGINE_BYTES // 8))))
 
     @property
-    def note(self) -> str:
+    def notes(self) -> tuple[str, ...]:
         """What is not drawn, and how sure the layout is."""
         left = MAP_BYTES // 8 - len(self.lines)
-        zeros = f"the other {8 * left} bytes are 0; " if left else ""
         two_kinds = any("-" in v.values for v in self.values)
-        first = "letters: fields of the first map; " if two_kinds else ""
-        return f"{zeros}{first}layout measured on an H200 (driver 580.159.04), not published"
+        return (
+            *([f"the other {8 * left} bytes are 0"] if left else []),
+            *(["letters: fields of the first map"] if two_kinds else []),
+            "layout measured on an H200 (driver 580.159.04), not published",
+        )
 
     def scenes(self) -> tuple[Scene, ...]:
         """Lower to a panel of bits and a panel of values."""
@@ -118,7 +120,7 @@ class MapBytes(Figure):
             shown = "  ".join(f"{s:<{w}}" for s, w in zip(v.values, widths, strict=True))
             mark = "≠" if v.differs else " "
             rows.append(f"{mark} {v.field:<26} bits {v.bits:<18} {shown}".rstrip())
-        return "\n".join([self.title, *rows, self.note])
+        return "\n".join([self.title, *rows, *self.notes])
 
 
 def fields_of(tensor_map: TensorMap) -> MapBytes:
@@ -236,11 +238,10 @@ def _bits_panel(figure: MapBytes) -> Scene:
     for n in figure.lines:
         drawn, y = _bits_line(figure, n, y)
         items += drawn
-    items.append(
-        Text(10, y + 10, "bit 0 of each byte at the left; letters: see the table", "muted")
-    )
-    items.append(Text(10, y + 26, figure.note, "muted"))
-    return Scene(width, y + 36, f"{figure.title}: bits", tuple(items))
+    for note in ("bit 0 of each byte at the left; letters: see the table", *figure.notes):
+        items.append(Text(10, y + 10, note, "muted"))
+        y += ROW
+    return Scene(width, y + 8, f"{figure.title}: bits", tuple(items))
 
 
 def _bits_line(figure: MapBytes, n: int, y: float) -> tuple[list[Item], float]:

@@ -19,7 +19,7 @@ from tma_dlpack.tensor_map import TensorMap
 __all__ = ["Im2colWalk", "Image", "Pixel", "walk"]
 
 MAX_CELLS = 16  # drawn along one axis
-MAX_IMAGES = 4
+MAX_IMAGES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Im2colWalk(Figure):
         First and last h, first and last w of the bounding box, in which the walk stays (before
         offsets are added).
     images : tuple of Image
-        At most 4.
+        At most 3.
     notes : tuple of str
     """
 

@@ -1,0 +1,294 @@
+"""All figures: facts of the models, escaping, size, and 100 columns for terminals."""
+
+from __future__ import annotations
+
+import math
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+from draw_cases import ALL, IM2COL, TILED, numbered
+
+import tma_dlpack as tma
+from tma_dlpack import draw
+from tma_dlpack.draw.scene import Box, Scene, Text
+from tma_dlpack.draw.svg import svg_panel
+from tma_dlpack.draw.theme import STYLES, style_sheet
+
+MOST_BYTES = 300_000
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def all_figures():
+    for name, case in ALL.items():
+        own = draw.tensor if case.tensor_map.kind == "tiled" else draw.walk
+        tile = case.tile()
+        yield f"{own.__name__} of {name}", own(tile)
+        yield f"shared memory of {name}", draw.shared(tile)
+        yield f"bytes of {name}", draw.fields_of(case.tensor_map)
+        yield f"banks of {name}", draw.bank_conflicts(tile)
+    first, second = TILED["a dense tile"].tensor_map, IM2COL["a volume"].tensor_map
+    yield "two kinds of map", draw.diff(first, second)
+    yield "banks of 32 threads", draw.bank_conflicts(first, lambda t: (t // 2, t % 2))
+    large = tma.make_tma_descriptor(
+        np.zeros((256, 128), np.uint8), (256, 128), swizzle="bytes128", oobfill="none"
+    )
+    yield "the largest swizzled tile", draw.shared(large, (1, 16))
+    images = numbered((4, 3, 3, 128), np.float16)
+    column = tma.make_im2col_descriptor(images, (-8, -8), (8, 8), 64, 1024)
+    yield "the longest column", draw.walk(column, (0, -8, -8, 0))
+
+
+FIGURES = dict(all_figures())
+every_figure = pytest.mark.parametrize("figure", FIGURES.values(), ids=FIGURES)
+
+
+@every_figure
+def test_a_figure_is_well_formed_and_at_most_300_kilobytes(figure):
+    root = ET.fromstring(figure.svg())
+    assert root.tag == f"{SVG}svg"
+    assert len(figure.svg()) < MOST_BYTES
+    assert len(figure.html()) < MOST_BYTES
+
+
+@every_figure
+def test_its_text_fits_100_columns(figure):
+    lines = str(figure).splitlines()
+    assert lines[0] == figure.title
+    assert max(map(len, lines)) <= 100
+    assert len(lines) > 1
+
+
+@every_figure
+def test_it_is_a_value_and_says_what_it_is(figure):
+    assert hash(figure) == hash(figure)
+    assert repr(figure) == f"<{type(figure).__name__}: {figure.title}>"
+    assert figure.title in "".join(ET.fromstring(figure.svg()).itertext())
+
+
+@every_figure
+def test_its_panels_fit_a_page_640_pixels_wide(figure):
+    assert max(scene.width for scene in figure.scenes()) <= 620
+
+
+# --- The tensor and its box ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", TILED.values(), ids=TILED)
+def test_the_axes_count_in_bounds_what_the_simulator_copies(case):
+    figure, tile = draw.tensor(case.tensor_map, case.coords), case.tile()
+    axes = (*figure.outer, figure.rows, figure.columns)
+    unit = tile.array.shape[-1] if case.tensor_map.interleave else 1
+    assert math.prod(axis.inside for axis in axes) * unit == (~tile.filled).sum()
+    assert math.prod(len(axis.taken) for axis in axes) * unit == tile.array.size
+
+
+def test_both_orders_of_an_axis_are_named():
+    figure = draw.tensor(TILED["rank 5"].tensor_map)
+    names = [(a.name, a.driver_name) for a in (*figure.outer, figure.rows, figure.columns)]
+    assert names == [(f"shape[{d}]", f"global_dim[{4 - d}]") for d in range(5)]
+
+
+def test_a_large_tensor_is_cut_to_twelve_tiles_around_the_box_and_says_so():
+    tm = tma.make_tma_descriptor(numbered((4096, 4096)), (64, 32))
+    figure = draw.tensor(tm, (2048, 4064))
+    assert figure.rows.shown == (1664, 2432)
+    assert figure.columns.shown == (3712, 4096)
+    assert "3712..4095 drawn" in str(figure)
+
+
+def test_a_box_wholly_out_of_bounds_takes_nothing():
+    figure = draw.tensor(TILED["a dense tile"].tensor_map, (64, 0))
+    assert "shape[0] = 64 (driver global_dim[1]): box 64..79, 16 of 16 out of bounds" in str(figure)
+    assert "t-taken" not in "".join(svg_panel(s) for s in figure.scenes()).split("rows 64..79")[0]
+
+
+def test_nan_fill_is_named():
+    tm = tma.make_tma_descriptor(numbered((20, 40), np.float32), (8, 32), oobfill="nan")
+    assert "out-of-bounds elements become NaN (16-bit words 0x7FF7)" in str(draw.tensor(tm))
+
+
+def test_tensor_and_walk_send_each_other_the_maps_that_they_cannot_draw():
+    with pytest.raises(tma.TmaUnsupportedError, match=r"draw\.walk"):
+        draw.tensor(IM2COL["a volume"].tensor_map)
+    with pytest.raises(tma.TmaUnsupportedError, match=r"draw\.tensor"):
+        draw.walk(TILED["a vector"].tensor_map)
+
+
+# --- The walk -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", IM2COL.values(), ids=IM2COL)
+def test_a_pixel_is_the_row_that_the_simulator_loads_from_its_position(case):
+    figure = draw.walk(case.tensor_map, case.coords, im2col_offsets=case.offsets)
+    tile = case.tile()
+    base = case.tensor_map.global_address
+    rows = [pixel for image in figure.images for pixel in image.pixels]
+    assert [pixel.row for pixel in rows] == list(range(len(rows)))
+    for pixel in rows:
+        assert pixel.inside == (not tile.filled[pixel.row, 0])
+        if pixel.inside:
+            assert case.tensor[pixel.position] == tile.array[pixel.row, 0]
+            element = (pixel.global_address - base) // 4
+            assert case.tensor.reshape(-1)[element] == tile.array[pixel.row, 0]
+
+
+def test_the_bounding_box_is_that_of_the_corners():
+    figure = draw.walk(IM2COL["a 3x3 convolution"].tensor_map)
+    assert figure.box == (-1, 5, -1, 7)
+    assert figure.extent == (7, 9)
+
+
+def test_a_volume_is_drawn_depth_by_depth():
+    names = [image.name for image in draw.walk(IM2COL["a volume"].tile()).images]
+    assert names[:2] == ["image n = 0, d = 0", "image n = 0, d = 1"]
+
+
+def test_pixels_that_are_not_drawn_are_counted():
+    case = IM2COL["stride 2"]
+    figure = draw.walk(case.tile())
+    (image,) = figure.images
+    rows, columns = figure.window(image)
+    left = sum(p.h not in rows or p.w not in columns for p in image.pixels)
+    assert left > 0
+    assert f"{left} pixels lie elsewhere" in figure.svg()
+    assert image.pixels[0].h in rows
+    assert image.pixels[0].w in columns
+
+
+# --- The bytes ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", ALL.values(), ids=ALL)
+def test_segments_cover_the_bits_of_each_field_once(case):
+    figure = draw.fields_of(case.tensor_map)
+    bits = [b for s in figure.segments for b in range(s.bit, s.bit + s.width)]
+    assert len(bits) == len(set(bits))
+    stray = int.from_bytes(figure.data[0], "little")
+    for bit in bits:
+        stray &= ~(1 << bit)
+    assert stray == 0
+
+
+@pytest.mark.parametrize("case", TILED.values(), ids=TILED)
+def test_decoded_values_are_the_maps(case):
+    tm = case.tensor_map
+    said = {v.field: v.values[0] for v in draw.fields_of(tm).values}
+    assert said["global_address"] == f"{tm.global_address:#x}"
+    assert said["swizzle"] == tm.swizzle.name
+    assert [said[f"box_dim[{d}]"] for d in range(tm.rank)] == [str(n) for n in tm.box_dim]
+    assert [said[f"global_strides[{d}]"] for d in range(tm.rank - 1)] == [
+        f"{n} bytes" for n in tm.global_strides
+    ]
+
+
+def test_diff_names_the_fields_and_bits_that_differ():
+    x = numbered((64, 64))
+    a, b = (tma.make_tma_descriptor(x, box) for box in ((16, 32), (24, 32)))
+    figure = draw.diff(a, b)
+    assert [(v.field, *v.values) for v in figure.values if v.differs] == [
+        ("box_dim[1]", "16", "24"),
+        ("box_bytes", "2048", "3072"),
+    ]
+    words = [int.from_bytes(bytes(tm), "little") for tm in (a, b)]
+    assert sum(1 << bit for bit in figure.changed) == words[0] ^ words[1]
+    assert "≠" in figure.svg()
+    assert "box_dim[1]" in figure.title
+
+
+def test_diff_of_equal_maps_has_nothing_to_show():
+    tm = TILED["a vector"].tensor_map
+    assert draw.diff(tm, tm).title == "two maps: 0 bits differ"
+    assert "≠" not in draw.diff(tm, tm).svg()
+
+
+def test_a_map_without_bytes_says_why_and_is_drawn_without_them():
+    tm = tma.make_tma_descriptor(numbered((64, 64)), (16, 32), target="sm_100")
+    with pytest.raises(tma.TmaUnsupportedError, match="has not been measured"):
+        draw.fields_of(tm)
+    shown = draw.tensor_map_html(tm)
+    assert "has not been measured" in shown
+    assert "shared memory: 2048 bytes" in shown
+
+
+# --- Escaping, colours, pages -------------------------------------------------------------------
+
+EVIL = '<script>alert("&")</script>'
+
+
+def test_every_label_and_title_is_escaped():
+    items = (Box(0, 0, 900, 40, "cell", (EVIL,), EVIL), Text(0, 60, EVIL))
+    drawn = svg_panel(Scene(900, 80, EVIL, items))
+    assert "<script" not in drawn
+    assert [e.text for e in ET.fromstring(drawn).iter() if e.text] == [EVIL] * 4
+
+
+def test_what_a_user_passed_is_escaped_in_the_report():
+    report = tma.check_tma_descriptor(numbered((64, 64)), (16, 32), swizzle=EVIL)
+    shown = draw.report_html(report)
+    assert "<script" not in shown
+    assert "&lt;script&gt;" in shown
+    assert "<script" not in draw.page(EVIL, [shown])
+
+
+def test_a_report_shows_every_finding_and_what_would_be_accepted():
+    report = tma.check_tma_descriptor(numbered((64, 64)), (16, 33), swizzle="bytes64")
+    shown = draw.report_html(report)
+    assert "✗ refused: 2 violations" in shown
+    for violation in report.violations:
+        assert violation.rule in shown
+    assert "accepted with <code>box_sizes=(16, 16)</code>" in shown
+
+
+def test_an_accepted_report_says_so_and_shows_its_advice():
+    report = tma.check_tma_descriptor(numbered((64, 64)), (16, 32))
+    shown = draw.report_html(report)
+    assert "✓ accepted" in shown
+    assert "advice BANK_CONFLICTS" in shown
+
+
+def test_a_tile_shows_its_first_values_and_marks_the_filled_ones():
+    case = TILED["out of bounds below and right"]
+    shown = draw.tile_html(case.tile())
+    assert f"<td>{case.tensor[8, 16]}</td>" in shown
+    corner = draw.tile_html(tma.load_tile(case.tensor_map, (16, 32)))
+    assert "<td>0*</td>" in corner
+    assert len(shown) < MOST_BYTES
+
+
+@pytest.mark.parametrize("case", ALL.values(), ids=ALL)
+def test_a_map_in_a_notebook_shows_facts_and_pictures_within_300_kilobytes(case):
+    shown = draw.tensor_map_html(case.tensor_map)
+    assert "shared memory: " in shown
+    assert f"{case.tensor_map.tx_bytes} bytes copied" in shown
+    assert len(shown) < MOST_BYTES
+
+
+def test_every_style_has_a_light_and_a_dark_colour():
+    sheet = style_sheet()
+    for name, style in STYLES.items():
+        for light, dark in (style.fill, style.stroke):
+            assert (light == "none") == (dark == "none"), name
+        assert f".t-{name}{{" in sheet
+    assert "prefers-color-scheme:dark" in sheet
+
+
+def test_a_figure_in_a_notebook_gives_html_svg_and_text():
+    bundle = FIGURES["shared memory of a vector"]._repr_mimebundle_()
+    assert set(bundle) == {"text/html", "image/svg+xml", "text/plain"}
+    assert "<title>element (48,) and 3 more" in bundle["text/html"]
+
+
+# --- By name ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", draw.FIGURES)
+def test_every_figure_of_the_catalogue_can_be_drawn(what):
+    case = IM2COL["a volume"] if what == "walk" else TILED["a dense tile"]
+    figure = draw.figure(case.tensor_map, what, case.coords)
+    assert figure == draw.figure(case.tile(), what)
+
+
+def test_a_name_that_the_catalogue_lacks_is_refused():
+    with pytest.raises(ValueError, match="no figure 'cake'; choose tensor, shared"):
+        draw.figure(TILED["a vector"].tensor_map, "cake")
