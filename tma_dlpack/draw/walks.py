@@ -18,7 +18,7 @@ from tma_dlpack.tensor_map import TensorMap
 
 __all__ = ["Im2colWalk", "Image", "Pixel", "walk"]
 
-MAX_CELLS = 16  # drawn along one axis
+MAX_CELLS = 14  # drawn along one axis
 MAX_IMAGES = 3
 
 
@@ -86,7 +86,7 @@ class Im2colWalk(Figure):
     notes: tuple[str, ...]
 
     def window(self, image: Image) -> tuple[range, range]:
-        """Give the h and w that are drawn: all, or at most 16 around the image's first pixel."""
+        """Give the h and w that are drawn: all, or at most 14 around the image's first pixel."""
         pixels = image.pixels
         return (
             _window(self.extent[0], self.box[:2], [p.h for p in pixels]),
