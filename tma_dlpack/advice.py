@@ -6,14 +6,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tma_dlpack.case import SWIZZLE_SPAN_BYTES, Case
+from tma_dlpack.case import Case
 from tma_dlpack.enums import TmaSwizzle
+from tma_dlpack.limits import INNER_BYTES, SWIZZLE_SPAN_BYTES
 
 __all__ = ["ADVICE", "AdviceRow", "bank_conflict_degree"]
 
 MEASURED = "measured, H200, driver 580.159.04"
 BANK_LINE_BYTES = 128  # 32 banks of 4 bytes
-CHUNK_BYTES = 16
 BIT_85_FIXED = 13020  # driver version as cuDriverGetVersion gives it
 BIT_85_SMALL_BYTES = 128 * 1024
 
@@ -50,9 +50,8 @@ def _inner_bytes(c: Case) -> int:
 
 def _rows(c: Case) -> int:
     if c.kind != "tiled":
-        return c.pixels or 1
-    box, strides = c.box or (), c.elem_strides or ()
-    return math.prod(-(-n // s) for n, s in zip(box[1:], strides[1:], strict=False))
+        return c.pixels
+    return math.prod(-(-n // s) for n, s in zip(c.box[1:], c.elem_strides[1:], strict=True))
 
 
 def _row_bytes(c: Case) -> int:
@@ -101,19 +100,17 @@ ADVICE: tuple[AdviceRow, ...] = (
     AdviceRow(
         id="STORE_OVERRUN",
         on="tensor",
-        applies=lambda c: not c.interleaved and _row_bytes(c) % CHUNK_BYTES != 0,
+        applies=lambda c: not c.interleaved and _row_bytes(c) % INNER_BYTES != 0,
         found=lambda c: f"the last dimension spans {_row_bytes(c)} bytes",
-        why="stores and reductions write whole chunks of 16 bytes, so up to the next multiple of 16 "
-        "past the end of each row is overwritten; loads are exact",
+        why="stores and reductions write whole chunks of 16 bytes: up to the next multiple of 16, "
+        "the bytes past the end of each row are overwritten; loads are exact",
         fix=lambda c: "store only where the padding of each row may be overwritten",
         source=MEASURED,
     ),
     AdviceRow(
         id="COORDINATE_STEP",
         on="tensor",
-        applies=lambda c: (
-            not c.interleaved and _row_bytes(c) % CHUNK_BYTES != 0 and c.element_bits < 128
-        ),
+        applies=lambda c: not c.interleaved and _row_bytes(c) % INNER_BYTES != 0,
         found=lambda c: (
             f"a tile that ends with the row would start at element {int(c.dims[0]) - c.inner_box}"
         ),
@@ -169,8 +166,8 @@ ADVICE: tuple[AdviceRow, ...] = (
         kinds=("im2col_wide",),
         applies=lambda c: c.target.compute_capability < (10, 0),
         found=lambda c: f"im2col-wide on {c.target}",
-        why="the documents ask compute capability 10.0; driver 580.159.04 encodes the map on sm_90, "
-        "where no instruction reads it",
+        why="the document asks compute capability 10.0; driver 580.159.04 encodes the map on "
+        "sm_90, where no instruction reads it",
         fix=lambda c: "use an im2col map on sm_90",
         source="CUDA driver API, cuTensorMapEncodeIm2colWide",
     ),

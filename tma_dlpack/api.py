@@ -148,7 +148,7 @@ data_type, rules, target
     >>> import numpy as np
     >>> x = np.zeros((4, 1733), dtype=np.float16)
     >>> print(check_tma_descriptor(x, box_sizes=(4, 64)).violations[0].fix)
-    pad the last dimension from 1733 to 1736 elements: y = torch.empty(..., 1736)[..., :1733]; y.copy_(x)
+    pad the last dimension from 1733 to 1736 elements: y = numpy.empty((4, 1736), x.dtype)[..., :1733]; y[...] = x
     """  # noqa: E501
     return making.check(
         "tiled",

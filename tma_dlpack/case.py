@@ -1,15 +1,18 @@
 """A `Case`: one request, normalised, in the driver's order, ready to be held against the rules.
 
 Its numbers may break any rule; only their types are settled. What could not even be read (a box of
-strings, a swizzle that does not exist) is None, and stands in `unread` as a Violation.
+strings, a swizzle that does not exist) has its default here and stands in `unread` as a Violation;
+rows that need it are not asked.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any
 
 from tma_dlpack.arguments import EncodeArguments, MapKind, Number
 from tma_dlpack.dlpack import TensorView
@@ -23,13 +26,27 @@ from tma_dlpack.enums import (
     TmaSwizzle,
 )
 from tma_dlpack.errors import Violation
+from tma_dlpack.limits import INNER_BYTES, SWIZZLE_SPAN_BYTES
 from tma_dlpack.target import TARGETS, Target
 
-__all__ = ["SWIZZLE_SPAN_BYTES", "Case", "Number"]
+__all__ = ["RULE_SETS", "Case", "counted", "needs_32_bytes", "set_of_rules"]
+
+#: What `rules=` may be, by kind of map; the first is the default.
+RULE_SETS: dict[MapKind, tuple[str, ...]] = {
+    "tiled": ("libcu++", "driver"),
+    "im2col": ("documented", "driver"),
+    "im2col_wide": ("documented", "driver"),
+}
 
 
-#: Bytes of one row of the pattern, by TmaSwizzle.
-SWIZZLE_SPAN_BYTES = (0, 32, 64, 128, 128, 128, 128)
+def set_of_rules(kind: MapKind, rules: str, target: Target) -> str:
+    """Give the set of rows that `rules=` of a `make_*` call stands for.
+
+    What the driver asks of an im2col map is measured on sm_90 alone; elsewhere its document holds.
+    """
+    if kind == "tiled" or rules != "driver":
+        return rules
+    return "measured" if target.has_model else "documented"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +61,19 @@ class Case:
     mirror : bool
         Whether a `driver_encode_*` call asks; findings then use the driver's words.
     view : TensorView or None
-        The tensor, of a `make_*` call.
+        The tensor of a `make_*` call, at address 0 and without its owner.
+    asked_type : TensorMapDataType or None
+        What `data_type=` says.
+    data_type : TensorMapDataType or None
+        The map's type; None where there is none for the tensor, or not the one that is asked.
     dims, strides_bytes
         global_dim, and the byte strides of dimensions 1 to rank - 1.
     innermost_stride : int
         Stride of dimension 0 in elements.
+    unread : tuple of Violation
+        Arguments that could not be read.
+    instead : mapping
+        What would be readable in their place, by argument.
     """
 
     kind: MapKind
@@ -64,92 +89,106 @@ class Case:
     dims: tuple[Number, ...] = ()
     strides_bytes: tuple[Number, ...] = ()
     innermost_stride: int = 1
-    box: tuple[int, ...] | None = None
-    elem_strides: tuple[int, ...] | None = None
-    interleave: TmaInterleaveLayout | None = None
-    swizzle: TmaSwizzle | None = None
-    l2_promotion: TmaL2FetchSize | None = None
-    oob_fill: TmaOobFill | None = None
-    lower: tuple[int, ...] | None = None
-    upper: tuple[int, ...] | None = None
-    channels: int | None = None
-    pixels: int | None = None
-    mode: TensorMapIm2ColWideMode | None = None
+    box: tuple[int, ...] = ()
+    elem_strides: tuple[int, ...] = ()
+    interleave: TmaInterleaveLayout = TmaInterleaveLayout.none
+    swizzle: TmaSwizzle = TmaSwizzle.none
+    l2_promotion: TmaL2FetchSize = TmaL2FetchSize.none
+    oob_fill: TmaOobFill = TmaOobFill.none
+    lower: tuple[int, ...] = ()
+    upper: tuple[int, ...] = ()
+    channels: int = 0
+    pixels: int = 0
+    mode: TensorMapIm2ColWideMode = TensorMapIm2ColWideMode.w
     unread: tuple[Violation, ...] = ()
+    instead: Mapping[str, Any] = field(default_factory=dict)
 
     # -- numbers the rules ask for ---------------------------------------------------------------
 
     @property
     def type_row(self) -> DataTypeRow:
-        """The row of the data type (rules that ask need DTYPE)."""
+        """The row of the data type; rules that ask need one."""
         assert self.data_type is not None
         return row(self.data_type)
 
     @property
     def element_bits(self) -> int:
-        """Bits of one element in global memory; the tensor's own where the map has no type yet."""
-        if self.data_type is None:
-            assert self.view is not None
-            return self.view.dtype.itemsize_bits
-        return self.type_row.element_bits
+        """Bits of one element in global memory; the tensor's own where the map has no type."""
+        if self.data_type is not None:
+            return row(self.data_type).element_bits
+        assert self.view is not None
+        return self.view.dtype.itemsize_bits
 
     @property
     def interleaved(self) -> bool:
         """Whether an interleaved layout is asked."""
-        return bool(self.interleave)
+        return self.interleave is not TmaInterleaveLayout.none
 
     @property
     def alignment_bytes(self) -> int:
         """What the address and every stride must be a multiple of."""
-        wide = self.interleave is TmaInterleaveLayout.bytes32
-        padded = self.data_type is not None and self.type_row.smem_chunk_bytes == 16
-        return 32 if wide or padded else 16
+        return 32 if needs_32_bytes(self.interleave, self.data_type) else 16
 
     @property
     def inner_box(self) -> int:
         """Elements of the box along dimension 0: box[0], or channels per pixel."""
-        inner = self.box[0] if self.kind == "tiled" and self.box else self.channels
-        assert inner is not None
-        return inner
+        return self.box[0] if self.kind == "tiled" else self.channels
 
     @property
     def inner_box_bytes(self) -> Number:
         """Bytes of the box along dimension 0, in global memory."""
-        return _whole(Fraction(self.inner_box * self.element_bits, 8))
+        return _bytes(self.inner_box * self.element_bits)
+
+    @property
+    def inner_unit(self) -> int:
+        """Fewest elements along dimension 0 that take a multiple of 16 bytes."""
+        bits = self.element_bits
+        return math.lcm(INNER_BYTES * 8, bits) // bits
 
     @property
     def span_bytes(self) -> int:
         """Bytes of one row of the swizzle pattern; 0 without swizzle."""
-        assert self.swizzle is not None
         return SWIZZLE_SPAN_BYTES[self.swizzle]
+
+    @property
+    def span_elements(self) -> int:
+        """Elements that one row of the swizzle pattern holds."""
+        return self.span_bytes * 8 // self.element_bits
 
     @property
     def box_bytes(self) -> Number:
         """Bytes of the whole box (tiled) or column (im2col), in global memory."""
-        elements = 1
-        for n in self.box or (self.channels or 0, self.pixels or 0):
-            elements *= n
-        return _whole(Fraction(elements * self.element_bits, 8))
+        entries = self.box if self.kind == "tiled" else (self.channels, self.pixels)
+        return _bytes(math.prod(entries) * self.element_bits)
 
     @property
     def floor_box_bytes(self) -> Number:
         """Bytes that the driver computes for a box: element strides divide it rounding down."""
-        elements = 1
-        for n, stride in zip(self.box or (), self.elem_strides or (), strict=False):
-            elements *= n // stride
-        return _whole(Fraction(elements * self.element_bits, 8))
+        steps = zip(self.box, self.encoded_elem_strides, strict=True)
+        return _bytes(math.prod(n // step for n, step in steps) * self.element_bits)
+
+    @property
+    def ignores_innermost_elem_stride(self) -> bool:
+        """Whether elem_strides' innermost entry has no say.
+
+        libcu++ encodes 1 there unless the layout is interleaved, and the document ignores it; the
+        driver wants it in range all the same.
+        """
+        return self.rules in ("libcu++", "documented") and not self.interleaved and not self.mirror
+
+    @property
+    def encoded_elem_strides(self) -> tuple[int, ...]:
+        """Element strides as the driver is given them."""
+        if self.ignores_innermost_elem_stride:
+            return (1, *self.elem_strides[1:])
+        return self.elem_strides
 
     def nested_bytes(self, i: int) -> Number:
         """Bytes that the dimensions inside dimension i span; those of size 1 have no say."""
         for k in range(i - 1, 0, -1):
             if self.dims[k] != 1:
                 return self.dims[k] * self.strides_bytes[k - 1]
-        return _whole(Fraction(self.dims[0] * self.element_bits, 8))
-
-    @property
-    def inner_unit(self) -> int:
-        """Elements of 16 bytes along dimension 0."""
-        return math.lcm(128, self.element_bits) // self.element_bits
+        return _bytes(self.dims[0] * self.element_bits)
 
     @property
     def spatial(self) -> int:
@@ -171,8 +210,6 @@ class Case:
 
         The driver adds in 32-bit signed integers, which wrap [measured, sm_90].
         """
-        assert self.lower is not None
-        assert self.upper is not None
         end = self.spatial_size(i) + self.upper[i]
         return (_int32(end) if self.target.has_model else end) - self.lower[i]
 
@@ -194,71 +231,89 @@ class Case:
 
     def say_stride(self, i: int) -> str:
         """Name the stride of dimension i and give its value, with units."""
-        size = self.strides_bytes[i - 1]
-        if self.mirror or self.view is None:
-            return f"global_strides[{i - 1}] is {size} bytes"
-        elements = self.view.strides[self._index(i)]
-        return f"tensor.strides[{self._index(i)}] is {elements} elements, {size} bytes"
+        size = counted(self.strides_bytes[i - 1], "byte")
+        if self.view is None:
+            return f"global_strides[{i - 1}] is {size}"
+        place = self._index(i)
+        elements = counted(self.view.strides[place], "element")
+        return f"tensor.strides[{place}] is {elements}, {size}"
 
     def say_box(self, i: int) -> str:
         """Name an entry of the box."""
-        return f"box_dim[{i}]" if self.mirror else f"box_sizes[{self._index(i)}]"
+        return f"{self.argument('box_sizes')}[{self._index(i)}]"
 
     def say_elem_stride(self, i: int) -> str:
         """Name a traversal stride."""
-        return f"element_strides[{i}]" if self.mirror else f"elem_strides[{self._index(i)}]"
+        return f"{self.argument('elem_strides')}[{self._index(i)}]"
 
     def say_corner(self, which: str, i: int) -> str:
         """Name an entry of a corner; i = 0 is W."""
+        name = self.argument(f"pixel_box_{which}_corner")
         if self.kind == "im2col_wide":
-            return f"pixel_box_{which}_corner_width" if self.mirror else f"{which}_corner_width"
+            return name
         index = i if self.mirror else self.spatial - 1 - i
-        return f"pixel_box_{which}_corner[{index}] ({'WHD'[i]})"
+        return f"{name}[{index}] ({'WHD'[i]})"
 
     def say_inner(self) -> str:
         """Name what spans dimension 0 of the box."""
         return self.say_box(0) if self.kind == "tiled" else "channels_per_pixel"
 
+    def say_type(self) -> str:
+        """Name what says the type of the map, and what it says."""
+        name = self.type_row.data_type.name
+        if self.view is None:
+            return f"tensor_data_type is {name}"
+        if self.asked_type is not None:
+            return f"data_type is {name}"
+        return f"tensor.dtype is {self.view.dtype}, which takes the map type {name}"
+
     def argument(self, name: str) -> str:
-        """Translate an argument of make_* into the mirror's word for it, where it asks."""
-        return _MIRROR_WORDS.get(name, name) if self.mirror else name.split(".")[0]
+        """Give the call's own name for an argument that a rule names."""
+        name = _WORDS_OF_KIND[self.kind].get(name, name)
+        if self.mirror:
+            return _MIRROR_WORDS.get(name, name)
+        if name == "tensor.dtype" and self.asked_type is not None:
+            return "data_type"
+        return name.partition(".")[0]
 
     # -- result ----------------------------------------------------------------------------------
 
     def encode_arguments(self) -> EncodeArguments:
         """Give the driver's arguments of a case that was accepted."""
         assert self.data_type is not None
-        assert self.elem_strides is not None
-        assert self.interleave is not None
-        assert self.swizzle is not None
-        assert self.l2_promotion is not None
-        assert self.oob_fill is not None
-        elem_strides = self.elem_strides
-        if self.rules in ("libcu++", "documented") and not self.mirror and not self.interleaved:
-            elem_strides = (1, *elem_strides[1:])  # the entry is ignored; libcu++ encodes 1
         return EncodeArguments(
             kind=self.kind,
             data_type=self.data_type,
             global_dim=tuple(map(int, self.dims)),
             global_strides=tuple(map(int, self.strides_bytes)),
-            element_strides=elem_strides,
-            box_dim=self.box or (),
+            element_strides=self.encoded_elem_strides,
+            box_dim=self.box,
             interleave=self.interleave,
             swizzle=self.swizzle,
             l2_promotion=self.l2_promotion,
             oob_fill=self.oob_fill,
-            pixel_box_lower_corner=self.lower or (),
-            pixel_box_upper_corner=self.upper or (),
-            channels_per_pixel=self.channels or 0,
-            pixels_per_column=self.pixels or 0,
-            mode=self.mode or TensorMapIm2ColWideMode.w,
+            pixel_box_lower_corner=self.lower,
+            pixel_box_upper_corner=self.upper,
+            channels_per_pixel=self.channels,
+            pixels_per_column=self.pixels,
+            mode=self.mode,
         )
 
     def under(self, rules: str) -> Case:
-        """Give the same request under another set of rules."""
-        return dataclasses.replace(self, rules=rules)
+        """Give the same request under other rules, as `rules=` of the call names them."""
+        return dataclasses.replace(self, rules=set_of_rules(self.kind, rules, self.target))
 
 
+#: Rules name a tiled map's arguments; other kinds have others in their place.
+_WORDS_OF_KIND: dict[MapKind, dict[str, str]] = {
+    "tiled": {},
+    "im2col": {"box_sizes": "channels_per_pixel"},
+    "im2col_wide": {
+        "box_sizes": "channels_per_pixel",
+        "pixel_box_lower_corner": "lower_corner_width",
+        "pixel_box_upper_corner": "upper_corner_width",
+    },
+}
 _MIRROR_WORDS = {
     "tensor.rank": "tensor_rank",
     "tensor.address": "global_address",
@@ -276,8 +331,27 @@ _MIRROR_WORDS = {
 }
 
 
-def _whole(number: Fraction) -> Number:
-    return int(number) if number.denominator == 1 else number
+def needs_32_bytes(interleave: TmaInterleaveLayout, data_type: TensorMapDataType | None) -> bool:
+    """Say whether address and strides must be multiples of 32 bytes instead of 16."""
+    if interleave is TmaInterleaveLayout.bytes32:
+        return True
+    return data_type is not None and row(data_type).smem_chunk_bytes == 16
+
+
+def counted(number: Number, unit: str) -> str:
+    """Give a number with its unit, in the singular where it is 1.
+
+    >>> counted(1, "byte"), counted(2, "entry"), counted(Fraction(3, 2), "byte")
+    ('1 byte', '2 entries', '1.5 bytes')
+    """
+    text = str(number) if isinstance(number, int) else f"{float(number):.10g}"
+    plural = f"{unit[:-1]}ies" if unit.endswith("y") else f"{unit}s"
+    return f"{text} {unit if number == 1 else plural}"
+
+
+def _bytes(bits: Number) -> Number:
+    whole, rest = divmod(bits, 8)
+    return Fraction(bits) / 8 if rest else int(whole)
 
 
 def _int32(n: int) -> int:

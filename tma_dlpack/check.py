@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from tma_dlpack.advice import ADVICE
 from tma_dlpack.case import Case
 from tma_dlpack.errors import Advice, Finding, TmaPreconditionError, TmaTargetError, Violation
-from tma_dlpack.repairs import readable
+from tma_dlpack.request import settled
 from tma_dlpack.rules import RULES, Rule
 
 __all__ = ["Report", "advise", "check_case", "find_violations"]
 
-MAX_REPAIRS = 40  # passes; each changes at least one argument
+MAX_REPAIRS = 40  # each changes at least one argument
+
+Arguments = Mapping[str, Any]
+Place = tuple[Rule, int]
 
 _BY_ID = {rule.id: rule for rule in RULES}
 _ROWS: dict[tuple[str, str], tuple[Rule, ...]] = {
@@ -23,6 +26,7 @@ _ROWS: dict[tuple[str, str], tuple[Rule, ...]] = {
     for kind in ("tiled", "im2col", "im2col_wide")
     for rules in ("libcu++", "driver", "documented", "measured")
 }
+_ONCE = (0,)
 
 
 def find_violations(case: Case) -> tuple[Violation, ...]:
@@ -31,24 +35,34 @@ def find_violations(case: Case) -> tuple[Violation, ...]:
     Returns every violation, in libcu++'s order: the first is the one that C++ would throw. A row
     whose question makes no sense after an earlier fault is not asked.
     """
-    if case.unread and (case.mirror or case.view is None):
+    broken = _broken(case)
+    if not broken:
         return case.unread
+    lifted = "; or pass rules='driver': the driver itself accepts this"
+    suffix = lifted if _driver_accepts(case) else ""
+    return case.unread + tuple(_violation(rule, case, place, suffix) for rule, place in broken)
+
+
+def _broken(case: Case) -> list[Place]:
+    """Give the rows that do not hold, and where, in libcu++'s order."""
+    if case.unread and (case.mirror or case.view is None):
+        return []
     unmet = {v.argument for v in case.unread}
     found: list[tuple[int, int, int, Rule, int]] = []
     for number, rule in enumerate(_ROWS[case.kind, case.rules]):
         if unmet and any(case.argument(need) in unmet for need in rule.needs):
             unmet.add(rule.id)  # never asked, so whoever needs its answer is not asked either
             continue
-        if not rule.applies(case):
+        if rule.applies is not None and not rule.applies(case):
             continue
-        for nth, place in enumerate(rule.places(case)):
+        for nth, place in enumerate(_ONCE if rule.places is None else rule.places(case)):
             if unmet and _follows(rule, place, unmet):
                 continue
             if not rule.holds(case, place):
                 unmet |= {rule.id, f"{rule.id}[{place}]"}
                 found.append((rule.step, nth, number, rule, place))
     found.sort(key=lambda finding: finding[:3])
-    return case.unread + tuple(_violation(rule, case, place) for *_, rule, place in found)
+    return [(rule, place) for *_, rule, place in found]
 
 
 def _follows(rule: Rule, place: int, unmet: set[str]) -> bool:
@@ -56,26 +70,23 @@ def _follows(rule: Rule, place: int, unmet: set[str]) -> bool:
     return any(need.replace("[i]", f"[{place}]") in unmet for need in rule.needs_here)
 
 
-def _violation(rule: Rule, case: Case, place: int) -> Violation:
+def _driver_accepts(case: Case) -> bool:
+    """Say whether a call that is refused would pass with ``rules="driver"``."""
+    if case.mirror or case.unread:
+        return False
+    lifted = case.under("driver")
+    return lifted.rules != case.rules and not _broken(lifted)
+
+
+def _violation(rule: Rule, case: Case, place: int, suffix: str) -> Violation:
     return Violation(
         rule=rule.id,
         argument=case.argument(rule.on),
         found=rule.found(case, place),
         limit=rule.limit(case, place),
-        fix=rule.fix(case, place) + _lifted(rule, case, place),
-        source=rule.source + (f" ({rule.differs})" if rule.differs else ""),
+        fix=rule.fix(case, place) + suffix,
+        source=f"{rule.source} ({rule.differs})" if rule.differs else rule.source,
     )
-
-
-def _lifted(rule: Rule, case: Case, place: int) -> str:
-    """Say that the driver accepts what only libcu++ refuses, where it does."""
-    if case.kind != "tiled" or case.rules != "libcu++" or "driver" in rule.sets:
-        return ""
-    if rule.driver is not None:
-        row = _BY_ID[rule.driver]
-        if row.applies(case) and not row.holds(case.under("driver"), place):
-            return ""
-    return "; or pass rules='driver': the driver itself accepts this"
 
 
 def advise(case: Case) -> tuple[Advice, ...]:
@@ -118,10 +129,8 @@ class Report:
 
     violations: tuple[Violation, ...]
     advice: tuple[Advice, ...] = ()
-    _given: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
-    _case_of: Callable[[Mapping[str, Any]], Case] | None = field(
-        default=None, repr=False, compare=False
-    )
+    _given: Arguments = field(default_factory=dict, repr=False, compare=False)
+    _case_of: Callable[[Arguments], Case] | None = field(default=None, repr=False, compare=False)
 
     @property
     def ok(self) -> bool:
@@ -156,10 +165,12 @@ class Report:
         """
         if self._case_of is None:
             return None
-        given = _repaired(dict(self._given), self._case_of)
-        if given is None and self._given.get("rules") == "libcu++":
-            given = _repaired(dict(self._given) | {"rules": "driver"}, self._case_of)
-        return given
+        if self.ok:
+            return dict(self._given)
+        fixed = _repaired(self._given, self._case_of)
+        if fixed is None:
+            fixed = _repaired({**self._given, "rules": "driver"}, self._case_of)
+        return fixed
 
     def __str__(self) -> str:
         findings: tuple[Finding, ...] = (*self.violations, *self.advice)
@@ -190,43 +201,37 @@ class Report:
         return f"<div><strong>{verdict}</strong>{table}</div>"
 
 
-def _repaired(
-    given: dict[str, Any], case_of: Callable[[Mapping[str, Any]], Case]
-) -> dict[str, Any] | None:
+def _repaired(given: Arguments, case_of: Callable[[Arguments], Case]) -> dict[str, Any] | None:
+    """Repair one thing after the other until nothing is refused; None where that leads nowhere."""
+    case = case_of(given)
     for _ in range(MAX_REPAIRS):
-        case = case_of(given)
-        violations = find_violations(case)
-        if not violations:
-            return given
-        change = _first_change(case, violations, given)
-        if not change:
+        broken = _broken(case)
+        if not broken and not case.unread:
+            return dict(given)
+        for change in _changes(case, broken):
+            changed = {**given, **change}
+            changed_case = case_of(changed)
+            if changed_case != case:
+                given, case = changed, changed_case
+                break
+        else:
             return None
-        given |= change
     return None
 
 
-def _first_change(
-    case: Case, violations: tuple[Violation, ...], given: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Give the repair of the first violation that has one; nothing where one has none."""
-    for violation in violations:
-        change = readable(violation, case) if violation in case.unread else _repair(violation, case)
-        if any(given[name] != value for name, value in change.items()):
-            return change
-    return {}
+def _changes(case: Case, broken: list[Place]) -> Iterator[dict[str, Any]]:
+    """Give what might mend a case, in the order in which its faults are reported."""
+    for violation in case.unread:
+        if violation.argument in case.instead:
+            yield {violation.argument: case.instead[violation.argument]}
+    for rule, place in broken:
+        if rule.repair is not None:
+            yield rule.repair(case, place)
 
 
-def _repair(violation: Violation, case: Case) -> dict[str, Any]:
-    rule = _BY_ID[violation.rule]
-    if rule.repair is None:
-        return {}
-    broken = next(i for i in rule.places(case) if not rule.holds(case, i))
-    change: dict[str, Any] = rule.repair(case, broken)
-    return change
-
-
-def check_case(case_of: Callable[[Mapping[str, Any]], Case], given: Mapping[str, Any]) -> Report:
+def check_case(case_of: Callable[[Arguments], Case], given: Arguments) -> Report:
     """Check a request and keep what `fixed` needs."""
+    given = {name: settled(value) for name, value in given.items()}
     case = case_of(given)
     violations = find_violations(case)
     return Report(violations, () if violations else advise(case), given, case_of)

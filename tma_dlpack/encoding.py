@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Literal
 
 from tma_dlpack import driver, fields
@@ -55,7 +54,7 @@ def encode_for(case: Case) -> tuple[Template, bool]:
     modelled = _model(arguments, case.address, case.target)
     data, encoder = modelled, None if modelled is None else "model"
     if view.device.is_cuda and driver.is_available():
-        ordinal = _ordinal(view.device, view.address)
+        ordinal = _ordinal(view.device, case.address)
         if driver.device_target(ordinal).compute_capability == case.target.compute_capability:
             data, encoder = driver.encode(arguments, case.address, ordinal), "driver"
     template = Template(
@@ -63,9 +62,9 @@ def encode_for(case: Case) -> tuple[Template, bool]:
         tail=None if data is None else data[ADDRESS_BYTES:],
         encoder=encoder,
         target=case.target,
-        view=dataclasses.replace(view, address=0, owner=None, capsule=None),
+        view=view,
         launchable=view.device.is_cuda,
-        case=dataclasses.replace(case, view=dataclasses.replace(view, owner=None, capsule=None)),
+        case=case,
     )
     return template, data == modelled
 

@@ -1,20 +1,22 @@
 """What a user wrote becomes a `Case`: words become enums and integers, innermost first.
 
-What cannot be read becomes a Violation in `Case.unread`; nothing here raises.
+What cannot be read becomes a Violation in `Case.unread`. Nothing here raises, whatever the methods
+of a user's objects do.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from enum import IntEnum
 from typing import Any, TypeVar
 
 from tma_dlpack.arguments import MapKind, driver_layout
-from tma_dlpack.case import Case
+from tma_dlpack.case import RULE_SETS, Case, counted, needs_32_bytes, set_of_rules
 from tma_dlpack.dlpack import TensorView, canonical_strides
-from tma_dlpack.dtypes import data_type_of, row
+from tma_dlpack.dtypes import data_type_of, overrides_of
 from tma_dlpack.enums import (
     TensorMapDataType,
     TensorMapIm2ColWideMode,
@@ -25,116 +27,16 @@ from tma_dlpack.enums import (
     parse,
 )
 from tma_dlpack.errors import Violation
+from tma_dlpack.limits import MAX_RANK
 from tma_dlpack.target import Target
 
-__all__ = ["RULE_SETS", "make_case", "mirror_case"]
+__all__ = ["make_case", "mirror_case", "settled"]
 
-#: What `rules=` may be, by kind of map; the first is the default.
-RULE_SETS: dict[MapKind, tuple[str, ...]] = {
-    "tiled": ("libcu++", "driver"),
-    "im2col": ("documented", "driver"),
-    "im2col_wide": ("documented", "driver"),
-}
 MAX_ENTRIES = 64  # a list longer than any rank is refused before its entries are looked at
+MAX_SHOWN = 80  # characters of a value in a message
+INTEGER_END = 1 << 64
 
 AnyEnum = TypeVar("AnyEnum", bound=IntEnum)
-
-
-class _Reader:
-    """Read arguments one by one, and keep what could not be read."""
-
-    def __init__(self) -> None:
-        self.unread: list[Violation] = []
-
-    def refuse(self, argument: str, found: str, must: str, fix: str) -> None:
-        self.unread.append(
-            Violation(
-                rule="ARGUMENT",
-                argument=argument,
-                found=found,
-                limit=f"it must {must}",
-                fix=fix,
-                source="tma_dlpack: the type of the argument",
-            )
-        )
-
-    def member(self, argument: str, enum: type[AnyEnum], value: object) -> AnyEnum | None:
-        if type(value) is enum:
-            return value
-        try:
-            return parse(enum, value)
-        except (TypeError, ValueError) as error:
-            said, _, choices = str(error).partition(": ")
-            self.refuse(argument, f"{argument}={value!r}: {said}", f"be a {enum.__name__}", choices)
-            return None
-
-    def integer(self, argument: str, value: object) -> int | None:
-        if type(value) is int:
-            return value
-        number = _index(value)
-        if number is None:
-            self.refuse(
-                argument, f"{argument}={_short(value)}", "be an integer", "pass an int, such as 64"
-            )
-        return number
-
-    def integers(self, argument: str, value: object) -> tuple[int, ...] | None:
-        """Read a sequence of integers, in the order given."""
-        entries = _entries(value)
-        numbers = None if entries is None else tuple(map(_index, entries))
-        if numbers is None or None in numbers:
-            self.refuse(
-                argument,
-                f"{argument}={_short(value)}",
-                f"be a sequence of at most {MAX_ENTRIES} integers",
-                "pass a tuple such as (64, 64)",
-            )
-            return None
-        return numbers  # type: ignore[return-value]
-
-    def word(self, argument: str, value: object, choices: tuple[str, ...]) -> str:
-        if isinstance(value, str) and value in choices:
-            return value
-        self.refuse(
-            argument,
-            f"{argument}={_short(value)}",
-            f"be one of {', '.join(map(repr, choices))}",
-            f"pass {argument}={choices[0]!r}",
-        )
-        return choices[0]
-
-
-def _index(value: object) -> int | None:
-    if type(value) is int:
-        return value
-    if isinstance(value, (bool, IntEnum)) or type(value).__name__ == "bool":  # numpy.bool too
-        return None
-    try:
-        return operator.index(value)  # type: ignore[arg-type]
-    except Exception:  # an __index__ may raise anything
-        return None
-
-
-def _entries(value: object) -> list[object] | None:
-    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
-        return None
-    try:
-        entries = []
-        for entry in value:
-            entries.append(entry)
-            if len(entries) > MAX_ENTRIES:
-                return None
-        return entries
-    except Exception:  # an iterator may raise anything
-        return None
-
-
-def _short(value: object) -> str:
-    try:
-        text = repr(value)
-    except Exception:
-        text = f"<{type(value).__name__}>"
-    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def make_case(
@@ -161,11 +63,10 @@ def make_case(
         What was refused on the way here.
     """
     read = _Reader()
+    read.instead["target"] = None  # the tensor's own
+    rank = len(view.shape) if view is not None else 0
     rules = read.word("rules", given["rules"], RULE_SETS[kind])
-    if kind != "tiled" and rules == "driver":
-        rules = "measured" if target.has_model else "documented"
-    asked = given["data_type"]
-    asked_type = None if asked is None else read.member("data_type", TensorMapDataType, asked)
+    asked_type = read.data_type("data_type", given["data_type"])
     fields: dict[str, Any] = {
         "interleave": read.member(
             "interleave_layout", TmaInterleaveLayout, given["interleave_layout"]
@@ -175,37 +76,44 @@ def make_case(
         "oob_fill": read.member("oobfill", TmaOobFill, given["oobfill"]),
     }
     if kind == "tiled":
-        fields["box"] = _reversed(read.integers("box_sizes", given["box_sizes"]))
+        fields["box"] = read.integers("box_sizes", given["box_sizes"], (1,) * rank)[::-1]
     else:
-        fields |= _read_column(read, kind, given)
-    rank = len(view.shape) if view is not None else 0
+        fields |= _read_column(read, kind, given, rank)
     if given["elem_strides"] is None:
         fields["elem_strides"] = (1,) * rank
     else:
-        fields["elem_strides"] = _reversed(read.integers("elem_strides", given["elem_strides"]))
+        fields["elem_strides"] = read.integers("elem_strides", given["elem_strides"], None)[::-1]
     if view is not None:
-        data_type = asked_type if asked_type is not None else data_type_of(view.dtype)
-        padded = data_type is not None and row(data_type).smem_chunk_bytes == 16
-        if padded or fields["interleave"] is TmaInterleaveLayout.bytes32:
-            strides = canonical_strides(view.shape, view.strides, view.dtype.itemsize_bits, 32)
-            view = dataclasses.replace(view, strides=strides)
-        fields |= _tensor_fields(view, data_type)
+        fields |= _tensor_fields(view, asked_type, fields["interleave"])
     return Case(
         kind=kind,
-        rules=rules,
+        rules=set_of_rules(kind, rules, target),
         target=target,
         target_is_assumed=target_is_assumed,
-        view=view,
         asked_type=asked_type,
         rank=rank,
         unread=(*unread, *read.unread),
+        instead=read.instead,
         **fields,
     )
 
 
-def _tensor_fields(view: TensorView, data_type: TensorMapDataType | None) -> dict[str, Any]:
-    dims, strides_bytes = driver_layout(view, data_type)
+def _tensor_fields(
+    view: TensorView, asked_type: TensorMapDataType | None, interleave: TmaInterleaveLayout
+) -> dict[str, Any]:
+    data_type = data_type_of(view.dtype) if asked_type is None else asked_type
+    if asked_type is not None and asked_type not in overrides_of(view.dtype):
+        data_type = None
+    described = _described(view)
+    laid_out = described
+    if needs_32_bytes(interleave, data_type) and 1 in view.shape:
+        # the view has made strides of extent 1 multiples of 16 bytes; these must be of 32
+        bits = view.dtype.itemsize_bits
+        strides = canonical_strides(view.shape, view.strides, bits, align_bytes=32)
+        laid_out = dataclasses.replace(described, strides=strides)
+    dims, strides_bytes = driver_layout(laid_out, data_type)
     return {
+        "view": described,
         "data_type": data_type,
         "address": view.address,
         "dims": dims,
@@ -214,25 +122,30 @@ def _tensor_fields(view: TensorView, data_type: TensorMapDataType | None) -> dic
     }
 
 
-def _read_column(read: _Reader, kind: MapKind, given: Mapping[str, Any]) -> dict[str, Any]:
+def _described(view: TensorView) -> TensorView:
+    """Leave out the memory of a view, so that a case can be kept."""
+    return TensorView(
+        0, view.device, view.dtype, view.shape, view.strides, view.read_only, view.producer, None
+    )
+
+
+def _read_column(
+    read: _Reader, kind: MapKind, given: Mapping[str, Any], rank: int
+) -> dict[str, Any]:
     fields: dict[str, Any] = {
-        "channels": read.integer("channels_per_pixel", given["channels_per_pixel"]),
-        "pixels": read.integer("pixels_per_column", given["pixels_per_column"]),
+        "channels": read.integer("channels_per_pixel", given["channels_per_pixel"], 1),
+        "pixels": read.integer("pixels_per_column", given["pixels_per_column"], 1),
     }
     for which in ("lower", "upper"):
         if kind == "im2col":
             name = f"pixel_box_{which}_corner"
-            fields[which] = _reversed(read.integers(name, given[name]))
+            fields[which] = read.integers(name, given[name], (0,) * max(0, rank - 2))[::-1]
         else:
-            width = read.integer(f"{which}_corner_width", given[f"{which}_corner_width"])
-            fields[which] = None if width is None else (width,)
+            name = f"{which}_corner_width"
+            fields[which] = (read.integer(name, given[name], 0),)
     if kind == "im2col_wide":
         fields["mode"] = read.member("mode", TensorMapIm2ColWideMode, given["mode"])
     return fields
-
-
-def _reversed(numbers: tuple[int, ...] | None) -> tuple[int, ...] | None:
-    return None if numbers is None else numbers[::-1]
 
 
 def mirror_case(kind: MapKind, given: Mapping[str, Any], target: Target) -> Case:
@@ -241,45 +154,31 @@ def mirror_case(kind: MapKind, given: Mapping[str, Any], target: Target) -> Case
     As in C, entries of an array past the rank are not read.
     """
     read = _Reader()
-    rank = read.integer("tensor_rank", given["tensor_rank"]) or 0
+    rank = read.integer("tensor_rank", given["tensor_rank"])
+    count = max(0, rank)
     fields: dict[str, Any] = {
         "data_type": read.member("tensor_data_type", TensorMapDataType, given["tensor_data_type"]),
         "interleave": read.member("interleave", TmaInterleaveLayout, given["interleave"]),
         "swizzle": read.member("swizzle", TmaSwizzle, given["swizzle"]),
         "l2_promotion": read.member("l2_promotion", TmaL2FetchSize, given["l2_promotion"]),
         "oob_fill": read.member("oob_fill", TmaOobFill, given["oob_fill"]),
-        "address": read.integer("global_address", given["global_address"]) or 0,
+        "address": read.integer("global_address", given["global_address"]),
+        "dims": read.array("global_dim", given, count),
+        "strides_bytes": read.array("global_strides", given, count - 1),
+        "elem_strides": read.array("element_strides", given, count),
     }
-
-    def array(name: str, count: int) -> tuple[int, ...] | None:
-        numbers = read.integers(name, given[name])
-        if numbers is not None and len(numbers) < count:
-            read.refuse(
-                name,
-                f"{name} has {len(numbers)} entries",
-                f"have {count} for rank {rank}",
-                "give one entry per dimension, innermost first",
-            )
-            return None
-        return None if numbers is None else numbers[:count]
-
-    count = rank if 0 <= rank <= MAX_ENTRIES else 0
-    dims = array("global_dim", count)
-    strides = array("global_strides", max(0, count - 1))
-    fields["elem_strides"] = array("element_strides", count)
     if kind == "tiled":
-        fields["box"] = array("box_dim", count)
+        fields["box"] = read.array("box_dim", given, count)
     else:
         fields["channels"] = read.integer("channels_per_pixel", given["channels_per_pixel"])
         fields["pixels"] = read.integer("pixels_per_column", given["pixels_per_column"])
-    if kind == "im2col":
-        for which in ("lower", "upper"):
-            fields[which] = array(f"pixel_box_{which}_corner", max(0, count - 2))
-    if kind == "im2col_wide":
-        for which in ("lower", "upper"):
+    for which in ("lower", "upper"):
+        if kind == "im2col":
+            fields[which] = read.array(f"pixel_box_{which}_corner", given, count - 2)
+        if kind == "im2col_wide":
             name = f"pixel_box_{which}_corner_width"
-            width = read.integer(name, given[name])
-            fields[which] = None if width is None else (width,)
+            fields[which] = (read.integer(name, given[name]),)
+    if kind == "im2col_wide":
         fields["mode"] = read.member("mode", TensorMapIm2ColWideMode, given["mode"])
     return Case(
         kind=kind,
@@ -287,8 +186,179 @@ def mirror_case(kind: MapKind, given: Mapping[str, Any], target: Target) -> Case
         mirror=True,
         target=target,
         rank=rank,
-        dims=dims or (),
-        strides_bytes=strides or (),
         unread=tuple(read.unread),
         **fields,
     )
+
+
+class _Reader:
+    """Read arguments one by one; keep what could not be read, and what could be in its place."""
+
+    def __init__(self) -> None:
+        self.unread: list[Violation] = []
+        self.instead: dict[str, Any] = {}
+
+    def refuse(
+        self, argument: str, found: str, must: str, fix: str, instead: object = None
+    ) -> None:
+        self.instead[argument] = instead
+        self.unread.append(
+            Violation(
+                rule="ARGUMENT",
+                argument=argument,
+                found=f"{argument} {found}",
+                limit=f"it must {must}",
+                fix=fix,
+                source="tma_dlpack: what the argument may be",
+            )
+        )
+
+    def member(self, argument: str, enum: type[AnyEnum], value: object) -> AnyEnum:
+        """Read a member, its name or its value; the one of value 0 where it is none of these."""
+        if type(value) is enum:
+            return value
+        word = _word(value)
+        try:
+            return parse(enum, word if word is not None else _index(value))
+        except (TypeError, ValueError):
+            close = difflib.get_close_matches(word or "", enum.__members__, n=1, cutoff=0.5)
+            choices = ", ".join(f"{m.name} ({m.value})" for m in enum)
+            self.refuse(
+                argument,
+                f"is {_shown(value)}",
+                f"be a {enum.__name__}, its name or its value",
+                f"choose one of {choices}" + "".join(f"; did you mean {n!r}?" for n in close),
+                close[0] if close else enum(0).name,
+            )
+            return enum(0)
+
+    def data_type(self, argument: str, value: object) -> TensorMapDataType | None:
+        """Read a data type that may be left out; None too where it is none."""
+        if value is None:
+            return None
+        known = len(self.unread)
+        data_type = self.member(argument, TensorMapDataType, value)
+        if len(self.unread) == known:
+            return data_type
+        self.instead[argument] = None
+        return None
+
+    def integer(self, argument: str, value: object, instead: int = 0) -> int:
+        """Read an integer; 0 where it is none."""
+        number = _index(value)
+        if number is None:
+            must = "be an integer of 64 bits"
+            self.refuse(argument, f"is {_shown(value)}", must, "pass an int, such as 1", instead)
+        return number or 0
+
+    def integers(
+        self, argument: str, value: object, instead: tuple[int, ...] | None = None
+    ) -> tuple[int, ...]:
+        """Read a sequence of integers, in the order given; none where it is no such sequence."""
+        numbers = _indices(value)
+        if numbers is None:
+            self.refuse(
+                argument,
+                f"is {_shown(value)}",
+                f"be a sequence of at most {MAX_ENTRIES} integers of 64 bits",
+                "pass a tuple of ints, such as (64, 64)",
+                instead,
+            )
+            return ()
+        return numbers
+
+    def array(self, argument: str, given: Mapping[str, Any], count: int) -> tuple[int, ...]:
+        """Read the first entries of an array, as C does."""
+        known = len(self.unread)
+        numbers = self.integers(argument, given[argument])
+        if len(numbers) < count <= MAX_RANK and len(self.unread) == known:
+            self.refuse(
+                argument,
+                f"has {counted(len(numbers), 'entry')}",
+                f"have {counted(count, 'entry')}, for the rank that is given",
+                "give one entry per dimension, innermost first",
+            )
+        return numbers[: max(0, count)]
+
+    def word(self, argument: str, value: object, choices: tuple[str, ...]) -> str:
+        """Read one of a few words; the first where it is none of them."""
+        word = _word(value)
+        if word in choices:
+            return word
+        self.refuse(
+            argument,
+            f"is {_shown(value)}",
+            f"be one of {', '.join(map(repr, choices))}",
+            f"pass {argument}={choices[0]!r}",
+            choices[0],
+        )
+        return choices[0]
+
+
+def _index(value: object) -> int | None:
+    """Give the integer that a value stands for; members of enums and bools stand for none."""
+    if type(value) is int:
+        return value if -INTEGER_END < value < INTEGER_END else None
+    try:
+        if isinstance(value, (bool, IntEnum)) or type(value).__name__ in ("bool", "bool_"):
+            return None  # numpy.bool has either name
+        number = operator.index(value)  # type: ignore[arg-type]
+    except Exception:  # an __index__ may raise anything
+        return None
+    return number if -INTEGER_END < number < INTEGER_END else None
+
+
+def _indices(value: object) -> tuple[int, ...] | None:
+    entries = _entries(value)
+    if entries is None:
+        return None
+    numbers = []
+    for entry in entries:
+        number = _index(entry)
+        if number is None:
+            return None
+        numbers.append(number)
+    return tuple(numbers)
+
+
+def _entries(value: object) -> tuple[object, ...] | None:
+    """Give what an ordered iterable holds, if it is not longer than `MAX_ENTRIES`."""
+    if type(value) is tuple:
+        return value if len(value) <= MAX_ENTRIES else None
+    try:
+        unordered = isinstance(value, (str, bytes, bytearray, Mapping, Set))
+        if unordered or not isinstance(value, Iterable):
+            return None
+        entries = []
+        for entry in value:
+            entries.append(entry)
+            if len(entries) > MAX_ENTRIES:
+                return None
+        return tuple(entries)
+    except Exception:  # an iterator may raise anything
+        return None
+
+
+def _word(value: object) -> str | None:
+    """Give the plain str of a str, without asking the methods of a subclass."""
+    return str.__str__(value) if issubclass(type(value), str) else None
+
+
+def _shown(value: object) -> str:
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # a __repr__ may raise anything, and so does an int of 5000 digits
+        text = f"an object of type {type(value).__name__}"
+    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."
+
+
+def settled(value: object) -> object:
+    """Give an argument as it is now: lists are copied, and what can be read but once is read."""
+    if type(value) is list:
+        return list(value)
+    try:
+        once = isinstance(value, Iterator)
+    except Exception:  # even __class__ may raise
+        return value
+    entries = _entries(value) if once else None
+    return value if entries is None else entries

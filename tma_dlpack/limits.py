@@ -1,0 +1,42 @@
+"""What the engine and the driver allow at most, each limit once.
+
+Names that end in `END` are the first value that is too large. Source: CUDA driver API,
+cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col, but for those marked as measured (H200, driver
+580.159.04, 2026-11-20).
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ADDRESS_END",
+    "INNER_BYTES",
+    "MAX_BOX",
+    "MAX_BOX_BYTES",
+    "MAX_DIM",
+    "MAX_ELEM_STRIDE",
+    "MAX_PIXELS",
+    "MAX_RANK",
+    "MIN_RANK_IM2COL",
+    "MIN_RANK_INTERLEAVED",
+    "PADDED_INNER_VALUES",
+    "STRIDE_BYTES_END",
+    "SWIZZLE_SPAN_BYTES",
+]
+
+MAX_RANK = 5
+MIN_RANK_IM2COL = 3
+MIN_RANK_INTERLEAVED = 3
+
+ADDRESS_END = 1 << 57  # measured
+STRIDE_BYTES_END = 1 << 40
+MAX_DIM = 1 << 32
+
+MAX_BOX = 256  # entries of a box, and channels per pixel
+MAX_PIXELS = 1024
+MAX_ELEM_STRIDE = 8
+MAX_BOX_BYTES = 233_472  # 228 KB; measured
+INNER_BYTES = 16  # the row of a box is a multiple of it
+PADDED_INNER_VALUES = 128  # the row of the two packed types that are padded to 16 bytes
+
+#: Bytes of one row of the pattern, by TmaSwizzle; a box must not be wider.
+SWIZZLE_SPAN_BYTES = (0, 32, 64, 128, 128, 128, 128)

@@ -1,0 +1,28 @@
+"""The preconditions, as one table of rows in libcu++'s order. `check` runs it; nothing else does.
+
+A row belongs to sets of rules:
+
+``"libcu++"``     what `cuda::make_tma_descriptor` asks (NVIDIA/cccl at `CCCL_COMMIT`), and last
+                  what the driver asks beyond it, because libcu++ hands its result to the driver
+``"driver"``      what the driver asks, as `make_tma_descriptor(rules="driver")` holds it
+``"documented"``  the CUDA driver API document
+``"measured"``    the driver's own verdict on sm_90, as `driver_encode_*` holds it
+                  [H200, driver 580.159.04 (CUDA 13.0), 2026-11-20; tests/golden]
+
+Chapters: `rule` (what a row is), `tensor` (device, rank, address, data type, sizes, strides),
+`tile` (interleave, swizzle, box, element strides), `im2col`; `words` is what fixes say.
+"""
+
+from __future__ import annotations
+
+from tma_dlpack.rules.im2col import IM2COL_RULES
+from tma_dlpack.rules.rule import CCCL_COMMIT, Rule
+from tma_dlpack.rules.tensor import TENSOR_RULES
+from tma_dlpack.rules.tile import TILE_RULES
+
+__all__ = ["CCCL_COMMIT", "RULES", "Rule"]
+
+#: Every rule, in libcu++'s order.
+RULES: tuple[Rule, ...] = tuple(
+    sorted((*TENSOR_RULES, *TILE_RULES, *IM2COL_RULES), key=lambda rule: rule.step)
+)
