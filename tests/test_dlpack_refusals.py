@@ -251,6 +251,11 @@ def test_torch_device_kinds_become_dlpack_devices():
         where = torch.device("cuda", 3)
         pinned = False
         device = property(lambda self: self.where)
+        is_cuda = property(lambda self: self.where.type == "cuda")
+        is_cpu = property(lambda self: self.where.type == "cpu")
+
+        def get_device(self):
+            return self.where.index
 
         def is_pinned(self):
             return self.pinned
@@ -268,6 +273,10 @@ def test_torch_device_kinds_become_dlpack_devices():
 def test_hip_build_of_torch_is_refused(monkeypatch):
     class Rocm(torch.Tensor):
         device = property(lambda self: torch.device("cuda", 5))
+        is_cuda = True
+
+        def get_device(self):
+            return 5
 
     monkeypatch.setattr(torch.version, "hip", "6.2")
     violation, _ = refusal_of(torch.zeros(4).as_subclass(Rocm))

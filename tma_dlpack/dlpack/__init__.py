@@ -1,14 +1,16 @@
 """Any tensor becomes a `TensorView`: where its memory lies and how it is laid out.
 
 Three steps. A *reader*, chosen once per Python type, asks the producer and gives an address and a
-`Layout` (plain integers). `judge` turns a layout into checked values, or refuses it; that depends
-on nothing but the layout, so it is remembered. `as_tensor_view` puts both together.
+`Signature`, the layout in the producer's own words. Those become a `Layout` (plain integers), which
+`judge` turns into checked values, or refuses; that depends on nothing but the layout, so it is
+remembered. `as_tensor_view` puts all together; a cache that knows the signature stops after one.
 
 No data is read or copied, no framework is imported, nothing is synchronised, and the producer's
 capsule is only looked at: its own destructor runs its deleter.
 
-Files, each importing only from those before it: `refusals` (the table), `layout` (integers and what
-is made of them), `capsule` (ctypes), `torch_tensor` and `producer` (readers), `view`.
+Files, each importing only from those before it: `refusals` (the table), `layout` (integers and
+what is made of them), `capsule` (ctypes), `torch_tensor`, `producer` and `numpy_array` (readers),
+`view`.
 
 Source: dlpack.h 1.3 (offsets checked against a C compiler), the array API standard for `__dlpack__`
 and its streams, the CUDA Array Interface, version 3. What each producer really exports is measured:

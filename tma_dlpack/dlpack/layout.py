@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tma_dlpack.dlpack.refusals import refuse
 from tma_dlpack.dtypes import DLDataType
@@ -19,6 +19,8 @@ __all__ = [
     "Device",
     "Layout",
     "Reading",
+    "Signature",
+    "as_told",
     "canonical_strides",
     "judge",
 ]
@@ -67,12 +69,22 @@ class Device(NamedTuple):
         return f"{name}:{self.device_id}"
 
 
-#: Everything about a tensor but its address, as a producer tells it; hashable, so a cache may use
-#: it as a key: device type and id, dtype code, bits and lanes, flags, shape, strides (or None).
+#: Everything about a tensor but its address, in DLPack's numbers: device type and id, dtype code,
+#: bits and lanes, flags, shape, strides (or None).
 Layout = tuple[int, int, int, int, int, int, tuple[int, ...], "tuple[int, ...] | None"]
 
-#: What a reader gives: address, layout, and the capsule where it must stay alive (else None).
-Reading = tuple[int, Layout, object]
+#: The same in the producer's own words, which are quicker to get. The first item is the function
+#: that makes a Layout of the others (and of the tensor, which it may only name in a refusal).
+#: Hashable, without the tensor, and equal for equal layouts only, so a cache may use it as a key.
+Signature = tuple[Any, ...]
+
+#: What a reader gives: address, signature, and the capsule where it must stay alive (else None).
+Reading = tuple[int, Signature, object]
+
+
+def as_told(tensor: object, layout: Layout) -> Layout:
+    """Give the layout of a signature that is one: the tensor was read in DLPack's numbers."""
+    return layout
 
 
 @lru_cache(maxsize=1024)

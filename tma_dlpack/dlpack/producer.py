@@ -12,12 +12,12 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tma_dlpack.dlpack.capsule import CAREFUL, Access, access_like, parse_capsule
-from tma_dlpack.dlpack.layout import HOST, READ_ONLY, Device, Reading
+from tma_dlpack.dlpack.layout import HOST, READ_ONLY, Device, Reading, as_told
 from tma_dlpack.dlpack.refusals import MAX_NDIM, name_of, refuse, said
 from tma_dlpack.enums import DLDataTypeCode, DLDeviceType
 from tma_dlpack.errors import TmaPreconditionError
 
-__all__ = ["first_dlpack_reading", "is_known", "read_interface", "refuse_masked"]
+__all__ = ["CODES", "first_dlpack_reading", "is_known", "read_interface", "refuse_masked"]
 
 MAX_VERSION = (1, 3)
 
@@ -72,7 +72,7 @@ def _read_dlpack(route: _Route, tensor: Any) -> Reading:
 
 def _look_into(capsule: object, access: Access) -> Reading:
     address, layout = parse_capsule(capsule, access)
-    return address, layout, capsule if access is CAREFUL else None
+    return address, (as_told, layout), capsule if access is CAREFUL else None
 
 
 def _export(tensor: Any, on_host: dict[str, Any], on_cuda: dict[str, Any]) -> object:
@@ -131,7 +131,8 @@ def _numpy_fix(dtype: np.dtype[Any]) -> str | None:
 
 # __cuda_array_interface__
 
-_CODES = {
+#: NumPy's kinds of numbers.
+CODES = {
     "i": DLDataTypeCode.kDLInt,
     "u": DLDataTypeCode.kDLUInt,
     "f": DLDataTypeCode.kDLFloat,
@@ -157,7 +158,7 @@ def read_interface(tensor: Any) -> Reading:
         refuse("TENSOR_INTERFACE", found, error)
     if is_masked:
         refuse("TENSOR_MASKED", f"is a {producer} with a mask")
-    if not dtype.isnative or dtype.kind not in _CODES:
+    if not dtype.isnative or dtype.kind not in CODES:
         refuse("TENSOR_INTERFACE_DTYPE", f"is a {producer} of typestr {dtype.str}")
     if address < 0 or address >> 64 or len(shape) > MAX_NDIM:
         refuse("TENSOR_INTERFACE", f"has address {address:#x} and {len(shape)} dimensions")
@@ -172,10 +173,10 @@ def read_interface(tensor: Any) -> Reading:
                 "TENSOR_BYTE_STRIDES", f"has {dtype.itemsize}-byte elements {byte_strides} apart"
             )
         strides = tuple(stride // dtype.itemsize for stride in byte_strides)
-    code, bits = _CODES[dtype.kind].value, 8 * dtype.itemsize
+    code, bits = CODES[dtype.kind].value, 8 * dtype.itemsize
     flags = READ_ONLY if read_only else 0
     cuda = DLDeviceType.kDLCUDA.value
-    return address, (cuda, 0, code, bits, 1, flags, shape, strides), None
+    return address, (as_told, (cuda, 0, code, bits, 1, flags, shape, strides)), None
 
 
 def refuse_masked(tensor: object) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NoReturn
 
-from tma_dlpack.dlpack.layout import Reading
+from tma_dlpack.dlpack.layout import Layout, Reading
 from tma_dlpack.dlpack.refusals import name_of, refuse, said
 from tma_dlpack.dtypes import DLDataType
 from tma_dlpack.enums import DLDataTypeCode, DLDeviceType
@@ -46,16 +46,6 @@ def torch_dtype_table() -> dict[Any, DLDataType]:
     return {getattr(torch, n): t for n, t in _TORCH_DTYPES.items() if hasattr(torch, n)}
 
 
-@lru_cache(maxsize=64)
-def _torch_device(device: Any) -> tuple[int, int]:
-    """DLPack's device of a torch.device, for the two kinds that can serve."""
-    if device.type == "cpu":
-        return DLDeviceType.kDLCPU.value, 0
-    if device.type == "cuda" and not _is_hip():
-        return DLDeviceType.kDLCUDA.value, device.index
-    raise LookupError(device)
-
-
 def is_torch(tensor: object) -> bool:
     """Whether it is a torch.Tensor, a Parameter or of any other subclass."""
     kind = getattr(sys.modules.get("torch"), "Tensor", None)
@@ -71,18 +61,40 @@ def _read_torch(tensor: Any) -> Reading:
     """Read a torch tensor, or refuse it by name. A gradient or its absence plays no part."""
     try:
         address = tensor.data_ptr()
-        code, bits, lanes = torch_dtype_table()[tensor.dtype]
-        device_type, device_id = _torch_device(tensor.device)
-        if device_type == 1 and tensor.is_pinned():
-            device_type = DLDeviceType.kDLCUDAHost.value
+        dtype = tensor.dtype
         shape = tensor.shape
-        strides = tensor.stride()
-        holds_its_values = not (tensor.is_neg() or tensor.is_conj())
+        place = tensor.get_device() if tensor.is_cuda else _host_place(tensor)
+        signature = (_torch_layout, dtype, place, shape, tensor.stride())
+        negated = tensor.is_neg() or (dtype.is_complex and tensor.is_conj())
     except Exception as error:
         _refuse_torch(tensor, error)
-    if not holds_its_values or (not address and 0 not in shape):
+    if negated or (not address and 0 not in shape):
         _refuse_torch(tensor)
-    return address, (device_type, device_id, code, bits, lanes, 0, shape, strides), None
+    return address, signature, None
+
+
+#: Where a tensor lies, in one number: a GPU's ordinal, or one of these.
+_HOST, _PINNED = -1, -2
+
+
+def _host_place(tensor: Any) -> int:
+    if not tensor.is_cpu:
+        raise LookupError(tensor.device)
+    return _PINNED if tensor.is_pinned() else _HOST
+
+
+_HOST_TYPES = {_HOST: DLDeviceType.kDLCPU.value, _PINNED: DLDeviceType.kDLCUDAHost.value}
+
+
+def _torch_layout(
+    tensor: object, dtype: Any, place: int, shape: tuple[int, ...], strides: tuple[int, ...]
+) -> Layout:
+    """Put what torch told in DLPack's numbers, or refuse it."""
+    known = torch_dtype_table().get(dtype)
+    if known is None or (place >= 0 and _is_hip()):
+        _refuse_torch(tensor)
+    device = (DLDeviceType.kDLCUDA.value, place) if place >= 0 else (_HOST_TYPES[place], 0)
+    return (*device, *known, 0, tuple(shape), tuple(strides))
 
 
 def _refuse_torch(tensor: Any, cause: Exception | None = None) -> NoReturn:

@@ -10,6 +10,7 @@ import numpy as np
 
 from tma_dlpack.dlpack.capsule import read_safely
 from tma_dlpack.dlpack.layout import Device, Reading, judge
+from tma_dlpack.dlpack.numpy_array import ARRAYS_ARE_OPEN, read_numpy
 from tma_dlpack.dlpack.producer import (
     first_dlpack_reading,
     is_known,
@@ -103,8 +104,9 @@ def as_tensor_view(tensor: object) -> TensorView:
 
 def view_of(tensor: object, reading: Reading) -> TensorView:
     """Judge what `read_layout` gave: the other half of `as_tensor_view`."""
-    address, layout, capsule = reading
-    device, dtype, shape, strides, read_only = judge(layout)
+    address, signature, capsule = reading
+    layout_of, *told = signature
+    device, dtype, shape, strides, read_only = judge(layout_of(tensor, *told))
     producer = name_of(type(tensor))
     return TensorView(address, device, dtype, shape, strides, read_only, producer, tensor, capsule)
 
@@ -112,9 +114,9 @@ def view_of(tensor: object, reading: Reading) -> TensorView:
 def read_layout(tensor: object) -> Reading:
     """Ask a tensor for its address and layout, unjudged: the fast half of `as_tensor_view`.
 
-    Returns the address, a hashable `Layout`, and the capsule if it must be kept alive. Equal
-    layouts are judged equally, so what `judge` said of one holds for all. Raises as
-    `as_tensor_view`, but for what `judge` refuses.
+    Returns the address, a `Signature`, and the capsule if it must be kept alive. Equal signatures
+    are judged equally, so what `view_of` said of one holds for all. Raises as `as_tensor_view`, but
+    for what can be told from the signature.
     """
     reader = _readers.get(type(tensor))
     return reader(tensor) if reader else _read_first_of_type(tensor)
@@ -132,6 +134,8 @@ def _first_reading(tensor: Any) -> tuple[_Reader, Reading]:
     if is_torch(tensor):
         reader = torch_reader(tensor)
         return reader, reader(tensor)
+    if type(tensor) is np.ndarray and ARRAYS_ARE_OPEN:
+        return read_numpy, read_numpy(tensor)
     if type(tensor).__name__ == "PyCapsule":
         refuse("TENSOR_RAW_CAPSULE", "is a capsule")
     if isinstance(tensor, type):
