@@ -183,8 +183,8 @@ def _remarks(request: CopyRequest) -> tuple[str, ...]:
         return (filled,)
     return (
         filled,
-        f"interleave {args.interleave.name}: shape[{args.rank - 1}] counts units of {unit} bytes, "
-        "shape[1] slices, of which the box takes one",
+        f"interleave {args.interleave.name}: shape[{args.rank - 1}] counts units of {unit} bytes",
+        "shape[1] counts slices, of which the box takes one",
     )
 
 
