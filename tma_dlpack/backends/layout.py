@@ -25,7 +25,6 @@ __all__ = [
     "smem_of_data",
     "smem_of_lines",
     "spread",
-    "swizzled",
     "values_of_lines",
 ]
 
@@ -35,27 +34,37 @@ Values = npt.NDArray[Any]
 _T = TensorMapDataType
 
 
-def swizzled(plan: TilePlan, smem_offset: int, region: Bytes) -> Bytes:
-    """Swizzle, or unswizzle, shared memory (tiles, smem_bytes) that starts at `smem_offset`."""
-    if not plan.swizzle.terms:
-        return region
-    order = geometry.swizzle_order(plan, smem_offset)
-    return region.view(f"V{plan.swizzle.granule}").take(order, 1, mode="clip").view(np.uint8)
+def smem_of_lines(
+    plan: TilePlan, smem_offset: int, lines: Bytes, out: Bytes | None = None
+) -> Bytes:
+    """Lay lines (tiles, lines, smem_line_bytes) out as shared memory (tiles, smem_bytes).
 
-
-def smem_of_lines(plan: TilePlan, smem_offset: int, lines: Bytes) -> Bytes:
-    """Lay lines (tiles, lines, smem_line_bytes) out as shared memory (tiles, smem_bytes)."""
+    The result is `out` where given; it may share memory with `lines` where not.
+    """
     if lines.shape[1] * lines.shape[2] == plan.smem_bytes:
         dense = lines.reshape(len(lines), plan.smem_bytes)
     else:
         dense = np.zeros((len(lines), plan.smem_bytes), np.uint8)
         _slots(plan, dense)[..., : plan.smem_line_bytes] = lines
-    return swizzled(plan, smem_offset, dense)
+    return _swizzled(plan, smem_offset, dense, out)
+
+
+def _swizzled(plan: TilePlan, smem_offset: int, region: Bytes, out: Bytes | None = None) -> Bytes:
+    """Swizzle, or unswizzle, shared memory (tiles, smem_bytes) that starts at `smem_offset`."""
+    if plan.swizzle.terms:
+        granule = f"V{plan.swizzle.granule}"
+        order = geometry.swizzle_order(plan, smem_offset)
+        out_items = None if out is None else out.view(granule)
+        return region.view(granule).take(order, 1, out_items, "clip").view(np.uint8)
+    if out is None:
+        return region
+    out[...] = region
+    return out
 
 
 def lines_of_smem(plan: TilePlan, smem_offset: int, region: Bytes) -> Bytes:
     """Read lines (tiles, lines, smem_line_bytes) out of shared memory (tiles, smem_bytes)."""
-    return _slots(plan, swizzled(plan, smem_offset, region))[..., : plan.smem_line_bytes]
+    return _slots(plan, _swizzled(plan, smem_offset, region))[..., : plan.smem_line_bytes]
 
 
 def _slots(plan: TilePlan, dense: Bytes) -> Bytes:

@@ -207,13 +207,26 @@ class SimulatorBackend:
 def _load(request: CopyRequest, storage: Storage) -> Bytes:
     """Give shared memory (tiles, smem_offset + smem_bytes) after the loads."""
     plan, offset, tiles = request.plan, request.smem_offset, request.tiles
-    smem = np.zeros((tiles, offset + plan.smem_bytes), np.uint8)
-    block = max(1, min(BLOCK_BYTES // plan.smem_bytes, BLOCK_LINES // plan.lines))
+    block = _tiles_at_a_time(request)
+    if 0 < tiles <= block and not offset:
+        return smem_of_lines(plan, 0, _loaded_lines(request, slice(0, tiles), storage))
+    smem = np.empty((tiles, offset + plan.smem_bytes), np.uint8)
+    smem[:, :offset] = 0
     for begin in range(0, tiles, block):
         which = slice(begin, begin + block)
         lines = _loaded_lines(request, which, storage)
-        smem[which, offset:] = smem_of_lines(plan, offset, lines)
+        smem_of_lines(plan, offset, lines, smem[which, offset:])
     return smem
+
+
+def _tiles_at_a_time(request: CopyRequest) -> int:
+    """Give about a block's worth of tiles; all, if nothing is held beside the result."""
+    plan = request.plan
+    few = max(1, min(BLOCK_BYTES // plan.smem_bytes, BLOCK_LINES // plan.lines))
+    is_bit_copy = plan.smem_bytes == plan.lines * plan.line_bytes and not plan.swizzle.terms
+    if few >= request.tiles or not is_bit_copy or plan.arguments.data_type in _TF32:
+        return few
+    return request.tiles if request.interior(slice(0, request.tiles))[1].all() else few
 
 
 def _loaded_lines(request: CopyRequest, which: slice, storage: Storage) -> Bytes:
@@ -222,9 +235,10 @@ def _loaded_lines(request: CopyRequest, which: slice, storage: Storage) -> Bytes
     origins, interior = request.interior(which)
     if interior.all():
         return _interior_lines(plan, storage, origins)
-    lines = _fill(plan, len(interior))
-    if interior.any():
-        lines[interior] = _interior_lines(plan, storage, origins[interior])
+    if not interior.any():
+        return _clipped_lines(plan, request.lines(which), storage)
+    lines = np.empty((len(interior), plan.lines, plan.smem_line_bytes), np.uint8)
+    lines[interior] = _interior_lines(plan, storage, origins[interior])
     rest = np.flatnonzero(~interior)
     lines[rest] = _clipped_lines(plan, request.lines(which.start + rest), storage)
     return lines

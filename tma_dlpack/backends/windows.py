@@ -47,8 +47,8 @@ def written_windows(request: CopyRequest, extent: Extent) -> Iterator[Window]:
 def _windows(plan: TilePlan, lines: Lines) -> Iterator[Window]:
     source = lines.origins + lines.start[:, None]
     keys = lines.first * (plan.line_bytes + 1) + lines.last
-    for key in np.unique(keys):
-        first, last = divmod(int(key), plan.line_bytes + 1)
+    for key in sorted(set(keys.tolist())):
+        first, last = divmod(key, plan.line_bytes + 1)
         line = np.flatnonzero(lines.inside & (keys == key)[:, None])
         if first < last and len(line):
             yield Window(first, last, source.reshape(-1)[line], line)

@@ -1,0 +1,1 @@
+"""What a user can measure here, against peers in the same run."""
