@@ -37,7 +37,7 @@ class Tile:
         the elements taken: (n[rank-1], ..., n[0]) of a tiled map; (pixels, channels) of an im2col
         map. An interleaved map has one more axis, the elements of one unit of 16 or 32 bytes, and
         extent 1 for its slice: (n[N], 1, ..., n[W], unit). bfloat16 comes as its uint16 words, a
-        packed type as one uint8 code per value.
+        packed type as one uint8 code per value. Unswizzled, it may share memory with `smem`.
     filled : bool array like `array`
         Which elements are out of bounds, and so hold the fill value.
     tx_bytes : int
