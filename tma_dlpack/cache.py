@@ -3,6 +3,8 @@
 An entry is the template that a layout and the options of a call led to. It holds no tensor. A hit
 asks for equal layouts, equal options *of equal types* (1, 1.0, True and an enum member of value 1
 are equal and hash alike, but only some are accepted), and an address that the checks would accept.
+Calls are kept only if each option is of a type whose values are what they are for good: an object
+that counts as an integer may count as another one tomorrow, and a generator is empty after a use.
 """
 
 from __future__ import annotations
@@ -12,11 +14,14 @@ import threading
 from collections.abc import Hashable
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from tma_dlpack.enums import C_ENUMS
+from tma_dlpack.limits import ADDRESS_END
+from tma_dlpack.target import Target
 from tma_dlpack.template import Template
 
 __all__ = ["CacheInfo", "LayoutCache"]
-
-MAX_ADDRESS = 1 << 57
 
 
 class CacheInfo(NamedTuple):
@@ -51,12 +56,12 @@ class LayoutCache:
         """Give the template for a layout and options, if it is known and suits the address."""
         try:
             entry = self._entries.get((layout, options))
-        except TypeError:  # an option that cannot be hashed is not cached
+        except Exception:  # a __hash__ or __eq__ may raise anything
             entry = None
         if (
             entry is None
             or address % entry.alignment_bytes
-            or not 0 < address < MAX_ADDRESS
+            or not 0 < address < ADDRESS_END
             or not _same_types(entry.options, options)
         ):
             next(self._misses)
@@ -71,13 +76,12 @@ class LayoutCache:
         template: Template,
         alignment_bytes: int,
     ) -> None:
-        """Remember a template, unless an option cannot be hashed."""
+        """Remember a template, if all options are plain values."""
+        if not all(map(_is_plain, options)):
+            return
         entry = _Entry(template, alignment_bytes, options)
         with self._lock:
-            try:
-                self._entries[layout, options] = entry
-            except TypeError:
-                return
+            self._entries[layout, options] = entry
             while len(self._entries) > self.maxsize:
                 del self._entries[next(iter(self._entries))]
 
@@ -91,6 +95,25 @@ class LayoutCache:
         with self._lock:
             self._entries.clear()
             self._reset_counts()
+
+
+#: Types whose values never change, and are equal only to what they are.
+_PLAIN = frozenset(
+    {
+        type(None),
+        int,
+        str,
+        Target,
+        *C_ENUMS,
+        *(np.dtype(c).type for c in np.typecodes["AllInteger"]),
+    }
+)
+
+
+def _is_plain(option: object) -> bool:
+    if type(option) is tuple:
+        return all(type(entry) in _PLAIN for entry in option)
+    return type(option) in _PLAIN
 
 
 def _same_types(kept: tuple[Any, ...], given: tuple[Any, ...]) -> bool:

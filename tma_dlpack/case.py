@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -164,8 +165,8 @@ class Case:
     @property
     def floor_box_bytes(self) -> Number:
         """Bytes that the driver computes for a box: element strides divide it rounding down."""
-        steps = zip(self.box, self.encoded_elem_strides, strict=True)
-        return _bytes(math.prod(n // step for n, step in steps) * self.element_bits)
+        elements = math.prod(map(operator.floordiv, self.box, self.encoded_elem_strides))
+        return _bytes(elements * self.element_bits)
 
     @property
     def ignores_innermost_elem_stride(self) -> bool:

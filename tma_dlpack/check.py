@@ -26,7 +26,7 @@ _ROWS: dict[tuple[str, str], tuple[Rule, ...]] = {
     for kind in ("tiled", "im2col", "im2col_wide")
     for rules in ("libcu++", "driver", "documented", "measured")
 }
-_ONCE = (0,)
+_ONCE = ((0, 0),)  # the one place 0, numbered
 
 
 def find_violations(case: Case) -> tuple[Violation, ...]:
@@ -55,7 +55,7 @@ def _broken(case: Case) -> list[Place]:
             continue
         if rule.applies is not None and not rule.applies(case):
             continue
-        for nth, place in enumerate(_ONCE if rule.places is None else rule.places(case)):
+        for nth, place in _ONCE if rule.places is None else enumerate(rule.places(case)):
             if unmet and _follows(rule, place, unmet):
                 continue
             if not rule.holds(case, place):

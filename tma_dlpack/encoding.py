@@ -45,8 +45,9 @@ def _ordinal(device: Device, address: int) -> int:
 def encode_for(case: Case) -> tuple[Template, bool]:
     """Encode an accepted `make_*` call.
 
-    Returns the template, and whether it may serve for other addresses: always with the model; with
-    the driver only if model and driver gave the same 128 bytes.
+    Returns the template, and whether it may serve for other addresses: with the model always; with
+    the driver only if model and driver gave the same 128 bytes. Never for managed memory, whose GPU
+    is known by its address alone.
     """
     view = case.view
     assert view is not None
@@ -66,7 +67,8 @@ def encode_for(case: Case) -> tuple[Template, bool]:
         launchable=view.device.is_cuda,
         case=case,
     )
-    return template, data == modelled
+    managed = view.device.device_type == DLDeviceType.kDLCUDAManaged
+    return template, data == modelled and not managed
 
 
 def encode_bare(case: Case, encoder: Encoder) -> Template:

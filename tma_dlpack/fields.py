@@ -14,6 +14,7 @@ Bits are counted from bit 0 of byte 0, little-endian. Bits that no field names a
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import operator
 from dataclasses import dataclass
@@ -75,6 +76,10 @@ class Field:
         The one rank that has it, or None for every rank above `index`.
     ptx : str or None
         Field name of PTX ``tensormap.replace``, where it can change it.
+    width : int
+        Number of bits.
+    raw : range
+        What the bits can hold.
     """
 
     name: str
@@ -86,16 +91,20 @@ class Field:
     kind: Literal["tiled", "im2col"] | None = None
     rank: int | None = None
     ptx: str | None = None
+    width: int = dataclasses.field(init=False)
+    raw: range = dataclasses.field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Count the bits, and what they can hold."""
+        width = sum(width for _, width in self.pieces)
+        low = -(1 << width - 1) if self.signed else 0
+        object.__setattr__(self, "width", width)
+        object.__setattr__(self, "raw", range(low, low + (1 << width)))
 
     @property
     def label(self) -> str:
         """Name and index, such as ``global_dim[1]``."""
         return self.name if self.index is None else f"{self.name}[{self.index}]"
-
-    @property
-    def width(self) -> int:
-        """Number of bits."""
-        return sum(width for _, width in self.pieces)
 
     def exists(self, kind: MapKind, rank: int) -> bool:
         """Say whether a map of this kind and rank has the field."""
@@ -246,11 +255,9 @@ def element_type_bits(data_type: TensorMapDataType) -> tuple[int, bool]:
 
 def _place(field: Field, value: int) -> int:
     """Give the bits of a value, in place."""
-    raw = value // field.unit - field.bias
-    low, high = (
-        (-(1 << field.width - 1), 1 << field.width - 1) if field.signed else (0, 1 << field.width)
-    )
-    if not low <= raw < high or value % field.unit:
+    units, rest = divmod(value, field.unit)
+    raw = units - field.bias
+    if rest or raw not in field.raw:
         raise OverflowError(f"{field.label} = {value} does not fit {field.width} bits")
     word = 0
     for bit, width in field.pieces:

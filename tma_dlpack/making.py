@@ -26,7 +26,7 @@ from tma_dlpack.errors import (
     Violation,
     refusal,
 )
-from tma_dlpack.request import make_case, mirror_case
+from tma_dlpack.request import make_case, mirror_case, shown
 from tma_dlpack.target import Target
 from tma_dlpack.tensor_map import TensorMap
 
@@ -43,7 +43,8 @@ def make(kind: MapKind, tensor: object, given: Mapping[str, Any]) -> TensorMap:
     options = (kind, *map(_hashable, given.values()))
     template = CACHE.find(layout, options, address)
     if template is None:
-        case = _case(kind, view_of(tensor, reading), given)
+        as_looked_up = dict(zip(given, options[1:], strict=True))  # a list may change meanwhile
+        case = _case(kind, view_of(tensor, reading), as_looked_up)
         violations = find_violations(case)
         if violations:
             Report(violations).raise_if_refused()
@@ -86,17 +87,26 @@ def _case(
 def _read_target(
     target: object, view: TensorView | None
 ) -> tuple[Target, bool, tuple[Violation, ...]]:
+    if target is not None:
+        named, unread = _named_target(target)
+        return named, False, unread
+    if view is None:
+        return DEFAULT_TARGET, False, ()
     try:
-        if target is not None:
-            return Target.of(target), False, ()  # type: ignore[arg-type]
-        if view is not None:
-            return *target_of(view.device, view.address), ()
-    except TmaPreconditionError as error:
-        return DEFAULT_TARGET, False, error.violations
+        return *target_of(view.device, view.address), ()
     except TmaError as error:
         no_device = refusal("target", str(error), "be known", "pass target='sm_90' or a tma.Target")
         return DEFAULT_TARGET, False, no_device.violations
-    return DEFAULT_TARGET, False, ()
+
+
+def _named_target(target: object) -> tuple[Target, tuple[Violation, ...]]:
+    try:
+        return Target.of(target), ()  # type: ignore[arg-type]
+    except TmaPreconditionError as error:
+        return DEFAULT_TARGET, error.violations
+    except Exception:  # the __repr__ of what is no target may raise anything
+        found = f"target is {shown(target)}"
+        return DEFAULT_TARGET, refusal("target", found, "be a Target", "pass 'sm_90'").violations
 
 
 def replace_address(tensor_map: TensorMap, global_address: int) -> TensorMap:
@@ -117,10 +127,14 @@ def mirror(
     kind: MapKind, given: Mapping[str, Any], target: Target | str, encoder: Encoder
 ) -> TensorMap:
     """Make the map of a `driver_encode_*` call: the driver's verdict, explained where possible."""
-    if encoder not in ENCODERS:
-        raise refusal("encoder", f"encoder={encoder!r}", f"be in {ENCODERS}", "pass 'auto'")
-    case = mirror_case(kind, given, Target.of(target))
-    violations = case.unread if encoder == "driver" else find_violations(case)
+    if not isinstance(encoder, str) or encoder not in ENCODERS:
+        choices = ", ".join(map(repr, ENCODERS))
+        raise refusal(
+            "encoder", f"encoder is {shown(encoder)}", f"be one of {choices}", "pass 'auto'"
+        )
+    known, unread = _named_target(target)
+    case = mirror_case(kind, given, known)
+    violations = unread or (case.unread if encoder == "driver" else find_violations(case))
     if violations:
         Report(violations).raise_if_refused()
     return TensorMap._make(encode_bare(case, encoder), case.address)

@@ -30,7 +30,7 @@ from tma_dlpack.errors import Violation
 from tma_dlpack.limits import MAX_RANK
 from tma_dlpack.target import Target
 
-__all__ = ["make_case", "mirror_case", "settled"]
+__all__ = ["make_case", "mirror_case", "settled", "shown"]
 
 MAX_ENTRIES = 64  # a list longer than any rank is refused before its entries are looked at
 MAX_SHOWN = 80  # characters of a value in a message
@@ -225,7 +225,7 @@ class _Reader:
             choices = ", ".join(f"{m.name} ({m.value})" for m in enum)
             self.refuse(
                 argument,
-                f"is {_shown(value)}",
+                f"is {shown(value)}",
                 f"be a {enum.__name__}, its name or its value",
                 f"choose one of {choices}" + "".join(f"; did you mean {n!r}?" for n in close),
                 close[0] if close else enum(0).name,
@@ -248,7 +248,7 @@ class _Reader:
         number = _index(value)
         if number is None:
             must = "be an integer of 64 bits"
-            self.refuse(argument, f"is {_shown(value)}", must, "pass an int, such as 1", instead)
+            self.refuse(argument, f"is {shown(value)}", must, "pass an int, such as 1", instead)
         return number or 0
 
     def integers(
@@ -259,7 +259,7 @@ class _Reader:
         if numbers is None:
             self.refuse(
                 argument,
-                f"is {_shown(value)}",
+                f"is {shown(value)}",
                 f"be a sequence of at most {MAX_ENTRIES} integers of 64 bits",
                 "pass a tuple of ints, such as (64, 64)",
                 instead,
@@ -287,7 +287,7 @@ class _Reader:
             return word
         self.refuse(
             argument,
-            f"is {_shown(value)}",
+            f"is {shown(value)}",
             f"be one of {', '.join(map(repr, choices))}",
             f"pass {argument}={choices[0]!r}",
             choices[0],
@@ -344,7 +344,8 @@ def _word(value: object) -> str | None:
     return str.__str__(value) if issubclass(type(value), str) else None
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """Give what a message shows of a value: its repr, if it has one, on one line."""
     try:
         text = " ".join(repr(value).split())
     except Exception:  # a __repr__ may raise anything, and so does an int of 5000 digits

@@ -46,12 +46,12 @@ class Target:
         if not (
             isinstance(capability, tuple)
             and len(capability) == 2
-            and all(isinstance(n, int) and n >= 0 for n in capability)
+            and all(isinstance(n, int) and 0 <= n < 100 for n in capability)
         ):
             found = f"compute_capability is {capability!r}"
-            raise refusal("compute_capability", found, "be a pair of integers", "pass (9, 0)")
+            raise refusal("compute_capability", found, "be a pair of small integers", "pass (9, 0)")
         smem = self.max_smem_bytes
-        if not isinstance(smem, int) or smem <= 0:
+        if not isinstance(smem, int) or not 0 < smem < 1 << 31:
             found = f"max_smem_bytes is {smem!r}"
             raise refusal("max_smem_bytes", found, "be a positive int", "pass 232_448 for sm_90")
 
