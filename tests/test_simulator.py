@@ -450,14 +450,45 @@ def test_im2col_channel_must_fall_on_16_bytes():
     assert refused(tma.load_tile, tensor_map, (0, 0, 2)).rule == "COPY_INNER_16B"
 
 
-@pytest.mark.parametrize("offsets", [(-1, 0), (65536, 0), (0,), (0, 0, 0), (0.5, 0), 3])
-def test_im2col_offsets_that_are_no_pair_of_u16_are_refused(offsets):
+@pytest.mark.parametrize("offsets", [(-1, 0), (256, 0), (0, 256), (0,), (0, 0, 0), (0.5, 0), 3])
+def test_im2col_offsets_that_are_no_pair_of_bytes_are_refused(offsets):
     tensor_map = tma.make_im2col_descriptor(
         np.zeros((2, 8, 8, 8), np.float32), (0, 0), (0, 0), 8, 4
     )
-    assert tma.load_tile(tensor_map, (0, 0, 0, 0), im2col_offsets=(65535, 0)).filled.all()
+    assert tma.load_tile(tensor_map, (0, 0, 0, 0), im2col_offsets=(255, 0)).filled.all()
     violation = refused(tma.load_tile, tensor_map, (0, 0, 0, 0), im2col_offsets=offsets)
     assert violation.rule == "COPY_IM2COL_OFFSETS"
+
+
+@pytest.mark.parametrize(("spatial", "most"), [(1, 65535), (2, 255), (3, 31)])
+def test_im2col_offsets_share_16_bits(spatial, most):
+    corner, start = (0,) * spatial, (0,) * (spatial + 2)
+    tensor_map = tma.make_im2col_descriptor(
+        np.ones((1, *(2,) * spatial, 8), np.float32), corner, corner, 8, 4
+    )
+    for d in range(spatial):
+        offsets = [0] * spatial
+        offsets[d] = most
+        assert tma.load_tile(tensor_map, start, im2col_offsets=offsets).filled.all()
+        offsets[d] = most + 1
+        violation = refused(tma.load_tile, tensor_map, start, im2col_offsets=offsets)
+        assert violation.rule == "COPY_IM2COL_OFFSETS"
+
+
+@pytest.mark.parametrize("d", [0, 1])
+def test_a_dimension_over_2_to_the_31_is_encoded_but_not_copied(d):
+    memory = HostMemory(np.arange(256, dtype=np.uint8))
+
+    def load(extent):
+        dims = [16, 16]
+        dims[d] = extent
+        tensor_map = tma.driver_encode_tiled(
+            T.UINT8, 2, memory.address, dims, (16,), (16, 1), (1, 1), encoder="model"
+        )
+        return lambda: tma.load_tile(tensor_map, (3, 0), memory=memory.array)
+
+    np.testing.assert_array_equal(load(1 << 31)().array[0], memory.array[48:64])
+    assert refused(load((1 << 31) + 1)).rule == "COPY_DIM_31_BITS"
 
 
 def test_offsets_of_a_tiled_map_are_refused(matrix_map):
@@ -577,7 +608,7 @@ def test_touched_byte_outside_memory_is_refused(shift, rows):
 def test_strides_and_positions_whose_product_overflows_are_outside():
     memory = HostMemory(np.zeros(256, np.uint8))
     tensor_map = tma.driver_encode_tiled(
-        T.UINT8, 3, memory.address, (16, 1 << 32, 1 << 32), ((1 << 40) - 16,) * 2, (16, 1, 1),
+        T.UINT8, 3, memory.address, (16, 1 << 31, 1 << 31), ((1 << 40) - 16,) * 2, (16, 1, 1),
         (1, 1, 1), encoder="model",
     )  # fmt: skip
     for coords in ((0, 2**31 - 1, 0), (2**31 - 1, 2**31 - 1, 0), (1 << 24, 0, 0)):

@@ -143,11 +143,12 @@ def _load(request: CopyRequest, memory: object, stream: object) -> Tile:
             "the CUDA backend has no im2col-wide copy: it could not be tried on sm_100; use "
             'backend="simulator", whose result is documented, not measured'
         )
-    check_reads(request, device_extent_of(tensor_map, memory, write=False))
+    extent = device_extent_of(tensor_map, memory, write=False)
+    check_reads(request, extent)
     tile_bytes = request.smem_offset + plan.smem_bytes
     smem = np.empty((request.tiles, tile_bytes), np.uint8)
     written = np.empty((request.tiles, tile_bytes), np.bool_)
-    with driver.in_context_of(tensor_map.global_address) as device_id:
+    with driver.in_context_of(tensor_map.global_address - extent.origin) as device_id:
         _check_device(tensor_map, tile_bytes + BARRIER_BYTES, device_id)
         handle = launch.ordered_stream(_owner(tensor_map, memory), device_id, stream)
         kernel = _copies(device_id).kernel("load_tiles", device_id)
@@ -203,9 +204,10 @@ def _load_part(
 def _store(request: CopyRequest, data: object, op: str, memory: object, stream: object) -> None:
     tensor_map, offset = request.tensor_map, request.smem_offset
     tile = smem_of_data(request, data)
-    check_writes(request, device_extent_of(tensor_map, memory, write=True))
+    extent = device_extent_of(tensor_map, memory, write=True)
+    check_writes(request, extent)
     status = np.full(1, NOT_RUN, np.uint32)
-    with driver.in_context_of(tensor_map.global_address) as device_id:
+    with driver.in_context_of(tensor_map.global_address - extent.origin) as device_id:
         _check_device(tensor_map, offset + tile.nbytes, device_id)
         handle = launch.ordered_stream(_owner(tensor_map, memory), device_id, stream)
         kernel = _copies(device_id).kernel("store_tile", device_id)

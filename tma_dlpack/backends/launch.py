@@ -43,7 +43,8 @@ def scratch(size_bytes: int) -> Iterator[int]:
     try:
         yield address.value
     finally:
-        driver.call("cuMemFree_v2", address)
+        # After a fault this fails too, and the fault has been raised already.
+        driver.driver_function("cuMemFree_v2")(address)
 
 
 def upload(address: int, array: npt.NDArray[Any], stream: int) -> None:

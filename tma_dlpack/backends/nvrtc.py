@@ -17,7 +17,9 @@ from tma_dlpack.target import Target
 __all__ = ["Library", "compile_source", "packaged", "with_header"]
 
 INSTALL = "pip install 'tma_dlpack[cuda]' (cuda-bindings and the wheel nvidia-cuda-nvrtc)"
-_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8  # CUfunction_attribute (cuda.h)
+#: CUfunction_attribute (cuda.h).
+_SHARED_SIZE_BYTES = 1
+_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
 
 
 @dataclass(frozen=True)
@@ -33,9 +35,11 @@ class Library:
         if found is None:
             kernel = ctypes.c_void_p()
             driver.call("cuLibraryGetKernel", kernel, self.handle, name.encode())
-            limit = driver.device_target(device_id).max_smem_bytes
+            static = ctypes.c_int()
+            driver.call("cuKernelGetAttribute", static, _SHARED_SIZE_BYTES, kernel, device_id)
+            dynamic = driver.device_target(device_id).max_smem_bytes - static.value
             attribute = _MAX_DYNAMIC_SHARED_SIZE_BYTES
-            driver.call("cuKernelSetAttribute", attribute, limit, kernel, device_id)
+            driver.call("cuKernelSetAttribute", attribute, dynamic, kernel, device_id)
             assert kernel.value is not None
             found = self.kernels[name, device_id] = kernel.value
         return found

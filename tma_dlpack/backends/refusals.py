@@ -54,10 +54,12 @@ REFUSALS: dict[str, tuple[str, str, str]] = {
         _MEASURED,
     ),
     "COPY_IM2COL_OFFSETS": (
-        "im2col_offsets must be 16-bit unsigned integers, 0..65535, one per spatial dimension, "
-        "row-major (D, H, W); an im2col-wide map takes one, of W",
+        "im2col_offsets must be unsigned integers that share 16 bits: 0..65535 at rank 3, 0..255 "
+        "at rank 4, 0..31 at rank 5; one per spatial dimension, row-major (D, H, W); an "
+        "im2col-wide map takes one, of W",
         "pass tap x dilation for each spatial dimension, or None for zeros",
-        f"{PTX}: im2colOffsets are .u16",
+        "measured: bits beyond are dropped or change the next offset (H200, driver 580.159.04, "
+        "2026-11-20)",
     ),
     "COPY_OFFSETS_WITHOUT_IM2COL": (
         "only loads of im2col maps take im2col_offsets",
@@ -88,6 +90,11 @@ REFUSALS: dict[str, tuple[str, str, str]] = {
         "the map's address must be a multiple of 16 bytes",
         "pass a map that a driver would accept",
         "CUDA driver API, cuTensorMapEncodeTiled: globalAddress",
+    ),
+    "COPY_DIM_31_BITS": (
+        "no extent may be over 2147483648, although the driver encodes maps up to 4294967296",
+        "describe the tensor in parts, each a map of its own",
+        _MEASURED,
     ),
     "COPY_GATHER4": (
         "gather4 and scatter4 take a tiled map of rank 2 with one row in its box, and four rows",

@@ -31,6 +31,10 @@ __all__ = [
 ]
 
 MIN_COORD, MAX_COORD = -(1 << 31), (1 << 31) - 1
+#: Longer dimensions are encoded by the driver, and every copy is an illegal instruction [measured].
+MAX_COPIED_DIM = 1 << 31
+#: Number of im2col offsets -> the largest: they share 16 bits [measured].
+MAX_OFFSET = {1: 0xFFFF, 2: 0xFF, 3: 0x1F}
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +235,9 @@ def _check_map(tensor_map: TensorMap) -> None:
     if tensor_map.global_address % 16:
         found = f"the map's address is {tensor_map.global_address:#x}"
         refuse("COPY_ADDRESS", "tensor_map", found)
+    longest = max(tensor_map.global_dim)
+    if tensor_map.target.is_sm_9x and longest > MAX_COPIED_DIM:
+        refuse("COPY_DIM_31_BITS", "tensor_map", f"an extent of the map is {longest}")
 
 
 def _coords(args: EncodeArguments, coords: object) -> IntArray:
@@ -306,8 +313,9 @@ def _offsets(args: EncodeArguments, offsets: Sequence[int] | None) -> tuple[int,
     except TypeError:
         numbers = (-1,)
     count = len(geometry.walked_dims(args))
-    if len(numbers) != count or not all(0 <= n <= 0xFFFF for n in numbers):
-        found = f"im2col_offsets are {offsets!r}, and the map asks for {count}"
+    if len(numbers) != count or not all(0 <= n <= MAX_OFFSET[count] for n in numbers):
+        most = MAX_OFFSET[count]
+        found = f"im2col_offsets are {offsets!r}; the map asks for {count} of 0..{most}"
         refuse("COPY_IM2COL_OFFSETS", "im2col_offsets", found)
     return numbers[::-1]
 

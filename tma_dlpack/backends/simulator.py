@@ -73,7 +73,7 @@ class SimulatorBackend:
         coords : sequence of int
             Row-major, outermost first; negative and out-of-bounds ones are filled.
         im2col_offsets : sequence of int, optional
-            Row-major (D, H, W), 0..65535; None for zeros.
+            Row-major (D, H, W); None for zeros. They share 16 bits: see `requests.MAX_OFFSET`.
         memory : uint8 array, optional
         smem_offset : int
             Where the tile starts in shared memory, bytes; a multiple of 128.

@@ -75,6 +75,7 @@ _PROTOTYPES: dict[str, tuple[Any, ...]] = {
         ctypes.c_void_p,
         ctypes.c_char_p,
     ),
+    "cuKernelGetAttribute": (_int_out, ctypes.c_int, ctypes.c_void_p, ctypes.c_int),
     "cuKernelSetAttribute": (ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_int),
     "cuLaunchKernel": (
         ctypes.c_void_p,

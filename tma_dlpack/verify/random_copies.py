@@ -8,6 +8,7 @@ from random import Random
 from tma_dlpack import geometry
 from tma_dlpack.arguments import EncodeArguments
 from tma_dlpack.backends.reductions import REDUCTIONS
+from tma_dlpack.backends.requests import MAX_OFFSET
 from tma_dlpack.dtypes import row
 from tma_dlpack.enums import TensorMapDataType, TmaInterleaveLayout, TmaOobFill, TmaSwizzle
 
@@ -218,5 +219,5 @@ def _im2col_start(
     for d, (low, high) in zip(geometry.walked_dims(args), geometry.im2col_box(args), strict=True):
         inside = min(max(coords[d], low), high)
         coords[d] = rng.choice((inside, inside, inside, low, high, rng.randint(low, high)))
-    most = rng.choice((0, 0, 0, 1, 1, 2, 4, 300, 0xFFFF))
+    most = rng.choice((0, 0, 0, 1, 1, 2, 4, MAX_OFFSET[args.rank - 2]))
     return tuple(coords), tuple(rng.randint(0, most) for _ in range(args.rank - 2))
