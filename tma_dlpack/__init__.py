@@ -1,5 +1,8 @@
 """Any `__dlpack__` tensor becomes a checked, encoded CUDA tensor map (TMA descriptor)."""
 
+import importlib
+from typing import Any
+
 from tma_dlpack.api import (
     cache_clear,
     cache_info,
@@ -69,15 +72,18 @@ __all__ = [
     "TmaUnsupportedError",
     "Violation",
     "backend",
+    "bank_conflicts",
     "cache_clear",
     "cache_info",
     "check_im2col_descriptor",
     "check_im2col_wide_descriptor",
     "check_tma_descriptor",
+    "draw",
     "driver_encode_im2col",
     "driver_encode_im2col_wide",
     "driver_encode_tiled",
     "driver_replace_address",
+    "explore",
     "im2col_corners",
     "load_tile",
     "load_tiles",
@@ -88,3 +94,21 @@ __all__ = [
     "store_tile",
     "tile_coords",
 ]
+
+#: Pictures are imported when first asked for, so that `import tma_dlpack` stays fast.
+_LATER = {
+    "bank_conflicts": ("tma_dlpack.draw", "bank_conflicts"),
+    "draw": ("tma_dlpack.draw", None),
+    "explore": ("tma_dlpack.explorer", "explore"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, attribute = _LATER[name]
+    value: Any = importlib.import_module(module)
+    if attribute is not None:
+        value = getattr(value, attribute)
+    globals()[name] = value
+    return value

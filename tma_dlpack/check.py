@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -184,21 +183,9 @@ class Report:
         )
 
     def _repr_html_(self) -> str:
-        def row(f: Finding) -> str:
-            kind = "advice" if isinstance(f, Advice) else "violation"
-            cells = (kind, f.rule, f.argument, f.found, f.limit, f.fix, f.source)
-            return "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>"
+        from tma_dlpack.draw import report_html  # pictures are imported when first asked for
 
-        head = "".join(
-            f"<th>{name}</th>"
-            for name in ("", "rule", "argument", "found", "limit", "fix", "source")
-        )
-        verdict = "accepted" if self.ok else "refused"
-        rows = "".join(map(row, (*self.violations, *self.advice)))
-        table = (
-            f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>" if rows else ""
-        )
-        return f"<div><strong>{verdict}</strong>{table}</div>"
+        return report_html(self)
 
 
 def _repaired(given: Arguments, case_of: Callable[[Arguments], Case]) -> dict[str, Any] | None:

@@ -10,15 +10,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import tma_dlpack as tma
-from tma_dlpack import demo, doctor, making, text
+from tma_dlpack import demo, doctor, draw, making, text
 from tma_dlpack.dlpack import Device, TensorView, canonical_strides
 from tma_dlpack.dtypes import dtype_named
+from tma_dlpack.encoding import encode_for
 from tma_dlpack.enums import DLDeviceType
 from tma_dlpack.errors import TmaError
+from tma_dlpack.request import make_case
+from tma_dlpack.target import Target
 
 __all__ = ["main"]
 
 EXIT_OK, EXIT_REFUSED = 0, 1
+TILED_FIGURES = [name for name in draw.FIGURES if name != "walk"]  # which is of im2col maps
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,6 +48,13 @@ def _parser() -> argparse.ArgumentParser:
     _add_tensor(verb)
     verb.add_argument("--html", metavar="FILE", help="write the report as HTML")
     verb.set_defaults(run=_check)
+
+    verb = verbs.add_parser("draw", help="a figure of a described tensor's map, as SVG or as text")
+    _add_tensor(verb)
+    verb.add_argument("--figure", default="shared", choices=TILED_FIGURES, help="default shared")
+    verb.add_argument("--coords", type=_integers, help="of the tile, row-major; default the first")
+    verb.add_argument("--out", metavar="FILE", help="write SVG; without, print characters")
+    verb.set_defaults(run=_draw)
 
     verb = verbs.add_parser("decode", help="read the 128 bytes of a map")
     verb.add_argument(
@@ -103,8 +114,22 @@ def _check(options: argparse.Namespace) -> int:
         print("\nthis would be accepted:")
         print("  " + ", ".join(f"{name}={value!r}" for name, value in fixed.items()))
     if options.html:
-        Path(options.html).write_text(report._repr_html_(), encoding="utf-8")
+        page = draw.page("tma_dlpack check", [draw.report_html(report)])
+        Path(options.html).write_text(page, encoding="utf-8")
     return EXIT_OK if report.ok else EXIT_REFUSED
+
+
+def _draw(options: argparse.Namespace) -> int:
+    view, request = _described(options), _request(options)
+    making.check_view("tiled", view, request).raise_if_refused()
+    case = make_case("tiled", view, request, Target.of(options.target), False)
+    tensor_map = tma.TensorMap._make(encode_for(case)[0], view.address)
+    figure = draw.figure(tensor_map, options.figure, options.coords)
+    if options.out:
+        Path(options.out).write_text(figure.svg(), encoding="utf-8")
+    else:
+        print(figure)
+    return EXIT_OK
 
 
 def _described(options: argparse.Namespace) -> TensorView:

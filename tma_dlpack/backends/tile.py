@@ -113,6 +113,11 @@ class Tile:
         mask = ~taken.reshape(len(taken), *plan.tile_shape)
         return mask if self._request.many else mask[0]
 
+    def _repr_html_(self) -> str:
+        from tma_dlpack.draw import tile_html  # pictures are imported when first asked for
+
+        return tile_html(self)
+
     def __repr__(self) -> str:
         args = self._request.plan.arguments
         return (

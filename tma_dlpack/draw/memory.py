@@ -220,7 +220,7 @@ def shared(
         title=f"shared memory{at}: {plan.smem_bytes} bytes, {plan.tx_bytes} written",
         layouts=layouts,
         notes=(
-            f"r: {line if not plan.unit else 'unit'}, counted row-major; c: its elements; "
+            f"r: {line if not plan.unit else 'unit'}, counted row-major; c: its elements, one tint each; "
             "16 bytes per chunk",
         ),
     )
