@@ -221,10 +221,9 @@ _NAMES: dict[type[IntEnum], dict[str, IntEnum]] = {}
 
 
 def _by_name(enum: type[AnyEnum]) -> dict[str, AnyEnum]:
-    names = _NAMES.get(enum)
-    if names is None:
-        names = _NAMES[enum] = dict(enum.__members__) | {c_name(m): m for m in enum}
-    return names  # type: ignore[return-value]
+    if enum not in _NAMES:
+        _NAMES[enum] = {**enum.__members__, **{c_name(m): m for m in enum}}
+    return _NAMES[enum]  # type: ignore[return-value]
 
 
 def _choices(enum: type[IntEnum]) -> str:

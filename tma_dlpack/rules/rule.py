@@ -23,6 +23,7 @@ __all__ = [
     "MEASURED",
     "TILED",
     "TILED_DOC",
+    "TILED_ON_SM_90",
     "WIDE",
     "WIDE_DOC",
     "WRITTEN",
@@ -42,6 +43,7 @@ ALL = frozenset({"libcu++", "driver", "documented", "measured"})
 DRIVER = frozenset({"driver", "measured"})
 LIBCU = frozenset({"libcu++"})
 WRITTEN = frozenset({"libcu++", "driver", "documented"})
+TILED_ON_SM_90 = frozenset({"libcu++", "driver", "measured"})
 
 Kinds = tuple[str, ...]
 TILED: Kinds = ("tiled",)

@@ -49,6 +49,8 @@ def _min_rank(c: Case) -> int:
 
 
 def _rank_fix(c: Case, i: int) -> str:
+    if c.mirror:
+        return "merge dimensions, or make one map per slice; add dimensions of 1 for im2col"
     if c.rank > MAX_RANK:
         return (
             "merge dimensions that are contiguous with x.reshape(...), or index the outer ones and "
@@ -94,6 +96,7 @@ TENSOR_RULES: tuple[Rule, ...] = (
         id="CAPABILITY",
         step=10,
         on="target",
+        sets=WRITTEN,
         unsupported=True,
         needs=("target",),
         holds=lambda c, i: c.target.has_tma,
@@ -168,7 +171,8 @@ TENSOR_RULES: tuple[Rule, ...] = (
         ),
         must=f"be none for fewer than {MIN_RANK_INTERLEAVED} dimensions",
         fix=lambda c, i: (
-            f"use {c.argument('interleave_layout')}='none', or add outer dimensions with x[None]"
+            f"use {c.argument('interleave_layout')}='none', or add outer dimensions of size 1"
+            + ("" if c.mirror else " with x[None]")
         ),
         source=f"{LIBCUDACXX}, __get_tensor_map_rank; {TILED_DOC}",
         differs="libcu++ page: rank must not exceed 3; code, driver and PTX: at least 3",
