@@ -103,17 +103,17 @@ def make_tma_descriptor(
     return making.make(
         "tiled",
         tensor,
-        {
-            "box_sizes": box_sizes,
-            "elem_strides": elem_strides,
-            "interleave_layout": interleave_layout,
-            "swizzle": swizzle,
-            "l2_fetch_size": l2_fetch_size,
-            "oobfill": oobfill,
-            "data_type": data_type,
-            "rules": rules,
-            "target": target,
-        },
+        (
+            box_sizes,
+            elem_strides,
+            interleave_layout,
+            swizzle,
+            l2_fetch_size,
+            oobfill,
+            data_type,
+            rules,
+            target,
+        ),
     )
 
 

@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tma_dlpack.dlpack import Signature
 from tma_dlpack.enums import C_ENUMS
-from tma_dlpack.limits import ADDRESS_END
 from tma_dlpack.target import Target
 from tma_dlpack.template import Template
 
-__all__ = ["CacheInfo", "LayoutCache"]
+__all__ = ["CacheInfo", "LayoutCache", "without_lists"]
 
 
 class CacheInfo(NamedTuple):
@@ -33,10 +33,7 @@ class CacheInfo(NamedTuple):
     currsize: int
 
 
-class _Entry(NamedTuple):
-    template: Template
-    alignment_bytes: int
-    options: tuple[Any, ...]
+_Entry = tuple[Template, tuple[Any, ...]]  # with the options as they were given
 
 
 class LayoutCache:
@@ -52,36 +49,44 @@ class LayoutCache:
         self._hits = itertools.count()  # next() of a counter is atomic, += is not
         self._misses = itertools.count()
 
-    def find(self, layout: Hashable, options: tuple[Any, ...], address: int) -> Template | None:
+    def find(
+        self, kind: str, signature: Signature, options: tuple[Any, ...], address: int
+    ) -> Template | None:
         """Give the template for a layout and options, if it is known and suits the address."""
         try:
-            entry = self._entries.get((layout, options))
-        except Exception:  # a __hash__ or __eq__ may raise anything
-            entry = None
-        if (
-            entry is None
-            or address % entry.alignment_bytes
-            or not 0 < address < ADDRESS_END
-            or not _same_types(entry.options, options)
-        ):
+            entry = self._entries.get((kind, signature, options))
+        except Exception:  # lists have no hash, and a __hash__ or __eq__ may raise anything
+            options = without_lists(options)
+            entry = self._find_hashable(kind, signature, options)
+        if entry is not None and not _is_same(entry[1], options):
+            entry = self._find_hashable(kind, signature, options, _types(options))
+        if entry is None or address & entry[0].refused_bits:
             next(self._misses)
             return None
         next(self._hits)
-        return entry.template
+        return entry[0]
+
+    def _find_hashable(self, *key: Any) -> _Entry | None:
+        try:
+            return self._entries.get(key)
+        except Exception:
+            return None
 
     def keep(
-        self,
-        layout: Hashable,
-        options: tuple[Any, ...],
-        template: Template,
-        alignment_bytes: int,
+        self, kind: str, signature: Signature, options: tuple[Any, ...], template: Template
     ) -> None:
-        """Remember a template, if all options are plain values."""
-        if not all(map(_is_plain, options)):
+        """Remember a template, if all options are plain values.
+
+        Options that equal those of another entry, and are of other types, get an entry beside it.
+        """
+        key: Hashable = kind, signature, options
+        if not all(map(_is_plain, options)) or not _is_hashable(signature):
             return
-        entry = _Entry(template, alignment_bytes, options)
         with self._lock:
-            self._entries[layout, options] = entry
+            known = self._entries.get(key)
+            if known is not None and not _is_same(known[1], options):
+                key = kind, signature, options, _types(options)
+            self._entries[key] = template, options
             while len(self._entries) > self.maxsize:
                 del self._entries[next(iter(self._entries))]
 
@@ -116,12 +121,52 @@ def _is_plain(option: object) -> bool:
     return type(option) in _PLAIN
 
 
-def _same_types(kept: tuple[Any, ...], given: tuple[Any, ...]) -> bool:
-    for a, b in zip(kept, given, strict=True):
-        if a is b:
-            continue
-        if type(a) is not type(b):
-            return False
-        if isinstance(a, tuple) and [*map(type, a)] != [*map(type, b)]:
-            return False
+def _is_hashable(signature: Signature) -> bool:
+    try:
+        hash(signature)
+    except TypeError:  # a subclass of torch.Tensor may tell its strides as it likes
+        return False
     return True
+
+
+def without_lists(options: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Give the options with each list as a tuple of what it holds now."""
+    return tuple([tuple(o) if type(o) is list else o for o in options])
+
+
+def _is_same(kept: tuple[Any, ...], given: tuple[Any, ...]) -> bool:
+    """Say whether options that are equal are of equal types too; mostly they are the same objects.
+
+    The nine of a tiled map are written out, which takes a quarter of the time of a loop.
+    """
+    if len(kept) != 9:
+        return all(k is g or _is_alike(k, g) for k, g in zip(kept, given, strict=True))
+    k0, k1, k2, k3, k4, k5, k6, k7, k8 = kept
+    g0, g1, g2, g3, g4, g5, g6, g7, g8 = given
+    return (
+        (k0 is g0 or _is_alike(k0, g0))
+        and (k1 is g1 or _is_alike(k1, g1))
+        and (k2 is g2 or _is_alike(k2, g2))
+        and (k3 is g3 or _is_alike(k3, g3))
+        and (k4 is g4 or _is_alike(k4, g4))
+        and (k5 is g5 or _is_alike(k5, g5))
+        and (k6 is g6 or _is_alike(k6, g6))
+        and (k7 is g7 or _is_alike(k7, g7))
+        and (k8 is g8 or _is_alike(k8, g8))
+    )
+
+
+def _is_alike(kept: object, given: object) -> bool:
+    if type(kept) is not type(given):
+        return False
+    if type(kept) is tuple:
+        for k, g in zip(kept, given, strict=True):  # type: ignore[call-overload]
+            if k is not g and type(k) is not type(g):
+                return False
+    return True
+
+
+def _types(options: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(
+        [tuple(map(type, option)) if type(option) is tuple else type(option) for option in options]
+    )

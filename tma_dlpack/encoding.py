@@ -7,7 +7,7 @@ from typing import Literal
 from tma_dlpack import driver, fields
 from tma_dlpack.arguments import EncodeArguments
 from tma_dlpack.case import Case
-from tma_dlpack.dlpack import Device
+from tma_dlpack.dlpack import Device, Signature
 from tma_dlpack.enums import DLDeviceType
 from tma_dlpack.errors import TmaUnsupportedError
 from tma_dlpack.fields import ADDRESS_BYTES
@@ -42,8 +42,8 @@ def _ordinal(device: Device, address: int) -> int:
     return device.device_id
 
 
-def encode_for(case: Case) -> tuple[Template, bool]:
-    """Encode an accepted `make_*` call.
+def encode_for(case: Case, signature: Signature | None = None) -> tuple[Template, bool]:
+    """Encode an accepted `make_*` call on a tensor of that signature.
 
     Returns the template, and whether it may serve for other addresses: with the model always; with
     the driver only if model and driver gave the same 128 bytes. Never for managed memory, whose GPU
@@ -66,6 +66,7 @@ def encode_for(case: Case) -> tuple[Template, bool]:
         view=view,
         launchable=view.device.is_cuda,
         case=case,
+        signature=signature,
     )
     managed = view.device.device_type == DLDeviceType.kDLCUDAManaged
     return template, data == modelled and not managed

@@ -93,20 +93,20 @@ def make_im2col_descriptor(
     return making.make(
         "im2col",
         tensor,
-        {
-            "pixel_box_lower_corner": pixel_box_lower_corner,
-            "pixel_box_upper_corner": pixel_box_upper_corner,
-            "channels_per_pixel": channels_per_pixel,
-            "pixels_per_column": pixels_per_column,
-            "elem_strides": elem_strides,
-            "interleave_layout": interleave_layout,
-            "swizzle": swizzle,
-            "l2_fetch_size": l2_fetch_size,
-            "oobfill": oobfill,
-            "data_type": data_type,
-            "rules": rules,
-            "target": target,
-        },
+        (
+            pixel_box_lower_corner,
+            pixel_box_upper_corner,
+            channels_per_pixel,
+            pixels_per_column,
+            elem_strides,
+            interleave_layout,
+            swizzle,
+            l2_fetch_size,
+            oobfill,
+            data_type,
+            rules,
+            target,
+        ),
     )
 
 
@@ -212,21 +212,21 @@ oobfill, data_type, rules, target
     return making.make(
         "im2col_wide",
         tensor,
-        {
-            "lower_corner_width": lower_corner_width,
-            "upper_corner_width": upper_corner_width,
-            "channels_per_pixel": channels_per_pixel,
-            "pixels_per_column": pixels_per_column,
-            "elem_strides": elem_strides,
-            "interleave_layout": interleave_layout,
-            "swizzle": swizzle,
-            "l2_fetch_size": l2_fetch_size,
-            "oobfill": oobfill,
-            "mode": mode,
-            "data_type": data_type,
-            "rules": rules,
-            "target": target,
-        },
+        (
+            lower_corner_width,
+            upper_corner_width,
+            channels_per_pixel,
+            pixels_per_column,
+            elem_strides,
+            interleave_layout,
+            swizzle,
+            l2_fetch_size,
+            oobfill,
+            mode,
+            data_type,
+            rules,
+            target,
+        ),
     )
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from tma_dlpack import driver
 from tma_dlpack.arguments import MapKind
-from tma_dlpack.cache import LayoutCache
+from tma_dlpack.cache import LayoutCache, without_lists
 from tma_dlpack.case import Case
 from tma_dlpack.check import Report, check_case, find_violations
-from tma_dlpack.dlpack import TensorView, as_tensor_view, read_layout, view_of
+from tma_dlpack.dlpack import Reading, TensorView, as_tensor_view, read_layout, view_of
 from tma_dlpack.encoding import (
     DEFAULT_TARGET,
     Encoder,
@@ -28,34 +28,98 @@ from tma_dlpack.errors import (
 )
 from tma_dlpack.request import make_case, mirror_case, shown
 from tma_dlpack.target import Target
+from tma_dlpack.template import Template
 from tma_dlpack.tensor_map import TensorMap
 
-__all__ = ["CACHE", "check", "check_view", "make", "mirror", "replace_address"]
+__all__ = [
+    "CACHE",
+    "OPTIONS",
+    "check",
+    "check_view",
+    "make",
+    "make_template",
+    "mirror",
+    "replace_address",
+]
 
 CACHE = LayoutCache()
 ENCODERS = ("auto", "driver", "model")
 
 
-def make(kind: MapKind, tensor: object, given: Mapping[str, Any]) -> TensorMap:
-    """Make the map of a tensor, or raise with every violation."""
+#: The options of each verb, in the order of its signature.
+OPTIONS: dict[MapKind, tuple[str, ...]] = {
+    "tiled": (
+        "box_sizes",
+        "elem_strides",
+        "interleave_layout",
+        "swizzle",
+        "l2_fetch_size",
+        "oobfill",
+        "data_type",
+        "rules",
+        "target",
+    ),
+    "im2col": (
+        "pixel_box_lower_corner",
+        "pixel_box_upper_corner",
+        "channels_per_pixel",
+        "pixels_per_column",
+        "elem_strides",
+        "interleave_layout",
+        "swizzle",
+        "l2_fetch_size",
+        "oobfill",
+        "data_type",
+        "rules",
+        "target",
+    ),
+    "im2col_wide": (
+        "lower_corner_width",
+        "upper_corner_width",
+        "channels_per_pixel",
+        "pixels_per_column",
+        "elem_strides",
+        "interleave_layout",
+        "swizzle",
+        "l2_fetch_size",
+        "oobfill",
+        "mode",
+        "data_type",
+        "rules",
+        "target",
+    ),
+}
+
+
+def make(kind: MapKind, tensor: object, options: tuple[Any, ...]) -> TensorMap:
+    """Make the map of a tensor, or raise with every violation.
+
+    `options` are the arguments after the tensor, in the order of `OPTIONS`. This is the way of
+    every call; of one with a known layout it is all: a reading, a look-up, a map.
+    """
     reading = read_layout(tensor)
-    address, layout, capsule = reading
-    options = (kind, *map(_hashable, given.values()))
-    template = CACHE.find(layout, options, address)
+    address, signature, capsule = reading
+    template = CACHE.find(kind, signature, options, address)
     if template is None:
-        as_looked_up = dict(zip(given, options[1:], strict=True))  # a list may change meanwhile
-        case = _case(kind, view_of(tensor, reading), as_looked_up)
-        violations = find_violations(case)
-        if violations:
-            Report(violations).raise_if_refused()
-        template, reusable = encode_for(case)
-        if reusable:
-            CACHE.keep(layout, options, template, case.alignment_bytes)
+        template = make_template(kind, tensor, reading, options)
     return TensorMap._make(template, address, tensor, capsule)
 
 
-def _hashable(option: object) -> object:
-    return tuple(option) if type(option) is list else option
+def make_template(
+    kind: MapKind, tensor: object, reading: Reading, options: tuple[Any, ...]
+) -> Template:
+    """Check and encode what the cache does not know, or raise with every violation."""
+    _, signature, _ = reading
+    options = without_lists(options)  # a list may change while we look at it
+    given = dict(zip(OPTIONS[kind], options, strict=True))
+    case = _case(kind, view_of(tensor, reading), given)
+    violations = find_violations(case)
+    if violations:
+        Report(violations).raise_if_refused()
+    template, reusable = encode_for(case, signature)
+    if reusable:
+        CACHE.keep(kind, signature, options, template)
+    return template
 
 
 def check(kind: MapKind, tensor: object, given: Mapping[str, Any]) -> Report:

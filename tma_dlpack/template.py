@@ -17,6 +17,8 @@ from tma_dlpack.enums import (
     TmaSwizzle,
 )
 from tma_dlpack.errors import TmaUnsupportedError
+from tma_dlpack.limits import ADDRESS_END
+from tma_dlpack.slots import Slot
 from tma_dlpack.target import Target
 
 __all__ = ["Described", "Template"]
@@ -40,6 +42,12 @@ class Template:
         Whether a kernel may be given the map.
     case : Case or None
         The request that was accepted; None for decoded bytes.
+    signature : tuple or None
+        What the tensor told of its layout (`dlpack.Signature`): another tensor that tells the same
+        needs no comparison.
+    refused_bits : int
+        The bits that no address of the map may have: those below its alignment, 16 or 32 bytes,
+        and those from 2^57 on.
     """
 
     arguments: EncodeArguments
@@ -49,15 +57,29 @@ class Template:
     view: TensorView | None
     launchable: bool
     case: Case | None = field(default=None, repr=False, compare=False)
+    signature: tuple[object, ...] | None = field(default=None, repr=False, compare=False)
+    refused_bits: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Work out once what every address is held against."""
+        alignment_bytes = 32 if self.arguments.needs_32_bytes else 16
+        object.__setattr__(self, "refused_bits", alignment_bytes - 1 | -ADDRESS_END)
 
 
 class Described:
-    """The attributes of a map that come from its arguments: the driver's words, and ours."""
+    """The attributes of a map that come from its arguments: the driver's words, and ours.
 
-    __slots__ = ("_address", "_template")
+    `TensorMap` is this, sealed. It adds no slots, so that an object can be filled as a `Described`
+    and then become a `TensorMap`: a quarter of the time that `object.__setattr__` takes.
+    """
+
+    __slots__ = ("__weakref__", "_address", "_capsule", "_slot", "_template", "_tensor")
 
     _template: Template
     _address: int
+    _tensor: object
+    _capsule: object  # of a producer that may have exported a temporary
+    _slot: Slot  # set when something first asks where the bytes lie
 
     @property
     def arguments(self) -> EncodeArguments:

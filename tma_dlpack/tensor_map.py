@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ import numpy as np
 from tma_dlpack import codegen, fields, replacing, text
 from tma_dlpack.arguments import driver_layout
 from tma_dlpack.check import advise, find_violations
-from tma_dlpack.dlpack import Device, TensorView, as_tensor_view
+from tma_dlpack.dlpack import Device, TensorView, name_of, read_layout, view_of
 from tma_dlpack.dtypes import data_type_of, overrides_of
 from tma_dlpack.enums import (
     TensorMapDataType,
@@ -30,7 +31,9 @@ from tma_dlpack.errors import (
     Violation,
     refusal,
 )
-from tma_dlpack.fields import ADDRESS_BYTES, MAP_BYTES
+from tma_dlpack.fields import ADDRESS_BYTES
+from tma_dlpack.limits import ADDRESS_END
+from tma_dlpack.slots import Slot, take_slot
 from tma_dlpack.target import Target
 from tma_dlpack.template import Described, Template
 
@@ -39,8 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TensorMap"]
 
-MAX_ADDRESS = 1 << 57
-STORAGE_ALIGNMENT = 128  # alignas of CUtensorMap in CUDA 13's cuda.h (64 in the documents)
+_FILLING = threading.Lock()
 
 
 class TensorMap(Described):
@@ -56,11 +58,7 @@ class TensorMap(Described):
     Row-major: `shape`, `strides` (elements), `box_sizes`, `elem_strides`.
     """
 
-    __slots__ = ("__weakref__", "_capsule", "_storage", "_tensor")
-
-    _tensor: object
-    _capsule: object  # of a producer that may have exported a temporary
-    _storage: tuple[NDArray[np.uint8], int] | None
+    __slots__ = ()
 
     def __init__(self) -> None:
         raise TypeError(
@@ -68,18 +66,17 @@ class TensorMap(Described):
             "TensorMap.from_bytes, not by its class"
         )
 
-    @classmethod
+    @staticmethod
     def _make(
-        cls, template: Template, address: int, tensor: object = None, capsule: object = None
+        template: Template, address: int, tensor: object = None, capsule: object = None
     ) -> TensorMap:
-        self = object.__new__(cls)
-        set_slot = object.__setattr__
-        set_slot(self, "_template", template)
-        set_slot(self, "_address", address)
-        set_slot(self, "_tensor", tensor)
-        set_slot(self, "_capsule", capsule)
-        set_slot(self, "_storage", None)
-        return self
+        self = Described()
+        self._template = template
+        self._address = address
+        self._tensor = tensor
+        self._capsule = capsule
+        self.__class__ = TensorMap  # sealed: from here on __setattr__ refuses
+        return self  # type: ignore[return-value]
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a TensorMap is immutable: {name} cannot be set; make another map")
@@ -131,7 +128,7 @@ class TensorMap(Described):
         raw = _as_bytes(data)
         arguments, address = fields.decode(raw)
         template = Template(arguments, raw[ADDRESS_BYTES:], None, known, None, launchable=True)
-        return cls._make(template, address)
+        return TensorMap._make(template, address)
 
     def __bytes__(self) -> bytes:
         tail = self._template.tail
@@ -152,7 +149,7 @@ class TensorMap(Described):
 
         Raises `TmaUnsupportedError` for the map of a host tensor and for one without bytes.
         """
-        return self._own_storage()[1]
+        return self._own_slot().address
 
     def numpy(self) -> NDArray[np.uint8]:
         """Give the 128 bytes as a read-only uint8 array.
@@ -160,31 +157,37 @@ class TensorMap(Described):
         For a launchable map it shares the storage that `ptr` points to, and keeps it alive.
         """
         if self.launchable:
-            array: NDArray[np.uint8] = self._own_storage()[0].view()
+            array = self._own_slot().array()
         else:
             array = np.frombuffer(bytes(self), dtype=np.uint8)
         array.flags.writeable = False
         return array
 
-    def _own_storage(self) -> tuple[NDArray[np.uint8], int]:
-        if self._storage is None:
-            self._require_launchable()
-            room = np.empty(MAP_BYTES + STORAGE_ALIGNMENT, dtype=np.uint8)
-            start = -room.ctypes.data % STORAGE_ALIGNMENT
-            array = room[start : start + MAP_BYTES]
-            array[:] = np.frombuffer(bytes(self), dtype=np.uint8)
-            object.__setattr__(self, "_storage", (array, array.ctypes.data))
-        assert self._storage is not None
-        return self._storage
+    def _own_slot(self) -> Slot:
+        try:
+            return self._slot
+        except AttributeError:
+            return self._take_slot()
 
-    def _require_launchable(self) -> None:
-        if not self.launchable:
-            where = "a host tensor" if self._template.view else "a tensor that is not attached"
-            raise TmaUnsupportedError(
-                f"this map is not launchable: it describes {where}, and a kernel that follows its "
-                f"address {self._address:#x} would fault. Move the tensor to the GPU and make the "
-                "map there, or give it a live one with with_address(tensor)"
-            )
+    def _take_slot(self) -> Slot:
+        template = self._template
+        if not template.launchable:
+            raise self._not_launchable()
+        if template.tail is None:
+            raise self._no_bytes()
+        with _FILLING:  # one slot per map, whatever its threads do
+            if not hasattr(self, "_slot"):
+                slot = take_slot(self._address, template.tail)
+                object.__setattr__(self, "_slot", slot)
+            return self._slot
+
+    def _not_launchable(self) -> TmaUnsupportedError:
+        where = "a host tensor" if self._template.view else "a tensor that is not attached"
+        return TmaUnsupportedError(
+            f"this map is not launchable: it describes {where}, and a kernel that follows its "
+            f"address {self._address:#x} would fault. Move the tensor to the GPU and make the "
+            "map there, or give it a live one with with_address(tensor)"
+        )
 
     def as_ctypes(self) -> Any:
         """Give the map as a ctypes array of 128 bytes that shares the storage of `ptr`.
@@ -192,7 +195,7 @@ class TensorMap(Described):
         For launchers that take a ctypes object or a pointer to one, such as cuLaunchKernel. It
         keeps the storage alive. Raises `TmaUnsupportedError` as `ptr` does.
         """
-        return np.ctypeslib.as_ctypes(self._own_storage()[0])
+        return np.ctypeslib.as_ctypes(self._own_slot().array())
 
     def as_torch(self) -> Any:
         """Give the map as a torch CPU tensor, uint8[128], that shares the storage of `ptr`.
@@ -203,14 +206,15 @@ class TensorMap(Described):
         torch = sys.modules.get("torch")
         if torch is None:
             raise TmaUnsupportedError("as_torch needs torch: import torch first")
-        return torch.from_numpy(self._own_storage()[0])
+        return torch.from_numpy(self._own_slot().array())
 
     def as_cuda_bindings(self) -> Any:
         """Give the map as a ``cuda.bindings.driver.CUtensorMap`` (a copy, in its own storage).
 
         Raises `TmaUnsupportedError` as `ptr` does, and if cuda-bindings is not installed.
         """
-        self._require_launchable()
+        if not self.launchable:
+            raise self._not_launchable()
         try:
             from cuda.bindings import driver
         except ImportError as error:
@@ -253,19 +257,25 @@ class TensorMap(Described):
         >>> tm.with_address(b) == tma.make_tma_descriptor(b, box_sizes=(16, 16))
         True
         """
+        template = self._template
         if type(tensor_or_int) is int:
-            return self._at(tensor_or_int, self._template_at_address(), None, None)
+            if not template.launchable:
+                template = self._template_at_address()
+            return self._at(tensor_or_int, template, None, None)
         if isinstance(tensor_or_int, np.integer):
             return self.with_address(int(tensor_or_int))
-        view = as_tensor_view(tensor_or_int)
+        reading = read_layout(tensor_or_int)
+        address, signature, capsule = reading
+        if signature == template.signature:
+            return self._at(address, template, tensor_or_int, capsule)
+        view = view_of(tensor_or_int, reading)
         bare = dataclasses.replace(view, address=0, owner=None, capsule=None)
-        template = self._template
         if template.view != bare or template.launchable != view.device.is_cuda:
             differences = _differences(self, view)
             if differences:
                 raise TmaPreconditionError(differences)
             template = dataclasses.replace(template, view=bare, launchable=view.device.is_cuda)
-        return self._at(view.address, template, view.owner, view.capsule)
+        return self._at(address, template, tensor_or_int, capsule)
 
     def at_bare_address(self, address: int) -> TensorMap:
         """Give the same map at an address for which the caller vouches: launchable, no tensor.
@@ -285,8 +295,9 @@ class TensorMap(Described):
         return dataclasses.replace(self._template, launchable=launchable)
 
     def _at(self, address: int, template: Template, tensor: object, capsule: object) -> TensorMap:
-        alignment_bytes = 32 if template.arguments.needs_32_bytes else 16
-        check_address(address, "tensor_or_int", alignment_bytes)
+        if address & template.refused_bits or not address:
+            alignment_bytes = 32 if template.arguments.needs_32_bytes else 16
+            check_address(address, "tensor_or_int", alignment_bytes)
         return TensorMap._make(template, address, tensor, capsule)
 
     def replace(
@@ -355,6 +366,7 @@ class TensorMap(Described):
             view=None if moved else self._template.view,
             launchable=moved or self.launchable,
             case=None,
+            signature=None,
         )
         if moved:
             return TensorMap._make(template, address)
@@ -447,11 +459,15 @@ class TensorMap(Described):
     @property
     def view(self) -> TensorView | None:
         """The tensor as `dlpack.TensorView`; None for a bare address."""
-        view = self._template.view
-        if view is None or self._tensor is None:
+        view, tensor = self._template.view, self._tensor
+        if view is None or tensor is None:
             return None
         return dataclasses.replace(
-            view, address=self._address, owner=self._tensor, capsule=self._capsule
+            view,
+            address=self._address,
+            producer=name_of(type(tensor)),
+            owner=tensor,
+            capsule=self._capsule,
         )
 
     @property
@@ -482,8 +498,16 @@ class TensorMap(Described):
     @property
     def advice(self) -> tuple[Advice, ...]:
         """What is worth knowing about the call that made the map (see `Report.advice`)."""
-        case = self._template.case
-        return () if case is None else advise(case)
+        case, view = self._template.case, self.view
+        if case is None:
+            return ()
+        if view is not None:  # another tensor of the layout may have been there first
+            case = dataclasses.replace(
+                case,
+                address=self._address,
+                view=dataclasses.replace(view, address=0, owner=None, capsule=None),
+            )
+        return advise(case)
 
     # -- value -----------------------------------------------------------------------------------
 
@@ -520,7 +544,7 @@ class TensorMap(Described):
         return text.map_text(self)
 
     def __reduce__(self) -> tuple[Any, tuple[Template, int]]:
-        template = dataclasses.replace(self._template, launchable=False)
+        template = dataclasses.replace(self._template, launchable=False, signature=None)
         return TensorMap._make, (template, self._address)
 
     def __copy__(self) -> TensorMap:
@@ -532,7 +556,7 @@ class TensorMap(Described):
 
 def check_address(address: int, argument: str, alignment_bytes: int) -> None:
     """Refuse an address that no map can have."""
-    if address % alignment_bytes == 0 and 0 < address < MAX_ADDRESS:
+    if address % alignment_bytes == 0 and 0 < address < ADDRESS_END:
         return
     raise TmaPreconditionError(
         Violation(

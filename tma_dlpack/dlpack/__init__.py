@@ -17,18 +17,22 @@ and its streams, the CUDA Array Interface, version 3. What each producer really 
 torch 2.4 to 2.13, NumPy 1.26 to 2.4, JAX 0.10, tvm-ffi 0.1; CuPy from its source.
 """
 
-from tma_dlpack.dlpack.layout import Device, Layout, canonical_strides, judge
+from tma_dlpack.dlpack.layout import Device, Layout, Reading, Signature, canonical_strides, judge
+from tma_dlpack.dlpack.refusals import name_of
 from tma_dlpack.dlpack.torch_tensor import torch_dtype_table
 from tma_dlpack.dlpack.view import TensorView, as_tensor_view, host_bytes, read_layout, view_of
 
 __all__ = [
     "Device",
     "Layout",
+    "Reading",
+    "Signature",
     "TensorView",
     "as_tensor_view",
     "canonical_strides",
     "host_bytes",
     "judge",
+    "name_of",
     "read_layout",
     "torch_dtype_table",
     "view_of",

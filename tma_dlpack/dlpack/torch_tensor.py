@@ -57,13 +57,22 @@ def torch_reader(tensor: Any) -> Callable[[Any], Reading]:
     return _refuse_torch if _is_fake(tensor) else _read_torch
 
 
+#: Where a tensor lies, in one number: a GPU's ordinal, or one of these.
+_HOST, _PINNED = -1, -2
+
+
 def _read_torch(tensor: Any) -> Reading:
     """Read a torch tensor, or refuse it by name. A gradient or its absence plays no part."""
     try:
         address = tensor.data_ptr()
         dtype = tensor.dtype
         shape = tensor.shape
-        place = tensor.get_device() if tensor.is_cuda else _host_place(tensor)
+        if tensor.is_cuda:
+            place = tensor.get_device()
+        elif tensor.is_cpu:
+            place = _PINNED if tensor.is_pinned() else _HOST
+        else:
+            raise LookupError(tensor.device)
         signature = (_torch_layout, dtype, place, shape, tensor.stride())
         negated = tensor.is_neg() or (dtype.is_complex and tensor.is_conj())
     except Exception as error:
@@ -71,16 +80,6 @@ def _read_torch(tensor: Any) -> Reading:
     if negated or (not address and 0 not in shape):
         _refuse_torch(tensor)
     return address, signature, None
-
-
-#: Where a tensor lies, in one number: a GPU's ordinal, or one of these.
-_HOST, _PINNED = -1, -2
-
-
-def _host_place(tensor: Any) -> int:
-    if not tensor.is_cpu:
-        raise LookupError(tensor.device)
-    return _PINNED if tensor.is_pinned() else _HOST
 
 
 _HOST_TYPES = {_HOST: DLDeviceType.kDLCPU.value, _PINNED: DLDeviceType.kDLCUDAHost.value}
