@@ -7,6 +7,7 @@ import ctypes
 import os
 import subprocess
 import sys
+import warnings
 from types import SimpleNamespace
 
 import pytest
@@ -450,7 +451,9 @@ def test_importing_the_package_loads_no_driver():
 def test_a_forked_child_asks_the_driver_again(stand_in):
     assert driver.is_available()
     stand_in.functions.cuInit = lambda flags: 3  # what a driver answers in a child
-    child = os.fork()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # JAX, once imported, warns of every fork
+        child = os.fork()
     if child == 0:
         os._exit(0 if not driver.is_available() else 1)
     assert os.waitpid(child, 0)[1] == 0
