@@ -116,11 +116,13 @@ class StandInLibrary:
         return 0
 
     def cuGetErrorName(self, result, name):
-        name.value = {1: b"CUDA_ERROR_INVALID_VALUE"}.get(result)
+        name.value = {1: b"CUDA_ERROR_INVALID_VALUE", 715: b"CUDA_ERROR_ILLEGAL_INSTRUCTION"}.get(
+            result
+        )
         return 0 if name.value else 1
 
     def cuGetErrorString(self, result, text):
-        text.value = {1: b"invalid argument"}.get(result)
+        text.value = {1: b"invalid argument", 715: b"illegal instruction"}.get(result)
         return 0 if text.value else 1
 
     def cuTensorMapEncodeTiled(
@@ -308,6 +310,21 @@ def test_a_refusal_shows_every_argument_under_its_driver_name(stand_in):
         "  l2Promotion = CU_TENSOR_MAP_L2_PROMOTION_NONE (0)",
         "  oobFill = CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE (0)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        (1, "CUDA_ERROR_INVALID_VALUE (1): invalid argument"),
+        (715, "CUDA_ERROR_ILLEGAL_INSTRUCTION (715): illegal instruction; the context is lost"),
+        (999, "the unknown CUresult 999"),
+    ],
+)
+def test_a_failed_call_names_its_result(stand_in, result, text):
+    stand_in.functions.cuStreamSynchronize = lambda stream: result
+    with pytest.raises(TmaDriverError) as error:
+        driver.call("cuStreamSynchronize", 0)
+    assert str(error.value).startswith(f"cuStreamSynchronize returned {text}")
 
 
 def test_im2col_arguments_are_shown_w_first():

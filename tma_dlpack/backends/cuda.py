@@ -136,6 +136,15 @@ class CudaBackend:
         _store(request, data, reduction, memory, stream)
 
 
+class HardwareTile(Tile):
+    """A tile that the hardware loaded: `written` is what it wrote."""
+
+    @property
+    def note(self) -> str:
+        """Say that this has been seen on hardware: just now."""
+        return "measured"
+
+
 def _load(request: CopyRequest, memory: object, stream: object) -> Tile:
     tensor_map, plan = request.tensor_map, request.plan
     if request.plan.arguments.kind == "im2col_wide":
@@ -157,7 +166,7 @@ def _load(request: CopyRequest, memory: object, stream: object) -> Tile:
             which = slice(begin, begin + step)
             status = _load_part(request, which, kernel, handle, smem[which], written[which])
             _check_status(status, begin, "load")
-    tile = Tile(request, smem if request.many else smem[0])
+    tile = HardwareTile(request, smem if request.many else smem[0])
     tile.written = written if request.many else written[0]
     return tile
 

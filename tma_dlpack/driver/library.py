@@ -33,6 +33,8 @@ _POINTER_RANGE_SIZE = 12
 _SUCCESS = 0
 _INVALID_VALUE = 1
 _INVALID_CONTEXT = 201
+#: After these, from CUDA_ERROR_ILLEGAL_ADDRESS to CUDA_ERROR_LAUNCH_FAILED, the process must end.
+_KILLED = range(700, 720)
 
 #: First driver (CUDA version, and branch of the Linux driver) that has a function; of those named
 #: here, all but the older ones came with tensor maps.
@@ -377,4 +379,5 @@ def result_name(result: int, library: Any = None) -> str:
     library.cuGetErrorString(result, text)
     if not name.value or not text.value:
         return f"the unknown CUresult {result}"
-    return f"{name.value.decode()} ({result}): {text.value.decode()}"
+    lost = "; the context is lost: restart the process" if result in _KILLED else ""
+    return f"{name.value.decode()} ({result}): {text.value.decode()}{lost}"

@@ -16,7 +16,7 @@ import numpy as np
 from tma_dlpack import driver
 from tma_dlpack.api import driver_encode_tiled
 from tma_dlpack.arguments import EncodeArguments, MapKind
-from tma_dlpack.backends.cuda import CudaBackend
+from tma_dlpack.backends.cuda import BARRIER_BYTES, CudaBackend
 from tma_dlpack.backends.device_memory import DeviceBytes
 from tma_dlpack.backends.simulator import SimulatorBackend
 from tma_dlpack.backends.tile import Tile
@@ -25,7 +25,7 @@ from tma_dlpack.im2col import driver_encode_im2col, driver_encode_im2col_wide
 from tma_dlpack.target import Target
 from tma_dlpack.tensor_map import TensorMap
 from tma_dlpack.verify.random_calls import random_call
-from tma_dlpack.verify.random_copies import ARENA_BYTES, Copy, random_copy
+from tma_dlpack.verify.random_copies import ARENA_BYTES, Copy, random_copy, start_at_limits
 
 __all__ = ["CHECKS", "Arena", "Check", "Outcome", "run_case"]
 
@@ -42,7 +42,7 @@ class Check:
 
     name: str
     kind: MapKind
-    op: Literal["encode", "load", "store", "reduce"]
+    op: Literal["encode", "load", "store", "reduce", "limits"]
 
 
 CHECKS = (
@@ -54,6 +54,8 @@ CHECKS = (
     Check("tile stores", "tiled", "store"),
     Check("im2col stores", "im2col", "store"),
     Check("tile reductions", "tiled", "reduce"),
+    Check("tile loads at limits", "tiled", "limits"),
+    Check("im2col loads at limits", "im2col", "limits"),
 )
 
 
@@ -100,6 +102,8 @@ def run_case(check: Check, number: int, seed: int, arena: Arena) -> Outcome:
     rng = Random(f"{check.name}/{seed}/{number}")
     if check.op == "encode":
         return _compare_encoders(check.kind, rng, arena.target)
+    if check.op == "limits":
+        return _compare_at_limits(check.kind, rng, arena)
     copy = random_copy(check.op, check.kind, rng, arena.target.max_smem_bytes)
     return _compare_copy(copy, arena)
 
@@ -153,35 +157,52 @@ SIMULATOR = SimulatorBackend()
 CUDA = CudaBackend()
 
 
+def _compare_at_limits(kind: MapKind, rng: Random, arena: Arena) -> Outcome:
+    """Load through a map of any size that the driver accepts; most loads touch nothing."""
+    arguments = random_call(kind, rng)
+    start = 32 * rng.randint(0, 1000)
+    arguments["global_address"] = arena.device.address + start
+    verdict = _verdict(ENCODERS[kind], arguments, arena.target, "driver")
+    if isinstance(verdict, str):
+        return Outcome(_written(ENCODERS[kind], arguments, arena.target), False, None)
+    if verdict.smem_bytes + BARRIER_BYTES > arena.target.max_smem_bytes:
+        # The simulator needs no mbarrier, and so takes a tile that is 8 bytes larger.
+        return Outcome(_written(ENCODERS[kind], arguments, arena.target), False, None)
+    coords, offsets = start_at_limits(rng, verdict.arguments)
+    return _compare_copy(Copy("load", verdict.arguments, start, coords, offsets, 0, 0), arena)
+
+
 def _compare_copy(copy: Copy, arena: Arena) -> Outcome:
     call = _described(copy, arena.target)
-    arguments = _driver_words(copy.arguments)
     on_device = ENCODERS[copy.arguments.kind](
-        **arguments, global_address=arena.device.address + copy.start, target=arena.target,
+        **_driver_words(copy.arguments),
+        global_address=arena.device.address + copy.start,
+        target=arena.target,
         encoder="driver",
-    )  # fmt: skip
+    )
     on_host = on_device.with_address(arena.host.ctypes.data + copy.start)
     if copy.op == "load":
-        given: dict[str, Any] = {"im2col_offsets": copy.im2col_offsets}
-        simulated = _copied(
-            lambda: SIMULATOR.load_tile(
-                on_host, copy.coords, memory=arena.host, smem_offset=copy.smem_offset, **given
-            )
-        )
-        loaded = _copied(
-            lambda: CUDA.load_tile(
-                on_device, copy.coords, memory=arena.device, smem_offset=copy.smem_offset, **given
-            )
-        )
+        simulated = _copied(lambda: _load(SIMULATOR, on_host, copy, arena.host))
+        loaded = _copied(lambda: _load(CUDA, on_device, copy, arena.device))
         return _judge_load(call, simulated, loaded)
-    footprint = on_device.smem_bytes
-    data = np.random.default_rng(copy.data_seed).integers(0, 256, footprint, np.uint8)
+    data = np.random.default_rng(copy.data_seed).integers(0, 256, on_device.smem_bytes, np.uint8)
     simulated = _copied(lambda: _write(SIMULATOR, on_host, copy, data, arena.host))
     written = _copied(lambda: _write(CUDA, on_device, copy, data, arena.device))
     outcome = _judge_store(call, simulated, written, arena)
     arena.host[:] = arena.initial
     arena.device.put(arena.initial)
     return outcome
+
+
+def _load(backend: Any, tensor_map: TensorMap, copy: Copy, memory: object) -> Tile:
+    tile: Tile = backend.load_tile(
+        tensor_map,
+        copy.coords,
+        im2col_offsets=copy.im2col_offsets,
+        memory=memory,
+        smem_offset=copy.smem_offset,
+    )
+    return tile
 
 
 def _write(backend: Any, tensor_map: TensorMap, copy: Copy, data: Any, memory: object) -> None:
@@ -196,11 +217,13 @@ def _write(backend: Any, tensor_map: TensorMap, copy: Copy, data: Any, memory: o
 
 
 def _copied(run: Callable[[], Tile | None]) -> Tile | str | None:
-    """Give what a verb gives, or what it raises."""
+    """Give what a verb gives, or which rule refuses it, or what the driver says."""
     try:
         return run()
-    except (TmaPreconditionError, TmaDriverError) as error:
-        return f"{type(error).__name__}: {error}"
+    except TmaPreconditionError as error:
+        return f"refused by {error.violations[0].rule}"
+    except TmaDriverError as error:
+        return f"TmaDriverError: {error}"
 
 
 def _judge_load(call: str, simulated: Tile | str | None, loaded: Tile | str | None) -> Outcome:

@@ -12,7 +12,7 @@ from tma_dlpack.backends.requests import MAX_OFFSET
 from tma_dlpack.dtypes import row
 from tma_dlpack.enums import TensorMapDataType, TmaInterleaveLayout, TmaOobFill, TmaSwizzle
 
-__all__ = ["ARENA_BYTES", "Copy", "random_copy"]
+__all__ = ["ARENA_BYTES", "Copy", "random_copy", "start_at_limits"]
 
 #: Global memory of all copies, bytes.
 ARENA_BYTES = 1 << 19
@@ -20,6 +20,7 @@ ARENA_BYTES = 1 << 19
 _BUDGETS = (1 << 10, 1 << 12, 1 << 14, 1 << 16, 220_000)
 _ORDINARY = tuple(TensorMapDataType)[:13]
 _MAX_SMEM_OFFSET = 2048
+_MAX_COORD = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,28 @@ def random_copy(op: str, kind: str, rng: Random, max_smem_bytes: int) -> Copy:
         smem_offset=smem_offset,
         data_seed=rng.getrandbits(32),
     )
+
+
+def start_at_limits(
+    rng: Random, args: EncodeArguments
+) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+    """Give row-major coordinates and offsets at the ends of dimensions, boxes and registers."""
+    coords = []
+    for d, dim in enumerate(args.global_dim):
+        box = args.box_dim[d] if args.box_dim else 8
+        ends = (0, 0, dim - 1, dim, -1, -box, dim - box, _MAX_COORD, ~_MAX_COORD)
+        inside = rng.randint(~_MAX_COORD, _MAX_COORD)
+        coords.append(rng.choice((*ends, _MAX_COORD - rng.randint(0, 300), inside)))
+    coords = [min(max(c, ~_MAX_COORD), _MAX_COORD) for c in coords]
+    if not args.interleave:
+        coords[0] = _on_16_bytes(coords[0], args)
+    if args.kind == "tiled":
+        return tuple(coords[::-1]), None
+    for d, (low, high) in zip(geometry.walked_dims(args), geometry.im2col_box(args), strict=True):
+        coords[d] = rng.choice((low, high, rng.randint(low, high), high + rng.randint(0, 1)))
+    most = MAX_OFFSET[args.rank - 2]
+    offsets = tuple(rng.choice((0, most, rng.randint(0, most + 1))) for _ in range(args.rank - 2))
+    return tuple(coords[::-1]), offsets
 
 
 def _reach(args: EncodeArguments) -> int:
