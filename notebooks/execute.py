@@ -1,0 +1,81 @@
+"""Run the notebooks from top to bottom and store their outputs: ``python notebooks/execute.py``.
+
+What is stored reads well on a code host: of a figure the SVG image and its text stay, and the HTML
+that would repeat it goes; of an error the message stays; widgets become their first look. Also draws
+the figures of the README, by the command line.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+
+HERE = Path(__file__).parent
+FIGURES = HERE / "figures"
+SECONDS = 60
+
+#: What the README shows: file name -> arguments of ``python -m tma_dlpack draw``.
+README_FIGURES = {
+    "tensor.svg": (
+        "--shape 60,104 --dtype float16 --box 16,64 --swizzle bytes128 --figure tensor "
+        "--coords 48,64"
+    ),
+    "swizzle.svg": "--shape 128,64 --dtype bfloat16 --box 8,64 --swizzle bytes128 --figure shared",
+}
+
+
+def execute(path: Path) -> nbformat.NotebookNode:
+    """Run a notebook in a kernel of its own and give it with its outputs."""
+    notebook = nbformat.read(path, as_version=4)
+    for cell in notebook.cells:
+        cell.pop("outputs", None)
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    client = NotebookClient(
+        notebook, timeout=SECONDS, kernel_name="python3", resources={"metadata": {"path": HERE}}
+    )
+    client.execute()
+    return notebook
+
+
+def stored(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """Give the notebook as it is stored."""
+    notebook.metadata = {
+        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+        "language_info": {"name": "python"},
+    }
+    for cell in notebook.cells:
+        cell.metadata.pop("execution", None)
+        for output in cell.get("outputs", []):
+            if output.output_type == "error":  # without the frames, which name files of a machine
+                output.traceback = [f"{output.ename}: {output.evalue}"]
+            data = output.get("data", {})
+            data.pop("application/vnd.jupyter.widget-view+json", None)
+            if "image/svg+xml" in data:
+                data.pop("text/html", None)
+    return notebook
+
+
+def draw_readme_figures() -> None:
+    """Write the figures that the README shows."""
+    FIGURES.mkdir(exist_ok=True)
+    for name, arguments in README_FIGURES.items():
+        command = [sys.executable, "-m", "tma_dlpack", "draw", *arguments.split()]
+        subprocess.run([*command, "--out", str(FIGURES / name)], check=True)
+
+
+def main() -> None:
+    """Run what is named, or all."""
+    paths = [Path(name) for name in sys.argv[1:]] or sorted(HERE.glob("*.ipynb"))
+    for path in paths:
+        nbformat.write(stored(execute(path)), path)
+        print(f"{path.name} done")
+    draw_readme_figures()
+
+
+if __name__ == "__main__":
+    main()
