@@ -116,13 +116,19 @@ class StandInLibrary:
         return 0
 
     def cuGetErrorName(self, result, name):
-        name.value = {1: b"CUDA_ERROR_INVALID_VALUE", 715: b"CUDA_ERROR_ILLEGAL_INSTRUCTION"}.get(
-            result
-        )
+        name.value = {
+            1: b"CUDA_ERROR_INVALID_VALUE",
+            715: b"CUDA_ERROR_ILLEGAL_INSTRUCTION",
+            701: b"CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
+        }.get(result)
         return 0 if name.value else 1
 
     def cuGetErrorString(self, result, text):
-        text.value = {1: b"invalid argument", 715: b"illegal instruction"}.get(result)
+        text.value = {
+            1: b"invalid argument",
+            715: b"illegal instruction",
+            701: b"too many resources requested",
+        }.get(result)
         return 0 if text.value else 1
 
     def cuTensorMapEncodeTiled(
@@ -317,14 +323,16 @@ def test_a_refusal_shows_every_argument_under_its_driver_name(stand_in):
     [
         (1, "CUDA_ERROR_INVALID_VALUE (1): invalid argument"),
         (715, "CUDA_ERROR_ILLEGAL_INSTRUCTION (715): illegal instruction; the context is lost"),
+        (701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES (701): too many resources requested"),
         (999, "the unknown CUresult 999"),
     ],
 )
-def test_a_failed_call_names_its_result(stand_in, result, text):
+def test_a_failed_call_names_its_result_and_whether_the_context_is_lost(stand_in, result, text):
     stand_in.functions.cuStreamSynchronize = lambda stream: result
     with pytest.raises(TmaDriverError) as error:
         driver.call("cuStreamSynchronize", 0)
-    assert str(error.value).startswith(f"cuStreamSynchronize returned {text}")
+    restart = ": restart the process" if "lost" in text else ""
+    assert str(error.value) == f"cuStreamSynchronize returned {text}{restart}"
 
 
 def test_im2col_arguments_are_shown_w_first():

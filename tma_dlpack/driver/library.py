@@ -33,8 +33,8 @@ _POINTER_RANGE_SIZE = 12
 _SUCCESS = 0
 _INVALID_VALUE = 1
 _INVALID_CONTEXT = 201
-#: After these, from CUDA_ERROR_ILLEGAL_ADDRESS to CUDA_ERROR_LAUNCH_FAILED, the process must end.
-_KILLED = range(700, 720)
+#: After these, such as CUDA_ERROR_ILLEGAL_INSTRUCTION, nothing runs on the GPU in this process.
+_KILLED = frozenset({700, 702, 714, 715, 716, 717, 718, 719})
 
 #: First driver (CUDA version, and branch of the Linux driver) that has a function; of those named
 #: here, all but the older ones came with tensor maps.
