@@ -1,0 +1,56 @@
+"""double_tiles.cu as a user would have it: a kernel of their own, by cuda.bindings."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from pathlib import Path
+
+import tma_dlpack as tma
+from tma_dlpack.include_dir import get_include
+
+SOURCE = (Path(__file__).parent / "double_tiles.cu").read_text(encoding="utf-8")
+BOX = 16, 32
+THREADS = 32
+INCLUDE_LINE = "#include <tma_dlpack.h>"
+HEADER = (Path(get_include()) / "tma_dlpack.h").read_text(encoding="utf-8")
+#: For compilers that are told of no include folder.
+SELF_CONTAINED = SOURCE.replace(INCLUDE_LINE, HEADER)
+
+
+def map_of(x) -> tma.TensorMap:
+    return tma.make_tma_descriptor(x, BOX)
+
+
+def grid_of(tensor_map: tma.TensorMap) -> tuple[int, int]:
+    rows, columns = tensor_map.shape
+    return columns // BOX[1], rows // BOX[0]
+
+
+@functools.cache
+def kernel():
+    """Compile the source with NVRTC and give its kernel, as cuda.bindings' guide does."""
+    from cuda.bindings import driver, nvrtc
+
+    _, program = nvrtc.nvrtcCreateProgram(SOURCE.encode(), b"double_tiles.cu", 0, [], [])
+    options = [b"--gpu-architecture=sm_90a", f"-I{get_include()}".encode()]
+    (result,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
+    assert result == nvrtc.nvrtcResult.NVRTC_SUCCESS
+    _, size_bytes = nvrtc.nvrtcGetCUBINSize(program)
+    code = bytearray(size_bytes)
+    nvrtc.nvrtcGetCUBIN(program, code)
+    result, module = driver.cuModuleLoadData(bytes(code))
+    assert result == driver.CUresult.CUDA_SUCCESS
+    result, function = driver.cuModuleGetFunction(module, b"double_tiles")
+    assert result == driver.CUresult.CUDA_SUCCESS
+    return function
+
+
+def double(tensor_map: tma.TensorMap, stream: int) -> None:
+    """Double every element of the map's tensor, on a stream."""
+    from cuda.bindings import driver
+
+    arguments = (tensor_map.as_cuda_bindings(), tensor_map.tx_bytes), (None, ctypes.c_uint)
+    size = (*grid_of(tensor_map), 1, THREADS, 1, 1, 0)
+    (result,) = driver.cuLaunchKernel(kernel(), *size, stream, arguments, 0)
+    assert result == driver.CUresult.CUDA_SUCCESS

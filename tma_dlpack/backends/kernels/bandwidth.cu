@@ -1,0 +1,185 @@
+// A whole tensor copied tile by tile, as fast as one issuing thread per CTA can ask for it.
+
+#include "tma.cuh"
+
+// How tiles cover a tensor; all innermost first.
+struct Tiling
+{
+  unsigned counts[5];  // tiles per dimension
+  int box[5];
+  unsigned total;
+};
+
+// Shared memory: `stages` tiles, stage_bytes apart, and then an mbarrier for each.
+struct Ring
+{
+  unsigned stages, stage_bytes, tx_bytes;
+  unsigned stores_in_flight;  // a stage is loaded again once its store is so many stores back
+};
+
+template <unsigned RANK>
+__device__ inline Coords coords_of(const Tiling& tiling, unsigned tile)
+{
+  Coords at{};
+#pragma unroll
+  for (unsigned d = 0; d + 1 < RANK; ++d)
+  {
+    at.c[d] = static_cast<int>(tile % tiling.counts[d]) * tiling.box[d];
+    tile /= tiling.counts[d];
+  }
+  at.c[RANK - 1] = static_cast<int>(tile) * tiling.box[RANK - 1];
+  return at;
+}
+
+// Wait until so many of this thread's last stores may still be reading shared memory.
+__device__ inline void wait_for_reads(unsigned stores_in_flight)
+{
+  switch (stores_in_flight)
+  {
+    case 1: asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory"); break;
+    case 2: asm volatile("cp.async.bulk.wait_group.read 2;" ::: "memory"); break;
+    case 3: asm volatile("cp.async.bulk.wait_group.read 3;" ::: "memory"); break;
+    case 4: asm volatile("cp.async.bulk.wait_group.read 4;" ::: "memory"); break;
+    default: asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); break;
+  }
+}
+
+// CTA i copies tiles i, i + grid, i + 2 grid... Tile k of a CTA uses stage k % stages.
+template <unsigned RANK>
+__device__ inline void copy_tiles(const TensorMap& source, const TensorMap& target,
+                                  const Tiling& tiling, const Ring& ring, unsigned* status)
+{
+  if (threadIdx.x != 0) return;
+  const unsigned base = shared_address(shared_memory);
+  const unsigned full = base + ring.stages * ring.stage_bytes;
+  if (base % 1024 != 0)
+  {
+    *status = MISALIGNED;
+    return;
+  }
+  for (unsigned stage = 0; stage < ring.stages; ++stage) barrier_init(full + 8 * stage, 1);
+
+  const Offsets none{};
+  const auto load = [&](unsigned tile, unsigned stage)
+  {
+    const unsigned barrier = full + 8 * stage;
+    barrier_expect(barrier, ring.tx_bytes);
+    tma_load(RANK, base + stage * ring.stage_bytes, &source, barrier, coords_of<RANK>(tiling, tile),
+             none);
+  };
+  const unsigned grid = gridDim.x;
+  unsigned to_load = blockIdx.x;
+  for (unsigned stage = 0; stage < ring.stages && to_load < tiling.total; ++stage, to_load += grid)
+    load(to_load, stage);
+
+  unsigned stage = 0, parity = 0, stored = 0, free_stage = 0;
+  for (unsigned tile = blockIdx.x; tile < tiling.total; tile += grid)
+  {
+    if (!barrier_wait(full + 8 * stage, parity))
+    {
+      *status = TIMED_OUT;
+      return;
+    }
+    tma_store(0, RANK, base + stage * ring.stage_bytes, &target, coords_of<RANK>(tiling, tile));
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+    if (++stage == ring.stages) stage = 0, parity ^= 1;
+
+    if (stored++ < ring.stores_in_flight || to_load >= tiling.total) continue;
+    wait_for_reads(ring.stores_in_flight);
+    load(to_load, free_stage);
+    to_load += grid;
+    if (++free_stage == ring.stages) free_stage = 0;
+  }
+  commit_and_wait_all();
+}
+
+#define COPY_TILES(RANK)                                                                          \
+  extern "C" __global__ void copy_tiles_##RANK(const __grid_constant__ TensorMap source,         \
+                                               const __grid_constant__ TensorMap target,         \
+                                               const __grid_constant__ Tiling tiling,            \
+                                               const __grid_constant__ Ring ring, unsigned* status) \
+  {                                                                                               \
+    copy_tiles<RANK>(source, target, tiling, ring, status);                                       \
+  }
+
+COPY_TILES(1)
+COPY_TILES(2)
+COPY_TILES(3)
+COPY_TILES(4)
+COPY_TILES(5)
+
+// ---- looking at the result: a tensor as rows, one warp each ----
+
+struct Rows
+{
+  unsigned long long strides[4];  // bytes
+  unsigned counts[4];
+  unsigned long long total, row_bytes;
+};
+
+// Call visit(offset) for every 16 bytes of every row, and tail(offset) for every byte left over.
+template <class Visit, class Tail>
+__device__ inline void for_each_row(const Rows& rows, Visit visit, Tail tail)
+{
+  const unsigned lane = threadIdx.x % 32, warps = blockDim.x / 32;
+  const unsigned long long step = static_cast<unsigned long long>(gridDim.x) * warps;
+  for (unsigned long long row = blockIdx.x * warps + threadIdx.x / 32; row < rows.total; row += step)
+  {
+    unsigned long long left = row, offset = 0;
+    for (unsigned d = 0; d < 4; ++d)
+    {
+      offset += left % rows.counts[d] * rows.strides[d];
+      left /= rows.counts[d];
+    }
+    for (unsigned long long i = lane * 16; i + 16 <= rows.row_bytes; i += 32 * 16) visit(offset + i);
+    for (unsigned long long i = rows.row_bytes / 16 * 16 + lane; i < rows.row_bytes; i += 32)
+      tail(offset + i);
+  }
+}
+
+__device__ inline uint4& vector_at(unsigned char* pointer)
+{
+  return *reinterpret_cast<uint4*>(pointer);
+}
+
+// Make every byte of the target differ from the source.
+extern "C" __global__ void invert(unsigned char* source, unsigned char* target, Rows rows)
+{
+  for_each_row(
+    rows,
+    [&](unsigned long long at)
+    {
+      const uint4 x = vector_at(source + at);
+      vector_at(target + at) = uint4{~x.x, ~x.y, ~x.z, ~x.w};
+    },
+    [&](unsigned long long at) { target[at] = static_cast<unsigned char>(~source[at]); });
+}
+
+// Count the 16-byte pieces, and bytes left over, in which source and target differ.
+extern "C" __global__ void compare(unsigned char* source, unsigned char* target, Rows rows,
+                                   unsigned* differences)
+{
+  unsigned found = 0;
+  for_each_row(
+    rows,
+    [&](unsigned long long at)
+    {
+      const uint4 x = vector_at(source + at), y = vector_at(target + at);
+      found += x.x != y.x || x.y != y.y || x.z != y.z || x.w != y.w;
+    },
+    [&](unsigned long long at) { found += source[at] != target[at]; });
+  if (found != 0) atomicAdd(differences, found);
+}
+
+// Fill with numbers that do not repeat: a hash of each word's place.
+extern "C" __global__ void fill_random(unsigned* words, unsigned long long count)
+{
+  const unsigned long long step = static_cast<unsigned long long>(gridDim.x) * blockDim.x;
+  for (unsigned long long i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step)
+  {
+    unsigned long long x = (i + 1) * 0x9E3779B97F4A7C15;
+    x ^= x >> 29;
+    x *= 0xBF58476D1CE4E5B9;
+    words[i] = static_cast<unsigned>(x >> 32);
+  }
+}
