@@ -47,6 +47,7 @@ from tma_dlpack.im2col import (
     make_im2col_descriptor,
     make_im2col_wide_descriptor,
 )
+from tma_dlpack.include_dir import get_include
 from tma_dlpack.target import TARGETS, Target
 from tma_dlpack.tensor_map import TensorMap
 
@@ -84,6 +85,7 @@ __all__ = [
     "driver_encode_tiled",
     "driver_replace_address",
     "explore",
+    "get_include",
     "im2col_corners",
     "load_tile",
     "load_tiles",
