@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from tma_dlpack import driver
 from tma_dlpack.backends import cuda
 from tma_dlpack.backends.cuda import CudaBackend
 from tma_dlpack.backends.device_memory import DeviceBytes
+from tma_dlpack.backends.requests import load_request
 
 MATRIX = np.arange(40 * 64, dtype=np.float32).reshape(40, 64)
 
@@ -229,6 +232,18 @@ def test_many_tiles_come_in_several_launches(torch, monkeypatch):
     parts = tma.load_tiles(tensor_map, tma.tile_coords(tensor_map))
     np.testing.assert_array_equal(parts.array, whole.array)
     np.testing.assert_array_equal(parts.written, whole.written)
+
+
+def test_tiles_that_never_complete_end_by_themselves_and_are_reported(torch):
+    tensor_map = tma.make_tma_descriptor(torch.zeros((4096, 64), device="cuda"), (8, 64))
+    coords = tma.tile_coords(tensor_map).repeat(40, axis=0)  # more than run at once
+    request = load_request(tensor_map, coords, None, 0, many=True)
+    wrong = dataclasses.replace(request.plan, tx_bytes=request.plan.tx_bytes + 16)
+    started = time.monotonic()
+    with pytest.raises(tma.TmaDriverError, match=r"tile \d+ did not complete within 2 s"):
+        cuda._load(dataclasses.replace(request, plan=wrong), None, None)
+    assert time.monotonic() - started < 10
+    assert tma.load_tile(tensor_map, (0, 0)).written.all()
 
 
 # --- Refusals -----------------------------------------------------------------------------------

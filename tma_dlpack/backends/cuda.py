@@ -23,6 +23,7 @@ from tma_dlpack.backends.layout import Bytes, smem_of_data
 from tma_dlpack.backends.reductions import OPERATIONS, reduction_of
 from tma_dlpack.backends.refusals import refuse
 from tma_dlpack.backends.requests import CopyRequest, load_request, store_request
+from tma_dlpack.backends.storage import Extent
 from tma_dlpack.backends.tile import Tile
 from tma_dlpack.errors import TmaDriverError, TmaUnsupportedError
 from tma_dlpack.target import Target
@@ -44,7 +45,7 @@ NOT_RUN = 0xFFFFFFFF
 FAILURES = {
     TIMED_OUT: "did not complete within 2 s: the mbarrier still waits for bytes",
     MISALIGNED: "was not started: shared memory does not begin at a multiple of 1024",
-    NOT_RUN: "was not run",
+    NOT_RUN: "was not run, because another one failed",
 }
 
 
@@ -157,7 +158,7 @@ def _load(request: CopyRequest, memory: object, stream: object) -> Tile:
     tile_bytes = request.smem_offset + plan.smem_bytes
     smem = np.empty((request.tiles, tile_bytes), np.uint8)
     written = np.empty((request.tiles, tile_bytes), np.bool_)
-    with driver.in_context_of(tensor_map.global_address - extent.origin) as device_id:
+    with driver.in_context_of(_first_byte(tensor_map, extent)) as device_id:
         _check_device(tensor_map, tile_bytes + BARRIER_BYTES, device_id)
         handle = launch.ordered_stream(_owner(tensor_map, memory), device_id, stream)
         kernel = _copies(device_id).kernel("load_tiles", device_id)
@@ -183,7 +184,8 @@ def _load_part(
     args, tiles, tile_bytes = request.plan.arguments, *smem.shape
     coords = np.zeros((tiles, 5), np.int32)
     coords[:, : args.rank] = request.coords[which]
-    status = np.full(tiles, NOT_RUN, np.uint32)
+    status = np.full(tiles + 1, NOT_RUN, np.uint32)
+    status[-1] = 0  # set by a tile that fails; the others then end at once
     with launch.scratch(2 * smem.nbytes + coords.nbytes + status.nbytes) as room:
         written_at = room + smem.nbytes
         coords_at = written_at + smem.nbytes
@@ -207,7 +209,7 @@ def _load_part(
         launch.download(written, written_at, stream)
         launch.download(status, status_at, stream)
         launch.synchronize(stream)
-    return status
+    return status[:-1]
 
 
 def _store(request: CopyRequest, data: object, op: str, memory: object, stream: object) -> None:
@@ -216,7 +218,7 @@ def _store(request: CopyRequest, data: object, op: str, memory: object, stream: 
     extent = device_extent_of(tensor_map, memory, write=True)
     check_writes(request, extent)
     status = np.full(1, NOT_RUN, np.uint32)
-    with driver.in_context_of(tensor_map.global_address - extent.origin) as device_id:
+    with driver.in_context_of(_first_byte(tensor_map, extent)) as device_id:
         _check_device(tensor_map, offset + tile.nbytes, device_id)
         handle = launch.ordered_stream(_owner(tensor_map, memory), device_id, stream)
         kernel = _copies(device_id).kernel("store_tile", device_id)
@@ -253,6 +255,11 @@ def _packed(letter: str, values: Sequence[int], count: int) -> bytes:
     return struct.pack(f"<{count}{letter}", *values, *(0,) * (count - len(values)))
 
 
+def _first_byte(tensor_map: TensorMap, extent: Extent) -> int:
+    """Give an address that is known to be a GPU's; the map's own may lie outside `memory`."""
+    return tensor_map.global_address - extent.origin
+
+
 def _owner(tensor_map: TensorMap, memory: object) -> object:
     return tensor_map.tensor if memory is None else memory
 
@@ -270,8 +277,8 @@ def _check_device(tensor_map: TensorMap, smem_bytes: int, device_id: int) -> Non
 
 
 def _check_status(status: npt.NDArray[np.uint32], first_tile: int, what: str) -> None:
-    failed = np.flatnonzero(status != DONE)
-    if len(failed):
-        tile = first_tile + int(failed[0])
-        why = FAILURES.get(int(status[failed[0]]), "left an unknown status")
-        raise TmaDriverError(f"the {what} of tile {tile} {why} ({len(failed)} tiles failed)")
+    for failure, why in FAILURES.items():
+        failed = np.flatnonzero(status == failure)
+        if len(failed):
+            tile = first_tile + int(failed[0])
+            raise TmaDriverError(f"the {what} of tile {tile} {why} ({len(failed)} did so)")

@@ -44,6 +44,8 @@ class DeviceBytes:
 
     def put(self, array: Bytes) -> None:
         """Copy host bytes to the beginning."""
+        if array.nbytes > self.size_bytes:
+            raise ValueError(f"{array.nbytes} bytes do not fit {self.size_bytes}")
         launch.upload(self.address, array, launch.LEGACY_DEFAULT_STREAM)
         launch.synchronize(launch.LEGACY_DEFAULT_STREAM)
 

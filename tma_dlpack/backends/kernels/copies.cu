@@ -14,13 +14,16 @@ __device__ inline void fill(unsigned bytes, unsigned char pattern)
 // Load the tile twice, over two patterns: a byte that shows its pattern both times was not written.
 //
 // smem_out, written: [tiles][bytes], bytes = what precedes the tile, and the tile. Bytes that the
-// copy leaves alone come out as 0 in both.
+// copy leaves alone come out as 0 in both. status: [tiles + 1]; the last word is set once a tile has
+// timed out, and tiles that see it are not run.
 extern "C" __global__ void load_tiles(const __grid_constant__ TensorMap map, const Coords* coords,
                                       Offsets offsets, unsigned form, unsigned smem_offset,
                                       unsigned bytes, unsigned tx_bytes, unsigned char* smem_out,
                                       unsigned char* written, unsigned* status)
 {
   const size_t tile = blockIdx.x;
+  volatile unsigned* const stop = status + gridDim.x;
+  if (__syncthreads_or(*stop)) return;
   smem_out += tile * bytes;
   written += tile * bytes;
   const unsigned base = shared_address(shared_memory);
@@ -43,6 +46,7 @@ extern "C" __global__ void load_tiles(const __grid_constant__ TensorMap map, con
     if (!barrier_wait(barrier, pass))
     {
       status[tile] = TIMED_OUT;
+      *stop = 1;
       return;
     }
     for (unsigned i = threadIdx.x; i < bytes; i += blockDim.x)
