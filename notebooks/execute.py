@@ -1,8 +1,8 @@
 """Run the notebooks from top to bottom and store their outputs: ``python notebooks/execute.py``.
 
 What is stored reads well on a code host: of a figure the SVG image and its text stay, and the HTML
-that would repeat it goes; of an error the message stays; widgets become their first look. Also draws
-the figures of the README, by the command line.
+that would repeat it goes; of an error the message stays; widgets become their first look. The
+figures of the README are drawn too, by the command line.
 """
 
 from __future__ import annotations

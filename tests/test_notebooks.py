@@ -1,0 +1,174 @@
+"""Every notebook runs from top to bottom without a GPU, and what is stored is what it says."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from pathlib import Path
+
+import nbformat
+import pytest
+import screens
+from nbconvert import HTMLExporter
+from screens import DARK, LIGHT
+
+NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
+sys.path.insert(0, str(NOTEBOOKS))
+import execute  # noqa: E402  (it lies beside the notebooks)
+
+MOST_SECONDS = 60
+MOST_FIGURE_BYTES = 300_000
+
+#: What each prints of itself: a sentence or a number.
+SAYS = {
+    "01_one_call": ["272 of 512 elements are filled", "frameworks, 1 layout"],
+    "02_swizzle_and_banks": [
+        "bank conflicts of a column: 8-way with none, free with bytes128",
+        "bytes64 takes 1024 bytes, bytes128 2048",
+        "x[5, 24] = 344.0 lies at 0x2e0: 344.0",
+    ],
+    "03_out_of_bounds_and_strides": [
+        "coords[1] is 1",
+        "fill: 0x7ff77ff7",
+        "(4, 16), 256 bytes",
+        "STORE_OVERRUN",
+    ],
+    "04_why_was_it_refused": [
+        "tensor.strides[0] is 1733 elements, 3466 bytes",
+        "BOX_SMEM: the box takes 262144 bytes",
+        "two maps: 2 bits differ, in l2_promotion",
+    ],
+    "05_im2col_convolution": [
+        "4 columns of 32 pixels cover 126 output pixels",
+        "largest difference to torch: 0.0",
+    ],
+    "06_pytorch_extension": ["this map is not launchable", "simulated: True"],
+}
+REFUSED_ON_PURPOSE = {"03_out_of_bounds_and_strides": 1, "04_why_was_it_refused": 1}
+
+every_notebook = pytest.mark.parametrize("name", SAYS)
+
+
+def read(name):
+    return nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
+
+
+def outputs(notebook):
+    return [o for cell in notebook.cells for o in cell.get("outputs", [])]
+
+
+def said(notebook):
+    """Give everything that a notebook printed or showed as text."""
+    parts = []
+    for output in outputs(notebook):
+        parts += [output.get("text", ""), *output.get("traceback", [])]
+        parts.append(output.get("data", {}).get("text/plain", ""))
+    return "\n".join(parts)
+
+
+def errors(notebook):
+    return [o for o in outputs(notebook) if o.output_type == "error"]
+
+
+def test_the_notebooks_are_those_that_are_tested():
+    assert {path.stem for path in NOTEBOOKS.glob("*.ipynb")} == set(SAYS)
+
+
+@pytest.fixture(scope="module")
+def runs():
+    """Notebooks run once for all tests: name -> (notebook, seconds)."""
+    done = {}
+
+    def run(name):
+        if name not in done:
+            start = time.perf_counter()
+            notebook = execute.stored(execute.execute(NOTEBOOKS / f"{name}.ipynb"))
+            done[name] = notebook, time.perf_counter() - start
+        return done[name]
+
+    return run
+
+
+@pytest.fixture(autouse=True)
+def _quiet_kernels(recwarn):
+    """Take the warnings of Jupyter's own machinery out of ours."""
+
+
+@every_notebook
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:zmq", "ignore::ResourceWarning")
+def test_a_notebook_runs_in_a_minute_and_says_what_it_should(name, runs):
+    notebook, seconds = runs(name)
+    assert seconds < MOST_SECONDS
+    assert len(errors(notebook)) == REFUSED_ON_PURPOSE.get(name, 0)
+    for sentence in SAYS[name]:
+        assert sentence in said(notebook)
+    asserts = [c for c in notebook.cells if c.cell_type == "code" and "assert " in c.source]
+    assert asserts
+
+
+@every_notebook
+def test_what_is_stored_is_what_a_run_gives(name, runs):
+    stored, fresh = read(name), runs(name)[0]
+    assert [c.source for c in stored.cells] == [c.source for c in fresh.cells]
+    assert [c.get("execution_count") for c in stored.cells] == [
+        c.get("execution_count") for c in fresh.cells
+    ]
+    for sentence in SAYS[name]:
+        assert sentence in said(stored)
+    kinds = [[sorted(o.get("data", {})) for o in c.get("outputs", [])] for c in stored.cells]
+    assert kinds == [[sorted(o.get("data", {})) for o in c.get("outputs", [])] for c in fresh.cells]
+
+
+@every_notebook
+def test_refusals_shown_on_purpose_carry_their_tag_and_nothing_else_fails(name):
+    notebook = read(name)
+    for cell in notebook.cells:
+        failed = any(o.output_type == "error" for o in cell.get("outputs", []))
+        assert failed == ("raises-exception" in cell.metadata.get("tags", []))
+    assert len(errors(notebook)) == REFUSED_ON_PURPOSE.get(name, 0)
+
+
+@every_notebook
+def test_what_is_stored_names_no_place_of_a_machine(name):
+    text = (NOTEBOOKS / f"{name}.ipynb").read_text(encoding="utf-8")
+    outputs_only = nbformat.writes(nbformat.v4.new_notebook(cells=read(name).cells))
+    for place in ("/work", "/root", "/home", "/tmp", "site-packages", "\\u001b["):
+        assert place not in text
+        assert place not in outputs_only
+
+
+@every_notebook
+def test_a_stored_figure_is_an_image_with_its_text_and_of_bounded_size(name):
+    for output in outputs(read(name)):
+        data = output.get("data", {})
+        assert not ("image/svg+xml" in data and "text/html" in data)
+        assert not data or data.get("text/plain")
+        assert all(len(content) < MOST_FIGURE_BYTES for content in data.values())
+
+
+def test_the_h200_output_of_the_extension_is_marked_as_stored():
+    text = said(read("06_pytorch_extension"))
+    assert re.search(r"stored output, not run here \(NVIDIA H200, driver \d+\.\d+", text)
+    assert "189 tiles of (16, 32) doubled: True" in text
+
+
+def test_the_readmes_figures_are_what_the_command_draws(tmp_path, monkeypatch):
+    monkeypatch.setattr(execute, "FIGURES", tmp_path)
+    execute.draw_readme_figures()
+    drawn = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert drawn == {path.name: path.read_bytes() for path in (NOTEBOOKS / "figures").iterdir()}
+    assert set(drawn) == set(execute.README_FIGURES)
+
+
+@pytest.mark.skipif(screens.CHROMIUM is None, reason=screens.MISSING)
+@pytest.mark.parametrize("width", [1280, 640])
+@pytest.mark.parametrize("scheme", [LIGHT, DARK])
+def test_an_executed_notebook_has_no_label_out_of_place(width, scheme):
+    exporter = HTMLExporter(theme=scheme, mathjax_url="", require_js_url="", jquery_url="")
+    page, _ = exporter.from_notebook_node(read("04_why_was_it_refused"))
+    found = screens.seen("notebook", page, width, scheme, 9000)
+    assert found["wrong"] == []
+    assert found["labels"] > 150
+    is_dark = sum(map(int, re.findall(r"\d+", found["ground"])[:3])) < 3 * 128
+    assert is_dark == (scheme == DARK)
