@@ -161,6 +161,11 @@ def test_without_a_gpu_verify_says_so():
         verify(1)
 
 
+def test_no_cases_are_refused():
+    with pytest.raises(ValueError, match="n is 0"):
+        verify(0)
+
+
 def test_an_unknown_check_cannot_be_replayed():
     with pytest.raises(ValueError, match="check 'loads' is none of encode tiled, "):
         replay("loads", 0)

@@ -1,9 +1,4 @@
-"""On a GPU: the model against the driver, and the simulator against the hardware.
-
->>> from tma_dlpack import driver
->>> driver.is_available() or "needs a GPU"  # doctest: +SKIP
-'needs a GPU'
-"""
+"""On a GPU: the model against the driver, and the simulator against the hardware."""
 
 from __future__ import annotations
 
@@ -26,12 +21,13 @@ def verify(n: int = 1000, seed: int = 0, *, device_id: int = 0) -> VerifyReport:
 
     The three encoders: verdict and bytes of the measured model against cuTensorMapEncode*. The
     copies: shared memory, which bytes were written, and global memory of the simulator against the
-    hardware, for tile and im2col loads and stores and for reductions.
+    hardware, for tile and im2col loads and stores and for reductions; and loads through maps of any
+    size that the driver accepts, at the ends of dimensions and registers.
 
     Parameters
     ----------
     n : int
-        Cases of each check.
+        Cases of each check, 1 or more.
     seed : int
         Other seeds give other cases.
     device_id : int
@@ -52,6 +48,8 @@ def verify(n: int = 1000, seed: int = 0, *, device_id: int = 0) -> VerifyReport:
     -----
     A progress bar is shown where standard error is a terminal.
     """
+    if n < 1:
+        raise ValueError(f"n is {n}; at least one case of each check must be compared")
     rows = []
     with Arena(seed, device_id) as arena:
         _require_tma(arena)
