@@ -249,7 +249,6 @@ def test_torch_device_kinds_become_dlpack_devices():
 
     class Stand(torch.Tensor):
         where = torch.device("cuda", 3)
-        pinned = False
         device = property(lambda self: self.where)
         is_cuda = property(lambda self: self.where.type == "cuda")
         is_cpu = property(lambda self: self.where.type == "cpu")
@@ -257,13 +256,10 @@ def test_torch_device_kinds_become_dlpack_devices():
         def get_device(self):
             return self.where.index
 
-        def is_pinned(self):
-            return self.pinned
-
     x = torch.zeros(4).as_subclass(Stand)
     assert as_tensor_view(x).device == Device(DLDeviceType.kDLCUDA, 3)
-    Stand.where, Stand.pinned = torch.device("cpu"), True
-    assert as_tensor_view(x).device == Device(DLDeviceType.kDLCUDAHost, 0)
+    Stand.where = torch.device("cpu")
+    assert as_tensor_view(x).device == Device(DLDeviceType.kDLCPU, 0)
     Stand.where = torch.device("xpu", 0)
     violation, _ = refusal_of(x)
     assert violation.rule == "TENSOR_DEVICE"

@@ -18,6 +18,7 @@ from tma_dlpack.enums import DLDeviceType
 from tma_dlpack.errors import TmaError
 from tma_dlpack.request import make_case
 from tma_dlpack.target import Target
+from tma_dlpack.tensor_map import map_of
 
 __all__ = ["main"]
 
@@ -123,7 +124,7 @@ def _draw(options: argparse.Namespace) -> int:
     view, request = _described(options), _request(options)
     making.check_view("tiled", view, request).raise_if_refused()
     case = make_case("tiled", view, request, Target.of(options.target), False)
-    tensor_map = tma.TensorMap._make(encode_for(case)[0], view.address)
+    tensor_map = map_of(encode_for(case)[0], view.address)
     figure = draw.figure(tensor_map, options.figure, options.coords)
     if options.out:
         Path(options.out).write_text(figure.svg(), encoding="utf-8")

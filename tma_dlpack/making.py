@@ -10,7 +10,14 @@ from tma_dlpack.arguments import MapKind
 from tma_dlpack.cache import LayoutCache, without_lists
 from tma_dlpack.case import Case
 from tma_dlpack.check import Report, check_case, find_violations
-from tma_dlpack.dlpack import Reading, TensorView, as_tensor_view, read_layout, view_of
+from tma_dlpack.dlpack import (
+    READERS,
+    Reading,
+    TensorView,
+    as_tensor_view,
+    read_first_of_type,
+    view_of,
+)
 from tma_dlpack.encoding import (
     DEFAULT_TARGET,
     Encoder,
@@ -29,7 +36,7 @@ from tma_dlpack.errors import (
 from tma_dlpack.request import make_case, mirror_case, shown
 from tma_dlpack.target import Target
 from tma_dlpack.template import Template
-from tma_dlpack.tensor_map import TensorMap
+from tma_dlpack.tensor_map import TensorMap, map_of
 
 __all__ = [
     "CACHE",
@@ -95,14 +102,15 @@ def make(kind: MapKind, tensor: object, options: tuple[Any, ...]) -> TensorMap:
     """Make the map of a tensor, or raise with every violation.
 
     `options` are the arguments after the tensor, in the order of `OPTIONS`. This is the way of
-    every call; of one with a known layout it is all: a reading, a look-up, a map.
+    every call; of one with a known layout it is all: a reading, a look-up, a map. (`read_layout` is
+    written out, because each call of a function is a twentieth of it.)
     """
-    reading = read_layout(tensor)
+    reading = READERS.get(type(tensor), read_first_of_type)(tensor)
     address, signature, capsule = reading
     template = CACHE.find(kind, signature, options, address)
     if template is None:
         template = make_template(kind, tensor, reading, options)
-    return TensorMap._make(template, address, tensor, capsule)
+    return map_of(template, address, tensor, capsule)
 
 
 def make_template(
@@ -201,4 +209,4 @@ def mirror(
     violations = unread or (case.unread if encoder == "driver" else find_violations(case))
     if violations:
         Report(violations).raise_if_refused()
-    return TensorMap._make(encode_bare(case, encoder), case.address)
+    return map_of(encode_bare(case, encoder), case.address)

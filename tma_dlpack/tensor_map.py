@@ -40,7 +40,7 @@ from tma_dlpack.template import Described, Template
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["TensorMap"]
+__all__ = ["TensorMap", "map_of"]
 
 _FILLING = threading.Lock()
 
@@ -65,18 +65,6 @@ class TensorMap(Described):
             "a TensorMap is made by make_tma_descriptor, driver_encode_tiled or "
             "TensorMap.from_bytes, not by its class"
         )
-
-    @staticmethod
-    def _make(
-        template: Template, address: int, tensor: object = None, capsule: object = None
-    ) -> TensorMap:
-        self = Described()
-        self._template = template
-        self._address = address
-        self._tensor = tensor
-        self._capsule = capsule
-        self.__class__ = TensorMap  # sealed: from here on __setattr__ refuses
-        return self  # type: ignore[return-value]
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a TensorMap is immutable: {name} cannot be set; make another map")
@@ -128,7 +116,7 @@ class TensorMap(Described):
         raw = _as_bytes(data)
         arguments, address = fields.decode(raw)
         template = Template(arguments, raw[ADDRESS_BYTES:], None, known, None, launchable=True)
-        return TensorMap._make(template, address)
+        return map_of(template, address)
 
     def __bytes__(self) -> bytes:
         tail = self._template.tail
@@ -285,7 +273,7 @@ class TensorMap(Described):
         """
         check_address(address, "global_address", 16)
         template = dataclasses.replace(self._template, view=None, launchable=True)
-        return TensorMap._make(template, address)
+        return map_of(template, address)
 
     def _template_at_address(self) -> Template:
         device = self.device
@@ -298,7 +286,7 @@ class TensorMap(Described):
         if address & template.refused_bits or not address:
             alignment_bytes = 32 if template.arguments.needs_32_bytes else 16
             check_address(address, "tensor_or_int", alignment_bytes)
-        return TensorMap._make(template, address, tensor, capsule)
+        return map_of(template, address, tensor, capsule)
 
     def replace(
         self,
@@ -369,8 +357,8 @@ class TensorMap(Described):
             signature=None,
         )
         if moved:
-            return TensorMap._make(template, address)
-        return TensorMap._make(template, address, self._tensor, self._capsule)
+            return map_of(template, address)
+        return map_of(template, address, self._tensor, self._capsule)
 
     def replace_cuda(
         self,
@@ -545,13 +533,26 @@ class TensorMap(Described):
 
     def __reduce__(self) -> tuple[Any, tuple[Template, int]]:
         template = dataclasses.replace(self._template, launchable=False, signature=None)
-        return TensorMap._make, (template, self._address)
+        return map_of, (template, self._address)
 
     def __copy__(self) -> TensorMap:
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> TensorMap:
         return self
+
+
+def map_of(
+    template: Template, address: int, tensor: object = None, capsule: object = None
+) -> TensorMap:
+    """Make a map of its template, its address, and what it keeps alive."""
+    made = Described()
+    made._template = template
+    made._address = address
+    made._tensor = tensor
+    made._capsule = capsule
+    made.__class__ = TensorMap  # sealed: from here on __setattr__ refuses
+    return made  # type: ignore[return-value]
 
 
 def check_address(address: int, argument: str, alignment_bytes: int) -> None:

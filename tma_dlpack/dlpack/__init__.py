@@ -20,9 +20,18 @@ torch 2.4 to 2.13, NumPy 1.26 to 2.4, JAX 0.10, tvm-ffi 0.1; CuPy from its sourc
 from tma_dlpack.dlpack.layout import Device, Layout, Reading, Signature, canonical_strides, judge
 from tma_dlpack.dlpack.refusals import name_of
 from tma_dlpack.dlpack.torch_tensor import torch_dtype_table
-from tma_dlpack.dlpack.view import TensorView, as_tensor_view, host_bytes, read_layout, view_of
+from tma_dlpack.dlpack.view import (
+    READERS,
+    TensorView,
+    as_tensor_view,
+    host_bytes,
+    read_first_of_type,
+    read_layout,
+    view_of,
+)
 
 __all__ = [
+    "READERS",
     "Device",
     "Layout",
     "Reading",
@@ -33,6 +42,7 @@ __all__ = [
     "host_bytes",
     "judge",
     "name_of",
+    "read_first_of_type",
     "read_layout",
     "torch_dtype_table",
     "view_of",

@@ -57,23 +57,22 @@ def torch_reader(tensor: Any) -> Callable[[Any], Reading]:
     return _refuse_torch if _is_fake(tensor) else _read_torch
 
 
-#: Where a tensor lies, in one number: a GPU's ordinal, or one of these.
-_HOST, _PINNED = -1, -2
-
-
 def _read_torch(tensor: Any) -> Reading:
-    """Read a torch tensor, or refuse it by name. A gradient or its absence plays no part."""
+    """Read a torch tensor, or refuse it by name. A gradient or its absence plays no part.
+
+    Nor does it whether host memory is pinned: torch's own capsules say kDLCPU of both.
+    """
     try:
         address = tensor.data_ptr()
         dtype = tensor.dtype
         shape = tensor.shape
         if tensor.is_cuda:
-            place = tensor.get_device()
+            ordinal = tensor.get_device()
         elif tensor.is_cpu:
-            place = _PINNED if tensor.is_pinned() else _HOST
+            ordinal = None
         else:
             raise LookupError(tensor.device)
-        signature = (_torch_layout, dtype, place, shape, tensor.stride())
+        signature = (_torch_layout, dtype, ordinal, shape, tensor.stride())
         negated = tensor.is_neg() or (dtype.is_complex and tensor.is_conj())
     except Exception as error:
         _refuse_torch(tensor, error)
@@ -82,17 +81,21 @@ def _read_torch(tensor: Any) -> Reading:
     return address, signature, None
 
 
-_HOST_TYPES = {_HOST: DLDeviceType.kDLCPU.value, _PINNED: DLDeviceType.kDLCUDAHost.value}
-
-
 def _torch_layout(
-    tensor: object, dtype: Any, place: int, shape: tuple[int, ...], strides: tuple[int, ...]
+    tensor: object,
+    dtype: Any,
+    ordinal: int | None,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
 ) -> Layout:
     """Put what torch told in DLPack's numbers, or refuse it."""
     known = torch_dtype_table().get(dtype)
-    if known is None or (place >= 0 and _is_hip()):
+    if known is None or (ordinal is not None and _is_hip()):
         _refuse_torch(tensor)
-    device = (DLDeviceType.kDLCUDA.value, place) if place >= 0 else (_HOST_TYPES[place], 0)
+    if ordinal is None:
+        device = DLDeviceType.kDLCPU.value, 0
+    else:
+        device = DLDeviceType.kDLCUDA.value, ordinal
     return (*device, *known, 0, tuple(shape), tuple(strides))
 
 

@@ -22,13 +22,21 @@ from tma_dlpack.dlpack.torch_tensor import is_torch, torch_reader
 from tma_dlpack.dtypes import DLDataType
 from tma_dlpack.errors import TmaUnsupportedError
 
-__all__ = ["TensorView", "as_tensor_view", "host_bytes", "read_layout", "view_of"]
+__all__ = [
+    "READERS",
+    "TensorView",
+    "as_tensor_view",
+    "host_bytes",
+    "read_first_of_type",
+    "read_layout",
+    "view_of",
+]
 
 _Reader = Callable[[Any], Reading]
 _MAX_READERS = 256
 
-#: One reader per Python type, chosen when the first tensor of the type is seen.
-_readers: dict[type, _Reader] = {}
+#: One reader per Python type, chosen by `read_first_of_type` when its first tensor is seen.
+READERS: dict[type, _Reader] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,15 +126,15 @@ def read_layout(tensor: object) -> Reading:
     are judged equally, so what `view_of` said of one holds for all. Raises as `as_tensor_view`, but
     for what can be told from the signature.
     """
-    reader = _readers.get(type(tensor))
-    return reader(tensor) if reader else _read_first_of_type(tensor)
+    return READERS.get(type(tensor), read_first_of_type)(tensor)
 
 
-def _read_first_of_type(tensor: Any) -> Reading:
+def read_first_of_type(tensor: Any) -> Reading:
+    """Read a tensor of a type that has no reader yet, and choose one."""
     reader, reading = _first_reading(tensor)
-    if len(_readers) >= _MAX_READERS:  # types made on the fly must not pile up
-        _readers.clear()
-    _readers[type(tensor)] = reader
+    if len(READERS) >= _MAX_READERS:  # types made on the fly must not pile up
+        READERS.clear()
+    READERS[type(tensor)] = reader
     return reading
 
 
