@@ -78,6 +78,13 @@ AUDIT = r"""
     if (box.width && !e.closest("pre") && box.right > innerWidth + slack)
       wrong.push(`<${e.tagName}> ${name(e)} ends at ${Math.round(box.right)} of ${innerWidth}`);
   }
+  for (const e of document.querySelectorAll("svg[role=img], img")) {
+    const box = e.getBoundingClientRect();
+    for (let a = e.parentElement; a && box.width; a = a.parentElement)
+      if (getComputedStyle(a).overflowX !== "visible" &&
+          box.right > a.getBoundingClientRect().right + slack)
+        wrong.push(`a picture ${Math.round(box.width)} wide is cut off`);
+  }
   const wide = document.documentElement.scrollWidth;
   if (wide > innerWidth + slack) wrong.push(`the page is ${wide} wide in ${innerWidth}`);
   const found = document.createElement("pre");

@@ -98,8 +98,7 @@ class Look:
             parts.append(f"<p>✗ this tile is refused: {html.escape(self.refusal)}</p>")
         parts += self.figures
         parts.append(
-            "<details open><summary>code</summary>"
-            f'<pre style="overflow-x:auto">{html.escape(self.code)}</pre></details>'
+            f"<details open><summary>code</summary><pre>{html.escape(self.code)}</pre></details>"
         )
         return fragment(parts)
 

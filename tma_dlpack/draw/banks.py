@@ -294,7 +294,7 @@ def _conflicts(plan: TilePlan, reads: _Reads, size: int, smem_offset: int) -> Sw
 
 # --- Drawing ------------------------------------------------------------------------------------
 
-BANK_WIDTH, LEVEL_HEIGHT = 16.5, 16
+BANK_WIDTH, LEVEL_HEIGHT = 16, 16
 GUTTER, HEAD = 44, 64
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import string
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tma_dlpack import fields
 from tma_dlpack.arguments import MapKind
@@ -165,11 +165,8 @@ def diff(a: TensorMap, b: TensorMap) -> MapBytes:
     figure = _figure((a, b), "")
     names = [v.field for v in figure.values if v.differs]
     title = f"two maps: {len(figure.changed)} bits differ" + (", in " if names else "")
-    return _retitled(figure, title + ", ".join(names[:4]) + ("..." if len(names) > 4 else ""))
-
-
-def _retitled(figure: MapBytes, title: str) -> MapBytes:
-    return MapBytes(title, figure.data, figure.segments, figure.values, figure.changed)
+    title += ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return replace(figure, title=title)
 
 
 def _figure(maps: tuple[TensorMap, ...], title: str) -> MapBytes:
@@ -224,10 +221,10 @@ def _value(field: Field, tensor_map: TensorMap, data: bytes) -> str:
 
 # --- Drawing ------------------------------------------------------------------------------------
 
-BIT = 8.25  # px
+BIT = 8  # px
 GUTTER, HEAD, BAND, HEX, MARK = 52, 32, 18, 15, 7
 ROW, GAP = 15, 6
-KEY_X, FIELD_X, BITS_X, VALUE_X = 12, 44, 238, 368
+KEY_X, FIELD_X, BITS_X, VALUE_X = 12, 44, 208, 330
 
 
 def _bits_panel(figure: MapBytes) -> Scene:
@@ -282,7 +279,7 @@ def _segment(s: Segment, x: float, y: float) -> Box:
 
 def _values_panel(figure: MapBytes) -> Scene:
     pair = len(figure.data) > 1
-    columns = [VALUE_X, VALUE_X + 110][: len(figure.data)]
+    columns = [VALUE_X, VALUE_X + 104][: len(figure.data)]
     heads = ("value",) if not pair else ("first", "second")
     items: list[Item] = [
         Text(FIELD_X, 20, "field", "muted"),
@@ -302,5 +299,5 @@ def _values_panel(figure: MapBytes) -> Scene:
             items.append(Text(FIELD_X - 12, y + 10, "≠", "alarm"))
         y += ROW
     widest = max(len(v.values[-1]) for v in figure.values)
-    width = max(columns[-1] + text_width("0" * widest), VALUE_X + 110) + 14
+    width = max(columns[-1] + text_width("0" * widest), VALUE_X + 104) + 14
     return Scene(width, y + 12, f"{figure.title}: values", tuple(items))

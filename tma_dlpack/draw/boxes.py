@@ -205,9 +205,9 @@ def _axis(request: CopyRequest, d: int) -> Axis:
 
 # --- Drawing ------------------------------------------------------------------------------------
 
-LEFT, TOP, PLOT_WIDTH = 128, 34, 440
+LEFT, TOP, PLOT_WIDTH = 128, 34, 424
 LEAST_HEIGHT, MOST_HEIGHT = 96, 280
-RIGHT, NOTE_HEIGHT = 24, 16
+RIGHT, NOTE_HEIGHT = 20, 16
 
 
 @dataclass(frozen=True, slots=True)

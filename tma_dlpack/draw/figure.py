@@ -7,8 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from tma_dlpack.draw.scene import Scene
-from tma_dlpack.draw.svg import svg_file, svg_panel
-from tma_dlpack.draw.theme import style_sheet
+from tma_dlpack.draw.svg import ROW_WIDTH, svg_file, svg_panel
+from tma_dlpack.draw.theme import MONO, style_sheet
 
 __all__ = ["TEXT_COLUMNS", "Figure", "fragment", "page"]
 
@@ -19,6 +19,7 @@ TEXT_COLUMNS = 100
 _PAGE_CSS = (
     ".tma-panels{display:flex;flex-wrap:wrap;gap:12px;align-items:flex-start;margin:4px 0}"
     ".tma-panels>svg{flex:0 1 auto;min-width:0}"
+    f".tma pre{{font:12px/1.4 {MONO};white-space:pre;overflow-x:auto}}"
     ".tma .tma-title{margin-top:10px}"
     ".tma,.tma code{overflow-wrap:anywhere}"
     ".tma table.tma-table{border-collapse:collapse;margin:6px 0;font-size:12px}"
@@ -47,9 +48,15 @@ class Figure(ABC):
     def text(self) -> str:
         """Say the same in characters, at most 100 columns wide."""
 
-    def svg(self) -> str:
-        """Give one SVG document, to write to a file."""
-        return svg_file(self.title, self.scenes())
+    def svg(self, row_width: int = ROW_WIDTH) -> str:
+        """Give one SVG document, to write to a file.
+
+        Parameters
+        ----------
+        row_width : int
+            Pixels up to which panels stand side by side; the others go below.
+        """
+        return svg_file(self.title, self.scenes(), row_width)
 
     def html(self) -> str:
         """Give an HTML fragment for a notebook: panels that wrap, with names on hovering."""
@@ -68,7 +75,8 @@ class Figure(ABC):
         return f"<{type(self).__name__}: {self.title}>"
 
     def _repr_mimebundle_(self, **options: object) -> dict[str, str]:
-        return {"text/html": self.html(), "image/svg+xml": self.svg(), "text/plain": self.text()}
+        """Give what notebooks show; the image, for code hosts, has its panels below each other."""
+        return {"text/html": self.html(), "image/svg+xml": self.svg(0), "text/plain": self.text()}
 
 
 def fragment(parts: Sequence[Figure | str]) -> str:

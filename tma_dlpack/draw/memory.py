@@ -220,8 +220,8 @@ def shared(
         title=f"shared memory{at}: {plan.smem_bytes} bytes, {plan.tx_bytes} written",
         layouts=layouts,
         notes=(
-            f"r: {line if not plan.unit else 'unit'}, counted row-major; c: its elements, one tint each; "
-            "16 bytes per chunk",
+            f"r: {'unit' if plan.unit else line}, counted row-major; c: its elements, one tint "
+            "per 16 bytes",
         ),
     )
 
@@ -342,7 +342,7 @@ class _Held:
 
 # --- Drawing ------------------------------------------------------------------------------------
 
-CELL_WIDTH, CELL_HEIGHT = 65, 29
+CELL_WIDTH, CELL_HEIGHT = 63, 29
 GUTTER, HEAD, THEN_HEIGHT, NOTE_HEIGHT = 54, 46, 20, 16
 _STYLE = {"filled": "filled", "padding": "padding"}
 

@@ -18,7 +18,7 @@ from tma_dlpack.draw.scene import (
 )
 from tma_dlpack.draw.theme import MONO, STYLES, style_sheet
 
-__all__ = ["svg_file", "svg_panel"]
+__all__ = ["ROW_WIDTH", "svg_file", "svg_panel"]
 
 ROW_WIDTH = 1240  # panels stand side by side up to here, px
 GAP, MARGIN = 12, 8
@@ -31,13 +31,13 @@ def svg_panel(scene: Scene) -> str:
     return _element(scene.width, scene.height, scene.about, _drawn(scene))
 
 
-def svg_file(title: str, scenes: Sequence[Scene]) -> str:
-    """Give scenes as one SVG document with its style sheet: side by side where that fits."""
+def svg_file(title: str, scenes: Sequence[Scene], row_width: int = ROW_WIDTH) -> str:
+    """Give scenes as one SVG document with its style sheet: side by side up to `row_width` px."""
     placed: list[str] = []
     x, y, row_height = float(MARGIN), float(TITLE_HEIGHT), 0.0
     width = text_width(title, TITLE_SIZE) + MARGIN
     for scene in scenes:
-        if placed and x + scene.width > ROW_WIDTH:
+        if placed and x + scene.width > row_width:
             x, y, row_height = float(MARGIN), y + row_height + GAP, 0.0
         placed.append(f'<g transform="translate({x:g} {y:g})">{_drawn(scene)}</g>')
         x += scene.width + GAP
