@@ -535,6 +535,11 @@ class TensorMap(Described):
         template = dataclasses.replace(self._template, launchable=False, signature=None)
         return map_of, (template, self._address)
 
+    def _repr_html_(self) -> str:
+        from tma_dlpack.draw import tensor_map_html  # pictures are imported when first asked for
+
+        return tensor_map_html(self)
+
     def __copy__(self) -> TensorMap:
         return self
 
