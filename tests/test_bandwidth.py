@@ -57,8 +57,9 @@ def test_default_boxes_of_bytes_stay_at_256_elements_a_row():
 
 
 ROW = BandwidthRow(
-    (64, 64), 128, TmaSwizzle.bytes128, TmaL2FetchSize.bytes256, 4, 2, 3.78e12, 0.9, True
-)
+    (64, 64), 128, TmaSwizzle.bytes128, TmaL2FetchSize.bytes256, Pipeline(6, 2, 3, 1), 3.78e12, 0.9,
+    True,
+)  # fmt: skip
 
 
 def report(*rows):
@@ -70,11 +71,12 @@ def test_the_table_names_the_gpu_the_memcpy_and_every_row():
     assert first.startswith("a GPU: UINT16 of shape (65536, 16384), 2048 MiB")
     assert memcpy == "memcpy device-to-device: 4.20 TB/s; ratio 1 (bytes read and written)"
     assert header.split() == [
-        *("box", "row", "bytes", "swizzle", "L2", "fetch", "stages", "CTAs/SM", "TB/s", "ratio"),
-        "copy",
+        *("box", "row", "bytes", "swizzle", "L2", "fetch", "stages", "stores", "CTAs/SM", "turn"),
+        *("TB/s", "ratio", "copy"),
     ]
     assert row.split() == [
-        *("64x64", "128", "bytes128", "bytes256", "4", "2", "3.78", "0.900", "right")
+        *("64x64", "128", "bytes128", "bytes256", "6", "3", "2", "1"),
+        *("3.78", "0.900", "right"),
     ]
 
 
@@ -123,10 +125,22 @@ def tile_of(rows):
 
 def test_a_pipeline_fits_while_its_blocks_share_a_multiprocessor():
     sm_90 = TARGETS["sm_90"]
-    assert fits(Pipeline(7, 1), tile_of(256), sm_90)  # 7 tiles of 32 KiB, and 56 bytes of barriers
-    assert not fits(Pipeline(8, 1), tile_of(256), sm_90)
-    assert fits(Pipeline(3, 2), tile_of(256), sm_90)
-    assert not fits(Pipeline(4, 2), tile_of(256), sm_90)
+    assert fits(
+        Pipeline(7, 1, 1, 1), tile_of(256), sm_90
+    )  # 7 tiles of 32 KiB, and 56 bytes of barriers
+    assert not fits(Pipeline(8, 1, 1, 1), tile_of(256), sm_90)
+    assert fits(Pipeline(3, 2, 1, 1), tile_of(256), sm_90)
+    assert not fits(Pipeline(4, 2, 1, 1), tile_of(256), sm_90)
+
+
+@pytest.mark.parametrize(
+    ("stages", "stores"), [(1, {0}), (2, {1}), (3, {1}), (4, {1, 2}), (8, {1, 4})]
+)
+def test_the_family_of_a_pipeline_leaves_stages_to_loads_or_has_but_one(stages, stores):
+    family = list(Pipeline.family(stages, 2))
+    assert {p.stores_in_flight for p in family} == stores
+    assert {p.neighbours for p in family} == {1, 2}
+    assert len(set(family)) == len(family) == 2 * len(stores)
 
 
 def test_overlapping_rows_are_refused_before_anything_runs():

@@ -36,7 +36,10 @@ DEFAULT_TILES = (
 #: The swizzle whose span is the row of a box, bytes.
 SWIZZLE_OF_ROW = {32: TmaSwizzle.bytes32, 64: TmaSwizzle.bytes64, 128: TmaSwizzle.bytes128}
 MAX_BOX = 256
-HEADER = ("box", "row bytes", "swizzle", "L2 fetch", "stages", "CTAs/SM", "TB/s", "ratio", "copy")
+HEADER = (
+    *("box", "row bytes", "swizzle", "L2 fetch", "stages", "stores", "CTAs/SM", "turn"),
+    *("TB/s", "ratio", "copy"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +54,9 @@ class BandwidthRow:
         Bytes of the box along the innermost dimension.
     swizzle : TmaSwizzle
     l2_fetch_size : TmaL2FetchSize
-    stages : int
-        Tiles in shared memory per CTA.
-    ctas_per_sm : int
+    pipeline : Pipeline
+        `.stages` (tiles in shared memory per CTA), `.ctas_per_sm`, `.stores_in_flight` (of the
+        stages), `.neighbours` (tiles in a row that a CTA takes at its turn).
     bytes_per_second : float
         Bytes of the tensor read and written, each counted.
     ratio : float
@@ -66,8 +69,7 @@ class BandwidthRow:
     row_bytes: int
     swizzle: TmaSwizzle
     l2_fetch_size: TmaL2FetchSize
-    stages: int
-    ctas_per_sm: int
+    pipeline: Pipeline
     bytes_per_second: float
     ratio: float
     verified: bool
@@ -78,8 +80,10 @@ class BandwidthRow:
             str(self.row_bytes),
             self.swizzle.name,
             self.l2_fetch_size.name,
-            str(self.stages),
-            str(self.ctas_per_sm),
+            str(self.pipeline.stages),
+            str(self.pipeline.stores_in_flight),
+            str(self.pipeline.ctas_per_sm),
+            str(self.pipeline.neighbours),
             f"{self.bytes_per_second / 1e12:.2f}",
             f"{self.ratio:.3f}",
             "right" if self.verified else "WRONG",
@@ -154,8 +158,9 @@ def bandwidth(
     """Measure how fast the GPU's TMA loads and stores every tile of a tensor.
 
     A persistent kernel, one issuing thread per CTA, keeps `stages` tiles in flight. For each box,
-    swizzle and L2 fetch size the best of all pipelines is given, as a ratio to a device-to-device
-    memcpy in the same run. Every pipeline's copy is compared, byte for byte, before it is timed.
+    swizzle and L2 fetch size the best of all pipelines is given (see `BandwidthRow`), as a ratio to
+    a device-to-device memcpy in the same run. Every pipeline's copy is compared, byte for byte,
+    before it is timed.
 
     Parameters
     ----------
@@ -221,7 +226,7 @@ def _pipelines(stages: Sequence[int], ctas_per_sm: Sequence[int]) -> tuple[Pipel
     for name, values, most in (("stages", stages, MAX_STAGES), ("ctas_per_sm", ctas_per_sm, 32)):
         if not values or not all(isinstance(n, int) and 1 <= n <= most for n in values):
             raise ValueError(f"{name} is {values!r}; give integers of 1 to {most}")
-    return tuple(Pipeline(n, ctas) for n in stages for ctas in ctas_per_sm)
+    return tuple(p for n in stages for ctas in ctas_per_sm for p in Pipeline.family(n, ctas))
 
 
 def _maps(
@@ -278,7 +283,7 @@ def _best_run(
     if not runs:
         raise TmaUnsupportedError(
             f"a tile of {tensor_map.box_sizes} takes {tensor_map.smem_bytes} bytes of shared "
-            f"memory: none of {list(pipelines)} fits; pass smaller boxes, or fewer stages"
+            f"memory: no pipeline fits; pass smaller boxes, or fewer stages and CTAs"
         )
     fastest = min(runs, key=lambda run: run.seconds)
     return dataclasses.replace(fastest, verified=all(run.verified for run in runs))
@@ -291,8 +296,7 @@ def _row(run: Run, tensor_bytes: int, memcpy_bytes_per_second: float) -> Bandwid
         row_bytes=_row_bytes(run.tensor_map),
         swizzle=run.tensor_map.swizzle,
         l2_fetch_size=run.tensor_map.l2_promotion,
-        stages=run.pipeline.stages,
-        ctas_per_sm=run.pipeline.ctas_per_sm,
+        pipeline=run.pipeline,
         bytes_per_second=rate,
         ratio=rate / memcpy_bytes_per_second,
         verified=run.verified,

@@ -9,6 +9,7 @@ from tma_dlpack.backends.pipeline import Matrix, Pipeline, TiledCopy
 from tma_dlpack.bandwidth import bandwidth
 from tma_dlpack.bench import gpu
 
+PIPELINE = Pipeline(stages=3, ctas_per_sm=1, stores_in_flight=1, neighbours=1)
 QUICK = {"stages": (3, 8), "ctas_per_sm": (2,), "repeats": 1}
 
 
@@ -65,8 +66,8 @@ def test_a_copy_of_another_tensor_is_seen_to_be_wrong(torch):
     x, y = random(torch, 256, 256), random(torch, 256, 256)
     of_x, of_y = (tma.make_tma_descriptor(t, (64, 64)) for t in (x, y))
     with TiledCopy(of_x) as copy:
-        assert copy.run(of_x, Pipeline(3, 1), 1).verified
-        assert not copy.run(of_y, Pipeline(3, 1), 1).verified
+        assert copy.run(of_x, PIPELINE, 1).verified
+        assert not copy.run(of_y, PIPELINE, 1).verified
 
 
 def test_one_wrong_element_is_seen(torch):
@@ -75,14 +76,14 @@ def test_one_wrong_element_is_seen(torch):
     y.view(torch.int16)[255, 255] ^= 1
     of_x, of_y = (tma.make_tma_descriptor(t, (64, 64)) for t in (x, y))
     with TiledCopy(of_x) as copy:
-        assert not copy.run(of_y, Pipeline(3, 1), 1).verified
+        assert not copy.run(of_y, PIPELINE, 1).verified
 
 
 def test_a_tile_that_is_never_copied_is_seen(torch):
     x = random(torch, 256, 256)
     of_x, of_part = (tma.make_tma_descriptor(t, (64, 64)) for t in (x, x[:192]))
     with TiledCopy(of_x) as copy:
-        assert not copy.run(of_part, Pipeline(3, 1), 1).verified
+        assert not copy.run(of_part, PIPELINE, 1).verified
 
 
 def test_overlapping_rows_are_refused(torch):

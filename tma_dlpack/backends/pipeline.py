@@ -36,10 +36,31 @@ _PREFERRED_SHARED_MEMORY_CARVEOUT = 9  # CUfunction_attribute (cuda.h)
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """How a kernel keeps copies in flight: stages per CTA, CTAs per multiprocessor."""
+    """How a kernel keeps copies in flight.
+
+    Attributes
+    ----------
+    stages : int
+        Tiles in shared memory per CTA.
+    ctas_per_sm : int
+    stores_in_flight : int
+        How many of the stages may wait for their stores; the others hold loads.
+    neighbours : int
+        Tiles next to each other that one CTA takes before the next CTA's turn: two rows of 128
+        bytes share what L2 fetches at 256.
+    """
 
     stages: int
     ctas_per_sm: int
+    stores_in_flight: int
+    neighbours: int
+
+    @classmethod
+    def family(cls, stages: int, ctas_per_sm: int) -> Iterator[Pipeline]:
+        """Give the pipelines of so many stages and CTAs that are worth a try."""
+        for stores_in_flight in sorted({min(1, stages - 1), stages // 2}):
+            for neighbours in (1, 2):
+                yield cls(stages, ctas_per_sm, stores_in_flight, neighbours)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +99,6 @@ def _stage_bytes(tensor_map: TensorMap) -> int:
 
 def _block_bytes(pipeline: Pipeline, tensor_map: TensorMap) -> int:
     return pipeline.stages * (_stage_bytes(tensor_map) + BARRIER_BYTES)
-
-
-def _stores_in_flight(stages: int) -> int:
-    """Give how many of a ring's stages may wait for their stores; the others hold loads."""
-    return stages // 2
 
 
 class TiledCopy:
@@ -159,11 +175,12 @@ class TiledCopy:
         ones = (1,) * (5 - rank)
         tiling = struct.pack("<5I5iI", *counts, *ones, *box, *ones, tiles)
         ring = struct.pack(
-            "<4I",
+            "<5I",
             pipeline.stages,
             _stage_bytes(tensor_map),
             tensor_map.tx_bytes,
-            _stores_in_flight(pipeline.stages),
+            pipeline.stores_in_flight,
+            pipeline.neighbours,
         )
         arguments = (
             launch.by_value(bytes(tensor_map)),

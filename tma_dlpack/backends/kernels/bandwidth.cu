@@ -15,6 +15,7 @@ struct Ring
 {
   unsigned stages, stage_bytes, tx_bytes;
   unsigned stores_in_flight;  // a stage is loaded again once its store is so many stores back
+  unsigned neighbours;        // tiles in a row that one CTA takes
 };
 
 template <unsigned RANK>
@@ -44,7 +45,13 @@ __device__ inline void wait_for_reads(unsigned stores_in_flight)
   }
 }
 
-// CTA i copies tiles i, i + grid, i + 2 grid... Tile k of a CTA uses stage k % stages.
+// The k-th tile of this CTA: CTAs take turns, with so many neighbours each.
+__device__ inline unsigned tile_of(unsigned k, unsigned neighbours)
+{
+  return (k / neighbours * gridDim.x + blockIdx.x) * neighbours + k % neighbours;
+}
+
+// The k-th tile of a CTA uses stage k % stages.
 template <unsigned RANK>
 __device__ inline void copy_tiles(const TensorMap& source, const TensorMap& target,
                                   const Tiling& tiling, const Ring& ring, unsigned* status)
@@ -67,14 +74,18 @@ __device__ inline void copy_tiles(const TensorMap& source, const TensorMap& targ
     tma_load(RANK, base + stage * ring.stage_bytes, &source, barrier, coords_of<RANK>(tiling, tile),
              none);
   };
-  const unsigned grid = gridDim.x;
-  unsigned to_load = blockIdx.x;
-  for (unsigned stage = 0; stage < ring.stages && to_load < tiling.total; ++stage, to_load += grid)
-    load(to_load, stage);
-
-  unsigned stage = 0, parity = 0, stored = 0, free_stage = 0;
-  for (unsigned tile = blockIdx.x; tile < tiling.total; tile += grid)
+  unsigned loaded = 0, to_load = tile_of(0, ring.neighbours);
+  for (unsigned stage = 0; stage < ring.stages && to_load < tiling.total; ++stage)
   {
+    load(to_load, stage);
+    to_load = tile_of(++loaded, ring.neighbours);
+  }
+
+  unsigned stage = 0, parity = 0, free_stage = 0;
+  for (unsigned k = 0;; ++k)
+  {
+    const unsigned tile = tile_of(k, ring.neighbours);
+    if (tile >= tiling.total) break;
     if (!barrier_wait(full + 8 * stage, parity))
     {
       *status = TIMED_OUT;
@@ -84,10 +95,10 @@ __device__ inline void copy_tiles(const TensorMap& source, const TensorMap& targ
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
     if (++stage == ring.stages) stage = 0, parity ^= 1;
 
-    if (stored++ < ring.stores_in_flight || to_load >= tiling.total) continue;
+    if (k < ring.stores_in_flight || to_load >= tiling.total) continue;
     wait_for_reads(ring.stores_in_flight);
     load(to_load, free_stage);
-    to_load += grid;
+    to_load = tile_of(++loaded, ring.neighbours);
     if (++free_stage == ring.stages) free_stage = 0;
   }
   commit_and_wait_all();
