@@ -162,14 +162,22 @@ class Report:
         dict or None
             None where the tensor itself must change. What is returned has been checked.
         """
+        changes = self.changes()
+        return None if changes is None else {**self._given, **changes}
+
+    def changes(self) -> dict[str, Any] | None:
+        """Give the keyword arguments that `fixed` changes, and only these.
+
+        >>> import numpy as np, tma_dlpack as tma
+        >>> tma.check_tma_descriptor(np.zeros((64, 64), np.float32), box_sizes=(16, 3)).changes()
+        {'box_sizes': (16, 4)}
+        """
         if self._case_of is None:
             return None
-        if self.ok:
-            return dict(self._given)
-        fixed = _repaired(self._given, self._case_of)
-        if fixed is None:
-            fixed = _repaired({**self._given, "rules": "driver"}, self._case_of)
-        return fixed
+        changes = _repaired(self._given, {}, self._case_of)
+        if changes is None:
+            changes = _repaired(self._given, {"rules": "driver"}, self._case_of)
+        return changes
 
     def __str__(self) -> str:
         findings: tuple[Finding, ...] = (*self.violations, *self.advice)
@@ -188,18 +196,19 @@ class Report:
         return report_html(self)
 
 
-def _repaired(given: Arguments, case_of: Callable[[Arguments], Case]) -> dict[str, Any] | None:
+def _repaired(
+    given: Arguments, changes: dict[str, Any], case_of: Callable[[Arguments], Case]
+) -> dict[str, Any] | None:
     """Repair one thing after the other until nothing is refused; None where that leads nowhere."""
-    case = case_of(given)
+    case = case_of({**given, **changes})
     for _ in range(MAX_REPAIRS):
         broken = _broken(case)
         if not broken and not case.unread:
-            return dict(given)
+            return changes
         for change in _changes(case, broken):
-            changed = {**given, **change}
-            changed_case = case_of(changed)
+            changed_case = case_of({**given, **changes, **change})
             if changed_case != case:
-                given, case = changed, changed_case
+                changes, case = {**changes, **change}, changed_case
                 break
         else:
             return None

@@ -33,7 +33,7 @@ from tma_dlpack.errors import (
     Violation,
     refusal,
 )
-from tma_dlpack.request import make_case, mirror_case, shown
+from tma_dlpack.request import make_case, mirror_case, shown, text_of
 from tma_dlpack.target import Target
 from tma_dlpack.template import Template
 from tma_dlpack.tensor_map import TensorMap, map_of
@@ -199,7 +199,7 @@ def mirror(
     kind: MapKind, given: Mapping[str, Any], target: Target | str, encoder: Encoder
 ) -> TensorMap:
     """Make the map of a `driver_encode_*` call: the driver's verdict, explained where possible."""
-    if not isinstance(encoder, str) or encoder not in ENCODERS:
+    if text_of(encoder) not in ENCODERS:
         choices = ", ".join(map(repr, ENCODERS))
         raise refusal(
             "encoder", f"encoder is {shown(encoder)}", f"be one of {choices}", "pass 'auto'"

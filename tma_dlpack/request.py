@@ -30,7 +30,7 @@ from tma_dlpack.errors import Violation
 from tma_dlpack.limits import MAX_RANK
 from tma_dlpack.target import Target
 
-__all__ = ["make_case", "mirror_case", "settled", "shown"]
+__all__ = ["make_case", "mirror_case", "settled", "shown", "text_of"]
 
 MAX_ENTRIES = 64  # a list longer than any rank is refused before its entries are looked at
 MAX_SHOWN = 80  # characters of a value in a message
@@ -217,7 +217,7 @@ class _Reader:
         """Read a member, its name or its value; the one of value 0 where it is none of these."""
         if type(value) is enum:
             return value
-        word = _word(value)
+        word = text_of(value)
         try:
             return parse(enum, word if word is not None else _index(value))
         except (TypeError, ValueError):
@@ -282,7 +282,7 @@ class _Reader:
 
     def word(self, argument: str, value: object, choices: tuple[str, ...]) -> str:
         """Read one of a few words; the first where it is none of them."""
-        word = _word(value)
+        word = text_of(value)
         if word in choices:
             return word
         self.refuse(
@@ -339,8 +339,8 @@ def _entries(value: object) -> tuple[object, ...] | None:
         return None
 
 
-def _word(value: object) -> str | None:
-    """Give the plain str of a str, without asking the methods of a subclass."""
+def text_of(value: object) -> str | None:
+    """Give the plain str of a str, without asking the methods of a subclass; else None."""
     return str.__str__(value) if issubclass(type(value), str) else None
 
 

@@ -182,5 +182,5 @@ def read_interface(tensor: Any) -> Reading:
 def refuse_masked(tensor: object) -> None:
     """Refuse NumPy's masked arrays, whose `__dlpack__` forgets the mask."""
     masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)
-    if masked is not None and isinstance(tensor, masked):
+    if masked is not None and issubclass(type(tensor), masked):
         refuse("TENSOR_MASKED", "is a numpy.ma.MaskedArray")

@@ -49,7 +49,7 @@ def torch_dtype_table() -> dict[Any, DLDataType]:
 def is_torch(tensor: object) -> bool:
     """Whether it is a torch.Tensor, a Parameter or of any other subclass."""
     kind = getattr(sys.modules.get("torch"), "Tensor", None)
-    return isinstance(kind, type) and isinstance(tensor, kind)
+    return isinstance(kind, type) and issubclass(type(tensor), kind)
 
 
 def torch_reader(tensor: Any) -> Callable[[Any], Reading]:

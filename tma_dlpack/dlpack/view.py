@@ -146,7 +146,7 @@ def _first_reading(tensor: Any) -> tuple[_Reader, Reading]:
         return read_numpy, read_numpy(tensor)
     if type(tensor).__name__ == "PyCapsule":
         refuse("TENSOR_RAW_CAPSULE", "is a capsule")
-    if isinstance(tensor, type):
+    if issubclass(type(tensor), type):
         refuse("TENSOR_TYPE", f"is the class {name_of(tensor)}")
     refuse_masked(tensor)
     if _has(tensor, "__dlpack__"):

@@ -102,11 +102,10 @@ def report_parts(report: Report) -> list[str]:
 
 
 def _repair(report: Report) -> str:
-    fixed = report.fixed()
-    if fixed is None:
+    changes = report.changes()
+    if changes is None:
         return "<p>No change of the arguments mends this: the tensor itself must change.</p>"
-    given = report._given
-    changed = ", ".join(f"{k}={_word(v)}" for k, v in fixed.items() if given.get(k) != v)
+    changed = ", ".join(f"{argument}={_word(value)}" for argument, value in changes.items())
     return (
         f"<p>accepted with <code>{html.escape(changed)}</code>: see <code>report.fixed()</code></p>"
     )
