@@ -90,13 +90,7 @@ def runs():
     return run
 
 
-@pytest.fixture(autouse=True)
-def _quiet_kernels(recwarn):
-    """Take the warnings of Jupyter's own machinery out of ours."""
-
-
 @every_notebook
-@pytest.mark.filterwarnings("ignore::DeprecationWarning:zmq", "ignore::ResourceWarning")
 def test_a_notebook_runs_in_a_minute_and_says_what_it_should(name, runs):
     notebook, seconds = runs(name)
     assert seconds < MOST_SECONDS

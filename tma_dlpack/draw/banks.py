@@ -325,7 +325,9 @@ def _panel(s: SwizzleConflicts) -> Scene:
         for level in range(s.worst)
     ]
     items += _stacked(s)
-    return Scene(GUTTER + BANK_WIDTH * BANKS + 10, HEAD + height + 12, name, tuple(items))
+    y = HEAD + height + 18
+    items.append(Text(10, y, "down: asked one after the other; 3+: thread 3 and others", "muted"))
+    return Scene(GUTTER + BANK_WIDTH * BANKS + 10, y + 10, name, tuple(items))
 
 
 def _stacked(s: SwizzleConflicts) -> list[Item]:
