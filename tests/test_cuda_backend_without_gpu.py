@@ -120,7 +120,7 @@ def test_a_producer_orders_its_work_before_the_stream():
 
 def test_the_package_needs_neither_nvrtc_nor_a_driver_to_import():
     code = (
-        "import sys, tma_dlpack, tma_dlpack.backends.cuda, tma_dlpack.verify\n"
+        "import sys, tma_dlpack, tma_dlpack.backends.cuda, tma_dlpack.verification\n"
         "assert not [m for m in sys.modules if m.split('.')[0] in ('cuda', 'torch', 'cupy')]\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -14,11 +14,11 @@ import tma_dlpack as tma
 from tma_dlpack import driver, fields
 from tma_dlpack.arguments import EncodeArguments
 from tma_dlpack.backends.simulator import SimulatorBackend
-from tma_dlpack.verify import VerifyReport, VerifyRow, _progress, replay, verify
-from tma_dlpack.verify.checks import CHECKS, ENCODERS, _driver_words
-from tma_dlpack.verify.learning import FieldStatistics
-from tma_dlpack.verify.random_calls import random_call
-from tma_dlpack.verify.random_copies import ARENA_BYTES, random_copy, start_at_limits
+from tma_dlpack.verification import VerifyReport, VerifyRow, _progress, replay, verify
+from tma_dlpack.verification.checks import CHECKS, ENCODERS, _driver_words
+from tma_dlpack.verification.learning import FieldStatistics
+from tma_dlpack.verification.random_calls import random_call
+from tma_dlpack.verification.random_copies import ARENA_BYTES, random_copy, start_at_limits
 
 MAX_SMEM_BYTES = 232_448
 

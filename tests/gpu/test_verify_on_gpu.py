@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tma_dlpack as tma
 from tma_dlpack import fields
-from tma_dlpack.verify import checks as verify_checks
-from tma_dlpack.verify import replay, verify
+from tma_dlpack.verification import checks as verify_checks
+from tma_dlpack.verification import replay, verify
 
 
 def test_two_hundred_random_cases_of_each_check_agree():

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from tma_dlpack import driver
 from tma_dlpack.errors import TmaUnsupportedError
-from tma_dlpack.verify.checks import CHECKS, Arena, Check, Outcome, run_case
-from tma_dlpack.verify.learning import FieldStatistics
-from tma_dlpack.verify.report import VerifyReport, VerifyRow
+from tma_dlpack.verification.checks import CHECKS, Arena, Check, Outcome, run_case
+from tma_dlpack.verification.learning import FieldStatistics
+from tma_dlpack.verification.report import VerifyReport, VerifyRow
 
 __all__ = ["VerifyReport", "VerifyRow", "replay", "verify"]
 
@@ -95,7 +95,7 @@ def _run(check: Check, n: int, seed: int, arena: Arena, learnt: FieldStatistics)
 
 def _reproducible(check: Check, number: int, seed: int, outcome: Outcome) -> str:
     return (
-        f"from tma_dlpack.verify import replay; print(replay({check.name!r}, {number}, {seed}))\n"
+        f"from tma_dlpack.verification import replay; print(replay({check.name!r}, {number}, {seed}))\n"
         f"{outcome.call}\n{outcome.difference}"
     )
 

@@ -24,8 +24,8 @@ from tma_dlpack.errors import TmaDriverError, TmaPreconditionError
 from tma_dlpack.im2col import driver_encode_im2col, driver_encode_im2col_wide
 from tma_dlpack.target import Target
 from tma_dlpack.tensor_map import TensorMap
-from tma_dlpack.verify.random_calls import random_call
-from tma_dlpack.verify.random_copies import ARENA_BYTES, Copy, random_copy, start_at_limits
+from tma_dlpack.verification.random_calls import random_call
+from tma_dlpack.verification.random_copies import ARENA_BYTES, Copy, random_copy, start_at_limits
 
 __all__ = ["CHECKS", "Arena", "Check", "Outcome", "run_case"]
 
