@@ -1,7 +1,7 @@
 """Any `__dlpack__` tensor becomes a checked, encoded CUDA tensor map (TMA descriptor)."""
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tma_dlpack.api import (
     cache_clear,
@@ -11,6 +11,7 @@ from tma_dlpack.api import (
     driver_replace_address,
     make_tma_descriptor,
 )
+from tma_dlpack.backends.base import Backend
 from tma_dlpack.backends.tile import Tile
 from tma_dlpack.check import Report
 from tma_dlpack.copies import (
@@ -51,11 +52,18 @@ from tma_dlpack.include_dir import get_include
 from tma_dlpack.target import TARGETS, Target
 from tma_dlpack.tensor_map import TensorMap
 
+if TYPE_CHECKING:
+    from tma_dlpack import draw
+    from tma_dlpack.draw import bank_conflicts
+    from tma_dlpack.explorer import explore
+    from tma_dlpack.verification import VerifyReport, verify
+
 __version__ = "0.1.0"
 
 __all__ = [
     "TARGETS",
     "Advice",
+    "Backend",
     "Report",
     "Target",
     "TensorMap",
@@ -71,6 +79,7 @@ __all__ = [
     "TmaSwizzle",
     "TmaTargetError",
     "TmaUnsupportedError",
+    "VerifyReport",
     "Violation",
     "backend",
     "bank_conflicts",
@@ -95,13 +104,16 @@ __all__ = [
     "reduce_tile",
     "store_tile",
     "tile_coords",
+    "verify",
 ]
 
-#: Pictures are imported when first asked for, so that `import tma_dlpack` stays fast.
+#: What is imported when first asked for, so that `import tma_dlpack` stays fast.
 _LATER = {
+    "VerifyReport": ("tma_dlpack.verification", "VerifyReport"),
     "bank_conflicts": ("tma_dlpack.draw", "bank_conflicts"),
     "draw": ("tma_dlpack.draw", None),
     "explore": ("tma_dlpack.explorer", "explore"),
+    "verify": ("tma_dlpack.verification", "verify"),
 }
 
 

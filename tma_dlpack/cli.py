@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import importlib
 import math
 import sys
 from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ from tma_dlpack.dlpack import Device, TensorView, canonical_strides
 from tma_dlpack.dtypes import dtype_named
 from tma_dlpack.encoding import encode_for
 from tma_dlpack.enums import DLDeviceType
-from tma_dlpack.errors import TmaError
+from tma_dlpack.errors import TmaError, TmaUnsupportedError
 from tma_dlpack.request import make_case
 from tma_dlpack.target import Target
 from tma_dlpack.tensor_map import map_of
@@ -23,6 +24,7 @@ from tma_dlpack.tensor_map import map_of
 __all__ = ["main"]
 
 EXIT_OK, EXIT_REFUSED = 0, 1
+BENCHES = ("call", "simulator", "gpu")
 TILED_FIGURES = [name for name in draw.FIGURES if name != "walk"]  # which is of im2col maps
 
 
@@ -62,6 +64,19 @@ def _parser() -> argparse.ArgumentParser:
         "map", metavar="HEX|FILE", help="256 hex digits, or a file of 128 bytes or hex"
     )
     verb.set_defaults(run=_decode)
+
+    verb = verbs.add_parser(
+        "verify", help="this package against the driver and GPU of this machine"
+    )
+    verb.add_argument("-n", type=int, default=1000, help="random cases of each check; default 1000")
+    verb.add_argument("--seed", type=int, default=0, help="other seeds give other cases; default 0")
+    verb.add_argument("--device", type=int, default=0, help="default GPU 0")
+    verb.set_defaults(run=_verify)
+
+    verb = verbs.add_parser("bench", help="what it costs here, against peers")
+    verb.add_argument("what", choices=[*BENCHES, "all"])
+    verb.add_argument("rest", nargs=argparse.REMAINDER, metavar="...", help="of that bench; --help")
+    verb.set_defaults(run=_bench)
 
     verb = verbs.add_parser("doctor", help="what is installed here, and who would encode")
     verb.set_defaults(run=_doctor)
@@ -191,6 +206,27 @@ def _hex(word: str) -> bytes | None:
         return bytes.fromhex(word.replace("0x", "").replace(",", " "))
     except ValueError:
         return None
+
+
+def _verify(options: argparse.Namespace) -> int:
+    report = tma.verify(options.n, options.seed, device_id=options.device)
+    print(report)
+    return EXIT_OK if report.ok else EXIT_REFUSED
+
+
+def _bench(options: argparse.Namespace) -> int:
+    """Run one bench with its own options, or all with none."""
+    names = BENCHES if options.what == "all" else (options.what,)
+    worst = EXIT_OK
+    for name in names:
+        module = importlib.import_module(f"tma_dlpack.bench.{name}")
+        try:
+            worst = max(worst, module.main(options.rest))
+        except TmaUnsupportedError as error:
+            if options.what != "all":
+                raise
+            print(f"bench {name} skipped: {error}")
+    return worst
 
 
 def _doctor(options: argparse.Namespace) -> int:
