@@ -14,6 +14,7 @@ ARTEFACTS = Path(__file__).parent / "artefacts"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 MISSING = "no Chromium here (Debian package `chromium`): nothing can be seen"
 LIGHT, DARK = "light", "dark"
+COLOUR_SCHEMES = {DARK: 0, LIGHT: 1}  # as Blink numbers them
 
 FLAGS = (
     "--headless",
@@ -89,6 +90,7 @@ AUDIT = r"""
   if (wide > innerWidth + slack) wrong.push(`the page is ${wide} wide in ${innerWidth}`);
   const found = document.createElement("pre");
   found.id = "audit";
+  found.hidden = true;
   found.textContent = JSON.stringify({width: innerWidth, labels, wrong,
     ground: getComputedStyle(document.body).backgroundColor,
     dark: matchMedia("(prefers-color-scheme: dark)").matches});
@@ -102,19 +104,16 @@ def seen(name: str, page: str, width: int, scheme: str, height: int = 6000) -> d
     """Keep a screenshot of a page under tests/artefacts, and give what the audit found."""
     ARTEFACTS.mkdir(exist_ok=True)
     stem = f"{name}-{width}-{scheme}"
-    picture = ARTEFACTS / f"{stem}.png"
-    plain, audited = ARTEFACTS / f"{stem}.html", ARTEFACTS / f"{stem}.audit.html"
-    plain.write_text(page, encoding="utf-8")
-    audited.write_text(page.replace("</body>", AUDIT + "</body>"), encoding="utf-8")
-    dark_or_light = {LIGHT: 1, DARK: 0}[scheme]
-    common = (
-        f"--blink-settings=preferredColorScheme={dark_or_light}",
+    written = ARTEFACTS / f"{stem}.html"
+    written.write_text(page.replace("</body>", AUDIT + "</body>"), encoding="utf-8")
+    dom = _chromium(
+        f"--blink-settings=preferredColorScheme={COLOUR_SCHEMES[scheme]}",
         f"--window-size={width},{height}",
+        f"--screenshot={ARTEFACTS / stem}.png",
+        "--dump-dom",
+        written.as_uri(),
     )
-    _chromium(*common, f"--screenshot={picture}", plain.as_uri())
-    dom = _chromium(*common, "--dump-dom", audited.as_uri())
-    audited.unlink()
-    found = re.findall(r'<pre id="audit">(.*?)</pre>', dom, re.DOTALL)[-1]
+    found = re.findall(r'<pre id="audit" hidden="">(.*?)</pre>', dom, re.DOTALL)[-1]
     return json.loads(html.unescape(found))
 
 
