@@ -7,7 +7,7 @@ import pytest
 
 import tma_dlpack as tma
 from tma_dlpack.backends.pipeline import Pipeline, TiledCopy, fits
-from tma_dlpack.bandwidth import BandwidthReport, BandwidthRow, _default_tiles, bandwidth
+from tma_dlpack.tile_bandwidth import BandwidthReport, BandwidthRow, _default_tiles, bandwidth
 from tma_dlpack.dlpack import as_tensor_view
 from tma_dlpack.enums import TmaL2FetchSize, TmaSwizzle
 from tma_dlpack.target import TARGETS
@@ -54,6 +54,12 @@ def test_default_boxes_of_a_vector_are_rows():
 
 def test_default_boxes_of_bytes_stay_at_256_elements_a_row():
     assert max(box[-1] for box, _ in default_tiles(4096, 4096, dtype=np.uint8)) == 256
+
+
+def test_a_tensor_without_dimensions_gets_the_refusal_of_make_tma_descriptor():
+    ((box, _),) = default_tiles()
+    with pytest.raises(tma.TmaPreconditionError, match="RANK"):
+        tma.make_tma_descriptor(np.zeros(()), box)
 
 
 ROW = BandwidthRow(

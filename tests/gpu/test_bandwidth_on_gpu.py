@@ -6,7 +6,7 @@ import pytest
 
 import tma_dlpack as tma
 from tma_dlpack.backends.pipeline import Matrix, Pipeline, TiledCopy
-from tma_dlpack.bandwidth import bandwidth
+from tma_dlpack.tile_bandwidth import bandwidth
 from tma_dlpack.bench import gpu
 
 PIPELINE = Pipeline(stages=3, ctas_per_sm=1, stores_in_flight=1, neighbours=1)

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from tma_dlpack.backends.pipeline import Matrix
-from tma_dlpack.bandwidth import bandwidth
+from tma_dlpack.tile_bandwidth import bandwidth
 
 __all__ = ["main"]
 

@@ -255,6 +255,8 @@ def _maps(
 
 def _default_tiles(view: TensorView) -> list[tuple[tuple[int, ...], TmaSwizzle]]:
     """Give the boxes and swizzles of the default table that a tensor is large enough for."""
+    if not view.shape:
+        return [((), TmaSwizzle.none)]  # for make_tma_descriptor to refuse
     *outer, columns = view.shape
     found: dict[tuple[tuple[int, ...], TmaSwizzle], None] = {}
     for row_bytes, rows, swizzle in DEFAULT_TILES:
