@@ -147,6 +147,15 @@ def test_a_volume_is_drawn_depth_by_depth():
     assert names[:2] == ["image n = 0, d = 0", "image n = 0, d = 1"]
 
 
+def test_a_depth_before_the_volume_is_told_to_be_out_of_bounds():
+    figure = draw.walk(IM2COL["a volume"].tensor_map)
+    assert [(image.name, image.exists) for image in figure.images] == [
+        ("image n = 0, d = -1, out of bounds", False),
+        ("image n = 0, d = 0", True),
+    ]
+    assert not any(pixel.inside for pixel in figure.images[0].pixels)
+
+
 def test_pixels_that_are_not_drawn_are_counted():
     case = IM2COL["stride 2"]
     figure = draw.walk(case.tile())

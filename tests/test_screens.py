@@ -68,7 +68,7 @@ def gallery() -> list[Figure | str]:
 @sizes
 @schemes
 def test_no_label_of_any_figure_overflows_overlaps_or_fades(width, scheme):
-    found = screens.seen("gallery", draw.page("gallery", gallery()), width, scheme, 16000)
+    found = screens.seen("gallery", draw.page("gallery", gallery()), width, scheme, 17000)
     assert found["wrong"] == []
     assert found["labels"] > 2000
     assert found["width"] == width

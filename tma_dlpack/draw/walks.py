@@ -61,6 +61,7 @@ class Image:
 
     name: str
     pixels: tuple[Pixel, ...]
+    exists: bool = True  # False of an image or a depth that is out of bounds
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -220,13 +221,14 @@ def _images(request: CopyRequest) -> tuple[tuple[Image, ...], int]:
     starts = lines.origins[0] + lines.start[0] + request.tensor_map.global_address
     inside = lines.inside[0] & (lines.first[0] < lines.last[0])
 
-    def group(row: int) -> str:
-        name = f"image n = {positions[row][-1]}"
-        return name + (f", d = {positions[row][spatial[2]]}" if len(spatial) > 2 else "")
+    dims = (args.rank - 1, *spatial[2:])  # of the image, and of its depth
+
+    def place(row: int) -> tuple[int, ...]:
+        return tuple(positions[row][d] for d in dims)
 
     images: list[Image] = []
     left = 0
-    for name, rows in groupby(range(len(positions)), group):
+    for at, rows in groupby(range(len(positions)), place):
         if len(images) == MAX_IMAGES:
             left += len(list(rows))
             continue
@@ -241,7 +243,9 @@ def _images(request: CopyRequest) -> tuple[tuple[Image, ...], int]:
             )
             for row in rows
         )
-        images.append(Image(name, pixels))
+        name = "image " + ", ".join(f"{n} = {p}" for n, p in zip("nd", at, strict=False))
+        exists = all(0 <= p < args.global_dim[d] for p, d in zip(at, dims, strict=True))
+        images.append(Image(name + ", out of bounds" * (not exists), pixels, exists))
     return tuple(images), left
 
 
@@ -269,7 +273,9 @@ def _panel(figure: Im2colWalk, image: Image) -> Scene:
     for n, h in enumerate(rows):
         for k, w in enumerate(columns):
             inside = 0 <= h < figure.extent[0] and 0 <= w < figure.extent[1]
-            cell = _cell(taken.get((h, w)), inside, GUTTER + CELL * k, HEAD + CELL * n)
+            cell = _cell(
+                taken.get((h, w)), inside and image.exists, GUTTER + CELL * k, HEAD + CELL * n
+            )
             items += [cell] if cell else []
     items.append(_outline(figure, rows, columns))
     y = HEAD + CELL * len(rows) + 10
@@ -323,7 +329,8 @@ def _characters(figure: Im2colWalk, image: Image) -> list[str]:
         pixel = taken.get((h, w))
         if pixel is not None:
             return f"{pixel.row}{'' if pixel.inside else '*'}"
-        return "." if 0 <= h < figure.extent[0] and 0 <= w < figure.extent[1] else ""
+        inside = 0 <= h < figure.extent[0] and 0 <= w < figure.extent[1]
+        return "." if inside and image.exists else ""
 
     lines = ["      w" + "".join(f"{w:>5}" for w in columns)]
     lines += [f"  h {h:>3}" + "".join(f"{token(h, w):>5}" for w in columns).rstrip() for h in rows]
