@@ -13,6 +13,7 @@ from tma_dlpack.api import (
 )
 from tma_dlpack.backends.base import Backend
 from tma_dlpack.backends.tile import Tile
+from tma_dlpack.batches import TensorMapBatch, make_tma_descriptors
 from tma_dlpack.check import Report
 from tma_dlpack.copies import (
     backend,
@@ -67,6 +68,7 @@ __all__ = [
     "Report",
     "Target",
     "TensorMap",
+    "TensorMapBatch",
     "TensorMapDataType",
     "TensorMapIm2ColWideMode",
     "Tile",
@@ -101,6 +103,7 @@ __all__ = [
     "make_im2col_descriptor",
     "make_im2col_wide_descriptor",
     "make_tma_descriptor",
+    "make_tma_descriptors",
     "reduce_tile",
     "store_tile",
     "tile_coords",

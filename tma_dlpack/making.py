@@ -44,9 +44,9 @@ __all__ = [
     "check",
     "check_view",
     "make",
-    "make_template",
     "mirror",
     "replace_address",
+    "template_of",
 ]
 
 CACHE = LayoutCache()
@@ -109,11 +109,20 @@ def make(kind: MapKind, tensor: object, options: tuple[Any, ...]) -> TensorMap:
     address, signature, capsule = reading
     template = CACHE.find(kind, signature, options, address)
     if template is None:
-        template = make_template(kind, tensor, reading, options)
+        template = _new_template(kind, tensor, reading, options)
     return map_of(template, address, tensor, capsule)
 
 
-def make_template(
+def template_of(
+    kind: MapKind, tensor: object, reading: Reading, options: tuple[Any, ...]
+) -> Template:
+    """Do as `make`, for a tensor that has been read, and without the map."""
+    address, signature, _ = reading
+    known = CACHE.find(kind, signature, options, address)
+    return _new_template(kind, tensor, reading, options) if known is None else known
+
+
+def _new_template(
     kind: MapKind, tensor: object, reading: Reading, options: tuple[Any, ...]
 ) -> Template:
     """Check and encode what the cache does not know, or raise with every violation."""

@@ -5,18 +5,19 @@ torch is found among the modules that the user imported, never imported here.
 
 from __future__ import annotations
 
+import operator
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NoReturn
 
-from tma_dlpack.dlpack.layout import Layout, Reading
+from tma_dlpack.dlpack.layout import Layout, Reading, Signature
 from tma_dlpack.dlpack.refusals import name_of, refuse, said
 from tma_dlpack.dtypes import DLDataType
 from tma_dlpack.enums import DLDataTypeCode, DLDeviceType
 from tma_dlpack.errors import TmaUnsupportedError
 
-__all__ = ["is_torch", "torch_dtype_table", "torch_reader"]
+__all__ = ["is_torch", "read_torch", "read_torch_alike", "torch_dtype_table", "torch_reader"]
 
 _TORCH_DTYPES = {
     "bool": DLDataType(DLDataTypeCode.kDLBool, 8),
@@ -54,10 +55,10 @@ def is_torch(tensor: object) -> bool:
 
 def torch_reader(tensor: Any) -> Callable[[Any], Reading]:
     """Choose the reader of a tensor's type: fake tensors warn when asked for their pointer."""
-    return _refuse_torch if _is_fake(tensor) else _read_torch
+    return _refuse_torch if _is_fake(tensor) else read_torch
 
 
-def _read_torch(tensor: Any) -> Reading:
+def read_torch(tensor: Any) -> Reading:
     """Read a torch tensor, or refuse it by name. A gradient or its absence plays no part.
 
     Nor does it whether host memory is pinned: torch's own capsules say kDLCPU of both.
@@ -79,6 +80,36 @@ def _read_torch(tensor: Any) -> Reading:
     if negated or (not address and 0 not in shape):
         _refuse_torch(tensor)
     return address, signature, None
+
+
+_FACTS = operator.attrgetter("dtype", "shape", "is_cuda", "is_cpu")
+
+
+def read_torch_alike(tensors: Sequence[Any]) -> tuple[list[int], Signature] | None:
+    """Read torch tensors of one type and layout, attribute by attribute: quicker than one by one.
+
+    Gives their addresses and their signature; None where they differ, or where one is odd, and each
+    must be read by itself.
+    """
+    kind, count = type(tensors[0]), len(tensors)
+    if [*map(type, tensors)].count(kind) < count:
+        return None
+    try:
+        _, signature, _ = read_torch(tensors[0])
+        _, dtype, ordinal, _, strides = signature
+        addresses = [*map(kind.data_ptr, tensors)]
+        facts = [*map(_FACTS, tensors)]
+        are_alike = (
+            facts.count(facts[0]) == count
+            and [*map(kind.stride, tensors)].count(strides) == count
+            and (ordinal is None or [*map(kind.get_device, tensors)].count(ordinal) == count)
+            and not any(map(kind.is_neg, tensors))
+            and not (dtype.is_complex and any(map(kind.is_conj, tensors)))
+            and 0 not in addresses
+        )
+    except Exception:  # reading them one by one says which, and why
+        return None
+    return (addresses, signature) if are_alike else None
 
 
 def _torch_layout(

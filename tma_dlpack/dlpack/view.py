@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from tma_dlpack.dlpack.capsule import read_safely
-from tma_dlpack.dlpack.layout import Device, Reading, judge
+from tma_dlpack.dlpack.layout import Device, Reading, Signature, judge
 from tma_dlpack.dlpack.numpy_array import ARRAYS_ARE_OPEN, read_numpy
 from tma_dlpack.dlpack.producer import (
     first_dlpack_reading,
@@ -18,7 +18,7 @@ from tma_dlpack.dlpack.producer import (
     refuse_masked,
 )
 from tma_dlpack.dlpack.refusals import name_of, refuse, said
-from tma_dlpack.dlpack.torch_tensor import is_torch, torch_reader
+from tma_dlpack.dlpack.torch_tensor import is_torch, read_torch, read_torch_alike, torch_reader
 from tma_dlpack.dtypes import DLDataType
 from tma_dlpack.errors import TmaUnsupportedError
 
@@ -27,6 +27,7 @@ __all__ = [
     "TensorView",
     "as_tensor_view",
     "host_bytes",
+    "read_alike",
     "read_first_of_type",
     "read_layout",
     "view_of",
@@ -127,6 +128,16 @@ def read_layout(tensor: object) -> Reading:
     for what can be told from the signature.
     """
     return READERS.get(type(tensor), read_first_of_type)(tensor)
+
+
+def read_alike(tensors: Sequence[Any]) -> tuple[list[int], Signature] | None:
+    """Read many tensors at once, if they are alike and there is a quick way.
+
+    Gives their addresses and the one signature that `read_layout` gives of each; or None.
+    """
+    if tensors and READERS.get(type(tensors[0])) is read_torch:
+        return read_torch_alike(tensors)
+    return None
 
 
 def read_first_of_type(tensor: Any) -> Reading:
