@@ -33,7 +33,7 @@ def tensor_map_html(tensor_map: TensorMap) -> str:
     Returns
     -------
     str
-        A fragment with its own style sheet, of at most about 300 KB.
+        A fragment with its own style sheet; no figure in it is larger than 300 KB.
 
     Examples
     --------
