@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from tma_dlpack import draw
     from tma_dlpack.draw import bank_conflicts
     from tma_dlpack.explorer import explore
+    from tma_dlpack.tile_bandwidth import BandwidthReport, bandwidth
     from tma_dlpack.verification import VerifyReport, verify
 
 __version__ = "0.1.0"
@@ -65,6 +66,7 @@ __all__ = [
     "TARGETS",
     "Advice",
     "Backend",
+    "BandwidthReport",
     "Report",
     "Target",
     "TensorMap",
@@ -84,6 +86,7 @@ __all__ = [
     "VerifyReport",
     "Violation",
     "backend",
+    "bandwidth",
     "bank_conflicts",
     "cache_clear",
     "cache_info",
@@ -112,7 +115,9 @@ __all__ = [
 
 #: What is imported when first asked for, so that `import tma_dlpack` stays fast.
 _LATER = {
+    "BandwidthReport": ("tma_dlpack.tile_bandwidth", "BandwidthReport"),
     "VerifyReport": ("tma_dlpack.verification", "VerifyReport"),
+    "bandwidth": ("tma_dlpack.tile_bandwidth", "bandwidth"),
     "bank_conflicts": ("tma_dlpack.draw", "bank_conflicts"),
     "draw": ("tma_dlpack.draw", None),
     "explore": ("tma_dlpack.explorer", "explore"),
