@@ -155,7 +155,12 @@ def mirror_case(kind: MapKind, given: Mapping[str, Any], target: Target) -> Case
     """
     read = _Reader()
     rank = read.integer("tensor_rank", given["tensor_rank"])
-    count = max(0, rank)
+
+    def array(name: str, fewer: int = 0) -> tuple[int, ...]:
+        count = max(0, rank - fewer)
+        least = count if rank <= MAX_RANK else 0  # a rank that is too large has its own rule
+        return read.array(name, given[name], count, least)
+
     fields: dict[str, Any] = {
         "data_type": read.member("tensor_data_type", TensorMapDataType, given["tensor_data_type"]),
         "interleave": read.member("interleave", TmaInterleaveLayout, given["interleave"]),
@@ -163,18 +168,18 @@ def mirror_case(kind: MapKind, given: Mapping[str, Any], target: Target) -> Case
         "l2_promotion": read.member("l2_promotion", TmaL2FetchSize, given["l2_promotion"]),
         "oob_fill": read.member("oob_fill", TmaOobFill, given["oob_fill"]),
         "address": read.integer("global_address", given["global_address"]),
-        "dims": read.array("global_dim", given, count),
-        "strides_bytes": read.array("global_strides", given, count - 1),
-        "elem_strides": read.array("element_strides", given, count),
+        "dims": array("global_dim"),
+        "strides_bytes": array("global_strides", fewer=1),
+        "elem_strides": array("element_strides"),
     }
     if kind == "tiled":
-        fields["box"] = read.array("box_dim", given, count)
+        fields["box"] = array("box_dim")
     else:
         fields["channels"] = read.integer("channels_per_pixel", given["channels_per_pixel"])
         fields["pixels"] = read.integer("pixels_per_column", given["pixels_per_column"])
     for which in ("lower", "upper"):
         if kind == "im2col":
-            fields[which] = read.array(f"pixel_box_{which}_corner", given, count - 2)
+            fields[which] = array(f"pixel_box_{which}_corner", fewer=2)
         if kind == "im2col_wide":
             name = f"pixel_box_{which}_corner_width"
             fields[which] = (read.integer(name, given[name]),)
@@ -267,18 +272,18 @@ class _Reader:
             return ()
         return numbers
 
-    def array(self, argument: str, given: Mapping[str, Any], count: int) -> tuple[int, ...]:
-        """Read the first entries of an array, as C does."""
+    def array(self, argument: str, value: object, count: int, least: int) -> tuple[int, ...]:
+        """Read the first `count` entries of an array, as C does; it must have `least`."""
         known = len(self.unread)
-        numbers = self.integers(argument, given[argument])
-        if len(numbers) < count <= MAX_RANK and len(self.unread) == known:
+        numbers = self.integers(argument, value)
+        if len(numbers) < least and len(self.unread) == known:
             self.refuse(
                 argument,
                 f"has {counted(len(numbers), 'entry')}",
-                f"have {counted(count, 'entry')}, for the rank that is given",
+                f"have {counted(least, 'entry')}, for the rank that is given",
                 "give one entry per dimension, innermost first",
             )
-        return numbers[: max(0, count)]
+        return numbers[:count]
 
     def word(self, argument: str, value: object, choices: tuple[str, ...]) -> str:
         """Read one of a few words; the first where it is none of them."""
