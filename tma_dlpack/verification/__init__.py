@@ -95,7 +95,8 @@ def _run(check: Check, n: int, seed: int, arena: Arena, learnt: FieldStatistics)
 
 def _reproducible(check: Check, number: int, seed: int, outcome: Outcome) -> str:
     return (
-        f"from tma_dlpack.verification import replay; print(replay({check.name!r}, {number}, {seed}))\n"
+        "from tma_dlpack.verification import replay; "
+        f"print(replay({check.name!r}, {number}, {seed}))\n"
         f"{outcome.call}\n{outcome.difference}"
     )
 
