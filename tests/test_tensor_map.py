@@ -67,6 +67,12 @@ def test_print_fits_100_columns_and_repr_names_the_map():
     tm = tma.make_tma_descriptor(np.zeros((1, 2, 3, 4, 16), np.float32), (1, 1, 1, 4, 4))
     assert max(map(len, str(tm).splitlines())) <= 100
     assert "global_strides (bytes)  (64, 256, 768, 1536)" in str(tm)
+    huge = tma.driver_encode_tiled(
+        "FLOAT16", 5, ADDRESS, [1 << 32] * 5, [(1 << 40) - 16] * 4, [64, 8, 8, 8, 1], [1] * 5,
+        encoder="model",
+    )  # fmt: skip
+    assert max(map(len, [repr(huge), *str(huge).splitlines()])) <= 100
+    assert repr(huge).endswith(", ...>")
     assert repr(bare_map()) == (
         "<TensorMap tiled FLOAT32 shape (64, 64), box (16, 16), at 0x7f0000000000, sm_90>"
     )

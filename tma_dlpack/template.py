@@ -216,3 +216,8 @@ class Described:
     def smem_alignment(self) -> int:
         """Alignment in bytes of the tile in shared memory that makes its pattern start at 0."""
         return geometry.smem_alignment(self._template.arguments)
+
+    @property
+    def target(self) -> Target:
+        """The GPU that the map is made for."""
+        return self._template.target

@@ -465,11 +465,6 @@ class TensorMap(Described):
         return None if view is None else view.device
 
     @property
-    def target(self) -> Target:
-        """The GPU that the map is made for."""
-        return self._template.target
-
-    @property
     def launchable(self) -> bool:
         """Whether a kernel may be given the map: False for host tensors and unpickled maps.
 
@@ -512,21 +507,7 @@ class TensorMap(Described):
         return hash(self._value())
 
     def __repr__(self) -> str:
-        a = self._template.arguments
-        box = (
-            f"box {self.box_sizes}"
-            if a.kind == "tiled"
-            else (f"{a.pixels_per_column} pixels x {a.channels_per_pixel} channels")
-        )
-        options = "".join(
-            f", {name} {value.name}"
-            for name, value in (("interleave", a.interleave), ("swizzle", a.swizzle))
-            if value
-        )
-        return (
-            f"<TensorMap {a.kind} {a.data_type.name} shape {self.shape}, {box}{options}, "
-            f"at {self._address:#x}, {self.target}>"
-        )
+        return text.map_line(self)
 
     def __str__(self) -> str:
         return text.map_text(self)

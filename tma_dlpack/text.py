@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tma_dlpack.template import Described
 
 __all__ = ["hex_lines", "map_rows", "map_text", "tile_line"]
 
 BYTES_A_LINE = 32
+COLUMNS = 100
 
 
 def map_text(described: Described) -> str:
@@ -67,6 +68,28 @@ def map_rows(described: Described) -> list[tuple[str, str, str, str]]:
     return rows
 
 
+def map_line(described: Described) -> str:
+    """Give a map as one line of at most 100 columns; what does not fit is left out, last first."""
+    a = described.arguments
+    tile = (
+        f", box {described.box_sizes}"
+        if a.kind == "tiled"
+        else f", {a.pixels_per_column} pixels x {a.channels_per_pixel} channels"
+    )
+    options = "".join(
+        f", {name} {value.name}"
+        for name, value in (("interleave", a.interleave), ("swizzle", a.swizzle))
+        if value
+    )
+    place = f", at {described.global_address:#x}, {described.target}"
+    line = f"<TensorMap {a.kind} {a.data_type.name} shape {described.shape}"
+    for part in (tile, options, place):
+        if len(line) + len(part) + len(", ...>") > COLUMNS:
+            return f"{line}, ...>"
+        line += part
+    return f"{line}>"
+
+
 def hex_lines(data: bytes) -> Iterable[str]:
     """Give bytes as lines of 32, with the offset before each.
 
@@ -88,8 +111,17 @@ def _strides(described: Described) -> str:
     return _list(described.strides)
 
 
-def _columns(rows: list[tuple[str, str, str, str]]) -> Iterable[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=False))
-        yield ("  " + "  ".join([*cells, row[3]])).rstrip()
+def _columns(rows: list[tuple[str, str, str, str]]) -> list[str]:
+    """Put both orders side by side, or below each other where they are too wide."""
+    lines = _aligned(rows)
+    if max(map(len, lines)) <= COLUMNS:
+        return lines
+    return _aligned([row[:2] for row in rows]) + _aligned([row[2:] for row in rows if row[2]])
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        ("  " + "  ".join(cell.ljust(n) for cell, n in zip(row, widths, strict=True))).rstrip()
+        for row in rows
+    ]
