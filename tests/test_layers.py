@@ -1,0 +1,143 @@
+"""Files import only from the rooms above theirs; only three rooms touch a device or ctypes."""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "tma_dlpack"
+
+#: The rooms of DESIGN.md, from the top down: a file imports from its own room and from those above.
+LAYERS = (
+    # vocabulary
+    "enums", "errors", "limits", "slots", "include_dir", "dtypes", "target",
+    # from a tensor to a checked request
+    "dlpack", "arguments", "case", "request", "repairs", "rules", "advice", "check",
+    # the 128 bytes and what they mean
+    "fields", "geometry", "codegen", "replacing", "template", "text", "tensor_map",
+    # who encodes
+    "driver", "encoding", "cache", "making",
+    # who copies
+    "backends",
+    # the verbs
+    "api", "im2col", "batches", "copies", "draw", "explorer", "tile_bandwidth", "verification",
+    "bench", "__init__", "demo", "doctor", "cli", "__main__",
+)  # fmt: skip
+
+#: Imports against the order, inside of functions: from, to, and why.
+EXCEPTIONS = {
+    ("check", "draw"): "a notebook asks a report for its HTML; nothing else needs drawings",
+    ("tensor_map", "draw"): "the same for a map",
+    ("backends", "draw"): "the same for a tile",
+}
+
+#: Rooms that may touch ctypes, a device or the environment.
+AT_THE_EDGE = {"dlpack", "driver", "backends"}
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {name_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def room_of(module: str) -> str:
+    return (*module.split("."), "__init__")[1]
+
+
+def imported(module: str) -> set[str]:
+    """Every module that a file imports: at its top, in functions, and for types."""
+    return _named(ast.walk(ast.parse(MODULES[module].read_text())))
+
+
+def _named(nodes: Iterable[ast.AST]) -> set[str]:
+    found: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                found.add(full if full in MODULES else str(node.module))
+    return found
+
+
+def at_top(module: str) -> set[str]:
+    """Those of them that a file imports when it is imported itself."""
+    tree = ast.parse(MODULES[module].read_text())
+    return _named(tree.body)
+
+
+def test_every_file_has_its_room():
+    assert {room_of(module) for module in MODULES} == set(LAYERS)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_file_imports_only_from_its_room_and_those_above(module):
+    room = room_of(module)
+    for other in imported(module) & set(MODULES):
+        if room_of(other) == room:
+            continue
+        if LAYERS.index(room_of(other)) > LAYERS.index(room):
+            assert (room, room_of(other)) in EXCEPTIONS, f"{module} imports {other}"
+            assert other not in at_top(module)
+
+
+def test_every_exception_is_in_use():
+    used = {
+        (room_of(module), room_of(other))
+        for module in MODULES
+        for other in imported(module) & set(MODULES)
+        if LAYERS.index(room_of(other)) > LAYERS.index(room_of(module))
+    }
+    assert used == set(EXCEPTIONS)
+
+
+def test_files_of_one_room_do_not_import_in_circles():
+    graph = {
+        module: {
+            other
+            for other in at_top(module)
+            if other in MODULES and room_of(other) == room_of(module) and other != module
+        }
+        for module in MODULES
+    }
+    graphlib.TopologicalSorter(graph).prepare()
+
+
+def test_only_the_rooms_at_the_edge_import_ctypes_or_ask_the_environment():
+    touching = {
+        room_of(module)
+        for module in MODULES
+        if imported(module) & {"ctypes", "ctypes.util"}
+        or "os.environ" in MODULES[module].read_text()
+    }
+    assert touching <= AT_THE_EDGE
+
+
+FRESH = """
+import sys
+import numpy
+before = {name.partition(".")[0] for name in sys.modules}
+import tma_dlpack
+after = {name.partition(".")[0] for name in sys.modules}
+print(*sorted(after - before - set(sys.stdlib_module_names)))
+print(*sorted(m for m in sys.modules if m.startswith(("tma_dlpack.draw", "tma_dlpack.bench"))))
+print("libcuda" in open("/proc/self/maps").read() if sys.platform == "linux" else False)
+"""
+
+
+def test_importing_the_package_needs_numpy_alone_and_starts_no_driver():
+    printed = subprocess.run(
+        [sys.executable, "-W", "error", "-c", FRESH], capture_output=True, text=True, check=True
+    ).stdout
+    assert printed.splitlines() == ["tma_dlpack", "", "False"]
