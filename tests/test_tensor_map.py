@@ -3,6 +3,7 @@
 import copy
 import gc
 import pickle
+import threading
 import weakref
 
 import numpy as np
@@ -103,6 +104,33 @@ def test_what_is_handed_out_shares_the_storage_and_keeps_it_alive():
     gc.collect()
     _ = [np.full(256, 7, np.uint8) for _ in range(100)]  # would reuse freed storage
     assert [bytes(bytearray(h)) for h in (handed_out[0].numpy(), *handed_out[1:])] == [want] * 3
+
+
+def test_slots_are_never_given_twice():
+    kept, pointers = [], []
+    for i in range(200):
+        tm = bare_map(ADDRESS + 16 * i)
+        kept.append((tm.numpy(), bytes(tm)))  # the map itself dies
+        pointers.append(tm.ptr)
+    assert len(set(pointers)) == 200
+    assert all(array.tobytes() == want for array, want in kept)
+
+
+def test_threads_that_ask_one_map_for_its_ptr_get_one_address():
+    for _ in range(50):
+        tm, found, start = bare_map(), [], threading.Barrier(4)
+
+        def ask(tm=tm, found=found, start=start):
+            start.wait()
+            found.append(tm.ptr)
+
+        threads = [threading.Thread(target=ask) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(found) == 4
+        assert len(set(found)) == 1
 
 
 def test_cuda_bindings_get_the_same_bytes():
@@ -214,6 +242,15 @@ def test_with_address_says_in_what_a_tensor_differs(other, what):
     with pytest.raises(tma.TmaPreconditionError) as refused:
         host_map().with_address(other)
     assert any(f"the {what} of the tensor" in v.found for v in refused.value.violations)
+
+
+def test_with_address_takes_another_kind_of_tensor_of_the_same_layout():
+    x, y = torch.zeros(64, 64), np.zeros((64, 64), np.float32)
+    y.flags.writeable = False
+    moved = host_map(x).with_address(y)
+    assert moved == host_map(y)
+    assert moved.view == host_map(y).view
+    assert moved.view.read_only
 
 
 def test_with_address_of_a_bare_map_asks_the_layout_that_was_encoded():
