@@ -1,0 +1,183 @@
+"""What a user wrote becomes a case: orders, words, and what cannot be read."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from strategies import IM2COL_SPEC, TILED_SPEC, WIDE_SPEC, Door, im2col, tiled, view
+
+import tma_dlpack as tma
+from tma_dlpack.case import counted, set_of_rules
+from tma_dlpack.enums import TmaInterleaveLayout, TmaSwizzle
+from tma_dlpack.request import make_case, mirror_case, settled, shown, text_of
+from tma_dlpack.target import TARGETS
+
+SM_90, SM_100 = TARGETS["sm_90"], TARGETS["sm_100"]
+
+
+def case_of(kind, x, given):
+    return make_case(kind, x, given, SM_90, False)
+
+
+def test_row_major_becomes_innermost_first():
+    x = view((2, 3, 64))
+    case = case_of("tiled", x, tiled((1, 2, 16), elem_strides=[1, 2, 3]))
+    assert (case.dims, case.strides_bytes, case.innermost_stride) == ((64, 3, 2), (256, 768), 1)
+    assert (case.box, case.elem_strides) == ((16, 2, 1), (3, 2, 1))
+    assert case.encoded_elem_strides == (1, 2, 1)
+
+
+def test_corners_become_w_first():
+    x = view((2, 5, 6, 7, 64))
+    case = case_of("im2col", x, im2col((-1, -2, -3), (1, 2, 3), 8, 16))
+    assert (case.lower, case.upper) == ((-3, -2, -1), (3, 2, 1))
+    assert case.elem_strides == (1,) * 5
+
+
+def test_words_become_members():
+    case = case_of(
+        "tiled", view((2, 2, 64)), tiled((1, 1, 8), interleave_layout=1, swizzle="bytes32")
+    )
+    assert (case.interleave, case.swizzle) == (TmaInterleaveLayout.bytes16, TmaSwizzle.bytes32)
+    assert case.unread == ()
+
+
+def test_a_case_holds_neither_address_nor_owner_of_the_tensor_in_its_view():
+    case = case_of("tiled", view((64, 64)), tiled((16, 16)))
+    assert (case.view.address, case.view.owner, case.view.capsule) == (0, None, None)
+    assert case.address == view((64, 64)).address
+
+
+def test_every_argument_that_cannot_be_read_is_told():
+    options = tiled(
+        "ab", elem_strides=5, interleave_layout="x", swizzle=None, l2_fetch_size=[], oobfill=2,
+        data_type="FLOAT", rules="cuda",
+    )  # fmt: skip
+    case = case_of("tiled", view((64, 64)), options)
+    assert {v.argument for v in case.unread} == set(options) - {"target"}
+    assert {v.rule for v in case.unread} == {"ARGUMENT"}
+    assert case.instead == {
+        "target": None,
+        "box_sizes": (1, 1),
+        "elem_strides": None,
+        "interleave_layout": "none",
+        "swizzle": "none",
+        "l2_fetch_size": "none",
+        "oobfill": "none",
+        "data_type": None,
+        "rules": "libcu++",
+    }
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "found", "limit", "fix"),
+    [
+        (
+            "swizzle",
+            "byte128",
+            "swizzle is 'byte128'",
+            "it must be a TmaSwizzle, its name or its value",
+            "did you mean 'bytes128'?",
+        ),
+        (
+            "box_sizes",
+            {16, 32},
+            "box_sizes is {",
+            "it must be a sequence of at most 64 integers of 64 bits",
+            "pass a tuple of ints, such as (64, 64)",
+        ),
+        ("rules", "cuda", "rules is 'cuda'", "it must be one of 'libcu++', 'driver'", "libcu++"),
+    ],
+)
+def test_what_cannot_be_read_is_explained(argument, value, found, limit, fix):
+    (violation,) = case_of("tiled", view((64, 64)), tiled((1, 1)) | {argument: value}).unread
+    assert violation.argument == argument
+    assert violation.found.startswith(found)
+    assert violation.limit == limit
+    assert fix in violation.fix
+
+
+def test_packed_values_are_counted_in_values():
+    float4 = case_of("tiled", view((8, 64), (17, 4, 2)), tiled((4, 32)))
+    assert (float4.dims, float4.strides_bytes) == ((128, 8), (64,))
+    odd = case_of("tiled", view((8, 63), (1, 8)), tiled((4, 32), data_type="16U6_ALIGN16B"))
+    assert odd.dims == (84, 8)
+    ragged = case_of("tiled", view((8, 64), (1, 8)), tiled((4, 32), data_type="16U6_ALIGN16B"))
+    assert ragged.dims == (Fraction(256, 3), 8)
+
+
+@pytest.mark.parametrize(
+    ("kind", "rules", "target", "rows"),
+    [
+        ("tiled", "libcu++", SM_90, "libcu++"),
+        ("tiled", "driver", SM_90, "driver"),
+        ("tiled", "driver", SM_100, "driver"),
+        ("im2col", "documented", SM_90, "documented"),
+        ("im2col", "driver", SM_90, "measured"),
+        ("im2col", "driver", SM_100, "documented"),
+        ("im2col_wide", "driver", SM_90, "measured"),
+    ],
+)
+def test_the_rows_that_rules_stand_for(kind, rules, target, rows):
+    assert set_of_rules(kind, rules, target) == rows
+
+
+@pytest.mark.parametrize("spec", [TILED_SPEC, IM2COL_SPEC, WIDE_SPEC], ids=lambda s: s.kind)
+def test_a_tensor_and_a_mirror_of_the_same_request_make_the_same_arguments(spec):
+    made = spec.through(
+        Door(spec.kind, "measured" if spec.kind != "tiled" else "driver", False, "sm_90")
+    )
+    mirrored = spec.through(Door(spec.kind, "measured", True, "sm_90"))
+    assert made.encode_arguments() == mirrored.encode_arguments()
+    assert made.address == mirrored.address
+
+
+def test_a_mirror_of_a_rank_that_is_too_large_is_refused_for_its_rank():
+    given = dict.fromkeys(("interleave", "swizzle", "l2_promotion", "oob_fill"), 0)
+    given |= {"tensor_data_type": 7, "tensor_rank": 6, "global_address": 0}
+    given |= {"global_dim": (1,), "global_strides": (), "box_dim": (1,), "element_strides": (1,)}
+    assert mirror_case("tiled", given, SM_90).unread == ()
+
+
+def test_settled_values_are_read_once_and_lists_are_copied():
+    box = [16, 16]
+    assert settled(box) == box
+    assert settled(box) is not box
+    assert settled(iter(box)) == (16, 16)
+    assert settled((16, 16)) == (16, 16)
+    assert settled("ab") == "ab"
+
+
+def test_what_is_shown_is_one_short_line():
+    assert shown("a\nb") == "'a\\nb'"
+    assert len(shown("x" * 1000)) == 80
+    assert shown(10**5000) == "an object of type int"
+
+
+def test_a_text_is_a_plain_one():
+    class Text(str):
+        def __str__(self):
+            return "other"
+
+    assert text_of(Text("bytes32")) == "bytes32"
+    assert type(text_of(Text("bytes32"))) is str
+    assert text_of(3) is None
+
+
+def test_numbers_are_counted_in_words():
+    assert [counted(n, "byte") for n in (0, 1, 2, Fraction(21, 2))] == [
+        "0 bytes", "1 byte", "2 bytes", "10.5 bytes",
+    ]  # fmt: skip
+    assert counted(3, "entry") == "3 entries"
+
+
+def test_a_target_that_cannot_be_read_leaves_the_rest_readable():
+    report = tma.check_tma_descriptor(torch_zeros(), (16, 3), target="sm_80")
+    assert [v.rule for v in report.violations] == ["ARGUMENT", "BOX_INNER_16B"]
+    assert report.changes() == {"target": None, "box_sizes": (16, 4)}
+
+
+def torch_zeros():
+    torch = pytest.importorskip("torch")
+    return torch.zeros(64, 64)
