@@ -254,7 +254,7 @@ def test_torch_device_kinds_become_dlpack_devices():
         is_cpu = property(lambda self: self.where.type == "cpu")
 
         def get_device(self):
-            return self.where.index
+            return -1 if self.where.index is None else self.where.index
 
     x = torch.zeros(4).as_subclass(Stand)
     assert as_tensor_view(x).device == Device(DLDeviceType.kDLCUDA, 3)

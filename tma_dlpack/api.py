@@ -100,8 +100,7 @@ def make_tma_descriptor(
     >>> tm.global_dim, tm.global_strides, tm.box_dim, tm.tx_bytes
     ((64, 128), (128,), (64, 16), 2048)
     """
-    return making.make(
-        "tiled",
+    return making.make_tiled(
         tensor,
         (
             box_sizes,

@@ -21,7 +21,7 @@ from tma_dlpack.enums import C_ENUMS
 from tma_dlpack.target import Target
 from tma_dlpack.template import Template
 
-__all__ = ["CacheInfo", "LayoutCache", "without_lists"]
+__all__ = ["CacheInfo", "LayoutCache", "are_alike", "is_alike", "without_lists"]
 
 
 class CacheInfo(NamedTuple):
@@ -33,63 +33,48 @@ class CacheInfo(NamedTuple):
     currsize: int
 
 
-_Entry = tuple[Template, tuple[Any, ...]]  # with the options as they were given
+Entry = tuple[Template, tuple[Any, ...]]  # with the options as they were given
 
 
 class LayoutCache:
-    """Templates by layout and options; the oldest goes first when it is full."""
+    """Templates by layout and options; the oldest goes first when it is full.
+
+    Attributes
+    ----------
+    entries : dict
+        By kind, signature and options. `making.make_tiled` looks there without a call of `find`,
+        and then takes the next of `hits`.
+    hits, misses : itertools.count
+    """
 
     def __init__(self, maxsize: int = 4096) -> None:
         self.maxsize = maxsize
-        self._entries: dict[Hashable, _Entry] = {}
+        self.entries: dict[Hashable, Entry] = {}
         self._lock = threading.Lock()
         self._reset_counts()
 
     def _reset_counts(self) -> None:
-        self._hits = itertools.count()  # next() of a counter is atomic, += is not
-        self._misses = itertools.count()
+        self.hits = itertools.count()  # next() of a counter is atomic, += is not
+        self.misses = itertools.count()
 
     def find(
         self, kind: str, signature: Signature, options: tuple[Any, ...], address: int
     ) -> Template | None:
         """Give the template for a layout and options, if it is known and suits the address."""
-        try:
-            entry = self._entries.get((kind, signature, options))
-        except Exception:  # lists have no hash, and a __hash__ or __eq__ may raise anything
-            options = without_lists(options)
-            entry = self._find_hashable(kind, signature, options)
-        if entry is not None:
-            template, kept = entry
-            if len(kept) == 9:  # a tiled map's, written out: a quarter of the time of a loop
-                a, b, c, d, e, f, g, h, i = kept
-                r, s, t, u, v, w, x, y, z = options
-                are_alike = (
-                    (a is r or _is_alike(a, r))
-                    and (b is s or _is_alike(b, s))
-                    and (c is t or _is_alike(c, t))
-                    and (d is u or _is_alike(d, u))
-                    and (e is v or _is_alike(e, v))
-                    and (f is w or _is_alike(f, w))
-                    and (g is x or _is_alike(g, x))
-                    and (h is y or _is_alike(h, y))
-                    and (i is z or _is_alike(i, z))
-                )
-            else:
-                are_alike = _are_alike(kept, options)
-            if are_alike and not address & template.refused_bits:
-                next(self._hits)
-                return template
-            entry = self._find_hashable(kind, signature, options, _types(options))
-            if entry is not None and not address & entry[0].refused_bits:
-                next(self._hits)
-                return entry[0]
-        next(self._misses)
-        return None
+        options = without_lists(options)
+        entry = self._look_up(kind, signature, options)
+        if entry is not None and not are_alike(entry[1], options):
+            entry = self._look_up(kind, signature, options, _types(options))
+        if entry is None or address & entry[0].refused_bits:
+            next(self.misses)
+            return None
+        next(self.hits)
+        return entry[0]
 
-    def _find_hashable(self, *key: Any) -> _Entry | None:
+    def _look_up(self, *key: Any) -> Entry | None:
         try:
-            return self._entries.get(key)
-        except Exception:
+            return self.entries.get(key)
+        except Exception:  # a __hash__ or __eq__ may raise anything
             return None
 
     def keep(
@@ -103,22 +88,22 @@ class LayoutCache:
         if not all(map(_is_plain, options)) or not _is_hashable(signature):
             return
         with self._lock:
-            known = self._entries.get(key)
-            if known is not None and not _are_alike(known[1], options):
+            known = self.entries.get(key)
+            if known is not None and not are_alike(known[1], options):
                 key = kind, signature, options, _types(options)
-            self._entries[key] = template, options
-            while len(self._entries) > self.maxsize:
-                del self._entries[next(iter(self._entries))]
+            self.entries[key] = template, options
+            while len(self.entries) > self.maxsize:
+                del self.entries[next(iter(self.entries))]
 
     def info(self) -> CacheInfo:
         """Count hits, misses and entries since the last `clear`."""
-        hits, misses = (int(repr(c)[6:-1]) for c in (self._hits, self._misses))
-        return CacheInfo(hits, misses, self.maxsize, len(self._entries))
+        hits, misses = (int(repr(c)[6:-1]) for c in (self.hits, self.misses))
+        return CacheInfo(hits, misses, self.maxsize, len(self.entries))
 
     def clear(self) -> None:
         """Forget everything, the counts too."""
         with self._lock:
-            self._entries.clear()
+            self.entries.clear()
             self._reset_counts()
 
 
@@ -154,12 +139,13 @@ def without_lists(options: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple([tuple(o) if type(o) is list else o for o in options])
 
 
-def _are_alike(kept: tuple[Any, ...], given: tuple[Any, ...]) -> bool:
+def are_alike(kept: tuple[Any, ...], given: tuple[Any, ...]) -> bool:
     """Say whether options that are equal are of equal types too."""
-    return all(map(_is_alike, kept, given))
+    return all(map(is_alike, kept, given))
 
 
-def _is_alike(kept: object, given: object) -> bool:
+def is_alike(kept: object, given: object) -> bool:
+    """Say the same of one option."""
     if type(given) is tuple:
         for entry in given:
             if type(entry) is not int:

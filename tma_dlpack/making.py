@@ -7,7 +7,7 @@ from typing import Any
 
 from tma_dlpack import driver
 from tma_dlpack.arguments import MapKind
-from tma_dlpack.cache import LayoutCache, without_lists
+from tma_dlpack.cache import LayoutCache, is_alike, without_lists
 from tma_dlpack.case import Case
 from tma_dlpack.check import Report, check_case, find_violations
 from tma_dlpack.dlpack import (
@@ -16,6 +16,7 @@ from tma_dlpack.dlpack import (
     TensorView,
     as_tensor_view,
     read_first_of_type,
+    read_layout,
     view_of,
 )
 from tma_dlpack.encoding import (
@@ -44,6 +45,7 @@ __all__ = [
     "check",
     "check_view",
     "make",
+    "make_tiled",
     "mirror",
     "replace_address",
     "template_of",
@@ -101,22 +103,49 @@ OPTIONS: dict[MapKind, tuple[str, ...]] = {
 def make(kind: MapKind, tensor: object, options: tuple[Any, ...]) -> TensorMap:
     """Make the map of a tensor, or raise with every violation.
 
-    `options` are the arguments after the tensor, in the order of `OPTIONS`. This is the way of
-    every call; of one with a known layout it is all: a reading, a look-up, a map. (`read_layout` is
-    written out, because each call of a function is a twentieth of it.)
+    `options` are the arguments after the tensor, in the order of `OPTIONS`.
+    """
+    reading = read_layout(tensor)
+    address, _, capsule = reading
+    return map_of(template_of(kind, tensor, reading, options), address, tensor, capsule)
+
+
+def make_tiled(tensor: object, options: tuple[Any, ...]) -> TensorMap:
+    """Do as ``make("tiled", ...)``: a reading, a look-up, a map.
+
+    For a known layout that is all there is, so each call of a function would be a twentieth of it:
+    `read_layout`, `LayoutCache.find` and the comparison of options, which in a loop mostly are the
+    very objects of the call before, are written out.
     """
     reading = READERS.get(type(tensor), read_first_of_type)(tensor)
     address, signature, capsule = reading
-    template = CACHE.find(kind, signature, options, address)
-    if template is None:
-        template = _new_template(kind, tensor, reading, options)
+    try:
+        template, (a, b, c, d, e, f, g, h, i) = CACHE.entries["tiled", signature, options]
+    except Exception:  # not known; or no key: lists have no hash, and a __hash__ may raise anything
+        return map_of(template_of("tiled", tensor, reading, options), address, tensor, capsule)
+    r, s, t, u, v, w, x, y, z = options
+    if (
+        (a is r or is_alike(a, r))
+        and (b is s or is_alike(b, s))
+        and (c is t or is_alike(c, t))
+        and (d is u or is_alike(d, u))
+        and (e is v or is_alike(e, v))
+        and (f is w or is_alike(f, w))
+        and (g is x or is_alike(g, x))
+        and (h is y or is_alike(h, y))
+        and (i is z or is_alike(i, z))
+        and not address & template.refused_bits
+    ):
+        next(CACHE.hits)
+    else:
+        template = template_of("tiled", tensor, reading, options)
     return map_of(template, address, tensor, capsule)
 
 
 def template_of(
     kind: MapKind, tensor: object, reading: Reading, options: tuple[Any, ...]
 ) -> Template:
-    """Do as `make`, for a tensor that has been read, and without the map."""
+    """Look up what a map of a tensor needs beside its address, or work it out."""
     address, signature, _ = reading
     known = CACHE.find(kind, signature, options, address)
     return _new_template(kind, tensor, reading, options) if known is None else known

@@ -7,8 +7,7 @@ as long as one of its slots, or of the arrays made of them.
 from __future__ import annotations
 
 import struct
-from collections import deque
-from collections.abc import Iterator
+import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -16,14 +15,16 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Slot", "aligned_bytes", "take_slot"]
+__all__ = ["MAP_BYTES", "TAKING", "Slot", "aligned_bytes", "take_slot"]
 
 MAP_BYTES = 128
 ALIGNMENT_BYTES = 128  # alignas of CUtensorMap in CUDA 13's cuda.h (64 in the documents)
-SLOTS_AT_ONCE = 32
+ROOM_BYTES = 32 * MAP_BYTES
 
 _map = struct.Struct(f"<Q{MAP_BYTES - 8}s")
-_free: deque[Slot] = deque()
+
+#: To be held by who takes a slot.
+TAKING = threading.Lock()
 
 
 class Slot(NamedTuple):
@@ -38,23 +39,29 @@ class Slot(NamedTuple):
         return self.room[self.start : self.start + MAP_BYTES]
 
 
+class _Room:
+    """The array that slots are being taken from."""
+
+    def __init__(self) -> None:
+        self.array = aligned_bytes(ROOM_BYTES)
+        self.memory = self.array.data
+        self.address = int(self.array.ctypes.data)
+        self.taken_bytes = 0
+
+
+_room: _Room | None = None
+
+
 def take_slot(address: int, tail: bytes) -> Slot:
-    """Write a map into a slot of its own: its address, then bytes 8..127."""
-    while True:
-        try:
-            slot = _free.popleft()
-            break
-        except IndexError:
-            _free.extend(_new_slots())
-    _map.pack_into(slot.room.data, slot.start, address, tail)
-    return slot
-
-
-def _new_slots() -> Iterator[Slot]:
-    room = aligned_bytes(SLOTS_AT_ONCE * MAP_BYTES)
-    base = room.ctypes.data
-    for start in range(0, room.size, MAP_BYTES):
-        yield Slot(room, start, base + start)
+    """Write a map into a slot of its own: its address, then bytes 8..127. Needs `TAKING`."""
+    global _room
+    room = _room
+    if room is None or room.taken_bytes == ROOM_BYTES:
+        room = _room = _Room()
+    start = room.taken_bytes
+    room.taken_bytes = start + MAP_BYTES
+    _map.pack_into(room.memory, start, address, tail)
+    return Slot(room.array, start, room.address + start)
 
 
 def aligned_bytes(count: int) -> NDArray[np.uint8]:

@@ -79,7 +79,7 @@ class Described:
     _address: int
     _tensor: object
     _capsule: object  # of a producer that may have exported a temporary
-    _slot: Slot  # set when something first asks where the bytes lie
+    _slot: Slot | None  # taken when something first asks where the bytes lie
 
     @property
     def arguments(self) -> EncodeArguments:

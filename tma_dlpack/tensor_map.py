@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +32,7 @@ from tma_dlpack.errors import (
 )
 from tma_dlpack.fields import ADDRESS_BYTES
 from tma_dlpack.limits import ADDRESS_END
-from tma_dlpack.slots import Slot, take_slot
+from tma_dlpack.slots import TAKING, Slot, take_slot
 from tma_dlpack.target import Target
 from tma_dlpack.template import Described, Template
 
@@ -41,8 +40,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["TensorMap", "map_of"]
-
-_FILLING = threading.Lock()
 
 
 class TensorMap(Described):
@@ -152,10 +149,8 @@ class TensorMap(Described):
         return array
 
     def _own_slot(self) -> Slot:
-        try:
-            return self._slot
-        except AttributeError:
-            return self._take_slot()
+        slot = self._slot
+        return self._take_slot() if slot is None else slot
 
     def _take_slot(self) -> Slot:
         template = self._template
@@ -163,11 +158,12 @@ class TensorMap(Described):
             raise self._not_launchable()
         if template.tail is None:
             raise self._no_bytes()
-        with _FILLING:  # one slot per map, whatever its threads do
-            if not hasattr(self, "_slot"):
+        with TAKING:
+            slot = self._slot
+            if slot is None:  # else another thread was quicker
                 slot = take_slot(self._address, template.tail)
                 object.__setattr__(self, "_slot", slot)
-            return self._slot
+            return slot
 
     def _not_launchable(self) -> TmaUnsupportedError:
         where = "a host tensor" if self._template.view else "a tensor that is not attached"
@@ -537,6 +533,7 @@ def map_of(
     made._address = address
     made._tensor = tensor
     made._capsule = capsule
+    made._slot = None
     made.__class__ = TensorMap  # sealed: from here on __setattr__ refuses
     return made  # type: ignore[return-value]
 

@@ -5,10 +5,11 @@ torch is found among the modules that the user imported, never imported here.
 
 from __future__ import annotations
 
-import operator
 import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import repeat
+from operator import attrgetter, eq
 from typing import Any, NoReturn
 
 from tma_dlpack.dlpack.layout import Layout, Reading, Signature
@@ -67,11 +68,8 @@ def read_torch(tensor: Any) -> Reading:
         address = tensor.data_ptr()
         dtype = tensor.dtype
         shape = tensor.shape
-        if tensor.is_cuda:
-            ordinal = tensor.get_device()
-        elif tensor.is_cpu:
-            ordinal = None
-        else:
+        ordinal = tensor.get_device()  # -1 on the host, and there only for tensors with a pointer
+        if ordinal >= 0 and not tensor.is_cuda:
             raise LookupError(tensor.device)
         signature = (_torch_layout, dtype, ordinal, shape, tensor.stride())
         negated = tensor.is_neg() or (dtype.is_complex and tensor.is_conj())
@@ -82,7 +80,7 @@ def read_torch(tensor: Any) -> Reading:
     return address, signature, None
 
 
-_FACTS = operator.attrgetter("dtype", "shape", "is_cuda", "is_cpu")
+_DTYPE_OF, _SHAPE_OF, _IS_CUDA = map(attrgetter, ("dtype", "shape", "is_cuda"))
 
 
 def read_torch_alike(tensors: Sequence[Any]) -> tuple[list[int], Signature] | None:
@@ -96,13 +94,14 @@ def read_torch_alike(tensors: Sequence[Any]) -> tuple[list[int], Signature] | No
         return None
     try:
         _, signature, _ = read_torch(tensors[0])
-        _, dtype, ordinal, _, strides = signature
+        _, dtype, ordinal, shape, strides = signature
         addresses = [*map(kind.data_ptr, tensors)]
-        facts = [*map(_FACTS, tensors)]
         are_alike = (
-            facts.count(facts[0]) == count
-            and [*map(kind.stride, tensors)].count(strides) == count
-            and (ordinal is None or [*map(kind.get_device, tensors)].count(ordinal) == count)
+            all(map(eq, map(_DTYPE_OF, tensors), repeat(dtype)))
+            and all(map(eq, map(_SHAPE_OF, tensors), repeat(shape)))
+            and all(map(eq, map(kind.stride, tensors), repeat(strides)))
+            and all(map(eq, map(kind.get_device, tensors), repeat(ordinal)))
+            and (ordinal < 0 or all(map(_IS_CUDA, tensors)))
             and not any(map(kind.is_neg, tensors))
             and not (dtype.is_complex and any(map(kind.is_conj, tensors)))
             and 0 not in addresses
@@ -113,17 +112,17 @@ def read_torch_alike(tensors: Sequence[Any]) -> tuple[list[int], Signature] | No
 
 
 def _torch_layout(
-    tensor: object,
+    tensor: Any,
     dtype: Any,
-    ordinal: int | None,
+    ordinal: int,
     shape: tuple[int, ...],
     strides: tuple[int, ...],
 ) -> Layout:
     """Put what torch told in DLPack's numbers, or refuse it."""
     known = torch_dtype_table().get(dtype)
-    if known is None or (ordinal is not None and _is_hip()):
+    if known is None or not (tensor.is_cpu if ordinal < 0 else not _is_hip()):
         _refuse_torch(tensor)
-    if ordinal is None:
+    if ordinal < 0:
         device = DLDeviceType.kDLCPU.value, 0
     else:
         device = DLDeviceType.kDLCUDA.value, ordinal
