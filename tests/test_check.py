@@ -269,6 +269,83 @@ def test_an_unreadable_argument_hides_only_what_depends_on_it():
     ]
 
 
+BYTES = view((8, 8, 512), (1, 8))
+IMAGES = view((2, 14, 14, 64), (2, 16))
+
+
+@pytest.mark.parametrize(
+    ("kind", "x", "options", "told"),
+    [
+        ("tiled", BYTES, tiled((1, 1, 257), swizzle="bytes128"), ["BOX_RANGE"]),
+        ("tiled", BYTES, tiled((1, 300, 16), rules="driver"), ["BOX_RANGE"]),
+        ("tiled", view((0, 64)), tiled((1, 16), elem_strides=(2, 1)), ["DIM_RANGE"]),
+        ("tiled", BYTES, tiled((1, 1, 16), elem_strides=(1, 9, 1)), ["ELEM_STRIDES_RANGE"]),
+        (
+            "tiled",
+            view((8, 63), (17, 4, 1)),
+            tiled((1, 32)),
+            ["PACKED_TYPE", "STRIDE_ALIGNED"],
+        ),
+        (
+            "tiled",
+            BYTES,
+            tiled((1, 1, 16), data_type="16U6_ALIGN16B", interleave_layout="bytes16"),
+            ["PACKED_TYPE"],
+        ),
+        (
+            "tiled",
+            BYTES,
+            tiled(
+                (1, 1, 128),
+                data_type="16U4_ALIGN16B",
+                interleave_layout="bytes32",
+                swizzle="bytes64",
+                target="sm_100",
+            ),
+            ["INTERLEAVE_32B_SWIZZLE"],
+        ),
+        (
+            "tiled",
+            BYTES,
+            tiled((1, 1, 16), swizzle="bytes128_atom_64B", target=Target((8, 0))),
+            ["CAPABILITY"],
+        ),
+        ("tiled", view(()), tiled((), interleave_layout="bytes16"), ["RANK"]),
+        (
+            "im2col_wide",
+            IMAGES,
+            wide(0, 0, 64, 8, swizzle="bytes128_atom_64B"),
+            ["ATOM_SWIZZLE", "WIDE_CAPABILITY"],
+        ),
+        ("im2col", IMAGES, im2col((0, -200), (0, 0), 8, 8), ["LOWER_CORNER"]),
+        ("im2col", IMAGES, im2col((0,), (0, -99), 8, 8), ["LOWER_CORNER_COUNT"]),
+        ("im2col", IMAGES, im2col((0, 0), (0, 0), 0, 1025), ["CHANNELS", "PIXELS"]),
+        ("im2col", IMAGES, im2col((0, 0), (0, 0), 300, 8, swizzle="bytes64"), ["CHANNELS"]),
+    ],
+)
+def test_followers_of_a_fault_are_not_told(kind, x, options, told):
+    assert rules_of(check(kind, x, options)) == told
+
+
+READABLE = {
+    "swizzle": list(TmaSwizzle),
+    "interleave_layout": list(TmaInterleaveLayout),
+    "oobfill": list(TmaOobFill),
+    "target": ["sm_90", "sm_100", "sm_120", Target((9, 0), 1 << 20)],
+}
+
+
+@settings(max_examples=300)
+@given(KINDS, st.sampled_from(sorted(READABLE)), st.data())
+def test_what_is_told_beside_an_unreadable_argument_holds_whatever_it_was(kind, argument, data):
+    x = data.draw(st.one_of(fine_views(), odd_views()))
+    options = data.draw(st.fixed_dictionaries(options_of(kind, len(x.shape))))
+    told = rules_of(check(kind, x, options | {argument: "?"}))
+    for value in READABLE[argument]:
+        rules = rules_of(check(kind, x, options | {argument: value}))
+        assert set(told) - {"ARGUMENT"} <= set(rules)
+
+
 def test_an_override_of_another_size_leaves_the_tensor_its_own():
     options = tiled((16, 3), data_type="FLOAT64")
     assert rules_of(check("tiled", view((64, 64)), options)) == [

@@ -49,10 +49,10 @@ def _broken(case: Case) -> list[Place]:
     unmet = {v.argument for v in case.unread}
     found: list[tuple[int, int, int, Rule, int]] = []
     for number, rule in enumerate(_ROWS[case.kind, case.rules]):
+        if rule.applies is not None and not rule.applies(case):
+            continue
         if unmet and any(case.argument(need) in unmet for need in rule.needs):
             unmet.add(rule.id)  # never asked, so whoever needs its answer is not asked either
-            continue
-        if rule.applies is not None and not rule.applies(case):
             continue
         for nth, place in _ONCE if rule.places is None else enumerate(rule.places(case)):
             if unmet and _follows(rule, place, unmet):

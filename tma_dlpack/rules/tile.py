@@ -52,7 +52,7 @@ _SWIZZLES_OF_PADDED = {
 _WIDE_SWIZZLES = (TmaSwizzle.bytes64, TmaSwizzle.bytes128, TmaSwizzle.bytes128_atom_32B)
 
 #: What rows need that ask for the bytes of the box along dimension 0.
-_HAS_INNER = ("RANK", "BOX_RANK", "CHANNELS", "box_sizes", "data_type")
+_HAS_INNER = ("RANK", "BOX_RANK", "CHANNELS", "box_sizes", "data_type", "PACKED_TYPE")
 
 
 def _inner_to_outer(c: Case) -> Iterable[int]:
@@ -144,7 +144,14 @@ TILE_RULES: tuple[Rule, ...] = (
         step=72,
         on="swizzle",
         sets=WRITTEN,
-        needs=(*HAS_TYPE, "PACKED_TYPE", "ATOM_SWIZZLE", "INTERLEAVE_32B_SWIZZLE", "swizzle"),
+        needs=(
+            *HAS_TYPE,
+            "PACKED_TYPE",
+            "swizzle",
+            "interleave_layout",
+            "ATOM_SWIZZLE",
+            "INTERLEAVE_32B_SWIZZLE",
+        ),
         applies=lambda c: c.data_type in _SWIZZLES_OF_PADDED,
         holds=lambda c, i: c.swizzle in _SWIZZLES_OF_PADDED[c.type_row.data_type],
         found=_say_swizzle,
@@ -162,7 +169,7 @@ TILE_RULES: tuple[Rule, ...] = (
         on="swizzle",
         kinds=WIDE,
         sets=frozenset({"documented"}),
-        needs=("swizzle", "ATOM_SWIZZLE", "INTERLEAVE_32B_SWIZZLE"),
+        needs=("swizzle", "interleave_layout", "ATOM_SWIZZLE", "INTERLEAVE_32B_SWIZZLE"),
         holds=lambda c, i: c.swizzle in _WIDE_SWIZZLES,
         found=_say_swizzle,
         must="be bytes64, bytes128 or bytes128_atom_32B for an im2col-wide map",
@@ -246,7 +253,7 @@ TILE_RULES: tuple[Rule, ...] = (
         step=82,
         on="box_sizes",
         sets=WRITTEN,
-        needs=(*_HAS_INNER, *HAS_TYPE, "PACKED_TYPE"),
+        needs=(*_HAS_INNER, *HAS_TYPE),
         applies=lambda c: c.data_type in _SWIZZLES_OF_PADDED,
         holds=lambda c, i: c.inner_box == PADDED_INNER_VALUES,
         found=lambda c, i: f"{c.say_inner()} is {counted(c.inner_box, 'value')}",
@@ -339,7 +346,7 @@ TILE_RULES: tuple[Rule, ...] = (
         on="box_sizes",
         sets=TILED_ON_SM_90,
         kinds=TILED,
-        needs=(*_HAS_INNER, "interleave_layout"),
+        needs=(*_HAS_INNER, "interleave_layout", "target"),
         needs_here=("BOX_RANGE[0]",),
         applies=lambda c: c.interleaved and c.target.has_model,
         holds=lambda c, i: c.inner_box_bytes % INNER_BYTES == 0,
@@ -363,6 +370,7 @@ TILE_RULES: tuple[Rule, ...] = (
             "ELEM_STRIDES_RANK",
             "ELEM_STRIDES_RANGE",
             "elem_strides",
+            "target",
         ),
         applies=lambda c: c.target.has_model,
         holds=lambda c, i: c.floor_box_bytes <= MAX_BOX_BYTES,
