@@ -917,6 +917,16 @@ def test_the_shared_memory_of_the_target_counts():
         assert refused.fixed()["box_sizes"] == (rows, 256)
 
 
+def test_what_is_measured_on_sm_90_is_asked_there_alone():
+    x = view((1024, 1024))
+    for target, told in (("sm_90", ["BOX_BYTES"]), ("sm_100", []), (Target((9, 1)), [])):
+        options = tiled((229, 256), rules="driver", target=target)
+        assert rules_of(check("tiled", x, options)) == told
+    column = im2col((0, 0), (0, 0), 9, 8)
+    assert rules_of(check("im2col", IMAGES, column)) == ["CHANNELS_16B"]
+    assert check("im2col", IMAGES, column | {"target": "sm_100"}).ok
+
+
 @settings(max_examples=100)
 @given(st.sampled_from(MAPPED_DTYPES), TARGETS)
 def test_every_mapped_type_is_accepted_by_some_target(dtype, target):
