@@ -132,9 +132,9 @@ def canonical_strides(
 
     Such a stride becomes what a row-major tensor would have there, the span of the next inner
     dimension (1 if innermost), rounded up to whole `align_bytes`, since a map asks that of its
-    strides; but no further than the next outer stride that counts, so that nothing seems to
-    overlap; and 0 where it would reach 2^40 bytes. Strides of other extents stay as they are.
-    Calling it again, with the same or another alignment, starts anew from those.
+    strides, and 0 where it would reach 2^40 bytes. It stays within an outer stride that itself is
+    aligned and does not overlap. Strides of other extents stay as they are. Calling it again, with
+    the same or another alignment, starts anew from those.
 
     Parameters
     ----------
@@ -160,9 +160,7 @@ def canonical_strides(
     span = 1
     for i in reversed(range(len(shape))):
         if shape[i] == 1:
-            rounded = span if i == len(shape) - 1 else -(-span // align_elems) * align_elems
-            outer = next((strides[j] for j in reversed(range(i)) if shape[j] != 1), 0)
-            stride = min(rounded, max(span, outer)) if outer > 0 else rounded
+            stride = span if i == len(shape) - 1 else -(-span // align_elems) * align_elems
             result[i] = stride if stride * itemsize_bits < 8 * STRIDE_BYTES_END else 0
         span = shape[i] * result[i]
     return tuple(result)
