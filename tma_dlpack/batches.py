@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-import operator
 import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,7 +13,7 @@ from tma_dlpack import making
 from tma_dlpack.api import DataType, Interleave, L2FetchSize, OobFill, Swizzle
 from tma_dlpack.dlpack import Reading, read_alike, read_layout
 from tma_dlpack.errors import TmaPreconditionError, TmaUnsupportedError, refusal
-from tma_dlpack.slots import MAP_BYTES, aligned_bytes
+from tma_dlpack.slots import ADDRESS_BYTES, MAP_BYTES, aligned_bytes
 from tma_dlpack.target import Target
 from tma_dlpack.template import Template
 from tma_dlpack.tensor_map import TensorMap, map_of
@@ -43,7 +41,7 @@ class TensorMapBatch(Sequence[TensorMap]):
     def __init__(
         self,
         tensors: tuple[object, ...],
-        addresses: Sequence[int],
+        addresses: NDArray[np.uint64],
         templates: tuple[Template, ...],
         capsules: tuple[object, ...],
     ) -> None:
@@ -57,7 +55,7 @@ class TensorMapBatch(Sequence[TensorMap]):
         return len(self.tensors)
 
     def __getitem__(self, index: int) -> TensorMap:  # type: ignore[override]  # no slices
-        tensor, address = self.tensors[index], self._addresses[index]
+        tensor, address = self.tensors[index], int(self._addresses[index])
         template = self._templates[index if len(self._templates) > 1 else 0]
         return map_of(template, address, tensor, self._capsules[index] if self._capsules else None)
 
@@ -112,17 +110,20 @@ class TensorMapBatch(Sequence[TensorMap]):
         return f"<TensorMapBatch of {len(self)} maps>"
 
 
-def _rows(addresses: Sequence[int], templates: tuple[Template, ...]) -> NDArray[np.uint8] | None:
+def _rows(
+    addresses: NDArray[np.uint64], templates: tuple[Template, ...]
+) -> NDArray[np.uint8] | None:
     """Write the maps one after the other; None if there are no bytes of one."""
-    tails = [template.tail for template in templates]
-    if None in tails:
+    tails = [template.tail for template in templates if template.tail is not None]
+    if len(tails) < len(templates):
         return None
     count = len(addresses)
     rows = aligned_bytes(count * MAP_BYTES).reshape(count, MAP_BYTES)
-    words = rows.view("<u8")
-    words[:, 0] = np.array(addresses, dtype=np.uint64)
     if tails:
-        words[:, 1:] = np.frombuffer(b"".join(tails), dtype="<u8").reshape(len(tails), -1)  # type: ignore[arg-type]
+        no_address = bytes(ADDRESS_BYTES)
+        whole = b"".join([no_address + tail for tail in tails])
+        rows[:] = np.frombuffer(whole, dtype=np.uint8).reshape(-1, MAP_BYTES)
+        rows.view("<u8")[:, 0] = addresses
     return rows
 
 
@@ -191,8 +192,9 @@ target
     alike = read_alike(all_tensors)
     if alike is not None:
         addresses, signature = alike
-        template = _template_of(0, all_tensors[0], (addresses[0], signature, None), options)
-        if not functools.reduce(operator.or_, addresses) & template.refused_bits:
+        first = int(addresses[0]), signature, None
+        template = _template_of(0, all_tensors[0], first, options)
+        if not int(np.bitwise_or.reduce(addresses)) & template.refused_bits:
             return TensorMapBatch(all_tensors, addresses, (template,), ())
     readings = [_reading_of(i, tensor) for i, tensor in enumerate(all_tensors)]
     templates = tuple(
@@ -201,7 +203,7 @@ target
     )
     return TensorMapBatch(
         all_tensors,
-        [address for address, _, _ in readings],
+        np.array([address for address, _, _ in readings], dtype=np.uint64),
         templates,
         tuple(capsule for _, _, capsule in readings),
     )

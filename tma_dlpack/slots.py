@@ -15,13 +15,13 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["MAP_BYTES", "TAKING", "Slot", "aligned_bytes", "take_slot"]
+__all__ = ["ADDRESS_BYTES", "MAP_BYTES", "TAKING", "Slot", "aligned_bytes", "take_slot"]
 
-MAP_BYTES = 128
+MAP_BYTES, ADDRESS_BYTES = 128, 8
 ALIGNMENT_BYTES = 128  # alignas of CUtensorMap in CUDA 13's cuda.h (64 in the documents)
 ROOM_BYTES = 32 * MAP_BYTES
 
-_map = struct.Struct(f"<Q{MAP_BYTES - 8}s")
+_map = struct.Struct(f"<Q{MAP_BYTES - ADDRESS_BYTES}s")
 
 #: To be held by who takes a slot.
 TAKING = threading.Lock()
@@ -65,7 +65,7 @@ def take_slot(address: int, tail: bytes) -> Slot:
 
 
 def aligned_bytes(count: int) -> NDArray[np.uint8]:
-    """Make an array of `count` bytes whose address is a multiple of 128."""
-    room = np.zeros(count + ALIGNMENT_BYTES, dtype=np.uint8)
+    """Make an array of `count` bytes, with nothing in it, whose address is a multiple of 128."""
+    room = np.empty(count + ALIGNMENT_BYTES, dtype=np.uint8)
     start = -room.ctypes.data % ALIGNMENT_BYTES
     return room[start : start + count]

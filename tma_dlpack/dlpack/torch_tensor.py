@@ -8,15 +8,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from itertools import repeat
-from operator import attrgetter, eq
-from typing import Any, NoReturn
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
 
 from tma_dlpack.dlpack.layout import Layout, Reading, Signature
 from tma_dlpack.dlpack.refusals import name_of, refuse, said
 from tma_dlpack.dtypes import DLDataType
 from tma_dlpack.enums import DLDataTypeCode, DLDeviceType
 from tma_dlpack.errors import TmaUnsupportedError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = ["is_torch", "read_torch", "read_torch_alike", "torch_dtype_table", "torch_reader"]
 
@@ -83,7 +87,7 @@ def read_torch(tensor: Any) -> Reading:
 _DTYPE_OF, _SHAPE_OF, _IS_CUDA = map(attrgetter, ("dtype", "shape", "is_cuda"))
 
 
-def read_torch_alike(tensors: Sequence[Any]) -> tuple[list[int], Signature] | None:
+def read_torch_alike(tensors: Sequence[Any]) -> tuple[NDArray[np.uint64], Signature] | None:
     """Read torch tensors of one type and layout, attribute by attribute: quicker than one by one.
 
     Gives their addresses and their signature; None where they differ, or where one is odd, and each
@@ -95,16 +99,16 @@ def read_torch_alike(tensors: Sequence[Any]) -> tuple[list[int], Signature] | No
     try:
         _, signature, _ = read_torch(tensors[0])
         _, dtype, ordinal, shape, strides = signature
-        addresses = [*map(kind.data_ptr, tensors)]
+        addresses = np.fromiter(map(kind.data_ptr, tensors), np.uint64, count)
         are_alike = (
-            all(map(eq, map(_DTYPE_OF, tensors), repeat(dtype)))
-            and all(map(eq, map(_SHAPE_OF, tensors), repeat(shape)))
-            and all(map(eq, map(kind.stride, tensors), repeat(strides)))
-            and all(map(eq, map(kind.get_device, tensors), repeat(ordinal)))
+            [*map(_DTYPE_OF, tensors)].count(dtype) == count
+            and [*map(_SHAPE_OF, tensors)].count(shape) == count
+            and [*map(kind.stride, tensors)].count(strides) == count
+            and [*map(kind.get_device, tensors)].count(ordinal) == count
             and (ordinal < 0 or all(map(_IS_CUDA, tensors)))
             and not any(map(kind.is_neg, tensors))
             and not (dtype.is_complex and any(map(kind.is_conj, tensors)))
-            and 0 not in addresses
+            and bool(addresses.all())
         )
     except Exception:  # reading them one by one says which, and why
         return None

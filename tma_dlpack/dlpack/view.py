@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from tma_dlpack.dlpack.refusals import name_of, refuse, said
 from tma_dlpack.dlpack.torch_tensor import is_torch, read_torch, read_torch_alike, torch_reader
 from tma_dlpack.dtypes import DLDataType
 from tma_dlpack.errors import TmaUnsupportedError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = [
     "READERS",
@@ -130,7 +133,7 @@ def read_layout(tensor: object) -> Reading:
     return READERS.get(type(tensor), read_first_of_type)(tensor)
 
 
-def read_alike(tensors: Sequence[Any]) -> tuple[list[int], Signature] | None:
+def read_alike(tensors: Sequence[Any]) -> tuple[NDArray[np.uint64], Signature] | None:
     """Read many tensors at once, if they are alike and there is a quick way.
 
     Gives their addresses and the one signature that `read_layout` gives of each; or None.

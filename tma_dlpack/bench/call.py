@@ -1,0 +1,226 @@
+"""``python -m tma_dlpack bench call``: what a call costs, against what others do with a tensor."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import platform
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tma_dlpack import driver
+from tma_dlpack.api import (
+    cache_clear,
+    check_tma_descriptor,
+    driver_encode_tiled,
+    make_tma_descriptor,
+)
+from tma_dlpack.batches import make_tma_descriptors
+from tma_dlpack.bench.imports import import_ms
+from tma_dlpack.bench.peers import (
+    BOX,
+    Skipped,
+    Subject,
+    group_of,
+    missing_peers,
+    peer_rows,
+    subjects,
+)
+from tma_dlpack.bench.timing import CLOCKS, Row, Timing, time_rows
+from tma_dlpack.dlpack import judge
+
+__all__ = ["CallBench", "as_text", "main", "measure", "targets"]
+
+OURS = "make_tma_descriptor"
+OTHER_CALLS = "our other calls"
+MAKE = "make(x, box, swizzle='bytes128')"
+LAYOUTS = 40  # first calls in a round
+BATCH = 256
+
+
+@dataclass(frozen=True, slots=True)
+class CallBench:
+    """What was measured.
+
+    Attributes
+    ----------
+    timings : tuple of Timing
+    skipped : tuple of Skipped
+    import_ms : tuple of float
+        Median, 10th and 90th percentile; empty if it was not asked for.
+    """
+
+    timings: tuple[Timing, ...]
+    skipped: tuple[Skipped, ...]
+    import_ms: tuple[float, ...]
+
+    def median_us(self, group: str, label: str) -> float | None:
+        """Give one row's median; None if there is no such row."""
+        found = (t for t in self.timings if (t.row.group, t.row.label) == (group, label))
+        return next((t.median_us for t in found), None)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print the tables. Returns 0: it measures, and leaves judging to the reader."""
+    parser = argparse.ArgumentParser(prog="python -m tma_dlpack bench call", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=31, help="interleaved rounds per median")
+    parser.add_argument("--sample-ms", type=float, default=2.0, help="time of one row in a round")
+    parser.add_argument("--imports", type=int, default=11, help="fresh processes; 0 for none")
+    parser.add_argument(
+        "--clock", choices=CLOCKS, default="wall", help="thread: CPU time, for a busy machine"
+    )
+    options = parser.parse_args(argv)
+    print(as_text(measure(options.rounds, options.sample_ms, options.imports, options.clock)))
+    return 0
+
+
+def measure(
+    rounds: int = 31, sample_ms: float = 2.0, imports: int = 11, clock: str = "wall"
+) -> CallBench:
+    """Time our calls and those of every peer that is installed, in this process."""
+    tensors, skipped = subjects()
+    skipped += missing_peers()
+    rows: list[Row] = []
+    for subject in tensors:
+        make = {"make": make_tma_descriptor, "x": subject.tensor, "box": BOX}
+        rows.append(Row(group_of(subject), OURS, MAKE, make))
+        for found in peer_rows(subject):
+            if isinstance(found, Row):
+                rows.append(found)
+            else:
+                skipped.append(found)
+    rows += _other_calls(tensors)
+    timings = time_rows(rows, rounds, sample_ms, clock)
+    return CallBench(tuple(timings), tuple(skipped), import_ms(imports) if imports else ())
+
+
+def _other_calls(tensors: Sequence[Subject]) -> Iterator[Row]:
+    for subject in tensors:
+        if subject.is_torch:
+            yield from _torch_calls(subject)
+    yield from _bare_calls()
+
+
+def _torch_calls(subject: Subject) -> Iterator[Row]:
+    x, name = subject.tensor, subject.name
+    names: dict[str, Any] = {
+        "make": make_tma_descriptor,
+        "make_many": make_tma_descriptors,
+        "check": check_tma_descriptor,
+        "box": BOX,
+        "rows": BOX[0],
+        "columns": BOX[1],
+        "x": x,
+        "bad": x[:, :60][:, 1:],  # misaligned, and rows of 118 bytes
+        "tm": make_tma_descriptor(x, BOX, swizzle="bytes128"),
+        "other": x.clone(),
+        "many": [x[:64].clone() for _ in range(BATCH)],
+        "views": [x[: 64 * n + 64] for n in range(LAYOUTS)],
+        "forget": _forget,
+    }
+
+    def row(label: str, statement: str, **more: Any) -> Row:
+        return Row(OTHER_CALLS, f"{label}, {name}", statement, names, **more)
+
+    yield row("a new tuple each time", "make(x, (rows, columns), swizzle='bytes128')")
+    yield row("a new list each time", "make(x, [rows, columns], swizzle='bytes128')")
+    yield row("with_address(tensor)", "tm.with_address(other)")
+    yield row("check, accepted", "check(x, box, swizzle='bytes128')")
+    yield row("check, refused", "check(bad, (64, 6), swizzle='bytes128')")
+    yield row("check, refused, as text", "str(check(bad, (64, 6), swizzle='bytes128'))")
+    yield row(
+        f"make_tma_descriptors of {BATCH}, each",
+        "make_many(many, box, swizzle='bytes128')",
+        per=BATCH,
+    )
+    yield row(  # last, because it forgets what the others find
+        "the first call of a layout",
+        "make(next(each), box, swizzle='bytes128')",
+        setup="forget(); each = iter(views)",
+        number=LAYOUTS,
+    )
+
+
+def _forget() -> None:
+    """Forget every layout, as if this process had just begun."""
+    cache_clear()
+    judge.cache_clear()
+
+
+def _bare_calls() -> Iterator[Row]:
+    """Give the calls of a map of a bare address, which is launchable."""
+    tm = driver_encode_tiled(
+        "FLOAT16", 2, 1 << 32, (1024, 4096), (2048,), BOX[::-1], (1, 1), encoder="model"
+    )
+    for label, statement in (
+        ("with_address(int)", "tm.with_address(4096)"),
+        ("with_address(int) and ptr", "tm.with_address(4096).ptr"),
+        ("ptr, asked again", "tm.ptr"),
+        ("bytes(tensor_map)", "bytes(tm)"),
+    ):
+        yield Row(OTHER_CALLS, label, statement, {"tm": tm})
+
+
+# -- the tables ----------------------------------------------------------------------------------
+
+
+def as_text(bench: CallBench) -> str:
+    """Give the tables, what is missing, and the targets."""
+    lines = [f"Python {platform.python_version()}, NumPy {np.__version__}, {_gpu()}"]
+    for group, timings in itertools.groupby(bench.timings, key=lambda t: t.row.group):
+        ours = bench.median_us(group, OURS)
+        versus = "" if ours is None else "  over ours"
+        lines.append(f"\n{group:48s}  median us  10%..90%{versus:>17s}")
+        for t in timings:
+            spread = f"{t.low_us:.2f}..{t.high_us:.2f}"
+            ratio = "" if ours is None else f"{t.median_us / ours:10.2f}"
+            lines.append(f"  {t.row.label:46s}  {t.median_us:9.2f}  {spread:15s}{ratio}".rstrip())
+    if bench.import_ms:
+        median, low, high = bench.import_ms
+        lines.append(f"\nimport tma_dlpack beyond NumPy: {median:.1f} ms ({low:.1f}..{high:.1f})")
+    lines += [f"skipped: {skipped}" for skipped in bench.skipped]
+    lines.append("\ntargets" + " " * 43 + "measured      limit")
+    for name, measured, limit, unit in targets(bench):
+        said = "met" if measured <= limit else "MISSED"
+        lines.append(f"  {name:46s}  {measured:8.2f}  {limit:8.2f} {unit:2s}  {said}")
+    return "\n".join(lines)
+
+
+def _gpu() -> str:
+    devices = driver.status().devices
+    return devices[0].name if devices else "no GPU"
+
+
+def targets(bench: CallBench) -> Iterator[tuple[str, float, float, str]]:
+    """Give name, measured value, limit and unit of each target that was measured."""
+    for subject in ("torch cpu", "torch cuda"):
+        group = f"a repeated call, {subject} tensor"
+        ours = bench.median_us(group, OURS)
+        for peer, limit in (("bare __dlpack__", 0.85), ("cuda.core view + as_tensor_map", 1 / 8)):
+            theirs = bench.median_us(group, peer)
+            if ours is not None and theirs is not None:
+                yield f"{subject}, over {peer}", ours / theirs, limit, ""
+    for group, label, limit in _LIMITS_US:
+        found = bench.median_us(group, label)
+        if found is not None:
+            yield label if group == OTHER_CALLS else group, found, limit, "us"
+    if bench.import_ms:
+        yield "import tma_dlpack beyond NumPy", bench.import_ms[0], 60, "ms"
+
+
+_LIMITS_US = (
+    ("a repeated call, numpy tensor", OURS, 1.5),
+    *(
+        (OTHER_CALLS, f"{label}, torch {device}", limit)
+        for device in ("cpu", "cuda")
+        for label, limit in (
+            ("the first call of a layout", 60),
+            ("check, refused, as text", 200),
+            (f"make_tma_descriptors of {BATCH}, each", 0.6),
+        )
+    ),
+    (OTHER_CALLS, "with_address(int)", 0.6),
+)
