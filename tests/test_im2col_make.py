@@ -196,3 +196,19 @@ def test_the_refusal_of_a_wide_map_on_sm_90_offers_the_drivers_rules():
         "rules='driver': the driver itself accepts this"
     )
     assert report.changes() == {"rules": "driver"}
+
+
+def test_corners_take_numpy_integers_and_any_ordered_sequence():
+    assert tma.im2col_corners(np.int64(3), np.int8(1)) == ((-1,), (-1,))
+    assert tma.im2col_corners(np.array([3, 5]), [1, 2]) == ((-1, -2), (-1, -2))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"kernel_size": 0}, {"padding": -1}, {"dilation": 0}, {"padding": 1.0}, {"dilation": (1, 1)},
+     {"kernel_size": (3, 3, 3, 3)}, {"kernel_size": ()}, {"kernel_size": "3"}, {"padding": True}],
+)  # fmt: skip
+def test_corners_refuse_what_is_no_convolution(wrong):
+    with pytest.raises(tma.TmaPreconditionError) as refused:
+        tma.im2col_corners(**({"kernel_size": (3,)} | wrong))
+    assert refused.value.violations[0].argument in ("kernel_size", *wrong)

@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).parents[1] / "tma_dlpack"
 #: The rooms of DESIGN.md, from the top down: a file imports from its own room and from those above.
 LAYERS = (
     # vocabulary
-    "enums", "errors", "limits", "slots", "include_dir", "dtypes", "target",
+    "enums", "errors", "limits", "reading", "slots", "include_dir", "dtypes", "target",
     # from a tensor to a checked request
     "dlpack", "arguments", "case", "request", "repairs", "rules", "advice", "check",
     # the 128 bytes and what they mean

@@ -112,6 +112,9 @@ def test_elemtype_tells_a_data_type_from_a_ptx_number_by_its_type():
         ({"rank": np.int64(2)}, {"rank": True}),
         ({"box_dim": {0: 64}}, {"box_dim": (64, 64)}),
         ({"box_dim": {0: 64}}, {"box_dim": {0: 64.0}}),
+        ({"box_dim": {np.int64(0): np.int32(64)}}, {"box_dim": {True: 64}}),
+        ({"elemtype": np.int64(3)}, {"elemtype": tma.TmaSwizzle.bytes128}),
+        ({"rank": 3}, {"rank": 10**5000}),
     ],
 )
 def test_values_out_of_range_are_refused(good, bad):

@@ -10,7 +10,8 @@ from strategies import IM2COL_SPEC, TILED_SPEC, WIDE_SPEC, Door, im2col, tiled, 
 import tma_dlpack as tma
 from tma_dlpack.case import counted, set_of_rules
 from tma_dlpack.enums import TmaInterleaveLayout, TmaSwizzle
-from tma_dlpack.request import make_case, mirror_case, settled, shown, text_of
+from tma_dlpack.reading import settled, shown, text_of
+from tma_dlpack.request import make_case, mirror_case
 from tma_dlpack.target import TARGETS
 
 SM_90, SM_100 = TARGETS["sm_90"], TARGETS["sm_100"]

@@ -268,6 +268,13 @@ def test_driver_replace_address_changes_the_first_eight_bytes():
     assert bytes(tma.driver_replace_address(zeroed, 4096)) == (4096).to_bytes(128, "little")
     with pytest.raises(tma.TmaPreconditionError, match="multiple of 16"):
         tma.driver_replace_address(bare_map(), ADDRESS + 8)
+    assert tma.driver_replace_address(bare_map(), np.uint64(4096)).global_address == 4096
+
+
+@pytest.mark.parametrize("address", [4096.0, "0x1000", None, True])
+def test_driver_replace_address_refuses_what_is_no_integer(address):
+    with pytest.raises(tma.TmaPreconditionError, match="be an integer"):
+        tma.driver_replace_address(bare_map(), address)
 
 
 # -- lifetime and pickle -------------------------------------------------------------------------

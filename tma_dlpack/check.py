@@ -9,7 +9,7 @@ from typing import Any
 from tma_dlpack.advice import ADVICE
 from tma_dlpack.case import Case
 from tma_dlpack.errors import Advice, Finding, TmaPreconditionError, TmaTargetError, Violation
-from tma_dlpack.request import settled
+from tma_dlpack.reading import settled
 from tma_dlpack.rules import RULES, Rule
 
 __all__ = ["Report", "advise", "check_case", "find_violations"]

@@ -9,6 +9,7 @@ from tma_dlpack.api import DataType, Interleave, L2FetchSize, OobFill, Swizzle, 
 from tma_dlpack.check import Report
 from tma_dlpack.encoding import Encoder
 from tma_dlpack.errors import refusal
+from tma_dlpack.reading import integer_of, integers_of, shown
 from tma_dlpack.target import Target
 from tma_dlpack.tensor_map import TensorMap
 
@@ -434,25 +435,20 @@ def im2col_corners(
     """
     given = {"kernel_size": kernel_size, "padding": padding, "dilation": dilation}
     least = {"kernel_size": 1, "padding": 0, "dilation": 1}
-    count = max(len(v) if isinstance(v, Sequence) else 1 for v in given.values())
-    k, p, d = (_per_dimension(name, value, count, least[name]) for name, value in given.items())
+    read = {name: (integer_of(v), integers_of(v)) for name, v in given.items()}
+    count = max(len(several or (0,)) for _, several in read.values())
+    entries = []
+    for name, (one, several) in read.items():
+        values = (one,) * count if one is not None else several or ()
+        if not 0 < len(values) == count <= MAX_SPATIAL or min(values) < least[name]:
+            raise refusal(
+                name,
+                f"{name} is {shown(given[name])}",
+                f"be an integer of at least {least[name]}, or one per spatial dimension",
+                "give (D, H, W), (H, W) or (W,), the same number in each argument",
+            )
+        entries.append(values)
+    k, p, d = entries
     lower = tuple(-padding for padding in p)
     upper = tuple(p - d * (k - 1) for k, p, d in zip(k, p, d, strict=True))
     return lower, upper
-
-
-def _per_dimension(
-    name: str, value: int | Sequence[int], count: int, least: int
-) -> tuple[int, ...]:
-    entries = tuple(value) if isinstance(value, Sequence) else (value,) * count
-    fine = 1 <= len(entries) == count <= MAX_SPATIAL and all(
-        isinstance(n, int) and not isinstance(n, bool) and n >= least for n in entries
-    )
-    if not fine:
-        raise refusal(
-            name,
-            f"{name}={value!r}",
-            f"be an integer of at least {least}, or one per spatial dimension",
-            "give (D, H, W), (H, W) or (W,), the same number in each argument",
-        )
-    return entries

@@ -34,7 +34,8 @@ from tma_dlpack.errors import (
     Violation,
     refusal,
 )
-from tma_dlpack.request import make_case, mirror_case, shown, text_of
+from tma_dlpack.reading import integer_of, shown, text_of
+from tma_dlpack.request import make_case, mirror_case
 from tma_dlpack.target import Target
 from tma_dlpack.template import Template
 from tma_dlpack.tensor_map import TensorMap, map_of
@@ -105,7 +106,10 @@ def make(kind: MapKind, tensor: object, options: tuple[Any, ...]) -> TensorMap:
 
     `options` are the arguments after the tensor, in the order of `OPTIONS`.
     """
-    reading = read_layout(tensor)
+    try:
+        reading = read_layout(tensor)
+    except TmaPreconditionError as error:
+        raise _with_arguments(kind, options, error) from error.__cause__
     address, _, capsule = reading
     return map_of(template_of(kind, tensor, reading, options), address, tensor, capsule)
 
@@ -117,7 +121,10 @@ def make_tiled(tensor: object, options: tuple[Any, ...]) -> TensorMap:
     `read_layout`, `LayoutCache.find` and the comparison of options, which in a loop mostly are the
     very objects of the call before, are written out.
     """
-    reading = READERS.get(type(tensor), read_first_of_type)(tensor)
+    try:
+        reading = READERS.get(type(tensor), read_first_of_type)(tensor)
+    except TmaPreconditionError as error:
+        raise _with_arguments("tiled", options, error) from error.__cause__
     address, signature, capsule = reading
     try:
         template, (a, b, c, d, e, f, g, h, i) = CACHE.entries["tiled", signature, options]
@@ -158,7 +165,11 @@ def _new_template(
     _, signature, _ = reading
     options = without_lists(options)  # a list may change while we look at it
     given = dict(zip(OPTIONS[kind], options, strict=True))
-    case = _case(kind, view_of(tensor, reading), given)
+    try:
+        view = view_of(tensor, reading)
+    except TmaPreconditionError as error:
+        raise _with_arguments(kind, options, error) from error.__cause__
+    case = _case(kind, view, given)
     violations = find_violations(case)
     if violations:
         Report(violations).raise_if_refused()
@@ -166,6 +177,15 @@ def _new_template(
     if reusable:
         CACHE.keep(kind, signature, options, template)
     return template
+
+
+def _with_arguments(
+    kind: MapKind, options: tuple[Any, ...], error: TmaPreconditionError
+) -> TmaPreconditionError:
+    """Add what cannot be read of the other arguments to the refusal of the tensor itself."""
+    given = dict(zip(OPTIONS[kind], options, strict=True))
+    case = _case(kind, None, given, error.violations)
+    return TmaPreconditionError(find_violations(case))
 
 
 def check(kind: MapKind, tensor: object, given: Mapping[str, Any]) -> Report:
@@ -221,10 +241,14 @@ def _named_target(target: object) -> tuple[Target, tuple[Violation, ...]]:
 
 def replace_address(tensor_map: TensorMap, global_address: int) -> TensorMap:
     """Move a map to a bare address, by the driver where there is one with such a GPU."""
-    moved = tensor_map.at_bare_address(global_address)
+    address = integer_of(global_address)
+    if address is None:
+        found = f"global_address is {shown(global_address)}"
+        raise refusal("global_address", found, "be an integer", "pass x.data_ptr() or the like")
+    moved = tensor_map.at_bare_address(address)
     device = driver_device(moved.target, "auto")
     if device is not None:
-        by_driver = driver.replace_address(bytes(tensor_map), global_address, device)
+        by_driver = driver.replace_address(bytes(tensor_map), address, device)
         if by_driver != bytes(moved):
             raise TmaDriverError(
                 "cuTensorMapReplaceAddress changed more than the first 8 bytes, which no measured "

@@ -21,6 +21,7 @@ from tma_dlpack.enums import (
     parse,
 )
 from tma_dlpack.errors import TmaPreconditionError, Violation
+from tma_dlpack.reading import integer_of, shown
 
 __all__ = ["ENUMS", "apply", "read_replacements"]
 
@@ -113,30 +114,31 @@ def _read(name: str, value: object) -> list[Replacement]:
         return [Replacement(name, None, number, number - (name == "rank"))]
     if not isinstance(value, Mapping):
         raise _RefusedError(
-            f"{name}={value!r}",
+            f"{name}={shown(value)}",
             "map ordinals to values; ordinal 0 is the innermost",
             f"pass a dict, {name}={{0: ...}}",
         )
     changes = []
     for ordinal, entry in value.items():
-        if type(ordinal) is not int or not 0 <= ordinal < scalar.ordinals:
+        place = integer_of(ordinal)
+        if place is None or not 0 <= place < scalar.ordinals:
             raise _RefusedError(
-                f"{name} has the ordinal {ordinal!r}",
+                f"{name} has the ordinal {shown(ordinal)}",
                 f"have ordinals 0..{scalar.ordinals - 1}",
                 "count dimensions from the innermost",
             )
-        number = _integer(f"{name}[{ordinal}]", entry, scalar)
-        changes.append(Replacement(name, ordinal, number, number))
+        number = _integer(f"{name}[{place}]", entry, scalar)
+        changes.append(Replacement(name, place, number, number))
     return changes
 
 
 def _integer(label: str, value: object, scalar: _Scalar) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise _RefusedError(f"{label} is {value!r}", "be an integer", "pass an int")
-    number = value.__index__()
+    number = integer_of(value)
+    if number is None:
+        raise _RefusedError(f"{label} is {shown(value)}", "be an integer", "pass an int")
     if not scalar.low <= number <= scalar.high or number % scalar.step:
         raise _RefusedError(f"{label} is {number}", scalar.limit, "pass a value in range")
-    return int(number)
+    return number
 
 
 def _member(name: str, value: object) -> int:
@@ -144,7 +146,7 @@ def _member(name: str, value: object) -> int:
         member = parse(ENUMS[name], value)
     except (TypeError, ValueError) as error:
         raise _RefusedError(
-            f"{name}={value!r}", f"be a {ENUMS[name].__name__}", str(error)
+            f"{name}={shown(value)}", f"be a {ENUMS[name].__name__}", str(error)
         ) from None
     if name == "swizzle_mode" and member > _MAX_SWIZZLE_MODE:
         raise _RefusedError(
@@ -159,10 +161,10 @@ def _elemtype(value: object) -> int:
         try:
             number = DATA_TYPES[parse(TensorMapDataType, value)].ptx_elemtype
         except ValueError as error:
-            raise _RefusedError(f"elemtype={value!r}", "be a data type", str(error)) from None
+            raise _RefusedError(f"elemtype={shown(value)}", "be a data type", str(error)) from None
         if number is None:
             raise _RefusedError(
-                f"elemtype is {value!r}", "be a type of whole bytes on sm_90a", "use UINT8"
+                f"elemtype is {shown(value)}", "be a type of whole bytes on sm_90a", "use UINT8"
             )
         return number
     return _integer("elemtype", value, _Scalar(0, max(_TYPE_OF_PTX)))

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import operator
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any, TypeVar
 
@@ -28,13 +27,11 @@ from tma_dlpack.enums import (
 )
 from tma_dlpack.errors import Violation
 from tma_dlpack.limits import MAX_RANK
+from tma_dlpack.reading import MAX_ENTRIES, integer_of, integers_of, shown, text_of
 from tma_dlpack.target import Target
 
-__all__ = ["make_case", "mirror_case", "settled", "shown", "text_of"]
+__all__ = ["make_case", "mirror_case"]
 
-MAX_ENTRIES = 64  # a list longer than any rank is refused before its entries are looked at
-MAX_SHOWN = 80  # characters of a value in a message
-INTEGER_END = 1 << 64
 
 AnyEnum = TypeVar("AnyEnum", bound=IntEnum)
 
@@ -224,7 +221,7 @@ class _Reader:
             return value
         word = text_of(value)
         try:
-            return parse(enum, word if word is not None else _index(value))
+            return parse(enum, word if word is not None else integer_of(value))
         except (TypeError, ValueError):
             close = difflib.get_close_matches(word or "", enum.__members__, n=1, cutoff=0.5)
             choices = ", ".join(f"{m.name} ({m.value})" for m in enum)
@@ -250,7 +247,7 @@ class _Reader:
 
     def integer(self, argument: str, value: object, instead: int = 0) -> int:
         """Read an integer; 0 where it is none."""
-        number = _index(value)
+        number = integer_of(value)
         if number is None:
             must = "be an integer of 64 bits"
             self.refuse(argument, f"is {shown(value)}", must, "pass an int, such as 1", instead)
@@ -260,7 +257,7 @@ class _Reader:
         self, argument: str, value: object, instead: tuple[int, ...] | None = None
     ) -> tuple[int, ...]:
         """Read a sequence of integers, in the order given; none where it is no such sequence."""
-        numbers = _indices(value)
+        numbers = integers_of(value)
         if numbers is None:
             self.refuse(
                 argument,
@@ -298,73 +295,3 @@ class _Reader:
             choices[0],
         )
         return choices[0]
-
-
-def _index(value: object) -> int | None:
-    """Give the integer that a value stands for; members of enums and bools stand for none."""
-    if type(value) is int:
-        return value if -INTEGER_END < value < INTEGER_END else None
-    try:
-        if isinstance(value, (bool, IntEnum)) or type(value).__name__ in ("bool", "bool_"):
-            return None  # numpy.bool has either name
-        number = operator.index(value)  # type: ignore[arg-type]
-    except Exception:  # an __index__ may raise anything
-        return None
-    return number if -INTEGER_END < number < INTEGER_END else None
-
-
-def _indices(value: object) -> tuple[int, ...] | None:
-    entries = _entries(value)
-    if entries is None:
-        return None
-    numbers = []
-    for entry in entries:
-        number = _index(entry)
-        if number is None:
-            return None
-        numbers.append(number)
-    return tuple(numbers)
-
-
-def _entries(value: object) -> tuple[object, ...] | None:
-    """Give what an ordered iterable holds, if it is not longer than `MAX_ENTRIES`."""
-    if type(value) is tuple:
-        return value if len(value) <= MAX_ENTRIES else None
-    try:
-        unordered = isinstance(value, (str, bytes, bytearray, Mapping, Set))
-        if unordered or not isinstance(value, Iterable):
-            return None
-        entries = []
-        for entry in value:
-            entries.append(entry)
-            if len(entries) > MAX_ENTRIES:
-                return None
-        return tuple(entries)
-    except Exception:  # an iterator may raise anything
-        return None
-
-
-def text_of(value: object) -> str | None:
-    """Give the plain str of a str, without asking the methods of a subclass; else None."""
-    return str.__str__(value) if issubclass(type(value), str) else None
-
-
-def shown(value: object) -> str:
-    """Give what a message shows of a value: its repr, if it has one, on one line."""
-    try:
-        text = " ".join(repr(value).split())
-    except Exception:  # a __repr__ may raise anything, and so does an int of 5000 digits
-        text = f"an object of type {type(value).__name__}"
-    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."
-
-
-def settled(value: object) -> object:
-    """Give an argument as it is now: lists are copied, and what can be read but once is read."""
-    if type(value) is list:
-        return list(value)
-    try:
-        once = isinstance(value, Iterator)
-    except Exception:  # even __class__ may raise
-        return value
-    entries = _entries(value) if once else None
-    return value if entries is None else entries

@@ -1,0 +1,84 @@
+"""What a user's object stands for: an integer, some integers, a word. Nothing here raises."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Iterator, Mapping, Set
+from enum import IntEnum
+
+__all__ = ["MAX_ENTRIES", "integer_of", "integers_of", "settled", "shown", "text_of"]
+
+MAX_ENTRIES = 64  # a list longer than any rank is refused before its entries are looked at
+MAX_SHOWN = 80  # characters of a value in a message
+INTEGER_END = 1 << 64
+
+
+def integer_of(value: object) -> int | None:
+    """Give the integer that a value stands for; members of enums and bools stand for none."""
+    if type(value) is int:
+        return value if -INTEGER_END < value < INTEGER_END else None
+    try:
+        if isinstance(value, (bool, IntEnum)) or type(value).__name__ in ("bool", "bool_"):
+            return None  # numpy.bool has either name
+        number = operator.index(value)  # type: ignore[arg-type]
+    except Exception:  # an __index__ may raise anything
+        return None
+    return number if -INTEGER_END < number < INTEGER_END else None
+
+
+def integers_of(value: object) -> tuple[int, ...] | None:
+    """Give the integers of an ordered iterable, in its order; None if it is none of integers."""
+    entries = _entries(value)
+    if entries is None:
+        return None
+    numbers = []
+    for entry in entries:
+        number = integer_of(entry)
+        if number is None:
+            return None
+        numbers.append(number)
+    return tuple(numbers)
+
+
+def _entries(value: object) -> tuple[object, ...] | None:
+    """Give what an ordered iterable holds, if it is not longer than `MAX_ENTRIES`."""
+    if type(value) is tuple:
+        return value if len(value) <= MAX_ENTRIES else None
+    try:
+        unordered = isinstance(value, (str, bytes, bytearray, Mapping, Set))
+        if unordered or not isinstance(value, Iterable):
+            return None
+        entries = []
+        for entry in value:
+            entries.append(entry)
+            if len(entries) > MAX_ENTRIES:
+                return None
+        return tuple(entries)
+    except Exception:  # an iterator may raise anything
+        return None
+
+
+def text_of(value: object) -> str | None:
+    """Give the plain str of a str, without asking the methods of a subclass; else None."""
+    return str.__str__(value) if issubclass(type(value), str) else None
+
+
+def shown(value: object) -> str:
+    """Give what a message shows of a value: its repr, if it has one, on one line."""
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # a __repr__ may raise anything, and so does an int of 5000 digits
+        text = f"an object of type {type(value).__name__}"
+    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."
+
+
+def settled(value: object) -> object:
+    """Give an argument as it is now: lists are copied, and what can be read but once is read."""
+    if type(value) is list:
+        return list(value)
+    try:
+        once = isinstance(value, Iterator)
+    except Exception:  # even __class__ may raise
+        return value
+    entries = _entries(value) if once else None
+    return value if entries is None else entries
