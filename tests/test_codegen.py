@@ -50,8 +50,9 @@ def wide_map():
     return tma.make_im2col_wide_descriptor(images, -1, -1, 64, 128, target="sm_100")
 
 
-def tiled_map(**options):
-    return tma.make_tma_descriptor(np.zeros((64, 96), np.float32), (16, 32), (2, 1), **options)
+def tiled_map(elem_strides=(2, 1), **options):
+    x = np.zeros((64, 96), np.float32)
+    return tma.make_tma_descriptor(x, (16, 32), elem_strides, **options)
 
 
 def test_a_plain_tiled_map_is_made_by_libcudacxx():
@@ -71,11 +72,12 @@ def test_a_plain_tiled_map_is_made_by_libcudacxx():
     [
         (tiled_map(data_type="TFLOAT32"), "cuTensorMapEncodeTiled"),
         (tiled_map(rules="driver").replace(box_dim={1: 100}), "cuTensorMapEncodeTiled"),
+        (tiled_map(rules="driver", elem_strides=(1, 2)), "cuTensorMapEncodeTiled"),
         (ZEROED, "cuTensorMapEncodeTiled"),
         (images_map(), "cuTensorMapEncodeIm2col"),
         (wide_map(), "cuTensorMapEncodeIm2colWide"),
     ],
-    ids=["other data type", "changed", "decoded", "im2col", "im2col-wide"],
+    ids=["other data type", "changed", "innermost stride", "decoded", "im2col", "im2col-wide"],
 )
 def test_what_libcudacxx_cannot_express_is_made_by_the_driver(tm, call):
     code = tm.cpp()

@@ -428,7 +428,8 @@ class TensorMap(Described):
             and self.kind == "tiled"
             and data_type_of(view.dtype) is self.data_type
             and view.dtype.lanes in (1, 16)
-            and not find_violations(case.under("libcu++"))
+            and not find_violations(by_libcudacxx := case.under("libcu++"))
+            and by_libcudacxx.encode_arguments() == self.arguments
         ):
             return codegen.libcudacxx_cpp(self.arguments, view, self._address, title)
         return codegen.driver_cpp(self.arguments, self._address, title)
