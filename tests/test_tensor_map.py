@@ -90,7 +90,8 @@ def test_ptr_is_128_byte_aligned_and_holds_the_bytes():
         array = tm.numpy()
         assert array.ctypes.data == tm.ptr == tm.ptr
         assert array.tobytes() == bytes(tm)
-        assert not array.flags.writeable
+        with pytest.raises(ValueError, match="WRITEABLE"):
+            array.flags.writeable = True
 
 
 def test_what_is_handed_out_shares_the_storage_and_keeps_it_alive():

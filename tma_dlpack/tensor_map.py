@@ -142,11 +142,10 @@ class TensorMap(Described):
         For a launchable map it shares the storage that `ptr` points to, and keeps it alive.
         """
         if self.launchable:
-            array = self._own_slot().array()
+            data = self._own_slot().array().data.toreadonly()
         else:
-            array = np.frombuffer(bytes(self), dtype=np.uint8)
-        array.flags.writeable = False
-        return array
+            data = memoryview(bytes(self))
+        return np.frombuffer(data, dtype=np.uint8)
 
     def _own_slot(self) -> Slot:
         slot = self._slot
@@ -176,6 +175,7 @@ class TensorMap(Described):
     def as_ctypes(self) -> Any:
         """Give the map as a ctypes array of 128 bytes that shares the storage of `ptr`.
 
+        It is writable, as ctypes asks; whoever writes to it changes what launchers get, not the map.
         For launchers that take a ctypes object or a pointer to one, such as cuLaunchKernel. It
         keeps the storage alive. Raises `TmaUnsupportedError` as `ptr` does.
         """
@@ -185,7 +185,8 @@ class TensorMap(Described):
         """Give the map as a torch CPU tensor, uint8[128], that shares the storage of `ptr`.
 
         What a PyTorch extension takes: ``at::Tensor`` of 128 bytes, 128-byte aligned. It keeps the
-        storage alive. Raises `TmaUnsupportedError` as `ptr` does, and if torch is not imported.
+        storage alive. It is writable, as torch asks; whoever writes to it changes what launchers
+        get, not the map. Raises `TmaUnsupportedError` as `ptr` does, and if torch is not imported.
         """
         torch = sys.modules.get("torch")
         if torch is None:
