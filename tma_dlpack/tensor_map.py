@@ -175,7 +175,7 @@ class TensorMap(Described):
     def as_ctypes(self) -> Any:
         """Give the map as a ctypes array of 128 bytes that shares the storage of `ptr`.
 
-        It is writable, as ctypes asks; whoever writes to it changes what launchers get, not the map.
+        It is writable; whoever writes to it changes what launchers get, not the map.
         For launchers that take a ctypes object or a pointer to one, such as cuLaunchKernel. It
         keeps the storage alive. Raises `TmaUnsupportedError` as `ptr` does.
         """
@@ -185,7 +185,7 @@ class TensorMap(Described):
         """Give the map as a torch CPU tensor, uint8[128], that shares the storage of `ptr`.
 
         What a PyTorch extension takes: ``at::Tensor`` of 128 bytes, 128-byte aligned. It keeps the
-        storage alive. It is writable, as torch asks; whoever writes to it changes what launchers
+        storage alive. It is writable; whoever writes to it changes what launchers
         get, not the map. Raises `TmaUnsupportedError` as `ptr` does, and if torch is not imported.
         """
         torch = sys.modules.get("torch")
