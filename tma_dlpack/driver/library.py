@@ -156,11 +156,12 @@ def current_device() -> int | None:
     """Give the ordinal of the current context's GPU; None without a context or a driver."""
     if not is_available():
         return None
-    device = ctypes.c_int()
-    result = _library().cuCtxGetDevice(device)
-    if result == _INVALID_CONTEXT:
+    current = ctypes.c_void_p()
+    _succeed("cuCtxGetCurrent", _library().cuCtxGetCurrent(current))
+    if not current:
         return None
-    _succeed("cuCtxGetDevice", result)
+    device = ctypes.c_int()
+    _succeed("cuCtxGetDevice", _library().cuCtxGetDevice(device))
     return device.value
 
 
