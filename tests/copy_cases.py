@@ -86,7 +86,7 @@ def wrong_stores(name: str, backend: object, memory: HostMemory) -> list[dict]:
         memory.write_all()
         tensor_map, coords = map_of(case, memory.address), case["coords"][::-1]
         rng = np.random.default_rng(case["seed"])
-        data = rng.integers(0, 256, case["foot"], dtype=np.uint8)
+        data = rng.integers(0, 256, case["foot"], dtype=np.uint8).tobytes()
         where = {
             "memory": memory.array,
             "smem_offset": case["smem_off"],

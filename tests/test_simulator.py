@@ -5,6 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
+import torch
 from copy_cases import (
     GLOBAL_BYTES,
     GOLDEN,
@@ -214,11 +215,115 @@ def test_store_takes_logical_tiles_and_shared_memory_alike():
         assert not a[:, :16].any()
 
 
-def test_swizzled_line_of_bytes_is_taken_as_shared_memory():
-    x = np.arange(32, dtype=np.uint8)
-    tensor_map = tma.make_tma_descriptor(x, (32,), swizzle="bytes32")
-    tma.store_tile(tensor_map, (0,), np.arange(32, dtype=np.uint8), smem_offset=128)
-    assert x.tolist() == [*range(16, 32), *range(16)]
+def line_of_bytes():
+    x = np.arange(128, dtype=np.uint8)
+    return x, tma.make_tma_descriptor(x, (128,), swizzle="bytes128")
+
+
+@pytest.mark.parametrize("smem_offset", [0, 128, 896, 1024])
+def test_array_and_smem_of_a_swizzled_line_of_bytes_both_put_it_back(smem_offset):
+    x, tensor_map = line_of_bytes()
+    tile = tma.load_tile(tensor_map, (0,), smem_offset=smem_offset)
+    assert (smem_offset % 1024 == 0) == (tile.smem[smem_offset:] == tile.array).all()
+    region = tile.smem[smem_offset:].tobytes()
+    for data in (tile.array, tile.array[None], tile.smem, tile.smem.tobytes(), bytearray(region)):
+        x[:] = 0
+        tma.store_tile(tensor_map, (0,), data, smem_offset=smem_offset)
+        assert x.tolist() == [*range(128)]
+
+
+def test_bytes_of_another_length_are_refused():
+    _, tensor_map = line_of_bytes()
+    for data in (b"", bytes(127), bytes(384)):
+        violation = refused(tma.store_tile, tensor_map, (0,), data, smem_offset=128)
+        assert violation.rule == "COPY_DATA"
+
+
+@pytest.mark.parametrize(("data_type", "smem_offset"), [(PACKED_6, 0), (PACKED_4, 128)])
+def test_packed_line_as_long_as_its_shared_memory_is_refused_as_ambiguous(data_type, smem_offset):
+    count = 128 if data_type == PACKED_6 else 256
+    memory = HostMemory(np.arange(256, dtype=np.uint8))
+    tensor_map = packed_map(data_type, memory, (count,), (), (count,))
+    tile = tma.load_tile(tensor_map, (0,), memory=memory.array, smem_offset=smem_offset)
+    assert tile.array.shape == tile.smem.shape
+    options = {"memory": memory.array, "smem_offset": smem_offset}
+    before = memory.array.copy()
+    for data in (tile.array, tile.smem):
+        rule = refused(tma.store_tile, tensor_map, (0,), data, **options).rule
+        assert rule == "COPY_DATA_AMBIGUOUS"
+    for data in (tile.array[None], tile.smem.tobytes()):
+        memory.array[:] = 0
+        tma.store_tile(tensor_map, (0,), data, **options)
+        stored = memory.array != 0
+        np.testing.assert_array_equal(memory.array[stored], before[stored])
+        assert stored.sum() > 90
+
+
+def torch_tiles():
+    bits = torch.arange(0x3F00, 0x3F80, dtype=torch.int16).reshape(8, 16)
+    bytes_ = bits.to(torch.uint8)
+    return {
+        "bfloat16": bits.view(torch.bfloat16),
+        "strided bfloat16": bits.T.contiguous().T.view(torch.bfloat16),
+        "gradient": bits.float().requires_grad_(),
+        "gradient bfloat16": bits.view(torch.bfloat16).clone().requires_grad_(),
+        "float8": bytes_.view(torch.float8_e4m3fn),
+        "bool": bytes_.bool(),
+        "int8": bytes_.to(torch.int8),
+        "complex64": torch.complex(bits.float(), -bits.float()),
+    }
+
+
+@pytest.mark.parametrize("name", torch_tiles())
+def test_store_takes_torch_tiles_of_the_tensor_s_own_dtype(name):
+    tile = torch_tiles()[name]
+    x = torch.zeros_like(tile, memory_format=torch.contiguous_format, requires_grad=False)
+    options = {"data_type": "UINT8"} if tile.dtype in (torch.bool, torch.int8) else {}
+    options |= {"data_type": "UINT64"} if tile.is_complex() else {}
+    tma.store_tile(tma.make_tma_descriptor(x, (8, 16), **options), (0, 0), tile)
+    assert torch.equal(x.view(torch.uint8), tile.detach().contiguous().view(torch.uint8))
+
+
+def test_reduce_takes_torch_bfloat16():
+    x = torch.ones(8, 16, dtype=torch.bfloat16)
+    tensor_map = tma.make_tma_descriptor(x, (8, 16))
+    tma.reduce_tile(tensor_map, (0, 0), torch.full((8, 16), 2, dtype=torch.bfloat16), "add")
+    assert (x == 3).all()
+
+
+@pytest.mark.parametrize(
+    ("data", "rule", "words"),
+    [
+        (torch.ones(8, 16, dtype=torch.bfloat16), "COPY_DATA", "torch.bfloat16"),
+        (torch.ones(4, 16, requires_grad=True), "COPY_DATA", "(4, 16)"),
+        (torch.ones(8, 16, device="meta"), "COPY_DATA_HOST", "torch.float32"),
+        (torch.ones(8, 16, dtype=torch.complex64).conj(), "COPY_DATA_HOST", "torch.complex64"),
+        (torch.ones(8, 16).to_sparse(), "COPY_DATA_HOST", "torch.float32"),
+    ],
+    ids=["other type", "other shape", "meta", "conj", "sparse"],
+)
+def test_torch_data_that_is_no_tile_is_refused_by_dtype(matrix_map, data, rule, words):
+    violation = refused(tma.store_tile, matrix_map, (0, 0), data)
+    assert violation.rule == rule
+    assert words in violation.found
+    assert rule == "COPY_DATA" or "x.cpu()" in violation.fix
+
+
+def test_data_on_a_gpu_is_refused_with_the_way_to_the_host(matrix_map):
+    interface = {"version": 3, "typestr": "<f4", "shape": (8, 16), "data": (1 << 20, False)}
+
+    class OnGpu:
+        dtype = np.dtype(np.float32)
+        __cuda_array_interface__ = interface
+
+        def __array__(self, *args, **kwargs):
+            raise TypeError("implicit conversion to a NumPy array is not allowed")
+
+    violation = refused(tma.store_tile, matrix_map, (0, 0), OnGpu())
+    assert violation.rule == "COPY_DATA_HOST"
+    assert "float32" in violation.found
+    assert "cuda:0" in violation.found
+    assert "x.get() of CuPy" in violation.fix
 
 
 def test_store_of_bfloat16_takes_ml_dtypes_and_words():

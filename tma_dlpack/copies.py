@@ -192,7 +192,13 @@ def store_tile(
     coords : sequence of int
         As in `load_tile`, but not negative.
     data : array
-        The logical tile, of shape and type of `Tile.array`; or raw shared memory, uint8, 1-D.
+        The logical tile or raw shared memory, on the host; `Tile.array` and `Tile.smem` both put
+        back what was loaded. What has the shape of `Tile.array` and its type (or the tensor's own,
+        such as torch.bfloat16) is the logical tile; with one more leading axis of 1 too. Else uint8
+        (smem_offset + smem_bytes,) is all of shared memory, like `Tile.smem`, and (smem_bytes,)
+        that from smem_offset on; of ``bytes`` or a bytearray both always are. Where one-dimensional
+        tiles of a packed type have the very length of `Tile.smem`, and the two would store
+        different bytes, data is refused: pass ``data[None]`` or ``data.tobytes()``.
     backend, memory, smem_offset
         As in `load_tile`.
 

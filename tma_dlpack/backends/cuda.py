@@ -18,8 +18,9 @@ import numpy.typing as npt
 from tma_dlpack import driver
 from tma_dlpack.arguments import EncodeArguments
 from tma_dlpack.backends import launch, nvrtc
+from tma_dlpack.backends.data import smem_of_data
 from tma_dlpack.backends.device_memory import check_reads, check_writes, device_extent_of
-from tma_dlpack.backends.layout import Bytes, smem_of_data
+from tma_dlpack.backends.layout import Bytes
 from tma_dlpack.backends.reductions import OPERATIONS, reduction_of
 from tma_dlpack.backends.refusals import refuse
 from tma_dlpack.backends.requests import CopyRequest, load_request, store_request

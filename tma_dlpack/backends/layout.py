@@ -6,23 +6,22 @@ memory; the two differ for packed types, which leave gaps there.
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tma_dlpack import geometry
-from tma_dlpack.backends.refusals import refuse
-from tma_dlpack.backends.requests import CopyRequest
 from tma_dlpack.dtypes import DataTypeRow
-from tma_dlpack.enums import TensorMapDataType
 from tma_dlpack.geometry import TilePlan
 
 __all__ = [
     "Bytes",
-    "lines_of_data",
+    "Values",
+    "gathered",
+    "group_bytes",
     "lines_of_smem",
-    "smem_of_data",
+    "lines_of_values",
     "smem_of_lines",
     "spread",
     "values_of_lines",
@@ -30,8 +29,6 @@ __all__ = [
 
 Bytes = npt.NDArray[np.uint8]
 Values = npt.NDArray[Any]
-
-_T = TensorMapDataType
 
 
 def smem_of_lines(
@@ -90,7 +87,7 @@ def spread(row: DataTypeRow, lines: Bytes) -> Bytes:
     return out.reshape(*lines.shape[:-1], -1)
 
 
-def _gathered(row: DataTypeRow, lines: Bytes) -> Bytes:
+def gathered(row: DataTypeRow, lines: Bytes) -> Bytes:
     """Turn lines as in shared memory into lines as in global memory."""
     if row.smem_chunk_bytes in (0, group_bytes(row)):
         return lines
@@ -104,7 +101,7 @@ def _gathered(row: DataTypeRow, lines: Bytes) -> Bytes:
 def values_of_lines(plan: TilePlan, lines: Bytes) -> Values:
     """Give the logical tiles (tiles, *tile_shape) of lines as in shared memory."""
     row = plan.arguments.type_row
-    dense = np.ascontiguousarray(_gathered(row, lines))
+    dense = np.ascontiguousarray(gathered(row, lines))
     if row.is_packed:
         bits = np.unpackbits(dense, axis=-1, bitorder="little")
         by_value = bits.reshape(-1, row.element_bits)
@@ -113,7 +110,7 @@ def values_of_lines(plan: TilePlan, lines: Bytes) -> Values:
     return values.reshape(len(lines), *plan.tile_shape)
 
 
-def _lines_of_values(plan: TilePlan, tile: Values) -> Bytes:
+def lines_of_values(plan: TilePlan, tile: Values) -> Bytes:
     """Give the lines (1, lines, line_bytes) as in global memory of one logical tile."""
     row = plan.arguments.type_row
     dense = np.ascontiguousarray(tile)
@@ -122,77 +119,3 @@ def _lines_of_values(plan: TilePlan, tile: Values) -> Bytes:
         dense = np.packbits(bits.reshape(-1), bitorder="little")
     raw: Bytes = dense.reshape(-1).view(np.uint8)
     return raw.reshape(1, plan.lines, plan.line_bytes)
-
-
-# --- What a caller hands to a store -------------------------------------------------------------
-
-
-def lines_of_data(request: CopyRequest, data: object) -> Bytes:
-    """Give `data` of a store as lines (1, lines, line_bytes) as in global memory."""
-    plan = request.plan
-    array = _read(request, data)
-    if _is_smem(request, array):
-        region = np.ascontiguousarray(array[-plan.smem_bytes :])[None]
-        lines = lines_of_smem(plan, request.smem_offset, region)
-        return _gathered(plan.arguments.type_row, lines)
-    return _lines_of_values(plan, array)
-
-
-def smem_of_data(request: CopyRequest, data: object) -> Bytes:
-    """Give `data` of a store as shared memory (smem_bytes,) from smem_offset on."""
-    plan = request.plan
-    array = _read(request, data)
-    if _is_smem(request, array):
-        region: Bytes = np.ascontiguousarray(array[-plan.smem_bytes :])
-        return region
-    lines = spread(plan.arguments.type_row, _lines_of_values(plan, array))
-    smem: Bytes = smem_of_lines(plan, request.smem_offset, lines)[0]
-    return smem
-
-
-def _is_smem(request: CopyRequest, array: Values) -> bool:
-    sizes = (request.plan.smem_bytes, request.smem_offset + request.plan.smem_bytes)
-    return array.dtype == np.uint8 and array.ndim == 1 and len(array) in sizes
-
-
-def _read(request: CopyRequest, data: object) -> Values:
-    """Give `data` as an array that is a logical tile or shared memory, else refuse."""
-    plan, row = request.plan, request.plan.arguments.type_row
-    try:
-        array = np.asarray(data)
-    except (TypeError, ValueError, RuntimeError, BufferError):
-        _refuse_data(plan, f"a {type(data).__name__} that NumPy cannot read")
-    if _is_smem(request, array):
-        return array
-    if array.shape != plan.tile_shape or not _is_same_type(row, array.dtype):
-        _refuse_data(plan, f"{array.dtype} of shape {array.shape}")
-    if row.is_packed and (array >> row.element_bits).any():
-        _refuse_data(plan, f"up to {array.max()}, more than {row.element_bits} bits")
-    return array
-
-
-def _refuse_data(plan: TilePlan, found: str) -> NoReturn:
-    numpy_type = plan.arguments.type_row.numpy
-    refuse(
-        "COPY_DATA",
-        "data",
-        f"data is {found}; the map's tile is {numpy_type} of shape {plan.tile_shape}, its shared "
-        f"memory uint8 of shape ({plan.smem_bytes},)",
-    )
-
-
-def _is_same_type(row: DataTypeRow, dtype: np.dtype[Any]) -> bool:
-    """Whether an array's values are the map's, bit for bit.
-
-    Some types also stand for what NumPy or ml_dtypes call by another name.
-    """
-    name: str = dtype.name
-    return dtype == row.numpy or name.startswith(_ALSO_STANDS_FOR.get(row.data_type, ()))
-
-
-_ALSO_STANDS_FOR: dict[TensorMapDataType, tuple[str, ...]] = {
-    _T.BFLOAT16: ("bfloat16",),
-    _T.UINT8: ("bool", "int8", "float8"),
-    _T.UINT16: ("int16",),
-    _T.UINT64: ("complex64",),
-}

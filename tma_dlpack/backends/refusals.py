@@ -86,6 +86,16 @@ REFUSALS: dict[str, tuple[str, str, str]] = {
         "pass an array like Tile.array, or uint8 bytes like Tile.smem",
         "tma_dlpack, store_tile",
     ),
+    "COPY_DATA_AMBIGUOUS": (
+        "the two would store different bytes",
+        "pass data[None] for the logical tile, or data.tobytes() for shared memory",
+        "tma_dlpack, store_tile",
+    ),
+    "COPY_DATA_HOST": (
+        "data must lie in host memory and hold its values, also for a copy on the GPU",
+        "pass x.cpu() of torch (with .resolve_conj() and .resolve_neg()), or x.get() of CuPy",
+        "tma_dlpack, store_tile",
+    ),
     "COPY_ADDRESS": (
         "the map's address must be a multiple of 16 bytes",
         "pass a map that a driver would accept",

@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tma_dlpack import geometry
-from tma_dlpack.backends.layout import Bytes, lines_of_data, smem_of_lines, spread
+from tma_dlpack.backends.data import lines_of_data
+from tma_dlpack.backends.layout import Bytes, smem_of_lines, spread
 from tma_dlpack.backends.reductions import combine, reduction_of
 from tma_dlpack.backends.requests import (
     CopyRequest,
@@ -130,9 +131,7 @@ class SimulatorBackend:
         Parameters
         ----------
         data : array
-            A logical tile, of shape and type of `Tile.array`; or shared memory, uint8 and 1-D, of
-            the map's `smem_bytes` (from smem_offset on) or smem_offset more (all of it). Where a
-            logical tile of bytes has just that shape, it is taken as shared memory.
+            A logical tile or shared memory, told apart as `tma_dlpack.store_tile` says.
         """
         request = store_request(tensor_map, coords, smem_offset)
         lines = lines_of_data(request, data)
