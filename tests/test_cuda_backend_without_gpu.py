@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -35,6 +36,55 @@ def bare_map() -> tma.TensorMap:
 def test_without_a_driver_every_verb_says_what_is_missing(copy):
     with pytest.raises(tma.TmaUnsupportedError, match="no CUDA driver"):
         copy(bare_map())
+
+
+@NO_GPU
+def test_the_cuda_backend_is_not_given_without_a_driver():
+    with pytest.raises(tma.TmaUnsupportedError, match="no CUDA driver"):
+        tma.backend("cuda")
+
+
+def shown_gpu(monkeypatch, target):
+    facts = driver.DeviceFacts(0, "Some GPU", target)
+    monkeypatch.setattr(driver, "status", lambda: driver.DriverStatus(13000, (facts,), None))
+
+
+def test_the_cuda_backend_is_not_given_on_an_older_gpu(monkeypatch):
+    shown_gpu(monkeypatch, Target((8, 6)))
+    with pytest.raises(tma.TmaUnsupportedError, match=r"Some GPU \(sm_86\).*9\.0"):
+        tma.backend("cuda")
+
+
+def test_the_cuda_backend_is_not_given_without_its_extra(monkeypatch):
+    shown_gpu(monkeypatch, Target((9, 0)))
+
+    def fail(name):
+        raise ImportError(f"No module named {name!r}")
+
+    monkeypatch.setattr(nvrtc, "import_module", fail)
+    with pytest.raises(tma.TmaUnsupportedError, match=r"pip install 'tma_dlpack\[cuda\]'"):
+        tma.backend("cuda")
+
+
+def shown_nvrtc(monkeypatch, version):
+    bindings = SimpleNamespace(nvrtcVersion=version)
+    monkeypatch.setattr(nvrtc, "import_module", lambda name: bindings)
+
+
+def test_the_cuda_backend_is_not_given_where_the_library_of_nvrtc_is_missing(monkeypatch):
+    def fail():
+        raise RuntimeError("no libnvrtc.so found")
+
+    shown_gpu(monkeypatch, Target((9, 0)))
+    shown_nvrtc(monkeypatch, fail)
+    with pytest.raises(tma.TmaUnsupportedError, match=r"no libnvrtc\.so found.*pip install"):
+        tma.backend("cuda")
+
+
+def test_the_cuda_backend_is_given_where_all_is_there(monkeypatch):
+    shown_gpu(monkeypatch, Target((9, 0)))
+    shown_nvrtc(monkeypatch, lambda: (0, 13, 0))
+    assert tma.backend("cuda").name == "cuda"
 
 
 @pytest.mark.parametrize("coords", [(1,), (0, 0), (1 << 31,), ("a",)])

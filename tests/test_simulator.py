@@ -192,9 +192,10 @@ def test_load_tiles_gives_a_leading_axis():
     np.testing.assert_array_equal(tile.array[1], x[:4, 8:])
 
 
-def test_load_tiles_of_no_coords_gives_no_tiles():
+@pytest.mark.parametrize("coords", [[], (), np.empty((0, 2), np.int64)])
+def test_load_tiles_of_no_coords_gives_no_tiles(coords):
     tensor_map = tma.make_tma_descriptor(np.zeros((4, 8), np.float32), (4, 8))
-    tile = tma.load_tiles(tensor_map, np.zeros((0, 2), np.int64))
+    tile = tma.load_tiles(tensor_map, coords)
     assert tile.array.shape == tile.filled.shape == (0, 4, 8)
     assert tile.smem.shape == (0, 128)
 
@@ -497,9 +498,37 @@ def test_other_than_one_coordinate_per_dimension_is_refused(matrix_map, coords):
     assert rule in ("COPY_COORDS_COUNT", "COPY_COORDS_TYPE")
 
 
-@pytest.mark.parametrize("coords", [(0.0, 0.0), (True, 0.5), ("0", "0"), (None, 0)])
+@pytest.mark.parametrize("coords", [(0.0, 0.0), (True, 0.5), (True, False), ("0", "0"), (None, 0)])
 def test_coordinates_that_are_no_integers_are_refused(matrix_map, coords):
     assert refused(tma.load_tile, matrix_map, coords).rule == "COPY_COORDS_TYPE"
+    assert refused(tma.load_tiles, matrix_map, [coords]).rule == "COPY_COORDS_TYPE"
+
+
+@pytest.mark.parametrize("coords", [{0, 4}, frozenset((0, 4)), {0: 1, 4: 2}, {0: 1, 4: 2}.keys()])
+def test_coordinates_without_an_order_are_refused(matrix_map, coords):
+    assert refused(tma.load_tile, matrix_map, coords).rule == "COPY_COORDS_TYPE"
+    assert tma.load_tile(matrix_map, list(coords)).coords == tuple(coords)
+
+
+@pytest.mark.parametrize(
+    "backend", [5, "gpu", b"cuda", tma.backend, type(tma.backend("simulator"))]
+)
+def test_what_is_no_backend_is_refused(matrix_map, backend):
+    assert refused(tma.load_tile, matrix_map, (0, 0), backend=backend).argument == "backend"
+
+
+@pytest.mark.parametrize("tensor_map", [5, None, bytes(128)])
+def test_what_is_no_map_is_refused_by_every_verb(tensor_map):
+    simulator, data = tma.backend("simulator"), np.zeros((8, 16), np.float32)
+    for ask in (
+        lambda: tma.tile_coords(tensor_map),
+        lambda: tma.load_tile(tensor_map, (0, 0)),
+        lambda: simulator.load_tiles(tensor_map, [(0, 0)]),
+        lambda: simulator.store_tile(tensor_map, (0, 0), data),
+        lambda: simulator.reduce_tile(tensor_map, (0, 0), data, "add"),
+        lambda: simulator.gather4(tensor_map, 0, (0, 1, 2, 3)),
+    ):
+        assert refused(ask).argument == "tensor_map"
 
 
 @pytest.mark.parametrize("row", [2**31, -(2**31) - 1, 2**63, 2**64, 2**70])
@@ -597,8 +626,16 @@ def test_a_dimension_over_2_to_the_31_is_encoded_but_not_copied(d):
 
 
 def test_offsets_of_a_tiled_map_are_refused(matrix_map):
-    violation = refused(tma.load_tile, matrix_map, (0, 0), im2col_offsets=(0,))
-    assert violation.rule == "COPY_OFFSETS_WITHOUT_IM2COL"
+    for offsets in ((0,), 0, "0"):
+        violation = refused(tma.load_tile, matrix_map, (0, 0), im2col_offsets=offsets)
+        assert violation.rule == "COPY_OFFSETS_WITHOUT_IM2COL"
+
+
+@pytest.mark.parametrize("offsets", [[], (), np.empty(0, np.int64)])
+def test_no_offsets_of_a_tiled_map_are_none(matrix_map, offsets):
+    assert tma.load_tile(matrix_map, (0, 0), im2col_offsets=offsets).im2col_offsets == ()
+    tiles = tma.load_tiles(matrix_map, [(0, 0)], im2col_offsets=offsets)
+    assert tiles.array.shape == (1, 8, 16)
 
 
 @pytest.mark.parametrize(("lower", "upper"), [((-1,), (0,)), ((0,), (1,))])

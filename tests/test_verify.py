@@ -167,7 +167,7 @@ def test_no_cases_are_refused():
 
 
 def test_an_unknown_check_cannot_be_replayed():
-    with pytest.raises(ValueError, match="check 'loads' is none of encode tiled, "):
+    with pytest.raises(ValueError, match="name is 'loads'; it must be one of: encode tiled, "):
         replay("loads", 0)
 
 
@@ -211,3 +211,25 @@ def test_types_that_sm_90_lacks_are_left_out():
     args = EncodeArguments("tiled", packed, (128, 4), (64,), (1, 1), (128, 1))
     learnt.add(args, 0, bytes(128))
     assert learnt.maps == 0
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: verify(0),
+        lambda: verify("a"),
+        lambda: verify(1.5),
+        lambda: verify(1, -1),
+        lambda: verify(1, device_id="a"),
+        lambda: verify(1, device_id=-1),
+        lambda: replay("loads", 0),
+        lambda: replay(None, 0),
+        lambda: replay("tile loads", "first"),
+    ],
+)
+def test_numbers_and_names_that_verify_cannot_use_are_refused_as_ours(ask):
+    with pytest.raises(tma.TmaPreconditionError) as caught:
+        ask()
+    (violation,) = caught.value.violations
+    assert violation.rule == "ARGUMENT"
+    assert violation.fix

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tma_dlpack import geometry
 from tma_dlpack.backends.base import Backend
+from tma_dlpack.backends.requests import require_map
 from tma_dlpack.backends.simulator import SimulatorBackend
 from tma_dlpack.backends.tile import Tile
 from tma_dlpack.errors import refusal
@@ -46,33 +47,43 @@ def backend(name: str) -> Backend:
     TmaPreconditionError
         For another name.
     TmaUnsupportedError
-        If this machine lacks what the backend needs; it names what to install.
+        If this machine lacks what the backend needs: a driver with a GPU, compute capability 9.0 or
+        later, or NVRTC; it names which, and what to install.
 
     Examples
     --------
     >>> backend("simulator").name
     'simulator'
     """
-    if name == "simulator":
+    chosen = _named(name)
+    if chosen is not SIMULATOR:
+        from tma_dlpack.backends.cuda import require_all
+
+        require_all()
+    return chosen
+
+
+def _named(name: object) -> Backend:
+    """Give a backend, whether or not this machine has what it needs."""
+    if isinstance(name, str) and name == "simulator":
         return SIMULATOR
-    if name == "cuda":
+    if isinstance(name, str) and name == "cuda":
         from tma_dlpack.backends.cuda import CudaBackend
 
         return CudaBackend()
-    raise refusal("backend", f"backend={name!r}", "be 'simulator' or 'cuda'", "pass one of them")
+    must = "be 'simulator', 'cuda' or what backend() gives"
+    raise refusal("backend", f"backend={name!r:.200}", must, "pass one of them")
 
 
-def _choose(tensor_map: object, wanted: str | Backend | None, memory: object) -> Backend:
+def _choose(tensor_map: TensorMap, wanted: str | Backend | None, memory: object) -> Backend:
     """Take the backend that is named, or the one for where the tensor lives."""
-    if not isinstance(tensor_map, TensorMap):
-        found = f"tensor_map is a {type(tensor_map).__name__}"
-        raise refusal(
-            "tensor_map", found, "be a TensorMap", "make one: make_tma_descriptor(x, ...)"
-        )
+    require_map(tensor_map)
     if wanted is None:
         on_gpu = memory is None and tensor_map.device is not None and tensor_map.device.is_cuda
-        return backend("cuda" if on_gpu else "simulator")
-    return backend(wanted) if isinstance(wanted, str) else wanted
+        return _named("cuda" if on_gpu else "simulator")
+    if isinstance(wanted, str | type) or not hasattr(wanted, "load_tile"):
+        return _named(wanted)
+    return wanted
 
 
 def load_tile(
@@ -94,7 +105,8 @@ def load_tile(
         or past the end: what is out of bounds is filled. The innermost must fall on 16 bytes
         (unless interleaved).
     im2col_offsets : sequence of int, optional
-        Of an im2col map, row-major (D, H, W): tap x dilation. None for zeros.
+        Of an im2col map, row-major (D, H, W): tap x dilation. None for zeros; None or empty for a
+        tiled map.
     backend : str or Backend, optional
         None for where the tensor lives: the GPU for CUDA memory, else the simulator.
     memory : NumPy uint8 array, optional
@@ -149,7 +161,8 @@ def load_tiles(
     ----------
     tensor_map : TensorMap
     coords : integer array (n, rank)
-        Row-major, one row per tile; `tile_coords(tensor_map)` covers the tensor.
+        Row-major, one row per tile; `tile_coords(tensor_map)` covers the tensor. An empty list
+        gives no tiles.
     im2col_offsets, backend, memory, smem_offset
         As in `load_tile`, the same for all tiles.
 
@@ -267,6 +280,11 @@ def tile_coords(tensor_map: TensorMap) -> IntArray:
     ndarray of int64, (n, rank)
         Row-major.
 
+    Raises
+    ------
+    TmaPreconditionError
+        For what is no map.
+
     Examples
     --------
     >>> import numpy as np, tma_dlpack as tma
@@ -274,4 +292,5 @@ def tile_coords(tensor_map: TensorMap) -> IntArray:
     >>> tile_coords(tma.make_tma_descriptor(x, box_sizes=(32, 64))).tolist()
     [[0, 0], [0, 64], [32, 0], [32, 64]]
     """
+    require_map(tensor_map)
     return geometry.tile_coords(tensor_map.arguments)

@@ -30,7 +30,7 @@ from tma_dlpack.errors import TmaDriverError, TmaUnsupportedError
 from tma_dlpack.target import Target
 from tma_dlpack.tensor_map import TensorMap
 
-__all__ = ["CudaBackend"]
+__all__ = ["CudaBackend", "require_all"]
 
 THREADS = 128
 BARRIER_BYTES = 8
@@ -133,9 +133,29 @@ class CudaBackend:
         stream: object = None,
     ) -> None:
         """Combine one tile into global memory; where lines overlap, each addition counts."""
-        reduction = reduction_of(tensor_map.data_type, op)
         request = store_request(tensor_map, coords, smem_offset)
+        reduction = reduction_of(tensor_map.data_type, op)
         _store(request, data, reduction, memory, stream)
+
+
+def require_all() -> None:
+    """Refuse where no copy can run: without a driver, without a GPU that has TMA, without NVRTC.
+
+    Raises
+    ------
+    TmaUnsupportedError
+        Which of them is missing, and what to install.
+    """
+    found = driver.status()
+    if found.reason is not None:
+        raise TmaUnsupportedError(found.reason)
+    if not any(facts.target.has_tma for facts in found.devices):
+        gpus = ", ".join(f"{facts.name} ({facts.target})" for facts in found.devices)
+        raise TmaUnsupportedError(
+            f"the GPUs here are {gpus}: tensor maps need compute capability 9.0 (Hopper) or later; "
+            'use backend="simulator"'
+        )
+    nvrtc.require()
 
 
 class HardwareTile(Tile):

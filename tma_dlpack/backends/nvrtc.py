@@ -14,7 +14,7 @@ from tma_dlpack import driver
 from tma_dlpack.errors import TmaUnsupportedError
 from tma_dlpack.target import Target
 
-__all__ = ["Library", "compile_source", "packaged", "with_header"]
+__all__ = ["Library", "compile_source", "packaged", "require", "with_header"]
 
 INSTALL = "pip install 'tma_dlpack[cuda]' (cuda-bindings and the wheel nvidia-cuda-nvrtc)"
 #: CUfunction_attribute (cuda.h).
@@ -97,12 +97,9 @@ def compile_source(source: str, name: str, target: Target) -> Library:
 
 @lru_cache(maxsize=64)
 def _compile(source: str, name: str, architecture: str) -> Library:
-    nvrtc = _nvrtc()
+    nvrtc = require()
     success = nvrtc.nvrtcResult.NVRTC_SUCCESS
-    try:
-        result, program = nvrtc.nvrtcCreateProgram(source.encode(), name.encode(), 0, [], [])
-    except Exception as error:  # how a missing library shows differs by version of cuda-bindings
-        raise TmaUnsupportedError(f"NVRTC cannot be loaded ({error}): {INSTALL}") from error
+    result, program = nvrtc.nvrtcCreateProgram(source.encode(), name.encode(), 0, [], [])
     if result != success:
         raise TmaUnsupportedError(f"NVRTC cannot start: {result}")
     options = [f"--gpu-architecture={architecture}".encode(), b"--std=c++17", b"-default-device"]
@@ -128,10 +125,16 @@ def _output(nvrtc: Any, program: Any, what: str) -> bytes:
     return bytes(buffer)
 
 
-def _nvrtc() -> Any:
+def require() -> Any:
+    """Give NVRTC's bindings with the library loaded, or say what to install."""
     try:
-        return import_module("cuda.bindings.nvrtc")
+        nvrtc = import_module("cuda.bindings.nvrtc")
     except ImportError as error:
         raise TmaUnsupportedError(
             f"the CUDA backend compiles its kernels with NVRTC, and {error}: {INSTALL}"
         ) from error
+    try:
+        nvrtc.nvrtcVersion()
+    except Exception as error:  # how a missing library shows differs by version of cuda-bindings
+        raise TmaUnsupportedError(f"NVRTC cannot be loaded ({error}): {INSTALL}") from error
+    return nvrtc

@@ -19,8 +19,8 @@ REFUSALS: dict[str, tuple[str, str, str]] = {
         "measured: an instruction of another rank is illegal (H200, driver 580.159.04)",
     ),
     "COPY_COORDS_TYPE": (
-        "coordinates must be integers",
-        "pass integers, or an integer array of shape (n, rank) for many tiles",
+        "coordinates must be integers, not bool, in an order",
+        "pass a tuple or list of integers, or an integer array of shape (n, rank) for many tiles",
         PTX,
     ),
     "COPY_COORD_32_BITS": (

@@ -6,8 +6,9 @@ A checked request knows where its lines lie, so that backends only move bytes.
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set, Sized
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from tma_dlpack.arguments import EncodeArguments
 from tma_dlpack.backends.refusals import PTX, refuse
 from tma_dlpack.dtypes import PACKED_TYPES
 from tma_dlpack.enums import TmaSwizzle
-from tma_dlpack.errors import TmaUnsupportedError
+from tma_dlpack.errors import TmaUnsupportedError, refusal
 from tma_dlpack.geometry import BoolArray, IntArray, TilePlan
 from tma_dlpack.tensor_map import TensorMap
 
@@ -26,6 +27,7 @@ __all__ = [
     "Lines",
     "gather4_request",
     "load_request",
+    "require_map",
     "scatter4_request",
     "store_request",
 ]
@@ -150,8 +152,8 @@ def load_request(
     TmaUnsupportedError
         For what only stores can do.
     """
-    args = tensor_map.arguments
     _check_map(tensor_map)
+    args = tensor_map.arguments
     if args.swizzle == TmaSwizzle.bytes128_atom_64B and args.data_type.name == "16U6_ALIGN16B":
         raise TmaUnsupportedError(
             "16U6_ALIGN16B with swizzle bytes128_atom_64B can be stored but not loaded; use "
@@ -169,8 +171,8 @@ def load_request(
 
 def store_request(tensor_map: TensorMap, coords: object, smem_offset: int) -> CopyRequest:
     """Check a store or the place of a reduction; raises as `load_request`."""
-    args = tensor_map.arguments
     _check_map(tensor_map)
+    args = tensor_map.arguments
     if args.kind == "im2col_wide":
         raise TmaUnsupportedError(
             "an im2col-wide map can only be loaded: stores have the modes tile and im2col_no_offs "
@@ -200,6 +202,7 @@ def gather4_request(
     tensor_map: TensorMap, column: int, rows: Sequence[int], smem_offset: int
 ) -> Gather4Request:
     """Check a tile::gather4 load of four rows; raises as `load_request`."""
+    require_map(tensor_map)
     args = tensor_map.arguments
     if tensor_map.target.is_sm_9x:
         raise TmaUnsupportedError(
@@ -231,7 +234,17 @@ def scatter4_request(
 # --- One check each -----------------------------------------------------------------------------
 
 
+def require_map(tensor_map: object) -> None:
+    """Refuse what is no map."""
+    if not isinstance(tensor_map, TensorMap):
+        found = f"tensor_map is a {type(tensor_map).__name__}"
+        raise refusal(
+            "tensor_map", found, "be a TensorMap", "make one: make_tma_descriptor(x, ...)"
+        )
+
+
 def _check_map(tensor_map: TensorMap) -> None:
+    require_map(tensor_map)
     if tensor_map.global_address % 16:
         found = f"the map's address is {tensor_map.global_address:#x}"
         refuse("COPY_ADDRESS", "tensor_map", found)
@@ -243,8 +256,11 @@ def _check_map(tensor_map: TensorMap) -> None:
 def _coords(args: EncodeArguments, coords: object) -> IntArray:
     """Give the row-major coordinates (rank,) of one tile as a driver-order array (1, rank)."""
     try:
-        numbers = tuple(operator.index(c) for c in coords)  # type: ignore[attr-defined]
+        items: tuple[Any, ...] = tuple(coords)  # type: ignore[arg-type]
+        numbers = tuple(map(operator.index, items))
     except TypeError:
+        refuse("COPY_COORDS_TYPE", "coords", f"coords are {coords!r:.200}")
+    if isinstance(coords, Set | Mapping) or bool in map(type, items):
         refuse("COPY_COORDS_TYPE", "coords", f"coords are {coords!r:.200}")
     if len(numbers) != args.rank:
         found = f"coords are {coords!r:.200}, and the map has {args.rank} dimensions"
@@ -256,6 +272,8 @@ def _coords(args: EncodeArguments, coords: object) -> IntArray:
 
 def _many_coords(args: EncodeArguments, coords: object) -> IntArray:
     """Give the row-major coordinates (n, rank) of many tiles as a driver-order array."""
+    if isinstance(coords, list | tuple) and not coords:
+        coords = np.empty((0, args.rank), np.int64)
     try:
         array = np.asarray(coords)
     except (ValueError, TypeError, RuntimeError, OverflowError):
@@ -304,7 +322,7 @@ def _check_start(args: EncodeArguments, coords: IntArray) -> None:
 
 def _offsets(args: EncodeArguments, offsets: Sequence[int] | None) -> tuple[int, ...]:
     """Give im2col offsets W first."""
-    if offsets is None:
+    if offsets is None or (args.kind == "tiled" and _is_empty(offsets)):
         return ()
     if args.kind == "tiled":
         refuse("COPY_OFFSETS_WITHOUT_IM2COL", "im2col_offsets", f"im2col_offsets are {offsets!r}")
@@ -318,6 +336,10 @@ def _offsets(args: EncodeArguments, offsets: Sequence[int] | None) -> tuple[int,
         found = f"im2col_offsets are {offsets!r}; the map asks for {count} of 0..{most}"
         refuse("COPY_IM2COL_OFFSETS", "im2col_offsets", found)
     return numbers[::-1]
+
+
+def _is_empty(sequence: object) -> bool:
+    return isinstance(sequence, Sized) and len(sequence) == 0
 
 
 def _check_smem(tensor_map: TensorMap, plan: TilePlan, smem_offset: object) -> int:

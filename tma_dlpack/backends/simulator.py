@@ -159,8 +159,8 @@ class SimulatorBackend:
         `data` and the 16-byte chunks are as in `store_tile`. Elements that share an address are
         combined one after the other, in the order of the lines.
         """
-        reduction = reduction_of(tensor_map.data_type, op)
         request = store_request(tensor_map, coords, smem_offset)
+        reduction = reduction_of(tensor_map.data_type, op)
         lines = lines_of_data(request, data)
         storage = storage_of(tensor_map, memory, write=True)
         _reduce(request, lines, storage, reduction)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Iterator
 
 from tma_dlpack import driver
-from tma_dlpack.errors import TmaUnsupportedError
+from tma_dlpack.errors import TmaUnsupportedError, refusal
 from tma_dlpack.verification.checks import CHECKS, Arena, Check, Outcome, run_case
 from tma_dlpack.verification.learning import FieldStatistics
 from tma_dlpack.verification.report import VerifyReport, VerifyRow
@@ -41,6 +42,8 @@ def verify(n: int = 1000, seed: int = 0, *, device_id: int = 0) -> VerifyReport:
 
     Raises
     ------
+    TmaPreconditionError
+        For numbers that are no integers or too small.
     TmaUnsupportedError
         Without a GPU of compute capability 9.0 or later, its driver, or NVRTC.
 
@@ -48,8 +51,7 @@ def verify(n: int = 1000, seed: int = 0, *, device_id: int = 0) -> VerifyReport:
     -----
     A progress bar is shown where standard error is a terminal.
     """
-    if n < 1:
-        raise ValueError(f"n is {n}; at least one case of each check must be compared")
+    n, seed, device_id = _count("n", n, 1), _count("seed", seed), _count("device_id", device_id)
     rows = []
     with Arena(seed, device_id) as arena:
         _require_tma(arena)
@@ -68,13 +70,35 @@ def replay(name: str, number: int, seed: int = 0, *, device_id: int = 0) -> str:
         Of the check, such as ``"tile loads"``.
     number, seed : int
         The case.
+
+    Raises
+    ------
+    TmaPreconditionError
+        For an unknown check, and for numbers that are no integers or negative.
+    TmaUnsupportedError
+        As `verify`.
     """
     check = next((c for c in CHECKS if c.name == name), None)
     if check is None:
-        raise ValueError(f"check {name!r} is none of {', '.join(c.name for c in CHECKS)}")
+        known = ", ".join(c.name for c in CHECKS)
+        raise refusal("name", f"name is {name!r:.200}", f"be one of: {known}", "pass one of them")
+    number, seed = _count("number", number), _count("seed", seed)
+    device_id = _count("device_id", device_id)
     with Arena(seed, device_id) as arena:
         outcome = run_case(check, number, seed, arena)
     return f"{outcome.call}\n{outcome.difference or 'both sides agree'}"
+
+
+def _count(argument: str, number: object, least: int = 0) -> int:
+    """Give an integer that is at least so much, or refuse it."""
+    try:
+        count = operator.index(number)  # type: ignore[arg-type]
+    except TypeError:
+        count = least - 1
+    if count < least:
+        must = f"be an integer, {least} or more"
+        raise refusal(argument, f"{argument} is {number!r:.200}", must, f"pass {argument}={least}")
+    return count
 
 
 def _run(check: Check, n: int, seed: int, arena: Arena, learnt: FieldStatistics) -> VerifyRow:
