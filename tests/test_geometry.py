@@ -261,3 +261,35 @@ def test_more_tiles_than_a_list_should_hold_are_refused():
     args = tiled(T.UINT8, (1 << 31, 1 << 20), (16, 1))
     with pytest.raises(TmaUnsupportedError, match="tiles cover this tensor"):
         geometry.tile_coords(args)
+
+
+def test_a_list_is_refused_by_its_coordinates_not_its_tiles():
+    fits = tiled(T.UINT8, (16 << 10, 1 << 10), (16, 1))
+    assert geometry.tile_coords(fits).shape == (1 << 20, 2)
+    four = EncodeArguments(
+        "tiled", T.UINT8, (16, 1 << 25, 1, 2), (16, 16, 16), (1,) * 4, (16, 1, 1, 1)
+    )
+    with pytest.raises(TmaUnsupportedError, match=r"67108864 tiles .*\(33554432 tiles of rank 4"):
+        geometry.tile_coords(four)
+
+
+def test_a_walk_longer_than_len_can_say_is_refused_with_the_number_of_its_tiles():
+    most = 1 << 32
+    args = im2col((4, most, most, most), (0, 0), (0, 0), channels_per_pixel=4, pixels_per_column=1)
+    with pytest.raises(TmaUnsupportedError, match=f"^{1 << 96} tiles .* Step through"):
+        geometry.tile_coords(args)
+
+
+def test_a_bounding_box_without_pixels_has_no_columns():
+    args = im2col((4, 3, 3, 2), (2, 2), (-2, -2), channels_per_pixel=4, pixels_per_column=1)
+    assert geometry.tile_coords(args).shape == (0, 4)
+
+
+@pytest.mark.parametrize("rank", [1, 2])
+@pytest.mark.parametrize(
+    "ask", [geometry.plan, geometry.tx_bytes, geometry.smem_bytes, geometry.tile_coords]
+)
+def test_interleaved_maps_below_rank_3_describe_no_copy(ask, rank):
+    args = tiled(T.UINT8, (4, 4)[:rank], (4, 4)[:rank], interleave=UNITS_OF_16)
+    with pytest.raises(TmaUnsupportedError, match=f"rank {rank} describes no copy"):
+        ask(args)

@@ -13,8 +13,8 @@ from tma_dlpack.geometry.plan import IntArray, im2col_box, plan, spatial_dims, w
 
 __all__ = ["tile_coords"]
 
-#: More tiles than this are refused rather than listed.
-MAX_TILES = 1 << 26
+#: More coordinates than this (1 GiB) are refused rather than listed.
+MAX_COORDS = 1 << 27
 
 
 def tile_coords(args: EncodeArguments) -> IntArray:
@@ -33,26 +33,29 @@ def tile_coords(args: EncodeArguments) -> IntArray:
     Raises
     ------
     TmaUnsupportedError
-        For more than 67,108,864 tiles, which no list should hold.
+        For more than 2^27 coordinates (tiles times rank), which no list should hold; and for maps
+        that describe no copy, as `plan` refuses them.
     """
+    plan(args)
     if args.kind == "tiled":
         box = list(args.box_dim)
         if args.interleave:
             box[-2] = 1
-        return _grid([range(0, dim, b) for dim, b in zip(args.global_dim, box, strict=True)])[
-            :, ::-1
-        ]
+        steps = [range(0, dim, b) for dim, b in zip(args.global_dim, box, strict=True)]
+        return _grid(steps, args.rank)[:, ::-1]
     return _column_starts(args)[:, ::-1]
 
 
-def _grid(ranges: Sequence[range]) -> IntArray:
+def _grid(ranges: Sequence[range], rank: int) -> IntArray:
     """Give all combinations, the first range changing fastest, as (n, len(ranges))."""
-    counts = [len(r) for r in ranges]
+    # Not len(): a walk over all images may be longer than what len can say.
+    counts = [max(0, -(-(r.stop - r.start) // r.step)) for r in ranges]
     total = math.prod(counts)
-    if total > MAX_TILES:
+    if total * rank > MAX_COORDS:
         raise TmaUnsupportedError(
-            f"{total} tiles cover this tensor; a list of at most {MAX_TILES} is given. "
-            "Compute the coordinates you need: box by box along each dimension"
+            f"{total} tiles cover this tensor; a list of at most {MAX_COORDS} coordinates "
+            f"({MAX_COORDS // rank} tiles of rank {rank}) is given. Step through the coordinates "
+            "yourself, box by box along each dimension, and pass load_tiles some at a time"
         )
     number = np.arange(total, dtype=np.int64)
     columns = []
@@ -68,7 +71,7 @@ def _column_starts(args: EncodeArguments) -> IntArray:
     fixed = [d for d in spatial_dims(args) if d not in walked]
     images, estr, dims = args.rank - 1, args.element_strides, args.global_dim
     box = dict(zip(walked, im2col_box(args), strict=True))
-    passes = {d: (last - first) // estr[d] + 1 for d, (first, last) in box.items()}
+    passes = {d: max(0, (last - first) // estr[d] + 1) for d, (first, last) in box.items()}
     per_image = math.prod(passes.values())
     walk = range(0, per_image * -(-dims[images] // estr[images]), pixels)
 
@@ -76,7 +79,7 @@ def _column_starts(args: EncodeArguments) -> IntArray:
         inner_dim, inner = args.rank - 2, range(dims[args.rank - 2])
     else:
         inner_dim, inner = 0, range(0, dims[0], args.channels_per_pixel)
-    grid = _grid([inner, walk, *(range(0, dims[d], estr[d]) for d in fixed)])
+    grid = _grid([inner, walk, *(range(0, dims[d], estr[d]) for d in fixed)], args.rank)
 
     coords = np.empty((len(grid), args.rank), np.int64)
     coords[:, inner_dim] = grid[:, 0]

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from tma_dlpack.arguments import EncodeArguments
 from tma_dlpack.enums import TensorMapIm2ColWideMode, TmaInterleaveLayout, TmaSwizzle
+from tma_dlpack.errors import TmaUnsupportedError
 from tma_dlpack.geometry.swizzle import SWIZZLES, Swizzle, swizzle_offset
 
 __all__ = [
@@ -35,6 +36,8 @@ BoolArray = npt.NDArray[np.bool_]
 PACKED_GROUP = 16
 #: Pixels of a column in mode im2col::w::128 (PTX ISA).
 W128_PIXELS = 128
+#: Interleaved layouts are N, slice, [D,] [H,] W: so many dimensions at least (PTX ISA, driver API).
+LEAST_INTERLEAVED_RANK = 3
 
 _UNIT_BYTES = {
     TmaInterleaveLayout.none: 0,
@@ -95,7 +98,19 @@ class TilePlan:
 
 @lru_cache(maxsize=1024)
 def plan(args: EncodeArguments) -> TilePlan:
-    """Give the plan of a map's copies, computed once per map and kept (the last 1024)."""
+    """Give the plan of a map's copies, computed once per map and kept (the last 1024).
+
+    Raises
+    ------
+    TmaUnsupportedError
+        For an interleaved map of rank 1 or 2, which ``tensormap.replace`` can make.
+    """
+    if args.interleave and args.rank < LEAST_INTERLEAVED_RANK:
+        raise TmaUnsupportedError(
+            f"an interleaved map of rank {args.rank} describes no copy: interleaved layouts have "
+            f"{LEAST_INTERLEAVED_RANK} to 5 dimensions (PTX ISA); replace its rank or its "
+            "interleave_layout"
+        )
     row, unit = args.type_row, _UNIT_BYTES[args.interleave]
     steps: tuple[int, ...] = ()
     if args.kind == "tiled":
