@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Sequence
 
+from tma_dlpack.errors import TmaUnsupportedError
 from tma_dlpack.template import Described
 
 __all__ = ["hex_lines", "map_rows", "map_text", "tile_line"]
@@ -24,11 +26,14 @@ def map_text(described: Described) -> str:
 
 
 def tile_line(described: Described) -> str:
-    """Say what one tile takes."""
-    return (
-        f"one tile: {described.tx_bytes} bytes copied, {described.smem_bytes} bytes of shared "
-        f"memory, aligned to {described.smem_alignment}"
-    )
+    """Say what one tile takes; or, in as many lines as it takes, why no copy is possible."""
+    try:
+        return (
+            f"one tile: {described.tx_bytes} bytes copied, {described.smem_bytes} bytes of shared "
+            f"memory, aligned to {described.smem_alignment}"
+        )
+    except TmaUnsupportedError as error:
+        return textwrap.fill(f"no copy is possible: {error}", COLUMNS)
 
 
 def map_rows(described: Described) -> list[tuple[str, str, str, str]]:
@@ -101,7 +106,7 @@ def hex_lines(data: bytes) -> Iterable[str]:
 
 
 def _list(values: Iterable[int]) -> str:
-    return "(" + ", ".join(map(str, values)) + ")"
+    return str(tuple(values))
 
 
 def _strides(described: Described) -> str:

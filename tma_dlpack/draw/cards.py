@@ -6,7 +6,7 @@ Every word of the user's, and every value, passes `html.escape` here.
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -16,15 +16,16 @@ from tma_dlpack.check import Report
 from tma_dlpack.draw.bits import fields_of
 from tma_dlpack.draw.boxes import tensor
 from tma_dlpack.draw.figure import Figure, fragment
-from tma_dlpack.draw.memory import shared
-from tma_dlpack.draw.walks import walk
-from tma_dlpack.errors import Advice, Finding, TmaUnsupportedError
+from tma_dlpack.draw.memory import SharedMemory, shared
+from tma_dlpack.draw.walks import Im2colWalk, walk
+from tma_dlpack.errors import Advice, Finding, TmaError, TmaPreconditionError
 from tma_dlpack.tensor_map import TensorMap
 from tma_dlpack.text import map_rows, tile_line
 
 __all__ = ["report_html", "report_parts", "tensor_map_html", "tile_html"]
 
 MOST_VALUES = 8  # of a tile, shown along one axis
+MOST_BYTES = 300_000  # of a card, before its figures are cut short
 
 
 def tensor_map_html(tensor_map: TensorMap) -> str:
@@ -33,7 +34,8 @@ def tensor_map_html(tensor_map: TensorMap) -> str:
     Returns
     -------
     str
-        A fragment with its own style sheet; no figure in it is larger than 300 KB.
+        A fragment with its own style sheet, at most 300 KB: where figures are larger, they are cut
+        short and say so. In place of a figure of a copy that is refused stands the refusal.
 
     Examples
     --------
@@ -47,13 +49,12 @@ def tensor_map_html(tensor_map: TensorMap) -> str:
     parts: list[Figure | str] = [heading, f"<div>{html.escape(tile_line(tensor_map))}</div>"]
     parts.append(_table(("row-major", "", "innermost first", ""), map_rows(tensor_map)))
     parts += [_finding(advice) for advice in tensor_map.advice]
-    try:
-        parts.append((tensor if tensor_map.kind == "tiled" else walk)(tensor_map))
-        parts.append(shared(tensor_map))
-        parts.append(_folded("the 128 bytes", fields_of(tensor_map)))
-    except TmaUnsupportedError as error:
-        parts.append(f"<p>{html.escape(str(error))}</p>")
-    return fragment(parts)
+    parts += _drawn(
+        lambda: tensor(tensor_map) if tensor_map.kind == "tiled" else walk(tensor_map),
+        lambda: shared(tensor_map),
+        lambda: _folded("the 128 bytes", fields_of(tensor_map)),
+    )
+    return _card(parts)
 
 
 def tile_html(tile: Tile) -> str:
@@ -73,7 +74,36 @@ def tile_html(tile: Tile) -> str:
         parts.append(tensor(tile) if tile.tensor_map.kind == "tiled" else walk(tile))
         parts.append(shared(tile))
     parts.append(_values(tile))
-    return fragment(parts)
+    return _card(parts)
+
+
+def _drawn(*draws: Callable[[], Figure | str]) -> list[Figure | str]:
+    """Draw what can be drawn; what is refused leaves its refusal, each once."""
+    parts: list[Figure | str] = []
+    for draw in draws:
+        try:
+            part = draw()
+        except TmaError as error:
+            part = f"<p>not drawn: {html.escape(_sentence(error))}</p>"
+        if part not in parts:
+            parts.append(part)
+    return parts
+
+
+def _sentence(error: TmaError) -> str:
+    if isinstance(error, TmaPreconditionError):
+        return "; ".join(f"{v.found}; {v.limit} ({v.rule})" for v in error.violations)
+    return str(error)
+
+
+def _card(parts: Sequence[Figure | str]) -> str:
+    """Join the parts of a card; figures that would make it too large are cut short."""
+    card = fragment(parts)
+    if len(card.encode()) <= MOST_BYTES:
+        return card
+    return fragment(
+        [part.brief() if isinstance(part, (Im2colWalk, SharedMemory)) else part for part in parts]
+    )
 
 
 def report_html(report: Report) -> str:
@@ -142,6 +172,8 @@ def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 def _values(tile: Tile) -> str:
     """Give the first values of the logical tile; out-of-bounds ones are marked with a star."""
+    if not tile.array.size:
+        return "<div>no tiles</div>"
     array, filled = _corner(tile.array), _corner(tile.filled)
     rows = [
         [f"{value}{'*' if out else ''}" for value, out in zip(*pair, strict=True)]

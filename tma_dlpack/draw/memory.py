@@ -141,6 +141,13 @@ class SharedMemory(Figure):
     layouts: tuple[Layout, ...]
     notes: tuple[str, ...]
 
+    def brief(self) -> SharedMemory:
+        """Give the last layout alone, and say that there is another."""
+        if len(self.layouts) == 1:
+            return self
+        further = "before the swizzle: see draw.shared"
+        return replace(self, layouts=self.layouts[-1:], notes=(*self.notes, further))
+
     def scenes(self) -> tuple[Scene, ...]:
         """Lower to one panel per layout, the notes below the last."""
         return tuple(_panel(layout, self.notes) for layout in self.layouts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from tma_dlpack import geometry
@@ -107,6 +107,13 @@ class Im2colWalk(Figure):
             f"drawn: h {rows.start}..{rows.stop - 1}, w {columns.start}..{columns.stop - 1}"
             + elsewhere,
         )
+
+    def brief(self) -> Im2colWalk:
+        """Give the first image alone, and say that there are more."""
+        if len(self.images) == 1:
+            return self
+        further = "further images: see draw.walk"
+        return replace(self, images=self.images[:1], notes=(*self.notes, further))
 
     def scenes(self) -> tuple[Scene, ...]:
         """Lower to one panel per image."""
