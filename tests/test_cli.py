@@ -1,5 +1,6 @@
 """``python -m tma_dlpack``: what it prints and its exit status."""
 
+import struct
 import subprocess
 import sys
 
@@ -79,6 +80,66 @@ def test_decode_reads_a_file_of_bytes_or_hex(content, tmp_path, capsys):
 def test_decode_refuses_what_is_no_map(word, capsys):
     assert main(["decode", word]) == 1
     assert "Error" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("word", ["no/such/file", "0x1 0x2", "zz" * 5000, "a\0b"])
+def test_decode_of_what_is_neither_file_nor_map_lists_the_forms_that_are_read(word, capsys):
+    assert main(["decode", word]) == 1
+    said = capsys.readouterr().err
+    assert "which is no file; it must be 128 bytes" in said
+    assert "x/32xw" in said
+    assert len(said) < 1000
+
+
+def test_decode_reads_the_words_of_a_debugger(capsys):
+    words = struct.unpack("<32I", bytes(MAP))
+    lines = [
+        f"0x7ffe{16 * n:04x} <map+{16 * n}>:\t"
+        + "\t".join(f"0x{w:08x}" for w in words[4 * n :][:4])
+        for n in range(8)
+    ]
+    assert main(["decode", "\n".join(lines)]) == 0
+    assert "tiled map of FLOAT16, rank 2, at 0x7f0000000000" in capsys.readouterr().out
+
+
+def test_decode_of_a_file_of_something_else_lists_the_forms(tmp_path, capsys):
+    other = tmp_path / "notes.txt"
+    other.write_text("nothing of the kind")
+    assert main(["decode", str(other)]) == 1
+    assert "the map is 19 bytes; it must be 128 bytes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("word", ["foo", "-16", "1.5"])
+def test_an_address_that_is_none_is_named(word, capsys):
+    words = ["check", "--shape", "8,64", "--dtype", "float16", "--box", "8,64"]
+    with pytest.raises(SystemExit):
+        main([*words, f"--address={word}"])
+    assert f"'{word}' is no address such as 0x100000000" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["--shape=-1,64"], "shape is (-1, 64); it must have extents of 0 or more"),
+        (["--shape=8,64", "--strides=1"], "strides are (1,) for shape (8, 64)"),
+    ],
+)
+def test_a_shape_that_is_none_is_refused_with_a_fix(words, found, capsys):
+    assert main(["check", *words, *TENSOR, "--box", "8,64"]) == 1
+    said = capsys.readouterr().err
+    assert found in said
+    assert "fix: pass" in said
+
+
+def test_a_reader_that_leaves_is_no_error():
+    code = "import sys, tma_dlpack.cli as c; sys.exit(c.main(['doctor']))"
+    running = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    running.stdout.close()
+    said = running.stderr.read()
+    running.stderr.close()
+    assert (running.wait(), said) == (141, "")
 
 
 def test_doctor_says_who_would_encode(capsys):

@@ -27,7 +27,7 @@ LAYERS = (
     "backends",
     # the verbs
     "api", "im2col", "batches", "copies", "draw", "explorer", "tile_bandwidth", "verification",
-    "__init__", "bench", "demo", "doctor", "cli", "__main__",
+    "__init__", "bench", "demo", "doctor", "dumps", "cli", "__main__",
 )  # fmt: skip
 
 #: Imports against the order, inside of functions: from, to, and why.

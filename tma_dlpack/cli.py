@@ -6,17 +6,19 @@ import argparse
 import ast
 import importlib
 import math
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import tma_dlpack as tma
-from tma_dlpack import demo, doctor, draw, making, text
+from tma_dlpack import demo, doctor, draw, dumps, making, text
 from tma_dlpack.dlpack import Device, TensorView, canonical_strides
 from tma_dlpack.dtypes import dtype_named
 from tma_dlpack.encoding import encode_for
 from tma_dlpack.enums import DLDeviceType
-from tma_dlpack.errors import TmaError, TmaUnsupportedError
+from tma_dlpack.errors import TmaError, TmaUnsupportedError, refusal
+from tma_dlpack.fields import MAP_BYTES
 from tma_dlpack.request import make_case
 from tma_dlpack.target import Target
 from tma_dlpack.tensor_map import map_of
@@ -24,17 +26,26 @@ from tma_dlpack.tensor_map import map_of
 __all__ = ["main"]
 
 EXIT_OK, EXIT_REFUSED = 0, 1
+EXIT_READER_LEFT = 141  # 128 + SIGPIPE, as shells have it
 BENCHES = ("call", "simulator", "gpu")
 TILED_FIGURES = [name for name in draw.FIGURES if name != "walk"]  # which is of im2col maps
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; give the exit status: 1 where something was refused, else 0."""
+    """Run the command line; give the exit status: 1 where something was refused, else 0.
+
+    141 where the reader of a pipe left before everything was printed.
+    """
     parser = _parser()
     options = parser.parse_args(argv)
     run: Callable[[argparse.Namespace], int] = options.run
     try:
-        return run(options)
+        status = run(options)
+        sys.stdout.flush()  # here, so that a reader that left is noticed here
+        return status
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_READER_LEFT
     except (TmaError, OSError, ValueError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return EXIT_REFUSED
@@ -61,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
 
     verb = verbs.add_parser("decode", help="read the 128 bytes of a map")
     verb.add_argument(
-        "map", metavar="HEX|FILE", help="256 hex digits, or a file of 128 bytes or hex"
+        "map", metavar="DUMP|FILE", help=f"{dumps.FORMS}; or a file of these or of 128 raw bytes"
     )
     verb.set_defaults(run=_decode)
 
@@ -88,7 +99,7 @@ def _add_tensor(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--shape", required=True, type=_integers, help="row-major, such as 128,64")
     verb.add_argument("--dtype", required=True, help="such as float16, bfloat16, float8_e4m3fn")
     verb.add_argument("--strides", type=_integers, help="row-major, elements; default contiguous")
-    verb.add_argument("--address", type=lambda s: int(s, 0), default=1 << 32, help="default 2^32")
+    verb.add_argument("--address", type=_address, default=1 << 32, help="default 2^32")
     verb.add_argument("--box", required=True, type=_integers, help="box_sizes, row-major")
     verb.add_argument("--elem-strides", type=_integers)
     verb.add_argument("--interleave", default="none", type=_word)
@@ -98,6 +109,16 @@ def _add_tensor(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--data-type", type=_word)
     verb.add_argument("--rules", default="libcu++")
     verb.add_argument("--target", default="sm_90")
+
+
+def _address(word: str) -> int:
+    try:
+        address = int(word, 0)
+    except ValueError:
+        address = -1
+    if address < 0:
+        raise argparse.ArgumentTypeError(f"{word!r} is no address such as 0x100000000")
+    return address
 
 
 def _integers(word: str) -> tuple[int, ...]:
@@ -151,8 +172,14 @@ def _draw(options: argparse.Namespace) -> int:
 def _described(options: argparse.Namespace) -> TensorView:
     """Describe a tensor that does not exist, on a GPU."""
     shape: tuple[int, ...] = options.shape
-    if any(n < 0 for n in shape) or len(options.strides or shape) != len(shape):
-        raise TmaError("give extents of 0 or more, and as many strides as extents")
+    if any(n < 0 for n in shape):
+        found = f"shape is {shape}"
+        raise refusal("shape", found, "have extents of 0 or more", "pass such as --shape=128,64")
+    if len(options.strides or shape) != len(shape):
+        found = f"strides are {options.strides} for shape {shape}"
+        raise refusal(
+            "strides", found, "be as many as extents", "pass one per dimension, or none at all"
+        )
     dtype = dtype_named(options.dtype)
     contiguous = tuple(math.prod(shape[d + 1 :]) for d in range(len(shape)))
     return TensorView(
@@ -189,23 +216,28 @@ def _decode(options: argparse.Namespace) -> int:
 
 
 def _map_bytes(word: str) -> bytes:
-    """Take hex digits, or the content of a file: 128 raw bytes or hex digits."""
-    raw = _hex(word)
-    if raw is None:
-        content = Path(word).read_bytes()
-        raw = content if len(content) == 128 else _hex(content.decode("ascii", "replace"))
-        if raw is None:
-            raise TmaError(
-                f"the file holds {len(content)} bytes and no hex digits; a map is 128 bytes"
-            )
-    return raw
+    """Take a dump as it is pasted, or the content of a file: a dump or 128 raw bytes."""
+    pasted = dumps.parse(word)
+    if pasted is not None and len(pasted) == MAP_BYTES:
+        return pasted
+    path = Path(word)
+    if _is_file(path):
+        content = path.read_bytes()
+        if len(content) == MAP_BYTES:
+            return content
+        pasted, found = dumps.parse(content.decode("ascii", "replace")), f"{len(content)} bytes"
+    else:
+        found = f"{word[:60]!r}{'...' * (len(word) > 60)}, which is no file"
+    if pasted is None:
+        raise refusal("map", f"the map is {found}", "be 128 bytes", f"pass a dump: {dumps.FORMS}")
+    return pasted  # of another length, which from_bytes refuses
 
 
-def _hex(word: str) -> bytes | None:
+def _is_file(path: Path) -> bool:
     try:
-        return bytes.fromhex(word.replace("0x", "").replace(",", " "))
-    except ValueError:
-        return None
+        return path.exists()
+    except (OSError, ValueError):  # a name that is too long, or has a zero in it
+        return False
 
 
 def _verify(options: argparse.Namespace) -> int:
