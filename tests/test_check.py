@@ -346,6 +346,13 @@ def test_what_is_told_beside_an_unreadable_argument_holds_whatever_it_was(kind, 
         assert set(told) - {"ARGUMENT"} <= set(rules)
 
 
+def test_the_innermost_elem_stride_of_a_column_is_not_told_beside_an_unreadable_target():
+    options = im2col((0, 0), (0, 0), 8, 8, rules="driver", elem_strides=(1, 1, 1, 15))
+    assert rules_of(check("im2col", IMAGES, options)) == ["ELEM_STRIDES_RANGE"]
+    assert rules_of(check("im2col", IMAGES, options | {"target": "?"})) == ["ARGUMENT"]
+    assert check("im2col", IMAGES, options | {"target": "sm_100"}).ok
+
+
 def test_an_override_of_another_size_leaves_the_tensor_its_own():
     options = tiled((16, 3), data_type="FLOAT64")
     assert rules_of(check("tiled", view((64, 64)), options)) == [
@@ -549,6 +556,31 @@ def test_arguments_that_were_fine_stay_as_they_were(kind, data):
         (view((64, 64)), tiled((16, 16), target=Target((8, 0))), {"target": None}),
         (view((64, 64)), tiled((16, 16), rules="cuda"), {"rules": "libcu++"}),
         (view((64, 64)), tiled("ab"), {"box_sizes": (1, 4)}),
+        (view((128, 64), (2, 16)), tiled((16, 64.0)), {"box_sizes": (16, 64)}),
+        (view((128, 64), (2, 16)), tiled((16.0, 64)), {"box_sizes": (16, 64)}),
+        (view((128, 64), (2, 16)), tiled([None, 64]), {"box_sizes": (1, 64)}),
+        (view((128, 64), (2, 16)), tiled((10**30, 64)), {"box_sizes": (128, 64)}),
+        (view((128, 64)), tiled((16, 16), elem_strides=(2.0, 1)), {"elem_strides": (2, 1)}),
+        (
+            view((8, 512), (1, 8), address=ADDRESS + 16),
+            tiled((1, 128), data_type="16U4_ALIGN16B", target="sm_100"),
+            {"data_type": tma.TensorMapDataType["16U4_ALIGN8B"]},
+        ),
+        (
+            view((8, 512), (1, 8), address=ADDRESS + 16),
+            tiled((1, 128), data_type="16U4_ALIGN16B", target="sm_90"),
+            {"data_type": None},
+        ),
+        (
+            view((8, 256, 64, 64), (1, 32)),
+            tiled((8, 153, 32, 4), rules="driver"),
+            {"box_sizes": (8, 57, 32, 4)},
+        ),
+        (
+            view((8, 256, 64, 64), (1, 32)),
+            tiled((8, 256, 32, 8), rules="driver", elem_strides=(1, 4, 1, 1)),
+            {"box_sizes": (8, 115, 32, 8)},
+        ),
         (view((8, 1024, 1024)), tiled((4, 64, 256)), {"box_sizes": (4, 56, 256)}),
         (
             view((64, 64)),
@@ -581,6 +613,10 @@ def test_the_smallest_change_of_a_tiled_request(x, broken, change):
         ("im2col", im2col((-129, 0), (0, 0), 8, 8), {"pixel_box_lower_corner": (-128, 0)}),
         ("im2col", im2col((0, 0), (0, 0), 9, 8), {"channels_per_pixel": 8}),
         ("im2col", im2col((0, 0), (0, 0), 300, 8), {"channels_per_pixel": 256}),
+        ("im2col", im2col((0, 0), (0, 0), 64.0, 8), {"channels_per_pixel": 64}),
+        ("im2col", im2col((0, 0), (0, 0), 8, 10**30), {"pixels_per_column": 1024}),
+        ("im2col", im2col((-1.0, 0), (0, 0), 8, 8), {"pixel_box_lower_corner": (-1, 0)}),
+        ("im2col", im2col((0, 0), (0, 0), 17, 8, swizzle="bytes32"), {"channels_per_pixel": 16}),
         ("im2col", im2col((0, 0), (0, 0), 256, 1024), {"pixels_per_column": 456}),
         ("im2col", im2col((0, 0), (0, 0), 8, 2000), {"pixels_per_column": 1024}),
         ("im2col_wide", wide(0, 0, 64, 8), {"rules": "driver"}),
@@ -594,6 +630,23 @@ def test_the_smallest_change_of_a_tiled_request(x, broken, change):
 def test_the_smallest_change_of_an_im2col_request(kind, broken, change):
     x = view((2, 14, 14, 512), (2, 16))
     assert check(kind, x, broken).fixed() == broken | change
+
+
+def test_channels_are_made_whole_before_the_swizzle_is_widened():
+    x = view((2, 14, 14, 64), (1, 8))
+    assert check("im2col", x, im2col((0, 0), (0, 0), 37, 8, swizzle="bytes32")).changes() == {
+        "channels_per_pixel": 32
+    }
+
+
+@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+@given(KINDS, st.data())
+def test_fixed_changes_nothing_that_could_stay(kind, data):
+    x = data.draw(st.one_of(fine_views(), odd_views()))
+    options = data.draw(st.fixed_dictionaries(options_of(kind, len(x.shape))))
+    report = check(kind, x, options)
+    for name in report.changes() or ():
+        assert not check(kind, x, report.fixed() | {name: options[name]}).ok
 
 
 @pytest.mark.parametrize(

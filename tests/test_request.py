@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from strategies import IM2COL_SPEC, TILED_SPEC, WIDE_SPEC, Door, im2col, tiled, view
 
 import tma_dlpack as tma
+from tma_dlpack import request
 from tma_dlpack.case import counted, set_of_rules
 from tma_dlpack.enums import TmaInterleaveLayout, TmaSwizzle
-from tma_dlpack.reading import settled, shown, text_of
+from tma_dlpack.reading import nearest_integer, settled, shown, text_of
 from tma_dlpack.request import make_case, mirror_case
 from tma_dlpack.target import TARGETS
 
@@ -85,8 +87,29 @@ def test_every_argument_that_cannot_be_read_is_told():
             "box_sizes",
             {16, 32},
             "box_sizes is {",
-            "it must be a sequence of at most 64 integers of 64 bits",
+            "it must be a sequence of at most 64 integers of 512 bits",
             "pass a tuple of ints, such as (64, 64)",
+        ),
+        (
+            "swizzle",
+            "BYTES128",
+            "swizzle is 'BYTES128'",
+            "it must be a TmaSwizzle, its name or its value",
+            "did you mean 'bytes128'?",
+        ),
+        (
+            "oobfill",
+            "NAN",
+            "oobfill is 'NAN'",
+            "it must be a TmaOobFill, its name or its value",
+            "did you mean 'nan'?",
+        ),
+        (
+            "data_type",
+            "float16",
+            "data_type is 'float16'",
+            "it must be a TensorMapDataType, its name or its value",
+            "did you mean 'FLOAT16'?",
         ),
         ("rules", "cuda", "rules is 'cuda'", "it must be one of 'libcu++', 'driver'", "libcu++"),
     ],
@@ -97,6 +120,45 @@ def test_what_cannot_be_read_is_explained(argument, value, found, limit, fix):
     assert violation.found.startswith(found)
     assert violation.limit == limit
     assert fix in violation.fix
+
+
+def test_what_an_unreadable_argument_could_look_like_is_accepted():
+    x = np.zeros((256, 4096), np.float16)
+    report = tma.check_tma_descriptor(x, "?", elem_strides="?")
+    examples = {v.argument: v.fix.partition("such as ")[2] for v in report.violations}
+    assert examples == {"box_sizes": "(64, 64)", "elem_strides": "(1, 1)"}
+    assert tma.check_tma_descriptor(x, **{n: eval(t) for n, t in examples.items()}).ok
+
+    images = np.zeros((2, 14, 14, 64), np.float16)
+    report = tma.check_im2col_descriptor(images, "?", "?", "?", "?")
+    examples = {v.argument: v.fix.partition("such as ")[2] for v in report.violations}
+    assert set(examples.values()) == {"(-1, -1)", "64", "128"}
+    assert tma.check_im2col_descriptor(images, **{n: eval(t) for n, t in examples.items()}).ok
+
+
+def test_what_an_unreadable_argument_of_the_driver_could_look_like_is_accepted():
+    names = ("tensor_rank", "global_address", "global_dim", "global_strides", "box_dim")
+    fine = ["FLOAT16", "?", "?", "?", "?", "?", "?", 0, 0, 0, 0]
+    with pytest.raises(tma.TmaPreconditionError) as caught:
+        tma.driver_encode_tiled(*fine, encoder="model")
+    examples = {v.argument: v.fix.partition("such as ")[2] for v in caught.value.violations}
+    assert {*examples} <= {*names, "element_strides"}
+    given = dict.fromkeys(("interleave", "swizzle", "l2_promotion", "oob_fill"), 0)
+    given |= {n: eval(request._EXAMPLES[n]) for n in (*names, "element_strides")}
+    tm = tma.driver_encode_tiled(tensor_data_type="FLOAT16", encoder="model", **given)
+    assert tm.box_dim == (64, 64)
+
+
+@pytest.mark.parametrize(
+    ("value", "meant"),
+    [
+        (64, 64), (64.0, 64), (np.float32(8), 8), (Fraction(16), 16), (10**30, 10**30),
+        (64.5, None), (float("inf"), None), (float("nan"), None), (True, None), ("64", None),
+        (np.bool_(True), None), (TmaSwizzle.bytes32, None), (1j, None), (1 << 5000, None),
+    ],
+)  # fmt: skip
+def test_the_integer_that_was_meant(value, meant):
+    assert nearest_integer(value) == meant
 
 
 def test_packed_values_are_counted_in_values():

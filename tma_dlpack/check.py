@@ -154,8 +154,9 @@ class Report:
         """Give the keyword arguments after the tensor, corrected so that the call is accepted.
 
         Each refused argument is changed as little as its rule allows; arguments that are fine stay
-        as they were given. Where libcu++'s rules leave nothing to choose (a box that the shape
-        cannot hold) but the driver's do, `rules` becomes ``"driver"``.
+        as they were given, and none is changed whose given value would do beside the others. Where
+        libcu++'s rules leave nothing to choose (a box that the shape cannot hold) but the driver's
+        do, `rules` becomes ``"driver"``.
 
         Returns
         -------
@@ -177,7 +178,7 @@ class Report:
         changes = _repaired(self._given, {}, self._case_of)
         if changes is None:
             changes = _repaired(self._given, {"rules": "driver"}, self._case_of)
-        return changes
+        return None if changes is None else _needed(self._given, changes, self._case_of)
 
     def __str__(self) -> str:
         findings: tuple[Finding, ...] = (*self.violations, *self.advice)
@@ -213,6 +214,18 @@ def _repaired(
         else:
             return None
     return None
+
+
+def _needed(
+    given: Arguments, changes: dict[str, Any], case_of: Callable[[Arguments], Case]
+) -> dict[str, Any]:
+    """Take back every change without which the call is accepted all the same."""
+    for name in changes:
+        fewer = {other: value for other, value in changes.items() if other != name}
+        case = case_of({**given, **fewer})
+        if not case.unread and not _broken(case):
+            return _needed(given, fewer, case_of)
+    return changes
 
 
 def _changes(case: Case, broken: list[Place]) -> Iterator[dict[str, Any]]:

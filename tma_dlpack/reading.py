@@ -5,12 +5,24 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Set
 from enum import IntEnum
+from numbers import Integral, Real
 
-__all__ = ["MAX_ENTRIES", "integer_of", "integers_of", "settled", "shown", "text_of"]
+__all__ = [
+    "INTEGER_BITS",
+    "MAX_ENTRIES",
+    "integer_of",
+    "integers_of",
+    "nearest_integer",
+    "nearest_integers",
+    "settled",
+    "shown",
+    "text_of",
+]
 
 MAX_ENTRIES = 64  # a list longer than any rank is refused before its entries are looked at
 MAX_SHOWN = 80  # characters of a value in a message
-INTEGER_END = 1 << 64
+INTEGER_BITS = 512  # enough for any that is meant, and Python still writes products of them
+INTEGER_END = 1 << INTEGER_BITS
 
 
 def integer_of(value: object) -> int | None:
@@ -38,6 +50,31 @@ def integers_of(value: object) -> tuple[int, ...] | None:
             return None
         numbers.append(number)
     return tuple(numbers)
+
+
+def nearest_integer(value: object) -> int | None:
+    """Give the integer that a value was meant to be, floats without a fraction included.
+
+    Only for proposals: what was given stays refused.
+
+    >>> nearest_integer(64.0), nearest_integer(64.5), nearest_integer(True)
+    (64, None, None)
+    """
+    number = integer_of(value)
+    try:
+        if number is None and isinstance(value, Real) and not isinstance(value, Integral):
+            number = integer_of(int(float(value))) if float(value).is_integer() else None
+    except Exception:  # infinities, NaN, and the methods of a user's number
+        return None
+    return number
+
+
+def nearest_integers(value: object, otherwise: int) -> tuple[int, ...] | None:
+    """Give `nearest_integer` of each entry, or `otherwise`; None where no entry has any."""
+    numbers = [nearest_integer(entry) for entry in _entries(value) or ()]
+    if all(number is None for number in numbers):
+        return None
+    return tuple(otherwise if number is None else number for number in numbers)
 
 
 def _entries(value: object) -> tuple[object, ...] | None:

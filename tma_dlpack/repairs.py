@@ -7,15 +7,17 @@ on until nothing is broken, and proves what it returns.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
 from tma_dlpack.arguments import reverse
 from tma_dlpack.case import Case
-from tma_dlpack.dtypes import PACKED_TYPES, data_type_of, overrides_of
-from tma_dlpack.enums import TmaInterleaveLayout, TmaSwizzle
+from tma_dlpack.dtypes import PACKED_TYPES, data_type_of, overrides_of, row
+from tma_dlpack.enums import TensorMapDataType, TmaInterleaveLayout, TmaSwizzle
 from tma_dlpack.limits import (
+    INNER_BYTES,
     MAX_BOX,
     MAX_BOX_BYTES,
     MAX_ELEM_STRIDE,
@@ -25,6 +27,7 @@ from tma_dlpack.limits import (
 
 __all__ = [
     "Change",
+    "Holds",
     "Repair",
     "clamp_box",
     "clamp_count",
@@ -48,6 +51,7 @@ __all__ = [
 
 Change = dict[str, Any]
 Repair = Callable[[Case, int], Change]
+Holds = Callable[[Case, int], bool]
 
 
 def constant(**change: Any) -> Repair:
@@ -59,15 +63,33 @@ def constant(**change: Any) -> Repair:
 
 
 def other_type(c: Case, i: int) -> Change:
-    """Take the tensor's own map type where it is another one, else an integer of its size."""
+    """Take the same values unpadded, else the tensor's own type, else an integer of its size."""
     if c.view is None:
         return {}
+    unpadded = _unpadded(c)
+    if unpadded is not None:
+        return {"data_type": unpadded}
     own = data_type_of(c.view.dtype)
     missing = own in PACKED_TYPES and c.target.is_sm_9x
     if own is not None and own is not c.data_type and not missing:
         return {"data_type": None}
     choices = (t for t in overrides_of(c.view.dtype) if t not in PACKED_TYPES)
     return next(({"data_type": t} for t in choices if t is not c.data_type), {})
+
+
+def _unpadded(c: Case) -> TensorMapDataType | None:
+    """Give the packed type of the same bits that asks for less alignment and any row."""
+    if c.view is None or c.data_type is None or c.target.is_sm_9x or not c.type_row.is_packed:
+        return None
+    return next(
+        (
+            t
+            for t in overrides_of(c.view.dtype)
+            if row(t).element_bits == c.element_bits
+            and row(t).smem_chunk_bytes < c.type_row.smem_chunk_bytes
+        ),
+        None,
+    )
 
 
 def less_aligned(c: Case, i: int) -> Change:
@@ -139,25 +161,33 @@ def wider_swizzle(c: Case) -> TmaSwizzle | None:
 
 
 def fit_span(c: Case, i: int) -> Change:
-    """Take a wider swizzle that holds the row; where none does, narrow the row to the swizzle."""
+    """Take a wider swizzle that holds the row; where none does, narrow the row to the swizzle.
+
+    A row of channels that must become a multiple of 16 bytes anyway may then fit as it is.
+    """
+    if c.kind != "tiled" and c.target.has_model and c.inner_box_bytes % INNER_BYTES:
+        return inner_box(c, i)
     swizzle = wider_swizzle(c)
     return _with_inner(c, c.span_elements) if swizzle is None else {"swizzle": swizzle}
 
 
-def shrunk(c: Case) -> tuple[int, int]:
-    """Find the entry to shrink so that the box fits: its place and its new value."""
+def shrunk(c: Case, holds: Holds) -> tuple[int, int]:
+    """Find the entry to shrink so that a limit of the box holds: its place and its new value."""
     place = max(range(1, c.rank), key=lambda k: c.box[k], default=0)
     place = place if c.box[place] > 1 else 0
-    share = Fraction(c.box_bytes) / c.box[place]
-    value = int(min(c.target.max_smem_bytes, MAX_BOX_BYTES) // share)
-    if place == 0:
-        value -= value % c.inner_unit
-    return place, _clamped(value, 1, c.box[place] - 1)
+    unit = c.inner_unit if place == 0 else 1
+    most = (c.box[place] - 1) // unit * unit
+
+    def fits(value: int) -> bool:
+        box = (*c.box[:place], value, *c.box[place + 1 :])
+        return holds(dataclasses.replace(c, box=box), 0)
+
+    return place, next(filter(fits, range(most, 0, -unit)), 1)
 
 
-def shrink_box(c: Case, i: int) -> Change:
-    """Shrink the largest outer entry to what fits shared memory."""
-    return {"box_sizes": _with(c.box, *shrunk(c))}
+def shrink_box(holds: Holds) -> Repair:
+    """Shrink the largest outer entry as little as a limit of the box asks."""
+    return lambda c, i: {"box_sizes": _with(c.box, *shrunk(c, holds))}
 
 
 def shrink_column(c: Case, i: int) -> Change:

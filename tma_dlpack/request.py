@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import Any, TypeVar
 
@@ -27,13 +27,42 @@ from tma_dlpack.enums import (
 )
 from tma_dlpack.errors import Violation
 from tma_dlpack.limits import MAX_RANK
-from tma_dlpack.reading import MAX_ENTRIES, integer_of, integers_of, shown, text_of
+from tma_dlpack.reading import (
+    INTEGER_BITS,
+    MAX_ENTRIES,
+    integer_of,
+    integers_of,
+    nearest_integer,
+    nearest_integers,
+    shown,
+    text_of,
+)
 from tma_dlpack.target import Target
 
 __all__ = ["make_case", "mirror_case"]
 
 
 AnyEnum = TypeVar("AnyEnum", bound=IntEnum)
+
+#: What each argument of integers may look like.
+_EXAMPLES = {
+    "box_sizes": "(64, 64)",
+    "elem_strides": "(1, 1)",
+    "channels_per_pixel": "64",
+    "pixels_per_column": "128",
+    "pixel_box_lower_corner": "(-1, -1)",
+    "pixel_box_upper_corner": "(-1, -1)",
+    "lower_corner_width": "-1",
+    "upper_corner_width": "-1",
+    "pixel_box_lower_corner_width": "-1",
+    "pixel_box_upper_corner_width": "-1",
+    "tensor_rank": "2",
+    "global_address": "0x7f0000000000",
+    "global_dim": "(4096, 4096)",
+    "global_strides": "(8192,)",
+    "box_dim": "(64, 64)",
+    "element_strides": "(1, 1)",
+}
 
 
 def make_case(
@@ -193,6 +222,13 @@ def mirror_case(kind: MapKind, given: Mapping[str, Any], target: Target) -> Case
     )
 
 
+def _close(word: str, names: Iterable[str]) -> str | None:
+    """Give the name that a word was meant to be, whatever its case; None where none is close."""
+    by_lower = {name.lower(): name for name in names}
+    close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.5)
+    return by_lower[close[0]] if close else None
+
+
 class _Reader:
     """Read arguments one by one; keep what could not be read, and what could be in its place."""
 
@@ -223,14 +259,14 @@ class _Reader:
         try:
             return parse(enum, word if word is not None else integer_of(value))
         except (TypeError, ValueError):
-            close = difflib.get_close_matches(word or "", enum.__members__, n=1, cutoff=0.5)
+            close = _close(word or "", enum.__members__)
             choices = ", ".join(f"{m.name} ({m.value})" for m in enum)
             self.refuse(
                 argument,
                 f"is {shown(value)}",
                 f"be a {enum.__name__}, its name or its value",
-                f"choose one of {choices}" + "".join(f"; did you mean {n!r}?" for n in close),
-                close[0] if close else enum(0).name,
+                f"choose one of {choices}" + (f"; did you mean {close!r}?" if close else ""),
+                close or enum(0).name,
             )
             return enum(0)
 
@@ -249,22 +285,32 @@ class _Reader:
         """Read an integer; 0 where it is none."""
         number = integer_of(value)
         if number is None:
-            must = "be an integer of 64 bits"
-            self.refuse(argument, f"is {shown(value)}", must, "pass an int, such as 1", instead)
+            meant = nearest_integer(value)
+            self.refuse(
+                argument,
+                f"is {shown(value)}",
+                f"be an integer of at most {INTEGER_BITS} bits",
+                f"pass an int, such as {_EXAMPLES[argument]}",
+                instead if meant is None else meant,
+            )
         return number or 0
 
     def integers(
         self, argument: str, value: object, instead: tuple[int, ...] | None = None
     ) -> tuple[int, ...]:
-        """Read a sequence of integers, in the order given; none where it is no such sequence."""
+        """Read a sequence of integers, in the order given; none where it is no such sequence.
+
+        Entries that can be read, or are whole numbers, stay as they are in what could be instead.
+        """
         numbers = integers_of(value)
         if numbers is None:
+            meant = nearest_integers(value, 0 if argument.startswith("pixel_box") else 1)
             self.refuse(
                 argument,
                 f"is {shown(value)}",
-                f"be a sequence of at most {MAX_ENTRIES} integers of 64 bits",
-                "pass a tuple of ints, such as (64, 64)",
-                instead,
+                f"be a sequence of at most {MAX_ENTRIES} integers of {INTEGER_BITS} bits",
+                f"pass a tuple of ints, such as {_EXAMPLES[argument]}",
+                instead if meant is None else meant,
             )
             return ()
         return numbers
