@@ -183,6 +183,19 @@ def test_im2col_tile_is_pixels_by_channels():
     assert not tile.filled.any()
 
 
+@pytest.mark.parametrize("swizzle", ["none", "bytes64"])
+@pytest.mark.parametrize("many", [False, True])
+def test_arrays_of_a_tile_are_read_only(swizzle, many):
+    x = np.ones((8, 16), np.float32)
+    tensor_map = tma.make_tma_descriptor(x, (8, 16), swizzle=swizzle)
+    tile = tma.load_tiles(tensor_map, [(4, 0)]) if many else tma.load_tile(tensor_map, (4, 0))
+    for array in (tile.smem, tile.written, tile.array, tile.filled):
+        with pytest.raises(ValueError, match="read-only"):
+            array[...] = 0
+    assert tile.array.copy().flags.writeable
+    assert (x == 1).all()
+
+
 def test_load_tiles_gives_a_leading_axis():
     x = np.arange(6 * 16, dtype=np.float32).reshape(6, 16)
     tensor_map = tma.make_tma_descriptor(x, (4, 8))
@@ -767,6 +780,34 @@ def test_read_only_tensor_is_loaded_and_never_written():
     assert refused(tma.store_tile, tensor_map, (0, 0), tile.array + 1).rule == "COPY_READ_ONLY"
     assert refused(tma.reduce_tile, tensor_map, (0, 0), tile.array, "add").rule == "COPY_READ_ONLY"
     np.testing.assert_array_equal(x, tile.array)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_jax_array_is_loaded_and_never_written(dtype):
+    jax = pytest.importorskip("jax")
+    x = jax.numpy.arange(64, dtype=dtype).reshape(4, 16)
+    tensor_map = tma.make_tma_descriptor(x, (4, 16))
+    assert tensor_map.view.read_only
+    before, data = np.array(x), np.ones((4, 16), dtype)
+    for ask in (
+        lambda: tma.store_tile(tensor_map, (0, 0), data),
+        lambda: tma.reduce_tile(tensor_map, (0, 0), data, "add"),
+    ):
+        violation = refused(ask)
+        assert violation.rule == "COPY_READ_ONLY"
+        for way in ("numpy.array(x)", "cupy", "torch", "memory="):
+            assert way in violation.fix
+    np.testing.assert_array_equal(x, before)
+    loaded = tma.load_tile(tensor_map, (0, 0)).array
+    np.testing.assert_array_equal(loaded.view(before.dtype), before)
+
+
+def test_data_may_be_a_jax_array():
+    jax = pytest.importorskip("jax")
+    x = np.zeros((4, 16), np.float32)
+    tile = jax.numpy.ones((4, 16), "float32")
+    tma.store_tile(tma.make_tma_descriptor(x, (4, 16)), (0, 0), tile)
+    assert (x == 1).all()
 
 
 def test_read_only_memory_is_never_written():

@@ -118,7 +118,7 @@ def load_tile(
     -------
     Tile
         `.smem` (bytes of shared memory), `.written`, `.array` (the logical tile, row-major,
-        unswizzled), `.filled`, `.tx_bytes`.
+        unswizzled), `.filled`, `.tx_bytes`. The arrays are read-only.
 
     Raises
     ------
@@ -218,7 +218,8 @@ def store_tile(
     Raises
     ------
     TmaPreconditionError
-        As `load_tile`; also for a read-only tensor.
+        As `load_tile`; also for a read-only tensor, which every JAX array is: copy it to NumPy,
+        torch or CuPy, or say with `memory` what may be written.
 
     Examples
     --------

@@ -109,12 +109,26 @@ def test_a_reduced_tile_is_added(writeable):
     np.testing.assert_array_equal(read(), expected)
 
 
-def test_a_read_only_tensor_is_not_written(jax):
-    tensor_map = tma.make_tma_descriptor(jax.device_put(MATRIX), (8, 16))
-    if not tensor_map.view.read_only:
-        pytest.skip("this JAX does not export its arrays as read-only")
-    with pytest.raises(tma.TmaPreconditionError, match="read-only"):
-        tma.store_tile(tensor_map, (0, 0), MATRIX[:8, :16])
+def test_a_jax_array_is_not_written(jax):
+    x = jax.device_put(MATRIX)
+    tensor_map = tma.make_tma_descriptor(x, (8, 16))
+    for ask in (
+        lambda: tma.store_tile(tensor_map, (0, 0), MATRIX[8:16, :16]),
+        lambda: tma.reduce_tile(tensor_map, (0, 0), MATRIX[8:16, :16], "add"),
+    ):
+        with pytest.raises(tma.TmaPreconditionError, match="read-only"):
+            ask()
+    np.testing.assert_array_equal(x, MATRIX)
+
+
+def test_a_torch_tile_of_the_tensor_s_own_dtype_is_stored(torch):
+    tensor = torch.zeros((8, 16), dtype=torch.bfloat16, device="cuda")
+    tensor_map = tma.make_tma_descriptor(tensor, (8, 16))
+    tile = torch.ones((8, 16), dtype=torch.bfloat16)
+    tma.store_tile(tensor_map, (0, 0), tile)
+    assert (tensor == 1).all()
+    with pytest.raises(tma.TmaPreconditionError, match=r"torch\.bfloat16.*cuda:0(.|\n)*x\.cpu\(\)"):
+        tma.store_tile(tensor_map, (0, 0), tile.cuda())
 
 
 def test_im2col_columns_are_a_convolution_s(torch):

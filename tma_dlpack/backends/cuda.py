@@ -189,6 +189,7 @@ def _load(request: CopyRequest, memory: object, stream: object) -> Tile:
             status = _load_part(request, which, kernel, handle, smem[which], written[which])
             _check_status(status, begin, "load")
     tile = HardwareTile(request, smem if request.many else smem[0])
+    written.flags.writeable = False
     tile.written = written if request.many else written[0]
     return tile
 

@@ -107,8 +107,10 @@ def check_writeable(write: bool, writeable: bool, what: str) -> None:
             "COPY_READ_ONLY",
             f"{what} is read-only",
             "stores and reductions need memory that may be written",
-            "pass a writeable copy",
-            "DLPACK_FLAG_BITMASK_READ_ONLY (dlpack.h 1.3); numpy.ndarray.flags",
+            "make the map of a writeable copy: x.copy() of NumPy; numpy.array(x) of JAX, whose "
+            "arrays never change, or on the GPU cupy.array(x) or a clone in torch; or pass memory=",
+            "DLPACK_FLAG_BITMASK_READ_ONLY (dlpack.h 1.3); numpy.ndarray.flags; JAX: arrays are "
+            "immutable",
         )
 
 

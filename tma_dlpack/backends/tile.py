@@ -21,14 +21,24 @@ from tma_dlpack.tensor_map import TensorMap
 __all__ = ["Tile"]
 
 
+def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    array.flags.writeable = False
+    return array
+
+
 class Tile:
     """One loaded tile, or many with a leading axis (from `load_tiles`).
+
+    Its arrays are read-only: copy one before changing it.
 
     Attributes
     ----------
     smem : uint8 array (smem_offset + footprint,)
         Shared memory from address 0 on, swizzled as the hardware leaves it. Bytes that the copy
-        does not touch are 0 here and False in `written`.
+        does not touch are 0 here and False in `written`. The footprint is the map's `smem_bytes`:
+        of a dense interleaved tile with a swizzle it is the tile's bytes rounded up to the
+        swizzle's span (32, 64 or 128), because the hardware scatters the last lines over the whole
+        span, and so writes beyond the tile's own bytes [measured].
     written : bool array like `smem`
         Which bytes of `smem` the copy writes: padding of rows and what lies before the tile are
         not.
@@ -37,7 +47,7 @@ class Tile:
         the elements taken: (n[rank-1], ..., n[0]) of a tiled map; (pixels, channels) of an im2col
         map. An interleaved map has one more axis, the elements of one unit of 16 or 32 bytes, and
         extent 1 for its slice: (n[N], 1, ..., n[W], unit). bfloat16 comes as its uint16 words, a
-        packed type as one uint8 code per value. Unswizzled, it may share memory with `smem`.
+        packed type as one uint8 code per value.
     filled : bool array like `array`
         Which elements are out of bounds, and so hold the fill value.
     tx_bytes : int
@@ -48,7 +58,7 @@ class Tile:
 
     def __init__(self, request: CopyRequest, smem: Bytes) -> None:
         self._request = request
-        self.smem = smem
+        self.smem = _read_only(smem)
 
     @property
     def tx_bytes(self) -> int:
@@ -91,7 +101,7 @@ class Tile:
             line.reshape(-1, row.smem_chunk_bytes)[:, group_bytes(row) :] = 0
         mask = np.zeros(offset + plan.smem_bytes, np.bool_)
         mask[offset:] = smem_of_lines(plan, offset, line[None, None])[0]
-        return np.broadcast_to(mask, self.smem.shape)
+        return _read_only(np.broadcast_to(mask, self.smem.shape))
 
     @cached_property
     def array(self) -> npt.NDArray[Any]:
@@ -100,7 +110,7 @@ class Tile:
         tiles = self.smem[None] if self.smem.ndim == 1 else self.smem
         lines = lines_of_smem(plan, offset, tiles[:, offset:])
         values = values_of_lines(plan, lines)
-        return values if self._request.many else values[0]
+        return _read_only(values if self._request.many else values[0])
 
     @cached_property
     def filled(self) -> npt.NDArray[np.bool_]:
@@ -111,7 +121,7 @@ class Tile:
         window = (at_bit >= lines.first[:, None] * 8) & (at_bit < lines.last[:, None] * 8)
         taken = lines.inside[:, :, None] & window[:, None, :]
         mask = ~taken.reshape(len(taken), *plan.tile_shape)
-        return mask if self._request.many else mask[0]
+        return _read_only(mask if self._request.many else mask[0])
 
     def _repr_html_(self) -> str:
         from tma_dlpack.draw import tile_html  # pictures are imported when first asked for

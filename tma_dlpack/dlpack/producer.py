@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tma_dlpack.dlpack.capsule import CAREFUL, Access, access_like, parse_capsule
-from tma_dlpack.dlpack.layout import HOST, READ_ONLY, Device, Reading, as_told
+from tma_dlpack.dlpack.layout import HOST, READ_ONLY, Device, Layout, Reading, as_told
 from tma_dlpack.dlpack.refusals import MAX_NDIM, name_of, refuse, said
 from tma_dlpack.enums import DLDataTypeCode, DLDeviceType
 from tma_dlpack.errors import TmaPreconditionError
@@ -23,6 +23,9 @@ MAX_VERSION = (1, 3)
 
 #: Where types come from whose capsules, and whose memory, are taken at their word.
 _KNOWN_PRODUCERS = frozenset({"numpy", "jax", "jaxlib", "cupy", "torch", "tvm_ffi", "mlx"})
+
+#: Whose arrays never change, although their capsules (legacy ones) do not say that they must not.
+_IMMUTABLE = frozenset({"jax", "jaxlib"})
 
 
 def _package(kind: type) -> str:
@@ -41,10 +44,13 @@ class _Route:
     host_arguments: dict[str, Any]
     cuda_arguments: dict[str, Any]
     access: Access
+    layout_of: Callable[[object, Layout], Layout]
 
 
 def first_dlpack_reading(tensor: Any) -> tuple[Callable[[Any], Reading], Reading]:
     """Read the first tensor of a type; learn if `__dlpack__` takes max_version (DLPack 1.0).
+
+    Arrays of JAX never change, and so are read-only whatever their capsules say.
 
     Nothing has to be waited for, because no data is read: the stream is -1. JAX would take that for
     a stream's handle; its device-side wait on the legacy stream, 1, is the least that it offers.
@@ -61,18 +67,25 @@ def first_dlpack_reading(tensor: Any) -> tuple[Callable[[Any], Reading], Reading
         arguments = {}
         capsule = _export(tensor, {}, stream)
     access = access_like(capsule) if is_known(kind) else CAREFUL
-    route = _Route(arguments, arguments | stream, access)
-    return partial(_read_dlpack, route), _look_into(capsule, access)
+    layout_of = _read_only if _package(kind) in _IMMUTABLE else as_told
+    route = _Route(arguments, arguments | stream, access, layout_of)
+    return partial(_read_dlpack, route), _look_into(capsule, route)
 
 
 def _read_dlpack(route: _Route, tensor: Any) -> Reading:
     capsule = _export(tensor, route.host_arguments, route.cuda_arguments)
-    return _look_into(capsule, route.access)
+    return _look_into(capsule, route)
 
 
-def _look_into(capsule: object, access: Access) -> Reading:
-    address, layout = parse_capsule(capsule, access)
-    return address, (as_told, layout), capsule if access is CAREFUL else None
+def _look_into(capsule: object, route: _Route) -> Reading:
+    address, layout = parse_capsule(capsule, route.access)
+    return address, (route.layout_of, layout), capsule if route.access is CAREFUL else None
+
+
+def _read_only(tensor: object, layout: Layout) -> Layout:
+    """Give the layout of a tensor that never changes."""
+    device_type, device_id, code, bits, lanes, flags, shape, strides = layout
+    return device_type, device_id, code, bits, lanes, flags | READ_ONLY, shape, strides
 
 
 def _export(tensor: Any, on_host: dict[str, Any], on_cuda: dict[str, Any]) -> object:
