@@ -69,3 +69,28 @@ def test_maps_tiles_and_reports_show_themselves_in_notebooks():
     assert tile._repr_html_() == draw.tile_html(tile)
     report = tma.check_tma_descriptor(case.tensor, (16, 32))
     assert report._repr_html_() == draw.report_html(report)
+
+
+def test_a_tile_may_start_at_negative_coordinates(capsys):
+    words = ["draw", "--shape", "64,64", "--dtype", "float16", "--box", "8,64"]
+    assert main([*words, "--figure", "tensor", "--coords", "-4,32"]) == 0
+    assert "at (-4, 32)" in capsys.readouterr().out
+
+
+def test_an_im2col_walk_is_drawn_and_checked(tmp_path, capsys):
+    picture = tmp_path / "walk.svg"
+    column = ["--lower", "-1,-1", "--upper", "-1,-1", "--channels", "64", "--pixels", "16"]
+    words = ["--shape", "2,6,6,64", "--dtype", "float16", *column]
+    assert main(["draw", *words, "--figure", "walk", "--out", str(picture)]) == 0
+    assert picture.read_text(encoding="utf-8").startswith("<svg")
+    assert main(["check", *words]) == 0
+    assert main(["check", *words, "--pixels", "2000"]) == 1
+    assert "pixels_per_column is 2000" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "request_words", [[], ["--box", "8,8", "--channels", "8"], ["--channels", "8"]]
+)
+def test_a_box_or_a_whole_column_is_asked(request_words, capsys):
+    assert main(["check", "--shape", "8,8,8", "--dtype", "float16", *request_words]) == 1
+    assert "--lower, --upper, --channels and --pixels" in capsys.readouterr().err

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import tma_dlpack as tma
 from tma_dlpack import demo, doctor, draw, dumps, making, text
+from tma_dlpack.arguments import MapKind
+from tma_dlpack.case import RULE_SETS
 from tma_dlpack.dlpack import Device, TensorView, canonical_strides
 from tma_dlpack.dtypes import dtype_named
 from tma_dlpack.encoding import encode_for
@@ -28,7 +30,8 @@ __all__ = ["main"]
 EXIT_OK, EXIT_REFUSED = 0, 1
 EXIT_READER_LEFT = 141  # 128 + SIGPIPE, as shells have it
 BENCHES = ("call", "simulator", "gpu")
-TILED_FIGURES = [name for name in draw.FIGURES if name != "walk"]  # which is of im2col maps
+#: Options whose value may begin with a minus sign, which argparse takes for another option.
+SIGNED = ("--coords", "--lower", "--upper")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -37,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     141 where the reader of a pipe left before everything was printed.
     """
     parser = _parser()
-    options = parser.parse_args(argv)
+    options = parser.parse_args(_joined(sys.argv[1:] if argv is None else argv))
     run: Callable[[argparse.Namespace], int] = options.run
     try:
         status = run(options)
@@ -49,6 +52,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (TmaError, OSError, ValueError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return EXIT_REFUSED
+
+
+def _joined(words: Sequence[str]) -> list[str]:
+    """Write ``--coords -4,0`` as ``--coords=-4,0``."""
+    joined: list[str] = []
+    for word in words:
+        if joined and joined[-1] in SIGNED and word[:1] == "-" and word[1:2].isdigit():
+            joined[-1] += f"={word}"
+        else:
+            joined.append(word)
+    return joined
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -65,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
 
     verb = verbs.add_parser("draw", help="a figure of a described tensor's map, as SVG or as text")
     _add_tensor(verb)
-    verb.add_argument("--figure", default="shared", choices=TILED_FIGURES, help="default shared")
+    verb.add_argument("--figure", default="shared", choices=[*draw.FIGURES], help="default shared")
     verb.add_argument("--coords", type=_integers, help="of the tile, row-major; default the first")
     verb.add_argument("--out", metavar="FILE", help="write SVG; without, print characters")
     verb.set_defaults(run=_draw)
@@ -100,14 +114,18 @@ def _add_tensor(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--dtype", required=True, help="such as float16, bfloat16, float8_e4m3fn")
     verb.add_argument("--strides", type=_integers, help="row-major, elements; default contiguous")
     verb.add_argument("--address", type=_address, default=1 << 32, help="default 2^32")
-    verb.add_argument("--box", required=True, type=_integers, help="box_sizes, row-major")
+    verb.add_argument("--box", type=_integers, help="box_sizes of a tiled map, row-major")
+    verb.add_argument("--lower", type=_integers, help="of an im2col map: pixel_box_lower_corner")
+    verb.add_argument("--upper", type=_integers, help="pixel_box_upper_corner, as D,H,W")
+    verb.add_argument("--channels", type=int, help="channels_per_pixel")
+    verb.add_argument("--pixels", type=int, help="pixels_per_column")
     verb.add_argument("--elem-strides", type=_integers)
     verb.add_argument("--interleave", default="none", type=_word)
     verb.add_argument("--swizzle", default="none", type=_word)
     verb.add_argument("--l2", default="none", type=_word, help="l2_fetch_size")
     verb.add_argument("--oobfill", default="none", type=_word)
     verb.add_argument("--data-type", type=_word)
-    verb.add_argument("--rules", default="libcu++")
+    verb.add_argument("--rules", help="libcu++ (im2col: documented) or driver")
     verb.add_argument("--target", default="sm_90")
 
 
@@ -144,7 +162,8 @@ def _demo(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    report = making.check_view("tiled", _described(options), _request(options))
+    kind, request = _request(options)
+    report = making.check_view(kind, _described(options), request)
     print(report)
     fixed = report.fixed()
     if not report.ok and fixed is not None:
@@ -157,9 +176,9 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _draw(options: argparse.Namespace) -> int:
-    view, request = _described(options), _request(options)
-    making.check_view("tiled", view, request).raise_if_refused()
-    case = make_case("tiled", view, request, Target.of(options.target), False)
+    view, (kind, request) = _described(options), _request(options)
+    making.check_view(kind, view, request).raise_if_refused()
+    case = make_case(kind, view, request, Target.of(options.target), False)
     tensor_map = map_of(encode_for(case)[0], view.address)
     figure = draw.figure(tensor_map, options.figure, options.coords)
     if options.out:
@@ -194,16 +213,32 @@ def _described(options: argparse.Namespace) -> TensorView:
     )
 
 
-def _request(options: argparse.Namespace) -> dict[str, object]:
-    return {
-        "box_sizes": options.box,
+def _request(options: argparse.Namespace) -> tuple[MapKind, dict[str, object]]:
+    """Read which kind of map is asked, and the arguments of its `make_*` verb."""
+    corners = {"pixel_box_lower_corner": options.lower, "pixel_box_upper_corner": options.upper}
+    counts = {"channels_per_pixel": options.channels, "pixels_per_column": options.pixels}
+    column: dict[str, object] = corners | counts
+    kind: MapKind
+    if options.box is not None and set(column.values()) == {None}:
+        kind = "tiled"
+    elif options.box is None and None not in column.values():
+        kind = "im2col"
+    else:
+        raise refusal(
+            "box",
+            "neither a box nor a whole column is given, or both are",
+            "be --box, or --lower, --upper, --channels and --pixels for an im2col map",
+            "pass such as --box 16,64",
+        )
+    return kind, {
+        **({"box_sizes": options.box} if kind == "tiled" else column),
         "elem_strides": options.elem_strides,
         "interleave_layout": options.interleave,
         "swizzle": options.swizzle,
         "l2_fetch_size": options.l2,
         "oobfill": options.oobfill,
         "data_type": options.data_type,
-        "rules": options.rules,
+        "rules": options.rules or RULE_SETS[kind][0],
         "target": options.target,
     }
 

@@ -74,6 +74,9 @@ class Figure(ABC):
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.title}>"
 
+    def _repr_html_(self) -> str:
+        return self.html()
+
     def _repr_mimebundle_(self, **options: object) -> dict[str, str]:
         """Give what notebooks show; the image, for code hosts, has its panels below each other."""
         return {"text/html": self.html(), "image/svg+xml": self.svg(0), "text/plain": self.text()}
