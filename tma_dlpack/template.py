@@ -18,7 +18,6 @@ from tma_dlpack.enums import (
 )
 from tma_dlpack.errors import TmaUnsupportedError
 from tma_dlpack.limits import ADDRESS_END
-from tma_dlpack.slots import Slot
 from tma_dlpack.target import Target
 
 __all__ = ["Described", "Template"]
@@ -67,19 +66,19 @@ class Template:
 
 
 class Described:
-    """The attributes of a map that come from its arguments: the driver's words, and ours.
+    """The attributes of a map that come from its arguments: the driver's words, and ours."""
 
-    `TensorMap` is this, sealed. It adds no slots, so that an object can be filled as a `Described`
-    and then become a `TensorMap`: a quarter of the time that `object.__setattr__` takes.
-    """
+    __slots__ = ("_state",)
 
-    __slots__ = ("__weakref__", "_address", "_capsule", "_slot", "_template", "_tensor")
+    _state: tuple[Template, int, object, object]  # template, address, tensor, capsule
 
-    _template: Template
-    _address: int
-    _tensor: object
-    _capsule: object  # of a producer that may have exported a temporary
-    _slot: Slot | None  # taken when something first asks where the bytes lie
+    @property
+    def _template(self) -> Template:
+        return self._state[0]
+
+    @property
+    def _address(self) -> int:
+        return self._state[1]
 
     @property
     def arguments(self) -> EncodeArguments:

@@ -55,7 +55,9 @@ class TensorMap(Described):
     Row-major: `shape`, `strides` (elements), `box_sizes`, `elem_strides`.
     """
 
-    __slots__ = ()
+    __slots__ = ("__weakref__", "_slot")
+
+    _slot: Slot  # taken when something first asks where the bytes lie
 
     def __init__(self) -> None:
         raise TypeError(
@@ -148,8 +150,10 @@ class TensorMap(Described):
         return np.frombuffer(data, dtype=np.uint8)
 
     def _own_slot(self) -> Slot:
-        slot = self._slot
-        return self._take_slot() if slot is None else slot
+        try:
+            return self._slot
+        except AttributeError:
+            return self._take_slot()
 
     def _take_slot(self) -> Slot:
         template = self._template
@@ -158,11 +162,9 @@ class TensorMap(Described):
         if template.tail is None:
             raise self._no_bytes()
         with TAKING:
-            slot = self._slot
-            if slot is None:  # else another thread was quicker
-                slot = take_slot(self._address, template.tail)
-                object.__setattr__(self, "_slot", slot)
-            return slot
+            if not hasattr(self, "_slot"):  # else another thread was quicker
+                _set_slot(self, take_slot(self._address, template.tail))
+            return self._slot
 
     def _not_launchable(self) -> TmaUnsupportedError:
         where = "a host tensor" if self._template.view else "a tensor that is not attached"
@@ -355,7 +357,7 @@ class TensorMap(Described):
         )
         if moved:
             return map_of(template, address)
-        return map_of(template, address, self._tensor, self._capsule)
+        return map_of(template, address, *self._state[2:])
 
     def replace_cuda(
         self,
@@ -440,20 +442,21 @@ class TensorMap(Described):
     @property
     def tensor(self) -> object:
         """The tensor, kept alive by the map; None for a bare address."""
-        return self._tensor
+        return self._state[2]
 
     @property
     def view(self) -> TensorView | None:
         """The tensor as `dlpack.TensorView`; None for a bare address."""
-        view, tensor = self._template.view, self._tensor
+        template, address, tensor, capsule = self._state
+        view = template.view
         if view is None or tensor is None:
             return None
         return dataclasses.replace(
             view,
-            address=self._address,
+            address=address,
             producer=name_of(type(tensor)),
             owner=tensor,
-            capsule=self._capsule,
+            capsule=capsule,
         )
 
     @property
@@ -526,18 +529,20 @@ class TensorMap(Described):
         return self
 
 
+_new = object.__new__
+_set_state, _set_slot = Described.__dict__["_state"].__set__, TensorMap.__dict__["_slot"].__set__
+
+
 def map_of(
     template: Template, address: int, tensor: object = None, capsule: object = None
 ) -> TensorMap:
-    """Make a map of its template, its address, and what it keeps alive."""
-    made = Described()
-    made._template = template
-    made._address = address
-    made._tensor = tensor
-    made._capsule = capsule
-    made._slot = None
-    made.__class__ = TensorMap  # sealed: from here on __setattr__ refuses
-    return made  # type: ignore[return-value]
+    """Make a map of its template, its address, and what it keeps alive.
+
+    `capsule` is that of a producer that may have exported a temporary.
+    """
+    made = _new(TensorMap)
+    _set_state(made, (template, address, tensor, capsule))  # __setattr__ refuses
+    return made
 
 
 def check_address(address: int, argument: str, alignment_bytes: int) -> None:
