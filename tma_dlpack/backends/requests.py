@@ -37,6 +37,7 @@ MIN_COORD, MAX_COORD = -(1 << 31), (1 << 31) - 1
 MAX_COPIED_DIM = 1 << 31
 #: Number of im2col offsets -> the largest: they share 16 bits [measured].
 MAX_OFFSET = {1: 0xFFFF, 2: 0xFF, 3: 0x1F}
+_UNORDERED = (Set, Mapping)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +261,7 @@ def _coords(args: EncodeArguments, coords: object) -> IntArray:
         numbers = tuple(map(operator.index, items))
     except TypeError:
         refuse("COPY_COORDS_TYPE", "coords", f"coords are {coords!r:.200}")
-    if isinstance(coords, Set | Mapping) or bool in map(type, items):
+    if isinstance(coords, _UNORDERED) or bool in map(type, items):
         refuse("COPY_COORDS_TYPE", "coords", f"coords are {coords!r:.200}")
     if len(numbers) != args.rank:
         found = f"coords are {coords!r:.200}, and the map has {args.rank} dimensions"
@@ -297,7 +298,7 @@ def _check_inner(args: EncodeArguments, coords: IntArray) -> None:
     if row.is_packed and row.smem_chunk_bytes == 16:
         rule, step = "COPY_INNER_128_VALUES", 128
     off = coords[:, 0] % step
-    if off.any():
+    if np.count_nonzero(off):
         bad = coords[int(off.argmax())]
         found = (
             f"coords[{args.rank - 1}] is {bad[0]} in coords {_shown(bad)}; {row.data_type.name} "

@@ -232,9 +232,10 @@ def _loaded_lines(request: CopyRequest, which: slice, storage: Storage) -> Bytes
     """Give the lines (tiles, lines, smem_line_bytes) of some tiles."""
     plan = request.plan
     origins, interior = request.interior(which)
-    if interior.all():
+    inside = np.count_nonzero(interior)
+    if inside == len(interior):
         return _interior_lines(plan, storage, origins)
-    if not interior.any():
+    if not inside:
         return _clipped_lines(plan, request.lines(which), storage)
     lines = np.empty((len(interior), plan.lines, plan.smem_line_bytes), np.uint8)
     lines[interior] = _interior_lines(plan, storage, origins[interior])

@@ -49,6 +49,7 @@ def _windows(plan: TilePlan, lines: Lines) -> Iterator[Window]:
     keys = lines.first * (plan.line_bytes + 1) + lines.last
     for key in sorted(set(keys.tolist())):
         first, last = divmod(key, plan.line_bytes + 1)
-        line = np.flatnonzero(lines.inside & (keys == key)[:, None])
+        inside = lines.inside if len(keys) == 1 else lines.inside & (keys == key)[:, None]
+        line = inside.reshape(-1).nonzero()[0]
         if first < last and len(line):
             yield Window(first, last, source.reshape(-1)[line], line)
