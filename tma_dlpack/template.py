@@ -18,6 +18,7 @@ from tma_dlpack.enums import (
 )
 from tma_dlpack.errors import TmaUnsupportedError
 from tma_dlpack.limits import ADDRESS_END
+from tma_dlpack.slots import Slot
 from tma_dlpack.target import Target
 
 __all__ = ["Described", "Template"]
@@ -70,7 +71,8 @@ class Described:
 
     __slots__ = ("_state",)
 
-    _state: tuple[Template, int, object, object]  # template, address, tensor, capsule
+    #: Template, address, tensor, capsule, and a slot once it has been asked where the bytes lie.
+    _state: tuple[Template, int, object, object, Slot | None]
 
     @property
     def _template(self) -> Template:

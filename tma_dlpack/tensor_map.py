@@ -55,9 +55,7 @@ class TensorMap(Described):
     Row-major: `shape`, `strides` (elements), `box_sizes`, `elem_strides`.
     """
 
-    __slots__ = ("__weakref__", "_slot")
-
-    _slot: Slot  # taken when something first asks where the bytes lie
+    __slots__ = ("__weakref__",)
 
     def __init__(self) -> None:
         raise TypeError(
@@ -150,10 +148,8 @@ class TensorMap(Described):
         return np.frombuffer(data, dtype=np.uint8)
 
     def _own_slot(self) -> Slot:
-        try:
-            return self._slot
-        except AttributeError:
-            return self._take_slot()
+        slot = self._state[4]
+        return self._take_slot() if slot is None else slot
 
     def _take_slot(self) -> Slot:
         template = self._template
@@ -162,9 +158,11 @@ class TensorMap(Described):
         if template.tail is None:
             raise self._no_bytes()
         with TAKING:
-            if not hasattr(self, "_slot"):  # else another thread was quicker
-                _set_slot(self, take_slot(self._address, template.tail))
-            return self._slot
+            slot = self._state[4]
+            if slot is None:  # else another thread was quicker
+                slot = take_slot(self._address, template.tail)
+                _set_state(self, (*self._state[:4], slot))
+            return slot
 
     def _not_launchable(self) -> TmaUnsupportedError:
         where = "a host tensor" if self._template.view else "a tensor that is not attached"
@@ -357,7 +355,7 @@ class TensorMap(Described):
         )
         if moved:
             return map_of(template, address)
-        return map_of(template, address, *self._state[2:])
+        return map_of(template, address, *self._state[2:4])
 
     def replace_cuda(
         self,
@@ -447,7 +445,7 @@ class TensorMap(Described):
     @property
     def view(self) -> TensorView | None:
         """The tensor as `dlpack.TensorView`; None for a bare address."""
-        template, address, tensor, capsule = self._state
+        template, address, tensor, capsule, _ = self._state
         view = template.view
         if view is None or tensor is None:
             return None
@@ -530,7 +528,7 @@ class TensorMap(Described):
 
 
 _new = object.__new__
-_set_state, _set_slot = Described.__dict__["_state"].__set__, TensorMap.__dict__["_slot"].__set__
+_set_state = Described.__dict__["_state"].__set__
 
 
 def map_of(
@@ -541,7 +539,7 @@ def map_of(
     `capsule` is that of a producer that may have exported a temporary.
     """
     made = _new(TensorMap)
-    _set_state(made, (template, address, tensor, capsule))  # __setattr__ refuses
+    _set_state(made, (template, address, tensor, capsule, None))  # __setattr__ refuses
     return made
 
 

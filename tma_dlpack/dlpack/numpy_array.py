@@ -23,8 +23,8 @@ __all__ = ["ARRAYS_ARE_OPEN", "read_numpy"]
 #: ndarraytypes.h); every extension that uses NumPy's C API has this offset compiled in.
 _DATA_OFFSET = object.__basicsize__
 
-#: All memory as 8-byte words, from address 8 on (0 would be null). from_address would tell each read
-#: to Python's audit hooks, which takes longer than the read where one listens.
+#: All memory as 8-byte words, from address 8 on (0 would be null). from_address would tell Python's
+#: audit hooks of each read, which takes longer than the read where one listens.
 _words = ctypes.cast(8, ctypes.POINTER(ctypes.c_uint64))
 
 
