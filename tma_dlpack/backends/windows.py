@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-import numpy as np
-
 from tma_dlpack import geometry
 from tma_dlpack.backends.requests import CopyRequest, Lines
 from tma_dlpack.backends.storage import Extent
