@@ -443,6 +443,37 @@ def test_channels_last_memory_is_explained_with_the_permutation(shape, order):
     assert tma.check_im2col_descriptor(permuted, spatial, spatial, 8, 32).ok
 
 
+def test_a_numpy_array_is_copied_to_a_multiple_of_32_bytes():
+    memory = np.zeros(4 * 8 * 16 * 4 + 64, np.uint8)
+    start = -memory.ctypes.data % 32 + 16
+    x = memory[start : start + 4 * 8 * 16 * 4].view(np.float32).reshape(4, 8, 16)
+    x[...] = np.arange(x.size).reshape(x.shape)
+    options = {"interleave_layout": "bytes32", "swizzle": "bytes32"}
+    (violation,) = tma.check_tma_descriptor(x, (1, 8, 8), **options).violations
+    assert "or use interleave_layout='bytes16'" in violation.fix
+    names = {"numpy": np, "x": x}
+    exec(violation.fix.partition("such an address: ")[2], names)
+    assert np.array_equal(names["y"], x)
+    assert tma.check_tma_descriptor(names["y"], (1, 8, 8), **options).ok
+
+
+def test_a_bounding_box_that_only_wraps_is_told_as_such():
+    x = view((1, 1, 1 << 31, 64), (2, 16))
+    (violation,) = check("im2col", x, im2col((0, 0), (0, 0), 8, 8)).violations
+    assert violation.rule == "BOUNDING_BOX"
+    assert "adds in 32-bit integers: size + upper must be below 2^31" in violation.limit
+    assert violation.fix == "split the tensor along W, one map per part"
+    assert check("im2col", x, im2col((0, 0), (0, -1), 8, 8)).ok
+    (violation,) = check("im2col", IMAGES, im2col((0, 0), (0, -14), 8, 8)).violations
+    assert violation.fix.startswith("use a kernel no larger than the padded image")
+
+
+def test_a_lone_uint4_is_told_how_many_lanes_it_takes():
+    (violation, *_) = check("tiled", view((64, 64), (1, 4)), tiled((1, 32))).violations
+    assert violation.rule == "DTYPE"
+    assert violation.limit.endswith("or 4-bit values of 16 lanes (or float4_e2m1fn)")
+
+
 def test_strides_of_extent_one_are_not_looked_at():
     for strides in ((7, 3, 1), (0, 1 << 50, 1), (1, 1, 1)):
         assert check("tiled", view((1, 1, 64), strides=strides), tiled((1, 1, 16))).ok
@@ -683,13 +714,23 @@ def test_a_report_reads_as_text():
         "  fix: use a multiple of 4 elements (16 bytes); the nearest that fits is box_sizes="
         "(16, 4)",
         "  rule: BOX_INNER_16B (libcu++ make_tma_descriptor.h at 571f2fc3bc, __get_box_sizes; CUDA "
-        "driver API, cuTensorMapEncodeTiled)",
+        "driver",
+        "    API, cuTensorMapEncodeTiled)",
         "elem_strides[0] is 9; it must be 1..8",
         "  fix: use 1 to take every element; for larger steps, index the tensor: x[::n]",
         "  rule: ELEM_STRIDES_RANGE (libcu++ make_tma_descriptor.h at 571f2fc3bc, "
-        "__get_elem_strides; CUDA driver API, cuTensorMapEncodeTiled (libcu++ and document ignore "
-        "the innermost unless interleaved; the driver does not))",
+        "__get_elem_strides; CUDA",
+        "    driver API, cuTensorMapEncodeTiled (libcu++ and document ignore the innermost unless",
+        "    interleaved; the driver does not))",
     ]
+
+
+def test_the_choices_of_an_argument_are_printed_within_100_columns():
+    options = tiled((16, 16), data_type="?", swizzle="?", elem_strides="?")
+    report = check("tiled", view((64, 64)), options)
+    assert len(report.violations) == 3
+    assert max(map(len, str(report).splitlines())) <= 100
+    assert "16U6_ALIGN16B (15)" in str(report)
 
 
 def test_a_report_is_true_exactly_when_accepted():
@@ -742,6 +783,12 @@ def test_advice_of_neighbours():
     assert advice_of(padded, tiled((1, 16), target="sm_100")) == ["BIT_85"]
     assert advice_of(even, tiled((1, 16), target="sm_100")) == []
     assert advice_of(padded, tiled((1, 16), target=Target((10, 0), driver_version=13020))) == []
+
+
+def test_a_dimension_over_2_31_comes_with_advice():
+    options = tiled((1, 16), swizzle="bytes64")
+    assert "DIM_OVER_2_31" in advice_of(view((1, (1 << 31) + 4)), options)
+    assert "DIM_OVER_2_31" not in advice_of(view((1, 1 << 31)), options)
 
 
 # -- nothing raises --------------------------------------------------------------------------------

@@ -170,6 +170,21 @@ def test_torch_dtype_table_needs_an_imported_torch(monkeypatch):
         pytest.param(
             np.zeros(3, ml_dtypes.float4_e2m1fn), "TENSOR_NUMPY_DTYPE", "16U4_ALIGN8B", id="float4"
         ),
+        *[
+            pytest.param(np.zeros(3, getattr(ml_dtypes, name)), "TENSOR_NUMPY_DTYPE", way, id=name)
+            for name, way in (
+                ("int4", "16U4_ALIGN8B"),
+                ("float6_e2m3fn", "four 6-bit values in three bytes"),
+                ("float6_e3m2fn", "16U6_ALIGN16B"),
+                ("int2", "x.view(numpy.uint8)"),
+                ("uint2", "x.view(numpy.uint8)"),
+                ("int1", "x.view(numpy.uint8)"),
+                ("uint1", "x.view(numpy.uint8)"),
+                ("complex32", "x.view(numpy.uint32)"),
+                ("bcomplex32", "x.view(numpy.uint32)"),
+            )
+            if hasattr(ml_dtypes, name)  # newer releases have more
+        ],
         pytest.param(
             np.zeros((3, 8))[:, ::-1], "TENSOR_STRIDE_NEGATIVE", "x.copy()", id="reversed"
         ),
@@ -194,6 +209,25 @@ def test_odd_numpy_array_is_refused_with_its_way_out(array, rule, fix):
 def test_numpy_way_out_for_ml_dtypes_is_accepted():
     x = np.zeros((2, 8), ml_dtypes.bfloat16)
     assert as_tensor_view(x.view(np.uint16)).dtype == DLDataType(1, 16)
+
+
+@pytest.mark.parametrize("name", ["int4", "uint4", "int2", "uint2"])
+def test_jax_integers_below_a_byte_are_refused_with_their_way_out(name):
+    x = jnp.zeros((2, 16), getattr(jnp, name))
+    whole = name.rstrip("24") + "8"
+    assert f"x.astype(jax.numpy.{whole})" in refusal_of(x)[0].fix
+    assert as_tensor_view(x.astype(whole)).shape == (2, 16)
+
+
+def test_the_refusal_of_a_torch_dtype_names_nothing_private():
+    violation, _ = refusal_of(quietly(lambda: torch.zeros(4, dtype=torch.uint8).view(torch.bits8)))
+    assert "float8" in violation.limit
+    assert "torch_dtype_table" not in str(violation)
+
+
+def test_a_negative_device_id_is_what_is_wrong():
+    with pytest.raises(TmaPreconditionError, match="cuda:-1; the id of a device must be 0 or more"):
+        judge(layout_with(device_id=-1))
 
 
 def test_deleted_and_traced_jax_arrays_are_refused_with_jax_words():
@@ -299,7 +333,7 @@ def layout_with(**changes):
             if t not in (1, 2, 3, 13)
         ],
         pytest.param({"device_type": 99}, "TENSOR_DEVICE", id="unknown device"),
-        pytest.param({"device_id": -1}, "TENSOR_DEVICE", id="negative device id"),
+        pytest.param({"device_id": -1}, "TENSOR_DEVICE_ID", id="negative device id"),
         pytest.param({"bits": 0}, "TENSOR_DTYPE", id="no bits"),
         pytest.param({"lanes": 0}, "TENSOR_DTYPE", id="no lanes"),
         pytest.param({"code": 3}, "TENSOR_OPAQUE", id="opaque handles"),

@@ -8,6 +8,7 @@ from tma_dlpack.dtypes import (
     PACKED_TYPES,
     DLDataType,
     data_type_of,
+    dtype_named,
     overrides_of,
     row,
 )
@@ -96,6 +97,15 @@ def test_the_type_of_a_tensor_is_among_its_overrides():
 def test_packed_types_are_those_below_a_byte():
     assert {t.name for t in PACKED_TYPES} == {"16U4_ALIGN8B", "16U4_ALIGN16B", "16U6_ALIGN16B"}
     assert [row(t).smem_chunk_bytes for t in sorted(PACKED_TYPES)] == [8, 16, 16]
+
+
+def test_names_are_of_types_that_can_be_described():
+    with pytest.raises(ValueError, match="dtype 'uint4' is none of") as caught:
+        dtype_named("uint4")
+    names = str(caught.value).partition(" is none of ")[2].split(", ")
+    assert {"uint4x16", "float4_e2m1fn", "float16"} <= set(names)
+    assert "uint4" not in names
+    assert all(overrides_of(dtype_named(name)) or name == "complex128" for name in names)
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,7 @@ def test_bytes_of_another_length_are_refused(data):
 @pytest.mark.parametrize(
     ("bits", "found"),
     [
-        ([65], "bits 65 are set"),
+        ([65], "bit 65 is set"),
         ([83, 90], "bits 83, 90 are set"),
         ([57], "the address is 0x200000000000000"),
         ([69, 70], "bits 68..70 say rank 7"),

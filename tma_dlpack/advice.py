@@ -98,6 +98,17 @@ ADVICE: tuple[AdviceRow, ...] = (
         source="tma_dlpack",
     ),
     AdviceRow(
+        id="DIM_OVER_2_31",
+        on="tensor",
+        kinds=("tiled",),
+        applies=lambda c: max(c.dims) > 1 << 31,
+        found=lambda c: f"a dimension has {max(c.dims)} elements",
+        why="over 2^31 elements the driver encodes the map, and every copy of it dies with an "
+        "illegal instruction",
+        fix=lambda c: "split the tensor along this dimension, one map per part",
+        source=f"{MEASURED}, 2026-11-20",
+    ),
+    AdviceRow(
         id="STORE_OVERRUN",
         on="tensor",
         applies=lambda c: not c.interleaved and _row_bytes(c) % INNER_BYTES != 0,

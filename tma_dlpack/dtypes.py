@@ -156,7 +156,7 @@ _LANES_OF_4_BITS: dict[int, tuple[int, ...]] = {_C.kDLUInt: (16,), _C.kDLFloat4_
 _NAMED: dict[str, DLDataType] = {
     str(t): t
     for t in (
-        *(DLDataType(code, bits) for code, bits in _FROM_DLPACK),
+        *(DLDataType(code, bits) for code, bits in _FROM_DLPACK if (code, bits) != (_C.kDLUInt, 4)),
         *(DLDataType(_C.kDLInt, bits) for bits in (8, 16)),
         *(DLDataType(_C.kDLComplex, bits) for bits in (32, 64, 128)),
         *(DLDataType(_C.kDLUInt, 4, lanes) for lanes in _LANES_OF_4_BITS[_C.kDLUInt]),

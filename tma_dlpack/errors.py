@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,8 @@ __all__ = [
     "Violation",
     "refusal",
 ]
+
+COLUMNS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,20 @@ class Finding:
     source: str
 
     def __str__(self) -> str:
-        return f"{self.found}; {self.limit}\n  fix: {self.fix}\n  rule: {self.rule} ({self.source})"
+        fix = f"  fix: {self.fix}"  # often code to copy, so in one line; of an argument, choices
+        return "\n".join(
+            (
+                f"{self.found}; {self.limit}",
+                _wrapped(fix) if self.rule == "ARGUMENT" else fix,
+                _wrapped(f"  rule: {self.rule} ({self.source})"),
+            )
+        )
+
+
+def _wrapped(line: str) -> str:
+    return textwrap.fill(
+        line, COLUMNS, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+    )
 
 
 @dataclass(frozen=True, slots=True)

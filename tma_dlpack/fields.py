@@ -311,7 +311,8 @@ def decode(data: bytes) -> tuple[EncodeArguments, int]:
     stray = word & ~_KNOWN_BITS[kind]
     if stray:
         bits = ", ".join(str(b) for b in range(512) if stray >> b & 1)
-        raise _not_a_map(f"bits {bits} are set", "be 0 in an sm_90 map")
+        said = f"bit {bits} is set" if stray.bit_count() == 1 else f"bits {bits} are set"
+        raise _not_a_map(said, "be 0 in an sm_90 map")
     values: dict[str, list[int]] = {}
     for field in _FIELDS_OF[kind, rank]:
         values.setdefault(field.name, []).append(read(field, data))

@@ -99,8 +99,10 @@ def judge(layout: Layout) -> tuple[Device, DLDataType, tuple[int, ...], tuple[in
     (8, 1)
     """
     device_type, device_id, code, bits, lanes, flags, shape, strides = layout
-    if device_type not in CUDA | HOST or device_id < 0:
+    if device_type not in CUDA | HOST:
         refuse("TENSOR_DEVICE", f"lies on {Device(device_type, device_id)}")
+    if device_id < 0:
+        refuse("TENSOR_DEVICE_ID", f"lies on {Device(device_type, device_id)}")
     device = Device(DLDeviceType(device_type), device_id)
     dtype = DLDataType(code, bits, lanes)
     if not bits or not lanes:

@@ -119,7 +119,19 @@ def _refuse_export(tensor: Any, error: Exception) -> NoReturn:
             refuse("TENSOR_NUMPY_DTYPE", found, error, fix)
         if not tensor.flags.writeable:
             refuse("TENSOR_NUMPY_READ_ONLY", found, error)
-    refuse("TENSOR_EXPORT", found, error)
+    refuse("TENSOR_EXPORT", found, error, _jax_fix(tensor))
+
+
+def _jax_fix(tensor: Any) -> str | None:
+    """Name the way out for JAX's integers below a byte; None for all else."""
+    if _package(type(tensor)) not in ("jax", "jaxlib"):
+        return None
+    name = str(tensor.dtype)
+    if name in ("uint4", "uint2"):
+        return "pass x.astype(jax.numpy.uint8), one value per byte"
+    if name in ("int4", "int2"):
+        return 'pass x.astype(jax.numpy.int8), one value per byte, and data_type="UINT8"'
+    return None
 
 
 def _numpy_fix(dtype: np.dtype[Any]) -> str | None:
@@ -129,10 +141,17 @@ def _numpy_fix(dtype: np.dtype[Any]) -> str | None:
             return 'pass x.view(numpy.uint16) and data_type="BFLOAT16"'
         if dtype.name.startswith("float8"):
             return "pass x.view(numpy.uint8): a map takes float8 values as bytes"
-        return (
-            "pack two 4-bit values in a byte (ml_dtypes keeps each in its own) and pass them as "
-            'numpy.uint8 with data_type="16U4_ALIGN8B", on sm_100 or later'
-        )
+        if dtype.name.startswith("float6"):
+            return (
+                "pack four 6-bit values in three bytes (ml_dtypes keeps each in its own) and pass "
+                'them as numpy.uint8 with data_type="16U6_ALIGN16B", on sm_100 or later'
+            )
+        if dtype.name in ("int4", "uint4") or dtype.name.startswith("float4"):
+            return (
+                "pack two 4-bit values in a byte (ml_dtypes keeps each in its own) and pass them "
+                'as numpy.uint8 with data_type="16U4_ALIGN8B", on sm_100 or later'
+            )
+        return f"pass x.view(numpy.uint{8 * dtype.itemsize}): a map never looks at what bits mean"
     if dtype.names is not None:
         return "pass one field, x['name'], or a view of the whole as bytes"
     if not dtype.isnative:

@@ -82,6 +82,7 @@ REFUSALS: dict[str, tuple[str, str, str]] = {
         "copy it to a CUDA device",
         f"{_LIBCUXX}; dlpack.h 1.3, DLDeviceType",
     ),
+    "TENSOR_DEVICE_ID": ("the id of a device must be 0 or more", _REPORT, _DLPACK_H),
     "TENSOR_NUMPY_DTYPE": (
         "NumPy must be able to export its type",
         "convert it to a number type of 8 to 64 bits, or pass a view of its bytes",
@@ -115,7 +116,8 @@ REFUSALS: dict[str, tuple[str, str, str]] = {
         _TORCH,
     ),
     "TENSOR_TORCH_DTYPE": (
-        "its dtype must be one that DLPack knows (torch_dtype_table() lists them)",
+        "its dtype must be one that DLPack knows: bool, integers, floats, complex, "
+        "bfloat16, float8 or float4_e2m1fn_x2",
         "pass x.view(torch.uint8), or another unsigned type of the same size",
         _DLPACK_H,
     ),

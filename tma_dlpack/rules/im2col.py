@@ -96,6 +96,26 @@ def _bounding_box_found(c: Case, i: int) -> str:
     )
 
 
+def _only_wraps(c: Case, i: int) -> bool:
+    """Say whether the bounding box is empty only because the driver's 32 bits wrap."""
+    return c.dims[c.first_spatial + i] + c.upper[i] - c.lower[i] > 0
+
+
+def _bounding_box_must(c: Case, i: int) -> str:
+    if _only_wraps(c, i):
+        return (
+            "have at least one pixel as the driver adds in 32-bit integers: size + upper must be "
+            "below 2^31"
+        )
+    return "have at least one pixel along every spatial dimension: size + upper - lower > 0"
+
+
+def _bounding_box_fix(c: Case, i: int) -> str:
+    if _only_wraps(c, i):
+        return f"split the tensor along {'WHD'[i]}, one map per part"
+    return "use a kernel no larger than the padded image; im2col_corners() makes both corners"
+
+
 def _column_fix(c: Case, i: int) -> str:
     pixels = repairs.shrink_column(c, 0)["pixels_per_column"]
     return f"use at most {counted(pixels, 'pixel')} per column, or fewer channels per pixel"
@@ -125,10 +145,8 @@ IM2COL_RULES: tuple[Rule, ...] = (
         needs_here=("LOWER_CORNER[i]", "UPPER_CORNER[i]"),
         holds=lambda c, i: c.bounding_box_extent(i) > 0,
         found=_bounding_box_found,
-        must="have at least one pixel along every spatial dimension: size + upper - lower > 0",
-        fix=lambda c, i: (
-            "use a kernel no larger than the padded image; im2col_corners() makes both corners"
-        ),
+        must=_bounding_box_must,
+        fix=_bounding_box_fix,
         source=f"{IM2COL_DOC}; {MEASURED}",
         differs="the driver adds in 32-bit signed integers, which wrap",
         repair=repairs.open_bounding_box,

@@ -215,7 +215,7 @@ TENSOR_RULES: tuple[Rule, ...] = (
         holds=lambda c, i: c.data_type is not None,
         found=lambda c, i: f"tensor.dtype is {c.view.dtype if c.view else 'unknown'}",
         must="be one that tensor maps have: uint8/16/32/64, int32/64, float16/32/64, bfloat16, "
-        "bool, a float8, or 4-bit values",
+        "bool, a float8, or 4-bit values of 16 lanes (or float4_e2m1fn)",
         fix=words.carry_fix,
         source=f"{LIBCUDACXX}, __get_tensor_map_data_type",
         repair=repairs.other_type,

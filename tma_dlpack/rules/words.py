@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from tma_dlpack.case import Case
+from tma_dlpack.case import Case, needs_32_bytes
 from tma_dlpack.dlpack import TensorView
 from tma_dlpack.dtypes import overrides_of
-from tma_dlpack.enums import TensorMapDataType
+from tma_dlpack.enums import TensorMapDataType, TmaInterleaveLayout
 
 __all__ = [
     "alignment_fix",
@@ -41,6 +41,11 @@ def _like_numpy(module: str) -> Words:
     )
 
 
+NUMPY_ALIGNS = 16  # bytes: what numpy.empty and x.copy() start at a multiple of
+_ALIGNED_NUMPY_COPY = (
+    "y = numpy.empty(x.nbytes + 32, numpy.uint8); y = y[-y.ctypes.data % 32:][:x.nbytes]; "
+    "y = y.view(x.dtype).reshape(x.shape); y[...] = x"
+)
 _WORDS = {
     "torch": Words(
         copy="x.clone()",
@@ -78,7 +83,14 @@ def alignment_fix(c: Case, i: int) -> str:
     if c.view is None:
         return f"pass an address that is a multiple of {c.alignment_bytes}"
     start = f"start the view at an element whose address is a multiple of {c.alignment_bytes} bytes"
-    return f"{start}, or copy it: x = {_words(c.view).copy}"
+    if c.alignment_bytes == NUMPY_ALIGNS or not c.view.producer.startswith("numpy"):
+        return f"{start}, or copy it: x = {_words(c.view).copy}"
+    less = (
+        ", or use interleave_layout='bytes16'"
+        if not needs_32_bytes(TmaInterleaveLayout.none, c.data_type)
+        else ""
+    )
+    return f"{start}{less}, or copy it to such an address: {_ALIGNED_NUMPY_COPY}"
 
 
 def padding_fix(c: Case, i: int) -> str:
