@@ -142,7 +142,7 @@ def test_read_only_flag_is_told(flags, read_only):
         pytest.param({"data": 0}, "TENSOR_NULL", id="null data"),
         pytest.param({"device_type": 10}, "TENSOR_DEVICE", id="ROCm"),
         pytest.param({"device_type": 8}, "TENSOR_DEVICE", id="Metal"),
-        pytest.param({"device_type": 2, "device_id": -1}, "TENSOR_DEVICE", id="device -1"),
+        pytest.param({"device_type": 2, "device_id": -1}, "TENSOR_DEVICE_ID", id="device -1"),
         pytest.param({"ndim": -1}, "TENSOR_NDIM", id="ndim -1"),
         pytest.param({"ndim": 65}, "TENSOR_NDIM", id="ndim 65"),
         pytest.param({"ndim": 2**31 - 1}, "TENSOR_NDIM", id="ndim absurd"),

@@ -171,7 +171,7 @@ def tiled(**changes):
         ({"tensor_rank": 0}, "tensor_rank is 0"),
         ({"box_dim": (16,)}, "box_dim has 1 entry"),
         ({"global_address": -16}, "the address is -0x10"),
-        ({"global_address": 1 << 64}, "global_address is 18446744073709551616"),
+        ({"global_address": 1 << 64}, "the address is 0x10000000000000000"),
         ({"interleave": 3}, "interleave is 3"),
     ],
 )
