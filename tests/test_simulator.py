@@ -530,7 +530,7 @@ def test_what_is_no_backend_is_refused(matrix_map, backend):
     assert refused(tma.load_tile, matrix_map, (0, 0), backend=backend).argument == "backend"
 
 
-@pytest.mark.parametrize("tensor_map", [5, None, bytes(128)])
+@pytest.mark.parametrize("tensor_map", [5, None, bytes(128)], ids=["int", "None", "bytes"])
 def test_what_is_no_map_is_refused_by_every_verb(tensor_map):
     simulator, data = tma.backend("simulator"), np.zeros((8, 16), np.float32)
     for ask in (

@@ -89,8 +89,8 @@ class OnDevice(SimulatorBackend):
         )  # fmt: skip
 
     def reduce_tile(self, tensor_map, coords, data, op, *, memory=None, smem_offset=0):
-        reduction_of(tensor_map.data_type, op)
         store_request(tensor_map, coords, smem_offset)
+        reduction_of(tensor_map.data_type, op)
         self._run(
             tensor_map, memory, True,
             lambda tm, m: self.cuda.reduce_tile(
