@@ -100,6 +100,8 @@ def make_tma_descriptor(
     >>> tm.global_dim, tm.global_strides, tm.box_dim, tm.tx_bytes
     ((64, 128), (128,), (64, 16), 2048)
     """
+    if type(box_sizes) is list:
+        box_sizes = tuple(box_sizes)  # what it holds now; and the cache asks for a hash
     return making.make_tiled(
         tensor,
         (

@@ -38,7 +38,7 @@ from tma_dlpack.reading import integer_of, shown, text_of
 from tma_dlpack.request import make_case, mirror_case
 from tma_dlpack.target import Target
 from tma_dlpack.template import Template
-from tma_dlpack.tensor_map import TensorMap, map_of
+from tma_dlpack.tensor_map import TensorMap, fill, map_of, new
 
 __all__ = [
     "CACHE",
@@ -118,8 +118,8 @@ def make_tiled(tensor: object, options: tuple[Any, ...]) -> TensorMap:
     """Do as ``make("tiled", ...)``: a reading, a look-up, a map.
 
     For a known layout that is all there is, so each call of a function would be a twentieth of it:
-    `read_layout`, `LayoutCache.find` and the comparison of options, which in a loop mostly are the
-    very objects of the call before, are written out.
+    `read_layout`, `LayoutCache.find`, `map_of` and the comparison of options, which in a loop are
+    mostly the very objects of the call before, are written out.
     """
     try:
         reading = READERS.get(type(tensor), read_first_of_type)(tensor)
@@ -144,9 +144,10 @@ def make_tiled(tensor: object, options: tuple[Any, ...]) -> TensorMap:
         and not address & template.refused_bits
     ):
         next(CACHE.hits)
-    else:
-        template = template_of("tiled", tensor, reading, options)
-    return map_of(template, address, tensor, capsule)
+        made = new(TensorMap)
+        fill(made, (template, address, tensor, capsule, None))
+        return made
+    return map_of(template_of("tiled", tensor, reading, options), address, tensor, capsule)
 
 
 def template_of(

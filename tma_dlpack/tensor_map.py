@@ -39,7 +39,7 @@ from tma_dlpack.template import Described, Template
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["TensorMap", "map_of"]
+__all__ = ["TensorMap", "fill", "map_of", "new"]
 
 
 class TensorMap(Described):
@@ -161,7 +161,7 @@ class TensorMap(Described):
             slot = self._state[4]
             if slot is None:  # else another thread was quicker
                 slot = take_slot(self._address, template.tail)
-                _set_state(self, (*self._state[:4], slot))
+                fill(self, (*self._state[:4], slot))
             return slot
 
     def _not_launchable(self) -> TmaUnsupportedError:
@@ -527,8 +527,8 @@ class TensorMap(Described):
         return self
 
 
-_new = object.__new__
-_set_state = Described.__dict__["_state"].__set__
+#: What `map_of` does, for who cannot afford a call: ``made = new(TensorMap); fill(made, state)``.
+new, fill = object.__new__, Described.__dict__["_state"].__set__
 
 
 def map_of(
@@ -538,8 +538,8 @@ def map_of(
 
     `capsule` is that of a producer that may have exported a temporary.
     """
-    made = _new(TensorMap)
-    _set_state(made, (template, address, tensor, capsule, None))  # __setattr__ refuses
+    made = new(TensorMap)
+    fill(made, (template, address, tensor, capsule, None))
     return made
 
 

@@ -82,7 +82,7 @@ def _need_gpu() -> None:
 
 
 def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0][:50]
+    return f"{type(error).__name__}: {error}".splitlines()[0][:40]
 
 
 # -- tensors -------------------------------------------------------------------------------------

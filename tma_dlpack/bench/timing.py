@@ -65,7 +65,6 @@ def time_rows(
     The garbage collector stays on, as it is in the programs of users. `clock` is ``"wall"``, or
     ``"thread"`` for the CPU time of this thread, which other programs on the machine hardly change.
     """
-    spare = _spare_memory()
     timers = [
         timeit.Timer(
             row.statement,
@@ -80,23 +79,11 @@ def time_rows(
     for samples in seconds:
         for i, (timer, number) in enumerate(zip(timers, numbers, strict=True)):
             samples[i] = timer.timeit(number) / number
-    del spare
     low, median, high = np.percentile(seconds, [10, 50, 90], axis=0) * 1e6
     return [
         Timing(row, *(float(us[i]) / row.per for us in (median, low, high)))
         for i, row in enumerate(rows)
     ]
-
-
-def _spare_memory() -> list[bytes]:
-    """Leave gaps of every size in Python's memory, for as long as the result lives.
-
-    Where a statement happens to begin on the last free bytes, CPython maps new memory in each run
-    and gives it back at the end, which takes longer than what is to be measured.
-    """
-    blocks = [bytes(size) for size in range(1, 480, 16) for _ in range(1000)]
-    del blocks[::2]
-    return blocks
 
 
 def _number(timer: timeit.Timer, sample_ms: float) -> int:

@@ -122,7 +122,7 @@ def _read_name(address: int) -> bytes:
 
 
 #: All memory, from address 1 on (0 would be null). Slicing it copies; from_address would tell each
-#: read to Python's audit hooks, and where one listens (JAX and CuPy have one) that takes longer.
+#: read to Python's audit hooks, and where one listens (JAX has one) that takes longer.
 _memory = ctypes.cast(1, ctypes.POINTER(ctypes.c_char))
 
 

@@ -22,6 +22,7 @@ __all__ = ["ARRAYS_ARE_OPEN", "read_numpy"]
 #: The data pointer is the first field after the object's head (PyArrayObject_fields, NumPy's
 #: ndarraytypes.h); every extension that uses NumPy's C API has this offset compiled in.
 _DATA_OFFSET = object.__basicsize__
+_DATA_WORD = _DATA_OFFSET // 8 - 1  # in `_words`
 
 #: All memory as 8-byte words, from address 8 on (0 would be null). from_address would tell Python's
 #: audit hooks of each read, which takes longer than the read where one listens.
@@ -32,7 +33,7 @@ def _arrays_are_open() -> bool:
     if sys.implementation.name != "cpython":  # elsewhere id() is no address
         return False
     probe = np.empty(1)
-    return bool(_words[(id(probe) + _DATA_OFFSET) // 8 - 1] == probe.ctypes.data)
+    return bool(_words[(id(probe) >> 3) + _DATA_WORD] == probe.ctypes.data)
 
 
 #: Whether `read_numpy` works with this interpreter and this NumPy.
@@ -41,7 +42,7 @@ ARRAYS_ARE_OPEN = _arrays_are_open()
 
 def read_numpy(array: np.ndarray[Any, Any]) -> Reading:
     """Read a NumPy array, or refuse a null one."""
-    address = _words[(id(array) + _DATA_OFFSET) // 8 - 1]
+    address = _words[(id(array) >> 3) + _DATA_WORD]
     shape = array.shape
     if not address and 0 not in shape:
         refuse("TENSOR_NULL", f"has shape {shape} and a null address")
