@@ -7,11 +7,12 @@ import sys
 import time
 from pathlib import Path
 
-import nbformat
 import pytest
 import screens
-from nbconvert import HTMLExporter
 from screens import DARK, LIGHT
+
+nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed")
+HTMLExporter = pytest.importorskip("nbconvert", reason="nbconvert is not installed").HTMLExporter
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 sys.path.insert(0, str(NOTEBOOKS))
