@@ -6,6 +6,7 @@ import subprocess
 import sys
 import weakref
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -63,8 +64,13 @@ def test_torch_tensor_is_seen_as_it_is():
     assert v.owner is x
 
 
+def on_the_cpu(x):
+    """Move a JAX array there: on a machine with a GPU it begins on that."""
+    return jax.device_put(x, jax.devices("cpu")[0])
+
+
 def test_jax_array_is_seen_as_it_is():
-    x = jnp.zeros((3, 8), jnp.bfloat16)
+    x = on_the_cpu(jnp.zeros((3, 8), jnp.bfloat16))
     v = as_tensor_view(x)
     assert (v.address, v.dtype, v.device) == (x.unsafe_buffer_pointer(), DLDataType(4, 16), CPU)
     assert (v.shape, v.strides) == ((3, 8), (8, 1))
@@ -342,7 +348,9 @@ def test_host_bytes_of_torch_stop_at_the_view_not_at_its_storage():
 
 def test_host_bytes_of_overlapping_and_4_bit_tensors():
     assert host_bytes(as_tensor_view(np.broadcast_to(np.zeros(4), (9, 4)))).nbytes == 32
-    assert host_bytes(as_tensor_view(jnp.zeros((3, 32), jnp.float4_e2m1fn))).nbytes == 48
+    assert (
+        host_bytes(as_tensor_view(on_the_cpu(jnp.zeros((3, 32), jnp.float4_e2m1fn)))).nbytes == 48
+    )
     assert host_bytes(as_tensor_view(np.zeros((2, 0)))).nbytes == 0
     assert host_bytes(as_tensor_view(np.ones(()))).nbytes == 8
 
