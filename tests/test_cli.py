@@ -47,6 +47,11 @@ def test_check_of_a_refused_tensor_exits_1_and_prints_what_would_be_accepted(cap
     assert "box_sizes=(16, 8)" in printed
 
 
+def test_what_would_be_accepted_is_printed_as_one_types_it(capsys):
+    main(["check", "--shape", "64,64", "--dtype", "int8", "--box", "16,16"])
+    assert ", data_type='UINT8', " in capsys.readouterr().out
+
+
 def test_check_takes_strides_types_rules_and_targets(capsys):
     words = ["check", "--shape", "8,64", "--dtype", "float4_e2m1fnx2", "--box", "8,128"]
     assert main(words) == 1

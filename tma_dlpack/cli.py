@@ -9,6 +9,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Sequence
+from enum import IntEnum
 from pathlib import Path
 
 import tma_dlpack as tma
@@ -168,11 +169,16 @@ def _check(options: argparse.Namespace) -> int:
     fixed = report.fixed()
     if not report.ok and fixed is not None:
         print("\nthis would be accepted:")
-        print("  " + ", ".join(f"{name}={value!r}" for name, value in fixed.items()))
+        print("  " + ", ".join(f"{name}={_written(value)}" for name, value in fixed.items()))
     if options.html:
         page = draw.page("tma_dlpack check", [draw.report_html(report)])
         Path(options.html).write_text(page, encoding="utf-8")
     return EXIT_OK if report.ok else EXIT_REFUSED
+
+
+def _written(value: object) -> str:
+    """Write an argument as one types it: a member of an enum by its name."""
+    return repr(value.name if isinstance(value, IntEnum) else value)
 
 
 def _draw(options: argparse.Namespace) -> int:
