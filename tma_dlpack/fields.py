@@ -259,6 +259,8 @@ def _place(field: Field, value: int) -> int:
     raw = units - field.bias
     if rest or raw not in field.raw:
         raise OverflowError(f"{field.label} = {value} does not fit {field.width} bits")
+    if raw >= 0 and len(field.pieces) == 1:
+        return raw << field.pieces[0][0]
     word = 0
     for bit, width in field.pieces:
         word |= (raw & ((1 << width) - 1)) << bit

@@ -33,6 +33,8 @@ READ_ONLY, SUBBYTE_PADDED = 1, 4
 CUDA = frozenset({DLDeviceType.kDLCUDA.value, DLDeviceType.kDLCUDAManaged.value})
 HOST = frozenset({DLDeviceType.kDLCPU.value, DLDeviceType.kDLCUDAHost.value})
 
+_ADDRESSABLE = CUDA | HOST
+
 _DEVICE_NAMES = {
     DLDeviceType.kDLCPU.value: "cpu",
     DLDeviceType.kDLCUDA.value: "cuda",
@@ -99,7 +101,7 @@ def judge(layout: Layout) -> tuple[Device, DLDataType, tuple[int, ...], tuple[in
     (8, 1)
     """
     device_type, device_id, code, bits, lanes, flags, shape, strides = layout
-    if device_type not in CUDA | HOST:
+    if device_type not in _ADDRESSABLE:
         refuse("TENSOR_DEVICE", f"lies on {Device(device_type, device_id)}")
     if device_id < 0:
         refuse("TENSOR_DEVICE_ID", f"lies on {Device(device_type, device_id)}")
@@ -112,11 +114,13 @@ def judge(layout: Layout) -> tuple[Device, DLDataType, tuple[int, ...], tuple[in
     if flags & SUBBYTE_PADDED and bits < 8:
         refuse("TENSOR_PADDED", f"has {bits}-bit values, each padded to a byte")
     shape = tuple(shape)
-    if any(extent < 0 for extent in shape):
+    if min(shape, default=0) < 0:
         refuse("TENSOR_EXTENT", f"has shape {shape}")
     if strides is None or 0 in shape:
         strides = _row_major(shape)
-    if any(stride < 0 < extent - 1 for extent, stride in zip(shape, strides, strict=True)):
+    if min(strides, default=0) < 0 and any(
+        stride < 0 < extent - 1 for extent, stride in zip(shape, strides, strict=True)
+    ):
         refuse("TENSOR_STRIDE_NEGATIVE", f"has strides {tuple(strides)}, in elements")
     strides = canonical_strides(shape, strides, dtype.itemsize_bits)
     return device, dtype, shape, strides, bool(flags & READ_ONLY)
