@@ -56,48 +56,17 @@ CACHE = LayoutCache()
 ENCODERS = ("auto", "driver", "model")
 
 
+_LAYOUT = ("elem_strides", "interleave_layout", "swizzle", "l2_fetch_size", "oobfill")
+_MANNER = ("data_type", "rules", "target")
+_COUNTS = ("channels_per_pixel", "pixels_per_column")
+_CORNERS = ("pixel_box_lower_corner", "pixel_box_upper_corner")
+_WIDTHS = ("lower_corner_width", "upper_corner_width")
+
 #: The options of each verb, in the order of its signature.
 OPTIONS: dict[MapKind, tuple[str, ...]] = {
-    "tiled": (
-        "box_sizes",
-        "elem_strides",
-        "interleave_layout",
-        "swizzle",
-        "l2_fetch_size",
-        "oobfill",
-        "data_type",
-        "rules",
-        "target",
-    ),
-    "im2col": (
-        "pixel_box_lower_corner",
-        "pixel_box_upper_corner",
-        "channels_per_pixel",
-        "pixels_per_column",
-        "elem_strides",
-        "interleave_layout",
-        "swizzle",
-        "l2_fetch_size",
-        "oobfill",
-        "data_type",
-        "rules",
-        "target",
-    ),
-    "im2col_wide": (
-        "lower_corner_width",
-        "upper_corner_width",
-        "channels_per_pixel",
-        "pixels_per_column",
-        "elem_strides",
-        "interleave_layout",
-        "swizzle",
-        "l2_fetch_size",
-        "oobfill",
-        "mode",
-        "data_type",
-        "rules",
-        "target",
-    ),
+    "tiled": ("box_sizes", *_LAYOUT, *_MANNER),
+    "im2col": (*_CORNERS, *_COUNTS, *_LAYOUT, *_MANNER),
+    "im2col_wide": (*_WIDTHS, *_COUNTS, *_LAYOUT, "mode", *_MANNER),
 }
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from tma_dlpack.arguments import MapKind
 from tma_dlpack.dtypes import DATA_TYPES
 from tma_dlpack.enums import TensorMapDataType
+from tma_dlpack.limits import ADDRESS_END, MAX_BOX_BYTES, STRIDE_BYTES_END
 
 __all__ = ["random_call"]
 
@@ -20,8 +21,17 @@ _EDGES_OF_DIM = (0, 1, 2, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 32, (1 << 
 _EDGES_OF_BOX = (0, 1, 255, 256, 257)
 _EDGES_OF_STEP = (0, 1, 7, 8, 9)
 _EDGES_OF_PIXELS = (0, 1, 1023, 1024, 1025)
-_EDGES_OF_ADDRESS = (0, 8, 16, 32, (1 << 57) - 32, (1 << 57) - 16, 1 << 57)
-_EDGES_OF_STRIDE = (0, 8, 16, 32, 48, (1 << 40) - 32, (1 << 40) - 16, 1 << 40)
+_EDGES_OF_ADDRESS = (0, 8, 16, 32, ADDRESS_END - 32, ADDRESS_END - 16, ADDRESS_END)
+_EDGES_OF_STRIDE = (
+    0,
+    8,
+    16,
+    32,
+    48,
+    STRIDE_BYTES_END - 32,
+    STRIDE_BYTES_END - 16,
+    STRIDE_BYTES_END,
+)
 _CORNER_LIMIT = {3: 1 << 15, 4: 1 << 7, 5: 1 << 4}
 #: How often a value is drawn from the edges.
 _EDGE = 0.04
@@ -90,7 +100,7 @@ def _inner(rng: Random, element_bytes: int, span: int) -> int:
 
 def _box(rng: Random, rank: int, inner_bytes: int) -> tuple[int, ...]:
     """Give the outer box: often close to the limit of 228 KB."""
-    room = 233_472 // max(inner_bytes, 1)
+    room = MAX_BOX_BYTES // max(inner_bytes, 1)
     box = []
     for _ in range(rank - 1):
         most = min(max(room, 1), 256)
@@ -103,7 +113,7 @@ def _box(rng: Random, rank: int, inner_bytes: int) -> tuple[int, ...]:
 def _pixels(
     kind: MapKind, rng: Random, rank: int, inner: int, element_bytes: int, dims: Sequence[int]
 ) -> Call:
-    most = min(1024, max(233_472 // max(inner * element_bytes, 1), 1))
+    most = min(1024, max(MAX_BOX_BYTES // max(inner * element_bytes, 1), 1))
     pixels = most + rng.randint(0, 1) if rng.random() < 0.1 else rng.randint(1, most)
     limit = _CORNER_LIMIT.get(rank, 1 << 15)
 

@@ -11,6 +11,7 @@ from tma_dlpack.backends.reductions import REDUCTIONS
 from tma_dlpack.backends.requests import MAX_OFFSET
 from tma_dlpack.dtypes import row
 from tma_dlpack.enums import TensorMapDataType, TmaInterleaveLayout, TmaOobFill, TmaSwizzle
+from tma_dlpack.limits import SWIZZLE_SPAN_BYTES
 
 __all__ = ["ARENA_BYTES", "Copy", "random_copy", "start_at_limits"]
 
@@ -218,7 +219,7 @@ def _im2col(rng: Random, data_type: TensorMapDataType, writes: bool) -> EncodeAr
         lower.append(low)
         upper.append(max(high, low - dims[d] + 1))
     pixel_bytes = max(channels * args.type_row.element_bytes, 32 if args.interleave else 16)
-    span = 0 if args.interleave else (0, 32, 64, 128)[args.swizzle]
+    span = 0 if args.interleave else SWIZZLE_SPAN_BYTES[args.swizzle]
     pixels = rng.randint(1, max(min(rng.choice(_BUDGETS) // max(pixel_bytes, span), 1024), 1))
     return replace(
         args,
