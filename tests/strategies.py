@@ -168,7 +168,9 @@ class Spec:
         if door.mirror:
             return mirror_case(door.kind, self._mirror_words(), target)
         tensor = self._view()
-        return make_case(door.kind, tensor, self._make_words(door), target, False)
+        return make_case(
+            door.kind, tensor.at(0), tensor.address, self._make_words(door), target, False
+        )
 
     def _options(self) -> dict[str, Any]:
         return {"swizzle": self.swizzle, "l2_promotion": 0, "oob_fill": self.oob}

@@ -20,7 +20,7 @@ SM_90, SM_100 = TARGETS["sm_90"], TARGETS["sm_100"]
 
 
 def case_of(kind, x, given):
-    return make_case(kind, x, given, SM_90, False)
+    return make_case(kind, x.at(0), x.address, given, SM_90, False)
 
 
 def test_row_major_becomes_innermost_first():

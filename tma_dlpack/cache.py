@@ -84,14 +84,19 @@ class LayoutCache:
 
         Options that equal those of another entry, and are of other types, get an entry beside it.
         """
-        key: Hashable = kind, signature, options
-        if not all(map(_is_plain, options)) or not _is_hashable(signature):
+        if not _are_plain(options):
             return
+        key: Hashable = kind, signature, options
+        entry = template, options
         with self._lock:
-            known = self.entries.get(key)
-            if known is not None and not are_alike(known[1], options):
-                key = kind, signature, options, _types(options)
-            self.entries[key] = template, options
+            try:
+                known = self.entries.setdefault(key, entry)
+            except TypeError:  # a subclass of torch.Tensor may tell its strides as it likes
+                return
+            if known is not entry:
+                if not are_alike(known[1], options):
+                    key = kind, signature, options, _types(options)
+                self.entries[key] = entry
             while len(self.entries) > self.maxsize:
                 del self.entries[next(iter(self.entries))]
 
@@ -120,17 +125,13 @@ _PLAIN = frozenset(
 )
 
 
-def _is_plain(option: object) -> bool:
-    if type(option) is tuple:
-        return all(type(entry) in _PLAIN for entry in option)
-    return type(option) in _PLAIN
-
-
-def _is_hashable(signature: Signature) -> bool:
-    try:
-        hash(signature)
-    except TypeError:  # a subclass of torch.Tensor may tell its strides as it likes
-        return False
+def _are_plain(options: tuple[Any, ...]) -> bool:
+    for option in options:
+        if type(option) is tuple:
+            if not _PLAIN.issuperset(map(type, option)):
+                return False
+        elif type(option) not in _PLAIN:
+            return False
     return True
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from tma_dlpack.arguments import EncodeArguments, MapKind, Number
 from tma_dlpack.dlpack import TensorView
-from tma_dlpack.dtypes import DataTypeRow, row
+from tma_dlpack.dtypes import DATA_TYPES, DataTypeRow, row
 from tma_dlpack.enums import (
     TensorMapDataType,
     TensorMapIm2ColWideMode,
@@ -116,14 +116,14 @@ class Case:
     def element_bits(self) -> int:
         """Bits of one element in global memory; the tensor's own where the map has no type."""
         if self.data_type is not None:
-            return row(self.data_type).element_bits
+            return DATA_TYPES[self.data_type].element_bits
         assert self.view is not None
         return self.view.dtype.itemsize_bits
 
     @property
     def interleaved(self) -> bool:
         """Whether an interleaved layout is asked."""
-        return self.interleave is not TmaInterleaveLayout.none
+        return self.interleave != 0  # none
 
     @property
     def alignment_bytes(self) -> int:
@@ -351,8 +351,7 @@ def counted(number: Number, unit: str) -> str:
 
 
 def _bytes(bits: Number) -> Number:
-    whole, rest = divmod(bits, 8)
-    return Fraction(bits) / 8 if rest else int(whole)
+    return bits // 8 if bits % 8 == 0 else Fraction(bits) / 8
 
 
 def _int32(n: int) -> int:

@@ -18,7 +18,7 @@ import dataclasses
 import functools
 import operator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from tma_dlpack.arguments import EncodeArguments, MapKind
 from tma_dlpack.dtypes import DATA_TYPES
@@ -80,6 +80,11 @@ class Field:
         Number of bits.
     raw : range
         What the bits can hold.
+    bit : int
+        Where the lowest bit stands.
+    plain_end : int
+        What the value less `bias` must be below for its bits to stand at `bit` as they are; 0 where
+        they never do, because of units or of a second piece.
     """
 
     name: str
@@ -93,13 +98,19 @@ class Field:
     ptx: str | None = None
     width: int = dataclasses.field(init=False)
     raw: range = dataclasses.field(init=False, repr=False)
+    bit: int = dataclasses.field(init=False, repr=False)
+    plain_end: int = dataclasses.field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Count the bits, and what they can hold."""
         width = sum(width for _, width in self.pieces)
         low = -(1 << width - 1) if self.signed else 0
+        raw = range(low, low + (1 << width))
+        is_plain = self.unit == len(self.pieces) == 1
         object.__setattr__(self, "width", width)
-        object.__setattr__(self, "raw", range(low, low + (1 << width)))
+        object.__setattr__(self, "raw", raw)
+        object.__setattr__(self, "bit", self.pieces[0][0])
+        object.__setattr__(self, "plain_end", raw.stop if is_plain else 0)
 
     @property
     def label(self) -> str:
@@ -213,12 +224,15 @@ def encode(arguments: EncodeArguments, address: int) -> bytes:
     for field in _FIELDS_OF[arguments.kind, len(arguments.global_dim)]:
         value = values[field.name]
         if field.index is not None:
-            value = value[field.index]  # type: ignore[index]
-        word |= _place(field, value)  # type: ignore[arg-type]
+            value = value[field.index]
+        if 0 <= (raw := value - field.bias) < field.plain_end:
+            word |= raw << field.bit  # what `_place` does with most fields
+        else:
+            word |= _place(field, value)
     return word.to_bytes(MAP_BYTES, "little")
 
 
-def _values_of(a: EncodeArguments, address: int) -> dict[str, int | tuple[int, ...]]:
+def _values_of(a: EncodeArguments, address: int) -> dict[str, Any]:
     elemtype, tf32 = element_type_bits(a.data_type)
     if a.swizzle > TmaSwizzle.bytes128:
         raise OverflowError(f"no measured bits for {a.swizzle.name}")
@@ -259,8 +273,6 @@ def _place(field: Field, value: int) -> int:
     raw = units - field.bias
     if rest or raw not in field.raw:
         raise OverflowError(f"{field.label} = {value} does not fit {field.width} bits")
-    if raw >= 0 and len(field.pieces) == 1:
-        return raw << field.pieces[0][0]
     word = 0
     for bit, width in field.pieces:
         word |= (raw & ((1 << width) - 1)) << bit

@@ -15,9 +15,9 @@ from tma_dlpack.dlpack import (
     Reading,
     TensorView,
     as_tensor_view,
+    described,
     read_first_of_type,
     read_layout,
-    view_of,
 )
 from tma_dlpack.encoding import (
     DEFAULT_TARGET,
@@ -132,14 +132,14 @@ def _new_template(
     kind: MapKind, tensor: object, reading: Reading, options: tuple[Any, ...]
 ) -> Template:
     """Check and encode what the cache does not know, or raise with every violation."""
-    _, signature, _ = reading
+    address, signature, _ = reading
     options = without_lists(options)  # a list may change while we look at it
     given = dict(zip(OPTIONS[kind], options, strict=True))
     try:
-        view = view_of(tensor, reading)
+        view = described(tensor, reading)
     except TmaPreconditionError as error:
         raise _with_arguments(kind, options, error) from error.__cause__
-    case = _case(kind, view, given)
+    case = _case(kind, view, address, given)
     violations = find_violations(case)
     if violations:
         Report(violations).raise_if_refused()
@@ -154,38 +154,39 @@ def _with_arguments(
 ) -> TmaPreconditionError:
     """Add what cannot be read of the other arguments to the refusal of the tensor itself."""
     given = dict(zip(OPTIONS[kind], options, strict=True))
-    case = _case(kind, None, given, error.violations)
+    case = _case(kind, None, 0, given, error.violations)
     return TmaPreconditionError(find_violations(case))
 
 
 def check(kind: MapKind, tensor: object, given: Mapping[str, Any]) -> Report:
     """Give the report of the same call; never raise on what the user passed."""
-    refused: tuple[Violation, ...] = ()
-    view: TensorView | None = None
     try:
         view = as_tensor_view(tensor)
     except TmaPreconditionError as error:
         refused = error.violations
-    return check_case(lambda changed: _case(kind, view, changed, refused), given)
+        return check_case(lambda changed: _case(kind, None, 0, changed, refused), given)
+    return check_view(kind, view, given)
 
 
 def check_view(kind: MapKind, view: TensorView, given: Mapping[str, Any]) -> Report:
-    """Give the report for a tensor that is only described."""
-    return check_case(lambda changed: _case(kind, view, changed), given)
+    """Give the report for a tensor that is looked at, or only described."""
+    layout = view.at(0)
+    return check_case(lambda changed: _case(kind, layout, view.address, changed), given)
 
 
 def _case(
     kind: MapKind,
     view: TensorView | None,
+    address: int,
     given: Mapping[str, Any],
     refused: tuple[Violation, ...] = (),
 ) -> Case:
-    target, assumed, unread = _read_target(given["target"], view)
-    return make_case(kind, view, given, target, assumed, refused + unread)
+    target, assumed, unread = _read_target(given["target"], view, address)
+    return make_case(kind, view, address, given, target, assumed, refused + unread)
 
 
 def _read_target(
-    target: object, view: TensorView | None
+    target: object, view: TensorView | None, address: int
 ) -> tuple[Target, bool, tuple[Violation, ...]]:
     if target is not None:
         named, unread = _named_target(target)
@@ -193,7 +194,7 @@ def _read_target(
     if view is None:
         return DEFAULT_TARGET, False, ()
     try:
-        return *target_of(view.device, view.address), ()
+        return *target_of(view.device, address), ()
     except TmaError as error:
         no_device = refusal("target", str(error), "be known", "pass target='sm_90' or a tma.Target")
         return DEFAULT_TARGET, False, no_device.violations

@@ -68,6 +68,7 @@ _EXAMPLES = {
 def make_case(
     kind: MapKind,
     view: TensorView | None,
+    address: int,
     given: Mapping[str, Any],
     target: Target,
     target_is_assumed: bool,
@@ -79,7 +80,10 @@ def make_case(
     ----------
     kind : MapKind
     view : TensorView or None
-        The tensor; None where the tensor itself was refused, which `unread` then says.
+        The tensor's layout, at address 0 and without owner, so that the case can be kept; None
+        where the tensor itself was refused, which `unread` then says.
+    address : int
+        Where it lies.
     given : mapping
         The keyword arguments of the call, row-major.
     target : Target
@@ -93,34 +97,38 @@ def make_case(
     rank = len(view.shape) if view is not None else 0
     rules = read.word("rules", given["rules"], RULE_SETS[kind])
     asked_type = read.data_type("data_type", given["data_type"])
-    fields: dict[str, Any] = {
-        "interleave": read.member(
-            "interleave_layout", TmaInterleaveLayout, given["interleave_layout"]
-        ),
-        "swizzle": read.member("swizzle", TmaSwizzle, given["swizzle"]),
-        "l2_promotion": read.member("l2_fetch_size", TmaL2FetchSize, given["l2_fetch_size"]),
-        "oob_fill": read.member("oobfill", TmaOobFill, given["oobfill"]),
-    }
+    interleave = read.member("interleave_layout", TmaInterleaveLayout, given["interleave_layout"])
+    swizzle = read.member("swizzle", TmaSwizzle, given["swizzle"])
+    l2_promotion = read.member("l2_fetch_size", TmaL2FetchSize, given["l2_fetch_size"])
+    oob_fill = read.member("oobfill", TmaOobFill, given["oobfill"])
+    tile: dict[str, Any]
     if kind == "tiled":
-        fields["box"] = read.integers("box_sizes", given["box_sizes"], (1,) * rank)[::-1]
+        tile = {"box": read.integers("box_sizes", given["box_sizes"], (1,) * rank)[::-1]}
     else:
-        fields |= _read_column(read, kind, given, rank)
-    if given["elem_strides"] is None:
-        fields["elem_strides"] = (1,) * rank
+        tile = _read_column(read, kind, given, rank)
+    elem_strides = given["elem_strides"]
+    if elem_strides is None:
+        elem_strides = (1,) * rank
     else:
-        fields["elem_strides"] = read.integers("elem_strides", given["elem_strides"], None)[::-1]
-    if view is not None:
-        fields |= _tensor_fields(view, asked_type, fields["interleave"])
+        elem_strides = read.integers("elem_strides", elem_strides)[::-1]
     return Case(
         kind=kind,
         rules=set_of_rules(kind, rules, target),
         target=target,
         target_is_assumed=target_is_assumed,
+        view=view,
         asked_type=asked_type,
+        address=address,
         rank=rank,
+        elem_strides=elem_strides,
+        interleave=interleave,
+        swizzle=swizzle,
+        l2_promotion=l2_promotion,
+        oob_fill=oob_fill,
         unread=(*unread, *read.unread),
         instead=read.instead,
-        **fields,
+        **tile,
+        **({} if view is None else _tensor_fields(view, asked_type, interleave)),
     )
 
 
@@ -130,29 +138,19 @@ def _tensor_fields(
     data_type = data_type_of(view.dtype) if asked_type is None else asked_type
     if asked_type is not None and asked_type not in overrides_of(view.dtype):
         data_type = None
-    described = _described(view)
-    laid_out = described
+    laid_out = view
     if needs_32_bytes(interleave, data_type) and 1 in view.shape:
         # the view has made strides of extent 1 multiples of 16 bytes; these must be of 32
         bits = view.dtype.itemsize_bits
         strides = canonical_strides(view.shape, view.strides, bits, align_bytes=32)
-        laid_out = dataclasses.replace(described, strides=strides)
+        laid_out = dataclasses.replace(view, strides=strides)
     dims, strides_bytes = driver_layout(laid_out, data_type)
     return {
-        "view": described,
         "data_type": data_type,
-        "address": view.address,
         "dims": dims,
         "strides_bytes": strides_bytes,
         "innermost_stride": view.strides[-1] if view.strides else 1,
     }
-
-
-def _described(view: TensorView) -> TensorView:
-    """Leave out the memory of a view, so that a case can be kept."""
-    return TensorView(
-        0, view.device, view.dtype, view.shape, view.strides, view.read_only, view.producer, None
-    )
 
 
 def _read_column(

@@ -15,7 +15,7 @@ import numpy as np
 from tma_dlpack import codegen, fields, replacing, text
 from tma_dlpack.arguments import driver_layout
 from tma_dlpack.check import advise, find_violations
-from tma_dlpack.dlpack import Device, TensorView, name_of, read_layout, view_of
+from tma_dlpack.dlpack import Device, TensorView, described, name_of, read_layout
 from tma_dlpack.dtypes import data_type_of, overrides_of
 from tma_dlpack.enums import (
     TensorMapDataType,
@@ -253,13 +253,12 @@ class TensorMap(Described):
         address, signature, capsule = reading
         if signature == template.signature:
             return self._at(address, template, tensor_or_int, capsule)
-        view = view_of(tensor_or_int, reading)
-        bare = dataclasses.replace(view, address=0, owner=None, capsule=None)
-        if template.view != bare or template.launchable != view.device.is_cuda:
+        view = described(tensor_or_int, reading)
+        if template.view != view or template.launchable != view.device.is_cuda:
             differences = _differences(self, view)
             if differences:
                 raise TmaPreconditionError(differences)
-            template = dataclasses.replace(template, view=bare, launchable=view.device.is_cuda)
+            template = dataclasses.replace(template, view=view, launchable=view.device.is_cuda)
         return self._at(address, template, tensor_or_int, capsule)
 
     def at_bare_address(self, address: int) -> TensorMap:
@@ -487,7 +486,7 @@ class TensorMap(Described):
             case = dataclasses.replace(
                 case,
                 address=self._address,
-                view=dataclasses.replace(view, address=0, owner=None, capsule=None),
+                view=view.at(0),
             )
         return advise(case)
 

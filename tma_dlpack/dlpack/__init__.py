@@ -24,11 +24,11 @@ from tma_dlpack.dlpack.view import (
     READERS,
     TensorView,
     as_tensor_view,
+    described,
     host_bytes,
     read_alike,
     read_first_of_type,
     read_layout,
-    view_of,
 )
 
 __all__ = [
@@ -40,6 +40,7 @@ __all__ = [
     "TensorView",
     "as_tensor_view",
     "canonical_strides",
+    "described",
     "host_bytes",
     "judge",
     "name_of",
@@ -47,5 +48,4 @@ __all__ = [
     "read_first_of_type",
     "read_layout",
     "torch_dtype_table",
-    "view_of",
 ]

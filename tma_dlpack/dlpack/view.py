@@ -29,11 +29,11 @@ __all__ = [
     "READERS",
     "TensorView",
     "as_tensor_view",
+    "described",
     "host_bytes",
     "read_alike",
     "read_first_of_type",
     "read_layout",
-    "view_of",
 ]
 
 _Reader = Callable[[Any], Reading]
@@ -76,8 +76,22 @@ class TensorView:
     strides: tuple[int, ...]
     read_only: bool
     producer: str
-    owner: object = field(repr=False, compare=False)
+    owner: object = field(default=None, repr=False, compare=False)
     capsule: object = field(default=None, repr=False, compare=False)
+
+    def at(self, address: int, owner: object = None, capsule: object = None) -> TensorView:
+        """Give the same layout elsewhere."""
+        return TensorView(
+            address,
+            self.device,
+            self.dtype,
+            self.shape,
+            self.strides,
+            self.read_only,
+            self.producer,
+            owner,
+            capsule,
+        )
 
 
 def as_tensor_view(tensor: object) -> TensorView:
@@ -111,24 +125,24 @@ def as_tensor_view(tensor: object) -> TensorView:
     >>> view.shape, view.strides, str(view.dtype), str(view.device)
     ((2, 1, 8), (8, 8, 1), 'float32', 'cpu:0')
     """
-    return view_of(tensor, read_layout(tensor))
+    reading = read_layout(tensor)
+    address, _, capsule = reading
+    return described(tensor, reading).at(address, tensor, capsule)
 
 
-def view_of(tensor: object, reading: Reading) -> TensorView:
-    """Judge what `read_layout` gave: the other half of `as_tensor_view`."""
-    address, signature, capsule = reading
+def described(tensor: object, reading: Reading) -> TensorView:
+    """Judge what `read_layout` gave: the other half of `as_tensor_view`, less address and owner."""
+    _, signature, _ = reading
     layout_of, *told = signature
-    device, dtype, shape, strides, read_only = judge(layout_of(tensor, *told))
-    producer = name_of(type(tensor))
-    return TensorView(address, device, dtype, shape, strides, read_only, producer, tensor, capsule)
+    return TensorView(0, *judge(layout_of(tensor, *told)), name_of(type(tensor)))
 
 
 def read_layout(tensor: object) -> Reading:
     """Ask a tensor for its address and layout, unjudged: the fast half of `as_tensor_view`.
 
     Returns the address, a `Signature`, and the capsule if it must be kept alive. Equal signatures
-    are judged equally, so what `view_of` said of one holds for all. Raises as `as_tensor_view`, but
-    for what can be told from the signature.
+    are judged equally, so what `described` said of one holds for all. Raises as `as_tensor_view`,
+    but for what can be told from the signature.
     """
     return READERS.get(type(tensor), read_first_of_type)(tensor)
 
