@@ -23,9 +23,9 @@ def launchable(monkeypatch):
     encode_for = making.encode_for
 
     def encode(case, signature=None):
-        template, reusable = encode_for(case, signature)
+        template = encode_for(case, signature)
         object.__setattr__(template, "launchable", True)
-        return template, reusable
+        return template
 
     monkeypatch.setattr(making, "encode_for", encode)
     monkeypatch.setattr(making, "CACHE", making.LayoutCache())
@@ -101,6 +101,24 @@ def test_a_batch_keeps_its_tensors_alive_and_lets_them_go():
     del batch
     gc.collect()
     assert all(ref() is None for ref in alive)
+
+
+def test_bytes_that_only_the_driver_makes_serve_no_other_tensor_of_a_batch(monkeypatch):
+    encode_for, addresses = making.encode_for, []
+
+    def encode(case, signature=None):
+        addresses.append(case.address)
+        template = encode_for(case, signature)
+        object.__setattr__(template, "reusable", False)
+        return template
+
+    monkeypatch.setattr(making, "encode_for", encode)
+    monkeypatch.setattr(making, "CACHE", making.LayoutCache())
+    tensors = halves((64, 64), (64, 64), (64, 64))
+    batch = tma.make_tma_descriptors(tensors, BOX)
+    assert {x.data_ptr() for x in tensors} == set(addresses)
+    assert len(batch.numpy()) == 3
+    assert making.CACHE.info().currsize == 0
 
 
 # -- for launchers -------------------------------------------------------------------------------

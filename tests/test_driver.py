@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import struct
 import subprocess
 import sys
 import warnings
@@ -48,6 +49,11 @@ WIDE = EncodeArguments(
 )
 ADDRESS = 0x7F00_0000_0000
 CALLERS = 0xCA11  # a context that is not a primary one
+
+
+def entries(letters, array):
+    """Read a C array that has room for rank 5 at least."""
+    return struct.unpack(letters, array[: struct.calcsize(letters)])
 
 
 class StandInLibrary:
@@ -137,10 +143,10 @@ class StandInLibrary:
         args = EncodeArguments(
             "tiled",
             T(kind),
-            tuple(dims)[:rank],
-            tuple(strides)[: rank - 1],
-            tuple(steps)[:rank],
-            tuple(box)[:rank],
+            entries("5Q", dims)[:rank],
+            entries("5Q", strides)[: rank - 1],
+            entries("5I", steps)[:rank],
+            entries("5I", box)[:rank],
             type(TILED.interleave)(inter),
             TmaSwizzle(swz),
             type(TILED.l2_promotion)(l2),
@@ -155,12 +161,12 @@ class StandInLibrary:
         args = EncodeArguments(
             "im2col",
             T(kind),
-            tuple(dims)[:rank],
-            tuple(strides)[: rank - 1],
-            tuple(steps)[:rank],
+            entries("5Q", dims)[:rank],
+            entries("5Q", strides)[: rank - 1],
+            entries("5I", steps)[:rank],
             swizzle=TmaSwizzle(swz),
-            pixel_box_lower_corner=tuple(lower)[: rank - 2],
-            pixel_box_upper_corner=tuple(upper)[: rank - 2],
+            pixel_box_lower_corner=entries("5i", lower)[: rank - 2],
+            pixel_box_upper_corner=entries("5i", upper)[: rank - 2],
             channels_per_pixel=channels,
             pixels_per_column=pixels,
         )
@@ -379,7 +385,7 @@ def test_the_ends_of_a_c_type_are_passed_on(value):
     fields_of_tiled = {name: getattr(TILED, name) for name in TILED.__slots__}
     arguments = EncodeArguments(**(fields_of_tiled | {"box_dim": (value, 16, 2)}))
     box_dim = bind(ENCODERS["tiled"], arguments, ADDRESS)[5]
-    assert box_dim[0] == value
+    assert entries("5I", box_dim) == (value, 16, 2, 0, 0)
 
 
 @pytest.mark.parametrize("address", [-1, 1 << 64])

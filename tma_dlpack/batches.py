@@ -194,7 +194,8 @@ target
         addresses, signature = alike
         first = int(addresses[0]), signature, None
         template = _template_of(0, all_tensors[0], first, options)
-        if not int(np.bitwise_or.reduce(addresses)) & template.refused_bits:
+        refused = int(np.bitwise_or.reduce(addresses)) & template.refused_bits
+        if template.reusable and not refused:
             return TensorMapBatch(all_tensors, addresses, (template,), ())
     readings = [_reading_of(i, tensor) for i, tensor in enumerate(all_tensors)]
     templates = tuple(

@@ -185,7 +185,7 @@ def _draw(options: argparse.Namespace) -> int:
     view, (kind, request) = _described(options), _request(options)
     making.check_view(kind, view, request).raise_if_refused()
     case = make_case(kind, view.at(0), view.address, request, Target.of(options.target), False)
-    tensor_map = map_of(encode_for(case)[0], view.address)
+    tensor_map = map_of(encode_for(case), view.address)
     figure = draw.figure(tensor_map, options.figure, options.coords)
     if options.out:
         Path(options.out).write_text(figure.svg(), encoding="utf-8")

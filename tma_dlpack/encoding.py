@@ -42,34 +42,29 @@ def _ordinal(device: Device, address: int) -> int:
     return device.device_id
 
 
-def encode_for(case: Case, signature: Signature | None = None) -> tuple[Template, bool]:
-    """Encode an accepted `make_*` call on a tensor of that signature.
-
-    Returns the template, and whether it may serve for other addresses: with the model always; with
-    the driver only if model and driver gave the same 128 bytes. Never for managed memory, whose GPU
-    is known by its address alone.
-    """
+def encode_for(case: Case, signature: Signature | None = None) -> Template:
+    """Encode an accepted `make_*` call on a tensor of that signature."""
     view = case.view
     assert view is not None
+    on_gpu = view.device.is_cuda
     arguments = case.encode_arguments()
     modelled = _model(arguments, case.address, case.target)
     data, encoder = modelled, None if modelled is None else "model"
-    if view.device.is_cuda and driver.is_available():
+    if on_gpu and driver.is_available():
         ordinal = _ordinal(view.device, case.address)
         if driver.device_target(ordinal).compute_capability == case.target.compute_capability:
             data, encoder = driver.encode(arguments, case.address, ordinal), "driver"
-    template = Template(
+    return Template(
         arguments=arguments,
         tail=None if data is None else data[ADDRESS_BYTES:],
         encoder=encoder,
         target=case.target,
         view=view,
-        launchable=view.device.is_cuda,
+        launchable=on_gpu,
         case=case,
         signature=signature,
+        reusable=data == modelled and view.device.device_type != DLDeviceType.kDLCUDAManaged,
     )
-    managed = view.device.device_type == DLDeviceType.kDLCUDAManaged
-    return template, data == modelled and not managed
 
 
 def encode_bare(case: Case, encoder: Encoder) -> Template:

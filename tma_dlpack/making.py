@@ -143,8 +143,8 @@ def _new_template(
     violations = find_violations(case)
     if violations:
         Report(violations).raise_if_refused()
-    template, reusable = encode_for(case, signature)
-    if reusable:
+    template = encode_for(case, signature)
+    if template.reusable:
         CACHE.keep(kind, signature, options, template)
     return template
 

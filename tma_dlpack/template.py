@@ -45,6 +45,9 @@ class Template:
     signature : tuple or None
         What the tensor told of its layout (`dlpack.Signature`): another tensor that tells the same
         needs no comparison.
+    reusable : bool
+        Whether the bytes serve for other addresses without being encoded anew: the model must have
+        made the same as the driver. Never for managed memory, whose GPU is known by its address.
     refused_bits : int
         The bits that no address of the map may have: those below its alignment, 16 or 32 bytes,
         and those from 2^57 on.
@@ -58,6 +61,7 @@ class Template:
     launchable: bool
     case: Case | None = field(default=None, repr=False, compare=False)
     signature: tuple[object, ...] | None = field(default=None, repr=False, compare=False)
+    reusable: bool = field(default=False, repr=False, compare=False)
     refused_bits: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -9,9 +9,11 @@ Source: cuda.h of CUDA 13.0.
 from __future__ import annotations
 
 import ctypes
+import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
@@ -23,12 +25,12 @@ __all__ = ["ENCODERS", "Encoder", "Parameter", "bind", "describe", "misfit"]
 
 _u32, _u64, _int, _pointer = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int, ctypes.c_void_p
 
-#: C type -> its name in cuda.h, and what fits: low <= value < high.
-_C_TYPES: dict[Any, tuple[str, int, int]] = {
-    _u32: ("cuuint32_t", 0, 1 << 32),
-    _u64: ("cuuint64_t", 0, 1 << 64),
-    _int: ("int", -(1 << 31), 1 << 31),
-    _pointer: ("void*", 0, 1 << 64),
+#: C type -> its name in cuda.h, its letter in `struct`, and what fits: low <= value < high.
+_C_TYPES: dict[Any, tuple[str, str, int, int]] = {
+    _u32: ("cuuint32_t", "I", 0, 1 << 32),
+    _u64: ("cuuint64_t", "Q", 0, 1 << 64),
+    _int: ("int", "i", -(1 << 31), 1 << 31),
+    _pointer: ("void*", "Q", 0, 1 << 64),
 }
 #: Arrays hold at least so many entries, so that no driver reads past them.
 _LEAST_ENTRIES = 5
@@ -48,14 +50,12 @@ class Parameter:
     drop: int | None = None
     low: int = field(init=False)
     high: int = field(init=False)
-    array: Any = field(init=False)
 
     def __post_init__(self) -> None:
         """Look up what every call asks."""
-        _, low, high = _C_TYPES[self.c_type]
+        *_, low, high = _C_TYPES[self.c_type]
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
-        object.__setattr__(self, "array", self.c_type * _LEAST_ENTRIES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,7 @@ class Encoder:
     @property
     def prototype(self) -> tuple[Any, ...]:
         """The argtypes of the C function."""
-        types = [p.c_type if p.drop is None else ctypes.POINTER(p.c_type) for p in self.parameters]
-        return (_pointer, *types)
+        return (_pointer, *(p.c_type if p.drop is None else _pointer for p in self.parameters))
 
 
 def _enum(name: str, attribute: str) -> Parameter:
@@ -139,7 +138,7 @@ ENCODERS: dict[MapKind, Encoder] = {
 
 
 def bind(encoder: Encoder, arguments: EncodeArguments, address: int) -> list[Any]:
-    """Turn arguments into C values, in the order of the prototype less the map.
+    """Turn arguments into C values, in the order of the prototype less the map; arrays as bytes.
 
     Raises
     ------
@@ -151,16 +150,22 @@ def bind(encoder: Encoder, arguments: EncodeArguments, address: int) -> list[Any
     for p in encoder.parameters:
         value: Any = address if p.read is None else p.read(arguments)
         if p.drop is not None:
-            if len(value) != max(rank - p.drop, 0):
-                raise _wrong_length(p, value, rank)
-            if value and not p.low <= min(value) <= max(value) < p.high:
-                i = next(i for i, n in enumerate(value) if not p.low <= n < p.high)
-                raise _misfit(p, f"{p.name}[{i}]", value[i])
-            value = (p.array if rank <= _LEAST_ENTRIES else p.c_type * rank)(*value)
+            try:
+                value = _packer(p.c_type, max(rank - p.drop, 0)).pack(*value)
+            except struct.error:
+                raise _unpackable(p, value, rank) from None
         elif not p.low <= value < p.high:
             raise _misfit(p, p.name, value)
         values.append(value)
     return values
+
+
+@lru_cache(maxsize=256)
+def _packer(c_type: Any, count: int) -> struct.Struct:
+    """Give what writes so many entries as a C array, and refuses what does not fit."""
+    _, letter, _, _ = _C_TYPES[c_type]
+    spare_bytes = max(_LEAST_ENTRIES - count, 0) * ctypes.sizeof(c_type)
+    return struct.Struct(f"={count}{letter}{spare_bytes}x")
 
 
 def describe(encoder: Encoder, arguments: EncodeArguments, address: int) -> Iterator[str]:
@@ -179,14 +184,17 @@ def describe(encoder: Encoder, arguments: EncodeArguments, address: int) -> Iter
 
 
 def _misfit(p: Parameter, label: str, value: int) -> TmaPreconditionError:
-    c_type, low, high = _C_TYPES[p.c_type]
+    c_type, _, low, high = _C_TYPES[p.c_type]
     return misfit(p.name, f"{label} is {value}", f"it must fit {c_type}: {low} to {high - 1}")
 
 
-def _wrong_length(p: Parameter, value: Any, rank: int) -> TmaPreconditionError:
+def _unpackable(p: Parameter, value: Any, rank: int) -> TmaPreconditionError:
     assert p.drop is not None
-    limit = f"the driver reads {max(rank - p.drop, 0)} at rank {rank}"
-    return misfit(p.name, f"{p.name} has {len(value)} entries", limit)
+    if len(value) != max(rank - p.drop, 0):
+        limit = f"the driver reads {max(rank - p.drop, 0)} at rank {rank}"
+        return misfit(p.name, f"{p.name} has {len(value)} entries", limit)
+    i = next(i for i, n in enumerate(value) if not p.low <= n < p.high)
+    return _misfit(p, f"{p.name}[{i}]", value[i])
 
 
 def misfit(name: str, found: str, limit: str) -> TmaPreconditionError:
