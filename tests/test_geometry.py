@@ -37,6 +37,66 @@ def im2col(dims, lower, upper, estr=None, kind="im2col", **options):
     )  # fmt: skip
 
 
+# --- In bounds ----------------------------------------------------------------------------------
+
+
+@settings(deadline=None)
+@given(
+    start=st.integers(-40, 40),
+    step=st.integers(1, 8),
+    count=st.integers(1, 12),
+    dim=st.integers(1, 30),
+)
+def test_positions_in_bounds_are_those_counted_one_by_one(start, step, count, dim):
+    first, last = geometry.in_bounds(start, step, count, dim)
+    taken = [j for j in range(count) if 0 <= start + j * step < dim]
+    assert list(range(first, last)) == taken
+    assert 0 <= first <= last <= count
+    many = geometry.in_bounds(np.array([start, 0]), step, count, dim)
+    assert [int(n[0]) for n in many] == [first, last]
+
+
+@st.composite
+def boxes(draw):
+    """Give a tiled map and coordinates of a box near its tensor, both in driver order."""
+    interleave = draw(st.sampled_from(TmaInterleaveLayout))
+    rank = draw(st.integers(3 if interleave else 1, 5))
+    ranges = ((1, 9), (1, 6), (1, 3), (-7, 10), (0, 40))
+    dims, box, estr, coords, strides = (
+        draw(st.tuples(*[st.integers(*least_most)] * rank)) for least_most in ranges
+    )
+    if not interleave:  # 16 bytes are four values
+        box, coords = (4 * box[0], *box[1:]), (4 * coords[0], *coords[1:])
+    strides = tuple(16 * stride for stride in strides[1:])
+    args = EncodeArguments("tiled", T.FLOAT32, dims, strides, estr, box, interleave=interleave)
+    return geometry.plan(args), coords
+
+
+@settings(max_examples=300, deadline=None)
+@given(boxes())
+def test_what_is_cut_of_a_box_are_its_lines_in_bounds(box):
+    plan, coords = box
+    one = np.array([coords], np.int64)
+    cut = geometry.cut_box(plan, coords)
+    origins, inside = geometry.line_origins(plan, one)
+    start, first, last = geometry.inner_window(plan, one[:, 0])
+    expected = inside.reshape(plan.line_shape)
+
+    taken = np.zeros(plan.line_shape, np.bool_)
+    taken[cut.lines] = True
+    np.testing.assert_array_equal(taken, expected)
+    assert (cut.first, cut.last) == (first[0], last[0])
+    assert cut.size_bytes == expected.sum() * (last[0] - first[0])
+    assert geometry.wholly_in_bounds(plan, one)[0] == (
+        cut.size_bytes == plan.lines * plan.line_bytes
+    )
+    if expected.any():
+        steps = [np.arange(n) * stride for n, stride in zip(cut.shape, cut.strides, strict=True)]
+        begins = geometry.box_starts(plan, one) + cut.start + sum(np.ix_(*steps))
+        np.testing.assert_array_equal(begins.reshape(-1), (origins + start + first)[inside])
+        assert begins.max() - begins.min() == cut.reach
+
+
 # --- Swizzle ------------------------------------------------------------------------------------
 
 
@@ -246,6 +306,14 @@ def test_columns_meet_every_pixel_of_the_walk_once(dims, estr, lower, pixels):
     ]
     assert walked[: len(expected)] == expected
     assert len(walked) - len(expected) < pixels
+
+
+def test_a_wide_column_that_starts_left_of_its_box_walks_into_it():
+    args = im2col(
+        (4, 3, 2, 2), (0,), (0,), kind="im2col_wide", channels_per_pixel=4, pixels_per_column=8
+    )
+    walked = geometry.element_positions(args, (0, -4, 1, 0))[:, 0, 1:].tolist()
+    assert walked == [*([w, 1, 0] for w in range(-4, 3)), [0, 1, 1]]
 
 
 def test_wide_columns_hold_h_fixed():

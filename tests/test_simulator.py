@@ -772,6 +772,17 @@ def test_strides_and_positions_whose_product_overflows_are_outside():
     assert not tma.load_tile(tensor_map, (0, 0, 0), memory=memory.array).filled.any()
 
 
+def test_a_position_2_to_the_64_bytes_away_is_not_the_first():
+    memory = HostMemory()
+    tensor_map = tma.driver_encode_tiled(
+        T.UINT8, 2, memory.address, (16, 1 << 31), (1 << 36,), (16, 1), (1, 1), encoder="model"
+    )
+    violation = refused(tma.load_tile, tensor_map, (1 << 28, 0), memory=memory.array)
+    assert violation.rule == "COPY_OUTSIDE_MEMORY"
+    first = tma.load_tile(tensor_map, (0, 0), memory=memory.array).array
+    np.testing.assert_array_equal(first[0], memory.array[:16])
+
+
 def test_read_only_tensor_is_loaded_and_never_written():
     x = np.arange(64, dtype=np.float32).reshape(4, 16)
     x.flags.writeable = False

@@ -448,12 +448,16 @@ class TensorMap(Described):
         view = template.view
         if view is None or tensor is None:
             return None
-        return dataclasses.replace(
-            view,
-            address=address,
-            producer=name_of(type(tensor)),
-            owner=tensor,
-            capsule=capsule,
+        return TensorView(
+            address,
+            view.device,
+            view.dtype,
+            view.shape,
+            view.strides,
+            view.read_only,
+            name_of(type(tensor)),
+            tensor,
+            capsule,
         )
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Mapping, Sequence, Set, Sized
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,8 +40,7 @@ MAX_OFFSET = {1: 0xFFFF, 2: 0xFF, 3: 0x1F}
 _UNORDERED = (Set, Mapping)
 
 
-@dataclass(frozen=True, slots=True)
-class Lines:
+class Lines(NamedTuple):
     """Where the lines of tiles lie in global memory; see `geometry.line_origins`.
 
     `origins` and `inside` are (tiles, lines), the others (tiles,).
@@ -87,12 +86,13 @@ class CopyRequest:
         coords = self.coords[which]
         return Lines(
             *geometry.line_origins(self.plan, coords, self.offsets),
-            *geometry.inner_window(self.plan, coords),
+            *geometry.inner_window(self.plan, coords[:, 0]),
         )
 
-    def interior(self, which: slice) -> tuple[IntArray, BoolArray]:
-        """Give which of some tiles are wholly in bounds, see `geometry.interior_origins`."""
-        return geometry.interior_origins(self.plan, self.coords[which])
+    @property
+    def has_lattice(self) -> bool:
+        """Whether each tile is a box of the tensor, see `geometry.has_lattice`."""
+        return geometry.has_lattice(self.plan)
 
     @property
     def note(self) -> str:
@@ -118,12 +118,13 @@ class Gather4Request(CopyRequest):
         """Give where the four rows lie."""
         one_row = geometry.plan(replace(self.plan.arguments, box_dim=(self.plan.counts[0], 1)))
         origins, inside = geometry.line_origins(one_row, self.coords)
-        start, first, last = geometry.inner_window(one_row, self.coords[:1])
+        start, first, last = geometry.inner_window(one_row, self.coords[:1, 0])
         return Lines(origins.reshape(1, 4), inside.reshape(1, 4), start, first, last)
 
-    def interior(self, which: slice) -> tuple[IntArray, BoolArray]:
-        """Say that the rows are no box."""
-        return np.zeros(1, np.int64), np.zeros(1, np.bool_)
+    @property
+    def has_lattice(self) -> bool:
+        """Whether the rows are a box: they are four."""
+        return False
 
     @property
     def tiles(self) -> int:
@@ -312,7 +313,7 @@ def _check_start(args: EncodeArguments, coords: IntArray) -> None:
         start = coords[:, d]
         # An im2col-wide column may start left of its box [documented], and walks into it.
         out = start > last if args.kind == "im2col_wide" else (start < first) | (start > last)
-        if out.any():
+        if np.count_nonzero(out):
             bad = coords[int(out.argmax())]
             found = (
                 f"coords[{args.rank - 1 - d}] is {bad[d]} in coords {_shown(bad)}; the bounding "

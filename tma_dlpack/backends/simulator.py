@@ -225,55 +225,66 @@ def _tiles_at_a_time(request: CopyRequest) -> int:
     is_bit_copy = plan.smem_bytes == plan.lines * plan.line_bytes and not plan.swizzle.terms
     if few >= request.tiles or not is_bit_copy or plan.arguments.data_type in _TF32:
         return few
-    return request.tiles if request.interior(slice(0, request.tiles))[1].all() else few
+    whole = request.has_lattice and geometry.wholly_in_bounds(plan, request.coords).all()
+    return request.tiles if whole else few
 
 
 def _loaded_lines(request: CopyRequest, which: slice, storage: Storage) -> Bytes:
     """Give the lines (tiles, lines, smem_line_bytes) of some tiles."""
     plan = request.plan
-    origins, interior = request.interior(which)
-    inside = np.count_nonzero(interior)
-    if inside == len(interior):
-        return _interior_lines(plan, storage, origins)
-    if not inside:
-        return _clipped_lines(plan, request.lines(which), storage)
-    lines = np.empty((len(interior), plan.lines, plan.smem_line_bytes), np.uint8)
-    lines[interior] = _interior_lines(plan, storage, origins[interior])
-    rest = np.flatnonzero(~interior)
-    lines[rest] = _clipped_lines(plan, request.lines(which.start + rest), storage)
+    if not request.has_lattice:
+        return _read_lines(plan, request.lines(which), storage)
+    coords = request.coords[which]
+    if len(coords) == 1:
+        return _read_boxes(plan, coords, storage)
+    whole = geometry.wholly_in_bounds(plan, coords)
+    if whole.all():
+        return _read_boxes(plan, coords, storage)
+    rest = np.flatnonzero(~whole)
+    clipped = _read_lines(plan, request.lines(which.start + rest), storage)
+    if len(rest) == len(coords):
+        return clipped
+    lines = np.empty((len(coords), plan.lines, plan.smem_line_bytes), np.uint8)
+    lines[whole] = _read_boxes(plan, coords[whole], storage)
+    lines[rest] = clipped
     return lines
 
 
-def _interior_lines(plan: TilePlan, storage: Storage, origins: IntArray) -> Bytes:
-    """Read boxes that are wholly in bounds: each is a lattice of lines."""
-    lattice = geometry.interior_lattice(plan)
-    assert lattice is not None  # there would be no interior tile
-    last = int(origins.max()) + lattice.reach + plan.line_bytes
-    storage.require(int(origins.min()), last)
-    phase = (storage.origin + int(origins[0])) % CHUNK_BYTES
-    count = (storage.size_bytes - phase - lattice.reach - plan.line_bytes) // CHUNK_BYTES + 1
-    boxes: Items = np.ndarray(
-        (count, *plan.line_shape),
-        f"V{plan.line_bytes}",
-        storage.raw,
-        phase,
-        (CHUNK_BYTES, *lattice.line_strides),
-    )
-    taken = boxes[(origins + (storage.origin - phase)) // CHUNK_BYTES]
-    lines = taken.reshape(-1).view(np.uint8).reshape(len(origins), plan.lines, plan.line_bytes)
-    return _converted(plan, lines)
+def _read_boxes(plan: TilePlan, coords: IntArray, storage: Storage) -> Bytes:
+    """Read boxes of which the same is in bounds as of the first: one box, or whole ones."""
+    cut = geometry.cut_box(plan, coords[0].tolist())
+    if not cut.size_bytes:
+        return _fill(plan, len(coords))
+    begins = geometry.box_starts(plan, coords) + cut.start
+    width = cut.last - cut.first
+    storage.require(int(begins.min()), int(begins.max()) + cut.reach + width)
+    view, index = _items(storage, begins, width, cut.shape, cut.strides, cut.reach)
+    read = _converted(plan, _bytes_of(view[index]))
+    if cut.size_bytes == plan.lines * plan.line_bytes:
+        return read.reshape(len(coords), plan.lines, plan.smem_line_bytes)
+    lines = _fill(plan, len(coords))
+    boxes = lines.reshape(len(coords), *plan.line_shape, plan.smem_line_bytes)
+    in_bounds = (slice(None), *cut.lines, _in_smem(plan, cut.first, read))
+    boxes[in_bounds] = read
+    return lines
 
 
-def _clipped_lines(plan: TilePlan, lines: Lines, storage: Storage) -> Bytes:
+def _read_lines(plan: TilePlan, lines: Lines, storage: Storage) -> Bytes:
     """Read tiles line by line, those in bounds, and of each the bytes in bounds."""
     out = _fill(plan, len(lines.start))
     flat = out.reshape(-1, plan.smem_line_bytes)
     for window in read_windows(plan, lines, storage):
-        view, index = _items(storage, window)
-        read = _converted(plan, view[index].view(np.uint8).reshape(len(index), -1))
-        first = window.first * plan.smem_line_bytes // plan.line_bytes
-        flat[window.line, first : first + read.shape[1]] = read
+        begins, width = window.source + window.first, window.last - window.first
+        view, index = _items(storage, begins, width)
+        read = _converted(plan, _bytes_of(view[index]))
+        flat[window.line, _in_smem(plan, window.first, read)] = read
     return out
+
+
+def _in_smem(plan: TilePlan, first: int, read: Bytes) -> slice:
+    """Give the bytes of lines in shared memory where those read from byte `first` on belong."""
+    begin = first * plan.smem_line_bytes // plan.line_bytes
+    return slice(begin, begin + read.shape[-1])
 
 
 def _fill(plan: TilePlan, tiles: int) -> Bytes:
@@ -298,13 +309,30 @@ def _round_to_tf32(words: npt.NDArray[np.uint32]) -> None:
     words[nan] = 0x7FFFE000
 
 
-def _items(storage: Storage, window: Window) -> tuple[Items, IntArray]:
-    """See storage as items as wide as a window, and say which ones its lines are."""
-    begin, width = storage.origin + window.first, window.last - window.first
-    phase = (begin + int(window.source[0])) % CHUNK_BYTES
-    count = (storage.size_bytes - phase - width) // CHUNK_BYTES + 1
-    view: Items = np.ndarray((count,), f"V{width}", storage.raw, phase, (CHUNK_BYTES,))
-    return view, (window.source + (begin - phase)) // CHUNK_BYTES
+def _items(
+    storage: Storage,
+    begins: IntArray,
+    width: int,
+    shape: tuple[int, ...] = (),
+    strides: tuple[int, ...] = (),
+    reach: int = 0,
+) -> tuple[Items, IntArray]:
+    """See storage as items of `width` bytes, and say which ones start at `begins`.
+
+    Those count from the map's address. With a shape each is a lattice of items, whose last one
+    starts `reach` bytes after the first.
+    """
+    phase = (storage.origin + int(begins[0])) % CHUNK_BYTES
+    count = (storage.size_bytes - phase - reach - width) // CHUNK_BYTES + 1
+    view: Items = np.ndarray(
+        (count, *shape), f"V{width}", storage.raw, phase, (CHUNK_BYTES, *strides)
+    )
+    return view, (begins + (storage.origin - phase)) // CHUNK_BYTES
+
+
+def _bytes_of(items: Items) -> Bytes:
+    """See items (...) as bytes (..., width)."""
+    return items.reshape(-1).view(np.uint8).reshape(*items.shape, items.itemsize)
 
 
 # --- Stores and reductions ----------------------------------------------------------------------
@@ -312,7 +340,8 @@ def _items(storage: Storage, window: Window) -> tuple[Items, IntArray]:
 
 def _store(request: CopyRequest, data: Bytes, storage: Storage) -> None:
     for window in written_windows(request, storage):
-        view, index = _items(storage, window)
+        begins, width = window.source + window.first, window.last - window.first
+        view, index = _items(storage, begins, width)
         view[index] = _written(data, window).view(view.dtype)
 
 
@@ -321,7 +350,7 @@ def _reduce(request: CopyRequest, data: Bytes, storage: Storage, op: str) -> Non
     row = request.plan.arguments.type_row
     for window in written_windows(request, storage):
         chunks = window.source[:, None] + np.arange(window.first, window.last, CHUNK_BYTES)
-        view, index = _items(storage, Window(0, CHUNK_BYTES, chunks.reshape(-1), window.line))
+        view, index = _items(storage, chunks.reshape(-1), CHUNK_BYTES)
         new = _written(data, window).view(view.dtype)
         for turn in _turns(index):
             at = index[turn]
@@ -334,8 +363,11 @@ def _written(data: Bytes, window: Window) -> Bytes:
     return data[0, window.line, window.first : window.last].reshape(-1)
 
 
-def _turns(index: IntArray) -> Iterator[IntArray]:
+def _turns(index: IntArray) -> Iterator[slice | IntArray]:
     """Split places into turns in which no index repeats, repeats in their order."""
+    if (index[1:] > index[:-1]).all():
+        yield slice(None)
+        return
     order = np.argsort(index, kind="stable")
     ordered = index[order]
     starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import NamedTuple
 
 from tma_dlpack import geometry
@@ -35,7 +34,7 @@ def written_windows(request: CopyRequest, extent: Extent) -> Iterator[Window]:
     """Give what a store writes: whole 16-byte chunks, past the row's end where that is ragged."""
     lines = request.lines()
     end = geometry.store_window(request.plan, lines.start, lines.last)
-    for window in _windows(request.plan, replace(lines, last=end)):
+    for window in _windows(request.plan, lines._replace(last=end)):
         first, last = int(window.source.min()), int(window.source.max())
         overrun = window.last - int(lines.last[0])
         extent.require(first + window.first, last + window.last, overrun)

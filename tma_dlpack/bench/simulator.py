@@ -12,8 +12,8 @@ import numpy as np
 
 from tma_dlpack import geometry
 from tma_dlpack.api import make_tma_descriptor
-from tma_dlpack.backends.simulator import SimulatorBackend
-from tma_dlpack.tensor_map import TensorMap
+from tma_dlpack.copies import load_tile, load_tiles, reduce_tile, store_tile
+from tma_dlpack.im2col import make_im2col_descriptor
 
 __all__ = ["BulkResult", "main", "measure_bulk", "measure_single_us"]
 
@@ -57,35 +57,34 @@ def measure_bulk(mebibytes: int, swizzle: str, rounds: int = 5) -> BulkResult:
     matrix = np.arange((mebibytes << 20) // 2, dtype=np.uint16).reshape(-1, ROW_BYTES // 2)
     tensor_map = make_tma_descriptor(matrix, BOX, swizzle=swizzle)
     coords = geometry.tile_coords(tensor_map.arguments)
-    simulator = SimulatorBackend()
 
     def load() -> None:
-        simulator.load_tiles(tensor_map, coords)
+        load_tiles(tensor_map, coords)
 
     copy_ms, load_ms = _medians_ms((matrix.copy, load), rounds)
     tracemalloc.start()
-    result = simulator.load_tiles(tensor_map, coords)
+    result = load_tiles(tensor_map, coords)
     peak_bytes = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return BulkResult(mebibytes, swizzle, copy_ms, load_ms, peak_bytes - result.smem.nbytes)
 
 
-def measure_single_us(swizzle: str, coords: tuple[int, int], calls: int = 2000) -> float:
-    """Give the median time of one `load_tile` of 64 x 64 16-bit elements, in microseconds."""
-    matrix = np.zeros((1024, 1024), np.uint16)
-    tensor_map = make_tma_descriptor(matrix, BOX, swizzle=swizzle)
-    times = [_seconds(SimulatorBackend().load_tile, tensor_map, coords) for _ in range(calls)]
-    return float(np.median(times)) * 1e6
-
-
-def _seconds(
-    load: Callable[[TensorMap, tuple[int, int]], object],
-    tensor_map: TensorMap,
-    coords: tuple[int, int],
-) -> float:
-    begin = time.perf_counter()
-    load(tensor_map, coords)
-    return time.perf_counter() - begin
+def measure_single_us(swizzle: str, calls: int = 2000) -> dict[str, float]:
+    """Give the median time of each verb on one tile of 64 x 64 bfloat16, in microseconds."""
+    matrix, images = np.zeros((1024, 1024), np.uint16), np.zeros((4, 32, 32, 64), np.uint16)
+    tiled = make_tma_descriptor(matrix, BOX, swizzle=swizzle, data_type="BFLOAT16")
+    im2col = make_im2col_descriptor(
+        images, (-1, -1), (-1, -1), 64, 64, swizzle=swizzle, data_type="BFLOAT16"
+    )
+    tile = load_tile(tiled, (64, 128)).array
+    verbs: dict[str, Callable[[], object]] = {
+        "load": lambda: load_tile(tiled, (64, 128)),
+        "clipped load": lambda: load_tile(tiled, (-3, -8)),
+        "im2col load": lambda: load_tile(im2col, (0, -1, -1, 0), im2col_offsets=(1, 1)),
+        "store": lambda: store_tile(tiled, (64, 128), tile),
+        "reduce": lambda: reduce_tile(tiled, (64, 128), tile, "add"),
+    }
+    return {name: _medians_ms((call,), calls)[0] * 1e3 for name, call in verbs.items()}
 
 
 def _medians_ms(calls: Sequence[Callable[[], object]], rounds: int) -> list[float]:
@@ -123,8 +122,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 f"{gigabytes:6.2f}  {r.ratio:5.2f}  {RATIO_TARGETS[swizzle]:6.3f}  "
                 f"{r.extra_bytes / 2**20:.1f} MiB"
             )
-    print(f"load_tile of one 64 x 64 tile of 16 bits (target {SINGLE_TARGET_US:.0f} us)")
+    print(f"one tile of 64 x 64 bfloat16, us (target of both loads: {SINGLE_TARGET_US:.0f})")
     for swizzle in SWIZZLES:
-        inside, clipped = (measure_single_us(swizzle, at) for at in ((64, 128), (-3, -8)))
-        print(f"  {swizzle:9s} in bounds {inside:5.1f} us, clipped {clipped:5.1f} us")
+        times = ", ".join(f"{name} {us:.1f}" for name, us in measure_single_us(swizzle).items())
+        print(f"  {swizzle:9s} {times}")
     return 0

@@ -22,14 +22,20 @@ atom swizzles and im2col-wide are documented, not measured (PTX ISA, CUDA driver
 
 from __future__ import annotations
 
+from tma_dlpack.geometry.boxes import (
+    Cut,
+    box_starts,
+    cut_box,
+    has_lattice,
+    wholly_in_bounds,
+)
 from tma_dlpack.geometry.cover import tile_coords
 from tma_dlpack.geometry.lines import (
     CHUNK_BYTES,
     LinePosition,
     element_positions,
+    in_bounds,
     inner_window,
-    interior_lattice,
-    interior_origins,
     line_origins,
     line_positions,
     store_window,
@@ -55,15 +61,18 @@ __all__ = [
     "SMEM_ALIGNMENT",
     "SWIZZLES",
     "BoolArray",
+    "Cut",
     "IntArray",
     "LinePosition",
     "Swizzle",
     "TilePlan",
+    "box_starts",
+    "cut_box",
     "element_positions",
+    "has_lattice",
     "im2col_box",
+    "in_bounds",
     "inner_window",
-    "interior_lattice",
-    "interior_origins",
     "line_origins",
     "line_positions",
     "plan",
@@ -75,4 +84,5 @@ __all__ = [
     "tile_coords",
     "tx_bytes",
     "walked_dims",
+    "wholly_in_bounds",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -23,9 +23,8 @@ __all__ = [
     "CHUNK_BYTES",
     "LinePosition",
     "element_positions",
+    "in_bounds",
     "inner_window",
-    "interior_lattice",
-    "interior_origins",
     "line_origins",
     "line_positions",
     "store_window",
@@ -80,17 +79,11 @@ def _tiled_positions(tile_plan: TilePlan, coords: IntArray) -> dict[int, IntArra
 @lru_cache(maxsize=256)
 def _taken(tile_plan: TilePlan) -> list[tuple[int, IntArray]]:
     """Give ``j[d] * s[d]`` of each dimension that lines step through, shaped to broadcast."""
-    axes = len(tile_plan.line_shape)
-    first = 0 if tile_plan.unit else 1
-    return [
-        (
-            d,
-            np.arange(0, tile_plan.counts[d] * tile_plan.steps[d], tile_plan.steps[d]).reshape(
-                [1] * (axes - (d - first)) + [-1] + [1] * (d - first)
-            ),
-        )
-        for d in range(first, first + axes)
-    ]
+    taken = []
+    for d in tile_plan.line_dims:
+        j = np.arange(0, tile_plan.counts[d] * tile_plan.steps[d], tile_plan.steps[d])
+        taken.append((d, j.reshape([-1 if axis == d else 1 for axis in tile_plan.line_dims])))
+    return taken
 
 
 def _im2col_positions(
@@ -103,14 +96,14 @@ def _im2col_positions(
     """
     args = tile_plan.arguments
     turn: IntArray = np.arange(tile_plan.lines)[None, :]
-    positions = {d: coords[:, d, None] for d in range(0 if tile_plan.unit else 1, args.rank)}
+    positions = {d: coords[:, d, None] for d in tile_plan.line_dims}
     for d, (first, last) in zip(walked_dims(args), im2col_box(args), strict=True):
         step, start = args.element_strides[d], positions[d]
         head, full = (last - start) // step + 1, (last - first) // step + 1
         passes, place = np.divmod(turn - head, full)
         in_head = turn < head
         positions[d] = np.where(in_head, start + turn * step, first + place * step)
-        turn = np.where(in_head, 0, passes + 1)
+        turn = np.maximum(passes + 1, 0)
     images = args.rank - 1
     positions[images] = positions[images] + turn * args.element_strides[images]
     for d, offset in zip(spatial_dims(args), offsets, strict=False):
@@ -135,34 +128,55 @@ def line_origins(
     origins, inside = np.zeros(shape, np.int64), np.ones(shape, np.bool_)
     for line in line_positions(tile_plan, coords, offsets):
         p = line.positions
-        in_dim = (p >= 0) & (p < line.dim)
-        inside &= in_dim
-        if line.stride_bytes:
-            # Strides have 40 bits and positions 32: what would overflow becomes FAR.
+        inside &= (p >= 0) & (p < line.dim)
+        if line.dim * line.stride_bytes > FAR:  # the product might not fit int64
             p = np.minimum(p, FAR // line.stride_bytes + 1)
-            origins += p * in_dim * line.stride_bytes
+        origins += p * line.stride_bytes
     flat = (len(coords), tile_plan.lines)
     return origins.reshape(flat), inside.reshape(flat)
 
 
-def inner_window(tile_plan: TilePlan, coords: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+Positions = TypeVar("Positions", int, IntArray)
+
+
+def in_bounds(start: Positions, step: int, count: int, dim: int) -> tuple[Positions, Positions]:
+    """Say which of `count` positions start, start + step, ... lie in 0..dim - 1: [first, last).
+
+    >>> in_bounds(-3, 2, 4, 3)  # of -3, -1, 1, 3 the third
+    (2, 3)
+    """
+    first = _clamped(-(start // step), 0, count)
+    return first, _clamped(-((start - dim) // step), first, count)
+
+
+def _clamped(n: Positions, low: Positions | int, high: int) -> Positions:
+    if isinstance(n, int):
+        return min(max(n, low), high)
+    return np.minimum(np.maximum(n, low), high)
+
+
+def inner_window(tile_plan: TilePlan, inner: Positions) -> tuple[Positions, Positions, Positions]:
     """Give which bytes of a line are in bounds along dimension 0.
+
+    Parameters
+    ----------
+    tile_plan : TilePlan
+    inner : int, or int64 array (tiles,)
+        The coordinate of dimension 0.
 
     Returns
     -------
-    start, first, last : int64 arrays (tiles,)
+    start, first, last : like `inner`
         Global bytes from a line's origin to the line's byte 0; the window [first, last) of line
         bytes that are in bounds. An interleaved unit is in bounds as a whole.
     """
     args, line_bytes = tile_plan.arguments, tile_plan.line_bytes
     if tile_plan.unit:
-        zeros = np.zeros(len(coords), np.int64)
-        return zeros, zeros, zeros + line_bytes
+        zero = inner * 0
+        return zero, zero, zero + line_bytes
     bits = args.type_row.element_bits
-    start = coords[:, 0] * bits // 8
-    row_bytes = args.global_dim[0] * bits // 8
-    first = np.minimum(np.maximum(-start, 0), line_bytes)
-    last = np.minimum(np.maximum(row_bytes - start, first), line_bytes)
+    start = inner * bits // 8
+    first, last = in_bounds(start, 1, line_bytes, args.global_dim[0] * bits // 8)
     return start, first, last
 
 
@@ -170,52 +184,6 @@ def store_window(tile_plan: TilePlan, start: IntArray, last: IntArray) -> IntArr
     """Give the end of the window that a store writes: up to the next 16-byte chunk [measured]."""
     end: IntArray = -(-(start + last) // CHUNK_BYTES) * CHUNK_BYTES - start
     return end.clip(max=tile_plan.line_bytes)
-
-
-class Interior(NamedTuple):
-    """A tiled map's box as a lattice: what `interior_origins` needs of a map."""
-
-    limits: IntArray  # (rank,) the largest coordinates of boxes that are wholly in bounds
-    strides_bits: IntArray  # (rank,)
-    line_strides: tuple[int, ...]  # bytes from line to line, along each axis of line_shape
-    reach: int  # bytes from the first line's start to the last line's
-
-
-def interior_origins(tile_plan: TilePlan, coords: IntArray) -> tuple[IntArray, BoolArray]:
-    """Give the address of boxes that are wholly in bounds, and say which ones are.
-
-    Returns
-    -------
-    origins : int64 array (tiles,)
-        Bytes from the tensor's address to the tile's first; meaningful for interior tiles only.
-    interior : bool array (tiles,)
-        Always False for im2col maps, and for tensors longer than 2^58 bytes.
-    """
-    lattice = interior_lattice(tile_plan)
-    if lattice is None:
-        return np.zeros(len(coords), np.int64), np.zeros(len(coords), np.bool_)
-    interior: BoolArray = np.all((coords >= 0) & (coords <= lattice.limits), axis=1)
-    return (coords * lattice.strides_bits).sum(axis=1) >> 3, interior
-
-
-@lru_cache(maxsize=1024)
-def interior_lattice(tile_plan: TilePlan) -> Interior | None:
-    """Give the lattice of a tiled map's interior boxes; None where there is none."""
-    args = tile_plan.arguments
-    if args.kind != "tiled":
-        return None
-    strides = (tile_plan.unit, *args.global_strides)
-    if sum(dim * stride for dim, stride in zip(args.global_dim, strides, strict=True)) >= FAR >> 1:
-        return None
-    first = 0 if tile_plan.unit else 1
-    reaches = [(n - 1) * s for n, s in zip(tile_plan.counts, tile_plan.steps, strict=True)]
-    line_strides = [s * stride for s, stride in zip(tile_plan.steps, strides, strict=True)][first:]
-    return Interior(
-        np.array(args.global_dim, np.int64) - 1 - reaches,
-        np.array([tile_plan.unit * 8 or args.type_row.element_bits, *(8 * s for s in strides[1:])]),
-        tuple(line_strides[::-1]),
-        sum(r * stride for r, stride in zip(reaches[first:], strides[first:], strict=True)),
-    )
 
 
 def element_positions(

@@ -95,6 +95,12 @@ class TilePlan:
         """The row of the map's swizzle."""
         return SWIZZLES[self.arguments.swizzle]
 
+    @property
+    def line_dims(self) -> range:
+        """The driver dimensions that lines step through, outermost first."""
+        dims = range(self.arguments.rank)
+        return dims[::-1] if self.unit else dims[:0:-1]
+
 
 @lru_cache(maxsize=1024)
 def plan(args: EncodeArguments) -> TilePlan:
@@ -215,11 +221,12 @@ def walked_dims(args: EncodeArguments) -> range:
     return dims[:1] if args.kind == "im2col_wide" else dims
 
 
-def im2col_box(args: EncodeArguments) -> list[tuple[int, int]]:
+@lru_cache(maxsize=1024)
+def im2col_box(args: EncodeArguments) -> tuple[tuple[int, int], ...]:
     """Give the inclusive bounding box (first, last) of each walked dimension, W first."""
-    return [
+    return tuple(
         (lower, args.global_dim[d] - 1 + upper)
         for d, lower, upper in zip(
             walked_dims(args), args.pixel_box_lower_corner, args.pixel_box_upper_corner, strict=True
         )
-    ]
+    )
