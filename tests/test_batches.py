@@ -44,12 +44,24 @@ def launchable(monkeypatch):
         pytest.param(
             [*halves((64, 64)), torch.nn.Parameter(halves((64, 64))[0])], id="a Parameter"
         ),
+        pytest.param(
+            [*halves((32, 64)), *(torch.zeros(2, 32, 64).half()[:1, 16:][0] for _ in range(2))],
+            id="other extents",
+        ),
+        pytest.param(
+            [torch.zeros(32, 64 + n, dtype=torch.float16)[:, :64] for n in (0, 64)], id="strides"
+        ),
+        pytest.param(
+            [torch.zeros(128, dtype=torch.float16).as_strided((1, 64), (s, 1)) for s in (64, 7)],
+            id="strides of an extent 1",
+        ),
         pytest.param(halves((64, 64)), id="one tensor"),
     ],
 )
 def test_each_row_is_the_map_of_its_tensor(tensors):
-    batch = tma.make_tma_descriptors(tensors, BOX, swizzle="bytes128")
-    alone = [tma.make_tma_descriptor(x, BOX, swizzle="bytes128") for x in tensors]
+    box = (1, BOX[1])
+    batch = tma.make_tma_descriptors(tensors, box, swizzle="bytes128")
+    alone = [tma.make_tma_descriptor(x, box, swizzle="bytes128") for x in tensors]
     assert [bytes(row) for row in batch.numpy()] == [bytes(tm) for tm in alone]
     assert list(batch) == alone
     assert [tm.view for tm in batch] == [tm.view for tm in alone]

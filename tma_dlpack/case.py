@@ -17,7 +17,7 @@ from typing import Any
 
 from tma_dlpack.arguments import EncodeArguments, MapKind, Number
 from tma_dlpack.dlpack import TensorView
-from tma_dlpack.dtypes import DATA_TYPES, DataTypeRow, row
+from tma_dlpack.dtypes import DATA_TYPES, DataTypeRow
 from tma_dlpack.enums import (
     TensorMapDataType,
     TensorMapIm2ColWideMode,
@@ -110,7 +110,7 @@ class Case:
     def type_row(self) -> DataTypeRow:
         """The row of the data type; rules that ask need one."""
         assert self.data_type is not None
-        return row(self.data_type)
+        return DATA_TYPES[self.data_type]
 
     @property
     def element_bits(self) -> int:
@@ -180,7 +180,7 @@ class Case:
     @property
     def encoded_elem_strides(self) -> tuple[int, ...]:
         """Element strides as the driver is given them."""
-        if self.ignores_innermost_elem_stride:
+        if self.elem_strides[:1] != (1,) and self.ignores_innermost_elem_stride:
             return (1, *self.elem_strides[1:])
         return self.elem_strides
 
@@ -285,8 +285,8 @@ class Case:
         return EncodeArguments(
             kind=self.kind,
             data_type=self.data_type,
-            global_dim=tuple(map(int, self.dims)),
-            global_strides=tuple(map(int, self.strides_bytes)),
+            global_dim=self.dims,  # type: ignore[arg-type]  # the rules asked for whole numbers
+            global_strides=self.strides_bytes,  # type: ignore[arg-type]
             element_strides=self.encoded_elem_strides,
             box_dim=self.box,
             interleave=self.interleave,
@@ -336,7 +336,7 @@ def needs_32_bytes(interleave: TmaInterleaveLayout, data_type: TensorMapDataType
     """Say whether address and strides must be multiples of 32 bytes instead of 16."""
     if interleave is TmaInterleaveLayout.bytes32:
         return True
-    return data_type is not None and row(data_type).smem_chunk_bytes == 16
+    return data_type is not None and DATA_TYPES[data_type].smem_chunk_bytes == 16
 
 
 def counted(number: Number, unit: str) -> str:

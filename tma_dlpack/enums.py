@@ -14,6 +14,7 @@ from typing import TypeVar
 
 __all__ = [
     "C_ENUMS",
+    "NAMES",
     "DLDataTypeCode",
     "DLDeviceType",
     "TensorMapDataType",
@@ -197,12 +198,12 @@ def parse(enum: type[AnyEnum], value: object) -> AnyEnum:
     if type(value) is enum:
         return value
     if isinstance(value, str):
-        member = _by_name(enum).get(value)
+        member = NAMES[enum].get(value)
         if member is None:
-            close = difflib.get_close_matches(value, _by_name(enum), n=1, cutoff=0.5)
+            close = difflib.get_close_matches(value, NAMES[enum], n=1, cutoff=0.5)
             hint = f"; did you mean {close[0]!r}?" if close else ""
             raise ValueError(f"{value!r} is no {enum.__name__}: {_choices(enum)}{hint}")
-        return member
+        return member  # type: ignore[return-value]  # NAMES[enum] holds members of enum
     if isinstance(value, (bool, IntEnum)):
         raise TypeError(f"{value!r} is no {enum.__name__}: {_choices(enum)}")
     try:
@@ -217,13 +218,10 @@ def parse(enum: type[AnyEnum], value: object) -> AnyEnum:
         raise ValueError(f"{number} is no {enum.__name__}: {_choices(enum)}") from None
 
 
-_NAMES: dict[type[IntEnum], dict[str, IntEnum]] = {}
-
-
-def _by_name(enum: type[AnyEnum]) -> dict[str, AnyEnum]:
-    if enum not in _NAMES:
-        _NAMES[enum] = {**enum.__members__, **{c_name(m): m for m in enum}}
-    return _NAMES[enum]  # type: ignore[return-value]
+#: Every name of every member, those of cuda.h too.
+NAMES: dict[type[IntEnum], dict[str, IntEnum]] = {
+    enum: {**enum.__members__, **{c_name(m): m for m in enum}} for enum in C_ENUMS
+}
 
 
 def _choices(enum: type[IntEnum]) -> str:

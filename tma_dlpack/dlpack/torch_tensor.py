@@ -103,7 +103,10 @@ def read_torch_alike(tensors: Sequence[Any]) -> tuple[NDArray[np.uint64], Signat
         are_alike = (
             [*map(_DTYPE_OF, tensors)].count(dtype) == count
             and [*map(_SHAPE_OF, tensors)].count(shape) == count
-            and [*map(kind.stride, tensors)].count(strides) == count
+            and (  # contiguous ones of a shape differ in strides of extents 1 at most: no matter
+                all(map(kind.is_contiguous, tensors))
+                or [*map(kind.stride, tensors)].count(strides) == count
+            )
             and [*map(kind.get_device, tensors)].count(ordinal) == count
             and (ordinal < 0 or all(map(_IS_CUDA, tensors)))
             and not any(map(kind.is_neg, tensors))
