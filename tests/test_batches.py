@@ -97,6 +97,29 @@ def test_a_batch_is_a_sequence():
         batch[3]
 
 
+@pytest.mark.parametrize("shapes", [[(64, 64)] * 4, [(64, 64), (32, 64), (16, 64), (64, 64)]])
+def test_a_slice_is_a_batch_of_its_own(shapes):
+    batch = tma.make_tma_descriptors(halves(*shapes), BOX)
+    for part in (slice(1, 3), slice(None, None, -2), slice(4, 9)):
+        assert list(batch[part]) == list(batch)[part]
+        assert batch[part].tensors == batch.tensors[part]
+        assert np.array_equal(batch[part].numpy(), batch.numpy()[part])
+        assert batch[part].numpy().ctypes.data % 128 == 0
+
+
+@pytest.mark.parametrize("name", ["tensors", "launchable", "more"])
+def test_a_batch_is_immutable(name):
+    batch = tma.make_tma_descriptors(halves((64, 64)), BOX)
+    with pytest.raises(AttributeError):
+        setattr(batch, name, ())
+
+
+def test_options_that_can_be_read_but_once_serve_all_tensors():
+    tensors = halves((64, 64), (32, 64))
+    batch = tma.make_tma_descriptors(tensors, iter(BOX))
+    assert list(batch) == list(tma.make_tma_descriptors(tensors, BOX))
+
+
 def test_no_tensors_make_an_empty_array():
     batch = tma.make_tma_descriptors([], BOX)
     assert len(batch) == 0

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import itertools
+import pickle
+import re
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from strategies import (
     ADDRESS,
@@ -28,8 +31,15 @@ from strategies import (
 import tma_dlpack as tma
 from tma_dlpack.case import RULE_SETS
 from tma_dlpack.dtypes import data_type_of, row
-from tma_dlpack.enums import DLDataTypeCode, TmaInterleaveLayout, TmaOobFill, TmaSwizzle
+from tma_dlpack.enums import (
+    DLDataTypeCode,
+    TensorMapDataType,
+    TmaInterleaveLayout,
+    TmaOobFill,
+    TmaSwizzle,
+)
 from tma_dlpack.errors import Violation
+from tma_dlpack.request import make_case
 from tma_dlpack.target import Target
 
 LIFTED = "; or pass rules='driver': the driver itself accepts this"
@@ -39,13 +49,77 @@ def rules_of(report):
     return [v.rule for v in report.violations]
 
 
+# -- reports are values ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("x", [np.zeros((64, 64), np.float32), object], ids=["array", "no tensor"])
+def test_a_report_survives_pickle_with_its_repairs(x):
+    report = tma.check_tma_descriptor(x, [16, 3])
+    again = pickle.loads(pickle.dumps(report))
+    assert (again, str(again), again.fixed()) == (report, str(report), report.fixed())
+
+
+@pytest.mark.parametrize("name", ["ok", "violations", "anything"])
+def test_a_report_and_its_findings_are_immutable(name):
+    report = tma.check_tma_descriptor(np.zeros((64, 64), np.float32), (16, 3))
+    for value in (report, report.violations[0]):
+        with pytest.raises(AttributeError, match="is immutable"):
+            setattr(value, name, 1)
+        with pytest.raises(AttributeError, match="is immutable"):
+            delattr(value, name)
+
+
+def test_a_type_that_does_not_tell_its_name_is_refused_like_others():
+    class Silent(type):
+        __name__ = __module__ = property(lambda cls: 1 / 0)
+
+    x = Silent("Odd", (), {})()
+    assert [v.rule for v in tma.check_tma_descriptor(x, x).violations] == [
+        "TENSOR_TYPE",
+        "ARGUMENT",
+    ]
+
+
+def test_the_driver_counts_a_column_of_pixels_whole():
+    case = make_case("im2col", None, 0, im2col((0,), (0,), 64, 128), Target.of("sm_90"), False)
+    case = dataclasses.replace(case, data_type=TensorMapDataType.FLOAT16)
+    assert case.floor_box_bytes == case.box_bytes == 16384
+
+
+# -- the number that a fix names is one that is accepted ------------------------------------------
+
+
+@given(
+    shape=st.lists(
+        st.sampled_from([1, 4, 8, 10, 16, 24, 100, 256, 300, 4096]), min_size=1, max_size=2
+    ),
+    numpy_type=st.sampled_from(["uint8", "float16", "float32", "float64"]),
+    entry=st.sampled_from([-1, 0, 257, 300, 5000]),
+    place=st.integers(0, 2),
+    swizzle=st.sampled_from(["none", "bytes32", "bytes128"]),
+)
+def test_the_entry_that_a_fix_names_is_accepted(shape, numpy_type, entry, place, swizzle):
+    row_bytes = -(-shape[-1] * np.dtype(numpy_type).itemsize // 16) * 16
+    room = np.zeros((*shape[:-1], row_bytes // np.dtype(numpy_type).itemsize), numpy_type)
+    x = room[..., : shape[-1]]
+    assume(shape[-1] * x.itemsize >= 16)  # no box fits a narrower row
+    box = [1] * (len(shape) - 1) + [16 // x.itemsize]
+    place = place % len(shape)
+    box[place] = entry
+    report = tma.check_tma_descriptor(x, box, swizzle=swizzle)
+    assume([v.rule for v in report.violations] in (["BOX_RANGE"], ["BOX_IN_SHAPE"]))
+    (violation,) = report.violations
+    box[place] = int(re.search(r"use (?:at least )?(\d+)", violation.fix)[1])
+    assert tma.check_tma_descriptor(x, box, swizzle=swizzle).ok
+
+
 # -- the first violation is the one that libcu++ throws -------------------------------------------
 
 
 def what_libcudacxx_throws(x, given, target) -> str | None:
     """Walk through make_tma_descriptor's checks, as its code does; None where it passes them.
 
-    Written from FACTS of the header (NVIDIA/cccl 571f2fc3bc), apart from our table. x is row-major.
+    Written from the header's checks (NVIDIA/cccl 571f2fc3bc), apart from our table. x is row-major.
     """
     rank, shape, strides = len(x.shape), x.shape, x.strides
     box, steps = given["box_sizes"], given["elem_strides"]
@@ -96,7 +170,8 @@ def what_libcudacxx_throws(x, given, target) -> str | None:
         for i in range(rank - 2, -1, -1):
             if shape[i] == 1:
                 continue  # ours: no access uses it, and it is made to fit
-            if strides[i] != 0 and strides[i] < shape[i + 1] * strides[i + 1]:
+            inner = next((k for k in range(i + 1, rank - 1) if shape[k] != 1), rank - 1)
+            if strides[i] != 0 and strides[i] < shape[inner] * strides[inner]:
                 return "STRIDE_UNIQUE"
             if strides[i] * bits % (8 * alignment):
                 return "STRIDE_ALIGNED"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import subprocess
 import sys
 import weakref
 
@@ -340,3 +341,14 @@ def test_a_fixed_request_makes_a_map():
     fixed = tma.check_tma_descriptor(x, (300, 17), swizzle="byte32").fixed()
     tm = tma.make_tma_descriptor(x, **fixed)
     assert (tm.box_sizes, tm.swizzle.name, tm.data_type.name) == ((64, 16), "bytes32", "UINT8")
+
+
+@pytest.mark.parametrize("thing", [3, None, "map", object()], ids=repr)
+def test_only_a_map_gets_another_address(thing):
+    with pytest.raises(tma.TmaPreconditionError, match=r"tensor_map is .*must be a TensorMap"):
+        tma.driver_replace_address(thing, 4096)
+
+
+def test_every_public_name_is_found_by_completion():
+    script = "import tma_dlpack as tma; assert set(tma.__all__) <= set(dir(tma))"
+    subprocess.run([sys.executable, "-c", script], check=True)

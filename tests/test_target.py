@@ -27,7 +27,9 @@ def test_a_target_is_taken_as_it_is():
     assert Target.of(target) is target
 
 
-@pytest.mark.parametrize("target", ["sm_80", "sm_9", "", "hopper", None, 90, (9, 0)])
+@pytest.mark.parametrize(
+    "target", ["sm_80", "sm_9", "sm_90f", "sm_90aa", "", "hopper", None, 90, (9, 0)]
+)
 def test_what_is_no_target_is_refused(target):
     with pytest.raises(TmaPreconditionError, match="sm_90, sm_100, sm_103, sm_120") as caught:
         Target.of(target)

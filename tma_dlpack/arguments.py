@@ -23,7 +23,14 @@ from tma_dlpack.enums import (
     TmaSwizzle,
 )
 
-__all__ = ["EncodeArguments", "MapKind", "Number", "driver_layout", "reverse"]
+__all__ = [
+    "EncodeArguments",
+    "MapKind",
+    "Number",
+    "alignment_bytes_of",
+    "driver_layout",
+    "reverse",
+]
 
 MapKind = Literal["tiled", "im2col", "im2col_wide"]
 T = TypeVar("T")
@@ -59,6 +66,13 @@ def driver_layout(
     if itemsize_bits % 8 == 0:
         return dims, tuple(stride * (itemsize_bits // 8) for stride in outer)
     return dims, tuple(_whole(Fraction(stride * itemsize_bits, 8)) for stride in outer)
+
+
+def alignment_bytes_of(interleave: TmaInterleaveLayout, data_type: TensorMapDataType | None) -> int:
+    """Give what an address and every stride must be a multiple of: 16 bytes, in some maps 32."""
+    if interleave is TmaInterleaveLayout.bytes32:
+        return 32
+    return 32 if data_type is not None and row(data_type).smem_chunk_bytes == 16 else 16
 
 
 def _whole(number: Fraction) -> Number:
@@ -111,11 +125,9 @@ class EncodeArguments:
         return self.inner_box * self.type_row.element_bits // 8
 
     @property
-    def needs_32_bytes(self) -> bool:
-        """Whether address and strides must be multiples of 32 bytes instead of 16."""
-        return (
-            self.interleave is TmaInterleaveLayout.bytes32 or self.type_row.smem_chunk_bytes == 16
-        )
+    def alignment_bytes(self) -> int:
+        """What the address and every stride are multiples of."""
+        return alignment_bytes_of(self.interleave, self.data_type)
 
     @property
     def floor_box_bytes(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from tma_dlpack import making
 from tma_dlpack.api import DataType, Interleave, L2FetchSize, OobFill, Swizzle
 from tma_dlpack.dlpack import Reading, read_alike, read_layout
 from tma_dlpack.errors import TmaPreconditionError, TmaUnsupportedError, refusal
+from tma_dlpack.reading import settled
 from tma_dlpack.slots import ADDRESS_BYTES, MAP_BYTES, aligned_bytes
 from tma_dlpack.target import Target
 from tma_dlpack.template import Template
@@ -28,15 +29,10 @@ class TensorMapBatch(Sequence[TensorMap]):
     """Maps of many tensors, whose bytes lie one after the other.
 
     Made by `make_tma_descriptors`. A sequence of `TensorMap`, and for NumPy an array of shape
-    (n, 128). Immutable. It keeps the tensors alive.
-
-    Attributes
-    ----------
-    tensors : tuple
-        The tensors, in order.
+    (n, 128). Immutable. It keeps the tensors alive. A slice is a batch with an array of its own.
     """
 
-    __slots__ = ("_addresses", "_capsules", "_rows", "_templates", "tensors")
+    __slots__ = ("_addresses", "_capsules", "_rows", "_templates", "_tensors")
 
     def __init__(
         self,
@@ -45,18 +41,34 @@ class TensorMapBatch(Sequence[TensorMap]):
         templates: tuple[Template, ...],
         capsules: tuple[object, ...],
     ) -> None:
-        self.tensors = tensors
+        self._tensors = tensors
         self._addresses = addresses
         self._templates = templates  # one for each, or one for all
         self._capsules = capsules  # one for each, or none
         self._rows = _rows(addresses, templates)
 
-    def __len__(self) -> int:
-        return len(self.tensors)
+    @property
+    def tensors(self) -> tuple[object, ...]:
+        """The tensors, in order."""
+        return self._tensors
 
-    def __getitem__(self, index: int) -> TensorMap:  # type: ignore[override]  # no slices
-        tensor, address = self.tensors[index], int(self._addresses[index])
-        template = self._templates[index if len(self._templates) > 1 else 0]
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+    @overload
+    def __getitem__(self, index: int) -> TensorMap: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> TensorMapBatch: ...
+
+    def __getitem__(self, index: int | slice) -> TensorMap | TensorMapBatch:
+        one_for_all = len(self._templates) == 1
+        if isinstance(index, slice):
+            templates = self._templates if one_for_all else self._templates[index]
+            parts = self._tensors[index], self._addresses[index], templates, self._capsules[index]
+            return TensorMapBatch(*parts)
+        tensor, address = self._tensors[index], int(self._addresses[index])
+        template = self._templates[0 if one_for_all else index]
         return map_of(template, address, tensor, self._capsules[index] if self._capsules else None)
 
     @property
@@ -178,7 +190,7 @@ target
     ((3, 128), [(128, 64), (256, 64), (64, 64)])
     """
     all_tensors = _as_tuple(tensors)
-    options = (
+    given = (
         box_sizes,
         elem_strides,
         interleave_layout,
@@ -189,6 +201,7 @@ target
         rules,
         target,
     )
+    options = tuple(map(settled, given))  # an iterator would serve the first tensor alone
     alike = read_alike(all_tensors)
     if alike is not None:
         addresses, signature = alike

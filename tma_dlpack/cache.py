@@ -102,6 +102,7 @@ class LayoutCache:
 
     def info(self) -> CacheInfo:
         """Count hits, misses and entries since the last `clear`."""
+        # "count(5)": the only way to look at a counter without taking from it
         hits, misses = (int(repr(c)[6:-1]) for c in (self.hits, self.misses))
         return CacheInfo(hits, misses, self.maxsize, len(self.entries))
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from tma_dlpack.arguments import EncodeArguments, MapKind, Number
+from tma_dlpack.arguments import EncodeArguments, MapKind, Number, alignment_bytes_of
 from tma_dlpack.dlpack import TensorView
 from tma_dlpack.dtypes import DATA_TYPES, DataTypeRow
 from tma_dlpack.enums import (
@@ -30,7 +30,7 @@ from tma_dlpack.errors import Violation
 from tma_dlpack.limits import INNER_BYTES, SWIZZLE_SPAN_BYTES
 from tma_dlpack.target import TARGETS, Target
 
-__all__ = ["RULE_SETS", "Case", "counted", "needs_32_bytes", "set_of_rules"]
+__all__ = ["RULE_SETS", "Case", "counted", "set_of_rules"]
 
 #: What `rules=` may be, by kind of map; the first is the default.
 RULE_SETS: dict[MapKind, tuple[str, ...]] = {
@@ -128,7 +128,7 @@ class Case:
     @property
     def alignment_bytes(self) -> int:
         """What the address and every stride must be a multiple of."""
-        return 32 if needs_32_bytes(self.interleave, self.data_type) else 16
+        return alignment_bytes_of(self.interleave, self.data_type)
 
     @property
     def inner_box(self) -> int:
@@ -164,7 +164,9 @@ class Case:
 
     @property
     def floor_box_bytes(self) -> Number:
-        """Bytes that the driver computes for a box: element strides divide it rounding down."""
+        """Bytes that the driver computes: a box is divided by element strides, rounding down."""
+        if self.kind != "tiled":
+            return self.box_bytes
         elements = math.prod(map(operator.floordiv, self.box, self.encoded_elem_strides))
         return _bytes(elements * self.element_bits)
 
@@ -330,13 +332,6 @@ _MIRROR_WORDS = {
     "lower_corner_width": "pixel_box_lower_corner_width",
     "upper_corner_width": "pixel_box_upper_corner_width",
 }
-
-
-def needs_32_bytes(interleave: TmaInterleaveLayout, data_type: TensorMapDataType | None) -> bool:
-    """Say whether address and strides must be multiples of 32 bytes instead of 16."""
-    if interleave is TmaInterleaveLayout.bytes32:
-        return True
-    return data_type is not None and DATA_TYPES[data_type].smem_chunk_bytes == 16
 
 
 def counted(number: Number, unit: str) -> str:

@@ -8,7 +8,14 @@ from typing import Any
 
 from tma_dlpack.advice import ADVICE
 from tma_dlpack.case import Case
-from tma_dlpack.errors import Advice, Finding, TmaPreconditionError, TmaTargetError, Violation
+from tma_dlpack.errors import (
+    Advice,
+    Finding,
+    TmaPreconditionError,
+    TmaTargetError,
+    Violation,
+    sealed,
+)
 from tma_dlpack.reading import settled
 from tma_dlpack.rules import RULES, Rule
 
@@ -121,6 +128,7 @@ def advise(case: Case) -> tuple[Advice, ...]:
     )
 
 
+@sealed
 @dataclass(frozen=True, slots=True)
 class Report:
     """What a check found.

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import FrozenInstanceError, dataclass
+from typing import NoReturn, TypeVar
 
 __all__ = [
     "Advice",
@@ -20,9 +21,25 @@ __all__ = [
     "TmaUnsupportedError",
     "Violation",
     "refusal",
+    "sealed",
 ]
 
 COLUMNS = 100
+T = TypeVar("T")
+
+
+def sealed(frozen: type[T]) -> type[T]:
+    """Let a frozen dataclass refuse to set or delete any attribute alike.
+
+    With slots, dataclasses refuse their fields so, but end in a TypeError at properties.
+    """
+
+    def refuse(self: T, name: str, value: object = None) -> NoReturn:
+        raise FrozenInstanceError(f"a {type(self).__name__} is immutable: {name} cannot be changed")
+
+    frozen.__setattr__ = refuse  # type: ignore[method-assign, assignment]
+    frozen.__delattr__ = refuse  # type: ignore[method-assign, assignment]
+    return frozen
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +55,7 @@ class Finding:
     found : str
         What was found, as a sentence about the argument, with units.
     limit : str
-        What is asked instead.
+        What is asked instead; of an `Advice`, why it matters.
     fix : str
         What to change, in the words of the call (row-major, elements).
     source : str
@@ -69,6 +86,7 @@ def _wrapped(line: str) -> str:
     )
 
 
+@sealed
 @dataclass(frozen=True, slots=True)
 class Violation(Finding):
     """A precondition that does not hold: the call is refused."""
@@ -76,6 +94,7 @@ class Violation(Finding):
     __str__ = Finding.__str__
 
 
+@sealed
 @dataclass(frozen=True, slots=True)
 class Advice(Finding):
     """Something worth knowing about a call that is accepted."""

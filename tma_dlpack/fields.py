@@ -30,8 +30,11 @@ from tma_dlpack.enums import (
     TmaSwizzle,
 )
 from tma_dlpack.errors import TmaPreconditionError, Violation
+from tma_dlpack.limits import ADDRESS_END, MAX_RANK, MIN_RANK_IM2COL
+from tma_dlpack.slots import ADDRESS_BYTES, MAP_BYTES
 
 __all__ = [
+    "ADDRESS_BYTES",
     "FIELDS",
     "MAP_BYTES",
     "PROVENANCE",
@@ -44,9 +47,6 @@ __all__ = [
     "write",
 ]
 
-MAP_BYTES = 128
-ADDRESS_BYTES = 8
-MAX_RANK = 5
 ENGINE_BYTES = 64  # the engine looks at the first 64 bytes only [measured]
 STRIDE_UNIT_BYTES = 16
 PROVENANCE = "measured on an NVIDIA H200, driver 580.159.04 (CUDA 13.0), 2026-11-20; not published"
@@ -320,7 +320,7 @@ def decode(data: bytes) -> tuple[EncodeArguments, int]:
     word = int.from_bytes(data[:ENGINE_BYTES], "little")
     kind: MapKind = "im2col" if read(_BY_NAME["im2col"], data) else "tiled"
     rank = read(_BY_NAME["rank"], data)
-    if not (3 if kind == "im2col" else 1) <= rank <= MAX_RANK:
+    if not (MIN_RANK_IM2COL if kind == "im2col" else 1) <= rank <= MAX_RANK:
         raise _not_a_map(f"bits 68..70 say rank {rank}", f"be a rank that a {kind} map can have")
     stray = word & ~_KNOWN_BITS[kind]
     if stray:
@@ -339,7 +339,7 @@ def decode(data: bytes) -> tuple[EncodeArguments, int]:
     if values["interleave"][0] not in set(TmaInterleaveLayout):
         raise _not_a_map("bits 75..76 say interleave 3", "be 0, 1 or 2")
     address = values["global_address"][0]
-    if address >= 1 << 57:
+    if address >= ADDRESS_END:
         raise _not_a_map(f"the address is {address:#x}", "be below 2^57")
     arguments = EncodeArguments(
         kind=kind,

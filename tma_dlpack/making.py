@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from tma_dlpack import driver
@@ -164,14 +165,13 @@ def check(kind: MapKind, tensor: object, given: Mapping[str, Any]) -> Report:
         view = as_tensor_view(tensor)
     except TmaPreconditionError as error:
         refused = error.violations
-        return check_case(lambda changed: _case(kind, None, 0, changed, refused), given)
+        return check_case(partial(_case, kind, None, 0, refused=refused), given)
     return check_view(kind, view, given)
 
 
 def check_view(kind: MapKind, view: TensorView, given: Mapping[str, Any]) -> Report:
     """Give the report for a tensor that is looked at, or only described."""
-    layout = view.at(0)
-    return check_case(lambda changed: _case(kind, layout, view.address, changed), given)
+    return check_case(partial(_case, kind, view.at(0), view.address), given)
 
 
 def _case(
@@ -212,6 +212,9 @@ def _named_target(target: object) -> tuple[Target, tuple[Violation, ...]]:
 
 def replace_address(tensor_map: TensorMap, global_address: int) -> TensorMap:
     """Move a map to a bare address, by the driver where there is one with such a GPU."""
+    if not issubclass(type(tensor_map), TensorMap):
+        found = f"tensor_map is {shown(tensor_map)}"
+        raise refusal("tensor_map", found, "be a TensorMap", "pass what make_tma_descriptor gives")
     address = integer_of(global_address)
     if address is None:
         found = f"global_address is {shown(global_address)}"

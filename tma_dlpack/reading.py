@@ -100,12 +100,20 @@ def text_of(value: object) -> str | None:
     return str.__str__(value) if issubclass(type(value), str) else None
 
 
+def type_name(kind: type) -> str:
+    """Give the name of a type; a metaclass may refuse to tell it."""
+    try:
+        return str(kind.__name__)
+    except Exception:
+        return "without a name"
+
+
 def shown(value: object) -> str:
     """Give what a message shows of a value: its repr, if it has one, on one line."""
     try:
         text = " ".join(repr(value).split())
     except Exception:  # a __repr__ may raise anything, and so does an int of 5000 digits
-        text = f"an object of type {type(value).__name__}"
+        text = f"an object of type {type_name(type(value))}"
     return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import Any, TypeVar
 
-from tma_dlpack.arguments import MapKind, driver_layout
-from tma_dlpack.case import RULE_SETS, Case, counted, needs_32_bytes, set_of_rules
+from tma_dlpack.arguments import MapKind, alignment_bytes_of, driver_layout
+from tma_dlpack.case import RULE_SETS, Case, counted, set_of_rules
 from tma_dlpack.dlpack import TensorView, canonical_strides
 from tma_dlpack.dtypes import data_type_of, overrides_of
 from tma_dlpack.enums import (
@@ -140,10 +140,10 @@ def _tensor_fields(
     if asked_type is not None and asked_type not in overrides_of(view.dtype):
         data_type = None
     laid_out = view
-    if needs_32_bytes(interleave, data_type) and 1 in view.shape:
-        # the view has made strides of extent 1 multiples of 16 bytes; these must be of 32
+    align_bytes = alignment_bytes_of(interleave, data_type)
+    if align_bytes != 16 and 1 in view.shape:  # judged strides of extent 1 are multiples of 16
         bits = view.dtype.itemsize_bits
-        strides = canonical_strides(view.shape, view.strides, bits, align_bytes=32)
+        strides = canonical_strides(view.shape, view.strides, bits, align_bytes)
         laid_out = dataclasses.replace(view, strides=strides)
     dims, strides_bytes = driver_layout(laid_out, data_type)
     return {

@@ -63,7 +63,7 @@ class Target:
         """
         if isinstance(target, Target):
             return target
-        preset = TARGETS.get(target.rstrip("af")) if isinstance(target, str) else None
+        preset = _BY_NAME.get(target) if isinstance(target, str) else None
         if preset is None:
             raise refusal(
                 "target",
@@ -105,4 +105,12 @@ TARGETS: dict[str, Target] = {
     "sm_100": Target((10, 0), 232_448),
     "sm_103": Target((10, 3), 232_448),
     "sm_120": Target((12, 0), 101_376),
+}
+
+#: Those names and the names of the architecture-specific code: sm_90a; sm_100a and sm_100f.
+_BY_NAME = {
+    name + suffix: preset
+    for name, preset in TARGETS.items()
+    for suffix in ("", "a", "f")
+    if not (suffix == "f" and preset.is_sm_9x)
 }

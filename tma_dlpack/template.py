@@ -66,8 +66,7 @@ class Template:
 
     def __post_init__(self) -> None:
         """Work out once what every address is held against."""
-        alignment_bytes = 32 if self.arguments.needs_32_bytes else 16
-        object.__setattr__(self, "refused_bits", alignment_bytes - 1 | -ADDRESS_END)
+        object.__setattr__(self, "refused_bits", self.arguments.alignment_bytes - 1 | -ADDRESS_END)
 
 
 class Described:

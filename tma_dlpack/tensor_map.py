@@ -280,8 +280,7 @@ class TensorMap(Described):
 
     def _at(self, address: int, template: Template, tensor: object, capsule: object) -> TensorMap:
         if address & template.refused_bits or not address:
-            alignment_bytes = 32 if template.arguments.needs_32_bytes else 16
-            check_address(address, "tensor_or_int", alignment_bytes)
+            check_address(address, "tensor_or_int", template.arguments.alignment_bytes)
         return map_of(template, address, tensor, capsule)
 
     def replace(

@@ -19,7 +19,7 @@ torch 2.4 to 2.13, NumPy 1.26 to 2.4, JAX 0.10, tvm-ffi 0.1; CuPy from its sourc
 
 from tma_dlpack.dlpack.layout import Device, Layout, Reading, Signature, canonical_strides, judge
 from tma_dlpack.dlpack.refusals import name_of
-from tma_dlpack.dlpack.torch_tensor import torch_dtype_table
+from tma_dlpack.dlpack.torch_tensor import storage_holds, torch_dtype_table
 from tma_dlpack.dlpack.view import (
     READERS,
     TensorView,
@@ -47,5 +47,6 @@ __all__ = [
     "read_alike",
     "read_first_of_type",
     "read_layout",
+    "storage_holds",
     "torch_dtype_table",
 ]

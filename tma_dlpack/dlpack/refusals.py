@@ -176,5 +176,8 @@ def said(error: BaseException) -> str:
 
 def name_of(kind: type) -> str:
     """Name a type as users write it, such as ``torch.Tensor`` or ``list``."""
-    module = kind.__module__
-    return kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"
+    try:
+        module = kind.__module__
+        return kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"
+    except Exception:  # a metaclass may refuse any question
+        return "type without a name"

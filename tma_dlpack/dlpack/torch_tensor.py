@@ -22,7 +22,14 @@ from tma_dlpack.errors import TmaUnsupportedError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["is_torch", "read_torch", "read_torch_alike", "torch_dtype_table", "torch_reader"]
+__all__ = [
+    "is_torch",
+    "read_torch",
+    "read_torch_alike",
+    "storage_holds",
+    "torch_dtype_table",
+    "torch_reader",
+]
 
 _TORCH_DTYPES = {
     "bool": DLDataType(DLDataTypeCode.kDLBool, 8),
@@ -56,6 +63,19 @@ def is_torch(tensor: object) -> bool:
     """Whether it is a torch.Tensor, a Parameter or of any other subclass."""
     kind = getattr(sys.modules.get("torch"), "Tensor", None)
     return isinstance(kind, type) and issubclass(type(tensor), kind)
+
+
+def storage_holds(tensor: Any, address: int, size_bytes: int) -> bool:
+    """Whether the storage of a torch tensor has these bytes; True of any other tensor.
+
+    ``x.untyped_storage().resize_()`` changes it, and tells the tensors that lie in it nothing.
+    """
+    if not is_torch(tensor):
+        return True
+    storage = tensor.untyped_storage()
+    begin: int = storage.data_ptr()
+    end: int = begin + storage.nbytes()
+    return begin <= address and address + size_bytes <= end
 
 
 def torch_reader(tensor: Any) -> Callable[[Any], Reading]:

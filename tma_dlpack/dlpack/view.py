@@ -172,7 +172,7 @@ def _first_reading(tensor: Any) -> tuple[_Reader, Reading]:
         return reader, reader(tensor)
     if type(tensor) is np.ndarray and ARRAYS_ARE_OPEN:
         return read_numpy, read_numpy(tensor)
-    if type(tensor).__name__ == "PyCapsule":
+    if name_of(type(tensor)) == "PyCapsule":
         refuse("TENSOR_RAW_CAPSULE", "is a capsule")
     if issubclass(type(tensor), type):
         refuse("TENSOR_TYPE", f"is the class {name_of(tensor)}")

@@ -9,9 +9,10 @@ from tma_dlpack.arguments import EncodeArguments
 from tma_dlpack.driver.encoders import ENCODERS, Encoder, bind, describe, misfit
 from tma_dlpack.driver.library import call_in_context, device_target, driver_function, result_name
 from tma_dlpack.errors import TmaDriverError
+from tma_dlpack.limits import BIT_85_MENDED_IN, BIT_85_SMALL_BYTES
+from tma_dlpack.slots import MAP_BYTES
 from tma_dlpack.target import Target
 
-MAP_BYTES = 128
 SUCCESS = 0
 
 
@@ -85,11 +86,7 @@ def replace_address(data: bytes, address: int, device_id: int | None = None) -> 
     return replaced
 
 
-#: nvbug 5736804: on compute capability 10.0 and later, drivers before CUDA 13.2 set bit 85 in maps
-#: whose backing is small and not dense, and copies through them can fault.
 _BUG_BIT = 85
-_MENDED_IN = 13020
-_SMALL_BYTES = 128 * 1024
 
 
 def clear_bit_85(data: bytes, target: Target) -> bytes:
@@ -108,7 +105,7 @@ def clear_bit_85(data: bytes, target: Target) -> bytes:
     >>> clear_bit_85(set_bit, Target((10, 0), driver_version=13020)) == set_bit
     True
     """
-    if target.compute_capability < (10, 0) or (target.driver_version or 0) >= _MENDED_IN:
+    if target.compute_capability < (10, 0) or (target.driver_version or 0) >= BIT_85_MENDED_IN:
         return data
     word = int.from_bytes(data, "little") & ~(1 << _BUG_BIT)
     return word.to_bytes(len(data), "little")
@@ -124,7 +121,7 @@ def _mend(data: bytes, arguments: EncodeArguments, target: Target) -> bytes:
     if arguments.kind != "tiled":
         return data
     row_bytes = arguments.global_dim[0] * arguments.type_row.element_bits // 8
-    if arguments.rank == 1 and row_bytes >= _SMALL_BYTES:
+    if arguments.rank == 1 and row_bytes >= BIT_85_SMALL_BYTES:
         return data
     return clear_bit_85(data, target)
 

@@ -70,6 +70,13 @@ def _say_swizzle(c: Case, i: int) -> str:
     return f"swizzle is {c.swizzle.name}"
 
 
+def _fitting(c: Case, i: int) -> int:
+    """Give what entry i of the box may be: along dimension 0, whole units of 16 bytes."""
+    whole = repairs.inner_box(c, i) if i == 0 and not c.interleaved else {}
+    box: tuple[int, ...] = (whole or repairs.clamp_box(c, i))["box_sizes"]
+    return box[c.rank - 1 - i]
+
+
 def inner_fix(c: Case, i: int) -> str:
     """Say which row of a box is a multiple of 16 bytes, and the nearest that fits."""
     change = repairs.inner_box(c, 0)
@@ -222,9 +229,9 @@ TILE_RULES: tuple[Rule, ...] = (
         found=lambda c, i: f"{c.say_box(i)} is {c.box[i]}",
         must=f"be 1..{MAX_BOX}",
         fix=lambda c, i: (
-            f"use {MAX_BOX}, and several copies for a larger tile"
+            f"use {_fitting(c, i)}, and several copies for a larger tile"
             if c.box[i] > MAX_BOX
-            else "use at least 1"
+            else f"use at least {_fitting(c, i)}"
         ),
         source=f"{LIBCUDACXX}, __get_box_sizes; {TILED_DOC}",
         repair=repairs.clamp_box,
@@ -241,7 +248,7 @@ TILE_RULES: tuple[Rule, ...] = (
         holds=lambda c, i: c.box[i] <= c.dims[i],
         found=lambda c, i: f"{c.say_box(i)} is {c.box[i]}",
         must=lambda c, i: f"be at most {c.say_dim(i)} = {c.dims[i]}",
-        fix=lambda c, i: f"use {min(c.dims[i], MAX_BOX)}",
+        fix=lambda c, i: f"use {_fitting(c, i)}",
         source=f"{LIBCUDACXX}, __get_box_sizes",
         differs="driver: more is accepted, and the rest of the tile is filled",
         repair=repairs.clamp_box,

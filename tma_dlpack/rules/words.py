@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from tma_dlpack.case import Case, needs_32_bytes
+from tma_dlpack.arguments import alignment_bytes_of
+from tma_dlpack.case import Case
 from tma_dlpack.dlpack import TensorView
 from tma_dlpack.dtypes import overrides_of
 from tma_dlpack.enums import TensorMapDataType, TmaInterleaveLayout
@@ -87,7 +88,7 @@ def alignment_fix(c: Case, i: int) -> str:
         return f"{start}, or copy it: x = {_words(c.view).copy}"
     less = (
         ", or use interleave_layout='bytes16'"
-        if not needs_32_bytes(TmaInterleaveLayout.none, c.data_type)
+        if alignment_bytes_of(TmaInterleaveLayout.none, c.data_type) == 16
         else ""
     )
     return f"{start}{less}, or copy it to such an address: {_ALIGNED_NUMPY_COPY}"
