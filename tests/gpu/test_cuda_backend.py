@@ -332,7 +332,7 @@ def test_a_store_past_a_ragged_row_that_hits_foreign_memory_is_refused():
         assert (room.get()[4080:] == 3).all()  # the whole chunk, six bytes past the row
         short = type("Short", (), {"__cuda_array_interface__": room.__cuda_array_interface__})()
         short.__cuda_array_interface__["shape"] = (4090,)
-        with pytest.raises(tma.TmaPreconditionError, match="STORE_OVERRUN"):
+        with pytest.raises(tma.TmaPreconditionError, match="COPY_STORE_OVERRUN"):
             tma.store_tile(
                 tensor_map, (4080,), np.full(16, 4, np.uint8), backend="cuda", memory=short
             )

@@ -10,6 +10,7 @@ import numpy as np
 from tma_dlpack import driver, geometry
 from tma_dlpack.arguments import EncodeArguments
 from tma_dlpack.backends import launch
+from tma_dlpack.backends.attached import attached_view, check_storage
 from tma_dlpack.backends.layout import Bytes
 from tma_dlpack.backends.requests import CopyRequest
 from tma_dlpack.backends.storage import Extent, check_writeable
@@ -75,14 +76,14 @@ def device_extent_of(tensor_map: TensorMap, memory: object, *, write: bool) -> E
     Raises
     ------
     TmaPreconditionError
-        For bytes that must not be written.
+        For a tensor that has moved, and for bytes that must not be written.
     TmaUnsupportedError
         For memory of the host, and for an address that CUDA does not know.
     """
     if not tensor_map.launchable:
         _ = tensor_map.ptr  # refuses, and says why
     address = tensor_map.global_address
-    view = tensor_map.view if memory is None else as_tensor_view(memory)
+    view = attached_view(tensor_map) if memory is None else as_tensor_view(memory)
     if view is None:
         known = driver.pointer_range(address)
         if known is None:
@@ -98,7 +99,9 @@ def device_extent_of(tensor_map: TensorMap, memory: object, *, write: bool) -> E
             'backend="simulator", or move it to the GPU'
         )
     check_writeable(write, not view.read_only, what)
-    return Extent(address - view.address, _extent_bytes(view), what)
+    size_bytes = _extent_bytes(view)
+    check_storage(view, size_bytes, what)
+    return Extent(address - view.address, size_bytes, what)
 
 
 def _extent_bytes(view: TensorView) -> int:

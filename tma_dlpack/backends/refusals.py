@@ -111,10 +111,39 @@ REFUSALS: dict[str, tuple[str, str, str]] = {
         "make the map with box_sizes=(1, columns), and pass four row coordinates",
         "PTX ISA, tile::gather4 and tile::scatter4; documented, not measured",
     ),
+    "COPY_MEMORY": (
+        "memory must be the contiguous NumPy uint8 array whose own storage holds the addresses",
+        "pass memory=, such as x.view(numpy.uint8), or make the map from a tensor; for an address "
+        'of a GPU pass backend="cuda"',
+        "tma_dlpack, memory of the simulator",
+    ),
+    "COPY_MOVED": (
+        "it must lie where and as the map describes it; a map keeps its tensor alive, but not in "
+        "its place",
+        "make the map again, or pass tensor_map.with_address(x) where only the address is another",
+        "tma_dlpack, memory of a copy",
+    ),
+    "COPY_OUTSIDE_MEMORY": (
+        "every byte that a copy touches must lie inside",
+        "pass memory= with the array that holds the map's addresses, or smaller dimensions",
+        "tma_dlpack, memory of a copy",
+    ),
+    "COPY_STORE_OVERRUN": (
+        "stores write whole chunks of 16 bytes, so each row must be padded to 16 bytes",
+        "pad the rows of the tensor to 16 bytes, or pass memory= with the whole allocation",
+        "measured (H200, driver 580.159.04, 2026-11-20)",
+    ),
+    "COPY_READ_ONLY": (
+        "stores and reductions need memory that may be written",
+        "make the map of a writeable copy: x.copy() of NumPy; numpy.array(x) of JAX, whose arrays "
+        "never change, or on the GPU cupy.array(x) or a clone in torch; or pass memory=",
+        "DLPACK_FLAG_BITMASK_READ_ONLY (dlpack.h 1.3); numpy.ndarray.flags; JAX: arrays are "
+        "immutable",
+    ),
 }
 
 
-def refuse(rule: str, argument: str, found: str) -> NoReturn:
+def refuse(rule: str, argument: str, found: str, cause: BaseException | None = None) -> NoReturn:
     """Raise the refusal of a row, with what was found."""
     limit, fix, source = REFUSALS[rule]
-    raise TmaPreconditionError(Violation(rule, argument, found, limit, fix, source))
+    raise TmaPreconditionError(Violation(rule, argument, found, limit, fix, source)) from cause

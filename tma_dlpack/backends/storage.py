@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NoReturn
 
 import numpy as np
 
+from tma_dlpack.backends.attached import attached_view, check_storage
 from tma_dlpack.backends.layout import Bytes
-from tma_dlpack.dlpack import host_bytes
-from tma_dlpack.errors import TmaPreconditionError, TmaUnsupportedError, Violation
+from tma_dlpack.backends.refusals import refuse
+from tma_dlpack.dlpack import host_bytes, name_of
+from tma_dlpack.errors import TmaUnsupportedError
 from tma_dlpack.tensor_map import TensorMap
 
 __all__ = ["Extent", "Storage", "check_writeable", "storage_of"]
@@ -41,20 +42,13 @@ class Extent:
         if begin >= 0 and end <= self.size_bytes:
             return
         if begin >= 0 and end - overrun <= self.size_bytes:
-            _refuse(
-                "STORE_OVERRUN",
+            found = (
                 f"the store writes {end - self.size_bytes} bytes past the end of {self.what}: the "
-                "hardware would have overwritten foreign memory",
-                "stores write whole chunks of 16 bytes, so each row must be padded to 16 bytes",
-                "pad the rows of the tensor to 16 bytes, or pass memory= with the whole allocation",
-                "measured (H200, driver 580.159.04, 2026-11-20)",
+                "hardware would have overwritten foreign memory"
             )
-        _refuse(
-            "COPY_OUTSIDE_MEMORY",
-            f"the copy touches bytes {begin} to {end} of {self.what}, which has {self.size_bytes}",
-            "every byte that a copy touches must lie inside",
-            "pass memory= with the array that holds the map's addresses, or smaller dimensions",
-        )
+            refuse("COPY_STORE_OVERRUN", "memory", found)
+        found = f"the copy touches bytes {begin} to {end} of {self.what}, which has "
+        refuse("COPY_OUTSIDE_MEMORY", "memory", f"{found}{self.size_bytes}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,24 +66,21 @@ def storage_of(tensor_map: TensorMap, memory: object, *, write: bool) -> Storage
     Raises
     ------
     TmaPreconditionError
-        For a bare address without `memory`, a `memory` that is no contiguous uint8 array, or bytes
-        that must not be written.
+        For a bare address without `memory`, a `memory` that is no contiguous uint8 array, a tensor
+        that has moved, or bytes that must not be written.
     TmaUnsupportedError
         For a tensor in a GPU's memory.
     """
     address = tensor_map.global_address
     if memory is not None:
-        if not isinstance(memory, np.ndarray) or memory.dtype != np.uint8:
-            kind = getattr(memory, "dtype", type(memory).__name__)
-            _refuse_memory(f"memory is {kind}")
-        if not memory.flags.c_contiguous:
-            _refuse_memory("memory has gaps between its elements")
-        check_writeable(write, memory.flags.writeable, "memory")
-        start = memory.__array_interface__["data"][0]
-        return Storage(address - start, memory.size, "memory", memory.reshape(-1))
-    view = tensor_map.view
+        array = _checked_memory(memory)
+        check_writeable(write, array.flags.writeable, "memory")
+        start = array.__array_interface__["data"][0]
+        return Storage(address - start, array.size, "memory", array.reshape(-1))
+    view = attached_view(tensor_map)
     if view is None:
-        _refuse_memory("the map has a bare address and no tensor, and memory is None")
+        found = "the map has a bare address and no tensor, and memory is None"
+        refuse("COPY_MEMORY", "memory", found)
     if not view.device.is_host:
         raise TmaUnsupportedError(
             f"the tensor lies on {view.device}, which the simulator cannot reach; copy it to the "
@@ -97,33 +88,24 @@ def storage_of(tensor_map: TensorMap, memory: object, *, write: bool) -> Storage
         )
     check_writeable(write, not view.read_only, "the tensor")
     raw = host_bytes(view)
+    check_storage(view, len(raw), "the tensor")
     return Storage(0, len(raw), "the tensor", raw)
+
+
+def _checked_memory(memory: object) -> Bytes:
+    """Give `memory` if it is a contiguous uint8 array."""
+    kind = type(memory)
+    if not issubclass(kind, np.ndarray):
+        refuse("COPY_MEMORY", "memory", f"memory is a {name_of(kind)}")
+    array: Bytes = np.asarray(memory)
+    if array.dtype != np.uint8:
+        refuse("COPY_MEMORY", "memory", f"memory is an array of {array.dtype}")
+    if not array.flags.c_contiguous:
+        refuse("COPY_MEMORY", "memory", "memory has gaps between its elements")
+    return array
 
 
 def check_writeable(write: bool, writeable: bool, what: str) -> None:
     """Refuse to write to what is read-only."""
     if write and not writeable:
-        _refuse(
-            "COPY_READ_ONLY",
-            f"{what} is read-only",
-            "stores and reductions need memory that may be written",
-            "make the map of a writeable copy: x.copy() of NumPy; numpy.array(x) of JAX, whose "
-            "arrays never change, or on the GPU cupy.array(x) or a clone in torch; or pass memory=",
-            "DLPACK_FLAG_BITMASK_READ_ONLY (dlpack.h 1.3); numpy.ndarray.flags; JAX: arrays are "
-            "immutable",
-        )
-
-
-def _refuse_memory(found: str) -> NoReturn:
-    _refuse(
-        "COPY_MEMORY",
-        found,
-        "memory must be the contiguous NumPy uint8 array whose own storage holds the addresses",
-        "pass memory=, such as x.view(numpy.uint8), or make the map from a tensor",
-    )
-
-
-def _refuse(
-    rule: str, found: str, limit: str, fix: str, source: str = "tma_dlpack, the simulator"
-) -> NoReturn:
-    raise TmaPreconditionError(Violation(rule, "memory", found, limit, fix, source))
+        refuse("COPY_READ_ONLY", "memory", f"{what} is read-only")
