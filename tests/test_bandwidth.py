@@ -97,10 +97,11 @@ def test_best_is_the_highest_ratio_among_boxes_of_that_row():
     faster = dataclasses.replace(ROW, ratio=0.91)
     wide = dataclasses.replace(ROW, row_bytes=512, ratio=0.96)
     assert report(ROW, faster, wide).best(128) is faster
-    with pytest.raises(
-        ValueError, match=r"no box with rows of 64 bytes was measured: \[128, 512\]"
-    ):
+    with pytest.raises(tma.TmaPreconditionError) as refused:
         report(faster, wide).best(64)
+    (violation,) = refused.value.violations
+    assert (violation.argument, violation.found) == ("row_bytes", "row_bytes is 64")
+    assert violation.limit == "it must be one that was measured: 128, 512"
 
 
 def test_a_host_tensor_is_refused():
@@ -111,16 +112,37 @@ def test_a_host_tensor_is_refused():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"stages": (0,)}, r"stages is \(0,\); give integers of 1 to 8"),
-        ({"stages": (9,)}, r"stages is \(9,\); give integers of 1 to 8"),
-        ({"stages": ()}, r"stages is \(\); give integers of 1 to 8"),
-        ({"ctas_per_sm": (33,)}, r"ctas_per_sm is \(33,\); give integers of 1 to 32"),
+        ({"stages": (0,)}, "stages is (0,); it must be integers of 1 to 8"),
+        ({"stages": (9,)}, "stages is (9,); it must be integers of 1 to 8"),
+        ({"stages": ()}, "stages is (); it must be integers of 1 to 8"),
+        ({"stages": 4}, "stages is 4; it must be integers of 1 to 8"),
+        ({"ctas_per_sm": (33,)}, "ctas_per_sm is (33,); it must be integers of 1 to 32"),
         ({"repeats": 0}, "repeats is 0; it must be an integer of at least 1"),
+        ({"repeats": 1.5}, "repeats is 1.5; it must be an integer of at least 1"),
     ],
 )
 def test_options_out_of_range_are_refused(options, said):
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(tma.TmaPreconditionError) as refused:
         bandwidth(np.zeros((64, 64), np.float32), **options)
+    (violation,) = refused.value.violations
+    assert f"{violation.found}; {violation.limit}" == said
+    assert (violation.rule, violation.argument) == ("ARGUMENT", next(iter(options)))
+    assert violation.fix.startswith(f"pass {violation.argument}=")
+
+
+@pytest.mark.parametrize("options", [{"stages": (1, 8)}, {"ctas_per_sm": (1, 32)}, {"repeats": 1}])
+def test_options_at_the_ends_of_their_ranges_are_not_refused(options):
+    with pytest.raises(tma.TmaUnsupportedError, match="bandwidth is measured on a GPU"):
+        bandwidth(np.zeros((64, 64), np.float32), **options)
+
+
+@pytest.mark.parametrize("frozen", [ROW, report(ROW)])
+def test_a_report_and_its_rows_cannot_be_changed(frozen):
+    for name in (*(field.name for field in dataclasses.fields(frozen)), "no_field"):
+        with pytest.raises(AttributeError):
+            setattr(frozen, name, None)
+        with pytest.raises(AttributeError):
+            delattr(frozen, name)
 
 
 def tile_of(rows):

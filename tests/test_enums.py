@@ -1,5 +1,7 @@
 """Words become members, and nothing else does."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -15,6 +17,7 @@ from tma_dlpack.enums import (
     c_name,
     parse,
 )
+from tma_dlpack.geometry.swizzle import SWIZZLES, swizzle_offset
 
 #: Values of cuda.h (CUDA 13.0), by its own names.
 CUDA_H = {
@@ -87,6 +90,29 @@ def test_a_word_or_number_that_the_enum_lacks_is_a_value_error(value):
 def test_a_misspelt_word_is_met_with_the_closest():
     with pytest.raises(ValueError, match="did you mean 'bytes128'"):
         parse(TmaSwizzle, "byte128")
+
+
+@pytest.mark.parametrize(
+    "enum", [TmaInterleaveLayout, TmaSwizzle, TmaL2FetchSize, TmaOobFill, TensorMapIm2ColWideMode]
+)
+def test_every_option_says_what_it_is_for(enum):
+    described = re.findall(r"^ {4}(\w+)\n {8}\S", enum.__doc__, re.MULTILINE)
+    assert described == [member.name for member in enum]
+
+
+@pytest.mark.parametrize("swizzle", list(TmaSwizzle)[1:])
+def test_the_formula_of_a_swizzle_in_its_words_is_that_of_geometry(swizzle):
+    words = dict(re.findall(r"^ {4}(\w+)\n((?: {8}.+\n)+)", TmaSwizzle.__doc__, re.MULTILINE))
+    said = words[swizzle.name]
+    formula = re.search("``(.*?)``", said)[1]
+    if said.lstrip().startswith("The same"):
+        formula = re.search("``(.*?)``", words["bytes128_atom_32B"])[1] + formula
+    for a in range(0, 2048, 8):
+        assert eval(formula, {"a": a}) == swizzle_offset(swizzle, a)
+    span = re.search(r"Span (\d+)", said)
+    assert span is None or int(span[1]) == SWIZZLES[swizzle].span
+    repeat = re.search(r"every (\d+) bytes", said)
+    assert repeat is None or int(repeat[1]) == SWIZZLES[swizzle].repeat
 
 
 def test_the_enums_of_libcudacxx_have_its_member_names():

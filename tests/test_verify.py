@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import sys
 from collections import Counter
@@ -134,6 +135,15 @@ def test_the_report_is_a_table_with_the_first_disagreement():
         "Tile.smem differs",
         "THERE ARE DISAGREEMENTS",
     ]
+
+
+@pytest.mark.parametrize("frozen", [AGREED, VerifyReport("GPU", 0, (AGREED,))])
+def test_a_report_and_its_rows_cannot_be_changed(frozen):
+    for name in (*(field.name for field in dataclasses.fields(frozen)), "no_field"):
+        with pytest.raises(AttributeError):
+            setattr(frozen, name, None)
+        with pytest.raises(AttributeError):
+            delattr(frozen, name)
 
 
 class Terminal(io.StringIO):

@@ -8,14 +8,17 @@ from dataclasses import dataclass
 
 from tma_dlpack.case import Case
 from tma_dlpack.enums import TmaSwizzle
-from tma_dlpack.limits import INNER_BYTES, SWIZZLE_SPAN_BYTES
+from tma_dlpack.limits import (
+    BIT_85_MENDED_IN,
+    BIT_85_SMALL_BYTES,
+    INNER_BYTES,
+    SWIZZLE_SPAN_BYTES,
+)
+from tma_dlpack.rules.rule import MEASURED
 
 __all__ = ["ADVICE", "AdviceRow", "bank_conflict_degree"]
 
-MEASURED = "measured, H200, driver 580.159.04"
 BANK_LINE_BYTES = 128  # 32 banks of 4 bytes
-BIT_85_FIXED = 13020  # driver version as cuDriverGetVersion gives it
-BIT_85_SMALL_BYTES = 128 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +148,7 @@ ADVICE: tuple[AdviceRow, ...] = (
     AdviceRow(
         id="SWIZZLE_PADDING",
         on="swizzle",
-        applies=lambda c: not c.interleaved and bool(c.swizzle) and _inner_bytes(c) < c.span_bytes,
+        applies=lambda c: not c.interleaved and _inner_bytes(c) < c.span_bytes,
         found=lambda c: (
             f"rows of {_inner_bytes(c)} bytes take {c.span_bytes} bytes each in shared memory"
         ),
@@ -161,14 +164,18 @@ ADVICE: tuple[AdviceRow, ...] = (
         on="target",
         applies=lambda c: (
             c.target.compute_capability >= (10, 0)
-            and (c.target.driver_version or 0) < BIT_85_FIXED
+            and (c.target.driver_version or 0) < BIT_85_MENDED_IN
             and _spanned_bytes(c) < BIT_85_SMALL_BYTES
             and not _dense(c)
         ),
         found=lambda c: f"a tensor of {_spanned_bytes(c)} bytes that is not dense, on {c.target}",
         why="maps of such tensors can fault on Blackwell with drivers before 13.2; libcu++ clears "
-        "bit 85 of the map, and so does encoder='driver' here",
-        fix=lambda c: "encode through this package or libcu++, or update the driver",
+        "bit 85 of tiled maps, and so does encoder='driver' here",
+        fix=lambda c: (
+            "encode through this package or libcu++, or update the driver"
+            if c.kind == "tiled"
+            else "update the driver"
+        ),
         source="driver 595.71.05 release notes; documented, not measured",
     ),
     AdviceRow(

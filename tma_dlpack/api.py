@@ -8,14 +8,7 @@ from tma_dlpack import making
 from tma_dlpack.cache import CacheInfo
 from tma_dlpack.check import Report
 from tma_dlpack.encoding import Encoder
-from tma_dlpack.enums import (
-    TensorMapDataType,
-    TensorMapIm2ColWideMode,
-    TmaInterleaveLayout,
-    TmaL2FetchSize,
-    TmaOobFill,
-    TmaSwizzle,
-)
+from tma_dlpack.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle
 from tma_dlpack.target import Target
 from tma_dlpack.tensor_map import TensorMap
 
@@ -27,13 +20,6 @@ __all__ = [
     "driver_replace_address",
     "make_tma_descriptor",
 ]
-
-Interleave = TmaInterleaveLayout | str | int
-Swizzle = TmaSwizzle | str | int
-L2FetchSize = TmaL2FetchSize | str | int
-OobFill = TmaOobFill | str | int
-DataType = TensorMapDataType | str | int
-WideMode = TensorMapIm2ColWideMode | str | int
 
 
 def make_tma_descriptor(

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from tma_dlpack import making
-from tma_dlpack.api import DataType, Interleave, L2FetchSize, OobFill, Swizzle
 from tma_dlpack.dlpack import Reading, read_alike, read_layout
+from tma_dlpack.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle
 from tma_dlpack.errors import TmaPreconditionError, TmaUnsupportedError, refusal
 from tma_dlpack.reading import settled
 from tma_dlpack.slots import ADDRESS_BYTES, MAP_BYTES, aligned_bytes

@@ -17,19 +17,39 @@ __all__ = [
     "NAMES",
     "DLDataTypeCode",
     "DLDeviceType",
+    "DataType",
+    "Interleave",
+    "L2FetchSize",
+    "OobFill",
+    "Swizzle",
     "TensorMapDataType",
     "TensorMapIm2ColWideMode",
     "TmaInterleaveLayout",
     "TmaL2FetchSize",
     "TmaOobFill",
     "TmaSwizzle",
+    "WideMode",
     "c_name",
     "parse",
 ]
 
 
 class TmaInterleaveLayout(IntEnum):
-    """`cuda::tma_interleave_layout`; the values of CUtensorMapInterleave (cuda.h)."""
+    """`cuda::tma_interleave_layout`; the values of CUtensorMapInterleave (cuda.h).
+
+    Whether channels lie in slices in global memory.
+
+    Attributes
+    ----------
+    none
+        They do not: matrices, and images as N, [[D,] H,] W, C.
+    bytes16
+        Slices of 16 bytes (NC/8HWC8 for 16-bit types): N, slice, [[D,] H,] W, rank 3 to 5. One copy
+        takes one slice of each pixel.
+    bytes32
+        Slices of 32 bytes (NC/16HWC16); address and strides are multiples of 32 bytes, and the
+        swizzle is bytes32.
+    """
 
     none = 0
     bytes16 = 1
@@ -37,7 +57,31 @@ class TmaInterleaveLayout(IntEnum):
 
 
 class TmaSwizzle(IntEnum):
-    """`cuda::tma_swizzle`; the values of CUtensorMapSwizzle (cuda.h)."""
+    """`cuda::tma_swizzle`; the values of CUtensorMapSwizzle (cuda.h).
+
+    Where the bytes of a tile lie in shared memory: within spans of 32, 64 or 128 bytes, atoms that
+    stay together change places by an XOR on the address `a`, so that reading a column of the tile
+    meets all banks. The row of a box is at most one span; choose the span that is the row.
+
+    Attributes
+    ----------
+    none
+        Rows of any width lie as they are: the layout to index plainly, with bank conflicts.
+    bytes32
+        Span 32 bytes, atoms of 16: ``a ^ (a >> 7 & 1) << 4``, the same again every 256 bytes.
+    bytes64
+        Span 64 bytes, atoms of 16: ``a ^ (a >> 7 & 3) << 4``, every 512 bytes.
+    bytes128
+        Span 128 bytes, atoms of 16: ``a ^ (a >> 7 & 7) << 4``, every 1024 bytes.
+    bytes128_atom_32B
+        Span 128 bytes, atoms of 32: ``a ^ (a >> 7 & 3) << 5``, every 512 bytes. This and the next
+        two need compute capability 10.0.
+    bytes128_atom_32B_flip_8B
+        The same, and the 8-byte halves of an atom's 16 bytes change places in every second row of
+        128 bytes: ``^ (a >> 7 & 1) << 3``.
+    bytes128_atom_64B
+        Span 128 bytes, atoms of 64: ``a ^ (a >> 7 & 1) << 6``, every 256 bytes.
+    """
 
     none = 0
     bytes32 = 1
@@ -49,7 +93,23 @@ class TmaSwizzle(IntEnum):
 
 
 class TmaL2FetchSize(IntEnum):
-    """`cuda::tma_l2_fetch_size`; the values of CUtensorMapL2promotion (cuda.h)."""
+    """`cuda::tma_l2_fetch_size`; the values of CUtensorMapL2promotion (cuda.h).
+
+    How many bytes L2 fetches at a time from global memory. It changes speed alone, and most where
+    the rows of the box are narrow: rows of 64 bytes reach 0.74 of memcpy without and 0.88 with
+    bytes128 [measured, H200, driver 580.159.04, 2026-11-20]; `bandwidth` measures yours.
+
+    Attributes
+    ----------
+    none
+        What the copy asks for.
+    bytes64
+        64 bytes.
+    bytes128
+        128 bytes, a line of L2.
+    bytes256
+        256 bytes.
+    """
 
     none = 0
     bytes64 = 1
@@ -58,14 +118,32 @@ class TmaL2FetchSize(IntEnum):
 
 
 class TmaOobFill(IntEnum):
-    """`cuda::tma_oob_fill`; the values of CUtensorMapFloatOOBfill (cuda.h)."""
+    """`cuda::tma_oob_fill`; the values of CUtensorMapFloatOOBfill (cuda.h).
+
+    What a load writes for elements outside of the tensor.
+
+    Attributes
+    ----------
+    none
+        Zero bytes.
+    nan
+        The 16-bit word 0x7FF7 repeated (float32: 0x7FF77FF7), a NaN; for floating types alone.
+    """
 
     none = 0
     nan = 1
 
 
 class TensorMapIm2ColWideMode(IntEnum):
-    """CUtensorMapIm2ColWideMode (cuda.h): how far an im2col-wide copy walks along W."""
+    """CUtensorMapIm2ColWideMode (cuda.h): how far an im2col-wide copy walks along W.
+
+    Attributes
+    ----------
+    w
+        Over `pixels_per_column` pixels.
+    w128
+        Over 128 pixels; `pixels_per_column` is ignored.
+    """
 
     w = 0
     w128 = 1
@@ -77,6 +155,20 @@ class TensorMapDataType(IntEnum):
     Members are the header's names without `CU_TENSOR_MAP_DATA_TYPE_`; the header's full spelling is
     an alias of each, and the only way to write the three packed types as an attribute, because a
     Python name cannot start with a digit.
+
+    Attributes
+    ----------
+    FLOAT32_FTZ
+        float32; loads and stores copy its bits, subnormals too.
+    TFLOAT32, TFLOAT32_FTZ
+        float32, which loads round to 10 bits of mantissa, to nearest even; stores copy bits.
+    16U4_ALIGN8B
+        16 values of 4 bits in 8 bytes, packed in shared memory too. This and the next two need
+        compute capability 10.0.
+    16U4_ALIGN16B
+        The same, followed by a gap of 8 bytes in shared memory.
+    16U6_ALIGN16B
+        16 values of 6 bits in 12 bytes, followed by a gap of 4 bytes in shared memory.
     """
 
     UINT8 = 0
@@ -112,6 +204,15 @@ class TensorMapDataType(IntEnum):
     CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN8B = 13
     CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN16B = 14
     CU_TENSOR_MAP_DATA_TYPE_16U6_ALIGN16B = 15
+
+
+#: What arguments take: a member, its name, or its value.
+Interleave = TmaInterleaveLayout | str | int
+Swizzle = TmaSwizzle | str | int
+L2FetchSize = TmaL2FetchSize | str | int
+OobFill = TmaOobFill | str | int
+DataType = TensorMapDataType | str | int
+WideMode = TensorMapIm2ColWideMode | str | int
 
 
 class DLDeviceType(IntEnum):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tma_dlpack import making
-from tma_dlpack.api import DataType, Interleave, L2FetchSize, OobFill, Swizzle, WideMode
 from tma_dlpack.check import Report
 from tma_dlpack.encoding import Encoder
+from tma_dlpack.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle, WideMode
 from tma_dlpack.errors import refusal
 from tma_dlpack.reading import integer_of, integers_of, shown
 from tma_dlpack.target import Target
@@ -128,6 +128,17 @@ def check_im2col_descriptor(
     target: Target | str | None = None,
 ) -> Report:
     """Say what `make_im2col_descriptor` would say to the same arguments, without raising.
+
+    Parameters
+    ----------
+    tensor, pixel_box_lower_corner, pixel_box_upper_corner, channels_per_pixel, pixels_per_column, \
+elem_strides, interleave_layout, swizzle, l2_fetch_size, oobfill, data_type, rules, target
+        As in `make_im2col_descriptor`. Nothing raises, whatever they are.
+
+    Returns
+    -------
+    Report
+        `.ok`, `.violations`, `.advice`, `.fixed()`.
 
     Examples
     --------
@@ -250,6 +261,17 @@ def check_im2col_wide_descriptor(
 ) -> Report:
     """Say what `make_im2col_wide_descriptor` would say to the same arguments, without raising.
 
+    Parameters
+    ----------
+    tensor, lower_corner_width, upper_corner_width, channels_per_pixel, pixels_per_column, \
+elem_strides, interleave_layout, swizzle, l2_fetch_size, oobfill, mode, data_type, rules, target
+        As in `make_im2col_wide_descriptor`. Nothing raises, whatever they are.
+
+    Returns
+    -------
+    Report
+        `.ok`, `.violations`, `.advice`, `.fixed()`.
+
     Examples
     --------
     >>> import numpy as np
@@ -299,14 +321,28 @@ def driver_encode_im2col(
 ) -> TensorMap:
     """Do what ``cuTensorMapEncodeIm2col`` does, with or without a driver.
 
-    Arguments are the driver's, arrays innermost first; see `driver_encode_tiled` for `target`,
-    `encoder`, what is returned and raised.
-
     Parameters
     ----------
+    tensor_data_type, tensor_rank, global_address, global_dim, global_strides, element_strides, \
+interleave, swizzle, l2_promotion, oob_fill, target, encoder
+        As in `driver_encode_tiled`.
     pixel_box_lower_corner, pixel_box_upper_corner : sequence of int
-        Innermost first: (W,), (W, H) or (W, H, D), as the hardware takes them [measured, H200]; the
-        document writes {D, H, W}.
+        Innermost first: (W,), (W, H) or (W, H, D), as the hardware takes them [measured, H200,
+        driver 580.159.04, 2026-11-20]; the document writes {D, H, W}.
+    channels_per_pixel : int
+        1..256, elements.
+    pixels_per_column : int
+        1..1024.
+
+    Returns
+    -------
+    TensorMap
+        Of a bare address: the caller's word that it is good.
+
+    Raises
+    ------
+    TmaPreconditionError, TmaDriverError, TmaUnsupportedError
+        As `driver_encode_tiled`.
 
     Examples
     --------
@@ -361,9 +397,34 @@ def driver_encode_im2col_wide(
 ) -> TensorMap:
     """Do what ``cuTensorMapEncodeIm2colWide`` does, with or without a driver.
 
-    Arguments are the driver's, arrays innermost first; see `driver_encode_tiled` for `target`,
-    `encoder`, what is returned and raised. On sm_90 it follows the measured driver, which accepts
-    what the document gives to compute capability 10.0; `TensorMap.advice` says so.
+    On sm_90 it follows the measured driver, which accepts what the document gives to compute
+    capability 10.0; `TensorMap.advice` says so.
+
+    Parameters
+    ----------
+    tensor_data_type, tensor_rank, global_address, global_dim, global_strides, element_strides, \
+interleave, l2_promotion, oob_fill, target, encoder
+        As in `driver_encode_tiled`.
+    pixel_box_lower_corner_width, pixel_box_upper_corner_width : int
+        Bounding box along W, as offsets from the first and last pixel.
+    channels_per_pixel : int
+        1..256, elements.
+    pixels_per_column : int
+        1..1024.
+    mode : TensorMapIm2ColWideMode, name or value
+        With ``"w128"`` a column has 128 pixels, and `pixels_per_column` is ignored.
+    swizzle : TmaSwizzle, name or value
+        By the document bytes64, bytes128 or bytes128_atom_32B.
+
+    Returns
+    -------
+    TensorMap
+        Of a bare address: the caller's word that it is good.
+
+    Raises
+    ------
+    TmaPreconditionError, TmaDriverError, TmaUnsupportedError
+        As `driver_encode_tiled`.
 
     Examples
     --------

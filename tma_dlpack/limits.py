@@ -41,8 +41,8 @@ INNER_BYTES = 16  # the row of a box is a multiple of it
 PADDED_INNER_VALUES = 128  # the row of the two packed types that are padded to 16 bytes
 
 #: nvbug 5736804: on compute capability 10.0 and later, drivers before this one set bit 85 in maps
-#: whose memory is smaller than this and not dense, and copies through them can fault. Source: release
-#: notes of driver 595.71.05; documented, not measured.
+#: whose memory is smaller than this and not dense, and copies through them can fault. Source:
+#: release notes of driver 595.71.05; documented, not measured.
 BIT_85_MENDED_IN = 13020  # as cuDriverGetVersion gives it: CUDA 13.2
 BIT_85_SMALL_BYTES = 128 * 1024
 

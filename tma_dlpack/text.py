@@ -5,13 +5,12 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from tma_dlpack.errors import TmaUnsupportedError
+from tma_dlpack.errors import COLUMNS, TmaUnsupportedError
 from tma_dlpack.template import Described
 
 __all__ = ["hex_lines", "map_rows", "map_text", "tile_line"]
 
 BYTES_A_LINE = 32
-COLUMNS = 100
 
 
 def map_text(described: Described) -> str:

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from tma_dlpack import driver
-from tma_dlpack.api import DataType, L2FetchSize, Swizzle, make_tma_descriptor
+from tma_dlpack.api import make_tma_descriptor
 from tma_dlpack.backends.pipeline import MAX_STAGES, Pipeline, Run, TiledCopy, fits
 from tma_dlpack.dlpack import TensorView, as_tensor_view
-from tma_dlpack.enums import TmaL2FetchSize, TmaSwizzle
-from tma_dlpack.errors import TmaUnsupportedError
+from tma_dlpack.enums import DataType, L2FetchSize, Swizzle, TmaL2FetchSize, TmaSwizzle
+from tma_dlpack.errors import TmaUnsupportedError, refusal, sealed
+from tma_dlpack.limits import MAX_BOX
+from tma_dlpack.reading import integer_of, integers_of, shown
 from tma_dlpack.tensor_map import TensorMap
 
 __all__ = ["BandwidthReport", "BandwidthRow", "bandwidth"]
@@ -35,13 +37,14 @@ DEFAULT_TILES = (
 )
 #: The swizzle whose span is the row of a box, bytes.
 SWIZZLE_OF_ROW = {32: TmaSwizzle.bytes32, 64: TmaSwizzle.bytes64, 128: TmaSwizzle.bytes128}
-MAX_BOX = 256
+MAX_CTAS_PER_SM = 32
 HEADER = (
     *("box", "row bytes", "swizzle", "L2 fetch", "stages", "stores", "CTAs/SM", "turn"),
     *("TB/s", "ratio", "copy"),
 )
 
 
+@sealed
 @dataclass(frozen=True, slots=True)
 class BandwidthRow:
     """One box, swizzle and L2 fetch size, at the best pipeline that was tried.
@@ -90,6 +93,7 @@ class BandwidthRow:
         )
 
 
+@sealed
 @dataclass(frozen=True, slots=True)
 class BandwidthReport:
     """What `bandwidth` measured; `print` shows the table.
@@ -118,11 +122,19 @@ class BandwidthReport:
         return all(row.verified for row in self.rows)
 
     def best(self, row_bytes: int) -> BandwidthRow:
-        """Give the fastest row of the table with boxes of so many bytes a row."""
+        """Give the fastest row of the table with boxes of so many bytes a row.
+
+        Raises `TmaPreconditionError` if there is none.
+        """
         rows = [row for row in self.rows if row.row_bytes == row_bytes]
         if not rows:
             measured = sorted({row.row_bytes for row in self.rows})
-            raise ValueError(f"no box with rows of {row_bytes} bytes was measured: {measured}")
+            raise refusal(
+                "row_bytes",
+                f"row_bytes is {shown(row_bytes)}",
+                f"be one that was measured: {', '.join(map(str, measured))}",
+                "pass one of them, or a box of such rows to bandwidth(boxes=...)",
+            )
         return max(rows, key=lambda row: row.ratio)
 
     def __str__(self) -> str:
@@ -191,12 +203,11 @@ def bandwidth(
     Raises
     ------
     TmaPreconditionError
-        As `make_tma_descriptor` for a box that the tensor cannot have.
+        As `make_tma_descriptor` for a box that the tensor cannot have; for stages, CTAs or repeats
+        out of range.
     TmaUnsupportedError
         For host and overlapping tensors; without a GPU of compute capability 9.0, its driver, or
         NVRTC (extra `cuda`); if no pipeline fits in shared memory.
-    ValueError
-        For stages, CTAs or repeats out of range.
 
     Examples
     --------
@@ -205,16 +216,18 @@ def bandwidth(
     >>> print(tma.bandwidth(x, [(64, 256)], l2_fetch_size="bytes256"))  # doctest: +SKIP
     """
     pipelines = _pipelines(stages, ctas_per_sm)
-    if not isinstance(repeats, int) or repeats < 1:
-        raise ValueError(f"repeats is {repeats!r}; it must be an integer of at least 1")
+    count = integer_of(repeats)
+    if count is None or count < 1:
+        found = f"repeats is {shown(repeats)}"
+        raise refusal("repeats", found, "be an integer of at least 1", "pass repeats=5")
     maps = list(_maps(tensor, boxes, swizzle, l2_fetch_size, data_type, rules))
     if not maps:
         raise TmaUnsupportedError("there is no box to measure: none was given, or none fits")
     with TiledCopy(maps[0]) as copy:
-        runs = [_best_run(copy, tensor_map, pipelines, repeats) for tensor_map in maps]
-        memcpy = 2 * copy.extent_bytes / copy.memcpy_seconds(4 * repeats)
+        runs = [_best_run(copy, tensor_map, pipelines, count) for tensor_map in maps]
+        memcpy = 2 * copy.extent_bytes / copy.memcpy_seconds(4 * count)
     return BandwidthReport(
-        device=_device(copy.device_id),
+        device=str(driver.status().devices[copy.device_id]),
         tensor=f"{maps[0].data_type.name} of shape {maps[0].shape}",
         tensor_bytes=copy.tensor_bytes,
         memcpy_bytes_per_second=memcpy,
@@ -223,10 +236,17 @@ def bandwidth(
 
 
 def _pipelines(stages: Sequence[int], ctas_per_sm: Sequence[int]) -> tuple[Pipeline, ...]:
-    for name, values, most in (("stages", stages, MAX_STAGES), ("ctas_per_sm", ctas_per_sm, 32)):
-        if not values or not all(isinstance(n, int) and 1 <= n <= most for n in values):
-            raise ValueError(f"{name} is {values!r}; give integers of 1 to {most}")
-    return tuple(p for n in stages for ctas in ctas_per_sm for p in Pipeline.family(n, ctas))
+    all_stages = _counts("stages", stages, MAX_STAGES)
+    all_ctas = _counts("ctas_per_sm", ctas_per_sm, MAX_CTAS_PER_SM)
+    return tuple(p for n in all_stages for ctas in all_ctas for p in Pipeline.family(n, ctas))
+
+
+def _counts(name: str, values: Sequence[int], most: int) -> tuple[int, ...]:
+    counts = integers_of(values)
+    if not counts or not all(1 <= n <= most for n in counts):
+        found = f"{name} is {shown(values)}"
+        raise refusal(name, found, f"be integers of 1 to {most}", f"pass {name}=(1, 2, 4)")
+    return counts
 
 
 def _maps(
@@ -247,7 +267,7 @@ def _maps(
     for box, own_swizzle in tiles:
         chosen = own_swizzle if swizzle is None else swizzle
         if chosen is None:
-            row_bytes = _row_bytes(make_tma_descriptor(tensor, box, **options))
+            row_bytes = make_tma_descriptor(tensor, box, **options).arguments.inner_box_bytes
             chosen = SWIZZLE_OF_ROW.get(row_bytes, TmaSwizzle.none)
         for l2 in _several(l2_fetch_size):
             yield make_tma_descriptor(tensor, box, swizzle=chosen, l2_fetch_size=l2, **options)
@@ -265,10 +285,6 @@ def _default_tiles(view: TensorView) -> list[tuple[tuple[int, ...], TmaSwizzle]]
             box = (*(1 for _ in outer[1:]), *(min(rows, n) for n in outer[-1:]), row)
             found[box, swizzle] = None
     return list(found)
-
-
-def _row_bytes(tensor_map: TensorMap) -> int:
-    return tensor_map.box_dim[0] * tensor_map.arguments.type_row.element_bits // 8
 
 
 def _several(l2_fetch_size: L2FetchSize | Sequence[L2FetchSize] | None) -> Sequence[L2FetchSize]:
@@ -295,7 +311,7 @@ def _row(run: Run, tensor_bytes: int, memcpy_bytes_per_second: float) -> Bandwid
     rate = 2 * tensor_bytes / run.seconds
     return BandwidthRow(
         box_sizes=run.tensor_map.box_sizes,
-        row_bytes=_row_bytes(run.tensor_map),
+        row_bytes=run.tensor_map.arguments.inner_box_bytes,
         swizzle=run.tensor_map.swizzle,
         l2_fetch_size=run.tensor_map.l2_promotion,
         pipeline=run.pipeline,
@@ -303,10 +319,3 @@ def _row(run: Run, tensor_bytes: int, memcpy_bytes_per_second: float) -> Bandwid
         ratio=rate / memcpy_bytes_per_second,
         verified=run.verified,
     )
-
-
-def _device(device_id: int) -> str:
-    facts = driver.status().devices[device_id]
-    version = facts.target.driver_version
-    shown = "?" if version is None else f"{version // 1000}.{version % 1000 // 10}"
-    return f"{facts.name} ({facts.target}, driver of CUDA {shown})"

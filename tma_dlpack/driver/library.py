@@ -94,11 +94,18 @@ _PROTOTYPES: dict[str, tuple[Any, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class DeviceFacts:
-    """One GPU: its ordinal, its name, and what tensor maps may ask of it."""
+    """One GPU: its ordinal, its name, and what tensor maps may ask of it.
+
+    >>> str(DeviceFacts(0, "NVIDIA H200", Target((9, 0), driver_version=13020)))
+    'NVIDIA H200 (sm_90, driver of CUDA 13.2)'
+    """
 
     index: int
     name: str
     target: Target
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.target}, driver of CUDA {_dotted(self.target.driver_version)})"
 
 
 @dataclass(frozen=True, slots=True)

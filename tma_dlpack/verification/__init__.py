@@ -50,6 +50,11 @@ def verify(n: int = 1000, seed: int = 0, *, device_id: int = 0) -> VerifyReport:
     Notes
     -----
     A progress bar is shown where standard error is a terminal.
+
+    Examples
+    --------
+    >>> import tma_dlpack as tma  # doctest: +SKIP
+    >>> print(tma.verify(1000))  # doctest: +SKIP
     """
     n, seed, device_id = _count("n", n, 1), _count("seed", seed), _count("device_id", device_id)
     rows = []
@@ -58,7 +63,7 @@ def verify(n: int = 1000, seed: int = 0, *, device_id: int = 0) -> VerifyReport:
         learnt = FieldStatistics()
         for check in CHECKS:
             rows.append(_run(check, n, seed, arena, learnt))
-    return VerifyReport(_device(device_id), seed, tuple(rows))
+    return VerifyReport(str(driver.status().devices[device_id]), seed, tuple(rows))
 
 
 def replay(name: str, number: int, seed: int = 0, *, device_id: int = 0) -> str:
@@ -131,11 +136,6 @@ def _require_tma(arena: Arena) -> None:
             f"GPU {arena.device_id} is {arena.target}: tensor maps need compute capability 9.0 "
             "(Hopper) or later"
         )
-
-
-def _device(device_id: int) -> str:
-    facts, version = driver.status().devices[device_id], driver.status().version or 0
-    return f"{facts.name} ({facts.target}), driver of CUDA {version // 1000}.{version % 1000 // 10}"
 
 
 def _progress(name: str, n: int) -> Iterator[int]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tma_dlpack.errors import sealed
+
 __all__ = ["VerifyReport", "VerifyRow"]
 
 
+@sealed
 @dataclass(frozen=True, slots=True)
 class VerifyRow:
     """One check.
@@ -33,6 +36,7 @@ class VerifyRow:
     note: str = ""
 
 
+@sealed
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
     """What `verify` found; `print` shows the table.
