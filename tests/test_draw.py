@@ -302,5 +302,7 @@ def test_every_figure_of_the_catalogue_can_be_drawn(what):
 
 
 def test_a_name_that_the_catalogue_lacks_is_refused():
-    with pytest.raises(ValueError, match="no figure 'cake'; choose tensor, shared"):
+    with pytest.raises(
+        tma.TmaPreconditionError, match="is 'cake'; it must be the name of a figure"
+    ):
         draw.figure(TILED["a vector"].tensor_map, "cake")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 
 import numpy as np
@@ -111,13 +112,51 @@ def test_the_tiles_own_offset_counts():
     ("arguments", "said"),
     [
         ({"access": "diagonal"}, "'diagonal'; it must be 'column', 'row' or a function"),
-        ({"access": lambda t: (64, 0)}, r"access\(0\) gives \(64, 0\); the tile has shape"),
+        ({"access": "diag"}, "'diag'; it must be"),
+        ({"access": np.array([16, 64])}, r"array\(\[16, 64\]\); it must be"),
+        (
+            {"access": lambda t: (64, 0)},
+            r"access\(0\) gives \(64, 0\); it must .* shape \(64, 32\)",
+        ),
+        ({"access": lambda t: itertools.count()}, r"access\(0\) gives count\("),
+        ({"access": lambda t: 3}, r"access\(0\) gives 3"),
+        ({"access": lambda t: (t, 1 // 0)}, r"access\(0\) raises ZeroDivisionError"),
+        ({"access": lambda t, more: (t, 0)}, r"access\(0\) raises TypeError"),
         ({"access": lambda t: (0, 1), "bytes_per_thread": 8}, "multiple of 8"),
-        ({"access": lambda t: (0, 0), "bytes_per_thread": 3}, "reads 1, 2, 4, 8 or 16 bytes"),
-        ({"access": lambda t: (0, 0), "threads": 0}, "at least one must read"),
+        ({"access": lambda t: (0, 0), "bytes_per_thread": 3}, "is 3; it must be 1, 2, 4, 8 or 16"),
+        ({"access": lambda t: (0, 0), "bytes_per_thread": 0}, "is 0; it must be 1, 2, 4, 8 or 16"),
+        ({"access": lambda t: (0, 0), "threads": 0}, r"threads is 0; it must be 1\.\.65536"),
+        ({"access": lambda t: (0, 0), "threads": 65537}, r"threads is 65537; it must"),
+        ({"access": lambda t: (0, 0), "threads": "32"}, "threads is '32'; it must"),
     ],
-    ids=["no such access", "outside the tile", "misaligned", "no such size", "no thread"],
+    ids=[
+        "no such access",
+        "a word cut short",
+        "an array",
+        "outside the tile",
+        "endless",
+        "no index",
+        "a function that raises",
+        "a function of two",
+        "misaligned",
+        "no such size",
+        "no bytes",
+        "no thread",
+        "too many threads",
+        "threads in a word",
+    ],
 )
 def test_an_access_that_no_warp_can_make_is_refused(arguments, said):
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(tma.TmaPreconditionError, match=said):
         bank_conflicts(made((64, 32)), **arguments)
+
+
+def test_what_a_function_raised_is_the_cause_of_its_refusal():
+    with pytest.raises(tma.TmaPreconditionError) as refused:
+        bank_conflicts(made((64, 32)), lambda t: (t, 1 // 0))
+    assert type(refused.value.__cause__) is ZeroDivisionError
+
+
+def test_as_many_threads_are_asked_as_are_looked_at():
+    figure = bank_conflicts(made((64, 32)), lambda t: (0, 0), threads=65536)
+    assert len(figure.swizzles[0].degrees) == 65536 // 32

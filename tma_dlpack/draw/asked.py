@@ -10,6 +10,7 @@ from tma_dlpack import geometry
 from tma_dlpack.arguments import EncodeArguments, reverse
 from tma_dlpack.backends.requests import CopyRequest, load_request
 from tma_dlpack.backends.tile import Tile
+from tma_dlpack.draw.door import MAKE_ONE, require
 from tma_dlpack.errors import TmaUnsupportedError
 from tma_dlpack.geometry import IntArray
 from tma_dlpack.tensor_map import TensorMap
@@ -18,7 +19,7 @@ __all__ = ["first_coords", "lines_positions", "request_of"]
 
 
 def request_of(
-    shown: TensorMap | Tile,
+    tensor_map: TensorMap | Tile,
     coords: Sequence[int] | None = None,
     im2col_offsets: Sequence[int] | None = None,
     smem_offset: int = 0,
@@ -28,16 +29,17 @@ def request_of(
     A tile brings its own coordinates. A map without coordinates shows its first tile. What would
     kill a kernel is refused as `load_tile` refuses it.
     """
-    if isinstance(shown, Tile):
-        if shown.smem.ndim > 1:
+    require("tensor_map", tensor_map, (TensorMap, Tile), MAKE_ONE)
+    if isinstance(tensor_map, Tile):
+        if tensor_map.smem.ndim > 1:
             raise TmaUnsupportedError(
-                f"{len(shown.smem)} tiles at once cannot be drawn; load the one to draw with "
+                f"{len(tensor_map.smem)} tiles at once cannot be drawn; load the one to draw with "
                 "load_tile"
             )
-        return shown._request
+        return tensor_map._request
     if coords is None:
-        coords = first_coords(shown.arguments)
-    return load_request(shown, coords, im2col_offsets, smem_offset, many=False)
+        coords = first_coords(tensor_map.arguments)
+    return load_request(tensor_map, coords, im2col_offsets, smem_offset, many=False)
 
 
 def first_coords(args: EncodeArguments) -> tuple[int, ...]:

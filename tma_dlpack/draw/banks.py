@@ -20,7 +20,9 @@ from tma_dlpack.draw.asked import request_of
 from tma_dlpack.draw.figure import Figure
 from tma_dlpack.draw.scene import Box, Item, Scene, Text
 from tma_dlpack.enums import TmaInterleaveLayout, TmaSwizzle
+from tma_dlpack.errors import refusal
 from tma_dlpack.geometry import IntArray, TilePlan
+from tma_dlpack.reading import integer_of, integers_of, shown, text_of
 from tma_dlpack.tensor_map import TensorMap
 
 __all__ = ["Access", "BankConflicts", "SwizzleConflicts", "bank_conflicts"]
@@ -29,7 +31,7 @@ BANK_BYTES, BANKS = 4, 32
 LINE_BYTES = BANK_BYTES * BANKS
 CHUNK_BYTES = 16
 WARP, PHASE = 32, 8  # threads; of 16 bytes, those served at once
-MAX_READS = 1 << 16  # 16-byte reads of a pattern that are looked at
+MAX_READS = 1 << 16  # 16-byte reads of a pattern, or threads of a function, that are looked at
 
 #: thread number -> row-major index of the element in the logical tile; None for an idle thread.
 Access = Callable[[int], Sequence[int] | None]
@@ -120,7 +122,7 @@ class BankConflicts(Figure):
 
 
 def bank_conflicts(
-    shown: TensorMap | Tile,
+    tensor_map: TensorMap | Tile,
     access: str | Access = "column",
     *,
     threads: int = WARP,
@@ -131,14 +133,15 @@ def bank_conflicts(
 
     Parameters
     ----------
-    shown : TensorMap or Tile
+    tensor_map : TensorMap or Tile
+        A tile brings its own offset in shared memory.
     access : {"column", "row"} or function
         ``"column"``: 8 rows at one 16-byte column per phase, as `ldmatrix` and the tensor cores
         read. ``"row"``: 8 neighbouring 16-byte chunks along the rows. Or a function that gives,
         for a thread number, the row-major index of an element in the logical tile (`Tile.array`),
         or None for an idle thread.
     threads : int
-        How many threads a function is asked for.
+        How many threads a function is asked for, 1..65536.
     bytes_per_thread : int, optional
         What each thread reads with a function: 1, 2, 4, 8 or 16; None for one element.
     smem_offset : int
@@ -151,9 +154,10 @@ def bank_conflicts(
 
     Raises
     ------
-    ValueError
-        For another access, an index outside the tile, a size that no instruction reads, or an
-        access that does not fall on a multiple of its size.
+    TmaPreconditionError
+        For what is neither map nor tile, another access, a function that raises or gives an index
+        outside the tile, a size that no instruction reads, or an access that does not fall on a
+        multiple of its size.
 
     Examples
     --------
@@ -166,17 +170,18 @@ def bank_conflicts(
       none                       worst  8   64 phases of degree 8
       bytes128                   worst  1   64 phases of degree 1
     """
-    request = request_of(shown, None, None, smem_offset)
-    plan = request.plan
+    request = request_of(tensor_map, None, None, smem_offset)
+    plan, pattern = request.plan, text_of(access)
     if callable(access):
-        size = bytes_per_thread or max(1, plan.arguments.type_row.element_bits // 8)
-        reads = _asked(plan, access, threads, size)
-        name, words = "the access", f"a function of {threads} threads, {size} bytes each"
-    elif access in _PATTERNS:
-        size, reads = CHUNK_BYTES, _PATTERNS[access](plan)
-        name, words = f"a {access}", _WORDS[access]
+        count, size = _thread_count(threads), _thread_bytes(plan, bytes_per_thread)
+        reads = _asked(plan, access, count, size)
+        name, words = "the access", f"a function of {count} threads, {size} bytes each"
+    elif pattern in _PATTERNS:
+        size, reads = CHUNK_BYTES, _PATTERNS[pattern](plan)
+        name, words = f"a {pattern}", _WORDS[pattern]
     else:
-        raise ValueError(f"access is {access!r}; it must be 'column', 'row' or a function")
+        must, fix = "be 'column', 'row' or a function", "pass access='column'"
+        raise refusal("access", f"access is {shown(access)}", must, fix)
     results = tuple(
         _conflicts(other, reads, size, request.smem_offset)
         for other in _choices(plan, request.tensor_map)
@@ -188,7 +193,7 @@ def bank_conflicts(
 
 
 def _said(s: SwizzleConflicts) -> str:
-    return f"{'free' if s.worst == 1 else f'{s.worst}-way'} with {s.swizzle.name}"
+    return f"{'free' if s.worst < 2 else f'{s.worst}-way'} with {s.swizzle.name}"
 
 
 def _degrees(degrees: tuple[int, ...]) -> str:
@@ -232,33 +237,58 @@ _WORDS = {
 
 def _asked(plan: TilePlan, access: Access, threads: int, size: int) -> _Reads:
     """Ask a function for every thread."""
-    if size not in (1, 2, 4, 8, 16):
-        raise ValueError(f"bytes_per_thread is {size}; a thread reads 1, 2, 4, 8 or 16 bytes")
-    if threads < 1:
-        raise ValueError(f"threads is {threads}; at least one must read")
-    reads = [_place(plan, thread, access(thread), size) for thread in range(threads)]
+    reads = [_place(plan, access, thread, size) for thread in range(threads)]
     per_phase = min(WARP, LINE_BYTES // size)
     reads += [(-1, 0)] * (-len(reads) % per_phase)
     lines, inner = np.array(reads, np.int64).T
     return _Reads(lines.reshape(-1, per_phase), inner.reshape(-1, per_phase))
 
 
-def _place(plan: TilePlan, thread: int, index: Sequence[int] | None, size: int) -> tuple[int, int]:
-    """Give the line of an element and its byte there."""
+def _thread_count(given: object) -> int:
+    count = integer_of(given)
+    if count is None or not 1 <= count <= MAX_READS:
+        found = f"threads is {shown(given)}"
+        raise refusal("threads", found, f"be 1..{MAX_READS}", f"pass threads={WARP}, a warp")
+    return count
+
+
+def _thread_bytes(plan: TilePlan, given: object) -> int:
+    """Give the bytes that a thread reads: one element where nothing is asked."""
+    if given is None:
+        return max(1, plan.arguments.type_row.element_bits // 8)
+    size = integer_of(given)
+    if size not in (1, 2, 4, 8, 16):
+        found, must = f"bytes_per_thread is {shown(given)}", "be 1, 2, 4, 8 or 16, as loads read"
+        raise refusal("bytes_per_thread", found, must, "pass bytes_per_thread=16, or none")
+    return size
+
+
+def _place(plan: TilePlan, access: Access, thread: int, size: int) -> tuple[int, int]:
+    """Ask for the element of one thread; give its line and its byte there."""
+    shape = plan.tile_shape
+    must = f"give an index into the tile, which has shape {shape}, or None for an idle thread"
+    fix = "count elements of the tile row-major, from 0"
+    try:
+        index = access(thread)
+    except Exception as error:
+        raise refusal("access", f"access({thread}) raises {shown(error)}", must, fix) from error
     if index is None:
         return -1, 0
-    shape, place = plan.tile_shape, tuple(index)
-    if len(place) != len(shape) or any(not 0 <= i < n for i, n in zip(place, shape, strict=True)):
-        raise ValueError(f"access({thread}) gives {place}; the tile has shape {shape}")
+    place = integers_of(index)
+    if (
+        place is None
+        or len(place) != len(shape)
+        or any(not 0 <= i < n for i, n in zip(place, shape, strict=True))
+    ):
+        raise refusal("access", f"access({thread}) gives {shown(index)}", must, fix)
     line = 0
     for i, n in zip(place[:-1], shape[:-1], strict=True):
         line = line * n + i
     inner = place[-1] * plan.smem_line_bytes // shape[-1]
     if inner % size:
-        raise ValueError(
-            f"access({thread}) gives {place}, byte {inner} of its row; a read of {size} bytes must "
-            f"start at a multiple of {size}"
-        )
+        found = f"access({thread}) gives {place}, byte {inner} of its row"
+        must = f"start at a multiple of {size}, the bytes of its read"
+        raise refusal("access", found, must, "read other elements, or fewer bytes per thread")
     return line, inner
 
 
@@ -304,7 +334,7 @@ def _panel(s: SwizzleConflicts) -> Scene:
     A box is one read; ``3+`` is that of thread 3 and of others, of the same words.
     """
     name = f"{s.swizzle.name}: " + (
-        "free of conflicts" if s.worst == 1 else f"{s.worst}-way conflict"
+        "free of conflicts" if s.worst < 2 else f"{s.worst}-way conflict"
     )
     items: list[Item] = [
         Text(10, 19, name, "strong"),

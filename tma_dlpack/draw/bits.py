@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from tma_dlpack import fields
 from tma_dlpack.arguments import MapKind
+from tma_dlpack.draw.door import MAKE_ONE, require
 from tma_dlpack.draw.figure import Figure
 from tma_dlpack.draw.scene import Box, Item, Scene, Text, text_width
 from tma_dlpack.enums import TmaInterleaveLayout, TmaL2FetchSize, TmaOobFill, TmaSwizzle
@@ -128,6 +129,8 @@ def fields_of(tensor_map: TensorMap) -> MapBytes:
 
     Raises
     ------
+    TmaPreconditionError
+        For what is no map.
     TmaUnsupportedError
         If the map has no bytes here (see `TensorMap.encoder`).
 
@@ -139,6 +142,7 @@ def fields_of(tensor_map: TensorMap) -> MapBytes:
     >>> [(v.field, v.values) for v in fields_of(tm).values if v.field.startswith("box_dim")]
     [('box_dim[0]', ('64',)), ('box_dim[1]', ('8',))]
     """
+    require("tensor_map", tensor_map, (TensorMap,), MAKE_ONE)
     return _figure(
         (tensor_map,), f"the 128 bytes of the map ({tensor_map.kind}, {tensor_map.target})"
     )
@@ -149,6 +153,8 @@ def diff(a: TensorMap, b: TensorMap) -> MapBytes:
 
     Raises
     ------
+    TmaPreconditionError
+        If one of them is no map.
     TmaUnsupportedError
         If one of them has no bytes here.
 
@@ -162,6 +168,8 @@ def diff(a: TensorMap, b: TensorMap) -> MapBytes:
     >>> [(v.field, *v.values) for v in diff(a, b).values if v.differs]
     [('swizzle', 'none', 'bytes128'), ('swizzle_repeat_bytes', '16', '1024')]
     """
+    for argument, value in (("a", a), ("b", b)):
+        require(argument, value, (TensorMap,), MAKE_ONE)
     figure = _figure((a, b), "")
     names = [v.field for v in figure.values if v.differs]
     title = f"two maps: {len(figure.changed)} bits differ" + (", in " if names else "")

@@ -123,13 +123,13 @@ class TensorBox(Figure):
 
 
 def tensor(
-    shown: TensorMap | Tile, coords: Sequence[int] | None = None, *, smem_offset: int = 0
+    tensor_map: TensorMap | Tile, coords: Sequence[int] | None = None, *, smem_offset: int = 0
 ) -> TensorBox:
     """Show the tensor with the box of one tile on it.
 
     Parameters
     ----------
-    shown : TensorMap or Tile
+    tensor_map : TensorMap or Tile
         Of a tiled map; a tile brings its own coordinates.
     coords : sequence of int, optional
         Row-major, as in `load_tile`; None for the first tile.
@@ -142,7 +142,7 @@ def tensor(
     Raises
     ------
     TmaPreconditionError
-        For coordinates that `load_tile` would refuse.
+        For what is neither map nor tile, and for coordinates that `load_tile` would refuse.
     TmaUnsupportedError
         For im2col maps, which `walk` shows.
 
@@ -157,7 +157,7 @@ def tensor(
     shape[1] = 104 (driver global_dim[0]): box 64..127, 24 of 64 out of bounds
     ...
     """
-    request = request_of(shown, coords, None, smem_offset)
+    request = request_of(tensor_map, coords, None, smem_offset)
     args = request.plan.arguments
     if args.kind != "tiled":
         raise TmaUnsupportedError(f"an {args.kind} map has no box; draw.walk shows its pixels")

@@ -15,6 +15,7 @@ from tma_dlpack.backends.tile import Tile
 from tma_dlpack.check import Report
 from tma_dlpack.draw.bits import fields_of
 from tma_dlpack.draw.boxes import tensor
+from tma_dlpack.draw.door import MAKE_ONE, require
 from tma_dlpack.draw.figure import Figure, fragment
 from tma_dlpack.draw.memory import SharedMemory, shared
 from tma_dlpack.draw.walks import Im2colWalk, walk
@@ -45,6 +46,7 @@ def tensor_map_html(tensor_map: TensorMap) -> str:
     >>> "<td>global_dim</td><td>(104, 30)</td>" in tensor_map_html(tm)
     True
     """
+    require("tensor_map", tensor_map, (TensorMap,), MAKE_ONE)
     heading = f"<div><b>{html.escape(repr(tensor_map))}</b></div>"
     parts: list[Figure | str] = [heading, f"<div>{html.escape(tile_line(tensor_map))}</div>"]
     parts.append(_table(("row-major", "", "innermost first", ""), map_rows(tensor_map)))
@@ -69,6 +71,7 @@ def tile_html(tile: Tile) -> str:
     >>> "out of bounds" in tile_html(SimulatorBackend().load_tile(tm, (24, 64)))
     True
     """
+    require("tile", tile, (Tile,), "load one: load_tile(tensor_map, coords)")
     parts: list[Figure | str] = [f"<div><b>{html.escape(repr(tile))}</b></div>"]
     if tile.smem.ndim == 1:
         parts.append(tensor(tile) if tile.tensor_map.kind == "tiled" else walk(tile))
@@ -122,6 +125,7 @@ def report_html(report: Report) -> str:
 
 def report_parts(report: Report) -> list[str]:
     """Give the pieces of `report_html`, to stand among others in a page."""
+    require("report", report, (Report,), "pass what check_tma_descriptor gives")
     count = len(report.violations)
     verdict = "✓ accepted" if report.ok else f"✗ refused: {count} violation{'s' * (count > 1)}"
     parts = [f"<div><b>{verdict}</b></div>"]

@@ -8,9 +8,12 @@ from tma_dlpack.backends.tile import Tile
 from tma_dlpack.draw.banks import bank_conflicts
 from tma_dlpack.draw.bits import fields_of
 from tma_dlpack.draw.boxes import tensor
+from tma_dlpack.draw.door import MAKE_ONE, require
 from tma_dlpack.draw.figure import Figure
 from tma_dlpack.draw.memory import shared
 from tma_dlpack.draw.walks import walk
+from tma_dlpack.errors import refusal
+from tma_dlpack.reading import shown, text_of
 from tma_dlpack.tensor_map import TensorMap
 
 __all__ = ["FIGURES", "figure"]
@@ -26,13 +29,13 @@ FIGURES: dict[str, tuple[str, Callable[[TensorMap, Sequence[int] | None], Figure
 
 
 def figure(
-    shown: TensorMap | Tile, what: str = "shared", coords: Sequence[int] | None = None
+    tensor_map: TensorMap | Tile, what: str = "shared", coords: Sequence[int] | None = None
 ) -> Figure:
     """Give a figure by its name.
 
     Parameters
     ----------
-    shown : TensorMap or Tile
+    tensor_map : TensorMap or Tile
     what : {"tensor", "shared", "bytes", "banks", "walk"}
     coords : sequence of int, optional
         Row-major, as in `load_tile`; None for the first tile (or the tile's own).
@@ -43,8 +46,8 @@ def figure(
 
     Raises
     ------
-    ValueError
-        For another name.
+    TmaPreconditionError
+        For another name, and for what is neither map nor tile.
 
     Examples
     --------
@@ -54,8 +57,11 @@ def figure(
     >>> figure(tm, "banks").title
     'bank conflicts of a column: 8-way with none, free with bytes128'
     """
-    if what not in FIGURES:
-        raise ValueError(f"there is no figure {what!r}; choose {', '.join(FIGURES)}")
-    if what == "bytes" and isinstance(shown, Tile):
-        return fields_of(shown.tensor_map)
-    return FIGURES[what][1](shown, coords)  # type: ignore[arg-type]
+    name = text_of(what)
+    if name not in FIGURES:
+        must = f"be the name of a figure: {', '.join(FIGURES)}"
+        raise refusal("what", f"what is {shown(what)}", must, "choose one of them")
+    require("tensor_map", tensor_map, (TensorMap, Tile), MAKE_ONE)
+    if name == "bytes" and isinstance(tensor_map, Tile):
+        return fields_of(tensor_map.tensor_map)
+    return FIGURES[name][1](tensor_map, coords)  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ import html
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
+from tma_dlpack.draw.door import require
 from tma_dlpack.draw.scene import Scene
 from tma_dlpack.draw.svg import ROW_WIDTH, svg_file, svg_panel
 from tma_dlpack.draw.theme import MONO, style_sheet
@@ -97,13 +98,22 @@ def page(title: str, parts: Sequence[Figure | str]) -> str:
     Parameters
     ----------
     title : str
-    parts : sequence of Figure or str
+    parts : list or tuple of Figure or str
         Figures, and pieces of finished HTML such as `report_html(report)`.
 
     Returns
     -------
     str
+
+    Raises
+    ------
+    TmaPreconditionError
+        For a title or parts of another kind.
     """
+    require("title", title, (str,), "pass a word")
+    require("parts", parts, (list, tuple), "pass a list of figures")
+    for n, part in enumerate(parts):
+        require(f"parts[{n}]", part, (Figure, str), "pass draw.shared(tensor_map), or HTML")
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'

@@ -170,7 +170,7 @@ class SharedMemory(Figure):
 
 
 def shared(
-    shown: TensorMap | Tile,
+    tensor_map: TensorMap | Tile,
     coords: Sequence[int] | None = None,
     *,
     im2col_offsets: Sequence[int] | None = None,
@@ -180,7 +180,7 @@ def shared(
 
     Parameters
     ----------
-    shown : TensorMap or Tile
+    tensor_map : TensorMap or Tile
         A tile brings its own coordinates and offset.
     coords : sequence of int, optional
         Row-major, as in `load_tile`; None for the first tile.
@@ -197,7 +197,8 @@ def shared(
     Raises
     ------
     TmaPreconditionError
-        For coordinates and offsets that `load_tile` would refuse.
+        For what is neither map nor tile, and for coordinates and offsets that `load_tile` would
+        refuse.
 
     Examples
     --------
@@ -208,7 +209,7 @@ def shared(
     >>> [chunk.label for chunk in swizzled.lines[1].chunks[:2]]
     [('r1', 'c8..15'), ('r1', 'c0..7')]
     """
-    request = request_of(shown, coords, im2col_offsets, smem_offset)
+    request = request_of(tensor_map, coords, im2col_offsets, smem_offset)
     plan = request.plan
     if plan.pitch % CHUNK_BYTES:
         raise TmaUnsupportedError(

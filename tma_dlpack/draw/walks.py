@@ -136,7 +136,7 @@ def _window(extent: int, box: tuple[int, int], taken: list[int]) -> range:
 
 
 def walk(
-    shown: TensorMap | Tile,
+    tensor_map: TensorMap | Tile,
     coords: Sequence[int] | None = None,
     *,
     im2col_offsets: Sequence[int] | None = None,
@@ -146,7 +146,7 @@ def walk(
 
     Parameters
     ----------
-    shown : TensorMap or Tile
+    tensor_map : TensorMap or Tile
         Of an im2col or im2col-wide map; a tile brings its own coordinates and offsets.
     coords : sequence of int, optional
         Row-major, as in `load_tile`; None for the bounding box's first pixel.
@@ -160,7 +160,8 @@ def walk(
     Raises
     ------
     TmaPreconditionError
-        For coordinates and offsets that `load_tile` would refuse.
+        For what is neither map nor tile, and for coordinates and offsets that `load_tile` would
+        refuse.
     TmaUnsupportedError
         For tiled maps, which `tensor` shows.
 
@@ -183,7 +184,7 @@ def walk(
       h   3         .    .    .    .
     number: row of the tile; * out of bounds, filled; . image
     """
-    request = request_of(shown, coords, im2col_offsets, smem_offset)
+    request = request_of(tensor_map, coords, im2col_offsets, smem_offset)
     args = request.plan.arguments
     if args.kind == "tiled":
         raise TmaUnsupportedError("a tiled map walks no pixels; draw.tensor shows its box")

@@ -1,0 +1,24 @@
+"""What the verbs of this room take: a value of another kind is refused, whatever it is."""
+
+from __future__ import annotations
+
+from tma_dlpack.errors import refusal
+
+__all__ = ["MAKE_ONE", "require"]
+
+MAKE_ONE = "make one: make_tma_descriptor(x, ...)"
+
+
+def require(argument: str, value: object, kinds: tuple[type, ...], fix: str) -> None:
+    """Refuse what is of none of some kinds; its own methods are not asked.
+
+    >>> require("title", 3, (str,), "pass a word")
+    Traceback (most recent call last):
+    tma_dlpack.errors.TmaPreconditionError: title is of type int; it must be a str
+      fix: pass a word
+      rule: ARGUMENT (tma_dlpack: the type of the argument)
+    """
+    if issubclass(type(value), kinds):
+        return
+    names = " or a ".join(kind.__name__ for kind in kinds)
+    raise refusal(argument, f"{argument} is of type {type(value).__name__}", f"be a {names}", fix)
