@@ -1,6 +1,7 @@
 """`TensorMap.replace`: PTX tensormap.replace on the bytes."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
@@ -18,6 +19,26 @@ from tma_dlpack.enums import (
 )
 
 ZEROED = tma.TensorMap.from_bytes(bytes(128))
+
+
+class Raising:
+    def _raise(self, *arguments):
+        raise RuntimeError("not to be asked")
+
+    __index__ = __iter__ = __len__ = __getitem__ = __eq__ = __hash__ = __bool__ = _raise
+    __repr__ = __str__ = _raise
+    __class__ = property(_raise)
+
+
+class RaisingDict(dict):
+    items = Raising._raise
+
+
+class EndlessDict(dict):
+    def items(self):
+        return ((0, 64) for _ in itertools.count())
+
+
 WHOLE_BYTES = [t for t in TensorMapDataType if t.value <= 12]
 
 
@@ -115,6 +136,14 @@ def test_elemtype_tells_a_data_type_from_a_ptx_number_by_its_type():
         ({"box_dim": {np.int64(0): np.int32(64)}}, {"box_dim": {True: 64}}),
         ({"elemtype": np.int64(3)}, {"elemtype": tma.TmaSwizzle.bytes128}),
         ({"rank": 3}, {"rank": 10**5000}),
+        ({"swizzle_mode": "none"}, {"swizzle_mode": Raising()}),
+        ({"fill_mode": 1}, {"fill_mode": 10**5000}),
+        ({"elemtype": "UINT8"}, {"elemtype": Raising()}),
+        ({"elemtype": "FLOAT16"}, {"elemtype": "FLOAT16" + " " * 10**6}),
+        ({"box_dim": {0: 64}}, {"box_dim": Raising()}),
+        ({"box_dim": {0: 64}}, {"box_dim": {0: Raising()}}),
+        ({"box_dim": {0: 64}}, {"box_dim": RaisingDict({0: 64})}),
+        ({"box_dim": {0: 64}}, {"box_dim": EndlessDict({0: 64})}),
     ],
 )
 def test_values_out_of_range_are_refused(good, bad):
@@ -122,6 +151,9 @@ def test_values_out_of_range_are_refused(good, bad):
     with pytest.raises(tma.TmaPreconditionError) as refused:
         ZEROED.replace(**bad)
     assert [(v.rule, v.argument) for v in refused.value.violations] == [("REPLACE_VALUE", *bad)]
+    assert len(str(refused.value)) < 1000
+    with pytest.raises(tma.TmaPreconditionError):
+        ZEROED.replace_cuda(**bad)
 
 
 def test_all_values_out_of_range_are_told_at_once():

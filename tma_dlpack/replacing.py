@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import islice
 from typing import Any
 
 from tma_dlpack import fields
@@ -21,7 +22,7 @@ from tma_dlpack.enums import (
     parse,
 )
 from tma_dlpack.errors import TmaPreconditionError, Violation
-from tma_dlpack.reading import integer_of, shown
+from tma_dlpack.reading import MAX_SHOWN, integer_of, shown, text_of
 
 __all__ = ["ENUMS", "apply", "read_replacements"]
 
@@ -112,24 +113,32 @@ def _read(name: str, value: object) -> list[Replacement]:
     if not scalar.ordinals:
         number = _integer(name, value, scalar)
         return [Replacement(name, None, number, number - (name == "rank"))]
-    if not isinstance(value, Mapping):
-        raise _RefusedError(
-            f"{name}={shown(value)}",
-            "map ordinals to values; ordinal 0 is the innermost",
-            f"pass a dict, {name}={{0: ...}}",
-        )
-    changes = []
-    for ordinal, entry in value.items():
+    changes: dict[int, Replacement] = {}
+    for ordinal, entry in _items(name, value, scalar.ordinals + 1):
         place = integer_of(ordinal)
-        if place is None or not 0 <= place < scalar.ordinals:
+        if place is None or not 0 <= place < scalar.ordinals or place in changes:
             raise _RefusedError(
                 f"{name} has the ordinal {shown(ordinal)}",
-                f"have ordinals 0..{scalar.ordinals - 1}",
+                f"have ordinals 0..{scalar.ordinals - 1}, each once",
                 "count dimensions from the innermost",
             )
         number = _integer(f"{name}[{place}]", entry, scalar)
-        changes.append(Replacement(name, place, number, number))
-    return changes
+        changes[place] = Replacement(name, place, number, number)
+    return [*changes.values()]
+
+
+def _items(name: str, value: object, most: int) -> list[tuple[object, object]]:
+    """Read a mapping, up to `most` entries: of so many, one is wrong."""
+    try:
+        if isinstance(value, Mapping):
+            return [(ordinal, entry) for ordinal, entry in islice(value.items(), most)]
+    except Exception:  # the methods of a user's mapping may raise anything
+        pass
+    raise _RefusedError(
+        f"{name}={shown(value)}",
+        "map ordinals to values; ordinal 0 is the innermost",
+        f"pass a dict, {name}={{0: ...}}",
+    )
 
 
 def _integer(label: str, value: object, scalar: _Scalar) -> int:
@@ -143,7 +152,7 @@ def _integer(label: str, value: object, scalar: _Scalar) -> int:
 
 def _member(name: str, value: object) -> int:
     try:
-        member = parse(ENUMS[name], value)
+        member = parse(ENUMS[name], _plain(ENUMS[name], value))
     except (TypeError, ValueError) as error:
         raise _RefusedError(
             f"{name}={shown(value)}", f"be a {ENUMS[name].__name__}", str(error)
@@ -155,11 +164,20 @@ def _member(name: str, value: object) -> int:
     return int(member)
 
 
+def _plain(enum: type[IntEnum], value: object) -> object:
+    """Give a member of the enum as it is, anything else as a plain word or int; None if neither."""
+    if type(value) is enum:
+        return value
+    word = text_of(value)
+    return integer_of(value) if word is None else word[:MAX_SHOWN]  # no name is as long
+
+
 def _elemtype(value: object) -> int:
     """Read a TensorMapDataType (or its name) as such, and any other integer as PTX's number."""
-    if isinstance(value, (str, TensorMapDataType)):
+    if issubclass(type(value), (str, TensorMapDataType)):
         try:
-            number = DATA_TYPES[parse(TensorMapDataType, value)].ptx_elemtype
+            named = parse(TensorMapDataType, _plain(TensorMapDataType, value))
+            number = DATA_TYPES[named].ptx_elemtype
         except ValueError as error:
             raise _RefusedError(f"elemtype={shown(value)}", "be a data type", str(error)) from None
         if number is None:
