@@ -136,6 +136,50 @@ def test_a_shape_that_is_none_is_refused_with_a_fix(words, found, capsys):
     assert "fix: pass" in said
 
 
+BOXED = ["check", "--shape=128,64", *TENSOR, "--box=16,64"]
+
+
+@pytest.mark.parametrize("word", ["3", "0x3", "bytes128", "CU_TENSOR_MAP_SWIZZLE_128B"])
+def test_an_option_is_a_number_or_a_name(word, capsys):
+    assert main([*BOXED, "--swizzle", word]) == 0
+
+
+@pytest.mark.parametrize("word", ["3.7", "True", "None", "(3)", "3e0", ""])
+def test_what_python_would_make_a_number_of_is_none(word, capsys):
+    assert main([*BOXED, "--swizzle", word]) == 1
+    assert f"swizzle is {word!r}; it must be a TmaSwizzle" in capsys.readouterr().out
+
+
+def test_empty_rules_are_not_taken_for_none(capsys):
+    assert main([*BOXED, "--rules", ""]) == 1
+    assert "rules is ''; it must be one of 'libcu++', 'driver'" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("word", ["128,64", "128,64,", "(128, 64)", "[0x80, 64]"])
+def test_a_shape_is_read_as_one_writes_it(word, capsys):
+    assert main(["check", f"--shape={word}", *TENSOR, "--box=128,64"]) == 0
+
+
+@pytest.mark.parametrize("word", ["128,,64", ",128,64", "128,64,,", "", "()", "128,64.0"])
+def test_a_shape_with_an_empty_entry_is_named(word, capsys):
+    with pytest.raises(SystemExit):
+        main(["check", f"--shape={word}", *TENSOR, "--box=16,64"])
+    assert f"{word!r} is no list of integers such as 128,64" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [[*BOXED, "--html="], ["draw", *BOXED[1:], "--out="]])
+def test_a_file_without_a_name_is_refused(words, capsys):
+    with pytest.raises(SystemExit):
+        main(words)
+    assert "'' is no name of a file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["float4_e2m1fn_x2", "float4_e2m1fnx2"])
+def test_fp4_has_torchs_name_and_that_of_messages(name, capsys):
+    words = ["check", "--shape=8,64", "--dtype", name, "--box=8,128", "--target=sm_100"]
+    assert main(words) == 0
+
+
 def test_a_reader_that_leaves_is_no_error():
     code = "import sys, tma_dlpack.cli as c; sys.exit(c.main(['doctor']))"
     running = subprocess.Popen(

@@ -105,6 +105,7 @@ def test_names_are_of_types_that_can_be_described():
     names = str(caught.value).partition(" is none of ")[2].split(", ")
     assert {"uint4x16", "float4_e2m1fn", "float16"} <= set(names)
     assert "uint4" not in names
+    assert dtype_named("float4_e2m1fn_x2") == dtype_named("float4_e2m1fnx2") == (17, 4, 2)
     assert all(overrides_of(dtype_named(name)) or name == "complex128" for name in names)
 
 

@@ -104,3 +104,7 @@ def test_any_text_gives_bytes_or_none(text):
 def test_the_forms_are_named():
     for form in ("x/32xw", "x/16xg", "opaque[16]", "xxd", "colons"):
         assert form in dumps.FORMS
+
+
+def test_a_number_of_more_digits_than_a_word_has_is_no_dump():
+    assert parse("0x0 " * 15 + "9" * 5000) is None

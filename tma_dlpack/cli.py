@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import ast
 import importlib
 import math
 import os
@@ -75,14 +74,16 @@ def _parser() -> argparse.ArgumentParser:
 
     verb = verbs.add_parser("check", help="hold a described tensor against the rules")
     _add_tensor(verb)
-    verb.add_argument("--html", metavar="FILE", help="write the report as HTML")
+    verb.add_argument("--html", type=_file, metavar="FILE", help="write the report as HTML")
     verb.set_defaults(run=_check)
 
     verb = verbs.add_parser("draw", help="a figure of a described tensor's map, as SVG or as text")
     _add_tensor(verb)
     verb.add_argument("--figure", default="shared", choices=[*draw.FIGURES], help="default shared")
     verb.add_argument("--coords", type=_integers, help="of the tile, row-major; default the first")
-    verb.add_argument("--out", metavar="FILE", help="write SVG; without, print characters")
+    verb.add_argument(
+        "--out", type=_file, metavar="FILE", help="write SVG; without, print characters"
+    )
     verb.set_defaults(run=_draw)
 
     verb = verbs.add_parser("decode", help="read the 128 bytes of a map")
@@ -140,9 +141,16 @@ def _address(word: str) -> int:
     return address
 
 
+def _file(word: str) -> Path:
+    if not word:
+        raise argparse.ArgumentTypeError("'' is no name of a file")
+    return Path(word)
+
+
 def _integers(word: str) -> tuple[int, ...]:
+    """Read integers between commas; one comma may follow the last, as in ``(64,)``."""
     try:
-        return tuple(int(part, 0) for part in word.strip("()[] ").split(",") if part.strip())
+        return tuple(int(part, 0) for part in word.strip("()[] ").removesuffix(",").split(","))
     except ValueError:
         raise argparse.ArgumentTypeError(
             f"{word!r} is no list of integers such as 128,64"
@@ -152,8 +160,8 @@ def _integers(word: str) -> tuple[int, ...]:
 def _word(word: str) -> str | int:
     """Read a number as an enum value, anything else as a name."""
     try:
-        return int(ast.literal_eval(word))
-    except (ValueError, SyntaxError, TypeError):
+        return int(word, 0)
+    except ValueError:
         return word
 
 
@@ -172,7 +180,7 @@ def _check(options: argparse.Namespace) -> int:
         print("  " + ", ".join(f"{name}={_written(value)}" for name, value in fixed.items()))
     if options.html:
         page = draw.page("tma_dlpack check", [draw.report_html(report)])
-        Path(options.html).write_text(page, encoding="utf-8")
+        options.html.write_text(page, encoding="utf-8")
     return EXIT_OK if report.ok else EXIT_REFUSED
 
 
@@ -188,7 +196,7 @@ def _draw(options: argparse.Namespace) -> int:
     tensor_map = map_of(encode_for(case), view.address)
     figure = draw.figure(tensor_map, options.figure, options.coords)
     if options.out:
-        Path(options.out).write_text(figure.svg(), encoding="utf-8")
+        options.out.write_text(figure.svg(), encoding="utf-8")
     else:
         print(figure)
     return EXIT_OK
@@ -244,7 +252,7 @@ def _request(options: argparse.Namespace) -> tuple[MapKind, dict[str, object]]:
         "l2_fetch_size": options.l2,
         "oobfill": options.oobfill,
         "data_type": options.data_type,
-        "rules": options.rules or RULE_SETS[kind][0],
+        "rules": RULE_SETS[kind][0] if options.rules is None else options.rules,
         "target": options.target,
     }
 

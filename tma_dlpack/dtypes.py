@@ -163,6 +163,7 @@ _NAMED: dict[str, DLDataType] = {
         *(DLDataType(_C.kDLFloat4_e2m1fn, 4, lanes) for lanes in (2, 16)),
     )
 }
+_NAMED["float4_e2m1fn_x2"] = _NAMED["float4_e2m1fnx2"]  # as torch spells it
 
 
 def dtype_named(name: str) -> DLDataType:
