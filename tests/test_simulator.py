@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -18,6 +21,7 @@ from copy_cases import (
 )
 
 import tma_dlpack as tma
+from tma_dlpack.backends.cuda import CudaBackend
 from tma_dlpack.backends.reductions import OPERATIONS, REDUCTIONS, combine
 from tma_dlpack.dtypes import DATA_TYPES, row
 
@@ -196,6 +200,43 @@ def test_arrays_of_a_tile_are_read_only(swizzle, many):
     assert (x == 1).all()
 
 
+def every_array_of(tile):
+    return {name: getattr(tile, name) for name in ("smem", "written", "array", "filled")}
+
+
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize(
+    "copied",
+    [copy.copy, copy.deepcopy, lambda tile: pickle.loads(pickle.dumps(tile))],
+    ids=["copy", "deepcopy", "pickle"],
+)
+@pytest.mark.parametrize("asked_before", [False, True])
+def test_a_copied_tile_has_the_same_read_only_arrays(many, copied, asked_before):
+    x = np.arange(8 * 16, dtype=np.float32).reshape(8, 16)
+    tensor_map = tma.make_tma_descriptor(x, (8, 16), swizzle="bytes64")
+    tile = tma.load_tiles(tensor_map, [(4, 0)]) if many else tma.load_tile(tensor_map, (4, 0))
+    if asked_before:
+        every_array_of(tile)
+    arrays = every_array_of(copied(tile))
+    for name, array in every_array_of(tile).items():
+        np.testing.assert_array_equal(arrays[name], array)
+        with pytest.raises(ValueError, match="read-only"):
+            arrays[name][...] = 0
+    assert repr(copied(tile)) == repr(tile)
+
+
+@pytest.mark.parametrize("name", ["array", "smem", "tx_bytes", "anything"])
+def test_an_attribute_of_a_tile_can_not_be_set_or_deleted(name):
+    x = np.ones((8, 16), np.float32)
+    tile = tma.load_tile(tma.make_tma_descriptor(x, (8, 16)), (0, 0))
+    before = repr(tile)
+    with pytest.raises(AttributeError, match=f"{name} cannot be set"):
+        setattr(tile, name, 1)
+    with pytest.raises(AttributeError, match=f"{name} cannot be deleted"):
+        delattr(tile, name)
+    assert repr(tile) == before
+
+
 def test_load_tiles_gives_a_leading_axis():
     x = np.arange(6 * 16, dtype=np.float32).reshape(6, 16)
     tensor_map = tma.make_tma_descriptor(x, (4, 8))
@@ -238,12 +279,28 @@ def line_of_bytes():
 def test_array_and_smem_of_a_swizzled_line_of_bytes_both_put_it_back(smem_offset):
     x, tensor_map = line_of_bytes()
     tile = tma.load_tile(tensor_map, (0,), smem_offset=smem_offset)
-    assert (smem_offset % 1024 == 0) == (tile.smem[smem_offset:] == tile.array).all()
-    region = tile.smem[smem_offset:].tobytes()
-    for data in (tile.array, tile.array[None], tile.smem, tile.smem.tobytes(), bytearray(region)):
+    region = tile.smem[smem_offset:]
+    said = (tile.array[None], tile.smem.tobytes(), bytearray(region.tobytes()))
+    as_long_as_both = (tile.array, region) if smem_offset % 1024 == 0 else ()
+    for data in (*said, tile.smem, *as_long_as_both):
         x[:] = 0
         tma.store_tile(tensor_map, (0,), data, smem_offset=smem_offset)
         assert x.tolist() == [*range(128)]
+
+
+@pytest.mark.parametrize("smem_offset", [128, 896])
+def test_a_line_of_bytes_is_ambiguous_where_the_swizzle_moves_it(smem_offset):
+    x, tensor_map = line_of_bytes()
+    tile = tma.load_tile(tensor_map, (0,), smem_offset=smem_offset)
+    assert tile.smem[smem_offset:].tolist() != tile.array.tolist()
+    for data in (tile.array, tile.smem[smem_offset:]):
+        violation = refused(tma.store_tile, tensor_map, (0,), data, smem_offset=smem_offset)
+        assert violation.rule == "COPY_DATA_AMBIGUOUS"
+        assert "data[None]" in violation.fix
+        assert "data.tobytes()" in violation.fix
+    assert x.tolist() == [*range(128)]
+    tma.store_tile(tensor_map, (0,), np.full(128, 7, np.uint8), smem_offset=smem_offset)
+    assert (x == 7).all()  # the same bytes either way
 
 
 def test_bytes_of_another_length_are_refused():
@@ -363,8 +420,9 @@ def test_store_overruns_a_ragged_row_by_whole_chunks_of_16_bytes():
 def test_store_overrun_past_the_tensor_is_refused_and_writes_nothing():
     x = np.zeros((3, 8), np.float32)
     tensor_map = tma.make_tma_descriptor(x[:, :5], (3, 8), rules="driver")
-    with pytest.raises(tma.TmaPreconditionError, match="would have overwritten foreign memory"):
-        tma.store_tile(tensor_map, (0, 0), np.ones((3, 8), np.float32))
+    violation = refused(tma.store_tile, tensor_map, (0, 0), np.ones((3, 8), np.float32))
+    assert violation.rule == "COPY_STORE_OVERRUN"
+    assert "would have overwritten foreign memory" in violation.found
     assert not x.any()
     tma.store_tile(
         tensor_map, (0, 0), np.ones((3, 8), np.float32), memory=x.view(np.uint8).reshape(-1)
@@ -452,10 +510,79 @@ def test_gather4_loads_four_rows_and_scatter4_puts_them_back():
     np.testing.assert_array_equal(stored[2], x[2])
 
 
-def test_gather4_is_refused_on_sm_90():
-    x = np.zeros((8, 16), np.float32)
-    with pytest.raises(tma.TmaUnsupportedError, match="no gather4"):
-        tma.backend("simulator").gather4(tma.make_tma_descriptor(x, (1, 16)), 0, (0, 1, 2, 3))
+def test_gather4_and_scatter4_are_refused_on_sm_90():
+    tensor_map = tma.make_tma_descriptor(np.zeros((8, 16), np.float32), (1, 16))
+    for backend in (tma.backend("simulator"), CudaBackend()):
+        with pytest.raises(tma.TmaUnsupportedError, match=r"no gather4.*sm_100"):
+            backend.gather4(tensor_map, 0, (0, 1, 2, 3))
+        with pytest.raises(tma.TmaUnsupportedError, match=r"no gather4.*sm_100"):
+            backend.scatter4(tensor_map, 0, (0, 1, 2, 3), np.zeros((4, 16), np.float32))
+
+
+def test_gather4_and_scatter4_are_not_on_the_cuda_backend():
+    tensor_map = rows_map(1)
+    with pytest.raises(tma.TmaUnsupportedError, match=r"no gather4 copy.*sm_100"):
+        CudaBackend().gather4(tensor_map, 0, (0, 1, 2, 3))
+    with pytest.raises(tma.TmaUnsupportedError, match=r"no scatter4 copy.*sm_100"):
+        CudaBackend().scatter4(tensor_map, 0, (0, 1, 2, 3), np.zeros((4, 16), np.float32))
+
+
+def rows_map(box_rows):
+    return tma.driver_encode_tiled(
+        T.FLOAT32, 2, ROWS.address, (32, 10), (128,), (16, box_rows), (1, 1), target="sm_100"
+    )
+
+
+ROWS = HostMemory(np.arange(320, dtype=np.float32).view(np.uint8))
+
+
+@pytest.mark.parametrize("rows", [(0, 1, 2), (0, 1, 2, 3), (0, 1, 2, 3, 4)])
+@pytest.mark.parametrize("box_rows", [1, 2])
+def test_gather4_takes_one_row_in_the_box_and_four_rows(box_rows, rows):
+    simulator, data = tma.backend("simulator"), np.zeros((4, 16), np.float32)
+    options = {"memory": ROWS.array}
+    if (box_rows, len(rows)) == (1, 4):
+        tile = simulator.gather4(rows_map(1), 0, rows, **options)
+        assert tile.array[:, 0].tolist() == [0, 32, 64, 96]
+    else:
+        asked = (rows_map(box_rows), 0, rows)
+        assert refused(simulator.gather4, *asked, **options).rule == "COPY_GATHER4"
+        assert refused(simulator.scatter4, *asked, data, **options).rule == "COPY_GATHER4"
+
+
+def test_scatter4_to_a_negative_row_is_refused():
+    data, options = np.zeros((4, 16), np.float32), {"memory": ROWS.array}
+    violation = refused(
+        tma.backend("simulator").scatter4, rows_map(1), 0, (0, -1, 2, 3), data, **options
+    )
+    assert violation.rule == "COPY_STORE_NEGATIVE"
+    assert "(0, -1, 2, 3)" in violation.found
+
+
+@pytest.mark.parametrize("data_type", [PACKED_4_16, PACKED_6])
+def test_inner_coordinate_of_a_padded_type_falls_on_128_values(data_type):
+    memory = HostMemory(np.arange(256, dtype=np.uint8))
+    tensor_map = packed_map(data_type, memory, (256,), (), (128,))
+    tile = tma.load_tile(tensor_map, (128,), memory=memory.array)
+    assert tile.array.any()
+    for inner in (64, 127, -64):
+        violation = refused(tma.load_tile, tensor_map, (inner,), memory=memory.array)
+        assert violation.rule == "COPY_INNER_128_VALUES"
+
+
+def test_inner_coordinate_of_dense_4_bit_values_falls_on_32():
+    memory = HostMemory(np.arange(256, dtype=np.uint8))
+    tensor_map = packed_map(PACKED_4, memory, (256,), (), (128,))
+    tile = tma.load_tile(tensor_map, (64,), memory=memory.array)
+    assert tile.array[:4].tolist() == [0, 2, 1, 2]  # of bytes 0x20, 0x21, low halves first
+    violation = refused(tma.load_tile, tensor_map, (16,), memory=memory.array)
+    assert violation.rule == "COPY_INNER_16B"
+
+
+def test_both_backends_are_backends_and_others_are_not():
+    for backend in (tma.backend("simulator"), CudaBackend()):
+        assert isinstance(backend, tma.Backend)
+    assert not isinstance(tma, tma.Backend)
 
 
 def test_im2col_wide_walks_w_alone_into_the_next_image():
@@ -505,10 +632,19 @@ def test_inner_coordinate_on_16_bytes_is_loaded(matrix_map, inner):
     assert tma.load_tile(matrix_map, (0, inner)).array.shape == (8, 16)
 
 
-@pytest.mark.parametrize("coords", [(0,), (0, 0, 0), (), 0, [[0, 0]], None, "00"])
+@pytest.mark.parametrize("coords", [(0,), (0, 0, 0), ()])
 def test_other_than_one_coordinate_per_dimension_is_refused(matrix_map, coords):
-    rule = refused(tma.load_tile, matrix_map, coords).rule
-    assert rule in ("COPY_COORDS_COUNT", "COPY_COORDS_TYPE")
+    assert refused(tma.load_tile, matrix_map, coords).rule == "COPY_COORDS_COUNT"
+
+
+@pytest.mark.parametrize("coords", [0, [[0, 0]], None, "00", [0] * 65])
+def test_coordinates_that_are_no_short_sequence_are_refused(matrix_map, coords):
+    assert refused(tma.load_tile, matrix_map, coords).rule == "COPY_COORDS_TYPE"
+
+
+@pytest.mark.parametrize("coords", [[(0,)], [(0, 0, 0)], [0, 0], [[[0, 0]]]])
+def test_many_coordinates_of_another_shape_are_refused(matrix_map, coords):
+    assert refused(tma.load_tiles, matrix_map, coords).rule == "COPY_COORDS_COUNT"
 
 
 @pytest.mark.parametrize("coords", [(0.0, 0.0), (True, 0.5), (True, False), ("0", "0"), (None, 0)])
@@ -731,7 +867,21 @@ def bare_map(address, rows=4):
 
 
 def test_bare_address_without_memory_is_refused():
-    assert refused(tma.load_tile, bare_map(1 << 40), (0, 0)).rule == "COPY_MEMORY"
+    violation = refused(tma.load_tile, bare_map(1 << 40), (0, 0))
+    assert violation.rule == "COPY_MEMORY"
+    assert 'backend="cuda"' in violation.fix
+
+
+@pytest.mark.parametrize("shift", [0, 8, 15, 16])
+def test_address_off_16_bytes_is_not_copied_from(shift):
+    memory = HostMemory(np.arange(256, dtype=np.uint8))
+    raw = (memory.address + shift).to_bytes(8, "little") + bytes(bare_map(1 << 40, 2))[8:]
+    decoded = tma.TensorMap.from_bytes(raw)
+    if shift % 16:
+        assert refused(tma.load_tile, decoded, (0, 0), memory=memory.array).rule == "COPY_ADDRESS"
+    else:
+        tile = tma.load_tile(decoded, (0, 0), memory=memory.array)
+        assert tile.array[0, 0] == shift
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from tma_dlpack import geometry
 from tma_dlpack.backends.base import Backend
@@ -11,6 +11,7 @@ from tma_dlpack.backends.requests import require_map
 from tma_dlpack.backends.simulator import SimulatorBackend
 from tma_dlpack.backends.tile import Tile
 from tma_dlpack.errors import refusal
+from tma_dlpack.reading import shown, text_of
 from tma_dlpack.tensor_map import TensorMap
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ def backend(name: str) -> Backend:
     Returns
     -------
     Backend
-        With `load_tile`, `load_tiles`, `store_tile`, `reduce_tile`.
+        With `load_tile`, `load_tiles`, `store_tile` and `reduce_tile`; and with `gather4` and
+        `scatter4` of sm_100, which the simulator alone carries out.
 
     Raises
     ------
@@ -65,25 +67,32 @@ def backend(name: str) -> Backend:
 
 def _named(name: object) -> Backend:
     """Give a backend, whether or not this machine has what it needs."""
-    if isinstance(name, str) and name == "simulator":
+    word = text_of(name)
+    if word == "simulator":
         return SIMULATOR
-    if isinstance(name, str) and name == "cuda":
+    if word == "cuda":
         from tma_dlpack.backends.cuda import CudaBackend
 
         return CudaBackend()
     must = "be 'simulator', 'cuda' or what backend() gives"
-    raise refusal("backend", f"backend={name!r:.200}", must, "pass one of them")
+    raise refusal("backend", f"backend is {shown(name)}", must, "pass one of them")
 
 
-def _choose(tensor_map: TensorMap, wanted: str | Backend | None, memory: object) -> Backend:
+def _is_backend(wanted: object) -> TypeGuard[Backend]:
+    """Whether it is one, and no class of one; asking all of `Backend` would take longer."""
+    try:
+        return not issubclass(type(wanted), type) and hasattr(wanted, "load_tile")
+    except Exception:  # the attributes of a user's object may raise anything
+        return False
+
+
+def _choose(tensor_map: TensorMap, wanted: object, memory: object) -> Backend:
     """Take the backend that is named, or the one for where the tensor lives."""
     require_map(tensor_map)
     if wanted is None:
         on_gpu = memory is None and tensor_map.device is not None and tensor_map.device.is_cuda
         return _named("cuda" if on_gpu else "simulator")
-    if isinstance(wanted, str | type) or not hasattr(wanted, "load_tile"):
-        return _named(wanted)
-    return wanted
+    return wanted if _is_backend(wanted) else _named(wanted)
 
 
 def load_tile(
@@ -108,9 +117,11 @@ def load_tile(
         Of an im2col map, row-major (D, H, W): tap x dilation. None for zeros; None or empty for a
         tiled map.
     backend : str or Backend, optional
-        None for where the tensor lives: the GPU for CUDA memory, else the simulator.
-    memory : NumPy uint8 array, optional
-        For maps of bare addresses: the array whose own storage holds the addresses.
+        None for where the tensor lives: the GPU for CUDA memory, else the simulator; with `memory`
+        always the simulator.
+    memory : uint8 array, one-dimensional, optional
+        What holds the map's addresses, for maps of bare addresses: of NumPy for the simulator, a
+        CUDA tensor for ``backend="cuda"``. That needs none where the driver knows the address.
     smem_offset : int
         Where the tile starts in shared memory, bytes; a multiple of 128. Swizzles depend on it.
 
@@ -123,9 +134,12 @@ def load_tile(
     Raises
     ------
     TmaPreconditionError
-        For what would kill a kernel (before anything is copied), or touch other memory.
+        For what would kill a kernel (before anything is copied), or touch other memory, such as
+        that of a tensor that has moved since the map was made.
     TmaUnsupportedError
         For what the target, the map or this machine cannot do.
+    TmaDriverError
+        If the driver refuses, or a copy on the GPU does not complete within two seconds.
 
     Notes
     -----
@@ -209,9 +223,10 @@ def store_tile(
         back what was loaded. What has the shape of `Tile.array` and its type (or the tensor's own,
         such as torch.bfloat16) is the logical tile; with one more leading axis of 1 too. Else uint8
         (smem_offset + smem_bytes,) is all of shared memory, like `Tile.smem`, and (smem_bytes,)
-        that from smem_offset on; of ``bytes`` or a bytearray both always are. Where one-dimensional
-        tiles of a packed type have the very length of `Tile.smem`, and the two would store
-        different bytes, data is refused: pass ``data[None]`` or ``data.tobytes()``.
+        that from smem_offset on; of ``bytes`` or a bytearray both always are. A one-dimensional
+        tile of bytes or of a packed type can be as long as its shared memory: where the two would
+        store different bytes, data is refused: pass ``data[None]`` for the tile, or
+        ``data.tobytes()``.
     backend, memory, smem_offset
         As in `load_tile`.
 
@@ -220,6 +235,8 @@ def store_tile(
     TmaPreconditionError
         As `load_tile`; also for a read-only tensor, which every JAX array is: copy it to NumPy,
         torch or CuPy, or say with `memory` what may be written.
+    TmaUnsupportedError, TmaDriverError
+        As `load_tile`.
 
     Examples
     --------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from tma_dlpack.backends.tile import Tile
 from tma_dlpack.tensor_map import TensorMap
@@ -11,6 +11,7 @@ from tma_dlpack.tensor_map import TensorMap
 __all__ = ["Backend"]
 
 
+@runtime_checkable
 class Backend(Protocol):
     """What copies tiles. Coordinates and offsets are row-major; see `SimulatorBackend`."""
 
@@ -63,4 +64,29 @@ class Backend(Protocol):
         smem_offset: int = 0,
     ) -> None:
         """Combine one tile into global memory."""
+        ...
+
+    def gather4(
+        self,
+        tensor_map: TensorMap,
+        column: int,
+        rows: Sequence[int],
+        *,
+        memory: object = None,
+        smem_offset: int = 0,
+    ) -> Tile:
+        """Load four rows of a matrix into one tile; sm_100 and later."""
+        ...
+
+    def scatter4(
+        self,
+        tensor_map: TensorMap,
+        column: int,
+        rows: Sequence[int],
+        data: object,
+        *,
+        memory: object = None,
+        smem_offset: int = 0,
+    ) -> None:
+        """Store one tile to four rows of a matrix; sm_100 and later."""
         ...

@@ -23,7 +23,13 @@ from tma_dlpack.backends.device_memory import check_reads, check_writes, device_
 from tma_dlpack.backends.layout import Bytes
 from tma_dlpack.backends.reductions import OPERATIONS, reduction_of
 from tma_dlpack.backends.refusals import refuse
-from tma_dlpack.backends.requests import CopyRequest, load_request, store_request
+from tma_dlpack.backends.requests import (
+    CopyRequest,
+    gather4_request,
+    load_request,
+    scatter4_request,
+    store_request,
+)
 from tma_dlpack.backends.storage import Extent
 from tma_dlpack.backends.tile import Tile
 from tma_dlpack.errors import TmaDriverError, TmaUnsupportedError
@@ -137,6 +143,40 @@ class CudaBackend:
         reduction = reduction_of(tensor_map.data_type, op)
         _store(request, data, reduction, memory, stream)
 
+    def gather4(
+        self,
+        tensor_map: TensorMap,
+        column: int,
+        rows: Sequence[int],
+        *,
+        memory: object = None,
+        smem_offset: int = 0,
+    ) -> Tile:
+        """Refuse: tile::gather4 needs sm_100, where no kernel of ours could be tried."""
+        gather4_request(tensor_map, column, rows, smem_offset)
+        raise _no_sm_100("gather4")
+
+    def scatter4(
+        self,
+        tensor_map: TensorMap,
+        column: int,
+        rows: Sequence[int],
+        data: object,
+        *,
+        memory: object = None,
+        smem_offset: int = 0,
+    ) -> None:
+        """Refuse: tile::scatter4 needs sm_100, where no kernel of ours could be tried."""
+        scatter4_request(tensor_map, column, rows, smem_offset)
+        raise _no_sm_100("scatter4")
+
+
+def _no_sm_100(what: str) -> TmaUnsupportedError:
+    return TmaUnsupportedError(
+        f"the CUDA backend has no {what} copy: it could not be tried on sm_100; use "
+        'backend="simulator", whose result is documented, not measured'
+    )
+
 
 def require_all() -> None:
     """Refuse where no copy can run: without a driver, without a GPU that has TMA, without NVRTC.
@@ -161,6 +201,11 @@ def require_all() -> None:
 class HardwareTile(Tile):
     """A tile that the hardware loaded: `written` is what it wrote."""
 
+    def __init__(self, request: CopyRequest, smem: Bytes, written: npt.NDArray[np.bool_]) -> None:
+        super().__init__(request, smem)
+        written.flags.writeable = False
+        vars(self)["written"] = written
+
     @property
     def note(self) -> str:
         """Say that this has been seen on hardware: just now."""
@@ -170,10 +215,7 @@ class HardwareTile(Tile):
 def _load(request: CopyRequest, memory: object, stream: object) -> Tile:
     tensor_map, plan = request.tensor_map, request.plan
     if request.plan.arguments.kind == "im2col_wide":
-        raise TmaUnsupportedError(
-            "the CUDA backend has no im2col-wide copy: it could not be tried on sm_100; use "
-            'backend="simulator", whose result is documented, not measured'
-        )
+        raise _no_sm_100("im2col-wide")
     extent = device_extent_of(tensor_map, memory, write=False)
     check_reads(request, extent)
     tile_bytes = request.smem_offset + plan.smem_bytes
@@ -188,10 +230,9 @@ def _load(request: CopyRequest, memory: object, stream: object) -> Tile:
             which = slice(begin, begin + step)
             status = _load_part(request, which, kernel, handle, smem[which], written[which])
             _check_status(status, begin, "load")
-    tile = HardwareTile(request, smem if request.many else smem[0])
-    written.flags.writeable = False
-    tile.written = written if request.many else written[0]
-    return tile
+    if request.many:
+        return HardwareTile(request, smem, written)
+    return HardwareTile(request, smem[0], written[0])
 
 
 def _load_part(

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from tma_dlpack.backends.arrays import array_of
 from tma_dlpack.backends.layout import (
     Bytes,
     Values,
@@ -60,26 +61,28 @@ def _lines_of_region(request: CopyRequest, region: Bytes) -> Bytes:
 # --- A tile, or shared memory -------------------------------------------------------------------
 
 
-def _told_apart(request: CopyRequest, data: object) -> _Data:
+def _told_apart(request: CopyRequest, data: Any) -> _Data:
     """Say which of the two `data` is; the rule stands in `copies.store_tile`."""
     plan, row = request.plan, request.plan.arguments.type_row
-    whole = request.smem_offset + plan.smem_bytes
-    if isinstance(data, bytes | bytearray):
-        if len(data) not in (plan.smem_bytes, whole):
-            _refuse_data(plan, f"{len(data)} bytes")
-        return _Data(np.frombuffer(data, np.uint8)[-plan.smem_bytes :], True)
+    lengths = ((plan.smem_bytes,), (request.smem_offset + plan.smem_bytes,))
+    if issubclass(type(data), (bytes, bytearray)):
+        raw = np.frombuffer(data, np.uint8)
+        if raw.shape not in lengths:
+            _refuse_data(plan, f"{raw.size} bytes")
+        return _Data(raw[-plan.smem_bytes :], True)
     array = _read(plan, data)
     if array.shape == (1, *plan.tile_shape):
         return _Data(_checked_codes(plan, array[0]), False)
-    if array.shape != plan.tile_shape or not _is_same_type(row, array.dtype):
-        if array.dtype != np.uint8 or array.shape not in ((plan.smem_bytes,), (whole,)):
-            _refuse_data(plan, f"{array.dtype} of shape {array.shape}")
-        return _Data(np.ascontiguousarray(array[-plan.smem_bytes :]), True)
-    if array.dtype == np.uint8 and array.shape == (whole,):
-        region = np.ascontiguousarray(array[-plan.smem_bytes :])
-        if (_lines_of_region(request, region) != lines_of_values(plan, array)).any():
-            found = f"data is uint8 of shape {array.shape}: a tile and shared memory have that"
-            refuse("COPY_DATA_AMBIGUOUS", "data", found)
+    is_tile = array.shape == plan.tile_shape and _is_same_type(row, array.dtype)
+    is_smem = array.shape in lengths and array.dtype == np.uint8
+    if not is_tile and not is_smem:
+        _refuse_data(plan, f"{array.dtype} of shape {array.shape}")
+    region = np.ascontiguousarray(array[-plan.smem_bytes :]) if is_smem else array
+    if not is_tile:
+        return _Data(region, True)
+    if is_smem and (_lines_of_region(request, region) != lines_of_values(plan, array)).any():
+        found = f"data is uint8 of shape {array.shape}: a tile and shared memory have that"
+        refuse("COPY_DATA_AMBIGUOUS", "data", found)
     return _Data(_checked_codes(plan, array), False)
 
 
@@ -125,23 +128,18 @@ _ALSO_STANDS_FOR: dict[TensorMapDataType, tuple[str, ...]] = {
 
 def _read(plan: TilePlan, data: object) -> Values:
     """Read `data` with NumPy or, where that cannot, as any tensor is read."""
-    try:
-        array = np.asarray(data)
-    except Exception:  # whatever the conversion of a foreign array raises
-        return _read_tensor(plan, data)
-    if array.dtype == object and hasattr(data, "__dlpack__"):
-        return _read_tensor(plan, data)
-    return array
+    array = array_of(data)
+    return _read_tensor(plan, data) if array is None or array.dtype == object else array
 
 
 def _read_tensor(plan: TilePlan, data: object) -> Values:
-    kind = f"{name_of(type(data))} of dtype {getattr(data, 'dtype', 'unknown')}"
+    kind = f"{name_of(type(data))} of dtype {_dtype_of(data)}"
     try:
         view = as_tensor_view(data)
     except TmaPreconditionError as error:
         violation = error.violations[0]
         if violation.rule == "TENSOR_TYPE":
-            _refuse_data(plan, f"a {name_of(type(data))} that NumPy cannot read")
+            _refuse_data(plan, f"a {name_of(type(data))}, which is no array")
         why = violation.found.replace("tensor", "it", 1)
         refuse("COPY_DATA_HOST", "data", f"data is a {kind}, and {why} ({violation.fix})")
     if not view.device.is_host:
@@ -150,6 +148,13 @@ def _read_tensor(plan: TilePlan, data: object) -> Values:
     if 0 in view.shape or not _is_named_like(row, str(view.dtype)):
         _refuse_data(plan, f"a {kind} and shape {view.shape}")
     return _values_of_view(view, row)
+
+
+def _dtype_of(data: Any) -> str:
+    try:
+        return str(data.dtype)
+    except Exception:  # there may be none, and a property may raise anything
+        return "unknown"
 
 
 def _values_of_view(view: TensorView, row: DataTypeRow) -> Values:

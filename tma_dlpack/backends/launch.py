@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import operator
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ import numpy.typing as npt
 
 from tma_dlpack import driver
 from tma_dlpack.errors import TmaUnsupportedError
+from tma_dlpack.reading import integer_of, type_name
 
 __all__ = ["by_value", "download", "launch", "ordered_stream", "scratch", "synchronize", "upload"]
 
@@ -102,16 +102,23 @@ def ordered_stream(tensor: object, device_id: int, stream: object) -> int:
 
 def stream_handle(stream: object) -> int:
     """Give the CUstream of a handle or a stream object."""
-    protocol = getattr(stream, "__cuda_stream__", None)
-    if protocol is not None:
-        return int(protocol()[1])
-    for attribute in ("cuda_stream", "ptr", "handle"):
-        if hasattr(stream, attribute):
-            return int(getattr(stream, attribute))
-    try:
-        return operator.index(stream)  # type: ignore[arg-type]
-    except TypeError:
+    handle = integer_of(_told_handle(stream))
+    if handle is None or handle >> 64:
         raise TmaUnsupportedError(
-            f"stream is a {type(stream).__name__}; pass a CUstream as an integer, or a stream of "
+            f"stream is a {type_name(type(stream))}; pass a CUstream as an integer, or a stream of "
             "torch, CuPy or cuda.core"
-        ) from None
+        )
+    return handle
+
+
+def _told_handle(stream: object) -> object:
+    try:
+        protocol = getattr(stream, "__cuda_stream__", None)
+        if protocol is not None:
+            return protocol()[1]
+        for attribute in ("cuda_stream", "ptr", "handle"):
+            if hasattr(stream, attribute):
+                return getattr(stream, attribute)
+    except Exception:  # the attributes of a user's object may raise anything
+        return None
+    return stream

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from tma_dlpack.backends.refusals import refuse
 from tma_dlpack.enums import TensorMapDataType
+from tma_dlpack.reading import shown, text_of
 
 __all__ = ["OPERATIONS", "REDUCTIONS", "combine", "reduction_of"]
 
@@ -43,13 +44,13 @@ REDUCTIONS: dict[TensorMapDataType, tuple[str, ...]] = {
 
 def reduction_of(data_type: TensorMapDataType, op: object) -> str:
     """Give the operation if the hardware has it for the type, else refuse."""
-    allowed = REDUCTIONS.get(data_type, ())
-    if op in allowed:
-        return str(op)
-    if op not in OPERATIONS:
-        refuse("COPY_REDUCTION", "op", f"op is {op!r}, none of {', '.join(OPERATIONS)}")
+    allowed, word = REDUCTIONS.get(data_type, ()), text_of(op)
+    if word is not None and word in allowed:
+        return word
+    if word not in OPERATIONS:
+        refuse("COPY_REDUCTION", "op", f"op is {shown(op)}, none of {', '.join(OPERATIONS)}")
     has = f"it has {', '.join(allowed)}" if allowed else "it has none"
-    refuse("COPY_REDUCTION", "op", f"op is {op!r} on {data_type.name}; {has}")
+    refuse("COPY_REDUCTION", "op", f"op is {shown(op)} on {data_type.name}; {has}")
 
 
 def combine(data_type: TensorMapDataType, op: str, old: Values, new: Values) -> Values:

@@ -19,7 +19,7 @@ REFUSALS: dict[str, tuple[str, str, str]] = {
         "measured: an instruction of another rank is illegal (H200, driver 580.159.04)",
     ),
     "COPY_COORDS_TYPE": (
-        "coordinates must be integers, not bool, in an order",
+        "coordinates must be integers, not bool, in an order, one per dimension",
         "pass a tuple or list of integers, or an integer array of shape (n, rank) for many tiles",
         PTX,
     ),
@@ -87,7 +87,7 @@ REFUSALS: dict[str, tuple[str, str, str]] = {
         "tma_dlpack, store_tile",
     ),
     "COPY_DATA_AMBIGUOUS": (
-        "the two would store different bytes",
+        "the two would store different bytes, so say which it is",
         "pass data[None] for the logical tile, or data.tobytes() for shared memory",
         "tma_dlpack, store_tile",
     ),

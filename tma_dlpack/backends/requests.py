@@ -5,20 +5,22 @@ A checked request knows where its lines lie, so that backends only move bytes.
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Mapping, Sequence, Set, Sized
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from tma_dlpack import geometry
 from tma_dlpack.arguments import EncodeArguments
+from tma_dlpack.backends.arrays import array_of
 from tma_dlpack.backends.refusals import PTX, refuse
 from tma_dlpack.dtypes import PACKED_TYPES
 from tma_dlpack.enums import TmaSwizzle
 from tma_dlpack.errors import TmaUnsupportedError, refusal
 from tma_dlpack.geometry import BoolArray, IntArray, TilePlan
+from tma_dlpack.limits import INNER_BYTES, PADDED_INNER_VALUES
+from tma_dlpack.reading import integer_of, integers_of, shown, type_name
 from tma_dlpack.tensor_map import TensorMap
 
 __all__ = [
@@ -37,7 +39,6 @@ MIN_COORD, MAX_COORD = -(1 << 31), (1 << 31) - 1
 MAX_COPIED_DIM = 1 << 31
 #: Number of im2col offsets -> the largest: they share 16 bits [measured].
 MAX_OFFSET = {1: 0xFFFF, 2: 0xFF, 3: 0x1F}
-_UNORDERED = (Set, Mapping)
 
 
 class Lines(NamedTuple):
@@ -71,15 +72,6 @@ class CopyRequest:
     def tiles(self) -> int:
         """Number of tiles."""
         return len(self.coords)
-
-    @property
-    def arguments(self) -> EncodeArguments:
-        """What the map was made of, as the plan has it."""
-        return self.plan.arguments
-
-    def part(self, begin: int, end: int) -> CopyRequest:
-        """Give the request of some of the tiles."""
-        return replace(self, coords=self.coords[begin:end])
 
     def lines(self, which: slice | IntArray = slice(None)) -> Lines:
         """Give where the lines of the tiles, or of some, lie."""
@@ -201,7 +193,7 @@ def store_request(tensor_map: TensorMap, coords: object, smem_offset: int) -> Co
 
 
 def gather4_request(
-    tensor_map: TensorMap, column: int, rows: Sequence[int], smem_offset: int
+    tensor_map: TensorMap, column: object, rows: object, smem_offset: int
 ) -> Gather4Request:
     """Check a tile::gather4 load of four rows; raises as `load_request`."""
     require_map(tensor_map)
@@ -210,12 +202,12 @@ def gather4_request(
         raise TmaUnsupportedError(
             f"{tensor_map.target} has no gather4 and scatter4; sm_100 and later do (PTX ISA)"
         )
-    box = args.box_dim[1:]
-    if args.kind != "tiled" or box != (1,) or not isinstance(rows, Sequence) or len(rows) != 4:
-        found = f"the map is {args.kind} with box_dim {args.box_dim}, and rows are {rows!r:.200}"
+    four = integers_of(rows) or ()
+    if args.kind != "tiled" or args.box_dim[1:] != (1,) or len(four) != 4:
+        found = f"the map is {args.kind} with box_dim {args.box_dim}, and rows are {shown(rows)}"
         refuse("COPY_GATHER4", "rows", found)
     _check_map(tensor_map)
-    coords = np.concatenate([_coords(args, (row, column)) for row in rows])
+    coords = np.concatenate([_coords(args, (row, column)) for row in four])
     _check_inner(args, coords)
     plan = geometry.plan(replace(args, box_dim=(args.box_dim[0], 4), element_strides=(1, 1)))
     offset = _check_smem(tensor_map, plan, smem_offset)
@@ -223,12 +215,12 @@ def gather4_request(
 
 
 def scatter4_request(
-    tensor_map: TensorMap, column: int, rows: Sequence[int], smem_offset: int
+    tensor_map: TensorMap, column: object, rows: object, smem_offset: int
 ) -> Gather4Request:
     """Check a tile::scatter4 store of four rows; raises as `store_request`."""
     request = gather4_request(tensor_map, column, rows, smem_offset)
     if request.coords.min() < 0:
-        found = f"column is {column} and rows are {tuple(rows)}"
+        found = f"column is {shown(column)} and rows are {_shown(request.coords[::-1, 1])}"
         refuse("COPY_STORE_NEGATIVE", "rows", found)
     return request
 
@@ -238,8 +230,9 @@ def scatter4_request(
 
 def require_map(tensor_map: object) -> None:
     """Refuse what is no map."""
-    if not isinstance(tensor_map, TensorMap):
-        found = f"tensor_map is a {type(tensor_map).__name__}"
+    kind = type(tensor_map)  # isinstance would ask __class__, which may raise
+    if not issubclass(kind, TensorMap):
+        found = f"tensor_map is a {type_name(kind)}"
         raise refusal(
             "tensor_map", found, "be a TensorMap", "make one: make_tma_descriptor(x, ...)"
         )
@@ -257,29 +250,24 @@ def _check_map(tensor_map: TensorMap) -> None:
 
 def _coords(args: EncodeArguments, coords: object) -> IntArray:
     """Give the row-major coordinates (rank,) of one tile as a driver-order array (1, rank)."""
-    try:
-        items: tuple[Any, ...] = tuple(coords)  # type: ignore[arg-type]
-        numbers = tuple(map(operator.index, items))
-    except TypeError:
-        refuse("COPY_COORDS_TYPE", "coords", f"coords are {coords!r:.200}")
-    if isinstance(coords, _UNORDERED) or bool in map(type, items):
-        refuse("COPY_COORDS_TYPE", "coords", f"coords are {coords!r:.200}")
+    numbers = integers_of(coords)
+    if numbers is None:
+        refuse("COPY_COORDS_TYPE", "coords", f"coords are {shown(coords)}")
     if len(numbers) != args.rank:
-        found = f"coords are {coords!r:.200}, and the map has {args.rank} dimensions"
+        found = f"coords are {shown(coords)}, and the map has {args.rank} dimensions"
         refuse("COPY_COORDS_COUNT", "coords", found)
     if min(numbers) < MIN_COORD or max(numbers) > MAX_COORD:
-        refuse("COPY_COORD_32_BITS", "coords", f"coords are {coords!r:.200}")
+        refuse("COPY_COORD_32_BITS", "coords", f"coords are {shown(coords)}")
     return np.array([numbers[::-1]], np.int64)
 
 
 def _many_coords(args: EncodeArguments, coords: object) -> IntArray:
     """Give the row-major coordinates (n, rank) of many tiles as a driver-order array."""
-    if isinstance(coords, list | tuple) and not coords:
+    if type(coords) in (list, tuple) and not coords:
         coords = np.empty((0, args.rank), np.int64)
-    try:
-        array = np.asarray(coords)
-    except (ValueError, TypeError, RuntimeError, OverflowError):
-        refuse("COPY_COORDS_TYPE", "coords", f"coords are {coords!r:.200}")
+    array = array_of(coords)
+    if array is None:
+        refuse("COPY_COORDS_TYPE", "coords", f"coords are {shown(coords)}")
     if array.dtype.kind not in "iu":
         refuse("COPY_COORDS_TYPE", "coords", f"coords are an array of {array.dtype}")
     if array.ndim != 2 or array.shape[1] != args.rank:
@@ -295,9 +283,9 @@ def _check_inner(args: EncodeArguments, coords: IntArray) -> None:
     if args.interleave:
         return
     row = args.type_row
-    rule, step = "COPY_INNER_16B", 128 // row.element_bits
+    rule, step = "COPY_INNER_16B", INNER_BYTES * 8 // row.element_bits
     if row.is_packed and row.smem_chunk_bytes == 16:
-        rule, step = "COPY_INNER_128_VALUES", 128
+        rule, step = "COPY_INNER_128_VALUES", PADDED_INNER_VALUES
     off = coords[:, 0] % step
     if np.count_nonzero(off):
         bad = coords[int(off.argmax())]
@@ -322,40 +310,33 @@ def _check_start(args: EncodeArguments, coords: IntArray) -> None:
             refuse("COPY_IM2COL_START", "coords", found)
 
 
-def _offsets(args: EncodeArguments, offsets: Sequence[int] | None) -> tuple[int, ...]:
+def _offsets(args: EncodeArguments, offsets: object) -> tuple[int, ...]:
     """Give im2col offsets W first."""
-    if offsets is None or (args.kind == "tiled" and _is_empty(offsets)):
+    if offsets is None:
         return ()
+    numbers = integers_of(offsets)
     if args.kind == "tiled":
-        refuse("COPY_OFFSETS_WITHOUT_IM2COL", "im2col_offsets", f"im2col_offsets are {offsets!r}")
-    try:
-        numbers = tuple(operator.index(n) for n in offsets)
-    except TypeError:
-        numbers = (-1,)
+        if numbers != ():
+            found = f"im2col_offsets are {shown(offsets)}"
+            refuse("COPY_OFFSETS_WITHOUT_IM2COL", "im2col_offsets", found)
+        return ()
     count = len(geometry.walked_dims(args))
-    if len(numbers) != count or not all(0 <= n <= MAX_OFFSET[count] for n in numbers):
-        most = MAX_OFFSET[count]
-        found = f"im2col_offsets are {offsets!r}; the map asks for {count} of 0..{most}"
+    most = MAX_OFFSET[count]
+    if numbers is None or len(numbers) != count or not all(0 <= n <= most for n in numbers):
+        found = f"im2col_offsets are {shown(offsets)}; the map asks for {count} of 0..{most}"
         refuse("COPY_IM2COL_OFFSETS", "im2col_offsets", found)
     return numbers[::-1]
 
 
-def _is_empty(sequence: object) -> bool:
-    return isinstance(sequence, Sized) and len(sequence) == 0
-
-
 def _check_smem(tensor_map: TensorMap, plan: TilePlan, smem_offset: object) -> int:
     """Give smem_offset as an int if the tile may start there."""
-    try:
-        offset = operator.index(smem_offset)  # type: ignore[arg-type]
-    except TypeError:
-        offset = -1
-    if offset < 0 or offset % geometry.SMEM_ALIGNMENT:
-        refuse("COPY_SMEM_OFFSET", "smem_offset", f"smem_offset is {smem_offset!r}")
+    offset = integer_of(smem_offset)
+    if offset is None or offset < 0 or offset % geometry.SMEM_ALIGNMENT:
+        refuse("COPY_SMEM_OFFSET", "smem_offset", f"smem_offset is {shown(smem_offset)}")
     limit = tensor_map.target.max_smem_bytes
     if offset + plan.smem_bytes > limit:
         found = (
-            f"the tile takes {plan.smem_bytes} bytes from {offset} on; "
+            f"the tile takes {plan.smem_bytes} bytes from {shown(offset)} on; "
             f"{tensor_map.target} has {limit} bytes"
         )
         refuse("COPY_SMEM_SIZE", "smem_offset", found)

@@ -56,9 +56,22 @@ class Tile:
         ``"measured"`` (H200, driver 580.159.04, 2026-11-20) or ``"documented, not measured"``.
     """
 
+    _request: CopyRequest
+    smem: Bytes
+
     def __init__(self, request: CopyRequest, smem: Bytes) -> None:
-        self._request = request
-        self.smem = _read_only(smem)
+        vars(self).update(_request=request, smem=_read_only(smem))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a Tile is what was loaded: {name} cannot be set; load another")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a Tile is what was loaded: {name} cannot be deleted")
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take the state of a copied or pickled tile, whose arrays come writeable."""
+        for name, value in state.items():
+            vars(self)[name] = _read_only(value) if isinstance(value, np.ndarray) else value
 
     @property
     def tx_bytes(self) -> int:

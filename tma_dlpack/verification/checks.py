@@ -185,7 +185,8 @@ def _compare_copy(copy: Copy, arena: Arena) -> Outcome:
         simulated = _copied(lambda: _load(SIMULATOR, on_host, copy, arena.host))
         loaded = _copied(lambda: _load(CUDA, on_device, copy, arena.device))
         return _judge_load(call, simulated, loaded)
-    data = np.random.default_rng(copy.data_seed).integers(0, 256, on_device.smem_bytes, np.uint8)
+    rng = np.random.default_rng(copy.data_seed)
+    data = rng.integers(0, 256, on_device.smem_bytes, np.uint8).tobytes()  # never a logical tile
     simulated = _copied(lambda: _write(SIMULATOR, on_host, copy, data, arena.host))
     written = _copied(lambda: _write(CUDA, on_device, copy, data, arena.device))
     outcome = _judge_store(call, simulated, written, arena)
