@@ -20,7 +20,8 @@ LAYERS = (
     # from a tensor to a checked request
     "dlpack", "arguments", "case", "request", "repairs", "rules", "advice", "check",
     # the 128 bytes and what they mean
-    "fields", "geometry", "codegen", "replacing", "template", "text", "tensor_map",
+    "fields", "geometry", "codegen", "template", "replacing", "text", "addresses", "launchers",
+    "tensor_map",
     # who encodes
     "driver", "encoding", "cache", "making",
     # who copies

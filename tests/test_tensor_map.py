@@ -45,6 +45,8 @@ def test_a_map_cannot_be_changed_or_made_by_its_class():
     with pytest.raises(AttributeError, match="immutable"):
         tm.rank = 3
     with pytest.raises(AttributeError, match="immutable"):
+        tm.no_attribute = 3
+    with pytest.raises(AttributeError, match="immutable"):
         del tm._address
     with pytest.raises(TypeError, match="make_tma_descriptor"):
         tma.TensorMap()
@@ -181,6 +183,14 @@ def test_from_bytes_refuses_other_sizes(data):
         tma.TensorMap.from_bytes(data)
 
 
+@pytest.mark.parametrize("data", [None, 128, [0] * 128, np.zeros(16, "M8[s]")])
+def test_from_bytes_refuses_what_has_no_buffer(data):
+    with pytest.raises(tma.TmaPreconditionError) as refused:
+        tma.TensorMap.from_bytes(data)
+    (violation,) = refused.value.violations
+    assert violation.found == f"data is a {type(data).__name__}"
+
+
 def test_from_bytes_refuses_what_is_not_bytes_and_targets_without_a_model():
     with pytest.raises(tma.TmaPreconditionError, match="128 bytes"):
         tma.TensorMap.from_bytes("00" * 128)
@@ -260,6 +270,33 @@ def test_with_address_of_a_bare_map_asks_the_layout_that_was_encoded():
     assert (moved.global_address, moved.launchable, moved.tensor) == (x.ctypes.data, False, x)
     with pytest.raises(tma.TmaPreconditionError, match="FLOAT32"):
         bare_map().with_address(x.astype(np.float64)[:, :64])
+
+
+@pytest.mark.parametrize(
+    ("other", "found"),
+    [
+        (np.zeros((64, 68), np.float32)[:, :64], "the strides in bytes of the tensor: (272,)"),
+        (np.zeros((65, 64), np.float32), "the shape of the tensor: (64, 65)"),
+        (
+            np.lib.stride_tricks.as_strided(np.zeros(2080), (64, 64), (256, 8)),
+            "the dtype of the tensor: FLOAT64",
+        ),
+    ],
+)
+def test_a_decoded_map_refuses_a_tensor_that_differs_in_one_thing(other, found):
+    decoded = tma.TensorMap.from_bytes(bytes(bare_map()))
+    assert decoded.with_address(np.zeros((64, 64), np.float32)).shape == (64, 64)
+    with pytest.raises(tma.TmaPreconditionError) as refused:
+        decoded.with_address(other)
+    assert [(v.rule, v.found) for v in refused.value.violations] == [("ADDRESS_LAYOUT", found)]
+
+
+def test_a_decoded_map_takes_a_tensor_whose_type_may_be_carried_as_its_own():
+    tm = tma.driver_encode_tiled(
+        "TFLOAT32", 2, ADDRESS, (64, 64), (256,), (16, 16), (1, 1), encoder="model"
+    )
+    moved = tma.TensorMap.from_bytes(bytes(tm)).with_address(np.zeros((64, 64), np.float32))
+    assert moved.data_type.name == "TFLOAT32"
 
 
 def test_driver_replace_address_changes_the_first_eight_bytes():

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from tma_dlpack.arguments import EncodeArguments, reverse
+from tma_dlpack.case import Case
+from tma_dlpack.check import find_violations
 from tma_dlpack.dlpack import TensorView
-from tma_dlpack.dtypes import DLDataType
+from tma_dlpack.dtypes import DLDataType, data_type_of
 from tma_dlpack.enums import DLDataTypeCode, c_name
 
-__all__ = ["Replacement", "driver_cpp", "libcudacxx_cpp", "replace_kernel"]
+__all__ = ["Replacement", "cpp", "replace_kernel"]
 
 _HEAD = """\
 // Makes the tensor map
@@ -111,7 +113,33 @@ _FUNCTIONS = {
 }
 
 
-def driver_cpp(a: EncodeArguments, address: int, title: str) -> str:
+def cpp(
+    arguments: EncodeArguments,
+    address: int,
+    title: str,
+    view: TensorView | None = None,
+    case: Case | None = None,
+) -> str:
+    """Give C++ that makes a map: by libcu++ where it would make the same one of the tensor.
+
+    `view` is the tensor, and `case` the request for it that was accepted, where there are any.
+    """
+    if view is not None and case is not None and _is_libcudacxx_own(arguments, view, case):
+        return _libcudacxx_cpp(arguments, view, address, title)
+    return _driver_cpp(arguments, address, title)
+
+
+def _is_libcudacxx_own(arguments: EncodeArguments, view: TensorView, case: Case) -> bool:
+    return (
+        arguments.kind == "tiled"
+        and data_type_of(view.dtype) is arguments.data_type
+        and view.dtype.lanes in (1, 16)
+        and not find_violations(by_libcudacxx := case.under("libcu++"))
+        and by_libcudacxx.encode_arguments() == arguments
+    )
+
+
+def _driver_cpp(a: EncodeArguments, address: int, title: str) -> str:
     """Give C++ that makes the map by the driver's own call."""
     function, version = _FUNCTIONS[a.kind]
     arrays = [
@@ -157,7 +185,7 @@ def _call(a: EncodeArguments) -> Iterable[str]:
     yield from map(c_name, (a.swizzle, a.l2_promotion, a.oob_fill))
 
 
-def libcudacxx_cpp(a: EncodeArguments, view: TensorView, address: int, title: str) -> str:
+def _libcudacxx_cpp(a: EncodeArguments, view: TensorView, address: int, title: str) -> str:
     """Give C++ that makes the map by ``cuda::make_tma_descriptor``.
 
     Only for a tiled map that libcu++ would make of the tensor, with the type it would choose.

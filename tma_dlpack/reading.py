@@ -10,6 +10,7 @@ from numbers import Integral, Real
 __all__ = [
     "INTEGER_BITS",
     "MAX_ENTRIES",
+    "bytes_of",
     "integer_of",
     "integers_of",
     "nearest_integer",
@@ -106,6 +107,14 @@ def type_name(kind: type) -> str:
         return str(kind.__name__)
     except Exception:
         return "without a name"
+
+
+def bytes_of(value: object) -> bytes | None:
+    """Give a copy of what an object with a buffer holds; None if it has none."""
+    try:
+        return bytes(memoryview(value))  # type: ignore[arg-type]
+    except Exception:  # a buffer may be refused in any way
+        return None
 
 
 def shown(value: object) -> str:

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import islice
-from typing import Any
 
 from tma_dlpack import fields
 from tma_dlpack.codegen import Replacement
@@ -21,8 +20,9 @@ from tma_dlpack.enums import (
     TmaSwizzle,
     parse,
 )
-from tma_dlpack.errors import TmaPreconditionError, Violation
+from tma_dlpack.errors import TmaPreconditionError, TmaUnsupportedError, Violation
 from tma_dlpack.reading import MAX_SHOWN, integer_of, shown, text_of
+from tma_dlpack.template import Described
 
 __all__ = ["ENUMS", "apply", "read_replacements"]
 
@@ -68,11 +68,22 @@ _NAME_OF = {f.ptx: f.name for f in fields.FIELDS if f.ptx and f.ptx != "elemtype
 _FIELD = {(f.name, f.index): f for f in fields.FIELDS}
 
 
-def read_replacements(given: Mapping[str, Any]) -> tuple[Replacement, ...]:
+def read_replacements(described: Described, given: Mapping[str, object]) -> tuple[Replacement, ...]:
     """Turn the keyword arguments of `TensorMap.replace` into changes, in PTX's words.
 
-    Raises `TmaPreconditionError` with every value that is out of range or no integer.
+    Raises `TmaPreconditionError` with every value that is out of range or no integer, and
+    `TmaUnsupportedError` for a map that cannot be changed so.
     """
+    if described.kind != "tiled":
+        raise TmaUnsupportedError(
+            f"tensormap.replace changes tiled maps only, and this is an {described.kind} map; make "
+            "a new map instead (PTX ISA, tensormap.replace)"
+        )
+    if not described.target.has_model:
+        raise TmaUnsupportedError(
+            f"the bytes of maps for {described.target} have not been measured, so they cannot be "
+            "changed here; tensormap.replace itself is specific to sm_90a"
+        )
     changes: list[Replacement] = []
     wrong: list[Violation] = []
     for name, value in given.items():

@@ -6,32 +6,19 @@ A map is a `Template` (everything but the address, shared by all maps of one lay
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tma_dlpack import codegen, fields, replacing, text
-from tma_dlpack.arguments import driver_layout
-from tma_dlpack.check import advise, find_violations
+from tma_dlpack import codegen, fields, launchers, replacing, text
+from tma_dlpack.addresses import check_address, differences
+from tma_dlpack.check import advise
 from tma_dlpack.dlpack import Device, TensorView, described, name_of, read_layout
-from tma_dlpack.dtypes import data_type_of, overrides_of
-from tma_dlpack.enums import (
-    TensorMapDataType,
-    TmaInterleaveLayout,
-    TmaOobFill,
-    TmaSwizzle,
-)
-from tma_dlpack.errors import (
-    Advice,
-    TmaPreconditionError,
-    TmaUnsupportedError,
-    Violation,
-    refusal,
-)
+from tma_dlpack.enums import DataType, Interleave, OobFill, Swizzle
+from tma_dlpack.errors import Advice, TmaPreconditionError, TmaUnsupportedError, refusal
 from tma_dlpack.fields import ADDRESS_BYTES
-from tma_dlpack.limits import ADDRESS_END
+from tma_dlpack.reading import bytes_of, type_name
 from tma_dlpack.slots import TAKING, Slot, take_slot
 from tma_dlpack.target import Target
 from tma_dlpack.template import Described, Template
@@ -53,6 +40,16 @@ class TensorMap(Described):
     `l2_promotion`, `oob_fill`, `kind`, and of im2col maps `pixel_box_lower_corner`,
     `pixel_box_upper_corner`, `channels_per_pixel`, `pixels_per_column`, `mode`.
     Row-major: `shape`, `strides` (elements), `box_sizes`, `elem_strides`.
+
+    Examples
+    --------
+    >>> import numpy as np, tma_dlpack as tma
+    >>> x = np.zeros((128, 64), dtype=np.float16)
+    >>> tm = tma.make_tma_descriptor(x, box_sizes=(16, 64), swizzle="bytes128")
+    >>> tm.shape, tm.box_sizes, tm.global_dim, tm.global_strides, len(bytes(tm))
+    ((128, 64), (16, 64), (64, 128), (128,), 128)
+    >>> tm.tensor is x, tm.launchable  # host memory: `ptr` would raise
+    (True, False)
     """
 
     __slots__ = ("__weakref__",)
@@ -110,7 +107,14 @@ class TensorMap(Described):
                 f"the 128 bytes of a map for {known} have not been measured; only sm_90's can be "
                 f"read ({fields.PROVENANCE})"
             )
-        raw = _as_bytes(data)
+        raw = bytes_of(data)
+        if raw is None:
+            raise refusal(
+                "data",
+                f"data is a {type_name(type(data))}",
+                "be 128 bytes (bytes, bytearray, uint8 array)",
+                "pass bytes.fromhex(...) for hex digits",
+            )
         arguments, address = fields.decode(raw)
         template = Template(arguments, raw[ADDRESS_BYTES:], None, known, None, launchable=True)
         return map_of(template, address)
@@ -118,15 +122,8 @@ class TensorMap(Described):
     def __bytes__(self) -> bytes:
         tail = self._template.tail
         if tail is None:
-            raise self._no_bytes()
+            raise launchers.no_bytes(self.target)
         return self._address.to_bytes(ADDRESS_BYTES, "little") + tail
-
-    def _no_bytes(self) -> TmaUnsupportedError:
-        return TmaUnsupportedError(
-            f"there are no bytes of this map: the layout for {self.target} has not been measured, "
-            "and no driver with such a GPU encoded it here; make the map on a machine that has one "
-            "(check, simulation and drawing go on without)"
-        )
 
     @property
     def ptr(self) -> int:
@@ -154,23 +151,15 @@ class TensorMap(Described):
     def _take_slot(self) -> Slot:
         template = self._template
         if not template.launchable:
-            raise self._not_launchable()
+            raise launchers.not_launchable(template, self._address)
         if template.tail is None:
-            raise self._no_bytes()
+            raise launchers.no_bytes(self.target)
         with TAKING:
             slot = self._state[4]
             if slot is None:  # else another thread was quicker
                 slot = take_slot(self._address, template.tail)
                 fill(self, (*self._state[:4], slot))
             return slot
-
-    def _not_launchable(self) -> TmaUnsupportedError:
-        where = "a host tensor" if self._template.view else "a tensor that is not attached"
-        return TmaUnsupportedError(
-            f"this map is not launchable: it describes {where}, and a kernel that follows its "
-            f"address {self._address:#x} would fault. Move the tensor to the GPU and make the "
-            "map there, or give it a live one with with_address(tensor)"
-        )
 
     def as_ctypes(self) -> Any:
         """Give the map as a ctypes array of 128 bytes that shares the storage of `ptr`.
@@ -188,10 +177,7 @@ class TensorMap(Described):
         storage alive. It is writable; whoever writes to it changes what launchers
         get, not the map. Raises `TmaUnsupportedError` as `ptr` does, and if torch is not imported.
         """
-        torch = sys.modules.get("torch")
-        if torch is None:
-            raise TmaUnsupportedError("as_torch needs torch: import torch first")
-        return torch.from_numpy(self._own_slot().array())
+        return launchers.for_torch(self._own_slot().array())
 
     def as_cuda_bindings(self) -> Any:
         """Give the map as a ``cuda.bindings.driver.CUtensorMap`` (a copy, in its own storage).
@@ -199,17 +185,8 @@ class TensorMap(Described):
         Raises `TmaUnsupportedError` as `ptr` does, and if cuda-bindings is not installed.
         """
         if not self.launchable:
-            raise self._not_launchable()
-        try:
-            from cuda.bindings import driver
-        except ImportError as error:
-            raise TmaUnsupportedError(
-                "as_cuda_bindings needs cuda-bindings: pip install 'tma_dlpack[cuda]'"
-            ) from error
-        handle = driver.CUtensorMap()
-        words = np.frombuffer(bytes(self), dtype="<u8")
-        handle.opaque = [driver.cuuint64_t(int(word)) for word in words]
-        return handle
+            raise launchers.not_launchable(self._template, self._address)
+        return launchers.for_cuda_bindings(bytes(self))
 
     # -- change ----------------------------------------------------------------------------------
 
@@ -255,9 +232,8 @@ class TensorMap(Described):
             return self._at(address, template, tensor_or_int, capsule)
         view = described(tensor_or_int, reading)
         if template.view != view or template.launchable != view.device.is_cuda:
-            differences = _differences(self, view)
-            if differences:
-                raise TmaPreconditionError(differences)
+            if differing := differences(template, view):
+                raise TmaPreconditionError(differing)
             template = dataclasses.replace(template, view=view, launchable=view.device.is_cuda)
         return self._at(address, template, tensor_or_int, capsule)
 
@@ -292,10 +268,10 @@ class TensorMap(Described):
         global_dim: Mapping[int, int] | None = None,
         global_stride: Mapping[int, int] | None = None,
         element_stride: Mapping[int, int] | None = None,
-        elemtype: TensorMapDataType | str | int | None = None,
-        interleave_layout: TmaInterleaveLayout | str | int | None = None,
-        swizzle_mode: TmaSwizzle | str | int | None = None,
-        fill_mode: TmaOobFill | str | int | None = None,
+        elemtype: DataType | None = None,
+        interleave_layout: Interleave | None = None,
+        swizzle_mode: Swizzle | None = None,
+        fill_mode: OobFill | None = None,
     ) -> TensorMap:
         """Do on the bytes what PTX ``tensormap.replace`` does on the device.
 
@@ -337,7 +313,21 @@ class TensorMap(Described):
         >>> tm.data_type.name, tm.shape, tm.box_sizes, tm.swizzle.name
         ('FLOAT16', (128, 64), (16, 64), 'bytes128')
         """
-        changes = self._replacements(locals())
+        changes = replacing.read_replacements(
+            self,
+            {
+                "global_address": global_address,
+                "rank": rank,
+                "box_dim": box_dim,
+                "global_dim": global_dim,
+                "global_stride": global_stride,
+                "element_stride": element_stride,
+                "elemtype": elemtype,
+                "interleave_layout": interleave_layout,
+                "swizzle_mode": swizzle_mode,
+                "fill_mode": fill_mode,
+            },
+        )
         data = replacing.apply(bytes(self), changes)
         arguments, address = fields.decode(data)
         moved = global_address is not None
@@ -364,10 +354,10 @@ class TensorMap(Described):
         global_dim: Mapping[int, int] | None = None,
         global_stride: Mapping[int, int] | None = None,
         element_stride: Mapping[int, int] | None = None,
-        elemtype: TensorMapDataType | str | int | None = None,
-        interleave_layout: TmaInterleaveLayout | str | int | None = None,
-        swizzle_mode: TmaSwizzle | str | int | None = None,
-        fill_mode: TmaOobFill | str | int | None = None,
+        elemtype: DataType | None = None,
+        interleave_layout: Interleave | None = None,
+        swizzle_mode: Swizzle | None = None,
+        fill_mode: OobFill | None = None,
     ) -> str:
         """Give a CUDA C++ kernel that makes the same change on the device.
 
@@ -376,9 +366,20 @@ class TensorMap(Described):
         later copies need. Compile for sm_90a. The values stand as constants at the top of the
         kernel, to be made parameters where they are not known before.
 
-        Parameters, Raises
-        ------------------
-        As `replace`.
+        Parameters
+        ----------
+        global_address, rank, box_dim, global_dim, global_stride, element_stride, elemtype, \
+interleave_layout, swizzle_mode, fill_mode
+            As in `replace`.
+
+        Returns
+        -------
+        str
+
+        Raises
+        ------
+        TmaPreconditionError, TmaUnsupportedError
+            As `replace`.
 
         Examples
         --------
@@ -386,21 +387,22 @@ class TensorMap(Described):
         >>> "tensormap.replace.tile.rank.shared::cta.b1024.b32" in zeroed.replace_cuda(rank=2)
         True
         """
-        changes = self._replacements(locals())
+        changes = replacing.read_replacements(
+            self,
+            {
+                "global_address": global_address,
+                "rank": rank,
+                "box_dim": box_dim,
+                "global_dim": global_dim,
+                "global_stride": global_stride,
+                "element_stride": element_stride,
+                "elemtype": elemtype,
+                "interleave_layout": interleave_layout,
+                "swizzle_mode": swizzle_mode,
+                "fill_mode": fill_mode,
+            },
+        )
         return codegen.replace_kernel(changes, replacing.ENUMS)
-
-    def _replacements(self, given: dict[str, Any]) -> tuple[codegen.Replacement, ...]:
-        if self.kind != "tiled":
-            raise TmaUnsupportedError(
-                f"tensormap.replace changes tiled maps only, and this is an {self.kind} map; make "
-                "a new map instead (PTX ISA, tensormap.replace)"
-            )
-        if not self.target.has_model:
-            raise TmaUnsupportedError(
-                f"the bytes of maps for {self.target} have not been measured, so they cannot be "
-                "changed here; tensormap.replace itself is specific to sm_90a"
-            )
-        return replacing.read_replacements({k: v for k, v in given.items() if k != "self"})
 
     def cpp(self) -> str:
         """Give complete C++ that makes the same map at an address of your choice.
@@ -419,19 +421,10 @@ class TensorMap(Described):
         ...     x, (16, 16), data_type="TFLOAT32").cpp()
         True
         """
-        view, case = self._template.view, self._template.case
-        title = repr(self)
-        if (
-            view is not None
-            and case is not None
-            and self.kind == "tiled"
-            and data_type_of(view.dtype) is self.data_type
-            and view.dtype.lanes in (1, 16)
-            and not find_violations(by_libcudacxx := case.under("libcu++"))
-            and by_libcudacxx.encode_arguments() == self.arguments
-        ):
-            return codegen.libcudacxx_cpp(self.arguments, view, self._address, title)
-        return codegen.driver_cpp(self.arguments, self._address, title)
+        template = self._template
+        return codegen.cpp(
+            template.arguments, self._address, repr(self), template.view, template.case
+        )
 
     # -- where it comes from ---------------------------------------------------------------------
 
@@ -543,65 +536,3 @@ def map_of(
     made = new(TensorMap)
     fill(made, (template, address, tensor, capsule, None))
     return made
-
-
-def check_address(address: int, argument: str, alignment_bytes: int) -> None:
-    """Refuse an address that no map can have."""
-    if address % alignment_bytes == 0 and 0 < address < ADDRESS_END:
-        return
-    raise TmaPreconditionError(
-        Violation(
-            rule="ADDRESS_ALIGNED" if address % alignment_bytes else "ADDRESS_RANGE",
-            argument=argument,
-            found=f"the address is {address:#x}",
-            limit=f"it must be a multiple of {alignment_bytes} bytes, above 0 and below 2^57",
-            fix="pass a tensor that starts at an aligned address",
-            source="CUDA driver API, cuTensorMapReplaceAddress; measured, H200",
-        )
-    )
-
-
-def _differences(tensor_map: TensorMap, view: TensorView) -> list[Violation]:
-    """Say in what a tensor differs from the one that a map describes."""
-    old = tensor_map._template.view
-    a = tensor_map.arguments
-    if old is not None:
-        pairs = [
-            ("shape", old.shape, view.shape),
-            ("strides", old.strides, view.strides),
-            ("dtype", str(old.dtype), str(view.dtype)),
-            ("device", str(old.device), str(view.device)),
-        ]
-    else:
-        dims, strides_bytes = driver_layout(view, a.data_type)
-        kinds = (data_type_of(view.dtype), *overrides_of(view.dtype))
-        kind = a.data_type if a.data_type in kinds else kinds[0]
-        pairs = [
-            ("shape", a.global_dim, dims),
-            ("strides in bytes", a.global_strides, strides_bytes),
-            ("dtype", a.data_type.name, kind.name if kind is not None else str(view.dtype)),
-        ]
-    return [
-        Violation(
-            rule="ADDRESS_LAYOUT",
-            argument="tensor_or_int",
-            found=f"the {what} of the tensor: {new}",
-            limit=f"it must be {was}, as the map has it",
-            fix="make a new map of this tensor: a map's layout does not change with its address",
-            source="CUDA driver API, cuTensorMapReplaceAddress",
-        )
-        for what, was, new in pairs
-        if was != new
-    ]
-
-
-def _as_bytes(data: object) -> bytes:
-    try:
-        return bytes(memoryview(data))  # type: ignore[arg-type]
-    except TypeError:
-        raise refusal(
-            "data",
-            f"data is a {type(data).__name__}",
-            "be 128 bytes (bytes, bytearray, uint8 array)",
-            "pass bytes.fromhex(...) for hex digits",
-        ) from None
