@@ -375,3 +375,12 @@ def options_of(kind, rank):
 
 
 KINDS = st.sampled_from(("tiled", "im2col", "im2col_wide"))
+
+
+#: What a refusal says at its end where only libcu++'s rules refuse.
+LIFTED = "; or pass rules='driver': the driver itself accepts this"
+
+
+def rules_of(report: Report) -> list[str]:
+    """Give the rules that a report says are broken, in its order."""
+    return [violation.rule for violation in report.violations]
