@@ -75,6 +75,13 @@ def replay(name: str, number: int, seed: int = 0, *, device_id: int = 0) -> str:
         Of the check, such as ``"tile loads"``.
     number, seed : int
         The case.
+    device_id : int
+        The GPU.
+
+    Returns
+    -------
+    str
+        The call, then the first difference or that there is none.
 
     Raises
     ------
