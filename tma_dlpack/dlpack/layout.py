@@ -33,7 +33,7 @@ READ_ONLY, SUBBYTE_PADDED = 1, 4
 CUDA = frozenset({DLDeviceType.kDLCUDA.value, DLDeviceType.kDLCUDAManaged.value})
 HOST = frozenset({DLDeviceType.kDLCPU.value, DLDeviceType.kDLCUDAHost.value})
 
-_ADDRESSABLE = CUDA | HOST
+_ADDRESSABLE = {number: DLDeviceType(number) for number in CUDA | HOST}
 
 _DEVICE_NAMES = {
     DLDeviceType.kDLCPU.value: "cpu",
@@ -105,7 +105,7 @@ def judge(layout: Layout) -> tuple[Device, DLDataType, tuple[int, ...], tuple[in
         refuse("TENSOR_DEVICE", f"lies on {Device(device_type, device_id)}")
     if device_id < 0:
         refuse("TENSOR_DEVICE_ID", f"lies on {Device(device_type, device_id)}")
-    device = Device(DLDeviceType(device_type), device_id)
+    device = Device(_ADDRESSABLE[device_type], device_id)
     dtype = DLDataType(code, bits, lanes)
     if not bits or not lanes:
         refuse("TENSOR_DTYPE", f"has elements of {bits} bits and {lanes} lanes")
@@ -161,6 +161,8 @@ def canonical_strides(
     >>> canonical_strides((4, 1, 64, 1), (4096, 7, 64, 7), 16)
     (4096, 4096, 64, 1)
     """
+    if 1 not in shape:
+        return tuple(strides)
     align_elems = align_bytes * 8 // math.gcd(align_bytes * 8, itemsize_bits)
     result = list(strides)
     span = 1
