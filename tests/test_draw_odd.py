@@ -30,6 +30,10 @@ class Pretending:
     __class__ = tma.TensorMap
 
 
+class Nameless(type):
+    __getattribute__ = Raising._raise
+
+
 class RaisingWord(str):
     __eq__ = __hash__ = __repr__ = __str__ = Raising._raise
 
@@ -50,6 +54,7 @@ ODD = {
     "an object that raises": Raising,
     "no map, says otherwise": Pretending,
     "a class": lambda: tma.TensorMap,
+    "an object of a nameless type": lambda: type.__call__(Nameless("", (), {})),
 }
 WHOLE = {
     "bank_conflicts": draw.bank_conflicts,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tma_dlpack.errors import refusal
+from tma_dlpack.reading import type_name
 
 __all__ = ["MAKE_ONE", "require"]
 
@@ -21,4 +22,4 @@ def require(argument: str, value: object, kinds: tuple[type, ...], fix: str) -> 
     if issubclass(type(value), kinds):
         return
     names = " or a ".join(kind.__name__ for kind in kinds)
-    raise refusal(argument, f"{argument} is of type {type(value).__name__}", f"be a {names}", fix)
+    raise refusal(argument, f"{argument} is of type {type_name(type(value))}", f"be a {names}", fix)
