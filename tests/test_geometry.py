@@ -111,21 +111,23 @@ def test_swizzle_is_its_own_inverse(swizzle, address):
 @pytest.mark.parametrize("swizzle", SWIZZLES)
 def test_swizzle_permutes_each_span_within_itself(swizzle):
     row = geometry.SWIZZLES[swizzle]
-    addresses = np.arange(4 * row.repeat)
+    addresses = np.arange(4 * row.repeat_bytes)
     swizzled = geometry.swizzle_offset(swizzle, addresses)
     assert sorted(swizzled) == addresses.tolist()
-    np.testing.assert_array_equal(swizzled // row.span, addresses // row.span)
+    np.testing.assert_array_equal(swizzled // row.span_bytes, addresses // row.span_bytes)
 
 
 @pytest.mark.parametrize("swizzle", SWIZZLES)
 def test_swizzle_keeps_granules_whole_and_repeats(swizzle):
     row = geometry.SWIZZLES[swizzle]
-    addresses = np.arange(2 * row.repeat)
+    addresses = np.arange(2 * row.repeat_bytes)
     swizzled = geometry.swizzle_offset(swizzle, addresses)
-    np.testing.assert_array_equal(swizzled % row.granule, addresses % row.granule)
-    np.testing.assert_array_equal(swizzled[row.repeat :], swizzled[: row.repeat] + row.repeat)
-    halves = swizzled[row.repeat // 2 : row.repeat] - row.repeat // 2
-    assert not row.terms or (halves != swizzled[: row.repeat // 2]).any(), "repeats sooner"
+    np.testing.assert_array_equal(swizzled % row.granule_bytes, addresses % row.granule_bytes)
+    np.testing.assert_array_equal(
+        swizzled[row.repeat_bytes :], swizzled[: row.repeat_bytes] + row.repeat_bytes
+    )
+    halves = swizzled[row.repeat_bytes // 2 : row.repeat_bytes] - row.repeat_bytes // 2
+    assert not row.terms or (halves != swizzled[: row.repeat_bytes // 2]).any(), "repeats sooner"
 
 
 @pytest.mark.parametrize(
@@ -160,7 +162,7 @@ def test_swizzle_order_follows_the_absolute_address(swizzle, smem_offset):
     args = tiled(T.UINT8, (64, 64), (32, 13), swizzle=swizzle)
     plan = geometry.plan(args)
     order = geometry.swizzle_order(plan, smem_offset)
-    granule = plan.swizzle.granule
+    granule = plan.swizzle.granule_bytes
     assert len(order) * granule == plan.smem_bytes
     for place, held in enumerate(order.tolist()):
         absolute = geometry.swizzle_offset(swizzle, smem_offset + place * granule)

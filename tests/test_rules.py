@@ -520,5 +520,5 @@ def test_ids_are_unique_and_steps_ascend():
 
 
 def test_rules_and_geometry_agree_on_the_span_of_a_swizzle():
-    spans = {swizzle: spec.span for swizzle, spec in SWIZZLES.items() if swizzle}
+    spans = {swizzle: spec.span_bytes for swizzle, spec in SWIZZLES.items() if swizzle}
     assert spans == {swizzle: SWIZZLE_SPAN_BYTES[swizzle] for swizzle in spans}

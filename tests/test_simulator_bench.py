@@ -1,7 +1,13 @@
-"""The simulator's bench: what it prints, that time is linear and memory bounded."""
+"""The simulator's bench: what it prints, that calls and memory are bounded."""
 
 from __future__ import annotations
 
+import sys
+
+import numpy as np
+import pytest
+
+import tma_dlpack as tma
 from tma_dlpack.bench.simulator import main, measure_bulk
 
 
@@ -21,6 +27,43 @@ def test_load_tiles_holds_little_beside_its_result():
         assert measure_bulk(32, swizzle, rounds=1).extra_bytes < 4 << 20
 
 
-def test_load_tiles_takes_time_in_proportion_to_the_bytes():
-    small, large = (measure_bulk(n, "bytes128", rounds=3).load_ms for n in (8, 32))
-    assert large < 10 * small
+def calls_of(call):
+    """How many Python and C functions a call calls."""
+    count = 0
+
+    def note(frame, event, argument):
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def calls_of_load_tiles(mebibytes, swizzle, box_rows=64, missing_rows=0):
+    """How many functions load every tile of a 16-bit matrix, 64 columns each."""
+    matrix = np.zeros(((mebibytes << 9) - missing_rows, 1024), np.uint16)
+    tensor_map = tma.make_tma_descriptor(matrix, (box_rows, 64), swizzle=swizzle)
+    coords = tma.tile_coords(tensor_map)
+    tma.load_tiles(tensor_map, coords)  # plans are made once
+    return calls_of(lambda: tma.load_tiles(tensor_map, coords))
+
+
+def test_load_tiles_without_a_swizzle_is_as_many_calls_for_any_size():
+    assert calls_of_load_tiles(32, "none") == calls_of_load_tiles(8, "none") < 300
+
+
+@pytest.mark.parametrize(("swizzle", "missing_rows"), [("bytes128", 0), ("none", 3)])
+def test_load_tiles_is_as_many_calls_for_each_block_of_1_mib(swizzle, missing_rows):
+    calls = [calls_of_load_tiles(n, swizzle, 64, missing_rows) for n in (8, 16, 32)]
+    first, second = np.diff(calls)
+    assert second == 2 * first
+    assert 0 < first < 8 * 100
+
+
+def test_load_tiles_calls_nothing_for_each_tile():
+    """8192, 1024 and 512 tiles of the same bytes."""
+    assert len({calls_of_load_tiles(8, "bytes128", rows) for rows in (8, 64, 128)}) == 1

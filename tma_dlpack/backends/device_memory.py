@@ -123,7 +123,7 @@ def check_writes(request: CopyRequest, extent: Extent) -> None:
 
 def _is_inside_as_a_whole(args: EncodeArguments, extent: Extent, chunk_bytes: int) -> bool:
     """Whether all that the map describes lies inside; then so does every copy."""
-    unit = geometry.plan(args).unit
+    unit = geometry.plan(args).unit_bytes
     row_bytes = args.global_dim[0] * unit or args.global_dim[0] * args.type_row.element_bits // 8
     row_end = -(-row_bytes // chunk_bytes) * chunk_bytes
     outer = zip(args.global_dim[1:], args.global_strides, strict=True)

@@ -49,7 +49,7 @@ def smem_of_lines(
 def _swizzled(plan: TilePlan, smem_offset: int, region: Bytes, out: Bytes | None = None) -> Bytes:
     """Swizzle, or unswizzle, shared memory (tiles, smem_bytes) that starts at `smem_offset`."""
     if plan.swizzle.terms:
-        granule = f"V{plan.swizzle.granule}"
+        granule = f"V{plan.swizzle.granule_bytes}"
         order = geometry.swizzle_order(plan, smem_offset)
         out_items = None if out is None else out.view(granule)
         return region.view(granule).take(order, 1, out_items, "clip").view(np.uint8)
@@ -65,8 +65,8 @@ def lines_of_smem(plan: TilePlan, smem_offset: int, region: Bytes) -> Bytes:
 
 
 def _slots(plan: TilePlan, dense: Bytes) -> Bytes:
-    taken = dense[:, : plan.lines * plan.pitch]
-    return taken.reshape(len(dense), plan.lines, plan.pitch)
+    taken = dense[:, : plan.lines * plan.pitch_bytes]
+    return taken.reshape(len(dense), plan.lines, plan.pitch_bytes)
 
 
 # --- Packed types -------------------------------------------------------------------------------

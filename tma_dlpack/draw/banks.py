@@ -302,12 +302,15 @@ def _choices(plan: TilePlan, tensor_map: TensorMap) -> list[TilePlan]:
         return [plan]
     known = [s for s in TmaSwizzle if s <= TmaSwizzle.bytes128 or not tensor_map.target.is_sm_9x]
     others = [geometry.plan(replace(args, swizzle=s)) for s in known if s is not args.swizzle]
-    return [plan, *(p for p in others if not p.swizzle.terms or p.line_bytes <= p.swizzle.span)]
+    return [
+        plan,
+        *(p for p in others if not p.swizzle.terms or p.line_bytes <= p.swizzle.span_bytes),
+    ]
 
 
 def _conflicts(plan: TilePlan, reads: _Reads, size: int, smem_offset: int) -> SwizzleConflicts:
     """Count, per phase, the different words that meet in one bank; the most of any bank."""
-    first = smem_offset + reads.lines * plan.pitch + reads.inner
+    first = smem_offset + reads.lines * plan.pitch_bytes + reads.inner
     every: IntArray = first[..., None] + np.arange(0, size, BANK_BYTES)
     words: IntArray = np.asarray(geometry.swizzle_offset(plan.arguments.swizzle, every))
     words = np.where(reads.lines[..., None] < 0, -1, words // BANK_BYTES)

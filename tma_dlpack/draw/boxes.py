@@ -176,7 +176,7 @@ def tensor(
 
 
 def _remarks(request: CopyRequest) -> tuple[str, ...]:
-    args, unit = request.plan.arguments, request.plan.unit
+    args, unit = request.plan.arguments, request.plan.unit_bytes
     nan = args.oob_fill == TmaOobFill.nan
     filled = "out-of-bounds elements become " + ("NaN (16-bit words 0x7FF7)" if nan else "zero")
     if not unit:

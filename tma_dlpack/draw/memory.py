@@ -211,10 +211,10 @@ def shared(
     """
     request = request_of(tensor_map, coords, im2col_offsets, smem_offset)
     plan = request.plan
-    if plan.pitch % CHUNK_BYTES:
+    if plan.pitch_bytes % CHUNK_BYTES:
         raise TmaUnsupportedError(
-            f"lines of {plan.pitch} bytes cannot be drawn as chunks of 16 bytes; no driver accepts "
-            "such a map"
+            f"lines of {plan.pitch_bytes} bytes cannot be drawn as chunks of 16 bytes; no driver "
+            "accepts such a map"
         )
     args = plan.arguments
     unswizzled = _layout("unswizzled", request, TmaSwizzle.none)
@@ -228,15 +228,15 @@ def shared(
         title=f"shared memory{at}: {plan.smem_bytes} bytes, {plan.tx_bytes} written",
         layouts=layouts,
         notes=(
-            f"r: {'unit' if plan.unit else line}, counted row-major; c: its elements, one tint "
-            "per 16 bytes",
+            f"r: {'unit' if plan.unit_bytes else line}, counted row-major; c: its elements, one "
+            "tint per 16 bytes",
         ),
     )
 
 
 def _layout(name: str, request: CopyRequest, swizzle: TmaSwizzle) -> Layout:
     held = _Held(request, swizzle)
-    block = math.lcm(request.plan.pitch, request.plan.swizzle.repeat)
+    block = math.lcm(request.plan.pitch_bytes, request.plan.swizzle.repeat_bytes)
     while block < LEAST_BLOCK_BYTES:
         block *= 2
     step = block // LINE_BYTES if block <= MAX_LINES * LINE_BYTES else MAX_LINES
@@ -256,7 +256,7 @@ class _Held:
         ).reshape(count, CHUNKS)
         source: IntArray = np.asarray(geometry.swizzle_offset(swizzle, self.address)) - self.start
         self.swapped = source % CHUNK_BYTES != 0
-        self.row, self.byte = np.divmod(source - source % CHUNK_BYTES, plan.pitch)
+        self.row, self.byte = np.divmod(source - source % CHUNK_BYTES, plan.pitch_bytes)
         lines = request.lines()
         held = (self.row < plan.lines) & (self.byte < plan.smem_line_bytes)
         row = np.minimum(self.row, plan.lines - 1)
@@ -334,7 +334,7 @@ class _Held:
             return Chunk(address, state)
         row, first = int(self.row[n, k]), int(self.first[n, k])
         position = self.positions[row].tolist()
-        if not self.request.plan.unit:
+        if not self.request.plan.unit_bytes:
             position[0] += first
         return Chunk(
             address,

@@ -91,13 +91,15 @@ def _lattice(tile_plan: TilePlan) -> Lattice | None:
     args = tile_plan.arguments
     if args.kind != "tiled":
         return None
-    strides = (tile_plan.unit, *args.global_strides)
+    strides = (tile_plan.unit_bytes, *args.global_strides)
     if sum(dim * stride for dim, stride in zip(args.global_dim, strides, strict=True)) >= FAR >> 1:
         return None
     reaches = [(n - 1) * s for n, s in zip(tile_plan.counts, tile_plan.steps, strict=True)]
     return Lattice(
         np.array(args.global_dim, np.int64) - 1 - reaches,
-        np.array([tile_plan.unit * 8 or args.type_row.element_bits, *(8 * s for s in strides[1:])]),
+        np.array(
+            [tile_plan.unit_bytes * 8 or args.type_row.element_bits, *(8 * s for s in strides[1:])]
+        ),
         tuple(tile_plan.steps[d] * strides[d] for d in tile_plan.line_dims),
     )
 

@@ -39,12 +39,12 @@ FAR = 1 << 59
 class LinePosition(NamedTuple):
     """Where the lines of tiles lie along one driver dimension.
 
-    `positions` broadcasts to (tiles, *line_shape); `dim` and `stride_bytes` are the tensor's.
+    `positions` broadcasts to (tiles, *line_shape); `extent` and `stride_bytes` are the tensor's.
     """
 
     dimension: int
     positions: IntArray
-    dim: int
+    extent: int
     stride_bytes: int
 
 
@@ -62,7 +62,7 @@ def line_positions(
         Im2col offsets, W first; none means 0.
     """
     args = tile_plan.arguments
-    strides = (tile_plan.unit, *args.global_strides)
+    strides = (tile_plan.unit_bytes, *args.global_strides)
     if args.kind == "tiled":
         positions = _tiled_positions(tile_plan, coords)
     else:
@@ -128,8 +128,8 @@ def line_origins(
     origins, inside = np.zeros(shape, np.int64), np.ones(shape, np.bool_)
     for line in line_positions(tile_plan, coords, offsets):
         p = line.positions
-        inside &= (p >= 0) & (p < line.dim)
-        if line.dim * line.stride_bytes > FAR:  # the product might not fit int64
+        inside &= (p >= 0) & (p < line.extent)
+        if line.extent * line.stride_bytes > FAR:  # the product might not fit int64
             p = np.minimum(p, FAR // line.stride_bytes + 1)
         origins += p * line.stride_bytes
     flat = (len(coords), tile_plan.lines)
@@ -171,7 +171,7 @@ def inner_window(tile_plan: TilePlan, inner: Positions) -> tuple[Positions, Posi
         bytes that are in bounds. An interleaved unit is in bounds as a whole.
     """
     args, line_bytes = tile_plan.arguments, tile_plan.line_bytes
-    if tile_plan.unit:
+    if tile_plan.unit_bytes:
         zero = inner * 0
         return zero, zero, zero + line_bytes
     bits = args.type_row.element_bits

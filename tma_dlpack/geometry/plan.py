@@ -13,6 +13,7 @@ from tma_dlpack.arguments import EncodeArguments
 from tma_dlpack.enums import TensorMapIm2ColWideMode, TmaInterleaveLayout, TmaSwizzle
 from tma_dlpack.errors import TmaUnsupportedError
 from tma_dlpack.geometry.swizzle import SWIZZLES, Swizzle, swizzle_offset
+from tma_dlpack.limits import MIN_RANK_INTERLEAVED
 
 __all__ = [
     "PACKED_GROUP",
@@ -36,8 +37,6 @@ BoolArray = npt.NDArray[np.bool_]
 PACKED_GROUP = 16
 #: Pixels of a column in mode im2col::w::128 (PTX ISA).
 W128_PIXELS = 128
-#: Interleaved layouts are N, slice, [D,] [H,] W: so many dimensions at least (PTX ISA, driver API).
-LEAST_INTERLEAVED_RANK = 3
 
 _UNIT_BYTES = {
     TmaInterleaveLayout.none: 0,
@@ -53,7 +52,7 @@ class TilePlan:
     Attributes
     ----------
     arguments : EncodeArguments
-    unit : int
+    unit_bytes : int
         Bytes that an interleaved copy moves per position; 0 when not interleaved.
     counts, steps : tuple of int
         Of a tiled map, per dimension: n[d], the positions that a box takes, and s[d], the distance
@@ -66,7 +65,7 @@ class TilePlan:
         Bytes of a line in global memory.
     smem_line_bytes : int
         Bytes of a line in shared memory; more than `line_bytes` where packed types leave gaps.
-    pitch : int
+    pitch_bytes : int
         Bytes from one line to the next in shared memory.
     tile_shape : tuple of int
         Shape of the logical tile, row-major, in elements. An interleaved map has one more axis
@@ -78,14 +77,14 @@ class TilePlan:
     """
 
     arguments: EncodeArguments
-    unit: int
+    unit_bytes: int
     counts: tuple[int, ...]
     steps: tuple[int, ...]
     line_shape: tuple[int, ...]
     lines: int
     line_bytes: int
     smem_line_bytes: int
-    pitch: int
+    pitch_bytes: int
     tile_shape: tuple[int, ...]
     smem_bytes: int
     tx_bytes: int
@@ -99,7 +98,7 @@ class TilePlan:
     def line_dims(self) -> range:
         """The driver dimensions that lines step through, outermost first."""
         dims = range(self.arguments.rank)
-        return dims[::-1] if self.unit else dims[:0:-1]
+        return dims[::-1] if self.unit_bytes else dims[:0:-1]
 
 
 @lru_cache(maxsize=1024)
@@ -111,41 +110,41 @@ def plan(args: EncodeArguments) -> TilePlan:
     TmaUnsupportedError
         For an interleaved map of rank 1 or 2, which ``tensormap.replace`` can make.
     """
-    if args.interleave and args.rank < LEAST_INTERLEAVED_RANK:
+    if args.interleave and args.rank < MIN_RANK_INTERLEAVED:
         raise TmaUnsupportedError(
             f"an interleaved map of rank {args.rank} describes no copy: interleaved layouts have "
-            f"{LEAST_INTERLEAVED_RANK} to 5 dimensions (PTX ISA); replace its rank or its "
+            f"{MIN_RANK_INTERLEAVED} to 5 dimensions (PTX ISA); replace its rank or its "
             "interleave_layout"
         )
-    row, unit = args.type_row, _UNIT_BYTES[args.interleave]
+    row, unit_bytes = args.type_row, _UNIT_BYTES[args.interleave]
     steps: tuple[int, ...] = ()
     if args.kind == "tiled":
         counts, steps = _box_counts(args)
-        line_shape = counts[::-1] if unit else counts[:0:-1]
+        line_shape = counts[::-1] if unit_bytes else counts[:0:-1]
     else:
         wide_128 = args.kind == "im2col_wide" and args.mode == TensorMapIm2ColWideMode.w128
         counts = (args.channels_per_pixel, W128_PIXELS if wide_128 else args.pixels_per_column)
         line_shape = counts[1:]
 
     lines = math.prod(line_shape)
-    line_bytes = unit or counts[0] * row.element_bits // 8
+    line_bytes = unit_bytes or counts[0] * row.element_bits // 8
     group_bytes = PACKED_GROUP * row.element_bits // 8
     smem_line_bytes = line_bytes * (row.smem_chunk_bytes or group_bytes) // group_bytes
-    span = SWIZZLES[args.swizzle].span
-    pitch = smem_line_bytes if unit else max(smem_line_bytes, span)
+    span_bytes = SWIZZLES[args.swizzle].span_bytes
+    pitch_bytes = smem_line_bytes if unit_bytes else max(smem_line_bytes, span_bytes)
     return TilePlan(
         arguments=args,
-        unit=unit,
+        unit_bytes=unit_bytes,
         counts=counts,
         steps=steps,
         line_shape=line_shape,
         lines=lines,
         line_bytes=line_bytes,
         smem_line_bytes=smem_line_bytes,
-        pitch=pitch,
+        pitch_bytes=pitch_bytes,
         tile_shape=(*line_shape, line_bytes * 8 // row.element_bits),
         # Dense interleaved lines may end inside a span; the swizzle reaches the span's end.
-        smem_bytes=-(-lines * pitch // span) * span,
+        smem_bytes=-(-lines * pitch_bytes // span_bytes) * span_bytes,
         tx_bytes=lines * smem_line_bytes,
     )
 
@@ -186,23 +185,22 @@ def smem_alignment(args: EncodeArguments) -> int:
     the pattern starts at the tile's first row. The engine itself demands 128 with every swizzle,
     and swizzles by the absolute address [measured].
     """
-    return SWIZZLES[args.swizzle].repeat
+    return SWIZZLES[args.swizzle].repeat_bytes
 
 
 def swizzle_order(tile_plan: TilePlan, smem_offset: int) -> IntArray:
     """Give, for each swizzle granule of the tile in shared memory, the one that it holds.
 
-    As an involution it is also the place of each unswizzled granule. Granules are
-    ``tile_plan.swizzle.granule`` bytes and count from `smem_offset`; the array is int64 of length
-    ``smem_bytes / granule``.
+    As an involution it is also the place of each unswizzled granule. Granules count from
+    `smem_offset`; the array is int64 of length ``smem_bytes / tile_plan.swizzle.granule_bytes``.
     """
-    start = smem_offset % tile_plan.swizzle.repeat
+    start = smem_offset % tile_plan.swizzle.repeat_bytes
     return _swizzle_order(tile_plan.arguments.swizzle, start, tile_plan.smem_bytes)
 
 
 @lru_cache(maxsize=64)
 def _swizzle_order(swizzle: TmaSwizzle, start: int, footprint: int) -> IntArray:
-    granule = SWIZZLES[swizzle].granule
+    granule = SWIZZLES[swizzle].granule_bytes
     addresses = np.arange(start, start + footprint, granule, dtype=np.int64)
     order = (swizzle_offset(swizzle, addresses) - start) // granule
     order.flags.writeable = False

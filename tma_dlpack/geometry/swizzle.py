@@ -19,9 +19,9 @@ SMEM_ALIGNMENT = 128
 class Swizzle(NamedTuple):
     """How a swizzle changes a shared address: ``a ^ ((a >> right & mask) << left)`` per term."""
 
-    span: int  # bytes within which chunks move; also the least pitch of a row
-    repeat: int  # bytes after which the pattern starts again
-    granule: int  # bytes that always stay together
+    span_bytes: int  # within which chunks move; also the least pitch of a row
+    repeat_bytes: int  # after which the pattern starts again
+    granule_bytes: int  # what always stays together
     terms: tuple[tuple[int, int, int], ...]  # right, mask, left
 
 

@@ -92,7 +92,7 @@ def start_at_limits(
 
 def _reach(args: EncodeArguments) -> int:
     """Give the bytes from the tensor's first to its last, whole chunks."""
-    unit = geometry.plan(args).unit or args.type_row.element_bytes
+    unit = geometry.plan(args).unit_bytes or args.type_row.element_bytes
     outer = zip(args.global_dim[1:], args.global_strides, strict=True)
     return _up(args.global_dim[0] * unit, 16) + sum((n - 1) * stride for n, stride in outer)
 
