@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 import numpy as np
@@ -35,11 +36,13 @@ def calls_of(call):
         nonlocal count
         count += event in ("call", "c_call")
 
+    gc.disable()  # a framework may have left callbacks there
     sys.setprofile(note)
     try:
         call()
     finally:
         sys.setprofile(None)
+        gc.enable()
     return count
 
 

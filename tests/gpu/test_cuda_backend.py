@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import pickle
 import threading
 import time
 
@@ -285,6 +287,40 @@ def test_what_would_kill_a_kernel_is_refused_and_the_context_lives(torch, ask):
 def test_the_map_of_a_host_tensor_is_refused(torch):
     with pytest.raises(tma.TmaUnsupportedError, match="not launchable"):
         tma.load_tile(tma.make_tma_descriptor(MATRIX, (8, 16)), (0, 0), backend="cuda")
+
+
+def test_a_tensor_that_moved_after_its_map_was_made_is_refused(torch):
+    x = torch.nn.Parameter(torch.ones((64, 64), device="cuda"))
+    tensor_map = tma.make_tma_descriptor(x, (8, 16))
+    assert (tma.load_tile(tensor_map, (0, 0)).array == 1).all()
+    x.data = torch.full((64, 64), 2.0, device="cuda")
+    for ask in (
+        lambda tm: tma.load_tile(tm, (0, 0)),
+        lambda tm: tma.store_tile(tm, (0, 0), MATRIX[:8, :16]),
+    ):
+        with pytest.raises(tma.TmaPreconditionError, match="COPY_MOVED"):
+            ask(tensor_map)
+    assert (tma.load_tile(tensor_map.with_address(x), (0, 0)).array == 2).all()
+
+
+def test_a_tensor_whose_storage_was_emptied_is_refused(torch):
+    x = torch.ones((64, 64), device="cuda")
+    tensor_map = tma.make_tma_descriptor(x, (8, 16))
+    x.untyped_storage().resize_(0)
+    with pytest.raises(tma.TmaPreconditionError, match=r"data_ptr\(\) is 0(.|\n)*COPY_MOVED"):
+        tma.load_tile(tensor_map, (0, 0))
+
+
+def test_a_copied_tile_keeps_what_the_hardware_wrote(torch):
+    tensor_map = tma.make_tma_descriptor(torch.ones((64, 64), device="cuda"), (8, 16))
+    tile = tma.load_tile(tensor_map, (0, 0), smem_offset=128)
+    for again in (copy.deepcopy(tile), pickle.loads(pickle.dumps(tile))):
+        assert type(again) is type(tile)
+        np.testing.assert_array_equal(again.written, tile.written)
+        with pytest.raises(ValueError, match="read-only"):
+            again.written[...] = True
+    with pytest.raises(AttributeError, match="written cannot be set"):
+        tile.written = None
 
 
 def test_the_largest_tile_leaves_room_for_the_mbarrier(torch):
