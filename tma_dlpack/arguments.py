@@ -125,6 +125,11 @@ class EncodeArguments:
         return self.inner_box * self.type_row.element_bits // 8
 
     @property
+    def row_bytes(self) -> int:
+        """Bytes that the tensor spans along dimension 0."""
+        return self.global_dim[0] * self.type_row.element_bits // 8
+
+    @property
     def alignment_bytes(self) -> int:
         """What the address and every stride are multiples of."""
         return alignment_bytes_of(self.interleave, self.data_type)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import math
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -15,15 +14,11 @@ import tma_dlpack as tma
 from tma_dlpack import demo, doctor, draw, dumps, making, text
 from tma_dlpack.arguments import MapKind
 from tma_dlpack.case import RULE_SETS
-from tma_dlpack.dlpack import Device, TensorView, canonical_strides
+from tma_dlpack.dlpack import Device, TensorView, canonical_strides, row_major_strides
 from tma_dlpack.dtypes import dtype_named
-from tma_dlpack.encoding import encode_for
 from tma_dlpack.enums import DLDeviceType
 from tma_dlpack.errors import TmaError, TmaUnsupportedError, refusal
 from tma_dlpack.fields import MAP_BYTES
-from tma_dlpack.request import make_case
-from tma_dlpack.target import Target
-from tma_dlpack.tensor_map import map_of
 
 __all__ = ["main"]
 
@@ -190,10 +185,8 @@ def _written(value: object) -> str:
 
 
 def _draw(options: argparse.Namespace) -> int:
-    view, (kind, request) = _described(options), _request(options)
-    making.check_view(kind, view, request).raise_if_refused()
-    case = make_case(kind, view.at(0), view.address, request, Target.of(options.target), False)
-    tensor_map = map_of(encode_for(case), view.address)
+    kind, request = _request(options)
+    tensor_map = making.make_view(kind, _described(options), request)
     figure = draw.figure(tensor_map, options.figure, options.coords)
     if options.out:
         options.out.write_text(figure.svg(), encoding="utf-8")
@@ -214,13 +207,14 @@ def _described(options: argparse.Namespace) -> TensorView:
             "strides", found, "be as many as extents", "pass one per dimension, or none at all"
         )
     dtype = dtype_named(options.dtype)
-    contiguous = tuple(math.prod(shape[d + 1 :]) for d in range(len(shape)))
     return TensorView(
         address=options.address,
         device=Device(DLDeviceType.kDLCUDA, 0),
         dtype=dtype,
         shape=shape,
-        strides=canonical_strides(shape, options.strides or contiguous, dtype.itemsize_bits),
+        strides=canonical_strides(
+            shape, options.strides or row_major_strides(shape), dtype.itemsize_bits
+        ),
         read_only=False,
         producer="described",
         owner=None,

@@ -14,6 +14,7 @@ from tma_dlpack.check import Report, check_case, find_violations
 from tma_dlpack.dlpack import (
     READERS,
     Reading,
+    Signature,
     TensorView,
     as_tensor_view,
     described,
@@ -48,6 +49,7 @@ __all__ = [
     "check_view",
     "make",
     "make_tiled",
+    "make_view",
     "mirror",
     "replace_address",
     "template_of",
@@ -141,13 +143,17 @@ def _new_template(
     except TmaPreconditionError as error:
         raise _with_arguments(kind, options, error) from error.__cause__
     case = _case(kind, view, address, given)
-    violations = find_violations(case)
-    if violations:
-        Report(violations).raise_if_refused()
-    template = encode_for(case, signature)
+    template = _encoded(case, signature)
     if template.reusable:
         CACHE.keep(kind, signature, options, template)
     return template
+
+
+def _encoded(case: Case, signature: Signature | None = None) -> Template:
+    violations = find_violations(case)
+    if violations:
+        Report(violations).raise_if_refused()
+    return encode_for(case, signature)
 
 
 def _with_arguments(
@@ -172,6 +178,11 @@ def check(kind: MapKind, tensor: object, given: Mapping[str, Any]) -> Report:
 def check_view(kind: MapKind, view: TensorView, given: Mapping[str, Any]) -> Report:
     """Give the report for a tensor that is looked at, or only described."""
     return check_case(partial(_case, kind, view.at(0), view.address), given)
+
+
+def make_view(kind: MapKind, view: TensorView, given: Mapping[str, Any]) -> TensorMap:
+    """Make the map of a tensor that is only described."""
+    return map_of(_encoded(_case(kind, view.at(0), view.address, given)), view.address)
 
 
 def _case(

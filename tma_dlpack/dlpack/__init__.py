@@ -17,7 +17,15 @@ and its streams, the CUDA Array Interface, version 3. What each producer really 
 torch 2.4 to 2.13, NumPy 1.26 to 2.4, JAX 0.10, tvm-ffi 0.1; CuPy from its source.
 """
 
-from tma_dlpack.dlpack.layout import Device, Layout, Reading, Signature, canonical_strides, judge
+from tma_dlpack.dlpack.layout import (
+    Device,
+    Layout,
+    Reading,
+    Signature,
+    canonical_strides,
+    judge,
+    row_major_strides,
+)
 from tma_dlpack.dlpack.refusals import name_of
 from tma_dlpack.dlpack.torch_tensor import storage_holds, torch_dtype_table
 from tma_dlpack.dlpack.view import (
@@ -47,6 +55,7 @@ __all__ = [
     "read_alike",
     "read_first_of_type",
     "read_layout",
+    "row_major_strides",
     "storage_holds",
     "torch_dtype_table",
 ]

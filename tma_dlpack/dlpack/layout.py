@@ -24,6 +24,7 @@ __all__ = [
     "as_told",
     "canonical_strides",
     "judge",
+    "row_major_strides",
 ]
 
 # DLPACK_FLAG_BITMASK_READ_ONLY and ..._IS_SUBBYTE_TYPE_PADDED
@@ -117,7 +118,7 @@ def judge(layout: Layout) -> tuple[Device, DLDataType, tuple[int, ...], tuple[in
     if min(shape, default=0) < 0:
         refuse("TENSOR_EXTENT", f"has shape {shape}")
     if strides is None or 0 in shape:
-        strides = _row_major(shape)
+        strides = row_major_strides(shape)
     if min(strides, default=0) < 0 and any(
         stride < 0 < extent - 1 for extent, stride in zip(shape, strides, strict=True)
     ):
@@ -126,7 +127,7 @@ def judge(layout: Layout) -> tuple[Device, DLDataType, tuple[int, ...], tuple[in
     return device, dtype, shape, strides, bool(flags & READ_ONLY)
 
 
-def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
+def row_major_strides(shape: Sequence[int]) -> tuple[int, ...]:
     """Strides of a contiguous tensor, in elements; an extent of 0 counts as 1."""
     return tuple(math.prod(max(n, 1) for n in shape[i + 1 :]) for i in range(len(shape)))
 

@@ -79,6 +79,14 @@ class TensorView:
     owner: object = field(default=None, repr=False, compare=False)
     capsule: object = field(default=None, repr=False, compare=False)
 
+    @property
+    def extent_bytes(self) -> int:
+        """Bytes from the first of element (0, ..., 0) to the last of the last, gaps included."""
+        if 0 in self.shape:
+            return 0
+        last = sum((n - 1) * stride for n, stride in zip(self.shape, self.strides, strict=True))
+        return -(-(last + 1) * self.dtype.itemsize_bits // 8)
+
     def at(self, address: int, owner: object = None, capsule: object = None) -> TensorView:
         """Give the same layout elsewhere."""
         return TensorView(
@@ -238,10 +246,9 @@ def host_bytes(view: TensorView) -> np.ndarray[Any, np.dtype[np.uint8]]:
             f"the tensor lies on {view.device}; its bytes can be read here only in host memory: "
             "copy it to the host, or use the cuda backend"
         )
-    if 0 in view.shape:
+    size_bytes = view.extent_bytes
+    if not size_bytes:
         return np.empty(0, np.uint8)
-    last = sum((n - 1) * stride for n, stride in zip(view.shape, view.strides, strict=True))
-    size_bytes = -(-(last + 1) * view.dtype.itemsize_bits // 8)
     if not is_known(type(view.owner)):
         read_safely(view.address, 1, align=1)
         read_safely(view.address + size_bytes - 1, 1, align=1)

@@ -118,14 +118,11 @@ def _mend(data: bytes, arguments: EncodeArguments, target: Target) -> bytes:
     at is a product with a stride past the last one, which is 0. A map of rank 1 it compares with
     128 KiB; from there on the driver's bit stays.
     """
-    if arguments.kind != "tiled" or (arguments.rank == 1 and not _is_small(arguments)):
+    if arguments.kind != "tiled":
+        return data
+    if arguments.rank == 1 and arguments.row_bytes >= BIT_85_SMALL_BYTES:
         return data
     return clear_bit_85(data, target)
-
-
-def _is_small(arguments: EncodeArguments) -> bool:
-    row_bytes = arguments.global_dim[0] * arguments.type_row.element_bits // 8
-    return row_bytes < BIT_85_SMALL_BYTES
 
 
 _Room = ctypes.c_char * (2 * MAP_BYTES)

@@ -86,7 +86,7 @@ def _override_fix(c: Case, i: int) -> str:
     return f"leave it out, or choose one of {choices}" if choices else words.carry_fix(c, i)
 
 
-def _same_type_of_fill(c: Case) -> bool:
+def _fill_suits_type(c: Case) -> bool:
     return c.oob_fill is not TmaOobFill.nan or c.type_row.is_float
 
 
@@ -242,7 +242,7 @@ TENSOR_RULES: tuple[Rule, ...] = (
         on="oobfill",
         needs=(*HAS_TYPE, "oobfill"),
         applies=_libcudacxx_refuses_nan,
-        holds=lambda c, i: _same_type_of_fill(c),
+        holds=lambda c, i: _fill_suits_type(c),
         found=lambda c, i: (
             f"{c.argument('oobfill')} is nan for the map type {c.type_row.data_type.name}"
         ),
@@ -364,7 +364,7 @@ TENSOR_RULES: tuple[Rule, ...] = (
         sets=LIBCU,
         needs=(*HAS_TYPE, "oobfill"),
         applies=lambda c: not _libcudacxx_refuses_nan(c),
-        holds=lambda c, i: _same_type_of_fill(c),
+        holds=lambda c, i: _fill_suits_type(c),
         found=lambda c, i: f"oobfill is nan for the map type {c.type_row.data_type.name}",
         must="be none for data types that are not floating-point",
         fix=lambda c, i: f"use {c.argument('oobfill')}='none', which fills with zeros",
