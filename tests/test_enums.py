@@ -110,9 +110,9 @@ def test_the_formula_of_a_swizzle_in_its_words_is_that_of_geometry(swizzle):
     for a in range(0, 2048, 8):
         assert eval(formula, {"a": a}) == swizzle_offset(swizzle, a)
     span = re.search(r"Span (\d+)", said)
-    assert span is None or int(span[1]) == SWIZZLES[swizzle].span
+    assert span is None or int(span[1]) == SWIZZLES[swizzle].span_bytes
     repeat = re.search(r"every (\d+) bytes", said)
-    assert repeat is None or int(repeat[1]) == SWIZZLES[swizzle].repeat
+    assert repeat is None or int(repeat[1]) == SWIZZLES[swizzle].repeat_bytes
 
 
 def test_the_enums_of_libcudacxx_have_its_member_names():
