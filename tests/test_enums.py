@@ -1,5 +1,6 @@
 """Words become members, and nothing else does."""
 
+import inspect
 import re
 
 import numpy as np
@@ -96,13 +97,13 @@ def test_a_misspelt_word_is_met_with_the_closest():
     "enum", [TmaInterleaveLayout, TmaSwizzle, TmaL2FetchSize, TmaOobFill, TensorMapIm2ColWideMode]
 )
 def test_every_option_says_what_it_is_for(enum):
-    described = re.findall(r"^ {4}(\w+)\n {8}\S", enum.__doc__, re.MULTILINE)
+    described = re.findall(r"^(\w+)\n {4}\S", inspect.getdoc(enum), re.MULTILINE)
     assert described == [member.name for member in enum]
 
 
 @pytest.mark.parametrize("swizzle", list(TmaSwizzle)[1:])
 def test_the_formula_of_a_swizzle_in_its_words_is_that_of_geometry(swizzle):
-    words = dict(re.findall(r"^ {4}(\w+)\n((?: {8}.+\n)+)", TmaSwizzle.__doc__, re.MULTILINE))
+    words = dict(re.findall(r"^(\w+)\n((?: {4}.+\n?)+)", inspect.getdoc(TmaSwizzle), re.MULTILINE))
     said = words[swizzle.name]
     formula = re.search("``(.*?)``", said)[1]
     goes_on = said.lstrip().startswith("The same")
@@ -113,7 +114,7 @@ def test_the_formula_of_a_swizzle_in_its_words_is_that_of_geometry(swizzle):
     if goes_on:
         return
     row = SWIZZLES[swizzle]
-    assert said.startswith(f"        Span {row.span_bytes} bytes, atoms of {row.granule_bytes}: ")
+    assert said.startswith(f"    Span {row.span_bytes} bytes, atoms of {row.granule_bytes}: ")
     assert f"every {row.repeat_bytes} bytes" in said
 
 
