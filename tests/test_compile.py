@@ -7,6 +7,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import tma_dlpack as tma
 
+# torch warns of Python 3.13.0
+pytestmark = pytest.mark.filterwarnings("ignore:Guards may run slower:RuntimeWarning")
+
 
 @torch.library.custom_op("tma_dlpack_tests::first_tile", mutates_args=())
 def first_tile(x: torch.Tensor) -> torch.Tensor:
@@ -61,7 +64,8 @@ def test_a_map_made_in_the_compiled_function_itself_is_refused_not_made_of_nothi
         return x + tma.make_tma_descriptor(x, (16, 32)).rank
 
     compiled = torch.compile(outside_of_an_operator, fullgraph=True, backend="aot_eager")
-    with pytest.raises((tma.TmaError, torch._dynamo.exc.TorchDynamoException)):
+    refused = (tma.TmaError, torch._dynamo.exc.TorchDynamoException)
+    with pytest.raises(refused, match=r"make_tma_descriptor|fake tensor of torch's tracing"):
         compiled(torch.from_numpy(np.zeros((64, 64), np.float32)))
 
 

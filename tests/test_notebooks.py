@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,6 @@ NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 sys.path.insert(0, str(NOTEBOOKS))
 import execute  # noqa: E402  (it lies beside the notebooks)
 
-MOST_SECONDS = 60
 MOST_FIGURE_BYTES = 300_000
 
 #: What each prints of itself: a sentence or a number.
@@ -78,23 +76,20 @@ def test_the_notebooks_are_those_that_are_tested():
 
 @pytest.fixture(scope="module")
 def runs():
-    """Notebooks run once for all tests: name -> (notebook, seconds)."""
+    """Notebooks run once for all tests: name -> notebook."""
     done = {}
 
     def run(name):
         if name not in done:
-            start = time.perf_counter()
-            notebook = execute.stored(execute.execute(NOTEBOOKS / f"{name}.ipynb"))
-            done[name] = notebook, time.perf_counter() - start
+            done[name] = execute.stored(execute.execute(NOTEBOOKS / f"{name}.ipynb"))
         return done[name]
 
     return run
 
 
 @every_notebook
-def test_a_notebook_runs_in_a_minute_and_says_what_it_should(name, runs):
-    notebook, seconds = runs(name)
-    assert seconds < MOST_SECONDS
+def test_a_notebook_runs_and_says_what_it_should(name, runs):
+    notebook = runs(name)
     assert len(errors(notebook)) == REFUSED_ON_PURPOSE.get(name, 0)
     for sentence in SAYS[name]:
         assert sentence in said(notebook)
@@ -104,15 +99,20 @@ def test_a_notebook_runs_in_a_minute_and_says_what_it_should(name, runs):
 
 @every_notebook
 def test_what_is_stored_is_what_a_run_gives(name, runs):
-    stored, fresh = read(name), runs(name)[0]
+    stored, fresh = read(name), runs(name)
     assert [c.source for c in stored.cells] == [c.source for c in fresh.cells]
     assert [c.get("execution_count") for c in stored.cells] == [
         c.get("execution_count") for c in fresh.cells
     ]
     for sentence in SAYS[name]:
         assert sentence in said(stored)
-    kinds = [[sorted(o.get("data", {})) for o in c.get("outputs", [])] for c in stored.cells]
-    assert kinds == [[sorted(o.get("data", {})) for o in c.get("outputs", [])] for c in fresh.cells]
+    assert list(map(shown, stored.cells)) == list(map(shown, fresh.cells))
+
+
+def shown(cell):
+    """Give the kinds of what a cell shows; what torch warns of depends on the machine."""
+    told = (o for o in cell.get("outputs", []) if o.get("name") != "stderr")
+    return [sorted(output.get("data", {})) for output in told]
 
 
 @every_notebook

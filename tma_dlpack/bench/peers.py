@@ -117,7 +117,8 @@ def _torch_cuda() -> tuple[Any, str]:
 
 
 def _numpy() -> tuple[Any, str]:
-    return np.zeros(SHAPE, np.float16), _WITH_VERSION
+    knows_dlpack_1 = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
+    return np.zeros(SHAPE, np.float16), _WITH_VERSION if knows_dlpack_1 else "x.__dlpack__()"
 
 
 def _jax_cpu() -> tuple[Any, str]:
