@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import importlib.util
 import platform
 from collections.abc import Iterator
 
@@ -59,11 +58,10 @@ def _lines() -> Iterator[str]:
         yield found.reason
         yield f"maps would be encoded by the model of sm_90, {fields.PROVENANCE}"
         return
-    yield f"CUDA driver {found.version}"
     for device in found.devices:
         known = "has a model" if device.target.has_model else "no model: the driver encodes"
         yield (
-            f"GPU {device.index}: {device.name}, {device.target}, "
+            f"GPU {device.index}: {device}, "
             f"{device.target.max_smem_bytes} bytes of shared memory a block, {known}"
         )
     yield "maps of CUDA tensors would be encoded by the driver"

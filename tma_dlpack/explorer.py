@@ -26,12 +26,12 @@ from tma_dlpack.enums import (
     TmaSwizzle,
 )
 from tma_dlpack.errors import TmaError
+from tma_dlpack.limits import MAX_BOX, MAX_ELEM_STRIDE
 from tma_dlpack.tensor_map import TensorMap
 
 __all__ = ["Choice", "Explorer", "Look", "Still", "explore", "first_choice", "look"]
 
 HINT = "install ipywidgets for sliders and menus: pip install 'tma_dlpack[notebook]'"
-MAX_BOX, MAX_ELEM_STRIDE = 256, 8
 ROW_BYTES, ROWS = 128, 8  # of the first box
 AROUND = 64  # positions before and after the tensor that coordinates reach
 
