@@ -352,3 +352,10 @@ def test_only_a_map_gets_another_address(thing):
 def test_every_public_name_is_found_by_completion():
     script = "import tma_dlpack as tma; assert set(tma.__all__) <= set(dir(tma))"
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+@pytest.mark.parametrize("x", [np.zeros((64, 64), np.float32), "no tensor"], ids=["box", "tensor"])
+def test_a_refusal_shows_nothing_of_the_look_up_before(x):
+    with pytest.raises(tma.TmaPreconditionError) as refused:
+        tma.make_tma_descriptor(x, (16, 3))
+    assert refused.value.__context__ is None or refused.value.__suppress_context__

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tma_dlpack import making
-from tma_dlpack.cache import CacheInfo
+from tma_dlpack.cache import CacheInfo, is_alike
 from tma_dlpack.check import Report
+from tma_dlpack.dlpack import READERS, read_first_of_type
 from tma_dlpack.encoding import Encoder
 from tma_dlpack.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle
+from tma_dlpack.errors import TmaPreconditionError
+from tma_dlpack.making import CACHE
 from tma_dlpack.target import Target
-from tma_dlpack.tensor_map import TensorMap
+from tma_dlpack.tensor_map import TensorMap, fill, new
 
 __all__ = [
     "cache_clear",
@@ -88,20 +91,48 @@ def make_tma_descriptor(
     """
     if type(box_sizes) is list:
         box_sizes = tuple(box_sizes)  # what it holds now; and the cache asks for a hash
-    return making.make_tiled(
-        tensor,
-        (
-            box_sizes,
-            elem_strides,
-            interleave_layout,
-            swizzle,
-            l2_fetch_size,
-            oobfill,
-            data_type,
-            rules,
-            target,
-        ),
+    options = (
+        box_sizes,
+        elem_strides,
+        interleave_layout,
+        swizzle,
+        l2_fetch_size,
+        oobfill,
+        data_type,
+        rules,
+        target,
     )
+    # making.make("tiled", ...) with a known layout is a reading, a look-up and a map. They are
+    # written out here, because each call of a function would be a twentieth of it; and options are
+    # compared one by one, because in a loop they are mostly the very objects of the call before.
+    try:
+        reading = READERS.get(type(tensor), read_first_of_type)(tensor)
+    except TmaPreconditionError as error:
+        raise making.with_arguments("tiled", options, error) from error.__cause__
+    address, signature, capsule = reading
+    try:
+        known = CACHE.entries.get(("tiled", signature, options))
+    except Exception:  # lists have no hash, and a __hash__ may raise anything
+        known = None
+    if known is not None:
+        template, (a, b, c, d, e, f, g, h, i) = known
+        if (
+            (a is box_sizes or is_alike(a, box_sizes))
+            and (b is elem_strides or is_alike(b, elem_strides))
+            and (c is interleave_layout or is_alike(c, interleave_layout))
+            and (d is swizzle or is_alike(d, swizzle))
+            and (e is l2_fetch_size or is_alike(e, l2_fetch_size))
+            and (f is oobfill or is_alike(f, oobfill))
+            and (g is data_type or is_alike(g, data_type))
+            and (h is rules or is_alike(h, rules))
+            and (i is target or is_alike(i, target))
+            and not address & template.refused_bits
+        ):
+            next(CACHE.hits)
+            made = new(TensorMap)
+            fill(made, (template, address, tensor, capsule, None))
+            return made
+    return making.make_of("tiled", tensor, reading, options)
 
 
 def check_tma_descriptor(

@@ -42,7 +42,7 @@ class LayoutCache:
     Attributes
     ----------
     entries : dict
-        By kind, signature and options. `making.make_tiled` looks there without a call of `find`,
+        By kind, signature and options. `make_tma_descriptor` looks there without a call of `find`,
         and then takes the next of `hits`.
     hits, misses : itertools.count
     """

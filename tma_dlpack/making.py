@@ -8,17 +8,15 @@ from typing import Any
 
 from tma_dlpack import driver
 from tma_dlpack.arguments import MapKind
-from tma_dlpack.cache import LayoutCache, is_alike, without_lists
+from tma_dlpack.cache import LayoutCache, without_lists
 from tma_dlpack.case import Case
 from tma_dlpack.check import Report, check_case, find_violations
 from tma_dlpack.dlpack import (
-    READERS,
     Reading,
     Signature,
     TensorView,
     as_tensor_view,
     described,
-    read_first_of_type,
     read_layout,
 )
 from tma_dlpack.encoding import (
@@ -40,7 +38,7 @@ from tma_dlpack.reading import integer_of, shown, text_of
 from tma_dlpack.request import make_case, mirror_case
 from tma_dlpack.target import Target
 from tma_dlpack.template import Template
-from tma_dlpack.tensor_map import TensorMap, fill, map_of, new
+from tma_dlpack.tensor_map import TensorMap, map_of
 
 __all__ = [
     "CACHE",
@@ -48,11 +46,12 @@ __all__ = [
     "check",
     "check_view",
     "make",
-    "make_tiled",
+    "make_of",
     "make_view",
     "mirror",
     "replace_address",
     "template_of",
+    "with_arguments",
 ]
 
 CACHE = LayoutCache()
@@ -81,45 +80,14 @@ def make(kind: MapKind, tensor: object, options: tuple[Any, ...]) -> TensorMap:
     try:
         reading = read_layout(tensor)
     except TmaPreconditionError as error:
-        raise _with_arguments(kind, options, error) from error.__cause__
+        raise with_arguments(kind, options, error) from error.__cause__
+    return make_of(kind, tensor, reading, options)
+
+
+def make_of(kind: MapKind, tensor: object, reading: Reading, options: tuple[Any, ...]) -> TensorMap:
+    """Do the same with a tensor that has been read."""
     address, _, capsule = reading
     return map_of(template_of(kind, tensor, reading, options), address, tensor, capsule)
-
-
-def make_tiled(tensor: object, options: tuple[Any, ...]) -> TensorMap:
-    """Do as ``make("tiled", ...)``: a reading, a look-up, a map.
-
-    For a known layout that is all there is, so each call of a function would be a twentieth of it:
-    `read_layout`, `LayoutCache.find`, `map_of` and the comparison of options, which in a loop are
-    mostly the very objects of the call before, are written out.
-    """
-    try:
-        reading = READERS.get(type(tensor), read_first_of_type)(tensor)
-    except TmaPreconditionError as error:
-        raise _with_arguments("tiled", options, error) from error.__cause__
-    address, signature, capsule = reading
-    try:
-        template, (a, b, c, d, e, f, g, h, i) = CACHE.entries["tiled", signature, options]
-    except Exception:  # not known; or no key: lists have no hash, and a __hash__ may raise anything
-        return map_of(template_of("tiled", tensor, reading, options), address, tensor, capsule)
-    r, s, t, u, v, w, x, y, z = options
-    if (
-        (a is r or is_alike(a, r))
-        and (b is s or is_alike(b, s))
-        and (c is t or is_alike(c, t))
-        and (d is u or is_alike(d, u))
-        and (e is v or is_alike(e, v))
-        and (f is w or is_alike(f, w))
-        and (g is x or is_alike(g, x))
-        and (h is y or is_alike(h, y))
-        and (i is z or is_alike(i, z))
-        and not address & template.refused_bits
-    ):
-        next(CACHE.hits)
-        made = new(TensorMap)
-        fill(made, (template, address, tensor, capsule, None))
-        return made
-    return map_of(template_of("tiled", tensor, reading, options), address, tensor, capsule)
 
 
 def template_of(
@@ -141,7 +109,7 @@ def _new_template(
     try:
         view = described(tensor, reading)
     except TmaPreconditionError as error:
-        raise _with_arguments(kind, options, error) from error.__cause__
+        raise with_arguments(kind, options, error) from error.__cause__
     case = _case(kind, view, address, given)
     template = _encoded(case, signature)
     if template.reusable:
@@ -156,7 +124,7 @@ def _encoded(case: Case, signature: Signature | None = None) -> Template:
     return encode_for(case, signature)
 
 
-def _with_arguments(
+def with_arguments(
     kind: MapKind, options: tuple[Any, ...], error: TmaPreconditionError
 ) -> TmaPreconditionError:
     """Add what cannot be read of the other arguments to the refusal of the tensor itself."""

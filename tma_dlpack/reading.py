@@ -44,13 +44,8 @@ def integers_of(value: object) -> tuple[int, ...] | None:
     entries = _entries(value)
     if entries is None:
         return None
-    numbers = []
-    for entry in entries:
-        number = integer_of(entry)
-        if number is None:
-            return None
-        numbers.append(number)
-    return tuple(numbers)
+    numbers = [number for number in map(integer_of, entries) if number is not None]
+    return tuple(numbers) if len(numbers) == len(entries) else None
 
 
 def nearest_integer(value: object) -> int | None:

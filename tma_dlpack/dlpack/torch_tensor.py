@@ -31,6 +31,8 @@ __all__ = [
     "torch_reader",
 ]
 
+_HOST, _CUDA = (DLDeviceType.kDLCPU.value, 0), DLDeviceType.kDLCUDA.value
+
 _TORCH_DTYPES = {
     "bool": DLDataType(DLDataTypeCode.kDLBool, 8),
     "bfloat16": DLDataType(DLDataTypeCode.kDLBfloat, 16),
@@ -149,10 +151,7 @@ def _torch_layout(
     known = torch_dtype_table().get(dtype)
     if known is None or not (tensor.is_cpu if ordinal < 0 else not _is_hip()):
         _refuse_torch(tensor)
-    if ordinal < 0:
-        device = DLDeviceType.kDLCPU.value, 0
-    else:
-        device = DLDeviceType.kDLCUDA.value, ordinal
+    device = _HOST if ordinal < 0 else (_CUDA, ordinal)
     return (*device, *known, 0, tuple(shape), tuple(strides))
 
 
