@@ -13,7 +13,7 @@ from tma_dlpack.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle
 from tma_dlpack.errors import TmaPreconditionError
 from tma_dlpack.making import CACHE
 from tma_dlpack.target import Target
-from tma_dlpack.tensor_map import TensorMap, fill, new
+from tma_dlpack.tensor_map import TensorMap, new
 
 __all__ = [
     "cache_clear",
@@ -130,7 +130,11 @@ def make_tma_descriptor(
         ):
             next(CACHE.hits)
             made = new(TensorMap)
-            fill(made, (template, address, tensor, capsule, None))
+            made._template = template
+            made._address = address
+            made._tensor = tensor
+            made._capsule = capsule
+            made._slot = None
             return made
     return making.make_of("tiled", tensor, reading, options)
 

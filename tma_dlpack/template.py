@@ -72,18 +72,13 @@ class Template:
 class Described:
     """The attributes of a map that come from its arguments: the driver's words, and ours."""
 
-    __slots__ = ("_state",)
+    __slots__ = ("_address", "_capsule", "_slot", "_template", "_tensor")
 
-    #: Template, address, tensor, capsule, and a slot once it has been asked where the bytes lie.
-    _state: tuple[Template, int, object, object, Slot | None]
-
-    @property
-    def _template(self) -> Template:
-        return self._state[0]
-
-    @property
-    def _address(self) -> int:
-        return self._state[1]
+    _template: Template
+    _address: int
+    _tensor: object
+    _capsule: object
+    _slot: Slot | None  # once it has been asked where the bytes lie
 
     @property
     def arguments(self) -> EncodeArguments:

@@ -26,7 +26,7 @@ from tma_dlpack.template import Described, Template
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["TensorMap", "fill", "map_of", "new"]
+__all__ = ["TensorMap", "map_of", "new"]
 
 
 class TensorMap(Described):
@@ -59,12 +59,6 @@ class TensorMap(Described):
             "a TensorMap is made by make_tma_descriptor, driver_encode_tiled or "
             "TensorMap.from_bytes, not by its class"
         )
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"a TensorMap is immutable: {name} cannot be set; make another map")
-
-    def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"a TensorMap is immutable: {name} cannot be deleted")
 
     # -- bytes -----------------------------------------------------------------------------------
 
@@ -145,8 +139,7 @@ class TensorMap(Described):
         return np.frombuffer(data, dtype=np.uint8)
 
     def _own_slot(self) -> Slot:
-        slot = self._state[4]
-        return self._take_slot() if slot is None else slot
+        return self._take_slot() if self._slot is None else self._slot
 
     def _take_slot(self) -> Slot:
         template = self._template
@@ -155,11 +148,9 @@ class TensorMap(Described):
         if template.tail is None:
             raise launchers.no_bytes(self.target)
         with TAKING:
-            slot = self._state[4]
-            if slot is None:  # else another thread was quicker
-                slot = take_slot(self._address, template.tail)
-                fill(self, (*self._state[:4], slot))
-            return slot
+            if self._slot is None:  # else another thread was quicker
+                self._slot = take_slot(self._address, template.tail)
+            return self._slot
 
     def as_ctypes(self) -> Any:
         """Give the map as a ctypes array of 128 bytes that shares the storage of `ptr`.
@@ -340,10 +331,11 @@ class TensorMap(Described):
             launchable=moved or self.launchable,
             case=None,
             signature=None,
+            reusable=False,
         )
         if moved:
             return map_of(template, address)
-        return map_of(template, address, *self._state[2:4])
+        return map_of(template, address, self._tensor, self._capsule)
 
     def replace_cuda(
         self,
@@ -431,17 +423,16 @@ interleave_layout, swizzle_mode, fill_mode
     @property
     def tensor(self) -> object:
         """The tensor, kept alive by the map; None for a bare address."""
-        return self._state[2]
+        return self._tensor
 
     @property
     def view(self) -> TensorView | None:
         """The tensor as `dlpack.TensorView`; None for a bare address."""
-        template, address, tensor, capsule, _ = self._state
-        view = template.view
+        view, tensor = self._template.view, self._tensor
         if view is None or tensor is None:
             return None
         return TensorView(
-            address,
+            self._address,
             view.device,
             view.dtype,
             view.shape,
@@ -449,7 +440,7 @@ interleave_layout, swizzle_mode, fill_mode
             view.read_only,
             name_of(type(tensor)),
             tensor,
-            capsule,
+            self._capsule,
         )
 
     @property
@@ -522,8 +513,7 @@ interleave_layout, swizzle_mode, fill_mode
         return self
 
 
-#: What `map_of` does, for who cannot afford a call: ``made = new(TensorMap); fill(made, state)``.
-new, fill = object.__new__, Described.__dict__["_state"].__set__
+new = object.__new__  # what `map_of` begins with, for who cannot afford a call
 
 
 def map_of(
@@ -534,5 +524,9 @@ def map_of(
     `capsule` is that of a producer that may have exported a temporary.
     """
     made = new(TensorMap)
-    fill(made, (template, address, tensor, capsule, None))
+    made._template = template
+    made._address = address
+    made._tensor = tensor
+    made._capsule = capsule
+    made._slot = None
     return made
