@@ -129,7 +129,7 @@ class DriverStatus:
 
 def is_available() -> bool:
     """Say whether a driver with at least one GPU is there. Never raises."""
-    return status().reason is None
+    return _survey()[1].reason is None
 
 
 def status() -> DriverStatus:
@@ -150,8 +150,10 @@ def device_target(device_id: int) -> Target:
     TmaUnsupportedError
         Without a driver, or if there is no such GPU.
     """
-    _library()
-    devices = status().devices
+    _, found = _survey()
+    devices = found.devices
+    if found.reason is not None:
+        raise TmaUnsupportedError(found.reason)
     if not 0 <= device_id < len(devices):
         raise TmaUnsupportedError(
             f"there is no GPU {device_id}: the driver shows {len(devices)}, counted from 0"
