@@ -1,6 +1,8 @@
 """`make_tma_descriptors`: many maps in one array, each equal to the map of its tensor."""
 
+import copy
 import gc
+import pickle
 import weakref
 
 import numpy as np
@@ -112,6 +114,19 @@ def test_a_batch_is_immutable(name):
     batch = tma.make_tma_descriptors(halves((64, 64)), BOX)
     with pytest.raises(AttributeError):
         setattr(batch, name, ())
+
+
+def test_a_pickled_batch_is_not_launchable_and_a_copy_is_the_batch(monkeypatch):
+    launchable(monkeypatch)
+    batch = tma.make_tma_descriptors(halves((64, 64), (32, 64)), BOX)
+    assert copy.copy(batch) is copy.deepcopy(batch) is batch
+    again = pickle.loads(pickle.dumps(batch))
+    assert (batch.launchable, again.launchable, again.tensors) == (True, False, (None, None))
+    assert list(again) == list(batch)
+    assert np.array_equal(again.numpy(), batch.numpy())
+    assert again.numpy().ctypes.data % 128 == 0
+    with pytest.raises(tma.TmaUnsupportedError, match="not launchable"):
+        _ = again.ptr
 
 
 def test_options_that_can_be_read_but_once_serve_all_tensors():

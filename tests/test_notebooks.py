@@ -61,6 +61,8 @@ def said(notebook):
     """Give everything that a notebook printed or showed as text."""
     parts = []
     for output in outputs(notebook):
+        if output.get("name") == "stderr":  # what torch warns of depends on the machine
+            continue
         parts += [output.get("text", ""), *output.get("traceback", [])]
         parts.append(output.get("data", {}).get("text/plain", ""))
     return "\n".join(parts)
@@ -104,13 +106,16 @@ def test_what_is_stored_is_what_a_run_gives(name, runs):
     assert [c.get("execution_count") for c in stored.cells] == [
         c.get("execution_count") for c in fresh.cells
     ]
-    for sentence in SAYS[name]:
-        assert sentence in said(stored)
+    assert without_addresses(said(stored)) == without_addresses(said(fresh))
     assert list(map(shown, stored.cells)) == list(map(shown, fresh.cells))
 
 
+def without_addresses(text):
+    return re.sub(r"0x[0-9a-f]{8,}|byte +0  .*", "...", text)
+
+
 def shown(cell):
-    """Give the kinds of what a cell shows; what torch warns of depends on the machine."""
+    """Give the kinds of what a cell shows, warnings left out."""
     told = (o for o in cell.get("outputs", []) if o.get("name") != "stderr")
     return [sorted(output.get("data", {})) for output in told]
 

@@ -217,3 +217,19 @@ def test_the_map_of_a_gpu_tensor_is_simulated_in_the_array_that_stands_for_its_m
     np.testing.assert_array_equal(tile.array, numpy_matrix()[4:8, 8:16])
     with pytest.raises(tma.TmaUnsupportedError, match='use backend="cuda"'):
         storage_of(tensor_map, None, write=False)
+
+
+class Silent(torch.Tensor):
+    """Tells everything but its storage."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        if func is torch.Tensor.untyped_storage:
+            raise RuntimeError("no storage to tell")
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+def test_a_tensor_that_does_not_tell_its_storage_is_refused():
+    tm = tma.make_tma_descriptor(torch_matrix().as_subclass(Silent), BOX)
+    with pytest.raises(tma.TmaPreconditionError, match="no storage to tell"):
+        tma.load_tile(tm, (0, 0))

@@ -3,6 +3,8 @@
 import copy
 import gc
 import pickle
+import subprocess
+import sys
 import threading
 import weakref
 
@@ -358,3 +360,62 @@ def test_copies_of_an_immutable_map_are_the_map():
     tm = host_map()
     assert copy.copy(tm) is tm
     assert copy.deepcopy(tm) is tm
+
+
+# -- a signature belongs to a view ---------------------------------------------------------------
+
+
+def aligned(shape=(64, 64)):
+    return np.zeros(shape, np.float32)
+
+
+@pytest.mark.parametrize("first_writeable", [True, False])
+def test_whether_a_tensor_is_read_only_is_asked_of_that_tensor(first_writeable):
+    first, second, third = aligned(), aligned(), aligned()
+    first.flags.writeable = first_writeable
+    second.flags.writeable = not first_writeable
+    third.flags.writeable = first_writeable
+    moved = tma.make_tma_descriptor(first, (16, 16)).with_address(second)
+    for x, tensor_map in ((second, moved), (third, moved.with_address(third))):
+        assert tensor_map.view.read_only is not x.flags.writeable
+        if x.flags.writeable:
+            tma.store_tile(tensor_map, (0, 0), np.ones((16, 16), np.float32))
+        else:
+            with pytest.raises(tma.TmaPreconditionError, match="is read-only"):
+                tma.store_tile(tensor_map, (0, 0), np.ones((16, 16), np.float32))
+        assert x.sum() == (256 if x.flags.writeable else 0)
+
+
+def test_a_host_tensor_stays_one_on_the_way_over_a_bare_address():
+    x = aligned()
+    tm = tma.make_tma_descriptor(x, (16, 16))
+    bare = tma.driver_replace_address(tm, ADDRESS)
+    assert bare.launchable
+    back = bare.with_address(x)
+    assert (back.launchable, back.view, back) == (False, tm.view, tm)
+    with pytest.raises(tma.TmaUnsupportedError, match="describes a host tensor"):
+        _ = back.ptr
+
+
+# -- slots ---------------------------------------------------------------------------------------
+
+
+def test_a_finalizer_may_ask_for_a_slot_while_one_is_being_taken():
+    script = """
+import faulthandler, gc
+import tma_dlpack as tma
+tm = tma.driver_encode_tiled("FLOAT32", 2, 4096, (64, 64), (256,), (16, 16), (1, 1))
+class Keeper:
+    def __init__(self):
+        self.itself, self.tm = self, tm.with_address(8192)
+    def __del__(self):
+        pointers.append(self.tm.ptr)
+pointers = []
+faulthandler.dump_traceback_later(60, exit=True)  # a deadlock
+gc.collect(); gc.freeze(); gc.set_threshold(1)
+for _ in range(500):
+    Keeper(); pointers.append(tm.with_address(12288).ptr)
+gc.set_threshold(0); gc.collect()
+assert len(pointers) == 1000 and all(p % 128 == 0 for p in pointers)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)

@@ -118,6 +118,19 @@ class TensorMapBatch(Sequence[TensorMap]):
         assert self._rows is not None
         return self._rows
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        templates = tuple(
+            dataclasses.replace(template, launchable=False, signature=None)
+            for template in self._templates
+        )
+        return TensorMapBatch, ((None,) * len(self), self._addresses, templates, ())
+
+    def __copy__(self) -> TensorMapBatch:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> TensorMapBatch:
+        return self
+
     def __repr__(self) -> str:
         return f"<TensorMapBatch of {len(self)} maps>"
 

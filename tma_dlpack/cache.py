@@ -50,7 +50,7 @@ class LayoutCache:
     def __init__(self, maxsize: int = 4096) -> None:
         self.maxsize = maxsize
         self.entries: dict[Hashable, Entry] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a finalizer may make a map while this thread does
         self._reset_counts()
 
     def _reset_counts(self) -> None:
@@ -98,7 +98,7 @@ class LayoutCache:
                     key = kind, signature, options, _types(options)
                 self.entries[key] = entry
             while len(self.entries) > self.maxsize:
-                del self.entries[next(iter(self.entries))]
+                self.entries.pop(next(iter(self.entries)), None)
 
     def info(self) -> CacheInfo:
         """Count hits, misses and entries since the last `clear`."""

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tma_dlpack.enums import DLDataTypeCode, TensorMapDataType
+from tma_dlpack.errors import refusal
+from tma_dlpack.reading import shown
 
 __all__ = [
     "DATA_TYPES",
@@ -169,13 +171,18 @@ _NAMED["float4_e2m1fn_x2"] = _NAMED["float4_e2m1fnx2"]  # as torch spells it
 def dtype_named(name: str) -> DLDataType:
     """Give the DLPack type of a name, such as ``"bfloat16"`` or ``"float4_e2m1fnx2"``.
 
-    Raises `ValueError` that lists the names, if there is none.
+    Raises `TmaPreconditionError` that lists the names, if there is none.
 
     >>> dtype_named("float16")
     DLDataType(code=<DLDataTypeCode.kDLFloat: 2>, bits=16, lanes=1)
     """
     if name not in _NAMED:
-        raise ValueError(f"dtype {name!r} is none of {', '.join(_NAMED)}")
+        raise refusal(
+            "dtype",
+            f"dtype is {shown(name)}",
+            f"be one of {', '.join(_NAMED)}",
+            "pass a name without its library's, such as float16",
+        )
     return _NAMED[name]
 
 

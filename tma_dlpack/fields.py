@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tma_dlpack.arguments import EncodeArguments, MapKind
+from tma_dlpack.case import counted
 from tma_dlpack.dtypes import DATA_TYPES
 from tma_dlpack.enums import (
     TensorMapDataType,
@@ -316,7 +317,7 @@ def decode(data: bytes) -> tuple[EncodeArguments, int]:
         If the bytes are not 128, or bits stand where no measured map has any.
     """
     if len(data) != MAP_BYTES:
-        raise _not_a_map(f"{len(data)} bytes were given", "be exactly 128 bytes")
+        raise _not_a_map(f"data has {counted(len(data), 'byte')}", "be exactly 128 bytes")
     word = int.from_bytes(data[:ENGINE_BYTES], "little")
     kind: MapKind = "im2col" if read(_BY_NAME["im2col"], data) else "tiled"
     rank = read(_BY_NAME["rank"], data)

@@ -41,7 +41,8 @@ def for_cuda_bindings(data: bytes) -> Any:
 
 def not_launchable(template: Template, address: int) -> TmaUnsupportedError:
     """Make the error of a map that no kernel may be given."""
-    where = "a host tensor" if template.view else "a tensor that is not attached"
+    on_host = template.view is not None and template.view.device.is_host
+    where = "a host tensor" if on_host else "a tensor that is not attached"
     return TmaUnsupportedError(
         f"this map is not launchable: it describes {where}, and a kernel that follows its "
         f"address {address:#x} would fault. Move the tensor to the GPU and make the "

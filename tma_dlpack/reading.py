@@ -114,6 +114,8 @@ def bytes_of(value: object) -> bytes | None:
 
 def shown(value: object) -> str:
     """Give what a message shows of a value: its repr, if it has one, on one line."""
+    if type(value) is list:
+        value = tuple(value)  # so that what was kept as a tuple reads as what was given
     try:
         text = " ".join(repr(value).split())
     except Exception:  # a __repr__ may raise anything, and so does an int of 5000 digits

@@ -6,6 +6,7 @@ as long as one of its slots, or of the arrays made of them.
 
 from __future__ import annotations
 
+import itertools
 import struct
 import threading
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,7 +16,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ADDRESS_BYTES", "MAP_BYTES", "TAKING", "Slot", "aligned_bytes", "take_slot"]
+__all__ = ["ADDRESS_BYTES", "MAP_BYTES", "SETTLING", "Slot", "aligned_bytes", "take_slot"]
 
 MAP_BYTES, ADDRESS_BYTES = 128, 8
 ALIGNMENT_BYTES = 128  # alignas of CUtensorMap in CUDA 13's cuda.h (64 in the documents)
@@ -23,8 +24,8 @@ ROOM_BYTES = 32 * MAP_BYTES
 
 _map = struct.Struct(f"<Q{MAP_BYTES - ADDRESS_BYTES}s")
 
-#: To be held by who takes a slot.
-TAKING = threading.Lock()
+#: To be held by who settles on a slot. A finalizer may do so while this thread does.
+SETTLING = threading.RLock()
 
 
 class Slot(NamedTuple):
@@ -46,20 +47,19 @@ class _Room:
         self.array = aligned_bytes(ROOM_BYTES)
         self.memory = self.array.data
         self.address = int(self.array.ctypes.data)
-        self.taken_bytes = 0
+        self.starts = itertools.count(0, MAP_BYTES)
 
 
 _room: _Room | None = None
 
 
 def take_slot(address: int, tail: bytes) -> Slot:
-    """Write a map into a slot of its own: its address, then bytes 8..127. Needs `TAKING`."""
+    """Write a map into a slot of its own: its address, then bytes 8..127."""
     global _room
     room = _room
-    if room is None or room.taken_bytes == ROOM_BYTES:
+    # next() is atomic: other threads, and finalizers of this one, take others meanwhile
+    while room is None or (start := next(room.starts)) >= ROOM_BYTES:
         room = _room = _Room()
-    start = room.taken_bytes
-    room.taken_bytes = start + MAP_BYTES
     _map.pack_into(room.memory, start, address, tail)
     return Slot(room.array, start, room.address + start)
 

@@ -19,7 +19,7 @@ from tma_dlpack.enums import DataType, Interleave, OobFill, Swizzle
 from tma_dlpack.errors import Advice, TmaPreconditionError, TmaUnsupportedError, refusal
 from tma_dlpack.fields import ADDRESS_BYTES
 from tma_dlpack.reading import bytes_of, type_name
-from tma_dlpack.slots import TAKING, Slot, take_slot
+from tma_dlpack.slots import SETTLING, Slot, take_slot
 from tma_dlpack.target import Target
 from tma_dlpack.template import Described, Template
 
@@ -147,9 +147,10 @@ class TensorMap(Described):
             raise launchers.not_launchable(template, self._address)
         if template.tail is None:
             raise launchers.no_bytes(self.target)
-        with TAKING:
-            if self._slot is None:  # else another thread was quicker
-                self._slot = take_slot(self._address, template.tail)
+        slot = take_slot(self._address, template.tail)
+        with SETTLING:
+            if self._slot is None:  # else another thread, or a finalizer, was quicker
+                self._slot = slot
             return self._slot
 
     def as_ctypes(self) -> Any:
@@ -225,7 +226,9 @@ class TensorMap(Described):
         if template.view != view or template.launchable != view.device.is_cuda:
             if differing := differences(template, view):
                 raise TmaPreconditionError(differing)
-            template = dataclasses.replace(template, view=view, launchable=view.device.is_cuda)
+            template = dataclasses.replace(
+                template, view=view, launchable=view.device.is_cuda, signature=signature
+            )
         return self._at(address, template, tensor_or_int, capsule)
 
     def at_bare_address(self, address: int) -> TensorMap:
@@ -235,7 +238,7 @@ class TensorMap(Described):
         driver 580.159.04, 2026-11-20].
         """
         check_address(address, "global_address", 16)
-        template = dataclasses.replace(self._template, view=None, launchable=True)
+        template = dataclasses.replace(self._template, view=None, launchable=True, signature=None)
         return map_of(template, address)
 
     def _template_at_address(self) -> Template:

@@ -71,12 +71,16 @@ def storage_holds(tensor: Any, address: int, size_bytes: int) -> bool:
     """Whether the storage of a torch tensor has these bytes; True of any other tensor.
 
     ``x.untyped_storage().resize_()`` changes it, and tells the tensors that lie in it nothing.
+    Refuses a tensor that does not tell its storage.
     """
     if not is_torch(tensor):
         return True
-    storage = tensor.untyped_storage()
-    begin: int = storage.data_ptr()
-    end: int = begin + storage.nbytes()
+    try:
+        storage = tensor.untyped_storage()
+        begin: int = storage.data_ptr()
+        end: int = begin + storage.nbytes()
+    except Exception as error:  # a subclass may refuse any question
+        _refuse_torch(tensor, error)
     return begin <= address and address + size_bytes <= end
 
 
