@@ -147,9 +147,8 @@ class TiledCopy:
         """Give the median time of a device-to-device memcpy of the tensor's extent."""
 
         def memcpy() -> None:
-            addresses = ctypes.c_uint64(self.copy), ctypes.c_uint64(self.source)
-            size, stream = ctypes.c_size_t(self.extent_bytes), ctypes.c_void_p(self._stream)
-            driver.call("cuMemcpyDtoDAsync_v2", *addresses, size, stream)
+            where = self.copy, self.source, self.extent_bytes
+            driver.call("cuMemcpyDtoDAsync_v2", *where, self._stream)
 
         memcpy()
         return statistics.median(self._seconds(memcpy) for _ in range(repeats))
@@ -221,12 +220,12 @@ class TiledCopy:
 
     def _seconds(self, work: Callable[[], None]) -> float:
         begin, end = self._events
-        stream, milliseconds = ctypes.c_void_p(self._stream), ctypes.c_float()
-        driver.call("cuEventRecord", begin, stream)
+        milliseconds = ctypes.c_float()
+        driver.call("cuEventRecord", begin, self._stream)
         work()
-        driver.call("cuEventRecord", end, stream)
+        driver.call("cuEventRecord", end, self._stream)
         driver.call("cuEventSynchronize", end)
-        driver.call("cuEventElapsedTime", ctypes.byref(milliseconds), begin, end)
+        driver.call("cuEventElapsedTime", milliseconds, begin, end)
         return milliseconds.value / 1e3
 
 
@@ -277,7 +276,7 @@ def _multiprocessors(target: Target) -> int:
 def _events() -> Iterator[tuple[ctypes.c_void_p, ctypes.c_void_p]]:
     events = ctypes.c_void_p(), ctypes.c_void_p()
     for event in events:
-        driver.call("cuEventCreate", ctypes.byref(event), ctypes.c_uint(0))
+        driver.call("cuEventCreate", event, 0)
     try:
         yield events
     finally:

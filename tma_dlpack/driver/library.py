@@ -61,7 +61,13 @@ _PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "cuMemFree_v2": (ctypes.c_uint64,),
     "cuMemcpyHtoDAsync_v2": (ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p),
     "cuMemcpyDtoHAsync_v2": (ctypes.c_void_p, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p),
+    "cuMemcpyDtoDAsync_v2": (ctypes.c_uint64, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p),
     "cuStreamSynchronize": (ctypes.c_void_p,),
+    "cuEventCreate": (_pointer_out, ctypes.c_uint),
+    "cuEventRecord": (ctypes.c_void_p, ctypes.c_void_p),
+    "cuEventSynchronize": (ctypes.c_void_p,),
+    "cuEventElapsedTime": (ctypes.POINTER(ctypes.c_float), ctypes.c_void_p, ctypes.c_void_p),
+    "cuEventDestroy_v2": (ctypes.c_void_p,),
     "cuLibraryLoadData": (
         _pointer_out,
         ctypes.c_char_p,
