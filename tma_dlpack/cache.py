@@ -60,8 +60,10 @@ class LayoutCache:
     def find(
         self, kind: str, signature: Signature, options: tuple[Any, ...], address: int
     ) -> Template | None:
-        """Give the template for a layout and options, if it is known and suits the address."""
-        options = without_lists(options)
+        """Give the template for a layout and options, if it is known and suits the address.
+
+        Lists have no hash: see `without_lists`.
+        """
         entry = self._look_up(kind, signature, options)
         if entry is not None and not are_alike(entry[1], options):
             entry = self._look_up(kind, signature, options, _types(options))

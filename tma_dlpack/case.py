@@ -75,6 +75,13 @@ class Case:
         Arguments that could not be read.
     instead : mapping
         What would be readable in their place, by argument.
+    interleaved : bool
+        Whether an interleaved layout is asked.
+    element_bits : int
+        Bits of one element in global memory; the tensor's own where the map has no type, 0 where
+        neither is known.
+    alignment_bytes : int
+        What the address and every stride must be a multiple of.
     """
 
     kind: MapKind
@@ -103,6 +110,18 @@ class Case:
     mode: TensorMapIm2ColWideMode = TensorMapIm2ColWideMode.w
     unread: tuple[Violation, ...] = ()
     instead: Mapping[str, Any] = field(default_factory=dict)
+    interleaved: bool = field(init=False)
+    element_bits: int = field(init=False)
+    alignment_bytes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Work out what most rows ask."""
+        self.interleaved = self.interleave != TmaInterleaveLayout.none
+        self.alignment_bytes = alignment_bytes_of(self.interleave, self.data_type)
+        if self.data_type is not None:
+            self.element_bits = DATA_TYPES[self.data_type].element_bits
+        else:
+            self.element_bits = 0 if self.view is None else self.view.dtype.itemsize_bits
 
     # -- numbers the rules ask for ---------------------------------------------------------------
 
@@ -111,24 +130,6 @@ class Case:
         """The row of the data type; rules that ask need one."""
         assert self.data_type is not None
         return DATA_TYPES[self.data_type]
-
-    @property
-    def element_bits(self) -> int:
-        """Bits of one element in global memory; the tensor's own where the map has no type."""
-        if self.data_type is not None:
-            return DATA_TYPES[self.data_type].element_bits
-        assert self.view is not None
-        return self.view.dtype.itemsize_bits
-
-    @property
-    def interleaved(self) -> bool:
-        """Whether an interleaved layout is asked."""
-        return self.interleave != 0  # none
-
-    @property
-    def alignment_bytes(self) -> int:
-        """What the address and every stride must be a multiple of."""
-        return alignment_bytes_of(self.interleave, self.data_type)
 
     @property
     def inner_box(self) -> int:

@@ -186,12 +186,14 @@ _TF32_AS = {
     TensorMapDataType.TFLOAT32: TensorMapDataType.FLOAT32,
     TensorMapDataType.TFLOAT32_FTZ: TensorMapDataType.FLOAT32_FTZ,
 }
-_TYPE_OF_BITS = {
-    (DATA_TYPES[_TF32_AS.get(r.data_type, r.data_type)].ptx_elemtype, r.data_type in _TF32_AS):
-    r.data_type
+#: What `element_type` and `tf32` hold, in the order of DATA_TYPES; no number for packed types.
+_BITS_OF_TYPE = tuple(
+    (DATA_TYPES[_TF32_AS.get(r.data_type, r.data_type)].ptx_elemtype, r.data_type in _TF32_AS)
     for r in DATA_TYPES
-    if not r.is_packed
-}  # fmt: skip
+)
+_TYPE_OF_BITS = {
+    bits: r.data_type for r, bits in zip(DATA_TYPES, _BITS_OF_TYPE, strict=True) if not r.is_packed
+}
 #: What bytes 72..75 hold for swizzle none, 32B, 64B, 128B.
 _SWIZZLE_REPEAT_BYTES = (16, 256, 512, 1024)
 
@@ -262,10 +264,10 @@ def _values_of(a: EncodeArguments, address: int) -> dict[str, Any]:
 
 def element_type_bits(data_type: TensorMapDataType) -> tuple[int, bool]:
     """Give what the fields `element_type` and `tf32` hold for a data type."""
-    number = DATA_TYPES[_TF32_AS.get(data_type, data_type)].ptx_elemtype
+    number, tf32 = _BITS_OF_TYPE[data_type]
     if number is None:
         raise OverflowError(f"no measured bits for {data_type.name}")
-    return number, data_type in _TF32_AS
+    return number, tf32
 
 
 def _place(field: Field, value: int) -> int:

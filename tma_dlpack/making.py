@@ -95,6 +95,7 @@ def template_of(
 ) -> Template:
     """Look up what a map of a tensor needs beside its address, or work it out."""
     address, signature, _ = reading
+    options = without_lists(options)  # a list may change while we look at it
     known = CACHE.find(kind, signature, options, address)
     return _new_template(kind, tensor, reading, options) if known is None else known
 
@@ -104,7 +105,6 @@ def _new_template(
 ) -> Template:
     """Check and encode what the cache does not know, or raise with every violation."""
     address, signature, _ = reading
-    options = without_lists(options)  # a list may change while we look at it
     given = dict(zip(OPTIONS[kind], options, strict=True))
     try:
         view = described(tensor, reading)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import Any, TypeVar
 
-from tma_dlpack.arguments import MapKind, alignment_bytes_of, driver_layout
+from tma_dlpack.arguments import MapKind, Number, alignment_bytes_of, driver_layout
 from tma_dlpack.case import RULE_SETS, Case, counted, set_of_rules
 from tma_dlpack.dlpack import TensorView, canonical_strides
 from tma_dlpack.dtypes import data_type_of, overrides_of
@@ -102,16 +102,18 @@ def make_case(
     swizzle = read.member("swizzle", TmaSwizzle, given["swizzle"])
     l2_promotion = read.member("l2_fetch_size", TmaL2FetchSize, given["l2_fetch_size"])
     oob_fill = read.member("oobfill", TmaOobFill, given["oobfill"])
-    tile: dict[str, Any]
+    box: tuple[int, ...] = ()
+    column: dict[str, Any] = {}
     if kind == "tiled":
-        tile = {"box": read.integers("box_sizes", given["box_sizes"], (1,) * rank)[::-1]}
+        box = read.integers("box_sizes", given["box_sizes"], (1,) * rank)[::-1]
     else:
-        tile = _read_column(read, kind, given, rank)
+        column = _read_column(read, kind, given, rank)
     elem_strides = given["elem_strides"]
     if elem_strides is None:
         elem_strides = (1,) * rank
     else:
         elem_strides = read.integers("elem_strides", elem_strides)[::-1]
+    data_type, dims, strides_bytes = _laid_out(view, asked_type, interleave)
     return Case(
         kind=kind,
         rules=set_of_rules(kind, rules, target),
@@ -119,8 +121,13 @@ def make_case(
         target_is_assumed=target_is_assumed,
         view=view,
         asked_type=asked_type,
+        data_type=data_type,
         address=address,
         rank=rank,
+        dims=dims,
+        strides_bytes=strides_bytes,
+        innermost_stride=view.strides[-1] if view is not None and rank else 1,
+        box=box,
         elem_strides=elem_strides,
         interleave=interleave,
         swizzle=swizzle,
@@ -128,30 +135,25 @@ def make_case(
         oob_fill=oob_fill,
         unread=(*unread, *read.unread),
         instead=read.instead,
-        **tile,
-        **({} if view is None else _tensor_fields(view, asked_type, interleave)),
+        **column,
     )
 
 
-def _tensor_fields(
-    view: TensorView, asked_type: TensorMapDataType | None, interleave: TmaInterleaveLayout
-) -> dict[str, Any]:
+def _laid_out(
+    view: TensorView | None, asked_type: TensorMapDataType | None, interleave: TmaInterleaveLayout
+) -> tuple[TensorMapDataType | None, tuple[Number, ...], tuple[Number, ...]]:
+    """Give the map's type, and the extents and byte strides of a tensor in it, innermost first."""
+    if view is None:
+        return None, (), ()
     data_type = data_type_of(view.dtype) if asked_type is None else asked_type
     if asked_type is not None and asked_type not in overrides_of(view.dtype):
         data_type = None
-    laid_out = view
     align_bytes = alignment_bytes_of(interleave, data_type)
     if align_bytes != 16 and 1 in view.shape:  # judged strides of extent 1 are multiples of 16
         bits = view.dtype.itemsize_bits
         strides = canonical_strides(view.shape, view.strides, bits, align_bytes)
-        laid_out = dataclasses.replace(view, strides=strides)
-    dims, strides_bytes = driver_layout(laid_out, data_type)
-    return {
-        "data_type": data_type,
-        "dims": dims,
-        "strides_bytes": strides_bytes,
-        "innermost_stride": view.strides[-1] if view.strides else 1,
-    }
+        view = dataclasses.replace(view, strides=strides)
+    return data_type, *driver_layout(view, data_type)
 
 
 def _read_column(
