@@ -129,6 +129,16 @@ def test_a_pickled_batch_is_not_launchable_and_a_copy_is_the_batch(monkeypatch):
         _ = again.ptr
 
 
+def test_an_iterator_that_fails_is_refused_with_its_error():
+    def tensors():
+        yield torch.zeros(64, 64)
+        raise KeyError("no more")
+
+    with pytest.raises(tma.TmaPreconditionError, match="ends in an error") as refused:
+        tma.make_tma_descriptors(tensors(), BOX)
+    assert isinstance(refused.value.__cause__, KeyError)
+
+
 def test_options_that_can_be_read_but_once_serve_all_tensors():
     tensors = halves((64, 64), (32, 64))
     batch = tma.make_tma_descriptors(tensors, iter(BOX))

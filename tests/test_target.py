@@ -42,6 +42,14 @@ def test_a_compute_capability_is_a_pair_of_small_integers(capability):
         Target(capability)
 
 
+@pytest.mark.parametrize("name", ["driver_version", "multiprocessors"])
+def test_what_is_not_known_of_a_target_is_none(name):
+    assert getattr(Target((9, 0), **{name: None}), name) is None
+    for value in (-1, "13.0", 1.5, True):
+        with pytest.raises(TmaPreconditionError, match=f"{name} is "):
+            Target((9, 0), **{name: value})
+
+
 @pytest.mark.parametrize("size", [0, -1, 1.5, None, 1 << 31])
 def test_shared_memory_is_a_positive_number_of_bytes(size):
     with pytest.raises(TmaPreconditionError, match="max_smem_bytes"):

@@ -13,7 +13,7 @@ from tma_dlpack import making
 from tma_dlpack.dlpack import Reading, read_alike, read_layout
 from tma_dlpack.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle
 from tma_dlpack.errors import TmaPreconditionError, TmaUnsupportedError, refusal
-from tma_dlpack.reading import settled
+from tma_dlpack.reading import settled, type_name
 from tma_dlpack.slots import ADDRESS_BYTES, MAP_BYTES, aligned_bytes
 from tma_dlpack.target import Target
 from tma_dlpack.template import Template
@@ -237,14 +237,18 @@ target
 
 
 def _as_tuple(tensors: object) -> tuple[object, ...]:
-    if isinstance(tensors, Iterable) and not hasattr(tensors, "__dlpack__"):
-        return tuple(tensors)
+    cause = None
+    try:
+        if isinstance(tensors, Iterable) and not hasattr(tensors, "__dlpack__"):
+            return tuple(tensors)
+    except Exception as error:  # an iterator may raise anything
+        cause = error
     raise refusal(
         "tensors",
-        f"tensors is a {type(tensors).__name__}",
+        f"tensors is a {type_name(type(tensors))}" + (", which ends in an error" if cause else ""),
         "be a sequence of tensors",
         "pass a list; list(x) for the slices of one tensor x",
-    )
+    ) from cause
 
 
 def _reading_of(index: int, tensor: object) -> Reading:

@@ -5,11 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tma_dlpack.errors import refusal
+from tma_dlpack.reading import shown, text_of
 
 __all__ = ["TARGETS", "Target"]
 
 #: Compute capability for which the 128 bytes have been measured (H200, driver 580.159.04).
 MEASURED_CAPABILITY = (9, 0)
+
+
+def _is_int(value: object, low: int, end: int) -> bool:
+    return type(value) is int and low <= value < end
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +46,19 @@ class Target:
     multiprocessors: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is no compute capability or no size."""
-        capability = self.compute_capability
-        if not (
-            isinstance(capability, tuple)
-            and len(capability) == 2
-            and all(isinstance(n, int) and 0 <= n < 100 for n in capability)
-        ):
-            found = f"compute_capability is {capability!r}"
+        """Refuse what is no compute capability, no size, no version or no number of SMs."""
+        pair = self.compute_capability
+        if type(pair) is not tuple or len(pair) != 2 or not all(_is_int(n, 0, 100) for n in pair):
+            found = f"compute_capability is {shown(pair)}"
             raise refusal("compute_capability", found, "be a pair of small integers", "pass (9, 0)")
-        smem = self.max_smem_bytes
-        if not isinstance(smem, int) or not 0 < smem < 1 << 31:
-            found = f"max_smem_bytes is {smem!r}"
+        if not _is_int(self.max_smem_bytes, 1, 1 << 31):
+            found = f"max_smem_bytes is {shown(self.max_smem_bytes)}"
             raise refusal("max_smem_bytes", found, "be a positive int", "pass 232_448 for sm_90")
+        for name in ("driver_version", "multiprocessors"):
+            value = getattr(self, name)
+            if value is not None and not _is_int(value, 0, 1 << 31):
+                found = f"{name} is {shown(value)}"
+                raise refusal(name, found, "be an int, or None where it is not known", "pass None")
 
     @classmethod
     def of(cls, target: Target | str) -> Target:
@@ -61,13 +66,13 @@ class Target:
 
         Raises `TmaPreconditionError` for anything else.
         """
-        if isinstance(target, Target):
-            return target
-        preset = _BY_NAME.get(target) if isinstance(target, str) else None
+        if issubclass(type(target), Target):
+            return target  # type: ignore[return-value]
+        preset = _BY_NAME.get(text_of(target) or "")
         if preset is None:
             raise refusal(
                 "target",
-                f"target={target!r}",
+                f"target={shown(target)}",
                 f"be {', '.join(TARGETS)} or a Target",
                 "pass target='sm_90', or tma.Target((major, minor), max_smem_bytes)",
             )

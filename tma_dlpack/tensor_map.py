@@ -216,8 +216,8 @@ class TensorMap(Described):
             if not template.launchable:
                 template = self._template_at_address()
             return self._at(tensor_or_int, template, None, None)
-        if isinstance(tensor_or_int, np.integer):
-            return self.with_address(int(tensor_or_int))
+        if issubclass(type(tensor_or_int), np.integer):
+            return self.with_address(int(tensor_or_int))  # type: ignore[call-overload]
         reading = read_layout(tensor_or_int)
         address, signature, capsule = reading
         if signature == template.signature:
