@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from hypothesis import assume
 from hypothesis import strategies as st
@@ -384,3 +384,14 @@ LIFTED = "; or pass rules='driver': the driver itself accepts this"
 def rules_of(report: Report) -> list[str]:
     """Give the rules that a report says are broken, in its order."""
     return [violation.rule for violation in report.violations]
+
+
+class Raising:
+    """An object that must not be asked anything."""
+
+    def _raise(self, *arguments: object) -> NoReturn:
+        raise RuntimeError("not to be asked")
+
+    __index__ = __iter__ = __len__ = __getitem__ = __eq__ = __hash__ = __bool__ = _raise
+    __repr__ = __str__ = _raise
+    __class__ = property(_raise)

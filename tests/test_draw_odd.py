@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 from draw_cases import IM2COL, TILED
+from strategies import Raising
 
 import tma_dlpack as tma
 from tma_dlpack import draw
@@ -15,15 +16,6 @@ TILE = TILED["a dense tile"].tile()
 MAP = TILE.tensor_map
 COLUMN = IM2COL["a 3x3 convolution"].tensor_map
 REPORT = tma.check_tma_descriptor(TILED["a dense tile"].tensor, (16, 3))
-
-
-class Raising:
-    def _raise(self, *arguments):
-        raise RuntimeError("not to be asked")
-
-    __index__ = __iter__ = __len__ = __getitem__ = __eq__ = __hash__ = __bool__ = _raise
-    __repr__ = __str__ = _raise
-    __class__ = property(_raise)
 
 
 class Pretending:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from strategies import Raising
 
 import tma_dlpack as tma
 from tma_dlpack import fields
@@ -19,15 +20,6 @@ from tma_dlpack.enums import (
 )
 
 ZEROED = tma.TensorMap.from_bytes(bytes(128))
-
-
-class Raising:
-    def _raise(self, *arguments):
-        raise RuntimeError("not to be asked")
-
-    __index__ = __iter__ = __len__ = __getitem__ = __eq__ = __hash__ = __bool__ = _raise
-    __repr__ = __str__ = _raise
-    __class__ = property(_raise)
 
 
 class RaisingDict(dict):

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from tma_dlpack import making
+from tma_dlpack import launchers, making
 from tma_dlpack.dlpack import Reading, read_alike, read_layout
 from tma_dlpack.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle
-from tma_dlpack.errors import TmaPreconditionError, TmaUnsupportedError, refusal
+from tma_dlpack.errors import TmaPreconditionError, refusal
 from tma_dlpack.reading import settled, type_name
 from tma_dlpack.slots import ADDRESS_BYTES, MAP_BYTES, aligned_bytes
 from tma_dlpack.target import Target
@@ -106,10 +105,7 @@ class TensorMapBatch(Sequence[TensorMap]):
         ``batch.as_torch().cuda()`` copies them to the device, aligned. Raises `TmaUnsupportedError`
         as `TensorMap.ptr` does, and if torch is not imported.
         """
-        torch = sys.modules.get("torch")
-        if torch is None:
-            raise TmaUnsupportedError("as_torch needs torch: import torch first")
-        return torch.from_numpy(self._launchable_rows())
+        return launchers.for_torch(self._launchable_rows())
 
     def _launchable_rows(self) -> NDArray[np.uint8]:
         unfit = (i for i, t in enumerate(self._templates) if not t.launchable or t.tail is None)

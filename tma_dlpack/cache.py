@@ -21,7 +21,7 @@ from tma_dlpack.enums import C_ENUMS
 from tma_dlpack.target import Target
 from tma_dlpack.template import Template
 
-__all__ = ["CacheInfo", "LayoutCache", "are_alike", "is_alike", "without_lists"]
+__all__ = ["CacheInfo", "LayoutCache", "is_alike", "without_lists"]
 
 
 class CacheInfo(NamedTuple):

@@ -18,7 +18,7 @@ from tma_dlpack.dlpack import Device, TensorView, canonical_strides, row_major_s
 from tma_dlpack.dtypes import dtype_named
 from tma_dlpack.enums import DLDeviceType
 from tma_dlpack.errors import TmaError, TmaUnsupportedError, refusal
-from tma_dlpack.fields import MAP_BYTES
+from tma_dlpack.slots import MAP_BYTES
 
 __all__ = ["main"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tma_dlpack.fields import MAP_BYTES
+from tma_dlpack.slots import MAP_BYTES
 
 __all__ = ["FORMS", "parse"]
 

@@ -10,7 +10,7 @@ from tma_dlpack.case import Case
 from tma_dlpack.dlpack import Device, Signature
 from tma_dlpack.enums import DLDeviceType
 from tma_dlpack.errors import TmaUnsupportedError
-from tma_dlpack.fields import ADDRESS_BYTES
+from tma_dlpack.slots import ADDRESS_BYTES
 from tma_dlpack.target import TARGETS, Target
 from tma_dlpack.template import Template
 

@@ -32,12 +32,10 @@ from tma_dlpack.enums import (
 )
 from tma_dlpack.errors import TmaPreconditionError, Violation
 from tma_dlpack.limits import ADDRESS_END, MAX_RANK, MIN_RANK_IM2COL
-from tma_dlpack.slots import ADDRESS_BYTES, MAP_BYTES
+from tma_dlpack.slots import MAP_BYTES
 
 __all__ = [
-    "ADDRESS_BYTES",
     "FIELDS",
-    "MAP_BYTES",
     "PROVENANCE",
     "Field",
     "decode",

@@ -18,7 +18,7 @@ __all__ = ["for_cuda_bindings", "for_torch", "no_bytes", "not_launchable"]
 
 
 def for_torch(storage: NDArray[np.uint8]) -> Any:
-    """Give 128 bytes as a torch CPU tensor that shares them."""
+    """Give the bytes of maps as a torch CPU tensor that shares them."""
     torch = sys.modules.get("torch")
     if torch is None:
         raise TmaUnsupportedError("as_torch needs torch: import torch first")

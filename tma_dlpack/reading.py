@@ -93,6 +93,8 @@ def _entries(value: object) -> tuple[object, ...] | None:
 
 def text_of(value: object) -> str | None:
     """Give the plain str of a str, without asking the methods of a subclass; else None."""
+    if type(value) is str:
+        return value
     return str.__str__(value) if issubclass(type(value), str) else None
 
 

@@ -17,7 +17,6 @@ from tma_dlpack.case import RULE_SETS, Case, counted, set_of_rules
 from tma_dlpack.dlpack import TensorView, canonical_strides
 from tma_dlpack.dtypes import data_type_of, overrides_of
 from tma_dlpack.enums import (
-    NAMES,
     TensorMapDataType,
     TensorMapIm2ColWideMode,
     TmaInterleaveLayout,
@@ -256,9 +255,6 @@ class _Reader:
         """Read a member, its name or its value; the one of value 0 where it is none of these."""
         if type(value) is enum:
             return value
-        named = NAMES[enum].get(value) if type(value) is str else None
-        if named is not None:
-            return named  # type: ignore[return-value]  # a member of this very enum
         word = text_of(value)
         try:
             return parse(enum, word if word is not None else integer_of(value))

@@ -14,12 +14,11 @@ import numpy as np
 from tma_dlpack import codegen, fields, launchers, replacing, text
 from tma_dlpack.addresses import check_address, differences
 from tma_dlpack.check import advise
-from tma_dlpack.dlpack import Device, TensorView, described, name_of, read_layout
+from tma_dlpack.dlpack import Device, TensorView, described, read_layout
 from tma_dlpack.enums import DataType, Interleave, OobFill, Swizzle
 from tma_dlpack.errors import Advice, TmaPreconditionError, TmaUnsupportedError, refusal
-from tma_dlpack.fields import ADDRESS_BYTES
 from tma_dlpack.reading import bytes_of, type_name
-from tma_dlpack.slots import SETTLING, Slot, take_slot
+from tma_dlpack.slots import ADDRESS_BYTES, SETTLING, Slot, take_slot
 from tma_dlpack.target import Target
 from tma_dlpack.template import Described, Template
 
@@ -434,17 +433,7 @@ interleave_layout, swizzle_mode, fill_mode
         view, tensor = self._template.view, self._tensor
         if view is None or tensor is None:
             return None
-        return TensorView(
-            self._address,
-            view.device,
-            view.dtype,
-            view.shape,
-            view.strides,
-            view.read_only,
-            name_of(type(tensor)),
-            tensor,
-            self._capsule,
-        )
+        return view.at(self._address, tensor, self._capsule)
 
     @property
     def device(self) -> Device | None:

@@ -14,7 +14,7 @@ from tma_dlpack.backends.attached import attached_view, check_storage
 from tma_dlpack.backends.layout import Bytes
 from tma_dlpack.backends.requests import CopyRequest
 from tma_dlpack.backends.storage import Extent, check_writeable
-from tma_dlpack.dlpack import TensorView, as_tensor_view
+from tma_dlpack.dlpack import as_tensor_view
 from tma_dlpack.errors import TmaUnsupportedError
 from tma_dlpack.geometry import CHUNK_BYTES
 from tma_dlpack.tensor_map import TensorMap
@@ -99,14 +99,8 @@ def device_extent_of(tensor_map: TensorMap, memory: object, *, write: bool) -> E
             'backend="simulator", or move it to the GPU'
         )
     check_writeable(write, not view.read_only, what)
-    size_bytes = _extent_bytes(view)
-    check_storage(view, size_bytes, what)
-    return Extent(address - view.address, size_bytes, what)
-
-
-def _extent_bytes(view: TensorView) -> int:
-    last = sum((n - 1) * stride for n, stride in zip(view.shape, view.strides, strict=True))
-    return -(-(last + 1) * view.dtype.itemsize_bits // 8)
+    check_storage(view, view.extent_bytes, what)
+    return Extent(address - view.address, view.extent_bytes, what)
 
 
 def check_reads(request: CopyRequest, extent: Extent) -> None:
@@ -124,7 +118,7 @@ def check_writes(request: CopyRequest, extent: Extent) -> None:
 def _is_inside_as_a_whole(args: EncodeArguments, extent: Extent, chunk_bytes: int) -> bool:
     """Whether all that the map describes lies inside; then so does every copy."""
     unit = geometry.plan(args).unit_bytes
-    row_bytes = args.global_dim[0] * unit or args.global_dim[0] * args.type_row.element_bits // 8
+    row_bytes = args.global_dim[0] * unit or args.row_bytes
     row_end = -(-row_bytes // chunk_bytes) * chunk_bytes
     outer = zip(args.global_dim[1:], args.global_strides, strict=True)
     end = sum((dim - 1) * stride for dim, stride in outer) + row_end

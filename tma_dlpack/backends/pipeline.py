@@ -115,7 +115,7 @@ class TiledCopy:
                 "memory and a copy has no bandwidth of its own; pass a tensor without overlap"
             )
         self.source = tensor_map.global_address
-        row_bytes = tensor_map.global_dim[0] * tensor_map.arguments.type_row.element_bits // 8
+        row_bytes = tensor_map.arguments.row_bytes
         counts = tensor_map.global_dim[1:]
         self.tensor_bytes = math.prod(counts) * row_bytes
         steps = zip(counts, tensor_map.global_strides, strict=True)

@@ -24,8 +24,8 @@ MAX_VERSION = (1, 3)
 #: Where types come from whose capsules, and whose memory, are taken at their word.
 _KNOWN_PRODUCERS = frozenset({"numpy", "jax", "jaxlib", "cupy", "torch", "tvm_ffi", "mlx"})
 
-#: Whose arrays never change, although their capsules (legacy ones) do not say that they must not.
-_IMMUTABLE = frozenset({"jax", "jaxlib"})
+#: JAX, whose arrays never change, although their capsules (legacy ones) do not say so.
+_JAX = frozenset({"jax", "jaxlib"})
 
 
 def _package(kind: type) -> str:
@@ -56,7 +56,7 @@ def first_dlpack_reading(tensor: Any) -> tuple[Callable[[Any], Reading], Reading
     a stream's handle; its device-side wait on the legacy stream, 1, is the least that it offers.
     """
     kind = type(tensor)
-    stream = {"stream": 1 if _package(kind) in ("jax", "jaxlib") else -1}
+    stream = {"stream": 1 if _package(kind) in _JAX else -1}
     newest: dict[str, Any] = {"max_version": MAX_VERSION}
     try:
         arguments = newest
@@ -67,7 +67,7 @@ def first_dlpack_reading(tensor: Any) -> tuple[Callable[[Any], Reading], Reading
         arguments = {}
         capsule = _export(tensor, {}, stream)
     access = access_like(capsule) if is_known(kind) else CAREFUL
-    layout_of = _read_only if _package(kind) in _IMMUTABLE else as_told
+    layout_of = _read_only if _package(kind) in _JAX else as_told
     route = _Route(arguments, arguments | stream, access, layout_of)
     return partial(_read_dlpack, route), _look_into(capsule, route)
 
@@ -124,7 +124,7 @@ def _refuse_export(tensor: Any, error: Exception) -> NoReturn:
 
 def _jax_fix(tensor: Any) -> str | None:
     """Name the way out for JAX's integers below a byte; None for all else."""
-    if _package(type(tensor)) not in ("jax", "jaxlib"):
+    if _package(type(tensor)) not in _JAX:
         return None
     name = str(tensor.dtype)
     if name in ("uint4", "uint2"):

@@ -88,7 +88,7 @@ class TensorView:
         return -(-(last + 1) * self.dtype.itemsize_bits // 8)
 
     def at(self, address: int, owner: object = None, capsule: object = None) -> TensorView:
-        """Give the same layout elsewhere."""
+        """Give the same layout elsewhere; of an owner, its own name as the producer's."""
         return TensorView(
             address,
             self.device,
@@ -96,7 +96,7 @@ class TensorView:
             self.shape,
             self.strides,
             self.read_only,
-            self.producer,
+            self.producer if owner is None else name_of(type(owner)),
             owner,
             capsule,
         )

@@ -11,7 +11,8 @@ from tma_dlpack.draw.door import MAKE_ONE, require
 from tma_dlpack.draw.figure import Figure
 from tma_dlpack.draw.scene import Box, Item, Scene, Text, text_width
 from tma_dlpack.enums import TmaInterleaveLayout, TmaL2FetchSize, TmaOobFill, TmaSwizzle
-from tma_dlpack.fields import ENGINE_BYTES, MAP_BYTES, Field
+from tma_dlpack.fields import ENGINE_BYTES, Field
+from tma_dlpack.slots import MAP_BYTES
 from tma_dlpack.tensor_map import TensorMap
 
 __all__ = ["FieldValue", "MapBytes", "Segment", "diff", "fields_of"]
