@@ -52,7 +52,7 @@ constexpr int smem_bytes = 1024 + Choose::stages * (STAGE_BYTES + 2 * sizeof(Bar
 template <class Choose>
 struct Tiles
 {
-  int rows, columns;  // in tiles of one cluster
+  int rows, columns;  // in tiles of one cluster, which are `cluster` tiles of C high
 
   __device__ Tiles(int m, int n)
     : rows((m + Choose::cluster * TILE_M - 1) / (Choose::cluster * TILE_M)),
@@ -61,6 +61,8 @@ struct Tiles
   }
 
   __device__ int count() const { return rows * columns; }
+  __device__ int first() const { return blockIdx.x / Choose::cluster; }
+  __device__ int step() const { return gridDim.x / Choose::cluster; }
 
   // First row and column of C in this block's part of a tile.
   __device__ int2 place(int tile) const
@@ -109,23 +111,17 @@ __device__ void load_rows(unsigned char* tile, const Map& map, Barrier* full, in
     }
 }
 
-template <class Choose>
-__device__ void produce(const Map& a, const Map& b, Ring<Choose> ring, Tiles<Choose> tiles, int k)
+// Fill stage after stage: load_stage(ring, full, place, k0) loads the columns from k0 on.
+template <class Choose, class LoadStage>
+__device__ void produce(Ring<Choose> ring, Tiles<Choose> tiles, int k, LoadStage load_stage)
 {
-  constexpr int B_PART = TILE_N / Choose::cluster;
-  const int part = cluster_rank() * B_PART;
-  for (int tile = blockIdx.x / Choose::cluster; tile < tiles.count(); tile += gridDim.x / Choose::cluster)
-  {
-    const int2 place = tiles.place(tile);
+  for (int tile = tiles.first(); tile < tiles.count(); tile += tiles.step())
     for (int k0 = 0; k0 < k; k0 += TILE_K, ring.next())
     {
-      Barrier* const full = ring.full + ring.stage;
-      wait(ring.empty + ring.stage, ring.parity ^ 1);
-      expect_tx(full, STAGE_BYTES);
-      load_rows<Choose, TILE_M, TILE_M, false>(ring.a(), a, full, k0, place.x, 0);
-      load_rows<Choose, B_PART, TILE_N, (Choose::cluster > 1)>(ring.b(), b, full, k0, place.y, part);
+      wait(ring.empty + ring.stage, ring.parity ^ 1);  // the first round finds every stage empty
+      expect_tx(ring.full + ring.stage, STAGE_BYTES);
+      load_stage(ring, ring.full + ring.stage, tiles.place(tile), k0);
     }
-  }
 }
 
 // ---- the tensor core ----
@@ -242,54 +238,103 @@ __device__ void store_c(const float (&d)[128], const Map& c, unsigned char* boxe
 
 extern __shared__ unsigned char shared_memory[];
 
-template <class Choose>
-__device__ void run(const Map& a, const Map& b, const Map& c, int m, int n, int k)
+template <class Choose, class LoadStage>
+__device__ void run(const Map& c, Tiles<Choose> tiles, int k, LoadStage load_stage)
 {
+  static_assert(smem_bytes<Choose> <= 227 * 1024, "too many stages: a block has 227 KiB");
   unsigned char* const start = shared_memory + (-shared_address(shared_memory) & 1023);
   unsigned char* const c_boxes = start + Choose::stages * STAGE_BYTES;
-  Barrier* const full = reinterpret_cast<Barrier*>(c_boxes + CONSUMERS * Choose::c_boxes * C_BOX_BYTES);
-  Barrier* const empty = full + Choose::stages;
-  Ring<Choose> ring{start, full, empty};
-  const Tiles<Choose> tiles(m, n);
+  Barrier* const full =
+    reinterpret_cast<Barrier*>(c_boxes + CONSUMERS * Choose::c_boxes * C_BOX_BYTES);
+  Ring<Choose> ring{start, full, full + Choose::stages};
 
   if (threadIdx.x == 0)
     for (int stage = 0; stage < Choose::stages; ++stage)
     {
-      init(full + stage, 1);
-      init(empty + stage, CONSUMERS * Choose::cluster);
+      init(ring.full + stage, 1);
+      init(ring.empty + stage, CONSUMERS * Choose::cluster);
     }
   cluster_sync();
 
   if (threadIdx.x < 128)
   {
     give_registers<40>();
-    if (threadIdx.x == 0) produce(a, b, ring, tiles, k);
+    if (threadIdx.x == 0) produce(ring, tiles, k, load_stage);
   }
   else
   {
     take_registers<232>();
     const int warpgroup = threadIdx.x / 128 - 1;
+    unsigned char* const boxes = c_boxes + warpgroup * Choose::c_boxes * C_BOX_BYTES;
     float d[128];
-    for (int tile = blockIdx.x / Choose::cluster; tile < tiles.count();
-         tile += gridDim.x / Choose::cluster)
+    for (int tile = tiles.first(); tile < tiles.count(); tile += tiles.step())
     {
       multiply(d, ring, warpgroup, k);
-      store_c<Choose>(d, c, c_boxes + warpgroup * Choose::c_boxes * C_BOX_BYTES, warpgroup,
-                      tiles.place(tile));
+      store_c<Choose>(d, c, boxes, warpgroup, tiles.place(tile));
     }
-    if (threadIdx.x % 128 == 0) wait_read();
+    if (threadIdx.x % 128 == 0) wait_read();  // shared memory must live until it is read
   }
   cluster_sync();  // no block leaves while the other still loads into it
 }
 
+template <class Choose>
+__device__ void gemm(const Map& a, const Map& b, const Map& c, int m, int n, int k)
+{
+  constexpr int PART = TILE_N / Choose::cluster;  // of the rows of B: those that this block loads
+  const int part = static_cast<int>(cluster_rank()) * PART;
+  run(c, Tiles<Choose>(m, n), k,
+      [&](const Ring<Choose>& ring, Barrier* full, int2 place, int k0)
+      {
+        load_rows<Choose, TILE_M, TILE_M, false>(ring.a(), a, full, k0, place.x, 0);
+        load_rows<Choose, PART, TILE_N, (Choose::cluster > 1)>(ring.b(), b, full, k0, place.y, part);
+      });
+}
+
 }  // namespace gemm
 
-#define GEMM(NAME, CLUSTER, ...)                                                                     \
-  extern "C" __global__ void __cluster_dims__(CLUSTER) __launch_bounds__(gemm::THREADS, 1)           \
-    NAME(const __grid_constant__ gemm::Map a, const __grid_constant__ gemm::Map b,                   \
-         const __grid_constant__ gemm::Map c, int m, int n, int k)                                   \
-  {                                                                                                  \
-    gemm::run<__VA_ARGS__>(a, b, c, m, n, k);                                                        \
+#define GEMM(NAME, ...)                                                                          \
+  extern "C" __global__ void __cluster_dims__(gemm::Choice<__VA_ARGS__>::cluster)                \
+    __launch_bounds__(gemm::THREADS, 1)                                                          \
+      NAME(const __grid_constant__ gemm::Map a, const __grid_constant__ gemm::Map b,             \
+           const __grid_constant__ gemm::Map c, int m, int n, int k)                             \
+  {                                                                                              \
+    gemm::gemm<gemm::Choice<__VA_ARGS__>>(a, b, c, m, n, k);                                     \
   }
 
-GEMM(hopper_gemm, 2, gemm::Choice<gemm::Swizzle::bytes128, 128, 4, 2, 2, 8>)
+// The kernel, and what two other choices cost: tiles without a swizzle, and boxes of 8 rows.
+GEMM(hopper_gemm, gemm::Swizzle::bytes128, 128, 4, 2, 2, 8)
+GEMM(hopper_gemm_without_swizzle, gemm::Swizzle::none, 128, 4, 2, 2, 8)
+GEMM(hopper_gemm_small_boxes, gemm::Swizzle::bytes128, 8, 4, 2, 2, 8)
+
+// ---- the PyTorch extension: torch.utils.cpp_extension.load builds it ----
+
+#ifdef TORCH_EXTENSION_NAME
+
+#include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <torch/extension.h>
+
+// c = a x b^T by the maps that Python made for this call: TensorMap.as_torch() of make_tma_descriptor(a,
+// (128, 64), swizzle="bytes128", allow=("BOX_IN_SHAPE",)), the same of b, and of c with boxes (64, 64).
+void gemm_out(at::Tensor c, const at::Tensor& a_map, const at::Tensor& b_map, const at::Tensor& c_map,
+              int64_t k)
+{
+  using Choose = gemm::Choice<gemm::Swizzle::bytes128, 128, 4, 2, 2, 8>;
+  const c10::cuda::CUDAGuard guard(c.device());
+  const int blocks = at::cuda::getCurrentDeviceProperties()->multiProcessorCount;
+  C10_CUDA_CHECK(cudaFuncSetAttribute(hopper_gemm, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                      gemm::smem_bytes<Choose>));
+  hopper_gemm<<<blocks / Choose::cluster * Choose::cluster, gemm::THREADS, gemm::smem_bytes<Choose>,
+                at::cuda::getCurrentCUDAStream()>>>(
+    tma_dlpack::tensor_map(a_map), tma_dlpack::tensor_map(b_map), tma_dlpack::tensor_map(c_map),
+    static_cast<int>(c.size(0)), static_cast<int>(c.size(1)), static_cast<int>(k));
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
+{
+  m.def("gemm_out", &gemm_out);
+}
+
+#endif

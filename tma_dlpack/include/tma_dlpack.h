@@ -311,7 +311,20 @@ __device__ inline void wait(Barrier* barrier, unsigned parity)
   while (!try_wait(barrier, parity)) {}
 }
 
-// The same where blocks of the cluster arrive that wrote or read memory this thread now uses.
+// Wait at most so long; false where the phase is not complete then. A wrong copy ends by itself.
+__device__ inline bool wait_at_most(Barrier* barrier, unsigned parity, unsigned long long nanoseconds)
+{
+  unsigned long long begin, now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
+  do
+  {
+    if (try_wait(barrier, parity)) return true;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  } while (now - begin < nanoseconds);
+  return false;
+}
+
+// The same as wait() where blocks of the cluster arrive that wrote or read memory this thread now uses.
 __device__ inline void wait_cluster(Barrier* barrier, unsigned parity)
 {
   unsigned complete = 0;
