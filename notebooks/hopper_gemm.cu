@@ -7,8 +7,8 @@
 // stages filled with the next 64 columns of A and B; two warpgroups multiply, 64 rows each. Two blocks
 // form a cluster, one above the other: they need the same tile of B, so each loads half of it into both.
 //
-//   warpgroup 0   wait(empty)  expect_tx  load A, load B   --full-->   wait(full)  wgmma x 4   1 and 2
-//   (one thread)               <--------------------------empty---------------------  done with it
+//   warpgroup 0    wait(empty), expect_tx, load A and B  --full-->  wait(full), 4 x wgmma    1 and 2
+//   (one thread)                                         <-empty--  done with the stage
 //
 // python -m tma_dlpack bench gemm measures it; hopper_gemm.ipynb shows its tiles.
 
@@ -33,7 +33,7 @@ struct Choice
   static constexpr int stages = stages_;
   static constexpr int cluster = cluster_;  // blocks that share tiles of B
   static constexpr int c_boxes = c_boxes_;  // boxes of C that a warpgroup has room for
-  static constexpr int group = group_;      // rows of tiles that are taken together, so that L2 holds them
+  static constexpr int group = group_;      // rows of tiles taken together, so that L2 holds them
   static constexpr int span = span_bytes(swizzle_);
 };
 
@@ -97,7 +97,8 @@ struct Ring
 // Load `rows` rows of a tile of all_rows rows, 64 columns wide, from row `first` of the tile on. In
 // shared memory it lies as [columns of one span][all_rows][span]: one box, if the span is 128 bytes.
 template <class Choose, int rows, int all_rows, bool to_cluster>
-__device__ void load_rows(unsigned char* tile, const Map& map, Barrier* full, int k, int row, int first)
+__device__ void load_rows(unsigned char* tile, const Map& map, Barrier* full, int k, int row,
+                          int first)
 {
   constexpr int span_elements = Choose::span / ELEMENT_BYTES;
   for (int column = 0; column < TILE_K; column += span_elements)
@@ -143,9 +144,9 @@ __device__ inline void wgmma_64x256x16(float (&d)[128], unsigned long long a, un
     "  %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63,\n"
     "  %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79,\n"
     "  %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95,\n"
-    "  %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111,\n"
-    "  %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127},\n"
-    " %128, %129, p, 1, 1, 0, 0;\n}"
+    "  %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110,\n"
+    "  %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125,\n"
+    "  %126, %127}, %128, %129, p, 1, 1, 0, 0;\n}"
     : D32(0), D32(32), D32(64), D32(96)
     : "l"(a), "l"(b), "r"(add));
 }
@@ -205,7 +206,8 @@ __device__ inline void store_matrices(void* row, unsigned m0, unsigned m1, unsig
 
 // Round 64 x 256 of C, and store them box by box while the next tile is multiplied.
 template <class Choose>
-__device__ void store_c(const float (&d)[128], const Map& c, unsigned char* boxes, int warpgroup, int2 place)
+__device__ void store_c(const float (&d)[128], const Map& c, unsigned char* boxes, int warpgroup,
+                        int2 place)
 {
   const int thread = threadIdx.x % 128, lane = thread % 32;
   const int row = thread / 32 * 16 + lane % 16;  // of the address that this lane gives
@@ -220,8 +222,8 @@ __device__ void store_c(const float (&d)[128], const Map& c, unsigned char* boxe
     {
       // The accumulator's order: 8 columns after 8 columns; of each, rows 0 to 7, then 8 to 15.
       const float* const v = d + box * 32 + column / 2;
-      const unsigned byte = swizzled<Swizzle::bytes128>(row * 128 + (column + lane / 16 * 8) * ELEMENT_BYTES);
-      store_matrices(room + byte, two_bf16(v[0], v[1]), two_bf16(v[2], v[3]), two_bf16(v[4], v[5]),
+      const unsigned at = swizzled_index<unsigned short, Swizzle::bytes128>(row, column + lane / 16 * 8);
+      store_matrices(room + at * ELEMENT_BYTES, two_bf16(v[0], v[1]), two_bf16(v[2], v[3]), two_bf16(v[4], v[5]),
                      two_bf16(v[6], v[7]));
     }
     fence_async();
@@ -315,8 +317,9 @@ GEMM(hopper_gemm_small_boxes, gemm::Swizzle::bytes128, 8, 4, 2, 2, 8)
 #include <c10/cuda/CUDAGuard.h>
 #include <torch/extension.h>
 
-// c = a x b^T by the maps that Python made for this call: TensorMap.as_torch() of make_tma_descriptor(a,
-// (128, 64), swizzle="bytes128", allow=("BOX_IN_SHAPE",)), the same of b, and of c with boxes (64, 64).
+// c = a x b^T by the maps that Python made for this call: TensorMap.as_torch() of
+// make_tma_descriptor(a, (128, 64), swizzle="bytes128", rules="driver"), of b alike, and of c with
+// boxes (64, 64). The driver's rules let a box be larger than the matrix.
 void gemm_out(at::Tensor c, const at::Tensor& a_map, const at::Tensor& b_map, const at::Tensor& c_map,
               int64_t k)
 {

@@ -134,7 +134,8 @@ enum class Swizzle : unsigned
   bytes128 = 3
 };
 
-// Bytes of one row of a swizzled tile; 16 without swizzle, where the tensor core reads columns of 16 bytes.
+// Bytes of one row of a swizzled tile; 16 without a swizzle, where the tensor core reads columns of
+// 16 bytes.
 TMA_DLPACK_EITHER constexpr unsigned span_bytes(Swizzle swizzle)
 {
   return 16u << static_cast<unsigned>(swizzle);
@@ -187,7 +188,8 @@ TMA_DLPACK_EITHER constexpr unsigned long long k_major_descriptor()
 template <unsigned rows, Swizzle swizzle>
 TMA_DLPACK_EITHER constexpr unsigned k_step_bytes(unsigned k_step)
 {
-  return 32 * k_step / span_bytes(swizzle) * rows * span_bytes(swizzle) + 32 * k_step % span_bytes(swizzle);
+  constexpr unsigned span = span_bytes(swizzle);
+  return 32 * k_step / span * rows * span + 32 * k_step % span;
 }
 
 #undef TMA_DLPACK_EITHER
