@@ -163,7 +163,8 @@ __device__ void multiply(float (&d)[128], Ring<Choose>& ring, int warpgroup, int
   const auto release = [&](int stage)
   {
     // The stage is free once both blocks of the cluster are done with it: each writes into both.
-    if (threadIdx.x % 128 < Choose::cluster) arrive_remote_relaxed(ring.empty + stage, threadIdx.x % 128);
+    const unsigned block = threadIdx.x % 128;
+    if (block < Choose::cluster) arrive_remote_relaxed(ring.empty + stage, block);
   };
   int before = -1;
   for (int k0 = 0; k0 < k; k0 += TILE_K, ring.next())
@@ -222,9 +223,10 @@ __device__ void store_c(const float (&d)[128], const Map& c, unsigned char* boxe
     {
       // The accumulator's order: 8 columns after 8 columns; of each, rows 0 to 7, then 8 to 15.
       const float* const v = d + box * 32 + column / 2;
-      const unsigned at = swizzled_index<unsigned short, Swizzle::bytes128>(row, column + lane / 16 * 8);
-      store_matrices(room + at * ELEMENT_BYTES, two_bf16(v[0], v[1]), two_bf16(v[2], v[3]), two_bf16(v[4], v[5]),
-                     two_bf16(v[6], v[7]));
+      const unsigned at =
+        swizzled_index<unsigned short, Swizzle::bytes128>(row, column + lane / 16 * 8);
+      store_matrices(room + at * ELEMENT_BYTES, two_bf16(v[0], v[1]), two_bf16(v[2], v[3]),
+                     two_bf16(v[4], v[5]), two_bf16(v[6], v[7]));
     }
     fence_async();
     sync_threads(1 + warpgroup, 128);
