@@ -13,7 +13,7 @@ namespace conv
 
 using namespace gemm;
 
-using Choose = Choice<Swizzle::bytes128, 128, 4, 2, 2, 8>;
+using Choose = Fast;
 
 struct Image
 {

@@ -2,6 +2,7 @@
 //
 // A is (m, k), B is (n, k), C is (m, n), all row-major; B^T is the column-major matrix of a GEMM. m, n
 // and k are any multiples of 8: TMA fills what lies outside A and B with zeros and clips stores to C.
+// Other sizes have rows that TMA cannot address; make_tma_descriptor refuses them.
 //
 // One block per multiprocessor takes tile after tile of C, 128 x 256. A producer thread keeps a ring of
 // stages filled with the next 64 columns of A and B; two warpgroups multiply, 64 rows each. Two blocks
@@ -10,7 +11,7 @@
 //   warpgroup 0    wait(empty), expect_tx, load A and B  --full-->  wait(full), 4 x wgmma    1 and 2
 //   (one thread)                                         <-empty--  done with the stage
 //
-// python -m tma_dlpack bench gemm measures it; hopper_gemm.ipynb shows its tiles.
+// python -m tma_dlpack bench gemm measures it; 07_hopper_gemm.ipynb shows its tiles.
 
 #include <tma_dlpack.h>
 
@@ -36,6 +37,11 @@ struct Choice
   static constexpr int group = group_;      // rows of tiles taken together, so that L2 holds them
   static constexpr int span = span_bytes(swizzle_);
 };
+
+// The kernel, and what two other choices cost: tiles without a swizzle, and boxes of 8 rows.
+using Fast = Choice<Swizzle::bytes128, 128, 4, 2, 2, 8>;
+using WithoutSwizzle = Choice<Swizzle::none, 128, 4, 2, 2, 8>;
+using SmallBoxes = Choice<Swizzle::bytes128, 8, 4, 2, 2, 8>;
 
 constexpr int A_BYTES = TILE_M * TILE_K * ELEMENT_BYTES;
 constexpr int B_BYTES = TILE_N * TILE_K * ELEMENT_BYTES;
@@ -296,50 +302,36 @@ __device__ void gemm(const Map& a, const Map& b, const Map& c, int m, int n, int
 
 }  // namespace gemm
 
-#define GEMM(NAME, ...)                                                                          \
-  extern "C" __global__ void __cluster_dims__(gemm::Choice<__VA_ARGS__>::cluster)                \
+#define GEMM(NAME, CHOICE)                                                                       \
+  extern "C" __global__ void __cluster_dims__(gemm::CHOICE::cluster)                             \
     __launch_bounds__(gemm::THREADS, 1)                                                          \
       NAME(const __grid_constant__ gemm::Map a, const __grid_constant__ gemm::Map b,             \
            const __grid_constant__ gemm::Map c, int m, int n, int k)                             \
   {                                                                                              \
-    gemm::gemm<gemm::Choice<__VA_ARGS__>>(a, b, c, m, n, k);                                     \
+    gemm::gemm<gemm::CHOICE>(a, b, c, m, n, k);                                                  \
   }
 
-// The kernel, and what two other choices cost: tiles without a swizzle, and boxes of 8 rows.
-GEMM(hopper_gemm, gemm::Swizzle::bytes128, 128, 4, 2, 2, 8)
-GEMM(hopper_gemm_without_swizzle, gemm::Swizzle::none, 128, 4, 2, 2, 8)
-GEMM(hopper_gemm_small_boxes, gemm::Swizzle::bytes128, 8, 4, 2, 2, 8)
+GEMM(hopper_gemm, Fast)
+GEMM(hopper_gemm_without_swizzle, WithoutSwizzle)
+GEMM(hopper_gemm_small_boxes, SmallBoxes)
 
-// ---- the PyTorch extension: torch.utils.cpp_extension.load builds it ----
+// ---- the launch ----
 
-#ifdef TORCH_EXTENSION_NAME
+#ifndef __CUDACC_RTC__
 
-#include <ATen/cuda/CUDAContext.h>
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <torch/extension.h>
+#include <cuda_runtime_api.h>
 
-// c = a x b^T by the maps that Python made for this call: TensorMap.as_torch() of
-// make_tma_descriptor(a, (128, 64), swizzle="bytes128", rules="driver"), of b alike, and of c with
-// boxes (64, 64). The driver's rules let a box be larger than the matrix.
-void gemm_out(at::Tensor c, const at::Tensor& a_map, const at::Tensor& b_map, const at::Tensor& c_map,
-              int64_t k)
+// Multiply on a stream of the current device; hopper_gemm_torch.cpp makes the maps and calls this.
+cudaError_t launch_hopper_gemm(const CUtensorMap& a, const CUtensorMap& b, const CUtensorMap& c, int m,
+                               int n, int k, cudaStream_t stream)
 {
-  using Choose = gemm::Choice<gemm::Swizzle::bytes128, 128, 4, 2, 2, 8>;
-  const c10::cuda::CUDAGuard guard(c.device());
-  const int blocks = at::cuda::getCurrentDeviceProperties()->multiProcessorCount;
-  C10_CUDA_CHECK(cudaFuncSetAttribute(hopper_gemm, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                      gemm::smem_bytes<Choose>));
-  hopper_gemm<<<blocks / Choose::cluster * Choose::cluster, gemm::THREADS, gemm::smem_bytes<Choose>,
-                at::cuda::getCurrentCUDAStream()>>>(
-    tma_dlpack::tensor_map(a_map), tma_dlpack::tensor_map(b_map), tma_dlpack::tensor_map(c_map),
-    static_cast<int>(c.size(0)), static_cast<int>(c.size(1)), static_cast<int>(k));
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
-}
-
-PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
-{
-  m.def("gemm_out", &gemm_out);
+  constexpr int smem = gemm::smem_bytes<gemm::Fast>, cluster = gemm::Fast::cluster;
+  int device = 0, blocks = 0;
+  cudaGetDevice(&device);
+  cudaDeviceGetAttribute(&blocks, cudaDevAttrMultiProcessorCount, device);
+  cudaFuncSetAttribute(hopper_gemm, cudaFuncAttributeMaxDynamicSharedMemorySize, smem);
+  hopper_gemm<<<blocks / cluster * cluster, gemm::THREADS, smem, stream>>>(a, b, c, m, n, k);
+  return cudaGetLastError();
 }
 
 #endif

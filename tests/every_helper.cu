@@ -7,6 +7,10 @@ using namespace tma_dlpack;
 constexpr unsigned long long DESCRIPTOR = k_major_descriptor<64, Swizzle::bytes128>();
 static_assert(DESCRIPTOR == (1ull << 62 | 64ull << 32 | 1ull << 16));
 static_assert(k_major_descriptor<128, Swizzle::none>() == (8ull << 32 | 128ull << 16));
+static_assert(mn_major_descriptor<64, Swizzle::none>() == (64ull << 32 | 8ull << 16));
+static_assert(mn_major_descriptor<64, Swizzle::bytes64>() ==
+              (2ull << 62 | 32ull << 32 | 256ull << 16));
+static_assert(mn_major_k_step_bytes<Swizzle::bytes64>(3) == 3072);
 static_assert(k_step_bytes<64, Swizzle::bytes128>(3) == 96);
 static_assert(k_step_bytes<64, Swizzle::none>(3) == 6 * 64 * 16);
 static_assert(swizzled<Swizzle::bytes128>(0x3B0) == 0x3C0);
@@ -53,7 +57,7 @@ extern "C" __global__ void every_helper(const __grid_constant__ Map map, const M
   load_multicast(tile, map, &full, 3, c, c, c);
   load_multicast(tile, map, &full, 3, c, c, c, c);
   load_multicast(tile, map, &full, 3, c, c, c, c, c);
-  load_multicast(tile, map, &full, 3, evict_unchanged(), c, c);
+  load_multicast(tile, map, &full, 3, evict_normal(), c, c);
   load_im2col_multicast(tile, map, &full, 3, c, c, c, OffsetsW{1});
   load_im2col_multicast(tile, map, &full, 3, c, c, c, c, OffsetsWH{1, 2});
   load_im2col_multicast(tile, map, &full, 3, c, c, c, c, c, OffsetsWHD{1, 2, 3});

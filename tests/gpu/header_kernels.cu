@@ -90,7 +90,7 @@ CLUSTER multicast_to_one(const __grid_constant__ Map map, const Coords at, unsig
     load(shared_memory, source, full, evict_last(), COORDS);                                        \
     if (!wait_at_most(full, 0, TWO_SECONDS)) return;                                                \
     store(copy, shared_memory, evict_first(), COORDS);                                              \
-    reduce<Reduction::add>(sum, shared_memory, evict_unchanged(), COORDS);                          \
+    reduce<Reduction::add>(sum, shared_memory, evict_normal(), COORDS);                          \
     commit();                                                                                       \
     wait_stores();                                                                                  \
   }
@@ -178,11 +178,15 @@ UNSWIZZLE(16, unsigned short, 128)
 UNSWIZZLE(32, unsigned, 128)
 UNSWIZZLE(64, unsigned long long, 128)
 
-// c (64, 8) = a (64, 64) x b (8, 64)^T in bf16, tiles as [columns of one span][rows][span].
-template <Swizzle swizzle>
+// c (64, 8) = a x b^T in bf16, b (8, 64); a is (64, 64), or (64, 64) transposed: then its rows are K.
+// Tiles lie as [columns of one span][rows][span].
+template <Swizzle swizzle, bool transposed>
 __device__ void multiply(const Map& a_map, const Map& b_map, float* c)
 {
   constexpr unsigned span = span_bytes(swizzle);
+  constexpr unsigned long long a_layout =
+    transposed ? mn_major_descriptor<64, swizzle>() : k_major_descriptor<64, swizzle>();
+  constexpr unsigned long long b_layout = k_major_descriptor<8, swizzle>();
   unsigned char* const a = shared_memory;
   unsigned char* const b = shared_memory + 64 * 128;
   Barrier* const full = reinterpret_cast<Barrier*>(b + 8 * 128);
@@ -202,27 +206,34 @@ __device__ void multiply(const Map& a_map, const Map& b_map, float* c)
   wgmma_fence();
 #pragma unroll
   for (unsigned step = 0; step < 4; ++step)
-    asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%0, %1, %2, %3}, %4, %5, 1, 1, 1, "
-                 "0, 0;"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "l"(descriptor_at(shared_address(a) + k_step_bytes<64, swizzle>(step),
-                                     k_major_descriptor<64, swizzle>())),
-                   "l"(descriptor_at(shared_address(b) + k_step_bytes<8, swizzle>(step),
-                                     k_major_descriptor<8, swizzle>())));
+  {
+    const unsigned a_step =
+      transposed ? mn_major_k_step_bytes<swizzle>(step) : k_step_bytes<64, swizzle>(step);
+    asm volatile(
+      "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%0, %1, %2, %3}, %4, %5, 1, 1, 1, %6, 0;"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "l"(descriptor_at(shared_address(a) + a_step, a_layout)),
+        "l"(descriptor_at(shared_address(b) + k_step_bytes<8, swizzle>(step), b_layout)),
+        "n"(transposed ? 1 : 0));
+  }
   wgmma_commit();
   wgmma_wait();
   const unsigned lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16 + lane / 4;
   for (unsigned i = 0; i < 4; ++i) c[(row + i / 2 * 8) * 8 + lane % 4 * 2 + i % 2] = d[i];
 }
 
-#define MULTIPLY(SWIZZLE)                                                                        \
+#define MULTIPLY(NAME, SWIZZLE, TRANSPOSED)                                                      \
   extern "C" __global__ void __launch_bounds__(128)                                              \
-    multiply_##SWIZZLE(const __grid_constant__ Map a, const __grid_constant__ Map b, float* c)   \
+    NAME##_##SWIZZLE(const __grid_constant__ Map a, const __grid_constant__ Map b, float* c)     \
   {                                                                                              \
-    multiply<Swizzle::SWIZZLE>(a, b, c);                                                         \
+    multiply<Swizzle::SWIZZLE, TRANSPOSED>(a, b, c);                                             \
   }
 
-MULTIPLY(none)
-MULTIPLY(bytes32)
-MULTIPLY(bytes64)
-MULTIPLY(bytes128)
+MULTIPLY(multiply, none, false)
+MULTIPLY(multiply, bytes32, false)
+MULTIPLY(multiply, bytes64, false)
+MULTIPLY(multiply, bytes128, false)
+MULTIPLY(multiply_transposed, none, true)
+MULTIPLY(multiply_transposed, bytes32, true)
+MULTIPLY(multiply_transposed, bytes64, true)
+MULTIPLY(multiply_transposed, bytes128, true)

@@ -143,7 +143,7 @@ def test_the_pytorch_extension_multiplies_with_maps_made_in_python(wgmma, tmp_pa
 
     extension = cpp_extension.load(
         "hopper_gemm",
-        [str(NOTEBOOKS / "hopper_gemm.cu")],
+        [str(NOTEBOOKS / name) for name in ("hopper_gemm.cu", "hopper_gemm_torch.cpp")],
         extra_include_paths=[tma.get_include()],
         extra_cuda_cflags=["-gencode=arch=compute_90a,code=sm_90a"],
         build_directory=str(tmp_path),

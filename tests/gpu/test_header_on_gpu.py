@@ -172,8 +172,9 @@ def test_swizzled_index_finds_every_element_of_a_tile(dtype, swizzle, torch, run
     np.testing.assert_array_equal(out.cpu().numpy().view(dtype).reshape(40, columns), matrix)
 
 
+@pytest.mark.parametrize("major", ["K", "MN"])
 @pytest.mark.parametrize("swizzle", ["none", "bytes32", "bytes64", "bytes128"])
-def test_wgmma_reads_a_loaded_tile_by_the_constexpr_descriptor(swizzle, torch, run):
+def test_wgmma_reads_a_loaded_tile_by_the_constexpr_descriptor(swizzle, major, torch, run):
     span = {"none": 8, "bytes32": 16, "bytes64": 32, "bytes128": 64}[swizzle]
     generator = torch.Generator("cuda").manual_seed(0)
     a, b = (
@@ -182,8 +183,12 @@ def test_wgmma_reads_a_loaded_tile_by_the_constexpr_descriptor(swizzle, torch, r
     )
     maps = [tma.make_tma_descriptor(t, (len(t), span), swizzle=swizzle) for t in (a, b)]
     c = torch.full((64, 8), float("nan"), device="cuda")
-    run(f"multiply_{swizzle}", 1, *maps, c)
-    assert torch.equal(c, a.float() @ b.float().T)
+    if major == "K":
+        run(f"multiply_{swizzle}", 1, *maps, c)
+        assert torch.equal(c, a.float() @ b.float().T)
+    else:
+        run(f"multiply_transposed_{swizzle}", 1, *maps, c)
+        assert torch.equal(c, a.float().T @ b.float().T)
 
 
 def test_wgmma_with_the_descriptor_of_another_swizzle_gives_another_product(torch, run):

@@ -3,7 +3,9 @@
 // Host:   CUtensorMap map = tma_dlpack::tensor_map(t);      t: TensorMap.as_torch() as at::Tensor
 //         CUtensorMap map = tma_dlpack::tensor_map(ptr);    ptr: TensorMap.ptr as an integer
 //         kernel<<<grid, block>>>(map, tx_bytes);           tx_bytes: TensorMap.tx_bytes
-// Device: load, store, and the mbarrier and fences around them, one PTX instruction each.
+// Device: load, store and reduce, into this block or every block of a cluster, and the mbarriers and
+//         fences around them, one PTX instruction each; where a swizzled element lies, and the numbers
+//         by which wgmma reads a tile. hopper_gemm.cu in the repository's notebooks/ is written with it.
 //
 // Nothing of libcuda is called: no -lcuda. Works under nvcc, NVRTC and, without the device part, a
 // host compiler. Coordinates are the instruction's: innermost first (tma_dlpack's Python is row-major).
@@ -195,6 +197,24 @@ TMA_DLPACK_EITHER constexpr unsigned k_step_bytes(unsigned k_step)
   return 32 * k_step / span * rows * span + 32 * k_step % span;
 }
 
+// The same of an MN-major tile of 16-bit elements: its rows are K, and lie as [columns of one
+// span][rows][span] too. Its K step is 16 rows.
+template <unsigned rows, Swizzle swizzle>
+TMA_DLPACK_EITHER constexpr unsigned long long mn_major_descriptor()
+{
+  static_assert(rows % 16 == 0, "the tensor core reads 16 rows of K at a time");
+  if constexpr (swizzle == Swizzle::none)
+    return matrix_descriptor<128, rows * 16, swizzle>();
+  else
+    return matrix_descriptor<rows * span_bytes(swizzle), 8 * span_bytes(swizzle), swizzle>();
+}
+
+template <Swizzle swizzle>
+TMA_DLPACK_EITHER constexpr unsigned mn_major_k_step_bytes(unsigned k_step)
+{
+  return k_step * 16 * span_bytes(swizzle);
+}
+
 #undef TMA_DLPACK_EITHER
 
 // ---- device ------------------------------------------------------------------------------------
@@ -236,7 +256,7 @@ enum class Reduction
   bit_xor
 };
 
-// How the L2 cache treats the bytes of one copy; from evict_first(), evict_last(), evict_unchanged().
+// How the L2 cache treats the bytes of one copy; from evict_first(), evict_last(), evict_normal().
 struct CachePolicy
 {
   unsigned long long bits;
@@ -413,8 +433,8 @@ TMA_DLPACK_POLICY(evict_first)
 // Evict them after others: of a tensor that other blocks read again.
 TMA_DLPACK_POLICY(evict_last)
 
-// Evict them when their turn comes, as a copy without a policy does.
-TMA_DLPACK_POLICY(evict_unchanged)
+// Evict them when their turn comes, as those of a copy without a policy.
+TMA_DLPACK_POLICY(evict_normal)
 
 #undef TMA_DLPACK_POLICY
 
