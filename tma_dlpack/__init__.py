@@ -3,6 +3,7 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from tma_dlpack.consumer import MatrixDescriptor, ldmatrix_addresses, matrix_descriptor
 from tma_dlpack.copies.protocol import Backend
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.copies.verbs import (
@@ -24,6 +25,7 @@ from tma_dlpack.make.im2col import (
     make_im2col_descriptor,
     make_im2col_wide_descriptor,
 )
+from tma_dlpack.make.split import split_inner
 from tma_dlpack.make.tiled import (
     cache_clear,
     cache_info,
@@ -67,6 +69,7 @@ __all__ = [
     "Advice",
     "Backend",
     "BandwidthReport",
+    "MatrixDescriptor",
     "Report",
     "Target",
     "TensorMap",
@@ -101,13 +104,16 @@ __all__ = [
     "explore",
     "get_include",
     "im2col_corners",
+    "ldmatrix_addresses",
     "load_tile",
     "load_tiles",
     "make_im2col_descriptor",
     "make_im2col_wide_descriptor",
     "make_tma_descriptor",
     "make_tma_descriptors",
+    "matrix_descriptor",
     "reduce_tile",
+    "split_inner",
     "store_tile",
     "tile_coords",
     "verify",
@@ -126,7 +132,12 @@ _LATER = {
 
 
 #: Which function of `draw` gives the HTML of which class.
-_HTML = {Report: "report_html", TensorMap: "tensor_map_html", Tile: "tile_html"}
+_HTML = {
+    MatrixDescriptor: "matrix_html",
+    Report: "report_html",
+    TensorMap: "tensor_map_html",
+    Tile: "tile_html",
+}
 
 
 def _attach_html(drawn: type, function: str) -> None:

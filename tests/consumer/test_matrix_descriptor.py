@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from operands import SPANS, OperandCase, operand_cases
 
 import tma_dlpack as tma
-from tma_dlpack.consumer import matrix_descriptor
+from tma_dlpack import matrix_descriptor
 
 SETTINGS = settings(max_examples=150, deadline=None)
 

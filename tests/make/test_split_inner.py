@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
 import tma_dlpack as tma
-from tma_dlpack.make.split import split_inner
+from tma_dlpack import split_inner
 
 SPANS = {"none": 16, "bytes32": 32, "bytes64": 64, "bytes128": 128}
 

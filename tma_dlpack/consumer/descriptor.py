@@ -33,11 +33,11 @@ from tma_dlpack.consumer.instructions import (
     Instruction,
     encoded,
 )
-from tma_dlpack.dtypes import row
-from tma_dlpack.enums import TensorMapDataType, TmaSwizzle
-from tma_dlpack.errors import refusal, sealed
 from tma_dlpack.geometry import IntArray
-from tma_dlpack.reading import integer_of, shown
+from tma_dlpack.types.coerce import integer_of, shown
+from tma_dlpack.types.dtypes import row
+from tma_dlpack.types.enums import TensorMapDataType, TmaSwizzle
+from tma_dlpack.types.errors import refusal, sealed
 
 __all__ = ["Major", "MatrixDescriptor"]
 
@@ -81,9 +81,8 @@ class MatrixDescriptor:
     Examples
     --------
     >>> import numpy as np, tma_dlpack as tma
-    >>> from tma_dlpack.consumer import matrix_descriptor
     >>> tm = tma.make_tma_descriptor(np.zeros((128, 64), np.float16), (64, 64), swizzle="bytes128")
-    >>> d = matrix_descriptor(tm)
+    >>> d = tma.matrix_descriptor(tm)
     >>> hex(d.value), d.stride_byte_offset, d.k_elements, hex(d.advance(1).value)
     ('0x4000004000010000', 1024, 16, '0x4000004000010002')
     """

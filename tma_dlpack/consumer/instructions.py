@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tma_dlpack.enums import TensorMapDataType, TmaSwizzle
+from tma_dlpack.types.enums import TensorMapDataType, TmaSwizzle
 
 __all__ = [
     "INSTRUCTIONS",

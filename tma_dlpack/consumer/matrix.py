@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from tma_dlpack.arguments import EncodeArguments
 from tma_dlpack.consumer.descriptor import Major, MatrixDescriptor
 from tma_dlpack.consumer.instructions import INSTRUCTIONS, K_STEP_BYTES, SPAN_BYTES, UNITS
 from tma_dlpack.consumer.refusals import Operand, find_violations
 from tma_dlpack.consumer.tile_matrix import TileMatrix
-from tma_dlpack.enums import TmaSwizzle
-from tma_dlpack.errors import TmaPreconditionError, refusal
-from tma_dlpack.reading import integer_of, shown, text_of, type_name
+from tma_dlpack.encoding.arguments import EncodeArguments
+from tma_dlpack.types.coerce import integer_of, shown, text_of, type_name
+from tma_dlpack.types.enums import TmaSwizzle
+from tma_dlpack.types.errors import TmaPreconditionError, refusal
 
 if TYPE_CHECKING:
-    from tma_dlpack.tensor_map import TensorMap
+    from tma_dlpack.tensor_map.map import TensorMap
 
 __all__ = ["matrix_descriptor", "require_map"]
 

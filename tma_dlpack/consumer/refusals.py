@@ -14,12 +14,12 @@ from tma_dlpack.consumer.instructions import (
     Instruction,
 )
 from tma_dlpack.consumer.tile_matrix import TileMatrix, tile_matrix
-from tma_dlpack.enums import TensorMapDataType, TmaInterleaveLayout, TmaOobFill, TmaSwizzle
-from tma_dlpack.errors import Violation
 from tma_dlpack.geometry import SWIZZLES
+from tma_dlpack.types.enums import TensorMapDataType, TmaInterleaveLayout, TmaOobFill, TmaSwizzle
+from tma_dlpack.types.errors import Violation
 
 if TYPE_CHECKING:
-    from tma_dlpack.tensor_map import TensorMap
+    from tma_dlpack.tensor_map.map import TensorMap
 
 __all__ = ["Operand", "find_violations"]
 

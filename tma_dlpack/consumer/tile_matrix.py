@@ -17,7 +17,7 @@ from tma_dlpack import geometry
 from tma_dlpack.geometry import TilePlan
 
 if TYPE_CHECKING:
-    from tma_dlpack.tensor_map import TensorMap
+    from tma_dlpack.tensor_map.map import TensorMap
 
 __all__ = ["TileMatrix", "tile_matrix"]
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from tma_dlpack.dlpack import TensorView, as_tensor_view
-from tma_dlpack.enums import Swizzle, TmaSwizzle, parse
-from tma_dlpack.errors import TmaPreconditionError, Violation, refusal
-from tma_dlpack.limits import INNER_BYTES, MAX_RANK, SWIZZLE_SPAN_BYTES
-from tma_dlpack.reading import integers_of, shown
+from tma_dlpack.types.coerce import integers_of, shown
+from tma_dlpack.types.enums import Swizzle, TmaSwizzle, parse
+from tma_dlpack.types.errors import TmaPreconditionError, Violation, refusal
+from tma_dlpack.types.limits import INNER_BYTES, MAX_RANK, SWIZZLE_SPAN_BYTES
 
 __all__ = ["split_inner"]
 
