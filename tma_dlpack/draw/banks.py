@@ -123,7 +123,7 @@ class BankConflicts(Figure):
 
 def bank_conflicts(
     tensor_map: TensorMap | Tile,
-    access: str | Access = "column",
+    access: str | Access | IntArray | Sequence[int] = "column",
     *,
     threads: int = WARP,
     bytes_per_thread: int | None = None,
@@ -135,15 +135,17 @@ def bank_conflicts(
     ----------
     tensor_map : TensorMap or Tile
         A tile brings its own offset in shared memory.
-    access : {"column", "row"} or function
+    access : {"column", "row"}, function, or integers
         ``"column"``: 8 rows at one 16-byte column per phase, as `ldmatrix` and the tensor cores
         read. ``"row"``: 8 neighbouring 16-byte chunks along the rows. Or a function that gives,
         for a thread number, the row-major index of an element in the logical tile (`Tile.array`),
-        or None for an idle thread.
+        or None for an idle thread. Or the shared addresses themselves, one per thread and a
+        multiple of 8 of them, such as `ldmatrix_addresses` gives: the first 8 x num of them count.
     threads : int
         How many threads a function is asked for, 1..65536.
     bytes_per_thread : int, optional
-        What each thread reads with a function: 1, 2, 4, 8 or 16; None for one element.
+        What each thread reads with a function or addresses: 1, 2, 4, 8 or 16. None for one element
+        with a function, and for 16 bytes, as `ldmatrix` reads, with addresses.
     smem_offset : int
         Where the tile starts in shared memory, bytes; a multiple of 128.
 
@@ -156,8 +158,8 @@ def bank_conflicts(
     ------
     TmaPreconditionError
         For what is neither map nor tile, another access, a function that raises or gives an index
-        outside the tile, a size that no instruction reads, or an access that does not fall on a
-        multiple of its size.
+        outside the tile, an address outside of it, a size that no instruction reads, or an access
+        that does not fall on a multiple of its size.
 
     Examples
     --------
@@ -179,8 +181,13 @@ def bank_conflicts(
     elif pattern in _PATTERNS:
         size, reads = CHUNK_BYTES, _PATTERNS[pattern](plan)
         name, words = f"a {pattern}", _WORDS[pattern]
+    elif (addresses := _addresses_of(access)) is not None:
+        size = CHUNK_BYTES if bytes_per_thread is None else _thread_bytes(plan, bytes_per_thread)
+        reads = _at_addresses(plan, addresses, size, request.smem_offset)
+        name, words = "the access", f"{len(addresses)} threads, {size} bytes each, by address"
     else:
-        must, fix = "be 'column', 'row' or a function", "pass access='column'"
+        must = "be 'column', 'row' or a function, or shared addresses, a multiple of 8 integers"
+        fix = "pass access='column'"
         raise refusal("access", f"access is {shown(access)}", must, fix)
     results = tuple(
         _conflicts(other, reads, size, request.smem_offset)
@@ -242,6 +249,37 @@ def _asked(plan: TilePlan, access: Access, threads: int, size: int) -> _Reads:
     reads += [(-1, 0)] * (-len(reads) % per_phase)
     lines, inner = np.array(reads, np.int64).T
     return _Reads(lines.reshape(-1, per_phase), inner.reshape(-1, per_phase))
+
+
+def _addresses_of(access: object) -> IntArray | None:
+    """Give shared addresses of whole phases; None for anything else."""
+    numbers = access if isinstance(access, np.ndarray) else integers_of(access)
+    if numbers is None:
+        return None
+    addresses = np.asarray(numbers)
+    if addresses.ndim != 1 or addresses.dtype.kind not in "iu":
+        return None
+    whole = 0 < len(addresses) <= MAX_READS and len(addresses) % PHASE == 0
+    return addresses.astype(np.int64) if whole else None
+
+
+def _at_addresses(plan: TilePlan, addresses: IntArray, size: int, smem_offset: int) -> _Reads:
+    """Find which bytes of the tile lie at shared addresses, under the map's own swizzle."""
+    plain = np.asarray(geometry.swizzle_offset(plan.arguments.swizzle, addresses)) - smem_offset
+    lines, inner = np.divmod(plain, plan.pitch_bytes)
+    outside = (lines < 0) | (lines >= plan.lines) | (inner + size > plan.smem_line_bytes)
+    wrong = np.flatnonzero(outside | (addresses % size != 0))
+    if len(wrong):
+        thread = int(wrong[0])
+        found = f"access[{thread}] is {int(addresses[thread]):#x}"
+        end = smem_offset + plan.smem_bytes
+        must = f"be a multiple of {size} where the tile lies, {smem_offset:#x}..{end - 1:#x}"
+        fix = "pass ldmatrix_addresses(tensor_map, row, column, smem_address=smem_offset)"
+        raise refusal("access", found, must, fix)
+    per_phase = min(WARP, LINE_BYTES // size)
+    idle = -len(addresses) % per_phase
+    lines = np.pad(lines, (0, idle), constant_values=-1).reshape(-1, per_phase)
+    return _Reads(lines, np.pad(inner, (0, idle)).reshape(-1, per_phase))
 
 
 def _thread_count(given: object) -> int:
