@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from operands import operand_cases
+from operand_cases import operand_cases
 
 import tma_dlpack as tma
 from tma_dlpack import ldmatrix_addresses

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from operands import SPANS, OperandCase, operand_cases
+from operand_cases import SPANS, OperandCase, operand_cases
 
 import tma_dlpack as tma
 from tma_dlpack import matrix_descriptor
