@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from operand_cases import SPANS, OperandCase, operand_cases
+from strategies import Raising
 
 import tma_dlpack as tma
 from tma_dlpack import matrix_descriptor
@@ -320,9 +321,26 @@ def test_other_arguments_are_refused(asked, said):
         matrix_descriptor(tm, **asked)
 
 
-def test_what_is_no_map_is_refused():
-    with pytest.raises(tma.TmaPreconditionError, match="of type ndarray; it must be a TensorMap"):
-        matrix_descriptor(np.zeros((64, 64)))
+ODD = [lambda: np.zeros((64, 64)), lambda: None, lambda: 3, lambda: tma.TensorMap, Raising]
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_what_is_no_map_is_refused(odd):
+    with pytest.raises(tma.TmaPreconditionError, match="it must be a TensorMap"):
+        matrix_descriptor(odd())
+    with pytest.raises(tma.TmaPreconditionError, match="it must be a TensorMap"):
+        tma.ldmatrix_addresses(odd(), 0, 0)
+
+
+@pytest.mark.parametrize("argument", ["instruction", "major", "smem_address"])
+def test_an_argument_that_raises_is_refused(argument):
+    tm = made((64, 64), (64, 64), swizzle="bytes128")
+    with pytest.raises(tma.TmaPreconditionError, match=f"^{argument} is an object of"):
+        matrix_descriptor(tm, **{argument: Raising()})
+    descriptor = matrix_descriptor(tm)
+    for refused in (descriptor.read, descriptor.advance):
+        with pytest.raises(tma.TmaPreconditionError, match="is an object of type"):
+            refused(Raising())
 
 
 @pytest.mark.parametrize("steps", [4, -1, 1.0, "1", True])
@@ -347,6 +365,6 @@ def test_shared_memory_that_ends_too_early_is_refused():
     assert descriptor.read(smem).shape == (64, 64)
     with pytest.raises(tma.TmaPreconditionError, match="smem has 0x1fff bytes; it must hold"):
         descriptor.read(smem[:-1])
-    for other in (bytes(smem), smem.view(np.int8), smem[None]):
+    for other in (bytes(smem), smem.view(np.int8), smem[None], None):
         with pytest.raises(tma.TmaPreconditionError, match="one-dimensional uint8 array"):
             descriptor.read(other)

@@ -12,7 +12,6 @@ import tma_dlpack as tma
 from tma_dlpack import draw
 from tma_dlpack.geometry import swizzle_offset
 
-
 CASES = {
     "K-major, two spans": ("wgmma", "K", "FLOAT16", "bytes128", 32, 2, 128, 0x400),
     "K-major, half a span": ("wgmma", "K", "FLOAT16", "bytes128", 32, 1, 64, 0x480),

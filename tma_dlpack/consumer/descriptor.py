@@ -253,11 +253,12 @@ def _atom_rows(swizzle: TmaSwizzle) -> int:
 
 
 def _bytes_of(smem: object) -> npt.NDArray[np.uint8]:
-    if not isinstance(smem, np.ndarray) or smem.dtype != np.uint8 or smem.ndim != 1:
+    is_array = issubclass(type(smem), np.ndarray)
+    if not is_array or smem.dtype != np.uint8 or smem.ndim != 1:  # type: ignore[attr-defined]
         found = f"smem is {shown(smem)}"
         must = "be a one-dimensional uint8 array, shared memory from address 0 on"
         raise refusal("smem", found, must, "pass load_tile(tensor_map, coords).smem")
-    return smem
+    return smem  # type: ignore[return-value]
 
 
 def _operand(

@@ -156,10 +156,11 @@ def _mn_major_starts(operand: Operand) -> list[int]:
 
 def require_map(tensor_map: object) -> None:
     """Refuse what is no tensor map."""
-    if not isinstance(getattr(type(tensor_map), "arguments", None), property) or not isinstance(
-        tensor_map.arguments,  # type: ignore[attr-defined]
-        EncodeArguments,
-    ):
+    try:
+        is_map = issubclass(type(tensor_map.arguments), EncodeArguments)  # type: ignore[attr-defined]
+    except Exception:  # the attributes of a user's object may raise anything
+        is_map = False
+    if not is_map:
         found = f"tensor_map is of type {type_name(type(tensor_map))}"
         fix = "make one: make_tma_descriptor(x, ...)"
         raise refusal("tensor_map", found, "be a TensorMap", fix)

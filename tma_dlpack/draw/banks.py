@@ -253,7 +253,7 @@ def _asked(plan: TilePlan, access: Access, threads: int, size: int) -> _Reads:
 
 def _addresses_of(access: object) -> IntArray | None:
     """Give shared addresses of whole phases; None for anything else."""
-    numbers = access if isinstance(access, np.ndarray) else integers_of(access)
+    numbers = access if issubclass(type(access), np.ndarray) else integers_of(access)
     if numbers is None:
         return None
     addresses = np.asarray(numbers)
