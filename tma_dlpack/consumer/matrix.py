@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, cast
 
 from tma_dlpack.consumer.descriptor import Major, MatrixDescriptor
 from tma_dlpack.consumer.instructions import INSTRUCTIONS, K_STEP_BYTES, SPAN_BYTES, UNITS
-from tma_dlpack.consumer.refusals import Operand, find_violations
+from tma_dlpack.consumer.operand import Operand
+from tma_dlpack.consumer.refusals import find_violations
 from tma_dlpack.consumer.tile_matrix import TileMatrix
 from tma_dlpack.encoding.arguments import EncodeArguments
 from tma_dlpack.types.coerce import integer_of, shown, text_of, type_name

@@ -4,74 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from tma_dlpack.consumer.instructions import (
-    K_STEP_BYTES,
-    OPERAND_TYPES,
-    SPAN_BYTES,
-    UNITS,
-    Instruction,
+from tma_dlpack.consumer.fixes import (
+    fix_address,
+    fix_major,
+    fix_rank,
+    fix_rows,
+    fix_swizzle,
+    fix_target,
+    fix_type,
+    fix_width,
+    found_rank,
+    found_type,
+    found_width,
+    must_address,
+    must_width,
 )
-from tma_dlpack.consumer.tile_matrix import TileMatrix, tile_matrix
-from tma_dlpack.geometry import SWIZZLES
+from tma_dlpack.consumer.instructions import K_STEP_BYTES, OPERAND_TYPES, SPAN_BYTES
+from tma_dlpack.consumer.operand import ADDRESS_END, Operand
 from tma_dlpack.types.enums import TensorMapDataType, TmaInterleaveLayout, TmaOobFill, TmaSwizzle
 from tma_dlpack.types.errors import Violation
 
-if TYPE_CHECKING:
-    from tma_dlpack.tensor_map.map import TensorMap
-
-__all__ = ["Operand", "find_violations"]
-
-ADDRESS_END = 1 << 18  # a descriptor's address has 14 bits, in units of 16 bytes
-SMEM_ALIGNMENT = 128  # of the destination of a TMA copy
+__all__ = ["find_violations"]
 
 #: Of the float types that a UINT8 map copies, those that tensor cores read as such.
 _FLOAT8 = ("float8_e4m3fn", "float8_e5m2")
-MAX_SPAN_BYTES = 128
-_SWIZZLES = (TmaSwizzle.bytes32, TmaSwizzle.bytes64, TmaSwizzle.bytes128)
-
-
-@dataclass(frozen=True, slots=True)
-class Operand:
-    """What was asked of `matrix_descriptor`."""
-
-    tensor_map: TensorMap
-    instruction: Instruction
-    major: str
-    smem_address: int
-
-    @property
-    def matrix(self) -> TileMatrix | None:
-        """The tile as a matrix."""
-        return tile_matrix(self.tensor_map)
-
-    @property
-    def tile(self) -> TileMatrix:
-        """The tile as a matrix, where it is one."""
-        found = self.matrix
-        assert found is not None  # rows that ask for it need MATRIX_RANK
-        return found
-
-    @property
-    def swizzle(self) -> TmaSwizzle:
-        """The map's swizzle."""
-        return self.tensor_map.swizzle
-
-    @property
-    def bits(self) -> int:
-        """Bits of an element."""
-        return self.tensor_map.arguments.type_row.element_bits
-
-    @property
-    def k_elements(self) -> int:
-        """Elements of K in one instruction."""
-        return K_STEP_BYTES * 8 // self.bits
-
-    @property
-    def dtype(self) -> str:
-        """Name of the tensor's own type, such as float8_e4m3fn; empty where there is no tensor."""
-        return str(getattr(self.tensor_map.tensor, "dtype", "")).rpartition(".")[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,16 +96,10 @@ def _swizzle_is_read(c: Operand) -> bool:
     return turned is (c.swizzle is TmaSwizzle.bytes128_atom_32B)
 
 
-def _address_step(c: Operand) -> int:
-    if c.instruction.pattern_aligned:
-        return max(SMEM_ALIGNMENT, SWIZZLES[c.swizzle].repeat_bytes)
-    return SMEM_ALIGNMENT
-
-
 def _address_is_read(c: Operand) -> bool:
     address = c.smem_address
     last = ADDRESS_END - c.tensor_map.smem_bytes
-    return address % _address_step(c) == 0 and 0 <= address <= last
+    return address % c.address_step == 0 and 0 <= address <= last
 
 
 def _width_is_read(c: Operand) -> bool:
@@ -161,155 +112,6 @@ def _width_is_read(c: Operand) -> bool:
     return tile.columns == 1 or tile.row_bytes == span
 
 
-def _rows_step(c: Operand) -> int:
-    return 8 if c.major == "K" else c.k_elements
-
-
-# --- The answers --------------------------------------------------------------------------------
-
-
-def _found_type(c: Operand) -> str:
-    data_type = c.tensor_map.data_type.name
-    if c.tensor_map.data_type in OPERAND_TYPES:
-        return f"the tensor's type is {c.dtype}, which the map copies as {data_type}"
-    return f"the map's data type is {data_type}"
-
-
-def _fix_type(c: Operand) -> str:
-    name = c.tensor_map.data_type.name
-    if name.startswith("FLOAT32"):
-        return (
-            "make the map with data_type='TFLOAT32': its copies round to tf32, where the tensor "
-            "core would cut off the low 13 bits"
-        )
-    if name == "UINT16":
-        return "make the map with data_type='BFLOAT16' or 'FLOAT16', whichever the words are"
-    if c.tensor_map.data_type in OPERAND_TYPES:
-        return "convert the tensor to float8_e4m3fn or float8_e5m2"
-    return "convert the tensor to float16, bfloat16, float32, float8_e4m3fn, float8_e5m2 or int8"
-
-
-def _fix_target(c: Operand) -> str:
-    major = c.tensor_map.target.compute_capability[0]
-    if major in (10, 11):
-        return "pass instruction='tcgen05'"
-    if major == 9:
-        return "pass instruction='wgmma', or make the map with target='sm_100'"
-    return "this GPU's tensor cores read registers: load those with ldmatrix_addresses"
-
-
-def _fix_major(c: Operand) -> str:
-    return (
-        "transpose the tensor in global memory, so that K is its last dimension, and pass major='K'"
-    )
-
-
-def _fix_swizzle(c: Operand) -> str:
-    if c.instruction.name == "tcgen05" and c.major == "MN" and c.bits == 32:
-        return "make the map with swizzle='bytes128_atom_32B' and a box row of 128 bytes"
-    return "make the map with swizzle='bytes128' and a box row of 128 bytes"
-
-
-def _found_rank(c: Operand) -> str:
-    box = c.tensor_map.box_sizes
-    extents = [n for n in box if n > 1]
-    if len(extents) < 2:
-        return f"the box {box} has one dimension"
-    return f"the box {box} has {len(extents)} dimensions"
-
-
-def _fix_rank(c: Operand) -> str:
-    box = c.tensor_map.box_sizes
-    if len([n for n in box if n > 1]) < 2:
-        return "make the map of a matrix, x.reshape(rows, columns), with a box of rows and columns"
-    two = (*(1 for _ in box[:-2]), *box[-2:])
-    return f"copy one matrix at a time, box_sizes={two}"
-
-
-def _found_width(c: Operand) -> str:
-    tile = c.tile
-    row = f"a row of the box is {tile.row_bytes} bytes"
-    if tile.columns > 1:
-        row = f"{tile.columns} spans side by side have {tile.row_bytes} bytes each"
-    return f"{row}, with swizzle {c.swizzle.name}"
-
-
-def _must_width(c: Operand) -> str:
-    span = SPAN_BYTES[c.swizzle]
-    if c.swizzle is TmaSwizzle.none:
-        wide = "an even number of columns of 16 bytes" if c.major == "K" else "columns of 16 bytes"
-        return f"be {wide}: without a swizzle an atom is 8 rows of 16 bytes"
-    if c.major == "K":
-        return f"be a multiple of {K_STEP_BYTES} bytes, the K of one instruction"
-    return f"be {span} bytes, the span of the swizzle, where spans lie side by side"
-
-
-def _fix_width(c: Operand) -> str:
-    """Name a swizzle that holds the row, or `split_inner` for a row that none holds."""
-    tile, args = c.tile, c.tensor_map.arguments
-    step = K_STEP_BYTES if c.major == "K" else UNITS
-    row_bytes = tile.columns * tile.row_bytes
-    if row_bytes > MAX_SPAN_BYTES:
-        whole = row_bytes // MAX_SPAN_BYTES * MAX_SPAN_BYTES
-        divides = args.row_bytes % MAX_SPAN_BYTES == 0 or tile.columns > 1
-        if whole > MAX_SPAN_BYTES and divides and args.kind == "tiled":
-            return _splitting(c, tile.rows, whole, TmaSwizzle.bytes128)
-        row_bytes = MAX_SPAN_BYTES
-    whole = max(step, row_bytes // step * step)
-    swizzle = next(s for s in _SWIZZLES if SPAN_BYTES[s] >= whole)
-    return _boxing(c, tile.rows, whole, f", swizzle={swizzle.name!r}")
-
-
-def _fix_rows(c: Operand) -> str:
-    step, tile = _rows_step(c), c.tile
-    rows = max(step, tile.rows // step * step)
-    if tile.columns == 1:
-        return _boxing(c, rows, tile.row_bytes, "")
-    return _splitting(c, rows, tile.columns * tile.row_bytes, c.swizzle)
-
-
-def _boxing(c: Operand, rows: int, row_bytes: int, options: str) -> str:
-    """Name a box of one span; larger than the tensor, it is the driver's rules that allow it."""
-    row = row_bytes * 8 // c.bits
-    if c.tensor_map.kind != "tiled":
-        return f"make the map with channels_per_pixel={row}, pixels_per_column={rows}{options}"
-    if c.tile.columns > 1:
-        return f"make the map of the matrix itself, with box_sizes=({rows}, {row}){options}"
-    box = _box(c, rows, row)
-    if any(n > extent for n, extent in zip(box, c.tensor_map.shape, strict=True)):
-        options += ", rules='driver'"
-    return f"make the map with box_sizes={box}{options}"
-
-
-def _splitting(c: Operand, rows: int, row_bytes: int, swizzle: TmaSwizzle) -> str:
-    row = row_bytes * 8 // c.bits
-    box = _box(c, rows, row) if c.tile.columns == 1 else (rows, row)
-    return f"make the map with **tma_dlpack.split_inner(x, {box}, swizzle={swizzle.name!r})"
-
-
-def _box(c: Operand, rows: int, row: int) -> tuple[int, ...]:
-    """Give a box of the map's rank: other dimensions take one element."""
-    given = c.tensor_map.box_sizes
-    at = max((i for i, n in enumerate(given[:-1]) if n > 1), default=len(given) - 2)
-    box = [1] * len(given)
-    box[at], box[-1] = rows, row
-    return tuple(box)
-
-
-def _fix_address(c: Operand) -> str:
-    step = _address_step(c)
-    aligned = max(0, min(c.smem_address, ADDRESS_END - c.tensor_map.smem_bytes)) // step * step
-    return f"align the tile to {step} bytes, such as smem_address={aligned:#x}"
-
-
-def _must_address(c: Operand) -> str:
-    step = _address_step(c)
-    why = "where a TMA copy may write"
-    if step > SMEM_ALIGNMENT:
-        why = "where the swizzle's pattern starts; the base offset of others was never measured"
-    return f"be a multiple of {step}, {why}, and leave room for the tile below {ADDRESS_END:#x}"
-
-
 _IS_MATRIX = ("MATRIX_TYPE", "MATRIX_INTERLEAVE", "MATRIX_MAJOR", "MATRIX_SWIZZLE", "MATRIX_RANK")
 
 _ROWS: tuple[_Row, ...] = (
@@ -319,15 +121,15 @@ _ROWS: tuple[_Row, ...] = (
         _has_instruction,
         lambda c: f"the map is for {c.tensor_map.target}, which has no {c.instruction.name}",
         lambda c: "be an instruction of the map's GPU",
-        _fix_target,
+        fix_target,
     ),
     _Row(
         "MATRIX_TYPE",
         "tensor_map",
         _is_operand_type,
-        _found_type,
+        found_type,
         lambda c: "be FLOAT16, BFLOAT16, TFLOAT32, or UINT8 for e4m3, e5m2, s8 and u8",
-        _fix_type,
+        fix_type,
     ),
     _Row(
         "MATRIX_MAJOR",
@@ -335,7 +137,7 @@ _ROWS: tuple[_Row, ...] = (
         _major_is_read,
         lambda c: f"major is MN with elements of {c.bits} bits",
         lambda c: "be K: only 16-bit types have a wgmma that transposes",
-        _fix_major,
+        fix_major,
         needs=("MATRIX_TYPE",),
     ),
     _Row(
@@ -363,38 +165,38 @@ _ROWS: tuple[_Row, ...] = (
             "be bytes128_atom_32B for 32-bit elements that are MN-major, and none, bytes32, "
             "bytes64 or bytes128 for all others"
         ),
-        _fix_swizzle,
+        fix_swizzle,
         needs=("MATRIX_TYPE", "MATRIX_MAJOR"),
     ),
     _Row(
         "MATRIX_RANK",
         "tensor_map",
         lambda c: c.matrix is not None,
-        _found_rank,
+        found_rank,
         lambda c: "be a matrix: two extents over 1, or three where split_inner made the map",
-        _fix_rank,
+        fix_rank,
         needs=("MATRIX_TYPE", "MATRIX_INTERLEAVE"),
     ),
     _Row(
         "MATRIX_WIDTH",
         "tensor_map",
         _width_is_read,
-        _found_width,
-        _must_width,
-        _fix_width,
+        found_width,
+        must_width,
+        fix_width,
         needs=_IS_MATRIX,
     ),
     _Row(
         "MATRIX_ROWS",
         "tensor_map",
-        lambda c: c.tile.rows % _rows_step(c) == 0,
+        lambda c: c.tile.rows % c.rows_step == 0,
         lambda c: f"the tile has {c.tile.rows} rows, {'M or N' if c.major == 'K' else 'K'}",
         lambda c: (
             "be a multiple of 8, the rows of an atom"
             if c.major == "K"
             else f"be a multiple of {c.k_elements}, the K of one instruction"
         ),
-        _fix_rows,
+        fix_rows,
         needs=_IS_MATRIX,
     ),
     _Row(
@@ -402,7 +204,7 @@ _ROWS: tuple[_Row, ...] = (
         "smem_address",
         _address_is_read,
         lambda c: f"smem_address is {c.smem_address:#x}",
-        _must_address,
-        _fix_address,
+        must_address,
+        fix_address,
     ),
 )

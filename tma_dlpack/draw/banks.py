@@ -9,7 +9,7 @@ Source: CUDA C++ Programming Guide, shared memory; documented, not measured.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,32 +17,30 @@ import numpy as np
 from tma_dlpack import geometry
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.asked import request_of
+from tma_dlpack.draw.bank_reads import (
+    BANK_BYTES,
+    BANKS,
+    CHUNK_BYTES,
+    PATTERN_WORDS,
+    PATTERNS,
+    WARP,
+    Access,
+    Reads,
+    addresses_of,
+    reads_at,
+    reads_of_function,
+    thread_bytes,
+    thread_count,
+)
 from tma_dlpack.draw.figure import Figure
 from tma_dlpack.draw.scene import Box, Item, Scene, Text
 from tma_dlpack.geometry import IntArray, TilePlan
 from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.types.coerce import integer_of, integers_of, shown, text_of
+from tma_dlpack.types.coerce import shown, text_of
 from tma_dlpack.types.enums import TmaInterleaveLayout, TmaSwizzle
 from tma_dlpack.types.errors import refusal
 
 __all__ = ["Access", "BankConflicts", "SwizzleConflicts", "bank_conflicts"]
-
-BANK_BYTES, BANKS = 4, 32
-LINE_BYTES = BANK_BYTES * BANKS
-CHUNK_BYTES = 16
-WARP, PHASE = 32, 8  # threads; of 16 bytes, those served at once
-MAX_READS = 1 << 16  # 16-byte reads of a pattern, or threads of a function, that are looked at
-
-#: thread number -> row-major index of the element in the logical tile; None for an idle thread.
-Access = Callable[[int], Sequence[int] | None]
-
-
-@dataclass(frozen=True, slots=True)
-class _Reads:
-    """Line of the tile and byte of the line, per (phase, thread); line -1 of an idle thread."""
-
-    lines: IntArray
-    inner: IntArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,15 +173,15 @@ def bank_conflicts(
     request = request_of(tensor_map, None, None, smem_offset)
     plan, pattern = request.plan, text_of(access)
     if callable(access):
-        count, size = _thread_count(threads), _thread_bytes(plan, bytes_per_thread)
-        reads = _asked(plan, access, count, size)
+        count, size = thread_count(threads), thread_bytes(plan, bytes_per_thread)
+        reads = reads_of_function(plan, access, count, size)
         name, words = "the access", f"a function of {count} threads, {size} bytes each"
-    elif pattern in _PATTERNS:
-        size, reads = CHUNK_BYTES, _PATTERNS[pattern](plan)
-        name, words = f"a {pattern}", _WORDS[pattern]
-    elif (addresses := _addresses_of(access)) is not None:
-        size = CHUNK_BYTES if bytes_per_thread is None else _thread_bytes(plan, bytes_per_thread)
-        reads = _at_addresses(plan, addresses, size, request.smem_offset)
+    elif pattern in PATTERNS:
+        size, reads = CHUNK_BYTES, PATTERNS[pattern](plan)
+        name, words = f"a {pattern}", PATTERN_WORDS[pattern]
+    elif (addresses := addresses_of(access)) is not None:
+        size = CHUNK_BYTES if bytes_per_thread is None else thread_bytes(plan, bytes_per_thread)
+        reads = reads_at(plan, addresses, size, request.smem_offset)
         name, words = "the access", f"{len(addresses)} threads, {size} bytes each, by address"
     else:
         must = "be 'column', 'row' or a function, or shared addresses, a multiple of 8 integers"
@@ -211,125 +209,6 @@ def _degrees(degrees: tuple[int, ...]) -> str:
     )
 
 
-# --- What is read ---------------------------------------------------------------------------------
-
-
-def _column(plan: TilePlan) -> _Reads:
-    rows: IntArray = np.arange(min(plan.lines, MAX_READS), dtype=np.int64)
-    rows = (
-        rows[: len(rows) // PHASE * PHASE].reshape(-1, PHASE) if len(rows) > PHASE else rows[None]
-    )
-    columns: IntArray = np.arange(0, plan.smem_line_bytes, CHUNK_BYTES, dtype=np.int64)
-    columns = columns[: max(1, MAX_READS // rows.size)]
-    every = (len(columns), *rows.shape)
-    lines, inner = np.broadcast_to(rows, every), np.broadcast_to(columns[:, None, None], every)
-    return _Reads(lines.reshape(-1, rows.shape[1]), inner.reshape(-1, rows.shape[1]))
-
-
-def _row(plan: TilePlan) -> _Reads:
-    columns: IntArray = np.arange(0, plan.smem_line_bytes, CHUNK_BYTES, dtype=np.int64)
-    rows: IntArray = np.arange(min(plan.lines, MAX_READS // len(columns)), dtype=np.int64)
-    lines, inner = np.repeat(rows, len(columns)), np.tile(columns, len(rows))
-    whole = len(lines) // PHASE * PHASE or len(lines)
-    width = min(PHASE, whole)
-    return _Reads(lines[:whole].reshape(-1, width), inner[:whole].reshape(-1, width))
-
-
-_PATTERNS = {"column": _column, "row": _row}
-_WORDS = {
-    "column": "8 rows at one 16-byte column per phase, as ldmatrix reads them",
-    "row": "8 neighbouring chunks of 16 bytes per phase",
-}
-
-
-def _asked(plan: TilePlan, access: Access, threads: int, size: int) -> _Reads:
-    """Ask a function for every thread."""
-    reads = [_place(plan, access, thread, size) for thread in range(threads)]
-    per_phase = min(WARP, LINE_BYTES // size)
-    reads += [(-1, 0)] * (-len(reads) % per_phase)
-    lines, inner = np.array(reads, np.int64).T
-    return _Reads(lines.reshape(-1, per_phase), inner.reshape(-1, per_phase))
-
-
-def _addresses_of(access: object) -> IntArray | None:
-    """Give shared addresses of whole phases; None for anything else."""
-    numbers = access if issubclass(type(access), np.ndarray) else integers_of(access)
-    if numbers is None:
-        return None
-    addresses = np.asarray(numbers)
-    if addresses.ndim != 1 or addresses.dtype.kind not in "iu":
-        return None
-    whole = 0 < len(addresses) <= MAX_READS and len(addresses) % PHASE == 0
-    return addresses.astype(np.int64) if whole else None
-
-
-def _at_addresses(plan: TilePlan, addresses: IntArray, size: int, smem_offset: int) -> _Reads:
-    """Find which bytes of the tile lie at shared addresses, under the map's own swizzle."""
-    plain = np.asarray(geometry.swizzle_offset(plan.arguments.swizzle, addresses)) - smem_offset
-    lines, inner = np.divmod(plain, plan.pitch_bytes)
-    outside = (lines < 0) | (lines >= plan.lines) | (inner + size > plan.smem_line_bytes)
-    wrong = np.flatnonzero(outside | (addresses % size != 0))
-    if len(wrong):
-        thread = int(wrong[0])
-        found = f"access[{thread}] is {int(addresses[thread]):#x}"
-        end = smem_offset + plan.smem_bytes
-        must = f"be a multiple of {size} where the tile lies, {smem_offset:#x}..{end - 1:#x}"
-        fix = "pass ldmatrix_addresses(tensor_map, row, column, smem_address=smem_offset)"
-        raise refusal("access", found, must, fix)
-    per_phase = min(WARP, LINE_BYTES // size)
-    idle = -len(addresses) % per_phase
-    lines = np.pad(lines, (0, idle), constant_values=-1).reshape(-1, per_phase)
-    return _Reads(lines, np.pad(inner, (0, idle)).reshape(-1, per_phase))
-
-
-def _thread_count(given: object) -> int:
-    count = integer_of(given)
-    if count is None or not 1 <= count <= MAX_READS:
-        found = f"threads is {shown(given)}"
-        raise refusal("threads", found, f"be 1..{MAX_READS}", f"pass threads={WARP}, a warp")
-    return count
-
-
-def _thread_bytes(plan: TilePlan, given: object) -> int:
-    """Give the bytes that a thread reads: one element where nothing is asked."""
-    if given is None:
-        return max(1, plan.arguments.type_row.element_bits // 8)
-    size = integer_of(given)
-    if size not in (1, 2, 4, 8, 16):
-        found, must = f"bytes_per_thread is {shown(given)}", "be 1, 2, 4, 8 or 16, as loads read"
-        raise refusal("bytes_per_thread", found, must, "pass bytes_per_thread=16, or none")
-    return size
-
-
-def _place(plan: TilePlan, access: Access, thread: int, size: int) -> tuple[int, int]:
-    """Ask for the element of one thread; give its line and its byte there."""
-    shape = plan.tile_shape
-    must = f"give an index into the tile, which has shape {shape}, or None for an idle thread"
-    fix = "count elements of the tile row-major, from 0"
-    try:
-        index = access(thread)
-    except Exception as error:
-        raise refusal("access", f"access({thread}) raises {shown(error)}", must, fix) from error
-    if index is None:
-        return -1, 0
-    place = integers_of(index)
-    if (
-        place is None
-        or len(place) != len(shape)
-        or any(not 0 <= i < n for i, n in zip(place, shape, strict=True))
-    ):
-        raise refusal("access", f"access({thread}) gives {shown(index)}", must, fix)
-    line = 0
-    for i, n in zip(place[:-1], shape[:-1], strict=True):
-        line = line * n + i
-    inner = place[-1] * plan.smem_line_bytes // shape[-1]
-    if inner % size:
-        found = f"access({thread}) gives {place}, byte {inner} of its row"
-        must = f"start at a multiple of {size}, the bytes of its read"
-        raise refusal("access", found, must, "read other elements, or fewer bytes per thread")
-    return line, inner
-
-
 # --- What the banks make of it ------------------------------------------------------------------
 
 
@@ -346,7 +225,7 @@ def _choices(plan: TilePlan, tensor_map: TensorMap) -> list[TilePlan]:
     ]
 
 
-def _conflicts(plan: TilePlan, reads: _Reads, size: int, smem_offset: int) -> SwizzleConflicts:
+def _conflicts(plan: TilePlan, reads: Reads, size: int, smem_offset: int) -> SwizzleConflicts:
     """Count, per phase, the different words that meet in one bank; the most of any bank."""
     first = smem_offset + reads.lines * plan.pitch_bytes + reads.inner
     every: IntArray = first[..., None] + np.arange(0, size, BANK_BYTES)
