@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 from dataclasses import replace
 
@@ -255,6 +256,23 @@ def test_what_cannot_be_read_is_refused_with_a_call_that_works(name):
 
 def mended(x, options, asked, violation):
     """Do what the fix says, and find that it works."""
+    x, options, asked = changed(x, options, asked, violation)
+    matrix_descriptor(map_of(x, options), **asked)
+
+
+def map_of(x, options):
+    """The map, of the same memory described otherwise where there is a shape."""
+    options = dict(options)
+    if "shape" in options:
+        strides = [stride * x.itemsize for stride in options.pop("strides")]
+        x = as_strided(x, options.pop("shape"), strides)
+        options.pop("allow", None)
+        options["rules"] = "driver"
+    return tma.make_tma_descriptor(x, **options)
+
+
+def changed(x, options, asked, violation):
+    """Do what the fix says: give the tensor, and the arguments of the map and the descriptor."""
     fix = violation.fix
     if "reshape" in fix:  # says so in words
         x, options = x.reshape(64, 64), {"box_sizes": (64, 64), "swizzle": "bytes128"}
@@ -268,21 +286,47 @@ def mended(x, options, asked, violation):
         options = options | keywords(fix.partition(" and ")[0])
     elif "split_inner" in fix:
         call = fix.partition("**tma_dlpack.")[2]
-        words = eval(call, {"split_inner": tma.split_inner, "x": x})
-        strides = [stride * x.itemsize for stride in words["strides"]]
-        x = as_strided(x, words["shape"], strides)
-        options = {"box_sizes": words["box_sizes"], "swizzle": words["swizzle"], "rules": "driver"}
+        options = options | eval(call, {"split_inner": tma.split_inner, "x": x})
     elif "instruction=" in fix or "smem_address=" in fix:
         asked = asked | keywords(fix)
     else:
         options = options | keywords(fix)
-    matrix_descriptor(tma.make_tma_descriptor(x, **options), **asked)
+    return x, options, asked
 
 
 def keywords(text: str) -> dict:
     found = re.findall(r"(\w+)=(\([\d, ]+\)|'\w+'|0x[0-9a-f]+|\d+)", text)
     assert found, text
     return {name: eval(value) for name, value in found}
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    st.tuples(st.integers(1, 100), st.integers(1, 40)),
+    st.tuples(st.integers(1, 80), st.integers(1, 40)),
+    st.sampled_from(["f2", "f4", "u1"]),
+    st.sampled_from(sorted(SPANS)),
+    st.sampled_from(["K", "MN"]),
+)
+def test_boxes_of_any_width_and_height_are_mended(shape, box, dtype, swizzle, major):
+    """Widths count 16 bytes; one fix after the other leads to a tile that can be read."""
+    size = np.dtype(dtype).itemsize
+    wide = min(box[1] * 16, SPANS[swizzle] if swizzle != "none" else 256 * size) // size
+    x = np.zeros((shape[0], shape[1] * 16 // size), dtype)
+    options = {"box_sizes": (box[0], wide), "swizzle": swizzle, "rules": "driver"}
+    if dtype == "f4":
+        options["data_type"] = "TFLOAT32"
+    asked = {"major": major if dtype == "f2" else "K"}
+    for _ in range(4):
+        try:
+            descriptor = matrix_descriptor(map_of(x, options), **asked)
+        except tma.TmaPreconditionError as error:
+            violation = error.violations[0]
+        else:
+            break
+        x, changes, asked = changed(x, options, asked, violation)
+        options = options | changes
+    assert descriptor.k_steps > 0
 
 
 def test_every_reason_is_given_at_once():
@@ -373,3 +417,11 @@ def test_shared_memory_that_ends_too_early_is_refused():
     for other in (bytes(smem), smem.view(np.int8), smem[None], None):
         with pytest.raises(tma.TmaPreconditionError, match="one-dimensional uint8 array"):
             descriptor.read(other)
+
+
+def test_a_descriptor_survives_pickling():
+    descriptor = matrix_descriptor(made((64, 64), (64, 64), swizzle="bytes128"), smem_address=1024)
+    again = pickle.loads(pickle.dumps(descriptor))
+    assert again == descriptor
+    assert again.value == descriptor.value
+    assert type(descriptor).__module__ == "tma_dlpack"

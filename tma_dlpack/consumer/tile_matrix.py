@@ -62,10 +62,10 @@ class TileMatrix:
 
 
 def tile_matrix(tensor_map: TensorMap) -> TileMatrix | None:
-    """Give the matrix that a map's tile is; None where it has one dimension, or more than two.
+    """Give the matrix that a map's tile is; None of a map of rank 1, or with a third extent over 1.
 
-    Extents of 1 are no dimensions. A third one counts as columns of spans where it steps, in
-    global memory, by just the bytes of a row of the box.
+    A third one counts as columns of spans where it steps, in global memory, by just the bytes of a
+    row of the box.
     """
     args = tensor_map.arguments
     plan = geometry.plan(args)
@@ -74,11 +74,13 @@ def tile_matrix(tensor_map: TensorMap) -> TileMatrix | None:
     if args.kind != "tiled":
         return _matrix(plan, 1, plan.lines)
     axes = [d for d in plan.line_dims if plan.counts[d] > 1]
-    if len(axes) == 1 and not (_is_span(plan, axes[0]) and args.global_dim[1] > 1 < axes[0]):
-        return _matrix(plan, 1, plan.lines)
-    if len(axes) == 2 and _is_span(plan, axes[0]):
-        return _matrix(plan, plan.counts[axes[0]], plan.counts[axes[1]])
-    return None
+    spans = axes[:1] if axes and axes[0] > 1 and _is_span(plan, axes[0]) else []
+    if spans and len(axes) == 1 and args.global_dim[1] == 1:
+        spans = []  # rows of a dense matrix, which lie one after the other too
+    if args.rank < 2 or len(axes) - len(spans) > 1:
+        return None
+    columns = plan.counts[spans[0]] if spans else 1
+    return _matrix(plan, columns, plan.lines // columns)
 
 
 def _is_span(plan: TilePlan, dimension: int) -> bool:
