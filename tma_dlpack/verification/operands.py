@@ -20,7 +20,7 @@ from tma_dlpack.consumer import ldmatrix_addresses, matrix_descriptor
 from tma_dlpack.copies import launch, nvrtc
 from tma_dlpack.copies.simulator import SimulatorBackend
 from tma_dlpack.encoding.arguments import EncodeArguments
-from tma_dlpack.make.tiled import driver_encode_tiled
+from tma_dlpack.make.driver_words import driver_encode_tiled
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.verification.random_operands import (
     ROOM_BYTES,
