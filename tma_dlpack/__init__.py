@@ -3,7 +3,6 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from tma_dlpack.consumer import MatrixDescriptor, ldmatrix_addresses, matrix_descriptor
 from tma_dlpack.copies.protocol import Backend
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.copies.verbs import (
@@ -55,6 +54,7 @@ from tma_dlpack.types.target import TARGETS, Target
 if TYPE_CHECKING:
     from tma_dlpack import draw
     from tma_dlpack.bench.tile_bandwidth import BandwidthReport, bandwidth
+    from tma_dlpack.consumer import MatrixDescriptor, ldmatrix_addresses, matrix_descriptor
     from tma_dlpack.draw import bank_conflicts
     from tma_dlpack.explorer.widget import explore
     from tma_dlpack.verification import VerifyReport, verify
@@ -117,21 +117,24 @@ __all__ = [
 #: What is imported when first asked for, so that `import tma_dlpack` stays fast.
 _LATER = {
     "BandwidthReport": ("tma_dlpack.bench.tile_bandwidth", "BandwidthReport"),
+    "MatrixDescriptor": ("tma_dlpack.consumer", "MatrixDescriptor"),
     "VerifyReport": ("tma_dlpack.verification", "VerifyReport"),
     "bandwidth": ("tma_dlpack.bench.tile_bandwidth", "bandwidth"),
     "bank_conflicts": ("tma_dlpack.draw", "bank_conflicts"),
     "draw": ("tma_dlpack.draw", None),
     "explore": ("tma_dlpack.explorer.widget", "explore"),
+    "ldmatrix_addresses": ("tma_dlpack.consumer", "ldmatrix_addresses"),
+    "matrix_descriptor": ("tma_dlpack.consumer", "matrix_descriptor"),
     "verify": ("tma_dlpack.verification", "verify"),
 }
 
 
 #: Which function of `draw` gives the HTML of which class.
 _HTML = {
-    MatrixDescriptor: "matrix_html",
-    Report: "report_html",
-    TensorMap: "tensor_map_html",
-    Tile: "tile_html",
+    "MatrixDescriptor": "matrix_html",
+    "Report": "report_html",
+    "TensorMap": "tensor_map_html",
+    "Tile": "tile_html",
 }
 
 
@@ -146,10 +149,6 @@ def _attach_html(drawn: type, function: str) -> None:
     drawn._repr_html_ = _repr_html_  # type: ignore[attr-defined]
 
 
-for _drawn, _function in _HTML.items():
-    _attach_html(_drawn, _function)
-
-
 def __dir__() -> list[str]:
     return sorted({*globals(), *_LATER})
 
@@ -159,6 +158,8 @@ def _adopt(name: str, value: Any) -> None:
     globals()[name] = value
     if isinstance(value, type):
         value.__module__ = __name__
+    if name in _HTML:
+        _attach_html(value, _HTML[name])
 
 
 for _name in __all__:
