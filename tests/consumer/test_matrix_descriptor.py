@@ -173,6 +173,31 @@ def test_one_instruction_takes_32_bytes_of_k(dtype, data_type, k_elements):
     assert [d.start_address for d in (descriptor.advance(n) for n in range(4))] == [0, 32, 64, 96]
 
 
+#: (major, swizzle) -> LBO, SBO and the start of step s, for r rows and a span of w bytes: the table
+#: that was measured with 1,536 products on the H200 (16-bit types).
+MEASURED = {
+    ("K", "swizzled"): lambda r, w: (16, 8 * w, lambda s: 32 * s // w * r * w + 32 * s % w),
+    ("K", "none"): lambda r, w: (r * 16, 128, lambda s: 2 * s * r * 16),
+    ("MN", "swizzled"): lambda r, w: (r * w, 8 * w, lambda s: s * 16 * w),
+    ("MN", "none"): lambda r, w: (128, r * 16, lambda s: s * 16 * 16),
+}
+
+
+@pytest.mark.parametrize("rows", [16, 64, 192])
+@pytest.mark.parametrize("swizzle", sorted(SPANS))
+@pytest.mark.parametrize("major", ["K", "MN"])
+def test_offsets_and_steps_are_those_that_were_measured(major, swizzle, rows):
+    kind = "none" if swizzle == "none" else "swizzled"
+    leading, stride, start = MEASURED[major, kind](rows, SPANS[swizzle])
+    case = OperandCase(
+        "wgmma", major, "FLOAT16", swizzle, (256, 256), rows, 4, SPANS[swizzle], (0, 0), 0
+    )
+    descriptor = matrix_descriptor(case.tensor_map(case.matrix()), major=major)
+    assert (descriptor.leading_byte_offset, descriptor.stride_byte_offset) == (leading, stride)
+    steps = rows // 16 if major == "MN" else 4 * SPANS[swizzle] // 32
+    assert descriptor.k_starts == tuple(start(s) for s in range(steps))
+
+
 def test_the_text_shows_every_field():
     tm = made((64, 64), (64, 64), swizzle="bytes128")
     for instruction in ("wgmma", "tcgen05"):
@@ -368,6 +393,34 @@ def test_other_arguments_are_refused(asked, said):
     tm = made((64, 64), (64, 64), swizzle="bytes128")
     with pytest.raises(tma.TmaPreconditionError, match=re.escape(said)):
         matrix_descriptor(tm, **asked)
+
+
+@pytest.mark.parametrize(
+    ("channels", "pixels", "swizzle", "rule"),
+    [
+        (64, 64, "none", "MATRIX_WIDTH"),
+        (256, 64, "none", "MATRIX_WIDTH"),
+        (24, 64, "bytes64", "MATRIX_WIDTH"),
+        (64, 60, "bytes128", "MATRIX_ROWS"),
+    ],
+)
+def test_an_im2col_map_is_mended_by_its_own_arguments(channels, pixels, swizzle, rule):
+    x = np.zeros((2, 9, 9, 256), np.float16)
+    given = {"channels_per_pixel": channels, "pixels_per_column": pixels, "swizzle": swizzle}
+    corners = tma.im2col_corners((3, 3), 1)
+    with pytest.raises(tma.TmaPreconditionError) as refused:
+        matrix_descriptor(tma.make_im2col_descriptor(x, *corners, **given))
+    (violation,) = refused.value.violations
+    assert violation.rule == rule
+    mended_map = tma.make_im2col_descriptor(x, *corners, **given | keywords(violation.fix))
+    assert matrix_descriptor(mended_map).k_steps >= 1
+
+
+def test_an_instruction_of_another_gpu_is_unsupported_too():
+    tm = made((64, 64), (64, 64), swizzle="bytes128", target="sm_120")
+    for instruction in ("wgmma", "tcgen05"):
+        with pytest.raises(tma.TmaTargetError, match=f"for sm_120, which has no {instruction}"):
+            matrix_descriptor(tm, instruction=instruction)
 
 
 ODD = [lambda: np.zeros((64, 64)), lambda: None, lambda: 3, lambda: tma.TensorMap, Raising]

@@ -12,7 +12,7 @@ from tma_dlpack.consumer.tile_matrix import TileMatrix
 from tma_dlpack.encoding.arguments import EncodeArguments
 from tma_dlpack.types.coerce import integer_of, shown, text_of, type_name
 from tma_dlpack.types.enums import TmaSwizzle
-from tma_dlpack.types.errors import TmaPreconditionError, refusal
+from tma_dlpack.types.errors import TmaPreconditionError, TmaTargetError, refusal
 
 if TYPE_CHECKING:
     from tma_dlpack.tensor_map.map import TensorMap
@@ -33,7 +33,8 @@ def matrix_descriptor(
     ----------
     tensor_map : TensorMap
         A tiled map whose box is a matrix, one that `split_inner` made, or an im2col map (rows are
-        pixels). Extents of 1 do not count. FLOAT16, BFLOAT16, TFLOAT32, or UINT8 (e4m3, e5m2, s8,
+        pixels). Extents of 1 do not count; element strides do not matter, for the tile is as dense
+        as any other. FLOAT16, BFLOAT16, TFLOAT32, or UINT8 (e4m3, e5m2, s8,
         u8: the instruction's own type says which).
     instruction : {"wgmma", "tcgen05"}
         ``"wgmma"`` of sm_90 is measured, ``"tcgen05"`` of sm_100 documented.
@@ -54,7 +55,8 @@ def matrix_descriptor(
     TmaPreconditionError
         With every reason why the instruction cannot read the tile, and a call that works instead:
         a type that tensor cores have not, more than two dimensions, an interleaved layout, NaN
-        fill, a width that is no whole number of K steps or atoms, rows that are not, an address.
+        fill, a width that is no whole number of K steps or atoms, rows that are not, an address. A
+        `TmaTargetError` where the map's GPU has another instruction.
 
     Notes
     -----
@@ -93,7 +95,8 @@ def matrix_descriptor(
     operand = Operand(tensor_map, row, major, address)
     violations = find_violations(operand)
     if violations:
-        raise TmaPreconditionError(violations)
+        lacks = violations[0].rule == "MATRIX_TARGET"
+        raise (TmaTargetError if lacks else TmaPreconditionError)(violations)
     return _descriptor(operand)
 
 
