@@ -47,7 +47,10 @@ def fix_type(c: Operand) -> str:
         return "make the map with data_type='BFLOAT16' or 'FLOAT16', whichever the words are"
     if c.tensor_map.data_type in OPERAND_TYPES:
         return "convert the tensor to float8_e4m3fn or float8_e5m2"
-    return "convert the tensor to float16, bfloat16, float32, float8_e4m3fn, float8_e5m2 or int8"
+    return (
+        "convert the tensor to float16, bfloat16, float8_e4m3fn or float8_e5m2, to float32 with "
+        "data_type='TFLOAT32', or to int8 with data_type='UINT8'"
+    )
 
 
 def fix_target(c: Operand) -> str:
