@@ -38,6 +38,7 @@ from tma_dlpack.types.coerce import integer_of, shown
 from tma_dlpack.types.dtypes import row
 from tma_dlpack.types.enums import TensorMapDataType, TmaSwizzle
 from tma_dlpack.types.errors import refusal, sealed
+from tma_dlpack.types.public import Drawn, public
 
 __all__ = ["Major", "MatrixDescriptor"]
 
@@ -52,9 +53,10 @@ _OFFSETS_SAID = {
 }
 
 
+@public
 @sealed
 @dataclass(frozen=True, slots=True)
-class MatrixDescriptor:
+class MatrixDescriptor(Drawn):
     """The matrix descriptor of a tile in shared memory, for `wgmma` or `tcgen05.mma`.
 
     Made by `matrix_descriptor`. One descriptor serves one instruction, which multiplies
