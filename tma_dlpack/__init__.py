@@ -19,7 +19,6 @@ from tma_dlpack.make.im2col import (
     make_im2col_descriptor,
     make_im2col_wide_descriptor,
 )
-from tma_dlpack.make.split import split_inner
 from tma_dlpack.make.tiled import check_tma_descriptor, make_tma_descriptor
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.enums import (
@@ -58,6 +57,7 @@ if TYPE_CHECKING:
     )
     from tma_dlpack.draw import bank_conflicts
     from tma_dlpack.explorer.widget import explore
+    from tma_dlpack.make.split import split_inner
     from tma_dlpack.rules.check import Report
     from tma_dlpack.verification import VerifyReport, verify
 
@@ -132,6 +132,7 @@ _LATER = {
     ),
     "tma_dlpack.draw": ("bank_conflicts",),
     "tma_dlpack.explorer.widget": ("explore",),
+    "tma_dlpack.make.split": ("split_inner",),
     "tma_dlpack.rules.check": ("Report",),
     "tma_dlpack.verification": ("VerifyReport", "verify"),
 }
