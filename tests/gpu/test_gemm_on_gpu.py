@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import tma_dlpack as tma
-from tma_dlpack.bench import hopper
+from tma_dlpack.bench import conv, gemm, hopper
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 FAST = hopper.CHOICES[0]
@@ -188,3 +188,31 @@ def test_the_convolution_is_torchs_exactly(size, wgmma, conv_library):
         x.permute(0, 3, 1, 2).double(), weights.permute(0, 3, 1, 2).double(), padding=1
     )
     assert wgmma.equal(out, expected.permute(0, 2, 3, 1).to(wgmma.bfloat16))
+
+
+# --- The benches ----------------------------------------------------------------------------------
+
+
+def test_bench_gemm_prints_each_kernel_at_each_size(wgmma, capsys):
+    assert gemm.main(["--size", "512", "1024", "--rounds", "1"]) == 0
+    _, _, *rows = capsys.readouterr().out.splitlines()
+    assert [row.split()[0] for row in rows] == ["512"] * 3 + ["1024"] * 3
+    for row, choice in zip(rows, hopper.CHOICES * 2, strict=True):
+        assert choice.label in row
+        assert row.endswith("right")
+
+
+def test_bench_gemm_fails_where_a_product_is_wrong(wgmma, capsys, monkeypatch):
+    wrong = dataclasses.replace(FAST, swizzle="none")
+    monkeypatch.setattr(gemm, "CHOICES", (FAST, wrong))
+    assert gemm.main(["--size", "512", "--rounds", "1"]) == 1
+    _, _, first, second = capsys.readouterr().out.splitlines()
+    assert first.endswith("right")
+    assert second.endswith("WRONG")
+
+
+def test_bench_conv_prints_each_size(wgmma, capsys):
+    assert conv.main(["--rounds", "1"]) == 0
+    _, _, *rows = capsys.readouterr().out.splitlines()
+    assert len(rows) == len(conv.SIZES)
+    assert all(row.endswith("right") for row in rows)
