@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from tma_dlpack.dlpack import Device, TensorView, canonical_strides
 from tma_dlpack.make.build import check_view
-from tma_dlpack.rules.check import Report
 from tma_dlpack.rules.parse import make_case, mirror_case
-from tma_dlpack.rules.request import Case
+from tma_dlpack.rules.report import Report
+from tma_dlpack.rules.request import Request
 from tma_dlpack.types.dtypes import DLDataType
 from tma_dlpack.types.enums import (
     TensorMapDataType,
@@ -162,8 +162,8 @@ class Spec:
     def but(self, **changes: Any) -> Spec:
         return dataclasses.replace(self, **changes)
 
-    def through(self, door: Door) -> Case:
-        """Give the case that a door makes of it."""
+    def through(self, door: Door) -> Request:
+        """Give the request that it makes through a door."""
         target = Target.of(self.target or door.target)
         if door.mirror:
             return mirror_case(door.kind, self._mirror_words(), target)

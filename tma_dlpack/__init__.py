@@ -32,7 +32,7 @@ from tma_dlpack.make.tiled import (
     driver_replace_address,
     make_tma_descriptor,
 )
-from tma_dlpack.rules.check import Report
+from tma_dlpack.rules.report import Report
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.enums import (
     TensorMapDataType,

@@ -13,7 +13,7 @@ from tma_dlpack.dlpack import TensorView
 from tma_dlpack.rules.advice import ADVICE, bank_conflict_degree
 from tma_dlpack.rules.check import advise, find_violations
 from tma_dlpack.rules.parse import make_case
-from tma_dlpack.rules.request import Case
+from tma_dlpack.rules.request import Request
 from tma_dlpack.types.errors import Advice
 from tma_dlpack.types.target import Target
 
@@ -27,16 +27,16 @@ KINDS = {
 
 def accepted(
     x: TensorView, given: dict[str, Any], target: Target | str = "sm_90", assumed: bool = False
-) -> Case:
+) -> Request:
     """A request that breaks no rule."""
     kind = next(kind for word, kind in KINDS.items() if word in given)
-    case = make_case(kind, x.at(0), x.address, given, Target.of(target), assumed)
-    assert find_violations(case) == ()
-    return case
+    request = make_case(kind, x.at(0), x.address, given, Target.of(target), assumed)
+    assert find_violations(request) == ()
+    return request
 
 
-def advice_of(rule: str, case: Case) -> Advice | None:
-    return next((a for a in advise(case) if a.rule == rule), None)
+def advice_of(rule: str, request: Request) -> Advice | None:
+    return next((a for a in advise(request) if a.rule == rule), None)
 
 
 def matrix(columns, rows=64, pitch=None, dtype=(2, 32)):

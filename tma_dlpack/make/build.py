@@ -25,9 +25,10 @@ from tma_dlpack.make.encode import (
     encode_for,
     target_of,
 )
-from tma_dlpack.rules.check import Report, check_case, find_violations
+from tma_dlpack.rules.check import find_violations
 from tma_dlpack.rules.parse import make_case, mirror_case
-from tma_dlpack.rules.request import Case
+from tma_dlpack.rules.report import Report, check_case
+from tma_dlpack.rules.request import Request as Case
 from tma_dlpack.tensor_map.map import TensorMap, map_of
 from tma_dlpack.tensor_map.template import Template
 from tma_dlpack.types.coerce import integer_of, shown, text_of
@@ -221,7 +222,7 @@ def mirror(
         )
     known, unread = _named_target(target)
     case = mirror_case(kind, given, known)
-    violations = unread or (case.unread if encoder == "driver" else find_violations(case))
+    violations = unread or (case.unreadable if encoder == "driver" else find_violations(case))
     if violations:
         Report(violations).raise_if_refused()
     return map_of(encode_bare(case, encoder), case.address)

@@ -8,7 +8,7 @@ from tma_dlpack import driver
 from tma_dlpack.dlpack import Device, Signature
 from tma_dlpack.encoding import bits
 from tma_dlpack.encoding.arguments import EncodeArguments
-from tma_dlpack.rules.request import Case
+from tma_dlpack.rules.request import Request as Case
 from tma_dlpack.tensor_map.template import Template
 from tma_dlpack.types.enums import DLDeviceType
 from tma_dlpack.types.errors import TmaUnsupportedError

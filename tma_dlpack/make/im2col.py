@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tma_dlpack.make import build
 from tma_dlpack.make.encode import Encoder
-from tma_dlpack.rules.check import Report
+from tma_dlpack.rules.report import Report
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.coerce import integer_of, integers_of, shown
 from tma_dlpack.types.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle, WideMode

@@ -9,7 +9,7 @@ from tma_dlpack.make import build
 from tma_dlpack.make.build import CACHE
 from tma_dlpack.make.cache import CacheInfo, is_alike
 from tma_dlpack.make.encode import Encoder
-from tma_dlpack.rules.check import Report
+from tma_dlpack.rules.report import Report
 from tma_dlpack.tensor_map.map import TensorMap, new
 from tma_dlpack.types.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle
 from tma_dlpack.types.errors import TmaPreconditionError

@@ -1,6 +1,6 @@
-"""The preconditions, as one table of rows in libcu++'s order. `check` runs it; nothing else does.
+"""The preconditions, as one table of rows in libcu++'s order. `check` is the engine.
 
-A row belongs to sets of rules:
+A rule belongs to sets of rules:
 
 ``"libcu++"``     what `cuda::make_tma_descriptor` asks (NVIDIA/cccl at `CCCL_COMMIT`), and last
                   what the driver asks beyond it, because libcu++ hands its result to the driver
@@ -16,13 +16,13 @@ Chapters: `rule` (what a row is), `tensor` (device, rank, address, data type, si
 from __future__ import annotations
 
 from tma_dlpack.rules.im2col import IM2COL_RULES
-from tma_dlpack.rules.rule import CCCL_COMMIT, Rule
+from tma_dlpack.rules.rule import CCCL_COMMIT, AnyRule, Rule, RulePerEntry
 from tma_dlpack.rules.tensor import TENSOR_RULES
 from tma_dlpack.rules.tile import TILE_RULES
 
-__all__ = ["CCCL_COMMIT", "RULES", "Rule"]
+__all__ = ["CCCL_COMMIT", "RULES", "AnyRule", "Rule", "RulePerEntry"]
 
 #: Every rule, in libcu++'s order.
-RULES: tuple[Rule, ...] = tuple(
+RULES: tuple[AnyRule, ...] = tuple(
     sorted((*TENSOR_RULES, *TILE_RULES, *IM2COL_RULES), key=lambda rule: rule.step)
 )

@@ -1,7 +1,6 @@
-"""What a user wrote becomes a `Case`: words become enums and integers, innermost first.
+"""What a user wrote becomes a `Request`: words become enums and integers, innermost first.
 
-What cannot be read becomes a Violation in `Case.unread`. Nothing here raises, whatever the methods
-of a user's objects do.
+What cannot be read becomes a Violation in `Request.unreadable`. Nothing here raises.
 """
 
 from __future__ import annotations
@@ -10,20 +9,20 @@ import dataclasses
 import difflib
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from tma_dlpack.dlpack import TensorView, canonical_strides
-from tma_dlpack.encoding.arguments import MapKind, Number, alignment_bytes_of
+from tma_dlpack.encoding.arguments import EncodeArguments, MapKind, Number, alignment_bytes_of
 from tma_dlpack.rules.driver_order import driver_layout
-from tma_dlpack.rules.request import RULE_SETS, Case, set_of_rules
+from tma_dlpack.rules.request import RULE_SETS, Request, set_of_rules
 from tma_dlpack.types.coerce import (
     INTEGER_BITS,
-    MAX_ENTRIES,
     counted,
     integer_of,
     integers_of,
     nearest_integer,
     nearest_integers,
+    not_an_integer,
     shown,
     text_of,
 )
@@ -43,27 +42,35 @@ from tma_dlpack.types.target import Target
 
 __all__ = ["make_case", "mirror_case"]
 
-
 AnyEnum = TypeVar("AnyEnum", bound=IntEnum)
 
-#: What each argument of integers may look like.
-_EXAMPLES = {
-    "box_sizes": "(64, 64)",
-    "elem_strides": "(1, 1)",
-    "channels_per_pixel": "64",
-    "pixels_per_column": "128",
-    "pixel_box_lower_corner": "(-1, -1)",
-    "pixel_box_upper_corner": "(-1, -1)",
-    "lower_corner_width": "-1",
-    "upper_corner_width": "-1",
-    "pixel_box_lower_corner_width": "-1",
-    "pixel_box_upper_corner_width": "-1",
-    "tensor_rank": "2",
-    "global_address": "0x7f0000000000",
-    "global_dim": "(4096, 4096)",
-    "global_strides": "(8192,)",
-    "box_dim": "(64, 64)",
-    "element_strides": "(1, 1)",
+PER_DIMENSION, PER_SPATIAL = "one per dimension", "one per spatial dimension"
+
+
+class _Argument(NamedTuple):
+    """What an argument of integers may look like, and what each entry of a sequence is for."""
+
+    example: str
+    entries: str = ""
+
+
+_INTEGERS = {
+    "box_sizes": _Argument("(64, 64)", PER_DIMENSION),
+    "elem_strides": _Argument("(1, 1)", PER_DIMENSION),
+    "channels_per_pixel": _Argument("64"),
+    "pixels_per_column": _Argument("128"),
+    "pixel_box_lower_corner": _Argument("(-1, -1)", PER_SPATIAL),
+    "pixel_box_upper_corner": _Argument("(-1, -1)", PER_SPATIAL),
+    "lower_corner_width": _Argument("-1"),
+    "upper_corner_width": _Argument("-1"),
+    "pixel_box_lower_corner_width": _Argument("-1"),
+    "pixel_box_upper_corner_width": _Argument("-1"),
+    "tensor_rank": _Argument("2"),
+    "global_address": _Argument("0x7f0000000000"),
+    "global_dim": _Argument("(4096, 4096)", PER_DIMENSION),
+    "global_strides": _Argument("(8192,)", "one per dimension but the innermost, in bytes"),
+    "box_dim": _Argument("(64, 64)", PER_DIMENSION),
+    "element_strides": _Argument("(1, 1)", PER_DIMENSION),
 }
 
 
@@ -74,25 +81,25 @@ def make_case(
     given: Mapping[str, Any],
     target: Target,
     target_is_assumed: bool,
-    unread: tuple[Violation, ...] = (),
-) -> Case:
+    refused: tuple[Violation, ...] = (),
+) -> Request:
     """Read a `make_*` call on a tensor.
 
     Parameters
     ----------
     kind : MapKind
     view : TensorView or None
-        The tensor's layout, at address 0 and without owner, so that the case can be kept; None
-        where the tensor itself was refused, which `unread` then says.
+        The tensor's layout, at address 0 and without owner, so that the request can be kept; None
+        where the tensor itself was refused, and `refused` says why.
     address : int
-        Where it lies.
+        Of the tensor's first element.
     given : mapping
         The keyword arguments of the call, row-major.
     target : Target
     target_is_assumed : bool
-        Whether nothing but habit says that it is the target.
-    unread : tuple of Violation
-        What was refused on the way here.
+        Whether the target is a default because no driver could be asked.
+    refused : tuple of Violation
+        What was refused before the arguments were read.
     """
     read = _Reader()
     read.instead["target"] = None  # the tensor's own
@@ -109,74 +116,84 @@ def make_case(
         box = read.integers("box_sizes", given["box_sizes"], (1,) * rank)[::-1]
     else:
         column = _read_column(read, kind, given, rank)
-    elem_strides = given["elem_strides"]
-    if elem_strides is None:
-        elem_strides = (1,) * rank
-    else:
-        elem_strides = read.integers("elem_strides", elem_strides)[::-1]
-    data_type, dims, strides_bytes = _laid_out(view, asked_type, interleave)
-    return Case(
-        kind=kind,
+    elem_strides = (1,) * rank
+    if given["elem_strides"] is not None:
+        elem_strides = read.integers("elem_strides", given["elem_strides"])[::-1]
+    data_type = _type_of(view, asked_type)
+    dims, strides_bytes = _layout_of(view, data_type, interleave)
+    return Request(
+        arguments=EncodeArguments(
+            kind=kind,
+            data_type=TensorMapDataType.UINT8 if data_type is None else data_type,
+            global_dim=dims,  # type: ignore[arg-type]  # rules ask for whole numbers
+            global_strides=strides_bytes,  # type: ignore[arg-type]
+            element_strides=elem_strides,
+            box_dim=box,
+            interleave=interleave,
+            swizzle=swizzle,
+            l2_promotion=l2_promotion,
+            oob_fill=oob_fill,
+            **column,
+        ),
+        address=address,
+        rank=rank,
         rules=set_of_rules(kind, rules, target),
         target=target,
         target_is_assumed=target_is_assumed,
         view=view,
-        asked_type=asked_type,
-        data_type=data_type,
-        address=address,
-        rank=rank,
-        dims=dims,
-        strides_bytes=strides_bytes,
         innermost_stride=view.strides[-1] if view is not None and rank else 1,
-        box=box,
-        elem_strides=elem_strides,
-        interleave=interleave,
-        swizzle=swizzle,
-        l2_promotion=l2_promotion,
-        oob_fill=oob_fill,
-        unread=(*unread, *read.unread),
-        instead=read.instead,
-        **column,
+        asked_type=asked_type,
+        type_is_known=data_type is not None,
+        unreadable=(*refused, *read.unreadable),
+        readable_instead=read.instead,
     )
 
 
-def _laid_out(
-    view: TensorView | None, asked_type: TensorMapDataType | None, interleave: TmaInterleaveLayout
-) -> tuple[TensorMapDataType | None, tuple[Number, ...], tuple[Number, ...]]:
-    """Give the map's type, and the extents and byte strides of a tensor in it, innermost first."""
+def _type_of(
+    view: TensorView | None, asked_type: TensorMapDataType | None
+) -> TensorMapDataType | None:
+    """Give the map's type; None where the tensor has none, or not the one asked for."""
     if view is None:
-        return None, (), ()
-    data_type = data_type_of(view.dtype) if asked_type is None else asked_type
-    if asked_type is not None and asked_type not in overrides_of(view.dtype):
-        data_type = None
+        return None
+    if asked_type is None:
+        return data_type_of(view.dtype)
+    return asked_type if asked_type in overrides_of(view.dtype) else None
+
+
+def _layout_of(
+    view: TensorView | None, data_type: TensorMapDataType | None, interleave: TmaInterleaveLayout
+) -> tuple[tuple[Number, ...], tuple[Number, ...]]:
+    """Give the extents and byte strides of a tensor, innermost first."""
+    if view is None:
+        return (), ()
     align_bytes = alignment_bytes_of(interleave, data_type)
-    if align_bytes != 16 and 1 in view.shape:  # judged strides of extent 1 are multiples of 16
+    if align_bytes != 16 and 1 in view.shape:  # the view's strides of extent 1 are multiples of 16
         bits = view.dtype.itemsize_bits
         strides = canonical_strides(view.shape, view.strides, bits, align_bytes)
         view = dataclasses.replace(view, strides=strides)
-    return data_type, *driver_layout(view, data_type)
+    return driver_layout(view, data_type)
 
 
 def _read_column(
     read: _Reader, kind: MapKind, given: Mapping[str, Any], rank: int
 ) -> dict[str, Any]:
     fields: dict[str, Any] = {
-        "channels": read.integer("channels_per_pixel", given["channels_per_pixel"], 1),
-        "pixels": read.integer("pixels_per_column", given["pixels_per_column"], 1),
+        name: read.integer(name, given[name], 1)
+        for name in ("channels_per_pixel", "pixels_per_column")
     }
     for which in ("lower", "upper"):
+        corner = f"pixel_box_{which}_corner"
         if kind == "im2col":
-            name = f"pixel_box_{which}_corner"
-            fields[which] = read.integers(name, given[name], (0,) * max(0, rank - 2))[::-1]
+            fields[corner] = read.integers(corner, given[corner], (0,) * max(0, rank - 2))[::-1]
         else:
             name = f"{which}_corner_width"
-            fields[which] = (read.integer(name, given[name], 0),)
+            fields[corner] = (read.integer(name, given[name], 0),)
     if kind == "im2col_wide":
         fields["mode"] = read.member("mode", TensorMapIm2ColWideMode, given["mode"])
     return fields
 
 
-def mirror_case(kind: MapKind, given: Mapping[str, Any], target: Target) -> Case:
+def mirror_case(kind: MapKind, given: Mapping[str, Any], target: Target) -> Request:
     """Read a `driver_encode_*` call: the driver's words, innermost first.
 
     As in C, entries of an array past the rank are not read.
@@ -195,32 +212,32 @@ def mirror_case(kind: MapKind, given: Mapping[str, Any], target: Target) -> Case
         "swizzle": read.member("swizzle", TmaSwizzle, given["swizzle"]),
         "l2_promotion": read.member("l2_promotion", TmaL2FetchSize, given["l2_promotion"]),
         "oob_fill": read.member("oob_fill", TmaOobFill, given["oob_fill"]),
-        "address": read.integer("global_address", given["global_address"]),
-        "dims": array("global_dim"),
-        "strides_bytes": array("global_strides", fewer=1),
-        "elem_strides": array("element_strides"),
+        "global_dim": array("global_dim"),
+        "global_strides": array("global_strides", fewer=1),
+        "element_strides": array("element_strides"),
     }
+    address = read.integer("global_address", given["global_address"])
     if kind == "tiled":
-        fields["box"] = array("box_dim")
+        fields["box_dim"] = array("box_dim")
     else:
-        fields["channels"] = read.integer("channels_per_pixel", given["channels_per_pixel"])
-        fields["pixels"] = read.integer("pixels_per_column", given["pixels_per_column"])
-    for which in ("lower", "upper"):
+        for name in ("channels_per_pixel", "pixels_per_column"):
+            fields[name] = read.integer(name, given[name])
+    for corner in ("pixel_box_lower_corner", "pixel_box_upper_corner"):
         if kind == "im2col":
-            fields[which] = array(f"pixel_box_{which}_corner", fewer=2)
+            fields[corner] = array(corner, fewer=2)
         if kind == "im2col_wide":
-            name = f"pixel_box_{which}_corner_width"
-            fields[which] = (read.integer(name, given[name]),)
+            name = f"{corner}_width"
+            fields[corner] = (read.integer(name, given[name]),)
     if kind == "im2col_wide":
         fields["mode"] = read.member("mode", TensorMapIm2ColWideMode, given["mode"])
-    return Case(
-        kind=kind,
+    return Request(
+        arguments=EncodeArguments(kind=kind, **fields),
+        address=address,
+        rank=rank,
         rules="measured" if target.has_model else "documented",
         mirror=True,
         target=target,
-        rank=rank,
-        unread=tuple(read.unread),
-        **fields,
+        unreadable=tuple(read.unreadable),
     )
 
 
@@ -235,14 +252,14 @@ class _Reader:
     """Read arguments one by one; keep what could not be read, and what could be in its place."""
 
     def __init__(self) -> None:
-        self.unread: list[Violation] = []
+        self.unreadable: list[Violation] = []
         self.instead: dict[str, Any] = {}
 
     def refuse(
         self, argument: str, found: str, must: str, fix: str, instead: object = None
     ) -> None:
         self.instead[argument] = instead
-        self.unread.append(
+        self.unreadable.append(
             Violation(
                 rule="ARGUMENT",
                 argument=argument,
@@ -273,12 +290,12 @@ class _Reader:
             return enum(0)
 
     def data_type(self, argument: str, value: object) -> TensorMapDataType | None:
-        """Read a data type that may be left out; None too where it is none."""
+        """Read a data type that may be omitted; None too where it is none."""
         if value is None:
             return None
-        known = len(self.unread)
+        known = len(self.unreadable)
         data_type = self.member(argument, TensorMapDataType, value)
-        if len(self.unread) == known:
+        if len(self.unreadable) == known:
             return data_type
         self.instead[argument] = None
         return None
@@ -291,8 +308,8 @@ class _Reader:
             self.refuse(
                 argument,
                 f"is {shown(value)}",
-                f"be an integer of at most {INTEGER_BITS} bits",
-                f"pass an int, such as {_EXAMPLES[argument]}",
+                f"be an int of at most {INTEGER_BITS} bits" if _is_long(value) else "be an int",
+                f"pass an int, such as {_INTEGERS[argument].example}",
                 instead if meant is None else meant,
             )
         return number or 0
@@ -307,11 +324,12 @@ class _Reader:
         numbers = integers_of(value)
         if numbers is None:
             meant = nearest_integers(value, 0 if argument.startswith("pixel_box") else 1)
+            wrong = not_an_integer(value)
             self.refuse(
                 argument,
-                f"is {shown(value)}",
-                f"be a sequence of at most {MAX_ENTRIES} integers of {INTEGER_BITS} bits",
-                f"pass a tuple of ints, such as {_EXAMPLES[argument]}",
+                f"is {shown(value)}" + (f", where {wrong}" if wrong else ""),
+                f"be a sequence of ints, {_INTEGERS[argument].entries}",
+                f"pass a tuple of ints, such as {_INTEGERS[argument].example}",
                 instead if meant is None else meant,
             )
             return ()
@@ -319,9 +337,9 @@ class _Reader:
 
     def array(self, argument: str, value: object, count: int, least: int) -> tuple[int, ...]:
         """Read the first `count` entries of an array, as C does; it must have `least`."""
-        known = len(self.unread)
+        known = len(self.unreadable)
         numbers = self.integers(argument, value)
-        if len(numbers) < least and len(self.unread) == known:
+        if len(numbers) < least and len(self.unreadable) == known:
             self.refuse(
                 argument,
                 f"has {counted(len(numbers), 'entry')}",
@@ -343,3 +361,7 @@ class _Reader:
             choices[0],
         )
         return choices[0]
+
+
+def _is_long(value: object) -> bool:
+    return isinstance(value, int) and value.bit_length() > INTEGER_BITS

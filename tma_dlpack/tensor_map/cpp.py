@@ -12,7 +12,7 @@ from enum import IntEnum
 from tma_dlpack.dlpack import TensorView
 from tma_dlpack.encoding.arguments import EncodeArguments, reverse
 from tma_dlpack.rules.check import find_violations
-from tma_dlpack.rules.request import Case
+from tma_dlpack.rules.request import Request as Case
 from tma_dlpack.types.dtypes import DLDataType, data_type_of
 from tma_dlpack.types.enums import DLDataTypeCode, c_name
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from tma_dlpack import geometry
 from tma_dlpack.dlpack import TensorView
 from tma_dlpack.encoding.arguments import EncodeArguments, MapKind, reverse
-from tma_dlpack.rules.request import Case
+from tma_dlpack.rules.request import Request as Case
 from tma_dlpack.tensor_map.storage import Slot
 from tma_dlpack.types.enums import (
     TensorMapDataType,
