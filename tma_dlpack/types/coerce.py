@@ -81,13 +81,12 @@ def not_an_integer(value: object) -> str:
     """Name the first entry of a sequence that is no int, and its type; "" where there is none.
 
     >>> not_an_integer((16, 64.0))
-    'entry 1 is a float'
+    'entry 1 has type float'
     """
     for i, entry in enumerate(_entries(value) or ()):
         if integer_of(entry) is None:
-            kind = type(entry).__name__
-            article = "an" if kind[0].lower() in "aeiou" else "a"
-            return f"entry {i} is {article} {kind}" + ("" if kind != "int" else " of too many bits")
+            too_long = " of too many bits" if type(entry) is int else ""
+            return f"entry {i} has type {type(entry).__name__}{too_long}"
     return ""
 
 
