@@ -9,7 +9,7 @@ import pytest
 from strategies import IM2COL_SPEC, TILED_SPEC, WIDE_SPEC, Door, im2col, tiled, view
 
 import tma_dlpack as tma
-from tma_dlpack.rules import parse
+from tma_dlpack.rules import reader
 from tma_dlpack.rules.parse import make_case, mirror_case
 from tma_dlpack.rules.request import set_of_rules
 from tma_dlpack.types.coerce import counted, nearest_integer, settled, shown, text_of
@@ -154,7 +154,7 @@ def test_what_an_unreadable_argument_of_the_driver_could_look_like_is_accepted()
     examples = {v.argument: v.fix.partition("such as ")[2] for v in caught.value.violations}
     assert {*examples} <= {*names, "element_strides"}
     given = dict.fromkeys(("interleave", "swizzle", "l2_promotion", "oob_fill"), 0)
-    given |= {n: eval(parse._INTEGERS[n].example) for n in (*names, "element_strides")}
+    given |= {n: eval(reader._INTEGERS[n].example) for n in (*names, "element_strides")}
     tm = tma.driver_encode_tiled(tensor_data_type="FLOAT16", encoder="model", **given)
     assert tm.box_dim == (64, 64)
 

@@ -9,12 +9,13 @@ A rule belongs to sets of rules:
 ``"measured"``    the driver's own verdict on sm_90, as `driver_encode_*` holds it
                   [H200, driver 580.159.04 (CUDA 13.0), 2026-11-20; tests/golden]
 
-Chapters: `rule` (what a row is), `tensor` (device, rank, address, data type, sizes, strides),
-`tile` (interleave, swizzle, box, element strides), `im2col`; `words` is what fixes say.
+Chapters: `rule` (what a rule is), `tensor` (device, rank, address, data type, sizes, strides),
+`tile` (interleave, swizzle), `box` (box, element strides), `im2col`; `words` is what fixes say.
 """
 
 from __future__ import annotations
 
+from tma_dlpack.rules.box import BOX_RULES
 from tma_dlpack.rules.im2col import IM2COL_RULES
 from tma_dlpack.rules.rule import CCCL_COMMIT, AnyRule, Rule, RulePerEntry
 from tma_dlpack.rules.tensor import TENSOR_RULES
@@ -24,5 +25,5 @@ __all__ = ["CCCL_COMMIT", "RULES", "AnyRule", "Rule", "RulePerEntry"]
 
 #: Every rule, in libcu++'s order.
 RULES: tuple[AnyRule, ...] = tuple(
-    sorted((*TENSOR_RULES, *TILE_RULES, *IM2COL_RULES), key=lambda rule: rule.step)
+    sorted((*TENSOR_RULES, *TILE_RULES, *BOX_RULES, *IM2COL_RULES), key=lambda rule: rule.step)
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tma_dlpack.rules import repairs
+from tma_dlpack.rules.box import inner_fix
 from tma_dlpack.rules.request import Request
 from tma_dlpack.rules.rule import (
     COLUMNS,
@@ -18,7 +19,6 @@ from tma_dlpack.rules.rule import (
     Rule,
     RulePerEntry,
 )
-from tma_dlpack.rules.tile import inner_fix
 from tma_dlpack.types.coerce import counted
 from tma_dlpack.types.limits import INNER_BYTES, MAX_BOX, MAX_BOX_BYTES, MAX_PIXELS
 

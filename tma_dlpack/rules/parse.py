@@ -6,26 +6,14 @@ What cannot be read becomes a Violation in `Request.unreadable`. Nothing here ra
 from __future__ import annotations
 
 import dataclasses
-import difflib
-from collections.abc import Iterable, Mapping
-from enum import IntEnum
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 from tma_dlpack.dlpack import TensorView, canonical_strides
 from tma_dlpack.encoding.arguments import EncodeArguments, MapKind, Number, alignment_bytes_of
 from tma_dlpack.rules.driver_order import driver_layout
+from tma_dlpack.rules.reader import Reader
 from tma_dlpack.rules.request import RULE_SETS, Request, set_of_rules
-from tma_dlpack.types.coerce import (
-    INTEGER_BITS,
-    counted,
-    integer_of,
-    integers_of,
-    nearest_integer,
-    nearest_integers,
-    not_an_integer,
-    shown,
-    text_of,
-)
 from tma_dlpack.types.dtypes import data_type_of, overrides_of
 from tma_dlpack.types.enums import (
     TensorMapDataType,
@@ -34,44 +22,12 @@ from tma_dlpack.types.enums import (
     TmaL2FetchSize,
     TmaOobFill,
     TmaSwizzle,
-    parse,
 )
 from tma_dlpack.types.errors import Violation
 from tma_dlpack.types.limits import MAX_RANK
 from tma_dlpack.types.target import Target
 
 __all__ = ["make_case", "mirror_case"]
-
-AnyEnum = TypeVar("AnyEnum", bound=IntEnum)
-
-PER_DIMENSION, PER_SPATIAL = "one per dimension", "one per spatial dimension"
-
-
-class _Argument(NamedTuple):
-    """What an argument of integers may look like, and what each entry of a sequence is for."""
-
-    example: str
-    entries: str = ""
-
-
-_INTEGERS = {
-    "box_sizes": _Argument("(64, 64)", PER_DIMENSION),
-    "elem_strides": _Argument("(1, 1)", PER_DIMENSION),
-    "channels_per_pixel": _Argument("64"),
-    "pixels_per_column": _Argument("128"),
-    "pixel_box_lower_corner": _Argument("(-1, -1)", PER_SPATIAL),
-    "pixel_box_upper_corner": _Argument("(-1, -1)", PER_SPATIAL),
-    "lower_corner_width": _Argument("-1"),
-    "upper_corner_width": _Argument("-1"),
-    "pixel_box_lower_corner_width": _Argument("-1"),
-    "pixel_box_upper_corner_width": _Argument("-1"),
-    "tensor_rank": _Argument("2"),
-    "global_address": _Argument("0x7f0000000000"),
-    "global_dim": _Argument("(4096, 4096)", PER_DIMENSION),
-    "global_strides": _Argument("(8192,)", "one per dimension but the innermost, in bytes"),
-    "box_dim": _Argument("(64, 64)", PER_DIMENSION),
-    "element_strides": _Argument("(1, 1)", PER_DIMENSION),
-}
 
 
 def make_case(
@@ -101,7 +57,7 @@ def make_case(
     refused : tuple of Violation
         What was refused before the arguments were read.
     """
-    read = _Reader()
+    read = Reader()
     read.instead["target"] = None  # the tensor's own
     rank = len(view.shape) if view is not None else 0
     rules = read.word("rules", given["rules"], RULE_SETS[kind])
@@ -175,7 +131,7 @@ def _layout_of(
 
 
 def _read_column(
-    read: _Reader, kind: MapKind, given: Mapping[str, Any], rank: int
+    read: Reader, kind: MapKind, given: Mapping[str, Any], rank: int
 ) -> dict[str, Any]:
     fields: dict[str, Any] = {
         name: read.integer(name, given[name], 1)
@@ -198,7 +154,7 @@ def mirror_case(kind: MapKind, given: Mapping[str, Any], target: Target) -> Requ
 
     As in C, entries of an array past the rank are not read.
     """
-    read = _Reader()
+    read = Reader()
     rank = read.integer("tensor_rank", given["tensor_rank"])
 
     def array(name: str, fewer: int = 0) -> tuple[int, ...]:
@@ -239,129 +195,3 @@ def mirror_case(kind: MapKind, given: Mapping[str, Any], target: Target) -> Requ
         target=target,
         unreadable=tuple(read.unreadable),
     )
-
-
-def _close(word: str, names: Iterable[str]) -> str | None:
-    """Give the name that a word was meant to be, whatever its case; None where none is close."""
-    by_lower = {name.lower(): name for name in names}
-    close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.5)
-    return by_lower[close[0]] if close else None
-
-
-class _Reader:
-    """Read arguments one by one; keep what could not be read, and what could be in its place."""
-
-    def __init__(self) -> None:
-        self.unreadable: list[Violation] = []
-        self.instead: dict[str, Any] = {}
-
-    def refuse(
-        self, argument: str, found: str, must: str, fix: str, instead: object = None
-    ) -> None:
-        self.instead[argument] = instead
-        self.unreadable.append(
-            Violation(
-                rule="ARGUMENT",
-                argument=argument,
-                found=f"{argument} {found}",
-                limit=f"it must {must}",
-                fix=fix,
-                source="tma_dlpack: what the argument may be",
-            )
-        )
-
-    def member(self, argument: str, enum: type[AnyEnum], value: object) -> AnyEnum:
-        """Read a member, its name or its value; the one of value 0 where it is none of these."""
-        if type(value) is enum:
-            return value
-        word = text_of(value)
-        try:
-            return parse(enum, word if word is not None else integer_of(value))
-        except (TypeError, ValueError):
-            close = _close(word or "", enum.__members__)
-            choices = ", ".join(f"{m.name} ({m.value})" for m in enum)
-            self.refuse(
-                argument,
-                f"is {shown(value)}",
-                f"be a {enum.__name__}, its name or its value",
-                f"choose one of {choices}" + (f"; did you mean {close!r}?" if close else ""),
-                close or enum(0).name,
-            )
-            return enum(0)
-
-    def data_type(self, argument: str, value: object) -> TensorMapDataType | None:
-        """Read a data type that may be omitted; None too where it is none."""
-        if value is None:
-            return None
-        known = len(self.unreadable)
-        data_type = self.member(argument, TensorMapDataType, value)
-        if len(self.unreadable) == known:
-            return data_type
-        self.instead[argument] = None
-        return None
-
-    def integer(self, argument: str, value: object, instead: int = 0) -> int:
-        """Read an integer; 0 where it is none."""
-        number = integer_of(value)
-        if number is None:
-            meant = nearest_integer(value)
-            self.refuse(
-                argument,
-                f"is {shown(value)}",
-                f"be an int of at most {INTEGER_BITS} bits" if _is_long(value) else "be an int",
-                f"pass an int, such as {_INTEGERS[argument].example}",
-                instead if meant is None else meant,
-            )
-        return number or 0
-
-    def integers(
-        self, argument: str, value: object, instead: tuple[int, ...] | None = None
-    ) -> tuple[int, ...]:
-        """Read a sequence of integers, in the order given; none where it is no such sequence.
-
-        Entries that can be read, or are whole numbers, stay as they are in what could be instead.
-        """
-        numbers = integers_of(value)
-        if numbers is None:
-            meant = nearest_integers(value, 0 if argument.startswith("pixel_box") else 1)
-            wrong = not_an_integer(value)
-            self.refuse(
-                argument,
-                f"is {shown(value)}" + (f", where {wrong}" if wrong else ""),
-                f"be a sequence of ints, {_INTEGERS[argument].entries}",
-                f"pass a tuple of ints, such as {_INTEGERS[argument].example}",
-                instead if meant is None else meant,
-            )
-            return ()
-        return numbers
-
-    def array(self, argument: str, value: object, count: int, least: int) -> tuple[int, ...]:
-        """Read the first `count` entries of an array, as C does; it must have `least`."""
-        known = len(self.unreadable)
-        numbers = self.integers(argument, value)
-        if len(numbers) < least and len(self.unreadable) == known:
-            self.refuse(
-                argument,
-                f"has {counted(len(numbers), 'entry')}",
-                f"have {counted(least, 'entry')}, for the rank that is given",
-                "give one entry per dimension, innermost first",
-            )
-        return numbers[:count]
-
-    def word(self, argument: str, value: object, choices: tuple[str, ...]) -> str:
-        """Read one of a few words; the first where it is none of them."""
-        word = text_of(value)
-        if word in choices:
-            return word
-        self.refuse(
-            argument,
-            f"is {shown(value)}",
-            f"be one of {', '.join(map(repr, choices))}",
-            f"pass {argument}={choices[0]!r}",
-            choices[0],
-        )
-        return choices[0]
-
-
-def _is_long(value: object) -> bool:
-    return isinstance(value, int) and value.bit_length() > INTEGER_BITS

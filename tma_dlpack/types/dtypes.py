@@ -15,6 +15,7 @@ from tma_dlpack.types.errors import refusal
 __all__ = [
     "DATA_TYPES",
     "PACKED_TYPES",
+    "PADDED_TYPES",
     "DLDataType",
     "DataTypeRow",
     "data_type_of",
@@ -120,8 +121,10 @@ DATA_TYPES: tuple[DataTypeRow, ...] = (
     DataTypeRow(_PACKED["16U6_ALIGN16B"], 6, "uint8", None, smem_chunk_bytes=16),
 )
 
-#: The types of sm_100 and later whose values are smaller than a byte.
+#: The types of sm_100 and later whose values are smaller than a byte; and those of them whose 16
+#: values take 16 bytes in shared memory, with a gap.
 PACKED_TYPES = frozenset(r.data_type for r in DATA_TYPES if r.is_packed)
+PADDED_TYPES = frozenset(r.data_type for r in DATA_TYPES if r.smem_chunk_bytes == 16)
 
 _C = DLDataTypeCode
 
