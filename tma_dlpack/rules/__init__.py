@@ -17,13 +17,20 @@ from __future__ import annotations
 
 from tma_dlpack.rules.box import BOX_RULES
 from tma_dlpack.rules.im2col import IM2COL_RULES
-from tma_dlpack.rules.rule import CCCL_COMMIT, AnyRule, Rule, RulePerEntry
+from tma_dlpack.rules.rule import CCCL_COMMIT, DRIVER_STEPS, AnyRule, Rule, RulePerEntry
 from tma_dlpack.rules.tensor import TENSOR_RULES
 from tma_dlpack.rules.tile import TILE_RULES
 
-__all__ = ["CCCL_COMMIT", "RULES", "AnyRule", "Rule", "RulePerEntry"]
+__all__ = ["ALLOWABLE", "CCCL_COMMIT", "RULES", "AnyRule", "Rule", "RulePerEntry"]
 
 #: Every rule, in libcu++'s order.
 RULES: tuple[AnyRule, ...] = tuple(
     sorted((*TENSOR_RULES, *TILE_RULES, *BOX_RULES, *IM2COL_RULES), key=lambda rule: rule.step)
+)
+
+#: The ids that `allow=` takes: rules that libcu++ has and the driver has not.
+ALLOWABLE: tuple[str, ...] = tuple(
+    rule.id
+    for rule in RULES
+    if "libcu++" in rule.sets and "driver" not in rule.sets and rule.step < DRIVER_STEPS
 )

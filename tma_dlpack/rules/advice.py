@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from tma_dlpack.rules.request import Request
 from tma_dlpack.rules.rule import MEASURED
+from tma_dlpack.types.coerce import counted
 from tma_dlpack.types.enums import TmaSwizzle
 from tma_dlpack.types.limits import (
     BIT_85_MENDED_IN,
@@ -93,6 +94,31 @@ def _spanned_bytes(r: Request) -> int:
     return _row_bytes(r) + sum((int(n) - 1) * int(s) for n, s in outer)
 
 
+def _beyond_bytes(r: Request) -> tuple[int, int]:
+    """Count the bytes that the map describes before and after the tensor's own."""
+    if r.view is None or r.view.own is None:
+        return 0, 0
+    end = r.view.offset_bytes + r.view.extent_bytes
+    return max(0, -r.view.offset_bytes), max(0, end - r.view.own.extent_bytes)
+
+
+def _beyond_found(r: Request) -> str:
+    before, after = _beyond_bytes(r)
+    parts = [f"{counted(before, 'byte')} before the tensor's first element"] * (before > 0)
+    parts += [f"{counted(after, 'byte')} after the tensor's last element"] * (after > 0)
+    return f"the map describes {' and '.join(parts)}"
+
+
+def _tile(r: Request) -> tuple[int, ...]:
+    """Give the elements that a copy brings along each dimension, row-major.
+
+    The engine ignores the innermost stride of a layout that is not interleaved.
+    """
+    steps = r.arguments.element_strides
+    steps = steps if r.interleaved else (1, *steps[1:])
+    return tuple(-(-n // s) for n, s in zip(r.arguments.box_dim, steps, strict=True))[::-1]
+
+
 ADVICE: tuple[AdviceRow, ...] = (
     AdviceRow(
         id="TARGET_ASSUMED",
@@ -102,6 +128,39 @@ ADVICE: tuple[AdviceRow, ...] = (
         why="the map is described for sm_90",
         fix=lambda r: "pass target='sm_90' (or the target that it is for)",
         source="tma_dlpack",
+    ),
+    AdviceRow(
+        id="BEYOND_TENSOR",
+        on="tensor.shape",
+        applies=lambda r: any(_beyond_bytes(r)),
+        found=_beyond_found,
+        why="that is legal, because a map reads no memory; a copy that touches bytes outside the "
+        "tensor's memory reads or writes something else, or faults",
+        fix=lambda r: "choose coordinates whose tiles stay within the tensor's memory",
+        source="tma_dlpack: shape=, strides= and offset= are not held against the tensor's memory",
+    ),
+    AdviceRow(
+        id="ADDRESS_ZERO",
+        on="tensor.address",
+        applies=lambda r: r.mirror and r.address == 0,
+        found=lambda r: "global_address is 0",
+        why="the driver encodes such a map (one of 2023 did not), and no tensor lies there",
+        fix=lambda r: "set the address before the first copy: driver_replace_address",
+        source=f"{MEASURED}, 2026-11-21",
+    ),
+    AdviceRow(
+        id="ELEM_STRIDES_TILE",
+        on="elem_strides",
+        kinds=("tiled",),
+        applies=lambda r: _tile(r) != r.arguments.box_dim[::-1],
+        found=lambda r: (
+            f"a box of {r.arguments.box_dim[::-1]} with elem_strides "
+            f"{r.arguments.element_strides[::-1]} brings a tile of {_tile(r)} elements"
+        ),
+        why="box_sizes counts the elements that the box spans in the tensor, and the copy takes "
+        "every elem_strides-th of them: ceil(box_sizes / elem_strides)",
+        fix=lambda r: "multiply box_sizes by elem_strides for a tile of that many elements",
+        source=f"CUDA driver API, cuTensorMapEncodeTiled; {MEASURED}",
     ),
     AdviceRow(
         id="DIM_OVER_2_31",

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from tma_dlpack.rules import repairs
+from tma_dlpack.rules import repairs, words
 from tma_dlpack.rules.request import Request
 from tma_dlpack.rules.rule import (
     HAS_TYPE,
     LIBCU,
-    LIBCUDACXX,
     MEASURED,
     TILED,
-    TILED_DOC,
     TILED_ON_SM_90,
     WRITTEN,
     AnyRule,
@@ -53,6 +51,13 @@ def _fitting(r: Request, i: int) -> int:
     whole = repairs.inner_box(r) if in_units else {}
     box: tuple[int, ...] = (whole or repairs.clamp_box(r, i))["box_sizes"]
     return box[r.rank - 1 - i]
+
+
+def _range_fix(r: Request, i: int) -> str:
+    if r.arguments.box_dim[i] < 1:
+        return f"use at least {_fitting(r, i)}"
+    wider = words.wider_hint(r) if i == 0 else ""
+    return f"use {_fitting(r, i)}, and several copies for a larger tile{wider}"
 
 
 def inner_fix(r: Request) -> str:
@@ -110,7 +115,7 @@ BOX_RULES: tuple[AnyRule, ...] = (
             f"give {counted(r.rank, 'entry')}, row-major; 1 for dimensions that a tile does not "
             "span"
         ),
-        source=f"{LIBCUDACXX}, __get_box_sizes",
+        libcudacxx="__get_box_sizes",
         repair=repairs.entries("box_sizes"),
     ),
     RulePerEntry(
@@ -124,12 +129,9 @@ BOX_RULES: tuple[AnyRule, ...] = (
         holds=lambda r, i: 1 <= r.arguments.box_dim[i] <= MAX_BOX,
         found=lambda r, i: f"{r.box_name(i)} is {r.arguments.box_dim[i]}",
         must=f"be 1..{MAX_BOX}",
-        fix=lambda r, i: (
-            f"use {_fitting(r, i)}, and several copies for a larger tile"
-            if r.arguments.box_dim[i] > MAX_BOX
-            else f"use at least {_fitting(r, i)}"
-        ),
-        source=f"{LIBCUDACXX}, __get_box_sizes; {TILED_DOC}",
+        fix=_range_fix,
+        libcudacxx="__get_box_sizes",
+        documented=True,
         repair=repairs.clamp_box,
     ),
     RulePerEntry(
@@ -146,7 +148,7 @@ BOX_RULES: tuple[AnyRule, ...] = (
         found=lambda r, i: f"{r.box_name(i)} is {r.arguments.box_dim[i]}",
         must=lambda r, i: f"be at most {r.extent_name(i)} = {r.arguments.global_dim[i]}",
         fix=lambda r, i: f"use {_fitting(r, i)}",
-        source=f"{LIBCUDACXX}, __get_box_sizes",
+        libcudacxx="__get_box_sizes",
         differs="driver: more is accepted, and the rest of the tile is filled",
         repair=repairs.clamp_box,
     ),
@@ -165,7 +167,8 @@ BOX_RULES: tuple[AnyRule, ...] = (
             f"be a multiple of {INNER_BYTES} bytes when {r.argument('interleave_layout')} is none"
         ),
         fix=inner_fix,
-        source=f"{LIBCUDACXX}, __get_box_sizes; {TILED_DOC}",
+        libcudacxx="__get_box_sizes",
+        documented=True,
         repair=repairs.inner_box,
     ),
     Rule(
@@ -180,7 +183,7 @@ BOX_RULES: tuple[AnyRule, ...] = (
         found=lambda r: f"{r.inner_name()} is {counted(r.inner_box, 'value')}",
         must=lambda r: f"be {PADDED_INNER_VALUES} for {r.type_row.data_type.name}",
         fix=lambda r: f"use {PADDED_INNER_VALUES} values",
-        source=TILED_DOC,
+        documented=True,
         repair=repairs.padded_inner,
     ),
     Rule(
@@ -195,7 +198,8 @@ BOX_RULES: tuple[AnyRule, ...] = (
         found=lambda r: f"{r.inner_name()} spans {counted(r.inner_box_bytes, 'byte')}",
         must=lambda r: f"be at most {r.span_bytes} bytes with swizzle {r.arguments.swizzle.name}",
         fix=_span_fix,
-        source=f"{LIBCUDACXX}, __get_box_sizes; {TILED_DOC}",
+        libcudacxx="__get_box_sizes",
+        documented=True,
         differs="libcu++ page: when interleaved; code and driver: when not",
         repair=repairs.fit_span,
     ),
@@ -213,7 +217,7 @@ BOX_RULES: tuple[AnyRule, ...] = (
             f"fit the {r.target.max_smem_bytes} bytes of shared memory of a block on {r.target}"
         ),
         fix=_shrink_fix(_fits_smem),
-        source=f"{LIBCUDACXX}, __get_box_sizes",
+        libcudacxx="__get_box_sizes",
         repair=repairs.shrink_box(_fits_smem),
     ),
     # 9. element strides
@@ -227,7 +231,7 @@ BOX_RULES: tuple[AnyRule, ...] = (
         found=lambda r: f"elem_strides has {counted(len(r.arguments.element_strides), 'entry')}",
         must=lambda r: f"have {r.rank}, one per dimension of the tensor",
         fix=("leave it out for strides of 1, or give one entry per dimension, row-major"),
-        source=f"{LIBCUDACXX}, __get_elem_strides",
+        libcudacxx="__get_elem_strides",
         repair=repairs.entries("elem_strides"),
     ),
     RulePerEntry(
@@ -241,7 +245,8 @@ BOX_RULES: tuple[AnyRule, ...] = (
         found=lambda r, i: f"{r.elem_stride_name(i)} is {r.arguments.element_strides[i]}",
         must=f"be 1..{MAX_ELEM_STRIDE}",
         fix="use 1 to take every element; for larger steps, index the tensor: x[::n]",
-        source=f"{LIBCUDACXX}, __get_elem_strides; {TILED_DOC}",
+        libcudacxx="__get_elem_strides",
+        documented=True,
         differs="libcu++ and document ignore the innermost unless interleaved; the driver does not",
         repair=repairs.clamp_elem_stride,
     ),
@@ -259,7 +264,7 @@ BOX_RULES: tuple[AnyRule, ...] = (
         found=lambda r, i: f"{r.elem_stride_name(i)} is {r.arguments.element_strides[i]}",
         must=lambda r, i: f"be at most {r.extent_name(i)} = {r.arguments.global_dim[i]}",
         fix=lambda r, i: f"use {min(r.arguments.global_dim[i], MAX_ELEM_STRIDE)}",
-        source=f"{LIBCUDACXX}, __get_elem_strides",
+        libcudacxx="__get_elem_strides",
         differs="driver: more is accepted",
         repair=repairs.clamp_elem_stride,
     ),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple, TypeVar
 
-from tma_dlpack.rules import RULES, AnyRule, Rule
+from tma_dlpack.rules import ALLOWABLE, RULES, AnyRule, Rule
 from tma_dlpack.rules.advice import ADVICE
 from tma_dlpack.rules.repairs import Change
 from tma_dlpack.rules.request import Request
@@ -61,6 +61,8 @@ def faults_of(request: Request) -> list[Fault]:
     failed_here: set[tuple[str, int]] = set()  # the same for one entry
     found: list[tuple[int, int, Fault]] = []
     for rule in _rules_of(request.kind, request.rules):
+        if rule.id in request.allowed:
+            continue
         if rule.applies is not None and not rule.applies(request):
             continue
         cannot_read = any(request.argument(name) in unreadable for name in rule.reads)
@@ -103,9 +105,17 @@ def _violation(fault: Fault, more_to_fix: str) -> Violation:
         argument=fault.request.argument(rule.on),
         found=fault.text(rule.found),
         limit=f"it must {fault.text(rule.must)}",
-        fix=fault.text(rule.fix) + more_to_fix,
-        source=f"{rule.source} ({rule.differs})" if rule.differs else rule.source,
+        fix=fault.text(rule.fix) + _allow(fault) + more_to_fix,
+        source=rule.sources(fault.request.kind),
     )
+
+
+def _allow(fault: Fault) -> str:
+    """Say how to switch off a rule that libcu++ alone has."""
+    rule, request = fault.rule, fault.request
+    if rule.id not in ALLOWABLE or not request.has_rule(rule.id):
+        return ""
+    return f"; or pass allow=({rule.id!r},), which switches off this rule of libcu++'s"
 
 
 def advise(request: Request) -> tuple[Advice, ...]:

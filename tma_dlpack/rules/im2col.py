@@ -12,7 +12,6 @@ from tma_dlpack.rules.rule import (
     DRIVER,
     HAS_TYPE,
     IM2COL,
-    IM2COL_DOC,
     MEASURED,
     WIDE,
     AnyRule,
@@ -45,7 +44,7 @@ def _corner_count(which: str) -> Rule:
             f"give {counted(r.spatial, 'entry')}, row-major as the tensor: (D, H, W), (H, W) or "
             "(W,); im2col_corners() makes both corners"
         ),
-        source=IM2COL_DOC,
+        documented=True,
         repair=repairs.corner_count(which),
     )
 
@@ -66,7 +65,7 @@ def _corner_range(which: str) -> RulePerEntry:
         found=lambda r, i: f"{r.corner_name(which, i)} is {r.corner(which)[i]}",
         must=_corner_must,
         fix="use a smaller kernel, padding or dilation, or a lower rank",
-        source=IM2COL_DOC,
+        documented=True,
         repair=repairs.corner_range(which),
     )
 
@@ -100,7 +99,7 @@ def _count(rule_id: str, name: str, limit: int, what: str) -> Rule:
             if value(r) > limit
             else "use at least 1"
         ),
-        source=IM2COL_DOC,
+        documented=True,
         repair=repairs.clamp_count(name, limit),
     )
 
@@ -162,7 +161,8 @@ IM2COL_RULES: tuple[AnyRule, ...] = (
         found=_bounding_box_found,
         must=_bounding_box_must,
         fix=_bounding_box_fix,
-        source=f"{IM2COL_DOC}; {MEASURED}",
+        documented=True,
+        source=MEASURED,
         differs="the driver adds in 32-bit signed integers, which wrap",
         repair=repairs.open_bounding_box,
     ),

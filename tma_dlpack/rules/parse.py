@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any
 
-from tma_dlpack.dlpack import TensorView, canonical_strides
+from tma_dlpack.dlpack import TensorView, canonical_strides, row_major_strides
 from tma_dlpack.encoding.arguments import EncodeArguments, MapKind, Number, alignment_bytes_of
+from tma_dlpack.rules import ALLOWABLE, RULES
 from tma_dlpack.rules.driver_order import driver_layout
 from tma_dlpack.rules.reader import Reader
 from tma_dlpack.rules.request import RULE_SETS, Request, set_of_rules
+from tma_dlpack.types.coerce import counted
 from tma_dlpack.types.dtypes import data_type_of, overrides_of
 from tma_dlpack.types.enums import (
     TensorMapDataType,
@@ -28,6 +31,8 @@ from tma_dlpack.types.limits import MAX_RANK
 from tma_dlpack.types.target import Target
 
 __all__ = ["make_case", "mirror_case"]
+
+_RULE_IDS = frozenset(rule.id for rule in RULES)
 
 
 def make_case(
@@ -59,8 +64,13 @@ def make_case(
     """
     read = Reader()
     read.instead["target"] = None  # the tensor's own
+    own_view = view
+    view = _as_described(read, view, given)
+    if view is not None and own_view is not None:
+        address += view.offset_bytes
     rank = len(view.shape) if view is not None else 0
     rules = read.word("rules", given["rules"], RULE_SETS[kind])
+    allowed = read.rule_ids("allow", given.get("allow", ()), ALLOWABLE, _RULE_IDS)
     asked_type = read.data_type("data_type", given["data_type"])
     interleave = read.member("interleave_layout", TmaInterleaveLayout, given["interleave_layout"])
     swizzle = read.member("swizzle", TmaSwizzle, given["swizzle"])
@@ -98,11 +108,71 @@ def make_case(
         target_is_assumed=target_is_assumed,
         view=view,
         innermost_stride=view.strides[-1] if view is not None and rank else 1,
+        allowed=allowed,
         asked_type=asked_type,
         type_is_known=data_type is not None,
         unreadable=(*refused, *read.unreadable),
         readable_instead=read.instead,
     )
+
+
+def _as_described(
+    read: Reader, view: TensorView | None, given: Mapping[str, Any]
+) -> TensorView | None:
+    """Give the view that `shape=`, `strides=` and `offset=` describe; None if they are unreadable.
+
+    Omitted strides are the tensor's own or row-major, where only one of these makes sense.
+    """
+    shape, strides, offset = (given.get(name) for name in ("shape", "strides", "offset"))
+    if view is None or (shape is None and strides is None and offset in (None, 0)):
+        return view
+    known = len(read.unreadable)
+    new_shape = view.shape if shape is None else read.integers("shape", shape)
+    new_strides = () if strides is None else read.integers("strides", strides)
+    offset_bits = read.integer("offset", offset or 0) * view.dtype.itemsize_bits
+    if len(read.unreadable) > known:
+        return None
+    if strides is not None and len(new_strides) != len(new_shape):
+        read.refuse(
+            "strides",
+            f"has {counted(len(new_strides), 'entry')}",
+            f"have {len(new_shape)}, one per dimension of the shape",
+            f"give one stride per dimension, in elements, for the shape {new_shape}",
+        )
+    elif strides is None:
+        new_strides = view.strides if shape is None else _omitted_strides(read, view, new_shape)
+    if offset_bits % 8:
+        read.refuse(
+            "offset",
+            f"is {offset}, {counted(Fraction(offset_bits, 8), 'byte')}",
+            "be a whole number of bytes",
+            "use a multiple of 2 elements",
+            0,
+        )
+    if len(read.unreadable) > known:
+        return None
+    return view.as_strided(new_shape, new_strides, offset_bits // 8)
+
+
+def _omitted_strides(read: Reader, view: TensorView, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Give the strides of a shape whose strides are omitted; refuse to guess."""
+    row_major = _dense_strides(view, shape)
+    choices = []
+    if len(shape) == len(view.shape):
+        choices.append(view.strides)
+    if view.strides == _dense_strides(view, view.shape):
+        choices.append(row_major)
+    if len(set(choices)) == 1:
+        return choices[0]
+    found, fix = "is omitted", f"pass strides={row_major} for rows without gaps"
+    if choices:
+        fix = f"pass strides={view.strides}, which are the tensor's own, or {row_major}, row-major"
+    read.refuse("strides", found, f"be given for the shape {shape}", fix)
+    return ()
+
+
+def _dense_strides(view: TensorView, shape: tuple[int, ...]) -> tuple[int, ...]:
+    return canonical_strides(shape, row_major_strides(shape), view.dtype.itemsize_bits)
 
 
 def _type_of(

@@ -17,6 +17,7 @@ from tma_dlpack.types.coerce import (
     not_an_integer,
     shown,
     text_of,
+    texts_of,
 )
 from tma_dlpack.types.enums import TensorMapDataType, parse
 from tma_dlpack.types.errors import Violation
@@ -29,19 +30,33 @@ PER_DIMENSION, PER_SPATIAL = "one per dimension", "one per spatial dimension"
 
 
 class _Argument(NamedTuple):
-    """What an argument of integers may look like, and what each entry of a sequence is for."""
+    """An argument of integers.
+
+    Attributes
+    ----------
+    example : str
+        What it may look like.
+    entries : str
+        What each entry of a sequence is for.
+    stand_in : int or None
+        What is proposed for an entry that is no number; None to propose nothing.
+    """
 
     example: str
     entries: str = ""
+    stand_in: int | None = 1
 
 
 _INTEGERS = {
     "box_sizes": _Argument("(64, 64)", PER_DIMENSION),
     "elem_strides": _Argument("(1, 1)", PER_DIMENSION),
+    "shape": _Argument("(4096, 64)", PER_DIMENSION, None),
+    "strides": _Argument("(64, 1)", f"{PER_DIMENSION}, in elements", None),
+    "offset": _Argument("64"),
     "channels_per_pixel": _Argument("64"),
     "pixels_per_column": _Argument("128"),
-    "pixel_box_lower_corner": _Argument("(-1, -1)", PER_SPATIAL),
-    "pixel_box_upper_corner": _Argument("(-1, -1)", PER_SPATIAL),
+    "pixel_box_lower_corner": _Argument("(-1, -1)", PER_SPATIAL, 0),
+    "pixel_box_upper_corner": _Argument("(-1, -1)", PER_SPATIAL, 0),
     "lower_corner_width": _Argument("-1"),
     "upper_corner_width": _Argument("-1"),
     "pixel_box_lower_corner_width": _Argument("-1"),
@@ -131,7 +146,7 @@ class Reader:
         """
         numbers = integers_of(value)
         if numbers is None:
-            meant = nearest_integers(value, 0 if argument.startswith("pixel_box") else 1)
+            meant = nearest_integers(value, _INTEGERS[argument].stand_in)
             wrong = not_an_integer(value)
             self.refuse(
                 argument,
@@ -169,6 +184,39 @@ class Reader:
             choices[0],
         )
         return choices[0]
+
+    def rule_ids(
+        self, argument: str, value: object, choices: tuple[str, ...], known: frozenset[str]
+    ) -> frozenset[str]:
+        """Read a sequence of rule ids, each one of `choices`; all of them where one is not.
+
+        `known` has the ids of all rules.
+        """
+        ids = texts_of(value)
+        if ids is None:
+            given = text_of(value)
+            fix = f"pass {argument}=({(given or choices[0])!r},)"
+            must = "be a sequence of rule ids"
+            self.refuse(
+                argument, f"is {shown(value)}", must, fix, () if given is None else (given,)
+            )
+            return frozenset(choices)
+        fine = [name for name in ids if name in choices]
+        wrong = next((name for name in ids if name not in choices), None)
+        if wrong is not None:
+            close = None if wrong in known else _close(wrong, choices)
+            found = f"{wrong}, which is no rule"
+            if wrong in known:
+                found = f"{wrong}, which is not a rule of libcu++ alone: the driver has it too"
+            self.refuse(
+                argument,
+                f"names {found}",
+                f"name only {', '.join(choices)}",
+                f"omit {wrong}" + (f"; did you mean {close!r}?" if close else ""),
+                tuple(fine if close is None else [*fine, close]),
+            )
+            return frozenset(choices)
+        return frozenset(fine)
 
 
 def _is_long(value: object) -> bool:

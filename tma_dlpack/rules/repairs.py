@@ -127,23 +127,28 @@ def _clamped(value: int, low: int, high: int) -> int:
     return max(low, min(value, high))
 
 
-def _most(r: Request, i: int, limit: int) -> int:
-    """Give the most that entry i of a box or of elem_strides may be, other entries apart."""
-    return min(limit, int(r.arguments.global_dim[i])) if r.rules == "libcu++" else limit
+def _most(r: Request, i: int, limit: int, within: str) -> int:
+    """Give the most that entry i of a box or of elem_strides may be, other entries apart.
+
+    `within` is the rule that keeps it within the shape.
+    """
+    return min(limit, int(r.arguments.global_dim[i])) if r.has_rule(within) else limit
 
 
 def clamp_box(r: Request, i: int) -> Change:
     """Bring entry i into 1..256, and into the shape where that is asked."""
     return {
         "box_sizes": _with(
-            r.arguments.box_dim, i, _clamped(r.arguments.box_dim[i], 1, _most(r, i, MAX_BOX))
+            r.arguments.box_dim,
+            i,
+            _clamped(r.arguments.box_dim[i], 1, _most(r, i, MAX_BOX, "BOX_IN_SHAPE")),
         )
     }
 
 
 def inner_box(r: Request) -> Change:
     """Take the nearest multiple of 16 bytes that the shape and the swizzle allow."""
-    most = _most(r, 0, MAX_BOX)
+    most = _most(r, 0, MAX_BOX, "BOX_IN_SHAPE")
     if r.arguments.swizzle and not r.interleaved:
         most = min(most, r.span_elements)
     fitting = range(r.inner_unit, most + 1, r.inner_unit)
@@ -216,7 +221,9 @@ def entries(argument: str) -> Repair:
 
 def clamp_elem_stride(r: Request, i: int) -> Change:
     """Bring entry i into 1..8, and into the shape where that is asked."""
-    value = _clamped(r.arguments.element_strides[i], 1, _most(r, i, MAX_ELEM_STRIDE))
+    value = _clamped(
+        r.arguments.element_strides[i], 1, _most(r, i, MAX_ELEM_STRIDE, "ELEM_STRIDES_IN_SHAPE")
+    )
     return {"elem_strides": _with(r.arguments.element_strides, i, value)}
 
 

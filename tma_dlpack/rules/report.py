@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from tma_dlpack.rules import RULES
+from tma_dlpack.rules import ALLOWABLE, RULES
 from tma_dlpack.rules.check import Fault, advise, faults_of, find_violations
 from tma_dlpack.rules.repairs import Change
 from tma_dlpack.rules.request import Request
@@ -81,7 +82,7 @@ class Report:
         Each refused argument is changed as little as its rule allows; arguments that are fine stay
         as they were given, and none is changed whose given value is accepted beside the others.
         Where libcu++'s rules leave no choice (a box that the shape cannot hold) but the driver's
-        do, `rules` becomes ``"driver"``.
+        do, `allow` names the rules to switch off; else `rules` becomes ``"driver"``.
 
         Returns
         -------
@@ -100,10 +101,11 @@ class Report:
         """
         if self._request_of is None:
             return None
-        changes = _repaired(self._given, {}, self._request_of)
-        if changes is None:
-            changes = _repaired(self._given, {"rules": "driver"}, self._request_of)
-        return None if changes is None else _needed(self._given, changes, self._request_of)
+        for start in _starts(self._given):
+            changes = _repaired(self._given, start, self._request_of)
+            if changes is not None:
+                return _needed(self._given, changes, self._request_of)
+        return None
 
     def __str__(self) -> str:
         findings: tuple[Finding, ...] = (*self.violations, *self.advice)
@@ -136,6 +138,16 @@ def check_case(request_of: RequestOf, given: Arguments) -> Report:
 @cache
 def _unsupported_rules() -> frozenset[str]:
     return frozenset(rule.id for rule in RULES if rule.unsupported)
+
+
+def _starts(given: Arguments) -> Iterator[Change]:
+    """Give where to start repairing: as given, with few rules allowed, by the driver's rules."""
+    yield {}
+    if "allow" in given:
+        for count in range(1, len(ALLOWABLE) + 1):
+            for allowed in itertools.combinations(ALLOWABLE, count):
+                yield {"allow": allowed}
+    yield {"rules": "driver"}
 
 
 def _repaired(given: Arguments, changes: Change, request_of: RequestOf) -> Change | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -67,6 +67,8 @@ class Request:
         The tensor of a `make_*` call, at address 0 and without its owner.
     innermost_stride : int
         Stride of dimension 0 in elements.
+    allowed : frozenset of str
+        Ids of rules that `allow=` switches off.
     asked_type : TensorMapDataType or None
         What `data_type=` is.
     type_is_known : bool
@@ -87,10 +89,21 @@ class Request:
     mirror: bool = False
     view: TensorView | None = None
     innermost_stride: int = 1
+    allowed: frozenset[str] = frozenset()
     asked_type: TensorMapDataType | None = None
     type_is_known: bool = True
     unreadable: tuple[Violation, ...] = ()
     readable_instead: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_own_layout(self) -> bool:
+        """Whether the tensor is described as it is, without `shape=`, `strides=` or `offset=`."""
+        return self.view is None or self.view.own is None
+
+    @property
+    def own_address(self) -> int:
+        """Where the tensor's own first element stands."""
+        return self.address - (0 if self.view is None else self.view.offset_bytes)
 
     # -- numbers the rules ask for ---------------------------------------------------------------
 
@@ -165,6 +178,28 @@ class Request:
         """
         return self.rules in ("libcu++", "documented") and not self.interleaved and not self.mirror
 
+    def nests(self, i: int) -> bool:
+        """Whether the stride of dimension i is 0 or spans the dimensions inside it."""
+        stride = self.arguments.global_strides[i - 1]
+        return stride == 0 or stride >= self.nested_bytes(i)
+
+    def permuted(self, order: Sequence[int]) -> Request:
+        """Give the same request of a tensor whose dimensions are in another order, row-major.
+
+        The innermost must stay where it is.
+        """
+        assert self.view is not None
+        shape, strides = self.view.shape, self.view.strides
+        view = dataclasses.replace(
+            self.view,
+            shape=tuple(shape[d] for d in order),
+            strides=tuple(strides[d] for d in order),
+        )
+        dims = tuple(self.arguments.global_dim[self.rank - 1 - d] for d in reversed(order))
+        steps = tuple(self.arguments.global_strides[self.rank - 2 - d] for d in order[-2::-1])
+        request = self.with_arguments(global_dim=dims, global_strides=steps)
+        return dataclasses.replace(request, view=view)
+
     def nested_bytes(self, i: int) -> Number:
         """Bytes that the dimensions inside dimension i span; those of size 1 do not count."""
         a = self.arguments
@@ -174,6 +209,10 @@ class Request:
         if self.view is not None:
             return _bytes(self.view.shape[-1] * self.view.dtype.itemsize_bits)
         return _bytes(a.global_dim[0] * self.element_bits)
+
+    def has_rule(self, rule_id: str) -> bool:
+        """Whether a rule of libcu++ alone is asked of this request."""
+        return self.rules == "libcu++" and rule_id not in self.allowed
 
     @property
     def spatial(self) -> int:
@@ -218,7 +257,9 @@ class Request:
 
     def extent_name(self, i: int) -> str:
         """Name the extent of dimension i."""
-        return f"global_dim[{i}]" if self.mirror else f"tensor.shape[{self._index(i)}]"
+        if self.mirror:
+            return f"global_dim[{i}]"
+        return f"{self.layout_name('shape')}[{self._index(i)}]"
 
     def stride_found(self, i: int) -> str:
         """Name the stride of dimension i and give its value, with units."""
@@ -227,7 +268,11 @@ class Request:
             return f"global_strides[{i - 1}] is {size}"
         place = self._index(i)
         elements = counted(self.view.strides[place], "element")
-        return f"tensor.strides[{place}] is {elements}, {size}"
+        return f"{self.layout_name('strides')}[{place}] is {elements}, {size}"
+
+    def layout_name(self, name: str) -> str:
+        """Name the tensor's shape or strides, or the arguments that stand in their place."""
+        return f"tensor.{name}" if self.is_own_layout else name
 
     def box_name(self, i: int) -> str:
         """Name entry i of the box."""
@@ -265,6 +310,8 @@ class Request:
             return _MIRROR_WORDS.get(name, name)
         if name == "tensor.dtype" and self.asked_type is not None:
             return "data_type"
+        if not self.is_own_layout and name in _LAYOUT_WORDS:
+            return _LAYOUT_WORDS[name]
         return name.partition(".")[0]
 
     # -- result ----------------------------------------------------------------------------------
@@ -277,8 +324,9 @@ class Request:
         return dataclasses.replace(self.arguments, element_strides=(1, *steps[1:]))
 
     def under(self, rules: str) -> Request:
-        """Give the same request under other rules, as `rules=` of the call names them."""
-        return dataclasses.replace(self, rules=set_of_rules(self.kind, rules, self.target))
+        """Give the same request under other rules, as `rules=` names them, all of them asked."""
+        named = set_of_rules(self.kind, rules, self.target)
+        return dataclasses.replace(self, rules=named, allowed=frozenset())
 
     def with_arguments(self, **changes: Any) -> Request:
         """Give the same request with some of the driver's arguments changed."""
@@ -294,6 +342,13 @@ _WORDS_OF_KIND: dict[MapKind, dict[str, str]] = {
         "pixel_box_lower_corner": "lower_corner_width",
         "pixel_box_upper_corner": "upper_corner_width",
     },
+}
+#: The arguments that describe a tensor's memory otherwise.
+_LAYOUT_WORDS = {
+    "tensor.rank": "shape",
+    "tensor.shape": "shape",
+    "tensor.strides": "strides",
+    "tensor.address": "offset",
 }
 _MIRROR_WORDS = {
     "tensor.rank": "tensor_rank",

@@ -13,19 +13,18 @@ __all__ = [
     "ALL",
     "CCCL_COMMIT",
     "COLUMNS",
+    "DOCUMENTS",
     "DRIVER",
+    "DRIVER_STEPS",
     "EVERY",
     "HAS_TYPE",
     "IM2COL",
-    "IM2COL_DOC",
     "LIBCU",
     "LIBCUDACXX",
     "MEASURED",
     "TILED",
-    "TILED_DOC",
     "TILED_ON_SM_90",
     "WIDE",
-    "WIDE_DOC",
     "WRITTEN",
     "AnyRule",
     "Rule",
@@ -34,10 +33,14 @@ __all__ = [
 
 CCCL_COMMIT = "571f2fc3bc"  # NVIDIA/cccl, 2026-08-22
 LIBCUDACXX = f"libcu++ make_tma_descriptor.h at {CCCL_COMMIT}"
-TILED_DOC = "CUDA driver API, cuTensorMapEncodeTiled"
-IM2COL_DOC = "CUDA driver API, cuTensorMapEncodeIm2col"
-WIDE_DOC = "CUDA driver API, cuTensorMapEncodeIm2colWide"
+DOCUMENTS: dict[MapKind, str] = {
+    "tiled": "CUDA driver API, cuTensorMapEncodeTiled",
+    "im2col": "CUDA driver API, cuTensorMapEncodeIm2col",
+    "im2col_wide": "CUDA driver API, cuTensorMapEncodeIm2colWide",
+}
 MEASURED = "measured, H200, driver 580.159.04"
+
+DRIVER_STEPS = 100  # steps from here on are the driver's, beyond libcu++'s own
 
 # Sets of rules that a rule may belong to; the package's docstring says what each is.
 ALL = frozenset({"libcu++", "driver", "documented", "measured"})
@@ -72,7 +75,12 @@ class _Row:
         reported entry by entry.
     on : str
         The argument it is about; what follows a dot is for the names of the `driver_encode_*` call.
+    libcudacxx : str
+        The function of make_tma_descriptor.h that asks it, for tiled maps.
+    documented : bool
+        Whether the driver API's document of that kind of map asks it.
     source : str
+        Where else it stands.
     sets : frozenset of str
         The sets of rules that it belongs to.
     kinds : tuple of str
@@ -94,7 +102,9 @@ class _Row:
     id: str
     step: int
     on: str
-    source: str
+    libcudacxx: str = ""
+    documented: bool = False
+    source: str = ""
     sets: frozenset[str] = ALL
     kinds: Kinds = EVERY
     reads: tuple[str, ...] = ()
@@ -103,6 +113,17 @@ class _Row:
     applies: Callable[[Request], bool] | None = None
     unsupported: bool = False
     differs: str = ""
+
+    def sources(self, kind: MapKind) -> str:
+        """Give where the rule stands, for a kind of map."""
+        cites_libcudacxx = self.libcudacxx and (kind == "tiled" or not self.documented)
+        sources = (
+            f"{LIBCUDACXX}, {self.libcudacxx}" if cites_libcudacxx else "",
+            DOCUMENTS[kind] if self.documented else "",
+            self.source,
+        )
+        text = "; ".join(filter(None, sources))
+        return f"{text} ({self.differs})" if self.differs else text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

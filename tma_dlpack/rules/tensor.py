@@ -9,12 +9,9 @@ from tma_dlpack.rules.request import Request
 from tma_dlpack.rules.rule import (
     HAS_TYPE,
     LIBCU,
-    LIBCUDACXX,
     MEASURED,
     TILED,
-    TILED_DOC,
     WIDE,
-    WIDE_DOC,
     WRITTEN,
     AnyRule,
     Rule,
@@ -107,7 +104,7 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         ),
         must="have a Tensor Memory Accelerator: compute capability 9.0 or later",
         fix=("use a Hopper or newer GPU, or describe the tensor for one: target='sm_90'"),
-        source=f"{LIBCUDACXX}, __check_device",
+        libcudacxx="__check_device",
         repair=repairs.constant(target=None),
     ),
     Rule(
@@ -122,7 +119,7 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         found=lambda r: f"{r.type_found()} on {r.target}",
         must="be a type of whole bytes on compute capability 9.x",
         fix=words.packed_fix,
-        source=f"{LIBCUDACXX}, __check_device",
+        libcudacxx="__check_device",
         repair=repairs.other_type,
     ),
     Rule(
@@ -139,7 +136,7 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         found=lambda r: f"an im2col-wide map is asked for {r.target}",
         must="be for compute capability 10.0 or later",
         fix=lambda r: f"use make_im2col_descriptor: no {r.target} instruction reads such a map",
-        source=WIDE_DOC,
+        documented=True,
         differs="driver 580.159.04 encodes it on sm_90 all the same",
     ),
     # 2. rank
@@ -155,7 +152,8 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         ),
         must=lambda r: ("be {}..{}" if r.mirror else "have {}..{}").format(_min_rank(r), MAX_RANK),
         fix=_rank_fix,
-        source=f"{LIBCUDACXX}, __get_tensor_map_rank; {TILED_DOC}",
+        libcudacxx="__get_tensor_map_rank",
+        documented=True,
     ),
     Rule(
         id="RANK_INTERLEAVED",
@@ -175,7 +173,8 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
             f"use {r.argument('interleave_layout')}='none', or add outer dimensions of size 1"
             + ("" if r.mirror else " with x[None]")
         ),
-        source=f"{LIBCUDACXX}, __get_tensor_map_rank; {TILED_DOC}",
+        libcudacxx="__get_tensor_map_rank",
+        documented=True,
         differs="libcu++ page: rank must not exceed 3; code, driver and PTX: at least 3",
         repair=repairs.constant(interleave_layout=TmaInterleaveLayout.none),
     ),
@@ -185,11 +184,11 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         step=30,
         on="tensor.address",
         applies=lambda r: not r.mirror,
-        holds=lambda r: r.address != 0,
+        holds=lambda r: r.own_address != 0,
         found="the tensor has no memory: its address is 0",
         must="have an address",
         fix="an empty tensor has nothing to copy: skip it",
-        source=f"{LIBCUDACXX}, __get_tensor_address",
+        libcudacxx="__get_tensor_address",
     ),
     Rule(
         id="ADDRESS_ALIGNED",
@@ -203,7 +202,8 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         ),
         must=lambda r: f"be a multiple of {r.alignment_bytes} bytes",
         fix=words.alignment_fix,
-        source=f"{LIBCUDACXX}, __get_tensor_address; {TILED_DOC}",
+        libcudacxx="__get_tensor_address",
+        documented=True,
         repair=repairs.less_aligned,
     ),
     # 4. data type
@@ -218,7 +218,7 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         must="be one that tensor maps have: uint8/16/32/64, int32/64, float16/32/64, bfloat16, "
         "bool, a float8, or 4-bit values of 16 lanes (or float4_e2m1fn)",
         fix=words.carry_fix,
-        source=f"{LIBCUDACXX}, __get_tensor_map_data_type",
+        libcudacxx="__get_tensor_map_data_type",
         repair=repairs.other_type,
     ),
     Rule(
@@ -250,7 +250,8 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         ),
         must="be none for data types that are not floating-point",
         fix=lambda r: f"use {r.argument('oobfill')}='none', which fills with zeros",
-        source=f"{LIBCUDACXX}, __get_tensor_map_data_type; {TILED_DOC}",
+        libcudacxx="__get_tensor_map_data_type",
+        documented=True,
         repair=repairs.constant(oobfill=TmaOobFill.none),
     ),
     # 5. sizes
@@ -269,7 +270,8 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         ),
         must=lambda r: f"be a multiple of {_packed_unit(r)} values",
         fix=_packed_extent_fix,
-        source=f"{LIBCUDACXX}, __get_tensor_sizes; {TILED_DOC}",
+        libcudacxx="__get_tensor_sizes",
+        documented=True,
         repair=repairs.other_type,
     ),
     RulePerEntry(
@@ -286,7 +288,8 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
             if r.arguments.global_dim[i] < 1
             else "split the tensor along this dimension, one map per part"
         ),
-        source=f"{LIBCUDACXX}, __get_tensor_sizes; {TILED_DOC}",
+        libcudacxx="__get_tensor_sizes",
+        documented=True,
         differs="guide text: greater than one; its table and everything else: at least one",
     ),
     # 6. strides
@@ -297,10 +300,12 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         after=("RANK",),
         applies=lambda r: not r.mirror,
         holds=lambda r: r.innermost_stride == 1,
-        found=lambda r: f"tensor.strides[{r.rank - 1}] is {counted(r.innermost_stride, 'element')}",
+        found=lambda r: (
+            f"{r.layout_name('strides')}[{r.rank - 1}] is {counted(r.innermost_stride, 'element')}"
+        ),
         must="be 1: the last dimension must be contiguous",
         fix=words.transpose_fix,
-        source=f"{LIBCUDACXX}, __get_tensor_strides",
+        libcudacxx="__get_tensor_strides",
         differs="releases before 3.5 ignored it, and described other elements",
     ),
     RulePerEntry(
@@ -311,17 +316,14 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         entries=_strided,
         after=("RANK", "STRIDE_INNERMOST"),
         applies=lambda r: not r.mirror,
-        holds=lambda r, i: (
-            r.arguments.global_strides[i - 1] == 0
-            or r.arguments.global_strides[i - 1] >= r.nested_bytes(i)
-        ),
+        holds=lambda r, i: r.nests(i),
         found=lambda r, i: r.stride_found(i),
         must=lambda r, i: (
             f"be 0, or at least the {counted(r.nested_bytes(i), 'byte')} that the dimension inside "
             "it spans"
         ),
         fix=lambda r, i: words.nesting_fix(r),
-        source=f"{LIBCUDACXX}, __get_tensor_strides",
+        libcudacxx="__get_tensor_strides",
         differs="page: strides[i] >= shape[i-1] and > 0; code: shape[i+1] x strides[i+1], or 0",
     ),
     RulePerEntry(
@@ -335,7 +337,8 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         found=lambda r, i: r.stride_found(i),
         must=lambda r, i: f"be a multiple of {r.alignment_bytes} bytes",
         fix=lambda r, i: words.padding_fix(r),
-        source=f"{LIBCUDACXX}, __get_tensor_strides; {TILED_DOC}",
+        libcudacxx="__get_tensor_strides",
+        documented=True,
         repair=lambda r, i: repairs.less_aligned(r),
     ),
     RulePerEntry(
@@ -348,7 +351,8 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         found=lambda r, i: r.stride_found(i),
         must="be less than 2^40 bytes, and not negative",
         fix="index this dimension instead, and make one map per slice",
-        source=f"{LIBCUDACXX}, __get_tensor_strides; {TILED_DOC}",
+        libcudacxx="__get_tensor_strides",
+        documented=True,
     ),
     # 10. what the driver asks beyond
     Rule(
@@ -373,7 +377,7 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         found=lambda r: f"oobfill is nan for the map type {r.type_row.data_type.name}",
         must="be none for data types that are not floating-point",
         fix=lambda r: f"use {r.argument('oobfill')}='none', which fills with zeros",
-        source=TILED_DOC,
+        documented=True,
         differs="libcu++ lets float8 and float4 pass to the driver, which takes them as integers",
         repair=repairs.constant(oobfill=TmaOobFill.none),
     ),

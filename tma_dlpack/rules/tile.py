@@ -6,10 +6,7 @@ from tma_dlpack.rules import repairs
 from tma_dlpack.rules.request import Request
 from tma_dlpack.rules.rule import (
     HAS_TYPE,
-    LIBCUDACXX,
-    TILED_DOC,
     WIDE,
-    WIDE_DOC,
     WRITTEN,
     AnyRule,
     Rule,
@@ -58,7 +55,7 @@ TILE_RULES: tuple[AnyRule, ...] = (
         found=lambda r: f"swizzle is {r.arguments.swizzle.name} on {r.target}",
         must="be none, bytes32, bytes64 or bytes128 on compute capability 9.x",
         fix="use swizzle='bytes128', or build for sm_100 or later (target='sm_100')",
-        source=f"{LIBCUDACXX}, __check_device",
+        libcudacxx="__check_device",
         repair=repairs.constant(swizzle=TmaSwizzle.bytes128),
     ),
     # 7. interleave and swizzle
@@ -73,7 +70,8 @@ TILE_RULES: tuple[AnyRule, ...] = (
         found=_swizzle_found,
         must=lambda r: f"be bytes32 when {r.argument('interleave_layout')} is bytes32",
         fix="use swizzle='bytes32'",
-        source=f"{LIBCUDACXX}, __check_swizzle; {TILED_DOC}",
+        libcudacxx="__check_swizzle",
+        documented=True,
         differs="driver 580.159.04 accepts others",
         repair=repairs.constant(swizzle=TmaSwizzle.bytes32),
     ),
@@ -89,7 +87,7 @@ TILE_RULES: tuple[AnyRule, ...] = (
         found=lambda r: f"{r.argument('interleave_layout')} is {r.arguments.interleave.name}",
         must="be none for 16U6_ALIGN16B",
         fix=lambda r: f"use {r.argument('interleave_layout')}='none'",
-        source=TILED_DOC,
+        documented=True,
         repair=repairs.constant(interleave_layout=TmaInterleaveLayout.none),
     ),
     Rule(
@@ -107,7 +105,7 @@ TILE_RULES: tuple[AnyRule, ...] = (
             r.type_row.data_type.name,
         ),
         fix="use swizzle='bytes128'",
-        source=TILED_DOC,
+        documented=True,
         repair=repairs.full_swizzle,
     ),
     Rule(
@@ -122,7 +120,7 @@ TILE_RULES: tuple[AnyRule, ...] = (
         found=_swizzle_found,
         must="be bytes64, bytes128 or bytes128_atom_32B for an im2col-wide map",
         fix="use swizzle='bytes128'",
-        source=WIDE_DOC,
+        documented=True,
         differs="driver 580.159.04 accepts the others on sm_90",
         repair=repairs.full_swizzle,
     ),

@@ -8,8 +8,10 @@ from typing import NamedTuple
 from tma_dlpack.dlpack import TensorView
 from tma_dlpack.encoding.arguments import alignment_bytes_of
 from tma_dlpack.rules.request import Request
+from tma_dlpack.types.coerce import counted
 from tma_dlpack.types.dtypes import overrides_of
 from tma_dlpack.types.enums import TensorMapDataType, TmaInterleaveLayout
+from tma_dlpack.types.limits import INNER_BYTES, MAX_BOX
 
 __all__ = [
     "alignment_fix",
@@ -19,6 +21,7 @@ __all__ = [
     "pad_extent_fix",
     "padding_fix",
     "transpose_fix",
+    "wider_hint",
 ]
 
 
@@ -28,7 +31,7 @@ class Words(NamedTuple):
     copy: str
     contiguous: str
     permute: str
-    as_bytes: str
+    view_as: str
     pad: str
 
 
@@ -37,7 +40,7 @@ def _like_numpy(module: str) -> Words:
         copy="x.copy()",
         contiguous=f"{module}.ascontiguousarray(x)",
         permute="x.transpose({order})",
-        as_bytes=f"x.view({module}.uint8)",
+        view_as=f"x.view({module}.{{dtype}})",
         pad=f"y = {module}.empty({{padded_shape}}, x.dtype)[..., :{{extent}}]; y[...] = x",
     )
 
@@ -52,7 +55,7 @@ _WORDS = {
         copy="x.clone()",
         contiguous="x.contiguous()",
         permute="x.permute({order})",
-        as_bytes="x.view(torch.uint8)",
+        view_as="x.view(torch.{dtype})",
         pad="y = torch.empty(..., {padded})[..., :{extent}]; y.copy_(x)",
     ),
     "numpy": _like_numpy("numpy"),
@@ -61,7 +64,7 @@ _WORDS = {
         copy="jax.numpy.array(x)",
         contiguous="jax.numpy.array(x)",
         permute="x.transpose({order})",
-        as_bytes="x.view(jax.numpy.uint8)",
+        view_as="x.view(jax.numpy.{dtype})",
         pad="y = jax.numpy.pad(x, {widths})",
     ),
 }
@@ -70,7 +73,7 @@ _OTHER = Words(
     copy="a copy of x",
     contiguous="a row-major copy of x",
     permute="x with its dimensions in the order ({order})",
-    as_bytes="a view of its bytes",
+    view_as="a view of it as {dtype}",
     pad="allocate rows of {padded} elements, and pass the first {extent} of each",
 )
 
@@ -83,6 +86,8 @@ def alignment_fix(r: Request) -> str:
     """Say how to start at an aligned address."""
     if r.view is None:
         return f"pass an address that is a multiple of {r.alignment_bytes}"
+    if not r.is_own_layout:
+        return f"use an offset whose address is a multiple of {r.alignment_bytes} bytes"
     start = f"start the view at an element whose address is a multiple of {r.alignment_bytes} bytes"
     if r.alignment_bytes == NUMPY_ALIGNS or not r.view.producer.startswith("numpy"):
         return f"{start}, or copy it: x = {_words(r.view).copy}"
@@ -100,6 +105,8 @@ def padding_fix(r: Request) -> str:
         return f"lay the tensor out with strides that are multiples of {r.alignment_bytes} bytes"
     bits = r.view.dtype.itemsize_bits
     unit = math.lcm(r.alignment_bytes * 8, bits) // bits
+    if not r.is_own_layout:
+        return f"use strides that are multiples of {counted(unit, 'element')}"
     if r.view.shape[-1] % unit == 0:
         return f"copy it to a row-major tensor: x = {_words(r.view).contiguous}"
     return pad_extent_fix(r, unit)
@@ -122,18 +129,24 @@ def pad_extent_fix(r: Request, unit: int) -> str:
 def nesting_fix(r: Request) -> str:
     """Say how to order dimensions whose strides do not nest."""
     assert r.view is not None
+    if not r.is_own_layout:
+        return "order the dimensions by stride, each at least as large as the one inside it spans"
     strides = r.view.strides
     order = sorted(range(r.rank), key=lambda d: -strides[d])
     copy = f"copy it: x = {_words(r.view).contiguous}"
-    if order == list(range(r.rank)) or order[-1] != r.rank - 1:
+    if order[-1] != r.rank - 1 or not all(map(r.permuted(order).nests, range(1, r.rank))):
         return copy
     permuted = _words(r.view).permute.format(order=", ".join(map(str, order)))
-    return f"order the dimensions by stride: pass {permuted}; or {copy}"
+    return (
+        f"order the dimensions by stride: pass {permuted}, and box_sizes in that order; or {copy}"
+    )
 
 
 def transpose_fix(r: Request) -> str:
     """Say how to bring the contiguous dimension to the end."""
     assert r.view is not None
+    if not r.is_own_layout:
+        return "give strides whose last entry is 1"
     words, strides = _words(r.view), r.view.strides
     contiguous = [d for d, n in enumerate(r.view.shape) if strides[d] == 1 and n > 1]
     if not contiguous:
@@ -163,13 +176,30 @@ def carry_fix(r: Request) -> str:
     if not choices:
         return (
             "pass a view or a copy as a type of 1, 2, 4 or 8 bytes, such as "
-            f"{_words(r.view).as_bytes}"
+            f"{_words(r.view).view_as.format(dtype='uint8')}"
         )
     others = f" (or {', '.join(t.name for t in choices[1:])})" if choices[1:] else ""
     return (
         f"say how to carry its bits: data_type={choices[0].name!r}{others}; a copy moves bits and "
         "never looks at their meaning"
     )
+
+
+def wider_hint(r: Request) -> str:
+    """Say which view as a wider dtype would fit the box of a row in 256 elements; "" for none."""
+    if r.view is None or not r.is_own_layout or not r.type_is_known or r.interleaved:
+        return ""
+    own_bits = r.view.dtype.itemsize_bits
+    if own_bits % 8 or r.element_bits != own_bits or r.arguments.swizzle:
+        return ""
+    for bits in (32,) if r.view.producer.startswith("jax") else (32, 64):
+        count = bits // own_bits
+        sizes = (r.inner_box, r.view.shape[-1], *r.view.strides[:-1])
+        whole = bits > own_bits and all(n % count == 0 for n in sizes)
+        if whole and r.inner_box <= MAX_BOX * count and r.inner_box_bytes % INNER_BYTES == 0:
+            view = _words(r.view).view_as.format(dtype=f"int{bits}")
+            return f"; or pass {view}, whose box is {counted(r.inner_box // count, 'element')} wide"
+    return ""
 
 
 def packed_fix(r: Request) -> str:
@@ -179,4 +209,4 @@ def packed_fix(r: Request) -> str:
         return f"pass a type of whole bytes, or {later}"
     if TensorMapDataType.UINT8 in overrides_of(r.view.dtype):
         return f"carry it as bytes, data_type='UINT8', or {later}"
-    return f"pass {_words(r.view).as_bytes}, or {later}"
+    return f"pass {_words(r.view).view_as.format(dtype='uint8')}, or {later}"

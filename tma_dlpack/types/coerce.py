@@ -22,6 +22,7 @@ __all__ = [
     "settled",
     "shown",
     "text_of",
+    "texts_of",
 ]
 
 MAX_ENTRIES = 64  # a list longer than any rank is refused before its entries are looked at
@@ -69,12 +70,16 @@ def nearest_integer(value: object) -> int | None:
     return number
 
 
-def nearest_integers(value: object, otherwise: int) -> tuple[int, ...] | None:
-    """Give `nearest_integer` of each entry, or `otherwise`; None where no entry has any."""
+def nearest_integers(value: object, otherwise: int | None = None) -> tuple[int, ...] | None:
+    """Give `nearest_integer` of each entry, or `otherwise`.
+
+    None where no entry has one, or where one has none and there is no `otherwise`.
+    """
     numbers = [nearest_integer(entry) for entry in _entries(value) or ()]
-    if all(number is None for number in numbers):
-        return None
-    return tuple(otherwise if number is None else number for number in numbers)
+    found = [otherwise if number is None else number for number in numbers]
+    integers = tuple(number for number in found if number is not None)
+    hopeless = all(number is None for number in numbers) or len(integers) < len(found)
+    return None if hopeless else integers
 
 
 def not_an_integer(value: object) -> str:
@@ -104,6 +109,15 @@ def _entries(value: object) -> tuple[object, ...] | None:
 def text_of(value: object) -> str | None:
     """Give the text of a str, a member of a str enum included; None of anything else."""
     return str.__str__(value) if isinstance(value, str) else None
+
+
+def texts_of(value: object) -> tuple[str, ...] | None:
+    """Give the strs of a collection; None if it is none of strs."""
+    if isinstance(value, Set):
+        value = sorted(map(str, value))
+    texts = [text_of(entry) for entry in _entries(value) or ()]
+    found = tuple(text for text in texts if text is not None)
+    return None if _entries(value) is None or len(found) < len(texts) else found
 
 
 def type_name(kind: type) -> str:
