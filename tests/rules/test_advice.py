@@ -13,7 +13,7 @@ import tma_dlpack as tma
 from tma_dlpack.dlpack import TensorView
 from tma_dlpack.rules.advice import ADVICE, bank_conflict_degree
 from tma_dlpack.rules.check import advise, find_violations
-from tma_dlpack.rules.parse import make_case
+from tma_dlpack.rules.parse import read_call
 from tma_dlpack.rules.request import Request
 from tma_dlpack.types.errors import Advice
 from tma_dlpack.types.target import Target
@@ -31,7 +31,7 @@ def accepted(
 ) -> Request:
     """A request that breaks no rule."""
     kind = next(kind for word, kind in KINDS.items() if word in given)
-    request = make_case(kind, x.at(0), x.address, given, Target.of(target), assumed)
+    request = read_call(kind, x.at(0), x.address, given, Target.of(target), assumed)
     assert find_violations(request) == ()
     return request
 

@@ -14,7 +14,7 @@ from strategies import (
 )
 
 import tma_dlpack as tma
-from tma_dlpack.rules.parse import make_case
+from tma_dlpack.rules.parse import read_call
 from tma_dlpack.types.enums import (
     TensorMapDataType,
 )
@@ -42,7 +42,7 @@ def test_a_report_and_its_findings_are_immutable(name):
 
 def test_the_driver_counts_a_column_of_pixels_whole():
     column = im2col((0,), (0,), 64, 128)
-    request = make_case("im2col", None, 0, column, Target.of("sm_90"), False)
+    request = read_call("im2col", None, 0, column, Target.of("sm_90"), False)
     request = request.with_arguments(data_type=TensorMapDataType.FLOAT16)
     assert request.arguments.floor_box_bytes == request.box_bytes == 16384
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from strategies import ADDRESS, check, rules_of, tiled, view
 
-from tma_dlpack.rules.parse import make_case
+from tma_dlpack.rules.parse import read_call
 from tma_dlpack.types.target import TARGETS
 
 X = view((64, 64))  # float32: rows of 256 bytes
@@ -14,7 +14,7 @@ PADDED = view((64, 60), strides=(64, 1))
 
 
 def request_of(x, **options):
-    return make_case(
+    return read_call(
         "tiled", x.at(0), x.address, tiled((1, 16), **options), TARGETS["sm_90"], False
     )
 

@@ -10,9 +10,9 @@ from strategies import IM2COL_SPEC, TILED_SPEC, WIDE_SPEC, Door, im2col, tiled, 
 
 import tma_dlpack as tma
 from tma_dlpack.rules import reader
-from tma_dlpack.rules.parse import make_case, mirror_case
+from tma_dlpack.rules.parse import read_call, read_driver_call
 from tma_dlpack.rules.request import set_of_rules
-from tma_dlpack.types.coerce import counted, nearest_integer, settled, shown, text_of
+from tma_dlpack.types.coerce import counted, nearest_integer, reusable, shown, text_of
 from tma_dlpack.types.enums import TmaInterleaveLayout, TmaSwizzle
 from tma_dlpack.types.target import TARGETS
 
@@ -20,7 +20,7 @@ SM_90, SM_100 = TARGETS["sm_90"], TARGETS["sm_100"]
 
 
 def request_of(kind, x, given):
-    return make_case(kind, x.at(0), x.address, given, SM_90, False)
+    return read_call(kind, x.at(0), x.address, given, SM_90, False)
 
 
 def test_row_major_becomes_innermost_first():
@@ -210,16 +210,16 @@ def test_a_mirror_of_a_rank_that_is_too_large_is_refused_for_its_rank():
     given = dict.fromkeys(("interleave", "swizzle", "l2_promotion", "oob_fill"), 0)
     given |= {"tensor_data_type": 7, "tensor_rank": 6, "global_address": 0}
     given |= {"global_dim": (1,), "global_strides": (), "box_dim": (1,), "element_strides": (1,)}
-    assert mirror_case("tiled", given, SM_90).unreadable == ()
+    assert read_driver_call("tiled", given, SM_90).unreadable == ()
 
 
 def test_settled_values_are_read_once_and_lists_are_copied():
     box = [16, 16]
-    assert settled(box) == box
-    assert settled(box) is not box
-    assert settled(iter(box)) == (16, 16)
-    assert settled((16, 16)) == (16, 16)
-    assert settled("ab") == "ab"
+    assert reusable(box) == box
+    assert reusable(box) is not box
+    assert reusable(iter(box)) == (16, 16)
+    assert reusable((16, 16)) == (16, 16)
+    assert reusable("ab") == "ab"
 
 
 def test_what_is_shown_is_one_short_line():

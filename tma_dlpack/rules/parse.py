@@ -30,12 +30,24 @@ from tma_dlpack.types.errors import Violation
 from tma_dlpack.types.limits import MAX_RANK
 from tma_dlpack.types.target import Target
 
-__all__ = ["make_case", "mirror_case"]
+__all__ = ["OPTIONS", "read_call", "read_driver_call"]
 
+_LAYOUT = ("elem_strides", "interleave_layout", "swizzle", "l2_fetch_size", "oobfill")
+_MANNER = ("data_type", "rules", "target")
+_COUNTS = ("channels_per_pixel", "pixels_per_column")
+_CORNERS = ("pixel_box_lower_corner", "pixel_box_upper_corner")
+_WIDTHS = ("lower_corner_width", "upper_corner_width")
+
+#: The options of each verb, in the order of its signature.
+OPTIONS: dict[MapKind, tuple[str, ...]] = {
+    "tiled": ("box_sizes", *_LAYOUT, *_MANNER, "allow", "shape", "strides", "offset"),
+    "im2col": (*_CORNERS, *_COUNTS, *_LAYOUT, *_MANNER),
+    "im2col_wide": (*_WIDTHS, *_COUNTS, *_LAYOUT, "mode", *_MANNER),
+}
 _RULE_IDS = frozenset(rule.id for rule in RULES)
 
 
-def make_case(
+def read_call(
     kind: MapKind,
     view: TensorView | None,
     address: int,
@@ -219,7 +231,7 @@ def _read_column(
     return fields
 
 
-def mirror_case(kind: MapKind, given: Mapping[str, Any], target: Target) -> Request:
+def read_driver_call(kind: MapKind, given: Mapping[str, Any], target: Target) -> Request:
     """Read a `driver_encode_*` call: the driver's words, innermost first.
 
     As in C, entries of an array past the rank are not read.

@@ -12,7 +12,7 @@ from tma_dlpack.rules import ALLOWABLE, RULES
 from tma_dlpack.rules.check import Fault, advise, faults_of, find_violations
 from tma_dlpack.rules.repairs import Change
 from tma_dlpack.rules.request import Request
-from tma_dlpack.types.coerce import settled
+from tma_dlpack.types.coerce import reusable
 from tma_dlpack.types.errors import (
     Advice,
     Finding,
@@ -22,7 +22,7 @@ from tma_dlpack.types.errors import (
     sealed,
 )
 
-__all__ = ["Report", "check_case"]
+__all__ = ["Report", "check_request"]
 
 MAX_REPAIRS = 40  # each changes at least one argument
 
@@ -119,7 +119,7 @@ class Report:
         )
 
 
-def check_case(request_of: RequestOf, given: Arguments) -> Report:
+def check_request(request_of: RequestOf, given: Arguments) -> Report:
     """Check a request and keep what `Report.fixed` needs.
 
     Parameters
@@ -129,7 +129,7 @@ def check_case(request_of: RequestOf, given: Arguments) -> Report:
     given : mapping
         The keyword arguments of the call.
     """
-    given = {name: settled(value) for name, value in given.items()}
+    given = {name: reusable(value) for name, value in given.items()}
     request = request_of(given)
     violations = find_violations(request)
     return Report(violations, () if violations else advise(request), given, request_of)

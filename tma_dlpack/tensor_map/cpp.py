@@ -12,7 +12,7 @@ from enum import IntEnum
 from tma_dlpack.dlpack import TensorView
 from tma_dlpack.encoding.arguments import EncodeArguments, reverse
 from tma_dlpack.rules.check import find_violations
-from tma_dlpack.rules.request import Request as Case
+from tma_dlpack.rules.request import Request
 from tma_dlpack.types.dtypes import DLDataType, data_type_of
 from tma_dlpack.types.enums import DLDataTypeCode, c_name
 
@@ -118,23 +118,23 @@ def cpp(
     address: int,
     title: str,
     view: TensorView | None = None,
-    case: Case | None = None,
+    request: Request | None = None,
 ) -> str:
     """Give C++ that makes a map: by libcu++ where it would make the same one of the tensor.
 
-    `view` is the tensor, and `case` the request for it that was accepted, where there are any.
+    `view` is the tensor, and `request` the request for it that was accepted, where there are any.
     """
-    if view is not None and case is not None and _is_libcudacxx_own(arguments, view, case):
+    if view is not None and request is not None and _is_libcudacxx_own(arguments, view, request):
         return _libcudacxx_cpp(arguments, view, address, title)
     return _driver_cpp(arguments, address, title)
 
 
-def _is_libcudacxx_own(arguments: EncodeArguments, view: TensorView, case: Case) -> bool:
+def _is_libcudacxx_own(arguments: EncodeArguments, view: TensorView, request: Request) -> bool:
     return (
         arguments.kind == "tiled"
         and data_type_of(view.dtype) is arguments.data_type
         and view.dtype.lanes in (1, 16)
-        and not find_violations(by_libcudacxx := case.under("libcu++"))
+        and not find_violations(by_libcudacxx := request.under("libcu++"))
         and by_libcudacxx.encode_arguments() == arguments
     )
 

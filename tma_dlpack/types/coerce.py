@@ -19,7 +19,7 @@ __all__ = [
     "nearest_integer",
     "nearest_integers",
     "not_an_integer",
-    "settled",
+    "reusable",
     "shown",
     "text_of",
     "texts_of",
@@ -157,7 +157,7 @@ def counted(number: int | Fraction, unit: str) -> str:
     return f"{text} {unit if number == 1 else plural}"
 
 
-def settled(value: object) -> object:
+def reusable(value: object) -> object:
     """Give an argument as it is now: lists are copied, and iterators are read."""
     if type(value) is list:
         return list(value)
