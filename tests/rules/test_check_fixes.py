@@ -376,7 +376,11 @@ def test_arguments_that_were_fine_stay_as_they_were(kind, data):
             {"interleave_layout": TmaInterleaveLayout.bytes16},
         ),
         (view((4, 4), strides=(4, 1)), tiled((1, 3)), {"box_sizes": (1, 4)}),
-        (view((4, 3), strides=(4, 1)), tiled((1, 3)), {"rules": "driver", "box_sizes": (1, 4)}),
+        (
+            view((4, 3), strides=(4, 1)),
+            tiled((1, 3)),
+            {"allow": ("BOX_IN_SHAPE",), "box_sizes": (1, 4)},
+        ),
     ],
 )
 def test_the_smallest_change_of_a_tiled_request(x, broken, change):

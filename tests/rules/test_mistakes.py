@@ -299,7 +299,7 @@ MISTAKES = (
 def test_a_report_of_a_mistake_proposes_what_is_accepted(kind):
     check, make, x, fine = CALLS[kind]
     for argument in fine:
-        for mistake in MISTAKES:
+        for mistake in MISTAKES[: -1 if argument == "offset" else None]:  # 2^80 is a number
             report = check(x, **fine | {argument: mistake})
             assert check(x, **report.fixed()).ok
             assert str(report).startswith("accepted" if report.ok else "refused")

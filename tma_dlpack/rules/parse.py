@@ -16,7 +16,7 @@ from tma_dlpack.rules import ALLOWABLE, RULES
 from tma_dlpack.rules.driver_order import driver_layout
 from tma_dlpack.rules.reader import Reader
 from tma_dlpack.rules.request import RULE_SETS, Request, set_of_rules
-from tma_dlpack.types.coerce import counted
+from tma_dlpack.types.coerce import counted, integer_of
 from tma_dlpack.types.dtypes import data_type_of, overrides_of
 from tma_dlpack.types.enums import (
     TensorMapDataType,
@@ -135,13 +135,13 @@ def _as_described(
 
     Omitted strides are the tensor's own or row-major, where only one of these makes sense.
     """
-    shape, strides, offset = (given.get(name) for name in ("shape", "strides", "offset"))
-    if view is None or (shape is None and strides is None and offset in (None, 0)):
+    shape, strides, offset = given.get("shape"), given.get("strides"), given.get("offset", 0)
+    if view is None or (shape is None and strides is None and integer_of(offset) == 0):
         return view
     known = len(read.unreadable)
     new_shape = view.shape if shape is None else read.integers("shape", shape)
     new_strides = () if strides is None else read.integers("strides", strides)
-    offset_bits = read.integer("offset", offset or 0) * view.dtype.itemsize_bits
+    offset_bits = read.integer("offset", offset) * view.dtype.itemsize_bits
     if len(read.unreadable) > known:
         return None
     if strides is not None and len(new_strides) != len(new_shape):

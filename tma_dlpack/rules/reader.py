@@ -39,7 +39,7 @@ class _Argument(NamedTuple):
     entries : str
         What each entry of a sequence is for.
     stand_in : int or None
-        What is proposed for an entry that is no number; None to propose nothing.
+        What is proposed for an entry that is no number; None to propose to omit the argument.
     """
 
     example: str
@@ -52,7 +52,7 @@ _INTEGERS = {
     "elem_strides": _Argument("(1, 1)", PER_DIMENSION),
     "shape": _Argument("(4096, 64)", PER_DIMENSION, None),
     "strides": _Argument("(64, 1)", f"{PER_DIMENSION}, in elements", None),
-    "offset": _Argument("64"),
+    "offset": _Argument("64", stand_in=None),
     "channels_per_pixel": _Argument("64"),
     "pixels_per_column": _Argument("128"),
     "pixel_box_lower_corner": _Argument("(-1, -1)", PER_SPATIAL, 0),
@@ -127,7 +127,8 @@ class Reader:
         """Read an integer; 0 where it is none."""
         number = integer_of(value)
         if number is None:
-            meant = nearest_integer(value)
+            proposes = _INTEGERS[argument].stand_in is not None
+            meant = nearest_integer(value) if proposes else None
             self.refuse(
                 argument,
                 f"is {shown(value)}",
@@ -146,7 +147,8 @@ class Reader:
         """
         numbers = integers_of(value)
         if numbers is None:
-            meant = nearest_integers(value, _INTEGERS[argument].stand_in)
+            stand_in = _INTEGERS[argument].stand_in
+            meant = None if stand_in is None else nearest_integers(value, stand_in)
             wrong = not_an_integer(value)
             self.refuse(
                 argument,

@@ -70,16 +70,12 @@ def nearest_integer(value: object) -> int | None:
     return number
 
 
-def nearest_integers(value: object, otherwise: int | None = None) -> tuple[int, ...] | None:
-    """Give `nearest_integer` of each entry, or `otherwise`.
-
-    None where no entry has one, or where one has none and there is no `otherwise`.
-    """
+def nearest_integers(value: object, otherwise: int) -> tuple[int, ...] | None:
+    """Give `nearest_integer` of each entry, or `otherwise`; None where no entry has any."""
     numbers = [nearest_integer(entry) for entry in _entries(value) or ()]
-    found = [otherwise if number is None else number for number in numbers]
-    integers = tuple(number for number in found if number is not None)
-    hopeless = all(number is None for number in numbers) or len(integers) < len(found)
-    return None if hopeless else integers
+    if all(number is None for number in numbers):
+        return None
+    return tuple(otherwise if number is None else number for number in numbers)
 
 
 def not_an_integer(value: object) -> str:

@@ -210,7 +210,8 @@ def data_type_of(dtype: DLDataType) -> TensorMapDataType | None:
 def overrides_of(dtype: DLDataType) -> tuple[TensorMapDataType, ...]:
     """Give the map data types that `data_type=` may name for a tensor of a DLPack type.
 
-    Those of the same element size, and for storage in bytes or 4-bit values the packed types.
+    Those of the same element size, and the packed types for 4-bit values and for storage in uint8
+    or int8.
 
     >>> [t.name for t in overrides_of(DLDataType(2, 16))]
     ['UINT16', 'FLOAT16', 'BFLOAT16']
@@ -219,7 +220,7 @@ def overrides_of(dtype: DLDataType) -> tuple[TensorMapDataType, ...]:
         return ()
     size = dtype.itemsize_bits
     four_bits = dtype.bits == 4 and data_type_of(dtype) is not None
-    bytes_of_values = (dtype.code, dtype.bits, dtype.lanes) == (_C.kDLUInt, 8, 1)
+    bytes_of_values = dtype in (DLDataType(_C.kDLUInt, 8), DLDataType(_C.kDLInt, 8))
     return tuple(
         r.data_type
         for r in DATA_TYPES
