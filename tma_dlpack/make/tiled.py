@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from tma_dlpack.make import build
-from tma_dlpack.make.accept import accept_tiled
-from tma_dlpack.rules.report import Report
+from tma_dlpack.make.accept import accept_tiled, explained
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle
 from tma_dlpack.types.target import Target
+
+if TYPE_CHECKING:
+    from tma_dlpack.rules.report import Report
 
 __all__ = ["check_tma_descriptor", "make_tma_descriptor"]
 
@@ -106,7 +108,7 @@ def make_tma_descriptor(
         accepted = accept_tiled(tensor, *options)
         if accepted is not None:
             return accepted
-    return build.make("tiled", tensor, (*options, allow, shape, strides, offset))
+    return explained("tiled", tensor, (*options, allow, shape, strides, offset))
 
 
 def _is_default(value: object, default: object) -> bool:
@@ -150,6 +152,8 @@ data_type, rules, allow, shape, strides, offset, target
     >>> print(check_tma_descriptor(x, box_sizes=(4, 64)).violations[0].fix)
     pad the last dimension from 1733 to 1736 elements: y = numpy.empty((4, 1736), x.dtype)[..., :1733]; y[...] = x
     """  # noqa: E501
+    from tma_dlpack.make import build  # the rules are imported when first needed
+
     return build.check(
         "tiled",
         tensor,

@@ -21,6 +21,7 @@ from tma_dlpack.types.errors import (
     Violation,
     sealed,
 )
+from tma_dlpack.types.public import Drawn, public
 
 __all__ = ["Report", "check_request"]
 
@@ -30,9 +31,10 @@ Arguments = Mapping[str, Any]
 RequestOf = Callable[[Arguments], Request]
 
 
+@public
 @sealed
 @dataclass(frozen=True, slots=True)
-class Report:
+class Report(Drawn):
     """What a check found.
 
     Attributes
