@@ -100,20 +100,12 @@ def test_what_the_hardware_cannot_do_does_not_compile(code, said, tmp_path):
     assert said in refused(code, tmp_path)
 
 
-def in_columns(x, swizzle):
-    """Give the map whose box is 64 rows of 128 bytes as [columns of one span][rows][span]."""
-    elements = {"none": 8, "bytes32": 16, "bytes64": 32, "bytes128": 64}[swizzle]
-    columns = x.reshape(len(x), -1, elements).swapaxes(0, 1)
-    box = (64 // elements, 64, elements)
-    return tma.make_tma_descriptor(columns, box, swizzle=swizzle, rules="driver")
-
-
 @needs_nvcc
 def test_the_headers_descriptors_and_k_steps_are_those_of_matrix_descriptor(tmp_path):
     lines = ["#include <tma_dlpack.h>", "using namespace tma_dlpack;"]
     x = np.zeros((256, 256), np.float16)
     for swizzle in ("none", "bytes32", "bytes64", "bytes128"):
-        tensor_map = in_columns(x, swizzle)
+        tensor_map = tma.make_tma_descriptor(x, **tma.split_inner(x, (64, 64), swizzle))
         for major, name, steps in [
             ("K", "k_major", f"k_step_bytes<64, Swizzle::{swizzle}>"),
             ("MN", "mn_major", f"mn_major_k_step_bytes<Swizzle::{swizzle}>"),
