@@ -13,20 +13,20 @@ from typing import Any, NoReturn
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from tma_dlpack.case import Case
-from tma_dlpack.check import Report
 from tma_dlpack.dlpack import Device, TensorView, canonical_strides
-from tma_dlpack.dtypes import DLDataType
-from tma_dlpack.enums import (
+from tma_dlpack.make.build import check_view
+from tma_dlpack.rules.check import Report
+from tma_dlpack.rules.parse import make_case, mirror_case
+from tma_dlpack.rules.request import Case
+from tma_dlpack.types.dtypes import DLDataType
+from tma_dlpack.types.enums import (
     TensorMapDataType,
     TmaInterleaveLayout,
     TmaL2FetchSize,
     TmaOobFill,
     TmaSwizzle,
 )
-from tma_dlpack.making import check_view
-from tma_dlpack.request import make_case, mirror_case
-from tma_dlpack.target import Target
+from tma_dlpack.types.target import Target
 
 ADDRESS = 0x7F00_0000_0000
 CPU = Device(1, 0)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tma_dlpack.cli import main
+from tma_dlpack.cli.main import main
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -2,7 +2,7 @@
 
 import sys
 
-from tma_dlpack.cli import main
+from tma_dlpack.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from tma_dlpack import driver
-from tma_dlpack.backends import launch, nvrtc
+from tma_dlpack.copies import launch, nvrtc
 
 #: What generated code includes, for NVRTC, which has no headers here.
 CUDA_H = """

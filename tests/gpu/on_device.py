@@ -7,13 +7,14 @@ import pytest
 from copy_cases import GLOBAL_BYTES
 
 import tma_dlpack as tma
-from tma_dlpack import driver, fields
-from tma_dlpack.backends.cuda import CudaBackend
-from tma_dlpack.backends.device_memory import DeviceBytes
-from tma_dlpack.backends.reductions import reduction_of
-from tma_dlpack.backends.requests import load_request, store_request
-from tma_dlpack.backends.simulator import SimulatorBackend
-from tma_dlpack.backends.storage import storage_of
+from tma_dlpack import driver
+from tma_dlpack.copies.cuda import CudaBackend
+from tma_dlpack.copies.device_memory import DeviceBytes
+from tma_dlpack.copies.host_memory import storage_of
+from tma_dlpack.copies.reductions import reduction_of
+from tma_dlpack.copies.request import load_request, store_request
+from tma_dlpack.copies.simulator import SimulatorBackend
+from tma_dlpack.encoding import bits
 
 
 class DeviceMemory:
@@ -111,7 +112,7 @@ class OnDevice(SimulatorBackend):
             contents[start:] = storage.raw
             room.put(contents)
             address = room.address + start + storage.origin
-            mirrored = tma.TensorMap.from_bytes(fields.encode(tensor_map.arguments, address))
+            mirrored = tma.TensorMap.from_bytes(bits.encode(tensor_map.arguments, address))
             result = copy(mirrored, Part(room, start, len(storage.raw)))
             if write:
                 storage.raw[:] = room.get()[start:]

@@ -12,7 +12,7 @@ import pytest
 from user_kernel import BOX, SELF_CONTAINED, SOURCE, THREADS, double, grid_of, kernel, map_of
 
 import tma_dlpack as tma
-from tma_dlpack.include_dir import get_include
+from tma_dlpack.include import get_include
 
 SM_90A = "-gencode=arch=compute_90a,code=sm_90a"
 

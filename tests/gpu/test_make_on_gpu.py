@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import tma_dlpack as tma
-from tma_dlpack import driver, fields
+from tma_dlpack import driver
+from tma_dlpack.encoding import bits
 
 pytestmark = [
     pytest.mark.gpu,
@@ -41,7 +42,7 @@ def test_the_driver_encodes_a_cuda_tensor_as_the_model_does(tensor_of):
     assert (tm.encoder, tm.launchable, tm.tensor is x) == ("driver", True, True)
     assert tm.target.name == driver.device_target(0).name
     assert tm.target.max_smem_bytes == driver.device_target(0).max_smem_bytes
-    assert bytes(tm) == fields.encode(tm.arguments, tm.global_address)
+    assert bytes(tm) == bits.encode(tm.arguments, tm.global_address)
     assert tm.ptr % 128 == 0
     assert (tm.global_dim, tm.global_strides) == ((64, 128), (128,))
 
@@ -125,7 +126,7 @@ def test_driver_and_model_give_equal_bytes_on_2000_random_layouts():
         accepted += 1
         by_driver = driver.encode(tm.arguments, tm.global_address, 0)
         assert tm.encoder == "driver"
-        assert bytes(tm) == by_driver == fields.encode(tm.arguments, tm.global_address), options
+        assert bytes(tm) == by_driver == bits.encode(tm.arguments, tm.global_address), options
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from on_device import OnDevice
 from test_simulator import *  # noqa: F403 - collected here again
 from test_simulator_laws import *  # noqa: F403
 
-from tma_dlpack import copies
+from tma_dlpack.copies import verbs as copies
 
 #: Tests that ask something of the simulator itself, or of recorded answers.
 LEFT_OUT = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tma_dlpack as tma
-from tma_dlpack import fields
+from tma_dlpack.encoding import bits
 from tma_dlpack.verification import checks as verify_checks
 from tma_dlpack.verification import replay, verify
 
@@ -16,12 +16,12 @@ def test_two_hundred_random_cases_of_each_check_agree():
 
 
 def test_a_model_with_a_wrong_bit_is_found_and_its_call_repeats_it(monkeypatch):
-    right = fields.encode
+    right = bits.encode
 
     def wrong(arguments, address):
         return bytes(a ^ (i == 60) for i, a in enumerate(right(arguments, address)))
 
-    monkeypatch.setattr(fields, "encode", wrong)
+    monkeypatch.setattr(bits, "encode", wrong)
     report = verify(20, seed=1)
     assert not report.ok
     row = report.rows[0]

@@ -10,9 +10,9 @@ import pytest
 
 import tma_dlpack as tma
 from tma_dlpack import driver
-from tma_dlpack.backends import launch
-from tma_dlpack.backends.cuda import TIMED_OUT
-from tma_dlpack.backends.device_memory import DeviceBytes
+from tma_dlpack.copies import launch
+from tma_dlpack.copies.cuda import TIMED_OUT
+from tma_dlpack.copies.device_memory import DeviceBytes
 
 MATRIX = np.arange(40 * 64, dtype=np.int32).reshape(40, 64)
 X, Y = 48, 36  # the tile's last four rows are out of bounds

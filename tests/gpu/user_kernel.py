@@ -7,7 +7,7 @@ import functools
 from pathlib import Path
 
 import tma_dlpack as tma
-from tma_dlpack.include_dir import get_include
+from tma_dlpack.include import get_include
 
 SOURCE = (Path(__file__).parent / "double_tiles.cu").read_text(encoding="utf-8")
 BOX = 16, 32

@@ -12,13 +12,6 @@ from typing import Any
 import numpy as np
 
 from tma_dlpack import driver
-from tma_dlpack.api import (
-    cache_clear,
-    check_tma_descriptor,
-    driver_encode_tiled,
-    make_tma_descriptor,
-)
-from tma_dlpack.batches import make_tma_descriptors
 from tma_dlpack.bench.imports import import_ms
 from tma_dlpack.bench.peers import (
     BOX,
@@ -31,6 +24,13 @@ from tma_dlpack.bench.peers import (
 )
 from tma_dlpack.bench.timing import CLOCKS, Row, Timing, time_rows
 from tma_dlpack.dlpack import judge
+from tma_dlpack.make.batch import make_tma_descriptors
+from tma_dlpack.make.tiled import (
+    cache_clear,
+    check_tma_descriptor,
+    driver_encode_tiled,
+    make_tma_descriptor,
+)
 
 __all__ = ["CallBench", "as_text", "main", "measure", "targets"]
 

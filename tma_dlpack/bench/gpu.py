@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from tma_dlpack.backends.pipeline import Matrix
-from tma_dlpack.tile_bandwidth import bandwidth
+from tma_dlpack.bench.pipeline import Matrix
+from tma_dlpack.bench.tile_bandwidth import bandwidth
 
 __all__ = ["main"]
 

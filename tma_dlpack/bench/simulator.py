@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tma_dlpack import geometry
-from tma_dlpack.api import make_tma_descriptor
-from tma_dlpack.copies import load_tile, load_tiles, reduce_tile, store_tile
-from tma_dlpack.im2col import make_im2col_descriptor
+from tma_dlpack.copies.verbs import load_tile, load_tiles, reduce_tile, store_tile
+from tma_dlpack.make.im2col import make_im2col_descriptor
+from tma_dlpack.make.tiled import make_tma_descriptor
 
 __all__ = ["BulkResult", "main", "measure_bulk", "measure_single_us"]
 

@@ -8,9 +8,9 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from tma_dlpack.dlpack.refusals import refuse
-from tma_dlpack.dtypes import DLDataType
-from tma_dlpack.enums import DLDataTypeCode, DLDeviceType
-from tma_dlpack.limits import STRIDE_BYTES_END
+from tma_dlpack.types.dtypes import DLDataType
+from tma_dlpack.types.enums import DLDataTypeCode, DLDeviceType
+from tma_dlpack.types.limits import STRIDE_BYTES_END
 
 __all__ = [
     "CUDA",

@@ -15,7 +15,7 @@ import numpy as np
 from tma_dlpack.dlpack.layout import READ_ONLY, Layout, Reading
 from tma_dlpack.dlpack.producer import CODES, first_dlpack_reading
 from tma_dlpack.dlpack.refusals import refuse
-from tma_dlpack.enums import DLDeviceType
+from tma_dlpack.types.enums import DLDeviceType
 
 __all__ = ["ARRAYS_ARE_OPEN", "read_numpy"]
 

@@ -14,8 +14,8 @@ import numpy as np
 from tma_dlpack.dlpack.capsule import CAREFUL, Access, access_like, parse_capsule
 from tma_dlpack.dlpack.layout import HOST, READ_ONLY, Device, Layout, Reading, as_told
 from tma_dlpack.dlpack.refusals import MAX_NDIM, name_of, refuse, said
-from tma_dlpack.enums import DLDataTypeCode, DLDeviceType
-from tma_dlpack.errors import TmaPreconditionError
+from tma_dlpack.types.enums import DLDataTypeCode, DLDeviceType
+from tma_dlpack.types.errors import TmaPreconditionError
 
 __all__ = ["CODES", "first_dlpack_reading", "is_known", "read_interface", "refuse_masked"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from tma_dlpack.errors import TmaPreconditionError, Violation
+from tma_dlpack.types.errors import TmaPreconditionError, Violation
 
 __all__ = ["MAX_NDIM", "REFUSALS", "name_of", "refuse", "said"]
 

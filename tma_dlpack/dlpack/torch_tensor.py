@@ -15,9 +15,9 @@ import numpy as np
 
 from tma_dlpack.dlpack.layout import Layout, Reading, Signature
 from tma_dlpack.dlpack.refusals import name_of, refuse, said
-from tma_dlpack.dtypes import DLDataType
-from tma_dlpack.enums import DLDataTypeCode, DLDeviceType
-from tma_dlpack.errors import TmaUnsupportedError
+from tma_dlpack.types.dtypes import DLDataType
+from tma_dlpack.types.enums import DLDataTypeCode, DLDeviceType
+from tma_dlpack.types.errors import TmaUnsupportedError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

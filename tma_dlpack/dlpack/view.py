@@ -19,8 +19,8 @@ from tma_dlpack.dlpack.producer import (
 )
 from tma_dlpack.dlpack.refusals import name_of, refuse, said
 from tma_dlpack.dlpack.torch_tensor import is_torch, read_torch, read_torch_alike, torch_reader
-from tma_dlpack.dtypes import DLDataType
-from tma_dlpack.errors import TmaUnsupportedError
+from tma_dlpack.types.dtypes import DLDataType
+from tma_dlpack.types.errors import TmaUnsupportedError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

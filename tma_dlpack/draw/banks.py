@@ -15,15 +15,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tma_dlpack import geometry
-from tma_dlpack.backends.tile import Tile
+from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.asked import request_of
 from tma_dlpack.draw.figure import Figure
 from tma_dlpack.draw.scene import Box, Item, Scene, Text
-from tma_dlpack.enums import TmaInterleaveLayout, TmaSwizzle
-from tma_dlpack.errors import refusal
 from tma_dlpack.geometry import IntArray, TilePlan
-from tma_dlpack.reading import integer_of, integers_of, shown, text_of
-from tma_dlpack.tensor_map import TensorMap
+from tma_dlpack.tensor_map.map import TensorMap
+from tma_dlpack.types.coerce import integer_of, integers_of, shown, text_of
+from tma_dlpack.types.enums import TmaInterleaveLayout, TmaSwizzle
+from tma_dlpack.types.errors import refusal
 
 __all__ = ["Access", "BankConflicts", "SwizzleConflicts", "bank_conflicts"]
 

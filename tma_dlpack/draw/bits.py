@@ -5,15 +5,15 @@ from __future__ import annotations
 import string
 from dataclasses import dataclass, replace
 
-from tma_dlpack import fields
-from tma_dlpack.arguments import MapKind
 from tma_dlpack.draw.door import MAKE_ONE, require
 from tma_dlpack.draw.figure import Figure
 from tma_dlpack.draw.scene import Box, Item, Scene, Text, text_width
-from tma_dlpack.enums import TmaInterleaveLayout, TmaL2FetchSize, TmaOobFill, TmaSwizzle
-from tma_dlpack.fields import ENGINE_BYTES, Field
-from tma_dlpack.slots import MAP_BYTES
-from tma_dlpack.tensor_map import TensorMap
+from tma_dlpack.encoding import bits
+from tma_dlpack.encoding.arguments import MapKind
+from tma_dlpack.encoding.bits import ENGINE_BYTES, Field
+from tma_dlpack.tensor_map.map import TensorMap
+from tma_dlpack.types.enums import TmaInterleaveLayout, TmaL2FetchSize, TmaOobFill, TmaSwizzle
+from tma_dlpack.types.limits import MAP_BYTES
 
 __all__ = ["FieldValue", "MapBytes", "Segment", "diff", "fields_of"]
 
@@ -181,7 +181,7 @@ def diff(a: TensorMap, b: TensorMap) -> MapBytes:
 def _figure(maps: tuple[TensorMap, ...], title: str) -> MapBytes:
     data = tuple(map(bytes, maps))
     kinds = [(tm.kind, tm.rank) for tm in maps]
-    shown = [f for f in fields.FIELDS if any(f.exists(*kind) for kind in kinds)]
+    shown = [f for f in bits.FIELDS if any(f.exists(*kind) for kind in kinds)]
     keys = {f.label: KEYS[n] for n, f in enumerate(shown)}
     words = [int.from_bytes(d, "little") for d in data]
     changed = words[0] ^ words[-1]
@@ -206,9 +206,7 @@ def _figure(maps: tuple[TensorMap, ...], title: str) -> MapBytes:
 
 
 def _segments(kind: tuple[MapKind, int], keys: dict[str, str]) -> tuple[Segment, ...]:
-    pieces = sorted(
-        (bit, width, f.label) for f in fields.fields_of(*kind) for bit, width in f.pieces
-    )
+    pieces = sorted((bit, width, f.label) for f in bits.fields_of(*kind) for bit, width in f.pieces)
     return tuple(
         Segment(max(bit, begin), min(bit + width, begin + LINE_BITS) - max(bit, begin), keys[f], f)
         for bit, width, f in pieces
@@ -218,7 +216,7 @@ def _segments(kind: tuple[MapKind, int], keys: dict[str, str]) -> tuple[Segment,
 
 def _value(field: Field, tensor_map: TensorMap, data: bytes) -> str:
     """Decode a field in the words of the header."""
-    value = fields.read(field, data)
+    value = bits.read(field, data)
     if field.name in _ENUMS:
         return _ENUMS[field.name](value).name
     if field.name == "element_type":

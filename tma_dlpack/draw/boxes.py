@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tma_dlpack.backends.requests import CopyRequest
-from tma_dlpack.backends.tile import Tile
+from tma_dlpack.copies.request import CopyRequest
+from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.asked import request_of
 from tma_dlpack.draw.figure import Figure
 from tma_dlpack.draw.scene import Box, Item, Line, Scene, Text
-from tma_dlpack.enums import TmaOobFill
-from tma_dlpack.errors import TmaUnsupportedError
-from tma_dlpack.tensor_map import TensorMap
+from tma_dlpack.tensor_map.map import TensorMap
+from tma_dlpack.types.enums import TmaOobFill
+from tma_dlpack.types.errors import TmaUnsupportedError
 
 __all__ = ["Axis", "TensorBox", "tensor"]
 

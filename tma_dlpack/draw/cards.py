@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tma_dlpack.backends.tile import Tile
-from tma_dlpack.check import Report
+from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.bits import fields_of
 from tma_dlpack.draw.boxes import tensor
 from tma_dlpack.draw.door import MAKE_ONE, require
 from tma_dlpack.draw.figure import Figure, fragment
 from tma_dlpack.draw.memory import SharedMemory, shared
 from tma_dlpack.draw.walks import Im2colWalk, walk
-from tma_dlpack.errors import Advice, Finding, TmaError, TmaPreconditionError
-from tma_dlpack.tensor_map import TensorMap
-from tma_dlpack.text import map_rows, tile_line
+from tma_dlpack.rules.check import Report
+from tma_dlpack.tensor_map.map import TensorMap
+from tma_dlpack.tensor_map.text import map_rows, tile_line
+from tma_dlpack.types.errors import Advice, Finding, TmaError, TmaPreconditionError
 
 __all__ = ["report_html", "report_parts", "tensor_map_html", "tile_html"]
 
@@ -67,7 +67,7 @@ def tile_html(tile: Tile) -> str:
     >>> import numpy as np
     >>> import tma_dlpack as tma
     >>> tm = tma.make_tma_descriptor(np.ones((30, 104), np.float16), (8, 64))
-    >>> from tma_dlpack.backends.simulator import SimulatorBackend
+    >>> from tma_dlpack.copies.simulator import SimulatorBackend
     >>> "out of bounds" in tile_html(SimulatorBackend().load_tile(tm, (24, 64)))
     True
     """

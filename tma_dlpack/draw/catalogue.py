@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tma_dlpack.backends.tile import Tile
+from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.banks import bank_conflicts
 from tma_dlpack.draw.bits import fields_of
 from tma_dlpack.draw.boxes import tensor
@@ -12,9 +12,9 @@ from tma_dlpack.draw.door import MAKE_ONE, require
 from tma_dlpack.draw.figure import Figure
 from tma_dlpack.draw.memory import shared
 from tma_dlpack.draw.walks import walk
-from tma_dlpack.errors import refusal
-from tma_dlpack.reading import shown, text_of
-from tma_dlpack.tensor_map import TensorMap
+from tma_dlpack.tensor_map.map import TensorMap
+from tma_dlpack.types.coerce import shown, text_of
+from tma_dlpack.types.errors import refusal
 
 __all__ = ["FIGURES", "figure"]
 

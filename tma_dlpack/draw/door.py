@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tma_dlpack.errors import refusal
-from tma_dlpack.reading import type_name
+from tma_dlpack.types.coerce import type_name
+from tma_dlpack.types.errors import refusal
 
 __all__ = ["MAKE_ONE", "require"]
 
@@ -15,7 +15,7 @@ def require(argument: str, value: object, kinds: tuple[type, ...], fix: str) -> 
 
     >>> require("title", 3, (str,), "pass a word")
     Traceback (most recent call last):
-    tma_dlpack.errors.TmaPreconditionError: title is of type int; it must be a str
+    tma_dlpack.TmaPreconditionError: title is of type int; it must be a str
       fix: pass a word
       rule: ARGUMENT (tma_dlpack: the type of the argument)
     """

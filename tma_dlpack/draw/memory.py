@@ -10,16 +10,16 @@ from typing import Literal
 import numpy as np
 
 from tma_dlpack import geometry
-from tma_dlpack.arguments import reverse
-from tma_dlpack.backends.requests import CopyRequest
-from tma_dlpack.backends.tile import Tile
+from tma_dlpack.copies.request import CopyRequest
+from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.asked import lines_positions, request_of
 from tma_dlpack.draw.figure import Figure
 from tma_dlpack.draw.scene import Box, Item, Scene, Text
-from tma_dlpack.enums import TmaSwizzle
-from tma_dlpack.errors import TmaUnsupportedError
+from tma_dlpack.encoding.arguments import reverse
 from tma_dlpack.geometry import IntArray
-from tma_dlpack.tensor_map import TensorMap
+from tma_dlpack.tensor_map.map import TensorMap
+from tma_dlpack.types.enums import TmaSwizzle
+from tma_dlpack.types.errors import TmaUnsupportedError
 
 __all__ = ["Block", "Chunk", "Layout", "MemoryLine", "SharedMemory", "shared"]
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from tma_dlpack import geometry
-from tma_dlpack.backends.requests import CopyRequest
-from tma_dlpack.backends.tile import Tile
+from tma_dlpack.copies.request import CopyRequest
+from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.asked import lines_positions, request_of
 from tma_dlpack.draw.figure import TEXT_COLUMNS, Figure
 from tma_dlpack.draw.scene import Box, Item, Scene, Text
-from tma_dlpack.errors import TmaUnsupportedError
 from tma_dlpack.geometry.plan import spatial_dims
-from tma_dlpack.tensor_map import TensorMap
+from tma_dlpack.tensor_map.map import TensorMap
+from tma_dlpack.types.errors import TmaUnsupportedError
 
 __all__ = ["Im2colWalk", "Image", "Pixel", "walk"]
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from tma_dlpack.arguments import EncodeArguments
 from tma_dlpack.driver.encoders import ENCODERS, Encoder, bind, describe, misfit
 from tma_dlpack.driver.library import call_in_context, device_target, driver_function, result_name
-from tma_dlpack.errors import TmaDriverError
-from tma_dlpack.limits import BIT_85_MENDED_IN, BIT_85_SMALL_BYTES
-from tma_dlpack.slots import MAP_BYTES
-from tma_dlpack.target import Target
+from tma_dlpack.encoding.arguments import EncodeArguments
+from tma_dlpack.types.errors import TmaDriverError
+from tma_dlpack.types.limits import BIT_85_MENDED_IN, BIT_85_SMALL_BYTES, MAP_BYTES
+from tma_dlpack.types.target import Target
 
 SUCCESS = 0
 
@@ -98,7 +97,7 @@ def clear_bit_85(data: bytes, target: Target) -> bytes:
     Source: release notes of driver 595.71.05; libcu++ clears the bit after each encoding on
     drivers below 13.2 (driver_api.h, NVIDIA/cccl 571f2fc3bc). Documented, not measured.
 
-    >>> from tma_dlpack.target import Target
+    >>> from tma_dlpack.types.target import Target
     >>> set_bit = (1 << 85).to_bytes(128, "little")
     >>> clear_bit_85(set_bit, Target((10, 0), driver_version=13010)) == bytes(128)
     True

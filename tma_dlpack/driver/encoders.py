@@ -17,9 +17,9 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
-from tma_dlpack.arguments import EncodeArguments, MapKind
-from tma_dlpack.enums import c_name
-from tma_dlpack.errors import TmaPreconditionError, Violation
+from tma_dlpack.encoding.arguments import EncodeArguments, MapKind
+from tma_dlpack.types.enums import c_name
+from tma_dlpack.types.errors import TmaPreconditionError, Violation
 
 __all__ = ["ENCODERS", "Encoder", "Parameter", "bind", "describe", "misfit"]
 

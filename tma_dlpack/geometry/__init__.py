@@ -8,8 +8,8 @@ after the destination, before the swizzle.
 Source: measured on an H200 (compute capability 9.0, driver 580.159.04, 2026-11-20). Packed types,
 atom swizzles and im2col-wide are documented, not measured (PTX ISA, CUDA driver API).
 
->>> from tma_dlpack.arguments import EncodeArguments
->>> from tma_dlpack.enums import TensorMapDataType, TmaSwizzle
+>>> from tma_dlpack.encoding.arguments import EncodeArguments
+>>> from tma_dlpack.types.enums import TensorMapDataType, TmaSwizzle
 >>> args = EncodeArguments(
 ...     "tiled", TensorMapDataType.BFLOAT16, (100, 30), (256,), (1, 1), (64, 8),
 ...     swizzle=TmaSwizzle.bytes128,

@@ -64,8 +64,8 @@ def cut_box(tile_plan: TilePlan, coords: Sequence[int]) -> Cut:
 
     Examples
     --------
-    >>> from tma_dlpack.arguments import EncodeArguments
-    >>> from tma_dlpack.enums import TensorMapDataType
+    >>> from tma_dlpack.encoding.arguments import EncodeArguments
+    >>> from tma_dlpack.types.enums import TensorMapDataType
     >>> from tma_dlpack.geometry import plan
     >>> args = EncodeArguments("tiled", TensorMapDataType.INT32, (8, 8), (32,), (1, 1), (4, 3))
     >>> cut = cut_box(plan(args), (-4, 6))

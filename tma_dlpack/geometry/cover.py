@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tma_dlpack.arguments import EncodeArguments
-from tma_dlpack.errors import TmaUnsupportedError
+from tma_dlpack.encoding.arguments import EncodeArguments
 from tma_dlpack.geometry.plan import IntArray, im2col_box, plan, spatial_dims, walked_dims
+from tma_dlpack.types.errors import TmaUnsupportedError
 
 __all__ = ["tile_coords"]
 

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from tma_dlpack.arguments import EncodeArguments
+from tma_dlpack.encoding.arguments import EncodeArguments
 from tma_dlpack.geometry.plan import (
     BoolArray,
     IntArray,
@@ -199,7 +199,7 @@ def element_positions(
 
     Examples
     --------
-    >>> from tma_dlpack.enums import TensorMapDataType
+    >>> from tma_dlpack.types.enums import TensorMapDataType
     >>> args = EncodeArguments("tiled", TensorMapDataType.INT32, (8, 8), (32,), (1, 2), (4, 3))
     >>> element_positions(args, (4, -1))[1, 0].tolist()
     [4, 1]

@@ -9,11 +9,11 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from tma_dlpack.arguments import EncodeArguments
-from tma_dlpack.enums import TensorMapIm2ColWideMode, TmaInterleaveLayout, TmaSwizzle
-from tma_dlpack.errors import TmaUnsupportedError
+from tma_dlpack.encoding.arguments import EncodeArguments
 from tma_dlpack.geometry.swizzle import SWIZZLES, Swizzle, swizzle_offset
-from tma_dlpack.limits import MIN_RANK_INTERLEAVED
+from tma_dlpack.types.enums import TensorMapIm2ColWideMode, TmaInterleaveLayout, TmaSwizzle
+from tma_dlpack.types.errors import TmaUnsupportedError
+from tma_dlpack.types.limits import MIN_RANK_INTERLEAVED
 
 __all__ = [
     "PACKED_GROUP",

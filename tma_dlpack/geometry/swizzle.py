@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy.typing as npt
 
-from tma_dlpack.enums import TmaSwizzle
+from tma_dlpack.types.enums import TmaSwizzle
 
 __all__ = ["SMEM_ALIGNMENT", "SWIZZLES", "Swizzle", "swizzle_offset"]
 

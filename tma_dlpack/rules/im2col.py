@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tma_dlpack import repairs
-from tma_dlpack.case import Case, counted
-from tma_dlpack.limits import INNER_BYTES, MAX_BOX, MAX_BOX_BYTES, MAX_PIXELS
+from tma_dlpack.rules import repairs
+from tma_dlpack.rules.request import Case
 from tma_dlpack.rules.rule import COLUMNS, DRIVER, IM2COL, IM2COL_DOC, MEASURED, WIDE, Rule
 from tma_dlpack.rules.tile import inner_fix
+from tma_dlpack.types.coerce import counted
+from tma_dlpack.types.limits import INNER_BYTES, MAX_BOX, MAX_BOX_BYTES, MAX_PIXELS
 
 __all__ = ["IM2COL_RULES"]
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from tma_dlpack.case import Case
-from tma_dlpack.repairs import Repair
+from tma_dlpack.rules.repairs import Repair
+from tma_dlpack.rules.request import Case
 
 __all__ = [
     "ALL",

@@ -4,20 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tma_dlpack import repairs
-from tma_dlpack.case import Case, counted
-from tma_dlpack.dtypes import PACKED_TYPES, overrides_of
-from tma_dlpack.enums import DLDataTypeCode, TmaInterleaveLayout, TmaOobFill
-from tma_dlpack.limits import (
-    ADDRESS_END,
-    MAX_DIM,
-    MAX_RANK,
-    MIN_RANK_IM2COL,
-    MIN_RANK_INTERLEAVED,
-    PADDED_INNER_VALUES,
-    STRIDE_BYTES_END,
-)
-from tma_dlpack.rules import words
+from tma_dlpack.rules import repairs, words
+from tma_dlpack.rules.request import Case
 from tma_dlpack.rules.rule import (
     HAS_TYPE,
     LIBCU,
@@ -29,6 +17,18 @@ from tma_dlpack.rules.rule import (
     WIDE_DOC,
     WRITTEN,
     Rule,
+)
+from tma_dlpack.types.coerce import counted
+from tma_dlpack.types.dtypes import PACKED_TYPES, overrides_of
+from tma_dlpack.types.enums import DLDataTypeCode, TmaInterleaveLayout, TmaOobFill
+from tma_dlpack.types.limits import (
+    ADDRESS_END,
+    MAX_DIM,
+    MAX_RANK,
+    MIN_RANK_IM2COL,
+    MIN_RANK_INTERLEAVED,
+    PADDED_INNER_VALUES,
+    STRIDE_BYTES_END,
 )
 
 __all__ = ["TENSOR_RULES"]

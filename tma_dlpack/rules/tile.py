@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tma_dlpack import repairs
-from tma_dlpack.case import Case, counted
-from tma_dlpack.enums import TensorMapDataType, TmaInterleaveLayout, TmaSwizzle
-from tma_dlpack.limits import (
-    INNER_BYTES,
-    MAX_BOX,
-    MAX_BOX_BYTES,
-    MAX_ELEM_STRIDE,
-    PADDED_INNER_VALUES,
-)
+from tma_dlpack.rules import repairs
+from tma_dlpack.rules.request import Case
 from tma_dlpack.rules.rule import (
     HAS_TYPE,
     LIBCU,
@@ -27,6 +19,15 @@ from tma_dlpack.rules.rule import (
     WRITTEN,
     Ask,
     Rule,
+)
+from tma_dlpack.types.coerce import counted
+from tma_dlpack.types.enums import TensorMapDataType, TmaInterleaveLayout, TmaSwizzle
+from tma_dlpack.types.limits import (
+    INNER_BYTES,
+    MAX_BOX,
+    MAX_BOX_BYTES,
+    MAX_ELEM_STRIDE,
+    PADDED_INNER_VALUES,
 )
 
 __all__ = ["TILE_RULES", "inner_fix"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from tma_dlpack.arguments import alignment_bytes_of
-from tma_dlpack.case import Case
 from tma_dlpack.dlpack import TensorView
-from tma_dlpack.dtypes import overrides_of
-from tma_dlpack.enums import TensorMapDataType, TmaInterleaveLayout
+from tma_dlpack.encoding.arguments import alignment_bytes_of
+from tma_dlpack.rules.request import Case
+from tma_dlpack.types.dtypes import overrides_of
+from tma_dlpack.types.enums import TensorMapDataType, TmaInterleaveLayout
 
 __all__ = [
     "alignment_fix",

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 
 from tma_dlpack import driver
-from tma_dlpack.errors import TmaUnsupportedError, refusal
+from tma_dlpack.types.errors import TmaUnsupportedError, refusal
 from tma_dlpack.verification.checks import CHECKS, Arena, Check, Outcome, run_case
 from tma_dlpack.verification.learning import FieldStatistics
 from tma_dlpack.verification.report import VerifyReport, VerifyRow

@@ -14,16 +14,16 @@ from typing import Any, Literal
 import numpy as np
 
 from tma_dlpack import driver
-from tma_dlpack.api import driver_encode_tiled
-from tma_dlpack.arguments import EncodeArguments, MapKind
-from tma_dlpack.backends.cuda import BARRIER_BYTES, CudaBackend
-from tma_dlpack.backends.device_memory import DeviceBytes
-from tma_dlpack.backends.simulator import SimulatorBackend
-from tma_dlpack.backends.tile import Tile
-from tma_dlpack.errors import TmaDriverError, TmaPreconditionError
-from tma_dlpack.im2col import driver_encode_im2col, driver_encode_im2col_wide
-from tma_dlpack.target import Target
-from tma_dlpack.tensor_map import TensorMap
+from tma_dlpack.copies.cuda import BARRIER_BYTES, CudaBackend
+from tma_dlpack.copies.device_memory import DeviceBytes
+from tma_dlpack.copies.simulator import SimulatorBackend
+from tma_dlpack.copies.tile import Tile
+from tma_dlpack.encoding.arguments import EncodeArguments, MapKind
+from tma_dlpack.make.im2col import driver_encode_im2col, driver_encode_im2col_wide
+from tma_dlpack.make.tiled import driver_encode_tiled
+from tma_dlpack.tensor_map.map import TensorMap
+from tma_dlpack.types.errors import TmaDriverError, TmaPreconditionError
+from tma_dlpack.types.target import Target
 from tma_dlpack.verification.random_calls import random_call
 from tma_dlpack.verification.random_copies import ARENA_BYTES, Copy, random_copy, start_at_limits
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tma_dlpack import fields
-from tma_dlpack.arguments import EncodeArguments
-from tma_dlpack.fields import FIELDS, fields_of
+from tma_dlpack.encoding import bits
+from tma_dlpack.encoding.arguments import EncodeArguments
+from tma_dlpack.encoding.bits import FIELDS, fields_of
 
 __all__ = ["FieldStatistics"]
 
@@ -23,14 +23,14 @@ class FieldStatistics:
     def add(self, arguments: EncodeArguments, address: int, made_by_driver: bytes) -> None:
         """Compare one map; types and swizzles that sm_90 lacks are left out."""
         try:
-            modelled = fields.encode(arguments, address)
+            modelled = bits.encode(arguments, address)
         except OverflowError:
             return
         self.maps += 1
         word = int.from_bytes(made_by_driver, "little")
         for field in fields_of(arguments.kind, arguments.rank):
             self.seen[field.label] += 1
-            agree = fields.read(field, made_by_driver) == fields.read(field, modelled)
+            agree = bits.read(field, made_by_driver) == bits.read(field, modelled)
             self.same[field.label] += agree
             for bit, width in field.pieces:
                 word &= ~(((1 << width) - 1) << bit)

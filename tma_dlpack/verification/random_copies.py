@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from tma_dlpack import geometry
-from tma_dlpack.arguments import EncodeArguments
-from tma_dlpack.backends.reductions import REDUCTIONS
-from tma_dlpack.backends.requests import MAX_OFFSET
-from tma_dlpack.dtypes import row
-from tma_dlpack.enums import TensorMapDataType, TmaInterleaveLayout, TmaOobFill, TmaSwizzle
-from tma_dlpack.limits import SWIZZLE_SPAN_BYTES
+from tma_dlpack.copies.reductions import REDUCTIONS
+from tma_dlpack.copies.request import MAX_OFFSET
+from tma_dlpack.encoding.arguments import EncodeArguments
+from tma_dlpack.types.dtypes import row
+from tma_dlpack.types.enums import TensorMapDataType, TmaInterleaveLayout, TmaOobFill, TmaSwizzle
+from tma_dlpack.types.limits import SWIZZLE_SPAN_BYTES
 
 __all__ = ["ARENA_BYTES", "Copy", "random_copy", "start_at_limits"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tma_dlpack.errors import sealed
+from tma_dlpack.types.errors import sealed
 
 __all__ = ["VerifyReport", "VerifyRow"]
 

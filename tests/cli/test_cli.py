@@ -1,0 +1,198 @@
+"""``python -m tma_dlpack``: what it prints and its exit status."""
+
+import struct
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import tma_dlpack as tma
+from tma_dlpack.cli.main import main
+
+MAP = tma.driver_encode_tiled(
+    "FLOAT16", 2, 0x7F00_0000_0000, (64, 128), (128,), (64, 16), (1, 1), swizzle=3, encoder="model"
+)
+TENSOR = ["--dtype", "float16", "--address", "0x100000000"]
+
+
+def test_demo_does_the_main_job(capsys):
+    assert main(["demo"]) == 0
+    printed = capsys.readouterr().out
+    assert "shape               (128, 64)  global_dim              (64, 128)" in printed
+    assert " 96  00000000 00000000" in printed
+    assert "its first 8 rows equal x[120:]: True" in printed
+    assert "TmaPreconditionError: 2 violations" in printed
+    assert "pad the last dimension from 1733 to 1736 elements" in printed
+
+
+def test_the_package_runs_as_a_module_without_any_framework():
+    code = (
+        "import sys, tma_dlpack.cli.main as c; c.main(['demo']); "
+        "print(sorted({'torch', 'jax', 'cupy', 'cuda'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_check_of_an_accepted_tensor_exits_0(capsys):
+    assert main(["check", "--shape", "128,64", *TENSOR, "--box", "16,64"]) == 0
+    assert capsys.readouterr().out.startswith("accepted")
+
+
+def test_check_of_a_refused_tensor_exits_1_and_prints_what_would_be_accepted(capsys):
+    assert main(["check", "--shape", "128,64", *TENSOR, "--box", "16,3"]) == 1
+    printed = capsys.readouterr().out
+    assert "box_sizes[1] spans 6 bytes" in printed
+    assert "box_sizes=(16, 8)" in printed
+
+
+def test_what_would_be_accepted_is_printed_as_one_types_it(capsys):
+    main(["check", "--shape", "64,64", "--dtype", "int8", "--box", "16,16"])
+    assert ", data_type='UINT8', " in capsys.readouterr().out
+
+
+def test_check_takes_strides_types_rules_and_targets(capsys):
+    words = ["check", "--shape", "8,64", "--dtype", "float4_e2m1fnx2", "--box", "8,128"]
+    assert main(words) == 1
+    assert "PACKED_TYPE" in capsys.readouterr().out
+    assert main([*words, "--target", "sm_100", "--strides", "64,1"]) == 0
+    assert main([*words, "--target", "sm_100", "--strides", "70,1"]) == 1
+    assert "70 elements, 70 bytes" in capsys.readouterr().out
+
+
+def test_check_writes_the_report_as_html(tmp_path, capsys):
+    page = tmp_path / "report.html"
+    main(["check", "--shape", "128,64", *TENSOR, "--box", "16,3", "--html", str(page)])
+    assert "BOX_INNER_16B" in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("wrap", [bytes.hex, lambda b: b.hex(" "), lambda b: "0x" + b.hex()])
+def test_decode_reads_hex_digits(wrap, capsys):
+    assert main(["decode", wrap(bytes(MAP))]) == 0
+    assert "tiled map of FLOAT16, rank 2, at 0x7f0000000000" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("content", [bytes(MAP), bytes(MAP).hex(" ").encode()])
+def test_decode_reads_a_file_of_bytes_or_hex(content, tmp_path, capsys):
+    dump = tmp_path / "map.bin"
+    dump.write_bytes(content)
+    assert main(["decode", str(dump)]) == 0
+    assert "box_dim                 (64, 16)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("word", ["00", "no/such/file", "ff" * 128])
+def test_decode_refuses_what_is_no_map(word, capsys):
+    assert main(["decode", word]) == 1
+    assert "Error" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("word", ["no/such/file", "0x1 0x2", "zz" * 5000, "a\0b"])
+def test_decode_of_what_is_neither_file_nor_map_lists_the_forms_that_are_read(word, capsys):
+    assert main(["decode", word]) == 1
+    said = capsys.readouterr().err
+    assert "which is no file; it must be 128 bytes" in said
+    assert "x/32xw" in said
+    assert len(said) < 1000
+
+
+def test_decode_reads_the_words_of_a_debugger(capsys):
+    words = struct.unpack("<32I", bytes(MAP))
+    lines = [
+        f"0x7ffe{16 * n:04x} <map+{16 * n}>:\t"
+        + "\t".join(f"0x{w:08x}" for w in words[4 * n :][:4])
+        for n in range(8)
+    ]
+    assert main(["decode", "\n".join(lines)]) == 0
+    assert "tiled map of FLOAT16, rank 2, at 0x7f0000000000" in capsys.readouterr().out
+
+
+def test_decode_of_a_file_of_something_else_lists_the_forms(tmp_path, capsys):
+    other = tmp_path / "notes.txt"
+    other.write_text("nothing of the kind")
+    assert main(["decode", str(other)]) == 1
+    assert "the map is 19 bytes; it must be 128 bytes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("word", ["foo", "-16", "1.5"])
+def test_an_address_that_is_none_is_named(word, capsys):
+    words = ["check", "--shape", "8,64", "--dtype", "float16", "--box", "8,64"]
+    with pytest.raises(SystemExit):
+        main([*words, f"--address={word}"])
+    assert f"'{word}' is no address such as 0x100000000" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["--shape=-1,64"], "shape is (-1, 64); it must have extents of 0 or more"),
+        (["--shape=8,64", "--strides=1"], "strides are (1,) for shape (8, 64)"),
+    ],
+)
+def test_a_shape_that_is_none_is_refused_with_a_fix(words, found, capsys):
+    assert main(["check", *words, *TENSOR, "--box", "8,64"]) == 1
+    said = capsys.readouterr().err
+    assert found in said
+    assert "fix: pass" in said
+
+
+BOXED = ["check", "--shape=128,64", *TENSOR, "--box=16,64"]
+
+
+@pytest.mark.parametrize("word", ["3", "0x3", "bytes128", "CU_TENSOR_MAP_SWIZZLE_128B"])
+def test_an_option_is_a_number_or_a_name(word, capsys):
+    assert main([*BOXED, "--swizzle", word]) == 0
+
+
+@pytest.mark.parametrize("word", ["3.7", "True", "None", "(3)", "3e0", ""])
+def test_what_python_would_make_a_number_of_is_none(word, capsys):
+    assert main([*BOXED, "--swizzle", word]) == 1
+    assert f"swizzle is {word!r}; it must be a TmaSwizzle" in capsys.readouterr().out
+
+
+def test_empty_rules_are_not_taken_for_none(capsys):
+    assert main([*BOXED, "--rules", ""]) == 1
+    assert "rules is ''; it must be one of 'libcu++', 'driver'" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("word", ["128,64", "128,64,", "(128, 64)", "[0x80, 64]"])
+def test_a_shape_is_read_as_one_writes_it(word, capsys):
+    assert main(["check", f"--shape={word}", *TENSOR, "--box=128,64"]) == 0
+
+
+@pytest.mark.parametrize("word", ["128,,64", ",128,64", "128,64,,", "", "()", "128,64.0"])
+def test_a_shape_with_an_empty_entry_is_named(word, capsys):
+    with pytest.raises(SystemExit):
+        main(["check", f"--shape={word}", *TENSOR, "--box=16,64"])
+    assert f"{word!r} is no list of integers such as 128,64" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [[*BOXED, "--html="], ["draw", *BOXED[1:], "--out="]])
+def test_a_file_without_a_name_is_refused(words, capsys):
+    with pytest.raises(SystemExit):
+        main(words)
+    assert "'' is no name of a file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["float4_e2m1fn_x2", "float4_e2m1fnx2"])
+def test_fp4_has_torchs_name_and_that_of_messages(name, capsys):
+    words = ["check", "--shape=8,64", "--dtype", name, "--box=8,128", "--target=sm_100"]
+    assert main(words) == 0
+
+
+def test_a_reader_that_leaves_is_no_error():
+    code = "import sys, tma_dlpack.cli.main as c; sys.exit(c.main(['doctor']))"
+    running = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    running.stdout.close()
+    said = running.stderr.read()
+    running.stderr.close()
+    assert (running.wait(), said) == (141, "")
+
+
+def test_doctor_says_who_would_encode(capsys):
+    assert main(["doctor"]) == 0
+    printed = capsys.readouterr().out
+    assert f"NumPy {np.__version__}" in printed
+    assert "maps would be encoded by the model" in printed or "by the driver" in printed

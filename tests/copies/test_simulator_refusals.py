@@ -1,0 +1,20 @@
+"""Every row of the table of refusals is asked for by a test."""
+
+from __future__ import annotations
+
+import pathlib
+
+from tma_dlpack.copies.refusals import REFUSALS
+
+
+def test_every_refusal_of_a_copy_has_a_test():
+    here = pathlib.Path(__file__).parent
+    tests = "".join(path.read_text() for path in here.glob("test_*.py"))
+    assert [rule for rule in REFUSALS if f'"{rule}"' not in tests] == []
+
+
+def test_a_copy_is_refused_by_rows_of_the_table_alone():
+    """No module of the room makes a Violation of its own."""
+    room = pathlib.Path(__file__).parents[2] / "tma_dlpack" / "copies"
+    made = [path.name for path in room.glob("*.py") if "Violation(" in path.read_text()]
+    assert made == ["refusals.py"]

@@ -1,0 +1,114 @@
+"""Every kind of figure seen in a browser: nothing overflows, overlaps or fades into its ground."""
+
+from __future__ import annotations
+
+import pytest
+import screens
+from draw_cases import ALL, IM2COL, TILED
+from screens import DARK, LIGHT
+
+import tma_dlpack as tma
+from tma_dlpack import draw
+from tma_dlpack.draw.figure import Figure
+from tma_dlpack.explorer.widget import explore
+
+needs_chromium = pytest.mark.skipif(screens.CHROMIUM is None, reason=screens.MISSING)
+sizes = pytest.mark.parametrize("width", [1280, 640])
+schemes = pytest.mark.parametrize("scheme", [LIGHT, DARK])
+
+
+def gallery() -> list[Figure | str]:
+    """One of each kind of figure, with its odd cases."""
+    interleaved, rank_5 = TILED["interleaved 16B"], TILED["rank 5"]
+    first, second = TILED["a dense tile"].tensor_map, IM2COL["a volume"].tensor_map
+    below = TILED["out of bounds below and right"]
+    return [
+        *(
+            draw.tensor(case.tensor_map, case.coords)
+            for case in (
+                below,
+                TILED["out of bounds above and left"],
+                TILED["every second row of a box"],
+                TILED["a vector"],
+                rank_5,
+                interleaved,
+            )
+        ),
+        *(
+            draw.shared(case.tile())
+            for case in (
+                below,
+                TILED["a tall tile"],
+                TILED["clipped within a chunk"],
+                TILED["a tile at 0x480"],
+                rank_5,
+                interleaved,
+                IM2COL["its last tap"],
+            )
+        ),
+        draw.fields_of(first),
+        draw.fields_of(rank_5.tensor_map),
+        draw.fields_of(second),
+        draw.diff(first, TILED["128B swizzle"].tensor_map),
+        draw.diff(first, second),
+        draw.bank_conflicts(first),
+        draw.bank_conflicts(first, "row"),
+        draw.bank_conflicts(first, lambda t: (t // 2, 0)),
+        *(draw.walk(case.tile()) for case in IM2COL.values()),
+        draw.tensor_map_html(rank_5.tensor_map),
+        draw.tensor_map_html(second),
+        draw.tile_html(below.tile()),
+        draw.report_html(tma.check_tma_descriptor(below.tensor, (16, 33), swizzle="bytes64")),
+        draw.report_html(tma.check_tma_descriptor(below.tensor, (16, 32))),
+        explore(below.tensor).look.html(),
+    ]
+
+
+@needs_chromium
+@sizes
+@schemes
+def test_no_label_of_any_figure_overflows_overlaps_or_fades(width, scheme):
+    found = screens.seen("gallery", draw.page("gallery", gallery()), width, scheme, 17000)
+    assert found["wrong"] == []
+    assert found["labels"] > 2000
+    assert found["width"] == width
+    assert found["dark"] == (scheme == DARK)
+
+
+@needs_chromium
+@schemes
+def test_figures_as_files_of_their_own_have_no_label_out_of_place(scheme):
+    case, column = TILED["128B swizzle"], IM2COL["its last tap"]
+    drawn = [draw.figure((column if n == "walk" else case).tile(), n).svg() for n in draw.FIGURES]
+    page = f'<!doctype html><body style="margin:0">{"<br>".join(drawn)}</body>'
+    found = screens.seen("files", page, 1280, scheme, 3600)
+    assert found["wrong"] == []
+    assert found["labels"] > 400
+
+
+@needs_chromium
+def test_the_audit_sees_what_is_wrong():
+    """A page with labels out of place: each kind of fault is found."""
+    bad = (
+        '<!doctype html><body style="width:2000px"><div class="tma">'
+        '<svg role="img" width="200" height="100"><rect class="t-paper" width="200" height="100" '
+        'fill="#ffffff"/><text x="10" y="20">one</text><text x="12" y="22">two</text>'
+        '<text x="190" y="90">outside</text><g><rect x="50" y="50" width="20" height="20" '
+        'fill="#ffffff"/><text x="50" y="65">too long</text></g>'
+        '<text x="10" y="90" fill="#eeeeee">pale</text></svg></div></body>'
+    )
+    wrong = " ".join(screens.seen("bad", bad, 640, LIGHT, 200)["wrong"])
+    for said in ("meets 'two'", "leaves its picture", "leaves its box", "contrast", "2008 wide"):
+        assert said in wrong
+
+
+def test_the_gallery_shows_every_kind_of_figure():
+    kinds = {type(part) for part in gallery() if isinstance(part, Figure)}
+    assert kinds == {
+        draw.TensorBox,
+        draw.SharedMemory,
+        draw.MapBytes,
+        draw.BankConflicts,
+        draw.Im2colWalk,
+    }
+    assert len(ALL) == len(TILED) + len(IM2COL)

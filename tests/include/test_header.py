@@ -1,0 +1,215 @@
+"""tma_dlpack.h: compiled by nvcc for sm_90a; its host part called with what Python hands over."""
+
+import ctypes
+import shutil
+import subprocess
+from importlib import util
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tma_dlpack as tma
+from tma_dlpack.include import get_include
+
+HERE = Path(__file__).parents[1]
+DOUBLE_TILES = HERE / "gpu" / "double_tiles.cu"
+EVERY_HELPER = HERE / "every_helper.cu"
+SM_90A = "-gencode=arch=compute_90a,code=sm_90a"
+
+needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
+
+
+def nvcc(source, *options, out="out.o"):
+    warnings = ["-Werror=all-warnings", "-Xcompiler", "-Wall,-Wextra,-Werror"]
+    command = ["nvcc", *warnings, f"-I{get_include()}", *options, "-o", str(out), str(source)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def a_map():
+    strides, ones = (256,), (1, 1)
+    return tma.driver_encode_tiled(
+        "FLOAT32", 2, 1 << 40, (64, 64), strides, (32, 16), ones, encoder="model"
+    )
+
+
+# --- device part ----------------------------------------------------------------------------------
+
+
+@needs_nvcc
+@pytest.mark.parametrize("source", [EVERY_HELPER, DOUBLE_TILES], ids=lambda path: path.stem)
+@pytest.mark.parametrize("standard", ["c++17", "c++20"])
+def test_kernels_with_the_header_compile_for_sm_90a(source, standard, tmp_path):
+    built = nvcc(source, f"-std={standard}", SM_90A, "-cubin", out=tmp_path / "out.cubin")
+    assert built.returncode == 0, built.stderr
+    assert (tmp_path / "out.cubin").read_bytes()[:4] == b"\x7fELF"
+
+
+@needs_nvcc
+def test_sm_80_is_refused_and_told_what_to_compile_for(tmp_path):
+    built = nvcc(EVERY_HELPER, "-std=c++17", "-arch=sm_80", "-cubin", out=tmp_path / "out.cubin")
+    assert built.returncode != 0
+    assert "needs compute capability 9.0: compile with -gencode=arch=compute_90a" in built.stderr
+
+
+@needs_nvcc
+def test_cpp_14_is_refused_and_told_what_to_pass(tmp_path):
+    source = tmp_path / "old.cpp"
+    source.write_text("#include <tma_dlpack.h>\n")
+    built = nvcc(source, "-std=c++14", "-c", out=tmp_path / "old.o")
+    assert built.returncode != 0
+    assert "needs C++17: compile with -std=c++17 or later" in built.stderr
+
+
+@pytest.mark.skipif(util.find_spec("cuda") is None, reason="cuda-bindings is not installed")
+@pytest.mark.parametrize("source", [EVERY_HELPER, DOUBLE_TILES], ids=lambda path: path.stem)
+def test_kernels_with_the_header_compile_by_nvrtc_without_any_other_header(source):
+    nvrtc = pytest.importorskip("cuda.bindings.nvrtc")
+    try:
+        _, program = nvrtc.nvrtcCreateProgram(source.read_bytes(), b"kernel.cu", 0, [], [])
+    except Exception as error:
+        pytest.skip(f"NVRTC cannot be loaded: {error}")
+    options = [b"--gpu-architecture=sm_90a", b"--std=c++17", f"-I{get_include()}".encode()]
+    (result,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
+    _, log_bytes = nvrtc.nvrtcGetProgramLogSize(program)
+    log = bytearray(log_bytes)
+    nvrtc.nvrtcGetProgramLog(program, log)
+    assert result == nvrtc.nvrtcResult.NVRTC_SUCCESS, log.decode()
+
+
+# --- host part ------------------------------------------------------------------------------------
+
+#: A library without CUDA code. A stand-in has the methods of at::Tensor that the header asks for;
+#: tests/gpu/test_interop.py passes a real one.
+HOST = """
+#include <tma_dlpack.h>
+
+#include <cstdio>
+
+struct Tensor
+{
+  void* data;
+  long long elements, bytes_each;
+  bool on_cpu, contiguous;
+  void* data_ptr() const { return data; }
+  long long numel() const { return elements; }
+  long long element_size() const { return bytes_each; }
+  bool is_cpu() const { return on_cpu; }
+  bool is_contiguous() const { return contiguous; }
+};
+
+template <class... Given>
+int take(unsigned char* out, char* message, Given... given)
+{
+  try
+  {
+    const CUtensorMap map = tma_dlpack::tensor_map(given...);
+    std::memcpy(out, &map, sizeof map);
+    return 0;
+  }
+  catch (const tma_dlpack::map_error& error)
+  {
+    std::snprintf(message, 400, "%s", error.what());
+    return 1;
+  }
+}
+
+extern "C" int take_pointer(unsigned char* out, char* message, void* data, std::size_t bytes)
+{
+  return take(out, message, data, bytes);
+}
+
+extern "C" int take_address(unsigned char* out, char* message, unsigned long long address)
+{
+  return take(out, message, static_cast<std::uintptr_t>(address));
+}
+
+extern "C" int take_tensor(unsigned char* out, char* message, void* data, long long elements,
+                           long long bytes_each, bool on_cpu, bool contiguous)
+{
+  return take(out, message, Tensor{data, elements, bytes_each, on_cpu, contiguous});
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory):
+    """Give a function that calls the library: (status 0, bytes) or (status 1, message)."""
+    if shutil.which("nvcc") is None:
+        pytest.skip("nvcc is not installed")
+    folder = tmp_path_factory.mktemp("header")
+    (folder / "host.cpp").write_text(HOST)
+    library = folder / "host.so"
+    linked = ["-shared", "-Xcompiler", "-fPIC", "-Xlinker", "--no-undefined", "-cudart", "none"]
+    built = nvcc(folder / "host.cpp", "-std=c++17", *linked, out=library)
+    assert built.returncode == 0, built.stderr  # every symbol is found, and libcuda is not linked
+    loaded = ctypes.CDLL(str(library))
+
+    def call(name, *arguments):
+        out, message = (ctypes.c_ubyte * 128)(), ctypes.create_string_buffer(400)
+        failed = getattr(loaded, name)(out, message, *arguments)
+        return message.value.decode() if failed else bytes(out)
+
+    return call
+
+
+def test_a_map_by_its_pointer_arrives_byte_for_byte(host):
+    tensor_map = a_map()
+    assert host("take_pointer", ctypes.c_void_p(tensor_map.ptr), ctypes.c_size_t(128)) == bytes(
+        tensor_map
+    )
+
+
+def test_a_map_by_its_ptr_as_an_integer_arrives_byte_for_byte(host):
+    tensor_map = a_map()
+    assert host("take_address", ctypes.c_uint64(tensor_map.ptr)) == bytes(tensor_map)
+
+
+def as_tensor(address, elements=128, bytes_each=1, on_cpu=True, contiguous=True):
+    sizes = ctypes.c_longlong(elements), ctypes.c_longlong(bytes_each)
+    return ctypes.c_void_p(address), *sizes, ctypes.c_bool(on_cpu), ctypes.c_bool(contiguous)
+
+
+def test_a_map_as_a_tensor_arrives_byte_for_byte(host):
+    tensor_map = a_map()
+    assert host("take_tensor", *as_tensor(tensor_map.ptr)) == bytes(tensor_map)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"elements": 127}, "a tensor map is 128 bytes, not 127"),
+        ({"elements": 129}, "a tensor map is 128 bytes, not 129"),
+        ({"elements": 64, "bytes_each": 2}, "elements of 2 bytes, and must be uint8[128]"),
+        ({"on_cpu": False}, "lies on a GPU; pass TensorMap.as_torch() on the CPU"),
+        ({"contiguous": False}, "is not contiguous"),
+    ],
+    ids=["short", "long", "int16", "on a GPU", "not contiguous"],
+)
+def test_a_tensor_that_is_no_map_is_refused(change, said, host):
+    tensor_map = a_map()
+    assert said in host("take_tensor", *as_tensor(tensor_map.ptr, **change))
+
+
+def test_a_null_pointer_is_refused(host):
+    assert "the pointer to the tensor map is null" in host("take_address", ctypes.c_uint64(0))
+
+
+@pytest.mark.parametrize("offset", [16, 32, 64])
+def test_a_copy_of_the_bytes_elsewhere_is_refused_by_its_alignment(offset, host):
+    room = np.zeros(512, np.uint8)
+    start = -room.ctypes.data % 128 + offset
+    room[start : start + 128] = np.frombuffer(bytes(a_map()), np.uint8)
+    message = host("take_address", ctypes.c_uint64(room.ctypes.data + start))
+    assert "not aligned to 128 bytes, so this is a copy or a map that cannot be launched" in message
+
+
+def test_zeroed_bytes_are_refused(host):
+    zeroed = tma.TensorMap.from_bytes(bytes(128))
+    assert "all zero, a map of nothing" in host("take_address", ctypes.c_uint64(zeroed.ptr))
+
+
+def test_the_map_of_a_host_tensor_has_no_pointer_to_pass():
+    tensor_map = tma.make_tma_descriptor(np.zeros((16, 32), np.float32), (16, 32))
+    with pytest.raises(tma.TmaUnsupportedError, match="not launchable"):
+        _ = tensor_map.ptr

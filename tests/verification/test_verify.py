@@ -1,0 +1,246 @@
+"""verify without a GPU: its generators, its report, and what it learns of an unknown layout."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import sys
+from collections import Counter
+from random import Random
+
+import numpy as np
+import pytest
+
+import tma_dlpack as tma
+from tma_dlpack import driver
+from tma_dlpack.copies.simulator import SimulatorBackend
+from tma_dlpack.encoding import bits
+from tma_dlpack.encoding.arguments import EncodeArguments
+from tma_dlpack.verification import VerifyReport, VerifyRow, _progress, replay, verify
+from tma_dlpack.verification.checks import CHECKS, ENCODERS, _driver_words
+from tma_dlpack.verification.learning import FieldStatistics
+from tma_dlpack.verification.random_calls import random_call
+from tma_dlpack.verification.random_copies import ARENA_BYTES, random_copy, start_at_limits
+
+MAX_SMEM_BYTES = 232_448
+
+
+# --- Generators ---------------------------------------------------------------------------------
+
+
+def verdicts(kind: str, n: int = 1500) -> Counter[str]:
+    """Count what the model says to random calls: accepted, or the first rule that refuses."""
+    counts: Counter[str] = Counter()
+    for number in range(n):
+        call = random_call(kind, Random(number))
+        try:
+            ENCODERS[kind](**call, encoder="model")
+            counts["accepted"] += 1
+        except tma.TmaPreconditionError as error:
+            counts[error.violations[0].rule] += 1
+    return counts
+
+
+@pytest.mark.parametrize("kind", ["tiled", "im2col", "im2col_wide"])
+def test_random_calls_are_accepted_about_half_the_time_and_refused_by_many_rules(kind):
+    counts = verdicts(kind)
+    assert 0.4 < counts["accepted"] / counts.total() < 0.8
+    assert len(counts) >= 14
+
+
+def test_the_same_seed_makes_the_same_call():
+    assert random_call("im2col", Random("a")) == random_call("im2col", Random("a"))
+    assert random_call("im2col", Random("a")) != random_call("im2col", Random("b"))
+
+
+@pytest.fixture(scope="module")
+def arena():
+    room = np.random.default_rng(0).integers(0, 256, ARENA_BYTES + 256, np.uint8)
+    return room[-room.ctypes.data % 256 :][:ARENA_BYTES]
+
+
+COPIES = [c for c in CHECKS if c.op in ("load", "store", "reduce")]
+
+
+@pytest.mark.parametrize("check", COPIES, ids=[c.name for c in COPIES])
+def test_random_copies_are_never_refused_and_stay_in_the_arena(check, arena):
+    simulator = SimulatorBackend()
+    for number in range(200):
+        copy = random_copy(check.op, check.kind, Random(number), MAX_SMEM_BYTES)
+        tensor_map = ENCODERS[check.kind](
+            **_driver_words(copy.arguments),
+            global_address=arena.ctypes.data + copy.start,
+            encoder="model",
+        )
+        where = {"memory": arena, "smem_offset": copy.smem_offset}
+        if copy.op == "load":
+            simulator.load_tile(
+                tensor_map, copy.coords, im2col_offsets=copy.im2col_offsets, **where
+            )
+            continue
+        data = np.zeros(tensor_map.smem_bytes, np.uint8)
+        if copy.op == "store":
+            simulator.store_tile(tensor_map, copy.coords, data, **where)
+        else:
+            simulator.reduce_tile(tensor_map, copy.coords, data, copy.op, **where)
+
+
+@pytest.mark.parametrize("kind", ["tiled", "im2col"])
+def test_many_random_loads_are_partly_in_bounds(kind, arena):
+    partly = 0
+    for number in range(200):
+        copy = random_copy("load", kind, Random(number), MAX_SMEM_BYTES)
+        tensor_map = ENCODERS[kind](
+            **_driver_words(copy.arguments),
+            global_address=arena.ctypes.data + copy.start,
+            encoder="model",
+        )
+        filled = tma.load_tile(
+            tensor_map, copy.coords, im2col_offsets=copy.im2col_offsets, memory=arena
+        ).filled
+        partly += filled.any() and not filled.all()
+    assert partly > 60
+
+
+def test_starts_at_limits_reach_both_ends_of_32_bits():
+    args = EncodeArguments(
+        "tiled", tma.TensorMapDataType.UINT8, (1 << 31, 9), (1 << 31,), (1, 1), (16, 8)
+    )
+    starts = {start_at_limits(Random(n), args)[0] for n in range(400)}
+    rows = {row for row, _ in starts}
+    assert {-(1 << 31), (1 << 31) - 1, 0, 8, 9, -1, -8, 1} <= rows
+    assert all(column % 16 == 0 for _, column in starts)
+
+
+# --- Report -------------------------------------------------------------------------------------
+
+AGREED = VerifyRow("encode tiled", 1000, 612, 0)
+DIFFERED = VerifyRow("tile loads", 20, 20, 3, "tma_dlpack.replay(...)\nTile.smem differs", "a note")
+
+
+def test_the_report_is_ok_only_without_disagreements():
+    assert VerifyReport("GPU", 0, (AGREED,)).ok
+    assert not VerifyReport("GPU", 0, (AGREED, DIFFERED)).ok
+
+
+def test_the_report_is_a_table_with_the_first_disagreement():
+    lines = str(VerifyReport("a GPU", 7, (AGREED, DIFFERED))).splitlines()
+    assert lines == [
+        "a GPU; seed 7",
+        "check         cases  accepted  disagreements",
+        "encode tiled   1000       612              0",
+        "tile loads       20        20              3",
+        "tile loads: a note",
+        "tile loads, first disagreement:",
+        "tma_dlpack.replay(...)",
+        "Tile.smem differs",
+        "THERE ARE DISAGREEMENTS",
+    ]
+
+
+@pytest.mark.parametrize("frozen", [AGREED, VerifyReport("GPU", 0, (AGREED,))])
+def test_a_report_and_its_rows_cannot_be_changed(frozen):
+    for name in (*(field.name for field in dataclasses.fields(frozen)), "no_field"):
+        with pytest.raises(AttributeError):
+            setattr(frozen, name, None)
+        with pytest.raises(AttributeError):
+            delattr(frozen, name)
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_terminal_sees_a_bar_that_is_wiped_away(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    assert list(_progress("tile loads", 4)) == [0, 1, 2, 3]
+    shown = sys.stderr.getvalue()
+    assert "\rtile loads           [###############...............] 2/4" in shown
+    assert shown.endswith("\r\x1b[K")
+
+
+def test_a_file_sees_no_bar(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    assert list(_progress("tile loads", 3)) == [0, 1, 2]
+    assert sys.stderr.getvalue() == ""
+
+
+@pytest.mark.skipif(driver.is_available(), reason="there is a GPU here")
+def test_without_a_gpu_verify_says_so():
+    with pytest.raises(tma.TmaUnsupportedError):
+        verify(1)
+
+
+def test_no_cases_are_refused():
+    with pytest.raises(ValueError, match="n is 0"):
+        verify(0)
+
+
+def test_an_unknown_check_cannot_be_replayed():
+    with pytest.raises(ValueError, match="name is 'loads'; it must be one of: encode tiled, "):
+        replay("loads", 0)
+
+
+# --- A layout that nobody has measured ----------------------------------------------------------
+
+
+def learnt_from(change) -> str:
+    learnt = FieldStatistics()
+    for number in range(300):
+        try:
+            tensor_map = tma.driver_encode_tiled(
+                **random_call("tiled", Random(number)), encoder="model"
+            )
+        except tma.TmaPreconditionError:
+            continue
+        arguments, address = tensor_map.arguments, tensor_map.global_address
+        learnt.add(arguments, address, change(bits.encode(arguments, address)))
+    return str(learnt)
+
+
+def test_the_known_layout_agrees_in_all_fields():
+    text = learnt_from(lambda data: data)
+    assert text.startswith("of 30 fields of sm_90's layout, 30 agree in all")
+    assert text.endswith("maps")
+
+
+def test_a_moved_field_and_an_unknown_bit_are_told():
+    def change(data):
+        word = int.from_bytes(data, "little") ^ 1 << 77 | 1 << 85
+        return word.to_bytes(128, "little")
+
+    text = learnt_from(change)
+    assert "29 agree in all" in text
+    assert "these do not: swizzle (0 of " in text
+    assert text.endswith("bits outside all fields are set: 85")
+
+
+def test_types_that_sm_90_lacks_are_left_out():
+    learnt = FieldStatistics()
+    packed = tma.TensorMapDataType["16U4_ALIGN8B"]
+    args = EncodeArguments("tiled", packed, (128, 4), (64,), (1, 1), (128, 1))
+    learnt.add(args, 0, bytes(128))
+    assert learnt.maps == 0
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: verify(0),
+        lambda: verify("a"),
+        lambda: verify(1.5),
+        lambda: verify(1, -1),
+        lambda: verify(1, device_id="a"),
+        lambda: verify(1, device_id=-1),
+        lambda: replay("loads", 0),
+        lambda: replay(None, 0),
+        lambda: replay("tile loads", "first"),
+    ],
+)
+def test_numbers_and_names_that_verify_cannot_use_are_refused_as_ours(ask):
+    with pytest.raises(tma.TmaPreconditionError) as caught:
+        ask()
+    (violation,) = caught.value.violations
+    assert violation.rule == "ARGUMENT"
+    assert violation.fix

@@ -1,1 +1,0 @@
-"""Ways to copy tiles: one protocol, and what carries it out."""

@@ -1,0 +1,75 @@
+"""``python -m tma_dlpack doctor``: what is installed here, and who would encode."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+from collections.abc import Iterator
+
+import numpy as np
+
+import tma_dlpack as tma
+from tma_dlpack import driver
+from tma_dlpack.encoding import bits
+
+__all__ = ["report"]
+
+#: Distributions that matter, and the module that each brings.
+PEERS = (
+    ("torch", "torch"),
+    ("jax", "jax"),
+    ("cupy", "cupy-cuda13x"),
+    ("cupy", "cupy-cuda12x"),
+    ("tvm_ffi", "apache-tvm-ffi"),
+    ("ml_dtypes", "ml_dtypes"),
+    ("cuda.bindings", "cuda-bindings"),
+    ("cuda.core", "cuda-core"),
+    ("triton", "triton"),
+    ("ipywidgets", "ipywidgets"),
+)
+#: Versions of DLPack that a producer exports, as measured (NumPy, torch, JAX, tvm-ffi) or read in
+#: its source (CuPy): what `__dlpack__(max_version=(1, 3))` gives.
+DLPACK = {
+    "torch": "1.3 (2.10 and later)",
+    "jax": "legacy",
+    "cupy": "1.0",
+    "tvm_ffi": "1.3",
+}
+
+
+def report() -> str:
+    """Give the report as text; imports no framework.
+
+    >>> report().startswith("tma_dlpack 0.1.0")
+    True
+    """
+    return "\n".join(_lines())
+
+
+def _lines() -> Iterator[str]:
+    yield f"tma_dlpack {tma.__version__}, Python {platform.python_version()}, {platform.system()}"
+    yield f"NumPy {np.__version__}, DLPack 1.0 from 2.1 on, legacy before"
+    for module, distribution in PEERS:
+        version = _version(distribution)
+        if version is not None:
+            dlpack = f", DLPack {DLPACK[module]}" if module in DLPACK else ""
+            yield f"{distribution} {version}{dlpack}"
+    found = driver.status()
+    if found.reason is not None:
+        yield found.reason
+        yield f"maps would be encoded by the model of sm_90, {bits.PROVENANCE}"
+        return
+    for device in found.devices:
+        known = "has a model" if device.target.has_model else "no model: the driver encodes"
+        yield (
+            f"GPU {device.index}: {device}, "
+            f"{device.target.max_smem_bytes} bytes of shared memory a block, {known}"
+        )
+    yield "maps of CUDA tensors would be encoded by the driver"
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None

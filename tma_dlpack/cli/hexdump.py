@@ -1,0 +1,73 @@
+"""The 128 bytes of a map as people paste them: what debuggers, xxd and C sources print."""
+
+from __future__ import annotations
+
+import re
+
+from tma_dlpack.types.limits import MAP_BYTES
+
+__all__ = ["FORMS", "parse"]
+
+#: What `parse` reads, for those who wrote something else.
+FORMS = (
+    "256 hex digits (also as xxd prints them, or with colons), the words of a debugger (gdb "
+    "x/32xw, x/16xg or x/128xb), a C list of opaque[16] {0x..., ...}"
+)
+
+_LABEL = re.compile(r"(?<!\S)[^\s:{]+(?:\s+<[^\n]*?>)?:(?=\s|$)")  # addr: or addr <symbol+8>:
+_XXD = re.compile(r"^\s*[0-9a-fA-F]{6,}: (\S.*?)(?:  .*)?$", re.MULTILINE)  # bytes, then characters
+_REPEATS = re.compile(r"(\w+) <repeats (\d{1,3}) times>")
+_NUMBER = re.compile(r"(0[xX][0-9a-fA-F]+|\d{1,20})[uUlL]*")  # 2^64 - 1 has 20 digits
+_HEX = re.compile(r"(?:0[xX])?([0-9a-fA-F]+)")
+
+_WIDTHS = {MAP_BYTES // width: width for width in (1, 2, 4, 8)}  # of as many words
+
+
+def parse(text: str) -> bytes | None:
+    r"""Read the bytes that a text shows; None where it shows none.
+
+    Labels that end in a colon, braces, commas, and what stands before the last brace are left out.
+    If the rest is 128, 64, 32 or 16 numbers of which one begins with 0x, these are little-endian
+    words of 1, 2, 4 or 8 bytes. Else it is hex digits, as many as there are.
+
+    Examples
+    --------
+    >>> words = "0x7ffe10 <map>:\t0x7f120000\t0x00006310" + "\t0x00000000" * 30
+    >>> parse(words)[:8].hex()
+    '0000127f10630000'
+    >>> parse("cuuint64_t opaque[16] = {0x63107f120000, " + "0, " * 15 + "};")[:8].hex()
+    '0000127f10630000'
+    >>> parse("00:00:12:7f").hex()
+    '0000127f'
+    """
+    text = _XXD.sub(r"\1", text)  # first: its characters may be anything
+    text = _REPEATS.sub(lambda m: " ".join([m[1]] * int(m[2])), text[text.rfind("{") + 1 :])
+    text = _LABEL.sub(" ", text)
+    tokens = re.sub(r"[{},;]", " ", text).split()
+    return _words(tokens) or _digits(tokens)
+
+
+def _words(tokens: list[str]) -> bytes | None:
+    """Read numbers that together make one map."""
+    if not any(token[:2] in ("0x", "0X") for token in tokens):
+        return None
+    numbers = [_NUMBER.fullmatch(token) for token in tokens]
+    width = _WIDTHS.get(len(tokens))
+    if width is None or not all(numbers):
+        return None
+    values = [int(n[1], 16 if n[1][:2] in ("0x", "0X") else 10) for n in numbers if n]
+    if max(values) >> 8 * width:
+        return None
+    return b"".join(value.to_bytes(width, "little") for value in values)
+
+
+def _digits(tokens: list[str]) -> bytes | None:
+    """Read hex digits; 0x before the first token is for show, and words with it are no bytes."""
+    found = [_HEX.fullmatch(part) for token in tokens for part in token.split(":")]
+    if not found or not all(found):
+        return None
+    parts = [part[1] for part in found if part]
+    prefixed = any(token[:2] in ("0x", "0X") for token in tokens[1:])
+    if prefixed or any(len(part) % 2 for part in parts):
+        return None
+    return bytes.fromhex("".join(parts))

@@ -1,0 +1,1 @@
+"""Copies of tiles, in NumPy (the simulator) or by the hardware."""

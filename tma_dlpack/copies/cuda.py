@@ -1,0 +1,347 @@
+"""TMA copies on the GPU: the simulator's verbs, carried out by the hardware.
+
+A request is checked as the simulator checks it, before anything is launched: a bad coordinate never
+reaches a kernel, whose context it would kill. The copies run in the context that owns the tensor's
+memory, on the caller's stream, and what was current is current again afterwards. Results are on the
+host when a verb returns.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from tma_dlpack import driver
+from tma_dlpack.copies import launch, nvrtc
+from tma_dlpack.copies.data import smem_of_data
+from tma_dlpack.copies.device_memory import check_reads, check_writes, device_extent_of
+from tma_dlpack.copies.host_memory import Extent
+from tma_dlpack.copies.layout import Bytes
+from tma_dlpack.copies.reductions import OPERATIONS, reduction_of
+from tma_dlpack.copies.refusals import refuse
+from tma_dlpack.copies.request import (
+    CopyRequest,
+    gather4_request,
+    load_request,
+    scatter4_request,
+    store_request,
+)
+from tma_dlpack.copies.tile import Tile
+from tma_dlpack.encoding.arguments import EncodeArguments
+from tma_dlpack.tensor_map.map import TensorMap
+from tma_dlpack.types.errors import TmaDriverError, TmaUnsupportedError
+from tma_dlpack.types.target import Target
+
+__all__ = ["CudaBackend", "require_all"]
+
+THREADS = 128
+BARRIER_BYTES = 8
+#: Device memory that one launch of `load_tiles` may use for its results.
+MAX_SCRATCH_BYTES = 1 << 28
+#: Number of a form: the rank of a tile copy; the rank and this of an im2col copy (tma.cuh).
+IM2COL_FORMS = 5
+#: Number of what a store does (tma.cuh).
+OPS = ("store", *OPERATIONS)
+#: What a kernel may leave in its status word (tma.cuh).
+DONE, TIMED_OUT, MISALIGNED = range(3)
+NOT_RUN = 0xFFFFFFFF
+FAILURES = {
+    TIMED_OUT: "did not complete within 2 s: the mbarrier still waits for bytes",
+    MISALIGNED: "was not started: shared memory does not begin at a multiple of 1024",
+    NOT_RUN: "was not run, because another one failed",
+}
+
+
+class CudaBackend:
+    """Copies tiles of CUDA and managed tensors with the Tensor Memory Accelerator.
+
+    Every verb takes `memory`: None for the map's own tensor, or for a map of a bare address the
+    allocation that the driver knows there; or a one-dimensional uint8 CUDA tensor whose storage
+    holds the map's addresses. A request that touches a byte outside is refused.
+
+    Every verb takes `stream`: None for the current stream of torch or CuPy if the tensor is theirs,
+    else the legacy default stream; or a stream of any of them, or a handle.
+
+    Needs the extra ``cuda`` (NVRTC) and a GPU of compute capability 9.0 or later; what is missing
+    is named by a `TmaUnsupportedError`.
+    """
+
+    name = "cuda"
+
+    def load_tile(
+        self,
+        tensor_map: TensorMap,
+        coords: Sequence[int],
+        *,
+        im2col_offsets: Sequence[int] | None = None,
+        memory: object = None,
+        smem_offset: int = 0,
+        stream: object = None,
+    ) -> Tile:
+        """Load one tile into shared memory, and bring it to the host.
+
+        The tile is loaded twice, over two patterns, so that `Tile.written` is what the hardware
+        wrote. Parameters, results and refusals are those of the simulator's `load_tile`.
+
+        Raises
+        ------
+        TmaPreconditionError
+            For what would kill the kernel or touch other memory; nothing is launched.
+        TmaUnsupportedError
+            Without a GPU, driver or NVRTC, and for maps of another GPU or of a host tensor.
+        TmaDriverError
+            If the driver refuses, or the copy does not complete within two seconds.
+        """
+        request = load_request(tensor_map, coords, im2col_offsets, smem_offset, many=False)
+        return _load(request, memory, stream)
+
+    def load_tiles(
+        self,
+        tensor_map: TensorMap,
+        coords: object,
+        *,
+        im2col_offsets: Sequence[int] | None = None,
+        memory: object = None,
+        smem_offset: int = 0,
+        stream: object = None,
+    ) -> Tile:
+        """Load many tiles, coords (n, rank), one CTA each; every array with a leading axis n."""
+        request = load_request(tensor_map, coords, im2col_offsets, smem_offset, many=True)
+        return _load(request, memory, stream)
+
+    def store_tile(
+        self,
+        tensor_map: TensorMap,
+        coords: Sequence[int],
+        data: object,
+        *,
+        memory: object = None,
+        smem_offset: int = 0,
+        stream: object = None,
+    ) -> None:
+        """Store one tile to global memory; `data` lies on the host, as the simulator takes it."""
+        request = store_request(tensor_map, coords, smem_offset)
+        _store(request, data, "store", memory, stream)
+
+    def reduce_tile(
+        self,
+        tensor_map: TensorMap,
+        coords: Sequence[int],
+        data: object,
+        op: str,
+        *,
+        memory: object = None,
+        smem_offset: int = 0,
+        stream: object = None,
+    ) -> None:
+        """Combine one tile into global memory; where lines overlap, each addition counts."""
+        request = store_request(tensor_map, coords, smem_offset)
+        reduction = reduction_of(tensor_map.data_type, op)
+        _store(request, data, reduction, memory, stream)
+
+    def gather4(
+        self,
+        tensor_map: TensorMap,
+        column: int,
+        rows: Sequence[int],
+        *,
+        memory: object = None,
+        smem_offset: int = 0,
+    ) -> Tile:
+        """Refuse: tile::gather4 needs sm_100, where no kernel of ours could be tried."""
+        gather4_request(tensor_map, column, rows, smem_offset)
+        raise _no_sm_100("gather4")
+
+    def scatter4(
+        self,
+        tensor_map: TensorMap,
+        column: int,
+        rows: Sequence[int],
+        data: object,
+        *,
+        memory: object = None,
+        smem_offset: int = 0,
+    ) -> None:
+        """Refuse: tile::scatter4 needs sm_100, where no kernel of ours could be tried."""
+        scatter4_request(tensor_map, column, rows, smem_offset)
+        raise _no_sm_100("scatter4")
+
+
+def _no_sm_100(what: str) -> TmaUnsupportedError:
+    return TmaUnsupportedError(
+        f"the CUDA backend has no {what} copy: it could not be tried on sm_100; use "
+        'backend="simulator", whose result is documented, not measured'
+    )
+
+
+def require_all() -> None:
+    """Refuse where no copy can run: without a driver, without a GPU that has TMA, without NVRTC.
+
+    Raises
+    ------
+    TmaUnsupportedError
+        Which of them is missing, and what to install.
+    """
+    found = driver.status()
+    if found.reason is not None:
+        raise TmaUnsupportedError(found.reason)
+    if not any(facts.target.has_tma for facts in found.devices):
+        gpus = ", ".join(f"{facts.name} ({facts.target})" for facts in found.devices)
+        raise TmaUnsupportedError(
+            f"the GPUs here are {gpus}: tensor maps need compute capability 9.0 (Hopper) or later; "
+            'use backend="simulator"'
+        )
+    nvrtc.require()
+
+
+class HardwareTile(Tile):
+    """A tile that the hardware loaded: `written` is what it wrote."""
+
+    def __init__(self, request: CopyRequest, smem: Bytes, written: npt.NDArray[np.bool_]) -> None:
+        super().__init__(request, smem)
+        written.flags.writeable = False
+        vars(self)["written"] = written
+
+    @property
+    def note(self) -> str:
+        """Say that this has been seen on hardware: just now."""
+        return "measured"
+
+
+def _load(request: CopyRequest, memory: object, stream: object) -> Tile:
+    tensor_map, plan = request.tensor_map, request.plan
+    if request.plan.arguments.kind == "im2col_wide":
+        raise _no_sm_100("im2col-wide")
+    extent = device_extent_of(tensor_map, memory, write=False)
+    check_reads(request, extent)
+    tile_bytes = request.smem_offset + plan.smem_bytes
+    smem = np.empty((request.tiles, tile_bytes), np.uint8)
+    written = np.empty((request.tiles, tile_bytes), np.bool_)
+    with driver.in_context_of(_first_byte(tensor_map, extent)) as device_id:
+        _check_device(tensor_map, tile_bytes + BARRIER_BYTES, device_id)
+        handle = launch.ordered_stream(_owner(tensor_map, memory), device_id, stream)
+        kernel = _copies(device_id).kernel("load_tiles", device_id)
+        step = max(1, MAX_SCRATCH_BYTES // (2 * tile_bytes))
+        for begin in range(0, request.tiles, step):
+            which = slice(begin, begin + step)
+            status = _load_part(request, which, kernel, handle, smem[which], written[which])
+            _check_status(status, begin, "load")
+    if request.many:
+        return HardwareTile(request, smem, written)
+    return HardwareTile(request, smem[0], written[0])
+
+
+def _load_part(
+    request: CopyRequest,
+    which: slice,
+    kernel: int,
+    stream: int,
+    smem: Bytes,
+    written: npt.NDArray[np.bool_],
+) -> npt.NDArray[np.uint32]:
+    """Launch one CTA per tile, and bring its shared memory back."""
+    args, tiles, tile_bytes = request.plan.arguments, *smem.shape
+    coords = np.zeros((tiles, 5), np.int32)
+    coords[:, : args.rank] = request.coords[which]
+    status = np.full(tiles + 1, NOT_RUN, np.uint32)
+    status[-1] = 0  # set by a tile that fails; the others then end at once
+    with launch.scratch(2 * smem.nbytes + coords.nbytes + status.nbytes) as room:
+        written_at = room + smem.nbytes
+        coords_at = written_at + smem.nbytes
+        status_at = coords_at + coords.nbytes
+        launch.upload(coords_at, coords, stream)
+        launch.upload(status_at, status, stream)
+        arguments = (
+            launch.by_value(bytes(request.tensor_map)),
+            ctypes.c_uint64(coords_at),
+            launch.by_value(_packed("H", request.offsets, 3)),
+            ctypes.c_uint32(_form(args)),
+            ctypes.c_uint32(request.smem_offset),
+            ctypes.c_uint32(tile_bytes),
+            ctypes.c_uint32(request.plan.tx_bytes),
+            ctypes.c_uint64(room),
+            ctypes.c_uint64(written_at),
+            ctypes.c_uint64(status_at),
+        )
+        launch.launch(kernel, tiles, THREADS, tile_bytes + BARRIER_BYTES, stream, arguments)
+        launch.download(smem, room, stream)
+        launch.download(written, written_at, stream)
+        launch.download(status, status_at, stream)
+        launch.synchronize(stream)
+    return status[:-1]
+
+
+def _store(request: CopyRequest, data: object, op: str, memory: object, stream: object) -> None:
+    tensor_map, offset = request.tensor_map, request.smem_offset
+    tile = smem_of_data(request, data)
+    extent = device_extent_of(tensor_map, memory, write=True)
+    check_writes(request, extent)
+    status = np.full(1, NOT_RUN, np.uint32)
+    with driver.in_context_of(_first_byte(tensor_map, extent)) as device_id:
+        _check_device(tensor_map, offset + tile.nbytes, device_id)
+        handle = launch.ordered_stream(_owner(tensor_map, memory), device_id, stream)
+        kernel = _copies(device_id).kernel("store_tile", device_id)
+        with launch.scratch(tile.nbytes + status.nbytes) as room:
+            status_at = room + tile.nbytes
+            launch.upload(room, tile, handle)
+            launch.upload(status_at, status, handle)
+            arguments = (
+                launch.by_value(bytes(tensor_map)),
+                launch.by_value(_packed("i", request.coords[0].tolist(), 5)),
+                ctypes.c_uint32(OPS.index(op)),
+                ctypes.c_uint32(_form(request.plan.arguments)),
+                ctypes.c_uint32(offset),
+                ctypes.c_uint64(room),
+                ctypes.c_uint32(tile.nbytes),
+                ctypes.c_uint64(status_at),
+            )
+            launch.launch(kernel, 1, THREADS, offset + tile.nbytes, handle, arguments)
+            launch.download(status, status_at, handle)
+            launch.synchronize(handle)
+    _check_status(status, 0, op)
+
+
+def _copies(device_id: int) -> nvrtc.Library:
+    source = nvrtc.packaged("copies.cu")
+    return nvrtc.compile_source(source, "copies.cu", driver.device_target(device_id))
+
+
+def _form(args: EncodeArguments) -> int:
+    return args.rank + (IM2COL_FORMS if args.kind == "im2col" else 0)
+
+
+def _packed(letter: str, values: Sequence[int], count: int) -> bytes:
+    return struct.pack(f"<{count}{letter}", *values, *(0,) * (count - len(values)))
+
+
+def _first_byte(tensor_map: TensorMap, extent: Extent) -> int:
+    """Give an address that is known to be a GPU's; the map's own may lie outside `memory`."""
+    return tensor_map.global_address - extent.origin
+
+
+def _owner(tensor_map: TensorMap, memory: object) -> object:
+    return tensor_map.tensor if memory is None else memory
+
+
+def _check_device(tensor_map: TensorMap, smem_bytes: int, device_id: int) -> None:
+    target: Target = driver.device_target(device_id)
+    if tensor_map.target.compute_capability != target.compute_capability:
+        raise TmaUnsupportedError(
+            f"the map is made for {tensor_map.target}, and its memory lies on a GPU of {target}; "
+            f"make it with target={target.name!r}"
+        )
+    if smem_bytes > target.max_smem_bytes:
+        found = f"tile and mbarrier take {smem_bytes} bytes; the GPU has {target.max_smem_bytes}"
+        refuse("COPY_SMEM_SIZE", "smem_offset", found)
+
+
+def _check_status(status: npt.NDArray[np.uint32], first_tile: int, what: str) -> None:
+    for failure, why in FAILURES.items():
+        failed = np.flatnonzero(status == failure)
+        if len(failed):
+            tile = first_tile + int(failed[0])
+            raise TmaDriverError(f"the {what} of tile {tile} {why} ({len(failed)} did so)")

@@ -1,0 +1,140 @@
+"""Which bytes of a GPU's memory a map's copies may touch; a request that leaves them is refused."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+
+from tma_dlpack import driver, geometry
+from tma_dlpack.copies import launch
+from tma_dlpack.copies.attached import attached_view, check_storage
+from tma_dlpack.copies.host_memory import Extent, check_writeable
+from tma_dlpack.copies.layout import Bytes
+from tma_dlpack.copies.request import CopyRequest
+from tma_dlpack.dlpack import as_tensor_view
+from tma_dlpack.encoding.arguments import EncodeArguments
+from tma_dlpack.geometry import CHUNK_BYTES
+from tma_dlpack.tensor_map.map import TensorMap
+from tma_dlpack.types.errors import TmaUnsupportedError
+
+__all__ = ["DeviceBytes", "check_reads", "check_writes", "device_extent_of"]
+
+
+class DeviceBytes:
+    """Bytes in a GPU's memory that take and give NumPy arrays; used as a context manager.
+
+    It shows itself as ``__cuda_array_interface__``, so it can stand as `memory` of a copy.
+    """
+
+    def __init__(self, size_bytes: int, device_id: int = 0) -> None:
+        self.size_bytes = size_bytes
+        self.device_id = device_id
+        self.address = 0
+
+    def __enter__(self) -> DeviceBytes:
+        self._stack = ExitStack()
+        self._stack.enter_context(driver.in_context(self.device_id))
+        self.address = self._stack.enter_context(launch.scratch(self.size_bytes))
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.address = 0
+        self._stack.close()
+
+    def put(self, array: Bytes) -> None:
+        """Copy host bytes to the beginning."""
+        if array.nbytes > self.size_bytes:
+            raise ValueError(f"{array.nbytes} bytes do not fit {self.size_bytes}")
+        launch.upload(self.address, array, launch.LEGACY_DEFAULT_STREAM)
+        launch.synchronize(launch.LEGACY_DEFAULT_STREAM)
+
+    def get(self) -> Bytes:
+        """Give a host copy of all bytes."""
+        array = np.empty(self.size_bytes, np.uint8)
+        launch.download(array, self.address, launch.LEGACY_DEFAULT_STREAM)
+        launch.synchronize(launch.LEGACY_DEFAULT_STREAM)
+        return array
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {
+            "version": 3,
+            "typestr": "|u1",
+            "shape": (self.size_bytes,),
+            "data": (self.address, False),
+        }
+
+
+def device_extent_of(tensor_map: TensorMap, memory: object, *, write: bool) -> Extent:
+    """Give the device bytes that copies through a map may touch.
+
+    They are `memory` where given, else the extent of the map's tensor, else the allocation in which
+    CUDA knows the map's bare address to lie.
+
+    Raises
+    ------
+    TmaPreconditionError
+        For a tensor that has moved, and for bytes that must not be written.
+    TmaUnsupportedError
+        For memory of the host, and for an address that CUDA does not know.
+    """
+    if not tensor_map.launchable:
+        _ = tensor_map.ptr  # refuses, and says why
+    address = tensor_map.global_address
+    view = attached_view(tensor_map) if memory is None else as_tensor_view(memory)
+    if view is None:
+        known = driver.pointer_range(address)
+        if known is None:
+            raise TmaUnsupportedError(
+                f"the map's address {address:#x} lies in no allocation that CUDA knows; a copy "
+                "from there would kill the context"
+            )
+        return Extent(address - known[0], known[1], "the allocation")
+    what = "the tensor" if memory is None else "memory"
+    if not view.device.is_cuda:
+        raise TmaUnsupportedError(
+            f"{what} lies on {view.device}, which the CUDA backend does not copy from or to; use "
+            'backend="simulator", or move it to the GPU'
+        )
+    check_writeable(write, not view.read_only, what)
+    check_storage(view, view.extent_bytes, what)
+    return Extent(address - view.address, view.extent_bytes, what)
+
+
+def check_reads(request: CopyRequest, extent: Extent) -> None:
+    """Refuse a load that would touch bytes outside."""
+    if not _is_inside_as_a_whole(request.plan.arguments, extent, 1):
+        _check_lines(request, extent, overrun=False)
+
+
+def check_writes(request: CopyRequest, extent: Extent) -> None:
+    """Refuse a store that would touch bytes outside, the overrun of ragged rows included."""
+    if not _is_inside_as_a_whole(request.plan.arguments, extent, CHUNK_BYTES):
+        _check_lines(request, extent, overrun=True)
+
+
+def _is_inside_as_a_whole(args: EncodeArguments, extent: Extent, chunk_bytes: int) -> bool:
+    """Whether all that the map describes lies inside; then so does every copy."""
+    unit = geometry.plan(args).unit_bytes
+    row_bytes = args.global_dim[0] * unit or args.row_bytes
+    row_end = -(-row_bytes // chunk_bytes) * chunk_bytes
+    outer = zip(args.global_dim[1:], args.global_strides, strict=True)
+    end = sum((dim - 1) * stride for dim, stride in outer) + row_end
+    return extent.origin >= 0 and extent.origin + end <= extent.size_bytes
+
+
+def _check_lines(request: CopyRequest, extent: Extent, overrun: bool) -> None:
+    lines = request.lines()
+    last = lines.last
+    if overrun:
+        last = geometry.store_window(request.plan, lines.start, last)
+    taken = lines.inside & (lines.first < lines.last)[:, None]
+    if not taken.any():
+        return
+    begin = (lines.origins + (lines.start + lines.first)[:, None])[taken]
+    end = (lines.origins + (lines.start + last)[:, None])[taken]
+    past = np.broadcast_to((last - lines.last)[:, None], taken.shape)[taken]
+    furthest = int(end.argmax())
+    extent.require(int(begin.min()), int(end[furthest]), int(past[furthest]))

@@ -1,0 +1,124 @@
+"""Device memory, launches and streams: what a copy on the GPU needs of CUDA."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy.typing as npt
+
+from tma_dlpack import driver
+from tma_dlpack.types.coerce import integer_of, type_name
+from tma_dlpack.types.errors import TmaUnsupportedError
+
+__all__ = ["by_value", "download", "launch", "ordered_stream", "scratch", "synchronize", "upload"]
+
+LEGACY_DEFAULT_STREAM = 0
+#: What stands for the legacy default stream in `__dlpack__(stream=)` (array API standard).
+DLPACK_LEGACY_DEFAULT = 1
+
+
+def by_value(data: bytes) -> Any:
+    """Give bytes as a kernel argument that is passed by value, such as a tensor map."""
+    return (ctypes.c_ubyte * len(data)).from_buffer_copy(data)
+
+
+def launch(
+    kernel: int, grid: int, threads: int, smem_bytes: int, stream: int, arguments: Sequence[Any]
+) -> None:
+    """Launch a kernel in the current context; `arguments` are ctypes values."""
+    pointers = (ctypes.c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
+    size = (grid, 1, 1, threads, 1, 1, smem_bytes)
+    driver.call("cuLaunchKernel", kernel, *size, stream, ctypes.addressof(pointers), None)
+
+
+@contextmanager
+def scratch(size_bytes: int) -> Iterator[int]:
+    """Allocate device memory in the current context for the time of a block."""
+    address = ctypes.c_uint64()
+    driver.call("cuMemAlloc_v2", address, max(size_bytes, 1))
+    try:
+        yield address.value
+    finally:
+        # After a fault this fails too, and the fault has been raised already.
+        driver.driver_function("cuMemFree_v2")(address)
+
+
+def upload(address: int, array: npt.NDArray[Any], stream: int) -> None:
+    """Copy a contiguous host array to the device, in stream order."""
+    driver.call("cuMemcpyHtoDAsync_v2", address, array.ctypes.data, array.nbytes, stream)
+
+
+def download(array: npt.NDArray[Any], address: int, stream: int) -> None:
+    """Copy from the device into a contiguous host array; it is there after `synchronize`."""
+    driver.call("cuMemcpyDtoHAsync_v2", array.ctypes.data, address, array.nbytes, stream)
+
+
+def synchronize(stream: int) -> None:
+    """Wait for a stream."""
+    driver.call("cuStreamSynchronize", stream)
+
+
+def ordered_stream(tensor: object, device_id: int, stream: object) -> int:
+    """Give the stream to copy on, ordered after the tensor's producer.
+
+    Parameters
+    ----------
+    tensor : object
+        None for a bare address: then nothing is ordered but what is on the stream already.
+    device_id : int
+    stream : object
+        None for the current stream of torch or CuPy if the tensor is theirs, else the legacy
+        default stream; or a handle, or a stream of torch, CuPy, cuda.core or any other type with
+        ``__cuda_stream__``.
+
+    Returns
+    -------
+    int
+        The CUstream.
+    """
+    kind = type(tensor)
+    module = str(kind.__module__).partition(".")[0]
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(tensor, torch.Tensor):
+        current = torch.cuda.current_stream(device_id)
+        if stream is None:
+            return int(current.cuda_stream)
+        handle = stream_handle(stream)
+        torch.cuda.ExternalStream(handle, device_id).wait_stream(current)
+        return handle
+    if stream is None and module == "cupy":
+        handle = int(sys.modules["cupy"].cuda.get_current_stream().ptr)
+    else:
+        handle = LEGACY_DEFAULT_STREAM if stream is None else stream_handle(stream)
+    if hasattr(kind, "__dlpack__"):
+        # The producer makes the stream wait for its own work; the capsule is dropped.
+        tensor.__dlpack__(stream=handle or DLPACK_LEGACY_DEFAULT)  # type: ignore[attr-defined]
+    return handle
+
+
+def stream_handle(stream: object) -> int:
+    """Give the CUstream of a handle or a stream object."""
+    handle = integer_of(_told_handle(stream))
+    if handle is None or handle >> 64:
+        raise TmaUnsupportedError(
+            f"stream is a {type_name(type(stream))}; pass a CUstream as an integer, or a stream of "
+            "torch, CuPy or cuda.core"
+        )
+    return handle
+
+
+def _told_handle(stream: object) -> object:
+    try:
+        protocol = getattr(stream, "__cuda_stream__", None)
+        if protocol is not None:
+            return protocol()[1]
+        for attribute in ("cuda_stream", "ptr", "handle"):
+            if hasattr(stream, attribute):
+                return getattr(stream, attribute)
+    except Exception:  # the attributes of a user's object may raise anything
+        return None
+    return stream

@@ -1,0 +1,140 @@
+"""CUDA C++ compiled for the device at hand, once per process and source."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib import import_module
+from importlib.resources import files
+from typing import Any
+
+from tma_dlpack import driver
+from tma_dlpack.types.errors import TmaUnsupportedError
+from tma_dlpack.types.target import Target
+
+__all__ = ["Library", "compile_source", "packaged", "require", "with_header"]
+
+INSTALL = "pip install 'tma_dlpack[cuda]' (cuda-bindings and the wheel nvidia-cuda-nvrtc)"
+#: CUfunction_attribute (cuda.h).
+_SHARED_SIZE_BYTES = 1
+_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
+
+
+@dataclass(frozen=True)
+class Library:
+    """A compiled source, loaded by the driver for every context (CUlibrary)."""
+
+    handle: int
+    kernels: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def kernel(self, name: str, device_id: int) -> int:
+        """Give a kernel that may use all the shared memory of a device."""
+        found = self.kernels.get((name, device_id))
+        if found is None:
+            kernel = ctypes.c_void_p()
+            driver.call("cuLibraryGetKernel", kernel, self.handle, name.encode())
+            static = ctypes.c_int()
+            driver.call("cuKernelGetAttribute", static, _SHARED_SIZE_BYTES, kernel, device_id)
+            dynamic = driver.device_target(device_id).max_smem_bytes - static.value
+            attribute = _MAX_DYNAMIC_SHARED_SIZE_BYTES
+            driver.call("cuKernelSetAttribute", attribute, dynamic, kernel, device_id)
+            assert kernel.value is not None
+            found = self.kernels[name, device_id] = kernel.value
+        return found
+
+    def variable(self, name: str) -> int:
+        """Give the address of a `__device__` or `__constant__` variable, in the current context."""
+        address, size_bytes = ctypes.c_uint64(), ctypes.c_size_t()
+        driver.call("cuLibraryGetGlobal", address, size_bytes, self.handle, name.encode())
+        return address.value
+
+
+@lru_cache(maxsize=16)
+def packaged(name: str) -> str:
+    """Give a source of this package, with its one header in place of the #include."""
+    return with_header(_kernel_file(name))
+
+
+def with_header(source: str) -> str:
+    """Put this package's header, tma.cuh, in place of its #include."""
+    return source.replace('#include "tma.cuh"', _kernel_file("tma.cuh"))
+
+
+def _kernel_file(name: str) -> str:
+    return (files(__package__) / "kernels" / name).read_text(encoding="utf-8")
+
+
+_compiling = threading.Lock()
+
+
+def compile_source(source: str, name: str, target: Target) -> Library:
+    """Compile CUDA C++ for a GPU's own architecture and load it; the same source only once.
+
+    Parameters
+    ----------
+    source : str
+        CUDA C++ without headers; kernels are ``extern "C"``.
+    name : str
+        For messages.
+    target : Target
+
+    Raises
+    ------
+    TmaUnsupportedError
+        If the target has no TMA, NVRTC is missing or too old for it, or the source does not
+        compile; the message shows the compiler's.
+    """
+    if not target.has_tma:
+        raise TmaUnsupportedError(
+            f"this GPU is {target}: tensor maps need compute capability 9.0 (Hopper) or later; use "
+            'backend="simulator"'
+        )
+    with _compiling:
+        return _compile(source, name, f"sm_{target.name[3:]}a")
+
+
+@lru_cache(maxsize=64)
+def _compile(source: str, name: str, architecture: str) -> Library:
+    nvrtc = require()
+    success = nvrtc.nvrtcResult.NVRTC_SUCCESS
+    result, program = nvrtc.nvrtcCreateProgram(source.encode(), name.encode(), 0, [], [])
+    if result != success:
+        raise TmaUnsupportedError(f"NVRTC cannot start: {result}")
+    options = [f"--gpu-architecture={architecture}".encode(), b"--std=c++17", b"-default-device"]
+    (result,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
+    if result != success:
+        log = _output(nvrtc, program, "ProgramLog").rstrip(b"\0").decode(errors="replace")
+        raise TmaUnsupportedError(
+            f"{name} does not compile for {architecture}: {result}; a newer NVRTC may know it: "
+            f"{INSTALL}\n{log}"
+        )
+    code = _output(nvrtc, program, "CUBIN")
+    nvrtc.nvrtcDestroyProgram(program)
+    library = ctypes.c_void_p()
+    driver.call("cuLibraryLoadData", library, code, None, None, 0, None, None, 0)
+    assert library.value is not None
+    return Library(library.value)
+
+
+def _output(nvrtc: Any, program: Any, what: str) -> bytes:
+    _, size = getattr(nvrtc, f"nvrtcGet{what}Size")(program)
+    buffer = bytearray(size)
+    getattr(nvrtc, f"nvrtcGet{what}")(program, buffer)
+    return bytes(buffer)
+
+
+def require() -> Any:
+    """Give NVRTC's bindings with the library loaded, or say what to install."""
+    try:
+        nvrtc = import_module("cuda.bindings.nvrtc")
+    except ImportError as error:
+        raise TmaUnsupportedError(
+            f"the CUDA backend compiles its kernels with NVRTC, and {error}: {INSTALL}"
+        ) from error
+    try:
+        nvrtc.nvrtcVersion()
+    except Exception as error:  # how a missing library shows differs by version of cuda-bindings
+        raise TmaUnsupportedError(f"NVRTC cannot be loaded ({error}): {INSTALL}") from error
+    return nvrtc

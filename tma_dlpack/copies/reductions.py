@@ -1,0 +1,146 @@
+"""What ``cp.reduce.async.bulk.tensor`` does to one element: a row per pair of type and operation.
+
+Source: measured on an H200 (driver 580.159.04, 2026-11-20).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tma_dlpack.copies.refusals import refuse
+from tma_dlpack.types.coerce import shown, text_of
+from tma_dlpack.types.enums import TensorMapDataType
+
+__all__ = ["OPERATIONS", "REDUCTIONS", "combine", "reduction_of"]
+
+Values = npt.NDArray[Any]
+Operation = Callable[[Values, Values], Values]
+_T = TensorMapDataType
+
+OPERATIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
+
+_ORDERED = ("min", "max")
+_BITWISE = ("and", "or", "xor")
+
+#: Type -> the operations that the hardware runs [measured]; all others are illegal instructions.
+REDUCTIONS: dict[TensorMapDataType, tuple[str, ...]] = {
+    _T.UINT32: ("add", *_ORDERED, "inc", "dec", *_BITWISE),
+    _T.INT32: ("add", *_ORDERED, *_BITWISE),
+    _T.UINT64: ("add", *_ORDERED, *_BITWISE),
+    _T.INT64: _ORDERED,
+    _T.FLOAT16: ("add", *_ORDERED),
+    _T.BFLOAT16: ("add", *_ORDERED),
+    _T.FLOAT32: ("add",),
+    _T.FLOAT64: ("add",),
+    _T.FLOAT32_FTZ: ("add",),
+    _T.TFLOAT32: ("add",),
+    _T.TFLOAT32_FTZ: ("add",),
+}
+
+
+def reduction_of(data_type: TensorMapDataType, op: object) -> str:
+    """Give the operation if the hardware has it for the type, else refuse."""
+    allowed, word = REDUCTIONS.get(data_type, ()), text_of(op)
+    if word is not None and word in allowed:
+        return word
+    if word not in OPERATIONS:
+        refuse("COPY_REDUCTION", "op", f"op is {shown(op)}, none of {', '.join(OPERATIONS)}")
+    has = f"it has {', '.join(allowed)}" if allowed else "it has none"
+    refuse("COPY_REDUCTION", "op", f"op is {shown(op)} on {data_type.name}; {has}")
+
+
+def combine(data_type: TensorMapDataType, op: str, old: Values, new: Values) -> Values:
+    """Give ``op(old, new)`` element by element, as the engine computes it.
+
+    `old` and `new` are of the type's NumPy type; bfloat16 are uint16 words. Sums round to nearest
+    even. Only the ..._FTZ types take subnormals for zero.
+    """
+    if op in _WORD_OPERATIONS:
+        return _WORD_OPERATIONS[op](old, new)
+    if data_type in _INFINITY_WORDS and op in _ORDERED:
+        infinity = _INFINITY_WORDS[data_type]
+        return _ordered(old.view(np.uint16), new.view(np.uint16), op, infinity).view(old.dtype)
+    if op in _ORDERED:
+        return np.minimum(old, new) if op == "min" else np.maximum(old, new)
+    with np.errstate(all="ignore"):
+        return _ADDITIONS.get(data_type, np.add)(old, new)
+
+
+def _increment(old: Values, new: Values) -> Values:
+    return np.where(old >= new, 0, old + np.uint32(1)).astype(old.dtype)
+
+
+def _decrement(old: Values, new: Values) -> Values:
+    return np.where((old == 0) | (old > new), new, old - np.uint32(1)).astype(old.dtype)
+
+
+def _ordered(old: Values, new: Values, op: str, infinity: int) -> Values:
+    """Order 16-bit floats by their words: -0 before +0, a NaN gives way, two make 0x7FFF."""
+    old_nan, new_nan = (old & 0x7FFF) > infinity, (new & 0x7FFF) > infinity
+    old_rank, new_rank = (np.where(w >> 15, ~w, w | 0x8000) for w in (old, new))
+    takes_new = new_rank < old_rank if op == "min" else new_rank > old_rank
+    chosen = np.where(old_nan | (takes_new & ~new_nan), new, old)
+    return np.where(old_nan & new_nan, 0x7FFF, chosen).astype(np.uint16)
+
+
+def _add_float16(old: Values, new: Values) -> Values:
+    return _with_nan(old + new, np.uint16, 0x7FFF)
+
+
+def _add_float32(old: Values, new: Values) -> Values:
+    return _with_nan(old + new, np.uint32, 0x7FFFFFFF)
+
+
+def _add_float32_ftz(old: Values, new: Values) -> Values:
+    return _with_nan(_flushed(_flushed(old) + _flushed(new)), np.uint32, 0x7FFFFFFF)
+
+
+def _add_float64(old: Values, new: Values) -> Values:
+    """Keep a NaN operand, the new one first; infinities that cancel give the default NaN."""
+    total = _with_nan(old + new, np.uint64, 0xFFF8000000000000)
+    words, old_words, new_words = (v.view(np.uint64) for v in (total, old, new))
+    kept = np.where(np.isnan(old), old_words, words)
+    return np.where(np.isnan(new), new_words, kept).view(np.float64)
+
+
+def _add_bfloat16(old: Values, new: Values) -> Values:
+    """Sum in float32, whose bits suffice that rounding twice does no harm."""
+    total = (old.astype(np.uint32) << 16).view(np.float32)
+    total += (new.astype(np.uint32) << 16).view(np.float32)
+    words = total.view(np.uint32)
+    rounded = (words + 0x7FFF + (words >> 16 & 1)) >> 16
+    return np.where(np.isnan(total), 0x7FFF, rounded).astype(np.uint16)
+
+
+def _with_nan(values: Values, word_type: type[np.unsignedinteger[Any]], word: int) -> Values:
+    values.view(word_type)[np.isnan(values)] = word
+    return values
+
+
+def _flushed(values: Values) -> Values:
+    subnormal = np.abs(values) < np.finfo(np.float32).tiny
+    return np.where(subnormal, np.copysign(np.float32(0), values), values)
+
+
+_WORD_OPERATIONS: dict[str, Operation] = {
+    "inc": _increment,
+    "dec": _decrement,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
+#: The word of infinity of the 16-bit floats; NaNs lie above.
+_INFINITY_WORDS = {_T.FLOAT16: 0x7C00, _T.BFLOAT16: 0x7F80}
+_ADDITIONS: dict[TensorMapDataType, Operation] = {
+    _T.FLOAT16: _add_float16,
+    _T.BFLOAT16: _add_bfloat16,
+    _T.FLOAT32: _add_float32,
+    _T.TFLOAT32: _add_float32,
+    _T.FLOAT32_FTZ: _add_float32_ftz,
+    _T.TFLOAT32_FTZ: _add_float32_ftz,
+    _T.FLOAT64: _add_float64,
+}

@@ -1,0 +1,377 @@
+"""TMA copies on the CPU, byte for byte what the hardware does, in NumPy.
+
+Memory is seen as items as wide as a line, one starting every 16 bytes: addresses, strides and inner
+coordinates are multiples of 16, so that each line is one item, and a box in bounds is a lattice of
+them.
+
+Source: equal to an H200 (driver 580.159.04, 2026-11-20) on every recorded copy; see tests/golden.
+Packed types, atom swizzles, im2col-wide, gather4 and scatter4 are documented, not measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from tma_dlpack import geometry
+from tma_dlpack.copies.data import lines_of_data
+from tma_dlpack.copies.host_memory import Storage, storage_of
+from tma_dlpack.copies.layout import Bytes, smem_of_lines, spread
+from tma_dlpack.copies.reductions import combine, reduction_of
+from tma_dlpack.copies.request import (
+    CopyRequest,
+    Lines,
+    gather4_request,
+    load_request,
+    scatter4_request,
+    store_request,
+)
+from tma_dlpack.copies.tile import Tile
+from tma_dlpack.copies.windows import Window, read_windows, written_windows
+from tma_dlpack.geometry import CHUNK_BYTES, IntArray, TilePlan
+from tma_dlpack.tensor_map.map import TensorMap
+from tma_dlpack.types.enums import TensorMapDataType, TmaOobFill
+
+__all__ = ["SimulatorBackend"]
+
+#: Tiles are loaded so many bytes, and so many lines, at a time: what the caches hold.
+BLOCK_BYTES = 1 << 20
+BLOCK_LINES = 1 << 16
+
+#: The fill of `TmaOobFill.nan`: this word, over and over, whatever the type [measured].
+NAN_WORD = np.array([0x7FF7], "<u2").view(np.uint8)
+
+_TF32 = (TensorMapDataType.TFLOAT32, TensorMapDataType.TFLOAT32_FTZ)
+
+Items = npt.NDArray[np.void]
+
+
+class SimulatorBackend:
+    """Copies tiles of host tensors, or of a NumPy array that stands for memory.
+
+    Every verb takes `memory`: None for the map's own host tensor, or the contiguous uint8 array
+    whose storage holds the map's addresses. A touched byte outside raises.
+    """
+
+    name = "simulator"
+
+    def load_tile(
+        self,
+        tensor_map: TensorMap,
+        coords: Sequence[int],
+        *,
+        im2col_offsets: Sequence[int] | None = None,
+        memory: object = None,
+        smem_offset: int = 0,
+    ) -> Tile:
+        """Load one tile into shared memory.
+
+        Parameters
+        ----------
+        tensor_map : TensorMap
+        coords : sequence of int
+            Row-major, outermost first; negative and out-of-bounds ones are filled.
+        im2col_offsets : sequence of int, optional
+            Row-major (D, H, W); None for zeros. They share 16 bits: see `requests.MAX_OFFSET`.
+        memory : uint8 array, optional
+        smem_offset : int
+            Where the tile starts in shared memory, bytes; a multiple of 128.
+
+        Returns
+        -------
+        Tile
+
+        Raises
+        ------
+        TmaPreconditionError
+            For what would kill a kernel or touch other memory, with reason and fix.
+        TmaUnsupportedError
+            For a tensor on a GPU, and for what a map's type cannot do.
+        """
+        request = load_request(tensor_map, coords, im2col_offsets, smem_offset, many=False)
+        return Tile(request, _load(request, storage_of(tensor_map, memory, write=False))[0])
+
+    def load_tiles(
+        self,
+        tensor_map: TensorMap,
+        coords: object,
+        *,
+        im2col_offsets: Sequence[int] | None = None,
+        memory: object = None,
+        smem_offset: int = 0,
+    ) -> Tile:
+        """Load many tiles, coords (n, rank), each as `load_tile` would.
+
+        Returns
+        -------
+        Tile
+            Every array with a leading axis n. Beside it, no more than a block of about 1 MiB (or
+            one tile) is held at a time.
+        """
+        request = load_request(tensor_map, coords, im2col_offsets, smem_offset, many=True)
+        return Tile(request, _load(request, storage_of(tensor_map, memory, write=False)))
+
+    def store_tile(
+        self,
+        tensor_map: TensorMap,
+        coords: Sequence[int],
+        data: object,
+        *,
+        memory: object = None,
+        smem_offset: int = 0,
+    ) -> None:
+        """Store one tile to global memory; im2col maps as im2col_no_offs.
+
+        Whole 16-byte chunks are written, as the hardware does: a ragged row end is overrun with
+        what shared memory holds there. Rows out of bounds are skipped. Where lines overlap (stride
+        0) the last one stays, although the hardware promises no order.
+
+        Parameters
+        ----------
+        data : array
+            A logical tile or shared memory, told apart as `tma_dlpack.store_tile` says.
+        """
+        request = store_request(tensor_map, coords, smem_offset)
+        lines = lines_of_data(request, data)
+        _store(request, lines, storage_of(tensor_map, memory, write=True))
+
+    def reduce_tile(
+        self,
+        tensor_map: TensorMap,
+        coords: Sequence[int],
+        data: object,
+        op: str,
+        *,
+        memory: object = None,
+        smem_offset: int = 0,
+    ) -> None:
+        """Combine one tile into global memory: ``old = op(old, data)`` element by element.
+
+        Parameters
+        ----------
+        op : {"add", "min", "max", "inc", "dec", "and", "or", "xor"}
+            What the hardware has for the map's type; see `reductions.REDUCTIONS`.
+
+        Notes
+        -----
+        `data` and the 16-byte chunks are as in `store_tile`. Elements that share an address are
+        combined one after the other, in the order of the lines.
+        """
+        request = store_request(tensor_map, coords, smem_offset)
+        reduction = reduction_of(tensor_map.data_type, op)
+        lines = lines_of_data(request, data)
+        storage = storage_of(tensor_map, memory, write=True)
+        _reduce(request, lines, storage, reduction)
+
+    def gather4(
+        self,
+        tensor_map: TensorMap,
+        column: int,
+        rows: Sequence[int],
+        *,
+        memory: object = None,
+        smem_offset: int = 0,
+    ) -> Tile:
+        """Load four rows of a matrix into one tile (tile::gather4, sm_100 and later).
+
+        The map's box is (1, columns). Documented, not measured.
+        """
+        request = gather4_request(tensor_map, column, rows, smem_offset)
+        return Tile(request, _load(request, storage_of(tensor_map, memory, write=False))[0])
+
+    def scatter4(
+        self,
+        tensor_map: TensorMap,
+        column: int,
+        rows: Sequence[int],
+        data: object,
+        *,
+        memory: object = None,
+        smem_offset: int = 0,
+    ) -> None:
+        """Store four rows of a matrix from one tile (tile::scatter4, sm_100 and later).
+
+        The map's box is (1, columns). Documented, not measured.
+        """
+        request = scatter4_request(tensor_map, column, rows, smem_offset)
+        lines = lines_of_data(request, data)
+        _store(request, lines, storage_of(tensor_map, memory, write=True))
+
+
+# --- Loads --------------------------------------------------------------------------------------
+
+
+def _load(request: CopyRequest, storage: Storage) -> Bytes:
+    """Give shared memory (tiles, smem_offset + smem_bytes) after the loads."""
+    plan, offset, tiles = request.plan, request.smem_offset, request.tiles
+    block = _tiles_at_a_time(request)
+    if 0 < tiles <= block and not offset:
+        return smem_of_lines(plan, 0, _loaded_lines(request, slice(0, tiles), storage))
+    smem = np.empty((tiles, offset + plan.smem_bytes), np.uint8)
+    smem[:, :offset] = 0
+    for begin in range(0, tiles, block):
+        which = slice(begin, begin + block)
+        lines = _loaded_lines(request, which, storage)
+        smem_of_lines(plan, offset, lines, smem[which, offset:])
+    return smem
+
+
+def _tiles_at_a_time(request: CopyRequest) -> int:
+    """Give about a block's worth of tiles; all, if nothing is held beside the result."""
+    plan = request.plan
+    few = max(1, min(BLOCK_BYTES // plan.smem_bytes, BLOCK_LINES // plan.lines))
+    is_bit_copy = plan.smem_bytes == plan.lines * plan.line_bytes and not plan.swizzle.terms
+    if few >= request.tiles or not is_bit_copy or plan.arguments.data_type in _TF32:
+        return few
+    whole = request.has_lattice and geometry.wholly_in_bounds(plan, request.coords).all()
+    return request.tiles if whole else few
+
+
+def _loaded_lines(request: CopyRequest, which: slice, storage: Storage) -> Bytes:
+    """Give the lines (tiles, lines, smem_line_bytes) of some tiles."""
+    plan = request.plan
+    if not request.has_lattice:
+        return _read_lines(plan, request.lines(which), storage)
+    coords = request.coords[which]
+    if len(coords) == 1:
+        return _read_boxes(plan, coords, storage)
+    whole = geometry.wholly_in_bounds(plan, coords)
+    if whole.all():
+        return _read_boxes(plan, coords, storage)
+    rest = np.flatnonzero(~whole)
+    clipped = _read_lines(plan, request.lines(which.start + rest), storage)
+    if len(rest) == len(coords):
+        return clipped
+    lines = np.empty((len(coords), plan.lines, plan.smem_line_bytes), np.uint8)
+    lines[whole] = _read_boxes(plan, coords[whole], storage)
+    lines[rest] = clipped
+    return lines
+
+
+def _read_boxes(plan: TilePlan, coords: IntArray, storage: Storage) -> Bytes:
+    """Read boxes of which the same is in bounds as of the first: one box, or whole ones."""
+    cut = geometry.cut_box(plan, coords[0].tolist())
+    if not cut.size_bytes:
+        return _fill(plan, len(coords))
+    begins = geometry.box_starts(plan, coords) + cut.start
+    width = cut.last - cut.first
+    storage.require(int(begins.min()), int(begins.max()) + cut.reach + width)
+    view, index = _items(storage, begins, width, cut.shape, cut.strides, cut.reach)
+    read = _converted(plan, _bytes_of(view[index]))
+    if cut.size_bytes == plan.lines * plan.line_bytes:
+        return read.reshape(len(coords), plan.lines, plan.smem_line_bytes)
+    lines = _fill(plan, len(coords))
+    boxes = lines.reshape(len(coords), *plan.line_shape, plan.smem_line_bytes)
+    in_bounds = (slice(None), *cut.lines, _in_smem(plan, cut.first, read))
+    boxes[in_bounds] = read
+    return lines
+
+
+def _read_lines(plan: TilePlan, lines: Lines, storage: Storage) -> Bytes:
+    """Read tiles line by line, those in bounds, and of each the bytes in bounds."""
+    out = _fill(plan, len(lines.start))
+    flat = out.reshape(-1, plan.smem_line_bytes)
+    for window in read_windows(plan, lines, storage):
+        begins, width = window.source + window.first, window.last - window.first
+        view, index = _items(storage, begins, width)
+        read = _converted(plan, _bytes_of(view[index]))
+        flat[window.line, _in_smem(plan, window.first, read)] = read
+    return out
+
+
+def _in_smem(plan: TilePlan, first: int, read: Bytes) -> slice:
+    """Give the bytes of lines in shared memory where those read from byte `first` on belong."""
+    begin = first * plan.smem_line_bytes // plan.line_bytes
+    return slice(begin, begin + read.shape[-1])
+
+
+def _fill(plan: TilePlan, tiles: int) -> Bytes:
+    """Give lines that are all out of bounds."""
+    if plan.arguments.oob_fill == TmaOobFill.nan:
+        return np.tile(NAN_WORD, (tiles, plan.lines, plan.smem_line_bytes // len(NAN_WORD)))
+    return np.zeros((tiles, plan.lines, plan.smem_line_bytes), np.uint8)
+
+
+def _converted(plan: TilePlan, lines: Bytes) -> Bytes:
+    """Turn bytes (..., n) of global memory into those of shared memory; may change `lines`."""
+    if plan.arguments.data_type in _TF32:
+        _round_to_tf32(lines.reshape(-1).view("<u4"))
+    return spread(plan.arguments.type_row, lines)
+
+
+def _round_to_tf32(words: npt.NDArray[np.uint32]) -> None:
+    """Round float32 words to nearest even at 10 mantissa bits; NaN is 0x7FFFE000 [measured]."""
+    nan = (words & 0x7FFFFFFF) > 0x7F800000
+    words += 0xFFF + (words >> 13 & 1)
+    words &= 0xFFFFE000
+    words[nan] = 0x7FFFE000
+
+
+def _items(
+    storage: Storage,
+    begins: IntArray,
+    width: int,
+    shape: tuple[int, ...] = (),
+    strides: tuple[int, ...] = (),
+    reach: int = 0,
+) -> tuple[Items, IntArray]:
+    """See storage as items of `width` bytes, and say which ones start at `begins`.
+
+    Those count from the map's address. With a shape each is a lattice of items, whose last one
+    starts `reach` bytes after the first.
+    """
+    phase = (storage.origin + int(begins[0])) % CHUNK_BYTES
+    count = (storage.size_bytes - phase - reach - width) // CHUNK_BYTES + 1
+    view: Items = np.ndarray(
+        (count, *shape), f"V{width}", storage.raw, phase, (CHUNK_BYTES, *strides)
+    )
+    return view, (begins + (storage.origin - phase)) // CHUNK_BYTES
+
+
+def _bytes_of(items: Items) -> Bytes:
+    """See items (...) as bytes (..., width)."""
+    return items.reshape(-1).view(np.uint8).reshape(*items.shape, items.itemsize)
+
+
+# --- Stores and reductions ----------------------------------------------------------------------
+
+
+def _store(request: CopyRequest, data: Bytes, storage: Storage) -> None:
+    for window in written_windows(request, storage):
+        begins, width = window.source + window.first, window.last - window.first
+        view, index = _items(storage, begins, width)
+        view[index] = _written(data, window).view(view.dtype)
+
+
+def _reduce(request: CopyRequest, data: Bytes, storage: Storage, op: str) -> None:
+    """Combine chunk by chunk; chunks that share an address take turns."""
+    row = request.plan.arguments.type_row
+    for window in written_windows(request, storage):
+        chunks = window.source[:, None] + np.arange(window.first, window.last, CHUNK_BYTES)
+        view, index = _items(storage, chunks.reshape(-1), CHUNK_BYTES)
+        new = _written(data, window).view(view.dtype)
+        for turn in _turns(index):
+            at = index[turn]
+            result = combine(row.data_type, op, view[at].view(row.numpy), new[turn].view(row.numpy))
+            view[at] = result.view(view.dtype)
+
+
+def _written(data: Bytes, window: Window) -> Bytes:
+    """Give the bytes of a window, all its lines in a row."""
+    return data[0, window.line, window.first : window.last].reshape(-1)
+
+
+def _turns(index: IntArray) -> Iterator[slice | IntArray]:
+    """Split places into turns in which no index repeats, repeats in their order."""
+    if (index[1:] > index[:-1]).all():
+        yield slice(None)
+        return
+    order = np.argsort(index, kind="stable")
+    ordered = index[order]
+    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+    repeats = np.diff(np.r_[starts, len(ordered)])
+    turn = np.arange(len(ordered)) - np.repeat(starts, repeats)
+    by_turn = order[np.argsort(turn, kind="stable")]
+    yield from np.split(by_turn, np.cumsum(np.bincount(turn))[:-1])

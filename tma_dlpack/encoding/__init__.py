@@ -1,0 +1,1 @@
+"""The driver's arguments, and the 128 bytes that they become."""

@@ -1,0 +1,515 @@
+"""The public verbs of im2col maps: convolution tiles as columns of pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tma_dlpack.make import build
+from tma_dlpack.make.encode import Encoder
+from tma_dlpack.rules.check import Report
+from tma_dlpack.tensor_map.map import TensorMap
+from tma_dlpack.types.coerce import integer_of, integers_of, shown
+from tma_dlpack.types.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle, WideMode
+from tma_dlpack.types.errors import refusal
+from tma_dlpack.types.target import Target
+
+__all__ = [
+    "check_im2col_descriptor",
+    "check_im2col_wide_descriptor",
+    "driver_encode_im2col",
+    "driver_encode_im2col_wide",
+    "im2col_corners",
+    "make_im2col_descriptor",
+    "make_im2col_wide_descriptor",
+]
+
+MAX_SPATIAL = 3
+
+
+def make_im2col_descriptor(
+    tensor: object,
+    pixel_box_lower_corner: Sequence[int],
+    pixel_box_upper_corner: Sequence[int],
+    channels_per_pixel: int,
+    pixels_per_column: int,
+    elem_strides: Sequence[int] | None = None,
+    interleave_layout: Interleave = "none",
+    swizzle: Swizzle = "none",
+    l2_fetch_size: L2FetchSize = "none",
+    oobfill: OobFill = "none",
+    *,
+    data_type: DataType | None = None,
+    rules: str = "documented",
+    target: Target | str | None = None,
+) -> TensorMap:
+    """Make the im2col map of an N, [D,] [H,] W, C tensor.
+
+    A load takes `pixels_per_column` pixels of `channels_per_pixel` channels, walking over the
+    bounding box of each image; `im2col_corners` makes the corners of a convolution.
+
+    Parameters
+    ----------
+    tensor : object
+        Anything with ``__dlpack__`` of rank 3 to 5, channels last and contiguous.
+    pixel_box_lower_corner, pixel_box_upper_corner : sequence of int
+        Bounding box as offsets from the image's first and last pixel, row-major: (D, H, W), (H, W)
+        or (W,).
+    channels_per_pixel : int
+        1..256, elements.
+    pixels_per_column : int
+        1..1024.
+    elem_strides : sequence of int, optional
+        Traversal strides, row-major with one entry per dimension, 1..8 each: the stride of a
+        convolution. The innermost entry is ignored unless interleaved.
+    interleave_layout, swizzle, l2_fetch_size, oobfill, data_type, target
+        As in `make_tma_descriptor`.
+    rules : {"documented", "driver"}
+        ``"documented"`` holds the driver API document, and last what the driver was measured to
+        ask beyond it; ``"driver"`` only the latter (elsewhere than on sm_90, where nothing is
+        measured, the document).
+
+    Returns
+    -------
+    TensorMap
+
+    Raises
+    ------
+    TmaPreconditionError
+        With every violation, its fix and its source.
+
+    Notes
+    -----
+    Source: CUDA driver API, cuTensorMapEncodeIm2col; bytes measured on an H200, driver 580.159.04,
+    2026-11-20.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> images = np.zeros((2, 14, 14, 32), dtype=np.float16)  # N, H, W, C
+    >>> lower, upper = im2col_corners((3, 3), padding=1)
+    >>> tm = make_im2col_descriptor(images, lower, upper, 32, 64, swizzle="bytes64")
+    >>> tm.pixel_box_lower_corner, tm.pixel_box_upper_corner, tm.tx_bytes
+    ((-1, -1), (-1, -1), 4096)
+    """
+    return build.make(
+        "im2col",
+        tensor,
+        (
+            pixel_box_lower_corner,
+            pixel_box_upper_corner,
+            channels_per_pixel,
+            pixels_per_column,
+            elem_strides,
+            interleave_layout,
+            swizzle,
+            l2_fetch_size,
+            oobfill,
+            data_type,
+            rules,
+            target,
+        ),
+    )
+
+
+def check_im2col_descriptor(
+    tensor: object,
+    pixel_box_lower_corner: Sequence[int],
+    pixel_box_upper_corner: Sequence[int],
+    channels_per_pixel: int,
+    pixels_per_column: int,
+    elem_strides: Sequence[int] | None = None,
+    interleave_layout: Interleave = "none",
+    swizzle: Swizzle = "none",
+    l2_fetch_size: L2FetchSize = "none",
+    oobfill: OobFill = "none",
+    *,
+    data_type: DataType | None = None,
+    rules: str = "documented",
+    target: Target | str | None = None,
+) -> Report:
+    """Say what `make_im2col_descriptor` would say to the same arguments, without raising.
+
+    Parameters
+    ----------
+    tensor, pixel_box_lower_corner, pixel_box_upper_corner, channels_per_pixel, pixels_per_column, \
+elem_strides, interleave_layout, swizzle, l2_fetch_size, oobfill, data_type, rules, target
+        As in `make_im2col_descriptor`. Nothing raises, whatever they are.
+
+    Returns
+    -------
+    Report
+        `.ok`, `.violations`, `.advice`, `.fixed()`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> images = np.zeros((2, 14, 14, 32), dtype=np.float16)
+    >>> check_im2col_descriptor(images, (0, 0), (-14, 0), 32, 64).violations[0].rule
+    'BOUNDING_BOX'
+    """
+    return build.check(
+        "im2col",
+        tensor,
+        {
+            "pixel_box_lower_corner": pixel_box_lower_corner,
+            "pixel_box_upper_corner": pixel_box_upper_corner,
+            "channels_per_pixel": channels_per_pixel,
+            "pixels_per_column": pixels_per_column,
+            "elem_strides": elem_strides,
+            "interleave_layout": interleave_layout,
+            "swizzle": swizzle,
+            "l2_fetch_size": l2_fetch_size,
+            "oobfill": oobfill,
+            "data_type": data_type,
+            "rules": rules,
+            "target": target,
+        },
+    )
+
+
+def make_im2col_wide_descriptor(
+    tensor: object,
+    lower_corner_width: int,
+    upper_corner_width: int,
+    channels_per_pixel: int,
+    pixels_per_column: int,
+    elem_strides: Sequence[int] | None = None,
+    interleave_layout: Interleave = "none",
+    swizzle: Swizzle = "bytes128",
+    l2_fetch_size: L2FetchSize = "none",
+    oobfill: OobFill = "none",
+    *,
+    mode: WideMode = "w",
+    data_type: DataType | None = None,
+    rules: str = "documented",
+    target: Target | str | None = None,
+) -> TensorMap:
+    """Make the im2col-wide map of an N, [D,] [H,] W, C tensor: only W walks.
+
+    Documented, not measured: for compute capability 10.0 and later. On sm_90 it is refused unless
+    ``rules="driver"``, because driver 580.159.04 encodes it there although no instruction reads it.
+
+    Parameters
+    ----------
+    tensor : object
+        Anything with ``__dlpack__`` of rank 3 to 5, channels last and contiguous.
+    lower_corner_width, upper_corner_width : int
+        Bounding box along W, as offsets from the first and last pixel.
+    channels_per_pixel, pixels_per_column, elem_strides, interleave_layout, l2_fetch_size, \
+oobfill, data_type, rules, target
+        As in `make_im2col_descriptor`.
+    swizzle : TmaSwizzle, name or value
+        By the document bytes64, bytes128 or bytes128_atom_32B.
+    mode : {"w", "w128"}
+        With ``"w128"`` a column has 128 pixels, and `pixels_per_column` is ignored.
+
+    Returns
+    -------
+    TensorMap
+
+    Raises
+    ------
+    TmaTargetError
+        On a target below 10.0 with ``rules="documented"``.
+    TmaPreconditionError
+        With every violation, its fix and its source.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> images = np.zeros((2, 14, 14, 64), dtype=np.float16)
+    >>> make_im2col_wide_descriptor(images, -1, -1, 64, 128, target="sm_100").kind
+    'im2col_wide'
+    """
+    return build.make(
+        "im2col_wide",
+        tensor,
+        (
+            lower_corner_width,
+            upper_corner_width,
+            channels_per_pixel,
+            pixels_per_column,
+            elem_strides,
+            interleave_layout,
+            swizzle,
+            l2_fetch_size,
+            oobfill,
+            mode,
+            data_type,
+            rules,
+            target,
+        ),
+    )
+
+
+def check_im2col_wide_descriptor(
+    tensor: object,
+    lower_corner_width: int,
+    upper_corner_width: int,
+    channels_per_pixel: int,
+    pixels_per_column: int,
+    elem_strides: Sequence[int] | None = None,
+    interleave_layout: Interleave = "none",
+    swizzle: Swizzle = "bytes128",
+    l2_fetch_size: L2FetchSize = "none",
+    oobfill: OobFill = "none",
+    *,
+    mode: WideMode = "w",
+    data_type: DataType | None = None,
+    rules: str = "documented",
+    target: Target | str | None = None,
+) -> Report:
+    """Say what `make_im2col_wide_descriptor` would say to the same arguments, without raising.
+
+    Parameters
+    ----------
+    tensor, lower_corner_width, upper_corner_width, channels_per_pixel, pixels_per_column, \
+elem_strides, interleave_layout, swizzle, l2_fetch_size, oobfill, mode, data_type, rules, target
+        As in `make_im2col_wide_descriptor`. Nothing raises, whatever they are.
+
+    Returns
+    -------
+    Report
+        `.ok`, `.violations`, `.advice`, `.fixed()`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> images = np.zeros((2, 14, 14, 64), dtype=np.float16)
+    >>> check_im2col_wide_descriptor(images, -1, -1, 64, 128).violations[0].rule
+    'WIDE_CAPABILITY'
+    """
+    return build.check(
+        "im2col_wide",
+        tensor,
+        {
+            "lower_corner_width": lower_corner_width,
+            "upper_corner_width": upper_corner_width,
+            "channels_per_pixel": channels_per_pixel,
+            "pixels_per_column": pixels_per_column,
+            "elem_strides": elem_strides,
+            "interleave_layout": interleave_layout,
+            "swizzle": swizzle,
+            "l2_fetch_size": l2_fetch_size,
+            "oobfill": oobfill,
+            "mode": mode,
+            "data_type": data_type,
+            "rules": rules,
+            "target": target,
+        },
+    )
+
+
+def driver_encode_im2col(
+    tensor_data_type: DataType,
+    tensor_rank: int,
+    global_address: int,
+    global_dim: Sequence[int],
+    global_strides: Sequence[int],
+    pixel_box_lower_corner: Sequence[int],
+    pixel_box_upper_corner: Sequence[int],
+    channels_per_pixel: int,
+    pixels_per_column: int,
+    element_strides: Sequence[int],
+    interleave: Interleave = 0,
+    swizzle: Swizzle = 0,
+    l2_promotion: L2FetchSize = 0,
+    oob_fill: OobFill = 0,
+    *,
+    target: Target | str = "sm_90",
+    encoder: Encoder = "auto",
+) -> TensorMap:
+    """Do what ``cuTensorMapEncodeIm2col`` does, with or without a driver.
+
+    Parameters
+    ----------
+    tensor_data_type, tensor_rank, global_address, global_dim, global_strides, element_strides, \
+interleave, swizzle, l2_promotion, oob_fill, target, encoder
+        As in `driver_encode_tiled`.
+    pixel_box_lower_corner, pixel_box_upper_corner : sequence of int
+        Innermost first: (W,), (W, H) or (W, H, D), as the hardware takes them [measured, H200,
+        driver 580.159.04, 2026-11-20]; the document writes {D, H, W}.
+    channels_per_pixel : int
+        1..256, elements.
+    pixels_per_column : int
+        1..1024.
+
+    Returns
+    -------
+    TensorMap
+        Of a bare address: the caller's word that it is good.
+
+    Raises
+    ------
+    TmaPreconditionError, TmaDriverError, TmaUnsupportedError
+        As `driver_encode_tiled`.
+
+    Examples
+    --------
+    >>> tm = driver_encode_im2col("FLOAT16", 4, 0x7F0000000000, (32, 14, 14, 2),
+    ...                           (64, 896, 12544), (-1, -1), (-1, -1), 32, 64, (1, 1, 1, 1),
+    ...                           encoder="model")
+    >>> bytes(tm)[55:62].hex()
+    '1fffffffff3f00'
+    """
+    return build.mirror(
+        "im2col",
+        {
+            "tensor_data_type": tensor_data_type,
+            "tensor_rank": tensor_rank,
+            "global_address": global_address,
+            "global_dim": global_dim,
+            "global_strides": global_strides,
+            "pixel_box_lower_corner": pixel_box_lower_corner,
+            "pixel_box_upper_corner": pixel_box_upper_corner,
+            "channels_per_pixel": channels_per_pixel,
+            "pixels_per_column": pixels_per_column,
+            "element_strides": element_strides,
+            "interleave": interleave,
+            "swizzle": swizzle,
+            "l2_promotion": l2_promotion,
+            "oob_fill": oob_fill,
+        },
+        target,
+        encoder,
+    )
+
+
+def driver_encode_im2col_wide(
+    tensor_data_type: DataType,
+    tensor_rank: int,
+    global_address: int,
+    global_dim: Sequence[int],
+    global_strides: Sequence[int],
+    pixel_box_lower_corner_width: int,
+    pixel_box_upper_corner_width: int,
+    channels_per_pixel: int,
+    pixels_per_column: int,
+    element_strides: Sequence[int],
+    interleave: Interleave = 0,
+    mode: WideMode = 0,
+    swizzle: Swizzle = 3,
+    l2_promotion: L2FetchSize = 0,
+    oob_fill: OobFill = 0,
+    *,
+    target: Target | str = "sm_90",
+    encoder: Encoder = "auto",
+) -> TensorMap:
+    """Do what ``cuTensorMapEncodeIm2colWide`` does, with or without a driver.
+
+    On sm_90 it follows the measured driver, which accepts what the document gives to compute
+    capability 10.0; `TensorMap.advice` says so.
+
+    Parameters
+    ----------
+    tensor_data_type, tensor_rank, global_address, global_dim, global_strides, element_strides, \
+interleave, l2_promotion, oob_fill, target, encoder
+        As in `driver_encode_tiled`.
+    pixel_box_lower_corner_width, pixel_box_upper_corner_width : int
+        Bounding box along W, as offsets from the first and last pixel.
+    channels_per_pixel : int
+        1..256, elements.
+    pixels_per_column : int
+        1..1024.
+    mode : TensorMapIm2ColWideMode, name or value
+        With ``"w128"`` a column has 128 pixels, and `pixels_per_column` is ignored.
+    swizzle : TmaSwizzle, name or value
+        By the document bytes64, bytes128 or bytes128_atom_32B.
+
+    Returns
+    -------
+    TensorMap
+        Of a bare address: the caller's word that it is good.
+
+    Raises
+    ------
+    TmaPreconditionError, TmaDriverError, TmaUnsupportedError
+        As `driver_encode_tiled`.
+
+    Examples
+    --------
+    >>> tm = driver_encode_im2col_wide("FLOAT16", 4, 0x7F0000000000, (64, 14, 14, 2),
+    ...                                (128, 1792, 25088), -1, -1, 64, 64, (1, 1, 1, 1),
+    ...                                encoder="model")
+    >>> tm.kind, [a.rule for a in tm.advice]
+    ('im2col_wide', ['WIDE_ON_SM_90'])
+    """
+    return build.mirror(
+        "im2col_wide",
+        {
+            "tensor_data_type": tensor_data_type,
+            "tensor_rank": tensor_rank,
+            "global_address": global_address,
+            "global_dim": global_dim,
+            "global_strides": global_strides,
+            "pixel_box_lower_corner_width": pixel_box_lower_corner_width,
+            "pixel_box_upper_corner_width": pixel_box_upper_corner_width,
+            "channels_per_pixel": channels_per_pixel,
+            "pixels_per_column": pixels_per_column,
+            "element_strides": element_strides,
+            "interleave": interleave,
+            "mode": mode,
+            "swizzle": swizzle,
+            "l2_promotion": l2_promotion,
+            "oob_fill": oob_fill,
+        },
+        target,
+        encoder,
+    )
+
+
+def im2col_corners(
+    kernel_size: int | Sequence[int],
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Give the corners of the bounding box that a convolution walks.
+
+    The filter tap at position t reads at im2col offset t x dilation; the convolution's stride goes
+    into `elem_strides`.
+
+    Parameters
+    ----------
+    kernel_size : int or sequence of int
+        Row-major: (D, H, W), (H, W) or (W,). An int is a convolution along W alone, unless
+        `padding` or `dilation` has more entries.
+    padding, dilation : int or sequence of int
+        Per dimension; an int serves all.
+
+    Returns
+    -------
+    lower, upper : tuple of int
+        Row-major: lower = -padding, upper = padding - dilation x (kernel_size - 1).
+
+    Raises
+    ------
+    TmaPreconditionError
+        If entries are no integers, out of range (kernel_size and dilation from 1, padding from 0)
+        or their numbers differ.
+
+    Examples
+    --------
+    >>> im2col_corners((3, 5), padding=(1, 2))
+    ((-1, -2), (-1, -2))
+    >>> im2col_corners(3, padding=1, dilation=2)
+    ((-1,), (-3,))
+    """
+    given = {"kernel_size": kernel_size, "padding": padding, "dilation": dilation}
+    least = {"kernel_size": 1, "padding": 0, "dilation": 1}
+    read = {name: (integer_of(v), integers_of(v)) for name, v in given.items()}
+    count = max(len(several or (0,)) for _, several in read.values())
+    entries = []
+    for name, (one, several) in read.items():
+        values = (one,) * count if one is not None else several or ()
+        if not 0 < len(values) == count <= MAX_SPATIAL or min(values) < least[name]:
+            raise refusal(
+                name,
+                f"{name} is {shown(given[name])}",
+                f"be an integer of at least {least[name]}, or one per spatial dimension",
+                "give (D, H, W), (H, W) or (W,), the same number in each argument",
+            )
+        entries.append(values)
+    k, p, d = entries
+    lower = tuple(-padding for padding in p)
+    upper = tuple(p - d * (k - 1) for k, p, d in zip(k, p, d, strict=True))
+    return lower, upper

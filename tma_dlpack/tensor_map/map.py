@@ -1,0 +1,519 @@
+"""`TensorMap`: a checked CUtensorMap, its 128 bytes, and the tensor it stands for.
+
+A map is a `Template` (everything but the address, shared by all maps of one layout) and an address.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tma_dlpack.dlpack import Device, TensorView, described, read_layout
+from tma_dlpack.encoding import bits
+from tma_dlpack.rules.check import advise
+from tma_dlpack.tensor_map import cpp, interop, ptx_replace, text
+from tma_dlpack.tensor_map.readdress import check_address, differences
+from tma_dlpack.tensor_map.storage import SETTLING, Slot, take_slot
+from tma_dlpack.tensor_map.template import Described, Template
+from tma_dlpack.types.coerce import bytes_of, type_name
+from tma_dlpack.types.enums import DataType, Interleave, OobFill, Swizzle
+from tma_dlpack.types.errors import Advice, TmaPreconditionError, TmaUnsupportedError, refusal
+from tma_dlpack.types.limits import ADDRESS_BYTES
+from tma_dlpack.types.target import Target
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["TensorMap", "map_of", "new"]
+
+
+class TensorMap(Described):
+    """A CUDA tensor map (CUtensorMap): what the Tensor Memory Accelerator is told to copy.
+
+    Made by `make_tma_descriptor` and its siblings, never directly. Immutable, hashable, equal by
+    value (arguments, address, bytes and target; not the tensor object). It keeps its tensor alive.
+
+    Attributes in the driver's order (index 0 is innermost): `data_type`, `rank`, `global_address`,
+    `global_dim`, `global_strides` (bytes), `box_dim`, `element_strides`, `interleave`, `swizzle`,
+    `l2_promotion`, `oob_fill`, `kind`, and of im2col maps `pixel_box_lower_corner`,
+    `pixel_box_upper_corner`, `channels_per_pixel`, `pixels_per_column`, `mode`.
+    Row-major: `shape`, `strides` (elements), `box_sizes`, `elem_strides`.
+
+    Examples
+    --------
+    >>> import numpy as np, tma_dlpack as tma
+    >>> x = np.zeros((128, 64), dtype=np.float16)
+    >>> tm = tma.make_tma_descriptor(x, box_sizes=(16, 64), swizzle="bytes128")
+    >>> tm.shape, tm.box_sizes, tm.global_dim, tm.global_strides, len(bytes(tm))
+    ((128, 64), (16, 64), (64, 128), (128,), 128)
+    >>> tm.tensor is x, tm.launchable  # host memory: `ptr` would raise
+    (True, False)
+    """
+
+    __slots__ = ("__weakref__",)
+
+    def __init__(self) -> None:
+        raise TypeError(
+            "a TensorMap is made by make_tma_descriptor, driver_encode_tiled or "
+            "TensorMap.from_bytes, not by its class"
+        )
+
+    # -- bytes -----------------------------------------------------------------------------------
+
+    @classmethod
+    def from_bytes(cls, data: object, target: Target | str = "sm_90") -> TensorMap:
+        """Decode the 128 bytes of a tensor map, such as a debugger or a kernel dumped.
+
+        Parameters
+        ----------
+        data : bytes-like
+            128 bytes.
+        target : str or Target
+            The GPU that the map was made for. Only sm_90's layout is known.
+
+        Returns
+        -------
+        TensorMap
+            With these very bytes, a bare address and no tensor.
+
+        Raises
+        ------
+        TmaPreconditionError
+            If the bytes are no map of sm_90.
+        TmaUnsupportedError
+            If the layout of that target has not been measured.
+
+        Notes
+        -----
+        Measured (H200, driver 580.159.04, 2026-11-20), not published. Bytes 64..127 are kept and
+        not looked at, as the engine does. An im2col-wide map reads as im2col with one corner.
+
+        Examples
+        --------
+        >>> TensorMap.from_bytes(bytes(128)).data_type.name
+        'UINT8'
+        """
+        known = Target.of(target)
+        if not known.has_model:
+            raise TmaUnsupportedError(
+                f"the 128 bytes of a map for {known} have not been measured; only sm_90's can be "
+                f"read ({bits.PROVENANCE})"
+            )
+        raw = bytes_of(data)
+        if raw is None:
+            raise refusal(
+                "data",
+                f"data is a {type_name(type(data))}",
+                "be 128 bytes (bytes, bytearray, uint8 array)",
+                "pass bytes.fromhex(...) for hex digits",
+            )
+        arguments, address = bits.decode(raw)
+        template = Template(arguments, raw[ADDRESS_BYTES:], None, known, None, launchable=True)
+        return map_of(template, address)
+
+    def __bytes__(self) -> bytes:
+        tail = self._template.tail
+        if tail is None:
+            raise interop.no_bytes(self.target)
+        return self._address.to_bytes(ADDRESS_BYTES, "little") + tail
+
+    @property
+    def ptr(self) -> int:
+        """Address of the map's own 128 bytes: 128-byte aligned, valid as long as the map lives.
+
+        Raises `TmaUnsupportedError` for the map of a host tensor and for one without bytes.
+        """
+        return self._own_slot().address
+
+    def numpy(self) -> NDArray[np.uint8]:
+        """Give the 128 bytes as a read-only uint8 array.
+
+        For a launchable map it shares the storage that `ptr` points to, and keeps it alive.
+        """
+        if self.launchable:
+            data = self._own_slot().array().data.toreadonly()
+        else:
+            data = memoryview(bytes(self))
+        return np.frombuffer(data, dtype=np.uint8)
+
+    def _own_slot(self) -> Slot:
+        return self._take_slot() if self._slot is None else self._slot
+
+    def _take_slot(self) -> Slot:
+        template = self._template
+        if not template.launchable:
+            raise interop.not_launchable(template, self._address)
+        if template.tail is None:
+            raise interop.no_bytes(self.target)
+        slot = take_slot(self._address, template.tail)
+        with SETTLING:
+            if self._slot is None:  # else another thread, or a finalizer, was quicker
+                self._slot = slot
+            return self._slot
+
+    def as_ctypes(self) -> Any:
+        """Give the map as a ctypes array of 128 bytes that shares the storage of `ptr`.
+
+        It is writable; whoever writes to it changes what launchers get, not the map.
+        For launchers that take a ctypes object or a pointer to one, such as cuLaunchKernel. It
+        keeps the storage alive. Raises `TmaUnsupportedError` as `ptr` does.
+        """
+        return np.ctypeslib.as_ctypes(self._own_slot().array())
+
+    def as_torch(self) -> Any:
+        """Give the map as a torch CPU tensor, uint8[128], that shares the storage of `ptr`.
+
+        What a PyTorch extension takes: ``at::Tensor`` of 128 bytes, 128-byte aligned. It keeps the
+        storage alive. It is writable; whoever writes to it changes what launchers
+        get, not the map. Raises `TmaUnsupportedError` as `ptr` does, and if torch is not imported.
+        """
+        return interop.for_torch(self._own_slot().array())
+
+    def as_cuda_bindings(self) -> Any:
+        """Give the map as a ``cuda.bindings.driver.CUtensorMap`` (a copy, in its own storage).
+
+        Raises `TmaUnsupportedError` as `ptr` does, and if cuda-bindings is not installed.
+        """
+        if not self.launchable:
+            raise interop.not_launchable(self._template, self._address)
+        return interop.for_cuda_bindings(bytes(self))
+
+    # -- change ----------------------------------------------------------------------------------
+
+    def with_address(self, tensor_or_int: object) -> TensorMap:
+        """Make the same map of another tensor, or at another address.
+
+        As cuTensorMapReplaceAddress: only the address changes, and nothing is checked again but it.
+
+        Parameters
+        ----------
+        tensor_or_int : tensor or int
+            A tensor of the same shape, strides, data type and device, which the new map keeps
+            alive; or an address on the map's device, for which the caller vouches.
+
+        Returns
+        -------
+        TensorMap
+            Launchable unless the map describes host memory.
+
+        Raises
+        ------
+        TmaPreconditionError
+            If the tensor differs (it says in what), or the address is misaligned or too large.
+
+        Examples
+        --------
+        >>> import numpy as np, tma_dlpack as tma
+        >>> a, b = np.zeros((2, 64, 64), dtype=np.float32)
+        >>> tm = tma.make_tma_descriptor(a, box_sizes=(16, 16))
+        >>> tm.with_address(b) == tma.make_tma_descriptor(b, box_sizes=(16, 16))
+        True
+        """
+        template = self._template
+        if type(tensor_or_int) is int:
+            if not template.launchable:
+                template = self._template_at_address()
+            return self._at(tensor_or_int, template, None, None)
+        if issubclass(type(tensor_or_int), np.integer):
+            return self.with_address(int(tensor_or_int))  # type: ignore[call-overload]
+        reading = read_layout(tensor_or_int)
+        address, signature, capsule = reading
+        if signature == template.signature:
+            return self._at(address, template, tensor_or_int, capsule)
+        view = described(tensor_or_int, reading)
+        if template.view != view or template.launchable != view.device.is_cuda:
+            if differing := differences(template, view):
+                raise TmaPreconditionError(differing)
+            template = dataclasses.replace(
+                template, view=view, launchable=view.device.is_cuda, signature=signature
+            )
+        return self._at(address, template, tensor_or_int, capsule)
+
+    def at_bare_address(self, address: int) -> TensorMap:
+        """Give the same map at an address for which the caller vouches: launchable, no tensor.
+
+        As cuTensorMapReplaceAddress, which asks a multiple of 16 whatever the map [measured, H200,
+        driver 580.159.04, 2026-11-20].
+        """
+        check_address(address, "global_address", 16)
+        template = dataclasses.replace(self._template, view=None, launchable=True, signature=None)
+        return map_of(template, address)
+
+    def _template_at_address(self) -> Template:
+        device = self.device
+        launchable = device is None or device.is_cuda
+        if self._template.launchable is launchable:
+            return self._template
+        return dataclasses.replace(self._template, launchable=launchable)
+
+    def _at(self, address: int, template: Template, tensor: object, capsule: object) -> TensorMap:
+        if address & template.refused_bits or not address:
+            check_address(address, "tensor_or_int", template.arguments.alignment_bytes)
+        return map_of(template, address, tensor, capsule)
+
+    def replace(
+        self,
+        *,
+        global_address: int | None = None,
+        rank: int | None = None,
+        box_dim: Mapping[int, int] | None = None,
+        global_dim: Mapping[int, int] | None = None,
+        global_stride: Mapping[int, int] | None = None,
+        element_stride: Mapping[int, int] | None = None,
+        elemtype: DataType | None = None,
+        interleave_layout: Interleave | None = None,
+        swizzle_mode: Swizzle | None = None,
+        fill_mode: OobFill | None = None,
+    ) -> TensorMap:
+        """Do on the bytes what PTX ``tensormap.replace`` does on the device.
+
+        Only the named fields change. Bytes 64..127, which the engine ignores, stay as they are, as
+        hardware leaves them; so do entries past the rank. Values are held against the range of
+        their field, not against each other: the rules are not asked.
+
+        Parameters
+        ----------
+        global_address : int, optional
+            A multiple of 16 below 2^57. Without it the map keeps its tensor.
+        rank : int, optional
+            1..5. (The PTX operand is one less; `replace_cuda` writes that.)
+        box_dim, global_dim, element_stride : mapping of ordinal to int, optional
+            Elements; ordinals 0..4, innermost 0.
+        global_stride : mapping of ordinal to int, optional
+            Bytes, multiples of 16; ordinal 0 is the stride of dimension 1.
+        elemtype : TensorMapDataType, name, or int, optional
+            A member or name is a data type; a plain int is the **PTX number** (f16 is 6, bf16 10,
+            tf32 11), which is not the driver's enum.
+        interleave_layout, swizzle_mode, fill_mode : enum member, name or value, optional
+
+        Returns
+        -------
+        TensorMap
+
+        Raises
+        ------
+        TmaPreconditionError
+            With every value out of range.
+        TmaUnsupportedError
+            For im2col maps, which PTX cannot change, and for targets other than sm_90a.
+
+        Examples
+        --------
+        >>> zeroed = TensorMap.from_bytes(bytes(128))
+        >>> tm = zeroed.replace(rank=2, global_dim={0: 64, 1: 128}, global_stride={0: 128},
+        ...                     box_dim={0: 64, 1: 16}, elemtype="FLOAT16", swizzle_mode=3)
+        >>> tm.data_type.name, tm.shape, tm.box_sizes, tm.swizzle.name
+        ('FLOAT16', (128, 64), (16, 64), 'bytes128')
+        """
+        changes = ptx_replace.read_replacements(
+            self,
+            {
+                "global_address": global_address,
+                "rank": rank,
+                "box_dim": box_dim,
+                "global_dim": global_dim,
+                "global_stride": global_stride,
+                "element_stride": element_stride,
+                "elemtype": elemtype,
+                "interleave_layout": interleave_layout,
+                "swizzle_mode": swizzle_mode,
+                "fill_mode": fill_mode,
+            },
+        )
+        data = ptx_replace.apply(bytes(self), changes)
+        arguments, address = bits.decode(data)
+        moved = global_address is not None
+        template = dataclasses.replace(
+            self._template,
+            arguments=arguments,
+            tail=data[ADDRESS_BYTES:],
+            encoder=None,
+            view=None if moved else self._template.view,
+            launchable=moved or self.launchable,
+            case=None,
+            signature=None,
+            reusable=False,
+        )
+        if moved:
+            return map_of(template, address)
+        return map_of(template, address, self._tensor, self._capsule)
+
+    def replace_cuda(
+        self,
+        *,
+        global_address: int | None = None,
+        rank: int | None = None,
+        box_dim: Mapping[int, int] | None = None,
+        global_dim: Mapping[int, int] | None = None,
+        global_stride: Mapping[int, int] | None = None,
+        element_stride: Mapping[int, int] | None = None,
+        elemtype: DataType | None = None,
+        interleave_layout: Interleave | None = None,
+        swizzle_mode: Swizzle | None = None,
+        fill_mode: OobFill | None = None,
+    ) -> str:
+        """Give a CUDA C++ kernel that makes the same change on the device.
+
+        ``replace_tensor_map<<<1, 32>>>(template_map, out)`` takes the map as a parameter, changes
+        just these fields in shared memory, and copies the 128 bytes to `out` with the fence that
+        later copies need. Compile for sm_90a. The values stand as constants at the top of the
+        kernel, to be made parameters where they are not known before.
+
+        Parameters
+        ----------
+        global_address, rank, box_dim, global_dim, global_stride, element_stride, elemtype, \
+interleave_layout, swizzle_mode, fill_mode
+            As in `replace`.
+
+        Returns
+        -------
+        str
+
+        Raises
+        ------
+        TmaPreconditionError, TmaUnsupportedError
+            As `replace`.
+
+        Examples
+        --------
+        >>> zeroed = TensorMap.from_bytes(bytes(128))
+        >>> "tensormap.replace.tile.rank.shared::cta.b1024.b32" in zeroed.replace_cuda(rank=2)
+        True
+        """
+        changes = ptx_replace.read_replacements(
+            self,
+            {
+                "global_address": global_address,
+                "rank": rank,
+                "box_dim": box_dim,
+                "global_dim": global_dim,
+                "global_stride": global_stride,
+                "element_stride": element_stride,
+                "elemtype": elemtype,
+                "interleave_layout": interleave_layout,
+                "swizzle_mode": swizzle_mode,
+                "fill_mode": fill_mode,
+            },
+        )
+        return cpp.replace_kernel(changes, ptx_replace.ENUMS)
+
+    def cpp(self) -> str:
+        """Give complete C++ that makes the same map at an address of your choice.
+
+        By ``cuda::make_tma_descriptor`` (CCCL 3.2 or later, with DLPack's header) where it can
+        express the map, else by the driver's own call, found without linking libcuda. Compiled with
+        ``-DTMA_DLPACK_MAIN`` it is a program that prints the 128 bytes.
+
+        Examples
+        --------
+        >>> import numpy as np, tma_dlpack as tma
+        >>> x = np.zeros((64, 64), dtype=np.float32)
+        >>> "cuda::make_tma_descriptor(" in tma.make_tma_descriptor(x, (16, 16)).cpp()
+        True
+        >>> "cuTensorMapEncodeTiled" in tma.make_tma_descriptor(
+        ...     x, (16, 16), data_type="TFLOAT32").cpp()
+        True
+        """
+        template = self._template
+        return cpp.cpp(template.arguments, self._address, repr(self), template.view, template.case)
+
+    # -- where it comes from ---------------------------------------------------------------------
+
+    @property
+    def tensor(self) -> object:
+        """The tensor, kept alive by the map; None for a bare address."""
+        return self._tensor
+
+    @property
+    def view(self) -> TensorView | None:
+        """The tensor as `dlpack.TensorView`; None for a bare address."""
+        view, tensor = self._template.view, self._tensor
+        if view is None or tensor is None:
+            return None
+        return view.at(self._address, tensor, self._capsule)
+
+    @property
+    def device(self) -> Device | None:
+        """The DLPack device of the tensor; None for a bare address."""
+        view = self._template.view
+        return None if view is None else view.device
+
+    @property
+    def launchable(self) -> bool:
+        """Whether a kernel may be given the map: False for host tensors and unpickled maps.
+
+        A map of a bare address (`driver_encode_*`, `from_bytes`) is launchable: the address is
+        the caller's word.
+        """
+        return self._template.launchable
+
+    @property
+    def encoder(self) -> str | None:
+        """``"driver"`` or ``"model"``: who made the bytes; None where nobody here did."""
+        return self._template.encoder
+
+    @property
+    def advice(self) -> tuple[Advice, ...]:
+        """What is worth knowing about the call that made the map (see `Report.advice`)."""
+        case, view = self._template.case, self.view
+        if case is None:
+            return ()
+        if view is not None:  # another tensor of the layout may have been there first
+            case = dataclasses.replace(
+                case,
+                address=self._address,
+                view=view.at(0),
+            )
+        return advise(case)
+
+    # -- value -----------------------------------------------------------------------------------
+
+    def _value(self) -> tuple[object, ...]:
+        t = self._template
+        return t.arguments, self._address, t.tail, t.target.name
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, TensorMap):
+            return NotImplemented
+        return self._value() == other._value()
+
+    def __hash__(self) -> int:
+        return hash(self._value())
+
+    def __repr__(self) -> str:
+        return text.map_line(self)
+
+    def __str__(self) -> str:
+        return text.map_text(self)
+
+    def __reduce__(self) -> tuple[Any, tuple[Template, int]]:
+        template = dataclasses.replace(self._template, launchable=False, signature=None)
+        return map_of, (template, self._address)
+
+    def __copy__(self) -> TensorMap:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> TensorMap:
+        return self
+
+
+new = object.__new__  # what `map_of` begins with, for who cannot afford a call
+
+
+def map_of(
+    template: Template, address: int, tensor: object = None, capsule: object = None
+) -> TensorMap:
+    """Make a map of its template, its address, and what it keeps alive.
+
+    `capsule` is that of a producer that may have exported a temporary.
+    """
+    made = new(TensorMap)
+    made._template = template
+    made._address = address
+    made._tensor = tensor
+    made._capsule = capsule
+    made._slot = None
+    return made

@@ -1,0 +1,212 @@
+"""PTX ``tensormap.replace`` on the bytes of a map: what may be changed, and to what.
+
+Source: PTX ISA, tensormap.replace; bits measured on an H200 (driver 580.159.04, 2026-11-20).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import islice
+
+from tma_dlpack.encoding import bits
+from tma_dlpack.tensor_map.cpp import Replacement
+from tma_dlpack.tensor_map.template import Described
+from tma_dlpack.types.coerce import MAX_SHOWN, integer_of, shown, text_of
+from tma_dlpack.types.dtypes import DATA_TYPES
+from tma_dlpack.types.enums import (
+    TensorMapDataType,
+    TmaInterleaveLayout,
+    TmaOobFill,
+    TmaSwizzle,
+    parse,
+)
+from tma_dlpack.types.errors import TmaPreconditionError, TmaUnsupportedError, Violation
+
+__all__ = ["ENUMS", "apply", "read_replacements"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Scalar:
+    """A field with one integer value, or one per ordinal: its range and step."""
+
+    low: int
+    high: int
+    step: int = 1
+    ordinals: int = 0
+
+    @property
+    def limit(self) -> str:
+        step = f" and a multiple of {self.step}" if self.step > 1 else ""
+        return (
+            f"be {self.low}..{self.high:#x}{step}"
+            if self.high > 1 << 20
+            else (f"be {self.low}..{self.high}{step}")
+        )
+
+
+#: PTX fields that take numbers. Ranges are those of the operands and of the bits they go to.
+_NUMBERS = {
+    "global_address": _Scalar(0, (1 << 57) - 1, step=16),
+    "rank": _Scalar(1, 5),
+    "box_dim": _Scalar(1, 256, ordinals=5),
+    "global_dim": _Scalar(1, (1 << 32) - 1, ordinals=5),
+    "global_stride": _Scalar(0, (1 << 40) - 1, step=16, ordinals=4),
+    "element_stride": _Scalar(1, 8, ordinals=5),
+}
+#: PTX fields that take an immediate, whose numbers are those of the enum.
+ENUMS: dict[str, type[IntEnum]] = {
+    "interleave_layout": TmaInterleaveLayout,
+    "swizzle_mode": TmaSwizzle,
+    "fill_mode": TmaOobFill,
+}
+_MAX_SWIZZLE_MODE = TmaSwizzle.bytes128
+_TYPE_OF_PTX = {r.ptx_elemtype: r.data_type for r in DATA_TYPES if r.ptx_elemtype is not None}
+#: PTX field -> the name of the driver's argument in FIELDS.
+_NAME_OF = {f.ptx: f.name for f in bits.FIELDS if f.ptx and f.ptx != "elemtype"}
+_FIELD = {(f.name, f.index): f for f in bits.FIELDS}
+
+
+def read_replacements(described: Described, given: Mapping[str, object]) -> tuple[Replacement, ...]:
+    """Turn the keyword arguments of `TensorMap.replace` into changes, in PTX's words.
+
+    Raises `TmaPreconditionError` with every value that is out of range or no integer, and
+    `TmaUnsupportedError` for a map that cannot be changed so.
+    """
+    if described.kind != "tiled":
+        raise TmaUnsupportedError(
+            f"tensormap.replace changes tiled maps only, and this is an {described.kind} map; make "
+            "a new map instead (PTX ISA, tensormap.replace)"
+        )
+    if not described.target.has_model:
+        raise TmaUnsupportedError(
+            f"the bytes of maps for {described.target} have not been measured, so they cannot be "
+            "changed here; tensormap.replace itself is specific to sm_90a"
+        )
+    changes: list[Replacement] = []
+    wrong: list[Violation] = []
+    for name, value in given.items():
+        if value is None:
+            continue
+        try:
+            changes += _read(name, value)
+        except _RefusedError as refused:
+            wrong.append(refused.violation(name))
+    if wrong:
+        raise TmaPreconditionError(wrong)
+    return tuple(changes)
+
+
+class _RefusedError(Exception):
+    def __init__(self, found: str, must: str, fix: str) -> None:
+        self.found, self.must, self.fix = found, must, fix
+
+    def violation(self, argument: str) -> Violation:
+        return Violation(
+            rule="REPLACE_VALUE",
+            argument=argument,
+            found=self.found,
+            limit=f"it must {self.must}",
+            fix=self.fix,
+            source="PTX ISA, tensormap.replace",
+        )
+
+
+def _read(name: str, value: object) -> list[Replacement]:
+    if name == "elemtype":
+        number = _elemtype(value)
+        return [Replacement(name, None, number, number)]
+    if name in ENUMS:
+        number = _member(name, value)
+        return [Replacement(name, None, number, number)]
+    scalar = _NUMBERS[name]
+    if not scalar.ordinals:
+        number = _integer(name, value, scalar)
+        return [Replacement(name, None, number, number - (name == "rank"))]
+    changes: dict[int, Replacement] = {}
+    for ordinal, entry in _items(name, value, scalar.ordinals + 1):
+        place = integer_of(ordinal)
+        if place is None or not 0 <= place < scalar.ordinals or place in changes:
+            raise _RefusedError(
+                f"{name} has the ordinal {shown(ordinal)}",
+                f"have ordinals 0..{scalar.ordinals - 1}, each once",
+                "count dimensions from the innermost",
+            )
+        number = _integer(f"{name}[{place}]", entry, scalar)
+        changes[place] = Replacement(name, place, number, number)
+    return [*changes.values()]
+
+
+def _items(name: str, value: object, most: int) -> list[tuple[object, object]]:
+    """Read a mapping, up to `most` entries: of so many, one is wrong."""
+    try:
+        if isinstance(value, Mapping):
+            return [(ordinal, entry) for ordinal, entry in islice(value.items(), most)]
+    except Exception:  # the methods of a user's mapping may raise anything
+        pass
+    raise _RefusedError(
+        f"{name}={shown(value)}",
+        "map ordinals to values; ordinal 0 is the innermost",
+        f"pass a dict, {name}={{0: ...}}",
+    )
+
+
+def _integer(label: str, value: object, scalar: _Scalar) -> int:
+    number = integer_of(value)
+    if number is None:
+        raise _RefusedError(f"{label} is {shown(value)}", "be an integer", "pass an int")
+    if not scalar.low <= number <= scalar.high or number % scalar.step:
+        raise _RefusedError(f"{label} is {number}", scalar.limit, "pass a value in range")
+    return number
+
+
+def _member(name: str, value: object) -> int:
+    try:
+        member = parse(ENUMS[name], _plain(ENUMS[name], value))
+    except (TypeError, ValueError) as error:
+        raise _RefusedError(
+            f"{name}={shown(value)}", f"be a {ENUMS[name].__name__}", str(error)
+        ) from None
+    if name == "swizzle_mode" and member > _MAX_SWIZZLE_MODE:
+        raise _RefusedError(
+            f"swizzle_mode is {member.name}", "be 0..3 on sm_90a", "use swizzle_mode='bytes128'"
+        )
+    return int(member)
+
+
+def _plain(enum: type[IntEnum], value: object) -> object:
+    """Give a member of the enum as it is, anything else as a plain word or int; None if neither."""
+    if type(value) is enum:
+        return value
+    word = text_of(value)
+    return integer_of(value) if word is None else word[:MAX_SHOWN]  # no name is as long
+
+
+def _elemtype(value: object) -> int:
+    """Read a TensorMapDataType (or its name) as such, and any other integer as PTX's number."""
+    if issubclass(type(value), (str, TensorMapDataType)):
+        try:
+            named = parse(TensorMapDataType, _plain(TensorMapDataType, value))
+            number = DATA_TYPES[named].ptx_elemtype
+        except ValueError as error:
+            raise _RefusedError(f"elemtype={shown(value)}", "be a data type", str(error)) from None
+        if number is None:
+            raise _RefusedError(
+                f"elemtype is {shown(value)}", "be a type of whole bytes on sm_90a", "use UINT8"
+            )
+        return number
+    return _integer("elemtype", value, _Scalar(0, max(_TYPE_OF_PTX)))
+
+
+def apply(data: bytes, changes: tuple[Replacement, ...]) -> bytes:
+    """Make the changes in 128 bytes as hardware does: bytes 64..127 stay as they were."""
+    for change in changes:
+        if change.field == "elemtype":
+            element_type, tf32 = bits.element_type_bits(_TYPE_OF_PTX[change.value])
+            data = bits.write(_FIELD["element_type", None], data, element_type)
+            data = bits.write(_FIELD["tf32", None], data, int(tf32))
+        else:
+            field = _FIELD[_NAME_OF[change.field], change.ordinal]
+            data = bits.write(field, data, change.value)
+    return data

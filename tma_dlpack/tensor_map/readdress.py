@@ -1,0 +1,67 @@
+"""A map at another address: what the address, or the tensor that lies there, is held against."""
+
+from __future__ import annotations
+
+from tma_dlpack.dlpack import TensorView
+from tma_dlpack.rules.driver_order import driver_layout
+from tma_dlpack.tensor_map.template import Template
+from tma_dlpack.types.dtypes import data_type_of, overrides_of
+from tma_dlpack.types.errors import TmaPreconditionError, Violation
+from tma_dlpack.types.limits import ADDRESS_END
+
+__all__ = ["check_address", "differences"]
+
+
+def check_address(address: int, argument: str, alignment_bytes: int) -> None:
+    """Refuse an address that no map can have."""
+    if address % alignment_bytes == 0 and 0 < address < ADDRESS_END:
+        return
+    raise TmaPreconditionError(
+        Violation(
+            rule="ADDRESS_ALIGNED" if address % alignment_bytes else "ADDRESS_RANGE",
+            argument=argument,
+            found=f"the address is {address:#x}",
+            limit=f"it must be a multiple of {alignment_bytes} bytes, above 0 and below 2^57",
+            fix="pass a tensor that starts at an aligned address",
+            source="CUDA driver API, cuTensorMapReplaceAddress; measured, H200",
+        )
+    )
+
+
+def differences(template: Template, view: TensorView) -> list[Violation]:
+    """Say in what a tensor differs from the one that a map describes."""
+    old, arguments = template.view, template.arguments
+    if old is not None:
+        pairs = [
+            ("shape", old.shape, view.shape),
+            ("strides", old.strides, view.strides),
+            ("dtype", str(old.dtype), str(view.dtype)),
+            ("device", str(old.device), str(view.device)),
+        ]
+    else:
+        dims, strides_bytes = driver_layout(view, arguments.data_type)
+        pairs = [
+            ("shape", arguments.global_dim, dims),
+            ("strides in bytes", arguments.global_strides, strides_bytes),
+            ("dtype", arguments.data_type.name, _type_name(template, view)),
+        ]
+    return [
+        Violation(
+            rule="ADDRESS_LAYOUT",
+            argument="tensor_or_int",
+            found=f"the {what} of the tensor: {new}",
+            limit=f"it must be {was}, as the map has it",
+            fix="make a new map of this tensor: a map's layout does not change with its address",
+            source="CUDA driver API, cuTensorMapReplaceAddress",
+        )
+        for what, was, new in pairs
+        if was != new
+    ]
+
+
+def _type_name(template: Template, view: TensorView) -> str:
+    """Name the map's type if the tensor can be read as it, else the type that it would take."""
+    usual = data_type_of(view.dtype)
+    if template.arguments.data_type in (usual, *overrides_of(view.dtype)):
+        return template.arguments.data_type.name
+    return str(view.dtype) if usual is None else usual.name

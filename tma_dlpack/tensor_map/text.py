@@ -1,0 +1,131 @@
+"""A map as text for terminals, within 100 columns: its values in both orders, its bytes."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+
+from tma_dlpack.tensor_map.template import Described
+from tma_dlpack.types.errors import COLUMNS, TmaUnsupportedError
+
+__all__ = ["hex_lines", "map_rows", "map_text", "tile_line"]
+
+BYTES_A_LINE = 32
+
+
+def map_text(described: Described) -> str:
+    """Give the values of a map, row-major beside innermost first."""
+    a = described.arguments
+    head = [
+        f"{a.kind} map of {a.data_type.name}, rank {a.rank}, at {described.global_address:#x}",
+        tile_line(described),
+    ]
+    rows = [("row-major", "", "innermost first", ""), *map_rows(described)]
+    return "\n".join([*head, *_columns(rows)])
+
+
+def tile_line(described: Described) -> str:
+    """Say what one tile takes; or, in as many lines as it takes, why no copy is possible."""
+    try:
+        return (
+            f"one tile: {described.tx_bytes} bytes copied, {described.smem_bytes} bytes of shared "
+            f"memory, aligned to {described.smem_alignment}"
+        )
+    except TmaUnsupportedError as error:
+        return textwrap.fill(f"no copy is possible: {error}", COLUMNS)
+
+
+def map_rows(described: Described) -> list[tuple[str, str, str, str]]:
+    """Give (our name, row-major value, the driver's name, innermost-first value) of each value."""
+    a = described.arguments
+    rows: list[tuple[str, str, str, str]] = [
+        ("shape", _list(described.shape), "global_dim", _list(described.global_dim)),
+        (
+            "strides (elements)",
+            _strides(described),
+            "global_strides (bytes)",
+            _list(described.global_strides),
+        ),
+    ]
+    if a.kind == "tiled":
+        rows.append(("box_sizes", _list(described.box_sizes), "box_dim", _list(a.box_dim)))
+    else:
+        for name in ("pixel_box_lower_corner", "pixel_box_upper_corner"):
+            corner = getattr(a, name)
+            rows.append((name, _list(corner[::-1]), "the same, W first", _list(corner)))
+        rows.append(("channels_per_pixel", f"{a.channels_per_pixel}", "", ""))
+        rows.append(("pixels_per_column", f"{a.pixels_per_column}", "", ""))
+    rows.append(
+        (
+            "elem_strides",
+            _list(described.elem_strides),
+            "element_strides",
+            _list(described.element_strides),
+        )
+    )
+    rows += [
+        ("interleave_layout", a.interleave.name, "interleave", f"{int(a.interleave)}"),
+        ("swizzle", a.swizzle.name, "swizzle", f"{int(a.swizzle)}"),
+        ("l2_fetch_size", a.l2_promotion.name, "l2_promotion", f"{int(a.l2_promotion)}"),
+        ("oobfill", a.oob_fill.name, "oob_fill", f"{int(a.oob_fill)}"),
+    ]
+    return rows
+
+
+def map_line(described: Described) -> str:
+    """Give a map as one line of at most 100 columns; what does not fit is left out, last first."""
+    a = described.arguments
+    tile = (
+        f", box {described.box_sizes}"
+        if a.kind == "tiled"
+        else f", {a.pixels_per_column} pixels x {a.channels_per_pixel} channels"
+    )
+    options = "".join(
+        f", {name} {value.name}"
+        for name, value in (("interleave", a.interleave), ("swizzle", a.swizzle))
+        if value
+    )
+    place = f", at {described.global_address:#x}, {described.target}"
+    line = f"<TensorMap {a.kind} {a.data_type.name} shape {described.shape}"
+    for part in (tile, options, place):
+        if len(line) + len(part) + len(", ...>") > COLUMNS:
+            return f"{line}, ...>"
+        line += part
+    return f"{line}>"
+
+
+def hex_lines(data: bytes) -> Iterable[str]:
+    """Give bytes as lines of 32, with the offset before each.
+
+    >>> next(iter(hex_lines(bytes(range(33)))))
+    '  0  00010203 04050607 08090a0b 0c0d0e0f 10111213 14151617 18191a1b 1c1d1e1f'
+    """
+    for start in range(0, len(data), BYTES_A_LINE):
+        yield f"{start:3d}  {data[start : start + BYTES_A_LINE].hex(' ', 4)}"
+
+
+def _list(values: Iterable[int]) -> str:
+    return str(tuple(values))
+
+
+def _strides(described: Described) -> str:
+    bits = described.arguments.type_row.element_bits
+    if any(stride * 8 % bits for stride in described.global_strides):
+        return f"(no whole number of {bits}-bit values)"
+    return _list(described.strides)
+
+
+def _columns(rows: list[tuple[str, str, str, str]]) -> list[str]:
+    """Put both orders side by side, or below each other where they are too wide."""
+    lines = _aligned(rows)
+    if max(map(len, lines)) <= COLUMNS:
+        return lines
+    return _aligned([row[:2] for row in rows]) + _aligned([row[2:] for row in rows if row[2]])
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        ("  " + "  ".join(cell.ljust(n) for cell, n in zip(row, widths, strict=True))).rstrip()
+        for row in rows
+    ]

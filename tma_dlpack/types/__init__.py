@@ -1,0 +1,1 @@
+"""The vocabulary: enums, errors, limits, data types, targets, reading of plain values."""
