@@ -140,7 +140,8 @@ enum { TMA_DLPACK_SWIZZLE_32B = 1, TMA_DLPACK_SWIZZLE_128B = 3 }; /* CU_TENSOR_M
 enum { TMA_DLPACK_OWN_TYPE = -1 };                              /* the map type of the tensor's dtype */
 enum { TMA_DLPACK_NO_TYPE = -1 };                               /* a map has none for it */
 
-/* The options of a make_* call, row-major; enums as the driver's values. Set it to zero first. */
+/* The options of a make_* call, row-major; enums as the driver's values. Start with
+ * tma_dlpack_start_options; entries past a count are not read. */
 typedef struct {
   int kind, rules;
   int asked_type; /* CUtensorMapDataType, or TMA_DLPACK_OWN_TYPE */
@@ -152,6 +153,16 @@ typedef struct {
   int64_t channels, pixels;
   int mode;
 } TmaDlpackOptions;
+
+static inline void tma_dlpack_start_options(TmaDlpackOptions *options, int kind) {
+  options->kind = kind;
+  options->rules = TMA_DLPACK_RULES_DEFAULT;
+  options->asked_type = TMA_DLPACK_OWN_TYPE;
+  options->interleave = options->swizzle = options->l2_promotion = options->oob_fill = 0;
+  options->box_count = options->elem_stride_count = options->lower_count = options->upper_count = 0;
+  options->channels = options->pixels = 0;
+  options->mode = 0;
+}
 
 /* The driver's arguments, index 0 innermost; every number as it was asked, judged or not. */
 typedef struct {
@@ -238,11 +249,13 @@ static inline int tma_dlpack_data_type(TmaDlpackDataType dtype, int asked_type) 
 /* A product of two numbers that are not negative; too large for any limit where it would overflow. */
 static inline int64_t tma_dlpack_product(int64_t a, int64_t b) {
   const int64_t huge = INT64_C(1) << 62;
+  if (((a | b) >> 31) == 0) return a * b; /* as mostly */
   return b != 0 && a > huge / b ? huge : a * b;
 }
 
+/* `unit` is a power of two. */
 static inline int64_t tma_dlpack_rounded_up(int64_t n, int64_t unit) {
-  return n > (INT64_C(1) << 62) ? n : (n + unit - 1) / unit * unit;
+  return (n + unit - 1) & -unit;
 }
 
 /* Extents and strides in bytes. The stride of an extent 1, which no access uses, becomes what a
@@ -250,7 +263,6 @@ static inline int64_t tma_dlpack_rounded_up(int64_t n, int64_t unit) {
  * (canonical_strides in tma_dlpack/dlpack/layout.py). */
 static inline void tma_dlpack_lay_out(const TmaDlpackTensor *tensor, int64_t element_bytes,
                                       int64_t alignment_bytes, TmaDlpackArguments *a) {
-  int64_t align_elems = alignment_bytes > element_bytes ? alignment_bytes / element_bytes : 1;
   int64_t span = 1;      /* elements that the dimensions further in span */
   int64_t row_major = 1; /* the stride of a row-major tensor */
   for (int d = 0; d < a->rank; ++d) {
@@ -265,7 +277,7 @@ static inline void tma_dlpack_lay_out(const TmaDlpackTensor *tensor, int64_t ele
       stride = 0;
     }
     if (extent == 1) {
-      stride = d == 0 ? 1 : tma_dlpack_rounded_up(span, align_elems);
+      stride = d == 0 ? 1 : tma_dlpack_rounded_up(span, alignment_bytes / element_bytes);
       if (tma_dlpack_product(stride, element_bytes) >= TMA_DLPACK_STRIDE_BYTES_END) stride = 0;
     }
     if (d == 0 && stride != 1) a->flaw = "the innermost stride is not 1";
@@ -273,10 +285,15 @@ static inline void tma_dlpack_lay_out(const TmaDlpackTensor *tensor, int64_t ele
     span = tma_dlpack_product(extent, stride);
     row_major = tma_dlpack_product(row_major, extent);
   }
+  for (int d = a->rank; d < TMA_DLPACK_MAX_RANK; ++d) a->dims[d] = 0;
+  for (int d = a->rank > 0 ? a->rank - 1 : 0; d < TMA_DLPACK_MAX_RANK - 1; ++d)
+    a->strides_bytes[d] = 0;
 }
 
+/* Reverse `count` entries; the others of the five become 0. */
 static inline void tma_dlpack_reverse(const int64_t *row_major, int count, int64_t *innermost_first) {
-  for (int i = 0; i < count; ++i) innermost_first[i] = row_major[count - 1 - i];
+  for (int i = 0; i < TMA_DLPACK_MAX_RANK; ++i)
+    innermost_first[i] = i < count ? row_major[count - 1 - i] : 0;
 }
 
 /* Whether the innermost element stride has no say: [libcu++] encodes 1 there unless interleaved. */
@@ -285,7 +302,7 @@ static inline int tma_dlpack_ignores_innermost(const TmaDlpackOptions *options) 
 }
 
 static inline void tma_dlpack_elem_strides(const TmaDlpackOptions *options, TmaDlpackArguments *a) {
-  for (int d = 0; d < a->rank; ++d) a->elem_strides[d] = 1;
+  for (int d = 0; d < TMA_DLPACK_MAX_RANK; ++d) a->elem_strides[d] = 1;
   if (options->elem_stride_count == 0) return;
   if (options->elem_stride_count != a->rank) {
     a->flaw = "elem_strides has not one entry per dimension";
@@ -295,41 +312,37 @@ static inline void tma_dlpack_elem_strides(const TmaDlpackOptions *options, TmaD
   if (tma_dlpack_ignores_innermost(options)) a->elem_strides[0] = 1;
 }
 
-/* Box (tiled), or corners and counts (im2col). */
+/* Box (tiled), or corners (im2col); the other kind's are empty. */
 static inline void tma_dlpack_tile(const TmaDlpackOptions *options, TmaDlpackArguments *a) {
-  if (a->kind == TMA_DLPACK_TILED) {
-    if (options->box_count != a->rank) a->flaw = "box_sizes has not one entry per dimension";
-    tma_dlpack_reverse(options->box_sizes, options->box_count, a->box);
-    return;
-  }
-  int corner = a->kind == TMA_DLPACK_IM2COL ? a->rank - 2 : 1;
-  if (options->lower_count != corner || options->upper_count != corner)
+  int box = a->kind == TMA_DLPACK_TILED ? a->rank : 0;
+  int corner = a->kind == TMA_DLPACK_IM2COL ? a->rank - 2 : a->kind == TMA_DLPACK_IM2COL_WIDE ? 1 : 0;
+  if (options->box_count != box) a->flaw = "box_sizes has not one entry per dimension";
+  if (a->rank > 2 && (options->lower_count != corner || options->upper_count != corner))
     a->flaw = "a corner has not one entry per spatial dimension";
+  tma_dlpack_reverse(options->box_sizes, options->box_count, a->box);
   tma_dlpack_reverse(options->lower, options->lower_count, a->lower);
   tma_dlpack_reverse(options->upper, options->upper_count, a->upper);
-  a->channels = options->channels;
-  a->pixels = options->pixels;
 }
 
 /* Give the driver's arguments of a call. Always fills them as far as it can; `flaw` says what they
  * cannot show. Nothing is judged here. `tensor->shape` is not read beyond five dimensions. */
 static inline void tma_dlpack_describe(const TmaDlpackTensor *tensor, const TmaDlpackOptions *options,
                                        TmaDlpackArguments *a) {
-  memset(a, 0, sizeof *a);
+  int has_rank = tensor->ndim >= 1 && tensor->ndim <= TMA_DLPACK_MAX_RANK && tensor->shape != NULL;
   a->kind = options->kind;
+  a->data_type = tma_dlpack_data_type(tensor->dtype, options->asked_type);
+  a->rank = has_rank ? tensor->ndim : 0;
   a->interleave = options->interleave;
   a->swizzle = options->swizzle;
   a->l2_promotion = options->l2_promotion;
   a->oob_fill = options->oob_fill;
   a->mode = options->mode;
-  a->data_type = tma_dlpack_data_type(tensor->dtype, options->asked_type);
+  a->channels = options->channels;
+  a->pixels = options->pixels;
   a->address = (uint64_t)(uintptr_t)tensor->data + tensor->byte_offset;
+  a->flaw = NULL;
   if (a->address < tensor->byte_offset) a->flaw = "data + byte_offset exceeds 64 bits";
-  if (tensor->ndim < 1 || tensor->ndim > TMA_DLPACK_MAX_RANK || tensor->shape == NULL) {
-    a->flaw = "the tensor has not 1 to 5 dimensions";
-    return;
-  }
-  a->rank = tensor->ndim;
+  if (!has_rank) a->flaw = "the tensor has not 1 to 5 dimensions";
   const TmaDlpackTypeRow *row = tma_dlpack_type_row(a->data_type);
   if (row == NULL) a->flaw = "sm_90 maps have no such data type";
   tma_dlpack_lay_out(tensor, row != NULL ? row->element_bytes : 1,
@@ -370,7 +383,7 @@ static inline int64_t tma_dlpack_alignment_bytes(const TmaDlpackArguments *a) {
 }
 
 static inline int tma_dlpack_judge_address(const TmaDlpackArguments *a, int rules) {
-  return a->address % (uint64_t)tma_dlpack_alignment_bytes(a) == 0 &&
+  return (a->address & ((uint64_t)tma_dlpack_alignment_bytes(a) - 1)) == 0 &&
          a->address < (uint64_t)TMA_DLPACK_ADDRESS_END &&
          (a->address != 0 || rules == TMA_DLPACK_RULES_BARE); /* the driver takes 0 [measured] */
 }
@@ -387,11 +400,12 @@ static inline int tma_dlpack_judge_nesting(const TmaDlpackArguments *a, int64_t 
 }
 
 static inline int tma_dlpack_judge_layout(const TmaDlpackArguments *a, int rules) {
+  int64_t unaligned_bits = tma_dlpack_alignment_bytes(a) - 1;
   for (int d = 0; d < a->rank; ++d)
     if (!tma_dlpack_in_range(a->dims[d], 1, TMA_DLPACK_MAX_DIM)) return 0;
   for (int d = 0; d < a->rank - 1; ++d)
     if (!tma_dlpack_in_range(a->strides_bytes[d], 0, TMA_DLPACK_STRIDE_BYTES_END - 1) ||
-        a->strides_bytes[d] % tma_dlpack_alignment_bytes(a) != 0)
+        (a->strides_bytes[d] & unaligned_bits) != 0)
       return 0;
   return rules != TMA_DLPACK_RULES_DEFAULT ||
          tma_dlpack_judge_nesting(a, tma_dlpack_type_row(a->data_type)->element_bytes);
@@ -405,7 +419,7 @@ static inline int64_t tma_dlpack_span_bytes(int swizzle) {
 /* The row of the box (box[0] or channels): whole units of 16 bytes, also where interleaved
  * [measured], and within the swizzle span unless interleaved. */
 static inline int tma_dlpack_judge_row(const TmaDlpackArguments *a, int64_t inner_bytes) {
-  return inner_bytes % TMA_DLPACK_INNER_BYTES == 0 &&
+  return (inner_bytes & (TMA_DLPACK_INNER_BYTES - 1)) == 0 &&
          (a->swizzle == 0 || a->interleave != 0 ||
           inner_bytes <= tma_dlpack_span_bytes(a->swizzle));
 }
@@ -416,7 +430,8 @@ static inline int64_t tma_dlpack_box_bytes(const TmaDlpackArguments *a) {
   int64_t elements = a->channels * a->pixels;
   if (a->kind == TMA_DLPACK_TILED) {
     elements = 1;
-    for (int d = 0; d < a->rank; ++d) elements *= a->box[d] / a->elem_strides[d];
+    for (int d = 0; d < a->rank; ++d)
+      elements *= a->elem_strides[d] == 1 ? a->box[d] : a->box[d] / a->elem_strides[d];
   }
   return elements * tma_dlpack_type_row(a->data_type)->element_bytes;
 }
@@ -494,53 +509,58 @@ static inline int tma_dlpack_judge(const TmaDlpackArguments *a, int rules, int64
 
 /* ---- encode: the 128 bytes, as measured ---------------------------------------------------------- */
 
-/* Put a value into `width` bits from `bit` on; no field of the map crosses a 64-bit word. */
-static inline void tma_dlpack_put(uint64_t *words, int bit, int width, int64_t value) {
-  uint64_t mask = width == 64 ? ~UINT64_C(0) : (UINT64_C(1) << width) - 1;
-  words[bit / 64] |= ((uint64_t)value & mask) << bit % 64;
+/* A value in `width` bits from `bit` on, in place within its 64-bit word; no field crosses a word. */
+static inline uint64_t tma_dlpack_bits(int bit, int width, int64_t value) {
+  return ((uint64_t)value & (~UINT64_C(0) >> (64 - width))) << bit % 64;
+}
+
+/* Words 2 to 6: what there is of each dimension. The box of dimension 0 shares word 6. */
+static inline void tma_dlpack_put_dimensions(uint64_t *words, const TmaDlpackArguments *a) {
+  for (int d = 0; d < a->rank - 1; ++d) {
+    int64_t units = a->strides_bytes[d] / 16;
+    words[(96 + 32 * d) / 64] |= tma_dlpack_bits(96 + 32 * d, 32, units);
+    words[224 / 64] |= tma_dlpack_bits(224 + 4 * d, 4, units >> 32);
+  }
+  for (int d = 0; d < a->rank; ++d) {
+    words[(256 + 32 * d) / 64] |= tma_dlpack_bits(256 + 32 * d, 32, a->dims[d] - 1);
+    words[416 / 64] |= tma_dlpack_bits(416 + 3 * d, 3, a->elem_strides[d] - 1);
+  }
 }
 
 static inline void tma_dlpack_put_tile(uint64_t *words, const TmaDlpackArguments *a) {
   if (a->kind == TMA_DLPACK_TILED) {
-    for (int d = 0; d < a->rank; ++d) tma_dlpack_put(words, 440 + 8 * d, 8, a->box[d] - 1);
+    words[440 / 64] |= tma_dlpack_bits(440, 8, a->box[0] - 1);
+    for (int d = 1; d < a->rank; ++d) words[448 / 64] |= tma_dlpack_bits(440 + 8 * d, 8, a->box[d] - 1);
     return;
   }
   int width = tma_dlpack_corner_bits(a->rank);
   int corner = a->kind == TMA_DLPACK_IM2COL ? a->rank - 2 : 1;
-  tma_dlpack_put(words, 440, 8, a->channels - 1);
-  tma_dlpack_put(words, 480, 10, a->pixels - 1);
-  for (int s = 0; s < corner; ++s) {
-    tma_dlpack_put(words, 448 + width * s, width, a->lower[s]);
-    tma_dlpack_put(words, 464 + width * s, width, a->upper[s]);
-  }
+  words[440 / 64] |= tma_dlpack_bits(440, 8, a->channels - 1);
+  words[448 / 64] |= tma_dlpack_bits(480, 10, a->pixels - 1);
+  for (int s = 0; s < corner; ++s)
+    words[448 / 64] |= tma_dlpack_bits(448 + width * s, width, a->lower[s]) |
+                       tma_dlpack_bits(464 + width * s, width, a->upper[s]);
 }
 
 /* Write the 128 bytes of accepted arguments, as the driver makes them on compute capability 9.0
  * [measured; not published by NVIDIA]. Bit numbers are those of FIELDS in tma_dlpack/encoding/bits.py. */
 static inline void tma_dlpack_encode(const TmaDlpackArguments *a, unsigned char *map) {
   const TmaDlpackTypeRow *row = tma_dlpack_type_row(a->data_type);
-  uint64_t words[TMA_DLPACK_MAP_BYTES / 8] = {0};
-  tma_dlpack_put(words, 0, 64, (int64_t)a->address);
-  tma_dlpack_put(words, 64, 1, a->kind != TMA_DLPACK_TILED);
-  tma_dlpack_put(words, 68, 3, a->rank - 1);
-  tma_dlpack_put(words, 71, 4, row->element_type);
-  tma_dlpack_put(words, 75, 2, a->interleave);
-  tma_dlpack_put(words, 77, 2, a->swizzle);
-  tma_dlpack_put(words, 79, 1, a->oob_fill);
-  tma_dlpack_put(words, 80, 1, row->tf32);
-  tma_dlpack_put(words, 81, 2, a->l2_promotion);
-  for (int d = 0; d < a->rank - 1; ++d) {
-    int64_t units = a->strides_bytes[d] / 16;
-    tma_dlpack_put(words, 96 + 32 * d, 32, units);
-    tma_dlpack_put(words, 224 + 4 * d, 4, units >> 32);
-  }
-  for (int d = 0; d < a->rank; ++d) {
-    tma_dlpack_put(words, 256 + 32 * d, 32, a->dims[d] - 1);
-    tma_dlpack_put(words, 416 + 3 * d, 3, a->elem_strides[d] - 1);
-  }
+  uint64_t words[10] = {0}; /* nothing stands past them */
+  words[0] = a->address;
+  words[64 / 64] = tma_dlpack_bits(64, 1, a->kind != TMA_DLPACK_TILED) |
+                   tma_dlpack_bits(68, 3, a->rank - 1) |
+                   tma_dlpack_bits(71, 4, row->element_type) |
+                   tma_dlpack_bits(75, 2, a->interleave) |
+                   tma_dlpack_bits(77, 2, a->swizzle) |
+                   tma_dlpack_bits(79, 1, a->oob_fill) |
+                   tma_dlpack_bits(80, 1, row->tf32) |
+                   tma_dlpack_bits(81, 2, a->l2_promotion);
+  tma_dlpack_put_dimensions(words, a);
   tma_dlpack_put_tile(words, a);
-  tma_dlpack_put(words, 512, 32, tma_dlpack_box_bytes(a));
-  tma_dlpack_put(words, 576, 32, a->swizzle == 0 ? 16 : 128 << a->swizzle); /* pattern's repeat */
+  words[512 / 64] = tma_dlpack_bits(512, 32, tma_dlpack_box_bytes(a));
+  words[576 / 64] = tma_dlpack_bits(576, 32, a->swizzle == 0 ? 16 : 128 << a->swizzle); /* repeat */
+  memset(map + sizeof words, 0, TMA_DLPACK_MAP_BYTES - sizeof words);
   memcpy(map, words, sizeof words); /* the map is little-endian, and so is every host of a GPU */
 }
 

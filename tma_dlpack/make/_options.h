@@ -54,24 +54,29 @@ static int read_integers(const State *state, PyObject *value, int most, int64_t 
   return 1;
 }
 
+/* The member of a name. */
+static int read_name(const Words *words, PyObject *name, int64_t *out) {
+  for (int i = 0; i < MAX_MEMBERS && words->interned[i] != NULL; ++i)
+    if (words->interned[i] == name) { /* as mostly: a word that stands in a program */
+      *out = i;
+      return 1;
+    }
+  PyObject *member = PyDict_GetItemWithError(words->names, name); /* borrowed */
+  int overflow = 0;
+  if (member != NULL) *out = PyLong_AsLongLongAndOverflow(member, &overflow);
+  else PyErr_Clear();
+  return member != NULL && !overflow;
+}
+
 /* A member of an enum, its name, or its value; what is too large for the driver is judged later. */
 static int read_member(const State *state, int which, PyObject *value, int *out) {
   const Words *words = &state->words[which];
   int64_t number = 0;
   int overflow = 0;
-  if (value == state->none && which <= OOB_FILL) { /* "none", the default of four enums, is 0 */
-    *out = 0;
-    return 1;
-  }
-  if (Py_TYPE(value) == words->type) {
+  if (PyUnicode_CheckExact(value)) {
+    if (!read_name(words, value, &number)) return 0;
+  } else if (Py_TYPE(value) == words->type) {
     number = PyLong_AsLongLongAndOverflow(value, &overflow);
-  } else if (PyUnicode_CheckExact(value)) {
-    PyObject *member = PyDict_GetItemWithError(words->names, value); /* borrowed */
-    if (member == NULL) {
-      PyErr_Clear();
-      return 0;
-    }
-    number = PyLong_AsLongLongAndOverflow(member, &overflow);
   } else if (!read_integer(state, value, &number)) {
     return 0;
   }
@@ -83,13 +88,14 @@ static int is_word(PyObject *value, const char *word) {
   return PyUnicode_CheckExact(value) && PyUnicode_CompareWithASCIIString(value, word) == 0;
 }
 
-static int read_rules(PyObject *value, const char *usual, int *out) {
-  if (is_word(value, usual)) {
-    *out = TMA_DLPACK_RULES_DEFAULT;
-    return 1;
-  }
+/* The name of a set of rules: 0 is a kind's own, 1 the driver's. */
+static int read_rules(const State *state, PyObject *value, PyObject *usual, int *out) {
+  *out = TMA_DLPACK_RULES_DEFAULT;
+  if (value == usual) return 1; /* as mostly: strings that stand in a program are one object */
+  if (!PyUnicode_CheckExact(value)) return 0;
+  if (PyUnicode_Compare(value, usual) == 0) return 1;
   *out = TMA_DLPACK_RULES_DRIVER;
-  return is_word(value, "driver");
+  return PyUnicode_Compare(value, state->driver) == 0;
 }
 
 static int read_data_type(const State *state, PyObject *value, int *out) {
@@ -108,39 +114,36 @@ static int read_layout_options(const State *state, PyObject *const *args, TmaDlp
 }
 
 /* data_type, rules, target: the last three arguments. Only the tensor's own target is judged. */
-static int read_manner(const State *state, PyObject *const *args, const char *usual_rules,
+static int read_manner(const State *state, PyObject *const *args, PyObject *usual_rules,
                        TmaDlpackOptions *o) {
   return args[2] == Py_None && read_data_type(state, args[0], &o->asked_type) &&
-         read_rules(args[1], usual_rules, &o->rules);
+         read_rules(state, args[1], usual_rules, &o->rules);
 }
 
 /* box_sizes, then the layout options and the manner: nine arguments. */
 static int read_tiled_options(const State *state, PyObject *const *args, TmaDlpackOptions *o) {
-  memset(o, 0, sizeof *o);
-  o->kind = TMA_DLPACK_TILED;
+  tma_dlpack_start_options(o, TMA_DLPACK_TILED);
   return read_integers(state, args[0], TMA_DLPACK_MAX_RANK, o->box_sizes, &o->box_count) &&
-         read_layout_options(state, args + 1, o) && read_manner(state, args + 6, "libcu++", o);
+         read_layout_options(state, args + 1, o) && read_manner(state, args + 6, state->libcudacxx, o);
 }
 
 /* Corners, channels and pixels, then the layout options and the manner: twelve arguments. */
 static int read_im2col_options(const State *state, PyObject *const *args, TmaDlpackOptions *o) {
-  memset(o, 0, sizeof *o);
-  o->kind = TMA_DLPACK_IM2COL;
+  tma_dlpack_start_options(o, TMA_DLPACK_IM2COL);
   return read_integers(state, args[0], TMA_DLPACK_MAX_RANK - 2, o->lower, &o->lower_count) &&
          read_integers(state, args[1], TMA_DLPACK_MAX_RANK - 2, o->upper, &o->upper_count) &&
          read_integer(state, args[2], &o->channels) && read_integer(state, args[3], &o->pixels) &&
-         read_layout_options(state, args + 4, o) && read_manner(state, args + 9, "documented", o);
+         read_layout_options(state, args + 4, o) && read_manner(state, args + 9, state->documented, o);
 }
 
 /* The same with one corner entry each, and `mode` before the manner: thirteen arguments. */
 static int read_wide_options(const State *state, PyObject *const *args, TmaDlpackOptions *o) {
-  memset(o, 0, sizeof *o);
-  o->kind = TMA_DLPACK_IM2COL_WIDE;
+  tma_dlpack_start_options(o, TMA_DLPACK_IM2COL_WIDE);
   o->lower_count = o->upper_count = 1;
   return read_integer(state, args[0], &o->lower[0]) && read_integer(state, args[1], &o->upper[0]) &&
          read_integer(state, args[2], &o->channels) && read_integer(state, args[3], &o->pixels) &&
          read_layout_options(state, args + 4, o) && read_member(state, WIDE_MODE, args[9], &o->mode) &&
-         read_manner(state, args + 10, "documented", o);
+         read_manner(state, args + 10, state->documented, o);
 }
 
 #endif /* TMA_DLPACK_OPTIONS_H */

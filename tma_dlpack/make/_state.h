@@ -5,12 +5,19 @@
 
 #include "../tensor_map/_storage.h"
 
+/* How `__dlpack__` is called: functions of one argument, which setup() is given. */
+enum { EXPORT, EXPORT_ON_CUDA, EXPORT_ON_CUDA_OF_JAX, EXPORTS };
+
 enum { INTERLEAVE, SWIZZLE, L2_PROMOTION, OOB_FILL, DATA_TYPE, WIDE_MODE, ENUMS };
 
-/* An enum: its class, and {name: member} with the spellings of cuda.h. */
+enum { MAX_MEMBERS = 16 };
+
+/* An enum: its class, {name: member} with the spellings of cuda.h, and its shortest names, interned as
+ * the words of a program are, in the order of their values. */
 typedef struct {
   PyTypeObject *type;
   PyObject *names;
+  PyObject *interned[MAX_MEMBERS];
 } Words;
 
 /* DLPack's C exchange API: the functions of its table that are used [dlpack.h 1.3]. */
@@ -23,9 +30,8 @@ typedef struct {
   PyObject *negated;          /* torch: the method `is_neg`; else NULL */
   FillTensor fill;            /* torch */
   ExportTensor export_tensor; /* other types with the exchange API */
-  PyObject *method;           /* the type's `__dlpack__`, for everything else */
-  PyObject *on_host;          /* its keyword arguments for a host tensor, NULL for none */
-  PyObject *on_cuda;          /* and for a CUDA tensor */
+  PyObject *on_host;          /* everything else: what calls `__dlpack__` of a host tensor */
+  PyObject *on_cuda;          /* and of a CUDA tensor */
   int only_host;              /* NumPy: the device need not be asked */
   int read_only;              /* JAX: arrays never change, though legacy capsules do not say so */
 } Producer;
@@ -36,7 +42,8 @@ typedef struct {
   PyTypeObject *map_type; /* TensorMap */
   PyTypeObject *numpy_integer, *numpy_array;
   Words words[ENUMS];
-  PyObject *none; /* the interned string "none" */
+  PyObject *exports[EXPORTS];
+  PyObject *libcudacxx, *documented, *driver; /* the interned names of rules */
   PyObject *torch_uint8, *torch_int8;
   int producer_count;
   Producer producers[MAX_PRODUCERS]; /* only ever added to: a pointer to one stays good */
