@@ -11,6 +11,7 @@
  */
 
 #include "../include/tma_dlpack_driver.h"
+#include "_quick.h"
 #include "_tensors.h"
 
 static State *state_of(PyObject *module) { return (State *)PyModule_GetState(module); }
@@ -26,37 +27,44 @@ static PyObject *not_sure(void) {
 
 /* ---- a map --------------------------------------------------------------------------------------- */
 
-/* Copy judged numbers into an object's fields, which are as narrow as the judgement allows. */
-static void put_numbers(MapNumbers *n, const TmaDlpackArguments *a) {
-  n->kind = (uint8_t)a->kind;
-  n->data_type = (uint8_t)a->data_type;
-  n->rank = (uint8_t)a->rank;
-  n->interleave = (uint8_t)a->interleave;
-  n->swizzle = (uint8_t)a->swizzle;
-  n->l2_promotion = (uint8_t)a->l2_promotion;
-  n->oob_fill = (uint8_t)a->oob_fill;
-  n->mode = (uint8_t)a->mode;
-  n->address = a->address;
-  for (int d = 0; d < a->rank; ++d) {
-    n->dims[d] = (uint64_t)a->dims[d];
-    n->box[d] = (uint16_t)a->box[d];
-    n->elem_strides[d] = (uint8_t)a->elem_strides[d];
-  }
-  for (int d = 0; d < a->rank - 1; ++d) n->strides_bytes[d] = (uint64_t)a->strides_bytes[d];
-  for (int s = 0; s < 3; ++s) {
-    n->lower[s] = (int16_t)a->lower[s];
-    n->upper[s] = (int16_t)a->upper[s];
-  }
-  n->channels = (uint16_t)a->channels;
-  n->pixels = (uint16_t)a->pixels;
+/* Keep the options of a call, in fields as narrow as the judgement allows. */
+static void keep_options(AskedCall *asked, const TmaDlpackOptions *o) {
+  asked->kind = (uint8_t)o->kind;
+  asked->rules = (uint8_t)o->rules;
+  asked->asked_type = (int8_t)o->asked_type;
+  asked->interleave = (uint8_t)o->interleave;
+  asked->swizzle = (uint8_t)o->swizzle;
+  asked->l2_promotion = (uint8_t)o->l2_promotion;
+  asked->oob_fill = (uint8_t)o->oob_fill;
+  asked->mode = (uint8_t)o->mode;
+  asked->channels = (uint16_t)o->channels;
+  asked->pixels = (uint16_t)o->pixels;
+  asked->has_elem_strides = o->elem_stride_count > 0;
+  for (int i = 0; i < o->elem_stride_count; ++i) asked->elem_strides[i] = (uint8_t)o->elem_strides[i];
+  for (int i = 0; i < o->box_count; ++i) asked->box[i] = (uint16_t)o->box_sizes[i];
+  for (int i = 0; i < o->lower_count; ++i) asked->lower[i] = (int16_t)o->lower[i];
+  for (int i = 0; i < o->upper_count; ++i) asked->upper[i] = (int16_t)o->upper[i];
 }
 
-/* An empty map, with its numbers; NULL with an exception where memory ends. */
-static MapStorage *new_map(const State *state, PyObject *tensor) {
+/* Keep what a tensor told. */
+static void keep_layout(AskedCall *asked, const View *view) {
+  asked->rank = (uint8_t)view->told.ndim;
+  asked->device = view->told.device;
+  asked->dtype = view->told.dtype;
+  asked->flags = (uint8_t)view->flags;
+  asked->has_strides = view->told.strides != NULL;
+  for (int i = 0; i < asked->rank; ++i) {
+    asked->shape[i] = view->shape[i];
+    if (asked->has_strides) asked->strides[i] = view->strides[i];
+  }
+}
+
+/* A map that holds a tensor, or none; NULL with an exception where memory ends. */
+static MapStorage *new_map(const State *state, PyObject *tensor, uint64_t address) {
   MapStorage *map = (MapStorage *)PyType_GenericAlloc(state->map_type, 0);
   if (map == NULL) return NULL;
-  map->source = MAP_NUMBERS;
-  map->has_bytes = 1;
+  map->has_asked = map->has_bytes = 1;
+  map->address = address;
   Py_XINCREF(tensor);
   map->tensor = tensor;
   return map;
@@ -65,7 +73,7 @@ static MapStorage *new_map(const State *state, PyObject *tensor) {
 /* Encode judged arguments into a map: by the driver for a GPU's ordinal, by the model for -1. */
 static int encode_into(MapStorage *map, const TmaDlpackArguments *a, int ordinal) {
   unsigned char *bytes = map_bytes(map); /* zeroed, as the driver was given it when measured */
-  map->asked.encoder = ordinal < 0 ? ENCODER_MODEL : ENCODER_DRIVER;
+  map->asked.by_driver = ordinal >= 0;
   if (ordinal >= 0) return tma_dlpack_driver_encode(a, ordinal, bytes) == 0;
   tma_dlpack_encode(a, bytes);
   return 1;
@@ -101,14 +109,11 @@ static MapStorage *map_of_tensor(State *state, PyObject *tensor, const TmaDlpack
   if (!read_tensor(state, tensor, &view) || !place_of(&view.told.device, &place)) return NULL;
   tma_dlpack_describe(&view.told, options, &arguments);
   if (!tma_dlpack_judge(&arguments, options->rules, place.max_smem_bytes)) return NULL;
-  MapStorage *map = new_map(state, tensor);
+  MapStorage *map = new_map(state, tensor, arguments.address);
   if (map == NULL) return NULL;
-  put_numbers(&map->asked, &arguments);
-  map->asked.device = view.told.device;
-  map->asked.dtype = view.told.dtype;
-  map->asked.read_only = (view.flags & TMA_DLPACK_READ_ONLY) != 0;
-  map->asked.rules = (uint8_t)options->rules;
-  map->asked.asked_type = (int8_t)options->asked_type;
+  keep_options(&map->asked, options);
+  keep_layout(&map->asked, &view);
+  map->launchable = place.ordinal >= 0;
   if (!encode_into(map, &arguments, place.ordinal)) {
     Py_DECREF(map);
     return NULL;
@@ -189,31 +194,16 @@ static PyObject *accept_many(PyObject *module, PyObject *const *args, Py_ssize_t
 
 /* ---- another address ----------------------------------------------------------------------------- */
 
-/* What a map says of its layout, as `describe` would say it of another tensor. */
-static int same_layout(const MapNumbers *n, const TmaDlpackArguments *a, const View *view) {
-  int same = a->flaw == NULL && a->rank == n->rank && a->data_type == n->data_type &&
-             memcmp(&view->told.device, &n->device, sizeof n->device) == 0 &&
-             memcmp(&view->told.dtype, &n->dtype, sizeof n->dtype) == 0;
-  for (int d = 0; same && d < a->rank; ++d) same = (uint64_t)a->dims[d] == n->dims[d];
-  for (int d = 0; same && d < a->rank - 1; ++d)
-    same = (uint64_t)a->strides_bytes[d] == n->strides_bytes[d];
-  return same;
-}
-
-/* The address of another tensor of the same layout. 0: not sure. */
-static int address_of_tensor(State *state, const MapStorage *map, PyObject *tensor, View *view,
-                             uint64_t *address) {
-  TmaDlpackOptions options;
-  TmaDlpackArguments arguments;
-  if (map->asked.device.device_type == 0 || !read_tensor(state, tensor, view)) return 0;
-  tma_dlpack_start_options(&options, TMA_DLPACK_TILED);
-  options.asked_type = map->asked.asked_type;
-  options.interleave = map->asked.interleave;
-  options.box_count = view->told.ndim; /* of ones: only the layout is compared */
-  for (int d = 0; d < TMA_DLPACK_MAX_RANK; ++d) options.box_sizes[d] = 1;
-  tma_dlpack_describe(&view->told, &options, &arguments);
-  *address = arguments.address;
-  return same_layout(&map->asked, &arguments, view);
+/* Whether a tensor tells what a map's own tensor told. Strides of extents 1 differ at times without a
+ * meaning: that is for the long road to find out. */
+static int same_layout(const AskedCall *asked, const View *view) {
+  size_t bytes = asked->rank * sizeof asked->shape[0];
+  return !asked->is_bare && view->told.ndim == asked->rank &&
+         (view->told.strides != NULL) == asked->has_strides &&
+         memcmp(&view->told.device, &asked->device, sizeof asked->device) == 0 &&
+         memcmp(&view->told.dtype, &asked->dtype, sizeof asked->dtype) == 0 &&
+         memcmp(view->shape, asked->shape, bytes) == 0 &&
+         (!asked->has_strides || memcmp(view->strides, asked->strides, bytes) == 0);
 }
 
 PyDoc_STRVAR(accept_address_doc,
@@ -226,25 +216,24 @@ static PyObject *accept_address(PyObject *module, PyObject *const *args, Py_ssiz
   if (count != 2 || Py_TYPE(args[0]) != state->map_type) return not_sure();
   MapStorage *old = (MapStorage *)args[0];
   int64_t number = 0;
-  uint64_t address;
   View view;
   int is_number = PyLong_CheckExact(args[1]);
-  if (old->source != MAP_NUMBERS) return not_sure();
-  if (is_number) {
-    if (!read_integer(state, args[1], &number)) return not_sure();
-    address = (uint64_t)number;
-  } else if (!address_of_tensor(state, old, args[1], &view, &address)) {
+  if (!old->has_asked) return not_sure();
+  if (is_number ? !read_integer(state, args[1], &number)
+                : !read_tensor(state, args[1], &view) || !same_layout(&old->asked, &view))
     return not_sure();
-  }
+  uint64_t address = is_number ? (uint64_t)number
+                               : (uint64_t)(uintptr_t)view.told.data + view.told.byte_offset;
   uint64_t alignment = old->asked.interleave == TMA_DLPACK_INTERLEAVE_32B ? 32 : 16;
   if (address == 0 || address % alignment != 0 || address >= (uint64_t)TMA_DLPACK_ADDRESS_END)
     return not_sure();
-  MapStorage *map = new_map(state, is_number ? NULL : args[1]);
+  MapStorage *map = new_map(state, is_number ? NULL : args[1], address);
   if (map == NULL) return NULL;
   map->asked = old->asked;
-  map->asked.address = address;
-  if (!is_number) map->asked.read_only = (view.flags & TMA_DLPACK_READ_ONLY) != 0;
-  memcpy(map_bytes(map), map_bytes(old), TMA_DLPACK_MAP_BYTES);
+  map->launchable = old->launchable;
+  if (!is_number) map->asked.flags = (uint8_t)view.flags;
+  const void *bytes = old->data != NULL ? (void *)PyBytes_AsString(old->data) : map_bytes(old);
+  memcpy(map_bytes(map), bytes, TMA_DLPACK_MAP_BYTES);
   memcpy(map_bytes(map), &address, sizeof address); /* cuTensorMapReplaceAddress changes no more */
   return (PyObject *)map;
 }
@@ -301,6 +290,32 @@ static int read_bare_tile(const State *state, PyObject *const *args, TmaDlpackAr
          read_bare_options(state, args + 6 + is_wide, a);
 }
 
+/* Keep judged arguments, in the driver's order. */
+static void keep_bare(AskedCall *asked, const TmaDlpackArguments *a) {
+  asked->is_bare = asked->has_elem_strides = 1;
+  asked->kind = (uint8_t)a->kind;
+  asked->rules = TMA_DLPACK_RULES_BARE;
+  asked->rank = (uint8_t)a->rank;
+  asked->asked_type = (int8_t)a->data_type;
+  asked->interleave = (uint8_t)a->interleave;
+  asked->swizzle = (uint8_t)a->swizzle;
+  asked->l2_promotion = (uint8_t)a->l2_promotion;
+  asked->oob_fill = (uint8_t)a->oob_fill;
+  asked->mode = (uint8_t)a->mode;
+  asked->channels = (uint16_t)a->channels;
+  asked->pixels = (uint16_t)a->pixels;
+  for (int d = 0; d < a->rank; ++d) {
+    asked->shape[d] = a->dims[d];
+    asked->box[d] = (uint16_t)a->box[d];
+    asked->elem_strides[d] = (uint8_t)a->elem_strides[d];
+    if (d < a->rank - 1) asked->strides[d] = a->strides_bytes[d];
+  }
+  for (int s = 0; s < 3; ++s) {
+    asked->lower[s] = (int16_t)a->lower[s];
+    asked->upper[s] = (int16_t)a->upper[s];
+  }
+}
+
 /* Who encodes bare arguments: the current GPU, or GPU 0, where it is one that is judged; else -1. */
 static int bare_ordinal(PyObject *encoder) {
   TmaDlpackDriver *driver = is_word(encoder, "model") ? NULL : tma_dlpack_driver();
@@ -323,11 +338,10 @@ static PyObject *accept_bare(PyObject *module, PyObject *const *args, Py_ssize_t
       !read_bare_tensor(state, args, &arguments) || !read_bare_tile(state, args + 5, &arguments) ||
       !tma_dlpack_judge(&arguments, TMA_DLPACK_RULES_BARE, TMA_DLPACK_SM_90_SMEM_BYTES))
     return not_sure();
-  MapStorage *map = new_map(state, NULL);
+  MapStorage *map = new_map(state, NULL, arguments.address);
   if (map == NULL) return NULL;
-  put_numbers(&map->asked, &arguments);
-  map->asked.rules = TMA_DLPACK_RULES_DRIVER;
-  map->asked.asked_type = TMA_DLPACK_OWN_TYPE;
+  keep_bare(&map->asked, &arguments);
+  map->launchable = 1; /* the address is the caller's word */
   if (encode_into(map, &arguments, bare_ordinal(args[count - 1]))) return (PyObject *)map;
   Py_DECREF(map);
   return not_sure();
@@ -364,6 +378,37 @@ PyDoc_STRVAR(accept_driver_im2col_wide_doc,
 static PyObject *accept_driver_im2col_wide(PyObject *module, PyObject *const *args,
                                            Py_ssize_t count) {
   return accept_bare(module, args, count, 17, TMA_DLPACK_IM2COL_WIDE);
+}
+
+/* ---- verbs with a short cut before them ---------------------------------------------------------- */
+
+PyDoc_STRVAR(quick_doc,
+             "quick(function, verb, parameters, doc, /)\n--\n\n"
+             "Make the built-in function that takes the short cut `verb`, one of this module's\n"
+             "accept_*, before it calls a Python function. `parameters` are those that the short cut\n"
+             "takes, `doc` is the built-in function's text.");
+
+static PyObject *quick(PyObject *module, PyObject *args) {
+  static const struct {
+    const char *name;
+    Verb verb;
+  } verbs[] = {
+      {"accept_tiled", accept_tiled},
+      {"accept_im2col", accept_im2col},
+      {"accept_im2col_wide", accept_im2col_wide},
+      {"accept_driver_tiled", accept_driver_tiled},
+      {"accept_driver_im2col", accept_driver_im2col},
+      {"accept_driver_im2col_wide", accept_driver_im2col_wide},
+  };
+  PyObject *function, *parameters, *doc;
+  const char *name;
+  if (!PyArg_ParseTuple(args, "OsO!U:quick", &function, &name, &PyTuple_Type, &parameters, &doc))
+    return NULL;
+  for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; ++i)
+    if (strcmp(verbs[i].name, name) == 0)
+      return new_quick(module, state_of(module)->quick_type, verbs[i].verb, function, parameters,
+                       doc);
+  return PyErr_Format(PyExc_ValueError, "there is no short cut %s", name);
 }
 
 /* ---- setting up ---------------------------------------------------------------------------------- */
@@ -442,6 +487,7 @@ static PyObject *setup(PyObject *module, PyObject *args) {
 
 static int module_traverse(PyObject *module, visitproc visit, void *arg) {
   State *state = state_of(module);
+  Py_VISIT(state->quick_type);
   Py_VISIT(state->map_type);
   Py_VISIT(state->numpy_integer);
   Py_VISIT(state->numpy_array);
@@ -459,6 +505,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg) {
 
 static int module_clear(PyObject *module) {
   State *state = state_of(module);
+  Py_CLEAR(state->quick_type);
   Py_CLEAR(state->map_type);
   Py_CLEAR(state->numpy_integer);
   Py_CLEAR(state->numpy_array);
@@ -491,7 +538,19 @@ static PyMethodDef module_methods[] = {
     VERB(accept_driver_im2col),
     VERB(accept_driver_im2col_wide),
     {"setup", setup, METH_VARARGS, setup_doc},
+    {"quick", quick, METH_VARARGS, quick_doc},
     {NULL, NULL, 0, NULL},
+};
+
+static int module_exec(PyObject *module) {
+  State *state = state_of(module);
+  state->quick_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &quick_spec, NULL);
+  return state->quick_type == NULL ? -1 : 0;
+}
+
+static PyModuleDef_Slot module_slots[] = {
+    {Py_mod_exec, (void *)module_exec},
+    {0, NULL},
 };
 
 static struct PyModuleDef module_definition = {
@@ -500,6 +559,7 @@ static struct PyModuleDef module_definition = {
     .m_doc = "The short cut, compiled: an ordinary call becomes a map, any other None.",
     .m_size = sizeof(State),
     .m_methods = module_methods,
+    .m_slots = module_slots,
     .m_traverse = module_traverse,
     .m_clear = module_clear,
     .m_free = module_free,

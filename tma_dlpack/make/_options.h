@@ -103,10 +103,18 @@ static int read_data_type(const State *state, PyObject *value, int *out) {
   return value == Py_None || read_member(state, DATA_TYPE, value, out);
 }
 
+/* Row-major element strides, or None. The innermost may have no say, but must fit a byte to be kept. */
+static int read_elem_strides(const State *state, PyObject *value, TmaDlpackOptions *o) {
+  if (value == Py_None) return 1;
+  if (!read_integers(state, value, TMA_DLPACK_MAX_RANK, o->elem_strides, &o->elem_stride_count))
+    return 0;
+  int64_t innermost = o->elem_strides[o->elem_stride_count - 1];
+  return innermost >= 0 && innermost <= UINT8_MAX;
+}
+
 /* elem_strides, interleave_layout, swizzle, l2_fetch_size, oobfill: five arguments in a row. */
 static int read_layout_options(const State *state, PyObject *const *args, TmaDlpackOptions *o) {
-  return (args[0] == Py_None || read_integers(state, args[0], TMA_DLPACK_MAX_RANK, o->elem_strides,
-                                              &o->elem_stride_count)) &&
+  return read_elem_strides(state, args[0], o) &&
          read_member(state, INTERLEAVE, args[1], &o->interleave) &&
          read_member(state, SWIZZLE, args[2], &o->swizzle) &&
          read_member(state, L2_PROMOTION, args[3], &o->l2_promotion) &&

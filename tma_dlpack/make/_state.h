@@ -39,7 +39,8 @@ typedef struct {
 enum { MAX_PRODUCERS = 16 }; /* known libraries have few types; a type past these goes the long road */
 
 typedef struct {
-  PyTypeObject *map_type; /* TensorMap */
+  PyTypeObject *quick_type; /* of _quick.h */
+  PyTypeObject *map_type;   /* TensorMap */
   PyTypeObject *numpy_integer, *numpy_array;
   Words words[ENUMS];
   PyObject *exports[EXPORTS];

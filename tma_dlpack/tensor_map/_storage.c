@@ -1,122 +1,175 @@
 /* tma_dlpack.tensor_map._storage: the base class of TensorMap.
  *
  * It holds the tensor, the 128 bytes (aligned to 128, inside the object, so that `ptr` costs nothing)
- * and the numbers asked for. Everything else about a map is worked out in Python when somebody asks.
- * storage.py holds the same class in Python, for where this one was not compiled.
+ * and the call that the short cut accepted. Everything else about a map is worked out in Python when
+ * somebody asks. storage.py holds the same class in Python, for where this one was not compiled.
  */
 
 #include "_storage.h"
 
 #include <structmember.h>
 
-/* ---- the numbers, as one flat tuple (tensor_map/facts.py names them) ----------------------------- */
+/* ---- the call, as tuples (storage.Asked names them) ---------------------------------------------- */
 
-static PyObject *tuple_of_u64(const uint64_t *values, int count) {
+static PyObject *tuple_of(const int64_t *values, int count) {
   PyObject *tuple = PyTuple_New(count);
   for (int i = 0; tuple != NULL && i < count; ++i) {
-    PyObject *number = PyLong_FromUnsignedLongLong(values[i]);
+    PyObject *number = PyLong_FromLongLong(values[i]);
     if (number == NULL || PyTuple_SetItem(tuple, i, number) < 0) Py_CLEAR(tuple);
   }
   return tuple;
 }
 
-static PyObject *box_of(const MapNumbers *n) {
-  uint64_t box[TMA_DLPACK_MAX_RANK];
-  for (int i = 0; i < TMA_DLPACK_MAX_RANK; ++i) box[i] = n->box[i];
-  return tuple_of_u64(box, n->kind == TMA_DLPACK_TILED ? n->rank : 0);
+static PyObject *none(void) {
+  Py_INCREF(Py_None);
+  return Py_None;
 }
 
-static PyObject *elem_strides_of(const MapNumbers *n) {
-  uint64_t strides[TMA_DLPACK_MAX_RANK];
-  for (int i = 0; i < TMA_DLPACK_MAX_RANK; ++i) strides[i] = n->elem_strides[i];
-  return tuple_of_u64(strides, n->rank);
+static PyObject *box_of(const AskedCall *asked) {
+  int64_t box[TMA_DLPACK_MAX_RANK];
+  for (int i = 0; i < TMA_DLPACK_MAX_RANK; ++i) box[i] = asked->box[i];
+  return tuple_of(box, asked->rank);
 }
 
-static PyObject *corner_of(const MapNumbers *n, const int16_t *corner) {
-  int count = n->kind == TMA_DLPACK_TILED ? 0 : n->kind == TMA_DLPACK_IM2COL ? n->rank - 2 : 1;
-  PyObject *tuple = PyTuple_New(count);
-  for (int i = 0; tuple != NULL && i < count; ++i) {
-    PyObject *number = PyLong_FromLong(corner[i]);
-    if (number == NULL || PyTuple_SetItem(tuple, i, number) < 0) Py_CLEAR(tuple);
-  }
-  return tuple;
+static PyObject *elem_strides_of(const AskedCall *asked) {
+  int64_t strides[TMA_DLPACK_MAX_RANK];
+  for (int i = 0; i < TMA_DLPACK_MAX_RANK; ++i) strides[i] = asked->elem_strides[i];
+  return asked->has_elem_strides ? tuple_of(strides, asked->rank) : none();
 }
 
-PyDoc_STRVAR(numbers_doc,
-             "_numbers($self, /)\n--\n\n"
-             "Give the numbers of a map that the short cut made, in the order of `facts.Asked`;\n"
-             "None for a map that has its facts.");
+/* A corner: a tuple, or of im2col-wide maps the one number. */
+static PyObject *corner_of(const AskedCall *asked, const int16_t *corner) {
+  int64_t entries[3] = {corner[0], corner[1], corner[2]};
+  if (asked->kind == TMA_DLPACK_IM2COL_WIDE) return PyLong_FromLong(corner[0]);
+  return tuple_of(entries, asked->rank - 2);
+}
 
-static PyObject *storage_numbers(PyObject *self, PyObject *unused) {
+static PyObject *data_type_of(const AskedCall *asked) {
+  return asked->asked_type < 0 ? none() : PyLong_FromLong(asked->asked_type);
+}
+
+static const char *rules_of(const AskedCall *asked) {
+  return asked->rules == TMA_DLPACK_RULES_DRIVER  ? "driver"
+         : asked->kind == TMA_DLPACK_TILED ? "libcu++"
+                                           : "documented";
+}
+
+/* In these formats "N" takes the reference, and NULL makes the whole NULL; "z" of NULL is None. */
+static PyObject *options_of(const AskedCall *n) {
+  if (n->kind == TMA_DLPACK_TILED)
+    return Py_BuildValue("(NNiiiiNsz)", box_of(n), elem_strides_of(n), n->interleave, n->swizzle,
+                         n->l2_promotion, n->oob_fill, data_type_of(n), rules_of(n), NULL);
+  if (n->kind == TMA_DLPACK_IM2COL)
+    return Py_BuildValue("(NNiiNiiiiNsz)", corner_of(n, n->lower), corner_of(n, n->upper),
+                         n->channels, n->pixels, elem_strides_of(n), n->interleave, n->swizzle,
+                         n->l2_promotion, n->oob_fill, data_type_of(n), rules_of(n), NULL);
+  return Py_BuildValue("(NNiiNiiiiiNsz)", corner_of(n, n->lower), corner_of(n, n->upper),
+                       n->channels, n->pixels, elem_strides_of(n), n->interleave, n->swizzle,
+                       n->l2_promotion, n->oob_fill, n->mode, data_type_of(n), rules_of(n), NULL);
+}
+
+/* The same of bare arguments, which have neither rules nor a target. */
+static PyObject *bare_options_of(const AskedCall *n, uint64_t address) {
+  unsigned long long at = address;
+  PyObject *dims = tuple_of(n->shape, n->rank), *strides = tuple_of(n->strides, n->rank - 1);
+  if (n->kind == TMA_DLPACK_TILED)
+    return Py_BuildValue("(iiKNNNNiiii)", n->asked_type, n->rank, at, dims, strides, box_of(n),
+                         elem_strides_of(n), n->interleave, n->swizzle, n->l2_promotion,
+                         n->oob_fill);
+  if (n->kind == TMA_DLPACK_IM2COL)
+    return Py_BuildValue("(iiKNNNNiiNiiii)", n->asked_type, n->rank, at, dims, strides,
+                         corner_of(n, n->lower), corner_of(n, n->upper), n->channels, n->pixels,
+                         elem_strides_of(n), n->interleave, n->swizzle, n->l2_promotion,
+                         n->oob_fill);
+  return Py_BuildValue("(iiKNNNNiiNiiiii)", n->asked_type, n->rank, at, dims, strides,
+                       corner_of(n, n->lower), corner_of(n, n->upper), n->channels, n->pixels,
+                       elem_strides_of(n), n->interleave, n->mode, n->swizzle, n->l2_promotion,
+                       n->oob_fill);
+}
+
+static PyObject *layout_of(const AskedCall *n) {
+  if (n->is_bare) return none();
+  return Py_BuildValue("(iiiiiiNN)", (int)n->device.device_type, (int)n->device.device_id,
+                       n->dtype.code, n->dtype.bits, n->dtype.lanes, n->flags,
+                       tuple_of(n->shape, n->rank),
+                       n->has_strides ? tuple_of(n->strides, n->rank) : none());
+}
+
+static PyObject *storage_asked(PyObject *self, void *unused) {
   (void)unused;
   const MapStorage *map = (const MapStorage *)self;
-  const MapNumbers *n = &map->asked;
-  if (map->source != MAP_NUMBERS) Py_RETURN_NONE;
-  /* "N" takes the reference, and NULL makes the whole NULL */
-  return Py_BuildValue(
-      "(iKiiiiiOiiNNNNiiiiNNiiiiii)", n->kind, (unsigned long long)n->address,
-      (int)n->device.device_type, (int)n->device.device_id, n->dtype.code, n->dtype.bits,
-      n->dtype.lanes, n->read_only ? Py_True : Py_False, n->data_type, n->rank,
-      tuple_of_u64(n->dims, n->rank), tuple_of_u64(n->strides_bytes, n->rank - 1), box_of(n),
-      elem_strides_of(n), n->interleave, n->swizzle, n->l2_promotion, n->oob_fill,
-      corner_of(n, n->lower), corner_of(n, n->upper), n->channels, n->pixels, n->mode, n->rules,
-      n->asked_type, n->encoder);
+  const AskedCall *n = &map->asked;
+  if (!map->has_asked) return none();
+  return Py_BuildValue("(iKNNO)", n->kind, (unsigned long long)map->address, layout_of(n),
+                       n->is_bare ? bare_options_of(n, map->address) : options_of(n),
+                       n->by_driver ? Py_True : Py_False);
 }
 
-/* ---- bytes and ptr ------------------------------------------------------------------------------- */
+/* ---- bytes and pointer --------------------------------------------------------------------------- */
 
-/* Raise the exception that a function of tensor_map/interop.py makes of this map. */
-static PyObject *refuse(PyObject *self, const char *function) {
-  PyObject *module = PyImport_ImportModule("tma_dlpack.tensor_map.interop");
-  if (module == NULL) return NULL;
-  PyObject *error = PyObject_CallMethod(module, function, "O", self);
-  Py_DECREF(module);
-  if (error != NULL) {
-    PyErr_SetObject((PyObject *)Py_TYPE(error), error);
-    Py_DECREF(error);
+static PyObject *storage_data(PyObject *self, void *unused) {
+  (void)unused;
+  MapStorage *map = (MapStorage *)self;
+  if (!map->has_bytes) return none();
+  if (map->data != NULL) return Py_INCREF(map->data), map->data;
+  return PyBytes_FromStringAndSize((const char *)map_bytes(map), TMA_DLPACK_MAP_BYTES);
+}
+
+PyDoc_STRVAR(keep_data_doc,
+             "_keep_data($self, /)\n--\n\n"
+             "Keep the bytes as they are now, before somebody is given what `ptr` points to.");
+
+static PyObject *storage_keep_data(PyObject *self, PyObject *unused) {
+  (void)unused;
+  MapStorage *map = (MapStorage *)self;
+  if (map->has_bytes && map->data == NULL) {
+    map->data = PyBytes_FromStringAndSize((const char *)map_bytes(map), TMA_DLPACK_MAP_BYTES);
+    if (map->data == NULL) return NULL;
   }
-  return NULL;
+  Py_RETURN_NONE;
 }
 
 static PyObject *storage_bytes(PyObject *self, PyObject *unused) {
   (void)unused;
-  MapStorage *map = (MapStorage *)self;
-  if (!map->has_bytes) return refuse(self, "no_bytes");
-  return PyBytes_FromStringAndSize((const char *)map_bytes(map), TMA_DLPACK_MAP_BYTES);
-}
-
-/* Whether a kernel may be given the map: 1, 0, or -1 with an exception. */
-static int is_launchable(MapStorage *map) {
-  if (map->source == MAP_NUMBERS)
-    return map->asked.device.device_type == TMA_DLPACK_CUDA || map->asked.device.device_type == 0;
-  if (map->facts == NULL) return 0;
-  PyObject *launchable = PyObject_GetAttrString(map->facts, "launchable");
-  if (launchable == NULL) return -1;
-  int answer = PyObject_IsTrue(launchable);
-  Py_DECREF(launchable);
-  return answer;
+  if (!((MapStorage *)self)->has_bytes) return PyObject_CallMethod(self, "_refuse_bytes", NULL);
+  return storage_data(self, NULL);
 }
 
 static PyObject *storage_ptr(PyObject *self, void *unused) {
   (void)unused;
   MapStorage *map = (MapStorage *)self;
-  int launchable = is_launchable(map);
-  if (launchable < 0) return NULL;
-  if (!launchable) return refuse(self, "not_launchable");
-  if (!map->has_bytes) return refuse(self, "no_bytes");
+  if (!map->launchable || !map->has_bytes) return PyObject_CallMethod(self, "_refuse_pointer", NULL);
   return PyLong_FromVoidPtr(map_bytes(map));
-}
-
-static PyObject *storage_launchable(PyObject *self, void *unused) {
-  (void)unused;
-  int launchable = is_launchable((MapStorage *)self);
-  return launchable < 0 ? NULL : PyBool_FromLong(launchable);
 }
 
 static PyObject *storage_address(PyObject *self, void *unused) {
   (void)unused;
+  return PyLong_FromUnsignedLongLong(((MapStorage *)self)->address);
+}
+
+static PyObject *storage_launchable(PyObject *self, void *unused) {
+  (void)unused;
+  return PyBool_FromLong(((MapStorage *)self)->launchable);
+}
+
+/* ---- a map does not change ----------------------------------------------------------------------- */
+
+PyDoc_STRVAR(keep_doc, "_keep($self, description, /)\n--\n\nRemember what the map says.");
+
+static PyObject *storage_keep(PyObject *self, PyObject *description) {
   MapStorage *map = (MapStorage *)self;
-  return map->has_bytes ? PyLong_FromVoidPtr(map_bytes(map)) : refuse(self, "no_bytes");
+  PyObject *before = map->description;
+  Py_INCREF(description);
+  map->description = description;
+  Py_XDECREF(before);
+  Py_RETURN_NONE;
+}
+
+static int storage_set(PyObject *self, PyObject *name, PyObject *value) {
+  (void)self;
+  PyErr_Format(PyExc_AttributeError, "a TensorMap does not change: %S cannot be %s", name,
+               value == NULL ? "deleted" : "set");
+  return -1;
 }
 
 /* ---- making and unmaking ------------------------------------------------------------------------- */
@@ -126,13 +179,17 @@ static PyObject *held(PyObject *object) {
 }
 
 PyDoc_STRVAR(make_doc,
-             "_make($type, tensor, capsule, data, facts, /)\n--\n\n"
-             "Make the map of the long road: 128 bytes or None, and its facts.");
+             "_make($type, tensor, capsule, address, data, launchable, description, /)\n--\n\n"
+             "Make a map that says what `description` says.");
 
 /* A class method, so that `type` is MapStorage or a class made from it. */
 static PyObject *storage_make(PyObject *type, PyObject *arguments) {
-  PyObject *tensor, *capsule, *data, *facts;
-  if (!PyArg_ParseTuple(arguments, "OOOO:_make", &tensor, &capsule, &data, &facts)) return NULL;
+  PyObject *tensor, *capsule, *data, *description;
+  unsigned long long address;
+  int launchable;
+  if (!PyArg_ParseTuple(arguments, "OOKOpO:_make", &tensor, &capsule, &address, &data, &launchable,
+                        &description))
+    return NULL;
   if (data != Py_None && (!PyBytes_Check(data) || PyBytes_Size(data) != TMA_DLPACK_MAP_BYTES)) {
     PyErr_SetString(PyExc_ValueError, "a map is 128 bytes, or None");
     return NULL;
@@ -140,10 +197,11 @@ static PyObject *storage_make(PyObject *type, PyObject *arguments) {
   PyObject *self = PyType_GenericAlloc((PyTypeObject *)type, 0);
   if (self == NULL) return NULL;
   MapStorage *map = (MapStorage *)self;
-  map->source = MAP_FACTS;
   map->tensor = held(tensor);
   map->capsule = held(capsule);
-  map->facts = held(facts);
+  map->description = held(description);
+  map->address = address;
+  map->launchable = (uint8_t)launchable;
   if (data != Py_None) {
     memcpy(map_bytes(map), PyBytes_AsString(data), TMA_DLPACK_MAP_BYTES);
     map->has_bytes = 1;
@@ -156,7 +214,7 @@ static int storage_traverse(PyObject *self, visitproc visit, void *arg) {
   Py_VISIT(Py_TYPE(self));
   Py_VISIT(map->tensor);
   Py_VISIT(map->capsule);
-  Py_VISIT(map->facts);
+  Py_VISIT(map->description);
   return 0;
 }
 
@@ -164,7 +222,8 @@ static int storage_clear(PyObject *self) {
   MapStorage *map = (MapStorage *)self;
   Py_CLEAR(map->tensor);
   Py_CLEAR(map->capsule);
-  Py_CLEAR(map->facts);
+  Py_CLEAR(map->description);
+  Py_CLEAR(map->data);
   return 0;
 }
 
@@ -181,8 +240,9 @@ static void storage_dealloc(PyObject *self) {
 /* ---- the class and the module -------------------------------------------------------------------- */
 
 static PyMethodDef storage_methods[] = {
-    {"_numbers", storage_numbers, METH_NOARGS, numbers_doc},
     {"_make", storage_make, METH_VARARGS | METH_CLASS, make_doc},
+    {"_keep", storage_keep, METH_O, keep_doc},
+    {"_keep_data", storage_keep_data, METH_NOARGS, keep_data_doc},
     {"__bytes__", storage_bytes, METH_NOARGS, "Give the 128 bytes of the map."},
     {NULL, NULL, 0, NULL},
 };
@@ -190,7 +250,8 @@ static PyMethodDef storage_methods[] = {
 static PyMemberDef storage_members[] = {
     {"_tensor", T_OBJECT, offsetof(MapStorage, tensor), READONLY, "The tensor, kept alive."},
     {"_capsule", T_OBJECT, offsetof(MapStorage, capsule), READONLY, "Its capsule, where kept."},
-    {"_facts", T_OBJECT, offsetof(MapStorage, facts), 0, "The whole description, once known."},
+    {"_description", T_OBJECT, offsetof(MapStorage, description), READONLY,
+     "What the map says, once somebody asked."},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(MapStorage, weak_references), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };
@@ -200,8 +261,10 @@ static PyGetSetDef storage_getters[] = {
      "Address of the map's own 128 bytes: 128-byte aligned, valid as long as the map lives.\n\n"
      "Raises `TmaUnsupportedError` for the map of a host tensor and for one without bytes.",
      NULL},
-    {"launchable", storage_launchable, NULL, "Whether a kernel may be given the map.", NULL},
-    {"_address_of_bytes", storage_address, NULL, "As `ptr`, also of a map of host memory.", NULL},
+    {"_address", storage_address, NULL, "Address of element (0, ..., 0).", NULL},
+    {"_data", storage_data, NULL, "The 128 bytes, or None.", NULL},
+    {"_launchable", storage_launchable, NULL, "Whether a kernel may be given the map.", NULL},
+    {"_asked", storage_asked, NULL, "What the short cut accepted, as `Asked`; or None.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -210,6 +273,7 @@ static PyType_Slot storage_slots[] = {
     {Py_tp_methods, storage_methods},
     {Py_tp_members, storage_members},
     {Py_tp_getset, storage_getters},
+    {Py_tp_setattro, (void *)storage_set},
     {Py_tp_traverse, (void *)storage_traverse},
     {Py_tp_clear, (void *)storage_clear},
     {Py_tp_dealloc, (void *)storage_dealloc},

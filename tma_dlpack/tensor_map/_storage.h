@@ -12,38 +12,31 @@
 
 #include "../include/tma_dlpack_make.h"
 
-/* Where the numbers of a map come from. */
-enum {
-  MAP_EMPTY = 0,  /* nothing was filled in: TensorMap.__new__ alone */
-  MAP_FACTS = 1,  /* the rules made it: `facts` says everything */
-  MAP_NUMBERS = 2 /* the short cut made it: `asked` says everything, `facts` is worked out later */
-};
-
-enum { ENCODER_MODEL = 0, ENCODER_DRIVER = 1 };
-
-/* The numbers asked for, judged before they came here, so that each fits its field. */
+/* A call that the short cut accepted: what the tensor told, and the options, all within the ranges that
+ * the judgement allows. `storage.Asked` is the same in Python. */
 typedef struct {
-  uint64_t address;
-  uint64_t dims[TMA_DLPACK_MAX_RANK];
-  uint64_t strides_bytes[TMA_DLPACK_MAX_RANK - 1];
-  TmaDlpackDevice device; /* type 0: no tensor, a bare address */
+  int64_t shape[TMA_DLPACK_MAX_RANK]; /* row-major, as told; of bare arguments the driver's globalDim */
+  int64_t strides[TMA_DLPACK_MAX_RANK]; /* in elements; of bare arguments the driver's globalStrides */
+  TmaDlpackDevice device;
   TmaDlpackDataType dtype;
-  uint16_t box[TMA_DLPACK_MAX_RANK];
+  uint16_t box[TMA_DLPACK_MAX_RANK]; /* all in the order in which they were given */
   int16_t lower[3], upper[3];
   uint16_t channels, pixels;
   uint8_t elem_strides[TMA_DLPACK_MAX_RANK];
-  uint8_t kind, data_type, rank, interleave, swizzle, l2_promotion, oob_fill, mode, rules, encoder;
+  uint8_t is_bare; /* a driver_encode_* call, without a tensor */
+  uint8_t kind, rules, rank, has_strides, has_elem_strides, flags, by_driver;
+  uint8_t interleave, swizzle, l2_promotion, oob_fill, mode;
   int8_t asked_type;
-  uint8_t read_only;
-} MapNumbers;
+} AskedCall;
 
 /* Small enough, with the collector's head, for the allocator of small objects (512 bytes). */
 typedef struct {
   PyObject_HEAD
-  PyObject *tensor, *capsule, *facts; /* any may be NULL */
+  PyObject *tensor, *capsule, *description, *data; /* any may be NULL */
   PyObject *weak_references;
-  MapNumbers asked;
-  uint8_t source, has_bytes;
+  uint64_t address;
+  AskedCall asked;
+  uint8_t has_asked, has_bytes, launchable;
   unsigned char room[TMA_DLPACK_MAP_BYTES + TMA_DLPACK_MAP_ALIGNMENT - 1];
 } MapStorage;
 

@@ -111,19 +111,8 @@ class TensorMap(MapAttributes):
         arguments, address = bits.decode(raw)
         return cls._make(None, None, address, raw, True, Description(arguments, known))
 
-    def __bytes__(self) -> bytes:
-        data = self._data
-        if data is None:
-            raise interop.no_bytes(self.target)
-        return data
-
-    @property
-    def ptr(self) -> int:
-        """Address of the map's own 128 bytes: 128-byte aligned, valid as long as the map lives.
-
-        Raises `TmaUnsupportedError` for the map of a host tensor and for one without bytes.
-        """
-        return self._pointer() or self._refuse_pointer()
+    def _refuse_bytes(self) -> bytes:
+        raise interop.no_bytes(self.target)
 
     def _refuse_pointer(self) -> int:
         if not self._launchable:
@@ -143,6 +132,7 @@ class TensorMap(MapAttributes):
 
     def _shared_bytes(self) -> NDArray[np.uint8]:
         """Give the bytes that `ptr` points to as a writable array that keeps the map alive."""
+        self._keep_data()
         return interop.array_at(self.ptr, MAP_BYTES, self)
 
     def as_ctypes(self) -> Any:
