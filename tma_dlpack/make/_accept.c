@@ -472,10 +472,6 @@ static PyObject *setup(PyObject *module, PyObject *args) {
     state->exports[i] = PyTuple_GetItem(exports, i);
     Py_INCREF(state->exports[i]);
   }
-  state->libcudacxx = PyUnicode_InternFromString("libcu++");
-  state->documented = PyUnicode_InternFromString("documented");
-  state->driver = PyUnicode_InternFromString("driver");
-  if (state->libcudacxx == NULL || state->documented == NULL || state->driver == NULL) return NULL;
   Py_INCREF(map_type);
   Py_INCREF(integer);
   Py_INCREF(array);
@@ -498,6 +494,8 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg) {
   for (int i = 0; i < state->producer_count; ++i) {
     Py_VISIT(state->producers[i].type);
     Py_VISIT(state->producers[i].negated);
+    Py_VISIT(state->producers[i].on_host);
+    Py_VISIT(state->producers[i].on_cuda);
   }
   for (int i = 0; i < EXPORTS; ++i) Py_VISIT(state->exports[i]);
   return 0;
@@ -509,6 +507,7 @@ static int module_clear(PyObject *module) {
   Py_CLEAR(state->map_type);
   Py_CLEAR(state->numpy_integer);
   Py_CLEAR(state->numpy_array);
+  for (int i = 0; i < NAMES; ++i) Py_CLEAR(state->names[i]);
   Py_CLEAR(state->libcudacxx);
   Py_CLEAR(state->documented);
   Py_CLEAR(state->driver);
@@ -542,8 +541,23 @@ static PyMethodDef module_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+static int intern(PyObject **slot, const char *word) {
+  *slot = PyUnicode_InternFromString(word);
+  return *slot != NULL;
+}
+
+static int intern_words(State *state) {
+  return intern(&state->names[DTYPE], "dtype") && intern(&state->names[PLATFORM], "platform") &&
+         intern(&state->names[SHARDING], "sharding") &&
+         intern(&state->names[MEMORY_KIND], "memory_kind") &&
+         intern(&state->names[DLPACK_DEVICE], "__dlpack_device__") &&
+         intern(&state->libcudacxx, "libcu++") && intern(&state->documented, "documented") &&
+         intern(&state->driver, "driver");
+}
+
 static int module_exec(PyObject *module) {
   State *state = state_of(module);
+  if (!intern_words(state)) return -1;
   state->quick_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &quick_spec, NULL);
   return state->quick_type == NULL ? -1 : 0;
 }

@@ -10,6 +10,9 @@ enum { EXPORT, EXPORT_ON_CUDA, EXPORT_ON_CUDA_OF_JAX, EXPORTS };
 
 enum { INTERLEAVE, SWIZZLE, L2_PROMOTION, OOB_FILL, DATA_TYPE, WIDE_MODE, ENUMS };
 
+/* Attributes that tensors are asked for; their names are interned, as CPython's own look-ups want. */
+enum { DTYPE, PLATFORM, SHARDING, MEMORY_KIND, DLPACK_DEVICE, NAMES };
+
 enum { MAX_MEMBERS = 16 };
 
 /* An enum: its class, {name: member} with the spellings of cuda.h, and its shortest names, interned as
@@ -33,7 +36,7 @@ typedef struct {
   PyObject *on_host;          /* everything else: what calls `__dlpack__` of a host tensor */
   PyObject *on_cuda;          /* and of a CUDA tensor */
   int only_host;              /* NumPy: the device need not be asked */
-  int read_only;              /* JAX: arrays never change, though legacy capsules do not say so */
+  int is_jax;                 /* its arrays never change */
 } Producer;
 
 enum { MAX_PRODUCERS = 16 }; /* known libraries have few types; a type past these goes the long road */
@@ -44,6 +47,7 @@ typedef struct {
   PyTypeObject *numpy_integer, *numpy_array;
   Words words[ENUMS];
   PyObject *exports[EXPORTS];
+  PyObject *names[NAMES];
   PyObject *libcudacxx, *documented, *driver; /* the interned names of rules */
   PyObject *torch_uint8, *torch_int8;
   int producer_count;

@@ -103,20 +103,29 @@ static int owns_exchange_api(PyTypeObject *type) {
 static int learn_dlpack(const State *state, PyTypeObject *type, Producer *producer) {
   int is_jax = belongs_to(type, "jaxlib") || belongs_to(type, "jax");
   producer->only_host = type == state->numpy_array;
-  producer->read_only = is_jax;
+  producer->is_jax = is_jax;
   if (!producer->only_host && !is_jax && !belongs_to(type, "cupy") && !belongs_to(type, "tvm_ffi") &&
       !belongs_to(type, "mlx"))
     return 0;
   if (owns_exchange_api(type) && read_exchange_api(type, producer) && producer->export_tensor != NULL)
     return 1;
-  producer->on_host = state->exports[EXPORT];
   producer->on_cuda = state->exports[is_jax ? EXPORT_ON_CUDA_OF_JAX : EXPORT_ON_CUDA];
-  return 1;
+  Py_INCREF(producer->on_cuda);
+  if (is_jax) { /* its capsules are the same without max_version, and one call less is quicker */
+    producer->on_host = PyObject_GetAttrString((PyObject *)type, "__dlpack__");
+    PyErr_Clear();
+  } else {
+    producer->on_host = state->exports[EXPORT];
+    Py_INCREF(producer->on_host);
+  }
+  return producer->on_host != NULL;
 }
 
 static void forget_producer(Producer *producer) {
   Py_CLEAR(producer->type);
   Py_CLEAR(producer->negated);
+  Py_CLEAR(producer->on_host);
+  Py_CLEAR(producer->on_cuda);
 }
 
 /* Choose how a type is asked; NULL where it goes the long road. */
@@ -143,7 +152,7 @@ static const Producer *producer_of(State *state, PyTypeObject *type) {
 
 /* torch exports its types below a byte (int4, uint4...) as plain 8-bit integers: ask for the dtype. */
 static int is_whole_byte(const State *state, PyObject *tensor) {
-  PyObject *dtype = PyObject_GetAttrString(tensor, "dtype");
+  PyObject *dtype = PyObject_GetAttr(tensor, state->names[DTYPE]);
   int whole = dtype != NULL && (dtype == state->torch_uint8 || dtype == state->torch_int8);
   Py_XDECREF(dtype);
   return whole;
@@ -170,7 +179,7 @@ static int read_exported(const Producer *producer, PyObject *tensor, View *view)
 }
 
 static int read_capsule(const Producer *producer, PyObject *capsule, View *view) {
-  uint64_t read_only = producer->read_only ? TMA_DLPACK_READ_ONLY : 0;
+  uint64_t read_only = producer->is_jax ? TMA_DLPACK_READ_ONLY : 0; /* though it does not say so */
   if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
     const TmaDlpackManagedVersioned *managed = PyCapsule_GetPointer(capsule, "dltensor_versioned");
     return managed->major == 1 && keep_view(view, &managed->tensor, managed->flags | read_only);
@@ -180,30 +189,30 @@ static int read_capsule(const Producer *producer, PyObject *capsule, View *view)
   return keep_view(view, &managed->tensor, read_only);
 }
 
-/* Whether an attribute's value, or what a method of that name gives, is this word. */
-static int says(PyObject *object, const char *attribute, int is_method, const char *word) {
-  PyObject *answer = object == NULL ? NULL
-                     : is_method    ? PyObject_CallMethod(object, attribute, NULL)
-                                    : PyObject_GetAttrString(object, attribute);
-  int same = answer != NULL && is_word(answer, word);
-  Py_XDECREF(answer);
-  return same;
+/* 1 for JAX's array on the host, 0 for one in a GPU's own memory, -1 for neither or "not sure". JAX's
+ * `__dlpack_device__` takes half as long as its `__dlpack__`, so these two are asked otherwise. */
+static int jax_lies_on_host(const State *state, PyObject *array) {
+  PyObject *platform = PyObject_CallMethodObjArgs(array, state->names[PLATFORM], NULL);
+  int on_host = platform != NULL && is_word(platform, "cpu");
+  Py_XDECREF(platform);
+  if (on_host || platform == NULL) return on_host ? 1 : -1;
+  PyObject *sharding = PyObject_GetAttr(array, state->names[SHARDING]);
+  PyObject *memory = sharding ? PyObject_GetAttr(sharding, state->names[MEMORY_KIND]) : NULL;
+  int on_device = memory != NULL && is_word(memory, "device");
+  Py_XDECREF(sharding);
+  Py_XDECREF(memory);
+  return on_device ? 0 : -1;
 }
 
-/* 1 for a CUDA device, 0 for the host, -1 for "not sure". JAX's `__dlpack_device__` takes half as long
- * as its `__dlpack__`, so the two usual cases are asked otherwise. */
-static int lies_on_cuda(const Producer *producer, PyObject *tensor) {
+/* 1 for a CUDA device, 0 for the host, -1 for "not sure". */
+static int lies_on_cuda(const State *state, const Producer *producer, PyObject *tensor) {
   if (producer->only_host) return 0;
-  if (producer->read_only) { /* JAX */
-    if (says(tensor, "platform", 1, "cpu")) return 0;
-    if (swallowed() < 0) return -1;
-    PyObject *sharding = PyObject_GetAttrString(tensor, "sharding");
-    int in_device_memory = says(sharding, "memory_kind", 0, "device");
-    Py_XDECREF(sharding);
-    if (in_device_memory) return 1;
+  if (producer->is_jax) {
+    int on_host = jax_lies_on_host(state, tensor);
+    if (on_host >= 0) return !on_host;
     if (swallowed() < 0) return -1;
   }
-  PyObject *device = PyObject_CallMethod(tensor, "__dlpack_device__", NULL);
+  PyObject *device = PyObject_CallMethodObjArgs(tensor, state->names[DLPACK_DEVICE], NULL);
   PyObject *first = device == NULL ? NULL : PySequence_GetItem(device, 0);
   PyObject *number = first == NULL ? NULL : PyNumber_Long(first);
   long type = number == NULL ? -1 : PyLong_AsLong(number);
@@ -215,8 +224,8 @@ static int lies_on_cuda(const Producer *producer, PyObject *tensor) {
                                                                   : -1;
 }
 
-static int read_dlpack(const Producer *producer, PyObject *tensor, View *view) {
-  int on_cuda = lies_on_cuda(producer, tensor);
+static int read_dlpack(const State *state, const Producer *producer, PyObject *tensor, View *view) {
+  int on_cuda = lies_on_cuda(state, producer, tensor);
   if (on_cuda < 0) return 0;
   PyObject *ask = on_cuda ? producer->on_cuda : producer->on_host;
   PyObject *capsule = PyObject_CallFunctionObjArgs(ask, tensor, NULL);
@@ -232,7 +241,7 @@ static int read_tensor(State *state, PyObject *tensor, View *view) {
   if (producer == NULL) return 0;
   if (producer->negated != NULL) return read_torch(state, producer, tensor, view);
   if (producer->export_tensor != NULL) return read_exported(producer, tensor, view);
-  return read_dlpack(producer, tensor, view);
+  return read_dlpack(state, producer, tensor, view);
 }
 
 #endif /* TMA_DLPACK_TENSORS_H */
