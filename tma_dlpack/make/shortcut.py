@@ -12,11 +12,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from tma_dlpack.dlpack.producer import MAX_VERSION
+from tma_dlpack.encoding.arguments import MapKind
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.tensor_map.storage import COMPILED
 from tma_dlpack.types import enums
 
-__all__ = ["COMPILED", "accept_im2col", "accept_im2col_wide", "accept_tiled", "quick"]
+__all__ = [
+    "COMPILED",
+    "accept_im2col",
+    "accept_im2col_wide",
+    "accept_tiled",
+    "explained",
+    "quick",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -31,6 +39,13 @@ _ENUMS = (
     enums.TensorMapDataType,
     enums.TensorMapIm2ColWideMode,
 )
+
+
+def explained(kind: MapKind, tensor: object, options: tuple[Any, ...]) -> TensorMap:
+    """Take the long road: make the map, or raise with every violation."""
+    from tma_dlpack.make import build  # the rules are imported when first needed
+
+    return build.make(kind, tensor, options)
 
 
 def _export(tensor: Any) -> object:
