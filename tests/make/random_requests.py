@@ -79,7 +79,7 @@ def request_at_random(rng: random.Random) -> Asked | None:
         _spelled(rng, TmaInterleaveLayout(interleave)),
         _spelled(rng, TmaSwizzle(swizzle)),
         _spelled(rng, rng.choice(list(TmaL2FetchSize))),
-        _spelled(rng, TmaOobFill(rng.choice((0, 0, 0, 1)))),
+        _spelled(rng, TmaOobFill(rng.random() < 0.1)),
     )
     mode = (rng.randrange(2),) if kind == "im2col_wide" else ()
     is_plain = interleave == 0 and kind != "im2col_wide"
@@ -121,7 +121,7 @@ def _tensor(rng: random.Random, rank: int, wild: bool, alignment: int) -> Any:
     flat = _POOL[offset : offset + 64 * dtype.itemsize].view(dtype)
     try:
         array = np.lib.stride_tricks.as_strided(flat, shape, strides)
-    except ValueError:  # too large for NumPy
+    except (ValueError, OverflowError):  # too large for NumPy
         return None
     within_torch = all(0 <= size * stride < 1 << 45 for size, stride in zip(shape, strides, strict=True))
     if not within_torch or max(shape) > 4096:  # torch aborts on sizes that overflow
