@@ -151,6 +151,19 @@ def test_the_neighbours_of_what_is_refused_compile(tmp_path):
 
 
 @needs_nvcc
+@pytest.mark.parametrize("first", ["tma_dlpack.h", "tma_dlpack_make.hpp"])
+def test_both_headers_together_compile_in_either_order(first, tmp_path):
+    second = {"tma_dlpack.h": "tma_dlpack_make.hpp", "tma_dlpack_make.hpp": "tma_dlpack.h"}[first]
+    source = tmp_path / "both.cu"
+    source.write_text(
+        f"#include <{first}>\n#include <{second}>\n"
+        "static_assert(tma_dlpack::span_bytes(tma_dlpack::Swizzle::bytes64) == 64);\n"
+    )
+    built = nvcc(source, "-std=c++17", SM_90A, "-c", out=tmp_path / "both.o")
+    assert built.returncode == 0, built.stderr
+
+
+@needs_nvcc
 def test_sm_80_is_refused_and_told_what_to_compile_for(tmp_path):
     built = nvcc(EVERY_HELPER, "-std=c++17", "-arch=sm_80", "-cubin", out=tmp_path / "out.cubin")
     assert built.returncode != 0
