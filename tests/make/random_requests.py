@@ -24,7 +24,32 @@ from tma_dlpack.types.enums import (
 
 KINDS = ("tiled", "im2col", "im2col_wide")
 
-_SIZES = (1, 1, 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 32, 33, 64, 96, 100, 128, 255, 256, 257, 300, 1024, 4096)
+_SIZES = (
+    1,
+    1,
+    1,
+    2,
+    3,
+    4,
+    5,
+    7,
+    8,
+    15,
+    16,
+    17,
+    32,
+    33,
+    64,
+    96,
+    100,
+    128,
+    255,
+    256,
+    257,
+    300,
+    1024,
+    4096,
+)
 _WILD_SIZES = (0, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 32, (1 << 32) + 1)
 _WILD_STRIDES = (0, 1, 2, 7, 8, 16, 100, 4096, 1 << 30, 1 << 36, 1 << 39, 1 << 40)
 _OFFSETS = (0, 0, 0, -1, -1, 1, 2, -2, -3)
@@ -123,7 +148,9 @@ def _tensor(rng: random.Random, rank: int, wild: bool, alignment: int) -> Any:
         array = np.lib.stride_tricks.as_strided(flat, shape, strides)
     except (ValueError, OverflowError):  # too large for NumPy
         return None
-    within_torch = all(0 <= size * stride < 1 << 45 for size, stride in zip(shape, strides, strict=True))
+    within_torch = all(
+        0 <= size * stride < 1 << 45 for size, stride in zip(shape, strides, strict=True)
+    )
     if not within_torch or max(shape) > 4096:  # torch aborts on sizes that overflow
         return array
     if torch_dtype is None and (rng.random() < 0.5 or dtype.str in (">f4", "|b1")):

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from make_header import BARE, Arguments, encoded, five, judged
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "encode.npz"

@@ -175,6 +175,11 @@ class TensorMap(MapAttributes, Drawn):
 
     # -- change ----------------------------------------------------------------------------------
 
+    @staticmethod
+    def _accept_address(tensor_map: TensorMap, tensor_or_int: object) -> TensorMap | None:
+        """Give None; where the short cut is compiled, `make.shortcut` puts its own one here."""
+        return None
+
     def with_address(self, tensor_or_int: object) -> TensorMap:
         """Make the same map of another tensor, or at another address.
 
@@ -204,6 +209,9 @@ class TensorMap(MapAttributes, Drawn):
         >>> tm.with_address(b) == tma.make_tma_descriptor(b, box_sizes=(16, 16))
         True
         """
+        moved = self._accept_address(self, tensor_or_int)
+        if moved is not None:
+            return moved
         from tma_dlpack.tensor_map.readdress import check_address, differences
 
         address = integer_of(tensor_or_int)
@@ -214,6 +222,9 @@ class TensorMap(MapAttributes, Drawn):
         view = as_tensor_view(tensor_or_int)
         if differing := differences(self.description, view):
             raise TmaPreconditionError(differing)
+        described = self.description.view
+        if described is not None and described.own is not None:
+            view = view.as_strided(described.shape, described.strides, described.offset_bytes)
         check_address(view.address, "tensor_or_int", self.arguments.alignment_bytes)
         description = self.description.of(view.at(0))
         return self._moved(
