@@ -3,7 +3,7 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from tma_dlpack.copies.protocol import Backend
+from tma_dlpack.copies.backend import Backend
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.copies.verbs import (
     backend,

@@ -420,13 +420,12 @@ def test_store_overruns_a_ragged_row_by_whole_chunks_of_16_bytes():
 def test_store_overrun_past_the_tensor_is_refused_and_writes_nothing():
     x = np.zeros((3, 8), np.float32)
     tensor_map = tma.make_tma_descriptor(x[:, :5], (3, 8), rules="driver")
-    violation = refused(tma.store_tile, tensor_map, (0, 0), np.ones((3, 8), np.float32))
+    whole, data = x.view(np.uint8).reshape(-1), np.ones((3, 8), np.float32)
+    violation = refused(tma.store_tile, tensor_map, (0, 0), data, memory=whole[:95])
     assert violation.rule == "COPY_STORE_OVERRUN"
-    assert "would have overwritten foreign memory" in violation.found
+    assert "writes 1 byte past the end of memory" in violation.found
     assert not x.any()
-    tma.store_tile(
-        tensor_map, (0, 0), np.ones((3, 8), np.float32), memory=x.view(np.uint8).reshape(-1)
-    )
+    tma.store_tile(tensor_map, (0, 0), data, memory=whole)
     assert (x == 1).all()
 
 
@@ -922,15 +921,17 @@ def test_strides_and_positions_whose_product_overflows_are_outside():
     assert not tma.load_tile(tensor_map, (0, 0, 0), memory=memory.array).filled.any()
 
 
-def test_a_position_2_to_the_64_bytes_away_is_not_the_first():
+def test_a_position_2_to_the_64_bytes_away_is_the_first_again():
     memory = HostMemory()
     tensor_map = tma.driver_encode_tiled(
         T.UINT8, 2, memory.address, (16, 1 << 31), (1 << 36,), (16, 1), (1, 1), encoder="model"
     )
-    violation = refused(tma.load_tile, tensor_map, (1 << 28, 0), memory=memory.array)
-    assert violation.rule == "COPY_OUTSIDE_MEMORY"
-    first = tma.load_tile(tensor_map, (0, 0), memory=memory.array).array
-    np.testing.assert_array_equal(first[0], memory.array[:16])
+    for position in (0, 1 << 28, 2 << 28):
+        tile = tma.load_tile(tensor_map, (position, 0), memory=memory.array).array
+        np.testing.assert_array_equal(tile[0], memory.array[:16])
+    for position in (1, (1 << 28) - 1, (1 << 28) + 1):
+        violation = refused(tma.load_tile, tensor_map, (position, 0), memory=memory.array)
+        assert violation.rule == "COPY_OUTSIDE_MEMORY"
 
 
 def test_read_only_tensor_is_loaded_and_never_written():

@@ -63,7 +63,7 @@ REFUSALS: dict[str, tuple[str, str, str]] = {
     ),
     "COPY_OFFSETS_WITHOUT_IM2COL": (
         "only loads of im2col maps take im2col_offsets",
-        "leave im2col_offsets away",
+        "omit im2col_offsets",
         f"{PTX}: im2colOffsets; stores are im2col_no_offs",
     ),
     "COPY_STORE_NEGATIVE": (
@@ -127,6 +127,11 @@ REFUSALS: dict[str, tuple[str, str, str]] = {
         "every byte that a copy touches must lie inside",
         "pass memory= with the array that holds the map's addresses, or smaller dimensions",
         "tma_dlpack, memory of a copy",
+    ),
+    "COPY_PAGES": (
+        "a copy there would end this process",
+        "keep the memory mapped while the map is used; map it with write permission for stores",
+        "proc(5), /proc/self/maps: only memory that no framework allocated is looked at",
     ),
     "COPY_STORE_OVERRUN": (
         "stores write whole chunks of 16 bytes, so each row must be padded to 16 bytes",

@@ -1,4 +1,4 @@
-"""What a copy is asked, checked: both backends refuse here what would kill a kernel.
+"""A copy as requested, checked: what would kill a kernel is refused here, for every backend.
 
 A checked request knows where its lines lie, so that backends only move bytes.
 """
@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from tma_dlpack import geometry
-from tma_dlpack.copies.arrays import array_of
 from tma_dlpack.copies.refusals import PTX, refuse
 from tma_dlpack.encoding.arguments import EncodeArguments
 from tma_dlpack.geometry import BoolArray, IntArray, TilePlan
@@ -27,6 +27,7 @@ __all__ = [
     "CopyRequest",
     "Gather4Request",
     "Lines",
+    "array_of",
     "gather4_request",
     "load_request",
     "require_map",
@@ -167,16 +168,7 @@ def store_request(tensor_map: TensorMap, coords: object, smem_offset: int) -> Co
     """Check a store or the place of a reduction; raises as `load_request`."""
     _check_map(tensor_map)
     args = tensor_map.arguments
-    if args.kind == "im2col_wide":
-        raise TmaUnsupportedError(
-            "an im2col-wide map can only be loaded: stores have the modes tile and im2col_no_offs "
-            f"({PTX}); make an im2col map for the store"
-        )
-    if args.data_type.name == "16U4_ALIGN16B":
-        raise TmaUnsupportedError(
-            "16U4_ALIGN16B can only be loaded; store through a map of 16U4_ALIGN8B (CUDA driver "
-            "API, cuTensorMapEncodeTiled: tensorDataType)"
-        )
+    _check_can_store(args)
     driver_coords = _coords(args, coords)
     _check_inner(args, driver_coords)
     if driver_coords.min() < 0:
@@ -219,6 +211,12 @@ def scatter4_request(
 ) -> Gather4Request:
     """Check a tile::scatter4 store of four rows; raises as `store_request`."""
     request = gather4_request(tensor_map, column, rows, smem_offset)
+    if tensor_map.target.compute_capability[0] == 12:
+        raise TmaUnsupportedError(
+            f"{tensor_map.target} has no scatter4, only gather4 (ptxas 13.0 refuses it there); "
+            "store row by row with store_tile"
+        )
+    _check_can_store(request.plan.arguments)
     if request.coords.min() < 0:
         found = f"column is {shown(column)} and rows are {_shown(request.coords[::-1, 1])}"
         refuse("COPY_STORE_NEGATIVE", "rows", found)
@@ -230,12 +228,10 @@ def scatter4_request(
 
 def require_map(tensor_map: object) -> None:
     """Refuse what is no map."""
-    kind = type(tensor_map)  # isinstance would ask __class__, which may raise
-    if not issubclass(kind, TensorMap):
-        found = f"tensor_map is a {type_name(kind)}"
-        raise refusal(
-            "tensor_map", found, "be a TensorMap", "make one: make_tma_descriptor(x, ...)"
-        )
+    if not isinstance(tensor_map, TensorMap):
+        found = f"tensor_map is a {type_name(type(tensor_map))}"
+        fix = "make one: make_tma_descriptor(x, ...)"
+        raise refusal("tensor_map", found, "be a TensorMap", fix)
 
 
 def _check_map(tensor_map: TensorMap) -> None:
@@ -246,6 +242,36 @@ def _check_map(tensor_map: TensorMap) -> None:
     longest = max(tensor_map.global_dim)
     if tensor_map.target.is_sm_9x and longest > MAX_COPIED_DIM:
         refuse("COPY_DIM_31_BITS", "tensor_map", f"an extent of the map is {longest}")
+
+
+def _check_can_store(args: EncodeArguments) -> None:
+    if args.kind == "im2col_wide":
+        raise TmaUnsupportedError(
+            "an im2col-wide map can only be loaded: stores have the modes tile and im2col_no_offs "
+            f"({PTX}); make an im2col map for the store"
+        )
+    if args.data_type.name == "16U4_ALIGN16B":
+        raise TmaUnsupportedError(
+            "16U4_ALIGN16B can only be loaded; store through a map of 16U4_ALIGN8B (CUDA driver "
+            "API, cuTensorMapEncodeTiled: tensorDataType)"
+        )
+    if args.swizzle == TmaSwizzle.bytes128_atom_32B_flip_8B:
+        raise TmaUnsupportedError(
+            "swizzle bytes128_atom_32B_flip_8B can only be loaded; store through a map of "
+            "bytes128_atom_32B, with its tile (PTX ISA, swizzling modes: from global to shared "
+            "memory alone)"
+        )
+
+
+def array_of(value: object) -> npt.NDArray[Any] | None:
+    """Give an object as an array; None where NumPy can make none of it.
+
+    A range is none: it may count further than memory does.
+    """
+    try:
+        return None if type(value) is range else np.asarray(value)
+    except Exception:  # NumPy passes on what an object's own methods raise
+        return None
 
 
 def _coords(args: EncodeArguments, coords: object) -> IntArray:
