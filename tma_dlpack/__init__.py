@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from tma_dlpack.bench.tile_bandwidth import BandwidthReport, bandwidth
     from tma_dlpack.draw import bank_conflicts
     from tma_dlpack.explorer.widget import explore
+    from tma_dlpack.make.ragged import ragged, ragged_coords
     from tma_dlpack.verification import VerifyReport, verify
 
 __version__ = "0.1.0"
@@ -107,6 +108,8 @@ __all__ = [
     "make_im2col_wide_descriptor",
     "make_tma_descriptor",
     "make_tma_descriptors",
+    "ragged",
+    "ragged_coords",
     "reduce_tile",
     "store_tile",
     "tile_coords",
@@ -121,6 +124,8 @@ _LATER = {
     "bank_conflicts": ("tma_dlpack.draw", "bank_conflicts"),
     "draw": ("tma_dlpack.draw", None),
     "explore": ("tma_dlpack.explorer.widget", "explore"),
+    "ragged": ("tma_dlpack.make.ragged", "ragged"),
+    "ragged_coords": ("tma_dlpack.make.ragged", "ragged_coords"),
     "verify": ("tma_dlpack.verification", "verify"),
 }
 

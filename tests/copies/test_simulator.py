@@ -491,6 +491,52 @@ def test_16u4_align16b_can_not_be_stored():
         tma.store_tile(tensor_map, (0, 0), np.zeros((1, 128), np.uint8), memory=memory.array)
 
 
+@pytest.mark.parametrize(
+    ("data_type", "payload"), [(PACKED_4, 8), (PACKED_4_16, 8), (PACKED_6, 12)]
+)
+def test_the_gaps_of_packed_types_are_neither_counted_nor_written(data_type, payload):
+    memory = HostMemory(np.zeros(16384, np.uint8))
+    row_bytes = 8 * payload
+    tensor_map = packed_map(data_type, memory, (128, 64), (row_bytes,), (128, 64))
+    tile = tma.load_tile(tensor_map, (0, 0), memory=memory.array)
+    assert tile.tx_bytes == tensor_map.tx_bytes == tile.written.sum() == 64 * row_bytes
+    assert tensor_map.smem_bytes == 64 * 8 * (8 if data_type == PACKED_4 else 16)
+
+
+def test_flip_8b_is_loaded_and_not_stored():
+    x = np.arange(8 * 32, dtype=np.float32).reshape(8, 32)
+    data = np.zeros((8, 32), np.float32)
+    flip, atom = (
+        tma.make_tma_descriptor(x, (8, 32), swizzle=name, target="sm_100")
+        for name in ("bytes128_atom_32B_flip_8B", "bytes128_atom_32B")
+    )
+    np.testing.assert_array_equal(tma.load_tile(flip, (0, 0)).array, x)
+    for ask in (
+        lambda: tma.store_tile(flip, (0, 0), data),
+        lambda: tma.reduce_tile(flip, (0, 0), data, "add"),
+    ):
+        with pytest.raises(tma.TmaUnsupportedError, match="flip_8B can only be loaded"):
+            ask()
+    assert x.any()
+    tma.store_tile(atom, (0, 0), data)
+    assert not x.any()
+
+
+@pytest.mark.parametrize("target", ["sm_100", "sm_103", "sm_120"])
+def test_scatter4_is_not_on_sm_120(target):
+    x = np.arange(10 * 32, dtype=np.float32).reshape(10, 32)
+    tensor_map = tma.make_tma_descriptor(x, (1, 16), target=target)
+    simulator = tma.backend("simulator")
+    tile = simulator.gather4(tensor_map, 0, (3, 2, 1, 0))
+    np.testing.assert_array_equal(tile.array, x[3::-1, :16])
+    if target == "sm_120":
+        with pytest.raises(tma.TmaUnsupportedError, match="sm_120 has no scatter4, only gather4"):
+            simulator.scatter4(tensor_map, 0, (0, 1, 2, 3), tile.array)
+    else:
+        simulator.scatter4(tensor_map, 0, (0, 1, 2, 3), tile.array)
+        np.testing.assert_array_equal(x[:4, :16], tile.array)
+
+
 def test_gather4_loads_four_rows_and_scatter4_puts_them_back():
     x = np.arange(10 * 32, dtype=np.float32).reshape(10, 32)
     memory = HostMemory(x.view(np.uint8).reshape(-1))
