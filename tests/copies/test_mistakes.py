@@ -236,3 +236,36 @@ def test_integers_longer_than_python_writes_are_refused(sign):
             ask()
     with pytest.raises(tma.TmaUnsupportedError, match="stream is a int"):
         launch.stream_handle(number)
+
+
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ({"box_dim": {0: 16}}, None),
+        ({"box_dim": {0: 3}}, "a row of the box is 12 bytes with swizzle bytes64"),
+        ({"box_dim": {0: 20}}, "a row of the box is 80 bytes with swizzle bytes64"),
+        ({"swizzle_mode": "bytes32"}, "a row of the box is 64 bytes with swizzle bytes32"),
+        ({"swizzle_mode": "none", "box_dim": {0: 20}}, None),
+        ({"swizzle_mode": "none", "elemtype": "UINT8"}, None),
+        ({"elemtype": "FLOAT64"}, "a row of the box is 128 bytes with swizzle bytes64"),
+        ({"elemtype": "UINT8", "box_dim": {0: 15}}, "a row of the box is 15 bytes with swizzle "),
+    ],
+)
+def test_a_map_whose_box_no_driver_accepts_is_not_copied(changes, found):
+    x = np.zeros((16, 64), np.float32)
+    changed = tma.make_tma_descriptor(x, (8, 16), swizzle="bytes64").replace(**changes)
+    data = bytes(changed.smem_bytes)
+    calls = (
+        lambda: tma.load_tile(changed, (0, 0)),
+        lambda: tma.load_tiles(changed, [(0, 0), (8, 0)]),
+        lambda: tma.store_tile(changed, (0, 0), data),
+    )
+    for call in calls:
+        if found is None:
+            call()
+            continue
+        with pytest.raises(tma.TmaPreconditionError) as caught:
+            call()
+        (violation,) = caught.value.violations
+        assert violation.rule == "COPY_BOX_ROW"
+        assert violation.found.startswith(found)

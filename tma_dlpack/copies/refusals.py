@@ -101,6 +101,12 @@ REFUSALS: dict[str, tuple[str, str, str]] = {
         "pass a map that a driver would accept",
         "CUDA driver API, cuTensorMapEncodeTiled: globalAddress",
     ),
+    "COPY_BOX_ROW": (
+        "a row of the box must be a multiple of 16 bytes, and with a swizzle fit its span: no "
+        "driver accepts another map, and what the engine does with one is not known",
+        "change the box or the swizzle back with replace(), or make the map anew",
+        "CUDA driver API, cuTensorMapEncodeTiled: boxDim, swizzle",
+    ),
     "COPY_DIM_31_BITS": (
         "no extent may be over 2147483648, although the driver encodes maps up to 4294967296",
         "describe the tensor in parts, each a map of its own",

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from tma_dlpack import geometry
 from tma_dlpack.copies.refusals import PTX, refuse
 from tma_dlpack.encoding.arguments import EncodeArguments
-from tma_dlpack.geometry import BoolArray, IntArray, TilePlan
+from tma_dlpack.geometry import SWIZZLES, BoolArray, IntArray, TilePlan
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.coerce import integer_of, integers_of, shown, type_name
 from tma_dlpack.types.dtypes import PACKED_TYPES
@@ -239,6 +239,11 @@ def _check_map(tensor_map: TensorMap) -> None:
     if tensor_map.global_address % 16:
         found = f"the map's address is {tensor_map.global_address:#x}"
         refuse("COPY_ADDRESS", "tensor_map", found)
+    args = tensor_map.arguments
+    span_bytes = SWIZZLES[args.swizzle].span_bytes if args.swizzle else args.inner_box_bytes
+    if not args.interleave and (args.inner_box_bytes % 16 or args.inner_box_bytes > span_bytes):
+        found = f"a row of the box is {args.inner_box_bytes} bytes with swizzle {args.swizzle.name}"
+        refuse("COPY_BOX_ROW", "tensor_map", found)
     longest = max(tensor_map.global_dim)
     if tensor_map.target.is_sm_9x and longest > MAX_COPIED_DIM:
         refuse("COPY_DIM_31_BITS", "tensor_map", f"an extent of the map is {longest}")

@@ -180,7 +180,7 @@ def _dim(view: TensorView, dim: object) -> int:
     return number % rank
 
 
-def _ragged_dim_of(tensor_map: TensorMap) -> int:
+def _ragged_dim_of(tensor_map: object) -> int:
     """Give the ragged dimension, counted as in the tensor; refuse another map."""
     if not isinstance(tensor_map, TensorMap):
         found = f"tensor_map is a {type_name(type(tensor_map))}"
