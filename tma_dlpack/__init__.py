@@ -15,23 +15,20 @@ from tma_dlpack.copies.verbs import (
 )
 from tma_dlpack.include import get_include
 from tma_dlpack.make.batch import TensorMapBatch, make_tma_descriptors
+from tma_dlpack.make.driver_words import (
+    driver_encode_im2col,
+    driver_encode_im2col_wide,
+    driver_encode_tiled,
+    driver_replace_address,
+)
 from tma_dlpack.make.im2col import (
     check_im2col_descriptor,
     check_im2col_wide_descriptor,
-    driver_encode_im2col,
-    driver_encode_im2col_wide,
     im2col_corners,
     make_im2col_descriptor,
     make_im2col_wide_descriptor,
 )
-from tma_dlpack.make.tiled import (
-    cache_clear,
-    cache_info,
-    check_tma_descriptor,
-    driver_encode_tiled,
-    driver_replace_address,
-    make_tma_descriptor,
-)
+from tma_dlpack.make.tiled import check_tma_descriptor, make_tma_descriptor
 from tma_dlpack.rules.check import Report
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.enums import (
@@ -89,8 +86,6 @@ __all__ = [
     "backend",
     "bandwidth",
     "bank_conflicts",
-    "cache_clear",
-    "cache_info",
     "check_im2col_descriptor",
     "check_im2col_wide_descriptor",
     "check_tma_descriptor",

@@ -19,8 +19,11 @@ from tma_dlpack.copies.device_memory import DeviceBytes
 from tma_dlpack.copies.simulator import SimulatorBackend
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.encoding.arguments import EncodeArguments, MapKind
-from tma_dlpack.make.im2col import driver_encode_im2col, driver_encode_im2col_wide
-from tma_dlpack.make.tiled import driver_encode_tiled
+from tma_dlpack.make.driver_words import (
+    driver_encode_im2col,
+    driver_encode_im2col_wide,
+    driver_encode_tiled,
+)
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.errors import TmaDriverError, TmaPreconditionError
 from tma_dlpack.types.target import Target
