@@ -70,7 +70,7 @@ MISTAKES = {
     ),
     "an inner coordinate off 16 bytes": (
         lambda: load((0, 2)),
-        "coords[1] is 2 in coords (0, 2); FLOAT32 asks for a multiple of 4 elements; the innermost "
+        "coords[1] is 2 in coords (0, 2); FLOAT32 needs a multiple of 4 elements; the innermost "
         "coordinate must fall on 16 bytes, also when negative or out of bounds",
         "round the innermost coordinate to that multiple",
     ),
@@ -82,7 +82,7 @@ MISTAKES = {
     ),
     "one tile's coordinates to load_tiles": (
         lambda: tma.load_tiles(matrix_map(), (0, 0)),
-        "coords have shape (2,), and the map asks for (n, 2); there must be one coordinate per "
+        "coords have shape (2,), and the map needs (n, 2); there must be one coordinate per "
         "dimension, row-major, outermost first",
         "pass as many coordinates as the map has dimensions",
     ),
@@ -105,7 +105,7 @@ MISTAKES = {
     ),
     "offsets for two dimensions of one": (
         lambda: tma.load_tile(pixel_map(), (0, 0, 0), im2col_offsets=(0, 1)),
-        "im2col_offsets are (0, 1); the map asks for 1 of 0..65535; im2col_offsets must be unsigned"
+        "im2col_offsets are (0, 1); the map needs 1 of 0..65535; im2col_offsets must be unsigned"
         " integers that share 16 bits: 0..65535 at rank 3, 0..255 at rank 4, 0..31 at rank 5; one "
         "per spatial dimension, row-major (D, H, W); an im2col-wide map takes one, of W",
         "pass tap x dilation for each spatial dimension, or None for zeros",

@@ -122,7 +122,7 @@ def test_a_torch_storage_that_lost_the_last_byte_is_refused(kept):
         assert "no longer holds its 8192 bytes" in str(moved(tma.load_tile, tensor_map, (0, 0)))
 
 
-def test_a_part_of_a_torch_storage_is_asked_for_its_own_bytes():
+def test_a_part_of_a_torch_storage_is_loaded_from_its_own_bytes():
     whole = torch_matrix()
     tensor_map = tma.make_tma_descriptor(whole[60:, :16], BOX)
     np.testing.assert_array_equal(tma.load_tile(tensor_map, (0, 8)).array, whole[60:, 8:16])

@@ -63,7 +63,7 @@ def strided_over(flat, shape, strides_bytes):
         "NumPy turned twice",
         "NumPy over a short buffer",
         "NumPy over bytes",
-        "as_strided is not asked",
+        "as_strided",
     ],
 )
 def test_the_storage_of_a_tensor_is_where_its_memory_begins_and_ends(tensor, expected):

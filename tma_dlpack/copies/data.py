@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from tma_dlpack.copies.checks import array_of
 from tma_dlpack.copies.layout import (
     Bytes,
     Values,
@@ -16,7 +17,7 @@ from tma_dlpack.copies.layout import (
     spread,
 )
 from tma_dlpack.copies.refusals import refuse
-from tma_dlpack.copies.request import CopyRequest, array_of
+from tma_dlpack.copies.request import CopyRequest
 from tma_dlpack.dlpack import TensorView, as_tensor_view, host_bytes, name_of
 from tma_dlpack.geometry import TilePlan
 from tma_dlpack.types.dtypes import DataTypeRow

@@ -1,8 +1,8 @@
 """Which bytes a copy may touch, and those it does touch; it is refused where they differ.
 
 A map keeps its tensor alive, and yet the tensor can take other memory, or lose it: ``layer.half()``
-and ``x.resize_()`` of torch, ``x.resize()`` of NumPy, ``x.delete()`` of JAX. So each copy asks the
-tensor again.
+and ``x.resize_()`` of torch, ``x.resize()`` of NumPy, ``x.delete()`` of JAX. So each copy
+looks at the tensor again.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def current_view(tensor_map: TensorMap) -> TensorView | None:
     """Give the view of a map's tensor, which must lie where and as the map describes it.
 
     None for a bare address. A capsule that the map keeps holds the memory by itself, and its
-    producer may export another temporary each time, so it is not asked again.
+    producer may export another temporary each time, so it is not exported again.
     """
     before = tensor_map.view
     if before is None or before.capsule is not None:
@@ -162,14 +162,14 @@ def current_view(tensor_map: TensorMap) -> TensorView | None:
 def storage_of_view(view: TensorView, what: str) -> Storage:
     """Give the storage of a tensor; refuse one that lies there no longer.
 
-    A storage that became too small, or moved, does not tell the tensors that lie in it.
+    When a storage shrinks or moves, the tensors that lie in it do not change.
     """
     if view.capsule is not None:
         return Storage(view.address, view.extent_bytes, False)
     try:
         storage = storage_of(view)
     except Exception as error:  # a subclass of torch.Tensor may refuse the question
-        refuse("COPY_MOVED", "memory", f"{what} does not tell its storage: {error}", error)
+        refuse("COPY_MOVED", "memory", f"the storage of {what} is not known: {error}", error)
     if not storage.holds(view):
         found = f"the storage of {what} no longer holds its {view.extent_bytes} bytes"
         refuse("COPY_MOVED", "memory", found)

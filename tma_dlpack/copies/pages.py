@@ -1,4 +1,4 @@
-"""Whether this process may touch a stretch of its memory, as Linux tells it."""
+"""Whether this process may touch a stretch of its memory, from /proc/self/maps (Linux)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ _MAPS = "/proc/self/maps"
 def first_forbidden(address: int, size_bytes: int, write: bool) -> int | None:
     """Give the first address of a stretch that a read, or a write, would end this process at.
 
-    None where there is none, and where the system does not tell (no Linux). What cannot be known:
-    whether another thread unmaps the memory meanwhile, and a file behind it that was cut short.
+    None where there is none, and where there is no /proc/self/maps. What cannot be known: whether
+    another thread unmaps the memory meanwhile, and whether a file behind it was cut short.
 
     >>> import numpy as np
     >>> x = np.zeros(1 << 20, np.uint8)

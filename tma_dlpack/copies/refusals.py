@@ -11,7 +11,7 @@ __all__ = ["PTX", "REFUSALS", "refuse"]
 _MEASURED = "measured: illegal instruction (H200, driver 580.159.04, 2026-11-20)"
 PTX = "PTX ISA, cp.async.bulk.tensor"
 
-#: rule -> what is asked, a fix, the source.
+#: rule -> the limit, a fix, the source.
 REFUSALS: dict[str, tuple[str, str, str]] = {
     "COPY_COORDS_COUNT": (
         "there must be one coordinate per dimension, row-major, outermost first",

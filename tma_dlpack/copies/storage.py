@@ -43,10 +43,10 @@ class Storage(NamedTuple):
 
 
 def storage_of(view: TensorView) -> Storage:
-    """Give the storage of a tensor; the tensor's own extent where it cannot be asked for more.
+    """Give the storage of a tensor; the tensor's own extent where no more is known.
 
-    torch is asked for ``untyped_storage()``, NumPy for ``base``, CuPy for ``data.mem``. Raises what
-    a torch subclass raises that refuses the question.
+    Sources: ``untyped_storage()`` of torch, ``base`` of NumPy, ``data.mem`` of CuPy. A subclass of
+    torch.Tensor may raise anything here.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def _is_cupy(owner: object) -> bool:
 def _numpy_storage(array: np.ndarray[Any, Any]) -> Storage:
     """Give the bytes of the array that the given one is a view of.
 
-    A base that is no array, such as a buffer, or the go-between of `as_strided`, is not asked.
+    A base that is no array, such as a buffer, or the helper object of `as_strided`, ends the chain.
     """
     while isinstance(array.base, np.ndarray):
         array = array.base

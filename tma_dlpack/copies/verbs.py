@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tma_dlpack import geometry
 from tma_dlpack.copies.backend import Backend
-from tma_dlpack.copies.request import require_map
+from tma_dlpack.copies.checks import require_map
 from tma_dlpack.copies.simulator import SimulatorBackend
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.tensor_map.map import TensorMap
