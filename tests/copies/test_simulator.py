@@ -21,7 +21,7 @@ from copy_cases import (
 )
 
 import tma_dlpack as tma
-from tma_dlpack.copies.cuda import CudaBackend
+from tma_dlpack.copies.cuda import CudaBackend, HardwareTile
 from tma_dlpack.copies.reductions import OPERATIONS, REDUCTIONS, combine
 from tma_dlpack.types.dtypes import DATA_TYPES, row
 
@@ -235,6 +235,14 @@ def test_an_attribute_of_a_tile_can_not_be_set_or_deleted(name):
     with pytest.raises(AttributeError, match=f"{name} cannot be deleted"):
         delattr(tile, name)
     assert repr(tile) == before
+
+
+def test_a_tile_from_the_hardware_is_drawn_like_any_other():
+    x = np.ones((8, 16), np.float32)
+    tile = tma.load_tile(tma.make_tma_descriptor(x, (8, 16)), (0, 0))
+    real = HardwareTile(tile._request, tile.smem, tile.written.copy())
+    assert "measured" in repr(real)
+    assert real._repr_html_() == tile._repr_html_()
 
 
 def test_load_tiles_gives_a_leading_axis():

@@ -15,10 +15,12 @@ from tma_dlpack.copies.request import (
 )
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.tensor_map.map import TensorMap
+from tma_dlpack.types.public import public
 
 __all__ = ["Backend"]
 
 
+@public
 class Backend(ABC):
     """What copies tiles: `backend("simulator")` or `backend("cuda")`.
 

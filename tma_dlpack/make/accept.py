@@ -17,12 +17,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tma_dlpack import driver
 from tma_dlpack.dlpack.capsule import DIRECT, parse_capsule
 from tma_dlpack.dlpack.layout import READ_ONLY, row_major_strides
 from tma_dlpack.dlpack.producer import MAX_VERSION
 from tma_dlpack.dlpack.torch_tensor import torch_dtype_table
-from tma_dlpack.encoding.arguments import EncodeArguments
+from tma_dlpack.encoding.arguments import EncodeArguments, MapKind
 from tma_dlpack.encoding.bits import element_type_bits
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.dtypes import DATA_TYPES, DataTypeRow, DLDataType, data_type_of, overrides_of
@@ -48,7 +47,7 @@ from tma_dlpack.types.limits import (
 )
 from tma_dlpack.types.target import DEFAULT_TARGET, Target
 
-__all__ = ["accept_im2col", "accept_im2col_wide", "accept_tiled"]
+__all__ = ["accept_im2col", "accept_im2col_wide", "accept_tiled", "explained"]
 
 _Layout = tuple[Any, ...]  # as dlpack.Layout: a plain tuple is quicker to make
 
@@ -103,7 +102,7 @@ def accept_tiled(
             arguments = EncodeArguments(
                 "tiled", kind.data_type, dims, strides_bytes, steps, box, **plain.words
             )
-            data = driver.encode(arguments, address, layout[1])
+            data = _by_driver(arguments, address, layout[1])
         else:
             head = _head(address, dims, strides_bytes, steps, kind, plain)
             rest = *[n - 1 for n in box], *_NOTHING[len(box)], box_bytes, plain.repeat_bytes
@@ -165,7 +164,7 @@ def accept_im2col(
                 pixel_box_lower_corner=lower, pixel_box_upper_corner=upper,
                 channels_per_pixel=channels, pixels_per_column=pixels,
             )  # fmt: skip
-            data = driver.encode(arguments, address, layout[1])
+            data = _by_driver(arguments, address, layout[1])
         else:
             head = _head(address, dims, strides_bytes, steps, kind, plain, im2col=1)
             corners = _corner_field(lower, bits), _corner_field(upper, bits)
@@ -183,6 +182,19 @@ def accept_im2col(
 def accept_im2col_wide(*arguments: Any) -> TensorMap | None:
     """Give None: these maps are for sm_100 and later, where nothing is measured."""
     return None
+
+
+def _by_driver(arguments: EncodeArguments, address: int, device_id: int) -> bytes:
+    from tma_dlpack import driver  # loaded when the first CUDA tensor comes
+
+    return driver.encode(arguments, address, device_id)
+
+
+def explained(kind: MapKind, tensor: object, options: tuple[Any, ...]) -> TensorMap:
+    """Take the long road: make the map, or raise with every violation."""
+    from tma_dlpack.make import build  # the rules are imported when first needed
+
+    return build.make(kind, tensor, options)
 
 
 class _NotSureError(Exception):
@@ -278,8 +290,10 @@ def _target_of(layout: _Layout) -> Target:
     """Give the GPU that the tensor is described for, if its maps have been measured."""
     if layout[0] == _HOST:
         return DEFAULT_TARGET
-    if layout[0] == _CUDA and driver.is_available():
-        target = driver.device_target(layout[1])
+    if layout[0] == _CUDA:
+        from tma_dlpack import driver
+
+        target = driver.device_target(layout[1])  # refuses where there is no driver
         if target.has_model:
             return target
     raise _NotSureError

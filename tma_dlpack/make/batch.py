@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from tma_dlpack.make import build
-from tma_dlpack.make.accept import accept_tiled
+from tma_dlpack.make.accept import accept_tiled, explained
 from tma_dlpack.tensor_map import interop
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.tensor_map.storage import aligned_bytes
@@ -207,7 +206,7 @@ def _as_tuple(tensors: object) -> tuple[object, ...]:
 
 def _made(index: int, tensor: object, options: tuple[Any, ...]) -> TensorMap:
     try:
-        return accept_tiled(tensor, *options) or build.make("tiled", tensor, options)
+        return accept_tiled(tensor, *options) or explained("tiled", tensor, options)
     except TmaPreconditionError as error:
         raise _at(index, error) from error.__cause__
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from tma_dlpack.make import build
-from tma_dlpack.make.encode import Encoder
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle, WideMode
 from tma_dlpack.types.target import Target
+
+if TYPE_CHECKING:
+    from tma_dlpack.make.encode import Encoder
 
 __all__ = [
     "driver_encode_im2col",
@@ -70,6 +72,8 @@ element_strides, interleave, swizzle, l2_promotion, oob_fill
     >>> bytes(tm)[:16].hex()
     '00000000007f00009003000010000000'
     """
+    from tma_dlpack.make import build
+
     return build.mirror(
         "tiled",
         {
@@ -123,6 +127,8 @@ def driver_replace_address(tensor_map: TensorMap, global_address: int) -> Tensor
     >>> bytes(tm)[:8].hex()
     '00000000007f0000'
     """
+    from tma_dlpack.make import build
+
     return build.replace_address(tensor_map, global_address)
 
 
@@ -178,6 +184,8 @@ interleave, swizzle, l2_promotion, oob_fill, target, encoder
     >>> bytes(tm)[55:62].hex()
     '1fffffffff3f00'
     """
+    from tma_dlpack.make import build
+
     return build.mirror(
         "im2col",
         {
@@ -260,6 +268,8 @@ interleave, l2_promotion, oob_fill, target, encoder
     >>> tm.kind, [a.rule for a in tm.advice]
     ('im2col_wide', ['WIDE_ON_SM_90'])
     """
+    from tma_dlpack.make import build
+
     return build.mirror(
         "im2col_wide",
         {

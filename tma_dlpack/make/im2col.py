@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from tma_dlpack.make import build
-from tma_dlpack.make.accept import accept_im2col, accept_im2col_wide
-from tma_dlpack.rules.check import Report
+from tma_dlpack.make.accept import accept_im2col, accept_im2col_wide, explained
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.coerce import integer_of, integers_of, shown
 from tma_dlpack.types.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle, WideMode
 from tma_dlpack.types.errors import refusal
 from tma_dlpack.types.target import Target
+
+if TYPE_CHECKING:
+    from tma_dlpack.rules.check import Report
 
 __all__ = [
     "check_im2col_descriptor",
@@ -103,7 +105,7 @@ def make_im2col_descriptor(
         rules,
         target,
     )
-    return accept_im2col(tensor, *options) or build.make("im2col", tensor, options)
+    return accept_im2col(tensor, *options) or explained("im2col", tensor, options)
 
 
 def check_im2col_descriptor(
@@ -142,6 +144,8 @@ elem_strides, interleave_layout, swizzle, l2_fetch_size, oobfill, data_type, rul
     >>> check_im2col_descriptor(images, (0, 0), (-14, 0), 32, 64).violations[0].rule
     'BOUNDING_BOX'
     """
+    from tma_dlpack.make import build  # the rules are imported when first needed
+
     return build.check(
         "im2col",
         tensor,
@@ -231,7 +235,7 @@ oobfill, data_type, rules, target
         rules,
         target,
     )
-    return accept_im2col_wide(tensor, *options) or build.make("im2col_wide", tensor, options)
+    return accept_im2col_wide(tensor, *options) or explained("im2col_wide", tensor, options)
 
 
 def check_im2col_wide_descriptor(
@@ -271,6 +275,8 @@ elem_strides, interleave_layout, swizzle, l2_fetch_size, oobfill, mode, data_typ
     >>> check_im2col_wide_descriptor(images, -1, -1, 64, 128).violations[0].rule
     'WIDE_CAPABILITY'
     """
+    from tma_dlpack.make import build  # the rules are imported when first needed
+
     return build.check(
         "im2col_wide",
         tensor,

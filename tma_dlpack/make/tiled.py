@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from tma_dlpack.make import build
-from tma_dlpack.make.accept import accept_tiled
-from tma_dlpack.rules.check import Report
+from tma_dlpack.make.accept import accept_tiled, explained
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle
 from tma_dlpack.types.target import Target
+
+if TYPE_CHECKING:
+    from tma_dlpack.rules.check import Report
 
 __all__ = ["check_tma_descriptor", "make_tma_descriptor"]
 
@@ -88,7 +90,7 @@ def make_tma_descriptor(
         rules,
         target,
     )
-    return accept_tiled(tensor, *options) or build.make("tiled", tensor, options)
+    return accept_tiled(tensor, *options) or explained("tiled", tensor, options)
 
 
 def check_tma_descriptor(
@@ -124,6 +126,8 @@ data_type, rules, target
     >>> print(check_tma_descriptor(x, box_sizes=(4, 64)).violations[0].fix)
     pad the last dimension from 1733 to 1736 elements: y = numpy.empty((4, 1736), x.dtype)[..., :1733]; y[...] = x
     """  # noqa: E501
+    from tma_dlpack.make import build  # the rules are imported when first needed
+
     return build.check(
         "tiled",
         tensor,

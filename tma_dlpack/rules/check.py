@@ -18,6 +18,7 @@ from tma_dlpack.types.errors import (
     Violation,
     sealed,
 )
+from tma_dlpack.types.public import Drawn, public
 
 __all__ = ["Report", "advise", "check_case", "find_violations"]
 
@@ -128,9 +129,10 @@ def advise(case: Case) -> tuple[Advice, ...]:
     )
 
 
+@public
 @sealed
 @dataclass(frozen=True, slots=True)
-class Report:
+class Report(Drawn):
     """What a check found.
 
     Attributes

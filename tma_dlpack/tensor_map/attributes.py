@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tma_dlpack import geometry
+from typing import TYPE_CHECKING
+
 from tma_dlpack.dlpack import name_of
 from tma_dlpack.encoding.arguments import EncodeArguments, MapKind, reverse
-from tma_dlpack.tensor_map.description import Description, describe
 from tma_dlpack.tensor_map.storage import Asked, MapStorage
 from tma_dlpack.types.enums import (
     TensorMapDataType,
@@ -19,6 +19,9 @@ from tma_dlpack.types.errors import TmaUnsupportedError
 from tma_dlpack.types.opaque import opaque
 from tma_dlpack.types.target import Target
 
+if TYPE_CHECKING:
+    from tma_dlpack.tensor_map.description import Description
+
 __all__ = ["MapAttributes"]
 
 
@@ -31,6 +34,8 @@ class MapAttributes(MapStorage):
     @opaque
     def description(self) -> Description:
         """What the map says, worked out the first time that somebody asks."""
+        from tma_dlpack.tensor_map.description import describe
+
         known = self._description
         if known is None:
             assert self._asked is not None
@@ -162,16 +167,22 @@ class MapAttributes(MapStorage):
     @property
     def tx_bytes(self) -> int:
         """Bytes that one load reports to its mbarrier (what `expect_tx` must name)."""
+        from tma_dlpack import geometry
+
         return geometry.tx_bytes(self.arguments)
 
     @property
     def smem_bytes(self) -> int:
         """Bytes of shared memory that one tile spans, swizzle padding included."""
+        from tma_dlpack import geometry
+
         return geometry.smem_bytes(self.arguments)
 
     @property
     def smem_alignment(self) -> int:
         """Alignment in bytes of the tile in shared memory that makes its pattern start at 0."""
+        from tma_dlpack import geometry
+
         return geometry.smem_alignment(self.arguments)
 
     @property

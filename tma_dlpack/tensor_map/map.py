@@ -9,26 +9,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tma_dlpack.dlpack import Device, TensorView, as_tensor_view
-from tma_dlpack.encoding import bits
-from tma_dlpack.rules.check import advise
-from tma_dlpack.tensor_map import cpp, interop, ptx_replace, text
 from tma_dlpack.tensor_map.attributes import MapAttributes
-from tma_dlpack.tensor_map.description import Description
-from tma_dlpack.tensor_map.readdress import check_address, differences
 from tma_dlpack.tensor_map.storage import moved_bytes
 from tma_dlpack.types.coerce import bytes_of, integer_of, type_name
 from tma_dlpack.types.enums import DataType, Interleave, OobFill, Swizzle
 from tma_dlpack.types.errors import Advice, TmaPreconditionError, TmaUnsupportedError, refusal
 from tma_dlpack.types.limits import MAP_BYTES
+from tma_dlpack.types.public import Drawn
 from tma_dlpack.types.target import Target
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from tma_dlpack.tensor_map.description import Description
+
 __all__ = ["TensorMap"]
 
 
-class TensorMap(MapAttributes):
+class TensorMap(MapAttributes, Drawn):
     """A CUDA tensor map (CUtensorMap): what the Tensor Memory Accelerator is told to copy.
 
     Made by `make_tma_descriptor` and its siblings, never directly. Immutable, hashable, equal by
@@ -94,6 +92,9 @@ class TensorMap(MapAttributes):
         >>> TensorMap.from_bytes(bytes(128)).data_type.name
         'UINT8'
         """
+        from tma_dlpack.encoding import bits
+        from tma_dlpack.tensor_map.description import Description
+
         known = Target.of(target)
         if not known.has_model:
             raise TmaUnsupportedError(
@@ -114,6 +115,8 @@ class TensorMap(MapAttributes):
     def __bytes__(self) -> bytes:
         data = self._data
         if data is None:
+            from tma_dlpack.tensor_map import interop
+
             raise interop.no_bytes(self.target)
         return data
 
@@ -126,6 +129,8 @@ class TensorMap(MapAttributes):
         return self._pointer() or self._refuse_pointer()
 
     def _refuse_pointer(self) -> int:
+        from tma_dlpack.tensor_map import interop
+
         if not self._launchable:
             raise interop.not_launchable(self.description.view, self._address)
         raise interop.no_bytes(self.target)
@@ -143,6 +148,8 @@ class TensorMap(MapAttributes):
 
     def _shared_bytes(self) -> NDArray[np.uint8]:
         """Give the bytes that `ptr` points to as a writable array that keeps the map alive."""
+        from tma_dlpack.tensor_map import interop
+
         return interop.array_at(self.ptr, MAP_BYTES, self)
 
     def as_ctypes(self) -> Any:
@@ -161,6 +168,8 @@ class TensorMap(MapAttributes):
         storage alive. It is writable; whoever writes to it changes what launchers
         get, not the map. Raises `TmaUnsupportedError` as `ptr` does, and if torch is not imported.
         """
+        from tma_dlpack.tensor_map import interop
+
         return interop.for_torch(self._shared_bytes())
 
     def as_cuda_bindings(self) -> Any:
@@ -168,6 +177,8 @@ class TensorMap(MapAttributes):
 
         Raises `TmaUnsupportedError` as `ptr` does, and if cuda-bindings is not installed.
         """
+        from tma_dlpack.tensor_map import interop
+
         if not self._launchable:
             self._refuse_pointer()
         return interop.for_cuda_bindings(bytes(self))
@@ -203,6 +214,8 @@ class TensorMap(MapAttributes):
         >>> tm.with_address(b) == tma.make_tma_descriptor(b, box_sizes=(16, 16))
         True
         """
+        from tma_dlpack.tensor_map.readdress import check_address, differences
+
         address = integer_of(tensor_or_int)
         if address is not None:
             check_address(address, "tensor_or_int", self.arguments.alignment_bytes)
@@ -223,6 +236,8 @@ class TensorMap(MapAttributes):
         As cuTensorMapReplaceAddress, which asks a multiple of 16 whatever the map [measured, H200,
         driver 580.159.04, 2026-11-20].
         """
+        from tma_dlpack.tensor_map.readdress import check_address
+
         check_address(address, "global_address", 16)
         return self._moved(address, True, self.description.of(None))
 
@@ -291,6 +306,10 @@ class TensorMap(MapAttributes):
         >>> tm.data_type.name, tm.shape, tm.box_sizes, tm.swizzle.name
         ('FLOAT16', (128, 64), (16, 64), 'bytes128')
         """
+        from tma_dlpack.encoding import bits
+        from tma_dlpack.tensor_map import ptx_replace
+        from tma_dlpack.tensor_map.description import Description
+
         changes = ptx_replace.read_replacements(
             self,
             {
@@ -357,6 +376,8 @@ interleave_layout, swizzle_mode, fill_mode
         >>> "tensormap.replace.tile.rank.shared::cta.b1024.b32" in zeroed.replace_cuda(rank=2)
         True
         """
+        from tma_dlpack.tensor_map import cpp, ptx_replace
+
         changes = ptx_replace.read_replacements(
             self,
             {
@@ -391,6 +412,8 @@ interleave_layout, swizzle_mode, fill_mode
         ...     x, (16, 16), data_type="TFLOAT32").cpp()
         True
         """
+        from tma_dlpack.tensor_map import cpp
+
         known = self.description
         return cpp.cpp(known.arguments, self._address, repr(self), known.view, known.request)
 
@@ -432,6 +455,8 @@ interleave_layout, swizzle_mode, fill_mode
     @property
     def advice(self) -> tuple[Advice, ...]:
         """What is worth knowing about the call that made the map (see `Report.advice`)."""
+        from tma_dlpack.rules.check import advise
+
         known = self.description
         if known.request is None:
             return ()
@@ -451,9 +476,13 @@ interleave_layout, swizzle_mode, fill_mode
         return hash(self._value())
 
     def __repr__(self) -> str:
+        from tma_dlpack.tensor_map import text
+
         return text.map_line(self)
 
     def __str__(self) -> str:
+        from tma_dlpack.tensor_map import text
+
         return text.map_text(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
