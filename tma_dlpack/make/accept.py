@@ -85,7 +85,7 @@ def accept_tiled(
             return None
         dims, strides_bytes = _extents(address, layout, kind.element_bytes, libcudacxx)
         box = _integers(box_sizes, len(dims), 1, MAX_BOX)
-        steps = _steps(elem_strides, dims, libcudacxx)
+        steps = _steps(elem_strides, dims, libcudacxx, libcudacxx)
         inner_bytes = box[0] * kind.element_bytes
         if inner_bytes % INNER_BYTES or inner_bytes > plain.span_bytes:
             return None
@@ -139,16 +139,14 @@ def accept_im2col(
         kind = _type_of(layout[2], layout[3], layout[4], plain.data_type)
         if kind.is_packed or (plain.fill and not kind.is_float):
             return None
-        dims, strides_bytes = _extents(address, layout, kind.element_bytes, False)
+        dims, strides_bytes = _extents(address, layout, kind.element_bytes, documented)
         bits = _CORNER_BITS[len(dims)]
         half = 1 << (bits - 1)
         lower = _integers(pixel_box_lower_corner, len(dims) - 2, -half, half - 1)
         upper = _integers(pixel_box_upper_corner, len(dims) - 2, -half, half - 1)
         (channels,) = _integers((channels_per_pixel,), 1, 1, MAX_BOX)
         (pixels,) = _integers((pixels_per_column,), 1, 1, MAX_PIXELS)
-        steps = _steps(elem_strides, dims, False)
-        if documented:  # the innermost has no say
-            steps = (1, *steps[1:])
+        steps = _steps(elem_strides, dims, documented, False)
         inner_bytes = channels * kind.element_bytes
         if inner_bytes % INNER_BYTES or inner_bytes > plain.span_bytes:
             return None
@@ -360,16 +358,18 @@ def _integers(values: Any, count: int, low: int, high: int) -> tuple[int, ...]:
     return tuple(values[::-1])
 
 
-def _steps(elem_strides: Any, dims: tuple[int, ...], libcudacxx: bool) -> tuple[int, ...]:
+def _steps(
+    elem_strides: Any, dims: tuple[int, ...], innermost_ignored: bool, within_shape: bool
+) -> tuple[int, ...]:
     """Give the element strides as the driver is given them, innermost first."""
     if elem_strides is None:
         return (1, 1, 1, 1, 1)[: len(dims)]
+    if innermost_ignored and type(elem_strides[-1]) is int:
+        elem_strides = (*elem_strides[:-1], 1)
     steps = _integers(elem_strides, len(dims), 1, MAX_ELEM_STRIDE)
-    if not libcudacxx:
-        return steps
-    if any(step > dim for step, dim in zip(steps, dims, strict=True)):
+    if within_shape and any(map(int.__gt__, steps, dims)):
         raise _NotSureError
-    return (1, *steps[1:])
+    return steps
 
 
 def _head(
