@@ -538,7 +538,7 @@ def test_scatter4_is_not_on_sm_120(target):
     tile = simulator.gather4(tensor_map, 0, (3, 2, 1, 0))
     np.testing.assert_array_equal(tile.array, x[3::-1, :16])
     if target == "sm_120":
-        with pytest.raises(tma.TmaUnsupportedError, match="sm_120 has no scatter4, only gather4"):
+        with pytest.raises(tma.TmaUnsupportedError, match="sm_120 has no tile::scatter4"):
             simulator.scatter4(tensor_map, 0, (0, 1, 2, 3), tile.array)
     else:
         simulator.scatter4(tensor_map, 0, (0, 1, 2, 3), tile.array)

@@ -138,13 +138,16 @@ def _view_of_memory(memory: object) -> TensorView:
 
 
 def current_view(tensor_map: TensorMap) -> TensorView | None:
-    """Give the view of a map's tensor, which must lie where and as the map describes it.
+    """Give the view of a map's tensor, which must lie where and as it did when the map was made.
 
     None for a bare address. A capsule that the map keeps holds the memory by itself, and its
     producer may export another temporary each time, so it is not exported again.
     """
-    before = tensor_map.view
-    if before is None or before.capsule is not None:
+    described = tensor_map.view
+    if described is None:
+        return None
+    before = described.own or described  # a map may describe the tensor's memory otherwise
+    if before.capsule is not None:
         return before
     try:
         now = as_tensor_view(before.owner)

@@ -211,12 +211,14 @@ def scatter4_request(
     tensor_map: TensorMap, column: object, rows: object, smem_offset: int
 ) -> Gather4Request:
     """Check a tile::scatter4 store of four rows; raises as `store_request`."""
-    request = gather4_request(tensor_map, column, rows, smem_offset)
-    if tensor_map.target.compute_capability[0] == 12:
+    require_map(tensor_map)
+    target = tensor_map.target
+    if not target.has_scatter4 and not target.is_sm_9x:
         raise TmaUnsupportedError(
-            f"{tensor_map.target} has no scatter4, only gather4 (ptxas 13.0 refuses it there); "
-            "store row by row with store_tile"
+            f"{target} has no tile::scatter4, although it has gather4 (ptxas 13.0 refuses it): "
+            "store the four rows one by one, or make the map for sm_100, sm_103, sm_107 or sm_110"
         )
+    request = gather4_request(tensor_map, column, rows, smem_offset)
     check_can_store(request.plan.arguments)
     if request.coords.min() < 0:
         found = f"column is {shown(column)} and rows are {as_written(request.coords[::-1, 1])}"
