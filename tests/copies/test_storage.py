@@ -119,8 +119,8 @@ def test_a_store_past_the_storage_is_refused_and_writes_nothing():
     violation = refused(tma.store_tile, tensor_map, (0, 0), np.ones((3, 8), np.float32))
     assert violation.rule == "COPY_STORE_OVERRUN"
     assert violation.found == (
-        "the store writes 4 bytes past the end of the tensor: the hardware would have overwritten "
-        "foreign memory"
+        "the store writes 4 bytes past the end of the tensor's storage: the hardware would have "
+        "overwritten foreign memory"
     )
     assert not flat.any()
 
@@ -134,7 +134,36 @@ def test_elements_beyond_the_tensor_and_inside_its_storage_are_loaded(make):
     further = tensor_map.replace(global_dim={1: 57})
     violation = refused(tma.load_tile, further, (53, 0))
     assert violation.rule == "COPY_OUTSIDE_MEMORY"
-    assert violation.found == "the copy touches bytes 1952 to 2080 of the tensor, which has 2048"
+    assert violation.found == (
+        "the copy touches bytes 1952 to 2080 of the tensor's storage, which has 2048"
+    )
+
+
+@pytest.mark.parametrize("make", [torch.arange, np.arange])
+def test_memory_described_otherwise_is_copied_to_the_end_of_the_storage(make):
+    whole = make(100 * 72, dtype=torch.float32 if make is torch.arange else np.float32)
+    whole = whole.reshape(100, 72)
+    expected = np.asarray(whole).copy()
+    every_second = tma.make_tma_descriptor(
+        whole[:, :64], (8, 8), shape=(50, 72), strides=(144, 1), offset=72
+    )
+    tile = tma.load_tile(every_second, (42, 64))
+    np.testing.assert_array_equal(tile.array, expected[85::2, 64:])
+    endless = tma.make_tma_descriptor(
+        whole[:, :64], (8, 8), shape=(1 << 20, 72), strides=(72, 1), rules="driver"
+    )
+    tile = tma.load_tile(endless, (92, 64))
+    np.testing.assert_array_equal(tile.array, expected[92:, 64:])
+    for ask in (
+        lambda: tma.load_tile(endless, (93, 64)),
+        lambda: tma.store_tile(endless, (93, 64), np.zeros((8, 8), np.float32)),
+    ):
+        violation = refused(ask)
+        assert violation.rule == "COPY_OUTSIDE_MEMORY"
+        assert violation.found == (
+            "the copy touches bytes 27040 to 29088 of the tensor's storage, which has 28800"
+        )
+    np.testing.assert_array_equal(np.asarray(whole), expected)
 
 
 def test_a_base_that_moved_is_refused():

@@ -79,3 +79,19 @@ def test_a_slice_outside_the_tensor_is_refused_before_anything_is_launched(room)
     outside = tma.ragged_coords(tensor_map, 7, 4, (0, 0))
     with pytest.raises(tma.TmaPreconditionError, match="touches bytes 448 to 704"):
         tma.load_tile(tensor_map, outside, backend="cuda", memory=memory)
+
+
+def test_one_map_of_a_torch_tensor_serves_eight_experts(torch):
+    sizes = [5, 0, 17, 64, 1, 33, 8, 0]
+    x = torch.randn(sum(sizes), 72, device="cuda", dtype=torch.bfloat16)[:, :64]
+    tensor_map = tma.make_tma_descriptor(x, **tma.ragged(x, (16, 64)), swizzle="bytes128")
+    offset = 0
+    for size in sizes:
+        starts = [tma.ragged_coords(tensor_map, offset, size, (r, 0)) for r in range(0, size, 16)]
+        tiles = tma.load_tiles(tensor_map, starts).array.reshape(-1, 64)
+        words = x[offset : offset + size].view(torch.int16).cpu().numpy().view(np.uint16)
+        np.testing.assert_array_equal(tiles[:size], words)
+        assert not tiles[size:].any()
+        offset += size
+    with pytest.raises(tma.TmaPreconditionError, match="within the 128 rows"):
+        tma.ragged_coords(tensor_map, 127, 2, (0, 0))

@@ -16,10 +16,16 @@ from tma_dlpack import ragged, ragged_coords
 
 
 def bytes_of(x):
-    return x.base.reshape(-1).view(np.uint8)
+    return x.reshape(-1).view(np.uint8)
 
 
 def host_map(x, box_sizes, dim=0):
+    arguments = ragged(x, box_sizes, dim)
+    arguments["allow"] += ("BOX_IN_SHAPE",)  # of the other dimensions
+    return tma.make_tma_descriptor(x, **arguments)
+
+
+def bare_map(x, box_sizes, dim=0):
     return ragged_map(x, x.ctypes.data, box_sizes, dim, encoder="model")
 
 
@@ -90,14 +96,46 @@ def test_a_tile_of_the_last_slice_touches_nothing_past_the_tensor():
 
 def test_a_slice_outside_memory_is_refused_with_the_bytes_that_it_touches():
     x = numbered((10, 16), np.float32)
-    tensor_map = host_map(x, (4, 16))
+    tensor_map = bare_map(x, (4, 16))
     at = ragged_coords(tensor_map, 8, 4, (0, 0))  # of a bare address, so not known to be outside
     with pytest.raises(tma.TmaPreconditionError) as caught:
-        tma.load_tile(tensor_map, at, memory=bytes_of(x)[: 10 * 64])
+        tma.load_tile(tensor_map, at, memory=bytes_of(x))
     (violation,) = caught.value.violations
-    start = (x.ctypes.data - bytes_of(x).ctypes.data) + 8 * 64
     assert violation.rule == "COPY_OUTSIDE_MEMORY"
-    assert f"touches bytes {start} to {start + 256} of memory" in violation.found
+    assert violation.found == "the copy touches bytes 512 to 768 of memory, which has 640"
+
+
+@pytest.mark.parametrize("make", [bare_map, host_map])
+def test_the_map_of_a_tensor_is_that_of_its_address(make):
+    x = numbered((10, 6, 16), np.float32)
+    tensor_map = make(x, (2, 3, 8), dim=1)
+    assert tensor_map.global_dim == (16, 1 << 30, 10, 0x7FFF0000, 0x7FFF0000)
+    assert tensor_map.global_strides == (64, 384, 64, (1 << 36) - 64)
+    assert tensor_map.box_dim == (8, 3, 2, 1, 1)
+
+
+def test_slices_of_a_padded_tensor_are_loaded_stored_and_added():
+    whole = torch.arange(1, 100 * 72 + 1, dtype=torch.float32).reshape(100, 72)
+    x, expected = whole[:, :64], whole.numpy().copy()
+    tensor_map = tma.make_tma_descriptor(x, **ragged(x, (16, 32)), swizzle="bytes128")
+    at = ragged_coords(tensor_map, 90, 10, (0, 32))
+    tile = tma.load_tile(tensor_map, at)
+    np.testing.assert_array_equal(tile.array[0, 0, :10], expected[90:, 32:64])
+    assert tile.filled[0, 0, 10:].all()
+    tma.store_tile(tensor_map, at, tile.array + 1)
+    tma.reduce_tile(tensor_map, ragged_coords(tensor_map, 3, 2, (0, 0)), tile.array * 0 + 5, "add")
+    expected[90:, 32:64] += 1
+    expected[3:5, :32] += 5
+    np.testing.assert_array_equal(whole.numpy(), expected)
+
+
+@pytest.mark.parametrize(("offset", "size"), [(95, 6), (101, 0), (0, 101)])
+def test_a_slice_outside_the_tensor_is_refused(offset, size):
+    x = torch.zeros(100, 64)
+    tensor_map = tma.make_tma_descriptor(x, **ragged(x, (16, 32)))
+    assert ragged_coords(tensor_map, 95, 5, (0, 0))[1] == 100
+    with pytest.raises(tma.TmaPreconditionError, match="within the 100 rows along dimension 0"):
+        ragged_coords(tensor_map, offset, size, (0, 0))
 
 
 def test_the_arguments_of_a_padded_tensor_along_its_middle_dimension():
@@ -148,7 +186,7 @@ def test_what_can_not_be_ragged_is_refused(shape, box_sizes, dim, argument, word
     ],
 )
 def test_a_slice_or_tile_that_can_not_be_is_refused(offset, size, coords, argument):
-    tensor_map = host_map(numbered((10, 16), np.float32), (4, 16))
+    tensor_map = bare_map(numbered((10, 16), np.float32), (4, 16))
     assert ragged_coords(tensor_map, 6, 4, (3, -8)) == (1 << 30, 10, (1 << 30) - 1, -8)
     with pytest.raises(tma.TmaPreconditionError) as caught:
         ragged_coords(tensor_map, offset, size, coords)

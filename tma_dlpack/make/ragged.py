@@ -200,7 +200,8 @@ def _ragged_dim_of(tensor_map: object) -> int:
 def _slice(tensor_map: TensorMap, dim: int, offset: object, size: object) -> tuple[int, int]:
     """Give a slice's offset and size if it lies within the tensor, as far as that is known."""
     begin, count = integer_of(offset), integer_of(size)
-    extent = EXTRA_EXTENT - 1 if tensor_map.view is None else tensor_map.view.shape[dim]
+    view = tensor_map.view
+    extent = EXTRA_EXTENT - 1 if view is None else (view.own or view).shape[dim]
     if begin is None or count is None or min(begin, count) < 0 or begin + count > extent:
         found = f"the slice has offset={shown(offset)} and size={shown(size)}"
     elif count > RAGGED_EXTENT:
