@@ -191,7 +191,7 @@ def test_a_store_into_pages_that_are_read_only_is_refused():
     assert not tma.load_tile(tensor_map, (0, 0)).array.any()
     violation = refused(tma.store_tile, tensor_map, (0, 0), np.ones((8, 16), np.float32))
     assert violation.rule == "COPY_PAGES"
-    assert violation.found == f"the tensor has no writeable memory at {x.data_ptr():#x}"
+    assert violation.found == f"the tensor's storage has no writeable memory at {x.data_ptr():#x}"
 
 
 @LINUX
@@ -216,7 +216,9 @@ def test_a_tensor_with_a_page_missing_in_the_middle_is_refused():
     try:
         violation = refused(tma.load_tile, tensor_map, (0, 0))
         assert violation.rule == "COPY_PAGES"
-        assert violation.found == f"the tensor has no readable memory at {address + PAGE:#x}"
+        assert (
+            violation.found == f"the tensor's storage has no readable memory at {address + PAGE:#x}"
+        )
         memory = x.reshape(-1).view(np.uint8)
         assert refused(tma.load_tile, tensor_map, (0, 0), memory=memory).rule == "COPY_PAGES"
         first_page = tma.load_tile(tensor_map, (0, 0), memory=memory[:PAGE])

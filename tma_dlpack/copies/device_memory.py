@@ -14,7 +14,6 @@ from tma_dlpack.copies.memory import (
     Extent,
     check_writeable,
     current_view,
-    name_of_storage,
     origin_of,
     read_windows,
     storage_of_view,
@@ -110,8 +109,7 @@ def device_extent_of(tensor_map: TensorMap, memory: object, *, write: bool) -> E
     storage = storage_of_view(view, what)
     if memory is not None:  # the tensor alone, not what it is a part of
         return Extent(origin_of(address, view.address), view.extent_bytes, what)
-    known_as = name_of_storage(storage, view)
-    return Extent(origin_of(address, storage.address), storage.size_bytes, known_as)
+    return Extent(origin_of(address, storage.address), storage.size_bytes, "the tensor's storage")
 
 
 def check_reads(request: CopyRequest, extent: Extent) -> None:

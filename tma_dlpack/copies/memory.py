@@ -32,7 +32,6 @@ __all__ = [
     "check_writeable",
     "current_view",
     "host_extent_of",
-    "name_of_storage",
     "origin_of",
     "read_windows",
     "storage_of_view",
@@ -121,7 +120,7 @@ def host_extent_of(tensor_map: TensorMap, memory: object, *, write: bool) -> Hos
         storage = Storage(view.address, view.extent_bytes, storage_of(view).is_own)
     else:
         storage = storage_of_view(view, what)
-        what = name_of_storage(storage, view)
+        what = "the tensor's storage"
     if not storage.is_own:
         _check_pages(storage, write, what)
     origin = origin_of(tensor_map.global_address, storage.address)
@@ -179,12 +178,6 @@ def storage_of_view(view: TensorView, what: str) -> Storage:
         found = f"the storage of {what} no longer holds its {view.extent_bytes} bytes"
         refuse("COPY_MOVED", "memory", found)
     return storage
-
-
-def name_of_storage(storage: Storage, view: TensorView) -> str:
-    """Give the name for messages of the memory that a tensor's copies may touch."""
-    is_whole = storage.size_bytes == view.extent_bytes
-    return "the tensor" if is_whole else "the tensor's storage"
 
 
 def check_writeable(write: bool, view: TensorView, what: str) -> None:
