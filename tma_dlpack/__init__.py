@@ -44,6 +44,7 @@ from tma_dlpack.types.target import TARGETS, Target
 if TYPE_CHECKING:
     from tma_dlpack import draw
     from tma_dlpack.bench.tile_bandwidth import BandwidthReport, bandwidth
+    from tma_dlpack.consumer import MatrixDescriptor, ldmatrix_addresses, matrix_descriptor
     from tma_dlpack.copies.backend import Backend
     from tma_dlpack.copies.tile import Tile
     from tma_dlpack.copies.verbs import (
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from tma_dlpack.draw import bank_conflicts
     from tma_dlpack.explorer.widget import explore
     from tma_dlpack.make.ragged import ragged, ragged_coords
+    from tma_dlpack.make.split import split_inner
     from tma_dlpack.rules.report import Report
     from tma_dlpack.verification import VerifyReport, verify
 
@@ -67,6 +69,7 @@ __all__ = [
     "Advice",
     "Backend",
     "BandwidthReport",
+    "MatrixDescriptor",
     "Report",
     "Target",
     "TensorMap",
@@ -99,15 +102,18 @@ __all__ = [
     "explore",
     "get_include",
     "im2col_corners",
+    "ldmatrix_addresses",
     "load_tile",
     "load_tiles",
     "make_im2col_descriptor",
     "make_im2col_wide_descriptor",
     "make_tma_descriptor",
     "make_tma_descriptors",
+    "matrix_descriptor",
     "ragged",
     "ragged_coords",
     "reduce_tile",
+    "split_inner",
     "store_tile",
     "tile_coords",
     "verify",
@@ -116,6 +122,7 @@ __all__ = [
 #: What is imported when first asked for, so that `import tma_dlpack` stays fast.
 _LATER = {
     "tma_dlpack.bench.tile_bandwidth": ("BandwidthReport", "bandwidth"),
+    "tma_dlpack.consumer": ("MatrixDescriptor", "ldmatrix_addresses", "matrix_descriptor"),
     "tma_dlpack.copies.backend": ("Backend",),
     "tma_dlpack.copies.tile": ("Tile",),
     "tma_dlpack.copies.verbs": (
@@ -129,12 +136,18 @@ _LATER = {
     "tma_dlpack.draw": ("bank_conflicts",),
     "tma_dlpack.explorer.widget": ("explore",),
     "tma_dlpack.make.ragged": ("ragged", "ragged_coords"),
+    "tma_dlpack.make.split": ("split_inner",),
     "tma_dlpack.rules.report": ("Report",),
     "tma_dlpack.verification": ("VerifyReport", "verify"),
 }
 
 #: Which function of `draw` gives the HTML of which class.
-_HTML = {"Report": "report_html", "TensorMap": "tensor_map_html", "Tile": "tile_html"}
+_HTML = {
+    "MatrixDescriptor": "matrix_html",
+    "Report": "report_html",
+    "TensorMap": "tensor_map_html",
+    "Tile": "tile_html",
+}
 
 
 def _html(function: str, drawn: object) -> str:
