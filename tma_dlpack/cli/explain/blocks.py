@@ -1,0 +1,322 @@
+"""From a log to blocks: the printed fields that belong to one encode.
+
+Lines of several processes are told apart where each line names its process. Where lines or parts of
+lines are mixed without such names, the blocks concerned are marked and nobody reads their numbers.
+"""
+
+from __future__ import annotations
+
+import bisect
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from tma_dlpack.cli.explain.names import (
+    ARRAYS,
+    BOUNDARY,
+    MULTI_WORD,
+    NAMED,
+    STRONG,
+    WEAK,
+    tail_of,
+)
+from tma_dlpack.cli.explain.values import CUT, JUNK, Unreadable, Value, read_list, read_scalar
+
+__all__ = ["Block", "Field", "Stream", "blocks_of", "streams_of"]
+
+FAR_LINES = 12  # between two fields of one printout, at most
+FAR_WEAK_LINES = 3  # a weak word stands no further from its neighbours
+
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_STAMP = r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.,]*(?:Z|[+-]\d\d:?\d\d)?\]?"
+_PREFIX = re.compile(
+    rf"(?:{_STAMP}|\d\d-\d\d \d\d:\d\d:\d\d|\d\d:\d\d:\d\d[\d.,]*"
+    r"|(?:INFO|WARN|WARNING|ERROR|DEBUG|FATAL|CRITICAL|std(?:err|out))\b:?[FP]?"
+    r"|\[(?=[^\]\n]*[A-Za-z])[^\]\n]{1,80}\]:?|\[\d{1,4},\d{1,4}\]<std(?:err|out)>:?"
+    r"|\((?=[^)\n]*[A-Za-z])(?=[^)\n]*(?:[\d_]|rank|pid))[^()\n]{1,80}\)"
+    r"|[A-Za-z_][\w.-]{0,60}[ \t]*\|(?=[ \t])|\||\d{1,5}:(?=[ \t])|>|#(?=\s)|E(?=[ \t]{2}))[ \t]*"
+)
+_PROCESS = re.compile(
+    r"(?:rank|pid|worker|engine|core|gpu|node|proc|device|\b[TDPE]P)[^\d\n]{0,12}\d|<std|\|"
+    r"|^\d{1,5}:",
+    re.IGNORECASE,
+)
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_AFTER_WORD = re.compile(
+    r"(?:\[[ \t]*(?P<index>\d{0,2})[ \t]*\])?[\"']?"
+    r"(?:[ \t]*\((?:in[ \t]+)?(?P<unit>bytes?|elements?|elems|values)\))?"
+    r"(?P<sep>[ \t]*(?:=>|->|:=|==?|:|-{2,})[ \t]*|[ \t]+|(?=[\[({])|[ \t]*$)",
+    re.MULTILINE | re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One printed argument: the word, the driver's name for it, the value, where it stands."""
+
+    word: str
+    argument: str
+    value: Value
+    line: int
+    separator: str
+    unit: str
+    strong: bool
+    at: int  # of an entry printed by itself, as in name[0] = 64; else -1
+    follows: str  # the character before the word, blanks left out
+
+
+@dataclass(slots=True)
+class Block:
+    """The fields of one printout, in the order of the text.
+
+    `fault` is "" or why its numbers must not be taken: "mixed", "junk" or "cut". `heading` is what
+    stood at its beginning.
+    """
+
+    heading: str = ""
+    fields: dict[str, Field] = field(default_factory=dict)
+    indexed: dict[str, dict[int, int]] = field(default_factory=dict)
+    first_line: int = 0
+    last_line: int = 0
+    fault: str = ""
+    continues: bool = False
+    tail: str = ""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether what every printout shows is there: the tensor's extents and the tile's."""
+        tile = {"box_dim", "channels_per_pixel"} & (self.fields.keys() | self.indexed.keys())
+        return bool(tile) and "global_dim" in (self.fields.keys() | self.indexed.keys())
+
+    @property
+    def is_close(self) -> bool:
+        """Whether every line between its first and its last one shows a field."""
+        lines = {f.line for f in self.fields.values()}
+        return self.last_line - min(lines, default=0) < len(lines)
+
+    @property
+    def shows_arguments(self) -> bool:
+        """Whether it is the printout of an encode, not words of a log that happen to be there."""
+        strong = {a for a, f in self.fields.items() if f.strong} | self.indexed.keys()
+        arrays = (self.fields.keys() | self.indexed.keys()) & ARRAYS
+        return len(strong) >= 2 and bool(arrays)
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """What one process wrote: its text without prefixes, and the line of the log of each line."""
+
+    process: str
+    text: str
+    lines: tuple[int, ...]
+
+
+def streams_of(text: str) -> list[Stream]:
+    """Split a log by the process that each line names; prefixes of lines are left out.
+
+    >>> [s.text for s in streams_of("[rank0]: dim 3\\n[rank1]: dim 2\\n[rank0]: swizzle 3")]
+    ['dim 3\\nswizzle 3', 'dim 2']
+    """
+    if "\\n" in text and text.count("\\n") > text.count("\n"):
+        text = text.replace("\\r", "").replace("\\n", "\n").replace("\\t", "\t")
+    lines = _ANSI.sub("", text).replace("\xa0", " ").replace("\r\n", "\n").replace("\r", "\n")
+    contents: dict[str, list[str]] = {}
+    numbers: dict[str, list[int]] = {}
+    for number, line in enumerate(lines.split("\n"), start=1):
+        process, content = _split_prefix(line)
+        contents.setdefault(process, []).append(content)
+        numbers.setdefault(process, []).append(number)
+    return [
+        Stream(process, MULTI_WORD.sub(r"\1_\2", "\n".join(parts)), tuple(numbers[process]))
+        for process, parts in contents.items()
+    ]
+
+
+def _split_prefix(line: str) -> tuple[str, str]:
+    """Give the process that a line's prefix names, and the rest of the line."""
+    at, process = len(line) - len(line.lstrip()), ""
+    if line[at : at + 1].islower() and "|" not in line[:80]:
+        return "", line[at:]  # as most lines of a printout are
+    for _ in range(8):
+        prefix = _PREFIX.match(line, at)
+        if prefix is None:
+            break
+        if _PROCESS.search(prefix[0]):
+            process += re.sub(_STAMP[3:-3], "", prefix[0]).strip()
+        at = prefix.end()
+    return process, line[at:]
+
+
+def blocks_of(stream: Stream) -> list[Block]:
+    """Gather the fields of a stream in blocks; those that show no encode are left out."""
+    blocks: list[Block] = [Block()]
+    starts = _line_starts(stream.text)
+    for place, event in _events(stream, starts):
+        if isinstance(event, str):
+            line = stream.lines[bisect.bisect_right(starts, place) - 1]
+            blocks.append(Block(heading=event, first_line=line, last_line=line))
+        else:
+            _add(blocks, event, place)
+    _note_mixtures(blocks)
+    last = max((b for b in blocks if b.fields), key=lambda b: b.last_line, default=None)
+    for block in blocks:
+        if block.fault == "cut" and block is not last:
+            block.fault = "junk"
+        if block is last and block.fault == "junk" and block.tail == "end":
+            block.fault = "cut"
+    return [b for b in blocks if b.shows_arguments or (b.fault and b.fields)]
+
+
+def _line_starts(text: str) -> list[int]:
+    return [0, *(m.end() for m in re.finditer("\n", text))]
+
+
+def _events(stream: Stream, starts: list[int]) -> Iterator[tuple[int, str | Field]]:
+    """Give places where a printout begins, and fields, in the order of the text."""
+    text = stream.text
+    boundaries = BOUNDARY.finditer(text)
+    boundary = next(boundaries, None)
+    known: dict[str, tuple[str, bool] | None] = {}
+    after = 0
+    for word in _WORD.finditer(text):
+        while boundary is not None and boundary.start() <= word.start():
+            yield boundary.start(), boundary[0]
+            after = max(after, boundary.end())
+            boundary = next(boundaries, None)
+        if word.start() < after:
+            continue
+        name = word[0]
+        if name not in known:
+            known[name] = _meaning(name)
+        meaning = known[name]
+        if meaning is None:
+            continue
+        found = _read_field(text, word, *meaning)
+        if found is not None:
+            read, after = found
+            row = bisect.bisect_right(starts, word.start()) - 1
+            yield word.start(), replace(read, line=stream.lines[row])
+
+
+def _meaning(word: str) -> tuple[str, bool] | None:
+    """Give the argument that a word names, and whether it is a strong word."""
+    key = word.lower().replace("_", "")
+    if key in STRONG:
+        return STRONG[key], True
+    if key in WEAK:
+        return WEAK[key], False
+    tail = tail_of(word) if "_" in word else None
+    return None if tail is None else (tail, True)
+
+
+def _read_field(
+    text: str, word: re.Match[str], argument: str, strong: bool
+) -> tuple[Field, int] | None:
+    """Read the value after a word; None where the word is part of a sentence."""
+    follows = _AFTER_WORD.match(text, word.end())
+    if follows is None:
+        return None
+    separator, at = follows["sep"].strip(), follows.end()
+    bare = not separator and not text[at : at + 1] in tuple("([{")
+    before = text[word.start() - 1 : word.start()]
+    leads = not text[text.rfind("\n", 0, word.start()) + 1 : word.start()].strip(" \t\"'*`-")
+    if not strong and (before in (".", "-", "_", ">") or (not separator and not leads)):
+        return None
+    entry = bool(follows["index"] and separator and text[at : at + 1] not in tuple("([{"))
+    if argument in ARRAYS and not entry:
+        value, end = read_list(text, at)
+        if isinstance(value, Unreadable) and value is not CUT and follows["index"]:
+            return None
+    else:
+        value, end = read_scalar(text, at, argument in NAMED and bool(separator or leads))
+    if isinstance(value, Unreadable):
+        end = word.end()
+        if value is CUT and text[end:].strip("\n\r\t `'\"") == "":
+            pass  # the text ends here
+        elif value is CUT and text[at : at + 1] in tuple("([{") and text[at:at+1]:
+            pass
+        elif value not in (CUT, JUNK) or not strong or not leads:
+            return None
+        elif separator and value is CUT:
+            return None  # "strides:" as the heading of something else
+    elif bare and isinstance(value, str):
+        if not _is_member_name(value):
+            return None
+    return (
+        Field(
+            word=word[0],
+            argument=argument,
+            value=value,
+            line=0,
+            separator=separator or " ",
+            unit=(follows["unit"] or "").lower(),
+            strong=strong,
+            at=int(follows["index"] or 0) if argument in ARRAYS and entry else -1,
+            follows=text[max(0, word.start() - 40) : word.start()].rstrip(" \t")[-1:],
+        ),
+        end,
+    )
+
+
+def _is_member_name(word: str) -> bool:
+    return "CU_TENSOR_MAP" in word or "." in word or word.isupper() and any(map(str.isdigit, word))
+
+
+def _add(blocks: list[Block], found: Field, place: int) -> None:
+    """Put a field into the block it belongs to, the last one or a new one."""
+    block = blocks[-1]
+    far = found.line - block.last_line > FAR_LINES
+    lone = found.line - block.last_line > FAR_WEAK_LINES
+    if block.fields and found.strong and lone and not any(f.strong for f in block.fields.values()):
+        block.fields.clear()  # weak words further up belong to something else
+        block.first_line = found.line
+    if block.fields and (far or (lone and not found.strong)):
+        block = Block(first_line=found.line)
+        blocks.append(block)
+    if isinstance(found.value, Unreadable):
+        if block.fields or block.heading:
+            block.fault = block.fault or found.value.why
+            block.last_line = found.line
+            block.tail = "end" if found.value is CUT else ""
+            block.fields.setdefault(f"unreadable {found.word}", found)
+        return
+    entries = block.indexed.setdefault(found.argument, {}) if found.at >= 0 else None
+    repeated = found.argument in block.fields if entries is None else found.at in entries
+    if repeated:
+        known = block.fields.get(found.argument)
+        if entries is None and known is not None and known.value == found.value:
+            if found.line == known.line or known.word != found.word:
+                return  # said twice
+        first = next(iter(block.fields), None) == found.argument or not block.fields
+        if block.is_whole or first:
+            block = Block(first_line=found.line, continues=not first)
+            blocks.append(block)
+            entries = block.indexed.setdefault(found.argument, {}) if found.at >= 0 else None
+        else:
+            block.fault = "mixed"
+            return
+    if not block.fields and not block.indexed.get(found.argument):
+        block.first_line = block.first_line or found.line
+    block.last_line = found.line
+    if entries is not None:
+        assert isinstance(found.value, int)
+        entries[found.at] = found.value
+    else:
+        if not block.indexed.get(found.argument):
+            block.indexed.pop(found.argument, None)
+        block.fields[found.argument] = found
+
+
+def _note_mixtures(blocks: list[Block]) -> None:
+    """Mark blocks that lines of another printout have got into."""
+    partial: Block | None = None
+    for before, block in zip([Block(), *blocks], blocks, strict=False):
+        if block.continues and not block.is_whole and partial is not None:
+            block.fault = before.fault = partial.fault = "mixed"
+        if block.shows_arguments and not block.is_whole:
+            partial = block
+    if any(b.fault in ("mixed", "junk") for b in blocks):
+        for block in blocks:
+            if block.fields and not (block.is_whole and block.is_close):
+                block.fault = block.fault or "mixed"
+
