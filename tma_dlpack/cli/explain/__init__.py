@@ -90,6 +90,8 @@ def explain(text: str, target: Target | str = "sm_90") -> Explanation:
             if block.fault == "cut":
                 notes.append(_cut_note(where, arguments, report))
                 continue
+            if not block.shows_arguments:
+                continue
             notes += [f"{where}: {remark}" for remark in remarks]
             if arguments.shown():
                 read.append((block.first_line, arguments, report))
@@ -99,7 +101,7 @@ def explain(text: str, target: Target | str = "sm_90") -> Explanation:
         else:
             read.append((line, found_map, judge(found_map, (), known)))
     read.sort(key=lambda item: item[0])
-    notes += _torn_notes(torn)
+    notes += _torn_notes(words, torn)
     checks = list(sentences.said(words))
     if read:
         notes += [_sentence_note(s, m) for _, s, m in checks]
@@ -207,22 +209,32 @@ _OTHER_RESULTS = {
 
 def _cut_note(where: str, arguments: PrintedArguments, report: Report) -> str:
     broken = "; ".join(f"{v.found}; {v.limit} ({v.rule}; fix: {v.fix})" for v in report.violations)
-    return (
-        f"{where}: the printout is cut off. It shows {arguments}. "
-        + (f"Of that: {broken}" if broken else "No rule is broken by that; paste the rest.")
+    if not arguments.shown():
+        return f"{where}: the printout is cut off before its first argument; paste the rest"
+    return f"{where}: the printout is cut off. It shows {arguments}. " + (
+        f"Of that: {broken}" if broken else "No rule is broken by that; paste the rest."
     )
 
 
-def _torn_notes(torn: list[Block]) -> list[str]:
+def _torn_notes(text: str, torn: list[Block]) -> list[str]:
+    """Say which lines are mixed; and a code that stands there, whatever it belongs to."""
     if not torn:
         return []
     first = min(block.first_line for block in torn)
     last = max(block.last_line for block in torn)
-    return [
+    notes = [
         f"lines {first}-{last}: the output of several processes (or threads) is mixed here, or "
         "parts of lines are missing, so that no number can be trusted and none is read. Write one "
         "log per rank, or run one process, and paste one whole block."
     ]
+    lines = text.split("\n")[first - 1 : last]
+    codes = [r for r in sentences.sticky_numbers("\n".join(lines)) if r.name not in text]
+    notes += [
+        f"{r.code} stands in it: if that is the result, it is {r.name} ({r.words}), the error of an "
+        f"earlier kernel. {_HOW_TO_FIND}"
+        for r in codes
+    ]
+    return notes
 
 
 def _where_notes(text: str, torn: bool, said: bool) -> list[str]:

@@ -94,6 +94,12 @@ class Block:
         lines = {f.line for f in self.fields.values()}
         return self.last_line - min(lines, default=0) < len(lines)
 
+    def completes(self, other: Block) -> bool:
+        """Whether it has what another lacks and nothing else: the rest of a printout torn apart."""
+        tile = {"box_dim", "channels_per_pixel"}
+        mine, others = self.fields.keys(), other.fields.keys()
+        return "global_dim" in others and bool(tile & mine) and not mine & others
+
     @property
     def shows_arguments(self) -> bool:
         """Whether it is the printout of an encode, not words of a log that happen to be there."""
@@ -164,6 +170,7 @@ def blocks_of(stream: Stream) -> list[Block]:
             block.fault = "junk"
         if block is last and block.fault == "junk" and block.tail == "end":
             block.fault = "cut"
+    _distrust(blocks)
     return [b for b in blocks if b.shows_arguments or (b.fault and b.fields)]
 
 
@@ -217,9 +224,11 @@ def _read_field(
     if follows is None:
         return None
     separator, at = follows["sep"].strip(), follows.end()
+    at += text[at : at + 1] in ("'", '"')
     bare = not separator and not text[at : at + 1] in tuple("([{")
     before = text[word.start() - 1 : word.start()]
     leads = not text[text.rfind("\n", 0, word.start()) + 1 : word.start()].strip(" \t\"'*`-")
+    leads = leads or text.find("TMA Desc Addr", max(0, word.start() - 60), word.start()) >= 0
     if not strong and (before in (".", "-", "_", ">") or (not separator and not leads)):
         return None
     entry = bool(follows["index"] and separator and text[at : at + 1] not in tuple("([{"))
@@ -311,12 +320,19 @@ def _note_mixtures(blocks: list[Block]) -> None:
     """Mark blocks that lines of another printout have got into."""
     partial: Block | None = None
     for before, block in zip([Block(), *blocks], blocks, strict=False):
-        if block.continues and not block.is_whole and partial is not None:
-            block.fault = before.fault = partial.fault = "mixed"
-        if block.shows_arguments and not block.is_whole:
-            partial = block
+        if not block.shows_arguments or block.is_whole:
+            continue
+        if partial is not None and (block.continues or block.completes(partial)):
+            block.fault = partial.fault = "mixed"
+            if block.continues:
+                before.fault = "mixed"
+        partial = block
+
+
+def _distrust(blocks: list[Block]) -> None:
+    """Beside torn blocks, trust only whole ones without a foreign line between their own."""
     if any(b.fault in ("mixed", "junk") for b in blocks):
         for block in blocks:
             if block.fields and not (block.is_whole and block.is_close):
-                block.fault = block.fault or "mixed"
+                block.fault = "mixed"
 

@@ -34,9 +34,6 @@ from tma_dlpack.types.enums import (
 
 __all__ = ["FORMATS", "Format", "format_of", "printed_arguments"]
 
-_ONES = {"interleave": 0}
-
-
 @dataclass(frozen=True, slots=True)
 class Format:
     """How one project prints the arguments of an encode.
@@ -116,7 +113,7 @@ FORMATS: tuple[Format, ...] = (
         "DeepGEMM",
         lambda b, w: {"global_memory", "shared_memory"} <= {x.lower() for x in w},
         elements=True,
-        implied={"interleave": 0, "l2_promotion": 3, "oob_fill": 0},
+        implied={"element_strides": 1, "interleave": 0, "l2_promotion": 3, "oob_fill": 0},
         source="deepseek-ai/DeepGEMM csrc/jit_kernels/impls/runtime_utils.hpp",
     ),
     Format(

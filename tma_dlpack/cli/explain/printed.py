@@ -85,11 +85,13 @@ interleave, swizzle, l2_promotion, oob_fill
         )
 
     def __str__(self) -> str:
-        words = ", ".join(f"{name}={_said(value)}" for name, value in self.shown().items())
+        words = ", ".join(f"{name}={_said(name, value)}" for name, value in self.shown().items())
         return f"{self.kind}: {words}"
 
 
-def _said(value: object) -> str:
+def _said(name: str, value: object) -> str:
+    if name == "global_address":
+        return f"{value:#x}"
     if isinstance(value, IntEnum):
         return value.name
     if isinstance(value, tuple):

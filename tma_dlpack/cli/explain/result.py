@@ -92,7 +92,7 @@ def _title(numbers: list[int], request: PrintedArguments, all_: Iterable[Printed
     requests = tuple(all_)
     places = [_lines(requests[n].lines) for n in numbers]
     shown = ", ".join(p for p in places[:4] if p) + (", ..." if len(places) > 4 else "")
-    who = f", as {request.printed_by} prints it" if request.printed_by else ""
+    who = f" (the form of {request.printed_by})" if request.printed_by else ""
     count = f" ({len(numbers)} times the same)" if len(numbers) > 1 else ""
     return f"encode {numbers[0] + 1}{count}: {shown or 'in the text'}{who}"
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from tma_dlpack.types.limits import STRIDE_BYTES_END
 
-__all__ = ["HEADINGS", "RESULTS", "SENTENCES", "STICKY", "Result", "Sentence", "results_of", "said"]
+__all__ = ["HEADINGS", "RESULTS", "SENTENCES", "STICKY", "Result", "Sentence", "results_of", "said", "sticky_numbers"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,8 @@ HEADINGS: Final[tuple[tuple[re.Pattern[str], str, str], ...]] = tuple(
             r"Failed to initialize the TMA descriptor (?!due|\d|\.|,)[A-Za-z_]\w*",
             "TileLang before March 2026",
             "it prints the name alone: paste the generated host code (globalDim, globalStride, "
-            "boxDim...), or update, and it prints all arguments",
+            "boxDim...), or update, and it prints all arguments. In tile-ai/tilelang#460 the last "
+            "dimension was no multiple of 16 bytes (STRIDE_ALIGNED)",
         ),
         (
             r"Failed to encode TMA descriptor \S+:",
@@ -306,3 +307,9 @@ def results_of(text: str) -> list[Result]:
     found += [(m.start(), _BY_NAME[m[0]]) for m in _RESULT_NAME.finditer(text)]
     found += [(m.start(), _BY_WORDS[m[0]]) for m in _RESULT_WORDS.finditer(text)]
     return list(dict.fromkeys(result for _, result in sorted(found, key=lambda item: item[0])))
+
+
+def sticky_numbers(text: str) -> list[Result]:
+    """Give the sticky codes that stand by themselves in a text whose order cannot be trusted."""
+    codes = dict.fromkeys(int(n) for n in re.findall(r"(?<![\w.])\d{3}(?![\w.])", text))
+    return [_BY_CODE[code] for code in codes if code in STICKY]

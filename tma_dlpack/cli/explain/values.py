@@ -237,6 +237,7 @@ _TYPE_WORDS: Final = {
     **{_squeezed(f"CU_TENSOR_MAP_DATA_TYPE_{t.name}"): t for t in TensorMapDataType},
     "half": TensorMapDataType.FLOAT16,
     "halft": TensorMapDataType.FLOAT16,
+    "bfloat": TensorMapDataType.BFLOAT16,
     "fp16": TensorMapDataType.FLOAT16,
     "f16": TensorMapDataType.FLOAT16,
     "bf16": TensorMapDataType.BFLOAT16,
