@@ -56,6 +56,7 @@ from tma_dlpack.types.target import TARGETS, Target
 if TYPE_CHECKING:
     from tma_dlpack import draw
     from tma_dlpack.bench.tile_bandwidth import BandwidthReport, bandwidth
+    from tma_dlpack.cli.explain import Explanation, PrintedArguments, explain
     from tma_dlpack.draw import bank_conflicts
     from tma_dlpack.explorer.widget import explore
     from tma_dlpack.verification import VerifyReport, verify
@@ -67,6 +68,8 @@ __all__ = [
     "Advice",
     "Backend",
     "BandwidthReport",
+    "Explanation",
+    "PrintedArguments",
     "Report",
     "Target",
     "TensorMap",
@@ -98,6 +101,7 @@ __all__ = [
     "driver_encode_im2col_wide",
     "driver_encode_tiled",
     "driver_replace_address",
+    "explain",
     "explore",
     "get_include",
     "im2col_corners",
@@ -116,10 +120,13 @@ __all__ = [
 #: What is imported when first asked for, so that `import tma_dlpack` stays fast.
 _LATER = {
     "BandwidthReport": ("tma_dlpack.bench.tile_bandwidth", "BandwidthReport"),
+    "Explanation": ("tma_dlpack.cli.explain", "Explanation"),
+    "PrintedArguments": ("tma_dlpack.cli.explain", "PrintedArguments"),
     "VerifyReport": ("tma_dlpack.verification", "VerifyReport"),
     "bandwidth": ("tma_dlpack.bench.tile_bandwidth", "bandwidth"),
     "bank_conflicts": ("tma_dlpack.draw", "bank_conflicts"),
     "draw": ("tma_dlpack.draw", None),
+    "explain": ("tma_dlpack.cli.explain", "explain"),
     "explore": ("tma_dlpack.explorer.widget", "explore"),
     "verify": ("tma_dlpack.verification", "verify"),
 }

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 
 from tma_dlpack.cli import hexdump
-from tma_dlpack.cli.explain import sentences
+from tma_dlpack.cli.explain import results, sentences
 from tma_dlpack.cli.explain.blocks import Block, blocks_of, streams_of
 from tma_dlpack.cli.explain.formats import FORMATS, printed_arguments
 from tma_dlpack.cli.explain.judge import judge
@@ -25,6 +25,8 @@ from tma_dlpack.types.target import Target
 
 __all__ = ["Explanation", "PrintedArguments", "explain"]
 
+MOST_SENTENCES = 100  # different ones, of a log that has more
+
 
 def explain(text: str, target: Target | str = "sm_90") -> Explanation:
     """Read the printed arguments of failed encodes and hold them against the driver's rules.
@@ -33,8 +35,8 @@ def explain(text: str, target: Target | str = "sm_90") -> Explanation:
     ----------
     text : str
         What a program printed: one block of arguments, a traceback or a whole log, a dump of a
-        map's 128 bytes, or the line that ``tma_dlpack.h`` throws. Prefixes of log lines, colours and
-        several processes are fine where each line names its process.
+        map's 128 bytes, or the line that ``tma_dlpack.h`` throws. Prefixes of lines and
+        colours are fine, and so are several processes where each line names its own.
     target : Target or str
         The GPU that the encode was for.
 
@@ -92,7 +94,8 @@ def explain(text: str, target: Target | str = "sm_90") -> Explanation:
                 continue
             if not block.shows_arguments:
                 continue
-            notes += [f"{where}: {remark}" for remark in remarks]
+            if len(notes) < MOST_SENTENCES:
+                notes += [f"{where}: {remark}" for remark in remarks]
             if arguments.shown():
                 read.append((block.first_line, arguments, report))
     for line, found_map in maps_in(words, known):
@@ -104,9 +107,9 @@ def explain(text: str, target: Target | str = "sm_90") -> Explanation:
     notes += _torn_notes(words, torn)
     checks = list(sentences.said(words))
     if read:
-        notes += [_sentence_note(s, m) for _, s, m in checks]
+        notes += [_sentence_note(s, m) for _, s, m in checks[:MOST_SENTENCES]]
     else:
-        read = [_from_sentence(words, s, m, known) for _, s, m in checks]
+        read = [_from_sentence(words, s, m, known) for _, s, m in checks[:MOST_SENTENCES]]
     reports = tuple(report for *_, report in read)
     notes += _result_notes(words, reports)
     if not reports:
@@ -169,8 +172,8 @@ _HOW_TO_FIND = (
 
 def _result_notes(text: str, reports: Iterable[Report]) -> list[str]:
     """Say what the driver's results in the text mean beside the verdicts."""
-    results = sentences.results_of(text)
-    sticky = [r for r in results if r.code in sentences.STICKY]
+    returned = results.results_of(text)
+    sticky = [r for r in returned if r.code in results.STICKY]
     verdicts = list(reports)
     clean = bool(verdicts) and all(report.ok for report in verdicts)
     notes = []
@@ -186,14 +189,14 @@ def _result_notes(text: str, reports: Iterable[Report]) -> list[str]:
             "errors of a launch) are an earlier kernel's, which every later call returns. "
             + _HOW_TO_FIND
         )
-    if clean and any(r.code == 1 for r in results) and not sticky:
+    if clean and any(r.code == 1 for r in returned) and not sticky:
         notes.append(
             "CUDA_ERROR_INVALID_VALUE without a broken rule: look at what is not shown, whether "
             "the target is the right one, whether the CUtensorMap is aligned to 64 bytes, and "
             "whether the driver is older than the type or swizzle"
         )
     for code, said in _OTHER_RESULTS.items():
-        if any(r.code == code for r in results):
+        if any(r.code == code for r in returned):
             notes.append(f"{code}: {said}")
     return notes
 
@@ -228,10 +231,10 @@ def _torn_notes(text: str, torn: list[Block]) -> list[str]:
         "log per rank, or run one process, and paste one whole block."
     ]
     lines = text.split("\n")[first - 1 : last]
-    codes = [r for r in sentences.sticky_numbers("\n".join(lines)) if r.name not in text]
+    codes = [r for r in results.sticky_numbers("\n".join(lines)) if r.name not in text]
     notes += [
-        f"{r.code} stands in it: if that is the result, it is {r.name} ({r.words}), the error of an "
-        f"earlier kernel. {_HOW_TO_FIND}"
+        f"{r.code} stands in it: if that is the result, it is {r.name} ({r.words}), the error "
+        f"of an earlier kernel. {_HOW_TO_FIND}"
         for r in codes
     ]
     return notes
@@ -240,7 +243,7 @@ def _torn_notes(text: str, torn: list[Block]) -> list[str]:
 def _where_notes(text: str, torn: bool, said: bool) -> list[str]:
     """Say what a text without arguments is, and what could be read in its place."""
     notes = []
-    for pattern, printer, where in sentences.HEADINGS:
+    for pattern, printer, where in results.HEADINGS:
         if not torn and pattern.search(text):
             notes.append(f"{printer}: the arguments of the encode are not in the text; {where}")
             break

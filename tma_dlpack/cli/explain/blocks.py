@@ -25,6 +25,7 @@ from tma_dlpack.cli.explain.values import CUT, JUNK, Unreadable, Value, read_lis
 __all__ = ["Block", "Field", "Stream", "blocks_of", "streams_of"]
 
 FAR_LINES = 12  # between two fields of one printout, at most
+LONGEST_WORD = 60
 FAR_WEAK_LINES = 3  # a weak word stands no further from its neighbours
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -118,10 +119,10 @@ class Stream:
 
 
 def streams_of(text: str) -> list[Stream]:
-    """Split a log by the process that each line names; prefixes of lines are left out.
+    r"""Split a log by the process that each line names; prefixes of lines are left out.
 
-    >>> [s.text for s in streams_of("[rank0]: dim 3\\n[rank1]: dim 2\\n[rank0]: swizzle 3")]
-    ['dim 3\\nswizzle 3', 'dim 2']
+    >>> [s.text for s in streams_of("[rank0]: dim 3\n[rank1]: dim 2\n[rank0]: swizzle 3")]
+    ['dim 3\nswizzle 3', 'dim 2']
     """
     if "\\n" in text and text.count("\\n") > text.count("\n"):
         text = text.replace("\\r", "").replace("\\n", "\n").replace("\\t", "\t")
@@ -185,6 +186,7 @@ def _events(stream: Stream, starts: list[int]) -> Iterator[tuple[int, str | Fiel
     boundary = next(boundaries, None)
     known: dict[str, tuple[str, bool] | None] = {}
     after = 0
+    end = len(text.rstrip("\n\r\t `'\""))
     for word in _WORD.finditer(text):
         while boundary is not None and boundary.start() <= word.start():
             yield boundary.start(), boundary[0]
@@ -198,7 +200,7 @@ def _events(stream: Stream, starts: list[int]) -> Iterator[tuple[int, str | Fiel
         meaning = known[name]
         if meaning is None:
             continue
-        found = _read_field(text, word, *meaning)
+        found = _read_field(text, end, word, *meaning)
         if found is not None:
             read, after = found
             row = bisect.bisect_right(starts, word.start()) - 1
@@ -207,6 +209,8 @@ def _events(stream: Stream, starts: list[int]) -> Iterator[tuple[int, str | Fiel
 
 def _meaning(word: str) -> tuple[str, bool] | None:
     """Give the argument that a word names, and whether it is a strong word."""
+    if len(word) > LONGEST_WORD:
+        return None
     key = word.lower().replace("_", "")
     if key in STRONG:
         return STRONG[key], True
@@ -217,7 +221,7 @@ def _meaning(word: str) -> tuple[str, bool] | None:
 
 
 def _read_field(
-    text: str, word: re.Match[str], argument: str, strong: bool
+    text: str, end_of_text: int, word: re.Match[str], argument: str, strong: bool
 ) -> tuple[Field, int] | None:
     """Read the value after a word; None where the word is part of a sentence."""
     follows = _AFTER_WORD.match(text, word.end())
@@ -225,9 +229,10 @@ def _read_field(
         return None
     separator, at = follows["sep"].strip(), follows.end()
     at += text[at : at + 1] in ("'", '"')
-    bare = not separator and not text[at : at + 1] in tuple("([{")
+    bare = not separator and text[at : at + 1] not in tuple("([{")
     before = text[word.start() - 1 : word.start()]
-    leads = not text[text.rfind("\n", 0, word.start()) + 1 : word.start()].strip(" \t\"'*`-")
+    line = text[max(0, word.start() - 40) : word.start()].rpartition("\n")
+    leads = not line[2].strip(" \t\"'*`-") and bool(line[1] or word.start() <= 40)
     leads = leads or text.find("TMA Desc Addr", max(0, word.start() - 60), word.start()) >= 0
     if not strong and (before in (".", "-", "_", ">") or (not separator and not leads)):
         return None
@@ -240,17 +245,12 @@ def _read_field(
         value, end = read_scalar(text, at, argument in NAMED and bool(separator or leads))
     if isinstance(value, Unreadable):
         end = word.end()
-        if value is CUT and text[end:].strip("\n\r\t `'\"") == "":
-            pass  # the text ends here
-        elif value is CUT and text[at : at + 1] in tuple("([{") and text[at:at+1]:
-            pass
-        elif value not in (CUT, JUNK) or not strong or not leads:
-            return None
-        elif separator and value is CUT:
-            return None  # "strides:" as the heading of something else
-    elif bare and isinstance(value, str):
-        if not _is_member_name(value):
-            return None
+        ends_here = value is CUT and (end >= end_of_text or text[at : at + 1] in tuple("([{"))
+        torn = value in (CUT, JUNK) and strong and leads
+        if not ends_here and (not torn or (separator and value is CUT)):
+            return None  # a sentence, or "strides:" as the heading of something else
+    elif bare and isinstance(value, str) and not _is_member_name(value):
+        return None
     return (
         Field(
             word=word[0],
@@ -268,7 +268,8 @@ def _read_field(
 
 
 def _is_member_name(word: str) -> bool:
-    return "CU_TENSOR_MAP" in word or "." in word or word.isupper() and any(map(str.isdigit, word))
+    sized = word.isupper() and any(map(str.isdigit, word))
+    return "CU_TENSOR_MAP" in word or "." in word or sized
 
 
 def _add(blocks: list[Block], found: Field, place: int) -> None:
@@ -293,9 +294,8 @@ def _add(blocks: list[Block], found: Field, place: int) -> None:
     repeated = found.argument in block.fields if entries is None else found.at in entries
     if repeated:
         known = block.fields.get(found.argument)
-        if entries is None and known is not None and known.value == found.value:
-            if found.line == known.line or known.word != found.word:
-                return  # said twice
+        if entries is None and known is not None and _is_said_twice(known, found):
+            return
         first = next(iter(block.fields), None) == found.argument or not block.fields
         if block.is_whole or first:
             block = Block(first_line=found.line, continues=not first)
@@ -314,6 +314,12 @@ def _add(blocks: list[Block], found: Field, place: int) -> None:
         if not block.indexed.get(found.argument):
             block.indexed.pop(found.argument, None)
         block.fields[found.argument] = found
+
+
+def _is_said_twice(known: Field, found: Field) -> bool:
+    """Say whether a printout shows one value in two words, or twice on a line."""
+    elsewhere = known.line != found.line and known.word == found.word
+    return known.value == found.value and not elsewhere
 
 
 def _note_mixtures(blocks: list[Block]) -> None:
@@ -335,4 +341,3 @@ def _distrust(blocks: list[Block]) -> None:
         for block in blocks:
             if block.fields and not (block.is_whole and block.is_close):
                 block.fault = "mixed"
-

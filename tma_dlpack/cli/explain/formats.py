@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tma_dlpack.cli.explain.blocks import Block, Field
+from tma_dlpack.cli.explain.lists import Lists
 from tma_dlpack.cli.explain.printed import Entries, PrintedArguments
 from tma_dlpack.cli.explain.values import (
     Pointer,
@@ -33,6 +34,7 @@ from tma_dlpack.types.enums import (
 )
 
 __all__ = ["FORMATS", "Format", "format_of", "printed_arguments"]
+
 
 @dataclass(frozen=True, slots=True)
 class Format:
@@ -65,13 +67,14 @@ class Format:
 
 
 _CUTLASS_WORDS = frozenset(
-    "format dim gmem_address globalDim globalStrides boxDim elementStrides interleave swizzle "
-    "l2Promotion oobFill tensorDataType tensorRank".split()
+    {"format", "dim", "gmem_address", "globalDim", "globalStrides", "boxDim", "elementStrides"}
+    | {"interleave", "swizzle", "l2Promotion", "oobFill", "tensorDataType", "tensorRank"}
 )
 
 
 def _is_cutlass(block: Block, words: frozenset[str]) -> bool:
-    if not words <= _CUTLASS_WORDS or "globalDim" not in words | {"globalStrides", "boxDim"} & words:
+    """Say whether it has CUTLASS's words, in lines without a sign between word and value."""
+    if not words <= _CUTLASS_WORDS or not words & {"globalDim", "globalStrides", "boxDim"}:
         return False
     spaced = sum(f.separator == " " for f in block.fields.values())
     return "gmem_address" in words or 2 * spaced > len(block.fields)
@@ -129,7 +132,7 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         "XLA",
-        lambda b, w: "float_oob_fill" in w or "box_dims" in w and "element_size" in w,
+        lambda b, w: "float_oob_fill" in w or ("box_dims" in w and "element_size" in w),
         source="openxla/xla xla/stream_executor/gpu/tma_metadata.cc",
     ),
     Format(
@@ -141,12 +144,18 @@ FORMATS: tuple[Format, ...] = (
 
 _GENERAL = Format("", lambda b, w: True)
 #: Words whose order and units are the driver's wherever they are printed.
-_DRIVERS_OWN = frozenset({"globaldim", "globalstrides", "boxdim", "gmemprobshape", "gmemprobstride"})
+_DRIVERS_OWN = frozenset(
+    {"globaldim", "globalstrides", "boxdim", "gmemprobshape", "gmemprobstride"}
+)
 _CUTLASS_ARRAY = "gmemprobstride"  # begins with the size of an element
 
 
 def _words(block: Block) -> frozenset[str]:
     return frozenset(f.word for a, f in block.fields.items() if not a.startswith("unreadable"))
+
+
+def _squeezed(word: str) -> str:
+    return word.replace("_", "").lower()
 
 
 def format_of(block: Block) -> Format:
@@ -162,60 +171,83 @@ def printed_arguments(block: Block) -> tuple[PrintedArguments, list[str]]:
     numbers = {a: f.value for a, f in block.fields.items() if isinstance(f.value, int)}
     kind = _kind(block)
     data_type, element_bytes = _type(block, numbers)
-    dims = _entries(block, "global_dim", notes)
-    strides, leading = _strides(block, row, notes)
-    box = _entries(block, "box_dim", notes) if kind == "tiled" else None
-    steps = _entries(block, "element_strides", notes)
-    rank = numbers.get("rank")
-    if rank is None and dims is not None:
-        shape = _without_padding(dims, strides, box, leading) if row.padded else len(dims)
-        rank = shape
-    bits = _bits(data_type, element_bytes)
-    if leading and strides and element_bytes is None and bits is None and strides[0]:
-        element_bytes = strides[0]
-        bits = element_bytes * 8
-    order = _Order(rank, dims, strides, box, steps)
-    order.drop_extra(leading, bits)
-    if row.elements and not _is_bytes(block):
-        order.scale(bits, notes)
-    elif row is _GENERAL and not ({w.replace("_", "").lower() for w in _words(block)} & _DRIVERS_OWN):
-        order.guess_free_turn(bits, block, notes)
-    lengths = (("global_dim", "dims", 0), ("global_strides", "strides", 1))
-    lengths += (("box_dim", "box", 0), ("element_strides", "steps", 0))  # type: ignore[assignment]
-    for name, attribute, fewer in lengths:
-        order.cut(name, attribute, fewer, notes)
-    corners = {
-        name: _entries(block, name, notes)
-        for name in ("pixel_box_lower_corner", "pixel_box_upper_corner")
-    }
-    if kind == "im2col_wide":
-        for name in corners:
-            wide = numbers.get(f"{name}_width")
-            corners[name] = corners[name] if wide is None else (wide,)
-    elif rank is not None and rank > 2:
-        corners = {n: c[: rank - 2] if c and len(c) >= rank - 2 else c for n, c in corners.items()}
+    lists, element_bytes = _lists(block, row, kind, data_type, element_bytes, notes)
+    column = {} if kind == "tiled" else _column(block, kind, lists.rank, numbers, notes)
     read = PrintedArguments(
         kind=kind,
         data_type=data_type,
-        rank=rank,
+        rank=lists.rank,
         global_address=numbers.get("global_address"),
-        global_dim=order.dims,
-        global_strides=order.strides,
-        box_dim=order.box,
-        element_strides=order.steps,
+        global_dim=lists.dims,
+        global_strides=lists.strides,
+        box_dim=lists.box,
+        element_strides=lists.steps,
         interleave=_option(block, "interleave", TmaInterleaveLayout, interleave_of),
         swizzle=_swizzle(block),
         l2_promotion=_option(block, "l2_promotion", TmaL2FetchSize, l2_promotion_of),
         oob_fill=_fill(block),
-        channels_per_pixel=numbers.get("channels_per_pixel") if kind != "tiled" else None,
-        pixels_per_column=numbers.get("pixels_per_column") if kind != "tiled" else None,
         element_bytes=element_bytes,
         printed_by=row.name,
         lines=(block.first_line, block.last_line),
         implied={n: v for n, v in row.implied.items() if n not in block.fields},
-        **corners,  # type: ignore[arg-type]
+        **column,
     )
     return read, notes
+
+
+def _lists(
+    block: Block,
+    row: Format,
+    kind: MapKind,
+    data_type: Any,
+    element_bytes: int | None,
+    notes: list[str],
+) -> tuple[Lists, int | None]:
+    """Read the lists of a block, in the driver's order and units; and the bytes of an element."""
+    strides, leading = _strides(block, row, notes)
+    lists = Lists(
+        _rank(block),
+        _entries(block, "global_dim", notes),
+        strides,
+        _entries(block, "box_dim", notes) if kind == "tiled" else None,
+        _entries(block, "element_strides", notes),
+    )
+    if lists.rank is None and lists.dims is not None:
+        lists.rank = lists.rank_without_padding(leading) if row.padded else len(lists.dims)
+    bits = _bits(data_type, element_bytes)
+    if leading and strides and strides[0] and bits is None:
+        element_bytes = strides[0]
+        bits = element_bytes * 8
+    lists.drop_extra(leading, bits)
+    if row.elements and not _is_bytes(block):
+        lists.scale(bits, notes)
+    elif row is _GENERAL and not {_squeezed(w) for w in _words(block)} & _DRIVERS_OWN:
+        shown = block.fields.get("global_strides")
+        lists.turn(bits, shown.unit if shown else "", notes)
+    lists.cut(notes)
+    return lists, element_bytes
+
+
+def _rank(block: Block) -> int | None:
+    shown = block.fields.get("rank")
+    return shown.value if shown is not None and isinstance(shown.value, int) else None
+
+
+def _column(
+    block: Block, kind: MapKind, rank: int | None, numbers: Mapping[str, Any], notes: list[str]
+) -> dict[str, Any]:
+    """Read what an im2col map has in place of a box."""
+    column: dict[str, Any] = {
+        name: numbers.get(name) for name in ("channels_per_pixel", "pixels_per_column")
+    }
+    for name in ("pixel_box_lower_corner", "pixel_box_upper_corner"):
+        corner = _entries(block, name, notes)
+        if kind == "im2col_wide" and f"{name}_width" in numbers:
+            corner = (numbers[f"{name}_width"],)
+        elif corner is not None and rank is not None:
+            corner = corner[: max(0, rank - 2)]
+        column[name] = corner
+    return column
 
 
 def _kind(block: Block) -> MapKind:
@@ -285,19 +317,8 @@ def _strides(block: Block, row: Format, notes: list[str]) -> tuple[Entries | Non
     if strides is None and raw is not None:
         return raw, True
     shown = block.fields.get("global_strides")
-    word = shown.word.replace("_", "").lower() if shown else ""
+    word = _squeezed(shown.word) if shown else ""
     return strides, row.leading or word == _CUTLASS_ARRAY
-
-
-def _without_padding(dims: Entries, strides: Entries | None, box: Entries | None, lead: bool) -> int:
-    """Count dimensions less the trailing ones of extent 1, stride 0 and box 1 that pad to five."""
-    rank = len(dims)
-    while rank > 1 and dims[rank - 1] == 1:
-        at = rank - 1 if lead else rank - 2
-        if strides and len(strides) > at and strides[at] or box and box[rank - 1 : rank] not in ((1,), ()):
-            break
-        rank -= 1
-    return rank
 
 
 def _bits(data_type: object, element_bytes: int | None) -> int | None:
@@ -316,112 +337,3 @@ def _is_bytes(block: Block) -> bool:
     if shown is not None and shown.unit.startswith("byte"):
         return True
     return bool(size and swizzle and size.follows not in ("", ",", "\n", ")"))
-
-
-class _Order:
-    """The lists of one printout on their way to the driver's order, units and lengths."""
-
-    def __init__(
-        self,
-        rank: int | None,
-        dims: Entries | None,
-        strides: Entries | None,
-        box: Entries | None,
-        steps: Entries | None,
-    ) -> None:
-        self.rank, self.dims, self.strides, self.box, self.steps = rank, dims, strides, box, steps
-
-    def drop_extra(self, leading: bool, bits: int | None) -> None:
-        """Leave out a stride of dimension 0, which is the size of an element."""
-        if self.strides is None or not self.strides:
-            return
-        as_many = self.rank is not None and len(self.strides) >= self.rank
-        own = bits is not None and self.strides[0] == bits // 8 and as_many
-        if leading and as_many or own and len(self.strides) == self.rank:
-            self.strides = self.strides[1:]
-        elif leading and self.dims is not None and len(self.strides) == len(self.dims):
-            self.strides = self.strides[1:]
-
-    def scale(self, bits: int | None, notes: list[str]) -> None:
-        """Turn strides in elements into bytes."""
-        if self.strides is None:
-            return
-        if bits is None:
-            notes.append("strides are in elements, and the size of an element is not shown")
-            self.strides = None
-        else:
-            self.strides = tuple(None if s is None else s * bits // 8 for s in self.strides)
-
-    def guess_free_turn(self, bits: int | None, block: Block, notes: list[str]) -> None:
-        """Turn lists that show by themselves that they are row-major, or in elements.
-
-        They do where the strides have one entry per dimension with a 1 (or the size of an element)
-        at the inner end, or where they are those of a dense tensor in one order and unit alone.
-        Else they are taken as the driver's: innermost first, in bytes.
-        """
-        if self.strides is None or self.dims is None or None in self.strides + self.dims:
-            return
-        rank, strides = len(self.dims), self.strides
-        shown = block.fields.get("global_strides")
-        unit = shown.unit if shown else ""
-        size = bits // 8 if bits else None
-        if len(strides) == rank and rank > 1:
-            inner = {1} if not size else {1, size}
-            if strides[-1] in inner and strides[0] not in inner:
-                self._reverse(strides[:-1][::-1])
-                notes.append("lists are row-major here: the last stride is that of one element")
-            elif strides[0] in inner:
-                self.strides = strides[1:]
-            else:
-                return
-            end = strides[-1] if strides[0] not in inner else strides[0]
-            if unit.startswith("elem") or end == 1 and size != 1 and not unit.startswith("byte"):
-                self.scale(bits, notes)
-            return
-        if unit.startswith("elem"):
-            self.scale(bits, notes)
-        elif size and len(strides) == rank - 1 and rank > 1:
-            self._turn_dense(size, notes)
-
-    def _turn_dense(self, size: int, notes: list[str]) -> None:
-        assert self.dims is not None and self.strides is not None
-        for turned, factor, said in (
-            (False, 1, ""),
-            (False, size, "strides count elements here: they are those of a dense tensor"),
-            (True, 1, "lists are row-major here: the strides are those of a dense tensor"),
-            (True, size, "lists are row-major and strides count elements here: a dense tensor"),
-        ):
-            dims = self.dims[::-1] if turned else self.dims
-            strides = tuple(s * factor for s in self.strides[:: -1 if turned else 1] if s is not None)
-            if strides == _dense(dims, size):
-                if turned:
-                    self._reverse(strides)
-                self.strides = strides
-                notes.extend([said] if said else [])
-                return
-
-    def _reverse(self, strides: Entries) -> None:
-        self.strides = strides
-        self.dims = self.dims[::-1] if self.dims else self.dims
-        self.box = self.box[::-1] if self.box else self.box
-        self.steps = self.steps[::-1] if self.steps else self.steps
-
-    def cut(self, name: str, attribute: str, fewer: int, notes: list[str]) -> None:
-        """Drop entries past the rank, as C does; a list that is too short is not readable."""
-        values: Entries | None = getattr(self, attribute)
-        if values is None or self.rank is None or not 1 <= self.rank <= 16:
-            return
-        count = self.rank - fewer
-        if len(values) < count:
-            shown = f"{len(values)} of {count} entries"
-            notes.append(f"{name} shows {shown} for rank {self.rank}: the others are not known")
-            values = (*values, *(None,) * (count - len(values))) if len(values) else None
-        setattr(self, attribute, None if values is None else values[:count])
-
-
-def _dense(dims: Entries, size: int) -> Entries:
-    strides, step = [], size
-    for extent in dims[:-1]:
-        step *= extent or 0
-        strides.append(step)
-    return tuple(strides)

@@ -40,9 +40,9 @@ _HARMLESS = {
 def judge(read: PrintedArguments, implied: tuple[tuple[str, int], ...], target: Target) -> Report:
     """Hold printed arguments against the driver's rules for a target.
 
-    Where the type is not shown, a rule counts if it is broken with every type of the printed element
-    size, in the same words. Findings about arguments that are not shown are left out: they would be
-    about values that nobody printed.
+    Where the type is not shown, a rule counts if it is broken with every type of the printed
+    element size, in the same words. Findings about arguments that are not shown are left out: they
+    would be about values that nobody printed.
     """
     common: dict[Violation, None] | None = None
     for data_type in _types(read):
@@ -56,7 +56,9 @@ def _types(read: PrintedArguments) -> list[Any]:
     if read.data_type is not None:
         return [read.data_type]
     size = read.element_bytes
-    fitting = [t for t in TensorMapDataType if size is None or DATA_TYPES[t].element_bits == size * 8]
+    fitting = [
+        t for t in TensorMapDataType if size is None or DATA_TYPES[t].element_bits == size * 8
+    ]
     return [t for t in fitting if not DATA_TYPES[t].is_packed] or fitting
 
 
@@ -164,12 +166,11 @@ def _overflow(stride: int | None) -> str:
     """
     if stride is None or stride < STRIDE_BYTES_END:
         return "" if stride is None or stride >= 0 else "negative"
-    for bits in (61, 64, 32):
+    for bits in (61, 64):
         under = (1 << bits) - stride
-        if 0 < under <= 1 << 42 and bits > 40:
-            return (
-                f"2^{bits} - {under}: a negative stride, as a 32-bit product that overflowed gives it"
-            )
+        if 0 < under <= 1 << 42:
+            came = "a negative stride, as a 32-bit product that overflowed gives it"
+            return f"2^{bits} - {under}: {came}"
     return ""
 
 

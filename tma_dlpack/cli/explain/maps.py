@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import re
 from collections.abc import Iterator
 
@@ -18,7 +19,7 @@ LONGEST_DUMP = 8_000  # characters; x/128xb of gdb with its addresses takes 1,50
 
 _HEX_LINE = re.compile(r"(?:[^\n:{}=]{0,60}:)?[ \t]*(?:0[xX])?[0-9a-fA-F]{2,16}(?:[ \t,;:|].*)?")
 _BRACES = re.compile(r"\{[^{}]{40,4000}\}")
-_ASSIGNED = re.compile(r"\w+\[[ \t]*\d{1,3}\][ \t]*=[ \t]*(0[xX][0-9a-fA-F]{1,16})\b")
+_ASSIGNED = re.compile(r"(?<!\w)\w{1,40}\[[ \t]*\d{1,3}\][ \t]*=[ \t]*(0[xX][0-9a-fA-F]{1,16})\b")
 _DIGITS = re.compile(r"(?<![0-9a-fA-F])[0-9a-fA-F]{256}(?![0-9a-fA-F])")
 
 
@@ -38,13 +39,13 @@ def maps_in(text: str, target: Target) -> Iterator[tuple[int, PrintedArguments |
 
 def _candidates(text: str) -> Iterator[tuple[int, str]]:
     """Give the parts of a text that may be a dump."""
-    if len(text) <= LONGEST_DUMP:
+    if (len(text) <= LONGEST_DUMP and "repeats" not in text) or len(text) <= 1_000:
         yield 1, text
-    for found in _DIGITS.finditer(text):
-        yield text.count("\n", 0, found.start()) + 1, found[0]
-    for found in _BRACES.finditer(text):
-        if found[0].count("0x") >= 8:
-            yield text.count("\n", 0, found.start()) + 1, found[0]
+    ends = [m.start() for m in re.finditer("\n", text)]
+    for pattern in (_DIGITS, _BRACES):
+        for found in pattern.finditer(text):
+            if pattern is _DIGITS or found[0].count("0x") >= 8:
+                yield bisect.bisect_left(ends, found.start()) + 1, found[0]
     words = _ASSIGNED.findall(text[: 64 * LONGEST_DUMP])
     if len(words) in (16, 32, 128):
         yield 1, " ".join(words)

@@ -1,7 +1,7 @@
 """What printouts call the driver's arguments: words, and where a printout begins.
 
-A *strong* word hardly means anything else. A *weak* one (``dim``, ``shape``, ``format``) counts only
-where strong ones stand around it.
+A *strong* word hardly means anything else. A *weak* one (``dim``, ``shape``, ``format``) counts
+only where strong ones stand around it.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ BOUNDARY: Final = re.compile(
 
 
 def tail_of(word: str) -> str | None:
-    """Give the argument that the end of a longer word names: ``A_desc_globalDim``, ``w_gmem_shape``.
+    """Give the argument that the end of a longer word names, as in ``A_desc_globalDim``.
 
     >>> tail_of("A_desc_globalDim"), tail_of("head_dim")
     ('global_dim', None)

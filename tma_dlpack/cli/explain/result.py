@@ -17,7 +17,7 @@ __all__ = ["Explanation"]
 @sealed
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What a text with failed encodes shows, held against the driver's rules.
+    r"""What a text with failed encodes shows, held against the driver's rules.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class Explanation:
     Examples
     --------
     >>> import tma_dlpack as tma
-    >>> found = tma.explain("globalDim (1001,4096,1,1,1)\\nglobalStrides (2,2002,0,0,0)\\n"
+    >>> found = tma.explain("globalDim (1001,4096,1,1,1)\nglobalStrides (2,2002,0,0,0)\n"
     ...                     "boxDim (64,128,1,1,1)")
     >>> found.requests[0].global_strides, [v.rule for v in found.reports[0].violations]
     ((2002,), ['STRIDE_ALIGNED'])
@@ -79,7 +79,9 @@ class Explanation:
 
         parts = [f"<div><b>{html.escape(self._head())}</b></div>"]
         for numbers, request, report in self._groups():
-            parts.append(f"<div><b>{html.escape(_title(numbers, request, self.requests))}</b></div>")
+            parts.append(
+                f"<div><b>{html.escape(_title(numbers, request, self.requests))}</b></div>"
+            )
             if request.shown():
                 parts.append(f"<div><code>{html.escape(str(request))}</code></div>")
             parts.append(f"<div>{html.escape(_one_line(report, request))}</div>")

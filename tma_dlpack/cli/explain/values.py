@@ -41,7 +41,7 @@ _DIGITS = 24  # of a number; 2^64 has 20
 _NUMBER = rf"[-+]?(?:0[xX][0-9a-fA-F]{{1,16}}|[0-9]{{1,{_DIGITS}}})[uUlL]{{0,3}}"
 _ONE = re.compile(rf"{_NUMBER}(?![\w.])")
 _ROW = re.compile(rf"{_NUMBER}(?![\w.])(?:(?:[ \t]*,[ \t]*|[ \t]+){_NUMBER}(?![\w.]))*")
-_TIMES = re.compile(r"\d{1,10}(?:[ \t]?[x×][ \t]?\d{1,10})+\b")  # noqa: RUF001
+_TIMES = re.compile(r"\d{1,10}(?:[ \t]?[x×][ \t]?\d{1,10})+\b")
 _WRAPPED = re.compile(r"<?[A-Za-z_][\w.:]*[ (]\s*(-?\d{1,24})\s*[)>]|<(?:[\w.]+):\s*(-?\d{1,24})>")
 _CAST = re.compile(r"\([A-Za-z_][\w:]*\)[ \t]*(?=[-\d])")
 _MEMBER = re.compile(r"<[A-Za-z_][\w.]*:[ \t]*(-?\d{1,5})>")
@@ -78,11 +78,11 @@ def _int(text: str) -> int:
 
 
 def read_list(text: str, at: int) -> tuple[Value, int]:
-    """Read a list that stands at a place; give it and where it ends.
+    r"""Read a list that stands at a place; give it and where it ends.
 
     Brackets of any kind, with or without a type before them, or numbers in a row on one line.
 
-    >>> read_list("(64,128,1)", 0)[0], read_list("{64, 128}", 0)[0], read_list("64 128 1\\n2", 0)[0]
+    >>> read_list("(64,128,1)", 0)[0], read_list("{64, 128}", 0)[0], read_list("64 128 1\n2", 0)[0]
     ((64, 128, 1), (64, 128), (64, 128, 1))
     >>> read_list("torch.Size([3, 4])", 0)[0], read_list("0x7ffe6a1c2b40", 0)[0]
     ((3, 4), Pointer(address=140730679700288))
