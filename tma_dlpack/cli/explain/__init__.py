@@ -25,6 +25,7 @@ from tma_dlpack.types.target import Target
 
 __all__ = ["Explanation", "PrintedArguments", "explain"]
 
+NEAR_LINES = 12  # around torn ones, in which the result may have got
 MOST_SENTENCES = 100  # different ones, of a log that has more
 
 
@@ -230,7 +231,7 @@ def _torn_notes(text: str, torn: list[Block]) -> list[str]:
         "parts of lines are missing, so that no number can be trusted and none is read. Write one "
         "log per rank, or run one process, and paste one whole block."
     ]
-    lines = text.split("\n")[first - 1 : last]
+    lines = text.split("\n")[max(0, first - NEAR_LINES) : last + NEAR_LINES]
     codes = [r for r in results.sticky_numbers("\n".join(lines)) if r.name not in text]
     notes += [
         f"{r.code} stands in it: if that is the result, it is {r.name} ({r.words}), the error "

@@ -25,6 +25,7 @@ from tma_dlpack.cli.explain.values import CUT, JUNK, Unreadable, Value, read_lis
 __all__ = ["Block", "Field", "Stream", "blocks_of", "streams_of"]
 
 FAR_LINES = 12  # between two fields of one printout, at most
+FAR_WHOLE_LINES = 3  # where the tensor and the tile are there already
 LONGEST_WORD = 60
 FAR_WEAK_LINES = 3  # a weak word stands no further from its neighbours
 
@@ -275,8 +276,9 @@ def _is_member_name(word: str) -> bool:
 def _add(blocks: list[Block], found: Field, place: int) -> None:
     """Put a field into the block it belongs to, the last one or a new one."""
     block = blocks[-1]
-    far = found.line - block.last_line > FAR_LINES
-    lone = found.line - block.last_line > FAR_WEAK_LINES
+    gap = found.line - block.last_line
+    far = gap > (FAR_WHOLE_LINES if block.is_whole else FAR_LINES)
+    lone = gap > FAR_WEAK_LINES
     if block.fields and found.strong and lone and not any(f.strong for f in block.fields.values()):
         block.fields.clear()  # weak words further up belong to something else
         block.first_line = found.line

@@ -117,6 +117,8 @@ class Lists:
         """Drop entries past the rank, as C does; of a list that is too short, the rest is None."""
         self.dims = self._cut("global_dim", self.dims, 0, notes)
         self.strides = self._cut("global_strides", self.strides, 1, notes)
+        if self.rank == 1 and self.strides is None:
+            self.strides = ()  # there is none to show
         self.box = self._cut("box_dim", self.box, 0, notes)
         self.steps = self._cut("element_strides", self.steps, 0, notes)
 

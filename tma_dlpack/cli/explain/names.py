@@ -27,13 +27,13 @@ STRONG: Final = _words(
     rank="tensor_rank tma_dim tma_rank",
     global_address="global_address gmem_address global_addr gmem_addr global_ptr gmem_ptr",
     global_dim="global_dim global_dims gmem_prob_shape gmem_shape gmem_dims gmem_dim global_shape "
-    "global_sizes global_size global_memory gmem_dim_shape tensor_dims gmem_sizes",
+    "global_sizes global_size gmem_dim_shape tensor_dims gmem_sizes",
     global_strides="global_strides global_stride gmem_prob_stride gmem_stride gmem_strides "
     "cuda_global_strides strides_in_bytes stride_in_bytes byte_strides outer_stride "
     "global_strides_bytes gmem_outer_stride",
     raw_strides="global_strides_raw",
     box_dim="box_dim box_dims box_shape box_size box_sizes smem_box_shape smem_shape smem_dims "
-    "smem_box smem_dim block_size_dims tile_shapes shared_memory window_shape smem_box_dim "
+    "smem_box smem_dim block_size_dims tile_shapes window_shape smem_box_dim "
     "boxdims smem_box_size",
     element_strides="element_strides element_stride elem_strides elem_stride smem_box_stride "
     "smem_stride tile_strides traversal_strides traversal_stride box_strides box_stride "
@@ -55,9 +55,9 @@ WEAK: Final = _words(
     data_type="format dtype data_type",
     rank="dim rank ndim num_dims",
     global_address="gmem address data_ptr ptr",
-    global_dim="shape shapes size sizes dims tensor_shape tensor_size",
+    global_dim="shape shapes size sizes dims tensor_shape tensor_size global_memory",
     global_strides="stride strides",
-    box_dim="box block_size block_shape tile tile_shape tile_size tile_dims",
+    box_dim="box block_size block_shape tile tile_shape tile_size tile_dims shared_memory",
     l2_promotion="l2",
     oob_fill="fill",
     padding="padding",
