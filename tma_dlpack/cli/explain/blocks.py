@@ -60,6 +60,7 @@ class Field:
     argument: str
     value: Value
     line: int
+    last_line: int
     separator: str
     unit: str
     strong: bool
@@ -93,7 +94,7 @@ class Block:
     @property
     def is_close(self) -> bool:
         """Whether every line between its first and its last one shows a field."""
-        lines = {f.line for f in self.fields.values()}
+        lines = {n for f in self.fields.values() for n in range(f.line, f.last_line + 1)}
         return self.last_line - min(lines, default=0) < len(lines)
 
     def completes(self, other: Block) -> bool:
@@ -205,7 +206,9 @@ def _events(stream: Stream, starts: list[int]) -> Iterator[tuple[int, str | Fiel
         if found is not None:
             read, after = found
             row = bisect.bisect_right(starts, word.start()) - 1
-            yield word.start(), replace(read, line=stream.lines[row])
+            end_row = bisect.bisect_right(starts, max(word.start(), after - 1)) - 1
+            lines = (stream.lines[row], stream.lines[end_row])
+            yield word.start(), replace(read, line=lines[0], last_line=lines[1])
 
 
 def _meaning(word: str) -> tuple[str, bool] | None:
@@ -258,6 +261,7 @@ def _read_field(
             argument=argument,
             value=value,
             line=0,
+            last_line=0,
             separator=separator or " ",
             unit=(follows["unit"] or "").lower(),
             strong=strong,
@@ -308,7 +312,7 @@ def _add(blocks: list[Block], found: Field, place: int) -> None:
             return
     if not block.fields and not block.indexed.get(found.argument):
         block.first_line = block.first_line or found.line
-    block.last_line = found.line
+    block.last_line = found.last_line
     if entries is not None:
         assert isinstance(found.value, int)
         entries[found.at] = found.value
