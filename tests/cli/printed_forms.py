@@ -11,7 +11,21 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 SIZES = {0: 1, 1: 2, 2: 4, 3: 4, 4: 8, 5: 8, 6: 2, 7: 4, 8: 8, 9: 2, 10: 4, 11: 4, 12: 4}
-NAMES = ["UINT8", "UINT16", "UINT32", "INT32", "UINT64", "INT64", "FLOAT16", "FLOAT32", "FLOAT64", "BFLOAT16", "FLOAT32_FTZ", "TFLOAT32", "TFLOAT32_FTZ"]
+NAMES = [
+    "UINT8",
+    "UINT16",
+    "UINT32",
+    "INT32",
+    "UINT64",
+    "INT64",
+    "FLOAT16",
+    "FLOAT32",
+    "FLOAT64",
+    "BFLOAT16",
+    "FLOAT32_FTZ",
+    "TFLOAT32",
+    "TFLOAT32_FTZ",
+]
 SWIZZLES = ("NONE", "32B", "64B", "128B")
 L2 = ("NONE", "L2_64B", "L2_128B", "L2_256B")
 
@@ -320,7 +334,19 @@ A_desc_globalStride + 1, A_desc_boxDim, A_desc_elementStrides, A_desc_interleave
 
 
 _ALL = frozenset(
-    ["data_type", "rank", "global_address", "global_dim", "global_strides", "box_dim", "element_strides", "interleave", "swizzle", "l2_promotion", "oob_fill"]
+    [
+        "data_type",
+        "rank",
+        "global_address",
+        "global_dim",
+        "global_strides",
+        "box_dim",
+        "element_strides",
+        "interleave",
+        "swizzle",
+        "l2_promotion",
+        "oob_fill",
+    ]
 )
 _OPTIONS = frozenset({"interleave", "l2_promotion", "oob_fill"})
 

@@ -83,7 +83,8 @@ class Block:
     last_line: int = 0
     fault: str = ""
     continues: bool = False
-    tail: str = ""
+    ends_cut: bool = False
+    words: set[str] = field(default_factory=set)
 
     @property
     def is_whole(self) -> bool:
@@ -96,6 +97,44 @@ class Block:
         """Whether every line between its first and its last one shows a field."""
         lines = {n for f in self.fields.values() for n in range(f.line, f.last_line + 1)}
         return self.last_line - min(lines, default=0) < len(lines)
+
+    @property
+    def has_strong(self) -> bool:
+        """Whether a field has a strong word."""
+        return bool(self.indexed) or any(f.strong for f in self.fields.values())
+
+    def has(self, found: Field) -> bool:
+        """Whether there is a value where a field would go."""
+        if found.at >= 0:
+            return found.at in self.indexed.get(found.argument, {})
+        return found.argument in self.fields
+
+    def repeats(self, found: Field) -> bool:
+        """Whether a field says again what is known: in another word, or twice on a line."""
+        known = self.fields.get(found.argument)
+        if known is None or found.at >= 0 or known.value != found.value:
+            return False
+        return known.line == found.line or known.word != found.word
+
+    def put(self, found: Field) -> None:
+        """Take a field."""
+        if not self.fields and not self.indexed:
+            self.first_line = self.first_line or found.line
+        self.last_line = found.last_line
+        self.words.add(found.word)
+        if found.at >= 0:
+            assert isinstance(found.value, int)
+            self.indexed.setdefault(found.argument, {})[found.at] = found.value
+        else:
+            self.fields[found.argument] = found
+
+    def spoil(self, found: Field) -> None:
+        """Note a field that cannot be read."""
+        assert isinstance(found.value, Unreadable)
+        self.fault = self.fault or found.value.why
+        self.last_line = found.line
+        self.ends_cut = found.value is CUT
+        self.fields.setdefault(f"unreadable {found.word}", found)
 
     def completes(self, other: Block) -> bool:
         """Whether it has what another lacks and nothing else: the rest of a printout torn apart."""
@@ -165,13 +204,13 @@ def blocks_of(stream: Stream) -> list[Block]:
             line = stream.lines[bisect.bisect_right(starts, place) - 1]
             blocks.append(Block(heading=event, first_line=line, last_line=line))
         else:
-            _add(blocks, event, place)
+            _add(blocks, event)
     _note_mixtures(blocks)
     last = max((b for b in blocks if b.fields), key=lambda b: b.last_line, default=None)
     for block in blocks:
         if block.fault == "cut" and block is not last:
             block.fault = "junk"
-        if block is last and block.fault == "junk" and block.tail == "end":
+        if block is last and block.fault == "junk" and block.ends_cut:
             block.fault = "cut"
     _distrust(blocks)
     return [b for b in blocks if b.shows_arguments or (b.fault and b.fields)]
@@ -277,55 +316,36 @@ def _is_member_name(word: str) -> bool:
     return "CU_TENSOR_MAP" in word or "." in word or sized
 
 
-def _add(blocks: list[Block], found: Field, place: int) -> None:
+def _add(blocks: list[Block], found: Field) -> None:
     """Put a field into the block it belongs to, the last one or a new one."""
-    block = blocks[-1]
-    gap = found.line - block.last_line
-    far = gap > (FAR_WHOLE_LINES if block.is_whole else FAR_LINES)
-    lone = gap > FAR_WEAK_LINES
-    if block.fields and found.strong and lone and not any(f.strong for f in block.fields.values()):
-        block.fields.clear()  # weak words further up belong to something else
-        block.first_line = found.line
-    if block.fields and (far or (lone and not found.strong)):
-        block = Block(first_line=found.line)
-        blocks.append(block)
+    block = _near(blocks, found)
     if isinstance(found.value, Unreadable):
         if block.fields or block.heading:
-            block.fault = block.fault or found.value.why
-            block.last_line = found.line
-            block.tail = "end" if found.value is CUT else ""
-            block.fields.setdefault(f"unreadable {found.word}", found)
-        return
-    entries = block.indexed.setdefault(found.argument, {}) if found.at >= 0 else None
-    repeated = found.argument in block.fields if entries is None else found.at in entries
-    if repeated:
-        known = block.fields.get(found.argument)
-        if entries is None and known is not None and _is_said_twice(known, found):
-            return
-        first = next(iter(block.fields), None) == found.argument or not block.fields
+            block.spoil(found)
+    elif not block.has(found):
+        block.put(found)
+    elif not block.repeats(found):
+        first = next(iter(block.fields), found.argument) == found.argument
         if block.is_whole or first:
-            block = Block(first_line=found.line, continues=not first)
-            blocks.append(block)
-            entries = block.indexed.setdefault(found.argument, {}) if found.at >= 0 else None
+            blocks.append(Block(first_line=found.line, continues=not first))
+            blocks[-1].put(found)
         else:
             block.fault = "mixed"
-            return
-    if not block.fields and not block.indexed.get(found.argument):
-        block.first_line = block.first_line or found.line
-    block.last_line = found.last_line
-    if entries is not None:
-        assert isinstance(found.value, int)
-        entries[found.at] = found.value
-    else:
-        if not block.indexed.get(found.argument):
-            block.indexed.pop(found.argument, None)
-        block.fields[found.argument] = found
 
 
-def _is_said_twice(known: Field, found: Field) -> bool:
-    """Say whether a printout shows one value in two words, or twice on a line."""
-    elsewhere = known.line != found.line and known.word == found.word
-    return known.value == found.value and not elsewhere
+def _near(blocks: list[Block], found: Field) -> Block:
+    """Give the last block, or a new one where a field is too far from it."""
+    block = blocks[-1]
+    gap = found.line - block.last_line
+    lone = gap > FAR_WEAK_LINES
+    if lone and found.strong and not block.has_strong:
+        block.fields.clear()  # weak words further up belong to something else
+        block.words.clear()
+        block.first_line = found.line
+    far = gap > (FAR_WHOLE_LINES if block.is_whole else FAR_LINES)
+    if block.fields and (far or (lone and not found.strong)):
+        blocks.append(Block(first_line=found.line))
+    return blocks[-1]
 
 
 def _note_mixtures(blocks: list[Block]) -> None:

@@ -150,17 +150,13 @@ _DRIVERS_OWN = frozenset(
 _CUTLASS_ARRAY = "gmemprobstride"  # begins with the size of an element
 
 
-def _words(block: Block) -> frozenset[str]:
-    return frozenset(f.word for a, f in block.fields.items() if not a.startswith("unreadable"))
-
-
 def _squeezed(word: str) -> str:
     return word.replace("_", "").lower()
 
 
 def format_of(block: Block) -> Format:
     """Give the row of the table that a block fits."""
-    words = _words(block)
+    words = frozenset(block.words)
     return next((row for row in FORMATS if row.is_one(block, words)), _GENERAL)
 
 
@@ -218,10 +214,10 @@ def _lists(
     if leading and strides and strides[0] and bits is None:
         element_bytes = strides[0]
         bits = element_bytes * 8
-    lists.drop_extra(leading, bits)
+    lists.drop_extra(leading, bits if row is _GENERAL else None)
     if row.elements and not _is_bytes(block):
         lists.scale(bits, notes)
-    elif row is _GENERAL and not {_squeezed(w) for w in _words(block)} & _DRIVERS_OWN:
+    elif row is _GENERAL and not {_squeezed(w) for w in block.words} & _DRIVERS_OWN:
         shown = block.fields.get("global_strides")
         lists.turn(bits, shown.unit if shown else "", notes)
     lists.cut(notes)

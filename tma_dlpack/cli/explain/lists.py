@@ -100,7 +100,7 @@ class Lists:
             strides = tuple(
                 s * factor for s in self.strides[:: -1 if turned else 1] if s is not None
             )
-            if strides == _dense(dims, size):
+            if 0 not in dims and strides == _dense(dims, size):
                 if turned:
                     self._reverse(strides)
                 self.strides = strides
