@@ -133,7 +133,7 @@ def triton_one_stride_more(e: Encode) -> str:
 
 
 def trtllm(e: Encode, words: str = "invalid argument") -> str:
-    """Print 5, 4, 5 and 5 entries whatever the rank, as the attention kernels do: the rest is dirt."""
+    """Print 5, 4, 5 and 5 entries whatever the rank, as attention kernels do: the rest is dirt."""
     dirt = (3806834432, 273, 49152, 32, 7)
     return f"""\
 Error: Failed to initialize the TMA descriptor due to {words}
@@ -309,7 +309,7 @@ oob_fill = {e.oob_fill}
 
 
 def host_source(e: Encode) -> str:
-    """Print the host code that TileLang generates, where the names have the tensor's before them."""
+    """Print the host code that TileLang generates, with the tensor's name before each word."""
 
     def listed(values: tuple[int, ...]) -> str:
         return "{" + ",".join(map(str, values)) + "}"

@@ -1,8 +1,9 @@
 """Read what people paste when an encode fails: `explain`.
 
-`names` and `values` read words and values, `blocks` gathers them from a log, `formats` is the table
-of who prints what, `sentences` what printers say in place of arguments, `maps` finds dumps, `judge`
-asks the rules, `result` shows it.
+`streams` splits a log by process, `names` and `values` read words and values, `blocks` gathers
+them, `formats` is the table of who prints what, `lists` puts lists in the driver's order,
+`sentences` and `results` are what is said in place of arguments, `maps` finds dumps, `judge` asks
+the rules, `result` shows it.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from collections.abc import Iterable
 
 from tma_dlpack.cli import hexdump
 from tma_dlpack.cli.explain import results, sentences
-from tma_dlpack.cli.explain.blocks import Block, blocks_of, streams_of
+from tma_dlpack.cli.explain.blocks import Block, blocks_of
 from tma_dlpack.cli.explain.formats import FORMATS, printed_arguments
 from tma_dlpack.cli.explain.judge import judge
 from tma_dlpack.cli.explain.maps import maps_in
 from tma_dlpack.cli.explain.printed import PrintedArguments
 from tma_dlpack.cli.explain.result import Explanation
+from tma_dlpack.cli.explain.streams import streams_of
 from tma_dlpack.rules.check import Report
 from tma_dlpack.types.coerce import bytes_of, shown, text_of
 from tma_dlpack.types.errors import Violation, refusal

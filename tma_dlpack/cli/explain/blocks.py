@@ -1,7 +1,7 @@
-"""From a log to blocks: the printed fields that belong to one encode.
+"""From a stream of lines to blocks: the printed fields that belong to one encode.
 
-Lines of several processes are told apart where each line names its process. Where lines or parts of
-lines are mixed without such names, the blocks concerned are marked and nobody reads their numbers.
+Where lines or parts of lines of several processes are mixed, the blocks concerned are marked, and
+nobody reads their numbers.
 """
 
 from __future__ import annotations
@@ -14,35 +14,21 @@ from dataclasses import dataclass, field, replace
 from tma_dlpack.cli.explain.names import (
     ARRAYS,
     BOUNDARY,
-    MULTI_WORD,
     NAMED,
     STRONG,
     WEAK,
     tail_of,
 )
+from tma_dlpack.cli.explain.streams import Stream
 from tma_dlpack.cli.explain.values import CUT, JUNK, Unreadable, Value, read_list, read_scalar
 
-__all__ = ["Block", "Field", "Stream", "blocks_of", "streams_of"]
+__all__ = ["Block", "Field", "blocks_of"]
 
 FAR_LINES = 12  # between two fields of one printout, at most
 FAR_WHOLE_LINES = 3  # where the tensor and the tile are there already
 LONGEST_WORD = 60
 FAR_WEAK_LINES = 3  # a weak word stands no further from its neighbours
 
-_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_STAMP = r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.,]*(?:Z|[+-]\d\d:?\d\d)?\]?"
-_PREFIX = re.compile(
-    rf"(?:{_STAMP}|\d\d-\d\d \d\d:\d\d:\d\d|\d\d:\d\d:\d\d[\d.,]*"
-    r"|(?:INFO|WARN|WARNING|ERROR|DEBUG|FATAL|CRITICAL|std(?:err|out))\b:?[FP]?"
-    r"|\[(?=[^\]\n]*[A-Za-z])[^\]\n]{1,80}\]:?|\[\d{1,4},\d{1,4}\]<std(?:err|out)>:?"
-    r"|\((?=[^)\n]*[A-Za-z])(?=[^)\n]*(?:[\d_]|rank|pid))[^()\n]{1,80}\)"
-    r"|[A-Za-z_][\w.-]{0,60}[ \t]*\|(?=[ \t])|\||\d{1,5}:(?=[ \t])|>|#(?=\s)|E(?=[ \t]{2}))[ \t]*"
-)
-_PROCESS = re.compile(
-    r"(?:rank|pid|worker|engine|core|gpu|node|proc|device|\b[TDPE]P)[^\d\n]{0,12}\d|<std|\|"
-    r"|^\d{1,5}:",
-    re.IGNORECASE,
-)
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _AFTER_WORD = re.compile(
     r"(?:\[[ \t]*(?P<index>\d{0,2})[ \t]*\])?[\"']?"
@@ -148,51 +134,6 @@ class Block:
         strong = {a for a, f in self.fields.items() if f.strong} | self.indexed.keys()
         arrays = (self.fields.keys() | self.indexed.keys()) & ARRAYS
         return len(strong) >= 2 and bool(arrays)
-
-
-@dataclass(frozen=True, slots=True)
-class Stream:
-    """What one process wrote: its text without prefixes, and the line of the log of each line."""
-
-    process: str
-    text: str
-    lines: tuple[int, ...]
-
-
-def streams_of(text: str) -> list[Stream]:
-    r"""Split a log by the process that each line names; prefixes of lines are left out.
-
-    >>> [s.text for s in streams_of("[rank0]: dim 3\n[rank1]: dim 2\n[rank0]: swizzle 3")]
-    ['dim 3\nswizzle 3', 'dim 2']
-    """
-    if "\\n" in text and text.count("\\n") > text.count("\n"):
-        text = text.replace("\\r", "").replace("\\n", "\n").replace("\\t", "\t")
-    lines = _ANSI.sub("", text).replace("\xa0", " ").replace("\r\n", "\n").replace("\r", "\n")
-    contents: dict[str, list[str]] = {}
-    numbers: dict[str, list[int]] = {}
-    for number, line in enumerate(lines.split("\n"), start=1):
-        process, content = _split_prefix(line)
-        contents.setdefault(process, []).append(content)
-        numbers.setdefault(process, []).append(number)
-    return [
-        Stream(process, MULTI_WORD.sub(r"\1_\2", "\n".join(parts)), tuple(numbers[process]))
-        for process, parts in contents.items()
-    ]
-
-
-def _split_prefix(line: str) -> tuple[str, str]:
-    """Give the process that a line's prefix names, and the rest of the line."""
-    at, process = len(line) - len(line.lstrip()), ""
-    if line[at : at + 1].islower() and "|" not in line[:80]:
-        return "", line[at:]  # as most lines of a printout are
-    for _ in range(8):
-        prefix = _PREFIX.match(line, at)
-        if prefix is None:
-            break
-        if _PROCESS.search(prefix[0]):
-            process += re.sub(_STAMP[3:-3], "", prefix[0]).strip()
-        at = prefix.end()
-    return process, line[at:]
 
 
 def blocks_of(stream: Stream) -> list[Block]:

@@ -165,7 +165,7 @@ def _overflow(stride: int | None) -> str:
     '2^61 - 2147483648: a negative stride, as a 32-bit product that overflowed gives it'
     """
     if stride is None or stride < STRIDE_BYTES_END:
-        return "" if stride is None or stride >= 0 else "negative"
+        return ""
     for bits in (61, 64):
         under = (1 << bits) - stride
         if 0 < under <= 1 << 42:

@@ -58,6 +58,11 @@ HEADINGS: Final[tuple[tuple[re.Pattern[str], str, str], ...]] = tuple(
             "globalStrides, boxDim, elementStrides, interleave, swizzle",
         ),
         (
+            r"global_stride \(\d+\) must be (?:a multiple of the previous stride|>= global_dim)",
+            "XLA",
+            "this is a rule of its own, which the driver does not ask",
+        ),
+        (
             r"Failed to initialize the TMA descriptor",
             "CUTLASS or TensorRT-LLM",
             "they print the arguments beside this line, to standard error: paste those lines",

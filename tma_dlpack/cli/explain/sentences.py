@@ -31,6 +31,12 @@ class Sentence:
 
 _ASSERT = r"Assertion[^\n]{0,200}?"
 
+_ERROR = (
+    r"(?:Error|Exception|what\(\)|[Cc]heck failed)[^\n]{0,160}?"
+    r"(?:TMA|[Tt]ensor ?[Mm]ap)[^\n]{0,160}?"
+)
+_OF_16 = r"(?:multiple of 16|16[- ]?(?:bytes?|B)[- ]aligned|divisible by 16|aligned to 16)"
+
 #: By printer and its source: the rule, and how its check says it.
 _SAID: Final[dict[tuple[str, str], tuple[tuple[str, str], ...]]] = {
     ("CUTLASS", "NVIDIA/cutlass copy_traits_sm90_tma.hpp"): (
@@ -101,6 +107,43 @@ _SAID: Final[dict[tuple[str, str], tuple[tuple[str, str], ...]]] = {
         ("INTERLEAVE_32B_SWIZZLE", r"bytes32 requires tma_swizzle::bytes32"),
         ("OOB_NAN", r"tma_oob_fill::nan is only supported for floating-point"),
         ("CAPABILITY", r"Compute capability 9\.0 or higher is required"),
+    ),
+    ("XLA", "openxla/xla xla/stream_executor/gpu/tma_metadata.cc"): (
+        ("RANK", r"unsupported rank for TMA: -?\d+"),
+        ("DIM_RANGE", r"global_dims \([\d,]*\) must be non-zero and <= 2\^32"),
+        ("STRIDE_ALIGNED", r"global_strides \([\d,]*\) must be a multiple of (?:16|32)"),
+        ("BOX_RANGE", r"box_dims \[[\d,]*\] must be non-zero and <= 256"),
+        (
+            "BOX_INNER_16B",
+            r"box_dims\[0\] \(\d+\) \* element_byte_width \(\d+\) must be a multiple",
+        ),
+        (
+            "BOX_SWIZZLE_SPAN",
+            r"swizzle is k\d+B, box_dims\[0\] \* element_byte_width must be <= \d+",
+        ),
+        ("ELEM_STRIDES_RANGE", r"element_strides \([\d,]*\) must be non-zero and <= 8"),
+        ("RANK_INTERLEAVED", r"If TmaInterleave is not kNone, then tensor rank must"),
+        ("INTERLEAVE_32B_SWIZZLE", r"when interleave is k32B, swizzle must be k32B"),
+    ),
+    ("cuda.core", "NVIDIA/cuda-python cuda_core/cuda/core/_tensor_map.pyx"): (
+        ("ADDRESS_ALIGNED", r"Global memory address must be 16-byte aligned, got address 0x\w+"),
+        ("RANK", r"[Tt]ensor rank must be between [13] and 5, got -?\d+"),
+        ("BOX_RANK", r"box_dim must have \d+ elements \(same as tensor rank\), got \d+"),
+        ("BOX_RANGE", r"box_dim\[\d\] must be in \[1, 256\], got -?\d+"),
+        ("ELEM_STRIDES_RANGE", r"element_strides\[\d\] must be positive, got -?\d+"),
+    ),
+    ("TransformerEngine", "NVIDIA/TransformerEngine transformer_engine/common/common.cu"): (
+        ("ADDRESS_ALIGNED", r"Tensor data pointer must be 16B aligned"),
+        (
+            "STRIDE_ALIGNED",
+            r"Shape not supported\. For \d+-(?:byte|bit) data type, expected multiple of \d+, "
+            r"got \d+",
+        ),
+    ),
+    ("the program", "its own check"): (
+        ("STRIDE_ALIGNED", _ERROR + r"[Ss]trides?\b[^\n]{0,60}?" + _OF_16),
+        ("ADDRESS_ALIGNED", _ERROR + r"(?:address|pointer|ptr)\b[^\n]{0,60}?" + _OF_16),
+        ("BOX_RANGE", _ERROR + r"[Bb]ox\w*[^\n]{0,60}?(?:<= ?256|\[[01], 256\]|most 256)"),
     ),
     ("TensorRT-LLM", "NVIDIA/TensorRT-LLM trtllm-gen, buildNdTmaDescriptor"): (
         ("BOX_RANGE", r"boxDim too large (?P<extent>\d{1,10})"),

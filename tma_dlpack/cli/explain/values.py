@@ -46,6 +46,7 @@ _WRAPPED = re.compile(r"<?[A-Za-z_][\w.:]*[ (]\s*(-?\d{1,24})\s*[)>]|<(?:[\w.]+)
 _CAST = re.compile(r"\([A-Za-z_][\w:]*\)[ \t]*(?=[-\d])")
 _MEMBER = re.compile(r"<[A-Za-z_][\w.]*:[ \t]*(-?\d{1,5})>")
 _WORD = re.compile(r"[A-Za-z_0-9][\w.:]*")
+_BARE_ADDRESS = re.compile(r"(?=[0-9a-fA-F]*[a-fA-F]|0000)[0-9a-fA-F]{8,16}(?![\w.])")
 _NULL = re.compile(r"\(nil\)|nullptr\b|NULL\b|None\b")
 _OPEN: Final = {"(": ")", "[": "]", "{": "}", "<": ">"}
 _BEFORE_LIST = re.compile(r"(?:\d{1,20}[ \t]+|[A-Za-z_][\w.:<>]*[ \t]*)(?=[\[({])")
@@ -161,6 +162,9 @@ def read_scalar(text: str, at: int, names: bool) -> tuple[Value, int]:
     null = _NULL.match(text, at)
     if null and not names:
         return 0, null.end()
+    bare = _BARE_ADDRESS.match(text, at)
+    if bare and not names:
+        return int(bare[0], 16), bare.end()  # as printf's %p has it on some systems
     member = _MEMBER.match(text, at)
     if member:
         return int(member[1]), member.end()
