@@ -31,9 +31,9 @@ FAR_WEAK_LINES = 3  # a weak word stands no further from its neighbours
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _AFTER_WORD = re.compile(
-    r"(?:\[[ \t]*(?P<index>\d{0,2})[ \t]*\])?[\"']?"
+    r"(?:\[[ \t]*(?P<index>\d{0,2})[ \t]*\])?[\"'`*]{0,2}"
     r"(?:[ \t]*\((?:in[ \t]+)?(?P<unit>bytes?|elements?|elems|values)\))?"
-    r"(?P<sep>[ \t]*(?:=>|->|:=|==?|:|-{2,})[ \t]*|[ \t]+|(?=[\[({])|[ \t]*$)",
+    r"(?P<sep>[ \t]*(?:=>|->|:=|==?|:|\||-{2,})[ \t]*|[ \t]+|(?=[\[({])|[ \t]*$)",
     re.MULTILINE | re.IGNORECASE,
 )
 
@@ -212,7 +212,7 @@ def _read_field(
     if follows is None:
         return None
     separator, at = follows["sep"].strip(), follows.end()
-    at += text[at : at + 1] in ("'", '"')
+    at += len(text[at : at + 2]) - len(text[at : at + 2].lstrip("\"'`*"))
     bare = not separator and text[at : at + 1] not in tuple("([{")
     before = text[word.start() - 1 : word.start()]
     line = text[max(0, word.start() - 40) : word.start()].rpartition("\n")

@@ -77,7 +77,7 @@ def _is_cutlass(block: Block, words: frozenset[str]) -> bool:
     if not words <= _CUTLASS_WORDS or not words & {"globalDim", "globalStrides", "boxDim"}:
         return False
     spaced = sum(f.separator == " " for f in block.fields.values())
-    return "gmem_address" in words or 2 * spaced > len(block.fields)
+    return bool(words & {"gmem_address", "format"}) or 2 * spaced > len(block.fields)
 
 
 #: Rows are tried in this order.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tma_dlpack.cli.explain.printed import Entries
+from tma_dlpack.types.limits import MAX_RANK
 
 __all__ = ["Lists"]
 
@@ -38,9 +39,9 @@ class Lists:
         if self.strides is None or not self.strides:
             return
         count = len(self.strides)
-        as_many = self.rank is not None and count >= self.rank
-        as_many = as_many or (self.dims is not None and count == len(self.dims))
-        own = bits is not None and self.strides[0] == bits // 8 and count == self.rank
+        as_many = count >= (MAX_RANK if self.rank is None else self.rank)
+        own = bits is not None and self.strides[0] == bits // 8
+        own = own and self.rank is not None and count >= self.rank
         if (leading and as_many) or own:
             self.strides = self.strides[1:]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from tma_dlpack.cli.explain.names import MULTI_WORD
+from tma_dlpack.cli.explain.names import MULTI_WORD, STRONG, WEAK
 
 __all__ = ["Stream", "streams_of"]
 
@@ -18,6 +18,7 @@ _PREFIX = re.compile(
     r"|\((?=[^)\n]*[A-Za-z])(?=[^)\n]*(?:[\d_]|rank|pid))[^()\n]{1,80}\)"
     r"|[A-Za-z_][\w.-]{0,60}[ \t]*\|(?=[ \t])|\||\d{1,5}:(?=[ \t])|>|#(?=\s)|E(?=[ \t]{2}))[ \t]*"
 )
+_ARGUMENTS = STRONG.keys() | WEAK.keys()  # of a table, and nobody's name
 _PROCESS = re.compile(
     r"(?:rank|pid|worker|engine|core|gpu|node|proc|device|\b[TDPE]P)[^\d\n]{0,12}\d|<std|\|"
     r"|^\d{1,5}:",
@@ -62,7 +63,7 @@ def _split_prefix(line: str) -> tuple[str, str]:
         return "", line[at:]  # as most lines of a printout are
     for _ in range(8):
         prefix = _PREFIX.match(line, at)
-        if prefix is None:
+        if prefix is None or prefix[0].rstrip("| \t").replace("_", "").lower() in _ARGUMENTS:
             break
         if _PROCESS.search(prefix[0]):
             process += re.sub(_STAMP[3:-3], "", prefix[0]).strip()

@@ -41,6 +41,7 @@ _DIGITS = 24  # of a number; 2^64 has 20
 _NUMBER = rf"[-+]?(?:0[xX][0-9a-fA-F]{{1,16}}|[0-9]{{1,{_DIGITS}}})[uUlL]{{0,3}}"
 _ONE = re.compile(rf"{_NUMBER}(?![\w.])")
 _ROW = re.compile(rf"{_NUMBER}(?![\w.])(?:(?:[ \t]*,[ \t]*|[ \t]+){_NUMBER}(?![\w.]))*")
+_DASHED = re.compile(rf"(?:[ \t]*\n[ \t]*-[ \t]+{_NUMBER}(?=[ \t]*(?:\n|$))){{1,8}}")
 _TIMES = re.compile(r"\d{1,10}(?:[ \t]?[x×][ \t]?\d{1,10})+\b")
 _WRAPPED = re.compile(r"<?[A-Za-z_][\w.:]*[ (]\s*(-?\d{1,24})\s*[)>]|<(?:[\w.]+):\s*(-?\d{1,24})>")
 _CAST = re.compile(r"\([A-Za-z_][\w:]*\)[ \t]*(?=[-\d])")
@@ -85,8 +86,8 @@ def read_list(text: str, at: int) -> tuple[Value, int]:
 
     >>> read_list("(64,128,1)", 0)[0], read_list("{64, 128}", 0)[0], read_list("64 128 1\n2", 0)[0]
     ((64, 128, 1), (64, 128), (64, 128, 1))
-    >>> read_list("torch.Size([3, 4])", 0)[0], read_list("0x7ffe6a1c2b40", 0)[0]
-    ((3, 4), Pointer(address=140730679700288))
+    >>> read_list("torch.Size([3, 4])", 0)[0], read_list("0x7ffe00000040", 0)[0]
+    ((3, 4), Pointer(address=140728898420800))
     >>> read_list("(64,12", 0)[0], read_list(",041)", 0)[0], read_list("must be", 0)[0]
     (Unreadable(why='cut'), Unreadable(why='junk'), Unreadable(why='prose'))
     """
@@ -96,6 +97,9 @@ def read_list(text: str, at: int) -> tuple[Value, int]:
         value, end = _bracketed(text, opens)
         if value is not PROSE or not before:
             return value, end
+    dashed = _DASHED.match(text, at)
+    if dashed:  # as YAML has it
+        return tuple(_int(n) for n in re.split(r"[\s-]+", dashed[0]) if n), dashed.end()
     times = _TIMES.match(text, at)
     if times:
         return tuple(int(n) for n in re.split(r"\D+", times[0])), times.end()
