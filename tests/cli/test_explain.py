@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import re
 import time
 
 import pytest
@@ -550,12 +551,55 @@ def test_words_of_processes_without_names_are_not_read():
         assert "700 stands in it" in notes(found)
 
 
-def test_a_whole_block_amid_another_is_read_and_the_torn_one_is_not():
+def test_a_block_amid_the_lines_of_another_is_not_read():
     a = cutlass(GOOD).splitlines(keepends=True)
     b = cutlass(GOOD.but(global_dim=(4096, 77)))
     found = tma.explain("".join(a[:6]) + b + "".join(a[6:]))
-    assert [r.global_dim for r in found.requests] == [(4096, 77)]
+    assert found.reports == ()
     assert "mixed here" in notes(found)
+
+
+def test_a_block_far_from_a_torn_one_is_read():
+    a = cutlass(GOOD).splitlines(keepends=True)
+    torn = "".join(a[:6] + a[2:4] + a[6:])
+    found = tma.explain(torn + "a line of the log\n" * 5 + cutlass(GOOD.but(global_dim=(4096, 77))))
+    assert [r.global_dim for r in found.requests] == [(4096, 77)]
+    assert "lines 1-14" in notes(found)
+
+
+def _woven(parts: list[list[str]], lengths: list[int], rnd: random.Random) -> str:
+    """Take pieces of several texts by turns."""
+    woven: list[str] = []
+    while any(parts):
+        part = rnd.choice([p for p in parts if p])
+        count = rnd.choice(lengths)
+        woven += part[:count]
+        del part[:count]
+    return "".join(woven)
+
+
+@pytest.mark.parametrize("pieces", ["words", "lines", "runs of lines"])
+def test_numbers_of_different_processes_are_never_put_together(pieces):
+    """Weave several printouts; what is read, if anything, is one of them."""
+    encodes = [
+        GOOD,
+        Encode(HALF, 0x7A0000100000, (512, 77), (1040,), (32, 16), swizzle=2),
+        Encode(F32, 0x7B0000200000, (128, 931, 7), (512, 476672), (16, 8, 4)),
+    ]
+    for seed in range(100):
+        rnd = random.Random(seed)
+        texts = [cutlass(e, 700) * rnd.choice([1, 2]) for e in rnd.sample(encodes, 2)]
+        if pieces == "words":
+            parts = [re.findall(r"\n|[A-Za-z_][\w ]*:? *|[(),]|[^\s(),]+| +", t) for t in texts]
+            text = _woven(parts, [1, 1, 2, 3, 6, 20, 40], rnd)
+        else:
+            lines = [t.splitlines(keepends=True) for t in texts]
+            text = _woven(lines, [1, 1, 2, 3] if pieces == "lines" else [1, 4, 9, 14], rnd)
+        for read in tma.explain(text).requests:
+            shown = dict(read.shown())
+            assert any(
+                all(getattr(e, name) == value for name, value in shown.items()) for e in encodes
+            ), text
 
 
 @pytest.mark.parametrize("lines", range(1, 12))
@@ -573,6 +617,39 @@ def test_a_list_that_is_cut_off_is_not_read():
     found = tma.explain(cutlass(GOOD).partition("128,1,1,1)\nelem")[0])
     assert found.reports == ()
     assert "cut off" in notes(found)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "| field | value |\n|---|---|\n| format | 6 |\n| dim | 2 |\n"
+        "| globalDim | (256,128,1,1,1) |\n"
+        "| globalStrides | (2,520,0,0,0) |\n| boxDim | (64,32,1,1,1) |\n| swizzle | 3 |\n",
+        "- **format**: 6\n- **dim**: 2\n- `globalDim`: `(256,128,1,1,1)`\n- `globalStrides`: "
+        "`(2,520,0,0,0)`\n- `boxDim`: `(64,32,1,1,1)`\n- `swizzle`: 3\n",
+        "tensorDataType: FLOAT16\ntensorRank: 2\nglobalDim:\n  - 256\n  - 128\nglobalStrides:\n"
+        "  - 520\nboxDim:\n  - 64\n  - 32\nswizzle: 128B\n",
+        "dtype=CU_TENSOR_MAP_DATA_TYPE_FLOAT16, rank=2\n gmem_dims: 256 x 128\n gmem_strides: 520\n"
+        " smem_dims: 64 x 32\n swizzle: CU_TENSOR_MAP_SWIZZLE_128B",
+    ],
+    ids=["table", "list", "YAML", "x between numbers"],
+)
+def test_forms_into_which_people_turn_a_printout(text):
+    found = tma.explain(text)
+    (read,) = found.requests
+    assert (read.data_type, read.rank, read.swizzle) == (6, 2, 3)
+    assert (read.global_dim, read.global_strides) == ((256, 128), (520,))
+    assert read.box_dim == (64, 32)
+    assert rules(found) == [["STRIDE_ALIGNED"]]
+
+
+def test_addresses_without_0x_are_read_and_first_entries_alone_are_not_the_list():
+    text = cutlass(GOOD).replace("0x7f3b8a000000", "00007F3B8A000008")
+    text = text.replace("(4096,128,1,1,1)", "4096").replace("(2,8192,0,0,0)", "8200")
+    found = tma.explain(text)
+    assert found.requests[0].global_address == 0x7F3B8A000008
+    assert found.requests[0].global_dim == (4096, None)
+    assert rules(found) == [["ADDRESS_ALIGNED", "STRIDE_ALIGNED"]]
 
 
 def test_a_python_repr_of_a_message_is_read():

@@ -1,9 +1,9 @@
 """Read what people paste when an encode fails: `explain`.
 
 `streams` splits a log by process, `names` and `values` read words and values, `blocks` gathers
-them, `formats` is the table of who prints what, `lists` puts lists in the driver's order,
-`sentences` and `results` are what is said in place of arguments, `maps` finds dumps, `judge` asks
-the rules, `result` shows it.
+them, `torn` marks the mixed ones, `formats` is the table of who prints what, `lists` puts lists in
+the driver's order, `sentences` and `results` are what is said in place of arguments, `maps` finds
+dumps, `judge` asks the rules, `result` shows it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tma_dlpack.cli.explain.maps import maps_in
 from tma_dlpack.cli.explain.printed import PrintedArguments
 from tma_dlpack.cli.explain.result import Explanation
 from tma_dlpack.cli.explain.streams import streams_of
+from tma_dlpack.cli.explain.torn import encodes_of
 from tma_dlpack.rules.check import Report
 from tma_dlpack.types.coerce import bytes_of, shown, text_of
 from tma_dlpack.types.errors import Violation, refusal
@@ -85,7 +86,7 @@ def explain(text: str, target: Target | str = "sm_90") -> Explanation:
     notes: list[str] = []
     torn: list[Block] = []
     for stream in streams_of(words):
-        for block in blocks_of(stream):
+        for block in encodes_of(blocks_of(stream)):
             if block.fault in ("mixed", "junk"):
                 torn.append(block)
                 continue

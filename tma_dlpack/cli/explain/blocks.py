@@ -29,7 +29,11 @@ FAR_WHOLE_LINES = 3  # where the tensor and the tile are there already
 LONGEST_WORD = 60
 FAR_WEAK_LINES = 3  # a weak word stands no further from its neighbours
 
+_OF_32_BITS = frozenset({"box_dim", "element_strides"})
 _WORD = re.compile(r"[A-Za-z_]\w*")
+_TORN_HEADING = re.compile(r"TMA Desc Addr:(?![ \t]*(?:0x)?[0-9a-fA-F]{1,16}(?:[ \t\n]|$))")
+_TORN_LINE = re.compile(r"^[ \t]*(?:[\d, \t]*\)|,)[\d,() \t]*$|^[ \t]*\([\d, \t]*$", re.MULTILINE)
+_OF_32_BITS = frozenset({"box_dim", "element_strides"})
 _AFTER_WORD = re.compile(
     r"(?:\[[ \t]*(?P<index>\d{0,2})[ \t]*\])?[\"'`*]{0,2}"
     r"(?:[ \t]*\((?:in[ \t]+)?(?P<unit>bytes?|elements?|elems|values)\))?"
@@ -70,7 +74,7 @@ class Block:
     fault: str = ""
     continues: bool = False
     ends_cut: bool = False
-    words: set[str] = field(default_factory=set)
+    words: dict[str, None] = field(default_factory=dict)  # in the order of the text
 
     @property
     def is_whole(self) -> bool:
@@ -107,7 +111,10 @@ class Block:
         if not self.fields and not self.indexed:
             self.first_line = self.first_line or found.line
         self.last_line = found.last_line
-        self.words.add(found.word)
+        self.words.setdefault(found.word)
+        entries = found.value if isinstance(found.value, tuple) else ()
+        if found.argument in _OF_32_BITS and any(entry >> 32 for entry in entries):
+            self.fault = self.fault or "junk"  # no printer has such a number to print
         if found.at >= 0:
             assert isinstance(found.value, int)
             self.indexed.setdefault(found.argument, {})[found.at] = found.value
@@ -137,24 +144,18 @@ class Block:
 
 
 def blocks_of(stream: Stream) -> list[Block]:
-    """Gather the fields of a stream in blocks; those that show no encode are left out."""
+    """Gather the fields of a stream in blocks, torn ones and those of no encode too."""
     blocks: list[Block] = [Block()]
     starts = _line_starts(stream.text)
     for place, event in _events(stream, starts):
         if isinstance(event, str):
-            line = stream.lines[bisect.bisect_right(starts, place) - 1]
-            blocks.append(Block(heading=event, first_line=line, last_line=line))
+            line = stream.lines[_row(starts, place)]
+            blocks.append(Block(heading=event.strip(), first_line=line, last_line=line))
+            if _TORN_HEADING.match(stream.text, place):
+                blocks[-1].fault = "junk"
         else:
             _add(blocks, event)
-    _note_mixtures(blocks)
-    last = max((b for b in blocks if b.fields), key=lambda b: b.last_line, default=None)
-    for block in blocks:
-        if block.fault == "cut" and block is not last:
-            block.fault = "junk"
-        if block is last and block.fault == "junk" and block.ends_cut:
-            block.fault = "cut"
-    _distrust(blocks)
-    return [b for b in blocks if b.shows_arguments or (b.fault and b.fields)]
+    return [b for b in blocks if b.fields or b.indexed]
 
 
 def _line_starts(text: str) -> list[int]:
@@ -166,6 +167,8 @@ def _events(stream: Stream, starts: list[int]) -> Iterator[tuple[int, str | Fiel
     text = stream.text
     boundaries = BOUNDARY.finditer(text)
     boundary = next(boundaries, None)
+    rests = _TORN_LINE.finditer(text)
+    rest = next(rests, None)
     known: dict[str, tuple[str, bool] | None] = {}
     after = 0
     end = len(text.rstrip("\n\r\t `'\""))
@@ -174,6 +177,10 @@ def _events(stream: Stream, starts: list[int]) -> Iterator[tuple[int, str | Fiel
             yield boundary.start(), boundary[0]
             after = max(after, boundary.end())
             boundary = next(boundaries, None)
+        while rest is not None and rest.start() <= word.start():
+            if rest.start() >= after:
+                yield rest.start(), _rest_of_list(stream.lines[_row(starts, rest.start())])
+            rest = next(rests, None)
         if word.start() < after:
             continue
         name = word[0]
@@ -185,10 +192,18 @@ def _events(stream: Stream, starts: list[int]) -> Iterator[tuple[int, str | Fiel
         found = _read_field(text, end, word, *meaning)
         if found is not None:
             read, after = found
-            row = bisect.bisect_right(starts, word.start()) - 1
-            end_row = bisect.bisect_right(starts, max(word.start(), after - 1)) - 1
-            lines = (stream.lines[row], stream.lines[end_row])
-            yield word.start(), replace(read, line=lines[0], last_line=lines[1])
+            first = stream.lines[_row(starts, word.start())]
+            last = stream.lines[_row(starts, max(word.start(), after - 1))]
+            yield word.start(), replace(read, line=first, last_line=last)
+
+
+def _row(starts: list[int], place: int) -> int:
+    return bisect.bisect_right(starts, place) - 1
+
+
+def _rest_of_list(line: int) -> Field:
+    """Give what stands for a line such as ``1,1)``, whose beginning is elsewhere."""
+    return Field("", "", JUNK, line, line, "", "", True, -1, "")
 
 
 def _meaning(word: str) -> tuple[str, bool] | None:
@@ -261,7 +276,8 @@ def _add(blocks: list[Block], found: Field) -> None:
     """Put a field into the block it belongs to, the last one or a new one."""
     block = _near(blocks, found)
     if isinstance(found.value, Unreadable):
-        if block.fields or block.heading:
+        near = found.line - block.last_line <= 1
+        if (block.fields or block.heading) and (found.word or near):
             block.spoil(found)
     elif not block.has(found):
         block.put(found)
@@ -287,24 +303,3 @@ def _near(blocks: list[Block], found: Field) -> Block:
     if block.fields and (far or (lone and not found.strong)):
         blocks.append(Block(first_line=found.line))
     return blocks[-1]
-
-
-def _note_mixtures(blocks: list[Block]) -> None:
-    """Mark blocks that lines of another printout have got into."""
-    partial: Block | None = None
-    for before, block in zip([Block(), *blocks], blocks, strict=False):
-        if not block.shows_arguments or block.is_whole:
-            continue
-        if partial is not None and (block.continues or block.completes(partial)):
-            block.fault = partial.fault = "mixed"
-            if block.continues:
-                before.fault = "mixed"
-        partial = block
-
-
-def _distrust(blocks: list[Block]) -> None:
-    """Beside torn blocks, trust only whole ones without a foreign line between their own."""
-    if any(b.fault in ("mixed", "junk") for b in blocks):
-        for block in blocks:
-            if block.fields and not (block.is_whole and block.is_close):
-                block.fault = "mixed"

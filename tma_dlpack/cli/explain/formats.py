@@ -53,6 +53,8 @@ class Format:
         Whether strides count elements.
     implied : mapping
         What the code passes and does not print.
+    order : tuple of str
+        Its words in the order in which it prints them, where it prints a line each.
     source : str
         Where its words stand.
     """
@@ -63,13 +65,15 @@ class Format:
     padded: bool = False
     elements: bool = False
     implied: Mapping[str, int] = field(default_factory=dict)
+    order: tuple[str, ...] = ()
     source: str = ""
 
 
-_CUTLASS_WORDS = frozenset(
-    {"format", "dim", "gmem_address", "globalDim", "globalStrides", "boxDim", "elementStrides"}
-    | {"interleave", "swizzle", "l2Promotion", "oobFill", "tensorDataType", "tensorRank"}
-)
+_HEAD = ("format", "tensorDataType", "dim", "tensorRank", "gmem_address", "globalDim")
+_TAIL = ("elementStrides", "interleave", "swizzle", "l2Promotion", "oobFill")
+_CUTLASS_ORDER = (*_HEAD, "globalStrides", "boxDim", *_TAIL)
+_TILELANG_ORDER = (*_HEAD, "globalStridesRaw", "cudaGlobalStrides", "boxDim", *_TAIL)
+_CUTLASS_WORDS = frozenset(_CUTLASS_ORDER)
 
 
 def _is_cutlass(block: Block, words: frozenset[str]) -> bool:
@@ -90,6 +94,7 @@ FORMATS: tuple[Format, ...] = (
     Format(
         "TileLang",
         lambda b, w: bool({"globalStridesRaw", "cudaGlobalStrides"} & w),
+        order=_TILELANG_ORDER,
         source="tile-ai/tilelang src/cuda/runtime.cc",
     ),
     Format(
@@ -97,6 +102,7 @@ FORMATS: tuple[Format, ...] = (
         _is_cutlass,
         leading=True,
         padded=True,
+        order=_CUTLASS_ORDER,
         source="NVIDIA/cutlass include/cute/atom/copy_traits_sm90_tma.hpp",
     ),
     Format(
