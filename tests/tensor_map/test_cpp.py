@@ -5,8 +5,10 @@ import subprocess
 
 import numpy as np
 import pytest
+from strategies import tiled, view
 
 import tma_dlpack as tma
+from tma_dlpack.make.build import make_view
 
 ZEROED = tma.TensorMap.from_bytes(bytes(128))
 EVERY_FIELD = {
@@ -53,6 +55,50 @@ def wide_map():
 def tiled_map(elem_strides=(2, 1), **options):
     x = np.zeros((64, 96), np.float32)
     return tma.make_tma_descriptor(x, (16, 32), elem_strides, **options)
+
+
+def operand_map(box=(64, 64), swizzle="bytes128", dtype=np.float16, elem_strides=None):
+    x = np.zeros((256, 512), dtype)
+    return tma.make_tma_descriptor(x, box, elem_strides, swizzle=swizzle)
+
+
+@needs_nvcc
+@pytest.mark.parametrize(
+    ("box", "swizzle", "value"),
+    [
+        ((64, 64), "bytes128", 1 << 62 | 64 << 32 | 1 << 16),
+        ((64, 32), "bytes64", 2 << 62 | 32 << 32 | 1 << 16),
+        ((8, 16), "bytes32", 3 << 62 | 16 << 32 | 1 << 16),
+        ((128, 8), "none", 8 << 32 | 128 << 16),
+    ],
+)
+def test_the_descriptor_that_the_code_has_for_wgmma_is_the_measured_one(
+    box, swizzle, value, tmp_path
+):
+    code = operand_map(box, swizzle).cpp()
+    _, _, block = code.partition("#ifdef TMA_DLPACK_H")
+    block, _, _ = block.partition("#endif")
+    checked = f"{block}static_assert(tile_descriptor == {value}ull);"
+    status, said = compile_cuda(
+        tmp_path, f"#include <tma_dlpack.h>\n{checked}", f"-I{tma.get_include()}"
+    )
+    assert status == 0, said
+
+
+@pytest.mark.parametrize(
+    "tensor_map",
+    [
+        operand_map((64, 32)),
+        operand_map((64, 64), "none"),
+        operand_map((12, 64)),
+        operand_map(elem_strides=(2, 1)),
+        operand_map((64, 32), dtype=np.float32),
+        images_map(swizzle="bytes128"),
+    ],
+    ids=["half a span", "no swizzle", "12 rows", "every other row", "float32", "im2col"],
+)
+def test_a_tile_that_wgmma_cannot_read_gets_no_descriptor(tensor_map):
+    assert "tile_descriptor" not in tensor_map.cpp()
 
 
 def test_a_plain_tiled_map_is_made_by_libcudacxx():
@@ -146,3 +192,25 @@ def test_nvcc_compiles_the_libcudacxx_variant_where_its_headers_are(tmp_path):
     if compile_cuda(tmp_path, headers)[0]:
         pytest.skip("cuda/tma (CCCL 3.2) or dlpack/dlpack.h is not on nvcc's path")
     assert compile_cuda(tmp_path, tiled_map().cpp(), "-DTMA_DLPACK_MAIN") == (0, "")
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 16])
+def test_4_bit_values_are_described_to_libcudacxx_in_16_lanes_and_in_values(lanes):
+    x = view((64, 128 // lanes), (17, 4, lanes))
+    options = tiled((16, 64), target="sm_100")
+    code = make_view("tiled", x, options).cpp()
+    assert "cuda::make_tma_descriptor(" in code
+    assert "shape[] = {64, 128};" in code
+    assert "strides[] = {128, 1};" in code
+    assert "tensor.dtype.code = kDLFloat4_e2m1fn;" in code
+    assert "tensor.dtype.bits = 4;" in code
+    assert "tensor.dtype.lanes = 16;" in code
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_packed_values_in_bytes_are_encoded_by_the_drivers_own_call(code):
+    x = view((64, 128), (code, 8))
+    options = tiled((16, 128), data_type="16U4_ALIGN16B", swizzle="bytes128", target="sm_100")
+    tm = make_view("tiled", x, options)
+    assert (tm.shape, tm.strides, tm.tx_bytes) == ((64, 256), (256, 1), 16 * 64)
+    assert "CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN16B" in tm.cpp()

@@ -17,6 +17,7 @@ from tma_dlpack.copies.layout import (
 )
 from tma_dlpack.copies.request import CopyRequest
 from tma_dlpack.tensor_map.map import TensorMap
+from tma_dlpack.types.public import Drawn, public
 
 __all__ = ["Tile"]
 
@@ -26,7 +27,8 @@ def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return array
 
 
-class Tile:
+@public
+class Tile(Drawn):
     """One loaded tile, or many with a leading axis (from `load_tiles`).
 
     Its arrays are read-only: copy one before changing it.
@@ -90,13 +92,13 @@ class Tile:
 
     @property
     def coords(self) -> tuple[int, ...] | npt.NDArray[np.int64]:
-        """The coordinates asked for, row-major; an array (n, rank) of many tiles."""
+        """The coordinates of the load, row-major; an array (n, rank) of many tiles."""
         coords = self._request.coords[:, ::-1]
         return coords if self._request.many else tuple(coords[0].tolist())
 
     @property
     def im2col_offsets(self) -> tuple[int, ...]:
-        """The im2col offsets asked for, row-major; empty where none were."""
+        """The im2col offsets of the load, row-major; empty where there were none."""
         return self._request.offsets[::-1]
 
     @property

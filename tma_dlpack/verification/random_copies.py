@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from tma_dlpack import geometry
+from tma_dlpack.copies.checks import MAX_OFFSET
 from tma_dlpack.copies.reductions import REDUCTIONS
-from tma_dlpack.copies.request import MAX_OFFSET
 from tma_dlpack.encoding.arguments import EncodeArguments
 from tma_dlpack.types.dtypes import row
 from tma_dlpack.types.enums import TensorMapDataType, TmaInterleaveLayout, TmaOobFill, TmaSwizzle
@@ -102,7 +102,7 @@ def _up(n: int, step: int) -> int:
 
 
 def _options(rng: Random, data_type: TensorMapDataType) -> EncodeArguments:
-    """Give arguments in which only type, interleave, swizzle and fill are settled."""
+    """Give arguments in which only type, interleave, swizzle and fill are reusable."""
     interleave = TmaInterleaveLayout(rng.choice((0, 0, 0, 1, 2)))
     nan = row(data_type).is_float and rng.random() < 0.5
     return EncodeArguments(

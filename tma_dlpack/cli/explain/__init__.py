@@ -21,7 +21,7 @@ from tma_dlpack.cli.explain.printed import PrintedArguments
 from tma_dlpack.cli.explain.result import Explanation
 from tma_dlpack.cli.explain.streams import streams_of
 from tma_dlpack.cli.explain.torn import encodes_of
-from tma_dlpack.rules.check import Report
+from tma_dlpack.rules.report import Report
 from tma_dlpack.types.coerce import bytes_of, shown, text_of
 from tma_dlpack.types.errors import Violation, refusal
 from tma_dlpack.types.target import Target

@@ -29,7 +29,6 @@ FAR_WHOLE_LINES = 3  # where the tensor and the tile are there already
 LONGEST_WORD = 60
 FAR_WEAK_LINES = 3  # a weak word stands no further from its neighbours
 
-_OF_32_BITS = frozenset({"box_dim", "element_strides"})
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _TORN_HEADING = re.compile(r"TMA Desc Addr:(?![ \t]*(?:0x)?[0-9a-fA-F]{1,16}(?:[ \t\n]|$))")
 _TORN_LINE = re.compile(r"^[ \t]*(?:[\d, \t]*\)|,)[\d,() \t]*$|^[ \t]*\([\d, \t]*$", re.MULTILINE)

@@ -9,8 +9,9 @@ from functools import lru_cache
 from typing import Any
 
 from tma_dlpack.cli.explain.printed import Entries, PrintedArguments
-from tma_dlpack.rules.check import Report, find_violations
-from tma_dlpack.rules.parse import mirror_case
+from tma_dlpack.rules.check import find_violations
+from tma_dlpack.rules.parse import read_driver_call
+from tma_dlpack.rules.report import Report
 from tma_dlpack.types.dtypes import DATA_TYPES
 from tma_dlpack.types.enums import TensorMapDataType
 from tma_dlpack.types.errors import Advice, Violation
@@ -72,8 +73,7 @@ def _violations(
         known |= {"pixel_box_lower_corner_width", "pixel_box_upper_corner_width"}
     violations: list[Violation] = []
     for _ in range(len(given)):
-        case = mirror_case(read.kind, given, target)
-        found = find_violations(case)
+        found = find_violations(read_driver_call(read.kind, given, target))
         unreadable = [v for v in found if v.rule == "ARGUMENT"]
         violations += [v for v in found if v.argument in known]
         if not unreadable:

@@ -16,12 +16,14 @@ from tma_dlpack.types.enums import (
     TmaSwizzle,
 )
 from tma_dlpack.types.errors import sealed
+from tma_dlpack.types.public import public
 
 __all__ = ["ARGUMENTS", "PrintedArguments"]
 
 Entries = tuple[int | None, ...]
 
 
+@public
 @sealed
 @dataclass(frozen=True, slots=True)
 class PrintedArguments:

@@ -8,12 +8,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tma_dlpack.cli.explain.printed import PrintedArguments
-from tma_dlpack.rules.check import Report
+from tma_dlpack.rules.report import Report
 from tma_dlpack.types.errors import COLUMNS, Advice, Finding, sealed
+from tma_dlpack.types.public import public
 
 __all__ = ["Explanation"]
 
 
+@public
 @sealed
 @dataclass(frozen=True, slots=True)
 class Explanation:

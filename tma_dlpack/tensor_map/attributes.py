@@ -1,0 +1,191 @@
+"""What a tensor map can be asked, in the driver's words and in ours."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tma_dlpack.dlpack import name_of
+from tma_dlpack.encoding.arguments import EncodeArguments, MapKind, reverse
+from tma_dlpack.tensor_map.storage import Asked, MapStorage
+from tma_dlpack.types.enums import (
+    TensorMapDataType,
+    TensorMapIm2ColWideMode,
+    TmaInterleaveLayout,
+    TmaL2FetchSize,
+    TmaOobFill,
+    TmaSwizzle,
+)
+from tma_dlpack.types.errors import TmaUnsupportedError
+from tma_dlpack.types.opaque import opaque
+from tma_dlpack.types.target import Target
+
+if TYPE_CHECKING:
+    from tma_dlpack.tensor_map.description import Description
+
+__all__ = ["MapAttributes"]
+
+
+class MapAttributes(MapStorage):
+    """The attributes of a map that come from its description: the driver's words, and ours."""
+
+    __slots__ = ()
+
+    @property
+    @opaque
+    def description(self) -> Description:
+        """What the map says, worked out the first time that somebody asks."""
+        from tma_dlpack.tensor_map.description import describe
+
+        known = self._description
+        if known is None:
+            assert self._asked is not None
+            known = describe(Asked(*self._asked), name_of(type(self._tensor)))
+            self._keep(known)
+        return known
+
+    @property
+    def arguments(self) -> EncodeArguments:
+        """The driver's arguments, less the address."""
+        return self.description.arguments
+
+    @property
+    def global_address(self) -> int:
+        """Where element (0, ..., 0) stands in global memory."""
+        return self._address
+
+    @property
+    def kind(self) -> MapKind:
+        """``"tiled"``, ``"im2col"`` or ``"im2col_wide"``."""
+        return self.arguments.kind
+
+    @property
+    def data_type(self) -> TensorMapDataType:
+        """The element type of the map."""
+        return self.arguments.data_type
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions."""
+        return self.arguments.rank
+
+    @property
+    def global_dim(self) -> tuple[int, ...]:
+        """Extents, innermost first, elements."""
+        return self.arguments.global_dim
+
+    @property
+    def global_strides(self) -> tuple[int, ...]:
+        """Strides of dimensions 1 to rank - 1, innermost first, bytes."""
+        return self.arguments.global_strides
+
+    @property
+    def box_dim(self) -> tuple[int, ...]:
+        """Box of a tiled map, innermost first, elements; empty for im2col maps."""
+        return self.arguments.box_dim
+
+    @property
+    def element_strides(self) -> tuple[int, ...]:
+        """Traversal strides, innermost first, elements."""
+        return self.arguments.element_strides
+
+    @property
+    def interleave(self) -> TmaInterleaveLayout:
+        """The interleaved layout of global memory."""
+        return self.arguments.interleave
+
+    @property
+    def swizzle(self) -> TmaSwizzle:
+        """The pattern of shared memory."""
+        return self.arguments.swizzle
+
+    @property
+    def l2_promotion(self) -> TmaL2FetchSize:
+        """How much L2 fetches at a time."""
+        return self.arguments.l2_promotion
+
+    @property
+    def oob_fill(self) -> TmaOobFill:
+        """What fills out-of-bounds elements."""
+        return self.arguments.oob_fill
+
+    @property
+    def pixel_box_lower_corner(self) -> tuple[int, ...]:
+        """Lower corner of an im2col map's bounding box, W first; empty for tiled maps."""
+        return self.arguments.pixel_box_lower_corner
+
+    @property
+    def pixel_box_upper_corner(self) -> tuple[int, ...]:
+        """Upper corner of an im2col map's bounding box, W first; empty for tiled maps."""
+        return self.arguments.pixel_box_upper_corner
+
+    @property
+    def channels_per_pixel(self) -> int:
+        """Channels of an im2col tile; 0 for tiled maps."""
+        return self.arguments.channels_per_pixel
+
+    @property
+    def pixels_per_column(self) -> int:
+        """Pixels of an im2col tile; 0 for tiled maps."""
+        return self.arguments.pixels_per_column
+
+    @property
+    def mode(self) -> TensorMapIm2ColWideMode:
+        """How far an im2col-wide copy walks."""
+        return self.arguments.mode
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents, row-major, elements (packed types: values)."""
+        return reverse(self.arguments.global_dim)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Strides, row-major, elements (packed types: values); the innermost is 1."""
+        a = self.arguments
+        bits = a.type_row.element_bits
+        elements = []
+        for stride_bytes in a.global_strides:
+            stride, rest = divmod(stride_bytes * 8, bits)
+            if rest:
+                raise TmaUnsupportedError(
+                    f"a stride of {stride_bytes} bytes is no whole number of {bits}-bit values; "
+                    "read global_strides, which is in bytes"
+                )
+            elements.append(stride)
+        return (*reverse(elements), 1)
+
+    @property
+    def box_sizes(self) -> tuple[int, ...]:
+        """Box of a tiled map, row-major, elements; empty for im2col maps."""
+        return reverse(self.arguments.box_dim)
+
+    @property
+    def elem_strides(self) -> tuple[int, ...]:
+        """Traversal strides, row-major, elements."""
+        return reverse(self.arguments.element_strides)
+
+    @property
+    def tx_bytes(self) -> int:
+        """Bytes that one load reports to its mbarrier (what `expect_tx` must name)."""
+        from tma_dlpack import geometry
+
+        return geometry.tx_bytes(self.arguments)
+
+    @property
+    def smem_bytes(self) -> int:
+        """Bytes of shared memory that one tile spans, swizzle padding included."""
+        from tma_dlpack import geometry
+
+        return geometry.smem_bytes(self.arguments)
+
+    @property
+    def smem_alignment(self) -> int:
+        """Alignment in bytes of the tile in shared memory that makes its pattern start at 0."""
+        from tma_dlpack import geometry
+
+        return geometry.smem_alignment(self.arguments)
+
+    @property
+    def target(self) -> Target:
+        """The GPU that the map is made for."""
+        return self.description.target
