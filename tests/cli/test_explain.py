@@ -803,6 +803,13 @@ def test_sticky_results_are_an_earlier_kernels_and_no_others(result):
         assert ("the error of an earlier kernel" in notes(found)) == (result.code in STICKY)
 
 
+@pytest.mark.parametrize(
+    "text", ["an unknown error of the web server", "misaligned address in my C code, out of memory"]
+)
+def test_words_of_results_that_are_not_about_cuda_are_no_result(text):
+    assert "earlier kernel" not in notes(tma.explain(text))
+
+
 def test_other_results_have_their_own_advice():
     assert "cuInit" in notes(tma.explain(cutlass(GOOD, 3)))
     assert "current context" in notes(tma.explain(cutlass(GOOD, 201)))

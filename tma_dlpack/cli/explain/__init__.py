@@ -183,9 +183,10 @@ def _result_notes(text: str, reports: Iterable[Report]) -> list[str]:
     notes = []
     if sticky:
         codes = " and ".join(f"{r.code} ({r.name}: {r.words})" for r in sticky)
+        order = "all arguments that are shown are in order. " if clean else ""
         notes.append(
-            f"{codes}: the error of an earlier kernel, which every later call of the process "
-            f"returns, this encode too. {_HOW_TO_FIND}"
+            f"{order}{codes}: the error of an earlier kernel, which every later call of the "
+            f"process returns, this encode too. {_HOW_TO_FIND}"
         )
     elif clean:
         notes.append(

@@ -112,12 +112,16 @@ RESULTS: Final[tuple[Result, ...]] = tuple(
 )
 _BY_CODE: Final = {result.code: result for result in RESULTS}
 _BY_NAME: Final = {result.name: result for result in RESULTS}
-_BY_WORDS: Final = {result.words: result for result in RESULTS}
 #: An error of a kernel; every later call of the process returns it, an encode too.
 STICKY: Final = frozenset({700, 702, 710, 714, 715, 716, 717, 718, 719, 999})
 
 _RESULT_NAME = re.compile("|".join(sorted(_BY_NAME, key=len, reverse=True)))
-_RESULT_WORDS = re.compile("|".join(map(re.escape, sorted(_BY_WORDS, key=len, reverse=True))))
+#: Words that only CUDA says; others count where the line speaks of CUDA or of a map.
+_OF_CUDA_ALONE = frozenset({700, 702, 710, 714, 715, 717, 719})
+_ABOUT = r"(?:CUDA|cuda|Triton Error|descriptor|[Tt]ensor ?[Mm]ap)[^\n]{0,120}?\b"
+_BY_WORDS: Final = {result.words: result for result in RESULTS}
+_LONGEST_FIRST = "|".join(map(re.escape, sorted(_BY_WORDS, key=len, reverse=True)))
+_RESULT_WORDS = re.compile(rf"(?P<about>{_ABOUT})?(?P<words>{_LONGEST_FIRST})")
 _RESULT_CODE = re.compile(
     r"(?:TMA descriptor|TMA desc|tensor ?map|[Tt]ensor map|TensorMapEncode\w*|CUresult)"
     r"(?: [A-Za-z_]\w*| \d{1,3}(?=:))?(?:,? ?(?:error code|code|failed|returned|error|result))*"
@@ -133,11 +137,14 @@ def results_of(text: str) -> list[Result]:
     """
     found: list[tuple[int, Result]] = []
     for match in _RESULT_CODE.finditer(text):
-        result = _BY_CODE.get(int(match["code"]))
-        if result is not None:
-            found.append((match.start(), result))
+        code = int(match["code"])
+        if code in _BY_CODE:
+            found.append((match.start(), _BY_CODE[code]))
     found += [(m.start(), _BY_NAME[m[0]]) for m in _RESULT_NAME.finditer(text)]
-    found += [(m.start(), _BY_WORDS[m[0]]) for m in _RESULT_WORDS.finditer(text)]
+    for match in _RESULT_WORDS.finditer(text):
+        result = _BY_WORDS[match["words"]]
+        if match["about"] or result.code in _OF_CUDA_ALONE:
+            found.append((match.start(), result))
     return list(dict.fromkeys(result for _, result in sorted(found, key=lambda item: item[0])))
 
 
