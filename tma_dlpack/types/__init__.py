@@ -1,1 +1,12 @@
-"""The vocabulary: enums, errors, limits, data types, targets, reading of plain values."""
+"""The vocabulary: enums, errors, limits, data types, targets, reading of plain values.
+
+May import: nothing of the package. Imported by: everything.
+
+A new data type: a member in `enums.TensorMapDataType` (two lines: the short name and the header's),
+its row in `dtypes.DATA_TYPES` at the same index, and the DLPack types that become it by default in
+`dtypes._FROM_DLPACK`. A limit: a named constant in `limits`, with its source; rules and the short
+cut read it there. A new target: a preset in `target.TARGETS`; list its compute capability in
+`DERIVED_CAPABILITIES` only when the layout of its maps has been derived. A new enum: its class and
+its row in `enums.C_ENUMS`, from which `parse` and `c_name` work. Classes that users see get
+`@public`, so that tracebacks and `help()` say `tma_dlpack`.
+"""
