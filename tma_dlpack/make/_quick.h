@@ -1,8 +1,8 @@
 /* _quick.h: a Python function with a short cut before it.
  *
  * Calling a Python function of 14 parameters takes half as long as the whole short cut. So the public
- * verb is a built-in function that binds the arguments itself, takes the short cut, and calls the
- * Python function with the same arguments where the short cut is not sure, or the arguments are odd.
+ * function is a built-in one that binds the arguments itself and takes the short cut. If the short cut
+ * is not sure, or the arguments do not bind, it calls the Python function with the same arguments.
  */
 
 #ifndef TMA_DLPACK_QUICK_H
@@ -26,7 +26,7 @@ typedef struct {
   PyMethodDef definition;
 } Quick;
 
-/* Put a call's arguments in the order of the parameters. 0: odd, Python's own binding shall see it. */
+/* Put a call's arguments in the order of the parameters. 0: they do not bind, Python reports it. */
 static int bind_arguments(const Quick *quick, PyObject *const *args, Py_ssize_t given,
                           PyObject *keywords, PyObject **values) {
   if (given > quick->positional) return 0;
@@ -42,7 +42,7 @@ static int bind_arguments(const Quick *quick, PyObject *const *args, Py_ssize_t 
   return 1;
 }
 
-/* Choose what the short cut takes; the other parameters must have their defaults. */
+/* Choose the arguments that the short cut takes; the others must have their defaults. */
 static int choose_accepted(const Quick *quick, PyObject *const *values, PyObject **accepted) {
   int next = 0;
   for (int i = 0; i < quick->count; ++i) {
@@ -180,7 +180,7 @@ static PyType_Spec quick_spec = {
     .slots = quick_slots,
 };
 
-/* Make the built-in function. `doc` starts with the signature, as CPython reads it from there. */
+/* Make the built-in function. `doc` starts with the signature, where CPython looks for it. */
 static PyObject *new_quick(PyObject *module, PyTypeObject *type, Verb verb, PyObject *function,
                            PyObject *accepted, PyObject *doc) {
   Quick *quick = (Quick *)PyType_GenericAlloc(type, 0);

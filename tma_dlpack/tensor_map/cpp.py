@@ -150,8 +150,8 @@ def _notes(view: TensorView | None, request: Request | None) -> str:
     notes = ""
     if view is not None and view.own is not None:
         notes += (
-            "// shape=, strides= and offset= describe the tensor's memory in another way: the address\n"
-            f"// is {counted(view.offset_bytes, 'byte')} from the tensor's first element.\n"
+            "// shape=, strides= and offset= describe the tensor's memory in another way: the\n"
+            f"// address is {counted(view.offset_bytes, 'byte')} from the tensor's first element.\n"
         )
     if request is not None and request.allowed:
         names = ", ".join(sorted(request.allowed))

@@ -97,12 +97,12 @@ class TensorMap(MapAttributes, Drawn):
 
         Examples
         --------
-        >>> dump = "00000000007f00009003000010000000"  # the rest of this map is given below
-        >>> dump += "0" * 32 + "3f0000003f000000" + "0" * 30 + "0f0f" + "0" * 112 + "10" + "0" * 0
-        >>> len(dump) // 2 <= 128
-        True
-        >>> TensorMap.from_bytes(bytes(128)).data_type.name
-        'UINT8'
+        >>> import numpy as np, tma_dlpack as tma
+        >>> x = np.zeros((64, 48), np.float32)
+        >>> dump = bytes(tma.make_tma_descriptor(x, box_sizes=(16, 32))).hex()
+        >>> tm = tma.TensorMap.from_bytes(bytes.fromhex(dump))
+        >>> tm.data_type.name, tm.shape, tm.box_sizes, tm.tensor
+        ('FLOAT32', (64, 48), (16, 32), None)
         """
         from tma_dlpack.encoding import bits
         from tma_dlpack.tensor_map.description import Description

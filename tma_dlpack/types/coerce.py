@@ -154,7 +154,7 @@ def counted(number: int | Fraction, unit: str) -> str:
 
 
 def reusable(value: object) -> object:
-    """Give an argument that can be read many times: a copy of a list, the entries of an iterator."""
+    """Give an argument that can be read again: a copy of a list, the entries of an iterator."""
     if type(value) is list:
         return list(value)
     entries = _entries(value) if isinstance(value, Iterator) else None

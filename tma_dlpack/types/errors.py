@@ -125,7 +125,7 @@ class TmaError(Exception):
 
 
 class TmaUnsupportedError(TmaError, RuntimeError):
-    """This target, driver, machine or build cannot do it; the message says what could."""
+    """The target, driver, machine or build cannot do it; the message says what could."""
 
 
 class TmaDriverError(TmaError, RuntimeError):
