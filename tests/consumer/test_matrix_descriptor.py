@@ -300,7 +300,7 @@ def changed(x, options, asked, violation):
     fix = violation.fix
     if "reshape" in fix:  # says so in words
         x, options = x.reshape(64, 64), {"box_sizes": (64, 64), "swizzle": "bytes128"}
-    elif "transpose" in fix or "as N, H, W, C" in fix:
+    elif "transpose" in fix or "N, H, W, C" in fix:
         x, options = np.zeros((64, 64), x.dtype), {"box_sizes": (64, 64), "swizzle": "bytes128"}
         options["box_sizes"] = (64, 128 // x.itemsize) if x.itemsize > 1 else (64, 64)
         asked = asked | {"major": "K"}

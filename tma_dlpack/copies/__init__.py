@@ -1,7 +1,7 @@
 """Copies of tiles: loads, stores and reductions, by the simulator (NumPy) or by the hardware.
 
-`verbs.py` has the public functions, which choose a `Backend` (`backend.py`). A backend's methods
-check the call into a `CopyRequest` (`request.py`, with one check each in `checks.py`) and pass it to
+`verbs.py` has the public functions, which choose a `Backend` (`backend.py`). Its methods check the
+call, which gives a `CopyRequest` (`request.py`; the checks are in `checks.py`), and pass that to
 `load` or `store` of `simulator.py` or `cuda.py`. `memory.py` decides which bytes a copy may touch;
 `tile.py` is the result.
 

@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 MIN_COORD, MAX_COORD = -(1 << 31), (1 << 31) - 1
-#: The driver encodes longer dimensions too, but then every copy is an illegal instruction [measured].
+#: The driver encodes longer dimensions, but then every copy is an illegal instruction [measured].
 MAX_COPIED_DIM = 1 << 31
 #: Number of im2col offsets -> the largest value: together they have 16 bits [measured].
 MAX_OFFSET = {1: 0xFFFF, 2: 0xFF, 3: 0x1F}

@@ -1,4 +1,4 @@
-"""Which bytes of GPU memory the copies of a map may touch; a copy that would touch others is refused."""
+"""Which bytes of GPU memory the copies of a map may touch; other copies are refused."""
 
 from __future__ import annotations
 
@@ -95,9 +95,9 @@ def device_extent_of(tensor_map: TensorMap, memory: object, *, write: bool) -> E
         known = driver.pointer_range(address)
         if known is None:
             raise TmaUnsupportedError(
-                f"the map's address {address:#x} is in no allocation of this process that CUDA "
-                "knows, and a copy would kill the context; make the map of a live tensor, or move "
-                "it: tensor_map.with_address(x)"
+                f"the map's address {address:#x} is in no allocation that CUDA knows, so a copy "
+                "would kill the context; make the map of a live tensor, or move the map: "
+                "tensor_map.with_address(x)"
             )
         return Extent(origin_of(address, known[0]), known[1], "the allocation")
     what = "the tensor" if memory is None else "memory"

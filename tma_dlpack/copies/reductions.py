@@ -79,7 +79,7 @@ def _decrement(old: Values, new: Values) -> Values:
 
 
 def _ordered(old: Values, new: Values, op: str, infinity: int) -> Values:
-    """Order 16-bit floats by their bits: -0 before +0; a number wins over a NaN; two give 0x7FFF."""
+    """Order 16-bit floats by their bits: -0 before +0, numbers before NaN; two NaNs: 0x7FFF."""
     old_nan, new_nan = (old & 0x7FFF) > infinity, (new & 0x7FFF) > infinity
     old_rank, new_rank = (np.where(w >> 15, ~w, w | 0x8000) for w in (old, new))
     takes_new = new_rank < old_rank if op == "min" else new_rank > old_rank

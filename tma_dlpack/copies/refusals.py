@@ -30,7 +30,7 @@ REFUSALS: dict[str, tuple[str, str, str]] = {
         f"{PTX}: tensorCoords are .s32",
     ),
     "COPY_INNER_16B": (
-        "it must start at a multiple of 16 bytes, even if negative or out of bounds",
+        "the innermost coordinate must be at a multiple of 16 bytes, even if out of bounds",
         "round the innermost coordinate down to that multiple, and use a wider box",
         _MEASURED,
     ),
@@ -157,7 +157,7 @@ REFUSALS: dict[str, tuple[str, str, str]] = {
     "COPY_READ_ONLY": (
         "stores and reductions need writeable memory",
         "make the map of a writeable copy: x.copy() of NumPy, numpy.array(x) of JAX (on the GPU "
-        "cupy.array(x)); or pass memory=",
+        "cupy.array(x) or torch.from_dlpack(x).clone()); or pass memory=",
         "DLPACK_FLAG_BITMASK_READ_ONLY (dlpack.h 1.3); numpy.ndarray.flags; JAX: arrays are "
         "immutable",
     ),

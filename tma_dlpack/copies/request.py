@@ -216,7 +216,7 @@ def scatter4_request(
     target = tensor_map.target
     if not target.has_scatter4 and not target.is_sm_9x:
         raise TmaUnsupportedError(
-            f"{target} has gather4 but no tile::scatter4 (ptxas 13.0 refuses it): store the four "
+            f"{target} has no tile::scatter4, only gather4 (ptxas 13.0 refuses it): store the four "
             "rows one by one, or make the map for sm_100, sm_103, sm_107 or sm_110"
         )
     request = gather4_request(tensor_map, column, rows, smem_offset)
