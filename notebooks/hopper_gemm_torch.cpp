@@ -51,7 +51,8 @@ at::Tensor gemm(const at::Tensor& a, const at::Tensor& b)
           std::string("a and b must be bfloat16, not ") + c10::toString(a.scalar_type()) + " and " +
             c10::toString(b.scalar_type()));
   require(a.device() == b.device(), "a is on " + a.device().str() + " and b on " + b.device().str());
-  const c10::cuda::OptionalCUDAGuard guard(a.device());
+  c10::cuda::OptionalCUDAGuard guard;
+  if (a.is_cuda()) guard.set_device(a.device());  // else the first map is refused
   const at::Tensor c = at::empty({a.size(0), b.size(0)}, a.options());
   const auto swizzle = tma_dlpack::Swizzle::bytes128;
   tma_dlpack::MakeOptions options;
