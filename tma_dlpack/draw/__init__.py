@@ -18,6 +18,7 @@ from tma_dlpack.draw.boxes import TensorBox, tensor
 from tma_dlpack.draw.cards import report_html, tensor_map_html, tile_html
 from tma_dlpack.draw.catalogue import FIGURES, figure
 from tma_dlpack.draw.figure import Figure, page
+from tma_dlpack.draw.matrix import MatrixAtoms, matrix, matrix_html
 from tma_dlpack.draw.memory import SharedMemory, shared
 from tma_dlpack.draw.walks import Im2colWalk, walk
 
@@ -27,12 +28,15 @@ __all__ = [
     "Figure",
     "Im2colWalk",
     "MapBytes",
+    "MatrixAtoms",
     "SharedMemory",
     "TensorBox",
     "bank_conflicts",
     "diff",
     "fields_of",
     "figure",
+    "matrix",
+    "matrix_html",
     "page",
     "report_html",
     "shared",

@@ -40,6 +40,15 @@ int main() {{
 #endif
 """
 
+_WGMMA = """
+#ifdef TMA_DLPACK_H
+// For those who include tma_dlpack.h above: wgmma's matrix descriptor of a tile, K-major, but for
+// its address. K step s starts k_step_bytes<{rows}, tma_dlpack::Swizzle::{swizzle}>(s) further.
+constexpr unsigned long long tile_descriptor =
+    tma_dlpack::k_major_descriptor<{rows}, tma_dlpack::Swizzle::{swizzle}>();
+#endif
+"""
+
 _DRIVER = """\
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -106,6 +115,10 @@ inline CUtensorMap make_tensor_map(void* address) {{
 }}
 """
 
+#: What wgmma multiplies: 8-bit numbers and floats have maps of bytes.
+_WGMMA_TYPES = ("FLOAT16", "BFLOAT16", "TFLOAT32", "UINT8")
+_WGMMA_SWIZZLES = ("none", "bytes32", "bytes64", "bytes128")
+
 #: Per kind: the driver's function and the CUDA version that has it.
 _FUNCTIONS = {
     "tiled": ("cuTensorMapEncodeTiled", 12000),
@@ -126,7 +139,7 @@ def cpp(
     `view` is the tensor, and `request` the request for it that was accepted, where there are any.
     """
     head = _HEAD.format(title=title, notes=_notes(view, request))
-    main = _MAIN.format(address=address)
+    main = _wgmma(arguments) + _MAIN.format(address=address)
     if view is not None and request is not None and _is_libcudacxx_own(arguments, view, request):
         return head + _libcudacxx_cpp(arguments, view) + main
     return head + _driver_cpp(arguments) + main
@@ -177,6 +190,22 @@ def _driver_cpp(a: EncodeArguments) -> str:
         arrays="\n".join(lines),
         arguments=",\n".join(f"      {argument}" for argument in _call(a)),
     )
+
+
+def _wgmma(a: EncodeArguments) -> str:
+    """Give the matrix descriptor of a tile that lies as [columns of one span][rows][span]."""
+    span_bytes = 16 << a.swizzle
+    is_k_major = (
+        a.kind == "tiled"
+        and a.rank in (2, 3)
+        and a.interleave == 0
+        and set(a.element_strides) == {1}
+        and a.data_type.name in _WGMMA_TYPES
+        and a.swizzle.name in _WGMMA_SWIZZLES
+        and a.inner_box_bytes == span_bytes
+        and a.box_dim[1] % 8 == 0
+    )
+    return _WGMMA.format(rows=a.box_dim[1], swizzle=a.swizzle.name) if is_k_major else ""
 
 
 def _call(a: EncodeArguments) -> Iterable[str]:
