@@ -61,7 +61,7 @@ def faults_of(request: Request) -> list[Fault]:
     failed_here: set[tuple[str, int]] = set()  # the same for one entry
     found: list[tuple[int, int, Fault]] = []
     for rule in _rules_of(request.kind, request.rules):
-        if rule.id in request.allowed:
+        if rule.id in request.allowed or (rule.of_tensors and request.mirror):
             continue
         if rule.applies is not None and not rule.applies(request):
             continue
