@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from tma_dlpack.bench.tile_bandwidth import BandwidthReport, bandwidth
     from tma_dlpack.consumer import MatrixDescriptor, ldmatrix_addresses, matrix_descriptor
     from tma_dlpack.copies.protocol import Backend
+    from tma_dlpack.copies.rule_list import RuleInfo, RuleList, list_rules
     from tma_dlpack.copies.tile import Tile
     from tma_dlpack.copies.verbs import (
         backend,
@@ -70,6 +71,8 @@ __all__ = [
     "BandwidthReport",
     "MatrixDescriptor",
     "Report",
+    "RuleInfo",
+    "RuleList",
     "Target",
     "TensorMap",
     "TensorMapBatch",
@@ -102,6 +105,7 @@ __all__ = [
     "get_include",
     "im2col_corners",
     "ldmatrix_addresses",
+    "list_rules",
     "load_tile",
     "load_tiles",
     "make_im2col_descriptor",
@@ -121,6 +125,7 @@ _LATER = {
     "tma_dlpack.bench.tile_bandwidth": ("BandwidthReport", "bandwidth"),
     "tma_dlpack.consumer": ("MatrixDescriptor", "ldmatrix_addresses", "matrix_descriptor"),
     "tma_dlpack.copies.protocol": ("Backend",),
+    "tma_dlpack.copies.rule_list": ("RuleInfo", "RuleList", "list_rules"),
     "tma_dlpack.copies.tile": ("Tile",),
     "tma_dlpack.copies.verbs": (
         "backend",
@@ -141,6 +146,7 @@ _LATER = {
 _HTML = {
     "MatrixDescriptor": "matrix_html",
     "Report": "report_html",
+    "RuleList": "rules_html",
     "TensorMap": "tensor_map_html",
     "Tile": "tile_html",
 }

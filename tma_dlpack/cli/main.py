@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
 import os
 import sys
@@ -88,6 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument(
         "map", metavar="DUMP|FILE", help=f"{hexdump.FORMS}; or a file of these or of 128 raw bytes"
     )
+    verb.add_argument("--target", default="sm_90", help="that it was made for; default sm_90")
     verb.set_defaults(run=_decode)
 
     verb = verbs.add_parser(
@@ -102,6 +104,10 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("what", choices=[*BENCHES, "all"])
     verb.add_argument("rest", nargs=argparse.REMAINDER, metavar="...", help="of that bench; --help")
     verb.set_defaults(run=_bench)
+
+    verb = verbs.add_parser("rules", help="every rule: what it asks, why, and who refuses")
+    verb.add_argument("ids", nargs="*", metavar="ID", help="only these, such as BOX_IN_SHAPE")
+    verb.set_defaults(run=_rules)
 
     verb = verbs.add_parser("doctor", help="what is installed here, and who would encode")
     verb.set_defaults(run=_doctor)
@@ -255,7 +261,7 @@ def _request(options: argparse.Namespace) -> tuple[MapKind, dict[str, object]]:
 
 
 def _decode(options: argparse.Namespace) -> int:
-    tensor_map = tma.TensorMap.from_bytes(_map_bytes(options.map))
+    tensor_map = tma.TensorMap.from_bytes(_map_bytes(options.map), options.target)
     print(tensor_map)
     print("\n".join(text.hex_lines(bytes(tensor_map))))
     return EXIT_OK
@@ -305,6 +311,17 @@ def _bench(options: argparse.Namespace) -> int:
                 raise
             print(f"bench {name} skipped: {error}")
     return worst
+
+
+def _rules(options: argparse.Namespace) -> int:
+    by_id = {rule.id: rule for rule in tma.list_rules()}
+    for rule_id in options.ids:
+        if rule_id not in by_id:
+            close = difflib.get_close_matches(rule_id.upper(), by_id, n=1)
+            fix = f"did you mean {close[0]}?" if close else "omit it to see all ids"
+            raise refusal("ID", f"{rule_id!r} is the id of no rule", "be the id of a rule", fix)
+    print("\n\n".join(str(by_id[rule_id]) for rule_id in options.ids or by_id))
+    return EXIT_OK
 
 
 def _doctor(options: argparse.Namespace) -> int:

@@ -201,7 +201,7 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         id="ADDRESS_ALIGNED",
         step=31,
         on="tensor.address",
-        why="the engine reads and writes in units of 16 bytes, or 32",
+        why="memory is moved in units of 16 bytes, or of 32",
         asks="be a multiple of 16 bytes, or 32 with bytes32 and for the types padded to 16 bytes",
         reads=("interleave_layout", "data_type"),
         holds=lambda r: r.address % r.alignment_bytes == 0,
