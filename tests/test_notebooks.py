@@ -46,7 +46,7 @@ SAYS = {
     "07_hopper_gemm": [
         "7616 of 8192 elements are filled with zeros",
         "tensor.strides[0] is 12 elements, 24 bytes",
-        "4 K steps read what A holds",
+        "operand of bf16: 128 of M or N, 64 of K in 4 steps of 16",
         "66 tiles of 256 x 256 read 2048 rows of A and 2304 rows of B",
         "the product of 200 x 136 and 136 x 328 is exact: True",
     ],

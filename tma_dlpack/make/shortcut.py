@@ -21,6 +21,7 @@ __all__ = [
     "COMPILED",
     "accept_im2col",
     "accept_im2col_wide",
+    "accept_many",
     "accept_tiled",
     "explained",
     "quick",
@@ -63,12 +64,23 @@ def _export_on_cuda_of_jax(tensor: Any) -> object:
 if TYPE_CHECKING or not COMPILED:
     from tma_dlpack.make.accept import accept_im2col, accept_im2col_wide, accept_tiled
 
+    def accept_many(
+        tensors: tuple[object, ...], address: int, *options: Any
+    ) -> list[TensorMap] | None:
+        """Give None: in Python the maps of a batch are made one by one."""
+        return None
+
     def quick(short_cut: str) -> Callable[[F], F]:
         """Leave a verb as it is: in Python the short cut stands in its first line."""
         return lambda verb: verb
 else:
     from tma_dlpack.make import _accept
-    from tma_dlpack.make._accept import accept_im2col, accept_im2col_wide, accept_tiled
+    from tma_dlpack.make._accept import (
+        accept_im2col,
+        accept_im2col_wide,
+        accept_many,
+        accept_tiled,
+    )
 
     _accept.setup(
         TensorMap,
@@ -78,6 +90,7 @@ else:
         np.integer,
         np.ndarray,
     )
+    TensorMap._accept_address = _accept.accept_address
 
     def quick(short_cut: str) -> Callable[[F], F]:
         """Put a compiled short cut before a verb, as a built-in function with the same signature.
