@@ -32,6 +32,8 @@ SAYS = {
         "fill: 0x7ff77ff7",
         "(4, 16), 256 bytes",
         "STORE_OVERRUN",
+        "8 bytes past the end of the tensor",
+        "128 rows of 8 experts, 2 maps",
     ],
     "04_why_was_it_refused": [
         "tensor.strides[0] is 1733 elements, 3466 bytes",

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from tma_dlpack import draw
     from tma_dlpack.bench.tile_bandwidth import BandwidthReport, bandwidth
     from tma_dlpack.consumer import MatrixDescriptor, ldmatrix_addresses, matrix_descriptor
-    from tma_dlpack.copies.protocol import Backend
+    from tma_dlpack.copies.backend import Backend
     from tma_dlpack.copies.rule_list import RuleInfo, RuleList, list_rules
     from tma_dlpack.copies.tile import Tile
     from tma_dlpack.copies.verbs import (
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     )
     from tma_dlpack.draw import bank_conflicts
     from tma_dlpack.explorer.widget import explore
+    from tma_dlpack.make.ragged import ragged, ragged_coords
     from tma_dlpack.make.split import split_inner
     from tma_dlpack.rules.report import Report
     from tma_dlpack.verification import VerifyReport, verify
@@ -113,6 +114,8 @@ __all__ = [
     "make_tma_descriptor",
     "make_tma_descriptors",
     "matrix_descriptor",
+    "ragged",
+    "ragged_coords",
     "reduce_tile",
     "split_inner",
     "store_tile",
@@ -124,7 +127,7 @@ __all__ = [
 _LATER = {
     "tma_dlpack.bench.tile_bandwidth": ("BandwidthReport", "bandwidth"),
     "tma_dlpack.consumer": ("MatrixDescriptor", "ldmatrix_addresses", "matrix_descriptor"),
-    "tma_dlpack.copies.protocol": ("Backend",),
+    "tma_dlpack.copies.backend": ("Backend",),
     "tma_dlpack.copies.rule_list": ("RuleInfo", "RuleList", "list_rules"),
     "tma_dlpack.copies.tile": ("Tile",),
     "tma_dlpack.copies.verbs": (
@@ -137,6 +140,7 @@ _LATER = {
     ),
     "tma_dlpack.draw": ("bank_conflicts",),
     "tma_dlpack.explorer.widget": ("explore",),
+    "tma_dlpack.make.ragged": ("ragged", "ragged_coords"),
     "tma_dlpack.make.split": ("split_inner",),
     "tma_dlpack.rules.report": ("Report",),
     "tma_dlpack.verification": ("VerifyReport", "verify"),
