@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from tma_dlpack.encoding.arguments import reverse
 from tma_dlpack.rules import repairs, words
 from tma_dlpack.rules.request import Request
 from tma_dlpack.rules.rule import (
@@ -25,6 +26,7 @@ from tma_dlpack.types.limits import (
     MAX_BOX,
     MAX_BOX_BYTES,
     MAX_ELEM_STRIDE,
+    MAX_RANK,
     PADDED_INNER_VALUES,
 )
 
@@ -75,10 +77,24 @@ def inner_fix(r: Request) -> str:
 def _span_fix(r: Request) -> str:
     span = counted(r.span_elements, "element")
     narrow = f"narrow it to {span} ({r.span_bytes} bytes) and copy in several steps"
+    split = _split_hint(r)
     swizzle = repairs.wider_swizzle(r)
     if swizzle is not None:
-        return f"use swizzle={swizzle.name!r}, or {narrow}"
-    return f"{narrow}, or use swizzle='none'"
+        return f"use swizzle={swizzle.name!r}, or {narrow}{split}"
+    return f"{narrow}, or use swizzle='none'{split}"
+
+
+def _split_hint(r: Request) -> str:
+    """Give the call that copies a wide tile at once; "" where that is no whole number of spans."""
+    a, span = r.arguments, r.span_elements
+    can_split = r.kind == "tiled" and not r.mirror and r.is_own_layout and r.rank < MAX_RANK
+    if not can_split or r.type_row.is_packed or a.box_dim[0] % span or a.global_dim[0] % span:
+        return ""
+    box = reverse(a.box_dim)
+    return (
+        "; or copy it at once: tma.make_tma_descriptor(x, **tma.split_inner(x, "
+        f"box_sizes={box}, swizzle={a.swizzle.name!r}))"
+    )
 
 
 def _fits_smem(r: Request) -> bool:
