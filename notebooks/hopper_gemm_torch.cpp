@@ -12,6 +12,8 @@
 #include <tma_dlpack_make.hpp>
 #include <torch/extension.h>
 
+#include <stdexcept>
+
 cudaError_t launch_hopper_gemm(const CUtensorMap& a, const CUtensorMap& b, const CUtensorMap& c, int m,
                                int n, int k, cudaStream_t stream);
 
@@ -35,11 +37,14 @@ void gemm_out(const at::Tensor& c, const at::Tensor& a_map, const at::Tensor& b_
 // argument, and `python -m tma_dlpack explain` says what is wrong with them.
 at::Tensor gemm(const at::Tensor& a, const at::Tensor& b)
 {
-  TORCH_CHECK(a.dim() == 2 && b.dim() == 2 && a.size(1) == b.size(1), "a is (m, k) and b is (n, k), not ",
-              a.sizes(), " and ", b.sizes());
-  TORCH_CHECK(a.scalar_type() == at::kBFloat16 && b.scalar_type() == at::kBFloat16,
-              "a and b must be bfloat16, not ", a.scalar_type(), " and ", b.scalar_type());
-  TORCH_CHECK(a.device() == b.device(), "a is on ", a.device(), " and b on ", b.device());
+  if (a.dim() != 2 || b.dim() != 2 || a.size(1) != b.size(1))
+    throw std::invalid_argument(
+      c10::str("a must be (m, k) and b (n, k), not ", a.sizes(), " and ", b.sizes()));
+  if (a.scalar_type() != at::kBFloat16 || b.scalar_type() != at::kBFloat16)
+    throw std::invalid_argument(
+      c10::str("a and b must be bfloat16, not ", a.scalar_type(), " and ", b.scalar_type()));
+  if (a.device() != b.device())
+    throw std::invalid_argument(c10::str("a is on ", a.device(), " and b on ", b.device()));
   const c10::cuda::OptionalCUDAGuard guard(a.device());
   const at::Tensor c = at::empty({a.size(0), b.size(0)}, a.options());
   const auto swizzle = tma_dlpack::Swizzle::bytes128;

@@ -44,6 +44,7 @@ from tma_dlpack.types.target import TARGETS, Target
 if TYPE_CHECKING:
     from tma_dlpack import draw
     from tma_dlpack.bench.tile_bandwidth import BandwidthReport, bandwidth
+    from tma_dlpack.cli.explain import Explanation, PrintedArguments, explain
     from tma_dlpack.consumer import MatrixDescriptor, ldmatrix_addresses, matrix_descriptor
     from tma_dlpack.copies.backend import Backend
     from tma_dlpack.copies.rule_list import RuleInfo, RuleList, list_rules
@@ -70,7 +71,9 @@ __all__ = [
     "Advice",
     "Backend",
     "BandwidthReport",
+    "Explanation",
     "MatrixDescriptor",
+    "PrintedArguments",
     "Report",
     "RuleInfo",
     "RuleList",
@@ -102,6 +105,7 @@ __all__ = [
     "driver_encode_im2col_wide",
     "driver_encode_tiled",
     "driver_replace_address",
+    "explain",
     "explore",
     "get_include",
     "im2col_corners",
@@ -126,6 +130,7 @@ __all__ = [
 #: What is imported when first asked for, so that `import tma_dlpack` stays fast.
 _LATER = {
     "tma_dlpack.bench.tile_bandwidth": ("BandwidthReport", "bandwidth"),
+    "tma_dlpack.cli.explain": ("Explanation", "PrintedArguments", "explain"),
     "tma_dlpack.consumer": ("MatrixDescriptor", "ldmatrix_addresses", "matrix_descriptor"),
     "tma_dlpack.copies.backend": ("Backend",),
     "tma_dlpack.copies.rule_list": ("RuleInfo", "RuleList", "list_rules"),

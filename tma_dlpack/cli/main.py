@@ -14,6 +14,7 @@ from pathlib import Path
 import tma_dlpack as tma
 from tma_dlpack import draw
 from tma_dlpack.cli import demo, doctor, hexdump
+from tma_dlpack.cli.explain import explain
 from tma_dlpack.dlpack import Device, TensorView, canonical_strides, row_major_strides
 from tma_dlpack.encoding.arguments import MapKind
 from tma_dlpack.make import build
@@ -109,6 +110,16 @@ def _parser() -> argparse.ArgumentParser:
     verb = verbs.add_parser("rules", help="every rule: what it asks, why, and who refuses")
     verb.add_argument("ids", nargs="*", metavar="ID", help="only these, such as BOX_IN_SHAPE")
     verb.set_defaults(run=_rules)
+
+    verb = verbs.add_parser("explain", help="what is wrong with the arguments of a failed encode")
+    verb.add_argument(
+        "file",
+        metavar="FILE",
+        help="what the program printed, a whole log too; - for standard input",
+    )
+    verb.add_argument("--target", default="sm_90", help="the GPU it was for; default sm_90")
+    verb.add_argument("--html", type=_file, metavar="FILE", help="write it as HTML too")
+    verb.set_defaults(run=_explain)
 
     verb = verbs.add_parser("doctor", help="what is installed here, and who would encode")
     verb.set_defaults(run=_doctor)
@@ -325,6 +336,18 @@ def _rules(options: argparse.Namespace) -> int:
             raise refusal("ID", f"{rule_id!r} is the id of no rule", "be the id of a rule", fix)
     print("\n\n".join(str(by_id[rule_id]) for rule_id in options.ids or by_id))
     return EXIT_OK
+
+
+def _explain(options: argparse.Namespace) -> int:
+    """Exit with 1 where a rule is broken; a text that cannot be read is no refusal."""
+    content = sys.stdin.buffer.read() if options.file == "-" else Path(options.file).read_bytes()
+    dumped = len(content) == MAP_BYTES and not content.isascii()
+    found = explain(content.hex() if dumped else content.decode("utf-8", "replace"), options.target)
+    print(found)
+    if options.html:
+        page = draw.page("tma_dlpack explain", [found._repr_html_()])
+        options.html.write_text(page, encoding="utf-8")
+    return EXIT_OK if all(report.ok for report in found.reports) else EXIT_REFUSED
 
 
 def _doctor(options: argparse.Namespace) -> int:
