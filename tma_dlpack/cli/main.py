@@ -144,6 +144,7 @@ def _add_tensor(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--oobfill", default="none", type=_word)
     verb.add_argument("--data-type", type=_word)
     verb.add_argument("--rules", help="libcu++ (im2col: documented) or driver")
+    verb.add_argument("--allow", type=_ids, metavar="ID,...", help="rules of libcu++ not to ask")
     verb.add_argument("--target", default="sm_90")
 
 
@@ -171,6 +172,10 @@ def _integers(word: str) -> tuple[int, ...]:
         raise argparse.ArgumentTypeError(
             f"{word!r} is no list of integers such as 128,64"
         ) from None
+
+
+def _ids(word: str) -> tuple[str, ...]:
+    return tuple(part for part in word.split(",") if part)
 
 
 def _word(word: str) -> str | int:
@@ -269,6 +274,7 @@ def _request(options: argparse.Namespace) -> tuple[MapKind, dict[str, object]]:
         "data_type": options.data_type,
         "rules": RULE_SETS[kind][0] if options.rules is None else options.rules,
         "target": options.target,
+        **({} if options.allow is None else {"allow": options.allow}),
     }
 
 
