@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from tma_dlpack.cli.explain import Explanation, PrintedArguments, explain
     from tma_dlpack.consumer import MatrixDescriptor, ldmatrix_addresses, matrix_descriptor
     from tma_dlpack.copies.backend import Backend
+    from tma_dlpack.copies.rule_list import RuleInfo, RuleList, list_rules
     from tma_dlpack.copies.tile import Tile
     from tma_dlpack.copies.verbs import (
         backend,
@@ -74,6 +75,8 @@ __all__ = [
     "MatrixDescriptor",
     "PrintedArguments",
     "Report",
+    "RuleInfo",
+    "RuleList",
     "Target",
     "TensorMap",
     "TensorMapBatch",
@@ -107,6 +110,7 @@ __all__ = [
     "get_include",
     "im2col_corners",
     "ldmatrix_addresses",
+    "list_rules",
     "load_tile",
     "load_tiles",
     "make_im2col_descriptor",
@@ -129,6 +133,7 @@ _LATER = {
     "tma_dlpack.cli.explain": ("Explanation", "PrintedArguments", "explain"),
     "tma_dlpack.consumer": ("MatrixDescriptor", "ldmatrix_addresses", "matrix_descriptor"),
     "tma_dlpack.copies.backend": ("Backend",),
+    "tma_dlpack.copies.rule_list": ("RuleInfo", "RuleList", "list_rules"),
     "tma_dlpack.copies.tile": ("Tile",),
     "tma_dlpack.copies.verbs": (
         "backend",
@@ -150,6 +155,7 @@ _LATER = {
 _HTML = {
     "MatrixDescriptor": "matrix_html",
     "Report": "report_html",
+    "RuleList": "rules_html",
     "TensorMap": "tensor_map_html",
     "Tile": "tile_html",
 }
