@@ -115,11 +115,11 @@ def _violation(fault: Fault, more_to_fix: str) -> Violation:
 
 
 def _allow(fault: Fault) -> str:
-    """Say how to switch off a rule that libcu++ alone has."""
+    """Say how to skip a rule that libcu++ alone has."""
     rule, request = fault.rule, fault.request
     if rule.id not in ALLOWABLE or not request.has_rule(rule.id):
         return ""
-    return f"; or pass allow=({rule.id!r},), which switches off this rule of libcu++'s"
+    return f"; or pass allow=({rule.id!r},) to skip this rule of libcu++"
 
 
 def advise(request: Request) -> tuple[Advice, ...]:
