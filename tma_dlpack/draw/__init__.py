@@ -15,7 +15,7 @@ tensor (30, 104) FLOAT16, box (8, 64) at (24, 64)
 from tma_dlpack.draw.banks import BankConflicts, bank_conflicts
 from tma_dlpack.draw.bits import MapBytes, diff, fields_of
 from tma_dlpack.draw.boxes import TensorBox, tensor
-from tma_dlpack.draw.cards import report_html, tensor_map_html, tile_html
+from tma_dlpack.draw.cards import report_html, rules_html, tensor_map_html, tile_html
 from tma_dlpack.draw.catalogue import FIGURES, figure
 from tma_dlpack.draw.figure import Figure, page
 from tma_dlpack.draw.matrix import MatrixAtoms, matrix, matrix_html
@@ -39,6 +39,7 @@ __all__ = [
     "matrix_html",
     "page",
     "report_html",
+    "rules_html",
     "shared",
     "tensor",
     "tensor_map_html",

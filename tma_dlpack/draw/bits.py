@@ -18,6 +18,7 @@ from tma_dlpack.types.limits import MAP_BYTES
 __all__ = ["FieldValue", "MapBytes", "Segment", "diff", "fields_of"]
 
 LINE_BITS = 64
+_NOT_DERIVED = "l2_promotion and bytes 64 to 127: as on sm_90, not shown by the compiler"
 KEYS = string.ascii_lowercase + string.ascii_uppercase
 _ENUMS = {
     "interleave": TmaInterleaveLayout,
@@ -77,6 +78,8 @@ class MapBytes(Figure):
     values : tuple of FieldValue
     changed : tuple of int
         Bits that differ between the two.
+    provenance : str
+        How the layout is known.
     """
 
     title: str
@@ -84,6 +87,7 @@ class MapBytes(Figure):
     segments: tuple[Segment, ...]
     values: tuple[FieldValue, ...]
     changed: tuple[int, ...]
+    provenance: str = "measured on an H200 (driver 580.159.04), not published"
 
     @property
     def lines(self) -> tuple[int, ...]:
@@ -104,7 +108,8 @@ class MapBytes(Figure):
         return (
             *([f"the other {8 * left} bytes are 0"] if left else []),
             *(["letters: fields of the first map"] if two_kinds else []),
-            "layout measured on an H200 (driver 580.159.04), not published",
+            f"layout {self.provenance}",
+            *([_NOT_DERIVED] if self.provenance == bits.DERIVED else []),
         )
 
     def scenes(self) -> tuple[Scene, ...]:
@@ -181,14 +186,19 @@ def diff(a: TensorMap, b: TensorMap) -> MapBytes:
 def _figure(maps: tuple[TensorMap, ...], title: str) -> MapBytes:
     data = tuple(map(bytes, maps))
     kinds = [(tm.kind, tm.rank) for tm in maps]
-    shown = [f for f in bits.FIELDS if any(f.exists(*kind) for kind in kinds)]
+    derived = [not tm.target.has_model for tm in maps]
+    shown = [
+        f
+        for f in (bits.DERIVED_FIELDS if any(derived) else bits.FIELDS)
+        if any(f.exists(*kind) for kind in kinds)
+    ]
     keys = {f.label: KEYS[n] for n, f in enumerate(shown)}
     words = [int.from_bytes(d, "little") for d in data]
     changed = words[0] ^ words[-1]
     return MapBytes(
         title=title,
         data=data,
-        segments=_segments(kinds[0], keys),
+        segments=_segments(kinds[0], keys, derived[0]),
         values=tuple(
             FieldValue(
                 keys[f.label],
@@ -202,11 +212,18 @@ def _figure(maps: tuple[TensorMap, ...], title: str) -> MapBytes:
             for f in shown
         ),
         changed=tuple(bit for bit in range(8 * MAP_BYTES) if changed >> bit & 1),
+        **({"provenance": bits.DERIVED} if any(derived) else {}),
     )
 
 
-def _segments(kind: tuple[MapKind, int], keys: dict[str, str]) -> tuple[Segment, ...]:
-    pieces = sorted((bit, width, f.label) for f in bits.fields_of(*kind) for bit, width in f.pieces)
+def _segments(
+    kind: tuple[MapKind, int], keys: dict[str, str], derived: bool
+) -> tuple[Segment, ...]:
+    pieces = sorted(
+        (bit, width, f.label)
+        for f in bits.fields_of(*kind, derived=derived)
+        for bit, width in f.pieces
+    )
     return tuple(
         Segment(max(bit, begin), min(bit + width, begin + LINE_BITS) - max(bit, begin), keys[f], f)
         for bit, width, f in pieces
