@@ -549,8 +549,6 @@ static int intern(PyObject **slot, const char *word) {
 
 static int intern_words(State *state) {
   return intern(&state->names[DTYPE], "dtype") && intern(&state->names[PLATFORM], "platform") &&
-         intern(&state->names[SHARDING], "sharding") &&
-         intern(&state->names[MEMORY_KIND], "memory_kind") &&
          intern(&state->names[DLPACK_DEVICE], "__dlpack_device__") &&
          intern(&state->libcudacxx, "libcu++") && intern(&state->documented, "documented") &&
          intern(&state->driver, "driver");

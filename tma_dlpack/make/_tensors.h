@@ -103,8 +103,9 @@ static int owns_exchange_api(PyTypeObject *type) {
 static int learn_dlpack(const State *state, PyTypeObject *type, Producer *producer) {
   int is_jax = belongs_to(type, "jaxlib") || belongs_to(type, "jax");
   producer->only_host = type == state->numpy_array;
+  producer->only_cuda = belongs_to(type, "cupy");
   producer->is_jax = is_jax;
-  if (!producer->only_host && !is_jax && !belongs_to(type, "cupy") && !belongs_to(type, "tvm_ffi") &&
+  if (!producer->only_host && !is_jax && !producer->only_cuda && !belongs_to(type, "tvm_ffi") &&
       !belongs_to(type, "mlx"))
     return 0;
   if (owns_exchange_api(type) && read_exchange_api(type, producer) && producer->export_tensor != NULL)
@@ -189,28 +190,20 @@ static int read_capsule(const Producer *producer, PyObject *capsule, View *view)
   return keep_view(view, &managed->tensor, read_only);
 }
 
-/* 1 for JAX's array on the host, 0 for one in a GPU's own memory, -1 for neither or "not sure". JAX's
- * `__dlpack_device__` takes half as long as its `__dlpack__`, so these two are asked otherwise. */
-static int jax_lies_on_host(const State *state, PyObject *array) {
-  PyObject *platform = PyObject_CallMethodObjArgs(array, state->names[PLATFORM], NULL);
-  int on_host = platform != NULL && is_word(platform, "cpu");
-  Py_XDECREF(platform);
-  if (on_host || platform == NULL) return on_host ? 1 : -1;
-  PyObject *sharding = PyObject_GetAttr(array, state->names[SHARDING]);
-  PyObject *memory = sharding ? PyObject_GetAttr(sharding, state->names[MEMORY_KIND]) : NULL;
-  int on_device = memory != NULL && is_word(memory, "device");
-  Py_XDECREF(sharding);
-  Py_XDECREF(memory);
-  return on_device ? 0 : -1;
-}
-
-/* 1 for a CUDA device, 0 for the host, -1 for "not sure". */
+/* 1 for a CUDA device, 0 for the host, -1 for "not sure". NumPy's arrays are all on the host, CuPy's on
+ * a GPU. JAX's `__dlpack_device__` takes half as long as its `__dlpack__`; its platform is "cpu" or
+ * "gpu", and the capsule has the last word (pinned memory, a GPU of another maker). */
 static int lies_on_cuda(const State *state, const Producer *producer, PyObject *tensor) {
   if (producer->only_host) return 0;
+  if (producer->only_cuda) return 1;
   if (producer->is_jax) {
-    int on_host = jax_lies_on_host(state, tensor);
-    if (on_host >= 0) return !on_host;
-    if (swallowed() < 0) return -1;
+    PyObject *platform = PyObject_CallMethodObjArgs(tensor, state->names[PLATFORM], NULL);
+    int on_cuda = platform == NULL          ? -1
+                  : is_word(platform, "cpu") ? 0
+                  : is_word(platform, "gpu") ? 1
+                                             : -1;
+    Py_XDECREF(platform);
+    return on_cuda;
   }
   PyObject *device = PyObject_CallMethodObjArgs(tensor, state->names[DLPACK_DEVICE], NULL);
   PyObject *first = device == NULL ? NULL : PySequence_GetItem(device, 0);
@@ -219,7 +212,7 @@ static int lies_on_cuda(const State *state, const Producer *producer, PyObject *
   Py_XDECREF(device);
   Py_XDECREF(first);
   Py_XDECREF(number);
-  return type == TMA_DLPACK_CUDA                                 ? 1
+  return type == TMA_DLPACK_CUDA                                  ? 1
          : type == TMA_DLPACK_CPU || type == TMA_DLPACK_CUDA_HOST ? 0
                                                                   : -1;
 }
