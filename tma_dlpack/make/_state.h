@@ -31,6 +31,7 @@ typedef int (*ExportTensor)(void *object, TmaDlpackManagedVersioned **out);
 typedef struct {
   PyTypeObject *type;
   PyObject *negated;          /* torch: the method `is_neg`; else NULL */
+  PyObject *dtypes;           /* torch before 2.10: {torch.dtype: DLDataType}; else NULL */
   FillTensor fill;            /* torch */
   ExportTensor export_tensor; /* other types with the exchange API */
   PyObject *on_host;          /* everything else: what calls `__dlpack__` of a host tensor */

@@ -61,14 +61,30 @@ static int read_exchange_api(PyTypeObject *type, Producer *producer) {
   return usable;
 }
 
+/* torch's types as DLPack's, for versions before 2.10, which have no exchange API; not on ROCm. */
+static PyObject *torch_dtypes(void) {
+  PyObject *version = attribute_of_module("torch.version", "hip");
+  int on_rocm = version != Py_None;
+  Py_XDECREF(version);
+  PyObject *table = on_rocm ? NULL
+                            : attribute_of_module("tma_dlpack.dlpack.torch_tensor", "torch_dtype_table");
+  PyObject *types = table == NULL ? NULL : PyObject_CallFunctionObjArgs(table, NULL);
+  Py_XDECREF(table);
+  PyErr_Clear();
+  return types;
+}
+
 /* torch.Tensor and torch.nn.Parameter themselves: subclasses may be fake, or wrap another tensor. */
 static int learn_torch(State *state, PyTypeObject *type, Producer *producer) {
   PyObject *tensor_type = attribute_of_module("torch", "Tensor");
   if (tensor_type == NULL) return 0;
   PyObject *parameter_type = attribute_of_module("torch.nn", "Parameter");
   PyObject *own = (PyObject *)type;
-  int is_torch = (own == tensor_type || own == parameter_type) &&
-                 read_exchange_api((PyTypeObject *)tensor_type, producer) && producer->fill != NULL;
+  int is_torch = own == tensor_type || own == parameter_type;
+  if (is_torch && (!read_exchange_api((PyTypeObject *)tensor_type, producer) || !producer->fill)) {
+    producer->dtypes = torch_dtypes();
+    is_torch = producer->dtypes != NULL;
+  }
   if (is_torch) {
     producer->negated = PyObject_GetAttrString(tensor_type, "is_neg");
     if (state->torch_uint8 == NULL) state->torch_uint8 = attribute_of_module("torch", "uint8");
@@ -125,6 +141,7 @@ static int learn_dlpack(const State *state, PyTypeObject *type, Producer *produc
 static void forget_producer(Producer *producer) {
   Py_CLEAR(producer->type);
   Py_CLEAR(producer->negated);
+  Py_CLEAR(producer->dtypes);
   Py_CLEAR(producer->on_host);
   Py_CLEAR(producer->on_cuda);
 }
@@ -168,6 +185,66 @@ static int read_torch(const State *state, const Producer *producer, PyObject *te
   if (!plain || producer->fill(tensor, &told) != 0 || !keep_view(view, &told, 0)) return 0;
   int byte_integer = told.dtype.code <= TMA_DLPACK_UINT && told.dtype.bits == 8;
   return told.dtype.code != TMA_DLPACK_COMPLEX && (!byte_integer || is_whole_byte(state, tensor));
+}
+
+/* Copy a tuple of integers, such as a torch.Size; their number, -1 for "not sure". */
+static int copy_integers(PyObject *tuple, int64_t *out) {
+  if (tuple == NULL || !PyTuple_Check(tuple) || PyTuple_Size(tuple) > TMA_DLPACK_MAX_RANK) return -1;
+  int count = (int)PyTuple_Size(tuple);
+  for (int i = 0; i < count; ++i) {
+    out[i] = PyLong_AsLongLong(PyTuple_GetItem(tuple, i));
+    if (out[i] == -1 && PyErr_Occurred()) return -1;
+  }
+  return count;
+}
+
+static int copy_method(PyObject *tensor, const char *method, int64_t *out) {
+  PyObject *answer = PyObject_CallMethod(tensor, method, NULL);
+  int count = answer != NULL && PyLong_Check(answer) ? 1 : copy_integers(answer, out);
+  if (answer != NULL && PyLong_Check(answer)) *out = (int64_t)PyLong_AsUnsignedLongLong(answer);
+  Py_XDECREF(answer);
+  return count;
+}
+
+/* torch before 2.10, by its attributes, as dlpack/torch_tensor.py asks them. */
+static int read_torch_attributes(const State *state, const Producer *producer, PyObject *tensor,
+                                 View *view) {
+  int64_t ordinal = 0, address = 0;
+  PyObject *negated = PyObject_CallFunctionObjArgs(producer->negated, tensor, NULL);
+  PyObject *dtype = PyObject_GetAttr(tensor, state->names[DTYPE]);
+  PyObject *known = dtype == NULL ? NULL : PyDict_GetItemWithError(producer->dtypes, dtype);
+  PyObject *shape = known == NULL ? NULL : PyObject_GetAttrString(tensor, "shape");
+  PyObject *device = shape == NULL ? NULL : PyObject_GetAttrString(tensor, "device");
+  PyObject *kind = device == NULL ? NULL : PyObject_GetAttrString(device, "type");
+  int64_t type[TMA_DLPACK_MAX_RANK] = {0};
+  int on_cuda = kind != NULL && is_word(kind, "cuda"), on_host = kind != NULL && is_word(kind, "cpu");
+  int rank = copy_integers(shape, view->shape);
+  int read = negated == Py_False && (on_cuda || on_host) && rank > 0 &&
+             copy_method(tensor, "stride", view->strides) == rank &&
+             copy_method(tensor, "data_ptr", &address) == 1 && copy_integers(known, type) == 3 &&
+             type[0] != TMA_DLPACK_COMPLEX;
+  if (read && on_cuda) {
+    PyObject *index = PyObject_GetAttrString(device, "index");
+    ordinal = index == NULL ? -1 : PyLong_AsLongLong(index);
+    Py_XDECREF(index);
+  }
+  memset(&view->told, 0, sizeof view->told);
+  view->told.data = (void *)(uintptr_t)address;
+  view->told.device.device_type = on_cuda ? TMA_DLPACK_CUDA : TMA_DLPACK_CPU;
+  view->told.device.device_id = (int32_t)ordinal;
+  view->told.ndim = rank;
+  view->told.dtype.code = (uint8_t)type[0];
+  view->told.dtype.bits = (uint8_t)type[1];
+  view->told.dtype.lanes = (uint16_t)type[2];
+  view->told.shape = view->shape;
+  view->told.strides = view->strides;
+  view->flags = 0;
+  Py_XDECREF(negated);
+  Py_XDECREF(dtype);
+  Py_XDECREF(shape);
+  Py_XDECREF(device);
+  Py_XDECREF(kind);
+  return read && PyErr_Occurred() == NULL;
 }
 
 /* Another type with the exchange API: its managed export also tells whether it is read-only. */
@@ -232,6 +309,7 @@ static int read_dlpack(const State *state, const Producer *producer, PyObject *t
 static int read_tensor(State *state, PyObject *tensor, View *view) {
   const Producer *producer = producer_of(state, Py_TYPE(tensor));
   if (producer == NULL) return 0;
+  if (producer->dtypes != NULL) return read_torch_attributes(state, producer, tensor, view);
   if (producer->negated != NULL) return read_torch(state, producer, tensor, view);
   if (producer->export_tensor != NULL) return read_exported(producer, tensor, view);
   return read_dlpack(state, producer, tensor, view);
