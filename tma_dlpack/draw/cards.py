@@ -26,7 +26,7 @@ from tma_dlpack.types.errors import Advice, Finding, TmaError, TmaPreconditionEr
 __all__ = ["report_html", "report_parts", "tensor_map_html", "tile_html"]
 
 MOST_VALUES = 8  # of a tile, shown along one axis
-MOST_BYTES = 300_000  # of a card, before its figures are cut short
+MOST_BYTES = 400_000  # of a card, before its figures are cut short
 
 
 def tensor_map_html(tensor_map: TensorMap) -> str:
@@ -35,7 +35,7 @@ def tensor_map_html(tensor_map: TensorMap) -> str:
     Returns
     -------
     str
-        A fragment with its own style sheet, at most 300 KB: where figures are larger, they are cut
+        A fragment with its own style sheet, at most 400 KB: where figures are larger, they are cut
         short and say so. In place of a figure of a copy that is refused stands the refusal.
 
     Examples
