@@ -256,7 +256,7 @@ def _stored(field: Field, data: bytes) -> str:
 BIT = 8  # px
 GUTTER, HEAD, BAND, HEX, MARK = 52, 32, 18, 15, 7
 ROW, GAP = 15, 6
-KEY_X, FIELD_X, BITS_X, VALUE_X = 12, 44, 196, 296
+KEY_X, FIELD_X, BITS_X, VALUE_X = 12, 44, 196, 318
 
 
 def _bits_panel(figure: MapBytes) -> Scene:

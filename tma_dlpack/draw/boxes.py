@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tma_dlpack.copies.request import CopyRequest
@@ -67,7 +67,11 @@ class TensorBox(Figure):
 
 
 def tensor(
-    tensor_map: TensorMap | Tile, coords: Sequence[int] | None = None, *, smem_offset: int = 0
+    tensor_map: TensorMap | Tile,
+    coords: Sequence[int] | None = None,
+    *,
+    smem_offset: int = 0,
+    shown: Mapping[int, tuple[int, int]] | None = None,
 ) -> TensorBox:
     """Show the tensor with the box of one tile on it.
 
@@ -77,6 +81,9 @@ def tensor(
         Of a tiled map; a tile brings its own coordinates.
     coords : sequence of int, optional
         Row-major, as in `load_tile`; None for the first tile.
+    shown : dict, optional
+        Which positions [first, last) to draw of a dimension (row-major index), where the box is
+        among them; else it is chosen.
 
     Returns
     -------
@@ -105,7 +112,7 @@ def tensor(
     args = request.plan.arguments
     if args.kind != "tiled":
         raise TmaUnsupportedError(f"an {args.kind} map has no box; draw.walk shows its pixels")
-    axes = [_axis(request, d) for d in range(args.rank)]
+    axes = [_axis(request, d, shown or {}) for d in range(args.rank)]
     if args.rank == 1:
         axes.append(Axis("", "", 1, 0, 1, 1, (0, 1)))
     place = tuple(request.coords[0][::-1].tolist())
@@ -154,7 +161,7 @@ def _remarks(request: CopyRequest) -> tuple[str, ...]:
     )
 
 
-def _axis(request: CopyRequest, d: int) -> Axis:
+def _axis(request: CopyRequest, d: int, shown: Mapping[int, tuple[int, int]]) -> Axis:
     plan = request.plan
     args = plan.arguments
     start, extent, step = int(request.coords[0, d]), args.global_dim[d], plan.steps[d]
@@ -166,6 +173,10 @@ def _axis(request: CopyRequest, d: int) -> Axis:
         last = min(last, first + MAX_TILES * span)
         first = max(min(0, start), last - MAX_TILES * span)
     row_major = args.rank - 1 - d
+    if row_major in shown:
+        begin, end = shown[row_major]
+        if begin <= start and start + span <= end:
+            first, last = begin, end
     return Axis(f"shape[{row_major}]", f"global_dim[{d}]", extent, start, span, step, (first, last))
 
 

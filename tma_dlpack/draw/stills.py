@@ -12,7 +12,7 @@ from tma_dlpack.draw.scene import Scene
 from tma_dlpack.draw.svg import svg_panel
 from tma_dlpack.draw.theme import MONO
 
-__all__ = ["CSS", "live_script", "panel_row", "still"]
+__all__ = ["CSS", "live_script", "panel_row", "script_source", "still"]
 
 SHRINK = 0.72  # panels shrink to this before they wrap
 
@@ -51,8 +51,15 @@ def panel_row(scenes: tuple[Scene, ...]) -> str:
 
 
 @cache
+def script_source(*names: str) -> str:
+    """Give JavaScript files of this folder as one, without comments and indentation."""
+    lines: list[str] = []
+    for name in names:
+        text = (Path(__file__).parent / name).read_text(encoding="utf-8")
+        lines += (re.sub(r"^\s*(//.*)?", "", line) for line in text.splitlines())
+    return "\n".join(filter(None, lines))
+
+
 def live_script() -> str:
     """Give the `<script>` that links the pictures above it; it needs no kernel and no network."""
-    source = (Path(__file__).parent / "live.js").read_text(encoding="utf-8")
-    lines = (re.sub(r"^\s*(//.*)?", "", line) for line in source.splitlines())
-    return f"<script>{chr(10).join(filter(None, lines))}</script>"
+    return f"<script>(() => {{\n{script_source('linked.js', 'live.js')}\n}})();</script>"
