@@ -11,7 +11,7 @@ import json
 import shutil
 
 from tma_dlpack.draw.stills import script_source
-from tma_dlpack.explorer.views import TABS
+from tma_dlpack.explorer.panel import start_state
 from tma_dlpack.explorer.widget import Explorer
 
 try:
@@ -52,6 +52,23 @@ widget.render({ model, el: document.getElementById("root") });
 """
 
 
+#: Counts the moments at which no picture is on the stage.
+WATCH_BLANK = """() => {
+  window.blankFrames = 0;
+  const host = document.querySelector(".tmax-stage");
+  const look = () => {
+    if (!host.hidden && !host.shadowRoot.querySelector("svg rect")) window.blankFrames += 1;
+    requestAnimationFrame(look);
+  };
+  look();
+}"""
+
+#: Gives what can be pressed or typed into and has no name for a screen reader.
+NAMELESS = """() => [...document.querySelectorAll("button, input, select, [role=tab]")]
+  .filter((e) => !(e.getAttribute("aria-label") || e.textContent.trim()))
+  .map((e) => e.outerHTML)"""
+
+
 @contextlib.contextmanager
 def browser():
     with sync_playwright() as p:
@@ -82,13 +99,11 @@ class Seen:
         css = (folder / "explorer.css").read_text(encoding="utf-8")
         module = (folder / "explorer.js").read_text(encoding="utf-8")
         module = module.replace("export default {", "const widget = {")
-        start = {
-            "tabs": TABS,
-            "controls": explorer.controls(),
-            "view": explorer.answer({}),
-            **explorer.legal(),
-        }
-        script = script_source("linked.js") + module + START % json.dumps({"start": start})
+        script = (
+            script_source("linked.js")
+            + module
+            + START % json.dumps({"start": start_state(explorer)})
+        )
         self.page.expose_function("tmaAsk", explorer.hear)
         self.page.set_content(PAGE % (css, script))
         self.page.wait_for_selector(".tmax-stage")
@@ -111,9 +126,10 @@ class Seen:
     def plot(self):
         """Give a function from tensor positions (row, column) to the page, in pixels."""
         found = self.page.evaluate(
-            "() => { const v = document.querySelector('.tmax-stage').shadowRoot.querySelector('svg');"
-            "const b = v.getBoundingClientRect();"
-            "return [v.dataset.x, v.dataset.y || '', b.left, b.top, b.width / v.viewBox.baseVal.width]; }"
+            "() => { const stage = document.querySelector('.tmax-stage').shadowRoot;"
+            "const v = stage.querySelector('svg'), b = v.getBoundingClientRect();"
+            "const scale = b.width / v.viewBox.baseVal.width;"
+            "return [v.dataset.x, v.dataset.y || '', b.left, b.top, scale]; }"
         )
         x, y = ([float(n) for n in text.split()] for text in found[:2])
         left, top, scale = found[2:]

@@ -12,24 +12,33 @@ tensor (30, 104) FLOAT16, box (8, 64) at (24, 64)
 '<svg'
 """
 
+from tma_dlpack.draw.access import AccessSteps, access_steps
 from tma_dlpack.draw.banks import BankConflicts, bank_conflicts
 from tma_dlpack.draw.bits import MapBytes, diff, fields_of
 from tma_dlpack.draw.boxes import TensorBox, tensor
 from tma_dlpack.draw.cards import report_html, tensor_map_html, tile_html
 from tma_dlpack.draw.catalogue import FIGURES, figure
+from tma_dlpack.draw.compare import Comparison, compare
+from tma_dlpack.draw.copying import CopyMotion, copy_motion
 from tma_dlpack.draw.figure import Figure, page
 from tma_dlpack.draw.memory import SharedMemory, shared
 from tma_dlpack.draw.walks import Im2colWalk, walk
 
 __all__ = [
     "FIGURES",
+    "AccessSteps",
     "BankConflicts",
+    "Comparison",
+    "CopyMotion",
     "Figure",
     "Im2colWalk",
     "MapBytes",
     "SharedMemory",
     "TensorBox",
+    "access_steps",
     "bank_conflicts",
+    "compare",
+    "copy_motion",
     "diff",
     "fields_of",
     "figure",

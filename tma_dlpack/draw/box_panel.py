@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,6 +15,7 @@ __all__ = ["BoxFigure", "box_panel"]
 LEFT, TOP, PLOT_WIDTH = 128, 34, 424
 LEAST_HEIGHT, MOST_HEIGHT = 96, 280
 RIGHT, NOTE_HEIGHT, STRIP_HEIGHT = 20, 16, 22
+NOTE_COLUMNS = 90
 LEAST_BAND = 3  # px; a strided box with narrower positions is filled
 MAX_CELLS = 32  # of a strip
 STACK = 5  # px from one slice to the one behind it
@@ -103,8 +105,9 @@ def box_panel(figure: BoxFigure) -> Scene:
         items += minimap(LEFT, below, (whole[0], whole[1]), (columns.shown, rows.shown), said)
         below += MINIMAP_HEIGHT
     for note in figure.notes:
-        items.append(Text(10, below + 10, note, "muted"))
-        below += NOTE_HEIGHT
+        for line in textwrap.wrap(note, NOTE_COLUMNS, subsequent_indent="  "):
+            items.append(Text(10, below + 10, line, "muted"))
+            below += NOTE_HEIGHT
     items += _legend(below + 4)
     about = "; ".join([figure.title, *figure.notes])
     data = (("x", x.data), *([("y", y.data)] if rows.name else []))

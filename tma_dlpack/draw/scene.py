@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Box", "Item", "Line", "Scene", "Text", "fitted", "hatching", "text_width"]
+__all__ = ["Box", "Group", "Item", "Line", "Scene", "Text", "fitted", "hatching", "text_width"]
 
 LABEL_SIZE = 10  # px, height of a label's font
 MIN_LABEL_SIZE = 7
@@ -72,14 +72,23 @@ class Line:
     style: str = "rule"
 
 
-Item = Box | Text | Line
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Items that move together: `css` is the group's own style, such as its animation."""
+
+    items: tuple[Box | Text | Line, ...]
+    css: str
+
+
+Item = Box | Text | Line | Group
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
     """One panel: its size in pixels, what it shows in a sentence, and its items.
 
-    `data` becomes ``data-*`` attributes, for scripts: (name, value).
+    `data` becomes ``data-*`` attributes, for scripts: (name, value). `css` is added to the style
+    sheet: the keyframes of what moves.
     """
 
     width: float
@@ -87,6 +96,7 @@ class Scene:
     about: str
     items: tuple[Item, ...]
     data: tuple[tuple[str, str], ...] = ()
+    css: str = ""
 
 
 def text_width(text: str, size: float = LABEL_SIZE) -> float:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from tma_dlpack.draw.scene import (
     LABEL_SIZE,
     LINE_HEIGHT,
     Box,
+    Group,
     Item,
+    Line,
     Scene,
     Text,
     fitted,
@@ -37,8 +39,16 @@ def svg_panel(scene: Scene) -> str:
 def _sheet(scenes: Sequence[Scene]) -> str:
     """Give the styles that are used, in the order of the table."""
     used = {"paper", "strong", "label", "hatch"}
-    used |= {item.style for scene in scenes for item in scene.items}
-    return style_sheet(name for name in STYLES if name in used) + "text{stroke:none}"
+    used |= {item.style for scene in scenes for item in _flat(scene.items)}
+    return style_sheet(name for name in STYLES if name in used) + "".join(s.css for s in scenes)
+
+
+def _flat(items: Iterable[Item]) -> Iterator[Box | Text | Line]:
+    for item in items:
+        if isinstance(item, Group):
+            yield from item.items
+        else:
+            yield item
 
 
 def svg_file(title: str, scenes: Sequence[Scene], row_width: int = ROW_WIDTH) -> str:
@@ -89,6 +99,9 @@ def _item(item: Item, look: Look) -> str:
             f'<text x="{item.x:g}" y="{item.y:g}"{anchor}{look(item.style)}>'
             f"{html.escape(item.text)}</text>"
         )
+    if isinstance(item, Group):
+        inner = "".join(_item(one, look) for one in item.items)
+        return f'<g style="{html.escape(item.css)}">{inner}</g>'
     points = " ".join(f"{x:g},{y:g}" for x, y in item.points)
     return f'<polyline points="{points}"{look(item.style)}/>'
 

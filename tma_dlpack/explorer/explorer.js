@@ -32,13 +32,16 @@ class Legal {
   snap(name, value, way = 0) {
     const r = this.ranges[name];
     if (!r || this.isLegal(name, value)) return value;
-    for (let d = 1; d <= r.most - r.least; d++) {
-      for (const sign of way ? [way, -way] : [-1, 1]) {
-        const v = value + sign * d;
-        if (v >= r.least && v <= r.most && this.isLegal(name, v)) return v;
+    const toward = (signs) => {
+      for (let d = 1; d <= r.most - r.least; d++) {
+        for (const sign of signs) {
+          const v = value + sign * d;
+          if (v >= r.least && v <= r.most && this.isLegal(name, v)) return v;
+        }
       }
-    }
-    return value;
+      return null;
+    };
+    return (way ? toward([way]) : null) ?? toward([-1, 1]) ?? value;
   }
   // Runs of refused values, for shading; steps finer than a pixel become one run.
   runs(name) {
@@ -67,7 +70,8 @@ class NumberControl {
       type: "range", min: item.least, max: item.most, step: 1, "aria-label": item.name,
       oninput: () => {
         const now = this.slider.valueAsNumber;
-        const value = legal.snap(item.name, now, Math.sign(now - this.value));
+        const step = now - this.value;  // a key moves by one: go on to the next legal value
+        const value = legal.snap(item.name, now, Math.abs(step) === 1 ? step : 0);
         this.slider.value = value;
         change(value);
       },

@@ -1,12 +1,11 @@
-"""The explorer as an anywidget; imported only where anywidget is installed."""
+"""The explorer as an anywidget: state goes over as messages, the last also as a trait."""
 
 from __future__ import annotations
 
+import importlib
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import anywidget
-import traitlets
 
 from tma_dlpack.draw.stills import script_source
 from tma_dlpack.explorer.views import TABS
@@ -14,7 +13,7 @@ from tma_dlpack.explorer.views import TABS
 if TYPE_CHECKING:
     from tma_dlpack.explorer.widget import Explorer
 
-__all__ = ["Panel", "front_end"]
+__all__ = ["Panel", "front_end", "start_state"]
 
 HERE = Path(__file__).parent
 
@@ -24,28 +23,41 @@ def front_end() -> str:
     return script_source("linked.js") + "\n" + (HERE / "explorer.js").read_text(encoding="utf-8")
 
 
-class Panel(anywidget.AnyWidget):  # type: ignore[misc]
-    """The live widget of an `Explorer`: state goes over as messages, the last also as a trait."""
+def start_state(explorer: Explorer) -> dict[str, Any]:
+    """Give what the front end begins with."""
+    return {
+        "tabs": TABS,
+        "controls": explorer.controls(),
+        "view": explorer.answer({}),
+        **explorer.legal(),
+    }
 
-    _esm = front_end()
-    _css = (HERE / "explorer.css").read_text(encoding="utf-8")
-    start = traitlets.Dict().tag(sync=True)
+
+@cache
+def _widget_class() -> Any:
+    """Make the class; anywidget is imported here alone, with an ImportError where it is missing."""
+    anywidget = importlib.import_module("anywidget")
+    traitlets = importlib.import_module("traitlets")
+    body = {
+        "_esm": front_end(),
+        "_css": (HERE / "explorer.css").read_text(encoding="utf-8"),
+        "start": traitlets.Dict().tag(sync=True),
+        "__doc__": "The live widget of an `Explorer`.",
+    }
+    return type("ExplorerWidget", (anywidget.AnyWidget,), body)
+
+
+class Panel:
+    """The live widget of an explorer, and the still picture that a saved notebook keeps.
+
+    Raises ImportError without anywidget.
+    """
 
     def __init__(self, explorer: Explorer) -> None:
-        super().__init__()
         self._explorer = explorer
         self._still: Any = None
-        self.start = self._state()
-        self.on_msg(self._hear)
-
-    def _state(self) -> dict[str, Any]:
-        explorer = self._explorer
-        return {
-            "tabs": TABS,
-            "controls": explorer.controls(),
-            "view": explorer.answer({}),
-            **explorer.legal(),
-        }
+        self.widget: Any = _widget_class()(start=start_state(explorer))
+        self.widget.on_msg(self._hear)
 
     def _hear(self, _: object, asked: Any, buffers: object) -> None:
         if not isinstance(asked, dict):
@@ -56,23 +68,24 @@ class Panel(anywidget.AnyWidget):  # type: ignore[misc]
 
     def tell(self, answer: dict[str, Any]) -> None:
         """Send what has changed to every view."""
-        self.send(answer)
+        self.widget.send(answer)
 
     def _keep(self) -> None:
         """Keep the state for a notebook that is saved: in the widget, and as a still picture."""
-        self.start = self._state()
+        self.widget.start = start_state(self._explorer)
         if self._still is not None:
             self._still.update(self._kept(), raw=True)
 
     def _kept(self) -> dict[str, str]:
-        still = f'<div class="tma-kept-{self.model_id}">{self._explorer.still()}</div>'
-        return {"text/html": still, "text/plain": str(self._explorer)}
+        name = f"tma-kept-{self.widget.model_id}"
+        html = f'<div class="{name}">{self._explorer.still()}</div>'
+        return {"text/html": html, "text/plain": str(self._explorer)}
 
     def display(self) -> None:
         """Show the widget, and the still picture that is hidden while the widget lives."""
         from IPython.display import display
 
-        bundle = self._repr_mimebundle_()
+        bundle = self.widget._repr_mimebundle_()
         live = bundle[0] if isinstance(bundle, tuple) else bundle
         if live:
             display(live, raw=True)

@@ -52,12 +52,14 @@ def figures(look: Look, tab: str, options: Mapping[str, Any]) -> tuple[Figure, .
     tensor_map, choice = look.tensor_map, look.choice
     assert tensor_map is not None  # callers ask look.ok first
     taps = choice.im2col_offsets or None
-    if tab == "tensor" and tensor_map.kind == "tiled":
-        return (draw.tensor(tensor_map, choice.coords, shown=_shown(tensor_map, options)),)
-    if tab == "tensor":
-        return (draw.walk(tensor_map, choice.coords, im2col_offsets=taps),)
-    if tab == "shared":
-        return (draw.shared(tensor_map, choice.coords, im2col_offsets=taps),)
+    if tab in ("tensor", "shared"):
+        memory = draw.shared(tensor_map, choice.coords, im2col_offsets=taps)
+        if tab == "shared":
+            return (memory,)
+        if tensor_map.kind != "tiled":
+            return draw.walk(tensor_map, choice.coords, im2col_offsets=taps), memory.brief()
+        window = _shown(tensor_map, options)
+        return draw.tensor(tensor_map, choice.coords, shown=window), memory.brief()
     if tab == "banks":
         access = "row" if options.get("access") == "row" else "column"
         return (draw.bank_conflicts(tensor_map, access),)
@@ -169,7 +171,8 @@ def still_html(look: Look, note: str) -> str:
     if look.refusal:
         parts.append(f"<p>✗ this tile is refused: {html.escape(look.refusal)}</p>")
     if look.ok:
-        drawn = (f for tab in ("tensor", "shared") for f in figures(look, tab, {}))
+        tensor, *_ = figures(look, "tensor", {})
+        drawn = (tensor, *figures(look, "shared", {}))
         parts += [f"<div><b>{html.escape(f.title)}</b></div>{panel_row(f.scenes())}" for f in drawn]
     code = html.escape(look.code)
     parts.append(f"<details><summary>code</summary><pre>{code}</pre></details>")

@@ -22,6 +22,7 @@ from tma_dlpack.explorer.legal import (
     set_number,
     set_value,
 )
+from tma_dlpack.explorer.panel import Panel
 from tma_dlpack.explorer.stand_in import stand_in
 from tma_dlpack.explorer.views import TABS, controls, message, still_html
 from tma_dlpack.tensor_map.map import TensorMap
@@ -29,7 +30,6 @@ from tma_dlpack.types.coerce import integer_of, shown, text_of
 from tma_dlpack.types.errors import refusal
 
 if TYPE_CHECKING:
-    from tma_dlpack.explorer.panel import Panel
     from tma_dlpack.types.target import Target
 
 __all__ = ["Explorer", "explore"]
@@ -225,10 +225,9 @@ class Explorer:
         """The live widget, made when first asked for; None without anywidget."""
         if self._panel is None:
             try:
-                from tma_dlpack.explorer.panel import Panel
+                self._panel = Panel(self)
             except ImportError:
                 return None
-            self._panel = Panel(self)
         return self._panel
 
     def still(self) -> str:
