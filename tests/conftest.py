@@ -2,5 +2,10 @@
 
 from hypothesis import settings
 
+import tma_dlpack
+
+for _name in tma_dlpack.__all__:  # public classes name the package, where doctest looks for them
+    getattr(tma_dlpack, _name)
+
 settings.register_profile("shared-machine", deadline=None)
 settings.load_profile("shared-machine")

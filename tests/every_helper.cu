@@ -4,6 +4,31 @@
 
 using namespace tma_dlpack;
 
+constexpr unsigned long long DESCRIPTOR = k_major_descriptor<64, Swizzle::bytes128>();
+static_assert(DESCRIPTOR == (1ull << 62 | 64ull << 32 | 1ull << 16));
+static_assert(k_major_descriptor<128, Swizzle::none>() == (8ull << 32 | 128ull << 16));
+static_assert(mn_major_descriptor<64, Swizzle::none>() == (64ull << 32 | 8ull << 16));
+static_assert(mn_major_descriptor<64, Swizzle::bytes64>() ==
+              (2ull << 62 | 32ull << 32 | 256ull << 16));
+static_assert(mn_major_k_step_bytes<Swizzle::bytes64>(3) == 3072);
+static_assert(k_step_bytes<64, Swizzle::bytes128>(3) == 96);
+static_assert(k_step_bytes<64, Swizzle::none>(3) == 6 * 64 * 16);
+static_assert(swizzled<Swizzle::bytes128>(0x3B0) == 0x3C0);
+static_assert(swizzled_index<float, Swizzle::bytes32>(4, 3) == 4 * 8 + 4 + 3);
+
+template <Reduction op>
+__device__ void every_reduction(const Map& map, const void* tile, int c)
+{
+  reduce<op>(map, tile, c);
+  reduce<op>(map, tile, c, c);
+  reduce<op>(map, tile, c, c, c);
+  reduce<op>(map, tile, c, c, c, c);
+  reduce<op>(map, tile, evict_first(), c, c, c, c, c);
+  reduce_im2col<op>(map, tile, c, c, c);
+  reduce_im2col<op>(map, tile, c, c, c, c);
+  reduce_im2col<op>(map, tile, c, c, c, c, c);
+}
+
 extern "C" __global__ void every_helper(const __grid_constant__ Map map, const Map* in_global_memory,
                                         unsigned tx_bytes, int c)
 {
@@ -25,7 +50,24 @@ extern "C" __global__ void every_helper(const __grid_constant__ Map map, const M
   load_im2col(tile, map, &full, c, c, c, c, OffsetsWH{1, 2});
   load_im2col(tile, map, &full, c, c, c, c, c, OffsetsWHD{1, 2, 3});
 
+  load(tile, map, &full, evict_last(), c);
+  load(tile, map, &full, evict_last(), c, c, c, c, c);
+  load_multicast(tile, map, &full, 3, c);
+  load_multicast(tile, map, &full, 3, c, c);
+  load_multicast(tile, map, &full, 3, c, c, c);
+  load_multicast(tile, map, &full, 3, c, c, c, c);
+  load_multicast(tile, map, &full, 3, c, c, c, c, c);
+  load_multicast(tile, map, &full, 3, evict_normal(), c, c);
+  load_im2col_multicast(tile, map, &full, 3, c, c, c, OffsetsW{1});
+  load_im2col_multicast(tile, map, &full, 3, c, c, c, c, OffsetsWH{1, 2});
+  load_im2col_multicast(tile, map, &full, 3, c, c, c, c, c, OffsetsWHD{1, 2, 3});
+
+  arrive(&full);
+  arrive_remote(&full, cluster_rank());
+  cluster_sync();
   if (!try_wait(&full, 0)) wait(&full, 0);
+  wait_cluster(&full, 1);
+  sync_threads(1, 128);
   fence_async();
 
   store(map, tile, c);
@@ -33,13 +75,50 @@ extern "C" __global__ void every_helper(const __grid_constant__ Map map, const M
   store(map, tile, c, c, c);
   store(map, tile, c, c, c, c);
   store(map, tile, c, c, c, c, c);
+  store(map, tile, evict_first(), c, c);
   store_im2col(map, tile, c, c, c);
   store_im2col(map, tile, c, c, c, c);
   store_im2col(map, tile, c, c, c, c, c);
+
+  every_reduction<Reduction::add>(map, tile, c);
+  every_reduction<Reduction::min>(map, tile, c);
+  every_reduction<Reduction::max>(map, tile, c);
+  every_reduction<Reduction::inc>(map, tile, c);
+  every_reduction<Reduction::dec>(map, tile, c);
+  every_reduction<Reduction::bit_and>(map, tile, c);
+  every_reduction<Reduction::bit_or>(map, tile, c);
+  every_reduction<Reduction::bit_xor>(map, tile, c);
 
   commit();
   wait_read<3>();
   wait_read();
   wait_stores<1>();
   wait_stores();
+
+#if __CUDA_ARCH__ >= 1000
+  load_gather4(tile, map, &full, c, c, c, c, c);
+#endif
+#if __CUDA_ARCH__ >= 1000 && __CUDA_ARCH__ < 1200
+  store_scatter4(map, tile, c, c, c, c, c);
+#endif
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  wgmma_fence();
+  const unsigned long long a = descriptor_at(shared_address(tile), DESCRIPTOR);
+  asm volatile("{ .reg .f32 d<4>;\n"
+               " wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {d0, d1, d2, d3}, %0, %0, 0, 1, 1, 0, 0;}"
+               ::"l"(a) : "memory");
+  wgmma_commit();
+  wgmma_wait<1>();
+  wgmma_wait();
+#endif
 }
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+extern "C" __global__ void __launch_bounds__(256, 1) registers_move(int* out)
+{
+  if (threadIdx.x < 128) give_registers<40>();
+  else take_registers<200>();
+  out[threadIdx.x] = 1;
+}
+#endif

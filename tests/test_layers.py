@@ -15,13 +15,12 @@ PACKAGE = Path(__file__).parents[1] / "tma_dlpack"
 
 #: The rooms, from the top down: a file imports from its own room and from those above it.
 ROOMS = (
-    "types",  # 1
+    "types", "include",  # 1
     "dlpack", "encoding",  # 2
     "geometry", "driver", "rules",  # 3
     "tensor_map", "consumer",  # 4
     "make", "copies",  # 5
     "draw", "explorer", "bench", "verification",  # 6
-    "include",
     "__init__",
     "cli", "torch_ops", "__main__",  # 7
 )  # fmt: skip

@@ -43,6 +43,13 @@ SAYS = {
         "largest difference to torch: 0.0",
     ],
     "06_pytorch_extension": ["this map is not launchable", "simulated: True"],
+    "07_hopper_gemm": [
+        "7616 of 8192 elements are filled with zeros",
+        "tensor.strides[0] is 12 elements, 24 bytes",
+        "4 K steps read what A holds",
+        "66 tiles of 256 x 256 read 2048 rows of A and 2304 rows of B",
+        "the product of 200 x 136 and 136 x 328 is exact: True",
+    ],
 }
 REFUSED_ON_PURPOSE = {"03_out_of_bounds_and_strides": 1, "04_why_was_it_refused": 1}
 
@@ -151,6 +158,14 @@ def test_the_h200_output_of_the_extension_is_marked_as_stored():
     text = said(read("06_pytorch_extension"))
     assert re.search(r"stored output, not run here \(NVIDIA H200, driver \d+\.\d+", text)
     assert "189 tiles of (16, 32) doubled: True" in text
+
+
+def test_the_h200_table_of_the_gemm_is_marked_as_stored_and_right():
+    text = said(read("07_hopper_gemm"))
+    assert re.search(r"stored output, not run here \(NVIDIA H200, driver \d+\.\d+", text)
+    rows = [line for line in text.splitlines() if re.match(r" +(8192|4096) ", line)]
+    assert len(rows) == 6
+    assert all(row.endswith("right") for row in rows)
 
 
 def test_the_readmes_figures_are_what_the_command_draws(tmp_path, monkeypatch):

@@ -1,38 +1,25 @@
 """Any `__dlpack__` tensor becomes a checked, encoded CUDA tensor map (TMA descriptor)."""
 
 import importlib
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tma_dlpack.copies.protocol import Backend
-from tma_dlpack.copies.tile import Tile
-from tma_dlpack.copies.verbs import (
-    backend,
-    load_tile,
-    load_tiles,
-    reduce_tile,
-    store_tile,
-    tile_coords,
-)
 from tma_dlpack.include import get_include
 from tma_dlpack.make.batch import TensorMapBatch, make_tma_descriptors
+from tma_dlpack.make.driver_words import (
+    driver_encode_im2col,
+    driver_encode_im2col_wide,
+    driver_encode_tiled,
+    driver_replace_address,
+)
 from tma_dlpack.make.im2col import (
     check_im2col_descriptor,
     check_im2col_wide_descriptor,
-    driver_encode_im2col,
-    driver_encode_im2col_wide,
     im2col_corners,
     make_im2col_descriptor,
     make_im2col_wide_descriptor,
 )
-from tma_dlpack.make.tiled import (
-    cache_clear,
-    cache_info,
-    check_tma_descriptor,
-    driver_encode_tiled,
-    driver_replace_address,
-    make_tma_descriptor,
-)
-from tma_dlpack.rules.check import Report
+from tma_dlpack.make.tiled import check_tma_descriptor, make_tma_descriptor
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.enums import (
     TensorMapDataType,
@@ -51,13 +38,27 @@ from tma_dlpack.types.errors import (
     TmaUnsupportedError,
     Violation,
 )
+from tma_dlpack.types.public import PICTURES, public
 from tma_dlpack.types.target import TARGETS, Target
 
 if TYPE_CHECKING:
     from tma_dlpack import draw
     from tma_dlpack.bench.tile_bandwidth import BandwidthReport, bandwidth
+    from tma_dlpack.consumer import MatrixDescriptor, ldmatrix_addresses, matrix_descriptor
+    from tma_dlpack.copies.protocol import Backend
+    from tma_dlpack.copies.tile import Tile
+    from tma_dlpack.copies.verbs import (
+        backend,
+        load_tile,
+        load_tiles,
+        reduce_tile,
+        store_tile,
+        tile_coords,
+    )
     from tma_dlpack.draw import bank_conflicts
     from tma_dlpack.explorer.widget import explore
+    from tma_dlpack.make.split import split_inner
+    from tma_dlpack.rules.check import Report
     from tma_dlpack.verification import VerifyReport, verify
 
 __version__ = "0.1.0"
@@ -67,6 +68,7 @@ __all__ = [
     "Advice",
     "Backend",
     "BandwidthReport",
+    "MatrixDescriptor",
     "Report",
     "Target",
     "TensorMap",
@@ -88,8 +90,6 @@ __all__ = [
     "backend",
     "bandwidth",
     "bank_conflicts",
-    "cache_clear",
-    "cache_info",
     "check_im2col_descriptor",
     "check_im2col_wide_descriptor",
     "check_tma_descriptor",
@@ -101,13 +101,16 @@ __all__ = [
     "explore",
     "get_include",
     "im2col_corners",
+    "ldmatrix_addresses",
     "load_tile",
     "load_tiles",
     "make_im2col_descriptor",
     "make_im2col_wide_descriptor",
     "make_tma_descriptor",
     "make_tma_descriptors",
+    "matrix_descriptor",
     "reduce_tile",
+    "split_inner",
     "store_tile",
     "tile_coords",
     "verify",
@@ -115,56 +118,57 @@ __all__ = [
 
 #: What is imported when first asked for, so that `import tma_dlpack` stays fast.
 _LATER = {
-    "BandwidthReport": ("tma_dlpack.bench.tile_bandwidth", "BandwidthReport"),
-    "VerifyReport": ("tma_dlpack.verification", "VerifyReport"),
-    "bandwidth": ("tma_dlpack.bench.tile_bandwidth", "bandwidth"),
-    "bank_conflicts": ("tma_dlpack.draw", "bank_conflicts"),
-    "draw": ("tma_dlpack.draw", None),
-    "explore": ("tma_dlpack.explorer.widget", "explore"),
-    "verify": ("tma_dlpack.verification", "verify"),
+    "tma_dlpack.bench.tile_bandwidth": ("BandwidthReport", "bandwidth"),
+    "tma_dlpack.consumer": ("MatrixDescriptor", "ldmatrix_addresses", "matrix_descriptor"),
+    "tma_dlpack.copies.protocol": ("Backend",),
+    "tma_dlpack.copies.tile": ("Tile",),
+    "tma_dlpack.copies.verbs": (
+        "backend",
+        "load_tile",
+        "load_tiles",
+        "reduce_tile",
+        "store_tile",
+        "tile_coords",
+    ),
+    "tma_dlpack.draw": ("bank_conflicts",),
+    "tma_dlpack.explorer.widget": ("explore",),
+    "tma_dlpack.make.split": ("split_inner",),
+    "tma_dlpack.rules.check": ("Report",),
+    "tma_dlpack.verification": ("VerifyReport", "verify"),
+}
+
+#: Which function of `draw` gives the HTML of which class.
+_HTML = {
+    "MatrixDescriptor": "matrix_html",
+    "Report": "report_html",
+    "TensorMap": "tensor_map_html",
+    "Tile": "tile_html",
 }
 
 
-#: Which function of `draw` gives the HTML of which class.
-_HTML = {Report: "report_html", TensorMap: "tensor_map_html", Tile: "tile_html"}
+def _html(function: str, drawn: object) -> str:
+    """Give an object's HTML; `draw` is imported when the first picture is shown."""
+    html: str = getattr(importlib.import_module("tma_dlpack.draw"), function)(drawn)
+    return html
 
 
-def _attach_html(drawn: type, function: str) -> None:
-    """Give a class its notebook picture; `draw` is imported when the first one is shown."""
+PICTURES.update({name: partial(_html, function) for name, function in _HTML.items()})
 
-    def _repr_html_(self: object) -> str:
-        draw = importlib.import_module("tma_dlpack.draw")
-        html: str = getattr(draw, function)(self)
-        return html
-
-    drawn._repr_html_ = _repr_html_  # type: ignore[attr-defined]
-
-
-for _drawn, _function in _HTML.items():
-    _attach_html(_drawn, _function)
+for _name in __all__:
+    if isinstance(globals().get(_name), type):
+        public(globals()[_name])
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
-
-
-def _adopt(name: str, value: Any) -> None:
-    """Make a public object known here; tracebacks and pickles then name the package alone."""
-    globals()[name] = value
-    if isinstance(value, type):
-        value.__module__ = __name__
-
-
-for _name in __all__:
-    if _name in globals():
-        _adopt(_name, globals()[_name])
+    return sorted({*globals(), *__all__})
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(_LATER[name][0])
-    for later, (where, attribute) in _LATER.items():
-        if where == module.__name__:
-            _adopt(later, module if attribute is None else getattr(module, attribute))
-    return globals()[name]
+    if name == "draw":
+        return importlib.import_module("tma_dlpack.draw")
+    for module, names in _LATER.items():
+        if name in names:
+            value = getattr(importlib.import_module(module), name)
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

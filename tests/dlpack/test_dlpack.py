@@ -20,10 +20,8 @@ from tma_dlpack.dlpack import (
     as_tensor_view,
     canonical_strides,
     host_bytes,
-    read_layout,
     torch_dtype_table,
 )
-from tma_dlpack.dlpack import view as view_module
 from tma_dlpack.types.dtypes import DLDataType
 from tma_dlpack.types.errors import TmaUnsupportedError
 
@@ -163,13 +161,6 @@ def test_view_compares_by_value_and_never_by_tensor():
     assert as_tensor_view(x) != as_tensor_view(x[1:])
 
 
-def test_equal_layouts_give_equal_keys():
-    a, b = np.zeros((4, 8)), np.zeros((4, 8))
-    assert read_layout(a)[1] == read_layout(b)[1]
-    assert read_layout(a)[1] != read_layout(a.T)[1]
-    assert hash(read_layout(torch.zeros(3))[1]) == hash(read_layout(torch.ones(3))[1])
-
-
 def test_device_says_what_it_is():
     assert [str(Device(t, 1)) for t in (1, 2, 3, 13, 10, 99)] == [
         "cpu:1",
@@ -268,16 +259,16 @@ def tvm_tensor():
 )
 def test_ten_thousand_views_leak_nothing(make):
     tensor = make()
-    as_tensor_view(tensor)
-    gc.collect()
-    references, objects = sys.getrefcount(tensor), len(gc.get_objects())
-    blocks = sys.getallocatedblocks()
-    for _ in range(10_000):
-        as_tensor_view(tensor)
+    references, grown = sys.getrefcount(tensor), []
+    for _ in range(3):  # free lists fill once; a leak would grow each time
+        gc.collect()
+        blocks, objects = sys.getallocatedblocks(), len(gc.get_objects())
+        for _ in range(5_000):
+            as_tensor_view(tensor)
+        gc.collect()
+        grown.append((sys.getallocatedblocks() - blocks, len(gc.get_objects()) - objects))
     assert sys.getrefcount(tensor) == references
-    assert sys.getallocatedblocks() - blocks < 1_000
-    gc.collect()
-    assert len(gc.get_objects()) - objects < 100
+    assert min(grown) < (500, 50)
 
 
 def test_a_view_keeps_its_tensor_alive_and_no_longer():
@@ -307,13 +298,6 @@ def test_a_temporary_exported_by_an_unknown_producer_stays_alive():
     others = [np.zeros(1000, np.uint8) for _ in range(50)]  # would take freed memory
     assert host_bytes(view).tolist() == [7] * 1000
     assert len(others) == 50
-
-
-def test_types_made_on_the_fly_do_not_pile_up():
-    for _ in range(view_module._MAX_READERS + 10):
-        kind = type("Fleeting", (np.ndarray,), {})
-        as_tensor_view(np.zeros(3).view(kind))
-    assert len(view_module.READERS) <= view_module._MAX_READERS
 
 
 def test_import_brings_no_framework():

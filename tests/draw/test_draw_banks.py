@@ -108,10 +108,57 @@ def test_the_tiles_own_offset_counts():
     )
 
 
+@pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.parametrize("num", [1, 2, 4])
+@pytest.mark.parametrize(("swizzle", "inner"), [("none", 64), ("bytes64", 32), ("bytes128", 64)])
+def test_the_addresses_of_ldmatrix_are_counted_as_they_are(swizzle, inner, num, transpose):
+    x = numbered((64, 64), np.uint16)
+    tm = tma.make_tma_descriptor(x, (64, inner), swizzle=swizzle)
+    at = {"num": num, "transpose": transpose, "smem_address": 256}
+    addresses = tma.ldmatrix_addresses(tm, 16, 16, **at)[: 8 * num]
+    by_hand = []
+    for phase in addresses.reshape(-1, 8):
+        words = {int(a) // 4 + i for a in phase for i in range(4)}
+        by_hand.append(max(sum(w % 32 == bank for w in words) for bank in range(32)))
+    figure = bank_conflicts(tm, addresses, smem_offset=256)
+    assert figure.swizzles[0].degrees == tuple(by_hand)
+    assert figure.degree == (8 if swizzle == "none" else 1)
+    assert figure.access == f"{8 * num} threads, 16 bytes each, by address"
+
+
+def test_addresses_and_a_function_of_the_same_elements_agree():
+    x = numbered((64, 64), np.uint16)
+    tm = tma.make_tma_descriptor(x, (64, 64), swizzle="bytes128")
+    addresses = tma.ldmatrix_addresses(tm, 0, 0)
+    by_function = bank_conflicts(tm, lambda t: (t % 16, t // 16 * 8), bytes_per_thread=16)
+    assert bank_conflicts(tm, addresses).swizzles == by_function.swizzles
+    assert bank_conflicts(tm, tuple(addresses.tolist())).swizzles == by_function.swizzles
+
+
+@pytest.mark.parametrize(
+    ("addresses", "said"),
+    [
+        (np.arange(8) * 16 + 8, r"access\[0\] is 0x8; it must be a multiple of 16 where the tile"),
+        (np.arange(8) * 16 + 8192, r"access\[0\] is 0x2000; it must .* lies, 0x0\.\.0x1fff"),
+        (np.arange(8) * 16 - 64, r"access\[0\] is -0x40; it must"),
+        (np.arange(7) * 16, r"access is array.* it must be 'column'"),
+        (np.arange(8) * 16.0, r"access is array.* it must be 'column'"),
+        (np.zeros((8, 2), int), r"access is array.* it must be 'column'"),
+    ],
+)
+def test_addresses_that_no_warp_can_read_are_refused(addresses, said):
+    tm = tma.make_tma_descriptor(numbered((64, 64), np.uint16), (64, 64), swizzle="bytes128")
+    with pytest.raises(tma.TmaPreconditionError, match=said):
+        bank_conflicts(tm, addresses)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"access": "diagonal"}, "'diagonal'; it must be 'column', 'row' or a function"),
+        (
+            {"access": "diagonal"},
+            "'diagonal'; it must be 'column', 'row' or a function, or shared addresses",
+        ),
         ({"access": "diag"}, "'diag'; it must be"),
         ({"access": np.array([16, 64])}, r"array\(\[16, 64\]\); it must be"),
         (

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent))  # for copy_cases, also when only this folder is run
+# For copy_cases and the simulator's tests, also when only this folder is run.
+sys.path[:0] = [str(HERE.parent), str(HERE.parent / "copies")]
 
 from on_device import DeviceMemory  # noqa: E402
 

@@ -19,7 +19,7 @@ namespace std { using uint32_t = unsigned int; using uint64_t = unsigned long lo
 
 def compile_here(source: str, name: str) -> nvrtc.Library:
     source = source.replace("#include <cuda.h>", CUDA_H).replace("#include <cstdint>", "")
-    return nvrtc.compile_source(nvrtc.with_header(source), name, driver.device_target(0))
+    return nvrtc.compile_source(source, name, driver.device_target(0))
 
 
 def ways() -> nvrtc.Library:

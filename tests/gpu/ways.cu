@@ -1,38 +1,44 @@
 // The three ways to bring a map to a kernel, and the programming guide's kernel, once per way.
-#include "tma.cuh"
+#include <tma_dlpack.h>
 
-__constant__ TensorMap constant_map;
+using namespace tma_dlpack;
+
+enum Status : unsigned { DONE = 0, TIMED_OUT = 1 };
+
+constexpr unsigned long long TWO_SECONDS = 2'000'000'000;
+
+__constant__ Map constant_map;
 
 // Load an 8 x 16 tile of int32 at (x, y), add the thread index to its first row, store it back.
-__device__ void load_modify_store(const TensorMap* map, int x, int y, unsigned* status)
+__device__ void load_modify_store(const Map* map, int x, int y, unsigned* status)
 {
   alignas(128) __shared__ int tile[8][16];
-  __shared__ unsigned long long barrier;
-  const Coords at{{x, y}};
+  __shared__ Barrier full;
   if (threadIdx.x == 0)
   {
-    barrier_init(shared_address(&barrier), 1);
-    barrier_expect(shared_address(&barrier), sizeof(tile));
-    tma_load(2, shared_address(tile), map, shared_address(&barrier), at, Offsets{});
+    init(&full);
+    expect_tx(&full, sizeof(tile));
+    load(tile, *map, &full, x, y);
   }
   __syncthreads();
-  if (!barrier_wait(shared_address(&barrier), 0))
+  if (!wait_at_most(&full, 0, TWO_SECONDS))
   {
     *status = TIMED_OUT;
     return;
   }
   tile[0][threadIdx.x] += threadIdx.x;
-  fence_proxy_async();
+  fence_async();
   __syncthreads();
   if (threadIdx.x == 0)
   {
-    tma_store(0, 2, shared_address(tile), map, at);
-    commit_and_wait_all();
+    store(*map, tile, x, y);
+    commit();
+    wait_stores();
     *status = DONE;
   }
 }
 
-extern "C" __global__ void by_parameter(const __grid_constant__ TensorMap map, int x, int y,
+extern "C" __global__ void by_parameter(const __grid_constant__ Map map, int x, int y,
                                         unsigned* status)
 {
   load_modify_store(&map, x, y, status);
@@ -43,22 +49,22 @@ extern "C" __global__ void by_constant_memory(int x, int y, unsigned* status)
   load_modify_store(&constant_map, x, y, status);
 }
 
-extern "C" __global__ void by_global_memory(const TensorMap* map, int x, int y, unsigned* status)
+extern "C" __global__ void by_global_memory(const Map* map, int x, int y, unsigned* status)
 {
-  fence_tensormap_acquire(map);
+  fence_acquire(map);
   load_modify_store(map, x, y, status);
 }
 
 // A load that expects more bytes than the copy brings.
-extern "C" __global__ void expects_too_much(const __grid_constant__ TensorMap map, unsigned* status)
+extern "C" __global__ void expects_too_much(const __grid_constant__ Map map, unsigned* status)
 {
   alignas(128) __shared__ int tile[8][16];
-  __shared__ unsigned long long barrier;
+  __shared__ Barrier full;
   if (threadIdx.x == 0)
   {
-    barrier_init(shared_address(&barrier), 1);
-    barrier_expect(shared_address(&barrier), sizeof(tile) + 16);
-    tma_load(2, shared_address(tile), &map, shared_address(&barrier), Coords{}, Offsets{});
-    *status = barrier_wait(shared_address(&barrier), 0) ? DONE : TIMED_OUT;
+    init(&full);
+    expect_tx(&full, sizeof(tile) + 16);
+    load(tile, map, &full, 0, 0);
+    *status = wait_at_most(&full, 0, TWO_SECONDS) ? DONE : TIMED_OUT;
   }
 }

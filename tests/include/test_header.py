@@ -45,6 +45,89 @@ def test_kernels_with_the_header_compile_for_sm_90a(source, standard, tmp_path):
     assert (tmp_path / "out.cubin").read_bytes()[:4] == b"\x7fELF"
 
 
+#: ptxas advises against multicast where it is not made for it: 90 without a, 12.x. Only warnings of
+#: the compiler itself are errors there.
+ADVISED_AGAINST = ("90", "120a", "121a")
+
+
+@needs_nvcc
+@pytest.mark.parametrize("name", ["90", "100a", "103a", "110a", "120a", "121a"])
+def test_every_helper_compiles_for_every_architecture_that_has_it(name, tmp_path):
+    option = f"-gencode=arch=compute_{name},code=sm_{name}"
+    command = ["nvcc", "-std=c++17", f"-I{get_include()}", option, "-cubin"]
+    if name not in ADVISED_AGAINST:
+        command.append("-Werror=all-warnings")
+    command += ["-o", str(tmp_path / "out.cubin"), str(EVERY_HELPER)]
+    built = subprocess.run(command, capture_output=True, text=True, check=False)
+    if "Unsupported gpu architecture" in built.stderr:
+        pytest.skip(f"this nvcc does not know sm_{name}")
+    assert built.returncode == 0, built.stderr
+    assert (tmp_path / "out.cubin").read_bytes()[:4] == b"\x7fELF"
+
+
+def refused(code, tmp_path, option=SM_90A):
+    """Compile a kernel with this statement and give what the compiler says."""
+    source = tmp_path / "refused.cu"
+    source.write_text(
+        "#include <tma_dlpack.h>\nusing namespace tma_dlpack;\n"
+        "__global__ void kernel(const __grid_constant__ Map map, unsigned long long* out)\n"
+        "{\n  __shared__ Barrier full;\n  " + code + "\n}\n"
+    )
+    built = nvcc(source, "-std=c++17", option, "-cubin", out=tmp_path / "refused.cubin")
+    assert built.returncode != 0
+    return " ".join(built.stderr.split())
+
+
+@needs_nvcc
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("*out = matrix_descriptor<24, 1024, Swizzle::bytes128>();", "are multiples of 16 bytes"),
+        ("*out = matrix_descriptor<16, 8, Swizzle::none>();", "are multiples of 16 bytes"),
+        ("*out = matrix_descriptor<16, 262144, Swizzle::none>();", "are less than 262144 bytes"),
+        ("*out = k_major_descriptor<12, Swizzle::bytes64>();", "reads 8 rows at a time"),
+        ("*out = swizzled_index<float, Swizzle::none>(1, 1);", "the index is row * columns"),
+        ("load(out, map, &full);", "one coordinate for each dimension of the map"),
+        ("store(map, out, 1, 2, 3, 4, 5, 6);", "one coordinate for each dimension of the map"),
+        ("store_im2col(map, out, 1, 2);", "an im2col map has 3 to 5 dimensions"),
+        ("wgmma_wait<8>();", "waits for 0 to 7 pending groups"),
+        ("take_registers<260>();", "a multiple of 8 from 24 to 256"),
+        ("load_gather4(out, map, &full, 0, 1, 2, 3, 4);", "deleted function"),
+        ("store_scatter4(map, out, 0, 1, 2, 3, 4);", "deleted function"),
+    ],
+)
+def test_what_the_hardware_cannot_do_does_not_compile(code, said, tmp_path):
+    assert said in refused(code, tmp_path)
+
+
+#: One step from what is refused above.
+NEIGHBOURS = """
+#include <tma_dlpack.h>
+using namespace tma_dlpack;
+constexpr unsigned long long LARGEST = 262128 >> 4;
+static_assert(matrix_descriptor<16, 262128, Swizzle::none>() == (LARGEST << 32 | 1ull << 16));
+static_assert(k_major_descriptor<8, Swizzle::bytes64>() == (2ull << 62 | 32ull << 32 | 1ull << 16));
+static_assert(swizzled_index<float, Swizzle::bytes32>(1, 1) == 9);
+__global__ void kernel(const __grid_constant__ Map map, void* to)
+{
+  __shared__ Barrier full;
+  load(to, map, &full, 1);
+  store(map, to, 1, 2, 3, 4, 5);
+  store_im2col(map, to, 1, 2, 3);
+  wgmma_wait<7>();
+  take_registers<256>();
+}
+"""
+
+
+@needs_nvcc
+def test_the_neighbours_of_what_is_refused_compile(tmp_path):
+    source = tmp_path / "neighbours.cu"
+    source.write_text(NEIGHBOURS)
+    built = nvcc(source, "-std=c++17", SM_90A, "-cubin", out=tmp_path / "out.cubin")
+    assert built.returncode == 0, built.stderr
+
+
 @needs_nvcc
 def test_sm_80_is_refused_and_told_what_to_compile_for(tmp_path):
     built = nvcc(EVERY_HELPER, "-std=c++17", "-arch=sm_80", "-cubin", out=tmp_path / "out.cubin")
@@ -85,6 +168,10 @@ HOST = """
 #include <tma_dlpack.h>
 
 #include <cstdio>
+
+using tma_dlpack::Swizzle;
+static_assert(tma_dlpack::swizzled_index<float, Swizzle::bytes128>(3, 4) == 3 * 32 + 8);
+static_assert(tma_dlpack::k_major_descriptor<64, Swizzle::bytes128>() >> 62 == 1);
 
 struct Tensor
 {

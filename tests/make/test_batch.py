@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import tma_dlpack as tma
-from tma_dlpack.make import build
 
 torch = pytest.importorskip("torch")
 
@@ -20,17 +19,16 @@ def halves(*shapes):
     return [torch.zeros(*shape, dtype=torch.float16) for shape in shapes]
 
 
-def launchable(monkeypatch):
-    """Let maps of host tensors count as a GPU's, for what only launchable maps give."""
-    encode_for = build.encode_for
-
-    def encode(case, signature=None):
-        template = encode_for(case, signature)
-        object.__setattr__(template, "launchable", True)
-        return template
-
-    monkeypatch.setattr(build, "encode_for", encode)
-    monkeypatch.setattr(build, "CACHE", build.LayoutCache())
+def launchable(count):
+    """A batch of maps of bare addresses, which launchers may be given without a GPU here."""
+    return tma.TensorMapBatch(
+        [
+            tma.driver_encode_tiled(
+                "FLOAT16", 2, 4096 * (i + 1), (64, 64), (128,), BOX[::-1], (1, 1), encoder="model"
+            )
+            for i in range(count)
+        ]
+    )
 
 
 @pytest.mark.parametrize(
@@ -116,9 +114,8 @@ def test_a_batch_is_immutable(name):
         setattr(batch, name, ())
 
 
-def test_a_pickled_batch_is_not_launchable_and_a_copy_is_the_batch(monkeypatch):
-    launchable(monkeypatch)
-    batch = tma.make_tma_descriptors(halves((64, 64), (32, 64)), BOX)
+def test_a_pickled_batch_is_not_launchable_and_a_copy_is_the_batch():
+    batch = launchable(2)
     assert copy.copy(batch) is copy.deepcopy(batch) is batch
     again = pickle.loads(pickle.dumps(batch))
     assert (batch.launchable, again.launchable, again.tensors) == (True, False, (None, None))
@@ -163,24 +160,6 @@ def test_a_batch_keeps_its_tensors_alive_and_lets_them_go():
     assert all(ref() is None for ref in alive)
 
 
-def test_bytes_that_only_the_driver_makes_serve_no_other_tensor_of_a_batch(monkeypatch):
-    encode_for, addresses = build.encode_for, []
-
-    def encode(case, signature=None):
-        addresses.append(case.address)
-        template = encode_for(case, signature)
-        object.__setattr__(template, "reusable", False)
-        return template
-
-    monkeypatch.setattr(build, "encode_for", encode)
-    monkeypatch.setattr(build, "CACHE", build.LayoutCache())
-    tensors = halves((64, 64), (64, 64), (64, 64))
-    batch = tma.make_tma_descriptors(tensors, BOX)
-    assert {x.data_ptr() for x in tensors} == set(addresses)
-    assert len(batch.numpy()) == 3
-    assert build.CACHE.info().currsize == 0
-
-
 # -- for launchers -------------------------------------------------------------------------------
 
 
@@ -193,9 +172,8 @@ def test_host_maps_are_not_handed_to_launchers():
         batch.as_torch()
 
 
-def test_ptr_and_torch_share_the_rows(monkeypatch):
-    launchable(monkeypatch)
-    batch = tma.make_tma_descriptors(halves(*[(64, 64)] * 5), BOX)
+def test_ptr_and_torch_share_the_rows():
+    batch = launchable(5)
     assert batch.launchable
     assert batch.ptr == batch.numpy().ctypes.data == batch.as_torch().data_ptr()
     assert batch.as_torch().shape == (5, 128)

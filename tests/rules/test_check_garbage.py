@@ -46,12 +46,6 @@ class HostileInt(int):
     __lt__ = __le__ = __gt__ = __ge__ = __neg__ = _raise
 
 
-class Classless:
-    @property
-    def __class__(self):
-        raise RuntimeError("no")
-
-
 class Endless:
     def __iter__(self):
         return itertools.count()
@@ -81,7 +75,6 @@ def garbage():
         "hostile text": HostileText("bytes128"),
         "hostile int": HostileInt(16),
         "hostile ints": (HostileInt(16), HostileInt(16)),
-        "classless": Classless(),
         "a class": Hostile,
         "endless": Endless(),
         "generator": (n for n in (16, 16)),

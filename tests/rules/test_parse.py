@@ -12,7 +12,7 @@ import tma_dlpack as tma
 from tma_dlpack.rules import parse as request
 from tma_dlpack.rules.parse import make_case, mirror_case
 from tma_dlpack.rules.request import set_of_rules
-from tma_dlpack.types.coerce import counted, nearest_integer, settled, shown, text_of
+from tma_dlpack.types.coerce import counted, nearest_integer, reusable, shown, text_of
 from tma_dlpack.types.enums import TmaInterleaveLayout, TmaSwizzle
 from tma_dlpack.types.target import TARGETS
 
@@ -205,11 +205,11 @@ def test_a_mirror_of_a_rank_that_is_too_large_is_refused_for_its_rank():
 
 def test_settled_values_are_read_once_and_lists_are_copied():
     box = [16, 16]
-    assert settled(box) == box
-    assert settled(box) is not box
-    assert settled(iter(box)) == (16, 16)
-    assert settled((16, 16)) == (16, 16)
-    assert settled("ab") == "ab"
+    assert reusable(box) == box
+    assert reusable(box) is not box
+    assert reusable(iter(box)) == (16, 16)
+    assert reusable((16, 16)) == (16, 16)
+    assert reusable("ab") == "ab"
 
 
 def test_what_is_shown_is_one_short_line():

@@ -55,6 +55,50 @@ def tiled_map(elem_strides=(2, 1), **options):
     return tma.make_tma_descriptor(x, (16, 32), elem_strides, **options)
 
 
+def operand_map(box=(64, 64), swizzle="bytes128", dtype=np.float16, elem_strides=None):
+    x = np.zeros((256, 512), dtype)
+    return tma.make_tma_descriptor(x, box, elem_strides, swizzle=swizzle)
+
+
+@needs_nvcc
+@pytest.mark.parametrize(
+    ("box", "swizzle", "value"),
+    [
+        ((64, 64), "bytes128", 1 << 62 | 64 << 32 | 1 << 16),
+        ((64, 32), "bytes64", 2 << 62 | 32 << 32 | 1 << 16),
+        ((8, 16), "bytes32", 3 << 62 | 16 << 32 | 1 << 16),
+        ((128, 8), "none", 8 << 32 | 128 << 16),
+    ],
+)
+def test_the_descriptor_that_the_code_has_for_wgmma_is_the_measured_one(
+    box, swizzle, value, tmp_path
+):
+    code = operand_map(box, swizzle).cpp()
+    _, _, block = code.partition("#ifdef TMA_DLPACK_H")
+    block, _, _ = block.partition("#endif")
+    checked = f"{block}static_assert(tile_descriptor == {value}ull);"
+    status, said = compile_cuda(
+        tmp_path, f"#include <tma_dlpack.h>\n{checked}", f"-I{tma.get_include()}"
+    )
+    assert status == 0, said
+
+
+@pytest.mark.parametrize(
+    "tensor_map",
+    [
+        operand_map((64, 32)),
+        operand_map((64, 64), "none"),
+        operand_map((12, 64)),
+        operand_map(elem_strides=(2, 1)),
+        operand_map((64, 32), dtype=np.float32),
+        images_map(swizzle="bytes128"),
+    ],
+    ids=["half a span", "no swizzle", "12 rows", "every other row", "float32", "im2col"],
+)
+def test_a_tile_that_wgmma_cannot_read_gets_no_descriptor(tensor_map):
+    assert "tile_descriptor" not in tensor_map.cpp()
+
+
 def test_a_plain_tiled_map_is_made_by_libcudacxx():
     code = tiled_map(swizzle="bytes128", oobfill="nan").cpp()
     assert "cuda::make_tma_descriptor(" in code

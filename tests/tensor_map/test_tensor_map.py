@@ -362,7 +362,7 @@ def test_copies_of_an_immutable_map_are_the_map():
     assert copy.deepcopy(tm) is tm
 
 
-# -- a signature belongs to a view ---------------------------------------------------------------
+# -- read-only and host tensors ---------------------------------------------------------------
 
 
 def aligned(shape=(64, 64)):
@@ -397,10 +397,10 @@ def test_a_host_tensor_stays_one_on_the_way_over_a_bare_address():
         _ = back.ptr
 
 
-# -- slots ---------------------------------------------------------------------------------------
+# -- `ptr` ---------------------------------------------------------------------------------------
 
 
-def test_a_finalizer_may_ask_for_a_slot_while_one_is_being_taken():
+def test_a_finalizer_may_ask_for_ptr_at_any_time():
     script = """
 import faulthandler, gc
 import tma_dlpack as tma

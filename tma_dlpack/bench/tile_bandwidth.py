@@ -16,6 +16,7 @@ from tma_dlpack.types.coerce import integer_of, integers_of, shown
 from tma_dlpack.types.enums import DataType, L2FetchSize, Swizzle, TmaL2FetchSize, TmaSwizzle
 from tma_dlpack.types.errors import TmaUnsupportedError, refusal, sealed
 from tma_dlpack.types.limits import MAX_BOX
+from tma_dlpack.types.public import public
 
 __all__ = ["BandwidthReport", "BandwidthRow", "bandwidth"]
 
@@ -93,6 +94,7 @@ class BandwidthRow:
         )
 
 
+@public
 @sealed
 @dataclass(frozen=True, slots=True)
 class BandwidthReport:

@@ -27,7 +27,7 @@ __all__ = ["main"]
 
 EXIT_OK, EXIT_REFUSED = 0, 1
 EXIT_READER_LEFT = 141  # 128 + SIGPIPE, as shells have it
-BENCHES = ("call", "simulator", "gpu")
+BENCHES = ("call", "simulator", "gpu", "gemm", "conv")
 #: Options whose value may begin with a minus sign, which argparse takes for another option.
 SIGNED = ("--coords", "--lower", "--upper")
 

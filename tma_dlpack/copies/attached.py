@@ -8,7 +8,7 @@ again.
 from __future__ import annotations
 
 from tma_dlpack.copies.refusals import refuse
-from tma_dlpack.dlpack import TensorView, described, read_layout, storage_holds
+from tma_dlpack.dlpack import TensorView, as_tensor_view, storage_holds
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.errors import TmaPreconditionError
 
@@ -28,11 +28,7 @@ def attached_view(tensor_map: TensorMap) -> TensorView | None:
     if view is None or view.capsule is not None:
         return view
     try:
-        reading = read_layout(view.owner)
-        address, signature, _ = reading
-        if address == view.address and signature == tensor_map._template.signature:
-            return view
-        now = described(view.owner, reading).at(address, view.owner)
+        now = as_tensor_view(view.owner)
     except TmaPreconditionError as error:
         refuse("COPY_MOVED", "memory", f"the map's {error.violations[0].found}", error)
     for what in _DESCRIBED:

@@ -42,11 +42,11 @@ THREADS = 128
 BARRIER_BYTES = 8
 #: Device memory that one launch of `load_tiles` may use for its results.
 MAX_SCRATCH_BYTES = 1 << 28
-#: Number of a form: the rank of a tile copy; the rank and this of an im2col copy (tma.cuh).
+#: Number of a form: the rank of a tile copy; the rank and this of an im2col copy (copies.cu).
 IM2COL_FORMS = 5
-#: Number of what a store does (tma.cuh).
+#: Number of what a store does (copies.cu).
 OPS = ("store", *OPERATIONS)
-#: What a kernel may leave in its status word (tma.cuh).
+#: What a kernel may leave in its status word (copies.cu).
 DONE, TIMED_OUT, MISALIGNED = range(3)
 NOT_RUN = 0xFFFFFFFF
 FAILURES = {

@@ -8,14 +8,18 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import import_module
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from tma_dlpack import driver
+from tma_dlpack.include import get_include
 from tma_dlpack.types.errors import TmaUnsupportedError
 from tma_dlpack.types.target import Target
 
-__all__ = ["Library", "compile_source", "packaged", "require", "with_header"]
+__all__ = ["Library", "compile_source", "packaged", "require"]
 
+#: What kernels include: it travels with the source, for NVRTC to find.
+HEADER = "tma_dlpack.h"
 INSTALL = "pip install 'tma_dlpack[cuda]' (cuda-bindings and the wheel nvidia-cuda-nvrtc)"
 #: CUfunction_attribute (cuda.h).
 _SHARED_SIZE_BYTES = 1
@@ -51,19 +55,14 @@ class Library:
         return address.value
 
 
-@lru_cache(maxsize=16)
 def packaged(name: str) -> str:
-    """Give a source of this package, with its one header in place of the #include."""
-    return with_header(_kernel_file(name))
-
-
-def with_header(source: str) -> str:
-    """Put this package's header, tma.cuh, in place of its #include."""
-    return source.replace('#include "tma.cuh"', _kernel_file("tma.cuh"))
-
-
-def _kernel_file(name: str) -> str:
+    """Give a source of this package."""
     return (files(__package__) / "kernels" / name).read_text(encoding="utf-8")
+
+
+@lru_cache(maxsize=1)
+def _header() -> bytes:
+    return (Path(get_include()) / HEADER).read_bytes()
 
 
 _compiling = threading.Lock()
@@ -75,7 +74,7 @@ def compile_source(source: str, name: str, target: Target) -> Library:
     Parameters
     ----------
     source : str
-        CUDA C++ without headers; kernels are ``extern "C"``.
+        CUDA C++ without headers other than ``tma_dlpack.h``; kernels are ``extern "C"``.
     name : str
         For messages.
     target : Target
@@ -99,7 +98,9 @@ def compile_source(source: str, name: str, target: Target) -> Library:
 def _compile(source: str, name: str, architecture: str) -> Library:
     nvrtc = require()
     success = nvrtc.nvrtcResult.NVRTC_SUCCESS
-    result, program = nvrtc.nvrtcCreateProgram(source.encode(), name.encode(), 0, [], [])
+    result, program = nvrtc.nvrtcCreateProgram(
+        source.encode(), name.encode(), 1, [_header()], [HEADER.encode()]
+    )
     if result != success:
         raise TmaUnsupportedError(f"NVRTC cannot start: {result}")
     options = [f"--gpu-architecture={architecture}".encode(), b"--std=c++17", b"-default-device"]

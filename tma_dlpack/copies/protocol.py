@@ -7,10 +7,12 @@ from typing import Protocol, runtime_checkable
 
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.tensor_map.map import TensorMap
+from tma_dlpack.types.public import public
 
 __all__ = ["Backend"]
 
 
+@public
 @runtime_checkable
 class Backend(Protocol):
     """What copies tiles. Coordinates and offsets are row-major; see `SimulatorBackend`."""

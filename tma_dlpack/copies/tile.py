@@ -17,6 +17,7 @@ from tma_dlpack.copies.layout import (
 )
 from tma_dlpack.copies.request import CopyRequest
 from tma_dlpack.tensor_map.map import TensorMap
+from tma_dlpack.types.public import Drawn, public
 
 __all__ = ["Tile"]
 
@@ -26,7 +27,8 @@ def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return array
 
 
-class Tile:
+@public
+class Tile(Drawn):
     """One loaded tile, or many with a leading axis (from `load_tiles`).
 
     Its arrays are read-only: copy one before changing it.

@@ -16,22 +16,20 @@ import os
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 from tma_dlpack.dlpack.layout import Layout
 from tma_dlpack.dlpack.refusals import MAX_NDIM, name_of, refuse
 
-__all__ = ["CAREFUL", "Access", "access_like", "parse_capsule", "read_safely"]
+__all__ = ["CAREFUL", "DIRECT", "Access", "parse_capsule", "read_safely"]
 
 MAJOR_VERSION = 1
 FIRST_PAGE_BYTES = 4096  # never mapped; also the unit in which memory is
 
 _LEGACY_NAME, _VERSIONED_NAME = b"dltensor", b"dltensor_versioned"
 _MANAGED = {
-    _LEGACY_NAME: struct.Struct("=QiiiBBHQQQ"),
     _VERSIONED_NAME: struct.Struct("=II16xQQiiiBBHQQQ"),  # major, minor, flags, DLTensor
+    _LEGACY_NAME: struct.Struct("=QiiiBBHQQQ"),
 }
-_INT64S = tuple(struct.Struct(f"={count}q") for count in range(2 * MAX_NDIM + 1))
 _NAME_BYTES = 32
 
 # Prototypes of our own: those of ctypes.pythonapi's attributes are shared by the whole process.
@@ -45,7 +43,7 @@ _get_name = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object)(
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How a capsule and its memory are read."""
+    """How a capsule, and the memory behind it, is read."""
 
     open: Callable[[object], tuple[int, bytes]]  # capsule -> pointer, name
     read: Callable[[int, int], bytes]  # address, count
@@ -70,33 +68,25 @@ def parse_capsule(capsule: object, access: Access) -> tuple[int, Layout]:
     address = data + byte_offset
     if address >> 64:
         refuse("TENSOR_ADDRESS_WRAPS", f"has data {data:#x} and byte_offset {byte_offset:#x}")
-    int64s = _INT64S[ndim]
+    int64s = struct.Struct(f"={ndim}q")
     shape: tuple[int, ...] = ()
     strides: tuple[int, ...] | None = None  # row-major; NumPy before 2.1.3 sends null
-    if ndim and strides_at == shape_at + int64s.size:  # NumPy's: one read for both
-        both = _INT64S[2 * ndim]
-        sizes = both.unpack_from(read(shape_at, both.size))
-        shape, strides = sizes[:ndim], sizes[ndim:]
-    elif ndim:
+    if ndim:
         shape = int64s.unpack_from(read(shape_at, int64s.size))
         if strides_at:
             strides = int64s.unpack_from(read(strides_at, int64s.size))
     if not address and 0 not in shape:
         refuse("TENSOR_NULL", f"has shape {shape} and a null address")
-    return address, (device_type, device_id, code, bits, lanes, flags, shape, strides)
+    return address, Layout(device_type, device_id, code, bits, lanes, flags, shape, strides)
 
 
-def access_like(capsule: object) -> Access:
-    """Give the quick way to read the capsules of a known producer, all named as this one."""
-    _, name = _open(capsule)
-    return Access(partial(_open_as, name), _read_directly)
-
-
-def _open_as(name: bytes, capsule: object) -> tuple[int, bytes]:
-    try:
-        return _get_pointer(capsule, name), name
-    except ValueError:
-        return _open(capsule)
+def _open_known(capsule: object) -> tuple[int, bytes]:
+    for name in _MANAGED:
+        try:
+            return _get_pointer(capsule, name), name
+        except ValueError:  # another name, or no capsule
+            pass
+    return _open(capsule)
 
 
 def _open(capsule: object) -> tuple[int, bytes]:
@@ -159,4 +149,5 @@ def read_safely(address: int, count: int, align: int = 8) -> bytes:
         os.close(writing_end)
 
 
-CAREFUL = Access(_open, read_safely)
+#: How capsules are read: of a producer that we do not know, and of one that we do.
+CAREFUL, DIRECT = Access(_open, read_safely), Access(_open_known, _read_directly)

@@ -1,11 +1,10 @@
-"""What a producer tells about a tensor, as plain integers, and what is made of it."""
+"""What a producer says about a tensor, as plain integers, and what follows from it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tma_dlpack.dlpack.refusals import refuse
 from tma_dlpack.types.dtypes import DLDataType
@@ -20,8 +19,6 @@ __all__ = [
     "Device",
     "Layout",
     "Reading",
-    "Signature",
-    "as_told",
     "canonical_strides",
     "judge",
     "row_major_strides",
@@ -73,32 +70,39 @@ class Device(NamedTuple):
         return f"{name}:{self.device_id}"
 
 
-#: Everything about a tensor but its address, in DLPack's numbers: device type and id, dtype code,
-#: bits and lanes, flags, shape, strides (or None).
-Layout = tuple[int, int, int, int, int, int, tuple[int, ...], "tuple[int, ...] | None"]
+class Layout(NamedTuple):
+    """Everything about a tensor but its address, in DLPack's numbers, as its producer gives them.
 
-#: The same in the producer's own words, which are quicker to get. The first item is the function
-#: that makes a Layout of the others (and of the tensor, which it may only name in a refusal).
-#: Hashable, without the tensor, and equal for equal layouts only, so a cache may use it as a key.
-Signature = tuple[Any, ...]
+    `shape` and `strides` are row-major, strides in elements and None where the producer has none.
+    """
 
-#: What a reader gives: address, signature, and the capsule where it must stay alive (else None).
-Reading = tuple[int, Signature, object]
-
-
-def as_told(tensor: object, layout: Layout) -> Layout:
-    """Give the layout of a signature that is one: the tensor was read in DLPack's numbers."""
-    return layout
+    device_type: int
+    device_id: int
+    code: int
+    bits: int
+    lanes: int
+    flags: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None
 
 
-@lru_cache(maxsize=1024)
+class Reading(NamedTuple):
+    """What a producer says of a tensor, unjudged.
+
+    `capsule` is that of a producer that we do not know, which keeps the memory; else None.
+    """
+
+    address: int
+    layout: Layout
+    capsule: object = None
+
+
 def judge(layout: Layout) -> tuple[Device, DLDataType, tuple[int, ...], tuple[int, ...], bool]:
     """Turn a layout into device, dtype, shape, strides and read_only, or refuse it.
 
-    Raises `TmaPreconditionError`. Remembered for the latest 1024 layouts, because the answer
-    depends on these numbers alone.
+    Raises `TmaPreconditionError`.
 
-    >>> judge((1, 0, 2, 32, 1, 0, (4, 8), None))[3]
+    >>> judge(Layout(1, 0, 2, 32, 1, 0, (4, 8), None))[3]
     (8, 1)
     """
     device_type, device_id, code, bits, lanes, flags, shape, strides = layout

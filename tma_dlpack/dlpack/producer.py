@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
 
-from tma_dlpack.dlpack.capsule import CAREFUL, Access, access_like, parse_capsule
-from tma_dlpack.dlpack.layout import HOST, READ_ONLY, Device, Layout, Reading, as_told
+from tma_dlpack.dlpack.capsule import CAREFUL, DIRECT, parse_capsule
+from tma_dlpack.dlpack.layout import HOST, READ_ONLY, Device, Layout, Reading
 from tma_dlpack.dlpack.refusals import MAX_NDIM, name_of, refuse, said
 from tma_dlpack.types.enums import DLDataTypeCode, DLDeviceType
 from tma_dlpack.types.errors import TmaPreconditionError
 
-__all__ = ["CODES", "first_dlpack_reading", "is_known", "read_interface", "refuse_masked"]
+__all__ = ["CODES", "is_known", "read_dlpack", "read_interface", "refuse_masked"]
 
 MAX_VERSION = (1, 3)
 
@@ -37,59 +34,31 @@ def is_known(kind: type) -> bool:
     return _package(kind) in _KNOWN_PRODUCERS
 
 
-@dataclass(frozen=True, slots=True)
-class _Route:
-    """How tensors of one type are asked: learned from the first."""
-
-    host_arguments: dict[str, Any]
-    cuda_arguments: dict[str, Any]
-    access: Access
-    layout_of: Callable[[object, Layout], Layout]
-
-
-def first_dlpack_reading(tensor: Any) -> tuple[Callable[[Any], Reading], Reading]:
-    """Read the first tensor of a type; learn if `__dlpack__` takes max_version (DLPack 1.0).
-
-    Arrays of JAX never change, and so are read-only whatever their capsules say.
+def read_dlpack(tensor: Any) -> Reading:
+    """Read a tensor through `__dlpack__`, with max_version (DLPack 1.0) where that is taken.
 
     Nothing has to be waited for, because no data is read: the stream is -1. JAX would take that for
     a stream's handle; its device-side wait on the legacy stream, 1, is the least that it offers.
     """
-    kind = type(tensor)
-    stream = {"stream": 1 if _package(kind) in _JAX else -1}
-    newest: dict[str, Any] = {"max_version": MAX_VERSION}
+    package = _package(type(tensor))
+    arguments: dict[str, Any] = {}
+    if _takes_stream(tensor):
+        arguments["stream"] = 1 if package in _JAX else -1
     try:
-        arguments = newest
-        capsule = _export(tensor, newest, newest | stream)
+        capsule = _export(tensor, {"max_version": MAX_VERSION, **arguments})
     except TmaPreconditionError as error:
         if not isinstance(error.__cause__, TypeError):
             raise
-        arguments = {}
-        capsule = _export(tensor, {}, stream)
-    access = access_like(capsule) if is_known(kind) else CAREFUL
-    layout_of = _read_only if _package(kind) in _JAX else as_told
-    route = _Route(arguments, arguments | stream, access, layout_of)
-    return partial(_read_dlpack, route), _look_into(capsule, route)
+        capsule = _export(tensor, arguments)
+    if package not in _KNOWN_PRODUCERS:
+        return Reading(*parse_capsule(capsule, CAREFUL), capsule)
+    address, layout = parse_capsule(capsule, DIRECT)
+    if package in _JAX:
+        layout = layout._replace(flags=layout.flags | READ_ONLY)
+    return Reading(address, layout)
 
 
-def _read_dlpack(route: _Route, tensor: Any) -> Reading:
-    capsule = _export(tensor, route.host_arguments, route.cuda_arguments)
-    return _look_into(capsule, route)
-
-
-def _look_into(capsule: object, route: _Route) -> Reading:
-    address, layout = parse_capsule(capsule, route.access)
-    return address, (route.layout_of, layout), capsule if route.access is CAREFUL else None
-
-
-def _read_only(tensor: object, layout: Layout) -> Layout:
-    """Give the layout of a tensor that never changes."""
-    device_type, device_id, code, bits, lanes, flags, shape, strides = layout
-    return device_type, device_id, code, bits, lanes, flags | READ_ONLY, shape, strides
-
-
-def _export(tensor: Any, on_host: dict[str, Any], on_cuda: dict[str, Any]) -> object:
-    arguments = on_cuda if _takes_stream(tensor) else on_host
+def _export(tensor: Any, arguments: dict[str, Any]) -> object:
     try:
         return tensor.__dlpack__(**arguments)
     except Exception as error:
@@ -208,7 +177,7 @@ def read_interface(tensor: Any) -> Reading:
     code, bits = CODES[dtype.kind].value, 8 * dtype.itemsize
     flags = READ_ONLY if read_only else 0
     cuda = DLDeviceType.kDLCUDA.value
-    return address, (as_told, (cuda, 0, code, bits, 1, flags, shape, strides)), None
+    return Reading(address, Layout(cuda, 0, code, bits, 1, flags, shape, strides))
 
 
 def refuse_masked(tensor: object) -> None:

@@ -1,4 +1,4 @@
-"""torch tensors, by their attributes: quicker than `__dlpack__`, and it refuses fewer of them.
+"""torch tensors, by their attributes: `__dlpack__` refuses Parameters and, on old torch, float8.
 
 torch is found among the modules that the user imported, never imported here.
 """
@@ -6,32 +6,22 @@ torch is found among the modules that the user imported, never imported here.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
-import numpy as np
-
-from tma_dlpack.dlpack.layout import Layout, Reading, Signature
+from tma_dlpack.dlpack.layout import Layout, Reading
 from tma_dlpack.dlpack.refusals import name_of, refuse, said
 from tma_dlpack.types.dtypes import DLDataType
 from tma_dlpack.types.enums import DLDataTypeCode, DLDeviceType
 from tma_dlpack.types.errors import TmaUnsupportedError
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 __all__ = [
     "is_torch",
     "read_torch",
-    "read_torch_alike",
     "storage_holds",
     "torch_dtype_table",
-    "torch_reader",
 ]
-
-_HOST, _CUDA = (DLDeviceType.kDLCPU.value, 0), DLDeviceType.kDLCUDA.value
 
 _TORCH_DTYPES = {
     "bool": DLDataType(DLDataTypeCode.kDLBool, 8),
@@ -84,79 +74,32 @@ def storage_holds(tensor: Any, address: int, size_bytes: int) -> bool:
     return begin <= address and address + size_bytes <= end
 
 
-def torch_reader(tensor: Any) -> Callable[[Any], Reading]:
-    """Choose the reader of a tensor's type: fake tensors warn when asked for their pointer."""
-    return _refuse_torch if _is_fake(tensor) else read_torch
-
-
 def read_torch(tensor: Any) -> Reading:
     """Read a torch tensor, or refuse it by name. A gradient or its absence plays no part.
 
     Nor does it whether host memory is pinned: torch's own capsules say kDLCPU of both.
     """
+    if _is_fake(tensor):  # it warns when asked for its pointer
+        _refuse_torch(tensor)
     try:
         address = tensor.data_ptr()
-        dtype = tensor.dtype
-        shape = tensor.shape
-        ordinal = tensor.get_device()  # -1 on the host, and there only for tensors with a pointer
-        if ordinal >= 0 and not tensor.is_cuda:
-            raise LookupError(tensor.device)
-        signature = (_torch_layout, dtype, ordinal, shape, tensor.stride())
-        negated = tensor.is_neg() or (dtype.is_complex and tensor.is_conj())
+        shape, strides = tuple(tensor.shape), tuple(tensor.stride())
+        known = torch_dtype_table().get(tensor.dtype)
+        device = _device_of(tensor)
+        lazy = tensor.is_neg() or (tensor.dtype.is_complex and tensor.is_conj())
     except Exception as error:
         _refuse_torch(tensor, error)
-    if negated or (not address and 0 not in shape):
+    if known is None or device is None or lazy or (not address and 0 not in shape):
         _refuse_torch(tensor)
-    return address, signature, None
+    return Reading(address, Layout(*device, *known, 0, shape, strides))
 
 
-_DTYPE_OF, _SHAPE_OF, _IS_CUDA = map(attrgetter, ("dtype", "shape", "is_cuda"))
-
-
-def read_torch_alike(tensors: Sequence[Any]) -> tuple[NDArray[np.uint64], Signature] | None:
-    """Read torch tensors of one type and layout, attribute by attribute: quicker than one by one.
-
-    Gives their addresses and their signature; None where they differ, or where one is odd, and each
-    must be read by itself.
-    """
-    kind, count = type(tensors[0]), len(tensors)
-    if [*map(type, tensors)].count(kind) < count:
-        return None
-    try:
-        _, signature, _ = read_torch(tensors[0])
-        _, dtype, ordinal, shape, strides = signature
-        addresses = np.fromiter(map(kind.data_ptr, tensors), np.uint64, count)
-        are_alike = (
-            [*map(_DTYPE_OF, tensors)].count(dtype) == count
-            and [*map(_SHAPE_OF, tensors)].count(shape) == count
-            and (  # contiguous ones of a shape differ in strides of extents 1 at most: no matter
-                all(map(kind.is_contiguous, tensors))
-                or [*map(kind.stride, tensors)].count(strides) == count
-            )
-            and [*map(kind.get_device, tensors)].count(ordinal) == count
-            and (ordinal < 0 or all(map(_IS_CUDA, tensors)))
-            and not any(map(kind.is_neg, tensors))
-            and not (dtype.is_complex and any(map(kind.is_conj, tensors)))
-            and bool(addresses.all())
-        )
-    except Exception:  # reading them one by one says which, and why
-        return None
-    return (addresses, signature) if are_alike else None
-
-
-def _torch_layout(
-    tensor: Any,
-    dtype: Any,
-    ordinal: int,
-    shape: tuple[int, ...],
-    strides: tuple[int, ...],
-) -> Layout:
-    """Put what torch told in DLPack's numbers, or refuse it."""
-    known = torch_dtype_table().get(dtype)
-    if known is None or not (tensor.is_cpu if ordinal < 0 else not _is_hip()):
-        _refuse_torch(tensor)
-    device = _HOST if ordinal < 0 else (_CUDA, ordinal)
-    return (*device, *known, 0, tuple(shape), tuple(strides))
+def _device_of(tensor: Any) -> tuple[int, int] | None:
+    """Give DLPack's device type and id; None where no map can describe that device's memory."""
+    ordinal = tensor.get_device()  # -1 on the host
+    if ordinal < 0:
+        return (DLDeviceType.kDLCPU.value, 0) if tensor.is_cpu else None
+    return (DLDeviceType.kDLCUDA.value, ordinal) if tensor.is_cuda and not _is_hip() else None
 
 
 def _refuse_torch(tensor: Any, cause: Exception | None = None) -> NoReturn:

@@ -2,45 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tma_dlpack.dlpack.capsule import read_safely
-from tma_dlpack.dlpack.layout import Device, Reading, Signature, judge
-from tma_dlpack.dlpack.numpy_array import ARRAYS_ARE_OPEN, read_numpy
-from tma_dlpack.dlpack.producer import (
-    first_dlpack_reading,
-    is_known,
-    read_interface,
-    refuse_masked,
-)
+from tma_dlpack.dlpack.layout import Device, Reading, judge
+from tma_dlpack.dlpack.producer import is_known, read_dlpack, read_interface, refuse_masked
 from tma_dlpack.dlpack.refusals import name_of, refuse, said
-from tma_dlpack.dlpack.torch_tensor import is_torch, read_torch, read_torch_alike, torch_reader
+from tma_dlpack.dlpack.torch_tensor import is_torch, read_torch
 from tma_dlpack.types.dtypes import DLDataType
 from tma_dlpack.types.errors import TmaUnsupportedError
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-__all__ = [
-    "READERS",
-    "TensorView",
-    "as_tensor_view",
-    "described",
-    "host_bytes",
-    "read_alike",
-    "read_first_of_type",
-    "read_layout",
-]
-
-_Reader = Callable[[Any], Reading]
-_MAX_READERS = 256
-
-#: One reader per Python type, chosen by `read_first_of_type` when its first tensor is seen.
-READERS: dict[type, _Reader] = {}
+__all__ = ["TensorView", "as_tensor_view", "host_bytes", "read"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,62 +108,23 @@ def as_tensor_view(tensor: object) -> TensorView:
     >>> view.shape, view.strides, str(view.dtype), str(view.device)
     ((2, 1, 8), (8, 8, 1), 'float32', 'cpu:0')
     """
-    reading = read_layout(tensor)
-    address, _, capsule = reading
-    return described(tensor, reading).at(address, tensor, capsule)
+    address, layout, capsule = read(tensor)
+    return TensorView(address, *judge(layout), name_of(type(tensor)), tensor, capsule)
 
 
-def described(tensor: object, reading: Reading) -> TensorView:
-    """Judge what `read_layout` gave: the other half of `as_tensor_view`, less address and owner."""
-    _, signature, _ = reading
-    layout_of, *told = signature
-    return TensorView(0, *judge(layout_of(tensor, *told)), name_of(type(tensor)))
-
-
-def read_layout(tensor: object) -> Reading:
-    """Ask a tensor for its address and layout, unjudged: the fast half of `as_tensor_view`.
-
-    Returns the address, a `Signature`, and the capsule if it must be kept alive. Equal signatures
-    are judged equally, so what `described` said of one holds for all. Raises as `as_tensor_view`,
-    but for what can be told from the signature.
-    """
-    return READERS.get(type(tensor), read_first_of_type)(tensor)
-
-
-def read_alike(tensors: Sequence[Any]) -> tuple[NDArray[np.uint64], Signature] | None:
-    """Read many tensors at once, if they are alike and there is a quick way.
-
-    Gives their addresses and the one signature that `read_layout` gives of each; or None.
-    """
-    if tensors and READERS.get(type(tensors[0])) is read_torch:
-        return read_torch_alike(tensors)
-    return None
-
-
-def read_first_of_type(tensor: Any) -> Reading:
-    """Read a tensor of a type that has no reader yet, and choose one."""
-    reader, reading = _first_reading(tensor)
-    if len(READERS) >= _MAX_READERS:  # types made on the fly must not pile up
-        READERS.clear()
-    READERS[type(tensor)] = reader
-    return reading
-
-
-def _first_reading(tensor: Any) -> tuple[_Reader, Reading]:
+def read(tensor: object) -> Reading:
+    """Ask a tensor for its address and layout, unjudged: the first half of `as_tensor_view`."""
     if is_torch(tensor):
-        reader = torch_reader(tensor)
-        return reader, reader(tensor)
-    if type(tensor) is np.ndarray and ARRAYS_ARE_OPEN:
-        return read_numpy, read_numpy(tensor)
+        return read_torch(tensor)
     if name_of(type(tensor)) == "PyCapsule":
         refuse("TENSOR_RAW_CAPSULE", "is a capsule")
-    if issubclass(type(tensor), type):
+    if isinstance(tensor, type):
         refuse("TENSOR_TYPE", f"is the class {name_of(tensor)}")
     refuse_masked(tensor)
     if _has(tensor, "__dlpack__"):
-        return first_dlpack_reading(tensor)
+        return read_dlpack(tensor)
     if _has(tensor, "__cuda_array_interface__"):
-        return read_interface, read_interface(tensor)
+        return read_interface(tensor)
     refuse("TENSOR_TYPE", f"is of type {name_of(type(tensor))}")
 
 

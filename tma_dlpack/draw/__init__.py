@@ -21,6 +21,7 @@ from tma_dlpack.draw.catalogue import FIGURES, figure
 from tma_dlpack.draw.compare import Comparison, compare
 from tma_dlpack.draw.copying import CopyMotion, copy_motion
 from tma_dlpack.draw.figure import Figure, page
+from tma_dlpack.draw.matrix import MatrixAtoms, matrix, matrix_html
 from tma_dlpack.draw.memory import SharedMemory, shared
 from tma_dlpack.draw.walks import Im2colWalk, walk
 
@@ -33,6 +34,7 @@ __all__ = [
     "Figure",
     "Im2colWalk",
     "MapBytes",
+    "MatrixAtoms",
     "SharedMemory",
     "TensorBox",
     "access_steps",
@@ -42,6 +44,8 @@ __all__ = [
     "diff",
     "fields_of",
     "figure",
+    "matrix",
+    "matrix_html",
     "page",
     "report_html",
     "shared",

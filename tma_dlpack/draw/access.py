@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.bank_panel import (
     BANK_WIDTH,
-    BANKS,
     GUTTER,
     HEAD,
     LEVEL_HEIGHT,
     Threads,
     phase_items,
 )
-from tma_dlpack.draw.banks import WARP, Access, bank_conflicts
+from tma_dlpack.draw.bank_reads import BANKS, WARP, Access
+from tma_dlpack.draw.banks import bank_conflicts
 from tma_dlpack.draw.figure import Figure
 from tma_dlpack.draw.scene import Box, Group, Item, Line, Scene, Text
 from tma_dlpack.tensor_map.map import TensorMap

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tma_dlpack.draw.bank_reads import BANK_BYTES, BANKS
 from tma_dlpack.draw.scene import Box, Item, Scene, Text
 from tma_dlpack.types.enums import TmaSwizzle
 
-__all__ = ["BANKS", "BANK_BYTES", "SwizzleConflicts", "bank_panel", "degrees_said", "ranked_panel"]
-
-BANK_BYTES, BANKS = 4, 32
+__all__ = ["SwizzleConflicts", "bank_panel", "degrees_said", "ranked_panel"]
 
 Threads = tuple[tuple[int, ...], ...]  # the words that each thread of a phase reads
 

@@ -9,7 +9,7 @@ Source: CUDA C++ Programming Guide, shared memory; documented, not measured.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,39 +18,37 @@ from tma_dlpack import geometry
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.asked import request_of
 from tma_dlpack.draw.bank_panel import (
-    BANK_BYTES,
-    BANKS,
     SwizzleConflicts,
     bank_panel,
     degrees_said,
     ranked_panel,
 )
+from tma_dlpack.draw.bank_reads import (
+    BANK_BYTES,
+    BANKS,
+    CHUNK_BYTES,
+    PATTERN_WORDS,
+    PATTERNS,
+    WARP,
+    Access,
+    Reads,
+    addresses_of,
+    reads_at,
+    reads_of_function,
+    thread_bytes,
+    thread_count,
+)
 from tma_dlpack.draw.figure import Figure
 from tma_dlpack.draw.scene import Scene
 from tma_dlpack.geometry import IntArray, TilePlan
 from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.types.coerce import integer_of, integers_of, shown, text_of
+from tma_dlpack.types.coerce import shown, text_of
 from tma_dlpack.types.enums import TmaInterleaveLayout, TmaSwizzle
 from tma_dlpack.types.errors import refusal
 
 __all__ = ["Access", "BankConflicts", "SwizzleConflicts", "bank_conflicts"]
 
-LINE_BYTES = BANK_BYTES * BANKS
-CHUNK_BYTES = 16
-WARP, PHASE = 32, 8  # threads; of 16 bytes, those served at once
 MAX_PHASES = 16  # kept to be stepped through
-MAX_READS = 1 << 16  # 16-byte reads of a pattern, or threads of a function, that are looked at
-
-#: thread number -> row-major index of the element in the logical tile; None for an idle thread.
-Access = Callable[[int], Sequence[int] | None]
-
-
-@dataclass(frozen=True, slots=True)
-class _Reads:
-    """Line of the tile and byte of the line, per (phase, thread); line -1 of an idle thread."""
-
-    lines: IntArray
-    inner: IntArray
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -101,7 +99,7 @@ class BankConflicts(Figure):
 
 def bank_conflicts(
     tensor_map: TensorMap | Tile,
-    access: str | Access = "column",
+    access: str | Access | IntArray | Sequence[int] = "column",
     *,
     threads: int = WARP,
     bytes_per_thread: int | None = None,
@@ -113,15 +111,17 @@ def bank_conflicts(
     ----------
     tensor_map : TensorMap or Tile
         A tile brings its own offset in shared memory.
-    access : {"column", "row"} or function
+    access : {"column", "row"}, function, or integers
         ``"column"``: 8 rows at one 16-byte column per phase, as `ldmatrix` and the tensor cores
         read. ``"row"``: 8 neighbouring 16-byte chunks along the rows. Or a function that gives,
         for a thread number, the row-major index of an element in the logical tile (`Tile.array`),
-        or None for an idle thread.
+        or None for an idle thread. Or the shared addresses themselves, one per thread and a
+        multiple of 8 of them, such as `ldmatrix_addresses` gives: the first 8 x num of them count.
     threads : int
         How many threads a function is asked for, 1..65536.
     bytes_per_thread : int, optional
-        What each thread reads with a function: 1, 2, 4, 8 or 16; None for one element.
+        What each thread reads with a function or addresses: 1, 2, 4, 8 or 16. None for one element
+        with a function, and for 16 bytes, as `ldmatrix` reads, with addresses.
     smem_offset : int
         Where the tile starts in shared memory, bytes; a multiple of 128.
 
@@ -134,8 +134,8 @@ def bank_conflicts(
     ------
     TmaPreconditionError
         For what is neither map nor tile, another access, a function that raises or gives an index
-        outside the tile, a size that no instruction reads, or an access that does not fall on a
-        multiple of its size.
+        outside the tile, an address outside of it, a size that no instruction reads, or an access
+        that does not fall on a multiple of its size.
 
     Examples
     --------
@@ -151,14 +151,19 @@ def bank_conflicts(
     request = request_of(tensor_map, None, None, smem_offset)
     plan, pattern = request.plan, text_of(access)
     if callable(access):
-        count, size = _thread_count(threads), _thread_bytes(plan, bytes_per_thread)
-        reads = _asked(plan, access, count, size)
+        count, size = thread_count(threads), thread_bytes(plan, bytes_per_thread)
+        reads = reads_of_function(plan, access, count, size)
         name, words = "the access", f"a function of {count} threads, {size} bytes each"
-    elif pattern in _PATTERNS:
-        size, reads = CHUNK_BYTES, _PATTERNS[pattern](plan)
-        name, words = f"a {pattern}", _WORDS[pattern]
+    elif pattern in PATTERNS:
+        size, reads = CHUNK_BYTES, PATTERNS[pattern](plan)
+        name, words = f"a {pattern}", PATTERN_WORDS[pattern]
+    elif (addresses := addresses_of(access)) is not None:
+        size = CHUNK_BYTES if bytes_per_thread is None else thread_bytes(plan, bytes_per_thread)
+        reads = reads_at(plan, addresses, size, request.smem_offset)
+        name, words = "the access", f"{len(addresses)} threads, {size} bytes each, by address"
     else:
-        must, fix = "be 'column', 'row' or a function", "pass access='column'"
+        must = "be 'column', 'row' or a function, or shared addresses, a multiple of 8 integers"
+        fix = "pass access='column'"
         raise refusal("access", f"access is {shown(access)}", must, fix)
     results = tuple(
         _conflicts(other, reads, size, request.smem_offset)
@@ -172,94 +177,6 @@ def bank_conflicts(
 
 def _said(s: SwizzleConflicts) -> str:
     return f"{'free' if s.worst < 2 else f'{s.worst}-way'} with {s.swizzle.name}"
-
-
-# --- What is read ---------------------------------------------------------------------------------
-
-
-def _column(plan: TilePlan) -> _Reads:
-    rows: IntArray = np.arange(min(plan.lines, MAX_READS), dtype=np.int64)
-    rows = (
-        rows[: len(rows) // PHASE * PHASE].reshape(-1, PHASE) if len(rows) > PHASE else rows[None]
-    )
-    columns: IntArray = np.arange(0, plan.smem_line_bytes, CHUNK_BYTES, dtype=np.int64)
-    columns = columns[: max(1, MAX_READS // rows.size)]
-    every = (len(columns), *rows.shape)
-    lines, inner = np.broadcast_to(rows, every), np.broadcast_to(columns[:, None, None], every)
-    return _Reads(lines.reshape(-1, rows.shape[1]), inner.reshape(-1, rows.shape[1]))
-
-
-def _row(plan: TilePlan) -> _Reads:
-    columns: IntArray = np.arange(0, plan.smem_line_bytes, CHUNK_BYTES, dtype=np.int64)
-    rows: IntArray = np.arange(min(plan.lines, MAX_READS // len(columns)), dtype=np.int64)
-    lines, inner = np.repeat(rows, len(columns)), np.tile(columns, len(rows))
-    whole = len(lines) // PHASE * PHASE or len(lines)
-    width = min(PHASE, whole)
-    return _Reads(lines[:whole].reshape(-1, width), inner[:whole].reshape(-1, width))
-
-
-_PATTERNS = {"column": _column, "row": _row}
-_WORDS = {
-    "column": "8 rows at one 16-byte column per phase, as ldmatrix reads them",
-    "row": "8 neighbouring chunks of 16 bytes per phase",
-}
-
-
-def _asked(plan: TilePlan, access: Access, threads: int, size: int) -> _Reads:
-    """Ask a function for every thread."""
-    reads = [_place(plan, access, thread, size) for thread in range(threads)]
-    per_phase = min(WARP, LINE_BYTES // size)
-    reads += [(-1, 0)] * (-len(reads) % per_phase)
-    lines, inner = np.array(reads, np.int64).T
-    return _Reads(lines.reshape(-1, per_phase), inner.reshape(-1, per_phase))
-
-
-def _thread_count(given: object) -> int:
-    count = integer_of(given)
-    if count is None or not 1 <= count <= MAX_READS:
-        found = f"threads is {shown(given)}"
-        raise refusal("threads", found, f"be 1..{MAX_READS}", f"pass threads={WARP}, a warp")
-    return count
-
-
-def _thread_bytes(plan: TilePlan, given: object) -> int:
-    """Give the bytes that a thread reads: one element where nothing is asked."""
-    if given is None:
-        return max(1, plan.arguments.type_row.element_bits // 8)
-    size = integer_of(given)
-    if size not in (1, 2, 4, 8, 16):
-        found, must = f"bytes_per_thread is {shown(given)}", "be 1, 2, 4, 8 or 16, as loads read"
-        raise refusal("bytes_per_thread", found, must, "pass bytes_per_thread=16, or none")
-    return size
-
-
-def _place(plan: TilePlan, access: Access, thread: int, size: int) -> tuple[int, int]:
-    """Ask for the element of one thread; give its line and its byte there."""
-    shape = plan.tile_shape
-    must = f"give an index into the tile, which has shape {shape}, or None for an idle thread"
-    fix = "count elements of the tile row-major, from 0"
-    try:
-        index = access(thread)
-    except Exception as error:
-        raise refusal("access", f"access({thread}) raises {shown(error)}", must, fix) from error
-    if index is None:
-        return -1, 0
-    place = integers_of(index)
-    if (
-        place is None
-        or len(place) != len(shape)
-        or any(not 0 <= i < n for i, n in zip(place, shape, strict=True))
-    ):
-        raise refusal("access", f"access({thread}) gives {shown(index)}", must, fix)
-    line = 0
-    for i, n in zip(place[:-1], shape[:-1], strict=True):
-        line = line * n + i
-    inner = place[-1] * plan.smem_line_bytes // shape[-1]
-    if inner % size:
-        found = f"access({thread}) gives {place}, byte {inner} of its row"
-        must = f"start at a multiple of {size}, the bytes of its read"
-        raise refusal("access", found, must, "read other elements, or fewer bytes per thread")
-    return line, inner
 
 
 # --- What the banks make of it ------------------------------------------------------------------
@@ -278,7 +195,7 @@ def _choices(plan: TilePlan, tensor_map: TensorMap) -> list[TilePlan]:
     ]
 
 
-def _conflicts(plan: TilePlan, reads: _Reads, size: int, smem_offset: int) -> SwizzleConflicts:
+def _conflicts(plan: TilePlan, reads: Reads, size: int, smem_offset: int) -> SwizzleConflicts:
     """Count, per phase, the different words that meet in one bank; the most of any bank."""
     start = smem_offset + reads.lines * plan.pitch_bytes + reads.inner
     every: IntArray = start[..., None] + np.arange(0, size, BANK_BYTES)

@@ -23,6 +23,7 @@ from tma_dlpack.types.enums import (
 )
 
 __all__ = [
+    "KINDS",
     "EncodeArguments",
     "MapKind",
     "Number",
@@ -31,6 +32,7 @@ __all__ = [
 ]
 
 MapKind = Literal["tiled", "im2col", "im2col_wide"]
+KINDS: tuple[MapKind, ...] = ("tiled", "im2col", "im2col_wide")
 T = TypeVar("T")
 
 #: Extents and strides of types smaller than a byte need not come out whole.

@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from tma_dlpack.dlpack import Reading, read_alike, read_layout
-from tma_dlpack.make import build
+from tma_dlpack.make.accept import accept_tiled, explained
 from tma_dlpack.tensor_map import interop
-from tma_dlpack.tensor_map.map import TensorMap, map_of
+from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.tensor_map.storage import aligned_bytes
-from tma_dlpack.tensor_map.template import Template
-from tma_dlpack.types.coerce import settled, type_name
+from tma_dlpack.types.coerce import reusable, type_name
 from tma_dlpack.types.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle
 from tma_dlpack.types.errors import TmaPreconditionError, refusal
-from tma_dlpack.types.limits import ADDRESS_BYTES, MAP_BYTES
+from tma_dlpack.types.limits import MAP_BYTES
 from tma_dlpack.types.target import Target
 
 if TYPE_CHECKING:
@@ -33,28 +31,19 @@ class TensorMapBatch(Sequence[TensorMap]):
     (n, 128). Immutable. It keeps the tensors alive. A slice is a batch with an array of its own.
     """
 
-    __slots__ = ("_addresses", "_capsules", "_rows", "_templates", "_tensors")
+    __slots__ = ("_maps", "_rows")
 
-    def __init__(
-        self,
-        tensors: tuple[object, ...],
-        addresses: NDArray[np.uint64],
-        templates: tuple[Template, ...],
-        capsules: tuple[object, ...],
-    ) -> None:
-        self._tensors = tensors
-        self._addresses = addresses
-        self._templates = templates  # one for each, or one for all
-        self._capsules = capsules  # one for each, or none
-        self._rows = _rows(addresses, templates)
+    def __init__(self, maps: Sequence[TensorMap]) -> None:
+        self._maps = tuple(maps)
+        self._rows = _rows(self._maps)
 
     @property
     def tensors(self) -> tuple[object, ...]:
         """The tensors, in order."""
-        return self._tensors
+        return tuple(tensor_map.tensor for tensor_map in self._maps)
 
     def __len__(self) -> int:
-        return len(self._tensors)
+        return len(self._maps)
 
     @overload
     def __getitem__(self, index: int) -> TensorMap: ...
@@ -63,19 +52,14 @@ class TensorMapBatch(Sequence[TensorMap]):
     def __getitem__(self, index: slice) -> TensorMapBatch: ...
 
     def __getitem__(self, index: int | slice) -> TensorMap | TensorMapBatch:
-        one_for_all = len(self._templates) == 1
         if isinstance(index, slice):
-            templates = self._templates if one_for_all else self._templates[index]
-            parts = self._tensors[index], self._addresses[index], templates, self._capsules[index]
-            return TensorMapBatch(*parts)
-        tensor, address = self._tensors[index], int(self._addresses[index])
-        template = self._templates[0 if one_for_all else index]
-        return map_of(template, address, tensor, self._capsules[index] if self._capsules else None)
+            return TensorMapBatch(self._maps[index])
+        return self._maps[index]
 
     @property
     def launchable(self) -> bool:
         """Whether a kernel may be given the maps: False if one describes host memory."""
-        return all(template.launchable for template in self._templates)
+        return all(tensor_map.launchable for tensor_map in self._maps)
 
     def numpy(self) -> NDArray[np.uint8]:
         """Give the maps as a read-only uint8 array of shape (n, 128), aligned to 128 bytes.
@@ -110,18 +94,13 @@ class TensorMapBatch(Sequence[TensorMap]):
         return interop.for_torch(self._launchable_rows())
 
     def _launchable_rows(self) -> NDArray[np.uint8]:
-        unfit = (i for i, t in enumerate(self._templates) if not t.launchable or t.tail is None)
-        for i in unfit:
-            _ = self[i].ptr  # says why there is none
+        for tensor_map in self._maps:
+            _ = tensor_map.ptr  # raises where there is none, and says why
         assert self._rows is not None
         return self._rows
 
     def __reduce__(self) -> tuple[Any, ...]:
-        templates = tuple(
-            dataclasses.replace(template, launchable=False, signature=None)
-            for template in self._templates
-        )
-        return TensorMapBatch, ((None,) * len(self), self._addresses, templates, ())
+        return TensorMapBatch, (self._maps,)
 
     def __copy__(self) -> TensorMapBatch:
         return self
@@ -133,20 +112,14 @@ class TensorMapBatch(Sequence[TensorMap]):
         return f"<TensorMapBatch of {len(self)} maps>"
 
 
-def _rows(
-    addresses: NDArray[np.uint64], templates: tuple[Template, ...]
-) -> NDArray[np.uint8] | None:
+def _rows(maps: tuple[TensorMap, ...]) -> NDArray[np.uint8] | None:
     """Write the maps one after the other; None if there are no bytes of one."""
-    tails = [template.tail for template in templates if template.tail is not None]
-    if len(tails) < len(templates):
+    data = [tensor_map._data for tensor_map in maps]
+    present = [one for one in data if one is not None]
+    if len(present) < len(data):
         return None
-    count = len(addresses)
-    rows = aligned_bytes(count * MAP_BYTES).reshape(count, MAP_BYTES)
-    if tails:
-        no_address = bytes(ADDRESS_BYTES)
-        whole = b"".join([no_address + tail for tail in tails])
-        rows[:] = np.frombuffer(whole, dtype=np.uint8).reshape(-1, MAP_BYTES)
-        rows.view("<u8")[:, 0] = addresses
+    rows = aligned_bytes(len(data) * MAP_BYTES).reshape(len(data), MAP_BYTES)
+    rows.reshape(-1)[:] = np.frombuffer(b"".join(present), dtype=np.uint8)
     return rows
 
 
@@ -200,10 +173,9 @@ target
     >>> batch.numpy().shape, [tm.shape for tm in batch]
     ((3, 128), [(128, 64), (256, 64), (64, 64)])
     """
-    all_tensors = _as_tuple(tensors)
-    given = (
-        box_sizes,
-        elem_strides,
+    options = (
+        reusable(box_sizes),
+        reusable(elem_strides),
         interleave_layout,
         swizzle,
         l2_fetch_size,
@@ -212,25 +184,8 @@ target
         rules,
         target,
     )
-    options = tuple(map(settled, given))  # an iterator would serve the first tensor alone
-    alike = read_alike(all_tensors)
-    if alike is not None:
-        addresses, signature = alike
-        first = int(addresses[0]), signature, None
-        template = _template_of(0, all_tensors[0], first, options)
-        refused = int(np.bitwise_or.reduce(addresses)) & template.refused_bits
-        if template.reusable and not refused:
-            return TensorMapBatch(all_tensors, addresses, (template,), ())
-    readings = [_reading_of(i, tensor) for i, tensor in enumerate(all_tensors)]
-    templates = tuple(
-        _template_of(i, tensor, reading, options)
-        for i, (tensor, reading) in enumerate(zip(all_tensors, readings, strict=True))
-    )
     return TensorMapBatch(
-        all_tensors,
-        np.array([address for address, _, _ in readings], dtype=np.uint64),
-        templates,
-        tuple(capsule for _, _, capsule in readings),
+        [_made(i, tensor, options) for i, tensor in enumerate(_as_tuple(tensors))]
     )
 
 
@@ -249,18 +204,9 @@ def _as_tuple(tensors: object) -> tuple[object, ...]:
     ) from cause
 
 
-def _reading_of(index: int, tensor: object) -> Reading:
+def _made(index: int, tensor: object, options: tuple[Any, ...]) -> TensorMap:
     try:
-        return read_layout(tensor)
-    except TmaPreconditionError as error:
-        raise _at(index, error) from error.__cause__
-
-
-def _template_of(
-    index: int, tensor: object, reading: Reading, options: tuple[Any, ...]
-) -> Template:
-    try:
-        return build.template_of("tiled", tensor, reading, options)
+        return accept_tiled(tensor, *options) or explained("tiled", tensor, options)
     except TmaPreconditionError as error:
         raise _at(index, error) from error.__cause__
 

@@ -1,4 +1,4 @@
-"""From a call to a map: read the tensor, check, encode; and the cache that skips all three."""
+"""The road from a call to a map: look at the tensor, read the options, hold the rules, encode."""
 
 from __future__ import annotations
 
@@ -7,29 +7,14 @@ from functools import partial
 from typing import Any
 
 from tma_dlpack import driver
-from tma_dlpack.dlpack import (
-    Reading,
-    Signature,
-    TensorView,
-    as_tensor_view,
-    described,
-    read_layout,
-)
+from tma_dlpack.dlpack import TensorView, as_tensor_view
 from tma_dlpack.encoding.arguments import MapKind
-from tma_dlpack.make.cache import LayoutCache, without_lists
-from tma_dlpack.make.encode import (
-    DEFAULT_TARGET,
-    Encoder,
-    driver_device,
-    encode_bare,
-    encode_for,
-    target_of,
-)
+from tma_dlpack.make.encode import Encoder, driver_device, encode_bare, encode_for, target_of
 from tma_dlpack.rules.check import Report, check_case, find_violations
-from tma_dlpack.rules.parse import make_case, mirror_case
+from tma_dlpack.rules.parse import OPTIONS, make_case, mirror_case
 from tma_dlpack.rules.request import Case
-from tma_dlpack.tensor_map.map import TensorMap, map_of
-from tma_dlpack.tensor_map.template import Template
+from tma_dlpack.tensor_map.description import Description
+from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.coerce import integer_of, shown, text_of
 from tma_dlpack.types.errors import (
     TmaDriverError,
@@ -38,38 +23,11 @@ from tma_dlpack.types.errors import (
     Violation,
     refusal,
 )
-from tma_dlpack.types.target import Target
+from tma_dlpack.types.target import DEFAULT_TARGET, Target
 
-__all__ = [
-    "CACHE",
-    "OPTIONS",
-    "check",
-    "check_view",
-    "make",
-    "make_of",
-    "make_view",
-    "mirror",
-    "replace_address",
-    "template_of",
-    "with_arguments",
-]
+__all__ = ["check", "check_view", "make", "make_view", "mirror", "replace_address"]
 
-CACHE = LayoutCache()
 ENCODERS = ("auto", "driver", "model")
-
-
-_LAYOUT = ("elem_strides", "interleave_layout", "swizzle", "l2_fetch_size", "oobfill")
-_MANNER = ("data_type", "rules", "target")
-_COUNTS = ("channels_per_pixel", "pixels_per_column")
-_CORNERS = ("pixel_box_lower_corner", "pixel_box_upper_corner")
-_WIDTHS = ("lower_corner_width", "upper_corner_width")
-
-#: The options of each verb, in the order of its signature.
-OPTIONS: dict[MapKind, tuple[str, ...]] = {
-    "tiled": ("box_sizes", *_LAYOUT, *_MANNER),
-    "im2col": (*_CORNERS, *_COUNTS, *_LAYOUT, *_MANNER),
-    "im2col_wide": (*_WIDTHS, *_COUNTS, *_LAYOUT, "mode", *_MANNER),
-}
 
 
 def make(kind: MapKind, tensor: object, options: tuple[Any, ...]) -> TensorMap:
@@ -77,60 +35,29 @@ def make(kind: MapKind, tensor: object, options: tuple[Any, ...]) -> TensorMap:
 
     `options` are the arguments after the tensor, in the order of `OPTIONS`.
     """
-    try:
-        reading = read_layout(tensor)
-    except TmaPreconditionError as error:
-        raise with_arguments(kind, options, error) from error.__cause__
-    return make_of(kind, tensor, reading, options)
-
-
-def make_of(kind: MapKind, tensor: object, reading: Reading, options: tuple[Any, ...]) -> TensorMap:
-    """Do the same with a tensor that has been read."""
-    address, _, capsule = reading
-    return map_of(template_of(kind, tensor, reading, options), address, tensor, capsule)
-
-
-def template_of(
-    kind: MapKind, tensor: object, reading: Reading, options: tuple[Any, ...]
-) -> Template:
-    """Look up what a map of a tensor needs beside its address, or work it out."""
-    address, signature, _ = reading
-    options = without_lists(options)  # a list may change while we look at it
-    known = CACHE.find(kind, signature, options, address)
-    return _new_template(kind, tensor, reading, options) if known is None else known
-
-
-def _new_template(
-    kind: MapKind, tensor: object, reading: Reading, options: tuple[Any, ...]
-) -> Template:
-    """Check and encode what the cache does not know, or raise with every violation."""
-    address, signature, _ = reading
     given = dict(zip(OPTIONS[kind], options, strict=True))
     try:
-        view = described(tensor, reading)
+        view = as_tensor_view(tensor)
     except TmaPreconditionError as error:
-        raise with_arguments(kind, options, error) from error.__cause__
-    case = _case(kind, view, address, given)
-    template = _encoded(case, signature)
-    if template.reusable:
-        CACHE.keep(kind, signature, options, template)
-    return template
+        # say in the same breath what cannot be read of the other arguments
+        request = _case(kind, None, 0, given, error.violations)
+        raise TmaPreconditionError(find_violations(request)) from error.__cause__
+    return make_view(kind, view, given)
 
 
-def _encoded(case: Case, signature: Signature | None = None) -> Template:
-    violations = find_violations(case)
+def make_view(kind: MapKind, view: TensorView, given: Mapping[str, Any]) -> TensorMap:
+    """Make the map of a tensor that has been looked at, or is only described."""
+    request = _case(kind, view.at(0), view.address, given)
+    violations = find_violations(request)
     if violations:
         Report(violations).raise_if_refused()
-    return encode_for(case, signature)
-
-
-def with_arguments(
-    kind: MapKind, options: tuple[Any, ...], error: TmaPreconditionError
-) -> TmaPreconditionError:
-    """Add what cannot be read of the other arguments to the refusal of the tensor itself."""
-    given = dict(zip(OPTIONS[kind], options, strict=True))
-    case = _case(kind, None, 0, given, error.violations)
-    return TmaPreconditionError(find_violations(case))
+    data, encoder = encode_for(request)
+    description = Description(
+        request.encode_arguments(), request.target, encoder, request.view, request
+    )
+    return TensorMap._make(
+        view.owner, view.capsule, view.address, data, view.device.is_cuda, description
+    )
 
 
 def check(kind: MapKind, tensor: object, given: Mapping[str, Any]) -> Report:
@@ -146,11 +73,6 @@ def check(kind: MapKind, tensor: object, given: Mapping[str, Any]) -> Report:
 def check_view(kind: MapKind, view: TensorView, given: Mapping[str, Any]) -> Report:
     """Give the report for a tensor that is looked at, or only described."""
     return check_case(partial(_case, kind, view.at(0), view.address), given)
-
-
-def make_view(kind: MapKind, view: TensorView, given: Mapping[str, Any]) -> TensorMap:
-    """Make the map of a tensor that is only described."""
-    return map_of(_encoded(_case(kind, view.at(0), view.address, given)), view.address)
 
 
 def _case(
@@ -224,4 +146,6 @@ def mirror(
     violations = unread or (case.unread if encoder == "driver" else find_violations(case))
     if violations:
         Report(violations).raise_if_refused()
-    return map_of(encode_bare(case, encoder), case.address)
+    data, made_by = encode_bare(case, encoder)
+    description = Description(case.encode_arguments(), known, made_by, None, case)
+    return TensorMap._make(None, None, case.address, data, True, description)

@@ -5,20 +5,17 @@ from __future__ import annotations
 from typing import Literal
 
 from tma_dlpack import driver
-from tma_dlpack.dlpack import Device, Signature
+from tma_dlpack.dlpack import Device
 from tma_dlpack.encoding import bits
 from tma_dlpack.encoding.arguments import EncodeArguments
 from tma_dlpack.rules.request import Case
-from tma_dlpack.tensor_map.template import Template
 from tma_dlpack.types.enums import DLDeviceType
 from tma_dlpack.types.errors import TmaUnsupportedError
-from tma_dlpack.types.limits import ADDRESS_BYTES
-from tma_dlpack.types.target import TARGETS, Target
+from tma_dlpack.types.target import DEFAULT_TARGET, Target
 
 __all__ = ["Encoder", "driver_device", "encode_bare", "encode_for", "target_of"]
 
 Encoder = Literal["auto", "driver", "model"]
-DEFAULT_TARGET = TARGETS["sm_90"]
 
 
 def target_of(device: Device, address: int) -> tuple[Target, bool]:
@@ -43,55 +40,36 @@ def _ordinal(device: Device, address: int) -> int:
     return device.device_id
 
 
-def encode_for(case: Case, signature: Signature | None = None) -> Template:
-    """Encode an accepted `make_*` call on a tensor of that signature."""
-    view = case.view
+def encode_for(request: Case) -> tuple[bytes | None, str | None]:
+    """Encode an accepted `make_*` call on a tensor: its 128 bytes, and who made them.
+
+    By the driver where the tensor is on a GPU whose driver is here, else by the measured layout;
+    (None, None) where neither can.
+    """
+    view = request.view
     assert view is not None
-    on_gpu = view.device.is_cuda
-    arguments = case.encode_arguments()
-    modelled = _model(arguments, case.address, case.target)
-    data, encoder = modelled, None if modelled is None else "model"
-    if on_gpu and driver.is_available():
-        ordinal = _ordinal(view.device, case.address)
-        if driver.device_target(ordinal).compute_capability == case.target.compute_capability:
-            data, encoder = driver.encode(arguments, case.address, ordinal), "driver"
-    return Template(
-        arguments=arguments,
-        tail=None if data is None else data[ADDRESS_BYTES:],
-        encoder=encoder,
-        target=case.target,
-        view=view,
-        launchable=on_gpu,
-        case=case,
-        signature=signature,
-        reusable=data == modelled and view.device.device_type != DLDeviceType.kDLCUDAManaged,
-    )
+    arguments = request.encode_arguments()
+    if view.device.is_cuda and driver.is_available():
+        ordinal = _ordinal(view.device, request.address)
+        capability = driver.device_target(ordinal).compute_capability
+        if capability == request.target.compute_capability:
+            return driver.encode(arguments, request.address, ordinal), "driver"
+    return _modelled(arguments, request.address, request.target)
 
 
-def encode_bare(case: Case, encoder: Encoder) -> Template:
+def encode_bare(request: Case, encoder: Encoder) -> tuple[bytes | None, str | None]:
     """Encode a `driver_encode_*` call by the encoder that is asked for."""
-    arguments = case.encode_arguments()
-    device = driver_device(case.target, encoder)
-    data: bytes | None
+    arguments = request.encode_arguments()
+    device = driver_device(request.target, encoder)
     if device is not None:
-        data, made_by = driver.encode(arguments, case.address, device), "driver"
-    else:
-        data = _model(arguments, case.address, case.target)
-        made_by = "model"
-        if data is None and encoder == "model":
-            raise TmaUnsupportedError(
-                f"the bytes of a map for {case.target} have not been measured, so there is no "
-                "model of them: use encoder='driver' on a machine with such a GPU"
-            )
-    return Template(
-        arguments=arguments,
-        tail=None if data is None else data[ADDRESS_BYTES:],
-        encoder=made_by if data is not None else None,
-        target=case.target,
-        view=None,
-        launchable=True,
-        case=case,
-    )
+        return driver.encode(arguments, request.address, device), "driver"
+    data, made_by = _modelled(arguments, request.address, request.target)
+    if data is None and encoder == "model":
+        raise TmaUnsupportedError(
+            f"the bytes of a map for {request.target} have not been measured, so there is no "
+            "model of them: use encoder='driver' on a machine with such a GPU"
+        )
+    return data, made_by
 
 
 def driver_device(target: Target, encoder: Encoder) -> int | None:
@@ -110,5 +88,7 @@ def driver_device(target: Target, encoder: Encoder) -> int | None:
     return None
 
 
-def _model(arguments: EncodeArguments, address: int, target: Target) -> bytes | None:
-    return bits.encode(arguments, address) if target.has_model else None
+def _modelled(
+    arguments: EncodeArguments, address: int, target: Target
+) -> tuple[bytes | None, str | None]:
+    return (bits.encode(arguments, address), "model") if target.has_model else (None, None)

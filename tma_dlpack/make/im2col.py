@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from tma_dlpack.make import build
-from tma_dlpack.make.encode import Encoder
-from tma_dlpack.rules.check import Report
+from tma_dlpack.make.accept import accept_im2col, accept_im2col_wide, explained
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.coerce import integer_of, integers_of, shown
 from tma_dlpack.types.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle, WideMode
 from tma_dlpack.types.errors import refusal
 from tma_dlpack.types.target import Target
 
+if TYPE_CHECKING:
+    from tma_dlpack.rules.check import Report
+
 __all__ = [
     "check_im2col_descriptor",
     "check_im2col_wide_descriptor",
-    "driver_encode_im2col",
-    "driver_encode_im2col_wide",
     "im2col_corners",
     "make_im2col_descriptor",
     "make_im2col_wide_descriptor",
@@ -91,24 +91,21 @@ def make_im2col_descriptor(
     >>> tm.pixel_box_lower_corner, tm.pixel_box_upper_corner, tm.tx_bytes
     ((-1, -1), (-1, -1), 4096)
     """
-    return build.make(
-        "im2col",
-        tensor,
-        (
-            pixel_box_lower_corner,
-            pixel_box_upper_corner,
-            channels_per_pixel,
-            pixels_per_column,
-            elem_strides,
-            interleave_layout,
-            swizzle,
-            l2_fetch_size,
-            oobfill,
-            data_type,
-            rules,
-            target,
-        ),
+    options = (
+        pixel_box_lower_corner,
+        pixel_box_upper_corner,
+        channels_per_pixel,
+        pixels_per_column,
+        elem_strides,
+        interleave_layout,
+        swizzle,
+        l2_fetch_size,
+        oobfill,
+        data_type,
+        rules,
+        target,
     )
+    return accept_im2col(tensor, *options) or explained("im2col", tensor, options)
 
 
 def check_im2col_descriptor(
@@ -147,6 +144,8 @@ elem_strides, interleave_layout, swizzle, l2_fetch_size, oobfill, data_type, rul
     >>> check_im2col_descriptor(images, (0, 0), (-14, 0), 32, 64).violations[0].rule
     'BOUNDING_BOX'
     """
+    from tma_dlpack.make import build  # the rules are imported when first needed
+
     return build.check(
         "im2col",
         tensor,
@@ -221,25 +220,22 @@ oobfill, data_type, rules, target
     >>> make_im2col_wide_descriptor(images, -1, -1, 64, 128, target="sm_100").kind
     'im2col_wide'
     """
-    return build.make(
-        "im2col_wide",
-        tensor,
-        (
-            lower_corner_width,
-            upper_corner_width,
-            channels_per_pixel,
-            pixels_per_column,
-            elem_strides,
-            interleave_layout,
-            swizzle,
-            l2_fetch_size,
-            oobfill,
-            mode,
-            data_type,
-            rules,
-            target,
-        ),
+    options = (
+        lower_corner_width,
+        upper_corner_width,
+        channels_per_pixel,
+        pixels_per_column,
+        elem_strides,
+        interleave_layout,
+        swizzle,
+        l2_fetch_size,
+        oobfill,
+        mode,
+        data_type,
+        rules,
+        target,
     )
+    return accept_im2col_wide(tensor, *options) or explained("im2col_wide", tensor, options)
 
 
 def check_im2col_wide_descriptor(
@@ -279,6 +275,8 @@ elem_strides, interleave_layout, swizzle, l2_fetch_size, oobfill, mode, data_typ
     >>> check_im2col_wide_descriptor(images, -1, -1, 64, 128).violations[0].rule
     'WIDE_CAPABILITY'
     """
+    from tma_dlpack.make import build  # the rules are imported when first needed
+
     return build.check(
         "im2col_wide",
         tensor,
@@ -297,164 +295,6 @@ elem_strides, interleave_layout, swizzle, l2_fetch_size, oobfill, mode, data_typ
             "rules": rules,
             "target": target,
         },
-    )
-
-
-def driver_encode_im2col(
-    tensor_data_type: DataType,
-    tensor_rank: int,
-    global_address: int,
-    global_dim: Sequence[int],
-    global_strides: Sequence[int],
-    pixel_box_lower_corner: Sequence[int],
-    pixel_box_upper_corner: Sequence[int],
-    channels_per_pixel: int,
-    pixels_per_column: int,
-    element_strides: Sequence[int],
-    interleave: Interleave = 0,
-    swizzle: Swizzle = 0,
-    l2_promotion: L2FetchSize = 0,
-    oob_fill: OobFill = 0,
-    *,
-    target: Target | str = "sm_90",
-    encoder: Encoder = "auto",
-) -> TensorMap:
-    """Do what ``cuTensorMapEncodeIm2col`` does, with or without a driver.
-
-    Parameters
-    ----------
-    tensor_data_type, tensor_rank, global_address, global_dim, global_strides, element_strides, \
-interleave, swizzle, l2_promotion, oob_fill, target, encoder
-        As in `driver_encode_tiled`.
-    pixel_box_lower_corner, pixel_box_upper_corner : sequence of int
-        Innermost first: (W,), (W, H) or (W, H, D), as the hardware takes them [measured, H200,
-        driver 580.159.04, 2026-11-20]; the document writes {D, H, W}.
-    channels_per_pixel : int
-        1..256, elements.
-    pixels_per_column : int
-        1..1024.
-
-    Returns
-    -------
-    TensorMap
-        Of a bare address: the caller's word that it is good.
-
-    Raises
-    ------
-    TmaPreconditionError, TmaDriverError, TmaUnsupportedError
-        As `driver_encode_tiled`.
-
-    Examples
-    --------
-    >>> tm = driver_encode_im2col("FLOAT16", 4, 0x7F0000000000, (32, 14, 14, 2),
-    ...                           (64, 896, 12544), (-1, -1), (-1, -1), 32, 64, (1, 1, 1, 1),
-    ...                           encoder="model")
-    >>> bytes(tm)[55:62].hex()
-    '1fffffffff3f00'
-    """
-    return build.mirror(
-        "im2col",
-        {
-            "tensor_data_type": tensor_data_type,
-            "tensor_rank": tensor_rank,
-            "global_address": global_address,
-            "global_dim": global_dim,
-            "global_strides": global_strides,
-            "pixel_box_lower_corner": pixel_box_lower_corner,
-            "pixel_box_upper_corner": pixel_box_upper_corner,
-            "channels_per_pixel": channels_per_pixel,
-            "pixels_per_column": pixels_per_column,
-            "element_strides": element_strides,
-            "interleave": interleave,
-            "swizzle": swizzle,
-            "l2_promotion": l2_promotion,
-            "oob_fill": oob_fill,
-        },
-        target,
-        encoder,
-    )
-
-
-def driver_encode_im2col_wide(
-    tensor_data_type: DataType,
-    tensor_rank: int,
-    global_address: int,
-    global_dim: Sequence[int],
-    global_strides: Sequence[int],
-    pixel_box_lower_corner_width: int,
-    pixel_box_upper_corner_width: int,
-    channels_per_pixel: int,
-    pixels_per_column: int,
-    element_strides: Sequence[int],
-    interleave: Interleave = 0,
-    mode: WideMode = 0,
-    swizzle: Swizzle = 3,
-    l2_promotion: L2FetchSize = 0,
-    oob_fill: OobFill = 0,
-    *,
-    target: Target | str = "sm_90",
-    encoder: Encoder = "auto",
-) -> TensorMap:
-    """Do what ``cuTensorMapEncodeIm2colWide`` does, with or without a driver.
-
-    On sm_90 it follows the measured driver, which accepts what the document gives to compute
-    capability 10.0; `TensorMap.advice` says so.
-
-    Parameters
-    ----------
-    tensor_data_type, tensor_rank, global_address, global_dim, global_strides, element_strides, \
-interleave, l2_promotion, oob_fill, target, encoder
-        As in `driver_encode_tiled`.
-    pixel_box_lower_corner_width, pixel_box_upper_corner_width : int
-        Bounding box along W, as offsets from the first and last pixel.
-    channels_per_pixel : int
-        1..256, elements.
-    pixels_per_column : int
-        1..1024.
-    mode : TensorMapIm2ColWideMode, name or value
-        With ``"w128"`` a column has 128 pixels, and `pixels_per_column` is ignored.
-    swizzle : TmaSwizzle, name or value
-        By the document bytes64, bytes128 or bytes128_atom_32B.
-
-    Returns
-    -------
-    TensorMap
-        Of a bare address: the caller's word that it is good.
-
-    Raises
-    ------
-    TmaPreconditionError, TmaDriverError, TmaUnsupportedError
-        As `driver_encode_tiled`.
-
-    Examples
-    --------
-    >>> tm = driver_encode_im2col_wide("FLOAT16", 4, 0x7F0000000000, (64, 14, 14, 2),
-    ...                                (128, 1792, 25088), -1, -1, 64, 64, (1, 1, 1, 1),
-    ...                                encoder="model")
-    >>> tm.kind, [a.rule for a in tm.advice]
-    ('im2col_wide', ['WIDE_ON_SM_90'])
-    """
-    return build.mirror(
-        "im2col_wide",
-        {
-            "tensor_data_type": tensor_data_type,
-            "tensor_rank": tensor_rank,
-            "global_address": global_address,
-            "global_dim": global_dim,
-            "global_strides": global_strides,
-            "pixel_box_lower_corner_width": pixel_box_lower_corner_width,
-            "pixel_box_upper_corner_width": pixel_box_upper_corner_width,
-            "channels_per_pixel": channels_per_pixel,
-            "pixels_per_column": pixels_per_column,
-            "element_strides": element_strides,
-            "interleave": interleave,
-            "mode": mode,
-            "swizzle": swizzle,
-            "l2_promotion": l2_promotion,
-            "oob_fill": oob_fill,
-        },
-        target,
-        encoder,
     )
 
 

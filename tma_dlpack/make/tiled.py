@@ -1,28 +1,19 @@
-"""The public verbs that make and check tensor maps."""
+"""`make_tma_descriptor` and its check."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from tma_dlpack.dlpack import READERS, read_first_of_type
-from tma_dlpack.make import build
-from tma_dlpack.make.build import CACHE
-from tma_dlpack.make.cache import CacheInfo, is_alike
-from tma_dlpack.make.encode import Encoder
-from tma_dlpack.rules.check import Report
-from tma_dlpack.tensor_map.map import TensorMap, new
+from tma_dlpack.make.accept import accept_tiled, explained
+from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle
-from tma_dlpack.types.errors import TmaPreconditionError
 from tma_dlpack.types.target import Target
 
-__all__ = [
-    "cache_clear",
-    "cache_info",
-    "check_tma_descriptor",
-    "driver_encode_tiled",
-    "driver_replace_address",
-    "make_tma_descriptor",
-]
+if TYPE_CHECKING:
+    from tma_dlpack.rules.check import Report
+
+__all__ = ["check_tma_descriptor", "make_tma_descriptor"]
 
 
 def make_tma_descriptor(
@@ -77,9 +68,8 @@ def make_tma_descriptor(
     Notes
     -----
     Encoded by the driver where there is one, else by the layout measured on an H200 (driver
-    580.159.04, 2026-11-20), which NVIDIA does not publish. A repeated layout is not checked again
-    (see `cache_info`). Source: libcu++ make_tma_descriptor.h; CUDA driver API,
-    cuTensorMapEncodeTiled.
+    580.159.04, 2026-11-20), which NVIDIA does not publish. Source: libcu++ make_tma_descriptor.h;
+    CUDA driver API, cuTensorMapEncodeTiled.
 
     Examples
     --------
@@ -89,8 +79,6 @@ def make_tma_descriptor(
     >>> tm.global_dim, tm.global_strides, tm.box_dim, tm.tx_bytes
     ((64, 128), (128,), (64, 16), 2048)
     """
-    if type(box_sizes) is list:
-        box_sizes = tuple(box_sizes)  # what it holds now; and the cache asks for a hash
     options = (
         box_sizes,
         elem_strides,
@@ -102,41 +90,7 @@ def make_tma_descriptor(
         rules,
         target,
     )
-    # build.make("tiled", ...) with a known layout is a reading, a look-up and a map. They are
-    # written out here, because each call of a function would be a twentieth of it; and options are
-    # compared one by one, because in a loop they are mostly the very objects of the call before.
-    try:
-        reading = READERS.get(type(tensor), read_first_of_type)(tensor)
-    except TmaPreconditionError as error:
-        raise build.with_arguments("tiled", options, error) from error.__cause__
-    address, signature, capsule = reading
-    try:
-        known = CACHE.entries.get(("tiled", signature, options))
-    except Exception:  # lists have no hash, and a __hash__ may raise anything
-        known = None
-    if known is not None:
-        template, (a, b, c, d, e, f, g, h, i) = known
-        if (
-            (a is box_sizes or is_alike(a, box_sizes))
-            and (b is elem_strides or is_alike(b, elem_strides))
-            and (c is interleave_layout or is_alike(c, interleave_layout))
-            and (d is swizzle or is_alike(d, swizzle))
-            and (e is l2_fetch_size or is_alike(e, l2_fetch_size))
-            and (f is oobfill or is_alike(f, oobfill))
-            and (g is data_type or is_alike(g, data_type))
-            and (h is rules or is_alike(h, rules))
-            and (i is target or is_alike(i, target))
-            and not address & template.refused_bits
-        ):
-            next(CACHE.hits)
-            made = new(TensorMap)
-            made._template = template
-            made._address = address
-            made._tensor = tensor
-            made._capsule = capsule
-            made._slot = None
-            return made
-    return build.make_of("tiled", tensor, reading, options)
+    return accept_tiled(tensor, *options) or explained("tiled", tensor, options)
 
 
 def check_tma_descriptor(
@@ -172,6 +126,8 @@ data_type, rules, target
     >>> print(check_tma_descriptor(x, box_sizes=(4, 64)).violations[0].fix)
     pad the last dimension from 1733 to 1736 elements: y = numpy.empty((4, 1736), x.dtype)[..., :1733]; y[...] = x
     """  # noqa: E501
+    from tma_dlpack.make import build  # the rules are imported when first needed
+
     return build.check(
         "tiled",
         tensor,
@@ -187,125 +143,3 @@ data_type, rules, target
             "target": target,
         },
     )
-
-
-def driver_encode_tiled(
-    tensor_data_type: DataType,
-    tensor_rank: int,
-    global_address: int,
-    global_dim: Sequence[int],
-    global_strides: Sequence[int],
-    box_dim: Sequence[int],
-    element_strides: Sequence[int],
-    interleave: Interleave = 0,
-    swizzle: Swizzle = 0,
-    l2_promotion: L2FetchSize = 0,
-    oob_fill: OobFill = 0,
-    *,
-    target: Target | str = "sm_90",
-    encoder: Encoder = "auto",
-) -> TensorMap:
-    """Do what ``cuTensorMapEncodeTiled`` does, with or without a driver.
-
-    Parameters
-    ----------
-    tensor_data_type, tensor_rank, global_address, global_dim, global_strides, box_dim, \
-element_strides, interleave, swizzle, l2_promotion, oob_fill
-        The driver's arguments: arrays innermost first, strides in bytes for dimensions 1 to
-        rank - 1. As in C, entries past the rank are not read.
-    target : Target or str
-        The GPU that it is for.
-    encoder : {"auto", "driver", "model"}
-        ``"driver"`` asks cuTensorMapEncodeTiled itself, ``"model"`` the measured layout, which
-        exists for sm_90; ``"auto"`` takes the driver where there is one with such a GPU.
-
-    Returns
-    -------
-    TensorMap
-        Of a bare address: the caller's word that it is good.
-
-    Raises
-    ------
-    TmaPreconditionError
-        On sm_90 exactly where the driver refuses [measured, H200, driver 580.159.04, 2026-11-20];
-        elsewhere where the document does.
-    TmaDriverError
-        Where the driver itself was asked and refused; shows each argument.
-    TmaUnsupportedError
-        Where no encoder of that kind serves the target.
-
-    Examples
-    --------
-    >>> tm = driver_encode_tiled("FLOAT32", 2, 0x7F0000000000, (64, 64), (256,), (16, 16), (1, 1),
-    ...                          encoder="model")
-    >>> bytes(tm)[:16].hex()
-    '00000000007f00009003000010000000'
-    """
-    return build.mirror(
-        "tiled",
-        {
-            "tensor_data_type": tensor_data_type,
-            "tensor_rank": tensor_rank,
-            "global_address": global_address,
-            "global_dim": global_dim,
-            "global_strides": global_strides,
-            "box_dim": box_dim,
-            "element_strides": element_strides,
-            "interleave": interleave,
-            "swizzle": swizzle,
-            "l2_promotion": l2_promotion,
-            "oob_fill": oob_fill,
-        },
-        target,
-        encoder,
-    )
-
-
-def driver_replace_address(tensor_map: TensorMap, global_address: int) -> TensorMap:
-    """Do what ``cuTensorMapReplaceAddress`` does: the same map at another address.
-
-    Only the first 8 bytes change [measured, H200, driver 580.159.04, 2026-11-20]. The driver itself
-    is asked where there is one with such a GPU.
-
-    Parameters
-    ----------
-    tensor_map : TensorMap
-        Any map with bytes, a zeroed one too.
-    global_address : int
-        A multiple of 16, above 0 and below 2^57. The driver asks no more, also of a map that needs
-        32 [measured]; `TensorMap.with_address` does.
-
-    Returns
-    -------
-    TensorMap
-        Of a bare address: the caller's word that it is good. `TensorMap.with_address` takes a
-        tensor and keeps it alive.
-
-    Raises
-    ------
-    TmaPreconditionError
-        If the address is misaligned, too large or no integer.
-    TmaDriverError
-        If the driver refuses.
-
-    Examples
-    --------
-    >>> tm = driver_replace_address(TensorMap.from_bytes(bytes(128)), 0x7F0000000000)
-    >>> bytes(tm)[:8].hex()
-    '00000000007f0000'
-    """
-    return build.replace_address(tensor_map, global_address)
-
-
-def cache_info() -> CacheInfo:
-    """Count hits, misses and entries of the cache of layouts.
-
-    >>> cache_info().maxsize
-    4096
-    """
-    return build.CACHE.info()
-
-
-def cache_clear() -> None:
-    """Forget all layouts."""
-    build.CACHE.clear()

@@ -9,7 +9,7 @@ from typing import Any
 from tma_dlpack.rules import RULES, Rule
 from tma_dlpack.rules.advice import ADVICE
 from tma_dlpack.rules.request import Case
-from tma_dlpack.types.coerce import settled
+from tma_dlpack.types.coerce import reusable
 from tma_dlpack.types.errors import (
     Advice,
     Finding,
@@ -18,6 +18,7 @@ from tma_dlpack.types.errors import (
     Violation,
     sealed,
 )
+from tma_dlpack.types.public import Drawn, public
 
 __all__ = ["Report", "advise", "check_case", "find_violations"]
 
@@ -128,9 +129,10 @@ def advise(case: Case) -> tuple[Advice, ...]:
     )
 
 
+@public
 @sealed
 @dataclass(frozen=True, slots=True)
-class Report:
+class Report(Drawn):
     """What a check found.
 
     Attributes
@@ -260,7 +262,7 @@ def _changes(case: Case, broken: list[Place]) -> Iterator[dict[str, Any]]:
 
 def check_case(case_of: Callable[[Arguments], Case], given: Arguments) -> Report:
     """Check a request and keep what `fixed` needs."""
-    given = {name: settled(value) for name, value in given.items()}
+    given = {name: reusable(value) for name, value in given.items()}
     case = case_of(given)
     violations = find_violations(case)
     return Report(violations, () if violations else advise(case), given, case_of)

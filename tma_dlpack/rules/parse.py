@@ -41,10 +41,23 @@ from tma_dlpack.types.errors import Violation
 from tma_dlpack.types.limits import MAX_RANK
 from tma_dlpack.types.target import Target
 
-__all__ = ["make_case", "mirror_case"]
+__all__ = ["OPTIONS", "make_case", "mirror_case"]
 
 
 AnyEnum = TypeVar("AnyEnum", bound=IntEnum)
+
+_LAYOUT = ("elem_strides", "interleave_layout", "swizzle", "l2_fetch_size", "oobfill")
+_MANNER = ("data_type", "rules", "target")
+_COUNTS = ("channels_per_pixel", "pixels_per_column")
+_CORNERS = ("pixel_box_lower_corner", "pixel_box_upper_corner")
+_WIDTHS = ("lower_corner_width", "upper_corner_width")
+
+#: The options of each verb, in the order of its signature.
+OPTIONS: dict[MapKind, tuple[str, ...]] = {
+    "tiled": ("box_sizes", *_LAYOUT, *_MANNER),
+    "im2col": (*_CORNERS, *_COUNTS, *_LAYOUT, *_MANNER),
+    "im2col_wide": (*_WIDTHS, *_COUNTS, *_LAYOUT, "mode", *_MANNER),
+}
 
 #: What each argument of integers may look like.
 _EXAMPLES = {

@@ -1,6 +1,6 @@
 """A `Case`: one request, normalised, in the driver's order, ready to be held against the rules.
 
-Its numbers may break any rule; only their types are settled. What could not even be read (a box of
+Its numbers may break any rule; only their types are reusable. What could not even be read (a box of
 strings, a swizzle that does not exist) has its default here and stands in `unread` as a Violation;
 rows that need it are not asked.
 """

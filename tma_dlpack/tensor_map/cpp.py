@@ -39,6 +39,15 @@ int main() {{
 #endif
 """
 
+_WGMMA = """
+#ifdef TMA_DLPACK_H
+// For those who include tma_dlpack.h above: wgmma's matrix descriptor of a tile, K-major, but for
+// its address. K step s starts k_step_bytes<{rows}, tma_dlpack::Swizzle::{swizzle}>(s) further.
+constexpr unsigned long long tile_descriptor =
+    tma_dlpack::k_major_descriptor<{rows}, tma_dlpack::Swizzle::{swizzle}>();
+#endif
+"""
+
 _DRIVER = """\
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -105,6 +114,10 @@ inline CUtensorMap make_tensor_map(void* address) {{
 }}
 """
 
+#: What wgmma multiplies: 8-bit numbers and floats have maps of bytes.
+_WGMMA_TYPES = ("FLOAT16", "BFLOAT16", "TFLOAT32", "UINT8")
+_WGMMA_SWIZZLES = ("none", "bytes32", "bytes64", "bytes128")
+
 #: Per kind: the driver's function and the CUDA version that has it.
 _FUNCTIONS = {
     "tiled": ("cuTensorMapEncodeTiled", 12000),
@@ -161,7 +174,23 @@ def _driver_cpp(a: EncodeArguments, address: int, title: str) -> str:
         arrays="\n".join(lines),
         arguments=",\n".join(f"      {argument}" for argument in _call(a)),
     )
-    return _HEAD.format(title=title) + body + _MAIN.format(address=address)
+    return _HEAD.format(title=title) + body + _wgmma(a) + _MAIN.format(address=address)
+
+
+def _wgmma(a: EncodeArguments) -> str:
+    """Give the matrix descriptor of a tile that lies as [columns of one span][rows][span]."""
+    span_bytes = 16 << a.swizzle
+    is_k_major = (
+        a.kind == "tiled"
+        and a.rank in (2, 3)
+        and a.interleave == 0
+        and set(a.element_strides) == {1}
+        and a.data_type.name in _WGMMA_TYPES
+        and a.swizzle.name in _WGMMA_SWIZZLES
+        and a.inner_box_bytes == span_bytes
+        and a.box_dim[1] % 8 == 0
+    )
+    return _WGMMA.format(rows=a.box_dim[1], swizzle=a.swizzle.name) if is_k_major else ""
 
 
 def _call(a: EncodeArguments) -> Iterable[str]:
@@ -206,7 +235,7 @@ def _libcudacxx_cpp(a: EncodeArguments, view: TensorView, address: int, title: s
         l2_fetch_size=a.l2_promotion.name,
         oobfill=a.oob_fill.name,
     )
-    return _HEAD.format(title=title) + body + _MAIN.format(address=address)
+    return _HEAD.format(title=title) + body + _wgmma(a) + _MAIN.format(address=address)
 
 
 def _list(values: Iterable[int]) -> str:

@@ -7,14 +7,32 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tma_dlpack.tensor_map.template import Template
+from tma_dlpack.dlpack import TensorView
 from tma_dlpack.types.errors import TmaUnsupportedError
 from tma_dlpack.types.target import Target
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["for_cuda_bindings", "for_torch", "no_bytes", "not_launchable"]
+__all__ = ["array_at", "for_cuda_bindings", "for_torch", "no_bytes", "not_launchable"]
+
+
+class _Memory:
+    """Some bytes of memory, as NumPy's array interface describes them, and what keeps them."""
+
+    def __init__(self, address: int, count: int, owner: object) -> None:
+        self.owner = owner
+        self.__array_interface__ = {
+            "version": 3,
+            "typestr": "|u1",
+            "shape": (count,),
+            "data": (address, False),
+        }
+
+
+def array_at(address: int, count: int, owner: object) -> NDArray[np.uint8]:
+    """Give `count` bytes of memory as a writable array that keeps `owner` alive."""
+    return np.asarray(_Memory(address, count, owner))
 
 
 def for_torch(storage: NDArray[np.uint8]) -> Any:
@@ -39,9 +57,9 @@ def for_cuda_bindings(data: bytes) -> Any:
     return handle
 
 
-def not_launchable(template: Template, address: int) -> TmaUnsupportedError:
+def not_launchable(view: TensorView | None, address: int) -> TmaUnsupportedError:
     """Make the error of a map that no kernel may be given."""
-    on_host = template.view is not None and template.view.device.is_host
+    on_host = view is not None and view.device.is_host
     where = "a host tensor" if on_host else "a tensor that is not attached"
     return TmaUnsupportedError(
         f"this map is not launchable: it describes {where}, and a kernel that follows its "

@@ -1,7 +1,4 @@
-"""`TensorMap`: a checked CUtensorMap, its 128 bytes, and the tensor it stands for.
-
-A map is a `Template` (everything but the address, shared by all maps of one layout) and an address.
-"""
+"""`TensorMap`: a checked CUtensorMap, its 128 bytes, and the tensor it stands for."""
 
 from __future__ import annotations
 
@@ -11,26 +8,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tma_dlpack.dlpack import Device, TensorView, described, read_layout
-from tma_dlpack.encoding import bits
-from tma_dlpack.rules.check import advise
-from tma_dlpack.tensor_map import cpp, interop, ptx_replace, text
-from tma_dlpack.tensor_map.readdress import check_address, differences
-from tma_dlpack.tensor_map.storage import SETTLING, Slot, take_slot
-from tma_dlpack.tensor_map.template import Described, Template
-from tma_dlpack.types.coerce import bytes_of, type_name
+from tma_dlpack.dlpack import Device, TensorView, as_tensor_view
+from tma_dlpack.tensor_map.attributes import MapAttributes
+from tma_dlpack.tensor_map.storage import moved_bytes
+from tma_dlpack.types.coerce import bytes_of, integer_of, type_name
 from tma_dlpack.types.enums import DataType, Interleave, OobFill, Swizzle
 from tma_dlpack.types.errors import Advice, TmaPreconditionError, TmaUnsupportedError, refusal
-from tma_dlpack.types.limits import ADDRESS_BYTES
+from tma_dlpack.types.limits import MAP_BYTES
+from tma_dlpack.types.public import Drawn
 from tma_dlpack.types.target import Target
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["TensorMap", "map_of", "new"]
+    from tma_dlpack.tensor_map.description import Description
+
+__all__ = ["TensorMap"]
 
 
-class TensorMap(Described):
+class TensorMap(MapAttributes, Drawn):
     """A CUDA tensor map (CUtensorMap): what the Tensor Memory Accelerator is told to copy.
 
     Made by `make_tma_descriptor` and its siblings, never directly. Immutable, hashable, equal by
@@ -53,7 +49,7 @@ class TensorMap(Described):
     (True, False)
     """
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ()
 
     def __init__(self) -> None:
         raise TypeError(
@@ -96,6 +92,9 @@ class TensorMap(Described):
         >>> TensorMap.from_bytes(bytes(128)).data_type.name
         'UINT8'
         """
+        from tma_dlpack.encoding import bits
+        from tma_dlpack.tensor_map.description import Description
+
         known = Target.of(target)
         if not known.has_model:
             raise TmaUnsupportedError(
@@ -111,14 +110,15 @@ class TensorMap(Described):
                 "pass bytes.fromhex(...) for hex digits",
             )
         arguments, address = bits.decode(raw)
-        template = Template(arguments, raw[ADDRESS_BYTES:], None, known, None, launchable=True)
-        return map_of(template, address)
+        return cls._make(None, None, address, raw, True, Description(arguments, known))
 
     def __bytes__(self) -> bytes:
-        tail = self._template.tail
-        if tail is None:
+        data = self._data
+        if data is None:
+            from tma_dlpack.tensor_map import interop
+
             raise interop.no_bytes(self.target)
-        return self._address.to_bytes(ADDRESS_BYTES, "little") + tail
+        return data
 
     @property
     def ptr(self) -> int:
@@ -126,33 +126,31 @@ class TensorMap(Described):
 
         Raises `TmaUnsupportedError` for the map of a host tensor and for one without bytes.
         """
-        return self._own_slot().address
+        return self._pointer() or self._refuse_pointer()
+
+    def _refuse_pointer(self) -> int:
+        from tma_dlpack.tensor_map import interop
+
+        if not self._launchable:
+            raise interop.not_launchable(self.description.view, self._address)
+        raise interop.no_bytes(self.target)
 
     def numpy(self) -> NDArray[np.uint8]:
         """Give the 128 bytes as a read-only uint8 array.
 
         For a launchable map it shares the storage that `ptr` points to, and keeps it alive.
         """
-        if self.launchable:
-            data = self._own_slot().array().data.toreadonly()
-        else:
-            data = memoryview(bytes(self))
-        return np.frombuffer(data, dtype=np.uint8)
+        if not self._launchable:
+            return np.frombuffer(bytes(self), dtype=np.uint8)
+        shared = self._shared_bytes()
+        shared.flags.writeable = False
+        return shared
 
-    def _own_slot(self) -> Slot:
-        return self._take_slot() if self._slot is None else self._slot
+    def _shared_bytes(self) -> NDArray[np.uint8]:
+        """Give the bytes that `ptr` points to as a writable array that keeps the map alive."""
+        from tma_dlpack.tensor_map import interop
 
-    def _take_slot(self) -> Slot:
-        template = self._template
-        if not template.launchable:
-            raise interop.not_launchable(template, self._address)
-        if template.tail is None:
-            raise interop.no_bytes(self.target)
-        slot = take_slot(self._address, template.tail)
-        with SETTLING:
-            if self._slot is None:  # else another thread, or a finalizer, was quicker
-                self._slot = slot
-            return self._slot
+        return interop.array_at(self.ptr, MAP_BYTES, self)
 
     def as_ctypes(self) -> Any:
         """Give the map as a ctypes array of 128 bytes that shares the storage of `ptr`.
@@ -161,7 +159,7 @@ class TensorMap(Described):
         For launchers that take a ctypes object or a pointer to one, such as cuLaunchKernel. It
         keeps the storage alive. Raises `TmaUnsupportedError` as `ptr` does.
         """
-        return np.ctypeslib.as_ctypes(self._own_slot().array())
+        return np.ctypeslib.as_ctypes(self._shared_bytes())
 
     def as_torch(self) -> Any:
         """Give the map as a torch CPU tensor, uint8[128], that shares the storage of `ptr`.
@@ -170,15 +168,19 @@ class TensorMap(Described):
         storage alive. It is writable; whoever writes to it changes what launchers
         get, not the map. Raises `TmaUnsupportedError` as `ptr` does, and if torch is not imported.
         """
-        return interop.for_torch(self._own_slot().array())
+        from tma_dlpack.tensor_map import interop
+
+        return interop.for_torch(self._shared_bytes())
 
     def as_cuda_bindings(self) -> Any:
         """Give the map as a ``cuda.bindings.driver.CUtensorMap`` (a copy, in its own storage).
 
         Raises `TmaUnsupportedError` as `ptr` does, and if cuda-bindings is not installed.
         """
-        if not self.launchable:
-            raise interop.not_launchable(self._template, self._address)
+        from tma_dlpack.tensor_map import interop
+
+        if not self._launchable:
+            self._refuse_pointer()
         return interop.for_cuda_bindings(bytes(self))
 
     # -- change ----------------------------------------------------------------------------------
@@ -212,25 +214,21 @@ class TensorMap(Described):
         >>> tm.with_address(b) == tma.make_tma_descriptor(b, box_sizes=(16, 16))
         True
         """
-        template = self._template
-        if type(tensor_or_int) is int:
-            if not template.launchable:
-                template = self._template_at_address()
-            return self._at(tensor_or_int, template, None, None)
-        if issubclass(type(tensor_or_int), np.integer):
-            return self.with_address(int(tensor_or_int))  # type: ignore[call-overload]
-        reading = read_layout(tensor_or_int)
-        address, signature, capsule = reading
-        if signature == template.signature:
-            return self._at(address, template, tensor_or_int, capsule)
-        view = described(tensor_or_int, reading)
-        if template.view != view or template.launchable != view.device.is_cuda:
-            if differing := differences(template, view):
-                raise TmaPreconditionError(differing)
-            template = dataclasses.replace(
-                template, view=view, launchable=view.device.is_cuda, signature=signature
-            )
-        return self._at(address, template, tensor_or_int, capsule)
+        from tma_dlpack.tensor_map.readdress import check_address, differences
+
+        address = integer_of(tensor_or_int)
+        if address is not None:
+            check_address(address, "tensor_or_int", self.arguments.alignment_bytes)
+            device = self.device
+            return self._moved(address, device is None or device.is_cuda, self.description)
+        view = as_tensor_view(tensor_or_int)
+        if differing := differences(self.description, view):
+            raise TmaPreconditionError(differing)
+        check_address(view.address, "tensor_or_int", self.arguments.alignment_bytes)
+        description = self.description.of(view.at(0))
+        return self._moved(
+            view.address, view.device.is_cuda, description, tensor_or_int, view.capsule
+        )
 
     def at_bare_address(self, address: int) -> TensorMap:
         """Give the same map at an address for which the caller vouches: launchable, no tensor.
@@ -238,21 +236,21 @@ class TensorMap(Described):
         As cuTensorMapReplaceAddress, which asks a multiple of 16 whatever the map [measured, H200,
         driver 580.159.04, 2026-11-20].
         """
+        from tma_dlpack.tensor_map.readdress import check_address
+
         check_address(address, "global_address", 16)
-        template = dataclasses.replace(self._template, view=None, launchable=True, signature=None)
-        return map_of(template, address)
+        return self._moved(address, True, self.description.of(None))
 
-    def _template_at_address(self) -> Template:
-        device = self.device
-        launchable = device is None or device.is_cuda
-        if self._template.launchable is launchable:
-            return self._template
-        return dataclasses.replace(self._template, launchable=launchable)
-
-    def _at(self, address: int, template: Template, tensor: object, capsule: object) -> TensorMap:
-        if address & template.refused_bits or not address:
-            check_address(address, "tensor_or_int", template.arguments.alignment_bytes)
-        return map_of(template, address, tensor, capsule)
+    def _moved(
+        self,
+        address: int,
+        launchable: bool,
+        description: Description,
+        tensor: object = None,
+        capsule: object = None,
+    ) -> TensorMap:
+        data = moved_bytes(self._data, address)
+        return self._make(tensor, capsule, address, data, launchable, description)
 
     def replace(
         self,
@@ -308,6 +306,10 @@ class TensorMap(Described):
         >>> tm.data_type.name, tm.shape, tm.box_sizes, tm.swizzle.name
         ('FLOAT16', (128, 64), (16, 64), 'bytes128')
         """
+        from tma_dlpack.encoding import bits
+        from tma_dlpack.tensor_map import ptx_replace
+        from tma_dlpack.tensor_map.description import Description
+
         changes = ptx_replace.read_replacements(
             self,
             {
@@ -326,20 +328,11 @@ class TensorMap(Described):
         data = ptx_replace.apply(bytes(self), changes)
         arguments, address = bits.decode(data)
         moved = global_address is not None
-        template = dataclasses.replace(
-            self._template,
-            arguments=arguments,
-            tail=data[ADDRESS_BYTES:],
-            encoder=None,
-            view=None if moved else self._template.view,
-            launchable=moved or self.launchable,
-            case=None,
-            signature=None,
-            reusable=False,
-        )
+        known = self.description
+        description = Description(arguments, known.target, None, None if moved else known.view)
         if moved:
-            return map_of(template, address)
-        return map_of(template, address, self._tensor, self._capsule)
+            return self._make(None, None, address, data, True, description)
+        return self._make(self._tensor, self._capsule, address, data, self._launchable, description)
 
     def replace_cuda(
         self,
@@ -383,6 +376,8 @@ interleave_layout, swizzle_mode, fill_mode
         >>> "tensormap.replace.tile.rank.shared::cta.b1024.b32" in zeroed.replace_cuda(rank=2)
         True
         """
+        from tma_dlpack.tensor_map import cpp, ptx_replace
+
         changes = ptx_replace.read_replacements(
             self,
             {
@@ -417,8 +412,10 @@ interleave_layout, swizzle_mode, fill_mode
         ...     x, (16, 16), data_type="TFLOAT32").cpp()
         True
         """
-        template = self._template
-        return cpp.cpp(template.arguments, self._address, repr(self), template.view, template.case)
+        from tma_dlpack.tensor_map import cpp
+
+        known = self.description
+        return cpp.cpp(known.arguments, self._address, repr(self), known.view, known.request)
 
     # -- where it comes from ---------------------------------------------------------------------
 
@@ -430,7 +427,7 @@ interleave_layout, swizzle_mode, fill_mode
     @property
     def view(self) -> TensorView | None:
         """The tensor as `dlpack.TensorView`; None for a bare address."""
-        view, tensor = self._template.view, self._tensor
+        view, tensor = self.description.view, self._tensor
         if view is None or tensor is None:
             return None
         return view.at(self._address, tensor, self._capsule)
@@ -438,7 +435,7 @@ interleave_layout, swizzle_mode, fill_mode
     @property
     def device(self) -> Device | None:
         """The DLPack device of the tensor; None for a bare address."""
-        view = self._template.view
+        view = self.description.view
         return None if view is None else view.device
 
     @property
@@ -448,32 +445,27 @@ interleave_layout, swizzle_mode, fill_mode
         A map of a bare address (`driver_encode_*`, `from_bytes`) is launchable: the address is
         the caller's word.
         """
-        return self._template.launchable
+        return self._launchable
 
     @property
     def encoder(self) -> str | None:
         """``"driver"`` or ``"model"``: who made the bytes; None where nobody here did."""
-        return self._template.encoder
+        return self.description.encoder
 
     @property
     def advice(self) -> tuple[Advice, ...]:
         """What is worth knowing about the call that made the map (see `Report.advice`)."""
-        case, view = self._template.case, self.view
-        if case is None:
+        from tma_dlpack.rules.check import advise
+
+        known = self.description
+        if known.request is None:
             return ()
-        if view is not None:  # another tensor of the layout may have been there first
-            case = dataclasses.replace(
-                case,
-                address=self._address,
-                view=view.at(0),
-            )
-        return advise(case)
+        return advise(dataclasses.replace(known.request, address=self._address, view=known.view))
 
     # -- value -----------------------------------------------------------------------------------
 
     def _value(self) -> tuple[object, ...]:
-        t = self._template
-        return t.arguments, self._address, t.tail, t.target.name
+        return self.arguments, self._address, self._data, self.target.name
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TensorMap):
@@ -484,14 +476,17 @@ interleave_layout, swizzle_mode, fill_mode
         return hash(self._value())
 
     def __repr__(self) -> str:
+        from tma_dlpack.tensor_map import text
+
         return text.map_line(self)
 
     def __str__(self) -> str:
+        from tma_dlpack.tensor_map import text
+
         return text.map_text(self)
 
-    def __reduce__(self) -> tuple[Any, tuple[Template, int]]:
-        template = dataclasses.replace(self._template, launchable=False, signature=None)
-        return map_of, (template, self._address)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (self._address, self._data, self.description)
 
     def __copy__(self) -> TensorMap:
         return self
@@ -500,20 +495,6 @@ interleave_layout, swizzle_mode, fill_mode
         return self
 
 
-new = object.__new__  # what `map_of` begins with, for who cannot afford a call
-
-
-def map_of(
-    template: Template, address: int, tensor: object = None, capsule: object = None
-) -> TensorMap:
-    """Make a map of its template, its address, and what it keeps alive.
-
-    `capsule` is that of a producer that may have exported a temporary.
-    """
-    made = new(TensorMap)
-    made._template = template
-    made._address = address
-    made._tensor = tensor
-    made._capsule = capsule
-    made._slot = None
-    return made
+def _unpickled(address: int, data: bytes | None, description: Description) -> TensorMap:
+    """Make a map of what a pickle holds: no tensor, and so not launchable."""
+    return TensorMap._make(None, None, address, data, False, description)

@@ -11,8 +11,8 @@ from enum import IntEnum
 from itertools import islice
 
 from tma_dlpack.encoding import bits
+from tma_dlpack.tensor_map.attributes import MapAttributes
 from tma_dlpack.tensor_map.cpp import Replacement
-from tma_dlpack.tensor_map.template import Described
 from tma_dlpack.types.coerce import MAX_SHOWN, integer_of, shown, text_of
 from tma_dlpack.types.dtypes import DATA_TYPES
 from tma_dlpack.types.enums import (
@@ -68,20 +68,22 @@ _NAME_OF = {f.ptx: f.name for f in bits.FIELDS if f.ptx and f.ptx != "elemtype"}
 _FIELD = {(f.name, f.index): f for f in bits.FIELDS}
 
 
-def read_replacements(described: Described, given: Mapping[str, object]) -> tuple[Replacement, ...]:
+def read_replacements(
+    tensor_map: MapAttributes, given: Mapping[str, object]
+) -> tuple[Replacement, ...]:
     """Turn the keyword arguments of `TensorMap.replace` into changes, in PTX's words.
 
     Raises `TmaPreconditionError` with every value that is out of range or no integer, and
     `TmaUnsupportedError` for a map that cannot be changed so.
     """
-    if described.kind != "tiled":
+    if tensor_map.kind != "tiled":
         raise TmaUnsupportedError(
-            f"tensormap.replace changes tiled maps only, and this is an {described.kind} map; make "
-            "a new map instead (PTX ISA, tensormap.replace)"
+            f"tensormap.replace changes tiled maps only, and this is an {tensor_map.kind} map; "
+            "make a new map instead (PTX ISA, tensormap.replace)"
         )
-    if not described.target.has_model:
+    if not tensor_map.target.has_model:
         raise TmaUnsupportedError(
-            f"the bytes of maps for {described.target} have not been measured, so they cannot be "
+            f"the bytes of maps for {tensor_map.target} have not been measured, so they cannot be "
             "changed here; tensormap.replace itself is specific to sm_90a"
         )
     changes: list[Replacement] = []

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tma_dlpack.dlpack import TensorView
+from tma_dlpack.encoding.arguments import EncodeArguments
 from tma_dlpack.rules.driver_order import driver_layout
-from tma_dlpack.tensor_map.template import Template
+from tma_dlpack.tensor_map.description import Description
 from tma_dlpack.types.dtypes import data_type_of, overrides_of
 from tma_dlpack.types.errors import TmaPreconditionError, Violation
 from tma_dlpack.types.limits import ADDRESS_END
@@ -28,9 +29,9 @@ def check_address(address: int, argument: str, alignment_bytes: int) -> None:
     )
 
 
-def differences(template: Template, view: TensorView) -> list[Violation]:
+def differences(description: Description, view: TensorView) -> list[Violation]:
     """Say in what a tensor differs from the one that a map describes."""
-    old, arguments = template.view, template.arguments
+    old, arguments = description.view, description.arguments
     if old is not None:
         pairs = [
             ("shape", old.shape, view.shape),
@@ -43,7 +44,7 @@ def differences(template: Template, view: TensorView) -> list[Violation]:
         pairs = [
             ("shape", arguments.global_dim, dims),
             ("strides in bytes", arguments.global_strides, strides_bytes),
-            ("dtype", arguments.data_type.name, _type_name(template, view)),
+            ("dtype", arguments.data_type.name, _type_name(arguments, view)),
         ]
     return [
         Violation(
@@ -59,9 +60,9 @@ def differences(template: Template, view: TensorView) -> list[Violation]:
     ]
 
 
-def _type_name(template: Template, view: TensorView) -> str:
+def _type_name(arguments: EncodeArguments, view: TensorView) -> str:
     """Name the map's type if the tensor can be read as it, else the type that it would take."""
     usual = data_type_of(view.dtype)
-    if template.arguments.data_type in (usual, *overrides_of(view.dtype)):
-        return template.arguments.data_type.name
+    if arguments.data_type in (usual, *overrides_of(view.dtype)):
+        return arguments.data_type.name
     return str(view.dtype) if usual is None else usual.name

@@ -1,67 +1,132 @@
-"""Where the 128 bytes of a map lie for launchers: aligned slots, many of them in one array.
+"""What a `TensorMap` is made of: its 128 bytes, its tensor, and the call that made it.
 
-A slot is given out once and never again, so nothing that was handed out can change. The array lives
-as long as one of its slots, or of the arrays made of them.
+`MapStorage` is the base class of `TensorMap`. It exists twice with one contract: compiled
+(`_storage.c`), where the package was built with a C compiler, and below in Python.
 """
 
 from __future__ import annotations
 
-import itertools
-import struct
-import threading
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from tma_dlpack.dlpack import Layout
 from tma_dlpack.types.limits import ADDRESS_BYTES, ALIGNMENT_BYTES, MAP_BYTES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from typing_extensions import Self
 
-__all__ = ["SETTLING", "Slot", "aligned_bytes", "take_slot"]
+    from tma_dlpack.tensor_map.description import Description
 
-ROOM_BYTES = 32 * MAP_BYTES
-
-_map = struct.Struct(f"<Q{MAP_BYTES - ADDRESS_BYTES}s")
-
-#: To be held by who settles on a slot. A finalizer may do so while this thread does.
-SETTLING = threading.RLock()
+__all__ = ["COMPILED", "Asked", "MapStorage", "PythonStorage", "aligned_bytes", "moved_bytes"]
 
 
-class Slot(NamedTuple):
-    """128 bytes of an array, and their address."""
+class Asked(NamedTuple):
+    """A call that the short cut accepted: a tensor's layout, and the options in plain values.
 
-    room: NDArray[np.uint8]
-    start: int
+    `kind` is 0 for tiled, 1 for im2col, 2 for im2col-wide. `options` stand in the order of the
+    verb's signature after the tensor, row-major: enums as ints, boxes and corners as tuples of
+    int, `rules` as the user's word. `by_driver` says who encoded: cuTensorMapEncode* or the
+    measured layout.
+    """
+
+    kind: int
     address: int
-
-    def array(self) -> NDArray[np.uint8]:
-        """Give the 128 bytes; they keep the room alive."""
-        return self.room[self.start : self.start + MAP_BYTES]
-
-
-class _Room:
-    """The array that slots are being taken from."""
-
-    def __init__(self) -> None:
-        self.array = aligned_bytes(ROOM_BYTES)
-        self.memory = self.array.data
-        self.address = int(self.array.ctypes.data)
-        self.starts = itertools.count(0, MAP_BYTES)
+    layout: Layout
+    options: tuple[Any, ...]
+    by_driver: bool
 
 
-_room: _Room | None = None
+class PythonStorage:
+    """128 bytes and what they belong to. Nothing of it changes, but that `_description` is added.
 
+    Attributes
+    ----------
+    _tensor : object
+        Kept alive; None for a bare address.
+    _capsule : object
+        The DLPack capsule of a producer that we do not know, which keeps its memory; else None.
+    _address : int
+        Of element (0, ..., 0), bytes.
+    _data : bytes or None
+        The 128 bytes; None where neither driver nor model can make them.
+    _launchable : bool
+        Whether a kernel may be given the map.
+    _asked : tuple or None
+        What the short cut accepted, the items of `Asked`; None for maps that came described.
+    _description : Description or None
+        What the map says, worked out when somebody asks.
+    """
 
-def take_slot(address: int, tail: bytes) -> Slot:
-    """Write a map into a slot of its own: its address, then bytes 8..127."""
-    global _room
-    room = _room
-    # next() is atomic: other threads, and finalizers of this one, take others meanwhile
-    while room is None or (start := next(room.starts)) >= ROOM_BYTES:
-        room = _room = _Room()
-    _map.pack_into(room.memory, start, address, tail)
-    return Slot(room.array, start, room.address + start)
+    _tensor: object
+    _capsule: object = None
+    _address: int
+    _data: bytes | None
+    _launchable: bool
+    _asked: tuple[Any, ...] | None = None
+    _description: Description | None = None
+
+    @classmethod
+    def _make(
+        cls,
+        tensor: object,
+        capsule: object,
+        address: int,
+        data: bytes | None,
+        launchable: bool,
+        description: Description,
+    ) -> Self:
+        """Make a map that says what `description` says."""
+        made = object.__new__(cls)
+        made.__dict__.update(
+            _tensor=tensor,
+            _capsule=capsule,
+            _address=address,
+            _data=data,
+            _launchable=launchable,
+            _description=description,
+        )
+        return made
+
+    @classmethod
+    def _accepted(
+        cls, tensor: object, data: bytes, launchable: bool, asked: tuple[Any, ...]
+    ) -> Self:
+        """Make a map of a call that the short cut accepted; `asked` holds the items of `Asked`."""
+        made = object.__new__(cls)
+        values = made.__dict__
+        values["_tensor"] = tensor
+        values["_address"] = asked[1]
+        values["_data"] = data
+        values["_launchable"] = launchable
+        values["_asked"] = asked
+        return made
+
+    def _keep(self, description: Description) -> None:
+        """Remember what the map says."""
+        self.__dict__["_description"] = description
+
+    def _pointer(self) -> int:
+        """Give the address of 128 aligned bytes that live as long as the map.
+
+        0 where a kernel may not be given the map, or where there are no bytes.
+        """
+        if not self._launchable or self._data is None:
+            return 0
+        own = self.__dict__.get("_own_bytes")
+        if own is None:
+            room = aligned_bytes(MAP_BYTES)
+            room[:] = np.frombuffer(self._data, np.uint8)
+            # atomic: whichever thread comes first, all are given the same bytes
+            own = self.__dict__.setdefault("_own_bytes", room)
+        return int(own.ctypes.data)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a TensorMap does not change: {name} cannot be set")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a TensorMap does not change: {name} cannot be deleted")
 
 
 def aligned_bytes(count: int) -> NDArray[np.uint8]:
@@ -69,3 +134,22 @@ def aligned_bytes(count: int) -> NDArray[np.uint8]:
     room = np.empty(count + ALIGNMENT_BYTES, dtype=np.uint8)
     start = -room.ctypes.data % ALIGNMENT_BYTES
     return room[start : start + count]
+
+
+def moved_bytes(data: bytes | None, address: int) -> bytes | None:
+    """Give the bytes of the same map at another address: only the first 8 differ."""
+    return (
+        None if data is None else address.to_bytes(ADDRESS_BYTES, "little") + data[ADDRESS_BYTES:]
+    )
+
+
+if TYPE_CHECKING:
+    MapStorage = PythonStorage
+    COMPILED: bool
+else:
+    try:
+        from tma_dlpack.tensor_map._storage import MapStorage
+
+        COMPILED = True
+    except ImportError:
+        MapStorage, COMPILED = PythonStorage, False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from tma_dlpack.tensor_map.template import Described
+from tma_dlpack.tensor_map.attributes import MapAttributes
 from tma_dlpack.types.errors import COLUMNS, TmaUnsupportedError
 
 __all__ = ["hex_lines", "map_rows", "map_text", "tile_line"]
@@ -13,42 +13,42 @@ __all__ = ["hex_lines", "map_rows", "map_text", "tile_line"]
 BYTES_A_LINE = 32
 
 
-def map_text(described: Described) -> str:
+def map_text(tensor_map: MapAttributes) -> str:
     """Give the values of a map, row-major beside innermost first."""
-    a = described.arguments
+    a = tensor_map.arguments
     head = [
-        f"{a.kind} map of {a.data_type.name}, rank {a.rank}, at {described.global_address:#x}",
-        tile_line(described),
+        f"{a.kind} map of {a.data_type.name}, rank {a.rank}, at {tensor_map.global_address:#x}",
+        tile_line(tensor_map),
     ]
-    rows = [("row-major", "", "innermost first", ""), *map_rows(described)]
+    rows = [("row-major", "", "innermost first", ""), *map_rows(tensor_map)]
     return "\n".join([*head, *_columns(rows)])
 
 
-def tile_line(described: Described) -> str:
+def tile_line(tensor_map: MapAttributes) -> str:
     """Say what one tile takes; or, in as many lines as it takes, why no copy is possible."""
     try:
         return (
-            f"one tile: {described.tx_bytes} bytes copied, {described.smem_bytes} bytes of shared "
-            f"memory, aligned to {described.smem_alignment}"
+            f"one tile: {tensor_map.tx_bytes} bytes copied, {tensor_map.smem_bytes} bytes of "
+            f"shared memory, aligned to {tensor_map.smem_alignment}"
         )
     except TmaUnsupportedError as error:
         return textwrap.fill(f"no copy is possible: {error}", COLUMNS)
 
 
-def map_rows(described: Described) -> list[tuple[str, str, str, str]]:
+def map_rows(tensor_map: MapAttributes) -> list[tuple[str, str, str, str]]:
     """Give (our name, row-major value, the driver's name, innermost-first value) of each value."""
-    a = described.arguments
+    a = tensor_map.arguments
     rows: list[tuple[str, str, str, str]] = [
-        ("shape", _list(described.shape), "global_dim", _list(described.global_dim)),
+        ("shape", _list(tensor_map.shape), "global_dim", _list(tensor_map.global_dim)),
         (
             "strides (elements)",
-            _strides(described),
+            _strides(tensor_map),
             "global_strides (bytes)",
-            _list(described.global_strides),
+            _list(tensor_map.global_strides),
         ),
     ]
     if a.kind == "tiled":
-        rows.append(("box_sizes", _list(described.box_sizes), "box_dim", _list(a.box_dim)))
+        rows.append(("box_sizes", _list(tensor_map.box_sizes), "box_dim", _list(a.box_dim)))
     else:
         for name in ("pixel_box_lower_corner", "pixel_box_upper_corner"):
             corner = getattr(a, name)
@@ -58,9 +58,9 @@ def map_rows(described: Described) -> list[tuple[str, str, str, str]]:
     rows.append(
         (
             "elem_strides",
-            _list(described.elem_strides),
+            _list(tensor_map.elem_strides),
             "element_strides",
-            _list(described.element_strides),
+            _list(tensor_map.element_strides),
         )
     )
     rows += [
@@ -72,11 +72,11 @@ def map_rows(described: Described) -> list[tuple[str, str, str, str]]:
     return rows
 
 
-def map_line(described: Described) -> str:
+def map_line(tensor_map: MapAttributes) -> str:
     """Give a map as one line of at most 100 columns; what does not fit is left out, last first."""
-    a = described.arguments
+    a = tensor_map.arguments
     tile = (
-        f", box {described.box_sizes}"
+        f", box {tensor_map.box_sizes}"
         if a.kind == "tiled"
         else f", {a.pixels_per_column} pixels x {a.channels_per_pixel} channels"
     )
@@ -85,8 +85,8 @@ def map_line(described: Described) -> str:
         for name, value in (("interleave", a.interleave), ("swizzle", a.swizzle))
         if value
     )
-    place = f", at {described.global_address:#x}, {described.target}"
-    line = f"<TensorMap {a.kind} {a.data_type.name} shape {described.shape}"
+    place = f", at {tensor_map.global_address:#x}, {tensor_map.target}"
+    line = f"<TensorMap {a.kind} {a.data_type.name} shape {tensor_map.shape}"
     for part in (tile, options, place):
         if len(line) + len(part) + len(", ...>") > COLUMNS:
             return f"{line}, ...>"
@@ -108,11 +108,11 @@ def _list(values: Iterable[int]) -> str:
     return str(tuple(values))
 
 
-def _strides(described: Described) -> str:
-    bits = described.arguments.type_row.element_bits
-    if any(stride * 8 % bits for stride in described.global_strides):
+def _strides(tensor_map: MapAttributes) -> str:
+    bits = tensor_map.arguments.type_row.element_bits
+    if any(stride * 8 % bits for stride in tensor_map.global_strides):
         return f"(no whole number of {bits}-bit values)"
-    return _list(described.strides)
+    return _list(tensor_map.strides)
 
 
 def _columns(rows: list[tuple[str, str, str, str]]) -> list[str]:

@@ -17,7 +17,7 @@ __all__ = [
     "integers_of",
     "nearest_integer",
     "nearest_integers",
-    "settled",
+    "reusable",
     "shown",
     "text_of",
 ]
@@ -138,7 +138,7 @@ def counted(number: int | Fraction, unit: str) -> str:
     return f"{text} {unit if number == 1 else plural}"
 
 
-def settled(value: object) -> object:
+def reusable(value: object) -> object:
     """Give an argument as it is now: lists are copied, and what can be read but once is read."""
     if type(value) is list:
         return list(value)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tma_dlpack.types.coerce import shown, text_of
 from tma_dlpack.types.errors import refusal
 
-__all__ = ["TARGETS", "Target"]
+__all__ = ["DEFAULT_TARGET", "TARGETS", "Target"]
 
 #: Compute capability for which the 128 bytes have been measured (H200, driver 580.159.04).
 MEASURED_CAPABILITY = (9, 0)
@@ -111,6 +111,9 @@ TARGETS: dict[str, Target] = {
     "sm_103": Target((10, 3), 232_448),
     "sm_120": Target((12, 0), 101_376),
 }
+
+#: What a host tensor is described for unless told otherwise.
+DEFAULT_TARGET = TARGETS["sm_90"]
 
 #: Those names and the names of the architecture-specific code: sm_90a; sm_100a and sm_100f.
 _BY_NAME = {

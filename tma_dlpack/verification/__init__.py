@@ -23,7 +23,9 @@ def verify(n: int = 1000, seed: int = 0, *, device_id: int = 0) -> VerifyReport:
     The three encoders: verdict and bytes of the measured model against cuTensorMapEncode*. The
     copies: shared memory, which bytes were written, and global memory of the simulator against the
     hardware, for tile and im2col loads and stores and for reductions; and loads through maps of any
-    size that the driver accepts, at the ends of dimensions and registers.
+    size that the driver accepts, at the ends of dimensions and registers. The tensor core's side:
+    products of loaded tiles by wgmma with our matrix descriptors, against the exact ones, and
+    ldmatrix at our addresses, against the simulated tile.
 
     Parameters
     ----------

@@ -19,13 +19,18 @@ from tma_dlpack.copies.device_memory import DeviceBytes
 from tma_dlpack.copies.simulator import SimulatorBackend
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.encoding.arguments import EncodeArguments, MapKind
-from tma_dlpack.make.im2col import driver_encode_im2col, driver_encode_im2col_wide
-from tma_dlpack.make.tiled import driver_encode_tiled
+from tma_dlpack.make.driver_words import (
+    driver_encode_im2col,
+    driver_encode_im2col_wide,
+    driver_encode_tiled,
+)
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.errors import TmaDriverError, TmaPreconditionError
 from tma_dlpack.types.target import Target
+from tma_dlpack.verification import operands
 from tma_dlpack.verification.random_calls import random_call
 from tma_dlpack.verification.random_copies import ARENA_BYTES, Copy, random_copy, start_at_limits
+from tma_dlpack.verification.random_operands import random_matrices, random_product
 
 __all__ = ["CHECKS", "Arena", "Check", "Outcome", "run_case"]
 
@@ -42,7 +47,7 @@ class Check:
 
     name: str
     kind: MapKind
-    op: Literal["encode", "load", "store", "reduce", "limits"]
+    op: Literal["encode", "load", "store", "reduce", "limits", "wgmma", "ldmatrix"]
 
 
 CHECKS = (
@@ -56,6 +61,8 @@ CHECKS = (
     Check("tile reductions", "tiled", "reduce"),
     Check("tile loads at limits", "tiled", "limits"),
     Check("im2col loads at limits", "im2col", "limits"),
+    Check("wgmma of loaded tiles", "tiled", "wgmma"),
+    Check("ldmatrix of loaded tiles", "tiled", "ldmatrix"),
 )
 
 
@@ -104,6 +111,14 @@ def run_case(check: Check, number: int, seed: int, arena: Arena) -> Outcome:
         return _compare_encoders(check.kind, rng, arena.target)
     if check.op == "limits":
         return _compare_at_limits(check.kind, rng, arena)
+    if check.op == "wgmma":
+        product = random_product(rng, arena.target.max_smem_bytes)
+        if not operands.has_wgmma(arena):
+            return Outcome(f"{product}", False, None)
+        return Outcome(f"{product}", True, operands.compare_product(product, arena))
+    if check.op == "ldmatrix":
+        matrices = random_matrices(rng, arena.target.max_smem_bytes)
+        return Outcome(f"{matrices}", True, operands.compare_matrices(matrices, arena))
     copy = random_copy(check.op, check.kind, rng, arena.target.max_smem_bytes)
     return _compare_copy(copy, arena)
 

@@ -102,7 +102,7 @@ def _up(n: int, step: int) -> int:
 
 
 def _options(rng: Random, data_type: TensorMapDataType) -> EncodeArguments:
-    """Give arguments in which only type, interleave, swizzle and fill are settled."""
+    """Give arguments in which only type, interleave, swizzle and fill are reusable."""
     interleave = TmaInterleaveLayout(rng.choice((0, 0, 0, 1, 2)))
     nan = row(data_type).is_float and rng.random() < 0.5
     return EncodeArguments(

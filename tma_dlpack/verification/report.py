@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tma_dlpack.types.errors import sealed
+from tma_dlpack.types.public import public
 
 __all__ = ["VerifyReport", "VerifyRow"]
 
@@ -36,6 +37,7 @@ class VerifyRow:
     note: str = ""
 
 
+@public
 @sealed
 @dataclass(frozen=True, slots=True)
 class VerifyReport:

@@ -1,6 +1,16 @@
 // A whole tensor copied tile by tile, as fast as one issuing thread per CTA can ask for it.
 
-#include "tma.cuh"
+#include <tma_dlpack.h>
+
+using namespace tma_dlpack;
+
+enum Status : unsigned { DONE = 0, TIMED_OUT = 1, MISALIGNED = 2 };
+
+constexpr unsigned long long TWO_SECONDS = 2'000'000'000;
+
+extern __shared__ unsigned char shared_memory[];
+
+struct Coords { int c[5]; };  // innermost first
 
 // How tiles cover a tensor; all innermost first.
 struct Tiling
@@ -32,16 +42,38 @@ __device__ inline Coords coords_of(const Tiling& tiling, unsigned tile)
   return at;
 }
 
+template <unsigned RANK>
+__device__ inline void load_tile(void* smem, const Map& map, Barrier* full, Coords at)
+{
+  const int* const c = at.c;
+  if constexpr (RANK == 1) load(smem, map, full, c[0]);
+  if constexpr (RANK == 2) load(smem, map, full, c[0], c[1]);
+  if constexpr (RANK == 3) load(smem, map, full, c[0], c[1], c[2]);
+  if constexpr (RANK == 4) load(smem, map, full, c[0], c[1], c[2], c[3]);
+  if constexpr (RANK == 5) load(smem, map, full, c[0], c[1], c[2], c[3], c[4]);
+}
+
+template <unsigned RANK>
+__device__ inline void store_tile(const Map& map, const void* smem, Coords at)
+{
+  const int* const c = at.c;
+  if constexpr (RANK == 1) store(map, smem, c[0]);
+  if constexpr (RANK == 2) store(map, smem, c[0], c[1]);
+  if constexpr (RANK == 3) store(map, smem, c[0], c[1], c[2]);
+  if constexpr (RANK == 4) store(map, smem, c[0], c[1], c[2], c[3]);
+  if constexpr (RANK == 5) store(map, smem, c[0], c[1], c[2], c[3], c[4]);
+}
+
 // Wait until so many of this thread's last stores may still be reading shared memory.
 __device__ inline void wait_for_reads(unsigned stores_in_flight)
 {
   switch (stores_in_flight)
   {
-    case 1: asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory"); break;
-    case 2: asm volatile("cp.async.bulk.wait_group.read 2;" ::: "memory"); break;
-    case 3: asm volatile("cp.async.bulk.wait_group.read 3;" ::: "memory"); break;
-    case 4: asm volatile("cp.async.bulk.wait_group.read 4;" ::: "memory"); break;
-    default: asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); break;
+    case 1: wait_read<1>(); break;
+    case 2: wait_read<2>(); break;
+    case 3: wait_read<3>(); break;
+    case 4: wait_read<4>(); break;
+    default: wait_read(); break;
   }
 }
 
@@ -53,26 +85,23 @@ __device__ inline unsigned tile_of(unsigned k, unsigned neighbours)
 
 // The k-th tile of a CTA uses stage k % stages.
 template <unsigned RANK>
-__device__ inline void copy_tiles(const TensorMap& source, const TensorMap& target,
+__device__ inline void copy_tiles(const Map& source, const Map& target,
                                   const Tiling& tiling, const Ring& ring, unsigned* status)
 {
   if (threadIdx.x != 0) return;
-  const unsigned base = shared_address(shared_memory);
-  const unsigned full = base + ring.stages * ring.stage_bytes;
-  if (base % 1024 != 0)
+  if (shared_address(shared_memory) % 1024 != 0)
   {
     *status = MISALIGNED;
     return;
   }
-  for (unsigned stage = 0; stage < ring.stages; ++stage) barrier_init(full + 8 * stage, 1);
+  Barrier* const full = reinterpret_cast<Barrier*>(shared_memory + ring.stages * ring.stage_bytes);
+  for (unsigned stage = 0; stage < ring.stages; ++stage) init(full + stage);
 
-  const Offsets none{};
   const auto load = [&](unsigned tile, unsigned stage)
   {
-    const unsigned barrier = full + 8 * stage;
-    barrier_expect(barrier, ring.tx_bytes);
-    tma_load(RANK, base + stage * ring.stage_bytes, &source, barrier, coords_of<RANK>(tiling, tile),
-             none);
+    expect_tx(full + stage, ring.tx_bytes);
+    load_tile<RANK>(shared_memory + stage * ring.stage_bytes, source, full + stage,
+                    coords_of<RANK>(tiling, tile));
   };
   unsigned loaded = 0, to_load = tile_of(0, ring.neighbours);
   for (unsigned stage = 0; stage < ring.stages && to_load < tiling.total; ++stage)
@@ -86,13 +115,14 @@ __device__ inline void copy_tiles(const TensorMap& source, const TensorMap& targ
   {
     const unsigned tile = tile_of(k, ring.neighbours);
     if (tile >= tiling.total) break;
-    if (!barrier_wait(full + 8 * stage, parity))
+    if (!wait_at_most(full + stage, parity, TWO_SECONDS))
     {
       *status = TIMED_OUT;
       return;
     }
-    tma_store(0, RANK, base + stage * ring.stage_bytes, &target, coords_of<RANK>(tiling, tile));
-    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+    store_tile<RANK>(target, shared_memory + stage * ring.stage_bytes,
+                     coords_of<RANK>(tiling, tile));
+    commit();
     if (++stage == ring.stages) stage = 0, parity ^= 1;
 
     if (k < ring.stores_in_flight || to_load >= tiling.total) continue;
@@ -101,12 +131,12 @@ __device__ inline void copy_tiles(const TensorMap& source, const TensorMap& targ
     to_load = tile_of(++loaded, ring.neighbours);
     if (++free_stage == ring.stages) free_stage = 0;
   }
-  commit_and_wait_all();
+  wait_stores();
 }
 
 #define COPY_TILES(RANK)                                                                          \
-  extern "C" __global__ void copy_tiles_##RANK(const __grid_constant__ TensorMap source,         \
-                                               const __grid_constant__ TensorMap target,         \
+  extern "C" __global__ void copy_tiles_##RANK(const __grid_constant__ Map source,               \
+                                               const __grid_constant__ Map target,               \
                                                const __grid_constant__ Tiling tiling,            \
                                                const __grid_constant__ Ring ring, unsigned* status) \
   {                                                                                               \

@@ -1,13 +1,95 @@
 // One tile per CTA: a load whose shared memory comes back to be looked at, and a store.
 
-#include "tma.cuh"
+#include <tma_dlpack.h>
 
+using namespace tma_dlpack;
+
+struct Coords { int c[5]; };              // innermost first
+struct Offsets { unsigned short o[3]; };  // W first
+
+enum Status : unsigned { DONE = 0, TIMED_OUT = 1, MISALIGNED = 2 };
+
+constexpr unsigned long long TWO_SECONDS = 2'000'000'000;
 constexpr unsigned char FIRST_PATTERN = 0x5A, SECOND_PATTERN = 0xA5;
+
+extern __shared__ unsigned char shared_memory[];
+
+// A form is the rank of a tile copy (1..5), or 5 more for an im2col copy (8..10 for ranks 3..5).
+__device__ inline void load_form(unsigned form, void* smem, const Map& map, Barrier* full, Coords at,
+                                 Offsets tap)
+{
+  const int* const c = at.c;
+  const unsigned short* const o = tap.o;
+  switch (form)
+  {
+    case 1: load(smem, map, full, c[0]); break;
+    case 2: load(smem, map, full, c[0], c[1]); break;
+    case 3: load(smem, map, full, c[0], c[1], c[2]); break;
+    case 4: load(smem, map, full, c[0], c[1], c[2], c[3]); break;
+    case 5: load(smem, map, full, c[0], c[1], c[2], c[3], c[4]); break;
+    case 8: load_im2col(smem, map, full, c[0], c[1], c[2], OffsetsW{o[0]}); break;
+    case 9: load_im2col(smem, map, full, c[0], c[1], c[2], c[3], OffsetsWH{o[0], o[1]}); break;
+    case 10:
+      load_im2col(smem, map, full, c[0], c[1], c[2], c[3], c[4], OffsetsWHD{o[0], o[1], o[2]});
+      break;
+  }
+}
+
+__device__ inline void store_form(unsigned form, const Map& map, const void* smem, Coords at)
+{
+  const int* const c = at.c;
+  switch (form)
+  {
+    case 1: store(map, smem, c[0]); break;
+    case 2: store(map, smem, c[0], c[1]); break;
+    case 3: store(map, smem, c[0], c[1], c[2]); break;
+    case 4: store(map, smem, c[0], c[1], c[2], c[3]); break;
+    case 5: store(map, smem, c[0], c[1], c[2], c[3], c[4]); break;
+    case 8: store_im2col(map, smem, c[0], c[1], c[2]); break;
+    case 9: store_im2col(map, smem, c[0], c[1], c[2], c[3]); break;
+    case 10: store_im2col(map, smem, c[0], c[1], c[2], c[3], c[4]); break;
+  }
+}
+
+template <Reduction op>
+__device__ inline void reduce_form(unsigned form, const Map& map, const void* smem, Coords at)
+{
+  const int* const c = at.c;
+  switch (form)
+  {
+    case 1: reduce<op>(map, smem, c[0]); break;
+    case 2: reduce<op>(map, smem, c[0], c[1]); break;
+    case 3: reduce<op>(map, smem, c[0], c[1], c[2]); break;
+    case 4: reduce<op>(map, smem, c[0], c[1], c[2], c[3]); break;
+    case 5: reduce<op>(map, smem, c[0], c[1], c[2], c[3], c[4]); break;
+    case 8: reduce_im2col<op>(map, smem, c[0], c[1], c[2]); break;
+    case 9: reduce_im2col<op>(map, smem, c[0], c[1], c[2], c[3]); break;
+    case 10: reduce_im2col<op>(map, smem, c[0], c[1], c[2], c[3], c[4]); break;
+  }
+}
+
+// op: 0 stores; 1..8 reduce.
+__device__ inline void store_or_reduce(unsigned op, unsigned form, const Map& map, const void* smem,
+                                       Coords at)
+{
+  switch (op)
+  {
+    case 0: store_form(form, map, smem, at); break;
+    case 1: reduce_form<Reduction::add>(form, map, smem, at); break;
+    case 2: reduce_form<Reduction::min>(form, map, smem, at); break;
+    case 3: reduce_form<Reduction::max>(form, map, smem, at); break;
+    case 4: reduce_form<Reduction::inc>(form, map, smem, at); break;
+    case 5: reduce_form<Reduction::dec>(form, map, smem, at); break;
+    case 6: reduce_form<Reduction::bit_and>(form, map, smem, at); break;
+    case 7: reduce_form<Reduction::bit_or>(form, map, smem, at); break;
+    case 8: reduce_form<Reduction::bit_xor>(form, map, smem, at); break;
+  }
+}
 
 __device__ inline void fill(unsigned bytes, unsigned char pattern)
 {
   for (unsigned i = threadIdx.x; i < bytes; i += blockDim.x) shared_memory[i] = pattern;
-  fence_proxy_async();
+  fence_async();
   __syncthreads();
 }
 
@@ -16,7 +98,7 @@ __device__ inline void fill(unsigned bytes, unsigned char pattern)
 // smem_out, written: [tiles][bytes], bytes = what precedes the tile, and the tile. Bytes that the
 // copy leaves alone come out as 0 in both. status: [tiles + 1]; the last word is set once a tile has
 // timed out, and tiles that see it are not run.
-extern "C" __global__ void load_tiles(const __grid_constant__ TensorMap map, const Coords* coords,
+extern "C" __global__ void load_tiles(const __grid_constant__ Map map, const Coords* coords,
                                       Offsets offsets, unsigned form, unsigned smem_offset,
                                       unsigned bytes, unsigned tx_bytes, unsigned char* smem_out,
                                       unsigned char* written, unsigned* status)
@@ -26,24 +108,23 @@ extern "C" __global__ void load_tiles(const __grid_constant__ TensorMap map, con
   if (__syncthreads_or(*stop)) return;
   smem_out += tile * bytes;
   written += tile * bytes;
-  const unsigned base = shared_address(shared_memory);
-  const unsigned barrier = base + bytes;
-  if (base % 1024 != 0)  // a swizzle looks at absolute addresses
+  if (shared_address(shared_memory) % 1024 != 0)  // a swizzle looks at absolute addresses
   {
     status[tile] = MISALIGNED;
     return;
   }
-  if (threadIdx.x == 0) barrier_init(barrier, 1);
+  Barrier* const full = reinterpret_cast<Barrier*>(shared_memory + bytes);
+  if (threadIdx.x == 0) init(full);
 
   for (unsigned pass = 0; pass < 2; ++pass)
   {
     fill(bytes, pass == 0 ? FIRST_PATTERN : SECOND_PATTERN);
     if (threadIdx.x == 0)
     {
-      barrier_expect(barrier, tx_bytes);
-      tma_load(form, base + smem_offset, &map, barrier, coords[tile], offsets);
+      expect_tx(full, tx_bytes);
+      load_form(form, shared_memory + smem_offset, map, full, coords[tile], offsets);
     }
-    if (!barrier_wait(barrier, pass))
+    if (!wait_at_most(full, pass, TWO_SECONDS))
     {
       status[tile] = TIMED_OUT;
       *stop = 1;
@@ -67,23 +148,23 @@ extern "C" __global__ void load_tiles(const __grid_constant__ TensorMap map, con
 }
 
 // Put `data` at smem_offset and store or reduce it.
-extern "C" __global__ void store_tile(const __grid_constant__ TensorMap map, Coords at, unsigned op,
+extern "C" __global__ void store_tile(const __grid_constant__ Map map, Coords at, unsigned op,
                                       unsigned form, unsigned smem_offset,
                                       const unsigned char* data, unsigned bytes, unsigned* status)
 {
-  const unsigned base = shared_address(shared_memory);
-  if (base % 1024 != 0)
+  if (shared_address(shared_memory) % 1024 != 0)
   {
     *status = MISALIGNED;
     return;
   }
   for (unsigned i = threadIdx.x; i < bytes; i += blockDim.x) shared_memory[smem_offset + i] = data[i];
-  fence_proxy_async();
+  fence_async();
   __syncthreads();
   if (threadIdx.x == 0)
   {
-    tma_store(op, form, base + smem_offset, &map, at);
-    commit_and_wait_all();
+    store_or_reduce(op, form, map, shared_memory + smem_offset, at);
+    commit();
+    wait_stores();
     *status = DONE;
   }
 }

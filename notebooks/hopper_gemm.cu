@@ -1,0 +1,337 @@
+// hopper_gemm.cu: C = A x B^T, bf16 in and out, float accumulation, for compute capability 9.0.
+//
+// A is (m, k), B is (n, k), C is (m, n), all row-major; B^T is the column-major matrix of a GEMM. m, n
+// and k are any multiples of 8: TMA fills what lies outside A and B with zeros and clips stores to C.
+// Other sizes have rows that TMA cannot address; make_tma_descriptor refuses them.
+//
+// One block per multiprocessor takes tile after tile of C, 128 x 256. A producer thread keeps a ring of
+// stages filled with the next 64 columns of A and B; two warpgroups multiply, 64 rows each. Two blocks
+// form a cluster, one above the other: they need the same tile of B, so each loads half of it into both.
+//
+//   warpgroup 0    wait(empty), expect_tx, load A and B  --full-->  wait(full), 4 x wgmma    1 and 2
+//   (one thread)                                         <-empty--  done with the stage
+//
+// python -m tma_dlpack bench gemm measures it; 07_hopper_gemm.ipynb shows its tiles.
+
+#include <tma_dlpack.h>
+
+namespace gemm
+{
+
+using namespace tma_dlpack;
+
+constexpr int TILE_M = 128, TILE_N = 256, TILE_K = 64;
+constexpr int CONSUMERS = 2, THREADS = 128 * (1 + CONSUMERS);
+constexpr int ELEMENT_BYTES = 2;
+
+// What a kernel may choose. Its maps of A and B have boxes of (box_rows, one span of the swizzle); its
+// map of C has boxes of (64, 64) with the swizzle bytes128.
+template <Swizzle swizzle_, int box_rows_, int stages_, int cluster_, int c_boxes_, int group_>
+struct Choice
+{
+  static constexpr Swizzle swizzle = swizzle_;
+  static constexpr int box_rows = box_rows_;
+  static constexpr int stages = stages_;
+  static constexpr int cluster = cluster_;  // blocks that share tiles of B
+  static constexpr int c_boxes = c_boxes_;  // boxes of C that a warpgroup has room for
+  static constexpr int group = group_;      // rows of tiles taken together, so that L2 holds them
+  static constexpr int span = span_bytes(swizzle_);
+};
+
+// The kernel, and what two other choices cost: tiles without a swizzle, and boxes of 8 rows.
+using Fast = Choice<Swizzle::bytes128, 128, 4, 2, 2, 8>;
+using WithoutSwizzle = Choice<Swizzle::none, 128, 4, 2, 2, 8>;
+using SmallBoxes = Choice<Swizzle::bytes128, 8, 4, 2, 2, 8>;
+
+constexpr int A_BYTES = TILE_M * TILE_K * ELEMENT_BYTES;
+constexpr int B_BYTES = TILE_N * TILE_K * ELEMENT_BYTES;
+constexpr int STAGE_BYTES = A_BYTES + B_BYTES;
+constexpr int C_BOX_BYTES = 64 * 64 * ELEMENT_BYTES;
+
+template <class Choose>
+constexpr int smem_bytes = 1024 + Choose::stages * (STAGE_BYTES + 2 * sizeof(Barrier)) +
+                           CONSUMERS * Choose::c_boxes * C_BOX_BYTES;
+
+// ---- which tile ----
+
+// The tiles that a cluster takes: all columns of `group` rows of tiles, then the next rows.
+template <class Choose>
+struct Tiles
+{
+  int rows, columns;  // in tiles of one cluster, which are `cluster` tiles of C high
+
+  __device__ Tiles(int m, int n)
+    : rows((m + Choose::cluster * TILE_M - 1) / (Choose::cluster * TILE_M)),
+      columns((n + TILE_N - 1) / TILE_N)
+  {
+  }
+
+  __device__ int count() const { return rows * columns; }
+  __device__ int first() const { return blockIdx.x / Choose::cluster; }
+  __device__ int step() const { return gridDim.x / Choose::cluster; }
+
+  // First row and column of C in this block's part of a tile.
+  __device__ int2 place(int tile) const
+  {
+    const int first = tile / (Choose::group * columns) * Choose::group;
+    const int height = min(Choose::group, rows - first);
+    const int within = tile - first * columns;
+    const int row = first + within % height, column = within / height;
+    return {(row * Choose::cluster + static_cast<int>(cluster_rank())) * TILE_M, column * TILE_N};
+  }
+};
+
+// ---- the ring of stages ----
+
+template <class Choose>
+struct Ring
+{
+  unsigned char* tiles;  // per stage: A, then B
+  Barrier *full, *empty;
+  int stage = 0;
+  unsigned parity = 0;
+
+  __device__ unsigned char* a() const { return tiles + stage * STAGE_BYTES; }
+  __device__ unsigned char* b() const { return a() + A_BYTES; }
+
+  __device__ void next()
+  {
+    if (++stage == Choose::stages) stage = 0, parity ^= 1;
+  }
+};
+
+// Load `rows` rows of a tile of all_rows rows, 64 columns wide, from row `first` of the tile on. In
+// shared memory it lies as [columns of one span][all_rows][span]: one box, if the span is 128 bytes.
+template <class Choose, int rows, int all_rows, bool to_cluster>
+__device__ void load_rows(unsigned char* tile, const Map& map, Barrier* full, int k, int row,
+                          int first)
+{
+  constexpr int span_elements = Choose::span / ELEMENT_BYTES;
+  for (int column = 0; column < TILE_K; column += span_elements)
+    for (int r = first; r < first + rows; r += Choose::box_rows)
+    {
+      void* const to = tile + (column / span_elements * all_rows + r) * Choose::span;
+      if constexpr (to_cluster)
+        load_multicast(to, map, full, (1 << Choose::cluster) - 1, k + column, row + r);
+      else
+        load(to, map, full, k + column, row + r);
+    }
+}
+
+// Fill stage after stage: load_stage(ring, full, place, k0) loads the columns from k0 on.
+template <class Choose, class LoadStage>
+__device__ void produce(Ring<Choose> ring, Tiles<Choose> tiles, int k, LoadStage load_stage)
+{
+  for (int tile = tiles.first(); tile < tiles.count(); tile += tiles.step())
+    for (int k0 = 0; k0 < k; k0 += TILE_K, ring.next())
+    {
+      wait(ring.empty + ring.stage, ring.parity ^ 1);  // the first round finds every stage empty
+      expect_tx(ring.full + ring.stage, STAGE_BYTES);
+      load_stage(ring, ring.full + ring.stage, tiles.place(tile), k0);
+    }
+}
+
+// ---- the tensor core ----
+
+#define D8(I) "+f"(d[I]), "+f"(d[I + 1]), "+f"(d[I + 2]), "+f"(d[I + 3]), \
+              "+f"(d[I + 4]), "+f"(d[I + 5]), "+f"(d[I + 6]), "+f"(d[I + 7])
+#define D32(I) D8(I), D8(I + 8), D8(I + 16), D8(I + 24)
+
+// d = A x B^T + (add ? d : 0) for 64 rows of A, 256 of B and 16 columns, by their matrix descriptors.
+__device__ inline void wgmma_64x256x16(float (&d)[128], unsigned long long a, unsigned long long b,
+                                       int add)
+{
+  asm volatile(
+    "{\n .reg .pred p;\n setp.ne.b32 p, %130, 0;\n"
+    " wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16\n"
+    " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15,\n"
+    "  %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31,\n"
+    "  %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47,\n"
+    "  %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63,\n"
+    "  %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79,\n"
+    "  %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95,\n"
+    "  %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110,\n"
+    "  %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125,\n"
+    "  %126, %127}, %128, %129, p, 1, 1, 0, 0;\n}"
+    : D32(0), D32(32), D32(64), D32(96)
+    : "l"(a), "l"(b), "r"(add));
+}
+
+#undef D32
+#undef D8
+
+// Add up one tile of C in registers: 64 of its rows for each warpgroup.
+template <class Choose>
+__device__ void multiply(float (&d)[128], Ring<Choose>& ring, int warpgroup, int k)
+{
+  constexpr unsigned long long a_layout = k_major_descriptor<TILE_M, Choose::swizzle>();
+  constexpr unsigned long long b_layout = k_major_descriptor<TILE_N, Choose::swizzle>();
+  const auto release = [&](int stage)
+  {
+    // The stage is free once both blocks of the cluster are done with it: each writes into both.
+    const unsigned block = threadIdx.x % 128;
+    if (block < Choose::cluster) arrive_remote_relaxed(ring.empty + stage, block);
+  };
+  int before = -1;
+  for (int k0 = 0; k0 < k; k0 += TILE_K, ring.next())
+  {
+    wait(ring.full + ring.stage, ring.parity);
+    const unsigned a = shared_address(ring.a()) + warpgroup * 64 * Choose::span;
+    const unsigned b = shared_address(ring.b());
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < TILE_K / 16; ++step)
+      wgmma_64x256x16(d, descriptor_at(a + k_step_bytes<TILE_M, Choose::swizzle>(step), a_layout),
+                      descriptor_at(b + k_step_bytes<TILE_N, Choose::swizzle>(step), b_layout),
+                      k0 + step);
+    wgmma_commit();
+    wgmma_wait<1>();  // the stage before this one has been read
+    if (before >= 0) release(before);
+    before = ring.stage;
+  }
+  wgmma_wait();
+  release(before);
+}
+
+// ---- the way out ----
+
+__device__ inline unsigned two_bf16(float low, float high)
+{
+  unsigned both;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+  return both;
+}
+
+// Write 8 rows of 8 elements four times; lane i gives the address of row i % 8 of matrix i / 8.
+__device__ inline void store_matrices(void* row, unsigned m0, unsigned m1, unsigned m2, unsigned m3)
+{
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
+                 shared_address(row)),
+               "r"(m0), "r"(m1), "r"(m2), "r"(m3)
+               : "memory");
+}
+
+// Round 64 x 256 of C, and store them box by box while the next tile is multiplied.
+template <class Choose>
+__device__ void store_c(const float (&d)[128], const Map& c, unsigned char* boxes, int warpgroup,
+                        int2 place)
+{
+  const int thread = threadIdx.x % 128, lane = thread % 32;
+  const int row = thread / 32 * 16 + lane % 16;  // of the address that this lane gives
+#pragma unroll
+  for (int box = 0; box < TILE_N / 64; ++box)
+  {
+    unsigned char* const room = boxes + box % Choose::c_boxes * C_BOX_BYTES;
+    if (thread == 0) wait_read<Choose::c_boxes - 1>();  // the store before that used this room
+    sync_threads(1 + warpgroup, 128);
+#pragma unroll
+    for (int column = 0; column < 64; column += 16)
+    {
+      // The accumulator's order: 8 columns after 8 columns; of each, rows 0 to 7, then 8 to 15.
+      const float* const v = d + box * 32 + column / 2;
+      const unsigned at =
+        swizzled_index<unsigned short, Swizzle::bytes128>(row, column + lane / 16 * 8);
+      store_matrices(room + at * ELEMENT_BYTES, two_bf16(v[0], v[1]), two_bf16(v[2], v[3]),
+                     two_bf16(v[4], v[5]), two_bf16(v[6], v[7]));
+    }
+    fence_async();
+    sync_threads(1 + warpgroup, 128);
+    if (thread == 0)
+    {
+      store(c, room, place.y + box * 64, place.x + warpgroup * 64);
+      commit();
+    }
+  }
+}
+
+// ---- the kernel ----
+
+extern __shared__ unsigned char shared_memory[];
+
+template <class Choose, class LoadStage>
+__device__ void run(const Map& c, Tiles<Choose> tiles, int k, LoadStage load_stage)
+{
+  static_assert(smem_bytes<Choose> <= 227 * 1024, "too many stages: a block has 227 KiB");
+  unsigned char* const start = shared_memory + (-shared_address(shared_memory) & 1023);
+  unsigned char* const c_boxes = start + Choose::stages * STAGE_BYTES;
+  Barrier* const full =
+    reinterpret_cast<Barrier*>(c_boxes + CONSUMERS * Choose::c_boxes * C_BOX_BYTES);
+  Ring<Choose> ring{start, full, full + Choose::stages};
+
+  if (threadIdx.x == 0)
+    for (int stage = 0; stage < Choose::stages; ++stage)
+    {
+      init(ring.full + stage, 1);
+      init(ring.empty + stage, CONSUMERS * Choose::cluster);
+    }
+  cluster_sync();
+
+  if (threadIdx.x < 128)
+  {
+    give_registers<40>();
+    if (threadIdx.x == 0) produce(ring, tiles, k, load_stage);
+  }
+  else
+  {
+    take_registers<232>();
+    const int warpgroup = threadIdx.x / 128 - 1;
+    unsigned char* const boxes = c_boxes + warpgroup * Choose::c_boxes * C_BOX_BYTES;
+    float d[128];
+    for (int tile = tiles.first(); tile < tiles.count(); tile += tiles.step())
+    {
+      multiply(d, ring, warpgroup, k);
+      store_c<Choose>(d, c, boxes, warpgroup, tiles.place(tile));
+    }
+    if (threadIdx.x % 128 == 0) wait_read();  // shared memory must live until it is read
+  }
+  cluster_sync();  // no block leaves while the other still loads into it
+}
+
+template <class Choose>
+__device__ void gemm(const Map& a, const Map& b, const Map& c, int m, int n, int k)
+{
+  constexpr int PART = TILE_N / Choose::cluster;  // of the rows of B: those that this block loads
+  const int part = static_cast<int>(cluster_rank()) * PART;
+  run(c, Tiles<Choose>(m, n), k,
+      [&](const Ring<Choose>& ring, Barrier* full, int2 place, int k0)
+      {
+        load_rows<Choose, TILE_M, TILE_M, false>(ring.a(), a, full, k0, place.x, 0);
+        load_rows<Choose, PART, TILE_N, (Choose::cluster > 1)>(ring.b(), b, full, k0, place.y, part);
+      });
+}
+
+}  // namespace gemm
+
+#define GEMM(NAME, CHOICE)                                                                       \
+  extern "C" __global__ void __cluster_dims__(gemm::CHOICE::cluster)                             \
+    __launch_bounds__(gemm::THREADS, 1)                                                          \
+      NAME(const __grid_constant__ gemm::Map a, const __grid_constant__ gemm::Map b,             \
+           const __grid_constant__ gemm::Map c, int m, int n, int k)                             \
+  {                                                                                              \
+    gemm::gemm<gemm::CHOICE>(a, b, c, m, n, k);                                                  \
+  }
+
+GEMM(hopper_gemm, Fast)
+GEMM(hopper_gemm_without_swizzle, WithoutSwizzle)
+GEMM(hopper_gemm_small_boxes, SmallBoxes)
+
+// ---- the launch ----
+
+#ifndef __CUDACC_RTC__
+
+#include <cuda_runtime_api.h>
+
+// Multiply on a stream of the current device; hopper_gemm_torch.cpp makes the maps and calls this.
+cudaError_t launch_hopper_gemm(const CUtensorMap& a, const CUtensorMap& b, const CUtensorMap& c, int m,
+                               int n, int k, cudaStream_t stream)
+{
+  constexpr int smem = gemm::smem_bytes<gemm::Fast>, cluster = gemm::Fast::cluster;
+  int device = 0, blocks = 0;
+  cudaGetDevice(&device);
+  cudaDeviceGetAttribute(&blocks, cudaDevAttrMultiProcessorCount, device);
+  cudaFuncSetAttribute(hopper_gemm, cudaFuncAttributeMaxDynamicSharedMemorySize, smem);
+  hopper_gemm<<<blocks / cluster * cluster, gemm::THREADS, smem, stream>>>(a, b, c, m, n, k);
+  return cudaGetLastError();
+}
+
+#endif

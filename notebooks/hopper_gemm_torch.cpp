@@ -1,0 +1,38 @@
+// hopper_gemm_torch.cpp: hopper_gemm.cu as a PyTorch extension. From the folder of both files:
+//
+//   from torch.utils import cpp_extension
+//   hopper = cpp_extension.load("hopper_gemm", ["hopper_gemm.cu", "hopper_gemm_torch.cpp"],
+//                               extra_include_paths=[tma_dlpack.get_include()],
+//                               extra_cuda_cflags=["-gencode=arch=compute_90a,code=sm_90a"])
+
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <tma_dlpack.h>
+#include <torch/extension.h>
+
+cudaError_t launch_hopper_gemm(const CUtensorMap& a, const CUtensorMap& b, const CUtensorMap& c, int m,
+                               int n, int k, cudaStream_t stream);
+
+namespace
+{
+
+// c = a x b^T by maps that Python made for this call: TensorMap.as_torch() of
+// make_tma_descriptor(a, (128, 64), swizzle="bytes128", rules="driver"), of b alike, and of c with
+// boxes (64, 64). The driver's rules let a box be larger than the matrix. k: columns of a.
+void gemm_out(const at::Tensor& c, const at::Tensor& a_map, const at::Tensor& b_map,
+              const at::Tensor& c_map, int64_t k)
+{
+  const c10::cuda::CUDAGuard guard(c.device());
+  C10_CUDA_CHECK(launch_hopper_gemm(
+    tma_dlpack::tensor_map(a_map), tma_dlpack::tensor_map(b_map), tma_dlpack::tensor_map(c_map),
+    static_cast<int>(c.size(0)), static_cast<int>(c.size(1)), static_cast<int>(k),
+    c10::cuda::getCurrentCUDAStream()));
+}
+
+}  // namespace
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
+{
+  m.def("gemm_out", &gemm_out);
+}

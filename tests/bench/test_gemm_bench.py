@@ -1,0 +1,47 @@
+"""`bench gemm` and `bench conv` without a GPU: what they refuse; and that their kernels compile."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import tma_dlpack as tma
+from tma_dlpack import driver
+from tma_dlpack.bench import conv, gemm, hopper
+
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+SM_90A = "-gencode=arch=compute_90a,code=sm_90a"
+MOST_LINES = 350
+
+
+def test_a_missing_kernel_says_where_it_lies(tmp_path):
+    with pytest.raises(tma.TmaUnsupportedError, match=r"not in the wheel; pass --source with the"):
+        hopper.compile_file(tmp_path / "hopper_gemm.cu")
+
+
+@pytest.mark.skipif(driver.status().reason is None, reason="there is a GPU here")
+@pytest.mark.parametrize("bench", [gemm, conv], ids=["gemm", "conv"])
+def test_without_a_gpu_a_bench_says_what_is_missing(bench):
+    with pytest.raises(tma.TmaUnsupportedError, match="no CUDA driver"):
+        bench.main([])
+
+
+def test_a_ratio_is_our_speed_over_torchs():
+    assert hopper.Comparison(ours=600.0, torchs=800.0).ratio == 0.75
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
+@pytest.mark.parametrize("name", ["hopper_gemm.cu", "hopper_conv.cu"])
+def test_a_kernel_compiles_for_sm_90a_without_spilling(name, tmp_path):
+    command = ["nvcc", "-std=c++17", SM_90A, "-cubin", "-Xptxas", "-v", f"-I{tma.get_include()}"]
+    command += ["-Werror=all-warnings", "-o", str(tmp_path / "out.cubin"), str(NOTEBOOKS / name)]
+    built = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    spills = [line for line in built.stderr.splitlines() if "spill stores" in line]
+    assert spills
+    assert all("0 bytes spill stores, 0 bytes spill loads" in line for line in spills)
+
+
+def test_the_gemm_is_short_enough_to_be_read_from_top_to_bottom():
+    assert len((NOTEBOOKS / "hopper_gemm.cu").read_text().splitlines()) <= MOST_LINES

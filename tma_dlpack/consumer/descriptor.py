@@ -1,0 +1,323 @@
+"""`MatrixDescriptor`: 64 bits that tell a tensor core where its operand lies, and what they mean.
+
+An operand is made of atoms: 8 rows of 16 (core matrix), 32, 64 or 128 bytes, one after the other in
+shared memory. Rows are M or N where the operand is K-major, and K where it is MN-major. The two
+offsets say how far it is to the next atom:
+
+=========  ========  ==============================  ===============================
+major      swizzle   leading byte offset             stride byte offset
+=========  ========  ==============================  ===============================
+K          none      to the next 16 bytes of K       to the next 8 rows of M or N
+K          32..128   not read                        to the next 8 rows of M or N
+MN         none      to the next 8 rows of K         to the next 16 bytes of M or N
+MN         32..128   to the next span of M or N      to the next 8 rows of K
+=========  ========  ==============================  ===============================
+
+Source: PTX ISA, wgmma and tcgen05, "strides" and "canonical layouts".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from tma_dlpack.consumer.instructions import (
+    INSTRUCTIONS,
+    K_STEP_BYTES,
+    OPERAND_TYPES,
+    SPAN_BYTES,
+    UNITS,
+    Instruction,
+    encoded,
+)
+from tma_dlpack.geometry import IntArray
+from tma_dlpack.types.coerce import integer_of, shown
+from tma_dlpack.types.dtypes import row
+from tma_dlpack.types.enums import TensorMapDataType, TmaSwizzle
+from tma_dlpack.types.errors import refusal, sealed
+from tma_dlpack.types.public import Drawn, public
+
+__all__ = ["Major", "MatrixDescriptor"]
+
+Major = Literal["K", "MN"]
+
+_OFFSETS_SAID = {
+    # (major, swizzled): what the leading and the stride byte offset lead to
+    ("K", False): ("to the next 16 bytes of K", "to the next 8 rows of M or N"),
+    ("K", True): ("not read with a swizzle", "to the next 8 rows of M or N"),
+    ("MN", False): ("to the next 8 rows of K", "to the next 16 bytes of M or N"),
+    ("MN", True): ("to the next span of M or N", "to the next {atom} rows of K"),
+}
+
+
+@public
+@sealed
+@dataclass(frozen=True, slots=True)
+class MatrixDescriptor(Drawn):
+    """The matrix descriptor of a tile in shared memory, for `wgmma` or `tcgen05.mma`.
+
+    Made by `matrix_descriptor`. One descriptor serves one instruction, which multiplies
+    `k_elements` of K; `advance` gives those of the next ones.
+
+    Attributes
+    ----------
+    instruction : {"wgmma", "tcgen05"}
+    major : {"K", "MN"}
+        Which dimension is contiguous in shared memory.
+    data_type : TensorMapDataType
+    swizzle : TmaSwizzle
+    leading_byte_offset, stride_byte_offset : int
+        Bytes from one atom to the next; the module's table says in which direction.
+    base_offset : int
+        0 for every tile that TMA wrote. The PTX ISA's ``(pattern start >> 7) & 7`` is wrong for
+        them at addresses that are no multiple of the pattern [measured, H200, driver 580.159.04,
+        2026-11-21]: TMA and wgmma both swizzle by the absolute address.
+    mn_elements : int
+        Elements of M or N in the tile. One wgmma takes 64 of M, and 8 to 256 of N.
+    k_starts : tuple of int
+        The shared address where each K step of the tile begins, this one first, bytes.
+
+    Examples
+    --------
+    >>> import numpy as np, tma_dlpack as tma
+    >>> tm = tma.make_tma_descriptor(np.zeros((128, 64), np.float16), (64, 64), swizzle="bytes128")
+    >>> d = tma.matrix_descriptor(tm)
+    >>> hex(d.value), d.stride_byte_offset, d.k_elements, hex(d.advance(1).value)
+    ('0x4000004000010000', 1024, 16, '0x4000004000010002')
+    """
+
+    instruction: str
+    major: Major
+    data_type: TensorMapDataType
+    swizzle: TmaSwizzle
+    leading_byte_offset: int
+    stride_byte_offset: int
+    base_offset: int
+    mn_elements: int
+    k_starts: tuple[int, ...]
+
+    @property
+    def start_address(self) -> int:
+        """Shared address of the operand's first byte, before the swizzle, bytes."""
+        return self.k_starts[0]
+
+    @property
+    def layout_type(self) -> int:
+        """The swizzle as the descriptor writes it."""
+        return self._row.layout_types[self.swizzle]
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of an element."""
+        return row(self.data_type).element_bytes
+
+    @property
+    def k_elements(self) -> int:
+        """Elements of K that one instruction multiplies: 32 bytes of them."""
+        return K_STEP_BYTES // self.element_bytes
+
+    @property
+    def k_steps(self) -> int:
+        """Instructions from here to the end of the tile."""
+        return len(self.k_starts)
+
+    @property
+    def value(self) -> int:
+        """The descriptor's 64 bits."""
+        return sum(number << field.first_bit for field, number, _ in self._written())
+
+    def advance(self, k_steps: int = 1, *, mn_elements: int = 0) -> MatrixDescriptor:
+        """Give the descriptor of a later K step, and of later rows of M or N.
+
+        Parameters
+        ----------
+        k_steps : int
+            Instructions to go forward, 0 to `k_steps` - 1 of this one.
+        mn_elements : int
+            Elements of M or N to leave out, whole atoms: a multiple of 8; MN-major of the
+            elements of a span. A tile of 128 rows takes two wgmma of 64, 0 and 64 rows on.
+
+        Returns
+        -------
+        MatrixDescriptor
+
+        Raises
+        ------
+        TmaPreconditionError
+            Beyond the tile, or inside of an atom.
+        """
+        steps = integer_of(k_steps)
+        if steps is None or not 0 <= steps < self.k_steps:
+            found, last = f"k_steps is {shown(k_steps)}", self.k_steps - 1
+            must = f"be 0..{last}: the tile has {self.k_steps} steps from here"
+            raise refusal("k_steps", found, must, f"pass k_steps={last} or less")
+        skipped = integer_of(mn_elements)
+        atom = self._mn_atom
+        if skipped is None or skipped % atom or not 0 <= skipped < self.mn_elements:
+            must = f"be a multiple of {atom}, less than the {self.mn_elements} of the tile"
+            fix = f"pass a multiple of {atom}, the elements of an atom"
+            raise refusal("mn_elements", f"mn_elements is {shown(mn_elements)}", must, fix)
+        # to the next atom of M or N
+        leads = self.major == "MN" and self.swizzle is not TmaSwizzle.none
+        step_bytes = self.leading_byte_offset if leads else self.stride_byte_offset
+        moved = skipped // atom * step_bytes
+        starts = tuple(start + moved for start in self.k_starts[steps:])
+        return replace(self, mn_elements=self.mn_elements - skipped, k_starts=starts)
+
+    def read(self, smem: object) -> npt.NDArray[Any]:
+        """Give the operand that the tensor core reads from shared memory.
+
+        It is worked out from the 64 bits of each step alone, by the PTX ISA's canonical layouts;
+        nothing here knows the tensor map. So where this equals the tile, the descriptor is right.
+
+        Parameters
+        ----------
+        smem : uint8 array
+            Shared memory from address 0 on, as `Tile.smem`.
+
+        Returns
+        -------
+        array (mn_elements, K) where K-major, (K, mn_elements) where MN-major
+            From this step to the tile's end. Elements as in `Tile.array`: bfloat16 as its words.
+
+        Raises
+        ------
+        TmaPreconditionError
+            For what is no such array, and where the operand reaches beyond its end.
+        """
+        memory = _bytes_of(smem)
+        steps = [
+            _operand(self.advance(n).value, self._row, self.major, self._extents, memory)
+            for n in range(self.k_steps)
+        ]
+        seen = np.concatenate(steps, axis=1).view(row(self.data_type).numpy)[..., 0]
+        return seen if self.major == "K" else np.ascontiguousarray(seen.T)
+
+    @property
+    def _row(self) -> Instruction:
+        return INSTRUCTIONS[self.instruction]
+
+    @property
+    def _extents(self) -> tuple[int, int, int]:
+        return self.mn_elements, self.k_elements, self.element_bytes
+
+    @property
+    def _mn_atom(self) -> int:
+        """Elements of M or N in an atom."""
+        return 8 if self.major == "K" else SPAN_BYTES[self.swizzle] // self.element_bytes
+
+    def _written(self) -> list[tuple[Any, int, str]]:
+        """Give each field, the number in it, and what that means."""
+        swizzled = self.swizzle is not TmaSwizzle.none
+        leads, strides = _OFFSETS_SAID[self.major, swizzled]
+        strides = strides.format(atom=_atom_rows(self.swizzle))
+        said = {
+            "start address": (encoded(self.start_address), f"{self.start_address:#x} bytes"),
+            "leading byte offset": (
+                encoded(self.leading_byte_offset),
+                f"{self.leading_byte_offset} bytes, {leads}",
+            ),
+            "stride byte offset": (
+                encoded(self.stride_byte_offset),
+                f"{self.stride_byte_offset} bytes, {strides}",
+            ),
+            "fixed": (self._row.fixed, "always 0b001"),
+            "base offset": (self.base_offset, "0: TMA swizzles by the absolute address"),
+            "leading dimension mode": (0, "an offset, not an address"),
+            "layout type": (self.layout_type, f"swizzle {self.swizzle.name}"),
+        }
+        return [(field, *said[field.name]) for field in self._row.fields]
+
+    def __str__(self) -> str:
+        name, k = OPERAND_TYPES[self.data_type].partition(":")[0], self.k_steps * self.k_elements
+        lines = [f"{self.instruction} matrix descriptor {self.value:#018x}: {self.major}-major"]
+        lines += [
+            f"  bits {field.place:<7}{field.name:<23}{number:#6x}   {meaning}"
+            for field, number, meaning in self._written()
+        ]
+        starts = ", ".join(f"{start:#x}" for start in self.k_starts[:8])
+        more = f" and {self.k_steps - 8} more" if self.k_steps > 8 else ""
+        steps = "1 step" if self.k_steps == 1 else f"{self.k_steps} steps"
+        lines += [
+            f"operand of {name}: {self.mn_elements} of M or N, {k} of K in {steps} of "
+            f"{self.k_elements}",
+            f"steps start at {starts}{more}",
+            f"{self._row.sure}",
+        ]
+        return "\n".join(lines)
+
+
+def _atom_rows(swizzle: TmaSwizzle) -> int:
+    return 4 if swizzle is TmaSwizzle.bytes128_atom_32B else 8
+
+
+def _bytes_of(smem: object) -> npt.NDArray[np.uint8]:
+    is_array = issubclass(type(smem), np.ndarray)
+    if not is_array or smem.dtype != np.uint8 or smem.ndim != 1:  # type: ignore[attr-defined]
+        found = f"smem is {shown(smem)}"
+        must = "be a one-dimensional uint8 array, shared memory from address 0 on"
+        raise refusal("smem", found, must, "pass load_tile(tensor_map, coords).smem")
+    return smem  # type: ignore[return-value]
+
+
+def _operand(
+    value: int,
+    instruction: Instruction,
+    major: Major,
+    extents: tuple[int, int, int],
+    memory: npt.NDArray[np.uint8],
+) -> npt.NDArray[np.uint8]:
+    """Read one step's operand by its descriptor: bytes (mn, k, element_bytes).
+
+    m, k count elements; T of them make 16 bytes; LBO, SBO are the descriptor's. PTX ISA, canonical
+    layouts, in bytes, before the swizzle:
+
+    ========  =====================================================================
+    K         (m % 8) span + (m / 8) SBO + (k / T) (LBO; swizzled: 16) + k % T
+    MN        (k % 8) span + (k / 8) SBO + (m / T % W) 16 + (m / T / W) LBO + m % T
+    MN none   (k % 8) 16 + (k / 8) LBO + (m / T) SBO + m % T
+    ========  =====================================================================
+    """
+    fields = {field.name: field.of(value) for field in instruction.fields}
+    start, lbo, sbo = (
+        fields[name] * UNITS
+        for name in ("start address", "leading byte offset", "stride byte offset")
+    )
+    swizzles = {number: swizzle for swizzle, number in instruction.layout_types.items()}
+    swizzle = swizzles[fields["layout type"]]
+    span, rows = SPAN_BYTES[swizzle], _atom_rows(swizzle)
+    mn_elements, k_elements, size = extents
+    per_unit, wide = UNITS // size, span // UNITS
+
+    m: IntArray = np.arange(mn_elements, dtype=np.int64)[:, None]
+    k: IntArray = np.arange(k_elements, dtype=np.int64)[None, :]
+    if major == "K":
+        to_next = lbo if swizzle is TmaSwizzle.none else UNITS
+        offset = m % 8 * span + m // 8 * sbo + k // per_unit * to_next + k % per_unit * size
+    elif swizzle is TmaSwizzle.none:
+        offset = k % 8 * span + k // 8 * lbo + m // per_unit * sbo + m % per_unit * size
+    else:
+        unit, inside = m // per_unit, m % per_unit * size
+        offset = k % rows * span + k // rows * sbo + unit % wide * UNITS + unit // wide * lbo
+        offset = offset + inside
+
+    address = _swizzled(swizzle, start + offset)
+    end = int(address.max()) + size
+    if end > len(memory):
+        must = f"hold the operand, which ends at {end:#x}"
+        found, fix = f"smem has {len(memory):#x} bytes", "pass the whole tile, from address 0 on"
+        raise refusal("smem", found, must, fix)
+    seen: npt.NDArray[np.uint8] = memory[address[..., None] + np.arange(size)]
+    return seen
+
+
+def _swizzled(swizzle: TmaSwizzle, address: IntArray) -> IntArray:
+    """Give where bytes lie: an XOR by the absolute address, whatever the descriptor's start."""
+    if swizzle is TmaSwizzle.none:
+        return address
+    if swizzle is TmaSwizzle.bytes128_atom_32B:
+        return address ^ (address >> 7 & 3) << 5
+    return address ^ (address >> 7 & SPAN_BYTES[swizzle] // UNITS - 1) << 4

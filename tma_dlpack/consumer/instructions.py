@@ -1,0 +1,158 @@
+"""The two instructions that read shared memory through a matrix descriptor, as rows of facts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tma_dlpack.types.enums import TensorMapDataType, TmaSwizzle
+
+__all__ = [
+    "INSTRUCTIONS",
+    "K_STEP_BYTES",
+    "OPERAND_TYPES",
+    "SPAN_BYTES",
+    "UNITS",
+    "Field",
+    "Instruction",
+    "encoded",
+]
+
+#: Bytes of K that one instruction multiplies, whatever the type: 16 elements of 16 bits.
+K_STEP_BYTES = 32
+#: Address and offsets are written in units of 16 bytes.
+UNITS = 16
+
+#: Bytes of one row of a swizzle atom; without a swizzle, of a core matrix (8 rows of 16 bytes).
+SPAN_BYTES = {
+    TmaSwizzle.none: 16,
+    TmaSwizzle.bytes32: 32,
+    TmaSwizzle.bytes64: 64,
+    TmaSwizzle.bytes128: 128,
+    TmaSwizzle.bytes128_atom_32B: 128,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """Some bits of a descriptor."""
+
+    name: str
+    first_bit: int
+    bits: int
+
+    def of(self, value: int) -> int:
+        """Give what a descriptor holds there."""
+        return value >> self.first_bit & (1 << self.bits) - 1
+
+    @property
+    def place(self) -> str:
+        """Name the bits, as PTX does.
+
+        >>> Field("start address", 0, 14).place
+        '0..13'
+        """
+        last = self.first_bit + self.bits - 1
+        return f"{self.first_bit}..{last}" if self.bits > 1 else str(self.first_bit)
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """What one instruction can read.
+
+    Attributes
+    ----------
+    name : str
+    capabilities : tuple of int
+        Major compute capabilities of the GPUs that have it.
+    fields : tuple of Field
+        Every field of its 64-bit descriptor; other bits are 0.
+    layout_types : dict
+        Swizzle -> the number in the field "layout type".
+    fixed : int
+        The number in the field "fixed"; 0 where there is none.
+    mn_bits : tuple of int
+        Sizes of the elements that it can read MN-major, bits.
+    pattern_aligned : bool
+        Whether only addresses are known where the swizzle's pattern starts.
+    sure : str
+        How sure we are of all this.
+    source : str
+    """
+
+    name: str
+    capabilities: tuple[int, ...]
+    fields: tuple[Field, ...]
+    layout_types: dict[TmaSwizzle, int]
+    fixed: int
+    mn_bits: tuple[int, ...]
+    pattern_aligned: bool
+    sure: str
+    source: str
+
+
+_COMMON = (
+    Field("start address", 0, 14),
+    Field("leading byte offset", 16, 14),
+    Field("stride byte offset", 32, 14),
+)
+
+INSTRUCTIONS: dict[str, Instruction] = {
+    "wgmma": Instruction(
+        name="wgmma",
+        capabilities=(9,),
+        fields=(*_COMMON, Field("base offset", 49, 3), Field("layout type", 62, 2)),
+        layout_types={
+            TmaSwizzle.none: 0,
+            TmaSwizzle.bytes128: 1,
+            TmaSwizzle.bytes64: 2,
+            TmaSwizzle.bytes32: 3,
+        },
+        fixed=0,
+        mn_bits=(16,),
+        pattern_aligned=False,
+        sure="measured (H200, driver 580.159.04, 2026-11-21)",
+        source="PTX ISA, wgmma: matrix descriptor format; measured, H200, driver 580.159.04",
+    ),
+    "tcgen05": Instruction(
+        name="tcgen05",
+        capabilities=(10, 11),
+        fields=(
+            *_COMMON,
+            Field("fixed", 46, 3),
+            Field("base offset", 49, 3),
+            Field("leading dimension mode", 52, 1),
+            Field("layout type", 61, 3),
+        ),
+        layout_types={
+            TmaSwizzle.none: 0,
+            TmaSwizzle.bytes128_atom_32B: 1,
+            TmaSwizzle.bytes128: 2,
+            TmaSwizzle.bytes64: 4,
+            TmaSwizzle.bytes32: 6,
+        },
+        fixed=0b001,
+        mn_bits=(8, 16, 32),
+        pattern_aligned=True,
+        sure="documented, not measured",
+        source="PTX ISA, tcgen05: shared memory descriptor; documented, not measured",
+    ),
+}
+
+_T = TensorMapDataType
+#: The map types that tensor cores multiply, and what each is to them.
+OPERAND_TYPES: dict[TensorMapDataType, str] = {
+    _T.FLOAT16: "f16",
+    _T.BFLOAT16: "bf16",
+    _T.TFLOAT32: "tf32",
+    _T.TFLOAT32_FTZ: "tf32",
+    _T.UINT8: "8 bits: e4m3, e5m2, s8 or u8, as the instruction says",
+}
+
+
+def encoded(offset_bytes: int) -> int:
+    """Write an address or an offset as descriptors do: PTX's matrix-descriptor-encode.
+
+    >>> encoded(1024)
+    64
+    """
+    return (offset_bytes & 0x3FFFF) // UNITS

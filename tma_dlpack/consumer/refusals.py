@@ -1,0 +1,210 @@
+"""Why a tile is no operand of an instruction: one row per reason, with a call that works."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tma_dlpack.consumer.fixes import (
+    fix_address,
+    fix_major,
+    fix_rank,
+    fix_rows,
+    fix_swizzle,
+    fix_target,
+    fix_type,
+    fix_width,
+    found_rank,
+    found_type,
+    found_width,
+    must_address,
+    must_width,
+)
+from tma_dlpack.consumer.instructions import K_STEP_BYTES, OPERAND_TYPES, SPAN_BYTES
+from tma_dlpack.consumer.operand import ADDRESS_END, Operand
+from tma_dlpack.types.enums import TensorMapDataType, TmaInterleaveLayout, TmaOobFill, TmaSwizzle
+from tma_dlpack.types.errors import Violation
+
+__all__ = ["find_violations"]
+
+#: Of the float types that a UINT8 map copies, those that tensor cores read as such.
+_FLOAT8 = ("float8_e4m3fn", "float8_e5m2")
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    id: str
+    on: str
+    holds: Callable[[Operand], bool]
+    found: Callable[[Operand], str]
+    must: Callable[[Operand], str]
+    fix: Callable[[Operand], str]
+    needs: tuple[str, ...] = ()
+
+
+def find_violations(operand: Operand) -> tuple[Violation, ...]:
+    """Give every reason why an instruction cannot read a tile; what follows another is skipped."""
+    broken: list[Violation] = []
+    unmet: set[str] = set()
+    for row in _ROWS:
+        if unmet.intersection(row.needs):
+            unmet.add(row.id)
+        elif not row.holds(operand):
+            unmet.add(row.id)
+            limit = f"it must {row.must(operand)}"
+            violation = Violation(
+                row.id, row.on, row.found(operand), limit, row.fix(operand), _source(operand)
+            )
+            broken.append(violation)
+    return tuple(broken)
+
+
+def _source(c: Operand) -> str:
+    return c.instruction.source
+
+
+# --- The questions ------------------------------------------------------------------------------
+
+
+def _has_instruction(c: Operand) -> bool:
+    target = c.tensor_map.target
+    if target.compute_capability[0] in c.instruction.capabilities:
+        return True
+    # A host tensor is described for sm_90 where nothing else is said; its tile is the same.
+    return target.is_sm_9x and not c.tensor_map.launchable
+
+
+def _is_operand_type(c: Operand) -> bool:
+    if c.tensor_map.data_type not in OPERAND_TYPES:
+        return False
+    if c.tensor_map.data_type is not TensorMapDataType.UINT8:
+        return True
+    return c.dtype in _FLOAT8 or not c.dtype.startswith(("float", "int4", "uint4"))
+
+
+def _major_is_read(c: Operand) -> bool:
+    return c.major == "K" or c.bits in c.instruction.mn_bits
+
+
+def _swizzle_is_read(c: Operand) -> bool:
+    if c.swizzle not in c.instruction.layout_types:
+        return False
+    if c.instruction.name != "tcgen05":
+        return True
+    # 32-bit types turned, and they alone, take atoms of 32 bytes
+    turned = c.major == "MN" and c.bits == 32
+    return turned is (c.swizzle is TmaSwizzle.bytes128_atom_32B)
+
+
+def _address_is_read(c: Operand) -> bool:
+    address = c.smem_address
+    last = ADDRESS_END - c.tensor_map.smem_bytes
+    return address % c.address_step == 0 and 0 <= address <= last
+
+
+def _width_is_read(c: Operand) -> bool:
+    tile, span = c.tile, SPAN_BYTES[c.swizzle]
+    if c.swizzle is TmaSwizzle.none:
+        whole = tile.row_bytes == span
+        return whole and (c.major == "MN" or tile.columns % 2 == 0)
+    if c.major == "K":
+        return tile.row_bytes % K_STEP_BYTES == 0
+    return tile.columns == 1 or tile.row_bytes == span
+
+
+_IS_MATRIX = ("MATRIX_TYPE", "MATRIX_INTERLEAVE", "MATRIX_MAJOR", "MATRIX_SWIZZLE", "MATRIX_RANK")
+
+_ROWS: tuple[_Row, ...] = (
+    _Row(
+        "MATRIX_TARGET",
+        "instruction",
+        _has_instruction,
+        lambda c: f"the map is for {c.tensor_map.target}, which has no {c.instruction.name}",
+        lambda c: "be an instruction of the map's GPU",
+        fix_target,
+    ),
+    _Row(
+        "MATRIX_TYPE",
+        "tensor_map",
+        _is_operand_type,
+        found_type,
+        lambda c: "be FLOAT16, BFLOAT16, TFLOAT32, or UINT8 for e4m3, e5m2, s8 and u8",
+        fix_type,
+    ),
+    _Row(
+        "MATRIX_MAJOR",
+        "major",
+        _major_is_read,
+        lambda c: f"major is MN with elements of {c.bits} bits",
+        lambda c: "be K: only 16-bit types have a wgmma that transposes",
+        fix_major,
+        needs=("MATRIX_TYPE",),
+    ),
+    _Row(
+        "MATRIX_INTERLEAVE",
+        "tensor_map",
+        lambda c: c.tensor_map.interleave is TmaInterleaveLayout.none,
+        lambda c: f"interleave_layout is {c.tensor_map.interleave.name}",
+        lambda c: "be none: an interleaved tile is no matrix of rows",
+        lambda c: "make the map with interleave_layout='none', of the tensor as N, H, W, C",
+    ),
+    _Row(
+        "MATRIX_FILL",
+        "tensor_map",
+        lambda c: c.tensor_map.oob_fill is not TmaOobFill.nan,
+        lambda c: "oobfill is nan",
+        lambda c: "be none: NaN out of bounds, times zero, makes whole rows of the product NaN",
+        lambda c: "make the map with oobfill='none', which fills with zeros",
+    ),
+    _Row(
+        "MATRIX_SWIZZLE",
+        "tensor_map",
+        _swizzle_is_read,
+        lambda c: f"swizzle is {c.swizzle.name}, {c.major}-major with elements of {c.bits} bits",
+        lambda c: (
+            "be bytes128_atom_32B for 32-bit elements that are MN-major, and none, bytes32, "
+            "bytes64 or bytes128 for all others"
+        ),
+        fix_swizzle,
+        needs=("MATRIX_TYPE", "MATRIX_MAJOR"),
+    ),
+    _Row(
+        "MATRIX_RANK",
+        "tensor_map",
+        lambda c: c.matrix is not None,
+        found_rank,
+        lambda c: "be a matrix: two extents over 1, or three where split_inner made the map",
+        fix_rank,
+        needs=("MATRIX_TYPE", "MATRIX_INTERLEAVE"),
+    ),
+    _Row(
+        "MATRIX_WIDTH",
+        "tensor_map",
+        _width_is_read,
+        found_width,
+        must_width,
+        fix_width,
+        needs=_IS_MATRIX,
+    ),
+    _Row(
+        "MATRIX_ROWS",
+        "tensor_map",
+        lambda c: c.tile.rows % c.rows_step == 0,
+        lambda c: f"the tile has {c.tile.rows} rows, {'M or N' if c.major == 'K' else 'K'}",
+        lambda c: (
+            "be a multiple of 8, the rows of an atom"
+            if c.major == "K"
+            else f"be a multiple of {c.k_elements}, the K of one instruction"
+        ),
+        fix_rows,
+        needs=_IS_MATRIX,
+    ),
+    _Row(
+        "MATRIX_ADDRESS",
+        "smem_address",
+        _address_is_read,
+        lambda c: f"smem_address is {c.smem_address:#x}",
+        must_address,
+        fix_address,
+    ),
+)

@@ -1,0 +1,306 @@
+"""A matrix descriptor over shared memory: atoms, K steps, and what the two offsets lead to."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+
+from tma_dlpack.consumer import MatrixDescriptor, matrix_descriptor
+from tma_dlpack.consumer.instructions import K_STEP_BYTES, SPAN_BYTES, UNITS
+from tma_dlpack.draw.door import require
+from tma_dlpack.draw.figure import Figure, fragment
+from tma_dlpack.draw.scene import Box, Item, Line, Scene, Text
+from tma_dlpack.tensor_map.map import TensorMap
+from tma_dlpack.types.enums import TmaSwizzle
+
+__all__ = ["Atom", "MatrixAtoms", "matrix", "matrix_html"]
+
+MAX_ACROSS, MAX_DOWN = 6, 8  # atoms that are drawn
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    """Rows of one span that lie one after the other in shared memory.
+
+    Attributes
+    ----------
+    down, across : int
+        Which one, in rows and in spans.
+    address : int
+        Where it starts, bytes.
+    steps : tuple of int
+        The K steps that read it: from left to right where K-major.
+    """
+
+    down: int
+    across: int
+    address: int
+    steps: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class MatrixAtoms(Figure):
+    """The atoms of an operand, as the tensor core finds them.
+
+    Attributes
+    ----------
+    descriptor : MatrixDescriptor
+    atoms : tuple of Atom
+        All of them, row by row.
+    down, across : int
+        How many there are.
+    atom_rows, span_bytes : int
+        Of each.
+    """
+
+    title: str
+    descriptor: MatrixDescriptor
+    atoms: tuple[Atom, ...]
+    down: int
+    across: int
+    atom_rows: int
+    span_bytes: int
+
+    @property
+    def offsets(self) -> tuple[tuple[str, int], tuple[str, int]]:
+        """Name and bytes of the offset that leads down, and of the one that leads across.
+
+        A name is empty where no field of the descriptor leads there.
+        """
+        d = self.descriptor
+        leading = ("leading byte offset", d.leading_byte_offset)
+        stride = ("stride byte offset", d.stride_byte_offset)
+        if d.major == "K":
+            return stride, leading if d.swizzle is TmaSwizzle.none else ("", 0)
+        return (leading, stride) if d.swizzle is TmaSwizzle.none else (stride, leading)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the picture does not show."""
+        d = self.descriptor
+        rows, inner = ("M or N", "K") if d.major == "K" else ("K", "M or N")
+        notes = [f"down: {rows}, {self.atom_rows} rows per atom; across: {inner}"]
+        for (name, offset), where in zip(self.offsets, ("below", "to the right"), strict=True):
+            if name:
+                notes.append(f"{name}: {offset} bytes to the atom {where}")
+        if d.major == "K" and d.swizzle is not TmaSwizzle.none:
+            notes.append(
+                "leading byte offset: not read; the steps of each span have starts of their own"
+            )
+        return tuple(notes)
+
+    def text(self) -> str:
+        """Give the addresses of the atoms as a table, and the K steps."""
+        across = range(min(self.across, MAX_ACROSS))
+        more = f"  and {self.across - MAX_ACROSS} more" if self.across > MAX_ACROSS else ""
+        head = "".join(f"{f'span {n}':<12}" for n in across)
+        lines = [self.title, f"{'rows':<12}{head}".rstrip() + more]
+        for n in range(min(self.down, MAX_DOWN)):
+            row = [f"{self.atoms[n * self.across + m].address:#06x}" for m in across]
+            cells = "".join(f"{cell:<12}" for cell in row)
+            lines.append(f"{self._rows(n):<12}{cells}".rstrip())
+        if self.down > MAX_DOWN:
+            lines.append(f"⋮ {self.down - MAX_DOWN} more rows of atoms")
+        starts = [f"{start:#06x}" for start in self.descriptor.k_starts[:8]]
+        more = f" and {self.descriptor.k_steps - 8} more" if self.descriptor.k_steps > 8 else ""
+        return "\n".join([*lines, *self.notes, f"K steps start at {', '.join(starts)}{more}"])
+
+    def scenes(self) -> tuple[Scene, ...]:
+        """Lower to one panel."""
+        return (_panel(self),)
+
+    def _rows(self, down: int) -> str:
+        first = down * self.atom_rows
+        return f"{first}..{first + self.atom_rows - 1}"
+
+
+def matrix(
+    descriptor_or_map: MatrixDescriptor | TensorMap,
+    *,
+    instruction: str = "wgmma",
+    major: str = "K",
+    smem_address: int = 0,
+) -> MatrixAtoms:
+    """Show the atoms of an operand over shared memory, and what the descriptor's offsets lead to.
+
+    Parameters
+    ----------
+    descriptor_or_map : MatrixDescriptor or TensorMap
+        A map is first given to `matrix_descriptor`, with the other arguments; a descriptor has
+        them already.
+    instruction, major, smem_address
+        As in `matrix_descriptor`.
+
+    Returns
+    -------
+    MatrixAtoms
+
+    Raises
+    ------
+    TmaPreconditionError
+        For what is neither, and where `matrix_descriptor` refuses.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tma_dlpack as tma
+    >>> x = np.zeros((64, 64), np.float16)
+    >>> print(matrix(tma.make_tma_descriptor(x, (16, 64), swizzle="bytes128")))
+    wgmma, K-major: 16 of M or N, 64 of K in atoms of 8 rows of 128 bytes
+    rows        span 0
+    0..7        0x0000
+    8..15       0x0400
+    down: M or N, 8 rows per atom; across: K
+    stride byte offset: 1024 bytes to the atom below
+    leading byte offset: not read; the steps of each span have starts of their own
+    K steps start at 0x0000, 0x0020, 0x0040, 0x0060
+    """
+    fix = "pass matrix_descriptor(tensor_map), or a map"
+    require("descriptor_or_map", descriptor_or_map, (MatrixDescriptor, TensorMap), fix)
+    if isinstance(descriptor_or_map, MatrixDescriptor):
+        descriptor = descriptor_or_map
+    else:
+        descriptor = matrix_descriptor(
+            descriptor_or_map, instruction=instruction, major=major, smem_address=smem_address
+        )
+    return _atoms(descriptor)
+
+
+def matrix_html(descriptor: MatrixDescriptor) -> str:
+    """Give a descriptor as HTML: every field, and its atoms.
+
+    >>> import numpy as np
+    >>> import tma_dlpack as tma
+    >>> tm = tma.make_tma_descriptor(np.zeros((64, 64), np.float16), (64, 64), swizzle="bytes128")
+    >>> "stride byte offset" in matrix_html(tma.matrix_descriptor(tm))
+    True
+    """
+    fix = "pass matrix_descriptor(tensor_map)"
+    require("descriptor", descriptor, (MatrixDescriptor,), fix)
+    return fragment([f"<pre>{html.escape(str(descriptor))}</pre>", matrix(descriptor)])
+
+
+def _atoms(d: MatrixDescriptor) -> MatrixAtoms:
+    span = SPAN_BYTES[d.swizzle]
+    rows = 4 if d.swizzle is TmaSwizzle.bytes128_atom_32B else 8
+    grid = _k_major(d, span) if d.major == "K" else _mn_major(d, span, rows)
+    down, across = len(grid), len(grid[0])
+    k = d.k_steps * d.k_elements
+    title = (
+        f"{d.instruction}, {d.major}-major: {d.mn_elements} of M or N, {k} of K in atoms of {rows} "
+        f"rows of {span} bytes"
+    )
+    atoms = tuple(
+        Atom(y, x, address, steps)
+        for y, line in enumerate(grid)
+        for x, (address, steps) in enumerate(line)
+    )
+    return MatrixAtoms(title, d, atoms, down, across, rows, span)
+
+
+Grid = list[list[tuple[int, tuple[int, ...]]]]
+
+
+def _k_major(d: MatrixDescriptor, span: int) -> Grid:
+    """Rows of M or N down, spans of K across: each start of a step lies in one of them."""
+    columns: dict[int, list[int]] = {}
+    for step, start in enumerate(d.k_starts):
+        if d.swizzle is TmaSwizzle.none:  # a step is two columns of 16 bytes
+            columns[start], columns[start + d.leading_byte_offset] = [step], [step]
+        else:
+            columns.setdefault(start - start % span, []).append(step)
+    return [
+        [(address + n * d.stride_byte_offset, tuple(steps)) for address, steps in columns.items()]
+        for n in range(d.mn_elements // 8)
+    ]
+
+
+def _mn_major(d: MatrixDescriptor, span: int, rows: int) -> Grid:
+    """Rows of K down, spans of M or N across."""
+    down, across = d.stride_byte_offset, d.leading_byte_offset
+    if d.swizzle is TmaSwizzle.none:
+        down, across = across, down
+    per_span = span // d.element_bytes
+    spans, per_step = -(-d.mn_elements // per_span), d.k_elements // rows
+    return [
+        [(start + n * down + m * across, (step,)) for m in range(spans)]
+        for step, start in enumerate(d.k_starts)
+        for n in range(per_step)
+    ]
+
+
+# --- Drawing ------------------------------------------------------------------------------------
+
+UNIT_WIDTH, LEAST_WIDTH, ATOM_HEIGHT = 30, 72, 44
+GUTTER, HEAD, GAP, NOTE_HEIGHT = 86, 64, 34, 16
+HEAD_PX = 5  # of an arrow
+
+
+def _panel(figure: MatrixAtoms) -> Scene:
+    width = max(LEAST_WIDTH, figure.span_bytes // UNITS * UNIT_WIDTH)
+    across, down = min(figure.across, MAX_ACROSS), min(figure.down, MAX_DOWN)
+    drawn = [a for a in figure.atoms if a.across < across and a.down < down]
+    items: list[Item] = [Text(10, 19, "atoms in shared memory", "strong")]
+    for atom in drawn:
+        items += _atom(figure, atom, *_place(atom, width), width)
+    items += [
+        Text(GUTTER - 38, _place(atom, width)[1] + 26, figure._rows(atom.down), "muted", "end")
+        for atom in drawn
+        if atom.across == 0
+    ]
+    items += _arrows(figure, width, down, across)
+    y = HEAD + down * (ATOM_HEIGHT + GAP) - GAP + 36.0
+    left = figure.down - down, figure.across - across
+    hidden = [f"{n} more {what}" for n, what in zip(left, ("rows", "spans"), strict=True) if n]
+    notes = [*(f"⋮ {text} of atoms" for text in hidden), *figure.notes]
+    for note in notes:
+        items.append(Text(10, y, note, "muted"))
+        y += NOTE_HEIGHT
+    widest = max(GUTTER + across * (width + GAP), 10 + 6.2 * max(map(len, notes)))
+    return Scene(widest + 10, y, figure.title, tuple(items))
+
+
+def _place(atom: Atom, width: float) -> tuple[float, float]:
+    return GUTTER + atom.across * (width + GAP), HEAD + atom.down * (ATOM_HEIGHT + GAP)
+
+
+def _atom(figure: MatrixAtoms, atom: Atom, x: float, y: float, width: float) -> list[Item]:
+    """Draw an atom, its K steps side by side where K runs along its rows."""
+    items: list[Item] = [Box(x, y, width, ATOM_HEIGHT, "padding")]
+    d, about = figure.descriptor, f"shared {atom.address:#06x}"
+    whole = d.major == "MN" or d.swizzle is TmaSwizzle.none
+    for step in atom.steps:
+        part, at = width, 0.0
+        if not whole:
+            part = width * K_STEP_BYTES / figure.span_bytes
+            at = width * (d.k_starts[step] % figure.span_bytes) / figure.span_bytes
+        label = (f"step {step}",)
+        title = f"{about}, K step {step}"
+        items.append(Box(x + at, y, part, ATOM_HEIGHT, f"tint{step % 8}", label, title))
+    items.append(Box(x, y, width, ATOM_HEIGHT, "box", (), about))
+    items.append(Text(x + 2, y + ATOM_HEIGHT + 12, f"{atom.address:#06x}", "muted"))
+    return items
+
+
+def _arrows(figure: MatrixAtoms, width: float, down: int, across: int) -> list[Item]:
+    """Draw the offset that leads down left of the atoms, and the one that leads across above."""
+    items: list[Item] = []
+    (below, below_bytes), (right, right_bytes) = figure.offsets
+    if below and down > 1:
+        x, y = GUTTER - 10.0, HEAD + 4.0
+        end = y + ATOM_HEIGHT + GAP
+        head = ((x - HEAD_PX, end - HEAD_PX), (x, end), (x + HEAD_PX, end - HEAD_PX))
+        items += [Line(((x, y), (x, end)), "axis"), Line(head, "axis")]
+        items.append(Text(8, HEAD - 8, f"{_short(below)} {below_bytes}", "strong"))
+    if right and across > 1:
+        x, y = GUTTER + 14.0, HEAD - 26.0
+        end = x + width + GAP
+        head = ((end - HEAD_PX, y - HEAD_PX), (end, y), (end - HEAD_PX, y + HEAD_PX))
+        items += [Line(((x, y), (end, y)), "axis"), Line(head, "axis")]
+        items.append(Text(end + 8, y + 4, f"{_short(right)} {right_bytes}", "strong"))
+    return items
+
+
+def _short(name: str) -> str:
+    """Give LBO or SBO, as everybody calls them."""
+    return f"{name[0].upper()}BO"

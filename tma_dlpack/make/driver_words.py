@@ -1,0 +1,294 @@
+"""The driver's own calls, in its own words and order: arrays innermost first, strides in bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tma_dlpack.tensor_map.map import TensorMap
+from tma_dlpack.types.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle, WideMode
+from tma_dlpack.types.target import Target
+
+if TYPE_CHECKING:
+    from tma_dlpack.make.encode import Encoder
+
+__all__ = [
+    "driver_encode_im2col",
+    "driver_encode_im2col_wide",
+    "driver_encode_tiled",
+    "driver_replace_address",
+]
+
+
+def driver_encode_tiled(
+    tensor_data_type: DataType,
+    tensor_rank: int,
+    global_address: int,
+    global_dim: Sequence[int],
+    global_strides: Sequence[int],
+    box_dim: Sequence[int],
+    element_strides: Sequence[int],
+    interleave: Interleave = 0,
+    swizzle: Swizzle = 0,
+    l2_promotion: L2FetchSize = 0,
+    oob_fill: OobFill = 0,
+    *,
+    target: Target | str = "sm_90",
+    encoder: Encoder = "auto",
+) -> TensorMap:
+    """Do what ``cuTensorMapEncodeTiled`` does, with or without a driver.
+
+    Parameters
+    ----------
+    tensor_data_type, tensor_rank, global_address, global_dim, global_strides, box_dim, \
+element_strides, interleave, swizzle, l2_promotion, oob_fill
+        The driver's arguments: arrays innermost first, strides in bytes for dimensions 1 to
+        rank - 1. As in C, entries past the rank are not read.
+    target : Target or str
+        The GPU that it is for.
+    encoder : {"auto", "driver", "model"}
+        ``"driver"`` asks cuTensorMapEncodeTiled itself, ``"model"`` the measured layout, which
+        exists for sm_90; ``"auto"`` takes the driver where there is one with such a GPU.
+
+    Returns
+    -------
+    TensorMap
+        Of a bare address: the caller's word that it is good.
+
+    Raises
+    ------
+    TmaPreconditionError
+        On sm_90 exactly where the driver refuses [measured, H200, driver 580.159.04, 2026-11-20];
+        elsewhere where the document does.
+    TmaDriverError
+        Where the driver itself was asked and refused; shows each argument.
+    TmaUnsupportedError
+        Where no encoder of that kind serves the target.
+
+    Examples
+    --------
+    >>> tm = driver_encode_tiled("FLOAT32", 2, 0x7F0000000000, (64, 64), (256,), (16, 16), (1, 1),
+    ...                          encoder="model")
+    >>> bytes(tm)[:16].hex()
+    '00000000007f00009003000010000000'
+    """
+    from tma_dlpack.make import build
+
+    return build.mirror(
+        "tiled",
+        {
+            "tensor_data_type": tensor_data_type,
+            "tensor_rank": tensor_rank,
+            "global_address": global_address,
+            "global_dim": global_dim,
+            "global_strides": global_strides,
+            "box_dim": box_dim,
+            "element_strides": element_strides,
+            "interleave": interleave,
+            "swizzle": swizzle,
+            "l2_promotion": l2_promotion,
+            "oob_fill": oob_fill,
+        },
+        target,
+        encoder,
+    )
+
+
+def driver_replace_address(tensor_map: TensorMap, global_address: int) -> TensorMap:
+    """Do what ``cuTensorMapReplaceAddress`` does: the same map at another address.
+
+    Only the first 8 bytes change [measured, H200, driver 580.159.04, 2026-11-20]. The driver itself
+    is asked where there is one with such a GPU.
+
+    Parameters
+    ----------
+    tensor_map : TensorMap
+        Any map with bytes, a zeroed one too.
+    global_address : int
+        A multiple of 16, above 0 and below 2^57. The driver asks no more, also of a map that needs
+        32 [measured]; `TensorMap.with_address` does.
+
+    Returns
+    -------
+    TensorMap
+        Of a bare address: the caller's word that it is good. `TensorMap.with_address` takes a
+        tensor and keeps it alive.
+
+    Raises
+    ------
+    TmaPreconditionError
+        If the address is misaligned, too large or no integer.
+    TmaDriverError
+        If the driver refuses.
+
+    Examples
+    --------
+    >>> tm = driver_replace_address(TensorMap.from_bytes(bytes(128)), 0x7F0000000000)
+    >>> bytes(tm)[:8].hex()
+    '00000000007f0000'
+    """
+    from tma_dlpack.make import build
+
+    return build.replace_address(tensor_map, global_address)
+
+
+def driver_encode_im2col(
+    tensor_data_type: DataType,
+    tensor_rank: int,
+    global_address: int,
+    global_dim: Sequence[int],
+    global_strides: Sequence[int],
+    pixel_box_lower_corner: Sequence[int],
+    pixel_box_upper_corner: Sequence[int],
+    channels_per_pixel: int,
+    pixels_per_column: int,
+    element_strides: Sequence[int],
+    interleave: Interleave = 0,
+    swizzle: Swizzle = 0,
+    l2_promotion: L2FetchSize = 0,
+    oob_fill: OobFill = 0,
+    *,
+    target: Target | str = "sm_90",
+    encoder: Encoder = "auto",
+) -> TensorMap:
+    """Do what ``cuTensorMapEncodeIm2col`` does, with or without a driver.
+
+    Parameters
+    ----------
+    tensor_data_type, tensor_rank, global_address, global_dim, global_strides, element_strides, \
+interleave, swizzle, l2_promotion, oob_fill, target, encoder
+        As in `driver_encode_tiled`.
+    pixel_box_lower_corner, pixel_box_upper_corner : sequence of int
+        Innermost first: (W,), (W, H) or (W, H, D), as the hardware takes them [measured, H200,
+        driver 580.159.04, 2026-11-20]; the document writes {D, H, W}.
+    channels_per_pixel : int
+        1..256, elements.
+    pixels_per_column : int
+        1..1024.
+
+    Returns
+    -------
+    TensorMap
+        Of a bare address: the caller's word that it is good.
+
+    Raises
+    ------
+    TmaPreconditionError, TmaDriverError, TmaUnsupportedError
+        As `driver_encode_tiled`.
+
+    Examples
+    --------
+    >>> tm = driver_encode_im2col("FLOAT16", 4, 0x7F0000000000, (32, 14, 14, 2),
+    ...                           (64, 896, 12544), (-1, -1), (-1, -1), 32, 64, (1, 1, 1, 1),
+    ...                           encoder="model")
+    >>> bytes(tm)[55:62].hex()
+    '1fffffffff3f00'
+    """
+    from tma_dlpack.make import build
+
+    return build.mirror(
+        "im2col",
+        {
+            "tensor_data_type": tensor_data_type,
+            "tensor_rank": tensor_rank,
+            "global_address": global_address,
+            "global_dim": global_dim,
+            "global_strides": global_strides,
+            "pixel_box_lower_corner": pixel_box_lower_corner,
+            "pixel_box_upper_corner": pixel_box_upper_corner,
+            "channels_per_pixel": channels_per_pixel,
+            "pixels_per_column": pixels_per_column,
+            "element_strides": element_strides,
+            "interleave": interleave,
+            "swizzle": swizzle,
+            "l2_promotion": l2_promotion,
+            "oob_fill": oob_fill,
+        },
+        target,
+        encoder,
+    )
+
+
+def driver_encode_im2col_wide(
+    tensor_data_type: DataType,
+    tensor_rank: int,
+    global_address: int,
+    global_dim: Sequence[int],
+    global_strides: Sequence[int],
+    pixel_box_lower_corner_width: int,
+    pixel_box_upper_corner_width: int,
+    channels_per_pixel: int,
+    pixels_per_column: int,
+    element_strides: Sequence[int],
+    interleave: Interleave = 0,
+    mode: WideMode = 0,
+    swizzle: Swizzle = 3,
+    l2_promotion: L2FetchSize = 0,
+    oob_fill: OobFill = 0,
+    *,
+    target: Target | str = "sm_90",
+    encoder: Encoder = "auto",
+) -> TensorMap:
+    """Do what ``cuTensorMapEncodeIm2colWide`` does, with or without a driver.
+
+    On sm_90 it follows the measured driver, which accepts what the document gives to compute
+    capability 10.0; `TensorMap.advice` says so.
+
+    Parameters
+    ----------
+    tensor_data_type, tensor_rank, global_address, global_dim, global_strides, element_strides, \
+interleave, l2_promotion, oob_fill, target, encoder
+        As in `driver_encode_tiled`.
+    pixel_box_lower_corner_width, pixel_box_upper_corner_width : int
+        Bounding box along W, as offsets from the first and last pixel.
+    channels_per_pixel : int
+        1..256, elements.
+    pixels_per_column : int
+        1..1024.
+    mode : TensorMapIm2ColWideMode, name or value
+        With ``"w128"`` a column has 128 pixels, and `pixels_per_column` is ignored.
+    swizzle : TmaSwizzle, name or value
+        By the document bytes64, bytes128 or bytes128_atom_32B.
+
+    Returns
+    -------
+    TensorMap
+        Of a bare address: the caller's word that it is good.
+
+    Raises
+    ------
+    TmaPreconditionError, TmaDriverError, TmaUnsupportedError
+        As `driver_encode_tiled`.
+
+    Examples
+    --------
+    >>> tm = driver_encode_im2col_wide("FLOAT16", 4, 0x7F0000000000, (64, 14, 14, 2),
+    ...                                (128, 1792, 25088), -1, -1, 64, 64, (1, 1, 1, 1),
+    ...                                encoder="model")
+    >>> tm.kind, [a.rule for a in tm.advice]
+    ('im2col_wide', ['WIDE_ON_SM_90'])
+    """
+    from tma_dlpack.make import build
+
+    return build.mirror(
+        "im2col_wide",
+        {
+            "tensor_data_type": tensor_data_type,
+            "tensor_rank": tensor_rank,
+            "global_address": global_address,
+            "global_dim": global_dim,
+            "global_strides": global_strides,
+            "pixel_box_lower_corner_width": pixel_box_lower_corner_width,
+            "pixel_box_upper_corner_width": pixel_box_upper_corner_width,
+            "channels_per_pixel": channels_per_pixel,
+            "pixels_per_column": pixels_per_column,
+            "element_strides": element_strides,
+            "interleave": interleave,
+            "mode": mode,
+            "swizzle": swizzle,
+            "l2_promotion": l2_promotion,
+            "oob_fill": oob_fill,
+        },
+        target,
+        encoder,
+    )

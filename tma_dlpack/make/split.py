@@ -1,0 +1,164 @@
+"""`split_inner`: one copy of a tile wider than the swizzle's span."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tma_dlpack.dlpack import TensorView, as_tensor_view
+from tma_dlpack.types.coerce import integers_of, shown
+from tma_dlpack.types.enums import Swizzle, TmaSwizzle, parse
+from tma_dlpack.types.errors import TmaPreconditionError, Violation, refusal
+from tma_dlpack.types.limits import INNER_BYTES, MAX_RANK, SWIZZLE_SPAN_BYTES
+
+__all__ = ["split_inner"]
+
+SOURCE = "tma_dlpack, split_inner: the inner dimension in spans of the swizzle"
+
+
+def split_inner(
+    tensor: object, box_sizes: Sequence[int], swizzle: Swizzle = "bytes128"
+) -> dict[str, Any]:
+    """Describe a tensor (.., M, K) as (K / span, .., M, span), so that one copy fills a wide tile.
+
+    A row of a box is at most one span of the swizzle: 32, 64 or 128 bytes. Split so, one copy takes
+    several spans of each row, and lays them out as tensor cores read them: [column of
+    spans][rows][span], where each column is what a copy of one span would have written.
+
+    Parameters
+    ----------
+    tensor : tensor
+        As `make_tma_descriptor` takes it, of rank 1 to 4.
+    box_sizes : sequence of int
+        The tile (.., m, k), row-major, elements of the tensor.
+    swizzle : TmaSwizzle, str or int
+        ``"none"`` splits into columns of 16 bytes, the core matrices of an unswizzled operand.
+
+    Returns
+    -------
+    dict
+        Keyword arguments of `make_tma_descriptor` for the same tensor: `box_sizes`
+        (k / span, .., m, span), `shape`, `strides` (elements), `swizzle`, and `allow` where rows
+        overlap columns of spans (libcu++ asks for unique strides, the driver does not).
+        The tile whose first element is (.., m, k) has the coordinates (k / span, .., m, 0).
+
+    Raises
+    ------
+    TmaPreconditionError
+        For a K or a k that is no whole number of spans, elements that are no whole bytes, a rank
+        that leaves no room for one more dimension, and a box of another rank.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.zeros((256, 512), np.float16)
+    >>> split_inner(x, (64, 128))["box_sizes"], split_inner(x, (64, 128))["shape"]
+    ((2, 64, 64), (8, 256, 64))
+    >>> split_inner(x, (64, 128))["strides"]
+    (64, 512, 1)
+    """
+    view, chosen = as_tensor_view(tensor), _swizzle_of(swizzle)
+    box = _box_of(box_sizes, view)
+    span = _span_elements(view, chosen)
+    for argument, name, extent in (
+        ("tensor", "the last dimension", view.shape[-1]),
+        ("box_sizes", "the last entry of box_sizes", box[-1]),
+    ):
+        if extent % span or not extent:
+            raise _indivisible(argument, name, extent, span, view, box, chosen)
+    shape = (view.shape[-1] // span, *view.shape[:-1], span)
+    strides = (span, *view.strides)
+    words: dict[str, Any] = {
+        "box_sizes": (box[-1] // span, *box[:-1], span),
+        "shape": shape,
+        "strides": strides,
+        "swizzle": chosen.name,
+    }
+    if len(shape) > 2 and shape[0] > 1 and span < shape[1] * strides[1]:
+        words["allow"] = ("STRIDE_UNIQUE",)
+    return words
+
+
+def _swizzle_of(swizzle: object) -> TmaSwizzle:
+    try:
+        return parse(TmaSwizzle, swizzle)
+    except (TypeError, ValueError) as error:
+        found = f"swizzle is {shown(swizzle)}"
+        must, fix = "be a TmaSwizzle, its name or its value", "pass swizzle='bytes128'"
+        raise refusal("swizzle", found, must, fix) from error
+
+
+def _box_of(box_sizes: object, view: TensorView) -> tuple[int, ...]:
+    rank = len(view.shape)
+    if not 1 <= rank < MAX_RANK:
+        raise _refused(
+            "SPLIT_RANK",
+            "tensor",
+            f"the tensor has {rank} dimensions",
+            f"have 1 to {MAX_RANK - 1}: the split adds one, and a map has {MAX_RANK} at most",
+            "join dimensions that lie one after the other, x.flatten(0, 1), or take one slice",
+        )
+    box = integers_of(box_sizes)
+    if box is None or len(box) != rank or min(box) < 1:
+        found = f"box_sizes is {shown(box_sizes)}"
+        must = f"be {rank} positive integers, one per dimension of the tensor"
+        fix = "pass the tile's extents, row-major, before the split"
+        raise refusal("box_sizes", found, must, fix)
+    return box
+
+
+def _span_elements(view: TensorView, swizzle: TmaSwizzle) -> int:
+    """Give the elements of one span; of an unswizzled map, of one core matrix's row."""
+    bits = view.dtype.itemsize_bits
+    if bits % 8 or view.dtype.bits < 8:
+        raise _refused(
+            "SPLIT_DTYPE",
+            "tensor",
+            f"the tensor's type is {view.dtype}",
+            "have elements of whole bytes",
+            "view the storage as bytes, x.view(uint8), and split that",
+        )
+    span_bytes = SWIZZLE_SPAN_BYTES[swizzle] or INNER_BYTES
+    return max(1, span_bytes * 8 // bits)
+
+
+def _indivisible(
+    argument: str,
+    name: str,
+    extent: int,
+    span: int,
+    view: TensorView,
+    box: tuple[int, ...],
+    swizzle: TmaSwizzle,
+) -> TmaPreconditionError:
+    """Say how to come to whole spans: a narrower swizzle, a padded tensor, a rounded box."""
+    up = max(span, -(-extent // span) * span)
+    if argument == "box_sizes":
+        down = max(span, extent // span * span)
+        whole = f"{down} or {up}" if down != up else f"{up}"
+        fix = f"use a multiple of {span}: {whole}"
+    else:
+        fix = (
+            f"pad the last dimension from {extent} to {up} elements, or copy one span at a time: "
+            f"box_sizes={(*box[:-1], min(box[-1], span))}, swizzle={swizzle.name!r}"
+        )
+    narrower = [
+        other.name
+        for other in (TmaSwizzle.bytes64, TmaSwizzle.bytes32)
+        if other < swizzle <= TmaSwizzle.bytes128
+        and all(n and n % _span_elements(view, other) == 0 for n in (view.shape[-1], box[-1]))
+    ]
+    if narrower:
+        fix += f"; or pass swizzle={narrower[0]!r}, whose spans divide it"
+    span_bytes = span * view.dtype.itemsize_bits // 8
+    return _refused(
+        "SPLIT_SPAN",
+        argument,
+        f"{name} is {extent} elements",
+        f"be a multiple of {span}, the {span_bytes} bytes of a span of swizzle {swizzle.name}",
+        fix,
+    )
+
+
+def _refused(rule: str, argument: str, found: str, must: str, fix: str) -> TmaPreconditionError:
+    return TmaPreconditionError(Violation(rule, argument, found, f"it must {must}", fix, SOURCE))

@@ -1,0 +1,65 @@
+"""What a map says beside its bytes and its address, worked out when somebody asks."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+
+from tma_dlpack import driver
+from tma_dlpack.dlpack import Layout, TensorView, judge
+from tma_dlpack.encoding.arguments import KINDS, EncodeArguments
+from tma_dlpack.rules.parse import OPTIONS, make_case
+from tma_dlpack.rules.request import Case
+from tma_dlpack.tensor_map.storage import Asked
+from tma_dlpack.types.target import DEFAULT_TARGET, Target
+
+__all__ = ["Description", "describe"]
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A tensor map without its address and bytes.
+
+    Attributes
+    ----------
+    arguments : EncodeArguments
+    target : Target
+    encoder : {"driver", "model", None}
+        Who made the bytes; None for none, and for bytes that came from elsewhere.
+    view : TensorView or None
+        The tensor at address 0 and without owner; None for bare addresses.
+    request : Case or None
+        The request that was accepted; None for decoded bytes.
+    """
+
+    arguments: EncodeArguments
+    target: Target
+    encoder: str | None = None
+    view: TensorView | None = None
+    request: Case | None = field(default=None, repr=False, compare=False)
+
+    def of(self, view: TensorView | None) -> Description:
+        """Give the same description of another tensor, or of a bare address."""
+        return dataclasses.replace(self, view=view)
+
+
+def describe(asked: Asked, producer: str) -> Description:
+    """Work out what a map says that the short cut made of a tensor.
+
+    The call is read as the rules would read it, without asking them again.
+
+    Parameters
+    ----------
+    asked : Asked
+    producer : str
+        Type of the tensor, for messages.
+    """
+    number, address, layout, options, by_driver = asked
+    kind = KINDS[number]
+    view = TensorView(0, *judge(Layout(*layout)), producer)
+    device = view.device
+    target = DEFAULT_TARGET if device.is_host else driver.device_target(device.device_id)
+    given = dict(zip(OPTIONS[kind], options, strict=True))
+    request = make_case(kind, view, address, given, target, False)
+    encoder = "driver" if by_driver else "model"
+    return Description(request.encode_arguments(), target, encoder, view, request)

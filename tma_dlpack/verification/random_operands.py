@@ -1,0 +1,315 @@
+"""Random tiles that tensor cores read, and the products that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tma_dlpack import geometry
+from tma_dlpack.consumer.descriptor import Major
+from tma_dlpack.consumer.instructions import K_STEP_BYTES, SPAN_BYTES
+from tma_dlpack.encoding.arguments import EncodeArguments
+from tma_dlpack.types.dtypes import row
+from tma_dlpack.types.enums import TensorMapDataType, TmaSwizzle
+
+__all__ = [
+    "MULTIPLIED",
+    "ROOM_BYTES",
+    "Factor",
+    "Layout",
+    "Matrices",
+    "Product",
+    "random_matrices",
+    "random_product",
+]
+
+Array = npt.NDArray[Any]
+SWIZZLES = (TmaSwizzle.none, TmaSwizzle.bytes32, TmaSwizzle.bytes64, TmaSwizzle.bytes128)
+#: Of the arena, bytes: one half each.
+ROOM_BYTES = 1 << 18
+MAX_K_STEPS = 12
+N_CHOICES = (8, 64, 192)
+MAX_OFFSET_UNITS = 16  # of 128 bytes, before each tile in shared memory
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """A type that wgmma multiplies.
+
+    Attributes
+    ----------
+    ptx : str
+    data_type : TensorMapDataType
+    accumulator : str
+        CUDA's word for the type of the product.
+    most : int
+        Integers up to this one are exact, and so are their products' sums.
+    least : int
+    encode : function
+        int64 array -> the elements' bits, as an unsigned array.
+    decode : function
+        elements as in `Tile.array` -> int64 array.
+    """
+
+    ptx: str
+    data_type: TensorMapDataType
+    accumulator: str
+    least: int
+    most: int
+    encode: Callable[[Array], Array]
+    decode: Callable[[Array], Array]
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of an element."""
+        return row(self.data_type).element_bytes
+
+    @property
+    def k_elements(self) -> int:
+        """Elements of K in one instruction."""
+        return K_STEP_BYTES // self.element_bytes
+
+
+def _float8(one: int) -> tuple[Callable[[Array], Array], Callable[[Array], Array]]:
+    """Give how -2..2 are written in a float8 whose 1 is a byte, and 2 the next power of it."""
+    two = one + (8 if one == 0x38 else 4)
+    codes = np.array([0x80 | two, 0x80 | one, 0, one, two], np.uint8)
+    values = np.zeros(256, np.int64)
+    values[codes] = np.arange(-2, 3)
+    return (lambda n: codes[n + 2]), (lambda bits: values[bits])
+
+
+_T = TensorMapDataType
+_E4M3, _E5M2 = _float8(0x38), _float8(0x3C)
+MULTIPLIED = (
+    Factor(
+        "f16",
+        _T.FLOAT16,
+        "float",
+        -8,
+        8,
+        lambda n: n.astype(np.float16).view(np.uint16),
+        lambda x: x.astype(np.int64),
+    ),
+    Factor(
+        "bf16",
+        _T.BFLOAT16,
+        "float",
+        -8,
+        8,
+        lambda n: (n.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16),
+        lambda x: (x.astype(np.uint32) << 16).view(np.float32).astype(np.int64),
+    ),
+    Factor(
+        "tf32",
+        _T.TFLOAT32,
+        "float",
+        -8,
+        8,
+        lambda n: n.astype(np.float32).view(np.uint32),
+        lambda x: x.astype(np.int64),
+    ),
+    Factor("e4m3", _T.UINT8, "float", -2, 2, *_E4M3),
+    Factor("e5m2", _T.UINT8, "float", -2, 2, *_E5M2),
+    Factor(
+        "s8",
+        _T.UINT8,
+        "int",
+        -128,
+        127,
+        lambda n: n.astype(np.int8).view(np.uint8),
+        lambda x: x.view(np.int8).astype(np.int64),
+    ),
+    Factor("u8", _T.UINT8, "int", 0, 255, lambda n: n.astype(np.uint8), lambda x: x.astype(int)),
+)
+_BY_PTX = {factor.ptx: factor for factor in MULTIPLIED}
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A matrix in global memory and the tile of it that is loaded, rows by row.
+
+    Attributes
+    ----------
+    data_type : TensorMapDataType
+    swizzle : TmaSwizzle
+    shape : tuple of int
+        Rows and elements of a row, of the matrix.
+    pitch_bytes : int
+        From row to row in global memory.
+    rows, columns, row_bytes : int
+        Of the tile: `columns` spans side by side, of so many bytes each.
+    at : tuple of int
+        Row and element of the tile's first one; may lie outside.
+    smem_offset : int
+    """
+
+    data_type: TensorMapDataType
+    swizzle: TmaSwizzle
+    shape: tuple[int, int]
+    pitch_bytes: int
+    rows: int
+    columns: int
+    row_bytes: int
+    at: tuple[int, int]
+    smem_offset: int
+
+    @property
+    def wide(self) -> int:
+        """Elements of a row of the tile in one span."""
+        return self.row_bytes // row(self.data_type).element_bytes
+
+    @property
+    def coords(self) -> tuple[int, ...]:
+        """The tile's coordinates, row-major."""
+        first_row, element = self.at
+        return (element // self.wide, first_row, 0) if self.columns > 1 else self.at
+
+    def arguments(self) -> EncodeArguments:
+        """Give the map: of rank 3 where spans lie side by side, as `split_inner` makes it."""
+        rows, width = self.shape
+        dims, strides, box = (width, rows), (self.pitch_bytes,), (self.wide, self.rows)
+        if self.columns > 1:
+            dims = (self.wide, rows, width // self.wide)  # type: ignore[assignment]
+            strides = (self.pitch_bytes, self.row_bytes)  # type: ignore[assignment]
+            box = (*box, self.columns)  # type: ignore[assignment]
+        return EncodeArguments(
+            "tiled", self.data_type, dims, strides, (1,) * len(dims), box, swizzle=self.swizzle
+        )
+
+    def logical(self, array: Array) -> Array:
+        """Turn `Tile.array` into the matrix that it is, rows by row."""
+        if self.columns == 1:
+            return array
+        side_by_side: Array = array.transpose(1, 0, 2)
+        return side_by_side.reshape(self.rows, -1)
+
+    @property
+    def end(self) -> int:
+        """Where the tile ends in shared memory."""
+        return self.smem_offset + geometry.smem_bytes(self.arguments())
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """One product: 64 x `blocks` by `n`, over `k_steps`."""
+
+    ptx: str
+    n: int
+    blocks: int
+    k_steps: int
+    a_major: Major
+    b_major: Major
+    a: Layout
+    b: Layout
+    data_seed: int
+
+    @property
+    def factor(self) -> Factor:
+        """The type that is multiplied."""
+        return _BY_PTX[self.ptx]
+
+
+@dataclass(frozen=True, slots=True)
+class Matrices:
+    """One ldmatrix of a tile."""
+
+    layout: Layout
+    row: int
+    column: int
+    num: int
+    transpose: bool
+
+
+def random_product(rng: Random, max_smem_bytes: int) -> Product:
+    """Give a product of two random tiles of any kind that wgmma reads."""
+    while True:
+        factor = rng.choice(MULTIPLIED)
+        k_steps, n, blocks = rng.randint(1, MAX_K_STEPS), rng.choice(N_CHOICES), rng.randint(1, 3)
+        majors: tuple[Major, ...] = ("K", "MN") if factor.element_bytes == 2 else ("K",)
+        a_major, b_major = rng.choice(majors), rng.choice(majors)
+        first = 128 * rng.randint(0, MAX_OFFSET_UNITS)
+        a = _operand(rng, factor, a_major, 64 * blocks, k_steps, first)
+        if a is None:
+            continue
+        second = -(-a.end // 128) * 128 + 128 * rng.randint(0, MAX_OFFSET_UNITS)
+        b = _operand(rng, factor, b_major, n, k_steps, second)
+        if b is not None and b.end + 8 <= max_smem_bytes:
+            seed = rng.getrandbits(32)
+            return Product(factor.ptx, n, blocks, k_steps, a_major, b_major, a, b, seed)
+
+
+def _operand(
+    rng: Random, factor: Factor, major: Major, mn: int, k_steps: int, smem_offset: int
+) -> Layout | None:
+    """Give a tile that holds just so much of M or N and of K; None where a swizzle does not fit."""
+    swizzle = rng.choice(SWIZZLES)
+    span = SPAN_BYTES[swizzle]
+    if major == "K":
+        rows, row_bytes = mn, span
+        if swizzle is not TmaSwizzle.none:
+            row_bytes = K_STEP_BYTES * rng.randint(1, span // K_STEP_BYTES)
+        total_bytes = k_steps * K_STEP_BYTES
+    else:
+        rows, total_bytes = k_steps * factor.k_elements, mn * factor.element_bytes
+        row_bytes = span if swizzle is TmaSwizzle.none else min(span, total_bytes)
+    if total_bytes % row_bytes:
+        return None
+    columns = total_bytes // row_bytes
+    return _layout(rng, factor.data_type, swizzle, rows, columns, row_bytes, smem_offset)
+
+
+def _layout(
+    rng: Random,
+    data_type: TensorMapDataType,
+    swizzle: TmaSwizzle,
+    rows: int,
+    columns: int,
+    row_bytes: int,
+    smem_offset: int,
+) -> Layout | None:
+    """Put a tile somewhere in and around a matrix that is larger or smaller than it."""
+    if rows > 256 or columns > 256:
+        return None
+    wide = row_bytes // row(data_type).element_bytes
+    spans = columns + rng.randint(0, 2)
+    pitch_bytes = spans * row_bytes + 16 * rng.choice((0, 0, 1, 5))
+    height = min(rng.randint(1, 300), ROOM_BYTES // pitch_bytes)
+    at = (rng.choice((0, rng.randint(-9, height))), wide * rng.choice((0, rng.randint(-1, spans))))
+    width = spans * wide
+    if columns == 1 and rng.random() < 0.5:  # a ragged row, with the same pitch
+        width = rng.randint(1, width)
+    shape = (height, width)
+    return Layout(data_type, swizzle, shape, pitch_bytes, rows, columns, row_bytes, at, smem_offset)
+
+
+def random_matrices(rng: Random, max_smem_bytes: int) -> Matrices:
+    """Give an ldmatrix of any tile of rows of whole 16 bytes."""
+    while True:
+        data_type = rng.choice((_T.UINT8, _T.UINT16, _T.FLOAT16, _T.BFLOAT16, _T.UINT32))
+        num = rng.choice((1, 2, 4))
+        transpose = row(data_type).element_bytes == 2 and rng.random() < 0.5
+        swizzle = rng.choice(SWIZZLES)
+        most = (
+            256 * row(data_type).element_bytes
+            if swizzle is TmaSwizzle.none
+            else SPAN_BYTES[swizzle]
+        )
+        row_bytes = 16 * rng.randint(1, most // 16)
+        offset = 128 * rng.randint(0, MAX_OFFSET_UNITS)
+        layout = _layout(
+            rng, data_type, swizzle, rng.randint(8, 80), rng.randint(1, 4), row_bytes, offset
+        )
+        down, right = (2, 2) if num == 4 else ((num, 1) if transpose else (1, num))
+        chunks = 0 if layout is None else layout.columns * row_bytes // 16
+        if layout is None or layout.rows < 8 * down or chunks < right:
+            continue
+        if layout.end + 8 <= max_smem_bytes:
+            column = 16 * rng.randint(0, chunks - right) // row(data_type).element_bytes
+            first_row = rng.randint(0, layout.rows - 8 * down)
+            return Matrices(layout, first_row, column, num, transpose)
