@@ -23,6 +23,8 @@ from tma_dlpack.draw.copying import CopyMotion, copy_motion
 from tma_dlpack.draw.figure import Figure, page
 from tma_dlpack.draw.matrix import MatrixAtoms, matrix, matrix_html
 from tma_dlpack.draw.memory import SharedMemory, shared
+from tma_dlpack.draw.refused import render_traceback
+from tma_dlpack.draw.results import bandwidth_html, batch_html, error_html, verify_html
 from tma_dlpack.draw.walks import Im2colWalk, walk
 
 __all__ = [
@@ -38,19 +40,24 @@ __all__ = [
     "SharedMemory",
     "TensorBox",
     "access_steps",
+    "bandwidth_html",
     "bank_conflicts",
+    "batch_html",
     "compare",
     "copy_motion",
     "diff",
+    "error_html",
     "fields_of",
     "figure",
     "matrix",
     "matrix_html",
     "page",
+    "render_traceback",
     "report_html",
     "shared",
     "tensor",
     "tensor_map_html",
     "tile_html",
+    "verify_html",
     "walk",
 ]
