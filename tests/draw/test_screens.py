@@ -58,6 +58,7 @@ def gallery() -> list[Figure | str]:
         draw.tensor(tma.make_tma_descriptor(numbered((4096, 4096)), (64, 32)), (2048, 4064)),
         draw.compare(first, TILED["128B swizzle"].tensor_map),
         draw.access_steps(first),
+        draw.sixteen_bytes(numbered((4, 1733), "f2"), (4, 12)),
         draw.copy_motion(below.tile()),
         draw.tensor_map_html(rank_5.tensor_map),
         draw.tensor_map_html(second),
@@ -117,5 +118,6 @@ def test_the_gallery_shows_every_kind_of_figure():
         draw.AccessSteps,
         draw.Comparison,
         draw.CopyMotion,
+        draw.SixteenBytes,
     }
     assert len(ALL) == len(TILED) + len(IM2COL)

@@ -25,6 +25,7 @@ from tma_dlpack.draw.matrix import MatrixAtoms, matrix, matrix_html
 from tma_dlpack.draw.memory import SharedMemory, shared
 from tma_dlpack.draw.refused import render_traceback
 from tma_dlpack.draw.results import bandwidth_html, batch_html, error_html, verify_html
+from tma_dlpack.draw.sixteen import SixteenBytes, sixteen_bytes
 from tma_dlpack.draw.walks import Im2colWalk, walk
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "MapBytes",
     "MatrixAtoms",
     "SharedMemory",
+    "SixteenBytes",
     "TensorBox",
     "access_steps",
     "bandwidth_html",
@@ -55,6 +57,7 @@ __all__ = [
     "render_traceback",
     "report_html",
     "shared",
+    "sixteen_bytes",
     "tensor",
     "tensor_map_html",
     "tile_html",

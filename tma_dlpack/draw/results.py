@@ -114,7 +114,7 @@ def bandwidth_html(report: Any) -> str:
             str(row.row_bytes),
             row.swizzle.name,
             row.l2_fetch_size.name,
-            f"{row.bytes_per_second / 1000000000000.0:.2f}",
+            f"{row.bytes_per_second / 1e12:.2f}",
             f"{row.ratio:.3f}",
             "✓" if row.verified else "✗ wrong",
         )

@@ -243,7 +243,7 @@ class Explorer {
       make("div", { class: "tmax-pictures" }, make("div", { role: "tablist", "aria-label": "pictures" }, ...this.tabs),
         this.state, this.fixes, this.host, this.codeBox, this.said, this.report, tools));
     this.el.append(this.root);
-    const kept = make("style", {}, `.tma-kept-${this.model.model_id ?? ""}{display:none}`);
+    const kept = make("style", {}, start.kept ? `.${start.kept}{display:none}` : "");
     document.head.append(kept);
     this.dispose = () => kept.remove();
   }

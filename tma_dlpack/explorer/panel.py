@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Panel", "front_end", "start_state"]
 
 HERE = Path(__file__).parent
+LIVE_TEXT = "The explorer lives as long as its kernel; its last picture follows."
 
 
 def front_end() -> str:
@@ -56,8 +57,17 @@ class Panel:
     def __init__(self, explorer: Explorer) -> None:
         self._explorer = explorer
         self._still: Any = None
-        self.widget: Any = _widget_class()(start=start_state(explorer))
+        self.widget: Any = _widget_class()()
+        self.widget.start = self._start()
         self.widget.on_msg(self._hear)
+
+    @property
+    def kept_class(self) -> str:
+        """The class of the still picture, by which the live widget hides it."""
+        return f"tma-kept-{self.widget.model_id}"
+
+    def _start(self) -> dict[str, Any]:
+        return {**start_state(self._explorer), "kept": self.kept_class}
 
     def _hear(self, _: object, asked: Any, buffers: object) -> None:
         if not isinstance(asked, dict):
@@ -72,13 +82,12 @@ class Panel:
 
     def _keep(self) -> None:
         """Keep the state for a notebook that is saved: in the widget, and as a still picture."""
-        self.widget.start = start_state(self._explorer)
+        self.widget.start = self._start()
         if self._still is not None:
             self._still.update(self._kept(), raw=True)
 
     def _kept(self) -> dict[str, str]:
-        name = f"tma-kept-{self.widget.model_id}"
-        html = f'<div class="{name}">{self._explorer.still()}</div>'
+        html = f'<div class="{self.kept_class}">{self._explorer.still()}</div>'
         return {"text/html": html, "text/plain": str(self._explorer)}
 
     def display(self) -> None:
@@ -88,5 +97,5 @@ class Panel:
         bundle = self.widget._repr_mimebundle_()
         live = bundle[0] if isinstance(bundle, tuple) else bundle
         if live:
-            display(live, raw=True)
+            display({**live, "text/plain": LIVE_TEXT}, raw=True)
         self._still = display(self._kept(), raw=True, display_id=True)
