@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from tma_dlpack import draw
     from tma_dlpack.bench.tile_bandwidth import BandwidthReport, bandwidth
     from tma_dlpack.consumer import MatrixDescriptor, ldmatrix_addresses, matrix_descriptor
-    from tma_dlpack.copies.protocol import Backend
+    from tma_dlpack.copies.backend import Backend
     from tma_dlpack.copies.tile import Tile
     from tma_dlpack.copies.verbs import (
         backend,
@@ -57,8 +57,9 @@ if TYPE_CHECKING:
     )
     from tma_dlpack.draw import bank_conflicts
     from tma_dlpack.explorer.widget import explore
+    from tma_dlpack.make.ragged import ragged, ragged_coords
     from tma_dlpack.make.split import split_inner
-    from tma_dlpack.rules.check import Report
+    from tma_dlpack.rules.report import Report
     from tma_dlpack.verification import VerifyReport, verify
 
 __version__ = "0.1.0"
@@ -109,6 +110,8 @@ __all__ = [
     "make_tma_descriptor",
     "make_tma_descriptors",
     "matrix_descriptor",
+    "ragged",
+    "ragged_coords",
     "reduce_tile",
     "split_inner",
     "store_tile",
@@ -120,7 +123,7 @@ __all__ = [
 _LATER = {
     "tma_dlpack.bench.tile_bandwidth": ("BandwidthReport", "bandwidth"),
     "tma_dlpack.consumer": ("MatrixDescriptor", "ldmatrix_addresses", "matrix_descriptor"),
-    "tma_dlpack.copies.protocol": ("Backend",),
+    "tma_dlpack.copies.backend": ("Backend",),
     "tma_dlpack.copies.tile": ("Tile",),
     "tma_dlpack.copies.verbs": (
         "backend",
@@ -132,8 +135,9 @@ _LATER = {
     ),
     "tma_dlpack.draw": ("bank_conflicts",),
     "tma_dlpack.explorer.widget": ("explore",),
+    "tma_dlpack.make.ragged": ("ragged", "ragged_coords"),
     "tma_dlpack.make.split": ("split_inner",),
-    "tma_dlpack.rules.check": ("Report",),
+    "tma_dlpack.rules.report": ("Report",),
     "tma_dlpack.verification": ("VerifyReport", "verify"),
 }
 

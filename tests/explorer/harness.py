@@ -111,7 +111,9 @@ class Seen:
 
     def settle(self):
         """Wait until nothing is asked any more."""
-        self.page.wait_for_timeout(350)
+        self.page.wait_for_timeout(250)
+        self.page.wait_for_function("!document.querySelector('.tmax[aria-busy=true]')")
+        self.page.wait_for_timeout(100)
 
     def pictures(self):
         """Give the number of panels and of parts drawn in them."""

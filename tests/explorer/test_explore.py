@@ -207,6 +207,15 @@ def test_every_tab_answers_in_plain_data(explorer, tab):
     assert (answer["tab"], bool(answer["panels"])) == (tab, tab != "code")
 
 
+def test_the_tensor_core_tab_shows_the_atoms_or_says_why_it_cannot_read_the_tile():
+    x = numbered((128, 64), np.float16)
+    good = explore(tma.make_tma_descriptor(x, (64, 64), swizzle="bytes128"))
+    assert "64 of M or N, 64 of K" in good.hear({"do": "show", "tab": "core"})["title"]
+    answer = explore(numbered((64, 64), np.float64)).hear({"do": "show", "tab": "core"})
+    assert (answer["ok"], answer["panels"]) == (True, [])
+    assert "FLOAT64" in answer["refusal"]
+
+
 def test_bytes_that_are_not_known_leave_a_sentence():
     answer = explore(numbered((64, 64)), target="sm_100").hear({"do": "show", "tab": "bytes"})
     assert "has not been measured" in answer["refusal"]

@@ -29,6 +29,7 @@ EXIT_OK, EXIT_REFUSED = 0, 1
 EXIT_READER_LEFT = 141  # 128 + SIGPIPE, as shells have it
 BENCHES = ("call", "simulator", "gpu", "gemm", "conv")
 #: Options whose value may begin with a minus sign, which argparse takes for another option.
+MAX_DUMP_BYTES = 1 << 16  # of a file; the longest form of a map takes some 2000
 SIGNED = ("--coords", "--lower", "--upper")
 
 
@@ -268,10 +269,12 @@ def _map_bytes(word: str) -> bytes:
         return pasted
     path = Path(word)
     if _is_file(path):
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            content = file.read(MAX_DUMP_BYTES)  # /dev/zero never ends
         if len(content) == MAP_BYTES:
             return content
-        pasted, found = hexdump.parse(content.decode("ascii", "replace")), f"{len(content)} bytes"
+        count = f"{'at least ' * (len(content) == MAX_DUMP_BYTES)}{len(content)} bytes"
+        pasted, found = hexdump.parse(content.decode("ascii", "replace")), count
     else:
         found = f"{word[:60]!r}{'...' * (len(word) > 60)}, which is no file"
     if pasted is None:

@@ -11,7 +11,7 @@ __all__ = ["PTX", "REFUSALS", "refuse"]
 _MEASURED = "measured: illegal instruction (H200, driver 580.159.04, 2026-11-20)"
 PTX = "PTX ISA, cp.async.bulk.tensor"
 
-#: rule -> what is asked, a fix, the source.
+#: rule -> the limit, a fix, the source.
 REFUSALS: dict[str, tuple[str, str, str]] = {
     "COPY_COORDS_COUNT": (
         "there must be one coordinate per dimension, row-major, outermost first",
@@ -63,7 +63,7 @@ REFUSALS: dict[str, tuple[str, str, str]] = {
     ),
     "COPY_OFFSETS_WITHOUT_IM2COL": (
         "only loads of im2col maps take im2col_offsets",
-        "leave im2col_offsets away",
+        "omit im2col_offsets",
         f"{PTX}: im2colOffsets; stores are im2col_no_offs",
     ),
     "COPY_STORE_NEGATIVE": (
@@ -101,6 +101,12 @@ REFUSALS: dict[str, tuple[str, str, str]] = {
         "pass a map that a driver would accept",
         "CUDA driver API, cuTensorMapEncodeTiled: globalAddress",
     ),
+    "COPY_BOX_ROW": (
+        "a row of the box must be a multiple of 16 bytes, and with a swizzle fit its span: no "
+        "driver accepts another map, and what the engine does with one is not known",
+        "change the box or the swizzle back with replace(), or make the map anew",
+        "CUDA driver API, cuTensorMapEncodeTiled: boxDim, swizzle",
+    ),
     "COPY_DIM_31_BITS": (
         "no extent may be over 2147483648, although the driver encodes maps up to 4294967296",
         "describe the tensor in parts, each a map of its own",
@@ -127,6 +133,11 @@ REFUSALS: dict[str, tuple[str, str, str]] = {
         "every byte that a copy touches must lie inside",
         "pass memory= with the array that holds the map's addresses, or smaller dimensions",
         "tma_dlpack, memory of a copy",
+    ),
+    "COPY_PAGES": (
+        "a copy there would end this process",
+        "keep the memory mapped while the map is used; map it with write permission for stores",
+        "proc(5), /proc/self/maps: only memory that no framework allocated is looked at",
     ),
     "COPY_STORE_OVERRUN": (
         "stores write whole chunks of 16 bytes, so each row must be padded to 16 bytes",

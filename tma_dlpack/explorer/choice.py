@@ -10,7 +10,7 @@ from tma_dlpack.dlpack import as_tensor_view
 from tma_dlpack.draw.asked import first_coords, request_of
 from tma_dlpack.make.im2col import check_im2col_descriptor, make_im2col_descriptor
 from tma_dlpack.make.tiled import check_tma_descriptor, make_tma_descriptor
-from tma_dlpack.rules.check import Report
+from tma_dlpack.rules.report import Report
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.errors import TmaError
 
@@ -18,7 +18,7 @@ __all__ = ["Choice", "Look", "choice_of", "first_choice", "look", "shape_of"]
 
 ROW_BYTES, ROWS = 128, 8  # of the first box
 _SHOWN = ("coords", "im2col_offsets")  # of the tile, not of the map
-_TILED = ("box_sizes",)
+_TILED = ("box_sizes", "allow")
 _IM2COL = (
     "pixel_box_lower_corner",
     "pixel_box_upper_corner",
@@ -42,6 +42,7 @@ class Choice:
     oobfill: str = "none"
     data_type: str | None = None
     rules: str = "libcu++"
+    allow: tuple[str, ...] = ()
     coords: tuple[int, ...] = ()
     pixel_box_lower_corner: tuple[int, ...] = ()
     pixel_box_upper_corner: tuple[int, ...] = ()
@@ -75,7 +76,7 @@ class Choice:
         given, count = self.arguments(), len(self.elem_strides)
         plain = Choice(rules="documented" if self.is_im2col else "libcu++").arguments()
         plain["elem_strides"] = (1,) * count
-        needed = _IM2COL if self.is_im2col else _TILED
+        needed = _IM2COL if self.is_im2col else ("box_sizes",)
         said = [f"{name}={given.pop(name)}" for name in needed]
         said += [f"{k}={v!r}" for k, v in given.items() if v != plain.get(k)]
         verb = "make_im2col_descriptor" if self.is_im2col else "make_tma_descriptor"

@@ -227,10 +227,11 @@ class Explorer {
       onkeydown: (e) => this.arrow(e) }, title));
     this.state = make("div", { class: "tmax-state", role: "status", "aria-live": "polite" });
     this.fixes = make("div", { class: "tmax-fixes" });
+    this.refused = make("p", { class: "tmax-refused", hidden: true });
     this.report = make("div", { class: "tmax-report" });
     this.host = make("div", { class: "tmax-stage", role: "tabpanel", "aria-label": "picture" });
     const shadow = this.host.attachShadow({ mode: "open" });
-    shadow.append(make("style", {}, `${LINK_STYLE}.row{display:flex;flex-wrap:wrap;gap:10px}.row>svg{flex:1 1 330px;min-width:0}`));
+    shadow.append(make("style", {}, `${LINK_STYLE}.row{display:flex;flex-wrap:wrap;gap:10px;align-items:flex-start}.row>svg{flex:1 1 330px;min-width:0}`));
     this.stage = shadow.appendChild(make("div", { class: "row" }));
     this.said = make("div", { class: "tmax-said", "aria-live": "polite" });
     this.codeBox = make("pre", { class: "tmax-code", tabindex: 0, hidden: true });
@@ -241,7 +242,7 @@ class Explorer {
     this.root = make("div", { class: "tmax" },
       make("form", { class: "tmax-controls", "aria-label": "arguments of the tensor map", onsubmit: (e) => e.preventDefault() }, ...groups),
       make("div", { class: "tmax-pictures" }, make("div", { role: "tablist", "aria-label": "pictures" }, ...this.tabs),
-        this.state, this.fixes, this.host, this.codeBox, this.said, this.report, tools));
+        this.state, this.refused, this.fixes, this.host, this.codeBox, this.said, this.report, tools));
     this.el.append(this.root);
     const kept = make("style", {}, start.kept ? `.${start.kept}{display:none}` : "");
     document.head.append(kept);
@@ -263,6 +264,7 @@ class Explorer {
       return;
     }
     this.busy = true;
+    this.root.setAttribute("aria-busy", "true");
     this.model.send({ do: what, values: this.wanted, tab: this.tab, seq: ++this.seq,
                       shown: this.shown, access: this.access });
     this.wanted = {};
@@ -283,6 +285,7 @@ class Explorer {
     const next = this.next;
     this.next = null;
     if (next || Object.keys(this.wanted).length) this.ask(next || "choose");
+    else this.root.setAttribute("aria-busy", "false");
   }
 
   // --- Showing ---
@@ -290,8 +293,9 @@ class Explorer {
     Object.assign(this.values, view.values, this.wanted);
     for (const [name, control] of [...this.numbers, ...this.menus]) control.set(this.values[name]);
     this.state.textContent = view.state;
-    this.report.innerHTML = (view.refusal ? "<p></p>" : "") + view.report;
-    if (view.refusal) this.report.firstChild.textContent = view.refusal;
+    this.report.innerHTML = view.report;
+    this.refused.textContent = view.refusal;
+    this.refused.hidden = !view.refusal;
     this.fixes.replaceChildren(...(view.fix ? [this.button(view.fix, "fix")] : []),
       ...(view.ok ? [] : [this.button("back to the last accepted", "undo")]));
     this.code = view.code;
@@ -306,7 +310,7 @@ class Explorer {
       tab.tabIndex = on ? 0 : -1;
     }
     this.host.classList.toggle("tmax-stale", !view.ok);
-    if (view.panels.length) this.draw(view.panels);
+    if (view.panels.length || view.ok) this.draw(view.panels);
   }
   draw(panels) {
     this.panels = panels;

@@ -27,6 +27,7 @@ TABS = {
     "shared": "Shared memory",
     "banks": "Banks",
     "bytes": "Bytes",
+    "core": "Tensor core",
     "code": "Code",
 }
 _GROUPS = {
@@ -63,6 +64,9 @@ def figures(look: Look, tab: str, options: Mapping[str, Any]) -> tuple[Figure, .
     if tab == "banks":
         access = "row" if options.get("access") == "row" else "column"
         return (draw.bank_conflicts(tensor_map, access),)
+    if tab == "core":
+        major = "MN" if options.get("major") == "MN" else "K"
+        return (draw.matrix(tensor_map, major=major),)
     return (draw.fields_of(tensor_map),) if tab == "bytes" else ()
 
 
@@ -137,9 +141,11 @@ def values(choice: Choice) -> dict[str, Any]:
     """Give the value of each control by its name: ``box_sizes[0]``, ``swizzle``."""
     found: dict[str, Any] = {}
     for name, value in asdict(choice).items():
+        if name in ("target", "allow"):
+            continue
         if isinstance(value, tuple):
             found |= {f"{name}[{d}]": n for d, n in enumerate(value)}
-        elif name != "target":
+        else:
             found[name] = value if value is not None else ""
     return found
 

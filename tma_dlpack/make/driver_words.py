@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from tma_dlpack.make.shortcut import quick
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle, WideMode
 from tma_dlpack.types.target import Target
@@ -20,6 +21,7 @@ __all__ = [
 ]
 
 
+@quick("accept_driver_tiled")
 def driver_encode_tiled(
     tensor_data_type: DataType,
     tensor_rank: int,
@@ -132,6 +134,7 @@ def driver_replace_address(tensor_map: TensorMap, global_address: int) -> Tensor
     return build.replace_address(tensor_map, global_address)
 
 
+@quick("accept_driver_im2col")
 def driver_encode_im2col(
     tensor_data_type: DataType,
     tensor_rank: int,
@@ -209,6 +212,7 @@ interleave, swizzle, l2_promotion, oob_fill, target, encoder
     )
 
 
+@quick("accept_driver_im2col_wide")
 def driver_encode_im2col_wide(
     tensor_data_type: DataType,
     tensor_rank: int,

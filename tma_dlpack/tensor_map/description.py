@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from tma_dlpack import driver
 from tma_dlpack.dlpack import Layout, TensorView, judge
 from tma_dlpack.encoding.arguments import KINDS, EncodeArguments
-from tma_dlpack.rules.parse import OPTIONS, make_case
-from tma_dlpack.rules.request import Case
+from tma_dlpack.rules.parse import DRIVER_ARGUMENTS, OPTIONS, read_call, read_driver_call
+from tma_dlpack.rules.request import Request
 from tma_dlpack.tensor_map.storage import Asked
 from tma_dlpack.types.target import DEFAULT_TARGET, Target
 
@@ -28,7 +28,7 @@ class Description:
         Who made the bytes; None for none, and for bytes that came from elsewhere.
     view : TensorView or None
         The tensor at address 0 and without owner; None for bare addresses.
-    request : Case or None
+    request : Request or None
         The request that was accepted; None for decoded bytes.
     """
 
@@ -36,7 +36,7 @@ class Description:
     target: Target
     encoder: str | None = None
     view: TensorView | None = None
-    request: Case | None = field(default=None, repr=False, compare=False)
+    request: Request | None = field(default=None, repr=False, compare=False)
 
     def of(self, view: TensorView | None) -> Description:
         """Give the same description of another tensor, or of a bare address."""
@@ -44,7 +44,7 @@ class Description:
 
 
 def describe(asked: Asked, producer: str) -> Description:
-    """Work out what a map says that the short cut made of a tensor.
+    """Work out what a map says that the short cut made.
 
     The call is read as the rules would read it, without asking them again.
 
@@ -56,10 +56,14 @@ def describe(asked: Asked, producer: str) -> Description:
     """
     number, address, layout, options, by_driver = asked
     kind = KINDS[number]
+    encoder = "driver" if by_driver else "model"
+    if layout is None:
+        words = dict(zip(DRIVER_ARGUMENTS[kind], options, strict=True))
+        bare = read_driver_call(kind, words, DEFAULT_TARGET)
+        return Description(bare.encode_arguments(), DEFAULT_TARGET, encoder, None, bare)
     view = TensorView(0, *judge(Layout(*layout)), producer)
     device = view.device
     target = DEFAULT_TARGET if device.is_host else driver.device_target(device.device_id)
-    given = dict(zip(OPTIONS[kind], options, strict=True))
-    request = make_case(kind, view, address, given, target, False)
-    encoder = "driver" if by_driver else "model"
+    given = dict(zip(OPTIONS[kind], options, strict=False))  # it takes no `allow`, `shape`...
+    request = read_call(kind, view, address, given, target, False)
     return Description(request.encode_arguments(), target, encoder, view, request)

@@ -112,21 +112,10 @@ class TensorMap(MapAttributes, Drawn):
         arguments, address = bits.decode(raw)
         return cls._make(None, None, address, raw, True, Description(arguments, known))
 
-    def __bytes__(self) -> bytes:
-        data = self._data
-        if data is None:
-            from tma_dlpack.tensor_map import interop
+    def _refuse_bytes(self) -> bytes:
+        from tma_dlpack.tensor_map import interop
 
-            raise interop.no_bytes(self.target)
-        return data
-
-    @property
-    def ptr(self) -> int:
-        """Address of the map's own 128 bytes: 128-byte aligned, valid as long as the map lives.
-
-        Raises `TmaUnsupportedError` for the map of a host tensor and for one without bytes.
-        """
-        return self._pointer() or self._refuse_pointer()
+        raise interop.no_bytes(self.target)
 
     def _refuse_pointer(self) -> int:
         from tma_dlpack.tensor_map import interop
@@ -150,6 +139,7 @@ class TensorMap(MapAttributes, Drawn):
         """Give the bytes that `ptr` points to as a writable array that keeps the map alive."""
         from tma_dlpack.tensor_map import interop
 
+        self._keep_data()
         return interop.array_at(self.ptr, MAP_BYTES, self)
 
     def as_ctypes(self) -> Any:
@@ -185,6 +175,11 @@ class TensorMap(MapAttributes, Drawn):
 
     # -- change ----------------------------------------------------------------------------------
 
+    @staticmethod
+    def _accept_address(tensor_map: TensorMap, tensor_or_int: object) -> TensorMap | None:
+        """Give None; where the short cut is compiled, `make.shortcut` puts its own one here."""
+        return None
+
     def with_address(self, tensor_or_int: object) -> TensorMap:
         """Make the same map of another tensor, or at another address.
 
@@ -214,6 +209,9 @@ class TensorMap(MapAttributes, Drawn):
         >>> tm.with_address(b) == tma.make_tma_descriptor(b, box_sizes=(16, 16))
         True
         """
+        moved = self._accept_address(self, tensor_or_int)
+        if moved is not None:
+            return moved
         from tma_dlpack.tensor_map.readdress import check_address, differences
 
         address = integer_of(tensor_or_int)
@@ -224,6 +222,9 @@ class TensorMap(MapAttributes, Drawn):
         view = as_tensor_view(tensor_or_int)
         if differing := differences(self.description, view):
             raise TmaPreconditionError(differing)
+        described = self.description.view
+        if described is not None and described.own is not None:
+            view = view.as_strided(described.shape, described.strides, described.offset_bytes)
         check_address(view.address, "tensor_or_int", self.arguments.alignment_bytes)
         description = self.description.of(view.at(0))
         return self._moved(
