@@ -24,6 +24,7 @@ class Measure:
 
     name: str
     size_bytes: int
+    is_address: bool = False
 
     @property
     def ok(self) -> bool:
@@ -36,7 +37,8 @@ class Measure:
         over = self.size_bytes % CHUNK_BYTES
         left = f": {over} too many, or {CHUNK_BYTES - over} too few" if over else ""
         mark = "✓" if self.ok else "✗"
-        return f"{mark} {self.name} is {self.size_bytes} bytes{left}"
+        size = f"{self.size_bytes:#x}" if self.is_address else f"{self.size_bytes} bytes"
+        return f"{mark} {self.name} is {size}{left}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -129,7 +131,7 @@ def sixteen_bytes(
     item, stride = bits // 8, view.strides[-2] * bits // 8
     begin = view.address % CHUNK_BYTES
     measures = (
-        Measure("the address", view.address),
+        Measure("the address", view.address, is_address=True),
         Measure("the row stride", stride),
         Measure("a row of the box", box[-1] * item),
         Measure("the first column", place[-1] * item),
