@@ -44,8 +44,10 @@ from tma_dlpack.types.target import TARGETS, Target
 if TYPE_CHECKING:
     from tma_dlpack import draw
     from tma_dlpack.bench.tile_bandwidth import BandwidthReport, bandwidth
+    from tma_dlpack.cli.explain import Explanation, PrintedArguments, explain
     from tma_dlpack.consumer import MatrixDescriptor, ldmatrix_addresses, matrix_descriptor
     from tma_dlpack.copies.backend import Backend
+    from tma_dlpack.copies.rule_list import RuleInfo, RuleList, list_rules
     from tma_dlpack.copies.tile import Tile
     from tma_dlpack.copies.verbs import (
         backend,
@@ -69,8 +71,12 @@ __all__ = [
     "Advice",
     "Backend",
     "BandwidthReport",
+    "Explanation",
     "MatrixDescriptor",
+    "PrintedArguments",
     "Report",
+    "RuleInfo",
+    "RuleList",
     "Target",
     "TensorMap",
     "TensorMapBatch",
@@ -99,10 +105,12 @@ __all__ = [
     "driver_encode_im2col_wide",
     "driver_encode_tiled",
     "driver_replace_address",
+    "explain",
     "explore",
     "get_include",
     "im2col_corners",
     "ldmatrix_addresses",
+    "list_rules",
     "load_tile",
     "load_tiles",
     "make_im2col_descriptor",
@@ -122,8 +130,10 @@ __all__ = [
 #: What is imported when first asked for, so that `import tma_dlpack` stays fast.
 _LATER = {
     "tma_dlpack.bench.tile_bandwidth": ("BandwidthReport", "bandwidth"),
+    "tma_dlpack.cli.explain": ("Explanation", "PrintedArguments", "explain"),
     "tma_dlpack.consumer": ("MatrixDescriptor", "ldmatrix_addresses", "matrix_descriptor"),
     "tma_dlpack.copies.backend": ("Backend",),
+    "tma_dlpack.copies.rule_list": ("RuleInfo", "RuleList", "list_rules"),
     "tma_dlpack.copies.tile": ("Tile",),
     "tma_dlpack.copies.verbs": (
         "backend",
@@ -146,6 +156,7 @@ _HTML = {
     "BandwidthReport": "bandwidth_html",
     "MatrixDescriptor": "matrix_html",
     "Report": "report_html",
+    "RuleList": "rules_html",
     "TensorMap": "tensor_map_html",
     "TensorMapBatch": "batch_html",
     "Tile": "tile_html",

@@ -77,14 +77,15 @@ class OnDevice(SimulatorBackend):
             pytest.skip("im2col-wide copies need sm_100")
         extent = host_extent_of(tensor_map, memory, write=write)
         start = extent.raw.__array_interface__["data"][0] % 256
-        with DeviceBytes(start + len(extent.raw)) as room:
+        end = start + len(extent.raw)
+        with DeviceBytes(end + 1) as room:  # CUDA knows the address of an empty memory too
             contents = np.zeros(room.size_bytes, np.uint8)
-            contents[start:] = extent.raw
+            contents[start:end] = extent.raw
             room.put(contents)
             address = room.address + start + extent.origin
             mirrored = tma.TensorMap.from_bytes(bits.encode(tensor_map.arguments, address))
             on_device = dataclasses.replace(request, tensor_map=mirrored)
             result = copy(on_device, Part(room, start, len(extent.raw)))
             if write:
-                extent.raw[:] = room.get()[start:]
+                extent.raw[:] = room.get()[start:end]
         return result

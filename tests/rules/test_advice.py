@@ -299,3 +299,17 @@ def test_only_tiled_maps_have_their_bit_85_cleared():
     column = advice_of("BIT_85", accepted(images(72), COLUMN, "sm_100"))
     assert tile.fix == "encode through this package or libcu++, or update the driver"
     assert column.fix == "update the driver"
+
+
+@pytest.mark.parametrize("data_type", ["16U4_ALIGN8B", "16U4_ALIGN16B", "16U6_ALIGN16B"])
+def test_the_swizzle_that_is_proposed_for_packed_values_is_accepted(data_type):
+    x = view((64, 1536), (1, 8))
+    columns = 64 if data_type == "16U4_ALIGN8B" else 128
+    options = tiled((16, columns), data_type=data_type, target="sm_100")
+    advice = advice_of("BANK_CONFLICTS", accepted(x, options, "sm_100"))
+    row_bytes = 32 if data_type == "16U4_ALIGN8B" else 128  # with the gaps
+    assert advice.found.startswith(f"rows of {row_bytes} bytes")
+    swizzle = re.search("swizzle='(.*?)'", advice.fix)[1]
+    followed = accepted(x, options | {"swizzle": swizzle}, "sm_100")
+    assert advice_of("BANK_CONFLICTS", followed) is None
+    assert advice_of("SWIZZLE_PADDING", followed) is None

@@ -416,3 +416,13 @@ def test_every_mapped_type_is_accepted_by_some_target(dtype, target):
     refused = rules_of(check("tiled", x, options))
     packed = dtype[1] == 4 and (target is None or Target.of(target).is_sm_9x)
     assert refused == (["PACKED_TYPE"] if packed else [])
+
+
+def test_the_rank_is_reported_after_the_device_as_in_the_overload_with_element_strides():
+    options = tiled((1,) * 6, swizzle="bytes128_atom_32B")
+    for elem_strides in (None, (1,) * 6):
+        report = check("tiled", view((1,) * 6), options | {"elem_strides": elem_strides})
+        assert rules_of(report) == ["ATOM_SWIZZLE", "RANK"]
+    assert "overload without element strides looks at the rank before the device" in " ".join(
+        tma.TmaPreconditionError.__doc__.split()
+    )

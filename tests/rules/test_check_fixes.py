@@ -204,6 +204,38 @@ def test_an_order_of_dimensions_is_proposed_only_if_it_is_accepted(strides, fix)
 
 
 @pytest.mark.parametrize(
+    ("dtype", "columns", "swizzle"),
+    [("float16", 128, "bytes128"), ("float32", 32, "bytes64"), ("uint8", 256, "bytes128")],
+)
+def test_a_row_wider_than_the_span_is_proposed_to_be_split(dtype, columns, swizzle):
+    x = np.arange(64 * 256).reshape(64, 256).astype(dtype)
+    (violation,) = tma.check_tma_descriptor(x, (16, columns), swizzle=swizzle).violations
+    assert violation.rule == "BOX_SWIZZLE_SPAN"
+    code = violation.fix.partition("copy it at once: ")[2].partition("; or pass")[0]
+    assert code == (
+        "tma.make_tma_descriptor(x, **tma.split_inner(x, "
+        f"box_sizes=(16, {columns}), swizzle='{swizzle}'))"
+    )
+    tm = eval(code)
+    assert tm.tx_bytes == 16 * columns * x.itemsize
+    tile = tma.load_tile(tm, (0, 0, 0)).array  # (columns of spans, rows, span)
+    assert np.array_equal(np.concatenate(list(tile), axis=1), x[:16, :columns])
+
+
+@pytest.mark.parametrize(
+    ("shape", "columns"), [((64, 200), 128), ((64, 256), 96), ((2, 2, 2, 64, 256), 128)]
+)
+def test_what_cannot_be_split_evenly_is_not_proposed(shape, columns):
+    box = (1,) * (len(shape) - 1) + (columns,)
+    (violation,) = check("tiled", view(shape, (2, 16)), tiled(box, swizzle="bytes128")).violations
+    assert violation.rule == "BOX_SWIZZLE_SPAN"
+    assert (
+        violation.fix
+        == "narrow it to 64 elements (128 bytes) and copy in several steps, or use swizzle='none'"
+    )
+
+
+@pytest.mark.parametrize(
     ("dtype", "columns", "hint"),
     [
         ((1, 8), 512, "; or pass x.view(torch.int32), whose box is 128 elements wide"),

@@ -48,19 +48,24 @@ def require_map(tensor_map: object) -> None:
 
 
 def check_map(tensor_map: TensorMap) -> None:
-    """Refuse a map through which every copy is an illegal instruction, or does what nobody knows.
+    """Refuse a map through which every copy is an illegal instruction.
 
-    The driver refuses most of them; `TensorMap.replace` and `from_bytes` can make them.
+    The driver makes few of them, but `TensorMap.replace` and `from_bytes` do.
     """
     require_map(tensor_map)
-    if tensor_map.global_address % 16:
-        found = f"the map's address is {tensor_map.global_address:#x}"
+    args, address = tensor_map.arguments, tensor_map.global_address
+    if address % args.alignment_bytes:
+        found = f"the map's address is {address:#x}, and its layout needs {args.alignment_bytes}"
         refuse("COPY_ADDRESS", "tensor_map", found)
-    args = tensor_map.arguments
+    if any(stride % args.alignment_bytes for stride in args.global_strides):
+        found = f"global_strides are {args.global_strides} with interleave {args.interleave.name}"
+        refuse("COPY_STRIDE", "tensor_map", found)
     span_bytes = SWIZZLES[args.swizzle].span_bytes if args.swizzle else args.inner_box_bytes
     if not args.interleave and (args.inner_box_bytes % 16 or args.inner_box_bytes > span_bytes):
         found = f"a row of the box is {args.inner_box_bytes} bytes with swizzle {args.swizzle.name}"
         refuse("COPY_BOX_ROW", "tensor_map", found)
+    if args.oob_fill and not args.type_row.is_float:
+        refuse("COPY_NAN_FILL", "tensor_map", f"oob_fill is nan and the type {args.data_type.name}")
     longest = max(tensor_map.global_dim)
     if tensor_map.target.is_sm_9x and longest > MAX_COPIED_DIM:
         refuse("COPY_DIM_31_BITS", "tensor_map", f"an extent of the map is {longest}")

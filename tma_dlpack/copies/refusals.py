@@ -9,6 +9,7 @@ from tma_dlpack.types.errors import TmaPreconditionError, Violation
 __all__ = ["PTX", "REFUSALS", "refuse"]
 
 _MEASURED = "measured: illegal instruction (H200, driver 580.159.04, 2026-11-20)"
+_MEASURED_11_21 = "measured: illegal instruction (H200, driver 580.159.04, 2026-11-21)"
 PTX = "PTX ISA, cp.async.bulk.tensor"
 
 #: rule -> the limit, a fix, the source.
@@ -97,15 +98,25 @@ REFUSALS: dict[str, tuple[str, str, str]] = {
         "tma_dlpack, store_tile",
     ),
     "COPY_ADDRESS": (
-        "the map's address must be a multiple of 16 bytes",
-        "pass a map that a driver would accept",
-        "CUDA driver API, cuTensorMapEncodeTiled: globalAddress",
+        "it must be a multiple of 16 bytes, of 32 with interleave bytes32 and the ALIGN16B types",
+        "pass with_address() an address that is one",
+        "measured: misaligned address (H200, driver 580.159.04, 2026-11-21); CUDA driver API, "
+        "cuTensorMapEncodeTiled: globalAddress",
     ),
     "COPY_BOX_ROW": (
-        "a row of the box must be a multiple of 16 bytes, and with a swizzle fit its span: no "
-        "driver accepts another map, and what the engine does with one is not known",
+        "a row of the box must be a multiple of 16 bytes, and with a swizzle fit its span",
         "change the box or the swizzle back with replace(), or make the map anew",
-        "CUDA driver API, cuTensorMapEncodeTiled: boxDim, swizzle",
+        _MEASURED_11_21,
+    ),
+    "COPY_NAN_FILL": (
+        "only floating-point types can be filled with NaN",
+        "replace(fill_mode='none'), or make the map anew",
+        _MEASURED_11_21,
+    ),
+    "COPY_STRIDE": (
+        "every stride must be a multiple of 16 bytes, of 32 with interleave bytes32",
+        "change the strides or the interleave back with replace(), or make the map anew",
+        _MEASURED_11_21,
     ),
     "COPY_DIM_31_BITS": (
         "no extent may be over 2147483648, although the driver encodes maps up to 4294967296",

@@ -16,7 +16,7 @@ from tma_dlpack.draw.access import AccessSteps, access_steps
 from tma_dlpack.draw.banks import BankConflicts, bank_conflicts
 from tma_dlpack.draw.bits import MapBytes, diff, fields_of
 from tma_dlpack.draw.boxes import TensorBox, tensor
-from tma_dlpack.draw.cards import report_html, tensor_map_html, tile_html
+from tma_dlpack.draw.cards import report_html, rules_html, tensor_map_html, tile_html
 from tma_dlpack.draw.catalogue import FIGURES, figure
 from tma_dlpack.draw.compare import Comparison, compare
 from tma_dlpack.draw.copying import CopyMotion, copy_motion
@@ -56,6 +56,7 @@ __all__ = [
     "page",
     "render_traceback",
     "report_html",
+    "rules_html",
     "shared",
     "sixteen_bytes",
     "tensor",

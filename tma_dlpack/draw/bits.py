@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+import textwrap
 from dataclasses import dataclass, replace
 
 from tma_dlpack.draw.door import MAKE_ONE, require
@@ -18,6 +19,7 @@ from tma_dlpack.types.limits import MAP_BYTES
 __all__ = ["FieldValue", "MapBytes", "Segment", "diff", "fields_of"]
 
 LINE_BITS = 64
+_NOT_DERIVED = "l2_promotion and bytes 64 to 127: as on sm_90, not shown by the compiler"
 KEYS = string.ascii_lowercase + string.ascii_uppercase
 _ENUMS = {
     "interleave": TmaInterleaveLayout,
@@ -86,6 +88,8 @@ class MapBytes(Figure):
     values : tuple of FieldValue
     changed : tuple of int
         Bits that differ between the two.
+    provenance : str
+        How the layout is known.
     """
 
     title: str
@@ -93,6 +97,7 @@ class MapBytes(Figure):
     segments: tuple[Segment, ...]
     values: tuple[FieldValue, ...]
     changed: tuple[int, ...]
+    provenance: str = "measured on an H200 (driver 580.159.04), not published"
 
     @property
     def lines(self) -> tuple[int, ...]:
@@ -118,7 +123,8 @@ class MapBytes(Figure):
                 if any(any(v.stored) for v in self.values)
                 else []
             ),
-            "layout measured on an H200 (driver 580.159.04), not published",
+            f"layout {self.provenance}",
+            *([_NOT_DERIVED] if self.provenance == bits.DERIVED else []),
         )
 
     def scenes(self) -> tuple[Scene, ...]:
@@ -195,14 +201,19 @@ def diff(a: TensorMap, b: TensorMap) -> MapBytes:
 def _figure(maps: tuple[TensorMap, ...], title: str) -> MapBytes:
     data = tuple(map(bytes, maps))
     kinds = [(tm.kind, tm.rank) for tm in maps]
-    shown = [f for f in bits.FIELDS if any(f.exists(*kind) for kind in kinds)]
+    derived = [not tm.target.has_model for tm in maps]
+    shown = [
+        f
+        for f in (bits.DERIVED_FIELDS if any(derived) else bits.FIELDS)
+        if any(f.exists(*kind) for kind in kinds)
+    ]
     keys = {f.label: KEYS[n] for n, f in enumerate(shown)}
     words = [int.from_bytes(d, "little") for d in data]
     changed = words[0] ^ words[-1]
     return MapBytes(
         title=title,
         data=data,
-        segments=_segments(kinds[0], keys),
+        segments=_segments(kinds[0], keys, derived[0]),
         values=tuple(
             FieldValue(
                 keys[f.label],
@@ -220,11 +231,18 @@ def _figure(maps: tuple[TensorMap, ...], title: str) -> MapBytes:
             for f in shown
         ),
         changed=tuple(bit for bit in range(8 * MAP_BYTES) if changed >> bit & 1),
+        **({"provenance": bits.DERIVED} if any(derived) else {}),
     )
 
 
-def _segments(kind: tuple[MapKind, int], keys: dict[str, str]) -> tuple[Segment, ...]:
-    pieces = sorted((bit, width, f.label) for f in bits.fields_of(*kind) for bit, width in f.pieces)
+def _segments(
+    kind: tuple[MapKind, int], keys: dict[str, str], derived: bool
+) -> tuple[Segment, ...]:
+    pieces = sorted(
+        (bit, width, f.label)
+        for f in bits.fields_of(*kind, derived=derived)
+        for bit, width in f.pieces
+    )
     return tuple(
         Segment(max(bit, begin), min(bit + width, begin + LINE_BITS) - max(bit, begin), keys[f], f)
         for bit, width, f in pieces
@@ -255,7 +273,7 @@ def _stored(field: Field, data: bytes) -> str:
 
 BIT = 8  # px
 GUTTER, HEAD, BAND, HEX, MARK = 52, 32, 18, 15, 7
-ROW, GAP = 15, 6
+ROW, GAP, NOTE_COLUMNS = 15, 6, 88
 KEY_X, FIELD_X, BITS_X, VALUE_X = 12, 44, 196, 318
 
 
@@ -268,8 +286,9 @@ def _bits_panel(figure: MapBytes) -> Scene:
         drawn, y = _bits_line(figure, n, y)
         items += drawn
     for note in ("bit 0 of each byte at the left; letters: see the table", *figure.notes):
-        items.append(Text(10, y + 10, note, "muted"))
-        y += ROW
+        for line in textwrap.wrap(note, NOTE_COLUMNS, subsequent_indent="  "):
+            items.append(Text(10, y + 10, line, "muted"))
+            y += ROW
     return Scene(width, y + 8, f"{figure.title}: bits", tuple(items))
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from tma_dlpack.copies.rule_list import RuleList, as_rows
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.bits import fields_of
 from tma_dlpack.draw.boxes import tensor
@@ -128,6 +129,20 @@ def report_html(report: Report) -> str:
     (True, True)
     """
     return fragment(report_parts(report))
+
+
+def rules_html(rules: RuleList) -> str:
+    """Give a list of rules as a table.
+
+    Examples
+    --------
+    >>> import tma_dlpack as tma
+    >>> "<td>BOX_IN_SHAPE</td>" in rules_html(tma.list_rules("rule"))
+    True
+    """
+    require("rules", rules, (RuleList,), "pass what list_rules gives")
+    heads, *rows = as_rows(rules)
+    return fragment([table_html(heads, rows)])
 
 
 def report_parts(report: Report) -> list[str]:

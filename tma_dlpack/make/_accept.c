@@ -53,10 +53,8 @@ static void keep_layout(AskedCall *asked, const View *view) {
   asked->dtype = view->told.dtype;
   asked->flags = (uint8_t)view->flags;
   asked->has_strides = view->told.strides != NULL;
-  for (int i = 0; i < asked->rank; ++i) {
-    asked->shape[i] = view->shape[i];
-    if (asked->has_strides) asked->strides[i] = view->strides[i];
-  }
+  memcpy(asked->shape, view->shape, sizeof asked->shape); /* entries past the rank are not read */
+  if (asked->has_strides) memcpy(asked->strides, view->strides, sizeof asked->strides);
 }
 
 /* A map that holds a tensor, or none; NULL with an exception where memory ends. */

@@ -21,10 +21,23 @@ typedef struct {
   PyObject *defaults[MAX_PARAMETERS]; /* NULL for those that must be given */
   Verb verb;
   int positional, count; /* parameters that may be given by position, and all */
-  int accepted_count;
+  int accepted_count, other_count;
   int accepted[MAX_PARAMETERS]; /* which parameters the short cut takes, in its order */
+  int others[MAX_PARAMETERS];   /* and which it does not */
   PyMethodDef definition;
 } Quick;
+
+/* Whether the short cut takes the call's arguments as they stand: the parameters that it does not take
+ * have their defaults, and every other has a value. Puts them in its own order. */
+static int choose_accepted(const Quick *quick, PyObject *const *values, PyObject **accepted) {
+  for (int k = 0; k < quick->accepted_count; ++k) {
+    accepted[k] = values[quick->accepted[k]];
+    if (accepted[k] == NULL) return 0;
+  }
+  for (int k = 0; k < quick->other_count; ++k)
+    if (values[quick->others[k]] != quick->defaults[quick->others[k]]) return 0;
+  return 1;
+}
 
 /* Put a call's arguments in the order of the parameters. 0: odd, Python's own binding shall see it. */
 static int bind_arguments(const Quick *quick, PyObject *const *args, Py_ssize_t given,
@@ -38,17 +51,6 @@ static int bind_arguments(const Quick *quick, PyObject *const *args, Py_ssize_t 
     while (i < quick->count && quick->names[i] != keyword) ++i;
     if (i == quick->count) return 0;
     values[i] = args[given + k];
-  }
-  return 1;
-}
-
-/* Choose what the short cut takes; the other parameters must have their defaults. */
-static int choose_accepted(const Quick *quick, PyObject *const *values, PyObject **accepted) {
-  int next = 0;
-  for (int i = 0; i < quick->count; ++i) {
-    if (values[i] == NULL) return 0;
-    if (next < quick->accepted_count && quick->accepted[next] == i) accepted[next++] = values[i];
-    else if (values[i] != quick->defaults[i]) return 0;
   }
   return 1;
 }
@@ -125,13 +127,15 @@ static int match_parameters(Quick *quick, PyObject *accepted) {
   int i = 0;
   for (int k = 0; k < quick->accepted_count; ++k, ++i) {
     PyObject *name = PyTuple_GetItem(accepted, k);
-    while (i < quick->count && PyUnicode_Compare(quick->names[i], name) != 0) ++i;
+    for (; i < quick->count && PyUnicode_Compare(quick->names[i], name) != 0; ++i)
+      quick->others[quick->other_count++] = i;
     if (i >= quick->count) {
       PyErr_Format(PyExc_TypeError, "the function has no parameter %R in this place", name);
       return 0;
     }
     quick->accepted[k] = i;
   }
+  for (; i < quick->count; ++i) quick->others[quick->other_count++] = i;
   return 1;
 }
 

@@ -25,10 +25,10 @@ static int keep_view(View *view, const TmaDlpackTensor *told, uint64_t flags) {
   view->told = *told;
   view->flags = flags;
   view->told.shape = view->shape;
-  memcpy(view->shape, told->shape, (size_t)rank * sizeof(int64_t));
-  if (told->strides != NULL) {
-    view->told.strides = view->strides;
-    memcpy(view->strides, told->strides, (size_t)rank * sizeof(int64_t));
+  view->told.strides = told->strides != NULL ? view->strides : NULL;
+  for (int i = 0; i < rank; ++i) {
+    view->shape[i] = told->shape[i];
+    if (told->strides != NULL) view->strides[i] = told->strides[i];
   }
   return !(flags & TMA_DLPACK_SUBBYTE_PADDED && told->dtype.bits < 8);
 }

@@ -1,4 +1,4 @@
-"""The preconditions, as one table of rows in libcu++'s order. `check` is the engine.
+"""The preconditions: a table of rules in the order of libcu++'s code. `check` is the engine.
 
 A rule belongs to sets of rules:
 

@@ -238,34 +238,93 @@ def test_integers_longer_than_python_writes_are_refused(sign):
         launch.stream_handle(number)
 
 
-@pytest.mark.parametrize(
-    ("changes", "found"),
-    [
-        ({"box_dim": {0: 16}}, None),
-        ({"box_dim": {0: 3}}, "a row of the box is 12 bytes with swizzle bytes64"),
-        ({"box_dim": {0: 20}}, "a row of the box is 80 bytes with swizzle bytes64"),
-        ({"swizzle_mode": "bytes32"}, "a row of the box is 64 bytes with swizzle bytes32"),
-        ({"swizzle_mode": "none", "box_dim": {0: 20}}, None),
-        ({"swizzle_mode": "none", "elemtype": "UINT8"}, None),
-        ({"elemtype": "FLOAT64"}, "a row of the box is 128 bytes with swizzle bytes64"),
-        ({"elemtype": "UINT8", "box_dim": {0: 15}}, "a row of the box is 15 bytes with swizzle "),
-    ],
-)
-def test_a_map_whose_box_no_driver_accepts_is_not_copied(changes, found):
-    x = np.zeros((16, 64), np.float32)
-    changed = tma.make_tma_descriptor(x, (8, 16), swizzle="bytes64").replace(**changes)
-    data = bytes(changed.smem_bytes)
+MATRIX, UNITS = "swizzled matrix", "units of 32 bytes"
+
+
+def map_to_change(kind, memory):
+    address = memory.ctypes.data + -memory.ctypes.data % 128
+    if kind == MATRIX:
+        shape = ((64, 16), (256,), (16, 8), (1, 1), 0, "bytes64")
+    else:
+        shape = ((5, 3, 2), (160, 480), (8, 1, 2), (1, 1, 1), 2, "bytes32")
+    rank = len(shape[0])
+    return tma.driver_encode_tiled("FLOAT32", rank, address, *shape, encoder="model")
+
+
+#: Of a map that tensormap.replace changed: which rule refuses copies, None where they run.
+CHANGED = [
+    (MATRIX, {"box_dim": {0: 16}}, None),
+    (
+        MATRIX,
+        {"box_dim": {0: 3}},
+        ("COPY_BOX_ROW", "a row of the box is 12 bytes with swizzle bytes64"),
+    ),
+    (
+        MATRIX,
+        {"box_dim": {0: 20}},
+        ("COPY_BOX_ROW", "a row of the box is 80 bytes with swizzle bytes64"),
+    ),
+    (
+        MATRIX,
+        {"swizzle_mode": "bytes32"},
+        ("COPY_BOX_ROW", "a row of the box is 64 bytes with swizzle bytes32"),
+    ),
+    (MATRIX, {"swizzle_mode": "none", "box_dim": {0: 20}}, None),
+    (MATRIX, {"swizzle_mode": "none", "elemtype": "UINT8"}, None),
+    (
+        MATRIX,
+        {"elemtype": "UINT8", "box_dim": {0: 15}},
+        ("COPY_BOX_ROW", "a row of the box is 15 bytes with swizzle bytes64"),
+    ),
+    (MATRIX, {"fill_mode": "nan"}, None),
+    (
+        MATRIX,
+        {"fill_mode": "nan", "elemtype": "INT32"},
+        ("COPY_NAN_FILL", "oob_fill is nan and the type INT32"),
+    ),
+    (UNITS, {"box_dim": {0: 3}}, None),
+    (UNITS, {"global_stride": {0: 192}}, None),
+    (
+        UNITS,
+        {"global_stride": {0: 176}},
+        ("COPY_STRIDE", "global_strides are (176, 480) with interleave bytes32"),
+    ),
+    (UNITS, {"global_stride": {0: 176}, "interleave_layout": "bytes16"}, None),
+]
+
+
+@pytest.mark.parametrize(("kind", "changes", "said"), CHANGED)
+def test_a_map_that_no_copy_survives_is_refused(kind, changes, said):
+    memory = np.zeros(1 << 14, np.uint8)
+    changed = map_to_change(kind, memory).replace(**changes)
+    origin, data = (0,) * changed.rank, bytes(changed.smem_bytes)
     calls = (
-        lambda: tma.load_tile(changed, (0, 0)),
-        lambda: tma.load_tiles(changed, [(0, 0), (8, 0)]),
-        lambda: tma.store_tile(changed, (0, 0), data),
+        lambda: tma.load_tile(changed, origin, memory=memory),
+        lambda: tma.load_tiles(changed, [origin, origin], memory=memory),
+        lambda: tma.store_tile(changed, origin, data, memory=memory),
     )
     for call in calls:
-        if found is None:
+        if said is None:
             call()
             continue
         with pytest.raises(tma.TmaPreconditionError) as caught:
             call()
         (violation,) = caught.value.violations
-        assert violation.rule == "COPY_BOX_ROW"
-        assert violation.found.startswith(found)
+        assert (violation.rule, violation.found) == said
+
+
+@pytest.mark.parametrize(("kind", "alignment"), [(MATRIX, 16), (UNITS, 32)])
+def test_an_address_off_the_alignment_of_its_map_is_not_copied_from(kind, alignment):
+    memory = np.zeros(1 << 14, np.uint8)
+    tensor_map = map_to_change(kind, memory)
+    origin = (0,) * tensor_map.rank
+    for shift in (16, 32):
+        moved = tensor_map.replace(global_address=tensor_map.global_address + shift)
+        if shift % alignment == 0:
+            assert not tma.load_tile(moved, origin, memory=memory).array.any()
+            continue
+        with pytest.raises(tma.TmaPreconditionError) as caught:
+            tma.load_tile(moved, origin, memory=memory)
+        (violation,) = caught.value.violations
+        assert violation.rule == "COPY_ADDRESS"
+        assert violation.found.endswith(f"{moved.global_address:#x}, and its layout needs 32")
