@@ -207,6 +207,18 @@ def test_every_tab_answers_in_plain_data(explorer, tab):
     assert (answer["tab"], bool(answer["panels"])) == (tab, tab != "code")
 
 
+def test_the_banks_tab_steps_through_an_access_and_ranks_the_swizzles():
+    x = numbered((128, 64), np.float16)
+    explorer = explore(tma.make_tma_descriptor(x, (16, 64)))
+    ask = {"do": "show", "tab": "banks", "access": "ldmatrix", "phase": 2}
+    answer = explorer.hear(ask)
+    assert answer["banks"] == {"phase": 2, "last": 3, "accesses": ["column", "row", "ldmatrix"]}
+    assert "32 wavefronts with none" in answer["title"]
+    assert "8 wavefronts, 24 of 32 so far" in answer["panels"][0]
+    assert "1. bytes128" in answer["panels"][1]
+    assert explorer.hear({**ask, "phase": 99})["banks"]["phase"] == 3
+
+
 def test_the_tensor_core_tab_shows_the_atoms_or_says_why_it_cannot_read_the_tile():
     x = numbered((128, 64), np.float16)
     good = explore(tma.make_tma_descriptor(x, (64, 64), swizzle="bytes128"))

@@ -158,6 +158,37 @@ def test_a_chunk_is_lit_in_every_picture_and_stays_when_clicked(chromium):
     seen.page.close()
 
 
+def test_an_access_is_stepped_through(chromium):
+    x = np.zeros((128, 64), np.float16)
+    seen = harness.Seen(chromium).show(explore(tma.make_tma_descriptor(x, (16, 64))))
+    seen.page.click('[data-tab="banks"]')
+    seen.settle()
+    seen.page.select_option('select[aria-label="access"]', "ldmatrix")
+    seen.settle()
+    seen.page.locator('input[aria-label="phase of the access"]').focus()
+    for _ in range(2):
+        seen.page.keyboard.press("ArrowRight")
+        seen.settle()
+    texts = seen.page.evaluate(
+        "[...document.querySelector('.tmax-stage').shadowRoot.querySelectorAll('text')]"
+        ".map((t) => t.textContent)"
+    )
+    assert "phase 3 of 4" in texts
+    assert "8 wavefronts, 24 of 32 so far" in texts
+    shot(seen, "banks")
+    assert seen.errors == []
+    seen.page.close()
+
+
+def test_a_slice_is_chosen_on_its_strip(chromium):
+    explorer = explore(np.zeros((4, 40, 64), np.float32))
+    seen = harness.Seen(chromium).show(explorer)
+    seen.page.locator('[data-k="at0.2"]').click(force=True)
+    seen.settle()
+    assert explorer.choice.coords == (2, 0, 0)
+    seen.page.close()
+
+
 def test_what_is_pressed_has_a_name(chromium):
     seen = harness.Seen(chromium).show(explore(np.zeros((64, 128), np.float32)))
     nameless = seen.page.evaluate(harness.NAMELESS)

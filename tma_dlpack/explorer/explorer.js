@@ -197,7 +197,7 @@ class Explorer {
   constructor(model, el) {
     const start = model.get("start");
     Object.assign(this, { model, el, tab: "tensor", values: {}, wanted: {}, seq: 0, busy: false,
-                          shown: null, dragging: false, panels: [], access: "column" });
+                          shown: null, dragging: false, panels: [], access: "column", phase: 0 });
     this.legal = new Legal(start);
     this.numbers = new Map();
     this.menus = new Map();
@@ -233,6 +233,15 @@ class Explorer {
     const shadow = this.host.attachShadow({ mode: "open" });
     shadow.append(make("style", {}, `${LINK_STYLE}.row{display:flex;flex-wrap:wrap;gap:10px;align-items:flex-start}.row>svg{flex:1 1 330px;min-width:0}`));
     this.stage = shadow.appendChild(make("div", { class: "row" }));
+    this.accesses = make("select", { "aria-label": "access", onchange: () => {
+      this.access = this.accesses.value;
+      this.phase = 0;
+      this.ask("show");
+    } }, ...["column", "row", "ldmatrix"].map((a) => make("option", { value: a }, `read: ${a}`)));
+    this.phases = make("input", { type: "range", min: 0, max: 0, step: 1, value: 0, "aria-label": "phase of the access",
+      oninput: () => { this.phase = this.phases.valueAsNumber; this.ask("show"); } });
+    this.title = make("span", {});
+    this.stepper = make("div", { class: "tmax-stepper", hidden: true }, this.accesses, this.phases, this.title);
     this.said = make("div", { class: "tmax-said", "aria-live": "polite" });
     this.codeBox = make("pre", { class: "tmax-code", tabindex: 0, hidden: true });
     const tools = make("div", { class: "tmax-tools" },
@@ -242,7 +251,7 @@ class Explorer {
     this.root = make("div", { class: "tmax" },
       make("form", { class: "tmax-controls", "aria-label": "arguments of the tensor map", onsubmit: (e) => e.preventDefault() }, ...groups),
       make("div", { class: "tmax-pictures" }, make("div", { role: "tablist", "aria-label": "pictures" }, ...this.tabs),
-        this.state, this.refused, this.fixes, this.host, this.codeBox, this.said, this.report, tools));
+        this.state, this.refused, this.fixes, this.stepper, this.host, this.codeBox, this.said, this.report, tools));
     this.el.append(this.root);
     const kept = make("style", {}, start.kept ? `.${start.kept}{display:none}` : "");
     document.head.append(kept);
@@ -266,7 +275,7 @@ class Explorer {
     this.busy = true;
     this.root.setAttribute("aria-busy", "true");
     this.model.send({ do: what, values: this.wanted, tab: this.tab, seq: ++this.seq,
-                      shown: this.shown, access: this.access });
+                      shown: this.shown, access: this.access, phase: this.phase });
     this.wanted = {};
   }
   settle() {
@@ -304,6 +313,10 @@ class Explorer {
     this.codeBox.hidden = !isCode;
     this.host.hidden = isCode;
     this.said.hidden = isCode;
+    this.stepper.hidden = view.tab !== "banks";
+    this.title.textContent = view.title;
+    this.phases.max = view.banks.last ?? 0;
+    this.phases.value = this.phase = view.banks.phase ?? 0;
     for (const tab of this.tabs) {
       const on = tab.dataset.tab === this.tab;
       tab.setAttribute("aria-selected", on);

@@ -8,13 +8,16 @@ from dataclasses import asdict
 from typing import Any
 
 from tma_dlpack import draw
+from tma_dlpack.consumer import ldmatrix_addresses
 from tma_dlpack.draw.cards import report_parts
 from tma_dlpack.draw.figure import Figure
+from tma_dlpack.draw.scene import Scene
 from tma_dlpack.draw.stills import panel_row
 from tma_dlpack.draw.svg import svg_panel
 from tma_dlpack.explorer.choice import Choice, Look
 from tma_dlpack.explorer.legal import MENUS, Range
 from tma_dlpack.tensor_map.map import TensorMap
+from tma_dlpack.types.coerce import integer_of
 from tma_dlpack.types.errors import TmaError
 
 __all__ = ["TABS", "controls", "figures", "message", "still_html"]
@@ -30,6 +33,8 @@ TABS = {
     "core": "Tensor core",
     "code": "Code",
 }
+#: What the Banks tab can read the tile with.
+ACCESSES = ("column", "row", "ldmatrix")
 _GROUPS = {
     "coords": "Tile: coords",
     "im2col_offsets": "Filter tap: im2col_offsets",
@@ -62,8 +67,7 @@ def figures(look: Look, tab: str, options: Mapping[str, Any]) -> tuple[Figure, .
         window = _shown(tensor_map, options)
         return draw.tensor(tensor_map, choice.coords, shown=window), memory.brief()
     if tab == "banks":
-        access = "row" if options.get("access") == "row" else "column"
-        return (draw.bank_conflicts(tensor_map, access),)
+        return (draw.access_steps(tensor_map, _access(tensor_map, options)),)
     if tab == "core":
         major = "MN" if options.get("major") == "MN" else "K"
         return (draw.matrix(tensor_map, major=major),)
@@ -84,16 +88,43 @@ def _shown(tensor_map: TensorMap, options: Mapping[str, Any]) -> dict[int, tuple
     }
 
 
+def _access(tensor_map: TensorMap, options: Mapping[str, Any]) -> Any:
+    """Give the access that is stepped through: a pattern, or the addresses of an ldmatrix.x4."""
+    if options.get("access") == "ldmatrix":
+        return ldmatrix_addresses(tensor_map, 0, 0, num=4)
+    return "row" if options.get("access") == "row" else "column"
+
+
+def bank_scenes(
+    look: Look, options: Mapping[str, Any]
+) -> tuple[tuple[Scene, ...], str, dict[str, Any]]:
+    """Give one phase of the access beside the ranked swizzles, its title, and where the step is."""
+    (steps,) = figures(look, "banks", options)
+    assert isinstance(steps, draw.AccessSteps)
+    assert look.tensor_map is not None
+    ranked = draw.bank_conflicts(look.tensor_map, _access(look.tensor_map, options)).scenes()
+    last = len(steps.phases) - 1
+    phase = min(max(0, integer_of(options.get("phase")) or 0), last)
+    where = {"phase": phase, "last": last, "accesses": list(ACCESSES)}
+    first = ranked[:1] if len(ranked) > 1 else ()
+    return (steps.step(phase), *first), steps.title, where
+
+
 def message(look: Look, tab: str, options: Mapping[str, Any], note: str) -> dict[str, Any]:
     """Give what the front end shows of a look; pictures only where the tile is accepted."""
     panels: list[str] = []
     titles: list[str] = []
     refusal = look.refusal
+    where: dict[str, Any] = {}
     if look.ok:
         try:
-            for figure in figures(look, tab, options):
-                panels += map(svg_panel, figure.scenes())
-                titles.append(figure.title)
+            if tab == "banks":
+                scenes, title, where = bank_scenes(look, options)
+                panels, titles = list(map(svg_panel, scenes)), [title]
+            else:
+                for figure in figures(look, tab, options):
+                    panels += map(svg_panel, figure.scenes())
+                    titles.append(figure.title)
         except TmaError as error:
             refusal = str(error)
     changes = None if look.report.ok else look.report.changes()
@@ -106,6 +137,7 @@ def message(look: Look, tab: str, options: Mapping[str, Any], note: str) -> dict
         "refusal": refusal,
         "fix": _fix(look, changes),
         "title": "; ".join(titles),
+        "banks": where,
         "panels": panels,
         "code": look.code if tab == "code" and look.tensor_map is not None else look.choice.call(),
     }
