@@ -154,7 +154,7 @@ def test_a_numpy_array_is_copied_to_a_multiple_of_32_bytes():
     assert tma.check_tma_descriptor(names["y"], (1, 8, 8), **options).ok
 
 
-def test_a_bounding_box_that_only_wraps_is_told_as_such():
+def test_a_bounding_box_that_only_wraps_is_reported_as_such():
     x = view((1, 1, 1 << 31, 64), (2, 16))
     (violation,) = check("im2col", x, im2col((0, 0), (0, 0), 8, 8)).violations
     assert violation.rule == "BOUNDING_BOX"
@@ -167,7 +167,7 @@ def test_a_bounding_box_that_only_wraps_is_told_as_such():
     assert violation.fix.startswith("use a kernel no larger than the padded image")
 
 
-def test_a_lone_uint4_is_told_how_many_lanes_it_takes():
+def test_a_lone_uint4_is_reported_how_many_lanes_it_takes():
     (violation, *_) = check("tiled", view((64, 64), (1, 4)), tiled((1, 32))).violations
     assert violation.rule == "DTYPE"
     assert violation.limit.endswith("or 4-bit values of 16 lanes (or float4_e2m1fn)")

@@ -8,6 +8,9 @@ const LINK_STYLE =
 
 // The page is dark where the nearest background behind a node is.
 const isDark = (node) => {
+  const body = document.body.classList;  // VS Code's outputs stand on no background of their own
+  if (body.contains("vscode-dark")) return true;
+  if (body.contains("vscode-light")) return false;
   for (let e = node; e; e = e.parentElement || (e.getRootNode().host ?? null)) {
     const c = getComputedStyle(e).backgroundColor.match(/[\d.]+/g)?.map(Number);
     if (c && (c.length < 4 || c[3] > 0.5)) return 0.3 * c[0] + 0.6 * c[1] + 0.1 * c[2] < 110;

@@ -42,7 +42,7 @@ def _inner_to_outer(r: Request) -> Iterable[int]:
 
 
 def _stepped(r: Request) -> Iterable[int]:
-    # an im2col map's innermost entry is asked by the driver of sm_90 alone: not of an unread target
+    # only the driver of sm_90 asks about an im2col map's innermost entry: not for an unknown target
     unsure = r.rules == "measured" and any(v.argument == "target" for v in r.unreadable)
     return range(1 if r.ignores_innermost_elem_stride or unsure else 0, r.rank)
 

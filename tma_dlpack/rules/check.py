@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 from tma_dlpack.rules import ALLOWABLE, RULES, AnyRule, Rule
 from tma_dlpack.rules.advice import ADVICE
 from tma_dlpack.rules.repairs import Change
-from tma_dlpack.rules.request import Request
+from tma_dlpack.rules.request import Request, set_of_rules
 from tma_dlpack.types.errors import Advice, Violation
 
 __all__ = ["Fault", "advise", "faults_of", "find_violations"]
@@ -96,10 +96,10 @@ def _driver_accepts(request: Request, faults: list[Fault]) -> bool:
     """Say whether a call that is refused would pass with ``rules="driver"``."""
     if request.mirror or request.unreadable:
         return False
-    by_driver = request.under("driver")
-    if any(by_driver.rules in fault.rule.sets for fault in faults):
+    drivers_rules = set_of_rules(request.kind, "driver", request.target)
+    if any(drivers_rules in fault.rule.sets for fault in faults):
         return False  # it has the same rule
-    return not faults_of(by_driver)
+    return not faults_of(request.under("driver"))
 
 
 def _violation(fault: Fault, more_to_fix: str) -> Violation:
@@ -115,11 +115,11 @@ def _violation(fault: Fault, more_to_fix: str) -> Violation:
 
 
 def _allow(fault: Fault) -> str:
-    """Say how to switch off a rule that libcu++ alone has."""
+    """Say how to skip a rule that libcu++ alone has."""
     rule, request = fault.rule, fault.request
     if rule.id not in ALLOWABLE or not request.has_rule(rule.id):
         return ""
-    return f"; or pass allow=({rule.id!r},), which switches off this rule of libcu++'s"
+    return f"; or pass allow=({rule.id!r},) to skip this rule of libcu++"
 
 
 def advise(request: Request) -> tuple[Advice, ...]:
