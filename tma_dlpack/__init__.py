@@ -153,11 +153,14 @@ _LATER = {
 
 #: Which function of `draw` gives the HTML of which class.
 _HTML = {
+    "BandwidthReport": "bandwidth_html",
     "MatrixDescriptor": "matrix_html",
     "Report": "report_html",
     "RuleList": "rules_html",
     "TensorMap": "tensor_map_html",
+    "TensorMapBatch": "batch_html",
     "Tile": "tile_html",
+    "VerifyReport": "verify_html",
 }
 
 
@@ -168,6 +171,15 @@ def _html(function: str, drawn: object) -> str:
 
 
 PICTURES.update({name: partial(_html, function) for name, function in _HTML.items()})
+
+
+def _render_traceback_(error: TmaError) -> list[str]:
+    """Give what IPython shows of an error: the user's line and the findings, not our frames."""
+    lines: list[str] = importlib.import_module("tma_dlpack.draw").render_traceback(error)
+    return lines
+
+
+TmaError._render_traceback_ = _render_traceback_  # type: ignore[attr-defined]
 
 for _name in __all__:
     if isinstance(globals().get(_name), type):
