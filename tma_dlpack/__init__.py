@@ -1,7 +1,9 @@
 """Any `__dlpack__` tensor becomes a checked, encoded CUDA tensor map (TMA descriptor)."""
 
 import importlib
+import sys
 from functools import partial
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tma_dlpack.include import get_include
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from tma_dlpack.cli.explain import Explanation, PrintedArguments, explain
     from tma_dlpack.consumer import MatrixDescriptor, ldmatrix_addresses, matrix_descriptor
     from tma_dlpack.copies.backend import Backend
+    from tma_dlpack.copies.rule_list import RuleInfo, RuleList, rules
     from tma_dlpack.copies.tile import Tile
     from tma_dlpack.copies.verbs import (
         backend,
@@ -74,6 +77,8 @@ __all__ = [
     "MatrixDescriptor",
     "PrintedArguments",
     "Report",
+    "RuleInfo",
+    "RuleList",
     "Target",
     "TensorMap",
     "TensorMapBatch",
@@ -117,6 +122,7 @@ __all__ = [
     "ragged",
     "ragged_coords",
     "reduce_tile",
+    "rules",
     "split_inner",
     "store_tile",
     "tile_coords",
@@ -129,6 +135,7 @@ _LATER = {
     "tma_dlpack.cli.explain": ("Explanation", "PrintedArguments", "explain"),
     "tma_dlpack.consumer": ("MatrixDescriptor", "ldmatrix_addresses", "matrix_descriptor"),
     "tma_dlpack.copies.backend": ("Backend",),
+    "tma_dlpack.copies.rule_list": ("RuleInfo", "RuleList"),
     "tma_dlpack.copies.tile": ("Tile",),
     "tma_dlpack.copies.verbs": (
         "backend",
@@ -148,10 +155,14 @@ _LATER = {
 
 #: Which function of `draw` gives the HTML of which class.
 _HTML = {
+    "BandwidthReport": "bandwidth_html",
     "MatrixDescriptor": "matrix_html",
     "Report": "report_html",
+    "RuleList": "rules_html",
     "TensorMap": "tensor_map_html",
+    "TensorMapBatch": "batch_html",
     "Tile": "tile_html",
+    "VerifyReport": "verify_html",
 }
 
 
@@ -163,9 +174,33 @@ def _html(function: str, drawn: object) -> str:
 
 PICTURES.update({name: partial(_html, function) for name, function in _HTML.items()})
 
+
+def _render_traceback_(error: TmaError) -> list[str]:
+    """Give what IPython shows of an error: the user's line and the findings, not our frames."""
+    lines: list[str] = importlib.import_module("tma_dlpack.draw").render_traceback(error)
+    return lines
+
+
+TmaError._render_traceback_ = _render_traceback_  # type: ignore[attr-defined]
+
 for _name in __all__:
     if isinstance(globals().get(_name), type):
         public(globals()[_name])
+
+
+class _Package(ModuleType):
+    """The package. Its verb `rules()` has the name of a room, whose import would replace it."""
+
+    @property
+    def rules(self) -> Any:
+        return importlib.import_module("tma_dlpack.copies.rule_list").rules
+
+    @rules.setter
+    def rules(self, room: object) -> None:
+        pass  # the import system binds each room to the package: this one is found in sys.modules
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __dir__() -> list[str]:

@@ -16,7 +16,7 @@ from tma_dlpack.types.coerce import integer_of, integers_of, shown
 from tma_dlpack.types.enums import DataType, L2FetchSize, Swizzle, TmaL2FetchSize, TmaSwizzle
 from tma_dlpack.types.errors import TmaUnsupportedError, refusal, sealed
 from tma_dlpack.types.limits import MAX_BOX
-from tma_dlpack.types.public import public
+from tma_dlpack.types.public import Drawn, public
 
 __all__ = ["BandwidthReport", "BandwidthRow", "bandwidth"]
 
@@ -97,7 +97,7 @@ class BandwidthRow:
 @public
 @sealed
 @dataclass(frozen=True, slots=True)
-class BandwidthReport:
+class BandwidthReport(Drawn):
     """What `bandwidth` measured; `print` shows the table.
 
     Attributes

@@ -127,8 +127,8 @@ def load_tile(
     Raises
     ------
     TmaPreconditionError
-        If the copy would kill a kernel or touch other memory, for example because the tensor has
-        moved since the map was made. Nothing is copied then.
+        For what would kill a kernel (before anything is copied), or touch memory outside the
+        tensor's storage, such as that of a tensor that has moved since the map was made.
     TmaUnsupportedError
         If the target, the map or this machine cannot do it.
     TmaDriverError
@@ -207,10 +207,10 @@ def store_tile(
 ) -> None:
     """Store one tile to global memory, as ``cp.async.bulk.tensor`` does.
 
-    Out-of-bounds elements are skipped. The hardware writes whole 16-byte chunks: if a row of the
-    tensor does not end at a multiple of 16 bytes, the bytes up to the next multiple are overwritten
-    [measured]. If that would touch memory outside the tensor's storage, the store is refused. An
-    im2col map is stored as ``im2col_no_offs``.
+    Out-of-bounds elements are skipped row by row. Whole 16-byte chunks are written: where a row of
+    the tensor does not end on 16 bytes, up to the next multiple is overwritten, as the hardware
+    does [measured]. Where that would hit memory outside the tensor's storage (torch's untyped
+    storage, NumPy's base, CuPy's memory), both backends raise before anything is written.
 
     Parameters
     ----------

@@ -19,9 +19,9 @@ __all__ = ["CODES", "is_known", "read_dlpack", "read_interface", "refuse_masked"
 MAX_VERSION = (1, 3)
 
 #: Packages whose types export valid capsules and memory, so that pointers need no checks.
-_KNOWN_PRODUCERS = frozenset({"numpy", "jax", "jaxlib", "cupy", "torch", "tvm_ffi", "mlx"})
-
-#: JAX arrays are immutable, but their capsules (legacy ones) have no read-only flag.
+_KNOWN_PRODUCERS = frozenset(
+    {"numpy", "jax", "jaxlib", "cupy", "torch", "tvm_ffi", "mlx", "paddle"}
+)
 _JAX = frozenset({"jax", "jaxlib"})
 
 
@@ -34,8 +34,21 @@ def is_known(kind: type) -> bool:
     return _package(kind) in _KNOWN_PRODUCERS
 
 
+def is_immutable(kind: type) -> bool:
+    """Whether the tensors of a type never change, although their capsules may not say so.
+
+    Arrays of JAX and PyArrow, and TensorFlow's tensors, whose capsules say nothing of it [measured,
+    TensorFlow 2.21]; its variables are not exported.
+    """
+    package = _package(kind)
+    return package in (*_JAX, "pyarrow") or (package, kind.__name__) in (
+        ("tensorflow", "EagerTensor"),
+        ("tensorflow", "Tensor"),
+    )
+
+
 def read_dlpack(tensor: Any) -> Export:
-    """Read a tensor through `__dlpack__`, with max_version (DLPack 1.0) if the producer takes it.
+    """Read a tensor through `__dlpack__`, with max_version (DLPack 1.0) where that is taken.
 
     No data is read, so nothing needs to synchronize: the stream is -1. JAX would read -1 as a
     stream handle; it gets 1, the legacy stream, on which it makes the device wait.
@@ -50,12 +63,11 @@ def read_dlpack(tensor: Any) -> Export:
         if not isinstance(error.__cause__, TypeError):
             raise
         capsule = _export(tensor, arguments)
-    if package not in _KNOWN_PRODUCERS:
-        return Export(*parse_capsule(capsule, CAREFUL), capsule)
-    address, layout = parse_capsule(capsule, DIRECT)
-    if package in _JAX:
+    known = package in _KNOWN_PRODUCERS
+    address, layout = parse_capsule(capsule, DIRECT if known else CAREFUL)
+    if is_immutable(type(tensor)):
         layout = layout._replace(flags=layout.flags | READ_ONLY)
-    return Export(address, layout)
+    return Export(address, layout, None if known else capsule)
 
 
 def _export(tensor: Any, arguments: dict[str, Any]) -> object:

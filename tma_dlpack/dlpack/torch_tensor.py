@@ -19,7 +19,6 @@ from tma_dlpack.types.errors import TmaUnsupportedError
 __all__ = [
     "is_torch",
     "read_torch",
-    "storage_holds",
     "torch_dtype_table",
 ]
 
@@ -57,25 +56,8 @@ def is_torch(tensor: object) -> bool:
     return isinstance(kind, type) and issubclass(type(tensor), kind)
 
 
-def storage_holds(tensor: Any, address: int, size_bytes: int) -> bool:
-    """Whether the storage of a torch tensor contains these bytes; True for any other tensor.
-
-    ``x.untyped_storage().resize_()`` changes the storage but not the tensors in it. Refuses a
-    tensor whose storage cannot be read.
-    """
-    if not is_torch(tensor):
-        return True
-    try:
-        storage = tensor.untyped_storage()
-        begin: int = storage.data_ptr()
-        end: int = begin + storage.nbytes()
-    except Exception as error:  # the methods of a subclass may raise anything
-        _refuse_torch(tensor, error)
-    return begin <= address and address + size_bytes <= end
-
-
 def read_torch(tensor: Any) -> Export:
-    """Read a torch tensor, or refuse it with the reason. Whether it requires a gradient is ignored.
+    """Read a torch tensor, or refuse it by name. A gradient or its absence plays no part.
 
     Pinned memory is reported as kDLCPU, as torch's own capsules do.
     """

@@ -54,10 +54,8 @@ static void keep_layout(AskedCall *asked, const View *view) {
   asked->dtype = view->told.dtype;
   asked->flags = (uint8_t)view->flags;
   asked->has_strides = view->told.strides != NULL;
-  for (int i = 0; i < asked->rank; ++i) {
-    asked->shape[i] = view->shape[i];
-    if (asked->has_strides) asked->strides[i] = view->strides[i];
-  }
+  memcpy(asked->shape, view->shape, sizeof asked->shape); /* entries past the rank are not read */
+  if (asked->has_strides) memcpy(asked->strides, view->strides, sizeof asked->strides);
 }
 
 /* A new map, with or without a tensor; NULL with an exception if out of memory. */
@@ -384,10 +382,11 @@ static PyObject *accept_driver_im2col_wide(PyObject *module, PyObject *const *ar
 /* ---- functions with a short cut before them ------------------------------------------------------ */
 
 PyDoc_STRVAR(quick_doc,
-             "quick(function, verb, parameters, doc, /)\n--\n\n"
+             "quick(function, verb, parameters, required, positional, doc, /)\n--\n\n"
              "Make the built-in function that takes the short cut `verb`, one of this module's\n"
-             "accept_*, before it calls a Python function. `parameters` are those that the short cut\n"
-             "takes, `doc` is the built-in function's text.");
+             "accept_*, before it calls a Python function. `parameters` is {name: default} of those\n"
+             "that the short cut takes, `required` in place of no default; the first `positional`\n"
+             "may be given by position. `doc` is the built-in function's text.");
 
 static PyObject *quick(PyObject *module, PyObject *args) {
   static const struct {
@@ -401,14 +400,16 @@ static PyObject *quick(PyObject *module, PyObject *args) {
       {"accept_driver_im2col", accept_driver_im2col},
       {"accept_driver_im2col_wide", accept_driver_im2col_wide},
   };
-  PyObject *function, *parameters, *doc;
+  PyObject *function, *parameters, *required, *doc;
   const char *name;
-  if (!PyArg_ParseTuple(args, "OsO!U:quick", &function, &name, &PyTuple_Type, &parameters, &doc))
+  int positional;
+  if (!PyArg_ParseTuple(args, "OsO!OiU:quick", &function, &name, &PyDict_Type, &parameters,
+                        &required, &positional, &doc))
     return NULL;
   for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; ++i)
     if (strcmp(verbs[i].name, name) == 0)
       return new_quick(module, state_of(module)->quick_type, verbs[i].verb, function, parameters,
-                       doc);
+                       required, positional, doc);
   return PyErr_Format(PyExc_ValueError, "there is no short cut %s", name);
 }
 
@@ -495,6 +496,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg) {
   for (int i = 0; i < state->producer_count; ++i) {
     Py_VISIT(state->producers[i].type);
     Py_VISIT(state->producers[i].negated);
+    Py_VISIT(state->producers[i].dtypes);
     Py_VISIT(state->producers[i].on_host);
     Py_VISIT(state->producers[i].on_cuda);
   }
@@ -549,8 +551,6 @@ static int intern(PyObject **slot, const char *word) {
 
 static int intern_words(State *state) {
   return intern(&state->names[DTYPE], "dtype") && intern(&state->names[PLATFORM], "platform") &&
-         intern(&state->names[SHARDING], "sharding") &&
-         intern(&state->names[MEMORY_KIND], "memory_kind") &&
          intern(&state->names[DLPACK_DEVICE], "__dlpack_device__") &&
          intern(&state->libcudacxx, "libcu++") && intern(&state->documented, "documented") &&
          intern(&state->driver, "driver");

@@ -14,19 +14,19 @@ enum { MAX_PARAMETERS = 24 };
 
 typedef PyObject *(*Verb)(PyObject *module, PyObject *const *args, Py_ssize_t count);
 
+/* Of the function's parameters only those that the short cut takes stand here, in its order. */
 typedef struct {
   PyObject_HEAD
   PyObject *module, *function, *name, *doc;
-  PyObject *names[MAX_PARAMETERS];    /* of the function's parameters, interned, in order */
+  PyObject *names[MAX_PARAMETERS];    /* interned, as keywords are */
   PyObject *defaults[MAX_PARAMETERS]; /* NULL for those that must be given */
   Verb verb;
   int positional, count; /* parameters that may be given by position, and all */
-  int accepted_count;
-  int accepted[MAX_PARAMETERS]; /* which parameters the short cut takes, in its order */
   PyMethodDef definition;
 } Quick;
 
-/* Put a call's arguments in the order of the parameters. 0: they do not bind, Python reports it. */
+/* Put a call's arguments in the order of the parameters. 0: not an ordinary call (an unknown keyword, one
+ * given twice, one that is missing), which the Python function shall see. */
 static int bind_arguments(const Quick *quick, PyObject *const *args, Py_ssize_t given,
                           PyObject *keywords, PyObject **values) {
   if (given > quick->positional) return 0;
@@ -39,17 +39,8 @@ static int bind_arguments(const Quick *quick, PyObject *const *args, Py_ssize_t 
     if (i == quick->count) return 0;
     values[i] = args[given + k];
   }
-  return 1;
-}
-
-/* Choose the arguments that the short cut takes; the others must have their defaults. */
-static int choose_accepted(const Quick *quick, PyObject *const *values, PyObject **accepted) {
-  int next = 0;
-  for (int i = 0; i < quick->count; ++i) {
+  for (int i = (int)given; i < quick->count; ++i)
     if (values[i] == NULL) return 0;
-    if (next < quick->accepted_count && quick->accepted[next] == i) accepted[next++] = values[i];
-    else if (values[i] != quick->defaults[i]) return 0;
-  }
   return 1;
 }
 
@@ -73,10 +64,9 @@ static PyObject *call_function(const Quick *quick, PyObject *const *args, Py_ssi
 static PyObject *quick_call(PyObject *self, PyObject *const *args, Py_ssize_t given,
                             PyObject *keywords) {
   const Quick *quick = (const Quick *)self;
-  PyObject *values[MAX_PARAMETERS], *accepted[MAX_PARAMETERS];
-  if (bind_arguments(quick, args, given, keywords, values) &&
-      choose_accepted(quick, values, accepted)) {
-    PyObject *map = quick->verb(quick->module, accepted, quick->accepted_count);
+  PyObject *values[MAX_PARAMETERS];
+  if (bind_arguments(quick, args, given, keywords, values)) {
+    PyObject *map = quick->verb(quick->module, values, quick->count);
     if (map != Py_None) return map;
     Py_DECREF(map);
   }
@@ -85,52 +75,25 @@ static PyObject *quick_call(PyObject *self, PyObject *const *args, Py_ssize_t gi
 
 /* ---- making one ---------------------------------------------------------------------------------- */
 
-/* Read the parameters of a Python function: names, kinds and defaults. */
-static int read_parameters(Quick *quick) {
-  PyObject *code = PyObject_GetAttrString(quick->function, "__code__");
-  PyObject *names = code ? PyObject_GetAttrString(code, "co_varnames") : NULL;
-  PyObject *positional = code ? PyObject_GetAttrString(code, "co_argcount") : NULL;
-  PyObject *named = code ? PyObject_GetAttrString(code, "co_kwonlyargcount") : NULL;
-  PyObject *defaults = PyObject_GetAttrString(quick->function, "__defaults__");
-  PyObject *named_defaults = PyObject_GetAttrString(quick->function, "__kwdefaults__");
-  int read = names && positional && named && defaults && named_defaults;
-  if (read) {
-    quick->positional = (int)PyLong_AsLong(positional);
-    quick->count = quick->positional + (int)PyLong_AsLong(named);
-    read = quick->count <= MAX_PARAMETERS;
-  }
-  Py_ssize_t with_default = read && PyTuple_Check(defaults) ? PyTuple_Size(defaults) : 0;
-  for (int i = 0; read && i < quick->count; ++i) {
-    quick->names[i] = PyTuple_GetItem(names, i);
-    Py_INCREF(quick->names[i]);
-    Py_ssize_t nth = i - (quick->positional - with_default);
-    if (i >= quick->positional && PyDict_Check(named_defaults))
-      quick->defaults[i] = PyDict_GetItemWithError(named_defaults, quick->names[i]);
-    else if (i < quick->positional && nth >= 0)
-      quick->defaults[i] = PyTuple_GetItem(defaults, nth);
-    Py_XINCREF(quick->defaults[i]);
-  }
-  Py_XDECREF(code);
-  Py_XDECREF(names);
-  Py_XDECREF(positional);
-  Py_XDECREF(named);
-  Py_XDECREF(defaults);
-  Py_XDECREF(named_defaults);
-  return read;
-}
-
-/* Find the short cut's parameters among the function's, in the same order. */
-static int match_parameters(Quick *quick, PyObject *accepted) {
-  quick->accepted_count = (int)PyTuple_Size(accepted);
-  int i = 0;
-  for (int k = 0; k < quick->accepted_count; ++k, ++i) {
-    PyObject *name = PyTuple_GetItem(accepted, k);
-    while (i < quick->count && PyUnicode_Compare(quick->names[i], name) != 0) ++i;
-    if (i >= quick->count) {
-      PyErr_Format(PyExc_TypeError, "the function has no parameter %R in this place", name);
+/* Keep the parameters that the short cut takes: a dict {name: default}, where
+ * `required` stands for none; `positional` of them may be given by position. */
+static int keep_parameters(Quick *quick, PyObject *parameters, PyObject *required, int positional) {
+  PyObject *name, *value;
+  Py_ssize_t at = 0;
+  quick->positional = positional;
+  while (PyDict_Next(parameters, &at, &name, &value)) {
+    if (quick->count == MAX_PARAMETERS) {
+      PyErr_SetString(PyExc_ValueError, "too many parameters");
       return 0;
     }
-    quick->accepted[k] = i;
+    Py_INCREF(name);
+    PyUnicode_InternInPlace(&name);
+    quick->names[quick->count] = name;
+    if (value != required) {
+      Py_INCREF(value);
+      quick->defaults[quick->count] = value;
+    }
+    ++quick->count;
   }
   return 1;
 }
@@ -182,7 +145,8 @@ static PyType_Spec quick_spec = {
 
 /* Make the built-in function. `doc` starts with the signature, where CPython looks for it. */
 static PyObject *new_quick(PyObject *module, PyTypeObject *type, Verb verb, PyObject *function,
-                           PyObject *accepted, PyObject *doc) {
+                           PyObject *parameters, PyObject *required, int positional,
+                           PyObject *doc) {
   Quick *quick = (Quick *)PyType_GenericAlloc(type, 0);
   if (quick == NULL) return NULL;
   Py_INCREF(module);
@@ -194,8 +158,8 @@ static PyObject *new_quick(PyObject *module, PyTypeObject *type, Verb verb, PyOb
   quick->verb = verb;
   quick->name = PyObject_GetAttrString(function, "__name__");
   PyObject *home = PyObject_GetAttrString(function, "__module__"), *made = NULL;
-  if (quick->name != NULL && home != NULL && read_parameters(quick) &&
-      match_parameters(quick, accepted)) {
+  if (quick->name != NULL && home != NULL &&
+      keep_parameters(quick, parameters, required, positional)) {
     quick->definition.ml_name = PyUnicode_AsUTF8AndSize(quick->name, NULL);
     quick->definition.ml_doc = PyUnicode_AsUTF8AndSize(quick->doc, NULL);
     quick->definition.ml_meth = (PyCFunction)(void (*)(void))quick_call;

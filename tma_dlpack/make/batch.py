@@ -16,6 +16,7 @@ from tma_dlpack.types.coerce import reusable, type_name
 from tma_dlpack.types.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle
 from tma_dlpack.types.errors import TmaPreconditionError, refusal
 from tma_dlpack.types.limits import MAP_BYTES
+from tma_dlpack.types.public import Drawn
 from tma_dlpack.types.target import Target
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["TensorMapBatch", "make_tma_descriptors"]
 
 
-class TensorMapBatch(Sequence[TensorMap]):
-    """Maps of many tensors, stored one after the other in one array.
+class TensorMapBatch(Sequence[TensorMap], Drawn):
+    """Maps of many tensors, whose bytes lie one after the other.
 
     Made by `make_tma_descriptors`. A sequence of `TensorMap`; ``np.asarray(batch)`` is a uint8
     array of shape (n, 128). Immutable. It keeps the tensors alive. A slice is a batch with its own

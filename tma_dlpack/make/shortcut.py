@@ -29,7 +29,7 @@ __all__ = [
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: Parameters that the short cut does not take; a call that passes one goes to the rules.
+#: Parameters that the short cut does not take, all by keyword: no ordinary call gives them.
 _EXTRAORDINARY = frozenset({"allow", "shape", "strides", "offset"})
 
 _ENUMS = (
@@ -101,10 +101,13 @@ else:
 
         def with_short_cut(verb: F) -> F:
             signature = inspect.signature(verb)
-            parameters = tuple(name for name in signature.parameters if name not in _EXTRAORDINARY)
+            taken = [p for p in signature.parameters.values() if p.name not in _EXTRAORDINARY]
+            defaults = {p.name: p.default for p in taken}
+            positional = sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in taken)
             plain = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
             text = str(signature.replace(parameters=plain, return_annotation=signature.empty))
             doc = f"{verb.__name__}{text}\n--\n\n{inspect.getdoc(verb)}"
-            return _accept.quick(verb, short_cut, parameters, doc)
+            required = inspect.Parameter.empty
+            return _accept.quick(verb, short_cut, defaults, required, positional, doc)
 
         return with_short_cut

@@ -85,8 +85,8 @@ def make_tma_descriptor(
     Raises
     ------
     TmaPreconditionError
-        If the tensor or an argument breaks a rule. `violations` has all of them, each with its fix
-        and source; the first is the one that libcu++ would throw.
+        With every violation, its fix and its source; the first is the one that libcu++ would throw
+        (`TmaPreconditionError` says where not).
     TmaTargetError
         A TmaPreconditionError for a feature that the target lacks.
     TmaDriverError

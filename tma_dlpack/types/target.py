@@ -119,6 +119,11 @@ class Target:
         return self.compute_capability in DERIVED_CAPABILITIES
 
     @property
+    def derived_names(self) -> str:
+        """The names of all targets whose layout is derived."""
+        return ", ".join("sm_{}{}".format(*pair) for pair in sorted(DERIVED_CAPABILITIES))
+
+    @property
     def has_model(self) -> bool:
         """Whether maps can be encoded without a driver, by the measured layout (sm_90 only)."""
         return self.compute_capability == MEASURED_CAPABILITY
