@@ -77,7 +77,7 @@ REFUSALS: dict[str, tuple[str, str, str]] = {
         _MEASURED,
     ),
     "COPY_REDUCTION": (
-        "the hardware has only the listed reductions for this data type",
+        "it must be an operation that the hardware has for the data type",
         "use one of them, or load the tile, combine it and store it",
         _MEASURED,
     ),
@@ -87,7 +87,7 @@ REFUSALS: dict[str, tuple[str, str, str]] = {
         "tma_dlpack, store_tile",
     ),
     "COPY_DATA_AMBIGUOUS": (
-        "the two would store different bytes, so it must be clear which one it is",
+        "it must be clear whether data is the tile or shared memory: here they store other bytes",
         "pass data[None] for the logical tile, or data.tobytes() for shared memory",
         "tma_dlpack, store_tile",
     ),
@@ -97,7 +97,8 @@ REFUSALS: dict[str, tuple[str, str, str]] = {
         "tma_dlpack, store_tile",
     ),
     "COPY_ADDRESS": (
-        "it must be a multiple of 16 bytes; of 32 with interleave bytes32 and the ALIGN16B types",
+        "the address of a map must be a multiple of 16 bytes; of 32 with interleave bytes32 and "
+        "the ALIGN16B types",
         "move the map to an aligned address, tensor_map.with_address(x)",
         "measured: misaligned address (H200, driver 580.159.04, 2026-11-21); CUDA driver API, "
         "cuTensorMapEncodeTiled: globalAddress",
@@ -134,18 +135,17 @@ REFUSALS: dict[str, tuple[str, str, str]] = {
         "tma_dlpack, memory of the simulator",
     ),
     "COPY_MOVED": (
-        "it must be as it was when the map was made; a map keeps its tensor alive, but cannot stop "
-        "it from moving",
+        "a map's tensor must have the memory and layout that it had when the map was made",
         "make a new map, or use tensor_map.with_address(x) if only the address has changed",
         "tma_dlpack, memory of a copy",
     ),
     "COPY_OUTSIDE_MEMORY": (
-        "every byte that a copy touches must be inside",
+        "every byte that a copy touches must lie in the tensor's storage, or in memory= if given",
         "pass memory= with an array that contains the map's addresses, or use smaller dimensions",
         "tma_dlpack, memory of a copy",
     ),
     "COPY_PAGES": (
-        "a copy would crash this process",
+        "the memory must be mapped, and writeable for stores: the copy would crash this process",
         "keep the memory mapped while the map is used; map it with write permission for stores",
         "proc(5), /proc/self/maps: only memory that no framework allocated is checked",
     ),

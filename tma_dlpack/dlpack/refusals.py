@@ -47,11 +47,15 @@ REFUSALS: dict[str, tuple[str, str, str]] = {
         _DLPACK_H,
     ),
     "TENSOR_DLPACK_VERSION": (
-        "the major version must be 1",
+        "the major version of DLPack must be 1",
         "update tma_dlpack, or make the producer respect max_version=(1, 3)",
         _DLPACK_H,
     ),
-    "TENSOR_POINTER": ("it must lead to readable, aligned memory", _REPORT, _DLPACK_H),
+    "TENSOR_POINTER": (
+        "every pointer in its capsule must lead to readable, aligned memory",
+        _REPORT,
+        _DLPACK_H,
+    ),
     "TENSOR_NDIM": (f"ndim must be 0 to {MAX_NDIM}", _REPORT, _DLPACK_H),
     "TENSOR_SHAPE_NULL": ("shape must not be null when ndim is not 0", _REPORT, _DLPACK_H),
     "TENSOR_EXTENT": ("extents must not be negative", _REPORT, _DLPACK_H),
@@ -89,7 +93,7 @@ REFUSALS: dict[str, tuple[str, str, str]] = {
         _NUMPY,
     ),
     "TENSOR_NUMPY_READ_ONLY": (
-        "NumPy before 2.1 exports writeable arrays only",
+        "it must be writeable: NumPy before 2.1 exports no read-only arrays",
         "update NumPy, or pass x.copy()",
         _NUMPY,
     ),
