@@ -178,13 +178,13 @@ MISTAKES = {
     ),
     "an operation that there is not": (
         lambda: tma.reduce_tile(matrix_map(), (0, 0), TILE, "mul"),
-        "op is 'mul', not one of add, min, max, inc, dec, and, or, xor; the hardware has only the "
-        "listed reductions for this data type",
+        "op is 'mul', not one of add, min, max, inc, dec, and, or, xor; it must be an operation "
+        "that the hardware has for the data type",
         "use one of them, or load the tile, combine it and store it",
     ),
     "an operation that the type has not": (
         lambda: tma.reduce_tile(matrix_map(), (0, 0), TILE, "max"),
-        "op is 'max', but FLOAT32 has add; the hardware has only the listed reductions for this "
+        "op is 'max', but FLOAT32 has add; it must be an operation that the hardware has for the "
         "data type",
         "use one of them, or load the tile, combine it and store it",
     ),

@@ -61,7 +61,7 @@ def _rank_fix(r: Request) -> str:
 
 
 def _packed_unit(r: Request) -> int:
-    """What the innermost extent of a packed type must be a multiple of, in values."""
+    """Give the values that an innermost extent of a packed type must be a multiple of."""
     return PADDED_INNER_VALUES if r.type_row.smem_chunk_bytes == 16 else 2
 
 

@@ -47,7 +47,7 @@ def has_wgmma(arena: Arena) -> bool:
 
 
 def compare_product(product: Product, arena: Arena) -> str | None:
-    """Multiply two tiles by wgmma with our descriptors; give the difference to the exact product."""
+    """Multiply two tiles by wgmma with our descriptors; give the difference to the exact."""
     factor = product.factor
     _put_integers(product, arena)
     try:
