@@ -12,7 +12,9 @@ May import: everything except explorer, bench, verification and cli. Imported by
 
 A new figure: a module with a frozen dataclass that derives from `Figure` and defines `title`,
 `scenes()` and `text()` (100 columns at most; the facts must not depend on colour alone), and a
-public function ``(tensor_map, coords=None)`` that calls `door.require` first. Export it here. For
+public function ``(tensor_map, coords=None)`` that calls `door.require` first. A scene is
+``Scene(width, height, about, items)`` in pixels; `about` is the sentence for screen readers, and
+the style of an item is a name in `theme.STYLES`. Export the function and the class here. For
 the command line and `figure()`, add a row to `catalogue.FIGURES` and the name to the docstring of
 `catalogue.figure`. Test its facts and its text in tests/draw.
 

@@ -18,14 +18,21 @@ framework. `advice.py` has the rows for accepted calls.
 
 May import: types, dlpack, encoding. Imported by: tensor_map, make and everything below.
 
-A new rule: copy the nearest row in its file. Give it an `id`, a `step` in libcu++'s order, `on`,
-`why`, `holds`, `found`, `must`, `fix`, and a source (`libcudacxx=`, `documented=True` or
-`source=`). `sets` defaults to all four. `reads` names the arguments that it needs, `after` the
-rules that must hold first. If a rule of `make_*` calls is also one of `driver_encode_*`, use
-``r.argument(name)`` in its texts. A requirement that the short cut could let pass must also be
-tested in make/accept.py and include/tma_dlpack_make.h. Then add to tests/rules/test_rules.py a pair
-of calls, one on each side of the rule; a test there fails for rules without a pair. The rule
-appears by itself in reports, `fixed()`, `tma.rules()` and, if only libcu++ has it, in `allow=`.
+A new rule takes four steps:
+
+1. Copy the nearest row in its file. Give it an `id`, a `step` in libcu++'s order, `on`, `why`,
+   `holds`, `found`, `must`, `fix`, and `asks` if `must` is a function. Name the source:
+   `libcudacxx=` (required for rules that libcu++ has: `tma.rules()` reads it), `documented=True`,
+   or `source=`. `sets` defaults to all four. `reads` names the arguments that it needs, `after` the
+   rules that must hold first. Write ``r.argument(name)`` in texts that `driver_encode_*` shows too.
+2. Give it a `repair` from `repairs.py`: without one, `fixed()` can only switch the rule off.
+3. The short cut does not read this table. If it would accept what the rule refuses, add the
+   condition to make/accept.py and to include/tma_dlpack_make.h (the compiled one).
+4. Add a pair of calls, one on each side of the rule, to tests/rules/test_rules.py: two tests there
+   fail for a rule without a pair.
+
+The rule then appears in reports, in `fixed()`, in `tma.rules()` and, if only libcu++ has it, in
+`allow=`, without further changes.
 
 A new advice: a row in `advice.py`, and a pair of calls in tests/rules/test_advice.py.
 """
