@@ -82,6 +82,12 @@ class RuleList(Sequence[RuleInfo], Drawn):
     """The rules, in the order in which they are checked; ``print`` shows them as text.
 
     A sequence of `RuleInfo`; notebooks show it as a table.
+
+    Examples
+    --------
+    >>> import tma_dlpack as tma
+    >>> [rule.id for rule in tma.rules() if rule.allowable][:2]
+    ['STRIDE_UNIQUE', 'BOX_IN_SHAPE']
     """
 
     __slots__ = ("_rules",)

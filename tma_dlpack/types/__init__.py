@@ -4,8 +4,8 @@ May import: nothing of the package. Imported by: everything.
 
 A new data type: a member in `enums.TensorMapDataType` (two lines: the short name and the header's),
 its row in `dtypes.DATA_TYPES` at the same index (`ptx_elemtype` is its number in the encoded bits,
-unique), and the DLPack types that become it by default in `dtypes._FROM_DLPACK`; Python then checks,
-encodes, decodes and simulates it. The compiled short cut has its own tables in
+unique), and the DLPack types that become it by default in `dtypes._FROM_DLPACK`. Python then
+checks, encodes, decodes and simulates it. The compiled short cut has its own tables in
 include/tma_dlpack_make.h (`tma_dlpack_type_row`, `tma_dlpack_own_type`): without a row there, it
 leaves the type to the rules. tests/types has the tables of the headers written out once more; add
 the type there too. A limit: a named constant in `limits`, with its source; rules and the short

@@ -139,6 +139,15 @@ class TmaPreconditionError(TmaError, ValueError):
     strides would throw, but for arguments that cannot be read, which come before all others. Two
     differences: its overload without element strides looks at the rank before the device, and since
     DLPack 1.2 it refuses strides that are NULL, which stand for row-major here.
+
+    Examples
+    --------
+    >>> import numpy as np, tma_dlpack as tma
+    >>> try:
+    ...     tma.make_tma_descriptor(np.zeros((64, 64), np.float16), box_sizes=(300, 6))
+    ... except tma.TmaPreconditionError as error:
+    ...     [violation.rule for violation in error.violations]
+    ['BOX_RANGE', 'BOX_INNER_16B']
     """
 
     violations: tuple[Violation, ...]
