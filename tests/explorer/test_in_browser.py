@@ -85,7 +85,7 @@ def test_every_tensor_is_dragged_typed_into_and_clicked_without_a_blank_frame(ch
     assert explorer.look.ok
     assert seen.page.locator(".tmax-stale").count() == 0
 
-    for tab in ("shared", "banks", "bytes", "tensor"):
+    for tab in ("shared", "copy", "banks", "bytes", "tensor"):
         seen.page.click(f'[data-tab="{tab}"]')
         seen.settle()
         assert seen.pictures()[1] > 4, tab

@@ -28,6 +28,7 @@ MOST_BOXES = 48  # along one axis, before the picture is cropped around the box
 TABS = {
     "tensor": "Tensor",
     "shared": "Shared memory",
+    "copy": "Copy",
     "banks": "Banks",
     "bytes": "Bytes",
     "core": "Tensor core",
@@ -66,6 +67,8 @@ def figures(look: Look, tab: str, options: Mapping[str, Any]) -> tuple[Figure, .
             return draw.walk(tensor_map, choice.coords, im2col_offsets=taps), memory.brief()
         window = _shown(tensor_map, options)
         return draw.tensor(tensor_map, choice.coords, shown=window), memory.brief()
+    if tab == "copy":
+        return (draw.copy_motion(tensor_map, choice.coords, im2col_offsets=taps),)
     if tab == "banks":
         return (draw.access_steps(tensor_map, _access(tensor_map, options)),)
     if tab == "core":

@@ -40,10 +40,11 @@ HINT = "install anywidget for the live explorer: pip install 'tma_dlpack[noteboo
 def explore(tensor: object, *, target: Target | str | None = None) -> Explorer:
     """Explore the tensor maps of a tensor, in a notebook.
 
-    Controls at the left, pictures at the right, under the tabs Tensor, Shared memory, Banks, Bytes
-    and Code. Drag the box on the tensor, or its lower right corner: it snaps to what is legal. What
-    is illegal is shaded on the sliders, with the reason. Where a typed value is refused, the last
-    accepted picture stays, greyed, and a button mends the request.
+    Controls at the left, pictures at the right, under the tabs Tensor, Shared memory, Copy
+    (animated), Banks (an access, phase by phase), Bytes, Tensor core and Code. Drag the box on the
+    tensor, or its lower right corner: it snaps to what is legal. What is illegal is shaded on the
+    sliders, with the reason. Where a typed value is refused, the last accepted picture stays,
+    greyed, and a button mends the request.
 
     Parameters
     ----------
