@@ -64,6 +64,9 @@ class MapAttributes(MapStorage):
         """The driver's arguments, less the address."""
         return self.description.arguments
 
+    def _described(self) -> EncodeArguments:
+        return self.arguments
+
     @property
     def global_address(self) -> int:
         """Where element (0, ..., 0) stands in global memory."""
