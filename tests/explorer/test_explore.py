@@ -71,7 +71,10 @@ def test_a_tensor_that_no_map_describes_is_shown_with_padded_rows_and_told_why(t
     assert rule in explorer.note
     assert explorer.look.tensor_map.shape == tensor.shape
     assert explorer.tensor_map is None  # what is shown is not the user's tensor
-    assert rule in explorer.answer({})["state"]
+    answer = explorer.answer({})
+    assert rule in answer["note"]
+    assert answer["state"] == "✓ accepted"  # of what is shown
+    assert rule in explorer.still()
 
 
 def test_a_tensor_that_cannot_be_read_is_refused():

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Explorer", "explore"]
 
+STAND_IN = "Shown instead is"
 HINT = "install anywidget for the live explorer: pip install 'tma_dlpack[notebook]'"
 
 
@@ -86,8 +87,8 @@ def explore(tensor: object, *, target: Target | str | None = None) -> Explorer:
         return Explorer(tensor, choice)
     why = first.report.violations[0]
     note = (
-        f"your tensor itself is refused ({why.rule}: {why.found}; fix: {why.fix}). Shown instead "
-        "is a tensor of the same shape whose rows are padded to 16 bytes"
+        f"Your tensor itself is refused ({why.rule}): {why.found}. Fix: {why.fix}. {STAND_IN} a "
+        "tensor of the same shape whose rows are padded to 16 bytes."
     )
     return Explorer(other, first_choice(other, choice.target), note)
 
@@ -99,7 +100,7 @@ def _explore_map(tensor_map: TensorMap) -> Explorer:
         found = look(tensor, choice)
         if found.tensor_map == tensor_map:
             return Explorer(tensor, choice)
-    return Explorer(tensor_map, choice, "the map is given: only the tile can be chosen")
+    return Explorer(tensor_map, choice, "The map is given: only the tile can be chosen.")
 
 
 class Explorer:
@@ -115,7 +116,7 @@ class Explorer:
 
     def __init__(self, subject: object, choice: Choice, note: str = "") -> None:
         self._subject = subject
-        self._is_stand_in = "Shown instead" in note
+        self._is_stand_in = STAND_IN in note
         self._panel: Panel | None = None
         self.note = note
         self.look = look(subject, choice)
