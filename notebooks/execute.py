@@ -1,8 +1,8 @@
 """Run the notebooks from top to bottom and store their outputs: ``python notebooks/execute.py``.
 
 What is stored shows its pictures wherever it is opened first, untrusted too: a figure is HTML whose
-images are SVG. Of a live widget its still picture stays. The figures of the README are drawn too, by
-the command line.
+images are SVG. Of a live widget its still picture stays. The figures of the README are drawn too,
+by the command line.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ README_FIGURES = {
     "tensor.svg": (
         "--shape 60,104 --dtype float16 --box 16,64 --swizzle bytes128 --figure tensor "
         "--coords 48,64"
+    ),
+    "copy.svg": (
+        "--shape 60,104 --dtype float16 --box 8,64 --swizzle bytes128 --figure copy --coords 48,64"
     ),
     "swizzle.svg": "--shape 128,64 --dtype bfloat16 --box 8,64 --swizzle bytes128 --figure shared",
 }

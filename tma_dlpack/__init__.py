@@ -1,7 +1,9 @@
 """Any `__dlpack__` tensor becomes a checked, encoded CUDA tensor map (TMA descriptor)."""
 
 import importlib
+import sys
 from functools import partial
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tma_dlpack.include import get_include
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
     from tma_dlpack.cli.explain import Explanation, PrintedArguments, explain
     from tma_dlpack.consumer import MatrixDescriptor, ldmatrix_addresses, matrix_descriptor
     from tma_dlpack.copies.backend import Backend
-    from tma_dlpack.copies.rule_list import RuleInfo, RuleList, list_rules
+    from tma_dlpack.copies.rule_list import RuleInfo, RuleList, rules
     from tma_dlpack.copies.tile import Tile
     from tma_dlpack.copies.verbs import (
         backend,
@@ -110,7 +112,6 @@ __all__ = [
     "get_include",
     "im2col_corners",
     "ldmatrix_addresses",
-    "list_rules",
     "load_tile",
     "load_tiles",
     "make_im2col_descriptor",
@@ -121,6 +122,7 @@ __all__ = [
     "ragged",
     "ragged_coords",
     "reduce_tile",
+    "rules",
     "split_inner",
     "store_tile",
     "tile_coords",
@@ -133,7 +135,7 @@ _LATER = {
     "tma_dlpack.cli.explain": ("Explanation", "PrintedArguments", "explain"),
     "tma_dlpack.consumer": ("MatrixDescriptor", "ldmatrix_addresses", "matrix_descriptor"),
     "tma_dlpack.copies.backend": ("Backend",),
-    "tma_dlpack.copies.rule_list": ("RuleInfo", "RuleList", "list_rules"),
+    "tma_dlpack.copies.rule_list": ("RuleInfo", "RuleList"),
     "tma_dlpack.copies.tile": ("Tile",),
     "tma_dlpack.copies.verbs": (
         "backend",
@@ -184,6 +186,21 @@ TmaError._render_traceback_ = _render_traceback_  # type: ignore[attr-defined]
 for _name in __all__:
     if isinstance(globals().get(_name), type):
         public(globals()[_name])
+
+
+class _Package(ModuleType):
+    """The package. Its verb `rules()` has the name of a room, whose import would replace it."""
+
+    @property
+    def rules(self) -> Any:
+        return importlib.import_module("tma_dlpack.copies.rule_list").rules
+
+    @rules.setter
+    def rules(self, room: object) -> None:
+        pass  # the import system binds each room to the package: this one is found in sys.modules
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __dir__() -> list[str]:
