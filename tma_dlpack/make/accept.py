@@ -21,7 +21,7 @@ from tma_dlpack.dlpack.capsule import DIRECT, parse_capsule
 from tma_dlpack.dlpack.layout import READ_ONLY, row_major_strides
 from tma_dlpack.dlpack.producer import MAX_VERSION
 from tma_dlpack.dlpack.torch_tensor import torch_dtype_table
-from tma_dlpack.encoding.arguments import EncodeArguments, MapKind
+from tma_dlpack.encoding.arguments import EncodeArguments
 from tma_dlpack.encoding.bits import element_type_bits
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.dtypes import DATA_TYPES, DataTypeRow, DLDataType, data_type_of, overrides_of
@@ -47,7 +47,7 @@ from tma_dlpack.types.limits import (
 )
 from tma_dlpack.types.target import DEFAULT_TARGET, Target
 
-__all__ = ["accept_im2col", "accept_im2col_wide", "accept_tiled", "explained"]
+__all__ = ["accept_im2col", "accept_im2col_wide", "accept_tiled"]
 
 _Layout = tuple[Any, ...]  # as dlpack.Layout: a plain tuple is quicker to make
 
@@ -186,13 +186,6 @@ def _by_driver(arguments: EncodeArguments, address: int, device_id: int) -> byte
     from tma_dlpack import driver  # loaded when the first CUDA tensor comes
 
     return driver.encode(arguments, address, device_id)
-
-
-def explained(kind: MapKind, tensor: object, options: tuple[Any, ...]) -> TensorMap:
-    """Take the long road: make the map, or raise with every violation."""
-    from tma_dlpack.make import build  # the rules are imported when first needed
-
-    return build.make(kind, tensor, options)
 
 
 class _NotSureError(Exception):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from tma_dlpack.make.accept import accept_tiled, explained
+from tma_dlpack.make.shortcut import accept_tiled, explained
 from tma_dlpack.tensor_map import interop
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.tensor_map.storage import aligned_bytes

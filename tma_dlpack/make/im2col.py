@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tma_dlpack.make.accept import accept_im2col, accept_im2col_wide, explained
+from tma_dlpack.make.shortcut import accept_im2col, accept_im2col_wide, explained, quick
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.coerce import integer_of, integers_of, shown
 from tma_dlpack.types.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle, WideMode
@@ -26,6 +26,7 @@ __all__ = [
 MAX_SPATIAL = 3
 
 
+@quick("accept_im2col")
 def make_im2col_descriptor(
     tensor: object,
     pixel_box_lower_corner: Sequence[int],
@@ -166,6 +167,7 @@ elem_strides, interleave_layout, swizzle, l2_fetch_size, oobfill, data_type, rul
     )
 
 
+@quick("accept_im2col_wide")
 def make_im2col_wide_descriptor(
     tensor: object,
     lower_corner_width: int,

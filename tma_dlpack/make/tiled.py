@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tma_dlpack.make.accept import accept_tiled, explained
+from tma_dlpack.make.shortcut import accept_tiled, explained, quick
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle
 from tma_dlpack.types.target import Target
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["check_tma_descriptor", "make_tma_descriptor"]
 
 
+@quick("accept_tiled")
 def make_tma_descriptor(
     tensor: object,
     box_sizes: Sequence[int],

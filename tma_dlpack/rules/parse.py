@@ -41,7 +41,7 @@ from tma_dlpack.types.errors import Violation
 from tma_dlpack.types.limits import MAX_RANK
 from tma_dlpack.types.target import Target
 
-__all__ = ["OPTIONS", "make_case", "mirror_case"]
+__all__ = ["MIRROR_OPTIONS", "OPTIONS", "make_case", "mirror_case"]
 
 
 AnyEnum = TypeVar("AnyEnum", bound=IntEnum)
@@ -57,6 +57,24 @@ OPTIONS: dict[MapKind, tuple[str, ...]] = {
     "tiled": ("box_sizes", *_LAYOUT, *_MANNER),
     "im2col": (*_CORNERS, *_COUNTS, *_LAYOUT, *_MANNER),
     "im2col_wide": (*_WIDTHS, *_COUNTS, *_LAYOUT, "mode", *_MANNER),
+}
+
+_BARE = ("tensor_data_type", "tensor_rank", "global_address", "global_dim", "global_strides")
+_PIXELS = ("channels_per_pixel", "pixels_per_column", "element_strides", "interleave")
+_ENUMS = ("swizzle", "l2_promotion", "oob_fill")
+
+#: The driver's arguments of each mirror, in the order of its signature.
+MIRROR_OPTIONS: dict[MapKind, tuple[str, ...]] = {
+    "tiled": (*_BARE, "box_dim", "element_strides", "interleave", *_ENUMS),
+    "im2col": (*_BARE, *_CORNERS, *_PIXELS, *_ENUMS),
+    "im2col_wide": (
+        *_BARE,
+        "pixel_box_lower_corner_width",
+        "pixel_box_upper_corner_width",
+        *_PIXELS,
+        "mode",
+        *_ENUMS,
+    ),
 }
 
 #: What each argument of integers may look like.

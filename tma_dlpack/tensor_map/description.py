@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tma_dlpack import driver
 from tma_dlpack.dlpack import Layout, TensorView, judge
 from tma_dlpack.encoding.arguments import KINDS, EncodeArguments
-from tma_dlpack.rules.parse import OPTIONS, make_case
+from tma_dlpack.rules.parse import MIRROR_OPTIONS, OPTIONS, make_case, mirror_case
 from tma_dlpack.rules.request import Case
 from tma_dlpack.tensor_map.storage import Asked
 from tma_dlpack.types.target import DEFAULT_TARGET, Target
@@ -44,7 +44,7 @@ class Description:
 
 
 def describe(asked: Asked, producer: str) -> Description:
-    """Work out what a map says that the short cut made of a tensor.
+    """Work out what a map says that the short cut made.
 
     The call is read as the rules would read it, without asking them again.
 
@@ -56,10 +56,14 @@ def describe(asked: Asked, producer: str) -> Description:
     """
     number, address, layout, options, by_driver = asked
     kind = KINDS[number]
+    encoder = "driver" if by_driver else "model"
+    if layout is None:
+        words = dict(zip(MIRROR_OPTIONS[kind], options, strict=True))
+        bare = mirror_case(kind, words, DEFAULT_TARGET)
+        return Description(bare.encode_arguments(), DEFAULT_TARGET, encoder, None, bare)
     view = TensorView(0, *judge(Layout(*layout)), producer)
     device = view.device
     target = DEFAULT_TARGET if device.is_host else driver.device_target(device.device_id)
     given = dict(zip(OPTIONS[kind], options, strict=True))
     request = make_case(kind, view, address, given, target, False)
-    encoder = "driver" if by_driver else "model"
     return Description(request.encode_arguments(), target, encoder, view, request)

@@ -112,21 +112,10 @@ class TensorMap(MapAttributes, Drawn):
         arguments, address = bits.decode(raw)
         return cls._make(None, None, address, raw, True, Description(arguments, known))
 
-    def __bytes__(self) -> bytes:
-        data = self._data
-        if data is None:
-            from tma_dlpack.tensor_map import interop
+    def _refuse_bytes(self) -> bytes:
+        from tma_dlpack.tensor_map import interop
 
-            raise interop.no_bytes(self.target)
-        return data
-
-    @property
-    def ptr(self) -> int:
-        """Address of the map's own 128 bytes: 128-byte aligned, valid as long as the map lives.
-
-        Raises `TmaUnsupportedError` for the map of a host tensor and for one without bytes.
-        """
-        return self._pointer() or self._refuse_pointer()
+        raise interop.no_bytes(self.target)
 
     def _refuse_pointer(self) -> int:
         from tma_dlpack.tensor_map import interop
@@ -150,6 +139,7 @@ class TensorMap(MapAttributes, Drawn):
         """Give the bytes that `ptr` points to as a writable array that keeps the map alive."""
         from tma_dlpack.tensor_map import interop
 
+        self._keep_data()
         return interop.array_at(self.ptr, MAP_BYTES, self)
 
     def as_ctypes(self) -> Any:

@@ -28,12 +28,13 @@ class Asked(NamedTuple):
     `kind` is 0 for tiled, 1 for im2col, 2 for im2col-wide. `options` stand in the order of the
     verb's signature after the tensor, row-major: enums as ints, boxes and corners as tuples of
     int, `rules` as the user's word. `by_driver` says who encoded: cuTensorMapEncode* or the
-    measured layout.
+    measured layout. Of a `driver_encode_*` call `layout` is None, and the options are the driver's
+    arguments.
     """
 
     kind: int
     address: int
-    layout: Layout
+    layout: Layout | None
     options: tuple[Any, ...]
     by_driver: bool
 
@@ -107,13 +108,20 @@ class PythonStorage:
         """Remember what the map says."""
         self.__dict__["_description"] = description
 
-    def _pointer(self) -> int:
-        """Give the address of 128 aligned bytes that live as long as the map.
+    def _keep_data(self) -> None:
+        """Keep the bytes as they are now, before somebody is given what `ptr` points to."""
 
-        0 where a kernel may not be given the map, or where there are no bytes.
+    def __bytes__(self) -> bytes:
+        return self._refuse_bytes() if self._data is None else self._data
+
+    @property
+    def ptr(self) -> int:
+        """Address of the map's own 128 bytes: 128-byte aligned, valid as long as the map lives.
+
+        Raises `TmaUnsupportedError` for the map of a host tensor and for one without bytes.
         """
         if not self._launchable or self._data is None:
-            return 0
+            return self._refuse_pointer()
         own = self.__dict__.get("_own_bytes")
         if own is None:
             room = aligned_bytes(MAP_BYTES)
@@ -121,6 +129,12 @@ class PythonStorage:
             # atomic: whichever thread comes first, all are given the same bytes
             own = self.__dict__.setdefault("_own_bytes", room)
         return int(own.ctypes.data)
+
+    def _refuse_bytes(self) -> bytes:
+        raise NotImplementedError  # TensorMap says why there are none
+
+    def _refuse_pointer(self) -> int:
+        raise NotImplementedError  # TensorMap says why there is none
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a TensorMap does not change: {name} cannot be set")

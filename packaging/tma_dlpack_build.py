@@ -1,0 +1,53 @@
+"""setuptools' build backend, and a wheel without compiled parts.
+
+``pip wheel .`` builds the wheel of this platform, cp310-abi3, with the short cut compiled; where there
+is no C compiler it warns and leaves the short cut out. ``pip wheel . -C pure=true`` builds the wheel
+py3-none-any, which every other Python takes.
+"""
+
+import sysconfig
+
+from setuptools import Distribution, build_meta
+from setuptools.build_meta import (
+    build_editable,
+    build_sdist,
+    get_requires_for_build_editable,
+    get_requires_for_build_sdist,
+    get_requires_for_build_wheel,
+    prepare_metadata_for_build_editable,
+)
+
+__all__ = [
+    "build_editable",
+    "build_sdist",
+    "build_wheel",
+    "get_requires_for_build_editable",
+    "get_requires_for_build_sdist",
+    "get_requires_for_build_wheel",
+    "prepare_metadata_for_build_editable",
+    "prepare_metadata_for_build_wheel",
+]
+
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    """Build a wheel, as PEP 517 has it."""
+    _choose(config_settings)
+    return build_meta.build_wheel(wheel_directory, None, metadata_directory)
+
+
+def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
+    """Write the wheel's metadata, as PEP 517 has it."""
+    _choose(config_settings)
+    return build_meta.prepare_metadata_for_build_wheel(metadata_directory, None)
+
+
+def _choose(config_settings):
+    # free-threaded builds of CPython have no stable ABI yet
+    if "pure" in (config_settings or {}) or sysconfig.get_config_var("Py_GIL_DISABLED"):
+        Distribution.parse_config_files = _parse_without_extensions
+
+
+def _parse_without_extensions(self, *arguments, parse=Distribution.parse_config_files, **keywords):
+    parse(self, *arguments, **keywords)
+    self.ext_modules = None
+    self.command_options.pop("bdist_wheel", None)  # the stable ABI

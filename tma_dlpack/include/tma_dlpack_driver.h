@@ -1,0 +1,182 @@
+/* tma_dlpack_driver.h: the driver's own encoders, found at run time. Plain C11, also C++17.
+ *
+ * libcuda is loaded when first needed, so nothing links against it. A call leaves the caller's current
+ * context as it was. The state belongs to this translation unit; callers serialise (Python's GIL does).
+ *
+ * Source: cuda.h of CUDA 13.0; the CUDA driver API documents.
+ */
+
+#ifndef TMA_DLPACK_DRIVER_H
+#define TMA_DLPACK_DRIVER_H
+
+#include "tma_dlpack_make.h"
+
+#ifndef _WIN32
+#include <dlfcn.h>
+#include <pthread.h>
+#endif
+
+enum { TMA_DLPACK_MAX_GPUS = 64 };
+
+/* What no driver answers: there is no libcuda, or it is too old, or this is a forked child. */
+enum { TMA_DLPACK_NO_DRIVER = -1 };
+
+/* What tensor maps may ask of a GPU. */
+typedef struct {
+  int known; /* 0: not asked yet */
+  int major, minor;
+  int max_smem_bytes; /* of a block, after opt-in */
+  void *primary;      /* its primary context, once it was needed: retained until the process ends */
+} TmaDlpackGpu;
+
+typedef int (*TmaDlpackEncodeTiled)(void *, int, uint32_t, void *, const uint64_t *, const uint64_t *,
+                                    const uint32_t *, const uint32_t *, int, int, int, int);
+typedef int (*TmaDlpackEncodeIm2col)(void *, int, uint32_t, void *, const uint64_t *, const uint64_t *,
+                                     const int *, const int *, uint32_t, uint32_t, const uint32_t *,
+                                     int, int, int, int);
+typedef int (*TmaDlpackEncodeWide)(void *, int, uint32_t, void *, const uint64_t *, const uint64_t *,
+                                   int, int, uint32_t, uint32_t, const uint32_t *, int, int, int, int,
+                                   int);
+
+typedef struct {
+  int state; /* 0: not looked for yet; 1: usable; -1: not */
+  int gpu_count;
+  int (*init)(unsigned);
+  int (*device_get_count)(int *);
+  int (*device_get_attribute)(int *, int, int);
+  int (*ctx_get_current)(void **);
+  int (*ctx_get_device)(int *);
+  int (*ctx_push_current)(void *);
+  int (*ctx_pop_current)(void **);
+  int (*primary_ctx_retain)(void **, int);
+  TmaDlpackEncodeTiled encode_tiled;
+  TmaDlpackEncodeIm2col encode_im2col;
+  TmaDlpackEncodeWide encode_im2col_wide; /* NULL before CUDA 12.8 */
+  TmaDlpackGpu gpus[TMA_DLPACK_MAX_GPUS];
+} TmaDlpackDriver;
+
+static inline TmaDlpackDriver *tma_dlpack_driver_state(void) {
+  static TmaDlpackDriver driver;
+  return &driver;
+}
+
+/* A driver that was started before a fork does not serve the child. */
+static inline void tma_dlpack_driver_forked(void) {
+  if (tma_dlpack_driver_state()->state == 1) tma_dlpack_driver_state()->state = -1;
+}
+
+#ifdef _WIN32
+static inline int tma_dlpack_driver_load(TmaDlpackDriver *driver) {
+  (void)driver;
+  return 0; /* only libcuda.so.1 is looked for */
+}
+#else
+/* Copy a function's address: ISO C has no cast from an object pointer to a function pointer. */
+static inline int tma_dlpack_driver_find(void *library, const char *name, void *function) {
+  void *address = dlsym(library, name);
+  memcpy(function, &address, sizeof address);
+  return address != NULL;
+}
+
+static inline int tma_dlpack_driver_load(TmaDlpackDriver *driver) {
+  void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (library == NULL) return 0;
+  tma_dlpack_driver_find(library, "cuTensorMapEncodeIm2colWide", &driver->encode_im2col_wide);
+  return tma_dlpack_driver_find(library, "cuInit", &driver->init) &&
+         tma_dlpack_driver_find(library, "cuDeviceGetCount", &driver->device_get_count) &&
+         tma_dlpack_driver_find(library, "cuDeviceGetAttribute", &driver->device_get_attribute) &&
+         tma_dlpack_driver_find(library, "cuCtxGetCurrent", &driver->ctx_get_current) &&
+         tma_dlpack_driver_find(library, "cuCtxGetDevice", &driver->ctx_get_device) &&
+         tma_dlpack_driver_find(library, "cuCtxPushCurrent_v2", &driver->ctx_push_current) &&
+         tma_dlpack_driver_find(library, "cuCtxPopCurrent_v2", &driver->ctx_pop_current) &&
+         tma_dlpack_driver_find(library, "cuDevicePrimaryCtxRetain", &driver->primary_ctx_retain) &&
+         tma_dlpack_driver_find(library, "cuTensorMapEncodeTiled", &driver->encode_tiled) &&
+         tma_dlpack_driver_find(library, "cuTensorMapEncodeIm2col", &driver->encode_im2col) &&
+         driver->init(0) == 0 && driver->device_get_count(&driver->gpu_count) == 0 &&
+         driver->gpu_count > 0 && pthread_atfork(NULL, NULL, tma_dlpack_driver_forked) == 0;
+}
+#endif
+
+/* Give the driver, or NULL where there is none with a GPU; looked for once. */
+static inline TmaDlpackDriver *tma_dlpack_driver(void) {
+  TmaDlpackDriver *driver = tma_dlpack_driver_state();
+  if (driver->state == 0) driver->state = tma_dlpack_driver_load(driver) ? 1 : -1;
+  return driver->state == 1 ? driver : NULL;
+}
+
+/* Give what a GPU can do, or NULL if there is no such GPU. */
+static inline TmaDlpackGpu *tma_dlpack_gpu(int ordinal) {
+  TmaDlpackDriver *driver = tma_dlpack_driver();
+  if (driver == NULL || ordinal < 0 || ordinal >= driver->gpu_count ||
+      ordinal >= TMA_DLPACK_MAX_GPUS)
+    return NULL;
+  TmaDlpackGpu *gpu = &driver->gpus[ordinal];
+  if (!gpu->known) /* CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, ..._MINOR, MAX_..._OPTIN */
+    gpu->known = driver->device_get_attribute(&gpu->major, 75, ordinal) == 0 &&
+                 driver->device_get_attribute(&gpu->minor, 76, ordinal) == 0 &&
+                 driver->device_get_attribute(&gpu->max_smem_bytes, 97, ordinal) == 0;
+  return gpu->known ? gpu : NULL;
+}
+
+/* Only compute capability 9.0 has been measured; libcu++'s rules for others are not judged here. */
+static inline int tma_dlpack_gpu_is_judged(const TmaDlpackGpu *gpu) {
+  return gpu->major == 9 && gpu->minor == 0;
+}
+
+/* The ordinal of the current context's GPU; -1 without a context. */
+static inline int tma_dlpack_current_gpu(const TmaDlpackDriver *driver) {
+  void *context = NULL;
+  int ordinal = -1;
+  if (driver->ctx_get_current(&context) != 0 || context == NULL) return -1;
+  return driver->ctx_get_device(&ordinal) == 0 ? ordinal : -1;
+}
+
+/* Call the encoder of the map's kind in the current context. Gives the CUresult. */
+static inline int tma_dlpack_driver_call(const TmaDlpackDriver *driver, const TmaDlpackArguments *a,
+                                         unsigned char *map) {
+  uint64_t dims[TMA_DLPACK_MAX_RANK], strides[TMA_DLPACK_MAX_RANK];
+  uint32_t box[TMA_DLPACK_MAX_RANK], elem_strides[TMA_DLPACK_MAX_RANK];
+  int lower[TMA_DLPACK_MAX_RANK], upper[TMA_DLPACK_MAX_RANK];
+  for (int d = 0; d < TMA_DLPACK_MAX_RANK; ++d) {
+    dims[d] = (uint64_t)a->dims[d];
+    strides[d] = d < TMA_DLPACK_MAX_RANK - 1 ? (uint64_t)a->strides_bytes[d] : 0;
+    box[d] = (uint32_t)a->box[d];
+    elem_strides[d] = (uint32_t)a->elem_strides[d];
+    lower[d] = (int)a->lower[d];
+    upper[d] = (int)a->upper[d];
+  }
+  void *address = (void *)(uintptr_t)a->address;
+  uint32_t rank = (uint32_t)a->rank;
+  if (a->kind == TMA_DLPACK_TILED)
+    return driver->encode_tiled(map, a->data_type, rank, address, dims, strides, box, elem_strides,
+                                a->interleave, a->swizzle, a->l2_promotion, a->oob_fill);
+  if (a->kind == TMA_DLPACK_IM2COL)
+    return driver->encode_im2col(map, a->data_type, rank, address, dims, strides, lower, upper,
+                                 (uint32_t)a->channels, (uint32_t)a->pixels, elem_strides,
+                                 a->interleave, a->swizzle, a->l2_promotion, a->oob_fill);
+  if (driver->encode_im2col_wide == NULL) return TMA_DLPACK_NO_DRIVER;
+  return driver->encode_im2col_wide(map, a->data_type, rank, address, dims, strides, lower[0],
+                                    upper[0], (uint32_t)a->channels, (uint32_t)a->pixels,
+                                    elem_strides, a->interleave, a->mode, a->swizzle,
+                                    a->l2_promotion, a->oob_fill);
+}
+
+/* Let the driver encode judged arguments for a GPU, whose context need not be current. `map` must be
+ * aligned to 128 bytes. Gives the CUresult: 0 for success. */
+static inline int tma_dlpack_driver_encode(const TmaDlpackArguments *a, int ordinal,
+                                           unsigned char *map) {
+  TmaDlpackGpu *gpu = tma_dlpack_gpu(ordinal);
+  if (gpu == NULL) return TMA_DLPACK_NO_DRIVER;
+  const TmaDlpackDriver *driver = tma_dlpack_driver();
+  if (tma_dlpack_current_gpu(driver) == ordinal) return tma_dlpack_driver_call(driver, a, map);
+  int result = 0;
+  if (gpu->primary == NULL) result = driver->primary_ctx_retain(&gpu->primary, ordinal);
+  if (result == 0) result = driver->ctx_push_current(gpu->primary);
+  if (result != 0) return result;
+  result = tma_dlpack_driver_call(driver, a, map);
+  void *popped = NULL;
+  int pop_result = driver->ctx_pop_current(&popped);
+  return result != 0 ? result : pop_result;
+}
+
+#endif /* TMA_DLPACK_DRIVER_H */

@@ -1,0 +1,297 @@
+// tma_dlpack_make.hpp: a tensor becomes a CUtensorMap in C++17, as in tma_dlpack's Python. Header-only.
+//
+//   CUtensorMap a = tma_dlpack::make_tma_descriptor(x, {64, 64}, tma_dlpack::Swizzle::bytes128);
+//   CUtensorMap b = tma_dlpack::make_im2col_descriptor(x, {-1, -1}, {-1, -1}, 64, 128, swizzle);
+//
+// x: an at::Tensor (nothing of torch is included here), a DLTensor, or a TmaDlpackTensor, on a GPU of
+// compute capability 9.0. Everything is row-major. The driver encodes; nothing links against libcuda.
+//
+// What is not accepted throws tma_dlpack::refused, whose one line holds every argument under its driver
+// name. `python -m tma_dlpack explain` reads that line and says which rule is broken, and the fix.
+
+#ifndef TMA_DLPACK_MAKE_HPP
+#define TMA_DLPACK_MAKE_HPP
+
+#include "tma_dlpack_driver.h"
+
+#include <cstdio>
+#include <cstring>
+#include <initializer_list>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#if __has_include(<cuda.h>)
+#include <cuda.h>
+#endif
+
+namespace tma_dlpack
+{
+
+#if defined(CUDA_VERSION) && CUDA_VERSION >= 12000
+using MadeMap = CUtensorMap;
+static_assert(sizeof(MadeMap) == TMA_DLPACK_MAP_BYTES, "a tensor map is 128 bytes");
+#else
+struct alignas(TMA_DLPACK_MAP_ALIGNMENT) MadeMap
+{
+  unsigned char bytes[TMA_DLPACK_MAP_BYTES];
+};
+#endif
+
+// The names and values of libcu++ and cuda.h.
+enum class Interleave : int { none, bytes16, bytes32 };
+enum class Swizzle : int { none, bytes32, bytes64, bytes128 };
+enum class L2Fetch : int { none, bytes64, bytes128, bytes256 };
+enum class OobFill : int { none, nan };
+
+// All that is seldom asked. elem_strides: empty for 1 everywhere. data_type: a CUtensorMapDataType of
+// the same element size. driver_rules: only what the driver asks, as rules="driver" in Python.
+struct MakeOptions
+{
+  std::vector<std::int64_t> elem_strides = {};
+  Interleave interleave_layout = Interleave::none;
+  L2Fetch l2_fetch_size = L2Fetch::none;
+  OobFill oobfill = OobFill::none;
+  std::optional<int> data_type = std::nullopt;
+  bool driver_rules = false;
+};
+
+// A call that is not accepted. what() is one line.
+struct refused : std::invalid_argument
+{
+  using std::invalid_argument::invalid_argument;
+};
+
+namespace detail
+{
+
+template <class Value>
+std::string braced(const Value* values, int count)
+{
+  std::string text = "{";
+  for (int i = 0; i < count; ++i) text += (i ? ", " : "") + std::to_string(values[i]);
+  return text + "}";
+}
+
+inline std::string hex(std::uint64_t value)
+{
+  char text[24];
+  std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
+// Every argument of the driver's function, in its order.
+inline std::string as_call(const TmaDlpackArguments& a)
+{
+  static const char* const functions[] = {"cuTensorMapEncodeTiled", "cuTensorMapEncodeIm2col",
+                                          "cuTensorMapEncodeIm2colWide"};
+  const int rank = a.rank;
+  std::string text = std::string(functions[a.kind]) +
+                     "(tensorDataType=" + std::to_string(a.data_type) +
+                     ", tensorRank=" + std::to_string(rank) + ", globalAddress=" + hex(a.address) +
+                     ", globalDim=" + braced(a.dims, rank) +
+                     ", globalStrides=" + braced(a.strides_bytes, rank > 1 ? rank - 1 : 0);
+  if (a.kind == TMA_DLPACK_TILED)
+    text += ", boxDim=" + braced(a.box, rank);
+  else
+    text += ", pixelBoxLowerCorner=" + braced(a.lower, rank > 2 ? rank - 2 : 0) +
+            ", pixelBoxUpperCorner=" + braced(a.upper, rank > 2 ? rank - 2 : 0) +
+            ", channelsPerPixel=" + std::to_string(a.channels) +
+            ", pixelsPerColumn=" + std::to_string(a.pixels);
+  return text + ", elementStrides=" + braced(a.elem_strides, rank) +
+         ", interleave=" + std::to_string(a.interleave) + ", swizzle=" + std::to_string(a.swizzle) +
+         ", l2Promotion=" + std::to_string(a.l2_promotion) +
+         ", oobFill=" + std::to_string(a.oob_fill) + ")";
+}
+
+// The tensor in its own words: what the driver's arguments cannot show.
+inline std::string as_tensor(const TmaDlpackTensor& t)
+{
+  std::string text = "tensor: dtype={" + std::to_string(t.dtype.code) + ", " +
+                     std::to_string(t.dtype.bits) + ", " + std::to_string(t.dtype.lanes) +
+                     "}, device={" + std::to_string(t.device.device_type) + ", " +
+                     std::to_string(t.device.device_id) + "}";
+  const int count = t.ndim < 0 ? 0 : t.ndim > 64 ? 64 : t.ndim;
+  if (t.shape != nullptr) text += ", shape=" + braced(t.shape, count);
+  if (t.strides != nullptr) text += ", strides=" + braced(t.strides, count);
+  return text;
+}
+
+[[noreturn]] inline void refuse(const TmaDlpackTensor& tensor, const TmaDlpackArguments& a,
+                                const TmaDlpackOptions& options, const std::string& why)
+{
+  const char* rules = options.rules == TMA_DLPACK_RULES_DRIVER ? "driver"
+                      : options.kind == TMA_DLPACK_TILED       ? "libcu++"
+                                                               : "documented";
+  throw refused("tma_dlpack: refused: " + as_call(a) + "; rules=" + rules + "; " +
+                as_tensor(tensor) + (why.empty() ? "" : "; " + why) +
+                "; python -m tma_dlpack explain says why");
+}
+
+inline std::string why_not(const TmaDlpackTensor& tensor, const TmaDlpackGpu* gpu)
+{
+  if (tensor.device.device_type != TMA_DLPACK_CUDA)
+    return "the tensor is not on a GPU, so no kernel can have its map";
+  if (gpu == nullptr) return "there is no such GPU, or no driver with tensor maps";
+  if (!tma_dlpack_gpu_is_judged(gpu))
+    return "the GPU has compute capability " + std::to_string(gpu->major) + "." +
+           std::to_string(gpu->minor) +
+           ", and only 9.0 is judged here: use cuda::make_tma_descriptor, or make the map in Python";
+  return "";
+}
+
+// The driver's state of this translation unit, one thread at a time.
+inline std::mutex& driver_mutex()
+{
+  static std::mutex mutex;
+  return mutex;
+}
+
+inline MadeMap make(const TmaDlpackTensor& tensor, const TmaDlpackOptions& options)
+{
+  TmaDlpackArguments arguments;
+  tma_dlpack_describe(&tensor, &options, &arguments);
+  const std::lock_guard<std::mutex> lock(driver_mutex());
+  const bool on_cuda = tensor.device.device_type == TMA_DLPACK_CUDA;
+  const TmaDlpackGpu* gpu = on_cuda ? tma_dlpack_gpu(tensor.device.device_id) : nullptr;
+  if (arguments.flaw != nullptr) refuse(tensor, arguments, options, arguments.flaw);
+  const std::int64_t max_smem = gpu != nullptr ? gpu->max_smem_bytes : TMA_DLPACK_SM_90_SMEM_BYTES;
+  const std::string why = why_not(tensor, gpu);
+  if (!tma_dlpack_judge(&arguments, options.rules, max_smem) || !why.empty())
+    refuse(tensor, arguments, options, why);
+  alignas(TMA_DLPACK_MAP_ALIGNMENT) MadeMap map = {};
+  const int result = tma_dlpack_driver_encode(&arguments, tensor.device.device_id,
+                                              reinterpret_cast<unsigned char*>(&map));
+  if (result != 0)
+    refuse(tensor, arguments, options, "the driver returned CUresult " + std::to_string(result));
+  return map;
+}
+
+inline int put(const std::vector<std::int64_t>& values, std::int64_t* out, const char* name)
+{
+  if (values.empty() || values.size() > TMA_DLPACK_MAX_RANK)
+    throw refused("tma_dlpack: refused: " + std::string(name) + " has " +
+                  std::to_string(values.size()) + " entries, and a tensor map has 1 to 5 dimensions");
+  for (std::size_t i = 0; i < values.size(); ++i) out[i] = values[i];
+  return static_cast<int>(values.size());
+}
+
+inline TmaDlpackOptions start(int kind, Swizzle swizzle, const MakeOptions& more)
+{
+  TmaDlpackOptions options;
+  tma_dlpack_start_options(&options, kind);
+  options.rules = more.driver_rules ? TMA_DLPACK_RULES_DRIVER : TMA_DLPACK_RULES_DEFAULT;
+  options.asked_type = more.data_type.value_or(TMA_DLPACK_OWN_TYPE);
+  options.interleave = static_cast<int>(more.interleave_layout);
+  options.swizzle = static_cast<int>(swizzle);
+  options.l2_promotion = static_cast<int>(more.l2_fetch_size);
+  options.oob_fill = static_cast<int>(more.oobfill);
+  if (!more.elem_strides.empty())
+    options.elem_stride_count = put(more.elem_strides, options.elem_strides, "elem_strides");
+  return options;
+}
+
+// c10::ScalarType, by its number, which torch keeps as it is in files (torch/headeronly/core/ScalarType.h).
+// Types below a byte and quantized ones have no row: they are refused.
+inline TmaDlpackDataType dtype_of_torch(int scalar_type)
+{
+  switch (scalar_type)
+  {
+    case 0: return {TMA_DLPACK_UINT, 8, 1};     // Byte
+    case 1: return {TMA_DLPACK_INT, 8, 1};      // Char
+    case 2: return {TMA_DLPACK_INT, 16, 1};     // Short
+    case 3: return {TMA_DLPACK_INT, 32, 1};     // Int
+    case 4: return {TMA_DLPACK_INT, 64, 1};     // Long
+    case 5: return {TMA_DLPACK_FLOAT, 16, 1};   // Half
+    case 6: return {TMA_DLPACK_FLOAT, 32, 1};   // Float
+    case 7: return {TMA_DLPACK_FLOAT, 64, 1};   // Double
+    case 11: return {TMA_DLPACK_BOOL, 8, 1};    // Bool
+    case 15: return {TMA_DLPACK_BFLOAT, 16, 1}; // BFloat16
+    case 23: return {12, 8, 1};                 // Float8_e5m2
+    case 24: return {10, 8, 1};                 // Float8_e4m3fn
+    case 25: return {13, 8, 1};                 // Float8_e5m2fnuz
+    case 26: return {11, 8, 1};                 // Float8_e4m3fnuz
+    case 27: return {TMA_DLPACK_UINT, 16, 1};   // UInt16
+    case 28: return {TMA_DLPACK_UINT, 32, 1};   // UInt32
+    case 29: return {TMA_DLPACK_UINT, 64, 1};   // UInt64
+    case 44: return {14, 8, 1};                 // Float8_e8m0fnu
+    default: return {TMA_DLPACK_OPAQUE, 0, 0};
+  }
+}
+
+}  // namespace detail
+
+// ---- any tensor as a TmaDlpackTensor -----------------------------------------------------------------
+
+// A tensor and its strides, as long as the original lives.
+struct TensorView
+{
+  TmaDlpackTensor tensor;
+};
+
+inline TensorView view_of(const TmaDlpackTensor& tensor) { return {tensor}; }
+
+// A DLTensor of dlpack.h.
+template <class Tensor, class = decltype(std::declval<const Tensor&>().byte_offset),
+          class = decltype(std::declval<const Tensor&>().ndim)>
+TensorView view_of(const Tensor& tensor)
+{
+  static_assert(sizeof(Tensor) == sizeof(TmaDlpackTensor), "not a DLTensor");
+  TensorView view;
+  std::memcpy(&view.tensor, &tensor, sizeof view.tensor);
+  return view;
+}
+
+// An at::Tensor. Lazily negated and conjugated ones are refused: their memory holds other values.
+template <class Tensor, class = decltype(std::declval<const Tensor&>().scalar_type()), class = void,
+          class = decltype(std::declval<const Tensor&>().is_neg())>
+TensorView view_of(const Tensor& tensor)
+{
+  if (tensor.is_neg() || tensor.is_conj())
+    throw refused("tma_dlpack: refused: the tensor is lazily negated or conjugated; pass "
+                  "x.resolve_neg().resolve_conj()");
+  TensorView view;
+  view.tensor.data = tensor.data_ptr();
+  view.tensor.device = {tensor.is_cuda() ? TMA_DLPACK_CUDA : TMA_DLPACK_CPU,
+                        tensor.is_cuda() ? static_cast<std::int32_t>(tensor.get_device()) : 0};
+  view.tensor.ndim = static_cast<std::int32_t>(tensor.dim());
+  view.tensor.dtype = detail::dtype_of_torch(static_cast<int>(tensor.scalar_type()));
+  view.tensor.shape = const_cast<std::int64_t*>(tensor.sizes().data());
+  view.tensor.strides = const_cast<std::int64_t*>(tensor.strides().data());
+  view.tensor.byte_offset = 0;
+  return view;
+}
+
+// ---- the verbs -----------------------------------------------------------------------------------------
+
+// Make the tiled map of a tensor. box_sizes: row-major like the shape, elements, 1..256 each.
+template <class Tensor>
+MadeMap make_tma_descriptor(const Tensor& tensor, const std::vector<std::int64_t>& box_sizes,
+                            Swizzle swizzle = Swizzle::none, const MakeOptions& more = {})
+{
+  TmaDlpackOptions options = detail::start(TMA_DLPACK_TILED, swizzle, more);
+  options.box_count = detail::put(box_sizes, options.box_sizes, "box_sizes");
+  return detail::make(view_of(tensor).tensor, options);
+}
+
+// Make the im2col map of an N, [D,] [H,] W, C tensor. Corners: row-major (D, H, W), (H, W) or (W).
+template <class Tensor>
+MadeMap make_im2col_descriptor(const Tensor& tensor, const std::vector<std::int64_t>& lower_corner,
+                               const std::vector<std::int64_t>& upper_corner,
+                               std::int64_t channels_per_pixel, std::int64_t pixels_per_column,
+                               Swizzle swizzle = Swizzle::none, const MakeOptions& more = {})
+{
+  TmaDlpackOptions options = detail::start(TMA_DLPACK_IM2COL, swizzle, more);
+  options.lower_count = detail::put(lower_corner, options.lower, "pixel_box_lower_corner");
+  options.upper_count = detail::put(upper_corner, options.upper, "pixel_box_upper_corner");
+  options.channels = channels_per_pixel;
+  options.pixels = pixels_per_column;
+  return detail::make(view_of(tensor).tensor, options);
+}
+
+}  // namespace tma_dlpack
+
+#endif  // TMA_DLPACK_MAKE_HPP

@@ -1,0 +1,57 @@
+/* _state.h: what the short cut knows of this interpreter: classes, names, and how tensors are asked. */
+
+#ifndef TMA_DLPACK_STATE_H
+#define TMA_DLPACK_STATE_H
+
+#include "../tensor_map/_storage.h"
+
+/* How `__dlpack__` is called: functions of one argument, which setup() is given. */
+enum { EXPORT, EXPORT_ON_CUDA, EXPORT_ON_CUDA_OF_JAX, EXPORTS };
+
+enum { INTERLEAVE, SWIZZLE, L2_PROMOTION, OOB_FILL, DATA_TYPE, WIDE_MODE, ENUMS };
+
+/* Attributes that tensors are asked for; their names are interned, as CPython's own look-ups want. */
+enum { DTYPE, PLATFORM, SHARDING, MEMORY_KIND, DLPACK_DEVICE, NAMES };
+
+enum { MAX_MEMBERS = 16 };
+
+/* An enum: its class, {name: member} with the spellings of cuda.h, and its shortest names, interned as
+ * the words of a program are, in the order of their values. */
+typedef struct {
+  PyTypeObject *type;
+  PyObject *names;
+  PyObject *interned[MAX_MEMBERS];
+} Words;
+
+/* DLPack's C exchange API: the functions of its table that are used [dlpack.h 1.3]. */
+typedef int (*FillTensor)(void *object, TmaDlpackTensor *out);
+typedef int (*ExportTensor)(void *object, TmaDlpackManagedVersioned **out);
+
+/* How tensors of one Python type are asked, chosen when the first of them is seen. */
+typedef struct {
+  PyTypeObject *type;
+  PyObject *negated;          /* torch: the method `is_neg`; else NULL */
+  FillTensor fill;            /* torch */
+  ExportTensor export_tensor; /* other types with the exchange API */
+  PyObject *on_host;          /* everything else: what calls `__dlpack__` of a host tensor */
+  PyObject *on_cuda;          /* and of a CUDA tensor */
+  int only_host;              /* NumPy: the device need not be asked */
+  int is_jax;                 /* its arrays never change */
+} Producer;
+
+enum { MAX_PRODUCERS = 16 }; /* known libraries have few types; a type past these goes the long road */
+
+typedef struct {
+  PyTypeObject *quick_type; /* of _quick.h */
+  PyTypeObject *map_type;   /* TensorMap */
+  PyTypeObject *numpy_integer, *numpy_array;
+  Words words[ENUMS];
+  PyObject *exports[EXPORTS];
+  PyObject *names[NAMES];
+  PyObject *libcudacxx, *documented, *driver; /* the interned names of rules */
+  PyObject *torch_uint8, *torch_int8;
+  int producer_count;
+  Producer producers[MAX_PRODUCERS]; /* only ever added to: a pointer to one stays good */
+} State;
+
+#endif /* TMA_DLPACK_STATE_H */

@@ -1,0 +1,247 @@
+/* _tensors.h: any tensor becomes a DLTensor, whose shape and strides are copied at once.
+ *
+ * torch tensors are read through DLPack's C exchange API, everything else by one `__dlpack__` call,
+ * whose capsule is only looked at: its own destructor runs its deleter. Only types of libraries that
+ * we know are read here: the capsules of others may hold anything, and dlpack/capsule.py reads them
+ * with more care. Which argument goes to whom, and why: tma_dlpack/dlpack/producer.py.
+ */
+
+#ifndef TMA_DLPACK_TENSORS_H
+#define TMA_DLPACK_TENSORS_H
+
+#include "_options.h"
+
+/* A tensor, as told; shape and strides are its own. */
+typedef struct {
+  TmaDlpackTensor told;
+  int64_t shape[TMA_DLPACK_MAX_RANK], strides[TMA_DLPACK_MAX_RANK];
+  uint64_t flags;
+} View;
+
+/* Copy what a producer tells, while it is still there. 0: not sure. */
+static int keep_view(View *view, const TmaDlpackTensor *told, uint64_t flags) {
+  int rank = told->ndim;
+  if (rank < 1 || rank > TMA_DLPACK_MAX_RANK || told->shape == NULL) return 0;
+  view->told = *told;
+  view->flags = flags;
+  view->told.shape = view->shape;
+  memcpy(view->shape, told->shape, (size_t)rank * sizeof(int64_t));
+  if (told->strides != NULL) {
+    view->told.strides = view->strides;
+    memcpy(view->strides, told->strides, (size_t)rank * sizeof(int64_t));
+  }
+  return !(flags & TMA_DLPACK_SUBBYTE_PADDED && told->dtype.bits < 8);
+}
+
+/* ---- learning how a type is asked ---------------------------------------------------------------- */
+
+/* Give an attribute of an imported module, or NULL without an exception. A new reference. */
+static PyObject *attribute_of_module(const char *module_name, const char *attribute) {
+  PyObject *name = PyUnicode_FromString(module_name);
+  PyObject *module = name == NULL ? NULL : PyImport_GetModule(name);
+  PyObject *found = module == NULL ? NULL : PyObject_GetAttrString(module, attribute);
+  Py_XDECREF(name);
+  Py_XDECREF(module);
+  if (found == NULL) PyErr_Clear();
+  return found;
+}
+
+/* DLPackExchangeAPI as a table of 64-bit words [dlpack.h 1.3]: 0 version (u32 major, u32 minor),
+ * 3 managed_tensor_from_py_object_no_sync, 5 dltensor_from_py_object_no_sync, which may be NULL. */
+static int read_exchange_api(PyTypeObject *type, Producer *producer) {
+  PyObject *capsule = PyObject_GetAttrString((PyObject *)type, "__dlpack_c_exchange_api__");
+  void **table = capsule == NULL ? NULL : PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
+  int usable = table != NULL && *(uint32_t *)table == 1;
+  if (usable) {
+    memcpy(&producer->export_tensor, &table[3], sizeof table[3]);
+    memcpy(&producer->fill, &table[5], sizeof table[5]);
+  }
+  Py_XDECREF(capsule); /* the table is static: "stays alive throughout the program" */
+  PyErr_Clear();
+  return usable;
+}
+
+/* torch.Tensor and torch.nn.Parameter themselves: subclasses may be fake, or wrap another tensor. */
+static int learn_torch(State *state, PyTypeObject *type, Producer *producer) {
+  PyObject *tensor_type = attribute_of_module("torch", "Tensor");
+  if (tensor_type == NULL) return 0;
+  PyObject *parameter_type = attribute_of_module("torch.nn", "Parameter");
+  PyObject *own = (PyObject *)type;
+  int is_torch = (own == tensor_type || own == parameter_type) &&
+                 read_exchange_api((PyTypeObject *)tensor_type, producer) && producer->fill != NULL;
+  if (is_torch) {
+    producer->negated = PyObject_GetAttrString(tensor_type, "is_neg");
+    if (state->torch_uint8 == NULL) state->torch_uint8 = attribute_of_module("torch", "uint8");
+    if (state->torch_int8 == NULL) state->torch_int8 = attribute_of_module("torch", "int8");
+  }
+  PyErr_Clear();
+  Py_XDECREF(parameter_type);
+  Py_DECREF(tensor_type);
+  return is_torch && producer->negated != NULL && state->torch_uint8 != NULL;
+}
+
+static int belongs_to(PyTypeObject *type, const char *package) {
+  PyObject *module = PyObject_GetAttrString((PyObject *)type, "__module__");
+  const char *name = module == NULL ? NULL : PyUnicode_AsUTF8AndSize(module, NULL);
+  size_t length = strlen(package);
+  int belongs = name != NULL && strncmp(name, package, length) == 0 &&
+                (name[length] == '.' || name[length] == '\0');
+  Py_XDECREF(module);
+  PyErr_Clear();
+  return belongs;
+}
+
+static int owns_exchange_api(PyTypeObject *type) {
+  PyObject *own = PyObject_GetAttrString((PyObject *)type, "__dict__");
+  int owns = own != NULL && PyMapping_HasKeyString(own, "__dlpack_c_exchange_api__");
+  Py_XDECREF(own);
+  PyErr_Clear();
+  return owns;
+}
+
+/* The rest: by `__dlpack__`. */
+static int learn_dlpack(const State *state, PyTypeObject *type, Producer *producer) {
+  int is_jax = belongs_to(type, "jaxlib") || belongs_to(type, "jax");
+  producer->only_host = type == state->numpy_array;
+  producer->is_jax = is_jax;
+  if (!producer->only_host && !is_jax && !belongs_to(type, "cupy") && !belongs_to(type, "tvm_ffi") &&
+      !belongs_to(type, "mlx"))
+    return 0;
+  if (owns_exchange_api(type) && read_exchange_api(type, producer) && producer->export_tensor != NULL)
+    return 1;
+  producer->on_cuda = state->exports[is_jax ? EXPORT_ON_CUDA_OF_JAX : EXPORT_ON_CUDA];
+  Py_INCREF(producer->on_cuda);
+  if (is_jax) { /* its capsules are the same without max_version, and one call less is quicker */
+    producer->on_host = PyObject_GetAttrString((PyObject *)type, "__dlpack__");
+    PyErr_Clear();
+  } else {
+    producer->on_host = state->exports[EXPORT];
+    Py_INCREF(producer->on_host);
+  }
+  return producer->on_host != NULL;
+}
+
+static void forget_producer(Producer *producer) {
+  Py_CLEAR(producer->type);
+  Py_CLEAR(producer->negated);
+  Py_CLEAR(producer->on_host);
+  Py_CLEAR(producer->on_cuda);
+}
+
+/* Choose how a type is asked; NULL where it goes the long road. */
+static const Producer *learn(State *state, PyTypeObject *type) {
+  if (state->producer_count == MAX_PRODUCERS) return NULL;
+  Producer learned = {0};
+  if (!learn_torch(state, type, &learned) && !learn_dlpack(state, type, &learned)) {
+    forget_producer(&learned);
+    return NULL;
+  }
+  Py_INCREF(type);
+  learned.type = type;
+  state->producers[state->producer_count] = learned;
+  return &state->producers[state->producer_count++];
+}
+
+static const Producer *producer_of(State *state, PyTypeObject *type) {
+  for (int i = 0; i < state->producer_count; ++i)
+    if (state->producers[i].type == type) return &state->producers[i];
+  return learn(state, type);
+}
+
+/* ---- asking a tensor ----------------------------------------------------------------------------- */
+
+/* torch exports its types below a byte (int4, uint4...) as plain 8-bit integers: ask for the dtype. */
+static int is_whole_byte(const State *state, PyObject *tensor) {
+  PyObject *dtype = PyObject_GetAttr(tensor, state->names[DTYPE]);
+  int whole = dtype != NULL && (dtype == state->torch_uint8 || dtype == state->torch_int8);
+  Py_XDECREF(dtype);
+  return whole;
+}
+
+/* The exchange API tells nothing of lazy negation and conjugation; complex types go the long road. */
+static int read_torch(const State *state, const Producer *producer, PyObject *tensor, View *view) {
+  PyObject *negated = PyObject_CallFunctionObjArgs(producer->negated, tensor, NULL);
+  int plain = negated == Py_False;
+  Py_XDECREF(negated);
+  TmaDlpackTensor told;
+  if (!plain || producer->fill(tensor, &told) != 0 || !keep_view(view, &told, 0)) return 0;
+  int byte_integer = told.dtype.code <= TMA_DLPACK_UINT && told.dtype.bits == 8;
+  return told.dtype.code != TMA_DLPACK_COMPLEX && (!byte_integer || is_whole_byte(state, tensor));
+}
+
+/* Another type with the exchange API: its managed export also tells whether it is read-only. */
+static int read_exported(const Producer *producer, PyObject *tensor, View *view) {
+  TmaDlpackManagedVersioned *managed = NULL;
+  if (producer->export_tensor(tensor, &managed) != 0 || managed == NULL) return 0;
+  int kept = managed->major == 1 && keep_view(view, &managed->tensor, managed->flags);
+  if (managed->deleter != NULL) managed->deleter(managed);
+  return kept;
+}
+
+static int read_capsule(const Producer *producer, PyObject *capsule, View *view) {
+  uint64_t read_only = producer->is_jax ? TMA_DLPACK_READ_ONLY : 0; /* though it does not say so */
+  if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
+    const TmaDlpackManagedVersioned *managed = PyCapsule_GetPointer(capsule, "dltensor_versioned");
+    return managed->major == 1 && keep_view(view, &managed->tensor, managed->flags | read_only);
+  }
+  if (!PyCapsule_IsValid(capsule, "dltensor")) return 0; /* a used one, for example */
+  const TmaDlpackManaged *managed = PyCapsule_GetPointer(capsule, "dltensor");
+  return keep_view(view, &managed->tensor, read_only);
+}
+
+/* 1 for JAX's array on the host, 0 for one in a GPU's own memory, -1 for neither or "not sure". JAX's
+ * `__dlpack_device__` takes half as long as its `__dlpack__`, so these two are asked otherwise. */
+static int jax_lies_on_host(const State *state, PyObject *array) {
+  PyObject *platform = PyObject_CallMethodObjArgs(array, state->names[PLATFORM], NULL);
+  int on_host = platform != NULL && is_word(platform, "cpu");
+  Py_XDECREF(platform);
+  if (on_host || platform == NULL) return on_host ? 1 : -1;
+  PyObject *sharding = PyObject_GetAttr(array, state->names[SHARDING]);
+  PyObject *memory = sharding ? PyObject_GetAttr(sharding, state->names[MEMORY_KIND]) : NULL;
+  int on_device = memory != NULL && is_word(memory, "device");
+  Py_XDECREF(sharding);
+  Py_XDECREF(memory);
+  return on_device ? 0 : -1;
+}
+
+/* 1 for a CUDA device, 0 for the host, -1 for "not sure". */
+static int lies_on_cuda(const State *state, const Producer *producer, PyObject *tensor) {
+  if (producer->only_host) return 0;
+  if (producer->is_jax) {
+    int on_host = jax_lies_on_host(state, tensor);
+    if (on_host >= 0) return !on_host;
+    if (swallowed() < 0) return -1;
+  }
+  PyObject *device = PyObject_CallMethodObjArgs(tensor, state->names[DLPACK_DEVICE], NULL);
+  PyObject *first = device == NULL ? NULL : PySequence_GetItem(device, 0);
+  PyObject *number = first == NULL ? NULL : PyNumber_Long(first);
+  long type = number == NULL ? -1 : PyLong_AsLong(number);
+  Py_XDECREF(device);
+  Py_XDECREF(first);
+  Py_XDECREF(number);
+  return type == TMA_DLPACK_CUDA                                 ? 1
+         : type == TMA_DLPACK_CPU || type == TMA_DLPACK_CUDA_HOST ? 0
+                                                                  : -1;
+}
+
+static int read_dlpack(const State *state, const Producer *producer, PyObject *tensor, View *view) {
+  int on_cuda = lies_on_cuda(state, producer, tensor);
+  if (on_cuda < 0) return 0;
+  PyObject *ask = on_cuda ? producer->on_cuda : producer->on_host;
+  PyObject *capsule = PyObject_CallFunctionObjArgs(ask, tensor, NULL);
+  if (capsule == NULL) return 0;
+  int kept = read_capsule(producer, capsule, view);
+  Py_DECREF(capsule);
+  return kept;
+}
+
+/* Read a tensor: 1; 0 for "not sure", perhaps with an exception that the caller swallows. */
+static int read_tensor(State *state, PyObject *tensor, View *view) {
+  const Producer *producer = producer_of(state, Py_TYPE(tensor));
+  if (producer == NULL) return 0;
+  if (producer->negated != NULL) return read_torch(state, producer, tensor, view);
+  if (producer->export_tensor != NULL) return read_exported(producer, tensor, view);
+  return read_dlpack(state, producer, tensor, view);
+}
+
+#endif /* TMA_DLPACK_TENSORS_H */

@@ -1,0 +1,96 @@
+"""The short cut that this process takes: compiled where there is one, else in Python.
+
+Both have one contract: an ordinary call becomes a map, any other gives None, and the rules explain.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from tma_dlpack.dlpack.producer import MAX_VERSION
+from tma_dlpack.encoding.arguments import MapKind
+from tma_dlpack.tensor_map.map import TensorMap
+from tma_dlpack.tensor_map.storage import COMPILED
+from tma_dlpack.types import enums
+
+__all__ = [
+    "COMPILED",
+    "accept_im2col",
+    "accept_im2col_wide",
+    "accept_tiled",
+    "explained",
+    "quick",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: Parameters that the short cut does not take: a call that gives one is not an ordinary one.
+_EXTRAORDINARY = frozenset({"allow", "shape", "strides", "offset"})
+
+_ENUMS = (
+    enums.TmaInterleaveLayout,
+    enums.TmaSwizzle,
+    enums.TmaL2FetchSize,
+    enums.TmaOobFill,
+    enums.TensorMapDataType,
+    enums.TensorMapIm2ColWideMode,
+)
+
+
+def explained(kind: MapKind, tensor: object, options: tuple[Any, ...]) -> TensorMap:
+    """Take the long road: make the map, or raise with every violation."""
+    from tma_dlpack.make import build  # the rules are imported when first needed
+
+    return build.make(kind, tensor, options)
+
+
+def _export(tensor: Any) -> object:
+    return tensor.__dlpack__(max_version=MAX_VERSION)
+
+
+def _export_on_cuda(tensor: Any) -> object:
+    return tensor.__dlpack__(max_version=MAX_VERSION, stream=-1)
+
+
+def _export_on_cuda_of_jax(tensor: Any) -> object:
+    return tensor.__dlpack__(max_version=MAX_VERSION, stream=1)  # -1 would be a stream's handle
+
+
+if TYPE_CHECKING or not COMPILED:
+    from tma_dlpack.make.accept import accept_im2col, accept_im2col_wide, accept_tiled
+
+    def quick(short_cut: str) -> Callable[[F], F]:
+        """Leave a verb as it is: in Python the short cut stands in its first line."""
+        return lambda verb: verb
+else:
+    from tma_dlpack.make import _accept
+    from tma_dlpack.make._accept import accept_im2col, accept_im2col_wide, accept_tiled
+
+    _accept.setup(
+        TensorMap,
+        _ENUMS,
+        tuple(enums.NAMES[enum] for enum in _ENUMS),
+        (_export, _export_on_cuda, _export_on_cuda_of_jax),
+        np.integer,
+        np.ndarray,
+    )
+
+    def quick(short_cut: str) -> Callable[[F], F]:
+        """Put a compiled short cut before a verb, as a built-in function with the same signature.
+
+        Calling a Python function of 13 parameters takes half as long as the whole short cut.
+        """
+
+        def with_short_cut(verb: F) -> F:
+            signature = inspect.signature(verb)
+            parameters = tuple(name for name in signature.parameters if name not in _EXTRAORDINARY)
+            plain = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+            text = str(signature.replace(parameters=plain, return_annotation=signature.empty))
+            doc = f"{verb.__name__}{text}\n--\n\n{inspect.getdoc(verb)}"
+            return _accept.quick(verb, short_cut, parameters, doc)
+
+        return with_short_cut

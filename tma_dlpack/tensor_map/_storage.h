@@ -1,0 +1,51 @@
+/* _storage.h: the memory of a TensorMap, shared by _storage.c (the class) and make/_accept.c (who
+ * fills it). Both are compiled from this file in one build. */
+
+#ifndef TMA_DLPACK_STORAGE_H
+#define TMA_DLPACK_STORAGE_H
+
+#ifndef Py_LIMITED_API
+#define Py_LIMITED_API 0x030A0000 /* the stable ABI of CPython 3.10 */
+#endif
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "../include/tma_dlpack_make.h"
+
+/* A call that the short cut accepted: what the tensor told, and the options, all within the ranges that
+ * the judgement allows. `storage.Asked` is the same in Python. */
+typedef struct {
+  int64_t shape[TMA_DLPACK_MAX_RANK]; /* row-major, as told; of bare arguments the driver's globalDim */
+  int64_t strides[TMA_DLPACK_MAX_RANK]; /* in elements; of bare arguments the driver's globalStrides */
+  TmaDlpackDevice device;
+  TmaDlpackDataType dtype;
+  uint16_t box[TMA_DLPACK_MAX_RANK]; /* all in the order in which they were given */
+  int16_t lower[3], upper[3];
+  uint16_t channels, pixels;
+  uint8_t elem_strides[TMA_DLPACK_MAX_RANK];
+  uint8_t is_bare; /* a driver_encode_* call, without a tensor */
+  uint8_t kind, rules, rank, has_strides, has_elem_strides, flags, by_driver;
+  uint8_t interleave, swizzle, l2_promotion, oob_fill, mode;
+  int8_t asked_type;
+} AskedCall;
+
+/* Small enough, with the collector's head, for the allocator of small objects (512 bytes). */
+typedef struct {
+  PyObject_HEAD
+  PyObject *tensor, *capsule, *description, *data; /* any may be NULL */
+  PyObject *weak_references;
+  uint64_t address;
+  AskedCall asked;
+  uint8_t has_asked, has_bytes, launchable;
+  unsigned char room[TMA_DLPACK_MAP_BYTES + TMA_DLPACK_MAP_ALIGNMENT - 1];
+} MapStorage;
+
+TMA_DLPACK_STATIC_ASSERT(sizeof(MapStorage) <= 512 - 16, "larger objects come from malloc: slower");
+
+/* The map's 128 bytes: the first address in its room that is a multiple of 128. Objects never move. */
+static inline unsigned char *map_bytes(MapStorage *map) {
+  uintptr_t start = (uintptr_t)map->room + TMA_DLPACK_MAP_ALIGNMENT - 1;
+  return (unsigned char *)(start - start % TMA_DLPACK_MAP_ALIGNMENT);
+}
+
+#endif /* TMA_DLPACK_STORAGE_H */
