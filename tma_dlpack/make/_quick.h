@@ -85,14 +85,24 @@ static PyObject *quick_call(PyObject *self, PyObject *const *args, Py_ssize_t gi
 
 /* ---- making one ---------------------------------------------------------------------------------- */
 
+/* Give the function that a decorator wraps (functools.wraps), or the function itself. A new reference. */
+static PyObject *unwrapped(PyObject *function) {
+  PyObject *wrapped = PyObject_GetAttrString(function, "__wrapped__");
+  if (wrapped != NULL) return wrapped;
+  PyErr_Clear();
+  Py_INCREF(function);
+  return function;
+}
+
 /* Read the parameters of a Python function: names, kinds and defaults. */
 static int read_parameters(Quick *quick) {
-  PyObject *code = PyObject_GetAttrString(quick->function, "__code__");
+  PyObject *function = unwrapped(quick->function);
+  PyObject *code = PyObject_GetAttrString(function, "__code__");
   PyObject *names = code ? PyObject_GetAttrString(code, "co_varnames") : NULL;
   PyObject *positional = code ? PyObject_GetAttrString(code, "co_argcount") : NULL;
   PyObject *named = code ? PyObject_GetAttrString(code, "co_kwonlyargcount") : NULL;
-  PyObject *defaults = PyObject_GetAttrString(quick->function, "__defaults__");
-  PyObject *named_defaults = PyObject_GetAttrString(quick->function, "__kwdefaults__");
+  PyObject *defaults = PyObject_GetAttrString(function, "__defaults__");
+  PyObject *named_defaults = PyObject_GetAttrString(function, "__kwdefaults__");
   int read = names && positional && named && defaults && named_defaults;
   if (read) {
     quick->positional = (int)PyLong_AsLong(positional);
@@ -110,6 +120,7 @@ static int read_parameters(Quick *quick) {
       quick->defaults[i] = PyTuple_GetItem(defaults, nth);
     Py_XINCREF(quick->defaults[i]);
   }
+  Py_DECREF(function);
   Py_XDECREF(code);
   Py_XDECREF(names);
   Py_XDECREF(positional);
