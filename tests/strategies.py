@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 from hypothesis import assume
 from hypothesis import strategies as st
 
 from tma_dlpack.dlpack import Device, TensorView, canonical_strides
 from tma_dlpack.make.build import check_view
-from tma_dlpack.rules.check import Report
-from tma_dlpack.rules.parse import make_case, mirror_case
-from tma_dlpack.rules.request import Case
+from tma_dlpack.rules.parse import read_call, read_driver_call
+from tma_dlpack.rules.report import Report
+from tma_dlpack.rules.request import Request
 from tma_dlpack.types.dtypes import DLDataType
 from tma_dlpack.types.enums import (
     TensorMapDataType,
@@ -71,6 +71,7 @@ TILED_OPTIONS: dict[str, Any] = {
     "target": None,
 }
 IM2COL_OPTIONS = TILED_OPTIONS | {"rules": "documented"}
+TILED_OPTIONS |= {"allow": (), "shape": None, "strides": None, "offset": 0}
 WIDE_OPTIONS = IM2COL_OPTIONS | {"swizzle": "bytes128", "mode": "w"}
 
 
@@ -162,13 +163,13 @@ class Spec:
     def but(self, **changes: Any) -> Spec:
         return dataclasses.replace(self, **changes)
 
-    def through(self, door: Door) -> Case:
-        """Give the case that a door makes of it."""
+    def through(self, door: Door) -> Request:
+        """Give the request that it makes through a door."""
         target = Target.of(self.target or door.target)
         if door.mirror:
-            return mirror_case(door.kind, self._mirror_words(), target)
+            return read_driver_call(door.kind, self._mirror_words(), target)
         tensor = self._view()
-        return make_case(
+        return read_call(
             door.kind, tensor.at(0), tensor.address, self._make_words(door), target, False
         )
 
@@ -384,14 +385,3 @@ LIFTED = "; or pass rules='driver': the driver itself accepts this"
 def rules_of(report: Report) -> list[str]:
     """Give the rules that a report says are broken, in its order."""
     return [violation.rule for violation in report.violations]
-
-
-class Raising:
-    """An object that must not be asked anything."""
-
-    def _raise(self, *arguments: object) -> NoReturn:
-        raise RuntimeError("not to be asked")
-
-    __index__ = __iter__ = __len__ = __getitem__ = __eq__ = __hash__ = __bool__ = _raise
-    __repr__ = __str__ = _raise
-    __class__ = property(_raise)

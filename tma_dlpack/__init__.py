@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from tma_dlpack.draw import bank_conflicts
     from tma_dlpack.explorer.widget import explore
     from tma_dlpack.make.split import split_inner
-    from tma_dlpack.rules.check import Report
+    from tma_dlpack.rules.report import Report
     from tma_dlpack.verification import VerifyReport, verify
 
 __version__ = "0.1.0"
@@ -133,7 +133,7 @@ _LATER = {
     "tma_dlpack.draw": ("bank_conflicts",),
     "tma_dlpack.explorer.widget": ("explore",),
     "tma_dlpack.make.split": ("split_inner",),
-    "tma_dlpack.rules.check": ("Report",),
+    "tma_dlpack.rules.report": ("Report",),
     "tma_dlpack.verification": ("VerifyReport", "verify"),
 }
 

@@ -209,8 +209,9 @@ def test_swizzle_order_follows_the_absolute_address(swizzle, smem_offset):
             (128, 32), 128 * 128, 128 * 128, 1024,
         ),
         (tiled(T["16U4_ALIGN8B"], (128, 4), (32, 2)), (2, 32), 32, 32, 128),
-        (tiled(T["16U4_ALIGN16B"], (128, 4), (128, 2)), (2, 128), 256, 256, 128),
-        (tiled(T["16U6_ALIGN16B"], (128, 4), (128, 2)), (2, 128), 256, 256, 128),
+        (tiled(T["16U4_ALIGN16B"], (128, 4), (128, 2)), (2, 128), 128, 256, 128),
+        (tiled(T["16U6_ALIGN16B"], (128, 4), (128, 2)), (2, 128), 192, 256, 128),
+        (tiled(T["16U4_ALIGN16B"], (128, 64), (128, 64)), (64, 128), 4096, 8192, 128),
     ],
     ids=lambda value: value.data_type.name if isinstance(value, EncodeArguments) else None,
 )  # fmt: skip

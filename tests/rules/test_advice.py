@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from strategies import im2col, tiled, view, wide
 
+import tma_dlpack as tma
 from tma_dlpack.dlpack import TensorView
 from tma_dlpack.rules.advice import ADVICE, bank_conflict_degree
 from tma_dlpack.rules.check import advise, find_violations
-from tma_dlpack.rules.parse import make_case
-from tma_dlpack.rules.request import Case
+from tma_dlpack.rules.parse import read_call
+from tma_dlpack.rules.request import Request
 from tma_dlpack.types.errors import Advice
 from tma_dlpack.types.target import Target
 
@@ -27,16 +28,16 @@ KINDS = {
 
 def accepted(
     x: TensorView, given: dict[str, Any], target: Target | str = "sm_90", assumed: bool = False
-) -> Case:
+) -> Request:
     """A request that breaks no rule."""
     kind = next(kind for word, kind in KINDS.items() if word in given)
-    case = make_case(kind, x.at(0), x.address, given, Target.of(target), assumed)
-    assert find_violations(case) == ()
-    return case
+    request = read_call(kind, x.at(0), x.address, given, Target.of(target), assumed)
+    assert find_violations(request) == ()
+    return request
 
 
-def advice_of(rule: str, case: Case) -> Advice | None:
-    return next((a for a in advise(case) if a.rule == rule), None)
+def advice_of(rule: str, request: Request) -> Advice | None:
+    return next((a for a in advise(request) if a.rule == rule), None)
 
 
 def matrix(columns, rows=64, pitch=None, dtype=(2, 32)):
@@ -68,6 +69,27 @@ WIDE_COLUMN = wide(0, 0, 64, 8)
 #: Row, what is one step apart, where it applies, where it does not.
 NEIGHBOURS = [
     ("TARGET_ASSUMED", "named", (EVEN, ROWS, "sm_90", True), (EVEN, ROWS, "sm_90", False)),
+    (
+        "BEYOND_TENSOR",
+        "one row more",
+        (EVEN, ROWS | {"shape": (65, 64)}),
+        (EVEN, ROWS | {"shape": (64, 64)}),
+    ),
+    (
+        "ELEM_STRIDES_TILE",
+        "every second row",
+        (EVEN, tiled((16, 32), swizzle="bytes128", elem_strides=(2, 1))),
+        (EVEN, tiled((1, 32), swizzle="bytes128", elem_strides=(2, 1))),
+    ),
+    (
+        "ELEM_STRIDES_TILE",
+        "the innermost only when interleaved",
+        (
+            view((2, 2, 8, 8)),
+            tiled((1, 1, 8, 4), interleave_layout="bytes16", elem_strides=(1, 1, 1, 2)),
+        ),
+        (view((2, 2, 8, 8)), tiled((1, 1, 8, 4), elem_strides=(1, 1, 1, 2), rules="driver")),
+    ),
     (
         "DIM_OVER_2_31",
         "one row more",
@@ -208,7 +230,25 @@ def test_advice_is_given_up_to_its_limit_and_not_a_step_beyond(rule, applies, do
 
 
 def test_every_row_of_advice_has_neighbours():
-    assert [row.id for row in ADVICE] == list(dict.fromkeys(rule for rule, *_ in NEIGHBOURS))
+    of_the_driver = {"ADDRESS_ZERO"}  # its test is below
+    rows = [row.id for row in ADVICE if row.id not in of_the_driver]
+    assert rows == list(dict.fromkeys(rule for rule, *_ in NEIGHBOURS))
+
+
+def test_a_map_of_address_0_comes_with_advice():
+    arguments = ("FLOAT32", 2, 0, (64, 64), (256,), (32, 16), (1, 1), 0, 3)
+    at_0 = tma.driver_encode_tiled(*arguments, encoder="model")
+    assert "ADDRESS_ZERO" in [advice.rule for advice in at_0.advice]
+    at_16 = tma.driver_encode_tiled(*arguments[:2], 16, *arguments[3:], encoder="model")
+    assert "ADDRESS_ZERO" not in [advice.rule for advice in at_16.advice]
+
+
+def test_the_tile_of_element_strides_is_named():
+    request = accepted(EVEN, tiled((17, 32), swizzle="bytes128", elem_strides=(2, 1)))
+    tile = advice_of("ELEM_STRIDES_TILE", request)
+    assert (
+        tile.found == "a box of (17, 32) with elem_strides (2, 1) brings a tile of (9, 32) elements"
+    )
 
 
 # -- what it says ----------------------------------------------------------------------------------

@@ -349,12 +349,18 @@ def test_the_innermost_elem_stride_of_a_column_is_not_told_beside_an_unreadable_
     assert check("im2col", IMAGES, options | {"target": "sm_100"}).ok
 
 
-def test_an_override_of_another_size_leaves_the_tensor_its_own():
-    options = tiled((16, 3), data_type="FLOAT64")
-    assert rules_of(check("tiled", view((64, 64)), options)) == [
+def test_nothing_is_said_of_the_bytes_of_a_box_whose_type_is_refused():
+    x = view((64, 64))
+    assert rules_of(check("tiled", x, tiled((300, 3), data_type="FLOAT64"))) == [
         "DATA_TYPE_OVERRIDE",
-        "BOX_INNER_16B",
+        "BOX_RANGE",
     ]
+    odd = view((64, 64), (2, 128))
+    assert rules_of(check("tiled", odd, tiled((64, 300), swizzle="bytes32"))) == [
+        "DTYPE",
+        "BOX_RANGE",
+    ]
+    assert rules_of(check("tiled", odd, tiled((64, 64), swizzle="bytes32"))) == ["DTYPE"]
 
 
 # -- targets ---------------------------------------------------------------------------------------

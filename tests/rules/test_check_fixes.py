@@ -181,6 +181,54 @@ def test_strides_of_extent_one_are_not_looked_at():
     assert check("tiled", x, wide_units).ok
 
 
+@pytest.mark.parametrize(
+    ("strides", "fix"),
+    [
+        (
+            (64, 512, 1),
+            "order the dimensions by stride: pass x.permute(1, 0, 2), and box_sizes in that order; "
+            "or copy it: x = x.contiguous()",
+        ),
+        ((64, 64, 1), "copy it: x = x.contiguous()"),  # no order of the dimensions nests
+        ((32, 64, 1), "copy it: x = x.contiguous()"),
+    ],
+)
+def test_an_order_of_dimensions_is_proposed_only_if_it_is_accepted(strides, fix):
+    x = view((8, 4, 64), strides=strides)
+    violation = check("tiled", x, tiled((1, 1, 16))).violations[0]
+    assert violation.rule == "STRIDE_UNIQUE"
+    assert violation.fix.partition("; or pass allow=")[0] == fix
+    if "permute" in fix:
+        ordered = view((4, 8, 64), strides=(512, 64, 1))
+        assert check("tiled", ordered, tiled((1, 1, 16))).ok
+
+
+@pytest.mark.parametrize(
+    ("dtype", "columns", "hint"),
+    [
+        ((1, 8), 512, "; or pass x.view(torch.int32), whose box is 128 elements wide"),
+        ((1, 8), 2048, "; or pass x.view(torch.int64), whose box is 256 elements wide"),
+        ((2, 16), 1024, "; or pass x.view(torch.int64), whose box is 256 elements wide"),
+        ((2, 32), 512, "; or pass x.view(torch.int64), whose box is 256 elements wide"),
+        ((1, 8), 4096, ""),  # no dtype is that wide
+        ((1, 8), 300, ""),  # not a multiple of 16 bytes
+        ((0, 64), 512, ""),
+    ],
+)
+def test_a_row_that_a_wider_dtype_would_fit_is_proposed_as_a_view(dtype, columns, hint):
+    x = view((64, 4096), dtype)
+    violation = check("tiled", x, tiled((1, columns), target=Target((9, 0), 1 << 20))).violations[0]
+    assert violation.fix == f"use 256, and several copies for a larger tile{hint}"
+
+
+def test_what_the_hint_of_a_wider_dtype_says_works():
+    torch = pytest.importorskip("torch")
+    x = torch.zeros(64, 4096, dtype=torch.uint8)
+    (violation,) = tma.check_tma_descriptor(x, (8, 512)).violations
+    code = violation.fix.partition("or pass ")[2].partition(",")[0]
+    assert tma.make_tma_descriptor(eval(code), (8, 128)).tx_bytes == 8 * 512
+
+
 # -- fixed -----------------------------------------------------------------------------------------
 
 
@@ -328,7 +376,11 @@ def test_arguments_that_were_fine_stay_as_they_were(kind, data):
             {"interleave_layout": TmaInterleaveLayout.bytes16},
         ),
         (view((4, 4), strides=(4, 1)), tiled((1, 3)), {"box_sizes": (1, 4)}),
-        (view((4, 3), strides=(4, 1)), tiled((1, 3)), {"rules": "driver", "box_sizes": (1, 4)}),
+        (
+            view((4, 3), strides=(4, 1)),
+            tiled((1, 3)),
+            {"allow": ("BOX_IN_SHAPE",), "box_sizes": (1, 4)},
+        ),
     ],
 )
 def test_the_smallest_change_of_a_tiled_request(x, broken, change):

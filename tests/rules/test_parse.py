@@ -9,8 +9,8 @@ import pytest
 from strategies import IM2COL_SPEC, TILED_SPEC, WIDE_SPEC, Door, im2col, tiled, view
 
 import tma_dlpack as tma
-from tma_dlpack.rules import parse as request
-from tma_dlpack.rules.parse import make_case, mirror_case
+from tma_dlpack.rules import reader
+from tma_dlpack.rules.parse import read_call, read_driver_call
 from tma_dlpack.rules.request import set_of_rules
 from tma_dlpack.types.coerce import counted, nearest_integer, reusable, shown, text_of
 from tma_dlpack.types.enums import TmaInterleaveLayout, TmaSwizzle
@@ -19,48 +19,59 @@ from tma_dlpack.types.target import TARGETS
 SM_90, SM_100 = TARGETS["sm_90"], TARGETS["sm_100"]
 
 
-def case_of(kind, x, given):
-    return make_case(kind, x.at(0), x.address, given, SM_90, False)
+def request_of(kind, x, given):
+    return read_call(kind, x.at(0), x.address, given, SM_90, False)
 
 
 def test_row_major_becomes_innermost_first():
     x = view((2, 3, 64))
-    case = case_of("tiled", x, tiled((1, 2, 16), elem_strides=[1, 2, 3]))
-    assert (case.dims, case.strides_bytes, case.innermost_stride) == ((64, 3, 2), (256, 768), 1)
-    assert (case.box, case.elem_strides) == ((16, 2, 1), (3, 2, 1))
-    assert case.encoded_elem_strides == (1, 2, 1)
+    request = request_of("tiled", x, tiled((1, 2, 16), elem_strides=[1, 2, 3]))
+    assert (
+        request.arguments.global_dim,
+        request.arguments.global_strides,
+        request.innermost_stride,
+    ) == ((64, 3, 2), (256, 768), 1)
+    assert (request.arguments.box_dim, request.arguments.element_strides) == ((16, 2, 1), (3, 2, 1))
+    assert request.encode_arguments().element_strides == (1, 2, 1)
 
 
 def test_corners_become_w_first():
     x = view((2, 5, 6, 7, 64))
-    case = case_of("im2col", x, im2col((-1, -2, -3), (1, 2, 3), 8, 16))
-    assert (case.lower, case.upper) == ((-3, -2, -1), (3, 2, 1))
-    assert case.elem_strides == (1,) * 5
+    request = request_of("im2col", x, im2col((-1, -2, -3), (1, 2, 3), 8, 16))
+    assert (request.arguments.pixel_box_lower_corner, request.arguments.pixel_box_upper_corner) == (
+        (-3, -2, -1),
+        (3, 2, 1),
+    )
+    assert request.arguments.element_strides == (1,) * 5
 
 
 def test_words_become_members():
-    case = case_of(
+    request = request_of(
         "tiled", view((2, 2, 64)), tiled((1, 1, 8), interleave_layout=1, swizzle="bytes32")
     )
-    assert (case.interleave, case.swizzle) == (TmaInterleaveLayout.bytes16, TmaSwizzle.bytes32)
-    assert case.unread == ()
+    assert (request.arguments.interleave, request.arguments.swizzle) == (
+        TmaInterleaveLayout.bytes16,
+        TmaSwizzle.bytes32,
+    )
+    assert request.unreadable == ()
 
 
-def test_a_case_holds_neither_address_nor_owner_of_the_tensor_in_its_view():
-    case = case_of("tiled", view((64, 64)), tiled((16, 16)))
-    assert (case.view.address, case.view.owner, case.view.capsule) == (0, None, None)
-    assert case.address == view((64, 64)).address
+def test_a_request_holds_neither_address_nor_owner_of_the_tensor_in_its_view():
+    request = request_of("tiled", view((64, 64)), tiled((16, 16)))
+    assert (request.view.address, request.view.owner, request.view.capsule) == (0, None, None)
+    assert request.address == view((64, 64)).address
 
 
-def test_every_argument_that_cannot_be_read_is_told():
+def test_every_argument_that_cannot_be_read_is_named():
     options = tiled(
         "ab", elem_strides=5, interleave_layout="x", swizzle=None, l2_fetch_size=[], oobfill=2,
         data_type="FLOAT", rules="cuda",
     )  # fmt: skip
-    case = case_of("tiled", view((64, 64)), options)
-    assert {v.argument for v in case.unread} == set(options) - {"target"}
-    assert {v.rule for v in case.unread} == {"ARGUMENT"}
-    assert case.instead == {
+    request = request_of("tiled", view((64, 64)), options)
+    fine = {"target", "allow", "shape", "strides", "offset"}
+    assert {v.argument for v in request.unreadable} == set(options) - fine
+    assert {v.rule for v in request.unreadable} == {"ARGUMENT"}
+    assert request.readable_instead == {
         "target": None,
         "box_sizes": (1, 1),
         "elem_strides": None,
@@ -87,7 +98,7 @@ def test_every_argument_that_cannot_be_read_is_told():
             "box_sizes",
             {16, 32},
             "box_sizes is {",
-            "it must be a sequence of at most 64 integers of 512 bits",
+            "it must be a sequence of ints, one per dimension",
             "pass a tuple of ints, such as (64, 64)",
         ),
         (
@@ -115,7 +126,7 @@ def test_every_argument_that_cannot_be_read_is_told():
     ],
 )
 def test_what_cannot_be_read_is_explained(argument, value, found, limit, fix):
-    (violation,) = case_of("tiled", view((64, 64)), tiled((1, 1)) | {argument: value}).unread
+    (violation,) = request_of("tiled", view((64, 64)), tiled((1, 1)) | {argument: value}).unreadable
     assert violation.argument == argument
     assert violation.found.startswith(found)
     assert violation.limit == limit
@@ -144,7 +155,7 @@ def test_what_an_unreadable_argument_of_the_driver_could_look_like_is_accepted()
     examples = {v.argument: v.fix.partition("such as ")[2] for v in caught.value.violations}
     assert {*examples} <= {*names, "element_strides"}
     given = dict.fromkeys(("interleave", "swizzle", "l2_promotion", "oob_fill"), 0)
-    given |= {n: eval(request._EXAMPLES[n]) for n in (*names, "element_strides")}
+    given |= {n: eval(reader._INTEGERS[n].example) for n in (*names, "element_strides")}
     tm = tma.driver_encode_tiled(tensor_data_type="FLOAT16", encoder="model", **given)
     assert tm.box_dim == (64, 64)
 
@@ -162,12 +173,12 @@ def test_the_integer_that_was_meant(value, meant):
 
 
 def test_packed_values_are_counted_in_values():
-    float4 = case_of("tiled", view((8, 64), (17, 4, 2)), tiled((4, 32)))
-    assert (float4.dims, float4.strides_bytes) == ((128, 8), (64,))
-    odd = case_of("tiled", view((8, 63), (1, 8)), tiled((4, 32), data_type="16U6_ALIGN16B"))
-    assert odd.dims == (84, 8)
-    ragged = case_of("tiled", view((8, 64), (1, 8)), tiled((4, 32), data_type="16U6_ALIGN16B"))
-    assert ragged.dims == (Fraction(256, 3), 8)
+    float4 = request_of("tiled", view((8, 64), (17, 4, 2)), tiled((4, 32)))
+    assert (float4.arguments.global_dim, float4.arguments.global_strides) == ((128, 8), (64,))
+    odd = request_of("tiled", view((8, 63), (1, 8)), tiled((4, 32), data_type="16U6_ALIGN16B"))
+    assert odd.arguments.global_dim == (84, 8)
+    ragged = request_of("tiled", view((8, 64), (1, 8)), tiled((4, 32), data_type="16U6_ALIGN16B"))
+    assert ragged.arguments.global_dim == (Fraction(256, 3), 8)
 
 
 @pytest.mark.parametrize(
@@ -200,7 +211,7 @@ def test_a_mirror_of_a_rank_that_is_too_large_is_refused_for_its_rank():
     given = dict.fromkeys(("interleave", "swizzle", "l2_promotion", "oob_fill"), 0)
     given |= {"tensor_data_type": 7, "tensor_rank": 6, "global_address": 0}
     given |= {"global_dim": (1,), "global_strides": (), "box_dim": (1,), "element_strides": (1,)}
-    assert mirror_case("tiled", given, SM_90).unread == ()
+    assert read_driver_call("tiled", given, SM_90).unreadable == ()
 
 
 def test_settled_values_are_read_once_and_lists_are_copied():
@@ -215,7 +226,7 @@ def test_settled_values_are_read_once_and_lists_are_copied():
 def test_what_is_shown_is_one_short_line():
     assert shown("a\nb") == "'a\\nb'"
     assert len(shown("x" * 1000)) == 80
-    assert shown(10**5000) == "an object of type int"
+    assert shown(10**5000) == "an int of 16610 bits"
 
 
 def test_a_text_is_a_plain_one():

@@ -509,8 +509,8 @@ def test_rows_need_only_rows_before_them_and_arguments():
     arguments = {"target"} | {p for v in VERBS.values() for p in inspect.signature(v).parameters}
     known: set[str] = set()
     for rule in RULES:
-        for need in (*rule.needs, *rule.needs_here):
-            assert need.partition("[")[0] in known | arguments, (rule.id, need)
+        assert {*rule.after, *rule.after_here} <= known, rule.id
+        assert set(rule.reads) <= arguments, rule.id
         known.add(rule.id)
 
 

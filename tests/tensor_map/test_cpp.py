@@ -5,8 +5,10 @@ import subprocess
 
 import numpy as np
 import pytest
+from strategies import tiled, view
 
 import tma_dlpack as tma
+from tma_dlpack.make.build import make_view
 
 ZEROED = tma.TensorMap.from_bytes(bytes(128))
 EVERY_FIELD = {
@@ -190,3 +192,25 @@ def test_nvcc_compiles_the_libcudacxx_variant_where_its_headers_are(tmp_path):
     if compile_cuda(tmp_path, headers)[0]:
         pytest.skip("cuda/tma (CCCL 3.2) or dlpack/dlpack.h is not on nvcc's path")
     assert compile_cuda(tmp_path, tiled_map().cpp(), "-DTMA_DLPACK_MAIN") == (0, "")
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 16])
+def test_4_bit_values_are_described_to_libcudacxx_in_16_lanes_and_in_values(lanes):
+    x = view((64, 128 // lanes), (17, 4, lanes))
+    options = tiled((16, 64), target="sm_100")
+    code = make_view("tiled", x, options).cpp()
+    assert "cuda::make_tma_descriptor(" in code
+    assert "shape[] = {64, 128};" in code
+    assert "strides[] = {128, 1};" in code
+    assert "tensor.dtype.code = kDLFloat4_e2m1fn;" in code
+    assert "tensor.dtype.bits = 4;" in code
+    assert "tensor.dtype.lanes = 16;" in code
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_packed_values_in_bytes_are_encoded_by_the_drivers_own_call(code):
+    x = view((64, 128), (code, 8))
+    options = tiled((16, 128), data_type="16U4_ALIGN16B", swizzle="bytes128", target="sm_100")
+    tm = make_view("tiled", x, options)
+    assert (tm.shape, tm.strides, tm.tx_bytes) == ((64, 256), (256, 1), 16 * 64)
+    assert "CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN16B" in tm.cpp()

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import Raising
 
 import tma_dlpack as tma
 from tma_dlpack.encoding import bits
@@ -20,10 +19,6 @@ from tma_dlpack.types.enums import (
 )
 
 ZEROED = tma.TensorMap.from_bytes(bytes(128))
-
-
-class RaisingDict(dict):
-    items = Raising._raise
 
 
 class EndlessDict(dict):
@@ -128,13 +123,12 @@ def test_elemtype_tells_a_data_type_from_a_ptx_number_by_its_type():
         ({"box_dim": {np.int64(0): np.int32(64)}}, {"box_dim": {True: 64}}),
         ({"elemtype": np.int64(3)}, {"elemtype": tma.TmaSwizzle.bytes128}),
         ({"rank": 3}, {"rank": 10**5000}),
-        ({"swizzle_mode": "none"}, {"swizzle_mode": Raising()}),
+        ({"swizzle_mode": "none"}, {"swizzle_mode": object()}),
         ({"fill_mode": 1}, {"fill_mode": 10**5000}),
-        ({"elemtype": "UINT8"}, {"elemtype": Raising()}),
+        ({"elemtype": "UINT8"}, {"elemtype": object()}),
         ({"elemtype": "FLOAT16"}, {"elemtype": "FLOAT16" + " " * 10**6}),
-        ({"box_dim": {0: 64}}, {"box_dim": Raising()}),
-        ({"box_dim": {0: 64}}, {"box_dim": {0: Raising()}}),
-        ({"box_dim": {0: 64}}, {"box_dim": RaisingDict({0: 64})}),
+        ({"box_dim": {0: 64}}, {"box_dim": object()}),
+        ({"box_dim": {0: 64}}, {"box_dim": {0: object()}}),
         ({"box_dim": {0: 64}}, {"box_dim": EndlessDict({0: 64})}),
     ],
 )

@@ -74,7 +74,8 @@ def test_the_numpy_type_of_a_row_has_its_size():
     ("dtype", "names"),
     [
         ((2, 32), ["UINT32", "INT32", "FLOAT32", "FLOAT32_FTZ", "TFLOAT32", "TFLOAT32_FTZ"]),
-        ((0, 8), ["UINT8"]),
+        ((0, 8), ["UINT8", "16U4_ALIGN8B", "16U4_ALIGN16B", "16U6_ALIGN16B"]),
+        ((10, 8), ["UINT8"]),
         ((0, 16), ["UINT16", "FLOAT16", "BFLOAT16"]),
         ((5, 64), ["UINT64", "INT64", "FLOAT64"]),
         ((1, 8), ["UINT8", "16U4_ALIGN8B", "16U4_ALIGN16B", "16U6_ALIGN16B"]),

@@ -6,13 +6,16 @@ from tma_dlpack.types.errors import TmaPreconditionError
 from tma_dlpack.types.target import TARGETS, Target
 
 
-def test_presets_have_the_shared_memory_of_the_programming_guide():
+def test_presets_have_the_shared_memory_that_is_documented():
     found = {name: (t.compute_capability, t.max_smem_bytes) for name, t in TARGETS.items()}
     assert found == {
         "sm_90": ((9, 0), 227 * 1024),
         "sm_100": ((10, 0), 227 * 1024),
         "sm_103": ((10, 3), 227 * 1024),
+        "sm_107": ((10, 7), 327 * 1024),
+        "sm_110": ((11, 0), 227 * 1024),
         "sm_120": ((12, 0), 99 * 1024),
+        "sm_121": ((12, 1), 99 * 1024),
     }
     assert all(target.name == str(target) == name for name, target in TARGETS.items())
 
@@ -31,7 +34,7 @@ def test_a_target_is_taken_as_it_is():
     "target", ["sm_80", "sm_9", "sm_90f", "sm_90aa", "", "hopper", None, 90, (9, 0)]
 )
 def test_what_is_no_target_is_refused(target):
-    with pytest.raises(TmaPreconditionError, match="sm_90, sm_100, sm_103, sm_120") as caught:
+    with pytest.raises(TmaPreconditionError, match="sm_90, sm_100, sm_103, sm_107") as caught:
         Target.of(target)
     assert caught.value.violations[0].argument == "target"
 
@@ -57,15 +60,23 @@ def test_shared_memory_is_a_positive_number_of_bytes(size):
 
 
 @pytest.mark.parametrize(
-    ("capability", "has_tma", "is_sm_9x", "has_model"),
+    ("capability", "has_tma", "is_sm_9x", "has_model", "has_derived_layout", "has_scatter4"),
     [
-        ((8, 9), False, False, False),
-        ((9, 0), True, True, True),
-        ((9, 1), True, True, False),
-        ((10, 0), True, False, False),
-        ((12, 0), True, False, False),
+        ((8, 9), False, False, False, False, False),
+        ((9, 0), True, True, True, False, False),
+        ((9, 1), True, True, False, False, False),
+        ((10, 0), True, False, False, True, True),
+        ((10, 1), True, False, False, False, True),
+        ((10, 7), True, False, False, True, True),
+        ((11, 0), True, False, False, True, True),
+        ((12, 0), True, False, False, True, False),
+        ((12, 1), True, False, False, True, False),
     ],
 )
-def test_what_a_compute_capability_means(capability, has_tma, is_sm_9x, has_model):
+def test_what_a_compute_capability_means(
+    capability, has_tma, is_sm_9x, has_model, has_derived_layout, has_scatter4
+):
     target = Target(capability)
     assert (target.has_tma, target.is_sm_9x, target.has_model) == (has_tma, is_sm_9x, has_model)
+    assert target.has_derived_layout == has_derived_layout
+    assert target.has_scatter4 == has_scatter4

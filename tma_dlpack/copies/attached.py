@@ -19,13 +19,16 @@ _DESCRIBED = ("address", "shape", "strides", "dtype", "device")
 
 
 def attached_view(tensor_map: TensorMap) -> TensorView | None:
-    """Give the view of a map's tensor, which must lie where and as the map describes it.
+    """Give the view of a map's tensor, which must lie where and as it did when the map was made.
 
     None for a bare address. A capsule that the map keeps holds the memory by itself, and its
     producer may export another temporary each time, so it is not asked again.
     """
     view = tensor_map.view
-    if view is None or view.capsule is not None:
+    if view is None:
+        return None
+    view = view.own or view  # a map may describe the tensor's memory otherwise
+    if view.capsule is not None:
         return view
     try:
         now = as_tensor_view(view.owner)

@@ -89,7 +89,7 @@ def storage_of(tensor_map: TensorMap, memory: object, *, write: bool) -> Storage
     check_writeable(write, not view.read_only, "the tensor")
     raw = host_bytes(view)
     check_storage(view, len(raw), "the tensor")
-    return Storage(0, len(raw), "the tensor", raw)
+    return Storage(address - view.address, len(raw), "the tensor", raw)
 
 
 def _checked_memory(memory: object) -> Bytes:

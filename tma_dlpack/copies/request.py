@@ -218,6 +218,13 @@ def scatter4_request(
     tensor_map: TensorMap, column: object, rows: object, smem_offset: int
 ) -> Gather4Request:
     """Check a tile::scatter4 store of four rows; raises as `store_request`."""
+    require_map(tensor_map)
+    target = tensor_map.target
+    if not target.has_scatter4 and not target.is_sm_9x:
+        raise TmaUnsupportedError(
+            f"{target} has no tile::scatter4, although it has gather4 (ptxas 13.0 refuses it): "
+            "store the four rows one by one, or build for sm_100, sm_103, sm_107 or sm_110"
+        )
     request = gather4_request(tensor_map, column, rows, smem_offset)
     if request.coords.min() < 0:
         found = f"column is {shown(column)} and rows are {_shown(request.coords[::-1, 1])}"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from tma_dlpack.dlpack.capsule import read_safely
-from tma_dlpack.dlpack.layout import Device, Reading, judge
+from tma_dlpack.dlpack.layout import Device, Reading, canonical_strides, judge
 from tma_dlpack.dlpack.producer import is_known, read_dlpack, read_interface, refuse_masked
 from tma_dlpack.dlpack.refusals import name_of, refuse, said
 from tma_dlpack.dlpack.torch_tensor import is_torch, read_torch
@@ -42,6 +43,10 @@ class TensorView:
     capsule : object
         The capsule of a producer that we do not know, which may have exported a temporary: it keeps
         the memory too, so keep the view. None otherwise.
+    own : TensorView or None
+        The tensor's own view, where this one describes its memory otherwise.
+    offset_bytes : int
+        From the own view's address to this one's.
     """
 
     address: int
@@ -53,6 +58,8 @@ class TensorView:
     producer: str
     owner: object = field(default=None, repr=False, compare=False)
     capsule: object = field(default=None, repr=False, compare=False)
+    own: TensorView | None = None
+    offset_bytes: int = 0
 
     @property
     def extent_bytes(self) -> int:
@@ -74,6 +81,27 @@ class TensorView:
             self.producer if owner is None else name_of(type(owner)),
             owner,
             capsule,
+            None if self.own is None else self.own.at(address - self.offset_bytes, owner, capsule),
+            self.offset_bytes,
+        )
+
+    def as_strided(
+        self, shape: tuple[int, ...], strides: tuple[int, ...], offset_bytes: int
+    ) -> TensorView:
+        """Describe the same memory otherwise; nothing says that it reaches that far.
+
+        >>> x = as_tensor_view(np.zeros((4, 8), np.float32))
+        >>> half = x.as_strided((4, 4), (8, 1), 16)
+        >>> half.address - x.address, half.extent_bytes, half.own == x
+        (16, 112, True)
+        """
+        return dataclasses.replace(
+            self,
+            address=self.address + offset_bytes,
+            shape=shape,
+            strides=canonical_strides(shape, strides, self.dtype.itemsize_bits),
+            own=self,
+            offset_bytes=offset_bytes,
         )
 
 

@@ -18,7 +18,7 @@ from tma_dlpack.draw.door import MAKE_ONE, require
 from tma_dlpack.draw.figure import Figure, fragment
 from tma_dlpack.draw.memory import SharedMemory, shared
 from tma_dlpack.draw.walks import Im2colWalk, walk
-from tma_dlpack.rules.check import Report
+from tma_dlpack.rules.report import Report
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.tensor_map.text import map_rows, tile_line
 from tma_dlpack.types.errors import Advice, Finding, TmaError, TmaPreconditionError

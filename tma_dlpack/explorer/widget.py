@@ -17,7 +17,7 @@ from tma_dlpack.draw.cards import report_parts
 from tma_dlpack.draw.figure import Figure, fragment
 from tma_dlpack.draw.memory import shared
 from tma_dlpack.make.tiled import check_tma_descriptor, make_tma_descriptor
-from tma_dlpack.rules.check import Report
+from tma_dlpack.rules.report import Report
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.enums import (
     TensorMapDataType,

@@ -26,6 +26,7 @@ from tma_dlpack.encoding.bits import element_type_bits
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.dtypes import DATA_TYPES, DataTypeRow, DLDataType, data_type_of, overrides_of
 from tma_dlpack.types.enums import (
+    NAMES,
     DLDeviceType,
     TensorMapDataType,
     TmaInterleaveLayout,
@@ -335,7 +336,7 @@ def _type_of(code: int, bits: int, lanes: int, asked: int | None) -> DataTypeRow
 def _number(enum: Any, value: Any) -> int | None:
     """Give the number of a member, a name or a plain int of an enum; None for all else."""
     if type(value) is str:
-        return enum.__members__.get(value)  # type: ignore[no-any-return]
+        return NAMES[enum].get(value)
     if type(value) is enum or (type(value) is int and 0 <= value < len(enum)):
         return int(value)
     return None

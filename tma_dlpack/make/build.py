@@ -10,9 +10,10 @@ from tma_dlpack import driver
 from tma_dlpack.dlpack import TensorView, as_tensor_view
 from tma_dlpack.encoding.arguments import MapKind
 from tma_dlpack.make.encode import Encoder, driver_device, encode_bare, encode_for, target_of
-from tma_dlpack.rules.check import Report, check_case, find_violations
-from tma_dlpack.rules.parse import OPTIONS, make_case, mirror_case
-from tma_dlpack.rules.request import Case
+from tma_dlpack.rules.check import find_violations
+from tma_dlpack.rules.parse import OPTIONS, read_call, read_driver_call
+from tma_dlpack.rules.report import Report, check_request
+from tma_dlpack.rules.request import Request
 from tma_dlpack.tensor_map.description import Description
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.coerce import integer_of, shown, text_of
@@ -33,21 +34,21 @@ ENCODERS = ("auto", "driver", "model")
 def make(kind: MapKind, tensor: object, options: tuple[Any, ...]) -> TensorMap:
     """Make the map of a tensor, or raise with every violation.
 
-    `options` are the arguments after the tensor, in the order of `OPTIONS`.
+    `options` are the arguments after the tensor, in the order of `OPTIONS`; the last may be absent.
     """
-    given = dict(zip(OPTIONS[kind], options, strict=True))
+    given = dict(zip(OPTIONS[kind], options, strict=False))
     try:
         view = as_tensor_view(tensor)
     except TmaPreconditionError as error:
         # say in the same breath what cannot be read of the other arguments
-        request = _case(kind, None, 0, given, error.violations)
+        request = _request(kind, None, 0, given, error.violations)
         raise TmaPreconditionError(find_violations(request)) from error.__cause__
     return make_view(kind, view, given)
 
 
 def make_view(kind: MapKind, view: TensorView, given: Mapping[str, Any]) -> TensorMap:
     """Make the map of a tensor that has been looked at, or is only described."""
-    request = _case(kind, view.at(0), view.address, given)
+    request = _request(kind, view.at(0), view.address, given)
     violations = find_violations(request)
     if violations:
         Report(violations).raise_if_refused()
@@ -56,7 +57,7 @@ def make_view(kind: MapKind, view: TensorView, given: Mapping[str, Any]) -> Tens
         request.encode_arguments(), request.target, encoder, request.view, request
     )
     return TensorMap._make(
-        view.owner, view.capsule, view.address, data, view.device.is_cuda, description
+        view.owner, view.capsule, request.address, data, view.device.is_cuda, description
     )
 
 
@@ -66,32 +67,32 @@ def check(kind: MapKind, tensor: object, given: Mapping[str, Any]) -> Report:
         view = as_tensor_view(tensor)
     except TmaPreconditionError as error:
         refused = error.violations
-        return check_case(partial(_case, kind, None, 0, refused=refused), given)
+        return check_request(partial(_request, kind, None, 0, refused=refused), given)
     return check_view(kind, view, given)
 
 
 def check_view(kind: MapKind, view: TensorView, given: Mapping[str, Any]) -> Report:
     """Give the report for a tensor that is looked at, or only described."""
-    return check_case(partial(_case, kind, view.at(0), view.address), given)
+    return check_request(partial(_request, kind, view.at(0), view.address), given)
 
 
-def _case(
+def _request(
     kind: MapKind,
     view: TensorView | None,
     address: int,
     given: Mapping[str, Any],
     refused: tuple[Violation, ...] = (),
-) -> Case:
-    target, assumed, unread = _read_target(given["target"], view, address)
-    return make_case(kind, view, address, given, target, assumed, refused + unread)
+) -> Request:
+    target, assumed, unreadable = _read_target(given["target"], view, address)
+    return read_call(kind, view, address, given, target, assumed, refused + unreadable)
 
 
 def _read_target(
     target: object, view: TensorView | None, address: int
 ) -> tuple[Target, bool, tuple[Violation, ...]]:
     if target is not None:
-        named, unread = _named_target(target)
-        return named, False, unread
+        named, unreadable = _named_target(target)
+        return named, False, unreadable
     if view is None:
         return DEFAULT_TARGET, False, ()
     try:
@@ -141,11 +142,13 @@ def mirror(
         raise refusal(
             "encoder", f"encoder is {shown(encoder)}", f"be one of {choices}", "pass 'auto'"
         )
-    known, unread = _named_target(target)
-    case = mirror_case(kind, given, known)
-    violations = unread or (case.unread if encoder == "driver" else find_violations(case))
+    known, unreadable = _named_target(target)
+    request = read_driver_call(kind, given, known)
+    violations = unreadable or (
+        request.unreadable if encoder == "driver" else find_violations(request)
+    )
     if violations:
         Report(violations).raise_if_refused()
-    data, made_by = encode_bare(case, encoder)
-    description = Description(case.encode_arguments(), known, made_by, None, case)
-    return TensorMap._make(None, None, case.address, data, True, description)
+    data, made_by = encode_bare(request, encoder)
+    description = Description(request.encode_arguments(), known, made_by, None, request)
+    return TensorMap._make(None, None, request.address, data, True, description)

@@ -8,7 +8,7 @@ from tma_dlpack import driver
 from tma_dlpack.dlpack import Device
 from tma_dlpack.encoding import bits
 from tma_dlpack.encoding.arguments import EncodeArguments
-from tma_dlpack.rules.request import Case
+from tma_dlpack.rules.request import Request
 from tma_dlpack.types.enums import DLDeviceType
 from tma_dlpack.types.errors import TmaUnsupportedError
 from tma_dlpack.types.target import DEFAULT_TARGET, Target
@@ -40,7 +40,7 @@ def _ordinal(device: Device, address: int) -> int:
     return device.device_id
 
 
-def encode_for(request: Case) -> tuple[bytes | None, str | None]:
+def encode_for(request: Request) -> tuple[bytes | None, str | None]:
     """Encode an accepted `make_*` call on a tensor: its 128 bytes, and who made them.
 
     By the driver where the tensor is on a GPU whose driver is here, else by the measured layout;
@@ -50,14 +50,14 @@ def encode_for(request: Case) -> tuple[bytes | None, str | None]:
     assert view is not None
     arguments = request.encode_arguments()
     if view.device.is_cuda and driver.is_available():
-        ordinal = _ordinal(view.device, request.address)
+        ordinal = _ordinal(view.device, request.own_address)
         capability = driver.device_target(ordinal).compute_capability
         if capability == request.target.compute_capability:
             return driver.encode(arguments, request.address, ordinal), "driver"
     return _modelled(arguments, request.address, request.target)
 
 
-def encode_bare(request: Case, encoder: Encoder) -> tuple[bytes | None, str | None]:
+def encode_bare(request: Request, encoder: Encoder) -> tuple[bytes | None, str | None]:
     """Encode a `driver_encode_*` call by the encoder that is asked for."""
     arguments = request.encode_arguments()
     device = driver_device(request.target, encoder)

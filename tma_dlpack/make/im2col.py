@@ -13,7 +13,7 @@ from tma_dlpack.types.errors import refusal
 from tma_dlpack.types.target import Target
 
 if TYPE_CHECKING:
-    from tma_dlpack.rules.check import Report
+    from tma_dlpack.rules.report import Report
 
 __all__ = [
     "check_im2col_descriptor",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from tma_dlpack.make.shortcut import accept_tiled, explained, quick
@@ -12,7 +12,7 @@ from tma_dlpack.types.opaque import opaque
 from tma_dlpack.types.target import Target
 
 if TYPE_CHECKING:
-    from tma_dlpack.rules.check import Report
+    from tma_dlpack.rules.report import Report
 
 __all__ = ["check_tma_descriptor", "make_tma_descriptor"]
 
@@ -30,6 +30,10 @@ def make_tma_descriptor(
     *,
     data_type: DataType | None = None,
     rules: str = "libcu++",
+    allow: Iterable[str] = (),
+    shape: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+    offset: int = 0,
     target: Target | str | None = None,
 ) -> TensorMap:
     """Make the tensor map of a tensor, as ``cuda::make_tma_descriptor`` does in C++.
@@ -53,6 +57,16 @@ def make_tma_descriptor(
     rules : {"libcu++", "driver"}
         ``"libcu++"`` holds all of make_tma_descriptor's preconditions; ``"driver"`` only what the
         driver asks: boxes larger than the tensor, overlapping strides and more are accepted.
+    allow : iterable of str
+        Ids of rules that libcu++ has and the driver has not, such as ``"BOX_IN_SHAPE"`` or
+        ``"STRIDE_UNIQUE"``: they are not asked in this call.
+    shape, strides : sequence of int, optional
+        Another description of the same memory, row-major, in elements of the tensor's dtype, as
+        torch's ``as_strided``. Omitted strides are the tensor's own, or row-major, where only one
+        of these makes sense.
+    offset : int
+        Elements from the tensor's first one to the first of the description; may be negative. What
+        lies outside the tensor may be described, but no copy may touch it.
     target : Target or str, optional
         The GPU that it is for; None for the tensor's own. A host tensor is described for sm_90, and
         its map is not `launchable`.
@@ -93,7 +107,15 @@ def make_tma_descriptor(
         rules,
         target,
     )
-    return accept_tiled(tensor, *options) or explained("tiled", tensor, options)
+    if shape is None and strides is None and _is_default(allow, ()) and _is_default(offset, 0):
+        accepted = accept_tiled(tensor, *options)
+        if accepted is not None:
+            return accepted
+    return explained("tiled", tensor, (*options, allow, shape, strides, offset))
+
+
+def _is_default(value: object, default: object) -> bool:
+    return type(value) is type(default) and value == default
 
 
 @opaque
@@ -108,6 +130,10 @@ def check_tma_descriptor(
     *,
     data_type: DataType | None = None,
     rules: str = "libcu++",
+    allow: Iterable[str] = (),
+    shape: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+    offset: int = 0,
     target: Target | str | None = None,
 ) -> Report:
     """Say what `make_tma_descriptor` would say to the same arguments, without raising.
@@ -115,7 +141,7 @@ def check_tma_descriptor(
     Parameters
     ----------
     tensor, box_sizes, elem_strides, interleave_layout, swizzle, l2_fetch_size, oobfill, \
-data_type, rules, target
+data_type, rules, allow, shape, strides, offset, target
         As in `make_tma_descriptor`. Nothing raises, whatever they are.
 
     Returns
@@ -145,5 +171,9 @@ data_type, rules, target
             "data_type": data_type,
             "rules": rules,
             "target": target,
+            "allow": allow,
+            "shape": shape,
+            "strides": strides,
+            "offset": offset,
         },
     )

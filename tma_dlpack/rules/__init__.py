@@ -1,6 +1,6 @@
-"""The preconditions, as one table of rows in libcu++'s order. `check` runs it; nothing else does.
+"""The preconditions, as one table of rows in libcu++'s order. `check` is the engine.
 
-A row belongs to sets of rules:
+A rule belongs to sets of rules:
 
 ``"libcu++"``     what `cuda::make_tma_descriptor` asks (NVIDIA/cccl at `CCCL_COMMIT`), and last
                   what the driver asks beyond it, because libcu++ hands its result to the driver
@@ -9,20 +9,28 @@ A row belongs to sets of rules:
 ``"measured"``    the driver's own verdict on sm_90, as `driver_encode_*` holds it
                   [H200, driver 580.159.04 (CUDA 13.0), 2026-11-20; tests/golden]
 
-Chapters: `rule` (what a row is), `tensor` (device, rank, address, data type, sizes, strides),
-`tile` (interleave, swizzle, box, element strides), `im2col`; `words` is what fixes say.
+Chapters: `rule` (what a rule is), `tensor` (device, rank, address, data type, sizes, strides),
+`tile` (interleave, swizzle), `box` (box, element strides), `im2col`; `words` is what fixes say.
 """
 
 from __future__ import annotations
 
+from tma_dlpack.rules.box import BOX_RULES
 from tma_dlpack.rules.im2col import IM2COL_RULES
-from tma_dlpack.rules.rule import CCCL_COMMIT, Rule
+from tma_dlpack.rules.rule import CCCL_COMMIT, DRIVER_STEPS, AnyRule, Rule, RulePerEntry
 from tma_dlpack.rules.tensor import TENSOR_RULES
 from tma_dlpack.rules.tile import TILE_RULES
 
-__all__ = ["CCCL_COMMIT", "RULES", "Rule"]
+__all__ = ["ALLOWABLE", "CCCL_COMMIT", "RULES", "AnyRule", "Rule", "RulePerEntry"]
 
 #: Every rule, in libcu++'s order.
-RULES: tuple[Rule, ...] = tuple(
-    sorted((*TENSOR_RULES, *TILE_RULES, *IM2COL_RULES), key=lambda rule: rule.step)
+RULES: tuple[AnyRule, ...] = tuple(
+    sorted((*TENSOR_RULES, *TILE_RULES, *BOX_RULES, *IM2COL_RULES), key=lambda rule: rule.step)
+)
+
+#: The ids that `allow=` takes: rules that libcu++ has and the driver has not.
+ALLOWABLE: tuple[str, ...] = tuple(
+    rule.id
+    for rule in RULES
+    if "libcu++" in rule.sets and "driver" not in rule.sets and rule.step < DRIVER_STEPS
 )

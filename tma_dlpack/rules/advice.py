@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tma_dlpack.rules.request import Case
+from tma_dlpack.rules.request import Request
 from tma_dlpack.rules.rule import MEASURED
+from tma_dlpack.types.coerce import counted
 from tma_dlpack.types.enums import TmaSwizzle
 from tma_dlpack.types.limits import (
     BIT_85_MENDED_IN,
@@ -27,10 +28,10 @@ class AdviceRow:
 
     id: str
     on: str
-    applies: Callable[[Case], bool]
-    found: Callable[[Case], str]
+    applies: Callable[[Request], bool]
+    found: Callable[[Request], str]
     why: str
-    fix: Callable[[Case], str]
+    fix: Callable[[Request], str]
     source: str
     kinds: tuple[str, ...] = ("tiled", "im2col", "im2col_wide")
 
@@ -47,99 +48,161 @@ def bank_conflict_degree(pitch_bytes: int, rows: int) -> int:
     return -(-min(8, rows) // min(8, groups))
 
 
-def _inner_bytes(c: Case) -> int:
-    return int(c.inner_box_bytes)
+def _inner_bytes(r: Request) -> int:
+    return int(r.inner_box_bytes)
 
 
-def _rows(c: Case) -> int:
-    if c.kind != "tiled":
-        return c.pixels
-    return math.prod(-(-n // s) for n, s in zip(c.box[1:], c.elem_strides[1:], strict=True))
+def _rows(r: Request) -> int:
+    if r.kind != "tiled":
+        return r.arguments.pixels_per_column
+    return math.prod(
+        -(-n // s)
+        for n, s in zip(r.arguments.box_dim[1:], r.arguments.element_strides[1:], strict=True)
+    )
 
 
-def _row_bytes(c: Case) -> int:
-    return int(c.dims[0]) * c.element_bits // 8
+def _row_bytes(r: Request) -> int:
+    return int(r.arguments.global_dim[0]) * r.element_bits // 8
 
 
-def _degree(c: Case) -> int:
-    return bank_conflict_degree(_inner_bytes(c), _rows(c))
+def _degree(r: Request) -> int:
+    return bank_conflict_degree(_inner_bytes(r), _rows(r))
 
 
-def _fitting_swizzle(c: Case) -> TmaSwizzle | None:
+def _fitting_swizzle(r: Request) -> TmaSwizzle | None:
     for swizzle in (TmaSwizzle.bytes32, TmaSwizzle.bytes64, TmaSwizzle.bytes128):
-        if _inner_bytes(c) <= SWIZZLE_SPAN_BYTES[swizzle]:
+        if _inner_bytes(r) <= SWIZZLE_SPAN_BYTES[swizzle]:
             return swizzle
     return None
 
 
-def _conflict_fix(c: Case) -> str:
-    swizzle = _fitting_swizzle(c)
+def _conflict_fix(r: Request) -> str:
+    swizzle = _fitting_swizzle(r)
     if swizzle is not None:
         return f"use swizzle={swizzle.name!r} and read through the same pattern"
-    elements = BANK_LINE_BYTES * 8 // c.element_bits
+    elements = BANK_LINE_BYTES * 8 // r.element_bits
     return f"narrow the box to {elements} elements (128 bytes) and use swizzle='bytes128'"
 
 
-def _dense(c: Case) -> bool:
-    spans = [int(c.nested_bytes(i)) for i in range(1, c.rank)]
-    return all(s == n for s, n in zip(c.strides_bytes, spans, strict=True))
+def _dense(r: Request) -> bool:
+    spans = [int(r.nested_bytes(i)) for i in range(1, r.rank)]
+    return all(s == n for s, n in zip(r.arguments.global_strides, spans, strict=True))
 
 
-def _spanned_bytes(c: Case) -> int:
-    outer = zip(c.dims[1:], c.strides_bytes, strict=True)
-    return _row_bytes(c) + sum((int(n) - 1) * int(s) for n, s in outer)
+def _spanned_bytes(r: Request) -> int:
+    outer = zip(r.arguments.global_dim[1:], r.arguments.global_strides, strict=True)
+    return _row_bytes(r) + sum((int(n) - 1) * int(s) for n, s in outer)
+
+
+def _beyond_bytes(r: Request) -> tuple[int, int]:
+    """Count the bytes that the map describes before and after the tensor's own."""
+    if r.view is None or r.view.own is None:
+        return 0, 0
+    end = r.view.offset_bytes + r.view.extent_bytes
+    return max(0, -r.view.offset_bytes), max(0, end - r.view.own.extent_bytes)
+
+
+def _beyond_found(r: Request) -> str:
+    before, after = _beyond_bytes(r)
+    parts = [f"{counted(before, 'byte')} before the tensor's first element"] * (before > 0)
+    parts += [f"{counted(after, 'byte')} after the tensor's last element"] * (after > 0)
+    return f"the map describes {' and '.join(parts)}"
+
+
+def _tile(r: Request) -> tuple[int, ...]:
+    """Give the elements that a copy brings along each dimension, row-major.
+
+    The engine ignores the innermost stride of a layout that is not interleaved.
+    """
+    steps = r.arguments.element_strides
+    steps = steps if r.interleaved else (1, *steps[1:])
+    return tuple(-(-n // s) for n, s in zip(r.arguments.box_dim, steps, strict=True))[::-1]
 
 
 ADVICE: tuple[AdviceRow, ...] = (
     AdviceRow(
         id="TARGET_ASSUMED",
         on="target",
-        applies=lambda c: c.target_is_assumed,
-        found=lambda c: "the tensor is on a GPU, and no driver here can be asked which one",
+        applies=lambda r: r.target_is_assumed,
+        found=lambda r: "the tensor is on a GPU, and no driver here can be asked which one",
         why="the map is described for sm_90",
-        fix=lambda c: "pass target='sm_90' (or the target that it is for)",
+        fix=lambda r: "pass target='sm_90' (or the target that it is for)",
         source="tma_dlpack",
+    ),
+    AdviceRow(
+        id="BEYOND_TENSOR",
+        on="tensor.shape",
+        applies=lambda r: any(_beyond_bytes(r)),
+        found=_beyond_found,
+        why="that is legal, because a map reads no memory; a copy that touches bytes outside the "
+        "tensor's memory reads or writes something else, or faults",
+        fix=lambda r: "choose coordinates whose tiles stay within the tensor's memory",
+        source="tma_dlpack: shape=, strides= and offset= are not held against the tensor's memory",
+    ),
+    AdviceRow(
+        id="ADDRESS_ZERO",
+        on="tensor.address",
+        applies=lambda r: r.mirror and r.address == 0,
+        found=lambda r: "global_address is 0",
+        why="the driver encodes such a map (one of 2023 did not), and no tensor lies there",
+        fix=lambda r: "set the address before the first copy: driver_replace_address",
+        source=f"{MEASURED}, 2026-11-21",
+    ),
+    AdviceRow(
+        id="ELEM_STRIDES_TILE",
+        on="elem_strides",
+        kinds=("tiled",),
+        applies=lambda r: _tile(r) != r.arguments.box_dim[::-1],
+        found=lambda r: (
+            f"a box of {r.arguments.box_dim[::-1]} with elem_strides "
+            f"{r.arguments.element_strides[::-1]} brings a tile of {_tile(r)} elements"
+        ),
+        why="box_sizes counts the elements that the box spans in the tensor, and the copy takes "
+        "every elem_strides-th of them: ceil(box_sizes / elem_strides)",
+        fix=lambda r: "multiply box_sizes by elem_strides for a tile of that many elements",
+        source=f"CUDA driver API, cuTensorMapEncodeTiled; {MEASURED}",
     ),
     AdviceRow(
         id="DIM_OVER_2_31",
         on="tensor",
         kinds=("tiled",),
-        applies=lambda c: max(c.dims) > 1 << 31,
-        found=lambda c: f"a dimension has {max(c.dims)} elements",
+        applies=lambda r: max(r.arguments.global_dim) > 1 << 31,
+        found=lambda r: f"a dimension has {max(r.arguments.global_dim)} elements",
         why="over 2^31 elements the driver encodes the map, and every copy of it dies with an "
         "illegal instruction",
-        fix=lambda c: "split the tensor along this dimension, one map per part",
+        fix=lambda r: "split the tensor along this dimension, one map per part",
         source=f"{MEASURED}, 2026-11-20",
     ),
     AdviceRow(
         id="STORE_OVERRUN",
         on="tensor",
-        applies=lambda c: not c.interleaved and _row_bytes(c) % INNER_BYTES != 0,
-        found=lambda c: f"the last dimension spans {_row_bytes(c)} bytes",
+        applies=lambda r: not r.interleaved and _row_bytes(r) % INNER_BYTES != 0,
+        found=lambda r: f"the last dimension spans {_row_bytes(r)} bytes",
         why="stores and reductions write whole chunks of 16 bytes: up to the next multiple of 16, "
         "the bytes past the end of each row are overwritten; loads are exact",
-        fix=lambda c: "store only where the padding of each row may be overwritten",
+        fix=lambda r: "store only where the padding of each row may be overwritten",
         source=MEASURED,
     ),
     AdviceRow(
         id="COORDINATE_STEP",
         on="tensor",
-        applies=lambda c: not c.interleaved and _row_bytes(c) % INNER_BYTES != 0,
-        found=lambda c: (
-            f"a tile that ends with the row would start at element {int(c.dims[0]) - c.inner_box}"
+        applies=lambda r: not r.interleaved and _row_bytes(r) % INNER_BYTES != 0,
+        found=lambda r: (
+            "a tile that ends with the row would start at element "
+            f"{int(r.arguments.global_dim[0]) - r.inner_box}"
         ),
         why="the innermost coordinate of every copy must fall on a multiple of 16 bytes, else the "
         "kernel dies",
-        fix=lambda c: f"step the innermost coordinate by multiples of {c.inner_unit} elements",
+        fix=lambda r: f"step the innermost coordinate by multiples of {r.inner_unit} elements",
         source=MEASURED,
     ),
     AdviceRow(
         id="BANK_CONFLICTS",
         on="swizzle",
-        applies=lambda c: not c.interleaved and not c.swizzle and _degree(c) > 1,
-        found=lambda c: (
-            f"rows of {_inner_bytes(c)} bytes lie behind each other without swizzle: eight rows "
-            f"read at one column conflict {_degree(c)} ways"
+        applies=lambda r: not r.interleaved and not r.arguments.swizzle and _degree(r) > 1,
+        found=lambda r: (
+            f"rows of {_inner_bytes(r)} bytes lie behind each other without swizzle: eight rows "
+            f"read at one column conflict {_degree(r)} ways"
         ),
         why="reading a tile by columns, as ldmatrix and wgmma do, is that many times slower",
         fix=_conflict_fix,
@@ -148,13 +211,13 @@ ADVICE: tuple[AdviceRow, ...] = (
     AdviceRow(
         id="SWIZZLE_PADDING",
         on="swizzle",
-        applies=lambda c: not c.interleaved and _inner_bytes(c) < c.span_bytes,
-        found=lambda c: (
-            f"rows of {_inner_bytes(c)} bytes take {c.span_bytes} bytes each in shared memory"
+        applies=lambda r: not r.interleaved and _inner_bytes(r) < r.span_bytes,
+        found=lambda r: (
+            f"rows of {_inner_bytes(r)} bytes take {r.span_bytes} bytes each in shared memory"
         ),
         why="the rest of each row is neither written nor counted",
-        fix=lambda c: (
-            f"widen the box to {c.span_bytes * 8 // c.element_bits} elements, or use a narrower "
+        fix=lambda r: (
+            f"widen the box to {r.span_bytes * 8 // r.element_bits} elements, or use a narrower "
             "swizzle"
         ),
         source=MEASURED,
@@ -162,18 +225,18 @@ ADVICE: tuple[AdviceRow, ...] = (
     AdviceRow(
         id="BIT_85",
         on="target",
-        applies=lambda c: (
-            c.target.compute_capability >= (10, 0)
-            and (c.target.driver_version or 0) < BIT_85_MENDED_IN
-            and _spanned_bytes(c) < BIT_85_SMALL_BYTES
-            and not _dense(c)
+        applies=lambda r: (
+            r.target.compute_capability >= (10, 0)
+            and (r.target.driver_version or 0) < BIT_85_MENDED_IN
+            and _spanned_bytes(r) < BIT_85_SMALL_BYTES
+            and not _dense(r)
         ),
-        found=lambda c: f"a tensor of {_spanned_bytes(c)} bytes that is not dense, on {c.target}",
+        found=lambda r: f"a tensor of {_spanned_bytes(r)} bytes that is not dense, on {r.target}",
         why="maps of such tensors can fault on Blackwell with drivers before 13.2; libcu++ clears "
         "bit 85 of tiled maps, and so does encoder='driver' here",
-        fix=lambda c: (
+        fix=lambda r: (
             "encode through this package or libcu++, or update the driver"
-            if c.kind == "tiled"
+            if r.kind == "tiled"
             else "update the driver"
         ),
         source="driver 595.71.05 release notes; documented, not measured",
@@ -182,11 +245,11 @@ ADVICE: tuple[AdviceRow, ...] = (
         id="WIDE_ON_SM_90",
         on="target",
         kinds=("im2col_wide",),
-        applies=lambda c: c.target.compute_capability < (10, 0),
-        found=lambda c: f"im2col-wide on {c.target}",
+        applies=lambda r: r.target.compute_capability < (10, 0),
+        found=lambda r: f"im2col-wide on {r.target}",
         why="the document asks compute capability 10.0; driver 580.159.04 encodes the map on "
         "sm_90, where no instruction reads it",
-        fix=lambda c: "use an im2col map on sm_90",
+        fix=lambda r: "use an im2col map on sm_90",
         source="CUDA driver API, cuTensorMapEncodeIm2colWide",
     ),
 )

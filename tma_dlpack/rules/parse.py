@@ -1,32 +1,22 @@
-"""What a user wrote becomes a `Case`: words become enums and integers, innermost first.
+"""What a user wrote becomes a `Request`: words become enums and integers, innermost first.
 
-What cannot be read becomes a Violation in `Case.unread`. Nothing here raises, whatever the methods
-of a user's objects do.
+What cannot be read becomes a Violation in `Request.unreadable`. Nothing here raises.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
-from collections.abc import Iterable, Mapping
-from enum import IntEnum
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
 
-from tma_dlpack.dlpack import TensorView, canonical_strides
-from tma_dlpack.encoding.arguments import MapKind, Number, alignment_bytes_of
+from tma_dlpack.dlpack import TensorView, canonical_strides, row_major_strides
+from tma_dlpack.encoding.arguments import EncodeArguments, MapKind, Number, alignment_bytes_of
+from tma_dlpack.rules import ALLOWABLE, RULES
 from tma_dlpack.rules.driver_order import driver_layout
-from tma_dlpack.rules.request import RULE_SETS, Case, set_of_rules
-from tma_dlpack.types.coerce import (
-    INTEGER_BITS,
-    MAX_ENTRIES,
-    counted,
-    integer_of,
-    integers_of,
-    nearest_integer,
-    nearest_integers,
-    shown,
-    text_of,
-)
+from tma_dlpack.rules.reader import Reader
+from tma_dlpack.rules.request import RULE_SETS, Request, set_of_rules
+from tma_dlpack.types.coerce import counted, integer_of
 from tma_dlpack.types.dtypes import data_type_of, overrides_of
 from tma_dlpack.types.enums import (
     TensorMapDataType,
@@ -35,16 +25,12 @@ from tma_dlpack.types.enums import (
     TmaL2FetchSize,
     TmaOobFill,
     TmaSwizzle,
-    parse,
 )
 from tma_dlpack.types.errors import Violation
 from tma_dlpack.types.limits import MAX_RANK
 from tma_dlpack.types.target import Target
 
-__all__ = ["MIRROR_OPTIONS", "OPTIONS", "make_case", "mirror_case"]
-
-
-AnyEnum = TypeVar("AnyEnum", bound=IntEnum)
+__all__ = ["MIRROR_OPTIONS", "OPTIONS", "read_call", "read_driver_call"]
 
 _LAYOUT = ("elem_strides", "interleave_layout", "swizzle", "l2_fetch_size", "oobfill")
 _MANNER = ("data_type", "rules", "target")
@@ -54,10 +40,11 @@ _WIDTHS = ("lower_corner_width", "upper_corner_width")
 
 #: The options of each verb, in the order of its signature.
 OPTIONS: dict[MapKind, tuple[str, ...]] = {
-    "tiled": ("box_sizes", *_LAYOUT, *_MANNER),
+    "tiled": ("box_sizes", *_LAYOUT, *_MANNER, "allow", "shape", "strides", "offset"),
     "im2col": (*_CORNERS, *_COUNTS, *_LAYOUT, *_MANNER),
     "im2col_wide": (*_WIDTHS, *_COUNTS, *_LAYOUT, "mode", *_MANNER),
 }
+_RULE_IDS = frozenset(rule.id for rule in RULES)
 
 _BARE = ("tensor_data_type", "tensor_rank", "global_address", "global_dim", "global_strides")
 _PIXELS = ("channels_per_pixel", "pixels_per_column", "element_strides", "interleave")
@@ -77,58 +64,43 @@ MIRROR_OPTIONS: dict[MapKind, tuple[str, ...]] = {
     ),
 }
 
-#: What each argument of integers may look like.
-_EXAMPLES = {
-    "box_sizes": "(64, 64)",
-    "elem_strides": "(1, 1)",
-    "channels_per_pixel": "64",
-    "pixels_per_column": "128",
-    "pixel_box_lower_corner": "(-1, -1)",
-    "pixel_box_upper_corner": "(-1, -1)",
-    "lower_corner_width": "-1",
-    "upper_corner_width": "-1",
-    "pixel_box_lower_corner_width": "-1",
-    "pixel_box_upper_corner_width": "-1",
-    "tensor_rank": "2",
-    "global_address": "0x7f0000000000",
-    "global_dim": "(4096, 4096)",
-    "global_strides": "(8192,)",
-    "box_dim": "(64, 64)",
-    "element_strides": "(1, 1)",
-}
 
-
-def make_case(
+def read_call(
     kind: MapKind,
     view: TensorView | None,
     address: int,
     given: Mapping[str, Any],
     target: Target,
     target_is_assumed: bool,
-    unread: tuple[Violation, ...] = (),
-) -> Case:
+    refused: tuple[Violation, ...] = (),
+) -> Request:
     """Read a `make_*` call on a tensor.
 
     Parameters
     ----------
     kind : MapKind
     view : TensorView or None
-        The tensor's layout, at address 0 and without owner, so that the case can be kept; None
-        where the tensor itself was refused, which `unread` then says.
+        The tensor's layout, at address 0 and without owner, so that the request can be kept; None
+        where the tensor itself was refused, and `refused` says why.
     address : int
-        Where it lies.
+        Of the tensor's first element.
     given : mapping
         The keyword arguments of the call, row-major.
     target : Target
     target_is_assumed : bool
-        Whether nothing but habit says that it is the target.
-    unread : tuple of Violation
-        What was refused on the way here.
+        Whether the target is a default because no driver could be asked.
+    refused : tuple of Violation
+        What was refused before the arguments were read.
     """
-    read = _Reader()
+    read = Reader()
     read.instead["target"] = None  # the tensor's own
+    own_view = view
+    view = _as_described(read, view, given)
+    if view is not None and own_view is not None:
+        address += view.offset_bytes
     rank = len(view.shape) if view is not None else 0
     rules = read.word("rules", given["rules"], RULE_SETS[kind])
+    allowed = read.rule_ids("allow", given.get("allow", ()), ALLOWABLE, _RULE_IDS)
     asked_type = read.data_type("data_type", given["data_type"])
     interleave = read.member("interleave_layout", TmaInterleaveLayout, given["interleave_layout"])
     swizzle = read.member("swizzle", TmaSwizzle, given["swizzle"])
@@ -140,79 +112,149 @@ def make_case(
         box = read.integers("box_sizes", given["box_sizes"], (1,) * rank)[::-1]
     else:
         column = _read_column(read, kind, given, rank)
-    elem_strides = given["elem_strides"]
-    if elem_strides is None:
-        elem_strides = (1,) * rank
-    else:
-        elem_strides = read.integers("elem_strides", elem_strides)[::-1]
-    data_type, dims, strides_bytes = _laid_out(view, asked_type, interleave)
-    return Case(
-        kind=kind,
+    elem_strides = (1,) * rank
+    if given["elem_strides"] is not None:
+        elem_strides = read.integers("elem_strides", given["elem_strides"])[::-1]
+    data_type = _type_of(view, asked_type)
+    dims, strides_bytes = _layout_of(view, data_type, interleave)
+    return Request(
+        arguments=EncodeArguments(
+            kind=kind,
+            data_type=TensorMapDataType.UINT8 if data_type is None else data_type,
+            global_dim=dims,  # type: ignore[arg-type]  # rules ask for whole numbers
+            global_strides=strides_bytes,  # type: ignore[arg-type]
+            element_strides=elem_strides,
+            box_dim=box,
+            interleave=interleave,
+            swizzle=swizzle,
+            l2_promotion=l2_promotion,
+            oob_fill=oob_fill,
+            **column,
+        ),
+        address=address,
+        rank=rank,
         rules=set_of_rules(kind, rules, target),
         target=target,
         target_is_assumed=target_is_assumed,
         view=view,
-        asked_type=asked_type,
-        data_type=data_type,
-        address=address,
-        rank=rank,
-        dims=dims,
-        strides_bytes=strides_bytes,
         innermost_stride=view.strides[-1] if view is not None and rank else 1,
-        box=box,
-        elem_strides=elem_strides,
-        interleave=interleave,
-        swizzle=swizzle,
-        l2_promotion=l2_promotion,
-        oob_fill=oob_fill,
-        unread=(*unread, *read.unread),
-        instead=read.instead,
-        **column,
+        allowed=allowed,
+        asked_type=asked_type,
+        type_is_known=data_type is not None,
+        unreadable=(*refused, *read.unreadable),
+        readable_instead=read.instead,
     )
 
 
-def _laid_out(
-    view: TensorView | None, asked_type: TensorMapDataType | None, interleave: TmaInterleaveLayout
-) -> tuple[TensorMapDataType | None, tuple[Number, ...], tuple[Number, ...]]:
-    """Give the map's type, and the extents and byte strides of a tensor in it, innermost first."""
+def _as_described(
+    read: Reader, view: TensorView | None, given: Mapping[str, Any]
+) -> TensorView | None:
+    """Give the view that `shape=`, `strides=` and `offset=` describe; None if they are unreadable.
+
+    Omitted strides are the tensor's own or row-major, where only one of these makes sense.
+    """
+    shape, strides, offset = given.get("shape"), given.get("strides"), given.get("offset", 0)
+    if view is None or (shape is None and strides is None and integer_of(offset) == 0):
+        return view
+    known = len(read.unreadable)
+    new_shape = view.shape if shape is None else read.integers("shape", shape)
+    new_strides = () if strides is None else read.integers("strides", strides)
+    offset_bits = read.integer("offset", offset) * view.dtype.itemsize_bits
+    if len(read.unreadable) > known:
+        return None
+    if strides is not None and len(new_strides) != len(new_shape):
+        read.refuse(
+            "strides",
+            f"has {counted(len(new_strides), 'entry')}",
+            f"have {len(new_shape)}, one per dimension of the shape",
+            f"give one stride per dimension, in elements, for the shape {new_shape}",
+        )
+    elif strides is None:
+        new_strides = view.strides if shape is None else _omitted_strides(read, view, new_shape)
+    if offset_bits % 8:
+        read.refuse(
+            "offset",
+            f"is {offset}, {counted(Fraction(offset_bits, 8), 'byte')}",
+            "be a whole number of bytes",
+            "use a multiple of 2 elements",
+            0,
+        )
+    if len(read.unreadable) > known:
+        return None
+    return view.as_strided(new_shape, new_strides, offset_bits // 8)
+
+
+def _omitted_strides(read: Reader, view: TensorView, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Give the strides of a shape whose strides are omitted; refuse to guess."""
+    row_major = _dense_strides(view, shape)
+    choices = []
+    if len(shape) == len(view.shape):
+        choices.append(view.strides)
+    if view.strides == _dense_strides(view, view.shape):
+        choices.append(row_major)
+    if len(set(choices)) == 1:
+        return choices[0]
+    found, fix = "is omitted", f"pass strides={row_major} for rows without gaps"
+    if choices:
+        fix = f"pass strides={view.strides}, which are the tensor's own, or {row_major}, row-major"
+    read.refuse("strides", found, f"be given for the shape {shape}", fix)
+    return ()
+
+
+def _dense_strides(view: TensorView, shape: tuple[int, ...]) -> tuple[int, ...]:
+    return canonical_strides(shape, row_major_strides(shape), view.dtype.itemsize_bits)
+
+
+def _type_of(
+    view: TensorView | None, asked_type: TensorMapDataType | None
+) -> TensorMapDataType | None:
+    """Give the map's type; None where the tensor has none, or not the one asked for."""
     if view is None:
-        return None, (), ()
-    data_type = data_type_of(view.dtype) if asked_type is None else asked_type
-    if asked_type is not None and asked_type not in overrides_of(view.dtype):
-        data_type = None
+        return None
+    if asked_type is None:
+        return data_type_of(view.dtype)
+    return asked_type if asked_type in overrides_of(view.dtype) else None
+
+
+def _layout_of(
+    view: TensorView | None, data_type: TensorMapDataType | None, interleave: TmaInterleaveLayout
+) -> tuple[tuple[Number, ...], tuple[Number, ...]]:
+    """Give the extents and byte strides of a tensor, innermost first."""
+    if view is None:
+        return (), ()
     align_bytes = alignment_bytes_of(interleave, data_type)
-    if align_bytes != 16 and 1 in view.shape:  # judged strides of extent 1 are multiples of 16
+    if align_bytes != 16 and 1 in view.shape:  # the view's strides of extent 1 are multiples of 16
         bits = view.dtype.itemsize_bits
         strides = canonical_strides(view.shape, view.strides, bits, align_bytes)
         view = dataclasses.replace(view, strides=strides)
-    return data_type, *driver_layout(view, data_type)
+    return driver_layout(view, data_type)
 
 
 def _read_column(
-    read: _Reader, kind: MapKind, given: Mapping[str, Any], rank: int
+    read: Reader, kind: MapKind, given: Mapping[str, Any], rank: int
 ) -> dict[str, Any]:
     fields: dict[str, Any] = {
-        "channels": read.integer("channels_per_pixel", given["channels_per_pixel"], 1),
-        "pixels": read.integer("pixels_per_column", given["pixels_per_column"], 1),
+        name: read.integer(name, given[name], 1)
+        for name in ("channels_per_pixel", "pixels_per_column")
     }
     for which in ("lower", "upper"):
+        corner = f"pixel_box_{which}_corner"
         if kind == "im2col":
-            name = f"pixel_box_{which}_corner"
-            fields[which] = read.integers(name, given[name], (0,) * max(0, rank - 2))[::-1]
+            fields[corner] = read.integers(corner, given[corner], (0,) * max(0, rank - 2))[::-1]
         else:
             name = f"{which}_corner_width"
-            fields[which] = (read.integer(name, given[name], 0),)
+            fields[corner] = (read.integer(name, given[name], 0),)
     if kind == "im2col_wide":
         fields["mode"] = read.member("mode", TensorMapIm2ColWideMode, given["mode"])
     return fields
 
 
-def mirror_case(kind: MapKind, given: Mapping[str, Any], target: Target) -> Case:
+def read_driver_call(kind: MapKind, given: Mapping[str, Any], target: Target) -> Request:
     """Read a `driver_encode_*` call: the driver's words, innermost first.
 
     As in C, entries of an array past the rank are not read.
     """
-    read = _Reader()
+    read = Reader()
     rank = read.integer("tensor_rank", given["tensor_rank"])
 
     def array(name: str, fewer: int = 0) -> tuple[int, ...]:
@@ -226,151 +268,30 @@ def mirror_case(kind: MapKind, given: Mapping[str, Any], target: Target) -> Case
         "swizzle": read.member("swizzle", TmaSwizzle, given["swizzle"]),
         "l2_promotion": read.member("l2_promotion", TmaL2FetchSize, given["l2_promotion"]),
         "oob_fill": read.member("oob_fill", TmaOobFill, given["oob_fill"]),
-        "address": read.integer("global_address", given["global_address"]),
-        "dims": array("global_dim"),
-        "strides_bytes": array("global_strides", fewer=1),
-        "elem_strides": array("element_strides"),
+        "global_dim": array("global_dim"),
+        "global_strides": array("global_strides", fewer=1),
+        "element_strides": array("element_strides"),
     }
+    address = read.integer("global_address", given["global_address"])
     if kind == "tiled":
-        fields["box"] = array("box_dim")
+        fields["box_dim"] = array("box_dim")
     else:
-        fields["channels"] = read.integer("channels_per_pixel", given["channels_per_pixel"])
-        fields["pixels"] = read.integer("pixels_per_column", given["pixels_per_column"])
-    for which in ("lower", "upper"):
+        for name in ("channels_per_pixel", "pixels_per_column"):
+            fields[name] = read.integer(name, given[name])
+    for corner in ("pixel_box_lower_corner", "pixel_box_upper_corner"):
         if kind == "im2col":
-            fields[which] = array(f"pixel_box_{which}_corner", fewer=2)
+            fields[corner] = array(corner, fewer=2)
         if kind == "im2col_wide":
-            name = f"pixel_box_{which}_corner_width"
-            fields[which] = (read.integer(name, given[name]),)
+            name = f"{corner}_width"
+            fields[corner] = (read.integer(name, given[name]),)
     if kind == "im2col_wide":
         fields["mode"] = read.member("mode", TensorMapIm2ColWideMode, given["mode"])
-    return Case(
-        kind=kind,
+    return Request(
+        arguments=EncodeArguments(kind=kind, **fields),
+        address=address,
+        rank=rank,
         rules="measured" if target.has_model else "documented",
         mirror=True,
         target=target,
-        rank=rank,
-        unread=tuple(read.unread),
-        **fields,
+        unreadable=tuple(read.unreadable),
     )
-
-
-def _close(word: str, names: Iterable[str]) -> str | None:
-    """Give the name that a word was meant to be, whatever its case; None where none is close."""
-    by_lower = {name.lower(): name for name in names}
-    close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.5)
-    return by_lower[close[0]] if close else None
-
-
-class _Reader:
-    """Read arguments one by one; keep what could not be read, and what could be in its place."""
-
-    def __init__(self) -> None:
-        self.unread: list[Violation] = []
-        self.instead: dict[str, Any] = {}
-
-    def refuse(
-        self, argument: str, found: str, must: str, fix: str, instead: object = None
-    ) -> None:
-        self.instead[argument] = instead
-        self.unread.append(
-            Violation(
-                rule="ARGUMENT",
-                argument=argument,
-                found=f"{argument} {found}",
-                limit=f"it must {must}",
-                fix=fix,
-                source="tma_dlpack: what the argument may be",
-            )
-        )
-
-    def member(self, argument: str, enum: type[AnyEnum], value: object) -> AnyEnum:
-        """Read a member, its name or its value; the one of value 0 where it is none of these."""
-        if type(value) is enum:
-            return value
-        word = text_of(value)
-        try:
-            return parse(enum, word if word is not None else integer_of(value))
-        except (TypeError, ValueError):
-            close = _close(word or "", enum.__members__)
-            choices = ", ".join(f"{m.name} ({m.value})" for m in enum)
-            self.refuse(
-                argument,
-                f"is {shown(value)}",
-                f"be a {enum.__name__}, its name or its value",
-                f"choose one of {choices}" + (f"; did you mean {close!r}?" if close else ""),
-                close or enum(0).name,
-            )
-            return enum(0)
-
-    def data_type(self, argument: str, value: object) -> TensorMapDataType | None:
-        """Read a data type that may be left out; None too where it is none."""
-        if value is None:
-            return None
-        known = len(self.unread)
-        data_type = self.member(argument, TensorMapDataType, value)
-        if len(self.unread) == known:
-            return data_type
-        self.instead[argument] = None
-        return None
-
-    def integer(self, argument: str, value: object, instead: int = 0) -> int:
-        """Read an integer; 0 where it is none."""
-        number = integer_of(value)
-        if number is None:
-            meant = nearest_integer(value)
-            self.refuse(
-                argument,
-                f"is {shown(value)}",
-                f"be an integer of at most {INTEGER_BITS} bits",
-                f"pass an int, such as {_EXAMPLES[argument]}",
-                instead if meant is None else meant,
-            )
-        return number or 0
-
-    def integers(
-        self, argument: str, value: object, instead: tuple[int, ...] | None = None
-    ) -> tuple[int, ...]:
-        """Read a sequence of integers, in the order given; none where it is no such sequence.
-
-        Entries that can be read, or are whole numbers, stay as they are in what could be instead.
-        """
-        numbers = integers_of(value)
-        if numbers is None:
-            meant = nearest_integers(value, 0 if argument.startswith("pixel_box") else 1)
-            self.refuse(
-                argument,
-                f"is {shown(value)}",
-                f"be a sequence of at most {MAX_ENTRIES} integers of {INTEGER_BITS} bits",
-                f"pass a tuple of ints, such as {_EXAMPLES[argument]}",
-                instead if meant is None else meant,
-            )
-            return ()
-        return numbers
-
-    def array(self, argument: str, value: object, count: int, least: int) -> tuple[int, ...]:
-        """Read the first `count` entries of an array, as C does; it must have `least`."""
-        known = len(self.unread)
-        numbers = self.integers(argument, value)
-        if len(numbers) < least and len(self.unread) == known:
-            self.refuse(
-                argument,
-                f"has {counted(len(numbers), 'entry')}",
-                f"have {counted(least, 'entry')}, for the rank that is given",
-                "give one entry per dimension, innermost first",
-            )
-        return numbers[:count]
-
-    def word(self, argument: str, value: object, choices: tuple[str, ...]) -> str:
-        """Read one of a few words; the first where it is none of them."""
-        word = text_of(value)
-        if word in choices:
-            return word
-        self.refuse(
-            argument,
-            f"is {shown(value)}",
-            f"be one of {', '.join(map(repr, choices))}",
-            f"pass {argument}={choices[0]!r}",
-            choices[0],
-        )
-        return choices[0]

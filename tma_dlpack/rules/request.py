@@ -1,37 +1,29 @@
-"""A `Case`: one request, normalised, in the driver's order, ready to be held against the rules.
+"""A `Request`: what a user asked for, normalised to the driver's words and order.
 
-Its numbers may break any rule; only their types are reusable. What could not even be read (a box of
-strings, a swizzle that does not exist) has its default here and stands in `unread` as a Violation;
-rows that need it are not asked.
+Its numbers may break any rule; only their types are right. An argument that could not be read (a
+box of strings, a swizzle that does not exist) has a default here and a Violation in `unreadable`;
+rules that read it are skipped.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 from tma_dlpack.dlpack import TensorView
-from tma_dlpack.encoding.arguments import EncodeArguments, MapKind, Number, alignment_bytes_of
+from tma_dlpack.encoding.arguments import EncodeArguments, MapKind, Number
 from tma_dlpack.types.coerce import counted
-from tma_dlpack.types.dtypes import DATA_TYPES, DataTypeRow
-from tma_dlpack.types.enums import (
-    TensorMapDataType,
-    TensorMapIm2ColWideMode,
-    TmaInterleaveLayout,
-    TmaL2FetchSize,
-    TmaOobFill,
-    TmaSwizzle,
-)
+from tma_dlpack.types.dtypes import DataTypeRow
+from tma_dlpack.types.enums import TensorMapDataType, TmaInterleaveLayout
 from tma_dlpack.types.errors import Violation
 from tma_dlpack.types.limits import INNER_BYTES, SWIZZLE_SPAN_BYTES
-from tma_dlpack.types.target import TARGETS, Target
+from tma_dlpack.types.target import Target
 
-__all__ = ["RULE_SETS", "Case", "set_of_rules"]
+__all__ = ["RULE_SETS", "Request", "set_of_rules"]
 
 #: What `rules=` may be, by kind of map; the first is the default.
 RULE_SETS: dict[MapKind, tuple[str, ...]] = {
@@ -42,7 +34,7 @@ RULE_SETS: dict[MapKind, tuple[str, ...]] = {
 
 
 def set_of_rules(kind: MapKind, rules: str, target: Target) -> str:
-    """Give the set of rows that `rules=` of a `make_*` call stands for.
+    """Give the set of rules that `rules=` of a `make_*` call stands for.
 
     What the driver asks of an im2col map is measured on sm_90 alone; elsewhere its document holds.
     """
@@ -51,107 +43,119 @@ def set_of_rules(kind: MapKind, rules: str, target: Target) -> str:
     return "measured" if target.has_model else "documented"
 
 
-@dataclass(slots=True)  # a frozen one takes twice as long to make, 6 % of a first call
-class Case:
-    """One request, a value that nothing changes. Index 0 is innermost in every tuple.
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a user asked for. Index 0 is innermost in every tuple.
 
     Attributes
     ----------
-    kind : {"tiled", "im2col", "im2col_wide"}
+    arguments : EncodeArguments
+        The driver's arguments, as asked for. Extents and strides of types smaller than a byte may
+        be Fractions, and any number may be out of range.
+    address : int
+        Where element (0, ..., 0) stands.
+    rank : int
+        The tensor's, or the one that a `driver_encode_*` call gives.
     rules : {"libcu++", "documented", "driver", "measured"}
-        The set of rows that applies.
+        The set of rules that applies.
+    target : Target
+    target_is_assumed : bool
+        Whether the target is a default because no driver could be asked.
     mirror : bool
         Whether a `driver_encode_*` call asks; findings then use the driver's words.
     view : TensorView or None
         The tensor of a `make_*` call, at address 0 and without its owner.
-    asked_type : TensorMapDataType or None
-        What `data_type=` says.
-    data_type : TensorMapDataType or None
-        The map's type; None where there is none for the tensor, or not the one that is asked.
-    dims, strides_bytes
-        global_dim, and the byte strides of dimensions 1 to rank - 1.
     innermost_stride : int
         Stride of dimension 0 in elements.
-    unread : tuple of Violation
+    allowed : frozenset of str
+        Ids of rules that `allow=` switches off.
+    asked_type : TensorMapDataType or None
+        What `data_type=` is.
+    type_is_known : bool
+        False where the map has no type for the tensor, or not the one asked for; the type in
+        `arguments` is then UINT8 and means nothing.
+    unreadable : tuple of Violation
         Arguments that could not be read.
-    instead : mapping
-        What would be readable in their place, by argument.
-    interleaved : bool
-        Whether an interleaved layout is asked.
-    element_bits : int
-        Bits of one element in global memory; the tensor's own where the map has no type, 0 where
-        neither is known.
-    alignment_bytes : int
-        What the address and every stride must be a multiple of.
+    readable_instead : mapping
+        What could be read in their place, by argument.
     """
 
-    kind: MapKind
-    rules: str = "libcu++"
-    mirror: bool = False
-    target: Target = TARGETS["sm_90"]
+    arguments: EncodeArguments
+    address: int
+    rank: int
+    rules: str
+    target: Target
     target_is_assumed: bool = False
+    mirror: bool = False
     view: TensorView | None = None
-    asked_type: TensorMapDataType | None = None
-    data_type: TensorMapDataType | None = None
-    address: int = 0
-    rank: int = 0
-    dims: tuple[Number, ...] = ()
-    strides_bytes: tuple[Number, ...] = ()
     innermost_stride: int = 1
-    box: tuple[int, ...] = ()
-    elem_strides: tuple[int, ...] = ()
-    interleave: TmaInterleaveLayout = TmaInterleaveLayout.none
-    swizzle: TmaSwizzle = TmaSwizzle.none
-    l2_promotion: TmaL2FetchSize = TmaL2FetchSize.none
-    oob_fill: TmaOobFill = TmaOobFill.none
-    lower: tuple[int, ...] = ()
-    upper: tuple[int, ...] = ()
-    channels: int = 0
-    pixels: int = 0
-    mode: TensorMapIm2ColWideMode = TensorMapIm2ColWideMode.w
-    unread: tuple[Violation, ...] = ()
-    instead: Mapping[str, Any] = field(default_factory=dict)
-    interleaved: bool = field(init=False)
-    element_bits: int = field(init=False)
-    alignment_bytes: int = field(init=False)
+    allowed: frozenset[str] = frozenset()
+    asked_type: TensorMapDataType | None = None
+    type_is_known: bool = True
+    unreadable: tuple[Violation, ...] = ()
+    readable_instead: Mapping[str, Any] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        """Work out what most rows ask."""
-        self.interleaved = self.interleave != TmaInterleaveLayout.none
-        self.alignment_bytes = alignment_bytes_of(self.interleave, self.data_type)
-        if self.data_type is not None:
-            self.element_bits = DATA_TYPES[self.data_type].element_bits
-        else:
-            self.element_bits = 0 if self.view is None else self.view.dtype.itemsize_bits
+    @property
+    def is_own_layout(self) -> bool:
+        """Whether the tensor is described as it is, without `shape=`, `strides=` or `offset=`."""
+        return self.view is None or self.view.own is None
+
+    @property
+    def own_address(self) -> int:
+        """Where the tensor's own first element stands."""
+        return self.address - (0 if self.view is None else self.view.offset_bytes)
 
     # -- numbers the rules ask for ---------------------------------------------------------------
 
     @property
+    def kind(self) -> MapKind:
+        """The kind of map."""
+        return self.arguments.kind
+
+    @property
+    def data_type(self) -> TensorMapDataType | None:
+        """The map's type; None where it is not known."""
+        return self.arguments.data_type if self.type_is_known else None
+
+    @property
     def type_row(self) -> DataTypeRow:
-        """The row of the data type; rules that ask need one."""
-        assert self.data_type is not None
-        return DATA_TYPES[self.data_type]
+        """The row of the data type; only for rules that need one."""
+        return self.arguments.type_row
+
+    @property
+    def interleaved(self) -> bool:
+        """Whether an interleaved layout is asked for."""
+        return self.arguments.interleave != TmaInterleaveLayout.none
+
+    @property
+    def alignment_bytes(self) -> int:
+        """What the address and every stride must be a multiple of."""
+        return self.arguments.alignment_bytes
+
+    @property
+    def element_bits(self) -> int:
+        """Bits of one element in global memory; only for rules that need a data type."""
+        return self.arguments.type_row.element_bits
 
     @property
     def inner_box(self) -> int:
-        """Elements of the box along dimension 0: box[0], or channels per pixel."""
-        return self.box[0] if self.kind == "tiled" else self.channels
+        """Elements of the box along dimension 0: box_dim[0], or channels per pixel."""
+        return self.arguments.inner_box
 
     @property
     def inner_box_bytes(self) -> Number:
-        """Bytes of the box along dimension 0, in global memory."""
+        """Bytes of the box along dimension 0, in global memory; not rounded."""
         return _bytes(self.inner_box * self.element_bits)
 
     @property
     def inner_unit(self) -> int:
         """Fewest elements along dimension 0 that take a multiple of 16 bytes."""
-        bits = self.element_bits
-        return math.lcm(INNER_BYTES * 8, bits) // bits
+        return math.lcm(INNER_BYTES * 8, self.element_bits) // self.element_bits
 
     @property
     def span_bytes(self) -> int:
         """Bytes of one row of the swizzle pattern; 0 without swizzle."""
-        return SWIZZLE_SPAN_BYTES[self.swizzle]
+        return SWIZZLE_SPAN_BYTES[self.arguments.swizzle]
 
     @property
     def span_elements(self) -> int:
@@ -160,40 +164,55 @@ class Case:
 
     @property
     def box_bytes(self) -> Number:
-        """Bytes of the whole box (tiled) or column (im2col), in global memory."""
-        entries = self.box if self.kind == "tiled" else (self.channels, self.pixels)
+        """Bytes of the whole box (tiled) or column (im2col), in global memory; not rounded."""
+        a = self.arguments
+        entries = a.box_dim if self.kind == "tiled" else (a.channels_per_pixel, a.pixels_per_column)
         return _bytes(math.prod(entries) * self.element_bits)
 
     @property
-    def floor_box_bytes(self) -> Number:
-        """Bytes that the driver computes: a box is divided by element strides, rounding down."""
-        if self.kind != "tiled":
-            return self.box_bytes
-        elements = math.prod(map(operator.floordiv, self.box, self.encoded_elem_strides))
-        return _bytes(elements * self.element_bits)
-
-    @property
     def ignores_innermost_elem_stride(self) -> bool:
-        """Whether elem_strides' innermost entry has no say.
+        """Whether the innermost entry of elem_strides is ignored.
 
         libcu++ encodes 1 there unless the layout is interleaved, and the document ignores it; the
         driver wants it in range all the same.
         """
         return self.rules in ("libcu++", "documented") and not self.interleaved and not self.mirror
 
-    @property
-    def encoded_elem_strides(self) -> tuple[int, ...]:
-        """Element strides as the driver is given them."""
-        if self.elem_strides[:1] != (1,) and self.ignores_innermost_elem_stride:
-            return (1, *self.elem_strides[1:])
-        return self.elem_strides
+    def nests(self, i: int) -> bool:
+        """Whether the stride of dimension i is 0 or spans the dimensions inside it."""
+        stride = self.arguments.global_strides[i - 1]
+        return stride == 0 or stride >= self.nested_bytes(i)
+
+    def permuted(self, order: Sequence[int]) -> Request:
+        """Give the same request of a tensor whose dimensions are in another order, row-major.
+
+        The innermost must stay where it is.
+        """
+        assert self.view is not None
+        shape, strides = self.view.shape, self.view.strides
+        view = dataclasses.replace(
+            self.view,
+            shape=tuple(shape[d] for d in order),
+            strides=tuple(strides[d] for d in order),
+        )
+        dims = tuple(self.arguments.global_dim[self.rank - 1 - d] for d in reversed(order))
+        steps = tuple(self.arguments.global_strides[self.rank - 2 - d] for d in order[-2::-1])
+        request = self.with_arguments(global_dim=dims, global_strides=steps)
+        return dataclasses.replace(request, view=view)
 
     def nested_bytes(self, i: int) -> Number:
-        """Bytes that the dimensions inside dimension i span; those of size 1 have no say."""
+        """Bytes that the dimensions inside dimension i span; those of size 1 do not count."""
+        a = self.arguments
         for k in range(i - 1, 0, -1):
-            if self.dims[k] != 1:
-                return self.dims[k] * self.strides_bytes[k - 1]
-        return _bytes(self.dims[0] * self.element_bits)
+            if a.global_dim[k] != 1:
+                return a.global_dim[k] * a.global_strides[k - 1]
+        if self.view is not None:
+            return _bytes(self.view.shape[-1] * self.view.dtype.itemsize_bits)
+        return _bytes(a.global_dim[0] * self.element_bits)
+
+    def has_rule(self, rule_id: str) -> bool:
+        """Whether a rule of libcu++ alone is asked of this request."""
+        return self.rules == "libcu++" and rule_id not in self.allowed
 
     @property
     def spatial(self) -> int:
@@ -207,7 +226,7 @@ class Case:
 
     def spatial_size(self, i: int) -> int:
         """Extent along spatial dimension i, 0 being W, as the target's driver sees it."""
-        size = int(self.dims[self.first_spatial + i])
+        size = int(self.arguments.global_dim[self.first_spatial + i])
         return _int32(size) if self.target.has_model else size
 
     def bounding_box_extent(self, i: int) -> int:
@@ -215,8 +234,14 @@ class Case:
 
         The driver adds in 32-bit signed integers, which wrap [measured, sm_90].
         """
-        end = self.spatial_size(i) + self.upper[i]
-        return (_int32(end) if self.target.has_model else end) - self.lower[i]
+        end = self.spatial_size(i) + self.arguments.pixel_box_upper_corner[i]
+        wrapped = _int32(end) if self.target.has_model else end
+        return wrapped - self.arguments.pixel_box_lower_corner[i]
+
+    def corner(self, which: str) -> tuple[int, ...]:
+        """Give the ``"lower"`` or ``"upper"`` corner, W first."""
+        a = self.arguments
+        return a.pixel_box_lower_corner if which == "lower" else a.pixel_box_upper_corner
 
     @property
     def corner_bits(self) -> int:
@@ -225,33 +250,39 @@ class Case:
             return 16
         return {3: 16, 4: 8, 5: 5}[self.rank]
 
-    # -- words -----------------------------------------------------------------------------------
+    # -- names, in the words of the call ---------------------------------------------------------
 
     def _index(self, i: int) -> int:
         return i if self.mirror else self.rank - 1 - i
 
-    def say_dim(self, i: int) -> str:
-        """Name an extent."""
-        return f"global_dim[{i}]" if self.mirror else f"tensor.shape[{self._index(i)}]"
+    def extent_name(self, i: int) -> str:
+        """Name the extent of dimension i."""
+        if self.mirror:
+            return f"global_dim[{i}]"
+        return f"{self.layout_name('shape')}[{self._index(i)}]"
 
-    def say_stride(self, i: int) -> str:
+    def stride_found(self, i: int) -> str:
         """Name the stride of dimension i and give its value, with units."""
-        size = counted(self.strides_bytes[i - 1], "byte")
+        size = counted(self.arguments.global_strides[i - 1], "byte")
         if self.view is None:
             return f"global_strides[{i - 1}] is {size}"
         place = self._index(i)
         elements = counted(self.view.strides[place], "element")
-        return f"tensor.strides[{place}] is {elements}, {size}"
+        return f"{self.layout_name('strides')}[{place}] is {elements}, {size}"
 
-    def say_box(self, i: int) -> str:
-        """Name an entry of the box."""
+    def layout_name(self, name: str) -> str:
+        """Name the tensor's shape or strides, or the arguments that stand in their place."""
+        return f"tensor.{name}" if self.is_own_layout else name
+
+    def box_name(self, i: int) -> str:
+        """Name entry i of the box."""
         return f"{self.argument('box_sizes')}[{self._index(i)}]"
 
-    def say_elem_stride(self, i: int) -> str:
-        """Name a traversal stride."""
+    def elem_stride_name(self, i: int) -> str:
+        """Name entry i of the traversal strides."""
         return f"{self.argument('elem_strides')}[{self._index(i)}]"
 
-    def say_corner(self, which: str, i: int) -> str:
+    def corner_name(self, which: str, i: int) -> str:
         """Name an entry of a corner; i = 0 is W."""
         name = self.argument(f"pixel_box_{which}_corner")
         if self.kind == "im2col_wide":
@@ -259,13 +290,13 @@ class Case:
         index = i if self.mirror else self.spatial - 1 - i
         return f"{name}[{index}] ({'WHD'[i]})"
 
-    def say_inner(self) -> str:
+    def inner_name(self) -> str:
         """Name what spans dimension 0 of the box."""
-        return self.say_box(0) if self.kind == "tiled" else "channels_per_pixel"
+        return self.box_name(0) if self.kind == "tiled" else "channels_per_pixel"
 
-    def say_type(self) -> str:
-        """Name what says the type of the map, and what it says."""
-        name = self.type_row.data_type.name
+    def type_found(self) -> str:
+        """Name the argument that decides the map's type, and the type."""
+        name = self.arguments.data_type.name
         if self.view is None:
             return f"tensor_data_type is {name}"
         if self.asked_type is not None:
@@ -279,34 +310,27 @@ class Case:
             return _MIRROR_WORDS.get(name, name)
         if name == "tensor.dtype" and self.asked_type is not None:
             return "data_type"
+        if not self.is_own_layout and name in _LAYOUT_WORDS:
+            return _LAYOUT_WORDS[name]
         return name.partition(".")[0]
 
     # -- result ----------------------------------------------------------------------------------
 
     def encode_arguments(self) -> EncodeArguments:
-        """Give the driver's arguments of a case that was accepted."""
-        assert self.data_type is not None
-        return EncodeArguments(
-            kind=self.kind,
-            data_type=self.data_type,
-            global_dim=self.dims,  # type: ignore[arg-type]  # the rules asked for whole numbers
-            global_strides=self.strides_bytes,  # type: ignore[arg-type]
-            element_strides=self.encoded_elem_strides,
-            box_dim=self.box,
-            interleave=self.interleave,
-            swizzle=self.swizzle,
-            l2_promotion=self.l2_promotion,
-            oob_fill=self.oob_fill,
-            pixel_box_lower_corner=self.lower,
-            pixel_box_upper_corner=self.upper,
-            channels_per_pixel=self.channels,
-            pixels_per_column=self.pixels,
-            mode=self.mode,
-        )
+        """Give the driver's arguments as they are encoded: an ignored elem_stride is 1."""
+        steps = self.arguments.element_strides
+        if steps[:1] == (1,) or not self.ignores_innermost_elem_stride:
+            return self.arguments
+        return dataclasses.replace(self.arguments, element_strides=(1, *steps[1:]))
 
-    def under(self, rules: str) -> Case:
-        """Give the same request under other rules, as `rules=` of the call names them."""
-        return dataclasses.replace(self, rules=set_of_rules(self.kind, rules, self.target))
+    def under(self, rules: str) -> Request:
+        """Give the same request under other rules, as `rules=` names them, all of them asked."""
+        named = set_of_rules(self.kind, rules, self.target)
+        return dataclasses.replace(self, rules=named, allowed=frozenset())
+
+    def with_arguments(self, **changes: Any) -> Request:
+        """Give the same request with some of the driver's arguments changed."""
+        return dataclasses.replace(self, arguments=dataclasses.replace(self.arguments, **changes))
 
 
 #: Rules name a tiled map's arguments; other kinds have others in their place.
@@ -318,6 +342,13 @@ _WORDS_OF_KIND: dict[MapKind, dict[str, str]] = {
         "pixel_box_lower_corner": "lower_corner_width",
         "pixel_box_upper_corner": "upper_corner_width",
     },
+}
+#: The arguments that describe a tensor's memory otherwise.
+_LAYOUT_WORDS = {
+    "tensor.rank": "shape",
+    "tensor.shape": "shape",
+    "tensor.strides": "strides",
+    "tensor.address": "offset",
 }
 _MIRROR_WORDS = {
     "tensor.rank": "tensor_rank",

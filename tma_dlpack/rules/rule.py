@@ -1,120 +1,170 @@
-"""What a rule is, and the words that many rows share."""
+"""What a rule is, and the names that many rules share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
-from tma_dlpack.rules.repairs import Repair
-from tma_dlpack.rules.request import Case
+from tma_dlpack.encoding.arguments import MapKind
+from tma_dlpack.rules.repairs import Repair, RepairOfEntry
+from tma_dlpack.rules.request import Request
 
 __all__ = [
     "ALL",
     "CCCL_COMMIT",
     "COLUMNS",
+    "DOCUMENTS",
     "DRIVER",
+    "DRIVER_STEPS",
     "EVERY",
     "HAS_TYPE",
     "IM2COL",
-    "IM2COL_DOC",
     "LIBCU",
     "LIBCUDACXX",
     "MEASURED",
     "TILED",
-    "TILED_DOC",
     "TILED_ON_SM_90",
     "WIDE",
-    "WIDE_DOC",
     "WRITTEN",
-    "Ask",
+    "AnyRule",
     "Rule",
+    "RulePerEntry",
 ]
 
 CCCL_COMMIT = "571f2fc3bc"  # NVIDIA/cccl, 2026-08-22
 LIBCUDACXX = f"libcu++ make_tma_descriptor.h at {CCCL_COMMIT}"
-TILED_DOC = "CUDA driver API, cuTensorMapEncodeTiled"
-IM2COL_DOC = "CUDA driver API, cuTensorMapEncodeIm2col"
-WIDE_DOC = "CUDA driver API, cuTensorMapEncodeIm2colWide"
+DOCUMENTS: dict[MapKind, str] = {
+    "tiled": "CUDA driver API, cuTensorMapEncodeTiled",
+    "im2col": "CUDA driver API, cuTensorMapEncodeIm2col",
+    "im2col_wide": "CUDA driver API, cuTensorMapEncodeIm2colWide",
+}
 MEASURED = "measured, H200, driver 580.159.04"
 
-# Sets of rules that a row may belong to; the package's docstring says what each is.
+DRIVER_STEPS = 100  # steps from here on are the driver's, beyond libcu++'s own
+
+# Sets of rules that a rule may belong to; the package's docstring says what each is.
 ALL = frozenset({"libcu++", "driver", "documented", "measured"})
 DRIVER = frozenset({"driver", "measured"})
 LIBCU = frozenset({"libcu++"})
 WRITTEN = frozenset({"libcu++", "driver", "documented"})
 TILED_ON_SM_90 = frozenset({"libcu++", "driver", "measured"})
 
-Kinds = tuple[str, ...]
+Kinds = tuple[MapKind, ...]
 TILED: Kinds = ("tiled",)
 IM2COL: Kinds = ("im2col",)
 WIDE: Kinds = ("im2col_wide",)
 COLUMNS: Kinds = ("im2col", "im2col_wide")
 EVERY: Kinds = ("tiled", "im2col", "im2col_wide")
 
-#: What rows need that ask about the map's data type.
-HAS_TYPE = ("data_type", "DTYPE", "DATA_TYPE_OVERRIDE")
+#: Rules that must hold before one asks about the map's data type.
+HAS_TYPE = ("DTYPE", "DATA_TYPE_OVERRIDE")
 
-#: A question about a case at a place; a place is a dimension (0 is innermost) where rows have many.
-Ask = Callable[[Case, int], Any]
+Places = Callable[[Request], Iterable[int]]
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One precondition.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """What all rules have.
 
     Attributes
     ----------
     id : str
         Stable name; it never changes meaning.
     step : int
-        Place in libcu++'s order. Rows of one step are one loop: findings come place by place.
+        Place in libcu++'s order. Rules of one step are one loop there: their violations are
+        reported entry by entry.
     on : str
-        The argument it is about; what follows a dot is said of tensors in the mirrors' words.
-    holds : callable (case, place) -> bool
-    found, fix : callable (case, place) -> str
-    must : str or callable
-        What is asked, to be read after "it must".
+        The argument it is about; what follows a dot is for the names of the `driver_encode_*` call.
+    libcudacxx : str
+        The function of make_tma_descriptor.h that asks it, for tiled maps.
+    documented : bool
+        Whether the driver API's document of that kind of map asks it.
     source : str
+        Where else it stands.
     sets : frozenset of str
         The sets of rules that it belongs to.
     kinds : tuple of str
         The kinds of map.
-    needs : tuple of str
-        Ids of earlier rows, and names of arguments, without which the question makes no sense.
-    needs_here : tuple of str
-        The same for one place: ``"ROW[i]"`` is the place in question, ``"ROW[0]"`` a fixed one.
-    applies : callable (case) -> bool, or None
+    reads : tuple of str
+        Arguments that it reads; skipped if one of them could not be read.
+    after : tuple of str
+        Ids of earlier rules; skipped if one of them did not hold, or was skipped for its arguments.
+    after_here : tuple of str
+        Ids of earlier rules that must hold at the same entry; a `Rule` is about the innermost one.
+    applies : callable (request) -> bool, or None
         None for always.
-    places : callable (case) -> places, or None
-        None for the one place 0.
     unsupported : bool
-        Whether it says that the target lacks something (a RuntimeError in C++).
-    repair : callable (case, place) -> dict, or None
-        Keyword arguments that would mend it; None where only another tensor does.
+        Whether the target lacks something (a RuntimeError in C++).
     differs : str
-        Where header, documentation and driver disagree, and whom we follow.
+        Where header, documentation and driver disagree, and which we follow.
     """
 
     id: str
     step: int
     on: str
-    holds: Ask
-    found: Ask
-    must: str | Ask
-    fix: Ask
-    source: str
+    libcudacxx: str = ""
+    documented: bool = False
+    source: str = ""
     sets: frozenset[str] = ALL
     kinds: Kinds = EVERY
-    needs: tuple[str, ...] = ()
-    needs_here: tuple[str, ...] = ()
-    applies: Callable[[Case], bool] | None = None
-    places: Callable[[Case], Iterable[int]] | None = None
+    reads: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    after_here: tuple[str, ...] = ()
+    applies: Callable[[Request], bool] | None = None
     unsupported: bool = False
-    repair: Repair | None = None
     differs: str = ""
 
-    def limit(self, c: Case, i: int) -> str:
-        """Give what is asked, as a sentence."""
-        must = self.must if isinstance(self.must, str) else self.must(c, i)
-        return f"it must {must}"
+    def sources(self, kind: MapKind) -> str:
+        """Give where the rule stands, for a kind of map."""
+        cites_libcudacxx = self.libcudacxx and (kind == "tiled" or not self.documented)
+        sources = (
+            f"{LIBCUDACXX}, {self.libcudacxx}" if cites_libcudacxx else "",
+            DOCUMENTS[kind] if self.documented else "",
+            self.source,
+        )
+        text = "; ".join(filter(None, sources))
+        return f"{text} ({self.differs})" if self.differs else text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule(_Row):
+    """One precondition of a request.
+
+    Attributes
+    ----------
+    holds : callable (request) -> bool
+    found, fix : str or callable (request) -> str
+    must : str or callable (request) -> str
+        What is asked, to be read after "it must".
+    repair : callable (request) -> dict, or None
+        Keyword arguments that would mend it; None where only another tensor does.
+    """
+
+    holds: Callable[[Request], bool]
+    found: str | Callable[[Request], str]
+    must: str | Callable[[Request], str]
+    fix: str | Callable[[Request], str]
+    repair: Repair | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RulePerEntry(_Row):
+    """One precondition of every entry of an argument: of each dimension, say.
+
+    Attributes
+    ----------
+    entries : callable (request) -> iterable of int
+        The entries it is about, 0 being innermost.
+    holds, found, must, fix, repair
+        As in `Rule`, with the entry as second argument.
+    """
+
+    entries: Places
+    holds: Callable[[Request, int], bool]
+    found: str | Callable[[Request, int], str]
+    must: str | Callable[[Request, int], str]
+    fix: str | Callable[[Request, int], str]
+    repair: RepairOfEntry | None = None
+
+
+AnyRule = Rule | RulePerEntry

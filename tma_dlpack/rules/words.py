@@ -7,9 +7,11 @@ from typing import NamedTuple
 
 from tma_dlpack.dlpack import TensorView
 from tma_dlpack.encoding.arguments import alignment_bytes_of
-from tma_dlpack.rules.request import Case
+from tma_dlpack.rules.request import Request
+from tma_dlpack.types.coerce import counted
 from tma_dlpack.types.dtypes import overrides_of
 from tma_dlpack.types.enums import TensorMapDataType, TmaInterleaveLayout
+from tma_dlpack.types.limits import INNER_BYTES, MAX_BOX
 
 __all__ = [
     "alignment_fix",
@@ -19,6 +21,7 @@ __all__ = [
     "pad_extent_fix",
     "padding_fix",
     "transpose_fix",
+    "wider_hint",
 ]
 
 
@@ -28,7 +31,7 @@ class Words(NamedTuple):
     copy: str
     contiguous: str
     permute: str
-    as_bytes: str
+    view_as: str
     pad: str
 
 
@@ -37,7 +40,7 @@ def _like_numpy(module: str) -> Words:
         copy="x.copy()",
         contiguous=f"{module}.ascontiguousarray(x)",
         permute="x.transpose({order})",
-        as_bytes=f"x.view({module}.uint8)",
+        view_as=f"x.view({module}.{{dtype}})",
         pad=f"y = {module}.empty({{padded_shape}}, x.dtype)[..., :{{extent}}]; y[...] = x",
     )
 
@@ -52,7 +55,7 @@ _WORDS = {
         copy="x.clone()",
         contiguous="x.contiguous()",
         permute="x.permute({order})",
-        as_bytes="x.view(torch.uint8)",
+        view_as="x.view(torch.{dtype})",
         pad="y = torch.empty(..., {padded})[..., :{extent}]; y.copy_(x)",
     ),
     "numpy": _like_numpy("numpy"),
@@ -61,7 +64,7 @@ _WORDS = {
         copy="jax.numpy.array(x)",
         contiguous="jax.numpy.array(x)",
         permute="x.transpose({order})",
-        as_bytes="x.view(jax.numpy.uint8)",
+        view_as="x.view(jax.numpy.{dtype})",
         pad="y = jax.numpy.pad(x, {widths})",
     ),
 }
@@ -70,7 +73,7 @@ _OTHER = Words(
     copy="a copy of x",
     contiguous="a row-major copy of x",
     permute="x with its dimensions in the order ({order})",
-    as_bytes="a view of its bytes",
+    view_as="a view of it as {dtype}",
     pad="allocate rows of {padded} elements, and pass the first {extent} of each",
 )
 
@@ -79,38 +82,42 @@ def _words(view: TensorView) -> Words:
     return _WORDS.get(view.producer.partition(".")[0], _OTHER)
 
 
-def alignment_fix(c: Case, i: int) -> str:
+def alignment_fix(r: Request) -> str:
     """Say how to start at an aligned address."""
-    if c.view is None:
-        return f"pass an address that is a multiple of {c.alignment_bytes}"
-    start = f"start the view at an element whose address is a multiple of {c.alignment_bytes} bytes"
-    if c.alignment_bytes == NUMPY_ALIGNS or not c.view.producer.startswith("numpy"):
-        return f"{start}, or copy it: x = {_words(c.view).copy}"
+    if r.view is None:
+        return f"pass an address that is a multiple of {r.alignment_bytes}"
+    if not r.is_own_layout:
+        return f"use an offset whose address is a multiple of {r.alignment_bytes} bytes"
+    start = f"start the view at an element whose address is a multiple of {r.alignment_bytes} bytes"
+    if r.alignment_bytes == NUMPY_ALIGNS or not r.view.producer.startswith("numpy"):
+        return f"{start}, or copy it: x = {_words(r.view).copy}"
     less = (
         ", or use interleave_layout='bytes16'"
-        if alignment_bytes_of(TmaInterleaveLayout.none, c.data_type) == 16
+        if alignment_bytes_of(TmaInterleaveLayout.none, r.data_type) == 16
         else ""
     )
     return f"{start}{less}, or copy it to such an address: {_ALIGNED_NUMPY_COPY}"
 
 
-def padding_fix(c: Case, i: int) -> str:
+def padding_fix(r: Request) -> str:
     """Say how to allocate so that strides are aligned."""
-    if c.view is None:
-        return f"lay the tensor out with strides that are multiples of {c.alignment_bytes} bytes"
-    bits = c.view.dtype.itemsize_bits
-    unit = math.lcm(c.alignment_bytes * 8, bits) // bits
-    if c.view.shape[-1] % unit == 0:
-        return f"copy it to a row-major tensor: x = {_words(c.view).contiguous}"
-    return pad_extent_fix(c, unit)
+    if r.view is None:
+        return f"lay the tensor out with strides that are multiples of {r.alignment_bytes} bytes"
+    bits = r.view.dtype.itemsize_bits
+    unit = math.lcm(r.alignment_bytes * 8, bits) // bits
+    if not r.is_own_layout:
+        return f"use strides that are multiples of {counted(unit, 'element')}"
+    if r.view.shape[-1] % unit == 0:
+        return f"copy it to a row-major tensor: x = {_words(r.view).contiguous}"
+    return pad_extent_fix(r, unit)
 
 
-def pad_extent_fix(c: Case, unit: int) -> str:
+def pad_extent_fix(r: Request, unit: int) -> str:
     """Say how to make the last dimension a multiple of `unit` elements."""
-    assert c.view is not None
-    *outer, extent = c.view.shape
+    assert r.view is not None
+    *outer, extent = r.view.shape
     padded = -(-extent // unit) * unit
-    code = _words(c.view).pad.format(
+    code = _words(r.view).pad.format(
         padded=padded,
         extent=extent,
         padded_shape=(*outer, padded),
@@ -119,31 +126,37 @@ def pad_extent_fix(c: Case, unit: int) -> str:
     return f"pad the last dimension from {extent} to {padded} elements: {code}"
 
 
-def nesting_fix(c: Case, i: int) -> str:
+def nesting_fix(r: Request) -> str:
     """Say how to order dimensions whose strides do not nest."""
-    assert c.view is not None
-    strides = c.view.strides
-    order = sorted(range(c.rank), key=lambda d: -strides[d])
-    copy = f"copy it: x = {_words(c.view).contiguous}"
-    if order == list(range(c.rank)) or order[-1] != c.rank - 1:
+    assert r.view is not None
+    if not r.is_own_layout:
+        return "order the dimensions by stride, each at least as large as the one inside it spans"
+    strides = r.view.strides
+    order = sorted(range(r.rank), key=lambda d: -strides[d])
+    copy = f"copy it: x = {_words(r.view).contiguous}"
+    if order[-1] != r.rank - 1 or not all(map(r.permuted(order).nests, range(1, r.rank))):
         return copy
-    permuted = _words(c.view).permute.format(order=", ".join(map(str, order)))
-    return f"order the dimensions by stride: pass {permuted}; or {copy}"
+    permuted = _words(r.view).permute.format(order=", ".join(map(str, order)))
+    return (
+        f"order the dimensions by stride: pass {permuted}, and box_sizes in that order; or {copy}"
+    )
 
 
-def transpose_fix(c: Case, i: int) -> str:
+def transpose_fix(r: Request) -> str:
     """Say how to bring the contiguous dimension to the end."""
-    assert c.view is not None
-    words, strides = _words(c.view), c.view.strides
-    contiguous = [d for d, n in enumerate(c.view.shape) if strides[d] == 1 and n > 1]
+    assert r.view is not None
+    if not r.is_own_layout:
+        return "give strides whose last entry is 1"
+    words, strides = _words(r.view), r.view.strides
+    contiguous = [d for d, n in enumerate(r.view.shape) if strides[d] == 1 and n > 1]
     if not contiguous:
         return (
             f"copy it to a row-major tensor: x = {words.contiguous}; elem_strides cannot step the "
             "last dimension"
         )
-    channels_last = c.kind != "tiled" and c.rank >= 3 and strides[1] == 1
+    channels_last = r.kind != "tiled" and r.rank >= 3 and strides[1] == 1
     last = 1 if channels_last else contiguous[-1]
-    order = ", ".join(str(d) for d in (*(d for d in range(c.rank) if d != last), last))
+    order = ", ".join(str(d) for d in (*(d for d in range(r.rank) if d != last), last))
     permuted = words.permute.format(order=order)
     if channels_last:
         return (
@@ -156,14 +169,14 @@ def transpose_fix(c: Case, i: int) -> str:
     )
 
 
-def carry_fix(c: Case, i: int) -> str:
+def carry_fix(r: Request) -> str:
     """Say how to carry the bits of a type that maps do not have."""
-    assert c.view is not None
-    choices = overrides_of(c.view.dtype)
+    assert r.view is not None
+    choices = overrides_of(r.view.dtype)
     if not choices:
         return (
             "pass a view or a copy as a type of 1, 2, 4 or 8 bytes, such as "
-            f"{_words(c.view).as_bytes}"
+            f"{_words(r.view).view_as.format(dtype='uint8')}"
         )
     others = f" (or {', '.join(t.name for t in choices[1:])})" if choices[1:] else ""
     return (
@@ -172,11 +185,28 @@ def carry_fix(c: Case, i: int) -> str:
     )
 
 
-def packed_fix(c: Case, i: int) -> str:
+def wider_hint(r: Request) -> str:
+    """Say which view as a wider dtype would fit the box of a row in 256 elements; "" for none."""
+    if r.view is None or not r.is_own_layout or not r.type_is_known or r.interleaved:
+        return ""
+    own_bits = r.view.dtype.itemsize_bits
+    if own_bits % 8 or r.element_bits != own_bits or r.arguments.swizzle:
+        return ""
+    for bits in (32,) if r.view.producer.startswith("jax") else (32, 64):
+        count = bits // own_bits
+        sizes = (r.inner_box, r.view.shape[-1], *r.view.strides[:-1])
+        whole = bits > own_bits and all(n % count == 0 for n in sizes)
+        if whole and r.inner_box <= MAX_BOX * count and r.inner_box_bytes % INNER_BYTES == 0:
+            view = _words(r.view).view_as.format(dtype=f"int{bits}")
+            return f"; or pass {view}, whose box is {counted(r.inner_box // count, 'element')} wide"
+    return ""
+
+
+def packed_fix(r: Request) -> str:
     """Say how to do without a packed type."""
     later = "build for sm_100 or later (target='sm_100')"
-    if c.view is None:
+    if r.view is None:
         return f"pass a type of whole bytes, or {later}"
-    if TensorMapDataType.UINT8 in overrides_of(c.view.dtype):
+    if TensorMapDataType.UINT8 in overrides_of(r.view.dtype):
         return f"carry it as bytes, data_type='UINT8', or {later}"
-    return f"pass {_words(c.view).as_bytes}, or {later}"
+    return f"pass {_words(r.view).view_as.format(dtype='uint8')}, or {later}"

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from tma_dlpack import driver
 from tma_dlpack.dlpack import Layout, TensorView, judge
 from tma_dlpack.encoding.arguments import KINDS, EncodeArguments
-from tma_dlpack.rules.parse import MIRROR_OPTIONS, OPTIONS, make_case, mirror_case
-from tma_dlpack.rules.request import Case
+from tma_dlpack.rules.parse import MIRROR_OPTIONS, OPTIONS, read_call, read_driver_call
+from tma_dlpack.rules.request import Request
 from tma_dlpack.tensor_map.storage import Asked
 from tma_dlpack.types.target import DEFAULT_TARGET, Target
 
@@ -28,7 +28,7 @@ class Description:
         Who made the bytes; None for none, and for bytes that came from elsewhere.
     view : TensorView or None
         The tensor at address 0 and without owner; None for bare addresses.
-    request : Case or None
+    request : Request or None
         The request that was accepted; None for decoded bytes.
     """
 
@@ -36,7 +36,7 @@ class Description:
     target: Target
     encoder: str | None = None
     view: TensorView | None = None
-    request: Case | None = field(default=None, repr=False, compare=False)
+    request: Request | None = field(default=None, repr=False, compare=False)
 
     def of(self, view: TensorView | None) -> Description:
         """Give the same description of another tensor, or of a bare address."""
@@ -59,11 +59,11 @@ def describe(asked: Asked, producer: str) -> Description:
     encoder = "driver" if by_driver else "model"
     if layout is None:
         words = dict(zip(MIRROR_OPTIONS[kind], options, strict=True))
-        bare = mirror_case(kind, words, DEFAULT_TARGET)
+        bare = read_driver_call(kind, words, DEFAULT_TARGET)
         return Description(bare.encode_arguments(), DEFAULT_TARGET, encoder, None, bare)
     view = TensorView(0, *judge(Layout(*layout)), producer)
     device = view.device
     target = DEFAULT_TARGET if device.is_host else driver.device_target(device.device_id)
-    given = dict(zip(OPTIONS[kind], options, strict=True))
-    request = make_case(kind, view, address, given, target, False)
+    given = dict(zip(OPTIONS[kind], options, strict=False))  # it takes no `allow`, `shape`...
+    request = read_call(kind, view, address, given, target, False)
     return Description(request.encode_arguments(), target, encoder, view, request)

@@ -214,6 +214,9 @@ class TensorMap(MapAttributes, Drawn):
         view = as_tensor_view(tensor_or_int)
         if differing := differences(self.description, view):
             raise TmaPreconditionError(differing)
+        described = self.description.view
+        if described is not None and described.own is not None:
+            view = view.as_strided(described.shape, described.strides, described.offset_bytes)
         check_address(view.address, "tensor_or_int", self.arguments.alignment_bytes)
         description = self.description.of(view.at(0))
         return self._moved(

@@ -32,6 +32,8 @@ def check_address(address: int, argument: str, alignment_bytes: int) -> None:
 def differences(description: Description, view: TensorView) -> list[Violation]:
     """Say in what a tensor differs from the one that a map describes."""
     old, arguments = description.view, description.arguments
+    if old is not None and old.own is not None:
+        old = old.own
     if old is not None:
         pairs = [
             ("shape", old.shape, view.shape),

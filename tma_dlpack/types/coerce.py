@@ -1,7 +1,8 @@
-"""What a user's object stands for: an integer, some integers, a word. Nothing here raises."""
+"""Integers, sequences of integers and words, from whatever a user passes."""
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Set
 from enum import IntEnum
@@ -17,9 +18,11 @@ __all__ = [
     "integers_of",
     "nearest_integer",
     "nearest_integers",
+    "not_an_integer",
     "reusable",
     "shown",
     "text_of",
+    "texts_of",
 ]
 
 MAX_ENTRIES = 64  # a list longer than any rank is refused before its entries are looked at
@@ -29,14 +32,14 @@ INTEGER_END = 1 << INTEGER_BITS
 
 
 def integer_of(value: object) -> int | None:
-    """Give the integer that a value stands for; members of enums and bools stand for none."""
+    """Give a value as an int; None for what is no integer, for bools and for members of enums."""
     if type(value) is int:
         return value if -INTEGER_END < value < INTEGER_END else None
     try:
         if isinstance(value, (bool, IntEnum)) or type(value).__name__ in ("bool", "bool_"):
             return None  # numpy.bool has either name
         number = operator.index(value)  # type: ignore[arg-type]
-    except Exception:  # an __index__ may raise anything
+    except Exception:  # a TypeError, or what a tensor that is being traced raises
         return None
     return number if -INTEGER_END < number < INTEGER_END else None
 
@@ -75,37 +78,47 @@ def nearest_integers(value: object, otherwise: int) -> tuple[int, ...] | None:
     return tuple(otherwise if number is None else number for number in numbers)
 
 
+def not_an_integer(value: object) -> str:
+    """Name the first entry of a sequence that is no int, and its type; "" where there is none.
+
+    >>> not_an_integer((16, 64.0))
+    'entry 1 has type float'
+    """
+    for i, entry in enumerate(_entries(value) or ()):
+        if integer_of(entry) is None:
+            too_long = " of too many bits" if type(entry) is int else ""
+            return f"entry {i} has type {type(entry).__name__}{too_long}"
+    return ""
+
+
 def _entries(value: object) -> tuple[object, ...] | None:
     """Give what an ordered iterable holds, if it is not longer than `MAX_ENTRIES`."""
-    if type(value) is tuple:
-        return value if len(value) <= MAX_ENTRIES else None
-    try:
-        unordered = isinstance(value, (str, bytes, bytearray, Mapping, Set))
-        if unordered or not isinstance(value, Iterable):
-            return None
-        entries = []
-        for entry in value:
-            entries.append(entry)
-            if len(entries) > MAX_ENTRIES:
-                return None
-        return tuple(entries)
-    except Exception:  # an iterator may raise anything
+    if isinstance(value, (str, bytes, bytearray, Mapping, Set)) or not isinstance(value, Iterable):
         return None
+    try:
+        entries = tuple(itertools.islice(value, MAX_ENTRIES + 1))
+    except Exception:  # an array without dimensions, a tensor that is being traced
+        return None
+    return entries if len(entries) <= MAX_ENTRIES else None
 
 
 def text_of(value: object) -> str | None:
-    """Give the plain str of a str, without asking the methods of a subclass; else None."""
-    if type(value) is str:
-        return value
-    return str.__str__(value) if issubclass(type(value), str) else None
+    """Give the text of a str, a member of a str enum included; None of anything else."""
+    return str.__str__(value) if isinstance(value, str) else None
+
+
+def texts_of(value: object) -> tuple[str, ...] | None:
+    """Give the strs of a collection; None if it is none of strs."""
+    if isinstance(value, Set):
+        value = sorted(map(str, value))
+    texts = [text_of(entry) for entry in _entries(value) or ()]
+    found = tuple(text for text in texts if text is not None)
+    return None if _entries(value) is None or len(found) < len(texts) else found
 
 
 def type_name(kind: type) -> str:
-    """Give the name of a type; a metaclass may refuse to tell it."""
-    try:
-        return str(kind.__name__)
-    except Exception:
-        return "without a name"
+    """Give the name of a type."""
+    return kind.__name__
 
 
 def bytes_of(value: object) -> bytes | None:
@@ -117,13 +130,15 @@ def bytes_of(value: object) -> bytes | None:
 
 
 def shown(value: object) -> str:
-    """Give what a message shows of a value: its repr, if it has one, on one line."""
+    """Give what a message shows of a value: its repr, on one line."""
     if type(value) is list:
         value = tuple(value)  # so that what was kept as a tuple reads as what was given
+    if isinstance(value, int) and value.bit_length() > INTEGER_BITS:
+        return f"an int of {value.bit_length()} bits"  # Python refuses to print 5000 digits
     try:
         text = " ".join(repr(value).split())
-    except Exception:  # a __repr__ may raise anything, and so does an int of 5000 digits
-        text = f"an object of type {type_name(type(value))}"
+    except Exception:  # a tensor whose data is gone, a list that holds a long int
+        text = f"an object of type {type(value).__name__}"
     return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."
 
 
@@ -139,12 +154,8 @@ def counted(number: int | Fraction, unit: str) -> str:
 
 
 def reusable(value: object) -> object:
-    """Give an argument as it is now: lists are copied, and what can be read but once is read."""
+    """Give an argument as it is now: lists are copied, and iterators are read."""
     if type(value) is list:
         return list(value)
-    try:
-        once = isinstance(value, Iterator)
-    except Exception:  # even __class__ may raise
-        return value
-    entries = _entries(value) if once else None
+    entries = _entries(value) if isinstance(value, Iterator) else None
     return value if entries is None else entries

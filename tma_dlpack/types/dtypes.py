@@ -15,6 +15,7 @@ from tma_dlpack.types.errors import refusal
 __all__ = [
     "DATA_TYPES",
     "PACKED_TYPES",
+    "PADDED_TYPES",
     "DLDataType",
     "DataTypeRow",
     "data_type_of",
@@ -120,8 +121,10 @@ DATA_TYPES: tuple[DataTypeRow, ...] = (
     DataTypeRow(_PACKED["16U6_ALIGN16B"], 6, "uint8", None, smem_chunk_bytes=16),
 )
 
-#: The types of sm_100 and later whose values are smaller than a byte.
+#: The types of sm_100 and later whose values are smaller than a byte; and those of them whose 16
+#: values take 16 bytes in shared memory, with a gap.
 PACKED_TYPES = frozenset(r.data_type for r in DATA_TYPES if r.is_packed)
+PADDED_TYPES = frozenset(r.data_type for r in DATA_TYPES if r.smem_chunk_bytes == 16)
 
 _C = DLDataTypeCode
 
@@ -207,7 +210,8 @@ def data_type_of(dtype: DLDataType) -> TensorMapDataType | None:
 def overrides_of(dtype: DLDataType) -> tuple[TensorMapDataType, ...]:
     """Give the map data types that `data_type=` may name for a tensor of a DLPack type.
 
-    Those of the same element size, and for storage in bytes or 4-bit values the packed types.
+    Those of the same element size, and the packed types for 4-bit values and for storage in uint8
+    or int8.
 
     >>> [t.name for t in overrides_of(DLDataType(2, 16))]
     ['UINT16', 'FLOAT16', 'BFLOAT16']
@@ -216,7 +220,7 @@ def overrides_of(dtype: DLDataType) -> tuple[TensorMapDataType, ...]:
         return ()
     size = dtype.itemsize_bits
     four_bits = dtype.bits == 4 and data_type_of(dtype) is not None
-    bytes_of_values = (dtype.code, dtype.bits, dtype.lanes) == (_C.kDLUInt, 8, 1)
+    bytes_of_values = dtype in (DLDataType(_C.kDLUInt, 8), DLDataType(_C.kDLInt, 8))
     return tuple(
         r.data_type
         for r in DATA_TYPES

@@ -12,6 +12,9 @@ __all__ = ["DEFAULT_TARGET", "TARGETS", "Target"]
 #: Compute capability for which the 128 bytes have been measured (H200, driver 580.159.04).
 MEASURED_CAPABILITY = (9, 0)
 
+#: Those whose layout of tiled maps is derived from ptxas 13.0's code of ``tensormap.replace``.
+DERIVED_CAPABILITIES = frozenset({(10, 0), (10, 3), (10, 7), (11, 0), (12, 0), (12, 1)})
+
 
 def _is_int(value: object, low: int, end: int) -> bool:
     return type(value) is int and low <= value < end
@@ -94,6 +97,20 @@ class Target:
         return self.compute_capability[0] == 9
 
     @property
+    def has_scatter4(self) -> bool:
+        """Whether there is tile::scatter4: on 10.0 and later, but ptxas refuses it on 12.x."""
+        return self.compute_capability >= (10, 0) and self.compute_capability[0] != 12
+
+    @property
+    def has_derived_layout(self) -> bool:
+        """Whether tiled maps can be read, by a layout derived from the compiler's code.
+
+        ptxas 13.0 writes the same bits for ``tensormap.replace`` on these as on sm_90; not
+        measured. Encoding stays the driver's.
+        """
+        return self.compute_capability in DERIVED_CAPABILITIES
+
+    @property
     def has_model(self) -> bool:
         """Whether the 128 bytes can be made without a driver, from the measured layout."""
         return self.compute_capability == MEASURED_CAPABILITY
@@ -104,12 +121,16 @@ class Target:
 
 
 #: The presets that `target=` takes by name. Shared memory: CUDA C++ Programming Guide, technical
-#: specifications per compute capability (227 KB, and 99 KB on 12.0).
+#: specifications per compute capability (227 KB, and 99 KB on 12.x); of sm_107 CUTLASS's arch.h
+#: (327 KB).
 TARGETS: dict[str, Target] = {
     "sm_90": Target((9, 0), 232_448),
     "sm_100": Target((10, 0), 232_448),
     "sm_103": Target((10, 3), 232_448),
+    "sm_107": Target((10, 7), 334_848),
+    "sm_110": Target((11, 0), 232_448),
     "sm_120": Target((12, 0), 101_376),
+    "sm_121": Target((12, 1), 101_376),
 }
 
 #: What a host tensor is described for unless told otherwise.

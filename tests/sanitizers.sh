@@ -1,0 +1,24 @@
+#!/bin/sh
+# Run the tests of tensors, maps and the short cut on a build with AddressSanitizer and
+# UndefinedBehaviorSanitizer:  tests/sanitizers.sh [python [pytest arguments]]
+#
+# Python's own allocator is left out, so that every object is seen; leaks are counted by
+# test_shortcut.py, because the interpreter and torch keep memory to their end.
+set -eu
+python=${1:-python}
+[ $# -gt 0 ] && shift
+root=$(cd "$(dirname "$0")/.." && pwd)
+copy=$(mktemp -d)
+trap 'rm -rf "$copy"' EXIT
+cp -r "$root/tma_dlpack" "$root/tests" "$root/pyproject.toml" "$copy"
+cd "$copy"
+include=$("$python" -c "import sysconfig; print(sysconfig.get_paths()['include'])")
+for module in tensor_map/_storage make/_accept; do
+  "${CC:-cc}" -std=c11 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined \
+    -fno-omit-frame-pointer -fPIC -shared "-I$include" "tma_dlpack/$module.c" \
+    -o "tma_dlpack/$module.abi3.so"
+done
+preload="$("${CC:-cc}" -print-file-name=libasan.so) $("${CC:-cc}" -print-file-name=libubsan.so)"
+tests="tests/make tests/dlpack tests/tensor_map/test_tensor_map.py"
+LD_PRELOAD=$preload ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 PYTHONMALLOC=malloc \
+  PYTHONPATH=$copy "$python" -m pytest -q -p no:cacheprovider ${*:-$tests}

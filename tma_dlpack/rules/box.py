@@ -1,0 +1,308 @@
+"""The box and the element strides: what is asked of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from tma_dlpack.rules import repairs, words
+from tma_dlpack.rules.request import Request
+from tma_dlpack.rules.rule import (
+    HAS_TYPE,
+    LIBCU,
+    MEASURED,
+    TILED,
+    TILED_ON_SM_90,
+    WRITTEN,
+    AnyRule,
+    Rule,
+    RulePerEntry,
+)
+from tma_dlpack.types.coerce import counted
+from tma_dlpack.types.dtypes import PADDED_TYPES
+from tma_dlpack.types.enums import TmaSwizzle
+from tma_dlpack.types.limits import (
+    INNER_BYTES,
+    MAX_BOX,
+    MAX_BOX_BYTES,
+    MAX_ELEM_STRIDE,
+    PADDED_INNER_VALUES,
+)
+
+__all__ = ["BOX_RULES", "inner_fix"]
+
+#: What rows need that ask for the bytes of the box along dimension 0.
+_READS_INNER = ("box_sizes", "data_type")
+_HAS_INNER = ("RANK", "BOX_RANK", "CHANNELS", *HAS_TYPE, "PACKED_TYPE")
+
+
+def _inner_to_outer(r: Request) -> Iterable[int]:
+    return range(r.rank)
+
+
+def _stepped(r: Request) -> Iterable[int]:
+    # an im2col map's innermost entry is asked by the driver of sm_90 alone: not of an unread target
+    unsure = r.rules == "measured" and any(v.argument == "target" for v in r.unreadable)
+    return range(1 if r.ignores_innermost_elem_stride or unsure else 0, r.rank)
+
+
+def _fitting(r: Request, i: int) -> int:
+    """Give what entry i of the box may be: along dimension 0, whole units of 16 bytes."""
+    in_units = i == 0 and r.type_is_known and not r.interleaved
+    whole = repairs.inner_box(r) if in_units else {}
+    box: tuple[int, ...] = (whole or repairs.clamp_box(r, i))["box_sizes"]
+    return box[r.rank - 1 - i]
+
+
+def _range_fix(r: Request, i: int) -> str:
+    if r.arguments.box_dim[i] < 1:
+        return f"use at least {_fitting(r, i)}"
+    wider = words.wider_hint(r) if i == 0 else ""
+    return f"use {_fitting(r, i)}, and several copies for a larger tile{wider}"
+
+
+def inner_fix(r: Request) -> str:
+    """Say which row of a box is a multiple of 16 bytes, and the nearest that fits."""
+    change = repairs.inner_box(r)
+    if r.mirror or not change:
+        nearest = ""
+    else:
+        nearest = "; the nearest that fits is {}={}".format(*next(iter(change.items())))
+    unit = r.inner_unit
+    size = counted(unit * r.element_bits // 8, "byte")
+    return f"use a multiple of {counted(unit, 'element')} ({size}){nearest}"
+
+
+def _span_fix(r: Request) -> str:
+    span = counted(r.span_elements, "element")
+    narrow = f"narrow it to {span} ({r.span_bytes} bytes) and copy in several steps"
+    swizzle = repairs.wider_swizzle(r)
+    if swizzle is not None:
+        return f"use swizzle={swizzle.name!r}, or {narrow}"
+    return f"{narrow}, or use swizzle='none'"
+
+
+def _fits_smem(r: Request) -> bool:
+    return r.box_bytes <= r.target.max_smem_bytes
+
+
+def _driver_counts_few(r: Request) -> bool:
+    return r.encode_arguments().floor_box_bytes <= MAX_BOX_BYTES
+
+
+def _shrink_fix(holds: repairs.Holds) -> Callable[[Request], str]:
+    def fix(r: Request) -> str:
+        place, value = repairs.shrunk(r, holds)
+        entry = f"{r.box_name(place)} from {r.arguments.box_dim[place]} to {value}"
+        return f"shrink {entry}, and copy in several steps"
+
+    return fix
+
+
+BOX_RULES: tuple[AnyRule, ...] = (
+    # 8. box
+    Rule(
+        id="BOX_RANK",
+        step=80,
+        on="box_sizes",
+        sets=frozenset({"libcu++", "driver"}),  # a mirror reads as many entries as the rank says
+        kinds=TILED,
+        reads=("box_sizes",),
+        after=("RANK",),
+        holds=lambda r: len(r.arguments.box_dim) == r.rank,
+        found=lambda r: f"box_sizes has {counted(len(r.arguments.box_dim), 'entry')}",
+        must=lambda r: f"have {r.rank}, one per dimension of the tensor",
+        fix=lambda r: (
+            f"give {counted(r.rank, 'entry')}, row-major; 1 for dimensions that a tile does not "
+            "span"
+        ),
+        libcudacxx="__get_box_sizes",
+        repair=repairs.entries("box_sizes"),
+    ),
+    RulePerEntry(
+        id="BOX_RANGE",
+        step=81,
+        on="box_sizes",
+        kinds=TILED,
+        entries=_inner_to_outer,
+        reads=("box_sizes",),
+        after=("RANK", "BOX_RANK"),
+        holds=lambda r, i: 1 <= r.arguments.box_dim[i] <= MAX_BOX,
+        found=lambda r, i: f"{r.box_name(i)} is {r.arguments.box_dim[i]}",
+        must=f"be 1..{MAX_BOX}",
+        fix=_range_fix,
+        libcudacxx="__get_box_sizes",
+        documented=True,
+        repair=repairs.clamp_box,
+    ),
+    RulePerEntry(
+        id="BOX_IN_SHAPE",
+        step=81,
+        on="box_sizes",
+        kinds=TILED,
+        sets=LIBCU,
+        entries=_inner_to_outer,
+        reads=("box_sizes",),
+        after=("RANK", "BOX_RANK"),
+        after_here=("BOX_RANGE", "DIM_RANGE"),
+        holds=lambda r, i: r.arguments.box_dim[i] <= r.arguments.global_dim[i],
+        found=lambda r, i: f"{r.box_name(i)} is {r.arguments.box_dim[i]}",
+        must=lambda r, i: f"be at most {r.extent_name(i)} = {r.arguments.global_dim[i]}",
+        fix=lambda r, i: f"use {_fitting(r, i)}",
+        libcudacxx="__get_box_sizes",
+        differs="driver: more is accepted, and the rest of the tile is filled",
+        repair=repairs.clamp_box,
+    ),
+    Rule(
+        id="BOX_INNER_16B",
+        step=82,
+        on="box_sizes",
+        kinds=TILED,
+        reads=(*_READS_INNER, "interleave_layout"),
+        after=_HAS_INNER,
+        after_here=("BOX_RANGE",),
+        applies=lambda r: not r.interleaved,
+        holds=lambda r: r.inner_box_bytes % INNER_BYTES == 0,
+        found=lambda r: f"{r.inner_name()} spans {counted(r.inner_box_bytes, 'byte')}",
+        must=lambda r: (
+            f"be a multiple of {INNER_BYTES} bytes when {r.argument('interleave_layout')} is none"
+        ),
+        fix=inner_fix,
+        libcudacxx="__get_box_sizes",
+        documented=True,
+        repair=repairs.inner_box,
+    ),
+    Rule(
+        id="BOX_PACKED",
+        step=82,
+        on="box_sizes",
+        sets=WRITTEN,
+        reads=_READS_INNER,
+        after=_HAS_INNER,
+        applies=lambda r: r.data_type in PADDED_TYPES,
+        holds=lambda r: r.inner_box == PADDED_INNER_VALUES,
+        found=lambda r: f"{r.inner_name()} is {counted(r.inner_box, 'value')}",
+        must=lambda r: f"be {PADDED_INNER_VALUES} for {r.type_row.data_type.name}",
+        fix=lambda r: f"use {PADDED_INNER_VALUES} values",
+        documented=True,
+        repair=repairs.padded_inner,
+    ),
+    Rule(
+        id="BOX_SWIZZLE_SPAN",
+        step=83,
+        on="box_sizes",
+        reads=(*_READS_INNER, "swizzle", "interleave_layout"),
+        after=_HAS_INNER,
+        after_here=("BOX_RANGE",),
+        applies=lambda r: not r.interleaved and r.arguments.swizzle is not TmaSwizzle.none,
+        holds=lambda r: r.inner_box_bytes <= r.span_bytes,
+        found=lambda r: f"{r.inner_name()} spans {counted(r.inner_box_bytes, 'byte')}",
+        must=lambda r: f"be at most {r.span_bytes} bytes with swizzle {r.arguments.swizzle.name}",
+        fix=_span_fix,
+        libcudacxx="__get_box_sizes",
+        documented=True,
+        differs="libcu++ page: when interleaved; code and driver: when not",
+        repair=repairs.fit_span,
+    ),
+    Rule(
+        id="BOX_SMEM",
+        step=84,
+        on="box_sizes",
+        kinds=TILED,
+        sets=LIBCU,
+        reads=(*_READS_INNER, "target"),
+        after=(*_HAS_INNER, "BOX_RANGE"),
+        holds=_fits_smem,
+        found=lambda r: f"the box takes {counted(r.box_bytes, 'byte')}",
+        must=lambda r: (
+            f"fit the {r.target.max_smem_bytes} bytes of shared memory of a block on {r.target}"
+        ),
+        fix=_shrink_fix(_fits_smem),
+        libcudacxx="__get_box_sizes",
+        repair=repairs.shrink_box(_fits_smem),
+    ),
+    # 9. element strides
+    Rule(
+        id="ELEM_STRIDES_RANK",
+        step=90,
+        on="elem_strides",
+        reads=("elem_strides",),
+        after=("RANK",),
+        holds=lambda r: len(r.arguments.element_strides) == r.rank,
+        found=lambda r: f"elem_strides has {counted(len(r.arguments.element_strides), 'entry')}",
+        must=lambda r: f"have {r.rank}, one per dimension of the tensor",
+        fix=("leave it out for strides of 1, or give one entry per dimension, row-major"),
+        libcudacxx="__get_elem_strides",
+        repair=repairs.entries("elem_strides"),
+    ),
+    RulePerEntry(
+        id="ELEM_STRIDES_RANGE",
+        step=91,
+        on="elem_strides",
+        entries=_stepped,
+        reads=("elem_strides", "interleave_layout"),
+        after=("RANK", "ELEM_STRIDES_RANK"),
+        holds=lambda r, i: 1 <= r.arguments.element_strides[i] <= MAX_ELEM_STRIDE,
+        found=lambda r, i: f"{r.elem_stride_name(i)} is {r.arguments.element_strides[i]}",
+        must=f"be 1..{MAX_ELEM_STRIDE}",
+        fix="use 1 to take every element; for larger steps, index the tensor: x[::n]",
+        libcudacxx="__get_elem_strides",
+        documented=True,
+        differs="libcu++ and document ignore the innermost unless interleaved; the driver does not",
+        repair=repairs.clamp_elem_stride,
+    ),
+    RulePerEntry(
+        id="ELEM_STRIDES_IN_SHAPE",
+        step=91,
+        on="elem_strides",
+        kinds=TILED,
+        sets=LIBCU,
+        entries=_stepped,
+        reads=("elem_strides", "interleave_layout"),
+        after=("RANK", "ELEM_STRIDES_RANK"),
+        after_here=("ELEM_STRIDES_RANGE", "DIM_RANGE"),
+        holds=lambda r, i: r.arguments.element_strides[i] <= r.arguments.global_dim[i],
+        found=lambda r, i: f"{r.elem_stride_name(i)} is {r.arguments.element_strides[i]}",
+        must=lambda r, i: f"be at most {r.extent_name(i)} = {r.arguments.global_dim[i]}",
+        fix=lambda r, i: f"use {min(r.arguments.global_dim[i], MAX_ELEM_STRIDE)}",
+        libcudacxx="__get_elem_strides",
+        differs="driver: more is accepted",
+        repair=repairs.clamp_elem_stride,
+    ),
+    # 10. what the driver asks beyond
+    Rule(
+        id="BOX_INNER_16B_INTERLEAVED",
+        step=101,
+        on="box_sizes",
+        sets=TILED_ON_SM_90,
+        kinds=TILED,
+        reads=(*_READS_INNER, "interleave_layout", "target"),
+        after=_HAS_INNER,
+        after_here=("BOX_RANGE",),
+        applies=lambda r: r.interleaved and r.target.has_model,
+        holds=lambda r: r.inner_box_bytes % INNER_BYTES == 0,
+        found=lambda r: f"{r.inner_name()} spans {counted(r.inner_box_bytes, 'byte')}",
+        must=f"be a multiple of {INNER_BYTES} bytes for the driver, interleaved or not",
+        fix=inner_fix,
+        source=MEASURED,
+        differs="libcu++ and the documents ask it only when not interleaved",
+        repair=repairs.inner_box,
+    ),
+    Rule(
+        id="BOX_BYTES",
+        step=102,
+        on="box_sizes",
+        sets=TILED_ON_SM_90,
+        kinds=TILED,
+        reads=(*_READS_INNER, "elem_strides", "target"),
+        after=(*_HAS_INNER, "BOX_RANGE", "BOX_SMEM", "ELEM_STRIDES_RANK", "ELEM_STRIDES_RANGE"),
+        applies=lambda r: r.target.has_model,
+        holds=_driver_counts_few,
+        found=lambda r: (
+            f"the driver counts {counted(r.encode_arguments().floor_box_bytes, 'byte')} for the box"
+        ),
+        must=f"be at most {MAX_BOX_BYTES} bytes (228 KB)",
+        fix=_shrink_fix(_driver_counts_few),
+        source=MEASURED,
+        repair=repairs.shrink_box(_driver_counts_few),
+    ),
+)

@@ -1,0 +1,188 @@
+"""The `Report` of a check, and the search for arguments that would be accepted."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from tma_dlpack.rules import ALLOWABLE, RULES
+from tma_dlpack.rules.check import Fault, advise, faults_of, find_violations
+from tma_dlpack.rules.repairs import Change
+from tma_dlpack.rules.request import Request
+from tma_dlpack.types.coerce import reusable
+from tma_dlpack.types.errors import (
+    Advice,
+    Finding,
+    TmaPreconditionError,
+    TmaTargetError,
+    Violation,
+    sealed,
+)
+from tma_dlpack.types.public import Drawn, public
+
+__all__ = ["Report", "check_request"]
+
+MAX_REPAIRS = 40  # each changes at least one argument
+
+Arguments = Mapping[str, Any]
+RequestOf = Callable[[Arguments], Request]
+
+
+@public
+@sealed
+@dataclass(frozen=True, slots=True)
+class Report(Drawn):
+    """What a check found.
+
+    Attributes
+    ----------
+    violations : tuple of Violation
+        Every precondition that does not hold, in libcu++'s order; empty where the call is accepted.
+    advice : tuple of Advice
+        What is worth knowing about an accepted call.
+
+    Examples
+    --------
+    >>> import numpy as np, tma_dlpack as tma
+    >>> x = np.zeros((64, 64), dtype=np.float32)
+    >>> report = tma.check_tma_descriptor(x, box_sizes=(16, 3))
+    >>> report.ok, [v.rule for v in report.violations]
+    (False, ['BOX_INNER_16B'])
+    >>> report.fixed()["box_sizes"]
+    (16, 4)
+    """
+
+    violations: tuple[Violation, ...]
+    advice: tuple[Advice, ...] = ()
+    _given: Arguments = field(default_factory=dict, repr=False, compare=False)
+    _request_of: RequestOf | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def ok(self) -> bool:
+        """Whether the call is accepted."""
+        return not self.violations
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def raise_if_refused(self) -> None:
+        """Raise `TmaPreconditionError` with all violations, if there are any.
+
+        Where the target lacks what is asked for, it is a `TmaTargetError`, which is a
+        `TmaUnsupportedError` (a RuntimeError) too.
+        """
+        if self.violations:
+            lacks = self.violations[0].rule in _unsupported_rules()
+            raise (TmaTargetError if lacks else TmaPreconditionError)(self.violations)
+
+    def fixed(self) -> dict[str, Any] | None:
+        """Give the keyword arguments after the tensor, corrected so that the call is accepted.
+
+        Each refused argument is changed as little as its rule allows; arguments that are fine stay
+        as they were given, and none is changed whose given value is accepted beside the others.
+        Where libcu++'s rules leave no choice (a box that the shape cannot hold) but the driver's
+        do, `allow` names the rules to switch off; else `rules` becomes ``"driver"``.
+
+        Returns
+        -------
+        dict or None
+            None where the tensor itself must change. What is returned has been checked.
+        """
+        changes = self.changes()
+        return None if changes is None else {**self._given, **changes}
+
+    def changes(self) -> dict[str, Any] | None:
+        """Give the keyword arguments that `fixed` changes, and only these.
+
+        >>> import numpy as np, tma_dlpack as tma
+        >>> tma.check_tma_descriptor(np.zeros((64, 64), np.float32), box_sizes=(16, 3)).changes()
+        {'box_sizes': (16, 4)}
+        """
+        if self._request_of is None:
+            return None
+        for start in _starts(self._given):
+            changes = _repaired(self._given, start, self._request_of)
+            if changes is not None:
+                return _needed(self._given, changes, self._request_of)
+        return None
+
+    def __str__(self) -> str:
+        findings: tuple[Finding, ...] = (*self.violations, *self.advice)
+        head = (
+            "accepted"
+            if self.ok
+            else f"refused: {len(self.violations)} violation" + "s" * (len(self.violations) > 1)
+        )
+        return "\n".join(
+            [head, *(("advice: " if isinstance(f, Advice) else "") + str(f) for f in findings)]
+        )
+
+
+def check_request(request_of: RequestOf, given: Arguments) -> Report:
+    """Check a request and keep what `Report.fixed` needs.
+
+    Parameters
+    ----------
+    request_of : callable
+        Gives the request that keyword arguments make.
+    given : mapping
+        The keyword arguments of the call.
+    """
+    given = {name: reusable(value) for name, value in given.items()}
+    request = request_of(given)
+    violations = find_violations(request)
+    return Report(violations, () if violations else advise(request), given, request_of)
+
+
+@cache
+def _unsupported_rules() -> frozenset[str]:
+    return frozenset(rule.id for rule in RULES if rule.unsupported)
+
+
+def _starts(given: Arguments) -> Iterator[Change]:
+    """Give where to start repairing: as given, with few rules allowed, by the driver's rules."""
+    yield {}
+    if "allow" in given:
+        for count in range(1, len(ALLOWABLE) + 1):
+            for allowed in itertools.combinations(ALLOWABLE, count):
+                yield {"allow": allowed}
+    yield {"rules": "driver"}
+
+
+def _repaired(given: Arguments, changes: Change, request_of: RequestOf) -> Change | None:
+    """Repair one thing after the other until nothing is refused; None where that leads nowhere."""
+    request = request_of({**given, **changes})
+    for _ in range(MAX_REPAIRS):
+        faults = faults_of(request)
+        if not faults and not request.unreadable:
+            return changes
+        for change in _changes(request, faults):
+            changed = request_of({**given, **changes, **change})
+            if changed != request:
+                changes, request = {**changes, **change}, changed
+                break
+        else:
+            return None
+    return None
+
+
+def _needed(given: Arguments, changes: Change, request_of: RequestOf) -> Change:
+    """Take back every change without which the call is accepted all the same."""
+    for name in changes:
+        fewer = {other: value for other, value in changes.items() if other != name}
+        request = request_of({**given, **fewer})
+        if not request.unreadable and not faults_of(request):
+            return _needed(given, fewer, request_of)
+    return changes
+
+
+def _changes(request: Request, faults: list[Fault]) -> Iterator[Change]:
+    """Give what might mend a request, in the order in which its faults are reported."""
+    for violation in request.unreadable:
+        if violation.argument in request.readable_instead:
+            yield {violation.argument: request.readable_instead[violation.argument]}
+    for fault in faults:
+        yield fault.changes()
