@@ -13,6 +13,7 @@ from tma_dlpack.copies.tile import Tile
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.coerce import shown, text_of
 from tma_dlpack.types.errors import refusal
+from tma_dlpack.types.opaque import opaque
 
 if TYPE_CHECKING:
     from tma_dlpack.geometry import IntArray
@@ -29,6 +30,7 @@ __all__ = [
 SIMULATOR = SimulatorBackend()
 
 
+@opaque
 def backend(name: str) -> Backend:
     """Give a way to copy tiles.
 
@@ -95,6 +97,7 @@ def _choose(tensor_map: TensorMap, wanted: object, memory: object) -> Backend:
     return wanted if _is_backend(wanted) else _named(wanted)
 
 
+@opaque
 def load_tile(
     tensor_map: TensorMap,
     coords: Sequence[int],
@@ -160,6 +163,7 @@ def load_tile(
     )
 
 
+@opaque
 def load_tiles(
     tensor_map: TensorMap,
     coords: object,
@@ -198,6 +202,7 @@ def load_tiles(
     )
 
 
+@opaque
 def store_tile(
     tensor_map: TensorMap,
     coords: Sequence[int],
@@ -252,6 +257,7 @@ def store_tile(
     )
 
 
+@opaque
 def reduce_tile(
     tensor_map: TensorMap,
     coords: Sequence[int],
@@ -285,6 +291,7 @@ def reduce_tile(
     )
 
 
+@opaque
 def tile_coords(tensor_map: TensorMap) -> IntArray:
     """Give the coordinates of the tiles that cover the tensor.
 

@@ -28,6 +28,7 @@ from tma_dlpack.types.enums import (
 )
 from tma_dlpack.types.errors import TmaError
 from tma_dlpack.types.limits import MAX_BOX, MAX_ELEM_STRIDE
+from tma_dlpack.types.opaque import opaque
 
 __all__ = ["Choice", "Explorer", "Look", "Still", "explore", "first_choice", "look"]
 
@@ -169,6 +170,7 @@ def first_choice(tensor: object) -> Choice:
     return choice if fixed is None else choice.changed(fixed)
 
 
+@opaque
 def explore(tensor: object) -> Explorer | Still:
     """Explore the tensor maps of a tensor with sliders and menus, in a notebook.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle, WideMode
+from tma_dlpack.types.opaque import opaque
 from tma_dlpack.types.target import Target
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ __all__ = [
 ]
 
 
+@opaque
 def driver_encode_tiled(
     tensor_data_type: DataType,
     tensor_rank: int,
@@ -94,6 +96,7 @@ element_strides, interleave, swizzle, l2_promotion, oob_fill
     )
 
 
+@opaque
 def driver_replace_address(tensor_map: TensorMap, global_address: int) -> TensorMap:
     """Do what ``cuTensorMapReplaceAddress`` does: the same map at another address.
 
@@ -132,6 +135,7 @@ def driver_replace_address(tensor_map: TensorMap, global_address: int) -> Tensor
     return build.replace_address(tensor_map, global_address)
 
 
+@opaque
 def driver_encode_im2col(
     tensor_data_type: DataType,
     tensor_rank: int,
@@ -209,6 +213,7 @@ interleave, swizzle, l2_promotion, oob_fill, target, encoder
     )
 
 
+@opaque
 def driver_encode_im2col_wide(
     tensor_data_type: DataType,
     tensor_rank: int,

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from tma_dlpack import driver
 from tma_dlpack.types.errors import TmaUnsupportedError, refusal
+from tma_dlpack.types.opaque import opaque
 from tma_dlpack.verification.checks import CHECKS, Arena, Check, Outcome, run_case
 from tma_dlpack.verification.learning import FieldStatistics
 from tma_dlpack.verification.report import VerifyReport, VerifyRow
@@ -17,6 +18,7 @@ __all__ = ["VerifyReport", "VerifyRow", "replay", "verify"]
 BAR_WIDTH = 30
 
 
+@opaque
 def verify(n: int = 1000, seed: int = 0, *, device_id: int = 0) -> VerifyReport:
     """Compare this package with the driver and the GPU of this machine, on random cases.
 
