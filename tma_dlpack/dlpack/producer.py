@@ -88,7 +88,21 @@ def _refuse_export(tensor: Any, error: Exception) -> NoReturn:
             refuse("TENSOR_NUMPY_DTYPE", found, error, fix)
         if not tensor.flags.writeable:
             refuse("TENSOR_NUMPY_READ_ONLY", found, error)
-    refuse("TENSOR_EXPORT", found, error, _jax_fix(tensor))
+    refuse("TENSOR_EXPORT", found, error, _traced_fix(tensor) or _jax_fix(tensor))
+
+
+def _traced_fix(tensor: Any) -> str | None:
+    """Name the way out for what stands for an array while a function is traced; None for others."""
+    kind = type(tensor)
+    tracer = getattr(sys.modules.get("jax.core"), "Tracer", None)
+    if isinstance(tracer, type) and issubclass(kind, tracer):
+        return (
+            "make the map outside of the function that jax.jit, jax.vmap or jax.grad traces, of "
+            "the array that it is given"
+        )
+    if _package(kind) == "tensorflow" and kind.__name__ == "SymbolicTensor":
+        return "make the map outside of the tf.function, of the tensor that it is given"
+    return None
 
 
 def _jax_fix(tensor: Any) -> str | None:

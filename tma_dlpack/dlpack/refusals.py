@@ -96,7 +96,7 @@ REFUSALS: dict[str, tuple[str, str, str]] = {
     "TENSOR_FAKE": (
         "it must be a real tensor: a fake one has no memory",
         "call this outside of the traced function: behind torch.compiler.disable, or inside of a "
-        "torch.library.custom_op",
+        "torch.library.custom_op such as those of tma_dlpack.torch_ops",
         _TORCH,
     ),
     "TENSOR_NESTED": (

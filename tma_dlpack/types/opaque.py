@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
-from contextlib import ContextDecorator
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 __all__ = ["opaque", "untraced"]
 
@@ -13,21 +13,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 #: What torch adds where it must not leave the graph (``fullgraph=True``).
 REASON = (
-    "tma_dlpack needs addresses, which a graph does not have: call it inside of a "
-    "torch.library.custom_op, or use tma_dlpack.torch_ops"
+    "a graph has no addresses; make maps and read their numbers before the compiled function, or "
+    "inside of a torch.library.custom_op such as those of tma_dlpack.torch_ops"
 )
-
-
-def opaque(function: F) -> F:
-    """Let torch.compile run a function, and all that it calls, as it is.
-
-    torch.compile ends its graph before the call, and compiles nothing until the function returns:
-    what ``torch.compiler.disable`` does, but without importing torch.
-
-    >>> opaque(lambda x: x)(3)
-    3
-    """
-    return untraced(_Call()(function))
 
 
 def untraced(function: F) -> F:
@@ -44,26 +32,41 @@ def untraced(function: F) -> F:
     return function
 
 
-class _Call(ContextDecorator):
-    """A call as it is, made by contextlib: a module in which torch.compile traces nothing."""
-
-    def _recreate_cm(self) -> _Call:
-        # that module is there as soon as somebody uses torch.compile
-        return _UntracedCall() if "torch._dynamo.eval_frame" in sys.modules else self
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *error: object) -> None:
-        pass
+@untraced
+def _stop() -> tuple[Callable[[Any], Any], Any] | None:
+    """Stop tracing in this thread; give what `_go_on` needs, or None where nobody traces."""
+    if "torch._dynamo.eval_frame" not in sys.modules:
+        return None
+    set_callback = sys.modules["torch._C._dynamo.eval_frame"].set_eval_frame
+    return set_callback, set_callback(None)
 
 
-class _UntracedCall(_Call):
-    """Takes torch.compile's callback, which is given every Python call, away until the end."""
+@untraced
+def _go_on(stopped: tuple[Callable[[Any], Any], Any]) -> None:
+    set_callback, callback = stopped
+    set_callback(callback)
 
-    def __enter__(self) -> None:
-        self._set_callback = sys.modules["torch._C._dynamo.eval_frame"].set_eval_frame
-        self._callback = self._set_callback(None)
 
-    def __exit__(self, *error: object) -> None:
-        self._set_callback(self._callback)
+def opaque(function: F) -> F:
+    """Let torch.compile run a function, and all that it calls, as it is.
+
+    torch.compile ends its graph before the call, and compiles nothing until the function returns:
+    what ``torch.compiler.disable`` does, but without importing torch.
+
+    >>> opaque(lambda x: x)(3)
+    3
+    """
+
+    @functools.wraps(function)
+    def called(*args: Any, **keywords: Any) -> Any:
+        stopped = None
+        try:
+            # Inside of `try`, because torch.compile, which is given this call too, skips a function
+            # that leaves its graph there.
+            stopped = _stop()
+            return function(*args, **keywords)
+        finally:
+            if stopped is not None:
+                _go_on(stopped)
+
+    return untraced(cast(F, called))
