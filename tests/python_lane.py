@@ -1,4 +1,4 @@
-"""``python -m pytest -p tests.python_lane``: run tests without the compiled short cut, where it is built."""
+"""``python -m pytest -p tests.python_lane``: run tests without the short cut that was compiled."""
 
 import sys
 

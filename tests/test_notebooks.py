@@ -32,6 +32,8 @@ SAYS = {
         "fill: 0x7ff77ff7",
         "(4, 16), 256 bytes",
         "STORE_OVERRUN",
+        "8 bytes past the end of the tensor",
+        "128 rows of 8 experts, 2 maps",
     ],
     "04_why_was_it_refused": [
         "tensor.strides[0] is 1733 elements, 3466 bytes",
@@ -46,7 +48,7 @@ SAYS = {
     "07_hopper_gemm": [
         "7616 of 8192 elements are filled with zeros",
         "tensor.strides[0] is 12 elements, 24 bytes",
-        "4 K steps read what A holds",
+        "operand of bf16: 128 of M or N, 64 of K in 4 steps of 16",
         "66 tiles of 256 x 256 read 2048 rows of A and 2304 rows of B",
         "the product of 200 x 136 and 136 x 328 is exact: True",
     ],

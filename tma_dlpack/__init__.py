@@ -44,8 +44,9 @@ from tma_dlpack.types.target import TARGETS, Target
 if TYPE_CHECKING:
     from tma_dlpack import draw
     from tma_dlpack.bench.tile_bandwidth import BandwidthReport, bandwidth
+    from tma_dlpack.cli.explain import Explanation, PrintedArguments, explain
     from tma_dlpack.consumer import MatrixDescriptor, ldmatrix_addresses, matrix_descriptor
-    from tma_dlpack.copies.protocol import Backend
+    from tma_dlpack.copies.backend import Backend
     from tma_dlpack.copies.tile import Tile
     from tma_dlpack.copies.verbs import (
         backend,
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     )
     from tma_dlpack.draw import bank_conflicts
     from tma_dlpack.explorer.widget import explore
+    from tma_dlpack.make.ragged import ragged, ragged_coords
     from tma_dlpack.make.split import split_inner
     from tma_dlpack.rules.report import Report
     from tma_dlpack.verification import VerifyReport, verify
@@ -68,7 +70,9 @@ __all__ = [
     "Advice",
     "Backend",
     "BandwidthReport",
+    "Explanation",
     "MatrixDescriptor",
+    "PrintedArguments",
     "Report",
     "Target",
     "TensorMap",
@@ -98,6 +102,7 @@ __all__ = [
     "driver_encode_im2col_wide",
     "driver_encode_tiled",
     "driver_replace_address",
+    "explain",
     "explore",
     "get_include",
     "im2col_corners",
@@ -109,6 +114,8 @@ __all__ = [
     "make_tma_descriptor",
     "make_tma_descriptors",
     "matrix_descriptor",
+    "ragged",
+    "ragged_coords",
     "reduce_tile",
     "split_inner",
     "store_tile",
@@ -119,8 +126,9 @@ __all__ = [
 #: What is imported when first asked for, so that `import tma_dlpack` stays fast.
 _LATER = {
     "tma_dlpack.bench.tile_bandwidth": ("BandwidthReport", "bandwidth"),
+    "tma_dlpack.cli.explain": ("Explanation", "PrintedArguments", "explain"),
     "tma_dlpack.consumer": ("MatrixDescriptor", "ldmatrix_addresses", "matrix_descriptor"),
-    "tma_dlpack.copies.protocol": ("Backend",),
+    "tma_dlpack.copies.backend": ("Backend",),
     "tma_dlpack.copies.tile": ("Tile",),
     "tma_dlpack.copies.verbs": (
         "backend",
@@ -132,6 +140,7 @@ _LATER = {
     ),
     "tma_dlpack.draw": ("bank_conflicts",),
     "tma_dlpack.explorer.widget": ("explore",),
+    "tma_dlpack.make.ragged": ("ragged", "ragged_coords"),
     "tma_dlpack.make.split": ("split_inner",),
     "tma_dlpack.rules.report": ("Report",),
     "tma_dlpack.verification": ("VerifyReport", "verify"),

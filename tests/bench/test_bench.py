@@ -4,7 +4,8 @@ import pytest
 
 from tma_dlpack import driver
 from tma_dlpack.bench import peers
-from tma_dlpack.bench.call import OTHER_CALLS, OURS, main, measure, targets
+from tma_dlpack.bench.call import OTHER_CALLS, OURS, main, measure
+from tma_dlpack.bench.call_targets import targets
 from tma_dlpack.bench.imports import import_ms
 from tma_dlpack.bench.timing import CLOCKS, Row, time_rows
 from tma_dlpack.cli import main as cli
@@ -59,6 +60,7 @@ def test_times_are_of_one_of_the_things_that_a_run_makes(clock):
 def test_each_kind_of_host_tensor_has_a_table_with_our_call_and_the_bare_one(bench, subject):
     pytest.importorskip(subject.split()[0])
     labels = rows_of(bench, f"a repeated call, {subject} tensor")
+    assert labels == rows_of(bench, f"a new shape at every call, {subject} tensor")
     assert labels[:2] == [OURS, "bare __dlpack__"]
     assert ("torch attributes, unchecked" in labels) == (subject == "torch cpu")
 
@@ -66,7 +68,8 @@ def test_each_kind_of_host_tensor_has_a_table_with_our_call_and_the_bare_one(ben
 def test_our_other_calls_are_all_there(bench):
     labels = rows_of(bench, OTHER_CALLS)
     for label in (
-        "a new shape at every call, torch cpu",
+        "make and bytes(map), torch cpu",
+        "make_im2col_descriptor, torch cpu",
         "check, accepted, torch cpu",
         "check, refused, torch cpu",
         "make_tma_descriptors of 256, each, torch cpu",
@@ -87,8 +90,10 @@ def test_what_needs_a_gpu_is_named_as_skipped(bench):
 
 
 def test_the_shapes_of_a_round_are_all_different(bench):
-    row = next(t.row for t in bench.timings if t.row.label.startswith("a new shape"))
-    assert len({(tuple(x.shape), x.stride()) for x in row.names["views"]}) == row.number
+    rows = [t.row for t in bench.timings if t.row.group.startswith("a new shape")]
+    assert rows
+    for row in rows:
+        assert len({tuple(x.shape) for x in row.names["views"]}) == row.number
 
 
 def test_a_peer_that_refuses_the_tensor_is_told(monkeypatch):
@@ -103,12 +108,25 @@ def test_a_peer_that_refuses_the_tensor_is_told(monkeypatch):
     assert str(list(peers.peer_rows(subject))[-1]) == "a peer, torch cpu: TypeError: no float16"
 
 
-def test_targets_are_those_that_could_be_measured(bench):
-    found = {name: (limit, unit) for name, _, limit, unit in targets(bench)}
-    assert found["torch cpu, over bare __dlpack__"] == (0.85, "")
-    assert found["a repeated call, numpy tensor"] == (1.5, "us")
-    assert found["with_address(int)"] == (0.6, "us")
+@pytest.mark.parametrize("lane", ["compiled", "Python"])
+def test_targets_are_those_that_could_be_measured(bench, lane):
+    found = {name: (limit, unit) for name, _, limit, unit in targets(bench.median_us, (), lane)}
+    limits = {"compiled": (0.15, 0.18, 0.2), "Python": (2.5, 2.5, 2.0)}[lane]
+    assert found["torch cpu, repeated, over torch's bare"] == (limits[0], "")
+    assert found["torch cpu, new shapes, over torch's bare"] == (limits[1], "")
+    assert found["numpy, repeated, over torch's bare"] == (limits[2], "")
+    assert found["check, refused, as text, torch cpu"] == (200, "us")
     assert "import tma_dlpack beyond NumPy" not in found
+    assert "import tma_dlpack beyond NumPy" in {
+        name for name, *_ in targets(bench.median_us, (1.0, 1.0, 1.0), lane)
+    }
+
+
+def test_all_lanes_are_timed_one_after_the_other(capfd):
+    pytest.importorskip("tma_dlpack.tensor_map._storage")
+    assert main([*TINY, "--imports", "0", "--all-lanes"]) == 0
+    text = capfd.readouterr().out
+    assert text.index("short cut: compiled") < text.index("short cut: Python")
 
 
 # -- what is printed -----------------------------------------------------------------------------

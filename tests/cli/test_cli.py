@@ -114,6 +114,12 @@ def test_decode_of_a_file_of_something_else_lists_the_forms(tmp_path, capsys):
     assert "the map is 19 bytes; it must be 128 bytes" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/urandom"])
+def test_decode_of_an_endless_file_stops(device, capsys):
+    assert main(["decode", device]) == 1
+    assert "the map is at least 65536 bytes; it must be 128 bytes" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("word", ["foo", "-16", "1.5"])
 def test_an_address_that_is_none_is_named(word, capsys):
     words = ["check", "--shape", "8,64", "--dtype", "float16", "--box", "8,64"]

@@ -21,7 +21,7 @@ from copy_cases import (
 )
 
 import tma_dlpack as tma
-from tma_dlpack.copies.cuda import CudaBackend
+from tma_dlpack.copies.cuda import CudaBackend, HardwareTile
 from tma_dlpack.copies.reductions import OPERATIONS, REDUCTIONS, combine
 from tma_dlpack.types.dtypes import DATA_TYPES, row
 
@@ -237,6 +237,14 @@ def test_an_attribute_of_a_tile_can_not_be_set_or_deleted(name):
     assert repr(tile) == before
 
 
+def test_a_tile_from_the_hardware_is_drawn_like_any_other():
+    x = np.ones((8, 16), np.float32)
+    tile = tma.load_tile(tma.make_tma_descriptor(x, (8, 16)), (0, 0))
+    real = HardwareTile(tile._request, tile.smem, tile.written.copy())
+    assert "measured" in repr(real)
+    assert real._repr_html_() == tile._repr_html_()
+
+
 def test_load_tiles_gives_a_leading_axis():
     x = np.arange(6 * 16, dtype=np.float32).reshape(6, 16)
     tensor_map = tma.make_tma_descriptor(x, (4, 8))
@@ -420,13 +428,12 @@ def test_store_overruns_a_ragged_row_by_whole_chunks_of_16_bytes():
 def test_store_overrun_past_the_tensor_is_refused_and_writes_nothing():
     x = np.zeros((3, 8), np.float32)
     tensor_map = tma.make_tma_descriptor(x[:, :5], (3, 8), rules="driver")
-    violation = refused(tma.store_tile, tensor_map, (0, 0), np.ones((3, 8), np.float32))
+    whole, data = x.view(np.uint8).reshape(-1), np.ones((3, 8), np.float32)
+    violation = refused(tma.store_tile, tensor_map, (0, 0), data, memory=whole[:95])
     assert violation.rule == "COPY_STORE_OVERRUN"
-    assert "would have overwritten foreign memory" in violation.found
+    assert "writes 1 byte past the end of memory" in violation.found
     assert not x.any()
-    tma.store_tile(
-        tensor_map, (0, 0), np.ones((3, 8), np.float32), memory=x.view(np.uint8).reshape(-1)
-    )
+    tma.store_tile(tensor_map, (0, 0), data, memory=whole)
     assert (x == 1).all()
 
 
@@ -490,6 +497,52 @@ def test_16u4_align16b_can_not_be_stored():
     tensor_map = packed_map(PACKED_4_16, memory, (128, 2), (64,), (128, 1))
     with pytest.raises(tma.TmaUnsupportedError, match="only be loaded"):
         tma.store_tile(tensor_map, (0, 0), np.zeros((1, 128), np.uint8), memory=memory.array)
+
+
+@pytest.mark.parametrize(
+    ("data_type", "payload"), [(PACKED_4, 8), (PACKED_4_16, 8), (PACKED_6, 12)]
+)
+def test_the_gaps_of_packed_types_are_neither_counted_nor_written(data_type, payload):
+    memory = HostMemory(np.zeros(16384, np.uint8))
+    row_bytes = 8 * payload
+    tensor_map = packed_map(data_type, memory, (128, 64), (row_bytes,), (128, 64))
+    tile = tma.load_tile(tensor_map, (0, 0), memory=memory.array)
+    assert tile.tx_bytes == tensor_map.tx_bytes == tile.written.sum() == 64 * row_bytes
+    assert tensor_map.smem_bytes == 64 * 8 * (8 if data_type == PACKED_4 else 16)
+
+
+def test_flip_8b_is_loaded_and_not_stored():
+    x = np.arange(8 * 32, dtype=np.float32).reshape(8, 32)
+    data = np.zeros((8, 32), np.float32)
+    flip, atom = (
+        tma.make_tma_descriptor(x, (8, 32), swizzle=name, target="sm_100")
+        for name in ("bytes128_atom_32B_flip_8B", "bytes128_atom_32B")
+    )
+    np.testing.assert_array_equal(tma.load_tile(flip, (0, 0)).array, x)
+    for ask in (
+        lambda: tma.store_tile(flip, (0, 0), data),
+        lambda: tma.reduce_tile(flip, (0, 0), data, "add"),
+    ):
+        with pytest.raises(tma.TmaUnsupportedError, match="flip_8B can only be loaded"):
+            ask()
+    assert x.any()
+    tma.store_tile(atom, (0, 0), data)
+    assert not x.any()
+
+
+@pytest.mark.parametrize("target", ["sm_100", "sm_103", "sm_120"])
+def test_scatter4_is_not_on_sm_120(target):
+    x = np.arange(10 * 32, dtype=np.float32).reshape(10, 32)
+    tensor_map = tma.make_tma_descriptor(x, (1, 16), target=target)
+    simulator = tma.backend("simulator")
+    tile = simulator.gather4(tensor_map, 0, (3, 2, 1, 0))
+    np.testing.assert_array_equal(tile.array, x[3::-1, :16])
+    if target == "sm_120":
+        with pytest.raises(tma.TmaUnsupportedError, match="sm_120 has no tile::scatter4"):
+            simulator.scatter4(tensor_map, 0, (0, 1, 2, 3), tile.array)
+    else:
+        simulator.scatter4(tensor_map, 0, (0, 1, 2, 3), tile.array)
+        np.testing.assert_array_equal(x[:4, :16], tile.array)
 
 
 def test_gather4_loads_four_rows_and_scatter4_puts_them_back():
@@ -922,15 +975,17 @@ def test_strides_and_positions_whose_product_overflows_are_outside():
     assert not tma.load_tile(tensor_map, (0, 0, 0), memory=memory.array).filled.any()
 
 
-def test_a_position_2_to_the_64_bytes_away_is_not_the_first():
+def test_a_position_2_to_the_64_bytes_away_is_the_first_again():
     memory = HostMemory()
     tensor_map = tma.driver_encode_tiled(
         T.UINT8, 2, memory.address, (16, 1 << 31), (1 << 36,), (16, 1), (1, 1), encoder="model"
     )
-    violation = refused(tma.load_tile, tensor_map, (1 << 28, 0), memory=memory.array)
-    assert violation.rule == "COPY_OUTSIDE_MEMORY"
-    first = tma.load_tile(tensor_map, (0, 0), memory=memory.array).array
-    np.testing.assert_array_equal(first[0], memory.array[:16])
+    for position in (0, 1 << 28, 2 << 28):
+        tile = tma.load_tile(tensor_map, (position, 0), memory=memory.array).array
+        np.testing.assert_array_equal(tile[0], memory.array[:16])
+    for position in (1, (1 << 28) - 1, (1 << 28) + 1):
+        violation = refused(tma.load_tile, tensor_map, (position, 0), memory=memory.array)
+        assert violation.rule == "COPY_OUTSIDE_MEMORY"
 
 
 def test_read_only_tensor_is_loaded_and_never_written():

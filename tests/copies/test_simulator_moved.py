@@ -9,7 +9,7 @@ import torch
 import tma_dlpack as tma
 from tma_dlpack.copies.cuda import CudaBackend
 from tma_dlpack.copies.device_memory import device_extent_of
-from tma_dlpack.copies.host_memory import storage_of
+from tma_dlpack.copies.memory import host_extent_of
 
 BOX = (4, 8)
 
@@ -122,7 +122,7 @@ def test_a_torch_storage_that_lost_the_last_byte_is_refused(kept):
         assert "no longer holds its 8192 bytes" in str(moved(tma.load_tile, tensor_map, (0, 0)))
 
 
-def test_a_part_of_a_torch_storage_is_asked_for_its_own_bytes():
+def test_a_part_of_a_torch_storage_is_loaded_from_its_own_bytes():
     whole = torch_matrix()
     tensor_map = tma.make_tma_descriptor(whole[60:, :16], BOX)
     np.testing.assert_array_equal(tma.load_tile(tensor_map, (0, 8)).array, whole[60:, 8:16])
@@ -216,7 +216,7 @@ def test_the_map_of_a_gpu_tensor_is_simulated_in_the_array_that_stands_for_its_m
     tile = tma.load_tile(tensor_map, (4, 8), memory=memory)  # no backend= needed
     np.testing.assert_array_equal(tile.array, numpy_matrix()[4:8, 8:16])
     with pytest.raises(tma.TmaUnsupportedError, match='use backend="cuda"'):
-        storage_of(tensor_map, None, write=False)
+        host_extent_of(tensor_map, None, write=False)
 
 
 class Silent(torch.Tensor):

@@ -1,4 +1,4 @@
-"""Every row of the table of refusals is asked for by a test."""
+"""Every row of the table of refusals has a test."""
 
 from __future__ import annotations
 

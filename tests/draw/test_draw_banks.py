@@ -207,3 +207,48 @@ def test_what_a_function_raised_is_the_cause_of_its_refusal():
 def test_as_many_threads_are_asked_as_are_looked_at():
     figure = bank_conflicts(made((64, 32)), lambda t: (0, 0), threads=65536)
     assert len(figure.swizzles[0].degrees) == 65536 // 32
+
+
+def packed(name, swizzle, box):
+    return tma.driver_encode_tiled(
+        name, 2, 1 << 40, (256, 64), (192,), (box, 64), (1, 1), swizzle=swizzle, target="sm_100"
+    )
+
+
+@pytest.mark.parametrize(
+    "tensor_map",
+    [
+        lambda: packed("16U4_ALIGN16B", "bytes128", 128),
+        lambda: packed("16U6_ALIGN16B", "none", 128),
+        lambda: packed("16U6_ALIGN16B", "bytes128_atom_32B", 128),
+        lambda: packed("16U4_ALIGN8B", "none", 128),
+        lambda: tma.driver_encode_tiled(
+            "FLOAT16", 3, 1 << 40, (64, 4, 2), (2048, 8192), (64, 1, 1), (1, 1, 1), 2, 1
+        ),
+        lambda: tma.make_im2col_wide_descriptor(
+            numbered((2, 3, 4, 16)), 0, -1, 16, 5, swizzle="bytes64", target="sm_100"
+        ),
+        lambda: made((64, 16)),
+    ],
+    ids=["16U4", "16U6", "16U6 atoms", "16U4 dense", "interleaved", "im2col wide", "matrix"],
+)
+def test_only_swizzles_that_the_rules_accept_are_compared(tensor_map):
+    tm = tensor_map()
+    a = tm.arguments
+    compared = [s.swizzle for s in bank_conflicts(tm).swizzles]
+    assert compared[0] is a.swizzle
+    for swizzle in set(TmaSwizzle) - {a.swizzle}:
+        head = (a.data_type, a.rank, 1 << 40, a.global_dim, a.global_strides)
+        try:
+            if a.kind == "tiled":
+                tma.driver_encode_tiled(
+                    *head, a.box_dim, a.element_strides, a.interleave, swizzle, target=tm.target
+                )
+            else:
+                tma.driver_encode_im2col_wide(
+                    *head, 0, -1, 16, 5, a.element_strides, 0, a.mode, swizzle, target=tm.target
+                )
+        except tma.TmaError:
+            assert swizzle not in compared
+        else:
+            assert swizzle in compared

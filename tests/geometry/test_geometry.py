@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -342,6 +344,19 @@ def test_a_list_is_refused_by_its_coordinates_not_its_tiles():
     )
     with pytest.raises(TmaUnsupportedError, match=r"67108864 tiles .*\(33554432 tiles of rank 4"):
         geometry.tile_coords(four)
+
+
+def test_the_list_is_all_that_is_held_while_it_is_made():
+    args = tiled(T.UINT8, (16 << 10, 1 << 10), (16, 1))
+    tracemalloc.start()
+    try:
+        coords = geometry.tile_coords(args)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert coords.nbytes == 2 << 23
+    assert peak_bytes < 1.1 * coords.nbytes
+    assert coords.flags.c_contiguous
 
 
 def test_a_walk_longer_than_len_can_say_is_refused_with_the_number_of_its_tiles():

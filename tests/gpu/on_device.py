@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from copy_cases import GLOBAL_BYTES
@@ -10,9 +12,7 @@ import tma_dlpack as tma
 from tma_dlpack import driver
 from tma_dlpack.copies.cuda import CudaBackend
 from tma_dlpack.copies.device_memory import DeviceBytes
-from tma_dlpack.copies.host_memory import storage_of
-from tma_dlpack.copies.reductions import reduction_of
-from tma_dlpack.copies.request import load_request, store_request
+from tma_dlpack.copies.memory import host_extent_of
 from tma_dlpack.copies.simulator import SimulatorBackend
 from tma_dlpack.encoding import bits
 
@@ -62,58 +62,30 @@ class OnDevice(SimulatorBackend):
 
     cuda = CudaBackend()
 
-    def load_tile(self, tensor_map, coords, *, im2col_offsets=None, memory=None, smem_offset=0):
-        load_request(tensor_map, coords, im2col_offsets, smem_offset, many=False)
-        return self._run(
-            tensor_map, memory, False,
-            lambda tm, m: self.cuda.load_tile(
-                tm, coords, im2col_offsets=im2col_offsets, memory=m, smem_offset=smem_offset
-            ),
-        )  # fmt: skip
+    def load(self, request, memory, stream=None):
+        return self._run(request, memory, False, lambda r, m: self.cuda.load(r, m))
 
-    def load_tiles(self, tensor_map, coords, *, im2col_offsets=None, memory=None, smem_offset=0):
-        load_request(tensor_map, coords, im2col_offsets, smem_offset, many=True)
-        return self._run(
-            tensor_map, memory, False,
-            lambda tm, m: self.cuda.load_tiles(
-                tm, coords, im2col_offsets=im2col_offsets, memory=m, smem_offset=smem_offset
-            ),
-        )  # fmt: skip
+    def store(self, request, data, op, memory, stream=None):
+        self._run(request, memory, True, lambda r, m: self.cuda.store(r, data, op, m))
 
-    def store_tile(self, tensor_map, coords, data, *, memory=None, smem_offset=0):
-        store_request(tensor_map, coords, smem_offset)
-        self._run(
-            tensor_map, memory, True,
-            lambda tm, m: self.cuda.store_tile(
-                tm, coords, data, memory=m, smem_offset=smem_offset
-            ),
-        )  # fmt: skip
-
-    def reduce_tile(self, tensor_map, coords, data, op, *, memory=None, smem_offset=0):
-        store_request(tensor_map, coords, smem_offset)
-        reduction_of(tensor_map.data_type, op)
-        self._run(
-            tensor_map, memory, True,
-            lambda tm, m: self.cuda.reduce_tile(
-                tm, coords, data, op, memory=m, smem_offset=smem_offset
-            ),
-        )  # fmt: skip
-
-    def _run(self, tensor_map, memory, write, copy):
+    def _run(self, request, memory, write, copy):
+        tensor_map = request.tensor_map
         here = driver.device_target(0)
         if tensor_map.target.compute_capability != here.compute_capability:
             pytest.skip(f"a map of {tensor_map.target}; the GPU is {here}")
         if tensor_map.kind == "im2col_wide":
             pytest.skip("im2col-wide copies need sm_100")
-        storage = storage_of(tensor_map, memory, write=write)
-        start = storage.raw.__array_interface__["data"][0] % 256
-        with DeviceBytes(start + len(storage.raw)) as room:
+        extent = host_extent_of(tensor_map, memory, write=write)
+        start = extent.raw.__array_interface__["data"][0] % 256
+        end = start + len(extent.raw)
+        with DeviceBytes(end + 1) as room:  # CUDA knows the address of an empty memory too
             contents = np.zeros(room.size_bytes, np.uint8)
-            contents[start:] = storage.raw
+            contents[start:end] = extent.raw
             room.put(contents)
-            address = room.address + start + storage.origin
+            address = room.address + start + extent.origin
             mirrored = tma.TensorMap.from_bytes(bits.encode(tensor_map.arguments, address))
-            result = copy(mirrored, Part(room, start, len(storage.raw)))
+            on_device = dataclasses.replace(request, tensor_map=mirrored)
+            result = copy(on_device, Part(room, start, len(extent.raw)))
             if write:
-                storage.raw[:] = room.get()[start:]
+                extent.raw[:] = room.get()[start:end]
         return result

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import tma_dlpack as tma
-from tma_dlpack.bench import hopper
+from tma_dlpack.bench import conv, gemm, hopper
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 FAST = hopper.CHOICES[0]
@@ -136,25 +136,60 @@ def test_maps_with_another_swizzle_than_the_kernels_give_a_wrong_product(wgmma, 
     assert not wgmma.equal(c, exact(wgmma, a, b))
 
 
-def test_the_pytorch_extension_multiplies_with_maps_made_in_python(wgmma, tmp_path):
+@pytest.fixture(scope="module")
+def extension(tmp_path_factory):
+    """Build the PyTorch extension once for these tests."""
     if shutil.which("nvcc") is None or shutil.which("ninja") is None:
         pytest.skip("nvcc and ninja are needed to build an extension")
-    from torch.utils import cpp_extension
-
-    extension = cpp_extension.load(
+    cpp_extension = pytest.importorskip("torch.utils.cpp_extension")
+    return cpp_extension.load(
         "hopper_gemm",
         [str(NOTEBOOKS / name) for name in ("hopper_gemm.cu", "hopper_gemm_torch.cpp")],
         extra_include_paths=[tma.get_include()],
         extra_cuda_cflags=["-gencode=arch=compute_90a,code=sm_90a"],
-        build_directory=str(tmp_path),
+        build_directory=str(tmp_path_factory.mktemp("extension")),
     )
-    for m, n, k in [(1000, 1000, 1000), (264, 2048, 136)]:
-        a, b = integers(wgmma, m, k), integers(wgmma, n, k)
-        c, room = room_for(wgmma, m, n)
-        a_map, b_map, c_map = (t.as_torch() for t in hopper.gemm_maps(FAST, a, b, c))
-        extension.gemm_out(c, a_map, b_map, c_map, k)
-        assert wgmma.equal(c, exact(wgmma, a, b))
-        assert_written_inside_only(c, room)
+
+
+@pytest.mark.parametrize("shape", SHAPES[::4], ids=lambda shape: "x".join(map(str, shape)))
+def test_the_pytorch_extension_multiplies_with_maps_made_in_python(shape, wgmma, extension):
+    m, n, k = shape
+    a, b = integers(wgmma, m, k), integers(wgmma, n, k)
+    c, room = room_for(wgmma, m, n)
+    a_map, b_map, c_map = (t.as_torch() for t in hopper.gemm_maps(FAST, a, b, c))
+    extension.gemm_out(c, a_map, b_map, c_map, k)
+    assert wgmma.equal(c, exact(wgmma, a, b))
+    assert_written_inside_only(c, room)
+
+
+@pytest.mark.parametrize("shape", SHAPES[::4], ids=lambda shape: "x".join(map(str, shape)))
+def test_the_pytorch_extension_multiplies_with_maps_made_in_cpp(shape, wgmma, extension):
+    m, n, k = shape
+    a, b = integers(wgmma, m, k), integers(wgmma, n, k)
+    assert wgmma.equal(extension.gemm(a, b), exact(wgmma, a, b))
+    columns = integers(wgmma, m, k + 16)[:, 8 : 8 + k]  # rows further apart than they are long
+    assert wgmma.equal(extension.gemm(columns, b), exact(wgmma, columns, b))
+
+
+@pytest.mark.parametrize(("n", "k"), [(512, 12), (12, 512)], ids=["k", "n"])
+def test_the_extension_refuses_sizes_that_are_no_multiple_of_8_with_every_argument(
+    n, k, wgmma, extension
+):
+    a, b = integers(wgmma, 256, k), integers(wgmma, n, k)
+    with pytest.raises(ValueError, match=r"cuTensorMapEncodeTiled\(.*globalStrides=\{24\}"):
+        extension.gemm(a, b)
+
+
+def test_the_extension_refuses_matrices_that_do_not_fit_together(wgmma, extension):
+    a, b = integers(wgmma, 64, 128), integers(wgmma, 64, 136)
+    with pytest.raises(ValueError, match=r"not \[64, 128\] and \[64, 136\]"):
+        extension.gemm(a, b)
+    with pytest.raises(ValueError, match="must be bfloat16, not BFloat16 and Float"):
+        extension.gemm(a, a.float())
+    with pytest.raises(ValueError, match="a is on cuda:0 and b on cpu"):
+        extension.gemm(a, a.cpu())
+    with pytest.raises(ValueError, match="the tensor is not on a GPU"):
+        extension.gemm(a.cpu(), a.cpu())
 
 
 # --- The convolution ------------------------------------------------------------------------------
@@ -188,3 +223,31 @@ def test_the_convolution_is_torchs_exactly(size, wgmma, conv_library):
         x.permute(0, 3, 1, 2).double(), weights.permute(0, 3, 1, 2).double(), padding=1
     )
     assert wgmma.equal(out, expected.permute(0, 2, 3, 1).to(wgmma.bfloat16))
+
+
+# --- The benches ----------------------------------------------------------------------------------
+
+
+def test_bench_gemm_prints_each_kernel_at_each_size(wgmma, capsys):
+    assert gemm.main(["--size", "512", "1024", "--rounds", "1"]) == 0
+    _, _, *rows = capsys.readouterr().out.splitlines()
+    assert [row.split()[0] for row in rows] == ["512"] * 3 + ["1024"] * 3
+    for row, choice in zip(rows, hopper.CHOICES * 2, strict=True):
+        assert choice.label in row
+        assert row.endswith("right")
+
+
+def test_bench_gemm_fails_where_a_product_is_wrong(wgmma, capsys, monkeypatch):
+    wrong = dataclasses.replace(FAST, swizzle="none")
+    monkeypatch.setattr(gemm, "CHOICES", (FAST, wrong))
+    assert gemm.main(["--size", "512", "--rounds", "1"]) == 1
+    _, _, first, second = capsys.readouterr().out.splitlines()
+    assert first.endswith("right")
+    assert second.endswith("WRONG")
+
+
+def test_bench_conv_prints_each_size(wgmma, capsys):
+    assert conv.main(["--rounds", "1"]) == 0
+    _, _, *rows = capsys.readouterr().out.splitlines()
+    assert len(rows) == len(conv.SIZES)
+    assert all(row.endswith("right") for row in rows)

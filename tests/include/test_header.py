@@ -100,6 +100,28 @@ def test_what_the_hardware_cannot_do_does_not_compile(code, said, tmp_path):
     assert said in refused(code, tmp_path)
 
 
+@needs_nvcc
+def test_the_headers_descriptors_and_k_steps_are_those_of_matrix_descriptor(tmp_path):
+    lines = ["#include <tma_dlpack.h>", "using namespace tma_dlpack;"]
+    x = np.zeros((256, 256), np.float16)
+    for swizzle in ("none", "bytes32", "bytes64", "bytes128"):
+        tensor_map = tma.make_tma_descriptor(x, **tma.split_inner(x, (64, 64), swizzle))
+        for major, name, steps in [
+            ("K", "k_major", f"k_step_bytes<64, Swizzle::{swizzle}>"),
+            ("MN", "mn_major", f"mn_major_k_step_bytes<Swizzle::{swizzle}>"),
+        ]:
+            found = tma.matrix_descriptor(tensor_map, major=major)
+            form = f"{name}_descriptor<64, Swizzle::{swizzle}>()"
+            lines.append(f"static_assert({form} == {found.value}ull);")
+            starts = enumerate(found.k_starts)
+            lines += [f"static_assert({steps}({step}) == {start});" for step, start in starts]
+    assert len(lines) == 2 + 4 * 2 * (1 + 4)
+    source = tmp_path / "descriptors.cu"
+    source.write_text("\n".join(lines))
+    built = nvcc(source, "-std=c++17", SM_90A, "-cubin", out=tmp_path / "out.cubin")
+    assert built.returncode == 0, built.stderr
+
+
 #: One step from what is refused above.
 NEIGHBOURS = """
 #include <tma_dlpack.h>
@@ -125,6 +147,19 @@ def test_the_neighbours_of_what_is_refused_compile(tmp_path):
     source = tmp_path / "neighbours.cu"
     source.write_text(NEIGHBOURS)
     built = nvcc(source, "-std=c++17", SM_90A, "-cubin", out=tmp_path / "out.cubin")
+    assert built.returncode == 0, built.stderr
+
+
+@needs_nvcc
+@pytest.mark.parametrize("first", ["tma_dlpack.h", "tma_dlpack_make.hpp"])
+def test_both_headers_together_compile_in_either_order(first, tmp_path):
+    second = {"tma_dlpack.h": "tma_dlpack_make.hpp", "tma_dlpack_make.hpp": "tma_dlpack.h"}[first]
+    source = tmp_path / "both.cu"
+    source.write_text(
+        f"#include <{first}>\n#include <{second}>\n"
+        "static_assert(tma_dlpack::span_bytes(tma_dlpack::Swizzle::bytes64) == 64);\n"
+    )
+    built = nvcc(source, "-std=c++17", SM_90A, "-c", out=tmp_path / "both.o")
     assert built.returncode == 0, built.stderr
 
 

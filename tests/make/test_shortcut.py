@@ -261,10 +261,8 @@ def test_read_only_arrays_say_so_in_their_view():
     jax = pytest.importorskip("jax")
     y = jax.numpy.zeros((128, 64), "float16")
     made = accepted(y)
-    assert (made.view.read_only, bytes(made)) == (
-        True,
-        bytes(explained("tiled", y, (BOX, *OPTIONS))),
-    )
+    by_rules = explained("tiled", y, (BOX, *OPTIONS))
+    assert (made.view.read_only, bytes(made)) == (True, bytes(by_rules))
 
 
 # ---- objects -------------------------------------------------------------------------------------
@@ -395,10 +393,8 @@ def test_a_child_forked_in_the_middle_of_a_call_makes_maps():
 
 @compiled
 def test_limits_of_the_header_are_those_of_the_rules():
-    header = Path(tma.get_include()) / "tma_dlpack_make.h"
-    defined = dict(
-        re.findall(r"^#define TMA_DLPACK_(\w+) (.+?) *(?:/\*.*)?$", header.read_text(), re.M)
-    )
+    header = (Path(tma.get_include()) / "tma_dlpack_make.h").read_text()
+    defined = dict(re.findall(r"^#define TMA_DLPACK_(\w+) (.+?) *(?:/\*.*)?$", header, re.M))
     found = {name: _number(value) for name, value in defined.items() if hasattr(limits, name)}
     assert found == {name: getattr(limits, name) for name in found}
     assert set(found) == {
@@ -442,15 +438,14 @@ def test_keywords_made_at_run_time_are_understood():
 
 @compiled
 def test_a_batch_in_one_call_has_the_bytes_of_single_calls():
-    from tma_dlpack.make import _accept
     from tma_dlpack.tensor_map.storage import aligned_bytes
 
     tensors = tuple(tensor(rows) for rows in range(64, 96))
     rows = aligned_bytes(128 * len(tensors))
-    maps = _accept.accept_many(tensors, rows.ctypes.data, BOX, *OPTIONS)
+    maps = shortcut.accept_many(tensors, rows.ctypes.data, BOX, *OPTIONS)
     assert [bytes(one) for one in maps] == [bytes(accepted(x)) for x in tensors]
     assert rows.tobytes() == b"".join(map(bytes, maps))
-    assert _accept.accept_many((*tensors, None), rows.ctypes.data, BOX, *OPTIONS) is None
+    assert shortcut.accept_many((*tensors, None), rows.ctypes.data, BOX, *OPTIONS) is None
 
 
 @compiled
@@ -461,6 +456,7 @@ def test_with_address_moves_a_map_to_a_tensor_of_the_same_layout():
     made = accepted(x)
     moved = _accept.accept_address(made, y)
     assert (moved == accepted(y), moved.tensor is y) == (True, True)
+    assert made.with_address(y) == moved
     assert _accept.accept_address(made, 4096).global_address == 4096
     for other in (tensor(127), tensor().to(torch.bfloat16), 4097, 0, 1 << 57, -16, None, True):
         assert _accept.accept_address(made, other) is None

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import itertools
 import platform
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tma_dlpack import driver
+from tma_dlpack.bench.call_targets import targets
 from tma_dlpack.bench.imports import import_ms
 from tma_dlpack.bench.peers import (
     BOX,
@@ -21,22 +24,24 @@ from tma_dlpack.bench.peers import (
     missing_peers,
     peer_rows,
     subjects,
+    with_new_shapes,
 )
 from tma_dlpack.bench.timing import CLOCKS, Row, Timing, time_rows
+from tma_dlpack.make import build, shortcut
 from tma_dlpack.make.batch import make_tma_descriptors
 from tma_dlpack.make.driver_words import driver_encode_tiled
+from tma_dlpack.make.im2col import make_im2col_descriptor
 from tma_dlpack.make.tiled import check_tma_descriptor, make_tma_descriptor
 
-__all__ = ["CallBench", "as_text", "main", "measure", "targets"]
+__all__ = ["CallBench", "as_text", "main", "measure"]
 
 OURS = "make_tma_descriptor"
 OTHER_CALLS = "our other calls"
 MAKE = "make(x, box, swizzle='bytes128')"
-LAYOUTS = 40  # shapes in a round
+SHAPES = 400  # in a round
 BATCH = 256
-#: What a repeated call of ours may take, over a peer's: clearly less than the bare export that
-#: other ways from a tensor begin with, and an eighth of the nearest whole way.
-OVER_PEER = (("bare __dlpack__", 0.85), ("cuda.core view + as_tensor_map", 1 / 8))
+#: The options of `MAKE` as the rules take them.
+OPTIONS = (BOX, None, "none", "bytes128", "none", "none", None, "libcu++", None, (), None, None, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +75,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--clock", choices=CLOCKS, default="wall", help="thread: CPU time, for a busy machine"
     )
+    parser.add_argument(
+        "--all-lanes", action="store_true", help="the short cut in Python too, in another process"
+    )
     options = parser.parse_args(argv)
     print(as_text(measure(options.rounds, options.sample_ms, options.imports, options.clock)))
+    if options.all_lanes and shortcut.COMPILED:
+        print("\n", flush=True)
+        words = sys.argv[1:] if argv is None else argv
+        subprocess.run([sys.executable, "-c", _PYTHON_LANE, *words], check=True)
     return 0
+
+
+#: The same bench where the compiled modules cannot be imported.
+_PYTHON_LANE = """
+import sys
+sys.modules["tma_dlpack.tensor_map._storage"] = None
+from tma_dlpack.bench.call import main
+main([word for word in sys.argv[1:] if word != "--all-lanes"])
+"""
 
 
 def measure(
@@ -83,16 +104,28 @@ def measure(
     skipped += missing_peers()
     rows: list[Row] = []
     for subject in tensors:
+        views = [subject.with_rows(64 + n) for n in range(SHAPES)]
+        _compare_bytes([subject.tensor, *views])
         make = {"make": make_tma_descriptor, "x": subject.tensor, "box": BOX}
-        rows.append(Row(group_of(subject), OURS, MAKE, make))
-        for found in peer_rows(subject):
-            if isinstance(found, Row):
-                rows.append(found)
-            else:
-                skipped.append(found)
+        found = list(peer_rows(subject))
+        skipped += [one for one in found if isinstance(one, Skipped)]
+        repeated = [
+            Row(group_of(subject), OURS, MAKE, make),
+            *(one for one in found if isinstance(one, Row)),
+        ]
+        rows += repeated
+        rows += [with_new_shapes(row, subject, views) for row in repeated]
     rows += _other_calls(tensors)
     timings = time_rows(rows, rounds, sample_ms, clock)
     return CallBench(tuple(timings), tuple(skipped), import_ms(imports) if imports else ())
+
+
+def _compare_bytes(tensors: Sequence[Any]) -> None:
+    """Hold the maps that are timed against those of the rules, byte by byte."""
+    for x in tensors:
+        made = bytes(make_tma_descriptor(x, BOX, swizzle="bytes128"))
+        if made != bytes(build.make("tiled", x, OPTIONS)):
+            raise RuntimeError(f"the short cut and the rules differ for shape {tuple(x.shape)}")
 
 
 def _other_calls(tensors: Sequence[Subject]) -> Iterator[Row]:
@@ -116,7 +149,8 @@ def _torch_calls(subject: Subject) -> Iterator[Row]:
         "tm": make_tma_descriptor(x, BOX, swizzle="bytes128"),
         "other": x.clone(),
         "many": [x[:64].clone() for _ in range(BATCH)],
-        "views": [x[: 64 * n + 64] for n in range(LAYOUTS)],
+        "im2col": make_im2col_descriptor,
+        "images": x[:512].reshape(8, 16, 16, 256),
     }
 
     def row(label: str, statement: str, **more: Any) -> Row:
@@ -133,12 +167,11 @@ def _torch_calls(subject: Subject) -> Iterator[Row]:
         "make_many(many, box, swizzle='bytes128')",
         per=BATCH,
     )
-    yield row(
-        "a new shape at every call",
-        "make(next(each), box, swizzle='bytes128')",
-        setup="each = iter(views)",
-        number=LAYOUTS,
-    )
+    yield row("make and bytes(map)", f"bytes({MAKE})")
+    if subject.is_cuda:
+        yield row("make and ptr", f"{MAKE}.ptr")
+    column = "im2col(images, (-1, -1), (-1, -1), 64, 128, swizzle='bytes128')"
+    yield row("make_im2col_descriptor", column)
 
 
 def _bare_calls() -> Iterator[Row]:
@@ -160,7 +193,10 @@ def _bare_calls() -> Iterator[Row]:
 
 def as_text(bench: CallBench) -> str:
     """Give the tables, what is missing, and the targets."""
-    lines = [f"Python {platform.python_version()}, NumPy {np.__version__}, {_gpu()}"]
+    lane = "compiled" if shortcut.COMPILED else "Python"
+    lines = [
+        f"Python {platform.python_version()}, NumPy {np.__version__}, {_gpu()}, short cut: {lane}"
+    ]
     for group, timings in itertools.groupby(bench.timings, key=lambda t: t.row.group):
         ours = bench.median_us(group, OURS)
         versus = "" if ours is None else "  over ours"
@@ -174,44 +210,12 @@ def as_text(bench: CallBench) -> str:
         lines.append(f"\nimport tma_dlpack beyond NumPy: {median:.1f} ms ({low:.1f}..{high:.1f})")
     lines += [f"skipped: {skipped}" for skipped in bench.skipped]
     lines.append("\ntargets" + " " * 43 + "measured      limit")
-    for name, measured, limit, unit in targets(bench):
+    for name, measured, limit, unit in targets(bench.median_us, bench.import_ms, lane):
         said = "met" if measured <= limit else "MISSED"
-        lines.append(f"  {name:46s}  {measured:8.2f}  {limit:8.2f} {unit:2s}  {said}")
+        lines.append(f"  {name:46s}  {measured:8.3f}  {limit:8.3f} {unit:2s}  {said}")
     return "\n".join(lines)
 
 
 def _gpu() -> str:
     devices = driver.status().devices
     return devices[0].name if devices else "no GPU"
-
-
-def targets(bench: CallBench) -> Iterator[tuple[str, float, float, str]]:
-    """Give name, measured value, limit and unit of each target that was measured."""
-    for subject in ("torch cpu", "torch cuda"):
-        group = f"a repeated call, {subject} tensor"
-        ours = bench.median_us(group, OURS)
-        for peer, limit in OVER_PEER:
-            theirs = bench.median_us(group, peer)
-            if ours is not None and theirs is not None:
-                yield f"{subject}, over {peer}", ours / theirs, limit, ""
-    for group, label, limit in _LIMITS_US:
-        found = bench.median_us(group, label)
-        if found is not None:
-            yield label if group == OTHER_CALLS else group, found, limit, "us"
-    if bench.import_ms:
-        yield "import tma_dlpack beyond NumPy", bench.import_ms[0], 60, "ms"
-
-
-_LIMITS_US = (
-    ("a repeated call, numpy tensor", OURS, 1.5),
-    *(
-        (OTHER_CALLS, f"{label}, torch {device}", limit)
-        for device in ("cpu", "cuda")
-        for label, limit in (
-            ("a new shape at every call", 60),
-            ("check, refused, as text", 200),
-            (f"make_tma_descriptors of {BATCH}, each", 0.6),
-        )
-    ),
-    (OTHER_CALLS, "with_address(int)", 0.6),
-)

@@ -24,6 +24,7 @@ from tma_dlpack.types.errors import TmaUnsupportedError
 
 __all__ = [
     "CHOICES",
+    "NOTEBOOKS",
     "Choice",
     "Comparison",
     "compare",

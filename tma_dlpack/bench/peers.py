@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +18,11 @@ __all__ = [
     "Skipped",
     "Subject",
     "group_of",
+    "group_of_new_shapes",
     "missing_peers",
     "peer_rows",
     "subjects",
+    "with_new_shapes",
 ]
 
 SHAPE, BOX = (4096, 1024), (64, 64)  # float16
@@ -47,6 +49,14 @@ class Subject:
     def is_torch(self) -> bool:
         """Whether the peers that take torch tensors take it."""
         return self.name.startswith("torch")
+
+    def with_rows(self, rows: int) -> Any:
+        """Give a tensor of so many rows on the same device: its own first ones, where it can."""
+        if not self.name.startswith("jax"):
+            return self.tensor[:rows]
+        jax = importlib.import_module("jax")  # slices of JAX are compiled, one by one
+        (device,) = self.tensor.devices()
+        return jax.device_put(np.zeros((rows, SHAPE[1]), np.float16), device)
 
     @property
     def is_cuda(self) -> bool:
@@ -186,6 +196,23 @@ def peer_rows(subject: Subject) -> Iterator[Row | Skipped]:
 def group_of(subject: Subject) -> str:
     """Name the table of a subject's repeated calls."""
     return f"a repeated call, {subject.name} tensor"
+
+
+def group_of_new_shapes(subject: Subject) -> str:
+    """Name the table of a subject's calls that each have a shape never seen."""
+    return f"a new shape at every call, {subject.name} tensor"
+
+
+def with_new_shapes(row: Row, subject: Subject, views: Sequence[Any]) -> Row:
+    """Give the same statement, each of whose runs has another of some tensors for ``x``."""
+    return Row(
+        group_of_new_shapes(subject),
+        row.label,
+        f"x = next(each); {row.statement}",
+        {**row.names, "views": views},
+        setup="each = iter(views)",
+        number=len(views),
+    )
 
 
 def missing_peers() -> Iterator[Skipped]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import platform
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ import numpy as np
 import tma_dlpack as tma
 from tma_dlpack import driver
 from tma_dlpack.encoding import bits
+from tma_dlpack.make import shortcut
 
 __all__ = ["report"]
 
@@ -49,6 +51,7 @@ def report() -> str:
 def _lines() -> Iterator[str]:
     yield f"tma_dlpack {tma.__version__}, Python {platform.python_version()}, {platform.system()}"
     yield f"NumPy {np.__version__}, DLPack 1.0 from 2.1 on, legacy before"
+    yield _short_cut()
     for module, distribution in PEERS:
         version = _version(distribution)
         if version is not None:
@@ -66,6 +69,20 @@ def _lines() -> Iterator[str]:
             f"{device.target.max_smem_bytes} bytes of shared memory a block, {known}"
         )
     yield "maps of CUDA tensors would be encoded by the driver"
+
+
+def _short_cut() -> str:
+    """Say which short cut is taken, and why not the compiled one."""
+    if shortcut.COMPILED:
+        return "short cut: compiled"
+    try:
+        importlib.import_module("tma_dlpack.tensor_map._storage")
+    except ImportError as error:
+        return (
+            f"short cut: Python, because the compiled one cannot be imported ({error}); install a "
+            "C compiler and run pip install again"
+        )
+    return "short cut: Python"
 
 
 def _version(distribution: str) -> str | None:

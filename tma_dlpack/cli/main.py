@@ -13,6 +13,7 @@ from pathlib import Path
 import tma_dlpack as tma
 from tma_dlpack import draw
 from tma_dlpack.cli import demo, doctor, hexdump
+from tma_dlpack.cli.explain import explain
 from tma_dlpack.dlpack import Device, TensorView, canonical_strides, row_major_strides
 from tma_dlpack.encoding.arguments import MapKind
 from tma_dlpack.make import build
@@ -29,6 +30,7 @@ EXIT_OK, EXIT_REFUSED = 0, 1
 EXIT_READER_LEFT = 141  # 128 + SIGPIPE, as shells have it
 BENCHES = ("call", "simulator", "gpu", "gemm", "conv")
 #: Options whose value may begin with a minus sign, which argparse takes for another option.
+MAX_DUMP_BYTES = 1 << 16  # of a file; the longest form of a map takes some 2000
 SIGNED = ("--coords", "--lower", "--upper")
 
 
@@ -102,6 +104,16 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("what", choices=[*BENCHES, "all"])
     verb.add_argument("rest", nargs=argparse.REMAINDER, metavar="...", help="of that bench; --help")
     verb.set_defaults(run=_bench)
+
+    verb = verbs.add_parser("explain", help="what is wrong with the arguments of a failed encode")
+    verb.add_argument(
+        "file",
+        metavar="FILE",
+        help="what the program printed, a whole log too; - for standard input",
+    )
+    verb.add_argument("--target", default="sm_90", help="the GPU it was for; default sm_90")
+    verb.add_argument("--html", type=_file, metavar="FILE", help="write it as HTML too")
+    verb.set_defaults(run=_explain)
 
     verb = verbs.add_parser("doctor", help="what is installed here, and who would encode")
     verb.set_defaults(run=_doctor)
@@ -268,10 +280,12 @@ def _map_bytes(word: str) -> bytes:
         return pasted
     path = Path(word)
     if _is_file(path):
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            content = file.read(MAX_DUMP_BYTES)  # /dev/zero never ends
         if len(content) == MAP_BYTES:
             return content
-        pasted, found = hexdump.parse(content.decode("ascii", "replace")), f"{len(content)} bytes"
+        count = f"{'at least ' * (len(content) == MAX_DUMP_BYTES)}{len(content)} bytes"
+        pasted, found = hexdump.parse(content.decode("ascii", "replace")), count
     else:
         found = f"{word[:60]!r}{'...' * (len(word) > 60)}, which is no file"
     if pasted is None:
@@ -305,6 +319,18 @@ def _bench(options: argparse.Namespace) -> int:
                 raise
             print(f"bench {name} skipped: {error}")
     return worst
+
+
+def _explain(options: argparse.Namespace) -> int:
+    """Exit with 1 where a rule is broken; a text that cannot be read is no refusal."""
+    content = sys.stdin.buffer.read() if options.file == "-" else Path(options.file).read_bytes()
+    dumped = len(content) == MAP_BYTES and not content.isascii()
+    found = explain(content.hex() if dumped else content.decode("utf-8", "replace"), options.target)
+    print(found)
+    if options.html:
+        page = draw.page("tma_dlpack explain", [found._repr_html_()])
+        options.html.write_text(page, encoding="utf-8")
+    return EXIT_OK if all(report.ok for report in found.reports) else EXIT_REFUSED
 
 
 def _doctor(options: argparse.Namespace) -> int:

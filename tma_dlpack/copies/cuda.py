@@ -17,19 +17,14 @@ import numpy.typing as npt
 
 from tma_dlpack import driver
 from tma_dlpack.copies import launch, nvrtc
+from tma_dlpack.copies.backend import Backend
 from tma_dlpack.copies.data import smem_of_data
 from tma_dlpack.copies.device_memory import check_reads, check_writes, device_extent_of
-from tma_dlpack.copies.host_memory import Extent
 from tma_dlpack.copies.layout import Bytes
-from tma_dlpack.copies.reductions import OPERATIONS, reduction_of
+from tma_dlpack.copies.memory import Extent
+from tma_dlpack.copies.reductions import OPERATIONS
 from tma_dlpack.copies.refusals import refuse
-from tma_dlpack.copies.request import (
-    CopyRequest,
-    gather4_request,
-    load_request,
-    scatter4_request,
-    store_request,
-)
+from tma_dlpack.copies.request import CopyRequest, Gather4Request
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.encoding.arguments import EncodeArguments
 from tma_dlpack.tensor_map.map import TensorMap
@@ -56,119 +51,37 @@ FAILURES = {
 }
 
 
-class CudaBackend:
+class CudaBackend(Backend):
     """Copies tiles of CUDA and managed tensors with the Tensor Memory Accelerator.
 
     Every verb takes `memory`: None for the map's own tensor, or for a map of a bare address the
     allocation that the driver knows there; or a one-dimensional uint8 CUDA tensor whose storage
-    holds the map's addresses. A request that touches a byte outside is refused.
-
-    Every verb takes `stream`: None for the current stream of torch or CuPy if the tensor is theirs,
-    else the legacy default stream; or a stream of any of them, or a handle.
+    holds the map's addresses. A request that touches a byte outside is refused. In a reduction each
+    element that shares an address with others counts.
 
     Needs the extra ``cuda`` (NVRTC) and a GPU of compute capability 9.0 or later; what is missing
-    is named by a `TmaUnsupportedError`.
+    is named by a `TmaUnsupportedError`, as are maps of another GPU or of a host tensor. What the
+    driver refuses, and a copy that does not complete within two seconds, is a `TmaDriverError`.
     """
 
     name = "cuda"
 
-    def load_tile(
-        self,
-        tensor_map: TensorMap,
-        coords: Sequence[int],
-        *,
-        im2col_offsets: Sequence[int] | None = None,
-        memory: object = None,
-        smem_offset: int = 0,
-        stream: object = None,
-    ) -> Tile:
-        """Load one tile into shared memory, and bring it to the host.
+    def load(self, request: CopyRequest, memory: object, stream: object = None) -> Tile:
+        """Load tiles, one CTA each, and bring them to the host.
 
-        The tile is loaded twice, over two patterns, so that `Tile.written` is what the hardware
-        wrote. Parameters, results and refusals are those of the simulator's `load_tile`.
-
-        Raises
-        ------
-        TmaPreconditionError
-            For what would kill the kernel or touch other memory; nothing is launched.
-        TmaUnsupportedError
-            Without a GPU, driver or NVRTC, and for maps of another GPU or of a host tensor.
-        TmaDriverError
-            If the driver refuses, or the copy does not complete within two seconds.
+        Each is loaded twice, over two patterns, so that `Tile.written` is what the hardware wrote.
         """
-        request = load_request(tensor_map, coords, im2col_offsets, smem_offset, many=False)
+        if isinstance(request, Gather4Request):
+            raise _no_sm_100("gather4")
         return _load(request, memory, stream)
 
-    def load_tiles(
-        self,
-        tensor_map: TensorMap,
-        coords: object,
-        *,
-        im2col_offsets: Sequence[int] | None = None,
-        memory: object = None,
-        smem_offset: int = 0,
-        stream: object = None,
-    ) -> Tile:
-        """Load many tiles, coords (n, rank), one CTA each; every array with a leading axis n."""
-        request = load_request(tensor_map, coords, im2col_offsets, smem_offset, many=True)
-        return _load(request, memory, stream)
-
-    def store_tile(
-        self,
-        tensor_map: TensorMap,
-        coords: Sequence[int],
-        data: object,
-        *,
-        memory: object = None,
-        smem_offset: int = 0,
-        stream: object = None,
+    def store(
+        self, request: CopyRequest, data: object, op: str, memory: object, stream: object = None
     ) -> None:
-        """Store one tile to global memory; `data` lies on the host, as the simulator takes it."""
-        request = store_request(tensor_map, coords, smem_offset)
-        _store(request, data, "store", memory, stream)
-
-    def reduce_tile(
-        self,
-        tensor_map: TensorMap,
-        coords: Sequence[int],
-        data: object,
-        op: str,
-        *,
-        memory: object = None,
-        smem_offset: int = 0,
-        stream: object = None,
-    ) -> None:
-        """Combine one tile into global memory; where lines overlap, each addition counts."""
-        request = store_request(tensor_map, coords, smem_offset)
-        reduction = reduction_of(tensor_map.data_type, op)
-        _store(request, data, reduction, memory, stream)
-
-    def gather4(
-        self,
-        tensor_map: TensorMap,
-        column: int,
-        rows: Sequence[int],
-        *,
-        memory: object = None,
-        smem_offset: int = 0,
-    ) -> Tile:
-        """Refuse: tile::gather4 needs sm_100, where no kernel of ours could be tried."""
-        gather4_request(tensor_map, column, rows, smem_offset)
-        raise _no_sm_100("gather4")
-
-    def scatter4(
-        self,
-        tensor_map: TensorMap,
-        column: int,
-        rows: Sequence[int],
-        data: object,
-        *,
-        memory: object = None,
-        smem_offset: int = 0,
-    ) -> None:
-        """Refuse: tile::scatter4 needs sm_100, where no kernel of ours could be tried."""
-        scatter4_request(tensor_map, column, rows, smem_offset)
-        raise _no_sm_100("scatter4")
+        """Store or combine one tile; `data` lies on the host, as the simulator takes it."""
+        if isinstance(request, Gather4Request):
+            raise _no_sm_100("scatter4")
+        _store(request, data, op, memory, stream)
 
 
 def _no_sm_100(what: str) -> TmaUnsupportedError:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from tma_dlpack.copies.arrays import array_of
+from tma_dlpack.copies.checks import array_of
 from tma_dlpack.copies.layout import (
     Bytes,
     Values,
@@ -38,14 +38,14 @@ class _Data(NamedTuple):
 
 def lines_of_data(request: CopyRequest, data: object) -> Bytes:
     """Give `data` of a store as lines (1, lines, line_bytes) as in global memory."""
-    values, is_smem = _told_apart(request, data)
+    values, is_smem = _tile_or_smem(request, data)
     return _lines_of_region(request, values) if is_smem else lines_of_values(request.plan, values)
 
 
 def smem_of_data(request: CopyRequest, data: object) -> Bytes:
     """Give `data` of a store as shared memory (smem_bytes,) from smem_offset on."""
     plan = request.plan
-    values, is_smem = _told_apart(request, data)
+    values, is_smem = _tile_or_smem(request, data)
     if is_smem:
         return values
     lines = spread(plan.arguments.type_row, lines_of_values(plan, values))
@@ -61,11 +61,11 @@ def _lines_of_region(request: CopyRequest, region: Bytes) -> Bytes:
 # --- A tile, or shared memory -------------------------------------------------------------------
 
 
-def _told_apart(request: CopyRequest, data: Any) -> _Data:
+def _tile_or_smem(request: CopyRequest, data: Any) -> _Data:
     """Say which of the two `data` is; the rule stands in `copies.store_tile`."""
     plan, row = request.plan, request.plan.arguments.type_row
     lengths = ((plan.smem_bytes,), (request.smem_offset + plan.smem_bytes,))
-    if issubclass(type(data), (bytes, bytearray)):
+    if isinstance(data, (bytes, bytearray)):
         raw = np.frombuffer(data, np.uint8)
         if raw.shape not in lengths:
             _refuse_data(plan, f"{raw.size} bytes")
@@ -150,11 +150,8 @@ def _read_tensor(plan: TilePlan, data: object) -> Values:
     return _values_of_view(view, row)
 
 
-def _dtype_of(data: Any) -> str:
-    try:
-        return str(data.dtype)
-    except Exception:  # there may be none, and a property may raise anything
-        return "unknown"
+def _dtype_of(data: object) -> str:
+    return str(getattr(data, "dtype", "unknown"))
 
 
 def _values_of_view(view: TensorView, row: DataTypeRow) -> Values:

@@ -9,9 +9,16 @@ import numpy as np
 
 from tma_dlpack import driver, geometry
 from tma_dlpack.copies import launch
-from tma_dlpack.copies.attached import attached_view, check_storage
-from tma_dlpack.copies.host_memory import Extent, check_writeable
 from tma_dlpack.copies.layout import Bytes
+from tma_dlpack.copies.memory import (
+    Extent,
+    check_writeable,
+    current_view,
+    origin_of,
+    read_windows,
+    storage_of_view,
+    written_windows,
+)
 from tma_dlpack.copies.request import CopyRequest
 from tma_dlpack.dlpack import as_tensor_view
 from tma_dlpack.encoding.arguments import EncodeArguments
@@ -70,8 +77,8 @@ class DeviceBytes:
 def device_extent_of(tensor_map: TensorMap, memory: object, *, write: bool) -> Extent:
     """Give the device bytes that copies through a map may touch.
 
-    They are `memory` where given, else the extent of the map's tensor, else the allocation in which
-    CUDA knows the map's bare address to lie.
+    They are `memory` where given, else the storage of the map's tensor, else the allocation in
+    which CUDA knows the map's bare address to lie.
 
     Raises
     ------
@@ -83,7 +90,7 @@ def device_extent_of(tensor_map: TensorMap, memory: object, *, write: bool) -> E
     if not tensor_map.launchable:
         _ = tensor_map.ptr  # refuses, and says why
     address = tensor_map.global_address
-    view = attached_view(tensor_map) if memory is None else as_tensor_view(memory)
+    view = current_view(tensor_map) if memory is None else as_tensor_view(memory)
     if view is None:
         known = driver.pointer_range(address)
         if known is None:
@@ -91,28 +98,32 @@ def device_extent_of(tensor_map: TensorMap, memory: object, *, write: bool) -> E
                 f"the map's address {address:#x} lies in no allocation that CUDA knows; a copy "
                 "from there would kill the context"
             )
-        return Extent(address - known[0], known[1], "the allocation")
+        return Extent(origin_of(address, known[0]), known[1], "the allocation")
     what = "the tensor" if memory is None else "memory"
     if not view.device.is_cuda:
         raise TmaUnsupportedError(
             f"{what} lies on {view.device}, which the CUDA backend does not copy from or to; use "
             'backend="simulator", or move it to the GPU'
         )
-    check_writeable(write, not view.read_only, what)
-    check_storage(view, view.extent_bytes, what)
-    return Extent(address - view.address, view.extent_bytes, what)
+    check_writeable(write, view, what)
+    storage = storage_of_view(view, what)
+    if memory is not None:  # the tensor alone, not what it is a part of
+        return Extent(origin_of(address, view.address), view.extent_bytes, what)
+    return Extent(origin_of(address, storage.address), storage.size_bytes, "the tensor's storage")
 
 
 def check_reads(request: CopyRequest, extent: Extent) -> None:
     """Refuse a load that would touch bytes outside."""
     if not _is_inside_as_a_whole(request.plan.arguments, extent, 1):
-        _check_lines(request, extent, overrun=False)
+        for _ in read_windows(request.plan, request.lines(), extent):
+            pass  # each has been held against the extent
 
 
 def check_writes(request: CopyRequest, extent: Extent) -> None:
     """Refuse a store that would touch bytes outside, the overrun of ragged rows included."""
     if not _is_inside_as_a_whole(request.plan.arguments, extent, CHUNK_BYTES):
-        _check_lines(request, extent, overrun=True)
+        for _ in written_windows(request, extent):
+            pass
 
 
 def _is_inside_as_a_whole(args: EncodeArguments, extent: Extent, chunk_bytes: int) -> bool:
@@ -123,18 +134,3 @@ def _is_inside_as_a_whole(args: EncodeArguments, extent: Extent, chunk_bytes: in
     outer = zip(args.global_dim[1:], args.global_strides, strict=True)
     end = sum((dim - 1) * stride for dim, stride in outer) + row_end
     return extent.origin >= 0 and extent.origin + end <= extent.size_bytes
-
-
-def _check_lines(request: CopyRequest, extent: Extent, overrun: bool) -> None:
-    lines = request.lines()
-    last = lines.last
-    if overrun:
-        last = geometry.store_window(request.plan, lines.start, last)
-    taken = lines.inside & (lines.first < lines.last)[:, None]
-    if not taken.any():
-        return
-    begin = (lines.origins + (lines.start + lines.first)[:, None])[taken]
-    end = (lines.origins + (lines.start + last)[:, None])[taken]
-    past = np.broadcast_to((last - lines.last)[:, None], taken.shape)[taken]
-    furthest = int(end.argmax())
-    extent.require(int(begin.min()), int(end[furthest]), int(past[furthest]))

@@ -102,7 +102,7 @@ def ordered_stream(tensor: object, device_id: int, stream: object) -> int:
 
 def stream_handle(stream: object) -> int:
     """Give the CUstream of a handle or a stream object."""
-    handle = integer_of(_told_handle(stream))
+    handle = integer_of(_handle_of(stream))
     if handle is None or handle >> 64:
         raise TmaUnsupportedError(
             f"stream is a {type_name(type(stream))}; pass a CUstream as an integer, or a stream of "
@@ -111,14 +111,11 @@ def stream_handle(stream: object) -> int:
     return handle
 
 
-def _told_handle(stream: object) -> object:
-    try:
-        protocol = getattr(stream, "__cuda_stream__", None)
-        if protocol is not None:
-            return protocol()[1]
-        for attribute in ("cuda_stream", "ptr", "handle"):
-            if hasattr(stream, attribute):
-                return getattr(stream, attribute)
-    except Exception:  # the attributes of a user's object may raise anything
-        return None
+def _handle_of(stream: object) -> object:
+    protocol = getattr(stream, "__cuda_stream__", None)
+    if protocol is not None:
+        return protocol()[1]
+    for attribute in ("cuda_stream", "ptr", "handle"):
+        if hasattr(stream, attribute):
+            return getattr(stream, attribute)
     return stream

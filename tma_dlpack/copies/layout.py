@@ -42,7 +42,7 @@ def smem_of_lines(
         dense = lines.reshape(len(lines), plan.smem_bytes)
     else:
         dense = np.zeros((len(lines), plan.smem_bytes), np.uint8)
-        _slots(plan, dense)[..., : plan.smem_line_bytes] = lines
+        _pitches(plan, dense)[..., : plan.smem_line_bytes] = lines
     return _swizzled(plan, smem_offset, dense, out)
 
 
@@ -61,10 +61,10 @@ def _swizzled(plan: TilePlan, smem_offset: int, region: Bytes, out: Bytes | None
 
 def lines_of_smem(plan: TilePlan, smem_offset: int, region: Bytes) -> Bytes:
     """Read lines (tiles, lines, smem_line_bytes) out of shared memory (tiles, smem_bytes)."""
-    return _slots(plan, _swizzled(plan, smem_offset, region))[..., : plan.smem_line_bytes]
+    return _pitches(plan, _swizzled(plan, smem_offset, region))[..., : plan.smem_line_bytes]
 
 
-def _slots(plan: TilePlan, dense: Bytes) -> Bytes:
+def _pitches(plan: TilePlan, dense: Bytes) -> Bytes:
     taken = dense[:, : plan.lines * plan.pitch_bytes]
     return taken.reshape(len(dense), plan.lines, plan.pitch_bytes)
 

@@ -9,9 +9,10 @@ from tma_dlpack.types.errors import TmaPreconditionError, Violation
 __all__ = ["PTX", "REFUSALS", "refuse"]
 
 _MEASURED = "measured: illegal instruction (H200, driver 580.159.04, 2026-11-20)"
+_MEASURED_11_21 = "measured: illegal instruction (H200, driver 580.159.04, 2026-11-21)"
 PTX = "PTX ISA, cp.async.bulk.tensor"
 
-#: rule -> what is asked, a fix, the source.
+#: rule -> the limit, a fix, the source.
 REFUSALS: dict[str, tuple[str, str, str]] = {
     "COPY_COORDS_COUNT": (
         "there must be one coordinate per dimension, row-major, outermost first",
@@ -63,7 +64,7 @@ REFUSALS: dict[str, tuple[str, str, str]] = {
     ),
     "COPY_OFFSETS_WITHOUT_IM2COL": (
         "only loads of im2col maps take im2col_offsets",
-        "leave im2col_offsets away",
+        "omit im2col_offsets",
         f"{PTX}: im2colOffsets; stores are im2col_no_offs",
     ),
     "COPY_STORE_NEGATIVE": (
@@ -97,9 +98,25 @@ REFUSALS: dict[str, tuple[str, str, str]] = {
         "tma_dlpack, store_tile",
     ),
     "COPY_ADDRESS": (
-        "the map's address must be a multiple of 16 bytes",
-        "pass a map that a driver would accept",
-        "CUDA driver API, cuTensorMapEncodeTiled: globalAddress",
+        "it must be a multiple of 16 bytes, of 32 with interleave bytes32 and the ALIGN16B types",
+        "pass with_address() an address that is one",
+        "measured: misaligned address (H200, driver 580.159.04, 2026-11-21); CUDA driver API, "
+        "cuTensorMapEncodeTiled: globalAddress",
+    ),
+    "COPY_BOX_ROW": (
+        "a row of the box must be a multiple of 16 bytes, and with a swizzle fit its span",
+        "change the box or the swizzle back with replace(), or make the map anew",
+        _MEASURED_11_21,
+    ),
+    "COPY_NAN_FILL": (
+        "only floating-point types can be filled with NaN",
+        "replace(fill_mode='none'), or make the map anew",
+        _MEASURED_11_21,
+    ),
+    "COPY_STRIDE": (
+        "every stride must be a multiple of 16 bytes, of 32 with interleave bytes32",
+        "change the strides or the interleave back with replace(), or make the map anew",
+        _MEASURED_11_21,
     ),
     "COPY_DIM_31_BITS": (
         "no extent may be over 2147483648, although the driver encodes maps up to 4294967296",
@@ -127,6 +144,11 @@ REFUSALS: dict[str, tuple[str, str, str]] = {
         "every byte that a copy touches must lie inside",
         "pass memory= with the array that holds the map's addresses, or smaller dimensions",
         "tma_dlpack, memory of a copy",
+    ),
+    "COPY_PAGES": (
+        "a copy there would end this process",
+        "keep the memory mapped while the map is used; map it with write permission for stores",
+        "proc(5), /proc/self/maps: only memory that no framework allocated is looked at",
     ),
     "COPY_STORE_OVERRUN": (
         "stores write whole chunks of 16 bytes, so each row must be padded to 16 bytes",

@@ -10,29 +10,29 @@ Packed types, atom swizzles, im2col-wide, gather4 and scatter4 are documented, n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
 
 from tma_dlpack import geometry
+from tma_dlpack.copies.backend import Backend
 from tma_dlpack.copies.data import lines_of_data
-from tma_dlpack.copies.host_memory import Storage, storage_of
 from tma_dlpack.copies.layout import Bytes, smem_of_lines, spread
-from tma_dlpack.copies.reductions import combine, reduction_of
-from tma_dlpack.copies.request import (
-    CopyRequest,
-    Lines,
-    gather4_request,
-    load_request,
-    scatter4_request,
-    store_request,
+from tma_dlpack.copies.memory import (
+    HostExtent,
+    Window,
+    host_extent_of,
+    read_windows,
+    written_windows,
 )
+from tma_dlpack.copies.reductions import combine
+from tma_dlpack.copies.request import CopyRequest, Lines
 from tma_dlpack.copies.tile import Tile
-from tma_dlpack.copies.windows import Window, read_windows, written_windows
 from tma_dlpack.geometry import CHUNK_BYTES, IntArray, TilePlan
-from tma_dlpack.tensor_map.map import TensorMap
+from tma_dlpack.types.coerce import shown
 from tma_dlpack.types.enums import TensorMapDataType, TmaOobFill
+from tma_dlpack.types.errors import refusal
 
 __all__ = ["SimulatorBackend"]
 
@@ -48,172 +48,58 @@ _TF32 = (TensorMapDataType.TFLOAT32, TensorMapDataType.TFLOAT32_FTZ)
 Items = npt.NDArray[np.void]
 
 
-class SimulatorBackend:
+class SimulatorBackend(Backend):
     """Copies tiles of host tensors, or of a NumPy array that stands for memory.
 
     Every verb takes `memory`: None for the map's own host tensor, or the contiguous uint8 array
     whose storage holds the map's addresses. A touched byte outside raises.
+
+    Where the lines of a store overlap (stride 0) the last one stays, although the hardware promises
+    no order; in a reduction, elements that share an address are combined one after the other, in
+    the order of the lines.
     """
 
     name = "simulator"
 
-    def load_tile(
-        self,
-        tensor_map: TensorMap,
-        coords: Sequence[int],
-        *,
-        im2col_offsets: Sequence[int] | None = None,
-        memory: object = None,
-        smem_offset: int = 0,
-    ) -> Tile:
-        """Load one tile into shared memory.
+    def load(self, request: CopyRequest, memory: object, stream: object = None) -> Tile:
+        """Load tiles; beside them, no more than a block of about 1 MiB (or one tile) is held."""
+        _refuse_stream(stream)
+        smem = _load(request, host_extent_of(request.tensor_map, memory, write=False))
+        return Tile(request, smem if request.many else smem[0])
 
-        Parameters
-        ----------
-        tensor_map : TensorMap
-        coords : sequence of int
-            Row-major, outermost first; negative and out-of-bounds ones are filled.
-        im2col_offsets : sequence of int, optional
-            Row-major (D, H, W); None for zeros. They share 16 bits: see `requests.MAX_OFFSET`.
-        memory : uint8 array, optional
-        smem_offset : int
-            Where the tile starts in shared memory, bytes; a multiple of 128.
-
-        Returns
-        -------
-        Tile
-
-        Raises
-        ------
-        TmaPreconditionError
-            For what would kill a kernel or touch other memory, with reason and fix.
-        TmaUnsupportedError
-            For a tensor on a GPU, and for what a map's type cannot do.
-        """
-        request = load_request(tensor_map, coords, im2col_offsets, smem_offset, many=False)
-        return Tile(request, _load(request, storage_of(tensor_map, memory, write=False))[0])
-
-    def load_tiles(
-        self,
-        tensor_map: TensorMap,
-        coords: object,
-        *,
-        im2col_offsets: Sequence[int] | None = None,
-        memory: object = None,
-        smem_offset: int = 0,
-    ) -> Tile:
-        """Load many tiles, coords (n, rank), each as `load_tile` would.
-
-        Returns
-        -------
-        Tile
-            Every array with a leading axis n. Beside it, no more than a block of about 1 MiB (or
-            one tile) is held at a time.
-        """
-        request = load_request(tensor_map, coords, im2col_offsets, smem_offset, many=True)
-        return Tile(request, _load(request, storage_of(tensor_map, memory, write=False)))
-
-    def store_tile(
-        self,
-        tensor_map: TensorMap,
-        coords: Sequence[int],
-        data: object,
-        *,
-        memory: object = None,
-        smem_offset: int = 0,
+    def store(
+        self, request: CopyRequest, data: object, op: str, memory: object, stream: object = None
     ) -> None:
-        """Store one tile to global memory; im2col maps as im2col_no_offs.
-
-        Whole 16-byte chunks are written, as the hardware does: a ragged row end is overrun with
-        what shared memory holds there. Rows out of bounds are skipped. Where lines overlap (stride
-        0) the last one stays, although the hardware promises no order.
-
-        Parameters
-        ----------
-        data : array
-            A logical tile or shared memory, told apart as `tma_dlpack.store_tile` says.
-        """
-        request = store_request(tensor_map, coords, smem_offset)
+        """Store or combine one tile, in whole 16-byte chunks, as the hardware does."""
+        _refuse_stream(stream)
         lines = lines_of_data(request, data)
-        _store(request, lines, storage_of(tensor_map, memory, write=True))
+        extent = host_extent_of(request.tensor_map, memory, write=True)
+        if op == "store":
+            _store(request, lines, extent)
+        else:
+            _reduce(request, lines, extent, op)
 
-    def reduce_tile(
-        self,
-        tensor_map: TensorMap,
-        coords: Sequence[int],
-        data: object,
-        op: str,
-        *,
-        memory: object = None,
-        smem_offset: int = 0,
-    ) -> None:
-        """Combine one tile into global memory: ``old = op(old, data)`` element by element.
 
-        Parameters
-        ----------
-        op : {"add", "min", "max", "inc", "dec", "and", "or", "xor"}
-            What the hardware has for the map's type; see `reductions.REDUCTIONS`.
-
-        Notes
-        -----
-        `data` and the 16-byte chunks are as in `store_tile`. Elements that share an address are
-        combined one after the other, in the order of the lines.
-        """
-        request = store_request(tensor_map, coords, smem_offset)
-        reduction = reduction_of(tensor_map.data_type, op)
-        lines = lines_of_data(request, data)
-        storage = storage_of(tensor_map, memory, write=True)
-        _reduce(request, lines, storage, reduction)
-
-    def gather4(
-        self,
-        tensor_map: TensorMap,
-        column: int,
-        rows: Sequence[int],
-        *,
-        memory: object = None,
-        smem_offset: int = 0,
-    ) -> Tile:
-        """Load four rows of a matrix into one tile (tile::gather4, sm_100 and later).
-
-        The map's box is (1, columns). Documented, not measured.
-        """
-        request = gather4_request(tensor_map, column, rows, smem_offset)
-        return Tile(request, _load(request, storage_of(tensor_map, memory, write=False))[0])
-
-    def scatter4(
-        self,
-        tensor_map: TensorMap,
-        column: int,
-        rows: Sequence[int],
-        data: object,
-        *,
-        memory: object = None,
-        smem_offset: int = 0,
-    ) -> None:
-        """Store four rows of a matrix from one tile (tile::scatter4, sm_100 and later).
-
-        The map's box is (1, columns). Documented, not measured.
-        """
-        request = scatter4_request(tensor_map, column, rows, smem_offset)
-        lines = lines_of_data(request, data)
-        _store(request, lines, storage_of(tensor_map, memory, write=True))
+def _refuse_stream(stream: object) -> None:
+    if stream is not None:
+        found, must = f"stream is {shown(stream)}", "be None: the simulator copies at once"
+        raise refusal("stream", found, must, 'pass no stream, or use backend("cuda")')
 
 
 # --- Loads --------------------------------------------------------------------------------------
 
 
-def _load(request: CopyRequest, storage: Storage) -> Bytes:
+def _load(request: CopyRequest, extent: HostExtent) -> Bytes:
     """Give shared memory (tiles, smem_offset + smem_bytes) after the loads."""
     plan, offset, tiles = request.plan, request.smem_offset, request.tiles
     block = _tiles_at_a_time(request)
     if 0 < tiles <= block and not offset:
-        return smem_of_lines(plan, 0, _loaded_lines(request, slice(0, tiles), storage))
+        return smem_of_lines(plan, 0, _loaded_lines(request, slice(0, tiles), extent))
     smem = np.empty((tiles, offset + plan.smem_bytes), np.uint8)
     smem[:, :offset] = 0
     for begin in range(0, tiles, block):
         which = slice(begin, begin + block)
-        lines = _loaded_lines(request, which, storage)
+        lines = _loaded_lines(request, which, extent)
         smem_of_lines(plan, offset, lines, smem[which, offset:])
     return smem
 
@@ -229,36 +115,36 @@ def _tiles_at_a_time(request: CopyRequest) -> int:
     return request.tiles if whole else few
 
 
-def _loaded_lines(request: CopyRequest, which: slice, storage: Storage) -> Bytes:
+def _loaded_lines(request: CopyRequest, which: slice, extent: HostExtent) -> Bytes:
     """Give the lines (tiles, lines, smem_line_bytes) of some tiles."""
     plan = request.plan
     if not request.has_lattice:
-        return _read_lines(plan, request.lines(which), storage)
+        return _read_lines(plan, request.lines(which), extent)
     coords = request.coords[which]
     if len(coords) == 1:
-        return _read_boxes(plan, coords, storage)
+        return _read_boxes(plan, coords, extent)
     whole = geometry.wholly_in_bounds(plan, coords)
     if whole.all():
-        return _read_boxes(plan, coords, storage)
+        return _read_boxes(plan, coords, extent)
     rest = np.flatnonzero(~whole)
-    clipped = _read_lines(plan, request.lines(which.start + rest), storage)
+    clipped = _read_lines(plan, request.lines(which.start + rest), extent)
     if len(rest) == len(coords):
         return clipped
     lines = np.empty((len(coords), plan.lines, plan.smem_line_bytes), np.uint8)
-    lines[whole] = _read_boxes(plan, coords[whole], storage)
+    lines[whole] = _read_boxes(plan, coords[whole], extent)
     lines[rest] = clipped
     return lines
 
 
-def _read_boxes(plan: TilePlan, coords: IntArray, storage: Storage) -> Bytes:
+def _read_boxes(plan: TilePlan, coords: IntArray, extent: HostExtent) -> Bytes:
     """Read boxes of which the same is in bounds as of the first: one box, or whole ones."""
     cut = geometry.cut_box(plan, coords[0].tolist())
     if not cut.size_bytes:
         return _fill(plan, len(coords))
     begins = geometry.box_starts(plan, coords) + cut.start
     width = cut.last - cut.first
-    storage.require(int(begins.min()), int(begins.max()) + cut.reach + width)
-    view, index = _items(storage, begins, width, cut.shape, cut.strides, cut.reach)
+    extent.require(begins, cut.reach + width)
+    view, index = _items(extent, begins, width, cut.shape, cut.strides, cut.reach)
     read = _converted(plan, _bytes_of(view[index]))
     if cut.size_bytes == plan.lines * plan.line_bytes:
         return read.reshape(len(coords), plan.lines, plan.smem_line_bytes)
@@ -269,13 +155,13 @@ def _read_boxes(plan: TilePlan, coords: IntArray, storage: Storage) -> Bytes:
     return lines
 
 
-def _read_lines(plan: TilePlan, lines: Lines, storage: Storage) -> Bytes:
+def _read_lines(plan: TilePlan, lines: Lines, extent: HostExtent) -> Bytes:
     """Read tiles line by line, those in bounds, and of each the bytes in bounds."""
     out = _fill(plan, len(lines.start))
     flat = out.reshape(-1, plan.smem_line_bytes)
-    for window in read_windows(plan, lines, storage):
+    for window in read_windows(plan, lines, extent):
         begins, width = window.source + window.first, window.last - window.first
-        view, index = _items(storage, begins, width)
+        view, index = _items(extent, begins, width)
         read = _converted(plan, _bytes_of(view[index]))
         flat[window.line, _in_smem(plan, window.first, read)] = read
     return out
@@ -310,24 +196,24 @@ def _round_to_tf32(words: npt.NDArray[np.uint32]) -> None:
 
 
 def _items(
-    storage: Storage,
+    extent: HostExtent,
     begins: IntArray,
     width: int,
     shape: tuple[int, ...] = (),
     strides: tuple[int, ...] = (),
     reach: int = 0,
 ) -> tuple[Items, IntArray]:
-    """See storage as items of `width` bytes, and say which ones start at `begins`.
+    """See memory as items of `width` bytes, and say which ones start at `begins`.
 
     Those count from the map's address. With a shape each is a lattice of items, whose last one
     starts `reach` bytes after the first.
     """
-    phase = (storage.origin + int(begins[0])) % CHUNK_BYTES
-    count = (storage.size_bytes - phase - reach - width) // CHUNK_BYTES + 1
+    phase = (extent.origin + int(begins[0])) % CHUNK_BYTES
+    count = (extent.size_bytes - phase - reach - width) // CHUNK_BYTES + 1
     view: Items = np.ndarray(
-        (count, *shape), f"V{width}", storage.raw, phase, (CHUNK_BYTES, *strides)
+        (count, *shape), f"V{width}", extent.raw, phase, (CHUNK_BYTES, *strides)
     )
-    return view, (begins + (storage.origin - phase)) // CHUNK_BYTES
+    return view, (begins + extent.origin - phase) // CHUNK_BYTES
 
 
 def _bytes_of(items: Items) -> Bytes:
@@ -338,19 +224,19 @@ def _bytes_of(items: Items) -> Bytes:
 # --- Stores and reductions ----------------------------------------------------------------------
 
 
-def _store(request: CopyRequest, data: Bytes, storage: Storage) -> None:
-    for window in written_windows(request, storage):
+def _store(request: CopyRequest, data: Bytes, extent: HostExtent) -> None:
+    for window in written_windows(request, extent):
         begins, width = window.source + window.first, window.last - window.first
-        view, index = _items(storage, begins, width)
+        view, index = _items(extent, begins, width)
         view[index] = _written(data, window).view(view.dtype)
 
 
-def _reduce(request: CopyRequest, data: Bytes, storage: Storage, op: str) -> None:
+def _reduce(request: CopyRequest, data: Bytes, extent: HostExtent, op: str) -> None:
     """Combine chunk by chunk; chunks that share an address take turns."""
     row = request.plan.arguments.type_row
-    for window in written_windows(request, storage):
+    for window in written_windows(request, extent):
         chunks = window.source[:, None] + np.arange(window.first, window.last, CHUNK_BYTES)
-        view, index = _items(storage, chunks.reshape(-1), CHUNK_BYTES)
+        view, index = _items(extent, chunks.reshape(-1), CHUNK_BYTES)
         new = _written(data, window).view(view.dtype)
         for turn in _turns(index):
             at = index[turn]

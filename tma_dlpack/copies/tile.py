@@ -95,13 +95,13 @@ class Tile(Drawn):
     @property
     @opaque
     def coords(self) -> tuple[int, ...] | npt.NDArray[np.int64]:
-        """The coordinates asked for, row-major; an array (n, rank) of many tiles."""
+        """The coordinates of the load, row-major; an array (n, rank) of many tiles."""
         coords = self._request.coords[:, ::-1]
         return coords if self._request.many else tuple(coords[0].tolist())
 
     @property
     def im2col_offsets(self) -> tuple[int, ...]:
-        """The im2col offsets asked for, row-major; empty where none were."""
+        """The im2col offsets of the load, row-major; empty where there were none."""
         return self._request.offsets[::-1]
 
     @property

@@ -1,13 +1,13 @@
-"""The public verbs that copy tiles, on the simulator or on the GPU."""
+"""The public verbs that copy tiles, by the simulator or on the GPU."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING
 
 from tma_dlpack import geometry
-from tma_dlpack.copies.protocol import Backend
-from tma_dlpack.copies.request import require_map
+from tma_dlpack.copies.backend import Backend
+from tma_dlpack.copies.checks import require_map
 from tma_dlpack.copies.simulator import SimulatorBackend
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.tensor_map.map import TensorMap
@@ -80,21 +80,13 @@ def _named(name: object) -> Backend:
     raise refusal("backend", f"backend is {shown(name)}", must, "pass one of them")
 
 
-def _is_backend(wanted: object) -> TypeGuard[Backend]:
-    """Whether it is one, and no class of one; asking all of `Backend` would take longer."""
-    try:
-        return not issubclass(type(wanted), type) and hasattr(wanted, "load_tile")
-    except Exception:  # the attributes of a user's object may raise anything
-        return False
-
-
 def _choose(tensor_map: TensorMap, wanted: object, memory: object) -> Backend:
     """Take the backend that is named, or the one for where the tensor lives."""
     require_map(tensor_map)
     if wanted is None:
         on_gpu = memory is None and tensor_map.device is not None and tensor_map.device.is_cuda
         return _named("cuda" if on_gpu else "simulator")
-    return wanted if _is_backend(wanted) else _named(wanted)
+    return wanted if isinstance(wanted, Backend) else _named(wanted)
 
 
 @opaque

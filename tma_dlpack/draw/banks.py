@@ -10,7 +10,7 @@ Source: CUDA C++ Programming Guide, shared memory; documented, not measured.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -34,10 +34,11 @@ from tma_dlpack.draw.bank_reads import (
 )
 from tma_dlpack.draw.figure import Figure
 from tma_dlpack.draw.scene import Box, Item, Scene, Text
+from tma_dlpack.draw.swizzles import with_other_swizzles
 from tma_dlpack.geometry import IntArray, TilePlan
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.coerce import shown, text_of
-from tma_dlpack.types.enums import TmaInterleaveLayout, TmaSwizzle
+from tma_dlpack.types.enums import TmaSwizzle
 from tma_dlpack.types.errors import refusal
 from tma_dlpack.types.opaque import opaque
 
@@ -85,7 +86,7 @@ class BankConflicts(Figure):
         The pattern in words.
     bytes_per_thread : int
     swizzles : tuple of SwizzleConflicts
-        The map's own first, then the others that it could have.
+        The map's own first, then the others that the rules accept of the same map.
     """
 
     title: str
@@ -191,7 +192,7 @@ def bank_conflicts(
         raise refusal("access", f"access is {shown(access)}", must, fix)
     results = tuple(
         _conflicts(other, reads, size, request.smem_offset)
-        for other in _choices(plan, request.tensor_map)
+        for other in [plan, *_with_other_swizzles(plan, request.tensor_map)]
     )
     best = min(results, key=lambda s: s.wavefronts)
     against = f", {_said(best)}" if best.wavefronts < results[0].wavefronts else ""
@@ -214,17 +215,8 @@ def _degrees(degrees: tuple[int, ...]) -> str:
 # --- What the banks make of it ------------------------------------------------------------------
 
 
-def _choices(plan: TilePlan, tensor_map: TensorMap) -> list[TilePlan]:
-    """Give the plan of the map, and those with the other swizzles that its rows fit."""
-    args = plan.arguments
-    if args.interleave is TmaInterleaveLayout.bytes32:
-        return [plan]
-    known = [s for s in TmaSwizzle if s <= TmaSwizzle.bytes128 or not tensor_map.target.is_sm_9x]
-    others = [geometry.plan(replace(args, swizzle=s)) for s in known if s is not args.swizzle]
-    return [
-        plan,
-        *(p for p in others if not p.swizzle.terms or p.line_bytes <= p.swizzle.span_bytes),
-    ]
+def _with_other_swizzles(plan: TilePlan, tensor_map: TensorMap) -> list[TilePlan]:
+    return [geometry.plan(a) for a in with_other_swizzles(plan.arguments, tensor_map)]
 
 
 def _conflicts(plan: TilePlan, reads: Reads, size: int, smem_offset: int) -> SwizzleConflicts:

@@ -9,10 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tma_dlpack.geometry.lines import FAR, in_bounds, inner_window
+from tma_dlpack.geometry.lines import in_bounds, inner_window
 from tma_dlpack.geometry.plan import BoolArray, IntArray, TilePlan
 
 __all__ = ["Cut", "box_starts", "cut_box", "has_lattice", "wholly_in_bounds"]
+
+#: Boxes of larger tensors are copied line by line, whose distances wrap as the engine's do.
+MAX_LATTICE_BYTES = 1 << 58
 
 
 class Cut(NamedTuple):
@@ -92,7 +95,10 @@ def _lattice(tile_plan: TilePlan) -> Lattice | None:
     if args.kind != "tiled":
         return None
     strides = (tile_plan.unit_bytes, *args.global_strides)
-    if sum(dim * stride for dim, stride in zip(args.global_dim, strides, strict=True)) >= FAR >> 1:
+    if (
+        sum(dim * stride for dim, stride in zip(args.global_dim, strides, strict=True))
+        >= MAX_LATTICE_BYTES
+    ):
         return None
     reaches = [(n - 1) * s for n, s in zip(tile_plan.counts, tile_plan.steps, strict=True)]
     return Lattice(

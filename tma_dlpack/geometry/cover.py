@@ -37,32 +37,19 @@ def tile_coords(args: EncodeArguments) -> IntArray:
         that describe no copy, as `plan` refuses them.
     """
     plan(args)
-    if args.kind == "tiled":
-        box = list(args.box_dim)
-        if args.interleave:
-            box[-2] = 1
-        steps = [range(0, dim, b) for dim, b in zip(args.global_dim, box, strict=True)]
-        return _grid(steps, args.rank)[:, ::-1]
-    return _column_starts(args)[:, ::-1]
+    return _tiled(args) if args.kind == "tiled" else _column_starts(args)
 
 
-def _grid(ranges: Sequence[range], rank: int) -> IntArray:
-    """Give all combinations, the first range changing fastest, as (n, len(ranges))."""
-    # Not len(): a walk over all images may be longer than what len can say.
-    counts = [max(0, -(-(r.stop - r.start) // r.step)) for r in ranges]
-    total = math.prod(counts)
-    if total * rank > MAX_COORDS:
-        raise TmaUnsupportedError(
-            f"{total} tiles cover this tensor; a list of at most {MAX_COORDS} coordinates "
-            f"({MAX_COORDS // rank} tiles of rank {rank}) is given. Step through the coordinates "
-            "yourself, box by box along each dimension, and pass load_tiles some at a time"
-        )
-    number = np.arange(total, dtype=np.int64)
-    columns = []
-    for r, count in zip(ranges, counts, strict=True):
-        number, place = np.divmod(number, count)
-        columns.append(r.start + place * r.step)
-    return np.stack(columns, axis=1)
+def _tiled(args: EncodeArguments) -> IntArray:
+    box = list(args.box_dim)
+    if args.interleave:
+        box[-2] = 1
+    steps = [range(0, dim, b) for dim, b in zip(args.global_dim, box, strict=True)]
+    coords, grid = _empty_grid(steps[::-1], args.rank)
+    for d, places in enumerate(steps):
+        column = args.rank - 1 - d
+        grid[..., column] = _along(places, column, args.rank)
+    return coords
 
 
 def _column_starts(args: EncodeArguments) -> IntArray:
@@ -79,15 +66,40 @@ def _column_starts(args: EncodeArguments) -> IntArray:
         inner_dim, inner = args.rank - 2, range(dims[args.rank - 2])
     else:
         inner_dim, inner = 0, range(0, dims[0], args.channels_per_pixel)
-    grid = _grid([inner, walk, *(range(0, dims[d], estr[d]) for d in fixed)], args.rank)
+    steps = [*(range(0, dims[d], estr[d]) for d in reversed(fixed)), walk, inner]
+    coords, grid = _empty_grid(steps, args.rank)
 
-    coords = np.empty((len(grid), args.rank), np.int64)
-    coords[:, inner_dim] = grid[:, 0]
-    pixel = grid[:, 1]
+    axes, columns = len(steps), grid[..., ::-1]  # the columns in the driver's order
+    columns[..., inner_dim] = _along(inner, axes - 1, axes)
+    for axis, d in enumerate(reversed(fixed)):
+        columns[..., d] = _along(steps[axis], axis, axes)
+    pixel = _along(walk, axes - 2, axes)
     for d in walked:
         pixel, place = np.divmod(pixel, passes[d])
-        coords[:, d] = box[d][0] + place * estr[d]
-    coords[:, images] = pixel * estr[images]
-    for column, d in enumerate(fixed):
-        coords[:, d] = grid[:, 2 + column]
+        columns[..., d] = box[d][0] + place * estr[d]
+    columns[..., images] = pixel * estr[images]
     return coords
+
+
+def _empty_grid(steps: Sequence[range], rank: int) -> tuple[IntArray, IntArray]:
+    """Give room for all combinations as (n, rank), the last of `steps` changing fastest.
+
+    And the same memory as (*counts, rank), so that each column is written once, where it stays.
+    """
+    # Not len(): a walk over all images may be longer than what len can say.
+    counts = [max(0, -(-(r.stop - r.start) // r.step)) for r in steps]
+    total = math.prod(counts)
+    if total * rank > MAX_COORDS:
+        raise TmaUnsupportedError(
+            f"{total} tiles cover this tensor; a list of at most {MAX_COORDS} coordinates "
+            f"({MAX_COORDS // rank} tiles of rank {rank}) is given. Step through the coordinates "
+            "yourself, box by box along each dimension, and pass load_tiles some at a time"
+        )
+    coords = np.empty((total, rank), np.int64)
+    return coords, coords.reshape(*counts, rank)
+
+
+def _along(places: range, axis: int, axes: int) -> IntArray:
+    """Give a range as an array that broadcasts along one of some axes."""
+    values: IntArray = np.arange(places.start, places.stop, places.step, dtype=np.int64)
+    return values.reshape([-1 if a == axis else 1 for a in range(axes)])

@@ -32,8 +32,6 @@ __all__ = [
 
 #: Stores and reductions write whole chunks of global memory [measured], bytes.
 CHUNK_BYTES = 16
-#: A distance beyond any address (those have 57 bits), small enough that five still fit int64.
-FAR = 1 << 59
 
 
 class LinePosition(NamedTuple):
@@ -119,8 +117,8 @@ def line_origins(
     Returns
     -------
     origins : int64 array (tiles, lines)
-        Bytes from the tensor's address to dimension 0's element 0 of the line. Meaningful where
-        in bounds only; anything from `FAR` on stands for "beyond every address".
+        Bytes from the tensor's address to dimension 0's element 0 of the line, modulo 2^64, as the
+        engine's addresses are [measured: ragged maps rely on it]. Meaningful where in bounds only.
     inside : bool array (tiles, lines)
         Whether the line is in bounds in every dimension that lines step through.
     """
@@ -129,9 +127,7 @@ def line_origins(
     for line in line_positions(tile_plan, coords, offsets):
         p = line.positions
         inside &= (p >= 0) & (p < line.extent)
-        if line.extent * line.stride_bytes > FAR:  # the product might not fit int64
-            p = np.minimum(p, FAR // line.stride_bytes + 1)
-        origins += p * line.stride_bytes
+        origins += p * line.stride_bytes  # int64 wraps
     flat = (len(coords), tile_plan.lines)
     return origins.reshape(flat), inside.reshape(flat)
 

@@ -73,7 +73,7 @@ class TilePlan:
     smem_bytes : int
         The footprint in shared memory, padding of the swizzle included.
     tx_bytes : int
-        What the mbarrier counts.
+        What the mbarrier counts: the payload, without gaps and padding.
     """
 
     arguments: EncodeArguments
@@ -164,8 +164,14 @@ def _box_counts(args: EncodeArguments) -> tuple[tuple[int, ...], tuple[int, ...]
 def tx_bytes(args: EncodeArguments) -> int:
     """Give the bytes that the mbarrier counts: the whole box, out-of-bounds elements included.
 
-    Row and swizzle padding is not counted [measured]; nor are the gaps of the ALIGN16B packed
-    types, as four published kernels have it (TileLang, CuTe DSL, DeepGEMM, CUTLASS); not measured.
+    Row and swizzle padding is not counted [measured]. Nor are the gaps that the ALIGN16B packed
+    types leave in shared memory, as TileLang, CuTe DSL, DeepGEMM and CUTLASS count; not measured.
+
+    >>> from tma_dlpack.types.enums import TensorMapDataType
+    >>> packed = TensorMapDataType["16U4_ALIGN16B"]
+    >>> args = EncodeArguments("tiled", packed, (128, 64), (64,), (1, 1), (128, 64))
+    >>> tx_bytes(args), smem_bytes(args)
+    (4096, 8192)
     """
     return plan(args).tx_bytes
 

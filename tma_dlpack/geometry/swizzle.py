@@ -12,7 +12,7 @@ __all__ = ["SMEM_ALIGNMENT", "SWIZZLES", "Swizzle", "swizzle_offset"]
 
 Address = TypeVar("Address", int, npt.NDArray[Any])
 
-#: What the engine asks of a shared-memory address [measured: 16, 32 or 64 fault], bytes.
+#: Alignment that the engine needs of a shared-memory address [measured: less faults], bytes.
 SMEM_ALIGNMENT = 128
 
 

@@ -43,7 +43,10 @@ struct alignas(TMA_DLPACK_MAP_ALIGNMENT) MadeMap
 
 // The names and values of libcu++ and cuda.h.
 enum class Interleave : int { none, bytes16, bytes32 };
+#ifndef TMA_DLPACK_SWIZZLE  // tma_dlpack.h has it too: each of the two can be used alone
+#define TMA_DLPACK_SWIZZLE
 enum class Swizzle : int { none, bytes32, bytes64, bytes128 };
+#endif
 enum class L2Fetch : int { none, bytes64, bytes128, bytes256 };
 enum class OobFill : int { none, nan };
 

@@ -382,11 +382,10 @@ static PyObject *accept_driver_im2col_wide(PyObject *module, PyObject *const *ar
 
 /* ---- verbs with a short cut before them ---------------------------------------------------------- */
 
-PyDoc_STRVAR(quick_doc,
-             "quick(function, verb, parameters, doc, /)\n--\n\n"
-             "Make the built-in function that takes the short cut `verb`, one of this module's\n"
-             "accept_*, before it calls a Python function. `parameters` are those that the short cut\n"
-             "takes, `doc` is the built-in function's text.");
+PyDoc_STRVAR(quick_text,
+             "quick(function, verb, parameters, /)\n--\n\n"
+             "Make the callable that takes the short cut `verb`, one of this module's accept_*,\n"
+             "before it calls a Python function. `parameters` are those that the short cut takes.");
 
 static PyObject *quick(PyObject *module, PyObject *args) {
   static const struct {
@@ -400,14 +399,13 @@ static PyObject *quick(PyObject *module, PyObject *args) {
       {"accept_driver_im2col", accept_driver_im2col},
       {"accept_driver_im2col_wide", accept_driver_im2col_wide},
   };
-  PyObject *function, *parameters, *doc;
+  PyObject *function, *parameters;
   const char *name;
-  if (!PyArg_ParseTuple(args, "OsO!U:quick", &function, &name, &PyTuple_Type, &parameters, &doc))
+  if (!PyArg_ParseTuple(args, "OsO!:quick", &function, &name, &PyTuple_Type, &parameters))
     return NULL;
   for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; ++i)
     if (strcmp(verbs[i].name, name) == 0)
-      return new_quick(module, state_of(module)->quick_type, verbs[i].verb, function, parameters,
-                       doc);
+      return new_quick(module, state_of(module)->quick_type, verbs[i].verb, function, parameters);
   return PyErr_Format(PyExc_ValueError, "there is no short cut %s", name);
 }
 
@@ -537,7 +535,7 @@ static PyMethodDef module_methods[] = {
     VERB(accept_driver_im2col),
     VERB(accept_driver_im2col_wide),
     {"setup", setup, METH_VARARGS, setup_doc},
-    {"quick", quick, METH_VARARGS, quick_doc},
+    {"quick", quick, METH_VARARGS, quick_text},
     {NULL, NULL, 0, NULL},
 };
 

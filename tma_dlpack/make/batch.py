@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from tma_dlpack.make.shortcut import accept_tiled, explained
+from tma_dlpack.make.shortcut import accept_many, accept_tiled, explained
 from tma_dlpack.tensor_map import interop
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.tensor_map.storage import aligned_bytes
@@ -34,9 +34,9 @@ class TensorMapBatch(Sequence[TensorMap]):
 
     __slots__ = ("_maps", "_rows")
 
-    def __init__(self, maps: Sequence[TensorMap]) -> None:
+    def __init__(self, maps: Sequence[TensorMap], rows: NDArray[np.uint8] | None = None) -> None:
         self._maps = tuple(maps)
-        self._rows = _rows(self._maps)
+        self._rows = _rows(self._maps) if rows is None else rows
 
     @property
     @opaque
@@ -194,9 +194,12 @@ target
         rules,
         target,
     )
-    return TensorMapBatch(
-        [_made(i, tensor, options) for i, tensor in enumerate(_as_tuple(tensors))]
-    )
+    all_tensors = _as_tuple(tensors)
+    rows = aligned_bytes(len(all_tensors) * MAP_BYTES)
+    maps = accept_many(all_tensors, rows.ctypes.data, *options)
+    if maps is not None:
+        return TensorMapBatch(maps, rows.reshape(-1, MAP_BYTES))
+    return TensorMapBatch([_made(i, tensor, options) for i, tensor in enumerate(all_tensors)])
 
 
 def _as_tuple(tensors: object) -> tuple[object, ...]:

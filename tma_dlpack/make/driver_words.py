@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from tma_dlpack.make.shortcut import quick
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle, WideMode
 from tma_dlpack.types.opaque import opaque
@@ -21,6 +22,7 @@ __all__ = [
 ]
 
 
+@quick("accept_driver_tiled")
 @opaque
 def driver_encode_tiled(
     tensor_data_type: DataType,
@@ -135,6 +137,7 @@ def driver_replace_address(tensor_map: TensorMap, global_address: int) -> Tensor
     return build.replace_address(tensor_map, global_address)
 
 
+@quick("accept_driver_im2col")
 @opaque
 def driver_encode_im2col(
     tensor_data_type: DataType,
@@ -213,6 +216,7 @@ interleave, swizzle, l2_promotion, oob_fill, target, encoder
     )
 
 
+@quick("accept_driver_im2col_wide")
 @opaque
 def driver_encode_im2col_wide(
     tensor_data_type: DataType,

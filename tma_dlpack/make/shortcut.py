@@ -21,6 +21,7 @@ __all__ = [
     "COMPILED",
     "accept_im2col",
     "accept_im2col_wide",
+    "accept_many",
     "accept_tiled",
     "explained",
     "quick",
@@ -63,12 +64,23 @@ def _export_on_cuda_of_jax(tensor: Any) -> object:
 if TYPE_CHECKING or not COMPILED:
     from tma_dlpack.make.accept import accept_im2col, accept_im2col_wide, accept_tiled
 
+    def accept_many(
+        tensors: tuple[object, ...], address: int, *options: Any
+    ) -> list[TensorMap] | None:
+        """Give None: in Python the maps of a batch are made one by one."""
+        return None
+
     def quick(short_cut: str) -> Callable[[F], F]:
         """Leave a verb as it is: in Python the short cut stands in its first line."""
         return lambda verb: verb
 else:
     from tma_dlpack.make import _accept
-    from tma_dlpack.make._accept import accept_im2col, accept_im2col_wide, accept_tiled
+    from tma_dlpack.make._accept import (
+        accept_im2col,
+        accept_im2col_wide,
+        accept_many,
+        accept_tiled,
+    )
 
     _accept.setup(
         TensorMap,
@@ -78,19 +90,17 @@ else:
         np.integer,
         np.ndarray,
     )
+    TensorMap._accept_address = _accept.accept_address
 
     def quick(short_cut: str) -> Callable[[F], F]:
-        """Put a compiled short cut before a verb, as a built-in function with the same signature.
+        """Put a compiled short cut before a verb: a callable that looks like it.
 
         Calling a Python function of 13 parameters takes half as long as the whole short cut.
         """
 
         def with_short_cut(verb: F) -> F:
-            signature = inspect.signature(verb)
-            parameters = tuple(name for name in signature.parameters if name not in _EXTRAORDINARY)
-            plain = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
-            text = str(signature.replace(parameters=plain, return_annotation=signature.empty))
-            doc = f"{verb.__name__}{text}\n--\n\n{inspect.getdoc(verb)}"
-            return _accept.quick(verb, short_cut, parameters, doc)
+            parameters = inspect.signature(verb).parameters
+            taken = tuple(name for name in parameters if name not in _EXTRAORDINARY)
+            return _accept.quick(verb, short_cut, taken)
 
         return with_short_cut

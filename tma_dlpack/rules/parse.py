@@ -30,7 +30,7 @@ from tma_dlpack.types.errors import Violation
 from tma_dlpack.types.limits import MAX_RANK
 from tma_dlpack.types.target import Target
 
-__all__ = ["MIRROR_OPTIONS", "OPTIONS", "read_call", "read_driver_call"]
+__all__ = ["DRIVER_ARGUMENTS", "OPTIONS", "read_call", "read_driver_call"]
 
 _LAYOUT = ("elem_strides", "interleave_layout", "swizzle", "l2_fetch_size", "oobfill")
 _MANNER = ("data_type", "rules", "target")
@@ -44,14 +44,13 @@ OPTIONS: dict[MapKind, tuple[str, ...]] = {
     "im2col": (*_CORNERS, *_COUNTS, *_LAYOUT, *_MANNER),
     "im2col_wide": (*_WIDTHS, *_COUNTS, *_LAYOUT, "mode", *_MANNER),
 }
-_RULE_IDS = frozenset(rule.id for rule in RULES)
 
 _BARE = ("tensor_data_type", "tensor_rank", "global_address", "global_dim", "global_strides")
 _PIXELS = ("channels_per_pixel", "pixels_per_column", "element_strides", "interleave")
 _ENUMS = ("swizzle", "l2_promotion", "oob_fill")
 
-#: The driver's arguments of each mirror, in the order of its signature.
-MIRROR_OPTIONS: dict[MapKind, tuple[str, ...]] = {
+#: The driver's arguments of each `driver_encode_*`, in the order of its signature.
+DRIVER_ARGUMENTS: dict[MapKind, tuple[str, ...]] = {
     "tiled": (*_BARE, "box_dim", "element_strides", "interleave", *_ENUMS),
     "im2col": (*_BARE, *_CORNERS, *_PIXELS, *_ENUMS),
     "im2col_wide": (
@@ -63,6 +62,8 @@ MIRROR_OPTIONS: dict[MapKind, tuple[str, ...]] = {
         *_ENUMS,
     ),
 }
+
+_RULE_IDS = frozenset(rule.id for rule in RULES)
 
 
 def read_call(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tma_dlpack import driver
 from tma_dlpack.dlpack import Layout, TensorView, judge
 from tma_dlpack.encoding.arguments import KINDS, EncodeArguments
-from tma_dlpack.rules.parse import MIRROR_OPTIONS, OPTIONS, read_call, read_driver_call
+from tma_dlpack.rules.parse import DRIVER_ARGUMENTS, OPTIONS, read_call, read_driver_call
 from tma_dlpack.rules.request import Request
 from tma_dlpack.tensor_map.storage import Asked
 from tma_dlpack.types.target import DEFAULT_TARGET, Target
@@ -58,7 +58,7 @@ def describe(asked: Asked, producer: str) -> Description:
     kind = KINDS[number]
     encoder = "driver" if by_driver else "model"
     if layout is None:
-        words = dict(zip(MIRROR_OPTIONS[kind], options, strict=True))
+        words = dict(zip(DRIVER_ARGUMENTS[kind], options, strict=True))
         bare = read_driver_call(kind, words, DEFAULT_TARGET)
         return Description(bare.encode_arguments(), DEFAULT_TARGET, encoder, None, bare)
     view = TensorView(0, *judge(Layout(*layout)), producer)

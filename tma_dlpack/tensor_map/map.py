@@ -181,6 +181,11 @@ class TensorMap(MapAttributes, Drawn):
 
     # -- change ----------------------------------------------------------------------------------
 
+    @staticmethod
+    def _accept_address(tensor_map: TensorMap, tensor_or_int: object) -> TensorMap | None:
+        """Give None; where the short cut is compiled, `make.shortcut` puts its own one here."""
+        return None
+
     @opaque
     def with_address(self, tensor_or_int: object) -> TensorMap:
         """Make the same map of another tensor, or at another address.
@@ -211,6 +216,9 @@ class TensorMap(MapAttributes, Drawn):
         >>> tm.with_address(b) == tma.make_tma_descriptor(b, box_sizes=(16, 16))
         True
         """
+        moved = self._accept_address(self, tensor_or_int)
+        if moved is not None:
+            return moved
         from tma_dlpack.tensor_map.readdress import check_address, differences
 
         address = integer_of(tensor_or_int)

@@ -25,4 +25,5 @@ class Drawn:
     __slots__ = ()
 
     def _repr_html_(self) -> str:
-        return PICTURES[type(self).__name__](self)
+        drawn = (kind.__name__ for kind in type(self).__mro__)  # a subclass as its base
+        return next(PICTURES[name] for name in drawn if name in PICTURES)(self)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from tma_dlpack import geometry
+from tma_dlpack.copies.checks import MAX_OFFSET
 from tma_dlpack.copies.reductions import REDUCTIONS
-from tma_dlpack.copies.request import MAX_OFFSET
 from tma_dlpack.encoding.arguments import EncodeArguments
 from tma_dlpack.types.dtypes import row
 from tma_dlpack.types.enums import TensorMapDataType, TmaInterleaveLayout, TmaOobFill, TmaSwizzle

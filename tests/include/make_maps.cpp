@@ -1,0 +1,68 @@
+// make_tma_descriptor in C++ without torch or a GPU: what is refused, and how. For test_make_hpp.py.
+#define DLPACK_MAJOR_VERSION 1
+#include <cstdint>
+struct DLTensor  // as dlpack.h has it
+{
+  void* data;
+  struct { std::int32_t device_type, device_id; } device;
+  std::int32_t ndim;
+  struct { std::uint8_t code, bits; std::uint16_t lanes; } dtype;
+  std::int64_t *shape, *strides;
+  std::uint64_t byte_offset;
+};
+#include "tma_dlpack_make.hpp"
+
+#include <cstdio>
+
+// The methods of an at::Tensor that are asked.
+struct Tensor
+{
+  struct Sizes
+  {
+    const std::int64_t* first;
+    const std::int64_t* data() const { return first; }
+  };
+  std::int64_t shape[2] = {128, 64}, steps[2] = {64, 1};
+  bool negated = false;
+  int scalar_type() const { return 15; }
+  bool is_neg() const { return negated; }
+  bool is_conj() const { return false; }
+  bool is_cuda() const { return false; }
+  int get_device() const { return -1; }
+  int dim() const { return 2; }
+  Sizes sizes() const { return {shape}; }
+  Sizes strides() const { return {steps}; }
+  void* data_ptr() const { return reinterpret_cast<void*>(0x7f0000000000); }
+};
+
+template <class Make>
+void say(Make make)
+{
+  try
+  {
+    make();
+    std::puts("made");
+  }
+  catch (const std::invalid_argument& error)
+  {
+    std::puts(error.what());
+  }
+}
+
+int main()
+{
+  using tma_dlpack::Swizzle;
+  std::int64_t shape[] = {128, 64}, image[] = {2, 14, 14, 32};
+  DLTensor matrix = {reinterpret_cast<void*>(0x7f0000000000), {2, 99}, 2, {2, 16, 1}, shape, nullptr, 0};
+  DLTensor images = matrix;
+  images.ndim = 4;
+  images.shape = image;
+  Tensor negated;
+  negated.negated = true;
+  say([&] { tma_dlpack::make_tma_descriptor(matrix, {16, 65}, Swizzle::bytes128); });
+  say([&] { tma_dlpack::make_tma_descriptor(Tensor{}, {16, 64}, Swizzle::bytes128); });
+  say([&] { tma_dlpack::make_tma_descriptor(negated, {16, 64}); });
+  say([&] { tma_dlpack::make_tma_descriptor(matrix, {16, 64, 1, 1, 1, 1}); });
+  say([&] { tma_dlpack::make_im2col_descriptor(images, {-1, -1}, {1, 1}, 32, 64, Swizzle::bytes64); });
+  say([&] { tma_dlpack::make_im2col_descriptor(images, {-1}, {1}, 32, 64); });
+}

@@ -1,0 +1,38 @@
+"""Whether this process may touch a stretch of its memory, from /proc/self/maps (Linux)."""
+
+from __future__ import annotations
+
+__all__ = ["first_forbidden"]
+
+_MAPS = "/proc/self/maps"
+
+
+def first_forbidden(address: int, size_bytes: int, write: bool) -> int | None:
+    """Give the first address of a stretch that a read, or a write, would end this process at.
+
+    None where there is none, and where there is no /proc/self/maps. What cannot be known: whether
+    another thread unmaps the memory meanwhile, and whether a file behind it was cut short.
+
+    >>> import numpy as np
+    >>> x = np.zeros(1 << 20, np.uint8)
+    >>> first_forbidden(x.ctypes.data, x.nbytes, write=True) is None
+    True
+    """
+    if not size_bytes:
+        return None
+    known_to = address
+    try:
+        with open(_MAPS, encoding="utf-8", errors="replace") as regions:  # in order of address
+            for region in regions:
+                places, permissions = region.split(maxsplit=2)[:2]
+                begin, end = (int(place, 16) for place in places.split("-"))
+                if end <= known_to:
+                    continue
+                if begin > known_to or permissions[1 if write else 0] == "-":
+                    return known_to
+                known_to = end
+                if known_to >= address + size_bytes:
+                    return None
+    except OSError:
+        return None
+    return known_to

@@ -1,0 +1,212 @@
+"""One map for slices of any length along one dimension: the rows of an expert, of a sequence.
+
+A map's own bounds end where the tensor ends, not where a slice ends. A ragged map has two more
+dimensions, and uses that the engine's addresses wrap at 2^64. With the stride S of the ragged
+dimension, in elements:
+
+    dimension          extent      stride      coordinate
+    second extra       0x7fff0000  2^34 - S    2^30
+    first extra        0x7fff0000  S           offset + size
+    the ragged one     2^30        S           2^30 - size + row
+
+The sum of coordinate x stride is (offset + row) x S + 2^64 elements, which is row `offset + row` of
+the tensor; and a row at or past `size` is at or past 2^30, so out of bounds: filled by a load,
+skipped by a store.
+
+Source: measured, 600 loads and 200 stores (H200, driver 580.159.04, 2026-11-20). The trick is
+Triton's (ragged_tma.py), quack's and Mojo's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tma_dlpack.dlpack import TensorView, as_tensor_view
+from tma_dlpack.tensor_map.map import TensorMap
+from tma_dlpack.types.coerce import integer_of, integers_of, shown, type_name
+from tma_dlpack.types.errors import refusal
+
+__all__ = ["ragged", "ragged_coords"]
+
+#: Extent of the ragged dimension; also the coordinate along the second extra dimension.
+RAGGED_EXTENT = 1 << 30
+#: Extent of the two extra dimensions: whatever a coordinate of 32 bits may reach.
+EXTRA_EXTENT = 0x7FFF_0000
+#: Times `RAGGED_EXTENT` it is 2^64, in elements.
+WRAP_ELEMENTS = 1 << 34
+EXTRA_DIMENSIONS = 2
+MAX_RANK = 3
+
+
+def ragged(tensor: object, box_sizes: Sequence[int], dim: int = 0) -> dict[str, Any]:
+    """Give the keyword arguments of `make_tma_descriptor` for slices of any length along `dim`.
+
+    Parameters
+    ----------
+    tensor : tensor
+        Of rank 2 or 3: all slices one after the other along `dim`.
+    box_sizes : sequence of int
+        Row-major, elements, one per dimension of the tensor.
+    dim : int
+        Which dimension the slices divide; not the innermost, whose elements lie side by side.
+        Negative ones count from the end.
+
+    Returns
+    -------
+    dict
+        `shape`, `strides` (elements, row-major), `box_sizes` and `allow` (strides that overlap are
+        what this is built on). The map has two dimensions more, outermost. The coordinates of a
+        tile of a slice are those of `ragged_coords`.
+
+    Raises
+    ------
+    TmaPreconditionError
+        For what is no tensor, another rank, `box_sizes` that are not one per dimension, and the
+        innermost dimension.
+
+    Notes
+    -----
+    Measured (H200, driver 580.159.04): loads, stores and reductions. Loads of a slice are safe
+    wherever the tensor lies; nothing but the rows of the slice is touched.
+
+    Examples
+    --------
+    >>> import numpy as np, tma_dlpack as tma
+    >>> tokens = np.zeros((1000, 64), dtype=np.float16)  # of 8 experts, say
+    >>> arguments = ragged(tokens, box_sizes=(128, 64))
+    >>> arguments["shape"] == (0x7FFF0000, 0x7FFF0000, 1 << 30, 64)
+    True
+    >>> arguments["strides"], arguments["box_sizes"]
+    ((17179869120, 64, 64, 1), (1, 1, 128, 64))
+    """
+    view = as_tensor_view(tensor)
+    box = _box(view, box_sizes)
+    ragged_dim = _dim(view, dim)
+    stride = view.strides[ragged_dim]
+    extents = list(view.shape)
+    extents[ragged_dim] = RAGGED_EXTENT
+    return {
+        "shape": (EXTRA_EXTENT, EXTRA_EXTENT, *extents),
+        "strides": (WRAP_ELEMENTS - stride, stride, *view.strides),
+        "box_sizes": (1, 1, *box),
+        "allow": ("STRIDE_UNIQUE",),
+    }
+
+
+def ragged_coords(
+    tensor_map: TensorMap, offset: int, size: int, coords: Sequence[int]
+) -> tuple[int, ...]:
+    """Give the coordinates of a tile of one slice, for a map of `ragged`.
+
+    A kernel computes the same: ``(2^30, offset + size, ...)`` before the tile's coordinates, and
+    ``2^30 - size + row`` along the ragged dimension.
+
+    Parameters
+    ----------
+    tensor_map : TensorMap
+        Made with the arguments of `ragged`.
+    offset, size : int
+        The slice [offset, offset + size) of the tensor along the ragged dimension.
+    coords : sequence of int
+        Of the tile's first element, row-major, one per dimension of the tensor, counted from the
+        slice's first row. A tile may end past the slice, or lie past it as a whole; it must not
+        begin before it, where the slice before this one lies.
+
+    Returns
+    -------
+    tuple of int
+        Row-major, two more than `coords`.
+
+    Raises
+    ------
+    TmaPreconditionError
+        For another map, a slice that is not within the tensor, and a tile that begins before it.
+
+    Examples
+    --------
+    >>> import numpy as np, tma_dlpack as tma
+    >>> x = np.arange(10 * 4, dtype=np.float32).reshape(10, 4)
+    >>> made = ragged(x, (4, 4))
+    >>> tm = tma.driver_encode_tiled("FLOAT32", 4, x.ctypes.data, made["shape"][::-1],
+    ...     [4 * s for s in made["strides"][-2::-1]], made["box_sizes"][::-1], (1, 1, 1, 1))
+    >>> at = ragged_coords(tm, offset=3, size=2, coords=(0, 0))  # rows 3 and 4
+    >>> tma.load_tile(tm, at, memory=x.view(np.uint8).reshape(-1)).array[0, 0, :, 0].tolist()
+    [12.0, 16.0, 0.0, 0.0]
+    """
+    ragged_dim = _ragged_dim_of(tensor_map)
+    begin, count = _slice(tensor_map, ragged_dim, offset, size)
+    given = integers_of(coords)
+    rank = tensor_map.rank - EXTRA_DIMENSIONS
+    if given is None or len(given) != rank:
+        must = f"be {rank} integers, one per dimension of the tensor, row-major"
+        raise refusal("coords", f"coords are {shown(coords)}", must, "count from the slice's start")
+    row = given[ragged_dim]
+    if row < 0:
+        found = f"coords[{ragged_dim}] is {row} in coords {given}"
+        must = "be 0 or more along the ragged dimension: rows before belong to another slice"
+        raise refusal("coords", found, must, "start at 0 or more")
+    inside = list(given)
+    inside[ragged_dim] = RAGGED_EXTENT - count + row
+    return (RAGGED_EXTENT, begin + count, *inside)
+
+
+# --- One check each -----------------------------------------------------------------------------
+
+
+def _box(view: TensorView, box_sizes: object) -> tuple[int, ...]:
+    rank = len(view.shape)
+    if not 2 <= rank <= MAX_RANK:
+        found = f"tensor has shape {view.shape}"
+        must = "have 2 or 3 dimensions: a map has 5, and a ragged one needs two of them"
+        fix = "merge dimensions that lie one behind the other, as x.flatten(0, 1) does"
+        raise refusal("tensor", found, must, fix)
+    box = integers_of(box_sizes)
+    if box is None or len(box) != rank:
+        found, must = f"box_sizes={shown(box_sizes)}", f"be {rank} integers, row-major"
+        raise refusal("box_sizes", found, must, "pass one per dimension of the tensor")
+    return box
+
+
+def _dim(view: TensorView, dim: object) -> int:
+    rank, number = len(view.shape), integer_of(dim)
+    if number is None or not -rank <= number < rank:
+        found = f"dim is {shown(dim)} of a tensor of rank {rank}"
+        raise refusal("dim", found, f"be {-rank}..{rank - 1}", "pass dim=0")
+    if number % rank == rank - 1:
+        must = "not be the innermost: its elements lie side by side, less than 16 bytes apart"
+        fix = "pass the dimension of the rows, or a tensor that is transposed and contiguous"
+        raise refusal("dim", f"dim is {number}, the innermost of rank {rank}", must, fix)
+    return number % rank
+
+
+def _ragged_dim_of(tensor_map: object) -> int:
+    """Give the ragged dimension, counted as in the tensor; refuse another map."""
+    if not isinstance(tensor_map, TensorMap):
+        found = f"tensor_map is a {type_name(type(tensor_map))}"
+    elif tensor_map.kind == "tiled" and tensor_map.rank > EXTRA_DIMENSIONS:
+        shape, strides = tensor_map.shape, tensor_map.strides
+        wraps = strides[0] + strides[1] == WRAP_ELEMENTS
+        for d in range(EXTRA_DIMENSIONS, tensor_map.rank - 1):
+            if wraps and shape[d] == RAGGED_EXTENT and strides[d] == strides[1]:
+                return d - EXTRA_DIMENSIONS
+        found = f"tensor_map has shape {shape} and strides {strides}"
+    else:
+        found = f"tensor_map is {tensor_map.kind} of rank {tensor_map.rank}"
+    fix = "make it by make_tma_descriptor(x, **tma.ragged(x, box_sizes))"
+    raise refusal("tensor_map", found, "be a map that was made with tma.ragged", fix)
+
+
+def _slice(tensor_map: TensorMap, dim: int, offset: object, size: object) -> tuple[int, int]:
+    """Give a slice's offset and size if it lies within the tensor, as far as that is known."""
+    begin, count = integer_of(offset), integer_of(size)
+    view = tensor_map.view
+    extent = EXTRA_EXTENT - 1 if view is None else (view.own or view).shape[dim]
+    if begin is None or count is None or min(begin, count) < 0 or begin + count > extent:
+        found = f"the slice has offset={shown(offset)} and size={shown(size)}"
+    elif count > RAGGED_EXTENT:
+        found, extent = f"the slice has size={count}", RAGGED_EXTENT
+    else:
+        return begin, count
+    must = f"lie within the {extent} rows along dimension {dim}"
+    raise refusal("offset", found, must, "pass the slice's first row and its number of rows")
