@@ -1,9 +1,9 @@
 """Maps as PyTorch operators, for graphs: ``import tma_dlpack.torch_ops`` registers them.
 
-A graph (``torch.compile(fullgraph=True)``, ``torch.export``) has no addresses while it is made. These
-operators make the map when the graph runs: `make_tma_descriptor` and `make_im2col_descriptor`, also
-found as ``torch.ops.tma_dlpack.<name>``. Each gives the 128 bytes as a CPU tensor, uint8[128], which
-a PyTorch extension takes (``#include <tma_dlpack.h>``).
+A graph (``torch.compile(fullgraph=True)``, ``torch.export``) has no addresses while it is traced.
+These operators make the map when it runs: `make_tma_descriptor` and `make_im2col_descriptor`, also
+found as ``torch.ops.tma_dlpack.<name>``. Each gives the 128 bytes as a CPU tensor, uint8[128],
+which a PyTorch extension takes (``#include <tma_dlpack.h>``).
 
 A graph does not know that the map holds an address. So **give the tensor too** to the operator that
 uses the map: else its memory may be reused before, and what is written through the map is not seen.

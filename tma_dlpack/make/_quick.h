@@ -11,9 +11,9 @@
 #ifndef TMA_DLPACK_QUICK_H
 #define TMA_DLPACK_QUICK_H
 
-#include <structmember.h>
-
 #include "_state.h"
+
+#include <structmember.h>
 
 enum { MAX_PARAMETERS = 24 };
 
