@@ -30,8 +30,13 @@ def _package(kind: type) -> str:
 
 
 def is_known(kind: type) -> bool:
-    """Whether a type is of a library that we know, not a subclass made elsewhere."""
-    return _package(kind) in _KNOWN_PRODUCERS
+    """Whether a type is of a library that we know, or inherits `__dlpack__` from one unchanged.
+
+    Then no capsule is kept beside the tensor. One that holds an object of a subclass, which holds
+    its map, would keep them all for ever: the garbage collector does not look into capsules.
+    """
+    maker = next((base for base in kind.__mro__ if "__dlpack__" in vars(base)), kind)
+    return not _KNOWN_PRODUCERS.isdisjoint((_package(kind), _package(maker)))
 
 
 def read_dlpack(tensor: Any) -> Reading:
@@ -50,7 +55,7 @@ def read_dlpack(tensor: Any) -> Reading:
         if not isinstance(error.__cause__, TypeError):
             raise
         capsule = _export(tensor, arguments)
-    if package not in _KNOWN_PRODUCERS:
+    if not is_known(type(tensor)):
         return Reading(*parse_capsule(capsule, CAREFUL), capsule)
     address, layout = parse_capsule(capsule, DIRECT)
     if package in _JAX:
