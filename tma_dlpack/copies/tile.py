@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from tma_dlpack.copies.layout import (
 )
 from tma_dlpack.copies.request import CopyRequest
 from tma_dlpack.tensor_map.map import TensorMap
+from tma_dlpack.types.lazy import lazy
 from tma_dlpack.types.opaque import opaque
 from tma_dlpack.types.public import Drawn, public
 
@@ -109,7 +109,7 @@ class Tile(Drawn):
         """Where the tile starts in shared memory, bytes."""
         return self._request.smem_offset
 
-    @cached_property
+    @lazy
     @opaque
     def written(self) -> npt.NDArray[np.bool_]:
         """Which bytes of `smem` the copy writes."""
@@ -122,7 +122,7 @@ class Tile(Drawn):
         mask[offset:] = smem_of_lines(plan, offset, line[None, None])[0]
         return _read_only(np.broadcast_to(mask, self.smem.shape))
 
-    @cached_property
+    @lazy
     @opaque
     def array(self) -> npt.NDArray[Any]:
         """The logical tile, row-major and unswizzled."""
@@ -132,7 +132,7 @@ class Tile(Drawn):
         values = values_of_lines(plan, lines)
         return _read_only(values if self._request.many else values[0])
 
-    @cached_property
+    @lazy
     @opaque
     def filled(self) -> npt.NDArray[np.bool_]:
         """Which elements are out of bounds."""

@@ -178,6 +178,8 @@ def read_interface(tensor: Any) -> Reading:
         refuse("TENSOR_INTERFACE", found, error)
     if is_masked:
         refuse("TENSOR_MASKED", f"is a {producer} with a mask")
+    if any(abs(number) >> 63 for number in (*shape, *(byte_strides or ()))):
+        refuse("TENSOR_INTERFACE", f"is a {producer} with an extent or stride of over 64 bits")
     if not dtype.isnative or dtype.kind not in CODES:
         refuse("TENSOR_INTERFACE_DTYPE", f"is a {producer} of typestr {dtype.str}")
     if address < 0 or address >> 64 or len(shape) > MAX_NDIM:

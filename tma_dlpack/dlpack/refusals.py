@@ -52,6 +52,12 @@ REFUSALS: dict[str, tuple[str, str, str]] = {
         _DLPACK_H,
     ),
     "TENSOR_POINTER": ("it must lead to readable, aligned memory", _REPORT, _DLPACK_H),
+    "TENSOR_FILES": (
+        "two file descriptors must be free, for a pipe: what a producer that we do not know points "
+        "to is read through the kernel",
+        "close files, or raise the limit (ulimit -n)",
+        "pipe(2)",
+    ),
     "TENSOR_NDIM": (f"ndim must be 0 to {MAX_NDIM}", _REPORT, _DLPACK_H),
     "TENSOR_SHAPE_NULL": ("shape must not be null when ndim is not 0", _REPORT, _DLPACK_H),
     "TENSOR_EXTENT": ("extents must not be negative", _REPORT, _DLPACK_H),
