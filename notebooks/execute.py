@@ -1,8 +1,8 @@
 """Run the notebooks from top to bottom and store their outputs: ``python notebooks/execute.py``.
 
-What is stored reads well on a code host: of a figure the SVG image and its text stay, and the HTML
-that would repeat it goes; of an error the message stays; widgets become their first look. The
-figures of the README are drawn too, by the command line.
+What is stored shows its pictures wherever it is opened first, untrusted too: a figure is HTML whose
+images are SVG. Of a live widget its still picture stays. The figures of the README are drawn too,
+by the command line.
 """
 
 from __future__ import annotations
@@ -17,12 +17,16 @@ from nbclient import NotebookClient
 HERE = Path(__file__).parent
 FIGURES = HERE / "figures"
 SECONDS = 60
+LIVE = "application/vnd.jupyter.widget-view+json"
 
 #: What the README shows: file name -> arguments of ``python -m tma_dlpack draw``.
 README_FIGURES = {
     "tensor.svg": (
         "--shape 60,104 --dtype float16 --box 16,64 --swizzle bytes128 --figure tensor "
         "--coords 48,64"
+    ),
+    "copy.svg": (
+        "--shape 60,104 --dtype float16 --box 8,64 --swizzle bytes128 --figure copy --coords 48,64"
     ),
     "swizzle.svg": "--shape 128,64 --dtype bfloat16 --box 8,64 --swizzle bytes128 --figure shared",
 }
@@ -50,13 +54,11 @@ def stored(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     }
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
+        if cell.cell_type == "code":
+            cell.outputs = [o for o in cell.outputs if LIVE not in o.get("data", {})]
         for output in cell.get("outputs", []):
-            if output.output_type == "error":  # without the frames, which name files of a machine
-                output.traceback = [f"{output.ename}: {output.evalue}"]
-            data = output.get("data", {})
-            data.pop("application/vnd.jupyter.widget-view+json", None)
-            if "image/svg+xml" in data:
-                data.pop("text/html", None)
+            if "transient" in output:  # the name under which a still picture was updated
+                del output["transient"]
     return notebook
 
 

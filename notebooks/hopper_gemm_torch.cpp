@@ -13,6 +13,7 @@
 #include <torch/extension.h>
 
 #include <stdexcept>
+#include <string>
 
 cudaError_t launch_hopper_gemm(const CUtensorMap& a, const CUtensorMap& b, const CUtensorMap& c, int m,
                                int n, int k, cudaStream_t stream);
@@ -33,19 +34,25 @@ void gemm_out(const at::Tensor& c, const at::Tensor& a_map, const at::Tensor& b_
     c10::cuda::getCurrentCUDAStream()));
 }
 
+void require(bool condition, const std::string& message)
+{
+  if (!condition) throw std::invalid_argument(message);  // a ValueError in Python
+}
+
 // a x b^T, with the maps made here. What they refuse is thrown as ValueError; its one line names every
 // argument, and `python -m tma_dlpack explain` says what is wrong with them.
 at::Tensor gemm(const at::Tensor& a, const at::Tensor& b)
 {
-  if (a.dim() != 2 || b.dim() != 2 || a.size(1) != b.size(1))
-    throw std::invalid_argument(
-      c10::str("a must be (m, k) and b (n, k), not ", a.sizes(), " and ", b.sizes()));
-  if (a.scalar_type() != at::kBFloat16 || b.scalar_type() != at::kBFloat16)
-    throw std::invalid_argument(
-      c10::str("a and b must be bfloat16, not ", a.scalar_type(), " and ", b.scalar_type()));
-  if (a.device() != b.device())
-    throw std::invalid_argument(c10::str("a is on ", a.device(), " and b on ", b.device()));
-  const c10::cuda::OptionalCUDAGuard guard(a.device());
+  require(a.dim() == 2 && b.dim() == 2, "a must be (m, k) and b (n, k): two dimensions each");
+  require(a.size(1) == b.size(1), "a must be (m, k) and b (n, k), but a has " +
+                                    std::to_string(a.size(1)) + " columns and b has " +
+                                    std::to_string(b.size(1)));
+  require(a.scalar_type() == at::kBFloat16 && b.scalar_type() == at::kBFloat16,
+          std::string("a and b must be bfloat16, not ") + c10::toString(a.scalar_type()) + " and " +
+            c10::toString(b.scalar_type()));
+  require(a.device() == b.device(), "a is on " + a.device().str() + " and b on " + b.device().str());
+  c10::cuda::OptionalCUDAGuard guard;
+  if (a.is_cuda()) guard.set_device(a.device());  // else the first map is refused
   const at::Tensor c = at::empty({a.size(0), b.size(0)}, a.options());
   const auto swizzle = tma_dlpack::Swizzle::bytes128;
   tma_dlpack::MakeOptions options;

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import base64
+import re
 from dataclasses import dataclass, field
 
 import numpy as np
 
 import tma_dlpack as tma
+
+
+def stills(html: str) -> list[str]:
+    """Give the SVG documents of the images in a fragment."""
+    found = re.findall(r'src="data:image/svg\+xml;base64,([^"]*)"', html)
+    return [base64.b64decode(data).decode() for data in found]
+
+
+def pictured(html: str) -> str:
+    """Give a fragment with what its images say, and without its script."""
+    return re.sub(r"<script>.*?</script>", "", html, flags=re.DOTALL) + "".join(stills(html))
 
 
 @dataclass(frozen=True)

@@ -50,13 +50,17 @@ AUDIT = r"""
   };
   const fill = (e) => getComputedStyle(e).fill;
   let labels = 0;
-  for (const svg of document.querySelectorAll("svg[role=img]")) {
+  const shadows = [...document.querySelectorAll(".tma-live")].map((h) => h.shadowRoot);
+  const svgs = [document, ...shadows].flatMap((r) => [...r.querySelectorAll("svg[role=img]")]);
+  const still = (e) => !e.closest("g[style*=animation]");  // what moves meets much on its way
+  for (const svg of svgs) {
     const frame = svg.getBoundingClientRect();
     if (!frame.width) continue;  // folded away
     const paper = svg.querySelector(".t-paper");
-    const cells = [...svg.querySelectorAll("rect")].filter((r) => !r.matches(".t-paper"));
+    const cells = [...svg.querySelectorAll("rect")].filter(
+      (r) => still(r) && !r.matches(".t-paper"));
     const boxes = new Map(cells.map((r) => [r, r.getBoundingClientRect()]));
-    const texts = [...svg.querySelectorAll("text")].map((t) => {
+    const texts = [...svg.querySelectorAll("text")].filter(still).map((t) => {
       const own = t.parentNode.querySelector(":scope > rect:not(.t-paper)");
       return {t, own: t.parentNode.tagName === "g" && t.parentNode.querySelectorAll(
               ":scope > rect").length === 1 ? own : null, box: t.getBoundingClientRect()};

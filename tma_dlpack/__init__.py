@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from tma_dlpack.cli.explain import Explanation, PrintedArguments, explain
     from tma_dlpack.consumer import MatrixDescriptor, ldmatrix_addresses, matrix_descriptor
     from tma_dlpack.copies.backend import Backend
+    from tma_dlpack.copies.rule_list import RuleInfo, RuleList, list_rules
     from tma_dlpack.copies.tile import Tile
     from tma_dlpack.copies.verbs import (
         backend,
@@ -76,6 +77,8 @@ __all__ = [
     "MatrixDescriptor",
     "PrintedArguments",
     "Report",
+    "RuleInfo",
+    "RuleList",
     "Target",
     "TensorMap",
     "TensorMapBatch",
@@ -109,6 +112,7 @@ __all__ = [
     "get_include",
     "im2col_corners",
     "ldmatrix_addresses",
+    "list_rules",
     "load_tile",
     "load_tiles",
     "make_im2col_descriptor",
@@ -131,6 +135,7 @@ _LATER = {
     "tma_dlpack.cli.explain": ("Explanation", "PrintedArguments", "explain"),
     "tma_dlpack.consumer": ("MatrixDescriptor", "ldmatrix_addresses", "matrix_descriptor"),
     "tma_dlpack.copies.backend": ("Backend",),
+    "tma_dlpack.copies.rule_list": ("RuleInfo", "RuleList", "list_rules"),
     "tma_dlpack.copies.tile": ("Tile",),
     "tma_dlpack.copies.verbs": (
         "backend",
@@ -150,10 +155,14 @@ _LATER = {
 
 #: Which function of `draw` gives the HTML of which class.
 _HTML = {
+    "BandwidthReport": "bandwidth_html",
     "MatrixDescriptor": "matrix_html",
     "Report": "report_html",
+    "RuleList": "rules_html",
     "TensorMap": "tensor_map_html",
+    "TensorMapBatch": "batch_html",
     "Tile": "tile_html",
+    "VerifyReport": "verify_html",
 }
 
 
@@ -164,6 +173,15 @@ def _html(function: str, drawn: object) -> str:
 
 
 PICTURES.update({name: partial(_html, function) for name, function in _HTML.items()})
+
+
+def _render_traceback_(error: TmaError) -> list[str]:
+    """Give what IPython shows of an error: the user's line and the findings, not our frames."""
+    lines: list[str] = importlib.import_module("tma_dlpack.draw").render_traceback(error)
+    return lines
+
+
+TmaError._render_traceback_ = _render_traceback_  # type: ignore[attr-defined]
 
 for _name in __all__:
     if isinstance(globals().get(_name), type):

@@ -202,3 +202,21 @@ def test_doctor_says_who_would_encode(capsys):
     printed = capsys.readouterr().out
     assert f"NumPy {np.__version__}" in printed
     assert "maps would be encoded by the model" in printed or "by the driver" in printed
+
+
+def test_check_takes_rules_that_are_not_to_be_asked(capsys):
+    words = ["check", "--shape=64,64", "--dtype=float32", "--box=65,16"]
+    assert main(words) == 1
+    assert "or pass allow=('BOX_IN_SHAPE',)" in capsys.readouterr().out
+    assert main([*words, "--allow=BOX_IN_SHAPE"]) == 0
+    assert main([*words, "--allow=BOX_RANGE"]) == 1
+    assert "allow names BOX_RANGE" in capsys.readouterr().out
+
+
+def test_decode_reads_a_map_of_another_target(capsys):
+    read = tma.TensorMap.from_bytes(bytes(128), "sm_100").replace(swizzle_mode="bytes128_atom_32B")
+    dump = bytes(read).hex()
+    assert main(["decode", dump, "--target=sm_100"]) == 0
+    assert "bytes128_atom_32B" in capsys.readouterr().out
+    assert main(["decode", dump]) == 1
+    assert "bit 83 is set; they must be 0 in an sm_90 map" in capsys.readouterr().err

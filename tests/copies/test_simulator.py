@@ -572,6 +572,17 @@ def test_gather4_and_scatter4_are_refused_on_sm_90():
             backend.scatter4(tensor_map, 0, (0, 1, 2, 3), np.zeros((4, 16), np.float32))
 
 
+def test_sm_120_has_gather4_and_no_scatter4():
+    x = np.arange(8 * 16, dtype=np.float32).reshape(8, 16)
+    for target in ("sm_120", "sm_121"):
+        tensor_map = tma.make_tma_descriptor(x, (1, 16), target=target)
+        simulator = tma.backend("simulator")
+        rows = simulator.gather4(tensor_map, 0, (7, 0, 3, 3)).array
+        np.testing.assert_array_equal(rows, x[[7, 0, 3, 3]])
+        with pytest.raises(tma.TmaUnsupportedError, match=r"no tile::scatter4.*ptxas"):
+            simulator.scatter4(tensor_map, 0, (0, 1, 2, 3), rows)
+
+
 def test_gather4_and_scatter4_are_not_on_the_cuda_backend():
     tensor_map = rows_map(1)
     with pytest.raises(tma.TmaUnsupportedError, match=r"no gather4 copy.*sm_100"):

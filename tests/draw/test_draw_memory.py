@@ -10,7 +10,7 @@ from draw_cases import ALL, TILED, tiled
 
 import tma_dlpack as tma
 from tma_dlpack import draw
-from tma_dlpack.draw.memory import MAX_LINES
+from tma_dlpack.draw.held import MAX_LINES
 
 
 def picture(case):

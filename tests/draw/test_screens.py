@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import screens
-from draw_cases import ALL, IM2COL, TILED
+from draw_cases import ALL, IM2COL, TILED, numbered
 from screens import DARK, LIGHT
 
 import tma_dlpack as tma
@@ -55,12 +55,17 @@ def gallery() -> list[Figure | str]:
         draw.bank_conflicts(first, "row"),
         draw.bank_conflicts(first, lambda t: (t // 2, 0)),
         *(draw.walk(case.tile()) for case in IM2COL.values()),
+        draw.tensor(tma.make_tma_descriptor(numbered((4096, 4096)), (64, 32)), (2048, 4064)),
+        draw.compare(first, TILED["128B swizzle"].tensor_map),
+        draw.access_steps(first),
+        draw.sixteen_bytes(numbered((4, 1733), "f2"), (4, 12)),
+        draw.copy_motion(below.tile()),
         draw.tensor_map_html(rank_5.tensor_map),
         draw.tensor_map_html(second),
         draw.tile_html(below.tile()),
         draw.report_html(tma.check_tma_descriptor(below.tensor, (16, 33), swizzle="bytes64")),
         draw.report_html(tma.check_tma_descriptor(below.tensor, (16, 32))),
-        explore(below.tensor).look.html(),
+        explore(below.tensor).still(),
     ]
 
 
@@ -68,7 +73,7 @@ def gallery() -> list[Figure | str]:
 @sizes
 @schemes
 def test_no_label_of_any_figure_overflows_overlaps_or_fades(width, scheme):
-    found = screens.seen("gallery", draw.page("gallery", gallery()), width, scheme, 17000)
+    found = screens.seen("gallery", draw.page("gallery", gallery()), width, scheme, 21000)
     assert found["wrong"] == []
     assert found["labels"] > 2000
     assert found["width"] == width
@@ -110,5 +115,9 @@ def test_the_gallery_shows_every_kind_of_figure():
         draw.MapBytes,
         draw.BankConflicts,
         draw.Im2colWalk,
+        draw.AccessSteps,
+        draw.Comparison,
+        draw.CopyMotion,
+        draw.SixteenBytes,
     }
     assert len(ALL) == len(TILED) + len(IM2COL)

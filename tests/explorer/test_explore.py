@@ -1,55 +1,77 @@
-"""The explorer: a pure look at each choice, widgets that follow, and what it shows without them."""
+"""The explorer without a browser: its choices, what is legal of them, and what it answers."""
 
 from __future__ import annotations
 
-import importlib.util
+import json
 import sys
 
 import numpy as np
 import pytest
-from draw_cases import numbered
+from draw_cases import numbered, pictured
 
 import tma_dlpack as tma
-from tma_dlpack.explorer.widget import Choice, Explorer, Still, explore, first_choice, look
+from tma_dlpack.explorer.choice import Choice, choice_of, first_choice, look
+from tma_dlpack.explorer.legal import legal_options, legal_ranges, ranges, set_number
+from tma_dlpack.explorer.widget import Explorer, explore
 
-needs_widgets = pytest.mark.skipif(
-    importlib.util.find_spec("ipywidgets") is None, reason="ipywidgets is not installed"
-)
+TENSORS = {
+    "a vector": numbered((100,)),
+    "a matrix": numbered((300, 512), np.float32),
+    "rank 3": numbered((8, 20, 40), np.float16),
+    "rank 5": numbered((2, 3, 4, 5, 16)),
+    "int8": numbered((64, 64), np.int8),
+    "float64": np.zeros((40, 40)),
+}
+#: What no map describes as it is: the rule that refuses it.
+REFUSED = {
+    "one column": (numbered((8, 1)), "STRIDE_ALIGNED"),
+    "rows of 12 bytes": (numbered((5, 7, 12), np.uint8), "STRIDE_ALIGNED"),
+    "transposed": (numbered((64, 32)).T, "STRIDE_INNERMOST"),
+}
+every_tensor = pytest.mark.parametrize("tensor", TENSORS.values(), ids=TENSORS)
+
+
+def column(**options):
+    images = numbered((2, 7, 9, 32), np.float16)
+    lower, upper = tma.im2col_corners((3, 3), padding=1)
+    return tma.make_im2col_descriptor(images, lower, upper, 32, 40, **options)
 
 
 @pytest.fixture
 def explorer():
-    pytest.importorskip("ipywidgets", reason="ipywidgets is not installed")
-    return explore(numbered((300, 512), np.float32))
+    return explore(TENSORS["a matrix"])
 
 
-def test_the_first_choice_is_accepted_and_swizzled(explorer):
-    assert isinstance(explorer, Explorer)
-    assert explorer.look.report.ok
-    assert explorer.look.choice.swizzle == "bytes128"
-    assert explorer.tensor_map.box_sizes == (8, 32)
+def choose(explorer, tab="tensor", **values):
+    """Ask as the front end does: ``coords_1`` stands for ``coords[1]``."""
+    named = {}
+    for name, value in values.items():
+        field, _, index = name.rpartition("_")
+        named[f"{field}[{index}]" if index.isdigit() else name] = value
+    return explorer.hear({"do": "choose", "values": named, "tab": tab, "seq": 1})
 
 
-@pytest.mark.parametrize(
-    "tensor",
-    [
-        numbered((100,)),
-        numbered((2, 3, 4, 5, 16)),
-        numbered((64, 64), np.int8),
-        numbered((8, 1)),
-        numbered((5, 7, 12), np.uint8),
-    ],
-    ids=["a vector", "rank 5", "int8", "one column", "rows of 12 bytes"],
-)
-def test_it_opens_on_any_tensor(tensor):
+# --- How it opens -------------------------------------------------------------------------------
+
+
+@every_tensor
+def test_it_opens_in_a_legal_state(tensor):
     explorer = explore(tensor)
-    assert explorer.look.choice.coords == (0,) * tensor.ndim
-    assert explorer.look.report.ok == (explorer.tensor_map is not None)
-    assert "make_tma_descriptor" in explorer.look.html()
+    assert isinstance(explorer, Explorer)
+    assert explorer.look.ok
+    assert explorer.choice.coords == (0,) * tensor.ndim
+    assert explorer.tensor_map.tensor is tensor
+    assert explorer.answer({})["panels"]
 
 
-def test_int8_is_carried_as_bytes():
-    assert first_choice(numbered((64, 64), np.int8)).data_type == "UINT8"
+@pytest.mark.parametrize(("tensor", "rule"), REFUSED.values(), ids=REFUSED)
+def test_a_tensor_that_no_map_describes_is_shown_with_padded_rows_and_told_why(tensor, rule):
+    explorer = explore(tensor)
+    assert explorer.look.ok
+    assert rule in explorer.note
+    assert explorer.look.tensor_map.shape == tensor.shape
+    assert explorer.tensor_map is None  # what is shown is not the user's tensor
+    assert rule in explorer.answer({})["state"]
 
 
 def test_a_tensor_that_cannot_be_read_is_refused():
@@ -57,81 +79,254 @@ def test_a_tensor_that_cannot_be_read_is_refused():
         explore("no tensor")
 
 
+def test_what_has_no_shape_for_a_map_opens_with_its_report():
+    explorer = explore(np.zeros((2,) * 6, np.float32))
+    assert not explorer.look.ok
+    assert "RANK" in explorer.answer({})["report"]
+
+
+def test_the_target_is_that_of_the_map():
+    assert explore(numbered((64, 64)), target="sm_100").look.tensor_map.target.name == "sm_100"
+
+
+# --- Maps ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"elem_strides": (1, 2)}, {"oobfill": "nan", "l2_fetch_size": "bytes128"}],
+    ids=str,
+)
+def test_a_map_is_explored_from_where_it_is(options):
+    x = numbered((64, 64), np.float16)
+    tm = tma.make_tma_descriptor(x, (8, 64), swizzle="bytes128", **options)
+    assert explore(tm).tensor_map == tm
+
+
+def test_an_im2col_map_walks_with_its_taps():
+    explorer = explore(column(swizzle="bytes64"))
+    assert explorer.tensor_map.kind == "im2col"
+    assert explorer.choice.coords == (0, -1, -1, 0)
+    reach = ranges(explorer._subject, explorer.choice)
+    assert reach["im2col_offsets[0]"].most == 2  # a kernel of 3, padding 1
+    answer = choose(explorer, im2col_offsets_0=2, im2col_offsets_1=2)
+    assert "shifted by the offsets" in answer["panels"][0]
+    assert "im2col_offsets=(2, 2)" in explorer.code
+
+
+def test_a_map_without_its_tensor_lets_only_the_tile_be_chosen():
+    tm = tma.TensorMap.from_bytes(
+        bytes(tma.make_tma_descriptor(numbered((64, 64)), (8, 32), swizzle="bytes128"))
+    )
+    explorer = explore(tm)
+    names = [item["name"] for group in explorer.controls() for item in group["numbers"]]
+    assert names == ["coords[0]", "coords[1]"]
+    assert choose(explorer, coords_0=8)["ok"]
+    assert explorer.tensor_map == tm
+
+
+def test_the_choice_of_a_map_makes_the_same_map():
+    tm = column(elem_strides=(1, 2, 2, 1), swizzle="bytes64")
+    assert look(tm.tensor, choice_of(tm)).tensor_map == tm
+
+
+# --- Choosing -----------------------------------------------------------------------------------
+
+
 def test_each_control_changes_the_map(explorer):
-    explorer.controls["box_sizes[0]"].value = 16
-    explorer.controls["oobfill"].value = "nan"
-    explorer.controls["elem_strides[0]"].value = 2
+    choose(explorer, box_sizes_0=16, oobfill="nan", elem_strides_0=2)
     tm = explorer.tensor_map
     assert (tm.box_sizes, tm.oob_fill.name, tm.elem_strides) == ((16, 32), "nan", (2, 1))
-    assert "oobfill=&#x27;nan&#x27;" in explorer.look.html()
+    assert "oobfill='nan'" in explorer.code
 
 
 def test_coordinates_move_the_tile(explorer):
-    explorer.controls["coords[0]"].value = 296
-    assert "box 296..303, 4 of 8 out of bounds" in explorer.look.html()
+    assert "box 296..303, 4 of 8 out of bounds" in choose(explorer, coords_0=296)["panels"][0]
 
 
-def test_an_illegal_choice_shows_the_refusal_and_a_button_that_mends_it(explorer):
-    assert explorer.fix.layout.display == "none"
-    explorer.controls["box_sizes[1]"].value = 63
+def test_what_is_refused_has_a_report_and_a_fix_and_no_picture_of_its_own(explorer):
+    answer = choose(explorer, box_sizes_1=33)
+    assert (answer["ok"], answer["panels"]) == (False, [])
+    assert "BOX_INNER_16B" in answer["report"]
+    assert answer["fix"] == "apply box_sizes=(8, 32)"
     assert explorer.tensor_map is None
-    assert "BOX_INNER_16B" in explorer.look.html()
-    assert explorer.fix.layout.display == ""
-    explorer.fix.click()
-    assert explorer.look.report.ok
-    assert explorer.controls["box_sizes[1]"].value == explorer.tensor_map.box_sizes[1]
-    assert explorer.fix.layout.display == "none"
+    assert "accepted</b>" not in answer["report"]
+    mended = explorer.hear({"do": "fix", "tab": "tensor"})
+    assert mended["ok"]
+    assert mended["values"]["box_sizes[1]"] == 32
+    assert mended["panels"]
 
 
-def test_a_tile_that_would_kill_a_kernel_is_told_while_the_map_stays(explorer):
-    explorer.controls["coords[1]"].value = 1
-    assert explorer.tensor_map is not None
-    assert "this tile is refused: coords[1] is 1" in explorer.look.html()
+def test_a_tile_that_would_kill_a_kernel_is_mended_by_moving_it(explorer):
+    answer = choose(explorer, coords_1=6)
+    assert not answer["ok"]
+    assert "coords[1] is 6" in answer["refusal"]
+    assert "the map is accepted, this tile is refused" in answer["state"]
+    assert explorer.hear({"do": "fix"})["values"]["coords[1]"] in (4, 8)
+    assert explorer.look.ok
 
 
-def test_the_code_is_the_call_and_the_c_of_the_map(explorer):
-    code = explorer.look.code
-    assert code.startswith("tm = tma.make_tma_descriptor(tensor, box_sizes=(8, 32), swizzle=")
-    assert "tile = tma.load_tile(tm, (0, 0))" in code
-    assert explorer.tensor_map.cpp() in code
+def test_undo_goes_back_to_the_last_accepted(explorer):
+    before = choose(explorer, box_sizes_0=24)["values"]
+    choose(explorer, box_sizes_1=33)
+    assert explorer.hear({"do": "undo"})["values"] == before
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"coords[0]": "x"}, {"coords[9]": 1}, {"swizzle": 3}, {"nothing": 1}, {"coords[0]": None}],
+    ids=str,
+)
+def test_what_is_no_value_of_a_control_is_ignored(explorer, values):
+    before = explorer.choice
+    explorer.hear({"do": "choose", "values": values})
+    assert explorer.choice == before
+
+
+def test_set_changes_it_from_python(explorer):
+    explorer.set(box_sizes=[16, 32], swizzle=tma.TmaSwizzle.none, coords=(8, 32))
+    assert explorer.tensor_map.box_sizes == (16, 32)
+    assert explorer.tensor_map.swizzle == tma.TmaSwizzle.none
+    with pytest.raises(tma.TmaPreconditionError, match="the explorer has no 'boxes'"):
+        explorer.set(boxes=(1, 2))
 
 
 def test_the_code_of_the_call_makes_the_same_map(explorer):
-    explorer.controls["elem_strides[0]"].value = 3
-    explorer.controls["l2_fetch_size"].value = "bytes256"
-    names = {"tma": tma, "tensor": explorer._tensor}
-    exec(explorer.look.code.split("\n\n")[0], names)
+    choose(explorer, elem_strides_0=3, l2_fetch_size="bytes256")
+    names = {"tma": tma, "tensor": explorer._subject}
+    exec(explorer.code.split("\n\n")[0], names)
     assert names["tm"] == explorer.tensor_map
+    assert names["tile"].array.shape == (3, 32)
+    assert explorer.tensor_map.cpp() in explorer.code
 
 
-@needs_widgets
-@pytest.mark.parametrize("shape", [(4096, 4096), (3, 4, 50, 60, 128)], ids=str)
-def test_every_value_of_every_control_is_answered(shape):
-    explorer = explore(np.zeros(shape, np.float16))
-    for name, control in explorer.controls.items():
-        old = control.value
-        others = (control.max, control.min) if "[" in name else list(control.options)[-1:]
-        for value in (*others, old):
-            before = explorer.look
-            control.value = value[1] if isinstance(value, tuple) else value
-            assert explorer.look.choice == before.choice or explorer.look is not before
-    assert explorer.look.report.ok
+@pytest.mark.parametrize("tab", ["tensor", "shared", "banks", "bytes", "code"])
+def test_every_tab_answers_in_plain_data(explorer, tab):
+    answer = choose(explorer, tab=tab)
+    assert json.loads(json.dumps(answer)) == answer
+    assert (answer["tab"], bool(answer["panels"])) == (tab, tab != "code")
 
 
-def test_without_ipywidgets_it_shows_the_first_look_and_a_hint(monkeypatch):
-    monkeypatch.setitem(sys.modules, "ipywidgets", None)
-    still = explore(numbered((300, 512), np.float32))
-    assert isinstance(still, Still)
-    assert "pip install &#x27;tma_dlpack[notebook]&#x27;" in still._repr_html_()
-    assert "install ipywidgets" in str(still)
-    assert "shared memory" in still._repr_html_()
-    assert still.tensor_map.box_sizes == (8, 32)
+def test_the_banks_tab_steps_through_an_access_and_ranks_the_swizzles():
+    x = numbered((128, 64), np.float16)
+    explorer = explore(tma.make_tma_descriptor(x, (16, 64)))
+    ask = {"do": "show", "tab": "banks", "access": "ldmatrix", "phase": 2}
+    answer = explorer.hear(ask)
+    assert answer["banks"] == {"phase": 2, "last": 3, "accesses": ["column", "row", "ldmatrix"]}
+    assert "32 wavefronts with none" in answer["title"]
+    assert "8 wavefronts, 24 of 32 so far" in answer["panels"][0]
+    assert "1. bytes128" in answer["panels"][1]
+    assert explorer.hear({**ask, "phase": 99})["banks"]["phase"] == 3
 
 
-def test_a_viewer_without_widgets_still_gets_the_picture(explorer):
-    bundle = explorer._repr_mimebundle_()
-    assert "<svg" in bundle["text/html"]
-    assert "application/vnd.jupyter.widget-view+json" in bundle
+def test_the_tensor_core_tab_shows_the_atoms_or_says_why_it_cannot_read_the_tile():
+    x = numbered((128, 64), np.float16)
+    good = explore(tma.make_tma_descriptor(x, (64, 64), swizzle="bytes128"))
+    assert "64 of M or N, 64 of K" in good.hear({"do": "show", "tab": "core"})["title"]
+    answer = explore(numbered((64, 64), np.float64)).hear({"do": "show", "tab": "core"})
+    assert (answer["ok"], answer["panels"]) == (True, [])
+    assert "FLOAT64" in answer["refusal"]
+
+
+def test_bytes_that_are_not_known_leave_a_sentence():
+    answer = explore(numbered((64, 64)), target="sm_100").hear({"do": "show", "tab": "bytes"})
+    assert "has not been measured" in answer["refusal"]
+
+
+# --- What is legal ------------------------------------------------------------------------------
+
+
+@every_tensor
+def test_what_is_shaded_is_what_the_rules_refuse(tensor):
+    choice = first_choice(tensor)
+    for name, reach in legal_ranges(tensor, choice, look(tensor, choice).tensor_map).items():
+        if name.startswith("coords"):
+            continue
+        refused = {v for run in reach.refused for v in range(run.first, run.last + 1)}
+        for value in range(reach.least, reach.most + 1, 3):
+            report = look(tensor, set_number(choice, name, value)).report
+            assert report.ok == (value not in refused), (name, value)
+
+
+@every_tensor
+def test_coordinates_snap_to_what_a_copy_takes(tensor):
+    choice = first_choice(tensor)
+    for name, reach in legal_ranges(tensor, choice, look(tensor, choice).tensor_map).items():
+        if name.startswith("coords"):
+            for value in range(-20, 20):
+                moved = look(tensor, set_number(choice, name, value))
+                assert moved.ok == (value % reach.step == 0), (name, value)
+
+
+def test_a_column_starts_in_its_bounding_box():
+    tm = column()
+    reach = legal_ranges(tm.tensor, choice_of(tm), tm)
+    assert (reach["coords[1]"].least, reach["coords[1]"].most) == (-1, 5)
+    assert reach["coords[3]"].step == 8
+
+
+def test_reasons_name_the_rule_and_the_limit():
+    tensor = TENSORS["a matrix"]
+    choice = first_choice(tensor)
+    (first, *_) = legal_ranges(tensor, choice, None)["box_sizes[1]"].refused
+    assert (first.first, first.last) == (1, 3)
+    assert first.reason.startswith("BOX_INNER_16B: it must be a multiple of 16 bytes")
+
+
+def test_options_that_would_be_refused_say_why():
+    tensor = TENSORS["a matrix"]
+    found = legal_options(tensor, first_choice(tensor))
+    assert set(found["swizzle"]) >= {"bytes32", "bytes64"}
+    assert "BOX_SWIZZLE_SPAN" in found["swizzle"]["bytes64"]
+    assert "bytes128" not in found["swizzle"]
+
+
+def test_legal_values_are_those_beside_the_last_accepted_choice(explorer):
+    before = explorer.legal()
+    choose(explorer, box_sizes_1=33)
+    assert explorer.legal() == before
+
+
+# --- Without a kernel ---------------------------------------------------------------------------
+
+
+def test_the_still_is_an_image_of_the_state_with_its_code(explorer):
+    still = explorer.still()
+    assert still.count("<img ") == 3
+    assert "✓ accepted" in still
+    assert "make_tma_descriptor(tensor, box_sizes=(8, 32)" in still
+    assert "shape[0] = 300" in pictured(still)
+
+
+def test_without_anywidget_there_is_a_still_and_a_hint(monkeypatch):
+    pytest.importorskip("IPython", reason="IPython is not installed")
+    from tma_dlpack.explorer import panel, widget
+
+    panel._widget_class.cache_clear()
+    monkeypatch.setitem(sys.modules, "anywidget", None)
+    shown = []
+    monkeypatch.setattr("IPython.display.display", lambda data, **_: shown.append(data))
+    explorer = explore(TENSORS["a matrix"])
+    explorer._ipython_display_()
+    (data,) = shown
+    assert widget.HINT.split("'")[0] in data["text/html"]
+    assert "<img " in data["text/html"]
+    panel._widget_class.cache_clear()
+
+
+def test_with_anywidget_the_still_is_kept_beside_the_widget_and_follows_it():
+    pytest.importorskip("anywidget", reason="anywidget is not installed")
+    explorer = explore(TENSORS["a matrix"])
+    panel = explorer.panel
+    sent, kept = [], []
+    panel.widget.send = sent.append
+    panel._still = type("Handle", (), {"update": lambda self, data, raw: kept.append(data)})()
+    panel._hear(None, {"do": "choose", "values": {"coords[0]": 8}, "seq": 4}, [])
+    panel._hear(None, {"do": "legal", "seq": 5}, [])
+    assert [answer["seq"] for answer in sent] == [4, 5]
+    assert panel.widget.start["view"]["values"]["coords[0]"] == 8
+    assert f"tma-kept-{panel.widget.model_id}" in kept[0]["text/html"]
+    assert "(8, 0)" in kept[0]["text/html"]
 
 
 def test_a_repair_is_taken_over_by_name():
@@ -140,9 +335,3 @@ def test_a_repair_is_taken_over_by_name():
         {"swizzle": tma.TmaSwizzle.bytes64, "target": None, "box_sizes": (4, 16)}
     )
     assert changed == Choice((4, 16), (1, 1), swizzle="bytes64")
-
-
-def test_a_look_is_the_same_each_time():
-    tensor = numbered((64, 64))
-    choice = first_choice(tensor)
-    assert look(tensor, choice).html() == look(tensor, choice).html()

@@ -371,6 +371,15 @@ def test_a_bounding_box_without_pixels_has_no_columns():
     assert geometry.tile_coords(args).shape == (0, 4)
 
 
+def test_an_empty_bounding_box_has_no_columns_however_many_images_there_are():
+    args = EncodeArguments(
+        "im2col_wide", T.FLOAT32, (4, 1 << 16, 1 << 32, 1 << 32), (16, 16, 16), (1,) * 4,
+        pixel_box_lower_corner=(1 << 15,), pixel_box_upper_corner=(-(1 << 15),),
+        channels_per_pixel=4, pixels_per_column=1,
+    )  # fmt: skip
+    assert geometry.tile_coords(args).shape == (0, 4)
+
+
 @pytest.mark.parametrize("rank", [1, 2])
 @pytest.mark.parametrize(
     "ask", [geometry.plan, geometry.tx_bytes, geometry.smem_bytes, geometry.tile_coords]

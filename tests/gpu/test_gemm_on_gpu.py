@@ -182,7 +182,7 @@ def test_the_extension_refuses_sizes_that_are_no_multiple_of_8_with_every_argume
 
 def test_the_extension_refuses_matrices_that_do_not_fit_together(wgmma, extension):
     a, b = integers(wgmma, 64, 128), integers(wgmma, 64, 136)
-    with pytest.raises(ValueError, match=r"not \[64, 128\] and \[64, 136\]"):
+    with pytest.raises(ValueError, match="a has 128 columns and b has 136"):
         extension.gemm(a, b)
     with pytest.raises(ValueError, match="must be bfloat16, not BFloat16 and Float"):
         extension.gemm(a, a.float())

@@ -7,8 +7,6 @@ import gc
 import pytest
 from user_kernel import double, kernel, map_of
 
-import tma_dlpack as tma
-
 
 @pytest.fixture
 def x(torch):
@@ -60,7 +58,6 @@ def test_a_tensor_that_moved_needs_with_address_and_a_new_capture(torch, x):
 def test_a_map_can_be_made_while_a_graph_is_captured(torch, x):
     before = x.clone()
     kernel()
-    tma.cache_clear()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         tensor_map = map_of(x)

@@ -58,14 +58,9 @@ def test_what_the_arguments_cannot_show_is_said(lines):
 
 
 def test_explain_reads_the_line(lines):
-    explain = getattr(tma, "explain", None)
-    if explain is None:
-        pytest.skip("explain is not in this version")
-    (report,) = explain(lines[0]).reports
-    assert [violation.rule for violation in report.violations] == [
-        "BOX_INNER_16B",
-        "BOX_SWIZZLE_SPAN",
-    ]
+    (report,) = tma.explain(lines[0]).reports
+    rules = [violation.rule for violation in report.violations]
+    assert rules == ["BOX_IN_SHAPE", "BOX_INNER_16B", "BOX_SWIZZLE_SPAN"]
 
 
 def test_torchs_scalar_types_have_the_numbers_of_its_header():

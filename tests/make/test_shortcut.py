@@ -484,3 +484,24 @@ def test_nothing_is_made_before_setup_or_of_another_class():
             raise AssertionError("an int was taken for a class of maps")
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(source)], check=True, timeout=120)
+
+
+@compiled
+def test_torch_without_the_exchange_api_is_read_by_its_attributes():
+    source = """
+        import torch
+        del torch.Tensor.__dlpack_c_exchange_api__
+        import tests.make.test_shortcut as t
+        for dtype in (torch.float16, torch.bfloat16, torch.uint8, torch.float8_e4m3fn):
+            x = torch.zeros(128, 64).to(dtype)
+            made = t.accepted(x[1:, ::1])
+            by_rules = t.explained("tiled", x[1:, ::1], (t.BOX, *t.OPTIONS))
+            assert made is not None
+            assert (bytes(made), made) == (bytes(by_rules), by_rules)
+        assert t.accepted(torch.nn.Parameter(torch.zeros(128, 64)), (16, 32)) is not None
+        for name, x in t.odd_tensors():
+            assert t.accepted(x) is None, name
+    """
+    path = str(Path(__file__).parent)
+    program = f"import sys; sys.path.insert(0, {path!r})\n" + textwrap.dedent(source)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)

@@ -1,4 +1,4 @@
-"""Advice: each row has a case where it applies, and one a step apart where it does not."""
+"""Advice: each row has a request where it applies, and one a step apart where it does not."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def advice_of(rule: str, request: Request) -> Advice | None:
 
 
 def matrix(columns, rows=64, pitch=None, dtype=(2, 32)):
-    """A matrix, float32 unless told; its rows lie `pitch` elements apart."""
+    """A matrix, float32 by default; its rows lie `pitch` elements apart."""
     return view((rows, columns), dtype, strides=(pitch or columns, 1))
 
 
@@ -223,9 +223,9 @@ NEIGHBOURS = [
     [pytest.param(rule, *cases, id=f"{rule}: {step}") for rule, step, *cases in NEIGHBOURS],
 )
 def test_advice_is_given_up_to_its_limit_and_not_a_step_beyond(rule, applies, does_not):
-    told = advice_of(rule, accepted(*applies))
-    assert told is not None
-    assert all((told.argument, told.found, told.limit, told.fix, told.source))
+    reported = advice_of(rule, accepted(*applies))
+    assert reported is not None
+    assert all((reported.argument, reported.found, reported.limit, reported.fix, reported.source))
     assert advice_of(rule, accepted(*does_not)) is None
 
 
@@ -272,10 +272,10 @@ def test_the_degree_is_that_of_the_busiest_group_of_banks(pitch, rows):
     ],
 )
 def test_the_fix_of_bank_conflicts_is_the_narrowest_swizzle_that_takes_the_row(columns, ways, fix):
-    told = advice_of("BANK_CONFLICTS", accepted(EVEN, tiled((16, columns))))
-    assert told.found.startswith(f"rows of {4 * columns} bytes")
-    assert told.found.endswith(f"conflict {ways} ways")
-    assert told.fix == fix
+    reported = advice_of("BANK_CONFLICTS", accepted(EVEN, tiled((16, columns))))
+    assert reported.found.startswith(f"rows of {4 * columns} bytes")
+    assert reported.found.endswith(f"conflict {ways} ways")
+    assert reported.fix == fix
     swizzle = re.search("swizzle='(.*?)'", fix)[1]
     followed = accepted(EVEN, tiled((16, min(columns, 32)), swizzle=swizzle))
     assert advice_of("BANK_CONFLICTS", followed) is None
@@ -299,3 +299,17 @@ def test_only_tiled_maps_have_their_bit_85_cleared():
     column = advice_of("BIT_85", accepted(images(72), COLUMN, "sm_100"))
     assert tile.fix == "encode through this package or libcu++, or update the driver"
     assert column.fix == "update the driver"
+
+
+@pytest.mark.parametrize("data_type", ["16U4_ALIGN8B", "16U4_ALIGN16B", "16U6_ALIGN16B"])
+def test_the_swizzle_that_is_proposed_for_packed_values_is_accepted(data_type):
+    x = view((64, 1536), (1, 8))
+    columns = 64 if data_type == "16U4_ALIGN8B" else 128
+    options = tiled((16, columns), data_type=data_type, target="sm_100")
+    advice = advice_of("BANK_CONFLICTS", accepted(x, options, "sm_100"))
+    row_bytes = 32 if data_type == "16U4_ALIGN8B" else 128  # with the gaps
+    assert advice.found.startswith(f"rows of {row_bytes} bytes")
+    swizzle = re.search("swizzle='(.*?)'", advice.fix)[1]
+    followed = accepted(x, options | {"swizzle": swizzle}, "sm_100")
+    assert advice_of("BANK_CONFLICTS", followed) is None
+    assert advice_of("SWIZZLE_PADDING", followed) is None

@@ -247,7 +247,7 @@ def test_all_violations_come_at_once_in_order():
     ]
 
 
-def test_strides_of_a_transposed_tensor_are_told_once():
+def test_strides_of_a_transposed_tensor_are_reported_once():
     report = check("tiled", view((64, 33), strides=(1, 65)), tiled((16, 16)))
     assert rules_of(report) == ["STRIDE_INNERMOST"]
 
@@ -270,7 +270,7 @@ IMAGES = view((2, 14, 14, 64), (2, 16))
 
 
 @pytest.mark.parametrize(
-    ("kind", "x", "options", "told"),
+    ("kind", "x", "options", "reported"),
     [
         ("tiled", BYTES, tiled((1, 1, 257), swizzle="bytes128"), ["BOX_RANGE"]),
         ("tiled", BYTES, tiled((1, 300, 16), rules="driver"), ["BOX_RANGE"]),
@@ -319,8 +319,8 @@ IMAGES = view((2, 14, 14, 64), (2, 16))
         ("im2col", IMAGES, im2col((0, 0), (0, 0), 300, 8, swizzle="bytes64"), ["CHANNELS"]),
     ],
 )
-def test_followers_of_a_fault_are_not_told(kind, x, options, told):
-    assert rules_of(check(kind, x, options)) == told
+def test_followers_of_a_fault_are_not_reported(kind, x, options, reported):
+    assert rules_of(check(kind, x, options)) == reported
 
 
 READABLE = {
@@ -333,16 +333,16 @@ READABLE = {
 
 @settings(max_examples=300)
 @given(KINDS, st.sampled_from(sorted(READABLE)), st.data())
-def test_what_is_told_beside_an_unreadable_argument_holds_whatever_it_was(kind, argument, data):
+def test_what_is_reported_beside_an_unreadable_argument_holds_whatever_it_was(kind, argument, data):
     x = data.draw(st.one_of(fine_views(), odd_views()))
     options = data.draw(st.fixed_dictionaries(options_of(kind, len(x.shape))))
-    told = rules_of(check(kind, x, options | {argument: "?"}))
+    reported = rules_of(check(kind, x, options | {argument: "?"}))
     for value in READABLE[argument]:
         rules = rules_of(check(kind, x, options | {argument: value}))
-        assert set(told) - {"ARGUMENT"} <= set(rules)
+        assert set(reported) - {"ARGUMENT"} <= set(rules)
 
 
-def test_the_innermost_elem_stride_of_a_column_is_not_told_beside_an_unreadable_target():
+def test_the_innermost_elem_stride_of_a_column_is_not_reported_beside_an_unreadable_target():
     options = im2col((0, 0), (0, 0), 8, 8, rules="driver", elem_strides=(1, 1, 1, 15))
     assert rules_of(check("im2col", IMAGES, options)) == ["ELEM_STRIDES_RANGE"]
     assert rules_of(check("im2col", IMAGES, options | {"target": "?"})) == ["ARGUMENT"]
@@ -400,9 +400,9 @@ def test_the_shared_memory_of_the_target_counts():
 
 def test_what_is_measured_on_sm_90_is_asked_there_alone():
     x = view((1024, 1024))
-    for target, told in (("sm_90", ["BOX_BYTES"]), ("sm_100", []), (Target((9, 1)), [])):
+    for target, reported in (("sm_90", ["BOX_BYTES"]), ("sm_100", []), (Target((9, 1)), [])):
         options = tiled((229, 256), rules="driver", target=target)
-        assert rules_of(check("tiled", x, options)) == told
+        assert rules_of(check("tiled", x, options)) == reported
     column = im2col((0, 0), (0, 0), 9, 8)
     assert rules_of(check("im2col", IMAGES, column)) == ["CHANNELS_16B"]
     assert check("im2col", IMAGES, column | {"target": "sm_100"}).ok
@@ -416,3 +416,13 @@ def test_every_mapped_type_is_accepted_by_some_target(dtype, target):
     refused = rules_of(check("tiled", x, options))
     packed = dtype[1] == 4 and (target is None or Target.of(target).is_sm_9x)
     assert refused == (["PACKED_TYPE"] if packed else [])
+
+
+def test_the_rank_is_reported_after_the_device_as_in_the_overload_with_element_strides():
+    options = tiled((1,) * 6, swizzle="bytes128_atom_32B")
+    for elem_strides in (None, (1,) * 6):
+        report = check("tiled", view((1,) * 6), options | {"elem_strides": elem_strides})
+        assert rules_of(report) == ["ATOM_SWIZZLE", "RANK"]
+    assert "overload without element strides looks at the rank before the device" in " ".join(
+        tma.TmaPreconditionError.__doc__.split()
+    )

@@ -154,7 +154,7 @@ def test_a_numpy_array_is_copied_to_a_multiple_of_32_bytes():
     assert tma.check_tma_descriptor(names["y"], (1, 8, 8), **options).ok
 
 
-def test_a_bounding_box_that_only_wraps_is_told_as_such():
+def test_a_bounding_box_that_only_wraps_is_reported_as_such():
     x = view((1, 1, 1 << 31, 64), (2, 16))
     (violation,) = check("im2col", x, im2col((0, 0), (0, 0), 8, 8)).violations
     assert violation.rule == "BOUNDING_BOX"
@@ -167,7 +167,7 @@ def test_a_bounding_box_that_only_wraps_is_told_as_such():
     assert violation.fix.startswith("use a kernel no larger than the padded image")
 
 
-def test_a_lone_uint4_is_told_how_many_lanes_it_takes():
+def test_a_lone_uint4_is_reported_how_many_lanes_it_takes():
     (violation, *_) = check("tiled", view((64, 64), (1, 4)), tiled((1, 32))).violations
     assert violation.rule == "DTYPE"
     assert violation.limit.endswith("or 4-bit values of 16 lanes (or float4_e2m1fn)")
@@ -201,6 +201,38 @@ def test_an_order_of_dimensions_is_proposed_only_if_it_is_accepted(strides, fix)
     if "permute" in fix:
         ordered = view((4, 8, 64), strides=(512, 64, 1))
         assert check("tiled", ordered, tiled((1, 1, 16))).ok
+
+
+@pytest.mark.parametrize(
+    ("dtype", "columns", "swizzle"),
+    [("float16", 128, "bytes128"), ("float32", 32, "bytes64"), ("uint8", 256, "bytes128")],
+)
+def test_a_row_wider_than_the_span_is_proposed_to_be_split(dtype, columns, swizzle):
+    x = np.arange(64 * 256).reshape(64, 256).astype(dtype)
+    (violation,) = tma.check_tma_descriptor(x, (16, columns), swizzle=swizzle).violations
+    assert violation.rule == "BOX_SWIZZLE_SPAN"
+    code = violation.fix.partition("copy it at once: ")[2].partition("; or pass")[0]
+    assert code == (
+        "tma.make_tma_descriptor(x, **tma.split_inner(x, "
+        f"box_sizes=(16, {columns}), swizzle='{swizzle}'))"
+    )
+    tm = eval(code)
+    assert tm.tx_bytes == 16 * columns * x.itemsize
+    tile = tma.load_tile(tm, (0, 0, 0)).array  # (columns of spans, rows, span)
+    assert np.array_equal(np.concatenate(list(tile), axis=1), x[:16, :columns])
+
+
+@pytest.mark.parametrize(
+    ("shape", "columns"), [((64, 200), 128), ((64, 256), 96), ((2, 2, 2, 64, 256), 128)]
+)
+def test_what_cannot_be_split_evenly_is_not_proposed(shape, columns):
+    box = (1,) * (len(shape) - 1) + (columns,)
+    (violation,) = check("tiled", view(shape, (2, 16)), tiled(box, swizzle="bytes128")).violations
+    assert violation.rule == "BOX_SWIZZLE_SPAN"
+    assert (
+        violation.fix
+        == "narrow it to 64 elements (128 bytes) and copy in several steps, or use swizzle='none'"
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a user wrote becomes a case: orders, words, and what cannot be read."""
+"""What a user wrote becomes a request: orders, words, and what cannot be read."""
 
 from __future__ import annotations
 

@@ -195,8 +195,8 @@ def test_from_bytes_refuses_what_has_no_buffer(data):
 def test_from_bytes_refuses_what_is_not_bytes_and_targets_without_a_model():
     with pytest.raises(tma.TmaPreconditionError, match="128 bytes"):
         tma.TensorMap.from_bytes("00" * 128)
-    with pytest.raises(tma.TmaUnsupportedError, match="sm_120"):
-        tma.TensorMap.from_bytes(bytes(128), target="sm_120")
+    with pytest.raises(tma.TmaUnsupportedError, match="sm_101"):
+        tma.TensorMap.from_bytes(bytes(128), target=tma.Target((10, 1)))
 
 
 # -- another address -----------------------------------------------------------------------------

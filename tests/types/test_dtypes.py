@@ -54,11 +54,11 @@ def test_rows_stand_in_the_order_of_the_enum():
 
 
 def test_ptx_numbers_are_those_of_tensormap_replace():
-    numbers = {r.data_type.name: r.ptx_elemtype for r in DATA_TYPES if r.ptx_elemtype is not None}
+    numbers = {r.data_type.name: r.ptx_elemtype for r in DATA_TYPES}
     assert numbers == {
         "UINT8": 0, "UINT16": 1, "UINT32": 2, "INT32": 3, "UINT64": 4, "INT64": 5, "FLOAT16": 6,
         "FLOAT32": 7, "FLOAT32_FTZ": 8, "FLOAT64": 9, "BFLOAT16": 10, "TFLOAT32": 11,
-        "TFLOAT32_FTZ": 12,
+        "TFLOAT32_FTZ": 12, "16U4_ALIGN8B": 13, "16U4_ALIGN16B": 14, "16U6_ALIGN16B": 15,
     }  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from tma_dlpack.types.enums import DataType, L2FetchSize, Swizzle, TmaL2FetchSiz
 from tma_dlpack.types.errors import TmaUnsupportedError, refusal, sealed
 from tma_dlpack.types.limits import MAX_BOX
 from tma_dlpack.types.opaque import opaque
-from tma_dlpack.types.public import public
+from tma_dlpack.types.public import Drawn, public
 
 __all__ = ["BandwidthReport", "BandwidthRow", "bandwidth"]
 
@@ -98,7 +98,7 @@ class BandwidthRow:
 @public
 @sealed
 @dataclass(frozen=True, slots=True)
-class BandwidthReport:
+class BandwidthReport(Drawn):
     """What `bandwidth` measured; `print` shows the table.
 
     Attributes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
 import os
 import sys
@@ -90,6 +91,7 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument(
         "map", metavar="DUMP|FILE", help=f"{hexdump.FORMS}; or a file of these or of 128 raw bytes"
     )
+    verb.add_argument("--target", default="sm_90", help="that it was made for; default sm_90")
     verb.set_defaults(run=_decode)
 
     verb = verbs.add_parser(
@@ -104,6 +106,10 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("what", choices=[*BENCHES, "all"])
     verb.add_argument("rest", nargs=argparse.REMAINDER, metavar="...", help="of that bench; --help")
     verb.set_defaults(run=_bench)
+
+    verb = verbs.add_parser("rules", help="every rule: what it asks, why, and who refuses")
+    verb.add_argument("ids", nargs="*", metavar="ID", help="only these, such as BOX_IN_SHAPE")
+    verb.set_defaults(run=_rules)
 
     verb = verbs.add_parser("explain", help="what is wrong with the arguments of a failed encode")
     verb.add_argument(
@@ -138,6 +144,7 @@ def _add_tensor(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--oobfill", default="none", type=_word)
     verb.add_argument("--data-type", type=_word)
     verb.add_argument("--rules", help="libcu++ (im2col: documented) or driver")
+    verb.add_argument("--allow", type=_ids, metavar="ID,...", help="rules of libcu++ not to ask")
     verb.add_argument("--target", default="sm_90")
 
 
@@ -165,6 +172,10 @@ def _integers(word: str) -> tuple[int, ...]:
         raise argparse.ArgumentTypeError(
             f"{word!r} is no list of integers such as 128,64"
         ) from None
+
+
+def _ids(word: str) -> tuple[str, ...]:
+    return tuple(part for part in word.split(",") if part)
 
 
 def _word(word: str) -> str | int:
@@ -263,11 +274,12 @@ def _request(options: argparse.Namespace) -> tuple[MapKind, dict[str, object]]:
         "data_type": options.data_type,
         "rules": RULE_SETS[kind][0] if options.rules is None else options.rules,
         "target": options.target,
+        **({} if options.allow is None else {"allow": options.allow}),
     }
 
 
 def _decode(options: argparse.Namespace) -> int:
-    tensor_map = tma.TensorMap.from_bytes(_map_bytes(options.map))
+    tensor_map = tma.TensorMap.from_bytes(_map_bytes(options.map), options.target)
     print(tensor_map)
     print("\n".join(text.hex_lines(bytes(tensor_map))))
     return EXIT_OK
@@ -319,6 +331,17 @@ def _bench(options: argparse.Namespace) -> int:
                 raise
             print(f"bench {name} skipped: {error}")
     return worst
+
+
+def _rules(options: argparse.Namespace) -> int:
+    by_id = {rule.id: rule for rule in tma.list_rules()}
+    for rule_id in options.ids:
+        if rule_id not in by_id:
+            close = difflib.get_close_matches(rule_id.upper(), by_id, n=1)
+            fix = f"did you mean {close[0]}?" if close else "omit it to see all ids"
+            raise refusal("ID", f"{rule_id!r} is the id of no rule", "be the id of a rule", fix)
+    print("\n\n".join(str(by_id[rule_id]) for rule_id in options.ids or by_id))
+    return EXIT_OK
 
 
 def _explain(options: argparse.Namespace) -> int:

@@ -154,6 +154,8 @@ def current_view(tensor_map: TensorMap) -> TensorView | None:
         now = as_tensor_view(before.owner)
     except TmaPreconditionError as error:
         refuse("COPY_MOVED", "memory", f"the map's {error.violations[0].found}", error)
+    if now == before:
+        return now
     for what in _DESCRIBED:
         is_, was = getattr(now, what), getattr(before, what)
         if is_ != was:

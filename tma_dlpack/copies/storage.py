@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from typing import Any, NamedTuple
 
@@ -37,8 +36,16 @@ class Storage(NamedTuple):
 
     def as_view(self, view: TensorView) -> TensorView:
         """Give the storage of a tensor as a tensor of bytes, which keeps the same owner alive."""
-        return dataclasses.replace(
-            view, address=self.address, dtype=_UINT8, shape=(self.size_bytes,), strides=(1,)
+        return TensorView(
+            self.address,
+            view.device,
+            _UINT8,
+            (self.size_bytes,),
+            (1,),
+            view.read_only,
+            view.producer,
+            view.owner,
+            view.capsule,
         )
 
 

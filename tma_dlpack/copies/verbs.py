@@ -129,8 +129,8 @@ def load_tile(
     Raises
     ------
     TmaPreconditionError
-        For what would kill a kernel (before anything is copied), or touch other memory, such as
-        that of a tensor that has moved since the map was made.
+        For what would kill a kernel (before anything is copied), or touch memory outside the
+        tensor's storage, such as that of a tensor that has moved since the map was made.
     TmaUnsupportedError
         For what the target, the map or this machine cannot do.
     TmaDriverError
@@ -208,7 +208,8 @@ def store_tile(
 
     Out-of-bounds elements are skipped row by row. Whole 16-byte chunks are written: where a row of
     the tensor does not end on 16 bytes, up to the next multiple is overwritten, as the hardware
-    does [measured]. Where that would hit memory outside the tensor, the simulator raises.
+    does [measured]. Where that would hit memory outside the tensor's storage (torch's untyped
+    storage, NumPy's base, CuPy's memory), both backends raise before anything is written.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ from tma_dlpack.dlpack.layout import (
     row_major_strides,
 )
 from tma_dlpack.dlpack.refusals import name_of
-from tma_dlpack.dlpack.torch_tensor import storage_holds, torch_dtype_table
+from tma_dlpack.dlpack.torch_tensor import torch_dtype_table
 from tma_dlpack.dlpack.view import (
     TensorView,
     as_tensor_view,
@@ -43,6 +43,5 @@ __all__ = [
     "name_of",
     "read",
     "row_major_strides",
-    "storage_holds",
     "torch_dtype_table",
 ]

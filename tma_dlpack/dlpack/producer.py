@@ -19,9 +19,9 @@ __all__ = ["CODES", "is_known", "read_dlpack", "read_interface", "refuse_masked"
 MAX_VERSION = (1, 3)
 
 #: Where types come from whose capsules, and whose memory, are taken at their word.
-_KNOWN_PRODUCERS = frozenset({"numpy", "jax", "jaxlib", "cupy", "torch", "tvm_ffi", "mlx"})
-
-#: JAX, whose arrays never change, although their capsules (legacy ones) do not say so.
+_KNOWN_PRODUCERS = frozenset(
+    {"numpy", "jax", "jaxlib", "cupy", "torch", "tvm_ffi", "mlx", "paddle"}
+)
 _JAX = frozenset({"jax", "jaxlib"})
 
 
@@ -37,6 +37,19 @@ def is_known(kind: type) -> bool:
     """
     maker = next((base for base in kind.__mro__ if "__dlpack__" in vars(base)), kind)
     return not _KNOWN_PRODUCERS.isdisjoint((_package(kind), _package(maker)))
+
+
+def is_immutable(kind: type) -> bool:
+    """Whether the tensors of a type never change, although their capsules may not say so.
+
+    Arrays of JAX and PyArrow, and TensorFlow's tensors, whose capsules say nothing of it [measured,
+    TensorFlow 2.21]; its variables are not exported.
+    """
+    package = _package(kind)
+    return package in (*_JAX, "pyarrow") or (package, kind.__name__) in (
+        ("tensorflow", "EagerTensor"),
+        ("tensorflow", "Tensor"),
+    )
 
 
 def read_dlpack(tensor: Any) -> Reading:
@@ -55,12 +68,11 @@ def read_dlpack(tensor: Any) -> Reading:
         if not isinstance(error.__cause__, TypeError):
             raise
         capsule = _export(tensor, arguments)
-    if not is_known(type(tensor)):
-        return Reading(*parse_capsule(capsule, CAREFUL), capsule)
-    address, layout = parse_capsule(capsule, DIRECT)
-    if package in _JAX:
+    known = is_known(type(tensor))
+    address, layout = parse_capsule(capsule, DIRECT if known else CAREFUL)
+    if is_immutable(type(tensor)):
         layout = layout._replace(flags=layout.flags | READ_ONLY)
-    return Reading(address, layout)
+    return Reading(address, layout, None if known else capsule)
 
 
 def _export(tensor: Any, arguments: dict[str, Any]) -> object:

@@ -20,7 +20,6 @@ __all__ = [
     "is_proxy",
     "is_torch",
     "read_torch",
-    "storage_holds",
     "torch_dtype_table",
 ]
 
@@ -56,23 +55,6 @@ def is_torch(tensor: object) -> bool:
     """Whether it is a torch.Tensor, a Parameter or of any other subclass."""
     kind = getattr(sys.modules.get("torch"), "Tensor", None)
     return isinstance(kind, type) and issubclass(type(tensor), kind)
-
-
-def storage_holds(tensor: Any, address: int, size_bytes: int) -> bool:
-    """Whether the storage of a torch tensor has these bytes; True of any other tensor.
-
-    ``x.untyped_storage().resize_()`` changes it, and tells the tensors that lie in it nothing.
-    Refuses a tensor that does not tell its storage.
-    """
-    if not is_torch(tensor):
-        return True
-    try:
-        storage = tensor.untyped_storage()
-        begin: int = storage.data_ptr()
-        end: int = begin + storage.nbytes()
-    except Exception as error:  # a subclass may refuse any question
-        _refuse_torch(tensor, error)
-    return begin <= address and address + size_bytes <= end
 
 
 def read_torch(tensor: Any) -> Reading:

@@ -17,6 +17,12 @@ import numpy as np
 from tma_dlpack import geometry
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.asked import request_of
+from tma_dlpack.draw.bank_panel import (
+    SwizzleConflicts,
+    bank_panel,
+    degrees_said,
+    ranked_panel,
+)
 from tma_dlpack.draw.bank_reads import (
     BANK_BYTES,
     BANKS,
@@ -33,7 +39,7 @@ from tma_dlpack.draw.bank_reads import (
     thread_count,
 )
 from tma_dlpack.draw.figure import Figure
-from tma_dlpack.draw.scene import Box, Item, Scene, Text
+from tma_dlpack.draw.scene import Scene
 from tma_dlpack.draw.swizzles import with_other_swizzles
 from tma_dlpack.geometry import IntArray, TilePlan
 from tma_dlpack.tensor_map.map import TensorMap
@@ -44,36 +50,7 @@ from tma_dlpack.types.opaque import opaque
 
 __all__ = ["Access", "BankConflicts", "SwizzleConflicts", "bank_conflicts"]
 
-
-@dataclass(frozen=True, slots=True)
-class SwizzleConflicts:
-    """What one swizzle makes of the access.
-
-    Attributes
-    ----------
-    swizzle : TmaSwizzle
-    degrees : tuple of int
-        Times that shared memory is asked, per phase; 1 is free of conflicts.
-    phase : int
-        The first phase of the worst degree, which is drawn.
-    words : tuple of tuple of int
-        The 4-byte words of shared memory that each of its threads reads; empty of an idle thread.
-    """
-
-    swizzle: TmaSwizzle
-    degrees: tuple[int, ...]
-    phase: int
-    words: tuple[tuple[int, ...], ...]
-
-    @property
-    def worst(self) -> int:
-        """The highest degree."""
-        return max(self.degrees)
-
-    @property
-    def wavefronts(self) -> int:
-        """Times that shared memory is asked in all."""
-        return sum(self.degrees)
+MAX_PHASES = 16  # kept to be stepped through
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -109,13 +86,14 @@ class BankConflicts(Figure):
         return {s.swizzle: s for s in self.swizzles}[swizzle]
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel of banks per swizzle."""
-        return tuple(map(_panel, self.swizzles))
+        """Lower to a ranked strip, and one panel of banks per swizzle."""
+        ranked = (ranked_panel(self.swizzles),) if len(self.swizzles) > 1 else ()
+        return (*ranked, *(bank_panel(s, s.phase, s.words) for s in self.swizzles))
 
     def text(self) -> str:
         """Give one line per swizzle."""
         rows = [
-            f"  {s.swizzle.name:<26} worst {s.worst:>2}   {_degrees(s.degrees)}"
+            f"  {s.swizzle.name:<26} worst {s.worst:>2}   {degrees_said(s.degrees)}"
             for s in self.swizzles
         ]
         return "\n".join([self.title, self.access, *rows])
@@ -204,14 +182,6 @@ def _said(s: SwizzleConflicts) -> str:
     return f"{'free' if s.worst < 2 else f'{s.worst}-way'} with {s.swizzle.name}"
 
 
-def _degrees(degrees: tuple[int, ...]) -> str:
-    """Count phases per degree, in words."""
-    kinds = sorted(set(degrees))
-    return ", ".join(
-        f"{degrees.count(k)} phase{'s' * (degrees.count(k) != 1)} of degree {k}" for k in kinds
-    )
-
-
 # --- What the banks make of it ------------------------------------------------------------------
 
 
@@ -221,8 +191,8 @@ def _with_other_swizzles(plan: TilePlan, tensor_map: TensorMap) -> list[TilePlan
 
 def _conflicts(plan: TilePlan, reads: Reads, size: int, smem_offset: int) -> SwizzleConflicts:
     """Count, per phase, the different words that meet in one bank; the most of any bank."""
-    first = smem_offset + reads.lines * plan.pitch_bytes + reads.inner
-    every: IntArray = first[..., None] + np.arange(0, size, BANK_BYTES)
+    start = smem_offset + reads.lines * plan.pitch_bytes + reads.inner
+    every: IntArray = start[..., None] + np.arange(0, size, BANK_BYTES)
     words: IntArray = np.asarray(geometry.swizzle_offset(plan.arguments.swizzle, every))
     words = np.where(reads.lines[..., None] < 0, -1, words // BANK_BYTES)
 
@@ -232,74 +202,11 @@ def _conflicts(plan: TilePlan, reads: Reads, size: int, smem_offset: int) -> Swi
     counts = np.bincount(phase * BANKS + sorted_words[new] % BANKS, minlength=len(words) * BANKS)
     degrees = counts.reshape(-1, BANKS).max(axis=1)
     worst = int(degrees.argmax())
-    drawn = tuple(tuple(sorted(w for w in thread if w >= 0)) for thread in words[worst].tolist())
-    return SwizzleConflicts(plan.arguments.swizzle, tuple(degrees.tolist()), worst, drawn)
-
-
-# --- Drawing ------------------------------------------------------------------------------------
-
-BANK_WIDTH, LEVEL_HEIGHT = 16, 16
-GUTTER, HEAD = 44, 64
-
-
-def _panel(s: SwizzleConflicts) -> Scene:
-    """Stack the reads of the worst phase on their banks: as high as its degree.
-
-    A box is one read; ``3+`` is that of thread 3 and of others, of the same words.
-    """
-    name = f"{s.swizzle.name}: " + (
-        "free of conflicts" if s.worst < 2 else f"{s.worst}-way conflict"
+    first = tuple(map(_of_threads, words[:MAX_PHASES]))
+    return SwizzleConflicts(
+        plan.arguments.swizzle, tuple(degrees.tolist()), worst, _of_threads(words[worst]), first
     )
-    items: list[Item] = [
-        Text(10, 19, name, "strong"),
-        Text(10, 37, f"drawn: phase {s.phase}; {_degrees(s.degrees)}", "muted"),
-        Text(10, 56, "bank", "muted"),
-        *(
-            Text(GUTTER + BANK_WIDTH * (b + 2), 56, f"{b}..{b + 3}", "muted", "middle")
-            for b in range(0, BANKS, 4)
-        ),
-    ]
-    height = max(1, s.worst) * LEVEL_HEIGHT
-    items += [
-        Box(GUTTER + BANK_WIDTH * b, HEAD, BANK_WIDTH * 4, height, "padding")
-        for b in range(0, BANKS, 4)
-    ]
-    items += [
-        Text(GUTTER - 6, HEAD + LEVEL_HEIGHT * level + 12, f"{level + 1}.", "muted", "end")
-        for level in range(s.worst)
-    ]
-    items += _stacked(s)
-    y = HEAD + height + 18
-    items.append(Text(10, y, "down: asked one after the other; 3+: thread 3 and others", "muted"))
-    return Scene(GUTTER + BANK_WIDTH * BANKS + 10, y + 10, name, tuple(items))
 
 
-def _stacked(s: SwizzleConflicts) -> list[Item]:
-    """Draw one box per run of words that threads share, above those before it in its banks."""
-    readers: dict[tuple[int, ...], list[int]] = {}
-    for thread, words in enumerate(s.words):
-        if words:
-            readers.setdefault(words, []).append(thread)
-    level = [0] * BANKS
-    items: list[Item] = []
-    for words, threads in readers.items():
-        banks = [w % BANKS for w in words]
-        at = max(level[b] for b in banks)
-        for b in banks:
-            level[b] = at + 1
-        label = f"{threads[0]}{'+' * (len(threads) > 1)}"
-        if len(words) > 2:
-            label = f"thread {label}"
-        title = f"threads {threads}: shared {words[0] * BANK_BYTES:#06x}, bank {banks[0]}"
-        items.append(
-            Box(
-                GUTTER + BANK_WIDTH * banks[0],
-                HEAD + LEVEL_HEIGHT * at,
-                BANK_WIDTH * len(words),
-                LEVEL_HEIGHT,
-                "conflict" if at else "hit",
-                (label,),
-                title,
-            )
-        )
-    return items
+def _of_threads(words: IntArray) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(sorted(w for w in thread if w >= 0)) for thread in words.tolist())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+import textwrap
 from dataclasses import dataclass, replace
 
 from tma_dlpack.draw.door import MAKE_ONE, require
@@ -19,6 +20,7 @@ from tma_dlpack.types.opaque import opaque
 __all__ = ["FieldValue", "MapBytes", "Segment", "diff", "fields_of"]
 
 LINE_BITS = 64
+_NOT_DERIVED = "l2_promotion and bytes 64 to 127: as on sm_90, not shown by the compiler"
 KEYS = string.ascii_lowercase + string.ascii_uppercase
 _ENUMS = {
     "interleave": TmaInterleaveLayout,
@@ -52,12 +54,21 @@ class FieldValue:
         Such as ``64..70``.
     values : tuple of str
         Decoded, one per map; ``-`` where a map has no such field.
+    stored : tuple of str
+        What the bits hold where that is not the value itself, such as ``0x3f`` of 64; else empty.
     """
 
     key: str
     field: str
     bits: str
     values: tuple[str, ...]
+    stored: tuple[str, ...] = ()
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The values, each with what is stored where that differs."""
+        pairs = zip(self.values, self.stored or ("",) * len(self.values), strict=True)
+        return tuple(f"{value} ({raw})" if raw else value for value, raw in pairs)
 
     @property
     def differs(self) -> bool:
@@ -78,6 +89,8 @@ class MapBytes(Figure):
     values : tuple of FieldValue
     changed : tuple of int
         Bits that differ between the two.
+    provenance : str
+        How the layout is known.
     """
 
     title: str
@@ -85,6 +98,7 @@ class MapBytes(Figure):
     segments: tuple[Segment, ...]
     values: tuple[FieldValue, ...]
     changed: tuple[int, ...]
+    provenance: str = "measured on an H200 (driver 580.159.04), not published"
 
     @property
     def lines(self) -> tuple[int, ...]:
@@ -105,7 +119,13 @@ class MapBytes(Figure):
         return (
             *([f"the other {8 * left} bytes are 0"] if left else []),
             *(["letters: fields of the first map"] if two_kinds else []),
-            "layout measured on an H200 (driver 580.159.04), not published",
+            *(
+                ["in brackets: what is stored, of values less one and of units of 16 bytes"]
+                if any(any(v.stored) for v in self.values)
+                else []
+            ),
+            f"layout {self.provenance}",
+            *([_NOT_DERIVED] if self.provenance == bits.DERIVED else []),
         )
 
     def scenes(self) -> tuple[Scene, ...]:
@@ -118,9 +138,9 @@ class MapBytes(Figure):
         for n in self.lines:
             for data in self.data:
                 rows.append(f"byte {8 * n:>3}  " + data[8 * n : 8 * n + 8].hex(" "))
-        widths = [max(len(v.values[i]) for v in self.values) for i in range(len(self.data))]
+        widths = [max(len(v.shown[i]) for v in self.values) for i in range(len(self.data))]
         for v in self.values:
-            shown = "  ".join(f"{s:<{w}}" for s, w in zip(v.values, widths, strict=True))
+            shown = "  ".join(f"{s:<{w}}" for s, w in zip(v.shown, widths, strict=True))
             mark = "≠" if v.differs else " "
             rows.append(f"{mark} {v.field:<26} bits {v.bits:<18} {shown}".rstrip())
         return "\n".join([self.title, *rows, *self.notes])
@@ -184,14 +204,19 @@ def diff(a: TensorMap, b: TensorMap) -> MapBytes:
 def _figure(maps: tuple[TensorMap, ...], title: str) -> MapBytes:
     data = tuple(map(bytes, maps))
     kinds = [(tm.kind, tm.rank) for tm in maps]
-    shown = [f for f in bits.FIELDS if any(f.exists(*kind) for kind in kinds)]
+    derived = [not tm.target.has_model for tm in maps]
+    shown = [
+        f
+        for f in (bits.DERIVED_FIELDS if any(derived) else bits.FIELDS)
+        if any(f.exists(*kind) for kind in kinds)
+    ]
     keys = {f.label: KEYS[n] for n, f in enumerate(shown)}
     words = [int.from_bytes(d, "little") for d in data]
     changed = words[0] ^ words[-1]
     return MapBytes(
         title=title,
         data=data,
-        segments=_segments(kinds[0], keys),
+        segments=_segments(kinds[0], keys, derived[0]),
         values=tuple(
             FieldValue(
                 keys[f.label],
@@ -201,15 +226,26 @@ def _figure(maps: tuple[TensorMap, ...], title: str) -> MapBytes:
                     _value(f, tm, d) if f.exists(*kind) else "-"
                     for tm, d, kind in zip(maps, data, kinds, strict=True)
                 ),
+                tuple(
+                    _stored(f, d) if f.exists(*kind) else ""
+                    for d, kind in zip(data, kinds, strict=True)
+                ),
             )
             for f in shown
         ),
         changed=tuple(bit for bit in range(8 * MAP_BYTES) if changed >> bit & 1),
+        **({"provenance": bits.DERIVED} if any(derived) else {}),
     )
 
 
-def _segments(kind: tuple[MapKind, int], keys: dict[str, str]) -> tuple[Segment, ...]:
-    pieces = sorted((bit, width, f.label) for f in bits.fields_of(*kind) for bit, width in f.pieces)
+def _segments(
+    kind: tuple[MapKind, int], keys: dict[str, str], derived: bool
+) -> tuple[Segment, ...]:
+    pieces = sorted(
+        (bit, width, f.label)
+        for f in bits.fields_of(*kind, derived=derived)
+        for bit, width in f.pieces
+    )
     return tuple(
         Segment(max(bit, begin), min(bit + width, begin + LINE_BITS) - max(bit, begin), keys[f], f)
         for bit, width, f in pieces
@@ -229,12 +265,19 @@ def _value(field: Field, tensor_map: TensorMap, data: bytes) -> str:
     return f"{value} bytes" if field.name == "global_strides" else str(value)
 
 
+def _stored(field: Field, data: bytes) -> str:
+    """Give the raw bits of a field that holds its value less one, or in units; else nothing."""
+    if not field.bias and field.unit == 1:
+        return ""
+    return f"{bits.read(field, data) // field.unit - field.bias:#x}"
+
+
 # --- Drawing ------------------------------------------------------------------------------------
 
 BIT = 8  # px
 GUTTER, HEAD, BAND, HEX, MARK = 52, 32, 18, 15, 7
-ROW, GAP = 15, 6
-KEY_X, FIELD_X, BITS_X, VALUE_X = 12, 44, 208, 330
+ROW, GAP, NOTE_COLUMNS = 15, 6, 88
+KEY_X, FIELD_X, BITS_X, VALUE_X = 12, 44, 196, 318
 
 
 def _bits_panel(figure: MapBytes) -> Scene:
@@ -246,8 +289,9 @@ def _bits_panel(figure: MapBytes) -> Scene:
         drawn, y = _bits_line(figure, n, y)
         items += drawn
     for note in ("bit 0 of each byte at the left; letters: see the table", *figure.notes):
-        items.append(Text(10, y + 10, note, "muted"))
-        y += ROW
+        for line in textwrap.wrap(note, NOTE_COLUMNS, subsequent_indent="  "):
+            items.append(Text(10, y + 10, line, "muted"))
+            y += ROW
     return Scene(width, y + 8, f"{figure.title}: bits", tuple(items))
 
 
@@ -284,12 +328,15 @@ def _segment(s: Segment, x: float, y: float) -> Box:
     tint = f"tint{KEYS.index(s.key) % 8}"
     last = s.bit + s.width - 1
     bits = f"bits {s.bit}..{last}" if last > s.bit else f"bit {s.bit}"
-    return Box(x, y, s.width * BIT, BAND, tint, (label,), f"{s.field}: {bits}")
+    about = f"{s.field}: {bits}"
+    return Box(x, y, s.width * BIT, BAND, tint, (label,), about, key=s.field)
 
 
 def _values_panel(figure: MapBytes) -> Scene:
     pair = len(figure.data) > 1
-    columns = [VALUE_X, VALUE_X + 104][: len(figure.data)]
+    widest = [max(len(v.shown[i]) for v in figure.values) for i in range(len(figure.data))]
+    second = VALUE_X + max(104.0, text_width("0" * widest[0]) + 12)
+    columns = [VALUE_X, second][: len(figure.data)]
     heads = ("value",) if not pair else ("first", "second")
     items: list[Item] = [
         Text(FIELD_X, 20, "field", "muted"),
@@ -300,14 +347,13 @@ def _values_panel(figure: MapBytes) -> Scene:
     for v in figure.values:
         style = "alarm" if v.differs else "label"
         items += [
-            Box(KEY_X, y, 14, 13, f"tint{KEYS.index(v.key) % 8}", (v.key,)),
+            Box(KEY_X, y, 14, 13, f"tint{KEYS.index(v.key) % 8}", (v.key,), v.field, key=v.field),
             Text(FIELD_X, y + 10, v.field, style),
             Text(BITS_X, y + 10, v.bits, "muted"),
-            *(Text(x, y + 10, value, style) for x, value in zip(columns, v.values, strict=True)),
+            *(Text(x, y + 10, value, style) for x, value in zip(columns, v.shown, strict=True)),
         ]
         if v.differs:
             items.append(Text(FIELD_X - 12, y + 10, "≠", "alarm"))
         y += ROW
-    widest = max(len(v.values[-1]) for v in figure.values)
-    width = max(columns[-1] + text_width("0" * widest), VALUE_X + 104) + 14
+    width = max(columns[-1] + text_width("0" * widest[-1]), VALUE_X + 104) + 14
     return Scene(width, y + 12, f"{figure.title}: values", tuple(items))

@@ -2,85 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tma_dlpack.copies.request import CopyRequest
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.asked import request_of
+from tma_dlpack.draw.axis import Axis, Hit
+from tma_dlpack.draw.box_panel import box_panel
 from tma_dlpack.draw.figure import Figure
-from tma_dlpack.draw.scene import Box, Item, Line, Scene, Text
+from tma_dlpack.draw.held import drawn_chunks
+from tma_dlpack.draw.scene import Scene
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.enums import TmaOobFill
 from tma_dlpack.types.errors import TmaUnsupportedError
 from tma_dlpack.types.opaque import opaque
 
-__all__ = ["Axis", "TensorBox", "tensor"]
+__all__ = ["Axis", "Hit", "TensorBox", "tensor"]
 
 MAX_TILES = 12  # drawn along one axis
-LEAST_BAND = 3  # px; a strided box with narrower positions is filled
-
-
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """One dimension of the tensor, and what the box takes of it.
-
-    Attributes
-    ----------
-    name, driver_name : str
-        ``shape[0]`` and ``global_dim[1]``.
-    extent : int
-        Of the tensor, elements (units of 16 or 32 bytes along an interleaved innermost axis).
-    start, span, step : int
-        The box begins at `start`, spans `span` positions and takes every `step`-th.
-    shown : tuple of (int, int)
-        Positions [first, last) that are drawn: all of the tensor and the box, or what is around
-        the box of a tensor of more than 12 tiles.
-    """
-
-    name: str
-    driver_name: str
-    extent: int
-    start: int
-    span: int
-    step: int
-    shown: tuple[int, int]
-
-    @property
-    def taken(self) -> range:
-        """The positions that the box takes, in bounds or not."""
-        return range(self.start, self.start + self.span, self.step)
-
-    @property
-    def inside(self) -> int:
-        """How many of them are in bounds."""
-        return sum(0 <= p < self.extent for p in self.taken)
-
-    @property
-    def clipped(self) -> tuple[int, int]:
-        """The part [first, last) of the box that is in bounds; empty where first >= last."""
-        return max(self.start, 0), min(self.start + self.span, self.extent)
-
-    @property
-    def is_cut(self) -> bool:
-        """Whether some of the tensor is not drawn."""
-        return self.shown[0] > 0 or self.shown[1] < self.extent
-
-    def about(self) -> str:
-        """Say it in a sentence."""
-        step = f" every {self.step}" if self.step > 1 else ""
-        outside = len(self.taken) - self.inside
-        missing = f", {outside} of {len(self.taken)} out of bounds" if outside else ""
-        cut = f"; {self.shown[0]}..{self.shown[1] - 1} drawn" if self.is_cut else ""
-        return (
-            f"{self.name} = {self.extent} (driver {self.driver_name}): box "
-            f"{self.range}{step}{missing}{cut}"
-        )
-
-    @property
-    def range(self) -> str:
-        """First and last position of the box, as words."""
-        return f"{self.start}..{self.start + self.span - 1}" if self.span > 1 else f"{self.start}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -92,9 +32,12 @@ class TensorBox(Figure):
     rows, columns : Axis
         Dimensions rank - 2 and rank - 1; `rows` of a rank-1 tensor has extent 1.
     outer : tuple of Axis
-        The other dimensions, outermost first; the picture shows one position of them.
+        The other dimensions, outermost first; the picture shows the first position that the box
+        takes of them, and a strip per dimension.
     remarks : tuple of str
         What out-of-bounds elements become, and what an interleaved layout counts.
+    hits : tuple of Hit
+        Where the chunks of the tile come from, those that `shared` draws.
     """
 
     title: str
@@ -102,6 +45,7 @@ class TensorBox(Figure):
     columns: Axis
     outer: tuple[Axis, ...]
     remarks: tuple[str, ...]
+    hits: tuple[Hit, ...] = ()
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -116,7 +60,7 @@ class TensorBox(Figure):
 
     def scenes(self) -> tuple[Scene, ...]:
         """Lower to one panel."""
-        return (_panel(self),)
+        return (box_panel(self),)
 
     def text(self) -> str:
         """Give the axes in words, and the picture as characters."""
@@ -125,7 +69,11 @@ class TensorBox(Figure):
 
 @opaque
 def tensor(
-    tensor_map: TensorMap | Tile, coords: Sequence[int] | None = None, *, smem_offset: int = 0
+    tensor_map: TensorMap | Tile,
+    coords: Sequence[int] | None = None,
+    *,
+    smem_offset: int = 0,
+    shown: Mapping[int, tuple[int, int]] | None = None,
 ) -> TensorBox:
     """Show the tensor with the box of one tile on it.
 
@@ -135,6 +83,9 @@ def tensor(
         Of a tiled map; a tile brings its own coordinates.
     coords : sequence of int, optional
         Row-major, as in `load_tile`; None for the first tile.
+    shown : dict, optional
+        Which positions [first, last) to draw of a dimension (row-major index), where the box is
+        among them; else it is chosen.
 
     Returns
     -------
@@ -163,7 +114,7 @@ def tensor(
     args = request.plan.arguments
     if args.kind != "tiled":
         raise TmaUnsupportedError(f"an {args.kind} map has no box; draw.walk shows its pixels")
-    axes = [_axis(request, d) for d in range(args.rank)]
+    axes = [_axis(request, d, shown or {}) for d in range(args.rank)]
     if args.rank == 1:
         axes.append(Axis("", "", 1, 0, 1, 1, (0, 1)))
     place = tuple(request.coords[0][::-1].tolist())
@@ -174,6 +125,28 @@ def tensor(
         columns=axes[0],
         outer=tuple(axes[:1:-1]),
         remarks=_remarks(request),
+        hits=_hits(request),
+    )
+
+
+def _hits(request: CopyRequest) -> tuple[Hit, ...]:
+    """Give the chunks of the slice that is drawn; none of an interleaved map, or of four rows."""
+    plan, start = request.plan, request.coords[0]
+    if plan.unit_bytes or request.tiles != len(request.coords):
+        return ()
+    rows, step = (1, 1) if plan.arguments.rank == 1 else (plan.counts[1], plan.steps[1])
+    first_row, column = 0 if plan.arguments.rank == 1 else int(start[1]), int(start[0])
+    return tuple(
+        Hit(
+            first_row + c.row * step,
+            column + c.first,
+            column + c.last + 1,
+            c.key,
+            c.links,
+            c.about,
+        )
+        for c in drawn_chunks(request)
+        if c.row < rows
     )
 
 
@@ -190,7 +163,7 @@ def _remarks(request: CopyRequest) -> tuple[str, ...]:
     )
 
 
-def _axis(request: CopyRequest, d: int) -> Axis:
+def _axis(request: CopyRequest, d: int, shown: Mapping[int, tuple[int, int]]) -> Axis:
     plan = request.plan
     args = plan.arguments
     start, extent, step = int(request.coords[0, d]), args.global_dim[d], plan.steps[d]
@@ -202,140 +175,11 @@ def _axis(request: CopyRequest, d: int) -> Axis:
         last = min(last, first + MAX_TILES * span)
         first = max(min(0, start), last - MAX_TILES * span)
     row_major = args.rank - 1 - d
+    if row_major in shown:
+        begin, end = shown[row_major]
+        if begin <= start and start + span <= end:
+            first, last = begin, end
     return Axis(f"shape[{row_major}]", f"global_dim[{d}]", extent, start, span, step, (first, last))
-
-
-# --- Drawing ------------------------------------------------------------------------------------
-
-LEFT, TOP, PLOT_WIDTH = 128, 34, 424
-LEAST_HEIGHT, MOST_HEIGHT = 96, 280
-RIGHT, NOTE_HEIGHT = 20, 16
-
-
-@dataclass(frozen=True, slots=True)
-class _Scale:
-    """From positions along an axis to pixels."""
-
-    axis: Axis
-    offset: float
-    length: float
-
-    def at(self, position: float) -> float:
-        first, last = self.axis.shown
-        share = (min(max(position, first), last) - first) / (last - first)
-        return round(self.offset + share * self.length, 2)
-
-    def between(self, first: float, last: float) -> tuple[float, float]:
-        """Give where a part begins, and how long it is."""
-        return self.at(first), self.at(last) - self.at(first)
-
-
-def _panel(figure: TensorBox) -> Scene:
-    rows, columns = figure.rows, figure.columns
-    per_element = PLOT_WIDTH / (columns.shown[1] - columns.shown[0])
-    height = (rows.shown[1] - rows.shown[0]) * per_element
-    height = min(max(height, LEAST_HEIGHT), MOST_HEIGHT)
-    x, y = _Scale(columns, LEFT, PLOT_WIDTH), _Scale(rows, TOP, height)
-    bottom = TOP + height
-    items: list[Item] = [
-        Text(LEFT, 20, f"{columns.name} = {columns.extent} →  ({columns.driver_name}, contiguous)"),
-        *_row_labels(rows, y),
-        _rectangle(x, y, (0, columns.extent), (0, rows.extent), "tensor"),
-        *_box(figure, x, y),
-        *_grid(x, y),
-        *_bounds(x, y, bottom),
-    ]
-    note_y = bottom + 38
-    for note in figure.notes:
-        items.append(Text(10, note_y, note, "muted"))
-        note_y += NOTE_HEIGHT
-    items += _legend(note_y - 6)
-    about = "; ".join([figure.title, *figure.notes])
-    return Scene(LEFT + PLOT_WIDTH + RIGHT, note_y + 20, about, tuple(items))
-
-
-def _row_labels(rows: Axis, y: _Scale) -> list[Item]:
-    words = [f"{rows.name} = {rows.extent} ↓", rows.driver_name] if rows.name else ["one row"]
-    return [Text(10, TOP + 14 + 15 * n, word) for n, word in enumerate(words)]
-
-
-def _rectangle(
-    x: _Scale,
-    y: _Scale,
-    columns: tuple[int, int],
-    rows: tuple[int, int],
-    style: str,
-    hatched: bool = False,
-) -> Box:
-    (left, width), (top, height) = x.between(*columns), y.between(*rows)
-    return Box(left, top, width, height, style, hatched=hatched)
-
-
-def _box(figure: TensorBox, x: _Scale, y: _Scale) -> list[Item]:
-    """Draw the box: hatched where out of bounds, filled where it takes elements."""
-    rows, columns = figure.rows, figure.columns
-    whole = ((columns.start, columns.start + columns.span), (rows.start, rows.start + rows.span))
-    items: list[Item] = [_rectangle(x, y, *whole, "filled", hatched=True)]
-    inside = columns.clipped, rows.clipped
-    if figure.outer_inside and all(first < last for first, last in inside):
-        items.append(_rectangle(x, y, *inside, "tensor"))
-        items += [_rectangle(x, y, part, band, "taken") for band in _bands(y) for part in _bands(x)]
-    return [*items, _rectangle(x, y, *whole, "box")]
-
-
-def _bands(scale: _Scale) -> list[tuple[int, int]]:
-    """Give the positions that the box takes in bounds, as parts to fill; all where too narrow."""
-    axis = scale.axis
-    first, last = axis.clipped
-    if axis.step == 1 or scale.at(first + 1) - scale.at(first) < LEAST_BAND:
-        return [(first, last)]
-    return [(p, p + 1) for p in axis.taken if 0 <= p < axis.extent]
-
-
-def _grid(x: _Scale, y: _Scale) -> list[Item]:
-    """Draw the borders of the tiles that cover the tensor."""
-    left, right = x.at(0), x.at(x.axis.extent)
-    top, bottom = y.at(0), y.at(y.axis.extent)
-    return [
-        *(Line(((c, top), (c, bottom)), "grid") for c in _borders(x)),
-        *(Line(((left, r), (right, r)), "grid") for r in _borders(y)),
-    ]
-
-
-def _borders(scale: _Scale) -> list[float]:
-    first, last = scale.axis.shown
-    span, extent = scale.axis.span, scale.axis.extent
-    begin = max(span, -(-first // span) * span)
-    return [scale.at(p) for p in range(begin, min(last, extent), span) if p > first]
-
-
-def _bounds(x: _Scale, y: _Scale, bottom: float) -> list[Item]:
-    """Name the box's first and last positions beside it."""
-    columns, rows = x.axis, y.axis
-    mid = x.at(columns.start + columns.span / 2)
-    label = f"columns {columns.range}"
-    half = 3.1 * len(label)
-    mid = min(max(mid, LEFT + half), LEFT + PLOT_WIDTH - half)
-    items: list[Item] = [Text(mid, bottom + 17, label, "label", "middle")]
-    if rows.name:
-        row_y = y.at(rows.start + rows.span / 2)
-        row_y = min(max(row_y, TOP + 50), bottom - 4)
-        label = f"rows {rows.range}"
-        items.append(Text(LEFT - 8, row_y, label, "label", "end"))
-    return items
-
-
-def _legend(y: float) -> list[Item]:
-    return [
-        Box(10, y, 22, 14, "tensor"),
-        Text(38, y + 11, "tensor", "muted"),
-        Box(106, y, 22, 14, "taken"),
-        Text(134, y + 11, "taken", "muted"),
-        Box(196, y, 22, 14, "filled", hatched=True),
-        Text(224, y + 11, "out of bounds", "muted"),
-        Line(((334, y + 7), (356, y + 7)), "grid"),
-        Text(362, y + 11, "tiles of the grid", "muted"),
-    ]
 
 
 # --- Characters ---------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from tma_dlpack.copies.rule_list import RuleList, as_rows
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.bits import fields_of
 from tma_dlpack.draw.boxes import tensor
@@ -23,10 +24,17 @@ from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.tensor_map.text import map_rows, tile_line
 from tma_dlpack.types.errors import Advice, Finding, TmaError, TmaPreconditionError
 
-__all__ = ["report_html", "report_parts", "tensor_map_html", "tile_html"]
+__all__ = [
+    "finding_html",
+    "report_html",
+    "report_parts",
+    "table_html",
+    "tensor_map_html",
+    "tile_html",
+]
 
 MOST_VALUES = 8  # of a tile, shown along one axis
-MOST_BYTES = 300_000  # of a card, before its figures are cut short
+MOST_BYTES = 400_000  # of a card, before its figures are cut short
 
 
 def tensor_map_html(tensor_map: TensorMap) -> str:
@@ -35,7 +43,7 @@ def tensor_map_html(tensor_map: TensorMap) -> str:
     Returns
     -------
     str
-        A fragment with its own style sheet, at most 300 KB: where figures are larger, they are cut
+        A fragment with its own style sheet, at most 400 KB: where figures are larger, they are cut
         short and say so. In place of a figure of a copy that is refused stands the refusal.
 
     Examples
@@ -49,8 +57,8 @@ def tensor_map_html(tensor_map: TensorMap) -> str:
     require("tensor_map", tensor_map, (TensorMap,), MAKE_ONE)
     heading = f"<div><b>{html.escape(repr(tensor_map))}</b></div>"
     parts: list[Figure | str] = [heading, f"<div>{html.escape(tile_line(tensor_map))}</div>"]
-    parts.append(_table(("row-major", "", "innermost first", ""), map_rows(tensor_map)))
-    parts += [_finding(advice) for advice in tensor_map.advice]
+    parts.append(table_html(("row-major", "", "innermost first", ""), map_rows(tensor_map)))
+    parts += [finding_html(advice) for advice in tensor_map.advice]
     parts += _drawn(
         lambda: tensor(tensor_map) if tensor_map.kind == "tiled" else walk(tensor_map),
         lambda: shared(tensor_map),
@@ -123,13 +131,27 @@ def report_html(report: Report) -> str:
     return fragment(report_parts(report))
 
 
+def rules_html(rules: RuleList) -> str:
+    """Give a list of rules as a table.
+
+    Examples
+    --------
+    >>> import tma_dlpack as tma
+    >>> "<td>BOX_IN_SHAPE</td>" in rules_html(tma.list_rules("rule"))
+    True
+    """
+    require("rules", rules, (RuleList,), "pass what list_rules gives")
+    heads, *rows = as_rows(rules)
+    return fragment([table_html(heads, rows)])
+
+
 def report_parts(report: Report) -> list[str]:
     """Give the pieces of `report_html`, to stand among others in a page."""
     require("report", report, (Report,), "pass what check_tma_descriptor gives")
     count = len(report.violations)
     verdict = "✓ accepted" if report.ok else f"✗ refused: {count} violation{'s' * (count > 1)}"
     parts = [f"<div><b>{verdict}</b></div>"]
-    parts += [_finding(finding) for finding in (*report.violations, *report.advice)]
+    parts += [finding_html(finding) for finding in (*report.violations, *report.advice)]
     if not report.ok:
         parts.append(_repair(report))
     return parts
@@ -150,7 +172,7 @@ def _word(value: object) -> str:
     return repr(name if isinstance(name, str) else value)
 
 
-def _finding(finding: Finding) -> str:
+def finding_html(finding: Finding) -> str:
     """Give one finding as a block; the word before it says its kind without colour."""
     kind = "advice" if isinstance(finding, Advice) else "violation"
     rows = (("fix", finding.fix), ("source", finding.source))
@@ -166,7 +188,8 @@ def _folded(summary: str, figure: Figure) -> str:
     return f"<details><summary>{html.escape(summary)}</summary>{figure.panels()}</details>"
 
 
-def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+def table_html(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """Give a table; every word is escaped."""
     head = "".join(f"<th>{html.escape(h)}</th>" for h in heads)
     body = "".join(
         "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
@@ -184,7 +207,7 @@ def _values(tile: Tile) -> str:
         for pair in zip(array.tolist(), filled.tolist(), strict=True)
     ]
     said = f"first values of tile.array, shape {tile.array.shape}; * filled"
-    return f"<div>{html.escape(said)}</div>" + _table(map(str, range(len(rows[0]))), rows)
+    return f"<div>{html.escape(said)}</div>" + table_html(map(str, range(len(rows[0]))), rows)
 
 
 def _corner(array: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tma_dlpack.copies.tile import Tile
+from tma_dlpack.draw.access import access_steps
 from tma_dlpack.draw.banks import bank_conflicts
 from tma_dlpack.draw.bits import fields_of
 from tma_dlpack.draw.boxes import tensor
+from tma_dlpack.draw.copying import copy_motion
 from tma_dlpack.draw.door import MAKE_ONE, require
 from tma_dlpack.draw.figure import Figure
 from tma_dlpack.draw.memory import shared
@@ -25,6 +27,11 @@ FIGURES: dict[str, tuple[str, Callable[[TensorMap, Sequence[int] | None], Figure
     "shared": ("the tile in shared memory, chunk by chunk", shared),
     "bytes": ("the 128 bytes and their fields", lambda tm, coords: fields_of(tm)),
     "banks": ("bank conflicts of reading columns", lambda tm, coords: bank_conflicts(tm)),
+    "access": (
+        "the phases of reading columns, one after the other",
+        lambda tm, coords: access_steps(tm),
+    ),
+    "copy": ("one load, moving", copy_motion),
     "walk": ("the pixels of an im2col tile", walk),
 }
 
@@ -38,7 +45,7 @@ def figure(
     Parameters
     ----------
     tensor_map : TensorMap or Tile
-    what : {"tensor", "shared", "bytes", "banks", "walk"}
+    what : {"tensor", "shared", "bytes", "banks", "access", "copy", "walk"}
     coords : sequence of int, optional
         Row-major, as in `load_tile`; None for the first tile (or the tile's own).
 

@@ -8,27 +8,12 @@ from collections.abc import Sequence
 
 from tma_dlpack.draw.door import require
 from tma_dlpack.draw.scene import Scene
-from tma_dlpack.draw.svg import ROW_WIDTH, svg_file, svg_panel
-from tma_dlpack.draw.theme import MONO, style_sheet
+from tma_dlpack.draw.stills import CSS, live_script, panel_row
+from tma_dlpack.draw.svg import ROW_WIDTH, svg_file
 
 __all__ = ["TEXT_COLUMNS", "Figure", "fragment", "page"]
 
 TEXT_COLUMNS = 100
-
-#: Panels stand side by side where there is room and below each other where not. Tables and
-#: findings take the colours of the page around them.
-_PAGE_CSS = (
-    ".tma-panels{display:flex;flex-wrap:wrap;gap:12px;align-items:flex-start;margin:4px 0}"
-    ".tma-panels>svg{flex:0 1 auto;min-width:0}"
-    f".tma pre{{font:12px/1.4 {MONO};white-space:pre;overflow-x:auto}}"
-    ".tma .tma-title{margin-top:10px}"
-    ".tma,.tma code{overflow-wrap:anywhere}"
-    ".tma table.tma-table{border-collapse:collapse;margin:6px 0;font-size:12px}"
-    ".tma-table td,.tma-table th{text-align:left;padding:2px 10px 2px 0;vertical-align:top}"
-    ".tma-finding{border-left:3px solid var(--tma-rule-line);padding:2px 0 2px 10px;margin:6px 0;"
-    "font-size:13px}"
-    ".tma-violation{border-left:5px double var(--tma-alarm)}"
-)
 
 
 class Figure(ABC):
@@ -60,14 +45,13 @@ class Figure(ABC):
         return svg_file(self.title, self.scenes(), row_width)
 
     def html(self) -> str:
-        """Give an HTML fragment for a notebook: panels that wrap, with names on hovering."""
+        """Give an HTML fragment for a notebook: images, and the script that links them."""
         return fragment([self])
 
     def panels(self) -> str:
         """Give the HTML without the style sheet, to stand among others in a `fragment`."""
-        drawn = "".join(map(svg_panel, self.scenes()))
         title = f'<div class="tma-title"><b>{html.escape(self.title)}</b></div>'
-        return f'{title}<div class="tma-panels">{drawn}</div>'
+        return title + panel_row(self.scenes())
 
     def __str__(self) -> str:
         return self.text()
@@ -79,17 +63,18 @@ class Figure(ABC):
         return self.html()
 
     def _repr_mimebundle_(self, **options: object) -> dict[str, str]:
-        """Give what notebooks show; the image, for code hosts, has its panels below each other."""
-        return {"text/html": self.html(), "image/svg+xml": self.svg(0), "text/plain": self.text()}
+        """Give what notebooks show: pictures in HTML, and the text."""
+        return {"text/html": self.html(), "text/plain": self.text()}
 
 
 def fragment(parts: Sequence[Figure | str]) -> str:
-    """Join figures and pieces of finished HTML under one style sheet.
+    """Join figures and pieces of finished HTML in one card, in which what belongs together links.
 
     Strings are taken as they are: whoever makes them has escaped what they say.
     """
     body = "".join(part if isinstance(part, str) else part.panels() for part in parts)
-    return f'<div class="tma"><style>{style_sheet()}{_PAGE_CSS}</style>{body}</div>'
+    script = live_script() if "tma-still" in body else ""
+    return f'<div class="tma"><style>{CSS}</style>{body}</div>{script}'
 
 
 def page(title: str, parts: Sequence[Figure | str]) -> str:

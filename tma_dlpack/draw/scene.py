@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Box", "Item", "Line", "Scene", "Text", "fitted", "hatching", "text_width"]
+__all__ = ["Box", "Group", "Item", "Line", "Scene", "Text", "fitted", "hatching", "text_width"]
 
 LABEL_SIZE = 10  # px, height of a label's font
 MIN_LABEL_SIZE = 7
@@ -35,6 +35,10 @@ class Box:
         Shown when the pointer rests on the box.
     hatched : bool
         Crossed by slanted lines: the sign of "out of bounds" that needs no colour.
+    key : str
+        What the box shows, such as the name of a chunk: boxes of one key light up together.
+    to : tuple of str
+        Keys of what else has to do with it; they light up too, and light it up.
     """
 
     x: float
@@ -45,6 +49,8 @@ class Box:
     lines: tuple[str, ...] = ()
     title: str = ""
     hatched: bool = False
+    key: str = ""
+    to: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,23 +66,37 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A polygon line through points (x, y)."""
+    """A line through points (x, y), or an area where its style fills."""
 
     points: tuple[tuple[float, float], ...]
     style: str = "rule"
 
 
-Item = Box | Text | Line
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Items that move together: `css` is the group's own style, such as its animation."""
+
+    items: tuple[Box | Text | Line, ...]
+    css: str
+
+
+Item = Box | Text | Line | Group
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """One panel: its size in pixels, what it shows in a sentence, and its items."""
+    """One panel: its size in pixels, what it shows in a sentence, and its items.
+
+    `data` becomes ``data-*`` attributes, for scripts: (name, value). `css` is added to the style
+    sheet: the keyframes of what moves.
+    """
 
     width: float
     height: float
     about: str
     items: tuple[Item, ...]
+    data: tuple[tuple[str, str], ...] = ()
+    css: str = ""
 
 
 def text_width(text: str, size: float = LABEL_SIZE) -> float:

@@ -1,15 +1,17 @@
 """Colours and fonts of the pictures, light and dark, as one table of styles.
 
 Plain SVG attributes carry the light colours, so that a viewer that drops style sheets still shows
-the picture. The style sheet adds the dark ones: by the reader's system, and in a notebook by its
-own theme.
+the picture. The style sheet inside each picture adds the dark ones: `prefers-color-scheme` of an
+image follows the colour scheme of the page around it, and `live.js` replaces the query by what it
+sees of the page's background.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["STYLES", "Style", "style_sheet"]
+__all__ = ["DARK", "MONO", "STYLES", "Style", "style_sheet"]
 
 MONO = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
 
@@ -44,8 +46,11 @@ STYLES: dict[str, Style] = {
     "axis": Style(stroke=_INK, attributes='stroke-width="1.5"'),
     "grid": Style(stroke=_GRID, attributes='stroke-dasharray="2 3"'),
     "hatch": Style(stroke=("#d1242f", "#f47067"), attributes='stroke-opacity="0.35"'),
+    "plain": Style(attributes='pointer-events="all"'),
     "cell": Style(("#f6f8fa", "#21262d"), _GRID),
     "tensor": Style(("#eef4fb", "#1b2a3d"), ("#4a7ab5", "#6ea8ec")),
+    "ground": Style(("#eef4fb", "#1b2a3d")),
+    "edge": Style(stroke=("#4a7ab5", "#6ea8ec")),
     "taken": Style(("#9cc7f0", "#2f5f93"), ("#1f5fa8", "#8ec2ff")),
     "box": Style(stroke=("#1f5fa8", "#8ec2ff"), attributes='stroke-width="2.5"'),
     "filled": Style(("#fbe9e7", "#3c2020"), ("#d1242f", "#f47067")),
@@ -53,6 +58,8 @@ STYLES: dict[str, Style] = {
     "window": Style(
         stroke=("#8250df", "#c297ff"), attributes='stroke-width="2.5" stroke-dasharray="7 4"'
     ),
+    "shifted": Style(stroke=("#8250df", "#c297ff"), attributes='stroke-width="2.5"'),
+    "frame": Style(stroke=("#b42318", "#ff9a8f"), attributes='stroke-width="1.5"'),
     "changed": Style(("#ffd33d", "#9e6a03"), ("#7a4100", "#ffd33d"), 'stroke-width="1.5"'),
     "hit": Style(("#9cc7f0", "#2f5f93"), ("#1f5fa8", "#8ec2ff")),
     "conflict": Style(("#f5b5ae", "#7d2a25"), ("#b42318", "#ff9a8f"), 'stroke-width="1.5"'),
@@ -60,24 +67,21 @@ STYLES: dict[str, Style] = {
 }
 
 
-def style_sheet() -> str:
-    """Give the CSS of all styles: dark by the system, overruled by a notebook's own theme."""
-    light, dark = (
-        "".join(
-            f"--tma-{name}:{style.fill[i]};--tma-{name}-line:{style.stroke[i]};"
-            for name, style in STYLES.items()
-        )
-        for i in (0, 1)
-    )
-    uses = "".join(
-        f".tma .t-{name}{{fill:var(--tma-{name});stroke:var(--tma-{name}-line)}}" for name in STYLES
-    )
-    is_light = ('[data-jp-theme-light="true"] .tma', ".vscode-light .tma")
-    is_dark = ('[data-jp-theme-light="false"] .tma', ".vscode-dark .tma", "html[theme=dark] .tma")
-    return (
-        f".tma{{{light}}}"
-        f"@media (prefers-color-scheme:dark){{.tma{{{dark}}}}}"
-        f"{','.join(is_light)}{{{light}}}{','.join(is_dark)}{{{dark}}}"
-        f"{uses}.tma text{{stroke:none;font-family:{MONO}}}"
-        ".tma .t-hatch{fill:none}"
-    )
+#: The query that `live.js` looks for.
+DARK = "@media (prefers-color-scheme:dark)"
+
+
+def style_sheet(names: Iterable[str] = tuple(STYLES)) -> str:
+    """Give the CSS of some styles, for the inside of one SVG document.
+
+    >>> style_sheet(["muted"])
+    '.t-muted{fill:#57606a;stroke:none}@media (prefers-color-scheme:dark){.t-muted{fill:#a3adb8}}'
+    """
+    light, dark = "", ""
+    for name in names:
+        style = STYLES[name]
+        light += f".t-{name}{{fill:{style.fill[0]};stroke:{style.stroke[0]}}}"
+        night = f"fill:{style.fill[1]};" * (style.fill[1] != "none")
+        night += f"stroke:{style.stroke[1]};" * (style.stroke[1] != "none")
+        dark += f".t-{name}{{{night[:-1]}}}"
+    return f"{light}{DARK}{{{dark}}}"

@@ -11,7 +11,8 @@ from tma_dlpack.copies.request import CopyRequest
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.asked import lines_positions, request_of
 from tma_dlpack.draw.figure import TEXT_COLUMNS, Figure
-from tma_dlpack.draw.scene import Box, Item, Scene, Text
+from tma_dlpack.draw.scene import Box, Item, Line, Scene, Text
+from tma_dlpack.draw.torn import torn
 from tma_dlpack.geometry.plan import spatial_dims
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.errors import TmaUnsupportedError
@@ -76,6 +77,8 @@ class Im2colWalk(Figure):
     box : tuple of (int, int, int, int)
         First and last h, first and last w of the bounding box, in which the walk stays (before
         offsets are added).
+    offsets : tuple of (int, int)
+        Of h and w: the box that the pixels are taken from is the bounding box shifted by them.
     images : tuple of Image
         At most 3.
     notes : tuple of str
@@ -86,13 +89,22 @@ class Im2colWalk(Figure):
     box: tuple[int, int, int, int]
     images: tuple[Image, ...]
     notes: tuple[str, ...]
+    offsets: tuple[int, int] = (0, 0)
+
+    @property
+    def shifted(self) -> tuple[int, int, int, int]:
+        """The bounding box after the offsets: where the pixels are."""
+        (h, w), (top, bottom, left, right) = self.offsets, self.box
+        return top + h, bottom + h, left + w, right + w
 
     def window(self, image: Image) -> tuple[range, range]:
         """Give the h and w that are drawn: all, or at most 14 around the image's first pixel."""
-        pixels = image.pixels
+        pixels, box, shifted = image.pixels, self.box, self.shifted
+        h_ends = min(box[0], shifted[0]), max(box[1], shifted[1])
+        w_ends = min(box[2], shifted[2]), max(box[3], shifted[3])
         return (
-            _window(self.extent[0], self.box[:2], [p.h for p in pixels]),
-            _window(self.extent[1], self.box[2:], [p.w for p in pixels]),
+            _window(self.extent[0], h_ends, [p.h for p in pixels]),
+            _window(self.extent[1], w_ends, [p.w for p in pixels]),
         )
 
     def cut(self, image: Image) -> tuple[str, ...]:
@@ -219,6 +231,7 @@ def walk(
         box=(*h_box, *w_box),
         images=images,
         notes=tuple(notes),
+        offsets=(offsets[1] if len(spatial) > 1 else 0, offsets[0]),
     )
 
 
@@ -287,12 +300,16 @@ def _panel(figure: Im2colWalk, image: Image) -> Scene:
                 taken.get((h, w)), inside and image.exists, GUTTER + CELL * k, HEAD + CELL * n
             )
             items += [cell] if cell else []
-    items.append(_outline(figure, rows, columns))
+    items += _outline(figure.box, rows, columns, "window")
+    if any(figure.offsets):
+        items += _outline(figure.shifted, rows, columns, "shifted")
+    items += _torn_sides(figure, rows, columns)
     y = HEAD + CELL * len(rows) + 10
     for note in (*figure.notes, *figure.cut(image)):
         items.append(Text(10, y + 8, note, "muted"))
         y += NOTE_HEIGHT
-    items += _legend(y)
+    items += _legend(y, any(figure.offsets))
+    y += 20 * any(figure.offsets)
     width = max(GUTTER + CELL * len(columns) + 14, 560)
     return Scene(width, y + 24, f"{figure.title}, {image.name}", tuple(items))
 
@@ -301,25 +318,54 @@ def _cell(pixel: Pixel | None, inside: bool, x: float, y: float) -> Box | None:
     if pixel is None:
         return Box(x, y, CELL, CELL, "tensor") if inside else None
     style = "taken" if pixel.inside else "filled"
-    return Box(x, y, CELL, CELL, style, (str(pixel.row),), pixel.about, hatched=not pixel.inside)
-
-
-def _outline(figure: Im2colWalk, rows: range, columns: range) -> Box:
-    """Draw the bounding box, as far as it is in the window."""
-    top, bottom, left, right = figure.box
-    y, below = max(top, rows.start), min(bottom + 1, rows.stop)
-    x, beyond = max(left, columns.start), min(right + 1, columns.stop)
     return Box(
-        GUTTER + CELL * (x - columns.start),
-        HEAD + CELL * (y - rows.start),
-        CELL * max(0, beyond - x),
-        CELL * max(0, below - y),
-        "window",
+        x,
+        y,
+        CELL,
+        CELL,
+        style,
+        (str(pixel.row),),
+        pixel.about,
+        hatched=not pixel.inside,
+        key=f"row{pixel.row}",
     )
 
 
-def _legend(y: float) -> list[Item]:
-    return [
+def _outline(box: tuple[int, int, int, int], rows: range, columns: range, style: str) -> list[Item]:
+    """Draw a box as far as it is in the window; no line where it goes on beyond."""
+    top, bottom, left, right = box
+    first_row, end_row = max(top, rows.start), min(bottom + 1, rows.stop)
+    first_column, end_column = max(left, columns.start), min(right + 1, columns.stop)
+    if first_row >= end_row or first_column >= end_column:
+        return []
+    x, beyond = (GUTTER + CELL * (c - columns.start) for c in (first_column, end_column))
+    y, below = (HEAD + CELL * (r - rows.start) for r in (first_row, end_row))
+    if (top, bottom + 1, left, right + 1) == (first_row, end_row, first_column, end_column):
+        return [Box(x, y, beyond - x, below - y, style)]
+    sides = [
+        (top == first_row, ((x, y), (beyond, y))),
+        (bottom + 1 == end_row, ((x, below), (beyond, below))),
+        (left == first_column, ((x, y), (x, below))),
+        (right + 1 == end_column, ((beyond, y), (beyond, below))),
+    ]
+    return [Line(points, style) for is_there, points in sides if is_there]
+
+
+def _torn_sides(figure: Im2colWalk, rows: range, columns: range) -> list[Item]:
+    """Tear the image where it goes on beyond the window."""
+    (height, width), right = figure.extent, GUTTER + CELL * len(columns)
+    below = HEAD + CELL * len(rows)
+    sides = [
+        (rows.start > 0, torn(GUTTER, HEAD - 4, right, HEAD - 4)),
+        (rows.stop < height, torn(GUTTER, below + 1, right, below + 1)),
+        (columns.start > 0, torn(GUTTER - 4, HEAD, GUTTER - 4, below)),
+        (columns.stop < width, torn(right + 1, HEAD, right + 1, below)),
+    ]
+    return [Line(points, "edge") for is_cut, points in sides if is_cut]
+
+
+def _legend(y: float, is_shifted: bool) -> list[Item]:
+    items: list[Item] = [
         Box(10, y, 22, 14, "taken", ("n",)),
         Text(38, y + 11, "row n of the tile", "muted"),
         Box(160, y, 22, 14, "filled", ("n",), hatched=True),
@@ -329,6 +375,12 @@ def _legend(y: float) -> list[Item]:
         Box(392, y, 22, 14, "window"),
         Text(420, y + 11, "bounding box", "muted"),
     ]
+    if is_shifted:
+        items += [
+            Box(10, y + 20, 22, 14, "shifted"),
+            Text(38, y + 31, "bounding box shifted by the offsets: where the pixels are", "muted"),
+        ]
+    return items
 
 
 def _characters(figure: Im2colWalk, image: Image) -> list[str]:

@@ -5,6 +5,9 @@ Encoding, decoding, `TensorMap.replace` and the drawings all read this table.
 The layout is **measured, not published**: equal to the driver's bytes on every accepted case tried
 on an NVIDIA H200 (compute capability 9.0), driver 580.159.04 = CUDA 13.0, 2026-11-20. NVIDIA may
 change it. For other compute capabilities nothing is measured, and `encode` is never used there.
+Tiled maps of sm_100 and later can be read all the same (`decode(..., derived=True)`), by a layout
+derived from the compiler: for every field of ``tensormap.replace.tile``, the code of ptxas 13.0 for
+these writes the very bits that its code for sm_90a writes, and some more (`DERIVED_FIELDS`).
 
 Bits are counted from bit 0 of byte 0, little-endian. Bits that no field names are 0::
 
@@ -30,10 +33,12 @@ from tma_dlpack.types.enums import (
     TmaOobFill,
     TmaSwizzle,
 )
-from tma_dlpack.types.errors import TmaPreconditionError, Violation
+from tma_dlpack.types.errors import TmaPreconditionError, TmaUnsupportedError, Violation
 from tma_dlpack.types.limits import ADDRESS_END, MAP_BYTES, MAX_RANK, MIN_RANK_IM2COL
 
 __all__ = [
+    "DERIVED",
+    "DERIVED_FIELDS",
     "FIELDS",
     "PROVENANCE",
     "Field",
@@ -47,6 +52,7 @@ __all__ = [
 
 ENGINE_BYTES = 64  # the engine looks at the first 64 bytes only [measured]
 STRIDE_UNIT_BYTES = 16
+DERIVED = "derived from ptxas 13.0's code of tensormap.replace, not measured"
 PROVENANCE = "measured on an NVIDIA H200, driver 580.159.04 (CUDA 13.0), 2026-11-20; not published"
 
 _IM2COL: tuple[MapKind, ...] = ("im2col", "im2col_wide")
@@ -178,25 +184,53 @@ FIELDS: tuple[Field, ...] = (
     Field("swizzle_repeat_bytes", None, ((576, 32),)),
 )
 
+#: What tiled maps of sm_100 and later have; atomicity 0..3 is a granule of 16 bytes, of 32, of 32
+#: with halves of 16 flipped by 8, and of 64.
+DERIVED_FIELDS: tuple[Field, ...] = tuple(
+    sorted(
+        (
+            *(f for f in FIELDS if f.kind != "im2col"),
+            Field("swizzle_atomicity", None, ((83, 2),), kind="tiled", ptx="swizzle_atomicity"),
+        ),
+        key=lambda field: field.bit,
+    )
+)
+_BIT_85 = 1 << 85  # set by drivers before 13.2 (see types.limits); says nothing about the copy
+_SWIZZLE_96B = 1 << 86  # of sm_103 and sm_107
+
 #: The bits hold TFLOAT32 as FLOAT32 (7) and TFLOAT32_FTZ as FLOAT32_FTZ (8), and set `tf32`.
 _TF32_AS = {
     TensorMapDataType.TFLOAT32: TensorMapDataType.FLOAT32,
     TensorMapDataType.TFLOAT32_FTZ: TensorMapDataType.FLOAT32_FTZ,
 }
 #: What `element_type` and `tf32` hold, in the order of DATA_TYPES; no number for packed types.
-_BITS_OF_TYPE = tuple(
-    (DATA_TYPES[_TF32_AS.get(r.data_type, r.data_type)].ptx_elemtype, r.data_type in _TF32_AS)
+_BITS_OF_TYPE = {
+    r.data_type: (
+        DATA_TYPES[_TF32_AS.get(r.data_type, r.data_type)].ptx_elemtype,
+        r.data_type in _TF32_AS,
+    )
     for r in DATA_TYPES
-)
-_TYPE_OF_BITS = {
-    bits: r.data_type for r, bits in zip(DATA_TYPES, _BITS_OF_TYPE, strict=True) if not r.is_packed
+    if not r.is_packed
 }
+_TYPE_OF_BITS = {bits: data_type for data_type, bits in _BITS_OF_TYPE.items()}
+#: Packed types, in the layout of sm_100 and later alone.
+_DERIVED_BITS_OF_TYPE = {
+    TensorMapDataType["16U4_ALIGN8B"]: (11, False),
+    TensorMapDataType["16U4_ALIGN16B"]: (12, False),
+    TensorMapDataType["16U6_ALIGN16B"]: (13, False),
+}
+_DERIVED_TYPE_OF_BITS = {bits: data_type for data_type, bits in _DERIVED_BITS_OF_TYPE.items()}
 #: What bytes 72..75 hold for swizzle none, 32B, 64B, 128B.
 _SWIZZLE_REPEAT_BYTES = (16, 256, 512, 1024)
 
 
-def fields_of(kind: MapKind, rank: int) -> tuple[Field, ...]:
-    """Give the fields that a map of this kind and rank has, in the order of FIELDS."""
+def fields_of(kind: MapKind, rank: int, *, derived: bool = False) -> tuple[Field, ...]:
+    """Give the fields that a map of this kind and rank has, in the order of FIELDS.
+
+    `derived` is for sm_100 and later.
+    """
+    if derived:
+        return tuple(f for f in DERIVED_FIELDS if f.exists(kind, rank))
     return _FIELDS_OF[kind, rank]
 
 
@@ -259,12 +293,13 @@ def _values_of(a: EncodeArguments, address: int) -> dict[str, Any]:
     }
 
 
-def element_type_bits(data_type: TensorMapDataType) -> tuple[int, bool]:
+def element_type_bits(data_type: TensorMapDataType, *, derived: bool = False) -> tuple[int, bool]:
     """Give what the fields `element_type` and `tf32` hold for a data type."""
-    number, tf32 = _BITS_OF_TYPE[data_type]
-    if number is None:
+    if derived and data_type in _DERIVED_BITS_OF_TYPE:
+        return _DERIVED_BITS_OF_TYPE[data_type]
+    if data_type not in _BITS_OF_TYPE:
         raise OverflowError(f"no measured bits for {data_type.name}")
-    return number, tf32
+    return _BITS_OF_TYPE[data_type]
 
 
 def _place(field: Field, value: int) -> int:
@@ -303,8 +338,11 @@ def write(field: Field, data: bytes, value: int) -> bytes:
     return (word | _place(field, value)).to_bytes(MAP_BYTES, "little")
 
 
-def decode(data: bytes) -> tuple[EncodeArguments, int]:
+def decode(data: bytes, *, derived: bool = False) -> tuple[EncodeArguments, int]:
     """Read 128 bytes of an sm_90 map: its arguments and its address.
+
+    With `derived`, of a tiled map of sm_100 or later; L2 promotion, of which the compiler's code
+    shows nothing, is read as on sm_90.
 
     Bytes 64..127, which the engine ignores and ``tensormap.replace`` leaves stale, are not looked
     at; neither are entries past the rank. An im2col-wide map has the bits of an im2col map with
@@ -313,25 +351,31 @@ def decode(data: bytes) -> tuple[EncodeArguments, int]:
     Raises
     ------
     TmaPreconditionError
-        If the bytes are not 128, or bits stand where no measured map has any.
+        If the bytes are not 128, or bits stand where no such map has any.
+    TmaUnsupportedError
+        With `derived`, for an im2col map and for a swizzle of 96 bytes.
     """
     if len(data) != MAP_BYTES:
         raise _not_a_map(f"data has {counted(len(data), 'byte')}", "be exactly 128 bytes")
     word = int.from_bytes(data[:ENGINE_BYTES], "little")
     kind: MapKind = "im2col" if read(_BY_NAME["im2col"], data) else "tiled"
+    if derived:
+        _check_derived(word)
+        word &= ~_BIT_85
     rank = read(_BY_NAME["rank"], data)
     if not (MIN_RANK_IM2COL if kind == "im2col" else 1) <= rank <= MAX_RANK:
         raise _not_a_map(f"bits 68..70 say rank {rank}", f"be a rank that a {kind} map can have")
-    stray = word & ~_KNOWN_BITS[kind]
+    stray = word & ~(_KNOWN_BITS["derived"] if derived else _KNOWN_BITS[kind])
     if stray:
         bits = ", ".join(str(b) for b in range(512) if stray >> b & 1)
         said = f"bit {bits} is set" if stray.bit_count() == 1 else f"bits {bits} are set"
-        raise _not_a_map(said, "be 0 in an sm_90 map")
+        raise _not_a_map(said, f"be 0 in {'a tiled map' if derived else 'an sm_90 map'}")
     values: dict[str, list[int]] = {}
-    for field in _FIELDS_OF[kind, rank]:
+    for field in fields_of(kind, rank, derived=derived):
         values.setdefault(field.name, []).append(read(field, data))
     type_bits = (values["element_type"][0], bool(values["tf32"][0]))
-    if type_bits not in _TYPE_OF_BITS:
+    types = _TYPE_OF_BITS | _DERIVED_TYPE_OF_BITS if derived else _TYPE_OF_BITS
+    if type_bits not in types:
         raise _not_a_map(
             f"bits 71..74 and 80 say element type {type_bits[0]}, tf32 {type_bits[1]}",
             "name a data type",
@@ -341,15 +385,21 @@ def decode(data: bytes) -> tuple[EncodeArguments, int]:
     address = values["global_address"][0]
     if address >= ADDRESS_END:
         raise _not_a_map(f"the address is {address:#x}", "be below 2^57")
+    swizzle, atomicity = values["swizzle"][0], values.get("swizzle_atomicity", [0])[0]
+    if atomicity and swizzle != TmaSwizzle.bytes128:
+        raise _not_a_map(
+            f"bits 83..84 say atomicity {atomicity}, and bits 77..78 swizzle {swizzle}",
+            "have an atomicity with the 128-byte swizzle alone",
+        )
     arguments = EncodeArguments(
         kind=kind,
-        data_type=_TYPE_OF_BITS[type_bits],
+        data_type=types[type_bits],
         global_dim=tuple(values["global_dim"]),
         global_strides=tuple(values.get("global_strides", ())),
         element_strides=tuple(values["element_strides"]),
         box_dim=tuple(values.get("box_dim", ())),
         interleave=TmaInterleaveLayout(values["interleave"][0]),
-        swizzle=TmaSwizzle(values["swizzle"][0]),
+        swizzle=TmaSwizzle(swizzle + atomicity),
         l2_promotion=TmaL2FetchSize(values["l2_promotion"][0]),
         oob_fill=TmaOobFill(values["oob_fill"][0]),
         pixel_box_lower_corner=tuple(values.get("pixel_box_lower_corner", ())),
@@ -360,13 +410,31 @@ def decode(data: bytes) -> tuple[EncodeArguments, int]:
     return arguments, address
 
 
+def _check_derived(word: int) -> None:
+    """Refuse what nothing is known of on sm_100 and later."""
+    if word >> 64 & 1:
+        raise TmaUnsupportedError(
+            "bit 64 says im2col, and of im2col maps of sm_100 and later no bits are known: the "
+            "compiler's code, from which the layout of tiled maps is derived, changes only these"
+        )
+    if word & _SWIZZLE_96B:
+        raise TmaUnsupportedError(
+            "bit 86 says a swizzle of 96 bytes (sm_103 and sm_107), which CUtensorMapSwizzle does "
+            "not name; what it does to a tile is not known here"
+        )
+
+
 _BY_NAME = {f.name: f for f in FIELDS if f.index is None}
+_FIELDS_OF_LAYOUT = {
+    "tiled": tuple(f for f in FIELDS if f.kind in (None, "tiled")),
+    "im2col": tuple(f for f in FIELDS if f.kind in (None, "im2col")),
+    "derived": DERIVED_FIELDS,
+}
 _KNOWN_BITS = {
-    kind: functools.reduce(
-        operator.or_,
-        (((1 << w) - 1) << bit for f in FIELDS if f.kind in (None, kind) for bit, w in f.pieces),
+    layout: functools.reduce(
+        operator.or_, (((1 << w) - 1) << bit for f in fields for bit, w in f.pieces)
     )
-    for kind in ("tiled", "im2col")
+    for layout, fields in _FIELDS_OF_LAYOUT.items()
 }
 
 
@@ -377,7 +445,7 @@ def _not_a_map(found: str, must: str) -> TmaPreconditionError:
             argument="data",
             found=found,
             limit=f"they must {must}",
-            fix="dump the 128 bytes of a CUtensorMap made for compute capability 9.0",
+            fix="dump the 128 bytes of a CUtensorMap, and pass the target that it was made for",
             source=f"the layout as {PROVENANCE}",
         )
     )

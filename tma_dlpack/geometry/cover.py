@@ -68,6 +68,8 @@ def _column_starts(args: EncodeArguments) -> IntArray:
         inner_dim, inner = 0, range(0, dims[0], args.channels_per_pixel)
     steps = [*(range(0, dims[d], estr[d]) for d in reversed(fixed)), walk, inner]
     coords, grid = _empty_grid(steps, args.rank)
+    if not coords.size:
+        return coords  # one range may be empty and another endless
 
     axes, columns = len(steps), grid[..., ::-1]  # the columns in the driver's order
     columns[..., inner_dim] = _along(inner, axes - 1, axes)

@@ -290,10 +290,8 @@ static inline void tma_dlpack_lay_out(const TmaDlpackTensor *tensor, int64_t ele
     a->strides_bytes[d] = 0;
 }
 
-/* Reverse `count` entries; the others of the five become 0. */
 static inline void tma_dlpack_reverse(const int64_t *row_major, int count, int64_t *innermost_first) {
-  for (int i = 0; i < TMA_DLPACK_MAX_RANK; ++i)
-    innermost_first[i] = i < count ? row_major[count - 1 - i] : 0;
+  for (int i = 0; i < count; ++i) innermost_first[i] = row_major[count - 1 - i];
 }
 
 /* Whether the innermost element stride has no say: [libcu++] encodes 1 there unless interleaved. */
@@ -314,12 +312,15 @@ static inline void tma_dlpack_elem_strides(const TmaDlpackOptions *options, TmaD
 
 /* Box (tiled), or corners (im2col); the other kind's are empty. */
 static inline void tma_dlpack_tile(const TmaDlpackOptions *options, TmaDlpackArguments *a) {
-  int box = a->kind == TMA_DLPACK_TILED ? a->rank : 0;
-  int corner = a->kind == TMA_DLPACK_IM2COL ? a->rank - 2 : a->kind == TMA_DLPACK_IM2COL_WIDE ? 1 : 0;
-  if (options->box_count != box) a->flaw = "box_sizes has not one entry per dimension";
-  if (a->rank > 2 && (options->lower_count != corner || options->upper_count != corner))
+  for (int i = 0; i < TMA_DLPACK_MAX_RANK; ++i) a->box[i] = a->lower[i] = a->upper[i] = 0;
+  if (a->kind == TMA_DLPACK_TILED) {
+    if (options->box_count != a->rank) a->flaw = "box_sizes has not one entry per dimension";
+    tma_dlpack_reverse(options->box_sizes, options->box_count, a->box);
+    return;
+  }
+  int corner = a->kind == TMA_DLPACK_IM2COL ? a->rank - 2 : 1;
+  if (options->lower_count != corner || options->upper_count != corner)
     a->flaw = "a corner has not one entry per spatial dimension";
-  tma_dlpack_reverse(options->box_sizes, options->box_count, a->box);
   tma_dlpack_reverse(options->lower, options->lower_count, a->lower);
   tma_dlpack_reverse(options->upper, options->upper_count, a->upper);
 }

@@ -53,10 +53,8 @@ static void keep_layout(AskedCall *asked, const View *view) {
   asked->dtype = view->told.dtype;
   asked->flags = (uint8_t)view->flags;
   asked->has_strides = view->told.strides != NULL;
-  for (int i = 0; i < asked->rank; ++i) {
-    asked->shape[i] = view->shape[i];
-    if (asked->has_strides) asked->strides[i] = view->strides[i];
-  }
+  memcpy(asked->shape, view->shape, sizeof asked->shape); /* entries past the rank are not read */
+  if (asked->has_strides) memcpy(asked->strides, view->strides, sizeof asked->strides);
 }
 
 /* A map that holds a tensor, or none; NULL with an exception where memory ends. */
@@ -383,9 +381,11 @@ static PyObject *accept_driver_im2col_wide(PyObject *module, PyObject *const *ar
 /* ---- verbs with a short cut before them ---------------------------------------------------------- */
 
 PyDoc_STRVAR(quick_text,
-             "quick(function, verb, parameters, /)\n--\n\n"
+             "quick(function, verb, parameters, required, positional, /)\n--\n\n"
              "Make the callable that takes the short cut `verb`, one of this module's accept_*,\n"
-             "before it calls a Python function. `parameters` are those that the short cut takes.");
+             "before it calls a Python function. `parameters` is {name: default} of those that the\n"
+             "short cut takes, `required` in place of no default; the first `positional` may be given\n"
+             "by position.");
 
 static PyObject *quick(PyObject *module, PyObject *args) {
   static const struct {
@@ -399,13 +399,16 @@ static PyObject *quick(PyObject *module, PyObject *args) {
       {"accept_driver_im2col", accept_driver_im2col},
       {"accept_driver_im2col_wide", accept_driver_im2col_wide},
   };
-  PyObject *function, *parameters;
+  PyObject *function, *parameters, *required;
   const char *name;
-  if (!PyArg_ParseTuple(args, "OsO!:quick", &function, &name, &PyTuple_Type, &parameters))
+  int positional;
+  if (!PyArg_ParseTuple(args, "OsO!Oi:quick", &function, &name, &PyDict_Type, &parameters,
+                        &required, &positional))
     return NULL;
   for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; ++i)
     if (strcmp(verbs[i].name, name) == 0)
-      return new_quick(module, state_of(module)->quick_type, verbs[i].verb, function, parameters);
+      return new_quick(module, state_of(module)->quick_type, verbs[i].verb, function, parameters,
+                       required, positional);
   return PyErr_Format(PyExc_ValueError, "there is no short cut %s", name);
 }
 
@@ -492,6 +495,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg) {
   for (int i = 0; i < state->producer_count; ++i) {
     Py_VISIT(state->producers[i].type);
     Py_VISIT(state->producers[i].negated);
+    Py_VISIT(state->producers[i].dtypes);
     Py_VISIT(state->producers[i].on_host);
     Py_VISIT(state->producers[i].on_cuda);
   }
@@ -546,8 +550,6 @@ static int intern(PyObject **slot, const char *word) {
 
 static int intern_words(State *state) {
   return intern(&state->names[DTYPE], "dtype") && intern(&state->names[PLATFORM], "platform") &&
-         intern(&state->names[SHARDING], "sharding") &&
-         intern(&state->names[MEMORY_KIND], "memory_kind") &&
          intern(&state->names[DLPACK_DEVICE], "__dlpack_device__") &&
          intern(&state->libcudacxx, "libcu++") && intern(&state->documented, "documented") &&
          intern(&state->driver, "driver");

@@ -73,6 +73,10 @@ static int read_member(const State *state, int which, PyObject *value, int *out)
   const Words *words = &state->words[which];
   int64_t number = 0;
   int overflow = 0;
+  if (value == words->interned[0]) { /* the default of most: "none" */
+    *out = 0;
+    return 1;
+  }
   if (PyUnicode_CheckExact(value)) {
     if (!read_name(words, value, &number)) return 0;
   } else if (Py_TYPE(value) == words->type) {

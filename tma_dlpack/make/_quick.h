@@ -25,19 +25,19 @@ typedef PyObject *(*Verb)(PyObject *module, PyObject *const *args, Py_ssize_t co
 typedef PyObject *(*Vectorcall)(PyObject *self, PyObject *const *args, size_t count,
                                 PyObject *keywords);
 
+/* Of the function's parameters only those that the short cut takes stand here, in its order. */
 typedef struct {
   PyObject_HEAD
   Vectorcall vectorcall;
   PyObject *module, *function;
-  PyObject *names[MAX_PARAMETERS];    /* of the function's parameters, interned, in order */
+  PyObject *names[MAX_PARAMETERS];    /* interned, as keywords are */
   PyObject *defaults[MAX_PARAMETERS]; /* NULL for those that must be given */
   Verb verb;
   int positional, count; /* parameters that may be given by position, and all */
-  int accepted_count;
-  int accepted[MAX_PARAMETERS]; /* which parameters the short cut takes, in its order */
 } Quick;
 
-/* Put a call's arguments in the order of the parameters. 0: odd, Python's own binding shall see it. */
+/* Put a call's arguments in the order of the parameters. 0: not an ordinary call (an unknown keyword, one
+ * given twice, one that is missing), which the Python function shall see. */
 static int bind_arguments(const Quick *quick, PyObject *const *args, Py_ssize_t given,
                           PyObject *keywords, PyObject **values) {
   if (given > quick->positional) return 0;
@@ -50,17 +50,8 @@ static int bind_arguments(const Quick *quick, PyObject *const *args, Py_ssize_t 
     if (i == quick->count) return 0;
     values[i] = args[given + k];
   }
-  return 1;
-}
-
-/* Choose what the short cut takes; the other parameters must have their defaults. */
-static int choose_accepted(const Quick *quick, PyObject *const *values, PyObject **accepted) {
-  int next = 0;
-  for (int i = 0; i < quick->count; ++i) {
+  for (int i = (int)given; i < quick->count; ++i)
     if (values[i] == NULL) return 0;
-    if (next < quick->accepted_count && quick->accepted[next] == i) accepted[next++] = values[i];
-    else if (values[i] != quick->defaults[i]) return 0;
-  }
   return 1;
 }
 
@@ -85,10 +76,9 @@ static PyObject *quick_vectorcall(PyObject *self, PyObject *const *args, size_t 
                                   PyObject *keywords) {
   const Quick *quick = (const Quick *)self;
   Py_ssize_t given = (Py_ssize_t)(count & ~COUNT_FLAG);
-  PyObject *values[MAX_PARAMETERS], *accepted[MAX_PARAMETERS];
-  if (bind_arguments(quick, args, given, keywords, values) &&
-      choose_accepted(quick, values, accepted)) {
-    PyObject *map = quick->verb(quick->module, accepted, quick->accepted_count);
+  PyObject *values[MAX_PARAMETERS];
+  if (bind_arguments(quick, args, given, keywords, values)) {
+    PyObject *map = quick->verb(quick->module, values, quick->count);
     if (map != Py_None) return map;
     Py_DECREF(map);
   }
@@ -158,63 +148,25 @@ static PyObject *quick_get(PyObject *self, PyObject *object, PyObject *type) {
 
 /* ---- making one ---------------------------------------------------------------------------------- */
 
-/* Give the function that a decorator wraps (functools.wraps), or the function itself. A new reference. */
-static PyObject *unwrapped(PyObject *function) {
-  PyObject *wrapped = PyObject_GetAttrString(function, "__wrapped__");
-  if (wrapped != NULL) return wrapped;
-  PyErr_Clear();
-  Py_INCREF(function);
-  return function;
-}
-
-/* Read the parameters of a Python function: names, kinds and defaults. */
-static int read_parameters(Quick *quick) {
-  PyObject *function = unwrapped(quick->function);
-  PyObject *code = PyObject_GetAttrString(function, "__code__");
-  PyObject *names = code ? PyObject_GetAttrString(code, "co_varnames") : NULL;
-  PyObject *positional = code ? PyObject_GetAttrString(code, "co_argcount") : NULL;
-  PyObject *named = code ? PyObject_GetAttrString(code, "co_kwonlyargcount") : NULL;
-  PyObject *defaults = PyObject_GetAttrString(function, "__defaults__");
-  PyObject *named_defaults = PyObject_GetAttrString(function, "__kwdefaults__");
-  int read = names && positional && named && defaults && named_defaults;
-  if (read) {
-    quick->positional = (int)PyLong_AsLong(positional);
-    quick->count = quick->positional + (int)PyLong_AsLong(named);
-    read = quick->count <= MAX_PARAMETERS;
-  }
-  Py_ssize_t with_default = read && PyTuple_Check(defaults) ? PyTuple_Size(defaults) : 0;
-  for (int i = 0; read && i < quick->count; ++i) {
-    quick->names[i] = PyTuple_GetItem(names, i);
-    Py_INCREF(quick->names[i]);
-    Py_ssize_t nth = i - (quick->positional - with_default);
-    if (i >= quick->positional && PyDict_Check(named_defaults))
-      quick->defaults[i] = PyDict_GetItemWithError(named_defaults, quick->names[i]);
-    else if (i < quick->positional && nth >= 0)
-      quick->defaults[i] = PyTuple_GetItem(defaults, nth);
-    Py_XINCREF(quick->defaults[i]);
-  }
-  Py_DECREF(function);
-  Py_XDECREF(code);
-  Py_XDECREF(names);
-  Py_XDECREF(positional);
-  Py_XDECREF(named);
-  Py_XDECREF(defaults);
-  Py_XDECREF(named_defaults);
-  return read;
-}
-
-/* Find the short cut's parameters among the function's, in the same order. */
-static int match_parameters(Quick *quick, PyObject *accepted) {
-  quick->accepted_count = (int)PyTuple_Size(accepted);
-  int i = 0;
-  for (int k = 0; k < quick->accepted_count; ++k, ++i) {
-    PyObject *name = PyTuple_GetItem(accepted, k);
-    while (i < quick->count && PyUnicode_Compare(quick->names[i], name) != 0) ++i;
-    if (i >= quick->count) {
-      PyErr_Format(PyExc_TypeError, "the function has no parameter %R in this place", name);
+/* Keep the parameters that the short cut takes: a dict {name: default}, where
+ * `required` stands for none; `positional` of them may be given by position. */
+static int keep_parameters(Quick *quick, PyObject *parameters, PyObject *required, int positional) {
+  PyObject *name, *value;
+  Py_ssize_t at = 0;
+  quick->positional = positional;
+  while (PyDict_Next(parameters, &at, &name, &value)) {
+    if (quick->count == MAX_PARAMETERS) {
+      PyErr_SetString(PyExc_ValueError, "too many parameters");
       return 0;
     }
-    quick->accepted[k] = i;
+    Py_INCREF(name);
+    PyUnicode_InternInPlace(&name);
+    quick->names[quick->count] = name;
+    if (value != required) {
+      Py_INCREF(value);
+      quick->defaults[quick->count] = value;
+    }
+    ++quick->count;
   }
   return 1;
 }
@@ -287,7 +239,7 @@ static PyType_Spec quick_spec = {
 
 /* Make the callable. */
 static PyObject *new_quick(PyObject *module, PyTypeObject *type, Verb verb, PyObject *function,
-                           PyObject *accepted) {
+                           PyObject *parameters, PyObject *required, int positional) {
   Quick *quick = (Quick *)PyType_GenericAlloc(type, 0);
   if (quick == NULL) return NULL;
   Py_INCREF(module);
@@ -296,7 +248,7 @@ static PyObject *new_quick(PyObject *module, PyTypeObject *type, Verb verb, PyOb
   quick->module = module;
   quick->function = function;
   quick->verb = verb;
-  if (!read_parameters(quick) || !match_parameters(quick, accepted)) {
+  if (!keep_parameters(quick, parameters, required, positional)) {
     Py_DECREF(quick);
     return NULL;
   }

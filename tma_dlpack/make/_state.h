@@ -11,7 +11,7 @@ enum { EXPORT, EXPORT_ON_CUDA, EXPORT_ON_CUDA_OF_JAX, EXPORTS };
 enum { INTERLEAVE, SWIZZLE, L2_PROMOTION, OOB_FILL, DATA_TYPE, WIDE_MODE, ENUMS };
 
 /* Attributes that tensors are asked for; their names are interned, as CPython's own look-ups want. */
-enum { DTYPE, PLATFORM, SHARDING, MEMORY_KIND, DLPACK_DEVICE, NAMES };
+enum { DTYPE, PLATFORM, DLPACK_DEVICE, NAMES };
 
 enum { MAX_MEMBERS = 16 };
 
@@ -31,11 +31,12 @@ typedef int (*ExportTensor)(void *object, TmaDlpackManagedVersioned **out);
 typedef struct {
   PyTypeObject *type;
   PyObject *negated;          /* torch: the method `is_neg`; else NULL */
+  PyObject *dtypes;           /* torch before 2.10: {torch.dtype: DLDataType}; else NULL */
   FillTensor fill;            /* torch */
   ExportTensor export_tensor; /* other types with the exchange API */
   PyObject *on_host;          /* everything else: what calls `__dlpack__` of a host tensor */
   PyObject *on_cuda;          /* and of a CUDA tensor */
-  int only_host;              /* NumPy: the device need not be asked */
+  int only_host, only_cuda;   /* NumPy, CuPy: the device need not be asked */
   int is_jax;                 /* its arrays never change */
 } Producer;
 

@@ -25,10 +25,10 @@ static int keep_view(View *view, const TmaDlpackTensor *told, uint64_t flags) {
   view->told = *told;
   view->flags = flags;
   view->told.shape = view->shape;
-  memcpy(view->shape, told->shape, (size_t)rank * sizeof(int64_t));
-  if (told->strides != NULL) {
-    view->told.strides = view->strides;
-    memcpy(view->strides, told->strides, (size_t)rank * sizeof(int64_t));
+  view->told.strides = told->strides != NULL ? view->strides : NULL;
+  for (int i = 0; i < rank; ++i) {
+    view->shape[i] = told->shape[i];
+    if (told->strides != NULL) view->strides[i] = told->strides[i];
   }
   return !(flags & TMA_DLPACK_SUBBYTE_PADDED && told->dtype.bits < 8);
 }
@@ -61,14 +61,30 @@ static int read_exchange_api(PyTypeObject *type, Producer *producer) {
   return usable;
 }
 
+/* torch's types as DLPack's, for versions before 2.10, which have no exchange API; not on ROCm. */
+static PyObject *torch_dtypes(void) {
+  PyObject *version = attribute_of_module("torch.version", "hip");
+  int on_rocm = version != Py_None;
+  Py_XDECREF(version);
+  PyObject *table = on_rocm ? NULL
+                            : attribute_of_module("tma_dlpack.dlpack.torch_tensor", "torch_dtype_table");
+  PyObject *types = table == NULL ? NULL : PyObject_CallFunctionObjArgs(table, NULL);
+  Py_XDECREF(table);
+  PyErr_Clear();
+  return types;
+}
+
 /* torch.Tensor and torch.nn.Parameter themselves: subclasses may be fake, or wrap another tensor. */
 static int learn_torch(State *state, PyTypeObject *type, Producer *producer) {
   PyObject *tensor_type = attribute_of_module("torch", "Tensor");
   if (tensor_type == NULL) return 0;
   PyObject *parameter_type = attribute_of_module("torch.nn", "Parameter");
   PyObject *own = (PyObject *)type;
-  int is_torch = (own == tensor_type || own == parameter_type) &&
-                 read_exchange_api((PyTypeObject *)tensor_type, producer) && producer->fill != NULL;
+  int is_torch = own == tensor_type || own == parameter_type;
+  if (is_torch && (!read_exchange_api((PyTypeObject *)tensor_type, producer) || !producer->fill)) {
+    producer->dtypes = torch_dtypes();
+    is_torch = producer->dtypes != NULL;
+  }
   if (is_torch) {
     producer->negated = PyObject_GetAttrString(tensor_type, "is_neg");
     if (state->torch_uint8 == NULL) state->torch_uint8 = attribute_of_module("torch", "uint8");
@@ -103,8 +119,9 @@ static int owns_exchange_api(PyTypeObject *type) {
 static int learn_dlpack(const State *state, PyTypeObject *type, Producer *producer) {
   int is_jax = belongs_to(type, "jaxlib") || belongs_to(type, "jax");
   producer->only_host = type == state->numpy_array;
+  producer->only_cuda = belongs_to(type, "cupy");
   producer->is_jax = is_jax;
-  if (!producer->only_host && !is_jax && !belongs_to(type, "cupy") && !belongs_to(type, "tvm_ffi") &&
+  if (!producer->only_host && !is_jax && !producer->only_cuda && !belongs_to(type, "tvm_ffi") &&
       !belongs_to(type, "mlx"))
     return 0;
   if (owns_exchange_api(type) && read_exchange_api(type, producer) && producer->export_tensor != NULL)
@@ -124,6 +141,7 @@ static int learn_dlpack(const State *state, PyTypeObject *type, Producer *produc
 static void forget_producer(Producer *producer) {
   Py_CLEAR(producer->type);
   Py_CLEAR(producer->negated);
+  Py_CLEAR(producer->dtypes);
   Py_CLEAR(producer->on_host);
   Py_CLEAR(producer->on_cuda);
 }
@@ -169,6 +187,66 @@ static int read_torch(const State *state, const Producer *producer, PyObject *te
   return told.dtype.code != TMA_DLPACK_COMPLEX && (!byte_integer || is_whole_byte(state, tensor));
 }
 
+/* Copy a tuple of integers, such as a torch.Size; their number, -1 for "not sure". */
+static int copy_integers(PyObject *tuple, int64_t *out) {
+  if (tuple == NULL || !PyTuple_Check(tuple) || PyTuple_Size(tuple) > TMA_DLPACK_MAX_RANK) return -1;
+  int count = (int)PyTuple_Size(tuple);
+  for (int i = 0; i < count; ++i) {
+    out[i] = PyLong_AsLongLong(PyTuple_GetItem(tuple, i));
+    if (out[i] == -1 && PyErr_Occurred()) return -1;
+  }
+  return count;
+}
+
+static int copy_method(PyObject *tensor, const char *method, int64_t *out) {
+  PyObject *answer = PyObject_CallMethod(tensor, method, NULL);
+  int count = answer != NULL && PyLong_Check(answer) ? 1 : copy_integers(answer, out);
+  if (answer != NULL && PyLong_Check(answer)) *out = (int64_t)PyLong_AsUnsignedLongLong(answer);
+  Py_XDECREF(answer);
+  return count;
+}
+
+/* torch before 2.10, by its attributes, as dlpack/torch_tensor.py asks them. */
+static int read_torch_attributes(const State *state, const Producer *producer, PyObject *tensor,
+                                 View *view) {
+  int64_t ordinal = 0, address = 0;
+  PyObject *negated = PyObject_CallFunctionObjArgs(producer->negated, tensor, NULL);
+  PyObject *dtype = PyObject_GetAttr(tensor, state->names[DTYPE]);
+  PyObject *known = dtype == NULL ? NULL : PyDict_GetItemWithError(producer->dtypes, dtype);
+  PyObject *shape = known == NULL ? NULL : PyObject_GetAttrString(tensor, "shape");
+  PyObject *device = shape == NULL ? NULL : PyObject_GetAttrString(tensor, "device");
+  PyObject *kind = device == NULL ? NULL : PyObject_GetAttrString(device, "type");
+  int64_t type[TMA_DLPACK_MAX_RANK] = {0};
+  int on_cuda = kind != NULL && is_word(kind, "cuda"), on_host = kind != NULL && is_word(kind, "cpu");
+  int rank = copy_integers(shape, view->shape);
+  int read = negated == Py_False && (on_cuda || on_host) && rank > 0 &&
+             copy_method(tensor, "stride", view->strides) == rank &&
+             copy_method(tensor, "data_ptr", &address) == 1 && copy_integers(known, type) == 3 &&
+             type[0] != TMA_DLPACK_COMPLEX;
+  if (read && on_cuda) {
+    PyObject *index = PyObject_GetAttrString(device, "index");
+    ordinal = index == NULL ? -1 : PyLong_AsLongLong(index);
+    Py_XDECREF(index);
+  }
+  memset(&view->told, 0, sizeof view->told);
+  view->told.data = (void *)(uintptr_t)address;
+  view->told.device.device_type = on_cuda ? TMA_DLPACK_CUDA : TMA_DLPACK_CPU;
+  view->told.device.device_id = (int32_t)ordinal;
+  view->told.ndim = rank;
+  view->told.dtype.code = (uint8_t)type[0];
+  view->told.dtype.bits = (uint8_t)type[1];
+  view->told.dtype.lanes = (uint16_t)type[2];
+  view->told.shape = view->shape;
+  view->told.strides = view->strides;
+  view->flags = 0;
+  Py_XDECREF(negated);
+  Py_XDECREF(dtype);
+  Py_XDECREF(shape);
+  Py_XDECREF(device);
+  Py_XDECREF(kind);
+  return read && PyErr_Occurred() == NULL;
+}
+
 /* Another type with the exchange API: its managed export also tells whether it is read-only. */
 static int read_exported(const Producer *producer, PyObject *tensor, View *view) {
   TmaDlpackManagedVersioned *managed = NULL;
@@ -189,28 +267,20 @@ static int read_capsule(const Producer *producer, PyObject *capsule, View *view)
   return keep_view(view, &managed->tensor, read_only);
 }
 
-/* 1 for JAX's array on the host, 0 for one in a GPU's own memory, -1 for neither or "not sure". JAX's
- * `__dlpack_device__` takes half as long as its `__dlpack__`, so these two are asked otherwise. */
-static int jax_lies_on_host(const State *state, PyObject *array) {
-  PyObject *platform = PyObject_CallMethodObjArgs(array, state->names[PLATFORM], NULL);
-  int on_host = platform != NULL && is_word(platform, "cpu");
-  Py_XDECREF(platform);
-  if (on_host || platform == NULL) return on_host ? 1 : -1;
-  PyObject *sharding = PyObject_GetAttr(array, state->names[SHARDING]);
-  PyObject *memory = sharding ? PyObject_GetAttr(sharding, state->names[MEMORY_KIND]) : NULL;
-  int on_device = memory != NULL && is_word(memory, "device");
-  Py_XDECREF(sharding);
-  Py_XDECREF(memory);
-  return on_device ? 0 : -1;
-}
-
-/* 1 for a CUDA device, 0 for the host, -1 for "not sure". */
+/* 1 for a CUDA device, 0 for the host, -1 for "not sure". NumPy's arrays are all on the host, CuPy's on
+ * a GPU. JAX's `__dlpack_device__` takes half as long as its `__dlpack__`; its platform is "cpu" or
+ * "gpu", and the capsule has the last word (pinned memory, a GPU of another maker). */
 static int lies_on_cuda(const State *state, const Producer *producer, PyObject *tensor) {
   if (producer->only_host) return 0;
+  if (producer->only_cuda) return 1;
   if (producer->is_jax) {
-    int on_host = jax_lies_on_host(state, tensor);
-    if (on_host >= 0) return !on_host;
-    if (swallowed() < 0) return -1;
+    PyObject *platform = PyObject_CallMethodObjArgs(tensor, state->names[PLATFORM], NULL);
+    int on_cuda = platform == NULL          ? -1
+                  : is_word(platform, "cpu") ? 0
+                  : is_word(platform, "gpu") ? 1
+                                             : -1;
+    Py_XDECREF(platform);
+    return on_cuda;
   }
   PyObject *device = PyObject_CallMethodObjArgs(tensor, state->names[DLPACK_DEVICE], NULL);
   PyObject *first = device == NULL ? NULL : PySequence_GetItem(device, 0);
@@ -219,7 +289,7 @@ static int lies_on_cuda(const State *state, const Producer *producer, PyObject *
   Py_XDECREF(device);
   Py_XDECREF(first);
   Py_XDECREF(number);
-  return type == TMA_DLPACK_CUDA                                 ? 1
+  return type == TMA_DLPACK_CUDA                                  ? 1
          : type == TMA_DLPACK_CPU || type == TMA_DLPACK_CUDA_HOST ? 0
                                                                   : -1;
 }
@@ -239,6 +309,7 @@ static int read_dlpack(const State *state, const Producer *producer, PyObject *t
 static int read_tensor(State *state, PyObject *tensor, View *view) {
   const Producer *producer = producer_of(state, Py_TYPE(tensor));
   if (producer == NULL) return 0;
+  if (producer->dtypes != NULL) return read_torch_attributes(state, producer, tensor, view);
   if (producer->negated != NULL) return read_torch(state, producer, tensor, view);
   if (producer->export_tensor != NULL) return read_exported(producer, tensor, view);
   return read_dlpack(state, producer, tensor, view);

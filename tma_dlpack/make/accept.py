@@ -11,18 +11,17 @@ Every threshold comes from `types.limits`; the rules hold the same ones and cite
 from __future__ import annotations
 
 import functools
-import struct
 import sys
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tma_dlpack.dlpack.capsule import DIRECT, parse_capsule
 from tma_dlpack.dlpack.layout import READ_ONLY, row_major_strides
-from tma_dlpack.dlpack.producer import MAX_VERSION
+from tma_dlpack.dlpack.producer import CODES, MAX_VERSION
 from tma_dlpack.dlpack.torch_tensor import torch_dtype_table
 from tma_dlpack.encoding.arguments import EncodeArguments
-from tma_dlpack.encoding.bits import element_type_bits
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.dtypes import DATA_TYPES, DataTypeRow, DLDataType, data_type_of, overrides_of
 from tma_dlpack.types.enums import (
@@ -53,13 +52,6 @@ __all__ = ["accept_im2col", "accept_im2col_wide", "accept_tiled"]
 _Layout = tuple[Any, ...]  # as dlpack.Layout: a plain tuple is quicker to make
 
 _HOST, _CUDA = DLDeviceType.kDLCPU.value, DLDeviceType.kDLCUDA.value
-
-# The 128 bytes [measured; `encoding.bits.FIELDS` says what each field is]: address, flags, four
-# strides / 16 (low 32 bits, then the high 4 of each), five extents - 1, element strides - 1 of 3
-# bits, then the box or column, the box's bytes, and the bytes after which the pattern repeats.
-_TILED = struct.Struct("<QI4IH2x5IHx5B4xI4xI52x")
-_IM2COL = struct.Struct("<QI4IH2x5IHxBHHH2xI4xI52x")
-_REPEAT_BYTES = (16, 256, 512, 1024)
 
 
 def accept_tiled(
@@ -99,15 +91,12 @@ def accept_tiled(
         gpu = _target_of(layout)
         if box_bytes > MAX_BOX_BYTES or (libcudacxx and whole_bytes > gpu.max_smem_bytes):
             return None
+        data = None  # of a host tensor: encoded when somebody asks for the bytes
         if layout[0] == _CUDA:
             arguments = EncodeArguments(
                 "tiled", kind.data_type, dims, strides_bytes, steps, box, **plain.words
             )
             data = _by_driver(arguments, address, layout[1])
-        else:
-            head = _head(address, dims, strides_bytes, steps, kind, plain)
-            rest = *[n - 1 for n in box], *_NOTHING[len(box)], box_bytes, plain.repeat_bytes
-            data = _TILED.pack(*head, *rest)
         given = None if elem_strides is None else tuple(elem_strides)
         options = box[::-1], given, 0, *plain[:4], rules, None
         return _accepted(0, tensor, address, layout, data, options)
@@ -157,6 +146,7 @@ def accept_im2col(
             if dim >= _MAY_WRAP or dim + high - low <= 0:
                 return None
         _target_of(layout)
+        data = None  # of a host tensor: encoded when somebody asks for the bytes
         if layout[0] == _CUDA:
             arguments = EncodeArguments(
                 "im2col", kind.data_type, dims, strides_bytes, steps, **plain.words,
@@ -164,11 +154,6 @@ def accept_im2col(
                 channels_per_pixel=channels, pixels_per_column=pixels,
             )  # fmt: skip
             data = _by_driver(arguments, address, layout[1])
-        else:
-            head = _head(address, dims, strides_bytes, steps, kind, plain, im2col=1)
-            corners = _corner_field(lower, bits), _corner_field(upper, bits)
-            rest = channels - 1, *corners, pixels - 1, inner_bytes * pixels, plain.repeat_bytes
-            data = _IM2COL.pack(*head, *rest)
         given = None if elem_strides is None else tuple(elem_strides)
         options = (
             lower[::-1], upper[::-1], channels, pixels, given, 0, *plain[:4], rules, None
@@ -196,17 +181,15 @@ class _NotSureError(Exception):
 #: Rank -> bits of one entry of a corner.
 _CORNER_BITS = {3: 16, 4: 8, 5: 5}
 _MAY_WRAP = 1 << 30  # extents from here on: the driver adds corners in 32 bits
-_NOTHING = tuple((0,) * (MAX_RANK - n) for n in range(MAX_RANK + 1))
-
-
-def _corner_field(corner: tuple[int, ...], bits: int) -> int:
-    """Put the entries of a corner, W first, beside each other in two's complement."""
-    mask = (1 << bits) - 1
-    return sum((entry & mask) << (bits * i) for i, entry in enumerate(corner))
 
 
 def _accepted(
-    kind: int, tensor: object, address: int, layout: _Layout, data: bytes, options: tuple[Any, ...]
+    kind: int,
+    tensor: object,
+    address: int,
+    layout: _Layout,
+    data: bytes | None,
+    options: tuple[Any, ...],
 ) -> TensorMap:
     on_gpu = layout[0] == _CUDA
     return TensorMap._accepted(tensor, data, on_gpu, (kind, address, layout, options, on_gpu))
@@ -220,7 +203,6 @@ class _Plain(NamedTuple):
     fill: int
     data_type: int | None
     span_bytes: int  # what a row of the box may take
-    repeat_bytes: int
     words: dict[str, Any]  # for EncodeArguments
 
 
@@ -244,7 +226,7 @@ def _plain_options(
         "oob_fill": TmaOobFill(fill),
     }
     span_bytes = SWIZZLE_SPAN_BYTES[pattern] or MAX_BOX_BYTES
-    return _Plain(pattern, l2, fill, asked_type, span_bytes, _REPEAT_BYTES[pattern], words)
+    return _Plain(pattern, l2, fill, asked_type, span_bytes, words)
 
 
 def _look_at(tensor: Any) -> tuple[int, _Layout]:
@@ -260,7 +242,7 @@ def _look_at(tensor: Any) -> tuple[int, _Layout]:
         shape, strides = tuple(tensor.shape), tensor.stride()
         return tensor.data_ptr(), (*device, *dtype, 0, shape, strides)
     if kind is np.ndarray:
-        return parse_capsule(tensor.__dlpack__(max_version=MAX_VERSION), DIRECT)
+        return _look_at_array(tensor.__array_interface__)
     package = kind.__module__.partition(".")[0]
     if package not in ("cupy", "jax", "jaxlib"):
         raise _NotSureError
@@ -272,6 +254,27 @@ def _look_at(tensor: Any) -> tuple[int, _Layout]:
     if package != "cupy":  # JAX's arrays never change, although their capsules do not say so
         layout = layout._replace(flags=READ_ONLY)
     return address, layout
+
+
+#: NumPy's typestr -> DLPack's code and bits, of types that NumPy exports.
+_ARRAY_TYPES = {
+    dtype.str: (CODES[dtype.kind].value, 8 * dtype.itemsize)
+    for dtype in map(np.dtype, "?bBhHiIlLqQefd")
+}
+
+
+def _look_at_array(interface: Mapping[str, Any]) -> tuple[int, _Layout]:
+    """Read NumPy's array interface: quicker from Python than a capsule, and the same numbers."""
+    address, read_only = interface["data"]
+    code, bits = _ARRAY_TYPES[interface["typestr"]]
+    strides = interface["strides"]  # bytes; None where contiguous
+    if strides is not None:
+        itemsize = bits // 8
+        if any(stride % itemsize for stride in strides):
+            raise _NotSureError
+        strides = tuple([stride // itemsize for stride in strides])
+    flags = READ_ONLY if read_only else 0
+    return address, (_HOST, 0, code, bits, 1, flags, interface["shape"], strides)
 
 
 def _is_cuda(torch: Any, tensor: Any) -> bool:
@@ -364,26 +367,3 @@ def _steps(
     if within_shape and any(map(int.__gt__, steps, dims)):
         raise _NotSureError
     return steps
-
-
-def _head(
-    address: int,
-    dims: tuple[int, ...],
-    strides_bytes: tuple[int, ...],
-    steps: tuple[int, ...],
-    kind: DataTypeRow,
-    plain: _Plain,
-    im2col: int = 0,
-) -> list[int]:
-    """Give the values of bytes 0..54: all that comes before the box or column."""
-    number, tf32 = element_type_bits(kind.data_type)
-    shared = plain.swizzle << 13 | plain.fill << 15 | tf32 << 16 | plain.l2 << 17
-    head = [address, im2col | len(dims) - 1 << 4 | number << 7 | shared]
-    high = step_field = 0
-    for i, stride in enumerate(strides_bytes):
-        head.append(stride >> 4 & 0xFFFFFFFF)
-        high |= stride >> 36 << 4 * i
-    for i, step in enumerate(steps):
-        step_field |= step - 1 << 3 * i
-    nothing = _NOTHING[len(dims)]
-    return [*head, *nothing, high, *[dim - 1 for dim in dims], *nothing, step_field]

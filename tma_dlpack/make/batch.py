@@ -17,6 +17,7 @@ from tma_dlpack.types.enums import DataType, Interleave, L2FetchSize, OobFill, S
 from tma_dlpack.types.errors import TmaPreconditionError, refusal
 from tma_dlpack.types.limits import MAP_BYTES
 from tma_dlpack.types.opaque import opaque
+from tma_dlpack.types.public import Drawn
 from tma_dlpack.types.target import Target
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["TensorMapBatch", "make_tma_descriptors"]
 
 
-class TensorMapBatch(Sequence[TensorMap]):
+class TensorMapBatch(Sequence[TensorMap], Drawn):
     """Maps of many tensors, whose bytes lie one after the other.
 
     Made by `make_tma_descriptors`. A sequence of `TensorMap`, and for NumPy an array of shape

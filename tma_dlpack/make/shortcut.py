@@ -29,7 +29,7 @@ __all__ = [
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: Parameters that the short cut does not take: a call that gives one is not an ordinary one.
+#: Parameters that the short cut does not take, all by keyword: no ordinary call gives them.
 _EXTRAORDINARY = frozenset({"allow", "shape", "strides", "offset"})
 
 _ENUMS = (
@@ -99,8 +99,11 @@ else:
         """
 
         def with_short_cut(verb: F) -> F:
-            parameters = inspect.signature(verb).parameters
-            taken = tuple(name for name in parameters if name not in _EXTRAORDINARY)
-            return _accept.quick(verb, short_cut, taken)
+            signature = inspect.signature(verb)
+            taken = [p for p in signature.parameters.values() if p.name not in _EXTRAORDINARY]
+            defaults = {p.name: p.default for p in taken}
+            positional = sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in taken)
+            required = inspect.Parameter.empty
+            return _accept.quick(verb, short_cut, defaults, required, positional)
 
         return with_short_cut

@@ -78,7 +78,8 @@ def make_tma_descriptor(
     Raises
     ------
     TmaPreconditionError
-        With every violation, its fix and its source; the first is the one libcu++ would throw.
+        With every violation, its fix and its source; the first is the one that libcu++ would throw
+        (`TmaPreconditionError` says where not).
     TmaTargetError
         The same, where the target lacks what is asked.
 

@@ -1,4 +1,4 @@
-"""The preconditions, as one table of rows in libcu++'s order. `check` is the engine.
+"""The preconditions: a table of rules in the order of libcu++'s code. `check` is the engine.
 
 A rule belongs to sets of rules:
 
@@ -10,7 +10,17 @@ A rule belongs to sets of rules:
                   [H200, driver 580.159.04 (CUDA 13.0), 2026-11-20; tests/golden]
 
 Chapters: `rule` (what a rule is), `tensor` (device, rank, address, data type, sizes, strides),
-`tile` (interleave, swizzle), `box` (box, element strides), `im2col`; `words` is what fixes say.
+`tile` (interleave, swizzle), `box` (box, element strides), `im2col`. A call becomes a `request` by
+`parse`, which reads its arguments with `reader`; `check` holds it against the rules; `report` shows
+what it found and searches for arguments that would be accepted, by the `repairs` of the rules;
+`words` is what fixes say, in the words of the tensor's framework; `advice` is for accepted calls.
+
+A new rule is a row of its chapter, at libcu++'s place (`step`), and a pair of requests on either
+side of it in tests/rules/test_rules.py, which says what is missing. It then appears in reports, in
+`fixed()`, in `list_rules()` and, if libcu++ alone has it, in `allow=`. An advice is a row of
+`advice` and a pair in tests/rules/test_advice.py.
+
+May import types, dlpack and encoding.
 """
 
 from __future__ import annotations

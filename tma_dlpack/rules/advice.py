@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tma_dlpack.rules.request import Request
 from tma_dlpack.rules.rule import MEASURED
 from tma_dlpack.types.coerce import counted
+from tma_dlpack.types.dtypes import PADDED_TYPES
 from tma_dlpack.types.enums import TmaSwizzle
 from tma_dlpack.types.limits import (
     BIT_85_MENDED_IN,
@@ -20,6 +21,7 @@ from tma_dlpack.types.limits import (
 __all__ = ["ADVICE", "AdviceRow", "bank_conflict_degree"]
 
 BANK_LINE_BYTES = 128  # 32 banks of 4 bytes
+PACKED_GROUP = 16  # values of a packed type that lie in one chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,9 @@ def bank_conflict_degree(pitch_bytes: int, rows: int) -> int:
 
 
 def _inner_bytes(r: Request) -> int:
+    """Bytes that a row of the box takes in shared memory, with the gaps of padded types."""
+    if r.data_type in PADDED_TYPES:
+        return r.inner_box * r.type_row.smem_chunk_bytes // PACKED_GROUP
     return int(r.inner_box_bytes)
 
 
@@ -70,8 +75,10 @@ def _degree(r: Request) -> int:
 
 
 def _fitting_swizzle(r: Request) -> TmaSwizzle | None:
+    """Give the narrowest swizzle that the row and its data type allow; None where none does."""
     for swizzle in (TmaSwizzle.bytes32, TmaSwizzle.bytes64, TmaSwizzle.bytes128):
-        if _inner_bytes(r) <= SWIZZLE_SPAN_BYTES[swizzle]:
+        allowed = r.data_type not in PADDED_TYPES or swizzle is TmaSwizzle.bytes128
+        if allowed and _inner_bytes(r) <= SWIZZLE_SPAN_BYTES[swizzle]:
             return swizzle
     return None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from tma_dlpack.encoding.arguments import reverse
 from tma_dlpack.rules import repairs, words
 from tma_dlpack.rules.request import Request
 from tma_dlpack.rules.rule import (
@@ -25,6 +26,7 @@ from tma_dlpack.types.limits import (
     MAX_BOX,
     MAX_BOX_BYTES,
     MAX_ELEM_STRIDE,
+    MAX_RANK,
     PADDED_INNER_VALUES,
 )
 
@@ -40,7 +42,7 @@ def _inner_to_outer(r: Request) -> Iterable[int]:
 
 
 def _stepped(r: Request) -> Iterable[int]:
-    # an im2col map's innermost entry is asked by the driver of sm_90 alone: not of an unread target
+    # only the driver of sm_90 asks about an im2col map's innermost entry: not for an unknown target
     unsure = r.rules == "measured" and any(v.argument == "target" for v in r.unreadable)
     return range(1 if r.ignores_innermost_elem_stride or unsure else 0, r.rank)
 
@@ -75,10 +77,24 @@ def inner_fix(r: Request) -> str:
 def _span_fix(r: Request) -> str:
     span = counted(r.span_elements, "element")
     narrow = f"narrow it to {span} ({r.span_bytes} bytes) and copy in several steps"
+    split = _split_hint(r)
     swizzle = repairs.wider_swizzle(r)
     if swizzle is not None:
-        return f"use swizzle={swizzle.name!r}, or {narrow}"
-    return f"{narrow}, or use swizzle='none'"
+        return f"use swizzle={swizzle.name!r}, or {narrow}{split}"
+    return f"{narrow}, or use swizzle='none'{split}"
+
+
+def _split_hint(r: Request) -> str:
+    """Give the call that copies a wide tile at once; "" where that is no whole number of spans."""
+    a, span = r.arguments, r.span_elements
+    can_split = r.kind == "tiled" and not r.mirror and r.is_own_layout and r.rank < MAX_RANK
+    if not can_split or r.type_row.is_packed or a.box_dim[0] % span or a.global_dim[0] % span:
+        return ""
+    box = reverse(a.box_dim)
+    return (
+        "; or copy it at once: tma.make_tma_descriptor(x, **tma.split_inner(x, "
+        f"box_sizes={box}, swizzle={a.swizzle.name!r}))"
+    )
 
 
 def _fits_smem(r: Request) -> bool:
@@ -104,6 +120,8 @@ BOX_RULES: tuple[AnyRule, ...] = (
         id="BOX_RANK",
         step=80,
         on="box_sizes",
+        why="the tile has a size along each dimension",
+        asks="have one entry per dimension of the tensor",
         sets=frozenset({"libcu++", "driver"}),  # a mirror reads as many entries as the rank says
         kinds=TILED,
         reads=("box_sizes",),
@@ -122,6 +140,7 @@ BOX_RULES: tuple[AnyRule, ...] = (
         id="BOX_RANGE",
         step=81,
         on="box_sizes",
+        why="the map holds a size less one in 8 bits",
         kinds=TILED,
         entries=_inner_to_outer,
         reads=("box_sizes",),
@@ -138,6 +157,8 @@ BOX_RULES: tuple[AnyRule, ...] = (
         id="BOX_IN_SHAPE",
         step=81,
         on="box_sizes",
+        why="libcu++ wants tiles that the tensor can fill",
+        asks="be at most the extent of the tensor",
         kinds=TILED,
         sets=LIBCU,
         entries=_inner_to_outer,
@@ -156,6 +177,8 @@ BOX_RULES: tuple[AnyRule, ...] = (
         id="BOX_INNER_16B",
         step=82,
         on="box_sizes",
+        why="a row of the tile is copied in units of 16 bytes",
+        asks="be a multiple of 16 bytes when interleave_layout is none",
         kinds=TILED,
         reads=(*_READS_INNER, "interleave_layout"),
         after=_HAS_INNER,
@@ -175,6 +198,8 @@ BOX_RULES: tuple[AnyRule, ...] = (
         id="BOX_PACKED",
         step=82,
         on="box_sizes",
+        why="documented for the types padded to 16 bytes",
+        asks="be 128 for the types padded to 16 bytes",
         sets=WRITTEN,
         reads=_READS_INNER,
         after=_HAS_INNER,
@@ -190,6 +215,8 @@ BOX_RULES: tuple[AnyRule, ...] = (
         id="BOX_SWIZZLE_SPAN",
         step=83,
         on="box_sizes",
+        why="a row of the tile lies in one row of the pattern",
+        asks="be at most the span of the swizzle: 32, 64 or 128 bytes",
         reads=(*_READS_INNER, "swizzle", "interleave_layout"),
         after=_HAS_INNER,
         after_here=("BOX_RANGE",),
@@ -207,6 +234,8 @@ BOX_RULES: tuple[AnyRule, ...] = (
         id="BOX_SMEM",
         step=84,
         on="box_sizes",
+        why="the tile must fit the shared memory that a block can have",
+        asks="fit the shared memory of a block on the target",
         kinds=TILED,
         sets=LIBCU,
         reads=(*_READS_INNER, "target"),
@@ -225,6 +254,8 @@ BOX_RULES: tuple[AnyRule, ...] = (
         id="ELEM_STRIDES_RANK",
         step=90,
         on="elem_strides",
+        why="there is a step along each dimension",
+        asks="have one entry per dimension of the tensor",
         reads=("elem_strides",),
         after=("RANK",),
         holds=lambda r: len(r.arguments.element_strides) == r.rank,
@@ -238,6 +269,7 @@ BOX_RULES: tuple[AnyRule, ...] = (
         id="ELEM_STRIDES_RANGE",
         step=91,
         on="elem_strides",
+        why="the map holds a step less one in 3 bits",
         entries=_stepped,
         reads=("elem_strides", "interleave_layout"),
         after=("RANK", "ELEM_STRIDES_RANK"),
@@ -254,6 +286,8 @@ BOX_RULES: tuple[AnyRule, ...] = (
         id="ELEM_STRIDES_IN_SHAPE",
         step=91,
         on="elem_strides",
+        why="libcu++ wants steps that stay within the tensor",
+        asks="be at most the extent of the tensor",
         kinds=TILED,
         sets=LIBCU,
         entries=_stepped,
@@ -273,6 +307,7 @@ BOX_RULES: tuple[AnyRule, ...] = (
         id="BOX_INNER_16B_INTERLEAVED",
         step=101,
         on="box_sizes",
+        why="the driver asks it of every layout",
         sets=TILED_ON_SM_90,
         kinds=TILED,
         reads=(*_READS_INNER, "interleave_layout", "target"),
@@ -291,6 +326,7 @@ BOX_RULES: tuple[AnyRule, ...] = (
         id="BOX_BYTES",
         step=102,
         on="box_sizes",
+        why="the driver refuses more than the shared memory of an SM",
         sets=TILED_ON_SM_90,
         kinds=TILED,
         reads=(*_READS_INNER, "elem_strides", "target"),

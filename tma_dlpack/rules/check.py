@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import NamedTuple, TypeVar
 
 from tma_dlpack.rules import ALLOWABLE, RULES, AnyRule, Rule
 from tma_dlpack.rules.advice import ADVICE
 from tma_dlpack.rules.repairs import Change
-from tma_dlpack.rules.request import Request
+from tma_dlpack.rules.request import Request, set_of_rules
 from tma_dlpack.types.errors import Advice, Violation
 
 __all__ = ["Fault", "advise", "faults_of", "find_violations"]
 
 T = TypeVar("T")
+_ONE = (None,)  # of a rule without entries
 
 
 class Fault(NamedTuple):
@@ -26,8 +27,9 @@ class Fault(NamedTuple):
 
     def ask(self, question: Callable[..., T]) -> T:
         """Ask one of the rule's questions about the request, and its entry if it has one."""
-        entry = () if self.entry is None else (self.entry,)
-        return question(self.request, *entry)
+        if self.entry is None:
+            return question(self.request)
+        return question(self.request, self.entry)
 
     def text(self, text: str | Callable[..., str]) -> str:
         """Give one of the rule's sentences, which may depend on the request."""
@@ -48,7 +50,7 @@ def find_violations(request: Request) -> tuple[Violation, ...]:
     if not faults:
         return request.unreadable
     lifted = "; or pass rules='driver': the driver itself accepts this"
-    more = lifted if _driver_accepts(request) else ""
+    more = lifted if _driver_accepts(request, faults) else ""
     return request.unreadable + tuple(_violation(fault, more) for fault in faults)
 
 
@@ -61,17 +63,17 @@ def faults_of(request: Request) -> list[Fault]:
     failed_here: set[tuple[str, int]] = set()  # the same for one entry
     found: list[tuple[int, int, Fault]] = []
     for rule in _rules_of(request.kind, request.rules):
-        if rule.id in request.allowed:
+        if rule.id in request.allowed or (rule.of_tensors and request.mirror):
             continue
         if rule.applies is not None and not rule.applies(request):
             continue
-        cannot_read = any(request.argument(name) in unreadable for name in rule.reads)
-        if cannot_read or any(other in failed for other in rule.after):
+        cannot_read = unreadable and any(request.argument(n) in unreadable for n in rule.reads)
+        if cannot_read or not failed.isdisjoint(rule.after):
             failed.add(rule.id)
             continue
         for nth, entry in enumerate(_entries(rule, request)):
             here = entry or 0
-            if any((other, here) in failed_here for other in rule.after_here):
+            if failed_here and any((other, here) in failed_here for other in rule.after_here):
                 continue
             fault = Fault(rule, request, entry)
             if not fault.ask(rule.holds):
@@ -86,16 +88,18 @@ def _rules_of(kind: str, rules: str) -> tuple[AnyRule, ...]:
     return tuple(rule for rule in RULES if kind in rule.kinds and rules in rule.sets)
 
 
-def _entries(rule: AnyRule, request: Request) -> tuple[int | None, ...]:
-    return (None,) if isinstance(rule, Rule) else tuple(rule.entries(request))
+def _entries(rule: AnyRule, request: Request) -> Iterable[int | None]:
+    return _ONE if isinstance(rule, Rule) else rule.entries(request)
 
 
-def _driver_accepts(request: Request) -> bool:
+def _driver_accepts(request: Request, faults: list[Fault]) -> bool:
     """Say whether a call that is refused would pass with ``rules="driver"``."""
     if request.mirror or request.unreadable:
         return False
-    by_driver = request.under("driver")
-    return by_driver.rules != request.rules and not faults_of(by_driver)
+    drivers_rules = set_of_rules(request.kind, "driver", request.target)
+    if any(drivers_rules in fault.rule.sets for fault in faults):
+        return False  # it has the same rule
+    return not faults_of(request.under("driver"))
 
 
 def _violation(fault: Fault, more_to_fix: str) -> Violation:
@@ -111,11 +115,11 @@ def _violation(fault: Fault, more_to_fix: str) -> Violation:
 
 
 def _allow(fault: Fault) -> str:
-    """Say how to switch off a rule that libcu++ alone has."""
+    """Say how to skip a rule that libcu++ alone has."""
     rule, request = fault.rule, fault.request
     if rule.id not in ALLOWABLE or not request.has_rule(rule.id):
         return ""
-    return f"; or pass allow=({rule.id!r},), which switches off this rule of libcu++'s"
+    return f"; or pass allow=({rule.id!r},) to skip this rule of libcu++"
 
 
 def advise(request: Request) -> tuple[Advice, ...]:

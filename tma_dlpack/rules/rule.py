@@ -75,6 +75,12 @@ class _Row:
         reported entry by entry.
     on : str
         The argument it is about; what follows a dot is for the names of the `driver_encode_*` call.
+    why : str
+        Why there is such a rule.
+    asks : str
+        What is asked, where `must` depends on the request.
+    of_tensors : bool
+        Whether only `make_*` calls on a tensor are asked, not `driver_encode_*`.
     libcudacxx : str
         The function of make_tma_descriptor.h that asks it, for tiled maps.
     documented : bool
@@ -102,6 +108,9 @@ class _Row:
     id: str
     step: int
     on: str
+    why: str
+    asks: str = ""
+    of_tensors: bool = False
     libcudacxx: str = ""
     documented: bool = False
     source: str = ""

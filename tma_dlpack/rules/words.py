@@ -9,7 +9,7 @@ from tma_dlpack.dlpack import TensorView
 from tma_dlpack.encoding.arguments import alignment_bytes_of
 from tma_dlpack.rules.request import Request
 from tma_dlpack.types.coerce import counted
-from tma_dlpack.types.dtypes import overrides_of
+from tma_dlpack.types.dtypes import PACKED_TYPES, overrides_of
 from tma_dlpack.types.enums import TensorMapDataType, TmaInterleaveLayout
 from tma_dlpack.types.limits import INNER_BYTES, MAX_BOX
 
@@ -172,7 +172,9 @@ def transpose_fix(r: Request) -> str:
 def carry_fix(r: Request) -> str:
     """Say how to carry the bits of a type that maps do not have."""
     assert r.view is not None
-    choices = overrides_of(r.view.dtype)
+    choices = [
+        t for t in overrides_of(r.view.dtype) if t not in PACKED_TYPES or not r.target.is_sm_9x
+    ]
     if not choices:
         return (
             "pass a view or a copy as a type of 1, 2, 4 or 8 bytes, such as "

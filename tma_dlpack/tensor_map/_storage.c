@@ -232,8 +232,7 @@ static void storage_dealloc(PyObject *self) {
   PyObject_GC_UnTrack(self);
   if (((MapStorage *)self)->weak_references != NULL) PyObject_ClearWeakRefs(self);
   storage_clear(self);
-  freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
-  release(self);
+  PyObject_GC_Del(self); /* what tp_free is for every class with a collector */
   Py_DECREF(type);
 }
 

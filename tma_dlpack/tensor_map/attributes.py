@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tma_dlpack.dlpack import name_of
 from tma_dlpack.encoding.arguments import EncodeArguments, MapKind, reverse
@@ -22,7 +22,23 @@ from tma_dlpack.types.target import Target
 if TYPE_CHECKING:
     from tma_dlpack.tensor_map.description import Description
 
-__all__ = ["MapAttributes"]
+__all__ = ["MapAttributes", "MapKey"]
+
+
+class MapKey(NamedTuple):
+    """What a kernel specialises on; see `TensorMap.key`. `box_sizes` are row-major."""
+
+    kind: MapKind
+    data_type: TensorMapDataType
+    rank: int
+    box_sizes: tuple[int, ...]
+    elem_strides: tuple[int, ...]
+    channels_per_pixel: int
+    pixels_per_column: int
+    mode: TensorMapIm2ColWideMode
+    interleave_layout: TmaInterleaveLayout
+    swizzle: TmaSwizzle
+    oobfill: TmaOobFill
 
 
 class MapAttributes(MapStorage):
@@ -50,6 +66,9 @@ class MapAttributes(MapStorage):
     def arguments(self) -> EncodeArguments:
         """The driver's arguments, less the address."""
         return self.description.arguments
+
+    def _described(self) -> EncodeArguments:
+        return self.arguments
 
     @property
     def global_address(self) -> int:
@@ -168,6 +187,41 @@ class MapAttributes(MapStorage):
         """Traversal strides, row-major, elements."""
         return reverse(self.arguments.element_strides)
 
+    def key(self) -> MapKey:
+        """Give what a kernel specialises on, to look up a compiled kernel by.
+
+        It has everything that decides how a tile lies in shared memory and how many bytes come, and
+        nothing that may change from call to call: no address, extents, strides or corners of the
+        bounding box, and no L2 promotion.
+
+        Returns
+        -------
+        MapKey
+            A named tuple: hashable, comparable, and pickled as plain values.
+
+        Examples
+        --------
+        >>> import numpy as np, tma_dlpack as tma
+        >>> a = tma.make_tma_descriptor(np.zeros((128, 64), np.float16), (16, 64))
+        >>> b = tma.make_tma_descriptor(np.zeros((999, 256), np.float16), (16, 64))
+        >>> a == b, a.key() == b.key()
+        (False, True)
+        """
+        a = self.arguments
+        return MapKey(
+            kind=a.kind,
+            data_type=a.data_type,
+            rank=a.rank,
+            box_sizes=reverse(a.box_dim),
+            elem_strides=reverse(a.element_strides),
+            channels_per_pixel=a.channels_per_pixel,
+            pixels_per_column=a.pixels_per_column,
+            mode=a.mode,
+            interleave_layout=a.interleave,
+            swizzle=a.swizzle,
+            oobfill=a.oob_fill,
+        )
+
     @property
     @opaque
     def tx_bytes(self) -> int:
@@ -191,6 +245,11 @@ class MapAttributes(MapStorage):
         from tma_dlpack import geometry
 
         return geometry.smem_alignment(self.arguments)
+
+    @property
+    def is_derived(self) -> bool:
+        """Whether the map was read from bytes by a layout that is derived, not measured."""
+        return self.target.has_derived_layout and self.description.request is None
 
     @property
     def target(self) -> Target:

@@ -70,7 +70,8 @@ class TensorMap(MapAttributes, Drawn):
         data : bytes-like
             128 bytes.
         target : str or Target
-            The GPU that the map was made for. Only sm_90's layout is known.
+            The GPU that the map was made for. The layout of sm_90 is measured. Of sm_100, sm_103,
+            sm_107, sm_110, sm_120 and sm_121 it is derived from the compiler, for tiled maps.
 
         Returns
         -------
@@ -80,14 +81,15 @@ class TensorMap(MapAttributes, Drawn):
         Raises
         ------
         TmaPreconditionError
-            If the bytes are no map of sm_90.
+            If the bytes are no map of that target.
         TmaUnsupportedError
-            If the layout of that target has not been measured.
+            If the layout of that target is not known, and for im2col maps of sm_100 and later.
 
         Notes
         -----
         Measured (H200, driver 580.159.04, 2026-11-20), not published. Bytes 64..127 are kept and
-        not looked at, as the engine does. An im2col-wide map reads as im2col with one corner.
+        not looked at, as the engine does. An im2col-wide map reads as im2col with one corner. On
+        sm_100 and later: derived from ptxas 13.0's code of tensormap.replace, not measured.
 
         Examples
         --------
@@ -98,10 +100,11 @@ class TensorMap(MapAttributes, Drawn):
         from tma_dlpack.tensor_map.description import Description
 
         known = Target.of(target)
-        if not known.has_model:
+        if not known.has_model and not known.has_derived_layout:
             raise TmaUnsupportedError(
-                f"the 128 bytes of a map for {known} have not been measured; only sm_90's can be "
-                f"read ({bits.PROVENANCE})"
+                f"the 128 bytes of a map for {known} are not known: those of sm_90 are "
+                f"{bits.PROVENANCE}; those of tiled maps for {known.derived_names} are "
+                f"{bits.DERIVED}"
             )
         raw = bytes_of(data)
         if raw is None:
@@ -111,7 +114,7 @@ class TensorMap(MapAttributes, Drawn):
                 "be 128 bytes (bytes, bytearray, uint8 array)",
                 "pass bytes.fromhex(...) for hex digits",
             )
-        arguments, address = bits.decode(raw)
+        arguments, address = bits.decode(raw, derived=not known.has_model)
         return cls._make(None, None, address, raw, True, Description(arguments, known))
 
     def _refuse_bytes(self) -> bytes:
@@ -296,6 +299,7 @@ class TensorMap(MapAttributes, Drawn):
             A member or name is a data type; a plain int is the **PTX number** (f16 is 6, bf16 10,
             tf32 11), which is not the driver's enum.
         interleave_layout, swizzle_mode, fill_mode : enum member, name or value, optional
+            On sm_100 and later, swizzle_mode sets PTX's swizzle_atomicity too.
 
         Returns
         -------
@@ -306,7 +310,8 @@ class TensorMap(MapAttributes, Drawn):
         TmaPreconditionError
             With every value out of range.
         TmaUnsupportedError
-            For im2col maps, which PTX cannot change, and for targets other than sm_90a.
+            For im2col maps, which PTX cannot change, and for targets whose layout is not known. Of
+            sm_100 and later it is derived from the compiler, not measured.
 
         Examples
         --------
@@ -336,9 +341,9 @@ class TensorMap(MapAttributes, Drawn):
             },
         )
         data = ptx_replace.apply(bytes(self), changes)
-        arguments, address = bits.decode(data)
-        moved = global_address is not None
         known = self.description
+        arguments, address = bits.decode(data, derived=not known.target.has_model)
+        moved = global_address is not None
         description = Description(arguments, known.target, None, None if moved else known.view)
         if moved:
             return self._make(None, None, address, data, True, description)
@@ -404,7 +409,7 @@ interleave_layout, swizzle_mode, fill_mode
                 "fill_mode": fill_mode,
             },
         )
-        return cpp.replace_kernel(changes, ptx_replace.ENUMS)
+        return cpp.replace_kernel(changes, ptx_replace.ENUMS, self.target.name)
 
     @opaque
     def cpp(self) -> str:

@@ -1,6 +1,7 @@
 """PTX ``tensormap.replace`` on the bytes of a map: what may be changed, and to what.
 
-Source: PTX ISA, tensormap.replace; bits measured on an H200 (driver 580.159.04, 2026-11-20).
+Source: PTX ISA, tensormap.replace; bits measured on an H200 (driver 580.159.04, 2026-11-20), those
+of sm_100 and later derived from ptxas 13.0.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tma_dlpack.types.enums import (
     parse,
 )
 from tma_dlpack.types.errors import TmaPreconditionError, TmaUnsupportedError, Violation
+from tma_dlpack.types.target import Target
 
 __all__ = ["ENUMS", "apply", "read_replacements"]
 
@@ -62,10 +64,11 @@ ENUMS: dict[str, type[IntEnum]] = {
     "fill_mode": TmaOobFill,
 }
 _MAX_SWIZZLE_MODE = TmaSwizzle.bytes128
-_TYPE_OF_PTX = {r.ptx_elemtype: r.data_type for r in DATA_TYPES if r.ptx_elemtype is not None}
+_TYPE_OF_PTX = {r.ptx_elemtype: r.data_type for r in DATA_TYPES}
+_MAX_ELEMTYPE = max(r.ptx_elemtype for r in DATA_TYPES if not r.is_packed)  # on sm_90a
 #: PTX field -> the name of the driver's argument in FIELDS.
-_NAME_OF = {f.ptx: f.name for f in bits.FIELDS if f.ptx and f.ptx != "elemtype"}
-_FIELD = {(f.name, f.index): f for f in bits.FIELDS}
+_NAME_OF = {f.ptx: f.name for f in bits.DERIVED_FIELDS if f.ptx and f.ptx != "elemtype"}
+_FIELD = {(f.name, f.index): f for f in bits.DERIVED_FIELDS}
 
 
 def read_replacements(
@@ -81,10 +84,11 @@ def read_replacements(
             f"tensormap.replace changes tiled maps only, and this is an {tensor_map.kind} map; "
             "make a new map instead (PTX ISA, tensormap.replace)"
         )
-    if not tensor_map.target.has_model:
+    target = tensor_map.target
+    if not target.has_model and not target.has_derived_layout:
         raise TmaUnsupportedError(
-            f"the bytes of maps for {tensor_map.target} have not been measured, so they cannot be "
-            "changed here; tensormap.replace itself is specific to sm_90a"
+            f"the bytes of maps for {target} are not known, so they cannot be changed here; known "
+            f"are those of sm_90 and, derived from the compiler, of {target.derived_names}"
         )
     changes: list[Replacement] = []
     wrong: list[Violation] = []
@@ -92,7 +96,7 @@ def read_replacements(
         if value is None:
             continue
         try:
-            changes += _read(name, value)
+            changes += _read(name, value, target)
         except _RefusedError as refused:
             wrong.append(refused.violation(name))
     if wrong:
@@ -115,10 +119,12 @@ class _RefusedError(Exception):
         )
 
 
-def _read(name: str, value: object) -> list[Replacement]:
+def _read(name: str, value: object, target: Target) -> list[Replacement]:
     if name == "elemtype":
-        number = _elemtype(value)
+        number = _elemtype(value, target)
         return [Replacement(name, None, number, number)]
+    if name == "swizzle_mode":
+        return _swizzle(_member(name, value), target)
     if name in ENUMS:
         number = _member(name, value)
         return [Replacement(name, None, number, number)]
@@ -170,11 +176,23 @@ def _member(name: str, value: object) -> int:
         raise _RefusedError(
             f"{name}={shown(value)}", f"be a {ENUMS[name].__name__}", str(error)
         ) from None
-    if name == "swizzle_mode" and member > _MAX_SWIZZLE_MODE:
-        raise _RefusedError(
-            f"swizzle_mode is {member.name}", "be 0..3 on sm_90a", "use swizzle_mode='bytes128'"
-        )
     return int(member)
+
+
+def _swizzle(swizzle: int, target: Target) -> list[Replacement]:
+    """Give a swizzle as PTX has it: a mode, and on sm_100 and later an atomicity."""
+    mode = min(swizzle, int(_MAX_SWIZZLE_MODE))
+    changes = [Replacement("swizzle_mode", None, mode, mode)]
+    if target.has_derived_layout:
+        atomicity = swizzle - mode
+        return [*changes, Replacement("swizzle_atomicity", None, atomicity, atomicity)]
+    if swizzle > mode:
+        raise _RefusedError(
+            f"swizzle_mode is {TmaSwizzle(swizzle).name}",
+            "be 0..3 on sm_90a",
+            "use swizzle_mode='bytes128'",
+        )
+    return changes
 
 
 def _plain(enum: type[IntEnum], value: object) -> object:
@@ -185,7 +203,7 @@ def _plain(enum: type[IntEnum], value: object) -> object:
     return integer_of(value) if word is None else word[:MAX_SHOWN]  # no name is as long
 
 
-def _elemtype(value: object) -> int:
+def _elemtype(value: object, target: Target) -> int:
     """Read a TensorMapDataType (or its name) as such, and any other integer as PTX's number."""
     if issubclass(type(value), (str, TensorMapDataType)):
         try:
@@ -193,19 +211,20 @@ def _elemtype(value: object) -> int:
             number = DATA_TYPES[named].ptx_elemtype
         except ValueError as error:
             raise _RefusedError(f"elemtype={shown(value)}", "be a data type", str(error)) from None
-        if number is None:
+        if number > _MAX_ELEMTYPE and not target.has_derived_layout:
             raise _RefusedError(
                 f"elemtype is {shown(value)}", "be a type of whole bytes on sm_90a", "use UINT8"
             )
         return number
-    return _integer("elemtype", value, _Scalar(0, max(_TYPE_OF_PTX)))
+    most = max(_TYPE_OF_PTX) if target.has_derived_layout else _MAX_ELEMTYPE
+    return _integer("elemtype", value, _Scalar(0, most))
 
 
 def apply(data: bytes, changes: tuple[Replacement, ...]) -> bytes:
     """Make the changes in 128 bytes as hardware does: bytes 64..127 stay as they were."""
     for change in changes:
         if change.field == "elemtype":
-            element_type, tf32 = bits.element_type_bits(_TYPE_OF_PTX[change.value])
+            element_type, tf32 = bits.element_type_bits(_TYPE_OF_PTX[change.value], derived=True)
             data = bits.write(_FIELD["element_type", None], data, element_type)
             data = bits.write(_FIELD["tf32", None], data, int(tf32))
         else:

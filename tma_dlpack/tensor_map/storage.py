@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Self
 
+    from tma_dlpack.encoding.arguments import EncodeArguments
     from tma_dlpack.tensor_map.description import Description
 
 __all__ = ["COMPILED", "Asked", "MapStorage", "PythonStorage", "aligned_bytes", "moved_bytes"]
@@ -64,7 +65,6 @@ class PythonStorage:
     _tensor: object
     _capsule: object = None
     _address: int
-    _data: bytes | None
     _launchable: bool
     _asked: tuple[Any, ...] | None = None
     _description: Description | None = None
@@ -85,7 +85,7 @@ class PythonStorage:
             _tensor=tensor,
             _capsule=capsule,
             _address=address,
-            _data=data,
+            _bytes=data,
             _launchable=launchable,
             _description=description,
         )
@@ -93,14 +93,17 @@ class PythonStorage:
 
     @classmethod
     def _accepted(
-        cls, tensor: object, data: bytes, launchable: bool, asked: tuple[Any, ...]
+        cls, tensor: object, data: bytes | None, launchable: bool, asked: tuple[Any, ...]
     ) -> Self:
-        """Make a map of a call that the short cut accepted; `asked` holds the items of `Asked`."""
+        """Make a map of a call that the short cut accepted; `asked` holds the items of `Asked`.
+
+        Without `data` the bytes are those of the measured layout, encoded when somebody asks.
+        """
         made = object.__new__(cls)
         values = made.__dict__
         values["_tensor"] = tensor
         values["_address"] = asked[1]
-        values["_data"] = data
+        values["_bytes"] = data
         values["_launchable"] = launchable
         values["_asked"] = asked
         return made
@@ -108,6 +111,19 @@ class PythonStorage:
     def _keep(self, description: Description) -> None:
         """Remember what the map says."""
         self.__dict__["_description"] = description
+
+    @property
+    def _data(self) -> bytes | None:
+        data: bytes | None = self.__dict__["_bytes"]
+        if data is None and self._asked is not None:
+            from tma_dlpack.encoding import bits
+
+            data = bits.encode(self._described(), self._address)
+            self.__dict__["_bytes"] = data
+        return data
+
+    def _described(self) -> EncodeArguments:
+        raise NotImplementedError  # TensorMap works them out
 
     def _keep_data(self) -> None:
         """Keep the bytes as they are now, before somebody is given what `ptr` points to."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 
+from tma_dlpack.encoding.bits import DERIVED
 from tma_dlpack.tensor_map.attributes import MapAttributes
 from tma_dlpack.types.errors import COLUMNS, TmaUnsupportedError
 
@@ -19,6 +20,7 @@ def map_text(tensor_map: MapAttributes) -> str:
     head = [
         f"{a.kind} map of {a.data_type.name}, rank {a.rank}, at {tensor_map.global_address:#x}",
         tile_line(tensor_map),
+        *([f"read from bytes by a layout {DERIVED}"] if tensor_map.is_derived else []),
     ]
     rows = [("row-major", "", "innermost first", ""), *map_rows(tensor_map)]
     return "\n".join([*head, *_columns(rows)])

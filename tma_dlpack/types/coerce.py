@@ -111,9 +111,11 @@ def texts_of(value: object) -> tuple[str, ...] | None:
     """Give the strs of a collection; None if it is none of strs."""
     if isinstance(value, Set):
         value = sorted(map(str, value))
-    texts = [text_of(entry) for entry in _entries(value) or ()]
-    found = tuple(text for text in texts if text is not None)
-    return None if _entries(value) is None or len(found) < len(texts) else found
+    entries = _entries(value)
+    if entries is None:
+        return None
+    found = tuple(text for text in map(text_of, entries) if text is not None)
+    return found if len(found) == len(entries) else None
 
 
 def type_name(kind: type) -> str:

@@ -68,8 +68,9 @@ class DataTypeRow:
     numpy : str
         NumPy type of one element of a logical tile. NumPy has no bfloat16: its 16-bit words come
         as uint16. Packed types come as one uint8 code per value.
-    ptx_elemtype : int or None
-        The number of the type in the map's bits and in PTX ``tensormap.replace``.
+    ptx_elemtype : int
+        The number of the type in PTX ``tensormap.replace``; of packed types, on sm_100 and later.
+        The map's bits have the same, but for TFLOAT32, TFLOAT32_FTZ and the packed types.
     is_float : bool
         Whether out-of-bounds elements may be filled with NaN.
     smem_chunk_bytes : int
@@ -79,7 +80,7 @@ class DataTypeRow:
     data_type: TensorMapDataType
     element_bits: int
     numpy: str
-    ptx_elemtype: int | None
+    ptx_elemtype: int
     is_float: bool = False
     smem_chunk_bytes: int = 0
 
@@ -116,9 +117,9 @@ DATA_TYPES: tuple[DataTypeRow, ...] = (
     DataTypeRow(_T.FLOAT32_FTZ, 32, "float32", 8, is_float=True),
     DataTypeRow(_T.TFLOAT32, 32, "float32", 11, is_float=True),
     DataTypeRow(_T.TFLOAT32_FTZ, 32, "float32", 12, is_float=True),
-    DataTypeRow(_PACKED["16U4_ALIGN8B"], 4, "uint8", None, smem_chunk_bytes=8),
-    DataTypeRow(_PACKED["16U4_ALIGN16B"], 4, "uint8", None, smem_chunk_bytes=16),
-    DataTypeRow(_PACKED["16U6_ALIGN16B"], 6, "uint8", None, smem_chunk_bytes=16),
+    DataTypeRow(_PACKED["16U4_ALIGN8B"], 4, "uint8", 13, smem_chunk_bytes=8),
+    DataTypeRow(_PACKED["16U4_ALIGN16B"], 4, "uint8", 14, smem_chunk_bytes=16),
+    DataTypeRow(_PACKED["16U6_ALIGN16B"], 6, "uint8", 15, smem_chunk_bytes=16),
 )
 
 #: The types of sm_100 and later whose values are smaller than a byte; and those of them whose 16

@@ -117,7 +117,10 @@ class TmaDriverError(TmaError, RuntimeError):
 class TmaPreconditionError(TmaError, ValueError):
     """The call breaks preconditions; `violations` has all of them, in libcu++'s order.
 
-    The message shows all. The first is the one `cuda::make_tma_descriptor` would throw.
+    The message shows all. The first is the one that `cuda::make_tma_descriptor` with element
+    strides would throw, but for arguments that cannot be read, which come before all others. Two
+    differences: its overload without element strides looks at the rank before the device, and since
+    DLPack 1.2 it refuses strides that are NULL, which stand for row-major here.
     """
 
     violations: tuple[Violation, ...]

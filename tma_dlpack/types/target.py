@@ -111,6 +111,11 @@ class Target:
         return self.compute_capability in DERIVED_CAPABILITIES
 
     @property
+    def derived_names(self) -> str:
+        """The names of all targets whose layout is derived."""
+        return ", ".join("sm_{}{}".format(*pair) for pair in sorted(DERIVED_CAPABILITIES))
+
+    @property
     def has_model(self) -> bool:
         """Whether the 128 bytes can be made without a driver, from the measured layout."""
         return self.compute_capability == MEASURED_CAPABILITY

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tma_dlpack.types.errors import sealed
-from tma_dlpack.types.public import public
+from tma_dlpack.types.public import Drawn, public
 
 __all__ = ["VerifyReport", "VerifyRow"]
 
@@ -40,7 +40,7 @@ class VerifyRow:
 @public
 @sealed
 @dataclass(frozen=True, slots=True)
-class VerifyReport:
+class VerifyReport(Drawn):
     """What `verify` found; `print` shows the table.
 
     Attributes

@@ -3,7 +3,7 @@
 `streams` splits a log by process, `names` and `values` read words and values, `blocks` gathers
 them, `torn` marks the mixed ones, `formats` is the table of who prints what, `lists` puts lists in
 the driver's order, `sentences` and `results` are what is said in place of arguments, `maps` finds
-dumps, `judge` asks the rules, `result` shows it.
+dumps, `ours` is the line of our own header, `judge` asks the rules, `result` shows it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tma_dlpack.cli.explain.blocks import Block, blocks_of
 from tma_dlpack.cli.explain.formats import FORMATS, printed_arguments
 from tma_dlpack.cli.explain.judge import judge
 from tma_dlpack.cli.explain.maps import maps_in
+from tma_dlpack.cli.explain.ours import refused_calls
 from tma_dlpack.cli.explain.printed import PrintedArguments
 from tma_dlpack.cli.explain.result import Explanation
 from tma_dlpack.cli.explain.streams import streams_of
@@ -87,13 +88,19 @@ def explain(text: str, target: Target | str = "sm_90") -> Explanation:
     read: list[tuple[int, PrintedArguments, Report]] = []
     notes: list[str] = []
     torn: list[Block] = []
+    calls = dict(refused_calls(words))
     for stream in streams_of(words):
         for block in encodes_of(blocks_of(stream)):
             if block.fault in ("mixed", "junk"):
                 torn.append(block)
                 continue
             arguments, remarks = printed_arguments(block)
-            report = judge(arguments, tuple(sorted(arguments.implied.items())), known)
+            call = calls.get(block.first_line)
+            if call is None:
+                report = judge(arguments, tuple(sorted(arguments.implied.items())), known)
+            else:
+                report = call.report(arguments, known)
+                notes += [f"line {block.first_line}: {call.why}"] if call.why else []
             where = f"lines {block.first_line}-{block.last_line}"
             if block.fault == "cut":
                 notes.append(_cut_note(where, arguments, report))

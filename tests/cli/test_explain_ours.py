@@ -1,0 +1,80 @@
+"""The line that the C++ header throws, explained: text as it is printed, and a compiled program."""
+
+import shutil
+import subprocess
+
+import pytest
+
+import tma_dlpack as tma
+
+LINE = (
+    "tma_dlpack: refused: cuTensorMapEncodeTiled(tensorDataType=6, tensorRank=2, "
+    "globalAddress={address:#x}, globalDim={{64, {rows}}}, globalStrides={{128}}, "
+    "boxDim={{64, {box_rows}}}, elementStrides={{1, 1}}, interleave=0, swizzle=3, l2Promotion=0, "
+    "oobFill=0); rules={rules}; tensor: dtype={{2, 16, 1}}, device={{2, 0}}, shape={{{rows}, 64}}, "
+    "strides={{64, 1}}; {why}python -m tma_dlpack explain says why"
+)
+
+
+def line(address=0x7F0000000000, rows=32, box_rows=64, rules="libcu++", why=""):
+    return LINE.format(address=address, rows=rows, box_rows=box_rows, rules=rules, why=why)
+
+
+@pytest.mark.parametrize(
+    ("text", "rules"),
+    [
+        (line(), ["BOX_IN_SHAPE"]),
+        (line(box_rows=32), []),
+        (line(rules="driver"), []),
+        (line(address=0x7F0000000008), ["ADDRESS_ALIGNED", "BOX_IN_SHAPE"]),
+        (line(address=0x7F0000000008, rules="driver"), ["ADDRESS_ALIGNED"]),
+    ],
+)
+def test_the_whole_call_is_checked_under_its_own_rules(text, rules):
+    (report,) = tma.explain(f"terminate called: what():  {text}\n").reports
+    assert [v.rule for v in report.violations] == rules
+
+
+def test_the_report_speaks_of_the_tensor_in_row_major_words():
+    (report,) = tma.explain(line()).reports
+    assert report.violations[0].found == "box_sizes[0] is 64"
+    assert report.violations[0].limit == "it must be at most tensor.shape[0] = 32"
+
+
+def test_what_the_arguments_cannot_show_is_a_note():
+    found = tma.explain("\n" + line(box_rows=32, why="the tensor is not on a GPU; "))
+    assert found.ok
+    assert "line 2: the tensor is not on a GPU" in found.notes
+
+
+PROGRAM = """
+#include <tma_dlpack_make.hpp>
+#include <cstdio>
+int main() {
+  std::int64_t shape[] = {64, 1733}, strides[] = {1733, 1};
+  TmaDlpackTensor x{};
+  x.data = reinterpret_cast<void*>(0x7f0000000000ull);
+  x.device = {2, 0};
+  x.ndim = 2;
+  x.dtype = {2, 16, 1};
+  x.shape = shape;
+  x.strides = strides;
+  try {
+    tma_dlpack::make_tma_descriptor(x, {65, 64}, tma_dlpack::Swizzle::bytes128);
+  } catch (const std::invalid_argument& error) {
+    std::puts(error.what());
+  }
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ on this machine")
+def test_a_compiled_programs_own_line_is_explained(tmp_path):
+    source, program = tmp_path / "refused.cpp", tmp_path / "refused"
+    source.write_text(PROGRAM)
+    command = ["g++", "-std=c++17", f"-I{tma.get_include()}", source, "-o", program, "-ldl"]
+    subprocess.run(command, check=True)
+    printed = subprocess.run([program], capture_output=True, text=True, check=True).stdout
+    assert printed.count("\n") == 1
+    (report,) = tma.explain(printed).reports
+    assert [v.rule for v in report.violations] == ["STRIDE_ALIGNED", "BOX_IN_SHAPE"]

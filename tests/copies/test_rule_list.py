@@ -1,0 +1,91 @@
+"""`list_rules`: every row that refuses or advises, as data, text and HTML."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tma_dlpack as tma
+from tma_dlpack.cli.main import main
+from tma_dlpack.copies.refusals import REFUSALS as COPY_REFUSALS
+from tma_dlpack.dlpack.refusals import REFUSALS as TENSOR_REFUSALS
+from tma_dlpack.rules import ALLOWABLE, RULES
+from tma_dlpack.rules.advice import ADVICE
+
+BY_ID = {rule.id: rule for rule in tma.list_rules()}
+
+
+def test_every_row_is_listed_once():
+    listed = [rule.id for rule in tma.list_rules()]
+    assert len(set(listed)) == len(listed)
+    rows = {rule.id for rule in RULES} | {row.id for row in ADVICE}
+    assert set(listed) == rows | set(COPY_REFUSALS) | set(TENSOR_REFUSALS)
+
+
+@pytest.mark.parametrize("rule", BY_ID.values(), ids=BY_ID)
+def test_a_rule_reads_as_a_sentence(rule):
+    assert rule.asks
+    assert rule.source
+    assert not rule.asks.endswith((".", ";"))
+    for text in (rule.asks, rule.why, rule.source):
+        assert "<function" not in text
+    if rule.group == "rule":
+        assert rule.asks.startswith("it must ")
+        assert rule.why
+    assert (rule.refused_by == ()) == (rule.group == "advice")
+    assert max(map(len, str(rule).splitlines())) <= 100
+
+
+def test_a_group_is_a_part_of_the_list():
+    groups = [tma.list_rules(group) for group in ("tensor", "rule", "advice", "copy")]
+    assert [rule for group in groups for rule in group] == list(tma.list_rules())
+    assert [rule.id for rule in tma.list_rules("rule")] == [rule.id for rule in RULES]
+
+
+@pytest.mark.parametrize(
+    ("rule_id", "refused_by"),
+    [
+        ("BOX_IN_SHAPE", ("libcu++",)),
+        ("STRIDE_UNIQUE", ("libcu++",)),
+        ("BOX_INNER_16B", ("libcu++", "driver")),
+        ("STRIDE_INNERMOST", ("libcu++",)),
+        ("BOX_BYTES", ("driver",)),
+        ("CHANNELS", ("driver",)),
+        ("ATOM_SWIZZLE", ("libcu++", "driver", "hardware")),
+        ("DATA_TYPE_OVERRIDE", ("tma_dlpack",)),
+        ("COPY_INNER_16B", ("hardware",)),
+        ("COPY_SMEM_OFFSET", ("hardware",)),
+        ("COPY_MEMORY", ("tma_dlpack",)),
+        ("TENSOR_META", ("tma_dlpack",)),
+        ("BANK_CONFLICTS", ()),
+    ],
+)
+def test_who_refuses(rule_id, refused_by):
+    assert BY_ID[rule_id].refused_by == refused_by
+
+
+def test_what_allow_switches_off_is_marked():
+    assert [rule.id for rule in tma.list_rules() if rule.allowable] == list(ALLOWABLE)
+
+
+def test_a_violation_cites_a_rule_of_the_list():
+    report = tma.check_tma_descriptor(np.zeros((64, 64), np.float32), (65, 3), swizzle="bytes32")
+    for finding in report.violations:
+        assert finding.source == BY_ID[finding.rule].source
+
+
+def test_the_list_is_a_table_in_a_notebook():
+    rules = tma.list_rules("rule")
+    assert repr(rules) == f"<RuleList of {len(RULES)} rules>"
+    html = rules[3:5]._repr_html_()
+    assert html.count("<tr>") == 3
+    assert f"<td>{rules[3].id}</td>" in html
+
+
+def test_the_command_line_prints_the_rules(capsys):
+    assert main(["rules"]) == 0
+    assert capsys.readouterr().out == f"{tma.list_rules()}\n"
+    assert main(["rules", "BOX_RANGE", "COPY_GATHER4"]) == 0
+    assert capsys.readouterr().out == f"{BY_ID['BOX_RANGE']}\n\n{BY_ID['COPY_GATHER4']}\n"
+    assert main(["rules", "box_rang"]) == 1
+    assert "did you mean BOX_RANGE?" in capsys.readouterr().err

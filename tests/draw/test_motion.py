@@ -1,0 +1,254 @@
+"""Copies and accesses that move, and two maps compared: their facts, and what stands still."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+from draw_cases import ALL, IM2COL, TILED, stills
+
+import tma_dlpack as tma
+from tma_dlpack import draw
+
+X = np.zeros((64, 64), np.float16)
+
+
+@pytest.fixture
+def swizzled():
+    return tma.make_tma_descriptor(X, (16, 64), swizzle="bytes128")
+
+
+@pytest.fixture
+def plain():
+    return tma.make_tma_descriptor(X, (16, 64))
+
+
+# --- One copy -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", ALL.values(), ids=ALL)
+def test_each_chunk_ends_where_the_simulator_puts_it_and_the_barrier_ends_at_zero(case):
+    tile = case.tile()
+    motion = draw.copy_motion(tile)
+    lines = tile.array.reshape(-1, tile.array.shape[-1])
+    for chunk in motion.chunks:
+        held = tile.smem[chunk.address : chunk.address + 16].tobytes()
+        row = np.ascontiguousarray(lines[chunk.row, chunk.first : chunk.last + 1])
+        assert held == row.tobytes()
+    assert motion.left_after[0] == tile.tx_bytes
+    assert motion.left_after[-1] == 0
+    assert list(motion.left_after) == sorted(motion.left_after, reverse=True)
+    assert ET.fromstring(motion.svg()).tag.endswith("svg")
+    assert max(map(len, str(motion).splitlines())) <= 100
+
+
+def test_a_copy_moves_in_an_image_and_stands_still_where_motion_is_not_wanted(swizzled):
+    (picture,) = stills(draw.copy_motion(swizzled).html())
+    assert len(re.findall(r"@keyframes c\d+", picture)) == len(draw.copy_motion(swizzled).chunks)
+    assert "prefers-reduced-motion:reduce){g{animation:none!important}}" in picture
+
+
+def test_chunks_out_of_bounds_appear_in_the_engine(swizzled):
+    motion = draw.copy_motion(swizzled, (60, 0))
+    outside = [n for n, chunk in enumerate(motion.chunks) if chunk.state == "filled"]
+    (picture,) = stills(motion.html())
+    hidden = [int(n) for n in re.findall(r"@keyframes c(\d+)\{0%,[\d.]+%\{opacity:0\}", picture)]
+    assert hidden == outside
+    assert outside == [n for n, chunk in enumerate(motion.chunks) if chunk.row >= 4]
+
+
+# --- One access ---------------------------------------------------------------------------------
+
+
+def test_the_phases_of_an_ldmatrix_and_their_wavefronts(plain, swizzled):
+    def fragment(thread):
+        return thread % 16, 8 * (thread // 16)
+
+    for tensor_map, wavefronts in ((plain, 32), (swizzled, 4)):
+        steps = draw.access_steps(tensor_map, fragment, bytes_per_thread=16)
+        assert (len(steps.phases), steps.wavefronts) == (4, wavefronts)
+        conflicts = draw.bank_conflicts(tensor_map, fragment, bytes_per_thread=16)
+        assert steps.degrees == conflicts.swizzles[0].degrees
+        assert f"{wavefronts} wavefronts" in steps.title
+
+
+def test_a_step_can_be_shown_alone_and_says_how_many_were_asked_so_far(plain):
+    steps = draw.access_steps(plain)
+    said = [item.items[1].text for item in steps.step(2).items if hasattr(item, "css")]
+    assert said == ["8 wavefronts, 24 of 128 so far"]
+    assert "@keyframes" not in steps.step(2).css
+    assert f"0%{{opacity:1}}{100 / 16:.4g}%{{opacity:0}}" in steps.scenes()[0].css
+
+
+def test_swizzles_are_ranked_by_their_wavefronts(plain):
+    conflicts = draw.bank_conflicts(plain)
+    ranked = [item.text for item in conflicts.scenes()[0].items if hasattr(item, "text")]
+    assert ranked[1:3] == ["1. bytes128", "16, free"]
+    assert ranked[3:] == ["2. none (this map)", "128, worst 8-way"]
+
+
+# --- Two maps -----------------------------------------------------------------------------------
+
+
+def test_two_maps_are_compared_by_their_fields_and_their_tiles(plain, swizzled):
+    found = draw.compare(plain, swizzled)
+    assert [v.field for v in found.changed] == ["swizzle", "swizzle_repeat_bytes"]
+    assert [layout.name for layout in found.layouts] == ["A: unswizzled", "B: swizzle bytes128"]
+    assert str(found).splitlines()[0] == "A against B: 2 fields differ"
+
+
+def test_a_map_compared_with_itself_differs_in_nothing(plain):
+    assert str(draw.compare(plain, plain)).splitlines() == [
+        "A against B: 0 fields differ",
+        "no field differs",
+    ]
+
+
+# --- What is cropped, shifted, deep or packed -----------------------------------------------------
+
+
+def panel_texts(scene):
+    return [item.text for item in scene.items if hasattr(item, "text")]
+
+
+@pytest.mark.parametrize(
+    ("shape", "box", "coords"),
+    [((4096,), (256,), (0,)), ((4096, 4096), (64, 32), (2048, 4064))],
+    ids=["a long vector", "a large matrix"],
+)
+def test_a_cropped_tensor_is_torn_where_it_goes_on_and_has_a_minimap(shape, box, coords):
+    tm = tma.make_tma_descriptor(np.zeros(shape, np.float16), box)
+    figure = draw.tensor(tm, coords)
+    (scene,) = figure.scenes()
+    assert "the whole tensor; framed: what is drawn" in panel_texts(scene)
+    axes = (figure.columns,) if len(shape) == 1 else (figure.rows, figure.columns)
+    cut = sum((a.shown[0] > 0) + (a.shown[1] < a.extent) for a in axes)
+    torn = [i for i in scene.items if getattr(i, "style", "") == "edge" and len(i.points) > 2]
+    assert len(torn) == cut > 0
+
+
+def test_a_tensor_that_is_drawn_whole_has_no_torn_edge():
+    (scene,) = draw.tensor(TILED["a dense tile"].tile()).scenes()
+    assert "the whole tensor; framed: what is drawn" not in panel_texts(scene)
+    assert all(len(i.points) == 2 for i in scene.items if getattr(i, "style", "") == "edge")
+
+
+def test_two_to_the_31_rows_are_drawn_within_the_panel():
+    row = np.lib.stride_tricks.as_strided(np.zeros(64, np.uint8), (1 << 31, 64), (0, 1))
+    tm = tma.driver_encode_tiled(
+        0, 2, row.ctypes.data & ~63, (64, 1 << 31), (64,), (64, 64), (1, 1), encoder="model"
+    )
+    (scene,) = draw.tensor(tm, ((1 << 31) - 64, 0)).scenes()
+    for item in scene.items:
+        if hasattr(item, "text"):
+            width = 6.1 * len(item.text)
+            left = {"start": item.x, "end": item.x - width}.get(item.anchor, item.x - width / 2)
+            assert left >= 0
+            assert left + width <= scene.width
+
+
+def test_the_window_can_be_asked_for_and_is_kept_while_the_box_is_in_it():
+    tm = TILED["a dense tile"].tensor_map
+    assert draw.tensor(tm, (8, 0), shown={0: (-8, 72)}).rows.shown == (-8, 72)
+    assert draw.tensor(tm, (60, 0), shown={0: (-8, 72)}).rows.shown == (0, 76)
+
+
+def test_slices_of_a_deep_box_are_separated_in_shared_memory():
+    case = TILED["rank 5"]
+    lines = [line for b in draw.shared(case.tile()).layouts[0].blocks for line in b.lines]
+    assert [line.slices for line in lines] == [
+        ((0, 0, 0), (0, 0, 1)),
+        ((0, 0, 1), (0, 1, 0)),
+        ((0, 1, 0), (0, 1, 1)),
+    ]
+    (scene,) = draw.shared(case.tile()).scenes()
+    assert "box[0, 0, 0, ...] to box[0, 0, 1, ...]" in panel_texts(scene)
+
+
+def test_the_outer_dimensions_of_a_deep_tensor_are_strips_with_the_box_on_them():
+    (scene,) = draw.tensor(TILED["rank 5"].tile()).scenes()
+    cells = {i.key: i.style for i in scene.items if getattr(i, "key", "").startswith("at")}
+    assert cells["at1.0"] == "tensor"
+    assert cells["at1.1"] == cells["at1.2"] == "taken"
+    assert cells["at2.4"] == "filled"
+
+
+def test_a_walk_draws_its_bounding_box_where_the_offsets_move_it():
+    figure = draw.walk(IM2COL["its last tap"].tile())
+    assert figure.box == (-1, 5, -1, 7)
+    assert figure.shifted == (1, 7, 1, 9)
+    pixels = [p for image in figure.images for p in image.pixels]
+    assert {p.h for p in pixels} <= set(range(1, 8))
+    styles = [getattr(i, "style", "") for i in figure.scenes()[0].items]
+    assert styles.count("shifted") == 2  # the box, and its entry in the legend
+
+
+def test_packed_types_show_their_gaps():
+    storage = np.zeros(64 * 256 + 64, np.uint8)
+    y = storage[-storage.ctypes.data % 64 :][: 64 * 256].reshape(64, 256)
+    tm = tma.make_tma_descriptor(y, (8, 128), data_type="16U4_ALIGN16B", target="sm_100")
+    figure = draw.shared(tm)
+    chunk = figure.layouts[0].blocks[0].lines[0].chunks[0]
+    assert (chunk.data_bytes, chunk.first, chunk.last) == (8, 0, 15)
+    assert "8 bytes of gap after 8 of values" in chunk.about
+    assert "gap of a packed type" in panel_texts(figure.scenes()[0])
+
+
+def test_partly_filled_chunks_have_their_entry_in_the_legend_and_only_where_there_are_some():
+    for name, there in (("clipped within a chunk", True), ("a dense tile", False)):
+        texts = panel_texts(draw.shared(TILED[name].tile()).scenes()[0])
+        assert ("partly out of bounds" in texts) == there
+
+
+def test_values_that_are_stored_less_one_say_so():
+    values = {v.field: v.shown[0] for v in draw.fields_of(TILED["a dense tile"].tensor_map).values}
+    assert values["global_dim[0]"] == "64 (0x3f)"
+    assert values["box_dim[1]"] == "16 (0xf)"
+    assert values["global_strides[0]"] == "256 bytes (0x10)"
+    assert values["swizzle"] == "none"
+
+
+@pytest.mark.parametrize(
+    ("tensor", "box", "coords", "wrong"),
+    [
+        (X, (4, 8), None, []),
+        (X, (4, 12), None, ["a row of the box"]),
+        (X, (4, 8), (0, 4), ["the first column"]),
+        (X[:, 4:], (4, 8), None, ["the address"]),
+        (np.zeros((4, 1733), np.float16), (4, 8), None, ["the row stride"]),
+    ],
+    ids=["all right", "box", "column", "address", "stride"],
+)
+def test_the_picture_of_16_bytes_says_what_the_rules_say(tensor, box, coords, wrong):
+    figure = draw.sixteen_bytes(tensor, box, coords)
+    assert [m.name for m in figure.measures if not m.ok] == wrong
+    assert figure.ok == (not wrong)
+    refused = tma.check_tma_descriptor(tensor, box)
+    if wrong and wrong != ["the first column"]:
+        assert len(refused.violations) == 1
+    else:
+        assert refused.ok
+
+
+# --- Links --------------------------------------------------------------------------------------
+
+
+def test_a_chunk_has_one_key_in_every_picture_and_names_what_decided_it(swizzled):
+    memory, box = draw.shared(swizzled, (60, 0)), draw.tensor(swizzled, (60, 0))
+    before, after = (
+        {c.key: c for b in layout.blocks for line in b.lines for c in line.chunks}
+        for layout in memory.layouts
+    )
+    hits = {hit.key: hit for hit in box.hits}
+    assert set(before) == set(after) == set(hits)
+    chunk = after["c1.8"]
+    assert chunk.moved == "linear 0x0090 to 0x0080: addr[6:4] ^= addr[9:7] (= 1)"
+    assert (chunk.address, before["c1.8"].address) == (0x80, 0x90)
+    assert (hits["c1.8"].row, hits["c1.8"].first) == (61, 8)
+    assert chunk.fields == ("swizzle",)
+    assert after["c5.8"].fields == ("global_dim[1]",)
+    assert "bank0" in chunk.links
+    keys = {i.key for i in draw.fields_of(swizzled).scenes()[0].items if hasattr(i, "key")}
+    assert {"swizzle", "global_dim[1]"} <= keys

@@ -1,0 +1,161 @@
+"""The explorer's front end in a real browser, with the explorer behind it in this process.
+
+The page is given a model that is anywidget's interface (`get`, `send`, `on`); what it sends is
+answered by `Explorer.hear`, as the widget does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+
+from tma_dlpack.draw.stills import script_source
+from tma_dlpack.explorer.panel import start_state
+from tma_dlpack.explorer.widget import Explorer
+
+try:
+    from playwright.sync_api import sync_playwright
+except ImportError:
+    sync_playwright = None
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+MISSING = (
+    "no Chromium here (Debian package `chromium`): nothing can be seen"
+    if CHROMIUM is None
+    else "playwright is not installed"
+    if sync_playwright is None
+    else ""
+)
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+]
+
+PAGE = """<!doctype html><html><head><meta charset="utf-8">
+<meta name="color-scheme" content="light dark">
+<style>body{margin:16px;background:Canvas;color:CanvasText;font-family:system-ui}%s</style></head>
+<body><div id="root"></div><script type="module">
+%s
+</script></body></html>"""
+START = """
+const heard = [];
+window.shownAfter = [];
+const model = {
+  get: (name) => (%s)[name],
+  on: (name, f) => heard.push(f),
+  model_id: "test",
+  send: async (asked) => {
+    const answer = await window.tmaAsk(asked);
+    for (const f of heard) f(answer);
+  },
+};
+document.addEventListener("tmax-shown", (e) => window.shownAfter.push(e.detail));
+widget.render({ model, el: document.getElementById("root") });
+"""
+
+
+#: Counts the moments at which no picture is on the stage.
+WATCH_BLANK = """() => {
+  window.blankFrames = 0;
+  const host = document.querySelector(".tmax-stage");
+  const look = () => {
+    if (!host.hidden && !host.shadowRoot.querySelector("svg rect")) window.blankFrames += 1;
+    requestAnimationFrame(look);
+  };
+  look();
+}"""
+
+#: Gives what can be pressed or typed into and has no name for a screen reader.
+NAMELESS = """() => [...document.querySelectorAll("button, input, select, [role=tab]")]
+  .filter((e) => !(e.getAttribute("aria-label") || e.textContent.trim()))
+  .map((e) => e.outerHTML)"""
+
+
+@contextlib.contextmanager
+def browser():
+    with sync_playwright() as p:
+        started = p.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield started
+        started.close()
+
+
+class Seen:
+    """A page, and what its console said."""
+
+    def __init__(self, browser, width=1366, scheme="light", height=900):
+        self.page = browser.new_page(
+            viewport={"width": width, "height": height}, color_scheme=scheme
+        )
+        self.errors = []
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on(
+            "console",
+            lambda said: self.errors.append(said.text) if said.type == "error" else None,
+        )
+
+    def show(self, explorer: Explorer):
+        """Open the front end of an explorer."""
+        from importlib.resources import files
+
+        folder = files("tma_dlpack.explorer")
+        css = (folder / "explorer.css").read_text(encoding="utf-8")
+        module = (folder / "explorer.js").read_text(encoding="utf-8")
+        module = module.replace("export default {", "const widget = {")
+        script = (
+            script_source("linked.js")
+            + module
+            + START % json.dumps({"start": start_state(explorer)})
+        )
+        self.page.expose_function("tmaAsk", explorer.hear)
+        self.page.set_content(PAGE % (css, script))
+        self.page.wait_for_selector(".tmax-stage")
+        return self
+
+    def settle(self):
+        """Wait until nothing is asked any more."""
+        self.page.wait_for_timeout(250)
+        self.page.wait_for_function("!document.querySelector('.tmax[aria-busy=true]')")
+        self.page.wait_for_timeout(100)
+
+    def pictures(self):
+        """Give the number of panels and of parts drawn in them."""
+        return self.page.evaluate(
+            "() => { const s = document.querySelector('.tmax-stage').shadowRoot;"
+            "return [s.querySelectorAll('svg').length, s.querySelectorAll('rect').length]; }"
+        )
+
+    def state(self):
+        return self.page.inner_text(".tmax-state")
+
+    def plot(self):
+        """Give a function from tensor positions (row, column) to the page, in pixels."""
+        found = self.page.evaluate(
+            "() => { const stage = document.querySelector('.tmax-stage').shadowRoot;"
+            "const v = stage.querySelector('svg'), b = v.getBoundingClientRect();"
+            "const scale = b.width / v.viewBox.baseVal.width;"
+            "return [v.dataset.x, v.dataset.y || '', b.left, b.top, scale]; }"
+        )
+        x, y = ([float(n) for n in text.split()] for text in found[:2])
+        left, top, scale = found[2:]
+
+        def at(row, column):
+            def place(axis, position):
+                _, offset, length, first, last = axis
+                return offset + (position - first) / (last - first) * length
+
+            down = place(y, row) if y else 34 + 48
+            return left + scale * place(x, column), top + scale * down
+
+        return at
+
+    def drag(self, start, end, steps=8):
+        """Drag from one position of the tensor to another."""
+        at = self.plot()
+        mouse = self.page.mouse
+        mouse.move(*at(*start))
+        mouse.down()
+        mouse.move(*at(*end), steps=steps)
+        mouse.up()
+        self.settle()

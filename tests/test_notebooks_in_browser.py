@@ -1,0 +1,178 @@
+"""Stored notebooks as a reader first meets them: untrusted in JupyterLab, and exported."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent / "explorer"))
+import harness
+from screens import ARTEFACTS
+
+nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed")
+HTMLExporter = pytest.importorskip("nbconvert", reason="nbconvert is not installed").HTMLExporter
+pytestmark = pytest.mark.skipif(bool(harness.MISSING), reason=harness.MISSING)
+
+NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
+NAMES = sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
+every_notebook = pytest.mark.parametrize("name", NAMES)
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with harness.browser() as started:
+        yield started
+
+
+def images_of(name):
+    cells = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4).cells
+    htmls = [o.get("data", {}).get("text/html", "") for c in cells for o in c.get("outputs", [])]
+    return sum(html.count('class="tma-still"') for html in htmls)
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """Export notebooks once: name -> URL of the page."""
+    folder = tmp_path_factory.mktemp("exported")
+
+    def export(name, theme="light"):
+        page = folder / f"{name}-{theme}.html"
+        if not page.exists():
+            exporter = HTMLExporter(theme=theme, mathjax_url="", require_js_url="", jquery_url="")
+            notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
+            page.write_text(exporter.from_notebook_node(notebook)[0], encoding="utf-8")
+        return page.as_uri()
+
+    return export
+
+
+@every_notebook
+def test_an_exported_page_shows_every_picture_and_its_console_is_quiet(chromium, exported, name):
+    seen = harness.Seen(chromium, 900)
+    seen.page.goto(exported(name))
+    seen.page.wait_for_timeout(300)
+    shown = seen.page.evaluate(
+        "() => [...document.querySelectorAll('.tma-live')].filter((h) => h.closest('details') ||"
+        "h.shadowRoot.querySelector('svg').getBoundingClientRect().width > 90).length"
+    )
+    assert shown == images_of(name)
+    assert seen.page.locator("img.tma-still").count() == 0
+    ours = [e for e in seen.errors if "ERR_NAME_NOT_RESOLVED" not in e and "MathJax" not in e]
+    assert ours == []
+    seen.page.close()
+
+
+@every_notebook
+def test_without_scripts_every_picture_is_an_image_that_loads(chromium, exported, name):
+    context = chromium.new_context(
+        java_script_enabled=False, viewport={"width": 900, "height": 800}
+    )
+    page = context.new_page()
+    page.goto(exported(name))
+    boxes = [image.bounding_box() for image in page.locator("img.tma-still").all()]
+    shown = [box for box in boxes if box is not None]
+    folded = page.locator("details:not([open]) img.tma-still").count()
+    assert len(shown) + folded >= images_of(name)
+    assert all(box["width"] > 90 and box["height"] > 30 for box in shown)
+    context.close()
+
+
+def test_an_exported_page_is_hovered_without_a_kernel(chromium, exported):
+    seen = harness.Seen(chromium, 1366)
+    seen.page.goto(exported("02_swizzle_and_banks"))
+    chunk = seen.page.locator('[data-k="c1.8"]').first
+    chunk.hover(force=True)
+    lit = seen.page.locator('[data-k="c1.8"].lit')
+    assert lit.count() == 2  # before and after the swizzle
+    said = seen.page.locator(".tma-said:not([hidden])").inner_text()
+    assert "linear 0x0090 to 0x0080: addr[6:4] ^= addr[9:7] (= 1)" in said
+    assert "decided by swizzle" in said
+    assert seen.page.locator('[data-k="bank0"].near').count() >= 1
+    ARTEFACTS.mkdir(exist_ok=True)
+    seen.page.screenshot(path=str(ARTEFACTS / "exported-hovered.png"))
+    seen.page.close()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_figures_are_dark_where_the_page_is_dark_whatever_the_system_is(chromium, exported, theme):
+    other = {"light": "dark", "dark": "light"}[theme]
+    seen = harness.Seen(chromium, 900, scheme=other)
+    seen.page.goto(exported("03_out_of_bounds_and_strides", theme))
+    paper = seen.page.evaluate(
+        "getComputedStyle(document.querySelector('.tma-live').shadowRoot"
+        ".querySelector('.t-paper')).fill"
+    )
+    assert paper == {"light": "rgb(255, 255, 255)", "dark": "rgb(21, 25, 31)"}[theme]
+    seen.page.close()
+
+
+# --- JupyterLab ---------------------------------------------------------------------------------
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    """Serve copies of the notebooks, of which JupyterLab knows no signature: untrusted."""
+    if importlib.util.find_spec("jupyterlab") is None:
+        pytest.skip("jupyterlab is not installed")
+    home = tmp_path_factory.mktemp("lab")
+    for name in NAMES:
+        shutil.copy(NOTEBOOKS / f"{name}.ipynb", home)
+    port = free_port()
+    places = {f"JUPYTER_{n}_DIR": str(home / n.lower()) for n in ("CONFIG", "DATA", "RUNTIME")}
+    options = ["--no-browser", "--allow-root", f"--port={port}", "--ServerApp.token="]
+    with open(home / "log.txt", "w", encoding="utf-8") as log:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "jupyterlab", *options, "--LabApp.news_url="],
+            cwd=home,
+            env={**os.environ, **places},
+            stdout=log,
+            stderr=log,
+        )
+        url = f"http://127.0.0.1:{port}"
+        try:
+            for _ in range(120):
+                try:
+                    with urllib.request.urlopen(f"{url}/api/status", timeout=2):
+                        break
+                except OSError:
+                    time.sleep(0.5)
+            yield url
+        finally:
+            server.terminate()
+            server.wait(20)
+
+
+@every_notebook
+def test_an_untrusted_notebook_in_jupyterlab_shows_its_pictures(chromium, lab, name):
+    seen = harness.Seen(chromium, 1366, height=1000)
+    seen.page.goto(f"{lab}/lab/tree/{name}.ipynb?reset", wait_until="domcontentloaded")
+    seen.page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
+    expected = images_of(name)
+    count = "document.querySelectorAll('.jp-OutputArea img.tma-still').length"
+    seen.page.wait_for_function(f"{count} >= {expected}", timeout=30_000)
+    shown = seen.page.evaluate(
+        "() => [...document.querySelectorAll('img.tma-still')].filter((i) => i.complete &&"
+        "i.naturalWidth > 0 &&"
+        "(i.closest('details') || i.getBoundingClientRect().width > 90)).length"
+    )
+    assert shown == expected
+    assert seen.page.locator(".tma-live").count() == 0  # scripts were dropped: it is untrusted
+    assert seen.page.locator(".jp-OutputArea svg[role=img]").count() == 0
+    ARTEFACTS.mkdir(exist_ok=True)
+    seen.page.screenshot(path=str(ARTEFACTS / f"lab-{name}.png"))
+    seen.page.close()

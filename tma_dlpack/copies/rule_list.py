@@ -1,0 +1,199 @@
+"""Every rule of the package as data: `list_rules`, generated from the rows that refuse and advise.
+
+A new row of rules, advice or refusals appears here by itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import overload
+
+from tma_dlpack.copies.refusals import REFUSALS as COPY_REFUSALS
+from tma_dlpack.dlpack.refusals import REFUSALS as TENSOR_REFUSALS
+from tma_dlpack.encoding.arguments import KINDS
+from tma_dlpack.rules import ALLOWABLE, RULES, AnyRule
+from tma_dlpack.rules.advice import ADVICE
+from tma_dlpack.types.errors import COLUMNS
+from tma_dlpack.types.public import Drawn, public
+
+__all__ = ["RuleInfo", "RuleList", "list_rules"]
+
+GROUPS = ("tensor", "rule", "advice", "copy")
+
+
+@public
+@dataclass(frozen=True, slots=True)
+class RuleInfo:
+    """One rule, as a violation or an advice cites it.
+
+    Attributes
+    ----------
+    id : str
+        Stable; what `Violation.rule` is.
+    group : {"tensor", "rule", "advice", "copy"}
+        A tensor that cannot be looked at, a precondition of a map, something worth knowing about an
+        accepted call, a refusal of a copy.
+    argument : str
+        What it is about; "" where that differs from call to call.
+    asks : str
+        What is asked; of an advice, what it warns of.
+    why : str
+        Why it exists; "" where `asks` says it.
+    source : str
+        A document, a header, or a measurement.
+    refused_by : tuple of str
+        Who refuses what breaks it: ``"libcu++"``, ``"driver"``, ``"hardware"`` (a GPU or target
+        that lacks it, or a kernel that dies), ``"tma_dlpack"``. Empty for advice.
+    kinds : tuple of str
+        The kinds of map that it is for; empty where that does not matter.
+    allowable : bool
+        Whether `allow=` of make_tma_descriptor switches it off.
+    """
+
+    id: str
+    group: str
+    argument: str
+    asks: str
+    why: str
+    source: str
+    refused_by: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    allowable: bool = False
+
+    def __str__(self) -> str:
+        who = "refused by " + ", ".join(self.refused_by) if self.refused_by else "advice"
+        details = [who, *self.kinds, *(["allow= switches it off"] if self.allowable else [])]
+        subject = f"{self.argument}: " if self.argument else ""
+        lines = [f"{self.id} ({'; '.join(details)})", f"  {subject}{self.asks}"]
+        lines += [f"  why: {self.why}"] if self.why else []
+        lines += [f"  source: {self.source}"]
+        return "\n".join(
+            textwrap.fill(line, COLUMNS, subsequent_indent="    ", break_on_hyphens=False)
+            for line in lines
+        )
+
+
+@public
+class RuleList(Sequence[RuleInfo], Drawn):
+    """Rules in the order in which they are asked; prints as text, in notebooks as a table."""
+
+    __slots__ = ("_rules",)
+
+    def __init__(self, rules: Sequence[RuleInfo]) -> None:
+        self._rules = tuple(rules)
+
+    @overload
+    def __getitem__(self, index: int) -> RuleInfo: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> RuleList: ...
+
+    def __getitem__(self, index: int | slice) -> RuleInfo | RuleList:
+        found = self._rules[index]
+        return RuleList(found) if isinstance(found, tuple) else found
+
+    def __len__(self) -> int:
+        return len(self._rules)
+
+    def __repr__(self) -> str:
+        return f"<RuleList of {len(self)} rules>"
+
+    def __str__(self) -> str:
+        return "\n\n".join(map(str, self._rules))
+
+
+def list_rules(group: str | None = None) -> RuleList:
+    """Give every rule that this package holds a call, a tensor or a copy against.
+
+    Parameters
+    ----------
+    group : {"tensor", "rule", "advice", "copy"}, optional
+        Only these.
+
+    Returns
+    -------
+    RuleList
+        A sequence of `RuleInfo`.
+
+    Examples
+    --------
+    >>> import tma_dlpack as tma
+    >>> by_id = {rule.id: rule for rule in tma.list_rules()}
+    >>> print(by_id["BOX_RANGE"])
+    BOX_RANGE (refused by libcu++, driver; tiled)
+      box_sizes: it must be 1..256
+      why: the map holds a size less one in 8 bits
+      source: libcu++ make_tma_descriptor.h at 571f2fc3bc, __get_box_sizes; CUDA driver API,
+        cuTensorMapEncodeTiled
+    """
+    everything = (*_of_tensors(), *map(_of_rule, RULES), *_of_advice(), *_of_copies())
+    return RuleList([rule for rule in everything if group in (None, rule.group)])
+
+
+def _of_rule(rule: AnyRule) -> RuleInfo:
+    return RuleInfo(
+        id=rule.id,
+        group="rule",
+        argument=rule.on,
+        asks=f"it must {rule.asks or rule.must}",
+        why=rule.why,
+        source=rule.sources(rule.kinds[0]),
+        refused_by=tuple(_refusing(rule)),
+        kinds=() if rule.kinds == KINDS else rule.kinds,
+        allowable=rule.id in ALLOWABLE,
+    )
+
+
+def _refusing(rule: AnyRule) -> Iterator[str]:
+    """Give who refuses what breaks a rule."""
+    if rule.libcudacxx:
+        yield "libcu++"
+    by_driver = rule.documented or "measured" in rule.sets or "driver" in rule.sets
+    if by_driver and not rule.of_tensors and rule.id not in ALLOWABLE:
+        yield "driver"
+    if rule.unsupported:
+        yield "hardware"
+    if rule.of_tensors and not rule.libcudacxx and not rule.unsupported:
+        yield "tma_dlpack"
+
+
+def _of_tensors() -> Iterator[RuleInfo]:
+    for rule_id, (asks, _, source) in TENSOR_REFUSALS.items():
+        yield RuleInfo(rule_id, "tensor", "tensor", asks, "", source, ("tma_dlpack",))
+
+
+def _of_advice() -> Iterator[RuleInfo]:
+    for row in ADVICE:
+        yield RuleInfo(
+            row.id,
+            "advice",
+            row.on,
+            row.why,
+            "",
+            row.source,
+            (),
+            () if row.kinds == KINDS else row.kinds,
+        )
+
+
+def _of_copies() -> Iterator[RuleInfo]:
+    for rule_id, (asks, _, source) in COPY_REFUSALS.items():
+        kills = "illegal instruction" in source or "misaligned address" in source
+        who = "hardware" if kills or source.startswith("PTX") else "tma_dlpack"
+        yield RuleInfo(rule_id, "copy", "", asks, "", source, (who,))
+
+
+def as_rows(rules: RuleList) -> list[tuple[str, ...]]:
+    """Give the cells of a table of rules, a row each; the names of the columns first."""
+    names = [field.name for field in dataclasses.fields(RuleInfo)]
+    rows = [tuple(_cell(getattr(rule, name)) for name in names) for rule in rules]
+    return [tuple(names), *rows]
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else ""
+    return ", ".join(value) if isinstance(value, tuple) else str(value)

@@ -1,0 +1,171 @@
+"""One access of a warp to a tile, phase by phase: which threads are served together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tma_dlpack.copies.tile import Tile
+from tma_dlpack.draw.bank_panel import (
+    BANK_WIDTH,
+    GUTTER,
+    HEAD,
+    LEVEL_HEIGHT,
+    Threads,
+    phase_items,
+)
+from tma_dlpack.draw.bank_reads import BANKS, WARP, Access
+from tma_dlpack.draw.banks import bank_conflicts
+from tma_dlpack.draw.figure import Figure
+from tma_dlpack.draw.scene import Box, Group, Item, Line, Scene, Text
+from tma_dlpack.tensor_map.map import TensorMap
+
+__all__ = ["AccessSteps", "access_steps"]
+
+SECONDS = 1.4  # that each phase is shown
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class AccessSteps(Figure):
+    """The phases of one access, with the map's own swizzle.
+
+    Attributes
+    ----------
+    access : str
+        The pattern in words.
+    phases : tuple of tuple of tuple of int
+        The words of shared memory that each thread reads, per phase; at most 16 phases.
+    degrees : tuple of int
+        Wavefronts of every phase, also of those that are not in `phases`.
+    """
+
+    title: str
+    access: str
+    phases: tuple[Threads, ...]
+    degrees: tuple[int, ...]
+
+    @property
+    def wavefronts(self) -> int:
+        """Times that shared memory is asked in all."""
+        return sum(self.degrees)
+
+    def step(self, phase: int) -> Scene:
+        """Give one phase as a panel of its own."""
+        return self._scene((phase,))
+
+    def scenes(self) -> tuple[Scene, ...]:
+        """Lower to one panel that shows a phase after the other; the first where nothing moves."""
+        return (self._scene(tuple(range(len(self.phases)))),)
+
+    def _scene(self, phases: tuple[int, ...]) -> Scene:
+        levels = max(self.degrees)
+        height = HEAD + LEVEL_HEIGHT * levels
+        items: list[Item] = [
+            Text(10, 56, "bank", "muted"),
+            *(
+                Text(GUTTER + BANK_WIDTH * (b + 2), 56, f"{b}..{b + 3}", "muted", "middle")
+                for b in range(0, BANKS, 4)
+            ),
+        ]
+        for n, phase in enumerate(phases):
+            asked = sum(self.degrees[: phase + 1])
+            drawn: tuple[Box | Text | Line, ...] = (
+                Text(10, 19, f"phase {phase + 1} of {len(self.degrees)}", "strong"),
+                Text(
+                    10,
+                    37,
+                    f"{self.degrees[phase]} wavefront{'s' * (self.degrees[phase] > 1)}, "
+                    f"{asked} of {self.wavefronts} so far",
+                    "muted",
+                ),
+                *phase_items(self.phases[phase], levels),
+            )
+            items.append(Group(drawn, _shown_in_turn(n, len(phases))))
+        more = len(self.degrees) - len(self.phases)
+        notes = [self.access, *([f"{more} further phases are not drawn"] if more else [])]
+        for note in notes:
+            height += 18
+            items.append(Text(10, height, note, "muted"))
+        css = _turns(len(phases))
+        about = f"{self.title}, {len(phases)} phases one after the other"
+        return Scene(GUTTER + BANK_WIDTH * BANKS + 10, height + 12, about, tuple(items), css=css)
+
+    def text(self) -> str:
+        """Give one line per phase."""
+        rows = [
+            f"phase {n + 1:>2}: {degree} wavefront{'s' * (degree > 1)}   "
+            + " ".join(f"{t}:{w[0] % BANKS}" for t, w in enumerate(phase) if w)
+            for n, (phase, degree) in enumerate(zip(self.phases, self.degrees, strict=False))
+        ]
+        more = len(self.degrees) - len(self.phases)
+        rows += [f"{more} further phases"] if more else []
+        fitted = [row if len(row) <= 100 else row[:97] + "..." for row in rows]
+        return "\n".join([self.title, self.access, *fitted, "thread:first bank"])
+
+
+def _shown_in_turn(n: int, count: int) -> str:
+    if count == 1:
+        return ""
+    first = "1" if n == 0 else "0"
+    return f"opacity:{first};animation:turn {SECONDS * count:g}s step-end {SECONDS * n:g}s infinite"
+
+
+def _turns(count: int) -> str:
+    """Give the keyframes of items shown in turn; the first stays where motion is not wanted."""
+    if count == 1:
+        return ""
+    return (
+        f"@keyframes turn{{0%{{opacity:1}}{100 / count:.4g}%{{opacity:0}}100%{{opacity:0}}}}"
+        "@media (prefers-reduced-motion:reduce){g{animation:none!important}}"
+    )
+
+
+def access_steps(
+    tensor_map: TensorMap | Tile,
+    access: str | Access = "column",
+    *,
+    threads: int = WARP,
+    bytes_per_thread: int | None = None,
+    smem_offset: int = 0,
+) -> AccessSteps:
+    """Show the phases of one access one after the other, and count its wavefronts.
+
+    Parameters
+    ----------
+    tensor_map, access, threads, bytes_per_thread, smem_offset
+        As in `bank_conflicts`.
+
+    Returns
+    -------
+    AccessSteps
+
+    Raises
+    ------
+    TmaPreconditionError
+        As `bank_conflicts`.
+
+    Examples
+    --------
+    >>> import numpy as np, tma_dlpack as tma
+    >>> tm = tma.make_tma_descriptor(np.zeros((16, 64), np.float16), (16, 64))
+    >>> fragment = lambda thread: (thread % 16, 8 * (thread // 16))
+    >>> steps = access_steps(tm, fragment, bytes_per_thread=16)
+    >>> steps.title
+    'the access in 4 phases: 32 wavefronts with none'
+    """
+    found = bank_conflicts(
+        tensor_map,
+        access,
+        threads=threads,
+        bytes_per_thread=bytes_per_thread,
+        smem_offset=smem_offset,
+    )
+    own = found.swizzles[0]
+    name = f"a {access}" if isinstance(access, str) else "the access"
+    count = len(own.degrees)
+    return AccessSteps(
+        title=f"{name} in {count} phase{'s' * (count > 1)}: {own.wavefronts} wavefront"
+        f"{'s' * (own.wavefronts > 1)} with {own.swizzle.name}",
+        access=found.access,
+        phases=own.first_phases,
+        degrees=own.degrees,
+    )

@@ -1,0 +1,262 @@
+"""One copy, moving: chunks fly from the tensor through the engine into shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tma_dlpack.copies.tile import Tile
+from tma_dlpack.draw.asked import request_of
+from tma_dlpack.draw.chunks import CHUNK_BYTES, CHUNKS, LINE_BYTES, Chunk
+from tma_dlpack.draw.figure import Figure
+from tma_dlpack.draw.held import drawn_chunks
+from tma_dlpack.draw.scene import Box, Group, Item, Scene, Text
+from tma_dlpack.tensor_map.map import TensorMap
+from tma_dlpack.types.errors import TmaUnsupportedError
+
+__all__ = ["CopyMotion", "copy_motion"]
+
+MAX_CHUNKS = 64
+SECONDS_PER_CHUNK, HOLD_SECONDS, FLIGHT = 0.22, 2.5, 3.0  # a flight lasts 3 chunks
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class CopyMotion(Figure):
+    """A load, chunk by chunk.
+
+    Attributes
+    ----------
+    chunks : tuple of Chunk
+        In the order of the tile's rows, at most 64.
+    start : int
+        Where the tile begins in shared memory, bytes.
+    tx_bytes : int
+        What the barrier waits for.
+    all_chunks : int
+        How many chunks the tile has.
+    """
+
+    title: str
+    chunks: tuple[Chunk, ...]
+    start: int
+    tx_bytes: int
+    all_chunks: int
+
+    @property
+    def left_after(self) -> tuple[int, ...]:
+        """Bytes that the barrier still waits for before the first chunk, and after each.
+
+        Of a tile of more chunks than are drawn, the others count with the last.
+        """
+        per_chunk = self.tx_bytes // self.all_chunks
+        counts = [self.tx_bytes - per_chunk * n for n in range(len(self.chunks))]
+        return (*counts, 0)
+
+    def scenes(self) -> tuple[Scene, ...]:
+        """Lower to one moving panel; where nothing moves, every chunk is in its place."""
+        return (_panel(self),)
+
+    def text(self) -> str:
+        """Give the order of the chunks, and what the barrier counts."""
+        rows = [
+            f"{c.token:<10} from element {c.element} to {c.address:#06x}   barrier waits for {left}"
+            for c, left in zip(self.chunks[:12], self.left_after[1:], strict=False)
+        ]
+        more = len(self.chunks) - 12
+        rows += [f"and so on: {more} further chunks"] if more > 0 else []
+        return "\n".join([self.title, *rows])
+
+
+def copy_motion(
+    tensor_map: TensorMap | Tile,
+    coords: Sequence[int] | None = None,
+    *,
+    im2col_offsets: Sequence[int] | None = None,
+    smem_offset: int = 0,
+) -> CopyMotion:
+    """Show a load as an animation: tensor, engine, shared memory, and the barrier's byte count.
+
+    The engine's order is not documented; the picture goes row by row. Elements out of bounds start
+    at the engine, which fills them.
+
+    Parameters
+    ----------
+    tensor_map, coords, im2col_offsets, smem_offset
+        As in `shared`.
+
+    Returns
+    -------
+    CopyMotion
+
+    Raises
+    ------
+    TmaPreconditionError
+        As `shared`.
+    TmaUnsupportedError
+        For a tile that cannot be drawn as chunks of 16 bytes.
+
+    Examples
+    --------
+    >>> import numpy as np, tma_dlpack as tma
+    >>> tm = tma.make_tma_descriptor(np.zeros((8, 64), np.float16), (4, 64), swizzle="bytes128")
+    >>> motion = copy_motion(tm)
+    >>> motion.left_after[:3], motion.left_after[-1]
+    ((512, 496, 480), 0)
+    """
+    request = request_of(tensor_map, coords, im2col_offsets, smem_offset)
+    chunks = sorted(drawn_chunks(request), key=lambda c: (c.row, c.first))
+    if not chunks:
+        raise TmaUnsupportedError("lines that are no multiple of 16 bytes are not drawn as chunks")
+    plan = request.plan
+    return CopyMotion(
+        title=f"one load: {plan.tx_bytes} bytes, swizzle {plan.arguments.swizzle.name}",
+        chunks=tuple(chunks[:MAX_CHUNKS]),
+        start=request.smem_offset,
+        tx_bytes=plan.tx_bytes,
+        all_chunks=plan.tx_bytes // CHUNK_BYTES,
+    )
+
+
+# --- Drawing ------------------------------------------------------------------------------------
+
+CELL_W, CELL_H, TOP = 24, 20, 64
+SOURCE_X, ENGINE_X, MEMORY_X = 12, 238, 352
+ENGINE_W, ENGINE_H = 84, 46
+
+
+def _panel(figure: CopyMotion) -> Scene:
+    total = SECONDS_PER_CHUNK * (len(figure.chunks) + FLIGHT) + HOLD_SECONDS
+    rows = [c.row for c in figure.chunks]
+    sources = _sources(figure.chunks)
+    lines = [(c.address - figure.start) // LINE_BYTES for c in figure.chunks]
+    height = TOP + CELL_H * max(len(set(rows)) * _source_lines(figure.chunks), max(lines) + 1)
+    engine = (ENGINE_X, TOP + 10)
+    items: list[Item] = [
+        Text(SOURCE_X, 19, "tensor", "strong"),
+        Text(SOURCE_X, 36, f"box at {figure.chunks[0].element}", "muted"),
+        Text(ENGINE_X, 19, "TMA engine", "strong"),
+        Text(MEMORY_X, 19, "shared memory", "strong"),
+        Text(MEMORY_X, 36, f"from {figure.start:#06x}, 128 bytes a row", "muted"),
+        Box(*engine, ENGINE_W, ENGINE_H, "taken", ("tensor map", "address, XOR")),
+        Text(ENGINE_X, engine[1] + ENGINE_H + 22, "mbarrier", "strong"),
+        Text(ENGINE_X, engine[1] + ENGINE_H + 38, "bytes to come:", "muted"),
+    ]
+    css, y_count = [], engine[1] + ENGINE_H + 56
+    for n, (chunk, source) in enumerate(zip(figure.chunks, sources, strict=True)):
+        place = _place(chunk, figure.start)
+        is_outside = chunk.state == "filled"
+        tint = (
+            "filled" if is_outside else f"tint{chunk.first // (chunk.last - chunk.first + 1) % 8}"
+        )
+        items += [
+            Box(*source, CELL_W, CELL_H, "filled" if is_outside else "cell", hatched=is_outside),
+            Box(*place, CELL_W, CELL_H, "padding"),
+        ]
+        css.append(_flight(n, None if is_outside else source, engine, place, total))
+    for n, chunk in enumerate(figure.chunks):
+        is_outside = chunk.state == "filled"
+        tint = (
+            "filled" if is_outside else f"tint{chunk.first // (chunk.last - chunk.first + 1) % 8}"
+        )
+        x, y = _place(chunk, figure.start)
+        flying = Box(
+            x,
+            y,
+            CELL_W,
+            CELL_H,
+            tint,
+            (f"{chunk.row}.{chunk.first // (chunk.last - chunk.first + 1)}",),
+            chunk.about,
+            hatched=is_outside,
+            key=chunk.key,
+            to=chunk.links,
+        )
+        items.append(Group((flying,), f"animation:c{n} {total:g}s linear infinite"))
+    for n, left in enumerate(figure.left_after):
+        css.append(_count(n, len(figure.chunks), total))
+        said = Text(ENGINE_X, y_count, f"{left}" if left else "0: done", "label")
+        last = n == len(figure.chunks)
+        items.append(
+            Group((said,), f"opacity:{int(last)};animation:n{n} {total:g}s step-end infinite")
+        )
+    height = max(height, y_count + 8) + 20
+    more = figure.all_chunks - len(figure.chunks)
+    items.append(
+        Text(
+            12,
+            height,
+            "row.chunk; the order is drawn, not documented"
+            + (f"; {more} further chunks count with the last" if more else ""),
+            "muted",
+        )
+    )
+    css.append("@media (prefers-reduced-motion:reduce){g{animation:none!important}}")
+    width = MEMORY_X + CELL_W * CHUNKS + 14
+    return Scene(width, height + 12, f"{figure.title}, moving", tuple(items), css="".join(css))
+
+
+def _source_lines(chunks: tuple[Chunk, ...]) -> int:
+    """How many lines of 8 cells a row of the box takes in the picture."""
+    per_row = max(sum(c.row == chunk.row for c in chunks) for chunk in chunks[:1])
+    return -(-per_row // CHUNKS)
+
+
+def _sources(chunks: tuple[Chunk, ...]) -> list[tuple[float, float]]:
+    """Give where each chunk stands in the picture of the tensor: rows of the box, 8 to a line."""
+    rows = {row: n for n, row in enumerate(dict.fromkeys(c.row for c in chunks))}
+    tall = _source_lines(chunks)
+    seen: dict[int, int] = {}
+    places = []
+    for chunk in chunks:
+        n = seen.get(chunk.row, 0)
+        seen[chunk.row] = n + 1
+        line = rows[chunk.row] * tall + n // CHUNKS
+        places.append((float(SOURCE_X + CELL_W * (n % CHUNKS)), float(TOP + CELL_H * line)))
+    return places
+
+
+def _place(chunk: Chunk, start: int) -> tuple[float, float]:
+    line, column = divmod((chunk.address - start) // CHUNK_BYTES, CHUNKS)
+    return float(MEMORY_X + CELL_W * column), float(TOP + CELL_H * line)
+
+
+def _flight(
+    n: int,
+    source: tuple[float, float] | None,
+    engine: tuple[float, float],
+    place: tuple[float, float],
+    total: float,
+) -> str:
+    """Give the keyframes of a chunk: it waits, goes through the engine, and stays in its place.
+
+    Without a source, out of bounds, it appears in the engine.
+    """
+    through = (engine[0] + ENGINE_W / 2 - CELL_W / 2, engine[1] + ENGINE_H / 2 - CELL_H / 2)
+
+    def at(x: float, y: float) -> str:
+        return f"{{transform:translate({x - place[0]:g}px,{y - place[1]:g}px)}}"
+
+    start, middle, end = (
+        100 * SECONDS_PER_CHUNK * (n + share * FLIGHT) / total for share in (0, 0.5, 1)
+    )
+    hidden = "{opacity:0}"
+    if source is None:
+        return (
+            f"@keyframes c{n}{{0%,{start:.2f}%{hidden}"
+            f"{start + 0.01:.2f}%,{middle:.2f}%{at(*through)}"
+            f"{end:.2f}%,100%{{transform:none}}}}"
+        )
+    return (
+        f"@keyframes c{n}{{0%,{start:.2f}%{at(*source)}{middle:.2f}%{at(*through)}"
+        f"{end:.2f}%,100%{{transform:none}}}}"
+    )
+
+
+def _count(n: int, chunks: int, total: float) -> str:
+    """Give the keyframes of a byte count: shown from one landing to the next."""
+    begin, end = (
+        100 * SECONDS_PER_CHUNK * (k + FLIGHT) / total if k >= 0 else 0.0 for k in (n - 1, n)
+    )
+    before = "0%{opacity:0}" if n else ""
+    after = f"{end:.2f}%{{opacity:0}}" if n < chunks else ""
+    return f"@keyframes n{n}{{{before}{begin:.2f}%{{opacity:1}}{after}}}"

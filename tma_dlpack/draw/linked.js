@@ -1,0 +1,69 @@
+// What lights up together, for live.js (figures in a page) and explorer.js (the widget).
+const DARK = "@media (prefers-color-scheme:dark)";
+const LINK_STYLE =
+  "svg{display:block;max-width:100%;height:auto}:focus{outline:none}" +
+  "svg:focus-visible{outline:2px solid #1f6feb}[data-k],[data-to]{cursor:pointer}" +
+  ".lit{stroke:#d29922!important;stroke-width:3px!important;stroke-opacity:1!important}" +
+  ".near{stroke:#d29922!important;stroke-width:2px!important;stroke-dasharray:3 2}";
+
+// The page is dark where the nearest background behind a node is.
+const isDark = (node) => {
+  const body = document.body.classList;  // VS Code's outputs stand on no background of their own
+  if (body.contains("vscode-dark")) return true;
+  if (body.contains("vscode-light")) return false;
+  for (let e = node; e; e = e.parentElement || (e.getRootNode().host ?? null)) {
+    const c = getComputedStyle(e).backgroundColor.match(/[\d.]+/g)?.map(Number);
+    if (c && (c.length < 4 || c[3] > 0.5)) return 0.3 * c[0] + 0.6 * c[1] + 0.1 * c[2] < 110;
+  }
+  return getComputedStyle(document.documentElement).colorScheme.includes("dark") &&
+    matchMedia("(prefers-color-scheme: dark)").matches;
+};
+const themed = (sheet, node) => sheet.replace(DARK, isDark(node) ? "@media all" : "@media not all");
+
+class Linked {
+  // svgs(): the pictures that belong together; say(text): where what is lit is described.
+  constructor(svgs, say) {
+    Object.assign(this, { svgs, say, pinned: "" });
+  }
+  parts() {
+    return this.svgs().flatMap((svg) => [...svg.querySelectorAll("[data-k],[data-to]")]);
+  }
+  about(key) {
+    const titles = this.parts().filter((p) => p.dataset.k === key)
+      .map((p) => p.parentNode.querySelector(":scope > title")?.textContent || "");
+    return titles.sort((a, b) => b.length - a.length)[0] || "";
+  }
+  show(key) {
+    const parts = this.parts(), words = (p) => (p.dataset.to || "").split(" ");
+    const to = new Set(key ? parts.filter((p) => p.dataset.k === key).flatMap(words) : []);
+    for (const p of parts) {
+      const same = Boolean(key) && p.dataset.k === key;
+      p.classList.toggle("lit", same);
+      p.classList.toggle("near", !same && Boolean(key) &&
+        (to.has(p.dataset.k) || words(p).includes(key)));
+    }
+    this.say(key ? this.about(key) : "");
+  }
+  pin(key) {
+    this.pinned = key;
+    this.show(key);
+  }
+  attach(svg) {
+    const key = (event) => (event.target.closest?.("[data-k]") ||
+      event.target.closest?.("g")?.querySelector(":scope > [data-k]"))?.dataset.k || "";
+    svg.addEventListener("pointerover", (event) => this.pinned || this.show(key(event)));
+    svg.addEventListener("pointerleave", () => this.pinned || this.show(""));
+    svg.addEventListener("click", (event) => this.pin(key(event) === this.pinned ? "" : key(event)));
+    const keys = [...new Set([...svg.querySelectorAll("[data-k]")].map((p) => p.dataset.k))];
+    if (!keys.length) return;
+    svg.setAttribute("tabindex", "0");
+    svg.addEventListener("keydown", (event) => {
+      const by = { ArrowRight: 1, ArrowDown: 8, ArrowLeft: -1, ArrowUp: -8 }[event.key];
+      if (event.key === "Escape") this.pin("");
+      if (!by) return;
+      event.preventDefault();
+      const at = keys.indexOf(this.pinned);
+      this.pin(keys[at < 0 ? 0 : Math.min(keys.length - 1, Math.max(0, at + by))]);
+    });
+  }
+}

@@ -1,0 +1,51 @@
+// Turns the still pictures of a page into linked ones. Every figure brings this script: where a
+// viewer drops scripts the <img> stays, elsewhere it is replaced by its own SVG.
+const SAY =
+  "position:sticky;bottom:0;z-index:2;white-space:pre-wrap;padding:6px 10px;border-radius:6px;" +
+  "font:12px/1.45 ui-monospace,monospace;background:#1f2328;color:#e6edf3";
+
+const linkedOf = (card) => {
+  if (card.tmaLinked) return card.tmaLinked;
+  const said = document.createElement("div");
+  said.className = "tma-said";
+  said.setAttribute("aria-live", "polite");
+  said.style.cssText = SAY;
+  said.hidden = true;
+  card.append(said);
+  const svgs = () => [...card.querySelectorAll(".tma-live")].map((h) =>
+    h.shadowRoot.querySelector("svg"));
+  return card.tmaLinked = new Linked(svgs, (text) => {
+    said.textContent = text;
+    said.hidden = !text;
+  });
+};
+
+const paint = (host) => {
+  host.shadowRoot.querySelector("svg style").textContent = themed(host.tmaSheet, host);
+};
+
+const enliven = (img) => {
+  const bytes = Uint8Array.from(atob(img.src.split(",")[1]), (c) => c.charCodeAt(0));
+  const host = document.createElement("span");
+  host.className = "tma-live";
+  host.style.cssText = img.style.cssText;
+  host.style.display = "block";
+  const root = host.attachShadow({ mode: "open" });
+  const wide = "svg{width:100%}";
+  root.innerHTML = `<style>${LINK_STYLE}${wide}</style>${new TextDecoder().decode(bytes)}`;
+  const svg = root.querySelector("svg");
+  host.tmaSheet = svg.querySelector("style").textContent;
+  img.replaceWith(host);
+  paint(host);
+  linkedOf(host.closest(".tma") || host.parentElement).attach(svg);
+};
+
+document.querySelectorAll("img.tma-still").forEach(enliven);
+if (!window.tmaWatched) {
+  window.tmaWatched = true;
+  const repaint = () => document.querySelectorAll(".tma-live").forEach((h) => h.tmaSheet && paint(h));
+  new MutationObserver(() => setTimeout(repaint, 100)).observe(document.body, {
+    attributes: true, attributeFilter: ["class", "data-jp-theme-light", "data-theme", "theme"],
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => setTimeout(repaint, 50));
+}

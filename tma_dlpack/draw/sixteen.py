@@ -1,0 +1,192 @@
+"""The rules of 16 bytes as a picture: where rows start, and how far a box reaches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tma_dlpack.dlpack import as_tensor_view
+from tma_dlpack.draw.figure import Figure
+from tma_dlpack.draw.scene import Box, Item, Line, Scene, Text
+from tma_dlpack.types.coerce import integers_of, shown
+from tma_dlpack.types.errors import TmaUnsupportedError, refusal
+
+__all__ = ["Measure", "SixteenBytes", "sixteen_bytes"]
+
+CHUNK_BYTES = 16
+ROWS = 4
+CHUNKS = 9  # drawn of a row
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One size that has to be a multiple of 16 bytes."""
+
+    name: str
+    size_bytes: int
+    is_address: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """Whether it is one."""
+        return self.size_bytes % CHUNK_BYTES == 0
+
+    @property
+    def said(self) -> str:
+        """Name, size, and what is left over."""
+        over = self.size_bytes % CHUNK_BYTES
+        left = f": {over} too many, or {CHUNK_BYTES - over} too few" if over else ""
+        mark = "✓" if self.ok else "✗"
+        size = f"{self.size_bytes:#x}" if self.is_address else f"{self.size_bytes} bytes"
+        return f"{mark} {self.name} is {size}{left}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SixteenBytes(Figure):
+    """The first rows of a tensor over a ruler of 16-byte chunks, and a box on them.
+
+    Attributes
+    ----------
+    starts : tuple of int
+        Where the first rows start, bytes after the last 16-byte boundary before the tensor.
+    box_bytes : int
+        Bytes of a row of the box.
+    measures : tuple of Measure
+        The address, the row stride, the box's row and the column that the box begins at.
+    column_bytes : int
+        Where the box begins within a row.
+    """
+
+    title: str
+    starts: tuple[int, ...]
+    box_bytes: int
+    column_bytes: int
+    measures: tuple[Measure, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether all are multiples of 16 bytes."""
+        return all(measure.ok for measure in self.measures)
+
+    def scenes(self) -> tuple[Scene, ...]:
+        """Lower to one panel."""
+        return (_panel(self),)
+
+    def text(self) -> str:
+        """Give one line per measure."""
+        return "\n".join([self.title, *(measure.said for measure in self.measures)])
+
+
+def sixteen_bytes(
+    tensor: object, box_sizes: Sequence[int], coords: Sequence[int] | None = None
+) -> SixteenBytes:
+    """Show what of a tensor and a box has to be a multiple of 16 bytes, and what of it is.
+
+    Parameters
+    ----------
+    tensor : object
+        Anything with ``__dlpack__``; of rank 2 and more, contiguous along the last dimension.
+    box_sizes : sequence of int
+        Row-major, elements.
+    coords : sequence of int, optional
+        Row-major; None for the first tile.
+
+    Returns
+    -------
+    SixteenBytes
+        Of tiled maps without interleave. `check_tma_descriptor` judges; this shows four rules.
+
+    Raises
+    ------
+    TmaPreconditionError
+        If the tensor cannot be read, or the sizes are no integers, one per dimension.
+    TmaUnsupportedError
+        For elements that are no whole bytes, and for vectors.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> print(sixteen_bytes(np.zeros((4, 1733), np.float16)[:, :64], (4, 12)))  # doctest: +ELLIPSIS
+    4 rows over 16-byte chunks: not all start on one
+    ✓ the address is ...
+    ✗ the row stride is 3466 bytes: 10 too many, or 6 too few
+    ✗ a row of the box is 24 bytes: 8 too many, or 8 too few
+    ✓ the first column is 0 bytes
+
+    Notes
+    -----
+    Source: CUDA driver API, cuTensorMapEncodeTiled; the column: measured (H200, driver 580.159.04).
+    """
+    view = as_tensor_view(tensor)
+    rank, bits = len(view.shape), view.dtype.itemsize_bits
+    if rank < 2 or bits % 8:
+        raise TmaUnsupportedError("this picture needs rows of elements of whole bytes")
+    box, place = (integers_of(v) for v in (box_sizes, (0,) * rank if coords is None else coords))
+    for argument, numbers in (("box_sizes", box), ("coords", place)):
+        if numbers is None or len(numbers) != rank:
+            found = f"{argument} is {shown(box_sizes if argument == 'box_sizes' else coords)}"
+            raise refusal(argument, found, f"be {rank} integers, row-major", "pass a tuple")
+    assert box is not None
+    assert place is not None
+    item, stride = bits // 8, view.strides[-2] * bits // 8
+    begin = view.address % CHUNK_BYTES
+    measures = (
+        Measure("the address", view.address, is_address=True),
+        Measure("the row stride", stride),
+        Measure("a row of the box", box[-1] * item),
+        Measure("the first column", place[-1] * item),
+    )
+    rows = min(ROWS, view.shape[-2])
+    starts = tuple(begin + n * stride for n in range(rows))
+    verdict = "all start on one" if all(m.ok for m in measures[:2]) else "not all start on one"
+    return SixteenBytes(
+        f"{rows} rows over 16-byte chunks: {verdict}",
+        starts,
+        box[-1] * item,
+        place[-1] * item,
+        measures,
+    )
+
+
+# --- Drawing ------------------------------------------------------------------------------------
+
+LEFT, TOP, BYTE, ROW = 60, 46, 3.4, 34
+
+
+def _panel(figure: SixteenBytes) -> Scene:
+    width = BYTE * CHUNK_BYTES * CHUNKS
+    bottom = TOP + ROW * len(figure.starts)
+    items: list[Item] = [
+        Text(
+            10, 19, "one chunk of 16 bytes between two lines; each bar is a row of the box", "muted"
+        )
+    ]
+    for n, start in enumerate(figure.starts):
+        y = TOP + ROW * n
+        begin = start % CHUNK_BYTES + figure.column_bytes % CHUNK_BYTES
+        length = min(figure.box_bytes, CHUNK_BYTES * CHUNKS - begin)
+        ends = (begin + figure.box_bytes) % CHUNK_BYTES == 0 and begin % CHUNK_BYTES == 0
+        said = f"row {n}: starts {begin % CHUNK_BYTES} bytes after a boundary"
+        items += [
+            Text(10, y + 14, f"row {n}"),
+            Box(
+                LEFT + BYTE * begin,
+                y,
+                BYTE * length,
+                20,
+                "hit" if ends else "conflict",
+                ("on 16 bytes" if ends else f"{begin % CHUNK_BYTES} bytes off",)
+                if begin % CHUNK_BYTES or ends
+                else ("ends within a chunk",),
+                said,
+            ),
+        ]
+    items += [
+        Line(((x, TOP - 8), (x, bottom)), "grid")
+        for x in (LEFT + BYTE * CHUNK_BYTES * n for n in range(CHUNKS + 1))
+    ]
+    below = float(bottom + 8)
+    for measure in figure.measures:
+        items.append(Text(10, below + 10, measure.said, "label" if measure.ok else "alarm"))
+        below += 17
+    return Scene(LEFT + width + 16, below + 8, figure.title, tuple(items))

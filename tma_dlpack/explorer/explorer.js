@@ -1,0 +1,406 @@
+// The explorer's front end: controls at the left, pictures at the right. Python judges and draws;
+// here is what follows the hand at once (the box, snapping) and what must not wait for a kernel.
+
+const make = (tag, attributes = {}, ...children) => {
+  const e = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) e.addEventListener(name.slice(2), value);
+    else if (value !== undefined && value !== false) e.setAttribute(name, value === true ? "" : value);
+  }
+  e.append(...children.filter((c) => c !== null && c !== undefined));
+  return e;
+};
+
+// --- What is legal ------------------------------------------------------------------------------
+
+class Legal {
+  constructor(start) {
+    this.ranges = {};
+    this.options = {};
+    this.take(start);
+  }
+  take({ legal, options }) {
+    if (legal) this.ranges = legal;
+    if (options) this.options = options;
+  }
+  isLegal(name, value) {
+    const r = this.ranges[name];
+    if (!r) return true;
+    return value % r.step === 0 && !r.refused.some((run) => run.first <= value && value <= run.last);
+  }
+  // The nearest legal value, in the direction of `way` first where it is given.
+  snap(name, value, way = 0) {
+    const r = this.ranges[name];
+    if (!r || this.isLegal(name, value)) return value;
+    const toward = (signs) => {
+      for (let d = 1; d <= r.most - r.least; d++) {
+        for (const sign of signs) {
+          const v = value + sign * d;
+          if (v >= r.least && v <= r.most && this.isLegal(name, v)) return v;
+        }
+      }
+      return null;
+    };
+    return (way ? toward([way]) : null) ?? toward([-1, 1]) ?? value;
+  }
+  // Runs of refused values, for shading; steps finer than a pixel become one run.
+  runs(name) {
+    const r = this.ranges[name];
+    if (!r) return [];
+    if (r.step === 1) return r.refused;
+    const runs = [];
+    for (let v = Math.ceil(r.least / r.step) * r.step; v < r.most; v += r.step)
+      runs.push({ first: v + 1, last: Math.min(v + r.step - 1, r.most), reason: r.reason });
+    return runs.length > 400 ? [] : runs;
+  }
+}
+
+// --- One number: its name, a field to type into, a slider that snaps, and the shading -------------
+
+class NumberControl {
+  constructor(item, legal, choose) {
+    Object.assign(this, { item, legal, choose });
+    const id = `tmax-${Math.random().toString(36).slice(2)}`;
+    const change = (value) => Number.isInteger(value) && choose({ [item.name]: value });
+    this.field = make("input", {
+      type: "number", id, step: 1, "aria-label": `${item.name}, typed`,
+      onchange: () => change(this.field.valueAsNumber),
+    });
+    this.slider = make("input", {
+      type: "range", min: item.least, max: item.most, step: 1, "aria-label": item.name,
+      oninput: () => {
+        const now = this.slider.valueAsNumber;
+        const step = now - this.value;  // a key moves by one: go on to the next legal value
+        const value = legal.snap(item.name, now, Math.abs(step) === 1 ? step : 0);
+        this.slider.value = value;
+        change(value);
+      },
+    });
+    this.shade = make("div", { class: "tmax-shade", "aria-hidden": "true" });
+    this.element = make("div", { class: "tmax-number" },
+      make("label", { for: id }, item.name), this.field,
+      make("div", { class: "tmax-track" }, this.slider, this.shade));
+  }
+  set(value) {
+    this.value = value;
+    if (this.field !== document.activeElement || this.field.valueAsNumber !== value)
+      this.field.value = value;
+    this.slider.value = value;
+  }
+  reach() {
+    const r = this.legal.ranges[this.item.name];
+    if (!r) return;
+    this.slider.min = Math.min(r.least, this.value);
+    this.slider.max = Math.max(r.most, this.value);
+    const span = r.most - r.least + 1;
+    this.shade.replaceChildren(...this.legal.runs(this.item.name).map((run) => {
+      const values = run.last > run.first ? `${run.first}..${run.last}` : `${run.first}`;
+      const at = `left:${100 * (run.first - r.least) / span}%;width:${100 * (run.last - run.first + 1) / span}%`;
+      return make("i", { style: at, title: `${values} refused. ${run.reason}` });
+    }));
+  }
+}
+
+class MenuControl {
+  constructor(item, legal, choose) {
+    Object.assign(this, { item, legal });
+    const id = `tmax-${Math.random().toString(36).slice(2)}`;
+    this.select = make("select", { id, "aria-label": item.name,
+      onchange: () => choose({ [item.name]: this.select.value }) },
+      ...item.options.map((o) => make("option", { value: o }, o || "of the tensor")));
+    this.element = make("div", { class: "tmax-menu" },
+      make("label", { for: id }, item.name), this.select);
+  }
+  set(value) { this.select.value = value; }
+  reach() {
+    const refused = this.legal.options[this.item.name] || {};
+    for (const option of this.select.options) {
+      const why = refused[option.value];
+      option.title = why || "";
+      option.textContent = (option.value || "of the tensor") + (why ? " ✗" : "");
+    }
+  }
+}
+
+// --- The tensor's picture: drag the box, or its lower right corner --------------------------------
+
+class Drag {
+  constructor(explorer) { this.explorer = explorer; }
+  attach(svg) {
+    if (!svg.dataset.x) return;
+    const axes = [svg.dataset.x, svg.dataset.y].map((text) => {
+      if (!text) return null;
+      const [dimension, offset, length, first, last] = text.split(" ").map(Number);
+      return { dimension, offset, length, first, last };
+    });
+    svg.style.touchAction = "none";
+    svg.addEventListener("pointerdown", (event) => this.begin(event, svg, axes));
+  }
+  pointer(event, svg) {
+    const box = svg.getBoundingClientRect(), view = svg.viewBox.baseVal;
+    return [(event.clientX - box.left) * view.width / box.width,
+            (event.clientY - box.top) * view.height / box.height];
+  }
+  begin(event, svg, axes) {
+    const { values } = this.explorer, at = this.pointer(event, svg);
+    const sides = axes.map((axis, n) => {
+      if (!axis) return null;
+      const position = axis.first + (at[n] - axis.offset) / axis.length * (axis.last - axis.first);
+      const start = values[`coords[${axis.dimension}]`], span = values[`box_sizes[${axis.dimension}]`] ?? 1;
+      const end = axis.offset + (start + span - axis.first) / (axis.last - axis.first) * axis.length;
+      return { axis, n, position, start, span, fromEnd: at[n] - end };
+    }).filter(Boolean);
+    const inPlot = sides.every((s) => at[s.n] >= s.axis.offset - 12 && at[s.n] <= s.axis.offset + s.axis.length + 12);
+    if (!inPlot || event.button) return;
+    const canSize = this.explorer.numbers.has(`box_sizes[${sides[0].axis.dimension}]`);
+    const sizing = canSize && sides.every((s) => Math.abs(s.fromEnd) <= 9);
+    const inside = sides.every((s) => s.position >= s.start && s.position < s.start + s.span);
+    for (const s of sides) s.grab = inside ? s.position - s.start : s.span / 2;
+    this.explorer.shown = Object.fromEntries(sides.map((s) => [s.axis.dimension, [s.axis.first, s.axis.last]]));
+    const move = (e) => {
+      const now = this.pointer(e, svg), changed = {};
+      for (const s of sides) {
+        const p = s.axis.first + (now[s.n] - s.axis.offset) / s.axis.length * (s.axis.last - s.axis.first);
+        const name = `${sizing ? "box_sizes" : "coords"}[${s.axis.dimension}]`;
+        const r = this.explorer.legal.ranges[name];
+        const wanted = Math.round(sizing ? p - s.start : p - s.grab);
+        changed[name] = this.explorer.legal.snap(name, Math.min(r?.most ?? wanted, Math.max(r?.least ?? wanted, wanted)));
+      }
+      this.explorer.choose(changed);
+    };
+    const end = () => {
+      this.explorer.shown = null;
+      removeEventListener("pointermove", move);
+      removeEventListener("pointerup", end);
+      removeEventListener("pointercancel", end);
+      this.explorer.dragging = false;
+      this.explorer.settle();
+    };
+    // The picture is replaced while dragging, so the window listens, with this picture's scale.
+    const frozen = svg.getBoundingClientRect(), view = svg.viewBox.baseVal;
+    this.pointer = (e) => [(e.clientX - frozen.left) * view.width / frozen.width,
+                           (e.clientY - frozen.top) * view.height / frozen.height];
+    const release = () => { delete this.pointer; removeEventListener("pointerup", release); };
+    addEventListener("pointerup", release);
+    addEventListener("pointermove", move);
+    addEventListener("pointerup", end);
+    addEventListener("pointercancel", end);
+    this.explorer.dragging = true;
+    event.preventDefault();
+    if (!inside && !sizing) move(event);
+  }
+}
+
+// --- The whole ------------------------------------------------------------------------------------
+
+class Explorer {
+  constructor(model, el) {
+    const start = model.get("start");
+    Object.assign(this, { model, el, tab: "tensor", values: {}, wanted: {}, seq: 0, busy: false,
+                          shown: null, dragging: false, panels: [], access: "column", phase: 0 });
+    this.legal = new Legal(start);
+    this.numbers = new Map();
+    this.menus = new Map();
+    this.build(start);
+    this.linked = new Linked(() => [...this.stage.querySelectorAll("svg")], (text) => { this.said.textContent = text; });
+    this.drag = new Drag(this);
+    this.take(start.view);
+    this.reach();
+    model.on("msg:custom", (answer) => this.hear(answer));
+    this.watch();
+  }
+  build(start) {
+    const choose = (values) => this.choose(values);
+    const groups = start.controls.map((group) => make("fieldset", {}, make("legend", {}, group.title),
+      ...group.numbers.map((item) => {
+        const control = new NumberControl(item, this.legal, choose);
+        this.numbers.set(item.name, control);
+        return control.element;
+      }),
+      ...group.menus.map((item) => {
+        const control = new MenuControl(item, this.legal, choose);
+        this.menus.set(item.name, control);
+        return control.element;
+      })));
+    this.tabs = Object.entries(start.tabs).map(([name, title]) => make("button", {
+      type: "button", role: "tab", "data-tab": name, onclick: () => this.open(name),
+      onkeydown: (e) => this.arrow(e) }, title));
+    this.state = make("div", { class: "tmax-state", role: "status", "aria-live": "polite" });
+    this.fixes = make("div", { class: "tmax-fixes" });
+    this.refused = make("p", { class: "tmax-refused", hidden: true });
+    this.report = make("div", { class: "tmax-report" });
+    this.host = make("div", { class: "tmax-stage", role: "tabpanel", "aria-label": "picture" });
+    const shadow = this.host.attachShadow({ mode: "open" });
+    shadow.append(make("style", {}, `${LINK_STYLE}.row{display:flex;flex-wrap:wrap;gap:10px;align-items:flex-start}.row>svg{flex:1 1 330px;min-width:0}`));
+    this.stage = shadow.appendChild(make("div", { class: "row" }));
+    this.accesses = make("select", { "aria-label": "access", onchange: () => {
+      this.access = this.accesses.value;
+      this.phase = 0;
+      this.ask("show");
+    } }, ...["column", "row", "ldmatrix"].map((a) => make("option", { value: a }, `read: ${a}`)));
+    this.phases = make("input", { type: "range", min: 0, max: 0, step: 1, value: 0, "aria-label": "phase of the access",
+      oninput: () => { this.phase = this.phases.valueAsNumber; this.ask("show"); } });
+    this.title = make("span", {});
+    this.stepper = make("div", { class: "tmax-stepper", hidden: true }, this.accesses, this.phases, this.title);
+    this.said = make("div", { class: "tmax-said", "aria-live": "polite" });
+    this.codeBox = make("pre", { class: "tmax-code", tabindex: 0, hidden: true });
+    const tools = make("div", { class: "tmax-tools" },
+      make("button", { type: "button", onclick: () => this.copy() }, "copy code"),
+      make("button", { type: "button", onclick: () => this.save("svg") }, "save SVG"),
+      make("button", { type: "button", onclick: () => this.save("png") }, "save PNG"));
+    this.root = make("div", { class: "tmax" },
+      make("form", { class: "tmax-controls", "aria-label": "arguments of the tensor map", onsubmit: (e) => e.preventDefault() }, ...groups),
+      make("div", { class: "tmax-pictures" }, make("div", { role: "tablist", "aria-label": "pictures" }, ...this.tabs),
+        this.state, this.refused, this.fixes, this.stepper, this.host, this.codeBox, this.said, this.report, tools));
+    this.el.append(this.root);
+    const kept = make("style", {}, start.kept ? `.${start.kept}{display:none}` : "");
+    document.head.append(kept);
+    this.dispose = () => kept.remove();
+  }
+
+  // --- Asking: one question at a time, the newest wins ---
+  choose(values) {
+    Object.assign(this.values, values);
+    Object.assign(this.wanted, values);
+    for (const name of Object.keys(values)) this.numbers.get(name)?.set(values[name]);
+    this.asked = performance.now();
+    this.ask("choose");
+    if (!this.dragging) this.settle();
+  }
+  ask(what) {
+    if (this.busy) {
+      this.next = what;
+      return;
+    }
+    this.busy = true;
+    this.root.setAttribute("aria-busy", "true");
+    this.model.send({ do: what, values: this.wanted, tab: this.tab, seq: ++this.seq,
+                      shown: this.shown, access: this.access, phase: this.phase });
+    this.wanted = {};
+  }
+  settle() {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.busy ? this.settle() : this.model.send({ do: "legal", seq: ++this.seq }), 180);
+  }
+  hear(answer) {
+    if (answer.legal) {
+      this.legal.take(answer);
+      this.reach();
+      return;
+    }
+    this.busy = false;
+    this.take(answer);
+    this.root.dispatchEvent(new CustomEvent("tmax-shown", { bubbles: true, composed: true, detail: performance.now() - this.asked }));
+    const next = this.next;
+    this.next = null;
+    if (next || Object.keys(this.wanted).length) this.ask(next || "choose");
+    else this.root.setAttribute("aria-busy", "false");
+  }
+
+  // --- Showing ---
+  take(view) {
+    Object.assign(this.values, view.values, this.wanted);
+    for (const [name, control] of [...this.numbers, ...this.menus]) control.set(this.values[name]);
+    this.state.textContent = view.state;
+    this.report.innerHTML = view.report;
+    this.refused.textContent = view.refusal;
+    this.refused.hidden = !view.refusal;
+    this.fixes.replaceChildren(...(view.fix ? [this.button(view.fix, "fix")] : []),
+      ...(view.ok ? [] : [this.button("back to the last accepted", "undo")]));
+    this.code = view.code;
+    this.codeBox.textContent = view.code;
+    const isCode = view.tab === "code";
+    this.codeBox.hidden = !isCode;
+    this.host.hidden = isCode;
+    this.said.hidden = isCode;
+    this.stepper.hidden = view.tab !== "banks";
+    this.title.textContent = view.title;
+    this.phases.max = view.banks.last ?? 0;
+    this.phases.value = this.phase = view.banks.phase ?? 0;
+    for (const tab of this.tabs) {
+      const on = tab.dataset.tab === this.tab;
+      tab.setAttribute("aria-selected", on);
+      tab.tabIndex = on ? 0 : -1;
+    }
+    this.host.classList.toggle("tmax-stale", !view.ok);
+    if (view.panels.length || view.ok) this.draw(view.panels);
+  }
+  draw(panels) {
+    this.panels = panels;
+    this.stage.innerHTML = panels.join("");
+    this.paint();
+    for (const svg of this.stage.querySelectorAll("svg")) {
+      svg.style.maxWidth = `min(100%, ${1.3 * svg.viewBox.baseVal.width}px)`;
+      this.drag.attach(svg);
+      this.linked.attach(svg);
+      svg.addEventListener("click", (e) => this.strip(e));
+    }
+    if (this.linked.pinned) this.linked.show(this.linked.pinned);
+  }
+  strip(event) {
+    const key = event.target.closest?.("g")?.querySelector("[data-k^=at]")?.dataset.k;
+    if (!key) return;
+    const [d, position] = key.slice(2).split(".").map(Number);
+    this.choose({ [`coords[${d}]`]: position });
+  }
+  paint() {
+    const dark = isDark(this.el);
+    this.root.style.colorScheme = dark ? "dark" : "light";
+    for (const [n, style] of this.stage.querySelectorAll("svg style").entries()) {
+      this.sheets ??= [];
+      this.sheets[n] = style.textContent.includes(DARK) ? style.textContent : this.sheets[n];
+      style.textContent = themed(this.sheets[n], this.el);
+    }
+  }
+  watch() {
+    const observer = new MutationObserver(() => setTimeout(() => this.paint(), 100));
+    observer.observe(document.body, { attributes: true });
+  }
+  reach() {
+    for (const control of [...this.numbers.values(), ...this.menus.values()]) control.reach();
+  }
+  button(words, what) {
+    return make("button", { type: "button", onclick: () => { this.wanted = {}; this.asked = performance.now(); this.ask(what); this.settle(); } }, words);
+  }
+  open(tab) {
+    this.tab = tab;
+    this.asked = performance.now();
+    this.ask("show");
+  }
+  arrow(event) {
+    const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!by) return;
+    const n = this.tabs.findIndex((t) => t.dataset.tab === this.tab);
+    const tab = this.tabs[(n + by + this.tabs.length) % this.tabs.length];
+    tab.focus();
+    this.open(tab.dataset.tab);
+  }
+
+  // --- Taking away ---
+  copy() {
+    navigator.clipboard?.writeText(this.code);
+  }
+  save(kind) {
+    const svg = this.stage.querySelector("svg");
+    if (!svg) return;
+    const url = URL.createObjectURL(new Blob([new XMLSerializer().serializeToString(svg)], { type: "image/svg+xml" }));
+    const give = (href) => make("a", { href, download: `tma-${this.tab}.${kind}` }).click();
+    if (kind === "svg") return give(url);
+    const image = new Image();
+    image.onload = () => {
+      const canvas = make("canvas", { width: 2 * image.width, height: 2 * image.height });
+      const context = canvas.getContext("2d");
+      context.scale(2, 2);
+      context.drawImage(image, 0, 0);
+      give(canvas.toDataURL("image/png"));
+    };
+    image.src = url;
+  }
+}
+
+export default {
+  render({ model, el }) {
+    const explorer = new Explorer(model, el);
+    return () => explorer.dispose();
+  },
+};
