@@ -563,6 +563,7 @@ class Producer:
         return self.x.__dlpack__(**keywords)
 
 str(tma.check_tma_descriptor([], (16, 32)))  # so that all is imported
+tma.make_tma_descriptor(Producer.x, (16, 32)).tx_bytes
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 files = []
 try:
