@@ -38,6 +38,7 @@ from tma_dlpack.types.coerce import integer_of, shown
 from tma_dlpack.types.dtypes import row
 from tma_dlpack.types.enums import TensorMapDataType, TmaSwizzle
 from tma_dlpack.types.errors import refusal, sealed
+from tma_dlpack.types.opaque import opaque
 from tma_dlpack.types.public import Drawn, public
 
 __all__ = ["Major", "MatrixDescriptor"]
@@ -125,10 +126,12 @@ class MatrixDescriptor(Drawn):
         return len(self.k_starts)
 
     @property
+    @opaque
     def value(self) -> int:
         """The descriptor's 64 bits."""
         return sum(number << field.first_bit for field, number, _ in self._written())
 
+    @opaque
     def advance(self, k_steps: int = 1, *, mn_elements: int = 0) -> MatrixDescriptor:
         """Give the descriptor of a later K step, and of later rows of M or N.
 
@@ -167,6 +170,7 @@ class MatrixDescriptor(Drawn):
         starts = tuple(start + moved for start in self.k_starts[steps:])
         return replace(self, mn_elements=self.mn_elements - skipped, k_starts=starts)
 
+    @opaque
     def read(self, smem: object) -> npt.NDArray[Any]:
         """Give the operand that the tensor core reads from shared memory.
 
@@ -231,6 +235,7 @@ class MatrixDescriptor(Drawn):
         }
         return [(field, *said[field.name]) for field in self._row.fields]
 
+    @opaque
     def __str__(self) -> str:
         name, k = OPERAND_TYPES[self.data_type].partition(":")[0], self.k_steps * self.k_elements
         lines = [f"{self.instruction} matrix descriptor {self.value:#018x}: {self.major}-major"]

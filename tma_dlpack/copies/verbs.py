@@ -13,6 +13,7 @@ from tma_dlpack.copies.tile import Tile
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.coerce import shown, text_of
 from tma_dlpack.types.errors import refusal
+from tma_dlpack.types.opaque import opaque
 
 if TYPE_CHECKING:
     from tma_dlpack.geometry import IntArray
@@ -29,6 +30,7 @@ __all__ = [
 SIMULATOR = SimulatorBackend()
 
 
+@opaque
 def backend(name: str) -> Backend:
     """Give a way to copy tiles.
 
@@ -87,6 +89,7 @@ def _choose(tensor_map: TensorMap, wanted: object, memory: object) -> Backend:
     return wanted if isinstance(wanted, Backend) else _named(wanted)
 
 
+@opaque
 def load_tile(
     tensor_map: TensorMap,
     coords: Sequence[int],
@@ -152,6 +155,7 @@ def load_tile(
     )
 
 
+@opaque
 def load_tiles(
     tensor_map: TensorMap,
     coords: object,
@@ -190,6 +194,7 @@ def load_tiles(
     )
 
 
+@opaque
 def store_tile(
     tensor_map: TensorMap,
     coords: Sequence[int],
@@ -245,6 +250,7 @@ def store_tile(
     )
 
 
+@opaque
 def reduce_tile(
     tensor_map: TensorMap,
     coords: Sequence[int],
@@ -278,6 +284,7 @@ def reduce_tile(
     )
 
 
+@opaque
 def tile_coords(tensor_map: TensorMap) -> IntArray:
     """Give the coordinates of the tiles that cover the tensor.
 

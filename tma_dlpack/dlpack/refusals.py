@@ -52,6 +52,12 @@ REFUSALS: dict[str, tuple[str, str, str]] = {
         _DLPACK_H,
     ),
     "TENSOR_POINTER": ("it must lead to readable, aligned memory", _REPORT, _DLPACK_H),
+    "TENSOR_FILES": (
+        "two file descriptors must be free, for a pipe: what a producer that we do not know points "
+        "to is read through the kernel",
+        "close files, or raise the limit (ulimit -n)",
+        "pipe(2)",
+    ),
     "TENSOR_NDIM": (f"ndim must be 0 to {MAX_NDIM}", _REPORT, _DLPACK_H),
     "TENSOR_SHAPE_NULL": ("shape must not be null when ndim is not 0", _REPORT, _DLPACK_H),
     "TENSOR_EXTENT": ("extents must not be negative", _REPORT, _DLPACK_H),
@@ -96,7 +102,7 @@ REFUSALS: dict[str, tuple[str, str, str]] = {
     "TENSOR_FAKE": (
         "it must be a real tensor: a fake one has no memory",
         "call this outside of the traced function: behind torch.compiler.disable, or inside of a "
-        "torch.library.custom_op",
+        "torch.library.custom_op such as those of tma_dlpack.torch_ops",
         _TORCH,
     ),
     "TENSOR_NESTED": (

@@ -10,6 +10,7 @@ from tma_dlpack.draw.figure import Figure
 from tma_dlpack.draw.scene import Box, Item, Line, Scene, Text
 from tma_dlpack.types.coerce import integers_of, shown
 from tma_dlpack.types.errors import TmaUnsupportedError, refusal
+from tma_dlpack.types.opaque import opaque
 
 __all__ = ["Measure", "SixteenBytes", "sixteen_bytes"]
 
@@ -77,6 +78,7 @@ class SixteenBytes(Figure):
         return "\n".join([self.title, *(measure.said for measure in self.measures)])
 
 
+@opaque
 def sixteen_bytes(
     tensor: object, box_sizes: Sequence[int], coords: Sequence[int] | None = None
 ) -> SixteenBytes:

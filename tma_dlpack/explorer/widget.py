@@ -28,6 +28,7 @@ from tma_dlpack.explorer.views import TABS, controls, message, still_html
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.coerce import integer_of, shown, text_of
 from tma_dlpack.types.errors import refusal
+from tma_dlpack.types.opaque import opaque
 
 if TYPE_CHECKING:
     from tma_dlpack.types.target import Target
@@ -38,6 +39,7 @@ STAND_IN = "Shown instead is"
 HINT = "install anywidget for the live explorer: pip install 'tma_dlpack[notebook]'"
 
 
+@opaque
 def explore(tensor: object, *, target: Target | str | None = None) -> Explorer:
     """Explore the tensor maps of a tensor, in a notebook.
 

@@ -21,6 +21,7 @@ from tma_dlpack.types.errors import (
     Violation,
     sealed,
 )
+from tma_dlpack.types.opaque import opaque
 from tma_dlpack.types.public import Drawn, public
 
 __all__ = ["Report", "check_request"]
@@ -78,6 +79,7 @@ class Report(Drawn):
             lacks = self.violations[0].rule in _unsupported_rules()
             raise (TmaTargetError if lacks else TmaPreconditionError)(self.violations)
 
+    @opaque
     def fixed(self) -> dict[str, Any] | None:
         """Give the keyword arguments after the tensor, corrected so that the call is accepted.
 
@@ -94,6 +96,7 @@ class Report(Drawn):
         changes = self.changes()
         return None if changes is None else {**self._given, **changes}
 
+    @opaque
     def changes(self) -> dict[str, Any] | None:
         """Give the keyword arguments that `fixed` changes, and only these.
 
@@ -109,6 +112,7 @@ class Report(Drawn):
                 return _needed(self._given, changes, self._request_of)
         return None
 
+    @opaque
     def __str__(self) -> str:
         findings: tuple[Finding, ...] = (*self.violations, *self.advice)
         head = (

@@ -12,6 +12,7 @@ import numpy as np
 
 from tma_dlpack.dlpack import Layout
 from tma_dlpack.types.limits import ADDRESS_BYTES, ALIGNMENT_BYTES, MAP_BYTES
+from tma_dlpack.types.opaque import opaque
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -131,6 +132,7 @@ class PythonStorage:
         return self._refuse_bytes() if self._data is None else self._data
 
     @property
+    @opaque
     def ptr(self) -> int:
         """Address of the map's own 128 bytes: 128-byte aligned, valid as long as the map lives.
 
