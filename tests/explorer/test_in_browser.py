@@ -99,6 +99,7 @@ def test_every_tensor_is_dragged_typed_into_and_clicked_without_a_blank_frame(ch
 def test_the_picture_follows_the_pointer(chromium):
     explorer = explore(np.zeros((300, 512), np.float32))
     seen = harness.Seen(chromium).show(explorer)
+    seen.page.evaluate(harness.WATCH_BLANK)
     for start, end in (((4, 16), (150, 300)), ((152, 310), (20, 40)), ((24, 56), (200, 200))):
         seen.page.evaluate("window.shownAfter = []")
         before = explorer.choice
