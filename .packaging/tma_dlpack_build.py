@@ -9,7 +9,6 @@ import sysconfig
 
 from setuptools import Distribution, build_meta
 from setuptools.build_meta import (
-    build_editable,
     build_sdist,
     get_requires_for_build_editable,
     get_requires_for_build_sdist,
@@ -39,6 +38,12 @@ def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
     """Write the wheel's metadata, as PEP 517 has it."""
     _choose(config_settings)
     return build_meta.prepare_metadata_for_build_wheel(metadata_directory, None)
+
+
+def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
+    """Build an editable wheel, as PEP 660 has it: a path that type checkers follow too."""
+    settings = {"editable_mode": "compat", **(config_settings or {})}
+    return build_meta.build_editable(wheel_directory, settings, metadata_directory)
 
 
 def _choose(config_settings):

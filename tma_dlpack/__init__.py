@@ -4,6 +4,7 @@ import importlib
 import os
 import sys
 from functools import partial
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tma_dlpack.include import get_include
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from tma_dlpack.cli.explain import Explanation, PrintedArguments, explain
     from tma_dlpack.consumer import MatrixDescriptor, ldmatrix_addresses, matrix_descriptor
     from tma_dlpack.copies.backend import Backend
-    from tma_dlpack.copies.rule_list import RuleInfo, RuleList, list_rules
+    from tma_dlpack.copies.rule_list import RuleInfo, RuleList, rules
     from tma_dlpack.copies.tile import Tile
     from tma_dlpack.copies.verbs import (
         backend,
@@ -112,7 +113,6 @@ __all__ = [
     "get_include",
     "im2col_corners",
     "ldmatrix_addresses",
-    "list_rules",
     "load_tile",
     "load_tiles",
     "make_im2col_descriptor",
@@ -123,6 +123,7 @@ __all__ = [
     "ragged",
     "ragged_coords",
     "reduce_tile",
+    "rules",
     "split_inner",
     "store_tile",
     "tile_coords",
@@ -135,7 +136,7 @@ _LATER = {
     "tma_dlpack.cli.explain": ("Explanation", "PrintedArguments", "explain"),
     "tma_dlpack.consumer": ("MatrixDescriptor", "ldmatrix_addresses", "matrix_descriptor"),
     "tma_dlpack.copies.backend": ("Backend",),
-    "tma_dlpack.copies.rule_list": ("RuleInfo", "RuleList", "list_rules"),
+    "tma_dlpack.copies.rule_list": ("RuleInfo", "RuleList"),
     "tma_dlpack.copies.tile": ("Tile",),
     "tma_dlpack.copies.verbs": (
         "backend",
@@ -202,6 +203,21 @@ def _finish_imports() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_finish_imports)
+
+
+class _Package(ModuleType):
+    """The package. Its verb `rules()` has the name of a room, whose import would replace it."""
+
+    @property
+    def rules(self) -> Any:
+        return importlib.import_module("tma_dlpack.copies.rule_list").rules
+
+    @rules.setter
+    def rules(self, room: object) -> None:
+        pass  # the import system binds each room to the package: this one is found in sys.modules
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __dir__() -> list[str]:

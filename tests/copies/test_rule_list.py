@@ -1,6 +1,8 @@
-"""`list_rules`: every row that refuses or advises, as data, text and HTML."""
+"""`rules`: every row that refuses or advises, as data, text and HTML."""
 
 from __future__ import annotations
+
+import importlib
 
 import numpy as np
 import pytest
@@ -12,11 +14,11 @@ from tma_dlpack.dlpack.refusals import REFUSALS as TENSOR_REFUSALS
 from tma_dlpack.rules import ALLOWABLE, RULES
 from tma_dlpack.rules.advice import ADVICE
 
-BY_ID = {rule.id: rule for rule in tma.list_rules()}
+BY_ID = {rule.id: rule for rule in tma.rules()}
 
 
 def test_every_row_is_listed_once():
-    listed = [rule.id for rule in tma.list_rules()]
+    listed = [rule.id for rule in tma.rules()]
     assert len(set(listed)) == len(listed)
     rows = {rule.id for rule in RULES} | {row.id for row in ADVICE}
     assert set(listed) == rows | set(COPY_REFUSALS) | set(TENSOR_REFUSALS)
@@ -37,9 +39,9 @@ def test_a_rule_reads_as_a_sentence(rule):
 
 
 def test_a_group_is_a_part_of_the_list():
-    groups = [tma.list_rules(group) for group in ("tensor", "rule", "advice", "copy")]
-    assert [rule for group in groups for rule in group] == list(tma.list_rules())
-    assert [rule.id for rule in tma.list_rules("rule")] == [rule.id for rule in RULES]
+    groups = [tma.rules(group) for group in ("tensor", "rule", "advice", "copy")]
+    assert [rule for group in groups for rule in group] == list(tma.rules())
+    assert [rule.id for rule in tma.rules("rule")] == [rule.id for rule in RULES]
 
 
 @pytest.mark.parametrize(
@@ -65,7 +67,7 @@ def test_who_refuses(rule_id, refused_by):
 
 
 def test_what_allow_switches_off_is_marked():
-    assert [rule.id for rule in tma.list_rules() if rule.allowable] == list(ALLOWABLE)
+    assert [rule.id for rule in tma.rules() if rule.allowable] == list(ALLOWABLE)
 
 
 def test_a_violation_cites_a_rule_of_the_list():
@@ -75,7 +77,7 @@ def test_a_violation_cites_a_rule_of_the_list():
 
 
 def test_the_list_is_a_table_in_a_notebook():
-    rules = tma.list_rules("rule")
+    rules = tma.rules("rule")
     assert repr(rules) == f"<RuleList of {len(RULES)} rules>"
     html = rules[3:5]._repr_html_()
     assert html.count("<tr>") == 3
@@ -84,8 +86,14 @@ def test_the_list_is_a_table_in_a_notebook():
 
 def test_the_command_line_prints_the_rules(capsys):
     assert main(["rules"]) == 0
-    assert capsys.readouterr().out == f"{tma.list_rules()}\n"
+    assert capsys.readouterr().out == f"{tma.rules()}\n"
     assert main(["rules", "BOX_RANGE", "COPY_GATHER4"]) == 0
     assert capsys.readouterr().out == f"{BY_ID['BOX_RANGE']}\n\n{BY_ID['COPY_GATHER4']}\n"
     assert main(["rules", "box_rang"]) == 1
     assert "did you mean BOX_RANGE?" in capsys.readouterr().err
+
+
+def test_the_verb_rules_is_not_replaced_by_the_room_of_that_name():
+    room = importlib.import_module("tma_dlpack.rules")
+    assert "rules" in tma.__all__
+    assert [rule.id for rule in tma.rules("rule")] == [rule.id for rule in room.RULES]

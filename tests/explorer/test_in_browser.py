@@ -85,7 +85,7 @@ def test_every_tensor_is_dragged_typed_into_and_clicked_without_a_blank_frame(ch
     assert explorer.look.ok
     assert seen.page.locator(".tmax-stale").count() == 0
 
-    for tab in ("shared", "banks", "bytes", "tensor"):
+    for tab in ("shared", "copy", "banks", "bytes", "tensor"):
         seen.page.click(f'[data-tab="{tab}"]')
         seen.settle()
         assert seen.pictures()[1] > 4, tab
@@ -217,4 +217,26 @@ def test_controls_are_left_and_pictures_right_and_as_dark_as_the_page(chromium, 
     )
     assert paper == {"light": "rgb(255, 255, 255)", "dark": "rgb(21, 25, 31)"}[scheme]
     shot(seen, f"{width}-{scheme}")
+    seen.page.close()
+
+
+def test_pictures_are_saved_and_the_code_is_copied(chromium, tmp_path):
+    explorer = explore(np.zeros((64, 128), np.float32))
+    seen = harness.Seen(chromium).show(explorer)
+    for kind, begins in (("SVG", b"<svg "), ("PNG", b"\x89PNG")):
+        with seen.page.expect_download() as waited:
+            seen.page.click(f"text=save {kind}")
+        saved = tmp_path / waited.value.suggested_filename
+        waited.value.save_as(saved)
+        assert saved.name == f"tma-tensor.{kind.lower()}"
+        assert saved.read_bytes().startswith(begins)
+    written = seen.page.evaluate(
+        "() => new Promise((done) => {"
+        "  Object.defineProperty(navigator, 'clipboard',"
+        "    { value: { writeText: done }, configurable: true });"
+        "  [...document.querySelectorAll('button')]"
+        "    .find((b) => b.textContent === 'copy code').click(); })"
+    )
+    assert written == explorer.choice.call()
+    assert seen.errors == []
     seen.page.close()

@@ -334,7 +334,7 @@ def _bench(options: argparse.Namespace) -> int:
 
 
 def _rules(options: argparse.Namespace) -> int:
-    by_id = {rule.id: rule for rule in tma.list_rules()}
+    by_id = {rule.id: rule for rule in tma.rules()}
     for rule_id in options.ids:
         if rule_id not in by_id:
             close = difflib.get_close_matches(rule_id.upper(), by_id, n=1)

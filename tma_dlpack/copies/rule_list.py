@@ -1,4 +1,4 @@
-"""Every rule of the package as data: `list_rules`, generated from the rows that refuse and advise.
+"""Every rule of the package as data: `rules`, generated from the rows that refuse and advise.
 
 A new row of rules, advice or refusals appears here by itself.
 """
@@ -20,7 +20,7 @@ from tma_dlpack.types.errors import COLUMNS
 from tma_dlpack.types.opaque import opaque
 from tma_dlpack.types.public import Drawn, public
 
-__all__ = ["RuleInfo", "RuleList", "list_rules"]
+__all__ = ["RuleInfo", "RuleList", "rules"]
 
 GROUPS = ("tensor", "rule", "advice", "copy")
 
@@ -107,7 +107,7 @@ class RuleList(Sequence[RuleInfo], Drawn):
 
 
 @opaque
-def list_rules(group: str | None = None) -> RuleList:
+def rules(group: str | None = None) -> RuleList:
     """Give every rule that this package holds a call, a tensor or a copy against.
 
     Parameters
@@ -123,7 +123,7 @@ def list_rules(group: str | None = None) -> RuleList:
     Examples
     --------
     >>> import tma_dlpack as tma
-    >>> by_id = {rule.id: rule for rule in tma.list_rules()}
+    >>> by_id = {rule.id: rule for rule in tma.rules()}
     >>> print(by_id["BOX_RANGE"])
     BOX_RANGE (refused by libcu++, driver; tiled)
       box_sizes: it must be 1..256

@@ -137,10 +137,10 @@ def rules_html(rules: RuleList) -> str:
     Examples
     --------
     >>> import tma_dlpack as tma
-    >>> "<td>BOX_IN_SHAPE</td>" in rules_html(tma.list_rules("rule"))
+    >>> "<td>BOX_IN_SHAPE</td>" in rules_html(tma.rules("rule"))
     True
     """
-    require("rules", rules, (RuleList,), "pass what list_rules gives")
+    require("rules", rules, (RuleList,), "pass what rules gives")
     heads, *rows = as_rows(rules)
     return fragment([table_html(heads, rows)])
 

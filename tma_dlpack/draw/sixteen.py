@@ -113,7 +113,7 @@ def sixteen_bytes(
     ✓ the address is ...
     ✗ the row stride is 3466 bytes: 10 too many, or 6 too few
     ✗ a row of the box is 24 bytes: 8 too many, or 8 too few
-    ✓ the first column is 0 bytes
+    ✓ the offset of the first column is 0 bytes
 
     Notes
     -----
@@ -136,7 +136,7 @@ def sixteen_bytes(
         Measure("the address", view.address, is_address=True),
         Measure("the row stride", stride),
         Measure("a row of the box", box[-1] * item),
-        Measure("the first column", place[-1] * item),
+        Measure("the offset of the first column", place[-1] * item),
     )
     rows = min(ROWS, view.shape[-2])
     starts = tuple(begin + n * stride for n in range(rows))

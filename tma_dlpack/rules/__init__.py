@@ -17,7 +17,7 @@ what it found and searches for arguments that would be accepted, by the `repairs
 
 A new rule is a row of its chapter, at libcu++'s place (`step`), and a pair of requests on either
 side of it in tests/rules/test_rules.py, which says what is missing. It then appears in reports, in
-`fixed()`, in `list_rules()` and, if libcu++ alone has it, in `allow=`. An advice is a row of
+`fixed()`, in `rules()` and, if libcu++ alone has it, in `allow=`. An advice is a row of
 `advice` and a pair in tests/rules/test_advice.py.
 
 May import types, dlpack and encoding.
