@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from tma_dlpack.rules.report import Report
     from tma_dlpack.verification import VerifyReport, verify
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "TARGETS",

@@ -18,6 +18,7 @@ from tma_dlpack.types.errors import (
     Finding,
     TmaPreconditionError,
     TmaTargetError,
+    TmaUnsupportedError,
     Violation,
     sealed,
 )
@@ -80,7 +81,7 @@ class Report(Drawn):
             raise (TmaTargetError if lacks else TmaPreconditionError)(self.violations)
 
     @opaque
-    def fixed(self) -> dict[str, Any] | None:
+    def fixed(self) -> Any:  # so that type checkers take **report.fixed()
         """Give the keyword arguments after the tensor, corrected so that the call is accepted.
 
         Each refused argument is changed as little as its rule allows; arguments that are fine stay
@@ -91,10 +92,39 @@ class Report(Drawn):
         Returns
         -------
         dict or None
-            None where the tensor itself must change. What is returned has been checked.
+            None where the tensor itself must change; `accepted_arguments` raises then. What is
+            returned has been checked.
         """
         changes = self.changes()
         return None if changes is None else {**self._given, **changes}
+
+    @opaque
+    def accepted_arguments(self) -> dict[str, Any]:
+        """Give what `fixed` gives, or raise the refusal where the tensor itself must change.
+
+        Returns
+        -------
+        dict
+            Of keyword arguments, for ``make_tma_descriptor(x, **report.accepted_arguments())``.
+
+        Raises
+        ------
+        TmaPreconditionError
+            With every violation, and with what to do about the tensor in each.
+
+        Examples
+        --------
+        >>> import numpy as np, tma_dlpack as tma
+        >>> x = np.zeros((64, 64), np.float32)
+        >>> report = tma.check_tma_descriptor(x, box_sizes=(16, 3))
+        >>> tma.make_tma_descriptor(x, **report.accepted_arguments()).box_sizes
+        (16, 4)
+        """
+        fixed: dict[str, Any] | None = self.fixed()
+        if fixed is None:
+            self.raise_if_refused()
+            raise TmaUnsupportedError("this report was not made by a check_* verb")
+        return fixed
 
     @opaque
     def changes(self) -> dict[str, Any] | None:
