@@ -1,6 +1,7 @@
 """Any `__dlpack__` tensor becomes a checked, encoded CUDA tensor map (TMA descriptor)."""
 
 import importlib
+import os
 import sys
 from functools import partial
 from types import ModuleType
@@ -66,7 +67,7 @@ if TYPE_CHECKING:
     from tma_dlpack.rules.report import Report
     from tma_dlpack.verification import VerifyReport, verify
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "TARGETS",
@@ -201,6 +202,22 @@ class _Package(ModuleType):
 
 
 sys.modules[__name__].__class__ = _Package
+
+
+def _finish_imports() -> None:
+    """Wait until no other thread imports a module of ours.
+
+    A child of a fork in the middle of an import would wait for it for ever.
+    """
+    finished: set[str] = set()
+    while begun := {name for name in tuple(sys.modules) if name.startswith(__name__)} - finished:
+        for name in begun:
+            importlib.import_module(name)
+        finished |= begun
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_finish_imports)
 
 
 def __dir__() -> list[str]:

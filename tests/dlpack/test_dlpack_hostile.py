@@ -5,6 +5,7 @@ import ctypes
 import gc
 import mmap
 import struct
+import subprocess
 import sys
 
 import numpy as np
@@ -550,3 +551,36 @@ def test_refused_capsules_are_released_too():
 def test_careful_access_gives_what_the_quick_one_gives():
     capsule = np.zeros((3, 4, 8))[:, ::2].__dlpack__()
     assert parse_capsule(capsule, CAREFUL) == parse_capsule(capsule, DIRECT)
+
+
+EXHAUSTED = """
+import os, resource
+import numpy as np, tma_dlpack as tma
+
+class Producer:
+    x = np.zeros((64, 64), np.float32)
+    def __dlpack__(self, **keywords):
+        return self.x.__dlpack__(**keywords)
+
+str(tma.check_tma_descriptor([], (16, 32)))  # so that all is imported
+tma.make_tma_descriptor(Producer.x, (16, 32)).tx_bytes
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+files = []
+try:
+    while True:
+        files.append(os.dup(0))
+except OSError:
+    pass
+(violation,) = tma.check_tma_descriptor(Producer(), (16, 32)).violations
+print(violation.rule == "TENSOR_FILES", "Too many open files" in violation.found)
+print(tma.make_tma_descriptor(Producer.x, (16, 32)).tx_bytes)
+os.close(files.pop())
+os.close(files.pop())
+print(tma.check_tma_descriptor(Producer(), (16, 32)).ok)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX's resource")
+def test_without_a_free_file_descriptor_an_unknown_producer_is_refused():
+    done = subprocess.run([sys.executable, "-c", EXHAUSTED], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("True True\n2048\nTrue\n", "")

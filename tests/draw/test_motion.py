@@ -215,7 +215,7 @@ def test_values_that_are_stored_less_one_say_so():
     [
         (X, (4, 8), None, []),
         (X, (4, 12), None, ["a row of the box"]),
-        (X, (4, 8), (0, 4), ["the first column"]),
+        (X, (4, 8), (0, 4), ["the offset of the first column"]),
         (X[:, 4:], (4, 8), None, ["the address"]),
         (np.zeros((4, 1733), np.float16), (4, 8), None, ["the row stride"]),
     ],
@@ -226,7 +226,7 @@ def test_the_picture_of_16_bytes_says_what_the_rules_say(tensor, box, coords, wr
     assert [m.name for m in figure.measures if not m.ok] == wrong
     assert figure.ok == (not wrong)
     refused = tma.check_tma_descriptor(tensor, box)
-    if wrong and wrong != ["the first column"]:
+    if wrong and wrong != ["the offset of the first column"]:
         assert len(refused.violations) == 1
     else:
         assert refused.ok

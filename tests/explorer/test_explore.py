@@ -71,7 +71,10 @@ def test_a_tensor_that_no_map_describes_is_shown_with_padded_rows_and_told_why(t
     assert rule in explorer.note
     assert explorer.look.tensor_map.shape == tensor.shape
     assert explorer.tensor_map is None  # what is shown is not the user's tensor
-    assert rule in explorer.answer({})["state"]
+    answer = explorer.answer({})
+    assert rule in answer["note"]
+    assert answer["state"] == "✓ accepted"  # of what is shown
+    assert rule in explorer.still()
 
 
 def test_a_tensor_that_cannot_be_read_is_refused():
@@ -200,11 +203,24 @@ def test_the_code_of_the_call_makes_the_same_map(explorer):
     assert explorer.tensor_map.cpp() in explorer.code
 
 
-@pytest.mark.parametrize("tab", ["tensor", "shared", "banks", "bytes", "code"])
+@pytest.mark.parametrize("tab", ["tensor", "shared", "copy", "banks", "bytes", "code"])
 def test_every_tab_answers_in_plain_data(explorer, tab):
     answer = choose(explorer, tab=tab)
     assert json.loads(json.dumps(answer)) == answer
     assert (answer["tab"], bool(answer["panels"])) == (tab, tab != "code")
+
+
+def test_a_packed_type_snaps_in_its_own_values_and_shows_its_gaps():
+    storage = np.zeros(64 * 256 + 128, np.uint8)
+    x = storage[-storage.ctypes.data % 128 :][: 64 * 256].reshape(64, 256)
+    explorer = explore(x, target="sm_100")
+    explorer.set(data_type="16U4_ALIGN16B", box_sizes=(8, 128))
+    assert explorer.look.ok
+    inner = explorer.legal()["legal"]["coords[1]"]
+    assert (inner["step"], inner["most"]) == (128, 512 + 64)
+    answer = choose(explorer, tab="shared", coords_1=128)
+    assert answer["ok"]
+    assert "8 bytes of gap after 8 of values" in answer["panels"][0]
 
 
 def test_the_banks_tab_steps_through_an_access_and_ranks_the_swizzles():

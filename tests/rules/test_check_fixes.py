@@ -483,3 +483,23 @@ def test_a_tensor_that_must_change_itself_has_no_fix_by_arguments(x):
 
 def test_what_was_refused_before_the_arguments_has_no_fix():
     assert tma.check_tma_descriptor("abc", (16, 3), swizzle="byte32").fixed() is None
+
+
+def test_accepted_arguments_are_those_of_fixed():
+    x = np.zeros((64, 64), np.float32)
+    report = tma.check_tma_descriptor(x, (16, 3))
+    assert report.accepted_arguments() == report.fixed()
+    assert tma.make_tma_descriptor(x, **report.accepted_arguments()).box_sizes == (16, 4)
+
+
+def test_accepted_arguments_raise_the_refusal_where_the_tensor_must_change():
+    report = tma.check_tma_descriptor(np.zeros((64, 63), np.float32), (16, 32))
+    with pytest.raises(tma.TmaPreconditionError) as caught:
+        report.accepted_arguments()
+    assert caught.value.violations == report.violations
+    assert report.fixed() is None
+
+
+def test_accepted_arguments_need_a_report_of_a_check():
+    with pytest.raises(tma.TmaUnsupportedError, match="not made by a check"):
+        tma.Report(()).accepted_arguments()

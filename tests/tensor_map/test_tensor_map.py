@@ -419,3 +419,43 @@ gc.set_threshold(0); gc.collect()
 assert len(pointers) == 1000 and all(p % 128 == 0 for p in pointers)
 """
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+class Named(np.ndarray):
+    """A subclass as users make them: its `__dlpack__` is NumPy's."""
+
+
+class Forwarding:
+    """A producer of one's own, which exports an array that it holds."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **keywords):
+        return self.array.__dlpack__(**keywords)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+@pytest.mark.parametrize(
+    "kind", [lambda x: x.view(Named), Forwarding], ids=["subclass", "producer"]
+)
+def test_an_object_that_holds_its_own_map_is_collected(kind):
+    x = kind(np.zeros((64, 64), np.float32))
+    x.map = tma.make_tma_descriptor(x, (16, 32))
+    assert x.map.tensor is x
+    gone = weakref.ref(x)
+    del x
+    gc.collect()
+    assert gone() is None
+
+
+def test_the_capsule_of_a_producer_that_exports_temporaries_is_kept():
+    class Temporary(Forwarding):
+        def __dlpack__(self, **keywords):
+            return np.full((64, 64), 7, np.float32).__dlpack__(**keywords)
+
+    tm = tma.make_tma_descriptor(Temporary(np.zeros(1)), (16, 32))
+    gc.collect()
+    assert tma.load_tile(tm, (0, 0)).array.min() == 7

@@ -16,6 +16,7 @@ from tma_dlpack.types.coerce import integer_of, integers_of, shown
 from tma_dlpack.types.enums import DataType, L2FetchSize, Swizzle, TmaL2FetchSize, TmaSwizzle
 from tma_dlpack.types.errors import TmaUnsupportedError, refusal, sealed
 from tma_dlpack.types.limits import MAX_BOX
+from tma_dlpack.types.opaque import opaque
 from tma_dlpack.types.public import Drawn, public
 
 __all__ = ["BandwidthReport", "BandwidthRow", "bandwidth"]
@@ -161,6 +162,7 @@ class BandwidthReport(Drawn):
         )
 
 
+@opaque
 def bandwidth(
     tensor: object,
     boxes: Iterable[Sequence[int]] | None = None,

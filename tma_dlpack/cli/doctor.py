@@ -42,7 +42,7 @@ DLPACK = {
 def report() -> str:
     """Give the report as text; imports no framework.
 
-    >>> report().startswith("tma_dlpack 0.1.0")
+    >>> report().startswith("tma_dlpack ")
     True
     """
     return "\n".join(_lines())

@@ -38,6 +38,7 @@ from tma_dlpack.types.coerce import integer_of, shown
 from tma_dlpack.types.dtypes import row
 from tma_dlpack.types.enums import TensorMapDataType, TmaSwizzle
 from tma_dlpack.types.errors import refusal, sealed
+from tma_dlpack.types.opaque import opaque
 from tma_dlpack.types.public import Drawn, public
 
 __all__ = ["Major", "MatrixDescriptor"]
@@ -126,10 +127,12 @@ class MatrixDescriptor(Drawn):
         return len(self.k_starts)
 
     @property
+    @opaque
     def value(self) -> int:
         """The descriptor as a 64-bit integer, for the instruction's operand."""
         return sum(number << field.first_bit for field, number, _ in self._written())
 
+    @opaque
     def advance(self, k_steps: int = 1, *, mn_elements: int = 0) -> MatrixDescriptor:
         """Give the descriptor of a later K step, or of later rows of M or N, of the same tile.
 
@@ -168,6 +171,7 @@ class MatrixDescriptor(Drawn):
         starts = tuple(start + moved for start in self.k_starts[steps:])
         return replace(self, mn_elements=self.mn_elements - skipped, k_starts=starts)
 
+    @opaque
     def read(self, smem: object) -> npt.NDArray[Any]:
         """Give the operand that the tensor core reads from shared memory, as an array.
 
@@ -241,6 +245,7 @@ class MatrixDescriptor(Drawn):
         }
         return [(field, *values[field.name]) for field in self._row.fields]
 
+    @opaque
     def __str__(self) -> str:
         name, k = OPERAND_TYPES[self.data_type].partition(":")[0], self.k_steps * self.k_elements
         lines = [f"{self.instruction} matrix descriptor {self.value:#018x}: {self.major}-major"]

@@ -12,6 +12,7 @@ from tma_dlpack.consumer.tile_matrix import TileMatrix, tile_matrix
 from tma_dlpack.geometry import SMEM_ALIGNMENT, swizzle_offset
 from tma_dlpack.types.coerce import integer_of, shown
 from tma_dlpack.types.errors import TmaPreconditionError, Violation, refusal
+from tma_dlpack.types.opaque import opaque
 
 if TYPE_CHECKING:
     from tma_dlpack.tensor_map.map import TensorMap
@@ -24,6 +25,7 @@ ROW_BYTES = 16
 SOURCE = "PTX ISA, ldmatrix"
 
 
+@opaque
 def ldmatrix_addresses(
     tensor_map: TensorMap,
     row: int,

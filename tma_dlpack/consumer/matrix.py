@@ -13,6 +13,7 @@ from tma_dlpack.encoding.arguments import EncodeArguments
 from tma_dlpack.types.coerce import integer_of, shown, text_of, type_name
 from tma_dlpack.types.enums import TmaSwizzle
 from tma_dlpack.types.errors import TmaPreconditionError, TmaTargetError, refusal
+from tma_dlpack.types.opaque import opaque
 
 if TYPE_CHECKING:
     from tma_dlpack.tensor_map.map import TensorMap
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["matrix_descriptor", "require_map"]
 
 
+@opaque
 def matrix_descriptor(
     tensor_map: TensorMap,
     *,

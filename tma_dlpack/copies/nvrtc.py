@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -66,6 +67,15 @@ def _header() -> bytes:
 
 
 _compiling = threading.Lock()
+
+
+def _unlock() -> None:
+    global _compiling
+    _compiling = threading.Lock()  # a child does not wait for a thread that only its parent has
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unlock)
 
 
 def compile_source(source: str, name: str, target: Target) -> Library:

@@ -17,6 +17,7 @@ from tma_dlpack.encoding.arguments import KINDS
 from tma_dlpack.rules import ALLOWABLE, RULES, AnyRule
 from tma_dlpack.rules.advice import ADVICE
 from tma_dlpack.types.errors import COLUMNS
+from tma_dlpack.types.opaque import opaque
 from tma_dlpack.types.public import Drawn, public
 
 __all__ = ["RuleInfo", "RuleList", "rules"]
@@ -115,6 +116,7 @@ class RuleList(Sequence[RuleInfo], Drawn):
         return "\n\n".join(map(str, self._rules))
 
 
+@opaque
 def rules(group: str | None = None) -> RuleList:
     """Give every rule that this package checks for tensors, calls and copies.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,8 @@ from tma_dlpack.copies.layout import (
 )
 from tma_dlpack.copies.request import CopyRequest
 from tma_dlpack.tensor_map.map import TensorMap
+from tma_dlpack.types.lazy import lazy
+from tma_dlpack.types.opaque import opaque
 from tma_dlpack.types.public import Drawn, public
 
 __all__ = ["Tile"]
@@ -85,6 +86,7 @@ class Tile(Drawn):
             vars(self)[name] = _read_only(value) if isinstance(value, np.ndarray) else value
 
     @property
+    @opaque
     def tx_bytes(self) -> int:
         """Bytes that each tile adds to the mbarrier's transaction count."""
         return self._request.plan.tx_bytes
@@ -100,6 +102,7 @@ class Tile(Drawn):
         return self._request.tensor_map
 
     @property
+    @opaque
     def coords(self) -> tuple[int, ...] | npt.NDArray[np.int64]:
         """Coordinates of the load, row-major; an array (n, rank) for many tiles."""
         coords = self._request.coords[:, ::-1]
@@ -115,7 +118,8 @@ class Tile(Drawn):
         """Address of the tile in shared memory, bytes."""
         return self._request.smem_offset
 
-    @cached_property
+    @lazy
+    @opaque
     def written(self) -> npt.NDArray[np.bool_]:
         """Which bytes of `smem` the copy writes."""
         plan, offset = self._request.plan, self._request.smem_offset
@@ -127,7 +131,8 @@ class Tile(Drawn):
         mask[offset:] = smem_of_lines(plan, offset, line[None, None])[0]
         return _read_only(np.broadcast_to(mask, self.smem.shape))
 
-    @cached_property
+    @lazy
+    @opaque
     def array(self) -> npt.NDArray[Any]:
         """The logical tile, row-major and unswizzled."""
         plan, offset = self._request.plan, self._request.smem_offset
@@ -136,7 +141,8 @@ class Tile(Drawn):
         values = values_of_lines(plan, lines)
         return _read_only(values if self._request.many else values[0])
 
-    @cached_property
+    @lazy
+    @opaque
     def filled(self) -> npt.NDArray[np.bool_]:
         """Which elements are out of bounds."""
         plan, lines = self._request.plan, self._request.lines()
@@ -147,6 +153,7 @@ class Tile(Drawn):
         mask = ~taken.reshape(len(taken), *plan.tile_shape)
         return _read_only(mask if self._request.many else mask[0])
 
+    @opaque
     def __repr__(self) -> str:
         args = self._request.plan.arguments
         return (

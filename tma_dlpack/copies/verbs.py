@@ -13,6 +13,7 @@ from tma_dlpack.copies.tile import Tile
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.coerce import shown, text_of
 from tma_dlpack.types.errors import refusal
+from tma_dlpack.types.opaque import opaque
 
 if TYPE_CHECKING:
     from tma_dlpack.geometry import IntArray
@@ -29,6 +30,7 @@ __all__ = [
 SIMULATOR = SimulatorBackend()
 
 
+@opaque
 def backend(name: str) -> Backend:
     """Give the backend that copies tiles: the simulator, or the GPU.
 
@@ -87,6 +89,7 @@ def _choose(tensor_map: TensorMap, wanted: object, memory: object) -> Backend:
     return wanted if isinstance(wanted, Backend) else _named(wanted)
 
 
+@opaque
 def load_tile(
     tensor_map: TensorMap,
     coords: Sequence[int],
@@ -153,6 +156,7 @@ def load_tile(
     )
 
 
+@opaque
 def load_tiles(
     tensor_map: TensorMap,
     coords: object,
@@ -196,6 +200,7 @@ def load_tiles(
     )
 
 
+@opaque
 def store_tile(
     tensor_map: TensorMap,
     coords: Sequence[int],
@@ -249,6 +254,7 @@ def store_tile(
     )
 
 
+@opaque
 def reduce_tile(
     tensor_map: TensorMap,
     coords: Sequence[int],
@@ -290,6 +296,7 @@ def reduce_tile(
     )
 
 
+@opaque
 def tile_coords(tensor_map: TensorMap) -> IntArray:
     """Give the coordinates of the tiles that cover the tensor, for `load_tiles`.
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tma_dlpack.dlpack.layout import Layout
-from tma_dlpack.dlpack.refusals import MAX_NDIM, name_of, refuse
+from tma_dlpack.dlpack.refusals import MAX_NDIM, name_of, refuse, said
 
 __all__ = ["CAREFUL", "DIRECT", "Access", "parse_capsule", "read_safely"]
 
@@ -139,7 +139,10 @@ def read_safely(address: int, count: int, align: int = 8) -> bytes:
         refuse("TENSOR_POINTER", found)
     if _libc_write is None:
         return ctypes.string_at(address, count)
-    reading_end, writing_end = os.pipe()
+    try:
+        reading_end, writing_end = os.pipe()
+    except OSError as error:
+        refuse("TENSOR_FILES", f"cannot be looked at: os.pipe() raised {said(error)}", error)
     try:
         if _libc_write(writing_end, address, count) != count:
             refuse("TENSOR_POINTER", found)

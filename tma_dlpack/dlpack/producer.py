@@ -30,8 +30,13 @@ def _package(kind: type) -> str:
 
 
 def is_known(kind: type) -> bool:
-    """Whether a type is defined in a known library; a subclass defined elsewhere is not."""
-    return _package(kind) in _KNOWN_PRODUCERS
+    """Whether a type is defined in a known library, or inherits `__dlpack__` from one unchanged.
+
+    Then the map keeps no capsule. A capsule could hold an object of a subclass that holds its map:
+    such a cycle would never be freed, because the garbage collector does not look into capsules.
+    """
+    maker = next((base for base in kind.__mro__ if "__dlpack__" in vars(base)), kind)
+    return not _KNOWN_PRODUCERS.isdisjoint((_package(kind), _package(maker)))
 
 
 def is_immutable(kind: type) -> bool:
@@ -63,7 +68,7 @@ def read_dlpack(tensor: Any) -> Export:
         if not isinstance(error.__cause__, TypeError):
             raise
         capsule = _export(tensor, arguments)
-    known = package in _KNOWN_PRODUCERS
+    known = is_known(type(tensor))
     address, layout = parse_capsule(capsule, DIRECT if known else CAREFUL)
     if is_immutable(type(tensor)):
         layout = layout._replace(flags=layout.flags | READ_ONLY)
@@ -100,7 +105,21 @@ def _refuse_export(tensor: Any, error: Exception) -> NoReturn:
             refuse("TENSOR_NUMPY_DTYPE", found, error, fix)
         if not tensor.flags.writeable:
             refuse("TENSOR_NUMPY_READ_ONLY", found, error)
-    refuse("TENSOR_EXPORT", found, error, _jax_fix(tensor))
+    refuse("TENSOR_EXPORT", found, error, _traced_fix(tensor) or _jax_fix(tensor))
+
+
+def _traced_fix(tensor: Any) -> str | None:
+    """Name the way out for what stands for an array while a function is traced; None for others."""
+    kind = type(tensor)
+    tracer = getattr(sys.modules.get("jax.core"), "Tracer", None)
+    if isinstance(tracer, type) and issubclass(kind, tracer):
+        return (
+            "make the map outside of the function that jax.jit, jax.vmap or jax.grad traces, of "
+            "the array that it is given"
+        )
+    if _package(kind) == "tensorflow" and kind.__name__ == "SymbolicTensor":
+        return "make the map outside of the tf.function, of the tensor that it is given"
+    return None
 
 
 def _jax_fix(tensor: Any) -> str | None:
@@ -171,6 +190,8 @@ def read_interface(tensor: Any) -> Export:
         refuse("TENSOR_INTERFACE", found, error)
     if is_masked:
         refuse("TENSOR_MASKED", f"is a {producer} with a mask")
+    if any(abs(number) >> 63 for number in (*shape, *(byte_strides or ()))):
+        refuse("TENSOR_INTERFACE", f"is a {producer} with an extent or stride of over 64 bits")
     if not dtype.isnative or dtype.kind not in CODES:
         refuse("TENSOR_INTERFACE_DTYPE", f"is a {producer} of typestr {dtype.str}")
     if address < 0 or address >> 64 or len(shape) > MAX_NDIM:

@@ -56,6 +56,12 @@ REFUSALS: dict[str, tuple[str, str, str]] = {
         _REPORT,
         _DLPACK_H,
     ),
+    "TENSOR_FILES": (
+        "two file descriptors must be free: the memory of an unknown producer is read through a "
+        "pipe, to detect invalid pointers",
+        "close files, or raise the limit (ulimit -n)",
+        "pipe(2)",
+    ),
     "TENSOR_NDIM": (f"ndim must be 0 to {MAX_NDIM}", _REPORT, _DLPACK_H),
     "TENSOR_SHAPE_NULL": ("shape must not be null when ndim is not 0", _REPORT, _DLPACK_H),
     "TENSOR_EXTENT": ("extents must not be negative", _REPORT, _DLPACK_H),
@@ -100,7 +106,7 @@ REFUSALS: dict[str, tuple[str, str, str]] = {
     "TENSOR_FAKE": (
         "it must be a real tensor: a fake one has no memory",
         "call this outside of the traced function: in one marked @torch.compiler.disable, or in a "
-        "torch.library.custom_op",
+        "torch.library.custom_op such as those of tma_dlpack.torch_ops",
         _TORCH,
     ),
     "TENSOR_NESTED": (

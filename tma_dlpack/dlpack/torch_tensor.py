@@ -17,6 +17,7 @@ from tma_dlpack.types.enums import DLDataTypeCode, DLDeviceType
 from tma_dlpack.types.errors import TmaUnsupportedError
 
 __all__ = [
+    "is_proxy",
     "is_torch",
     "read_torch",
     "torch_dtype_table",
@@ -94,7 +95,7 @@ def _refuse_torch(tensor: Any, cause: Exception | None = None) -> NoReturn:
         rule, found = "TENSOR_EXPORT", _cannot_tell(tensor)
     if rule == "TENSOR_EXPORT" and cause:
         found += f": torch raised {said(cause)}"
-    refuse(rule, found, cause)
+    refuse(rule, found, cause, _OUTSIDE if _is_transformed(tensor) else None)
 
 
 def _cannot_tell(tensor: object) -> str:
@@ -107,6 +108,25 @@ def _torch() -> Any:
 
 def _is_hip() -> bool:
     return _torch().version.hip is not None
+
+
+def is_proxy(thing: object) -> bool:
+    """Whether it stands for a value in a graph of torch.fx."""
+    proxy = getattr(sys.modules.get("torch.fx.proxy"), "Proxy", None)
+    return isinstance(proxy, type) and issubclass(type(thing), proxy)
+
+
+_OUTSIDE = (
+    "make the map outside of torch.vmap, torch.func.grad and their like, or inside of a "
+    "torch.library.custom_op"
+)
+
+
+def _is_transformed(tensor: Any) -> bool:
+    """Whether a function transform of torch.func wraps it."""
+    functorch = sys.modules.get("torch._C._functorch")
+    is_wrapped = getattr(functorch, "is_functorch_wrapped_tensor", None)
+    return is_wrapped is not None and bool(is_wrapped(tensor))
 
 
 def _is_fake(tensor: object) -> bool:

@@ -12,7 +12,7 @@ from tma_dlpack.dlpack.capsule import read_safely
 from tma_dlpack.dlpack.layout import Device, Export, canonical_strides, judge
 from tma_dlpack.dlpack.producer import is_known, read_dlpack, read_interface, refuse_masked
 from tma_dlpack.dlpack.refusals import name_of, refuse, said
-from tma_dlpack.dlpack.torch_tensor import is_torch, read_torch
+from tma_dlpack.dlpack.torch_tensor import is_proxy, is_torch, read_torch
 from tma_dlpack.types.dtypes import DLDataType
 from tma_dlpack.types.errors import TmaUnsupportedError
 
@@ -144,6 +144,8 @@ def read(tensor: object) -> Export:
     """Give a tensor's address and layout, unchecked: the first half of `as_tensor_view`."""
     if is_torch(tensor):
         return read_torch(tensor)
+    if is_proxy(tensor):
+        refuse("TENSOR_FAKE", "is a torch.fx.Proxy, which stands for a tensor in a graph")
     if name_of(type(tensor)) == "PyCapsule":
         refuse("TENSOR_RAW_CAPSULE", "is a capsule")
     if isinstance(tensor, type):

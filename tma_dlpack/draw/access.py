@@ -18,6 +18,7 @@ from tma_dlpack.draw.banks import bank_conflicts
 from tma_dlpack.draw.figure import Figure
 from tma_dlpack.draw.scene import Box, Group, Item, Line, Scene, Text
 from tma_dlpack.tensor_map.map import TensorMap
+from tma_dlpack.types.opaque import opaque
 
 __all__ = ["AccessSteps", "access_steps"]
 
@@ -119,6 +120,7 @@ def _turns(count: int) -> str:
     )
 
 
+@opaque
 def access_steps(
     tensor_map: TensorMap | Tile,
     access: str | Access = "column",

@@ -46,6 +46,7 @@ from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.coerce import shown, text_of
 from tma_dlpack.types.enums import TmaSwizzle
 from tma_dlpack.types.errors import refusal
+from tma_dlpack.types.opaque import opaque
 
 __all__ = ["Access", "BankConflicts", "SwizzleConflicts", "bank_conflicts"]
 
@@ -98,6 +99,7 @@ class BankConflicts(Figure):
         return "\n".join([self.title, self.access, *rows])
 
 
+@opaque
 def bank_conflicts(
     tensor_map: TensorMap | Tile,
     access: str | Access | IntArray | Sequence[int] = "column",

@@ -15,6 +15,7 @@ from tma_dlpack.encoding.bits import ENGINE_BYTES, Field
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.enums import TmaInterleaveLayout, TmaL2FetchSize, TmaOobFill, TmaSwizzle
 from tma_dlpack.types.limits import MAP_BYTES
+from tma_dlpack.types.opaque import opaque
 
 __all__ = ["FieldValue", "MapBytes", "Segment", "diff", "fields_of"]
 
@@ -145,6 +146,7 @@ class MapBytes(Figure):
         return "\n".join([self.title, *rows, *self.notes])
 
 
+@opaque
 def fields_of(tensor_map: TensorMap) -> MapBytes:
     """Show the 128 bytes of a map with their fields.
 
@@ -169,6 +171,7 @@ def fields_of(tensor_map: TensorMap) -> MapBytes:
     )
 
 
+@opaque
 def diff(a: TensorMap, b: TensorMap) -> MapBytes:
     """Show where the 128 bytes of two maps differ, bit by bit and field by field.
 

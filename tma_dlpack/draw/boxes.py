@@ -16,6 +16,7 @@ from tma_dlpack.draw.scene import Scene
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.enums import TmaOobFill
 from tma_dlpack.types.errors import TmaUnsupportedError
+from tma_dlpack.types.opaque import opaque
 
 __all__ = ["Axis", "Hit", "TensorBox", "tensor"]
 
@@ -66,6 +67,7 @@ class TensorBox(Figure):
         return "\n".join([self.title, *self.notes, *_characters(self)])
 
 
+@opaque
 def tensor(
     tensor_map: TensorMap | Tile,
     coords: Sequence[int] | None = None,

@@ -17,6 +17,7 @@ from tma_dlpack.draw.walks import walk
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.coerce import shown, text_of
 from tma_dlpack.types.errors import refusal
+from tma_dlpack.types.opaque import opaque
 
 __all__ = ["FIGURES", "figure"]
 
@@ -35,6 +36,7 @@ FIGURES: dict[str, tuple[str, Callable[[TensorMap, Sequence[int] | None], Figure
 }
 
 
+@opaque
 def figure(
     tensor_map: TensorMap | Tile, what: str = "shared", coords: Sequence[int] | None = None
 ) -> Figure:

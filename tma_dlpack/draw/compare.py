@@ -11,6 +11,7 @@ from tma_dlpack.draw.memory import SharedMemory, shared
 from tma_dlpack.draw.memory_panel import layout_panel
 from tma_dlpack.draw.scene import Box, Item, Scene, Text, text_width
 from tma_dlpack.tensor_map.map import TensorMap
+from tma_dlpack.types.opaque import opaque
 
 __all__ = ["Comparison", "compare"]
 
@@ -53,6 +54,7 @@ class Comparison(Figure):
         return "\n".join([self.title, *(rows or ["no field differs"])])
 
 
+@opaque
 def compare(a: TensorMap, b: TensorMap) -> Comparison:
     """Show map A against map B: which fields changed, and what that does to the first tile.
 

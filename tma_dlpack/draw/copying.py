@@ -13,6 +13,7 @@ from tma_dlpack.draw.held import drawn_chunks
 from tma_dlpack.draw.scene import Box, Group, Item, Scene, Text
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.errors import TmaUnsupportedError
+from tma_dlpack.types.opaque import opaque
 
 __all__ = ["CopyMotion", "copy_motion"]
 
@@ -67,6 +68,7 @@ class CopyMotion(Figure):
         return "\n".join([self.title, *rows])
 
 
+@opaque
 def copy_motion(
     tensor_map: TensorMap | Tile,
     coords: Sequence[int] | None = None,

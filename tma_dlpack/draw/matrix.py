@@ -12,6 +12,7 @@ from tma_dlpack.draw.figure import Figure, fragment
 from tma_dlpack.draw.scene import Box, Item, Line, Scene, Text
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.enums import TmaSwizzle
+from tma_dlpack.types.opaque import opaque
 
 __all__ = ["Atom", "MatrixAtoms", "matrix", "matrix_html"]
 
@@ -114,6 +115,7 @@ class MatrixAtoms(Figure):
         return f"{first}..{first + self.atom_rows - 1}"
 
 
+@opaque
 def matrix(
     descriptor_or_map: MatrixDescriptor | TensorMap,
     *,

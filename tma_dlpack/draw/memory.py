@@ -15,6 +15,7 @@ from tma_dlpack.draw.scene import Scene
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.enums import TmaSwizzle
 from tma_dlpack.types.errors import TmaUnsupportedError
+from tma_dlpack.types.opaque import opaque
 
 __all__ = ["SharedMemory", "shared"]
 
@@ -55,6 +56,7 @@ class SharedMemory(Figure):
         return "\n".join([*parts, *self.notes, marks])
 
 
+@opaque
 def shared(
     tensor_map: TensorMap | Tile,
     coords: Sequence[int] | None = None,

@@ -10,6 +10,7 @@ from tma_dlpack.draw.figure import Figure
 from tma_dlpack.draw.scene import Box, Item, Line, Scene, Text
 from tma_dlpack.types.coerce import integers_of, shown
 from tma_dlpack.types.errors import TmaUnsupportedError, refusal
+from tma_dlpack.types.opaque import opaque
 
 __all__ = ["Measure", "SixteenBytes", "sixteen_bytes"]
 
@@ -77,6 +78,7 @@ class SixteenBytes(Figure):
         return "\n".join([self.title, *(measure.said for measure in self.measures)])
 
 
+@opaque
 def sixteen_bytes(
     tensor: object, box_sizes: Sequence[int], coords: Sequence[int] | None = None
 ) -> SixteenBytes:
@@ -111,7 +113,7 @@ def sixteen_bytes(
     ✓ the address is ...
     ✗ the row stride is 3466 bytes: 10 too many, or 6 too few
     ✗ a row of the box is 24 bytes: 8 too many, or 8 too few
-    ✓ the first column is 0 bytes
+    ✓ the offset of the first column is 0 bytes
 
     Notes
     -----
@@ -134,7 +136,7 @@ def sixteen_bytes(
         Measure("the address", view.address, is_address=True),
         Measure("the row stride", stride),
         Measure("a row of the box", box[-1] * item),
-        Measure("the first column", place[-1] * item),
+        Measure("the offset of the first column", place[-1] * item),
     )
     rows = min(ROWS, view.shape[-2])
     starts = tuple(begin + n * stride for n in range(rows))

@@ -16,6 +16,7 @@ from tma_dlpack.draw.torn import torn
 from tma_dlpack.geometry.plan import spatial_dims
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.errors import TmaUnsupportedError
+from tma_dlpack.types.opaque import opaque
 
 __all__ = ["Im2colWalk", "Image", "Pixel", "walk"]
 
@@ -147,6 +148,7 @@ def _window(extent: int, box: tuple[int, int], taken: list[int]) -> range:
     return range(first, min(last, first + MAX_CELLS - 1) + 1)
 
 
+@opaque
 def walk(
     tensor_map: TensorMap | Tile,
     coords: Sequence[int] | None = None,

@@ -227,6 +227,7 @@ class Explorer {
       onkeydown: (e) => this.arrow(e) }, title));
     this.state = make("div", { class: "tmax-state", role: "status", "aria-live": "polite" });
     this.fixes = make("div", { class: "tmax-fixes" });
+    this.note = make("p", { class: "tmax-note", hidden: true });
     this.refused = make("p", { class: "tmax-refused", hidden: true });
     this.report = make("div", { class: "tmax-report" });
     this.host = make("div", { class: "tmax-stage", role: "tabpanel", "aria-label": "picture" });
@@ -251,7 +252,7 @@ class Explorer {
     this.root = make("div", { class: "tmax" },
       make("form", { class: "tmax-controls", "aria-label": "arguments of the tensor map", onsubmit: (e) => e.preventDefault() }, ...groups),
       make("div", { class: "tmax-pictures" }, make("div", { role: "tablist", "aria-label": "pictures" }, ...this.tabs),
-        this.state, this.refused, this.fixes, this.stepper, this.host, this.codeBox, this.said, this.report, tools));
+        this.note, this.state, this.refused, this.fixes, this.stepper, this.host, this.codeBox, this.said, this.report, tools));
     this.el.append(this.root);
     const kept = make("style", {}, start.kept ? `.${start.kept}{display:none}` : "");
     document.head.append(kept);
@@ -302,6 +303,8 @@ class Explorer {
     Object.assign(this.values, view.values, this.wanted);
     for (const [name, control] of [...this.numbers, ...this.menus]) control.set(this.values[name]);
     this.state.textContent = view.state;
+    this.note.textContent = view.note;
+    this.note.hidden = !view.note;
     this.report.innerHTML = view.report;
     this.refused.textContent = view.refusal;
     this.refused.hidden = !view.refusal;

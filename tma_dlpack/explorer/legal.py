@@ -209,6 +209,8 @@ def _coordinate(tensor_map: TensorMap, choice: Choice, name: str, reach: Range) 
     """Find the step of a coordinate, and the bounding box that an im2col column starts in."""
     args = tensor_map.arguments
     index = int(name[:-1].split("[")[1])
+    if name.startswith("coords") and args.kind == "tiled":  # packed types count values, not bytes
+        reach = replace(reach, most=tensor_map.shape[index] + AROUND)
     if name.startswith("coords") and args.kind != "tiled":
         reach = _within_box(args, args.rank - 1 - index, reach)
     zero = _at_zero(args, choice)

@@ -28,6 +28,7 @@ MOST_BOXES = 48  # along one axis, before the picture is cropped around the box
 TABS = {
     "tensor": "Tensor",
     "shared": "Shared memory",
+    "copy": "Copy",
     "banks": "Banks",
     "bytes": "Bytes",
     "core": "Tensor core",
@@ -66,6 +67,8 @@ def figures(look: Look, tab: str, options: Mapping[str, Any]) -> tuple[Figure, .
             return draw.walk(tensor_map, choice.coords, im2col_offsets=taps), memory.brief()
         window = _shown(tensor_map, options)
         return draw.tensor(tensor_map, choice.coords, shown=window), memory.brief()
+    if tab == "copy":
+        return (draw.copy_motion(tensor_map, choice.coords, im2col_offsets=taps),)
     if tab == "banks":
         return (draw.access_steps(tensor_map, _access(tensor_map, options)),)
     if tab == "core":
@@ -132,7 +135,8 @@ def message(look: Look, tab: str, options: Mapping[str, Any], note: str) -> dict
         "tab": tab,
         "values": values(look.choice),
         "ok": look.ok,
-        "state": _state(look, note),
+        "state": _state(look),
+        "note": note,
         "report": "".join(report_parts(look.report)) if _has_findings(look) else "",
         "refusal": refusal,
         "fix": _fix(look, changes),
@@ -147,16 +151,14 @@ def _has_findings(look: Look) -> bool:
     return bool(look.report.violations or look.report.advice)
 
 
-def _state(look: Look, note: str) -> str:
+def _state(look: Look) -> str:
     """Say in one line where things stand; the map and the tile are never both half accepted."""
     if not look.report.ok:
         count = len(look.report.violations)
-        state = f"✗ refused: {count} violation{'s' * (count > 1)}; the picture is the last accepted"
-    elif look.refusal:
-        state = "✗ the map is accepted, this tile is refused; the picture is the last accepted"
-    else:
-        state = "✓ accepted"
-    return f"{state} — {note}" if note else state
+        return f"✗ refused: {count} violation{'s' * (count > 1)}; the picture is the last accepted"
+    if look.refusal:
+        return "✗ the map is accepted, this tile is refused; the picture is the last accepted"
+    return "✓ accepted"
 
 
 def _fix(look: Look, changes: Mapping[str, Any] | None) -> str:
@@ -203,7 +205,8 @@ def controls(subject: object, choice: Choice, reach: Mapping[str, Range]) -> lis
 
 def still_html(look: Look, note: str) -> str:
     """Give the state as still pictures: what a saved notebook shows without a kernel."""
-    parts = [f"<div><b>{html.escape(_state(look, note))}</b></div>"]
+    parts = [f"<p>{html.escape(note)}</p>"] if note else []
+    parts.append(f"<div><b>{html.escape(_state(look))}</b></div>")
     if _has_findings(look):
         parts.append("".join(report_parts(look.report)))
     if look.refusal:

@@ -28,22 +28,26 @@ from tma_dlpack.explorer.views import TABS, controls, message, still_html
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.coerce import integer_of, shown, text_of
 from tma_dlpack.types.errors import refusal
+from tma_dlpack.types.opaque import opaque
 
 if TYPE_CHECKING:
     from tma_dlpack.types.target import Target
 
 __all__ = ["Explorer", "explore"]
 
+STAND_IN = "Shown instead is"
 HINT = "install anywidget for the live explorer: pip install 'tma_dlpack[notebook]'"
 
 
+@opaque
 def explore(tensor: object, *, target: Target | str | None = None) -> Explorer:
     """Explore the tensor maps of a tensor, in a notebook.
 
-    Controls at the left, pictures at the right, under the tabs Tensor, Shared memory, Banks, Bytes
-    and Code. Drag the box on the tensor, or its lower right corner: it snaps to what is legal. What
-    is illegal is shaded on the sliders, with the reason. Where a typed value is refused, the last
-    accepted picture stays, greyed, and a button mends the request.
+    Controls at the left, pictures at the right, under the tabs Tensor, Shared memory, Copy
+    (animated), Banks (an access, phase by phase), Bytes, Tensor core and Code. Drag the box on the
+    tensor, or its lower right corner: it snaps to what is legal. What is illegal is shaded on the
+    sliders, with the reason. Where a typed value is refused, the last accepted picture stays,
+    greyed, and a button mends the request.
 
     Parameters
     ----------
@@ -85,8 +89,8 @@ def explore(tensor: object, *, target: Target | str | None = None) -> Explorer:
         return Explorer(tensor, choice)
     why = first.report.violations[0]
     note = (
-        f"your tensor itself is refused ({why.rule}: {why.found}; fix: {why.fix}). Shown instead "
-        "is a tensor of the same shape whose rows are padded to 16 bytes"
+        f"Your tensor itself is refused ({why.rule}): {why.found}. Fix: {why.fix}. {STAND_IN} a "
+        "tensor of the same shape whose rows are padded to 16 bytes."
     )
     return Explorer(other, first_choice(other, choice.target), note)
 
@@ -98,7 +102,7 @@ def _explore_map(tensor_map: TensorMap) -> Explorer:
         found = look(tensor, choice)
         if found.tensor_map == tensor_map:
             return Explorer(tensor, choice)
-    return Explorer(tensor_map, choice, "the map is given: only the tile can be chosen")
+    return Explorer(tensor_map, choice, "The map is given: only the tile can be chosen.")
 
 
 class Explorer:
@@ -114,7 +118,7 @@ class Explorer:
 
     def __init__(self, subject: object, choice: Choice, note: str = "") -> None:
         self._subject = subject
-        self._is_stand_in = "Shown instead" in note
+        self._is_stand_in = STAND_IN in note
         self._panel: Panel | None = None
         self.note = note
         self.look = look(subject, choice)

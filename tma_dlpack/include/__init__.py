@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tma_dlpack.types.opaque import opaque
+
 __all__ = ["get_include"]
 
 
+@opaque
 def get_include() -> str:
     """Give the folder of ``tma_dlpack.h``, for a compiler's ``-I``.
 

@@ -381,12 +381,12 @@ static PyObject *accept_driver_im2col_wide(PyObject *module, PyObject *const *ar
 
 /* ---- functions with a short cut before them ------------------------------------------------------ */
 
-PyDoc_STRVAR(quick_doc,
-             "quick(function, verb, parameters, required, positional, doc, /)\n--\n\n"
-             "Make the built-in function that takes the short cut `verb`, one of this module's\n"
-             "accept_*, before it calls a Python function. `parameters` is {name: default} of those\n"
-             "that the short cut takes, `required` in place of no default; the first `positional`\n"
-             "may be given by position. `doc` is the built-in function's text.");
+PyDoc_STRVAR(quick_text,
+             "quick(function, verb, parameters, required, positional, /)\n--\n\n"
+             "Make the callable that takes the short cut `verb`, one of this module's accept_*,\n"
+             "before it calls a Python function. `parameters` is {name: default} of those that the\n"
+             "short cut takes, `required` in place of no default; the first `positional` may be given\n"
+             "by position.");
 
 static PyObject *quick(PyObject *module, PyObject *args) {
   static const struct {
@@ -400,16 +400,16 @@ static PyObject *quick(PyObject *module, PyObject *args) {
       {"accept_driver_im2col", accept_driver_im2col},
       {"accept_driver_im2col_wide", accept_driver_im2col_wide},
   };
-  PyObject *function, *parameters, *required, *doc;
+  PyObject *function, *parameters, *required;
   const char *name;
   int positional;
-  if (!PyArg_ParseTuple(args, "OsO!OiU:quick", &function, &name, &PyDict_Type, &parameters,
-                        &required, &positional, &doc))
+  if (!PyArg_ParseTuple(args, "OsO!Oi:quick", &function, &name, &PyDict_Type, &parameters,
+                        &required, &positional))
     return NULL;
   for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; ++i)
     if (strcmp(verbs[i].name, name) == 0)
       return new_quick(module, state_of(module)->quick_type, verbs[i].verb, function, parameters,
-                       required, positional, doc);
+                       required, positional);
   return PyErr_Format(PyExc_ValueError, "there is no short cut %s", name);
 }
 
@@ -495,7 +495,6 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg) {
   }
   for (int i = 0; i < state->producer_count; ++i) {
     Py_VISIT(state->producers[i].type);
-    Py_VISIT(state->producers[i].negated);
     Py_VISIT(state->producers[i].dtypes);
     Py_VISIT(state->producers[i].on_host);
     Py_VISIT(state->producers[i].on_cuda);
@@ -540,7 +539,7 @@ static PyMethodDef module_methods[] = {
     VERB(accept_driver_im2col),
     VERB(accept_driver_im2col_wide),
     {"setup", setup, METH_VARARGS, setup_doc},
-    {"quick", quick, METH_VARARGS, quick_doc},
+    {"quick", quick, METH_VARARGS, quick_text},
     {NULL, NULL, 0, NULL},
 };
 

@@ -1,8 +1,11 @@
 /* _quick.h: a Python function with a short cut before it.
  *
  * Calling a Python function of 14 parameters takes half as long as the whole short cut. So the public
- * function is a built-in one that binds the arguments itself and takes the short cut. If the short cut
- * is not sure, or the arguments do not bind, it calls the Python function with the same arguments.
+ * function is a callable object that binds the arguments itself and takes the short cut. If the short
+ * cut is not sure, or the arguments do not bind, it calls the Python function with the same arguments.
+ *
+ * It uses the vectorcall protocol, which CPython has for such types since 3.9, although the limited API
+ * names it only since 3.12. It is not a built-in function, because torch.compile warns about those.
  */
 
 #ifndef TMA_DLPACK_QUICK_H
@@ -10,19 +13,27 @@
 
 #include "_state.h"
 
+#include <structmember.h>
+
 enum { MAX_PARAMETERS = 24 };
 
+/* Py_TPFLAGS_HAVE_VECTORCALL, and the flag in a count that is none of the count [CPython, PEP 590]. */
+#define HAVE_VECTORCALL (1UL << 11)
+#define COUNT_FLAG ((size_t)1 << (8 * sizeof(size_t) - 1))
+
 typedef PyObject *(*Verb)(PyObject *module, PyObject *const *args, Py_ssize_t count);
+typedef PyObject *(*Vectorcall)(PyObject *self, PyObject *const *args, size_t count,
+                                PyObject *keywords);
 
 /* Of the function's parameters only those that the short cut takes stand here, in its order. */
 typedef struct {
   PyObject_HEAD
-  PyObject *module, *function, *name, *doc;
+  Vectorcall vectorcall;
+  PyObject *module, *function;
   PyObject *names[MAX_PARAMETERS];    /* interned, as keywords are */
   PyObject *defaults[MAX_PARAMETERS]; /* NULL for those that must be given */
   Verb verb;
   int positional, count; /* parameters that may be given by position, and all */
-  PyMethodDef definition;
 } Quick;
 
 /* Put a call's arguments in the order of the parameters. 0: not an ordinary call (an unknown keyword, one
@@ -61,9 +72,10 @@ static PyObject *call_function(const Quick *quick, PyObject *const *args, Py_ssi
   return result;
 }
 
-static PyObject *quick_call(PyObject *self, PyObject *const *args, Py_ssize_t given,
-                            PyObject *keywords) {
+static PyObject *quick_vectorcall(PyObject *self, PyObject *const *args, size_t count,
+                                  PyObject *keywords) {
   const Quick *quick = (const Quick *)self;
+  Py_ssize_t given = (Py_ssize_t)(count & ~COUNT_FLAG);
   PyObject *values[MAX_PARAMETERS];
   if (bind_arguments(quick, args, given, keywords, values)) {
     PyObject *map = quick->verb(quick->module, values, quick->count);
@@ -71,6 +83,67 @@ static PyObject *quick_call(PyObject *self, PyObject *const *args, Py_ssize_t gi
     Py_DECREF(map);
   }
   return call_function(quick, args, given, keywords);
+}
+
+/* The same for callers that have a tuple and a dict, such as f(*args, **keywords). */
+static PyObject *quick_call(PyObject *self, PyObject *args, PyObject *keywords) {
+  PyObject *values[2 * MAX_PARAMETERS], *names = NULL, *key, *value, *result = NULL;
+  Py_ssize_t given = PyTuple_Size(args), named = keywords ? PyDict_Size(keywords) : 0, place = 0;
+  if (given + named > 2 * MAX_PARAMETERS) /* far too many: Python's own binding says so */
+    return PyObject_Call(((Quick *)self)->function, args, keywords);
+  for (Py_ssize_t i = 0; i < given; ++i) values[i] = PyTuple_GetItem(args, i);
+  if (named > 0) {
+    names = PyTuple_New(named);
+    if (names == NULL) return NULL;
+    for (Py_ssize_t k = 0; PyDict_Next(keywords, &place, &key, &value); ++k) {
+      Py_INCREF(key);
+      PyTuple_SetItem(names, k, key);
+      values[given + k] = value;
+    }
+  }
+  result = quick_vectorcall(self, values, (size_t)given, names);
+  Py_XDECREF(names);
+  return result;
+}
+
+/* ---- what it looks like: the Python function, whose attributes it has ----------------------------- */
+
+static PyObject *quick_attribute(PyObject *self, PyObject *name) {
+  PyObject *own = PyObject_GenericGetAttr(self, name);
+  if (own != NULL || !PyErr_ExceptionMatches(PyExc_AttributeError)) return own;
+  PyErr_Clear();
+  return PyObject_GetAttr(((Quick *)self)->function, name);
+}
+
+static PyObject *quick_doc(PyObject *self, void *unused) {
+  (void)unused;
+  return PyObject_GetAttrString(((Quick *)self)->function, "__doc__");
+}
+
+static PyObject *quick_home(PyObject *self, void *unused) {
+  (void)unused;
+  return PyObject_GetAttrString(((Quick *)self)->function, "__module__");
+}
+
+static PyObject *quick_repr(PyObject *self) {
+  PyObject *name = PyObject_GetAttrString(((Quick *)self)->function, "__qualname__");
+  PyObject *text = name == NULL ? NULL : PyUnicode_FromFormat("<compiled function %U>", name);
+  Py_XDECREF(name);
+  return text;
+}
+
+/* Pickled by name, as functions are. */
+static PyObject *quick_reduce(PyObject *self, PyObject *unused) {
+  (void)unused;
+  return PyObject_GetAttrString(((Quick *)self)->function, "__qualname__");
+}
+
+/* In a class it is what it is, as built-in functions are; help() and doctest take it for a routine. */
+static PyObject *quick_get(PyObject *self, PyObject *object, PyObject *type) {
+  (void)object;
+  (void)type;
+  Py_INCREF(self);
+  return self;
 }
 
 /* ---- making one ---------------------------------------------------------------------------------- */
@@ -111,8 +184,6 @@ static int quick_clear(PyObject *self) {
   Quick *quick = (Quick *)self;
   Py_CLEAR(quick->module);
   Py_CLEAR(quick->function);
-  Py_CLEAR(quick->name);
-  Py_CLEAR(quick->doc);
   for (int i = 0; i < MAX_PARAMETERS; ++i) {
     Py_CLEAR(quick->names[i]);
     Py_CLEAR(quick->defaults[i]);
@@ -128,8 +199,31 @@ static void quick_dealloc(PyObject *self) {
   Py_DECREF(type);
 }
 
+static PyMethodDef quick_methods[] = {
+    {"__reduce__", quick_reduce, METH_NOARGS, "Give the name to pickle."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef quick_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Quick, vectorcall), READONLY, NULL},
+    {"__wrapped__", T_OBJECT, offsetof(Quick, function), READONLY, "The Python function."},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyGetSetDef quick_getters[] = {
+    {"__doc__", quick_doc, NULL, NULL, NULL},
+    {"__module__", quick_home, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
 static PyType_Slot quick_slots[] = {
-    {Py_tp_doc, (void *)"A Python function and the short cut before it."},
+    {Py_tp_call, (void *)quick_call},
+    {Py_tp_getattro, (void *)quick_attribute},
+    {Py_tp_repr, (void *)quick_repr},
+    {Py_tp_descr_get, (void *)quick_get},
+    {Py_tp_methods, quick_methods},
+    {Py_tp_members, quick_members},
+    {Py_tp_getset, quick_getters},
     {Py_tp_traverse, (void *)quick_traverse},
     {Py_tp_clear, (void *)quick_clear},
     {Py_tp_dealloc, (void *)quick_dealloc},
@@ -139,37 +233,26 @@ static PyType_Slot quick_slots[] = {
 static PyType_Spec quick_spec = {
     .name = "tma_dlpack.make._accept.Quick",
     .basicsize = sizeof(Quick),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | HAVE_VECTORCALL,
     .slots = quick_slots,
 };
 
-/* Make the built-in function. `doc` starts with the signature, where CPython looks for it. */
+/* Make the callable. */
 static PyObject *new_quick(PyObject *module, PyTypeObject *type, Verb verb, PyObject *function,
-                           PyObject *parameters, PyObject *required, int positional,
-                           PyObject *doc) {
+                           PyObject *parameters, PyObject *required, int positional) {
   Quick *quick = (Quick *)PyType_GenericAlloc(type, 0);
   if (quick == NULL) return NULL;
   Py_INCREF(module);
   Py_INCREF(function);
-  Py_INCREF(doc);
+  quick->vectorcall = quick_vectorcall;
   quick->module = module;
   quick->function = function;
-  quick->doc = doc;
   quick->verb = verb;
-  quick->name = PyObject_GetAttrString(function, "__name__");
-  PyObject *home = PyObject_GetAttrString(function, "__module__"), *made = NULL;
-  if (quick->name != NULL && home != NULL &&
-      keep_parameters(quick, parameters, required, positional)) {
-    quick->definition.ml_name = PyUnicode_AsUTF8AndSize(quick->name, NULL);
-    quick->definition.ml_doc = PyUnicode_AsUTF8AndSize(quick->doc, NULL);
-    quick->definition.ml_meth = (PyCFunction)(void (*)(void))quick_call;
-    quick->definition.ml_flags = METH_FASTCALL | METH_KEYWORDS;
-    if (quick->definition.ml_name != NULL && quick->definition.ml_doc != NULL)
-      made = PyCFunction_NewEx(&quick->definition, (PyObject *)quick, home);
+  if (!keep_parameters(quick, parameters, required, positional)) {
+    Py_DECREF(quick);
+    return NULL;
   }
-  Py_XDECREF(home);
-  Py_DECREF(quick); /* the built-in function holds it */
-  return made;
+  return (PyObject *)quick;
 }
 
 #endif /* TMA_DLPACK_QUICK_H */

@@ -16,6 +16,7 @@ from tma_dlpack.types.coerce import reusable, type_name
 from tma_dlpack.types.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle
 from tma_dlpack.types.errors import TmaPreconditionError, refusal
 from tma_dlpack.types.limits import MAP_BYTES
+from tma_dlpack.types.opaque import opaque
 from tma_dlpack.types.public import Drawn
 from tma_dlpack.types.target import Target
 
@@ -48,10 +49,12 @@ class TensorMapBatch(Sequence[TensorMap], Drawn):
         self._rows = _rows(self._maps) if rows is None else rows
 
     @property
+    @opaque
     def tensors(self) -> tuple[object, ...]:
         """The tensors, in order; None for maps without a tensor."""
         return tuple(tensor_map.tensor for tensor_map in self._maps)
 
+    @opaque
     def __len__(self) -> int:
         return len(self._maps)
 
@@ -61,16 +64,19 @@ class TensorMapBatch(Sequence[TensorMap], Drawn):
     @overload
     def __getitem__(self, index: slice) -> TensorMapBatch: ...
 
+    @opaque
     def __getitem__(self, index: int | slice) -> TensorMap | TensorMapBatch:
         if isinstance(index, slice):
             return TensorMapBatch(self._maps[index])
         return self._maps[index]
 
     @property
+    @opaque
     def launchable(self) -> bool:
         """Whether all maps may be passed to a kernel: False if any describes host memory."""
         return all(tensor_map.launchable for tensor_map in self._maps)
 
+    @opaque
     def numpy(self) -> NDArray[np.uint8]:
         """Give the maps as a read-only uint8 array of shape (n, 128), aligned to 128 bytes.
 
@@ -84,11 +90,13 @@ class TensorMapBatch(Sequence[TensorMap], Drawn):
         rows.flags.writeable = False
         return rows
 
+    @opaque
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         rows = self.numpy()
         return np.array(rows, dtype=dtype) if copy else np.asarray(rows, dtype=dtype)
 
     @property
+    @opaque
     def ptr(self) -> int:
         """Address of the first map in host memory; the others follow, 128 bytes apart.
 
@@ -96,6 +104,7 @@ class TensorMapBatch(Sequence[TensorMap], Drawn):
         """
         return int(self._launchable_rows().ctypes.data)
 
+    @opaque
     def as_torch(self) -> Any:
         """Give the maps as a torch CPU tensor, uint8 of shape (n, 128), in the same memory.
 
@@ -134,6 +143,7 @@ def _rows(maps: tuple[TensorMap, ...]) -> NDArray[np.uint8] | None:
     return rows
 
 
+@opaque
 def make_tma_descriptors(
     tensors: Iterable[object],
     box_sizes: Sequence[int],

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tma_dlpack.make.shortcut import quick
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle, WideMode
+from tma_dlpack.types.opaque import opaque
 from tma_dlpack.types.target import Target
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ __all__ = [
 
 
 @quick("accept_driver_tiled")
+@opaque
 def driver_encode_tiled(
     tensor_data_type: DataType,
     tensor_rank: int,
@@ -99,6 +101,7 @@ element_strides, interleave, swizzle, l2_promotion, oob_fill
     )
 
 
+@opaque
 def driver_replace_address(tensor_map: TensorMap, global_address: int) -> TensorMap:
     """Give the same map at another address, as ``cuTensorMapReplaceAddress`` does.
 
@@ -138,6 +141,7 @@ def driver_replace_address(tensor_map: TensorMap, global_address: int) -> Tensor
 
 
 @quick("accept_driver_im2col")
+@opaque
 def driver_encode_im2col(
     tensor_data_type: DataType,
     tensor_rank: int,
@@ -217,6 +221,7 @@ interleave, swizzle, l2_promotion, oob_fill, target, encoder
 
 
 @quick("accept_driver_im2col_wide")
+@opaque
 def driver_encode_im2col_wide(
     tensor_data_type: DataType,
     tensor_rank: int,

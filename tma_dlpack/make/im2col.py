@@ -10,6 +10,7 @@ from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.coerce import integer_of, integers_of, shown
 from tma_dlpack.types.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle, WideMode
 from tma_dlpack.types.errors import refusal
+from tma_dlpack.types.opaque import opaque
 from tma_dlpack.types.target import Target
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ MAX_SPATIAL = 3
 
 
 @quick("accept_im2col")
+@opaque
 def make_im2col_descriptor(
     tensor: object,
     pixel_box_lower_corner: Sequence[int],
@@ -111,6 +113,7 @@ def make_im2col_descriptor(
     return accept_im2col(tensor, *options) or explained("im2col", tensor, options)
 
 
+@opaque
 def check_im2col_descriptor(
     tensor: object,
     pixel_box_lower_corner: Sequence[int],
@@ -172,6 +175,7 @@ elem_strides, interleave_layout, swizzle, l2_fetch_size, oobfill, data_type, rul
 
 
 @quick("accept_im2col_wide")
+@opaque
 def make_im2col_wide_descriptor(
     tensor: object,
     lower_corner_width: int,
@@ -246,6 +250,7 @@ oobfill, data_type, rules, target
     return accept_im2col_wide(tensor, *options) or explained("im2col_wide", tensor, options)
 
 
+@opaque
 def check_im2col_wide_descriptor(
     tensor: object,
     lower_corner_width: int,
@@ -306,6 +311,7 @@ elem_strides, interleave_layout, swizzle, l2_fetch_size, oobfill, mode, data_typ
     )
 
 
+@opaque
 def im2col_corners(
     kernel_size: int | Sequence[int],
     padding: int | Sequence[int] = 0,

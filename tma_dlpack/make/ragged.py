@@ -26,6 +26,7 @@ from tma_dlpack.dlpack import TensorView, as_tensor_view
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.coerce import integer_of, integers_of, shown, type_name
 from tma_dlpack.types.errors import refusal
+from tma_dlpack.types.opaque import opaque
 
 __all__ = ["ragged", "ragged_coords"]
 
@@ -39,6 +40,7 @@ EXTRA_DIMENSIONS = 2
 MAX_RANK = 3
 
 
+@opaque
 def ragged(tensor: object, box_sizes: Sequence[int], dim: int = 0) -> dict[str, Any]:
     """Give the keyword arguments of `make_tma_descriptor` for slices of any length along `dim`.
 
@@ -97,6 +99,7 @@ def ragged(tensor: object, box_sizes: Sequence[int], dim: int = 0) -> dict[str, 
     }
 
 
+@opaque
 def ragged_coords(
     tensor_map: TensorMap, offset: int, size: int, coords: Sequence[int]
 ) -> tuple[int, ...]:

@@ -10,12 +10,14 @@ from tma_dlpack.types.coerce import integers_of, shown
 from tma_dlpack.types.enums import Swizzle, TmaSwizzle, parse
 from tma_dlpack.types.errors import TmaPreconditionError, Violation, refusal
 from tma_dlpack.types.limits import INNER_BYTES, MAX_RANK, SWIZZLE_SPAN_BYTES
+from tma_dlpack.types.opaque import opaque
 
 __all__ = ["split_inner"]
 
 SOURCE = "tma_dlpack, split_inner: the inner dimension in spans of the swizzle"
 
 
+@opaque
 def split_inner(
     tensor: object, box_sizes: Sequence[int], swizzle: Swizzle = "bytes128"
 ) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tma_dlpack.make.shortcut import accept_tiled, explained, quick
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle
+from tma_dlpack.types.opaque import opaque
 from tma_dlpack.types.target import Target
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ __all__ = ["check_tma_descriptor", "make_tma_descriptor"]
 
 
 @quick("accept_tiled")
+@opaque
 def make_tma_descriptor(
     tensor: object,
     box_sizes: Sequence[int],
@@ -128,6 +130,7 @@ def _is_default(value: object, default: object) -> bool:
     return type(value) is type(default) and value == default
 
 
+@opaque
 def check_tma_descriptor(
     tensor: object,
     box_sizes: Sequence[int],

@@ -18,9 +18,11 @@ from tma_dlpack.types.errors import (
     Finding,
     TmaPreconditionError,
     TmaTargetError,
+    TmaUnsupportedError,
     Violation,
     sealed,
 )
+from tma_dlpack.types.opaque import opaque
 from tma_dlpack.types.public import Drawn, public
 
 __all__ = ["Report", "check_request"]
@@ -81,7 +83,8 @@ class Report(Drawn):
             lacks = self.violations[0].rule in _unsupported_rules()
             raise (TmaTargetError if lacks else TmaPreconditionError)(self.violations)
 
-    def fixed(self) -> dict[str, Any] | None:
+    @opaque
+    def fixed(self) -> Any:  # so that type checkers take **report.fixed()
         """Give the keyword arguments after the tensor, corrected so that the call is accepted.
 
         Only refused arguments change, as little as their rules allow. If no arguments satisfy
@@ -93,11 +96,40 @@ class Report(Drawn):
         -------
         dict or None
             Arguments that have been checked: ``make_tma_descriptor(x, **report.fixed())`` is
-            accepted. None if the tensor itself must change.
+            accepted. None if the tensor itself must change; `accepted_arguments` raises then.
         """
         changes = self.changes()
         return None if changes is None else {**self._given, **changes}
 
+    @opaque
+    def accepted_arguments(self) -> dict[str, Any]:
+        """Give the arguments that `fixed` gives; raise if the tensor itself must change.
+
+        Returns
+        -------
+        dict
+            Keyword arguments, for ``make_tma_descriptor(x, **report.accepted_arguments())``.
+
+        Raises
+        ------
+        TmaPreconditionError
+            If no arguments are accepted; its violations say what to change about the tensor.
+
+        Examples
+        --------
+        >>> import numpy as np, tma_dlpack as tma
+        >>> x = np.zeros((64, 64), np.float32)
+        >>> report = tma.check_tma_descriptor(x, box_sizes=(16, 3))
+        >>> tma.make_tma_descriptor(x, **report.accepted_arguments()).box_sizes
+        (16, 4)
+        """
+        fixed: dict[str, Any] | None = self.fixed()
+        if fixed is None:
+            self.raise_if_refused()
+            raise TmaUnsupportedError("this report does not come from a check_* function")
+        return fixed
+
+    @opaque
     def changes(self) -> dict[str, Any] | None:
         """Give only the keyword arguments that `fixed` changes; None if the tensor must change.
 
@@ -113,6 +145,7 @@ class Report(Drawn):
                 return _needed(self._given, changes, self._request_of)
         return None
 
+    @opaque
     def __str__(self) -> str:
         findings: tuple[Finding, ...] = (*self.violations, *self.advice)
         head = (

@@ -16,7 +16,7 @@ from tma_dlpack.types.enums import (
     TmaSwizzle,
 )
 from tma_dlpack.types.errors import TmaUnsupportedError
-from tma_dlpack.types.opaque import opaque
+from tma_dlpack.types.opaque import opaque, untraced
 from tma_dlpack.types.target import Target
 
 if TYPE_CHECKING:
@@ -47,16 +47,19 @@ class MapAttributes(MapStorage):
     __slots__ = ()
 
     @property
-    @opaque
+    @untraced
     def description(self) -> Description:
         """Arguments, target, encoder and tensor view; worked out when first needed."""
+        known = self._description
+        return self._describe() if known is None else known
+
+    @opaque
+    def _describe(self) -> Description:
         from tma_dlpack.tensor_map.description import describe
 
-        known = self._description
-        if known is None:
-            assert self._asked is not None
-            known = describe(Asked(*self._asked), name_of(type(self._tensor)))
-            self._keep(known)
+        assert self._asked is not None
+        known = describe(Asked(*self._asked), name_of(type(self._tensor)))
+        self._keep(known)
         return known
 
     @property
@@ -158,6 +161,7 @@ class MapAttributes(MapStorage):
         return reverse(self.arguments.global_dim)
 
     @property
+    @opaque
     def strides(self) -> tuple[int, ...]:
         """Strides, row-major, elements (packed types: values); the innermost is 1."""
         a = self.arguments
@@ -219,6 +223,7 @@ class MapAttributes(MapStorage):
         )
 
     @property
+    @opaque
     def tx_bytes(self) -> int:
         """Bytes that one load adds to its mbarrier's transaction count: the operand of expect_tx.
 
@@ -229,6 +234,7 @@ class MapAttributes(MapStorage):
         return geometry.tx_bytes(self.arguments)
 
     @property
+    @opaque
     def smem_bytes(self) -> int:
         """Bytes of shared memory that one tile spans, swizzle padding included."""
         from tma_dlpack import geometry
@@ -236,6 +242,7 @@ class MapAttributes(MapStorage):
         return geometry.smem_bytes(self.arguments)
 
     @property
+    @opaque
     def smem_alignment(self) -> int:
         """Alignment of the tile in shared memory, bytes, at which the swizzle pattern starts at 0.
 

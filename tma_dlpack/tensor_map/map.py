@@ -15,6 +15,7 @@ from tma_dlpack.types.coerce import bytes_of, integer_of, type_name
 from tma_dlpack.types.enums import DataType, Interleave, OobFill, Swizzle
 from tma_dlpack.types.errors import Advice, TmaPreconditionError, TmaUnsupportedError, refusal
 from tma_dlpack.types.limits import MAP_BYTES
+from tma_dlpack.types.opaque import opaque
 from tma_dlpack.types.public import Drawn
 from tma_dlpack.types.target import Target
 
@@ -67,6 +68,7 @@ class TensorMap(MapAttributes, Drawn):
     # -- bytes -----------------------------------------------------------------------------------
 
     @classmethod
+    @opaque
     def from_bytes(cls, data: object, target: Target | str = "sm_90") -> TensorMap:
         """Decode the 128 bytes of a tensor map, for example a dump from a debugger or a kernel.
 
@@ -138,6 +140,7 @@ class TensorMap(MapAttributes, Drawn):
             raise interop.not_launchable(self.description.view, self._address)
         raise interop.no_bytes(self.target)
 
+    @opaque
     def numpy(self) -> NDArray[np.uint8]:
         """Give the 128 bytes as a read-only uint8 array.
 
@@ -157,6 +160,7 @@ class TensorMap(MapAttributes, Drawn):
         self._keep_data()
         return interop.array_at(self.ptr, MAP_BYTES, self)
 
+    @opaque
     def as_ctypes(self) -> Any:
         """Give the map as a ctypes array of 128 bytes that shares the storage of `ptr`.
 
@@ -166,6 +170,7 @@ class TensorMap(MapAttributes, Drawn):
         """
         return np.ctypeslib.as_ctypes(self._shared_bytes())
 
+    @opaque
     def as_torch(self) -> Any:
         """Give the map as a torch CPU tensor, uint8[128], that shares the storage of `ptr`.
 
@@ -178,6 +183,7 @@ class TensorMap(MapAttributes, Drawn):
 
         return interop.for_torch(self._shared_bytes())
 
+    @opaque
     def as_cuda_bindings(self) -> Any:
         """Give the map as a ``cuda.bindings.driver.CUtensorMap`` (a copy, in its own storage).
 
@@ -196,6 +202,7 @@ class TensorMap(MapAttributes, Drawn):
         """Give None; `make.shortcut` replaces this function where the short cut is compiled."""
         return None
 
+    @opaque
     def with_address(self, tensor_or_int: object) -> TensorMap:
         """Give the same map for another tensor of the same layout, or for another address.
 
@@ -249,6 +256,7 @@ class TensorMap(MapAttributes, Drawn):
             view.address, view.device.is_cuda, description, tensor_or_int, view.capsule
         )
 
+    @opaque
     def at_bare_address(self, address: int) -> TensorMap:
         """Give the same map at an address, launchable and without a tensor.
 
@@ -271,6 +279,7 @@ class TensorMap(MapAttributes, Drawn):
         data = moved_bytes(self._data, address)
         return self._make(tensor, capsule, address, data, launchable, description)
 
+    @opaque
     def replace(
         self,
         *,
@@ -356,6 +365,7 @@ class TensorMap(MapAttributes, Drawn):
             return self._make(None, None, address, data, True, description)
         return self._make(self._tensor, self._capsule, address, data, self._launchable, description)
 
+    @opaque
     def replace_cuda(
         self,
         *,
@@ -417,6 +427,7 @@ interleave_layout, swizzle_mode, fill_mode
         )
         return cpp.replace_kernel(changes, ptx_replace.ENUMS, self.target.name)
 
+    @opaque
     def cpp(self) -> str:
         """Give complete C++ code that makes the same map at an address of your choice.
 
@@ -447,6 +458,7 @@ interleave_layout, swizzle_mode, fill_mode
         return self._tensor
 
     @property
+    @opaque
     def view(self) -> TensorView | None:
         """The tensor's address, shape, strides, dtype and device; None for a bare address."""
         view, tensor = self.description.view, self._tensor
@@ -475,6 +487,7 @@ interleave_layout, swizzle_mode, fill_mode
         return self.description.encoder
 
     @property
+    @opaque
     def advice(self) -> tuple[Advice, ...]:
         """Advice on the call that made the map, as in `Report.advice`; empty for decoded maps."""
         from tma_dlpack.rules.check import advise
@@ -489,19 +502,23 @@ interleave_layout, swizzle_mode, fill_mode
     def _value(self) -> tuple[object, ...]:
         return self.arguments, self._address, self._data, self.target.name
 
+    @opaque
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TensorMap):
             return NotImplemented
         return self._value() == other._value()
 
+    @opaque
     def __hash__(self) -> int:
         return hash(self._value())
 
+    @opaque
     def __repr__(self) -> str:
         from tma_dlpack.tensor_map import text
 
         return text.map_line(self)
 
+    @opaque
     def __str__(self) -> str:
         from tma_dlpack.tensor_map import text
 

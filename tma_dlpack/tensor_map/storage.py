@@ -12,13 +12,13 @@ import numpy as np
 
 from tma_dlpack.dlpack import Layout
 from tma_dlpack.types.limits import ADDRESS_BYTES, ALIGNMENT_BYTES, MAP_BYTES
+from tma_dlpack.types.opaque import opaque
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Self
 
     from tma_dlpack.encoding.arguments import EncodeArguments
-    from tma_dlpack.tensor_map.description import Description
 
 __all__ = ["COMPILED", "Asked", "MapStorage", "PythonStorage", "aligned_bytes", "moved_bytes"]
 
@@ -56,9 +56,9 @@ class PythonStorage:
     _launchable : bool
         Whether the map may be passed to a kernel.
     _asked : tuple or None
-        The items of `Asked` for a map that the short cut made; else None.
-    _description : Description or None
-        What the map describes; for a map of the short cut worked out when first needed.
+        What the short cut accepted, the items of `Asked`; None for maps that came described.
+    _description : description.Description or None
+        What the map says, worked out when somebody asks.
     """
 
     _tensor: object
@@ -66,7 +66,7 @@ class PythonStorage:
     _address: int
     _launchable: bool
     _asked: tuple[Any, ...] | None = None
-    _description: Description | None = None
+    _description: Any | None = None
 
     @classmethod
     def _make(
@@ -76,7 +76,7 @@ class PythonStorage:
         address: int,
         data: bytes | None,
         launchable: bool,
-        description: Description,
+        description: Any,
     ) -> Self:
         """Make a map with its description."""
         made = object.__new__(cls)
@@ -107,8 +107,8 @@ class PythonStorage:
         values["_asked"] = asked
         return made
 
-    def _keep(self, description: Description) -> None:
-        """Keep the description of the map."""
+    def _keep(self, description: Any) -> None:
+        """Remember what the map says."""
         self.__dict__["_description"] = description
 
     @property
@@ -131,6 +131,7 @@ class PythonStorage:
         return self._refuse_bytes() if self._data is None else self._data
 
     @property
+    @opaque
     def ptr(self) -> int:
         """Address of the map's own 128 bytes: 128-byte aligned, valid as long as the map lives.
 

@@ -19,8 +19,11 @@ import sys
 from collections.abc import Iterator
 
 from tma_dlpack import driver
+from tma_dlpack.types.coerce import shown
 from tma_dlpack.types.errors import TmaUnsupportedError, refusal
-from tma_dlpack.verification.checks import CHECKS, Arena, Check, Outcome, run_case
+from tma_dlpack.types.opaque import opaque
+from tma_dlpack.verification.arena import Arena
+from tma_dlpack.verification.checks import CHECKS, Check, Outcome, run_case
 from tma_dlpack.verification.learning import FieldStatistics
 from tma_dlpack.verification.report import VerifyReport, VerifyRow
 
@@ -29,6 +32,7 @@ __all__ = ["VerifyReport", "VerifyRow", "replay", "verify"]
 BAR_WIDTH = 30
 
 
+@opaque
 def verify(n: int = 1000, seed: int = 0, *, device_id: int = 0) -> VerifyReport:
     """Compare this package with the driver and the GPU of this machine, on random cases.
 
@@ -124,7 +128,7 @@ def _count(argument: str, number: object, least: int = 0) -> int:
         count = least - 1
     if count < least:
         must = f"be an integer, {least} or more"
-        raise refusal(argument, f"{argument} is {number!r:.200}", must, f"pass {argument}={least}")
+        raise refusal(argument, f"{argument} is {shown(number)}", must, f"pass {argument}={least}")
     return count
 
 

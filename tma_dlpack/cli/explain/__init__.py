@@ -31,6 +31,7 @@ from tma_dlpack.cli.explain.torn import encodes_of
 from tma_dlpack.rules.report import Report
 from tma_dlpack.types.coerce import bytes_of, shown, text_of
 from tma_dlpack.types.errors import Violation, refusal
+from tma_dlpack.types.opaque import opaque
 from tma_dlpack.types.target import Target
 
 __all__ = ["Explanation", "PrintedArguments", "explain"]
@@ -39,6 +40,7 @@ NEAR_LINES = 12  # around torn ones, in which the result may have got
 MOST_SENTENCES = 100  # different ones, of a log that has more
 
 
+@opaque
 def explain(text: str, target: Target | str = "sm_90") -> Explanation:
     """Say why a tensor map could not be encoded, from the text that a program printed.
 

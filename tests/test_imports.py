@@ -1,0 +1,42 @@
+"""What is imported when first asked for, asked for by several threads at once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+SCRIPT = """
+import faulthandler, sys, threading
+faulthandler.dump_traceback_later(100, exit=True)  # says where a deadlock is
+sys.setswitchinterval(1e-6)
+import tma_dlpack as tma
+
+start = threading.Barrier(8)
+wrong = []
+
+def ask(turn):
+    names = tma.__all__[turn * 7:] + tma.__all__[:turn * 7]
+    if turn % 2:
+        names.reverse()
+    start.wait()
+    for name in names:
+        try:
+            getattr(tma, name)
+        except BaseException as error:
+            wrong.append((name, repr(error)))
+
+threads = [threading.Thread(target=ask, args=(turn,)) for turn in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(wrong)
+"""
+
+
+def test_eight_threads_ask_for_every_public_name_at_once():
+    for _ in range(3):  # each time in a fresh process
+        done = subprocess.run(
+            [sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=120
+        )
+        assert (done.stdout, done.stderr) == ("[]\n", "")

@@ -1,0 +1,148 @@
+"""A user's program with every public name, which mypy --strict and pyright accept.
+
+It is read by type checkers (.ci/run), and a test holds it to the list of public names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+import tma_dlpack as tma
+
+
+def make(x: npt.NDArray[np.float16]) -> tma.TensorMap:
+    """Make the README's map, or the one that the report proposes."""
+    tensor_map = tma.make_tma_descriptor(x, box_sizes=(64, 64), swizzle="bytes128")
+    report: tma.Report = tma.check_tma_descriptor(x, box_sizes=(64, 100), swizzle="bytes128")
+    if report.ok:
+        return tensor_map
+    violation: tma.Violation = report.violations[0]
+    advice: tuple[tma.Advice, ...] = report.advice
+    print(violation.rule, violation.found, violation.limit, violation.fix, violation.source, advice)
+    tma.make_tma_descriptor(x, **report.fixed())
+    return tma.make_tma_descriptor(x, **report.accepted_arguments())
+
+
+def options(x: npt.NDArray[np.float16]) -> tuple[tma.TensorMap, ...]:
+    """Give every option as a member, a name or a value."""
+    target: tma.Target = tma.TARGETS["sm_90"]
+    return (
+        tma.make_tma_descriptor(
+            x,
+            [64, 64],
+            (1, 1),
+            tma.TmaInterleaveLayout.none,
+            tma.TmaSwizzle.bytes128,
+            tma.TmaL2FetchSize.none,
+            tma.TmaOobFill.nan,
+            data_type=tma.TensorMapDataType.FLOAT16,
+            rules="driver",
+            allow=("BOX_IN_SHAPE",),
+            shape=(64, 64),
+            strides=(64, 1),
+            offset=0,
+            target=target,
+        ),
+        tma.make_tma_descriptor(x, **tma.split_inner(x, (64, 64))),
+        tma.make_tma_descriptor(x, **tma.ragged(x, (64, 64), dim=0)),
+        tma.TensorMap.from_bytes(bytes(128), target="sm_90"),
+    )
+
+
+def convolve(images: npt.NDArray[np.float16]) -> tma.TensorMap:
+    """Make the map of an im2col convolution."""
+    lower, upper = tma.im2col_corners((3, 3), padding=1)
+    tma.check_im2col_descriptor(images, lower, upper, 64, 128).raise_if_refused()
+    wide = tma.check_im2col_wide_descriptor(
+        images, -1, 1, 64, 128, mode=tma.TensorMapIm2ColWideMode.w
+    )
+    if wide.ok:
+        return tma.make_im2col_wide_descriptor(images, -1, 1, 64, 128, mode="w")
+    return tma.make_im2col_descriptor(
+        images, lower, upper, channels_per_pixel=64, pixels_per_column=128
+    )
+
+
+def driver(address: int) -> tma.TensorMap:
+    """Use the driver's own words, innermost first."""
+    corners, ones = (-1, -1), (1, 1, 1, 1)
+    tma.driver_encode_im2col(
+        "FLOAT16", 4, address, (64, 14, 14, 2), (128, 1792, 25088), corners, corners, 64, 128, ones
+    )
+    tma.driver_encode_im2col_wide(
+        "FLOAT16", 4, address, (64, 14, 14, 2), (128, 1792, 25088), -1, 1, 64, 128, ones
+    )
+    tiled = tma.driver_encode_tiled(
+        tma.TensorMapDataType.FLOAT16,
+        2,
+        address,
+        (64, 64),
+        (128,),
+        (64, 64),
+        (1, 1),
+        encoder="auto",
+    )
+    return tma.driver_replace_address(tiled, address + 128)
+
+
+def numbers(tensor_map: tma.TensorMap) -> tuple[int, tuple[int, ...], bytes]:
+    """Read a map."""
+    total: int = tensor_map.tx_bytes + tensor_map.smem_bytes + tensor_map.smem_alignment
+    dims: tuple[int, ...] = tensor_map.global_dim + tensor_map.box_sizes + tensor_map.strides
+    swizzle: tma.TmaSwizzle = tensor_map.swizzle
+    kind: str = tensor_map.kind
+    print(swizzle.name, kind, tensor_map.launchable, tensor_map.cpp(), tensor_map.device)
+    return total, dims, bytes(tensor_map)
+
+
+def copy(tensor_map: tma.TensorMap, x: npt.NDArray[np.float16]) -> npt.NDArray[np.float16]:
+    """Copy tiles on the simulator."""
+    simulator: tma.Backend = tma.backend("simulator")
+    tile: tma.Tile = tma.load_tile(tensor_map, (0, 0), backend=simulator)
+    tiles = tma.load_tiles(tensor_map, tma.tile_coords(tensor_map), backend="simulator")
+    tma.store_tile(tensor_map, (0, 0), tile.array)
+    tma.reduce_tile(tensor_map, (0, 0), tile.array, "add")
+    print(tiles.filled.sum(), tile.written.sum(), tile.smem.nbytes, tile.tx_bytes)
+    return np.asarray(tile.array, dtype=np.float16)
+
+
+def consume(tensor_map: tma.TensorMap) -> int:
+    """Give a tensor core its tile."""
+    descriptor: tma.MatrixDescriptor = tma.matrix_descriptor(tensor_map, instruction="wgmma")
+    addresses = tma.ldmatrix_addresses(tensor_map, 0, 0)
+    coords: tuple[int, ...] = tma.ragged_coords(tensor_map, 0, 64, (0, 0))
+    return descriptor.advance(1).value + int(addresses[0]) + len(coords)
+
+
+def look(tensor_map: tma.TensorMap, x: npt.NDArray[np.float16], text: str) -> None:
+    """Draw, explain and explore."""
+    explanation: tma.Explanation = tma.explain(text)
+    request: tma.PrintedArguments = explanation.requests[0]
+    every: tma.RuleList = tma.rules()
+    rule: tma.RuleInfo = every[0]
+    print(tma.draw.tensor(tensor_map, (0, 0)), tma.bank_conflicts(tensor_map, "column"))
+    print(explanation, request, rule, tma.explore(x), tma.get_include())
+
+
+def measure(x: Sequence[object]) -> tuple[tma.BandwidthReport, tma.VerifyReport]:
+    """Ask a GPU."""
+    batch: tma.TensorMapBatch = tma.make_tma_descriptors(x, (64, 64))
+    print(batch.numpy().shape, [tensor_map.rank for tensor_map in batch])
+    return tma.bandwidth(x[0], [(64, 64)]), tma.verify(1000)
+
+
+def handled(x: npt.NDArray[np.float16]) -> str:
+    """Catch what is raised, from the narrowest to the widest."""
+    try:
+        return repr(make(x))
+    except tma.TmaTargetError as error:
+        return f"another GPU: {error}"
+    except tma.TmaPreconditionError as error:
+        return "\n".join(violation.fix for violation in error.violations)
+    except (tma.TmaUnsupportedError, tma.TmaDriverError) as error:
+        return str(error)
+    except tma.TmaError:
+        raise

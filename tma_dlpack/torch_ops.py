@@ -1,0 +1,87 @@
+"""Maps as PyTorch operators, for graphs: ``import tma_dlpack.torch_ops`` registers them.
+
+A graph (``torch.compile(fullgraph=True)``, ``torch.export``) has no addresses while it is traced.
+These operators make the map when it runs: `make_tma_descriptor` and `make_im2col_descriptor`, also
+found as ``torch.ops.tma_dlpack.<name>``. Each gives the 128 bytes as a CPU tensor, uint8[128],
+which a PyTorch extension takes (``#include <tma_dlpack.h>``).
+
+A graph does not know that the map holds an address. So **give the tensor too** to the operator that
+uses the map: else its memory may be reused before, and what is written through the map is not seen.
+An operator that writes through the map names the tensor in its ``mutates_args``.
+
+Options are names (``swizzle="bytes128"``), because a graph takes no enums of ours. The bytes of a
+host tensor's map hold a host address: they are for `TensorMap.from_bytes`, not for a kernel.
+
+Examples
+--------
+>>> import numpy as np, torch
+>>> import tma_dlpack as tma
+>>> from tma_dlpack import torch_ops
+>>> x = torch.zeros(64, 64)
+>>> data = torch_ops.make_tma_descriptor(x, [16, 32], swizzle="bytes128")
+>>> data.dtype, data.shape
+(torch.uint8, torch.Size([128]))
+>>> bytes(data.numpy()) == bytes(tma.make_tma_descriptor(x, (16, 32), swizzle="bytes128"))
+True
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from tma_dlpack.make.im2col import make_im2col_descriptor as _make_im2col
+from tma_dlpack.make.tiled import make_tma_descriptor as _make_tiled
+from tma_dlpack.tensor_map.map import TensorMap
+from tma_dlpack.types.limits import MAP_BYTES
+
+__all__ = ["make_im2col_descriptor", "make_tma_descriptor"]
+
+_OPTIONS = (
+    'int[]? elem_strides=None, str interleave_layout="none", str swizzle="none", '
+    'str l2_fetch_size="none", str oobfill="none", *, str? data_type=None'
+)
+
+#: Inductor must not change the strides of what is described; torch before 2.7 has the older tag.
+_KEEP_STRIDES = getattr(torch.Tag, "needs_exact_strides", torch.Tag.needs_fixed_stride_order)
+
+
+def _bytes_of(tensor_map: TensorMap) -> torch.Tensor:
+    if tensor_map.launchable:
+        return tensor_map.as_torch()  # keeps the map, and so the tensor, alive
+    return torch.frombuffer(bytearray(bytes(tensor_map)), dtype=torch.uint8)
+
+
+def _run_tiled(tensor: torch.Tensor, *arguments: Any, **options: Any) -> torch.Tensor:
+    return _bytes_of(_make_tiled(tensor, *arguments, **options))
+
+
+def _run_im2col(tensor: torch.Tensor, *arguments: Any, **options: Any) -> torch.Tensor:
+    return _bytes_of(_make_im2col(tensor, *arguments, **options))
+
+
+def _fake(tensor: torch.Tensor, *arguments: Any, **options: Any) -> torch.Tensor:
+    return torch.empty(MAP_BYTES, dtype=torch.uint8, device="cpu")
+
+
+def _operator(name: str, run: Any, tile: str, rules: str) -> Any:
+    made = torch.library.custom_op(
+        f"tma_dlpack::{name}",
+        run,
+        mutates_args=(),
+        schema=f'(Tensor tensor, {tile}, {_OPTIONS}, str rules="{rules}") -> Tensor',
+        tags=(_KEEP_STRIDES,),
+    )
+    made.register_fake(_fake)
+    return made
+
+
+make_tma_descriptor = _operator("make_tma_descriptor", _run_tiled, "int[] box_sizes", "libcu++")
+make_im2col_descriptor = _operator(
+    "make_im2col_descriptor",
+    _run_im2col,
+    "int[] pixel_box_lower_corner, int[] pixel_box_upper_corner, int channels_per_pixel, "
+    "int pixels_per_column",
+    "documented",
+)
