@@ -56,9 +56,9 @@ class PythonStorage:
     _launchable : bool
         Whether the map may be passed to a kernel.
     _asked : tuple or None
-        What the short cut accepted, the items of `Asked`; None for maps that came described.
+        The items of `Asked` for a map that the short cut made; else None.
     _description : description.Description or None
-        What the map says, worked out when somebody asks.
+        What the map describes; for a map of the short cut worked out when first needed.
     """
 
     _tensor: object
@@ -96,7 +96,7 @@ class PythonStorage:
     ) -> Self:
         """Make a map of a call that the short cut accepted; `asked` holds the items of `Asked`.
 
-        Without `data` the bytes are those of the measured layout, encoded when somebody asks.
+        Without `data` the bytes follow the measured layout, and are encoded when first needed.
         """
         made = object.__new__(cls)
         values = made.__dict__
@@ -108,7 +108,7 @@ class PythonStorage:
         return made
 
     def _keep(self, description: Any) -> None:
-        """Remember what the map says."""
+        """Keep the description of the map."""
         self.__dict__["_description"] = description
 
     @property
