@@ -1,4 +1,4 @@
-"""What stands in the wheels: python .ci/wheel.py DIST
+"""What stands in the wheels: python .ci/wheel.py DIST.
 
 DIST holds the sdist, the compiled wheel built from the checkout, the same built from the sdist (in
 DIST/from_sdist) and the pure wheel. Ends with an error that names what is missing or too much.
@@ -62,7 +62,9 @@ def main(dist: Path) -> None:
     differing = [name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name)]
     assert not differing, f"the sdist builds another wheel: {sorted(differing)}"
     with tarfile.open(sdist) as archive:
-        print(f"{sdist.name}: {sdist.stat().st_size / 1024:.0f} KiB, {len(archive.getnames())} files")
+        print(
+            f"{sdist.name}: {sdist.stat().st_size / 1024:.0f} KiB, {len(archive.getnames())} files"
+        )
 
 
 if __name__ == "__main__":
