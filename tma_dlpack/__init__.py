@@ -190,6 +190,21 @@ for _name in __all__:
         public(globals()[_name])
 
 
+class _Package(ModuleType):
+    """The package. Its verb `rules()` has the name of a room, whose import would replace it."""
+
+    @property
+    def rules(self) -> Any:
+        return importlib.import_module("tma_dlpack.copies.rule_list").rules
+
+    @rules.setter
+    def rules(self, room: object) -> None:
+        pass  # the import system binds each room to the package: this one is found in sys.modules
+
+
+sys.modules[__name__].__class__ = _Package
+
+
 def _finish_imports() -> None:
     """Wait until no other thread imports a module of ours.
 
@@ -205,21 +220,6 @@ def _finish_imports() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_finish_imports)
-
-
-class _Package(ModuleType):
-    """The package. Its verb `rules()` has the name of a room, whose import would replace it."""
-
-    @property
-    def rules(self) -> Any:
-        return importlib.import_module("tma_dlpack.copies.rule_list").rules
-
-    @rules.setter
-    def rules(self, room: object) -> None:
-        pass  # the import system binds each room to the package: this one is found in sys.modules
-
-
-sys.modules[__name__].__class__ = _Package
 
 
 def __dir__() -> list[str]:

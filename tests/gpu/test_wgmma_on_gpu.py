@@ -11,7 +11,7 @@ from tma_dlpack import driver
 from tma_dlpack.consumer import MatrixDescriptor
 from tma_dlpack.geometry import SWIZZLES
 from tma_dlpack.verification import operands
-from tma_dlpack.verification.checks import Arena
+from tma_dlpack.verification.arena import Arena
 from tma_dlpack.verification.random_operands import random_matrices, random_product
 
 SEED = 20261121

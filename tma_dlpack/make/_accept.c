@@ -494,7 +494,6 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg) {
   }
   for (int i = 0; i < state->producer_count; ++i) {
     Py_VISIT(state->producers[i].type);
-    Py_VISIT(state->producers[i].negated);
     Py_VISIT(state->producers[i].dtypes);
     Py_VISIT(state->producers[i].on_host);
     Py_VISIT(state->producers[i].on_cuda);

@@ -30,7 +30,7 @@ typedef int (*ExportTensor)(void *object, TmaDlpackManagedVersioned **out);
 /* How tensors of one Python type are asked, chosen when the first of them is seen. */
 typedef struct {
   PyTypeObject *type;
-  PyObject *negated;          /* torch: the method `is_neg`; else NULL */
+  PyCFunction is_neg;         /* torch: the C function of the method; else NULL */
   PyObject *dtypes;           /* torch before 2.10: {torch.dtype: DLDataType}; else NULL */
   FillTensor fill;            /* torch */
   ExportTensor export_tensor; /* other types with the exchange API */

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from tma_dlpack.encoding.arguments import EncodeArguments
-    from tma_dlpack.tensor_map.description import Description
 
 __all__ = ["COMPILED", "Asked", "MapStorage", "PythonStorage", "aligned_bytes", "moved_bytes"]
 
@@ -58,7 +57,7 @@ class PythonStorage:
         Whether a kernel may be given the map.
     _asked : tuple or None
         What the short cut accepted, the items of `Asked`; None for maps that came described.
-    _description : Description or None
+    _description : description.Description or None
         What the map says, worked out when somebody asks.
     """
 
@@ -67,7 +66,7 @@ class PythonStorage:
     _address: int
     _launchable: bool
     _asked: tuple[Any, ...] | None = None
-    _description: Description | None = None
+    _description: Any | None = None
 
     @classmethod
     def _make(
@@ -77,7 +76,7 @@ class PythonStorage:
         address: int,
         data: bytes | None,
         launchable: bool,
-        description: Description,
+        description: Any,
     ) -> Self:
         """Make a map that says what `description` says."""
         made = object.__new__(cls)
@@ -108,7 +107,7 @@ class PythonStorage:
         values["_asked"] = asked
         return made
 
-    def _keep(self, description: Description) -> None:
+    def _keep(self, description: Any) -> None:
         """Remember what the map says."""
         self.__dict__["_description"] = description
 

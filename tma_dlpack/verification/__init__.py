@@ -10,7 +10,8 @@ from tma_dlpack import driver
 from tma_dlpack.types.coerce import shown
 from tma_dlpack.types.errors import TmaUnsupportedError, refusal
 from tma_dlpack.types.opaque import opaque
-from tma_dlpack.verification.checks import CHECKS, Arena, Check, Outcome, run_case
+from tma_dlpack.verification.arena import Arena
+from tma_dlpack.verification.checks import CHECKS, Check, Outcome, run_case
 from tma_dlpack.verification.learning import FieldStatistics
 from tma_dlpack.verification.report import VerifyReport, VerifyRow
 

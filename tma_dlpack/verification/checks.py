@@ -6,16 +6,13 @@ A case depends on the check's name, the seed and its number alone, so that `repl
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Literal
 
 import numpy as np
 
-from tma_dlpack import driver
 from tma_dlpack.copies.cuda import BARRIER_BYTES, CudaBackend
-from tma_dlpack.copies.device_memory import DeviceBytes
 from tma_dlpack.copies.simulator import SimulatorBackend
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.encoding.arguments import EncodeArguments, MapKind
@@ -28,11 +25,12 @@ from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.errors import TmaDriverError, TmaPreconditionError
 from tma_dlpack.types.target import Target
 from tma_dlpack.verification import operands
+from tma_dlpack.verification.arena import Arena
 from tma_dlpack.verification.random_calls import random_call
-from tma_dlpack.verification.random_copies import ARENA_BYTES, Copy, random_copy, start_at_limits
+from tma_dlpack.verification.random_copies import Copy, random_copy, start_at_limits
 from tma_dlpack.verification.random_operands import random_matrices, random_product
 
-__all__ = ["CHECKS", "Arena", "Check", "Outcome", "run_case"]
+__all__ = ["CHECKS", "Check", "Outcome", "run_case"]
 
 ENCODERS: dict[str, Callable[..., TensorMap]] = {
     "tiled": driver_encode_tiled,
@@ -79,29 +77,6 @@ class Outcome:
     difference: str | None
     driver: bytes | None = None
     case: tuple[EncodeArguments, int] | None = None
-
-
-class Arena(AbstractContextManager["Arena"]):
-    """The same random bytes on host and GPU, for copies to work on."""
-
-    def __init__(self, seed: int, device_id: int) -> None:
-        self.device_id = device_id
-        self.target: Target = driver.device_target(device_id)
-        random = np.random.default_rng(seed)
-        self.initial = random.integers(0, 256, ARENA_BYTES, np.uint8)
-        room = np.empty(ARENA_BYTES + 256, np.uint8)
-        start = -room.ctypes.data % 256
-        self.host = room[start : start + ARENA_BYTES]
-        self.host[:] = self.initial
-        self._stack = ExitStack()
-
-    def __enter__(self) -> Arena:
-        self.device = self._stack.enter_context(DeviceBytes(ARENA_BYTES, self.device_id))
-        self.device.put(self.initial)
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._stack.close()
 
 
 def run_case(check: Check, number: int, seed: int, arena: Arena) -> Outcome:

@@ -31,7 +31,7 @@ from tma_dlpack.verification.random_operands import (
 
 if TYPE_CHECKING:
     from tma_dlpack.copies.tile import Tile
-    from tma_dlpack.verification.checks import Arena
+    from tma_dlpack.verification.arena import Arena
 
 __all__ = ["compare_matrices", "compare_product", "has_wgmma"]
 
