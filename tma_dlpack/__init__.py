@@ -3,6 +3,7 @@
 import importlib
 import os
 import sys
+from contextlib import suppress
 from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -217,7 +218,8 @@ def _finish_imports() -> None:
     finished: set[str] = set()
     while begun := _loaded() - finished:
         for name in begun:
-            importlib.import_module(name)
+            with suppress(ImportError):  # of one that could not be imported, or is kept out
+                importlib.import_module(name)
         finished |= begun
 
 
