@@ -251,11 +251,11 @@ REFUSED = {
     "MATRIX_WIDTH, turned": (((64, 256), F16), {"box_sizes": (64, 200)}, {"major": "MN"},
         "a row of the box is 400 bytes, with swizzle none"),
     "MATRIX_ROWS": (((64, 64), F16), {"box_sizes": (60, 64), "swizzle": "bytes128"}, {},
-        "the tile has 60 rows, M or N"),
+        "the tile has 60 rows (M or N)"),
     "MATRIX_ROWS, few": (((4, 64), F16), {"box_sizes": (4, 64), "swizzle": "bytes128"}, {},
-        "the tile has 4 rows, M or N"),
+        "the tile has 4 rows (M or N)"),
     "MATRIX_ROWS, turned": (((64, 64), F16), {"box_sizes": (40, 64), "swizzle": "bytes128"},
-        {"major": "MN"}, "the tile has 40 rows, K"),
+        {"major": "MN"}, "the tile has 40 rows (K)"),
     "MATRIX_ADDRESS": (((64, 64), F16), {"box_sizes": (64, 64), "swizzle": "bytes128"},
         {"smem_address": 64}, "smem_address is 0x40"),
     "MATRIX_ADDRESS, high": (((64, 64), F16), {"box_sizes": (64, 64), "swizzle": "bytes128"},
@@ -300,7 +300,7 @@ def changed(x, options, asked, violation):
     fix = violation.fix
     if "reshape" in fix:  # says so in words
         x, options = x.reshape(64, 64), {"box_sizes": (64, 64), "swizzle": "bytes128"}
-    elif "transpose" in fix or "as N, H, W, C" in fix:
+    elif "transpose" in fix or "N, H, W, C" in fix:
         x, options = np.zeros((64, 64), x.dtype), {"box_sizes": (64, 64), "swizzle": "bytes128"}
         options["box_sizes"] = (64, 128 // x.itemsize) if x.itemsize > 1 else (64, 64)
         asked = asked | {"major": "K"}

@@ -41,61 +41,61 @@ def store(data, coords=(0, 0), **options):
 MISTAKES = {
     "one coordinate too few": (
         lambda: load((0,)),
-        "coords are (0,), and the map has 2 dimensions; there must be one coordinate per dimension,"
-        " row-major, outermost first",
+        "coords are (0,), but the map has 2 dimensions; there must be one coordinate per dimension,"
+        " outermost first",
         "pass as many coordinates as the map has dimensions",
     ),
     "coordinates innermost first": (
         lambda: load((16, 8, 0)),
-        "coords are (16, 8, 0), and the map has 2 dimensions; there must be one coordinate per "
-        "dimension, row-major, outermost first",
+        "coords are (16, 8, 0), but the map has 2 dimensions; there must be one coordinate per "
+        "dimension, outermost first",
         "pass as many coordinates as the map has dimensions",
     ),
     "a coordinate for many": (
         lambda: load(0),
-        "coords are 0; coordinates must be integers, not bool, in an order, one per dimension",
+        "coords are 0; coordinates must be a sequence of integers (not bool), one per dimension",
         "pass a tuple or list of integers, or an integer array of shape (n, rank) for many tiles",
     ),
     "coordinates that are floats": (
         lambda: load((0.0, 16.0)),
-        "coords are (0.0, 16.0); coordinates must be integers, not bool, in an order, one per "
+        "coords are (0.0, 16.0); coordinates must be a sequence of integers (not bool), one per "
         "dimension",
         "pass a tuple or list of integers, or an integer array of shape (n, rank) for many tiles",
     ),
     "an endless iterator as coordinates": (
         lambda: load(itertools.count()),
-        "coords are count(65); coordinates must be integers, not bool, in an order, one per "
+        "coords are count(65); coordinates must be a sequence of integers (not bool), one per "
         "dimension",
         "pass a tuple or list of integers, or an integer array of shape (n, rank) for many tiles",
     ),
     "an inner coordinate off 16 bytes": (
         lambda: load((0, 2)),
         "coords[1] is 2 in coords (0, 2); FLOAT32 needs a multiple of 4 elements; the innermost "
-        "coordinate must fall on 16 bytes, also when negative or out of bounds",
-        "round the innermost coordinate to that multiple",
+        "coordinate must be at a multiple of 16 bytes, even if out of bounds",
+        "round the innermost coordinate down to that multiple, and use a wider box",
     ),
     "a coordinate of 33 bits": (
         lambda: load((1 << 32, 0)),
         "coords are (4294967296, 0); a coordinate must fit a signed 32-bit register, "
         "-2147483648..2147483647",
-        "move the tensor's address (with_address) and count from there",
+        "move the map, tensor_map.with_address(address), and count coordinates from there",
     ),
     "one tile's coordinates to load_tiles": (
         lambda: tma.load_tiles(matrix_map(), (0, 0)),
-        "coords have shape (2,), and the map needs (n, 2); there must be one coordinate per "
-        "dimension, row-major, outermost first",
+        "coords have shape (2,), but the map needs (n, 2); there must be one coordinate per "
+        "dimension, outermost first",
         "pass as many coordinates as the map has dimensions",
     ),
     "a range to load_tiles": (
         lambda: tma.load_tiles(matrix_map(), range(10**9)),
-        "coords are range(0, 1000000000); coordinates must be integers, not bool, in an order, one "
-        "per dimension",
+        "coords are range(0, 1000000000); coordinates must be a sequence of integers (not bool), "
+        "one per dimension",
         "pass a tuple or list of integers, or an integer array of shape (n, rank) for many tiles",
     ),
     "an array of floats to load_tiles": (
         lambda: tma.load_tiles(matrix_map(), np.zeros((3, 2))),
-        "coords are an array of float64; coordinates must be integers, not bool, in an order, one "
-        "per dimension",
+        "coords are an array of float64; coordinates must be a sequence of integers (not bool), "
+        "one per dimension",
         "pass a tuple or list of integers, or an integer array of shape (n, rank) for many tiles",
     ),
     "offsets of a tiled map": (
@@ -105,44 +105,44 @@ MISTAKES = {
     ),
     "offsets for two dimensions of one": (
         lambda: tma.load_tile(pixel_map(), (0, 0, 0), im2col_offsets=(0, 1)),
-        "im2col_offsets are (0, 1); the map needs 1 of 0..65535; im2col_offsets must be unsigned"
-        " integers that share 16 bits: 0..65535 at rank 3, 0..255 at rank 4, 0..31 at rank 5; one "
-        "per spatial dimension, row-major (D, H, W); an im2col-wide map takes one, of W",
+        "im2col_offsets are (0, 1); the map needs 1 of 0..65535; im2col_offsets must be integers,"
+        " one per spatial dimension, row-major (D, H, W): 0..65535 at rank 3, 0..255 at rank 4, "
+        "0..31 at rank 5; an im2col-wide map takes one, along W",
         "pass tap x dilation for each spatial dimension, or None for zeros",
     ),
     "a shared-memory offset in elements": (
         lambda: load((0, 0), smem_offset=32),
         "smem_offset is 32; smem_offset must be a multiple of 128 bytes, 0 or more",
-        "align the shared-memory buffer to 128 bytes, better to the map's smem_alignment",
+        "align the shared-memory buffer to 128 bytes, or better to tensor_map.smem_alignment",
     ),
     "memory that is no array": (
         lambda: load((0, 0), memory=bytearray(4096)),
-        "memory is a bytearray; memory must be the contiguous NumPy uint8 array whose own storage "
-        "holds the addresses",
-        "pass memory=, such as x.view(numpy.uint8), or make the map from a tensor; for an address "
-        'of a GPU pass backend="cuda"',
+        "memory is a bytearray; memory must be a contiguous NumPy uint8 array that contains the "
+        "map's addresses",
+        "pass memory=x.view(numpy.uint8).reshape(-1), or make the map from a tensor; for a GPU "
+        'address pass backend="cuda"',
     ),
     "memory of another type": (
         lambda: load((0, 0), memory=np.zeros(1024, np.float32)),
-        "memory is an array of float32; memory must be the contiguous NumPy uint8 array whose own "
-        "storage holds the addresses",
-        "pass memory=, such as x.view(numpy.uint8), or make the map from a tensor; for an address "
-        'of a GPU pass backend="cuda"',
+        "memory is an array of float32; memory must be a contiguous NumPy uint8 array that "
+        "contains the map's addresses",
+        "pass memory=x.view(numpy.uint8).reshape(-1), or make the map from a tensor; for a GPU "
+        'address pass backend="cuda"',
     ),
     "a backend's name misspelt": (
         lambda: load((0, 0), backend="gpu"),
-        "backend is 'gpu'; it must be 'simulator', 'cuda' or what backend() gives",
-        "pass one of them",
+        "backend is 'gpu'; it must be 'simulator', 'cuda' or a Backend",
+        "pass backend='simulator'",
     ),
     "a stream for the simulator": (
         lambda: SIMULATOR.load_tile(matrix_map(), (0, 0), stream=0),
-        "stream is 0; it must be None: the simulator copies at once",
+        "stream is 0; it must be None: the simulator has no streams",
         'pass no stream, or use backend("cuda")',
     ),
     "the tensor instead of its map": (
         lambda: tma.load_tile(np.zeros((16, 64), np.float32), (0, 0)),
         "tensor_map is a ndarray; it must be a TensorMap",
-        "make one: make_tma_descriptor(x, ...)",
+        "pass what make_tma_descriptor(x, ...) returns",
     ),
     "a tile transposed": (
         lambda: store(TILE.T),
@@ -161,7 +161,7 @@ MISTAKES = {
     "a tile without values": (
         lambda: store(torch.zeros(8, 16, device="meta")),
         "data is a torch.Tensor of dtype torch.float32, and it lies on torch's meta device (*); "
-        "data must lie in host memory and hold its values, also for a copy on the GPU",
+        "data must be in host memory and hold its values, for a copy on the GPU too",
         "pass x.cpu() of torch (with .resolve_conj() and .resolve_neg()), or x.get() of CuPy",
     ),
     "a number for a tile": (
@@ -174,18 +174,19 @@ MISTAKES = {
     "a store above the tensor": (
         lambda: store(TILE, (-1, 0)),
         "coords are (-1, 0); a store or reduction must not start at a negative coordinate",
-        "start at 0 or more; shift the box, not the tensor",
+        "start at 0 or more",
     ),
     "an operation that there is not": (
         lambda: tma.reduce_tile(matrix_map(), (0, 0), TILE, "mul"),
-        "op is 'mul', none of add, min, max, inc, dec, and, or, xor; the hardware has no such "
-        "reduction of this type",
-        "use one that it has, or load, combine and store",
+        "op is 'mul', not one of add, min, max, inc, dec, and, or, xor; it must be an operation "
+        "that the hardware has for the data type",
+        "use one of them, or load the tile, combine it and store it",
     ),
     "an operation that the type has not": (
         lambda: tma.reduce_tile(matrix_map(), (0, 0), TILE, "max"),
-        "op is 'max' on FLOAT32; it has add; the hardware has no such reduction of this type",
-        "use one that it has, or load, combine and store",
+        "op is 'max', but FLOAT32 has add; it must be an operation that the hardware has for the "
+        "data type",
+        "use one of them, or load the tile, combine it and store it",
     ),
     "three rows for gather4": (
         lambda: SIMULATOR.gather4(row_map(), 0, (0, 1, 2)),
@@ -327,4 +328,4 @@ def test_an_address_off_the_alignment_of_its_map_is_not_copied_from(kind, alignm
             tma.load_tile(moved, origin, memory=memory)
         (violation,) = caught.value.violations
         assert violation.rule == "COPY_ADDRESS"
-        assert violation.found.endswith(f"{moved.global_address:#x}, and its layout needs 32")
+        assert violation.found.endswith(f"{moved.global_address:#x}, not a multiple of 32 bytes")

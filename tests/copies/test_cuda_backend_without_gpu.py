@@ -100,7 +100,7 @@ def test_the_map_of_a_host_tensor_is_refused():
 
 
 def test_host_memory_is_refused():
-    with pytest.raises(tma.TmaUnsupportedError, match="memory lies on cpu:0"):
+    with pytest.raises(tma.TmaUnsupportedError, match="memory is on cpu:0"):
         tma.load_tile(bare_map(), (0,), backend="cuda", memory=np.zeros(64, np.uint8))
 
 

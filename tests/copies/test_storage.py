@@ -119,8 +119,8 @@ def test_a_store_past_the_storage_is_refused_and_writes_nothing():
     violation = refused(tma.store_tile, tensor_map, (0, 0), np.ones((3, 8), np.float32))
     assert violation.rule == "COPY_STORE_OVERRUN"
     assert violation.found == (
-        "the store writes 4 bytes past the end of the tensor's storage: the hardware would have "
-        "overwritten foreign memory"
+        "the store writes 4 bytes past the end of the tensor's storage: the hardware would "
+        "overwrite other memory"
     )
     assert not flat.any()
 

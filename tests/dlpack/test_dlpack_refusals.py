@@ -188,7 +188,7 @@ def test_torch_dtype_table_needs_an_imported_torch(monkeypatch):
         pytest.param(
             np.zeros((3, 8))[:, ::-1], "TENSOR_STRIDE_NEGATIVE", "x.copy()", id="reversed"
         ),
-        pytest.param(np.ma.zeros(3), "TENSOR_MASKED", "apart", id="masked array"),
+        pytest.param(np.ma.zeros(3), "TENSOR_MASKED", "x.data", id="masked array"),
         pytest.param(
             np.zeros(3, [("a", "f4"), ("b", "u1")])["a"],
             "TENSOR_EXPORT",

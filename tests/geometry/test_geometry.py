@@ -342,7 +342,9 @@ def test_a_list_is_refused_by_its_coordinates_not_its_tiles():
     four = EncodeArguments(
         "tiled", T.UINT8, (16, 1 << 25, 1, 2), (16, 16, 16), (1,) * 4, (16, 1, 1, 1)
     )
-    with pytest.raises(TmaUnsupportedError, match=r"67108864 tiles .*\(33554432 tiles of rank 4"):
+    with pytest.raises(
+        TmaUnsupportedError, match=r"67108864 tiles .* at most 33554432 tiles of rank 4"
+    ):
         geometry.tile_coords(four)
 
 
@@ -362,7 +364,7 @@ def test_the_list_is_all_that_is_held_while_it_is_made():
 def test_a_walk_longer_than_len_can_say_is_refused_with_the_number_of_its_tiles():
     most = 1 << 32
     args = im2col((4, most, most, most), (0, 0), (0, 0), channels_per_pixel=4, pixels_per_column=1)
-    with pytest.raises(TmaUnsupportedError, match=f"^{1 << 96} tiles .* Step through"):
+    with pytest.raises(TmaUnsupportedError, match=f"^{1 << 96} tiles .* Compute the coordinates"):
         geometry.tile_coords(args)
 
 
@@ -386,5 +388,5 @@ def test_an_empty_bounding_box_has_no_columns_however_many_images_there_are():
 )
 def test_interleaved_maps_below_rank_3_describe_no_copy(ask, rank):
     args = tiled(T.UINT8, (4, 4)[:rank], (4, 4)[:rank], interleave=UNITS_OF_16)
-    with pytest.raises(TmaUnsupportedError, match=f"rank {rank} describes no copy"):
+    with pytest.raises(TmaUnsupportedError, match=f"rank {rank} cannot be copied"):
         ask(args)

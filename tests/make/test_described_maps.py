@@ -111,8 +111,8 @@ def test_the_code_of_a_described_map_says_so():
     assert "cuda::make_tma_descriptor(" in code
     assert "shape[] = {32, 64}" in code
     assert (
-        "// shape=, strides= and offset= describe the tensor's memory otherwise: the address\n"
-        "// is 256 bytes from the tensor's first element.\n"
+        "// shape=, strides= and offset= describe the tensor's memory in another way: the\n"
+        "// address is 256 bytes from the tensor's first element.\n"
     ) in code
     code = tma.make_tma_descriptor(X, (65, 16), allow=("BOX_IN_SHAPE",)).cpp()
     assert "// allow= switched off rules of libcu++: BOX_IN_SHAPE.\n" in code

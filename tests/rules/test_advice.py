@@ -247,7 +247,7 @@ def test_the_tile_of_element_strides_is_named():
     request = accepted(EVEN, tiled((17, 32), swizzle="bytes128", elem_strides=(2, 1)))
     tile = advice_of("ELEM_STRIDES_TILE", request)
     assert (
-        tile.found == "a box of (17, 32) with elem_strides (2, 1) brings a tile of (9, 32) elements"
+        tile.found == "a box of (17, 32) with elem_strides (2, 1) gives a tile of (9, 32) elements"
     )
 
 
@@ -274,7 +274,7 @@ def test_the_degree_is_that_of_the_busiest_group_of_banks(pitch, rows):
 def test_the_fix_of_bank_conflicts_is_the_narrowest_swizzle_that_takes_the_row(columns, ways, fix):
     reported = advice_of("BANK_CONFLICTS", accepted(EVEN, tiled((16, columns))))
     assert reported.found.startswith(f"rows of {4 * columns} bytes")
-    assert reported.found.endswith(f"conflict {ways} ways")
+    assert reported.found.endswith(f"a {ways}-way bank conflict")
     assert reported.fix == fix
     swizzle = re.search("swizzle='(.*?)'", fix)[1]
     followed = accepted(EVEN, tiled((16, min(columns, 32)), swizzle=swizzle))

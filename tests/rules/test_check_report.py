@@ -65,8 +65,9 @@ def test_a_report_reads_as_text():
         "  fix: use 1 to take every element; for larger steps, index the tensor: x[::n]",
         "  rule: ELEM_STRIDES_RANGE (libcu++ make_tma_descriptor.h at 571f2fc3bc, "
         "__get_elem_strides; CUDA",
-        "    driver API, cuTensorMapEncodeTiled (libcu++ and document ignore the innermost unless",
-        "    interleaved; the driver does not))",
+        "    driver API, cuTensorMapEncodeTiled (libcu++ and the documentation ignore "
+        "the innermost entry",
+        "    unless interleaved; the driver does not))",
     ]
 
 

@@ -253,7 +253,7 @@ def test_with_address_asks_32_bytes_of_a_32_byte_interleaved_map():
 def test_with_address_says_in_what_a_tensor_differs(other, what):
     with pytest.raises(tma.TmaPreconditionError) as refused:
         host_map().with_address(other)
-    assert any(f"the {what} of the tensor" in v.found for v in refused.value.violations)
+    assert any(f"the tensor has {what} " in v.found for v in refused.value.violations)
 
 
 def test_with_address_takes_another_kind_of_tensor_of_the_same_layout():
@@ -276,11 +276,11 @@ def test_with_address_of_a_bare_map_asks_the_layout_that_was_encoded():
 @pytest.mark.parametrize(
     ("other", "found"),
     [
-        (np.zeros((64, 68), np.float32)[:, :64], "the strides in bytes of the tensor: (272,)"),
-        (np.zeros((65, 64), np.float32), "the shape of the tensor: (64, 65)"),
+        (np.zeros((64, 68), np.float32)[:, :64], "the tensor has strides in bytes (272,)"),
+        (np.zeros((65, 64), np.float32), "the tensor has shape (64, 65)"),
         (
             np.lib.stride_tricks.as_strided(np.zeros(2080), (64, 64), (256, 8)),
-            "the dtype of the tensor: FLOAT64",
+            "the tensor has dtype FLOAT64",
         ),
     ],
 )

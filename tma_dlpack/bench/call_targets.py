@@ -1,4 +1,4 @@
-"""What `bench call` is held against: ratios to a bare torch `__dlpack__` in the same run."""
+"""The targets of `bench call`: ratios to a bare torch `__dlpack__` in the same run."""
 
 from __future__ import annotations
 

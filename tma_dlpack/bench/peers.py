@@ -165,7 +165,7 @@ _SUBJECTS: dict[str, Callable[[], tuple[Any, str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Another library's way from a tensor to a map, or as far as it goes in Python."""
+    """How another library makes a map from a tensor, or the part of it that Python can call."""
 
     label: str
     takes: Callable[[Subject], bool]
@@ -173,7 +173,7 @@ class Peer:
 
 
 def peer_rows(subject: Subject) -> Iterator[Row | Skipped]:
-    """Give what others do with a tensor; a peer that refuses it is told, not hidden."""
+    """Give the peers that can be measured with a tensor; those that refuse it are listed too."""
     x, group = subject.tensor, group_of(subject)
     yield Row(group, "bare __dlpack__", subject.export, {"x": x})
     if subject.is_torch:
@@ -186,7 +186,7 @@ def peer_rows(subject: Subject) -> Iterator[Row | Skipped]:
             call = peer.make()
             call(x)
         except _CannotError:
-            continue  # `missing_peers` tells it once
+            continue  # `missing_peers` lists it once
         except Exception as error:
             yield Skipped(f"{peer.label}, {subject.name}", _first_line(error))
         else:

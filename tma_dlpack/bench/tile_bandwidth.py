@@ -99,7 +99,9 @@ class BandwidthRow:
 @sealed
 @dataclass(frozen=True, slots=True)
 class BandwidthReport(Drawn):
-    """What `bandwidth` measured; `print` shows the table.
+    """The result of `bandwidth`: the speed of copies by box, swizzle and L2 fetch size.
+
+    ``print`` shows the table.
 
     Attributes
     ----------
@@ -108,9 +110,11 @@ class BandwidthReport(Drawn):
     tensor : str
         Data type and shape.
     tensor_bytes : int
+        Bytes of the tensor.
     memcpy_bytes_per_second : float
-        Of a device-to-device memcpy of the tensor, bytes read and written.
+        Speed of a device-to-device memcpy of the tensor: bytes read and written per second.
     rows : tuple of BandwidthRow
+        One per box, swizzle and L2 fetch size, with the fastest pipeline.
     """
 
     device: str
@@ -125,7 +129,7 @@ class BandwidthReport(Drawn):
         return all(row.verified for row in self.rows)
 
     def best(self, row_bytes: int) -> BandwidthRow:
-        """Give the fastest row of the table with boxes of so many bytes a row.
+        """Give the fastest row among boxes whose rows have `row_bytes` bytes.
 
         Raises `TmaPreconditionError` if there is none.
         """
@@ -171,47 +175,49 @@ def bandwidth(
     ctas_per_sm: Sequence[int] = (1, 2, 4),
     repeats: int = 5,
 ) -> BandwidthReport:
-    """Measure how fast the GPU's TMA loads and stores every tile of a tensor.
+    """Measure how fast TMA copies every tile of a tensor, compared with memcpy.
 
-    A persistent kernel, one issuing thread per CTA, keeps `stages` tiles in flight. For each box,
-    swizzle and L2 fetch size the best of all pipelines is given (see `BandwidthRow`), as a ratio to
-    a device-to-device memcpy in the same run. Every pipeline's copy is compared, byte for byte,
-    before it is timed.
+    A persistent kernel with one issuing thread per block keeps `stages` tiles in flight. For each
+    box, swizzle and L2 fetch size the report has the fastest pipeline, as a ratio to a
+    device-to-device memcpy of the same run. Every copy is compared byte for byte before it is
+    timed.
 
     Parameters
     ----------
     tensor : object
-        In CUDA memory, with ``__dlpack__``. It is only read; its size again is allocated. Use one
-        several times as large as the L2 cache.
+        A CUDA tensor with ``__dlpack__``, best several times as large as the L2 cache. It is only
+        read; the same amount of memory is allocated for the copy.
     boxes : iterable of box_sizes, optional
-        Row-major, elements. None for rows of 16 to 512 bytes, as far as they fit the tensor.
+        Boxes to try, row-major, in elements. None tries rows of 16 to 512 bytes that fit the
+        tensor.
     swizzle : enum member, name or value, optional
-        For all boxes. None for the one whose span is the box's row, of 32, 64 or 128 bytes, else
-        none; with the default boxes, for theirs.
+        For all boxes. None means, for each box, the swizzle whose span equals its row of 32, 64 or
+        128 bytes, else none.
     l2_fetch_size : enum member, name or value, or several, optional
-        None for none, 128 and 256 bytes.
+        None tries none, 128 and 256 bytes.
     data_type, rules
         As in `make_tma_descriptor`.
     stages : sequence of int
-        Tiles in flight per CTA to try, 1..8. What does not fit in shared memory is left out.
+        Numbers of tiles in flight per block to try, 1..8; those that do not fit into shared memory
+        are skipped.
     ctas_per_sm : sequence of int
-        CTAs per multiprocessor to try.
+        Numbers of blocks per multiprocessor to try.
     repeats : int
-        Timed launches of each; the median counts.
+        Timed launches of each pipeline; the median counts.
 
     Returns
     -------
     BandwidthReport
-        `.rows`, `.ok`, `.best(row_bytes)`; `print` shows the table.
+        `.rows`, `.ok`, `.best(row_bytes)`; ``print`` shows the table.
 
     Raises
     ------
     TmaPreconditionError
-        As `make_tma_descriptor` for a box that the tensor cannot have; for stages, CTAs or repeats
-        out of range.
+        As `make_tma_descriptor`, for a box that is not valid for the tensor; or if `stages`,
+        `ctas_per_sm` or `repeats` are out of range.
     TmaUnsupportedError
-        For host and overlapping tensors; without a GPU of compute capability 9.0, its driver, or
-        NVRTC (extra `cuda`); if no pipeline fits in shared memory.
+        For host tensors and tensors that overlap; without a GPU of compute capability 9.0, its
+        driver, or NVRTC (extra ``cuda``); if no pipeline fits into shared memory.
 
     Examples
     --------

@@ -1,7 +1,15 @@
 """What reads a tile: matrix descriptors of wgmma and tcgen05, and the addresses of `ldmatrix`.
 
-A tensor map that is valid need not write the layout that its consumer reads. Here the consumer's
-side is worked out from the map, or refused with a box that works.
+A valid tensor map may still write a layout that the consumer cannot read. This room computes the
+consumer's side from the map, or refuses with a box that works.
+
+`matrix.py` and `ldmatrix.py` hold the public functions, `descriptor.py` the result. An instruction
+is a row of `instructions.INSTRUCTIONS`; a reason to refuse a tile is a row of `refusals._ROWS`,
+with its text in `fixes.py` and its passing and failing neighbour in
+tests/consumer/test_matrix_descriptor.py.
+
+May import: types, dlpack, encoding, geometry, driver, rules, tensor_map. Imported by: draw,
+verification and the package itself.
 
 Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory Layout", "tcgen05 Shared Memory
 Layout and Swizzling", "ldmatrix"; CUTLASS, mma_traits_sm90_gmma.hpp and mma_sm100_desc.hpp for the

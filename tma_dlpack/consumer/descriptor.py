@@ -1,8 +1,8 @@
-"""`MatrixDescriptor`: 64 bits that tell a tensor core where its operand lies, and what they mean.
+"""`MatrixDescriptor`: 64 bits that describe an operand in shared memory, and what they mean.
 
 An operand is made of atoms: 8 rows of 16 (core matrix), 32, 64 or 128 bytes, one after the other in
-shared memory. Rows are M or N where the operand is K-major, and K where it is MN-major. The two
-offsets say how far it is to the next atom:
+shared memory. Rows are M or N in a K-major operand, and K in an MN-major one. The two offsets are
+the distances to the next atom:
 
 =========  ========  ==============================  ===============================
 major      swizzle   leading byte offset             stride byte offset
@@ -45,8 +45,8 @@ __all__ = ["Major", "MatrixDescriptor"]
 
 Major = Literal["K", "MN"]
 
-_OFFSETS_SAID = {
-    # (major, swizzled): what the leading and the stride byte offset lead to
+_OFFSET_MEANINGS = {
+    # (major, swizzled): meaning of the leading and of the stride byte offset
     ("K", False): ("to the next 16 bytes of K", "to the next 8 rows of M or N"),
     ("K", True): ("not read with a swizzle", "to the next 8 rows of M or N"),
     ("MN", False): ("to the next 8 rows of K", "to the next 16 bytes of M or N"),
@@ -60,8 +60,8 @@ _OFFSETS_SAID = {
 class MatrixDescriptor(Drawn):
     """The matrix descriptor of a tile in shared memory, for `wgmma` or `tcgen05.mma`.
 
-    Made by `matrix_descriptor`. One descriptor serves one instruction, which multiplies
-    `k_elements` of K; `advance` gives those of the next ones.
+    Made by `matrix_descriptor`. `value` is the operand of one instruction, which multiplies
+    `k_elements` along K; ``advance(1)`` gives the descriptor for the next instruction.
 
     Attributes
     ----------
@@ -71,15 +71,16 @@ class MatrixDescriptor(Drawn):
     data_type : TensorMapDataType
     swizzle : TmaSwizzle
     leading_byte_offset, stride_byte_offset : int
-        Bytes from one atom to the next; the module's table says in which direction.
+        Bytes from one atom to the next; ``print(descriptor)`` says in which direction.
     base_offset : int
-        0 for every tile that TMA wrote. The PTX ISA's ``(pattern start >> 7) & 7`` is wrong for
-        them at addresses that are no multiple of the pattern [measured, H200, driver 580.159.04,
-        2026-11-21]: TMA and wgmma both swizzle by the absolute address.
+        0 for every tile that TMA wrote. The PTX ISA's ``(pattern start >> 7) & 7`` gives wrong
+        products at addresses that are not a multiple of the pattern [measured, H200, driver
+        580.159.04, 2026-11-21]: TMA and wgmma both swizzle by the absolute address.
     mn_elements : int
         Elements of M or N in the tile. One wgmma takes 64 of M, and 8 to 256 of N.
     k_starts : tuple of int
-        The shared address where each K step of the tile begins, this one first, bytes.
+        Shared-memory address at which each remaining K step begins, bytes; the first is this
+        descriptor's own.
 
     Examples
     --------
@@ -102,12 +103,12 @@ class MatrixDescriptor(Drawn):
 
     @property
     def start_address(self) -> int:
-        """Shared address of the operand's first byte, before the swizzle, bytes."""
+        """Shared-memory address of the operand's first byte, before the swizzle."""
         return self.k_starts[0]
 
     @property
     def layout_type(self) -> int:
-        """The swizzle as the descriptor writes it."""
+        """The number of the swizzle in the field "layout type"."""
         return self._row.layout_types[self.swizzle]
 
     @property
@@ -117,31 +118,31 @@ class MatrixDescriptor(Drawn):
 
     @property
     def k_elements(self) -> int:
-        """Elements of K that one instruction multiplies: 32 bytes of them."""
+        """Elements of K that one instruction multiplies: 32 bytes."""
         return K_STEP_BYTES // self.element_bytes
 
     @property
     def k_steps(self) -> int:
-        """Instructions from here to the end of the tile."""
+        """Number of instructions from this descriptor to the end of the tile along K."""
         return len(self.k_starts)
 
     @property
     @opaque
     def value(self) -> int:
-        """The descriptor's 64 bits."""
+        """The descriptor as a 64-bit integer, for the instruction's operand."""
         return sum(number << field.first_bit for field, number, _ in self._written())
 
     @opaque
     def advance(self, k_steps: int = 1, *, mn_elements: int = 0) -> MatrixDescriptor:
-        """Give the descriptor of a later K step, and of later rows of M or N.
+        """Give the descriptor of a later K step, or of later rows of M or N, of the same tile.
 
         Parameters
         ----------
         k_steps : int
-            Instructions to go forward, 0 to `k_steps` - 1 of this one.
+            Instructions to go forward along K, from 0 to the attribute `k_steps` - 1.
         mn_elements : int
-            Elements of M or N to leave out, whole atoms: a multiple of 8; MN-major of the
-            elements of a span. A tile of 128 rows takes two wgmma of 64, 0 and 64 rows on.
+            Elements of M or N to skip, in whole atoms: a multiple of 8, or of the elements of a
+            span if MN-major. A tile of 128 rows takes two wgmma: at 0 and at 64.
 
         Returns
         -------
@@ -150,7 +151,7 @@ class MatrixDescriptor(Drawn):
         Raises
         ------
         TmaPreconditionError
-            Beyond the tile, or inside of an atom.
+            If that is beyond the tile, or not at the start of an atom.
         """
         steps = integer_of(k_steps)
         if steps is None or not 0 <= steps < self.k_steps:
@@ -163,7 +164,7 @@ class MatrixDescriptor(Drawn):
             must = f"be a multiple of {atom}, less than the {self.mn_elements} of the tile"
             fix = f"pass a multiple of {atom}, the elements of an atom"
             raise refusal("mn_elements", f"mn_elements is {shown(mn_elements)}", must, fix)
-        # to the next atom of M or N
+        # bytes to the next atom of M or N
         leads = self.major == "MN" and self.swizzle is not TmaSwizzle.none
         step_bytes = self.leading_byte_offset if leads else self.stride_byte_offset
         moved = skipped // atom * step_bytes
@@ -172,10 +173,10 @@ class MatrixDescriptor(Drawn):
 
     @opaque
     def read(self, smem: object) -> npt.NDArray[Any]:
-        """Give the operand that the tensor core reads from shared memory.
+        """Give the operand that the tensor core reads from shared memory, as an array.
 
-        It is worked out from the 64 bits of each step alone, by the PTX ISA's canonical layouts;
-        nothing here knows the tensor map. So where this equals the tile, the descriptor is right.
+        Computed only from the 64 bits of each step, by the PTX ISA's canonical layouts, without the
+        tensor map: if the result equals the tile, the descriptor is right.
 
         Parameters
         ----------
@@ -184,13 +185,22 @@ class MatrixDescriptor(Drawn):
 
         Returns
         -------
-        array (mn_elements, K) where K-major, (K, mn_elements) where MN-major
-            From this step to the tile's end. Elements as in `Tile.array`: bfloat16 as its words.
+        array (mn_elements, K) if K-major, (K, mn_elements) if MN-major
+            From this step to the end of the tile. Elements as in `Tile.array`: bfloat16 is uint16.
 
         Raises
         ------
         TmaPreconditionError
-            For what is no such array, and where the operand reaches beyond its end.
+            If `smem` is not such an array, or ends before the operand does.
+
+        Examples
+        --------
+        >>> import numpy as np, tma_dlpack as tma
+        >>> x = np.arange(64 * 64, dtype=np.float16).reshape(64, 64)
+        >>> tm = tma.make_tma_descriptor(x, (64, 64), swizzle="bytes128")
+        >>> smem = tma.load_tile(tm, (0, 0)).smem
+        >>> bool((tma.matrix_descriptor(tm).read(smem) == x).all())
+        True
         """
         memory = _bytes_of(smem)
         steps = [
@@ -214,11 +224,11 @@ class MatrixDescriptor(Drawn):
         return 8 if self.major == "K" else SPAN_BYTES[self.swizzle] // self.element_bytes
 
     def _written(self) -> list[tuple[Any, int, str]]:
-        """Give each field, the number in it, and what that means."""
+        """Give each field, its number, and what the number means."""
         swizzled = self.swizzle is not TmaSwizzle.none
-        leads, strides = _OFFSETS_SAID[self.major, swizzled]
+        leads, strides = _OFFSET_MEANINGS[self.major, swizzled]
         strides = strides.format(atom=_atom_rows(self.swizzle))
-        said = {
+        values = {
             "start address": (encoded(self.start_address), f"{self.start_address:#x} bytes"),
             "leading byte offset": (
                 encoded(self.leading_byte_offset),
@@ -233,7 +243,7 @@ class MatrixDescriptor(Drawn):
             "leading dimension mode": (0, "an offset, not an address"),
             "layout type": (self.layout_type, f"swizzle {self.swizzle.name}"),
         }
-        return [(field, *said[field.name]) for field in self._row.fields]
+        return [(field, *values[field.name]) for field in self._row.fields]
 
     @opaque
     def __str__(self) -> str:
@@ -320,7 +330,7 @@ def _operand(
 
 
 def _swizzled(swizzle: TmaSwizzle, address: IntArray) -> IntArray:
-    """Give where bytes lie: an XOR by the absolute address, whatever the descriptor's start."""
+    """Give swizzled addresses: an XOR by the absolute address, whatever the descriptor's start."""
     if swizzle is TmaSwizzle.none:
         return address
     if swizzle is TmaSwizzle.bytes128_atom_32B:

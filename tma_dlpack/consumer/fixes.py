@@ -1,4 +1,4 @@
-"""What a refusal of `matrix_descriptor` says, and a call that works instead."""
+"""The texts of `matrix_descriptor`'s refusals, and a call that works instead."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def found_type(c: Operand) -> str:
 
 
 def fix_type(c: Operand) -> str:
-    """Name a type of the same bytes, or those to convert to."""
+    """Name a map type for the same bytes, or the types to convert to."""
     name = c.tensor_map.data_type.name
     if name.startswith("FLOAT32"):
         return (
@@ -44,7 +44,7 @@ def fix_type(c: Operand) -> str:
             "core would cut off the low 13 bits"
         )
     if name == "UINT16":
-        return "make the map with data_type='BFLOAT16' or 'FLOAT16', whichever the words are"
+        return "make the map with data_type='BFLOAT16' or 'FLOAT16', whichever the values are"
     if c.tensor_map.data_type in OPERAND_TYPES:
         return "convert the tensor to float8_e4m3fn or float8_e5m2"
     return (
@@ -60,7 +60,7 @@ def fix_target(c: Operand) -> str:
         return "pass instruction='tcgen05'"
     if major == 9:
         return "pass instruction='wgmma', or make the map with target='sm_100'"
-    return "this GPU's tensor cores read registers: load those with ldmatrix_addresses"
+    return "this GPU's tensor cores read registers: load them with ldmatrix (ldmatrix_addresses)"
 
 
 def fix_major(c: Operand) -> str:
@@ -78,7 +78,7 @@ def fix_swizzle(c: Operand) -> str:
 
 
 def found_rank(c: Operand) -> str:
-    """Count the dimensions that are over 1."""
+    """Count the dimensions of extent over 1."""
     box = c.tensor_map.box_sizes
     extents = [n for n in box if n > 1]
     if len(extents) < 2:
@@ -100,7 +100,7 @@ def found_width(c: Operand) -> str:
     tile = c.tile
     row = f"a row of the box is {tile.row_bytes} bytes"
     if tile.columns > 1:
-        row = f"{tile.columns} spans side by side have {tile.row_bytes} bytes each"
+        row = f"the tile has {tile.columns} columns of spans of {tile.row_bytes} bytes each"
     return f"{row}, with swizzle {c.swizzle.name}"
 
 
@@ -112,11 +112,11 @@ def must_width(c: Operand) -> str:
         return f"be {wide}: without a swizzle an atom is 8 rows of 16 bytes"
     if c.major == "K":
         return f"be a multiple of {K_STEP_BYTES} bytes, the K of one instruction"
-    return f"be {span} bytes, the span of the swizzle, where spans lie side by side"
+    return f"be {span} bytes, the span of the swizzle, if there are several columns of spans"
 
 
 def fix_width(c: Operand) -> str:
-    """Name a swizzle that holds the row, or `split_inner` for a row that none holds."""
+    """Name a swizzle that is wide enough for the row, or `split_inner` if none is."""
     tile, args = c.tile, c.tensor_map.arguments
     step = K_STEP_BYTES if c.major == "K" else UNITS
     row_bytes = tile.columns * tile.row_bytes
@@ -141,7 +141,7 @@ def fix_rows(c: Operand) -> str:
 
 
 def _boxing(c: Operand, rows: int, row_bytes: int, options: str) -> str:
-    """Name a box of one span; larger than the tensor, it is the driver's rules that allow it."""
+    """Name a box of one span; if it is larger than the tensor, add rules='driver'."""
     row = row_bytes * 8 // c.bits
     if c.tensor_map.kind != "tiled":
         return f"make the map with channels_per_pixel={row}, pixels_per_column={rows}{options}"
@@ -172,7 +172,7 @@ def fix_address(c: Operand) -> str:
     """Round the address."""
     step = c.address_step
     aligned = max(0, min(c.smem_address, ADDRESS_END - c.tensor_map.smem_bytes)) // step * step
-    return f"align the tile to {step} bytes, such as smem_address={aligned:#x}"
+    return f"align the tile to {step} bytes, for example smem_address={aligned:#x}"
 
 
 def must_address(c: Operand) -> str:
@@ -180,5 +180,5 @@ def must_address(c: Operand) -> str:
     step = c.address_step
     why = "where a TMA copy may write"
     if step > SMEM_ALIGNMENT:
-        why = "where the swizzle's pattern starts; the base offset of others was never measured"
+        why = "where the swizzle pattern starts; other addresses have not been measured"
     return f"be a multiple of {step}, {why}, and leave room for the tile below {ADDRESS_END:#x}"

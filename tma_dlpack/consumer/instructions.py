@@ -34,14 +34,14 @@ SPAN_BYTES = {
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Some bits of a descriptor."""
+    """A bit field of a descriptor."""
 
     name: str
     first_bit: int
     bits: int
 
     def of(self, value: int) -> int:
-        """Give what a descriptor holds there."""
+        """Give the field's number in a descriptor."""
         return value >> self.first_bit & (1 << self.bits) - 1
 
     @property
@@ -57,7 +57,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """What one instruction can read.
+    """What an instruction can read, and the fields of its descriptor.
 
     Attributes
     ----------
@@ -73,9 +73,9 @@ class Instruction:
     mn_bits : tuple of int
         Sizes of the elements that it can read MN-major, bits.
     pattern_aligned : bool
-        Whether only addresses are known where the swizzle's pattern starts.
+        Whether only tiles at the start of the swizzle pattern are accepted.
     sure : str
-        How sure we are of all this.
+        How sure these facts are: measured or documented.
     source : str
     """
 
@@ -139,7 +139,7 @@ INSTRUCTIONS: dict[str, Instruction] = {
 }
 
 _T = TensorMapDataType
-#: The map types that tensor cores multiply, and what each is to them.
+#: The map data types that tensor cores multiply, and the operand types that they hold.
 OPERAND_TYPES: dict[TensorMapDataType, str] = {
     _T.FLOAT16: "f16",
     _T.BFLOAT16: "bf16",

@@ -1,4 +1,4 @@
-"""The shared addresses that the 32 lanes of a warp give to `ldmatrix`."""
+"""The shared-memory addresses that the 32 lanes of a warp pass to `ldmatrix`."""
 
 from __future__ import annotations
 
@@ -35,33 +35,37 @@ def ldmatrix_addresses(
     transpose: bool = False,
     smem_address: int = 0,
 ) -> npt.NDArray[np.int64]:
-    """Give the shared address that each lane of a warp passes to ``ldmatrix``, swizzle included.
+    """Give the shared-memory address that each lane of a warp passes to ``ldmatrix``.
 
-    Lane 8 i + r points to row r of matrix i; a matrix is 8 rows of 16 bytes.
+    The swizzle is included. Lane 8 i + r points to row r of matrix i; a matrix is 8 rows of 16
+    bytes.
 
     Parameters
     ----------
     tensor_map : TensorMap
-        A tiled map whose box is a matrix, one of `split_inner`, or an im2col map.
+        A tiled map whose box is a matrix, a map made with `split_inner`, or an im2col map.
     row, column : int
-        Element of the tile at which the first matrix starts. `column` falls on 16 bytes.
+        Element of the tile at which the first matrix starts; `column` must start at a multiple of
+        16 bytes.
     num : {1, 2, 4}
-        Matrices: ``.x1``, ``.x2``, ``.x4``.
+        Number of matrices: ``.x1``, ``.x2``, ``.x4``.
     transpose : bool
-        Whether the instruction is ``ldmatrix.trans``, for tiles whose rows are K. 16-bit types.
+        Whether the instruction is ``ldmatrix.trans``, for tiles whose rows are K (16-bit types
+        only).
     smem_address : int
-        Where the tile starts in shared memory, a multiple of 128, bytes.
+        Address of the tile in shared memory, bytes, a multiple of 128.
 
     Returns
     -------
     int64 array (32,)
-        Lanes beyond 8 x num repeat the first ones; the hardware does not look at them.
+        Shared-memory addresses, bytes. Lanes from 8 x num on repeat the first ones; the hardware
+        ignores them.
 
     Raises
     ------
     TmaPreconditionError
-        For a tile that is no matrix, a place outside of it, a column off 16 bytes, and a
-        transposition of elements that are not 16 bits.
+        If the tile is not a matrix, the matrices are not within it, `column` is not at a multiple
+        of 16 bytes, or `transpose` is used with elements that are not 16 bits.
 
     Notes
     -----
@@ -92,9 +96,9 @@ def ldmatrix_addresses(
         raise _refused(
             "LDMATRIX_RANK",
             "tensor_map",
-            f"the tile of {tensor_map.box_sizes} {tensor_map.data_type.name} is no matrix",
-            "be one of whole bytes with two extents over 1, or be made by split_inner",
-            "copy one matrix at a time, with 1 for the other extents of box_sizes",
+            f"the tile of {tensor_map.box_sizes} {tensor_map.data_type.name} is not a matrix",
+            "have elements of whole bytes and two extents over 1, or be made with split_inner",
+            "copy one matrix at a time: set the other extents of box_sizes to 1",
         )
     first = _place(tile, row, column)
     rows, columns = _extent(num, transpose)
@@ -129,7 +133,7 @@ def ldmatrix_addresses(
 
 
 def _place(tile: TileMatrix, row: object, column: object) -> tuple[int, int]:
-    """Give where the first matrix starts."""
+    """Give the row and column at which the first matrix starts."""
     at_row, at_column = integer_of(row), integer_of(column)
     if at_row is None or at_row < 0:
         fix = "count rows of the tile from 0"
@@ -140,14 +144,14 @@ def _place(tile: TileMatrix, row: object, column: object) -> tuple[int, int]:
             "LDMATRIX_COLUMN",
             "column",
             f"column is {shown(column)}",
-            f"be a multiple of {step}: a row of a matrix is 16 bytes that start on 16",
+            f"be a multiple of {step}: a row of a matrix starts at a multiple of 16 bytes",
             f"count elements of the tile's row from 0, in steps of {step}",
         )
     return at_row, at_column
 
 
 def _extent(num: object, transpose: object) -> tuple[int, int]:
-    """Give how many matrices stand below each other and side by side."""
+    """Give the rows and columns of matrices."""
     count = integer_of(num)
     if count not in (1, 2, 4):
         must = "be 1, 2 or 4 matrices"

@@ -29,41 +29,40 @@ def matrix_descriptor(
     major: str = "K",
     smem_address: int = 0,
 ) -> MatrixDescriptor:
-    """Give the matrix descriptor with which a tensor core reads the tile that a map's copy writes.
+    """Give the wgmma or tcgen05 matrix descriptor of the tile that a map's copy writes.
 
     Parameters
     ----------
     tensor_map : TensorMap
-        A tiled map whose box is a matrix, one that `split_inner` made, or an im2col map (rows are
-        pixels). Extents of 1 do not count; element strides do not matter, for the tile is as dense
-        as any other. FLOAT16, BFLOAT16, TFLOAT32, or UINT8 (e4m3, e5m2, s8,
-        u8: the instruction's own type says which).
+        A tiled map whose box is a matrix, a map made with `split_inner`, or an im2col map (rows are
+        pixels). Box extents of 1 do not count. The data type must be FLOAT16, BFLOAT16, TFLOAT32,
+        or UINT8 (for e4m3, e5m2, s8 and u8).
     instruction : {"wgmma", "tcgen05"}
-        ``"wgmma"`` of sm_90 is measured, ``"tcgen05"`` of sm_100 documented.
+        ``"wgmma"`` (sm_90) is measured, ``"tcgen05"`` (sm_100) documented.
     major : {"K", "MN"}
-        Which dimension of the product the rows of the box run along: ``"K"`` for a box of
+        The dimension of the product that is contiguous in the tile: ``"K"`` for a box of
         (M or N, K), ``"MN"`` for a box of (K, M or N).
     smem_address : int
-        Where the tile starts in shared memory, as `smem_offset` of `load_tile`, bytes. In a kernel
-        whose buffer starts elsewhere, add ``shared_address / 16`` to `value`.
+        Address of the tile in shared memory, bytes. With 0, a kernel adds its own
+        ``shared_address / 16`` to `value`.
 
     Returns
     -------
     MatrixDescriptor
-        Of the first K step; `MatrixDescriptor.advance` gives the others.
+        For the first K step; its `advance` gives the others.
 
     Raises
     ------
     TmaPreconditionError
-        With every reason why the instruction cannot read the tile, and a call that works instead:
-        a type that tensor cores have not, more than two dimensions, an interleaved layout, NaN
-        fill, a width that is no whole number of K steps or atoms, rows that are not, an address. A
-        `TmaTargetError` where the map's GPU has another instruction.
+        If the instruction cannot read the tile: because of its data type, rank, interleaved
+        layout, NaN fill, width, number of rows or address. Each violation names a call that works.
+    TmaTargetError
+        If the map's GPU lacks the instruction.
 
     Notes
     -----
-    Measured (H200, driver 580.159.04, 2026-11-21): products of random tiles, all types, majors,
-    swizzles and K steps, equal the exact ones; `verify` repeats that.
+    Measured (H200, driver 580.159.04, 2026-11-21): the products of random tiles of all types,
+    majors, swizzles and K steps are exact; `verify` repeats the measurement.
 
     Examples
     --------
@@ -114,9 +113,9 @@ def _descriptor(operand: Operand) -> MatrixDescriptor:
         swizzle=tensor_map.swizzle,
         leading_byte_offset=leading,
         stride_byte_offset=stride,
-        # Not the PTX ISA's (pattern start >> 7) & 7: with that, wgmma at a destination that is no
-        # multiple of the pattern reads other bytes than TMA wrote [measured, H200, driver
-        # 580.159.04, 2026-11-21]. Both swizzle by the absolute address, so there is no offset.
+        # Not the PTX ISA's (pattern start >> 7) & 7: with that, wgmma reads wrong bytes at an
+        # address that is not a multiple of the pattern [measured, H200, driver 580.159.04,
+        # 2026-11-21]. TMA and wgmma both swizzle by the absolute address, so the offset is 0.
         base_offset=0,
         mn_elements=tile.rows if is_k_major else tile.width,
         k_starts=tuple(operand.smem_address + start for start in starts),
@@ -145,7 +144,7 @@ def _offsets(operand: Operand) -> tuple[int, int]:
 
 
 def _k_major_starts(tile: TileMatrix) -> list[int]:
-    """Give where the K steps start, from the tile's first byte: 32 bytes on, then column by column.
+    """Give the byte at which each K step starts: every 32 bytes of a row, column by column.
 
     Without a swizzle a column is 16 bytes wide, and a step takes two.
     """
@@ -155,13 +154,13 @@ def _k_major_starts(tile: TileMatrix) -> list[int]:
 
 
 def _mn_major_starts(operand: Operand) -> list[int]:
-    """Give where the K steps start, from the tile's first byte: whole rows on."""
+    """Give the byte at which each K step starts: every `k_elements` rows."""
     tile, k_elements = operand.tile, operand.k_elements
     return [first_row * tile.pitch_bytes for first_row in range(0, tile.rows, k_elements)]
 
 
 def require_map(tensor_map: object) -> None:
-    """Refuse what is no tensor map."""
+    """Refuse anything that is not a TensorMap."""
     try:
         is_map = issubclass(type(tensor_map.arguments), EncodeArguments)  # type: ignore[attr-defined]
     except Exception:  # the attributes of a user's object may raise anything

@@ -1,4 +1,4 @@
-"""What was asked of `matrix_descriptor`, and what follows from it."""
+"""The arguments of `matrix_descriptor`, and what follows from them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ADDRESS_END = 1 << 18  # a descriptor's address has 14 bits, in units of 16 byte
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """What was asked of `matrix_descriptor`."""
+    """The arguments of `matrix_descriptor`, as the rows of `refusals` read them."""
 
     tensor_map: TensorMap
     instruction: Instruction
@@ -29,14 +29,14 @@ class Operand:
 
     @property
     def matrix(self) -> TileMatrix | None:
-        """The tile as a matrix."""
+        """The tile as a matrix; None if it is not one."""
         return tile_matrix(self.tensor_map)
 
     @property
     def tile(self) -> TileMatrix:
-        """The tile as a matrix, where it is one."""
+        """The tile as a matrix, for rows that need MATRIX_RANK."""
         found = self.matrix
-        assert found is not None  # rows that ask for it need MATRIX_RANK
+        assert found is not None
         return found
 
     @property
@@ -56,17 +56,17 @@ class Operand:
 
     @property
     def dtype(self) -> str:
-        """Name of the tensor's own type, such as float8_e4m3fn; empty where there is no tensor."""
+        """Name of the tensor's dtype, such as float8_e4m3fn; empty without a tensor."""
         return str(getattr(self.tensor_map.tensor, "dtype", "")).rpartition(".")[2]
 
     @property
     def rows_step(self) -> int:
-        """What the rows of the tile are a multiple of: an atom's, or a K step's."""
+        """What the rows of the tile must be a multiple of: those of an atom, or of a K step."""
         return 8 if self.major == "K" else self.k_elements
 
     @property
     def address_step(self) -> int:
-        """What the tile's address is a multiple of."""
+        """What the tile's address must be a multiple of."""
         if self.instruction.pattern_aligned:
             return max(SMEM_ALIGNMENT, SWIZZLES[self.swizzle].repeat_bytes)
         return SMEM_ALIGNMENT

@@ -1,4 +1,4 @@
-"""Why a tile is no operand of an instruction: one row per reason, with a call that works."""
+"""Why an instruction cannot read a tile: one row per reason, with a call that works."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tma_dlpack.types.errors import Violation
 
 __all__ = ["find_violations"]
 
-#: Of the float types that a UINT8 map copies, those that tensor cores read as such.
+#: The float types of tensors with UINT8 maps that tensor cores multiply.
 _FLOAT8 = ("float8_e4m3fn", "float8_e5m2")
 
 
@@ -43,7 +43,7 @@ class _Row:
 
 
 def find_violations(operand: Operand) -> tuple[Violation, ...]:
-    """Give every reason why an instruction cannot read a tile; what follows another is skipped."""
+    """Give every reason why an instruction cannot read a tile; skip rows whose `needs` failed."""
     broken: list[Violation] = []
     unmet: set[str] = set()
     for row in _ROWS:
@@ -63,14 +63,14 @@ def _source(c: Operand) -> str:
     return c.instruction.source
 
 
-# --- The questions ------------------------------------------------------------------------------
+# --- The conditions -----------------------------------------------------------------------------
 
 
 def _has_instruction(c: Operand) -> bool:
     target = c.tensor_map.target
     if target.compute_capability[0] in c.instruction.capabilities:
         return True
-    # A host tensor is described for sm_90 where nothing else is said; its tile is the same.
+    # A host tensor without `target=` gets sm_90, but its tile is the same on every GPU.
     return target.is_sm_9x and not c.tensor_map.launchable
 
 
@@ -91,7 +91,7 @@ def _swizzle_is_read(c: Operand) -> bool:
         return False
     if c.instruction.name != "tcgen05":
         return True
-    # 32-bit types turned, and they alone, take atoms of 32 bytes
+    # only MN-major operands of 32-bit types use atoms of 32 bytes, and they use nothing else
     turned = c.major == "MN" and c.bits == 32
     return turned is (c.swizzle is TmaSwizzle.bytes128_atom_32B)
 
@@ -145,15 +145,15 @@ _ROWS: tuple[_Row, ...] = (
         "tensor_map",
         lambda c: c.tensor_map.interleave is TmaInterleaveLayout.none,
         lambda c: f"interleave_layout is {c.tensor_map.interleave.name}",
-        lambda c: "be none: an interleaved tile is no matrix of rows",
-        lambda c: "make the map with interleave_layout='none', of the tensor as N, H, W, C",
+        lambda c: "be none: an interleaved tile is not a matrix of rows",
+        lambda c: "make the map with interleave_layout='none' of a tensor in the order N, H, W, C",
     ),
     _Row(
         "MATRIX_FILL",
         "tensor_map",
         lambda c: c.tensor_map.oob_fill is not TmaOobFill.nan,
         lambda c: "oobfill is nan",
-        lambda c: "be none: NaN out of bounds, times zero, makes whole rows of the product NaN",
+        lambda c: "be none: one out-of-bounds NaN makes whole rows of the product NaN",
         lambda c: "make the map with oobfill='none', which fills with zeros",
     ),
     _Row(
@@ -173,7 +173,7 @@ _ROWS: tuple[_Row, ...] = (
         "tensor_map",
         lambda c: c.matrix is not None,
         found_rank,
-        lambda c: "be a matrix: two extents over 1, or three where split_inner made the map",
+        lambda c: "be a matrix: two extents over 1, or three in a map made with split_inner",
         fix_rank,
         needs=("MATRIX_TYPE", "MATRIX_INTERLEAVE"),
     ),
@@ -190,7 +190,7 @@ _ROWS: tuple[_Row, ...] = (
         "MATRIX_ROWS",
         "tensor_map",
         lambda c: c.tile.rows % c.rows_step == 0,
-        lambda c: f"the tile has {c.tile.rows} rows, {'M or N' if c.major == 'K' else 'K'}",
+        lambda c: f"the tile has {c.tile.rows} rows ({'M or N' if c.major == 'K' else 'K'})",
         lambda c: (
             "be a multiple of 8, the rows of an atom"
             if c.major == "K"

@@ -4,8 +4,8 @@
 
     [column of spans][row][span bytes]        address = (column * rows + row) * pitch + byte
 
-One column where the row of the box is the whole width; several in maps of `split_inner`, whose
-outermost dimension steps from one span of a row to the next.
+There is one column if the row of the box is the whole width; a map made with `split_inner` has
+several, because its outermost dimension steps from one span of a row to the next.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ __all__ = ["TileMatrix", "tile_matrix"]
 
 @dataclass(frozen=True, slots=True)
 class TileMatrix:
-    """How a tile of two dimensions lies in shared memory.
+    """The layout of a tile of two dimensions in shared memory.
 
     Attributes
     ----------
     columns : int
-        Spans side by side.
+        Number of columns of spans.
     rows : int
-        Lines of each.
+        Rows of each column.
     row_bytes : int
-        Bytes of a line within a span.
+        Bytes of a row within a span.
     pitch_bytes : int
-        From one line to the next.
+        Bytes from one row to the next.
     element_bytes : int
     """
 
@@ -52,7 +52,7 @@ class TileMatrix:
 
     @property
     def column_bytes(self) -> int:
-        """From one column of spans to the next in shared memory."""
+        """Bytes from one column of spans to the next in shared memory."""
         return self.rows * self.pitch_bytes
 
     @property
@@ -62,10 +62,10 @@ class TileMatrix:
 
 
 def tile_matrix(tensor_map: TensorMap) -> TileMatrix | None:
-    """Give the matrix that a map's tile is; None of a map of rank 1, or with a third extent over 1.
+    """Give the tile of a map as a matrix; None for rank 1, or with more than two extents over 1.
 
-    A third one counts as columns of spans where it steps, in global memory, by just the bytes of a
-    row of the box.
+    A third extent over 1 counts as columns of spans if its stride in global memory equals the bytes
+    of a row of the box.
     """
     args = tensor_map.arguments
     plan = geometry.plan(args)
@@ -76,7 +76,7 @@ def tile_matrix(tensor_map: TensorMap) -> TileMatrix | None:
     axes = [d for d in plan.line_dims if plan.counts[d] > 1]
     spans = axes[:1] if axes and axes[0] > 1 and _is_span(plan, axes[0]) else []
     if spans and len(axes) == 1 and args.global_dim[1] == 1:
-        spans = []  # rows of a dense matrix, which lie one after the other too
+        spans = []  # these are the rows of a dense matrix, not columns of spans
     if args.rank < 2 or len(axes) - len(spans) > 1:
         return None
     columns = plan.counts[spans[0]] if spans else 1
@@ -84,7 +84,7 @@ def tile_matrix(tensor_map: TensorMap) -> TileMatrix | None:
 
 
 def _is_span(plan: TilePlan, dimension: int) -> bool:
-    """Whether a step along a dimension goes to the bytes right after the row of the box."""
+    """Whether one step along a dimension leads to the bytes right after the row of the box."""
     step_bytes = plan.steps[dimension] * plan.arguments.global_strides[dimension - 1]
     return step_bytes == plan.line_bytes
 

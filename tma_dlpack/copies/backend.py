@@ -1,4 +1,4 @@
-"""`Backend`: the verbs of a copy, checked once, and carried out by the simulator or the GPU."""
+"""`Backend`: the functions that copy, checked once, carried out by the simulator or the GPU."""
 
 from __future__ import annotations
 
@@ -22,15 +22,24 @@ __all__ = ["Backend"]
 
 @public
 class Backend(ABC):
-    """What copies tiles: `backend("simulator")` or `backend("cuda")`.
+    """Copies tiles: `backend("simulator")` in NumPy, `backend("cuda")` with the hardware.
 
-    The parameters of every verb are those of the function of the same name in `tma_dlpack`. Each
-    verb checks its arguments, so that a bad coordinate is refused before anything is copied, and
-    gives the checked request to `load` or `store`, which a backend implements.
+    `load_tile`, `load_tiles`, `store_tile` and `reduce_tile` have the parameters of the functions
+    of the same name in `tma_dlpack`. Each method checks its arguments first, so a bad coordinate is
+    refused before anything is copied.
 
-    Every verb also takes `stream`, for the CUDA backend: None for the current stream of torch or
-    CuPy if the tensor is theirs, else the legacy default stream; or a stream of any of them, or a
-    handle.
+    Every method also takes `stream`, for the CUDA backend: a stream of torch, CuPy or cuda.core, or
+    a CUstream as an integer. None means the current stream of torch or CuPy for their tensors, else
+    the legacy default stream.
+
+    To write a backend, implement `load` and `store`, which receive the checked request.
+
+    Examples
+    --------
+    >>> import numpy as np, tma_dlpack as tma
+    >>> tm = tma.make_tma_descriptor(np.ones((8, 8), np.float32), box_sizes=(2, 4))
+    >>> tma.backend("simulator").load_tile(tm, (0, 0)).array.tolist()
+    [[1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0]]
     """
 
     name: str
@@ -98,7 +107,7 @@ class Backend(ABC):
         smem_offset: int = 0,
         stream: object = None,
     ) -> None:
-        """Combine one tile into global memory; see `tma_dlpack.reduce_tile`."""
+        """Reduce one tile into global memory; see `tma_dlpack.reduce_tile`."""
         request = store_request(tensor_map, coords, smem_offset)
         reduction = reduction_of(tensor_map.data_type, op)
         self.store(request, data, reduction, memory, stream)
@@ -115,7 +124,8 @@ class Backend(ABC):
     ) -> Tile:
         """Load four rows of a matrix into one tile (tile::gather4, sm_100 and later).
 
-        The map's box is (1, columns). Documented, not measured; the simulator alone has it.
+        `column` is the first column, `rows` are four row coordinates; the map's box must be
+        (1, columns). Documented, not measured; only the simulator has it.
         """
         return self.load(gather4_request(tensor_map, column, rows, smem_offset), memory, stream)
 
@@ -130,9 +140,10 @@ class Backend(ABC):
         smem_offset: int = 0,
         stream: object = None,
     ) -> None:
-        """Store four rows of a matrix from one tile (tile::scatter4, sm_100, sm_103 and sm_110).
+        """Store one tile to four rows of a matrix (tile::scatter4, sm_100, sm_103 and sm_110).
 
-        The map's box is (1, columns). Documented, not measured; the simulator alone has it.
+        `column` is the first column, `rows` are four row coordinates; the map's box must be
+        (1, columns). Documented, not measured; only the simulator has it.
         """
         request = scatter4_request(tensor_map, column, rows, smem_offset)
         self.store(request, data, "store", memory, stream)

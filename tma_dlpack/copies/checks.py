@@ -1,4 +1,4 @@
-"""One check each: what must hold of a map, its coordinates and offsets, before a copy starts."""
+"""The checks of a map, its coordinates and offsets before a copy starts, one function each."""
 
 from __future__ import annotations
 
@@ -33,29 +33,29 @@ __all__ = [
 ]
 
 MIN_COORD, MAX_COORD = -(1 << 31), (1 << 31) - 1
-#: Longer dimensions are encoded by the driver, and every copy is an illegal instruction [measured].
+#: The driver encodes longer dimensions, but then every copy is an illegal instruction [measured].
 MAX_COPIED_DIM = 1 << 31
-#: Number of im2col offsets -> the largest: they share 16 bits [measured].
+#: Number of im2col offsets -> the largest value: together they have 16 bits [measured].
 MAX_OFFSET = {1: 0xFFFF, 2: 0xFF, 3: 0x1F}
 
 
 def require_map(tensor_map: object) -> None:
-    """Refuse what is no map."""
+    """Refuse anything that is not a TensorMap."""
     if not isinstance(tensor_map, TensorMap):
         found = f"tensor_map is a {type_name(type(tensor_map))}"
-        fix = "make one: make_tma_descriptor(x, ...)"
+        fix = "pass what make_tma_descriptor(x, ...) returns"
         raise refusal("tensor_map", found, "be a TensorMap", fix)
 
 
 def check_map(tensor_map: TensorMap) -> None:
-    """Refuse a map through which every copy is an illegal instruction.
+    """Refuse a map with which every copy is an illegal instruction.
 
-    The driver makes few of them, but `TensorMap.replace` and `from_bytes` do.
+    The driver encodes few such maps, but `TensorMap.replace` and `from_bytes` can make them.
     """
     require_map(tensor_map)
     args, address = tensor_map.arguments, tensor_map.global_address
     if address % args.alignment_bytes:
-        found = f"the map's address is {address:#x}, and its layout needs {args.alignment_bytes}"
+        found = f"the map's address is {address:#x}, not a multiple of {args.alignment_bytes} bytes"
         refuse("COPY_ADDRESS", "tensor_map", found)
     if any(stride % args.alignment_bytes for stride in args.global_strides):
         found = f"global_strides are {args.global_strides} with interleave {args.interleave.name}"
@@ -86,19 +86,19 @@ def check_can_store(args: EncodeArguments) -> None:
     if args.swizzle == TmaSwizzle.bytes128_atom_32B_flip_8B:
         raise TmaUnsupportedError(
             "swizzle bytes128_atom_32B_flip_8B can only be loaded; store through a map of "
-            "bytes128_atom_32B, with its tile (PTX ISA, swizzling modes: from global to shared "
-            "memory alone)"
+            "bytes128_atom_32B, with the tile in that order (PTX ISA, swizzling modes: only from "
+            "global to shared memory)"
         )
 
 
 def array_of(value: object) -> npt.NDArray[Any] | None:
-    """Give an object as an array; None where NumPy can make none of it.
+    """Give an object as an array; None if NumPy cannot convert it.
 
-    A range is none: it may count further than memory does.
+    A range is not converted: it may be longer than memory.
     """
     try:
         return None if type(value) is range else np.asarray(value)
-    except Exception:  # NumPy passes on what an object's own methods raise
+    except Exception:  # the methods that NumPy calls on the object may raise anything
         return None
 
 
@@ -108,7 +108,7 @@ def coords_of(args: EncodeArguments, coords: object) -> IntArray:
     if numbers is None:
         refuse("COPY_COORDS_TYPE", "coords", f"coords are {shown(coords)}")
     if len(numbers) != args.rank:
-        found = f"coords are {shown(coords)}, and the map has {args.rank} dimensions"
+        found = f"coords are {shown(coords)}, but the map has {args.rank} dimensions"
         refuse("COPY_COORDS_COUNT", "coords", found)
     if min(numbers) < MIN_COORD or max(numbers) > MAX_COORD:
         refuse("COPY_COORD_32_BITS", "coords", f"coords are {shown(coords)}")
@@ -125,7 +125,7 @@ def many_coords_of(args: EncodeArguments, coords: object) -> IntArray:
     if array.dtype.kind not in "iu":
         refuse("COPY_COORDS_TYPE", "coords", f"coords are an array of {array.dtype}")
     if array.ndim != 2 or array.shape[1] != args.rank:
-        found = f"coords have shape {array.shape}, and the map needs (n, {args.rank})"
+        found = f"coords have shape {array.shape}, but the map needs (n, {args.rank})"
         refuse("COPY_COORDS_COUNT", "coords", found)
     if array.size and not MIN_COORD <= int(array.min()) <= int(array.max()) <= MAX_COORD:
         found = f"coords reach from {array.min()} to {array.max()}"
@@ -134,7 +134,7 @@ def many_coords_of(args: EncodeArguments, coords: object) -> IntArray:
 
 
 def check_inner(args: EncodeArguments, coords: IntArray) -> None:
-    """Refuse innermost coordinates off 16 bytes."""
+    """Refuse innermost coordinates that are not at a multiple of 16 bytes."""
     if args.interleave:
         return
     row = args.type_row
@@ -155,7 +155,7 @@ def check_start(args: EncodeArguments, coords: IntArray) -> None:
     """Refuse columns of an im2col map that start outside its bounding box."""
     for d, (first, last) in zip(geometry.walked_dims(args), geometry.im2col_box(args), strict=True):
         start = coords[:, d]
-        # An im2col-wide column may start left of its box [documented], and walks into it.
+        # An im2col-wide column may start left of its box and walk into it [documented].
         out = start > last if args.kind == "im2col_wide" else (start < first) | (start > last)
         if np.count_nonzero(out):
             bad = coords[int(out.argmax())]
@@ -167,7 +167,7 @@ def check_start(args: EncodeArguments, coords: IntArray) -> None:
 
 
 def offsets_of(args: EncodeArguments, offsets: object) -> tuple[int, ...]:
-    """Give im2col offsets W first."""
+    """Give im2col offsets, W first."""
     if offsets is None:
         return ()
     numbers = integers_of(offsets)
@@ -192,13 +192,13 @@ def check_smem(tensor_map: TensorMap, plan: TilePlan, smem_offset: object) -> in
     limit = tensor_map.target.max_smem_bytes
     if offset + plan.smem_bytes > limit:
         found = (
-            f"the tile takes {plan.smem_bytes} bytes from {shown(offset)} on; "
-            f"{tensor_map.target} has {limit} bytes"
+            f"the tile takes {plan.smem_bytes} bytes from smem_offset={shown(offset)} on; a block "
+            f"on {tensor_map.target} has {limit} bytes"
         )
         refuse("COPY_SMEM_SIZE", "smem_offset", found)
     return offset
 
 
 def as_written(driver_coords: IntArray) -> tuple[int, ...]:
-    """Give coordinates as the caller wrote them."""
+    """Give driver-order coordinates row-major, as the caller wrote them."""
     return tuple(int(c) for c in driver_coords[::-1])

@@ -1,9 +1,8 @@
-"""TMA copies on the GPU: the simulator's verbs, carried out by the hardware.
+"""The CUDA backend: the copies of the simulator, carried out by the hardware.
 
-A request is checked as the simulator checks it, before anything is launched: a bad coordinate never
-reaches a kernel, whose context it would kill. The copies run in the context that owns the tensor's
-memory, on the caller's stream, and what was current is current again afterwards. Results are on the
-host when a verb returns.
+A request is checked as in the simulator before anything is launched: a bad coordinate would kill
+the context. The copies run in the context that owns the tensor's memory, on the caller's stream;
+the caller's current context is restored afterwards. Results are on the host when a call returns.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ THREADS = 128
 BARRIER_BYTES = 8
 #: Device memory that one launch of `load_tiles` may use for its results.
 MAX_SCRATCH_BYTES = 1 << 28
-#: Number of a form: the rank of a tile copy; the rank and this of an im2col copy (copies.cu).
+#: Form number of a copy in copies.cu: its rank; for im2col this is added.
 IM2COL_FORMS = 5
-#: Number of what a store does (copies.cu).
+#: Operation numbers in copies.cu.
 OPS = ("store", *OPERATIONS)
-#: What a kernel may leave in its status word (copies.cu).
+#: Values of a kernel's status word (copies.cu).
 DONE, TIMED_OUT, MISALIGNED = range(3)
 NOT_RUN = 0xFFFFFFFF
 FAILURES = {
@@ -54,22 +53,23 @@ FAILURES = {
 class CudaBackend(Backend):
     """Copies tiles of CUDA and managed tensors with the Tensor Memory Accelerator.
 
-    Every verb takes `memory`: None for the map's own tensor, or for a map of a bare address the
-    allocation that the driver knows there; or a one-dimensional uint8 CUDA tensor whose storage
-    holds the map's addresses. A request that touches a byte outside is refused. In a reduction each
-    element that shares an address with others counts.
+    `memory` is None for the map's own tensor, or, for a map of a bare address, the allocation that
+    the driver knows there; or it is a one-dimensional uint8 CUDA tensor that contains the map's
+    addresses. A copy that would touch a byte outside is refused. In a reduction, elements with the
+    same address are all applied.
 
-    Needs the extra ``cuda`` (NVRTC) and a GPU of compute capability 9.0 or later; what is missing
-    is named by a `TmaUnsupportedError`, as are maps of another GPU or of a host tensor. What the
-    driver refuses, and a copy that does not complete within two seconds, is a `TmaDriverError`.
+    Needs the extra ``cuda`` (NVRTC) and a GPU of compute capability 9.0 or later. Raises
+    `TmaUnsupportedError` if one of them is missing, and for maps of another GPU or of a host
+    tensor; `TmaDriverError` if the driver refuses, or a copy does not complete within two seconds.
     """
 
     name = "cuda"
 
     def load(self, request: CopyRequest, memory: object, stream: object = None) -> Tile:
-        """Load tiles, one CTA each, and bring them to the host.
+        """Load tiles, one thread block each, and copy them to the host.
 
-        Each is loaded twice, over two patterns, so that `Tile.written` is what the hardware wrote.
+        Each is loaded twice, over two background patterns, which shows for `Tile.written` which
+        bytes the hardware wrote.
         """
         if isinstance(request, Gather4Request):
             raise _no_sm_100("gather4")
@@ -78,7 +78,7 @@ class CudaBackend(Backend):
     def store(
         self, request: CopyRequest, data: object, op: str, memory: object, stream: object = None
     ) -> None:
-        """Store or combine one tile; `data` lies on the host, as the simulator takes it."""
+        """Store or reduce one tile; `data` is on the host, as for the simulator."""
         if isinstance(request, Gather4Request):
             raise _no_sm_100("scatter4")
         _store(request, data, op, memory, stream)
@@ -86,18 +86,18 @@ class CudaBackend(Backend):
 
 def _no_sm_100(what: str) -> TmaUnsupportedError:
     return TmaUnsupportedError(
-        f"the CUDA backend has no {what} copy: it could not be tried on sm_100; use "
+        f"the CUDA backend has no {what} copy, because no sm_100 GPU was there to test it; use "
         'backend="simulator", whose result is documented, not measured'
     )
 
 
 def require_all() -> None:
-    """Refuse where no copy can run: without a driver, without a GPU that has TMA, without NVRTC.
+    """Raise if no copy can run: without a driver, a GPU that has TMA, or NVRTC.
 
     Raises
     ------
     TmaUnsupportedError
-        Which of them is missing, and what to install.
+        With what is missing, and what to install.
     """
     found = driver.status()
     if found.reason is not None:
@@ -112,7 +112,7 @@ def require_all() -> None:
 
 
 class HardwareTile(Tile):
-    """A tile that the hardware loaded: `written` is what it wrote."""
+    """A tile that the hardware loaded: `written` shows the bytes that it wrote."""
 
     def __init__(self, request: CopyRequest, smem: Bytes, written: npt.NDArray[np.bool_]) -> None:
         super().__init__(request, smem)
@@ -121,7 +121,7 @@ class HardwareTile(Tile):
 
     @property
     def note(self) -> str:
-        """Say that this has been seen on hardware: just now."""
+        """``"measured"``: the hardware has just done it."""
         return "measured"
 
 
@@ -156,12 +156,12 @@ def _load_part(
     smem: Bytes,
     written: npt.NDArray[np.bool_],
 ) -> npt.NDArray[np.uint32]:
-    """Launch one CTA per tile, and bring its shared memory back."""
+    """Launch one thread block per tile, and copy its shared memory to the host."""
     args, tiles, tile_bytes = request.plan.arguments, *smem.shape
     coords = np.zeros((tiles, 5), np.int32)
     coords[:, : args.rank] = request.coords[which]
     status = np.full(tiles + 1, NOT_RUN, np.uint32)
-    status[-1] = 0  # set by a tile that fails; the others then end at once
+    status[-1] = 0  # a tile that fails sets it; the others then stop at once
     with launch.scratch(2 * smem.nbytes + coords.nbytes + status.nbytes) as room:
         written_at = room + smem.nbytes
         coords_at = written_at + smem.nbytes
@@ -232,7 +232,7 @@ def _packed(letter: str, values: Sequence[int], count: int) -> bytes:
 
 
 def _first_byte(tensor_map: TensorMap, extent: Extent) -> int:
-    """Give an address that is known to be a GPU's; the map's own may lie outside `memory`."""
+    """Give an address inside the GPU memory; the map's own may lie outside `memory`."""
     return tensor_map.global_address - extent.origin
 
 
@@ -244,11 +244,13 @@ def _check_device(tensor_map: TensorMap, smem_bytes: int, device_id: int) -> Non
     target: Target = driver.device_target(device_id)
     if tensor_map.target.compute_capability != target.compute_capability:
         raise TmaUnsupportedError(
-            f"the map is made for {tensor_map.target}, and its memory lies on a GPU of {target}; "
+            f"the map was made for {tensor_map.target}, but its memory is on a GPU of {target}; "
             f"make it with target={target.name!r}"
         )
     if smem_bytes > target.max_smem_bytes:
-        found = f"tile and mbarrier take {smem_bytes} bytes; the GPU has {target.max_smem_bytes}"
+        found = (
+            f"tile and mbarrier take {smem_bytes} bytes; a block has {target.max_smem_bytes} bytes"
+        )
         refuse("COPY_SMEM_SIZE", "smem_offset", found)
 
 

@@ -1,4 +1,4 @@
-"""What a caller hands to a store: a logical tile or shared memory, of any library."""
+"""The `data` of a store: a logical tile or shared memory, as an array of any library."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ _T = TensorMapDataType
 
 
 class _Data(NamedTuple):
-    """Values of `data`, and whether they are shared memory, from smem_offset on, or a tile."""
+    """Values of `data`, and whether they are shared memory from smem_offset on, or a tile."""
 
     values: Values
     is_smem: bool
 
 
 def lines_of_data(request: CopyRequest, data: object) -> Bytes:
-    """Give `data` of a store as lines (1, lines, line_bytes) as in global memory."""
+    """Give the `data` of a store as lines (1, lines, line_bytes), as in global memory."""
     values, is_smem = _tile_or_smem(request, data)
     return _lines_of_region(request, values) if is_smem else lines_of_values(request.plan, values)
 
 
 def smem_of_data(request: CopyRequest, data: object) -> Bytes:
-    """Give `data` of a store as shared memory (smem_bytes,) from smem_offset on."""
+    """Give the `data` of a store as shared memory (smem_bytes,), from smem_offset on."""
     plan = request.plan
     values, is_smem = _tile_or_smem(request, data)
     if is_smem:
@@ -62,7 +62,7 @@ def _lines_of_region(request: CopyRequest, region: Bytes) -> Bytes:
 
 
 def _tile_or_smem(request: CopyRequest, data: Any) -> _Data:
-    """Say which of the two `data` is; the rule stands in `copies.store_tile`."""
+    """Decide which of the two `data` is, as the docstring of `store_tile` says."""
     plan, row = request.plan, request.plan.arguments.type_row
     lengths = ((plan.smem_bytes,), (request.smem_offset + plan.smem_bytes,))
     if isinstance(data, (bytes, bytearray)):
@@ -81,7 +81,7 @@ def _tile_or_smem(request: CopyRequest, data: Any) -> _Data:
     if not is_tile:
         return _Data(region, True)
     if is_smem and (_lines_of_region(request, region) != lines_of_values(plan, array)).any():
-        found = f"data is uint8 of shape {array.shape}: a tile and shared memory have that"
+        found = f"data is uint8 of shape {array.shape}, the shape of a tile and of shared memory"
         refuse("COPY_DATA_AMBIGUOUS", "data", found)
     return _Data(_checked_codes(plan, array), False)
 
@@ -106,16 +106,16 @@ def _refuse_data(plan: TilePlan, found: str) -> NoReturn:
 
 
 def _is_same_type(row: DataTypeRow, dtype: np.dtype[Any]) -> bool:
-    """Whether an array's values are the map's, bit for bit."""
+    """Whether an array of this dtype has the map's values, bit for bit."""
     return dtype.isnative and _is_named_like(row, dtype.name)
 
 
 def _is_named_like(row: DataTypeRow, name: str) -> bool:
-    """Whether a type that NumPy, ml_dtypes or DLPack calls so is the map's, bit for bit."""
-    return name == row.numpy or name.startswith(_ALSO_STANDS_FOR.get(row.data_type, ()))
+    """Whether the type that NumPy, ml_dtypes or DLPack names so has the map's bits."""
+    return name == row.numpy or name.startswith(_ALSO_ACCEPTED.get(row.data_type, ()))
 
 
-_ALSO_STANDS_FOR: dict[TensorMapDataType, tuple[str, ...]] = {
+_ALSO_ACCEPTED: dict[TensorMapDataType, tuple[str, ...]] = {
     _T.BFLOAT16: ("bfloat16",),
     _T.UINT8: ("bool", "int8", "float8"),
     _T.UINT16: ("int16",),
@@ -127,7 +127,7 @@ _ALSO_STANDS_FOR: dict[TensorMapDataType, tuple[str, ...]] = {
 
 
 def _read(plan: TilePlan, data: object) -> Values:
-    """Read `data` with NumPy or, where that cannot, as any tensor is read."""
+    """Read `data` with NumPy or, if NumPy cannot, through DLPack."""
     array = array_of(data)
     return _read_tensor(plan, data) if array is None or array.dtype == object else array
 
@@ -139,11 +139,11 @@ def _read_tensor(plan: TilePlan, data: object) -> Values:
     except TmaPreconditionError as error:
         violation = error.violations[0]
         if violation.rule == "TENSOR_TYPE":
-            _refuse_data(plan, f"a {name_of(type(data))}, which is no array")
+            _refuse_data(plan, f"a {name_of(type(data))}, which is not an array")
         why = violation.found.replace("tensor", "it", 1)
         refuse("COPY_DATA_HOST", "data", f"data is a {kind}, and {why} ({violation.fix})")
     if not view.device.is_host:
-        refuse("COPY_DATA_HOST", "data", f"data is a {kind}, and it lies on {view.device}")
+        refuse("COPY_DATA_HOST", "data", f"data is a {kind} on {view.device}")
     row = plan.arguments.type_row
     if 0 in view.shape or not _is_named_like(row, str(view.dtype)):
         _refuse_data(plan, f"a {kind} and shape {view.shape}")

@@ -1,4 +1,4 @@
-"""Which bytes of a GPU's memory a map's copies may touch; a request that leaves them is refused."""
+"""Which bytes of GPU memory the copies of a map may touch; other copies are refused."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ __all__ = ["DeviceBytes", "check_reads", "check_writes", "device_extent_of"]
 
 
 class DeviceBytes:
-    """Bytes in a GPU's memory that take and give NumPy arrays; used as a context manager.
+    """Bytes of GPU memory, copied from and to NumPy arrays; used as a context manager.
 
-    It shows itself as ``__cuda_array_interface__``, so it can stand as `memory` of a copy.
+    It has ``__cuda_array_interface__``, so it can be the `memory` of a copy.
     """
 
     def __init__(self, size_bytes: int, device_id: int = 0) -> None:
@@ -75,39 +75,40 @@ class DeviceBytes:
 
 
 def device_extent_of(tensor_map: TensorMap, memory: object, *, write: bool) -> Extent:
-    """Give the device bytes that copies through a map may touch.
+    """Give the device bytes that copies of a map may touch.
 
-    They are `memory` where given, else the storage of the map's tensor, else the allocation in
-    which CUDA knows the map's bare address to lie.
+    They are `memory` if given, else the storage of the map's tensor, else the allocation that
+    contains the map's bare address.
 
     Raises
     ------
     TmaPreconditionError
-        For a tensor that has moved, and for bytes that must not be written.
+        For a tensor that has moved since the map was made, and for read-only memory.
     TmaUnsupportedError
-        For memory of the host, and for an address that CUDA does not know.
+        For host memory, and for an address that CUDA does not know.
     """
     if not tensor_map.launchable:
-        _ = tensor_map.ptr  # refuses, and says why
+        _ = tensor_map.ptr  # raises with the reason
     address = tensor_map.global_address
     view = current_view(tensor_map) if memory is None else as_tensor_view(memory)
     if view is None:
         known = driver.pointer_range(address)
         if known is None:
             raise TmaUnsupportedError(
-                f"the map's address {address:#x} lies in no allocation that CUDA knows; a copy "
-                "from there would kill the context"
+                f"the map's address {address:#x} is in no allocation that CUDA knows, so a copy "
+                "would kill the context; make the map of a live tensor, or move the map: "
+                "tensor_map.with_address(x)"
             )
         return Extent(origin_of(address, known[0]), known[1], "the allocation")
     what = "the tensor" if memory is None else "memory"
     if not view.device.is_cuda:
         raise TmaUnsupportedError(
-            f"{what} lies on {view.device}, which the CUDA backend does not copy from or to; use "
+            f"{what} is on {view.device}, and the CUDA backend copies GPU memory only; use "
             'backend="simulator", or move it to the GPU'
         )
     check_writeable(write, view, what)
     storage = storage_of_view(view, what)
-    if memory is not None:  # the tensor alone, not what it is a part of
+    if memory is not None:  # only the tensor itself, not the storage around it
         return Extent(origin_of(address, view.address), view.extent_bytes, what)
     return Extent(origin_of(address, storage.address), storage.size_bytes, "the tensor's storage")
 
@@ -116,18 +117,18 @@ def check_reads(request: CopyRequest, extent: Extent) -> None:
     """Refuse a load that would touch bytes outside."""
     if not _is_inside_as_a_whole(request.plan.arguments, extent, 1):
         for _ in read_windows(request.plan, request.lines(), extent):
-            pass  # each has been held against the extent
+            pass  # read_windows has checked each window against the extent
 
 
 def check_writes(request: CopyRequest, extent: Extent) -> None:
-    """Refuse a store that would touch bytes outside, the overrun of ragged rows included."""
+    """Refuse a store that would touch bytes outside, including those past the end of a row."""
     if not _is_inside_as_a_whole(request.plan.arguments, extent, CHUNK_BYTES):
         for _ in written_windows(request, extent):
             pass
 
 
 def _is_inside_as_a_whole(args: EncodeArguments, extent: Extent, chunk_bytes: int) -> bool:
-    """Whether all that the map describes lies inside; then so does every copy."""
+    """Whether everything that the map describes lies inside, and so every copy does."""
     unit = geometry.plan(args).unit_bytes
     row_bytes = args.global_dim[0] * unit or args.row_bytes
     row_end = -(-row_bytes // chunk_bytes) * chunk_bytes

@@ -1,4 +1,4 @@
-"""Device memory, launches and streams: what a copy on the GPU needs of CUDA."""
+"""Device memory, kernel launches and streams for the copies on the GPU."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tma_dlpack.types.errors import TmaUnsupportedError
 __all__ = ["by_value", "download", "launch", "ordered_stream", "scratch", "synchronize", "upload"]
 
 LEGACY_DEFAULT_STREAM = 0
-#: What stands for the legacy default stream in `__dlpack__(stream=)` (array API standard).
+#: The legacy default stream in `__dlpack__(stream=)` (array API standard).
 DLPACK_LEGACY_DEFAULT = 1
 
 
@@ -37,13 +37,13 @@ def launch(
 
 @contextmanager
 def scratch(size_bytes: int) -> Iterator[int]:
-    """Allocate device memory in the current context for the time of a block."""
+    """Allocate device memory in the current context; freed at the end of the with block."""
     address = ctypes.c_uint64()
     driver.call("cuMemAlloc_v2", address, max(size_bytes, 1))
     try:
         yield address.value
     finally:
-        # After a fault this fails too, and the fault has been raised already.
+        # After a fault this fails too; the fault itself has been raised already.
         driver.driver_function("cuMemFree_v2")(address)
 
 
@@ -53,7 +53,7 @@ def upload(address: int, array: npt.NDArray[Any], stream: int) -> None:
 
 
 def download(array: npt.NDArray[Any], address: int, stream: int) -> None:
-    """Copy from the device into a contiguous host array; it is there after `synchronize`."""
+    """Copy from the device into a contiguous host array; complete after `synchronize`."""
     driver.call("cuMemcpyDtoHAsync_v2", array.ctypes.data, address, array.nbytes, stream)
 
 
@@ -68,7 +68,7 @@ def ordered_stream(tensor: object, device_id: int, stream: object) -> int:
     Parameters
     ----------
     tensor : object
-        None for a bare address: then nothing is ordered but what is on the stream already.
+        None for a bare address: then only work already on the stream comes before the copy.
     device_id : int
     stream : object
         None for the current stream of torch or CuPy if the tensor is theirs, else the legacy
@@ -95,13 +95,13 @@ def ordered_stream(tensor: object, device_id: int, stream: object) -> int:
     else:
         handle = LEGACY_DEFAULT_STREAM if stream is None else stream_handle(stream)
     if hasattr(kind, "__dlpack__"):
-        # The producer makes the stream wait for its own work; the capsule is dropped.
+        # __dlpack__ makes the stream wait for the producer's work; the capsule is not needed.
         tensor.__dlpack__(stream=handle or DLPACK_LEGACY_DEFAULT)  # type: ignore[attr-defined]
     return handle
 
 
 def stream_handle(stream: object) -> int:
-    """Give the CUstream of a handle or a stream object."""
+    """Give the CUstream of an integer or a stream object."""
     handle = integer_of(_handle_of(stream))
     if handle is None or handle >> 64:
         raise TmaUnsupportedError(

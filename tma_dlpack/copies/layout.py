@@ -1,7 +1,7 @@
-"""Between lines, shared memory and logical tiles.
+"""Convert between lines, shared memory and logical tiles.
 
-Lines are uint8 (tiles, lines, line_bytes) as in global memory, or smem_line_bytes long as in shared
-memory; the two differ for packed types, which leave gaps there.
+Lines are uint8 arrays (tiles, lines, line_bytes) as in global memory, or (tiles, lines,
+smem_line_bytes) as in shared memory; the two differ for packed types that have gaps there.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ Values = npt.NDArray[Any]
 def smem_of_lines(
     plan: TilePlan, smem_offset: int, lines: Bytes, out: Bytes | None = None
 ) -> Bytes:
-    """Lay lines (tiles, lines, smem_line_bytes) out as shared memory (tiles, smem_bytes).
+    """Arrange lines (tiles, lines, smem_line_bytes) as shared memory (tiles, smem_bytes).
 
-    The result is `out` where given; it may share memory with `lines` where not.
+    The result is `out` if given; otherwise it may share memory with `lines`.
     """
     if lines.shape[1] * lines.shape[2] == plan.smem_bytes:
         dense = lines.reshape(len(lines), plan.smem_bytes)
@@ -78,7 +78,7 @@ def group_bytes(row: DataTypeRow) -> int:
 
 
 def spread(row: DataTypeRow, lines: Bytes) -> Bytes:
-    """Turn lines as in global memory into lines as in shared memory; gaps come as zeros."""
+    """Turn lines as in global memory into lines as in shared memory; gaps are zeros."""
     if row.smem_chunk_bytes in (0, group_bytes(row)):
         return lines
     groups = lines.reshape(*lines.shape[:-1], -1, group_bytes(row))

@@ -1,8 +1,8 @@
-"""Which bytes a copy may touch, and those it does touch; it is refused where they differ.
+"""Which bytes a copy may touch and which it would touch; it is refused if it would touch others.
 
-A map keeps its tensor alive, and yet the tensor can take other memory, or lose it: ``layer.half()``
-and ``x.resize_()`` of torch, ``x.resize()`` of NumPy, ``x.delete()`` of JAX. So each copy
-looks at the tensor again.
+A map keeps its tensor alive, but the tensor can still lose or change its memory:
+``layer.half()`` and ``x.resize_()`` of torch, ``x.resize()`` of NumPy, ``x.delete()`` of JAX. So
+each copy reads the tensor's address and layout again.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ __all__ = [
     "written_windows",
 ]
 
-#: What of a view a map depends on.
+#: The attributes of a view that a map depends on.
 _DESCRIBED = ("address", "shape", "strides", "dtype", "device")
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """So many bytes of known memory, around a map's address.
+    """The memory that the copies of a map may touch, relative to the map's address.
 
     Attributes
     ----------
     origin : int
-        Bytes from the first known one to the map's address, which may lie outside; modulo 2^64, as
-        a signed number, because the engine's addresses wrap there [measured].
+        Bytes from the first byte of the memory to the map's address, which may lie outside. A
+        signed number modulo 2^64, because the engine's addresses wrap there [measured].
     size_bytes : int
     what : str
         Name for messages.
@@ -61,19 +61,19 @@ class Extent:
     what: str
 
     def require(self, begins: IntArray, size_bytes: int, overrun: int = 0) -> None:
-        """Refuse unless the bytes from each of `begins` on are all known.
+        """Refuse unless the `size_bytes` bytes from each of `begins` on are all inside.
 
-        `begins` count from the map's address, modulo 2^64. `overrun` of the bytes, at the end, are
-        no elements but what a store writes of the last chunk.
+        `begins` count from the map's address, modulo 2^64. The last `overrun` bytes are not
+        elements, but the rest of the last 16-byte chunk of a store.
         """
-        at = begins + self.origin  # wraps, as the engine's addresses do
+        at = begins + self.origin  # int64 wraps, as the engine's addresses do
         begin, end = int(at.min()), int(at.max()) + size_bytes
         if begin >= 0 and end <= self.size_bytes:
             return
         if begin >= 0 and end - overrun <= self.size_bytes:
             found = (
                 f"the store writes {counted(end - self.size_bytes, 'byte')} past the end of "
-                f"{self.what}: the hardware would have overwritten foreign memory"
+                f"{self.what}: the hardware would overwrite other memory"
             )
             refuse("COPY_STORE_OVERRUN", "memory", found)
         found = f"the copy touches bytes {begin} to {end} of {self.what}, which has "
@@ -81,29 +81,29 @@ class Extent:
 
 
 def origin_of(address: int, first: int) -> int:
-    """Give the distance from byte `first` to an address, modulo 2^64 as a signed number."""
+    """Give the distance from byte `first` to an address, as a signed number modulo 2^64."""
     return (address - first + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 @dataclass(frozen=True, slots=True)
 class HostExtent(Extent):
-    """Bytes of this process; `raw` is uint8, (size_bytes,)."""
+    """Memory of this process; `raw` is its uint8 array (size_bytes,)."""
 
     raw: Bytes
 
 
 def host_extent_of(tensor_map: TensorMap, memory: object, *, write: bool) -> HostExtent:
-    """Give the bytes of this process that copies through a map may touch.
+    """Give the bytes of this process that copies of a map may touch.
 
-    They are `memory` where given, else the storage of the map's host tensor.
+    They are `memory` if given, else the storage of the map's host tensor.
 
     Raises
     ------
     TmaPreconditionError
-        For a bare address without `memory`, a `memory` that is no contiguous uint8 array, a tensor
-        that has moved, or bytes that must not be written.
+        For a bare address without `memory`, a `memory` that is not a contiguous uint8 array, a
+        tensor that has moved since the map was made, or read-only memory.
     TmaUnsupportedError
-        For a tensor in a GPU's memory.
+        For a tensor in GPU memory.
     """
     what = "the tensor" if memory is None else "memory"
     view = current_view(tensor_map) if memory is None else _view_of_memory(memory)
@@ -112,11 +112,11 @@ def host_extent_of(tensor_map: TensorMap, memory: object, *, write: bool) -> Hos
         refuse("COPY_MEMORY", "memory", found)
     if not view.device.is_host:
         raise TmaUnsupportedError(
-            f"the tensor lies on {view.device}, which the simulator cannot reach; copy it to the "
-            'host and make the map there, or use backend="cuda"'
+            f"the tensor is on {view.device}, which the simulator cannot read; make the map of a "
+            'host copy, make_tma_descriptor(x.cpu(), ...), or use backend="cuda"'
         )
     check_writeable(write, view, what)
-    if memory is not None:  # the array alone, not what it is a part of
+    if memory is not None:  # only the array itself, not the storage around it
         storage = Storage(view.address, view.extent_bytes, storage_of(view).is_own)
     else:
         storage = storage_of_view(view, what)
@@ -128,7 +128,7 @@ def host_extent_of(tensor_map: TensorMap, memory: object, *, write: bool) -> Hos
 
 
 def _view_of_memory(memory: object) -> TensorView:
-    """Look at `memory` if it is a contiguous uint8 array of NumPy."""
+    """Give the view of `memory` if it is a contiguous uint8 NumPy array; else refuse it."""
     if not isinstance(memory, np.ndarray):
         refuse("COPY_MEMORY", "memory", f"memory is a {name_of(type(memory))}")
     if memory.dtype != np.uint8:
@@ -139,15 +139,15 @@ def _view_of_memory(memory: object) -> TensorView:
 
 
 def current_view(tensor_map: TensorMap) -> TensorView | None:
-    """Give the view of a map's tensor, which must lie where and as it did when the map was made.
+    """Give the view of a map's tensor; refuse if its address or layout has changed since.
 
-    None for a bare address. A capsule that the map keeps holds the memory by itself, and its
-    producer may export another temporary each time, so it is not exported again.
+    None for a bare address. If the map keeps a capsule, that keeps the memory alive; the producer
+    may export another temporary each time, so the tensor is not exported again.
     """
     described = tensor_map.view
     if described is None:
         return None
-    before = described.own or described  # a map may describe the tensor's memory otherwise
+    before = described.own or described  # `own` for maps made with shape=, strides= or offset=
     if before.capsule is not None:
         return before
     try:
@@ -160,36 +160,36 @@ def current_view(tensor_map: TensorMap) -> TensorView | None:
         is_, was = getattr(now, what), getattr(before, what)
         if is_ != was:
             shown = hex if what == "address" else str
-            found = f"the {what} of the map's tensor is {shown(is_)}, and the map has {shown(was)}"
+            found = f"the {what} of the map's tensor is now {shown(is_)}; the map has {shown(was)}"
             refuse("COPY_MOVED", "memory", found)
     return now
 
 
 def storage_of_view(view: TensorView, what: str) -> Storage:
-    """Give the storage of a tensor; refuse one that lies there no longer.
+    """Give the storage of a tensor; refuse if it no longer contains the tensor.
 
-    When a storage shrinks or moves, the tensors that lie in it do not change.
+    When a storage shrinks or moves, the tensors in it are not updated.
     """
     if view.capsule is not None:
         return Storage(view.address, view.extent_bytes, False)
     try:
         storage = storage_of(view)
-    except Exception as error:  # a subclass of torch.Tensor may refuse the question
+    except Exception as error:  # a subclass of torch.Tensor may raise anything
         refuse("COPY_MOVED", "memory", f"the storage of {what} is not known: {error}", error)
     if not storage.holds(view):
-        found = f"the storage of {what} no longer holds its {view.extent_bytes} bytes"
+        found = f"the storage of {what} no longer contains its {view.extent_bytes} bytes"
         refuse("COPY_MOVED", "memory", found)
     return storage
 
 
 def check_writeable(write: bool, view: TensorView, what: str) -> None:
-    """Refuse to write to what is read-only."""
+    """Refuse to write to read-only memory."""
     if write and view.read_only:
         refuse("COPY_READ_ONLY", "memory", f"{what} is read-only")
 
 
 def _check_pages(storage: Storage, write: bool, what: str) -> None:
-    """Refuse memory that would end this process; only of memory that no framework allocated."""
+    """Refuse memory that is not mapped; only for memory that no framework allocated."""
     address = first_forbidden(storage.address, storage.size_bytes, write)
     if address is not None:
         found = f"{what} has no {'writeable' if write else 'readable'} memory at {address:#x}"
@@ -200,23 +200,23 @@ def _check_pages(storage: Storage, write: bool, what: str) -> None:
 
 
 class Window(NamedTuple):
-    """Lines of which the same bytes are touched."""
+    """Lines of which a copy touches the same bytes."""
 
     first: int  # bytes [first, last) of each line
     last: int
-    source: IntArray  # (n,) where byte 0 of each line lies, from the map's address, modulo 2^64
-    line: IntArray  # (n,) the number of each line, all tiles in a row
+    source: IntArray  # (n,) byte 0 of each line, from the map's address, modulo 2^64
+    line: IntArray  # (n,) the number of each line, counted over all tiles
 
 
 def read_windows(plan: TilePlan, lines: Lines, extent: Extent) -> Iterator[Window]:
-    """Give what loads read: the bytes in bounds, exactly."""
+    """Give what loads read: exactly the bytes in bounds."""
     for window in _windows(plan, lines):
         extent.require(window.source + window.first, window.last - window.first)
         yield window
 
 
 def written_windows(request: CopyRequest, extent: Extent) -> Iterator[Window]:
-    """Give what a store writes: whole 16-byte chunks, past the row's end where that is ragged."""
+    """Give what a store writes: whole 16-byte chunks, so possibly past the end of a row."""
     lines = request.lines()
     end = geometry.store_window(request.plan, lines.start, lines.last)
     for window in _windows(request.plan, lines._replace(last=end)):

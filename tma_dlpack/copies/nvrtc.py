@@ -1,4 +1,4 @@
-"""CUDA C++ compiled for the device at hand, once per process and source."""
+"""Compile CUDA C++ with NVRTC, once per process, source and architecture."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tma_dlpack.types.target import Target
 
 __all__ = ["Library", "compile_source", "packaged", "require"]
 
-#: What kernels include: it travels with the source, for NVRTC to find.
+#: The header that kernels include; its text is passed to NVRTC with the source.
 HEADER = "tma_dlpack.h"
 INSTALL = "pip install 'tma_dlpack[cuda]' (cuda-bindings and the wheel nvidia-cuda-nvrtc)"
 #: CUfunction_attribute (cuda.h).
@@ -29,7 +29,7 @@ _MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
 
 @dataclass(frozen=True)
 class Library:
-    """A compiled source, loaded by the driver for every context (CUlibrary)."""
+    """A compiled source, loaded for all contexts (CUlibrary)."""
 
     handle: int
     kernels: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Library:
 
 
 def packaged(name: str) -> str:
-    """Give a source of this package."""
+    """Give the text of a CUDA source of this package."""
     return (files(__package__) / "kernels" / name).read_text(encoding="utf-8")
 
 
@@ -86,14 +86,14 @@ def compile_source(source: str, name: str, target: Target) -> Library:
     source : str
         CUDA C++ without headers other than ``tma_dlpack.h``; kernels are ``extern "C"``.
     name : str
-        For messages.
+        File name, for messages.
     target : Target
 
     Raises
     ------
     TmaUnsupportedError
-        If the target has no TMA, NVRTC is missing or too old for it, or the source does not
-        compile; the message shows the compiler's.
+        If the target has no TMA, NVRTC is missing or too old, or the source does not compile; the
+        message includes the compiler's.
     """
     if not target.has_tma:
         raise TmaUnsupportedError(
@@ -137,7 +137,7 @@ def _output(nvrtc: Any, program: Any, what: str) -> bytes:
 
 
 def require() -> Any:
-    """Give NVRTC's bindings with the library loaded, or say what to install."""
+    """Give NVRTC's bindings with the library loaded; raise with what to install otherwise."""
     try:
         nvrtc = import_module("cuda.bindings.nvrtc")
     except ImportError as error:
@@ -146,6 +146,6 @@ def require() -> Any:
         ) from error
     try:
         nvrtc.nvrtcVersion()
-    except Exception as error:  # how a missing library shows differs by version of cuda-bindings
+    except Exception as error:  # versions of cuda-bindings raise different errors here
         raise TmaUnsupportedError(f"NVRTC cannot be loaded ({error}): {INSTALL}") from error
     return nvrtc

@@ -1,4 +1,4 @@
-"""Whether this process may touch a stretch of its memory, from /proc/self/maps (Linux)."""
+"""Whether this process may access a range of its memory, from /proc/self/maps (Linux)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ _MAPS = "/proc/self/maps"
 
 
 def first_forbidden(address: int, size_bytes: int, write: bool) -> int | None:
-    """Give the first address of a stretch that a read, or a write, would end this process at.
+    """Give the first address of a range at which a read, or a write, would crash this process.
 
-    None where there is none, and where there is no /proc/self/maps. What cannot be known: whether
-    another thread unmaps the memory meanwhile, and whether a file behind it was cut short.
+    None if there is none, or no /proc/self/maps. Not detected: another thread that unmaps the
+    memory meanwhile, and a mapped file that was truncated.
 
     >>> import numpy as np
     >>> x = np.zeros(1 << 20, np.uint8)

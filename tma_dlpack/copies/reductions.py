@@ -1,4 +1,4 @@
-"""What ``cp.reduce.async.bulk.tensor`` does to one element: a row per pair of type and operation.
+"""What ``cp.reduce.async.bulk.tensor`` does to one element, by data type and operation.
 
 Source: measured on an H200 (driver 580.159.04, 2026-11-20).
 """
@@ -43,21 +43,21 @@ REDUCTIONS: dict[TensorMapDataType, tuple[str, ...]] = {
 
 
 def reduction_of(data_type: TensorMapDataType, op: object) -> str:
-    """Give the operation if the hardware has it for the type, else refuse."""
+    """Give the operation if the hardware has it for the data type; refuse it otherwise."""
     allowed, word = REDUCTIONS.get(data_type, ()), text_of(op)
     if word is not None and word in allowed:
         return word
     if word not in OPERATIONS:
-        refuse("COPY_REDUCTION", "op", f"op is {shown(op)}, none of {', '.join(OPERATIONS)}")
-    has = f"it has {', '.join(allowed)}" if allowed else "it has none"
-    refuse("COPY_REDUCTION", "op", f"op is {shown(op)} on {data_type.name}; {has}")
+        refuse("COPY_REDUCTION", "op", f"op is {shown(op)}, not one of {', '.join(OPERATIONS)}")
+    has = f"has {', '.join(allowed)}" if allowed else "has no reductions"
+    refuse("COPY_REDUCTION", "op", f"op is {shown(op)}, but {data_type.name} {has}")
 
 
 def combine(data_type: TensorMapDataType, op: str, old: Values, new: Values) -> Values:
     """Give ``op(old, new)`` element by element, as the engine computes it.
 
-    `old` and `new` are of the type's NumPy type; bfloat16 are uint16 words. Sums round to nearest
-    even. Only the ..._FTZ types take subnormals for zero.
+    `old` and `new` have the NumPy type of `data_type`; bfloat16 is uint16. Sums round to nearest
+    even. Only the ..._FTZ types treat subnormals as zero.
     """
     if op in _WORD_OPERATIONS:
         return _WORD_OPERATIONS[op](old, new)
@@ -79,7 +79,7 @@ def _decrement(old: Values, new: Values) -> Values:
 
 
 def _ordered(old: Values, new: Values, op: str, infinity: int) -> Values:
-    """Order 16-bit floats by their words: -0 before +0, a NaN gives way, two make 0x7FFF."""
+    """Order 16-bit floats by their bits: -0 before +0, numbers before NaN; two NaNs: 0x7FFF."""
     old_nan, new_nan = (old & 0x7FFF) > infinity, (new & 0x7FFF) > infinity
     old_rank, new_rank = (np.where(w >> 15, ~w, w | 0x8000) for w in (old, new))
     takes_new = new_rank < old_rank if op == "min" else new_rank > old_rank
@@ -100,7 +100,7 @@ def _add_float32_ftz(old: Values, new: Values) -> Values:
 
 
 def _add_float64(old: Values, new: Values) -> Values:
-    """Keep a NaN operand, the new one first; infinities that cancel give the default NaN."""
+    """Keep the bits of a NaN operand, the new one first; inf - inf gives the default NaN."""
     total = _with_nan(old + new, np.uint64, 0xFFF8000000000000)
     words, old_words, new_words = (v.view(np.uint64) for v in (total, old, new))
     kept = np.where(np.isnan(old), old_words, words)
@@ -108,7 +108,7 @@ def _add_float64(old: Values, new: Values) -> Values:
 
 
 def _add_bfloat16(old: Values, new: Values) -> Values:
-    """Sum in float32, whose bits suffice that rounding twice does no harm."""
+    """Sum in float32, which has enough bits that rounding twice gives the same result."""
     total = (old.astype(np.uint32) << 16).view(np.float32)
     total += (new.astype(np.uint32) << 16).view(np.float32)
     words = total.view(np.uint32)
@@ -133,7 +133,7 @@ _WORD_OPERATIONS: dict[str, Operation] = {
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
 }
-#: The word of infinity of the 16-bit floats; NaNs lie above.
+#: The bits of infinity in the 16-bit floats; those of NaNs are larger.
 _INFINITY_WORDS = {_T.FLOAT16: 0x7C00, _T.BFLOAT16: 0x7F80}
 _ADDITIONS: dict[TensorMapDataType, Operation] = {
     _T.FLOAT16: _add_float16,

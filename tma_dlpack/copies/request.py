@@ -1,6 +1,6 @@
-"""A copy as requested, checked: what would kill a kernel is refused here, for every backend.
+"""Checked copies: whatever would kill a kernel is refused here, for every backend.
 
-A checked request knows where its lines lie, so that backends only move bytes.
+A checked request computes where its lines lie in memory, so that backends only move bytes.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class Lines(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CopyRequest:
-    """A checked request: `coords` (tiles, rank) and `offsets` are in driver order.
+    """A checked copy: `coords` (tiles, rank) and `offsets` are in driver order.
 
-    `many` says that the result has a leading axis.
+    With `many` the result has a leading axis.
     """
 
     tensor_map: TensorMap
@@ -76,7 +76,7 @@ class CopyRequest:
         return len(self.coords)
 
     def lines(self, which: slice | IntArray = slice(None)) -> Lines:
-        """Give where the lines of the tiles, or of some, lie."""
+        """Give the places of the lines of all tiles, or of some."""
         coords = self.coords[which]
         return Lines(
             *geometry.line_origins(self.plan, coords, self.offsets),
@@ -85,7 +85,7 @@ class CopyRequest:
 
     @property
     def has_lattice(self) -> bool:
-        """Whether each tile is a box of the tensor, see `geometry.has_lattice`."""
+        """Whether each tile is a regular box of the tensor, see `geometry.has_lattice`."""
         return geometry.has_lattice(self.plan)
 
     @property
@@ -103,13 +103,13 @@ class CopyRequest:
 
 @dataclass(frozen=True, slots=True)
 class Gather4Request(CopyRequest):
-    """tile::gather4 or scatter4: `coords` are four tiles of one row, copied as one of four rows.
+    """tile::gather4 or scatter4: four tiles of one row each, copied as one tile of four rows.
 
-    `plan` is that of a box of four rows.
+    `coords` has the four tiles; `plan` is for a box of four rows.
     """
 
     def lines(self, which: slice | IntArray = slice(None)) -> Lines:
-        """Give where the four rows lie."""
+        """Give the places of the four rows."""
         one_row = geometry.plan(replace(self.plan.arguments, box_dim=(self.plan.counts[0], 1)))
         origins, inside = geometry.line_origins(one_row, self.coords)
         start, first, last = geometry.inner_window(one_row, self.coords[:1, 0])
@@ -117,17 +117,17 @@ class Gather4Request(CopyRequest):
 
     @property
     def has_lattice(self) -> bool:
-        """Whether the rows are a box: they are four."""
+        """False: the four rows are not a regular box."""
         return False
 
     @property
     def tiles(self) -> int:
-        """One, of four rows."""
+        """One tile, of four rows."""
         return 1
 
     @property
     def note(self) -> str:
-        """Never measured."""
+        """``"documented, not measured"``."""
         return "documented, not measured"
 
 
@@ -139,14 +139,14 @@ def load_request(
     *,
     many: bool,
 ) -> CopyRequest:
-    """Check a load. `coords` is row-major: (rank,), or (n, rank) where `many`.
+    """Check a load. `coords` is row-major: (rank,), or (n, rank) with `many`.
 
     Raises
     ------
     TmaPreconditionError
-        With the row of `REFUSALS` that does not hold.
+        With the first row of `REFUSALS` that applies.
     TmaUnsupportedError
-        For what only stores can do.
+        For a map that can only be stored.
     """
     check_map(tensor_map)
     args = tensor_map.arguments
@@ -166,7 +166,7 @@ def load_request(
 
 
 def store_request(tensor_map: TensorMap, coords: object, smem_offset: int) -> CopyRequest:
-    """Check a store or the place of a reduction; raises as `load_request`."""
+    """Check a store, or the coordinates of a reduction; raises as `load_request`."""
     check_map(tensor_map)
     args = tensor_map.arguments
     check_can_store(args)
@@ -193,7 +193,8 @@ def gather4_request(
     args = tensor_map.arguments
     if tensor_map.target.is_sm_9x:
         raise TmaUnsupportedError(
-            f"{tensor_map.target} has no gather4 and scatter4; sm_100 and later do (PTX ISA)"
+            f"{tensor_map.target} has no gather4 and scatter4; sm_100 and later have (PTX ISA): "
+            "make the map with target='sm_100'"
         )
     four = integers_of(rows) or ()
     if args.kind != "tiled" or args.box_dim[1:] != (1,) or len(four) != 4:
@@ -215,8 +216,8 @@ def scatter4_request(
     target = tensor_map.target
     if not target.has_scatter4 and not target.is_sm_9x:
         raise TmaUnsupportedError(
-            f"{target} has no tile::scatter4, although it has gather4 (ptxas 13.0 refuses it): "
-            "store the four rows one by one, or make the map for sm_100, sm_103, sm_107 or sm_110"
+            f"{target} has no tile::scatter4, only gather4 (ptxas 13.0 refuses it): store the four "
+            "rows one by one, or make the map for sm_100, sm_103, sm_107 or sm_110"
         )
     request = gather4_request(tensor_map, column, rows, smem_offset)
     check_can_store(request.plan.arguments)

@@ -1,6 +1,6 @@
-"""Every rule of the package as data: `rules`, generated from the rows that refuse and advise.
+"""`rules`: every rule of the package as data, generated from the rows of rules and refusals.
 
-A new row of rules, advice or refusals appears here by itself.
+A new row of rules, advice or refusals appears here without a change.
 """
 
 from __future__ import annotations
@@ -28,30 +28,31 @@ GROUPS = ("tensor", "rule", "advice", "copy")
 @public
 @dataclass(frozen=True, slots=True)
 class RuleInfo:
-    """One rule, as a violation or an advice cites it.
+    """One rule of the list that `rules` gives: what it requires, why, and who refuses.
 
     Attributes
     ----------
     id : str
-        Stable; what `Violation.rule` is.
+        The stable id, as in `Violation.rule`.
     group : {"tensor", "rule", "advice", "copy"}
-        A tensor that cannot be looked at, a precondition of a map, something worth knowing about an
-        accepted call, a refusal of a copy.
+        ``"tensor"``: a tensor that cannot be used at all. ``"rule"``: a precondition of a map.
+        ``"advice"``: a remark on an accepted call. ``"copy"``: a precondition of a copy.
     argument : str
-        What it is about; "" where that differs from call to call.
+        The argument that it is about; "" if that depends on the call.
     asks : str
-        What is asked; of an advice, what it warns of.
+        What it requires; for an advice, what it warns of.
     why : str
-        Why it exists; "" where `asks` says it.
+        Why it exists; "" if `asks` says so.
     source : str
         A document, a header, or a measurement.
     refused_by : tuple of str
-        Who refuses what breaks it: ``"libcu++"``, ``"driver"``, ``"hardware"`` (a GPU or target
-        that lacks it, or a kernel that dies), ``"tma_dlpack"``. Empty for advice.
+        Who refuses a call that breaks it: ``"libcu++"``, ``"driver"``, ``"hardware"`` (the GPU
+        lacks the feature, or the copy is an illegal instruction), ``"tma_dlpack"``. Empty for
+        advice.
     kinds : tuple of str
-        The kinds of map that it is for; empty where that does not matter.
+        The kinds of map that it is for; empty for all.
     allowable : bool
-        Whether `allow=` of make_tma_descriptor switches it off.
+        Whether `allow=` of make_tma_descriptor can switch it off.
     """
 
     id: str
@@ -79,7 +80,16 @@ class RuleInfo:
 
 @public
 class RuleList(Sequence[RuleInfo], Drawn):
-    """Rules in the order in which they are asked; prints as text, in notebooks as a table."""
+    """The rules, in the order in which they are checked; ``print`` shows them as text.
+
+    A sequence of `RuleInfo`; notebooks show it as a table.
+
+    Examples
+    --------
+    >>> import tma_dlpack as tma
+    >>> [rule.id for rule in tma.rules() if rule.allowable][:2]
+    ['STRIDE_UNIQUE', 'BOX_IN_SHAPE']
+    """
 
     __slots__ = ("_rules",)
 
@@ -108,12 +118,12 @@ class RuleList(Sequence[RuleInfo], Drawn):
 
 @opaque
 def rules(group: str | None = None) -> RuleList:
-    """Give every rule that this package holds a call, a tensor or a copy against.
+    """Give every rule that this package checks for tensors, calls and copies.
 
     Parameters
     ----------
     group : {"tensor", "rule", "advice", "copy"}, optional
-        Only these.
+        Give only this group, see `RuleInfo.group`. None gives all.
 
     Returns
     -------
@@ -127,7 +137,7 @@ def rules(group: str | None = None) -> RuleList:
     >>> print(by_id["BOX_RANGE"])
     BOX_RANGE (refused by libcu++, driver; tiled)
       box_sizes: it must be 1..256
-      why: the map holds a size less one in 8 bits
+      why: the map stores size - 1 in 8 bits
       source: libcu++ make_tma_descriptor.h at 571f2fc3bc, __get_box_sizes; CUDA driver API,
         cuTensorMapEncodeTiled
     """
@@ -150,7 +160,7 @@ def _of_rule(rule: AnyRule) -> RuleInfo:
 
 
 def _refusing(rule: AnyRule) -> Iterator[str]:
-    """Give who refuses what breaks a rule."""
+    """Give who refuses a call that breaks a rule."""
     if rule.libcudacxx:
         yield "libcu++"
     by_driver = rule.documented or "measured" in rule.sets or "driver" in rule.sets

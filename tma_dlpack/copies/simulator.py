@@ -1,8 +1,8 @@
-"""TMA copies on the CPU, byte for byte what the hardware does, in NumPy.
+"""The simulator: TMA copies in NumPy, byte for byte as the hardware makes them.
 
-Memory is seen as items as wide as a line, one starting every 16 bytes: addresses, strides and inner
-coordinates are multiples of 16, so that each line is one item, and a box in bounds is a lattice of
-them.
+Memory is viewed as an array of items as wide as a line, one starting every 16 bytes. Addresses,
+strides and inner coordinates are multiples of 16, so each line is one item, and a box in bounds is
+a regular grid ("lattice") of items.
 
 Source: equal to an H200 (driver 580.159.04, 2026-11-20) on every recorded copy; see tests/golden.
 Packed types, atom swizzles, im2col-wide, gather4 and scatter4 are documented, not measured.
@@ -36,11 +36,11 @@ from tma_dlpack.types.errors import refusal
 
 __all__ = ["SimulatorBackend"]
 
-#: Tiles are loaded so many bytes, and so many lines, at a time: what the caches hold.
+#: Tiles are loaded in blocks of at most this many bytes and lines, which fit into the caches.
 BLOCK_BYTES = 1 << 20
 BLOCK_LINES = 1 << 16
 
-#: The fill of `TmaOobFill.nan`: this word, over and over, whatever the type [measured].
+#: The fill of `TmaOobFill.nan`: this word repeated, for every data type [measured].
 NAN_WORD = np.array([0x7FF7], "<u2").view(np.uint8)
 
 _TF32 = (TensorMapDataType.TFLOAT32, TensorMapDataType.TFLOAT32_FTZ)
@@ -49,20 +49,20 @@ Items = npt.NDArray[np.void]
 
 
 class SimulatorBackend(Backend):
-    """Copies tiles of host tensors, or of a NumPy array that stands for memory.
+    """Copies tiles of host tensors, or of a NumPy array that represents memory.
 
-    Every verb takes `memory`: None for the map's own host tensor, or the contiguous uint8 array
-    whose storage holds the map's addresses. A touched byte outside raises.
+    `memory` is None for the map's own host tensor, or a contiguous uint8 array that contains the
+    map's addresses. A copy that would touch a byte outside raises.
 
-    Where the lines of a store overlap (stride 0) the last one stays, although the hardware promises
-    no order; in a reduction, elements that share an address are combined one after the other, in
-    the order of the lines.
+    Where the lines of a store overlap (stride 0), the last one is kept; the hardware promises no
+    order. In a reduction, elements with the same address are combined one after the other, in the
+    order of the lines.
     """
 
     name = "simulator"
 
     def load(self, request: CopyRequest, memory: object, stream: object = None) -> Tile:
-        """Load tiles; beside them, no more than a block of about 1 MiB (or one tile) is held."""
+        """Load tiles, with at most about 1 MiB (or one tile) of temporary memory."""
         _refuse_stream(stream)
         smem = _load(request, host_extent_of(request.tensor_map, memory, write=False))
         return Tile(request, smem if request.many else smem[0])
@@ -70,7 +70,7 @@ class SimulatorBackend(Backend):
     def store(
         self, request: CopyRequest, data: object, op: str, memory: object, stream: object = None
     ) -> None:
-        """Store or combine one tile, in whole 16-byte chunks, as the hardware does."""
+        """Store or reduce one tile, in whole 16-byte chunks, as the hardware does."""
         _refuse_stream(stream)
         lines = lines_of_data(request, data)
         extent = host_extent_of(request.tensor_map, memory, write=True)
@@ -82,7 +82,7 @@ class SimulatorBackend(Backend):
 
 def _refuse_stream(stream: object) -> None:
     if stream is not None:
-        found, must = f"stream is {shown(stream)}", "be None: the simulator copies at once"
+        found, must = f"stream is {shown(stream)}", "be None: the simulator has no streams"
         raise refusal("stream", found, must, 'pass no stream, or use backend("cuda")')
 
 
@@ -105,7 +105,7 @@ def _load(request: CopyRequest, extent: HostExtent) -> Bytes:
 
 
 def _tiles_at_a_time(request: CopyRequest) -> int:
-    """Give about a block's worth of tiles; all, if nothing is held beside the result."""
+    """Give the number of tiles of a block; all of them if no temporary memory is needed."""
     plan = request.plan
     few = max(1, min(BLOCK_BYTES // plan.smem_bytes, BLOCK_LINES // plan.lines))
     is_bit_copy = plan.smem_bytes == plan.lines * plan.line_bytes and not plan.swizzle.terms
@@ -137,7 +137,7 @@ def _loaded_lines(request: CopyRequest, which: slice, extent: HostExtent) -> Byt
 
 
 def _read_boxes(plan: TilePlan, coords: IntArray, extent: HostExtent) -> Bytes:
-    """Read boxes of which the same is in bounds as of the first: one box, or whole ones."""
+    """Read boxes of which the same part is in bounds: a single box, or boxes wholly in bounds."""
     cut = geometry.cut_box(plan, coords[0].tolist())
     if not cut.size_bytes:
         return _fill(plan, len(coords))
@@ -156,7 +156,7 @@ def _read_boxes(plan: TilePlan, coords: IntArray, extent: HostExtent) -> Bytes:
 
 
 def _read_lines(plan: TilePlan, lines: Lines, extent: HostExtent) -> Bytes:
-    """Read tiles line by line, those in bounds, and of each the bytes in bounds."""
+    """Read tiles line by line: of each line that is in bounds, the bytes in bounds."""
     out = _fill(plan, len(lines.start))
     flat = out.reshape(-1, plan.smem_line_bytes)
     for window in read_windows(plan, lines, extent):
@@ -168,7 +168,7 @@ def _read_lines(plan: TilePlan, lines: Lines, extent: HostExtent) -> Bytes:
 
 
 def _in_smem(plan: TilePlan, first: int, read: Bytes) -> slice:
-    """Give the bytes of lines in shared memory where those read from byte `first` on belong."""
+    """Give the slice of a line in shared memory for what was read from byte `first` on."""
     begin = first * plan.smem_line_bytes // plan.line_bytes
     return slice(begin, begin + read.shape[-1])
 
@@ -203,10 +203,10 @@ def _items(
     strides: tuple[int, ...] = (),
     reach: int = 0,
 ) -> tuple[Items, IntArray]:
-    """See memory as items of `width` bytes, and say which ones start at `begins`.
+    """View memory as items of `width` bytes; give the view and the indices of those at `begins`.
 
-    Those count from the map's address. With a shape each is a lattice of items, whose last one
-    starts `reach` bytes after the first.
+    `begins` count from the map's address. With a shape each entry is a lattice of items, whose last
+    one starts `reach` bytes after the first.
     """
     phase = (extent.origin + int(begins[0])) % CHUNK_BYTES
     count = (extent.size_bytes - phase - reach - width) // CHUNK_BYTES + 1
@@ -217,7 +217,7 @@ def _items(
 
 
 def _bytes_of(items: Items) -> Bytes:
-    """See items (...) as bytes (..., width)."""
+    """View items (...) as bytes (..., width)."""
     return items.reshape(-1).view(np.uint8).reshape(*items.shape, items.itemsize)
 
 
@@ -232,7 +232,7 @@ def _store(request: CopyRequest, data: Bytes, extent: HostExtent) -> None:
 
 
 def _reduce(request: CopyRequest, data: Bytes, extent: HostExtent, op: str) -> None:
-    """Combine chunk by chunk; chunks that share an address take turns."""
+    """Combine chunk by chunk; chunks with the same address one after the other."""
     row = request.plan.arguments.type_row
     for window in written_windows(request, extent):
         chunks = window.source[:, None] + np.arange(window.first, window.last, CHUNK_BYTES)
@@ -245,12 +245,12 @@ def _reduce(request: CopyRequest, data: Bytes, extent: HostExtent, op: str) -> N
 
 
 def _written(data: Bytes, window: Window) -> Bytes:
-    """Give the bytes of a window, all its lines in a row."""
+    """Give the bytes of a window, its lines concatenated."""
     return data[0, window.line, window.first : window.last].reshape(-1)
 
 
 def _turns(index: IntArray) -> Iterator[slice | IntArray]:
-    """Split places into turns in which no index repeats, repeats in their order."""
+    """Split positions into turns within which no index repeats; repeats keep their order."""
     if (index[1:] > index[:-1]).all():
         yield slice(None)
         return

@@ -1,4 +1,4 @@
-"""The memory that a tensor lies in: its storage, which may be larger than the tensor itself."""
+"""The storage of a tensor: the memory around it, which may be larger than the tensor itself."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _UINT8 = DLDataType(DLDataTypeCode.kDLUInt, 8)
 
 
 class Storage(NamedTuple):
-    """So many bytes from an address on.
+    """A range of bytes of memory.
 
-    `is_own` says that the framework itself allocated them: then they can be read, and written
-    unless the framework says otherwise. Memory that it was handed may be anything.
+    `is_own` says that the framework itself allocated it: then it can be read, and written unless
+    flagged read-only. Memory that the framework only wraps may be unmapped.
     """
 
     address: int
@@ -30,12 +30,12 @@ class Storage(NamedTuple):
     is_own: bool
 
     def holds(self, view: TensorView) -> bool:
-        """Whether every byte of a tensor lies inside."""
+        """Whether every byte of a tensor is inside."""
         end = self.address + self.size_bytes
         return self.address <= view.address and view.address + view.extent_bytes <= end
 
     def as_view(self, view: TensorView) -> TensorView:
-        """Give the storage of a tensor as a tensor of bytes, which keeps the same owner alive."""
+        """Give the storage of a tensor as a uint8 view, which keeps the same owner alive."""
         return TensorView(
             self.address,
             view.device,
@@ -50,7 +50,7 @@ class Storage(NamedTuple):
 
 
 def storage_of(view: TensorView) -> Storage:
-    """Give the storage of a tensor; the tensor's own extent where no more is known.
+    """Give the storage of a tensor; only the tensor's own extent for other frameworks.
 
     Sources: ``untyped_storage()`` of torch, ``base`` of NumPy, ``data.mem`` of CuPy. A subclass of
     torch.Tensor may raise anything here.
@@ -65,7 +65,7 @@ def storage_of(view: TensorView) -> Storage:
     owner: Any = view.owner
     if is_torch(owner):
         storage = owner.untyped_storage()
-        # Of memory that torch was handed, as by from_numpy, a storage cannot be resized.
+        # A storage that wraps foreign memory, as from_numpy makes, cannot be resized.
         return Storage(storage.data_ptr(), storage.nbytes(), storage.resizable())
     if isinstance(owner, np.ndarray):
         return _numpy_storage(owner)
@@ -81,9 +81,10 @@ def _is_cupy(owner: object) -> bool:
 
 
 def _numpy_storage(array: np.ndarray[Any, Any]) -> Storage:
-    """Give the bytes of the array that the given one is a view of.
+    """Give the memory of the outermost array that the given one is a view of.
 
-    A base that is no array, such as a buffer, or the helper object of `as_strided`, ends the chain.
+    A base that is not an array, such as a buffer or the helper object of `as_strided`, ends the
+    chain.
     """
     while isinstance(array.base, np.ndarray):
         array = array.base

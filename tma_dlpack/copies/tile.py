@@ -1,4 +1,4 @@
-"""`Tile`: what a load leaves in shared memory, and the same seen as an array."""
+"""`Tile`: the shared memory after a load, and the tile in it as an array."""
 
 from __future__ import annotations
 
@@ -30,33 +30,42 @@ def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 @public
 class Tile(Drawn):
-    """One loaded tile, or many with a leading axis (from `load_tiles`).
+    """The result of a load: one tile, or many with a leading axis (from `load_tiles`).
 
     Its arrays are read-only: copy one before changing it.
 
     Attributes
     ----------
-    smem : uint8 array (smem_offset + footprint,)
-        Shared memory from address 0 on, swizzled as the hardware leaves it. Bytes that the copy
-        does not touch are 0 here and False in `written`. The footprint is the map's `smem_bytes`:
-        of a dense interleaved tile with a swizzle it is the tile's bytes rounded up to the
-        swizzle's span (32, 64 or 128), because the hardware scatters the last lines over the whole
-        span, and so writes beyond the tile's own bytes [measured].
+    smem : uint8 array (smem_offset + smem_bytes,)
+        Shared memory from address 0 on, swizzled as the hardware writes it. Bytes that the copy
+        does not write are 0. `smem_bytes` is that of the map; for an interleaved tile with a
+        swizzle it is rounded up to the span (32, 64 or 128 bytes), because the hardware spreads the
+        last lines over the whole span [measured].
     written : bool array like `smem`
-        Which bytes of `smem` the copy writes: padding of rows and what lies before the tile are
-        not.
+        Which bytes of `smem` the copy writes: not the padding of rows, and not those before the
+        tile.
     array : array
-        The logical tile, row-major and unswizzled, out-of-bounds elements filled. Its shape counts
-        the elements taken: (n[rank-1], ..., n[0]) of a tiled map; (pixels, channels) of an im2col
-        map. An interleaved map has one more axis, the elements of one unit of 16 or 32 bytes, and
-        extent 1 for its slice: (n[N], 1, ..., n[W], unit). bfloat16 comes as its uint16 words, a
-        packed type as one uint8 code per value.
+        The logical tile, row-major and unswizzled, with the fill value in out-of-bounds elements.
+        Shape: (n[rank-1], ..., n[0]) for a tiled map, where n counts the elements copied per
+        dimension; (pixels, channels) for an im2col map; (n[N], 1, ..., n[W], unit) for an
+        interleaved map, where unit is the elements in 16 or 32 bytes. bfloat16 is uint16; packed
+        types are uint8, one value each.
     filled : bool array like `array`
-        Which elements are out of bounds, and so hold the fill value.
+        Which elements are out of bounds, and so have the fill value.
     tx_bytes : int
-        What the mbarrier counts, per tile.
+        Bytes that each tile adds to the mbarrier's transaction count.
     note : str
         ``"measured"`` (H200, driver 580.159.04, 2026-11-20) or ``"documented, not measured"``.
+
+    Examples
+    --------
+    >>> import numpy as np, tma_dlpack as tma
+    >>> x = np.arange(1, 33, dtype=np.float32).reshape(4, 8)
+    >>> tile = tma.load_tile(tma.make_tma_descriptor(x, box_sizes=(2, 4)), (3, 0))
+    >>> tile.array.tolist(), tile.tx_bytes
+    ([[25.0, 26.0, 27.0, 28.0], [0.0, 0.0, 0.0, 0.0]], 32)
+    >>> tile.filled[:, 0].tolist(), tile.smem.shape
+    ([False, True], (32,))
     """
 
     _request: CopyRequest
@@ -66,47 +75,47 @@ class Tile(Drawn):
         vars(self).update(_request=request, smem=_read_only(smem))
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"a Tile is what was loaded: {name} cannot be set; load another")
+        raise AttributeError(f"a Tile is immutable: {name} cannot be set; load another tile")
 
     def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"a Tile is what was loaded: {name} cannot be deleted")
+        raise AttributeError(f"a Tile is immutable: {name} cannot be deleted")
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take the state of a copied or pickled tile, whose arrays come writeable."""
+        """Restore a copied or pickled tile, and make its arrays read-only again."""
         for name, value in state.items():
             vars(self)[name] = _read_only(value) if isinstance(value, np.ndarray) else value
 
     @property
     @opaque
     def tx_bytes(self) -> int:
-        """Bytes that the mbarrier counts, per tile."""
+        """Bytes that each tile adds to the mbarrier's transaction count."""
         return self._request.plan.tx_bytes
 
     @property
     def note(self) -> str:
-        """Whether the hardware has been seen doing this."""
+        """``"measured"`` or ``"documented, not measured"``: how sure this result is."""
         return self._request.note
 
     @property
     def tensor_map(self) -> TensorMap:
-        """The map that the tile was loaded through."""
+        """The map that the tile was loaded with."""
         return self._request.tensor_map
 
     @property
     @opaque
     def coords(self) -> tuple[int, ...] | npt.NDArray[np.int64]:
-        """The coordinates of the load, row-major; an array (n, rank) of many tiles."""
+        """Coordinates of the load, row-major; an array (n, rank) for many tiles."""
         coords = self._request.coords[:, ::-1]
         return coords if self._request.many else tuple(coords[0].tolist())
 
     @property
     def im2col_offsets(self) -> tuple[int, ...]:
-        """The im2col offsets of the load, row-major; empty where there were none."""
+        """The im2col offsets of the load, row-major; empty if none were given."""
         return self._request.offsets[::-1]
 
     @property
     def smem_offset(self) -> int:
-        """Where the tile starts in shared memory, bytes."""
+        """Address of the tile in shared memory, bytes."""
         return self._request.smem_offset
 
     @lazy

@@ -1,4 +1,4 @@
-"""The public verbs that copy tiles, by the simulator or on the GPU."""
+"""The public functions that copy tiles, by the simulator or on the GPU."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ SIMULATOR = SimulatorBackend()
 
 @opaque
 def backend(name: str) -> Backend:
-    """Give a way to copy tiles.
+    """Give the backend that copies tiles: the simulator, or the GPU.
 
     Parameters
     ----------
     name : {"simulator", "cuda"}
-        ``"simulator"`` copies in NumPy, ``"cuda"`` with the hardware, through the current context's
-        driver (extra `cuda`).
+        ``"simulator"`` copies host tensors in NumPy; ``"cuda"`` copies CUDA tensors with the
+        hardware (it needs the extra ``cuda``).
 
     Returns
     -------
     Backend
-        With `load_tile`, `load_tiles`, `store_tile` and `reduce_tile`; and with `gather4` and
-        `scatter4` of sm_100, which the simulator alone carries out.
+        With the methods `load_tile`, `load_tiles`, `store_tile` and `reduce_tile`, and `gather4`
+        and `scatter4` of sm_100, which only the simulator has.
 
     Raises
     ------
     TmaPreconditionError
-        For another name.
+        For any other name.
     TmaUnsupportedError
-        If this machine lacks what the backend needs: a driver with a GPU, compute capability 9.0 or
-        later, or NVRTC; it names which, and what to install.
+        If this machine lacks a driver, a GPU of compute capability 9.0 or later, or NVRTC; the
+        message says which, and what to install.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def backend(name: str) -> Backend:
 
 
 def _named(name: object) -> Backend:
-    """Give a backend, whether or not this machine has what it needs."""
+    """Give a backend without checking that this machine can run it."""
     word = text_of(name)
     if word == "simulator":
         return SIMULATOR
@@ -76,12 +76,12 @@ def _named(name: object) -> Backend:
         from tma_dlpack.copies.cuda import CudaBackend
 
         return CudaBackend()
-    must = "be 'simulator', 'cuda' or what backend() gives"
-    raise refusal("backend", f"backend is {shown(name)}", must, "pass one of them")
+    must = "be 'simulator', 'cuda' or a Backend"
+    raise refusal("backend", f"backend is {shown(name)}", must, "pass backend='simulator'")
 
 
 def _choose(tensor_map: TensorMap, wanted: object, memory: object) -> Backend:
-    """Take the backend that is named, or the one for where the tensor lives."""
+    """Give the backend that was asked for, or else the one for the tensor's memory."""
     require_map(tensor_map)
     if wanted is None:
         on_gpu = memory is None and tensor_map.device is not None and tensor_map.device.is_cuda
@@ -105,26 +105,27 @@ def load_tile(
     ----------
     tensor_map : TensorMap
     coords : sequence of int
-        Of the tile's first element, row-major like `box_sizes`, in elements. They may be negative
-        or past the end: what is out of bounds is filled. The innermost must fall on 16 bytes
-        (unless interleaved).
+        Coordinates of the tile's first element: row-major like `box_sizes`, in elements. They may
+        be negative or past the end; out-of-bounds elements get the fill value. The innermost one
+        must be at a multiple of 16 bytes (unless interleaved).
     im2col_offsets : sequence of int, optional
-        Of an im2col map, row-major (D, H, W): tap x dilation. None for zeros; None or empty for a
-        tiled map.
+        Only for im2col maps: row-major (D, H, W), in pixels, for a convolution tap x dilation. None
+        means zeros.
     backend : str or Backend, optional
-        None for where the tensor lives: the GPU for CUDA memory, else the simulator; with `memory`
-        always the simulator.
+        ``"simulator"``, ``"cuda"``, or what `tma_dlpack.backend` gives. None means the GPU if the
+        map's tensor is on one and `memory` is None, else the simulator.
     memory : uint8 array, one-dimensional, optional
-        What holds the map's addresses, for maps of bare addresses: of NumPy for the simulator, a
-        CUDA tensor for ``backend="cuda"``. That needs none where the driver knows the address.
+        For maps of bare addresses: an array that contains these addresses. A NumPy array for the
+        simulator, a CUDA tensor for ``backend="cuda"``, which needs none if the driver knows the
+        address.
     smem_offset : int
-        Where the tile starts in shared memory, bytes; a multiple of 128. Swizzles depend on it.
+        Address of the tile in shared memory, bytes: a multiple of 128. Swizzles depend on it.
 
     Returns
     -------
     Tile
-        `.smem` (bytes of shared memory), `.written`, `.array` (the logical tile, row-major,
-        unswizzled), `.filled`, `.tx_bytes`. The arrays are read-only.
+        `.array` (the logical tile, row-major, unswizzled), `.smem` (bytes of shared memory),
+        `.written`, `.filled`, `.tx_bytes`. The arrays are read-only.
 
     Raises
     ------
@@ -132,7 +133,7 @@ def load_tile(
         For what would kill a kernel (before anything is copied), or touch memory outside the
         tensor's storage, such as that of a tensor that has moved since the map was made.
     TmaUnsupportedError
-        For what the target, the map or this machine cannot do.
+        If the target, the map or this machine cannot do it.
     TmaDriverError
         If the driver refuses, or a copy on the GPU does not complete within two seconds.
 
@@ -165,7 +166,7 @@ def load_tiles(
     memory: object = None,
     smem_offset: int = 0,
 ) -> Tile:
-    """Load many tiles in one vectorised call.
+    """Load many tiles in one vectorised call, as `load_tile` loads one.
 
     Parameters
     ----------
@@ -179,7 +180,12 @@ def load_tiles(
     Returns
     -------
     Tile
-        Every array with a leading axis n.
+        As from `load_tile`, every array with a leading axis n.
+
+    Raises
+    ------
+    TmaPreconditionError, TmaUnsupportedError, TmaDriverError
+        As `load_tile`.
 
     Examples
     --------
@@ -204,7 +210,7 @@ def store_tile(
     memory: object = None,
     smem_offset: int = 0,
 ) -> None:
-    """Store one tile to global memory; im2col maps as ``im2col_no_offs``.
+    """Store one tile to global memory, as ``cp.async.bulk.tensor`` does.
 
     Out-of-bounds elements are skipped row by row. Whole 16-byte chunks are written: where a row of
     the tensor does not end on 16 bytes, up to the next multiple is overwritten, as the hardware
@@ -217,22 +223,20 @@ def store_tile(
     coords : sequence of int
         As in `load_tile`, but not negative.
     data : array
-        The logical tile or raw shared memory, on the host; `Tile.array` and `Tile.smem` both put
-        back what was loaded. What has the shape of `Tile.array` and its type (or the tensor's own,
-        such as torch.bfloat16) is the logical tile; with one more leading axis of 1 too. Else uint8
-        (smem_offset + smem_bytes,) is all of shared memory, like `Tile.smem`, and (smem_bytes,)
-        that from smem_offset on; of ``bytes`` or a bytearray both always are. A one-dimensional
-        tile of bytes or of a packed type can be as long as its shared memory: where the two would
-        store different bytes, data is refused: pass ``data[None]`` for the tile, or
-        ``data.tobytes()``.
+        On the host, either the logical tile, like `Tile.array`: its shape, and its dtype or the
+        tensor's own, such as torch.bfloat16; a leading axis of 1 is allowed. Or shared memory, like
+        `Tile.smem`: uint8 or ``bytes``, of length smem_offset + smem_bytes, or smem_bytes for the
+        part from smem_offset on. If a one-dimensional uint8 array could be either and the results
+        differ, it is refused: pass ``data[None]`` for the tile, ``data.tobytes()`` for shared
+        memory.
     backend, memory, smem_offset
         As in `load_tile`.
 
     Raises
     ------
     TmaPreconditionError
-        As `load_tile`; also for a read-only tensor, which every JAX array is: copy it to NumPy,
-        torch or CuPy, or say with `memory` what may be written.
+        As `load_tile`; also for a read-only tensor, as all JAX arrays are: make the map of a copy
+        in NumPy, torch or CuPy, or pass `memory`.
     TmaUnsupportedError, TmaDriverError
         As `load_tile`.
 
@@ -261,14 +265,22 @@ def reduce_tile(
     memory: object = None,
     smem_offset: int = 0,
 ) -> None:
-    """Combine one tile into global memory, as ``cp.reduce.async.bulk.tensor`` does.
+    """Reduce one tile into global memory, as ``cp.reduce.async.bulk.tensor`` does.
+
+    Each element of the tensor becomes ``op(old, new)``, with `new` from the tile.
 
     Parameters
     ----------
     tensor_map, coords, data, backend, memory, smem_offset
         As in `store_tile`.
     op : {"add", "min", "max", "inc", "dec", "and", "or", "xor"}
-        Which of them a data type has is measured; others would kill the kernel and are refused.
+        The operation. Each data type has some of them [measured]; the others would kill the kernel
+        and are refused.
+
+    Raises
+    ------
+    TmaPreconditionError, TmaUnsupportedError, TmaDriverError
+        As `store_tile`; also for an operation that the data type does not have.
 
     Examples
     --------
@@ -286,22 +298,22 @@ def reduce_tile(
 
 @opaque
 def tile_coords(tensor_map: TensorMap) -> IntArray:
-    """Give the coordinates of the tiles that cover the tensor.
+    """Give the coordinates of the tiles that cover the tensor, for `load_tiles`.
 
     Parameters
     ----------
     tensor_map : TensorMap
-        Tiled, or im2col: then the starts of the columns that cover the output of the convolution.
+        For an im2col map, the starts of the columns that cover the output of the convolution.
 
     Returns
     -------
     ndarray of int64, (n, rank)
-        Row-major.
+        One row per tile, row-major, in elements.
 
     Raises
     ------
     TmaPreconditionError
-        For what is no map.
+        If `tensor_map` is not a TensorMap.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""The DLTensor inside of a DLPack capsule: looked at, never consumed.
+"""Read the DLTensor inside a DLPack capsule, without consuming the capsule.
 
-Capsules of producers that we know are read as they are. From any other, every pointer, the name of
-the capsule included, is read through the kernel, so that a wrong one is an error and not a crash.
+Capsules of known producers are read directly. For any other, every pointer, including the name of
+the capsule, is read through the kernel, so that a wrong pointer is an error and not a crash.
 
 Offsets are those of dlpack.h 1.3 on 64-bit machines. DLTensor, 48 bytes: data 0, device type 8,
 device id 12, ndim 16, dtype code 20, bits 21, lanes 22, shape 24, strides 32, byte_offset 40.
@@ -23,7 +23,7 @@ from tma_dlpack.dlpack.refusals import MAX_NDIM, name_of, refuse, said
 __all__ = ["CAREFUL", "DIRECT", "Access", "parse_capsule", "read_safely"]
 
 MAJOR_VERSION = 1
-FIRST_PAGE_BYTES = 4096  # never mapped; also the unit in which memory is
+FIRST_PAGE_BYTES = 4096  # the first page is never mapped; also the size of every page
 
 _LEGACY_NAME, _VERSIONED_NAME = b"dltensor", b"dltensor_versioned"
 _MANAGED = {
@@ -32,7 +32,7 @@ _MANAGED = {
 }
 _NAME_BYTES = 32
 
-# Prototypes of our own: those of ctypes.pythonapi's attributes are shared by the whole process.
+# Own prototypes, because the attributes of ctypes.pythonapi are shared by the whole process.
 _get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
     ("PyCapsule_GetPointer", ctypes.pythonapi)
 )
@@ -43,14 +43,14 @@ _get_name = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object)(
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How a capsule, and the memory behind it, is read."""
+    """How a capsule and the memory behind it are read."""
 
     open: Callable[[object], tuple[int, bytes]]  # capsule -> pointer, name
     read: Callable[[int, int], bytes]  # address, count
 
 
 def parse_capsule(capsule: object, access: Access) -> tuple[int, Layout]:
-    """Give address and layout of the tensor in a capsule, or refuse it."""
+    """Give the address and layout of the tensor in a capsule, or refuse it."""
     pointer, name = access.open(capsule)
     read = access.read
     managed = _MANAGED[name]
@@ -84,7 +84,7 @@ def _open_known(capsule: object) -> tuple[int, bytes]:
     for name in _MANAGED:
         try:
             return _get_pointer(capsule, name), name
-        except ValueError:  # another name, or no capsule
+        except ValueError:  # another name, or not a capsule
             pass
     return _open(capsule)
 
@@ -103,7 +103,7 @@ def _open(capsule: object) -> tuple[int, bytes]:
 
 
 def _read_name(address: int) -> bytes:
-    """Read a C string, not beyond its page unless it goes on there."""
+    """Read a C string; read the next page only if the string does not end before it."""
     in_page = min(_NAME_BYTES, FIRST_PAGE_BYTES - address % FIRST_PAGE_BYTES)
     name = read_safely(address, in_page, align=1)
     if b"\0" not in name and in_page < _NAME_BYTES:
@@ -111,8 +111,8 @@ def _read_name(address: int) -> bytes:
     return name.partition(b"\0")[0]
 
 
-#: All memory, from address 1 on (0 would be null). Slicing it copies; from_address would tell each
-#: read to Python's audit hooks, and where one listens (JAX has one) that takes longer.
+#: All memory, from address 1 on (0 would be null); slicing it copies bytes. `from_address` would
+#: raise an audit event at each read, which is slow where a hook is installed (JAX installs one).
 _memory = ctypes.cast(1, ctypes.POINTER(ctypes.c_char))
 
 
@@ -128,11 +128,11 @@ if os.name == "posix":
 
 
 def read_safely(address: int, count: int, align: int = 8) -> bytes:
-    """Copy up to 4096 bytes from an address that may be anything, or refuse it.
+    """Copy up to 4096 bytes from an address that may be invalid, or refuse it.
 
-    The kernel does the reading: write(2) into a pipe answers EFAULT where we would crash. It needs
-    no privilege, and each call has a pipe of its own, so that threads and forks do not meet. Where
-    there is no POSIX only null, misaligned and out-of-range addresses are refused.
+    The kernel reads the bytes: write(2) into a pipe returns EFAULT for an invalid address, where
+    reading it ourselves would crash. Each call has its own pipe, so that threads and forks do not
+    interfere. Without POSIX only null, misaligned and out-of-range addresses are refused.
     """
     found = f"has a pointer {address:#x} in its capsule"
     if address < FIRST_PAGE_BYTES or address % align or (address + count) >> 63:
@@ -152,5 +152,5 @@ def read_safely(address: int, count: int, align: int = 8) -> bytes:
         os.close(writing_end)
 
 
-#: How capsules are read: of a producer that we do not know, and of one that we do.
+#: For capsules of unknown and of known producers.
 CAREFUL, DIRECT = Access(_open, read_safely), Access(_open_known, _read_directly)

@@ -1,4 +1,4 @@
-"""What a producer says about a tensor, as plain integers, and what follows from it."""
+"""A tensor's layout as its producer exports it, in plain integers, and the checked values."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ __all__ = [
     "READ_ONLY",
     "SUBBYTE_PADDED",
     "Device",
+    "Export",
     "Layout",
-    "Reading",
     "canonical_strides",
     "judge",
     "row_major_strides",
@@ -53,7 +53,7 @@ class Device(NamedTuple):
 
     @property
     def is_cuda(self) -> bool:
-        """Whether it is a GPU's memory, managed memory included: what a kernel may be given."""
+        """Whether a kernel may access it: GPU memory or managed memory."""
         return self.device_type in CUDA
 
     @property
@@ -71,9 +71,9 @@ class Device(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Everything about a tensor but its address, in DLPack's numbers, as its producer gives them.
+    """A tensor without its address, in DLPack's numbers, as its producer exports them.
 
-    `shape` and `strides` are row-major, strides in elements and None where the producer has none.
+    `shape` and `strides` are row-major; strides are in elements, or None for row-major.
     """
 
     device_type: int
@@ -86,10 +86,10 @@ class Layout(NamedTuple):
     strides: tuple[int, ...] | None
 
 
-class Reading(NamedTuple):
-    """What a producer says of a tensor, unjudged.
+class Export(NamedTuple):
+    """What a producer exports of a tensor, not yet checked.
 
-    `capsule` is that of a producer that we do not know, which keeps the memory; else None.
+    `capsule` keeps the memory of an unknown producer alive; it is None for known ones.
     """
 
     address: int
@@ -132,20 +132,20 @@ def judge(layout: Layout) -> tuple[Device, DLDataType, tuple[int, ...], tuple[in
 
 
 def row_major_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Strides of a contiguous tensor, in elements; an extent of 0 counts as 1."""
+    """Give the strides of a contiguous tensor, in elements; an extent of 0 counts as 1."""
     return tuple(math.prod(max(n, 1) for n in shape[i + 1 :]) for i in range(len(shape)))
 
 
 def canonical_strides(
     shape: Sequence[int], strides: Sequence[int], itemsize_bits: int, align_bytes: int = 16
 ) -> tuple[int, ...]:
-    """Replace the strides of extents 1, which no access uses, by ones that break no rule.
+    """Replace the strides of dimensions of extent 1, which no access uses, by valid ones.
 
-    Such a stride becomes what a row-major tensor would have there, the span of the next inner
-    dimension (1 if innermost), rounded up to whole `align_bytes`, since a map asks that of its
-    strides, and 0 where it would reach 2^40 bytes. It stays within an outer stride that itself is
-    aligned and does not overlap. Strides of other extents stay as they are. Calling it again, with
-    the same or another alignment, starts anew from those.
+    The new stride is that of a row-major tensor, the span of the next inner dimension (1 if
+    innermost), rounded up to a multiple of `align_bytes`, because maps require that; it is 0 where
+    it would reach 2^40 bytes. It never exceeds an outer stride that is aligned and does not
+    overlap. Other strides do not change. The result may be passed again, with the same or another
+    alignment.
 
     Parameters
     ----------
@@ -154,12 +154,12 @@ def canonical_strides(
     itemsize_bits : int
         Bits of one element, `DLDataType.itemsize_bits`.
     align_bytes : int
-        What strides must be a multiple of: 16, or 32 with INTERLEAVE_32B and for the packed types
-        that ask it.
+        What strides must be a multiple of: 16, or 32 with INTERLEAVE_32B and for packed types that
+        require it.
 
     Examples
     --------
-    A row of 1733 float16 values, whatever its outer stride says:
+    One row of 1733 float16 values; its outer stride means nothing:
 
     >>> canonical_strides((1, 1733), (99, 1), 16)
     (1736, 1)

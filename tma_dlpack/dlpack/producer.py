@@ -1,4 +1,4 @@
-"""Every other tensor: through `__dlpack__`, or `__cuda_array_interface__` where that is missing."""
+"""Read tensors other than torch's: `__dlpack__`, or `__cuda_array_interface__` without it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tma_dlpack.dlpack.capsule import CAREFUL, DIRECT, parse_capsule
-from tma_dlpack.dlpack.layout import HOST, READ_ONLY, Device, Layout, Reading
+from tma_dlpack.dlpack.layout import HOST, READ_ONLY, Device, Export, Layout
 from tma_dlpack.dlpack.refusals import MAX_NDIM, name_of, refuse, said
 from tma_dlpack.types.enums import DLDataTypeCode, DLDeviceType
 from tma_dlpack.types.errors import TmaPreconditionError
@@ -18,7 +18,7 @@ __all__ = ["CODES", "is_known", "read_dlpack", "read_interface", "refuse_masked"
 
 MAX_VERSION = (1, 3)
 
-#: Where types come from whose capsules, and whose memory, are taken at their word.
+#: Packages whose types export valid capsules and memory, so that pointers need no checks.
 _KNOWN_PRODUCERS = frozenset(
     {"numpy", "jax", "jaxlib", "cupy", "torch", "tvm_ffi", "mlx", "paddle"}
 )
@@ -30,10 +30,10 @@ def _package(kind: type) -> str:
 
 
 def is_known(kind: type) -> bool:
-    """Whether a type is of a library that we know, or inherits `__dlpack__` from one unchanged.
+    """Whether a type is defined in a known library, or inherits `__dlpack__` from one unchanged.
 
-    Then no capsule is kept beside the tensor. One that holds an object of a subclass, which holds
-    its map, would keep them all for ever: the garbage collector does not look into capsules.
+    Then the map keeps no capsule. A capsule could hold an object of a subclass that holds its map:
+    such a cycle would never be freed, because the garbage collector does not look into capsules.
     """
     maker = next((base for base in kind.__mro__ if "__dlpack__" in vars(base)), kind)
     return not _KNOWN_PRODUCERS.isdisjoint((_package(kind), _package(maker)))
@@ -52,11 +52,11 @@ def is_immutable(kind: type) -> bool:
     )
 
 
-def read_dlpack(tensor: Any) -> Reading:
+def read_dlpack(tensor: Any) -> Export:
     """Read a tensor through `__dlpack__`, with max_version (DLPack 1.0) where that is taken.
 
-    Nothing has to be waited for, because no data is read: the stream is -1. JAX would take that for
-    a stream's handle; its device-side wait on the legacy stream, 1, is the least that it offers.
+    No data is read, so nothing needs to synchronize: the stream is -1. JAX would read -1 as a
+    stream handle; it gets 1, the legacy stream, on which it makes the device wait.
     """
     package = _package(type(tensor))
     arguments: dict[str, Any] = {}
@@ -72,7 +72,7 @@ def read_dlpack(tensor: Any) -> Reading:
     address, layout = parse_capsule(capsule, DIRECT if known else CAREFUL)
     if is_immutable(type(tensor)):
         layout = layout._replace(flags=layout.flags | READ_ONLY)
-    return Reading(address, layout, None if known else capsule)
+    return Export(address, layout, None if known else capsule)
 
 
 def _export(tensor: Any, arguments: dict[str, Any]) -> object:
@@ -83,13 +83,13 @@ def _export(tensor: Any, arguments: dict[str, Any]) -> object:
 
 
 def _takes_stream(tensor: Any) -> bool:
-    """Whether a tensor says that it lies on a CUDA device; the capsule has the last word."""
+    """Whether to pass a stream: the tensor says that it lies on a CUDA device."""
     try:
         device_type, device_id = tensor.__dlpack_device__()
         if device_type in HOST:
             return False
         device = Device(operator.index(device_type), operator.index(device_id))
-    except Exception:  # producers older than the method, or tensors that cannot be exported
+    except Exception:  # producers without the method, or tensors that cannot be exported
         return False
     if not device.is_cuda:
         refuse("TENSOR_DEVICE", f"lies on {device}")
@@ -123,7 +123,7 @@ def _traced_fix(tensor: Any) -> str | None:
 
 
 def _jax_fix(tensor: Any) -> str | None:
-    """Name the way out for JAX's integers below a byte; None for all else."""
+    """Give the fix for JAX's integers smaller than a byte; None for anything else."""
     if _package(type(tensor)) not in _JAX:
         return None
     name = str(tensor.dtype)
@@ -135,7 +135,7 @@ def _jax_fix(tensor: Any) -> str | None:
 
 
 def _numpy_fix(dtype: np.dtype[Any]) -> str | None:
-    """Name the way out for a type that NumPy does not export; None where it does."""
+    """Give the fix for a dtype that NumPy does not export; None for others."""
     if dtype.type.__module__ == "ml_dtypes":
         if dtype.name == "bfloat16":
             return 'pass x.view(numpy.uint16) and data_type="BFLOAT16"'
@@ -151,9 +151,9 @@ def _numpy_fix(dtype: np.dtype[Any]) -> str | None:
                 "pack two 4-bit values in a byte (ml_dtypes keeps each in its own) and pass them "
                 'as numpy.uint8 with data_type="16U4_ALIGN8B", on sm_100 or later'
             )
-        return f"pass x.view(numpy.uint{8 * dtype.itemsize}): a map never looks at what bits mean"
+        return f"pass x.view(numpy.uint{8 * dtype.itemsize}): a map copies bits of any meaning"
     if dtype.names is not None:
-        return "pass one field, x['name'], or a view of the whole as bytes"
+        return "pass one field, x['name'], or the bytes, x.view(numpy.uint8)"
     if not dtype.isnative:
         return "convert it: x.astype(x.dtype.newbyteorder('='))"
     if dtype.kind not in "biufc" or dtype.char in "gG":  # g, G: long double
@@ -163,7 +163,7 @@ def _numpy_fix(dtype: np.dtype[Any]) -> str | None:
 
 # __cuda_array_interface__
 
-#: NumPy's kinds of numbers.
+#: NumPy's dtype.kind -> DLPack's type code.
 CODES = {
     "i": DLDataTypeCode.kDLInt,
     "u": DLDataTypeCode.kDLUInt,
@@ -173,8 +173,8 @@ CODES = {
 }
 
 
-def read_interface(tensor: Any) -> Reading:
-    """Read `__cuda_array_interface__`. It names no device: device 0 is reported."""
+def read_interface(tensor: Any) -> Export:
+    """Read `__cuda_array_interface__`. It has no device, so device 0 is reported."""
     producer = name_of(type(tensor))
     try:
         interface = tensor.__cuda_array_interface__
@@ -182,8 +182,8 @@ def read_interface(tensor: Any) -> Reading:
         pointer, read_only = interface["data"]
         address = operator.index(pointer or 0)
         shape = tuple(map(operator.index, interface["shape"]))
-        told = interface.get("strides")
-        byte_strides = None if told is None else tuple(map(operator.index, told))
+        given = interface.get("strides")
+        byte_strides = None if given is None else tuple(map(operator.index, given))
         is_masked = interface.get("mask") is not None
     except Exception as error:
         found = f"is a {producer} whose __cuda_array_interface__ failed with {said(error)}"
@@ -210,11 +210,11 @@ def read_interface(tensor: Any) -> Reading:
     code, bits = CODES[dtype.kind].value, 8 * dtype.itemsize
     flags = READ_ONLY if read_only else 0
     cuda = DLDeviceType.kDLCUDA.value
-    return Reading(address, Layout(cuda, 0, code, bits, 1, flags, shape, strides))
+    return Export(address, Layout(cuda, 0, code, bits, 1, flags, shape, strides))
 
 
 def refuse_masked(tensor: object) -> None:
-    """Refuse NumPy's masked arrays, whose `__dlpack__` forgets the mask."""
+    """Refuse NumPy's masked arrays, whose `__dlpack__` drops the mask."""
     masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)
     if masked is not None and issubclass(type(tensor), masked):
         refuse("TENSOR_MASKED", "is a numpy.ma.MaskedArray")

@@ -1,4 +1,4 @@
-"""Why a tensor is refused at the door: one row each."""
+"""Why a tensor is refused before any rule is checked: one row per reason."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tma_dlpack.types.errors import TmaPreconditionError, Violation
 
 __all__ = ["MAX_NDIM", "REFUSALS", "name_of", "refuse", "said"]
 
-MAX_NDIM = 64  # NumPy's and torch's; a rank over 5 is refused by the rules, not at the door
+MAX_NDIM = 64  # NumPy's and torch's limit; the rules refuse ranks over 5
 
 _DLPACK_H = "dlpack.h 1.3"
 _EXPORT = "array API standard, __dlpack__"
@@ -16,18 +16,18 @@ _INTERFACE = "CUDA Array Interface, version 3"
 _LIBCUXX = "make_tma_descriptor.h at NVIDIA/cccl 571f2fc3bc"
 _NUMPY = "numpy.ndarray.__dlpack__"
 _TORCH = "measured, torch 2.13"
-_REPORT = "this is an error of the producer: export through another framework, and report it there"
+_REPORT = "this is a bug of the producer: report it there, and export through another framework"
 
-#: rule -> what is asked, the fix, the source.
+#: rule -> the limit, the fix, the source.
 REFUSALS: dict[str, tuple[str, str, str]] = {
     "TENSOR_TYPE": (
         "it must be a tensor: an object with __dlpack__ (torch, NumPy, JAX, CuPy, tvm-ffi, ...) or "
         "__cuda_array_interface__",
-        "pass the tensor itself; make one of lists and numbers, numpy.asarray(x)",
+        "pass the tensor itself; for lists and numbers pass numpy.asarray(x)",
         _EXPORT,
     ),
     "TENSOR_RAW_CAPSULE": (
-        "it must be the tensor that makes capsules, because each can be consumed only once",
+        "it must be the tensor, not its capsule, because a capsule can be consumed only once",
         "pass x instead of x.__dlpack__()",
         _EXPORT,
     ),
@@ -43,18 +43,22 @@ REFUSALS: dict[str, tuple[str, str, str]] = {
     ),
     "TENSOR_CAPSULE_USED": (
         "a capsule must not have been consumed before",
-        "let __dlpack__ make a new capsule at each call",
+        "make the producer's __dlpack__ return a new capsule at each call",
         _DLPACK_H,
     ),
     "TENSOR_DLPACK_VERSION": (
-        "the major version must be 1",
-        "update tma_dlpack, or let the producer honour max_version=(1, 3)",
+        "the major version of DLPack must be 1",
+        "update tma_dlpack, or make the producer respect max_version=(1, 3)",
         _DLPACK_H,
     ),
-    "TENSOR_POINTER": ("it must lead to readable, aligned memory", _REPORT, _DLPACK_H),
+    "TENSOR_POINTER": (
+        "every pointer in its capsule must lead to readable, aligned memory",
+        _REPORT,
+        _DLPACK_H,
+    ),
     "TENSOR_FILES": (
-        "two file descriptors must be free, for a pipe: what a producer that we do not know points "
-        "to is read through the kernel",
+        "two file descriptors must be free: the memory of an unknown producer is read through a "
+        "pipe, to detect invalid pointers",
         "close files, or raise the limit (ulimit -n)",
         "pipe(2)",
     ),
@@ -62,14 +66,14 @@ REFUSALS: dict[str, tuple[str, str, str]] = {
     "TENSOR_SHAPE_NULL": ("shape must not be null when ndim is not 0", _REPORT, _DLPACK_H),
     "TENSOR_EXTENT": ("extents must not be negative", _REPORT, _DLPACK_H),
     "TENSOR_STRIDE_NEGATIVE": (
-        "strides must not be negative: a tensor map has no sign for them",
+        "strides must not be negative: those of a tensor map are unsigned",
         "copy it: x.copy() or numpy.ascontiguousarray(x)",
         "CUDA driver API, cuTensorMapEncodeTiled, globalStrides",
     ),
     "TENSOR_ADDRESS_WRAPS": ("data + byte_offset must fit in 64 bits", _REPORT, _DLPACK_H),
     "TENSOR_NULL": (
         "a tensor with elements must have an address",
-        "pass a tensor that has memory",
+        "pass a tensor that has memory, for example x.clone() of torch or x.copy() of NumPy",
         _LIBCUXX,
     ),
     "TENSOR_DTYPE": ("neither bits nor lanes may be 0", _REPORT, _DLPACK_H),
@@ -85,7 +89,7 @@ REFUSALS: dict[str, tuple[str, str, str]] = {
     ),
     "TENSOR_DEVICE": (
         "it must be CUDA memory (kDLCUDA, kDLCUDAManaged) or host memory (kDLCPU, kDLCUDAHost)",
-        "copy it to a CUDA device",
+        "copy it to a CUDA device, x.cuda(), or to the host, x.cpu()",
         f"{_LIBCUXX}; dlpack.h 1.3, DLDeviceType",
     ),
     "TENSOR_DEVICE_ID": ("the id of a device must be 0 or more", _REPORT, _DLPACK_H),
@@ -95,25 +99,25 @@ REFUSALS: dict[str, tuple[str, str, str]] = {
         _NUMPY,
     ),
     "TENSOR_NUMPY_READ_ONLY": (
-        "NumPy before 2.1 exports writeable arrays only",
+        "it must be writeable: NumPy before 2.1 exports no read-only arrays",
         "update NumPy, or pass x.copy()",
         _NUMPY,
     ),
     "TENSOR_FAKE": (
         "it must be a real tensor: a fake one has no memory",
-        "call this outside of the traced function: behind torch.compiler.disable, or inside of a "
+        "call this outside of the traced function: in one marked @torch.compiler.disable, or in a "
         "torch.library.custom_op such as those of tma_dlpack.torch_ops",
         _TORCH,
     ),
     "TENSOR_NESTED": (
         "it must be one dense tensor",
-        "pass one of x.unbind(), the x.values() of a jagged one, or x.to_padded_tensor(0)",
+        "pass one of x.unbind(), x.values() of a jagged tensor, or x.to_padded_tensor(0)",
         _TORCH,
     ),
     "TENSOR_SPARSE": ("its layout must be torch.strided", "pass x.to_dense()", _TORCH),
     "TENSOR_META": (
         "it must have memory, and the meta device has none",
-        'make it on a real device: torch.empty_like(x, device="cuda")',
+        'allocate it on a real device: torch.empty_like(x, device="cuda")',
         _TORCH,
     ),
     "TENSOR_QUANTIZED": (
@@ -128,24 +132,24 @@ REFUSALS: dict[str, tuple[str, str, str]] = {
         _DLPACK_H,
     ),
     "TENSOR_NEG": (
-        "its memory must hold its values, but those of this one are negated when read",
+        "its memory must hold its values, but torch negates them when they are read",
         "pass x.resolve_neg()",
         _TORCH,
     ),
     "TENSOR_CONJ": (
-        "its memory must hold its values, but those of this one are conjugated when read",
+        "its memory must hold its values, but torch conjugates them when they are read",
         "pass x.resolve_conj()",
         _TORCH,
     ),
     "TENSOR_WRAPPER": (
         "it must have memory of its own",
-        "pass the tensor inside of the wrapper, such as x.to_local() of a DTensor; in a compiled "
-        "function go through torch.compiler.disable or torch.library.custom_op",
+        "pass the tensor inside the wrapper, such as x.to_local() of a DTensor; in a compiled "
+        "function use torch.compiler.disable or torch.library.custom_op",
         _TORCH,
     ),
     "TENSOR_MASKED": (
-        "it must have no mask, because a copy takes the masked elements too",
-        "pass the data and the mask apart",
+        "it must have no mask, because a copy includes the masked elements",
+        "pass x.data of numpy.ma, and the mask as a tensor of its own",
         f"{_INTERFACE}; numpy.ma",
     ),
     "TENSOR_INTERFACE": ("__cuda_array_interface__ must be well-formed", _REPORT, _INTERFACE),
@@ -165,17 +169,17 @@ REFUSALS: dict[str, tuple[str, str, str]] = {
 def refuse(
     rule: str, tensor_is: str, cause: BaseException | None = None, fix: str | None = None
 ) -> NoReturn:
-    """Raise the refusal of a row; `tensor_is` goes on after the word "tensor"."""
+    """Raise the refusal of a row; `tensor_is` continues the sentence "tensor ..."."""
     limit, usual_fix, source = REFUSALS[rule]
     violation = Violation(rule, "tensor", f"tensor {tensor_is}", limit, fix or usual_fix, source)
     raise TmaPreconditionError(violation) from cause
 
 
 def said(error: BaseException) -> str:
-    """Repeat the first line of what a producer said; the `__cause__` has the whole."""
+    """Give the type and first line of a producer's error; `__cause__` has all of it."""
     try:
         lines = str(error).strip().splitlines()
-    except Exception:  # even its message may fail
+    except Exception:  # its __str__ may raise
         lines = []
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
@@ -185,5 +189,5 @@ def name_of(kind: type) -> str:
     try:
         module = kind.__module__
         return kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"
-    except Exception:  # a metaclass may refuse any question
+    except Exception:  # a metaclass may raise anything
         return "type without a name"

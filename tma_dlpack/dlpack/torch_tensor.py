@@ -1,6 +1,6 @@
-"""torch tensors, by their attributes: `__dlpack__` refuses Parameters and, on old torch, float8.
+"""Read torch tensors by attributes: `__dlpack__` refuses Parameters and, on old torch, float8.
 
-torch is found among the modules that the user imported, never imported here.
+torch is looked up in sys.modules, never imported here.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NoReturn
 
-from tma_dlpack.dlpack.layout import Layout, Reading
+from tma_dlpack.dlpack.layout import Export, Layout
 from tma_dlpack.dlpack.refusals import name_of, refuse, said
 from tma_dlpack.types.dtypes import DLDataType
 from tma_dlpack.types.enums import DLDataTypeCode, DLDeviceType
@@ -41,7 +41,7 @@ _TORCH_DTYPES = {
 
 @lru_cache(maxsize=1)
 def torch_dtype_table() -> dict[Any, DLDataType]:
-    """Give torch's dtypes as DLPack's: those that this version of torch has, {torch.dtype: ...}.
+    """Give {torch.dtype: DLDataType} for the dtypes that this version of torch has.
 
     Raises `TmaUnsupportedError` if torch has not been imported.
     """
@@ -52,17 +52,17 @@ def torch_dtype_table() -> dict[Any, DLDataType]:
 
 
 def is_torch(tensor: object) -> bool:
-    """Whether it is a torch.Tensor, a Parameter or of any other subclass."""
+    """Whether it is a torch.Tensor, a Parameter or an instance of any other subclass."""
     kind = getattr(sys.modules.get("torch"), "Tensor", None)
     return isinstance(kind, type) and issubclass(type(tensor), kind)
 
 
-def read_torch(tensor: Any) -> Reading:
+def read_torch(tensor: Any) -> Export:
     """Read a torch tensor, or refuse it by name. A gradient or its absence plays no part.
 
-    Nor does it whether host memory is pinned: torch's own capsules say kDLCPU of both.
+    Pinned memory is reported as kDLCPU, as torch's own capsules do.
     """
-    if _is_fake(tensor):  # it warns when asked for its pointer
+    if _is_fake(tensor):  # data_ptr() of a fake tensor warns
         _refuse_torch(tensor)
     try:
         address = tensor.data_ptr()
@@ -74,11 +74,11 @@ def read_torch(tensor: Any) -> Reading:
         _refuse_torch(tensor, error)
     if known is None or device is None or lazy or (not address and 0 not in shape):
         _refuse_torch(tensor)
-    return Reading(address, Layout(*device, *known, 0, shape, strides))
+    return Export(address, Layout(*device, *known, 0, shape, strides))
 
 
 def _device_of(tensor: Any) -> tuple[int, int] | None:
-    """Give DLPack's device type and id; None where no map can describe that device's memory."""
+    """Give DLPack's device type and id; None if a map cannot describe that device's memory."""
     ordinal = tensor.get_device()  # -1 on the host
     if ordinal < 0:
         return (DLDeviceType.kDLCPU.value, 0) if tensor.is_cpu else None
@@ -86,11 +86,11 @@ def _device_of(tensor: Any) -> tuple[int, int] | None:
 
 
 def _refuse_torch(tensor: Any, cause: Exception | None = None) -> NoReturn:
-    """Say which of torch's odd tensors this is."""
+    """Refuse with the first row of `_FLAWS` that applies."""
     try:
         flaws = ((rule, tensor_is(tensor)) for rule, holds, tensor_is in _FLAWS if holds(tensor))
         rule, found = next(flaws, ("TENSOR_EXPORT", _cannot_tell(tensor)))
-    except Exception as error:  # a subclass may refuse any question
+    except Exception as error:  # the methods of a subclass may raise anything
         cause = cause or error
         rule, found = "TENSOR_EXPORT", _cannot_tell(tensor)
     if rule == "TENSOR_EXPORT" and cause:
@@ -99,7 +99,7 @@ def _refuse_torch(tensor: Any, cause: Exception | None = None) -> NoReturn:
 
 
 def _cannot_tell(tensor: object) -> str:
-    return f"is a {name_of(type(tensor))} that cannot tell its layout"
+    return f"is a {name_of(type(tensor))} whose layout cannot be read"
 
 
 def _torch() -> Any:
@@ -134,7 +134,7 @@ def _is_fake(tensor: object) -> bool:
     return isinstance(fake, type) and isinstance(tensor, fake)
 
 
-#: Why a torch tensor cannot serve, in the order of asking: rule, when, what it is.
+#: Why a torch tensor is refused: rule, condition, what was found; the first that applies counts.
 _FLAWS: tuple[tuple[str, Callable[[Any], bool], Callable[[Any], str]], ...] = (
     ("TENSOR_FAKE", _is_fake, lambda t: "is a fake tensor of torch's tracing"),
     ("TENSOR_NESTED", lambda t: t.is_nested, lambda t: f"is nested, with layout {t.layout}"),

@@ -1,4 +1,4 @@
-"""A tensor's memory as a value, and the bytes of those on the host."""
+"""`TensorView`: a tensor's memory as a value; and the bytes of host tensors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tma_dlpack.dlpack.capsule import read_safely
-from tma_dlpack.dlpack.layout import Device, Reading, canonical_strides, judge
+from tma_dlpack.dlpack.layout import Device, Export, canonical_strides, judge
 from tma_dlpack.dlpack.producer import is_known, read_dlpack, read_interface, refuse_masked
 from tma_dlpack.dlpack.refusals import name_of, refuse, said
 from tma_dlpack.dlpack.torch_tensor import is_proxy, is_torch, read_torch
@@ -21,32 +21,32 @@ __all__ = ["TensorView", "as_tensor_view", "host_bytes", "read"]
 
 @dataclass(frozen=True, slots=True)
 class TensorView:
-    """Where a tensor's memory lies and how it is laid out.
+    """A tensor's address, device, dtype, shape and strides, as a value.
 
     Attributes
     ----------
     address : int
-        Of element (0, ..., 0). May be 0 if, and only if, an extent is 0.
+        Address of element (0, ..., 0). May be 0 if, and only if, an extent is 0.
     device : Device
-        Which memory. For managed memory DLPack's `device_id` is 0 by convention.
+        Where the memory is. For managed memory `device_id` is always 0.
     dtype : DLDataType
-        Of one element, lanes included: a torch ``float4_e2m1fn_x2`` is one element of 8 bits.
+        Type of one element, lanes included: a torch ``float4_e2m1fn_x2`` is one element of 8 bits.
     shape, strides : tuple of int
-        Row-major, strides in elements, none negative; those of extents 1 as `canonical_strides`
-        gives them.
+        Row-major; strides in elements, never negative. For dimensions of extent 1 the strides are
+        those of `canonical_strides`.
     read_only : bool
         Whether the producer forbids writing.
     producer : str
         Type of the tensor, such as ``"torch.Tensor"``, for messages.
     owner : object
-        The tensor: the memory stays valid as long as it is alive.
+        The tensor, which keeps the memory alive.
     capsule : object
-        The capsule of a producer that we do not know, which may have exported a temporary: it keeps
-        the memory too, so keep the view. None otherwise.
+        The capsule of an unknown producer, which may have exported a temporary: it keeps that
+        memory alive. None for known producers.
     own : TensorView or None
-        The tensor's own view, where this one describes its memory otherwise.
+        The tensor's own view, if this one comes from `as_strided`.
     offset_bytes : int
-        From the own view's address to this one's.
+        Bytes from the address of `own` to `address`.
     """
 
     address: int
@@ -63,14 +63,14 @@ class TensorView:
 
     @property
     def extent_bytes(self) -> int:
-        """Bytes from the first of element (0, ..., 0) to the last of the last, gaps included."""
+        """Bytes from the start of the first element to the end of the last, gaps included."""
         if 0 in self.shape:
             return 0
         last = sum((n - 1) * stride for n, stride in zip(self.shape, self.strides, strict=True))
         return -(-(last + 1) * self.dtype.itemsize_bits // 8)
 
     def at(self, address: int, owner: object = None, capsule: object = None) -> TensorView:
-        """Give the same layout elsewhere; of an owner, its own name as the producer's."""
+        """Give the same layout at another address, with another owner."""
         return TensorView(
             address,
             self.device,
@@ -88,7 +88,7 @@ class TensorView:
     def as_strided(
         self, shape: tuple[int, ...], strides: tuple[int, ...], offset_bytes: int
     ) -> TensorView:
-        """Describe the same memory otherwise; nothing says that it reaches that far.
+        """Give another description of the same memory; it may reach beyond the tensor.
 
         >>> x = as_tensor_view(np.zeros((4, 8), np.float32))
         >>> half = x.as_strided((4, 4), (8, 1), 16)
@@ -106,29 +106,29 @@ class TensorView:
 
 
 def as_tensor_view(tensor: object) -> TensorView:
-    """Look at a tensor of any framework, without copying or reading its data.
+    """Give the view of a tensor of any framework, without copying or reading its data.
 
-    torch tensors are asked by their attributes (so Parameters, tensors that require a gradient and
-    float8 on old versions serve too), everything else through `__dlpack__`, and what has none
-    through `__cuda_array_interface__`, which names no device: it is reported as device 0.
+    torch tensors are read by their attributes, so Parameters, tensors that require a gradient and
+    float8 on old versions work too. Everything else is read through `__dlpack__`, or, without it,
+    through `__cuda_array_interface__`; that has no device, so device 0 is reported.
 
     Parameters
     ----------
     tensor : object
         A tensor of torch, NumPy, JAX, CuPy, tvm-ffi or any other producer, in CUDA, managed, pinned
-        or host memory. A tensor without elements is let through; its address may then be 0.
+        or host memory. A tensor without elements is accepted; its address may be 0.
 
     Returns
     -------
     TensorView
-        Row-major, in elements. Ranks over 5, alignment and data types that a map lacks are not
-        looked at here.
+        Row-major, in elements. Rank, alignment and data type are not checked here, but by the
+        rules.
 
     Raises
     ------
     TmaPreconditionError
-        With one Violation of argument ``"tensor"``, whose rule starts with ``TENSOR_``; what the
-        producer itself raised is its `__cause__`.
+        With one Violation of argument ``"tensor"``, whose rule starts with ``TENSOR_``; an error of
+        the producer is its `__cause__`.
 
     Examples
     --------
@@ -140,8 +140,8 @@ def as_tensor_view(tensor: object) -> TensorView:
     return TensorView(address, *judge(layout), name_of(type(tensor)), tensor, capsule)
 
 
-def read(tensor: object) -> Reading:
-    """Ask a tensor for its address and layout, unjudged: the first half of `as_tensor_view`."""
+def read(tensor: object) -> Export:
+    """Give a tensor's address and layout, unchecked: the first half of `as_tensor_view`."""
     if is_torch(tensor):
         return read_torch(tensor)
     if is_proxy(tensor):
@@ -167,7 +167,7 @@ def _has(tensor: object, attribute: str) -> bool:
 
 
 class _Extent:
-    """A stretch of host memory as NumPy's array interface tells it, with what keeps it alive."""
+    """A range of host memory for NumPy's array interface, and the view that keeps it alive."""
 
     def __init__(self, view: TensorView, size_bytes: int) -> None:
         self.view = view
@@ -180,12 +180,12 @@ class _Extent:
 
 
 def host_bytes(view: TensorView) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """Give the bytes that a host tensor's shape and strides span, as they lie in memory.
+    """Give the bytes of memory that a host tensor spans, gaps included.
 
     Parameters
     ----------
     view : TensorView
-        Of a tensor in host or pinned memory.
+        A view of a tensor in host or pinned memory.
 
     Returns
     -------
@@ -197,9 +197,9 @@ def host_bytes(view: TensorView) -> np.ndarray[Any, np.dtype[np.uint8]]:
     Raises
     ------
     TmaUnsupportedError
-        If the memory is a GPU's.
+        If it is GPU memory.
     TmaPreconditionError
-        If the extent is no memory of this process (only looked at for producers unknown to us).
+        If the memory cannot be read (checked only for unknown producers).
 
     Examples
     --------
@@ -209,8 +209,8 @@ def host_bytes(view: TensorView) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """
     if not view.device.is_host:
         raise TmaUnsupportedError(
-            f"the tensor lies on {view.device}; its bytes can be read here only in host memory: "
-            "copy it to the host, or use the cuda backend"
+            f"the tensor lies on {view.device}; only host memory can be read here: copy it to the "
+            'host, x.cpu(), or use backend="cuda"'
         )
     size_bytes = view.extent_bytes
     if not size_bytes:

@@ -1,6 +1,22 @@
-"""Pictures of tensor maps: frozen figure models that become SVG, HTML or characters.
+"""Pictures of tensor maps: frozen figures that become SVG, HTML or text.
 
-Every figure has `svg()`, `html()`, `text()` (also `str`), and shows itself in a notebook.
+Every figure has `svg()`, `html()` and `text()` (also `str`), and notebooks show it.
+
+`figure.py` has the base class; each figure is a module with a frozen dataclass (the facts) and the
+function that makes it from a map. `scene.py` has the shapes that `scenes()` returns, `svg.py` and
+`stills.py` turn them into SVG and HTML, `theme.py` has the colours, `door.py` checks the arguments.
+`cards.py` and `results.py` are the HTML of TensorMap, Tile, Report and other results; the package's
+`__init__` attaches them, so that other rooms need not know of drawing.
+
+May import: everything except explorer, bench, verification and cli. Imported by: explorer and cli.
+
+A new figure: a module with a frozen dataclass that derives from `Figure` and defines `title`,
+`scenes()` and `text()` (100 columns at most; the facts must not depend on colour alone), and a
+public function ``(tensor_map, coords=None)`` that calls `door.require` first. A scene is
+``Scene(width, height, about, items)`` in pixels; `about` is the sentence for screen readers, and
+the style of an item is a name in `theme.STYLES`. Export the function and the class here. For
+the command line and `figure()`, add a row to `catalogue.FIGURES` and the name to the docstring of
+`catalogue.figure`. Test its facts and its text in tests/draw.
 
 >>> import numpy as np
 >>> import tma_dlpack as tma

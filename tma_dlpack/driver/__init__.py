@@ -1,8 +1,14 @@
-"""The only door to libcuda: what GPUs there are, and the driver's own encoders.
+"""All calls to libcuda: which GPUs there are, and the driver's encoders.
 
-Nothing is loaded at import. The first question loads the driver's library and calls cuInit; no
-context is made before something is encoded. Every call leaves the caller's current context as it
-was.
+Nothing is loaded at import. The first use loads the driver's library and calls cuInit; a context is
+created only when something is encoded. Every call restores the caller's current context.
+
+`library.py` loads libcuda and describes the GPUs; `encoders.py` has the prototypes of
+cuTensorMapEncode*, one row per parameter; `encode.py` calls them.
+
+May import: types, encoding. No other room may call libcuda. Imported by: tensor_map, make, copies
+and everything below. Another function of the driver: its prototype in `library._PROTOTYPES`, then
+`driver.call(name, ...)`.
 
 Source: cuda.h of CUDA 13.0; the CUDA driver API documents.
 

@@ -1,4 +1,4 @@
-"""Maps made by the driver itself: the three encoders and the replacement of an address."""
+"""Maps encoded by the driver: the three encoders, and the replacement of an address."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SUCCESS = 0
 
 
 def encode(arguments: EncodeArguments, address: int, device_id: int | None = None) -> bytes:
-    """Let the driver encode a tensor map.
+    """Encode a tensor map with the driver.
 
     Parameters
     ----------
@@ -24,9 +24,9 @@ def encode(arguments: EncodeArguments, address: int, device_id: int | None = Non
         Index 0 innermost; `arguments.kind` chooses cuTensorMapEncodeTiled, ...Im2col or
         ...Im2colWide.
     address : int
-        Of the tensor, bytes.
+        Address of the tensor.
     device_id : int or None
-        The GPU in whose primary context to encode; None takes the current context, or GPU 0's.
+        The GPU in whose primary context to encode; None means the current context, or GPU 0's.
 
     Returns
     -------
@@ -36,8 +36,7 @@ def encode(arguments: EncodeArguments, address: int, device_id: int | None = Non
     Raises
     ------
     TmaPreconditionError
-        If a value does not fit the C type of its parameter, or a list has another length than the
-        driver reads.
+        If a value does not fit the C type of its parameter, or an array has the wrong length.
     TmaDriverError
         If the driver refuses; the message shows every argument under its driver name.
     TmaUnsupportedError
@@ -56,14 +55,14 @@ def encode(arguments: EncodeArguments, address: int, device_id: int | None = Non
 
 
 def replace_address(data: bytes, address: int, device_id: int | None = None) -> bytes:
-    """Let the driver put another address into a map (cuTensorMapReplaceAddress).
+    """Replace the address of a map with the driver (cuTensorMapReplaceAddress).
 
     Raises
     ------
     TmaPreconditionError
         If the map is not 128 bytes, or the address does not fit 64 bits.
     TmaDriverError
-        If the driver refuses, as it does a misaligned address.
+        If the driver refuses, for example a misaligned address.
     TmaUnsupportedError
         Without a driver or GPU, or if the driver is too old for this call.
     """
@@ -91,8 +90,8 @@ _BUG_BIT = 85
 def clear_bit_85(data: bytes, target: Target) -> bytes:
     """Clear the bit that old drivers set wrongly on compute capability 10.0 and later.
 
-    Other targets, and drivers from CUDA 13.2 on, get their bytes back as they are; a target that
-    names no driver counts as old.
+    For other targets, and for drivers from CUDA 13.2 on, the bytes do not change; a target without
+    a driver version counts as old.
 
     Source: release notes of driver 595.71.05; libcu++ clears the bit after each encoding on
     drivers below 13.2 (driver_api.h, NVIDIA/cccl 571f2fc3bc). Documented, not measured.
@@ -113,9 +112,9 @@ def clear_bit_85(data: bytes, target: Target) -> bytes:
 def _mend(data: bytes, arguments: EncodeArguments, target: Target) -> bytes:
     """Apply the bit-85 rule as libcu++ does.
 
-    It clears the bit in tiled maps of rank 2 and more, whatever their size: the size that it looks
-    at is a product with a stride past the last one, which is 0. A map of rank 1 it compares with
-    128 KiB; from there on the driver's bit stays.
+    libcu++ clears the bit in tiled maps of rank 2 and more of any size, because the size that it
+    computes includes a stride past the last one, which is 0. In a map of rank 1 it clears the bit
+    only below 128 KiB.
     """
     if arguments.kind != "tiled":
         return data

@@ -1,6 +1,6 @@
-"""The parameters of the driver's three encoders, as rows: C type, driver name, and where from.
+"""The parameters of the driver's three encoders, as rows: driver name, C type, and their value.
 
-One table makes the C prototypes, the arguments of a call and the list that an error shows. Nothing
+One table gives the C prototypes, the arguments of a call and the list in an error message. Nothing
 here calls the driver.
 
 Source: cuda.h of CUDA 13.0.
@@ -32,7 +32,7 @@ _C_TYPES: dict[Any, tuple[str, str, int, int]] = {
     _int: ("int", "i", -(1 << 31), 1 << 31),
     _pointer: ("void*", "Q", 0, 1 << 64),
 }
-#: Arrays hold at least so many entries, so that no driver reads past them.
+#: Arrays have at least so many entries, so that no driver reads past their end.
 _LEAST_ENTRIES = 5
 
 
@@ -40,8 +40,8 @@ _LEAST_ENTRIES = 5
 class Parameter:
     """One parameter of an encoder.
 
-    `read` takes it from the arguments; None for the address. `drop` is None for a scalar, and for
-    an array says by how many entries it is shorter than the rank. What fits is low <= value < high.
+    `read` gets it from the arguments; None for the address. `drop` is None for a scalar; for an
+    array, the number of entries that it is shorter than the rank. Valid: low <= value < high.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Parameter:
     high: int = field(init=False)
 
     def __post_init__(self) -> None:
-        """Look up what every call asks."""
+        """Look up the range of the C type once."""
         *_, low, high = _C_TYPES[self.c_type]
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
@@ -138,12 +138,12 @@ ENCODERS: dict[MapKind, Encoder] = {
 
 
 def bind(encoder: Encoder, arguments: EncodeArguments, address: int) -> list[Any]:
-    """Turn arguments into C values, in the order of the prototype less the map; arrays as bytes.
+    """Turn arguments into C values, in the order of the prototype after the map; arrays as bytes.
 
     Raises
     ------
     TmaPreconditionError
-        If a value does not fit its C type, or an array has another length than the driver reads.
+        If a value does not fit its C type, or an array has the wrong length.
     """
     values: list[Any] = []
     rank = arguments.rank
@@ -162,7 +162,7 @@ def bind(encoder: Encoder, arguments: EncodeArguments, address: int) -> list[Any
 
 @lru_cache(maxsize=256)
 def _packer(c_type: Any, count: int) -> struct.Struct:
-    """Give what writes so many entries as a C array, and refuses what does not fit."""
+    """Give a struct that packs `count` entries as a C array; it raises if one does not fit."""
     _, letter, _, _ = _C_TYPES[c_type]
     spare_bytes = max(_LEAST_ENTRIES - count, 0) * ctypes.sizeof(c_type)
     return struct.Struct(f"={count}{letter}{spare_bytes}x")
@@ -198,8 +198,8 @@ def _unpackable(p: Parameter, value: Any, rank: int) -> TmaPreconditionError:
 
 
 def misfit(name: str, found: str, limit: str) -> TmaPreconditionError:
-    """Give the refusal of a value that the C prototype cannot take."""
-    fix = "give the driver what its prototype names"
+    """Make the error of a value that does not fit the C prototype."""
+    fix = "pass a value that fits the C type in cuda.h"
     return TmaPreconditionError(
         Violation("C_TYPE", name, found, limit, fix, "cuda.h, prototypes of cuTensorMap*")
     )

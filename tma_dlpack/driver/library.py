@@ -1,4 +1,4 @@
-"""libcuda loaded, asked what GPUs there are, and its contexts.
+"""Load libcuda, list the GPUs, and switch contexts.
 
 Source: cuda.h of CUDA 13.0 (prototypes, attribute numbers).
 """
@@ -100,7 +100,7 @@ _PROTOTYPES: dict[str, tuple[Any, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class DeviceFacts:
-    """One GPU: its ordinal, its name, and what tensor maps may ask of it.
+    """One GPU: its ordinal, its name, and its Target.
 
     >>> str(DeviceFacts(0, "NVIDIA H200", Target((9, 0), driver_version=13020)))
     'NVIDIA H200 (sm_90, driver of CUDA 13.2)'
@@ -116,7 +116,7 @@ class DeviceFacts:
 
 @dataclass(frozen=True, slots=True)
 class DriverStatus:
-    """What driver and GPUs there are.
+    """The driver and the GPUs of this machine.
 
     Attributes
     ----------
@@ -125,7 +125,7 @@ class DriverStatus:
     devices : tuple of DeviceFacts
         By ordinal.
     reason : str or None
-        Why no GPU can be used; None where one can.
+        Why no GPU can be used; None if one can.
     """
 
     version: int | None
@@ -134,17 +134,17 @@ class DriverStatus:
 
 
 def is_available() -> bool:
-    """Say whether a driver with at least one GPU is there. Never raises."""
+    """Whether there is a driver with at least one GPU. Never raises."""
     return _survey()[1].reason is None
 
 
 def status() -> DriverStatus:
-    """Tell what driver and GPUs there are; asked once per process. Never raises."""
+    """Give the driver and the GPUs; looked up once per process. Never raises."""
     return _survey()[1]
 
 
 def device_target(device_id: int) -> Target:
-    """Give what a GPU can do.
+    """Give the Target of a GPU.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def current_device() -> int | None:
 
 
 def pointer_device(address: int) -> int | None:
-    """Give the ordinal of the GPU that an address belongs to; None where CUDA does not know it.
+    """Give the ordinal of the GPU that an address belongs to; None if CUDA does not know it.
 
     For managed memory it is the GPU whose context allocated it.
     """
@@ -191,7 +191,7 @@ def pointer_device(address: int) -> int | None:
 
 
 def pointer_range(address: int) -> tuple[int, int] | None:
-    """Give first address and bytes of the allocation that an address lies in, or None."""
+    """Give the first address and the bytes of the allocation that contains an address, or None."""
     start, size_bytes = ctypes.c_uint64(), ctypes.c_size_t()
     if not _ask_pointer(_POINTER_RANGE_START, address, start):
         return None
@@ -210,12 +210,12 @@ def _ask_pointer(attribute: int, address: int, answer: Any) -> bool:
 
 @contextmanager
 def in_context(device_id: int | None) -> Iterator[int]:
-    """Make a GPU's primary context current, and afterwards what was current before.
+    """Make a GPU's primary context current in a with block; restore the old one afterwards.
 
     Parameters
     ----------
     device_id : int or None
-        The GPU. None takes the current context as it is; where there is none, GPU 0's.
+        The GPU. None keeps the current context; if there is none, it means GPU 0.
 
     Yields
     ------
@@ -232,7 +232,7 @@ def in_context(device_id: int | None) -> Iterator[int]:
 
 
 def call_in_context(device_id: int | None, function: Any, *arguments: Any) -> tuple[int, int]:
-    """Call a function of the driver as `in_context` would, in fewer steps where that is current.
+    """Call a function of the driver in a GPU's primary context; fast if that is current already.
 
     Returns
     -------
@@ -252,9 +252,9 @@ def call_in_context(device_id: int | None, function: Any, *arguments: Any) -> tu
 
 @contextmanager
 def in_context_of(address: int) -> Iterator[int]:
-    """Make the context current that owns an address, and afterwards what was current before.
+    """Make the context that owns an address current in a with block; restore the old one after.
 
-    Memory that belongs to no context (that of a pool) is reached by its GPU's primary one.
+    For memory that belongs to no context (that of a pool), its GPU's primary context is used.
 
     Yields
     ------
@@ -269,8 +269,8 @@ def in_context_of(address: int) -> Iterator[int]:
     ordinal = pointer_device(address)
     if ordinal is None:
         raise TmaUnsupportedError(
-            f"{address:#x} is no address that a GPU of this process can reach: CUDA does not know "
-            "it; make the map from a CUDA tensor, or allocate the memory with CUDA"
+            f"CUDA does not know the address {address:#x}, so no GPU of this process can use it: "
+            "make the map from a CUDA tensor, or allocate the memory with CUDA"
         )
     context = ctypes.c_void_p()
     _ask_pointer(_POINTER_CONTEXT, address, context)
@@ -289,7 +289,7 @@ def _pushed(context: int) -> Iterator[None]:
 
 @lru_cache(maxsize=1)
 def _survey() -> tuple[Any, DriverStatus]:
-    """Load the library and look at the GPUs, once. A forked child looks again."""
+    """Load the library and list the GPUs, once; again in a forked child."""
     try:
         library = ctypes.CDLL(LIBRARY)
     except OSError as error:
@@ -319,7 +319,7 @@ def _start(library: Any, version: int) -> tuple[DeviceFacts, ...]:
 
 @lru_cache(maxsize=1)
 def _forget_after_fork() -> None:
-    """Look again in a forked child, where a driver started before is dead."""
+    """Look up again in a forked child, where a driver initialised before does not work."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_survey.cache_clear)
         os.register_at_fork(after_in_child=_primary_context.cache_clear)
@@ -352,7 +352,7 @@ def _library() -> Any:
 
 
 def driver_function(name: str) -> Any:
-    """Give a function of the driver, by name; refuse where the driver is too old to have it."""
+    """Give a function of the driver, by name; raise if the driver is too old to have it."""
     library = _library()
     function = getattr(library, name, None)
     if function is None:
@@ -374,7 +374,7 @@ def _dotted(version: int | None) -> str:
 
 @lru_cache(maxsize=64)
 def _primary_context(device_id: int) -> int:
-    """Retain a GPU's primary context, once per process: the process holds it to its end."""
+    """Retain a GPU's primary context, once per process; it is never released."""
     device_target(device_id)
     context = ctypes.c_void_p()
     _succeed("cuDevicePrimaryCtxRetain", _library().cuDevicePrimaryCtxRetain(context, device_id))
@@ -388,7 +388,7 @@ def _succeed(function: str, result: int, library: Any = None) -> None:
 
 
 def result_name(result: int, library: Any = None) -> str:
-    """Say what a CUresult is: its name, number and text."""
+    """Give the name, number and text of a CUresult."""
     library = library or _survey()[0]
     name, text = ctypes.c_char_p(), ctypes.c_char_p()
     library.cuGetErrorName(result, name)

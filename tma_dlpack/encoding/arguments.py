@@ -1,8 +1,7 @@
-"""A row-major request becomes the driver's arguments; the one place where order is reversed.
+"""`EncodeArguments`: a tensor map without its address, in the driver's words and order.
 
-`EncodeArguments` is a tensor map without its address, in the driver's words and order: index 0 is
-the innermost dimension. Everything below this file (geometry, the 128 bytes, the simulator) reads
-it, and nothing below it knows a row-major order but through `reverse`.
+Index 0 is the innermost dimension. Geometry, the 128 bytes and the simulator read it. `reverse` is
+the only function that changes between this order and the row-major one.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ MapKind = Literal["tiled", "im2col", "im2col_wide"]
 KINDS: tuple[MapKind, ...] = ("tiled", "im2col", "im2col_wide")
 T = TypeVar("T")
 
-#: Extents and strides of types smaller than a byte need not come out whole.
+#: Extents and byte strides of types smaller than a byte may be fractions until they are checked.
 Number = int | Fraction
 
 
@@ -45,7 +44,7 @@ def reverse(sequence: Sequence[T]) -> tuple[T, ...]:
 
 
 def alignment_bytes_of(interleave: TmaInterleaveLayout, data_type: TensorMapDataType | None) -> int:
-    """Give what an address and every stride must be a multiple of: 16 bytes, in some maps 32."""
+    """Give what the address and every stride must be a multiple of: 16 bytes, in some maps 32."""
     if interleave is TmaInterleaveLayout.bytes32:
         return 32
     return 32 if data_type is not None and row(data_type).smem_chunk_bytes == 16 else 16
@@ -53,11 +52,11 @@ def alignment_bytes_of(interleave: TmaInterleaveLayout, data_type: TensorMapData
 
 @dataclass(frozen=True, slots=True)
 class EncodeArguments:
-    """What cuTensorMapEncodeTiled, ...Im2col or ...Im2colWide is asked, less the address.
+    """The arguments of cuTensorMapEncodeTiled, ...Im2col or ...Im2colWide, without the address.
 
-    Index 0 is innermost. `global_strides` are bytes of dimensions 1 to rank - 1. Corners are W
-    first: (W,), (W, H) or (W, H, D); im2col_wide has the one pair of W. Fields of the other kinds
-    are empty or 0.
+    Index 0 is innermost. `global_strides` are in bytes, for dimensions 1 to rank - 1. Corners are W
+    first: (W,), (W, H) or (W, H, D); for im2col_wide only (W,). Fields of other kinds are empty or
+    0.
     """
 
     kind: MapKind
@@ -103,12 +102,12 @@ class EncodeArguments:
 
     @property
     def alignment_bytes(self) -> int:
-        """What the address and every stride are multiples of."""
+        """What the address and every stride must be a multiple of, bytes."""
         return alignment_bytes_of(self.interleave, self.data_type)
 
     @property
     def floor_box_bytes(self) -> int:
-        """Bytes that the driver computes for the box, and holds against 228 KB.
+        """Bytes that the driver computes for the box, and limits to 228 KB.
 
         The driver divides by element strides rounding down, so this is not what a copy transfers
         [measured, H200, driver 580.159.04]; `geometry.tx_bytes` gives that.

@@ -1,4 +1,4 @@
-"""Where each value stands in the 128 bytes of a tensor map: one table, FIELDS.
+"""The layout of the 128 bytes of a tensor map: one table, FIELDS.
 
 Encoding, decoding, `TensorMap.replace` and the drawings all read this table.
 
@@ -50,7 +50,7 @@ __all__ = [
     "write",
 ]
 
-ENGINE_BYTES = 64  # the engine looks at the first 64 bytes only [measured]
+ENGINE_BYTES = 64  # the engine reads only the first 64 bytes [measured]
 STRIDE_UNIT_BYTES = 16
 DERIVED = "derived from ptxas 13.0's code of tensormap.replace, not measured"
 PROVENANCE = "measured on an NVIDIA H200, driver 580.159.04 (CUDA 13.0), 2026-11-20; not published"
@@ -60,16 +60,16 @@ _IM2COL: tuple[MapKind, ...] = ("im2col", "im2col_wide")
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One value in the map.
+    """One field of the map.
 
     Attributes
     ----------
     name : str
-        The driver's name of the argument it comes from.
+        The driver's name of the argument that it stores.
     index : int or None
         Which entry of an array argument; 0 is innermost, and W for corners.
     pieces : tuple of (bit, width)
-        Where its bits stand, low bits first.
+        Position of its bits, low bits first.
     bias, unit : int
         The bits hold ``value // unit - bias``.
     signed : bool
@@ -83,12 +83,12 @@ class Field:
     width : int
         Number of bits.
     raw : range
-        What the bits can hold.
+        The values of the bits.
     bit : int
-        Where the lowest bit stands.
+        Position of the lowest bit.
     plain_end : int
-        What the value less `bias` must be below for its bits to stand at `bit` as they are; 0 where
-        they never do, because of units or of a second piece.
+        Values minus `bias` below this are stored at `bit` without conversion; 0 if there is a unit
+        or a second piece.
     """
 
     name: str
@@ -106,7 +106,7 @@ class Field:
     plain_end: int = dataclasses.field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Count the bits, and what they can hold."""
+        """Compute `width`, `raw`, `bit` and `plain_end`."""
         width = sum(width for _, width in self.pieces)
         low = -(1 << width - 1) if self.signed else 0
         raw = range(low, low + (1 << width))
@@ -122,7 +122,7 @@ class Field:
         return self.name if self.index is None else f"{self.name}[{self.index}]"
 
     def exists(self, kind: MapKind, rank: int) -> bool:
-        """Say whether a map of this kind and rank has the field."""
+        """Whether a map of this kind and rank has the field."""
         if self.kind is not None and (self.kind == "tiled") != (kind == "tiled"):
             return False
         if self.rank is not None and self.rank != rank:
@@ -242,7 +242,7 @@ _FIELDS_OF = {
 
 
 def encode(arguments: EncodeArguments, address: int) -> bytes:
-    """Encode accepted arguments as the 128 bytes that the driver makes of them on sm_90.
+    """Encode accepted arguments as 128 bytes, equal to the driver's on sm_90.
 
     The layout is measured (H200, driver 580.159.04, 2026-11-20), not published by NVIDIA, and may
     change. The arguments must have passed the rules: a value that does not fit its field raises

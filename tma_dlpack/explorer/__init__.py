@@ -1,1 +1,7 @@
-"""A notebook panel that moves the options of a map and shows what follows."""
+"""`explore`: a notebook panel with controls for the options of a map, and its figures.
+
+`widget.py` is the anywidget model, whose Python side checks the options and draws with `draw`; the
+JavaScript beside it only shows controls and figures, and sends what the user chose.
+
+May import: everything except bench, verification and cli. Imported by: the package itself.
+"""

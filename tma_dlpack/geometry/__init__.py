@@ -1,9 +1,16 @@
-"""Which element goes where: every formula of a TMA copy, once, as pure functions.
+"""Which byte goes where: every formula of a TMA copy, in one place, as pure functions.
 
 Everything reads `EncodeArguments` (driver order: index 0 is innermost). A copy moves a tile of
-*lines*. A line is what is contiguous on both sides: the box's row along dimension 0, one pixel's
-channels (im2col), or one unit of 16 or 32 bytes (interleaved). Line `i` starts `i * pitch` bytes
-after the destination, before the swizzle.
+*lines*. A line is contiguous in global and in shared memory: a row of the box along dimension 0,
+one pixel's channels (im2col), or one unit of 16 or 32 bytes (interleaved). Line `i` starts
+`i * pitch` bytes after the destination, before the swizzle.
+
+`plan.py` computes counts, lines, pitch and footprint once per map; `swizzle.py` has the patterns;
+`lines.py` places lines in global memory; `boxes.py` does the same for whole boxes; `cover.py` lists
+the tiles of a tensor. A new swizzle is a row of `swizzle.SWIZZLES`.
+
+May import: types, encoding. Imported by: tensor_map (when an attribute needs it), consumer, copies,
+draw, explorer, bench, verification.
 
 Source: measured on an H200 (compute capability 9.0, driver 580.159.04, 2026-11-20). Packed types,
 atom swizzles and im2col-wide are documented, not measured (PTX ISA, CUDA driver API).

@@ -1,4 +1,4 @@
-"""The boxes of a tiled map, cut to what is in bounds: what is left is a lattice of lines."""
+"""The boxes of a tiled map, cut to what is in bounds: a regular grid ("lattice") of lines."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tma_dlpack.geometry.plan import BoolArray, IntArray, TilePlan
 
 __all__ = ["Cut", "box_starts", "cut_box", "has_lattice", "wholly_in_bounds"]
 
-#: Boxes of larger tensors are copied line by line, whose distances wrap as the engine's do.
+#: Boxes of larger tensors are copied line by line, with addresses modulo 2^64 as in the engine.
 MAX_LATTICE_BYTES = 1 << 58
 
 
 class Cut(NamedTuple):
-    """What of a box is in bounds: some of its lines, and the same bytes of each."""
+    """The part of a box that is in bounds: some of its lines, and the same bytes of each."""
 
     lines: tuple[slice, ...]  # along each axis of line_shape
     shape: tuple[int, ...]  # the number of them
@@ -36,7 +36,7 @@ class Cut(NamedTuple):
 
 
 class Lattice(NamedTuple):
-    """How the elements of a tiled map lie in global memory."""
+    """The places of the elements of a tiled map in global memory."""
 
     limits: IntArray  # (rank,) the largest coordinates of boxes that are wholly in bounds
     strides_bits: IntArray  # (rank,)
@@ -44,26 +44,26 @@ class Lattice(NamedTuple):
 
 
 def has_lattice(tile_plan: TilePlan) -> bool:
-    """Say whether the functions here serve: for tiled maps of tensors up to 2^58 bytes."""
+    """Whether the functions of this module apply: to tiled maps of tensors up to 2^58 bytes."""
     return _lattice(tile_plan) is not None
 
 
 def box_starts(tile_plan: TilePlan, coords: IntArray) -> IntArray:
-    """Give where boxes start, bytes from the tensor's address, (tiles,).
+    """Give the starts of boxes, in bytes from the tensor's address, (tiles,).
 
-    Meaningful for boxes that are in bounds at least in part.
+    Only meaningful for boxes that are in bounds at least in part.
     """
     return coords @ _known(tile_plan).strides_bits >> 3
 
 
 def wholly_in_bounds(tile_plan: TilePlan, coords: IntArray) -> BoolArray:
-    """Say which boxes are wholly in bounds, (tiles,)."""
+    """Give which boxes are wholly in bounds, (tiles,)."""
     wholly: BoolArray = np.all((coords >= 0) & (coords <= _known(tile_plan).limits), axis=1)
     return wholly
 
 
 def cut_box(tile_plan: TilePlan, coords: Sequence[int]) -> Cut:
-    """Give what of one box is in bounds; `coords` in driver order.
+    """Give the part of one box that is in bounds; `coords` in driver order.
 
     Examples
     --------
@@ -112,5 +112,5 @@ def _lattice(tile_plan: TilePlan) -> Lattice | None:
 
 def _known(tile_plan: TilePlan) -> Lattice:
     found = _lattice(tile_plan)
-    assert found is not None  # callers ask has_lattice first
+    assert found is not None  # callers check has_lattice first
     return found

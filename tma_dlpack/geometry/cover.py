@@ -33,8 +33,7 @@ def tile_coords(args: EncodeArguments) -> IntArray:
     Raises
     ------
     TmaUnsupportedError
-        For more than 2^27 coordinates (tiles times rank), which no list should hold; and for maps
-        that describe no copy, as `plan` refuses them.
+        For more than 2^27 coordinates (tiles times rank), and for maps that `plan` refuses.
     """
     plan(args)
     return _tiled(args) if args.kind == "tiled" else _column_starts(args)
@@ -84,18 +83,18 @@ def _column_starts(args: EncodeArguments) -> IntArray:
 
 
 def _empty_grid(steps: Sequence[range], rank: int) -> tuple[IntArray, IntArray]:
-    """Give room for all combinations as (n, rank), the last of `steps` changing fastest.
+    """Allocate all combinations as (n, rank), the last of `steps` changing fastest.
 
-    And the same memory as (*counts, rank), so that each column is written once, where it stays.
+    Also gives the same memory as (*counts, rank), to write each column by broadcasting.
     """
-    # Not len(): a walk over all images may be longer than what len can say.
+    # Not len(), which fails for ranges longer than sys.maxsize.
     counts = [max(0, -(-(r.stop - r.start) // r.step)) for r in steps]
     total = math.prod(counts)
     if total * rank > MAX_COORDS:
         raise TmaUnsupportedError(
-            f"{total} tiles cover this tensor; a list of at most {MAX_COORDS} coordinates "
-            f"({MAX_COORDS // rank} tiles of rank {rank}) is given. Step through the coordinates "
-            "yourself, box by box along each dimension, and pass load_tiles some at a time"
+            f"{total} tiles cover this tensor, and tile_coords lists at most "
+            f"{MAX_COORDS // rank} tiles of rank {rank}. Compute the coordinates in parts, box by "
+            "box along each dimension, and pass each part to load_tiles"
         )
     coords = np.empty((total, rank), np.int64)
     return coords, coords.reshape(*counts, rank)

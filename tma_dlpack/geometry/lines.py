@@ -1,4 +1,4 @@
-"""Where the lines of tiles lie in global memory, and which of them are in bounds."""
+"""The places of the lines of tiles in global memory, and which of them are in bounds."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CHUNK_BYTES = 16
 
 
 class LinePosition(NamedTuple):
-    """Where the lines of tiles lie along one driver dimension.
+    """The positions of the lines of tiles along one driver dimension.
 
     `positions` broadcasts to (tiles, *line_shape); `extent` and `stride_bytes` are the tensor's.
     """
@@ -87,10 +87,11 @@ def _taken(tile_plan: TilePlan) -> list[tuple[int, IntArray]]:
 def _im2col_positions(
     tile_plan: TilePlan, coords: IntArray, offsets: Sequence[int]
 ) -> dict[int, IntArray]:
-    """Walk each column from its start: W fastest, back to the box's first on overflow, then n.
+    """Walk each column from its start: W fastest, then H, D and the image.
 
-    Pixel i of a dimension takes the start, start + step, ... up to the last (`head` of them), then
-    whole passes first, first + step, ... of `full` pixels; each wrap steps the next dimension.
+    Along one dimension the walk visits start, start + step, ... up to the last pixel of the box
+    (`head` pixels), then whole passes first, first + step, ... (`full` pixels). After each pass the
+    next dimension steps.
     """
     args = tile_plan.arguments
     turn: IntArray = np.arange(tile_plan.lines)[None, :]
@@ -136,7 +137,7 @@ Positions = TypeVar("Positions", int, IntArray)
 
 
 def in_bounds(start: Positions, step: int, count: int, dim: int) -> tuple[Positions, Positions]:
-    """Say which of `count` positions start, start + step, ... lie in 0..dim - 1: [first, last).
+    """Give which of `count` positions start, start + step, ... lie in 0..dim - 1: [first, last).
 
     >>> in_bounds(-3, 2, 4, 3)  # of -3, -1, 1, 3 the third
     (2, 3)

@@ -33,7 +33,7 @@ __all__ = [
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
-#: Packed values come in groups of so many.
+#: Packed values come in groups of 16.
 PACKED_GROUP = 16
 #: Pixels of a column in mode im2col::w::128 (PTX ISA).
 W128_PIXELS = 128
@@ -47,7 +47,7 @@ _UNIT_BYTES = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TilePlan:
-    """What a map's copies have in common; made once per map by `plan`, and compared by identity.
+    """What all copies of a map share; made once per map by `plan`, and compared by identity.
 
     Attributes
     ----------
@@ -55,8 +55,8 @@ class TilePlan:
     unit_bytes : int
         Bytes that an interleaved copy moves per position; 0 when not interleaved.
     counts, steps : tuple of int
-        Of a tiled map, per dimension: n[d], the positions that a box takes, and s[d], the distance
-        between them. Of an im2col map `counts` is (channels, pixels), and `steps` is empty.
+        For a tiled map, per dimension: n[d], the number of positions of a box, and s[d], the
+        distance between them. For an im2col map `counts` is (channels, pixels), `steps` is empty.
     line_shape : tuple of int
         The lines of a tile, row-major.
     lines : int
@@ -73,7 +73,7 @@ class TilePlan:
     smem_bytes : int
         The footprint in shared memory, padding of the swizzle included.
     tx_bytes : int
-        What the mbarrier counts: the payload, without gaps and padding.
+        Bytes that the mbarrier counts: the payload, without gaps and padding.
     """
 
     arguments: EncodeArguments
@@ -108,13 +108,13 @@ def plan(args: EncodeArguments) -> TilePlan:
     Raises
     ------
     TmaUnsupportedError
-        For an interleaved map of rank 1 or 2, which ``tensormap.replace`` can make.
+        For an interleaved map of rank 1 or 2, such as ``tensormap.replace`` can make.
     """
     if args.interleave and args.rank < MIN_RANK_INTERLEAVED:
         raise TmaUnsupportedError(
-            f"an interleaved map of rank {args.rank} describes no copy: interleaved layouts have "
-            f"{MIN_RANK_INTERLEAVED} to 5 dimensions (PTX ISA); replace its rank or its "
-            "interleave_layout"
+            f"an interleaved map of rank {args.rank} cannot be copied: interleaved layouts have "
+            f"{MIN_RANK_INTERLEAVED} to 5 dimensions (PTX ISA); change its rank or its "
+            "interleave_layout with replace()"
         )
     row, unit_bytes = args.type_row, _UNIT_BYTES[args.interleave]
     steps: tuple[int, ...] = ()
@@ -164,8 +164,8 @@ def _box_counts(args: EncodeArguments) -> tuple[tuple[int, ...], tuple[int, ...]
 def tx_bytes(args: EncodeArguments) -> int:
     """Give the bytes that the mbarrier counts: the whole box, out-of-bounds elements included.
 
-    Row and swizzle padding is not counted [measured]. Nor are the gaps that the ALIGN16B packed
-    types leave in shared memory, as TileLang, CuTe DSL, DeepGEMM and CUTLASS count; not measured.
+    Padding of rows and of the swizzle is not counted [measured]. The gaps of the ALIGN16B packed
+    types are not counted either, as in TileLang, CuTe DSL, DeepGEMM and CUTLASS; not measured.
 
     >>> from tma_dlpack.types.enums import TensorMapDataType
     >>> packed = TensorMapDataType["16U4_ALIGN16B"]
@@ -185,19 +185,19 @@ def smem_bytes(args: EncodeArguments) -> int:
 
 
 def smem_alignment(args: EncodeArguments) -> int:
-    """Give the alignment to give a tile in shared memory, bytes.
+    """Give the recommended alignment of a tile in shared memory, bytes.
 
-    This is the repeat of the swizzle (256, 512, 1024 for 32B, 64B, 128B; 128 without), so that
-    the pattern starts at the tile's first row. The engine itself demands 128 with every swizzle,
-    and swizzles by the absolute address [measured].
+    It is the repeat of the swizzle (256, 512, 1024 for 32B, 64B, 128B; 128 without), so that the
+    pattern starts at the tile's first row. The engine requires only 128 with every swizzle, and
+    swizzles by the absolute address [measured].
     """
     return SWIZZLES[args.swizzle].repeat_bytes
 
 
 def swizzle_order(tile_plan: TilePlan, smem_offset: int) -> IntArray:
-    """Give, for each swizzle granule of the tile in shared memory, the one that it holds.
+    """Give, for each granule of the tile in shared memory, the unswizzled granule stored there.
 
-    As an involution it is also the place of each unswizzled granule. Granules count from
+    The permutation is its own inverse. Granules count from
     `smem_offset`; the array is int64 of length ``smem_bytes / tile_plan.swizzle.granule_bytes``.
     """
     start = smem_offset % tile_plan.swizzle.repeat_bytes
@@ -220,7 +220,7 @@ def spatial_dims(args: EncodeArguments) -> range:
 
 
 def walked_dims(args: EncodeArguments) -> range:
-    """Give the spatial dimensions that a column walks; im2col-wide holds H and D fixed."""
+    """Give the spatial dimensions that a column walks; im2col-wide keeps H and D fixed."""
     dims = spatial_dims(args)
     return dims[:1] if args.kind == "im2col_wide" else dims
 

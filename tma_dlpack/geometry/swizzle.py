@@ -1,4 +1,4 @@
-"""Swizzles: where the byte of an unswizzled shared address lies."""
+"""Swizzles: from an unswizzled shared-memory address to the swizzled one."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ __all__ = ["SMEM_ALIGNMENT", "SWIZZLES", "Swizzle", "swizzle_offset"]
 
 Address = TypeVar("Address", int, npt.NDArray[Any])
 
-#: Alignment that the engine needs of a shared-memory address [measured: less faults], bytes.
+#: Alignment of a tile in shared memory, bytes [measured: with less, copies fault].
 SMEM_ALIGNMENT = 128
 
 
 class Swizzle(NamedTuple):
     """How a swizzle changes a shared address: ``a ^ ((a >> right & mask) << left)`` per term."""
 
-    span_bytes: int  # within which chunks move; also the least pitch of a row
-    repeat_bytes: int  # after which the pattern starts again
-    granule_bytes: int  # what always stays together
+    span_bytes: int  # chunks move within a span; also the least pitch of a row
+    repeat_bytes: int  # the pattern repeats after so many bytes
+    granule_bytes: int  # bytes that always stay together
     terms: tuple[tuple[int, int, int], ...]  # right, mask, left
 
 
@@ -39,10 +39,10 @@ SWIZZLES: dict[TmaSwizzle, Swizzle] = {
 
 
 def swizzle_offset(swizzle: TmaSwizzle, address: Address) -> Address:
-    """Give the shared address where the byte of an unswizzled shared address lies.
+    """Give the swizzled address of a byte in shared memory.
 
-    `address` is absolute: what counts is the address in the CTA's shared memory, not the distance
-    from the tile. The function is its own inverse.
+    `address` is absolute, in the shared memory of the thread block, not relative to the tile. The
+    function is its own inverse.
 
     >>> hex(swizzle_offset(TmaSwizzle.bytes128, 0x480))  # row 9 mod 8 = 1: chunk 0 moves to 1
     '0x490'

@@ -1,4 +1,9 @@
-"""Where the header for extension authors lies."""
+"""The headers for authors of C++ extensions, and `get_include`.
+
+tma_dlpack.h is for extensions (torch tensors to maps, device code for copies); tma_dlpack_make.h
+checks and encodes in plain C, shared with the compiled short cut; tma_dlpack_driver.h calls
+libcuda. Nothing here imports Python modules of the package.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +18,9 @@ __all__ = ["get_include"]
 def get_include() -> str:
     """Give the folder of ``tma_dlpack.h``, for a compiler's ``-I``.
 
-    The header turns what Python hands over (`TensorMap.ptr`, `TensorMap.as_torch()`) into a
-    ``CUtensorMap``, and has the device code that loads and stores tiles. It needs C++17, and no
-    libcuda.
+    The header makes a ``CUtensorMap`` from a torch tensor, or from what Python passes
+    (`TensorMap.ptr`, `TensorMap.as_torch()`), and has device code that loads and stores tiles. It
+    needs C++17, but not libcuda at link time.
 
     Returns
     -------

@@ -18,10 +18,10 @@
 
 enum { TMA_DLPACK_MAX_GPUS = 64 };
 
-/* What no driver answers: there is no libcuda, or it is too old, or this is a forked child. */
+/* The result without a usable driver: there is no libcuda, it is too old, or this is a forked child. */
 enum { TMA_DLPACK_NO_DRIVER = -1 };
 
-/* What tensor maps may ask of a GPU. */
+/* The facts about a GPU that tensor maps need. */
 typedef struct {
   int known; /* 0: not asked yet */
   int major, minor;
@@ -60,7 +60,7 @@ static inline TmaDlpackDriver *tma_dlpack_driver_state(void) {
   return &driver;
 }
 
-/* A driver that was started before a fork does not serve the child. */
+/* A driver that was initialised before a fork cannot be used in the child. */
 static inline void tma_dlpack_driver_forked(void) {
   if (tma_dlpack_driver_state()->state == 1) tma_dlpack_driver_state()->state = -1;
 }

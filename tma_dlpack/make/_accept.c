@@ -2,12 +2,13 @@
  *
  *   tensor, options  ->  read  ->  describe  ->  judge  ->  encode  ->  a TensorMap, or None
  *
- * None means "not sure": nothing is refused or explained here, the rules do that. An exception of a
- * producer is swallowed, because the rules meet it again; only MemoryError, KeyboardInterrupt and the
- * like go through. Accepted here means accepted by the rules, with the same bytes.
+ * None means "not sure": nothing is refused or explained here, the rules do that. Exceptions of a
+ * producer are cleared, because the long road asks the producer again and reports them; only
+ * MemoryError, KeyboardInterrupt and the like are passed on. Whatever is accepted here, the rules
+ * accept too, with the same bytes.
  *
- * _options.h reads what the user wrote, _tensors.h the tensor; include/tma_dlpack_make.h describes,
- * judges and encodes, include/tma_dlpack_driver.h asks the driver. All state is under the GIL.
+ * _options.h reads the options, _tensors.h the tensor; include/tma_dlpack_make.h describes, judges
+ * and encodes; include/tma_dlpack_driver.h calls the driver. The GIL protects all state.
  */
 
 #include "../include/tma_dlpack_driver.h"
@@ -16,10 +17,10 @@
 
 static State *state_of(PyObject *module) { return (State *)PyModule_GetState(module); }
 
-/* Whether setup() was called, and the interpreter is not coming to its end. */
+/* Whether setup() was called and the interpreter is not shutting down. */
 static int is_ready(const State *state) { return state->map_type != NULL; }
 
-/* What every verb gives when it is not sure. */
+/* The result of every function that is not sure. */
 static PyObject *not_sure(void) {
   if (swallowed() < 0) return NULL;
   Py_RETURN_NONE;
@@ -27,7 +28,7 @@ static PyObject *not_sure(void) {
 
 /* ---- a map --------------------------------------------------------------------------------------- */
 
-/* Keep the options of a call, in fields as narrow as the judgement allows. */
+/* Keep the options of a call; the fields are as narrow as the checked ranges. */
 static void keep_options(AskedCall *asked, const TmaDlpackOptions *o) {
   asked->kind = (uint8_t)o->kind;
   asked->rules = (uint8_t)o->rules;
@@ -46,7 +47,7 @@ static void keep_options(AskedCall *asked, const TmaDlpackOptions *o) {
   for (int i = 0; i < o->upper_count; ++i) asked->upper[i] = (int16_t)o->upper[i];
 }
 
-/* Keep what a tensor told. */
+/* Keep a tensor's layout. */
 static void keep_layout(AskedCall *asked, const View *view) {
   asked->rank = (uint8_t)view->told.ndim;
   asked->device = view->told.device;
@@ -57,7 +58,7 @@ static void keep_layout(AskedCall *asked, const View *view) {
   if (asked->has_strides) memcpy(asked->strides, view->strides, sizeof asked->strides);
 }
 
-/* A map that holds a tensor, or none; NULL with an exception where memory ends. */
+/* A new map, with or without a tensor; NULL with an exception if out of memory. */
 static MapStorage *new_map(const State *state, PyObject *tensor, uint64_t address) {
   MapStorage *map = (MapStorage *)PyType_GenericAlloc(state->map_type, 0);
   if (map == NULL) return NULL;
@@ -79,7 +80,7 @@ static int encode_into(MapStorage *map, const TmaDlpackArguments *a, int ordinal
 
 /* ---- tensors ------------------------------------------------------------------------------------- */
 
-/* Where a tensor lies, as far as a map needs it: whose bytes, and which limit of shared memory. */
+/* The device of a tensor: which encoder it needs, and its limit of shared memory. */
 typedef struct {
   int ordinal; /* of the GPU; -1 for host memory, which is described for sm_90 */
   int64_t max_smem_bytes;
@@ -121,7 +122,7 @@ static MapStorage *map_of_tensor(State *state, PyObject *tensor, const TmaDlpack
 
 typedef int (*ReadOptions)(const State *, PyObject *const *, TmaDlpackOptions *);
 
-/* A make_* verb: the tensor, then its options, all by position. */
+/* A make_* function: the tensor, then its options, all by position. */
 static PyObject *accept(PyObject *module, PyObject *const *args, Py_ssize_t count,
                         Py_ssize_t expected, ReadOptions read_options) {
   State *state = state_of(module);
@@ -192,8 +193,8 @@ static PyObject *accept_many(PyObject *module, PyObject *const *args, Py_ssize_t
 
 /* ---- another address ----------------------------------------------------------------------------- */
 
-/* Whether a tensor tells what a map's own tensor told. Strides of extents 1 differ at times without a
- * meaning: that is for the long road to find out. */
+/* Whether a tensor has the layout of a map's own tensor. Strides of dimensions of extent 1 may differ
+ * and mean nothing: the long road decides then. */
 static int same_layout(const AskedCall *asked, const View *view) {
   size_t bytes = asked->rank * sizeof asked->shape[0];
   return !asked->is_bare && view->told.ndim == asked->rank &&
@@ -236,7 +237,7 @@ static PyObject *accept_address(PyObject *module, PyObject *const *args, Py_ssiz
   return (PyObject *)map;
 }
 
-/* ---- the driver's own words ---------------------------------------------------------------------- */
+/* ---- driver_encode_* ----------------------------------------------------------------------------- */
 
 /* tensorDataType, tensorRank, globalAddress, globalDim, globalStrides: five arguments in a row. As in
  * C, entries of an array past the rank are not read. */
@@ -256,7 +257,7 @@ static int read_bare_tensor(const State *state, PyObject *const *args, TmaDlpack
   return 1;
 }
 
-/* An array of as many entries as it must have, at least. */
+/* An array with at least the required number of entries. */
 static int read_bare_array(const State *state, PyObject *value, int least, int64_t *out) {
   int count = 0;
   return read_integers(state, value, TMA_DLPACK_MAX_RANK, out, &count) && count >= least;
@@ -314,7 +315,7 @@ static void keep_bare(AskedCall *asked, const TmaDlpackArguments *a) {
   }
 }
 
-/* Who encodes bare arguments: the current GPU, or GPU 0, where it is one that is judged; else -1. */
+/* The GPU whose driver encodes: the current one, or GPU 0, if its rules are known here; else -1. */
 static int bare_ordinal(PyObject *encoder) {
   TmaDlpackDriver *driver = is_word(encoder, "model") ? NULL : tma_dlpack_driver();
   if (driver == NULL) return -1;
@@ -324,7 +325,7 @@ static int bare_ordinal(PyObject *encoder) {
   return gpu != NULL && tma_dlpack_gpu_is_judged(gpu) ? ordinal : -1;
 }
 
-/* A driver_encode_* verb for target="sm_90", encoder "auto" or "model": all by position. */
+/* A driver_encode_* function for target="sm_90", encoder "auto" or "model": all by position. */
 static PyObject *accept_bare(PyObject *module, PyObject *const *args, Py_ssize_t count,
                              Py_ssize_t expected, int kind) {
   State *state = state_of(module);
@@ -378,7 +379,7 @@ static PyObject *accept_driver_im2col_wide(PyObject *module, PyObject *const *ar
   return accept_bare(module, args, count, 17, TMA_DLPACK_IM2COL_WIDE);
 }
 
-/* ---- verbs with a short cut before them ---------------------------------------------------------- */
+/* ---- functions with a short cut before them ------------------------------------------------------ */
 
 PyDoc_STRVAR(quick_text,
              "quick(function, verb, parameters, required, positional, /)\n--\n\n"

@@ -1,6 +1,6 @@
-/* _options.h: what a user wrote becomes numbers: a member, its name or its value; a tuple or list.
+/* _options.h: read the options as numbers: enum members, names or values; tuples or lists of integers.
  *
- * Each function says 1 where it read the value, and 0 for "not sure": rules/parse.py will say what is
+ * Each function returns 1 if it read the value and 0 for "not sure": then rules/parse.py says what is
  * wrong. None of them leaves an exception behind.
  */
 
@@ -9,8 +9,8 @@
 
 #include "_state.h"
 
-/* Clear what a question raised. MemoryError and KeyboardInterrupt are the caller's to see: then say
- * -1, with the exception still there; else 0. */
+/* Clear the current exception and return 0; for MemoryError and KeyboardInterrupt keep it and return
+ * -1. */
 static int swallowed(void) {
   if (PyErr_Occurred() == NULL) return 0;
   if (PyErr_ExceptionMatches(PyExc_MemoryError) || !PyErr_ExceptionMatches(PyExc_Exception))
@@ -68,7 +68,7 @@ static int read_name(const Words *words, PyObject *name, int64_t *out) {
   return member != NULL && !overflow;
 }
 
-/* A member of an enum, its name, or its value; what is too large for the driver is judged later. */
+/* A member of an enum, its name, or its value; values too large for the driver are refused later. */
 static int read_member(const State *state, int which, PyObject *value, int *out) {
   const Words *words = &state->words[which];
   int64_t number = 0;
@@ -92,7 +92,7 @@ static int is_word(PyObject *value, const char *word) {
   return PyUnicode_CheckExact(value) && PyUnicode_CompareWithASCIIString(value, word) == 0;
 }
 
-/* The name of a set of rules: 0 is a kind's own, 1 the driver's. */
+/* The name of a set of rules: 0 is the default of the kind of map, 1 the driver's. */
 static int read_rules(const State *state, PyObject *value, PyObject *usual, int *out) {
   *out = TMA_DLPACK_RULES_DEFAULT;
   if (value == usual) return 1; /* as mostly: strings that stand in a program are one object */
@@ -107,7 +107,7 @@ static int read_data_type(const State *state, PyObject *value, int *out) {
   return value == Py_None || read_member(state, DATA_TYPE, value, out);
 }
 
-/* Row-major element strides, or None. The innermost may have no say, but must fit a byte to be kept. */
+/* Row-major element strides, or None. The innermost may be ignored, but must fit a byte to be kept. */
 static int read_elem_strides(const State *state, PyObject *value, TmaDlpackOptions *o) {
   if (value == Py_None) return 1;
   if (!read_integers(state, value, TMA_DLPACK_MAX_RANK, o->elem_strides, &o->elem_stride_count))
@@ -125,21 +125,21 @@ static int read_layout_options(const State *state, PyObject *const *args, TmaDlp
          read_member(state, OOB_FILL, args[4], &o->oob_fill);
 }
 
-/* data_type, rules, target: the last three arguments. Only the tensor's own target is judged. */
+/* data_type, rules, target: the last three arguments. Only target=None is accepted here. */
 static int read_manner(const State *state, PyObject *const *args, PyObject *usual_rules,
                        TmaDlpackOptions *o) {
   return args[2] == Py_None && read_data_type(state, args[0], &o->asked_type) &&
          read_rules(state, args[1], usual_rules, &o->rules);
 }
 
-/* box_sizes, then the layout options and the manner: nine arguments. */
+/* box_sizes, the layout options, then data_type, rules and target: nine arguments. */
 static int read_tiled_options(const State *state, PyObject *const *args, TmaDlpackOptions *o) {
   tma_dlpack_start_options(o, TMA_DLPACK_TILED);
   return read_integers(state, args[0], TMA_DLPACK_MAX_RANK, o->box_sizes, &o->box_count) &&
          read_layout_options(state, args + 1, o) && read_manner(state, args + 6, state->libcudacxx, o);
 }
 
-/* Corners, channels and pixels, then the layout options and the manner: twelve arguments. */
+/* Corners, channels and pixels, the layout options, data_type, rules, target: twelve arguments. */
 static int read_im2col_options(const State *state, PyObject *const *args, TmaDlpackOptions *o) {
   tma_dlpack_start_options(o, TMA_DLPACK_IM2COL);
   return read_integers(state, args[0], TMA_DLPACK_MAX_RANK - 2, o->lower, &o->lower_count) &&
@@ -148,7 +148,7 @@ static int read_im2col_options(const State *state, PyObject *const *args, TmaDlp
          read_layout_options(state, args + 4, o) && read_manner(state, args + 9, state->documented, o);
 }
 
-/* The same with one corner entry each, and `mode` before the manner: thirteen arguments. */
+/* The same with one entry per corner, and `mode` before data_type: thirteen arguments. */
 static int read_wide_options(const State *state, PyObject *const *args, TmaDlpackOptions *o) {
   tma_dlpack_start_options(o, TMA_DLPACK_IM2COL_WIDE);
   o->lower_count = o->upper_count = 1;

@@ -1,11 +1,11 @@
 /* _quick.h: a Python function with a short cut before it.
  *
  * Calling a Python function of 14 parameters takes half as long as the whole short cut. So the public
- * verb is a callable object that binds the arguments itself, takes the short cut, and calls the
- * Python function with the same arguments where the short cut is not sure, or the arguments are odd.
+ * function is a callable object that binds the arguments itself and takes the short cut. If the short
+ * cut is not sure, or the arguments do not bind, it calls the Python function with the same arguments.
  *
- * It is called by the vectorcall protocol, which CPython has for types like this one since 3.9, but the
- * limited API names only since 3.12. It is no built-in function, because torch.compile warns of these.
+ * It uses the vectorcall protocol, which CPython has for such types since 3.9, although the limited API
+ * names it only since 3.12. It is not a built-in function, because torch.compile warns about those.
  */
 
 #ifndef TMA_DLPACK_QUICK_H

@@ -1,22 +1,22 @@
-/* _state.h: what the short cut knows of this interpreter: classes, names, and how tensors are asked. */
+/* _state.h: the state of the short cut: classes, names, and how tensors of each type are read. */
 
 #ifndef TMA_DLPACK_STATE_H
 #define TMA_DLPACK_STATE_H
 
 #include "../tensor_map/_storage.h"
 
-/* How `__dlpack__` is called: functions of one argument, which setup() is given. */
+/* Functions of one argument that call `__dlpack__`; setup() receives them. */
 enum { EXPORT, EXPORT_ON_CUDA, EXPORT_ON_CUDA_OF_JAX, EXPORTS };
 
 enum { INTERLEAVE, SWIZZLE, L2_PROMOTION, OOB_FILL, DATA_TYPE, WIDE_MODE, ENUMS };
 
-/* Attributes that tensors are asked for; their names are interned, as CPython's own look-ups want. */
+/* Names of the attributes that are read; interned, which makes CPython's look-ups fast. */
 enum { DTYPE, PLATFORM, DLPACK_DEVICE, NAMES };
 
 enum { MAX_MEMBERS = 16 };
 
-/* An enum: its class, {name: member} with the spellings of cuda.h, and its shortest names, interned as
- * the words of a program are, in the order of their values. */
+/* An enum: its class, {name: member} including the names of cuda.h, and the members' own names in the
+ * order of their values, interned as the string literals of a program are. */
 typedef struct {
   PyTypeObject *type;
   PyObject *names;
@@ -27,7 +27,7 @@ typedef struct {
 typedef int (*FillTensor)(void *object, TmaDlpackTensor *out);
 typedef int (*ExportTensor)(void *object, TmaDlpackManagedVersioned **out);
 
-/* How tensors of one Python type are asked, chosen when the first of them is seen. */
+/* How tensors of one Python type are read; chosen when the first one is seen. */
 typedef struct {
   PyTypeObject *type;
   PyCFunction is_neg;         /* torch: the C function of the method; else NULL */

@@ -1,9 +1,9 @@
 /* _tensors.h: any tensor becomes a DLTensor, whose shape and strides are copied at once.
  *
- * torch tensors are read through DLPack's C exchange API, everything else by one `__dlpack__` call,
- * whose capsule is only looked at: its own destructor runs its deleter. Only types of libraries that
- * we know are read here: the capsules of others may hold anything, and dlpack/capsule.py reads them
- * with more care. Which argument goes to whom, and why: tma_dlpack/dlpack/producer.py.
+ * torch tensors are read through DLPack's C exchange API, everything else by one `__dlpack__` call.
+ * The capsule is not consumed: its own destructor runs its deleter. Only the types of known libraries
+ * are read here; dlpack/capsule.py reads those of others, with more checks. The arguments of
+ * `__dlpack__` for each library are explained in tma_dlpack/dlpack/producer.py.
  */
 
 #ifndef TMA_DLPACK_TENSORS_H
@@ -11,14 +11,14 @@
 
 #include "_options.h"
 
-/* A tensor, as told; shape and strides are its own. */
+/* A tensor as exported; shape and strides are copies. */
 typedef struct {
   TmaDlpackTensor told;
   int64_t shape[TMA_DLPACK_MAX_RANK], strides[TMA_DLPACK_MAX_RANK];
   uint64_t flags;
 } View;
 
-/* Copy what a producer tells, while it is still there. 0: not sure. */
+/* Copy a producer's DLTensor while it is valid. 0: not sure. */
 static int keep_view(View *view, const TmaDlpackTensor *told, uint64_t flags) {
   int rank = told->ndim;
   if (rank < 1 || rank > TMA_DLPACK_MAX_RANK || told->shape == NULL) return 0;
@@ -33,7 +33,7 @@ static int keep_view(View *view, const TmaDlpackTensor *told, uint64_t flags) {
   return !(flags & TMA_DLPACK_SUBBYTE_PADDED && told->dtype.bits < 8);
 }
 
-/* ---- learning how a type is asked ---------------------------------------------------------------- */
+/* ---- how tensors of a type are read -------------------------------------------------------------- */
 
 /* Give an attribute of an imported module, or NULL without an exception. A new reference. */
 static PyObject *attribute_of_module(const char *module_name, const char *attribute) {
@@ -158,7 +158,7 @@ static void forget_producer(Producer *producer) {
   Py_CLEAR(producer->on_cuda);
 }
 
-/* Choose how a tensor's type is asked; NULL where it goes the long road. */
+/* Choose how tensors of a type are read; NULL for the long road. */
 static const Producer *learn(State *state, PyObject *tensor) {
   PyTypeObject *type = Py_TYPE(tensor);
   if (state->producer_count == MAX_PRODUCERS) return NULL;
@@ -180,7 +180,7 @@ static const Producer *producer_of(State *state, PyObject *tensor) {
   return learn(state, tensor);
 }
 
-/* ---- asking a tensor ----------------------------------------------------------------------------- */
+/* ---- reading a tensor ---------------------------------------------------------------------------- */
 
 /* torch exports its types below a byte (int4, uint4...) as plain 8-bit integers: ask for the dtype. */
 static int is_whole_byte(const State *state, PyObject *tensor) {
@@ -190,7 +190,7 @@ static int is_whole_byte(const State *state, PyObject *tensor) {
   return whole;
 }
 
-/* The exchange API tells nothing of lazy negation and conjugation; complex types go the long road. */
+/* The exchange API does not report lazy negation and conjugation; complex types go the long road. */
 static int read_torch(const State *state, const Producer *producer, PyObject *tensor, View *view) {
   PyObject *negated = producer->is_neg(tensor, NULL);
   int plain = negated == Py_False;
@@ -261,7 +261,7 @@ static int read_torch_attributes(const State *state, const Producer *producer, P
   return read && PyErr_Occurred() == NULL;
 }
 
-/* Another type with the exchange API: its managed export also tells whether it is read-only. */
+/* Another type with the exchange API: only its managed export has the read-only flag. */
 static int read_exported(const Producer *producer, PyObject *tensor, View *view) {
   TmaDlpackManagedVersioned *managed = NULL;
   if (producer->export_tensor(tensor, &managed) != 0 || managed == NULL) return 0;
@@ -319,7 +319,7 @@ static int read_dlpack(const State *state, const Producer *producer, PyObject *t
   return kept;
 }
 
-/* Read a tensor: 1; 0 for "not sure", perhaps with an exception that the caller swallows. */
+/* Read a tensor: 1; 0 for "not sure", possibly with an exception that the caller clears. */
 static int read_tensor(State *state, PyObject *tensor, View *view) {
   const Producer *producer = producer_of(state, tensor);
   if (producer == NULL) return 0;

@@ -1,11 +1,11 @@
 """The short cut: an ordinary call becomes a map in one straight line, or None for "not sure".
 
-It never refuses and never explains: where a request is not plainly in order, it returns None, and
-the rules (`build.make`) say what is wrong, or accept it after all. What is accepted here the rules
-accept too, with the same bytes. Ordinary is: a dense tensor in host memory or in the memory of a
-GPU of compute capability 9.0, no interleaved layout, no `target`.
+It never refuses and never explains. Where it returns None, the rules (`build.make`) decide: they
+refuse with reasons, or accept after all. Whatever is accepted here, the rules accept too, with the
+same bytes. Ordinary means: a dense tensor in host memory or on a GPU of compute capability 9.0, no
+interleaved layout, no `target`.
 
-Every threshold comes from `types.limits`; the rules hold the same ones and cite their sources.
+Every threshold comes from `types.limits`; the rules use the same ones and cite their sources.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def accept_tiled(
     rules: Any,
     target: Any,
 ) -> TensorMap | None:
-    """Make the map of `make_tma_descriptor`'s arguments; None where it is not sure."""
+    """Make the map for the arguments of `make_tma_descriptor`; None for "not sure"."""
     try:
         plain = _plain_options(interleave_layout, swizzle, l2_fetch_size, oobfill, data_type)
         libcudacxx = rules == "libcu++"
@@ -83,7 +83,7 @@ def accept_tiled(
         if inner_bytes % INNER_BYTES or inner_bytes > plain.span_bytes:
             return None
         whole_bytes = box_bytes = kind.element_bytes
-        for size, dim, step in zip(box, dims, steps):  # noqa: B905 # strict takes its time
+        for size, dim, step in zip(box, dims, steps):  # noqa: B905 # strict=True is slower
             if size > dim and libcudacxx:
                 return None
             whole_bytes *= size
@@ -119,7 +119,7 @@ def accept_im2col(
     rules: Any,
     target: Any,
 ) -> TensorMap | None:
-    """Make the map of `make_im2col_descriptor`'s arguments; None where it is not sure."""
+    """Make the map for the arguments of `make_im2col_descriptor`; None for "not sure"."""
     try:
         plain = _plain_options(interleave_layout, swizzle, l2_fetch_size, oobfill, data_type)
         documented = rules == "documented"
@@ -164,7 +164,7 @@ def accept_im2col(
 
 
 def accept_im2col_wide(*arguments: Any) -> TensorMap | None:
-    """Give None: these maps are for sm_100 and later, where nothing is measured."""
+    """Give None: these maps are for sm_100 and later, whose bytes have not been measured."""
     return None
 
 
@@ -175,12 +175,12 @@ def _by_driver(arguments: EncodeArguments, address: int, device_id: int) -> byte
 
 
 class _NotSureError(Exception):
-    """Ends a short cut; the rules take over."""
+    """Raised inside the short cut for "not sure"; the rules take over."""
 
 
 #: Rank -> bits of one entry of a corner.
 _CORNER_BITS = {3: 16, 4: 8, 5: 5}
-_MAY_WRAP = 1 << 30  # extents from here on: the driver adds corners in 32 bits
+_MAY_WRAP = 1 << 30  # larger extents may overflow the driver's 32-bit sum of extent and corner
 
 
 def _accepted(
@@ -196,13 +196,13 @@ def _accepted(
 
 
 class _Plain(NamedTuple):
-    """The options that every verb has, as numbers, and what follows from them."""
+    """The options that all `make_*` functions share, as numbers, and what follows from them."""
 
     swizzle: int
     l2: int
     fill: int
     data_type: int | None
-    span_bytes: int  # what a row of the box may take
+    span_bytes: int  # most bytes of a row of the box
     words: dict[str, Any]  # for EncodeArguments
 
 
@@ -230,7 +230,7 @@ def _plain_options(
 
 
 def _look_at(tensor: Any) -> tuple[int, _Layout]:
-    """Ask a tensor of a type that is known for its address and layout."""
+    """Get the address and layout of a tensor, if its type is one of those known here."""
     kind = type(tensor)
     torch = sys.modules.get("torch")
     if torch is not None and (kind is torch.Tensor or kind is torch.nn.Parameter):
@@ -248,10 +248,10 @@ def _look_at(tensor: Any) -> tuple[int, _Layout]:
         raise _NotSureError
     stream = {}
     if tensor.__dlpack_device__()[0] == _CUDA:
-        stream["stream"] = -1 if package == "cupy" else 1  # JAX takes -1 for a handle
+        stream["stream"] = -1 if package == "cupy" else 1  # JAX would read -1 as a stream handle
     capsule = tensor.__dlpack__(max_version=MAX_VERSION, **stream)
     address, layout = parse_capsule(capsule, DIRECT)
-    if package != "cupy":  # JAX's arrays never change, although their capsules do not say so
+    if package != "cupy":  # JAX arrays are immutable, but their capsules are not flagged read-only
         layout = layout._replace(flags=READ_ONLY)
     return address, layout
 
@@ -282,13 +282,13 @@ def _is_cuda(torch: Any, tensor: Any) -> bool:
 
 
 def _target_of(layout: _Layout) -> Target:
-    """Give the GPU that the tensor is described for, if its maps have been measured."""
+    """Give the GPU that the map is for, if the layout of its maps has been measured."""
     if layout[0] == _HOST:
         return DEFAULT_TARGET
     if layout[0] == _CUDA:
         from tma_dlpack import driver
 
-        target = driver.device_target(layout[1])  # refuses where there is no driver
+        target = driver.device_target(layout[1])  # raises where there is no driver
         if target.has_model:
             return target
     raise _NotSureError
@@ -299,8 +299,8 @@ def _extents(
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Give extents and the byte strides of dimensions 1 to rank - 1, innermost first.
 
-    A stride of an extent of 1 carries no meaning: it becomes what a row-major tensor would have.
-    `unique` says that a dimension must not lie within the next inner one.
+    The stride of a dimension of extent 1 means nothing: it is replaced by that of a row-major
+    tensor. With `unique`, a dimension must not overlap the next inner one.
     """
     if address % INNER_BYTES or not 0 < address < ADDRESS_END:
         raise _NotSureError
@@ -328,7 +328,7 @@ def _extents(
 
 @functools.cache
 def _type_of(code: int, bits: int, lanes: int, asked: int | None) -> DataTypeRow:
-    """Give the row of the map's type for a tensor's type."""
+    """Give the row of the map's data type for a tensor's element type."""
     dtype = DLDataType(code, bits, lanes)
     known = data_type_of(dtype) if asked is None else TensorMapDataType(asked)
     if known is None or (asked is not None and known not in overrides_of(dtype)):
@@ -358,7 +358,7 @@ def _integers(values: Any, count: int, low: int, high: int) -> tuple[int, ...]:
 def _steps(
     elem_strides: Any, dims: tuple[int, ...], innermost_ignored: bool, within_shape: bool
 ) -> tuple[int, ...]:
-    """Give the element strides as the driver is given them, innermost first."""
+    """Give the element strides as passed to the driver, innermost first."""
     if elem_strides is None:
         return (1, 1, 1, 1, 1)[: len(dims)]
     if innermost_ignored and type(elem_strides[-1]) is int:

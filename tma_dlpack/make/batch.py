@@ -29,8 +29,17 @@ __all__ = ["TensorMapBatch", "make_tma_descriptors"]
 class TensorMapBatch(Sequence[TensorMap], Drawn):
     """Maps of many tensors, whose bytes lie one after the other.
 
-    Made by `make_tma_descriptors`. A sequence of `TensorMap`, and for NumPy an array of shape
-    (n, 128). Immutable. It keeps the tensors alive. A slice is a batch with an array of its own.
+    Made by `make_tma_descriptors`. A sequence of `TensorMap`; ``np.asarray(batch)`` is a uint8
+    array of shape (n, 128). Immutable. It keeps the tensors alive. A slice is a batch with its own
+    array.
+
+    Examples
+    --------
+    >>> import numpy as np, tma_dlpack as tma
+    >>> a, b = np.zeros((128, 64), np.float16), np.zeros((256, 64), np.float16)
+    >>> batch = tma.make_tma_descriptors([a, b], box_sizes=(64, 64), swizzle="bytes128")
+    >>> len(batch), batch[1].shape, batch.numpy().shape, batch.launchable
+    (2, (256, 64), (2, 128), False)
     """
 
     __slots__ = ("_maps", "_rows")
@@ -42,7 +51,7 @@ class TensorMapBatch(Sequence[TensorMap], Drawn):
     @property
     @opaque
     def tensors(self) -> tuple[object, ...]:
-        """The tensors, in order."""
+        """The tensors, in order; None for maps without a tensor."""
         return tuple(tensor_map.tensor for tensor_map in self._maps)
 
     @opaque
@@ -64,14 +73,15 @@ class TensorMapBatch(Sequence[TensorMap], Drawn):
     @property
     @opaque
     def launchable(self) -> bool:
-        """Whether a kernel may be given the maps: False if one describes host memory."""
+        """Whether all maps may be passed to a kernel: False if any describes host memory."""
         return all(tensor_map.launchable for tensor_map in self._maps)
 
     @opaque
     def numpy(self) -> NDArray[np.uint8]:
         """Give the maps as a read-only uint8 array of shape (n, 128), aligned to 128 bytes.
 
-        Raises `TmaUnsupportedError` if there are no bytes of a map, as ``bytes(tensor_map)`` does.
+        Raises `TmaUnsupportedError` if a map could not be encoded here, as ``bytes(tensor_map)``
+        does.
         """
         if self._rows is None:
             bytes(next(tensor_map for tensor_map in self if tensor_map.encoder is None))
@@ -105,7 +115,7 @@ class TensorMapBatch(Sequence[TensorMap], Drawn):
 
     def _launchable_rows(self) -> NDArray[np.uint8]:
         for tensor_map in self._maps:
-            _ = tensor_map.ptr  # raises where there is none, and says why
+            _ = tensor_map.ptr  # raises with the reason if the map is not launchable
         assert self._rows is not None
         return self._rows
 
@@ -123,7 +133,7 @@ class TensorMapBatch(Sequence[TensorMap], Drawn):
 
 
 def _rows(maps: tuple[TensorMap, ...]) -> NDArray[np.uint8] | None:
-    """Write the maps one after the other; None if there are no bytes of one."""
+    """Write the maps one after the other; None if any of them has no bytes."""
     data = [tensor_map._data for tensor_map in maps]
     present = [one for one in data if one is not None]
     if len(present) < len(data):
@@ -150,13 +160,15 @@ def make_tma_descriptors(
     """Make the maps of many tensors with the same options, in one array.
 
     For kernels that choose among many tensors, such as a grouped GEMM: copy the array to the device
-    once and let each block take the address of its map. A map in global memory needs a fence in
-    each thread block before its first use (``fence.proxy.tensormap::generic.acquire.gpu``).
+    once, ``batch.as_torch().cuda()``, and let each thread block use the address of its map there.
+    For a map in global memory, each thread block must execute
+    ``fence.proxy.tensormap::generic.acquire.gpu`` before its first use.
 
     Parameters
     ----------
     tensors : iterable of tensors
-        Shapes, strides and data types may differ. A torch list of one layout is quickest.
+        Shapes, strides and data types may differ. A list of torch tensors of equal shape, strides
+        and dtype is the fastest.
     box_sizes, elem_strides, interleave_layout, swizzle, l2_fetch_size, oobfill, data_type, rules, \
 target
         As in `make_tma_descriptor`; the same for all.
@@ -170,7 +182,7 @@ target
     Raises
     ------
     TmaPreconditionError
-        At the first tensor that is refused, with its index.
+        For the first tensor that is refused; the message has its index.
 
     Notes
     -----
@@ -226,7 +238,7 @@ def _made(index: int, tensor: object, options: tuple[Any, ...]) -> TensorMap:
 
 
 def _at(index: int, error: TmaPreconditionError) -> TmaPreconditionError:
-    """Say which of the tensors an error is about."""
+    """Add the index of the tensor to the error."""
     return type(error)(
         [
             dataclasses.replace(violation, found=f"tensors[{index}]: {violation.found}")

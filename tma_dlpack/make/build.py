@@ -1,4 +1,4 @@
-"""The road from a call to a map: look at the tensor, read the options, hold the rules, encode."""
+"""The long road from a call to a map: view the tensor, parse the options, check, encode."""
 
 from __future__ import annotations
 
@@ -34,20 +34,21 @@ ENCODERS = ("auto", "driver", "model")
 def make(kind: MapKind, tensor: object, options: tuple[Any, ...]) -> TensorMap:
     """Make the map of a tensor, or raise with every violation.
 
-    `options` are the arguments after the tensor, in the order of `OPTIONS`; the last may be absent.
+    `options` are the arguments after the tensor, in the order of `OPTIONS`; trailing ones may be
+    omitted.
     """
     given = dict(zip(OPTIONS[kind], options, strict=False))
     try:
         view = as_tensor_view(tensor)
     except TmaPreconditionError as error:
-        # say in the same breath what cannot be read of the other arguments
+        # report unreadable options in the same error, so that the user fixes all at once
         request = _request(kind, None, 0, given, error.violations)
         raise TmaPreconditionError(find_violations(request)) from error.__cause__
     return make_view(kind, view, given)
 
 
 def make_view(kind: MapKind, view: TensorView, given: Mapping[str, Any]) -> TensorMap:
-    """Make the map of a tensor that has been looked at, or is only described."""
+    """Make the map of a `TensorView`, with or without a tensor behind it."""
     request = _request(kind, view.at(0), view.address, given)
     violations = find_violations(request)
     if violations:
@@ -62,7 +63,7 @@ def make_view(kind: MapKind, view: TensorView, given: Mapping[str, Any]) -> Tens
 
 
 def check(kind: MapKind, tensor: object, given: Mapping[str, Any]) -> Report:
-    """Give the report of the same call; never raise on what the user passed."""
+    """Give the report on the same call; never raise for what the user passed."""
     try:
         view = as_tensor_view(tensor)
     except TmaPreconditionError as error:
@@ -72,7 +73,7 @@ def check(kind: MapKind, tensor: object, given: Mapping[str, Any]) -> Report:
 
 
 def check_view(kind: MapKind, view: TensorView, given: Mapping[str, Any]) -> Report:
-    """Give the report for a tensor that is looked at, or only described."""
+    """Give the report on a `TensorView`, with or without a tensor behind it."""
     return check_request(partial(_request, kind, view.at(0), view.address), given)
 
 
@@ -107,13 +108,13 @@ def _named_target(target: object) -> tuple[Target, tuple[Violation, ...]]:
         return Target.of(target), ()  # type: ignore[arg-type]
     except TmaPreconditionError as error:
         return DEFAULT_TARGET, error.violations
-    except Exception:  # the __repr__ of what is no target may raise anything
+    except Exception:  # the __repr__ of an arbitrary object may raise anything
         found = f"target is {shown(target)}"
         return DEFAULT_TARGET, refusal("target", found, "be a Target", "pass 'sm_90'").violations
 
 
 def replace_address(tensor_map: TensorMap, global_address: int) -> TensorMap:
-    """Move a map to a bare address, by the driver where there is one with such a GPU."""
+    """Move a map to a bare address; checked against the driver where there is one for its GPU."""
     if not issubclass(type(tensor_map), TensorMap):
         found = f"tensor_map is {shown(tensor_map)}"
         raise refusal("tensor_map", found, "be a TensorMap", "pass what make_tma_descriptor gives")
@@ -128,7 +129,7 @@ def replace_address(tensor_map: TensorMap, global_address: int) -> TensorMap:
         if by_driver != bytes(moved):
             raise TmaDriverError(
                 "cuTensorMapReplaceAddress changed more than the first 8 bytes, which no measured "
-                "driver does; make the map anew with driver_encode_*"
+                "driver does; make a new map with driver_encode_* instead"
             )
     return moved
 
@@ -136,7 +137,7 @@ def replace_address(tensor_map: TensorMap, global_address: int) -> TensorMap:
 def mirror(
     kind: MapKind, given: Mapping[str, Any], target: Target | str, encoder: Encoder
 ) -> TensorMap:
-    """Make the map of a `driver_encode_*` call: the driver's verdict, explained where possible."""
+    """Make the map of a `driver_encode_*` call: refuse what the driver refuses, with reasons."""
     if text_of(encoder) not in ENCODERS:
         choices = ", ".join(map(repr, ENCODERS))
         raise refusal(

@@ -1,4 +1,4 @@
-"""The driver's own calls, in its own words and order: arrays innermost first, strides in bytes."""
+"""The driver's calls under the driver's names: arrays innermost first, strides in bytes."""
 
 from __future__ import annotations
 
@@ -40,34 +40,37 @@ def driver_encode_tiled(
     target: Target | str = "sm_90",
     encoder: Encoder = "auto",
 ) -> TensorMap:
-    """Do what ``cuTensorMapEncodeTiled`` does, with or without a driver.
+    """Encode a tiled map from the arguments of ``cuTensorMapEncodeTiled``, with or without a GPU.
 
     Parameters
     ----------
     tensor_data_type, tensor_rank, global_address, global_dim, global_strides, box_dim, \
 element_strides, interleave, swizzle, l2_promotion, oob_fill
-        The driver's arguments: arrays innermost first, strides in bytes for dimensions 1 to
-        rank - 1. As in C, entries past the rank are not read.
+        The driver's arguments. Arrays are innermost first. `global_dim`, `box_dim` and
+        `element_strides` have `tensor_rank` entries, in elements; `global_strides` has
+        `tensor_rank` - 1, in bytes, for dimensions 1 and up. As in C, entries past the rank are
+        ignored.
     target : Target or str
-        The GPU that it is for.
+        The GPU that the map is for.
     encoder : {"auto", "driver", "model"}
-        ``"driver"`` asks cuTensorMapEncodeTiled itself, ``"model"`` the measured layout, which
-        exists for sm_90; ``"auto"`` takes the driver where there is one with such a GPU.
+        ``"driver"`` calls cuTensorMapEncodeTiled; ``"model"`` uses the measured layout, which
+        exists for sm_90 only; ``"auto"`` uses the driver if this machine has a GPU like `target`,
+        else the model.
 
     Returns
     -------
     TensorMap
-        Of a bare address: the caller's word that it is good.
+        It has the address and no tensor: the caller keeps the memory alive.
 
     Raises
     ------
     TmaPreconditionError
-        On sm_90 exactly where the driver refuses [measured, H200, driver 580.159.04, 2026-11-20];
-        elsewhere where the document does.
+        For sm_90 exactly where the driver refuses [measured, H200, driver 580.159.04, 2026-11-20];
+        for other targets where the driver API documentation does.
     TmaDriverError
-        Where the driver itself was asked and refused; shows each argument.
+        If the driver was called and refused; the message shows each argument.
     TmaUnsupportedError
-        Where no encoder of that kind serves the target.
+        If that `encoder` cannot encode for that `target` here.
 
     Examples
     --------
@@ -100,29 +103,29 @@ element_strides, interleave, swizzle, l2_promotion, oob_fill
 
 @opaque
 def driver_replace_address(tensor_map: TensorMap, global_address: int) -> TensorMap:
-    """Do what ``cuTensorMapReplaceAddress`` does: the same map at another address.
+    """Give the same map at another address, as ``cuTensorMapReplaceAddress`` does.
 
-    Only the first 8 bytes change [measured, H200, driver 580.159.04, 2026-11-20]. The driver itself
-    is asked where there is one with such a GPU.
+    Only the first 8 bytes change [measured, H200, driver 580.159.04, 2026-11-20]. Where this
+    machine has a GPU like the map's target, the driver is called too and must agree.
 
     Parameters
     ----------
     tensor_map : TensorMap
-        Any map with bytes, a zeroed one too.
+        Any map that has bytes, a zeroed one too.
     global_address : int
-        A multiple of 16, above 0 and below 2^57. The driver asks no more, also of a map that needs
-        32 [measured]; `TensorMap.with_address` does.
+        A multiple of 16, above 0 and below 2^57. The driver requires no more, even for maps whose
+        address must be a multiple of 32 [measured]; `TensorMap.with_address` checks that too.
 
     Returns
     -------
     TensorMap
-        Of a bare address: the caller's word that it is good. `TensorMap.with_address` takes a
-        tensor and keeps it alive.
+        It has the address and no tensor: the caller keeps the memory alive.
+        `TensorMap.with_address` takes a tensor and keeps it alive.
 
     Raises
     ------
     TmaPreconditionError
-        If the address is misaligned, too large or no integer.
+        If the address is misaligned, out of range or not an integer.
     TmaDriverError
         If the driver refuses.
 
@@ -158,7 +161,7 @@ def driver_encode_im2col(
     target: Target | str = "sm_90",
     encoder: Encoder = "auto",
 ) -> TensorMap:
-    """Do what ``cuTensorMapEncodeIm2col`` does, with or without a driver.
+    """Encode an im2col map from ``cuTensorMapEncodeIm2col``'s arguments, with or without a GPU.
 
     Parameters
     ----------
@@ -166,8 +169,9 @@ def driver_encode_im2col(
 interleave, swizzle, l2_promotion, oob_fill, target, encoder
         As in `driver_encode_tiled`.
     pixel_box_lower_corner, pixel_box_upper_corner : sequence of int
-        Innermost first: (W,), (W, H) or (W, H, D), as the hardware takes them [measured, H200,
-        driver 580.159.04, 2026-11-20]; the document writes {D, H, W}.
+        Corners of the bounding box as offsets, in pixels, from the image's first and last pixel.
+        Innermost first: (W,), (W, H) or (W, H, D), as the hardware reads them [measured, H200,
+        driver 580.159.04, 2026-11-20]; the driver API documentation writes {D, H, W}.
     channels_per_pixel : int
         1..256, elements.
     pixels_per_column : int
@@ -176,7 +180,7 @@ interleave, swizzle, l2_promotion, oob_fill, target, encoder
     Returns
     -------
     TensorMap
-        Of a bare address: the caller's word that it is good.
+        It has the address and no tensor: the caller keeps the memory alive.
 
     Raises
     ------
@@ -238,10 +242,10 @@ def driver_encode_im2col_wide(
     target: Target | str = "sm_90",
     encoder: Encoder = "auto",
 ) -> TensorMap:
-    """Do what ``cuTensorMapEncodeIm2colWide`` does, with or without a driver.
+    """Encode a wide im2col map from ``cuTensorMapEncodeIm2colWide``'s arguments.
 
-    On sm_90 it follows the measured driver, which accepts what the document gives to compute
-    capability 10.0; `TensorMap.advice` says so.
+    With or without a GPU. The documentation requires compute capability 10.0; the measured driver
+    also encodes these maps for sm_90, so this function does too, and `TensorMap.advice` warns.
 
     Parameters
     ----------
@@ -257,12 +261,12 @@ interleave, l2_promotion, oob_fill, target, encoder
     mode : TensorMapIm2ColWideMode, name or value
         With ``"w128"`` a column has 128 pixels, and `pixels_per_column` is ignored.
     swizzle : TmaSwizzle, name or value
-        By the document bytes64, bytes128 or bytes128_atom_32B.
+        The documentation allows bytes64, bytes128 and bytes128_atom_32B.
 
     Returns
     -------
     TensorMap
-        Of a bare address: the caller's word that it is good.
+        It has the address and no tensor: the caller keeps the memory alive.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Who encodes a map, and for which GPU: the driver where there is one, else the measured model."""
+"""Encode by the driver where there is one, else by the measured layout ("model"); pick the GPU."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Encoder = Literal["auto", "driver", "model"]
 def target_of(device: Device, address: int) -> tuple[Target, bool]:
     """Give the target of a tensor's device, and whether it is only assumed.
 
-    Host tensors are described for sm_90. So are CUDA tensors where no driver can be asked; that is
-    an assumption, which the report tells.
+    Host tensors get sm_90. So do CUDA tensors where there is no driver to ask; that is an
+    assumption, which the report states as an advice.
     """
     if device.is_host:
         return DEFAULT_TARGET, False
@@ -32,7 +32,7 @@ def target_of(device: Device, address: int) -> tuple[Target, bool]:
 
 
 def _ordinal(device: Device, address: int) -> int:
-    """Give the GPU of a tensor; managed memory says 0 by convention, so the driver is asked."""
+    """Give the GPU of a tensor. Managed memory is always exported as device 0: ask the driver."""
     if device.device_type == DLDeviceType.kDLCUDAManaged:
         owner = driver.pointer_device(address)
         if owner is not None:
@@ -41,10 +41,10 @@ def _ordinal(device: Device, address: int) -> int:
 
 
 def encode_for(request: Request) -> tuple[bytes | None, str | None]:
-    """Encode an accepted `make_*` call on a tensor: its 128 bytes, and who made them.
+    """Encode an accepted `make_*` call on a tensor: give its 128 bytes, and "driver" or "model".
 
-    By the driver where the tensor is on a GPU whose driver is here, else by the measured layout;
-    (None, None) where neither can.
+    The driver encodes for a tensor on a GPU of this machine, the measured layout for others; the
+    result is (None, None) where neither can.
     """
     view = request.view
     assert view is not None
@@ -58,7 +58,7 @@ def encode_for(request: Request) -> tuple[bytes | None, str | None]:
 
 
 def encode_bare(request: Request, encoder: Encoder) -> tuple[bytes | None, str | None]:
-    """Encode a `driver_encode_*` call by the encoder that is asked for."""
+    """Encode a `driver_encode_*` call by the chosen encoder."""
     arguments = request.encode_arguments()
     device = driver_device(request.target, encoder)
     if device is not None:
@@ -67,13 +67,13 @@ def encode_bare(request: Request, encoder: Encoder) -> tuple[bytes | None, str |
     if data is None and encoder == "model":
         raise TmaUnsupportedError(
             f"the bytes of a map for {request.target} have not been measured, so there is no "
-            "model of them: use encoder='driver' on a machine with such a GPU"
+            "model of them: pass encoder='driver' on a machine with such a GPU"
         )
     return data, made_by
 
 
 def driver_device(target: Target, encoder: Encoder) -> int | None:
-    """Give the GPU whose driver is to encode; None for the model."""
+    """Give the GPU of this machine that the driver encodes for; None to use the model."""
     if encoder == "model" or (encoder == "auto" and not driver.is_available()):
         return None
     current = driver.current_device() or 0
@@ -82,8 +82,8 @@ def driver_device(target: Target, encoder: Encoder) -> int | None:
         return current
     if encoder == "driver":
         raise TmaUnsupportedError(
-            f"the driver encodes for the GPU it has, {found}, and the target is {target}: pass "
-            f"target={found.name!r}, or encode on a machine with such a GPU"
+            f"the driver encodes for the GPU of this machine, {found}, but the target is {target}: "
+            f"pass target={found.name!r}, or encode on a machine with such a GPU"
         )
     return None
 

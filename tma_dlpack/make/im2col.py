@@ -1,4 +1,4 @@
-"""The public verbs of im2col maps: convolution tiles as columns of pixels."""
+"""Public functions for im2col maps: the tiles of a convolution as columns of pixels."""
 
 from __future__ import annotations
 
@@ -45,31 +45,32 @@ def make_im2col_descriptor(
     rules: str = "documented",
     target: Target | str | None = None,
 ) -> TensorMap:
-    """Make the im2col map of an N, [D,] [H,] W, C tensor.
+    """Make the im2col tensor map of an image tensor N, [D,] [H,] W, C.
 
-    A load takes `pixels_per_column` pixels of `channels_per_pixel` channels, walking over the
-    bounding box of each image; `im2col_corners` makes the corners of a convolution.
+    One load copies `pixels_per_column` pixels of `channels_per_pixel` channels each. It walks along
+    W, then H, then D, within the bounding box of each image, then goes on in the next image.
+    `im2col_corners` computes the corners for a convolution.
 
     Parameters
     ----------
     tensor : object
         Anything with ``__dlpack__`` of rank 3 to 5, channels last and contiguous.
     pixel_box_lower_corner, pixel_box_upper_corner : sequence of int
-        Bounding box as offsets from the image's first and last pixel, row-major: (D, H, W), (H, W)
-        or (W,).
+        Corners of the bounding box as offsets, in pixels, from the image's first and last pixel.
+        Row-major: (D, H, W), (H, W) or (W,).
     channels_per_pixel : int
         1..256, elements.
     pixels_per_column : int
         1..1024.
     elem_strides : sequence of int, optional
-        Traversal strides, row-major with one entry per dimension, 1..8 each: the stride of a
-        convolution. The innermost entry is ignored unless interleaved.
+        Step from pixel to pixel, the stride of a convolution: row-major, one entry per dimension of
+        the tensor, 1..8 each. The entry for the channels is ignored unless interleaved.
     interleave_layout, swizzle, l2_fetch_size, oobfill, data_type, target
         As in `make_tma_descriptor`.
     rules : {"documented", "driver"}
-        ``"documented"`` holds the driver API document, and last what the driver was measured to
-        ask beyond it; ``"driver"`` only the latter (elsewhere than on sm_90, where nothing is
-        measured, the document).
+        ``"documented"`` checks what the driver API documentation requires, and what the driver was
+        measured to require beyond it. ``"driver"`` checks only what the measured driver requires;
+        for targets other than sm_90, where nothing is measured, it checks the documentation.
 
     Returns
     -------
@@ -78,7 +79,8 @@ def make_im2col_descriptor(
     Raises
     ------
     TmaPreconditionError
-        With every violation, its fix and its source.
+        If the tensor or an argument breaks a rule. `violations` has all of them, each with its fix
+        and source.
 
     Notes
     -----
@@ -128,25 +130,27 @@ def check_im2col_descriptor(
     rules: str = "documented",
     target: Target | str | None = None,
 ) -> Report:
-    """Say what `make_im2col_descriptor` would say to the same arguments, without raising.
+    """Validate the arguments of `make_im2col_descriptor`; return a Report instead of raising.
 
     Parameters
     ----------
     tensor, pixel_box_lower_corner, pixel_box_upper_corner, channels_per_pixel, pixels_per_column, \
 elem_strides, interleave_layout, swizzle, l2_fetch_size, oobfill, data_type, rules, target
-        As in `make_im2col_descriptor`. Nothing raises, whatever they are.
+        As in `make_im2col_descriptor`. Never raises for a wrong tensor or argument: the report says
+        what is wrong.
 
     Returns
     -------
     Report
-        `.ok`, `.violations`, `.advice`, `.fixed()`.
+        `.ok`, `.violations`, `.advice`, and `.fixed()`: corrected keyword arguments.
 
     Examples
     --------
     >>> import numpy as np
     >>> images = np.zeros((2, 14, 14, 32), dtype=np.float16)
-    >>> check_im2col_descriptor(images, (0, 0), (-14, 0), 32, 64).violations[0].rule
-    'BOUNDING_BOX'
+    >>> report = check_im2col_descriptor(images, (0, 0), (-14, 0), 32, 64)
+    >>> report.ok, report.violations[0].rule
+    (False, 'BOUNDING_BOX')
     """
     from tma_dlpack.make import build  # the rules are imported when first needed
 
@@ -189,22 +193,24 @@ def make_im2col_wide_descriptor(
     rules: str = "documented",
     target: Target | str | None = None,
 ) -> TensorMap:
-    """Make the im2col-wide map of an N, [D,] [H,] W, C tensor: only W walks.
+    """Make the im2col-wide tensor map of an image tensor N, [D,] [H,] W, C.
 
-    Documented, not measured: for compute capability 10.0 and later. On sm_90 it is refused unless
-    ``rules="driver"``, because driver 580.159.04 encodes it there although no instruction reads it.
+    A load walks along W only, with H and D fixed, and goes on in the next image. For compute
+    capability 10.0 and later: documented, not measured. Refused for sm_90 unless
+    ``rules="driver"``: driver 580.159.04 encodes such a map there, but sm_90 has no instruction
+    that uses it.
 
     Parameters
     ----------
     tensor : object
         Anything with ``__dlpack__`` of rank 3 to 5, channels last and contiguous.
     lower_corner_width, upper_corner_width : int
-        Bounding box along W, as offsets from the first and last pixel.
+        Bounding box along W, as offsets from the row's first and last pixel.
     channels_per_pixel, pixels_per_column, elem_strides, interleave_layout, l2_fetch_size, \
 oobfill, data_type, rules, target
         As in `make_im2col_descriptor`.
     swizzle : TmaSwizzle, name or value
-        By the document bytes64, bytes128 or bytes128_atom_32B.
+        The documentation allows bytes64, bytes128 and bytes128_atom_32B.
     mode : {"w", "w128"}
         With ``"w128"`` a column has 128 pixels, and `pixels_per_column` is ignored.
 
@@ -215,9 +221,9 @@ oobfill, data_type, rules, target
     Raises
     ------
     TmaTargetError
-        On a target below 10.0 with ``rules="documented"``.
+        For a target below 10.0 with ``rules="documented"``.
     TmaPreconditionError
-        With every violation, its fix and its source.
+        If the tensor or an argument breaks a rule; `violations` has all of them.
 
     Examples
     --------
@@ -262,18 +268,18 @@ def check_im2col_wide_descriptor(
     rules: str = "documented",
     target: Target | str | None = None,
 ) -> Report:
-    """Say what `make_im2col_wide_descriptor` would say to the same arguments, without raising.
+    """Validate the arguments of `make_im2col_wide_descriptor`; return a Report, never raise.
 
     Parameters
     ----------
     tensor, lower_corner_width, upper_corner_width, channels_per_pixel, pixels_per_column, \
 elem_strides, interleave_layout, swizzle, l2_fetch_size, oobfill, mode, data_type, rules, target
-        As in `make_im2col_wide_descriptor`. Nothing raises, whatever they are.
+        As in `make_im2col_wide_descriptor`. Never raises for a wrong tensor or argument.
 
     Returns
     -------
     Report
-        `.ok`, `.violations`, `.advice`, `.fixed()`.
+        `.ok`, `.violations`, `.advice`, and `.fixed()`: corrected keyword arguments.
 
     Examples
     --------
@@ -311,18 +317,18 @@ def im2col_corners(
     padding: int | Sequence[int] = 0,
     dilation: int | Sequence[int] = 1,
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Give the corners of the bounding box that a convolution walks.
+    """Give the corners of the im2col bounding box of a convolution.
 
-    The filter tap at position t reads at im2col offset t x dilation; the convolution's stride goes
-    into `elem_strides`.
+    Pass them to `make_im2col_descriptor`; the convolution's stride goes into `elem_strides`. A load
+    for the filter tap at position t uses the im2col offset t x dilation.
 
     Parameters
     ----------
     kernel_size : int or sequence of int
-        Row-major: (D, H, W), (H, W) or (W,). An int is a convolution along W alone, unless
-        `padding` or `dilation` has more entries.
+        Filter extents in pixels, row-major: (D, H, W), (H, W) or (W,). A single int means (W,),
+        unless `padding` or `dilation` has more entries: then it applies to each dimension.
     padding, dilation : int or sequence of int
-        Per dimension; an int serves all.
+        In pixels, one per dimension; a single int applies to each.
 
     Returns
     -------
@@ -332,8 +338,8 @@ def im2col_corners(
     Raises
     ------
     TmaPreconditionError
-        If entries are no integers, out of range (kernel_size and dilation from 1, padding from 0)
-        or their numbers differ.
+        If an entry is not an integer, kernel_size or dilation is below 1, padding is below 0, or
+        the arguments have different lengths.
 
     Examples
     --------

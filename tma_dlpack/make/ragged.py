@@ -1,20 +1,20 @@
-"""One map for slices of any length along one dimension: the rows of an expert, of a sequence.
+"""One map for slices of any length along one dimension: rows of one expert, or of one sequence.
 
-A map's own bounds end where the tensor ends, not where a slice ends. A ragged map has two more
-dimensions, and uses that the engine's addresses wrap at 2^64. With the stride S of the ragged
-dimension, in elements:
+An ordinary map bounds its tensor, not a slice of it. A ragged map has two more dimensions, and
+relies on the engine computing addresses modulo 2^64. With S the stride of the ragged dimension, in
+elements:
 
     dimension          extent      stride      coordinate
     second extra       0x7fff0000  2^34 - S    2^30
     first extra        0x7fff0000  S           offset + size
     the ragged one     2^30        S           2^30 - size + row
 
-The sum of coordinate x stride is (offset + row) x S + 2^64 elements, which is row `offset + row` of
-the tensor; and a row at or past `size` is at or past 2^30, so out of bounds: filled by a load,
-skipped by a store.
+The sum of coordinate x stride is (offset + row) x S + 2^64 elements: row `offset + row` of the
+tensor. For a row at or past `size`, the ragged coordinate is at or past 2^30 and so out of bounds:
+filled by a load, skipped by a store.
 
-Source: measured, 600 loads and 200 stores (H200, driver 580.159.04, 2026-11-20). The trick is
-Triton's (ragged_tma.py), quack's and Mojo's.
+Source: measured, 600 loads and 200 stores (H200, driver 580.159.04, 2026-11-20). Triton
+(ragged_tma.py), quack and Mojo use the same method.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ __all__ = ["ragged", "ragged_coords"]
 
 #: Extent of the ragged dimension; also the coordinate along the second extra dimension.
 RAGGED_EXTENT = 1 << 30
-#: Extent of the two extra dimensions: whatever a coordinate of 32 bits may reach.
+#: Extent of the two extra dimensions: large enough for every signed 32-bit coordinate in use.
 EXTRA_EXTENT = 0x7FFF_0000
-#: Times `RAGGED_EXTENT` it is 2^64, in elements.
+#: WRAP_ELEMENTS x RAGGED_EXTENT = 2^64 elements.
 WRAP_ELEMENTS = 1 << 34
 EXTRA_DIMENSIONS = 2
 MAX_RANK = 3
@@ -44,33 +44,36 @@ MAX_RANK = 3
 def ragged(tensor: object, box_sizes: Sequence[int], dim: int = 0) -> dict[str, Any]:
     """Give the keyword arguments of `make_tma_descriptor` for slices of any length along `dim`.
 
+    One map then serves every slice, ``make_tma_descriptor(x, **ragged(x, box_sizes))``: rows past
+    the end of a slice are out of bounds, although the tensor goes on there.
+
     Parameters
     ----------
     tensor : tensor
-        Of rank 2 or 3: all slices one after the other along `dim`.
+        Of rank 2 or 3, with all slices one after the other along `dim`.
     box_sizes : sequence of int
-        Row-major, elements, one per dimension of the tensor.
+        The tile, row-major, elements, one per dimension of the tensor.
     dim : int
-        Which dimension the slices divide; not the innermost, whose elements lie side by side.
-        Negative ones count from the end.
+        The dimension that is cut into slices; negative ones count from the end. It cannot be the
+        innermost one.
 
     Returns
     -------
     dict
-        `shape`, `strides` (elements, row-major), `box_sizes` and `allow` (strides that overlap are
-        what this is built on). The map has two dimensions more, outermost. The coordinates of a
-        tile of a slice are those of `ragged_coords`.
+        `shape`, `strides` (elements), `box_sizes`, all row-major, and `allow` (the strides overlap
+        on purpose). The map has two more dimensions than the tensor, outermost; `ragged_coords`
+        gives the coordinates of a tile.
 
     Raises
     ------
     TmaPreconditionError
-        For what is no tensor, another rank, `box_sizes` that are not one per dimension, and the
-        innermost dimension.
+        If `tensor` is not a tensor of rank 2 or 3, `box_sizes` does not have one entry per
+        dimension, or `dim` is the innermost or out of range.
 
     Notes
     -----
-    Measured (H200, driver 580.159.04): loads, stores and reductions. Loads of a slice are safe
-    wherever the tensor lies; nothing but the rows of the slice is touched.
+    Measured (H200, driver 580.159.04): loads, stores and reductions. A copy touches only rows of
+    its slice, wherever in memory the tensor lies.
 
     Examples
     --------
@@ -100,31 +103,32 @@ def ragged(tensor: object, box_sizes: Sequence[int], dim: int = 0) -> dict[str, 
 def ragged_coords(
     tensor_map: TensorMap, offset: int, size: int, coords: Sequence[int]
 ) -> tuple[int, ...]:
-    """Give the coordinates of a tile of one slice, for a map of `ragged`.
+    """Give the coordinates, in a map made with `ragged`, of a tile of one slice.
 
-    A kernel computes the same: ``(2^30, offset + size, ...)`` before the tile's coordinates, and
-    ``2^30 - size + row`` along the ragged dimension.
+    A kernel computes the same: it puts ``(2^30, offset + size)`` before the tile's coordinates, and
+    uses ``2^30 - size + row`` along the ragged dimension.
 
     Parameters
     ----------
     tensor_map : TensorMap
         Made with the arguments of `ragged`.
     offset, size : int
-        The slice [offset, offset + size) of the tensor along the ragged dimension.
+        The slice is rows offset to offset + size - 1 of the tensor along the ragged dimension.
     coords : sequence of int
-        Of the tile's first element, row-major, one per dimension of the tensor, counted from the
-        slice's first row. A tile may end past the slice, or lie past it as a whole; it must not
-        begin before it, where the slice before this one lies.
+        Coordinates of the tile's first element within the slice: row-major, elements, one per
+        dimension of the tensor. The tile may reach past the end of the slice; it must not begin
+        before its first row, because the previous slice lies there.
 
     Returns
     -------
     tuple of int
-        Row-major, two more than `coords`.
+        Row-major, two more entries than `coords`.
 
     Raises
     ------
     TmaPreconditionError
-        For another map, a slice that is not within the tensor, and a tile that begins before it.
+        If the map was not made with `ragged`, the slice is not within the tensor, or the tile
+        begins before the slice.
 
     Examples
     --------
@@ -161,8 +165,8 @@ def _box(view: TensorView, box_sizes: object) -> tuple[int, ...]:
     rank = len(view.shape)
     if not 2 <= rank <= MAX_RANK:
         found = f"tensor has shape {view.shape}"
-        must = "have 2 or 3 dimensions: a map has 5, and a ragged one needs two of them"
-        fix = "merge dimensions that lie one behind the other, as x.flatten(0, 1) does"
+        must = "have 2 or 3 dimensions: a map has at most 5, and a ragged one needs two of them"
+        fix = "merge dimensions of a contiguous tensor: x.flatten(0, 1) in torch, else x.reshape"
         raise refusal("tensor", found, must, fix)
     box = integers_of(box_sizes)
     if box is None or len(box) != rank:
@@ -177,14 +181,14 @@ def _dim(view: TensorView, dim: object) -> int:
         found = f"dim is {shown(dim)} of a tensor of rank {rank}"
         raise refusal("dim", found, f"be {-rank}..{rank - 1}", "pass dim=0")
     if number % rank == rank - 1:
-        must = "not be the innermost: its elements lie side by side, less than 16 bytes apart"
-        fix = "pass the dimension of the rows, or a tensor that is transposed and contiguous"
+        must = "not be the innermost: the slices must start at multiples of 16 bytes"
+        fix = "pass the dimension of the rows, or transpose the tensor and make it contiguous"
         raise refusal("dim", f"dim is {number}, the innermost of rank {rank}", must, fix)
     return number % rank
 
 
 def _ragged_dim_of(tensor_map: object) -> int:
-    """Give the ragged dimension, counted as in the tensor; refuse another map."""
+    """Give the ragged dimension as an index into the tensor's shape; refuse any other map."""
     if not isinstance(tensor_map, TensorMap):
         found = f"tensor_map is a {type_name(type(tensor_map))}"
     elif tensor_map.kind == "tiled" and tensor_map.rank > EXTRA_DIMENSIONS:
@@ -196,12 +200,12 @@ def _ragged_dim_of(tensor_map: object) -> int:
         found = f"tensor_map has shape {shape} and strides {strides}"
     else:
         found = f"tensor_map is {tensor_map.kind} of rank {tensor_map.rank}"
-    fix = "make it by make_tma_descriptor(x, **tma.ragged(x, box_sizes))"
+    fix = "make it with tma.make_tma_descriptor(x, **tma.ragged(x, box_sizes))"
     raise refusal("tensor_map", found, "be a map that was made with tma.ragged", fix)
 
 
 def _slice(tensor_map: TensorMap, dim: int, offset: object, size: object) -> tuple[int, int]:
-    """Give a slice's offset and size if it lies within the tensor, as far as that is known."""
+    """Give a slice's offset and size as ints if it lies within the tensor, where that is known."""
     begin, count = integer_of(offset), integer_of(size)
     view = tensor_map.view
     extent = EXTRA_EXTENT - 1 if view is None else (view.own or view).shape[dim]

@@ -1,6 +1,6 @@
-"""The short cut that this process takes: compiled where there is one, else in Python.
+"""The short cut that this process takes: the compiled one if it was built, else the Python one.
 
-Both have one contract: an ordinary call becomes a map, any other gives None, and the rules explain.
+Both have one contract: an ordinary call becomes a map; any other gives None and goes to the rules.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _export_on_cuda(tensor: Any) -> object:
 
 
 def _export_on_cuda_of_jax(tensor: Any) -> object:
-    return tensor.__dlpack__(max_version=MAX_VERSION, stream=1)  # -1 would be a stream's handle
+    return tensor.__dlpack__(max_version=MAX_VERSION, stream=1)  # JAX reads -1 as a stream handle
 
 
 if TYPE_CHECKING or not COMPILED:
@@ -71,7 +71,7 @@ if TYPE_CHECKING or not COMPILED:
         return None
 
     def quick(short_cut: str) -> Callable[[F], F]:
-        """Leave a verb as it is: in Python the short cut stands in its first line."""
+        """Leave a function as it is: it calls the Python short cut itself."""
         return lambda verb: verb
 else:
     from tma_dlpack.make import _accept
@@ -93,9 +93,10 @@ else:
     TensorMap._accept_address = _accept.accept_address
 
     def quick(short_cut: str) -> Callable[[F], F]:
-        """Put a compiled short cut before a verb: a callable that looks like it.
+        """Wrap a function in a compiled short cut, a callable with the same signature.
 
-        Calling a Python function of 13 parameters takes half as long as the whole short cut.
+        Compiled, because calling a Python function of 13 parameters alone takes half as long as the
+        whole short cut.
         """
 
         def with_short_cut(verb: F) -> F:

@@ -1,4 +1,4 @@
-"""`split_inner`: one copy of a tile wider than the swizzle's span."""
+"""`split_inner`: describe a tensor so that one copy fills a tile wider than the swizzle span."""
 
 from __future__ import annotations
 
@@ -23,41 +23,44 @@ def split_inner(
 ) -> dict[str, Any]:
     """Describe a tensor (.., M, K) as (K / span, .., M, span), so that one copy fills a wide tile.
 
-    A row of a box is at most one span of the swizzle: 32, 64 or 128 bytes. Split so, one copy takes
-    several spans of each row, and lays them out as tensor cores read them: [column of
-    spans][rows][span], where each column is what a copy of one span would have written.
+    A row of a box is at most one swizzle span wide: 32, 64 or 128 bytes. With the inner dimension
+    split, one copy takes several spans of each row and writes them to shared memory as tensor cores
+    read them: [column of spans][rows][span]. Each column of spans has the bytes that a copy of one
+    span would have written.
 
     Parameters
     ----------
     tensor : tensor
-        As `make_tma_descriptor` takes it, of rank 1 to 4.
+        Of rank 1 to 4, as for `make_tma_descriptor`.
     box_sizes : sequence of int
         The tile (.., m, k), row-major, elements of the tensor.
     swizzle : TmaSwizzle, str or int
-        ``"none"`` splits into columns of 16 bytes, the core matrices of an unswizzled operand.
+        Its span is the width to split by; ``"none"`` splits into columns of 16 bytes, the core
+        matrices of an unswizzled operand.
 
     Returns
     -------
     dict
         Keyword arguments of `make_tma_descriptor` for the same tensor: `box_sizes`
-        (k / span, .., m, span), `shape`, `strides` (elements), `swizzle`, and `allow` where rows
-        overlap columns of spans (libcu++ asks for unique strides, the driver does not).
+        (k / span, .., m, span), `shape`, `strides` (elements), `swizzle`, and `allow` where
+        libcu++'s rule of unique strides must be switched off (the driver has no such rule).
         The tile whose first element is (.., m, k) has the coordinates (k / span, .., m, 0).
 
     Raises
     ------
     TmaPreconditionError
-        For a K or a k that is no whole number of spans, elements that are no whole bytes, a rank
-        that leaves no room for one more dimension, and a box of another rank.
+        If K or k is not a multiple of the span, an element is not a whole number of bytes, the rank
+        is not 1 to 4, or `box_sizes` does not have one entry per dimension.
 
     Examples
     --------
-    >>> import numpy as np
+    >>> import numpy as np, tma_dlpack as tma
     >>> x = np.zeros((256, 512), np.float16)
-    >>> split_inner(x, (64, 128))["box_sizes"], split_inner(x, (64, 128))["shape"]
-    ((2, 64, 64), (8, 256, 64))
-    >>> split_inner(x, (64, 128))["strides"]
-    (64, 512, 1)
+    >>> arguments = tma.split_inner(x, (64, 128))  # 64 rows of 256 bytes: two spans of 128
+    >>> arguments["shape"], arguments["strides"], arguments["box_sizes"]
+    ((8, 256, 64), (64, 512, 1), (2, 64, 64))
+    >>> tma.make_tma_descriptor(x, **arguments).tx_bytes == 64 * 128 * 2
+    True
     """
     view, chosen = as_tensor_view(tensor), _swizzle_of(swizzle)
     box = _box_of(box_sizes, view)
@@ -98,7 +101,7 @@ def _box_of(box_sizes: object, view: TensorView) -> tuple[int, ...]:
             "tensor",
             f"the tensor has {rank} dimensions",
             f"have 1 to {MAX_RANK - 1}: the split adds one, and a map has {MAX_RANK} at most",
-            "join dimensions that lie one after the other, x.flatten(0, 1), or take one slice",
+            "merge dimensions of a contiguous tensor, x.flatten(0, 1), or take a slice, x[0]",
         )
     box = integers_of(box_sizes)
     if box is None or len(box) != rank or min(box) < 1:
@@ -110,7 +113,7 @@ def _box_of(box_sizes: object, view: TensorView) -> tuple[int, ...]:
 
 
 def _span_elements(view: TensorView, swizzle: TmaSwizzle) -> int:
-    """Give the elements of one span; of an unswizzled map, of one core matrix's row."""
+    """Give the elements of one span; without swizzle, of one row of a core matrix."""
     bits = view.dtype.itemsize_bits
     if bits % 8 or view.dtype.bits < 8:
         raise _refused(
@@ -133,7 +136,7 @@ def _indivisible(
     box: tuple[int, ...],
     swizzle: TmaSwizzle,
 ) -> TmaPreconditionError:
-    """Say how to come to whole spans: a narrower swizzle, a padded tensor, a rounded box."""
+    """Propose a rounded box, a padded tensor or a narrower swizzle."""
     up = max(span, -(-extent // span) * span)
     if argument == "box_sizes":
         down = max(span, extent // span * span)

@@ -42,34 +42,43 @@ def make_tma_descriptor(
     ----------
     tensor : object
         Anything with ``__dlpack__`` (PyTorch, JAX, CuPy, NumPy...) of rank 1 to 5, in CUDA, managed
-        or host memory. No data is read, copied or synchronised. The map keeps it alive.
+        or host memory. Its data is not read or copied, and nothing synchronizes. The map keeps the
+        tensor alive.
     box_sizes : sequence of int
-        The tile in shared memory, row-major like the tensor's shape, elements (packed types:
-        values), 1..256 each.
+        Extents of the tile in shared memory: row-major, one per dimension of the tensor, in
+        elements (packed types: values), 1..256 each.
     elem_strides : sequence of int, optional
-        Step between elements of the tile, row-major, 1..8 each; None for 1. The innermost entry is
-        ignored unless an interleaved layout is asked.
-    interleave_layout, swizzle, l2_fetch_size, oobfill : enum member, name or value
-        As in libcu++.
+        Step between elements of the tile: row-major, one per dimension, 1..8 each. None means 1
+        everywhere. The innermost entry is ignored unless `interleave_layout` is given.
+    interleave_layout : TmaInterleaveLayout, name or value
+        ``"bytes16"`` or ``"bytes32"`` for images stored as NC/8HWC8 or NC/16HWC16.
+    swizzle : TmaSwizzle, name or value
+        Order of the bytes in shared memory, to avoid bank conflicts; ``"bytes128"`` for a row of
+        128 bytes, and so on.
+    l2_fetch_size : TmaL2FetchSize, name or value
+        Bytes that L2 fetches at a time; changes speed only.
+    oobfill : TmaOobFill, name or value
+        What a load writes for elements outside of the tensor: zeros, or ``"nan"`` (floats only).
     data_type : TensorMapDataType, name or value, optional
-        Another map type of the same element size, such as ``"TFLOAT32"`` for float32 or ``"UINT8"``
-        for int8. None for the one that libcu++ takes.
+        Another map data type of the same element size, such as ``"TFLOAT32"`` for float32 or
+        ``"UINT8"`` for int8. None means the one that libcu++ uses for the tensor's dtype.
     rules : {"libcu++", "driver"}
-        ``"libcu++"`` holds all of make_tma_descriptor's preconditions; ``"driver"`` only what the
-        driver asks: boxes larger than the tensor, overlapping strides and more are accepted.
+        ``"libcu++"`` checks all preconditions of make_tma_descriptor. ``"driver"`` checks only
+        those of the driver, and so accepts boxes larger than the tensor, overlapping strides and
+        more.
     allow : iterable of str
-        Ids of rules that libcu++ has and the driver has not, such as ``"BOX_IN_SHAPE"`` or
-        ``"STRIDE_UNIQUE"``: they are not asked in this call.
+        Ids of rules to skip in this call. Only rules that libcu++ has and the driver has not, such
+        as ``"BOX_IN_SHAPE"`` or ``"STRIDE_UNIQUE"``.
     shape, strides : sequence of int, optional
-        Another description of the same memory, row-major, in elements of the tensor's dtype, as
-        torch's ``as_strided``. Omitted strides are the tensor's own, or row-major, where only one
-        of these makes sense.
+        Describe the tensor's memory in another way, as torch's ``as_strided`` does: row-major, in
+        elements of the tensor's dtype. If only `shape` is given, the strides are the tensor's own
+        or row-major; where both are possible and differ, `strides` is required.
     offset : int
-        Elements from the tensor's first one to the first of the description; may be negative. What
-        lies outside the tensor may be described, but no copy may touch it.
+        Elements from the tensor's first element to the first one described; may be negative. Memory
+        outside of the tensor may be described, but a copy must not touch it.
     target : Target or str, optional
-        The GPU that it is for; None for the tensor's own. A host tensor is described for sm_90, and
-        its map is not `launchable`.
+        The GPU that the map is for. None means the tensor's own GPU. A map of a host tensor is made
+        for sm_90 and is not `launchable`.
 
     Returns
     -------
@@ -81,13 +90,15 @@ def make_tma_descriptor(
         With every violation, its fix and its source; the first is the one that libcu++ would throw
         (`TmaPreconditionError` says where not).
     TmaTargetError
-        The same, where the target lacks what is asked.
+        A TmaPreconditionError for a feature that the target lacks.
+    TmaDriverError
+        If the driver refuses what the rules accept.
 
     Notes
     -----
-    Encoded by the driver where there is one, else by the layout measured on an H200 (driver
-    580.159.04, 2026-11-20), which NVIDIA does not publish. Source: libcu++ make_tma_descriptor.h;
-    CUDA driver API, cuTensorMapEncodeTiled.
+    The driver encodes the maps of CUDA tensors. Without one, the 128 bytes follow the layout
+    measured on an H200 (driver 580.159.04, 2026-11-20), which NVIDIA does not publish. Source:
+    libcu++ make_tma_descriptor.h; CUDA driver API, cuTensorMapEncodeTiled.
 
     Examples
     --------
@@ -137,24 +148,28 @@ def check_tma_descriptor(
     offset: int = 0,
     target: Target | str | None = None,
 ) -> Report:
-    """Say what `make_tma_descriptor` would say to the same arguments, without raising.
+    """Validate the arguments of `make_tma_descriptor`; return a Report instead of raising.
 
     Parameters
     ----------
     tensor, box_sizes, elem_strides, interleave_layout, swizzle, l2_fetch_size, oobfill, \
 data_type, rules, allow, shape, strides, offset, target
-        As in `make_tma_descriptor`. Nothing raises, whatever they are.
+        As in `make_tma_descriptor`. Never raises for a wrong tensor or argument: the report says
+        what is wrong.
 
     Returns
     -------
     Report
-        `.ok`, `.violations`, `.advice`, `.fixed()`.
+        `.ok`, `.violations`, `.advice`, and `.fixed()`: corrected keyword arguments.
 
     Examples
     --------
     >>> import numpy as np
     >>> x = np.zeros((4, 1733), dtype=np.float16)
-    >>> print(check_tma_descriptor(x, box_sizes=(4, 64)).violations[0].fix)
+    >>> report = check_tma_descriptor(x, box_sizes=(4, 64))
+    >>> report.ok, [violation.rule for violation in report.violations]
+    (False, ['STRIDE_ALIGNED'])
+    >>> print(report.violations[0].fix)
     pad the last dimension from 1733 to 1736 elements: y = numpy.empty((4, 1736), x.dtype)[..., :1733]; y[...] = x
     """  # noqa: E501
     from tma_dlpack.make import build  # the rules are imported when first needed

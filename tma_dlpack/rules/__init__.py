@@ -1,26 +1,40 @@
-"""The preconditions: a table of rules in the order of libcu++'s code. `check` is the engine.
+"""The preconditions of a call: a table of rules in the order of libcu++'s code.
 
-A rule belongs to sets of rules:
+A rule belongs to one or more sets of rules:
 
-``"libcu++"``     what `cuda::make_tma_descriptor` asks (NVIDIA/cccl at `CCCL_COMMIT`), and last
-                  what the driver asks beyond it, because libcu++ hands its result to the driver
-``"driver"``      what the driver asks, as `make_tma_descriptor(rules="driver")` holds it
-``"documented"``  the CUDA driver API document
-``"measured"``    the driver's own verdict on sm_90, as `driver_encode_*` holds it
+``"libcu++"``     what `cuda::make_tma_descriptor` requires (NVIDIA/cccl at `CCCL_COMMIT`), and last
+                  what the driver requires beyond it, because libcu++ calls the driver
+``"driver"``      what the driver requires, for `make_tma_descriptor(rules="driver")`
+``"documented"``  what the CUDA driver API documentation requires
+``"measured"``    what the driver refuses for sm_90, for `driver_encode_*`
                   [H200, driver 580.159.04 (CUDA 13.0), 2026-11-20; tests/golden]
 
-Chapters: `rule` (what a rule is), `tensor` (device, rank, address, data type, sizes, strides),
-`tile` (interleave, swizzle), `box` (box, element strides), `im2col`. A call becomes a `request` by
-`parse`, which reads its arguments with `reader`; `check` holds it against the rules; `report` shows
-what it found and searches for arguments that would be accepted, by the `repairs` of the rules;
-`words` is what fixes say, in the words of the tensor's framework; `advice` is for accepted calls.
+`rule.py` defines a row. The rows are in `tensor.py` (device, rank, address, data type, sizes,
+strides), `tile.py` (interleave, swizzle), `box.py` (box, element strides) and `im2col.py`.
+`parse.py` turns the arguments of a call into a `Request` (`request.py`), with `reader.py`;
+`check.py` evaluates the rows; `report.py` is the result, and searches for arguments that would be
+accepted, with the `repair` of each rule (`repairs.py`). `words.py` writes fixes for the tensor's
+framework. `advice.py` has the rows for accepted calls.
 
-A new rule is a row of its chapter, at libcu++'s place (`step`), and a pair of requests on either
-side of it in tests/rules/test_rules.py, which says what is missing. It then appears in reports, in
-`fixed()`, in `rules()` and, if libcu++ alone has it, in `allow=`. An advice is a row of
-`advice` and a pair in tests/rules/test_advice.py.
+May import: types, dlpack, encoding. Imported by: tensor_map, make and everything below.
 
-May import types, dlpack and encoding.
+A new rule takes four steps:
+
+1. Copy the nearest row in its file. Give it an `id`, a `step` in libcu++'s order, `on`, `why`,
+   `holds`, `found`, `must`, `fix`, and `asks` if `must` is a function. Name the source:
+   `libcudacxx=` (required for rules that libcu++ has: `tma.rules()` reads it), `documented=True`,
+   or `source=`. `sets` defaults to all four. `reads` names the arguments that it needs, `after` the
+   rules that must hold first. Write ``r.argument(name)`` in texts that `driver_encode_*` shows too.
+2. Give it a `repair` from `repairs.py`: without one, `fixed()` can only switch the rule off.
+3. The short cut does not read this table. If it would accept what the rule refuses, add the
+   condition to make/accept.py and to include/tma_dlpack_make.h (the compiled one).
+4. Add a pair of calls, one on each side of the rule, to tests/rules/test_rules.py: two tests there
+   fail for a rule without a pair.
+
+The rule then appears in reports, in `fixed()`, in `tma.rules()` and, if only libcu++ has it, in
+`allow=`, without further changes.
+
+A new advice: a row in `advice.py`, and a pair of calls in tests/rules/test_advice.py.
 """
 
 from __future__ import annotations

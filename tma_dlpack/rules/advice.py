@@ -1,4 +1,4 @@
-"""What is worth knowing about a call that is accepted: rows, as in `rules`."""
+"""Advice on accepted calls: one row each, as in `rules`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PACKED_GROUP = 16  # values of a packed type that lie in one chunk
 
 @dataclass(frozen=True, slots=True)
 class AdviceRow:
-    """One thing worth knowing: when it applies, what was found, why it matters, what to do."""
+    """One advice: when it applies, what was found, why it matters, what to do."""
 
     id: str
     on: str
@@ -39,9 +39,9 @@ class AdviceRow:
 
 
 def bank_conflict_degree(pitch_bytes: int, rows: int) -> int:
-    """Count how many of 8 rows, read 16 bytes each at one column, meet in one group of banks.
+    """Give the bank conflict degree of reading 16 bytes of each of 8 rows at one column.
 
-    `ldmatrix` reads 8 such rows in one phase; 1 is free of conflicts, 8 the worst.
+    `ldmatrix` reads 8 such rows in one phase. 1 means no conflict, 8 is the worst.
 
     >>> bank_conflict_degree(128, 64), bank_conflict_degree(16, 64)
     (8, 1)
@@ -75,7 +75,7 @@ def _degree(r: Request) -> int:
 
 
 def _fitting_swizzle(r: Request) -> TmaSwizzle | None:
-    """Give the narrowest swizzle that the row and its data type allow; None where none does."""
+    """Give the narrowest swizzle that the row and its data type allow, or None."""
     for swizzle in (TmaSwizzle.bytes32, TmaSwizzle.bytes64, TmaSwizzle.bytes128):
         allowed = r.data_type not in PADDED_TYPES or swizzle is TmaSwizzle.bytes128
         if allowed and _inner_bytes(r) <= SWIZZLE_SPAN_BYTES[swizzle]:
@@ -117,9 +117,9 @@ def _beyond_found(r: Request) -> str:
 
 
 def _tile(r: Request) -> tuple[int, ...]:
-    """Give the elements that a copy brings along each dimension, row-major.
+    """Give the elements that a copy takes along each dimension, row-major.
 
-    The engine ignores the innermost stride of a layout that is not interleaved.
+    The engine ignores the innermost element stride unless the layout is interleaved.
     """
     steps = r.arguments.element_strides
     steps = steps if r.interleaved else (1, *steps[1:])
@@ -131,9 +131,9 @@ ADVICE: tuple[AdviceRow, ...] = (
         id="TARGET_ASSUMED",
         on="target",
         applies=lambda r: r.target_is_assumed,
-        found=lambda r: "the tensor is on a GPU, and no driver here can be asked which one",
-        why="the map is described for sm_90",
-        fix=lambda r: "pass target='sm_90' (or the target that it is for)",
+        found=lambda r: "the tensor is on a GPU, but there is no driver to ask which one",
+        why="the map is made for sm_90",
+        fix=lambda r: "pass target='sm_90', or the GPU that the map is for",
         source="tma_dlpack",
     ),
     AdviceRow(
@@ -141,18 +141,21 @@ ADVICE: tuple[AdviceRow, ...] = (
         on="tensor.shape",
         applies=lambda r: any(_beyond_bytes(r)),
         found=_beyond_found,
-        why="that is legal, because a map reads no memory; a copy that touches bytes outside the "
-        "tensor's memory reads or writes something else, or faults",
-        fix=lambda r: "choose coordinates whose tiles stay within the tensor's memory",
-        source="tma_dlpack: shape=, strides= and offset= are not held against the tensor's memory",
+        why="making such a map is legal, because it reads no memory; but a copy of bytes outside "
+        "the tensor's memory reads or overwrites other data, or faults",
+        fix=lambda r: "copy only tiles that are within the tensor's memory",
+        source="tma_dlpack: shape=, strides= and offset= are not checked against the tensor's "
+        "memory",
     ),
     AdviceRow(
         id="ADDRESS_ZERO",
         on="tensor.address",
         applies=lambda r: r.mirror and r.address == 0,
         found=lambda r: "global_address is 0",
-        why="the driver encodes such a map (one of 2023 did not), and no tensor lies there",
-        fix=lambda r: "set the address before the first copy: driver_replace_address",
+        why="the driver encodes such a map (a driver of 2023 did not), but there is no tensor",
+        fix=lambda r: (
+            "set the address before the first copy: tma.driver_replace_address(tm, address)"
+        ),
         source=f"{MEASURED}, 2026-11-21",
     ),
     AdviceRow(
@@ -162,11 +165,11 @@ ADVICE: tuple[AdviceRow, ...] = (
         applies=lambda r: _tile(r) != r.arguments.box_dim[::-1],
         found=lambda r: (
             f"a box of {r.arguments.box_dim[::-1]} with elem_strides "
-            f"{r.arguments.element_strides[::-1]} brings a tile of {_tile(r)} elements"
+            f"{r.arguments.element_strides[::-1]} gives a tile of {_tile(r)} elements"
         ),
         why="box_sizes counts the elements that the box spans in the tensor, and the copy takes "
         "every elem_strides-th of them: ceil(box_sizes / elem_strides)",
-        fix=lambda r: "multiply box_sizes by elem_strides for a tile of that many elements",
+        fix=lambda r: "for a tile of as many elements as box_sizes, multiply it by elem_strides",
         source=f"CUDA driver API, cuTensorMapEncodeTiled; {MEASURED}",
     ),
     AdviceRow(
@@ -175,8 +178,8 @@ ADVICE: tuple[AdviceRow, ...] = (
         kinds=("tiled",),
         applies=lambda r: max(r.arguments.global_dim) > 1 << 31,
         found=lambda r: f"a dimension has {max(r.arguments.global_dim)} elements",
-        why="over 2^31 elements the driver encodes the map, and every copy of it dies with an "
-        "illegal instruction",
+        why="the driver encodes the map, but with over 2^31 elements along a dimension every copy "
+        "is an illegal instruction",
         fix=lambda r: "split the tensor along this dimension, one map per part",
         source=f"{MEASURED}, 2026-11-20",
     ),
@@ -185,9 +188,9 @@ ADVICE: tuple[AdviceRow, ...] = (
         on="tensor",
         applies=lambda r: not r.interleaved and _row_bytes(r) % INNER_BYTES != 0,
         found=lambda r: f"the last dimension spans {_row_bytes(r)} bytes",
-        why="stores and reductions write whole chunks of 16 bytes: up to the next multiple of 16, "
-        "the bytes past the end of each row are overwritten; loads are exact",
-        fix=lambda r: "store only where the padding of each row may be overwritten",
+        why="stores and reductions write whole chunks of 16 bytes: they overwrite the bytes past "
+        "the end of each row, up to the next multiple of 16; loads are exact",
+        fix=lambda r: "store only if the padding after each row may be overwritten",
         source=MEASURED,
     ),
     AdviceRow(
@@ -198,8 +201,8 @@ ADVICE: tuple[AdviceRow, ...] = (
             "a tile that ends with the row would start at element "
             f"{int(r.arguments.global_dim[0]) - r.inner_box}"
         ),
-        why="the innermost coordinate of every copy must fall on a multiple of 16 bytes, else the "
-        "kernel dies",
+        why="the innermost coordinate of every copy must be at a multiple of 16 bytes; otherwise "
+        "the copy is an illegal instruction",
         fix=lambda r: f"step the innermost coordinate by multiples of {r.inner_unit} elements",
         source=MEASURED,
     ),
@@ -208,10 +211,10 @@ ADVICE: tuple[AdviceRow, ...] = (
         on="swizzle",
         applies=lambda r: not r.interleaved and not r.arguments.swizzle and _degree(r) > 1,
         found=lambda r: (
-            f"rows of {_inner_bytes(r)} bytes lie behind each other without swizzle: eight rows "
-            f"read at one column conflict {_degree(r)} ways"
+            f"rows of {_inner_bytes(r)} bytes without swizzle: eight rows read at one column have "
+            f"a {_degree(r)}-way bank conflict"
         ),
-        why="reading a tile by columns, as ldmatrix and wgmma do, is that many times slower",
+        why="reading a tile by columns, as ldmatrix does, is slower by that factor",
         fix=_conflict_fix,
         source="CUDA C++ Programming Guide, shared memory: 32 banks of 4 bytes",
     ),
@@ -222,7 +225,7 @@ ADVICE: tuple[AdviceRow, ...] = (
         found=lambda r: (
             f"rows of {_inner_bytes(r)} bytes take {r.span_bytes} bytes each in shared memory"
         ),
-        why="the rest of each row is neither written nor counted",
+        why="copies do not write the rest of each row, and tx_bytes does not count it",
         fix=lambda r: (
             f"widen the box to {r.span_bytes * 8 // r.element_bits} elements, or use a narrower "
             "swizzle"
@@ -254,8 +257,8 @@ ADVICE: tuple[AdviceRow, ...] = (
         kinds=("im2col_wide",),
         applies=lambda r: r.target.compute_capability < (10, 0),
         found=lambda r: f"im2col-wide on {r.target}",
-        why="the document asks compute capability 10.0; driver 580.159.04 encodes the map on "
-        "sm_90, where no instruction reads it",
+        why="the documentation requires compute capability 10.0; driver 580.159.04 encodes the map "
+        "on sm_90, which has no instruction that uses it",
         fix=lambda r: "use an im2col map on sm_90",
         source="CUDA driver API, cuTensorMapEncodeIm2colWide",
     ),

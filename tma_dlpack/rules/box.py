@@ -1,4 +1,4 @@
-"""The box and the element strides: what is asked of them."""
+"""Rules on box_sizes and elem_strides."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tma_dlpack.types.limits import (
 
 __all__ = ["BOX_RULES", "inner_fix"]
 
-#: What rows need that ask for the bytes of the box along dimension 0.
+#: What the rows on the innermost bytes of the box read.
 _READS_INNER = ("box_sizes", "data_type")
 _HAS_INNER = ("RANK", "BOX_RANK", "CHANNELS", *HAS_TYPE, "PACKED_TYPE")
 
@@ -42,13 +42,13 @@ def _inner_to_outer(r: Request) -> Iterable[int]:
 
 
 def _stepped(r: Request) -> Iterable[int]:
-    # only the driver of sm_90 asks about an im2col map's innermost entry: not for an unknown target
+    # only the sm_90 driver checks the innermost entry of im2col maps; skip it for unknown targets
     unsure = r.rules == "measured" and any(v.argument == "target" for v in r.unreadable)
     return range(1 if r.ignores_innermost_elem_stride or unsure else 0, r.rank)
 
 
 def _fitting(r: Request, i: int) -> int:
-    """Give what entry i of the box may be: along dimension 0, whole units of 16 bytes."""
+    """Give the nearest valid entry i of the box: along dimension 0, a multiple of 16 bytes."""
     in_units = i == 0 and r.type_is_known and not r.interleaved
     whole = repairs.inner_box(r) if in_units else {}
     box: tuple[int, ...] = (whole or repairs.clamp_box(r, i))["box_sizes"]
@@ -63,7 +63,7 @@ def _range_fix(r: Request, i: int) -> str:
 
 
 def inner_fix(r: Request) -> str:
-    """Say which row of a box is a multiple of 16 bytes, and the nearest that fits."""
+    """Name the rows of a box that are multiples of 16 bytes, and the nearest one."""
     change = repairs.inner_box(r)
     if r.mirror or not change:
         nearest = ""
@@ -85,7 +85,7 @@ def _span_fix(r: Request) -> str:
 
 
 def _split_hint(r: Request) -> str:
-    """Give the call that copies a wide tile at once; "" where that is no whole number of spans."""
+    """Give the call that copies a wide tile at once; "" if the row is not whole spans."""
     a, span = r.arguments, r.span_elements
     can_split = r.kind == "tiled" and not r.mirror and r.is_own_layout and r.rank < MAX_RANK
     if not can_split or r.type_row.is_packed or a.box_dim[0] % span or a.global_dim[0] % span:
@@ -120,7 +120,7 @@ BOX_RULES: tuple[AnyRule, ...] = (
         id="BOX_RANK",
         step=80,
         on="box_sizes",
-        why="the tile has a size along each dimension",
+        why="the tile has an extent along each dimension",
         asks="have one entry per dimension of the tensor",
         sets=frozenset({"libcu++", "driver"}),  # a mirror reads as many entries as the rank says
         kinds=TILED,
@@ -131,7 +131,7 @@ BOX_RULES: tuple[AnyRule, ...] = (
         must=lambda r: f"have {r.rank}, one per dimension of the tensor",
         fix=lambda r: (
             f"give {counted(r.rank, 'entry')}, row-major; 1 for dimensions that a tile does not "
-            "span"
+            "extend along"
         ),
         libcudacxx="__get_box_sizes",
         repair=repairs.entries("box_sizes"),
@@ -140,7 +140,7 @@ BOX_RULES: tuple[AnyRule, ...] = (
         id="BOX_RANGE",
         step=81,
         on="box_sizes",
-        why="the map holds a size less one in 8 bits",
+        why="the map stores size - 1 in 8 bits",
         kinds=TILED,
         entries=_inner_to_outer,
         reads=("box_sizes",),
@@ -157,7 +157,7 @@ BOX_RULES: tuple[AnyRule, ...] = (
         id="BOX_IN_SHAPE",
         step=81,
         on="box_sizes",
-        why="libcu++ wants tiles that the tensor can fill",
+        why="libcu++ requires that a tile fits into the tensor; the driver does not",
         asks="be at most the extent of the tensor",
         kinds=TILED,
         sets=LIBCU,
@@ -170,15 +170,16 @@ BOX_RULES: tuple[AnyRule, ...] = (
         must=lambda r, i: f"be at most {r.extent_name(i)} = {r.arguments.global_dim[i]}",
         fix=lambda r, i: f"use {_fitting(r, i)}",
         libcudacxx="__get_box_sizes",
-        differs="driver: more is accepted, and the rest of the tile is filled",
+        differs="the driver accepts larger boxes; the rest of the tile is filled",
         repair=repairs.clamp_box,
     ),
     Rule(
         id="BOX_INNER_16B",
         step=82,
         on="box_sizes",
-        why="a row of the tile is copied in units of 16 bytes",
-        asks="be a multiple of 16 bytes when interleave_layout is none",
+        why="the hardware copies a row of the tile in units of 16 bytes",
+        asks="have an innermost entry that spans a multiple of 16 bytes when interleave_layout is "
+        "none",
         kinds=TILED,
         reads=(*_READS_INNER, "interleave_layout"),
         after=_HAS_INNER,
@@ -198,8 +199,8 @@ BOX_RULES: tuple[AnyRule, ...] = (
         id="BOX_PACKED",
         step=82,
         on="box_sizes",
-        why="documented for the types padded to 16 bytes",
-        asks="be 128 for the types padded to 16 bytes",
+        why="the driver API documents only rows of 128 values for the types padded to 16 bytes",
+        asks="have an innermost entry of 128 for the types padded to 16 bytes",
         sets=WRITTEN,
         reads=_READS_INNER,
         after=_HAS_INNER,
@@ -215,8 +216,9 @@ BOX_RULES: tuple[AnyRule, ...] = (
         id="BOX_SWIZZLE_SPAN",
         step=83,
         on="box_sizes",
-        why="a row of the tile lies in one row of the pattern",
-        asks="be at most the span of the swizzle: 32, 64 or 128 bytes",
+        why="the swizzle pattern is one span wide",
+        asks="have an innermost entry that spans at most the span of the swizzle: 32, 64 or 128 "
+        "bytes",
         reads=(*_READS_INNER, "swizzle", "interleave_layout"),
         after=_HAS_INNER,
         after_here=("BOX_RANGE",),
@@ -227,14 +229,14 @@ BOX_RULES: tuple[AnyRule, ...] = (
         fix=_span_fix,
         libcudacxx="__get_box_sizes",
         documented=True,
-        differs="libcu++ page: when interleaved; code and driver: when not",
+        differs="libcu++'s page says when interleaved; its code and the driver, when not",
         repair=repairs.fit_span,
     ),
     Rule(
         id="BOX_SMEM",
         step=84,
         on="box_sizes",
-        why="the tile must fit the shared memory that a block can have",
+        why="a block could not hold the tile in its shared memory",
         asks="fit the shared memory of a block on the target",
         kinds=TILED,
         sets=LIBCU,
@@ -261,7 +263,7 @@ BOX_RULES: tuple[AnyRule, ...] = (
         holds=lambda r: len(r.arguments.element_strides) == r.rank,
         found=lambda r: f"elem_strides has {counted(len(r.arguments.element_strides), 'entry')}",
         must=lambda r: f"have {r.rank}, one per dimension of the tensor",
-        fix=("leave it out for strides of 1, or give one entry per dimension, row-major"),
+        fix="omit elem_strides for strides of 1, or give one entry per dimension, row-major",
         libcudacxx="__get_elem_strides",
         repair=repairs.entries("elem_strides"),
     ),
@@ -269,7 +271,7 @@ BOX_RULES: tuple[AnyRule, ...] = (
         id="ELEM_STRIDES_RANGE",
         step=91,
         on="elem_strides",
-        why="the map holds a step less one in 3 bits",
+        why="the map stores stride - 1 in 3 bits",
         entries=_stepped,
         reads=("elem_strides", "interleave_layout"),
         after=("RANK", "ELEM_STRIDES_RANK"),
@@ -279,14 +281,15 @@ BOX_RULES: tuple[AnyRule, ...] = (
         fix="use 1 to take every element; for larger steps, index the tensor: x[::n]",
         libcudacxx="__get_elem_strides",
         documented=True,
-        differs="libcu++ and document ignore the innermost unless interleaved; the driver does not",
+        differs="libcu++ and the documentation ignore the innermost entry unless interleaved; the "
+        "driver does not",
         repair=repairs.clamp_elem_stride,
     ),
     RulePerEntry(
         id="ELEM_STRIDES_IN_SHAPE",
         step=91,
         on="elem_strides",
-        why="libcu++ wants steps that stay within the tensor",
+        why="libcu++ requires steps that stay within the tensor; the driver does not",
         asks="be at most the extent of the tensor",
         kinds=TILED,
         sets=LIBCU,
@@ -299,15 +302,15 @@ BOX_RULES: tuple[AnyRule, ...] = (
         must=lambda r, i: f"be at most {r.extent_name(i)} = {r.arguments.global_dim[i]}",
         fix=lambda r, i: f"use {min(r.arguments.global_dim[i], MAX_ELEM_STRIDE)}",
         libcudacxx="__get_elem_strides",
-        differs="driver: more is accepted",
+        differs="the driver accepts more",
         repair=repairs.clamp_elem_stride,
     ),
-    # 10. what the driver asks beyond
+    # 10. what only the driver requires
     Rule(
         id="BOX_INNER_16B_INTERLEAVED",
         step=101,
         on="box_sizes",
-        why="the driver asks it of every layout",
+        why="the driver requires it for every layout",
         sets=TILED_ON_SM_90,
         kinds=TILED,
         reads=(*_READS_INNER, "interleave_layout", "target"),
@@ -319,7 +322,7 @@ BOX_RULES: tuple[AnyRule, ...] = (
         must=f"be a multiple of {INNER_BYTES} bytes for the driver, interleaved or not",
         fix=inner_fix,
         source=MEASURED,
-        differs="libcu++ and the documents ask it only when not interleaved",
+        differs="libcu++ and the documentation require it only when not interleaved",
         repair=repairs.inner_box,
     ),
     Rule(

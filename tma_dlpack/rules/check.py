@@ -1,4 +1,4 @@
-"""The engine: hold a request against the rules, in libcu++'s order."""
+"""The engine: check a request against the rules, in libcu++'s order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tma_dlpack.types.errors import Advice, Violation
 __all__ = ["Fault", "advise", "faults_of", "find_violations"]
 
 T = TypeVar("T")
-_ONE = (None,)  # of a rule without entries
+_ONE = (None,)  # the entries of a `Rule`
 
 
 class Fault(NamedTuple):
@@ -26,22 +26,22 @@ class Fault(NamedTuple):
     entry: int | None  # of a RulePerEntry
 
     def ask(self, question: Callable[..., T]) -> T:
-        """Ask one of the rule's questions about the request, and its entry if it has one."""
+        """Call one of the rule's functions with the request, and the entry if there is one."""
         if self.entry is None:
             return question(self.request)
         return question(self.request, self.entry)
 
     def text(self, text: str | Callable[..., str]) -> str:
-        """Give one of the rule's sentences, which may depend on the request."""
+        """Give one of the rule's texts, which may be a function of the request."""
         return text if isinstance(text, str) else self.ask(text)
 
     def changes(self) -> Change:
-        """Give keyword arguments that would mend it; none where only another tensor does."""
+        """Give keyword arguments that would satisfy the rule; none if only another tensor can."""
         return {} if self.rule.repair is None else self.ask(self.rule.repair)
 
 
 def find_violations(request: Request) -> tuple[Violation, ...]:
-    """Hold a request against its set of rules.
+    """Check a request against its set of rules.
 
     Returns every violation, in libcu++'s order: the first is the one that C++ would throw. Rules
     whose prerequisites failed are skipped.
@@ -93,12 +93,12 @@ def _entries(rule: AnyRule, request: Request) -> Iterable[int | None]:
 
 
 def _driver_accepts(request: Request, faults: list[Fault]) -> bool:
-    """Say whether a call that is refused would pass with ``rules="driver"``."""
+    """Whether a refused call would be accepted with ``rules="driver"``."""
     if request.mirror or request.unreadable:
         return False
     drivers_rules = set_of_rules(request.kind, "driver", request.target)
     if any(drivers_rules in fault.rule.sets for fault in faults):
-        return False  # it has the same rule
+        return False  # the driver has the same rule
     return not faults_of(request.under("driver"))
 
 
@@ -115,7 +115,7 @@ def _violation(fault: Fault, more_to_fix: str) -> Violation:
 
 
 def _allow(fault: Fault) -> str:
-    """Say how to skip a rule that libcu++ alone has."""
+    """Give the `allow=` that skips a rule which only libcu++ has; "" for others."""
     rule, request = fault.rule, fault.request
     if rule.id not in ALLOWABLE or not request.has_rule(rule.id):
         return ""
@@ -123,7 +123,7 @@ def _allow(fault: Fault) -> str:
 
 
 def advise(request: Request) -> tuple[Advice, ...]:
-    """Give what is worth knowing about a request that is accepted."""
+    """Give the advice on an accepted request."""
     return tuple(
         Advice(
             rule=row.id,

@@ -1,4 +1,4 @@
-"""Corners, bounding box, channels and pixels: what is asked of an im2col column."""
+"""Rules on im2col maps: corners, bounding box, channels and pixels."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _corner_count(which: str) -> Rule:
         id=f"{which.upper()}_CORNER_COUNT",
         step=74,
         on=name,
-        why="a corner has an offset along each spatial dimension",
+        why="a corner is an offset along each spatial dimension",
         asks="have one entry per spatial dimension",
         of_tensors=True,
         kinds=IM2COL,
@@ -45,7 +45,7 @@ def _corner_count(which: str) -> Rule:
         must=lambda r: f"have {r.spatial}, one per spatial dimension",
         fix=lambda r: (
             f"give {counted(r.spatial, 'entry')}, row-major as the tensor: (D, H, W), (H, W) or "
-            "(W,); im2col_corners() makes both corners"
+            "(W,); tma.im2col_corners() gives both corners"
         ),
         documented=True,
         repair=repairs.corner_count(which),
@@ -57,7 +57,7 @@ def _corner_range(which: str) -> RulePerEntry:
         id=f"{which.upper()}_CORNER",
         step=75,
         on=f"pixel_box_{which}_corner",
-        why="the map holds all entries of a corner in 16 bits",
+        why="the map stores all entries of a corner in 16 bits",
         asks="be -32768..32767 at rank 3, -128..127 at rank 4, -16..15 at rank 5",
         kinds=COLUMNS,
         entries=_spatial,
@@ -94,7 +94,7 @@ def _count(rule_id: str, name: str, limit: int, what: str) -> Rule:
         id=rule_id,
         step=77,
         on=name,
-        why=f"the map holds the count less one in {(limit - 1).bit_length()} bits",
+        why=f"the map stores count - 1 in {(limit - 1).bit_length()} bits",
         kinds=COLUMNS,
         reads=(name,),
         holds=lambda r: 1 <= value(r) <= limit,
@@ -120,7 +120,7 @@ def _bounding_box_found(r: Request, i: int) -> str:
 
 
 def _only_wraps(r: Request, i: int) -> bool:
-    """Say whether the bounding box is empty only because the driver's 32 bits wrap."""
+    """Whether the bounding box is empty only because the driver's 32-bit sum overflows."""
     return (
         r.arguments.global_dim[r.first_spatial + i]
         + r.arguments.pixel_box_upper_corner[i]
@@ -132,8 +132,8 @@ def _only_wraps(r: Request, i: int) -> bool:
 def _bounding_box_must(r: Request, i: int) -> str:
     if _only_wraps(r, i):
         return (
-            "have at least one pixel as the driver adds in 32-bit integers: size + upper must be "
-            "below 2^31"
+            "have at least one pixel, where the driver adds in 32-bit integers: size + upper must "
+            "be below 2^31"
         )
     return "have at least one pixel along every spatial dimension: size + upper - lower > 0"
 
@@ -141,7 +141,7 @@ def _bounding_box_must(r: Request, i: int) -> str:
 def _bounding_box_fix(r: Request, i: int) -> str:
     if _only_wraps(r, i):
         return f"split the tensor along {'WHD'[i]}, one map per part"
-    return "use a kernel no larger than the padded image; im2col_corners() makes both corners"
+    return "use a kernel no larger than the padded image; tma.im2col_corners() gives both corners"
 
 
 def _column_fix(r: Request) -> str:
@@ -158,7 +158,7 @@ IM2COL_RULES: tuple[AnyRule, ...] = (
         id="BOUNDING_BOX",
         step=76,
         on="pixel_box_upper_corner",
-        why="a column must have a pixel to start at",
+        why="a column starts at a pixel of the bounding box",
         asks="have at least one pixel along every spatial dimension: size + upper - lower > 0",
         kinds=COLUMNS,
         entries=_spatial,
@@ -195,12 +195,12 @@ IM2COL_RULES: tuple[AnyRule, ...] = (
     ),
     _count("CHANNELS", "channels_per_pixel", MAX_BOX, "channels"),
     _count("PIXELS", "pixels_per_column", MAX_PIXELS, "pixels"),
-    # what the driver asks beyond
+    # what only the driver requires
     Rule(
         id="CHANNELS_16B",
         step=101,
         on="channels_per_pixel",
-        why="a pixel is copied in units of 16 bytes",
+        why="the hardware copies a pixel in units of 16 bytes",
         kinds=COLUMNS,
         reads=("channels_per_pixel", "data_type", "target"),
         after=("CHANNELS", *HAS_TYPE, "PACKED_TYPE"),

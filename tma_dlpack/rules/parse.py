@@ -1,6 +1,6 @@
-"""What a user wrote becomes a `Request`: words become enums and integers, innermost first.
+"""Parse the arguments of a call into a `Request`: enums and integers, innermost first.
 
-What cannot be read becomes a Violation in `Request.unreadable`. Nothing here raises.
+An unreadable argument becomes a Violation in `Request.unreadable`. Nothing here raises.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _COUNTS = ("channels_per_pixel", "pixels_per_column")
 _CORNERS = ("pixel_box_lower_corner", "pixel_box_upper_corner")
 _WIDTHS = ("lower_corner_width", "upper_corner_width")
 
-#: The options of each verb, in the order of its signature.
+#: The options of each `make_*` function, in the order of its signature.
 OPTIONS: dict[MapKind, tuple[str, ...]] = {
     "tiled": ("box_sizes", *_LAYOUT, *_MANNER, "allow", "shape", "strides", "offset"),
     "im2col": (*_CORNERS, *_COUNTS, *_LAYOUT, *_MANNER),
@@ -152,7 +152,8 @@ def _as_described(
 ) -> TensorView | None:
     """Give the view that `shape=`, `strides=` and `offset=` describe; None if they are unreadable.
 
-    Omitted strides are the tensor's own or row-major, where only one of these makes sense.
+    Omitted strides are the tensor's own or row-major ones; where both are possible and differ, they
+    are refused as ambiguous.
     """
     shape, strides, offset = given.get("shape"), given.get("strides"), given.get("offset", 0)
     if view is None or (shape is None and strides is None and integer_of(offset) == 0):
@@ -186,7 +187,7 @@ def _as_described(
 
 
 def _omitted_strides(read: Reader, view: TensorView, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Give the strides of a shape whose strides are omitted; refuse to guess."""
+    """Give the strides for a shape whose strides are omitted; refuse if they are ambiguous."""
     row_major = _dense_strides(view, shape)
     choices = []
     if len(shape) == len(view.shape):
@@ -209,7 +210,7 @@ def _dense_strides(view: TensorView, shape: tuple[int, ...]) -> tuple[int, ...]:
 def _type_of(
     view: TensorView | None, asked_type: TensorMapDataType | None
 ) -> TensorMapDataType | None:
-    """Give the map's type; None where the tensor has none, or not the one asked for."""
+    """Give the map's data type; None if the dtype has none, or does not fit `data_type=`."""
     if view is None:
         return None
     if asked_type is None:
@@ -251,9 +252,9 @@ def _read_column(
 
 
 def read_driver_call(kind: MapKind, given: Mapping[str, Any], target: Target) -> Request:
-    """Read a `driver_encode_*` call: the driver's words, innermost first.
+    """Parse a `driver_encode_*` call: the driver's names, innermost first.
 
-    As in C, entries of an array past the rank are not read.
+    As in C, array entries past the rank are ignored.
     """
     read = Reader()
     rank = read.integer("tensor_rank", given["tensor_rank"])

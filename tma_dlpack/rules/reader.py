@@ -1,4 +1,4 @@
-"""Read the arguments of a call one by one: words become enums and integers."""
+"""Read the arguments of a call one by one, as enums and integers."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ _INTEGERS = {
 
 
 class Reader:
-    """Read arguments one by one; keep what could not be read, and what could be in its place."""
+    """Reads arguments one by one; keeps violations for unreadable ones, and proposals for them."""
 
     def __init__(self) -> None:
         self.unreadable: list[Violation] = []
@@ -80,7 +80,7 @@ class Reader:
     def refuse(
         self, argument: str, found: str, must: str, fix: str, instead: object = None
     ) -> None:
-        """Note that an argument cannot be read, and what could be in its place."""
+        """Add the violation of an unreadable argument, and a value to propose instead."""
         self.instead[argument] = instead
         self.unreadable.append(
             Violation(
@@ -89,12 +89,12 @@ class Reader:
                 found=f"{argument} {found}",
                 limit=f"it must {must}",
                 fix=fix,
-                source="tma_dlpack: what the argument may be",
+                source="tma_dlpack: the type of the argument",
             )
         )
 
     def member(self, argument: str, enum: type[AnyEnum], value: object) -> AnyEnum:
-        """Read a member, its name or its value; the one of value 0 where it is none of these."""
+        """Read a member, its name or its value; the member of value 0 if unreadable."""
         if type(value) is enum:
             return value
         word = text_of(value)
@@ -113,7 +113,7 @@ class Reader:
             return enum(0)
 
     def data_type(self, argument: str, value: object) -> TensorMapDataType | None:
-        """Read a data type that may be omitted; None too where it is none."""
+        """Read a data type that may be omitted; None if omitted or unreadable."""
         if value is None:
             return None
         known = len(self.unreadable)
@@ -124,7 +124,7 @@ class Reader:
         return None
 
     def integer(self, argument: str, value: object, instead: int = 0) -> int:
-        """Read an integer; 0 where it is none."""
+        """Read an integer; 0 if unreadable."""
         number = integer_of(value)
         if number is None:
             proposes = _INTEGERS[argument].stand_in is not None
@@ -161,7 +161,7 @@ class Reader:
         return numbers
 
     def array(self, argument: str, value: object, count: int, least: int) -> tuple[int, ...]:
-        """Read the first `count` entries of an array, as C does; it must have `least`."""
+        """Read the first `count` entries of an array, as C does; it must have at least `least`."""
         known = len(self.unreadable)
         numbers = self.integers(argument, value)
         if len(numbers) < least and len(self.unreadable) == known:
@@ -174,7 +174,7 @@ class Reader:
         return numbers[:count]
 
     def word(self, argument: str, value: object, choices: tuple[str, ...]) -> str:
-        """Read one of a few words; the first where it is none of them."""
+        """Read one of a few words; the first of them if unreadable."""
         word = text_of(value)
         if word in choices:
             return word
@@ -207,9 +207,9 @@ class Reader:
         wrong = next((name for name in ids if name not in choices), None)
         if wrong is not None:
             close = None if wrong in known else _close(wrong, choices)
-            found = f"{wrong}, which is no rule"
+            found = f"{wrong}, which is not a rule"
             if wrong in known:
-                found = f"{wrong}, which is not a rule of libcu++ alone: the driver has it too"
+                found = f"{wrong}, which is also a rule of the driver"
             self.refuse(
                 argument,
                 f"names {found}",
@@ -226,7 +226,7 @@ def _is_long(value: object) -> bool:
 
 
 def _close(word: str, names: Iterable[str]) -> str | None:
-    """Give the name that a word was meant to be, whatever its case; None where none is close."""
+    """Give the name closest to a word, ignoring case; None if none is close."""
     by_lower = {name.lower(): name for name in names}
     close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.5)
     return by_lower[close[0]] if close else None

@@ -1,4 +1,4 @@
-"""The changes of `Report.fixed`: what to pass instead so that a rule holds.
+"""The changes of `Report.fixed`: arguments to pass instead, so that a rule holds.
 
 A repair takes a request (and, of a rule per entry, the entry) and gives keyword arguments of the
 call, row-major, or an empty dict where no change of arguments mends it. It may leave another rule
@@ -56,7 +56,7 @@ Holds = Callable[[Request], bool]
 
 
 def constant(**change: Any) -> Repair:
-    """Set arguments to a value that always passes."""
+    """Set arguments to values that the rule always accepts."""
     return lambda r: change
 
 
@@ -79,7 +79,7 @@ def other_type(r: Request) -> Change:
 
 
 def _unpadded(r: Request) -> TensorMapDataType | None:
-    """Give the packed type of the same bits that asks for less alignment and any row."""
+    """Give the packed type of the same bits that needs less alignment and takes any row."""
     if r.view is None or r.data_type is None or r.target.is_sm_9x or not r.type_row.is_packed:
         return None
     return next(
@@ -94,7 +94,7 @@ def _unpadded(r: Request) -> TensorMapDataType | None:
 
 
 def less_aligned(r: Request) -> Change:
-    """Ask for what 16 bytes of alignment suffice for, where the tensor has them."""
+    """Choose options that need only 16 bytes of alignment, if the tensor has those."""
     if r.alignment_bytes == 16 or r.address % 16 or any(s % 16 for s in r.arguments.global_strides):
         return {}
     if r.arguments.interleave is TmaInterleaveLayout.bytes32:
@@ -103,7 +103,7 @@ def less_aligned(r: Request) -> Change:
 
 
 def full_swizzle(r: Request) -> Change:
-    """Take the swizzle that padded types and im2col-wide maps allow, which bytes32 rules out."""
+    """Choose bytes128, which padded types and im2col-wide maps allow."""
     if r.arguments.interleave is TmaInterleaveLayout.bytes32:
         return {"swizzle": TmaSwizzle.bytes128, "interleave_layout": TmaInterleaveLayout.none}
     return {"swizzle": TmaSwizzle.bytes128}
@@ -128,7 +128,7 @@ def _clamped(value: int, low: int, high: int) -> int:
 
 
 def _most(r: Request, i: int, limit: int, within: str) -> int:
-    """Give the most that entry i of a box or of elem_strides may be, other entries apart.
+    """Give the largest value of entry i of a box or of elem_strides, considering no other entry.
 
     `within` is the rule that keeps it within the shape.
     """
@@ -136,7 +136,7 @@ def _most(r: Request, i: int, limit: int, within: str) -> int:
 
 
 def clamp_box(r: Request, i: int) -> Change:
-    """Bring entry i into 1..256, and into the shape where that is asked."""
+    """Clamp entry i to 1..256, and to the shape if a rule requires it."""
     return {
         "box_sizes": _with(
             r.arguments.box_dim,
@@ -147,7 +147,7 @@ def clamp_box(r: Request, i: int) -> Change:
 
 
 def inner_box(r: Request) -> Change:
-    """Take the nearest multiple of 16 bytes that the shape and the swizzle allow."""
+    """Choose the nearest multiple of 16 bytes that the shape and the swizzle allow."""
     most = _most(r, 0, MAX_BOX, "BOX_IN_SHAPE")
     if r.arguments.swizzle and not r.interleaved:
         most = min(most, r.span_elements)
@@ -158,12 +158,12 @@ def inner_box(r: Request) -> Change:
 
 
 def padded_inner(r: Request) -> Change:
-    """Take the one row that the types padded to 16 bytes allow."""
+    """Choose the only row that the types padded to 16 bytes allow."""
     return _with_inner(r, PADDED_INNER_VALUES)
 
 
 def wider_swizzle(r: Request) -> TmaSwizzle | None:
-    """Give the narrowest swizzle that holds the row of the box; None where none does."""
+    """Give the narrowest swizzle that is wide enough for the row of the box, or None."""
     for swizzle in (TmaSwizzle.bytes64, TmaSwizzle.bytes128):
         if r.inner_box_bytes <= SWIZZLE_SPAN_BYTES[swizzle]:
             return swizzle
@@ -171,7 +171,7 @@ def wider_swizzle(r: Request) -> TmaSwizzle | None:
 
 
 def fit_span(r: Request) -> Change:
-    """Take a wider swizzle that holds the row; where none does, narrow the row to the swizzle.
+    """Choose a swizzle that is wide enough for the row; if none is, narrow the row.
 
     A row of channels that must become a multiple of 16 bytes anyway may then fit as it is.
     """
@@ -182,7 +182,7 @@ def fit_span(r: Request) -> Change:
 
 
 def shrunk(r: Request, holds: Holds) -> tuple[int, int]:
-    """Find the entry to shrink so that a limit of the box holds: its place and its new value."""
+    """Find the entry to shrink so that a limit of the box holds: its index and new value."""
     place = max(range(1, r.rank), key=lambda k: r.arguments.box_dim[k], default=0)
     place = place if r.arguments.box_dim[place] > 1 else 0
     unit = r.inner_unit if place == 0 else 1
@@ -196,18 +196,18 @@ def shrunk(r: Request, holds: Holds) -> tuple[int, int]:
 
 
 def shrink_box(holds: Holds) -> Repair:
-    """Shrink the largest outer entry as little as a limit of the box asks."""
+    """Shrink the largest outer entry as little as a limit of the box requires."""
     return lambda r: {"box_sizes": _with(r.arguments.box_dim, *shrunk(r, holds))}
 
 
 def shrink_column(r: Request) -> Change:
-    """Take as many pixels as fit 228 KB."""
+    """Choose as many pixels as fit into 228 KB."""
     share = Fraction(r.box_bytes) / r.arguments.pixels_per_column
     return {"pixels_per_column": max(1, int(MAX_BOX_BYTES // share))}
 
 
 def entries(argument: str) -> Repair:
-    """Make a list as long as the tensor's rank: outer entries of 1 come, or outer ones go."""
+    """Make a list as long as the tensor's rank: add outer entries of 1, or drop outer entries."""
 
     def repair(r: Request) -> Change:
         values = reverse(
@@ -220,7 +220,7 @@ def entries(argument: str) -> Repair:
 
 
 def clamp_elem_stride(r: Request, i: int) -> Change:
-    """Bring entry i into 1..8, and into the shape where that is asked."""
+    """Clamp entry i to 1..8, and to the shape if a rule requires it."""
     value = _clamped(
         r.arguments.element_strides[i], 1, _most(r, i, MAX_ELEM_STRIDE, "ELEM_STRIDES_IN_SHAPE")
     )
@@ -237,7 +237,7 @@ def _with_corner(r: Request, which: str, values: tuple[int, ...]) -> Change:
 
 
 def corner_count(which: str) -> Repair:
-    """Make a corner as long as there are spatial dimensions; outer entries of 0 come, or go."""
+    """Give a corner one entry per spatial dimension: add outer zeros, or drop outer entries."""
 
     def repair(r: Request) -> Change:
         values = r.corner(which)[: r.spatial]
@@ -247,7 +247,7 @@ def corner_count(which: str) -> Repair:
 
 
 def corner_range(which: str) -> RepairOfEntry:
-    """Bring entry i into the range of the rank."""
+    """Clamp entry i to the range for the rank."""
 
     def repair(r: Request, i: int) -> Change:
         values, half = list(r.corner(which)), 1 << (r.corner_bits - 1)
@@ -258,7 +258,7 @@ def corner_range(which: str) -> RepairOfEntry:
 
 
 def open_bounding_box(r: Request, i: int) -> Change:
-    """Move the upper corner, or where that cannot reach the lower one, to leave one pixel."""
+    """Move the upper corner, or if that is not enough the lower one, to leave one pixel."""
     size, half = r.spatial_size(i), 1 << (r.corner_bits - 1)
     upper, lower = (
         list(r.arguments.pixel_box_upper_corner),
@@ -275,5 +275,5 @@ def open_bounding_box(r: Request, i: int) -> Change:
 
 
 def clamp_count(argument: str, limit: int) -> Repair:
-    """Bring a count into 1..limit."""
+    """Clamp a count to 1..limit."""
     return lambda r: {argument: _clamped(getattr(r.arguments, argument), 1, limit)}

@@ -37,14 +37,17 @@ RequestOf = Callable[[Arguments], Request]
 @sealed
 @dataclass(frozen=True, slots=True)
 class Report(Drawn):
-    """What a check found.
+    """The result of a check: whether the call is accepted, and if not, why and how to fix it.
+
+    Returned by the `check_*` functions. True if the call is accepted, as `ok`; ``print(report)``
+    shows every violation with its fix.
 
     Attributes
     ----------
     violations : tuple of Violation
-        Every precondition that does not hold, in libcu++'s order; empty where the call is accepted.
+        Every rule that the call breaks, in libcu++'s order; empty if the call is accepted.
     advice : tuple of Advice
-        What is worth knowing about an accepted call.
+        Remarks on an accepted call, such as bank conflicts; empty if it is refused.
 
     Examples
     --------
@@ -73,8 +76,8 @@ class Report(Drawn):
     def raise_if_refused(self) -> None:
         """Raise `TmaPreconditionError` with all violations, if there are any.
 
-        Where the target lacks what is asked for, it is a `TmaTargetError`, which is a
-        `TmaUnsupportedError` (a RuntimeError) too.
+        It is a `TmaTargetError`, which is also a `TmaUnsupportedError` (a RuntimeError), if the
+        first violation is that the target lacks a feature.
         """
         if self.violations:
             lacks = self.violations[0].rule in _unsupported_rules()
@@ -84,33 +87,33 @@ class Report(Drawn):
     def fixed(self) -> Any:  # so that type checkers take **report.fixed()
         """Give the keyword arguments after the tensor, corrected so that the call is accepted.
 
-        Each refused argument is changed as little as its rule allows; arguments that are fine stay
-        as they were given, and none is changed whose given value is accepted beside the others.
-        Where libcu++'s rules leave no choice (a box that the shape cannot hold) but the driver's
-        do, `allow` names the rules to switch off; else `rules` becomes ``"driver"``.
+        Only refused arguments change, as little as their rules allow. If no arguments satisfy
+        libcu++'s rules (for example a box larger than the tensor, without a smaller valid one) but
+        some satisfy the driver's, `allow` names the rules to switch off, or `rules` is
+        ``"driver"``.
 
         Returns
         -------
         dict or None
-            None where the tensor itself must change; `accepted_arguments` raises then. What is
-            returned has been checked.
+            Arguments that have been checked: ``make_tma_descriptor(x, **report.fixed())`` is
+            accepted. None if the tensor itself must change; `accepted_arguments` raises then.
         """
         changes = self.changes()
         return None if changes is None else {**self._given, **changes}
 
     @opaque
     def accepted_arguments(self) -> dict[str, Any]:
-        """Give what `fixed` gives, or raise the refusal where the tensor itself must change.
+        """Give the arguments that `fixed` gives; raise if the tensor itself must change.
 
         Returns
         -------
         dict
-            Of keyword arguments, for ``make_tma_descriptor(x, **report.accepted_arguments())``.
+            Keyword arguments, for ``make_tma_descriptor(x, **report.accepted_arguments())``.
 
         Raises
         ------
         TmaPreconditionError
-            With every violation, and with what to do about the tensor in each.
+            If no arguments are accepted; its violations say what to change about the tensor.
 
         Examples
         --------
@@ -123,12 +126,12 @@ class Report(Drawn):
         fixed: dict[str, Any] | None = self.fixed()
         if fixed is None:
             self.raise_if_refused()
-            raise TmaUnsupportedError("this report was not made by a check_* verb")
+            raise TmaUnsupportedError("this report does not come from a check_* function")
         return fixed
 
     @opaque
     def changes(self) -> dict[str, Any] | None:
-        """Give the keyword arguments that `fixed` changes, and only these.
+        """Give only the keyword arguments that `fixed` changes; None if the tensor must change.
 
         >>> import numpy as np, tma_dlpack as tma
         >>> tma.check_tma_descriptor(np.zeros((64, 64), np.float32), box_sizes=(16, 3)).changes()
@@ -156,12 +159,12 @@ class Report(Drawn):
 
 
 def check_request(request_of: RequestOf, given: Arguments) -> Report:
-    """Check a request and keep what `Report.fixed` needs.
+    """Check a call and keep what `Report.fixed` needs.
 
     Parameters
     ----------
     request_of : callable
-        Gives the request that keyword arguments make.
+        Parses keyword arguments into a Request.
     given : mapping
         The keyword arguments of the call.
     """
@@ -177,7 +180,7 @@ def _unsupported_rules() -> frozenset[str]:
 
 
 def _starts(given: Arguments) -> Iterator[Change]:
-    """Give where to start repairing: as given, with few rules allowed, by the driver's rules."""
+    """Give the changes to start repairing from: none, rules switched off, the driver's rules."""
     yield {}
     if "allow" in given:
         for count in range(1, len(ALLOWABLE) + 1):
@@ -187,7 +190,7 @@ def _starts(given: Arguments) -> Iterator[Change]:
 
 
 def _repaired(given: Arguments, changes: Change, request_of: RequestOf) -> Change | None:
-    """Repair one thing after the other until nothing is refused; None where that leads nowhere."""
+    """Repair one fault after the other until nothing is refused; None if that fails."""
     request = request_of({**given, **changes})
     for _ in range(MAX_REPAIRS):
         faults = faults_of(request)
@@ -204,7 +207,7 @@ def _repaired(given: Arguments, changes: Change, request_of: RequestOf) -> Chang
 
 
 def _needed(given: Arguments, changes: Change, request_of: RequestOf) -> Change:
-    """Take back every change without which the call is accepted all the same."""
+    """Drop every change that is not needed for the call to be accepted."""
     for name in changes:
         fewer = {other: value for other, value in changes.items() if other != name}
         request = request_of({**given, **fewer})
@@ -214,7 +217,7 @@ def _needed(given: Arguments, changes: Change, request_of: RequestOf) -> Change:
 
 
 def _changes(request: Request, faults: list[Fault]) -> Iterator[Change]:
-    """Give what might mend a request, in the order in which its faults are reported."""
+    """Give changes that may repair a request, in the order in which its faults are reported."""
     for violation in request.unreadable:
         if violation.argument in request.readable_instead:
             yield {violation.argument: request.readable_instead[violation.argument]}

@@ -36,7 +36,8 @@ RULE_SETS: dict[MapKind, tuple[str, ...]] = {
 def set_of_rules(kind: MapKind, rules: str, target: Target) -> str:
     """Give the set of rules that `rules=` of a `make_*` call stands for.
 
-    What the driver asks of an im2col map is measured on sm_90 alone; elsewhere its document holds.
+    The driver's rules for im2col maps are measured on sm_90 only; for other targets the
+    documentation is used.
     """
     if kind == "tiled" or rules != "driver":
         return rules
@@ -97,15 +98,15 @@ class Request:
 
     @property
     def is_own_layout(self) -> bool:
-        """Whether the tensor is described as it is, without `shape=`, `strides=` or `offset=`."""
+        """Whether the tensor has its own layout, without `shape=`, `strides=` or `offset=`."""
         return self.view is None or self.view.own is None
 
     @property
     def own_address(self) -> int:
-        """Where the tensor's own first element stands."""
+        """Address of the tensor's own first element."""
         return self.address - (0 if self.view is None else self.view.offset_bytes)
 
-    # -- numbers the rules ask for ---------------------------------------------------------------
+    # -- numbers for the rules -------------------------------------------------------------------
 
     @property
     def kind(self) -> MapKind:
@@ -124,7 +125,7 @@ class Request:
 
     @property
     def interleaved(self) -> bool:
-        """Whether an interleaved layout is asked for."""
+        """Whether the layout is interleaved."""
         return self.arguments.interleave != TmaInterleaveLayout.none
 
     @property
@@ -201,7 +202,7 @@ class Request:
         return dataclasses.replace(request, view=view)
 
     def nested_bytes(self, i: int) -> Number:
-        """Bytes that the dimensions inside dimension i span; those of size 1 do not count."""
+        """Bytes that the dimensions inside dimension i span; those of extent 1 do not count."""
         a = self.arguments
         for k in range(i - 1, 0, -1):
             if a.global_dim[k] != 1:
@@ -211,7 +212,7 @@ class Request:
         return _bytes(a.global_dim[0] * self.element_bits)
 
     def has_rule(self, rule_id: str) -> bool:
-        """Whether a rule of libcu++ alone is asked of this request."""
+        """Whether a rule that only libcu++ has is checked for this request."""
         return self.rules == "libcu++" and rule_id not in self.allowed
 
     @property
@@ -225,7 +226,7 @@ class Request:
         return 0 if self.interleaved else 1
 
     def spatial_size(self, i: int) -> int:
-        """Extent along spatial dimension i, 0 being W, as the target's driver sees it."""
+        """Extent along spatial dimension i, 0 being W, as the target's driver reads it."""
         size = int(self.arguments.global_dim[self.first_spatial + i])
         return _int32(size) if self.target.has_model else size
 
@@ -250,7 +251,7 @@ class Request:
             return 16
         return {3: 16, 4: 8, 5: 5}[self.rank]
 
-    # -- names, in the words of the call ---------------------------------------------------------
+    # -- names for messages, as in the call ------------------------------------------------------
 
     def _index(self, i: int) -> int:
         return i if self.mirror else self.rank - 1 - i
@@ -271,7 +272,7 @@ class Request:
         return f"{self.layout_name('strides')}[{place}] is {elements}, {size}"
 
     def layout_name(self, name: str) -> str:
-        """Name the tensor's shape or strides, or the arguments that stand in their place."""
+        """Name the tensor's shape or strides, or the arguments that replace them."""
         return f"tensor.{name}" if self.is_own_layout else name
 
     def box_name(self, i: int) -> str:
@@ -291,11 +292,11 @@ class Request:
         return f"{name}[{index}] ({'WHD'[i]})"
 
     def inner_name(self) -> str:
-        """Name what spans dimension 0 of the box."""
+        """Name the argument for dimension 0 of the box."""
         return self.box_name(0) if self.kind == "tiled" else "channels_per_pixel"
 
     def type_found(self) -> str:
-        """Name the argument that decides the map's type, and the type."""
+        """Give a text with the argument that decides the map's type, and the type."""
         name = self.arguments.data_type.name
         if self.view is None:
             return f"tensor_data_type is {name}"
@@ -324,7 +325,7 @@ class Request:
         return dataclasses.replace(self.arguments, element_strides=(1, *steps[1:]))
 
     def under(self, rules: str) -> Request:
-        """Give the same request under other rules, as `rules=` names them, all of them asked."""
+        """Give the same request with other `rules=`, and none switched off by `allow=`."""
         named = set_of_rules(self.kind, rules, self.target)
         return dataclasses.replace(self, rules=named, allowed=frozenset())
 
@@ -333,7 +334,7 @@ class Request:
         return dataclasses.replace(self, arguments=dataclasses.replace(self.arguments, **changes))
 
 
-#: Rules name a tiled map's arguments; other kinds have others in their place.
+#: Rules name the arguments of tiled maps; these are the names for other kinds.
 _WORDS_OF_KIND: dict[MapKind, dict[str, str]] = {
     "tiled": {},
     "im2col": {"box_sizes": "channels_per_pixel"},
@@ -343,7 +344,7 @@ _WORDS_OF_KIND: dict[MapKind, dict[str, str]] = {
         "pixel_box_upper_corner": "upper_corner_width",
     },
 }
-#: The arguments that describe a tensor's memory otherwise.
+#: The arguments that describe a tensor's memory in another way.
 _LAYOUT_WORDS = {
     "tensor.rank": "shape",
     "tensor.shape": "shape",

@@ -64,7 +64,7 @@ Places = Callable[[Request], Iterable[int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Row:
-    """What all rules have.
+    """The fields that all rules have.
 
     Attributes
     ----------
@@ -74,29 +74,32 @@ class _Row:
         Place in libcu++'s order. Rules of one step are one loop there: their violations are
         reported entry by entry.
     on : str
-        The argument it is about; what follows a dot is for the names of the `driver_encode_*` call.
+        The argument that it is about, such as ``"box_sizes"`` or ``"tensor.shape"``; in a
+        `driver_encode_*` call the part after the dot becomes the driver's name.
     why : str
-        Why there is such a rule.
+        Why there is such a rule, for the list of rules.
     asks : str
-        What is asked, where `must` depends on the request.
+        The limit in general, for the list of rules, if `must` depends on the request. Read after
+        "it must".
     of_tensors : bool
-        Whether only `make_*` calls on a tensor are asked, not `driver_encode_*`.
+        Whether it is checked for `make_*` calls only, not for `driver_encode_*`.
     libcudacxx : str
-        The function of make_tma_descriptor.h that asks it, for tiled maps.
+        The function of make_tma_descriptor.h that checks it for tiled maps; "" if none does.
     documented : bool
-        Whether the driver API's document of that kind of map asks it.
+        Whether the driver API documentation of that kind of map states it.
     source : str
-        Where else it stands.
+        Another source.
     sets : frozenset of str
         The sets of rules that it belongs to.
     kinds : tuple of str
         The kinds of map.
     reads : tuple of str
-        Arguments that it reads; skipped if one of them could not be read.
+        Arguments that it reads; the rule is skipped if one of them could not be parsed.
     after : tuple of str
-        Ids of earlier rules; skipped if one of them did not hold, or was skipped for its arguments.
+        Ids of earlier rules; the rule is skipped if one of them does not hold or was skipped for
+        its arguments.
     after_here : tuple of str
-        Ids of earlier rules that must hold at the same entry; a `Rule` is about the innermost one.
+        Ids of earlier rules that must hold at the same entry; for a `Rule`, at the innermost one.
     applies : callable (request) -> bool, or None
         None for always.
     unsupported : bool
@@ -124,7 +127,7 @@ class _Row:
     differs: str = ""
 
     def sources(self, kind: MapKind) -> str:
-        """Give where the rule stands, for a kind of map."""
+        """Give the sources of the rule, for a kind of map."""
         cites_libcudacxx = self.libcudacxx and (kind == "tiled" or not self.documented)
         sources = (
             f"{LIBCUDACXX}, {self.libcudacxx}" if cites_libcudacxx else "",
@@ -144,9 +147,9 @@ class Rule(_Row):
     holds : callable (request) -> bool
     found, fix : str or callable (request) -> str
     must : str or callable (request) -> str
-        What is asked, to be read after "it must".
+        The limit, read after "it must".
     repair : callable (request) -> dict, or None
-        Keyword arguments that would mend it; None where only another tensor does.
+        Keyword arguments that would satisfy the rule; None if only another tensor can.
     """
 
     holds: Callable[[Request], bool]
@@ -163,7 +166,7 @@ class RulePerEntry(_Row):
     Attributes
     ----------
     entries : callable (request) -> iterable of int
-        The entries it is about, 0 being innermost.
+        The entries that it is about; 0 is innermost.
     holds, found, must, fix, repair
         As in `Rule`, with the entry as second argument.
     """

@@ -1,4 +1,4 @@
-"""Device, rank, address, data type, sizes, strides: what is asked of the tensor."""
+"""Rules on the tensor: device, rank, address, data type, sizes, strides."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _rank_fix(r: Request) -> str:
 
 
 def _packed_unit(r: Request) -> int:
-    """Values of which the innermost extent of a packed type must be a multiple."""
+    """Give the values that an innermost extent of a packed type must be a multiple of."""
     return PADDED_INNER_VALUES if r.type_row.smem_chunk_bytes == 16 else 2
 
 
@@ -73,7 +73,7 @@ def _packed_extent_fix(r: Request) -> str:
 
 
 def _libcudacxx_refuses_nan(r: Request) -> bool:
-    """Say whether libcu++ looks at the fill of a type: not at float8's and float4's."""
+    """Whether libcu++ checks the fill for a type: it does not for float8 and float4."""
     if r.rules != "libcu++" or r.view is None or r.asked_type is not None:
         return True
     return r.view.dtype.code in _NAN_REFUSED
@@ -82,7 +82,7 @@ def _libcudacxx_refuses_nan(r: Request) -> bool:
 def _override_fix(r: Request) -> str:
     assert r.view is not None
     choices = ", ".join(t.name for t in overrides_of(r.view.dtype))
-    return f"leave it out, or choose one of {choices}" if choices else words.carry_fix(r)
+    return f"omit data_type, or choose one of {choices}" if choices else words.carry_fix(r)
 
 
 def _fill_suits_type(r: Request) -> bool:
@@ -104,7 +104,7 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
             *r.target.compute_capability
         ),
         must="have a Tensor Memory Accelerator: compute capability 9.0 or later",
-        fix=("use a Hopper or newer GPU, or describe the tensor for one: target='sm_90'"),
+        fix="use a Hopper or newer GPU, or make the map for one: target='sm_90'",
         libcudacxx="__check_device",
         repair=repairs.constant(target=None),
     ),
@@ -112,7 +112,7 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         id="PACKED_TYPE",
         step=12,
         on="tensor.dtype",
-        why="the driver refuses packed types for sm_90",
+        why="packed types came with compute capability 10.0; the driver refuses them for sm_90",
         unsupported=True,
         reads=("target", "data_type"),
         after=("CAPABILITY",),
@@ -128,7 +128,7 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         id="WIDE_CAPABILITY",
         step=13,
         on="target",
-        why="no instruction of sm_90 reads an im2col-wide map",
+        why="sm_90 has no instruction that uses an im2col-wide map",
         of_tensors=True,
         unsupported=True,
         kinds=WIDE,
@@ -136,11 +136,11 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         reads=("target",),
         after=("CAPABILITY",),
         holds=lambda r: r.target.compute_capability >= (10, 0),
-        found=lambda r: f"an im2col-wide map is asked for {r.target}",
+        found=lambda r: f"the target of an im2col-wide map is {r.target}",
         must="be for compute capability 10.0 or later",
-        fix=lambda r: f"use make_im2col_descriptor: no {r.target} instruction reads such a map",
+        fix=lambda r: f"use make_im2col_descriptor: {r.target} has no instruction for such a map",
         documented=True,
-        differs="driver 580.159.04 encodes it on sm_90 all the same",
+        differs="driver 580.159.04 encodes it on sm_90 nevertheless",
     ),
     # 2. rank
     Rule(
@@ -189,7 +189,7 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         id="ADDRESS_NULL",
         step=30,
         on="tensor.address",
-        why="a tensor without elements may have the address 0, and there is nothing to copy",
+        why="only a tensor without elements may have the address 0, and it has nothing to copy",
         of_tensors=True,
         holds=lambda r: r.own_address != 0,
         found="the tensor has no memory: its address is 0",
@@ -201,7 +201,7 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         id="ADDRESS_ALIGNED",
         step=31,
         on="tensor.address",
-        why="memory is moved in units of 16 bytes, or of 32",
+        why="the hardware moves memory in units of 16 bytes, for some layouts 32",
         asks="be a multiple of 16 bytes, or 32 with bytes32 and for the types padded to 16 bytes",
         reads=("interleave_layout", "data_type"),
         holds=lambda r: r.address % r.alignment_bytes == 0,
@@ -236,25 +236,25 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         id="DATA_TYPE_OVERRIDE",
         step=41,
         on="data_type",
-        why="with another element size, extents and strides would count something else",
+        why="with another element size, shape and strides would mean something else",
         of_tensors=True,
         reads=("data_type",),
         applies=lambda r: r.asked_type is not None,
         holds=lambda r: r.data_type is not None,
         found=lambda r: (
-            f"data_type is {r.asked_type.name if r.asked_type is not None else 'left out'} for a "
+            f"data_type is {r.asked_type.name if r.asked_type is not None else 'omitted'} for a "
             f"tensor of {r.view.dtype if r.view else 'unknown type'}"
         ),
         must="have the element size of the tensor",
         fix=_override_fix,
-        source="tma_dlpack: a map never reinterprets the size of an element",
+        source="tma_dlpack: data_type does not change the size of an element",
         repair=repairs.other_type,
     ),
     Rule(
         id="OOB_NAN",
         step=42,
         on="oobfill",
-        why="the pattern that fills is a NaN of the float types alone",
+        why="the fill pattern is a NaN only in the floating-point types",
         reads=("data_type", "oobfill"),
         after=HAS_TYPE,
         applies=_libcudacxx_refuses_nan,
@@ -273,8 +273,9 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         id="DIM_PACKED",
         step=50,
         on="tensor.shape",
-        why="packed values come in whole groups",
-        asks="be a multiple of 2 values, or 128 for the types padded to 16 bytes",
+        why="a row of packed values must be whole bytes, and whole groups for padded types",
+        asks="have an innermost extent that is a multiple of 2 values, of 128 for the types padded "
+        "to 16 bytes",
         sets=WRITTEN,
         reads=("data_type",),
         after=("RANK", *HAS_TYPE, "PACKED_TYPE"),
@@ -294,7 +295,7 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         id="DIM_RANGE",
         step=51,
         on="tensor.shape",
-        why="the map holds an extent less one in 32 bits",
+        why="the map stores extent - 1 in 32 bits",
         entries=_outer_to_inner,
         after=("RANK",),
         holds=lambda r, i: 1 <= r.arguments.global_dim[i] <= MAX_DIM,
@@ -307,14 +308,14 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         ),
         libcudacxx="__get_tensor_sizes",
         documented=True,
-        differs="guide text: greater than one; its table and everything else: at least one",
+        differs="the programming guide's text says greater than one; everything else, at least one",
     ),
     # 6. strides
     Rule(
         id="STRIDE_INNERMOST",
         step=60,
         on="tensor.strides",
-        why="a map has no stride for the innermost dimension: its elements lie side by side",
+        why="a map has no stride for the innermost dimension: its elements must be adjacent",
         of_tensors=True,
         after=("RANK",),
         holds=lambda r: r.innermost_stride == 1,
@@ -330,8 +331,8 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         id="STRIDE_UNIQUE",
         step=61,
         on="tensor.strides",
-        why="libcu++ wants each element at an address of its own",
-        asks="be 0, or at least what the dimension inside it spans",
+        why="libcu++ requires that elements do not overlap; the driver does not",
+        asks="be 0, or at least shape[i+1] x strides[i+1], the span of the next inner dimension",
         of_tensors=True,
         sets=frozenset({"libcu++", "documented"}),
         entries=_strided,
@@ -339,8 +340,8 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         holds=lambda r, i: r.nests(i),
         found=lambda r, i: r.stride_found(i),
         must=lambda r, i: (
-            f"be 0, or at least the {counted(r.nested_bytes(i), 'byte')} that the dimension inside "
-            "it spans"
+            f"be 0, or at least the {counted(r.nested_bytes(i), 'byte')} that the next inner "
+            "dimension spans"
         ),
         fix=lambda r, i: words.nesting_fix(r),
         libcudacxx="__get_tensor_strides",
@@ -350,7 +351,7 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         id="STRIDE_ALIGNED",
         step=61,
         on="tensor.strides",
-        why="the map holds a stride in units of 16 bytes",
+        why="the map stores strides in units of 16 bytes",
         asks="be a multiple of 16 bytes, or 32 with bytes32 and for the types padded to 16 bytes",
         entries=_strided,
         reads=("interleave_layout", "data_type"),
@@ -367,7 +368,7 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         id="STRIDE_RANGE",
         step=61,
         on="tensor.strides",
-        why="the map holds a stride in 36 bits, in units of 16 bytes",
+        why="the map stores a stride in 36 bits, in units of 16 bytes",
         entries=_strided,
         after=("RANK", "STRIDE_INNERMOST"),
         holds=lambda r, i: 0 <= r.arguments.global_strides[i - 1] < STRIDE_BYTES_END,
@@ -377,12 +378,12 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         libcudacxx="__get_tensor_strides",
         documented=True,
     ),
-    # 10. what the driver asks beyond
+    # 10. what only the driver requires
     Rule(
         id="ADDRESS_RANGE",
         step=100,
         on="tensor.address",
-        why="the map holds 57 bits of the address",
+        why="the driver accepts addresses of 57 bits",
         holds=lambda r: 0 <= r.address < ADDRESS_END,
         found=lambda r: f"the address is {r.address:#x}",
         must="be below 2^57, and not negative",
@@ -393,7 +394,7 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         id="OOB_NAN_FLOAT8",
         step=103,
         on="oobfill",
-        why="a map carries float8 and float4 as integers, which are not filled with NaN",
+        why="maps of float8 and float4 have integer types, which have no NaN fill",
         sets=LIBCU,
         reads=("data_type", "oobfill"),
         after=HAS_TYPE,

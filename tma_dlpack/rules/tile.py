@@ -1,4 +1,4 @@
-"""Interleave and swizzle: what is asked of a tile."""
+"""Rules on interleave_layout and swizzle."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ TILE_RULES: tuple[AnyRule, ...] = (
         id="ATOM_SWIZZLE",
         step=11,
         on="swizzle",
-        why="the driver refuses these patterns for sm_90",
+        why="atom swizzles came with compute capability 10.0; the driver refuses them for sm_90",
         unsupported=True,
         reads=("target", "swizzle"),
         after=("CAPABILITY",),
@@ -55,7 +55,7 @@ TILE_RULES: tuple[AnyRule, ...] = (
         holds=lambda r: r.arguments.swizzle not in _ATOMS,
         found=lambda r: f"swizzle is {r.arguments.swizzle.name} on {r.target}",
         must="be none, bytes32, bytes64 or bytes128 on compute capability 9.x",
-        fix="use swizzle='bytes128', or build for sm_100 or later (target='sm_100')",
+        fix="use swizzle='bytes128', or make the map for sm_100 or later (target='sm_100')",
         libcudacxx="__check_device",
         repair=repairs.constant(swizzle=TmaSwizzle.bytes128),
     ),
@@ -64,7 +64,7 @@ TILE_RULES: tuple[AnyRule, ...] = (
         id="INTERLEAVE_32B_SWIZZLE",
         step=70,
         on="swizzle",
-        why="documented for 32-byte slices",
+        why="the driver API documents no other swizzle for slices of 32 bytes",
         asks="be bytes32 when interleave_layout is bytes32",
         sets=WRITTEN,
         reads=("interleave_layout", "swizzle"),
@@ -82,7 +82,7 @@ TILE_RULES: tuple[AnyRule, ...] = (
         id="PACKED_INTERLEAVE",
         step=71,
         on="interleave_layout",
-        why="documented for this type",
+        why="the driver API documents no interleaved layout for this type",
         sets=WRITTEN,
         reads=("data_type", "interleave_layout"),
         after=(*HAS_TYPE, "PACKED_TYPE"),
@@ -98,8 +98,9 @@ TILE_RULES: tuple[AnyRule, ...] = (
         id="PACKED_SWIZZLE",
         step=72,
         on="swizzle",
-        why="documented for the types padded to 16 bytes",
-        asks="be one of the swizzles that the padded type allows",
+        why="the driver API documents only these swizzles for the types padded to 16 bytes",
+        asks="be none, bytes128 or bytes128_atom_32B for 16U4_ALIGN16B; also bytes128_atom_64B for "
+        "16U6_ALIGN16B",
         sets=WRITTEN,
         reads=("data_type", "swizzle", "interleave_layout"),
         after=(*HAS_TYPE, "PACKED_TYPE", "ATOM_SWIZZLE", "INTERLEAVE_32B_SWIZZLE"),
@@ -118,7 +119,7 @@ TILE_RULES: tuple[AnyRule, ...] = (
         id="WIDE_SWIZZLE",
         step=73,
         on="swizzle",
-        why="documented for im2col-wide maps",
+        why="the driver API documents only these swizzles for im2col-wide maps",
         kinds=WIDE,
         sets=frozenset({"documented"}),
         reads=("swizzle", "interleave_layout"),

@@ -1,4 +1,4 @@
-"""What a fix says about the tensor, in the words of the framework that made it."""
+"""Fixes that change the tensor, as expressions of the framework that made it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _like_numpy(module: str) -> Words:
     )
 
 
-NUMPY_ALIGNS = 16  # bytes: what numpy.empty and x.copy() start at a multiple of
+NUMPY_ALIGNS = 16  # bytes: alignment of numpy.empty and x.copy()
 _ALIGNED_NUMPY_COPY = (
     "y = numpy.empty(x.nbytes + 32, numpy.uint8); y = y[-y.ctypes.data % 32:][:x.nbytes]; "
     "y = y.view(x.dtype).reshape(x.shape); y[...] = x"
@@ -68,7 +68,7 @@ _WORDS = {
         pad="y = jax.numpy.pad(x, {widths})",
     ),
 }
-_WORDS["described"] = _WORDS["torch"]  # the command line's tensor that does not exist
+_WORDS["described"] = _WORDS["torch"]  # the command line's described tensor, without memory
 _OTHER = Words(
     copy="a copy of x",
     contiguous="a row-major copy of x",

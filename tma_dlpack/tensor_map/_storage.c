@@ -2,7 +2,7 @@
  *
  * It holds the tensor, the 128 bytes (aligned to 128, inside the object, so that `ptr` costs nothing)
  * and the call that the short cut accepted. Everything else about a map is worked out in Python when
- * somebody asks. storage.py holds the same class in Python, for where this one was not compiled.
+ * an attribute is read. storage.py has the same class in Python, for builds without a C compiler.
  */
 
 #include "_storage.h"
@@ -37,7 +37,7 @@ static PyObject *elem_strides_of(const AskedCall *asked) {
   return asked->has_elem_strides ? tuple_of(strides, asked->rank) : none();
 }
 
-/* A corner: a tuple, or of im2col-wide maps the one number. */
+/* A corner: a tuple, or a single number for im2col-wide maps. */
 static PyObject *corner_of(const AskedCall *asked, const int16_t *corner) {
   int64_t entries[3] = {corner[0], corner[1], corner[2]};
   if (asked->kind == TMA_DLPACK_IM2COL_WIDE) return PyLong_FromLong(corner[0]);
@@ -54,7 +54,7 @@ static const char *rules_of(const AskedCall *asked) {
                                            : "documented";
 }
 
-/* In these formats "N" takes the reference, and NULL makes the whole NULL; "z" of NULL is None. */
+/* In these formats "N" steals the reference, and NULL makes the result NULL; "z" of NULL is None. */
 static PyObject *options_of(const AskedCall *n) {
   if (n->kind == TMA_DLPACK_TILED)
     return Py_BuildValue("(NNiiiiNsz)", box_of(n), elem_strides_of(n), n->interleave, n->swizzle,
@@ -68,7 +68,7 @@ static PyObject *options_of(const AskedCall *n) {
                        n->l2_promotion, n->oob_fill, n->mode, data_type_of(n), rules_of(n), NULL);
 }
 
-/* The same of bare arguments, which have neither rules nor a target. */
+/* The same for driver_encode_* calls, which have neither rules nor a target. */
 static PyObject *bare_options_of(const AskedCall *n, uint64_t address) {
   unsigned long long at = address;
   PyObject *dims = tuple_of(n->shape, n->rank), *strides = tuple_of(n->strides, n->rank - 1);
@@ -117,7 +117,7 @@ static PyObject *storage_data(PyObject *self, void *unused) {
 
 PyDoc_STRVAR(keep_data_doc,
              "_keep_data($self, /)\n--\n\n"
-             "Keep the bytes as they are now, before somebody is given what `ptr` points to.");
+             "Save the bytes before handing out writable storage.");
 
 static PyObject *storage_keep_data(PyObject *self, PyObject *unused) {
   (void)unused;
@@ -152,9 +152,9 @@ static PyObject *storage_launchable(PyObject *self, void *unused) {
   return PyBool_FromLong(((MapStorage *)self)->launchable);
 }
 
-/* ---- a map does not change ----------------------------------------------------------------------- */
+/* ---- a map is immutable -------------------------------------------------------------------------- */
 
-PyDoc_STRVAR(keep_doc, "_keep($self, description, /)\n--\n\nRemember what the map says.");
+PyDoc_STRVAR(keep_doc, "_keep($self, description, /)\n--\n\nKeep the description of the map.");
 
 static PyObject *storage_keep(PyObject *self, PyObject *description) {
   MapStorage *map = (MapStorage *)self;
@@ -167,7 +167,7 @@ static PyObject *storage_keep(PyObject *self, PyObject *description) {
 
 static int storage_set(PyObject *self, PyObject *name, PyObject *value) {
   (void)self;
-  PyErr_Format(PyExc_AttributeError, "a TensorMap does not change: %S cannot be %s", name,
+  PyErr_Format(PyExc_AttributeError, "a TensorMap is immutable: %S cannot be %s", name,
                value == NULL ? "deleted" : "set");
   return -1;
 }
@@ -180,9 +180,9 @@ static PyObject *held(PyObject *object) {
 
 PyDoc_STRVAR(make_doc,
              "_make($type, tensor, capsule, address, data, launchable, description, /)\n--\n\n"
-             "Make a map that says what `description` says.");
+             "Make a map with its description.");
 
-/* A class method, so that `type` is MapStorage or a class made from it. */
+/* A class method: `type` is MapStorage or a subclass. */
 static PyObject *storage_make(PyObject *type, PyObject *arguments) {
   PyObject *tensor, *capsule, *data, *description;
   unsigned long long address;
@@ -250,7 +250,7 @@ static PyMemberDef storage_members[] = {
     {"_tensor", T_OBJECT, offsetof(MapStorage, tensor), READONLY, "The tensor, kept alive."},
     {"_capsule", T_OBJECT, offsetof(MapStorage, capsule), READONLY, "Its capsule, where kept."},
     {"_description", T_OBJECT, offsetof(MapStorage, description), READONLY,
-     "What the map says, once somebody asked."},
+     "What the map describes, once it has been worked out."},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(MapStorage, weak_references), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };
@@ -258,11 +258,12 @@ static PyMemberDef storage_members[] = {
 static PyGetSetDef storage_getters[] = {
     {"ptr", storage_ptr, NULL,
      "Address of the map's own 128 bytes: 128-byte aligned, valid as long as the map lives.\n\n"
-     "Raises `TmaUnsupportedError` for the map of a host tensor and for one without bytes.",
+     "Raises `TmaUnsupportedError` for the map of a host tensor, for an unpickled map, and for a\n"
+     "map that could not be encoded on this machine.",
      NULL},
     {"_address", storage_address, NULL, "Address of element (0, ..., 0).", NULL},
     {"_data", storage_data, NULL, "The 128 bytes, or None.", NULL},
-    {"_launchable", storage_launchable, NULL, "Whether a kernel may be given the map.", NULL},
+    {"_launchable", storage_launchable, NULL, "Whether the map may be passed to a kernel.", NULL},
     {"_asked", storage_asked, NULL, "What the short cut accepted, as `Asked`; or None.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };

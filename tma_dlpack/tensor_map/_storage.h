@@ -12,10 +12,10 @@
 
 #include "../include/tma_dlpack_make.h"
 
-/* A call that the short cut accepted: what the tensor told, and the options, all within the ranges that
- * the judgement allows. `storage.Asked` is the same in Python. */
+/* A call that the short cut accepted: the tensor's layout and the options, all within the ranges that
+ * the short cut checks. `storage.Asked` is the same in Python. */
 typedef struct {
-  int64_t shape[TMA_DLPACK_MAX_RANK]; /* row-major, as told; of bare arguments the driver's globalDim */
+  int64_t shape[TMA_DLPACK_MAX_RANK]; /* row-major, as exported; for driver_encode_* the globalDim */
   int64_t strides[TMA_DLPACK_MAX_RANK]; /* in elements; of bare arguments the driver's globalStrides */
   TmaDlpackDevice device;
   TmaDlpackDataType dtype;
@@ -29,7 +29,7 @@ typedef struct {
   int8_t asked_type;
 } AskedCall;
 
-/* Small enough, with the collector's head, for the allocator of small objects (512 bytes). */
+/* With the collector's header small enough for CPython's small-object allocator (512 bytes). */
 typedef struct {
   PyObject_HEAD
   PyObject *tensor, *capsule, *description, *data; /* any may be NULL */
@@ -42,7 +42,7 @@ typedef struct {
 
 TMA_DLPACK_STATIC_ASSERT(sizeof(MapStorage) <= 512 - 16, "larger objects come from malloc: slower");
 
-/* The map's 128 bytes: the first address in its room that is a multiple of 128. Objects never move. */
+/* The map's 128 bytes, at the first multiple of 128 inside the object; Python objects never move. */
 static inline unsigned char *map_bytes(MapStorage *map) {
   uintptr_t start = (uintptr_t)map->room + TMA_DLPACK_MAP_ALIGNMENT - 1;
   return (unsigned char *)(start - start % TMA_DLPACK_MAP_ALIGNMENT);

@@ -1,4 +1,4 @@
-"""What a tensor map can be asked, in the driver's words and in ours."""
+"""The attributes of a tensor map, in the driver's words and in ours."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class MapKey(NamedTuple):
 
 
 class MapAttributes(MapStorage):
-    """The attributes of a map that come from its description: the driver's words, and ours."""
+    """The attributes of a map: the driver's words innermost first, libcu++'s words row-major."""
 
     __slots__ = ()
 
     @property
     @untraced
     def description(self) -> Description:
-        """What the map says, worked out the first time that somebody asks."""
+        """Arguments, target, encoder and tensor view; worked out when first needed."""
         known = self._description
         return self._describe() if known is None else known
 
@@ -64,7 +64,7 @@ class MapAttributes(MapStorage):
 
     @property
     def arguments(self) -> EncodeArguments:
-        """The driver's arguments, less the address."""
+        """The arguments of cuTensorMapEncode*, without the address."""
         return self.description.arguments
 
     def _described(self) -> EncodeArguments:
@@ -72,7 +72,7 @@ class MapAttributes(MapStorage):
 
     @property
     def global_address(self) -> int:
-        """Where element (0, ..., 0) stands in global memory."""
+        """Address of element (0, ..., 0) in global memory, bytes."""
         return self._address
 
     @property
@@ -82,12 +82,12 @@ class MapAttributes(MapStorage):
 
     @property
     def data_type(self) -> TensorMapDataType:
-        """The element type of the map."""
+        """Data type of an element, as a TensorMapDataType."""
         return self.arguments.data_type
 
     @property
     def rank(self) -> int:
-        """Number of dimensions."""
+        """Number of dimensions, 1..5."""
         return self.arguments.rank
 
     @property
@@ -107,52 +107,52 @@ class MapAttributes(MapStorage):
 
     @property
     def element_strides(self) -> tuple[int, ...]:
-        """Traversal strides, innermost first, elements."""
+        """Step between elements of the tile, innermost first, elements."""
         return self.arguments.element_strides
 
     @property
     def interleave(self) -> TmaInterleaveLayout:
-        """The interleaved layout of global memory."""
+        """Interleaved layout of global memory, as a TmaInterleaveLayout."""
         return self.arguments.interleave
 
     @property
     def swizzle(self) -> TmaSwizzle:
-        """The pattern of shared memory."""
+        """Swizzle of shared memory, as a TmaSwizzle."""
         return self.arguments.swizzle
 
     @property
     def l2_promotion(self) -> TmaL2FetchSize:
-        """How much L2 fetches at a time."""
+        """Bytes that L2 fetches at a time, as a TmaL2FetchSize."""
         return self.arguments.l2_promotion
 
     @property
     def oob_fill(self) -> TmaOobFill:
-        """What fills out-of-bounds elements."""
+        """What a load writes for out-of-bounds elements, as a TmaOobFill."""
         return self.arguments.oob_fill
 
     @property
     def pixel_box_lower_corner(self) -> tuple[int, ...]:
-        """Lower corner of an im2col map's bounding box, W first; empty for tiled maps."""
+        """Lower corner of an im2col map's bounding box, W first, pixels; empty for tiled maps."""
         return self.arguments.pixel_box_lower_corner
 
     @property
     def pixel_box_upper_corner(self) -> tuple[int, ...]:
-        """Upper corner of an im2col map's bounding box, W first; empty for tiled maps."""
+        """Upper corner of an im2col map's bounding box, W first, pixels; empty for tiled maps."""
         return self.arguments.pixel_box_upper_corner
 
     @property
     def channels_per_pixel(self) -> int:
-        """Channels of an im2col tile; 0 for tiled maps."""
+        """Channels that an im2col copy takes of each pixel, elements; 0 for tiled maps."""
         return self.arguments.channels_per_pixel
 
     @property
     def pixels_per_column(self) -> int:
-        """Pixels of an im2col tile; 0 for tiled maps."""
+        """Pixels that one im2col copy takes; 0 for tiled maps."""
         return self.arguments.pixels_per_column
 
     @property
     def mode(self) -> TensorMapIm2ColWideMode:
-        """How far an im2col-wide copy walks."""
+        """How far an im2col-wide copy walks along W, as a TensorMapIm2ColWideMode."""
         return self.arguments.mode
 
     @property
@@ -171,7 +171,7 @@ class MapAttributes(MapStorage):
             stride, rest = divmod(stride_bytes * 8, bits)
             if rest:
                 raise TmaUnsupportedError(
-                    f"a stride of {stride_bytes} bytes is no whole number of {bits}-bit values; "
+                    f"a stride of {stride_bytes} bytes is not a whole number of {bits}-bit values; "
                     "read global_strides, which is in bytes"
                 )
             elements.append(stride)
@@ -184,7 +184,7 @@ class MapAttributes(MapStorage):
 
     @property
     def elem_strides(self) -> tuple[int, ...]:
-        """Traversal strides, row-major, elements."""
+        """Step between elements of the tile, row-major, elements."""
         return reverse(self.arguments.element_strides)
 
     def key(self) -> MapKey:
@@ -225,7 +225,10 @@ class MapAttributes(MapStorage):
     @property
     @opaque
     def tx_bytes(self) -> int:
-        """Bytes that one load reports to its mbarrier (what `expect_tx` must name)."""
+        """Bytes that one load adds to its mbarrier's transaction count: the operand of expect_tx.
+
+        The whole box counts, out-of-bounds elements included.
+        """
         from tma_dlpack import geometry
 
         return geometry.tx_bytes(self.arguments)
@@ -241,7 +244,10 @@ class MapAttributes(MapStorage):
     @property
     @opaque
     def smem_alignment(self) -> int:
-        """Alignment in bytes of the tile in shared memory that makes its pattern start at 0."""
+        """Alignment of the tile in shared memory, bytes, at which the swizzle pattern starts at 0.
+
+        128 is enough for the copy itself; readers that assume a fixed pattern need this one.
+        """
         from tma_dlpack import geometry
 
         return geometry.smem_alignment(self.arguments)
@@ -253,5 +259,5 @@ class MapAttributes(MapStorage):
 
     @property
     def target(self) -> Target:
-        """The GPU that the map is made for."""
+        """The GPU that the map was made for, as a Target."""
         return self.description.target

@@ -1,6 +1,6 @@
-"""The code that makes a map: C++ for the host, CUDA C++ for a change on the device.
+"""Generated code: C++ that makes a map on the host, CUDA C++ that changes one on the device.
 
-Text from templates; every value comes from `EncodeArguments` or the PTX fields of `replace`.
+The values come from `EncodeArguments` and from the PTX fields of `replace`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MAIN = """
 // Prints the 128 bytes:  nvcc -DTMA_DLPACK_MAIN this.cu && ./a.out
 #include <cstdio>
 int main() {{
-  cudaFree(nullptr);  // makes the context that the driver asks for
+  cudaFree(nullptr);  // creates the context that the driver needs
   alignas(128) CUtensorMap map = make_tensor_map(reinterpret_cast<void*>({address:#x}ull));
   const unsigned char* bytes = reinterpret_cast<const unsigned char*>(&map);
   for (int i = 0; i < 128; ++i) std::printf("%02x", bytes[i]);
@@ -42,8 +42,8 @@ int main() {{
 
 _WGMMA = """
 #ifdef TMA_DLPACK_H
-// For those who include tma_dlpack.h above: wgmma's matrix descriptor of a tile, K-major, but for
-// its address. K step s starts k_step_bytes<{rows}, tma_dlpack::Swizzle::{swizzle}>(s) further.
+// If tma_dlpack.h is included above: wgmma's matrix descriptor of a K-major tile, without its
+// address. K step s starts k_step_bytes<{rows}, tma_dlpack::Swizzle::{swizzle}>(s) bytes further.
 constexpr unsigned long long tile_descriptor =
     tma_dlpack::k_major_descriptor<{rows}, tma_dlpack::Swizzle::{swizzle}>();
 #endif
@@ -56,7 +56,7 @@ _DRIVER = """\
 #include <cstdint>
 #include <stdexcept>
 
-// Needs no -lcuda: the driver's function is found through the runtime.
+// Does not need -lcuda: the runtime finds the driver's function.
 inline CUtensorMap make_tensor_map(void* global_address) {{
   void* entry = nullptr;
   cudaDriverEntryPointQueryResult found;
@@ -115,7 +115,7 @@ inline CUtensorMap make_tensor_map(void* address) {{
 }}
 """
 
-#: What wgmma multiplies: 8-bit numbers and floats have maps of bytes.
+#: Map data types of wgmma operands; 8-bit integers and floats have maps of UINT8.
 _WGMMA_TYPES = ("FLOAT16", "BFLOAT16", "TFLOAT32", "UINT8")
 _WGMMA_SWIZZLES = ("none", "bytes32", "bytes64", "bytes128")
 
@@ -134,9 +134,9 @@ def cpp(
     view: TensorView | None = None,
     request: Request | None = None,
 ) -> str:
-    """Give C++ that makes a map: by libcu++ where it would make the same one of the tensor.
+    """Give C++ that makes a map: with libcu++ if it makes the same map, else with the driver's API.
 
-    `view` is the tensor, and `request` the request for it that was accepted, where there are any.
+    `view` is the tensor and `request` the accepted request; both are None for maps without them.
     """
     head = _HEAD.format(title=title, notes=_notes(view, request))
     main = _wgmma(arguments) + _MAIN.format(address=address)
@@ -146,12 +146,12 @@ def cpp(
 
 
 def _notes(view: TensorView | None, request: Request | None) -> str:
-    """Say what of the call the code does not show."""
+    """Give comments on what the call asked for and the code does not show."""
     notes = ""
     if view is not None and view.own is not None:
         notes += (
-            "// shape=, strides= and offset= describe the tensor's memory otherwise: the address\n"
-            f"// is {counted(view.offset_bytes, 'byte')} from the tensor's first element.\n"
+            "// shape=, strides= and offset= describe the tensor's memory in another way: the\n"
+            f"// address is {counted(view.offset_bytes, 'byte')} from the tensor's first element.\n"
         )
     if request is not None and request.allowed:
         names = ", ".join(sorted(request.allowed))
@@ -169,7 +169,7 @@ def _is_libcudacxx_own(arguments: EncodeArguments, view: TensorView, request: Re
 
 
 def _driver_cpp(a: EncodeArguments) -> str:
-    """Give C++ that makes the map by the driver's own call."""
+    """Give C++ that makes the map with the driver's API."""
     function, version = _FUNCTIONS[a.kind]
     arrays = [
         ("cuuint64_t", "global_dim", a.global_dim),
@@ -193,7 +193,7 @@ def _driver_cpp(a: EncodeArguments) -> str:
 
 
 def _wgmma(a: EncodeArguments) -> str:
-    """Give the matrix descriptor of a tile that lies as [columns of one span][rows][span]."""
+    """Give the matrix descriptor of a tile stored as [columns of one span][rows][span]."""
     span_bytes = 16 << a.swizzle
     is_k_major = (
         a.kind == "tiled"
@@ -230,11 +230,11 @@ def _call(a: EncodeArguments) -> Iterable[str]:
 
 
 def _libcudacxx_cpp(a: EncodeArguments, view: TensorView) -> str:
-    """Give C++ that makes the map by ``cuda::make_tma_descriptor``.
+    """Give C++ that makes the map with ``cuda::make_tma_descriptor``.
 
-    Only for a tiled map that libcu++ would make of the tensor, with the type it would choose.
-    libcu++ takes 4-bit values with 16 lanes alone, and counts values in shape and strides, however
-    many the tensor has in an element.
+    Only for a tiled map that libcu++ would make of the tensor, with the type it would choose. For
+    4-bit types libcu++ requires 16 lanes, with shape and strides in values, whatever the lanes of
+    the tensor.
     """
     dtype: DLDataType = view.dtype
     shape, strides = view.shape, view.strides
@@ -266,7 +266,7 @@ def _list(values: Iterable[int]) -> str:
 class Replacement:
     """One ``tensormap.replace``: a PTX field, its ordinal if it has one, and the value.
 
-    `value` is what `TensorMap.replace` takes; `operand` what the instruction takes (rank - 1).
+    `value` is as in `TensorMap.replace`; `operand` as in the instruction (for rank, one less).
     """
 
     field: str
@@ -328,7 +328,7 @@ def replace_kernel(
 ) -> str:
     """Give a CUDA C++ kernel that makes these changes on the device, for an arch such as sm_90.
 
-    `enums` has the enum of each field whose immediate deserves a comment.
+    `enums` maps a field to its enum, for a comment with the member's name.
     """
     values, changes = [], []
     for r in replacements:
@@ -336,7 +336,7 @@ def replace_kernel(
         if not r.is_immediate:
             number = f"{r.operand:#x}" if r.field == "global_address" else f"{r.operand}"
             suffix = "ull" if r.is_64_bit else "u"
-            note = "  // zero-based: the rank less one" if r.field == "rank" else ""
+            note = "  // the operand is rank - 1" if r.field == "rank" else ""
             values.append(f"  const {kind} {r.name} = {number}{suffix};{note}")
         changes.append(_instruction(r, enums))
     return _KERNEL.format(

@@ -1,4 +1,4 @@
-"""What a map says beside its bytes and its address, worked out when somebody asks."""
+"""What a map describes beside its bytes and address; worked out when an attribute is first read."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Description:
     arguments : EncodeArguments
     target : Target
     encoder : {"driver", "model", None}
-        Who made the bytes; None for none, and for bytes that came from elsewhere.
+        What made the bytes; None if there are none, or they came from elsewhere.
     view : TensorView or None
-        The tensor at address 0 and without owner; None for bare addresses.
+        The tensor, with address 0 and no owner; None for bare addresses.
     request : Request or None
         The request that was accepted; None for decoded bytes.
     """
@@ -44,9 +44,9 @@ class Description:
 
 
 def describe(asked: Asked, producer: str) -> Description:
-    """Work out what a map says that the short cut made.
+    """Describe a map that the short cut made.
 
-    The call is read as the rules would read it, without asking them again.
+    The call is parsed as for the rules, but not checked again.
 
     Parameters
     ----------

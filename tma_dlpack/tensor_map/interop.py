@@ -1,4 +1,4 @@
-"""A map as launchers take it, and why a map cannot be given to one."""
+"""A map in the forms that launchers take, and the errors of maps that cannot be launched."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["array_at", "for_cuda_bindings", "for_torch", "no_bytes", "not_launch
 
 
 class _Memory:
-    """Some bytes of memory, as NumPy's array interface describes them, and what keeps them."""
+    """Bytes at an address, for NumPy's array interface, and the object that keeps them alive."""
 
     def __init__(self, address: int, count: int, owner: object) -> None:
         self.owner = owner
@@ -58,20 +58,20 @@ def for_cuda_bindings(data: bytes) -> Any:
 
 
 def not_launchable(view: TensorView | None, address: int) -> TmaUnsupportedError:
-    """Make the error of a map that no kernel may be given."""
+    """Make the error of a map that must not be passed to a kernel."""
     on_host = view is not None and view.device.is_host
-    where = "a host tensor" if on_host else "a tensor that is not attached"
+    where = "a host tensor" if on_host else "a tensor that is not in this process (unpickled)"
     return TmaUnsupportedError(
-        f"this map is not launchable: it describes {where}, and a kernel that follows its "
-        f"address {address:#x} would fault. Move the tensor to the GPU and make the "
-        "map there, or give it a live one with with_address(tensor)"
+        f"this map is not launchable: it describes {where}, and a kernel that uses its "
+        f"address {address:#x} would fault. Make the map of a CUDA tensor, "
+        "make_tma_descriptor(x.cuda(), ...), or move this one: tensor_map.with_address(x)"
     )
 
 
 def no_bytes(target: Target) -> TmaUnsupportedError:
-    """Make the error of a map that nobody here could encode."""
+    """Make the error of a map that could not be encoded on this machine."""
     return TmaUnsupportedError(
-        f"there are no bytes of this map: the layout for {target} has not been measured, "
-        "and no driver with such a GPU encoded it here; make the map on a machine that has one "
-        "(check, simulation and drawing go on without)"
+        f"this map has no bytes: the layout for {target} has not been measured, and this machine "
+        "has no such GPU whose driver could encode it; make the map on a machine that has one "
+        "(checks, the simulator and drawings work without the bytes)"
     )

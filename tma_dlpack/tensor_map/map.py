@@ -1,4 +1,4 @@
-"""`TensorMap`: a checked CUtensorMap, its 128 bytes, and the tensor it stands for."""
+"""`TensorMap`: a checked CUtensorMap, its 128 bytes, and the tensor that it describes."""
 
 from __future__ import annotations
 
@@ -28,16 +28,21 @@ __all__ = ["TensorMap"]
 
 
 class TensorMap(MapAttributes, Drawn):
-    """A CUDA tensor map (CUtensorMap): what the Tensor Memory Accelerator is told to copy.
+    """A CUDA tensor map (CUtensorMap): 128 bytes that tell the TMA what to copy, and how.
 
-    Made by `make_tma_descriptor` and its siblings, never directly. Immutable, hashable, equal by
-    value (arguments, address, bytes and target; not the tensor object). It keeps its tensor alive.
+    Made by `make_tma_descriptor`, the other `make_*` and `driver_encode_*` functions, or
+    `from_bytes`; the class cannot be called. Immutable and hashable; equal if the arguments,
+    address, bytes and target are equal (the tensor object does not matter). It keeps its tensor
+    alive.
 
-    Attributes in the driver's order (index 0 is innermost): `data_type`, `rank`, `global_address`,
-    `global_dim`, `global_strides` (bytes), `box_dim`, `element_strides`, `interleave`, `swizzle`,
-    `l2_promotion`, `oob_fill`, `kind`, and of im2col maps `pixel_box_lower_corner`,
+    Pass it to a kernel with `as_ctypes`, `as_torch`, `as_cuda_bindings`, or by its address `ptr`.
+
+    Row-major, as the tensor: `shape`, `strides` (elements), `box_sizes`, `elem_strides`.
+    In the driver's order and words (index 0 is innermost): `kind`, `data_type`, `rank`,
+    `global_address`, `global_dim`, `global_strides` (bytes), `box_dim`, `element_strides`,
+    `interleave`, `swizzle`, `l2_promotion`, `oob_fill`; for im2col maps `pixel_box_lower_corner`,
     `pixel_box_upper_corner`, `channels_per_pixel`, `pixels_per_column`, `mode`.
-    Row-major: `shape`, `strides` (elements), `box_sizes`, `elem_strides`.
+    For the kernel: `tx_bytes` (for expect_tx), `smem_bytes`, `smem_alignment`.
 
     Examples
     --------
@@ -46,7 +51,9 @@ class TensorMap(MapAttributes, Drawn):
     >>> tm = tma.make_tma_descriptor(x, box_sizes=(16, 64), swizzle="bytes128")
     >>> tm.shape, tm.box_sizes, tm.global_dim, tm.global_strides, len(bytes(tm))
     ((128, 64), (16, 64), (64, 128), (128,), 128)
-    >>> tm.tensor is x, tm.launchable  # host memory: `ptr` would raise
+    >>> tm.tx_bytes, tm.smem_alignment
+    (2048, 1024)
+    >>> tm.tensor is x, tm.launchable  # x is in host memory: `ptr` would raise
     (True, False)
     """
 
@@ -54,8 +61,8 @@ class TensorMap(MapAttributes, Drawn):
 
     def __init__(self) -> None:
         raise TypeError(
-            "a TensorMap is made by make_tma_descriptor, driver_encode_tiled or "
-            "TensorMap.from_bytes, not by its class"
+            "TensorMap cannot be called: use make_tma_descriptor, driver_encode_tiled or "
+            "TensorMap.from_bytes"
         )
 
     # -- bytes -----------------------------------------------------------------------------------
@@ -63,7 +70,7 @@ class TensorMap(MapAttributes, Drawn):
     @classmethod
     @opaque
     def from_bytes(cls, data: object, target: Target | str = "sm_90") -> TensorMap:
-        """Decode the 128 bytes of a tensor map, such as a debugger or a kernel dumped.
+        """Decode the 128 bytes of a tensor map, for example a dump from a debugger or a kernel.
 
         Parameters
         ----------
@@ -76,7 +83,7 @@ class TensorMap(MapAttributes, Drawn):
         Returns
         -------
         TensorMap
-            With these very bytes, a bare address and no tensor.
+            With exactly these bytes. It has an address and no tensor.
 
         Raises
         ------
@@ -93,8 +100,12 @@ class TensorMap(MapAttributes, Drawn):
 
         Examples
         --------
-        >>> TensorMap.from_bytes(bytes(128)).data_type.name
-        'UINT8'
+        >>> import numpy as np, tma_dlpack as tma
+        >>> x = np.zeros((64, 48), np.float32)
+        >>> dump = bytes(tma.make_tma_descriptor(x, box_sizes=(16, 32))).hex()
+        >>> tm = tma.TensorMap.from_bytes(bytes.fromhex(dump))
+        >>> tm.data_type.name, tm.shape, tm.box_sizes, tm.tensor
+        ('FLOAT32', (64, 48), (16, 32), None)
         """
         from tma_dlpack.encoding import bits
         from tma_dlpack.tensor_map.description import Description
@@ -133,7 +144,8 @@ class TensorMap(MapAttributes, Drawn):
     def numpy(self) -> NDArray[np.uint8]:
         """Give the 128 bytes as a read-only uint8 array.
 
-        For a launchable map it shares the storage that `ptr` points to, and keeps it alive.
+        For a launchable map the array shares the storage that `ptr` points to, and keeps it alive.
+        Raises `TmaUnsupportedError` if the map could not be encoded on this machine.
         """
         if not self._launchable:
             return np.frombuffer(bytes(self), dtype=np.uint8)
@@ -152,9 +164,9 @@ class TensorMap(MapAttributes, Drawn):
     def as_ctypes(self) -> Any:
         """Give the map as a ctypes array of 128 bytes that shares the storage of `ptr`.
 
-        It is writable; whoever writes to it changes what launchers get, not the map.
         For launchers that take a ctypes object or a pointer to one, such as cuLaunchKernel. It
-        keeps the storage alive. Raises `TmaUnsupportedError` as `ptr` does.
+        keeps the storage alive. Do not write to it: that would change what launchers get, but not
+        the attributes of the map. Raises `TmaUnsupportedError` as `ptr` does.
         """
         return np.ctypeslib.as_ctypes(self._shared_bytes())
 
@@ -162,9 +174,10 @@ class TensorMap(MapAttributes, Drawn):
     def as_torch(self) -> Any:
         """Give the map as a torch CPU tensor, uint8[128], that shares the storage of `ptr`.
 
-        What a PyTorch extension takes: ``at::Tensor`` of 128 bytes, 128-byte aligned. It keeps the
-        storage alive. It is writable; whoever writes to it changes what launchers
-        get, not the map. Raises `TmaUnsupportedError` as `ptr` does, and if torch is not imported.
+        For a PyTorch extension: an ``at::Tensor`` of 128 bytes, 128-byte aligned. It keeps the
+        storage alive. Do not write to it: that would change what launchers get, but not the
+        attributes of the map. Raises `TmaUnsupportedError` as `ptr` does, and if torch is not
+        imported.
         """
         from tma_dlpack.tensor_map import interop
 
@@ -186,20 +199,21 @@ class TensorMap(MapAttributes, Drawn):
 
     @staticmethod
     def _accept_address(tensor_map: TensorMap, tensor_or_int: object) -> TensorMap | None:
-        """Give None; where the short cut is compiled, `make.shortcut` puts its own one here."""
+        """Give None; `make.shortcut` replaces this function where the short cut is compiled."""
         return None
 
     @opaque
     def with_address(self, tensor_or_int: object) -> TensorMap:
-        """Make the same map of another tensor, or at another address.
+        """Give the same map for another tensor of the same layout, or for another address.
 
-        As cuTensorMapReplaceAddress: only the address changes, and nothing is checked again but it.
+        As cuTensorMapReplaceAddress: only the address changes, and only the new tensor or address
+        is checked.
 
         Parameters
         ----------
         tensor_or_int : tensor or int
             A tensor of the same shape, strides, data type and device, which the new map keeps
-            alive; or an address on the map's device, for which the caller vouches.
+            alive; or an address on the map's device: then the caller keeps the memory alive.
 
         Returns
         -------
@@ -209,7 +223,8 @@ class TensorMap(MapAttributes, Drawn):
         Raises
         ------
         TmaPreconditionError
-            If the tensor differs (it says in what), or the address is misaligned or too large.
+            If the tensor's shape, strides, data type or device differ (the message says which), or
+            the address is misaligned or too large.
 
         Examples
         --------
@@ -243,10 +258,10 @@ class TensorMap(MapAttributes, Drawn):
 
     @opaque
     def at_bare_address(self, address: int) -> TensorMap:
-        """Give the same map at an address for which the caller vouches: launchable, no tensor.
+        """Give the same map at an address, launchable and without a tensor.
 
-        As cuTensorMapReplaceAddress, which asks a multiple of 16 whatever the map [measured, H200,
-        driver 580.159.04, 2026-11-20].
+        As cuTensorMapReplaceAddress, which requires a multiple of 16 for every map [measured, H200,
+        driver 580.159.04, 2026-11-20]. The caller keeps the memory alive.
         """
         from tma_dlpack.tensor_map.readdress import check_address
 
@@ -279,25 +294,26 @@ class TensorMap(MapAttributes, Drawn):
         swizzle_mode: Swizzle | None = None,
         fill_mode: OobFill | None = None,
     ) -> TensorMap:
-        """Do on the bytes what PTX ``tensormap.replace`` does on the device.
+        """Give a map with some fields changed, as PTX ``tensormap.replace`` changes them.
 
-        Only the named fields change. Bytes 64..127, which the engine ignores, stay as they are, as
-        hardware leaves them; so do entries past the rank. Values are held against the range of
-        their field, not against each other: the rules are not asked.
+        Only the named fields change. Entries past the rank keep their values, and so do bytes
+        64..127, which the engine ignores: the hardware does the same. Each value is checked against
+        the range of its field. The rules are not checked, so the result may be a map that the
+        driver would refuse.
 
         Parameters
         ----------
         global_address : int, optional
-            A multiple of 16 below 2^57. Without it the map keeps its tensor.
+            A multiple of 16 below 2^57. If omitted, the map keeps its address and tensor.
         rank : int, optional
             1..5. (The PTX operand is one less; `replace_cuda` writes that.)
-        box_dim, global_dim, element_stride : mapping of ordinal to int, optional
-            Elements; ordinals 0..4, innermost 0.
-        global_stride : mapping of ordinal to int, optional
-            Bytes, multiples of 16; ordinal 0 is the stride of dimension 1.
+        box_dim, global_dim, element_stride : dict of int to int, optional
+            Dimension (0..4, 0 is innermost) to value, in elements.
+        global_stride : dict of int to int, optional
+            Ordinal (0..3, 0 is the stride of dimension 1) to value, in bytes, multiples of 16.
         elemtype : TensorMapDataType, name, or int, optional
-            A member or name is a data type; a plain int is the **PTX number** (f16 is 6, bf16 10,
-            tf32 11), which is not the driver's enum.
+            A member or name is a data type. A plain int is the **PTX number** (f16 is 6, bf16 10,
+            tf32 11), which differs from the driver's enum.
         interleave_layout, swizzle_mode, fill_mode : enum member, name or value, optional
             On sm_100 and later, swizzle_mode sets PTX's swizzle_atomicity too.
 
@@ -308,7 +324,7 @@ class TensorMap(MapAttributes, Drawn):
         Raises
         ------
         TmaPreconditionError
-            With every value out of range.
+            If a value is out of range; `violations` has all of them.
         TmaUnsupportedError
             For im2col maps, which PTX cannot change, and for targets whose layout is not known. Of
             sm_100 and later it is derived from the compiler, not measured.
@@ -364,12 +380,12 @@ class TensorMap(MapAttributes, Drawn):
         swizzle_mode: Swizzle | None = None,
         fill_mode: OobFill | None = None,
     ) -> str:
-        """Give a CUDA C++ kernel that makes the same change on the device.
+        """Give the source of a CUDA C++ kernel that makes the same change on the device.
 
         ``replace_tensor_map<<<1, 32>>>(template_map, out)`` takes the map as a parameter, changes
-        just these fields in shared memory, and copies the 128 bytes to `out` with the fence that
-        later copies need. Compile for sm_90a. The values stand as constants at the top of the
-        kernel, to be made parameters where they are not known before.
+        these fields in shared memory, and copies the 128 bytes to `out` with the fence that later
+        copies need. Compile it for sm_90a. The values are constants at the top of the kernel; turn
+        them into parameters where they are known only at run time.
 
         Parameters
         ----------
@@ -413,10 +429,10 @@ interleave_layout, swizzle_mode, fill_mode
 
     @opaque
     def cpp(self) -> str:
-        """Give complete C++ that makes the same map at an address of your choice.
+        """Give complete C++ code that makes the same map at an address of your choice.
 
-        By ``cuda::make_tma_descriptor`` (CCCL 3.2 or later, with DLPack's header) where it can
-        express the map, else by the driver's own call, found without linking libcuda. Compiled with
+        It calls ``cuda::make_tma_descriptor`` (CCCL 3.2 or later, with DLPack's header) where that
+        makes the same map, else the driver's function, without linking libcuda. Compiled with
         ``-DTMA_DLPACK_MAIN`` it is a program that prints the 128 bytes.
 
         Examples
@@ -444,7 +460,7 @@ interleave_layout, swizzle_mode, fill_mode
     @property
     @opaque
     def view(self) -> TensorView | None:
-        """The tensor as `dlpack.TensorView`; None for a bare address."""
+        """The tensor's address, shape, strides, dtype and device; None for a bare address."""
         view, tensor = self.description.view, self._tensor
         if view is None or tensor is None:
             return None
@@ -458,22 +474,22 @@ interleave_layout, swizzle_mode, fill_mode
 
     @property
     def launchable(self) -> bool:
-        """Whether a kernel may be given the map: False for host tensors and unpickled maps.
+        """Whether the map may be passed to a kernel: False for host tensors and unpickled maps.
 
-        A map of a bare address (`driver_encode_*`, `from_bytes`) is launchable: the address is
-        the caller's word.
+        A map of a bare address (`driver_encode_*`, `from_bytes`) is launchable: whether the address
+        is valid, only the caller knows.
         """
         return self._launchable
 
     @property
     def encoder(self) -> str | None:
-        """``"driver"`` or ``"model"``: who made the bytes; None where nobody here did."""
+        """What made the bytes: ``"driver"`` or ``"model"``; None for other bytes, or none."""
         return self.description.encoder
 
     @property
     @opaque
     def advice(self) -> tuple[Advice, ...]:
-        """What is worth knowing about the call that made the map (see `Report.advice`)."""
+        """Advice on the call that made the map, as in `Report.advice`; empty for decoded maps."""
         from tma_dlpack.rules.check import advise
 
         known = self.description
@@ -519,5 +535,5 @@ interleave_layout, swizzle_mode, fill_mode
 
 
 def _unpickled(address: int, data: bytes | None, description: Description) -> TensorMap:
-    """Make a map of what a pickle holds: no tensor, and so not launchable."""
+    """Make a map from a pickle: it has no tensor, and so is not launchable."""
     return TensorMap._make(None, None, address, data, False, description)

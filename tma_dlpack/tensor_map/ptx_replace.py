@@ -1,4 +1,4 @@
-"""PTX ``tensormap.replace`` on the bytes of a map: what may be changed, and to what.
+"""PTX ``tensormap.replace`` on the bytes of a map: the fields, their ranges, and the change.
 
 Source: PTX ISA, tensormap.replace; bits measured on an H200 (driver 580.159.04, 2026-11-20), those
 of sm_100 and later derived from ptxas 13.0.
@@ -48,7 +48,7 @@ class _Scalar:
         )
 
 
-#: PTX fields that take numbers. Ranges are those of the operands and of the bits they go to.
+#: PTX fields that take numbers. The ranges are those of the operands and of the encoded bits.
 _NUMBERS = {
     "global_address": _Scalar(0, (1 << 57) - 1, step=16),
     "rank": _Scalar(1, 5),
@@ -74,10 +74,10 @@ _FIELD = {(f.name, f.index): f for f in bits.DERIVED_FIELDS}
 def read_replacements(
     tensor_map: MapAttributes, given: Mapping[str, object]
 ) -> tuple[Replacement, ...]:
-    """Turn the keyword arguments of `TensorMap.replace` into changes, in PTX's words.
+    """Turn the keyword arguments of `TensorMap.replace` into changes of PTX fields.
 
-    Raises `TmaPreconditionError` with every value that is out of range or no integer, and
-    `TmaUnsupportedError` for a map that cannot be changed so.
+    Raises `TmaPreconditionError` with every value that is out of range or not an integer, and
+    `TmaUnsupportedError` for a map that ``tensormap.replace`` cannot change.
     """
     if tensor_map.kind != "tiled":
         raise TmaUnsupportedError(
@@ -147,7 +147,7 @@ def _read(name: str, value: object, target: Target) -> list[Replacement]:
 
 
 def _items(name: str, value: object, most: int) -> list[tuple[object, object]]:
-    """Read a mapping, up to `most` entries: of so many, one is wrong."""
+    """Read a mapping, at most `most` entries: one more than there are valid ordinals."""
     try:
         if isinstance(value, Mapping):
             return [(ordinal, entry) for ordinal, entry in islice(value.items(), most)]
@@ -196,11 +196,11 @@ def _swizzle(swizzle: int, target: Target) -> list[Replacement]:
 
 
 def _plain(enum: type[IntEnum], value: object) -> object:
-    """Give a member of the enum as it is, anything else as a plain word or int; None if neither."""
+    """Give a member of the enum as it is, else a plain str or int; None for anything else."""
     if type(value) is enum:
         return value
     word = text_of(value)
-    return integer_of(value) if word is None else word[:MAX_SHOWN]  # no name is as long
+    return integer_of(value) if word is None else word[:MAX_SHOWN]  # every name is shorter
 
 
 def _elemtype(value: object, target: Target) -> int:
@@ -221,7 +221,7 @@ def _elemtype(value: object, target: Target) -> int:
 
 
 def apply(data: bytes, changes: tuple[Replacement, ...]) -> bytes:
-    """Make the changes in 128 bytes as hardware does: bytes 64..127 stay as they were."""
+    """Make the changes in 128 bytes as the hardware does: bytes 64..127 do not change."""
     for change in changes:
         if change.field == "elemtype":
             element_type, tf32 = bits.element_type_bits(_TYPE_OF_PTX[change.value], derived=True)

@@ -1,4 +1,4 @@
-"""A map at another address: what the address, or the tensor that lies there, is held against."""
+"""Checks of the new address, or the new tensor, of `TensorMap.with_address`."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def check_address(address: int, argument: str, alignment_bytes: int) -> None:
             argument=argument,
             found=f"the address is {address:#x}",
             limit=f"it must be a multiple of {alignment_bytes} bytes, above 0 and below 2^57",
-            fix="pass a tensor that starts at an aligned address",
+            fix="pass a tensor that starts at such an address, for example x.clone() of torch",
             source="CUDA driver API, cuTensorMapReplaceAddress; measured, H200",
         )
     )
 
 
 def differences(description: Description, view: TensorView) -> list[Violation]:
-    """Say in what a tensor differs from the one that a map describes."""
+    """Give one violation per difference between a tensor and the one that a map describes."""
     old, arguments = description.view, description.arguments
     if old is not None and old.own is not None:
         old = old.own
@@ -52,9 +52,9 @@ def differences(description: Description, view: TensorView) -> list[Violation]:
         Violation(
             rule="ADDRESS_LAYOUT",
             argument="tensor_or_int",
-            found=f"the {what} of the tensor: {new}",
-            limit=f"it must be {was}, as the map has it",
-            fix="make a new map of this tensor: a map's layout does not change with its address",
+            found=f"the tensor has {what} {new}",
+            limit=f"it must be {was}, as in the map",
+            fix="make a new map of this tensor with make_tma_descriptor(x, ...)",
             source="CUDA driver API, cuTensorMapReplaceAddress",
         )
         for what, was, new in pairs
@@ -63,7 +63,7 @@ def differences(description: Description, view: TensorView) -> list[Violation]:
 
 
 def _type_name(arguments: EncodeArguments, view: TensorView) -> str:
-    """Name the map's type if the tensor can be read as it, else the type that it would take."""
+    """Name the map's data type if it fits the tensor's dtype, else the type that would."""
     usual = data_type_of(view.dtype)
     if arguments.data_type in (usual, *overrides_of(view.dtype)):
         return arguments.data_type.name

@@ -1,7 +1,7 @@
-"""What a `TensorMap` is made of: its 128 bytes, its tensor, and the call that made it.
+"""The data of a `TensorMap`: its 128 bytes, its tensor, and the call that made it.
 
-`MapStorage` is the base class of `TensorMap`. It exists twice with one contract: compiled
-(`_storage.c`), where the package was built with a C compiler, and below in Python.
+`MapStorage` is the base class of `TensorMap`. It exists twice with one contract: `_storage.c`,
+where the package was built with a C compiler, and `PythonStorage` below.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ __all__ = ["COMPILED", "Asked", "MapStorage", "PythonStorage", "aligned_bytes", 
 class Asked(NamedTuple):
     """A call that the short cut accepted: a tensor's layout, and the options in plain values.
 
-    `kind` is 0 for tiled, 1 for im2col, 2 for im2col-wide. `options` stand in the order of the
-    verb's signature after the tensor, row-major: enums as ints, boxes and corners as tuples of
-    int, `rules` as the user's word. `by_driver` says who encoded: cuTensorMapEncode* or the
-    measured layout. Of a `driver_encode_*` call `layout` is None, and the options are the driver's
-    arguments.
+    `kind` is 0 for tiled, 1 for im2col, 2 for im2col-wide. `options` has the arguments after the
+    tensor in the order of the signature, row-major: enums as ints, boxes and corners as tuples of
+    int, `rules` as the user's str. `by_driver` is True if cuTensorMapEncode* made the bytes, False
+    for the measured layout. For a `driver_encode_*` call `layout` is None, and `options` has the
+    driver's arguments.
     """
 
     kind: int
@@ -41,24 +41,24 @@ class Asked(NamedTuple):
 
 
 class PythonStorage:
-    """128 bytes and what they belong to. Nothing of it changes, but that `_description` is added.
+    """128 bytes and what they belong to. Immutable, except that `_description` is added later.
 
     Attributes
     ----------
     _tensor : object
         Kept alive; None for a bare address.
     _capsule : object
-        The DLPack capsule of a producer that we do not know, which keeps its memory; else None.
+        The DLPack capsule of an unknown producer, which keeps the memory alive; else None.
     _address : int
-        Of element (0, ..., 0), bytes.
+        Address of element (0, ..., 0).
     _data : bytes or None
         The 128 bytes; None where neither driver nor model can make them.
     _launchable : bool
-        Whether a kernel may be given the map.
+        Whether the map may be passed to a kernel.
     _asked : tuple or None
-        What the short cut accepted, the items of `Asked`; None for maps that came described.
+        The items of `Asked` for a map that the short cut made; else None.
     _description : description.Description or None
-        What the map says, worked out when somebody asks.
+        What the map describes; for a map of the short cut worked out when first needed.
     """
 
     _tensor: object
@@ -78,7 +78,7 @@ class PythonStorage:
         launchable: bool,
         description: Any,
     ) -> Self:
-        """Make a map that says what `description` says."""
+        """Make a map with its description."""
         made = object.__new__(cls)
         made.__dict__.update(
             _tensor=tensor,
@@ -96,7 +96,7 @@ class PythonStorage:
     ) -> Self:
         """Make a map of a call that the short cut accepted; `asked` holds the items of `Asked`.
 
-        Without `data` the bytes are those of the measured layout, encoded when somebody asks.
+        Without `data` the bytes follow the measured layout, and are encoded when first needed.
         """
         made = object.__new__(cls)
         values = made.__dict__
@@ -108,7 +108,7 @@ class PythonStorage:
         return made
 
     def _keep(self, description: Any) -> None:
-        """Remember what the map says."""
+        """Keep the description of the map."""
         self.__dict__["_description"] = description
 
     @property
@@ -125,7 +125,7 @@ class PythonStorage:
         raise NotImplementedError  # TensorMap works them out
 
     def _keep_data(self) -> None:
-        """Keep the bytes as they are now, before somebody is given what `ptr` points to."""
+        """Save the bytes before handing out writable storage (only the compiled class needs it)."""
 
     def __bytes__(self) -> bytes:
         return self._refuse_bytes() if self._data is None else self._data
@@ -135,7 +135,8 @@ class PythonStorage:
     def ptr(self) -> int:
         """Address of the map's own 128 bytes: 128-byte aligned, valid as long as the map lives.
 
-        Raises `TmaUnsupportedError` for the map of a host tensor and for one without bytes.
+        Raises `TmaUnsupportedError` for the map of a host tensor, for an unpickled map, and for a
+        map that could not be encoded on this machine.
         """
         if not self._launchable or self._data is None:
             return self._refuse_pointer()
@@ -143,25 +144,25 @@ class PythonStorage:
         if own is None:
             room = aligned_bytes(MAP_BYTES)
             room[:] = np.frombuffer(self._data, np.uint8)
-            # atomic: whichever thread comes first, all are given the same bytes
+            # setdefault is atomic: all threads get the same bytes
             own = self.__dict__.setdefault("_own_bytes", room)
         return int(own.ctypes.data)
 
     def _refuse_bytes(self) -> bytes:
-        raise NotImplementedError  # TensorMap says why there are none
+        raise NotImplementedError  # TensorMap raises with the reason
 
     def _refuse_pointer(self) -> int:
-        raise NotImplementedError  # TensorMap says why there is none
+        raise NotImplementedError  # TensorMap raises with the reason
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"a TensorMap does not change: {name} cannot be set")
+        raise AttributeError(f"a TensorMap is immutable: {name} cannot be set")
 
     def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"a TensorMap does not change: {name} cannot be deleted")
+        raise AttributeError(f"a TensorMap is immutable: {name} cannot be deleted")
 
 
 def aligned_bytes(count: int) -> NDArray[np.uint8]:
-    """Make an array of `count` bytes, with nothing in it, whose address is a multiple of 128."""
+    """Make an uninitialised array of `count` bytes whose address is a multiple of 128."""
     room = np.empty(count + ALIGNMENT_BYTES, dtype=np.uint8)
     start = -room.ctypes.data % ALIGNMENT_BYTES
     return room[start : start + count]

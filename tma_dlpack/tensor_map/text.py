@@ -27,7 +27,7 @@ def map_text(tensor_map: MapAttributes) -> str:
 
 
 def tile_line(tensor_map: MapAttributes) -> str:
-    """Say what one tile takes; or, in as many lines as it takes, why no copy is possible."""
+    """Say how many bytes one tile takes; or, wrapped to lines, why no copy is possible."""
     try:
         return (
             f"one tile: {tensor_map.tx_bytes} bytes copied, {tensor_map.smem_bytes} bytes of "
@@ -38,7 +38,7 @@ def tile_line(tensor_map: MapAttributes) -> str:
 
 
 def map_rows(tensor_map: MapAttributes) -> list[tuple[str, str, str, str]]:
-    """Give (our name, row-major value, the driver's name, innermost-first value) of each value."""
+    """Give rows of (our name, row-major value, the driver's name, innermost-first value)."""
     a = tensor_map.arguments
     rows: list[tuple[str, str, str, str]] = [
         ("shape", _list(tensor_map.shape), "global_dim", _list(tensor_map.global_dim)),
@@ -75,7 +75,7 @@ def map_rows(tensor_map: MapAttributes) -> list[tuple[str, str, str, str]]:
 
 
 def map_line(tensor_map: MapAttributes) -> str:
-    """Give a map as one line of at most 100 columns; what does not fit is left out, last first."""
+    """Give a map as one line of at most 100 columns; the last parts are omitted if too long."""
     a = tensor_map.arguments
     tile = (
         f", box {tensor_map.box_sizes}"
@@ -113,12 +113,12 @@ def _list(values: Iterable[int]) -> str:
 def _strides(tensor_map: MapAttributes) -> str:
     bits = tensor_map.arguments.type_row.element_bits
     if any(stride * 8 % bits for stride in tensor_map.global_strides):
-        return f"(no whole number of {bits}-bit values)"
+        return f"(not a whole number of {bits}-bit values)"
     return _list(tensor_map.strides)
 
 
 def _columns(rows: list[tuple[str, str, str, str]]) -> list[str]:
-    """Put both orders side by side, or below each other where they are too wide."""
+    """Put both orders side by side, or one below the other if they are too wide."""
     lines = _aligned(rows)
     if max(map(len, lines)) <= COLUMNS:
         return lines

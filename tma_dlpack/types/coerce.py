@@ -1,4 +1,4 @@
-"""Integers, sequences of integers and words, from whatever a user passes."""
+"""Read integers, sequences of integers, strings and bytes from whatever a user passes."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ __all__ = [
     "texts_of",
 ]
 
-MAX_ENTRIES = 64  # a list longer than any rank is refused before its entries are looked at
+MAX_ENTRIES = 64  # far above any rank: a longer list is refused without reading all of it
 MAX_SHOWN = 80  # characters of a value in a message
-INTEGER_BITS = 512  # enough for any that is meant, and Python still writes products of them
+INTEGER_BITS = 512  # far above any valid value; Python still prints products of such integers
 INTEGER_END = 1 << INTEGER_BITS
 
 
 def integer_of(value: object) -> int | None:
-    """Give a value as an int; None for what is no integer, for bools and for members of enums."""
+    """Give a value as an int; None if it is not an integer, or is a bool or a member of an enum."""
     if type(value) is int:
         return value if -INTEGER_END < value < INTEGER_END else None
     try:
         if isinstance(value, (bool, IntEnum)) or type(value).__name__ in ("bool", "bool_"):
-            return None  # numpy.bool has either name
+            return None  # NumPy's bool type has one name or the other, by version
         number = operator.index(value)  # type: ignore[arg-type]
-    except Exception:  # a TypeError, or what a tensor that is being traced raises
+    except Exception:  # a TypeError, or anything that a traced tensor raises
         return None
     return number if -INTEGER_END < number < INTEGER_END else None
 
 
 def integers_of(value: object) -> tuple[int, ...] | None:
-    """Give the integers of an ordered iterable, in its order; None if it is none of integers."""
+    """Give the integers of an ordered iterable, in its order; None if it is anything else."""
     entries = _entries(value)
     if entries is None:
         return None
@@ -54,9 +54,9 @@ def integers_of(value: object) -> tuple[int, ...] | None:
 
 
 def nearest_integer(value: object) -> int | None:
-    """Give the integer that a value was meant to be, floats without a fraction included.
+    """Give the integer that a value probably meant; a float without a fraction counts.
 
-    Only for proposals: what was given stays refused.
+    Only for the fix in a message: the value itself is refused.
 
     >>> nearest_integer(64.0), nearest_integer(64.5), nearest_integer(True)
     (64, None, None)
@@ -65,13 +65,13 @@ def nearest_integer(value: object) -> int | None:
     try:
         if number is None and isinstance(value, Real) and not isinstance(value, Integral):
             number = integer_of(int(float(value))) if float(value).is_integer() else None
-    except Exception:  # infinities, NaN, and the methods of a user's number
+    except Exception:  # infinities, NaN, and number classes of the user
         return None
     return number
 
 
 def nearest_integers(value: object, otherwise: int) -> tuple[int, ...] | None:
-    """Give `nearest_integer` of each entry, or `otherwise`; None where no entry has any."""
+    """Give `nearest_integer` of each entry, or `otherwise`; None if no entry has one."""
     numbers = [nearest_integer(entry) for entry in _entries(value) or ()]
     if all(number is None for number in numbers):
         return None
@@ -79,7 +79,7 @@ def nearest_integers(value: object, otherwise: int) -> tuple[int, ...] | None:
 
 
 def not_an_integer(value: object) -> str:
-    """Name the first entry of a sequence that is no int, and its type; "" where there is none.
+    """Name the first entry of a sequence that is not an int, and its type; "" if all are.
 
     >>> not_an_integer((16, 64.0))
     'entry 1 has type float'
@@ -92,23 +92,23 @@ def not_an_integer(value: object) -> str:
 
 
 def _entries(value: object) -> tuple[object, ...] | None:
-    """Give what an ordered iterable holds, if it is not longer than `MAX_ENTRIES`."""
+    """Give the entries of an ordered iterable, if there are at most `MAX_ENTRIES`."""
     if isinstance(value, (str, bytes, bytearray, Mapping, Set)) or not isinstance(value, Iterable):
         return None
     try:
         entries = tuple(itertools.islice(value, MAX_ENTRIES + 1))
-    except Exception:  # an array without dimensions, a tensor that is being traced
+    except Exception:  # an array without dimensions, a traced tensor
         return None
     return entries if len(entries) <= MAX_ENTRIES else None
 
 
 def text_of(value: object) -> str | None:
-    """Give the text of a str, a member of a str enum included; None of anything else."""
+    """Give the text of a str or of a member of a str enum; None for anything else."""
     return str.__str__(value) if isinstance(value, str) else None
 
 
 def texts_of(value: object) -> tuple[str, ...] | None:
-    """Give the strs of a collection; None if it is none of strs."""
+    """Give the strings of a collection; None if it is not a collection of strings."""
     if isinstance(value, Set):
         value = sorted(map(str, value))
     entries = _entries(value)
@@ -124,22 +124,22 @@ def type_name(kind: type) -> str:
 
 
 def bytes_of(value: object) -> bytes | None:
-    """Give a copy of what an object with a buffer holds; None if it has none."""
+    """Give a copy of the bytes of an object with a buffer; None if it has no buffer."""
     try:
         return bytes(memoryview(value))  # type: ignore[arg-type]
-    except Exception:  # a buffer may be refused in any way
+    except Exception:  # exporting a buffer may raise anything
         return None
 
 
 def shown(value: object) -> str:
-    """Give what a message shows of a value: its repr, on one line."""
+    """Give a value as a message shows it: its repr, on one line, shortened."""
     if type(value) is list:
-        value = tuple(value)  # so that what was kept as a tuple reads as what was given
+        value = tuple(value)  # lists and tuples look the same in messages
     if isinstance(value, int) and value.bit_length() > INTEGER_BITS:
-        return f"an int of {value.bit_length()} bits"  # Python refuses to print 5000 digits
+        return f"an int of {value.bit_length()} bits"  # Python does not print over 4300 digits
     try:
         text = " ".join(repr(value).split())
-    except Exception:  # a tensor whose data is gone, a list that holds a long int
+    except Exception:  # a tensor without data, a list that holds a very long int
         text = f"an object of type {type(value).__name__}"
     return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."
 
@@ -156,7 +156,7 @@ def counted(number: int | Fraction, unit: str) -> str:
 
 
 def reusable(value: object) -> object:
-    """Give an argument as it is now: lists are copied, and iterators are read."""
+    """Give an argument that can be read again: a copy of a list, the entries of an iterator."""
     if type(value) is list:
         return list(value)
     entries = _entries(value) if isinstance(value, Iterator) else None

@@ -1,6 +1,6 @@
 """One table of data types: DLPack <-> CUtensorMapDataType <-> NumPy <-> PTX.
 
-Everything about a type that another file needs is a column here.
+Everything that other files need to know about a type is a column here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = [
 
 
 class DLDataType(NamedTuple):
-    """DLPack's DLDataType: what one element of a tensor is."""
+    """DLPack's DLDataType: type code, bits and lanes of one element of a tensor."""
 
     code: int
     bits: int
@@ -66,8 +66,8 @@ class DataTypeRow:
     element_bits : int
         Bits of one element in global memory.
     numpy : str
-        NumPy type of one element of a logical tile. NumPy has no bfloat16: its 16-bit words come
-        as uint16. Packed types come as one uint8 code per value.
+        NumPy type of one element of a logical tile. bfloat16, which NumPy lacks, is uint16; packed
+        types are uint8, one value each.
     ptx_elemtype : int
         The number of the type in PTX ``tensormap.replace``; of packed types, on sm_100 and later.
         The map's bits have the same, but for TFLOAT32, TFLOAT32_FTZ and the packed types.
@@ -122,15 +122,15 @@ DATA_TYPES: tuple[DataTypeRow, ...] = (
     DataTypeRow(_PACKED["16U6_ALIGN16B"], 6, "uint8", 15, smem_chunk_bytes=16),
 )
 
-#: The types of sm_100 and later whose values are smaller than a byte; and those of them whose 16
-#: values take 16 bytes in shared memory, with a gap.
+#: The types of sm_100 and later whose values are smaller than a byte; and those among them that
+#: take 16 bytes of shared memory per 16 values, with a gap.
 PACKED_TYPES = frozenset(r.data_type for r in DATA_TYPES if r.is_packed)
 PADDED_TYPES = frozenset(r.data_type for r in DATA_TYPES if r.smem_chunk_bytes == 16)
 
 _C = DLDataTypeCode
 
-#: (code, bits) of DLPack -> the map's type when nothing else is asked; lanes must be 1, but for
-#: 4-bit values, whose lanes only say how many share an element (torch 2, jax 1, C++ 16).
+#: (code, bits) of DLPack -> the map's type without `data_type=`. Lanes must be 1, except for 4-bit
+#: types, where they only say how many values share an element (torch 2, JAX 1, C++ 16).
 #: Source: make_tma_descriptor.h (NVIDIA/cccl 571f2fc3bc), __get_tensor_map_data_type.
 _FROM_DLPACK: dict[tuple[int, int], TensorMapDataType] = {
     (_C.kDLInt, 32): _T.INT32,
@@ -175,7 +175,7 @@ _NAMED["float4_e2m1fn_x2"] = _NAMED["float4_e2m1fnx2"]  # as torch spells it
 def dtype_named(name: str) -> DLDataType:
     """Give the DLPack type of a name, such as ``"bfloat16"`` or ``"float4_e2m1fnx2"``.
 
-    Raises `TmaPreconditionError` that lists the names, if there is none.
+    Raises `TmaPreconditionError` with the list of names for an unknown name.
 
     >>> dtype_named("float16")
     DLDataType(code=<DLDataTypeCode.kDLFloat: 2>, bits=16, lanes=1)
@@ -185,13 +185,13 @@ def dtype_named(name: str) -> DLDataType:
             "dtype",
             f"dtype is {shown(name)}",
             f"be one of {', '.join(_NAMED)}",
-            "pass a name without its library's, such as float16",
+            "pass the bare name, such as float16 for torch.float16",
         )
     return _NAMED[name]
 
 
 def row(data_type: TensorMapDataType) -> DataTypeRow:
-    """Give the table's row of a map data type."""
+    """Give the row of `DATA_TYPES` for a map data type."""
     return DATA_TYPES[data_type]
 
 
@@ -200,7 +200,7 @@ def data_type_of(dtype: DLDataType) -> TensorMapDataType | None:
 
     >>> data_type_of(DLDataType(4, 16)).name
     'BFLOAT16'
-    >>> data_type_of(DLDataType(0, 8)) is None  # int8: say data_type="UINT8"
+    >>> data_type_of(DLDataType(0, 8)) is None  # int8: pass data_type="UINT8"
     True
     """
     data_type = _FROM_DLPACK.get((dtype.code, dtype.bits))
@@ -211,8 +211,8 @@ def data_type_of(dtype: DLDataType) -> TensorMapDataType | None:
 def overrides_of(dtype: DLDataType) -> tuple[TensorMapDataType, ...]:
     """Give the map data types that `data_type=` may name for a tensor of a DLPack type.
 
-    Those of the same element size, and the packed types for 4-bit values and for storage in uint8
-    or int8.
+    All types of the same element size; the packed types too for 4-bit types, uint8 and int8 (bytes
+    that hold packed values).
 
     >>> [t.name for t in overrides_of(DLDataType(2, 16))]
     ['UINT16', 'FLOAT16', 'BFLOAT16']

@@ -1,8 +1,8 @@
-"""The words of the field as enums: libcu++'s names for options, the driver's names for data types.
+"""Enums: libcu++'s names for options, the driver's names for data types, DLPack's for its own.
 
-Every enum is an `IntEnum` with the driver's values, so a member can be handed to any API that takes
-the C value. `parse` turns what a user may write (a member, a name, a value, a NumPy integer) into a
-member, and raises `ValueError` or `TypeError` with a sentence that says what is accepted.
+Every enum is an `IntEnum` with the values of the C header, so a member can be passed to any API
+that takes the C value. `parse` turns what a user may write (a member, a name, a value, a NumPy
+integer) into a member, and raises `ValueError` or `TypeError` with the list of choices.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ __all__ = [
 
 
 class TmaInterleaveLayout(IntEnum):
-    """`cuda::tma_interleave_layout`; the values of CUtensorMapInterleave (cuda.h).
+    """Layout of channels in global memory: plain, or in slices of 16 or 32 bytes.
 
-    Whether channels lie in slices in global memory.
+    `cuda::tma_interleave_layout`; the values of CUtensorMapInterleave (cuda.h).
 
     Attributes
     ----------
     none
-        They do not: matrices, and images as N, [[D,] H,] W, C.
+        No slices: matrices, and images as N, [[D,] H,] W, C.
     bytes16
         Slices of 16 bytes (NC/8HWC8 for 16-bit types): N, slice, [[D,] H,] W, rank 3 to 5. One copy
         takes one slice of each pixel.
     bytes32
-        Slices of 32 bytes (NC/16HWC16); address and strides are multiples of 32 bytes, and the
-        swizzle is bytes32.
+        Slices of 32 bytes (NC/16HWC16 for 16-bit types). Address and strides must be multiples of
+        32 bytes, and the swizzle must be bytes32.
     """
 
     none = 0
@@ -57,18 +57,19 @@ class TmaInterleaveLayout(IntEnum):
 
 
 class TmaSwizzle(IntEnum):
-    """`cuda::tma_swizzle`; the values of CUtensorMapSwizzle (cuda.h).
+    """Order of a tile's bytes in shared memory.
 
-    Where the bytes of a tile lie in shared memory: within spans of 32, 64 or 128 bytes, atoms that
-    stay together change places by an XOR on the address `a`, so that reading a column of the tile
-    meets all banks. The row of a box is at most one span; choose the span that is the row.
+    `cuda::tma_swizzle`; the values of CUtensorMapSwizzle (cuda.h). Within spans of 32, 64 or 128
+    bytes, atoms (runs of bytes that stay together) are exchanged by an XOR on the shared-memory
+    address `a`, so that reading a column of the tile spreads over all banks. A row of the box is at
+    most one span wide; choose the span equal to the row.
 
     Attributes
     ----------
     none
-        Rows of any width lie as they are: the layout to index plainly, with bank conflicts.
+        Rows of any width, in their plain order: simple to index, but with bank conflicts.
     bytes32
-        Span 32 bytes, atoms of 16: ``a ^ (a >> 7 & 1) << 4``, the same again every 256 bytes.
+        Span 32 bytes, atoms of 16: ``a ^ (a >> 7 & 1) << 4``; the pattern repeats every 256 bytes.
     bytes64
         Span 64 bytes, atoms of 16: ``a ^ (a >> 7 & 3) << 4``, every 512 bytes.
     bytes128
@@ -77,8 +78,8 @@ class TmaSwizzle(IntEnum):
         Span 128 bytes, atoms of 32: ``a ^ (a >> 7 & 3) << 5``, every 512 bytes. This and the next
         two need compute capability 10.0.
     bytes128_atom_32B_flip_8B
-        The same, and the 8-byte halves of an atom's 16 bytes change places in every second row of
-        128 bytes: ``^ (a >> 7 & 1) << 3``.
+        The same, and in every second row of 128 bytes the two 8-byte halves of each 16 bytes are
+        exchanged: ``^ (a >> 7 & 1) << 3``. For loads only.
     bytes128_atom_64B
         Span 128 bytes, atoms of 64: ``a ^ (a >> 7 & 1) << 6``, every 256 bytes.
     """
@@ -93,16 +94,17 @@ class TmaSwizzle(IntEnum):
 
 
 class TmaL2FetchSize(IntEnum):
-    """`cuda::tma_l2_fetch_size`; the values of CUtensorMapL2promotion (cuda.h).
+    """Bytes that L2 fetches at a time from global memory.
 
-    How many bytes L2 fetches at a time from global memory. It changes speed alone, and most where
-    the rows of the box are narrow: rows of 64 bytes reach 0.74 of memcpy without and 0.88 with
-    bytes128 [measured, H200, driver 580.159.04, 2026-11-20]; `bandwidth` measures yours.
+    `cuda::tma_l2_fetch_size`; the values of CUtensorMapL2promotion (cuda.h). It changes only the
+    speed, mostly for narrow boxes: with rows of 64 bytes, copies reach 0.74 of memcpy's speed with
+    none and 0.88 with bytes128 [measured, H200, driver 580.159.04, 2026-11-20]. `bandwidth`
+    measures it for a tensor of yours.
 
     Attributes
     ----------
     none
-        What the copy asks for.
+        No more than the copy needs.
     bytes64
         64 bytes.
     bytes128
@@ -118,16 +120,16 @@ class TmaL2FetchSize(IntEnum):
 
 
 class TmaOobFill(IntEnum):
-    """`cuda::tma_oob_fill`; the values of CUtensorMapFloatOOBfill (cuda.h).
+    """What a load writes for elements outside of the tensor.
 
-    What a load writes for elements outside of the tensor.
+    `cuda::tma_oob_fill`; the values of CUtensorMapFloatOOBfill (cuda.h).
 
     Attributes
     ----------
     none
         Zero bytes.
     nan
-        The 16-bit word 0x7FF7 repeated (float32: 0x7FF77FF7), a NaN; for floating types alone.
+        A NaN: the 16-bit word 0x7FF7 repeated (float32: 0x7FF77FF7). For floating-point types only.
     """
 
     none = 0
@@ -135,7 +137,7 @@ class TmaOobFill(IntEnum):
 
 
 class TensorMapIm2ColWideMode(IntEnum):
-    """CUtensorMapIm2ColWideMode (cuda.h): how far an im2col-wide copy walks along W.
+    """How far an im2col-wide copy walks along W: CUtensorMapIm2ColWideMode (cuda.h).
 
     Attributes
     ----------
@@ -150,18 +152,18 @@ class TensorMapIm2ColWideMode(IntEnum):
 
 
 class TensorMapDataType(IntEnum):
-    """CUtensorMapDataType (cuda.h).
+    """Data type of a map's elements: CUtensorMapDataType (cuda.h).
 
-    Members are the header's names without `CU_TENSOR_MAP_DATA_TYPE_`; the header's full spelling is
-    an alias of each, and the only way to write the three packed types as an attribute, because a
-    Python name cannot start with a digit.
+    Members have the header's names without `CU_TENSOR_MAP_DATA_TYPE_`; the full names are aliases.
+    The three packed types start with a digit: write them as strings, ``"16U4_ALIGN8B"``, or as
+    ``TensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN8B``.
 
     Attributes
     ----------
     FLOAT32_FTZ
-        float32; loads and stores copy its bits, subnormals too.
+        float32. Loads and stores copy the bits, subnormals too; only reductions flush.
     TFLOAT32, TFLOAT32_FTZ
-        float32, which loads round to 10 bits of mantissa, to nearest even; stores copy bits.
+        float32. Loads round to 10 bits of mantissa, to nearest even; stores copy the bits.
     16U4_ALIGN8B
         16 values of 4 bits in 8 bytes, packed in shared memory too. This and the next two need
         compute capability 10.0.
@@ -184,7 +186,7 @@ class TensorMapDataType(IntEnum):
     FLOAT32_FTZ = 10
     TFLOAT32 = 11
     TFLOAT32_FTZ = 12
-    vars()["16U4_ALIGN8B"] = 13  # the header's name is no Python identifier
+    vars()["16U4_ALIGN8B"] = 13  # the header's name is not a Python identifier
     vars()["16U4_ALIGN16B"] = 14
     vars()["16U6_ALIGN16B"] = 15
 
@@ -288,8 +290,8 @@ def c_name(member: IntEnum) -> str:
 def parse(enum: type[AnyEnum], value: object) -> AnyEnum:
     """Turn a member, its name, its name in cuda.h or its value into a member of `enum`.
 
-    Raises `TypeError` for a member of another enum, a bool, a float or anything else that is no
-    integer, and `ValueError` for a name or number that the enum lacks.
+    Raises `TypeError` for a member of another enum, a bool, a float or anything else that is not an
+    integer, and `ValueError` for a name or number that the enum does not have.
 
     >>> parse(TmaSwizzle, "bytes128") is parse(TmaSwizzle, 3) is TmaSwizzle.bytes128
     True
@@ -319,7 +321,7 @@ def parse(enum: type[AnyEnum], value: object) -> AnyEnum:
         raise ValueError(f"{number} is no {enum.__name__}: {_choices(enum)}") from None
 
 
-#: Every name of every member, those of cuda.h too.
+#: Every name of every member, including those of cuda.h.
 NAMES: dict[type[IntEnum], dict[str, IntEnum]] = {
     enum: {**enum.__members__, **{c_name(m): m for m in enum}} for enum in C_ENUMS
 }

@@ -1,7 +1,7 @@
-"""What goes wrong, as values: a `Violation` names what was found, the limit, a fix and the source.
+"""Errors, and what they carry: a `Violation` names what was found, the limit, a fix and the source.
 
-`TmaError` is the root. Its kinds follow C++: what `cuda::make_tma_descriptor` reports as
-`std::invalid_argument` is a `ValueError` here, its `std::runtime_error` a `RuntimeError`.
+`TmaError` is the base class. Its subclasses follow C++: where `cuda::make_tma_descriptor` throws
+`std::invalid_argument`, we raise a `ValueError`; for its `std::runtime_error`, a `RuntimeError`.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ T = TypeVar("T")
 
 
 def sealed(frozen: type[T]) -> type[T]:
-    """Let a frozen dataclass refuse to set or delete any attribute alike.
+    """Make a frozen dataclass raise FrozenInstanceError for every attribute.
 
-    With slots, dataclasses refuse their fields so, but end in a TypeError at properties.
+    A frozen dataclass with slots does so for its fields only; other names give a TypeError.
     """
 
     def refuse(self: T, name: str, value: object = None) -> NoReturn:
@@ -44,22 +44,23 @@ def sealed(frozen: type[T]) -> type[T]:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that a check noticed.
+    """One result of a check: a `Violation` or an `Advice`.
 
     Attributes
     ----------
     rule : str
-        Stable id of the row in the table of rules, such as ``"BOX_INNER_16B"``.
+        Stable id of the rule, such as ``"BOX_INNER_16B"``; ``"ARGUMENT"`` for an argument of the
+        wrong type.
     argument : str
         The argument of the call that it is about, such as ``"box_sizes"``.
     found : str
         What was found, as a sentence about the argument, with units.
     limit : str
-        What is asked instead; of an `Advice`, why it matters.
+        What is required instead; for an `Advice`, why it matters.
     fix : str
-        What to change, in the words of the call (row-major, elements).
+        What to change, in the terms of the call (row-major, elements).
     source : str
-        Where the rule stands: a document, a header line, or a measurement.
+        Where the rule comes from: a document, a header line, or a measurement.
     """
 
     rule: str
@@ -70,7 +71,7 @@ class Finding:
     source: str
 
     def __str__(self) -> str:
-        fix = f"  fix: {self.fix}"  # often code to copy, so in one line; of an argument, choices
+        fix = f"  fix: {self.fix}"  # on one line, to copy; only lists of choices are wrapped
         return "\n".join(
             (
                 f"{self.found}; {self.limit}",
@@ -89,7 +90,16 @@ def _wrapped(line: str) -> str:
 @sealed
 @dataclass(frozen=True, slots=True)
 class Violation(Finding):
-    """A precondition that does not hold: the call is refused."""
+    """A rule that the call breaks: what was found, the limit, a fix and the source.
+
+    Examples
+    --------
+    >>> import numpy as np, tma_dlpack as tma
+    >>> x = np.zeros((64, 64), np.float16)
+    >>> violation = tma.check_tma_descriptor(x, box_sizes=(64, 6)).violations[0]
+    >>> violation.rule, violation.argument
+    ('BOX_INNER_16B', 'box_sizes')
+    """
 
     __str__ = Finding.__str__
 
@@ -97,17 +107,25 @@ class Violation(Finding):
 @sealed
 @dataclass(frozen=True, slots=True)
 class Advice(Finding):
-    """Something worth knowing about a call that is accepted."""
+    """A remark on a call that is accepted, such as a likely bank conflict.
+
+    Examples
+    --------
+    >>> import numpy as np, tma_dlpack as tma
+    >>> x = np.zeros((64, 64), np.float16)
+    >>> [advice.rule for advice in tma.check_tma_descriptor(x, box_sizes=(64, 64)).advice]
+    ['BANK_CONFLICTS']
+    """
 
     __str__ = Finding.__str__
 
 
 class TmaError(Exception):
-    """Root of every error that this package raises on purpose."""
+    """Base class of the errors that this package raises."""
 
 
 class TmaUnsupportedError(TmaError, RuntimeError):
-    """What this target, driver, machine or build cannot do; the message says what could."""
+    """The target, driver, machine or build cannot do it; the message says what could."""
 
 
 class TmaDriverError(TmaError, RuntimeError):
@@ -115,12 +133,21 @@ class TmaDriverError(TmaError, RuntimeError):
 
 
 class TmaPreconditionError(TmaError, ValueError):
-    """The call breaks preconditions; `violations` has all of them, in libcu++'s order.
+    """The call breaks one or more rules; `violations` has all of them, in libcu++'s order.
 
     The message shows all. The first is the one that `cuda::make_tma_descriptor` with element
     strides would throw, but for arguments that cannot be read, which come before all others. Two
     differences: its overload without element strides looks at the rank before the device, and since
     DLPack 1.2 it refuses strides that are NULL, which stand for row-major here.
+
+    Examples
+    --------
+    >>> import numpy as np, tma_dlpack as tma
+    >>> try:
+    ...     tma.make_tma_descriptor(np.zeros((64, 64), np.float16), box_sizes=(300, 6))
+    ... except tma.TmaPreconditionError as error:
+    ...     [violation.rule for violation in error.violations]
+    ['BOX_RANGE', 'BOX_INNER_16B']
     """
 
     violations: tuple[Violation, ...]
@@ -136,7 +163,7 @@ class TmaPreconditionError(TmaError, ValueError):
 
 
 def refusal(argument: str, found: str, must: str, fix: str) -> TmaPreconditionError:
-    """Make the error of an argument that is of the wrong kind."""
+    """Make the error of an argument that is of the wrong type."""
     return TmaPreconditionError(
         Violation(
             rule="ARGUMENT",
@@ -150,4 +177,4 @@ def refusal(argument: str, found: str, must: str, fix: str) -> TmaPreconditionEr
 
 
 class TmaTargetError(TmaPreconditionError, TmaUnsupportedError):
-    """A precondition that fails because the target lacks the feature asked for."""
+    """The call breaks a rule because the target lacks the feature."""

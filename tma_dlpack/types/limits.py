@@ -1,4 +1,4 @@
-"""What the engine and the driver allow at most, each limit once.
+"""Limits of the engine and the driver, each in one place.
 
 Names that end in `END` are the first value that is too large. Source: CUDA driver API,
 cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col, but for those marked as measured (H200, driver
@@ -44,8 +44,8 @@ MAX_BOX = 256  # entries of a box, and channels per pixel
 MAX_PIXELS = 1024
 MAX_ELEM_STRIDE = 8
 MAX_BOX_BYTES = 233_472  # 228 KB; measured
-INNER_BYTES = 16  # the row of a box is a multiple of it
-PADDED_INNER_VALUES = 128  # the row of the two packed types that are padded to 16 bytes
+INNER_BYTES = 16  # a row of a box is a multiple of it
+PADDED_INNER_VALUES = 128  # a row of a box, for the two packed types that are padded to 16 bytes
 
 #: nvbug 5736804: on compute capability 10.0 and later, drivers before this one set bit 85 in maps
 #: whose memory is smaller than this and not dense, and copies through them can fault. Source:

@@ -1,4 +1,4 @@
-"""Functions that torch.compile runs as they are, instead of tracing into them."""
+"""Mark functions that torch.compile must run as they are instead of tracing into them."""
 
 from __future__ import annotations
 

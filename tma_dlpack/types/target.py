@@ -1,4 +1,4 @@
-"""What a GPU can do, as a value: rules ask a `Target`, never a device."""
+"""`Target`: the facts about a GPU that rules need, so that they never ask a device."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ __all__ = ["DEFAULT_TARGET", "TARGETS", "Target"]
 #: Compute capability for which the 128 bytes have been measured (H200, driver 580.159.04).
 MEASURED_CAPABILITY = (9, 0)
 
-#: Those whose layout of tiled maps is derived from ptxas 13.0's code of ``tensormap.replace``.
+#: Compute capabilities whose layout of tiled maps has been derived from the code that ptxas 13.0
+#: generates for ``tensormap.replace``.
 DERIVED_CAPABILITIES = frozenset({(10, 0), (10, 3), (10, 7), (11, 0), (12, 0), (12, 1)})
 
 
@@ -22,7 +23,9 @@ def _is_int(value: object, low: int, end: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A GPU as far as tensor maps are concerned.
+    """The GPU that a map is for: compute capability, shared memory, driver version.
+
+    Pass one, or a preset's name such as ``"sm_90"``, as `target=`; `TARGETS` has the presets.
 
     Parameters
     ----------
@@ -31,9 +34,14 @@ class Target:
     max_smem_bytes : int
         Shared memory per block after opt-in, bytes (``sharedMemPerBlockOptin``).
     driver_version : int or None
-        ``cuDriverGetVersion``, such as 13000; None where no driver was asked.
+        As ``cuDriverGetVersion`` gives it, such as 13000; None if not known.
     multiprocessors : int or None
-        Number of SMs; None where no device was asked.
+        Number of SMs; None if not known.
+
+    Raises
+    ------
+    TmaPreconditionError
+        If an argument is not as above.
 
     Examples
     --------
@@ -49,7 +57,7 @@ class Target:
     multiprocessors: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is no compute capability, no size, no version or no number of SMs."""
+        """Refuse arguments of the wrong type or range."""
         pair = self.compute_capability
         if type(pair) is not tuple or len(pair) != 2 or not all(_is_int(n, 0, 100) for n in pair):
             found = f"compute_capability is {shown(pair)}"
@@ -65,7 +73,7 @@ class Target:
 
     @classmethod
     def of(cls, target: Target | str) -> Target:
-        """Turn a preset's name (``"sm_90"``, ``"sm_90a"``) into the preset; leave a Target as is.
+        """Give the preset of a name, such as ``"sm_90"`` or ``"sm_90a"``, or the Target itself.
 
         Raises `TmaPreconditionError` for anything else.
         """
@@ -83,30 +91,30 @@ class Target:
 
     @property
     def name(self) -> str:
-        """``sm_90`` and the like."""
+        """Its name, such as ``sm_90``."""
         return "sm_{}{}".format(*self.compute_capability)
 
     @property
     def has_tma(self) -> bool:
-        """Whether there is a Tensor Memory Accelerator at all (9.0 and later)."""
+        """Whether the GPU has a Tensor Memory Accelerator (9.0 and later)."""
         return self.compute_capability >= (9, 0)
 
     @property
     def is_sm_9x(self) -> bool:
-        """Whether atom swizzles and packed types are missing (libcu++ asks the major version)."""
+        """Whether it is 9.x, without atom swizzles and packed types (as libcu++ decides)."""
         return self.compute_capability[0] == 9
 
     @property
     def has_scatter4(self) -> bool:
-        """Whether there is tile::scatter4: on 10.0 and later, but ptxas refuses it on 12.x."""
+        """Whether it has tile::scatter4: 10.0 and later, except 12.x, where ptxas refuses it."""
         return self.compute_capability >= (10, 0) and self.compute_capability[0] != 12
 
     @property
     def has_derived_layout(self) -> bool:
-        """Whether tiled maps can be read, by a layout derived from the compiler's code.
+        """Whether tiled maps can be decoded with a layout derived from the compiler.
 
-        ptxas 13.0 writes the same bits for ``tensormap.replace`` on these as on sm_90; not
-        measured. Encoding stays the driver's.
+        The code that ptxas 13.0 generates for ``tensormap.replace`` writes the same bits on these
+        GPUs as on sm_90; not measured. Only the driver encodes maps for them.
         """
         return self.compute_capability in DERIVED_CAPABILITIES
 
@@ -117,11 +125,11 @@ class Target:
 
     @property
     def has_model(self) -> bool:
-        """Whether the 128 bytes can be made without a driver, from the measured layout."""
+        """Whether maps can be encoded without a driver, by the measured layout (sm_90 only)."""
         return self.compute_capability == MEASURED_CAPABILITY
 
     def __str__(self) -> str:
-        """Give ``sm_90`` and the like."""
+        """Give the name, such as ``sm_90``."""
         return self.name
 
 
@@ -138,10 +146,10 @@ TARGETS: dict[str, Target] = {
     "sm_121": Target((12, 1), 101_376),
 }
 
-#: What a host tensor is described for unless told otherwise.
+#: The target of host tensors without `target=`.
 DEFAULT_TARGET = TARGETS["sm_90"]
 
-#: Those names and the names of the architecture-specific code: sm_90a; sm_100a and sm_100f.
+#: The presets by name, including the names of architecture-specific code: sm_90a, sm_100a, sm_100f.
 _BY_NAME = {
     name + suffix: preset
     for name, preset in TARGETS.items()

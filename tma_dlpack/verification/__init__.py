@@ -1,4 +1,16 @@
-"""On a GPU: the model against the driver, and the simulator against the hardware."""
+"""`verify`: compare the model with the driver, and the simulator with the hardware, on a GPU.
+
+`checks.CHECKS` has one row per line of the report; `run_case` runs one case, which depends only on
+the check's name, the seed and the case number, so that `replay` can repeat it. `random_*.py` make
+the cases, `operands.py` the products of wgmma, `report.py` is the result, `learning.py` compares
+the fields of a GPU whose layout has not been measured.
+
+May import: everything except draw, explorer and cli. Imported by: cli and the package itself.
+
+A new check: a row in `CHECKS` with an `op` of its own, its branch in `run_case`, which returns an
+`Outcome` (call, accepted, first difference or None), and a generator of random cases. Test the
+generator in tests/verification and run the check in tests/gpu.
+"""
 
 from __future__ import annotations
 
@@ -24,38 +36,38 @@ BAR_WIDTH = 30
 def verify(n: int = 1000, seed: int = 0, *, device_id: int = 0) -> VerifyReport:
     """Compare this package with the driver and the GPU of this machine, on random cases.
 
-    The three encoders: verdict and bytes of the measured model against cuTensorMapEncode*. The
-    copies: shared memory, which bytes were written, and global memory of the simulator against the
-    hardware, for tile and im2col loads and stores and for reductions; and loads through maps of any
-    size that the driver accepts, at the ends of dimensions and registers. The tensor core's side:
-    products of loaded tiles by wgmma with our matrix descriptors, against the exact ones, and
-    ldmatrix at our addresses, against the simulated tile.
+    - Encoders: the measured layout against cuTensorMapEncode*, refusals and bytes.
+    - Copies: the simulator against the hardware, for tile and im2col loads and stores and for
+      reductions: shared memory, which bytes were written, and global memory. Also loads of maps of
+      any size that the driver accepts, at the limits of coordinates.
+    - Tensor cores: products of loaded tiles by wgmma with our matrix descriptors, against exact
+      results; ldmatrix at our addresses, against the simulated tile.
 
     Parameters
     ----------
     n : int
-        Cases of each check, 1 or more.
+        Number of cases per check, 1 or more.
     seed : int
-        Other seeds give other cases.
+        Seed of the random cases, 0 or more.
     device_id : int
-        The GPU.
+        Ordinal of the GPU.
 
     Returns
     -------
     VerifyReport
-        `.ok`, and a row per check; `print` shows the table. On a GPU whose layout has not been
-        measured, the rows of the encoders say which fields of sm_90's layout agree instead.
+        `.ok`, and a row per check; ``print`` shows the table. On a GPU whose layout has not been
+        measured, the rows of the encoders say which fields of sm_90's layout agree.
 
     Raises
     ------
     TmaPreconditionError
-        For numbers that are no integers or too small.
+        If an argument is not an integer, or too small.
     TmaUnsupportedError
         Without a GPU of compute capability 9.0 or later, its driver, or NVRTC.
 
     Notes
     -----
-    A progress bar is shown where standard error is a terminal.
+    Shows a progress bar if standard error is a terminal.
 
     Examples
     --------
@@ -73,33 +85,34 @@ def verify(n: int = 1000, seed: int = 0, *, device_id: int = 0) -> VerifyReport:
 
 
 def replay(name: str, number: int, seed: int = 0, *, device_id: int = 0) -> str:
-    """Run one case of `verify` again, and say what it is and what differs.
+    """Run one case of `verify` again; give the call and the first difference.
 
     Parameters
     ----------
     name : str
-        Of the check, such as ``"tile loads"``.
+        Name of the check, such as ``"tile loads"``.
     number, seed : int
-        The case.
+        The number of the case, and the seed of `verify`.
     device_id : int
-        The GPU.
+        Ordinal of the GPU.
 
     Returns
     -------
     str
-        The call, then the first difference or that there is none.
+        The call, then the first difference, or "both sides agree".
 
     Raises
     ------
     TmaPreconditionError
-        For an unknown check, and for numbers that are no integers or negative.
+        If the check is unknown, or a number is not an integer or negative.
     TmaUnsupportedError
         As `verify`.
     """
     check = next((c for c in CHECKS if c.name == name), None)
     if check is None:
         known = ", ".join(c.name for c in CHECKS)
-        raise refusal("name", f"name is {name!r:.200}", f"be one of: {known}", "pass one of them")
+        fix = f"pass {CHECKS[0].name!r}"
+        raise refusal("name", f"name is {name!r:.200}", f"be one of: {known}", fix)
     number, seed = _count("number", number), _count("seed", seed)
     device_id = _count("device_id", device_id)
     with Arena(seed, device_id) as arena:
@@ -108,7 +121,7 @@ def replay(name: str, number: int, seed: int = 0, *, device_id: int = 0) -> str:
 
 
 def _count(argument: str, number: object, least: int = 0) -> int:
-    """Give an integer that is at least so much, or refuse it."""
+    """Give an argument as an int of at least `least`, or refuse it."""
     try:
         count = operator.index(number)  # type: ignore[arg-type]
     except TypeError:
@@ -152,7 +165,7 @@ def _require_tma(arena: Arena) -> None:
 
 
 def _progress(name: str, n: int) -> Iterator[int]:
-    """Count, and show a bar on a terminal."""
+    """Count to n, and show a progress bar on a terminal."""
     if not sys.stderr.isatty():
         yield from range(n)
         return

@@ -1,6 +1,6 @@
-"""What is compared: model with driver, simulator with hardware; one case at a time, each its own.
+"""The checks of `verify`: run one case on both sides and compare.
 
-A case depends on the check's name, the seed and its number alone, so that `replay` can repeat it.
+A case depends only on the check's name, the seed and its number, so that `replay` can repeat it.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ CHECKS = (
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a case came to.
+    """The result of one case.
 
-    `difference` is None where both sides agree; `model` and `driver` are the bytes of an accepted
-    encoding.
+    `difference` is None if both sides agree. `driver` and `case` are the driver's bytes and the
+    arguments of an accepted encoding on a GPU without a model.
     """
 
     call: str
@@ -124,7 +124,7 @@ def _compare_encoders(kind: MapKind, rng: Random, target: Target) -> Outcome:
 def _verdict(
     encode: Callable[..., TensorMap], arguments: dict[str, Any], target: Target, encoder: str
 ) -> TensorMap | str:
-    """Give the map, or what the refusal says."""
+    """Give the map, or the text of the refusal."""
     try:
         return encode(**arguments, target=target, encoder=encoder)
     except (TmaPreconditionError, TmaDriverError) as error:
@@ -148,7 +148,7 @@ CUDA = CudaBackend()
 
 
 def _compare_at_limits(kind: MapKind, rng: Random, arena: Arena) -> Outcome:
-    """Load through a map of any size that the driver accepts; most loads touch nothing."""
+    """Load with a map of any size that the driver accepts; most loads are out of bounds."""
     arguments = random_call(kind, rng)
     start = 32 * rng.randint(0, 1000)
     arguments["global_address"] = arena.device.address + start
@@ -156,7 +156,7 @@ def _compare_at_limits(kind: MapKind, rng: Random, arena: Arena) -> Outcome:
     if isinstance(verdict, str):
         return Outcome(_written(ENCODERS[kind], arguments, arena.target), False, None)
     if verdict.smem_bytes + BARRIER_BYTES > arena.target.max_smem_bytes:
-        # The simulator needs no mbarrier, and so takes a tile that is 8 bytes larger.
+        # The simulator needs no mbarrier, so it accepts a tile that is 8 bytes larger.
         return Outcome(_written(ENCODERS[kind], arguments, arena.target), False, None)
     coords, offsets = start_at_limits(rng, verdict.arguments)
     return _compare_copy(Copy("load", verdict.arguments, start, coords, offsets, 0, 0), arena)
@@ -208,7 +208,7 @@ def _write(backend: Any, tensor_map: TensorMap, copy: Copy, data: Any, memory: o
 
 
 def _copied(run: Callable[[], Tile | None]) -> Tile | str | None:
-    """Give what a verb gives, or which rule refuses it, or what the driver says."""
+    """Give the result of a copy, or the rule that refuses it, or the driver's error."""
     try:
         return run()
     except TmaPreconditionError as error:
@@ -255,7 +255,7 @@ def _first_difference(what: str, mine: Any, real: Any) -> str:
 
 
 def _driver_words(args: EncodeArguments) -> dict[str, Any]:
-    """Give arguments under the names of `driver_encode_*`, less the address."""
+    """Give arguments under the names of `driver_encode_*`, without the address."""
     words: dict[str, Any] = {
         "tensor_data_type": args.data_type,
         "tensor_rank": args.rank,

@@ -1,4 +1,4 @@
-"""A GPU whose 128 bytes nobody has measured: which fields of sm_90's layout hold there too."""
+"""For a GPU whose layout has not been measured: which fields of sm_90's layout agree there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["FieldStatistics"]
 
 
 class FieldStatistics:
-    """Counts, per field of sm_90's layout, in how many maps the driver put the same value."""
+    """Counts, per field of sm_90's layout, in how many maps the driver wrote the same value."""
 
     def __init__(self) -> None:
         self.seen: Counter[str] = Counter()
@@ -21,7 +21,7 @@ class FieldStatistics:
         self.stray = 0
 
     def add(self, arguments: EncodeArguments, address: int, made_by_driver: bytes) -> None:
-        """Compare one map; types and swizzles that sm_90 lacks are left out."""
+        """Compare one map; skip types and swizzles that sm_90 lacks."""
         try:
             modelled = bits.encode(arguments, address)
         except OverflowError:
@@ -37,7 +37,7 @@ class FieldStatistics:
         self.stray |= word
 
     def __str__(self) -> str:
-        """Say which fields agree in all maps and which in how many."""
+        """Give the number of fields that agree in all maps, and the others with their counts."""
         labels = dict.fromkeys(f.label for f in FIELDS if self.seen[f.label])
         differing = [
             f"{label} ({self.same[label]} of {self.seen[label]})"

@@ -1,8 +1,8 @@
-"""The tensor core's side against the hardware: products by wgmma, and ldmatrix.
+"""Compare matrix descriptors and ldmatrix addresses with the hardware.
 
-Tiles are loaded by TMA through the driver's maps, and read by wgmma with our descriptors, or by
-ldmatrix at our addresses. What comes out is compared with the simulator's tiles: the products are
-of small integers, so that every sum is exact.
+TMA loads tiles with the driver's maps; wgmma reads them with our descriptors, or ldmatrix at our
+addresses. The results are compared with those computed from the simulator's tiles: products of
+small integers, so that every sum is exact.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ KERNELS = "operands.cu"
 
 
 def has_wgmma(arena: Arena) -> bool:
-    """Whether a GPU has wgmma: compute capability 9.0 alone."""
+    """Whether a GPU has wgmma: only compute capability 9.x."""
     return arena.target.is_sm_9x
 
 
 def compare_product(product: Product, arena: Arena) -> str | None:
-    """Multiply two tiles by wgmma with our descriptors; say what differs from the exact product."""
+    """Multiply two tiles by wgmma with our descriptors; give the difference to the exact."""
     factor = product.factor
     _put_integers(product, arena)
     try:
@@ -87,7 +87,7 @@ def compare_product(product: Product, arena: Arena) -> str | None:
 
 
 def compare_matrices(matrices: Matrices, arena: Arena) -> str | None:
-    """Read a tile by ldmatrix at our addresses; say what differs from the simulated tile."""
+    """Read a tile by ldmatrix at our addresses; give the difference to the simulated tile."""
     layout = matrices.layout
     tensor_map, on_host = _maps(layout, 0, arena)
     tile = _simulated(layout, on_host, arena)
@@ -114,7 +114,7 @@ def compare_matrices(matrices: Matrices, arena: Arena) -> str | None:
 
 
 def _registers(matrices: Matrices, logical: npt.NDArray[Any]) -> npt.NDArray[np.uint32]:
-    """Give what each lane holds: PTX ISA, ldmatrix, fragments of 8 x 8 words of 16 bits."""
+    """Give the registers of each lane: PTX ISA, ldmatrix, fragments of 8 x 8 16-bit values."""
     words = np.ascontiguousarray(logical).view(np.uint16)
     column = matrices.column * logical.itemsize // 2
     places = {4: ((0, 0), (1, 0), (0, 1), (1, 1)), 2: ((0, 0), (0, 1)), 1: ((0, 0),)}[matrices.num]
@@ -134,7 +134,7 @@ def _registers(matrices: Matrices, logical: npt.NDArray[Any]) -> npt.NDArray[np.
 
 
 def _put_integers(product: Product, arena: Arena) -> None:
-    """Fill both matrices with integers that their type holds exactly; what is between stays."""
+    """Fill both matrices with integers that their type represents exactly; leave the padding."""
     rng, factor = np.random.default_rng(product.data_seed), product.factor
     for layout, start in ((product.a, 0), (product.b, ROOM_BYTES)):
         rows, width = layout.shape
@@ -242,7 +242,7 @@ def _run(
         launch.download(done, addresses[-1], stream)
         launch.synchronize(stream)
     if done[0] != DONE:
-        raise RuntimeError("shared memory does not begin at a multiple of 1024: nothing was read")
+        raise RuntimeError("shared memory does not start at a multiple of 1024: nothing was read")
 
 
 def _difference(what: str, mine: npt.NDArray[Any], real: npt.NDArray[Any]) -> str | None:

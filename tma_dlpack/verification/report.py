@@ -1,4 +1,4 @@
-"""What a verification found, as values and as a table."""
+"""The result of `verify`, as values and as a table."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ __all__ = ["VerifyReport", "VerifyRow"]
 @sealed
 @dataclass(frozen=True, slots=True)
 class VerifyRow:
-    """One check.
+    """The result of one check.
 
     Attributes
     ----------
     name : str
     cases : int
-        How many were compared.
+        Number of cases that were run.
     accepted : int
-        How many of them were accepted by both sides and so compared byte for byte.
+        Number of cases that both sides accepted, and whose results were compared byte for byte.
     disagreements : int
+        Number of cases in which the two sides differ.
     first : str or None
-        The first disagreement: a Python call that repeats it, and what differed.
+        The first disagreement: a Python call that repeats it, and the difference.
     note : str
-        What else there is to know, such as which fields of an unknown layout agree.
+        A remark, such as which fields of an unknown layout agree.
     """
 
     name: str
@@ -41,14 +42,17 @@ class VerifyRow:
 @sealed
 @dataclass(frozen=True, slots=True)
 class VerifyReport(Drawn):
-    """What `verify` found; `print` shows the table.
+    """The result of `verify`: one row per check; ``print`` shows the table.
 
     Attributes
     ----------
     device : str
         The GPU, its compute capability and the driver's version.
     seed : int
+        Seed of the random cases.
     rows : tuple of VerifyRow
+        Each with `name`, `cases`, `accepted`, `disagreements`, `first` (a call that repeats the
+        first disagreement) and `note`.
     """
 
     device: str
@@ -57,7 +61,7 @@ class VerifyReport(Drawn):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing disagreed."""
+        """Whether both sides agree in all cases."""
         return not any(row.disagreements for row in self.rows)
 
     def __str__(self) -> str:

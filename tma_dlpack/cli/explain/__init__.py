@@ -1,9 +1,15 @@
-"""Read what people paste when an encode fails: `explain`.
+"""`explain`: read the output of a program whose encode failed, and check it against the rules.
 
-`streams` splits a log by process, `names` and `values` read words and values, `blocks` gathers
-them, `torn` marks the mixed ones, `formats` is the table of who prints what, `lists` puts lists in
-the driver's order, `sentences` and `results` are what is said in place of arguments, `maps` finds
-dumps, `ours` is the line of our own header, `judge` asks the rules, `result` shows it.
+`streams` splits a log by process; `blocks` gathers lines ``name = value`` into blocks, with `names`
+and `values`; `torn` marks blocks that mix several processes; `formats` is the table of the
+projects that print arguments, and turns a block into the driver's arguments with `lists`;
+`sentences` and `results` recognise error messages and CUDA results; `maps` finds dumps of the 128
+bytes, `ours` the line that our own header throws; `judge` checks the rules, `result` is the
+result.
+
+A new format: a row in `formats.FORMATS` (how to recognise its block, and where it differs from the
+driver: order of arrays, units, arguments that it does not print), new spellings in `names.py`, and
+an example as printed, with the expected arguments, in tests/cli/printed_forms.py.
 """
 
 from __future__ import annotations
@@ -36,35 +42,36 @@ MOST_SENTENCES = 100  # different ones, of a log that has more
 
 @opaque
 def explain(text: str, target: Target | str = "sm_90") -> Explanation:
-    """Read the printed arguments of failed encodes and hold them against the driver's rules.
+    """Say why a tensor map could not be encoded, from the text that a program printed.
 
     Parameters
     ----------
     text : str
-        What a program printed: one block of arguments, a traceback or a whole log, a dump of a
-        map's 128 bytes, or the line that ``tma_dlpack.h`` throws. Prefixes of lines and
-        colours are fine, and so are several processes where each line names its own.
+        The printed arguments of an encode, a traceback or a whole log, a dump of a map's 128 bytes,
+        or the line that ``tma_dlpack.h`` throws. Line prefixes and colours are ignored; a log of
+        several processes is fine if each line names its process.
     target : Target or str
         The GPU that the encode was for.
 
     Returns
     -------
     Explanation
-        `.reports`, one per encode found, with every violation and its fix; `.requests`, the
-        arguments as read (innermost first, strides in bytes, None for what is not shown); `.notes`.
-        A text in which nothing can be read gives no reports and a note that says what could be.
+        `.reports`: one Report per encode found, with every violation and its fix. `.requests`: the
+        arguments as read (innermost first, strides in bytes, None for those not printed).
+        `.notes`: remarks. If nothing can be read, there are no reports, and a note says which
+        formats could be read.
 
     Raises
     ------
     TmaPreconditionError
-        If `text` is no str, or `target` no target. No str raises.
+        If `text` is not a str, or `target` is not a target. No content of the text raises.
 
     Notes
     -----
-    Read are the forms of CUTLASS, Triton, DeepGEMM, TensorRT-LLM and FlashInfer, TileLang,
-    ThunderKittens, FlashMLA, XLA and others, and ``name = value`` in the driver's or well-known
-    words. Codes 700, 715, 719 and 999 are an earlier kernel's fault. What is cut off or mixes
-    several processes is said, not read.
+    Reads the formats of CUTLASS, Triton, DeepGEMM, TensorRT-LLM and FlashInfer, TileLang,
+    ThunderKittens, FlashMLA, XLA and others, and ``name = value`` lines with the driver's names.
+    The results 700, 715, 719 and 999 come from an earlier kernel, and a note says so. Blocks that
+    are cut off or mix several processes are reported in a note, and their numbers are not used.
 
     Examples
     --------
@@ -141,7 +148,7 @@ def explain(text: str, target: Target | str = "sm_90") -> Explanation:
 def _from_sentence(
     text: str, sentence: sentences.Sentence, found: re.Match[str], target: Target
 ) -> tuple[int, PrintedArguments, Report]:
-    """Turn a printer's own check into a report; its numbers, where it shows them, are judged."""
+    """Turn a project's own error message into a report; check its numbers if it shows them."""
     line = text.count("\n", 0, found.start()) + 1
     groups = found.groupdict()
     strides = None
@@ -184,7 +191,7 @@ _HOW_TO_FIND = (
 
 
 def _result_notes(text: str, reports: Iterable[Report]) -> list[str]:
-    """Say what the driver's results in the text mean beside the verdicts."""
+    """Explain the CUDA results in the text, given the reports."""
     returned = results.results_of(text)
     sticky = [r for r in returned if r.code in results.STICKY]
     verdicts = list(reports)
@@ -234,7 +241,7 @@ def _cut_note(where: str, arguments: PrintedArguments, report: Report) -> str:
 
 
 def _torn_notes(text: str, torn: list[Block]) -> list[str]:
-    """Say which lines are mixed; and a code that stands there, whatever it belongs to."""
+    """Give the lines that are mixed, and error codes that appear there."""
     if not torn:
         return []
     first = min(block.first_line for block in torn)
@@ -255,7 +262,7 @@ def _torn_notes(text: str, torn: list[Block]) -> list[str]:
 
 
 def _where_notes(text: str, torn: bool, said: bool) -> list[str]:
-    """Say what a text without arguments is, and what could be read in its place."""
+    """Say where the arguments of a known project are printed, and which formats can be read."""
     notes = []
     for pattern, printer, where in results.HEADINGS:
         if not torn and pattern.search(text):

@@ -27,29 +27,29 @@ Entries = tuple[int | None, ...]
 @sealed
 @dataclass(frozen=True, slots=True)
 class PrintedArguments:
-    """What one printout shows of the arguments of one encode, under `TensorMap`'s names.
+    """The arguments of one encode, as read from a printout by `explain`.
 
-    Lists are innermost first and strides are bytes of dimensions 1 to rank - 1, whatever the
-    printout has. What it does not show is None, and so is a single entry that it does not show. A
-    number that is no member of its enum stays a number.
+    The attributes are named as in `TensorMap`. Arrays are innermost first, and strides are in bytes
+    for dimensions 1 to rank - 1, whatever the printout uses. An argument, or a single entry, that
+    is not printed is None. A number that is not a member of its enum stays an int.
 
     Attributes
     ----------
     kind : {"tiled", "im2col", "im2col_wide"}
     data_type, rank, global_address, global_dim, global_strides, box_dim, element_strides, \
 interleave, swizzle, l2_promotion, oob_fill
-        As `TensorMap` has them.
+        As in `TensorMap`.
     pixel_box_lower_corner, pixel_box_upper_corner, channels_per_pixel, pixels_per_column
-        Of an im2col map; None in a tiled one.
+        For im2col maps; None for tiled ones.
     element_bytes : int or None
-        Bytes of one element where the printout shows them beside or in place of the type.
+        Bytes of one element, if the printout shows them.
     printed_by : str
-        Whose form the printout has; "" where it is nobody's in particular.
+        The project whose format it is; "" if it is not a known one.
     lines : (int, int)
         Its first and last line in the text, counted from 1.
     implied : mapping
-        Arguments that this printer always passes and does not print (source: its own code). The
-        rules are held against them too.
+        Arguments that this project always passes and does not print (source: its code). They are
+        checked too.
     """
 
     kind: MapKind = "tiled"
@@ -74,7 +74,7 @@ interleave, swizzle, l2_promotion, oob_fill
     implied: Mapping[str, int] = field(default_factory=dict, compare=False, hash=False)
 
     def shown(self) -> dict[str, Any]:
-        """Give the arguments that the printout shows, by name, in the driver's order."""
+        """Give the arguments that the printout has, by name, in the driver's order."""
         values = {name: getattr(self, name) for name in ARGUMENTS}
         return {name: value for name, value in values.items() if value is not None}
 

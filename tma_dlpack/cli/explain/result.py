@@ -19,17 +19,19 @@ __all__ = ["Explanation"]
 @sealed
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    r"""What a text with failed encodes shows, held against the driver's rules.
+    r"""The result of `explain`: the failed encodes in a text, and which rules they break.
+
+    ``print(explanation)`` shows it all; notebooks show it as HTML.
 
     Attributes
     ----------
     reports : tuple of Report
-        One per encode found in the text, in its order.
+        One per encode found, in the order of the text.
     requests : tuple of PrintedArguments
-        The driver's arguments of each, as read: None for what is not shown.
+        The driver's arguments of each encode as read; None for those that are not printed.
     notes : tuple of str
-        What is not about one argument: an earlier kernel's error, text that is cut off or mixed,
-        what could be read instead.
+        Remarks that are not about one argument: the error of an earlier kernel, text that is cut
+        off or mixed, which formats can be read.
 
     Examples
     --------
@@ -62,7 +64,7 @@ class Explanation:
         if not count:
             return "no encode was read"
         broken = sum(not report.ok for report in self.reports)
-        read = f"{count} encode{'s' * (count > 1)} read, held against the driver's rules on "
+        read = f"{count} encode{'s' * (count > 1)} read, checked against the driver's rules on "
         return read + f"{self.target}: {broken} refused" if broken else read + f"{self.target}: ok"
 
     def __str__(self) -> str:

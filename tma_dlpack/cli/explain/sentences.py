@@ -189,14 +189,15 @@ LIMITS: Final[dict[str, tuple[str, str, str]]] = {
     "STRIDE_UNIQUE": (
         "global_strides",
         "each must be 0 or at least what the dimension inside it spans",
-        "permute the tensor so that strides descend, or let the driver alone judge: rules='driver'",
+        "permute the tensor so that strides descend, or check only the driver's rules: "
+        "rules='driver'",
     ),
     "BOX_RANK": ("box_dim", "it must have one entry per dimension", "give one entry each"),
     "BOX_RANGE": ("box_dim", "each must be 1..256", "copy a larger tile in several steps"),
     "BOX_IN_SHAPE": (
         "box_dim",
         "each must be 1..min(extent, 256)",
-        "shrink the box, or let the driver alone judge: rules='driver'",
+        "shrink the box, or check only the driver's rules: rules='driver'",
     ),
     "BOX_INNER_16B": (
         "box_dim",
