@@ -122,6 +122,7 @@ def test_a_notebook_runs_and_says_what_it_should(name, runs):
     assert asserts
 
 
+@pytest.mark.slow
 @every_notebook
 def test_what_is_stored_is_what_a_run_gives(name, runs):
     stored, fresh = read(name), runs(name)

@@ -165,6 +165,7 @@ def test_the_fields_of_the_derived_layout_are_those_of_sm_90_and_one_more():
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
 @pytest.mark.parametrize("arch", ["sm_100", "sm_120"])
 def test_nvcc_takes_the_code_of_every_change(arch, tmp_path):

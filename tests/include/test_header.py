@@ -36,6 +36,7 @@ def a_map():
 # --- device part ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @needs_nvcc
 @pytest.mark.parametrize("source", [EVERY_HELPER, DOUBLE_TILES], ids=lambda path: path.stem)
 @pytest.mark.parametrize("standard", ["c++17", "c++20"])
