@@ -1,4 +1,4 @@
-"""What stands in the wheels: python .ci/wheel.py DIST
+"""What stands in the wheels: python .ci/wheel.py DIST.
 
 DIST holds the sdist, the compiled wheel built from the checkout, the same built from the sdist (in
 DIST/from_sdist) and the pure wheel. Ends with an error that names what is missing or too much.

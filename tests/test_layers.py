@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parents[1] / "tma_dlpack"
+import tma_dlpack
+
+PACKAGE = Path(tma_dlpack.__file__).parent
 
 #: The rooms, from the top down: a file imports from its own room and from those above it.
 ROOMS = (

@@ -77,13 +77,18 @@ def outputs(notebook):
 
 def said(notebook):
     """Give everything that a notebook printed or showed as text."""
-    parts = []
+    text, printed = "", False
     for output in outputs(notebook):
         if output.get("name") == "stderr":  # what torch warns of depends on the machine
             continue
-        parts += [output.get("text", ""), *output.get("traceback", [])]
-        parts.append(output.get("data", {}).get("text/plain", ""))
-    return "\n".join(parts)
+        parts = [*output.get("traceback", []), output.get("data", {}).get("text/plain", "")]
+        if output.output_type == "stream":  # a line that a warning cut in two is one line
+            parts = [output.text if printed else "\n" + output.text]
+        else:
+            parts = ["\n".join(["", *parts])]
+        printed = output.output_type == "stream"
+        text += "".join(parts)
+    return text
 
 
 def errors(notebook):
@@ -117,6 +122,7 @@ def test_a_notebook_runs_and_says_what_it_should(name, runs):
     assert asserts
 
 
+@pytest.mark.slow
 @every_notebook
 def test_what_is_stored_is_what_a_run_gives(name, runs):
     stored, fresh = read(name), runs(name)

@@ -3,6 +3,7 @@
 import importlib
 import os
 import sys
+from contextlib import suppress
 from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -204,15 +205,21 @@ class _Package(ModuleType):
 sys.modules[__name__].__class__ = _Package
 
 
+def _loaded() -> set[str]:
+    ours = (name for name, module in tuple(sys.modules.items()) if module is not None)
+    return {name for name in ours if name.startswith(__name__)}
+
+
 def _finish_imports() -> None:
     """Wait until no other thread imports a module of ours.
 
     A child of a fork in the middle of an import would wait for it for ever.
     """
     finished: set[str] = set()
-    while begun := {name for name in tuple(sys.modules) if name.startswith(__name__)} - finished:
+    while begun := _loaded() - finished:
         for name in begun:
-            importlib.import_module(name)
+            with suppress(ImportError):  # of one that could not be imported, or is kept out
+                importlib.import_module(name)
         finished |= begun
 
 

@@ -12,6 +12,7 @@ import tma_dlpack as tma
 from tma_dlpack.bench.simulator import main, measure_bulk
 
 
+@pytest.mark.slow
 def test_bench_prints_a_row_per_size_and_swizzle_and_single_tiles(capsys):
     assert main(["--mebibytes", "1", "2", "--rounds", "1"]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -862,6 +862,7 @@ def test_a_target_that_is_none_is_refused():
         tma.explain("", "sm_1")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "piece",
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 
+import tma_dlpack as tma
 from tma_dlpack.copies.refusals import REFUSALS
 
 
@@ -15,6 +16,6 @@ def test_every_refusal_of_a_copy_has_a_test():
 
 def test_a_copy_is_refused_by_rows_of_the_table_alone():
     """No module of the room makes a Violation of its own."""
-    room = pathlib.Path(__file__).parents[2] / "tma_dlpack" / "copies"
+    room = pathlib.Path(tma.__file__).parent / "copies"
     made = [path.name for path in room.glob("*.py") if "Violation(" in path.read_text()]
     assert made == ["refusals.py"]

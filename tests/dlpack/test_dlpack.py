@@ -247,6 +247,7 @@ def tvm_tensor():
     return tvm_ffi.from_dlpack(torch.zeros(4, 8))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "make",
     [

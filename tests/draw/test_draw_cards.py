@@ -160,6 +160,7 @@ def encoded(rng):
         return None
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(seed=st.integers(0, 1 << 30))
 def test_any_map_that_encodes_is_shown_and_so_is_what_replace_makes_of_it(seed):
@@ -188,6 +189,7 @@ def changed(rng, example):
         return None
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(seed=st.integers(0, 1 << 30))
 def test_any_bytes_that_decode_are_shown(seed):

@@ -69,6 +69,7 @@ def gallery() -> list[Figure | str]:
     ]
 
 
+@pytest.mark.slow
 @needs_chromium
 @sizes
 @schemes

@@ -7,6 +7,7 @@ import subprocess
 
 import numpy as np
 import pytest
+from draw_cases import pictured
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -141,7 +142,7 @@ def test_text_and_picture_say_that_the_layout_is_derived():
     assert figure.notes[-2] == f"layout {note}"
     assert {v.field: v.values for v in figure.values}["swizzle_atomicity"] == ("3",)
     assert "measured on an H200" in draw.fields_of(map_of("sm_90")).notes[-1]
-    assert note.replace("'", "&#x27;") in figure._repr_html_()
+    assert note.replace("'", "&#x27;") in pictured(figure._repr_html_())
 
 
 @pytest.mark.parametrize("swizzle", ["none", "bytes64", "bytes128_atom_32B"])
@@ -164,6 +165,7 @@ def test_the_fields_of_the_derived_layout_are_those_of_sm_90_and_one_more():
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
 @pytest.mark.parametrize("arch", ["sm_100", "sm_120"])
 def test_nvcc_takes_the_code_of_every_change(arch, tmp_path):

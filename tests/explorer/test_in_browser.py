@@ -45,6 +45,7 @@ def shot(seen, name):
     seen.page.screenshot(path=str(ARTEFACTS / f"explorer-{name}.png"), full_page=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_every_tensor_is_dragged_typed_into_and_clicked_without_a_blank_frame(chromium, name):
     explorer = explore(SUBJECTS[name]())

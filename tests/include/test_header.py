@@ -36,6 +36,7 @@ def a_map():
 # --- device part ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @needs_nvcc
 @pytest.mark.parametrize("source", [EVERY_HELPER, DOUBLE_TILES], ids=lambda path: path.stem)
 @pytest.mark.parametrize("standard", ["c++17", "c++20"])
@@ -50,6 +51,7 @@ def test_kernels_with_the_header_compile_for_sm_90a(source, standard, tmp_path):
 ADVISED_AGAINST = ("90", "120a", "121a")
 
 
+@pytest.mark.slow
 @needs_nvcc
 @pytest.mark.parametrize("name", ["90", "100a", "103a", "110a", "120a", "121a"])
 def test_every_helper_compiles_for_every_architecture_that_has_it(name, tmp_path):
@@ -78,6 +80,7 @@ def refused(code, tmp_path, option=SM_90A):
     return " ".join(built.stderr.split())
 
 
+@pytest.mark.slow
 @needs_nvcc
 @pytest.mark.parametrize(
     ("code", "said"),

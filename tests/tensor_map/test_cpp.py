@@ -169,6 +169,7 @@ def test_replace_cuda_refuses_what_replace_refuses():
         tiled_map().replace_cuda(rank=6)
 
 
+@pytest.mark.slow
 @needs_nvcc
 @pytest.mark.parametrize(
     "code",
