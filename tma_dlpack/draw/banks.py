@@ -16,7 +16,6 @@ import numpy as np
 
 from tma_dlpack import geometry
 from tma_dlpack.copies.tile import Tile
-from tma_dlpack.draw.asked import request_of
 from tma_dlpack.draw.bank_panel import (
     SwizzleConflicts,
     bank_panel,
@@ -40,6 +39,7 @@ from tma_dlpack.draw.bank_reads import (
 )
 from tma_dlpack.draw.figure import Figure
 from tma_dlpack.draw.scene import Scene
+from tma_dlpack.draw.shown_copy import request_of
 from tma_dlpack.draw.swizzles import with_other_swizzles
 from tma_dlpack.geometry import IntArray, TilePlan
 from tma_dlpack.tensor_map.map import TensorMap

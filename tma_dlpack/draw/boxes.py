@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from tma_dlpack.copies.request import CopyRequest
 from tma_dlpack.copies.tile import Tile
-from tma_dlpack.draw.asked import request_of
 from tma_dlpack.draw.axis import Axis, Hit
 from tma_dlpack.draw.box_panel import box_panel
 from tma_dlpack.draw.figure import Figure
 from tma_dlpack.draw.held import drawn_chunks
 from tma_dlpack.draw.scene import Scene
+from tma_dlpack.draw.shown_copy import request_of
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.enums import TmaOobFill
 from tma_dlpack.types.errors import TmaUnsupportedError

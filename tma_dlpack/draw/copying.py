@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tma_dlpack.copies.tile import Tile
-from tma_dlpack.draw.asked import request_of
 from tma_dlpack.draw.chunks import CHUNK_BYTES, CHUNKS, LINE_BYTES, Chunk
 from tma_dlpack.draw.figure import Figure
 from tma_dlpack.draw.held import drawn_chunks
 from tma_dlpack.draw.scene import Box, Group, Item, Scene, Text
+from tma_dlpack.draw.shown_copy import request_of
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.errors import TmaUnsupportedError
 from tma_dlpack.types.opaque import opaque

@@ -9,7 +9,6 @@ import numpy as np
 
 from tma_dlpack import geometry
 from tma_dlpack.copies.request import CopyRequest
-from tma_dlpack.draw.asked import lines_positions
 from tma_dlpack.draw.chunks import (
     CHUNK_BYTES,
     CHUNKS,
@@ -19,6 +18,7 @@ from tma_dlpack.draw.chunks import (
     MemoryLine,
     State,
 )
+from tma_dlpack.draw.shown_copy import lines_positions
 from tma_dlpack.encoding.arguments import reverse
 from tma_dlpack.geometry import IntArray
 from tma_dlpack.types.enums import TmaSwizzle

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tma_dlpack.copies.tile import Tile
-from tma_dlpack.draw.asked import request_of
 from tma_dlpack.draw.chunks import CHUNK_BYTES, CHUNKS, Layout
 from tma_dlpack.draw.figure import Figure
 from tma_dlpack.draw.held import held_blocks
 from tma_dlpack.draw.memory_panel import layout_panel
 from tma_dlpack.draw.scene import Scene
+from tma_dlpack.draw.shown_copy import request_of
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.enums import TmaSwizzle
 from tma_dlpack.types.errors import TmaUnsupportedError

@@ -9,9 +9,9 @@ from itertools import groupby
 from tma_dlpack import geometry
 from tma_dlpack.copies.request import CopyRequest
 from tma_dlpack.copies.tile import Tile
-from tma_dlpack.draw.asked import lines_positions, request_of
 from tma_dlpack.draw.figure import TEXT_COLUMNS, Figure
 from tma_dlpack.draw.scene import Box, Item, Line, Scene, Text
+from tma_dlpack.draw.shown_copy import lines_positions, request_of
 from tma_dlpack.draw.torn import torn
 from tma_dlpack.geometry.plan import spatial_dims
 from tma_dlpack.tensor_map.map import TensorMap

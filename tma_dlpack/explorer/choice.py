@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from tma_dlpack.dlpack import as_tensor_view
-from tma_dlpack.draw.asked import first_coords, request_of
+from tma_dlpack.draw.shown_copy import first_coords, request_of
 from tma_dlpack.make.im2col import check_im2col_descriptor, make_im2col_descriptor
 from tma_dlpack.make.tiled import check_tma_descriptor, make_tma_descriptor
 from tma_dlpack.rules.report import Report

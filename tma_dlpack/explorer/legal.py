@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tma_dlpack import geometry
-from tma_dlpack.draw.asked import request_of
+from tma_dlpack.draw.shown_copy import request_of
 from tma_dlpack.encoding.arguments import EncodeArguments
 from tma_dlpack.explorer.choice import Choice, look, shape_of
 from tma_dlpack.tensor_map.map import TensorMap
