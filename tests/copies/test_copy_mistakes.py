@@ -43,13 +43,13 @@ MISTAKES = {
         lambda: load((0,)),
         "coords are (0,), but the map has 2 dimensions; there must be one coordinate per dimension,"
         " outermost first",
-        "pass as many coordinates as the map has dimensions",
+        "pass 2 integers, such as coords=(0, 0)",
     ),
     "coordinates innermost first": (
         lambda: load((16, 8, 0)),
         "coords are (16, 8, 0), but the map has 2 dimensions; there must be one coordinate per "
         "dimension, outermost first",
-        "pass as many coordinates as the map has dimensions",
+        "pass 2 integers, such as coords=(0, 0)",
     ),
     "a coordinate for many": (
         lambda: load(0),
@@ -72,7 +72,7 @@ MISTAKES = {
         lambda: load((0, 2)),
         "coords[1] is 2 in coords (0, 2); FLOAT32 needs a multiple of 4 elements; the innermost "
         "coordinate must be at a multiple of 16 bytes, even if out of bounds",
-        "round the innermost coordinate down to that multiple, and use a wider box",
+        "use coords (0, 0), with a box that is wide enough to include element 2",
     ),
     "a coordinate of 33 bits": (
         lambda: load((1 << 32, 0)),
@@ -84,7 +84,7 @@ MISTAKES = {
         lambda: tma.load_tiles(matrix_map(), (0, 0)),
         "coords have shape (2,), but the map needs (n, 2); there must be one coordinate per "
         "dimension, outermost first",
-        "pass as many coordinates as the map has dimensions",
+        "pass an array of shape (n, 2), such as tma.tile_coords(tensor_map)",
     ),
     "a range to load_tiles": (
         lambda: tma.load_tiles(matrix_map(), range(10**9)),
@@ -113,7 +113,7 @@ MISTAKES = {
     "a shared-memory offset in elements": (
         lambda: load((0, 0), smem_offset=32),
         "smem_offset is 32; smem_offset must be a multiple of 128 bytes, 0 or more",
-        "align the shared-memory buffer to 128 bytes, or better to tensor_map.smem_alignment",
+        "pass smem_offset=128; in a kernel, declare the buffer alignas(128)",
     ),
     "memory that is no array": (
         lambda: load((0, 0), memory=bytearray(4096)),
@@ -174,19 +174,19 @@ MISTAKES = {
     "a store above the tensor": (
         lambda: store(TILE, (-1, 0)),
         "coords are (-1, 0); a store or reduction must not start at a negative coordinate",
-        "start at 0 or more",
+        "use coords (0, 0), and pass data of the elements from there on",
     ),
     "an operation that there is not": (
         lambda: tma.reduce_tile(matrix_map(), (0, 0), TILE, "mul"),
         "op is 'mul', not one of add, min, max, inc, dec, and, or, xor; it must be an operation "
         "that the hardware has for the data type",
-        "use one of them, or load the tile, combine it and store it",
+        "use one of these, or combine the tile yourself: load_tile, then store_tile",
     ),
     "an operation that the type has not": (
         lambda: tma.reduce_tile(matrix_map(), (0, 0), TILE, "max"),
         "op is 'max', but FLOAT32 has add; it must be an operation that the hardware has for the "
         "data type",
-        "use one of them, or load the tile, combine it and store it",
+        "use one of these, or combine the tile yourself: load_tile, then store_tile",
     ),
     "three rows for gather4": (
         lambda: SIMULATOR.gather4(row_map(), 0, (0, 1, 2)),

@@ -12,7 +12,7 @@ from tma_dlpack.copies.refusals import PTX, refuse
 from tma_dlpack.encoding.arguments import EncodeArguments
 from tma_dlpack.geometry import SWIZZLES, IntArray, TilePlan
 from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.types.coerce import integer_of, integers_of, shown, type_name
+from tma_dlpack.types.coerce import counted, integer_of, integers_of, shown, type_name
 from tma_dlpack.types.enums import TmaSwizzle
 from tma_dlpack.types.errors import TmaUnsupportedError, refusal
 from tma_dlpack.types.limits import INNER_BYTES, PADDED_INNER_VALUES
@@ -102,6 +102,10 @@ def array_of(value: object) -> npt.NDArray[Any] | None:
         return None
 
 
+def _example_coords(rank: int) -> str:
+    return f"{counted(rank, 'integer')}, such as coords={(0,) * rank}"
+
+
 def coords_of(args: EncodeArguments, coords: object) -> IntArray:
     """Give the row-major coordinates (rank,) of one tile as a driver-order array (1, rank)."""
     numbers = integers_of(coords)
@@ -109,7 +113,7 @@ def coords_of(args: EncodeArguments, coords: object) -> IntArray:
         refuse("COPY_COORDS_TYPE", "coords", f"coords are {shown(coords)}")
     if len(numbers) != args.rank:
         found = f"coords are {shown(coords)}, but the map has {args.rank} dimensions"
-        refuse("COPY_COORDS_COUNT", "coords", found)
+        refuse("COPY_COORDS_COUNT", "coords", found, fix=f"pass {_example_coords(args.rank)}")
     if min(numbers) < MIN_COORD or max(numbers) > MAX_COORD:
         refuse("COPY_COORD_32_BITS", "coords", f"coords are {shown(coords)}")
     return np.array([numbers[::-1]], np.int64)
@@ -126,7 +130,8 @@ def many_coords_of(args: EncodeArguments, coords: object) -> IntArray:
         refuse("COPY_COORDS_TYPE", "coords", f"coords are an array of {array.dtype}")
     if array.ndim != 2 or array.shape[1] != args.rank:
         found = f"coords have shape {array.shape}, but the map needs (n, {args.rank})"
-        refuse("COPY_COORDS_COUNT", "coords", found)
+        fix = f"pass an array of shape (n, {args.rank}), such as tma.tile_coords(tensor_map)"
+        refuse("COPY_COORDS_COUNT", "coords", found, fix=fix)
     if array.size and not MIN_COORD <= int(array.min()) <= int(array.max()) <= MAX_COORD:
         found = f"coords reach from {array.min()} to {array.max()}"
         refuse("COPY_COORD_32_BITS", "coords", found)
@@ -148,7 +153,9 @@ def check_inner(args: EncodeArguments, coords: IntArray) -> None:
             f"coords[{args.rank - 1}] is {bad[0]} in coords {as_written(bad)}; "
             f"{row.data_type.name} needs a multiple of {step} elements"
         )
-        refuse(rule, "coords", found)
+        aligned = (*as_written(bad)[:-1], int(bad[0]) // step * step)
+        fix = f"use coords {aligned}, with a box that is wide enough to include element {bad[0]}"
+        refuse(rule, "coords", found, fix=fix)
 
 
 def check_start(args: EncodeArguments, coords: IntArray) -> None:
@@ -163,7 +170,12 @@ def check_start(args: EncodeArguments, coords: IntArray) -> None:
                 f"coords[{args.rank - 1 - d}] is {bad[d]} in coords {as_written(bad)}; the "
                 f"bounding box there is {first}..{last}"
             )
-            refuse("COPY_IM2COL_START", "coords", found)
+            nearest = min(max(int(bad[d]), first), last)
+            fix = (
+                f"use {nearest}, the nearest start, or one of the rows of "
+                "tma.tile_coords(tensor_map)"
+            )
+            refuse("COPY_IM2COL_START", "coords", found, fix=fix)
 
 
 def offsets_of(args: EncodeArguments, offsets: object) -> tuple[int, ...]:
@@ -184,11 +196,20 @@ def offsets_of(args: EncodeArguments, offsets: object) -> tuple[int, ...]:
     return numbers[::-1]
 
 
+def _smem_offset_fix(tensor_map: TensorMap, offset: int | None) -> str | None:
+    """Name the next multiple of 128 that the shared memory of a block still contains."""
+    if offset is None or not 0 <= offset < tensor_map.target.max_smem_bytes:
+        return None
+    aligned = -(-offset // geometry.SMEM_ALIGNMENT) * geometry.SMEM_ALIGNMENT
+    return f"pass smem_offset={aligned}; in a kernel, declare the buffer alignas(128)"
+
+
 def check_smem(tensor_map: TensorMap, plan: TilePlan, smem_offset: object) -> int:
     """Give smem_offset as an int if the tile may start there."""
     offset = integer_of(smem_offset)
     if offset is None or offset < 0 or offset % geometry.SMEM_ALIGNMENT:
-        refuse("COPY_SMEM_OFFSET", "smem_offset", f"smem_offset is {shown(smem_offset)}")
+        found = f"smem_offset is {shown(smem_offset)}"
+        refuse("COPY_SMEM_OFFSET", "smem_offset", found, fix=_smem_offset_fix(tensor_map, offset))
     limit = tensor_map.target.max_smem_bytes
     if offset + plan.smem_bytes > limit:
         found = (

@@ -41,17 +41,18 @@ REFUSALS: dict[str, tuple[str, str, str]] = {
     ),
     "COPY_SMEM_OFFSET": (
         "smem_offset must be a multiple of 128 bytes, 0 or more",
-        "align the shared-memory buffer to 128 bytes, or better to tensor_map.smem_alignment",
+        "use a multiple of 128, or better of tensor_map.smem_alignment; in a kernel, declare the "
+        "buffer alignas(128)",
         "measured: misaligned address (H200, driver 580.159.04, 2026-11-20)",
     ),
     "COPY_SMEM_SIZE": (
         "the tile must fit into the shared memory of a block",
-        "use a smaller box or a smaller smem_offset",
+        "make the map with smaller box_sizes, or pass a smaller smem_offset",
         "CUDA driver API, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN",
     ),
     "COPY_IM2COL_START": (
         "a column must start inside the bounding box",
-        "start at a row of tile_coords(tensor_map), or widen the corners",
+        "start at one of the rows of tma.tile_coords(tensor_map)",
         _MEASURED,
     ),
     "COPY_IM2COL_OFFSETS": (
@@ -68,17 +69,18 @@ REFUSALS: dict[str, tuple[str, str, str]] = {
     ),
     "COPY_STORE_NEGATIVE": (
         "a store or reduction must not start at a negative coordinate",
-        "start at 0 or more",
+        "start at 0 or more; a tile may still reach past the end of the tensor",
         _MEASURED,
     ),
     "COPY_IM2COL_STORE_CORNERS": (
         "a store through an im2col map needs lower corners >= 0 and upper corners <= 0",
-        "make a second map for the store, with lower and upper corners of 0",
+        "make a second map for the store, with pixel_box_lower_corner and pixel_box_upper_corner "
+        "all 0",
         _MEASURED,
     ),
     "COPY_REDUCTION": (
         "it must be an operation that the hardware has for the data type",
-        "use one of them, or load the tile, combine it and store it",
+        "use one of these, or combine the tile yourself: load_tile, then store_tile",
         _MEASURED,
     ),
     "COPY_DATA": (
@@ -99,23 +101,24 @@ REFUSALS: dict[str, tuple[str, str, str]] = {
     "COPY_ADDRESS": (
         "the address of a map must be a multiple of 16 bytes; of 32 with interleave bytes32 and "
         "the ALIGN16B types",
-        "move the map to an aligned address, tensor_map.with_address(x)",
+        "use tensor_map.with_address(address) with an aligned address",
         "measured: misaligned address (H200, driver 580.159.04, 2026-11-21); CUDA driver API, "
         "cuTensorMapEncodeTiled: globalAddress",
     ),
     "COPY_BOX_ROW": (
         "a row of the box must be a multiple of 16 bytes, and at most the span of the swizzle",
-        "change the box or the swizzle with tensor_map.replace(), or make a new map",
+        "use tensor_map.replace(box_dim={0: n}) or replace(swizzle_mode=...) with values that fit",
         _MEASURED_11_21,
     ),
     "COPY_NAN_FILL": (
         "only floating-point types can be filled with NaN",
-        "use tensor_map.replace(fill_mode='none'), or make a new map",
+        "use tensor_map.replace(fill_mode='none'), which fills with zeros",
         _MEASURED_11_21,
     ),
     "COPY_STRIDE": (
         "every stride must be a multiple of 16 bytes; of 32 with interleave bytes32",
-        "change the strides or the interleave with tensor_map.replace(), or make a new map",
+        "use tensor_map.replace(global_stride={i: bytes}) with a multiple of that, i = 0 for the "
+        "innermost stride",
         _MEASURED_11_21,
     ),
     "COPY_DIM_31_BITS": (
@@ -136,12 +139,14 @@ REFUSALS: dict[str, tuple[str, str, str]] = {
     ),
     "COPY_MOVED": (
         "a map's tensor must have the memory and layout that it had when the map was made",
-        "make a new map, or use tensor_map.with_address(x) if only the address has changed",
+        "call make_tma_descriptor again, or use tensor_map.with_address(x) if only the address has "
+        "changed",
         "tma_dlpack, memory of a copy",
     ),
     "COPY_OUTSIDE_MEMORY": (
         "every byte that a copy touches must lie in the tensor's storage, or in memory= if given",
-        "pass memory= with an array that contains the map's addresses, or use smaller dimensions",
+        "pass memory= with an array that contains all these bytes, or copy only tiles that lie in "
+        "the storage",
         "tma_dlpack, memory of a copy",
     ),
     "COPY_PAGES": (
@@ -164,7 +169,18 @@ REFUSALS: dict[str, tuple[str, str, str]] = {
 }
 
 
-def refuse(rule: str, argument: str, found: str, cause: BaseException | None = None) -> NoReturn:
-    """Raise the refusal of a row; `found` is the first half of its sentence."""
-    limit, fix, source = REFUSALS[rule]
-    raise TmaPreconditionError(Violation(rule, argument, found, limit, fix, source)) from cause
+def refuse(
+    rule: str,
+    argument: str,
+    found: str,
+    cause: BaseException | None = None,
+    *,
+    fix: str | None = None,
+) -> NoReturn:
+    """Raise the refusal of a row; `found` is the first half of its sentence.
+
+    `fix` replaces the row's own where the caller knows the value to pass.
+    """
+    limit, usual_fix, source = REFUSALS[rule]
+    violation = Violation(rule, argument, found, limit, fix or usual_fix, source)
+    raise TmaPreconditionError(violation) from cause

@@ -173,7 +173,10 @@ def store_request(tensor_map: TensorMap, coords: object, smem_offset: int) -> Co
     driver_coords = coords_of(args, coords)
     check_inner(args, driver_coords)
     if driver_coords.min() < 0:
-        refuse("COPY_STORE_NEGATIVE", "coords", f"coords are {as_written(driver_coords[0])}")
+        found = f"coords are {as_written(driver_coords[0])}"
+        inside = as_written(driver_coords[0].clip(0))
+        fix = f"use coords {inside}, and pass data of the elements from there on"
+        refuse("COPY_STORE_NEGATIVE", "coords", found, fix=fix)
     if args.kind == "im2col":
         lower, upper = args.pixel_box_lower_corner, args.pixel_box_upper_corner
         if min(lower) < 0 or max(upper) > 0:
