@@ -289,7 +289,7 @@ def test_numbers_in_advice_are_those_of_the_request():
     assert step.fix == "step the innermost coordinate by multiples of 4 elements"
     padding = advice_of("SWIZZLE_PADDING", accepted(EVEN, tiled((16, 28), swizzle="bytes128")))
     assert padding.found == "rows of 112 bytes take 128 bytes each in shared memory"
-    assert padding.fix == "widen the box to 32 elements, or use a narrower swizzle"
+    assert padding.fix == "widen the box to 32 elements, or use swizzle='none'"
     small = advice_of("BIT_85", accepted(two_rows(512), ONE_ROW, "sm_100"))
     assert small.found == "a tensor of 768 bytes that is not dense, on sm_100"
 
@@ -297,8 +297,10 @@ def test_numbers_in_advice_are_those_of_the_request():
 def test_only_tiled_maps_have_their_bit_85_cleared():
     tile = advice_of("BIT_85", accepted(two_rows(512), ONE_ROW, "sm_100"))
     column = advice_of("BIT_85", accepted(images(72), COLUMN, "sm_100"))
-    assert tile.fix == "encode through this package or libcu++, or update the driver"
-    assert column.fix == "update the driver"
+    assert (
+        tile.fix == "use encoder='driver', or libcu++, or update the driver to CUDA 13.2 or later"
+    )
+    assert column.fix == "update the driver to CUDA 13.2 or later"
 
 
 @pytest.mark.parametrize("data_type", ["16U4_ALIGN8B", "16U4_ALIGN16B", "16U6_ALIGN16B"])

@@ -159,12 +159,55 @@ def test_a_bounding_box_that_only_wraps_is_reported_as_such():
     (violation,) = check("im2col", x, im2col((0, 0), (0, 0), 8, 8)).violations
     assert violation.rule == "BOUNDING_BOX"
     assert "adds in 32-bit integers: size + upper must be below 2^31" in violation.limit
-    assert violation.fix == "split the tensor along W, one map per part"
+    assert violation.fix == "make one map per part: x[:, :, :2**30], x[:, :, 2**30:2**31], ..."
     assert check("im2col", x, im2col((0, 0), (0, -1), 8, 8)).ok
     (violation,) = check(
         "im2col", view((2, 14, 14, 64), (2, 16)), im2col((0, 0), (0, -14), 8, 8)
     ).violations
-    assert violation.fix.startswith("use a kernel no larger than the padded image")
+    assert violation.fix == (
+        "use a kernel no larger than the padded image: tma.im2col_corners(kernel_size, padding, "
+        "dilation) gives both corners; the nearest that fit are pixel_box_upper_corner=(0, -13)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "x", "options", "rule", "fix"),
+    [
+        (
+            "tiled", view((64, 64)), tiled((16,)), "BOX_RANK",
+            "pass 2 entries, such as box_sizes=(1, 16), row-major; 1 for dimensions that a tile "
+            "does not extend along",
+        ),
+        (
+            "tiled", view((64, 64)), tiled((16, 16), elem_strides=(0, 1)), "ELEM_STRIDES_RANGE",
+            "use 1 to take every element",
+        ),
+        (
+            "tiled", view((4, 64, 64)), tiled((1, 16, 16), elem_strides=(1, 12, 1)),
+            "ELEM_STRIDES_RANGE",
+            "use 1 and step the tensor itself, x[:, ::12], or use 8, the largest step",
+        ),
+        (
+            "tiled", view((4, 2, 64), strides=(1 << 39, 64, 1)), tiled((1, 1, 16)),
+            "STRIDE_RANGE",
+            "make one map for each index n of dimension 0, of x[n:n+1], with 1 there in box_sizes",
+        ),
+        (
+            "im2col", view((2, 14, 14, 64), (2, 16)), im2col((0,), (0, 0), 8, 8),
+            "LOWER_CORNER_COUNT",
+            "pass 2 entries, such as pixel_box_lower_corner=(0, 0), in the order HW; "
+            "tma.im2col_corners() gives both corners",
+        ),
+        (
+            "im2col", view((2, 14, 14, 64), (2, 16)), im2col((-129, 0), (0, 0), 8, 8),
+            "LOWER_CORNER",
+            "use -128, the nearest that fits, or a convolution with a smaller padding",
+        ),
+    ],
+)  # fmt: skip
+def test_a_fix_names_what_to_pass(kind, x, options, rule, fix):
+    violation = check(kind, x, options).violations[0]
+    assert (violation.rule, violation.fix) == (rule, fix)
 
 
 def test_a_lone_uint4_is_reported_how_many_lanes_it_takes():

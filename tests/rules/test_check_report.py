@@ -62,7 +62,7 @@ def test_a_report_reads_as_text():
         "driver",
         "    API, cuTensorMapEncodeTiled)",
         "elem_strides[0] is 9; it must be 1..8",
-        "  fix: use 1 to take every element; for larger steps, index the tensor: x[::n]",
+        "  fix: use 1 and step the tensor itself, x[::9], or use 8, the largest step",
         "  rule: ELEM_STRIDES_RANGE (libcu++ make_tma_descriptor.h at 571f2fc3bc, "
         "__get_elem_strides; CUDA",
         "    driver API, cuTensorMapEncodeTiled (libcu++ and the documentation ignore "

@@ -118,12 +118,12 @@ def test_what_cannot_be_read_is_named_alone(x, options, argument, found, limit, 
         ),
         (
             {"strides": (64, 2)}, "STRIDE_INNERMOST", "strides", "strides[1] is 2 elements",
-            "give strides whose last entry is 1",
+            "pass strides whose last entry is 1, such as strides=(64, 1)",
         ),
         (
             {"offset": 2}, "ADDRESS_ALIGNED", "offset",
             "the address 0x7f0000000008 is 8 bytes past a multiple of 16",
-            "use an offset whose address is a multiple of 16 bytes",
+            "use an offset whose address is a multiple of 16 bytes; the nearest before is offset=0",
         ),
         (
             {"shape": (2,) * 6}, "RANK", "shape", "the tensor has 6 dimensions",

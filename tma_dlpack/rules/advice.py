@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tma_dlpack.rules import words
 from tma_dlpack.rules.request import Request
 from tma_dlpack.rules.rule import MEASURED
 from tma_dlpack.types.coerce import counted
@@ -83,6 +84,16 @@ def _fitting_swizzle(r: Request) -> TmaSwizzle | None:
     return None
 
 
+def _padding_fix(r: Request) -> str:
+    widen = f"widen the box to {r.span_bytes * 8 // r.element_bits} elements"
+    swizzle = _fitting_swizzle(r)
+    if swizzle is None or SWIZZLE_SPAN_BYTES[swizzle] >= r.span_bytes:
+        swizzle = TmaSwizzle.none
+    if r.kind == "im2col_wide" and swizzle is not TmaSwizzle.bytes64:
+        return widen  # an im2col-wide map has no narrower swizzle
+    return f"{widen}, or use swizzle={swizzle.name!r}"
+
+
 def _conflict_fix(r: Request) -> str:
     swizzle = _fitting_swizzle(r)
     if swizzle is not None:
@@ -143,7 +154,7 @@ ADVICE: tuple[AdviceRow, ...] = (
         found=_beyond_found,
         why="making such a map is legal, because it reads no memory; but a copy of bytes outside "
         "the tensor's memory reads or overwrites other data, or faults",
-        fix=lambda r: "copy only tiles that are within the tensor's memory",
+        fix=lambda r: "copy only tiles whose elements all lie in the tensor's memory",
         source="tma_dlpack: shape=, strides= and offset= are not checked against the tensor's "
         "memory",
     ),
@@ -180,7 +191,7 @@ ADVICE: tuple[AdviceRow, ...] = (
         found=lambda r: f"a dimension has {max(r.arguments.global_dim)} elements",
         why="the driver encodes the map, but with over 2^31 elements along a dimension every copy "
         "is an illegal instruction",
-        fix=lambda r: "split the tensor along this dimension, one map per part",
+        fix=lambda r: words.parts_fix(r, r.arguments.global_dim.index(max(r.arguments.global_dim))),
         source=f"{MEASURED}, 2026-11-20",
     ),
     AdviceRow(
@@ -226,10 +237,7 @@ ADVICE: tuple[AdviceRow, ...] = (
             f"rows of {_inner_bytes(r)} bytes take {r.span_bytes} bytes each in shared memory"
         ),
         why="copies do not write the rest of each row, and tx_bytes does not count it",
-        fix=lambda r: (
-            f"widen the box to {r.span_bytes * 8 // r.element_bits} elements, or use a narrower "
-            "swizzle"
-        ),
+        fix=_padding_fix,
         source=MEASURED,
     ),
     AdviceRow(
@@ -245,9 +253,9 @@ ADVICE: tuple[AdviceRow, ...] = (
         why="maps of such tensors can fault on Blackwell with drivers before 13.2; libcu++ clears "
         "bit 85 of tiled maps, and so does encoder='driver' here",
         fix=lambda r: (
-            "encode through this package or libcu++, or update the driver"
+            "use encoder='driver', or libcu++, or update the driver to CUDA 13.2 or later"
             if r.kind == "tiled"
-            else "update the driver"
+            else "update the driver to CUDA 13.2 or later"
         ),
         source="driver 595.71.05 release notes; documented, not measured",
     ),
@@ -259,7 +267,7 @@ ADVICE: tuple[AdviceRow, ...] = (
         found=lambda r: f"im2col-wide on {r.target}",
         why="the documentation requires compute capability 10.0; driver 580.159.04 encodes the map "
         "on sm_90, which has no instruction that uses it",
-        fix=lambda r: "use an im2col map on sm_90",
+        fix=lambda r: "on sm_90 use tma.make_im2col_descriptor, or tma.driver_encode_im2col",
         source="CUDA driver API, cuTensorMapEncodeIm2colWide",
     ),
 )

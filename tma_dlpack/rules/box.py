@@ -62,6 +62,24 @@ def _range_fix(r: Request, i: int) -> str:
     return f"use {_fitting(r, i)}, and several copies for a larger tile{wider}"
 
 
+def _box_rank_fix(r: Request) -> str:
+    size = "row-major; 1 for dimensions that a tile does not extend along"
+    if r.mirror:
+        return f"give {counted(r.rank, 'entry')}, {size}"
+    box = repairs.entries("box_sizes")(r)["box_sizes"]
+    return f"pass {counted(r.rank, 'entry')}, such as box_sizes={box}, {size}"
+
+
+def _step_fix(r: Request, i: int) -> str:
+    if r.arguments.element_strides[i] < 1:
+        return "use 1 to take every element"
+    if r.kind != "tiled" or r.mirror or i == 0 or not r.is_own_layout:
+        return "use 1 to take every element, or 8, the largest step"
+    colons = ":, " * (r.rank - 1 - i)
+    step = r.arguments.element_strides[i]
+    return f"use 1 and step the tensor itself, x[{colons}::{step}], or use 8, the largest step"
+
+
 def inner_fix(r: Request) -> str:
     """Name the rows of a box that are multiples of 16 bytes, and the nearest one."""
     change = repairs.inner_box(r)
@@ -129,10 +147,7 @@ BOX_RULES: tuple[AnyRule, ...] = (
         holds=lambda r: len(r.arguments.box_dim) == r.rank,
         found=lambda r: f"box_sizes has {counted(len(r.arguments.box_dim), 'entry')}",
         must=lambda r: f"have {r.rank}, one per dimension of the tensor",
-        fix=lambda r: (
-            f"give {counted(r.rank, 'entry')}, row-major; 1 for dimensions that a tile does not "
-            "extend along"
-        ),
+        fix=_box_rank_fix,
         libcudacxx="__get_box_sizes",
         repair=repairs.entries("box_sizes"),
     ),
@@ -208,7 +223,7 @@ BOX_RULES: tuple[AnyRule, ...] = (
         holds=lambda r: r.inner_box == PADDED_INNER_VALUES,
         found=lambda r: f"{r.inner_name()} is {counted(r.inner_box, 'value')}",
         must=lambda r: f"be {PADDED_INNER_VALUES} for {r.type_row.data_type.name}",
-        fix=lambda r: f"use {PADDED_INNER_VALUES} values",
+        fix=lambda r: f"use {PADDED_INNER_VALUES} for {r.inner_name()}",
         documented=True,
         repair=repairs.padded_inner,
     ),
@@ -278,7 +293,7 @@ BOX_RULES: tuple[AnyRule, ...] = (
         holds=lambda r, i: 1 <= r.arguments.element_strides[i] <= MAX_ELEM_STRIDE,
         found=lambda r, i: f"{r.elem_stride_name(i)} is {r.arguments.element_strides[i]}",
         must=f"be 1..{MAX_ELEM_STRIDE}",
-        fix="use 1 to take every element; for larger steps, index the tensor: x[::n]",
+        fix=_step_fix,
         libcudacxx="__get_elem_strides",
         documented=True,
         differs="libcu++ and the documentation ignore the innermost entry unless interleaved; the "

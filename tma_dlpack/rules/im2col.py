@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tma_dlpack.rules import repairs
+from tma_dlpack.rules import repairs, words
 from tma_dlpack.rules.box import inner_fix
 from tma_dlpack.rules.request import Request
 from tma_dlpack.rules.rule import (
@@ -44,8 +44,9 @@ def _corner_count(which: str) -> Rule:
         found=lambda r: f"{name} has {counted(len(r.corner(which)), 'entry')}",
         must=lambda r: f"have {r.spatial}, one per spatial dimension",
         fix=lambda r: (
-            f"give {counted(r.spatial, 'entry')}, row-major as the tensor: (D, H, W), (H, W) or "
-            "(W,); tma.im2col_corners() gives both corners"
+            f"pass {counted(r.spatial, 'entry')}, such as {name}="
+            f"{repairs.corner_count(which)(r)[name]}, in the order {'DHW'[-r.spatial :]}; "
+            "tma.im2col_corners() gives both corners"
         ),
         documented=True,
         repair=repairs.corner_count(which),
@@ -69,7 +70,7 @@ def _corner_range(which: str) -> RulePerEntry:
         holds=lambda r, i: _fits_signed(r.corner(which)[i], r.corner_bits),
         found=lambda r, i: f"{r.corner_name(which, i)} is {r.corner(which)[i]}",
         must=_corner_must,
-        fix="use a smaller kernel, padding or dilation, or a lower rank",
+        fix=lambda r, i: _corner_fix(r, which, i),
         documented=True,
         repair=repairs.corner_range(which),
     )
@@ -78,6 +79,13 @@ def _corner_range(which: str) -> RulePerEntry:
 def _fits_signed(value: int, bits: int) -> bool:
     half = 1 << (bits - 1)
     return -half <= value < half
+
+
+def _corner_fix(r: Request, which: str, i: int) -> str:
+    half = 1 << (r.corner_bits - 1)
+    nearest = max(-half, min(r.corner(which)[i], half - 1))
+    cause = "padding" if which == "lower" else "(kernel_size - 1) * dilation - padding"
+    return f"use {nearest}, the nearest that fits, or a convolution with a smaller {cause}"
 
 
 def _corner_must(r: Request, i: int) -> str:
@@ -140,8 +148,16 @@ def _bounding_box_must(r: Request, i: int) -> str:
 
 def _bounding_box_fix(r: Request, i: int) -> str:
     if _only_wraps(r, i):
-        return f"split the tensor along {'WHD'[i]}, one map per part"
-    return "use a kernel no larger than the padded image; tma.im2col_corners() gives both corners"
+        return words.parts_fix(r, r.first_spatial + i)
+    kernel = "use a kernel no larger than the padded image"
+    if r.mirror:
+        return f"{kernel}; tma.im2col_corners() gives both corners"
+    change = repairs.open_bounding_box(r, i)
+    corners = ", ".join(f"{name}={value}" for name, value in change.items())
+    return (
+        f"{kernel}: tma.im2col_corners(kernel_size, padding, dilation) gives both corners; the "
+        f"nearest that fit are {corners}"
+    )
 
 
 def _column_fix(r: Request) -> str:
@@ -190,7 +206,7 @@ IM2COL_RULES: tuple[AnyRule, ...] = (
             f"{r.extent_name(r.first_spatial + i)} is {r.arguments.global_dim[r.first_spatial + i]}"
         ),
         must="be 1..2^31 - 1 along H and D",
-        fix="split the tensor along this dimension, one map per part",
+        fix=lambda r, i: words.parts_fix(r, r.first_spatial + i),
         source=MEASURED,
     ),
     _count("CHANNELS", "channels_per_pixel", MAX_BOX, "channels"),

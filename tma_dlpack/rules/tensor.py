@@ -304,7 +304,7 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         fix=lambda r, i: (
             "an empty tensor has nothing to copy: skip it"
             if r.arguments.global_dim[i] < 1
-            else "split the tensor along this dimension, one map per part"
+            else words.parts_fix(r, i)
         ),
         libcudacxx="__get_tensor_sizes",
         documented=True,
@@ -374,7 +374,7 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         holds=lambda r, i: 0 <= r.arguments.global_strides[i - 1] < STRIDE_BYTES_END,
         found=lambda r, i: r.stride_found(i),
         must="be less than 2^40 bytes, and not negative",
-        fix="index this dimension instead, and make one map per slice",
+        fix=lambda r, i: words.index_fix(r, i),
         libcudacxx="__get_tensor_strides",
         documented=True,
     ),
@@ -387,7 +387,7 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         holds=lambda r: 0 <= r.address < ADDRESS_END,
         found=lambda r: f"the address is {r.address:#x}",
         must="be below 2^57, and not negative",
-        fix="pass the address of device memory",
+        fix="pass the address of device memory: x.data_ptr() of torch, x.data.ptr of CuPy",
         source=MEASURED,
     ),
     Rule(

@@ -16,10 +16,12 @@ from tma_dlpack.types.limits import INNER_BYTES, MAX_BOX
 __all__ = [
     "alignment_fix",
     "carry_fix",
+    "index_fix",
     "nesting_fix",
     "packed_fix",
     "pad_extent_fix",
     "padding_fix",
+    "parts_fix",
     "transpose_fix",
     "wider_hint",
 ]
@@ -87,7 +89,7 @@ def alignment_fix(r: Request) -> str:
     if r.view is None:
         return f"pass an address that is a multiple of {r.alignment_bytes}"
     if not r.is_own_layout:
-        return f"use an offset whose address is a multiple of {r.alignment_bytes} bytes"
+        return _offset_fix(r)
     start = f"start the view at an element whose address is a multiple of {r.alignment_bytes} bytes"
     if r.alignment_bytes == NUMPY_ALIGNS or not r.view.producer.startswith("numpy"):
         return f"{start}, or copy it: x = {_words(r.view).copy}"
@@ -97,6 +99,17 @@ def alignment_fix(r: Request) -> str:
         else ""
     )
     return f"{start}{less}, or copy it to such an address: {_ALIGNED_NUMPY_COPY}"
+
+
+def _offset_fix(r: Request) -> str:
+    """Name the nearest offset= before the one that was given, if there is one."""
+    assert r.view is not None
+    past, bits = r.address % r.alignment_bytes, r.view.dtype.itemsize_bits
+    fix = f"use an offset whose address is a multiple of {r.alignment_bytes} bytes"
+    if past * 8 % bits or bits % 8:
+        return fix
+    offset = r.view.offset_bytes * 8 // bits - past * 8 // bits
+    return f"{fix}; the nearest before is offset={offset}"
 
 
 def padding_fix(r: Request) -> str:
@@ -146,7 +159,8 @@ def transpose_fix(r: Request) -> str:
     """Say how to bring the contiguous dimension to the end."""
     assert r.view is not None
     if not r.is_own_layout:
-        return "give strides whose last entry is 1"
+        given = (*r.view.strides[:-1], 1)
+        return f"pass strides whose last entry is 1, such as strides={given}"
     words, strides = _words(r.view), r.view.strides
     contiguous = [d for d, n in enumerate(r.view.shape) if strides[d] == 1 and n > 1]
     if not contiguous:
@@ -181,10 +195,7 @@ def carry_fix(r: Request) -> str:
             f"{_words(r.view).view_as.format(dtype='uint8')}"
         )
     others = f" (or {', '.join(t.name for t in choices[1:])})" if choices[1:] else ""
-    return (
-        f"say how to carry its bits: data_type={choices[0].name!r}{others}; a copy moves bits and "
-        "never looks at their meaning"
-    )
+    return f"pass data_type={choices[0].name!r}{others}: copies do not change the bits"
 
 
 def wider_hint(r: Request) -> str:
@@ -202,6 +213,24 @@ def wider_hint(r: Request) -> str:
             view = _words(r.view).view_as.format(dtype=f"int{bits}")
             return f"; or pass {view}, whose box is {counted(r.inner_box // count, 'element')} wide"
     return ""
+
+
+def index_fix(r: Request, i: int) -> str:
+    """Say how to do without dimension i (innermost first), whose stride is too large."""
+    if r.view is None or not r.is_own_layout:
+        return "index this dimension instead, and make one map per slice"
+    dimension = r.rank - 1 - i
+    box = ", with 1 there in box_sizes" if r.kind == "tiled" else ""
+    part = f"x[{':, ' * dimension}n:n+1]"
+    return f"make one map for each index n of dimension {dimension}, of {part}{box}"
+
+
+def parts_fix(r: Request, i: int) -> str:
+    """Say how to split dimension i (innermost first) into parts that can be copied."""
+    if r.view is None or not r.is_own_layout:
+        return "split the tensor along this dimension, one map per part"
+    colons = ":, " * (r.rank - 1 - i)
+    return f"make one map per part: x[{colons}:2**30], x[{colons}2**30:2**31], ..."
 
 
 def packed_fix(r: Request) -> str:
