@@ -91,7 +91,7 @@ def test_decode_refuses_what_is_no_map(word, capsys):
 def test_decode_of_what_is_neither_file_nor_map_lists_the_forms_that_are_read(word, capsys):
     assert main(["decode", word]) == 1
     said = capsys.readouterr().err
-    assert "which is no file; it must be 128 bytes" in said
+    assert "which is neither a dump nor a file; it must be 128 bytes" in said
     assert "x/32xw" in said
     assert len(said) < 1000
 
@@ -125,7 +125,7 @@ def test_an_address_that_is_none_is_named(word, capsys):
     words = ["check", "--shape", "8,64", "--dtype", "float16", "--box", "8,64"]
     with pytest.raises(SystemExit):
         main([*words, f"--address={word}"])
-    assert f"'{word}' is no address such as 0x100000000" in capsys.readouterr().err
+    assert f"'{word}' is not an address; write one such as 0x100000000" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -170,14 +170,16 @@ def test_a_shape_is_read_as_one_writes_it(word, capsys):
 def test_a_shape_with_an_empty_entry_is_named(word, capsys):
     with pytest.raises(SystemExit):
         main(["check", f"--shape={word}", *TENSOR, "--box=16,64"])
-    assert f"{word!r} is no list of integers such as 128,64" in capsys.readouterr().err
+    assert (
+        f"{word!r} is not a list of integers; write one such as 128,64" in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("words", [[*BOXED, "--html="], ["draw", *BOXED[1:], "--out="]])
 def test_a_file_without_a_name_is_refused(words, capsys):
     with pytest.raises(SystemExit):
         main(words)
-    assert "'' is no name of a file" in capsys.readouterr().err
+    assert "the name of the file is empty" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["float4_e2m1fn_x2", "float4_e2m1fnx2"])

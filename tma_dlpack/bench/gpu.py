@@ -52,4 +52,6 @@ def _integers(word: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in word.split(","))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{word!r} is no list of integers such as 64,64") from None
+        raise argparse.ArgumentTypeError(
+            f"{word!r} is not a list of integers; write one such as 64,64"
+        ) from None

@@ -1,4 +1,4 @@
-"""``python -m tma_dlpack demo``: the main job in one screen, without a GPU or a framework."""
+"""``python -m tma_dlpack demo``: make a map, copy a tile, see a refusal; NumPy is enough."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Take a NumPy array through `__dlpack__`, show its map, copy a tile, and get refused."""
+    """Make the map of a NumPy array, copy a tile, and show a refusal."""
     x = np.arange(128 * 64, dtype=np.float16).reshape(128, 64)
     _say('tm = tma.make_tma_descriptor(x, box_sizes=(16, 64), swizzle="bytes128")')
     print("   # x: NumPy float16 (128, 64)")

@@ -1,4 +1,4 @@
-"""``python -m tma_dlpack doctor``: what is installed here, and who would encode."""
+"""``python -m tma_dlpack doctor``: what is installed, and which encoder is used."""
 
 from __future__ import annotations
 

@@ -28,28 +28,28 @@ from tma_dlpack.types.limits import MAP_BYTES
 __all__ = ["main"]
 
 EXIT_OK, EXIT_REFUSED = 0, 1
-EXIT_READER_LEFT = 141  # 128 + SIGPIPE, as shells have it
+EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE, as shells report it
 BENCHES = ("call", "simulator", "gpu", "gemm", "conv")
+MAX_DUMP_BYTES = 1 << 16  # read of a file; the longest text form of a map has about 2000
 #: Options whose value may begin with a minus sign, which argparse takes for another option.
-MAX_DUMP_BYTES = 1 << 16  # of a file; the longest form of a map takes some 2000
 SIGNED = ("--coords", "--lower", "--upper")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; give the exit status: 1 where something was refused, else 0.
 
-    141 where the reader of a pipe left before everything was printed.
+    141 if the other end of a pipe closed before everything was printed.
     """
     parser = _parser()
     options = parser.parse_args(_joined(sys.argv[1:] if argv is None else argv))
     run: Callable[[argparse.Namespace], int] = options.run
     try:
         status = run(options)
-        sys.stdout.flush()  # here, so that a reader that left is noticed here
+        sys.stdout.flush()  # so that a closed pipe raises inside this try
         return status
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_READER_LEFT
+        return EXIT_BROKEN_PIPE
     except (TmaError, OSError, ValueError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return EXIT_REFUSED
@@ -70,58 +70,79 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tma_dlpack", description=tma.__doc__)
     verbs = parser.add_subparsers(required=True, metavar="verb")
 
-    verb = verbs.add_parser("demo", help="the main job in one screen, without a GPU")
+    verb = verbs.add_parser("demo", help="make a map, copy a tile, see a refusal; needs no GPU")
     verb.set_defaults(run=_demo)
 
-    verb = verbs.add_parser("check", help="hold a described tensor against the rules")
+    verb = verbs.add_parser(
+        "check", help="check the arguments for a tensor given by shape and dtype"
+    )
     _add_tensor(verb)
-    verb.add_argument("--html", type=_file, metavar="FILE", help="write the report as HTML")
+    verb.add_argument("--html", type=_file, metavar="FILE", help="also write the report as HTML")
     verb.set_defaults(run=_check)
 
-    verb = verbs.add_parser("draw", help="a figure of a described tensor's map, as SVG or as text")
+    verb = verbs.add_parser("draw", help="draw the map or a tile, as SVG or as text")
     _add_tensor(verb)
     verb.add_argument("--figure", default="shared", choices=[*draw.FIGURES], help="default shared")
-    verb.add_argument("--coords", type=_integers, help="of the tile, row-major; default the first")
     verb.add_argument(
-        "--out", type=_file, metavar="FILE", help="write SVG; without, print characters"
+        "--coords",
+        type=_integers,
+        help="coordinates of the tile, row-major; default: the first tile",
+    )
+    verb.add_argument(
+        "--out", type=_file, metavar="FILE", help="write SVG to FILE instead of printing text"
     )
     verb.set_defaults(run=_draw)
 
-    verb = verbs.add_parser("decode", help="read the 128 bytes of a map")
+    verb = verbs.add_parser("decode", help="print the fields of the 128 bytes of a map")
     verb.add_argument(
         "map", metavar="DUMP|FILE", help=f"{hexdump.FORMS}; or a file of these or of 128 raw bytes"
     )
-    verb.add_argument("--target", default="sm_90", help="that it was made for; default sm_90")
+    verb.add_argument(
+        "--target", default="sm_90", help="the GPU that the map was made for; default sm_90"
+    )
     verb.set_defaults(run=_decode)
 
     verb = verbs.add_parser(
-        "verify", help="this package against the driver and GPU of this machine"
+        "verify", help="compare this package with the driver and GPU of this machine"
     )
-    verb.add_argument("-n", type=int, default=1000, help="random cases of each check; default 1000")
-    verb.add_argument("--seed", type=int, default=0, help="other seeds give other cases; default 0")
-    verb.add_argument("--device", type=int, default=0, help="default GPU 0")
+    verb.add_argument("-n", type=int, default=1000, help="random inputs per check; default 1000")
+    verb.add_argument("--seed", type=int, default=0, help="seed of the random inputs; default 0")
+    verb.add_argument("--device", type=int, default=0, help="index of the GPU; default 0")
     verb.set_defaults(run=_verify)
 
-    verb = verbs.add_parser("bench", help="what it costs here, against peers")
+    verb = verbs.add_parser("bench", help="measure time per call and bandwidth on this machine")
     verb.add_argument("what", choices=[*BENCHES, "all"])
-    verb.add_argument("rest", nargs=argparse.REMAINDER, metavar="...", help="of that bench; --help")
+    verb.add_argument(
+        "rest",
+        nargs=argparse.REMAINDER,
+        metavar="...",
+        help="options of that benchmark; see --help",
+    )
     verb.set_defaults(run=_bench)
 
-    verb = verbs.add_parser("rules", help="every rule: what it asks, why, and who refuses")
+    verb = verbs.add_parser("rules", help="list every rule: what it requires, why, and who refuses")
     verb.add_argument("ids", nargs="*", metavar="ID", help="only these, such as BOX_IN_SHAPE")
     verb.set_defaults(run=_rules)
 
-    verb = verbs.add_parser("explain", help="what is wrong with the arguments of a failed encode")
+    verb = verbs.add_parser(
+        "explain", help="find what is wrong with the printed arguments of a failed encode"
+    )
     verb.add_argument(
         "file",
         metavar="FILE",
-        help="what the program printed, a whole log too; - for standard input",
+        help="the output of the program, or its whole log; - for standard input",
     )
-    verb.add_argument("--target", default="sm_90", help="the GPU it was for; default sm_90")
-    verb.add_argument("--html", type=_file, metavar="FILE", help="write it as HTML too")
+    verb.add_argument(
+        "--target", default="sm_90", help="the GPU that the map is for; default sm_90"
+    )
+    verb.add_argument(
+        "--html", type=_file, metavar="FILE", help="also write the explanation as HTML"
+    )
     verb.set_defaults(run=_explain)
 
-    verb = verbs.add_parser("doctor", help="what is installed here, and who would encode")
+    verb = verbs.add_parser(
+        "doctor", help="list what is installed, and whether the driver or the model encodes"
+    )
     verb.set_defaults(run=_doctor)
     return parser
 
@@ -130,8 +151,12 @@ def _add_tensor(verb: argparse.ArgumentParser) -> None:
     """Add the options that describe a tensor and a request, row-major."""
     verb.add_argument("--shape", required=True, type=_integers, help="row-major, such as 128,64")
     verb.add_argument("--dtype", required=True, help="such as float16, bfloat16, float8_e4m3fn")
-    verb.add_argument("--strides", type=_integers, help="row-major, elements; default contiguous")
-    verb.add_argument("--address", type=_address, default=1 << 32, help="default 2^32")
+    verb.add_argument(
+        "--strides", type=_integers, help="row-major, in elements; default contiguous"
+    )
+    verb.add_argument(
+        "--address", type=_address, default=1 << 32, help="of the first element; default 2^32"
+    )
     verb.add_argument("--box", type=_integers, help="box_sizes of a tiled map, row-major")
     verb.add_argument("--lower", type=_integers, help="of an im2col map: pixel_box_lower_corner")
     verb.add_argument("--upper", type=_integers, help="pixel_box_upper_corner, as D,H,W")
@@ -144,7 +169,7 @@ def _add_tensor(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--oobfill", default="none", type=_word)
     verb.add_argument("--data-type", type=_word)
     verb.add_argument("--rules", help="libcu++ (im2col: documented) or driver")
-    verb.add_argument("--allow", type=_ids, metavar="ID,...", help="rules of libcu++ not to ask")
+    verb.add_argument("--allow", type=_ids, metavar="ID,...", help="rules of libcu++ to switch off")
     verb.add_argument("--target", default="sm_90")
 
 
@@ -154,13 +179,15 @@ def _address(word: str) -> int:
     except ValueError:
         address = -1
     if address < 0:
-        raise argparse.ArgumentTypeError(f"{word!r} is no address such as 0x100000000")
+        raise argparse.ArgumentTypeError(
+            f"{word!r} is not an address; write one such as 0x100000000"
+        )
     return address
 
 
 def _file(word: str) -> Path:
     if not word:
-        raise argparse.ArgumentTypeError("'' is no name of a file")
+        raise argparse.ArgumentTypeError("the name of the file is empty")
     return Path(word)
 
 
@@ -170,7 +197,7 @@ def _integers(word: str) -> tuple[int, ...]:
         return tuple(int(part, 0) for part in word.strip("()[] ").removesuffix(",").split(","))
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"{word!r} is no list of integers such as 128,64"
+            f"{word!r} is not a list of integers; write one such as 128,64"
         ) from None
 
 
@@ -206,7 +233,7 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _written(value: object) -> str:
-    """Write an argument as one types it: a member of an enum by its name."""
+    """Write an argument as a user types it: a member of an enum by its name."""
     return repr(value.name if isinstance(value, IntEnum) else value)
 
 
@@ -226,11 +253,16 @@ def _described(options: argparse.Namespace) -> TensorView:
     shape: tuple[int, ...] = options.shape
     if any(n < 0 for n in shape):
         found = f"shape is {shape}"
-        raise refusal("shape", found, "have extents of 0 or more", "pass such as --shape=128,64")
+        raise refusal(
+            "shape", found, "have extents of 0 or more", "pass extents such as --shape=128,64"
+        )
     if len(options.strides or shape) != len(shape):
         found = f"strides are {options.strides} for shape {shape}"
         raise refusal(
-            "strides", found, "be as many as extents", "pass one per dimension, or none at all"
+            "strides",
+            found,
+            "have one entry per dimension",
+            f"pass {len(shape)} strides, or omit --strides",
         )
     dtype = dtype_named(options.dtype)
     return TensorView(
@@ -260,9 +292,9 @@ def _request(options: argparse.Namespace) -> tuple[MapKind, dict[str, object]]:
     else:
         raise refusal(
             "box",
-            "neither a box nor a whole column is given, or both are",
+            "neither --box nor all four im2col options are given, or both are",
             "be --box, or --lower, --upper, --channels and --pixels for an im2col map",
-            "pass such as --box 16,64",
+            "pass a box such as --box 16,64",
         )
     return kind, {
         **({"box_sizes": options.box} if kind == "tiled" else column),
@@ -286,7 +318,7 @@ def _decode(options: argparse.Namespace) -> int:
 
 
 def _map_bytes(word: str) -> bytes:
-    """Take a dump as it is pasted, or the content of a file: a dump or 128 raw bytes."""
+    """Read a pasted dump, or a file that has a dump or 128 raw bytes."""
     pasted = hexdump.parse(word)
     if pasted is not None and len(pasted) == MAP_BYTES:
         return pasted
@@ -299,7 +331,7 @@ def _map_bytes(word: str) -> bytes:
         count = f"{'at least ' * (len(content) == MAX_DUMP_BYTES)}{len(content)} bytes"
         pasted, found = hexdump.parse(content.decode("ascii", "replace")), count
     else:
-        found = f"{word[:60]!r}{'...' * (len(word) > 60)}, which is no file"
+        found = f"{word[:60]!r}{'...' * (len(word) > 60)}, which is neither a dump nor a file"
     if pasted is None:
         raise refusal("map", f"the map is {found}", "be 128 bytes", f"pass a dump: {hexdump.FORMS}")
     return pasted  # of another length, which from_bytes refuses
@@ -338,8 +370,12 @@ def _rules(options: argparse.Namespace) -> int:
     for rule_id in options.ids:
         if rule_id not in by_id:
             close = difflib.get_close_matches(rule_id.upper(), by_id, n=1)
-            fix = f"did you mean {close[0]}?" if close else "omit it to see all ids"
-            raise refusal("ID", f"{rule_id!r} is the id of no rule", "be the id of a rule", fix)
+            fix = (
+                f"did you mean {close[0]}?"
+                if close
+                else "run python -m tma_dlpack rules to see all ids"
+            )
+            raise refusal("ID", f"{rule_id!r} is not the id of a rule", "be the id of a rule", fix)
     print("\n\n".join(str(by_id[rule_id]) for rule_id in options.ids or by_id))
     return EXIT_OK
 
