@@ -22,7 +22,7 @@ from tma_dlpack.types.opaque import opaque
 
 __all__ = ["AccessSteps", "access_steps"]
 
-SECONDS = 1.4  # that each phase is shown
+SECONDS = 1.4  # how long each phase is shown
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -46,7 +46,7 @@ class AccessSteps(Figure):
 
     @property
     def wavefronts(self) -> int:
-        """Times that shared memory is asked in all."""
+        """How many wavefronts the whole access takes."""
         return sum(self.degrees)
 
     def step(self, phase: int) -> Scene:
@@ -54,7 +54,7 @@ class AccessSteps(Figure):
         return self._scene((phase,))
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel that shows a phase after the other; the first where nothing moves."""
+        """Lower to one panel that shows the phases in turn; still viewers show the first."""
         return (self._scene(tuple(range(len(self.phases)))),)
 
     def _scene(self, phases: tuple[int, ...]) -> Scene:
@@ -68,14 +68,14 @@ class AccessSteps(Figure):
             ),
         ]
         for n, phase in enumerate(phases):
-            asked = sum(self.degrees[: phase + 1])
+            total = sum(self.degrees[: phase + 1])
             drawn: tuple[Box | Text | Line, ...] = (
                 Text(10, 19, f"phase {phase + 1} of {len(self.degrees)}", "strong"),
                 Text(
                     10,
                     37,
                     f"{self.degrees[phase]} wavefront{'s' * (self.degrees[phase] > 1)}, "
-                    f"{asked} of {self.wavefronts} so far",
+                    f"{total} of {self.wavefronts} so far",
                     "muted",
                 ),
                 *phase_items(self.phases[phase], levels),

@@ -16,13 +16,13 @@ Threads = tuple[tuple[int, ...], ...]  # the words that each thread of a phase r
 
 @dataclass(frozen=True, slots=True)
 class SwizzleConflicts:
-    """What one swizzle makes of the access.
+    """The bank conflicts of the access with one swizzle.
 
     Attributes
     ----------
     swizzle : TmaSwizzle
     degrees : tuple of int
-        Times that shared memory is asked, per phase; 1 is free of conflicts.
+        Wavefronts of each phase; 1 is free of conflicts.
     phase : int
         The first phase of the worst degree, which is drawn.
     words : tuple of tuple of int
@@ -44,7 +44,7 @@ class SwizzleConflicts:
 
     @property
     def wavefronts(self) -> int:
-        """Times that shared memory is asked in all."""
+        """How many wavefronts the whole access takes."""
         return sum(self.degrees)
 
 
@@ -79,12 +79,14 @@ def bank_panel(s: SwizzleConflicts, phase: int, words: Threads) -> Scene:
     ]
     items += phase_items(words, s.worst)
     y = HEAD + max(1, s.worst) * LEVEL_HEIGHT + 18
-    items.append(Text(10, y, "down: asked one after the other; 3+: thread 3 and others", "muted"))
+    items.append(
+        Text(10, y, "rows are served one after the other; 3+: thread 3 and others", "muted")
+    )
     return Scene(GUTTER + BANK_WIDTH * BANKS + 10, y + 10, name, tuple(items))
 
 
 def phase_items(words: Threads, levels: int) -> list[Box | Text]:
-    """Draw one phase on an empty grid of banks that is so many levels high."""
+    """Draw one phase on a grid of banks with the given number of levels."""
     height = max(1, levels) * LEVEL_HEIGHT
     items: list[Box | Text] = [
         Box(GUTTER + BANK_WIDTH * b, HEAD, BANK_WIDTH * 4, height, "padding")
@@ -129,7 +131,7 @@ def _stacked(phase: Threads) -> list[Box]:
 
 
 def ranked_panel(swizzles: Sequence[SwizzleConflicts]) -> Scene:
-    """Rank swizzles by how often shared memory is asked in all: the first asks least."""
+    """Rank swizzles by their wavefronts, fewest first."""
     ranked = sorted(swizzles, key=lambda s: s.wavefronts)
     most = max(1, ranked[-1].wavefronts)
     left, width, row = 210, 250, 22

@@ -75,7 +75,7 @@ PATTERN_WORDS = {
 
 
 def reads_of_function(plan: TilePlan, access: Access, threads: int, size: int) -> Reads:
-    """Ask a function for every thread."""
+    """Call a function for every thread."""
     reads = [_place(plan, access, thread, size) for thread in range(threads)]
     per_phase = min(WARP, LINE_BYTES // size)
     reads += [(-1, 0)] * (-len(reads) % per_phase)
@@ -115,7 +115,7 @@ def reads_at(plan: TilePlan, addresses: IntArray, size: int, smem_offset: int) -
 
 
 def thread_count(given: object) -> int:
-    """Give the number of threads that a function is asked for."""
+    """Give the number of threads that a function is called for."""
     count = integer_of(given)
     if count is None or not 1 <= count <= MAX_READS:
         found = f"threads is {shown(given)}"
@@ -124,7 +124,7 @@ def thread_count(given: object) -> int:
 
 
 def thread_bytes(plan: TilePlan, given: object) -> int:
-    """Give the bytes that a thread reads: one element where nothing is asked."""
+    """Give the bytes that a thread reads: one element by default."""
     if given is None:
         return max(1, plan.arguments.type_row.element_bits // 8)
     size = integer_of(given)
@@ -135,7 +135,7 @@ def thread_bytes(plan: TilePlan, given: object) -> int:
 
 
 def _place(plan: TilePlan, access: Access, thread: int, size: int) -> tuple[int, int]:
-    """Ask for the element of one thread; give its line and its byte there."""
+    """Call a function for one thread; give the line of its element and the byte in it."""
     shape = plan.tile_shape
     must = f"give an index into the tile, which has shape {shape}, or None for an idle thread"
     fix = "count elements of the tile row-major, from 0"

@@ -1,4 +1,4 @@
-"""Bank conflicts: how often shared memory must be asked to serve one access of a warp.
+"""Bank conflicts: how many wavefronts shared memory takes to serve one access of a warp.
 
 Shared memory has 32 banks of 4 bytes. Threads are served in phases of at most 128 bytes (8 threads
 of 16 bytes each, as `ldmatrix` reads 8 rows). Words of one bank from different lines of 128 bytes
@@ -78,7 +78,7 @@ class BankConflicts(Figure):
 
     @property
     def best(self) -> SwizzleConflicts:
-        """The swizzle that asks shared memory the fewest times, the map's own before its equals."""
+        """The swizzle with the fewest wavefronts; the map's own if it is among the best."""
         return min(self.swizzles, key=lambda s: s.wavefronts)
 
     def of(self, swizzle: TmaSwizzle) -> SwizzleConflicts:
@@ -121,7 +121,7 @@ def bank_conflicts(
         or None for an idle thread. Or the shared addresses themselves, one per thread and a
         multiple of 8 of them, such as `ldmatrix_addresses` gives: the first 8 x num of them count.
     threads : int
-        How many threads a function is asked for, 1..65536.
+        For how many threads a function is called, 1..65536.
     bytes_per_thread : int, optional
         What each thread reads with a function or addresses: 1, 2, 4, 8 or 16. None for one element
         with a function, and for 16 bytes, as `ldmatrix` reads, with addresses.
@@ -136,7 +136,7 @@ def bank_conflicts(
     Raises
     ------
     TmaPreconditionError
-        For what is neither map nor tile, another access, a function that raises or gives an index
+        If `tensor_map` is neither, for any other access, a function that raises or gives an index
         outside the tile, an address outside of it, a size that no instruction reads, or an access
         that does not fall on a multiple of its size.
 

@@ -102,7 +102,7 @@ class MapBytes(Figure):
 
     @property
     def lines(self) -> tuple[int, ...]:
-        """The lines of 8 bytes that are drawn: the engine's, and those later that say anything."""
+        """The lines of 8 bytes that are drawn: those the engine uses, and others that are not 0."""
         used = {bit // LINE_BITS for bit in (*self.changed, *(s.bit for s in self.segments))}
         used |= {
             n
@@ -120,7 +120,7 @@ class MapBytes(Figure):
             *([f"the other {8 * left} bytes are 0"] if left else []),
             *(["letters: fields of the first map"] if two_kinds else []),
             *(
-                ["in brackets: what is stored, of values less one and of units of 16 bytes"]
+                ["in brackets: the stored number, where it is value - 1 or in units of 16 bytes"]
                 if any(any(v.stored) for v in self.values)
                 else []
             ),
@@ -254,7 +254,7 @@ def _segments(
 
 
 def _value(field: Field, tensor_map: TensorMap, data: bytes) -> str:
-    """Decode a field in the words of the header."""
+    """Decode a field, with the names of the header."""
     value = bits.read(field, data)
     if field.name in _ENUMS:
         return _ENUMS[field.name](value).name

@@ -90,7 +90,7 @@ def tensor(
     Returns
     -------
     TensorBox
-        Of the two innermost dimensions; the outer ones are told in words.
+        Of the two innermost dimensions; the outer ones are described in the text.
 
     Raises
     ------

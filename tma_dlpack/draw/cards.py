@@ -89,7 +89,7 @@ def tile_html(tile: Tile) -> str:
 
 
 def _drawn(*draws: Callable[[], Figure | str]) -> list[Figure | str]:
-    """Draw what can be drawn; what is refused leaves its refusal, each once."""
+    """Draw each figure; if one is refused, show the reason once instead."""
     parts: list[Figure | str] = []
     for draw in draws:
         try:
@@ -140,14 +140,14 @@ def rules_html(rules: RuleList) -> str:
     >>> "<td>BOX_IN_SHAPE</td>" in rules_html(tma.rules("rule"))
     True
     """
-    require("rules", rules, (RuleList,), "pass what rules gives")
+    require("rules", rules, (RuleList,), "pass tma.rules()")
     heads, *rows = as_rows(rules)
     return fragment([table_html(heads, rows)])
 
 
 def report_parts(report: Report) -> list[str]:
     """Give the pieces of `report_html`, to stand among others in a page."""
-    require("report", report, (Report,), "pass what check_tma_descriptor gives")
+    require("report", report, (Report,), "pass the result of check_tma_descriptor(x, ...)")
     count = len(report.violations)
     verdict = "✓ accepted" if report.ok else f"✗ refused: {count} violation{'s' * (count > 1)}"
     parts = [f"<div><b>{verdict}</b></div>"]
@@ -160,7 +160,7 @@ def report_parts(report: Report) -> list[str]:
 def _repair(report: Report) -> str:
     changes = report.changes()
     if changes is None:
-        return "<p>No change of the arguments mends this: the tensor itself must change.</p>"
+        return "<p>No change of the arguments fixes this: the tensor itself must change.</p>"
     changed = ", ".join(f"{argument}={_word(value)}" for argument, value in changes.items())
     return (
         f"<p>accepted with <code>{html.escape(changed)}</code>: see <code>report.fixed()</code></p>"

@@ -1,4 +1,4 @@
-"""One copy, moving: chunks fly from the tensor through the engine into shared memory."""
+"""One copy, animated: chunks fly from the tensor through the engine into shared memory."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class CopyMotion(Figure):
         return (*counts, 0)
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Lower to one moving panel; where nothing moves, every chunk is in its place."""
+        """Lower to one animated panel; still viewers show every chunk in its place."""
         return (_panel(self),)
 
     def text(self) -> str:
@@ -108,7 +108,9 @@ def copy_motion(
     request = request_of(tensor_map, coords, im2col_offsets, smem_offset)
     chunks = sorted(drawn_chunks(request), key=lambda c: (c.row, c.first))
     if not chunks:
-        raise TmaUnsupportedError("lines that are no multiple of 16 bytes are not drawn as chunks")
+        raise TmaUnsupportedError(
+            "rows that are not a multiple of 16 bytes cannot be drawn as chunks"
+        )
     plan = request.plan
     return CopyMotion(
         title=f"one load: {plan.tx_bytes} bytes, swizzle {plan.arguments.swizzle.name}",
@@ -187,7 +189,7 @@ def _panel(figure: CopyMotion) -> Scene:
         Text(
             12,
             height,
-            "row.chunk; the order is drawn, not documented"
+            "labels: row.chunk; the order of the chunks is not documented"
             + (f"; {more} further chunks count with the last" if more else ""),
             "muted",
         )

@@ -1,4 +1,4 @@
-"""What the verbs of this room take: a value of another kind is refused, whatever it is."""
+"""The check of the argument types that every figure calls first."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from tma_dlpack.types.errors import refusal
 
 __all__ = ["MAKE_ONE", "require"]
 
-MAKE_ONE = "make one: make_tma_descriptor(x, ...)"
+MAKE_ONE = "pass make_tma_descriptor(x, ...)"
 
 
 def require(argument: str, value: object, kinds: tuple[type, ...], fix: str) -> None:
-    """Refuse what is of none of some kinds; its own methods are not asked.
+    """Refuse a value that is an instance of none of `kinds`, without calling its methods.
 
     >>> require("title", 3, (str,), "pass a word")
     Traceback (most recent call last):

@@ -1,4 +1,4 @@
-"""A matrix descriptor over shared memory: atoms, K steps, and what the two offsets lead to."""
+"""A matrix descriptor over shared memory: atoms, K steps, and where the offsets point."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class MatrixAtoms(Figure):
                 notes.append(f"{name}: {offset} bytes to the atom {where}")
         if d.major == "K" and d.swizzle is not TmaSwizzle.none:
             notes.append(
-                "leading byte offset: not read; the steps of each span have starts of their own"
+                "leading byte offset: not used; the K steps of each span have their own starts"
             )
         return tuple(notes)
 

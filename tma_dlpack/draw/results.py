@@ -65,7 +65,7 @@ def _count(n: int, word: str) -> str:
 
 def verify_html(report: Any) -> str:
     """Give what `verify` found as HTML: one row per check, disagreements in full."""
-    _known(report, "VerifyReport", "pass what verify gives")
+    _known(report, "VerifyReport", "pass the result of verify()")
     verdict = "✓ all agree" if report.ok else "✗ there are disagreements"
     parts = [
         f"<div><b>{verdict}</b></div>",
@@ -96,7 +96,7 @@ def verify_html(report: Any) -> str:
 
 def bandwidth_html(report: Any) -> str:
     """Give what `bandwidth` measured as HTML: bars against a memcpy, and the table."""
-    _known(report, "BandwidthReport", "pass what bandwidth gives")
+    _known(report, "BandwidthReport", "pass the result of bandwidth(x)")
     bars = tuple(
         Bar(
             f"{'x'.join(map(str, row.box_sizes))} {row.swizzle.name}",

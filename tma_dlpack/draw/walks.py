@@ -201,7 +201,9 @@ def walk(
     request = request_of(tensor_map, coords, im2col_offsets, smem_offset)
     args = request.plan.arguments
     if args.kind == "tiled":
-        raise TmaUnsupportedError("a tiled map walks no pixels; draw.tensor shows its box")
+        raise TmaUnsupportedError(
+            "only im2col maps have pixels to walk; for a tiled map use draw.tensor"
+        )
     spatial = spatial_dims(args)
     box = dict(zip(geometry.walked_dims(args), geometry.im2col_box(args), strict=True))
     start = request.coords[0]
@@ -332,7 +334,7 @@ def _cell(pixel: Pixel | None, inside: bool, x: float, y: float) -> Box | None:
 
 
 def _outline(box: tuple[int, int, int, int], rows: range, columns: range, style: str) -> list[Item]:
-    """Draw a box as far as it is in the window; no line where it goes on beyond."""
+    """Draw the part of a box in the window; edges outside the window get no line."""
     top, bottom, left, right = box
     first_row, end_row = max(top, rows.start), min(bottom + 1, rows.stop)
     first_column, end_column = max(left, columns.start), min(right + 1, columns.stop)
@@ -352,7 +354,7 @@ def _outline(box: tuple[int, int, int, int], rows: range, columns: range, style:
 
 
 def _torn_sides(figure: Im2colWalk, rows: range, columns: range) -> list[Item]:
-    """Tear the image where it goes on beyond the window."""
+    """Draw a torn edge where the image continues outside the window."""
     (height, width), right = figure.extent, GUTTER + CELL * len(columns)
     below = HEAD + CELL * len(rows)
     sides = [

@@ -1,5 +1,5 @@
-// The explorer's front end: controls at the left, pictures at the right. Python judges and draws;
-// here is what follows the hand at once (the box, snapping) and what must not wait for a kernel.
+// The explorer's front end: controls on the left, pictures on the right. Python checks and draws;
+// this file does what must follow the pointer at once (the box, snapping), without a kernel.
 
 const make = (tag, attributes = {}, ...children) => {
   const e = document.createElement(tag);

@@ -84,7 +84,7 @@ class Panel:
         if not isinstance(asked, dict):
             return
         self.tell(self._explorer.hear(asked))
-        if asked.get("do") == "legal":  # sent when the hand rests
+        if asked.get("do") == "legal":  # sent when the user pauses
             self._keep()
 
     def tell(self, answer: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What the explorer's front end is told: values, pictures and findings as plain data."""
+"""What Python sends to the explorer's front end: values, pictures, findings, as plain data."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from tma_dlpack.types.errors import TmaError
 
 __all__ = ["TABS", "controls", "figures", "message", "still_html"]
 
+LAST = "the picture shows the last accepted values"
 MOST_BOXES = 48  # along one axis, before the picture is cropped around the box
 
 #: tab -> its title.
@@ -78,7 +79,7 @@ def figures(look: Look, tab: str, options: Mapping[str, Any]) -> tuple[Figure, .
 
 
 def _shown(tensor_map: TensorMap, options: Mapping[str, Any]) -> dict[int, tuple[int, int]]:
-    """Give the window that the hand is dragging in; else the whole tensor with a rim around it."""
+    """Give the window that is dragged in; else the whole tensor with a margin."""
     given = options.get("shown") or {}
     if given:
         return {int(d): (int(first), int(last)) for d, (first, last) in given.items()}
@@ -152,17 +153,17 @@ def _has_findings(look: Look) -> bool:
 
 
 def _state(look: Look) -> str:
-    """Say in one line where things stand; the map and the tile are never both half accepted."""
+    """Give one line: accepted, the map refused, or only the tile refused."""
     if not look.report.ok:
         count = len(look.report.violations)
-        return f"✗ refused: {count} violation{'s' * (count > 1)}; the picture is the last accepted"
+        return f"✗ refused: {count} violation{'s' * (count > 1)}; {LAST}"
     if look.refusal:
-        return "✗ the map is accepted, this tile is refused; the picture is the last accepted"
+        return f"✗ the map is accepted, this tile is refused; {LAST}"
     return "✓ accepted"
 
 
 def _fix(look: Look, changes: Mapping[str, Any] | None) -> str:
-    """Give the words on the button that mends what is refused; empty where nothing can."""
+    """Give the text of the button that corrects a refused request; empty if nothing can."""
     if look.report.ok:
         return "move the tile to legal coordinates" if look.refusal else ""
     if changes is None:

@@ -1,4 +1,4 @@
-"""`explore`: set a request by sliders, menus and by dragging its box, and see what follows.
+"""`explore`: set the arguments by sliders, menus and dragging the box, and see the map change.
 
 The state and its answers are here, as plain data; `panel.py` shows them with anywidget, and without
 it the first look is shown as still pictures.
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Explorer", "explore"]
 
-STAND_IN = "Shown instead is"
+STAND_IN = "The explorer shows instead"
 HINT = "install anywidget for the live explorer: pip install 'tma_dlpack[notebook]'"
 
 
@@ -43,11 +43,11 @@ HINT = "install anywidget for the live explorer: pip install 'tma_dlpack[noteboo
 def explore(tensor: object, *, target: Target | str | None = None) -> Explorer:
     """Explore the tensor maps of a tensor, in a notebook.
 
-    Controls at the left, pictures at the right, under the tabs Tensor, Shared memory, Copy
+    Controls on the left, pictures on the right, under the tabs Tensor, Shared memory, Copy
     (animated), Banks (an access, phase by phase), Bytes, Tensor core and Code. Drag the box on the
-    tensor, or its lower right corner: it snaps to what is legal. What is illegal is shaded on the
-    sliders, with the reason. Where a typed value is refused, the last accepted picture stays,
-    greyed, and a button mends the request.
+    tensor, or its lower right corner: it snaps to legal values. Refused values are shaded on the
+    sliders, with the reason. If a typed value is refused, the last accepted picture stays,
+    greyed, and a button corrects the request.
 
     Parameters
     ----------
@@ -102,11 +102,15 @@ def _explore_map(tensor_map: TensorMap) -> Explorer:
         found = look(tensor, choice)
         if found.tensor_map == tensor_map:
             return Explorer(tensor, choice)
-    return Explorer(tensor_map, choice, "The map is given: only the tile can be chosen.")
+    return Explorer(
+        tensor_map,
+        choice,
+        "This map has no tensor that could be described anew: only the tile can be chosen.",
+    )
 
 
 class Explorer:
-    """A request that can be changed, and what follows from it.
+    """The arguments of a map that can be changed, and the map and figures that they give.
 
     Attributes
     ----------
@@ -126,7 +130,7 @@ class Explorer:
 
     @property
     def choice(self) -> Choice:
-        """What it is set to."""
+        """The current arguments and coordinates."""
         return self.look.choice
 
     @property
@@ -151,7 +155,9 @@ class Explorer:
         for name in values:
             if name not in known or name == "target":
                 must = f"be one of {', '.join(n for n in known if n != 'target')}"
-                raise refusal(name, f"the explorer has no {shown(name)}", must, "check the name")
+                raise refusal(
+                    name, f"the explorer has no {shown(name)}", must, "use one of these names"
+                )
         self._turn(replace(self.choice, **{name: _plain(v) for name, v in values.items()}))
         if self._panel is not None:
             self._panel.tell(self.answer({}))
