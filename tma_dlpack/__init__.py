@@ -191,7 +191,7 @@ for _name in __all__:
 
 
 class _Package(ModuleType):
-    """The package. Its verb `rules()` has the name of a room, whose import would replace it."""
+    """The package. `rules` is a function and a folder; importing the folder must not replace it."""
 
     @property
     def rules(self) -> Any:

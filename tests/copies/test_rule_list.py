@@ -97,3 +97,10 @@ def test_the_verb_rules_is_not_replaced_by_the_room_of_that_name():
     room = importlib.import_module("tma_dlpack.rules")
     assert "rules" in tma.__all__
     assert [rule.id for rule in tma.rules("rule")] == [rule.id for rule in room.RULES]
+
+
+def test_a_group_that_does_not_exist_is_refused():
+    with pytest.raises(
+        tma.TmaPreconditionError, match=r"group is 'foo'; it must be one of 'tensor'"
+    ):
+        tma.rules("foo")

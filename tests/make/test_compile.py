@@ -47,9 +47,7 @@ def test_a_map_inside_a_custom_operator_works_in_one_compiled_graph():
 def test_a_map_of_a_fake_tensor_is_refused_and_the_custom_operator_named():
     with FakeTensorMode():
         fake = torch.empty(64, 64)
-    with pytest.raises(
-        tma.TmaPreconditionError, match=r"inside of a\s+torch.library.custom_op"
-    ) as e:
+    with pytest.raises(tma.TmaPreconditionError, match=r"in a\s+torch.library.custom_op") as e:
         tma.make_tma_descriptor(fake, (16, 32))
     assert [violation.rule for violation in e.value.violations] == ["TENSOR_FAKE"]
     assert "is a fake tensor of torch's tracing" in e.value.violations[0].found

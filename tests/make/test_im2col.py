@@ -192,7 +192,7 @@ def test_the_refusal_of_a_wide_map_on_sm_90_offers_the_drivers_rules():
     report = tma.check_im2col_wide_descriptor(x, -1, -1, 64, 64)
     assert [v.rule for v in report.violations] == ["WIDE_CAPABILITY"]
     assert report.violations[0].fix == (
-        "use make_im2col_descriptor: no sm_90 instruction reads such a map; or pass "
+        "use make_im2col_descriptor: sm_90 has no instruction for such a map; or pass "
         "rules='driver': the driver itself accepts this"
     )
     assert report.changes() == {"rules": "driver"}

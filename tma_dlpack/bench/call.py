@@ -53,7 +53,7 @@ class CallBench:
     timings : tuple of Timing
     skipped : tuple of Skipped
     import_ms : tuple of float
-        Median, 10th and 90th percentile; empty if it was not asked for.
+        Median, 10th and 90th percentile; empty if it was not measured.
     """
 
     timings: tuple[Timing, ...]

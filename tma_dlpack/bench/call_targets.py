@@ -30,7 +30,7 @@ OTHER_LIMITS = {
 }
 #: What bytes(map) and .ptr of a new map may add.
 ADDED = {"compiled": {"make and bytes(map)": 0.05, "make and ptr": 0.05}}
-#: How many times a peer's call must take ours, whatever the shapes.
+#: How many times slower than ours a peer's call must be, with changing shapes too.
 PEERS = {"compiled": {"cuda.core view + as_tensor_map": 20, "cuda.bindings by hand": 8}}
 IMPORT_MS = {"compiled": 25, "Python": 30}
 REFUSED_AS_TEXT_US = 200

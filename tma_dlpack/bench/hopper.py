@@ -85,7 +85,7 @@ def require_torch() -> Any:
 def compile_file(path: Path) -> nvrtc.Library:
     """Compile a .cu file, and the .cu files beside it that it includes, for the current GPU.
 
-    Raises `TmaUnsupportedError` where there is no such file: a wheel does not hold it.
+    Raises `TmaUnsupportedError` if the file is missing: wheels do not include it.
     """
     if not path.is_file():
         raise TmaUnsupportedError(

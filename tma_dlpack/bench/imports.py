@@ -29,7 +29,7 @@ def import_ms(processes: int) -> tuple[float, float, float]:
     """
     root = Path(__file__).parents[2]
     with tempfile.TemporaryDirectory() as compiled:
-        # -E: whatever the environment says of compiled files, here they are written
+        # -E: ignore PYTHONDONTWRITEBYTECODE, so that compiled files are written
         command = [
             sys.executable,
             "-E",

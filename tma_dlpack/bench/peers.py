@@ -51,7 +51,7 @@ class Subject:
         return self.name.startswith("torch")
 
     def with_rows(self, rows: int) -> Any:
-        """Give a tensor of so many rows on the same device: its own first ones, where it can."""
+        """Give a tensor of `rows` rows on the same device: the first rows, if there are enough."""
         if not self.name.startswith("jax"):
             return self.tensor[:rows]
         jax = importlib.import_module("jax")  # slices of JAX are compiled, one by one

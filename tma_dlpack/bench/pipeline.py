@@ -57,7 +57,7 @@ class Pipeline:
 
     @classmethod
     def family(cls, stages: int, ctas_per_sm: int) -> Iterator[Pipeline]:
-        """Give the pipelines of so many stages and CTAs that are worth a try."""
+        """Give the pipelines with these stages and blocks per multiprocessor that can run."""
         for stores_in_flight in sorted({min(1, stages - 1), stages // 2}):
             for neighbours in (1, 2):
                 yield cls(stages, ctas_per_sm, stores_in_flight, neighbours)
@@ -84,7 +84,7 @@ class Run:
 
 
 def fits(pipeline: Pipeline, tensor_map: TensorMap, target: Target) -> bool:
-    """Whether so many CTAs and stages find room in a multiprocessor's shared memory."""
+    """Whether these blocks and stages fit into the shared memory of a multiprocessor."""
     block_bytes = _block_bytes(pipeline, tensor_map)
     needed = pipeline.ctas_per_sm * (block_bytes + RESERVED_SMEM_BYTES)
     return (

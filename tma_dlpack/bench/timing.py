@@ -24,7 +24,7 @@ class Row:
     Attributes
     ----------
     group, label : str
-        Rows of a group stand in one table.
+        Rows of a group are in one table.
     statement : str
         Python, run many times in a loop.
     names : mapping

@@ -62,7 +62,7 @@ def _words(tokens: list[str]) -> bytes | None:
 
 
 def _digits(tokens: list[str]) -> bytes | None:
-    """Read hex digits; 0x before the first token is for show, and words with it are no bytes."""
+    """Read hex digits; 0x before the first token is ignored; later tokens with 0x are not bytes."""
     found = [_HEX.fullmatch(part) for token in tokens for part in token.split(":")]
     if not found or not all(found):
         return None

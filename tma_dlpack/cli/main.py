@@ -1,4 +1,4 @@
-"""``python -m tma_dlpack``: the verbs for a terminal."""
+"""``python -m tma_dlpack``: the commands."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ def _described(options: argparse.Namespace) -> TensorView:
 
 
 def _request(options: argparse.Namespace) -> tuple[MapKind, dict[str, object]]:
-    """Read which kind of map is asked, and the arguments of its `make_*` verb."""
+    """Read the kind of map, and the arguments of its `make_*` function."""
     corners = {"pixel_box_lower_corner": options.lower, "pixel_box_upper_corner": options.upper}
     counts = {"channels_per_pixel": options.channels, "pixels_per_column": options.pixels}
     column: dict[str, object] = corners | counts
@@ -345,7 +345,7 @@ def _rules(options: argparse.Namespace) -> int:
 
 
 def _explain(options: argparse.Namespace) -> int:
-    """Exit with 1 where a rule is broken; a text that cannot be read is no refusal."""
+    """Exit with 1 if a rule is broken, with 0 if the text cannot be read."""
     content = sys.stdin.buffer.read() if options.file == "-" else Path(options.file).read_bytes()
     dumped = len(content) == MAP_BYTES and not content.isascii()
     found = explain(content.hex() if dumped else content.decode("utf-8", "replace"), options.target)

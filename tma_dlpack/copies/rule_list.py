@@ -16,7 +16,8 @@ from tma_dlpack.dlpack.refusals import REFUSALS as TENSOR_REFUSALS
 from tma_dlpack.encoding.arguments import KINDS
 from tma_dlpack.rules import ALLOWABLE, RULES, AnyRule
 from tma_dlpack.rules.advice import ADVICE
-from tma_dlpack.types.errors import COLUMNS
+from tma_dlpack.types.coerce import shown
+from tma_dlpack.types.errors import COLUMNS, refusal
 from tma_dlpack.types.opaque import opaque
 from tma_dlpack.types.public import Drawn, public
 
@@ -116,6 +117,10 @@ class RuleList(Sequence[RuleInfo], Drawn):
         return "\n\n".join(map(str, self._rules))
 
 
+#: What a row is about, in the order of the list.
+GROUPS = ("tensor", "rule", "advice", "copy")
+
+
 @opaque
 def rules(group: str | None = None) -> RuleList:
     """Give every rule that this package checks for tensors, calls and copies.
@@ -130,6 +135,11 @@ def rules(group: str | None = None) -> RuleList:
     RuleList
         A sequence of `RuleInfo`.
 
+    Raises
+    ------
+    TmaPreconditionError
+        For another group.
+
     Examples
     --------
     >>> import tma_dlpack as tma
@@ -141,6 +151,9 @@ def rules(group: str | None = None) -> RuleList:
       source: libcu++ make_tma_descriptor.h at 571f2fc3bc, __get_box_sizes; CUDA driver API,
         cuTensorMapEncodeTiled
     """
+    if group not in (None, *GROUPS):
+        choices = ", ".join(map(repr, GROUPS))
+        raise refusal("group", f"group is {shown(group)}", f"be one of {choices}", "omit it")
     everything = (*_of_tensors(), *map(_of_rule, RULES), *_of_advice(), *_of_copies())
     return RuleList([rule for rule in everything if group in (None, rule.group)])
 

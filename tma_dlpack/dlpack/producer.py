@@ -40,7 +40,7 @@ def is_known(kind: type) -> bool:
 
 
 def is_immutable(kind: type) -> bool:
-    """Whether the tensors of a type never change, although their capsules may not say so.
+    """Whether the tensors of a type are immutable, even if their capsules lack the flag.
 
     Arrays of JAX and PyArrow, and TensorFlow's tensors, whose capsules say nothing of it [measured,
     TensorFlow 2.21]; its variables are not exported.
@@ -109,7 +109,7 @@ def _refuse_export(tensor: Any, error: Exception) -> NoReturn:
 
 
 def _traced_fix(tensor: Any) -> str | None:
-    """Name the way out for what stands for an array while a function is traced; None for others."""
+    """Give the fix for the placeholder of an array in a traced function; None for others."""
     kind = type(tensor)
     tracer = getattr(sys.modules.get("jax.core"), "Tracer", None)
     if isinstance(tracer, type) and issubclass(kind, tracer):

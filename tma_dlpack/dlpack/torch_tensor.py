@@ -111,7 +111,7 @@ def _is_hip() -> bool:
 
 
 def is_proxy(thing: object) -> bool:
-    """Whether it stands for a value in a graph of torch.fx."""
+    """Whether it is the placeholder of a value in a torch.fx graph."""
     proxy = getattr(sys.modules.get("torch.fx.proxy"), "Proxy", None)
     return isinstance(proxy, type) and issubclass(type(thing), proxy)
 

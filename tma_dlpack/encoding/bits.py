@@ -213,7 +213,7 @@ _BITS_OF_TYPE = {
     if not r.is_packed
 }
 _TYPE_OF_BITS = {bits: data_type for data_type, bits in _BITS_OF_TYPE.items()}
-#: Packed types, in the layout of sm_100 and later alone.
+#: Packed types, only in the layout of sm_100 and later.
 _DERIVED_BITS_OF_TYPE = {
     TensorMapDataType["16U4_ALIGN8B"]: (11, False),
     TensorMapDataType["16U4_ALIGN16B"]: (12, False),
@@ -351,7 +351,7 @@ def decode(data: bytes, *, derived: bool = False) -> tuple[EncodeArguments, int]
     Raises
     ------
     TmaPreconditionError
-        If the bytes are not 128, or bits stand where no such map has any.
+        If there are not 128 bytes, or bits outside all fields are set.
     TmaUnsupportedError
         With `derived`, for an im2col map and for a swizzle of 96 bytes.
     """

@@ -91,7 +91,7 @@ def accept_tiled(
         gpu = _target_of(layout)
         if box_bytes > MAX_BOX_BYTES or (libcudacxx and whole_bytes > gpu.max_smem_bytes):
             return None
-        data = None  # of a host tensor: encoded when somebody asks for the bytes
+        data = None  # for host tensors: encoded when the bytes are first needed
         if layout[0] == _CUDA:
             arguments = EncodeArguments(
                 "tiled", kind.data_type, dims, strides_bytes, steps, box, **plain.words
@@ -100,7 +100,7 @@ def accept_tiled(
         given = None if elem_strides is None else tuple(elem_strides)
         options = box[::-1], given, 0, *plain[:4], rules, None
         return _accepted(0, tensor, address, layout, data, options)
-    except Exception:  # whatever it was, the rules meet it again and explain it
+    except Exception:  # the rules will meet the same problem and explain it
         return None
 
 
@@ -146,7 +146,7 @@ def accept_im2col(
             if dim >= _MAY_WRAP or dim + high - low <= 0:
                 return None
         _target_of(layout)
-        data = None  # of a host tensor: encoded when somebody asks for the bytes
+        data = None  # for host tensors: encoded when the bytes are first needed
         if layout[0] == _CUDA:
             arguments = EncodeArguments(
                 "im2col", kind.data_type, dims, strides_bytes, steps, **plain.words,
@@ -159,7 +159,7 @@ def accept_im2col(
             lower[::-1], upper[::-1], channels, pixels, given, 0, *plain[:4], rules, None
         )  # fmt: skip
         return _accepted(1, tensor, address, layout, data, options)
-    except Exception:  # whatever it was, the rules meet it again and explain it
+    except Exception:  # the rules will meet the same problem and explain it
         return None
 
 

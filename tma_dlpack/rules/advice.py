@@ -212,7 +212,7 @@ ADVICE: tuple[AdviceRow, ...] = (
         applies=lambda r: not r.interleaved and not r.arguments.swizzle and _degree(r) > 1,
         found=lambda r: (
             f"rows of {_inner_bytes(r)} bytes without swizzle: eight rows read at one column have "
-            f"a {_degree(r)}-way bank conflict"
+            f"{_degree(r)}-way bank conflicts"
         ),
         why="reading a tile by columns, as ldmatrix does, is slower by that factor",
         fix=_conflict_fix,

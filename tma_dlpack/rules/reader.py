@@ -39,7 +39,7 @@ class _Argument(NamedTuple):
     entries : str
         What each entry of a sequence is for.
     stand_in : int or None
-        What is proposed for an entry that is no number; None to propose to omit the argument.
+        Proposed for an entry that is not a number; None proposes to omit the argument.
     """
 
     example: str
@@ -141,7 +141,7 @@ class Reader:
     def integers(
         self, argument: str, value: object, instead: tuple[int, ...] | None = None
     ) -> tuple[int, ...]:
-        """Read a sequence of integers, in the order given; none where it is no such sequence.
+        """Read a sequence of integers, in the order given; an empty one if unreadable.
 
         Entries that can be read, or are whole numbers, stay as they are in what could be instead.
         """

@@ -1,7 +1,7 @@
 """The changes of `Report.fixed`: arguments to pass instead, so that a rule holds.
 
 A repair takes a request (and, of a rule per entry, the entry) and gives keyword arguments of the
-call, row-major, or an empty dict where no change of arguments mends it. It may leave another rule
+call, row-major, or an empty dict if no change of arguments helps. It may leave another rule
 broken: `Report.fixed` goes on until nothing is broken, and checks what it returns.
 """
 

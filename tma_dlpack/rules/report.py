@@ -126,7 +126,7 @@ class Report(Drawn):
         fixed: dict[str, Any] | None = self.fixed()
         if fixed is None:
             self.raise_if_refused()
-            raise TmaUnsupportedError("this report does not come from a check_* function")
+            raise TmaUnsupportedError("this report was not made by a check_* function")
         return fixed
 
     @opaque

@@ -1,4 +1,4 @@
-"""A `Request`: what a user asked for, normalised to the driver's words and order.
+"""`Request`: a call, normalised to the driver's words and order.
 
 Its numbers may break any rule; only their types are right. An argument that could not be read (a
 box of strings, a swizzle that does not exist) has a default here and a Violation in `unreadable`;
@@ -34,7 +34,7 @@ RULE_SETS: dict[MapKind, tuple[str, ...]] = {
 
 
 def set_of_rules(kind: MapKind, rules: str, target: Target) -> str:
-    """Give the set of rules that `rules=` of a `make_*` call stands for.
+    """Give the set of rules that `rules=` of a `make_*` call means.
 
     The driver's rules for im2col maps are measured on sm_90 only; for other targets the
     documentation is used.
@@ -46,12 +46,12 @@ def set_of_rules(kind: MapKind, rules: str, target: Target) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a user asked for. Index 0 is innermost in every tuple.
+    """A call of the user. Index 0 is innermost in every tuple.
 
     Attributes
     ----------
     arguments : EncodeArguments
-        The driver's arguments, as asked for. Extents and strides of types smaller than a byte may
+        The driver's arguments. Extents and strides of types smaller than a byte may
         be Fractions, and any number may be out of range.
     address : int
         Where element (0, ..., 0) stands.
@@ -63,7 +63,7 @@ class Request:
     target_is_assumed : bool
         Whether the target is a default because no driver could be asked.
     mirror : bool
-        Whether a `driver_encode_*` call asks; findings then use the driver's words.
+        Whether it is a `driver_encode_*` call; messages then use the driver's names.
     view : TensorView or None
         The tensor of a `make_*` call, at address 0 and without its owner.
     innermost_stride : int
@@ -73,7 +73,7 @@ class Request:
     asked_type : TensorMapDataType or None
         What `data_type=` is.
     type_is_known : bool
-        False where the map has no type for the tensor, or not the one asked for; the type in
+        False if maps have no type for the tensor, or `data_type=` does not fit it; the type in
         `arguments` is then UINT8 and means nothing.
     unreadable : tuple of Violation
         Arguments that could not be read.

@@ -56,7 +56,7 @@ WIDE: Kinds = ("im2col_wide",)
 COLUMNS: Kinds = ("im2col", "im2col_wide")
 EVERY: Kinds = ("tiled", "im2col", "im2col_wide")
 
-#: Rules that must hold before one asks about the map's data type.
+#: Rules that must hold before a rule on the map's data type is checked.
 HAS_TYPE = ("DTYPE", "DATA_TYPE_OVERRIDE")
 
 Places = Callable[[Request], Iterable[int]]

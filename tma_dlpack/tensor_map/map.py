@@ -88,7 +88,7 @@ class TensorMap(MapAttributes, Drawn):
         Raises
         ------
         TmaPreconditionError
-            If the bytes are no map of that target.
+            If the bytes are not a map of that target.
         TmaUnsupportedError
             If the layout of that target is not known, and for im2col maps of sm_100 and later.
 
@@ -450,7 +450,7 @@ interleave_layout, swizzle_mode, fill_mode
         known = self.description
         return cpp.cpp(known.arguments, self._address, repr(self), known.view, known.request)
 
-    # -- where it comes from ---------------------------------------------------------------------
+    # -- origin ---------------------------------------------------------------------
 
     @property
     def tensor(self) -> object:

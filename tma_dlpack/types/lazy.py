@@ -1,4 +1,4 @@
-"""Attributes that are worked out when first asked for."""
+"""Attributes that are computed when first read."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ class Layout:
     pitch_bytes : int
         From row to row in global memory.
     rows, columns, row_bytes : int
-        Of the tile: `columns` spans side by side, of so many bytes each.
+        Of the tile: `columns` columns of spans of `row_bytes` bytes, with `rows` rows each.
     at : tuple of int
         Row and element of the tile's first one; may lie outside.
     smem_offset : int
@@ -247,7 +247,7 @@ def random_product(rng: Random, max_smem_bytes: int) -> Product:
 def _operand(
     rng: Random, factor: Factor, major: Major, mn: int, k_steps: int, smem_offset: int
 ) -> Layout | None:
-    """Give a tile that holds just so much of M or N and of K; None where a swizzle does not fit."""
+    """Give a tile with these extents of M or N and of K; None if the swizzle does not fit."""
     swizzle = rng.choice(SWIZZLES)
     span = SPAN_BYTES[swizzle]
     if major == "K":

@@ -1,6 +1,6 @@
 """Who prints which words: the table of formats, and how a block becomes the driver's arguments.
 
-The words themselves are in `names`. A row says what its printer does otherwise than the driver: an
+The names are in `names`. A row says where its project differs from the driver: an
 array that begins with the size of an element, arrays padded to five, strides in elements, arguments
 that are passed and not printed. Read in the projects' own sources on 2026-11-21; a block that fits
 no row is read as the driver's own words are.
@@ -48,7 +48,7 @@ class Format:
     leading : bool
         Whether the first printed stride is the size of an element, which the driver does not read.
     padded : bool
-        Whether arrays have five entries whatever the rank.
+        Whether arrays always have five entries, for every rank.
     elements : bool
         Whether strides count elements.
     implied : mapping

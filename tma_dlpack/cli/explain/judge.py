@@ -1,4 +1,4 @@
-"""Printed arguments against the rules: what a printout does not show is not asked about."""
+"""Check printed arguments against the rules; skip rules on arguments that are not printed."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _violations(
         if not unreadable:
             break
         harmless = _given(PrintedArguments(kind=read.kind, rank=given["tensor_rank"]), {}, 0)
-        for violation in unreadable:  # a member that no enum has: ask about the rest without it
+        for violation in unreadable:  # not a member of the enum: check the others without it
             given[violation.argument] = harmless[violation.argument]
     return violations
 

@@ -7,7 +7,7 @@ from tma_dlpack.types.limits import MAX_RANK
 
 __all__ = ["Lists"]
 
-MAX_LISTED = 16  # a rank above it is no rank, and its lists stay as they are
+MAX_LISTED = 16  # larger ranks are not plausible; their lists are kept as they are
 
 
 class Lists:
@@ -35,7 +35,7 @@ class Lists:
         return rank
 
     def drop_extra(self, leading: bool, bits: int | None) -> None:
-        """Leave out a stride of dimension 0, which is the size of an element."""
+        """Drop a stride of dimension 0, which is the size of an element."""
         if self.strides is None or not self.strides:
             return
         count = len(self.strides)
@@ -75,7 +75,7 @@ class Lists:
             self._turn_dense(size, notes)
 
     def _drop_inner(self, notes: list[str], size: int | None) -> int | None:
-        """Leave out the stride of the inner dimension, at whichever end it is, and give it."""
+        """Drop the stride of the inner dimension, at either end, and give it."""
         assert self.strides is not None
         first, last = self.strides[0], self.strides[-1]
         inner = (1, size)

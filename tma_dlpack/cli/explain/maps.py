@@ -24,7 +24,7 @@ _DIGITS = re.compile(r"(?<![0-9a-fA-F])[0-9a-fA-F]{256}(?![0-9a-fA-F])")
 
 
 def maps_in(text: str, target: Target) -> Iterator[tuple[int, PrintedArguments | str]]:
-    """Give the line and the arguments of each map in a text; or why its bytes are no map."""
+    """Give the line and the arguments of each map in a text; or why its bytes are not a map."""
     taken: set[bytes] = set()
     for line, candidate in _candidates(text):
         data = hexdump.parse(candidate)

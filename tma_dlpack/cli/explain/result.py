@@ -79,7 +79,7 @@ class Explanation:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        from tma_dlpack.draw.figure import fragment  # pictures are imported when first asked for
+        from tma_dlpack.draw.figure import fragment  # imported when first needed
 
         parts = [f"<div><b>{html.escape(self._head())}</b></div>"]
         for numbers, request, report in self._groups():

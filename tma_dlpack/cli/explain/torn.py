@@ -15,7 +15,7 @@ NEAR_LINES = 3  # between blocks that touch
 
 
 def encodes_of(blocks: list[Block]) -> list[Block]:
-    """Mark the torn blocks of one stream; leave out those that show no encode."""
+    """Mark the torn blocks of one stream; drop those that are not of an encode."""
     _mark_cut(blocks)
     _mark_disordered(blocks)
     _mark_rests(blocks)

@@ -62,7 +62,7 @@ class Pointer:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Why there is no value: nothing follows, what follows is no value, or it is a sentence."""
+    """Why there is no value: the line ends, the rest is not a value, or it is a sentence."""
 
     why: str
 
@@ -146,7 +146,7 @@ def _is_torn(text: str, end: int) -> bool:
 
 
 def _nothing(text: str, at: int) -> Unreadable:
-    """Say what stands in place of a value."""
+    """Give the reason why there is no value."""
     line = text[at : at + 80].partition("\n")[0].strip()
     if not line:
         return CUT
