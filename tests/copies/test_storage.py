@@ -72,7 +72,7 @@ def test_the_storage_of_a_tensor_is_where_its_memory_begins_and_ends(tensor, exp
 
 def test_a_jax_array_is_its_own_storage():
     jax = pytest.importorskip("jax")
-    assert range_of(jax.numpy.zeros((4, 8))) == (0, 128, True)
+    assert range_of(jax.numpy.zeros((4, 8), "float32")) == (0, 128, True)
 
 
 # --- Stores into padded rows --------------------------------------------------------------------
