@@ -189,7 +189,7 @@ def _panel(figure: CopyMotion) -> Scene:
         Text(
             12,
             height,
-            "labels: row.chunk; the order of the chunks is not documented"
+            "row.chunk; their order is not documented"
             + (f"; {more} further chunks count with the last" if more else ""),
             "muted",
         )

@@ -154,7 +154,7 @@ def matrix(
     8..15       0x0400
     down: M or N, 8 rows per atom; across: K
     stride byte offset: 1024 bytes to the atom below
-    leading byte offset: not read; the steps of each span have starts of their own
+    leading byte offset: not used; the K steps of each span have their own starts
     K steps start at 0x0000, 0x0020, 0x0040, 0x0060
     """
     fix = "pass matrix_descriptor(tensor_map), or a map"

@@ -387,7 +387,7 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         holds=lambda r: 0 <= r.address < ADDRESS_END,
         found=lambda r: f"the address is {r.address:#x}",
         must="be below 2^57, and not negative",
-        fix="pass the address of device memory: x.data_ptr() of torch, x.data.ptr of CuPy",
+        fix="pass the address of device memory, such as data_ptr() of a torch tensor gives",
         source=MEASURED,
     ),
     Rule(

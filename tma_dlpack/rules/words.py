@@ -230,7 +230,7 @@ def parts_fix(r: Request, i: int) -> str:
     if r.view is None or not r.is_own_layout:
         return "split the tensor along this dimension, one map per part"
     colons = ":, " * (r.rank - 1 - i)
-    return f"make one map per part: x[{colons}:2**30], x[{colons}2**30:2**31], ..."
+    return f"make one map per part: x[{colons}:2**30], x[{colons}2**30:2**31] and so on"
 
 
 def packed_fix(r: Request) -> str:
