@@ -29,7 +29,7 @@ __all__ = ["main"]
 
 EXIT_OK, EXIT_REFUSED = 0, 1
 EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE, as shells report it
-BENCHES = ("call", "simulator", "gpu", "gemm", "conv")
+BENCHES = ("call", "simulator", "gpu", "gemm", "conv", "cpp")
 MAX_DUMP_BYTES = 1 << 16  # read of a file; the longest text form of a map has about 2000
 #: Options whose value may begin with a minus sign, which argparse takes for another option.
 SIGNED = ("--coords", "--lower", "--upper")
