@@ -72,10 +72,7 @@ def accept_tiled(
         libcudacxx = rules == "libcu++"
         if plain is None or target is not None or not (libcudacxx or rules == "driver"):
             return None
-        address, layout = _look_at(tensor)
-        kind = _type_of(layout[2], layout[3], layout[4], plain.data_type)
-        if kind.is_packed or (plain.fill and not kind.is_float):
-            return None
+        address, layout, kind = _typed(tensor, plain)
         dims, strides_bytes = _extents(address, layout, kind.element_bytes, libcudacxx)
         box = _integers(box_sizes, len(dims), 1, MAX_BOX)
         steps = _steps(elem_strides, dims, libcudacxx, libcudacxx)
@@ -125,10 +122,7 @@ def accept_im2col(
         documented = rules == "documented"
         if plain is None or target is not None or not (documented or rules == "driver"):
             return None
-        address, layout = _look_at(tensor)
-        kind = _type_of(layout[2], layout[3], layout[4], plain.data_type)
-        if kind.is_packed or (plain.fill and not kind.is_float):
-            return None
+        address, layout, kind = _typed(tensor, plain)
         dims, strides_bytes = _extents(address, layout, kind.element_bytes, documented)
         bits = _CORNER_BITS[len(dims)]
         half = 1 << (bits - 1)
@@ -227,6 +221,15 @@ def _plain_options(
     }
     span_bytes = SWIZZLE_SPAN_BYTES[pattern] or MAX_BOX_BYTES
     return _Plain(pattern, l2, fill, asked_type, span_bytes, words)
+
+
+def _typed(tensor: Any, plain: _Plain) -> tuple[int, _Layout, DataTypeRow]:
+    """Get the address and layout of a tensor, and the type of its map, which the fill must suit."""
+    address, layout = _look_at(tensor)
+    kind = _type_of(layout[2], layout[3], layout[4], plain.data_type)
+    if kind.is_packed or (plain.fill and not kind.is_float):
+        raise _NotSureError
+    return address, layout, kind
 
 
 def _look_at(tensor: Any) -> tuple[int, _Layout]:
