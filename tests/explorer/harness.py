@@ -67,6 +67,16 @@ WATCH_BLANK = """() => {
   look();
 }"""
 
+#: Whether two frames pass in which nothing is asked: what the pointer did has then been heard.
+QUIET = """async () => {
+  const busy = () => document.querySelector(".tmax").getAttribute("aria-busy") === "true";
+  for (let frame = 0; frame < 2; ++frame) {
+    await new Promise((drawn) => requestAnimationFrame(() => setTimeout(drawn)));
+    if (busy()) return false;
+  }
+  return true;
+}"""
+
 #: Gives what can be pressed or typed into and has no name for a screen reader.
 NAMELESS = """() => [...document.querySelectorAll("button, input, select, [role=tab]")]
   .filter((e) => !(e.getAttribute("aria-label") || e.textContent.trim()))
@@ -110,14 +120,14 @@ class Seen:
         )
         self.page.expose_function("tmaAsk", explorer.hear)
         self.page.set_content(PAGE % (css, script))
-        self.page.wait_for_selector(".tmax-stage")
+        self.page.wait_for_selector(".tmax-stage svg")  # its shadow is searched too
+        self.settle()
         return self
 
     def settle(self):
         """Wait until nothing is asked any more."""
-        self.page.wait_for_timeout(250)
-        self.page.wait_for_function("!document.querySelector('.tmax[aria-busy=true]')")
-        self.page.wait_for_timeout(100)
+        self.page.wait_for_timeout(250)  # longer than the front end waits for the pointer to rest
+        self.page.wait_for_function(QUIET)
 
     def pictures(self):
         """Give the number of panels and of parts drawn in them."""

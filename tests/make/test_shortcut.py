@@ -143,7 +143,7 @@ def test_numpy_integers_are_integers():
         ((16, "64"), {}),
         ((16, 1 << 70), {}),
         ((16, TmaSwizzle.bytes32), {}),
-        (iter((16, 64)), {}),
+        pytest.param(iter((16, 64)), {}, id="iterator"),
         ("ab", {}),
         ((16, 65), {}),
         ((129, 64), {}),
