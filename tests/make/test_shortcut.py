@@ -442,7 +442,7 @@ def test_a_batch_in_one_call_has_the_bytes_of_single_calls():
 
     tensors = tuple(tensor(rows) for rows in range(64, 96))
     rows = aligned_bytes(128 * len(tensors))
-    maps = shortcut.accept_many(tensors, rows.ctypes.data, BOX, *OPTIONS)
+    maps = shortcut.accept_many(tensors, rows.ctypes.data, BOX, *OPTIONS).maps
     assert [bytes(one) for one in maps] == [bytes(accepted(x)) for x in tensors]
     assert rows.tobytes() == b"".join(map(bytes, maps))
     assert shortcut.accept_many((*tensors, None), rows.ctypes.data, BOX, *OPTIONS) is None

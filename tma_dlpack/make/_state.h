@@ -44,6 +44,7 @@ enum { MAX_PRODUCERS = 16 }; /* known libraries have few types; a type past thes
 
 typedef struct {
   PyTypeObject *quick_type; /* of _quick.h */
+  PyTypeObject *batch_type; /* of _batch.h */
   PyTypeObject *map_type;   /* TensorMap */
   PyTypeObject *numpy_integer, *numpy_array;
   Words words[ENUMS];
