@@ -41,34 +41,15 @@ static PyObject *accept(PyObject *module, PyObject *const *args, Py_ssize_t coun
   return map != NULL ? (PyObject *)map : not_sure();
 }
 
-PyDoc_STRVAR(accept_tiled_doc,
-             "accept_tiled(tensor, box_sizes, elem_strides, interleave_layout, swizzle,\n"
-             "             l2_fetch_size, oobfill, data_type, rules, target, /)\n--\n\n"
-             "Make the map of an ordinary make_tma_descriptor call; None for \"not sure\".");
+/* The functions of Python: how many arguments each has, and what reads them. */
+#define ACCEPT_TENSOR(name, expected, read_options)                                  \
+  static PyObject *name(PyObject *module, PyObject *const *args, Py_ssize_t count) { \
+    return accept(module, args, count, expected, read_options);                      \
+  }
 
-static PyObject *accept_tiled(PyObject *module, PyObject *const *args, Py_ssize_t count) {
-  return accept(module, args, count, 10, read_tiled_options);
-}
-
-PyDoc_STRVAR(accept_im2col_doc,
-             "accept_im2col(tensor, lower, upper, channels, pixels, elem_strides,\n"
-             "              interleave_layout, swizzle, l2_fetch_size, oobfill, data_type, rules,\n"
-             "              target, /)\n--\n\n"
-             "Make the map of an ordinary make_im2col_descriptor call; None for \"not sure\".");
-
-static PyObject *accept_im2col(PyObject *module, PyObject *const *args, Py_ssize_t count) {
-  return accept(module, args, count, 13, read_im2col_options);
-}
-
-PyDoc_STRVAR(accept_im2col_wide_doc,
-             "accept_im2col_wide(tensor, lower_width, upper_width, channels, pixels, elem_strides,\n"
-             "                   interleave_layout, swizzle, l2_fetch_size, oobfill, mode,\n"
-             "                   data_type, rules, target, /)\n--\n\n"
-             "Make the map of an ordinary make_im2col_wide_descriptor call; None for \"not sure\".");
-
-static PyObject *accept_im2col_wide(PyObject *module, PyObject *const *args, Py_ssize_t count) {
-  return accept(module, args, count, 14, read_wide_options);
-}
+ACCEPT_TENSOR(accept_tiled, 10, read_tiled_options)
+ACCEPT_TENSOR(accept_im2col, 13, read_im2col_options)
+ACCEPT_TENSOR(accept_im2col_wide, 14, read_wide_options)
 
 /* ---- batches ------------------------------------------------------------------------------------- */
 
@@ -162,38 +143,15 @@ static PyObject *accept_bare(PyObject *module, PyObject *const *args, Py_ssize_t
   return not_sure();
 }
 
-PyDoc_STRVAR(accept_driver_tiled_doc,
-             "accept_driver_tiled(tensor_data_type, tensor_rank, global_address, global_dim,\n"
-             "                    global_strides, box_dim, element_strides, interleave, swizzle,\n"
-             "                    l2_promotion, oob_fill, target, encoder, /)\n--\n\n"
-             "Make the map of an ordinary driver_encode_tiled call; None for \"not sure\".");
+/* The functions of Python: how many arguments each has. */
+#define ACCEPT_BARE(name, expected, kind)                                            \
+  static PyObject *name(PyObject *module, PyObject *const *args, Py_ssize_t count) { \
+    return accept_bare(module, args, count, expected, kind);                         \
+  }
 
-static PyObject *accept_driver_tiled(PyObject *module, PyObject *const *args, Py_ssize_t count) {
-  return accept_bare(module, args, count, 13, TMA_DLPACK_TILED);
-}
-
-PyDoc_STRVAR(accept_driver_im2col_doc,
-             "accept_driver_im2col(tensor_data_type, tensor_rank, global_address, global_dim,\n"
-             "                     global_strides, lower, upper, channels, pixels,\n"
-             "                     element_strides, interleave, swizzle, l2_promotion, oob_fill,\n"
-             "                     target, encoder, /)\n--\n\n"
-             "Make the map of an ordinary driver_encode_im2col call; None for \"not sure\".");
-
-static PyObject *accept_driver_im2col(PyObject *module, PyObject *const *args, Py_ssize_t count) {
-  return accept_bare(module, args, count, 16, TMA_DLPACK_IM2COL);
-}
-
-PyDoc_STRVAR(accept_driver_im2col_wide_doc,
-             "accept_driver_im2col_wide(tensor_data_type, tensor_rank, global_address, global_dim,\n"
-             "                          global_strides, lower_width, upper_width, channels, pixels,\n"
-             "                          element_strides, interleave, mode, swizzle, l2_promotion,\n"
-             "                          oob_fill, target, encoder, /)\n--\n\n"
-             "Make the map of an ordinary driver_encode_im2col_wide call; None for \"not sure\".");
-
-static PyObject *accept_driver_im2col_wide(PyObject *module, PyObject *const *args,
-                                           Py_ssize_t count) {
-  return accept_bare(module, args, count, 17, TMA_DLPACK_IM2COL_WIDE);
-}
+ACCEPT_BARE(accept_driver_tiled, 13, TMA_DLPACK_TILED)
+ACCEPT_BARE(accept_driver_im2col, 16, TMA_DLPACK_IM2COL)
+ACCEPT_BARE(accept_driver_im2col_wide, 17, TMA_DLPACK_IM2COL_WIDE)
 
 /* ---- functions with a short cut before them ------------------------------------------------------ */
 
@@ -315,6 +273,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg) {
     Py_VISIT(state->producers[i].dtypes);
     Py_VISIT(state->producers[i].on_host);
     Py_VISIT(state->producers[i].on_cuda);
+    Py_VISIT(state->producers[i].platform);
   }
   for (int i = 0; i < EXPORTS; ++i) Py_VISIT(state->exports[i]);
   return 0;
@@ -345,17 +304,42 @@ static int module_clear(PyObject *module) {
 
 static void module_free(void *module) { module_clear(module); }
 
-#define VERB(name) {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, name##_doc}
+#define VERB(name, text) {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, text}
 
 static PyMethodDef module_methods[] = {
-    VERB(accept_tiled),
-    VERB(accept_im2col),
-    VERB(accept_im2col_wide),
-    VERB(accept_many),
-    VERB(accept_address),
-    VERB(accept_driver_tiled),
-    VERB(accept_driver_im2col),
-    VERB(accept_driver_im2col_wide),
+    VERB(accept_tiled,
+         "accept_tiled(tensor, box_sizes, elem_strides, interleave_layout, swizzle,\n"
+         "             l2_fetch_size, oobfill, data_type, rules, target, /)\n--\n\n"
+         "Make the map of an ordinary make_tma_descriptor call; None for \"not sure\"."),
+    VERB(accept_im2col,
+         "accept_im2col(tensor, lower, upper, channels, pixels, elem_strides,\n"
+         "              interleave_layout, swizzle, l2_fetch_size, oobfill, data_type, rules,\n"
+         "              target, /)\n--\n\n"
+         "Make the map of an ordinary make_im2col_descriptor call; None for \"not sure\"."),
+    VERB(accept_im2col_wide,
+         "accept_im2col_wide(tensor, lower_width, upper_width, channels, pixels, elem_strides,\n"
+         "                   interleave_layout, swizzle, l2_fetch_size, oobfill, mode,\n"
+         "                   data_type, rules, target, /)\n--\n\n"
+         "Make the map of an ordinary make_im2col_wide_descriptor call; None for \"not sure\"."),
+    VERB(accept_many, accept_many_doc),
+    VERB(accept_address, accept_address_doc),
+    VERB(accept_driver_tiled,
+         "accept_driver_tiled(tensor_data_type, tensor_rank, global_address, global_dim,\n"
+         "                    global_strides, box_dim, element_strides, interleave, swizzle,\n"
+         "                    l2_promotion, oob_fill, target, encoder, /)\n--\n\n"
+         "Make the map of an ordinary driver_encode_tiled call; None for \"not sure\"."),
+    VERB(accept_driver_im2col,
+         "accept_driver_im2col(tensor_data_type, tensor_rank, global_address, global_dim,\n"
+         "                     global_strides, lower, upper, channels, pixels,\n"
+         "                     element_strides, interleave, swizzle, l2_promotion, oob_fill,\n"
+         "                     target, encoder, /)\n--\n\n"
+         "Make the map of an ordinary driver_encode_im2col call; None for \"not sure\"."),
+    VERB(accept_driver_im2col_wide,
+         "accept_driver_im2col_wide(tensor_data_type, tensor_rank, global_address, global_dim,\n"
+         "                          global_strides, lower_width, upper_width, channels, pixels,\n"
+         "                          element_strides, interleave, mode, swizzle, l2_promotion,\n"
+         "                          oob_fill, target, encoder, /)\n--\n\n"
+         "Make the map of an ordinary driver_encode_im2col_wide call; None for \"not sure\"."),
     {"setup", setup, METH_VARARGS, setup_doc},
     {"quick", quick, METH_VARARGS, quick_text},
     {NULL, NULL, 0, NULL},
@@ -367,7 +351,7 @@ static int intern(PyObject **slot, const char *word) {
 }
 
 static int intern_words(State *state) {
-  return intern(&state->names[DTYPE], "dtype") && intern(&state->names[PLATFORM], "platform") &&
+  return intern(&state->names[DTYPE], "dtype") &&
          intern(&state->names[DLPACK_DEVICE], "__dlpack_device__") &&
          intern(&state->libcudacxx, "libcu++") && intern(&state->documented, "documented") &&
          intern(&state->driver, "driver");

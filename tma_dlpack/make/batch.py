@@ -170,9 +170,9 @@ def _rows(maps: tuple[TensorMap, ...]) -> NDArray[np.uint8] | None:
     present = [one for one in data if one is not None]
     if len(present) < len(data):
         return None
-    rows = aligned_bytes(len(data) * MAP_BYTES).reshape(len(data), MAP_BYTES)
-    rows.reshape(-1)[:] = np.frombuffer(b"".join(present), dtype=np.uint8)
-    return rows
+    rows, _ = aligned_bytes(len(data) * MAP_BYTES)
+    rows[:] = np.frombuffer(b"".join(present), dtype=np.uint8)
+    return rows.reshape(-1, MAP_BYTES)
 
 
 @opaque
@@ -240,8 +240,8 @@ target
         target,
     )
     all_tensors = _as_tuple(tensors)
-    rows = aligned_bytes(len(all_tensors) * MAP_BYTES)
-    maps = accept_many(all_tensors, rows.ctypes.data, *options)
+    rows, address = aligned_bytes(len(all_tensors) * MAP_BYTES)
+    maps = accept_many(all_tensors, address, *options)
     if maps is not None:
         return TensorMapBatch._accepted(maps, rows.reshape(-1, MAP_BYTES))
     return TensorMapBatch([_made(i, tensor, options) for i, tensor in enumerate(all_tensors)])
