@@ -119,15 +119,12 @@ def make_tma_descriptor(
         rules,
         target,
     )
-    if shape is None and strides is None and _is_default(allow, ()) and _is_default(offset, 0):
+    in_place = shape is None and strides is None and type(offset) is int and not offset
+    if in_place and type(allow) is tuple and not allow:
         accepted = accept_tiled(tensor, *options)
         if accepted is not None:
             return accepted
     return explained("tiled", tensor, (*options, allow, shape, strides, offset))
-
-
-def _is_default(value: object, default: object) -> bool:
-    return type(value) is type(default) and value == default
 
 
 @opaque
