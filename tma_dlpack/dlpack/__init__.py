@@ -7,7 +7,8 @@ No data is read or copied, no framework is imported, nothing synchronizes, and t
 capsule is not consumed: its own destructor runs its deleter.
 
 Files, each importing only from those before it: `refusals` (the table), `layout` (integers and
-what is made of them), `capsule` and `numpy_array` (ctypes), `torch_tensor`, `producer`, `view`.
+what is made of them), `capsule` (ctypes), `torch_tensor`, `producer`, `numpy_array` (for the short
+cut), `view`.
 
 May import: types. Imported by: rules, tensor_map, make, copies and everything below.
 

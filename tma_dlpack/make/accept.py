@@ -18,8 +18,8 @@ import numpy as np
 
 from tma_dlpack.dlpack.capsule import DIRECT, parse_capsule
 from tma_dlpack.dlpack.layout import READ_ONLY
-from tma_dlpack.dlpack.numpy_array import address_of_array
-from tma_dlpack.dlpack.producer import CODES, MAX_VERSION
+from tma_dlpack.dlpack.numpy_array import read_array
+from tma_dlpack.dlpack.producer import MAX_VERSION
 from tma_dlpack.dlpack.torch_tensor import torch_dtype_table
 from tma_dlpack.encoding.arguments import EncodeArguments, MapKind
 from tma_dlpack.tensor_map.map import TensorMap
@@ -51,6 +51,7 @@ __all__ = ["accept_im2col", "accept_im2col_wide", "accept_tiled"]
 
 _Layout = tuple[Any, ...]  # as dlpack.Layout: a plain tuple is quicker to make
 
+_SEQUENCES = tuple, list
 _HOST, _CUDA = DLDeviceType.kDLCPU.value, DLDeviceType.kDLCUDA.value
 
 
@@ -65,17 +66,21 @@ def accept_tiled(tensor: Any, box_sizes: Any, elem_strides: Any, *options: Any) 
         known = _read("libcu++", layout[2:5], *options)
         strict, element_bytes = known.strict, known.element_bytes
         strides_bytes = _strides_bytes(address, layout, element_bytes, strict)
-        box = _integers(box_sizes, len(shape), 1, MAX_BOX)
-        steps = _steps(elem_strides, shape, strict, strict)
-        inner_bytes = box[-1] * element_bytes
-        if inner_bytes % INNER_BYTES or inner_bytes > known.span_bytes:
+        steps = _steps(elem_strides, len(shape), strict)
+        if type(box_sizes) not in _SEQUENCES or len(box_sizes) != len(shape):
             return None
         whole_bytes = box_bytes = element_bytes
-        for size, extent, step in zip(box, shape, steps):  # noqa: B905 # strict=True is slower
-            if size > extent and strict:
+        for size, extent, step in zip(box_sizes, shape, steps):  # noqa: B905 # quicker
+            if type(size) is not int or not 1 <= size <= MAX_BOX:
+                return None
+            if strict and (size > extent or step > extent):
                 return None
             whole_bytes *= size
             box_bytes *= size // step  # rounding down, as the driver does
+        box = tuple(box_sizes)
+        inner_bytes = box[-1] * element_bytes
+        if inner_bytes % INNER_BYTES or inner_bytes > known.span_bytes:
+            return None
         gpu = _gpu_of(layout)
         if box_bytes > MAX_BOX_BYTES or (strict and whole_bytes > gpu.max_smem_bytes):
             return None
@@ -114,7 +119,7 @@ def accept_im2col(
         lower = _integers(pixel_box_lower_corner, len(shape) - 2, -half, half - 1)
         upper = _integers(pixel_box_upper_corner, len(shape) - 2, -half, half - 1)
         channels, pixels = _integers((channels_per_pixel, pixels_per_column), 2, 1, MAX_PIXELS)
-        steps = _steps(elem_strides, shape, known.strict, False)
+        steps = _steps(elem_strides, len(shape), known.strict)
         inner_bytes = channels * known.element_bytes
         if inner_bytes % INNER_BYTES or inner_bytes > known.span_bytes:
             return None
@@ -246,7 +251,7 @@ def _look_at(tensor: Any) -> tuple[int, _Layout]:
     """Get the address and layout of a tensor, if its type is one of those known here."""
     kind = type(tensor)
     if kind is np.ndarray:
-        return _look_at_array(tensor)
+        return read_array(tensor)
     torch = sys.modules.get("torch")
     if torch is not None and (kind is torch.Tensor or kind is torch.nn.Parameter):
         ordinal = tensor.get_device()  # -1 on the host
@@ -267,32 +272,6 @@ def _look_at(tensor: Any) -> tuple[int, _Layout]:
     if package != "cupy":  # JAX arrays are immutable, but their capsules are not flagged read-only
         layout = layout._replace(flags=READ_ONLY)
     return address, layout
-
-
-#: NumPy's types -> DLPack's code and bits, of types that NumPy exports.
-_ARRAY_TYPES = {
-    dtype: (CODES[dtype.kind].value, 8 * dtype.itemsize)
-    for dtype in map(np.dtype, "?bBhHiIlLqQefd")
-}
-
-
-def _look_at_array(array: Any) -> tuple[int, _Layout]:
-    """Read the attributes of a NumPy array: quicker from Python than a capsule, and the same."""
-    code, bits = _ARRAY_TYPES[array.dtype]
-    flags = array.flags
-    strides = None if flags.c_contiguous else _in_elements(array.strides, array.itemsize)
-    read_only = 0 if flags.writeable else READ_ONLY
-    layout = _HOST, 0, code, bits, 1, read_only, array.shape, strides
-    return address_of_array(array), layout
-
-
-def _in_elements(strides_bytes: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    strides = []
-    for stride in strides_bytes:
-        if stride % itemsize:
-            raise _NotSureError
-        strides.append(stride // itemsize)
-    return tuple(strides)
 
 
 def _is_cuda(torch: Any, tensor: Any) -> bool:
@@ -344,7 +323,7 @@ def _strides_bytes(address: int, layout: _Layout, element_bytes: int, unique: bo
 
 def _integers(values: Any, count: int, low: int, high: int) -> tuple[int, ...]:
     """Give `count` plain ints in a range."""
-    if (type(values) is not tuple and type(values) is not list) or len(values) != count:
+    if type(values) not in _SEQUENCES or len(values) != count:
         raise _NotSureError
     for value in values:
         if type(value) is not int or not low <= value <= high:
@@ -352,15 +331,10 @@ def _integers(values: Any, count: int, low: int, high: int) -> tuple[int, ...]:
     return tuple(values)
 
 
-def _steps(
-    elem_strides: Any, shape: tuple[int, ...], innermost_ignored: bool, within_shape: bool
-) -> tuple[int, ...]:
+def _steps(elem_strides: Any, rank: int, innermost_ignored: bool) -> tuple[int, ...]:
     """Give the element strides as passed to the driver, but row-major."""
     if elem_strides is None:
-        return (1, 1, 1, 1, 1)[: len(shape)]
+        return (1, 1, 1, 1, 1)[:rank]
     if innermost_ignored and type(elem_strides[-1]) is int:
         elem_strides = (*elem_strides[:-1], 1)
-    steps = _integers(elem_strides, len(shape), 1, MAX_ELEM_STRIDE)
-    if within_shape and any(map(int.__gt__, steps, shape)):
-        raise _NotSureError
-    return steps
+    return _integers(elem_strides, rank, 1, MAX_ELEM_STRIDE)
