@@ -20,24 +20,13 @@ _TYPES = {
 }
 
 
-class _ArrayStruct(ctypes.Structure):
-    """PyArrayInterface, up to `data`. Source: NumPy, "The array interface protocol"."""
-
-    _fields_ = (
-        ("two", ctypes.c_int),
-        ("nd", ctypes.c_int),
-        ("typekind", ctypes.c_char),
-        ("itemsize", ctypes.c_int),
-        ("flags", ctypes.c_int),
-        ("shape", ctypes.c_void_p),
-        ("strides", ctypes.c_void_p),
-        ("data", ctypes.c_size_t),
-    )
-
-
-_open = ctypes.PYFUNCTYPE(ctypes.POINTER(_ArrayStruct), ctypes.py_object, ctypes.c_char_p)(
+#: Capsule -> the 64-bit words of its struct.
+_words_of = ctypes.PYFUNCTYPE(ctypes.POINTER(ctypes.c_size_t), ctypes.py_object, ctypes.c_char_p)(
     ("PyCapsule_GetPointer", ctypes.pythonapi)
 )
+#: PyArrayInterface: int two, nd; char typekind; int itemsize, flags; 4 bytes of padding; then the
+#: pointers shape, strides, data. Source: NumPy, "The array interface protocol".
+_DATA = 5
 
 
 def read_array(array: Any) -> tuple[int, tuple[Any, ...]]:
@@ -51,7 +40,7 @@ def read_array(array: Any) -> tuple[int, tuple[Any, ...]]:
     (1, 0, 2, 16, 1, 0, (4, 4), (8, 1))
     """
     capsule = array.__array_struct__  # owns the struct, and has no name
-    address = _open(capsule, None).contents.data  # in half the time of `array.ctypes.data`
+    address = _words_of(capsule, None)[_DATA]  # in half the time of `array.ctypes.data`
     flags = array.flags
     strides = None if flags.c_contiguous else _in_elements(array.strides, array.itemsize)
     read_only = 0 if flags.writeable else READ_ONLY

@@ -52,46 +52,57 @@ __all__ = ["accept_im2col", "accept_im2col_wide", "accept_tiled"]
 _Layout = tuple[Any, ...]  # as dlpack.Layout: a plain tuple is quicker to make
 
 _SEQUENCES = tuple, list
+_ONES = (1,) * MAX_RANK
 _HOST, _CUDA = DLDeviceType.kDLCPU.value, DLDeviceType.kDLCUDA.value
 
 
-def accept_tiled(tensor: Any, box_sizes: Any, elem_strides: Any, *options: Any) -> TensorMap | None:
-    """Make the map for the arguments of `make_tma_descriptor`; None for "not sure".
-
-    `options` are the arguments from `interleave_layout` on, as `_read` takes them.
-    """
+def accept_tiled(
+    tensor: Any,
+    box_sizes: Any,
+    elem_strides: Any,
+    interleave_layout: Any,
+    swizzle: Any,
+    l2_fetch_size: Any,
+    oobfill: Any,
+    data_type: Any,
+    rules: Any,
+    target: Any,
+) -> TensorMap | None:
+    """Make the map for the arguments of `make_tma_descriptor`; None for "not sure"."""
     try:
         address, layout = _look_at(tensor)
+        strict, element_bytes, span_bytes, words, options = _read(
+            "libcu++", layout[2:5],
+            interleave_layout, swizzle, l2_fetch_size, oobfill, data_type, rules, target,
+        )  # fmt: skip
         shape = layout[6]
-        known = _read("libcu++", layout[2:5], *options)
-        strict, element_bytes = known.strict, known.element_bytes
         strides_bytes = _strides_bytes(address, layout, element_bytes, strict)
-        steps = _steps(elem_strides, len(shape), strict)
+        given, steps = None, _ONES[: len(shape)]
+        if elem_strides is not None:
+            given, steps = tuple(elem_strides), _steps(elem_strides, len(shape), strict)
         if type(box_sizes) not in _SEQUENCES or len(box_sizes) != len(shape):
             return None
-        whole_bytes = box_bytes = element_bytes
+        box_bytes = element_bytes
         for size, extent, step in zip(box_sizes, shape, steps):  # noqa: B905 # quicker
             if type(size) is not int or not 1 <= size <= MAX_BOX:
                 return None
             if strict and (size > extent or step > extent):
                 return None
-            whole_bytes *= size
-            box_bytes *= size // step  # rounding down, as the driver does
+            box_bytes *= size if strict else size // step  # the driver rounds down
         box = tuple(box_sizes)
         inner_bytes = box[-1] * element_bytes
-        if inner_bytes % INNER_BYTES or inner_bytes > known.span_bytes:
+        if inner_bytes % INNER_BYTES or inner_bytes > span_bytes:
             return None
         gpu = _gpu_of(layout)
-        if box_bytes > MAX_BOX_BYTES or (strict and whole_bytes > gpu.max_smem_bytes):
+        if box_bytes > MAX_BOX_BYTES or (strict and box_bytes > gpu.max_smem_bytes):
             return None
         on_gpu = layout[0] == _CUDA
         data = None  # for host tensors: encoded when the bytes are first needed
         if on_gpu:
             data = _by_driver(
-                "tiled", address, layout, strides_bytes, steps, known, box_dim=box[::-1]
+                "tiled", address, layout, strides_bytes, steps, words, box_dim=box[::-1]
             )
-        given = None if elem_strides is None else tuple(elem_strides)
-        asked = 0, address, layout, (box, given, *known.asked), on_gpu
+        asked = 0, address, layout, (box, given, *options), on_gpu
         return TensorMap._accepted(tensor, data, on_gpu, asked)
     except Exception:  # the rules will meet the same problem and explain it
         return None
@@ -104,24 +115,32 @@ def accept_im2col(
     channels_per_pixel: Any,
     pixels_per_column: Any,
     elem_strides: Any,
-    *options: Any,
+    interleave_layout: Any,
+    swizzle: Any,
+    l2_fetch_size: Any,
+    oobfill: Any,
+    data_type: Any,
+    rules: Any,
+    target: Any,
 ) -> TensorMap | None:
-    """Make the map for the arguments of `make_im2col_descriptor`; None for "not sure".
-
-    `options` are the arguments from `interleave_layout` on, as `_read` takes them.
-    """
+    """Make the map for the arguments of `make_im2col_descriptor`; None for "not sure"."""
     try:
         address, layout = _look_at(tensor)
+        strict, element_bytes, span_bytes, words, options = _read(
+            "documented", layout[2:5],
+            interleave_layout, swizzle, l2_fetch_size, oobfill, data_type, rules, target,
+        )  # fmt: skip
         shape = layout[6]
-        known = _read("documented", layout[2:5], *options)
-        strides_bytes = _strides_bytes(address, layout, known.element_bytes, known.strict)
+        strides_bytes = _strides_bytes(address, layout, element_bytes, strict)
         half = _CORNER_END[len(shape)]
         lower = _integers(pixel_box_lower_corner, len(shape) - 2, -half, half - 1)
         upper = _integers(pixel_box_upper_corner, len(shape) - 2, -half, half - 1)
         channels, pixels = _integers((channels_per_pixel, pixels_per_column), 2, 1, MAX_PIXELS)
-        steps = _steps(elem_strides, len(shape), known.strict)
-        inner_bytes = channels * known.element_bytes
-        if inner_bytes % INNER_BYTES or inner_bytes > known.span_bytes:
+        given, steps = None, _ONES[: len(shape)]
+        if elem_strides is not None:
+            given, steps = tuple(elem_strides), _steps(elem_strides, len(shape), strict)
+        inner_bytes = channels * element_bytes
+        if inner_bytes % INNER_BYTES or inner_bytes > span_bytes:
             return None
         if channels > MAX_BOX or inner_bytes * pixels > MAX_BOX_BYTES:
             return None
@@ -133,13 +152,12 @@ def accept_im2col(
         data = None  # for host tensors: encoded when the bytes are first needed
         if on_gpu:
             data = _by_driver(
-                "im2col", address, layout, strides_bytes, steps, known,
+                "im2col", address, layout, strides_bytes, steps, words,
                 pixel_box_lower_corner=lower[::-1], pixel_box_upper_corner=upper[::-1],
                 channels_per_pixel=channels, pixels_per_column=pixels,
             )  # fmt: skip
-        given = None if elem_strides is None else tuple(elem_strides)
-        chosen = lower, upper, channels, pixels, given, *known.asked
-        return TensorMap._accepted(tensor, data, on_gpu, (1, address, layout, chosen, on_gpu))
+        asked = 1, address, layout, (lower, upper, channels, pixels, given, *options), on_gpu
+        return TensorMap._accepted(tensor, data, on_gpu, asked)
     except Exception:  # the rules will meet the same problem and explain it
         return None
 
@@ -155,8 +173,8 @@ def _by_driver(
     layout: _Layout,
     strides_bytes: list[int],
     steps: tuple[int, ...],
-    known: _Known,
-    **words: Any,
+    words: dict[str, Any],
+    **box: Any,
 ) -> bytes:
     from tma_dlpack import driver  # loaded when the first CUDA tensor comes
 
@@ -165,8 +183,8 @@ def _by_driver(
         global_dim=layout[6][::-1],
         global_strides=tuple(strides_bytes),
         element_strides=steps[::-1],
-        **known.words,
         **words,
+        **box,
     )
     return driver.encode(arguments, address, layout[1])
 
@@ -187,7 +205,7 @@ class _Known(NamedTuple):
     element_bytes: int
     span_bytes: int  # most bytes of a row of the box
     words: dict[str, Any]  # for EncodeArguments
-    asked: tuple[Any, ...]  # the options as `Asked` has them
+    options: tuple[Any, ...]  # from `interleave_layout` on, as `Asked` has them
 
 
 @functools.lru_cache(maxsize=1024, typed=True)
@@ -224,8 +242,8 @@ def _read(
         "oob_fill": TmaOobFill(fill),
     }
     span_bytes = SWIZZLE_SPAN_BYTES[pattern] or MAX_BOX_BYTES
-    asked = 0, pattern, l2, fill, asked_type, rules, None
-    return _Known(rules == strict_rules, type_row.element_bytes, span_bytes, words, asked)
+    options = 0, pattern, l2, fill, asked_type, rules, None
+    return _Known(rules == strict_rules, type_row.element_bytes, span_bytes, words, options)
 
 
 def _type_of(dtype: DLDataType, asked: int | None) -> TensorMapDataType:
@@ -333,8 +351,6 @@ def _integers(values: Any, count: int, low: int, high: int) -> tuple[int, ...]:
 
 def _steps(elem_strides: Any, rank: int, innermost_ignored: bool) -> tuple[int, ...]:
     """Give the element strides as passed to the driver, but row-major."""
-    if elem_strides is None:
-        return (1, 1, 1, 1, 1)[:rank]
     if innermost_ignored and type(elem_strides[-1]) is int:
         elem_strides = (*elem_strides[:-1], 1)
     return _integers(elem_strides, rank, 1, MAX_ELEM_STRIDE)
