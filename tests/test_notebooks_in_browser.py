@@ -25,6 +25,10 @@ pytestmark = pytest.mark.skipif(bool(harness.MISSING), reason=harness.MISSING)
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 NAMES = sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
 every_notebook = pytest.mark.parametrize("name", NAMES)
+first_notebook_and_slowly_the_others = pytest.mark.parametrize(
+    "name",
+    [n if n == "00_what_is_tma" else pytest.param(n, marks=pytest.mark.slow) for n in NAMES],
+)
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +59,7 @@ def exported(tmp_path_factory):
     return export
 
 
-@every_notebook
+@first_notebook_and_slowly_the_others
 def test_an_exported_page_shows_every_picture_and_its_console_is_quiet(chromium, exported, name):
     seen = harness.Seen(chromium, 900)
     seen.page.goto(exported(name))
@@ -71,7 +75,7 @@ def test_an_exported_page_shows_every_picture_and_its_console_is_quiet(chromium,
     seen.page.close()
 
 
-@every_notebook
+@first_notebook_and_slowly_the_others
 def test_without_scripts_every_picture_is_an_image_that_loads(chromium, exported, name):
     context = chromium.new_context(
         java_script_enabled=False, viewport={"width": 900, "height": 800}

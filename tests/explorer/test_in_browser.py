@@ -104,7 +104,7 @@ def test_the_picture_follows_the_pointer(chromium):
     for start, end in (((4, 16), (150, 300)), ((152, 310), (20, 40)), ((24, 56), (200, 200))):
         seen.page.evaluate("window.shownAfter = []")
         before = explorer.choice
-        seen.drag(start, end, steps=30)
+        seen.drag(start, end, steps=12)
         seen.settle()
         # milliseconds from pointer to picture, one entry per picture; a busy machine shows fewer
         assert len(seen.page.evaluate("window.shownAfter")) >= 1
