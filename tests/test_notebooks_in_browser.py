@@ -63,12 +63,11 @@ def exported(tmp_path_factory):
 def test_an_exported_page_shows_every_picture_and_its_console_is_quiet(chromium, exported, name):
     seen = harness.Seen(chromium, 900)
     seen.page.goto(exported(name))
-    seen.page.wait_for_timeout(300)
-    shown = seen.page.evaluate(
-        "() => [...document.querySelectorAll('.tma-live')].filter((h) => h.closest('details') ||"
+    shown = (
+        "[...document.querySelectorAll('.tma-live')].filter((h) => h.closest('details') ||"
         "h.shadowRoot.querySelector('svg').getBoundingClientRect().width > 90).length"
     )
-    assert shown == images_of(name)
+    seen.page.wait_for_function(f"{shown} === {images_of(name)}")
     assert seen.page.locator("img.tma-still").count() == 0
     ours = [e for e in seen.errors if "ERR_NAME_NOT_RESOLVED" not in e and "MathJax" not in e]
     assert ours == []
