@@ -82,14 +82,13 @@ def accept_tiled(
             given, steps = tuple(elem_strides), _steps(elem_strides, len(shape), strict)
         if type(box_sizes) not in _SEQUENCES or len(box_sizes) != len(shape):
             return None
-        box_bytes = element_bytes
-        for size, extent, step in zip(box_sizes, shape, steps):  # noqa: B905 # quicker
+        box, box_bytes = tuple(box_sizes), element_bytes
+        for size, extent, step in zip(box, shape, steps):  # noqa: B905 # quicker
             if type(size) is not int or not 1 <= size <= MAX_BOX:
                 return None
             if strict and (size > extent or step > extent):
                 return None
             box_bytes *= size if strict else size // step  # the driver rounds down
-        box = tuple(box_sizes)
         inner_bytes = box[-1] * element_bytes
         if inner_bytes % INNER_BYTES or inner_bytes > span_bytes:
             return None
