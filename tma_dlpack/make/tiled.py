@@ -109,23 +109,19 @@ def make_tma_descriptor(
     >>> tm.global_dim, tm.global_strides, tm.box_dim, tm.tx_bytes
     ((64, 128), (128,), (64, 16), 2048)
     """
-    options = (
-        box_sizes,
-        elem_strides,
-        interleave_layout,
-        swizzle,
-        l2_fetch_size,
-        oobfill,
-        data_type,
-        rules,
-        target,
-    )
     in_place = shape is None and strides is None and type(offset) is int and not offset
     if in_place and type(allow) is tuple and not allow:
-        accepted = accept_tiled(tensor, *options)
+        accepted = accept_tiled(
+            tensor, box_sizes, elem_strides, interleave_layout, swizzle, l2_fetch_size, oobfill,
+            data_type, rules, target,
+        )  # fmt: skip
         if accepted is not None:
             return accepted
-    return explained("tiled", tensor, (*options, allow, shape, strides, offset))
+    options = (
+        box_sizes, elem_strides, interleave_layout, swizzle, l2_fetch_size, oobfill,
+        data_type, rules, target, allow, shape, strides, offset,
+    )  # fmt: skip
+    return explained("tiled", tensor, options)
 
 
 @opaque
