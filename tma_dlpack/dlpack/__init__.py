@@ -33,6 +33,7 @@ from tma_dlpack.dlpack.refusals import name_of
 from tma_dlpack.dlpack.torch_tensor import torch_dtype_table
 from tma_dlpack.dlpack.view import (
     TensorView,
+    array_at,
     as_tensor_view,
     host_bytes,
     read,
@@ -43,6 +44,7 @@ __all__ = [
     "Export",
     "Layout",
     "TensorView",
+    "array_at",
     "as_tensor_view",
     "canonical_strides",
     "host_bytes",

@@ -20,7 +20,7 @@ from tma_dlpack.types.coerce import (
     texts_of,
 )
 from tma_dlpack.types.enums import TensorMapDataType, parse
-from tma_dlpack.types.errors import Violation
+from tma_dlpack.types.errors import Violation, wrong_argument
 
 __all__ = ["Reader"]
 
@@ -82,16 +82,7 @@ class Reader:
     ) -> None:
         """Add the violation of an unreadable argument, and a value to propose instead."""
         self.instead[argument] = instead
-        self.unreadable.append(
-            Violation(
-                rule="ARGUMENT",
-                argument=argument,
-                found=f"{argument} {found}",
-                limit=f"it must {must}",
-                fix=fix,
-                source="tma_dlpack: the type of the argument",
-            )
-        )
+        self.unreadable.append(wrong_argument(argument, f"{argument} {found}", must, fix))
 
     def member(self, argument: str, enum: type[AnyEnum], value: object) -> AnyEnum:
         """Read a member, its name or its value; the member of value 0 if unreadable."""

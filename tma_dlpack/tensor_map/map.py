@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tma_dlpack.dlpack import Device, TensorView, as_tensor_view
+from tma_dlpack.dlpack import Device, TensorView, array_at, as_tensor_view
 from tma_dlpack.tensor_map.attributes import MapAttributes
 from tma_dlpack.tensor_map.storage import moved_bytes
 from tma_dlpack.types.coerce import bytes_of, integer_of, type_name
@@ -155,10 +155,8 @@ class TensorMap(MapAttributes, Drawn):
 
     def _shared_bytes(self) -> NDArray[np.uint8]:
         """Give the bytes that `ptr` points to as a writable array that keeps the map alive."""
-        from tma_dlpack.tensor_map import interop
-
         self._keep_data()
-        return interop.array_at(self.ptr, MAP_BYTES, self)
+        return array_at(self.ptr, MAP_BYTES, self)
 
     @opaque
     def as_ctypes(self) -> Any:
