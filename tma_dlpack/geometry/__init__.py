@@ -48,7 +48,6 @@ from tma_dlpack.geometry.lines import (
     store_window,
 )
 from tma_dlpack.geometry.plan import (
-    PACKED_GROUP,
     BoolArray,
     IntArray,
     TilePlan,
@@ -64,7 +63,6 @@ from tma_dlpack.geometry.swizzle import SMEM_ALIGNMENT, SWIZZLES, Swizzle, swizz
 
 __all__ = [
     "CHUNK_BYTES",
-    "PACKED_GROUP",
     "SMEM_ALIGNMENT",
     "SWIZZLES",
     "BoolArray",

@@ -13,8 +13,9 @@ A rule belongs to one or more sets of rules:
 strides), `tile.py` (interleave, swizzle), `box.py` (box, element strides) and `im2col.py`.
 `parse.py` turns the arguments of a call into a `Request` (`request.py`), with `reader.py`;
 `check.py` evaluates the rows; `report.py` is the result, and searches for arguments that would be
-accepted, with the `repair` of each rule (`repairs.py`). `words.py` writes fixes for the tensor's
-framework. `advice.py` has the rows for accepted calls.
+accepted, with the `repair` of each rule (`repairs.py`). `names.py` names arguments as the call
+does; `words.py` writes fixes for the tensor's framework. `advice.py` has the rows for accepted
+calls.
 
 May import: types, dlpack, encoding. Imported by: tensor_map, make and everything below.
 
@@ -24,7 +25,8 @@ A new rule takes four steps:
    `holds`, `found`, `must`, `fix`, and `asks` if `must` is a function. Name the source:
    `libcudacxx=` (required for rules that libcu++ has: `tma.rules()` reads it), `documented=True`,
    or `source=`. `sets` defaults to all four. `reads` names the arguments that it needs, `after` the
-   rules that must hold first. Write ``r.argument(name)`` in texts that `driver_encode_*` shows too.
+   rules that must hold first. Write ``names.argument(r, name)`` in texts that `driver_encode_*`
+   shows too.
 2. Give it a `repair` from `repairs.py`: without one, `fixed()` can only switch the rule off.
 3. The short cut does not read this table. If it would accept what the rule refuses, add the
    condition to make/accept.py and to include/tma_dlpack_make.h (the compiled one).

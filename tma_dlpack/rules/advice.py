@@ -16,13 +16,13 @@ from tma_dlpack.types.limits import (
     BIT_85_MENDED_IN,
     BIT_85_SMALL_BYTES,
     INNER_BYTES,
+    PACKED_GROUP,
     SWIZZLE_SPAN_BYTES,
 )
 
 __all__ = ["ADVICE", "AdviceRow", "bank_conflict_degree"]
 
 BANK_LINE_BYTES = 128  # 32 banks of 4 bytes
-PACKED_GROUP = 16  # values of a packed type that lie in one chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +59,7 @@ def _inner_bytes(r: Request) -> int:
 
 
 def _rows(r: Request) -> int:
-    if r.kind != "tiled":
-        return r.arguments.pixels_per_column
-    return math.prod(
-        -(-n // s)
-        for n, s in zip(r.arguments.box_dim[1:], r.arguments.element_strides[1:], strict=True)
-    )
-
-
-def _row_bytes(r: Request) -> int:
-    return int(r.arguments.global_dim[0]) * r.element_bits // 8
+    return math.prod(_tile(r)[:-1]) if r.kind == "tiled" else r.arguments.pixels_per_column
 
 
 def _degree(r: Request) -> int:
@@ -109,7 +100,7 @@ def _dense(r: Request) -> bool:
 
 def _spanned_bytes(r: Request) -> int:
     outer = zip(r.arguments.global_dim[1:], r.arguments.global_strides, strict=True)
-    return _row_bytes(r) + sum((int(n) - 1) * int(s) for n, s in outer)
+    return r.arguments.row_bytes + sum((int(n) - 1) * int(s) for n, s in outer)
 
 
 def _beyond_bytes(r: Request) -> tuple[int, int]:
@@ -161,7 +152,7 @@ ADVICE: tuple[AdviceRow, ...] = (
     AdviceRow(
         id="ADDRESS_ZERO",
         on="tensor.address",
-        applies=lambda r: r.mirror and r.address == 0,
+        applies=lambda r: r.is_driver_call and r.address == 0,
         found=lambda r: "global_address is 0",
         why="the driver encodes such a map (a driver of 2023 did not), but there is no tensor",
         fix=lambda r: (
@@ -197,8 +188,8 @@ ADVICE: tuple[AdviceRow, ...] = (
     AdviceRow(
         id="STORE_OVERRUN",
         on="tensor",
-        applies=lambda r: not r.interleaved and _row_bytes(r) % INNER_BYTES != 0,
-        found=lambda r: f"the last dimension spans {_row_bytes(r)} bytes",
+        applies=lambda r: not r.interleaved and r.arguments.row_bytes % INNER_BYTES != 0,
+        found=lambda r: f"the last dimension spans {r.arguments.row_bytes} bytes",
         why="stores and reductions write whole chunks of 16 bytes: they overwrite the bytes past "
         "the end of each row, up to the next multiple of 16; loads are exact",
         fix=lambda r: "store only if the padding after each row may be overwritten",
@@ -207,7 +198,7 @@ ADVICE: tuple[AdviceRow, ...] = (
     AdviceRow(
         id="COORDINATE_STEP",
         on="tensor",
-        applies=lambda r: not r.interleaved and _row_bytes(r) % INNER_BYTES != 0,
+        applies=lambda r: not r.interleaved and r.arguments.row_bytes % INNER_BYTES != 0,
         found=lambda r: (
             "a tile that ends with the row would start at element "
             f"{int(r.arguments.global_dim[0]) - r.inner_box}"

@@ -11,8 +11,9 @@ from tma_dlpack.rules.request import Request
 
 __all__ = [
     "ALL",
+    "ALL_BUT_MEASURED",
+    "BOTH_IM2COL",
     "CCCL_COMMIT",
-    "COLUMNS",
     "DOCUMENTS",
     "DRIVER",
     "DRIVER_STEPS",
@@ -25,7 +26,6 @@ __all__ = [
     "TILED",
     "TILED_ON_SM_90",
     "WIDE",
-    "WRITTEN",
     "AnyRule",
     "Rule",
     "RulePerEntry",
@@ -46,20 +46,20 @@ DRIVER_STEPS = 100  # steps from here on are the driver's, beyond libcu++'s own
 ALL = frozenset({"libcu++", "driver", "documented", "measured"})
 DRIVER = frozenset({"driver", "measured"})
 LIBCU = frozenset({"libcu++"})
-WRITTEN = frozenset({"libcu++", "driver", "documented"})
+ALL_BUT_MEASURED = frozenset({"libcu++", "driver", "documented"})
 TILED_ON_SM_90 = frozenset({"libcu++", "driver", "measured"})
 
 Kinds = tuple[MapKind, ...]
 TILED: Kinds = ("tiled",)
 IM2COL: Kinds = ("im2col",)
 WIDE: Kinds = ("im2col_wide",)
-COLUMNS: Kinds = ("im2col", "im2col_wide")
+BOTH_IM2COL: Kinds = ("im2col", "im2col_wide")
 EVERY: Kinds = ("tiled", "im2col", "im2col_wide")
 
 #: Rules that must hold before a rule on the map's data type is checked.
 HAS_TYPE = ("DTYPE", "DATA_TYPE_OVERRIDE")
 
-Places = Callable[[Request], Iterable[int]]
+Entries = Callable[[Request], Iterable[int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +171,7 @@ class RulePerEntry(_Row):
         As in `Rule`, with the entry as second argument.
     """
 
-    entries: Places
+    entries: Entries
     holds: Callable[[Request, int], bool]
     found: str | Callable[[Request, int], str]
     must: str | Callable[[Request, int], str]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tma_dlpack.rules import repairs, words
+from tma_dlpack.rules import names, repairs, words
 from tma_dlpack.rules.request import Request
 from tma_dlpack.rules.rule import (
+    ALL_BUT_MEASURED,
     HAS_TYPE,
     LIBCU,
     MEASURED,
     TILED,
     WIDE,
-    WRITTEN,
     AnyRule,
     Rule,
     RulePerEntry,
@@ -48,7 +48,7 @@ def _min_rank(r: Request) -> int:
 
 
 def _rank_fix(r: Request) -> str:
-    if r.mirror:
+    if r.is_driver_call:
         return "merge dimensions, or make one map per slice; add dimensions of 1 for im2col"
     if r.rank > MAX_RANK:
         return (
@@ -58,6 +58,18 @@ def _rank_fix(r: Request) -> str:
     if r.kind == "tiled":
         return "give it a dimension: x.reshape(1)"
     return "add dimensions of size 1 with x[None]: im2col reads N, [D,] [H,] W, C"
+
+
+def _packed_found(r: Request) -> str:
+    """Name the argument that decides the map's type, and the type."""
+    data_type = r.arguments.data_type.name
+    if r.view is None:
+        found = f"tensor_data_type is {data_type}"
+    elif r.asked_type is not None:
+        found = f"data_type is {data_type}"
+    else:
+        found = f"tensor.dtype is {r.view.dtype}, which takes the map type {data_type}"
+    return f"{found} on {r.target}"
 
 
 def _packed_unit(r: Request) -> int:
@@ -85,6 +97,14 @@ def _override_fix(r: Request) -> str:
     return f"omit data_type, or choose one of {choices}" if choices else words.carry_fix(r)
 
 
+def _nan_found(r: Request) -> str:
+    return f"{names.argument(r, 'oobfill')} is nan for the map type {r.type_row.data_type.name}"
+
+
+def _nan_fix(r: Request) -> str:
+    return f"use {names.argument(r, 'oobfill')}='none', which fills with zeros"
+
+
 def _fill_suits_type(r: Request) -> bool:
     return r.arguments.oob_fill is not TmaOobFill.nan or r.type_row.is_float
 
@@ -96,7 +116,7 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         step=10,
         on="target",
         why="earlier GPUs have no Tensor Memory Accelerator",
-        sets=WRITTEN,
+        sets=ALL_BUT_MEASURED,
         unsupported=True,
         reads=("target",),
         holds=lambda r: r.target.has_tma,
@@ -118,7 +138,7 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         after=("CAPABILITY",),
         applies=lambda r: r.data_type in PACKED_TYPES,
         holds=lambda r: not r.target.is_sm_9x,
-        found=lambda r: f"{r.type_found()} on {r.target}",
+        found=_packed_found,
         must="be a type of whole bytes on compute capability 9.x",
         fix=words.packed_fix,
         libcudacxx="__check_device",
@@ -152,10 +172,10 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         holds=lambda r: _min_rank(r) <= r.rank <= MAX_RANK,
         found=lambda r: (
             f"tensor_rank is {r.rank}"
-            if r.mirror
+            if r.is_driver_call
             else f"the tensor has {counted(r.rank, 'dimension')}"
         ),
-        must=lambda r: ("be {}..{}" if r.mirror else "have {}..{}").format(_min_rank(r), MAX_RANK),
+        must=lambda r: f"{'be' if r.is_driver_call else 'have'} {_min_rank(r)}..{MAX_RANK}",
         fix=_rank_fix,
         libcudacxx="__get_tensor_map_rank",
         documented=True,
@@ -171,13 +191,13 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         applies=lambda r: r.interleaved,
         holds=lambda r: r.rank >= MIN_RANK_INTERLEAVED,
         found=lambda r: (
-            f"{r.argument('interleave_layout')} is {r.arguments.interleave.name} for a tensor of "
-            f"{counted(r.rank, 'dimension')}"
+            f"{names.argument(r, 'interleave_layout')} is {r.arguments.interleave.name} for a "
+            f"tensor of {counted(r.rank, 'dimension')}"
         ),
         must=f"be none for fewer than {MIN_RANK_INTERLEAVED} dimensions",
         fix=lambda r: (
-            f"use {r.argument('interleave_layout')}='none', or add outer dimensions of size 1"
-            + ("" if r.mirror else " with x[None]")
+            f"use {names.argument(r, 'interleave_layout')}='none', or add outer dimensions of "
+            f"size 1{'' if r.is_driver_call else ' with x[None]'}"
         ),
         libcudacxx="__get_tensor_map_rank",
         documented=True,
@@ -258,12 +278,10 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         reads=("data_type", "oobfill"),
         after=HAS_TYPE,
         applies=_libcudacxx_refuses_nan,
-        holds=lambda r: _fill_suits_type(r),
-        found=lambda r: (
-            f"{r.argument('oobfill')} is nan for the map type {r.type_row.data_type.name}"
-        ),
+        holds=_fill_suits_type,
+        found=_nan_found,
         must="be none for data types that are not floating-point",
-        fix=lambda r: f"use {r.argument('oobfill')}='none', which fills with zeros",
+        fix=_nan_fix,
         libcudacxx="__get_tensor_map_data_type",
         documented=True,
         repair=repairs.constant(oobfill=TmaOobFill.none),
@@ -276,7 +294,7 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         why="a row of packed values must be whole bytes, and whole groups for padded types",
         asks="have an innermost extent that is a multiple of 2 values, of 128 for the types padded "
         "to 16 bytes",
-        sets=WRITTEN,
+        sets=ALL_BUT_MEASURED,
         reads=("data_type",),
         after=("RANK", *HAS_TYPE, "PACKED_TYPE"),
         applies=lambda r: r.data_type in PACKED_TYPES,
@@ -299,7 +317,7 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         entries=_outer_to_inner,
         after=("RANK",),
         holds=lambda r, i: 1 <= r.arguments.global_dim[i] <= MAX_DIM,
-        found=lambda r, i: f"{r.extent_name(i)} is {r.arguments.global_dim[i]}",
+        found=names.extent_found,
         must="be 1..2^32",
         fix=lambda r, i: (
             "an empty tensor has nothing to copy: skip it"
@@ -320,7 +338,8 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         after=("RANK",),
         holds=lambda r: r.innermost_stride == 1,
         found=lambda r: (
-            f"{r.layout_name('strides')}[{r.rank - 1}] is {counted(r.innermost_stride, 'element')}"
+            f"{names.layout(r, 'strides')}[{r.rank - 1}] is "
+            f"{counted(r.innermost_stride, 'element')}"
         ),
         must="be 1: the last dimension must be contiguous",
         fix=words.transpose_fix,
@@ -337,8 +356,8 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         sets=frozenset({"libcu++", "documented"}),
         entries=_strided,
         after=("RANK", "STRIDE_INNERMOST"),
-        holds=lambda r, i: r.nests(i),
-        found=lambda r, i: r.stride_found(i),
+        holds=Request.nests,
+        found=names.stride_found,
         must=lambda r, i: (
             f"be 0, or at least the {counted(r.nested_bytes(i), 'byte')} that the next inner "
             "dimension spans"
@@ -357,7 +376,7 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         reads=("interleave_layout", "data_type"),
         after=("RANK", "STRIDE_INNERMOST"),
         holds=lambda r, i: r.arguments.global_strides[i - 1] % r.alignment_bytes == 0,
-        found=lambda r, i: r.stride_found(i),
+        found=names.stride_found,
         must=lambda r, i: f"be a multiple of {r.alignment_bytes} bytes",
         fix=lambda r, i: words.padding_fix(r),
         libcudacxx="__get_tensor_strides",
@@ -372,9 +391,9 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         entries=_strided,
         after=("RANK", "STRIDE_INNERMOST"),
         holds=lambda r, i: 0 <= r.arguments.global_strides[i - 1] < STRIDE_BYTES_END,
-        found=lambda r, i: r.stride_found(i),
+        found=names.stride_found,
         must="be less than 2^40 bytes, and not negative",
-        fix=lambda r, i: words.index_fix(r, i),
+        fix=words.index_fix,
         libcudacxx="__get_tensor_strides",
         documented=True,
     ),
@@ -399,10 +418,10 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         reads=("data_type", "oobfill"),
         after=HAS_TYPE,
         applies=lambda r: not _libcudacxx_refuses_nan(r),
-        holds=lambda r: _fill_suits_type(r),
-        found=lambda r: f"oobfill is nan for the map type {r.type_row.data_type.name}",
+        holds=_fill_suits_type,
+        found=_nan_found,
         must="be none for data types that are not floating-point",
-        fix=lambda r: f"use {r.argument('oobfill')}='none', which fills with zeros",
+        fix=_nan_fix,
         documented=True,
         differs="libcu++ lets float8 and float4 pass to the driver, which takes them as integers",
         repair=repairs.constant(oobfill=TmaOobFill.none),
