@@ -9,8 +9,8 @@ A rule belongs to one or more sets of rules:
 ``"measured"``    what the driver refuses for sm_90, for `driver_encode_*`
                   [H200, driver 580.159.04 (CUDA 13.0), 2026-11-20; tests/golden]
 
-`rule.py` defines a row. The rows are in `tensor.py` (device, rank, address, data type, sizes,
-strides), `tile.py` (interleave, swizzle), `box.py` (box, element strides) and `im2col.py`.
+`rule.py` defines a row. The rows are in `tensor.py` (device, rank, address, sizes, strides),
+`data_type.py`, `tile.py` (interleave, swizzle), `box.py`, `elem_strides.py` and `im2col.py`.
 `parse.py` turns the arguments of a call into a `Request` (`request.py`), with `reader.py`;
 `check.py` evaluates the rows; `report.py` is the result, and searches for arguments that would be
 accepted, with the `repair` of each rule (`repairs.py`). `names.py` names arguments as the call
@@ -42,6 +42,8 @@ A new advice: a row in `advice.py`, and a pair of calls in tests/rules/test_advi
 from __future__ import annotations
 
 from tma_dlpack.rules.box import BOX_RULES
+from tma_dlpack.rules.data_type import DATA_TYPE_RULES
+from tma_dlpack.rules.elem_strides import ELEM_STRIDE_RULES
 from tma_dlpack.rules.im2col import IM2COL_RULES
 from tma_dlpack.rules.rule import CCCL_COMMIT, DRIVER_STEPS, AnyRule, Rule, RulePerEntry
 from tma_dlpack.rules.tensor import TENSOR_RULES
@@ -51,7 +53,17 @@ __all__ = ["ALLOWABLE", "CCCL_COMMIT", "RULES", "AnyRule", "Rule", "RulePerEntry
 
 #: Every rule, in libcu++'s order.
 RULES: tuple[AnyRule, ...] = tuple(
-    sorted((*TENSOR_RULES, *TILE_RULES, *BOX_RULES, *IM2COL_RULES), key=lambda rule: rule.step)
+    sorted(
+        (
+            *TENSOR_RULES,
+            *DATA_TYPE_RULES,
+            *TILE_RULES,
+            *BOX_RULES,
+            *ELEM_STRIDE_RULES,
+            *IM2COL_RULES,
+        ),
+        key=lambda rule: rule.step,
+    )
 )
 
 #: The ids that `allow=` takes: rules that libcu++ has and the driver has not.

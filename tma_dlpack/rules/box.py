@@ -1,4 +1,4 @@
-"""Rules on box_sizes and elem_strides."""
+"""Rules on box_sizes."""
 
 from __future__ import annotations
 
@@ -25,12 +25,11 @@ from tma_dlpack.types.limits import (
     INNER_BYTES,
     MAX_BOX,
     MAX_BOX_BYTES,
-    MAX_ELEM_STRIDE,
     MAX_RANK,
     PADDED_INNER_VALUES,
 )
 
-__all__ = ["BOX_RULES", "inner_fix", "inner_found"]
+__all__ = ["BOX_RULES", "be_in_shape", "inner_fix", "inner_found"]
 
 #: What the rows on the innermost bytes of the box read.
 _READS_INNER = ("box_sizes", "data_type")
@@ -41,21 +40,12 @@ def _inner_to_outer(r: Request) -> Iterable[int]:
     return range(r.rank)
 
 
-def _stepped(r: Request) -> Iterable[int]:
-    # only the sm_90 driver checks the innermost entry of im2col maps; skip it for unknown targets
-    unsure = r.rules == "measured" and any(v.argument == "target" for v in r.unreadable)
-    return range(1 if r.ignores_innermost_elem_stride or unsure else 0, r.rank)
-
-
 def _box_found(r: Request, i: int) -> str:
     return f"{names.box_entry(r, i)} is {r.arguments.box_dim[i]}"
 
 
-def _step_found(r: Request, i: int) -> str:
-    return f"{names.elem_stride(r, i)} is {r.arguments.element_strides[i]}"
-
-
-def _be_in_shape(r: Request, i: int) -> str:
+def be_in_shape(r: Request, i: int) -> str:
+    """Give the limit of an entry that must not exceed the extent of the tensor."""
     return f"be at most {names.extent(r, i)} = {r.arguments.global_dim[i]}"
 
 
@@ -85,16 +75,6 @@ def _box_rank_fix(r: Request) -> str:
         return f"give {counted(r.rank, 'entry')}, {size}"
     box = repairs.entries("box_sizes")(r)["box_sizes"]
     return f"pass {counted(r.rank, 'entry')}, such as box_sizes={box}, {size}"
-
-
-def _step_fix(r: Request, i: int) -> str:
-    if r.arguments.element_strides[i] < 1:
-        return "use 1 to take every element"
-    if r.kind != "tiled" or r.is_driver_call or i == 0 or not r.is_own_layout:
-        return "use 1 to take every element, or 8, the largest step"
-    colons = ":, " * (r.rank - 1 - i)
-    step = r.arguments.element_strides[i]
-    return f"use 1 and step the tensor itself, x[{colons}::{step}], or use 8, the largest step"
 
 
 def inner_fix(r: Request) -> str:
@@ -199,7 +179,7 @@ BOX_RULES: tuple[AnyRule, ...] = (
         after_here=("BOX_RANGE", "DIM_RANGE"),
         holds=lambda r, i: r.arguments.box_dim[i] <= r.arguments.global_dim[i],
         found=_box_found,
-        must=_be_in_shape,
+        must=be_in_shape,
         fix=lambda r, i: f"use {_fitting(r, i)}",
         libcudacxx="__get_box_sizes",
         differs="the driver accepts larger boxes; the rest of the tile is filled",
@@ -283,60 +263,6 @@ BOX_RULES: tuple[AnyRule, ...] = (
         fix=_shrink_fix(_fits_smem),
         libcudacxx="__get_box_sizes",
         repair=repairs.shrink_box(_fits_smem),
-    ),
-    # 9. element strides
-    Rule(
-        id="ELEM_STRIDES_RANK",
-        step=90,
-        on="elem_strides",
-        why="there is a step along each dimension",
-        asks="have one entry per dimension of the tensor",
-        reads=("elem_strides",),
-        after=("RANK",),
-        holds=lambda r: len(r.arguments.element_strides) == r.rank,
-        found=lambda r: f"elem_strides has {counted(len(r.arguments.element_strides), 'entry')}",
-        must=lambda r: f"have {r.rank}, one per dimension of the tensor",
-        fix="omit elem_strides for strides of 1, or give one entry per dimension, row-major",
-        libcudacxx="__get_elem_strides",
-        repair=repairs.entries("elem_strides"),
-    ),
-    RulePerEntry(
-        id="ELEM_STRIDES_RANGE",
-        step=91,
-        on="elem_strides",
-        why="the map stores stride - 1 in 3 bits",
-        entries=_stepped,
-        reads=("elem_strides", "interleave_layout"),
-        after=("RANK", "ELEM_STRIDES_RANK"),
-        holds=lambda r, i: 1 <= r.arguments.element_strides[i] <= MAX_ELEM_STRIDE,
-        found=_step_found,
-        must=f"be 1..{MAX_ELEM_STRIDE}",
-        fix=_step_fix,
-        libcudacxx="__get_elem_strides",
-        documented=True,
-        differs="libcu++ and the documentation ignore the innermost entry unless interleaved; the "
-        "driver does not",
-        repair=repairs.clamp_elem_stride,
-    ),
-    RulePerEntry(
-        id="ELEM_STRIDES_IN_SHAPE",
-        step=91,
-        on="elem_strides",
-        why="libcu++ requires steps that stay within the tensor; the driver does not",
-        asks="be at most the extent of the tensor",
-        kinds=TILED,
-        sets=LIBCU,
-        entries=_stepped,
-        reads=("elem_strides", "interleave_layout"),
-        after=("RANK", "ELEM_STRIDES_RANK"),
-        after_here=("ELEM_STRIDES_RANGE", "DIM_RANGE"),
-        holds=lambda r, i: r.arguments.element_strides[i] <= r.arguments.global_dim[i],
-        found=_step_found,
-        must=_be_in_shape,
-        fix=lambda r, i: f"use {min(r.arguments.global_dim[i], MAX_ELEM_STRIDE)}",
-        libcudacxx="__get_elem_strides",
-        differs="the driver accepts more",
-        repair=repairs.clamp_elem_stride,
     ),
     # 10. what only the driver requires
     Rule(

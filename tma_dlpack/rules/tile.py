@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from tma_dlpack.rules import names, repairs
 from tma_dlpack.rules.request import Request
-from tma_dlpack.rules.rule import (
-    ALL_BUT_MEASURED,
-    HAS_TYPE,
-    WIDE,
-    AnyRule,
-    Rule,
-)
+from tma_dlpack.rules.rule import ALL_BUT_MEASURED, HAS_TYPE, WIDE, AnyRule, Rule
 from tma_dlpack.types.enums import TensorMapDataType, TmaInterleaveLayout, TmaSwizzle
 
 __all__ = ["TILE_RULES"]
