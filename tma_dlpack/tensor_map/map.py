@@ -406,7 +406,7 @@ interleave_layout, swizzle_mode, fill_mode
         >>> "tensormap.replace.tile.rank.shared::cta.b1024.b32" in zeroed.replace_cuda(rank=2)
         True
         """
-        from tma_dlpack.tensor_map import cpp, ptx_replace
+        from tma_dlpack.tensor_map import ptx_kernel, ptx_replace
 
         changes = ptx_replace.read_replacements(
             self,
@@ -423,7 +423,7 @@ interleave_layout, swizzle_mode, fill_mode
                 "fill_mode": fill_mode,
             },
         )
-        return cpp.replace_kernel(changes, ptx_replace.ENUMS, self.target.name)
+        return ptx_kernel.replace_kernel(changes, self.target.name)
 
     @opaque
     def cpp(self) -> str:
