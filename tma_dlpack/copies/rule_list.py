@@ -23,6 +23,7 @@ from tma_dlpack.types.public import Drawn, public
 
 __all__ = ["RuleInfo", "RuleList", "rules"]
 
+#: What a rule is about, in the order of the list.
 GROUPS = ("tensor", "rule", "advice", "copy")
 
 
@@ -117,10 +118,6 @@ class RuleList(Sequence[RuleInfo], Drawn):
         return "\n\n".join(map(str, self._rules))
 
 
-#: What a row is about, in the order of the list.
-GROUPS = ("tensor", "rule", "advice", "copy")
-
-
 @opaque
 def rules(group: str | None = None) -> RuleList:
     """Give every rule that this package checks for tensors, calls and copies.
@@ -192,16 +189,8 @@ def _of_tensors() -> Iterator[RuleInfo]:
 
 def _of_advice() -> Iterator[RuleInfo]:
     for row in ADVICE:
-        yield RuleInfo(
-            row.id,
-            "advice",
-            row.on,
-            row.why,
-            "",
-            row.source,
-            (),
-            () if row.kinds == KINDS else row.kinds,
-        )
+        kinds = () if row.kinds == KINDS else row.kinds
+        yield RuleInfo(row.id, "advice", row.on, row.why, "", row.source, kinds=kinds)
 
 
 def _of_copies() -> Iterator[RuleInfo]:

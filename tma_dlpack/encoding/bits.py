@@ -41,6 +41,7 @@ __all__ = [
     "element_type_bits",
     "encode",
     "fields_of",
+    "known_bits",
     "read",
     "write",
 ]
@@ -237,7 +238,7 @@ def _check_derived(word: int) -> None:
 
 def _check_stray_bits(data: bytes, kind: MapKind, derived: bool) -> None:
     """Refuse set bits that no field of this kind of map has."""
-    stray = int.from_bytes(data[:ENGINE_BYTES], "little") & ~_known_bits(kind, derived)
+    stray = int.from_bytes(data[:ENGINE_BYTES], "little") & ~known_bits(kind, derived=derived)
     if stray:
         bits = ", ".join(str(b) for b in range(8 * ENGINE_BYTES) if stray >> b & 1)
         found = f"bit {bits} is set" if stray.bit_count() == 1 else f"bits {bits} are set"
@@ -245,7 +246,7 @@ def _check_stray_bits(data: bytes, kind: MapKind, derived: bool) -> None:
 
 
 @cache
-def _known_bits(kind: MapKind, derived: bool) -> int:
+def known_bits(kind: MapKind, *, derived: bool = False) -> int:
     """Give a word with every bit set that a map of this kind, of some rank, may use."""
     word = _BIT_85 if derived else 0
     for field in DERIVED_FIELDS if derived else FIELDS:

@@ -40,7 +40,6 @@ from tma_dlpack.geometry.cover import tile_coords
 from tma_dlpack.geometry.lines import (
     CHUNK_BYTES,
     LinePosition,
-    element_positions,
     in_bounds,
     inner_window,
     line_origins,
@@ -73,7 +72,6 @@ __all__ = [
     "TilePlan",
     "box_starts",
     "cut_box",
-    "element_positions",
     "has_lattice",
     "im2col_box",
     "in_bounds",
