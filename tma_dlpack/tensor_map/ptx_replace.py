@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from itertools import islice
 
 from tma_dlpack.encoding import bits
 from tma_dlpack.tensor_map.attributes import MapAttributes
@@ -169,7 +168,13 @@ def _read(name: str, value: object, target: Target) -> list[Replacement]:
     if not scalar.ordinals:
         return [Replacement(name, None, _integer(name, value, scalar))]
     changes: dict[int, Replacement] = {}
-    for ordinal, entry in _items(name, value, scalar.ordinals + 1):
+    if not isinstance(value, Mapping):
+        raise _RefusedError(
+            f"{name}={shown(value)}",
+            "map ordinals to values; ordinal 0 is the innermost",
+            f"pass a dict, {name}={{0: ...}}",
+        )
+    for ordinal, entry in value.items():
         place = integer_of(ordinal)
         if place is None or not 0 <= place < scalar.ordinals or place in changes:
             raise _RefusedError(
@@ -179,20 +184,6 @@ def _read(name: str, value: object, target: Target) -> list[Replacement]:
             )
         changes[place] = Replacement(name, place, _integer(f"{name}[{place}]", entry, scalar))
     return [*changes.values()]
-
-
-def _items(name: str, value: object, most: int) -> list[tuple[object, object]]:
-    """Read a mapping, at most `most` entries: one more than there are valid ordinals."""
-    try:
-        if isinstance(value, Mapping):
-            return [(ordinal, entry) for ordinal, entry in islice(value.items(), most)]
-    except Exception:  # the methods of a user's mapping may raise anything
-        pass
-    raise _RefusedError(
-        f"{name}={shown(value)}",
-        "map ordinals to values; ordinal 0 is the innermost",
-        f"pass a dict, {name}={{0: ...}}",
-    )
 
 
 def _integer(label: str, value: object, scalar: _Scalar) -> int:
