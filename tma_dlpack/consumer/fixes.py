@@ -9,7 +9,6 @@ from tma_dlpack.types.enums import TmaSwizzle
 
 __all__ = [
     "fix_address",
-    "fix_major",
     "fix_rank",
     "fix_rows",
     "fix_swizzle",
@@ -61,13 +60,6 @@ def fix_target(o: Operand) -> str:
     if major == 9:
         return "pass instruction='wgmma', or make the map with target='sm_100'"
     return "this GPU's tensor cores read registers: load them with ldmatrix (ldmatrix_addresses)"
-
-
-def fix_major(o: Operand) -> str:
-    """Name the major that every type has."""
-    return (
-        "transpose the tensor in global memory, so that K is its last dimension, and pass major='K'"
-    )
 
 
 def fix_swizzle(o: Operand) -> str:

@@ -174,11 +174,11 @@ def _refusing(rule: AnyRule) -> Iterator[str]:
     if rule.libcudacxx:
         yield "libcu++"
     by_driver = rule.documented or "measured" in rule.sets or "driver" in rule.sets
-    if by_driver and not rule.of_tensors and rule.id not in ALLOWABLE:
+    if by_driver and not rule.make_only and rule.id not in ALLOWABLE:
         yield "driver"
     if rule.unsupported:
         yield "hardware"
-    if rule.of_tensors and not rule.libcudacxx and not rule.unsupported:
+    if rule.make_only and not rule.libcudacxx and not rule.unsupported:
         yield "tma_dlpack"
 
 

@@ -200,17 +200,21 @@ def read_interface(tensor: Any) -> Export:
         refuse("TENSOR_NULL", f"has shape {shape} and a null address")
     if byte_strides is not None and len(byte_strides) != len(shape):
         refuse("TENSOR_INTERFACE", f"has shape {shape} and strides {byte_strides}")
-    strides = None
-    if byte_strides is not None:
-        if any(n > 1 and s % dtype.itemsize for n, s in zip(shape, byte_strides, strict=True)):
-            refuse(
-                "TENSOR_BYTE_STRIDES", f"has {dtype.itemsize}-byte elements {byte_strides} apart"
-            )
-        strides = tuple(stride // dtype.itemsize for stride in byte_strides)
     code, bits = CODES[dtype.kind].value, 8 * dtype.itemsize
     flags = READ_ONLY if read_only else 0
     cuda = DLDeviceType.kDLCUDA.value
+    strides = _strides_in_elements(shape, byte_strides, dtype.itemsize)
     return Export(address, Layout(cuda, 0, code, bits, 1, flags, shape, strides))
+
+
+def _strides_in_elements(
+    shape: tuple[int, ...], byte_strides: tuple[int, ...] | None, itemsize: int
+) -> tuple[int, ...] | None:
+    if byte_strides is None:
+        return None
+    if any(n > 1 and stride % itemsize for n, stride in zip(shape, byte_strides, strict=True)):
+        refuse("TENSOR_BYTE_STRIDES", f"has {itemsize}-byte elements {byte_strides} apart")
+    return tuple(stride // itemsize for stride in byte_strides)
 
 
 def refuse_masked(tensor: object) -> None:

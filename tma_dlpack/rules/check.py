@@ -63,7 +63,7 @@ def faults_of(request: Request) -> list[Fault]:
     failed_here: set[tuple[str, int]] = set()  # the same for one entry
     found: list[tuple[int, int, Fault]] = []
     for rule in _rules_of(request.kind, request.rules):
-        if rule.id in request.allowed or (rule.of_tensors and request.is_driver_call):
+        if rule.id in request.allowed or (rule.make_only and request.is_driver_call):
             continue
         if rule.applies is not None and not rule.applies(request):
             continue

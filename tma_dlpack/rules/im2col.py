@@ -36,7 +36,7 @@ def _corner_count(which: str) -> Rule:
         on=name,
         why="a corner is an offset along each spatial dimension",
         asks="have one entry per spatial dimension",
-        of_tensors=True,
+        make_only=True,
         kinds=IM2COL,
         reads=(name,),
         after=("RANK",),

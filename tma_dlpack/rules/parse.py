@@ -103,7 +103,7 @@ def read_call(
         What was refused before the arguments were read.
     """
     read = Reader()
-    read.instead["target"] = None  # the tensor's own
+    read.proposals["target"] = None  # the tensor's own
     view = _as_described(read, view, given)
     if view is not None:
         address += view.offset_bytes
@@ -140,7 +140,7 @@ def read_call(
         asked_type=asked_type,
         type_is_known=data_type is not None,
         unreadable=(*refused, *read.unreadable),
-        readable_instead=read.instead,
+        proposals=read.proposals,
     )
 
 

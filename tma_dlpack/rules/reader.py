@@ -75,13 +75,13 @@ class Reader:
 
     def __init__(self) -> None:
         self.unreadable: list[Violation] = []
-        self.instead: dict[str, Any] = {}
+        self.proposals: dict[str, Any] = {}
 
     def refuse(
-        self, argument: str, found: str, must: str, fix: str, instead: object = None
+        self, argument: str, found: str, must: str, fix: str, proposal: object = None
     ) -> None:
         """Add the violation of an unreadable argument, and a value to propose instead."""
-        self.instead[argument] = instead
+        self.proposals[argument] = proposal
         self.unreadable.append(wrong_argument(argument, f"{argument} {found}", must, fix))
 
     def member(self, argument: str, enum: type[AnyEnum], value: object) -> AnyEnum:
@@ -111,10 +111,10 @@ class Reader:
         data_type = self.member(argument, TensorMapDataType, value)
         if len(self.unreadable) == known:
             return data_type
-        self.instead[argument] = None
+        self.proposals[argument] = None
         return None
 
-    def integer(self, argument: str, value: object, instead: int = 0) -> int:
+    def integer(self, argument: str, value: object, proposal: int = 0) -> int:
         """Read an integer; 0 if unreadable."""
         number = integer_of(value)
         if number is None:
@@ -125,16 +125,16 @@ class Reader:
                 f"is {shown(value)}",
                 f"be an int of at most {INTEGER_BITS} bits" if _is_long(value) else "be an int",
                 f"pass an int, such as {_INTEGERS[argument].example}",
-                instead if meant is None else meant,
+                proposal if meant is None else meant,
             )
         return number or 0
 
     def integers(
-        self, argument: str, value: object, instead: tuple[int, ...] | None = None
+        self, argument: str, value: object, proposal: tuple[int, ...] | None = None
     ) -> tuple[int, ...]:
         """Read a sequence of integers, in the order given; an empty one if unreadable.
 
-        Entries that can be read, or are whole numbers, stay as they are in what could be instead.
+        Entries that can be read, or are whole numbers, stay as they are in the proposal.
         """
         numbers = integers_of(value)
         if numbers is None:
@@ -146,7 +146,7 @@ class Reader:
                 f"is {shown(value)}" + (f", where {wrong}" if wrong else ""),
                 f"be a sequence of ints, {_INTEGERS[argument].entries}",
                 f"pass a tuple of ints, such as {_INTEGERS[argument].example}",
-                instead if meant is None else meant,
+                proposal if meant is None else meant,
             )
             return ()
         return numbers

@@ -210,7 +210,7 @@ def _needed(given: Arguments, changes: Change, request_of: RequestOf) -> Change:
 def _changes(request: Request, faults: list[Fault]) -> Iterator[Change]:
     """Give changes that may repair a request, in the order in which its faults are reported."""
     for violation in request.unreadable:
-        if violation.argument in request.readable_instead:
-            yield {violation.argument: request.readable_instead[violation.argument]}
+        if violation.argument in request.proposals:
+            yield {violation.argument: request.proposals[violation.argument]}
     for fault in faults:
         yield fault.changes()

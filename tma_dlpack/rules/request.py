@@ -76,8 +76,8 @@ class Request:
         `arguments` is then UINT8 and means nothing.
     unreadable : tuple of Violation
         Arguments that could not be read.
-    readable_instead : mapping
-        What could be read in their place, by argument.
+    proposals : mapping
+        What `Report.fixed` puts in their place, by argument.
     """
 
     arguments: EncodeArguments
@@ -93,7 +93,7 @@ class Request:
     asked_type: TensorMapDataType | None = None
     type_is_known: bool = True
     unreadable: tuple[Violation, ...] = ()
-    readable_instead: Mapping[str, Any] = field(default_factory=dict)
+    proposals: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def is_own_layout(self) -> bool:

@@ -81,7 +81,7 @@ class _Row:
     asks : str
         The limit in general, for the list of rules, if `must` depends on the request. Read after
         "it must".
-    of_tensors : bool
+    make_only : bool
         Whether it is checked for `make_*` calls only, not for `driver_encode_*`.
     libcudacxx : str
         The function of make_tma_descriptor.h that checks it for tiled maps; "" if none does.
@@ -113,7 +113,7 @@ class _Row:
     on: str
     why: str
     asks: str = ""
-    of_tensors: bool = False
+    make_only: bool = False
     libcudacxx: str = ""
     documented: bool = False
     source: str = ""
