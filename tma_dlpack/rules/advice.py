@@ -32,9 +32,9 @@ class AdviceRow:
     id: str
     on: str
     applies: Callable[[Request], bool]
-    found: Callable[[Request], str]
+    found: str | Callable[[Request], str]
     why: str
-    fix: Callable[[Request], str]
+    fix: str | Callable[[Request], str]
     source: str
     kinds: tuple[str, ...] = ("tiled", "im2col", "im2col_wide")
 
@@ -133,9 +133,9 @@ ADVICE: tuple[AdviceRow, ...] = (
         id="TARGET_ASSUMED",
         on="target",
         applies=lambda r: r.target_is_assumed,
-        found=lambda r: "the tensor is on a GPU, but there is no driver to ask which one",
+        found="the tensor is on a GPU, but there is no driver to ask which one",
         why="the map is made for sm_90",
-        fix=lambda r: "pass target='sm_90', or the GPU that the map is for",
+        fix="pass target='sm_90', or the GPU that the map is for",
         source="tma_dlpack",
     ),
     AdviceRow(
@@ -145,7 +145,7 @@ ADVICE: tuple[AdviceRow, ...] = (
         found=_beyond_found,
         why="making such a map is legal, because it reads no memory; but a copy of bytes outside "
         "the tensor's memory reads or overwrites other data, or faults",
-        fix=lambda r: "copy only tiles whose elements all lie in the tensor's memory",
+        fix="copy only tiles whose elements all lie in the tensor's memory",
         source="tma_dlpack: shape=, strides= and offset= are not checked against the tensor's "
         "memory",
     ),
@@ -153,11 +153,9 @@ ADVICE: tuple[AdviceRow, ...] = (
         id="ADDRESS_ZERO",
         on="tensor.address",
         applies=lambda r: r.is_driver_call and r.address == 0,
-        found=lambda r: "global_address is 0",
+        found="global_address is 0",
         why="the driver encodes such a map (a driver of 2023 did not), but there is no tensor",
-        fix=lambda r: (
-            "set the address before the first copy: tma.driver_replace_address(tm, address)"
-        ),
+        fix="set the address before the first copy: tma.driver_replace_address(tm, address)",
         source=f"{MEASURED}, 2026-11-21",
     ),
     AdviceRow(
@@ -171,7 +169,7 @@ ADVICE: tuple[AdviceRow, ...] = (
         ),
         why="box_sizes counts the elements that the box spans in the tensor, and the copy takes "
         "every elem_strides-th of them: ceil(box_sizes / elem_strides)",
-        fix=lambda r: "for a tile of as many elements as box_sizes, multiply it by elem_strides",
+        fix="for a tile of as many elements as box_sizes, multiply it by elem_strides",
         source=f"CUDA driver API, cuTensorMapEncodeTiled; {MEASURED}",
     ),
     AdviceRow(
@@ -192,7 +190,7 @@ ADVICE: tuple[AdviceRow, ...] = (
         found=lambda r: f"the last dimension spans {r.arguments.row_bytes} bytes",
         why="stores and reductions write whole chunks of 16 bytes: they overwrite the bytes past "
         "the end of each row, up to the next multiple of 16; loads are exact",
-        fix=lambda r: "store only if the padding after each row may be overwritten",
+        fix="store only if the padding after each row may be overwritten",
         source=MEASURED,
     ),
     AdviceRow(
@@ -258,7 +256,7 @@ ADVICE: tuple[AdviceRow, ...] = (
         found=lambda r: f"im2col-wide on {r.target}",
         why="the documentation requires compute capability 10.0; driver 580.159.04 encodes the map "
         "on sm_90, which has no instruction that uses it",
-        fix=lambda r: "on sm_90 use tma.make_im2col_descriptor, or tma.driver_encode_im2col",
+        fix="on sm_90 use tma.make_im2col_descriptor, or tma.driver_encode_im2col",
         source="CUDA driver API, cuTensorMapEncodeIm2colWide",
     ),
 )

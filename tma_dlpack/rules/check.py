@@ -130,9 +130,9 @@ def advise(request: Request) -> tuple[Advice, ...]:
         Advice(
             rule=row.id,
             argument=names.argument(request, row.on),
-            found=row.found(request),
+            found=row.found if isinstance(row.found, str) else row.found(request),
             limit=row.why,
-            fix=row.fix(request),
+            fix=row.fix if isinstance(row.fix, str) else row.fix(request),
             source=row.source,
         )
         for row in ADVICE

@@ -17,7 +17,7 @@ from tma_dlpack.types.errors import Advice, TmaPreconditionError, TmaUnsupported
 from tma_dlpack.types.limits import MAP_BYTES
 from tma_dlpack.types.opaque import opaque
 from tma_dlpack.types.public import Drawn
-from tma_dlpack.types.target import Target
+from tma_dlpack.types.target import DERIVED_NAMES, Target
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -114,7 +114,7 @@ class TensorMap(MapAttributes, Drawn):
         if not known.has_model and not known.has_derived_layout:
             raise TmaUnsupportedError(
                 f"the 128 bytes of a map for {known} are not known: those of sm_90 are "
-                f"{bits.PROVENANCE}; those of tiled maps for {known.derived_names} are "
+                f"{bits.PROVENANCE}; those of tiled maps for {DERIVED_NAMES} are "
                 f"{bits.DERIVED}"
             )
         raw = bytes_of(data)

@@ -29,7 +29,7 @@ from tma_dlpack.types.limits import (
     MAX_RANK,
     STRIDE_BYTES_END,
 )
-from tma_dlpack.types.target import Target
+from tma_dlpack.types.target import DERIVED_NAMES, Target
 
 __all__ = ["ENUMS", "Replacement", "apply", "read_replacements"]
 
@@ -124,7 +124,7 @@ def read_replacements(
     if not target.has_model and not target.has_derived_layout:
         raise TmaUnsupportedError(
             f"the bytes of maps for {target} are not known, so they cannot be changed here; known "
-            f"are those of sm_90 and, derived from the compiler, of {target.derived_names}"
+            f"are those of sm_90 and, derived from the compiler, of {DERIVED_NAMES}"
         )
     changes: list[Replacement] = []
     wrong: list[Violation] = []
