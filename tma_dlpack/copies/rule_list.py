@@ -194,10 +194,9 @@ def _of_advice() -> Iterator[RuleInfo]:
 
 
 def _of_copies() -> Iterator[RuleInfo]:
-    for rule_id, (asks, _, source) in COPY_REFUSALS.items():
-        kills = "illegal instruction" in source or "misaligned address" in source
-        who = "hardware" if kills or source.startswith("PTX") else "tma_dlpack"
-        yield RuleInfo(rule_id, "copy", "", asks, "", source, (who,))
+    for rule_id, row in COPY_REFUSALS.items():
+        who = "hardware" if row.by_hardware else "tma_dlpack"
+        yield RuleInfo(rule_id, "copy", "", row.limit, "", row.source, (who,))
 
 
 def as_rows(rules: RuleList) -> list[tuple[str, ...]]:
