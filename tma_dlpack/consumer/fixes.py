@@ -27,7 +27,7 @@ _SWIZZLES = (TmaSwizzle.bytes32, TmaSwizzle.bytes64, TmaSwizzle.bytes128)
 
 
 def found_type(o: Operand) -> str:
-    """Name the type."""
+    """Name the tensor's type, or the map's if tensor cores do not multiply it."""
     data_type = o.tensor_map.data_type.name
     if o.tensor_map.data_type in OPERAND_TYPES:
         return f"the tensor's type is {o.dtype}, which the map copies as {data_type}"
@@ -63,14 +63,14 @@ def fix_target(o: Operand) -> str:
 
 
 def fix_swizzle(o: Operand) -> str:
-    """Name the swizzle."""
+    """Name the swizzle that the instruction reads."""
     if o.instruction.name == "tcgen05" and o.major == "MN" and o.bits == 32:
         return "make the map with swizzle='bytes128_atom_32B' and a box row of 128 bytes"
     return "make the map with swizzle='bytes128' and a box row of 128 bytes"
 
 
 def found_rank(o: Operand) -> str:
-    """Count the dimensions of extent over 1."""
+    """Count the dimensions of the box, without those of extent 1."""
     box = o.tensor_map.box_sizes
     extents = [n for n in box if n > 1]
     if len(extents) < 2:
@@ -97,7 +97,7 @@ def found_width(o: Operand) -> str:
 
 
 def must_width(o: Operand) -> str:
-    """Give what a row must be."""
+    """Give the width that a row must have, by swizzle and major."""
     span = SPAN_BYTES[o.swizzle]
     if o.swizzle is TmaSwizzle.none:
         wide = "an even number of columns of 16 bytes" if o.major == "K" else "columns of 16 bytes"
@@ -124,7 +124,7 @@ def fix_width(o: Operand) -> str:
 
 
 def fix_rows(o: Operand) -> str:
-    """Round the rows."""
+    """Name a box whose rows are whole atoms, or whole K steps."""
     step, tile = o.rows_step, o.tile
     rows = max(step, tile.rows // step * step)
     if tile.columns == 1:
@@ -161,14 +161,14 @@ def _box(o: Operand, rows: int, row: int) -> tuple[int, ...]:
 
 
 def fix_address(o: Operand) -> str:
-    """Round the address."""
+    """Name the nearest address below at which the tile may start."""
     step = o.address_step
     aligned = max(0, min(o.smem_address, ADDRESS_END - o.tensor_map.smem_bytes)) // step * step
     return f"align the tile to {step} bytes, for example smem_address={aligned:#x}"
 
 
 def must_address(o: Operand) -> str:
-    """Give what the address must be."""
+    """Give the alignment of the tile, and the reason for it."""
     step = o.address_step
     why = "where a TMA copy may write"
     if step > SMEM_ALIGNMENT:

@@ -113,8 +113,11 @@ def _beyond_bytes(r: Request) -> tuple[int, int]:
 
 def _beyond_found(r: Request) -> str:
     before, after = _beyond_bytes(r)
-    parts = [f"{counted(before, 'byte')} before the tensor's first element"] * (before > 0)
-    parts += [f"{counted(after, 'byte')} after the tensor's last element"] * (after > 0)
+    parts = []
+    if before:
+        parts.append(f"{counted(before, 'byte')} before the tensor's first element")
+    if after:
+        parts.append(f"{counted(after, 'byte')} after the tensor's last element")
     return f"the map describes {' and '.join(parts)}"
 
 

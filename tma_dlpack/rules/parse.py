@@ -193,10 +193,11 @@ def _omitted_strides(read: Reader, view: TensorView, shape: tuple[int, ...]) -> 
         choices.append(row_major)
     if len(set(choices)) == 1:
         return choices[0]
-    found, fix = "is omitted", f"pass strides={row_major} for rows without gaps"
     if choices:
         fix = f"pass strides={view.strides}, which are the tensor's own, or {row_major}, row-major"
-    read.refuse("strides", found, f"be given for the shape {shape}", fix)
+    else:
+        fix = f"pass strides={row_major} for rows without gaps"
+    read.refuse("strides", "is omitted", f"be given for the shape {shape}", fix)
     return ()
 
 

@@ -188,28 +188,28 @@ class Reader:
         ids = texts_of(value)
         if ids is None:
             given = text_of(value)
-            fix = f"pass {argument}=({(given or choices[0])!r},)"
-            must = "be a sequence of rule ids"
-            self.refuse(
-                argument, f"is {shown(value)}", must, fix, () if given is None else (given,)
-            )
-            return frozenset(choices)
-        fine = [name for name in ids if name in choices]
-        wrong = next((name for name in ids if name not in choices), None)
-        if wrong is not None:
-            close = None if wrong in known else _close(wrong, choices)
-            found = f"{wrong}, which is not a rule"
-            if wrong in known:
-                found = f"{wrong}, which is also a rule of the driver"
             self.refuse(
                 argument,
-                f"names {found}",
-                f"name only {', '.join(choices)}",
-                f"omit {wrong}" + (f"; did you mean {close!r}?" if close else ""),
-                tuple(fine if close is None else [*fine, close]),
+                f"is {shown(value)}",
+                "be a sequence of rule ids",
+                f"pass {argument}=({(given or choices[0])!r},)",
+                () if given is None else (given,),
             )
             return frozenset(choices)
-        return frozenset(fine)
+        valid = tuple(name for name in ids if name in choices)
+        wrong = next((name for name in ids if name not in choices), None)
+        if wrong is None:
+            return frozenset(valid)
+        is_what = "also a rule of the driver" if wrong in known else "not a rule"
+        close = None if wrong in known else _close(wrong, choices)
+        self.refuse(
+            argument,
+            f"names {wrong}, which is {is_what}",
+            f"name only {', '.join(choices)}",
+            f"omit {wrong}" + (f"; did you mean {close!r}?" if close else ""),
+            (*valid, close) if close else valid,
+        )
+        return frozenset(choices)
 
 
 def _is_long(value: object) -> bool:
