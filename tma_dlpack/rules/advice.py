@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tma_dlpack.encoding.arguments import KINDS, MapKind
 from tma_dlpack.rules import words
 from tma_dlpack.rules.request import Request
 from tma_dlpack.rules.rule import MEASURED
@@ -36,7 +37,7 @@ class AdviceRow:
     why: str
     fix: str | Callable[[Request], str]
     source: str
-    kinds: tuple[str, ...] = ("tiled", "im2col", "im2col_wide")
+    kinds: tuple[MapKind, ...] = KINDS
 
 
 def bank_conflict_degree(pitch_bytes: int, rows: int) -> int:

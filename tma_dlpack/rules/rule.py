@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from tma_dlpack.encoding.arguments import MapKind
+from tma_dlpack.encoding.arguments import KINDS, MapKind
 from tma_dlpack.rules.repairs import Repair, RepairOfEntry
 from tma_dlpack.rules.request import Request
 
@@ -17,7 +17,6 @@ __all__ = [
     "DOCUMENTS",
     "DRIVER",
     "DRIVER_STEPS",
-    "EVERY",
     "HAS_TYPE",
     "IM2COL",
     "LIBCU",
@@ -46,7 +45,9 @@ DRIVER_STEPS = 100  # steps from here on are the driver's, beyond libcu++'s own
 ALL = frozenset({"libcu++", "driver", "documented", "measured"})
 DRIVER = frozenset({"driver", "measured"})
 LIBCU = frozenset({"libcu++"})
+#: Documented, but the driver of sm_90 does not refuse it.
 ALL_BUT_MEASURED = frozenset({"libcu++", "driver", "documented"})
+#: Not documented, but the driver of sm_90 refuses it.
 TILED_ON_SM_90 = frozenset({"libcu++", "driver", "measured"})
 
 Kinds = tuple[MapKind, ...]
@@ -54,7 +55,6 @@ TILED: Kinds = ("tiled",)
 IM2COL: Kinds = ("im2col",)
 WIDE: Kinds = ("im2col_wide",)
 BOTH_IM2COL: Kinds = ("im2col", "im2col_wide")
-EVERY: Kinds = ("tiled", "im2col", "im2col_wide")
 
 #: Rules that must hold before a rule on the map's data type is checked.
 HAS_TYPE = ("DTYPE", "DATA_TYPE_OVERRIDE")
@@ -118,7 +118,7 @@ class _Row:
     documented: bool = False
     source: str = ""
     sets: frozenset[str] = ALL
-    kinds: Kinds = EVERY
+    kinds: Kinds = KINDS
     reads: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
     after_here: tuple[str, ...] = ()
