@@ -6,8 +6,9 @@ producer; `judge` turns a layout into checked values, or refuses it. `as_tensor_
 No data is read or copied, no framework is imported, nothing synchronizes, and the producer's
 capsule is not consumed: its own destructor runs its deleter.
 
-Files, each importing only from those before it: `refusals` (the table), `layout` (integers and
-what is made of them), `capsule` (ctypes), `torch_tensor`, `producer`, `view`.
+Files, each importing only from those before it: `refusals` (the table), `fixes` (what to pass
+instead), `layout` (integers and what is made of them), `capsule` (ctypes), `torch_tensor`,
+`producer`, `view`.
 
 May import: types. Imported by: rules, tensor_map, make, copies and everything below.
 

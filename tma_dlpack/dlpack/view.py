@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tma_dlpack.dlpack.capsule import read_safely
+from tma_dlpack.dlpack.fixes import fix_of
 from tma_dlpack.dlpack.layout import Device, Export, canonical_strides, judge
 from tma_dlpack.dlpack.producer import is_known, read_dlpack, read_interface, refuse_masked
 from tma_dlpack.dlpack.refusals import name_of, refuse, said
@@ -155,7 +156,7 @@ def read(tensor: object) -> Export:
         return read_dlpack(tensor)
     if _has(tensor, "__cuda_array_interface__"):
         return read_interface(tensor)
-    refuse("TENSOR_TYPE", f"is of type {name_of(type(tensor))}")
+    refuse("TENSOR_TYPE", f"is of type {name_of(type(tensor))}", fix=fix_of(tensor))
 
 
 def _has(tensor: object, attribute: str) -> bool:

@@ -71,6 +71,14 @@ _WORDS = {
         view_as="x.view(jax.numpy.{dtype})",
         pad="y = jax.numpy.pad(x, {widths})",
     ),
+    # On the host mlx aligns to 8 bytes only, and so would its own copy be [measured, mlx 0.32].
+    "mlx": Words(
+        copy="numpy.array(x)",
+        contiguous="mlx.core.contiguous(x)",
+        permute="x.transpose({order})",
+        view_as="x.view(mlx.core.{dtype})",
+        pad="y = mlx.core.pad(x, {widths})",
+    ),
 }
 _WORDS["described"] = _WORDS["torch"]  # the command line's described tensor, without memory
 _OTHER = Words(
