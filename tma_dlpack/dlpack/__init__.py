@@ -8,7 +8,7 @@ capsule is not consumed: its own destructor runs its deleter.
 
 Files, each importing only from those before it: `refusals` (the table), `fixes` (what to pass
 instead), `layout` (integers and what is made of them), `capsule` (ctypes), `torch_tensor`,
-`producer`, `view`.
+`producer`, `numpy_array` (for the short cut), `view`.
 
 May import: types. Imported by: rules, tensor_map, make, copies and everything below.
 

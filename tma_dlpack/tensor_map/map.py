@@ -17,6 +17,7 @@ from tma_dlpack.types.errors import Advice, TmaPreconditionError, TmaUnsupported
 from tma_dlpack.types.limits import MAP_BYTES
 from tma_dlpack.types.opaque import opaque
 from tma_dlpack.types.public import Drawn
+from tma_dlpack.types.same_arguments import with_arguments_of
 from tma_dlpack.types.target import DERIVED_NAMES, Target
 
 if TYPE_CHECKING:
@@ -335,25 +336,13 @@ class TensorMap(MapAttributes, Drawn):
         >>> tm.data_type.name, tm.shape, tm.box_sizes, tm.swizzle.name
         ('FLOAT16', (128, 64), (16, 64), 'bytes128')
         """
+        given = dict(locals())  # the arguments by name
+        del given["self"]
         from tma_dlpack.encoding import bits
         from tma_dlpack.tensor_map import ptx_replace
         from tma_dlpack.tensor_map.description import Description
 
-        changes = ptx_replace.read_replacements(
-            self,
-            {
-                "global_address": global_address,
-                "rank": rank,
-                "box_dim": box_dim,
-                "global_dim": global_dim,
-                "global_stride": global_stride,
-                "element_stride": element_stride,
-                "elemtype": elemtype,
-                "interleave_layout": interleave_layout,
-                "swizzle_mode": swizzle_mode,
-                "fill_mode": fill_mode,
-            },
-        )
+        changes = ptx_replace.read_replacements(self, given)
         data = ptx_replace.apply(bytes(self), changes)
         known = self.description
         arguments, address = bits.decode(data, derived=not known.target.has_model)
@@ -364,20 +353,8 @@ class TensorMap(MapAttributes, Drawn):
         return self._make(self._tensor, self._capsule, address, data, self._launchable, description)
 
     @opaque
-    def replace_cuda(
-        self,
-        *,
-        global_address: int | None = None,
-        rank: int | None = None,
-        box_dim: Mapping[int, int] | None = None,
-        global_dim: Mapping[int, int] | None = None,
-        global_stride: Mapping[int, int] | None = None,
-        element_stride: Mapping[int, int] | None = None,
-        elemtype: DataType | None = None,
-        interleave_layout: Interleave | None = None,
-        swizzle_mode: Swizzle | None = None,
-        fill_mode: OobFill | None = None,
-    ) -> str:
+    @with_arguments_of(replace)
+    def replace_cuda(self, changes: dict[str, Any]) -> str:
         """Give the source of a CUDA C++ kernel that makes the same change on the device.
 
         ``replace_tensor_map<<<1, 32>>>(template_map, out)`` takes the map as a parameter, changes
@@ -385,11 +362,7 @@ class TensorMap(MapAttributes, Drawn):
         copies need. Compile it for sm_90a. The values are constants at the top of the kernel; turn
         them into parameters where they are known only at run time.
 
-        Parameters
-        ----------
-        global_address, rank, box_dim, global_dim, global_stride, element_stride, elemtype, \
-interleave_layout, swizzle_mode, fill_mode
-            As in `replace`.
+        Takes the arguments of `replace`.
 
         Returns
         -------
@@ -408,22 +381,8 @@ interleave_layout, swizzle_mode, fill_mode
         """
         from tma_dlpack.tensor_map import ptx_kernel, ptx_replace
 
-        changes = ptx_replace.read_replacements(
-            self,
-            {
-                "global_address": global_address,
-                "rank": rank,
-                "box_dim": box_dim,
-                "global_dim": global_dim,
-                "global_stride": global_stride,
-                "element_stride": element_stride,
-                "elemtype": elemtype,
-                "interleave_layout": interleave_layout,
-                "swizzle_mode": swizzle_mode,
-                "fill_mode": fill_mode,
-            },
-        )
-        return ptx_kernel.replace_kernel(changes, self.target.name)
+        known = ptx_replace.read_replacements(self, changes)
+        return ptx_kernel.replace_kernel(known, self.target.name)
 
     @opaque
     def cpp(self) -> str:
