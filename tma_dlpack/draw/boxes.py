@@ -51,7 +51,7 @@ class TensorBox(Figure):
     def notes(self) -> tuple[str, ...]:
         """The axes in words, outermost first, and the remarks."""
         axes = (*self.outer, self.rows, self.columns)
-        return (*(axis.about() for axis in axes if axis.name), *self.remarks)
+        return (*(axis.about() for axis in axes if axis.exists), *self.remarks)
 
     @property
     def outer_inside(self) -> bool:
@@ -116,7 +116,7 @@ def tensor(
         raise TmaUnsupportedError(f"an {args.kind} map has no box; draw.walk shows its pixels")
     axes = [_axis(request, d, shown or {}) for d in range(args.rank)]
     if args.rank == 1:
-        axes.append(Axis("", "", 1, 0, 1, 1, (0, 1)))
+        axes.append(Axis(-1, -1, 1, 0, 1, 1, (0, 1)))  # one row
     place = tuple(request.coords[0][::-1].tolist())
     box = tuple(args.box_dim[::-1])
     return TensorBox(
@@ -179,7 +179,7 @@ def _axis(request: CopyRequest, d: int, shown: Mapping[int, tuple[int, int]]) ->
         begin, end = shown[row_major]
         if begin <= start and start + span <= end:
             first, last = begin, end
-    return Axis(f"shape[{row_major}]", f"global_dim[{d}]", extent, start, span, step, (first, last))
+    return Axis(row_major, d, extent, start, span, step, (first, last))
 
 
 # --- Characters ---------------------------------------------------------------------------------

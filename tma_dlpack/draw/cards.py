@@ -22,6 +22,7 @@ from tma_dlpack.draw.walks import Im2colWalk, walk
 from tma_dlpack.rules.report import Report
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.tensor_map.text import map_rows, tile_line
+from tma_dlpack.types.coerce import counted
 from tma_dlpack.types.errors import Advice, Finding, TmaError, TmaPreconditionError
 
 __all__ = [
@@ -148,8 +149,8 @@ def rules_html(rules: RuleList) -> str:
 def report_parts(report: Report) -> list[str]:
     """Give the pieces of `report_html`, to stand among others in a page."""
     require("report", report, (Report,), "pass the result of check_tma_descriptor(x, ...)")
-    count = len(report.violations)
-    verdict = "✓ accepted" if report.ok else f"✗ refused: {count} violation{'s' * (count > 1)}"
+    refused = f"✗ refused: {counted(len(report.violations), 'violation')}"
+    verdict = "✓ accepted" if report.ok else refused
     parts = [f"<div><b>{verdict}</b></div>"]
     parts += [finding_html(finding) for finding in (*report.violations, *report.advice)]
     if not report.ok:

@@ -15,7 +15,7 @@ from tma_dlpack.draw.door import require
 from tma_dlpack.draw.figure import Figure, fragment
 from tma_dlpack.draw.scene import Box, Item, Line, Scene, Text
 from tma_dlpack.make.batch import TensorMapBatch
-from tma_dlpack.types.coerce import type_name
+from tma_dlpack.types.coerce import counted, type_name
 from tma_dlpack.types.errors import TmaPreconditionError, refusal
 
 __all__ = ["bandwidth_html", "batch_html", "error_html", "verify_html"]
@@ -37,7 +37,7 @@ def batch_html(batch: TensorMapBatch) -> str:
     require("batch", batch, (TensorMapBatch,), "make one: make_tma_descriptors(tensors, ...)")
     maps = [batch[n] for n in range(min(len(batch), MOST_ROWS))]
     layouts = len({tm.arguments for tm in batch})
-    head = f"{_count(len(batch), 'map')} of 128 bytes, {_count(layouts, 'layout')}, " + (
+    head = f"{counted(len(batch), 'map')} of 128 bytes, {counted(layouts, 'layout')}, " + (
         "launchable" if batch.launchable else "not launchable: host memory is among them"
     )
     rows = [
@@ -57,10 +57,6 @@ def batch_html(batch: TensorMapBatch) -> str:
     if len(batch) > MOST_ROWS:
         parts.append(f"<div>and {len(batch) - MOST_ROWS} further ones</div>")
     return fragment(parts)
-
-
-def _count(n: int, word: str) -> str:
-    return f"{n} {word}{'s' * (n != 1)}"
 
 
 def verify_html(report: Any) -> str:
@@ -176,7 +172,7 @@ def error_html(error: TmaPreconditionError) -> str:
     True
     """
     require("error", error, (TmaPreconditionError,), "pass the error that was raised")
-    count = _count(len(error.violations), "violation")
+    count = counted(len(error.violations), "violation")
     return fragment([f"<div><b>✗ refused: {count}</b></div>", *map(finding_html, error.violations)])
 
 
