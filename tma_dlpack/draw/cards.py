@@ -173,15 +173,16 @@ def _word(value: object) -> str:
     return repr(name if isinstance(name, str) else value)
 
 
-def finding_html(finding: Finding) -> str:
+def finding_html(finding: Finding, *, with_argument: bool = True) -> str:
     """Give one finding as a block; the word before it says its kind without colour."""
     kind = "advice" if isinstance(finding, Advice) else "violation"
     rows = (("fix", finding.fix), ("source", finding.source))
-    said = "".join(f"<div>{name}: {html.escape(text)}</div>" for name, text in rows)
+    more = "".join(f"<div>{name}: {html.escape(text)}</div>" for name, text in rows)
+    argument = f"{html.escape(finding.argument)}: " if with_argument else ""
+    said = f"{argument}{html.escape(finding.found)}; {html.escape(finding.limit)}"
     return (
         f'<div class="tma-finding tma-{kind}"><div><b>{kind} {html.escape(finding.rule)}</b> '
-        f"{html.escape(finding.argument)}: {html.escape(finding.found)}; "
-        f"{html.escape(finding.limit)}</div>{said}</div>"
+        f"{said}</div>{more}</div>"
     )
 
 
