@@ -131,6 +131,7 @@ def access_steps(
     Returns
     -------
     AccessSteps
+        `degrees` has the wavefronts of each phase; the first 16 phases are drawn.
 
     Raises
     ------

@@ -38,7 +38,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class FieldValue:
-    """One field, as every map that is shown has it.
+    """One field of the layout, and its value in each map that is shown.
 
     Attributes
     ----------
@@ -49,9 +49,10 @@ class FieldValue:
     bits : str
         Such as ``64..70``.
     values : tuple of str
-        Decoded, one per map; ``-`` where a map has no such field.
+        Decoded, one per map; ``-`` if the map has no such field.
     stored : tuple of str
-        What the bits hold where that is not the value itself, such as ``0x3f`` of 64; else empty.
+        The number that the bits hold if it is not the value itself, such as ``0x3f`` for 64; else
+        empty.
     """
 
     key: str
@@ -81,7 +82,7 @@ class MapBytes(Figure):
     data : tuple of bytes
         128 bytes per map.
     segments : tuple of Segment
-        In the order of the bits. Of two maps of different kinds: the first one's.
+        In the order of the bits. For two maps of different kinds: those of the first.
     values : tuple of FieldValue
     changed : tuple of int
         Bits that differ between the two.
@@ -142,10 +143,19 @@ class MapBytes(Figure):
 def fields_of(tensor_map: TensorMap) -> MapBytes:
     """Show the 128 bytes of a map with their fields.
 
+    Parameters
+    ----------
+    tensor_map : TensorMap
+
+    Returns
+    -------
+    MapBytes
+        Its `values` has a row per field: bits, decoded value, and what the bits hold.
+
     Raises
     ------
     TmaPreconditionError
-        For what is no map.
+        If `tensor_map` is not a TensorMap.
     TmaUnsupportedError
         If the map has no bytes here (see `TensorMap.encoder`).
 
@@ -167,10 +177,19 @@ def fields_of(tensor_map: TensorMap) -> MapBytes:
 def diff(a: TensorMap, b: TensorMap) -> MapBytes:
     """Show where the 128 bytes of two maps differ, bit by bit and field by field.
 
+    Parameters
+    ----------
+    a, b : TensorMap
+
+    Returns
+    -------
+    MapBytes
+        `changed` has the numbers of the bits that differ; each of `values` says whether it differs.
+
     Raises
     ------
     TmaPreconditionError
-        If one of them is no map.
+        If one of them is not a TensorMap.
     TmaUnsupportedError
         If one of them has no bytes here.
 

@@ -83,9 +83,11 @@ def tensor(
         Of a tiled map; a tile brings its own coordinates.
     coords : sequence of int, optional
         Row-major, as in `load_tile`; None for the first tile.
+    smem_offset : int
+        Where the tile starts in shared memory, bytes; a multiple of 128.
     shown : dict, optional
-        Which positions [first, last) to draw of a dimension (row-major index), where the box is
-        among them; else it is chosen.
+        Dimension (row-major index) -> the positions [first, last) of it to draw. It is ignored
+        where the box is not within them; by default the whole dimension is drawn, or 12 tiles.
 
     Returns
     -------

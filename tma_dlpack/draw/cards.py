@@ -41,11 +41,20 @@ MOST_BYTES = 400_000  # of a card, before its figures are cut short
 def tensor_map_html(tensor_map: TensorMap) -> str:
     """Give a map as HTML: facts in both orders, the tensor and the tile, the bytes folded away.
 
+    Parameters
+    ----------
+    tensor_map : TensorMap
+
     Returns
     -------
     str
-        A fragment with its own style sheet, at most 400 KB: where figures are larger, they are cut
-        short and say so. In place of a figure of a copy that is refused stands the refusal.
+        A fragment with its own style sheet, at most 400 KB: larger figures are cut short and say
+        so. If `load_tile` would refuse the first tile, the reason stands in place of its figures.
+
+    Raises
+    ------
+    TmaPreconditionError
+        If `tensor_map` is not a TensorMap.
 
     Examples
     --------
@@ -70,6 +79,21 @@ def tensor_map_html(tensor_map: TensorMap) -> str:
 
 def tile_html(tile: Tile) -> str:
     """Give a tile as HTML: where it comes from, where it lies, and its first values.
+
+    Parameters
+    ----------
+    tile : Tile
+        One tile, or the many of `load_tiles`, of which only the values of the first are shown.
+
+    Returns
+    -------
+    str
+        A fragment with its own style sheet.
+
+    Raises
+    ------
+    TmaPreconditionError
+        If `tile` is not a Tile.
 
     Examples
     --------
@@ -121,6 +145,20 @@ def _card(parts: Sequence[Figure | str]) -> str:
 def report_html(report: Report) -> str:
     """Give a report as HTML: the verdict, every finding with limit, fix and source, and the repair.
 
+    Parameters
+    ----------
+    report : Report
+
+    Returns
+    -------
+    str
+        A fragment with its own style sheet.
+
+    Raises
+    ------
+    TmaPreconditionError
+        If `report` is not a Report.
+
     Examples
     --------
     >>> import numpy as np
@@ -133,7 +171,22 @@ def report_html(report: Report) -> str:
 
 
 def rules_html(rules: RuleList) -> str:
-    """Give a list of rules as a table.
+    """Give a list of rules as an HTML table.
+
+    Parameters
+    ----------
+    rules : RuleList
+        As `tma.rules()` gives it.
+
+    Returns
+    -------
+    str
+        A fragment with its own style sheet.
+
+    Raises
+    ------
+    TmaPreconditionError
+        If `rules` is not a RuleList.
 
     Examples
     --------

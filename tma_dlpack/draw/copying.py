@@ -76,10 +76,10 @@ def copy_motion(
     im2col_offsets: Sequence[int] | None = None,
     smem_offset: int = 0,
 ) -> CopyMotion:
-    """Show a load as an animation: tensor, engine, shared memory, and the barrier's byte count.
+    """Show a load as an animation: tensor, engine, shared memory, and the mbarrier's byte count.
 
-    The engine's order is not documented; the picture goes row by row. Elements out of bounds start
-    at the engine, which fills them.
+    In which order the engine copies is not documented; the picture goes row by row. Chunks that are
+    out of bounds start at the engine, which fills them.
 
     Parameters
     ----------
@@ -89,6 +89,7 @@ def copy_motion(
     Returns
     -------
     CopyMotion
+        `chunks` in the order in which they move, at most 64.
 
     Raises
     ------

@@ -172,6 +172,22 @@ def matrix(
 def matrix_html(descriptor: MatrixDescriptor) -> str:
     """Give a descriptor as HTML: every field, and its atoms.
 
+    Parameters
+    ----------
+    descriptor : MatrixDescriptor
+
+    Returns
+    -------
+    str
+        A fragment with its own style sheet.
+
+    Raises
+    ------
+    TmaPreconditionError
+        If `descriptor` is not a MatrixDescriptor.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import tma_dlpack as tma
     >>> tm = tma.make_tma_descriptor(np.zeros((64, 64), np.float16), (64, 64), swizzle="bytes128")

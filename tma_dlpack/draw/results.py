@@ -24,7 +24,22 @@ MOST_ROWS = 12  # of a batch
 
 
 def batch_html(batch: TensorMapBatch) -> str:
-    """Give a batch as HTML: how many maps, how many layouts, and the first of them.
+    """Give a batch as HTML: how many maps, how many layouts, and the first 12 maps.
+
+    Parameters
+    ----------
+    batch : TensorMapBatch
+        As `make_tma_descriptors` gives it.
+
+    Returns
+    -------
+    str
+        A fragment with its own style sheet.
+
+    Raises
+    ------
+    TmaPreconditionError
+        If `batch` is not a TensorMapBatch.
 
     Examples
     --------
@@ -60,7 +75,29 @@ def batch_html(batch: TensorMapBatch) -> str:
 
 
 def verify_html(report: Any) -> str:
-    """Give what `verify` found as HTML: one row per check, disagreements in full."""
+    """Give what `verify` found as HTML: one row per check, disagreements in full.
+
+    Parameters
+    ----------
+    report : VerifyReport
+
+    Returns
+    -------
+    str
+        A fragment with its own style sheet.
+
+    Raises
+    ------
+    TmaPreconditionError
+        If `report` is not a VerifyReport.
+
+    Examples
+    --------
+    >>> from tma_dlpack.verification import VerifyReport, VerifyRow
+    >>> report = VerifyReport("a GPU", 0, (VerifyRow("tile loads", 1000, 990, 0),))
+    >>> "all agree" in verify_html(report)
+    True
+    """
     _known(report, "VerifyReport", "pass the result of verify()")
     verdict = "✓ all agree" if report.ok else "✗ there are disagreements"
     parts = [
@@ -91,7 +128,29 @@ def verify_html(report: Any) -> str:
 
 
 def bandwidth_html(report: Any) -> str:
-    """Give what `bandwidth` measured as HTML: bars against a memcpy, and the table."""
+    """Give what `bandwidth` measured as HTML: bars against a memcpy, and the table.
+
+    Parameters
+    ----------
+    report : BandwidthReport
+
+    Returns
+    -------
+    str
+        A fragment with its own style sheet.
+
+    Raises
+    ------
+    TmaPreconditionError
+        If `report` is not a BandwidthReport.
+
+    Examples
+    --------
+    >>> from tma_dlpack.bench.tile_bandwidth import BandwidthReport
+    >>> report = BandwidthReport("a GPU", "FLOAT16 of shape (8192, 8192)", 1 << 27, 4.0e12, ())
+    >>> "memcpy, device to device: 4.00 TB/s" in bandwidth_html(report)
+    True
+    """
     _known(report, "BandwidthReport", "pass the result of bandwidth(x)")
     bars = tuple(
         Bar(
@@ -161,6 +220,20 @@ class BandwidthBars(Figure):
 
 def error_html(error: TmaPreconditionError) -> str:
     """Give a refusal as HTML: every violation with its limit, fix and source.
+
+    Parameters
+    ----------
+    error : TmaPreconditionError
+
+    Returns
+    -------
+    str
+        A fragment with its own style sheet.
+
+    Raises
+    ------
+    TmaPreconditionError
+        If `error` is another kind of error.
 
     Examples
     --------

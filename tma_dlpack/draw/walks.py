@@ -26,12 +26,12 @@ MAX_IMAGES = 3
 
 @dataclass(frozen=True, slots=True)
 class Pixel:
-    """One row of the tile.
+    """A pixel that a column takes: one row of the tile.
 
     Attributes
     ----------
     row : int
-        Which one.
+        Its number in the tile.
     position : tuple of int
         Row-major in the tensor: (n, [d,] [h,] w, c) of its first channel; an interleaved map's
         (n, slice, [d,] [h,] w).
@@ -40,7 +40,7 @@ class Pixel:
     inside : bool
         Whether it is in bounds.
     global_address : int
-        Meaningful where in bounds.
+        Of its first channel; means nothing out of bounds.
     """
 
     row: int
@@ -176,10 +176,13 @@ def walk(
         Row-major, as in `load_tile`; None for the bounding box's first pixel.
     im2col_offsets : sequence of int, optional
         Row-major (D, H, W): tap x dilation of a convolution.
+    smem_offset : int
+        Where the tile starts in shared memory, bytes; a multiple of 128.
 
     Returns
     -------
     Im2colWalk
+        `images` has the pixels of the first three images or depths.
 
     Raises
     ------
