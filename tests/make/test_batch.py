@@ -1,8 +1,10 @@
 """`make_tma_descriptors`: many maps in one array, each equal to the map of its tensor."""
 
 import copy
+import ctypes
 import gc
 import pickle
+import sys
 import weakref
 
 import numpy as np
@@ -158,6 +160,52 @@ def test_a_batch_keeps_its_tensors_alive_and_lets_them_go():
     del batch
     gc.collect()
     assert all(ref() is None for ref in alive)
+
+
+def test_the_maps_of_a_batch_are_made_once():
+    batch = tma.make_tma_descriptors(halves((64, 64), (32, 64)), BOX)
+    assert batch[1] is batch[-1] is list(batch)[1] is batch[1:][0]
+    assert batch[0] is not batch[1]
+
+
+def test_a_batch_gives_its_tensors_back_with_and_without_maps():
+    tensors = halves((64, 64), (32, 64))
+    before = [sys.getrefcount(x) for x in tensors]
+    batch = tma.make_tma_descriptors(tensors, BOX)
+    assert [sys.getrefcount(x) for x in tensors] == [count + 1 for count in before]
+    assert [tm.tensor is x for tm, x in zip(batch, tensors, strict=True)] == [True, True]
+    kept = batch[0]
+    del batch
+    gc.collect()
+    assert [sys.getrefcount(x) for x in tensors] == [before[0] + 1, before[1]]
+    assert kept.tensor is tensors[0]
+
+
+@pytest.mark.parametrize("are_maps_made", [False, True])
+def test_a_tensor_that_holds_its_own_batch_is_collected(are_maps_made):
+    (x,) = halves((64, 64))
+    x.batch = tma.make_tma_descriptors([x], BOX)
+    if are_maps_made:
+        x.map = x.batch[0]
+    gone = weakref.ref(x)
+    del x
+    gc.collect()
+    assert gone() is None
+
+
+def test_the_layout_of_a_map_is_that_of_the_call():
+    (x,) = halves((64, 64))
+    batch = tma.make_tma_descriptors([x], BOX)
+    x.resize_(128, 128)
+    assert (batch[0].shape, batch[0].box_sizes) == ((64, 64), BOX)
+    assert bytes(batch[0]) == batch.numpy().tobytes()
+
+
+def test_writing_to_the_rows_does_not_change_the_maps():
+    batch = tma.make_tma_descriptors(halves((64, 64), (32, 64)), BOX)
+    before = batch.numpy().tobytes()
+    ctypes.memset(batch.numpy().ctypes.data, 7, 256)
+    assert b"".join(map(bytes, batch)) == before
 
 
 # -- for launchers -------------------------------------------------------------------------------

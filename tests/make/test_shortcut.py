@@ -294,6 +294,7 @@ def test_memory_is_flat_over_a_million_calls():
             accepted(n)
             accepted(x, (16, 63))
             shortcut.accept_im2col(image, *column, "documented", None)
+            list(tma.make_tma_descriptors((x, n), BOX))
 
     calls(2000)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -441,11 +442,11 @@ def test_a_batch_in_one_call_has_the_bytes_of_single_calls():
     from tma_dlpack.tensor_map.storage import aligned_bytes
 
     tensors = tuple(tensor(rows) for rows in range(64, 96))
-    rows = aligned_bytes(128 * len(tensors))
-    maps = shortcut.accept_many(tensors, rows.ctypes.data, BOX, *OPTIONS)
+    rows, address = aligned_bytes(128 * len(tensors))
+    maps = shortcut.accept_many(tensors, address, BOX, *OPTIONS).maps
     assert [bytes(one) for one in maps] == [bytes(accepted(x)) for x in tensors]
     assert rows.tobytes() == b"".join(map(bytes, maps))
-    assert shortcut.accept_many((*tensors, None), rows.ctypes.data, BOX, *OPTIONS) is None
+    assert shortcut.accept_many((*tensors, None), address, BOX, *OPTIONS) is None
 
 
 @compiled

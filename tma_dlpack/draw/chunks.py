@@ -9,6 +9,7 @@ from tma_dlpack import geometry
 from tma_dlpack.types.enums import TmaSwizzle
 
 __all__ = [
+    "BANKS",
     "BANK_BYTES",
     "CHUNKS",
     "CHUNK_BYTES",
@@ -20,10 +21,10 @@ __all__ = [
     "State",
 ]
 
-LINE_BYTES = 128  # 32 banks of 4 bytes
+BANK_BYTES, BANKS = 4, 32
+LINE_BYTES = BANK_BYTES * BANKS
 CHUNK_BYTES = 16
 CHUNKS = LINE_BYTES // CHUNK_BYTES
-BANK_BYTES = 4
 
 State = Literal["data", "filled", "clipped", "padding"]
 _SAID = {
@@ -82,6 +83,16 @@ class Chunk:
     def key(self) -> str:
         """The name of what lies here, in every picture of the same copy; empty of padding."""
         return f"c{self.row}.{self.first}" if self.row >= 0 else ""
+
+    @property
+    def number(self) -> int:
+        """Which chunk of its row it is, from 0."""
+        return self.first // (self.last - self.first + 1)
+
+    @property
+    def tint(self) -> str:
+        """The style that tells the chunks of a row apart."""
+        return f"tint{self.number % CHUNKS}"
 
     @property
     def links(self) -> tuple[str, ...]:

@@ -33,7 +33,8 @@ typedef struct {
   PyObject *names[MAX_PARAMETERS];    /* interned, as keywords are */
   PyObject *defaults[MAX_PARAMETERS]; /* NULL for those that must be given */
   Verb verb;
-  int positional, count; /* parameters that may be given by position, and all */
+  int required;          /* parameters up to the last one that must be given */
+  int positional, count; /* those that may be given by position, and all */
 } Quick;
 
 /* Put a call's arguments in the order of the parameters. 0: not an ordinary call (an unknown keyword, one
@@ -41,7 +42,8 @@ typedef struct {
 static int bind_arguments(const Quick *quick, PyObject *const *args, Py_ssize_t given,
                           PyObject *keywords, PyObject **values) {
   if (given > quick->positional) return 0;
-  for (int i = 0; i < quick->count; ++i) values[i] = i < given ? args[i] : quick->defaults[i];
+  for (int i = 0; i < given; ++i) values[i] = args[i];
+  memcpy(values + given, quick->defaults + given, (size_t)(quick->count - given) * sizeof *values);
   Py_ssize_t count = keywords == NULL ? 0 : PyTuple_Size(keywords);
   for (Py_ssize_t k = 0; k < count; ++k) {
     PyObject *keyword = PyTuple_GetItem(keywords, k);
@@ -50,7 +52,7 @@ static int bind_arguments(const Quick *quick, PyObject *const *args, Py_ssize_t 
     if (i == quick->count) return 0;
     values[i] = args[given + k];
   }
-  for (int i = (int)given; i < quick->count; ++i)
+  for (int i = (int)given; i < quick->required; ++i)
     if (values[i] == NULL) return 0;
   return 1;
 }
@@ -149,7 +151,8 @@ static PyObject *quick_get(PyObject *self, PyObject *object, PyObject *type) {
 /* ---- making one ---------------------------------------------------------------------------------- */
 
 /* Keep the parameters that the short cut takes: a dict {name: default}, where
- * `required` stands for none; `positional` of them may be given by position. */
+ * `required` stands for none; `positional` of them may be given by position. Names that are defaults,
+ * such as "none", are interned as well: the short cut compares them by their addresses first. */
 static int keep_parameters(Quick *quick, PyObject *parameters, PyObject *required, int positional) {
   PyObject *name, *value;
   Py_ssize_t at = 0;
@@ -159,14 +162,17 @@ static int keep_parameters(Quick *quick, PyObject *parameters, PyObject *require
       PyErr_SetString(PyExc_ValueError, "too many parameters");
       return 0;
     }
+    int index = quick->count++;
     Py_INCREF(name);
     PyUnicode_InternInPlace(&name);
-    quick->names[quick->count] = name;
-    if (value != required) {
-      Py_INCREF(value);
-      quick->defaults[quick->count] = value;
+    quick->names[index] = name;
+    if (value == required) {
+      quick->required = index + 1;
+      continue;
     }
-    ++quick->count;
+    Py_INCREF(value);
+    if (PyUnicode_CheckExact(value)) PyUnicode_InternInPlace(&value);
+    quick->defaults[index] = value;
   }
   return 1;
 }

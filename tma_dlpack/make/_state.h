@@ -11,7 +11,7 @@ enum { EXPORT, EXPORT_ON_CUDA, EXPORT_ON_CUDA_OF_JAX, EXPORTS };
 enum { INTERLEAVE, SWIZZLE, L2_PROMOTION, OOB_FILL, DATA_TYPE, WIDE_MODE, ENUMS };
 
 /* Names of the attributes that are read; interned, which makes CPython's look-ups fast. */
-enum { DTYPE, PLATFORM, DLPACK_DEVICE, NAMES };
+enum { DTYPE, DLPACK_DEVICE, NAMES };
 
 enum { MAX_MEMBERS = 16 };
 
@@ -36,6 +36,7 @@ typedef struct {
   ExportTensor export_tensor; /* other types with the exchange API */
   PyObject *on_host;          /* everything else: what calls `__dlpack__` of a host tensor */
   PyObject *on_cuda;          /* and of a CUDA tensor */
+  PyObject *platform;         /* JAX: its method that names the device; else NULL */
   int only_host, only_cuda;   /* NumPy, CuPy: the device need not be asked */
   int is_jax;                 /* its arrays never change */
 } Producer;
@@ -44,6 +45,7 @@ enum { MAX_PRODUCERS = 16 }; /* known libraries have few types; a type past thes
 
 typedef struct {
   PyTypeObject *quick_type; /* of _quick.h */
+  PyTypeObject *batch_type; /* of _batch.h */
   PyTypeObject *map_type;   /* TensorMap */
   PyTypeObject *numpy_integer, *numpy_array;
   Words words[ENUMS];

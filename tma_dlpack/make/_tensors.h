@@ -143,12 +143,13 @@ static int learn_dlpack(const State *state, PyTypeObject *type, Producer *produc
   Py_INCREF(producer->on_cuda);
   if (is_jax) { /* its capsules are the same without max_version, and one call less is quicker */
     producer->on_host = PyObject_GetAttrString((PyObject *)type, "__dlpack__");
+    producer->platform = PyObject_GetAttrString((PyObject *)type, "platform");
     PyErr_Clear();
-  } else {
-    producer->on_host = state->exports[EXPORT];
-    Py_INCREF(producer->on_host);
+    return producer->on_host != NULL && producer->platform != NULL;
   }
-  return producer->on_host != NULL;
+  producer->on_host = state->exports[EXPORT];
+  Py_INCREF(producer->on_host);
+  return 1;
 }
 
 static void forget_producer(Producer *producer) {
@@ -156,6 +157,7 @@ static void forget_producer(Producer *producer) {
   Py_CLEAR(producer->dtypes);
   Py_CLEAR(producer->on_host);
   Py_CLEAR(producer->on_cuda);
+  Py_CLEAR(producer->platform);
 }
 
 /* Choose how tensors of a type are read; NULL for the long road. */
@@ -276,9 +278,8 @@ static int read_capsule(const Producer *producer, PyObject *capsule, View *view)
     const TmaDlpackManagedVersioned *managed = PyCapsule_GetPointer(capsule, "dltensor_versioned");
     return managed->major == 1 && keep_view(view, &managed->tensor, managed->flags | read_only);
   }
-  if (!PyCapsule_IsValid(capsule, "dltensor")) return 0; /* a used one, for example */
   const TmaDlpackManaged *managed = PyCapsule_GetPointer(capsule, "dltensor");
-  return keep_view(view, &managed->tensor, read_only);
+  return managed != NULL && keep_view(view, &managed->tensor, read_only); /* NULL: a used one, say */
 }
 
 /* 1 for a CUDA device, 0 for the host, -1 for "not sure". NumPy's arrays are all on the host, CuPy's on
@@ -287,8 +288,8 @@ static int read_capsule(const Producer *producer, PyObject *capsule, View *view)
 static int lies_on_cuda(const State *state, const Producer *producer, PyObject *tensor) {
   if (producer->only_host) return 0;
   if (producer->only_cuda) return 1;
-  if (producer->is_jax) {
-    PyObject *platform = PyObject_CallMethodObjArgs(tensor, state->names[PLATFORM], NULL);
+  if (producer->is_jax) { /* calling the type's function costs half of calling the array's method */
+    PyObject *platform = PyObject_CallFunctionObjArgs(producer->platform, tensor, NULL);
     int on_cuda = platform == NULL          ? -1
                   : is_word(platform, "cpu") ? 0
                   : is_word(platform, "gpu") ? 1

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from tma_dlpack.make.shortcut import accept_many, accept_tiled, explained
+from tma_dlpack.make.shortcut import AcceptedMaps, accept_many, accept_tiled, explained
 from tma_dlpack.tensor_map import interop
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.tensor_map.storage import aligned_bytes
@@ -42,21 +42,32 @@ class TensorMapBatch(Sequence[TensorMap], Drawn):
     (2, (256, 64), (2, 128), False)
     """
 
-    __slots__ = ("_maps", "_rows")
+    __slots__ = ("_made", "_rows")
 
-    def __init__(self, maps: Sequence[TensorMap], rows: NDArray[np.uint8] | None = None) -> None:
-        self._maps = tuple(maps)
-        self._rows = _rows(self._maps) if rows is None else rows
+    def __init__(self, maps: Iterable[TensorMap]) -> None:
+        self._made: AcceptedMaps = MadeMaps(tuple(maps))
+        self._rows = _rows(self._made.maps)
+
+    @classmethod
+    def _accepted(cls, maps: AcceptedMaps, rows: NDArray[np.uint8]) -> TensorMapBatch:
+        """Make a batch whose bytes were encoded to `rows`, and whose maps are made when needed."""
+        batch = object.__new__(cls)
+        batch._made, batch._rows = maps, rows
+        return batch
+
+    @property
+    def _maps(self) -> tuple[TensorMap, ...]:
+        return self._made.maps
 
     @property
     @opaque
     def tensors(self) -> tuple[object, ...]:
         """The tensors, in order; None for maps without a tensor."""
-        return tuple(tensor_map.tensor for tensor_map in self._maps)
+        return self._made.tensors
 
     @opaque
     def __len__(self) -> int:
-        return len(self._maps)
+        return len(self._made)
 
     @overload
     def __getitem__(self, index: int) -> TensorMap: ...
@@ -74,7 +85,7 @@ class TensorMapBatch(Sequence[TensorMap], Drawn):
     @opaque
     def launchable(self) -> bool:
         """Whether all maps may be passed to a kernel: False if any describes host memory."""
-        return all(tensor_map.launchable for tensor_map in self._maps)
+        return self._made.launchable
 
     @opaque
     def numpy(self) -> NDArray[np.uint8]:
@@ -114,8 +125,9 @@ class TensorMapBatch(Sequence[TensorMap], Drawn):
         return interop.for_torch(self._launchable_rows())
 
     def _launchable_rows(self) -> NDArray[np.uint8]:
-        for tensor_map in self._maps:
-            _ = tensor_map.ptr  # raises with the reason if the map is not launchable
+        if not self.launchable or self._rows is None:
+            for tensor_map in self._maps:
+                _ = tensor_map.ptr  # raises with the reason
         assert self._rows is not None
         return self._rows
 
@@ -132,15 +144,35 @@ class TensorMapBatch(Sequence[TensorMap], Drawn):
         return f"<TensorMapBatch of {len(self)} maps>"
 
 
+@dataclasses.dataclass(frozen=True)
+class MadeMaps:
+    """What `AcceptedMaps` are where all maps were made one by one."""
+
+    maps: tuple[TensorMap, ...]
+
+    @property
+    def tensors(self) -> tuple[object, ...]:
+        """The tensors, in order."""
+        return tuple(tensor_map.tensor for tensor_map in self.maps)
+
+    @property
+    def launchable(self) -> bool:
+        """Whether all maps may be passed to a kernel."""
+        return all(tensor_map.launchable for tensor_map in self.maps)
+
+    def __len__(self) -> int:
+        return len(self.maps)
+
+
 def _rows(maps: tuple[TensorMap, ...]) -> NDArray[np.uint8] | None:
     """Write the maps one after the other; None if any of them has no bytes."""
     data = [tensor_map._data for tensor_map in maps]
     present = [one for one in data if one is not None]
     if len(present) < len(data):
         return None
-    rows = aligned_bytes(len(data) * MAP_BYTES).reshape(len(data), MAP_BYTES)
-    rows.reshape(-1)[:] = np.frombuffer(b"".join(present), dtype=np.uint8)
-    return rows
+    rows, _ = aligned_bytes(len(data) * MAP_BYTES)
+    rows[:] = np.frombuffer(b"".join(present), dtype=np.uint8)
+    return rows.reshape(-1, MAP_BYTES)
 
 
 @opaque
@@ -208,10 +240,10 @@ target
         target,
     )
     all_tensors = _as_tuple(tensors)
-    rows = aligned_bytes(len(all_tensors) * MAP_BYTES)
-    maps = accept_many(all_tensors, rows.ctypes.data, *options)
+    rows, address = aligned_bytes(len(all_tensors) * MAP_BYTES)
+    maps = accept_many(all_tensors, address, *options)
     if maps is not None:
-        return TensorMapBatch(maps, rows.reshape(-1, MAP_BYTES))
+        return TensorMapBatch._accepted(maps, rows.reshape(-1, MAP_BYTES))
     return TensorMapBatch([_made(i, tensor, options) for i, tensor in enumerate(all_tensors)])
 
 

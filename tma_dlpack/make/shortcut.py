@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from tma_dlpack.types import enums
 
 __all__ = [
     "COMPILED",
+    "AcceptedMaps",
     "accept_im2col",
     "accept_im2col_wide",
     "accept_many",
@@ -40,6 +41,24 @@ _ENUMS = (
     enums.TensorMapDataType,
     enums.TensorMapIm2ColWideMode,
 )
+
+
+class AcceptedMaps(Protocol):
+    """The maps of a batch, which `accept_many` makes when `maps` is first read."""
+
+    @property
+    def maps(self) -> tuple[TensorMap, ...]:
+        """The maps, in order; the same objects each time."""
+
+    @property
+    def tensors(self) -> tuple[object, ...]:
+        """The tensors, in order."""
+
+    @property
+    def launchable(self) -> bool:
+        """Whether all maps may be passed to a kernel."""
+
+    def __len__(self) -> int: ...
 
 
 def explained(kind: MapKind, tensor: object, options: tuple[Any, ...]) -> TensorMap:
@@ -66,7 +85,7 @@ if TYPE_CHECKING or not COMPILED:
 
     def accept_many(
         tensors: tuple[object, ...], address: int, *options: Any
-    ) -> list[TensorMap] | None:
+    ) -> AcceptedMaps | None:
         """Give None: in Python the maps of a batch are made one by one."""
         return None
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tma_dlpack.dlpack import Device, TensorView, as_tensor_view
+from tma_dlpack.dlpack import Device, TensorView, array_at, as_tensor_view
 from tma_dlpack.tensor_map.attributes import MapAttributes
 from tma_dlpack.tensor_map.storage import moved_bytes
 from tma_dlpack.types.coerce import bytes_of, integer_of, type_name
@@ -18,7 +18,7 @@ from tma_dlpack.types.limits import MAP_BYTES
 from tma_dlpack.types.opaque import opaque
 from tma_dlpack.types.public import Drawn
 from tma_dlpack.types.same_arguments import with_arguments_of
-from tma_dlpack.types.target import Target
+from tma_dlpack.types.target import DERIVED_NAMES, Target
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -115,7 +115,7 @@ class TensorMap(MapAttributes, Drawn):
         if not known.has_model and not known.has_derived_layout:
             raise TmaUnsupportedError(
                 f"the 128 bytes of a map for {known} are not known: those of sm_90 are "
-                f"{bits.PROVENANCE}; those of tiled maps for {known.derived_names} are "
+                f"{bits.PROVENANCE}; those of tiled maps for {DERIVED_NAMES} are "
                 f"{bits.DERIVED}"
             )
         raw = bytes_of(data)
@@ -156,10 +156,8 @@ class TensorMap(MapAttributes, Drawn):
 
     def _shared_bytes(self) -> NDArray[np.uint8]:
         """Give the bytes that `ptr` points to as a writable array that keeps the map alive."""
-        from tma_dlpack.tensor_map import interop
-
         self._keep_data()
-        return interop.array_at(self.ptr, MAP_BYTES, self)
+        return array_at(self.ptr, MAP_BYTES, self)
 
     @opaque
     def as_ctypes(self) -> Any:
@@ -381,10 +379,10 @@ class TensorMap(MapAttributes, Drawn):
         >>> "tensormap.replace.tile.rank.shared::cta.b1024.b32" in zeroed.replace_cuda(rank=2)
         True
         """
-        from tma_dlpack.tensor_map import cpp, ptx_replace
+        from tma_dlpack.tensor_map import ptx_kernel, ptx_replace
 
         known = ptx_replace.read_replacements(self, changes)
-        return cpp.replace_kernel(known, ptx_replace.ENUMS, self.target.name)
+        return ptx_kernel.replace_kernel(known, self.target.name)
 
     @opaque
     def cpp(self) -> str:

@@ -142,7 +142,7 @@ class PythonStorage:
             return self._refuse_pointer()
         own = self.__dict__.get("_own_bytes")
         if own is None:
-            room = aligned_bytes(MAP_BYTES)
+            room, _ = aligned_bytes(MAP_BYTES)
             room[:] = np.frombuffer(self._data, np.uint8)
             # setdefault is atomic: all threads get the same bytes
             own = self.__dict__.setdefault("_own_bytes", room)
@@ -161,11 +161,12 @@ class PythonStorage:
         raise AttributeError(f"a TensorMap is immutable: {name} cannot be deleted")
 
 
-def aligned_bytes(count: int) -> NDArray[np.uint8]:
-    """Make an uninitialised array of `count` bytes whose address is a multiple of 128."""
+def aligned_bytes(count: int) -> tuple[NDArray[np.uint8], int]:
+    """Make an uninitialised array of bytes; give its address too, which is a multiple of 128."""
     room = np.empty(count + ALIGNMENT_BYTES, dtype=np.uint8)
-    start = -room.ctypes.data % ALIGNMENT_BYTES
-    return room[start : start + count]
+    address = room.ctypes.data
+    start = -address % ALIGNMENT_BYTES
+    return room[start : start + count], address + start
 
 
 def moved_bytes(data: bytes | None, address: int) -> bytes | None:

@@ -1,0 +1,182 @@
+"""The roads of CUDA tensors on a machine without a GPU: on_stand_in_gpu.py, and first calls.
+
+The driver is looked up once per process, so each of these tests is a process.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from stand_in_gpu import COMPILER, build, environment
+
+from tma_dlpack.make import shortcut
+
+ROOT = Path(__file__).parents[2]
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="libcuda.so.1 is looked for on Linux"),
+    pytest.mark.skipif(COMPILER is None, reason="needs a C compiler"),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("libcuda")
+    build(made)
+    return made
+
+
+def run(command, folder, **variables):
+    done = subprocess.run(
+        [sys.executable, *command],
+        env=environment(folder, **variables),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def run_script(source, folder, **variables):
+    """Run a program with `gpu`, the stand-in, on the lane of this process."""
+    start = f"""
+        import sys, warnings
+        warnings.simplefilter("ignore")
+        sys.path[:0] = [{str(ROOT)!r}, {str(Path(__file__).parent)!r}]
+        {"" if shortcut.COMPILED else "import tests.python_lane"}
+        import numpy as np, tma_dlpack as tma
+        from tma_dlpack.make import build, shortcut
+        from stand_in_gpu import StandIn, zeros
+        gpu = StandIn()
+        OPTIONS = (16, 64), None, "none", "bytes128", "none", "none", None, "libcu++", None
+    """
+    run(["-c", textwrap.dedent(start) + textwrap.dedent(source)], folder, **variables)
+
+
+def test_cuda_tensors_take_both_roads_alike(folder):
+    lane = [] if shortcut.COMPILED else ["-p", "tests.python_lane"]
+    options = ["-q", "-p", "no:cacheprovider", *lane]
+    said = run(["-m", "pytest", *options, "tests/make/on_stand_in_gpu.py"], folder)
+    assert " passed" in said
+
+
+def test_the_first_map_looks_the_driver_up_and_retains_the_gpus_context(folder):
+    run_script(
+        """
+        x = zeros((128, 64), gpu=1)
+        made = shortcut.accept_tiled(x, *OPTIONS)
+        if shortcut.COMPILED:
+            assert gpu.calls == [
+                "cuInit", "cuDeviceGetCount", *["cuDeviceGetAttribute"] * 3, "cuCtxGetCurrent",
+                "cuDevicePrimaryCtxRetain", "cuCtxPushCurrent_v2", "cuTensorMapEncodeTiled@1",
+                "cuCtxPopCurrent_v2",
+            ]
+        assert (made.encoder, gpu.contexts) == ("driver", "")
+        gpu.forget()
+        shortcut.accept_tiled(x, *OPTIONS)
+        assert gpu.calls == [
+            "cuCtxGetCurrent", "cuCtxPushCurrent_v2", "cuTensorMapEncodeTiled@1",
+            "cuCtxPopCurrent_v2",
+        ]
+        """,
+        folder,
+    )
+
+
+def test_a_context_that_cannot_be_retained_is_explained_and_asked_for_again(folder):
+    run_script(
+        """
+        x = zeros((128, 64))
+        gpu.fail("cuDevicePrimaryCtxRetain", 3)
+        assert shortcut.accept_tiled(x, *OPTIONS) is None
+        try:
+            tma.make_tma_descriptor(x, (16, 64))
+        except tma.TmaDriverError as error:
+            assert str(error).startswith("cuDevicePrimaryCtxRetain returned CUDA_ERROR_NOT_INIT")
+        else:
+            raise AssertionError("a map was made without a context")
+        gpu.fail("")
+        assert shortcut.accept_tiled(x, *OPTIONS).encoder == "driver"
+        """,
+        folder,
+    )
+
+
+@pytest.mark.parametrize(
+    "variables", [{"STAND_IN_GPUS": "0"}, {"STAND_IN_INIT": "3"}], ids=["no GPU", "cuInit fails"]
+)
+def test_without_a_usable_driver_cuda_tensors_are_left_to_the_rules(folder, variables):
+    run_script(
+        """
+        x = zeros((128, 64))
+        assert shortcut.accept_tiled(x, *OPTIONS) is None
+        made = tma.make_tma_descriptor(x, (16, 64))
+        assert (made.encoder, gpu.encodes) == ("model", [])
+        assert tma.make_tma_descriptors([x, x], (16, 64))[1] == made
+        """,
+        folder,
+        **variables,
+    )
+
+
+def test_a_driver_before_cuda_12_8_has_no_wide_encoder(tmp_path):
+    build(tmp_path, "-DBEFORE_CUDA_12_8")
+    run_script(
+        """
+        x = zeros((2, 14, 14, 64))
+        wide = (-1, 1, 64, 64, None, "none", "bytes128", "none", "none", 0, None, "driver", None)
+        assert shortcut.accept_tiled(zeros((128, 64)), *OPTIONS).encoder == "driver"
+        assert shortcut.accept_im2col_wide(x, *wide) is None
+        try:
+            build.make("im2col_wide", x, wide)
+        except tma.TmaUnsupportedError as error:
+            assert "has no cuTensorMapEncodeIm2colWide" in str(error)
+        else:
+            raise AssertionError("a map was made without its encoder")
+        """,
+        tmp_path,
+    )
+
+
+@pytest.mark.parametrize("has_api", [True, False], ids=["exchange API", "torch before 2.10"])
+def test_torch_tensors_on_a_gpu_take_both_roads_alike(folder, has_api):
+    pytest.importorskip("torch")
+    run_script(
+        f"""
+        import torch
+        if not {has_api}:
+            del torch.Tensor.__dlpack_c_exchange_api__
+        """
+        """
+        from stand_in_gpu import put_torch_tensors_on_gpu, put_torch_tensors_on_gpus
+        put_torch_tensors_on_gpus(gpu)
+        for context in ("", "primary 0", "own 1"):
+            for ordinal in (0, 1):
+                put_torch_tensors_on_gpu(gpu, ordinal)
+                for dtype in (torch.float16, torch.uint8, torch.float8_e4m3fn, torch.float32):
+                    x = torch.zeros(128, 64).to(dtype)[1:]
+                    options = (16, 32), *OPTIONS[1:]
+                    gpu.set_context(context)
+                    gpu.forget()
+                    made = shortcut.accept_tiled(x, *options)
+                    assert (gpu.encodes, gpu.contexts) == (
+                        [f"cuTensorMapEncodeTiled@{ordinal}"], context
+                    )
+                    long = build.make("tiled", x, options)
+                    assert (bytes(made), made, made.encoder) == (bytes(long), long, "driver")
+                    assert made.description == long.description
+                    y = torch.zeros(128, 64).to(dtype)[1:]
+                    assert made.with_address(y) == build.make("tiled", y, options)
+                batch = tma.make_tma_descriptors([x, y], options[0], swizzle="bytes128")
+                assert list(batch) == [build.make("tiled", one, options) for one in (x, y)]
+                assert batch.ptr % 128 == 0
+        assert shortcut.accept_tiled(torch._neg_view(x), *options) is None
+        assert shortcut.accept_tiled(torch.nn.Parameter(x), *options).encoder == "driver"
+        """,
+        folder,
+    )

@@ -1,0 +1,162 @@
+/* _batch.h: the maps of many tensors, encoded in one call.
+ *
+ * A kernel needs only their bytes, which lie one after the other in the caller's memory. The TensorMap
+ * objects are made together, when the first of them is asked for.
+ */
+
+#ifndef TMA_DLPACK_BATCH_H
+#define TMA_DLPACK_BATCH_H
+
+#include "_calls.h"
+
+#include <structmember.h>
+
+/* What makes one map, on its own: nobody else writes to these bytes. */
+typedef struct {
+  AskedCall asked;
+  uint64_t address;
+  uint8_t launchable;
+  unsigned char bytes[TMA_DLPACK_MAP_BYTES];
+} BatchEntry;
+
+typedef struct {
+  PyObject_HEAD
+  PyTypeObject *map_type;
+  PyObject *tensors;   /* a tuple */
+  PyObject *maps;      /* a tuple; NULL until the maps are asked for */
+  BatchEntry *entries; /* one per tensor */
+  int launchable;      /* whether all maps are */
+} Batch;
+
+/* ---- filling one --------------------------------------------------------------------------------- */
+
+/* A batch without entries; NULL with an exception if out of memory. */
+static Batch *new_batch(const State *state, PyObject *tensors) {
+  Batch *batch = (Batch *)PyType_GenericAlloc(state->batch_type, 0);
+  if (batch == NULL) return NULL;
+  Py_INCREF(state->map_type);
+  Py_INCREF(tensors);
+  batch->map_type = state->map_type;
+  batch->tensors = tensors;
+  batch->launchable = 1;
+  batch->entries = PyMem_Malloc((size_t)PyTuple_Size(tensors) * sizeof(BatchEntry));
+  if (batch->entries != NULL) return batch;
+  Py_DECREF(batch);
+  PyErr_NoMemory();
+  return NULL;
+}
+
+/* Encode the maps of all tensors to `rows`, which are aligned. 0: not sure of one of them. */
+static int fill_batch(State *state, Batch *batch, const TmaDlpackOptions *options,
+                      unsigned char *rows) {
+  Py_ssize_t count = PyTuple_Size(batch->tensors);
+  AskedCall asked = {0};
+  keep_options(&asked, options);
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    Judged call;
+    BatchEntry *entry = &batch->entries[i];
+    unsigned char *row = rows + i * TMA_DLPACK_MAP_BYTES;
+    if (!judge_tensor(state, PyTuple_GetItem(batch->tensors, i), options, &call)) return 0;
+    memset(row, 0, TMA_DLPACK_MAP_BYTES);
+    if (!encode(&call.arguments, call.ordinal, row)) return 0;
+    keep_layout(&asked, &call);
+    entry->asked = asked;
+    entry->address = call.arguments.address;
+    entry->launchable = call.ordinal != ON_HOST;
+    memcpy(entry->bytes, row, TMA_DLPACK_MAP_BYTES);
+    batch->launchable &= entry->launchable;
+  }
+  return 1;
+}
+
+/* ---- its maps ------------------------------------------------------------------------------------ */
+
+static PyObject *map_of_entry(const Batch *batch, Py_ssize_t i) {
+  const BatchEntry *entry = &batch->entries[i];
+  MapStorage *map = new_map(batch->map_type, PyTuple_GetItem(batch->tensors, i), entry->address);
+  if (map == NULL) return NULL;
+  map->asked = entry->asked;
+  map->launchable = entry->launchable;
+  memcpy(map_bytes(map), entry->bytes, TMA_DLPACK_MAP_BYTES);
+  return (PyObject *)map;
+}
+
+static PyObject *batch_maps(PyObject *self, void *unused) {
+  (void)unused;
+  Batch *batch = (Batch *)self;
+  Py_ssize_t count = PyTuple_Size(batch->tensors);
+  if (batch->maps == NULL) {
+    PyObject *maps = PyTuple_New(count);
+    for (Py_ssize_t i = 0; maps != NULL && i < count; ++i) {
+      PyObject *map = map_of_entry(batch, i);
+      if (map == NULL || PyTuple_SetItem(maps, i, map) < 0) Py_CLEAR(maps);
+    }
+    if (maps == NULL) return NULL;
+    if (batch->maps == NULL) batch->maps = maps;
+    else Py_DECREF(maps); /* a finalizer that ran meanwhile asked for them too */
+  }
+  Py_INCREF(batch->maps);
+  return batch->maps;
+}
+
+static PyObject *batch_launchable(PyObject *self, void *unused) {
+  (void)unused;
+  return PyBool_FromLong(((Batch *)self)->launchable);
+}
+
+static Py_ssize_t batch_length(PyObject *self) { return PyTuple_Size(((Batch *)self)->tensors); }
+
+/* ---- the class ----------------------------------------------------------------------------------- */
+
+/* Without tp_clear, as tuples: all that a batch refers to is older than the batch, so a cycle runs
+ * through something that was changed later, and is broken there. */
+static int batch_traverse(PyObject *self, visitproc visit, void *arg) {
+  Batch *batch = (Batch *)self;
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(batch->map_type);
+  Py_VISIT(batch->tensors);
+  Py_VISIT(batch->maps);
+  return 0;
+}
+
+static void batch_dealloc(PyObject *self) {
+  PyTypeObject *type = Py_TYPE(self);
+  Batch *batch = (Batch *)self;
+  PyObject_GC_UnTrack(self);
+  Py_XDECREF(batch->maps);
+  Py_XDECREF(batch->tensors);
+  Py_XDECREF(batch->map_type);
+  PyMem_Free(batch->entries);
+  ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+  Py_DECREF(type);
+}
+
+static PyMemberDef batch_members[] = {
+    {"tensors", T_OBJECT, offsetof(Batch, tensors), READONLY, "The tensors, in order."},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyGetSetDef batch_getters[] = {
+    {"maps", batch_maps, NULL, "The maps, as a tuple: made when it is first read.", NULL},
+    {"launchable", batch_launchable, NULL, "Whether all maps may be passed to a kernel.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot batch_slots[] = {
+    {Py_tp_doc, (void *)"The maps of many tensors, encoded; batch.MadeMaps is the same in Python."},
+    {Py_tp_members, batch_members},
+    {Py_tp_getset, batch_getters},
+    {Py_tp_traverse, (void *)batch_traverse},
+    {Py_tp_dealloc, (void *)batch_dealloc},
+    {Py_sq_length, (void *)batch_length},
+    {0, NULL},
+};
+
+static PyType_Spec batch_spec = {
+    .name = "tma_dlpack.make._accept.Batch",
+    .basicsize = sizeof(Batch),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .slots = batch_slots,
+};
+
+#endif /* TMA_DLPACK_BATCH_H */
