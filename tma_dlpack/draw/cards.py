@@ -51,11 +51,6 @@ def tensor_map_html(tensor_map: TensorMap) -> str:
         A fragment with its own style sheet, at most 400 KB: larger figures are cut short and say
         so. If `load_tile` would refuse the first tile, the reason stands in place of its figures.
 
-    Raises
-    ------
-    TmaPreconditionError
-        If `tensor_map` is not a TensorMap.
-
     Examples
     --------
     >>> import numpy as np
@@ -89,11 +84,6 @@ def tile_html(tile: Tile) -> str:
     -------
     str
         A fragment with its own style sheet.
-
-    Raises
-    ------
-    TmaPreconditionError
-        If `tile` is not a Tile.
 
     Examples
     --------
@@ -154,11 +144,6 @@ def report_html(report: Report) -> str:
     str
         A fragment with its own style sheet.
 
-    Raises
-    ------
-    TmaPreconditionError
-        If `report` is not a Report.
-
     Examples
     --------
     >>> import numpy as np
@@ -182,11 +167,6 @@ def rules_html(rules: RuleList) -> str:
     -------
     str
         A fragment with its own style sheet.
-
-    Raises
-    ------
-    TmaPreconditionError
-        If `rules` is not a RuleList.
 
     Examples
     --------

@@ -181,11 +181,6 @@ def matrix_html(descriptor: MatrixDescriptor) -> str:
     str
         A fragment with its own style sheet.
 
-    Raises
-    ------
-    TmaPreconditionError
-        If `descriptor` is not a MatrixDescriptor.
-
     Examples
     --------
     >>> import numpy as np

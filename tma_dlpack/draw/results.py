@@ -36,11 +36,6 @@ def batch_html(batch: TensorMapBatch) -> str:
     str
         A fragment with its own style sheet.
 
-    Raises
-    ------
-    TmaPreconditionError
-        If `batch` is not a TensorMapBatch.
-
     Examples
     --------
     >>> import numpy as np, tma_dlpack as tma
@@ -85,11 +80,6 @@ def verify_html(report: Any) -> str:
     -------
     str
         A fragment with its own style sheet.
-
-    Raises
-    ------
-    TmaPreconditionError
-        If `report` is not a VerifyReport.
 
     Examples
     --------
@@ -138,11 +128,6 @@ def bandwidth_html(report: Any) -> str:
     -------
     str
         A fragment with its own style sheet.
-
-    Raises
-    ------
-    TmaPreconditionError
-        If `report` is not a BandwidthReport.
 
     Examples
     --------
@@ -229,11 +214,6 @@ def error_html(error: TmaPreconditionError) -> str:
     -------
     str
         A fragment with its own style sheet.
-
-    Raises
-    ------
-    TmaPreconditionError
-        If `error` is another kind of error.
 
     Examples
     --------

@@ -36,6 +36,6 @@ def _is_accepted(arguments: EncodeArguments, tensor_map: TensorMap) -> bool:
         arguments.rank,
         rules="measured" if target.has_model else "documented",
         target=target,
-        mirror=True,
+        is_driver_call=True,
     )
     return not find_violations(request)
