@@ -1,5 +1,8 @@
-"""What all tests share: hypothesis without deadlines, because machines are shared."""
+"""What all tests share: every core, and hypothesis without deadlines, for machines are shared."""
 
+import os
+
+import pytest
 from hypothesis import settings
 
 import tma_dlpack
@@ -9,3 +12,17 @@ for _name in tma_dlpack.__all__:  # public classes name the package, where docte
 
 settings.register_profile("shared-machine", deadline=None)
 settings.load_profile("shared-machine")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config):
+    """Run the whole default selection on all cores, where pytest-xdist is installed.
+
+    What is named on the command line runs in one process: workers take seconds to start.
+    """
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        return  # this is a worker
+    options = config.option
+    whole = config.args_source is config.ArgsSource.TESTPATHS and options.markexpr == "not slow"
+    if whole and getattr(options, "numprocesses", 0) is None:
+        options.numprocesses, options.maxprocesses, options.dist = "auto", 8, "worksteal"

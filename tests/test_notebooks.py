@@ -65,6 +65,10 @@ SAYS = {
 REFUSED_ON_PURPOSE = {"03_out_of_bounds_and_strides": 1, "04_why_was_it_refused": 1}
 
 every_notebook = pytest.mark.parametrize("name", SAYS)
+first_notebook_and_slowly_the_others = pytest.mark.parametrize(
+    "name",
+    [n if n == "00_what_is_tma" else pytest.param(n, marks=pytest.mark.slow) for n in SAYS],
+)
 
 
 def read(name):
@@ -112,7 +116,7 @@ def runs():
     return run
 
 
-@every_notebook
+@first_notebook_and_slowly_the_others
 def test_a_notebook_runs_and_says_what_it_should(name, runs):
     notebook = runs(name)
     assert len(errors(notebook)) == REFUSED_ON_PURPOSE.get(name, 0)
@@ -227,8 +231,15 @@ def test_the_readmes_figures_are_what_the_command_draws(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(screens.CHROMIUM is None, reason=screens.MISSING)
-@pytest.mark.parametrize("width", [1280, 640])
-@pytest.mark.parametrize("scheme", [LIGHT, DARK])
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [
+        (1280, LIGHT),
+        (640, DARK),
+        pytest.param(1280, DARK, marks=pytest.mark.slow),
+        pytest.param(640, LIGHT, marks=pytest.mark.slow),
+    ],
+)
 def test_an_executed_notebook_has_no_label_out_of_place(width, scheme):
     exporter = HTMLExporter(theme=scheme, mathjax_url="", require_js_url="", jquery_url="")
     page, _ = exporter.from_notebook_node(read("04_why_was_it_refused"))

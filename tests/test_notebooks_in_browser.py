@@ -25,6 +25,10 @@ pytestmark = pytest.mark.skipif(bool(harness.MISSING), reason=harness.MISSING)
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 NAMES = sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
 every_notebook = pytest.mark.parametrize("name", NAMES)
+first_notebook_and_slowly_the_others = pytest.mark.parametrize(
+    "name",
+    [n if n == "00_what_is_tma" else pytest.param(n, marks=pytest.mark.slow) for n in NAMES],
+)
 
 
 @pytest.fixture(scope="module")
@@ -55,23 +59,22 @@ def exported(tmp_path_factory):
     return export
 
 
-@every_notebook
+@first_notebook_and_slowly_the_others
 def test_an_exported_page_shows_every_picture_and_its_console_is_quiet(chromium, exported, name):
     seen = harness.Seen(chromium, 900)
     seen.page.goto(exported(name))
-    seen.page.wait_for_timeout(300)
-    shown = seen.page.evaluate(
-        "() => [...document.querySelectorAll('.tma-live')].filter((h) => h.closest('details') ||"
+    shown = (
+        "[...document.querySelectorAll('.tma-live')].filter((h) => h.closest('details') ||"
         "h.shadowRoot.querySelector('svg').getBoundingClientRect().width > 90).length"
     )
-    assert shown == images_of(name)
+    seen.page.wait_for_function(f"{shown} === {images_of(name)}")
     assert seen.page.locator("img.tma-still").count() == 0
     ours = [e for e in seen.errors if "ERR_NAME_NOT_RESOLVED" not in e and "MathJax" not in e]
     assert ours == []
     seen.page.close()
 
 
-@every_notebook
+@first_notebook_and_slowly_the_others
 def test_without_scripts_every_picture_is_an_image_that_loads(chromium, exported, name):
     context = chromium.new_context(
         java_script_enabled=False, viewport={"width": 900, "height": 800}

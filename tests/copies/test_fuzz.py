@@ -150,7 +150,7 @@ def replaced(r):
 
 def random_bytes(r):
     """Random bits where a map of that rank has fields, and nowhere else."""
-    data = r.getrandbits(512) & bits._KNOWN_BITS[r.choice(("tiled", "im2col"))]
+    data = r.getrandbits(512) & bits.known_bits(r.choice(("tiled", "im2col")))
     data &= ~((1 << 64) - 1)
     return tma.TensorMap.from_bytes((data | A + 32 - A % 32).to_bytes(128, "little"))
 

@@ -10,8 +10,7 @@ import contextlib
 import json
 import shutil
 
-from tma_dlpack.draw.stills import script_source
-from tma_dlpack.explorer.panel import start_state
+from tma_dlpack.explorer.panel import front_end, start_state, style_sheet
 from tma_dlpack.explorer.widget import Explorer
 
 try:
@@ -107,19 +106,10 @@ class Seen:
 
     def show(self, explorer: Explorer):
         """Open the front end of an explorer."""
-        from importlib.resources import files
-
-        folder = files("tma_dlpack.explorer")
-        css = (folder / "explorer.css").read_text(encoding="utf-8")
-        module = (folder / "explorer.js").read_text(encoding="utf-8")
-        module = module.replace("export default {", "const widget = {")
-        script = (
-            script_source("linked.js")
-            + module
-            + START % json.dumps({"start": start_state(explorer)})
-        )
+        module = front_end().replace("export default {", "const widget = {")
+        script = module + START % json.dumps({"start": start_state(explorer)})
         self.page.expose_function("tmaAsk", explorer.hear)
-        self.page.set_content(PAGE % (css, script))
+        self.page.set_content(PAGE % (style_sheet(), script))
         self.page.wait_for_selector(".tmax-stage svg")  # its shadow is searched too
         self.settle()
         return self

@@ -31,6 +31,16 @@ def tiled(data_type, dims, box, estr=None, **options):
     )
 
 
+def element_positions(args, coords, offsets=()):
+    """Give the position in the tensor of every element of one tile: (*tile_shape, rank)."""
+    plan = geometry.plan(args)
+    out = np.empty((*plan.tile_shape, args.rank), np.int64)
+    out[..., 0] = coords[0] + np.arange(plan.tile_shape[-1])
+    for line in geometry.line_positions(plan, np.array([coords], np.int64), offsets):
+        out[..., line.dimension] = line.positions[0][..., None]
+    return out
+
+
 def im2col(dims, lower, upper, estr=None, kind="im2col", **options):
     strides = tuple(np.cumprod([dims[0] * 4, *dims[1:-1]]).tolist())
     return EncodeArguments(
@@ -233,7 +243,7 @@ def test_plan_is_made_once_per_map():
 
 def test_element_positions_follow_the_element_strides():
     args = tiled(T.INT32, (8, 8, 8), (4, 4, 3), (1, 3, 2))
-    positions = geometry.element_positions(args, (4, -1, 2))
+    positions = element_positions(args, (4, -1, 2))
     assert positions.shape == (2, 2, 4, 3)
     assert positions[1, 1, 3].tolist() == [7, 2, 4]
     assert positions[0, 0, 0].tolist() == [4, -1, 2]
@@ -241,7 +251,7 @@ def test_element_positions_follow_the_element_strides():
 
 def test_element_positions_of_a_column_walk_w_then_h_then_n():
     args = im2col((4, 3, 2, 9), (0, 0), (-1, 0), channels_per_pixel=4, pixels_per_column=6)
-    positions = geometry.element_positions(args, (0, 1, 0, 0), (1, 0))
+    positions = element_positions(args, (0, 1, 0, 0), (1, 0))
     # W walks 1 of 0..1, H 0..1: (1,0) (0,1) (1,1) (0,0)n=1 ...; the offset adds one to W.
     assert positions[:, 0, 1:].tolist() == [
         [2, 0, 0], [1, 1, 0], [2, 1, 0], [1, 0, 1], [2, 0, 1], [1, 1, 1],
@@ -307,7 +317,7 @@ def test_columns_meet_every_pixel_of_the_walk_once(dims, estr, lower, pixels):
     walked = [
         tuple(p)
         for coords in geometry.tile_coords(args)
-        for p in geometry.element_positions(args, coords[::-1].tolist())[:, 0, 1:].tolist()
+        for p in element_positions(args, coords[::-1].tolist())[:, 0, 1:].tolist()
     ]
     assert walked[: len(expected)] == expected
     assert len(walked) - len(expected) < pixels
@@ -317,7 +327,7 @@ def test_a_wide_column_that_starts_left_of_its_box_walks_into_it():
     args = im2col(
         (4, 3, 2, 2), (0,), (0,), kind="im2col_wide", channels_per_pixel=4, pixels_per_column=8
     )
-    walked = geometry.element_positions(args, (0, -4, 1, 0))[:, 0, 1:].tolist()
+    walked = element_positions(args, (0, -4, 1, 0))[:, 0, 1:].tolist()
     assert walked == [*([w, 1, 0] for w in range(-4, 3)), [0, 1, 1]]
 
 

@@ -260,9 +260,6 @@ class SymbolicTensor:
 
     __module__ = "tensorflow.python.framework.ops"
 
-    def __dlpack__(self, **keywords):
-        raise AttributeError("'SymbolicTensor' object has no attribute '_handle'")
-
 
 @pytest.mark.parametrize("transform", TRACED)
 def test_what_traces_is_refused_with_the_way_in_one_line(transform):

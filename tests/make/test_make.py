@@ -343,7 +343,7 @@ def test_a_fixed_request_makes_a_map():
     assert (tm.box_sizes, tm.swizzle.name, tm.data_type.name) == ((64, 16), "bytes32", "UINT8")
 
 
-@pytest.mark.parametrize("thing", [3, None, "map", object()], ids=repr)
+@pytest.mark.parametrize("thing", [3, None, "map", object()], ids=["int", "None", "str", "object"])
 def test_only_a_map_gets_another_address(thing):
     with pytest.raises(tma.TmaPreconditionError, match=r"tensor_map is .*must be a TensorMap"):
         tma.driver_replace_address(thing, 4096)

@@ -71,7 +71,7 @@ def test_every_argument_that_cannot_be_read_is_named():
     fine = {"target", "allow", "shape", "strides", "offset"}
     assert {v.argument for v in request.unreadable} == set(options) - fine
     assert {v.rule for v in request.unreadable} == {"ARGUMENT"}
-    assert request.readable_instead == {
+    assert request.proposals == {
         "target": None,
         "box_sizes": (1, 1),
         "elem_strides": None,

@@ -17,7 +17,8 @@ from tma_dlpack.copies.simulator import SimulatorBackend
 from tma_dlpack.encoding import bits
 from tma_dlpack.encoding.arguments import EncodeArguments
 from tma_dlpack.verification import VerifyReport, VerifyRow, _progress, replay, verify
-from tma_dlpack.verification.checks import CHECKS, ENCODERS, _driver_words
+from tma_dlpack.verification.checks import CHECKS
+from tma_dlpack.verification.driver_calls import ENCODERS, keywords_of
 from tma_dlpack.verification.learning import FieldStatistics
 from tma_dlpack.verification.random_calls import random_call
 from tma_dlpack.verification.random_copies import ARENA_BYTES, random_copy, start_at_limits
@@ -68,7 +69,7 @@ def test_random_copies_are_never_refused_and_stay_in_the_arena(check, arena):
     for number in range(200):
         copy = random_copy(check.op, check.kind, Random(number), MAX_SMEM_BYTES)
         tensor_map = ENCODERS[check.kind](
-            **_driver_words(copy.arguments),
+            **keywords_of(copy.arguments),
             global_address=arena.ctypes.data + copy.start,
             encoder="model",
         )
@@ -91,7 +92,7 @@ def test_many_random_loads_are_partly_in_bounds(kind, arena):
     for number in range(200):
         copy = random_copy("load", kind, Random(number), MAX_SMEM_BYTES)
         tensor_map = ENCODERS[kind](
-            **_driver_words(copy.arguments),
+            **keywords_of(copy.arguments),
             global_address=arena.ctypes.data + copy.start,
             encoder="model",
         )
@@ -110,6 +111,19 @@ def test_starts_at_limits_reach_both_ends_of_32_bits():
     rows = {row for row, _ in starts}
     assert {-(1 << 31), (1 << 31) - 1, 0, 8, 9, -1, -8, 1} <= rows
     assert all(column % 16 == 0 for _, column in starts)
+
+
+@pytest.mark.parametrize(
+    ("data_type", "step"),
+    [("16U4_ALIGN8B", 32), ("16U4_ALIGN16B", 32), ("16U6_ALIGN16B", 64)],
+)
+def test_starts_at_limits_are_on_16_bytes_of_packed_values_too(data_type, step):
+    args = EncodeArguments(
+        "tiled", tma.TensorMapDataType[data_type], (1 << 20, 9), (1 << 20,), (1, 1), (128, 8)
+    )
+    columns = {start_at_limits(Random(n), args)[0][1] for n in range(400)}
+    assert len(columns) > 20
+    assert all(column % step == 0 for column in columns)
 
 
 # --- Report -------------------------------------------------------------------------------------

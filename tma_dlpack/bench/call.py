@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from tma_dlpack import driver
-from tma_dlpack.bench.call_targets import targets
+from tma_dlpack.bench.call_targets import OTHER_CALLS, OURS, targets
 from tma_dlpack.bench.imports import import_ms
 from tma_dlpack.bench.peers import (
     BOX,
+    REPEATED,
     Skipped,
     Subject,
     group_of,
@@ -33,10 +34,8 @@ from tma_dlpack.make.driver_words import driver_encode_tiled
 from tma_dlpack.make.im2col import make_im2col_descriptor
 from tma_dlpack.make.tiled import check_tma_descriptor, make_tma_descriptor
 
-__all__ = ["CallBench", "as_text", "main", "measure"]
+__all__ = ["OTHER_CALLS", "OURS", "CallBench", "as_text", "main", "measure"]
 
-OURS = "make_tma_descriptor"
-OTHER_CALLS = "our other calls"
 MAKE = "make(x, box, swizzle='bytes128')"
 SHAPES = 400  # in a round
 BATCH = 256
@@ -110,7 +109,7 @@ def measure(
         found = list(peer_rows(subject))
         skipped += [one for one in found if isinstance(one, Skipped)]
         repeated = [
-            Row(group_of(subject), OURS, MAKE, make),
+            Row(group_of(REPEATED, subject.name), OURS, MAKE, make),
             *(one for one in found if isinstance(one, Row)),
         ]
         rows += repeated

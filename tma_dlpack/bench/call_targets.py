@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["targets"]
+from tma_dlpack.bench.peers import BARE, NEW, REPEATED, group_of
+
+__all__ = ["OTHER_CALLS", "OURS", "targets"]
 
 #: Group and label of a row -> its median in microseconds, None where it was not measured.
 Median = Callable[[str, str], float | None]
 Target = tuple[str, float, float, str]
 
 OURS = "make_tma_descriptor"
-BARE = "bare __dlpack__"
-REPEATED, NEW = "a repeated call", "a new shape at every call"
 OTHER_CALLS = "our other calls"
 
 #: By lane. A tensor's call over a bare torch `__dlpack__`; torch and NumPy, repeated and new.
@@ -39,7 +39,7 @@ REFUSED_AS_TEXT_US = 200
 def targets(median: Median, import_ms: Sequence[float], lane: str) -> Iterator[Target]:
     """Give name, measured value, limit and unit of each target that was measured."""
     for device in ("cpu", "cuda"):
-        bare = median(f"{REPEATED}, torch {device} tensor", BARE)
+        bare = median(group_of(REPEATED, f"torch {device}"), BARE)
         if bare is not None:
             yield from _calls(median, device, bare, lane)
             yield from _other_calls(median, device, bare, lane)
@@ -53,7 +53,7 @@ def _calls(median: Median, device: str, bare: float, lane: str) -> Iterator[Targ
         if library == "numpy" and device != "cpu":
             continue
         for calls in (REPEATED, NEW):
-            group = f"{calls}, {subject} tensor"
+            group = group_of(calls, subject)
             ours, export = median(group, OURS), median(group, BARE)
             if ours is None or export is None:
                 continue
@@ -77,7 +77,7 @@ def _other_calls(median: Median, device: str, bare: float, lane: str) -> Iterato
         found = median(OTHER_CALLS, f"{label}, {name}")
         if found is not None:
             yield f"{label}, {name}", found / bare, limit, ""
-    ours = median(f"{REPEATED}, {name} tensor", OURS)
+    ours = median(group_of(REPEATED, name), OURS)
     for label, limit in ADDED.get(lane, {}).items():
         found = median(OTHER_CALLS, f"{label}, {name}")
         if found is not None and ours is not None:

@@ -19,13 +19,13 @@ from tma_dlpack.bench.hopper import (
     compare,
     compile_file,
     gemm_launcher,
+    print_table,
     require_torch,
 )
 from tma_dlpack.copies.nvrtc import Library
 
 __all__ = ["main"]
 
-EXIT_OK, EXIT_WRONG = 0, 1
 #: Time of one side of a round: long against the launches, short against the GPU's clock changes.
 ROUND_FLOP = 1e13
 COLUMNS = "{:>6}  {:36}  {:>8}  {:>12}  {:>6}  {:>6}"
@@ -38,16 +38,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     library = compile_file(options.source)
     device = driver.status().devices[torch.cuda.current_device()]
     print(f"{device}: C = A x B^T, bfloat16, TFLOP/s, median of {options.rounds} rounds")
-    print(COLUMNS.format("size", "kernel", "TFLOP/s", "torch.matmul", "ratio", "result"))
-    worst = EXIT_OK
-    for size in options.size:
-        for choice in CHOICES:
-            found = _measure(torch, library, choice, size, options.rounds)
-            right = _is_right(torch, library, choice, size)
-            cells = f"{found.ours:.0f}", f"{found.torchs:.0f}", f"{found.ratio:.3f}"
-            print(COLUMNS.format(size, choice.label, *cells, "right" if right else "WRONG"))
-            worst = max(worst, EXIT_OK if right else EXIT_WRONG)
-    return worst
+    heads = ("size", "kernel", "TFLOP/s", "torch.matmul")
+    return print_table(
+        COLUMNS,
+        heads,
+        (
+            (
+                (size, choice.label),
+                _measure(torch, library, choice, size, options.rounds),
+                _is_right(torch, library, choice, size),
+            )
+            for size in options.size
+            for choice in CHOICES
+        ),
+    )
 
 
 def _measure(torch: Any, library: Library, choice: Choice, size: int, rounds: int) -> Comparison:

@@ -10,7 +10,7 @@ import importlib
 import re
 import statistics
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ __all__ = [
     "conv_launcher",
     "gemm_launcher",
     "gemm_maps",
+    "print_table",
     "require_torch",
 ]
 
@@ -170,6 +171,24 @@ class Comparison:
     def ratio(self) -> float:
         """Give our speed over torch's."""
         return self.ours / self.torchs
+
+
+#: Names of what is measured, the comparison, and whether our result is right.
+Measured = tuple[tuple[object, ...], Comparison, bool]
+
+
+def print_table(columns: str, heads: tuple[str, ...], rows: Iterable[Measured]) -> int:
+    """Print each row when it has been measured; give the exit status: 1 if a result is wrong.
+
+    `columns` is the format of a line: the names, TFLOP/s of both, their ratio, the verdict.
+    """
+    print(columns.format(*heads, "ratio", "result"))
+    status = 0
+    for names, found, right in rows:
+        cells = f"{found.ours:.0f}", f"{found.torchs:.0f}", f"{found.ratio:.3f}"
+        print(columns.format(*names, *cells, "right" if right else "WRONG"))
+        status = status if right else 1
+    return status
 
 
 def compare(ours: Launch, torchs: Launch, flop: float, rounds: int, calls: int) -> Comparison:

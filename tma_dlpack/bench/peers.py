@@ -13,12 +13,14 @@ from tma_dlpack import driver
 from tma_dlpack.bench.timing import Row
 
 __all__ = [
+    "BARE",
     "BOX",
+    "NEW",
+    "REPEATED",
     "SHAPE",
     "Skipped",
     "Subject",
     "group_of",
-    "group_of_new_shapes",
     "missing_peers",
     "peer_rows",
     "subjects",
@@ -26,6 +28,8 @@ __all__ = [
 ]
 
 SHAPE, BOX = (4096, 1024), (64, 64)  # float16
+BARE = "bare __dlpack__"
+REPEATED, NEW = "a repeated call", "a new shape at every call"
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +178,8 @@ class Peer:
 
 def peer_rows(subject: Subject) -> Iterator[Row | Skipped]:
     """Give the peers that can be measured with a tensor; those that refuse it are listed too."""
-    x, group = subject.tensor, group_of(subject)
-    yield Row(group, "bare __dlpack__", subject.export, {"x": x})
+    x, group = subject.tensor, group_of(REPEATED, subject.name)
+    yield Row(group, BARE, subject.export, {"x": x})
     if subject.is_torch:
         attributes = "x.data_ptr(), x.dtype, x.get_device(), x.shape, x.stride()"
         yield Row(group, "torch attributes, unchecked", attributes, {"x": x})
@@ -193,20 +197,19 @@ def peer_rows(subject: Subject) -> Iterator[Row | Skipped]:
             yield Row(group, peer.label, "call(x)", {"call": call, "x": x})
 
 
-def group_of(subject: Subject) -> str:
-    """Name the table of a subject's repeated calls."""
-    return f"a repeated call, {subject.name} tensor"
+def group_of(calls: str, subject: str) -> str:
+    """Name the table of a subject's repeated calls, or of those with a new shape each time.
 
-
-def group_of_new_shapes(subject: Subject) -> str:
-    """Name the table of a subject's calls that each have a shape never seen."""
-    return f"a new shape at every call, {subject.name} tensor"
+    >>> group_of(REPEATED, "torch cpu")
+    'a repeated call, torch cpu tensor'
+    """
+    return f"{calls}, {subject} tensor"
 
 
 def with_new_shapes(row: Row, subject: Subject, views: Sequence[Any]) -> Row:
     """Give the same statement, each of whose runs has another of some tensors for ``x``."""
     return Row(
-        group_of_new_shapes(subject),
+        group_of(NEW, subject.name),
         row.label,
         f"x = next(each); {row.statement}",
         {**row.names, "views": views},

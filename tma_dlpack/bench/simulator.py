@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import time
 import tracemalloc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tma_dlpack import geometry
+from tma_dlpack.bench.timing import Row, time_rows
 from tma_dlpack.copies.verbs import load_tile, load_tiles, reduce_tile, store_tile
 from tma_dlpack.make.im2col import make_im2col_descriptor
 from tma_dlpack.make.tiled import make_tma_descriptor
@@ -61,12 +61,13 @@ def measure_bulk(mebibytes: int, swizzle: str, rounds: int = 5) -> BulkResult:
     def load() -> None:
         load_tiles(tensor_map, coords)
 
-    copy_ms, load_ms = _medians_ms((matrix.copy, load), rounds)
+    copy_us, load_us = _medians_us((matrix.copy, load), rounds)
     tracemalloc.start()
     result = load_tiles(tensor_map, coords)
     peak_bytes = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    return BulkResult(mebibytes, swizzle, copy_ms, load_ms, peak_bytes - result.smem.nbytes)
+    extra_bytes = peak_bytes - result.smem.nbytes
+    return BulkResult(mebibytes, swizzle, copy_us / 1e3, load_us / 1e3, extra_bytes)
 
 
 def measure_single_us(swizzle: str, calls: int = 2000) -> dict[str, float]:
@@ -84,19 +85,15 @@ def measure_single_us(swizzle: str, calls: int = 2000) -> dict[str, float]:
         "store": lambda: store_tile(tiled, (64, 128), tile),
         "reduce": lambda: reduce_tile(tiled, (64, 128), tile, "add"),
     }
-    return {name: _medians_ms((call,), calls)[0] * 1e3 for name, call in verbs.items()}
+    return {name: _medians_us((call,), calls)[0] for name, call in verbs.items()}
 
 
-def _medians_ms(calls: Sequence[Callable[[], object]], rounds: int) -> list[float]:
-    """Time calls in interleaved rounds, after one that is not counted."""
-    times = np.empty((rounds + 1, len(calls)))
-    for row in times:
-        for i, call in enumerate(calls):
-            begin = time.perf_counter()
-            call()
-            row[i] = time.perf_counter() - begin
-    medians: list[float] = (np.median(times[1:], axis=0) * 1e3).tolist()
-    return medians
+def _medians_us(calls: Sequence[Callable[[], object]], rounds: int) -> list[float]:
+    """Time calls one by one in interleaved rounds, after one of each that is not counted."""
+    for call in calls:
+        call()
+    rows = [Row("", "", "call()", {"call": call}, setup="pass", number=1) for call in calls]
+    return [timing.median_us for timing in time_rows(rows, rounds, sample_ms=0)]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

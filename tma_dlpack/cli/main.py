@@ -13,26 +13,22 @@ from pathlib import Path
 
 import tma_dlpack as tma
 from tma_dlpack import draw
-from tma_dlpack.cli import demo, doctor, hexdump
+from tma_dlpack.cli import demo, described, doctor, hexdump
 from tma_dlpack.cli.explain import explain
-from tma_dlpack.dlpack import Device, TensorView, canonical_strides, row_major_strides
-from tma_dlpack.encoding.arguments import MapKind
 from tma_dlpack.make import build
-from tma_dlpack.rules.request import RULE_SETS
 from tma_dlpack.tensor_map import text
-from tma_dlpack.types.dtypes import dtype_named
-from tma_dlpack.types.enums import DLDeviceType
 from tma_dlpack.types.errors import TmaError, TmaUnsupportedError, refusal
 from tma_dlpack.types.limits import MAP_BYTES
 
 __all__ = ["main"]
 
+AddOptions = Callable[[argparse.ArgumentParser], None]
+Run = Callable[[argparse.Namespace], int]
+
 EXIT_OK, EXIT_REFUSED = 0, 1
 EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE, as shells report it
 BENCHES = ("call", "simulator", "gpu", "gemm", "conv", "cpp")
 MAX_DUMP_BYTES = 1 << 16  # read of a file; the longest text form of a map has about 2000
-#: Options whose value may begin with a minus sign, which argparse takes for another option.
-SIGNED = ("--coords", "--lower", "--upper")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -40,9 +36,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     141 if the other end of a pipe closed before everything was printed.
     """
-    parser = _parser()
-    options = parser.parse_args(_joined(sys.argv[1:] if argv is None else argv))
-    run: Callable[[argparse.Namespace], int] = options.run
+    words = sys.argv[1:] if argv is None else argv
+    options = _parser().parse_args(described.joined(words))
+    run: Run = options.run
     try:
         status = run(options)
         sys.stdout.flush()  # so that a closed pipe raises inside this try
@@ -55,134 +51,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_REFUSED
 
 
-def _joined(words: Sequence[str]) -> list[str]:
-    """Write ``--coords -4,0`` as ``--coords=-4,0``."""
-    joined: list[str] = []
-    for word in words:
-        if joined and joined[-1] in SIGNED and word[:1] == "-" and word[1:2].isdigit():
-            joined[-1] += f"={word}"
-        else:
-            joined.append(word)
-    return joined
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tma_dlpack", description=tma.__doc__)
     verbs = parser.add_subparsers(required=True, metavar="verb")
-
-    verb = verbs.add_parser("demo", help="make a map, copy a tile, see a refusal; needs no GPU")
-    verb.set_defaults(run=_demo)
-
-    verb = verbs.add_parser(
-        "check", help="check the arguments for a tensor given by shape and dtype"
-    )
-    _add_tensor(verb)
-    verb.add_argument("--html", type=_file, metavar="FILE", help="also write the report as HTML")
-    verb.set_defaults(run=_check)
-
-    verb = verbs.add_parser("draw", help="draw the map or a tile, as SVG or as text")
-    _add_tensor(verb)
-    verb.add_argument("--figure", default="shared", choices=[*draw.FIGURES], help="default shared")
-    verb.add_argument(
-        "--coords",
-        type=_integers,
-        help="coordinates of the tile, row-major; default: the first tile",
-    )
-    verb.add_argument(
-        "--out", type=_file, metavar="FILE", help="write SVG to FILE instead of printing text"
-    )
-    verb.set_defaults(run=_draw)
-
-    verb = verbs.add_parser("decode", help="print the fields of the 128 bytes of a map")
-    verb.add_argument(
-        "map", metavar="DUMP|FILE", help=f"{hexdump.FORMS}; or a file of these or of 128 raw bytes"
-    )
-    verb.add_argument(
-        "--target", default="sm_90", help="the GPU that the map was made for; default sm_90"
-    )
-    verb.set_defaults(run=_decode)
-
-    verb = verbs.add_parser(
-        "verify", help="compare this package with the driver and GPU of this machine"
-    )
-    verb.add_argument("-n", type=int, default=1000, help="random inputs per check; default 1000")
-    verb.add_argument("--seed", type=int, default=0, help="seed of the random inputs; default 0")
-    verb.add_argument("--device", type=int, default=0, help="index of the GPU; default 0")
-    verb.set_defaults(run=_verify)
-
-    verb = verbs.add_parser("bench", help="measure time per call and bandwidth on this machine")
-    verb.add_argument("what", choices=[*BENCHES, "all"])
-    verb.add_argument(
-        "rest",
-        nargs=argparse.REMAINDER,
-        metavar="...",
-        help="options of that benchmark; see --help",
-    )
-    verb.set_defaults(run=_bench)
-
-    verb = verbs.add_parser("rules", help="list every rule: what it requires, why, and who refuses")
-    verb.add_argument("ids", nargs="*", metavar="ID", help="only these, such as BOX_IN_SHAPE")
-    verb.set_defaults(run=_rules)
-
-    verb = verbs.add_parser(
-        "explain", help="find what is wrong with the printed arguments of a failed encode"
-    )
-    verb.add_argument(
-        "file",
-        metavar="FILE",
-        help="the output of the program, or its whole log; - for standard input",
-    )
-    verb.add_argument(
-        "--target", default="sm_90", help="the GPU that the map is for; default sm_90"
-    )
-    verb.add_argument(
-        "--html", type=_file, metavar="FILE", help="also write the explanation as HTML"
-    )
-    verb.set_defaults(run=_explain)
-
-    verb = verbs.add_parser(
-        "doctor", help="list what is installed, and whether the driver or the model encodes"
-    )
-    verb.set_defaults(run=_doctor)
+    for name, about, add_options, run in VERBS:
+        verb = verbs.add_parser(name, help=about)
+        add_options(verb)
+        verb.set_defaults(run=run)
     return parser
 
 
-def _add_tensor(verb: argparse.ArgumentParser) -> None:
-    """Add the options that describe a tensor and a request, row-major."""
-    verb.add_argument("--shape", required=True, type=_integers, help="row-major, such as 128,64")
-    verb.add_argument("--dtype", required=True, help="such as float16, bfloat16, float8_e4m3fn")
-    verb.add_argument(
-        "--strides", type=_integers, help="row-major, in elements; default contiguous"
-    )
-    verb.add_argument(
-        "--address", type=_address, default=1 << 32, help="of the first element; default 2^32"
-    )
-    verb.add_argument("--box", type=_integers, help="box_sizes of a tiled map, row-major")
-    verb.add_argument("--lower", type=_integers, help="of an im2col map: pixel_box_lower_corner")
-    verb.add_argument("--upper", type=_integers, help="pixel_box_upper_corner, as D,H,W")
-    verb.add_argument("--channels", type=int, help="channels_per_pixel")
-    verb.add_argument("--pixels", type=int, help="pixels_per_column")
-    verb.add_argument("--elem-strides", type=_integers)
-    verb.add_argument("--interleave", default="none", type=_word)
-    verb.add_argument("--swizzle", default="none", type=_word)
-    verb.add_argument("--l2", default="none", type=_word, help="l2_fetch_size")
-    verb.add_argument("--oobfill", default="none", type=_word)
-    verb.add_argument("--data-type", type=_word)
-    verb.add_argument("--rules", help="libcu++ (im2col: documented) or driver")
-    verb.add_argument("--allow", type=_ids, metavar="ID,...", help="rules of libcu++ to switch off")
-    verb.add_argument("--target", default="sm_90")
-
-
-def _address(word: str) -> int:
-    try:
-        address = int(word, 0)
-    except ValueError:
-        address = -1
-    if address < 0:
-        raise argparse.ArgumentTypeError(
-            f"{word!r} is not an address; write one such as 0x100000000"
-        )
-    return address
+def _no_options(verb: argparse.ArgumentParser) -> None:
+    """Take no options."""
 
 
 def _file(word: str) -> Path:
@@ -191,36 +71,19 @@ def _file(word: str) -> Path:
     return Path(word)
 
 
-def _integers(word: str) -> tuple[int, ...]:
-    """Read integers between commas; one comma may follow the last, as in ``(64,)``."""
-    try:
-        return tuple(int(part, 0) for part in word.strip("()[] ").removesuffix(",").split(","))
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{word!r} is not a list of integers; write one such as 128,64"
-        ) from None
-
-
-def _ids(word: str) -> tuple[str, ...]:
-    return tuple(part for part in word.split(",") if part)
-
-
-def _word(word: str) -> str | int:
-    """Read a number as an enum value, anything else as a name."""
-    try:
-        return int(word, 0)
-    except ValueError:
-        return word
-
-
 def _demo(options: argparse.Namespace) -> int:
     demo.main()
     return EXIT_OK
 
 
+def _check_options(verb: argparse.ArgumentParser) -> None:
+    described.add_options(verb)
+    verb.add_argument("--html", type=_file, metavar="FILE", help="also write the report as HTML")
+
+
 def _check(options: argparse.Namespace) -> int:
-    kind, request = _request(options)
-    report = build.check_view(kind, _described(options), request)
+    kind, request = described.request(options)
+    report = build.check_view(kind, described.view(options), request)
     print(report)
     fixed = report.fixed()
     if not report.ok and fixed is not None:
@@ -237,9 +100,22 @@ def _written(value: object) -> str:
     return repr(value.name if isinstance(value, IntEnum) else value)
 
 
+def _draw_options(verb: argparse.ArgumentParser) -> None:
+    described.add_options(verb)
+    verb.add_argument("--figure", default="shared", choices=[*draw.FIGURES], help="default shared")
+    verb.add_argument(
+        "--coords",
+        type=described.integers,
+        help="coordinates of the tile, row-major; default: the first tile",
+    )
+    verb.add_argument(
+        "--out", type=_file, metavar="FILE", help="write SVG to FILE instead of printing text"
+    )
+
+
 def _draw(options: argparse.Namespace) -> int:
-    kind, request = _request(options)
-    tensor_map = build.make_view(kind, _described(options), request)
+    kind, request = described.request(options)
+    tensor_map = build.make_view(kind, described.view(options), request)
     figure = draw.figure(tensor_map, options.figure, options.coords)
     if options.out:
         options.out.write_text(figure.svg(), encoding="utf-8")
@@ -248,66 +124,13 @@ def _draw(options: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _described(options: argparse.Namespace) -> TensorView:
-    """Describe a tensor that does not exist, on a GPU."""
-    shape: tuple[int, ...] = options.shape
-    if any(n < 0 for n in shape):
-        found = f"shape is {shape}"
-        raise refusal(
-            "shape", found, "have extents of 0 or more", "pass extents such as --shape=128,64"
-        )
-    if len(options.strides or shape) != len(shape):
-        found = f"strides are {options.strides} for shape {shape}"
-        raise refusal(
-            "strides",
-            found,
-            "have one entry per dimension",
-            f"pass {len(shape)} strides, or omit --strides",
-        )
-    dtype = dtype_named(options.dtype)
-    return TensorView(
-        address=options.address,
-        device=Device(DLDeviceType.kDLCUDA, 0),
-        dtype=dtype,
-        shape=shape,
-        strides=canonical_strides(
-            shape, options.strides or row_major_strides(shape), dtype.itemsize_bits
-        ),
-        read_only=False,
-        producer="described",
-        owner=None,
+def _decode_options(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "map", metavar="DUMP|FILE", help=f"{hexdump.FORMS}; or a file of these or of 128 raw bytes"
     )
-
-
-def _request(options: argparse.Namespace) -> tuple[MapKind, dict[str, object]]:
-    """Read the kind of map, and the arguments of its `make_*` function."""
-    corners = {"pixel_box_lower_corner": options.lower, "pixel_box_upper_corner": options.upper}
-    counts = {"channels_per_pixel": options.channels, "pixels_per_column": options.pixels}
-    column: dict[str, object] = corners | counts
-    kind: MapKind
-    if options.box is not None and set(column.values()) == {None}:
-        kind = "tiled"
-    elif options.box is None and None not in column.values():
-        kind = "im2col"
-    else:
-        raise refusal(
-            "box",
-            "neither --box nor all four im2col options are given, or both are",
-            "be --box, or --lower, --upper, --channels and --pixels for an im2col map",
-            "pass a box such as --box 16,64",
-        )
-    return kind, {
-        **({"box_sizes": options.box} if kind == "tiled" else column),
-        "elem_strides": options.elem_strides,
-        "interleave_layout": options.interleave,
-        "swizzle": options.swizzle,
-        "l2_fetch_size": options.l2,
-        "oobfill": options.oobfill,
-        "data_type": options.data_type,
-        "rules": RULE_SETS[kind][0] if options.rules is None else options.rules,
-        "target": options.target,
-        **({} if options.allow is None else {"allow": options.allow}),
-    }
+    verb.add_argument(
+        "--target", default="sm_90", help="the GPU that the map was made for; default sm_90"
+    )
 
 
 def _decode(options: argparse.Namespace) -> int:
@@ -344,10 +167,26 @@ def _is_file(path: Path) -> bool:
         return False
 
 
+def _verify_options(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("-n", type=int, default=1000, help="random inputs per check; default 1000")
+    verb.add_argument("--seed", type=int, default=0, help="seed of the random inputs; default 0")
+    verb.add_argument("--device", type=int, default=0, help="index of the GPU; default 0")
+
+
 def _verify(options: argparse.Namespace) -> int:
     report = tma.verify(options.n, options.seed, device_id=options.device)
     print(report)
     return EXIT_OK if report.ok else EXIT_REFUSED
+
+
+def _bench_options(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("what", choices=[*BENCHES, "all"])
+    verb.add_argument(
+        "rest",
+        nargs=argparse.REMAINDER,
+        metavar="...",
+        help="options of that benchmark; see --help",
+    )
 
 
 def _bench(options: argparse.Namespace) -> int:
@@ -365,6 +204,10 @@ def _bench(options: argparse.Namespace) -> int:
     return worst
 
 
+def _rules_options(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("ids", nargs="*", metavar="ID", help="only these, such as BOX_IN_SHAPE")
+
+
 def _rules(options: argparse.Namespace) -> int:
     by_id = {rule.id: rule for rule in tma.rules()}
     for rule_id in options.ids:
@@ -378,6 +221,20 @@ def _rules(options: argparse.Namespace) -> int:
             raise refusal("ID", f"{rule_id!r} is not the id of a rule", "be the id of a rule", fix)
     print("\n\n".join(str(by_id[rule_id]) for rule_id in options.ids or by_id))
     return EXIT_OK
+
+
+def _explain_options(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "file",
+        metavar="FILE",
+        help="the output of the program, or its whole log; - for standard input",
+    )
+    verb.add_argument(
+        "--target", default="sm_90", help="the GPU that the map is for; default sm_90"
+    )
+    verb.add_argument(
+        "--html", type=_file, metavar="FILE", help="also write the explanation as HTML"
+    )
 
 
 def _explain(options: argparse.Namespace) -> int:
@@ -395,3 +252,42 @@ def _explain(options: argparse.Namespace) -> int:
 def _doctor(options: argparse.Namespace) -> int:
     print(doctor.report())
     return EXIT_OK
+
+
+#: Name, what it does, the function that adds its options, the function that runs it.
+VERBS: tuple[tuple[str, str, AddOptions, Run], ...] = (
+    ("demo", "make a map, copy a tile, see a refusal; needs no GPU", _no_options, _demo),
+    (
+        "check",
+        "check the arguments for a tensor given by shape and dtype",
+        _check_options,
+        _check,
+    ),
+    ("draw", "draw the map or a tile, as SVG or as text", _draw_options, _draw),
+    ("decode", "print the fields of the 128 bytes of a map", _decode_options, _decode),
+    (
+        "verify",
+        "compare this package with the driver and GPU of this machine",
+        _verify_options,
+        _verify,
+    ),
+    ("bench", "measure time per call and bandwidth on this machine", _bench_options, _bench),
+    (
+        "rules",
+        "list every rule: what it requires, why, and who refuses",
+        _rules_options,
+        _rules,
+    ),
+    (
+        "explain",
+        "find what is wrong with the printed arguments of a failed encode",
+        _explain_options,
+        _explain,
+    ),
+    (
+        "doctor",
+        "list what is installed, and whether the driver or the model encodes",
+        _no_options,
+        _doctor,
+    ),
+)

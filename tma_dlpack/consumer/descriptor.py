@@ -31,6 +31,7 @@ from tma_dlpack.consumer.instructions import (
     SPAN_BYTES,
     UNITS,
     Instruction,
+    atom_rows,
     encoded,
 )
 from tma_dlpack.geometry import IntArray
@@ -227,7 +228,7 @@ class MatrixDescriptor(Drawn):
         """Give each field, its number, and what the number means."""
         swizzled = self.swizzle is not TmaSwizzle.none
         leads, strides = _OFFSET_MEANINGS[self.major, swizzled]
-        strides = strides.format(atom=_atom_rows(self.swizzle))
+        strides = strides.format(atom=atom_rows(self.swizzle))
         values = {
             "start address": (encoded(self.start_address), f"{self.start_address:#x} bytes"),
             "leading byte offset": (
@@ -265,10 +266,6 @@ class MatrixDescriptor(Drawn):
         return "\n".join(lines)
 
 
-def _atom_rows(swizzle: TmaSwizzle) -> int:
-    return 4 if swizzle is TmaSwizzle.bytes128_atom_32B else 8
-
-
 def _bytes_of(smem: object) -> npt.NDArray[np.uint8]:
     is_array = issubclass(type(smem), np.ndarray)
     if not is_array or smem.dtype != np.uint8 or smem.ndim != 1:  # type: ignore[attr-defined]
@@ -303,7 +300,7 @@ def _operand(
     )
     swizzles = {number: swizzle for swizzle, number in instruction.layout_types.items()}
     swizzle = swizzles[fields["layout type"]]
-    span, rows = SPAN_BYTES[swizzle], _atom_rows(swizzle)
+    span, rows = SPAN_BYTES[swizzle], atom_rows(swizzle)
     mn_elements, k_elements, size = extents
     per_unit, wide = UNITS // size, span // UNITS
 

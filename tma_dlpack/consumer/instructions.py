@@ -14,6 +14,7 @@ __all__ = [
     "UNITS",
     "Field",
     "Instruction",
+    "atom_rows",
     "encoded",
 ]
 
@@ -147,6 +148,11 @@ OPERAND_TYPES: dict[TensorMapDataType, str] = {
     _T.TFLOAT32_FTZ: "tf32",
     _T.UINT8: "8 bits: e4m3, e5m2, s8 or u8, as the instruction says",
 }
+
+
+def atom_rows(swizzle: TmaSwizzle) -> int:
+    """Give the rows of a swizzle atom."""
+    return 4 if swizzle is TmaSwizzle.bytes128_atom_32B else 8
 
 
 def encoded(offset_bytes: int) -> int:

@@ -91,36 +91,12 @@ def ldmatrix_addresses(
     ['0x20', '0xb0', '0x100']
     """
     require_map(tensor_map)
-    tile = tile_matrix(tensor_map)
-    if tile is None:
-        raise _refused(
-            "LDMATRIX_RANK",
-            "tensor_map",
-            f"the tile of {tensor_map.box_sizes} {tensor_map.data_type.name} is not a matrix",
-            "have elements of whole bytes and two extents over 1, or be made with split_inner",
-            "copy one matrix at a time: set the other extents of box_sizes to 1",
-        )
+    tile = _tile(tensor_map)
     first = _place(tile, row, column)
     rows, columns = _extent(num, transpose)
     _check_transposition(tile, transpose)
-    columns_in_elements = columns * ROW_BYTES // tile.element_bytes
-    if first[0] + rows * ROWS > tile.rows or first[1] + columns_in_elements > tile.width:
-        raise _refused(
-            "LDMATRIX_OUTSIDE",
-            "row" if first[0] + rows * ROWS > tile.rows else "column",
-            f"x{num} at {first} takes {rows * ROWS} rows and {columns_in_elements} columns",
-            f"lie within the tile, {tile.rows} rows of {tile.width} elements",
-            "start earlier, load fewer matrices, or use a larger box",
-        )
-    address = integer_of(smem_address)
-    if address is None or address < 0 or address % SMEM_ALIGNMENT:
-        raise _refused(
-            "LDMATRIX_ADDRESS",
-            "smem_address",
-            f"smem_address is {shown(smem_address)}",
-            "be a multiple of 128, where a TMA copy may write",
-            "pass the tile's address in shared memory, aligned to TensorMap.smem_alignment",
-        )
+    _check_inside(tile, first, rows, columns)
+    address = _address(smem_address)
 
     lane = np.arange(LANES, dtype=np.int64) % (ROWS * rows * columns)
     matrix = lane // ROWS
@@ -130,6 +106,19 @@ def ldmatrix_addresses(
     unswizzled = address + span * tile.column_bytes + at_row * tile.pitch_bytes + byte
     addresses: npt.NDArray[np.int64] = swizzle_offset(tensor_map.swizzle, unswizzled)
     return addresses
+
+
+def _tile(tensor_map: TensorMap) -> TileMatrix:
+    tile = tile_matrix(tensor_map)
+    if tile is None:
+        raise _refused(
+            "LDMATRIX_RANK",
+            "tensor_map",
+            f"the tile of {tensor_map.box_sizes} {tensor_map.data_type.name} is not a matrix",
+            "have elements of whole bytes and two extents over 1, or be made with split_inner",
+            "copy one matrix at a time: set the other extents of box_sizes to 1",
+        )
+    return tile
 
 
 def _place(tile: TileMatrix, row: object, column: object) -> tuple[int, int]:
@@ -173,6 +162,32 @@ def _check_transposition(tile: TileMatrix, transpose: bool) -> None:
             "be False: ldmatrix.trans exchanges elements of 16 bits",
             "transpose the tensor in global memory, or in registers",
         )
+
+
+def _check_inside(tile: TileMatrix, first: tuple[int, int], rows: int, columns: int) -> None:
+    """Refuse matrices that reach past the tile; `rows` and `columns` count matrices."""
+    height, width = rows * ROWS, columns * ROW_BYTES // tile.element_bytes
+    if first[0] + height > tile.rows or first[1] + width > tile.width:
+        raise _refused(
+            "LDMATRIX_OUTSIDE",
+            "row" if first[0] + height > tile.rows else "column",
+            f"x{rows * columns} at {first} takes {height} rows and {width} columns",
+            f"lie within the tile, {tile.rows} rows of {tile.width} elements",
+            "start earlier, load fewer matrices, or use a larger box",
+        )
+
+
+def _address(smem_address: object) -> int:
+    address = integer_of(smem_address)
+    if address is None or address < 0 or address % SMEM_ALIGNMENT:
+        raise _refused(
+            "LDMATRIX_ADDRESS",
+            "smem_address",
+            f"smem_address is {shown(smem_address)}",
+            "be a multiple of 128, where a TMA copy may write",
+            "pass the tile's address in shared memory, aligned to TensorMap.smem_alignment",
+        )
+    return address
 
 
 def _refused(rule: str, argument: str, found: str, must: str, fix: str) -> TmaPreconditionError:

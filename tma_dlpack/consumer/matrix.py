@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from tma_dlpack.consumer.descriptor import Major, MatrixDescriptor
-from tma_dlpack.consumer.instructions import INSTRUCTIONS, K_STEP_BYTES, SPAN_BYTES, UNITS
+from tma_dlpack.consumer.instructions import (
+    INSTRUCTIONS,
+    K_STEP_BYTES,
+    SPAN_BYTES,
+    UNITS,
+    atom_rows,
+)
 from tma_dlpack.consumer.operand import Operand
 from tma_dlpack.consumer.refusals import find_violations
 from tma_dlpack.consumer.tile_matrix import TileMatrix
-from tma_dlpack.encoding.arguments import EncodeArguments
+from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.coerce import integer_of, shown, text_of, type_name
 from tma_dlpack.types.enums import TmaSwizzle
 from tma_dlpack.types.errors import TmaPreconditionError, TmaTargetError, refusal
 from tma_dlpack.types.opaque import opaque
-
-if TYPE_CHECKING:
-    from tma_dlpack.tensor_map.map import TensorMap
 
 __all__ = ["matrix_descriptor", "require_map"]
 
@@ -135,8 +138,7 @@ def _offsets(operand: Operand) -> tuple[int, int]:
     where column is the bytes of all rows of one span, and atom 8 rows (4 of 32-byte atoms).
     """
     tile, swizzle = operand.tile, operand.swizzle
-    span = SPAN_BYTES[swizzle]
-    atom = (4 if swizzle is TmaSwizzle.bytes128_atom_32B else 8) * span
+    atom = atom_rows(swizzle) * SPAN_BYTES[swizzle]
     if swizzle is TmaSwizzle.none:
         pair = tile.column_bytes, atom
         return pair if operand.major == "K" else pair[::-1]
@@ -161,11 +163,7 @@ def _mn_major_starts(operand: Operand) -> list[int]:
 
 def require_map(tensor_map: object) -> None:
     """Refuse anything that is not a TensorMap."""
-    try:
-        is_map = issubclass(type(tensor_map.arguments), EncodeArguments)  # type: ignore[attr-defined]
-    except Exception:  # the attributes of a user's object may raise anything
-        is_map = False
-    if not is_map:
+    if not isinstance(tensor_map, TensorMap):
         found = f"tensor_map is of type {type_name(type(tensor_map))}"
         fix = "make one: make_tma_descriptor(x, ...)"
         raise refusal("tensor_map", found, "be a TensorMap", fix)

@@ -5,21 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tma_dlpack.consumer.fixes import (
-    fix_address,
-    fix_major,
-    fix_rank,
-    fix_rows,
-    fix_swizzle,
-    fix_target,
-    fix_type,
-    fix_width,
-    found_rank,
-    found_type,
-    found_width,
-    must_address,
-    must_width,
-)
+from tma_dlpack.consumer import fixes
 from tma_dlpack.consumer.instructions import K_STEP_BYTES, OPERAND_TYPES, SPAN_BYTES
 from tma_dlpack.consumer.operand import ADDRESS_END, Operand
 from tma_dlpack.types.enums import TensorMapDataType, TmaInterleaveLayout, TmaOobFill, TmaSwizzle
@@ -31,14 +17,18 @@ __all__ = ["find_violations"]
 _FLOAT8 = ("float8_e4m3fn", "float8_e5m2")
 
 
-@dataclass(frozen=True, slots=True)
+#: A text, or a function that gives it.
+_Text = str | Callable[[Operand], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Row:
     id: str
     on: str
     holds: Callable[[Operand], bool]
-    found: Callable[[Operand], str]
-    must: Callable[[Operand], str]
-    fix: Callable[[Operand], str]
+    found: _Text
+    must: _Text
+    fix: _Text
     needs: tuple[str, ...] = ()
 
 
@@ -51,63 +41,67 @@ def find_violations(operand: Operand) -> tuple[Violation, ...]:
             unmet.add(row.id)
         elif not row.holds(operand):
             unmet.add(row.id)
-            limit = f"it must {row.must(operand)}"
             violation = Violation(
-                row.id, row.on, row.found(operand), limit, row.fix(operand), _source(operand)
+                rule=row.id,
+                argument=row.on,
+                found=_text(row.found, operand),
+                limit=f"it must {_text(row.must, operand)}",
+                fix=_text(row.fix, operand),
+                source=operand.instruction.source,
             )
             broken.append(violation)
     return tuple(broken)
 
 
-def _source(c: Operand) -> str:
-    return c.instruction.source
+def _text(text: _Text, operand: Operand) -> str:
+    return text if isinstance(text, str) else text(operand)
 
 
 # --- The conditions -----------------------------------------------------------------------------
 
 
-def _has_instruction(c: Operand) -> bool:
-    target = c.tensor_map.target
-    if target.compute_capability[0] in c.instruction.capabilities:
+def _has_instruction(o: Operand) -> bool:
+    target = o.tensor_map.target
+    if target.compute_capability[0] in o.instruction.capabilities:
         return True
     # A host tensor without `target=` gets sm_90, but its tile is the same on every GPU.
-    return target.is_sm_9x and not c.tensor_map.launchable
+    return target.is_sm_9x and not o.tensor_map.launchable
 
 
-def _is_operand_type(c: Operand) -> bool:
-    if c.tensor_map.data_type not in OPERAND_TYPES:
+def _is_operand_type(o: Operand) -> bool:
+    if o.tensor_map.data_type not in OPERAND_TYPES:
         return False
-    if c.tensor_map.data_type is not TensorMapDataType.UINT8:
+    if o.tensor_map.data_type is not TensorMapDataType.UINT8:
         return True
-    return c.dtype in _FLOAT8 or not c.dtype.startswith(("float", "int4", "uint4"))
+    return o.dtype in _FLOAT8 or not o.dtype.startswith(("float", "int4", "uint4"))
 
 
-def _major_is_read(c: Operand) -> bool:
-    return c.major == "K" or c.bits in c.instruction.mn_bits
+def _major_is_read(o: Operand) -> bool:
+    return o.major == "K" or o.bits in o.instruction.mn_bits
 
 
-def _swizzle_is_read(c: Operand) -> bool:
-    if c.swizzle not in c.instruction.layout_types:
+def _swizzle_is_read(o: Operand) -> bool:
+    if o.swizzle not in o.instruction.layout_types:
         return False
-    if c.instruction.name != "tcgen05":
+    if o.instruction.name != "tcgen05":
         return True
     # only MN-major operands of 32-bit types use atoms of 32 bytes, and they use nothing else
-    turned = c.major == "MN" and c.bits == 32
-    return turned is (c.swizzle is TmaSwizzle.bytes128_atom_32B)
+    turned = o.major == "MN" and o.bits == 32
+    return turned is (o.swizzle is TmaSwizzle.bytes128_atom_32B)
 
 
-def _address_is_read(c: Operand) -> bool:
-    address = c.smem_address
-    last = ADDRESS_END - c.tensor_map.smem_bytes
-    return address % c.address_step == 0 and 0 <= address <= last
+def _address_is_read(o: Operand) -> bool:
+    address = o.smem_address
+    last = ADDRESS_END - o.tensor_map.smem_bytes
+    return address % o.address_step == 0 and 0 <= address <= last
 
 
-def _width_is_read(c: Operand) -> bool:
-    tile, span = c.tile, SPAN_BYTES[c.swizzle]
-    if c.swizzle is TmaSwizzle.none:
+def _width_is_read(o: Operand) -> bool:
+    tile, span = o.tile, SPAN_BYTES[o.swizzle]
+    if o.swizzle is TmaSwizzle.none:
         whole = tile.row_bytes == span
-        return whole and (c.major == "MN" or tile.columns % 2 == 0)
-    if c.major == "K":
+        return whole and (o.major == "MN" or tile.columns % 2 == 0)
+    if o.major == "K":
         return tile.row_bytes % K_STEP_BYTES == 0
     return tile.columns == 1 or tile.row_bytes == span
 
@@ -116,95 +110,98 @@ _IS_MATRIX = ("MATRIX_TYPE", "MATRIX_INTERLEAVE", "MATRIX_MAJOR", "MATRIX_SWIZZL
 
 _ROWS: tuple[_Row, ...] = (
     _Row(
-        "MATRIX_TARGET",
-        "instruction",
-        _has_instruction,
-        lambda c: f"the map is for {c.tensor_map.target}, which has no {c.instruction.name}",
-        lambda c: "be an instruction of the map's GPU",
-        fix_target,
+        id="MATRIX_TARGET",
+        on="instruction",
+        holds=_has_instruction,
+        found=lambda o: f"the map is for {o.tensor_map.target}, which has no {o.instruction.name}",
+        must="be an instruction of the map's GPU",
+        fix=fixes.fix_target,
     ),
     _Row(
-        "MATRIX_TYPE",
-        "tensor_map",
-        _is_operand_type,
-        found_type,
-        lambda c: "be FLOAT16, BFLOAT16, TFLOAT32, or UINT8 for e4m3, e5m2, s8 and u8",
-        fix_type,
+        id="MATRIX_TYPE",
+        on="tensor_map",
+        holds=_is_operand_type,
+        found=fixes.found_type,
+        must="be FLOAT16, BFLOAT16, TFLOAT32, or UINT8 for e4m3, e5m2, s8 and u8",
+        fix=fixes.fix_type,
     ),
     _Row(
-        "MATRIX_MAJOR",
-        "major",
-        _major_is_read,
-        lambda c: f"major is MN with elements of {c.bits} bits",
-        lambda c: "be K: only 16-bit types have a wgmma that transposes",
-        fix_major,
+        id="MATRIX_MAJOR",
+        on="major",
+        holds=_major_is_read,
+        found=lambda o: f"major is MN with elements of {o.bits} bits",
+        must="be K: only 16-bit types have a wgmma that transposes",
+        fix="transpose the tensor in global memory, so that K is its last dimension, and pass "
+        "major='K'",
         needs=("MATRIX_TYPE",),
     ),
     _Row(
-        "MATRIX_INTERLEAVE",
-        "tensor_map",
-        lambda c: c.tensor_map.interleave is TmaInterleaveLayout.none,
-        lambda c: f"interleave_layout is {c.tensor_map.interleave.name}",
-        lambda c: "be none: an interleaved tile is not a matrix of rows",
-        lambda c: "make the map with interleave_layout='none' of a tensor in the order N, H, W, C",
+        id="MATRIX_INTERLEAVE",
+        on="tensor_map",
+        holds=lambda o: o.tensor_map.interleave is TmaInterleaveLayout.none,
+        found=lambda o: f"interleave_layout is {o.tensor_map.interleave.name}",
+        must="be none: an interleaved tile is not a matrix of rows",
+        fix="make the map with interleave_layout='none' of a tensor in the order N, H, W, C",
     ),
     _Row(
-        "MATRIX_FILL",
-        "tensor_map",
-        lambda c: c.tensor_map.oob_fill is not TmaOobFill.nan,
-        lambda c: "oobfill is nan",
-        lambda c: "be none: one out-of-bounds NaN makes whole rows of the product NaN",
-        lambda c: "make the map with oobfill='none', which fills with zeros",
+        id="MATRIX_FILL",
+        on="tensor_map",
+        holds=lambda o: o.tensor_map.oob_fill is not TmaOobFill.nan,
+        found="oobfill is nan",
+        must="be none: one out-of-bounds NaN makes whole rows of the product NaN",
+        fix="make the map with oobfill='none', which fills with zeros",
     ),
     _Row(
-        "MATRIX_SWIZZLE",
-        "tensor_map",
-        _swizzle_is_read,
-        lambda c: f"swizzle is {c.swizzle.name}, {c.major}-major with elements of {c.bits} bits",
-        lambda c: (
+        id="MATRIX_SWIZZLE",
+        on="tensor_map",
+        holds=_swizzle_is_read,
+        found=lambda o: (
+            f"swizzle is {o.swizzle.name}, {o.major}-major with elements of {o.bits} bits"
+        ),
+        must=(
             "be bytes128_atom_32B for 32-bit elements that are MN-major, and none, bytes32, "
             "bytes64 or bytes128 for all others"
         ),
-        fix_swizzle,
+        fix=fixes.fix_swizzle,
         needs=("MATRIX_TYPE", "MATRIX_MAJOR"),
     ),
     _Row(
-        "MATRIX_RANK",
-        "tensor_map",
-        lambda c: c.matrix is not None,
-        found_rank,
-        lambda c: "be a matrix: two extents over 1, or three in a map made with split_inner",
-        fix_rank,
+        id="MATRIX_RANK",
+        on="tensor_map",
+        holds=lambda o: o.matrix is not None,
+        found=fixes.found_rank,
+        must="be a matrix: two extents over 1, or three in a map made with split_inner",
+        fix=fixes.fix_rank,
         needs=("MATRIX_TYPE", "MATRIX_INTERLEAVE"),
     ),
     _Row(
-        "MATRIX_WIDTH",
-        "tensor_map",
-        _width_is_read,
-        found_width,
-        must_width,
-        fix_width,
+        id="MATRIX_WIDTH",
+        on="tensor_map",
+        holds=_width_is_read,
+        found=fixes.found_width,
+        must=fixes.must_width,
+        fix=fixes.fix_width,
         needs=_IS_MATRIX,
     ),
     _Row(
-        "MATRIX_ROWS",
-        "tensor_map",
-        lambda c: c.tile.rows % c.rows_step == 0,
-        lambda c: f"the tile has {c.tile.rows} rows ({'M or N' if c.major == 'K' else 'K'})",
-        lambda c: (
+        id="MATRIX_ROWS",
+        on="tensor_map",
+        holds=lambda o: o.tile.rows % o.rows_step == 0,
+        found=lambda o: f"the tile has {o.tile.rows} rows ({'M or N' if o.major == 'K' else 'K'})",
+        must=lambda o: (
             "be a multiple of 8, the rows of an atom"
-            if c.major == "K"
-            else f"be a multiple of {c.k_elements}, the K of one instruction"
+            if o.major == "K"
+            else f"be a multiple of {o.k_elements}, the K of one instruction"
         ),
-        fix_rows,
+        fix=fixes.fix_rows,
         needs=_IS_MATRIX,
     ),
     _Row(
-        "MATRIX_ADDRESS",
-        "smem_address",
-        _address_is_read,
-        lambda c: f"smem_address is {c.smem_address:#x}",
-        must_address,
-        fix_address,
+        id="MATRIX_ADDRESS",
+        on="smem_address",
+        holds=_address_is_read,
+        found=lambda o: f"smem_address is {o.smem_address:#x}",
+        must=fixes.must_address,
+        fix=fixes.fix_address,
     ),
 )

@@ -21,6 +21,7 @@ __all__ = [
     "MAX_OFFSET",
     "array_of",
     "as_written",
+    "check_can_load",
     "check_can_store",
     "check_inner",
     "check_map",
@@ -69,6 +70,15 @@ def check_map(tensor_map: TensorMap) -> None:
     longest = max(tensor_map.global_dim)
     if tensor_map.target.is_sm_9x and longest > MAX_COPIED_DIM:
         refuse("COPY_DIM_31_BITS", "tensor_map", f"an extent of the map is {longest}")
+
+
+def check_can_load(args: EncodeArguments) -> None:
+    """Refuse maps that can only be stored through."""
+    if args.swizzle == TmaSwizzle.bytes128_atom_64B and args.data_type.name == "16U6_ALIGN16B":
+        raise TmaUnsupportedError(
+            "16U6_ALIGN16B with swizzle bytes128_atom_64B can be stored but not loaded; use "
+            "bytes128 or bytes128_atom_32B (CUDA driver API, cuTensorMapEncodeTiled: swizzle)"
+        )
 
 
 def check_can_store(args: EncodeArguments) -> None:

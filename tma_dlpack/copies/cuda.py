@@ -28,7 +28,6 @@ from tma_dlpack.copies.tile import Tile
 from tma_dlpack.encoding.arguments import EncodeArguments
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.errors import TmaDriverError, TmaUnsupportedError
-from tma_dlpack.types.target import Target
 
 __all__ = ["CudaBackend", "require_all"]
 
@@ -127,7 +126,7 @@ class HardwareTile(Tile):
 
 def _load(request: CopyRequest, memory: object, stream: object) -> Tile:
     tensor_map, plan = request.tensor_map, request.plan
-    if request.plan.arguments.kind == "im2col_wide":
+    if plan.arguments.kind == "im2col_wide":
         raise _no_sm_100("im2col-wide")
     extent = device_extent_of(tensor_map, memory, write=False)
     check_reads(request, extent)
@@ -241,7 +240,7 @@ def _owner(tensor_map: TensorMap, memory: object) -> object:
 
 
 def _check_device(tensor_map: TensorMap, smem_bytes: int, device_id: int) -> None:
-    target: Target = driver.device_target(device_id)
+    target = driver.device_target(device_id)
     if tensor_map.target.compute_capability != target.compute_capability:
         raise TmaUnsupportedError(
             f"the map was made for {tensor_map.target}, but its memory is on a GPU of {target}; "

@@ -133,7 +133,7 @@ def _read(plan: TilePlan, data: object) -> Values:
 
 
 def _read_tensor(plan: TilePlan, data: object) -> Values:
-    kind = f"{name_of(type(data))} of dtype {_dtype_of(data)}"
+    kind = f"{name_of(type(data))} of dtype {getattr(data, 'dtype', 'unknown')}"
     try:
         view = as_tensor_view(data)
     except TmaPreconditionError as error:
@@ -148,10 +148,6 @@ def _read_tensor(plan: TilePlan, data: object) -> Values:
     if 0 in view.shape or not _is_named_like(row, str(view.dtype)):
         _refuse_data(plan, f"a {kind} and shape {view.shape}")
     return _values_of_view(view, row)
-
-
-def _dtype_of(data: object) -> str:
-    return str(getattr(data, "dtype", "unknown"))
 
 
 def _values_of_view(view: TensorView, row: DataTypeRow) -> Values:

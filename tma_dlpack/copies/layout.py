@@ -14,6 +14,7 @@ import numpy.typing as npt
 from tma_dlpack import geometry
 from tma_dlpack.geometry import TilePlan
 from tma_dlpack.types.dtypes import DataTypeRow
+from tma_dlpack.types.limits import PACKED_GROUP
 
 __all__ = [
     "Bytes",
@@ -74,7 +75,7 @@ def _pitches(plan: TilePlan, dense: Bytes) -> Bytes:
 
 def group_bytes(row: DataTypeRow) -> int:
     """Give the bytes of 16 packed values in global memory."""
-    return geometry.PACKED_GROUP * row.element_bits // 8
+    return PACKED_GROUP * row.element_bits // 8
 
 
 def spread(row: DataTypeRow, lines: Bytes) -> Bytes:

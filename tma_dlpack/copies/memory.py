@@ -76,8 +76,10 @@ class Extent:
                 f"{self.what}: the hardware would overwrite other memory"
             )
             refuse("COPY_STORE_OVERRUN", "memory", found)
-        found = f"the copy touches bytes {begin} to {end} of {self.what}, which has "
-        refuse("COPY_OUTSIDE_MEMORY", "memory", f"{found}{self.size_bytes}")
+        found = (
+            f"the copy touches bytes {begin} to {end} of {self.what}, which has {self.size_bytes}"
+        )
+        refuse("COPY_OUTSIDE_MEMORY", "memory", found)
 
 
 def origin_of(address: int, first: int) -> int:

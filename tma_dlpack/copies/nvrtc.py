@@ -101,7 +101,7 @@ def compile_source(source: str, name: str, target: Target) -> Library:
             'backend="simulator"'
         )
     with _compiling:
-        return _compile(source, name, f"sm_{target.name[3:]}a")
+        return _compile(source, name, f"{target.name}a")
 
 
 @lru_cache(maxsize=64)

@@ -9,15 +9,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from tma_dlpack.copies.layout import Values
 from tma_dlpack.copies.refusals import refuse
 from tma_dlpack.types.coerce import shown, text_of
 from tma_dlpack.types.enums import TensorMapDataType
 
 __all__ = ["OPERATIONS", "REDUCTIONS", "combine", "reduction_of"]
 
-Values = npt.NDArray[Any]
 Operation = Callable[[Values, Values], Values]
 _T = TensorMapDataType
 

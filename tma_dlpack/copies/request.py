@@ -14,6 +14,7 @@ import numpy as np
 from tma_dlpack import geometry
 from tma_dlpack.copies.checks import (
     as_written,
+    check_can_load,
     check_can_store,
     check_inner,
     check_map,
@@ -150,11 +151,7 @@ def load_request(
     """
     check_map(tensor_map)
     args = tensor_map.arguments
-    if args.swizzle == TmaSwizzle.bytes128_atom_64B and args.data_type.name == "16U6_ALIGN16B":
-        raise TmaUnsupportedError(
-            "16U6_ALIGN16B with swizzle bytes128_atom_64B can be stored but not loaded; use "
-            "bytes128 or bytes128_atom_32B (CUDA driver API, cuTensorMapEncodeTiled: swizzle)"
-        )
+    check_can_load(args)
     driver_coords = many_coords_of(args, coords) if many else coords_of(args, coords)
     check_inner(args, driver_coords)
     offsets = offsets_of(args, im2col_offsets)

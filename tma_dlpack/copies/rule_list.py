@@ -23,6 +23,7 @@ from tma_dlpack.types.public import Drawn, public
 
 __all__ = ["RuleInfo", "RuleList", "rules"]
 
+#: What a rule is about, in the order of the list.
 GROUPS = ("tensor", "rule", "advice", "copy")
 
 
@@ -117,10 +118,6 @@ class RuleList(Sequence[RuleInfo], Drawn):
         return "\n\n".join(map(str, self._rules))
 
 
-#: What a row is about, in the order of the list.
-GROUPS = ("tensor", "rule", "advice", "copy")
-
-
 @opaque
 def rules(group: str | None = None) -> RuleList:
     """Give every rule that this package checks for tensors, calls and copies.
@@ -177,11 +174,11 @@ def _refusing(rule: AnyRule) -> Iterator[str]:
     if rule.libcudacxx:
         yield "libcu++"
     by_driver = rule.documented or "measured" in rule.sets or "driver" in rule.sets
-    if by_driver and not rule.of_tensors and rule.id not in ALLOWABLE:
+    if by_driver and not rule.make_only and rule.id not in ALLOWABLE:
         yield "driver"
     if rule.unsupported:
         yield "hardware"
-    if rule.of_tensors and not rule.libcudacxx and not rule.unsupported:
+    if rule.make_only and not rule.libcudacxx and not rule.unsupported:
         yield "tma_dlpack"
 
 
@@ -192,23 +189,14 @@ def _of_tensors() -> Iterator[RuleInfo]:
 
 def _of_advice() -> Iterator[RuleInfo]:
     for row in ADVICE:
-        yield RuleInfo(
-            row.id,
-            "advice",
-            row.on,
-            row.why,
-            "",
-            row.source,
-            (),
-            () if row.kinds == KINDS else row.kinds,
-        )
+        kinds = () if row.kinds == KINDS else row.kinds
+        yield RuleInfo(row.id, "advice", row.on, row.why, "", row.source, kinds=kinds)
 
 
 def _of_copies() -> Iterator[RuleInfo]:
-    for rule_id, (asks, _, source) in COPY_REFUSALS.items():
-        kills = "illegal instruction" in source or "misaligned address" in source
-        who = "hardware" if kills or source.startswith("PTX") else "tma_dlpack"
-        yield RuleInfo(rule_id, "copy", "", asks, "", source, (who,))
+    for rule_id, row in COPY_REFUSALS.items():
+        who = "hardware" if row.by_hardware else "tma_dlpack"
+        yield RuleInfo(rule_id, "copy", "", row.limit, "", row.source, (who,))
 
 
 def as_rows(rules: RuleList) -> list[tuple[str, ...]]:

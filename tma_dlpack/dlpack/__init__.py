@@ -6,8 +6,9 @@ producer; `judge` turns a layout into checked values, or refuses it. `as_tensor_
 No data is read or copied, no framework is imported, nothing synchronizes, and the producer's
 capsule is not consumed: its own destructor runs its deleter.
 
-Files, each importing only from those before it: `refusals` (the table), `layout` (integers and
-what is made of them), `capsule` (ctypes), `torch_tensor`, `producer`, `view`.
+Files, each importing only from those before it: `refusals` (the table), `fixes` (what to pass
+instead), `layout` (integers and what is made of them), `capsule` (ctypes), `torch_tensor`,
+`producer`, `numpy_array` (for the short cut), `view`.
 
 May import: types. Imported by: rules, tensor_map, make, copies and everything below.
 
@@ -33,6 +34,7 @@ from tma_dlpack.dlpack.refusals import name_of
 from tma_dlpack.dlpack.torch_tensor import torch_dtype_table
 from tma_dlpack.dlpack.view import (
     TensorView,
+    array_at,
     as_tensor_view,
     host_bytes,
     read,
@@ -43,6 +45,7 @@ __all__ = [
     "Export",
     "Layout",
     "TensorView",
+    "array_at",
     "as_tensor_view",
     "canonical_strides",
     "host_bytes",

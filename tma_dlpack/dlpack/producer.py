@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tma_dlpack.dlpack.capsule import CAREFUL, DIRECT, parse_capsule
+from tma_dlpack.dlpack.fixes import JAX, fix_of, numpy_fix, package_of
 from tma_dlpack.dlpack.layout import HOST, READ_ONLY, Device, Export, Layout
 from tma_dlpack.dlpack.refusals import MAX_NDIM, name_of, refuse, said
 from tma_dlpack.types.enums import DLDataTypeCode, DLDeviceType
@@ -22,11 +23,10 @@ MAX_VERSION = (1, 3)
 _KNOWN_PRODUCERS = frozenset(
     {"numpy", "jax", "jaxlib", "cupy", "torch", "tvm_ffi", "mlx", "paddle"}
 )
-_JAX = frozenset({"jax", "jaxlib"})
 
-
-def _package(kind: type) -> str:
-    return str(kind.__module__).partition(".")[0]
+#: Types of TensorFlow's values that are not plain bytes. Its `__dlpack__` ends the process instead
+#: of raising [measured, TensorFlow 2.21].
+NO_NUMBERS = frozenset({"string", "resource", "variant"})
 
 
 def is_known(kind: type) -> bool:
@@ -36,7 +36,7 @@ def is_known(kind: type) -> bool:
     such a cycle would never be freed, because the garbage collector does not look into capsules.
     """
     maker = next((base for base in kind.__mro__ if "__dlpack__" in vars(base)), kind)
-    return not _KNOWN_PRODUCERS.isdisjoint((_package(kind), _package(maker)))
+    return not _KNOWN_PRODUCERS.isdisjoint((package_of(kind), package_of(maker)))
 
 
 def is_immutable(kind: type) -> bool:
@@ -45,8 +45,8 @@ def is_immutable(kind: type) -> bool:
     Arrays of JAX and PyArrow, and TensorFlow's tensors, whose capsules say nothing of it [measured,
     TensorFlow 2.21]; its variables are not exported.
     """
-    package = _package(kind)
-    return package in (*_JAX, "pyarrow") or (package, kind.__name__) in (
+    package = package_of(kind)
+    return package in (*JAX, "pyarrow") or (package, kind.__name__) in (
         ("tensorflow", "EagerTensor"),
         ("tensorflow", "Tensor"),
     )
@@ -58,10 +58,10 @@ def read_dlpack(tensor: Any) -> Export:
     No data is read, so nothing needs to synchronize: the stream is -1. JAX would read -1 as a
     stream handle; it gets 1, the legacy stream, on which it makes the device wait.
     """
-    package = _package(type(tensor))
+    package = package_of(type(tensor))
     arguments: dict[str, Any] = {}
     if _takes_stream(tensor):
-        arguments["stream"] = 1 if package in _JAX else -1
+        arguments["stream"] = 1 if package in JAX else -1
     try:
         capsule = _export(tensor, {"max_version": MAX_VERSION, **arguments})
     except TmaPreconditionError as error:
@@ -76,6 +76,10 @@ def read_dlpack(tensor: Any) -> Export:
 
 
 def _export(tensor: Any, arguments: dict[str, Any]) -> object:
+    dtype = getattr(getattr(tensor, "dtype", None), "name", None)
+    if package_of(type(tensor)) == "tensorflow" and dtype in NO_NUMBERS:
+        found = f"is a TensorFlow tensor of dtype {dtype}"
+        refuse("TENSOR_EXPORT", found, fix="pass a tensor of numbers")
     try:
         return tensor.__dlpack__(**arguments)
     except Exception as error:
@@ -99,66 +103,13 @@ def _takes_stream(tensor: Any) -> bool:
 def _refuse_export(tensor: Any, error: Exception) -> NoReturn:
     found = f"is a {name_of(type(tensor))} whose __dlpack__ raised {said(error)}"
     if isinstance(tensor, np.ndarray) and not isinstance(error, TypeError):
-        fix = _numpy_fix(tensor.dtype)
+        fix = numpy_fix(tensor.dtype)
         if fix:
             found = f"is a NumPy array of dtype {tensor.dtype}: __dlpack__ raised {said(error)}"
             refuse("TENSOR_NUMPY_DTYPE", found, error, fix)
         if not tensor.flags.writeable:
             refuse("TENSOR_NUMPY_READ_ONLY", found, error)
-    refuse("TENSOR_EXPORT", found, error, _traced_fix(tensor) or _jax_fix(tensor))
-
-
-def _traced_fix(tensor: Any) -> str | None:
-    """Give the fix for the placeholder of an array in a traced function; None for others."""
-    kind = type(tensor)
-    tracer = getattr(sys.modules.get("jax.core"), "Tracer", None)
-    if isinstance(tracer, type) and issubclass(kind, tracer):
-        return (
-            "make the map outside of the function that jax.jit, jax.vmap or jax.grad traces, of "
-            "the array that it is given"
-        )
-    if _package(kind) == "tensorflow" and kind.__name__ == "SymbolicTensor":
-        return "make the map outside of the tf.function, of the tensor that it is given"
-    return None
-
-
-def _jax_fix(tensor: Any) -> str | None:
-    """Give the fix for JAX's integers smaller than a byte; None for anything else."""
-    if _package(type(tensor)) not in _JAX:
-        return None
-    name = str(tensor.dtype)
-    if name in ("uint4", "uint2"):
-        return "pass x.astype(jax.numpy.uint8), one value per byte"
-    if name in ("int4", "int2"):
-        return 'pass x.astype(jax.numpy.int8), one value per byte, and data_type="UINT8"'
-    return None
-
-
-def _numpy_fix(dtype: np.dtype[Any]) -> str | None:
-    """Give the fix for a dtype that NumPy does not export; None for others."""
-    if dtype.type.__module__ == "ml_dtypes":
-        if dtype.name == "bfloat16":
-            return 'pass x.view(numpy.uint16) and data_type="BFLOAT16"'
-        if dtype.name.startswith("float8"):
-            return "pass x.view(numpy.uint8): a map takes float8 values as bytes"
-        if dtype.name.startswith("float6"):
-            return (
-                "pack four 6-bit values in three bytes (ml_dtypes keeps each in its own) and pass "
-                'them as numpy.uint8 with data_type="16U6_ALIGN16B", on sm_100 or later'
-            )
-        if dtype.name in ("int4", "uint4") or dtype.name.startswith("float4"):
-            return (
-                "pack two 4-bit values in a byte (ml_dtypes keeps each in its own) and pass them "
-                'as numpy.uint8 with data_type="16U4_ALIGN8B", on sm_100 or later'
-            )
-        return f"pass x.view(numpy.uint{8 * dtype.itemsize}): a map copies bits of any meaning"
-    if dtype.names is not None:
-        return "pass one field, x['name'], or the bytes, x.view(numpy.uint8)"
-    if not dtype.isnative:
-        return "convert it: x.astype(x.dtype.newbyteorder('='))"
-    if dtype.kind not in "biufc" or dtype.char in "gG":  # g, G: long double
-        return "convert it to a number type of 8 to 64 bits, or pass a view of its bytes"
-    return None
+    refuse("TENSOR_EXPORT", found, error, fix_of(tensor))
 
 
 # __cuda_array_interface__
@@ -200,17 +151,21 @@ def read_interface(tensor: Any) -> Export:
         refuse("TENSOR_NULL", f"has shape {shape} and a null address")
     if byte_strides is not None and len(byte_strides) != len(shape):
         refuse("TENSOR_INTERFACE", f"has shape {shape} and strides {byte_strides}")
-    strides = None
-    if byte_strides is not None:
-        if any(n > 1 and s % dtype.itemsize for n, s in zip(shape, byte_strides, strict=True)):
-            refuse(
-                "TENSOR_BYTE_STRIDES", f"has {dtype.itemsize}-byte elements {byte_strides} apart"
-            )
-        strides = tuple(stride // dtype.itemsize for stride in byte_strides)
     code, bits = CODES[dtype.kind].value, 8 * dtype.itemsize
     flags = READ_ONLY if read_only else 0
     cuda = DLDeviceType.kDLCUDA.value
+    strides = _strides_in_elements(shape, byte_strides, dtype.itemsize)
     return Export(address, Layout(cuda, 0, code, bits, 1, flags, shape, strides))
+
+
+def _strides_in_elements(
+    shape: tuple[int, ...], byte_strides: tuple[int, ...] | None, itemsize: int
+) -> tuple[int, ...] | None:
+    if byte_strides is None:
+        return None
+    if any(n > 1 and stride % itemsize for n, stride in zip(shape, byte_strides, strict=True)):
+        refuse("TENSOR_BYTE_STRIDES", f"has {itemsize}-byte elements {byte_strides} apart")
+    return tuple(stride // itemsize for stride in byte_strides)
 
 
 def refuse_masked(tensor: object) -> None:

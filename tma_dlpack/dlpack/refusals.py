@@ -179,15 +179,12 @@ def said(error: BaseException) -> str:
     """Give the type and first line of a producer's error; `__cause__` has all of it."""
     try:
         lines = str(error).strip().splitlines()
-    except Exception:  # its __str__ may raise
+    except Exception:  # it may hold an int that is too long to print
         lines = []
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 def name_of(kind: type) -> str:
     """Name a type as users write it, such as ``torch.Tensor`` or ``list``."""
-    try:
-        module = kind.__module__
-        return kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"
-    except Exception:  # a metaclass may raise anything
-        return "type without a name"
+    module = kind.__module__
+    return kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"

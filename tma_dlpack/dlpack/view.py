@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tma_dlpack.dlpack.capsule import read_safely
+from tma_dlpack.dlpack.fixes import fix_of
 from tma_dlpack.dlpack.layout import Device, Export, canonical_strides, judge
 from tma_dlpack.dlpack.producer import is_known, read_dlpack, read_interface, refuse_masked
 from tma_dlpack.dlpack.refusals import name_of, refuse, said
@@ -16,7 +17,7 @@ from tma_dlpack.dlpack.torch_tensor import is_proxy, is_torch, read_torch
 from tma_dlpack.types.dtypes import DLDataType
 from tma_dlpack.types.errors import TmaUnsupportedError
 
-__all__ = ["TensorView", "as_tensor_view", "host_bytes", "read"]
+__all__ = ["TensorView", "array_at", "as_tensor_view", "host_bytes", "read"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +156,7 @@ def read(tensor: object) -> Export:
         return read_dlpack(tensor)
     if _has(tensor, "__cuda_array_interface__"):
         return read_interface(tensor)
-    refuse("TENSOR_TYPE", f"is of type {name_of(type(tensor))}")
+    refuse("TENSOR_TYPE", f"is of type {name_of(type(tensor))}", fix=fix_of(tensor))
 
 
 def _has(tensor: object, attribute: str) -> bool:
@@ -166,17 +167,24 @@ def _has(tensor: object, attribute: str) -> bool:
         refuse("TENSOR_EXPORT", found, error)
 
 
-class _Extent:
-    """A range of host memory for NumPy's array interface, and the view that keeps it alive."""
+class _Memory:
+    """Bytes at an address, for NumPy's array interface, and the object that keeps them alive."""
 
-    def __init__(self, view: TensorView, size_bytes: int) -> None:
-        self.view = view
+    def __init__(self, address: int, size_bytes: int, owner: object, read_only: bool) -> None:
+        self.owner = owner
         self.__array_interface__ = {
             "version": 3,
             "typestr": "|u1",
             "shape": (size_bytes,),
-            "data": (view.address, view.read_only),
+            "data": (address, read_only),
         }
+
+
+def array_at(
+    address: int, size_bytes: int, owner: object, *, read_only: bool = False
+) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Give memory of this process as a uint8 array, without a copy; it keeps `owner` alive."""
+    return np.asarray(_Memory(address, size_bytes, owner, read_only))
 
 
 def host_bytes(view: TensorView) -> np.ndarray[Any, np.dtype[np.uint8]]:
@@ -218,4 +226,4 @@ def host_bytes(view: TensorView) -> np.ndarray[Any, np.dtype[np.uint8]]:
     if not is_known(type(view.owner)):
         read_safely(view.address, 1, align=1)
         read_safely(view.address + size_bytes - 1, 1, align=1)
-    return np.asarray(_Extent(view, size_bytes))
+    return array_at(view.address, size_bytes, view, read_only=view.read_only)

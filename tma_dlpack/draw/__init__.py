@@ -3,8 +3,10 @@
 Every figure has `svg()`, `html()` and `text()` (also `str`), and notebooks show it.
 
 `figure.py` has the base class; each figure is a module with a frozen dataclass (the facts) and the
-function that makes it from a map. `scene.py` has the shapes that `scenes()` returns, `svg.py` and
-`stills.py` turn them into SVG and HTML, `theme.py` has the colours, `door.py` checks the arguments.
+function that makes it from a map. Where the drawing is long it stands beside it, in a module
+``..._panel.py``. `scene.py` has the shapes that `scenes()` returns, `captions.py` the notes and
+legends below them, `svg.py` and `stills.py` turn them into SVG and HTML, `theme.py` has the
+colours, `door.py` checks the arguments.
 `cards.py` and `results.py` are the HTML of TensorMap, Tile, Report and other results; the package's
 `__init__` attaches them, so that other rooms need not know of drawing.
 

@@ -6,18 +6,21 @@ from dataclasses import dataclass
 
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.bank_panel import (
-    BANK_WIDTH,
-    GUTTER,
     HEAD,
     LEVEL_HEIGHT,
+    PANEL_WIDTH,
     Threads,
+    bank_scale,
     phase_items,
 )
-from tma_dlpack.draw.bank_reads import BANKS, WARP, Access
+from tma_dlpack.draw.bank_reads import WARP, Access
 from tma_dlpack.draw.banks import bank_conflicts
-from tma_dlpack.draw.figure import Figure
-from tma_dlpack.draw.scene import Box, Group, Item, Line, Scene, Text
+from tma_dlpack.draw.captions import notes_below
+from tma_dlpack.draw.chunks import BANKS
+from tma_dlpack.draw.figure import TEXT_COLUMNS, Figure
+from tma_dlpack.draw.scene import STILL, Box, Group, Line, Scene, Text
 from tma_dlpack.tensor_map.map import TensorMap
+from tma_dlpack.types.coerce import counted
 from tma_dlpack.types.opaque import opaque
 
 __all__ = ["AccessSteps", "access_steps"]
@@ -59,47 +62,38 @@ class AccessSteps(Figure):
 
     def _scene(self, phases: tuple[int, ...]) -> Scene:
         levels = max(self.degrees)
-        height = HEAD + LEVEL_HEIGHT * levels
-        items: list[Item] = [
-            Text(10, 56, "bank", "muted"),
-            *(
-                Text(GUTTER + BANK_WIDTH * (b + 2), 56, f"{b}..{b + 3}", "muted", "middle")
-                for b in range(0, BANKS, 4)
-            ),
+        shown = [
+            Group(self._phase_items(phase, levels), _shown_in_turn(n, len(phases)))
+            for n, phase in enumerate(phases)
         ]
-        for n, phase in enumerate(phases):
-            total = sum(self.degrees[: phase + 1])
-            drawn: tuple[Box | Text | Line, ...] = (
-                Text(10, 19, f"phase {phase + 1} of {len(self.degrees)}", "strong"),
-                Text(
-                    10,
-                    37,
-                    f"{self.degrees[phase]} wavefront{'s' * (self.degrees[phase] > 1)}, "
-                    f"{total} of {self.wavefronts} so far",
-                    "muted",
-                ),
-                *phase_items(self.phases[phase], levels),
-            )
-            items.append(Group(drawn, _shown_in_turn(n, len(phases))))
         more = len(self.degrees) - len(self.phases)
         notes = [self.access, *([f"{more} further phases are not drawn"] if more else [])]
-        for note in notes:
-            height += 18
-            items.append(Text(10, height, note, "muted"))
-        css = _turns(len(phases))
+        drawn, y = notes_below(notes, HEAD + LEVEL_HEIGHT * levels + 8, pitch=18)
         about = f"{self.title}, {len(phases)} phases one after the other"
-        return Scene(GUTTER + BANK_WIDTH * BANKS + 10, height + 12, about, tuple(items), css=css)
+        items = (*bank_scale(), *shown, *drawn)
+        return Scene(PANEL_WIDTH, y + 4, about, items, css=_turns(len(phases)))
+
+    def _phase_items(self, phase: int, levels: int) -> tuple[Box | Text | Line, ...]:
+        degree, so_far = self.degrees[phase], sum(self.degrees[: phase + 1])
+        waves = f"{counted(degree, 'wavefront')}, {so_far} of {self.wavefronts} so far"
+        return (
+            Text(10, 19, f"phase {phase + 1} of {len(self.degrees)}", "strong"),
+            Text(10, 37, waves, "muted"),
+            *phase_items(self.phases[phase], levels),
+        )
 
     def text(self) -> str:
         """Give one line per phase."""
         rows = [
-            f"phase {n + 1:>2}: {degree} wavefront{'s' * (degree > 1)}   "
+            f"phase {n + 1:>2}: {counted(degree, 'wavefront')}   "
             + " ".join(f"{t}:{w[0] % BANKS}" for t, w in enumerate(phase) if w)
             for n, (phase, degree) in enumerate(zip(self.phases, self.degrees, strict=False))
         ]
         more = len(self.degrees) - len(self.phases)
         rows += [f"{more} further phases"] if more else []
-        fitted = [row if len(row) <= 100 else row[:97] + "..." for row in rows]
+        fitted = [
+            row if len(row) <= TEXT_COLUMNS else f"{row[: TEXT_COLUMNS - 3]}..." for row in rows
+        ]
         return "\n".join([self.title, self.access, *fitted, "thread:first bank"])
 
 
@@ -114,10 +108,8 @@ def _turns(count: int) -> str:
     """Give the keyframes of items shown in turn; the first stays where motion is not wanted."""
     if count == 1:
         return ""
-    return (
-        f"@keyframes turn{{0%{{opacity:1}}{100 / count:.4g}%{{opacity:0}}100%{{opacity:0}}}}"
-        "@media (prefers-reduced-motion:reduce){g{animation:none!important}}"
-    )
+    turn = f"0%{{opacity:1}}{100 / count:.4g}%{{opacity:0}}100%{{opacity:0}}"
+    return f"@keyframes turn{{{turn}}}{STILL}"
 
 
 @opaque
@@ -139,6 +131,7 @@ def access_steps(
     Returns
     -------
     AccessSteps
+        `degrees` has the wavefronts of each phase; the first 16 phases are drawn.
 
     Raises
     ------
@@ -163,10 +156,9 @@ def access_steps(
     )
     own = found.swizzles[0]
     name = f"a {access}" if isinstance(access, str) else "the access"
-    count = len(own.degrees)
+    phases, waves = counted(len(own.degrees), "phase"), counted(own.wavefronts, "wavefront")
     return AccessSteps(
-        title=f"{name} in {count} phase{'s' * (count > 1)}: {own.wavefronts} wavefront"
-        f"{'s' * (own.wavefronts > 1)} with {own.swizzle.name}",
+        title=f"{name} in {phases}: {waves} with {own.swizzle.name}",
         access=found.access,
         phases=own.first_phases,
         degrees=own.degrees,

@@ -13,8 +13,8 @@ class Axis:
 
     Attributes
     ----------
-    name, driver_name : str
-        ``shape[0]`` and ``global_dim[1]``.
+    dimension, driver_dimension : int
+        Row-major, and innermost first; -1 of the rows that a tensor of rank 1 lacks.
     extent : int
         Of the tensor, elements (units of 16 or 32 bytes along an interleaved innermost axis).
     start, span, step : int
@@ -24,8 +24,8 @@ class Axis:
         the box of a tensor of more than 12 tiles.
     """
 
-    name: str
-    driver_name: str
+    dimension: int
+    driver_dimension: int
     extent: int
     start: int
     span: int
@@ -33,9 +33,19 @@ class Axis:
     shown: tuple[int, int]
 
     @property
-    def dimension(self) -> int:
-        """The row-major index in its name; -1 of an axis that the tensor lacks."""
-        return int(self.name[6:-1]) if self.name else -1
+    def exists(self) -> bool:
+        """Whether the tensor has this dimension."""
+        return self.dimension >= 0
+
+    @property
+    def name(self) -> str:
+        """Such as ``shape[0]``."""
+        return f"shape[{self.dimension}]"
+
+    @property
+    def driver_name(self) -> str:
+        """Such as ``global_dim[1]``."""
+        return f"global_dim[{self.driver_dimension}]"
 
     @property
     def taken(self) -> range:

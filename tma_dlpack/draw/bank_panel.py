@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tma_dlpack.draw.bank_reads import BANK_BYTES, BANKS
+from tma_dlpack.draw.chunks import BANK_BYTES, BANKS
 from tma_dlpack.draw.scene import Box, Item, Scene, Text
+from tma_dlpack.types.coerce import counted
 from tma_dlpack.types.enums import TmaSwizzle
 
-__all__ = ["SwizzleConflicts", "bank_panel", "degrees_said", "ranked_panel"]
+__all__ = [
+    "SwizzleConflicts",
+    "Threads",
+    "bank_panel",
+    "bank_scale",
+    "degrees_said",
+    "phase_items",
+    "ranked_panel",
+]
 
 Threads = tuple[tuple[int, ...], ...]  # the words that each thread of a phase reads
 
@@ -34,8 +43,8 @@ class SwizzleConflicts:
     swizzle: TmaSwizzle
     degrees: tuple[int, ...]
     phase: int
-    words: tuple[tuple[int, ...], ...]
-    first_phases: tuple[tuple[tuple[int, ...], ...], ...] = ()
+    words: Threads
+    first_phases: tuple[Threads, ...] = ()
 
     @property
     def worst(self) -> int:
@@ -50,17 +59,28 @@ class SwizzleConflicts:
 
 def degrees_said(degrees: tuple[int, ...]) -> str:
     """Count phases per degree, in words."""
-    kinds = sorted(set(degrees))
     return ", ".join(
-        f"{degrees.count(k)} phase{'s' * (degrees.count(k) != 1)} of degree {k}" for k in kinds
+        f"{counted(degrees.count(k), 'phase')} of degree {k}" for k in sorted(set(degrees))
     )
 
 
 BANK_WIDTH, LEVEL_HEIGHT = 16, 16
 GUTTER, HEAD = 44, 64
+PANEL_WIDTH = GUTTER + BANK_WIDTH * BANKS + 10
 
 
-def bank_panel(s: SwizzleConflicts, phase: int, words: Threads) -> Scene:
+def bank_scale() -> list[Item]:
+    """Name the banks above their columns, four at a time."""
+    return [
+        Text(10, 56, "bank", "muted"),
+        *(
+            Text(GUTTER + BANK_WIDTH * (b + 2), 56, f"{b}..{b + 3}", "muted", "middle")
+            for b in range(0, BANKS, 4)
+        ),
+    ]
+
+
+def bank_panel(s: SwizzleConflicts) -> Scene:
     """Stack the reads of the worst phase on their banks: as high as its degree.
 
     A box is one read; ``3+`` is that of thread 3 and of others, of the same words.
@@ -70,19 +90,15 @@ def bank_panel(s: SwizzleConflicts, phase: int, words: Threads) -> Scene:
     )
     items: list[Item] = [
         Text(10, 19, name, "strong"),
-        Text(10, 37, f"drawn: phase {phase}; {degrees_said(s.degrees)}", "muted"),
-        Text(10, 56, "bank", "muted"),
-        *(
-            Text(GUTTER + BANK_WIDTH * (b + 2), 56, f"{b}..{b + 3}", "muted", "middle")
-            for b in range(0, BANKS, 4)
-        ),
+        Text(10, 37, f"drawn: phase {s.phase}; {degrees_said(s.degrees)}", "muted"),
+        *bank_scale(),
+        *phase_items(s.words, s.worst),
     ]
-    items += phase_items(words, s.worst)
     y = HEAD + max(1, s.worst) * LEVEL_HEIGHT + 18
     items.append(
         Text(10, y, "rows are served one after the other; 3+: thread 3 and others", "muted")
     )
-    return Scene(GUTTER + BANK_WIDTH * BANKS + 10, y + 10, name, tuple(items))
+    return Scene(PANEL_WIDTH, y + 10, name, tuple(items))
 
 
 def phase_items(words: Threads, levels: int) -> list[Box | Text]:

@@ -8,14 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from tma_dlpack import geometry
+from tma_dlpack.draw.chunks import CHUNK_BYTES, LINE_BYTES
 from tma_dlpack.geometry import IntArray, TilePlan
 from tma_dlpack.types.coerce import integer_of, integers_of, shown
 from tma_dlpack.types.errors import refusal
 
 __all__ = [
-    "BANKS",
-    "BANK_BYTES",
-    "CHUNK_BYTES",
     "PATTERNS",
     "PATTERN_WORDS",
     "WARP",
@@ -28,9 +26,6 @@ __all__ = [
     "thread_count",
 ]
 
-BANK_BYTES, BANKS = 4, 32
-LINE_BYTES = BANK_BYTES * BANKS
-CHUNK_BYTES = 16
 WARP, PHASE = 32, 8  # threads; of 16 bytes, those served at once
 MAX_READS = 1 << 16  # 16-byte reads of a pattern, or threads of a function, that are looked at
 

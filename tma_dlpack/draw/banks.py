@@ -18,14 +18,12 @@ from tma_dlpack import geometry
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.bank_panel import (
     SwizzleConflicts,
+    Threads,
     bank_panel,
     degrees_said,
     ranked_panel,
 )
 from tma_dlpack.draw.bank_reads import (
-    BANK_BYTES,
-    BANKS,
-    CHUNK_BYTES,
     PATTERN_WORDS,
     PATTERNS,
     WARP,
@@ -37,6 +35,7 @@ from tma_dlpack.draw.bank_reads import (
     thread_bytes,
     thread_count,
 )
+from tma_dlpack.draw.chunks import BANK_BYTES, BANKS, CHUNK_BYTES
 from tma_dlpack.draw.figure import Figure
 from tma_dlpack.draw.scene import Scene
 from tma_dlpack.draw.shown_copy import request_of
@@ -88,7 +87,7 @@ class BankConflicts(Figure):
     def scenes(self) -> tuple[Scene, ...]:
         """Lower to a ranked strip, and one panel of banks per swizzle."""
         ranked = (ranked_panel(self.swizzles),) if len(self.swizzles) > 1 else ()
-        return (*ranked, *(bank_panel(s, s.phase, s.words) for s in self.swizzles))
+        return (*ranked, *(bank_panel(s) for s in self.swizzles))
 
     def text(self) -> str:
         """Give one line per swizzle."""
@@ -168,9 +167,10 @@ def bank_conflicts(
         must = "be 'column', 'row' or a function, or shared addresses, a multiple of 8 integers"
         fix = "pass access='column'"
         raise refusal("access", f"access is {shown(access)}", must, fix)
+    others = with_other_swizzles(plan.arguments, request.tensor_map)
     results = tuple(
-        _conflicts(other, reads, size, request.smem_offset)
-        for other in [plan, *_with_other_swizzles(plan, request.tensor_map)]
+        _conflicts(of_one, reads, size, request.smem_offset)
+        for of_one in (plan, *map(geometry.plan, others))
     )
     best = min(results, key=lambda s: s.wavefronts)
     against = f", {_said(best)}" if best.wavefronts < results[0].wavefronts else ""
@@ -182,11 +182,7 @@ def _said(s: SwizzleConflicts) -> str:
     return f"{'free' if s.worst < 2 else f'{s.worst}-way'} with {s.swizzle.name}"
 
 
-# --- What the banks make of it ------------------------------------------------------------------
-
-
-def _with_other_swizzles(plan: TilePlan, tensor_map: TensorMap) -> list[TilePlan]:
-    return [geometry.plan(a) for a in with_other_swizzles(plan.arguments, tensor_map)]
+# --- Counting ------------------------------------------------------------------
 
 
 def _conflicts(plan: TilePlan, reads: Reads, size: int, smem_offset: int) -> SwizzleConflicts:
@@ -208,5 +204,5 @@ def _conflicts(plan: TilePlan, reads: Reads, size: int, smem_offset: int) -> Swi
     )
 
 
-def _of_threads(words: IntArray) -> tuple[tuple[int, ...], ...]:
+def _of_threads(words: IntArray) -> Threads:
     return tuple(tuple(sorted(w for w in thread if w >= 0)) for thread in words.tolist())

@@ -2,42 +2,26 @@
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from tma_dlpack.draw.axis import Axis, Hit
+from tma_dlpack.draw.axis import Axis
+from tma_dlpack.draw.captions import legend_entry, notes_below
 from tma_dlpack.draw.scene import Box, Item, Line, Scene, Text, text_width
 from tma_dlpack.draw.torn import MINIMAP_HEIGHT, edges, minimap
 
-__all__ = ["BoxFigure", "box_panel"]
+if TYPE_CHECKING:
+    from tma_dlpack.draw.boxes import TensorBox
+
+__all__ = ["box_panel"]
 
 LEFT, TOP, PLOT_WIDTH = 128, 34, 424
 LEAST_HEIGHT, MOST_HEIGHT = 96, 280
-RIGHT, NOTE_HEIGHT, STRIP_HEIGHT = 20, 16, 22
+RIGHT, STRIP_HEIGHT = 20, 22
 NOTE_COLUMNS = 90
 LEAST_BAND = 3  # px; a strided box with narrower positions is filled
 MAX_CELLS = 32  # of a strip
 STACK = 5  # px from one slice to the one behind it
-
-
-class BoxFigure(Protocol):
-    """What is drawn, see `TensorBox`."""
-
-    @property
-    def title(self) -> str: ...  # noqa: D102
-    @property
-    def rows(self) -> Axis: ...  # noqa: D102
-    @property
-    def columns(self) -> Axis: ...  # noqa: D102
-    @property
-    def outer(self) -> tuple[Axis, ...]: ...  # noqa: D102
-    @property
-    def hits(self) -> tuple[Hit, ...]: ...  # noqa: D102
-    @property
-    def notes(self) -> tuple[str, ...]: ...  # noqa: D102
-    @property
-    def outer_inside(self) -> bool: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +53,7 @@ class _Scale:
         return f"{self.axis.dimension} {self.offset:g} {self.length:g} {first} {last}"
 
 
-def box_panel(figure: BoxFigure) -> Scene:
+def box_panel(figure: TensorBox) -> Scene:
     """Lower a tensor and its box to one panel."""
     rows, columns = figure.rows, figure.columns
     per_element = PLOT_WIDTH / (columns.shown[1] - columns.shown[0])
@@ -104,39 +88,26 @@ def box_panel(figure: BoxFigure) -> Scene:
         said = "the whole tensor; framed: what is drawn"
         items += minimap(LEFT, below, (whole[0], whole[1]), (columns.shown, rows.shown), said)
         below += MINIMAP_HEIGHT
-    for note in figure.notes:
-        for line in textwrap.wrap(note, NOTE_COLUMNS, subsequent_indent="  "):
-            items.append(Text(10, below + 10, line, "muted"))
-            below += NOTE_HEIGHT
-    items += _legend(below + 4)
+    notes, below = notes_below(figure.notes, below, NOTE_COLUMNS)
+    items += [*notes, *_legend(below + 4)]
     about = "; ".join([figure.title, *figure.notes])
-    data = (("x", x.data), *([("y", y.data)] if rows.name else []))
+    data = (("x", x.data), *([("y", y.data)] if rows.exists else []))
     return Scene(LEFT + PLOT_WIDTH + RIGHT, below + 28, about, tuple(items), data)
 
 
 def _row_labels(rows: Axis) -> list[Item]:
-    words = [f"{rows.name} = {rows.extent} ↓", rows.driver_name] if rows.name else ["one row"]
+    words = [f"{rows.name} = {rows.extent} ↓", rows.driver_name] if rows.exists else ["one row"]
     return [Text(10, TOP + 14 + 15 * n, word) for n, word in enumerate(words)]
 
 
-def _stack(figure: BoxFigure, x: _Scale, y: _Scale) -> list[Item]:
+def _stack(figure: TensorBox, x: _Scale, y: _Scale) -> list[Item]:
     """Draw the slices behind the one that is shown, at most two."""
     behind = min(2, sum(axis.extent - 1 for axis in figure.outer))
-    left, right, top, below = (
-        x.at(0),
-        x.at(x.axis.extent),
-        y.at(0),
-        y.at(y.axis.extent),
-    )
+    left, right = x.at(0), x.at(x.axis.extent)
+    top, below = y.at(0), y.at(y.axis.extent)
+    corners = ((left, below), (right, below), (right, top))
     return [
-        Line(
-            (
-                (left + STACK * n, below + STACK * n),
-                (right + STACK * n, below + STACK * n),
-                (right + STACK * n, top + STACK * n),
-            ),
-            "edge",
-        )
+        Line(tuple((a + STACK * n, b + STACK * n) for a, b in corners), "edge")
         for n in range(behind, 0, -1)
     ]
 
@@ -153,7 +124,7 @@ def _rectangle(
     return Box(left, top, width, height, style, hatched=hatched)
 
 
-def _box(figure: BoxFigure, x: _Scale, y: _Scale) -> list[Item]:
+def _box(figure: TensorBox, x: _Scale, y: _Scale) -> list[Item]:
     """Draw the box: hatched where out of bounds, filled where it takes elements."""
     rows, columns = figure.rows, figure.columns
     whole = ((columns.start, columns.start + columns.span), (rows.start, rows.start + rows.span))
@@ -191,14 +162,12 @@ def _borders(scale: _Scale) -> list[float]:
     return [scale.at(p) for p in range(begin, min(last, extent), span) if p > first]
 
 
-def _targets(figure: BoxFigure, x: _Scale, y: _Scale) -> list[Item]:
+def _targets(figure: TensorBox, x: _Scale, y: _Scale) -> list[Item]:
     """Lay an invisible box over the origin of each chunk, for pointers and links."""
     items: list[Item] = []
     for hit in figure.hits:
-        (left, width), (top, height) = (
-            x.between(hit.first, hit.last),
-            y.between(hit.row, hit.row + 1),
-        )
+        left, width = x.between(hit.first, hit.last)
+        top, height = y.between(hit.row, hit.row + 1)
         items.append(
             Box(left, top, width, height, "plain", title=hit.about, key=hit.key, to=hit.to)
         )
@@ -213,7 +182,7 @@ def _bounds(x: _Scale, y: _Scale, bottom: float) -> list[Item]:
     half = 3.1 * len(label)
     mid = min(max(mid, LEFT + half), LEFT + PLOT_WIDTH - half)
     items: list[Item] = [Text(mid, bottom + 17 + STACK, label, "label", "middle")]
-    if rows.name:
+    if rows.exists:
         row_y = y.at(rows.start + rows.span / 2)
         row_y = min(max(row_y, TOP + 50), bottom - 4)
         first, last = f"rows {rows.range}", ""
@@ -258,12 +227,9 @@ def _strip(axis: Axis, y: float) -> list[Item]:
 
 def _legend(y: float) -> list[Item]:
     return [
-        Box(10, y, 22, 14, "tensor"),
-        Text(38, y + 11, "tensor", "muted"),
-        Box(106, y, 22, 14, "taken"),
-        Text(134, y + 11, "taken", "muted"),
-        Box(196, y, 22, 14, "filled", hatched=True),
-        Text(224, y + 11, "out of bounds", "muted"),
+        *legend_entry(10, y, "tensor", "tensor"),
+        *legend_entry(106, y, "taken", "taken"),
+        *legend_entry(196, y, "filled", "out of bounds", hatched=True),
         Line(((334, y + 7), (356, y + 7)), "grid"),
         Text(362, y + 11, "tiles of the grid", "muted"),
     ]

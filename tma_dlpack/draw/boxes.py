@@ -51,7 +51,7 @@ class TensorBox(Figure):
     def notes(self) -> tuple[str, ...]:
         """The axes in words, outermost first, and the remarks."""
         axes = (*self.outer, self.rows, self.columns)
-        return (*(axis.about() for axis in axes if axis.name), *self.remarks)
+        return (*(axis.about() for axis in axes if axis.exists), *self.remarks)
 
     @property
     def outer_inside(self) -> bool:
@@ -83,9 +83,11 @@ def tensor(
         Of a tiled map; a tile brings its own coordinates.
     coords : sequence of int, optional
         Row-major, as in `load_tile`; None for the first tile.
+    smem_offset : int
+        Where the tile starts in shared memory, bytes; a multiple of 128.
     shown : dict, optional
-        Which positions [first, last) to draw of a dimension (row-major index), where the box is
-        among them; else it is chosen.
+        Dimension (row-major index) -> the positions [first, last) of it to draw. It is ignored
+        where the box is not within them; by default the whole dimension is drawn, or 12 tiles.
 
     Returns
     -------
@@ -116,7 +118,7 @@ def tensor(
         raise TmaUnsupportedError(f"an {args.kind} map has no box; draw.walk shows its pixels")
     axes = [_axis(request, d, shown or {}) for d in range(args.rank)]
     if args.rank == 1:
-        axes.append(Axis("", "", 1, 0, 1, 1, (0, 1)))
+        axes.append(Axis(-1, -1, 1, 0, 1, 1, (0, 1)))  # one row
     place = tuple(request.coords[0][::-1].tolist())
     box = tuple(args.box_dim[::-1])
     return TensorBox(
@@ -179,7 +181,7 @@ def _axis(request: CopyRequest, d: int, shown: Mapping[int, tuple[int, int]]) ->
         begin, end = shown[row_major]
         if begin <= start and start + span <= end:
             first, last = begin, end
-    return Axis(f"shape[{row_major}]", f"global_dim[{d}]", extent, start, span, step, (first, last))
+    return Axis(row_major, d, extent, start, span, step, (first, last))
 
 
 # --- Characters ---------------------------------------------------------------------------------

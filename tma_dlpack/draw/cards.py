@@ -22,6 +22,7 @@ from tma_dlpack.draw.walks import Im2colWalk, walk
 from tma_dlpack.rules.report import Report
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.tensor_map.text import map_rows, tile_line
+from tma_dlpack.types.coerce import counted
 from tma_dlpack.types.errors import Advice, Finding, TmaError, TmaPreconditionError
 
 __all__ = [
@@ -40,11 +41,15 @@ MOST_BYTES = 400_000  # of a card, before its figures are cut short
 def tensor_map_html(tensor_map: TensorMap) -> str:
     """Give a map as HTML: facts in both orders, the tensor and the tile, the bytes folded away.
 
+    Parameters
+    ----------
+    tensor_map : TensorMap
+
     Returns
     -------
     str
-        A fragment with its own style sheet, at most 400 KB: where figures are larger, they are cut
-        short and say so. In place of a figure of a copy that is refused stands the refusal.
+        A fragment with its own style sheet, at most 400 KB: larger figures are cut short and say
+        so. If `load_tile` would refuse the first tile, the reason stands in place of its figures.
 
     Examples
     --------
@@ -69,6 +74,16 @@ def tensor_map_html(tensor_map: TensorMap) -> str:
 
 def tile_html(tile: Tile) -> str:
     """Give a tile as HTML: where it comes from, where it lies, and its first values.
+
+    Parameters
+    ----------
+    tile : Tile
+        One tile, or the many of `load_tiles`, of which only the values of the first are shown.
+
+    Returns
+    -------
+    str
+        A fragment with its own style sheet.
 
     Examples
     --------
@@ -120,6 +135,15 @@ def _card(parts: Sequence[Figure | str]) -> str:
 def report_html(report: Report) -> str:
     """Give a report as HTML: the verdict, every finding with limit, fix and source, and the repair.
 
+    Parameters
+    ----------
+    report : Report
+
+    Returns
+    -------
+    str
+        A fragment with its own style sheet.
+
     Examples
     --------
     >>> import numpy as np
@@ -132,7 +156,17 @@ def report_html(report: Report) -> str:
 
 
 def rules_html(rules: RuleList) -> str:
-    """Give a list of rules as a table.
+    """Give a list of rules as an HTML table.
+
+    Parameters
+    ----------
+    rules : RuleList
+        As `tma.rules()` gives it.
+
+    Returns
+    -------
+    str
+        A fragment with its own style sheet.
 
     Examples
     --------
@@ -148,8 +182,8 @@ def rules_html(rules: RuleList) -> str:
 def report_parts(report: Report) -> list[str]:
     """Give the pieces of `report_html`, to stand among others in a page."""
     require("report", report, (Report,), "pass the result of check_tma_descriptor(x, ...)")
-    count = len(report.violations)
-    verdict = "✓ accepted" if report.ok else f"✗ refused: {count} violation{'s' * (count > 1)}"
+    refused = f"✗ refused: {counted(len(report.violations), 'violation')}"
+    verdict = "✓ accepted" if report.ok else refused
     parts = [f"<div><b>{verdict}</b></div>"]
     parts += [finding_html(finding) for finding in (*report.violations, *report.advice)]
     if not report.ok:
@@ -172,15 +206,16 @@ def _word(value: object) -> str:
     return repr(name if isinstance(name, str) else value)
 
 
-def finding_html(finding: Finding) -> str:
+def finding_html(finding: Finding, *, with_argument: bool = True) -> str:
     """Give one finding as a block; the word before it says its kind without colour."""
     kind = "advice" if isinstance(finding, Advice) else "violation"
     rows = (("fix", finding.fix), ("source", finding.source))
-    said = "".join(f"<div>{name}: {html.escape(text)}</div>" for name, text in rows)
+    more = "".join(f"<div>{name}: {html.escape(text)}</div>" for name, text in rows)
+    argument = f"{html.escape(finding.argument)}: " if with_argument else ""
+    said = f"{argument}{html.escape(finding.found)}; {html.escape(finding.limit)}"
     return (
         f'<div class="tma-finding tma-{kind}"><div><b>{kind} {html.escape(finding.rule)}</b> '
-        f"{html.escape(finding.argument)}: {html.escape(finding.found)}; "
-        f"{html.escape(finding.limit)}</div>{said}</div>"
+        f"{said}</div>{more}</div>"
     )
 
 

@@ -9,6 +9,7 @@ from tma_dlpack import geometry
 from tma_dlpack.types.enums import TmaSwizzle
 
 __all__ = [
+    "BANKS",
     "BANK_BYTES",
     "CHUNKS",
     "CHUNK_BYTES",
@@ -20,18 +21,12 @@ __all__ = [
     "State",
 ]
 
-LINE_BYTES = 128  # 32 banks of 4 bytes
+BANK_BYTES, BANKS = 4, 32
+LINE_BYTES = BANK_BYTES * BANKS
 CHUNK_BYTES = 16
 CHUNKS = LINE_BYTES // CHUNK_BYTES
-BANK_BYTES = 4
 
 State = Literal["data", "filled", "clipped", "padding"]
-_SAID = {
-    "data": "",
-    "filled": "out of bounds, filled",
-    "clipped": "partly out of bounds",
-    "padding": "untouched",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +79,16 @@ class Chunk:
         return f"c{self.row}.{self.first}" if self.row >= 0 else ""
 
     @property
+    def number(self) -> int:
+        """Which chunk of its row it is, from 0."""
+        return self.first // (self.last - self.first + 1)
+
+    @property
+    def tint(self) -> str:
+        """The style that tells the chunks of a row apart."""
+        return f"tint{self.number % CHUNKS}"
+
+    @property
     def links(self) -> tuple[str, ...]:
         """The keys of its row (of an im2col column), its banks and the fields behind it."""
         bank = self.placed % LINE_BYTES // CHUNK_BYTES
@@ -120,14 +125,17 @@ class Chunk:
         where = f"shared {self.address:#06x}, banks {self.banks}"
         if self.state == "padding":
             return f"{where}: untouched"
+        element = f"element {self.element} and {self.last - self.first} more"
         origin = f"global {self.global_address:#x}"
-        said = _SAID[self.state]
+        if self.state == "filled":
+            origin = "out of bounds, filled"
+        elif self.state == "clipped":
+            origin += ", partly out of bounds"
         gap = CHUNK_BYTES - self.data_bytes
         lines = [
-            f"element {self.element} and {self.last - self.first} more" + ", halves of 8 bytes "
-            "exchanged" * self.swapped,
-            said if self.state == "filled" else origin + (f", {said}" if said else ""),
-            where + (f"; {gap} bytes of gap after {self.data_bytes} of values" if gap else ""),
+            f"{element}, halves of 8 bytes exchanged" if self.swapped else element,
+            origin,
+            f"{where}; {gap} bytes of gap after {self.data_bytes} of values" if gap else where,
             self.moved,
             f"decided by {', '.join(self.fields)}" if self.fields else "",
         ]
@@ -136,8 +144,10 @@ class Chunk:
     @property
     def token(self) -> str:
         """The same in at most 10 characters, for terminals."""
-        mark = {"data": "", "filled": "*", "clipped": "~", "padding": ""}[self.state]
-        return "." if self.state == "padding" else f"r{self.row}c{self.first}{mark}"
+        if self.state == "padding":
+            return "."
+        mark = {"filled": "*", "clipped": "~"}.get(self.state, "")
+        return f"r{self.row}c{self.first}{mark}"
 
 
 def _bits(mask: int, low: int) -> str:

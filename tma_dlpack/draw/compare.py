@@ -58,10 +58,19 @@ class Comparison(Figure):
 def compare(a: TensorMap, b: TensorMap) -> Comparison:
     """Show map A against map B: which fields changed, and what that does to the first tile.
 
+    Parameters
+    ----------
+    a, b : TensorMap
+
+    Returns
+    -------
+    Comparison
+        `changed` has the fields that differ, `memories` the first tile of each in shared memory.
+
     Raises
     ------
     TmaPreconditionError
-        If one of them is no map, or its first tile is one that `load_tile` would refuse.
+        If one of them is not a TensorMap, or `load_tile` would refuse its first tile.
     TmaUnsupportedError
         If one of them has no bytes here.
 

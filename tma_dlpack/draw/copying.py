@@ -9,7 +9,7 @@ from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.chunks import CHUNK_BYTES, CHUNKS, LINE_BYTES, Chunk
 from tma_dlpack.draw.figure import Figure
 from tma_dlpack.draw.held import drawn_chunks
-from tma_dlpack.draw.scene import Box, Group, Item, Scene, Text
+from tma_dlpack.draw.scene import STILL, Box, Group, Item, Scene, Text
 from tma_dlpack.draw.shown_copy import request_of
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.errors import TmaUnsupportedError
@@ -76,10 +76,10 @@ def copy_motion(
     im2col_offsets: Sequence[int] | None = None,
     smem_offset: int = 0,
 ) -> CopyMotion:
-    """Show a load as an animation: tensor, engine, shared memory, and the barrier's byte count.
+    """Show a load as an animation: tensor, engine, shared memory, and the mbarrier's byte count.
 
-    The engine's order is not documented; the picture goes row by row. Elements out of bounds start
-    at the engine, which fills them.
+    In which order the engine copies is not documented; the picture goes row by row. Chunks that are
+    out of bounds start at the engine, which fills them.
 
     Parameters
     ----------
@@ -89,6 +89,7 @@ def copy_motion(
     Returns
     -------
     CopyMotion
+        `chunks` in the order in which they move, at most 64.
 
     Raises
     ------
@@ -125,83 +126,88 @@ def copy_motion(
 
 CELL_W, CELL_H, TOP = 24, 20, 64
 SOURCE_X, ENGINE_X, MEMORY_X = 12, 238, 352
-ENGINE_W, ENGINE_H = 84, 46
+ENGINE_Y, ENGINE_W, ENGINE_H = TOP + 10, 84, 46
+COUNT_Y = ENGINE_Y + ENGINE_H + 56
 
 
 def _panel(figure: CopyMotion) -> Scene:
     total = SECONDS_PER_CHUNK * (len(figure.chunks) + FLIGHT) + HOLD_SECONDS
-    rows = [c.row for c in figure.chunks]
     sources = _sources(figure.chunks)
-    lines = [(c.address - figure.start) // LINE_BYTES for c in figure.chunks]
-    height = TOP + CELL_H * max(len(set(rows)) * _source_lines(figure.chunks), max(lines) + 1)
-    engine = (ENGINE_X, TOP + 10)
-    items: list[Item] = [
+    items: list[Item] = [*_headings(figure)]
+    for chunk, source in zip(figure.chunks, sources, strict=True):
+        is_filled = chunk.state == "filled"
+        items += [
+            Box(*source, CELL_W, CELL_H, "filled" if is_filled else "cell", hatched=is_filled),
+            Box(*_place(chunk, figure.start), CELL_W, CELL_H, "padding"),
+        ]
+    items += [_flying(n, chunk, figure.start, total) for n, chunk in enumerate(figure.chunks)]
+    items += [_counter(n, figure, total) for n in range(len(figure.left_after))]
+    last_line = max((c.address - figure.start) // LINE_BYTES for c in figure.chunks)
+    source_lines = len({c.row for c in figure.chunks}) * _source_lines(figure.chunks)
+    height = max(TOP + CELL_H * max(source_lines, last_line + 1), COUNT_Y + 8) + 20
+    more = figure.all_chunks - len(figure.chunks)
+    note = "row.chunk; their order is not documented"
+    if more:
+        note += f"; {more} further chunks count with the last"
+    items.append(Text(12, height, note, "muted"))
+    css = _keyframes(figure, sources, total)
+    width = MEMORY_X + CELL_W * CHUNKS + 14
+    return Scene(width, height + 12, f"{figure.title}, moving", tuple(items), css=css)
+
+
+def _headings(figure: CopyMotion) -> list[Item]:
+    """Name the three places, and draw the engine."""
+    return [
         Text(SOURCE_X, 19, "tensor", "strong"),
         Text(SOURCE_X, 36, f"box at {figure.chunks[0].element}", "muted"),
         Text(ENGINE_X, 19, "TMA engine", "strong"),
         Text(MEMORY_X, 19, "shared memory", "strong"),
         Text(MEMORY_X, 36, f"from {figure.start:#06x}, 128 bytes a row", "muted"),
-        Box(*engine, ENGINE_W, ENGINE_H, "taken", ("tensor map", "address, XOR")),
-        Text(ENGINE_X, engine[1] + ENGINE_H + 22, "mbarrier", "strong"),
-        Text(ENGINE_X, engine[1] + ENGINE_H + 38, "bytes to come:", "muted"),
+        Box(ENGINE_X, ENGINE_Y, ENGINE_W, ENGINE_H, "taken", ("tensor map", "address, XOR")),
+        Text(ENGINE_X, COUNT_Y - 34, "mbarrier", "strong"),
+        Text(ENGINE_X, COUNT_Y - 18, "bytes to come:", "muted"),
     ]
-    css, y_count = [], engine[1] + ENGINE_H + 56
-    for n, (chunk, source) in enumerate(zip(figure.chunks, sources, strict=True)):
-        place = _place(chunk, figure.start)
-        is_outside = chunk.state == "filled"
-        tint = (
-            "filled" if is_outside else f"tint{chunk.first // (chunk.last - chunk.first + 1) % 8}"
-        )
-        items += [
-            Box(*source, CELL_W, CELL_H, "filled" if is_outside else "cell", hatched=is_outside),
-            Box(*place, CELL_W, CELL_H, "padding"),
-        ]
-        css.append(_flight(n, None if is_outside else source, engine, place, total))
-    for n, chunk in enumerate(figure.chunks):
-        is_outside = chunk.state == "filled"
-        tint = (
-            "filled" if is_outside else f"tint{chunk.first // (chunk.last - chunk.first + 1) % 8}"
-        )
-        x, y = _place(chunk, figure.start)
-        flying = Box(
-            x,
-            y,
-            CELL_W,
-            CELL_H,
-            tint,
-            (f"{chunk.row}.{chunk.first // (chunk.last - chunk.first + 1)}",),
-            chunk.about,
-            hatched=is_outside,
-            key=chunk.key,
-            to=chunk.links,
-        )
-        items.append(Group((flying,), f"animation:c{n} {total:g}s linear infinite"))
-    for n, left in enumerate(figure.left_after):
-        css.append(_count(n, len(figure.chunks), total))
-        said = Text(ENGINE_X, y_count, f"{left}" if left else "0: done", "label")
-        last = n == len(figure.chunks)
-        items.append(
-            Group((said,), f"opacity:{int(last)};animation:n{n} {total:g}s step-end infinite")
-        )
-    height = max(height, y_count + 8) + 20
-    more = figure.all_chunks - len(figure.chunks)
-    items.append(
-        Text(
-            12,
-            height,
-            "row.chunk; their order is not documented"
-            + (f"; {more} further chunks count with the last" if more else ""),
-            "muted",
-        )
+
+
+def _flying(n: int, chunk: Chunk, start: int, total: float) -> Group:
+    """Draw a chunk in its place in shared memory, to which its animation moves it."""
+    is_filled = chunk.state == "filled"
+    box = Box(
+        *_place(chunk, start),
+        CELL_W,
+        CELL_H,
+        "filled" if is_filled else chunk.tint,
+        (f"{chunk.row}.{chunk.number}",),
+        chunk.about,
+        hatched=is_filled,
+        key=chunk.key,
+        to=chunk.links,
     )
-    css.append("@media (prefers-reduced-motion:reduce){g{animation:none!important}}")
-    width = MEMORY_X + CELL_W * CHUNKS + 14
-    return Scene(width, height + 12, f"{figure.title}, moving", tuple(items), css="".join(css))
+    return Group((box,), f"animation:c{n} {total:g}s linear infinite")
+
+
+def _counter(n: int, figure: CopyMotion, total: float) -> Group:
+    """Write what the barrier waits for after n chunks; still viewers show the last alone."""
+    left = figure.left_after[n]
+    said = Text(ENGINE_X, COUNT_Y, f"{left}" if left else "0: done", "label")
+    is_last = n == len(figure.chunks)
+    css = f"opacity:{int(is_last)};animation:n{n} {total:g}s step-end infinite"
+    return Group((said,), css)
+
+
+def _keyframes(figure: CopyMotion, sources: Sequence[tuple[float, float]], total: float) -> str:
+    """Give the animations of all chunks and counts; none where motion is not wanted."""
+    flights = (
+        _flight(n, None if chunk.state == "filled" else source, _place(chunk, figure.start), total)
+        for n, (chunk, source) in enumerate(zip(figure.chunks, sources, strict=True))
+    )
+    counts = (_count(n, len(figure.chunks), total) for n in range(len(figure.left_after)))
+    return "".join([*flights, *counts, STILL])
 
 
 def _source_lines(chunks: tuple[Chunk, ...]) -> int:
     """How many lines of 8 cells a row of the box takes in the picture."""
-    per_row = max(sum(c.row == chunk.row for c in chunks) for chunk in chunks[:1])
+    per_row = sum(c.row == chunks[0].row for c in chunks)
     return -(-per_row // CHUNKS)
 
 
@@ -225,17 +231,13 @@ def _place(chunk: Chunk, start: int) -> tuple[float, float]:
 
 
 def _flight(
-    n: int,
-    source: tuple[float, float] | None,
-    engine: tuple[float, float],
-    place: tuple[float, float],
-    total: float,
+    n: int, source: tuple[float, float] | None, place: tuple[float, float], total: float
 ) -> str:
     """Give the keyframes of a chunk: it waits, goes through the engine, and stays in its place.
 
     Without a source, out of bounds, it appears in the engine.
     """
-    through = (engine[0] + ENGINE_W / 2 - CELL_W / 2, engine[1] + ENGINE_H / 2 - CELL_H / 2)
+    through = (ENGINE_X + ENGINE_W / 2 - CELL_W / 2, ENGINE_Y + ENGINE_H / 2 - CELL_H / 2)
 
     def at(x: float, y: float) -> str:
         return f"{{transform:translate({x - place[0]:g}px,{y - place[1]:g}px)}}"

@@ -40,7 +40,11 @@ class Figure(ABC):
         Parameters
         ----------
         row_width : int
-            Pixels up to which panels stand side by side; the others go below.
+            Panels stand side by side up to this width in pixels; further ones go below.
+
+        Returns
+        -------
+        str
         """
         return svg_file(self.title, self.scenes(), row_width)
 
@@ -68,9 +72,9 @@ class Figure(ABC):
 
 
 def fragment(parts: Sequence[Figure | str]) -> str:
-    """Join figures and pieces of finished HTML in one card, in which what belongs together links.
+    """Join figures and pieces of finished HTML; parts with the same key light up together.
 
-    Strings are taken as they are: whoever makes them has escaped what they say.
+    Strings are HTML: the caller has escaped the text in them.
     """
     body = "".join(part if isinstance(part, str) else part.panels() for part in parts)
     script = live_script() if "tma-still" in body else ""
@@ -94,6 +98,14 @@ def page(title: str, parts: Sequence[Figure | str]) -> str:
     ------
     TmaPreconditionError
         For a title or parts of another kind.
+
+    Examples
+    --------
+    >>> import numpy as np, tma_dlpack as tma
+    >>> from tma_dlpack import draw
+    >>> tm = tma.make_tma_descriptor(np.zeros((64, 64), np.float16), (8, 64))
+    >>> page("my map", [draw.tensor(tm), draw.shared(tm)])[:15]
+    '<!doctype html>'
     """
     require("title", title, (str,), "pass a word")
     require("parts", parts, (list, tuple), "pass a list of figures")

@@ -31,7 +31,10 @@ _STATES: tuple[State, ...] = ("padding", "data", "filled", "clipped")
 
 
 def held_blocks(request: CopyRequest, swizzle: TmaSwizzle) -> tuple[Block, ...]:
-    """Give the lines to draw of a tile with some swizzle, and what is like them."""
+    """Give the lines of 128 bytes to draw, of a tile in shared memory with some swizzle.
+
+    Lines that repeat those drawn before, further rows apart, are left out and named in a sentence.
+    """
     held = _Held(request, swizzle)
     block = math.lcm(request.plan.pitch_bytes, request.plan.swizzle.repeat_bytes)
     while block < LEAST_BLOCK_BYTES:
@@ -53,7 +56,12 @@ def drawn_chunks(request: CopyRequest) -> tuple[Chunk, ...]:
 
 
 class _Held:
-    """What every chunk of the tile's footprint holds, as arrays (memory lines, 8)."""
+    """What every chunk of the tile's footprint holds.
+
+    Arrays of shape (lines of 128 bytes, 8 chunks): `address` in shared memory; `linear` and
+    `placed`, the same before and after the map's swizzle; `row` of the tile and first `byte` of it;
+    `first` and `last` element; `state`, an index of `_STATES`.
+    """
 
     def __init__(self, request: CopyRequest, swizzle: TmaSwizzle) -> None:
         plan, self.request = request.plan, request
@@ -70,6 +78,7 @@ class _Held:
         self.placed = self.placed - self.placed % CHUNK_BYTES
         self.swapped = source % CHUNK_BYTES != 0
         self.row, self.byte = np.divmod(source - source % CHUNK_BYTES, plan.pitch_bytes)
+        # From bytes of shared memory to bytes of the tensor, which are fewer for packed types.
         lines = request.lines()
         held = (self.row < plan.lines) & (self.byte < plan.smem_line_bytes)
         row = np.minimum(self.row, plan.lines - 1)
@@ -113,7 +122,7 @@ class _Held:
         return tuple(blocks)
 
     def _alike(self, shown: int, begin: int, count: int) -> bool:
-        """Whether lines from `begin` hold what those from `shown` hold, so many rows further on."""
+        """Whether lines from `begin` on repeat those from `shown` on, some rows further."""
         a, b = slice(shown, shown + count), slice(begin, begin + count)
         further = self.row[b] - self.row[a]
         return bool(

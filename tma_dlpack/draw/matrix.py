@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tma_dlpack.consumer import MatrixDescriptor, matrix_descriptor
 from tma_dlpack.consumer.instructions import K_STEP_BYTES, SPAN_BYTES, UNITS
+from tma_dlpack.draw.captions import notes_below
 from tma_dlpack.draw.door import require
 from tma_dlpack.draw.figure import Figure, fragment
 from tma_dlpack.draw.scene import Box, Item, Line, Scene, Text
@@ -171,6 +172,17 @@ def matrix(
 def matrix_html(descriptor: MatrixDescriptor) -> str:
     """Give a descriptor as HTML: every field, and its atoms.
 
+    Parameters
+    ----------
+    descriptor : MatrixDescriptor
+
+    Returns
+    -------
+    str
+        A fragment with its own style sheet.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import tma_dlpack as tma
     >>> tm = tma.make_tma_descriptor(np.zeros((64, 64), np.float16), (64, 64), swizzle="bytes128")
@@ -234,7 +246,7 @@ def _mn_major(d: MatrixDescriptor, span: int, rows: int) -> Grid:
 # --- Drawing ------------------------------------------------------------------------------------
 
 UNIT_WIDTH, LEAST_WIDTH, ATOM_HEIGHT = 30, 72, 44
-GUTTER, HEAD, GAP, NOTE_HEIGHT = 86, 64, 34, 16
+GUTTER, HEAD, GAP = 86, 64, 34
 HEAD_PX = 5  # of an arrow
 
 
@@ -253,13 +265,13 @@ def _panel(figure: MatrixAtoms) -> Scene:
     items += _arrows(figure, width, down, across)
     y = HEAD + down * (ATOM_HEIGHT + GAP) - GAP + 36.0
     left = figure.down - down, figure.across - across
-    hidden = [f"{n} more {what}" for n, what in zip(left, ("rows", "spans"), strict=True) if n]
-    notes = [*(f"⋮ {text} of atoms" for text in hidden), *figure.notes]
-    for note in notes:
-        items.append(Text(10, y, note, "muted"))
-        y += NOTE_HEIGHT
+    hidden = [
+        f"⋮ {n} more {what} of atoms" for n, what in zip(left, ("rows", "spans"), strict=True) if n
+    ]
+    notes = [*hidden, *figure.notes]
+    text, y = notes_below(notes, y - 10)
     widest = max(GUTTER + across * (width + GAP), 10 + 6.2 * max(map(len, notes)))
-    return Scene(widest + 10, y, figure.title, tuple(items))
+    return Scene(widest + 10, y + 10, figure.title, (*items, *text))
 
 
 def _place(atom: Atom, width: float) -> tuple[float, float]:

@@ -19,10 +19,28 @@ AROUND = 2  # lines before and after the user's
 
 
 def render_traceback(error: TmaError) -> list[str]:
-    """Give the traceback as IPython asks for it (``_render_traceback_``): a list of strings.
+    """Give a traceback without our own frames, as IPython asks for it (``_render_traceback_``).
 
-    In a notebook the findings are shown as a card above it, whose plain text is the message; then
-    the traceback names the rules alone. In a terminal it holds the message.
+    In a notebook the violations are also displayed as HTML above it, and the traceback ends with
+    the ids of the rules. In a terminal it ends with the whole message.
+
+    Parameters
+    ----------
+    error : TmaError
+
+    Returns
+    -------
+    list of str
+        Lines.
+
+    Examples
+    --------
+    >>> import numpy as np, tma_dlpack as tma
+    >>> try:
+    ...     tma.make_tma_descriptor(np.zeros(4), (3,))
+    ... except tma.TmaError as error:
+    ...     print(render_traceback(error)[-1])  # doctest: +ELLIPSIS
+    TmaPreconditionError: box_sizes[0] spans 24 bytes; it must be a multiple of 16 bytes ...
     """
     lines: list[str] = []
     for frame, line in traceback.walk_tb(error.__traceback__):

@@ -15,7 +15,7 @@ from tma_dlpack.draw.door import require
 from tma_dlpack.draw.figure import Figure, fragment
 from tma_dlpack.draw.scene import Box, Item, Line, Scene, Text
 from tma_dlpack.make.batch import TensorMapBatch
-from tma_dlpack.types.coerce import type_name
+from tma_dlpack.types.coerce import counted, type_name
 from tma_dlpack.types.errors import TmaPreconditionError, refusal
 
 __all__ = ["bandwidth_html", "batch_html", "error_html", "verify_html"]
@@ -24,7 +24,17 @@ MOST_ROWS = 12  # of a batch
 
 
 def batch_html(batch: TensorMapBatch) -> str:
-    """Give a batch as HTML: how many maps, how many layouts, and the first of them.
+    """Give a batch as HTML: how many maps, how many layouts, and the first 12 maps.
+
+    Parameters
+    ----------
+    batch : TensorMapBatch
+        As `make_tma_descriptors` gives it.
+
+    Returns
+    -------
+    str
+        A fragment with its own style sheet.
 
     Examples
     --------
@@ -37,7 +47,7 @@ def batch_html(batch: TensorMapBatch) -> str:
     require("batch", batch, (TensorMapBatch,), "make one: make_tma_descriptors(tensors, ...)")
     maps = [batch[n] for n in range(min(len(batch), MOST_ROWS))]
     layouts = len({tm.arguments for tm in batch})
-    head = f"{_count(len(batch), 'map')} of 128 bytes, {_count(layouts, 'layout')}, " + (
+    head = f"{counted(len(batch), 'map')} of 128 bytes, {counted(layouts, 'layout')}, " + (
         "launchable" if batch.launchable else "not launchable: host memory is among them"
     )
     rows = [
@@ -59,12 +69,25 @@ def batch_html(batch: TensorMapBatch) -> str:
     return fragment(parts)
 
 
-def _count(n: int, word: str) -> str:
-    return f"{n} {word}{'s' * (n != 1)}"
-
-
 def verify_html(report: Any) -> str:
-    """Give what `verify` found as HTML: one row per check, disagreements in full."""
+    """Give what `verify` found as HTML: one row per check, disagreements in full.
+
+    Parameters
+    ----------
+    report : VerifyReport
+
+    Returns
+    -------
+    str
+        A fragment with its own style sheet.
+
+    Examples
+    --------
+    >>> from tma_dlpack.verification import VerifyReport, VerifyRow
+    >>> report = VerifyReport("a GPU", 0, (VerifyRow("tile loads", 1000, 990, 0),))
+    >>> "all agree" in verify_html(report)
+    True
+    """
     _known(report, "VerifyReport", "pass the result of verify()")
     verdict = "✓ all agree" if report.ok else "✗ there are disagreements"
     parts = [
@@ -95,7 +118,24 @@ def verify_html(report: Any) -> str:
 
 
 def bandwidth_html(report: Any) -> str:
-    """Give what `bandwidth` measured as HTML: bars against a memcpy, and the table."""
+    """Give what `bandwidth` measured as HTML: bars against a memcpy, and the table.
+
+    Parameters
+    ----------
+    report : BandwidthReport
+
+    Returns
+    -------
+    str
+        A fragment with its own style sheet.
+
+    Examples
+    --------
+    >>> from tma_dlpack.bench.tile_bandwidth import BandwidthReport
+    >>> report = BandwidthReport("a GPU", "FLOAT16 of shape (8192, 8192)", 1 << 27, 4.0e12, ())
+    >>> "a GPU: FLOAT16 of shape (8192, 8192), 128 MiB" in bandwidth_html(report)
+    True
+    """
     _known(report, "BandwidthReport", "pass the result of bandwidth(x)")
     bars = tuple(
         Bar(
@@ -166,6 +206,15 @@ class BandwidthBars(Figure):
 def error_html(error: TmaPreconditionError) -> str:
     """Give a refusal as HTML: every violation with its limit, fix and source.
 
+    Parameters
+    ----------
+    error : TmaPreconditionError
+
+    Returns
+    -------
+    str
+        A fragment with its own style sheet.
+
     Examples
     --------
     >>> import numpy as np, tma_dlpack as tma
@@ -176,7 +225,7 @@ def error_html(error: TmaPreconditionError) -> str:
     True
     """
     require("error", error, (TmaPreconditionError,), "pass the error that was raised")
-    count = _count(len(error.violations), "violation")
+    count = counted(len(error.violations), "violation")
     return fragment([f"<div><b>✗ refused: {count}</b></div>", *map(finding_html, error.violations)])
 
 

@@ -9,13 +9,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Box", "Group", "Item", "Line", "Scene", "Text", "fitted", "hatching", "text_width"]
+__all__ = [
+    "STILL",
+    "Box",
+    "Group",
+    "Item",
+    "Line",
+    "Scene",
+    "Text",
+    "fitted",
+    "hatching",
+    "text_width",
+]
 
 LABEL_SIZE = 10  # px, height of a label's font
 MIN_LABEL_SIZE = 7
 LINE_HEIGHT = 1.2
 GLYPH_WIDTH = 0.61  # of a monospace font's size; the widest common one has 0.602
 HATCH_GAP = 7
+
+#: CSS that stops every animation for readers who do not want motion.
+STILL = "@media (prefers-reduced-motion:reduce){g{animation:none!important}}"
 
 Anchor = Literal["start", "middle", "end"]
 

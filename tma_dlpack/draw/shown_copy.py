@@ -15,7 +15,7 @@ from tma_dlpack.geometry import IntArray
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.errors import TmaUnsupportedError
 
-__all__ = ["first_coords", "lines_positions", "request_of"]
+__all__ = ["bounding_box", "first_coords", "lines_positions", "request_of"]
 
 
 def request_of(
@@ -44,13 +44,18 @@ def request_of(
 
 def first_coords(args: EncodeArguments) -> tuple[int, ...]:
     """Give the first tile's row-major coordinates: zeros, or the bounding box's first pixel."""
-    coords = [0] * args.rank
-    if args.kind != "tiled":
-        for d, (first, _) in zip(
-            geometry.walked_dims(args), geometry.im2col_box(args), strict=True
-        ):
-            coords[d] = first
-    return reverse(coords)
+    box = bounding_box(args)
+    return reverse([box[d][0] if d in box else 0 for d in range(args.rank)])
+
+
+def bounding_box(args: EncodeArguments) -> dict[int, tuple[int, int]]:
+    """Give the first and last pixel at which an im2col column may start, by driver dimension.
+
+    Only of the dimensions that a column walks; empty for tiled maps.
+    """
+    if args.kind == "tiled":
+        return {}
+    return dict(zip(geometry.walked_dims(args), geometry.im2col_box(args), strict=True))
 
 
 def lines_positions(request: CopyRequest) -> IntArray:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tma_dlpack.dlpack import as_tensor_view
+from tma_dlpack.draw.chunks import CHUNK_BYTES
 from tma_dlpack.draw.figure import Figure
 from tma_dlpack.draw.scene import Box, Item, Line, Scene, Text
 from tma_dlpack.types.coerce import integers_of, shown
@@ -14,7 +15,6 @@ from tma_dlpack.types.opaque import opaque
 
 __all__ = ["Measure", "SixteenBytes", "sixteen_bytes"]
 
-CHUNK_BYTES = 16
 ROWS = 4
 CHUNKS = 9  # drawn of a row
 
@@ -123,13 +123,8 @@ def sixteen_bytes(
     rank, bits = len(view.shape), view.dtype.itemsize_bits
     if rank < 2 or bits % 8:
         raise TmaUnsupportedError("this picture needs rows of elements of whole bytes")
-    box, place = (integers_of(v) for v in (box_sizes, (0,) * rank if coords is None else coords))
-    for argument, numbers in (("box_sizes", box), ("coords", place)):
-        if numbers is None or len(numbers) != rank:
-            found = f"{argument} is {shown(box_sizes if argument == 'box_sizes' else coords)}"
-            raise refusal(argument, found, f"be {rank} integers, row-major", "pass a tuple")
-    assert box is not None
-    assert place is not None
+    box = _row_major("box_sizes", box_sizes, rank)
+    place = (0,) * rank if coords is None else _row_major("coords", coords, rank)
     item, stride = bits // 8, view.strides[-2] * bits // 8
     begin = view.address % CHUNK_BYTES
     measures = (
@@ -150,6 +145,14 @@ def sixteen_bytes(
     )
 
 
+def _row_major(argument: str, given: Sequence[int], rank: int) -> tuple[int, ...]:
+    numbers = integers_of(given)
+    if numbers is None or len(numbers) != rank:
+        found = f"{argument} is {shown(given)}"
+        raise refusal(argument, found, f"be {rank} integers, row-major", "pass a tuple")
+    return numbers
+
+
 # --- Drawing ------------------------------------------------------------------------------------
 
 LEFT, TOP, BYTE, ROW = 60, 46, 3.4, 34
@@ -164,25 +167,7 @@ def _panel(figure: SixteenBytes) -> Scene:
         )
     ]
     for n, start in enumerate(figure.starts):
-        y = TOP + ROW * n
-        begin = start % CHUNK_BYTES + figure.column_bytes % CHUNK_BYTES
-        length = min(figure.box_bytes, CHUNK_BYTES * CHUNKS - begin)
-        ends = (begin + figure.box_bytes) % CHUNK_BYTES == 0 and begin % CHUNK_BYTES == 0
-        said = f"row {n}: starts {begin % CHUNK_BYTES} bytes after a boundary"
-        items += [
-            Text(10, y + 14, f"row {n}"),
-            Box(
-                LEFT + BYTE * begin,
-                y,
-                BYTE * length,
-                20,
-                "hit" if ends else "conflict",
-                ("on 16 bytes" if ends else f"{begin % CHUNK_BYTES} bytes off",)
-                if begin % CHUNK_BYTES or ends
-                else ("ends within a chunk",),
-                said,
-            ),
-        ]
+        items += _row(figure, n, start)
     items += [
         Line(((x, TOP - 8), (x, bottom)), "grid")
         for x in (LEFT + BYTE * CHUNK_BYTES * n for n in range(CHUNKS + 1))
@@ -192,3 +177,25 @@ def _panel(figure: SixteenBytes) -> Scene:
         items.append(Text(10, below + 10, measure.said, "label" if measure.ok else "alarm"))
         below += 17
     return Scene(LEFT + width + 16, below + 8, figure.title, tuple(items))
+
+
+def _row(figure: SixteenBytes, n: int, start: int) -> list[Item]:
+    """Draw a row of the box as a bar, which says whether it begins and ends on 16 bytes."""
+    begin = start % CHUNK_BYTES + figure.column_bytes % CHUNK_BYTES
+    length = min(figure.box_bytes, CHUNK_BYTES * CHUNKS - begin)
+    off = begin % CHUNK_BYTES
+    is_whole = off == 0 and (begin + figure.box_bytes) % CHUNK_BYTES == 0
+    word = "on 16 bytes" if is_whole else f"{off} bytes off" if off else "ends within a chunk"
+    y = TOP + ROW * n
+    return [
+        Text(10, y + 14, f"row {n}"),
+        Box(
+            LEFT + BYTE * begin,
+            y,
+            BYTE * length,
+            20,
+            "hit" if is_whole else "conflict",
+            (word,),
+            f"row {n}: starts {off} bytes after a boundary",
+        ),
+    ]

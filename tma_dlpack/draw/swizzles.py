@@ -5,14 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tma_dlpack.encoding.arguments import EncodeArguments
-from tma_dlpack.make.driver_words import (
-    driver_encode_im2col,
-    driver_encode_im2col_wide,
-    driver_encode_tiled,
-)
+from tma_dlpack.rules.check import find_violations
+from tma_dlpack.rules.request import Request
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.enums import TmaSwizzle
-from tma_dlpack.types.errors import TmaError
 
 __all__ = ["with_other_swizzles"]
 
@@ -31,21 +27,15 @@ def with_other_swizzles(own: EncodeArguments, tensor_map: TensorMap) -> list[Enc
     return [a for a in others if _is_accepted(a, tensor_map)]
 
 
-def _is_accepted(a: EncodeArguments, tensor_map: TensorMap) -> bool:
-    """Whether a map of these arguments can be made at the same address."""
-    target, address = tensor_map.target, tensor_map.global_address
-    head = (a.data_type, a.rank, address, a.global_dim, a.global_strides)
-    lower, upper = a.pixel_box_lower_corner, a.pixel_box_upper_corner
-    column = (a.channels_per_pixel, a.pixels_per_column, a.element_strides, a.interleave)
-    try:
-        if a.kind == "tiled":
-            tiled = (*head, a.box_dim, a.element_strides, a.interleave, a.swizzle)
-            driver_encode_tiled(*tiled, target=target)
-        elif a.kind == "im2col":
-            driver_encode_im2col(*head, lower, upper, *column, a.swizzle, target=target)
-        else:
-            wide = (*head, lower[0], upper[0], *column, a.mode, a.swizzle)
-            driver_encode_im2col_wide(*wide, target=target)
-    except TmaError:
-        return False
-    return True
+def _is_accepted(arguments: EncodeArguments, tensor_map: TensorMap) -> bool:
+    """Whether the driver's rules accept these arguments at the same address."""
+    target = tensor_map.target
+    request = Request(
+        arguments,
+        tensor_map.global_address,
+        arguments.rank,
+        rules="measured" if target.has_model else "documented",
+        target=target,
+        is_driver_call=True,
+    )
+    return not find_violations(request)

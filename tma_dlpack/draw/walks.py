@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from tma_dlpack import geometry
 from tma_dlpack.copies.request import CopyRequest
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.figure import TEXT_COLUMNS, Figure
-from tma_dlpack.draw.scene import Box, Item, Line, Scene, Text
-from tma_dlpack.draw.shown_copy import lines_positions, request_of
-from tma_dlpack.draw.torn import torn
+from tma_dlpack.draw.scene import Scene
+from tma_dlpack.draw.shown_copy import bounding_box, lines_positions, request_of
+from tma_dlpack.draw.walk_panel import walk_panel
+from tma_dlpack.encoding.arguments import EncodeArguments
 from tma_dlpack.geometry.plan import spatial_dims
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.errors import TmaUnsupportedError
@@ -26,12 +26,12 @@ MAX_IMAGES = 3
 
 @dataclass(frozen=True, slots=True)
 class Pixel:
-    """One row of the tile.
+    """A pixel that a column takes: one row of the tile.
 
     Attributes
     ----------
     row : int
-        Which one.
+        Its number in the tile.
     position : tuple of int
         Row-major in the tensor: (n, [d,] [h,] w, c) of its first channel; an interleaved map's
         (n, slice, [d,] [h,] w).
@@ -40,7 +40,7 @@ class Pixel:
     inside : bool
         Whether it is in bounds.
     global_address : int
-        Meaningful where in bounds.
+        Of its first channel; means nothing out of bounds.
     """
 
     row: int
@@ -64,6 +64,11 @@ class Image:
     name: str
     pixels: tuple[Pixel, ...]
     exists: bool = True  # False of an image or a depth that is out of bounds
+
+    @property
+    def by_place(self) -> dict[tuple[int, int], Pixel]:
+        """The pixels by their (h, w)."""
+        return {(p.h, p.w): p for p in self.pixels}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -96,6 +101,11 @@ class Im2colWalk(Figure):
         """The bounding box after the offsets: where the pixels are."""
         (h, w), (top, bottom, left, right) = self.offsets, self.box
         return top + h, bottom + h, left + w, right + w
+
+    def has_pixel(self, image: Image, h: int, w: int) -> bool:
+        """Whether (h, w) is in bounds, of an image that is."""
+        height, width = self.extent
+        return image.exists and 0 <= h < height and 0 <= w < width
 
     def window(self, image: Image) -> tuple[range, range]:
         """Give the h and w that are drawn: all, or at most 14 around the image's first pixel."""
@@ -130,7 +140,7 @@ class Im2colWalk(Figure):
 
     def scenes(self) -> tuple[Scene, ...]:
         """Lower to one panel per image."""
-        return tuple(_panel(self, image) for image in self.images)
+        return tuple(walk_panel(self, image) for image in self.images)
 
     def text(self) -> str:
         """Give one grid of row numbers per image."""
@@ -166,10 +176,13 @@ def walk(
         Row-major, as in `load_tile`; None for the bounding box's first pixel.
     im2col_offsets : sequence of int, optional
         Row-major (D, H, W): tap x dilation of a convolution.
+    smem_offset : int
+        Where the tile starts in shared memory, bytes; a multiple of 128.
 
     Returns
     -------
     Im2colWalk
+        `images` has the pixels of the first three images or depths.
 
     Raises
     ------
@@ -204,197 +217,84 @@ def walk(
         raise TmaUnsupportedError(
             "only im2col maps have pixels to walk; for a tiled map use draw.tensor"
         )
-    spatial = spatial_dims(args)
-    box = dict(zip(geometry.walked_dims(args), geometry.im2col_box(args), strict=True))
-    start = request.coords[0]
-    ends = [box.get(d, (int(start[d]), int(start[d]))) for d in spatial[:2]]
-    ends += [(0, 0)] * (2 - len(ends))
-    (w_box, h_box), names = ends, "whd"[: len(spatial)]
-    offsets = (*request.offsets, 0, 0, 0)
+    dims = _dims(args)
+    offsets = dict(zip(dims, (*request.offsets, 0, 0, 0), strict=False))
+    start, box = request.coords[0].tolist(), bounding_box(args)
+    # im2col-wide walks along w alone: along h it stays where it starts.
+    ends = {name: box.get(d, (start[d], start[d])) for name, d in dims.items()}
+    boxed = ", ".join(f"{n} {ends[n][0]}..{ends[n][1]}" for n in "hw" if n in dims)
+    moved = ", ".join(f"{n} {offsets[n]}" for n in "dhw" if n in dims)
     images, left = _images(request)
-    notes = [
-        "bounding box "
-        + ", ".join(
-            f"{n} {a}..{b}" for n, (a, b) in zip("hw", (h_box, w_box), strict=True) if n in names
-        )
-        + "; offsets "
-        + ", ".join(f"{n} {offsets['whd'.index(n)]}" for n in reversed(names)),
-    ]
+    notes = [f"bounding box {boxed}; offsets {moved}"]
     if left:
         notes.append(f"{left} pixels of further images are not drawn")
-    place = tuple(start[::-1].tolist())
     return Im2colWalk(
         title=f"{args.kind}: {request.plan.lines} pixels of {request.plan.tile_shape[-1]} channels "
-        f"from {place}",
-        extent=(
-            args.global_dim[spatial[1]] if len(spatial) > 1 else 1,
-            args.global_dim[spatial[0]],
-        ),
-        box=(*h_box, *w_box),
+        f"from {tuple(start[::-1])}",
+        extent=(args.global_dim[dims["h"]] if "h" in dims else 1, args.global_dim[dims["w"]]),
+        box=(*ends.get("h", (0, 0)), *ends["w"]),
         images=images,
         notes=tuple(notes),
-        offsets=(offsets[1] if len(spatial) > 1 else 0, offsets[0]),
+        offsets=(offsets.get("h", 0), offsets["w"]),
     )
+
+
+def _dims(args: EncodeArguments) -> dict[str, int]:
+    """Give the driver's dimension of w, and of h and d where the tensor has them."""
+    return dict(zip("whd", spatial_dims(args), strict=False))
 
 
 def _images(request: CopyRequest) -> tuple[tuple[Image, ...], int]:
     """Group the pixels by image and depth: the first few groups, and how many pixels are left."""
-    args = request.plan.arguments
-    spatial = spatial_dims(args)
+    pixels = _pixels(request)
+    groups = [list(group) for _, group in groupby(pixels, key=lambda p: _image_of(request, p))]
+    drawn = tuple(_image(request, group) for group in groups[:MAX_IMAGES])
+    return drawn, len(pixels) - sum(len(image.pixels) for image in drawn)
+
+
+def _pixels(request: CopyRequest) -> list[Pixel]:
+    dims = _dims(request.plan.arguments)
     lines = request.lines()
-    positions = lines_positions(request).tolist()
-    starts = lines.origins[0] + lines.start[0] + request.tensor_map.global_address
+    addresses = lines.origins[0] + lines.start[0] + request.tensor_map.global_address
     inside = lines.inside[0] & (lines.first[0] < lines.last[0])
-
-    dims = (args.rank - 1, *spatial[2:])  # of the image, and of its depth
-
-    def place(row: int) -> tuple[int, ...]:
-        return tuple(positions[row][d] for d in dims)
-
-    images: list[Image] = []
-    left = 0
-    for at, rows in groupby(range(len(positions)), place):
-        if len(images) == MAX_IMAGES:
-            left += len(list(rows))
-            continue
-        pixels = tuple(
-            Pixel(
-                row,
-                tuple(positions[row][::-1]),
-                positions[row][spatial[1]] if len(spatial) > 1 else 0,
-                positions[row][spatial[0]],
-                bool(inside[row]),
-                int(starts[row]),
-            )
-            for row in rows
+    return [
+        Pixel(
+            row=row,
+            position=tuple(position[::-1]),
+            h=position[dims["h"]] if "h" in dims else 0,
+            w=position[dims["w"]],
+            inside=bool(inside[row]),
+            global_address=int(addresses[row]),
         )
-        name = "image " + ", ".join(f"{n} = {p}" for n, p in zip("nd", at, strict=False))
-        exists = all(0 <= p < args.global_dim[d] for p, d in zip(at, dims, strict=True))
-        images.append(Image(name + ", out of bounds" * (not exists), pixels, exists))
-    return tuple(images), left
-
-
-# --- Drawing ------------------------------------------------------------------------------------
-
-CELL, GUTTER, HEAD = 30, 52, 46
-NOTE_HEIGHT = 16
-
-
-def _panel(figure: Im2colWalk, image: Image) -> Scene:
-    rows, columns = figure.window(image)
-    items: list[Item] = [
-        Text(10, 19, image.name, "strong"),
-        Text(GUTTER - 8, 38, "h \\ w", "muted", "end"),
-        *(
-            Text(GUTTER + CELL * (n + 0.5), 38, str(w), "muted", "middle")
-            for n, w in enumerate(columns)
-        ),
-        *(
-            Text(GUTTER - 8, HEAD + CELL * (n + 0.6), str(h), "muted", "end")
-            for n, h in enumerate(rows)
-        ),
+        for row, position in enumerate(lines_positions(request).tolist())
     ]
-    taken = {(p.h, p.w): p for p in image.pixels}
-    for n, h in enumerate(rows):
-        for k, w in enumerate(columns):
-            inside = 0 <= h < figure.extent[0] and 0 <= w < figure.extent[1]
-            cell = _cell(
-                taken.get((h, w)), inside and image.exists, GUTTER + CELL * k, HEAD + CELL * n
-            )
-            items += [cell] if cell else []
-    items += _outline(figure.box, rows, columns, "window")
-    if any(figure.offsets):
-        items += _outline(figure.shifted, rows, columns, "shifted")
-    items += _torn_sides(figure, rows, columns)
-    y = HEAD + CELL * len(rows) + 10
-    for note in (*figure.notes, *figure.cut(image)):
-        items.append(Text(10, y + 8, note, "muted"))
-        y += NOTE_HEIGHT
-    items += _legend(y, any(figure.offsets))
-    y += 20 * any(figure.offsets)
-    width = max(GUTTER + CELL * len(columns) + 14, 560)
-    return Scene(width, y + 24, f"{figure.title}, {image.name}", tuple(items))
 
 
-def _cell(pixel: Pixel | None, inside: bool, x: float, y: float) -> Box | None:
-    if pixel is None:
-        return Box(x, y, CELL, CELL, "tensor") if inside else None
-    style = "taken" if pixel.inside else "filled"
-    return Box(
-        x,
-        y,
-        CELL,
-        CELL,
-        style,
-        (str(pixel.row),),
-        pixel.about,
-        hatched=not pixel.inside,
-        key=f"row{pixel.row}",
-    )
+def _image_of(request: CopyRequest, pixel: Pixel) -> dict[str, int]:
+    """Give where the pixel's image is: n, and in volumes d."""
+    args = request.plan.arguments
+    dims = {"n": args.rank - 1, **_dims(args)}
+    return {name: pixel.position[-1 - dims[name]] for name in "nd" if name in dims}
 
 
-def _outline(box: tuple[int, int, int, int], rows: range, columns: range, style: str) -> list[Item]:
-    """Draw the part of a box in the window; edges outside the window get no line."""
-    top, bottom, left, right = box
-    first_row, end_row = max(top, rows.start), min(bottom + 1, rows.stop)
-    first_column, end_column = max(left, columns.start), min(right + 1, columns.stop)
-    if first_row >= end_row or first_column >= end_column:
-        return []
-    x, beyond = (GUTTER + CELL * (c - columns.start) for c in (first_column, end_column))
-    y, below = (HEAD + CELL * (r - rows.start) for r in (first_row, end_row))
-    if (top, bottom + 1, left, right + 1) == (first_row, end_row, first_column, end_column):
-        return [Box(x, y, beyond - x, below - y, style)]
-    sides = [
-        (top == first_row, ((x, y), (beyond, y))),
-        (bottom + 1 == end_row, ((x, below), (beyond, below))),
-        (left == first_column, ((x, y), (x, below))),
-        (right + 1 == end_column, ((beyond, y), (beyond, below))),
-    ]
-    return [Line(points, style) for is_there, points in sides if is_there]
-
-
-def _torn_sides(figure: Im2colWalk, rows: range, columns: range) -> list[Item]:
-    """Draw a torn edge where the image continues outside the window."""
-    (height, width), right = figure.extent, GUTTER + CELL * len(columns)
-    below = HEAD + CELL * len(rows)
-    sides = [
-        (rows.start > 0, torn(GUTTER, HEAD - 4, right, HEAD - 4)),
-        (rows.stop < height, torn(GUTTER, below + 1, right, below + 1)),
-        (columns.start > 0, torn(GUTTER - 4, HEAD, GUTTER - 4, below)),
-        (columns.stop < width, torn(right + 1, HEAD, right + 1, below)),
-    ]
-    return [Line(points, "edge") for is_cut, points in sides if is_cut]
-
-
-def _legend(y: float, is_shifted: bool) -> list[Item]:
-    items: list[Item] = [
-        Box(10, y, 22, 14, "taken", ("n",)),
-        Text(38, y + 11, "row n of the tile", "muted"),
-        Box(160, y, 22, 14, "filled", ("n",), hatched=True),
-        Text(188, y + 11, "filled", "muted"),
-        Box(246, y, 22, 14, "tensor"),
-        Text(274, y + 11, "image, not taken", "muted"),
-        Box(392, y, 22, 14, "window"),
-        Text(420, y + 11, "bounding box", "muted"),
-    ]
-    if is_shifted:
-        items += [
-            Box(10, y + 20, 22, 14, "shifted"),
-            Text(38, y + 31, "bounding box shifted by the offsets: where the pixels are", "muted"),
-        ]
-    return items
+def _image(request: CopyRequest, pixels: list[Pixel]) -> Image:
+    args = request.plan.arguments
+    dims = {"n": args.rank - 1, **_dims(args)}
+    where = _image_of(request, pixels[0])
+    exists = all(0 <= p < args.global_dim[dims[name]] for name, p in where.items())
+    name = "image " + ", ".join(f"{name} = {p}" for name, p in where.items())
+    return Image(name if exists else f"{name}, out of bounds", tuple(pixels), exists)
 
 
 def _characters(figure: Im2colWalk, image: Image) -> list[str]:
     rows, columns = figure.window(image)
-    taken = {(p.h, p.w): p for p in image.pixels}
+    by_place = image.by_place
 
     def token(h: int, w: int) -> str:
-        pixel = taken.get((h, w))
+        pixel = by_place.get((h, w))
         if pixel is not None:
             return f"{pixel.row}{'' if pixel.inside else '*'}"
-        inside = 0 <= h < figure.extent[0] and 0 <= w < figure.extent[1]
-        return "." if inside and image.exists else ""
+        return "." if figure.has_pixel(image, h, w) else ""
 
     lines = ["      w" + "".join(f"{w:>5}" for w in columns)]
     lines += [f"  h {h:>3}" + "".join(f"{token(h, w):>5}" for w in columns).rstrip() for h in rows]

@@ -3,11 +3,11 @@
 Nothing is loaded at import. The first use loads the driver's library and calls cuInit; a context is
 created only when something is encoded. Every call restores the caller's current context.
 
-`library.py` loads libcuda and describes the GPUs; `encoders.py` has the prototypes of
-cuTensorMapEncode*, one row per parameter; `encode.py` calls them.
+`library.py` loads libcuda (`prototypes.py` has the types of its functions) and describes the GPUs;
+`encoders.py` has the parameters of cuTensorMapEncode*, one row each; `encode.py` calls them.
 
 May import: types, encoding. No other room may call libcuda. Imported by: tensor_map, make, copies
-and everything below. Another function of the driver: its prototype in `library._PROTOTYPES`, then
+and everything below. Another function of the driver: its types in `prototypes.py`, then
 `driver.call(name, ...)`.
 
 Source: cuda.h of CUDA 13.0; the CUDA driver API documents.

@@ -6,13 +6,17 @@ import ctypes
 from typing import Any
 
 from tma_dlpack.driver.encoders import ENCODERS, Encoder, bind, describe, misfit
-from tma_dlpack.driver.library import call_in_context, device_target, driver_function, result_name
+from tma_dlpack.driver.library import (
+    SUCCESS,
+    call_in_context,
+    device_target,
+    driver_function,
+    result_name,
+)
 from tma_dlpack.encoding.arguments import EncodeArguments
 from tma_dlpack.types.errors import TmaDriverError
 from tma_dlpack.types.limits import BIT_85_MENDED_IN, BIT_85_SMALL_BYTES, MAP_BYTES
 from tma_dlpack.types.target import Target
-
-SUCCESS = 0
 
 
 def encode(arguments: EncodeArguments, address: int, device_id: int | None = None) -> bytes:

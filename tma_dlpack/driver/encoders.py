@@ -40,14 +40,14 @@ _LEAST_ENTRIES = 5
 class Parameter:
     """One parameter of an encoder.
 
-    `read` gets it from the arguments; None for the address. `drop` is None for a scalar; for an
+    `read` gets it from the arguments; None for the address. `fewer` is None for a scalar; for an
     array, the number of entries that it is shorter than the rank. Valid: low <= value < high.
     """
 
     name: str
     c_type: Any
     read: Callable[[EncodeArguments], Any] | None
-    drop: int | None = None
+    fewer: int | None = None
     low: int = field(init=False)
     high: int = field(init=False)
 
@@ -68,7 +68,7 @@ class Encoder:
     @property
     def prototype(self) -> tuple[Any, ...]:
         """The argtypes of the C function."""
-        return (_pointer, *(p.c_type if p.drop is None else _pointer for p in self.parameters))
+        return (_pointer, *(p.c_type if p.fewer is None else _pointer for p in self.parameters))
 
 
 def _enum(name: str, attribute: str) -> Parameter:
@@ -149,9 +149,9 @@ def bind(encoder: Encoder, arguments: EncodeArguments, address: int) -> list[Any
     rank = arguments.rank
     for p in encoder.parameters:
         value: Any = address if p.read is None else p.read(arguments)
-        if p.drop is not None:
+        if p.fewer is not None:
             try:
-                value = _packer(p.c_type, max(rank - p.drop, 0)).pack(*value)
+                value = _packer(p.c_type, max(rank - p.fewer, 0)).pack(*value)
             except struct.error:
                 raise _unpackable(p, value, rank) from None
         elif not p.low <= value < p.high:
@@ -177,7 +177,7 @@ def describe(encoder: Encoder, arguments: EncodeArguments, address: int) -> Iter
         value = p.read(arguments)
         if isinstance(value, IntEnum):
             yield f"{p.name} = {c_name(value)} ({value.value})"
-        elif p.drop is None:
+        elif p.fewer is None:
             yield f"{p.name} = {value}"
         else:
             yield from (f"{p.name}[{i}] = {entry}" for i, entry in enumerate(value))
@@ -189,9 +189,9 @@ def _misfit(p: Parameter, label: str, value: int) -> TmaPreconditionError:
 
 
 def _unpackable(p: Parameter, value: Any, rank: int) -> TmaPreconditionError:
-    assert p.drop is not None
-    if len(value) != max(rank - p.drop, 0):
-        limit = f"the driver reads {max(rank - p.drop, 0)} at rank {rank}"
+    assert p.fewer is not None
+    if len(value) != max(rank - p.fewer, 0):
+        limit = f"the driver reads {max(rank - p.fewer, 0)} at rank {rank}"
         return misfit(p.name, f"{p.name} has {len(value)} entries", limit)
     i = next(i for i, n in enumerate(value) if not p.low <= n < p.high)
     return _misfit(p, f"{p.name}[{i}]", value[i])

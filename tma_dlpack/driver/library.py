@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from tma_dlpack.driver.encoders import ENCODERS
+from tma_dlpack.driver.prototypes import PROTOTYPES
 from tma_dlpack.types.errors import TmaDriverError, TmaUnsupportedError
 from tma_dlpack.types.target import Target
 
@@ -30,7 +30,7 @@ _POINTER_DEVICE_ORDINAL = 9
 _POINTER_RANGE_START = 11
 _POINTER_RANGE_SIZE = 12
 #: CUresult (cuda.h).
-_SUCCESS = 0
+SUCCESS = 0
 _INVALID_VALUE = 1
 _INVALID_CONTEXT = 201
 #: After these, such as CUDA_ERROR_ILLEGAL_INSTRUCTION, nothing runs on the GPU in this process.
@@ -40,62 +40,6 @@ _KILLED = frozenset({700, 702, 714, 715, 716, 717, 718, 719})
 #: here, all but the older ones came with tensor maps.
 _WITH_TENSOR_MAPS = "CUDA 12.0 (525.60)"
 _SINCE = {"cuTensorMapEncodeIm2colWide": "CUDA 12.8 (570.26)"}
-
-_int_out = ctypes.POINTER(ctypes.c_int)
-_pointer_out = ctypes.POINTER(ctypes.c_void_p)
-_PROTOTYPES: dict[str, tuple[Any, ...]] = {
-    "cuInit": (ctypes.c_uint,),
-    "cuDriverGetVersion": (_int_out,),
-    "cuDeviceGetCount": (_int_out,),
-    "cuDeviceGet": (_int_out, ctypes.c_int),
-    "cuDeviceGetName": (ctypes.c_char_p, ctypes.c_int, ctypes.c_int),
-    "cuDeviceGetAttribute": (_int_out, ctypes.c_int, ctypes.c_int),
-    "cuDevicePrimaryCtxRetain": (_pointer_out, ctypes.c_int),
-    "cuCtxGetCurrent": (_pointer_out,),
-    "cuCtxGetDevice": (_int_out,),
-    "cuCtxPushCurrent_v2": (ctypes.c_void_p,),
-    "cuCtxPopCurrent_v2": (_pointer_out,),
-    "cuPointerGetAttribute": (ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64),
-    "cuTensorMapReplaceAddress": (ctypes.c_void_p, ctypes.c_void_p),
-    "cuMemAlloc_v2": (ctypes.POINTER(ctypes.c_uint64), ctypes.c_size_t),
-    "cuMemFree_v2": (ctypes.c_uint64,),
-    "cuMemcpyHtoDAsync_v2": (ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p),
-    "cuMemcpyDtoHAsync_v2": (ctypes.c_void_p, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p),
-    "cuMemcpyDtoDAsync_v2": (ctypes.c_uint64, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p),
-    "cuStreamSynchronize": (ctypes.c_void_p,),
-    "cuEventCreate": (_pointer_out, ctypes.c_uint),
-    "cuEventRecord": (ctypes.c_void_p, ctypes.c_void_p),
-    "cuEventSynchronize": (ctypes.c_void_p,),
-    "cuEventElapsedTime": (ctypes.POINTER(ctypes.c_float), ctypes.c_void_p, ctypes.c_void_p),
-    "cuEventDestroy_v2": (ctypes.c_void_p,),
-    "cuLibraryLoadData": (
-        _pointer_out,
-        ctypes.c_char_p,
-        *(ctypes.c_void_p,) * 2,
-        ctypes.c_uint,
-        *(ctypes.c_void_p,) * 2,
-        ctypes.c_uint,
-    ),
-    "cuLibraryGetKernel": (_pointer_out, ctypes.c_void_p, ctypes.c_char_p),
-    "cuLibraryGetGlobal": (
-        ctypes.POINTER(ctypes.c_uint64),
-        ctypes.POINTER(ctypes.c_size_t),
-        ctypes.c_void_p,
-        ctypes.c_char_p,
-    ),
-    "cuKernelGetAttribute": (_int_out, ctypes.c_int, ctypes.c_void_p, ctypes.c_int),
-    "cuKernelSetAttribute": (ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_int),
-    "cuLaunchKernel": (
-        ctypes.c_void_p,
-        *(ctypes.c_uint,) * 7,
-        ctypes.c_void_p,
-        ctypes.c_void_p,
-        ctypes.c_void_p,
-    ),
-    "cuGetErrorName": (ctypes.c_int, ctypes.POINTER(ctypes.c_char_p)),
-    "cuGetErrorString": (ctypes.c_int, ctypes.POINTER(ctypes.c_char_p)),
-    **{e.function: e.prototype for e in ENCODERS.values()},
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +79,7 @@ class DriverStatus:
 
 def is_available() -> bool:
     """Whether there is a driver with at least one GPU. Never raises."""
-    return _survey()[1].reason is None
+    return status().reason is None
 
 
 def status() -> DriverStatus:
@@ -156,15 +100,14 @@ def device_target(device_id: int) -> Target:
     TmaUnsupportedError
         Without a driver, or if there is no such GPU.
     """
-    _, found = _survey()
-    devices = found.devices
+    found = status()
     if found.reason is not None:
         raise TmaUnsupportedError(found.reason)
-    if not 0 <= device_id < len(devices):
+    if not 0 <= device_id < len(found.devices):
         raise TmaUnsupportedError(
-            f"there is no GPU {device_id}: the driver shows {len(devices)}, counted from 0"
+            f"there is no GPU {device_id}: the driver shows {len(found.devices)}, counted from 0"
         )
-    return devices[device_id].target
+    return found.devices[device_id].target
 
 
 def current_device() -> int | None:
@@ -295,7 +238,7 @@ def _survey() -> tuple[Any, DriverStatus]:
     except OSError as error:
         reason = f"no CUDA driver: {LIBRARY} was not found ({error}); install an NVIDIA driver"
         return None, DriverStatus(None, (), reason)
-    for name, prototype in _PROTOTYPES.items():
+    for name, prototype in PROTOTYPES.items():
         function = getattr(library, name, None)
         if function is not None:
             function.argtypes = prototype
@@ -383,7 +326,7 @@ def _primary_context(device_id: int) -> int:
 
 
 def _succeed(function: str, result: int, library: Any = None) -> None:
-    if result != _SUCCESS:
+    if result != SUCCESS:
         raise TmaDriverError(f"{function} returned {result_name(result, library)}")
 
 

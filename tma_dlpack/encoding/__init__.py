@@ -1,8 +1,8 @@
-"""The driver's arguments (`arguments.py`), and the 128 bytes that encode them (`bits.py`).
+"""The driver's arguments (`arguments.py`), and the 128 bytes that encode them.
 
 `EncodeArguments` has the arguments of cuTensorMapEncode* innermost first; the reversal from
-row-major order happens with `arguments.reverse`. `bits.FIELDS` is the measured layout: one row per
-field, which encoding, decoding, `TensorMap.replace` and the drawings all read.
+row-major order happens with `arguments.reverse`. `fields.FIELDS` is the measured layout: one row
+per field, which encoding and decoding (`bits.py`), `TensorMap.replace` and the drawings all read.
 
 May import: types. Imported by: everything below.
 

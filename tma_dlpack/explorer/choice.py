@@ -11,6 +11,7 @@ from tma_dlpack.draw.shown_copy import first_coords, request_of
 from tma_dlpack.make.im2col import check_im2col_descriptor, make_im2col_descriptor
 from tma_dlpack.make.tiled import check_tma_descriptor, make_tma_descriptor
 from tma_dlpack.rules.report import Report
+from tma_dlpack.rules.request import RULE_SETS
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.errors import TmaError
 
@@ -56,6 +57,11 @@ class Choice:
         """Whether it walks pixels instead of taking a box."""
         return bool(self.pixel_box_lower_corner)
 
+    @property
+    def rule_sets(self) -> tuple[str, ...]:
+        """What `rules` may be; the first is the default."""
+        return RULE_SETS["im2col" if self.is_im2col else "tiled"]
+
     def arguments(self) -> dict[str, Any]:
         """Give the keyword arguments of the verb."""
         left = (*_SHOWN, *(_TILED if self.is_im2col else _IM2COL))
@@ -74,7 +80,7 @@ class Choice:
     def call(self) -> str:
         """Give the Python call, without the arguments that are as they would be anyway."""
         given, count = self.arguments(), len(self.elem_strides)
-        plain = Choice(rules="documented" if self.is_im2col else "libcu++").arguments()
+        plain = Choice(rules=self.rule_sets[0]).arguments()
         plain["elem_strides"] = (1,) * count
         needed = _IM2COL if self.is_im2col else ("box_sizes",)
         said = [f"{name}={given.pop(name)}" for name in needed]

@@ -11,6 +11,8 @@ const make = (tag, attributes = {}, ...children) => {
   return e;
 };
 
+const newId = () => `tmax-${Math.random().toString(36).slice(2)}`;
+
 // --- What is legal ------------------------------------------------------------------------------
 
 class Legal {
@@ -60,7 +62,7 @@ class Legal {
 class NumberControl {
   constructor(item, legal, choose) {
     Object.assign(this, { item, legal, choose });
-    const id = `tmax-${Math.random().toString(36).slice(2)}`;
+    const id = newId();
     const change = (value) => Number.isInteger(value) && choose({ [item.name]: value });
     this.field = make("input", {
       type: "number", id, step: 1, "aria-label": `${item.name}, typed`,
@@ -104,10 +106,10 @@ class NumberControl {
 class MenuControl {
   constructor(item, legal, choose) {
     Object.assign(this, { item, legal });
-    const id = `tmax-${Math.random().toString(36).slice(2)}`;
+    const id = newId();
     this.select = make("select", { id, "aria-label": item.name,
       onchange: () => choose({ [item.name]: this.select.value }) },
-      ...item.options.map((o) => make("option", { value: o }, o || "of the tensor")));
+      ...item.options.map((o) => make("option", { value: o })));
     this.element = make("div", { class: "tmax-menu" },
       make("label", { for: id }, item.name), this.select);
   }
@@ -124,68 +126,73 @@ class MenuControl {
 
 // --- The tensor's picture: drag the box, or its lower right corner --------------------------------
 
+// From a pointer to the picture's own pixels. The picture is replaced while the box is dragged, so
+// its place is read once.
+const pointerIn = (svg) => {
+  const box = svg.getBoundingClientRect(), { width, height } = svg.viewBox.baseVal;
+  return (event) => [(event.clientX - box.left) * width / box.width,
+                     (event.clientY - box.top) * height / box.height];
+};
+
+// One dimension of the drawn tensor, as data-x or data-y of the picture has it.
+class DrawnAxis {
+  constructor(text) {
+    const [dimension, offset, length, first, last] = text.split(" ").map(Number);
+    Object.assign(this, { dimension, offset, length, first, last });
+  }
+  position(pixel) {
+    return this.first + (pixel - this.offset) / this.length * (this.last - this.first);
+  }
+  pixel(position) {
+    return this.offset + (position - this.first) / (this.last - this.first) * this.length;
+  }
+}
+
 class Drag {
   constructor(explorer) { this.explorer = explorer; }
   attach(svg) {
     if (!svg.dataset.x) return;
-    const axes = [svg.dataset.x, svg.dataset.y].map((text) => {
-      if (!text) return null;
-      const [dimension, offset, length, first, last] = text.split(" ").map(Number);
-      return { dimension, offset, length, first, last };
-    });
+    const axes = [svg.dataset.x, svg.dataset.y].map((text) => text && new DrawnAxis(text));
     svg.style.touchAction = "none";
     svg.addEventListener("pointerdown", (event) => this.begin(event, svg, axes));
   }
-  pointer(event, svg) {
-    const box = svg.getBoundingClientRect(), view = svg.viewBox.baseVal;
-    return [(event.clientX - box.left) * view.width / box.width,
-            (event.clientY - box.top) * view.height / box.height];
-  }
   begin(event, svg, axes) {
-    const { values } = this.explorer, at = this.pointer(event, svg);
+    const { explorer } = this, { values, legal } = explorer;
+    const pointer = pointerIn(svg), at = pointer(event);
     const sides = axes.map((axis, n) => {
       if (!axis) return null;
-      const position = axis.first + (at[n] - axis.offset) / axis.length * (axis.last - axis.first);
       const start = values[`coords[${axis.dimension}]`], span = values[`box_sizes[${axis.dimension}]`] ?? 1;
-      const end = axis.offset + (start + span - axis.first) / (axis.last - axis.first) * axis.length;
-      return { axis, n, position, start, span, fromEnd: at[n] - end };
+      return { axis, n, start, span, position: axis.position(at[n]), fromEnd: at[n] - axis.pixel(start + span) };
     }).filter(Boolean);
     const inPlot = sides.every((s) => at[s.n] >= s.axis.offset - 12 && at[s.n] <= s.axis.offset + s.axis.length + 12);
     if (!inPlot || event.button) return;
-    const canSize = this.explorer.numbers.has(`box_sizes[${sides[0].axis.dimension}]`);
+    const canSize = explorer.numbers.has(`box_sizes[${sides[0].axis.dimension}]`);
     const sizing = canSize && sides.every((s) => Math.abs(s.fromEnd) <= 9);
     const inside = sides.every((s) => s.position >= s.start && s.position < s.start + s.span);
     for (const s of sides) s.grab = inside ? s.position - s.start : s.span / 2;
-    this.explorer.shown = Object.fromEntries(sides.map((s) => [s.axis.dimension, [s.axis.first, s.axis.last]]));
+    explorer.shown = Object.fromEntries(sides.map((s) => [s.axis.dimension, [s.axis.first, s.axis.last]]));
     const move = (e) => {
-      const now = this.pointer(e, svg), changed = {};
+      const now = pointer(e), changed = {};
       for (const s of sides) {
-        const p = s.axis.first + (now[s.n] - s.axis.offset) / s.axis.length * (s.axis.last - s.axis.first);
         const name = `${sizing ? "box_sizes" : "coords"}[${s.axis.dimension}]`;
-        const r = this.explorer.legal.ranges[name];
-        const wanted = Math.round(sizing ? p - s.start : p - s.grab);
-        changed[name] = this.explorer.legal.snap(name, Math.min(r?.most ?? wanted, Math.max(r?.least ?? wanted, wanted)));
+        const wanted = Math.round(s.axis.position(now[s.n]) - (sizing ? s.start : s.grab));
+        const r = legal.ranges[name];
+        changed[name] = legal.snap(name, Math.min(r?.most ?? wanted, Math.max(r?.least ?? wanted, wanted)));
       }
-      this.explorer.choose(changed);
+      explorer.choose(changed);
     };
     const end = () => {
-      this.explorer.shown = null;
+      explorer.shown = null;
+      explorer.dragging = false;
       removeEventListener("pointermove", move);
       removeEventListener("pointerup", end);
       removeEventListener("pointercancel", end);
-      this.explorer.dragging = false;
-      this.explorer.settle();
+      explorer.settle();
     };
-    // The picture is replaced while dragging, so the window listens, with this picture's scale.
-    const frozen = svg.getBoundingClientRect(), view = svg.viewBox.baseVal;
-    this.pointer = (e) => [(e.clientX - frozen.left) * view.width / frozen.width,
-                           (e.clientY - frozen.top) * view.height / frozen.height];
-    const release = () => { delete this.pointer; removeEventListener("pointerup", release); };
-    addEventListener("pointerup", release);
     addEventListener("pointermove", move);
     addEventListener("pointerup", end);
     addEventListener("pointercancel", end);
-    this.explorer.dragging = true;
+    explorer.dragging = true;
     event.preventDefault();
     if (!inside && !sizing) move(event);
   }
@@ -238,7 +245,7 @@ class Explorer {
       this.access = this.accesses.value;
       this.phase = 0;
       this.ask("show");
-    } }, ...["column", "row", "ldmatrix"].map((a) => make("option", { value: a }, `read: ${a}`)));
+    } }, ...start.accesses.map((a) => make("option", { value: a }, `read: ${a}`)));
     this.phases = make("input", { type: "range", min: 0, max: 0, step: 1, value: 0, "aria-label": "phase of the access",
       oninput: () => { this.phase = this.phases.valueAsNumber; this.ask("show"); } });
     this.title = make("span", {});

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tma_dlpack import geometry
-from tma_dlpack.draw.shown_copy import request_of
+from tma_dlpack.draw.shown_copy import bounding_box, request_of
 from tma_dlpack.encoding.arguments import EncodeArguments
 from tma_dlpack.explorer.choice import Choice, look, shape_of
 from tma_dlpack.tensor_map.map import TensorMap
@@ -19,31 +18,38 @@ from tma_dlpack.types.enums import (
     TmaSwizzle,
 )
 from tma_dlpack.types.errors import TmaError, TmaPreconditionError
-from tma_dlpack.types.limits import MAX_BOX, MAX_ELEM_STRIDE
+from tma_dlpack.types.limits import MAX_BOX, MAX_ELEM_STRIDE, MAX_PIXELS
 
 __all__ = [
-    "MENUS",
     "Range",
     "Run",
+    "field_of",
+    "is_of_tile",
     "legal_options",
     "legal_ranges",
+    "menus",
+    "number_of",
     "ranges",
     "set_number",
     "set_value",
 ]
 
 AROUND = 64  # positions before and after the tensor that sliders of coordinates reach
-MAX_PIXELS, MAX_OFFSET = 1024, 31
+MAX_OFFSET = 31
 CORNERS = {1: (-32768, 32767), 2: (-128, 127), 3: (-16, 15)}  # by the number of spatial dimensions
 
-MENUS: dict[str, tuple[str, ...]] = {
+_MENUS: dict[str, tuple[str, ...]] = {
     "swizzle": tuple(TmaSwizzle._member_names_),
     "interleave_layout": tuple(TmaInterleaveLayout._member_names_),
     "oobfill": tuple(TmaOobFill._member_names_),
     "l2_fetch_size": tuple(TmaL2FetchSize._member_names_),
     "data_type": ("", *(t.name for t in TensorMapDataType)),
-    "rules": ("libcu++", "driver"),
 }
+
+
+def menus(choice: Choice) -> dict[str, tuple[str, ...]]:
+    """Give the options of each menu; the empty one is "as the tensor has it"."""
+    return {**_MENUS, "rules": choice.rule_sets}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,30 +85,41 @@ class Range:
 
 def ranges(subject: object, choice: Choice) -> dict[str, Range]:
     """Give how far each number of a choice reaches, without asking what is legal."""
-    shape = shape_of(subject)
     found: dict[str, Range] = {}
     if not isinstance(subject, TensorMap):
-        if choice.is_im2col:
-            reach = Range(*CORNERS[len(choice.pixel_box_lower_corner)])
-            for name in ("pixel_box_lower_corner", "pixel_box_upper_corner"):
-                found |= {f"{name}[{d}]": reach for d in range(len(choice.pixel_box_lower_corner))}
-            found["channels_per_pixel"] = Range(1, MAX_BOX)
-            found["pixels_per_column"] = Range(1, MAX_PIXELS)
-        found |= {f"box_sizes[{d}]": Range(1, MAX_BOX) for d in range(len(choice.box_sizes))}
-    for d, extent in enumerate(shape[: len(choice.coords)]):
+        found |= _ranges_of_box(choice)
+    for d, extent in enumerate(shape_of(subject)[: len(choice.coords)]):
         found[f"coords[{d}]"] = Range(-AROUND, extent + AROUND)
     for d in range(len(choice.im2col_offsets)):
-        lower, upper = (
-            (choice.pixel_box_lower_corner[d], choice.pixel_box_upper_corner[d])
-            if choice.is_im2col
-            else (0, 0)
-        )
-        taps = -lower - upper  # (kernel - 1) x dilation, where the corners are a convolution's
-        found[f"im2col_offsets[{d}]"] = Range(0, min(taps if taps > 0 else 8, MAX_OFFSET))
+        found[f"im2col_offsets[{d}]"] = Range(0, _largest_offset(choice, d))
     if not isinstance(subject, TensorMap):
         strides = len(choice.elem_strides)
         found |= {f"elem_strides[{d}]": Range(1, MAX_ELEM_STRIDE) for d in range(strides)}
     return found
+
+
+def _ranges_of_box(choice: Choice) -> dict[str, Range]:
+    """Give the ranges of a tiled map's box, or of an im2col map's bounding box and column."""
+    if not choice.is_im2col:
+        return {f"box_sizes[{d}]": Range(1, MAX_BOX) for d in range(len(choice.box_sizes))}
+    spatial = len(choice.pixel_box_lower_corner)
+    return {
+        **{
+            f"pixel_box_{which}_corner[{d}]": Range(*CORNERS[spatial])
+            for which in ("lower", "upper")
+            for d in range(spatial)
+        },
+        "channels_per_pixel": Range(1, MAX_BOX),
+        "pixels_per_column": Range(1, MAX_PIXELS),
+    }
+
+
+def _largest_offset(choice: Choice, d: int) -> int:
+    """Give the offset of the last filter tap where the corners are those of a convolution."""
+    taps = 0  # (kernel - 1) x dilation
+    if choice.is_im2col:
+        taps = -choice.pixel_box_lower_corner[d] - choice.pixel_box_upper_corner[d]
+    return min(taps if taps > 0 else 8, MAX_OFFSET)
 
 
 def legal_ranges(subject: object, choice: Choice, tensor_map: TensorMap | None) -> dict[str, Range]:
@@ -112,7 +129,7 @@ def legal_ranges(subject: object, choice: Choice, tensor_map: TensorMap | None) 
     """
     found = ranges(subject, choice)
     for name, reach in found.items():
-        if name.startswith(("coords", "im2col_offsets")):
+        if is_of_tile(name):
             if tensor_map is not None:
                 found[name] = _coordinate(tensor_map, choice, name, reach)
         else:
@@ -122,14 +139,36 @@ def legal_ranges(subject: object, choice: Choice, tensor_map: TensorMap | None) 
     return found
 
 
+def is_of_tile(name: str) -> bool:
+    """Whether a number chooses the tile, and not the map."""
+    return field_of(name) in ("coords", "im2col_offsets")
+
+
+def field_of(name: str) -> str:
+    """Give the field of `Choice` that a number belongs to: ``box_sizes`` of ``box_sizes[0]``."""
+    return name.partition("[")[0]
+
+
+def index_of(name: str) -> int:
+    """Give the index in a number's name: 0 of ``box_sizes[0]``."""
+    return int(name.partition("[")[2].removesuffix("]"))
+
+
+def number_of(choice: Choice, name: str) -> int:
+    """Give one number of a choice, such as ``box_sizes[0]`` or ``pixels_per_column``."""
+    value = getattr(choice, field_of(name))
+    number: int = value[index_of(name)] if isinstance(value, tuple) else value
+    return number
+
+
 def set_number(choice: Choice, name: str, value: int) -> Choice:
     """Give a choice with one number changed, such as ``box_sizes[0]``."""
-    if "[" not in name:
-        return set_value(choice, name, value)
-    field, index = name[:-1].split("[")
-    numbers = list(getattr(choice, field))
-    numbers[int(index)] = value
-    return set_value(choice, field, tuple(numbers))
+    field = field_of(name)
+    numbers = getattr(choice, field)
+    if not isinstance(numbers, tuple):
+        return set_value(choice, field, value)
+    index = index_of(name)
+    return set_value(choice, field, (*numbers[:index], value, *numbers[index + 1 :]))
 
 
 def set_value(choice: Choice, name: str, value: Any) -> Choice:
@@ -170,8 +209,7 @@ def _refused(
             return _runs((v, every.get(v, between)) for v in range(least, most + 1))
         if not step:
             return (Run(least, most, reason(least)),)
-    now = getattr(choice, name.split("[")[0])
-    start = now[int(name[:-1].split("[")[1])] if "[" in name else now
+    start = number_of(choice, name)
     if reason(start):
         others = [v for v in (1, 0, least, most) if least <= v <= most and not reason(v)]
         if not others:
@@ -208,11 +246,13 @@ def _runs(judged: Any) -> tuple[Run, ...]:
 def _coordinate(tensor_map: TensorMap, choice: Choice, name: str, reach: Range) -> Range:
     """Find the step of a coordinate, and the bounding box that an im2col column starts in."""
     args = tensor_map.arguments
-    index = int(name[:-1].split("[")[1])
-    if name.startswith("coords") and args.kind == "tiled":  # packed types count values, not bytes
-        reach = replace(reach, most=tensor_map.shape[index] + AROUND)
-    if name.startswith("coords") and args.kind != "tiled":
-        reach = _within_box(args, args.rank - 1 - index, reach)
+    if field_of(name) == "coords":
+        index, box = index_of(name), bounding_box(args)
+        if args.kind == "tiled":  # packed types count values, not bytes
+            reach = replace(reach, most=tensor_map.shape[index] + AROUND)
+        d = args.rank - 1 - index
+        if d in box:
+            reach = replace(reach, least=box[d][0], most=box[d][1])
     zero = _at_zero(args, choice)
 
     def reason(value: int) -> str:
@@ -231,18 +271,11 @@ def _coordinate(tensor_map: TensorMap, choice: Choice, name: str, reach: Range) 
 
 
 def _at_zero(args: EncodeArguments, choice: Choice) -> Choice:
+    """Give a choice at coordinates 0, or as near to 0 as a column may start."""
     coords = [0] * args.rank
-    if args.kind != "tiled":
-        for d, (first, last) in zip(
-            geometry.walked_dims(args), geometry.im2col_box(args), strict=True
-        ):
-            coords[args.rank - 1 - d] = min(max(0, first), last)
+    for d, (first, last) in bounding_box(args).items():
+        coords[args.rank - 1 - d] = min(max(0, first), last)
     return replace(choice, coords=tuple(coords))
-
-
-def _within_box(args: EncodeArguments, d: int, reach: Range) -> Range:
-    ends = dict(zip(geometry.walked_dims(args), geometry.im2col_box(args), strict=True))
-    return replace(reach, least=ends[d][0], most=ends[d][1]) if d in ends else reach
 
 
 def legal_options(subject: object, choice: Choice) -> dict[str, dict[str, str]]:
@@ -250,9 +283,7 @@ def legal_options(subject: object, choice: Choice) -> dict[str, dict[str, str]]:
     if isinstance(subject, TensorMap):
         return {}
     found: dict[str, dict[str, str]] = {}
-    for name, options in MENUS.items():
-        if name == "rules" and choice.is_im2col:
-            options = ("documented", "driver")
+    for name, options in menus(choice).items():
         found[name] = {}
         for option in options:
             report = look(subject, set_value(choice, name, option or None)).report

@@ -5,12 +5,15 @@ from __future__ import annotations
 import importlib
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from tma_dlpack.draw.stills import script_source
-from tma_dlpack.explorer.views import TABS
+from tma_dlpack.draw.stills import CSS, script_source
+from tma_dlpack.explorer.views import ACCESSES, TABS
 
-__all__ = ["Panel", "front_end", "start_state"]
+if TYPE_CHECKING:
+    from tma_dlpack.explorer.widget import Explorer
+
+__all__ = ["Panel", "front_end", "start_state", "style_sheet"]
 
 HERE = Path(__file__).parent
 LIVE_TEXT = "The explorer lives as long as its kernel; its last picture follows."
@@ -21,24 +24,16 @@ def front_end() -> str:
     return script_source("linked.js") + "\n" + (HERE / "explorer.js").read_text(encoding="utf-8")
 
 
-class Shown(Protocol):
-    """What a panel asks of the explorer that it shows."""
-
-    def controls(self) -> Any: ...
-
-    def answer(self, changes: dict[str, Any]) -> dict[str, Any]: ...
-
-    def legal(self) -> dict[str, Any]: ...
-
-    def hear(self, message: dict[str, Any]) -> dict[str, Any]: ...
-
-    def still(self) -> str: ...
+def style_sheet() -> str:
+    """Give the CSS: that of the figures and findings, and the explorer's own."""
+    return CSS + (HERE / "explorer.css").read_text(encoding="utf-8")
 
 
-def start_state(explorer: Shown) -> dict[str, Any]:
+def start_state(explorer: Explorer) -> dict[str, Any]:
     """Give what the front end begins with."""
     return {
         "tabs": TABS,
+        "accesses": ACCESSES,
         "controls": explorer.controls(),
         "view": explorer.answer({}),
         **explorer.legal(),
@@ -52,7 +47,7 @@ def _widget_class() -> Any:
     traitlets = importlib.import_module("traitlets")
     body = {
         "_esm": front_end(),
-        "_css": (HERE / "explorer.css").read_text(encoding="utf-8"),
+        "_css": style_sheet(),
         "start": traitlets.Dict().tag(sync=True),
         "__doc__": "The live widget of an `Explorer`.",
     }
@@ -65,7 +60,7 @@ class Panel:
     Raises ImportError without anywidget.
     """
 
-    def __init__(self, explorer: Shown) -> None:
+    def __init__(self, explorer: Explorer) -> None:
         self._explorer = explorer
         self._still: Any = None
         self.widget: Any = _widget_class()()

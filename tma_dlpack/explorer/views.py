@@ -15,12 +15,12 @@ from tma_dlpack.draw.scene import Scene
 from tma_dlpack.draw.stills import panel_row
 from tma_dlpack.draw.svg import svg_panel
 from tma_dlpack.explorer.choice import Choice, Look
-from tma_dlpack.explorer.legal import MENUS, Range
+from tma_dlpack.explorer.legal import Range, field_of, menus
 from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.types.coerce import integer_of
+from tma_dlpack.types.coerce import counted, integer_of
 from tma_dlpack.types.errors import TmaError
 
-__all__ = ["TABS", "controls", "figures", "message", "still_html"]
+__all__ = ["ACCESSES", "TABS", "controls", "figures", "message", "still_html"]
 
 LAST = "the picture shows the last accepted values"
 MOST_BOXES = 48  # along one axis, before the picture is cropped around the box
@@ -101,7 +101,7 @@ def _access(tensor_map: TensorMap, options: Mapping[str, Any]) -> Any:
 
 def bank_scenes(
     look: Look, options: Mapping[str, Any]
-) -> tuple[tuple[Scene, ...], str, dict[str, Any]]:
+) -> tuple[tuple[Scene, ...], str, dict[str, int]]:
     """Give one phase of the access beside the ranked swizzles, its title, and where the step is."""
     (steps,) = figures(look, "banks", options)
     assert isinstance(steps, draw.AccessSteps)
@@ -109,9 +109,8 @@ def bank_scenes(
     ranked = draw.bank_conflicts(look.tensor_map, _access(look.tensor_map, options)).scenes()
     last = len(steps.phases) - 1
     phase = min(max(0, integer_of(options.get("phase")) or 0), last)
-    where = {"phase": phase, "last": last, "accesses": list(ACCESSES)}
     first = ranked[:1] if len(ranked) > 1 else ()
-    return (steps.step(phase), *first), steps.title, where
+    return (steps.step(phase), *first), steps.title, {"phase": phase, "last": last}
 
 
 def message(look: Look, tab: str, options: Mapping[str, Any], note: str) -> dict[str, Any]:
@@ -119,7 +118,7 @@ def message(look: Look, tab: str, options: Mapping[str, Any], note: str) -> dict
     panels: list[str] = []
     titles: list[str] = []
     refusal = look.refusal
-    where: dict[str, Any] = {}
+    where: dict[str, int] = {}
     if look.ok:
         try:
             if tab == "banks":
@@ -155,8 +154,7 @@ def _has_findings(look: Look) -> bool:
 def _state(look: Look) -> str:
     """Give one line: accepted, the map refused, or only the tile refused."""
     if not look.report.ok:
-        count = len(look.report.violations)
-        return f"✗ refused: {count} violation{'s' * (count > 1)}; {LAST}"
+        return f"✗ refused: {counted(len(look.report.violations), 'violation')}; {LAST}"
     if look.refusal:
         return f"✗ the map is accepted, this tile is refused; {LAST}"
     return "✓ accepted"
@@ -189,19 +187,14 @@ def controls(subject: object, choice: Choice, reach: Mapping[str, Range]) -> lis
     """Describe the controls, group by group: numbers first, then the menus."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for name, limits in reach.items():
-        group = groups.setdefault(_GROUPS[name.split("[")[0]], [])
+        group = groups.setdefault(_GROUPS[field_of(name)], [])
         group.append({"name": name, "least": limits.least, "most": limits.most})
     numbers = [{"title": title, "numbers": items, "menus": []} for title, items in groups.items()]
     if isinstance(subject, TensorMap):
         return numbers
-    menus = [
-        {"name": name, "options": list(options)}
-        for name, options in MENUS.items()
-        if name != "rules"
-    ]
-    rules = ["documented" if choice.is_im2col else "libcu++", "driver"]
-    menus.append({"name": "rules", "options": rules})
-    return [*numbers, {"title": "Options", "numbers": [], "menus": menus}]
+    options = menus(choice)
+    items = [{"name": name, "options": list(options[name])} for name in options]
+    return [*numbers, {"title": "Options", "numbers": [], "menus": items}]
 
 
 def still_html(look: Look, note: str) -> str:

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 from tma_dlpack.draw.figure import fragment
 from tma_dlpack.explorer.choice import Choice, choice_of, first_choice, look
 from tma_dlpack.explorer.legal import (
-    MENUS,
     Range,
+    is_of_tile,
     legal_options,
     legal_ranges,
+    menus,
+    number_of,
     ranges,
     set_number,
     set_value,
@@ -209,7 +211,7 @@ class Explorer:
             number = integer_of(value)
             if name in reach and number is not None:
                 choice = set_number(choice, name, number)
-            elif name in MENUS and text_of(value) is not None:
+            elif name in menus(choice) and text_of(value) is not None:
                 choice = set_value(choice, name, value or None)
         return choice
 
@@ -221,11 +223,8 @@ class Explorer:
             return choice if fixed is None else choice.changed(fixed)
         found = legal_ranges(self._subject, choice, self.look.tensor_map)
         for name, reach in found.items():
-            if name.startswith(("coords", "im2col_offsets")):
-                field, index = name[:-1].split("[")
-                choice = set_number(
-                    choice, name, _nearest(reach, getattr(choice, field)[int(index)])
-                )
+            if is_of_tile(name):
+                choice = set_number(choice, name, _nearest(reach, number_of(choice, name)))
         return choice
 
     # --- In a notebook ----------------------------------------------------------------------------

@@ -40,7 +40,6 @@ from tma_dlpack.geometry.cover import tile_coords
 from tma_dlpack.geometry.lines import (
     CHUNK_BYTES,
     LinePosition,
-    element_positions,
     in_bounds,
     inner_window,
     line_origins,
@@ -48,7 +47,6 @@ from tma_dlpack.geometry.lines import (
     store_window,
 )
 from tma_dlpack.geometry.plan import (
-    PACKED_GROUP,
     BoolArray,
     IntArray,
     TilePlan,
@@ -64,7 +62,6 @@ from tma_dlpack.geometry.swizzle import SMEM_ALIGNMENT, SWIZZLES, Swizzle, swizz
 
 __all__ = [
     "CHUNK_BYTES",
-    "PACKED_GROUP",
     "SMEM_ALIGNMENT",
     "SWIZZLES",
     "BoolArray",
@@ -75,7 +72,6 @@ __all__ = [
     "TilePlan",
     "box_starts",
     "cut_box",
-    "element_positions",
     "has_lattice",
     "im2col_box",
     "in_bounds",

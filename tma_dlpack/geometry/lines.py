@@ -8,13 +8,11 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from tma_dlpack.encoding.arguments import EncodeArguments
 from tma_dlpack.geometry.plan import (
     BoolArray,
     IntArray,
     TilePlan,
     im2col_box,
-    plan,
     spatial_dims,
     walked_dims,
 )
@@ -22,7 +20,6 @@ from tma_dlpack.geometry.plan import (
 __all__ = [
     "CHUNK_BYTES",
     "LinePosition",
-    "element_positions",
     "in_bounds",
     "inner_window",
     "line_origins",
@@ -181,29 +178,3 @@ def store_window(tile_plan: TilePlan, start: IntArray, last: IntArray) -> IntArr
     """Give the end of the window that a store writes: up to the next 16-byte chunk [measured]."""
     end: IntArray = -(-(start + last) // CHUNK_BYTES) * CHUNK_BYTES - start
     return end.clip(max=tile_plan.line_bytes)
-
-
-def element_positions(
-    args: EncodeArguments, coords: Sequence[int], offsets: Sequence[int] = ()
-) -> IntArray:
-    """Give the tensor position of every element of one tile.
-
-    Returns
-    -------
-    int64 array (*tile_shape, rank)
-        Positions in driver order; out-of-bounds ones included. An interleaved tile gives each
-        element of a unit the position of the unit.
-
-    Examples
-    --------
-    >>> from tma_dlpack.types.enums import TensorMapDataType
-    >>> args = EncodeArguments("tiled", TensorMapDataType.INT32, (8, 8), (32,), (1, 2), (4, 3))
-    >>> element_positions(args, (4, -1))[1, 0].tolist()
-    [4, 1]
-    """
-    tile_plan = plan(args)
-    out = np.empty((*tile_plan.tile_shape, args.rank), np.int64)
-    out[..., 0] = coords[0] + np.arange(tile_plan.tile_shape[-1])
-    for line in line_positions(tile_plan, np.array([coords], np.int64), offsets):
-        out[..., line.dimension] = line.positions[0][..., None]
-    return out

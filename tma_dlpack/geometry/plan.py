@@ -13,10 +13,9 @@ from tma_dlpack.encoding.arguments import EncodeArguments
 from tma_dlpack.geometry.swizzle import SWIZZLES, Swizzle, swizzle_offset
 from tma_dlpack.types.enums import TensorMapIm2ColWideMode, TmaInterleaveLayout, TmaSwizzle
 from tma_dlpack.types.errors import TmaUnsupportedError
-from tma_dlpack.types.limits import MIN_RANK_INTERLEAVED
+from tma_dlpack.types.limits import MIN_RANK_INTERLEAVED, PACKED_GROUP
 
 __all__ = [
-    "PACKED_GROUP",
     "BoolArray",
     "IntArray",
     "TilePlan",
@@ -33,8 +32,6 @@ __all__ = [
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
-#: Packed values come in groups of 16.
-PACKED_GROUP = 16
 #: Pixels of a column in mode im2col::w::128 (PTX ISA).
 W128_PIXELS = 128
 

@@ -544,7 +544,7 @@ static inline void tma_dlpack_put_tile(uint64_t *words, const TmaDlpackArguments
 }
 
 /* Write the 128 bytes of accepted arguments, as the driver makes them on compute capability 9.0
- * [measured; not published by NVIDIA]. Bit numbers are those of FIELDS in tma_dlpack/encoding/bits.py. */
+ * [measured; not published by NVIDIA]. Bit numbers are those of FIELDS in tma_dlpack/encoding/fields.py. */
 static inline void tma_dlpack_encode(const TmaDlpackArguments *a, unsigned char *map) {
   const TmaDlpackTypeRow *row = tma_dlpack_type_row(a->data_type);
   uint64_t words[10] = {0}; /* nothing stands past them */

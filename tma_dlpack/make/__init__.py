@@ -9,8 +9,9 @@ the same bytes: tests/make/test_shortcut.py holds it to that with random request
 May import: types, dlpack, encoding, geometry, driver, rules, tensor_map. Imported by: copies, draw,
 explorer, bench, verification, cli and the package itself.
 
-A new option of `make_tma_descriptor`: add the parameter here (`tiled.py`, both functions), its name
-in `rules.parse.OPTIONS`, and its reading in `rules/parse.py`; in `shortcut._EXTRAORDINARY` list it
-if the short cut should leave it to the rules. A new helper that only computes arguments, such as
-`split_inner`, is a module of its own that returns a dict of keyword arguments.
+A new option of `make_tma_descriptor`: add the parameter in `tiled.py` (`check_tma_descriptor` has
+the same ones), its name in `rules.parse.OPTIONS`, and its reading in `rules/parse.py`; in
+`shortcut._EXTRAORDINARY` list it if the short cut should leave it to the rules. A new helper that
+only computes arguments, such as `split_inner`, is a module of its own that returns a dict of
+keyword arguments.
 """

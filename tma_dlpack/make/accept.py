@@ -12,18 +12,18 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tma_dlpack.dlpack.capsule import DIRECT, parse_capsule
-from tma_dlpack.dlpack.layout import READ_ONLY, row_major_strides
-from tma_dlpack.dlpack.producer import CODES, MAX_VERSION
+from tma_dlpack.dlpack.layout import READ_ONLY
+from tma_dlpack.dlpack.numpy_array import read_array
+from tma_dlpack.dlpack.producer import MAX_VERSION
 from tma_dlpack.dlpack.torch_tensor import torch_dtype_table
-from tma_dlpack.encoding.arguments import EncodeArguments
+from tma_dlpack.encoding.arguments import EncodeArguments, MapKind
 from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.types.dtypes import DATA_TYPES, DataTypeRow, DLDataType, data_type_of, overrides_of
+from tma_dlpack.types.dtypes import DATA_TYPES, DLDataType, data_type_of, overrides_of
 from tma_dlpack.types.enums import (
     NAMES,
     DLDeviceType,
@@ -51,6 +51,8 @@ __all__ = ["accept_im2col", "accept_im2col_wide", "accept_tiled"]
 
 _Layout = tuple[Any, ...]  # as dlpack.Layout: a plain tuple is quicker to make
 
+_SEQUENCES = tuple, list
+_ONES = (1,) * MAX_RANK
 _HOST, _CUDA = DLDeviceType.kDLCPU.value, DLDeviceType.kDLCUDA.value
 
 
@@ -68,35 +70,39 @@ def accept_tiled(
 ) -> TensorMap | None:
     """Make the map for the arguments of `make_tma_descriptor`; None for "not sure"."""
     try:
-        plain = _plain_options(interleave_layout, swizzle, l2_fetch_size, oobfill, data_type)
-        libcudacxx = rules == "libcu++"
-        if plain is None or target is not None or not (libcudacxx or rules == "driver"):
+        address, layout = _look_at(tensor)
+        strict, element_bytes, span_bytes, words, options = _read(
+            "libcu++", layout[2:5],
+            interleave_layout, swizzle, l2_fetch_size, oobfill, data_type, rules, target,
+        )  # fmt: skip
+        shape = layout[6]
+        strides_bytes = _strides_bytes(address, layout, element_bytes, strict)
+        given, steps = None, _ONES[: len(shape)]
+        if elem_strides is not None:
+            given, steps = tuple(elem_strides), _steps(elem_strides, len(shape), strict)
+        if type(box_sizes) not in _SEQUENCES or len(box_sizes) != len(shape):
             return None
-        address, layout, kind = _typed(tensor, plain)
-        dims, strides_bytes = _extents(address, layout, kind.element_bytes, libcudacxx)
-        box = _integers(box_sizes, len(dims), 1, MAX_BOX)
-        steps = _steps(elem_strides, dims, libcudacxx, libcudacxx)
-        inner_bytes = box[0] * kind.element_bytes
-        if inner_bytes % INNER_BYTES or inner_bytes > plain.span_bytes:
-            return None
-        whole_bytes = box_bytes = kind.element_bytes
-        for size, dim, step in zip(box, dims, steps):  # noqa: B905 # strict=True is slower
-            if size > dim and libcudacxx:
+        box, box_bytes = tuple(box_sizes), element_bytes
+        for size, extent, step in zip(box, shape, steps):  # noqa: B905 # quicker
+            if type(size) is not int or not 1 <= size <= MAX_BOX:
                 return None
-            whole_bytes *= size
-            box_bytes *= size // step  # rounding down, as the driver does
-        gpu = _target_of(layout)
-        if box_bytes > MAX_BOX_BYTES or (libcudacxx and whole_bytes > gpu.max_smem_bytes):
+            if strict and (size > extent or step > extent):
+                return None
+            box_bytes *= size if strict else size // step  # the driver rounds down
+        inner_bytes = box[-1] * element_bytes
+        if inner_bytes % INNER_BYTES or inner_bytes > span_bytes:
             return None
+        gpu = _gpu_of(layout)
+        if box_bytes > MAX_BOX_BYTES or (strict and box_bytes > gpu.max_smem_bytes):
+            return None
+        on_gpu = layout[0] == _CUDA
         data = None  # for host tensors: encoded when the bytes are first needed
-        if layout[0] == _CUDA:
-            arguments = EncodeArguments(
-                "tiled", kind.data_type, dims, strides_bytes, steps, box, **plain.words
+        if on_gpu:
+            data = _by_driver(
+                "tiled", address, layout, strides_bytes, steps, words, box_dim=box[::-1]
             )
-            data = _by_driver(arguments, address, layout[1])
-        given = None if elem_strides is None else tuple(elem_strides)
-        options = box[::-1], given, 0, *plain[:4], rules, None
-        return _accepted(0, tensor, address, layout, data, options)
+        asked = 0, address, layout, (box, given, *options), on_gpu
+        return TensorMap._accepted(tensor, data, on_gpu, asked)
     except Exception:  # the rules will meet the same problem and explain it
         return None
 
@@ -118,41 +124,39 @@ def accept_im2col(
 ) -> TensorMap | None:
     """Make the map for the arguments of `make_im2col_descriptor`; None for "not sure"."""
     try:
-        plain = _plain_options(interleave_layout, swizzle, l2_fetch_size, oobfill, data_type)
-        documented = rules == "documented"
-        if plain is None or target is not None or not (documented or rules == "driver"):
+        address, layout = _look_at(tensor)
+        strict, element_bytes, span_bytes, words, options = _read(
+            "documented", layout[2:5],
+            interleave_layout, swizzle, l2_fetch_size, oobfill, data_type, rules, target,
+        )  # fmt: skip
+        shape = layout[6]
+        strides_bytes = _strides_bytes(address, layout, element_bytes, strict)
+        half = _CORNER_END[len(shape)]
+        lower = _integers(pixel_box_lower_corner, len(shape) - 2, -half, half - 1)
+        upper = _integers(pixel_box_upper_corner, len(shape) - 2, -half, half - 1)
+        channels, pixels = _integers((channels_per_pixel, pixels_per_column), 2, 1, MAX_PIXELS)
+        given, steps = None, _ONES[: len(shape)]
+        if elem_strides is not None:
+            given, steps = tuple(elem_strides), _steps(elem_strides, len(shape), strict)
+        inner_bytes = channels * element_bytes
+        if inner_bytes % INNER_BYTES or inner_bytes > span_bytes:
             return None
-        address, layout, kind = _typed(tensor, plain)
-        dims, strides_bytes = _extents(address, layout, kind.element_bytes, documented)
-        bits = _CORNER_BITS[len(dims)]
-        half = 1 << (bits - 1)
-        lower = _integers(pixel_box_lower_corner, len(dims) - 2, -half, half - 1)
-        upper = _integers(pixel_box_upper_corner, len(dims) - 2, -half, half - 1)
-        (channels,) = _integers((channels_per_pixel,), 1, 1, MAX_BOX)
-        (pixels,) = _integers((pixels_per_column,), 1, 1, MAX_PIXELS)
-        steps = _steps(elem_strides, dims, documented, False)
-        inner_bytes = channels * kind.element_bytes
-        if inner_bytes % INNER_BYTES or inner_bytes > plain.span_bytes:
+        if channels > MAX_BOX or inner_bytes * pixels > MAX_BOX_BYTES:
             return None
-        if inner_bytes * pixels > MAX_BOX_BYTES:
-            return None
-        for dim, low, high in zip(dims[1:-1], lower, upper, strict=True):
-            if dim >= _MAY_WRAP or dim + high - low <= 0:
+        for extent, low, high in zip(shape[1:-1], lower, upper):  # noqa: B905
+            if extent >= _MAY_WRAP or extent + high - low <= 0:
                 return None
-        _target_of(layout)
+        _gpu_of(layout)
+        on_gpu = layout[0] == _CUDA
         data = None  # for host tensors: encoded when the bytes are first needed
-        if layout[0] == _CUDA:
-            arguments = EncodeArguments(
-                "im2col", kind.data_type, dims, strides_bytes, steps, **plain.words,
-                pixel_box_lower_corner=lower, pixel_box_upper_corner=upper,
+        if on_gpu:
+            data = _by_driver(
+                "im2col", address, layout, strides_bytes, steps, words,
+                pixel_box_lower_corner=lower[::-1], pixel_box_upper_corner=upper[::-1],
                 channels_per_pixel=channels, pixels_per_column=pixels,
             )  # fmt: skip
-            data = _by_driver(arguments, address, layout[1])
-        given = None if elem_strides is None else tuple(elem_strides)
-        options = (
-            lower[::-1], upper[::-1], channels, pixels, given, 0, *plain[:4], rules, None
-        )  # fmt: skip
-        return _accepted(1, tensor, address, layout, data, options)
+        asked = 1, address, layout, (lower, upper, channels, pixels, given, *options), on_gpu
+        return TensorMap._accepted(tensor, data, on_gpu, asked)
     except Exception:  # the rules will meet the same problem and explain it
         return None
 
@@ -162,79 +166,109 @@ def accept_im2col_wide(*arguments: Any) -> TensorMap | None:
     return None
 
 
-def _by_driver(arguments: EncodeArguments, address: int, device_id: int) -> bytes:
+def _by_driver(
+    kind: MapKind,
+    address: int,
+    layout: _Layout,
+    strides_bytes: list[int],
+    steps: tuple[int, ...],
+    words: dict[str, Any],
+    **box: Any,
+) -> bytes:
     from tma_dlpack import driver  # loaded when the first CUDA tensor comes
 
-    return driver.encode(arguments, address, device_id)
+    arguments = EncodeArguments(
+        kind,
+        global_dim=layout[6][::-1],
+        global_strides=tuple(strides_bytes),
+        element_strides=steps[::-1],
+        **words,
+        **box,
+    )
+    return driver.encode(arguments, address, layout[1])
 
 
 class _NotSureError(Exception):
     """Raised inside the short cut for "not sure"; the rules take over."""
 
 
-#: Rank -> bits of one entry of a corner.
-_CORNER_BITS = {3: 16, 4: 8, 5: 5}
+#: Rank -> entries of a corner lie in [-end, end): they have 16, 8 or 5 bits.
+_CORNER_END = {3: 1 << 15, 4: 1 << 7, 5: 1 << 4}
 _MAY_WRAP = 1 << 30  # larger extents may overflow the driver's 32-bit sum of extent and corner
 
 
-def _accepted(
-    kind: int,
-    tensor: object,
-    address: int,
-    layout: _Layout,
-    data: bytes | None,
-    options: tuple[Any, ...],
-) -> TensorMap:
-    on_gpu = layout[0] == _CUDA
-    return TensorMap._accepted(tensor, data, on_gpu, (kind, address, layout, options, on_gpu))
+class _Known(NamedTuple):
+    """What follows from an element type and the options that all `make_*` functions share."""
 
-
-class _Plain(NamedTuple):
-    """The options that all `make_*` functions share, as numbers, and what follows from them."""
-
-    swizzle: int
-    l2: int
-    fill: int
-    data_type: int | None
+    strict: bool  # whether more than the driver's rules hold
+    element_bytes: int
     span_bytes: int  # most bytes of a row of the box
     words: dict[str, Any]  # for EncodeArguments
+    options: tuple[Any, ...]  # from `interleave_layout` on, as `Asked` has them
 
 
 @functools.lru_cache(maxsize=1024, typed=True)
-def _plain_options(
-    interleave_layout: Any, swizzle: Any, l2_fetch_size: Any, oobfill: Any, data_type: Any
-) -> _Plain | None:
-    if _number(TmaInterleaveLayout, interleave_layout) != TmaInterleaveLayout.none:
-        return None
+def _read(
+    strict_rules: str,
+    dtype: tuple[int, int, int],
+    interleave_layout: Any,
+    swizzle: Any,
+    l2_fetch_size: Any,
+    oobfill: Any,
+    data_type: Any,
+    rules: Any,
+    target: Any,
+) -> _Known:
+    """Read the options for tensors of a DLPack type (code, bits, lanes)."""
     pattern = _number(TmaSwizzle, swizzle)
     l2 = _number(TmaL2FetchSize, l2_fetch_size)
     fill = _number(TmaOobFill, oobfill)
     asked_type = None if data_type is None else _number(TensorMapDataType, data_type)
-    if pattern is None or l2 is None or fill is None or pattern > TmaSwizzle.bytes128:
-        return None
-    if data_type is not None and asked_type is None:
-        return None
+    type_row = DATA_TYPES[_type_of(DLDataType(*dtype), asked_type)]
+    if (
+        _number(TmaInterleaveLayout, interleave_layout) != TmaInterleaveLayout.none
+        or pattern > TmaSwizzle.bytes128
+        or type_row.is_packed
+        or (fill and not type_row.is_float)
+        or rules not in (strict_rules, "driver")
+        or target is not None
+    ):
+        raise _NotSureError
     words = {
+        "data_type": type_row.data_type,
         "swizzle": TmaSwizzle(pattern),
         "l2_promotion": TmaL2FetchSize(l2),
         "oob_fill": TmaOobFill(fill),
     }
     span_bytes = SWIZZLE_SPAN_BYTES[pattern] or MAX_BOX_BYTES
-    return _Plain(pattern, l2, fill, asked_type, span_bytes, words)
+    options = 0, pattern, l2, fill, asked_type, rules, None
+    return _Known(rules == strict_rules, type_row.element_bytes, span_bytes, words, options)
 
 
-def _typed(tensor: Any, plain: _Plain) -> tuple[int, _Layout, DataTypeRow]:
-    """Get the address and layout of a tensor, and the type of its map, which the fill must suit."""
-    address, layout = _look_at(tensor)
-    kind = _type_of(layout[2], layout[3], layout[4], plain.data_type)
-    if kind.is_packed or (plain.fill and not kind.is_float):
+def _type_of(dtype: DLDataType, asked: int | None) -> TensorMapDataType:
+    """Give the map's data type for a tensor's element type."""
+    if asked is not None and asked not in overrides_of(dtype):
         raise _NotSureError
-    return address, layout, kind
+    known = data_type_of(dtype) if asked is None else TensorMapDataType(asked)
+    if known is None:
+        raise _NotSureError
+    return known
+
+
+def _number(enum: Any, value: Any) -> int:
+    """Give the number of a member, a name or a plain int of an enum."""
+    if type(value) is str:
+        return int(NAMES[enum][value])
+    if type(value) is enum or (type(value) is int and 0 <= value < len(enum)):
+        return int(value)
+    raise _NotSureError
 
 
 def _look_at(tensor: Any) -> tuple[int, _Layout]:
     """Get the address and layout of a tensor, if its type is one of those known here."""
     kind = type(tensor)
+    if kind is np.ndarray:
+        return read_array(tensor)
     torch = sys.modules.get("torch")
     if torch is not None and (kind is torch.Tensor or kind is torch.nn.Parameter):
         ordinal = tensor.get_device()  # -1 on the host
@@ -244,8 +278,6 @@ def _look_at(tensor: Any) -> tuple[int, _Layout]:
         dtype = torch_dtype_table()[tensor.dtype]
         shape, strides = tuple(tensor.shape), tensor.stride()
         return tensor.data_ptr(), (*device, *dtype, 0, shape, strides)
-    if kind is np.ndarray:
-        return _look_at_array(tensor.__array_interface__)
     package = kind.__module__.partition(".")[0]
     if package not in ("cupy", "jax", "jaxlib"):
         raise _NotSureError
@@ -259,32 +291,11 @@ def _look_at(tensor: Any) -> tuple[int, _Layout]:
     return address, layout
 
 
-#: NumPy's typestr -> DLPack's code and bits, of types that NumPy exports.
-_ARRAY_TYPES = {
-    dtype.str: (CODES[dtype.kind].value, 8 * dtype.itemsize)
-    for dtype in map(np.dtype, "?bBhHiIlLqQefd")
-}
-
-
-def _look_at_array(interface: Mapping[str, Any]) -> tuple[int, _Layout]:
-    """Read NumPy's array interface: quicker from Python than a capsule, and the same numbers."""
-    address, read_only = interface["data"]
-    code, bits = _ARRAY_TYPES[interface["typestr"]]
-    strides = interface["strides"]  # bytes; None where contiguous
-    if strides is not None:
-        itemsize = bits // 8
-        if any(stride % itemsize for stride in strides):
-            raise _NotSureError
-        strides = tuple([stride // itemsize for stride in strides])
-    flags = READ_ONLY if read_only else 0
-    return address, (_HOST, 0, code, bits, 1, flags, interface["shape"], strides)
-
-
 def _is_cuda(torch: Any, tensor: Any) -> bool:
     return torch.version.hip is None and bool(tensor.is_cuda)
 
 
-def _target_of(layout: _Layout) -> Target:
+def _gpu_of(layout: _Layout) -> Target:
     """Give the GPU that the map is for, if the layout of its maps has been measured."""
     if layout[0] == _HOST:
         return DEFAULT_TARGET
@@ -297,76 +308,48 @@ def _target_of(layout: _Layout) -> Target:
     raise _NotSureError
 
 
-def _extents(
-    address: int, layout: _Layout, element_bytes: int, unique: bool
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Give extents and the byte strides of dimensions 1 to rank - 1, innermost first.
+def _strides_bytes(address: int, layout: _Layout, element_bytes: int, unique: bool) -> list[int]:
+    """Give the byte strides of dimensions 1 to rank - 1, innermost first.
 
     The stride of a dimension of extent 1 means nothing: it is replaced by that of a row-major
     tensor. With `unique`, a dimension must not overlap the next inner one.
     """
     if address % INNER_BYTES or not 0 < address < ADDRESS_END:
         raise _NotSureError
-    dims, strides = layout[6][::-1], layout[7]
-    if not 1 <= len(dims) <= MAX_RANK or not 1 <= dims[0] <= MAX_DIM:
+    shape, strides = layout[6], layout[7]
+    if not 1 <= len(shape) <= MAX_RANK or not 1 <= shape[-1] <= MAX_DIM:
         raise _NotSureError
-    if strides is None:
-        strides = row_major_strides(layout[6])
-    if strides[-1] != 1 and dims[0] != 1:
+    if strides is not None and strides[-1] != 1 and shape[-1] != 1:
         raise _NotSureError
     result = []
-    nested = dims[0] * element_bytes
-    for i in range(1, len(dims)):
-        dim, stride = dims[i], strides[-1 - i] * element_bytes
-        if dim == 1:
+    dense = nested = shape[-1] * element_bytes
+    for i in range(2, len(shape) + 1):
+        extent = shape[-i]
+        stride = dense if strides is None else strides[-i] * element_bytes
+        if extent == 1:
             stride = -(-nested // INNER_BYTES) * INNER_BYTES
         elif unique and 0 != stride < nested:
             raise _NotSureError
-        if stride % INNER_BYTES or not 0 <= stride < STRIDE_BYTES_END or not 1 <= dim <= MAX_DIM:
+        if stride % INNER_BYTES or not 0 <= stride < STRIDE_BYTES_END or not 1 <= extent <= MAX_DIM:
             raise _NotSureError
         result.append(stride)
-        nested = dim * stride
-    return dims, tuple(result)
-
-
-@functools.cache
-def _type_of(code: int, bits: int, lanes: int, asked: int | None) -> DataTypeRow:
-    """Give the row of the map's data type for a tensor's element type."""
-    dtype = DLDataType(code, bits, lanes)
-    known = data_type_of(dtype) if asked is None else TensorMapDataType(asked)
-    if known is None or (asked is not None and known not in overrides_of(dtype)):
-        raise _NotSureError
-    return DATA_TYPES[known]
-
-
-def _number(enum: Any, value: Any) -> int | None:
-    """Give the number of a member, a name or a plain int of an enum; None for all else."""
-    if type(value) is str:
-        return NAMES[enum].get(value)
-    if type(value) is enum or (type(value) is int and 0 <= value < len(enum)):
-        return int(value)
-    return None
+        dense *= extent
+        nested = extent * stride
+    return result
 
 
 def _integers(values: Any, count: int, low: int, high: int) -> tuple[int, ...]:
-    """Give `count` plain ints in a range, innermost first."""
-    if (type(values) is not tuple and type(values) is not list) or len(values) != count:
+    """Give `count` plain ints in a range."""
+    if type(values) not in _SEQUENCES or len(values) != count:
         raise _NotSureError
     for value in values:
         if type(value) is not int or not low <= value <= high:
             raise _NotSureError
-    return tuple(values[::-1])
+    return tuple(values)
 
 
-def _steps(
-    elem_strides: Any, dims: tuple[int, ...], innermost_ignored: bool, within_shape: bool
-) -> tuple[int, ...]:
-    """Give the element strides as passed to the driver, innermost first."""
-    if elem_strides is None:
-        return (1, 1, 1, 1, 1)[: len(dims)]
+def _steps(elem_strides: Any, rank: int, innermost_ignored: bool) -> tuple[int, ...]:
+    """Give the element strides as passed to the driver, but row-major."""
     if innermost_ignored and type(elem_strides[-1]) is int:
         elem_strides = (*elem_strides[:-1], 1)
-    steps = _integers(elem_strides, len(dims), 1, MAX_ELEM_STRIDE)
-    if within_shape and any(map(int.__gt__, steps, dims)):
-        raise _NotSureError
-    return steps
+    return _integers(elem_strides, rank, 1, MAX_ELEM_STRIDE)

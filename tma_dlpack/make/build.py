@@ -64,6 +64,7 @@ def make_view(kind: MapKind, view: TensorView, given: Mapping[str, Any]) -> Tens
 
 def check(kind: MapKind, tensor: object, given: Mapping[str, Any]) -> Report:
     """Give the report on the same call; never raise for what the user passed."""
+    given = {name: given[name] for name in OPTIONS[kind]}
     try:
         view = as_tensor_view(tensor)
     except TmaPreconditionError as error:

@@ -79,26 +79,10 @@ element_strides, interleave, swizzle, l2_promotion, oob_fill
     >>> bytes(tm)[:16].hex()
     '00000000007f00009003000010000000'
     """
+    given = dict(locals())  # the arguments by name
     from tma_dlpack.make import build
 
-    return build.mirror(
-        "tiled",
-        {
-            "tensor_data_type": tensor_data_type,
-            "tensor_rank": tensor_rank,
-            "global_address": global_address,
-            "global_dim": global_dim,
-            "global_strides": global_strides,
-            "box_dim": box_dim,
-            "element_strides": element_strides,
-            "interleave": interleave,
-            "swizzle": swizzle,
-            "l2_promotion": l2_promotion,
-            "oob_fill": oob_fill,
-        },
-        target,
-        encoder,
-    )
+    return build.mirror("tiled", given, target, encoder)
 
 
 @opaque
@@ -195,29 +179,10 @@ interleave, swizzle, l2_promotion, oob_fill, target, encoder
     >>> bytes(tm)[55:62].hex()
     '1fffffffff3f00'
     """
+    given = dict(locals())  # the arguments by name
     from tma_dlpack.make import build
 
-    return build.mirror(
-        "im2col",
-        {
-            "tensor_data_type": tensor_data_type,
-            "tensor_rank": tensor_rank,
-            "global_address": global_address,
-            "global_dim": global_dim,
-            "global_strides": global_strides,
-            "pixel_box_lower_corner": pixel_box_lower_corner,
-            "pixel_box_upper_corner": pixel_box_upper_corner,
-            "channels_per_pixel": channels_per_pixel,
-            "pixels_per_column": pixels_per_column,
-            "element_strides": element_strides,
-            "interleave": interleave,
-            "swizzle": swizzle,
-            "l2_promotion": l2_promotion,
-            "oob_fill": oob_fill,
-        },
-        target,
-        encoder,
-    )
+    return build.mirror("im2col", given, target, encoder)
 
 
 @quick("accept_driver_im2col_wide")
@@ -281,27 +246,7 @@ interleave, l2_promotion, oob_fill, target, encoder
     >>> tm.kind, [a.rule for a in tm.advice]
     ('im2col_wide', ['WIDE_ON_SM_90'])
     """
+    given = dict(locals())  # the arguments by name
     from tma_dlpack.make import build
 
-    return build.mirror(
-        "im2col_wide",
-        {
-            "tensor_data_type": tensor_data_type,
-            "tensor_rank": tensor_rank,
-            "global_address": global_address,
-            "global_dim": global_dim,
-            "global_strides": global_strides,
-            "pixel_box_lower_corner_width": pixel_box_lower_corner_width,
-            "pixel_box_upper_corner_width": pixel_box_upper_corner_width,
-            "channels_per_pixel": channels_per_pixel,
-            "pixels_per_column": pixels_per_column,
-            "element_strides": element_strides,
-            "interleave": interleave,
-            "mode": mode,
-            "swizzle": swizzle,
-            "l2_promotion": l2_promotion,
-            "oob_fill": oob_fill,
-        },
-        target,
-        encoder,
-    )
+    return build.mirror("im2col_wide", given, target, encoder)

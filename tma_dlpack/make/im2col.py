@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tma_dlpack.make.shortcut import accept_im2col, accept_im2col_wide, explained, quick
 from tma_dlpack.tensor_map.map import TensorMap
@@ -11,6 +11,7 @@ from tma_dlpack.types.coerce import integer_of, integers_of, shown
 from tma_dlpack.types.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle, WideMode
 from tma_dlpack.types.errors import refusal
 from tma_dlpack.types.opaque import opaque
+from tma_dlpack.types.same_arguments import with_arguments_of
 from tma_dlpack.types.target import Target
 
 if TYPE_CHECKING:
@@ -114,30 +115,11 @@ def make_im2col_descriptor(
 
 
 @opaque
-def check_im2col_descriptor(
-    tensor: object,
-    pixel_box_lower_corner: Sequence[int],
-    pixel_box_upper_corner: Sequence[int],
-    channels_per_pixel: int,
-    pixels_per_column: int,
-    elem_strides: Sequence[int] | None = None,
-    interleave_layout: Interleave = "none",
-    swizzle: Swizzle = "none",
-    l2_fetch_size: L2FetchSize = "none",
-    oobfill: OobFill = "none",
-    *,
-    data_type: DataType | None = None,
-    rules: str = "documented",
-    target: Target | str | None = None,
-) -> Report:
+@with_arguments_of(make_im2col_descriptor)
+def check_im2col_descriptor(tensor: object, options: dict[str, Any]) -> Report:
     """Validate the arguments of `make_im2col_descriptor`; return a Report instead of raising.
 
-    Parameters
-    ----------
-    tensor, pixel_box_lower_corner, pixel_box_upper_corner, channels_per_pixel, pixels_per_column, \
-elem_strides, interleave_layout, swizzle, l2_fetch_size, oobfill, data_type, rules, target
-        As in `make_im2col_descriptor`. Never raises for a wrong tensor or argument: the report says
-        what is wrong.
+    Takes the same arguments, and never raises for a wrong one: the report says what is wrong.
 
     Returns
     -------
@@ -154,24 +136,7 @@ elem_strides, interleave_layout, swizzle, l2_fetch_size, oobfill, data_type, rul
     """
     from tma_dlpack.make import build  # the rules are imported when first needed
 
-    return build.check(
-        "im2col",
-        tensor,
-        {
-            "pixel_box_lower_corner": pixel_box_lower_corner,
-            "pixel_box_upper_corner": pixel_box_upper_corner,
-            "channels_per_pixel": channels_per_pixel,
-            "pixels_per_column": pixels_per_column,
-            "elem_strides": elem_strides,
-            "interleave_layout": interleave_layout,
-            "swizzle": swizzle,
-            "l2_fetch_size": l2_fetch_size,
-            "oobfill": oobfill,
-            "data_type": data_type,
-            "rules": rules,
-            "target": target,
-        },
-    )
+    return build.check("im2col", tensor, options)
 
 
 @quick("accept_im2col_wide")
@@ -251,30 +216,11 @@ oobfill, data_type, rules, target
 
 
 @opaque
-def check_im2col_wide_descriptor(
-    tensor: object,
-    lower_corner_width: int,
-    upper_corner_width: int,
-    channels_per_pixel: int,
-    pixels_per_column: int,
-    elem_strides: Sequence[int] | None = None,
-    interleave_layout: Interleave = "none",
-    swizzle: Swizzle = "bytes128",
-    l2_fetch_size: L2FetchSize = "none",
-    oobfill: OobFill = "none",
-    *,
-    mode: WideMode = "w",
-    data_type: DataType | None = None,
-    rules: str = "documented",
-    target: Target | str | None = None,
-) -> Report:
+@with_arguments_of(make_im2col_wide_descriptor)
+def check_im2col_wide_descriptor(tensor: object, options: dict[str, Any]) -> Report:
     """Validate the arguments of `make_im2col_wide_descriptor`; return a Report, never raise.
 
-    Parameters
-    ----------
-    tensor, lower_corner_width, upper_corner_width, channels_per_pixel, pixels_per_column, \
-elem_strides, interleave_layout, swizzle, l2_fetch_size, oobfill, mode, data_type, rules, target
-        As in `make_im2col_wide_descriptor`. Never raises for a wrong tensor or argument.
+    Takes the same arguments, and never raises for a wrong one: the report says what is wrong.
 
     Returns
     -------
@@ -290,25 +236,7 @@ elem_strides, interleave_layout, swizzle, l2_fetch_size, oobfill, mode, data_typ
     """
     from tma_dlpack.make import build  # the rules are imported when first needed
 
-    return build.check(
-        "im2col_wide",
-        tensor,
-        {
-            "lower_corner_width": lower_corner_width,
-            "upper_corner_width": upper_corner_width,
-            "channels_per_pixel": channels_per_pixel,
-            "pixels_per_column": pixels_per_column,
-            "elem_strides": elem_strides,
-            "interleave_layout": interleave_layout,
-            "swizzle": swizzle,
-            "l2_fetch_size": l2_fetch_size,
-            "oobfill": oobfill,
-            "mode": mode,
-            "data_type": data_type,
-            "rules": rules,
-            "target": target,
-        },
-    )
+    return build.check("im2col_wide", tensor, options)
 
 
 @opaque

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tma_dlpack.make.shortcut import accept_tiled, explained, quick
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle
 from tma_dlpack.types.opaque import opaque
+from tma_dlpack.types.same_arguments import with_arguments_of
 from tma_dlpack.types.target import Target
 
 if TYPE_CHECKING:
@@ -108,54 +109,27 @@ def make_tma_descriptor(
     >>> tm.global_dim, tm.global_strides, tm.box_dim, tm.tx_bytes
     ((64, 128), (128,), (64, 16), 2048)
     """
-    options = (
-        box_sizes,
-        elem_strides,
-        interleave_layout,
-        swizzle,
-        l2_fetch_size,
-        oobfill,
-        data_type,
-        rules,
-        target,
-    )
-    if shape is None and strides is None and _is_default(allow, ()) and _is_default(offset, 0):
-        accepted = accept_tiled(tensor, *options)
+    in_place = shape is None and strides is None and type(offset) is int and not offset
+    if in_place and type(allow) is tuple and not allow:
+        accepted = accept_tiled(
+            tensor, box_sizes, elem_strides, interleave_layout, swizzle, l2_fetch_size, oobfill,
+            data_type, rules, target,
+        )  # fmt: skip
         if accepted is not None:
             return accepted
-    return explained("tiled", tensor, (*options, allow, shape, strides, offset))
-
-
-def _is_default(value: object, default: object) -> bool:
-    return type(value) is type(default) and value == default
+    options = (
+        box_sizes, elem_strides, interleave_layout, swizzle, l2_fetch_size, oobfill,
+        data_type, rules, target, allow, shape, strides, offset,
+    )  # fmt: skip
+    return explained("tiled", tensor, options)
 
 
 @opaque
-def check_tma_descriptor(
-    tensor: object,
-    box_sizes: Sequence[int],
-    elem_strides: Sequence[int] | None = None,
-    interleave_layout: Interleave = "none",
-    swizzle: Swizzle = "none",
-    l2_fetch_size: L2FetchSize = "none",
-    oobfill: OobFill = "none",
-    *,
-    data_type: DataType | None = None,
-    rules: str = "libcu++",
-    allow: Iterable[str] = (),
-    shape: Sequence[int] | None = None,
-    strides: Sequence[int] | None = None,
-    offset: int = 0,
-    target: Target | str | None = None,
-) -> Report:
+@with_arguments_of(make_tma_descriptor)
+def check_tma_descriptor(tensor: object, options: dict[str, Any]) -> Report:
     """Validate the arguments of `make_tma_descriptor`; return a Report instead of raising.
 
-    Parameters
-    ----------
-    tensor, box_sizes, elem_strides, interleave_layout, swizzle, l2_fetch_size, oobfill, \
-data_type, rules, allow, shape, strides, offset, target
-        As in `make_tma_descriptor`. Never raises for a wrong tensor or argument: the report says
-        what is wrong.
+    Takes the same arguments, and never raises for a wrong one: the report says what is wrong.
 
     Returns
     -------
@@ -174,22 +148,4 @@ data_type, rules, allow, shape, strides, offset, target
     """  # noqa: E501
     from tma_dlpack.make import build  # the rules are imported when first needed
 
-    return build.check(
-        "tiled",
-        tensor,
-        {
-            "box_sizes": box_sizes,
-            "elem_strides": elem_strides,
-            "interleave_layout": interleave_layout,
-            "swizzle": swizzle,
-            "l2_fetch_size": l2_fetch_size,
-            "oobfill": oobfill,
-            "data_type": data_type,
-            "rules": rules,
-            "target": target,
-            "allow": allow,
-            "shape": shape,
-            "strides": strides,
-            "offset": offset,
-        },
-    )
+    return build.check("tiled", tensor, options)

@@ -9,12 +9,13 @@ A rule belongs to one or more sets of rules:
 ``"measured"``    what the driver refuses for sm_90, for `driver_encode_*`
                   [H200, driver 580.159.04 (CUDA 13.0), 2026-11-20; tests/golden]
 
-`rule.py` defines a row. The rows are in `tensor.py` (device, rank, address, data type, sizes,
-strides), `tile.py` (interleave, swizzle), `box.py` (box, element strides) and `im2col.py`.
+`rule.py` defines a row. The rows are in `tensor.py` (device, rank, address, sizes, strides),
+`data_type.py`, `tile.py` (interleave, swizzle), `box.py`, `elem_strides.py` and `im2col.py`.
 `parse.py` turns the arguments of a call into a `Request` (`request.py`), with `reader.py`;
 `check.py` evaluates the rows; `report.py` is the result, and searches for arguments that would be
-accepted, with the `repair` of each rule (`repairs.py`). `words.py` writes fixes for the tensor's
-framework. `advice.py` has the rows for accepted calls.
+accepted, with the `repair` of each rule (`repairs.py`). `names.py` names arguments as the call
+does; `words.py` writes fixes for the tensor's framework. `advice.py` has the rows for accepted
+calls.
 
 May import: types, dlpack, encoding. Imported by: tensor_map, make and everything below.
 
@@ -24,7 +25,8 @@ A new rule takes four steps:
    `holds`, `found`, `must`, `fix`, and `asks` if `must` is a function. Name the source:
    `libcudacxx=` (required for rules that libcu++ has: `tma.rules()` reads it), `documented=True`,
    or `source=`. `sets` defaults to all four. `reads` names the arguments that it needs, `after` the
-   rules that must hold first. Write ``r.argument(name)`` in texts that `driver_encode_*` shows too.
+   rules that must hold first. Write ``names.argument(r, name)`` in texts that `driver_encode_*`
+   shows too.
 2. Give it a `repair` from `repairs.py`: without one, `fixed()` can only switch the rule off.
 3. The short cut does not read this table. If it would accept what the rule refuses, add the
    condition to make/accept.py and to include/tma_dlpack_make.h (the compiled one).
@@ -40,6 +42,8 @@ A new advice: a row in `advice.py`, and a pair of calls in tests/rules/test_advi
 from __future__ import annotations
 
 from tma_dlpack.rules.box import BOX_RULES
+from tma_dlpack.rules.data_type import DATA_TYPE_RULES
+from tma_dlpack.rules.elem_strides import ELEM_STRIDE_RULES
 from tma_dlpack.rules.im2col import IM2COL_RULES
 from tma_dlpack.rules.rule import CCCL_COMMIT, DRIVER_STEPS, AnyRule, Rule, RulePerEntry
 from tma_dlpack.rules.tensor import TENSOR_RULES
@@ -49,7 +53,17 @@ __all__ = ["ALLOWABLE", "CCCL_COMMIT", "RULES", "AnyRule", "Rule", "RulePerEntry
 
 #: Every rule, in libcu++'s order.
 RULES: tuple[AnyRule, ...] = tuple(
-    sorted((*TENSOR_RULES, *TILE_RULES, *BOX_RULES, *IM2COL_RULES), key=lambda rule: rule.step)
+    sorted(
+        (
+            *TENSOR_RULES,
+            *DATA_TYPE_RULES,
+            *TILE_RULES,
+            *BOX_RULES,
+            *ELEM_STRIDE_RULES,
+            *IM2COL_RULES,
+        ),
+        key=lambda rule: rule.step,
+    )
 )
 
 #: The ids that `allow=` takes: rules that libcu++ has and the driver has not.

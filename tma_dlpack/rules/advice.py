@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tma_dlpack.encoding.arguments import KINDS, MapKind
 from tma_dlpack.rules import words
 from tma_dlpack.rules.request import Request
 from tma_dlpack.rules.rule import MEASURED
@@ -16,13 +17,13 @@ from tma_dlpack.types.limits import (
     BIT_85_MENDED_IN,
     BIT_85_SMALL_BYTES,
     INNER_BYTES,
+    PACKED_GROUP,
     SWIZZLE_SPAN_BYTES,
 )
 
 __all__ = ["ADVICE", "AdviceRow", "bank_conflict_degree"]
 
 BANK_LINE_BYTES = 128  # 32 banks of 4 bytes
-PACKED_GROUP = 16  # values of a packed type that lie in one chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +33,11 @@ class AdviceRow:
     id: str
     on: str
     applies: Callable[[Request], bool]
-    found: Callable[[Request], str]
+    found: str | Callable[[Request], str]
     why: str
-    fix: Callable[[Request], str]
+    fix: str | Callable[[Request], str]
     source: str
-    kinds: tuple[str, ...] = ("tiled", "im2col", "im2col_wide")
+    kinds: tuple[MapKind, ...] = KINDS
 
 
 def bank_conflict_degree(pitch_bytes: int, rows: int) -> int:
@@ -59,16 +60,7 @@ def _inner_bytes(r: Request) -> int:
 
 
 def _rows(r: Request) -> int:
-    if r.kind != "tiled":
-        return r.arguments.pixels_per_column
-    return math.prod(
-        -(-n // s)
-        for n, s in zip(r.arguments.box_dim[1:], r.arguments.element_strides[1:], strict=True)
-    )
-
-
-def _row_bytes(r: Request) -> int:
-    return int(r.arguments.global_dim[0]) * r.element_bits // 8
+    return math.prod(_tile(r)[:-1]) if r.kind == "tiled" else r.arguments.pixels_per_column
 
 
 def _degree(r: Request) -> int:
@@ -109,7 +101,7 @@ def _dense(r: Request) -> bool:
 
 def _spanned_bytes(r: Request) -> int:
     outer = zip(r.arguments.global_dim[1:], r.arguments.global_strides, strict=True)
-    return _row_bytes(r) + sum((int(n) - 1) * int(s) for n, s in outer)
+    return r.arguments.row_bytes + sum((int(n) - 1) * int(s) for n, s in outer)
 
 
 def _beyond_bytes(r: Request) -> tuple[int, int]:
@@ -122,8 +114,11 @@ def _beyond_bytes(r: Request) -> tuple[int, int]:
 
 def _beyond_found(r: Request) -> str:
     before, after = _beyond_bytes(r)
-    parts = [f"{counted(before, 'byte')} before the tensor's first element"] * (before > 0)
-    parts += [f"{counted(after, 'byte')} after the tensor's last element"] * (after > 0)
+    parts = []
+    if before:
+        parts.append(f"{counted(before, 'byte')} before the tensor's first element")
+    if after:
+        parts.append(f"{counted(after, 'byte')} after the tensor's last element")
     return f"the map describes {' and '.join(parts)}"
 
 
@@ -142,9 +137,9 @@ ADVICE: tuple[AdviceRow, ...] = (
         id="TARGET_ASSUMED",
         on="target",
         applies=lambda r: r.target_is_assumed,
-        found=lambda r: "the tensor is on a GPU, but there is no driver to ask which one",
+        found="the tensor is on a GPU, but there is no driver to ask which one",
         why="the map is made for sm_90",
-        fix=lambda r: "pass target='sm_90', or the GPU that the map is for",
+        fix="pass target='sm_90', or the GPU that the map is for",
         source="tma_dlpack",
     ),
     AdviceRow(
@@ -154,19 +149,17 @@ ADVICE: tuple[AdviceRow, ...] = (
         found=_beyond_found,
         why="making such a map is legal, because it reads no memory; but a copy of bytes outside "
         "the tensor's memory reads or overwrites other data, or faults",
-        fix=lambda r: "copy only tiles whose elements all lie in the tensor's memory",
+        fix="copy only tiles whose elements all lie in the tensor's memory",
         source="tma_dlpack: shape=, strides= and offset= are not checked against the tensor's "
         "memory",
     ),
     AdviceRow(
         id="ADDRESS_ZERO",
         on="tensor.address",
-        applies=lambda r: r.mirror and r.address == 0,
-        found=lambda r: "global_address is 0",
+        applies=lambda r: r.is_driver_call and r.address == 0,
+        found="global_address is 0",
         why="the driver encodes such a map (a driver of 2023 did not), but there is no tensor",
-        fix=lambda r: (
-            "set the address before the first copy: tma.driver_replace_address(tm, address)"
-        ),
+        fix="set the address before the first copy: tma.driver_replace_address(tm, address)",
         source=f"{MEASURED}, 2026-11-21",
     ),
     AdviceRow(
@@ -180,7 +173,7 @@ ADVICE: tuple[AdviceRow, ...] = (
         ),
         why="box_sizes counts the elements that the box spans in the tensor, and the copy takes "
         "every elem_strides-th of them: ceil(box_sizes / elem_strides)",
-        fix=lambda r: "for a tile of as many elements as box_sizes, multiply it by elem_strides",
+        fix="for a tile of as many elements as box_sizes, multiply it by elem_strides",
         source=f"CUDA driver API, cuTensorMapEncodeTiled; {MEASURED}",
     ),
     AdviceRow(
@@ -197,17 +190,17 @@ ADVICE: tuple[AdviceRow, ...] = (
     AdviceRow(
         id="STORE_OVERRUN",
         on="tensor",
-        applies=lambda r: not r.interleaved and _row_bytes(r) % INNER_BYTES != 0,
-        found=lambda r: f"the last dimension spans {_row_bytes(r)} bytes",
+        applies=lambda r: not r.interleaved and r.arguments.row_bytes % INNER_BYTES != 0,
+        found=lambda r: f"the last dimension spans {r.arguments.row_bytes} bytes",
         why="stores and reductions write whole chunks of 16 bytes: they overwrite the bytes past "
         "the end of each row, up to the next multiple of 16; loads are exact",
-        fix=lambda r: "store only if the padding after each row may be overwritten",
+        fix="store only if the padding after each row may be overwritten",
         source=MEASURED,
     ),
     AdviceRow(
         id="COORDINATE_STEP",
         on="tensor",
-        applies=lambda r: not r.interleaved and _row_bytes(r) % INNER_BYTES != 0,
+        applies=lambda r: not r.interleaved and r.arguments.row_bytes % INNER_BYTES != 0,
         found=lambda r: (
             "a tile that ends with the row would start at element "
             f"{int(r.arguments.global_dim[0]) - r.inner_box}"
@@ -267,7 +260,7 @@ ADVICE: tuple[AdviceRow, ...] = (
         found=lambda r: f"im2col-wide on {r.target}",
         why="the documentation requires compute capability 10.0; driver 580.159.04 encodes the map "
         "on sm_90, which has no instruction that uses it",
-        fix=lambda r: "on sm_90 use tma.make_im2col_descriptor, or tma.driver_encode_im2col",
+        fix="on sm_90 use tma.make_im2col_descriptor, or tma.driver_encode_im2col",
         source="CUDA driver API, cuTensorMapEncodeIm2colWide",
     ),
 )

@@ -1,19 +1,19 @@
-"""Rules on box_sizes and elem_strides."""
+"""Rules on box_sizes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
 from tma_dlpack.encoding.arguments import reverse
-from tma_dlpack.rules import repairs, words
+from tma_dlpack.rules import names, repairs, words
 from tma_dlpack.rules.request import Request
 from tma_dlpack.rules.rule import (
+    ALL_BUT_MEASURED,
     HAS_TYPE,
     LIBCU,
     MEASURED,
     TILED,
     TILED_ON_SM_90,
-    WRITTEN,
     AnyRule,
     Rule,
     RulePerEntry,
@@ -25,12 +25,11 @@ from tma_dlpack.types.limits import (
     INNER_BYTES,
     MAX_BOX,
     MAX_BOX_BYTES,
-    MAX_ELEM_STRIDE,
     MAX_RANK,
     PADDED_INNER_VALUES,
 )
 
-__all__ = ["BOX_RULES", "inner_fix"]
+__all__ = ["BOX_RULES", "be_in_shape", "inner_fix", "inner_found"]
 
 #: What the rows on the innermost bytes of the box read.
 _READS_INNER = ("box_sizes", "data_type")
@@ -41,10 +40,18 @@ def _inner_to_outer(r: Request) -> Iterable[int]:
     return range(r.rank)
 
 
-def _stepped(r: Request) -> Iterable[int]:
-    # only the sm_90 driver checks the innermost entry of im2col maps; skip it for unknown targets
-    unsure = r.rules == "measured" and any(v.argument == "target" for v in r.unreadable)
-    return range(1 if r.ignores_innermost_elem_stride or unsure else 0, r.rank)
+def _box_found(r: Request, i: int) -> str:
+    return f"{names.box_entry(r, i)} is {r.arguments.box_dim[i]}"
+
+
+def be_in_shape(r: Request, i: int) -> str:
+    """Give the limit of an entry that must not exceed the extent of the tensor."""
+    return f"be at most {names.extent(r, i)} = {r.arguments.global_dim[i]}"
+
+
+def inner_found(r: Request) -> str:
+    """Give the bytes of a row of the box."""
+    return f"{names.inner_box(r)} spans {counted(r.inner_box_bytes, 'byte')}"
 
 
 def _fitting(r: Request, i: int) -> int:
@@ -64,26 +71,16 @@ def _range_fix(r: Request, i: int) -> str:
 
 def _box_rank_fix(r: Request) -> str:
     size = "row-major; 1 for dimensions that a tile does not extend along"
-    if r.mirror:
+    if r.is_driver_call:
         return f"give {counted(r.rank, 'entry')}, {size}"
     box = repairs.entries("box_sizes")(r)["box_sizes"]
     return f"pass {counted(r.rank, 'entry')}, such as box_sizes={box}, {size}"
 
 
-def _step_fix(r: Request, i: int) -> str:
-    if r.arguments.element_strides[i] < 1:
-        return "use 1 to take every element"
-    if r.kind != "tiled" or r.mirror or i == 0 or not r.is_own_layout:
-        return "use 1 to take every element, or 8, the largest step"
-    colons = ":, " * (r.rank - 1 - i)
-    step = r.arguments.element_strides[i]
-    return f"use 1 and step the tensor itself, x[{colons}::{step}], or use 8, the largest step"
-
-
 def inner_fix(r: Request) -> str:
     """Name the rows of a box that are multiples of 16 bytes, and the nearest one."""
     change = repairs.inner_box(r)
-    if r.mirror or not change:
+    if r.is_driver_call or not change:
         nearest = ""
     else:
         nearest = "; the nearest that fits is {}={}".format(*next(iter(change.items())))
@@ -105,7 +102,7 @@ def _span_fix(r: Request) -> str:
 def _split_hint(r: Request) -> str:
     """Give the call that copies a wide tile at once; "" if the row is not whole spans."""
     a, span = r.arguments, r.span_elements
-    can_split = r.kind == "tiled" and not r.mirror and r.is_own_layout and r.rank < MAX_RANK
+    can_split = r.kind == "tiled" and not r.is_driver_call and r.is_own_layout and r.rank < MAX_RANK
     if not can_split or r.type_row.is_packed or a.box_dim[0] % span or a.global_dim[0] % span:
         return ""
     box = reverse(a.box_dim)
@@ -126,7 +123,7 @@ def _driver_counts_few(r: Request) -> bool:
 def _shrink_fix(holds: repairs.Holds) -> Callable[[Request], str]:
     def fix(r: Request) -> str:
         place, value = repairs.shrunk(r, holds)
-        entry = f"{r.box_name(place)} from {r.arguments.box_dim[place]} to {value}"
+        entry = f"{names.box_entry(r, place)} from {r.arguments.box_dim[place]} to {value}"
         return f"shrink {entry}, and copy in several steps"
 
     return fix
@@ -140,7 +137,7 @@ BOX_RULES: tuple[AnyRule, ...] = (
         on="box_sizes",
         why="the tile has an extent along each dimension",
         asks="have one entry per dimension of the tensor",
-        sets=frozenset({"libcu++", "driver"}),  # a mirror reads as many entries as the rank says
+        sets=frozenset({"libcu++", "driver"}),  # of the driver's arrays, `rank` entries are read
         kinds=TILED,
         reads=("box_sizes",),
         after=("RANK",),
@@ -161,7 +158,7 @@ BOX_RULES: tuple[AnyRule, ...] = (
         reads=("box_sizes",),
         after=("RANK", "BOX_RANK"),
         holds=lambda r, i: 1 <= r.arguments.box_dim[i] <= MAX_BOX,
-        found=lambda r, i: f"{r.box_name(i)} is {r.arguments.box_dim[i]}",
+        found=_box_found,
         must=f"be 1..{MAX_BOX}",
         fix=_range_fix,
         libcudacxx="__get_box_sizes",
@@ -181,8 +178,8 @@ BOX_RULES: tuple[AnyRule, ...] = (
         after=("RANK", "BOX_RANK"),
         after_here=("BOX_RANGE", "DIM_RANGE"),
         holds=lambda r, i: r.arguments.box_dim[i] <= r.arguments.global_dim[i],
-        found=lambda r, i: f"{r.box_name(i)} is {r.arguments.box_dim[i]}",
-        must=lambda r, i: f"be at most {r.extent_name(i)} = {r.arguments.global_dim[i]}",
+        found=_box_found,
+        must=be_in_shape,
         fix=lambda r, i: f"use {_fitting(r, i)}",
         libcudacxx="__get_box_sizes",
         differs="the driver accepts larger boxes; the rest of the tile is filled",
@@ -201,9 +198,10 @@ BOX_RULES: tuple[AnyRule, ...] = (
         after_here=("BOX_RANGE",),
         applies=lambda r: not r.interleaved,
         holds=lambda r: r.inner_box_bytes % INNER_BYTES == 0,
-        found=lambda r: f"{r.inner_name()} spans {counted(r.inner_box_bytes, 'byte')}",
+        found=inner_found,
         must=lambda r: (
-            f"be a multiple of {INNER_BYTES} bytes when {r.argument('interleave_layout')} is none"
+            f"be a multiple of {INNER_BYTES} bytes when "
+            f"{names.argument(r, 'interleave_layout')} is none"
         ),
         fix=inner_fix,
         libcudacxx="__get_box_sizes",
@@ -216,14 +214,14 @@ BOX_RULES: tuple[AnyRule, ...] = (
         on="box_sizes",
         why="the driver API documents only rows of 128 values for the types padded to 16 bytes",
         asks="have an innermost entry of 128 for the types padded to 16 bytes",
-        sets=WRITTEN,
+        sets=ALL_BUT_MEASURED,
         reads=_READS_INNER,
         after=_HAS_INNER,
         applies=lambda r: r.data_type in PADDED_TYPES,
         holds=lambda r: r.inner_box == PADDED_INNER_VALUES,
-        found=lambda r: f"{r.inner_name()} is {counted(r.inner_box, 'value')}",
+        found=lambda r: f"{names.inner_box(r)} is {counted(r.inner_box, 'value')}",
         must=lambda r: f"be {PADDED_INNER_VALUES} for {r.type_row.data_type.name}",
-        fix=lambda r: f"use {PADDED_INNER_VALUES} for {r.inner_name()}",
+        fix=lambda r: f"use {PADDED_INNER_VALUES} for {names.inner_box(r)}",
         documented=True,
         repair=repairs.padded_inner,
     ),
@@ -239,7 +237,7 @@ BOX_RULES: tuple[AnyRule, ...] = (
         after_here=("BOX_RANGE",),
         applies=lambda r: not r.interleaved and r.arguments.swizzle is not TmaSwizzle.none,
         holds=lambda r: r.inner_box_bytes <= r.span_bytes,
-        found=lambda r: f"{r.inner_name()} spans {counted(r.inner_box_bytes, 'byte')}",
+        found=inner_found,
         must=lambda r: f"be at most {r.span_bytes} bytes with swizzle {r.arguments.swizzle.name}",
         fix=_span_fix,
         libcudacxx="__get_box_sizes",
@@ -266,60 +264,6 @@ BOX_RULES: tuple[AnyRule, ...] = (
         libcudacxx="__get_box_sizes",
         repair=repairs.shrink_box(_fits_smem),
     ),
-    # 9. element strides
-    Rule(
-        id="ELEM_STRIDES_RANK",
-        step=90,
-        on="elem_strides",
-        why="there is a step along each dimension",
-        asks="have one entry per dimension of the tensor",
-        reads=("elem_strides",),
-        after=("RANK",),
-        holds=lambda r: len(r.arguments.element_strides) == r.rank,
-        found=lambda r: f"elem_strides has {counted(len(r.arguments.element_strides), 'entry')}",
-        must=lambda r: f"have {r.rank}, one per dimension of the tensor",
-        fix="omit elem_strides for strides of 1, or give one entry per dimension, row-major",
-        libcudacxx="__get_elem_strides",
-        repair=repairs.entries("elem_strides"),
-    ),
-    RulePerEntry(
-        id="ELEM_STRIDES_RANGE",
-        step=91,
-        on="elem_strides",
-        why="the map stores stride - 1 in 3 bits",
-        entries=_stepped,
-        reads=("elem_strides", "interleave_layout"),
-        after=("RANK", "ELEM_STRIDES_RANK"),
-        holds=lambda r, i: 1 <= r.arguments.element_strides[i] <= MAX_ELEM_STRIDE,
-        found=lambda r, i: f"{r.elem_stride_name(i)} is {r.arguments.element_strides[i]}",
-        must=f"be 1..{MAX_ELEM_STRIDE}",
-        fix=_step_fix,
-        libcudacxx="__get_elem_strides",
-        documented=True,
-        differs="libcu++ and the documentation ignore the innermost entry unless interleaved; the "
-        "driver does not",
-        repair=repairs.clamp_elem_stride,
-    ),
-    RulePerEntry(
-        id="ELEM_STRIDES_IN_SHAPE",
-        step=91,
-        on="elem_strides",
-        why="libcu++ requires steps that stay within the tensor; the driver does not",
-        asks="be at most the extent of the tensor",
-        kinds=TILED,
-        sets=LIBCU,
-        entries=_stepped,
-        reads=("elem_strides", "interleave_layout"),
-        after=("RANK", "ELEM_STRIDES_RANK"),
-        after_here=("ELEM_STRIDES_RANGE", "DIM_RANGE"),
-        holds=lambda r, i: r.arguments.element_strides[i] <= r.arguments.global_dim[i],
-        found=lambda r, i: f"{r.elem_stride_name(i)} is {r.arguments.element_strides[i]}",
-        must=lambda r, i: f"be at most {r.extent_name(i)} = {r.arguments.global_dim[i]}",
-        fix=lambda r, i: f"use {min(r.arguments.global_dim[i], MAX_ELEM_STRIDE)}",
-        libcudacxx="__get_elem_strides",
-        differs="the driver accepts more",
-        repair=repairs.clamp_elem_stride,
-    ),
     # 10. what only the driver requires
     Rule(
         id="BOX_INNER_16B_INTERLEAVED",
@@ -333,7 +277,7 @@ BOX_RULES: tuple[AnyRule, ...] = (
         after_here=("BOX_RANGE",),
         applies=lambda r: r.interleaved and r.target.has_model,
         holds=lambda r: r.inner_box_bytes % INNER_BYTES == 0,
-        found=lambda r: f"{r.inner_name()} spans {counted(r.inner_box_bytes, 'byte')}",
+        found=inner_found,
         must=f"be a multiple of {INNER_BYTES} bytes for the driver, interleaved or not",
         fix=inner_fix,
         source=MEASURED,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import NamedTuple, TypeVar
 
-from tma_dlpack.rules import ALLOWABLE, RULES, AnyRule, Rule
+from tma_dlpack.rules import ALLOWABLE, RULES, AnyRule, Rule, names
 from tma_dlpack.rules.advice import ADVICE
 from tma_dlpack.rules.repairs import Change
 from tma_dlpack.rules.request import Request, set_of_rules
@@ -56,18 +56,20 @@ def find_violations(request: Request) -> tuple[Violation, ...]:
 
 def faults_of(request: Request) -> list[Fault]:
     """Give the rules that do not hold, in libcu++'s order."""
-    if request.unreadable and (request.mirror or request.view is None):
+    if request.unreadable and (request.is_driver_call or request.view is None):
         return []
     unreadable = {v.argument for v in request.unreadable}
     failed: set[str] = set()  # ids of rules that do not hold, or were skipped
     failed_here: set[tuple[str, int]] = set()  # the same for one entry
     found: list[tuple[int, int, Fault]] = []
     for rule in _rules_of(request.kind, request.rules):
-        if rule.id in request.allowed or (rule.of_tensors and request.mirror):
+        if rule.id in request.allowed or (rule.make_only and request.is_driver_call):
             continue
         if rule.applies is not None and not rule.applies(request):
             continue
-        cannot_read = unreadable and any(request.argument(n) in unreadable for n in rule.reads)
+        cannot_read = unreadable and any(
+            names.argument(request, n) in unreadable for n in rule.reads
+        )
         if cannot_read or not failed.isdisjoint(rule.after):
             failed.add(rule.id)
             continue
@@ -94,7 +96,7 @@ def _entries(rule: AnyRule, request: Request) -> Iterable[int | None]:
 
 def _driver_accepts(request: Request, faults: list[Fault]) -> bool:
     """Whether a refused call would be accepted with ``rules="driver"``."""
-    if request.mirror or request.unreadable:
+    if request.is_driver_call or request.unreadable:
         return False
     drivers_rules = set_of_rules(request.kind, "driver", request.target)
     if any(drivers_rules in fault.rule.sets for fault in faults):
@@ -106,7 +108,7 @@ def _violation(fault: Fault, more_to_fix: str) -> Violation:
     rule = fault.rule
     return Violation(
         rule=rule.id,
-        argument=fault.request.argument(rule.on),
+        argument=names.argument(fault.request, rule.on),
         found=fault.text(rule.found),
         limit=f"it must {fault.text(rule.must)}",
         fix=fault.text(rule.fix) + _allow(fault) + more_to_fix,
@@ -127,10 +129,10 @@ def advise(request: Request) -> tuple[Advice, ...]:
     return tuple(
         Advice(
             rule=row.id,
-            argument=request.argument(row.on),
-            found=row.found(request),
+            argument=names.argument(request, row.on),
+            found=row.found if isinstance(row.found, str) else row.found(request),
             limit=row.why,
-            fix=row.fix(request),
+            fix=row.fix if isinstance(row.fix, str) else row.fix(request),
             source=row.source,
         )
         for row in ADVICE

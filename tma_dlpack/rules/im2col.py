@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tma_dlpack.rules import repairs, words
-from tma_dlpack.rules.box import inner_fix
+from tma_dlpack.rules import names, repairs, words
+from tma_dlpack.rules.box import inner_fix, inner_found
 from tma_dlpack.rules.request import Request
 from tma_dlpack.rules.rule import (
-    COLUMNS,
+    BOTH_IM2COL,
     DRIVER,
     HAS_TYPE,
     IM2COL,
@@ -36,7 +36,7 @@ def _corner_count(which: str) -> Rule:
         on=name,
         why="a corner is an offset along each spatial dimension",
         asks="have one entry per spatial dimension",
-        of_tensors=True,
+        make_only=True,
         kinds=IM2COL,
         reads=(name,),
         after=("RANK",),
@@ -60,15 +60,12 @@ def _corner_range(which: str) -> RulePerEntry:
         on=f"pixel_box_{which}_corner",
         why="the map stores all entries of a corner in 16 bits",
         asks="be -32768..32767 at rank 3, -128..127 at rank 4, -16..15 at rank 5",
-        kinds=COLUMNS,
+        kinds=BOTH_IM2COL,
         entries=_spatial,
         reads=(f"pixel_box_{which}_corner", "target"),
-        after=(
-            "RANK",
-            f"{which.upper()}_CORNER_COUNT",
-        ),
-        holds=lambda r, i: _fits_signed(r.corner(which)[i], r.corner_bits),
-        found=lambda r, i: f"{r.corner_name(which, i)} is {r.corner(which)[i]}",
+        after=("RANK", f"{which.upper()}_CORNER_COUNT"),
+        holds=lambda r, i: r.corner(which)[i] in r.corner_range,
+        found=lambda r, i: f"{names.corner_entry(r, which, i)} is {r.corner(which)[i]}",
         must=_corner_must,
         fix=lambda r, i: _corner_fix(r, which, i),
         documented=True,
@@ -76,21 +73,14 @@ def _corner_range(which: str) -> RulePerEntry:
     )
 
 
-def _fits_signed(value: int, bits: int) -> bool:
-    half = 1 << (bits - 1)
-    return -half <= value < half
-
-
 def _corner_fix(r: Request, which: str, i: int) -> str:
-    half = 1 << (r.corner_bits - 1)
-    nearest = max(-half, min(r.corner(which)[i], half - 1))
+    nearest = repairs.nearest(r.corner(which)[i], r.corner_range)
     cause = "padding" if which == "lower" else "(kernel_size - 1) * dilation - padding"
     return f"use {nearest}, the nearest that fits, or a convolution with a smaller {cause}"
 
 
 def _corner_must(r: Request, i: int) -> str:
-    half = 1 << (r.corner_bits - 1)
-    return f"be {-half}..{half - 1} for a tensor of rank {r.rank}"
+    return f"be {r.corner_range[0]}..{r.corner_range[-1]} for a tensor of rank {r.rank}"
 
 
 def _count(rule_id: str, name: str, limit: int, what: str) -> Rule:
@@ -103,7 +93,7 @@ def _count(rule_id: str, name: str, limit: int, what: str) -> Rule:
         step=77,
         on=name,
         why=f"the map stores count - 1 in {(limit - 1).bit_length()} bits",
-        kinds=COLUMNS,
+        kinds=BOTH_IM2COL,
         reads=(name,),
         holds=lambda r: 1 <= value(r) <= limit,
         found=lambda r: f"{name} is {value(r)}",
@@ -119,22 +109,18 @@ def _count(rule_id: str, name: str, limit: int, what: str) -> Rule:
 
 
 def _bounding_box_found(r: Request, i: int) -> str:
-    lower, upper = r.arguments.pixel_box_lower_corner[i], r.arguments.pixel_box_upper_corner[i]
-    size = f"{r.extent_name(r.first_spatial + i)} = {r.arguments.global_dim[r.first_spatial + i]}"
+    d = r.first_spatial + i
     return (
         f"the bounding box is {counted(r.bounding_box_extent(i), 'pixel')} along {'WHD'[i]} "
-        f"({size}, upper corner {upper}, lower corner {lower})"
+        f"({names.extent(r, d)} = {r.arguments.global_dim[d]}, "
+        f"upper corner {r.corner('upper')[i]}, lower corner {r.corner('lower')[i]})"
     )
 
 
 def _only_wraps(r: Request, i: int) -> bool:
     """Whether the bounding box is empty only because the driver's 32-bit sum overflows."""
-    return (
-        r.arguments.global_dim[r.first_spatial + i]
-        + r.arguments.pixel_box_upper_corner[i]
-        - r.arguments.pixel_box_lower_corner[i]
-        > 0
-    )
+    size = r.arguments.global_dim[r.first_spatial + i]
+    return size + r.corner("upper")[i] - r.corner("lower")[i] > 0
 
 
 def _bounding_box_must(r: Request, i: int) -> str:
@@ -150,7 +136,7 @@ def _bounding_box_fix(r: Request, i: int) -> str:
     if _only_wraps(r, i):
         return words.parts_fix(r, r.first_spatial + i)
     kernel = "use a kernel no larger than the padded image"
-    if r.mirror:
+    if r.is_driver_call:
         return f"{kernel}; tma.im2col_corners() gives both corners"
     change = repairs.open_bounding_box(r, i)
     corners = ", ".join(f"{name}={value}" for name, value in change.items())
@@ -176,7 +162,7 @@ IM2COL_RULES: tuple[AnyRule, ...] = (
         on="pixel_box_upper_corner",
         why="a column starts at a pixel of the bounding box",
         asks="have at least one pixel along every spatial dimension: size + upper - lower > 0",
-        kinds=COLUMNS,
+        kinds=BOTH_IM2COL,
         entries=_spatial,
         reads=("pixel_box_lower_corner", "pixel_box_upper_corner", "interleave_layout", "target"),
         after=("RANK", "DIM_RANGE", "LOWER_CORNER_COUNT", "UPPER_CORNER_COUNT"),
@@ -202,9 +188,7 @@ IM2COL_RULES: tuple[AnyRule, ...] = (
         after=("RANK", "DIM_RANGE"),
         applies=lambda r: r.target.has_model,
         holds=lambda r, i: r.spatial_size(i) > 0,
-        found=lambda r, i: (
-            f"{r.extent_name(r.first_spatial + i)} is {r.arguments.global_dim[r.first_spatial + i]}"
-        ),
+        found=lambda r, i: names.extent_found(r, r.first_spatial + i),
         must="be 1..2^31 - 1 along H and D",
         fix=lambda r, i: words.parts_fix(r, r.first_spatial + i),
         source=MEASURED,
@@ -217,12 +201,12 @@ IM2COL_RULES: tuple[AnyRule, ...] = (
         step=101,
         on="channels_per_pixel",
         why="the hardware copies a pixel in units of 16 bytes",
-        kinds=COLUMNS,
+        kinds=BOTH_IM2COL,
         reads=("channels_per_pixel", "data_type", "target"),
         after=("CHANNELS", *HAS_TYPE, "PACKED_TYPE"),
         applies=lambda r: r.target.has_model,
         holds=lambda r: r.inner_box_bytes % INNER_BYTES == 0,
-        found=lambda r: f"{r.inner_name()} spans {counted(r.inner_box_bytes, 'byte')}",
+        found=inner_found,
         must=f"be a multiple of {INNER_BYTES} bytes",
         fix=inner_fix,
         source=MEASURED,
@@ -234,7 +218,7 @@ IM2COL_RULES: tuple[AnyRule, ...] = (
         step=102,
         on="pixels_per_column",
         why="the driver refuses more than the shared memory of an SM",
-        kinds=COLUMNS,
+        kinds=BOTH_IM2COL,
         reads=("channels_per_pixel", "pixels_per_column", "data_type", "target"),
         after=("CHANNELS", "PIXELS", *HAS_TYPE, "PACKED_TYPE"),
         applies=lambda r: r.target.has_model,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from enum import IntEnum
 from fractions import Fraction
 from typing import Any
 
@@ -32,34 +33,42 @@ from tma_dlpack.types.target import Target
 
 __all__ = ["DRIVER_ARGUMENTS", "OPTIONS", "read_call", "read_driver_call"]
 
+#: The enums of every kind of map: our name, the driver's, the type.
+_ENUMS: tuple[tuple[str, str, type[IntEnum]], ...] = (
+    ("interleave_layout", "interleave", TmaInterleaveLayout),
+    ("swizzle", "swizzle", TmaSwizzle),
+    ("l2_fetch_size", "l2_promotion", TmaL2FetchSize),
+    ("oobfill", "oob_fill", TmaOobFill),
+)
+
 _LAYOUT = ("elem_strides", "interleave_layout", "swizzle", "l2_fetch_size", "oobfill")
-_MANNER = ("data_type", "rules", "target")
+_COMMON = ("data_type", "rules", "target")
 _COUNTS = ("channels_per_pixel", "pixels_per_column")
 _CORNERS = ("pixel_box_lower_corner", "pixel_box_upper_corner")
 _WIDTHS = ("lower_corner_width", "upper_corner_width")
 
 #: The options of each `make_*` function, in the order of its signature.
 OPTIONS: dict[MapKind, tuple[str, ...]] = {
-    "tiled": ("box_sizes", *_LAYOUT, *_MANNER, "allow", "shape", "strides", "offset"),
-    "im2col": (*_CORNERS, *_COUNTS, *_LAYOUT, *_MANNER),
-    "im2col_wide": (*_WIDTHS, *_COUNTS, *_LAYOUT, "mode", *_MANNER),
+    "tiled": ("box_sizes", *_LAYOUT, *_COMMON, "allow", "shape", "strides", "offset"),
+    "im2col": (*_CORNERS, *_COUNTS, *_LAYOUT, *_COMMON),
+    "im2col_wide": (*_WIDTHS, *_COUNTS, *_LAYOUT, "mode", *_COMMON),
 }
 
-_BARE = ("tensor_data_type", "tensor_rank", "global_address", "global_dim", "global_strides")
+_TENSOR = ("tensor_data_type", "tensor_rank", "global_address", "global_dim", "global_strides")
 _PIXELS = ("channels_per_pixel", "pixels_per_column", "element_strides", "interleave")
-_ENUMS = ("swizzle", "l2_promotion", "oob_fill")
+_OPTIONS = ("swizzle", "l2_promotion", "oob_fill")
 
 #: The driver's arguments of each `driver_encode_*`, in the order of its signature.
 DRIVER_ARGUMENTS: dict[MapKind, tuple[str, ...]] = {
-    "tiled": (*_BARE, "box_dim", "element_strides", "interleave", *_ENUMS),
-    "im2col": (*_BARE, *_CORNERS, *_PIXELS, *_ENUMS),
+    "tiled": (*_TENSOR, "box_dim", "element_strides", "interleave", *_OPTIONS),
+    "im2col": (*_TENSOR, *_CORNERS, *_PIXELS, *_OPTIONS),
     "im2col_wide": (
-        *_BARE,
+        *_TENSOR,
         "pixel_box_lower_corner_width",
         "pixel_box_upper_corner_width",
         *_PIXELS,
         "mode",
-        *_ENUMS,
+        *_OPTIONS,
     ),
 }
 
@@ -94,30 +103,23 @@ def read_call(
         What was refused before the arguments were read.
     """
     read = Reader()
-    read.instead["target"] = None  # the tensor's own
-    own_view = view
+    read.proposals["target"] = None  # the tensor's own
     view = _as_described(read, view, given)
-    if view is not None and own_view is not None:
+    if view is not None:
         address += view.offset_bytes
     rank = len(view.shape) if view is not None else 0
     rules = read.word("rules", given["rules"], RULE_SETS[kind])
     allowed = read.rule_ids("allow", given.get("allow", ()), ALLOWABLE, _RULE_IDS)
     asked_type = read.data_type("data_type", given["data_type"])
-    interleave = read.member("interleave_layout", TmaInterleaveLayout, given["interleave_layout"])
-    swizzle = read.member("swizzle", TmaSwizzle, given["swizzle"])
-    l2_promotion = read.member("l2_fetch_size", TmaL2FetchSize, given["l2_fetch_size"])
-    oob_fill = read.member("oobfill", TmaOobFill, given["oobfill"])
-    box: tuple[int, ...] = ()
-    column: dict[str, Any] = {}
-    if kind == "tiled":
-        box = read.integers("box_sizes", given["box_sizes"], (1,) * rank)[::-1]
-    else:
-        column = _read_column(read, kind, given, rank)
+    fields: dict[str, Any] = {
+        driver_name: read.member(name, enum, given[name]) for name, driver_name, enum in _ENUMS
+    }
+    fields |= _read_box(read, kind, given, rank)
     elem_strides = (1,) * rank
     if given["elem_strides"] is not None:
         elem_strides = read.integers("elem_strides", given["elem_strides"])[::-1]
     data_type = _type_of(view, asked_type)
-    dims, strides_bytes = _layout_of(view, data_type, interleave)
+    dims, strides_bytes = _layout_of(view, data_type, fields["interleave"])
     return Request(
         arguments=EncodeArguments(
             kind=kind,
@@ -125,12 +127,7 @@ def read_call(
             global_dim=dims,  # type: ignore[arg-type]  # rules ask for whole numbers
             global_strides=strides_bytes,  # type: ignore[arg-type]
             element_strides=elem_strides,
-            box_dim=box,
-            interleave=interleave,
-            swizzle=swizzle,
-            l2_promotion=l2_promotion,
-            oob_fill=oob_fill,
-            **column,
+            **fields,
         ),
         address=address,
         rank=rank,
@@ -143,7 +140,7 @@ def read_call(
         asked_type=asked_type,
         type_is_known=data_type is not None,
         unreadable=(*refused, *read.unreadable),
-        readable_instead=read.instead,
+        proposals=read.proposals,
     )
 
 
@@ -196,10 +193,11 @@ def _omitted_strides(read: Reader, view: TensorView, shape: tuple[int, ...]) -> 
         choices.append(row_major)
     if len(set(choices)) == 1:
         return choices[0]
-    found, fix = "is omitted", f"pass strides={row_major} for rows without gaps"
     if choices:
         fix = f"pass strides={view.strides}, which are the tensor's own, or {row_major}, row-major"
-    read.refuse("strides", found, f"be given for the shape {shape}", fix)
+    else:
+        fix = f"pass strides={row_major} for rows without gaps"
+    read.refuse("strides", "is omitted", f"be given for the shape {shape}", fix)
     return ()
 
 
@@ -232,13 +230,11 @@ def _layout_of(
     return driver_layout(view, data_type)
 
 
-def _read_column(
-    read: Reader, kind: MapKind, given: Mapping[str, Any], rank: int
-) -> dict[str, Any]:
-    fields: dict[str, Any] = {
-        name: read.integer(name, given[name], 1)
-        for name in ("channels_per_pixel", "pixels_per_column")
-    }
+def _read_box(read: Reader, kind: MapKind, given: Mapping[str, Any], rank: int) -> dict[str, Any]:
+    """Give the box of a tiled map; for an im2col map the counts, the corners and the mode."""
+    if kind == "tiled":
+        return {"box_dim": read.integers("box_sizes", given["box_sizes"], (1,) * rank)[::-1]}
+    fields: dict[str, Any] = {name: read.integer(name, given[name], 1) for name in _COUNTS}
     for which in ("lower", "upper"):
         corner = f"pixel_box_{which}_corner"
         if kind == "im2col":
@@ -266,10 +262,7 @@ def read_driver_call(kind: MapKind, given: Mapping[str, Any], target: Target) ->
 
     fields: dict[str, Any] = {
         "data_type": read.member("tensor_data_type", TensorMapDataType, given["tensor_data_type"]),
-        "interleave": read.member("interleave", TmaInterleaveLayout, given["interleave"]),
-        "swizzle": read.member("swizzle", TmaSwizzle, given["swizzle"]),
-        "l2_promotion": read.member("l2_promotion", TmaL2FetchSize, given["l2_promotion"]),
-        "oob_fill": read.member("oob_fill", TmaOobFill, given["oob_fill"]),
+        **{name: read.member(name, enum, given[name]) for _, name, enum in _ENUMS},
         "global_dim": array("global_dim"),
         "global_strides": array("global_strides", fewer=1),
         "element_strides": array("element_strides"),
@@ -278,9 +271,9 @@ def read_driver_call(kind: MapKind, given: Mapping[str, Any], target: Target) ->
     if kind == "tiled":
         fields["box_dim"] = array("box_dim")
     else:
-        for name in ("channels_per_pixel", "pixels_per_column"):
+        for name in _COUNTS:
             fields[name] = read.integer(name, given[name])
-    for corner in ("pixel_box_lower_corner", "pixel_box_upper_corner"):
+    for corner in _CORNERS:
         if kind == "im2col":
             fields[corner] = array(corner, fewer=2)
         if kind == "im2col_wide":
@@ -293,7 +286,7 @@ def read_driver_call(kind: MapKind, given: Mapping[str, Any], target: Target) ->
         address=address,
         rank=rank,
         rules="measured" if target.has_model else "documented",
-        mirror=True,
+        is_driver_call=True,
         target=target,
         unreadable=tuple(read.unreadable),
     )

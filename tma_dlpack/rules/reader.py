@@ -20,7 +20,7 @@ from tma_dlpack.types.coerce import (
     texts_of,
 )
 from tma_dlpack.types.enums import TensorMapDataType, parse
-from tma_dlpack.types.errors import Violation
+from tma_dlpack.types.errors import Violation, wrong_argument
 
 __all__ = ["Reader"]
 
@@ -75,23 +75,14 @@ class Reader:
 
     def __init__(self) -> None:
         self.unreadable: list[Violation] = []
-        self.instead: dict[str, Any] = {}
+        self.proposals: dict[str, Any] = {}
 
     def refuse(
-        self, argument: str, found: str, must: str, fix: str, instead: object = None
+        self, argument: str, found: str, must: str, fix: str, proposal: object = None
     ) -> None:
         """Add the violation of an unreadable argument, and a value to propose instead."""
-        self.instead[argument] = instead
-        self.unreadable.append(
-            Violation(
-                rule="ARGUMENT",
-                argument=argument,
-                found=f"{argument} {found}",
-                limit=f"it must {must}",
-                fix=fix,
-                source="tma_dlpack: the type of the argument",
-            )
-        )
+        self.proposals[argument] = proposal
+        self.unreadable.append(wrong_argument(argument, f"{argument} {found}", must, fix))
 
     def member(self, argument: str, enum: type[AnyEnum], value: object) -> AnyEnum:
         """Read a member, its name or its value; the member of value 0 if unreadable."""
@@ -120,10 +111,10 @@ class Reader:
         data_type = self.member(argument, TensorMapDataType, value)
         if len(self.unreadable) == known:
             return data_type
-        self.instead[argument] = None
+        self.proposals[argument] = None
         return None
 
-    def integer(self, argument: str, value: object, instead: int = 0) -> int:
+    def integer(self, argument: str, value: object, proposal: int = 0) -> int:
         """Read an integer; 0 if unreadable."""
         number = integer_of(value)
         if number is None:
@@ -134,16 +125,16 @@ class Reader:
                 f"is {shown(value)}",
                 f"be an int of at most {INTEGER_BITS} bits" if _is_long(value) else "be an int",
                 f"pass an int, such as {_INTEGERS[argument].example}",
-                instead if meant is None else meant,
+                proposal if meant is None else meant,
             )
         return number or 0
 
     def integers(
-        self, argument: str, value: object, instead: tuple[int, ...] | None = None
+        self, argument: str, value: object, proposal: tuple[int, ...] | None = None
     ) -> tuple[int, ...]:
         """Read a sequence of integers, in the order given; an empty one if unreadable.
 
-        Entries that can be read, or are whole numbers, stay as they are in what could be instead.
+        Entries that can be read, or are whole numbers, stay as they are in the proposal.
         """
         numbers = integers_of(value)
         if numbers is None:
@@ -155,7 +146,7 @@ class Reader:
                 f"is {shown(value)}" + (f", where {wrong}" if wrong else ""),
                 f"be a sequence of ints, {_INTEGERS[argument].entries}",
                 f"pass a tuple of ints, such as {_INTEGERS[argument].example}",
-                instead if meant is None else meant,
+                proposal if meant is None else meant,
             )
             return ()
         return numbers
@@ -197,28 +188,28 @@ class Reader:
         ids = texts_of(value)
         if ids is None:
             given = text_of(value)
-            fix = f"pass {argument}=({(given or choices[0])!r},)"
-            must = "be a sequence of rule ids"
-            self.refuse(
-                argument, f"is {shown(value)}", must, fix, () if given is None else (given,)
-            )
-            return frozenset(choices)
-        fine = [name for name in ids if name in choices]
-        wrong = next((name for name in ids if name not in choices), None)
-        if wrong is not None:
-            close = None if wrong in known else _close(wrong, choices)
-            found = f"{wrong}, which is not a rule"
-            if wrong in known:
-                found = f"{wrong}, which is also a rule of the driver"
             self.refuse(
                 argument,
-                f"names {found}",
-                f"name only {', '.join(choices)}",
-                f"omit {wrong}" + (f"; did you mean {close!r}?" if close else ""),
-                tuple(fine if close is None else [*fine, close]),
+                f"is {shown(value)}",
+                "be a sequence of rule ids",
+                f"pass {argument}=({(given or choices[0])!r},)",
+                () if given is None else (given,),
             )
             return frozenset(choices)
-        return frozenset(fine)
+        valid = tuple(name for name in ids if name in choices)
+        wrong = next((name for name in ids if name not in choices), None)
+        if wrong is None:
+            return frozenset(valid)
+        is_what = "also a rule of the driver" if wrong in known else "not a rule"
+        close = None if wrong in known else _close(wrong, choices)
+        self.refuse(
+            argument,
+            f"names {wrong}, which is {is_what}",
+            f"name only {', '.join(choices)}",
+            f"omit {wrong}" + (f"; did you mean {close!r}?" if close else ""),
+            (*valid, close) if close else valid,
+        )
+        return frozenset(choices)
 
 
 def _is_long(value: object) -> bool:

@@ -40,6 +40,7 @@ __all__ = [
     "full_swizzle",
     "inner_box",
     "less_aligned",
+    "nearest",
     "open_bounding_box",
     "other_type",
     "padded_inner",
@@ -123,32 +124,29 @@ def _with_inner(r: Request, value: int) -> Change:
     return {"channels_per_pixel": int(value)}
 
 
-def _clamped(value: int, low: int, high: int) -> int:
-    return max(low, min(value, high))
+def nearest(value: int, valid: range) -> int:
+    """Give the valid value that is nearest."""
+    return max(valid[0], min(value, valid[-1]))
 
 
-def _most(r: Request, i: int, limit: int, within: str) -> int:
-    """Give the largest value of entry i of a box or of elem_strides, considering no other entry.
+def _valid(r: Request, i: int, limit: int, within: str) -> range:
+    """Give the valid values of entry i of a box or of elem_strides, considering no other entry.
 
     `within` is the rule that keeps it within the shape.
     """
-    return min(limit, int(r.arguments.global_dim[i])) if r.has_rule(within) else limit
+    extent = int(r.arguments.global_dim[i]) if r.has_rule(within) else limit
+    return range(1, max(1, min(limit, extent)) + 1)
 
 
 def clamp_box(r: Request, i: int) -> Change:
     """Clamp entry i to 1..256, and to the shape if a rule requires it."""
-    return {
-        "box_sizes": _with(
-            r.arguments.box_dim,
-            i,
-            _clamped(r.arguments.box_dim[i], 1, _most(r, i, MAX_BOX, "BOX_IN_SHAPE")),
-        )
-    }
+    valid = _valid(r, i, MAX_BOX, "BOX_IN_SHAPE")
+    return {"box_sizes": _with(r.arguments.box_dim, i, nearest(r.arguments.box_dim[i], valid))}
 
 
 def inner_box(r: Request) -> Change:
     """Choose the nearest multiple of 16 bytes that the shape and the swizzle allow."""
-    most = _most(r, 0, MAX_BOX, "BOX_IN_SHAPE")
+    most = _valid(r, 0, MAX_BOX, "BOX_IN_SHAPE")[-1]
     if r.arguments.swizzle and not r.interleaved:
         most = min(most, r.span_elements)
     fitting = range(r.inner_unit, most + 1, r.inner_unit)
@@ -221,10 +219,9 @@ def entries(argument: str) -> Repair:
 
 def clamp_elem_stride(r: Request, i: int) -> Change:
     """Clamp entry i to 1..8, and to the shape if a rule requires it."""
-    value = _clamped(
-        r.arguments.element_strides[i], 1, _most(r, i, MAX_ELEM_STRIDE, "ELEM_STRIDES_IN_SHAPE")
-    )
-    return {"elem_strides": _with(r.arguments.element_strides, i, value)}
+    steps = r.arguments.element_strides
+    valid = _valid(r, i, MAX_ELEM_STRIDE, "ELEM_STRIDES_IN_SHAPE")
+    return {"elem_strides": _with(steps, i, nearest(steps[i], valid))}
 
 
 # -- im2col --------------------------------------------------------------------------------------
@@ -250,8 +247,8 @@ def corner_range(which: str) -> RepairOfEntry:
     """Clamp entry i to the range for the rank."""
 
     def repair(r: Request, i: int) -> Change:
-        values, half = list(r.corner(which)), 1 << (r.corner_bits - 1)
-        values[i] = _clamped(values[i], -half, half - 1)
+        values = list(r.corner(which))
+        values[i] = nearest(values[i], r.corner_range)
         return _with_corner(r, which, tuple(values))
 
     return repair
@@ -259,21 +256,16 @@ def corner_range(which: str) -> RepairOfEntry:
 
 def open_bounding_box(r: Request, i: int) -> Change:
     """Move the upper corner, or if that is not enough the lower one, to leave one pixel."""
-    size, half = r.spatial_size(i), 1 << (r.corner_bits - 1)
-    upper, lower = (
-        list(r.arguments.pixel_box_upper_corner),
-        list(r.arguments.pixel_box_lower_corner),
-    )
-    upper[i] = _clamped(lower[i] + 1 - size, -half, half - 1)
-    lower[i] = _clamped(min(lower[i], size + upper[i] - 1), -half, half - 1)
+    size, upper, lower = r.spatial_size(i), list(r.corner("upper")), list(r.corner("lower"))
+    upper[i] = nearest(lower[i] + 1 - size, r.corner_range)
+    lower[i] = nearest(min(lower[i], size + upper[i] - 1), r.corner_range)
     change = _with_corner(r, "upper", tuple(upper))
-    return change | (
-        _with_corner(r, "lower", tuple(lower))
-        if tuple(lower) != r.arguments.pixel_box_lower_corner
-        else {}
-    )
+    if tuple(lower) != r.corner("lower"):
+        change |= _with_corner(r, "lower", tuple(lower))
+    return change
 
 
 def clamp_count(argument: str, limit: int) -> Repair:
     """Clamp a count to 1..limit."""
-    return lambda r: {argument: _clamped(getattr(r.arguments, argument), 1, limit)}
+    valid = range(1, limit + 1)
+    return lambda r: {argument: nearest(getattr(r.arguments, argument), valid)}

@@ -5,14 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 from tma_dlpack.rules import ALLOWABLE, RULES
 from tma_dlpack.rules.check import Fault, advise, faults_of, find_violations
 from tma_dlpack.rules.repairs import Change
 from tma_dlpack.rules.request import Request
-from tma_dlpack.types.coerce import reusable
+from tma_dlpack.types.coerce import counted, reusable
 from tma_dlpack.types.errors import (
     Advice,
     Finding,
@@ -80,7 +79,8 @@ class Report(Drawn):
         first violation is that the target lacks a feature.
         """
         if self.violations:
-            lacks = self.violations[0].rule in _unsupported_rules()
+            first = self.violations[0].rule
+            lacks = any(rule.id == first and rule.unsupported for rule in RULES)
             raise (TmaTargetError if lacks else TmaPreconditionError)(self.violations)
 
     @opaque
@@ -148,13 +148,9 @@ class Report(Drawn):
     @opaque
     def __str__(self) -> str:
         findings: tuple[Finding, ...] = (*self.violations, *self.advice)
-        head = (
-            "accepted"
-            if self.ok
-            else f"refused: {len(self.violations)} violation" + "s" * (len(self.violations) > 1)
-        )
+        head = "accepted" if self.ok else f"refused: {counted(len(self.violations), 'violation')}"
         return "\n".join(
-            [head, *(("advice: " if isinstance(f, Advice) else "") + str(f) for f in findings)]
+            [head, *(f"advice: {f}" if isinstance(f, Advice) else str(f) for f in findings)]
         )
 
 
@@ -172,11 +168,6 @@ def check_request(request_of: RequestOf, given: Arguments) -> Report:
     request = request_of(given)
     violations = find_violations(request)
     return Report(violations, () if violations else advise(request), given, request_of)
-
-
-@cache
-def _unsupported_rules() -> frozenset[str]:
-    return frozenset(rule.id for rule in RULES if rule.unsupported)
 
 
 def _starts(given: Arguments) -> Iterator[Change]:
@@ -219,7 +210,7 @@ def _needed(given: Arguments, changes: Change, request_of: RequestOf) -> Change:
 def _changes(request: Request, faults: list[Fault]) -> Iterator[Change]:
     """Give changes that may repair a request, in the order in which its faults are reported."""
     for violation in request.unreadable:
-        if violation.argument in request.readable_instead:
-            yield {violation.argument: request.readable_instead[violation.argument]}
+        if violation.argument in request.proposals:
+            yield {violation.argument: request.proposals[violation.argument]}
     for fault in faults:
         yield fault.changes()

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 from tma_dlpack.dlpack import TensorView
 from tma_dlpack.encoding.arguments import EncodeArguments, MapKind, Number
-from tma_dlpack.types.coerce import counted
 from tma_dlpack.types.dtypes import DataTypeRow
 from tma_dlpack.types.enums import TensorMapDataType, TmaInterleaveLayout
 from tma_dlpack.types.errors import Violation
@@ -62,7 +61,7 @@ class Request:
     target : Target
     target_is_assumed : bool
         Whether the target is a default because no driver could be asked.
-    mirror : bool
+    is_driver_call : bool
         Whether it is a `driver_encode_*` call; messages then use the driver's names.
     view : TensorView or None
         The tensor of a `make_*` call, at address 0 and without its owner.
@@ -77,8 +76,8 @@ class Request:
         `arguments` is then UINT8 and means nothing.
     unreadable : tuple of Violation
         Arguments that could not be read.
-    readable_instead : mapping
-        What could be read in their place, by argument.
+    proposals : mapping
+        What `Report.fixed` puts in their place, by argument.
     """
 
     arguments: EncodeArguments
@@ -87,14 +86,14 @@ class Request:
     rules: str
     target: Target
     target_is_assumed: bool = False
-    mirror: bool = False
+    is_driver_call: bool = False
     view: TensorView | None = None
     innermost_stride: int = 1
     allowed: frozenset[str] = frozenset()
     asked_type: TensorMapDataType | None = None
     type_is_known: bool = True
     unreadable: tuple[Violation, ...] = ()
-    readable_instead: Mapping[str, Any] = field(default_factory=dict)
+    proposals: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def is_own_layout(self) -> bool:
@@ -177,29 +176,16 @@ class Request:
         libcu++ encodes 1 there unless the layout is interleaved, and the document ignores it; the
         driver wants it in range all the same.
         """
-        return self.rules in ("libcu++", "documented") and not self.interleaved and not self.mirror
+        return (
+            self.rules in ("libcu++", "documented")
+            and not self.interleaved
+            and not self.is_driver_call
+        )
 
     def nests(self, i: int) -> bool:
         """Whether the stride of dimension i is 0 or spans the dimensions inside it."""
         stride = self.arguments.global_strides[i - 1]
         return stride == 0 or stride >= self.nested_bytes(i)
-
-    def permuted(self, order: Sequence[int]) -> Request:
-        """Give the same request of a tensor whose dimensions are in another order, row-major.
-
-        The innermost must stay where it is.
-        """
-        assert self.view is not None
-        shape, strides = self.view.shape, self.view.strides
-        view = dataclasses.replace(
-            self.view,
-            shape=tuple(shape[d] for d in order),
-            strides=tuple(strides[d] for d in order),
-        )
-        dims = tuple(self.arguments.global_dim[self.rank - 1 - d] for d in reversed(order))
-        steps = tuple(self.arguments.global_strides[self.rank - 2 - d] for d in order[-2::-1])
-        request = self.with_arguments(global_dim=dims, global_strides=steps)
-        return dataclasses.replace(request, view=view)
 
     def nested_bytes(self, i: int) -> Number:
         """Bytes that the dimensions inside dimension i span; those of extent 1 do not count."""
@@ -245,75 +231,11 @@ class Request:
         return a.pixel_box_lower_corner if which == "lower" else a.pixel_box_upper_corner
 
     @property
-    def corner_bits(self) -> int:
-        """Width in bits of one corner entry."""
-        if self.kind == "im2col_wide" and self.rules == "documented":
-            return 16
-        return {3: 16, 4: 8, 5: 5}[self.rank]
-
-    # -- names for messages, as in the call ------------------------------------------------------
-
-    def _index(self, i: int) -> int:
-        return i if self.mirror else self.rank - 1 - i
-
-    def extent_name(self, i: int) -> str:
-        """Name the extent of dimension i."""
-        if self.mirror:
-            return f"global_dim[{i}]"
-        return f"{self.layout_name('shape')}[{self._index(i)}]"
-
-    def stride_found(self, i: int) -> str:
-        """Name the stride of dimension i and give its value, with units."""
-        size = counted(self.arguments.global_strides[i - 1], "byte")
-        if self.view is None:
-            return f"global_strides[{i - 1}] is {size}"
-        place = self._index(i)
-        elements = counted(self.view.strides[place], "element")
-        return f"{self.layout_name('strides')}[{place}] is {elements}, {size}"
-
-    def layout_name(self, name: str) -> str:
-        """Name the tensor's shape or strides, or the arguments that replace them."""
-        return f"tensor.{name}" if self.is_own_layout else name
-
-    def box_name(self, i: int) -> str:
-        """Name entry i of the box."""
-        return f"{self.argument('box_sizes')}[{self._index(i)}]"
-
-    def elem_stride_name(self, i: int) -> str:
-        """Name entry i of the traversal strides."""
-        return f"{self.argument('elem_strides')}[{self._index(i)}]"
-
-    def corner_name(self, which: str, i: int) -> str:
-        """Name an entry of a corner; i = 0 is W."""
-        name = self.argument(f"pixel_box_{which}_corner")
-        if self.kind == "im2col_wide":
-            return name
-        index = i if self.mirror else self.spatial - 1 - i
-        return f"{name}[{index}] ({'WHD'[i]})"
-
-    def inner_name(self) -> str:
-        """Name the argument for dimension 0 of the box."""
-        return self.box_name(0) if self.kind == "tiled" else "channels_per_pixel"
-
-    def type_found(self) -> str:
-        """Give a text with the argument that decides the map's type, and the type."""
-        name = self.arguments.data_type.name
-        if self.view is None:
-            return f"tensor_data_type is {name}"
-        if self.asked_type is not None:
-            return f"data_type is {name}"
-        return f"tensor.dtype is {self.view.dtype}, which takes the map type {name}"
-
-    def argument(self, name: str) -> str:
-        """Give the call's own name for an argument that a rule names."""
-        name = _WORDS_OF_KIND[self.kind].get(name, name)
-        if self.mirror:
-            return _MIRROR_WORDS.get(name, name)
-        if name == "tensor.dtype" and self.asked_type is not None:
-            return "data_type"
-        if not self.is_own_layout and name in _LAYOUT_WORDS:
-            return _LAYOUT_WORDS[name]
-        return name.partition(".")[0]
+    def corner_range(self) -> range:
+        """Valid values of one corner entry: the corners share 16 bits."""
+        wide = self.kind == "im2col_wide" and self.rules == "documented"
+        bits = 16 if wide else {3: 16, 4: 8, 5: 5}[self.rank]
+        return range(-1 << bits - 1, 1 << bits - 1)
 
     # -- result ----------------------------------------------------------------------------------
 
@@ -332,40 +254,6 @@ class Request:
     def with_arguments(self, **changes: Any) -> Request:
         """Give the same request with some of the driver's arguments changed."""
         return dataclasses.replace(self, arguments=dataclasses.replace(self.arguments, **changes))
-
-
-#: Rules name the arguments of tiled maps; these are the names for other kinds.
-_WORDS_OF_KIND: dict[MapKind, dict[str, str]] = {
-    "tiled": {},
-    "im2col": {"box_sizes": "channels_per_pixel"},
-    "im2col_wide": {
-        "box_sizes": "channels_per_pixel",
-        "pixel_box_lower_corner": "lower_corner_width",
-        "pixel_box_upper_corner": "upper_corner_width",
-    },
-}
-#: The arguments that describe a tensor's memory in another way.
-_LAYOUT_WORDS = {
-    "tensor.rank": "shape",
-    "tensor.shape": "shape",
-    "tensor.strides": "strides",
-    "tensor.address": "offset",
-}
-_MIRROR_WORDS = {
-    "tensor.rank": "tensor_rank",
-    "tensor.address": "global_address",
-    "tensor.dtype": "tensor_data_type",
-    "tensor.shape": "global_dim",
-    "tensor.strides": "global_strides",
-    "data_type": "tensor_data_type",
-    "box_sizes": "box_dim",
-    "elem_strides": "element_strides",
-    "interleave_layout": "interleave",
-    "l2_fetch_size": "l2_promotion",
-    "oobfill": "oob_fill",
-    "lower_corner_width": "pixel_box_lower_corner_width",
-    "upper_corner_width": "pixel_box_upper_corner_width",
-}
 
 
 def _bytes(bits: Number) -> Number:

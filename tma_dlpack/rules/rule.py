@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from tma_dlpack.encoding.arguments import MapKind
+from tma_dlpack.encoding.arguments import KINDS, MapKind
 from tma_dlpack.rules.repairs import Repair, RepairOfEntry
 from tma_dlpack.rules.request import Request
 
 __all__ = [
     "ALL",
+    "ALL_BUT_MEASURED",
+    "BOTH_IM2COL",
     "CCCL_COMMIT",
-    "COLUMNS",
     "DOCUMENTS",
     "DRIVER",
     "DRIVER_STEPS",
-    "EVERY",
     "HAS_TYPE",
     "IM2COL",
     "LIBCU",
@@ -25,7 +25,6 @@ __all__ = [
     "TILED",
     "TILED_ON_SM_90",
     "WIDE",
-    "WRITTEN",
     "AnyRule",
     "Rule",
     "RulePerEntry",
@@ -46,20 +45,21 @@ DRIVER_STEPS = 100  # steps from here on are the driver's, beyond libcu++'s own
 ALL = frozenset({"libcu++", "driver", "documented", "measured"})
 DRIVER = frozenset({"driver", "measured"})
 LIBCU = frozenset({"libcu++"})
-WRITTEN = frozenset({"libcu++", "driver", "documented"})
+#: Documented, but the driver of sm_90 does not refuse it.
+ALL_BUT_MEASURED = frozenset({"libcu++", "driver", "documented"})
+#: Not documented, but the driver of sm_90 refuses it.
 TILED_ON_SM_90 = frozenset({"libcu++", "driver", "measured"})
 
 Kinds = tuple[MapKind, ...]
 TILED: Kinds = ("tiled",)
 IM2COL: Kinds = ("im2col",)
 WIDE: Kinds = ("im2col_wide",)
-COLUMNS: Kinds = ("im2col", "im2col_wide")
-EVERY: Kinds = ("tiled", "im2col", "im2col_wide")
+BOTH_IM2COL: Kinds = ("im2col", "im2col_wide")
 
 #: Rules that must hold before a rule on the map's data type is checked.
 HAS_TYPE = ("DTYPE", "DATA_TYPE_OVERRIDE")
 
-Places = Callable[[Request], Iterable[int]]
+Entries = Callable[[Request], Iterable[int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class _Row:
     asks : str
         The limit in general, for the list of rules, if `must` depends on the request. Read after
         "it must".
-    of_tensors : bool
+    make_only : bool
         Whether it is checked for `make_*` calls only, not for `driver_encode_*`.
     libcudacxx : str
         The function of make_tma_descriptor.h that checks it for tiled maps; "" if none does.
@@ -113,12 +113,12 @@ class _Row:
     on: str
     why: str
     asks: str = ""
-    of_tensors: bool = False
+    make_only: bool = False
     libcudacxx: str = ""
     documented: bool = False
     source: str = ""
     sets: frozenset[str] = ALL
-    kinds: Kinds = EVERY
+    kinds: Kinds = KINDS
     reads: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
     after_here: tuple[str, ...] = ()
@@ -171,7 +171,7 @@ class RulePerEntry(_Row):
         As in `Rule`, with the entry as second argument.
     """
 
-    entries: Places
+    entries: Entries
     holds: Callable[[Request, int], bool]
     found: str | Callable[[Request, int], str]
     must: str | Callable[[Request, int], str]

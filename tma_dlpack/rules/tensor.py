@@ -1,25 +1,24 @@
-"""Rules on the tensor: device, rank, address, data type, sizes, strides."""
+"""Rules on the tensor: device, rank, address, sizes, strides."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tma_dlpack.rules import repairs, words
+from tma_dlpack.rules import names, repairs, words
 from tma_dlpack.rules.request import Request
 from tma_dlpack.rules.rule import (
+    ALL_BUT_MEASURED,
     HAS_TYPE,
-    LIBCU,
     MEASURED,
     TILED,
     WIDE,
-    WRITTEN,
     AnyRule,
     Rule,
     RulePerEntry,
 )
 from tma_dlpack.types.coerce import counted
-from tma_dlpack.types.dtypes import PACKED_TYPES, overrides_of
-from tma_dlpack.types.enums import DLDataTypeCode, TmaInterleaveLayout, TmaOobFill
+from tma_dlpack.types.dtypes import PACKED_TYPES
+from tma_dlpack.types.enums import TmaInterleaveLayout
 from tma_dlpack.types.limits import (
     ADDRESS_END,
     MAX_DIM,
@@ -31,8 +30,6 @@ from tma_dlpack.types.limits import (
 )
 
 __all__ = ["TENSOR_RULES"]
-
-_NAN_REFUSED = (DLDataTypeCode.kDLInt, DLDataTypeCode.kDLUInt, DLDataTypeCode.kDLBool)
 
 
 def _outer_to_inner(r: Request) -> Iterable[int]:
@@ -48,7 +45,7 @@ def _min_rank(r: Request) -> int:
 
 
 def _rank_fix(r: Request) -> str:
-    if r.mirror:
+    if r.is_driver_call:
         return "merge dimensions, or make one map per slice; add dimensions of 1 for im2col"
     if r.rank > MAX_RANK:
         return (
@@ -72,23 +69,6 @@ def _packed_extent_fix(r: Request) -> str:
     return words.pad_extent_fix(r, -(-bits_of_unit // r.view.dtype.itemsize_bits))
 
 
-def _libcudacxx_refuses_nan(r: Request) -> bool:
-    """Whether libcu++ checks the fill for a type: it does not for float8 and float4."""
-    if r.rules != "libcu++" or r.view is None or r.asked_type is not None:
-        return True
-    return r.view.dtype.code in _NAN_REFUSED
-
-
-def _override_fix(r: Request) -> str:
-    assert r.view is not None
-    choices = ", ".join(t.name for t in overrides_of(r.view.dtype))
-    return f"omit data_type, or choose one of {choices}" if choices else words.carry_fix(r)
-
-
-def _fill_suits_type(r: Request) -> bool:
-    return r.arguments.oob_fill is not TmaOobFill.nan or r.type_row.is_float
-
-
 TENSOR_RULES: tuple[AnyRule, ...] = (
     # 1. device
     Rule(
@@ -96,7 +76,7 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         step=10,
         on="target",
         why="earlier GPUs have no Tensor Memory Accelerator",
-        sets=WRITTEN,
+        sets=ALL_BUT_MEASURED,
         unsupported=True,
         reads=("target",),
         holds=lambda r: r.target.has_tma,
@@ -109,27 +89,11 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         repair=repairs.constant(target=None),
     ),
     Rule(
-        id="PACKED_TYPE",
-        step=12,
-        on="tensor.dtype",
-        why="packed types came with compute capability 10.0; the driver refuses them for sm_90",
-        unsupported=True,
-        reads=("target", "data_type"),
-        after=("CAPABILITY",),
-        applies=lambda r: r.data_type in PACKED_TYPES,
-        holds=lambda r: not r.target.is_sm_9x,
-        found=lambda r: f"{r.type_found()} on {r.target}",
-        must="be a type of whole bytes on compute capability 9.x",
-        fix=words.packed_fix,
-        libcudacxx="__check_device",
-        repair=repairs.other_type,
-    ),
-    Rule(
         id="WIDE_CAPABILITY",
         step=13,
         on="target",
         why="sm_90 has no instruction that uses an im2col-wide map",
-        of_tensors=True,
+        make_only=True,
         unsupported=True,
         kinds=WIDE,
         sets=frozenset({"documented"}),
@@ -152,10 +116,10 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         holds=lambda r: _min_rank(r) <= r.rank <= MAX_RANK,
         found=lambda r: (
             f"tensor_rank is {r.rank}"
-            if r.mirror
+            if r.is_driver_call
             else f"the tensor has {counted(r.rank, 'dimension')}"
         ),
-        must=lambda r: ("be {}..{}" if r.mirror else "have {}..{}").format(_min_rank(r), MAX_RANK),
+        must=lambda r: f"{'be' if r.is_driver_call else 'have'} {_min_rank(r)}..{MAX_RANK}",
         fix=_rank_fix,
         libcudacxx="__get_tensor_map_rank",
         documented=True,
@@ -171,13 +135,13 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         applies=lambda r: r.interleaved,
         holds=lambda r: r.rank >= MIN_RANK_INTERLEAVED,
         found=lambda r: (
-            f"{r.argument('interleave_layout')} is {r.arguments.interleave.name} for a tensor of "
-            f"{counted(r.rank, 'dimension')}"
+            f"{names.argument(r, 'interleave_layout')} is {r.arguments.interleave.name} for a "
+            f"tensor of {counted(r.rank, 'dimension')}"
         ),
         must=f"be none for fewer than {MIN_RANK_INTERLEAVED} dimensions",
         fix=lambda r: (
-            f"use {r.argument('interleave_layout')}='none', or add outer dimensions of size 1"
-            + ("" if r.mirror else " with x[None]")
+            f"use {names.argument(r, 'interleave_layout')}='none', or add outer dimensions of "
+            f"size 1{'' if r.is_driver_call else ' with x[None]'}"
         ),
         libcudacxx="__get_tensor_map_rank",
         documented=True,
@@ -190,7 +154,7 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         step=30,
         on="tensor.address",
         why="only a tensor without elements may have the address 0, and it has nothing to copy",
-        of_tensors=True,
+        make_only=True,
         holds=lambda r: r.own_address != 0,
         found="the tensor has no memory: its address is 0",
         must="have an address",
@@ -215,59 +179,6 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         documented=True,
         repair=repairs.less_aligned,
     ),
-    # 4. data type
-    Rule(
-        id="DTYPE",
-        step=40,
-        on="tensor.dtype",
-        why="a map names one of 16 element types",
-        of_tensors=True,
-        reads=("data_type",),
-        applies=lambda r: r.asked_type is None,
-        holds=lambda r: r.data_type is not None,
-        found=lambda r: f"tensor.dtype is {r.view.dtype if r.view else 'unknown'}",
-        must="be one that tensor maps have: uint8/16/32/64, int32/64, float16/32/64, bfloat16, "
-        "bool, a float8, or 4-bit values of 16 lanes (or float4_e2m1fn)",
-        fix=words.carry_fix,
-        libcudacxx="__get_tensor_map_data_type",
-        repair=repairs.other_type,
-    ),
-    Rule(
-        id="DATA_TYPE_OVERRIDE",
-        step=41,
-        on="data_type",
-        why="with another element size, shape and strides would mean something else",
-        of_tensors=True,
-        reads=("data_type",),
-        applies=lambda r: r.asked_type is not None,
-        holds=lambda r: r.data_type is not None,
-        found=lambda r: (
-            f"data_type is {r.asked_type.name if r.asked_type is not None else 'omitted'} for a "
-            f"tensor of {r.view.dtype if r.view else 'unknown type'}"
-        ),
-        must="have the element size of the tensor",
-        fix=_override_fix,
-        source="tma_dlpack: data_type does not change the size of an element",
-        repair=repairs.other_type,
-    ),
-    Rule(
-        id="OOB_NAN",
-        step=42,
-        on="oobfill",
-        why="the fill pattern is a NaN only in the floating-point types",
-        reads=("data_type", "oobfill"),
-        after=HAS_TYPE,
-        applies=_libcudacxx_refuses_nan,
-        holds=lambda r: _fill_suits_type(r),
-        found=lambda r: (
-            f"{r.argument('oobfill')} is nan for the map type {r.type_row.data_type.name}"
-        ),
-        must="be none for data types that are not floating-point",
-        fix=lambda r: f"use {r.argument('oobfill')}='none', which fills with zeros",
-        libcudacxx="__get_tensor_map_data_type",
-        documented=True,
-        repair=repairs.constant(oobfill=TmaOobFill.none),
-    ),
     # 5. sizes
     Rule(
         id="DIM_PACKED",
@@ -276,7 +187,7 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         why="a row of packed values must be whole bytes, and whole groups for padded types",
         asks="have an innermost extent that is a multiple of 2 values, of 128 for the types padded "
         "to 16 bytes",
-        sets=WRITTEN,
+        sets=ALL_BUT_MEASURED,
         reads=("data_type",),
         after=("RANK", *HAS_TYPE, "PACKED_TYPE"),
         applies=lambda r: r.data_type in PACKED_TYPES,
@@ -299,7 +210,7 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         entries=_outer_to_inner,
         after=("RANK",),
         holds=lambda r, i: 1 <= r.arguments.global_dim[i] <= MAX_DIM,
-        found=lambda r, i: f"{r.extent_name(i)} is {r.arguments.global_dim[i]}",
+        found=names.extent_found,
         must="be 1..2^32",
         fix=lambda r, i: (
             "an empty tensor has nothing to copy: skip it"
@@ -316,11 +227,12 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         step=60,
         on="tensor.strides",
         why="a map has no stride for the innermost dimension: its elements must be adjacent",
-        of_tensors=True,
+        make_only=True,
         after=("RANK",),
         holds=lambda r: r.innermost_stride == 1,
         found=lambda r: (
-            f"{r.layout_name('strides')}[{r.rank - 1}] is {counted(r.innermost_stride, 'element')}"
+            f"{names.layout(r, 'strides')}[{r.rank - 1}] is "
+            f"{counted(r.innermost_stride, 'element')}"
         ),
         must="be 1: the last dimension must be contiguous",
         fix=words.transpose_fix,
@@ -333,12 +245,12 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         on="tensor.strides",
         why="libcu++ requires that elements do not overlap; the driver does not",
         asks="be 0, or at least shape[i+1] x strides[i+1], the span of the next inner dimension",
-        of_tensors=True,
+        make_only=True,
         sets=frozenset({"libcu++", "documented"}),
         entries=_strided,
         after=("RANK", "STRIDE_INNERMOST"),
-        holds=lambda r, i: r.nests(i),
-        found=lambda r, i: r.stride_found(i),
+        holds=Request.nests,
+        found=names.stride_found,
         must=lambda r, i: (
             f"be 0, or at least the {counted(r.nested_bytes(i), 'byte')} that the next inner "
             "dimension spans"
@@ -357,7 +269,7 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         reads=("interleave_layout", "data_type"),
         after=("RANK", "STRIDE_INNERMOST"),
         holds=lambda r, i: r.arguments.global_strides[i - 1] % r.alignment_bytes == 0,
-        found=lambda r, i: r.stride_found(i),
+        found=names.stride_found,
         must=lambda r, i: f"be a multiple of {r.alignment_bytes} bytes",
         fix=lambda r, i: words.padding_fix(r),
         libcudacxx="__get_tensor_strides",
@@ -372,9 +284,9 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         entries=_strided,
         after=("RANK", "STRIDE_INNERMOST"),
         holds=lambda r, i: 0 <= r.arguments.global_strides[i - 1] < STRIDE_BYTES_END,
-        found=lambda r, i: r.stride_found(i),
+        found=names.stride_found,
         must="be less than 2^40 bytes, and not negative",
-        fix=lambda r, i: words.index_fix(r, i),
+        fix=words.index_fix,
         libcudacxx="__get_tensor_strides",
         documented=True,
     ),
@@ -389,22 +301,5 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         must="be below 2^57, and not negative",
         fix="pass the address of device memory, such as data_ptr() of a torch tensor gives",
         source=MEASURED,
-    ),
-    Rule(
-        id="OOB_NAN_FLOAT8",
-        step=103,
-        on="oobfill",
-        why="maps of float8 and float4 have integer types, which have no NaN fill",
-        sets=LIBCU,
-        reads=("data_type", "oobfill"),
-        after=HAS_TYPE,
-        applies=lambda r: not _libcudacxx_refuses_nan(r),
-        holds=lambda r: _fill_suits_type(r),
-        found=lambda r: f"oobfill is nan for the map type {r.type_row.data_type.name}",
-        must="be none for data types that are not floating-point",
-        fix=lambda r: f"use {r.argument('oobfill')}='none', which fills with zeros",
-        documented=True,
-        differs="libcu++ lets float8 and float4 pass to the driver, which takes them as integers",
-        repair=repairs.constant(oobfill=TmaOobFill.none),
     ),
 )

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from tma_dlpack.rules import repairs
+from tma_dlpack.rules import names, repairs
 from tma_dlpack.rules.request import Request
-from tma_dlpack.rules.rule import (
-    HAS_TYPE,
-    WIDE,
-    WRITTEN,
-    AnyRule,
-    Rule,
-)
+from tma_dlpack.rules.rule import ALL_BUT_MEASURED, HAS_TYPE, WIDE, AnyRule, Rule
 from tma_dlpack.types.enums import TensorMapDataType, TmaInterleaveLayout, TmaSwizzle
 
 __all__ = ["TILE_RULES"]
@@ -66,12 +60,12 @@ TILE_RULES: tuple[AnyRule, ...] = (
         on="swizzle",
         why="the driver API documents no other swizzle for slices of 32 bytes",
         asks="be bytes32 when interleave_layout is bytes32",
-        sets=WRITTEN,
+        sets=ALL_BUT_MEASURED,
         reads=("interleave_layout", "swizzle"),
         applies=lambda r: r.arguments.interleave is TmaInterleaveLayout.bytes32,
         holds=lambda r: r.arguments.swizzle is TmaSwizzle.bytes32,
         found=_swizzle_found,
-        must=lambda r: f"be bytes32 when {r.argument('interleave_layout')} is bytes32",
+        must=lambda r: f"be bytes32 when {names.argument(r, 'interleave_layout')} is bytes32",
         fix="use swizzle='bytes32'",
         libcudacxx="__check_swizzle",
         documented=True,
@@ -83,14 +77,16 @@ TILE_RULES: tuple[AnyRule, ...] = (
         step=71,
         on="interleave_layout",
         why="the driver API documents no interleaved layout for this type",
-        sets=WRITTEN,
+        sets=ALL_BUT_MEASURED,
         reads=("data_type", "interleave_layout"),
         after=(*HAS_TYPE, "PACKED_TYPE"),
         applies=lambda r: r.data_type is _U6_ALIGN16B,
         holds=lambda r: not r.interleaved,
-        found=lambda r: f"{r.argument('interleave_layout')} is {r.arguments.interleave.name}",
+        found=lambda r: (
+            f"{names.argument(r, 'interleave_layout')} is {r.arguments.interleave.name}"
+        ),
         must="be none for 16U6_ALIGN16B",
-        fix=lambda r: f"use {r.argument('interleave_layout')}='none'",
+        fix=lambda r: f"use {names.argument(r, 'interleave_layout')}='none'",
         documented=True,
         repair=repairs.constant(interleave_layout=TmaInterleaveLayout.none),
     ),
@@ -101,7 +97,7 @@ TILE_RULES: tuple[AnyRule, ...] = (
         why="the driver API documents only these swizzles for the types padded to 16 bytes",
         asks="be none, bytes128 or bytes128_atom_32B for 16U4_ALIGN16B; also bytes128_atom_64B for "
         "16U6_ALIGN16B",
-        sets=WRITTEN,
+        sets=ALL_BUT_MEASURED,
         reads=("data_type", "swizzle", "interleave_layout"),
         after=(*HAS_TYPE, "PACKED_TYPE", "ATOM_SWIZZLE", "INTERLEAVE_32B_SWIZZLE"),
         applies=lambda r: r.data_type in _SWIZZLES_OF_PADDED,

@@ -4,8 +4,8 @@
 `_storage.c` with the same attributes) and `attributes.py` (everything that is read from the
 driver's arguments). `description.py` works the arguments out of the accepted call when an attribute
 is first read, so that making a map stays fast. `interop.py` converts to ctypes, torch and
-cuda-bindings; `readdress.py` checks a new address; `ptx_replace.py` and `cpp.py` serve `replace()`,
-`replace_cuda()` and `cpp()`; `text.py` prints.
+cuda-bindings; `readdress.py` checks a new address; `ptx_replace.py`, `ptx_kernel.py` and `cpp.py`
+serve `replace()`, `replace_cuda()` and `cpp()`; `text.py` prints.
 
 May import: types, dlpack, encoding, geometry, driver, rules. Imported by: consumer, make, copies
 and everything below. HTML is attached in the package's `__init__`, because this room does not know

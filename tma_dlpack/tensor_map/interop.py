@@ -14,25 +14,7 @@ from tma_dlpack.types.target import Target
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["array_at", "for_cuda_bindings", "for_torch", "no_bytes", "not_launchable"]
-
-
-class _Memory:
-    """Bytes at an address, for NumPy's array interface, and the object that keeps them alive."""
-
-    def __init__(self, address: int, count: int, owner: object) -> None:
-        self.owner = owner
-        self.__array_interface__ = {
-            "version": 3,
-            "typestr": "|u1",
-            "shape": (count,),
-            "data": (address, False),
-        }
-
-
-def array_at(address: int, count: int, owner: object) -> NDArray[np.uint8]:
-    """Give `count` bytes of memory as a writable array that keeps `owner` alive."""
-    return np.asarray(_Memory(address, count, owner))
+__all__ = ["for_cuda_bindings", "for_torch", "no_bytes", "not_launchable"]
 
 
 def for_torch(storage: NDArray[np.uint8]) -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tma_dlpack.dlpack import Device, TensorView, as_tensor_view
+from tma_dlpack.dlpack import Device, TensorView, array_at, as_tensor_view
 from tma_dlpack.tensor_map.attributes import MapAttributes
 from tma_dlpack.tensor_map.storage import moved_bytes
 from tma_dlpack.types.coerce import bytes_of, integer_of, type_name
@@ -17,7 +17,8 @@ from tma_dlpack.types.errors import Advice, TmaPreconditionError, TmaUnsupported
 from tma_dlpack.types.limits import MAP_BYTES
 from tma_dlpack.types.opaque import opaque
 from tma_dlpack.types.public import Drawn
-from tma_dlpack.types.target import Target
+from tma_dlpack.types.same_arguments import with_arguments_of
+from tma_dlpack.types.target import DERIVED_NAMES, Target
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -114,7 +115,7 @@ class TensorMap(MapAttributes, Drawn):
         if not known.has_model and not known.has_derived_layout:
             raise TmaUnsupportedError(
                 f"the 128 bytes of a map for {known} are not known: those of sm_90 are "
-                f"{bits.PROVENANCE}; those of tiled maps for {known.derived_names} are "
+                f"{bits.PROVENANCE}; those of tiled maps for {DERIVED_NAMES} are "
                 f"{bits.DERIVED}"
             )
         raw = bytes_of(data)
@@ -155,10 +156,8 @@ class TensorMap(MapAttributes, Drawn):
 
     def _shared_bytes(self) -> NDArray[np.uint8]:
         """Give the bytes that `ptr` points to as a writable array that keeps the map alive."""
-        from tma_dlpack.tensor_map import interop
-
         self._keep_data()
-        return interop.array_at(self.ptr, MAP_BYTES, self)
+        return array_at(self.ptr, MAP_BYTES, self)
 
     @opaque
     def as_ctypes(self) -> Any:
@@ -337,25 +336,13 @@ class TensorMap(MapAttributes, Drawn):
         >>> tm.data_type.name, tm.shape, tm.box_sizes, tm.swizzle.name
         ('FLOAT16', (128, 64), (16, 64), 'bytes128')
         """
+        given = dict(locals())  # the arguments by name
+        del given["self"]
         from tma_dlpack.encoding import bits
         from tma_dlpack.tensor_map import ptx_replace
         from tma_dlpack.tensor_map.description import Description
 
-        changes = ptx_replace.read_replacements(
-            self,
-            {
-                "global_address": global_address,
-                "rank": rank,
-                "box_dim": box_dim,
-                "global_dim": global_dim,
-                "global_stride": global_stride,
-                "element_stride": element_stride,
-                "elemtype": elemtype,
-                "interleave_layout": interleave_layout,
-                "swizzle_mode": swizzle_mode,
-                "fill_mode": fill_mode,
-            },
-        )
+        changes = ptx_replace.read_replacements(self, given)
         data = ptx_replace.apply(bytes(self), changes)
         known = self.description
         arguments, address = bits.decode(data, derived=not known.target.has_model)
@@ -366,20 +353,8 @@ class TensorMap(MapAttributes, Drawn):
         return self._make(self._tensor, self._capsule, address, data, self._launchable, description)
 
     @opaque
-    def replace_cuda(
-        self,
-        *,
-        global_address: int | None = None,
-        rank: int | None = None,
-        box_dim: Mapping[int, int] | None = None,
-        global_dim: Mapping[int, int] | None = None,
-        global_stride: Mapping[int, int] | None = None,
-        element_stride: Mapping[int, int] | None = None,
-        elemtype: DataType | None = None,
-        interleave_layout: Interleave | None = None,
-        swizzle_mode: Swizzle | None = None,
-        fill_mode: OobFill | None = None,
-    ) -> str:
+    @with_arguments_of(replace)
+    def replace_cuda(self, changes: dict[str, Any]) -> str:
         """Give the source of a CUDA C++ kernel that makes the same change on the device.
 
         ``replace_tensor_map<<<1, 32>>>(template_map, out)`` takes the map as a parameter, changes
@@ -387,11 +362,7 @@ class TensorMap(MapAttributes, Drawn):
         copies need. Compile it for sm_90a. The values are constants at the top of the kernel; turn
         them into parameters where they are known only at run time.
 
-        Parameters
-        ----------
-        global_address, rank, box_dim, global_dim, global_stride, element_stride, elemtype, \
-interleave_layout, swizzle_mode, fill_mode
-            As in `replace`.
+        Takes the arguments of `replace`.
 
         Returns
         -------
@@ -408,24 +379,10 @@ interleave_layout, swizzle_mode, fill_mode
         >>> "tensormap.replace.tile.rank.shared::cta.b1024.b32" in zeroed.replace_cuda(rank=2)
         True
         """
-        from tma_dlpack.tensor_map import cpp, ptx_replace
+        from tma_dlpack.tensor_map import ptx_kernel, ptx_replace
 
-        changes = ptx_replace.read_replacements(
-            self,
-            {
-                "global_address": global_address,
-                "rank": rank,
-                "box_dim": box_dim,
-                "global_dim": global_dim,
-                "global_stride": global_stride,
-                "element_stride": element_stride,
-                "elemtype": elemtype,
-                "interleave_layout": interleave_layout,
-                "swizzle_mode": swizzle_mode,
-                "fill_mode": fill_mode,
-            },
-        )
-        return cpp.replace_kernel(changes, ptx_replace.ENUMS, self.target.name)
+        known = ptx_replace.read_replacements(self, changes)
+        return ptx_kernel.replace_kernel(known, self.target.name)
 
     @opaque
     def cpp(self) -> str:

@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from itertools import islice
 
 from tma_dlpack.encoding import bits
 from tma_dlpack.tensor_map.attributes import MapAttributes
-from tma_dlpack.tensor_map.cpp import Replacement
 from tma_dlpack.types.coerce import MAX_SHOWN, integer_of, shown, text_of
 from tma_dlpack.types.dtypes import DATA_TYPES
 from tma_dlpack.types.enums import (
@@ -24,9 +22,48 @@ from tma_dlpack.types.enums import (
     parse,
 )
 from tma_dlpack.types.errors import TmaPreconditionError, TmaUnsupportedError, Violation
-from tma_dlpack.types.target import Target
+from tma_dlpack.types.limits import (
+    ADDRESS_END,
+    MAX_BOX,
+    MAX_ELEM_STRIDE,
+    MAX_RANK,
+    STRIDE_BYTES_END,
+)
+from tma_dlpack.types.target import DERIVED_NAMES, Target
 
-__all__ = ["ENUMS", "apply", "read_replacements"]
+__all__ = ["ENUMS", "Replacement", "apply", "read_replacements"]
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """One ``tensormap.replace``: a PTX field, its ordinal if it has one, and the value.
+
+    `value` is as in `TensorMap.replace`.
+    """
+
+    field: str
+    ordinal: int | None
+    value: int
+
+    @property
+    def operand(self) -> int:
+        """The operand of the instruction; for rank it is one less than the value."""
+        return self.value - 1 if self.field == "rank" else self.value
+
+    @property
+    def is_64_bit(self) -> bool:
+        """Whether the operand is a .b64."""
+        return self.field in ("global_address", "global_stride")
+
+    @property
+    def is_immediate(self) -> bool:
+        """Whether the operand must be a constant in the instruction."""
+        return self.field in _IMMEDIATE
+
+    @property
+    def name(self) -> str:
+        """A C++ name for the value."""
+        return self.field if self.ordinal is None else f"{self.field}_{self.ordinal}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,22 +77,19 @@ class _Scalar:
 
     @property
     def limit(self) -> str:
+        high = hex(self.high) if self.high > 1 << 20 else str(self.high)
         step = f" and a multiple of {self.step}" if self.step > 1 else ""
-        return (
-            f"be {self.low}..{self.high:#x}{step}"
-            if self.high > 1 << 20
-            else (f"be {self.low}..{self.high}{step}")
-        )
+        return f"be {self.low}..{high}{step}"
 
 
 #: PTX fields that take numbers. The ranges are those of the operands and of the encoded bits.
 _NUMBERS = {
-    "global_address": _Scalar(0, (1 << 57) - 1, step=16),
-    "rank": _Scalar(1, 5),
-    "box_dim": _Scalar(1, 256, ordinals=5),
-    "global_dim": _Scalar(1, (1 << 32) - 1, ordinals=5),
-    "global_stride": _Scalar(0, (1 << 40) - 1, step=16, ordinals=4),
-    "element_stride": _Scalar(1, 8, ordinals=5),
+    "global_address": _Scalar(0, ADDRESS_END - 1, step=16),
+    "rank": _Scalar(1, MAX_RANK),
+    "box_dim": _Scalar(1, MAX_BOX, ordinals=MAX_RANK),
+    "global_dim": _Scalar(1, (1 << 32) - 1, ordinals=MAX_RANK),  # the operand has 32 bits
+    "global_stride": _Scalar(0, STRIDE_BYTES_END - 1, step=16, ordinals=MAX_RANK - 1),
+    "element_stride": _Scalar(1, MAX_ELEM_STRIDE, ordinals=MAX_RANK),
 }
 #: PTX fields that take an immediate, whose numbers are those of the enum.
 ENUMS: dict[str, type[IntEnum]] = {
@@ -63,6 +97,8 @@ ENUMS: dict[str, type[IntEnum]] = {
     "swizzle_mode": TmaSwizzle,
     "fill_mode": TmaOobFill,
 }
+#: PTX fields whose operand must be a constant.
+_IMMEDIATE = ("elemtype", "interleave_layout", "swizzle_mode", "swizzle_atomicity", "fill_mode")
 _MAX_SWIZZLE_MODE = TmaSwizzle.bytes128
 _TYPE_OF_PTX = {r.ptx_elemtype: r.data_type for r in DATA_TYPES}
 _MAX_ELEMTYPE = max(r.ptx_elemtype for r in DATA_TYPES if not r.is_packed)  # on sm_90a
@@ -88,7 +124,7 @@ def read_replacements(
     if not target.has_model and not target.has_derived_layout:
         raise TmaUnsupportedError(
             f"the bytes of maps for {target} are not known, so they cannot be changed here; known "
-            f"are those of sm_90 and, derived from the compiler, of {target.derived_names}"
+            f"are those of sm_90 and, derived from the compiler, of {DERIVED_NAMES}"
         )
     changes: list[Replacement] = []
     wrong: list[Violation] = []
@@ -122,18 +158,23 @@ class _RefusedError(Exception):
 def _read(name: str, value: object, target: Target) -> list[Replacement]:
     if name == "elemtype":
         number = _elemtype(value, target)
-        return [Replacement(name, None, number, number)]
+        return [Replacement(name, None, number)]
     if name == "swizzle_mode":
         return _swizzle(_member(name, value), target)
     if name in ENUMS:
         number = _member(name, value)
-        return [Replacement(name, None, number, number)]
+        return [Replacement(name, None, number)]
     scalar = _NUMBERS[name]
     if not scalar.ordinals:
-        number = _integer(name, value, scalar)
-        return [Replacement(name, None, number, number - (name == "rank"))]
+        return [Replacement(name, None, _integer(name, value, scalar))]
     changes: dict[int, Replacement] = {}
-    for ordinal, entry in _items(name, value, scalar.ordinals + 1):
+    if not isinstance(value, Mapping):
+        raise _RefusedError(
+            f"{name}={shown(value)}",
+            "map ordinals to values; ordinal 0 is the innermost",
+            f"pass a dict, {name}={{0: ...}}",
+        )
+    for ordinal, entry in value.items():
         place = integer_of(ordinal)
         if place is None or not 0 <= place < scalar.ordinals or place in changes:
             raise _RefusedError(
@@ -141,23 +182,8 @@ def _read(name: str, value: object, target: Target) -> list[Replacement]:
                 f"have ordinals 0..{scalar.ordinals - 1}, each once",
                 "count dimensions from the innermost",
             )
-        number = _integer(f"{name}[{place}]", entry, scalar)
-        changes[place] = Replacement(name, place, number, number)
+        changes[place] = Replacement(name, place, _integer(f"{name}[{place}]", entry, scalar))
     return [*changes.values()]
-
-
-def _items(name: str, value: object, most: int) -> list[tuple[object, object]]:
-    """Read a mapping, at most `most` entries: one more than there are valid ordinals."""
-    try:
-        if isinstance(value, Mapping):
-            return [(ordinal, entry) for ordinal, entry in islice(value.items(), most)]
-    except Exception:  # the methods of a user's mapping may raise anything
-        pass
-    raise _RefusedError(
-        f"{name}={shown(value)}",
-        "map ordinals to values; ordinal 0 is the innermost",
-        f"pass a dict, {name}={{0: ...}}",
-    )
 
 
 def _integer(label: str, value: object, scalar: _Scalar) -> int:
@@ -182,10 +208,9 @@ def _member(name: str, value: object) -> int:
 def _swizzle(swizzle: int, target: Target) -> list[Replacement]:
     """Give a swizzle as PTX has it: a mode, and on sm_100 and later an atomicity."""
     mode = min(swizzle, int(_MAX_SWIZZLE_MODE))
-    changes = [Replacement("swizzle_mode", None, mode, mode)]
+    changes = [Replacement("swizzle_mode", None, mode)]
     if target.has_derived_layout:
-        atomicity = swizzle - mode
-        return [*changes, Replacement("swizzle_atomicity", None, atomicity, atomicity)]
+        return [*changes, Replacement("swizzle_atomicity", None, swizzle - mode)]
     if swizzle > mode:
         raise _RefusedError(
             f"swizzle_mode is {TmaSwizzle(swizzle).name}",

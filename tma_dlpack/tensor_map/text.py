@@ -111,10 +111,11 @@ def _list(values: Iterable[int]) -> str:
 
 
 def _strides(tensor_map: MapAttributes) -> str:
-    bits = tensor_map.arguments.type_row.element_bits
-    if any(stride * 8 % bits for stride in tensor_map.global_strides):
+    try:
+        return _list(tensor_map.strides)
+    except TmaUnsupportedError:
+        bits = tensor_map.arguments.type_row.element_bits
         return f"(not a whole number of {bits}-bit values)"
-    return _list(tensor_map.strides)
 
 
 def _columns(rows: list[tuple[str, str, str, str]]) -> list[str]:

@@ -22,6 +22,7 @@ __all__ = [
     "Violation",
     "refusal",
     "sealed",
+    "wrong_argument",
 ]
 
 COLUMNS = 100
@@ -101,8 +102,6 @@ class Violation(Finding):
     ('BOX_INNER_16B', 'box_sizes')
     """
 
-    __str__ = Finding.__str__
-
 
 @sealed
 @dataclass(frozen=True, slots=True)
@@ -116,8 +115,6 @@ class Advice(Finding):
     >>> [advice.rule for advice in tma.check_tma_descriptor(x, box_sizes=(64, 64)).advice]
     ['BANK_CONFLICTS']
     """
-
-    __str__ = Finding.__str__
 
 
 class TmaError(Exception):
@@ -162,18 +159,21 @@ class TmaPreconditionError(TmaError, ValueError):
         return type(self), (self.violations,)
 
 
+def wrong_argument(argument: str, found: str, must: str, fix: str) -> Violation:
+    """Make the violation of an argument that is of the wrong type."""
+    return Violation(
+        rule="ARGUMENT",
+        argument=argument,
+        found=found,
+        limit=f"it must {must}",
+        fix=fix,
+        source="tma_dlpack: the type of the argument",
+    )
+
+
 def refusal(argument: str, found: str, must: str, fix: str) -> TmaPreconditionError:
     """Make the error of an argument that is of the wrong type."""
-    return TmaPreconditionError(
-        Violation(
-            rule="ARGUMENT",
-            argument=argument,
-            found=found,
-            limit=f"it must {must}",
-            fix=fix,
-            source="tma_dlpack: the type of the argument",
-        )
-    )
+    return TmaPreconditionError(wrong_argument(argument, found, must, fix))
 
 
 class TmaTargetError(TmaPreconditionError, TmaUnsupportedError):

@@ -13,9 +13,9 @@ T = TypeVar("T")
 class lazy(Generic[T]):  # noqa: N801 # a decorator
     """As ``functools.cached_property``, but without its lock.
 
-    Up to Python 3.11 that holds a lock while it works. A process that forks meanwhile leaves its
-    child with the lock, for ever locked. Here two threads may work out the same value at the same
-    time; both are given the one that is kept.
+    Up to Python 3.11 that holds a lock while it works; in the child of a process that forks
+    meanwhile nobody releases it. Here two threads may compute the value at the same time; both get
+    the one that is kept.
 
     >>> class Tile:
     ...     @lazy

@@ -23,6 +23,7 @@ __all__ = [
     "MAX_RANK",
     "MIN_RANK_IM2COL",
     "MIN_RANK_INTERLEAVED",
+    "PACKED_GROUP",
     "PADDED_INNER_VALUES",
     "STRIDE_BYTES_END",
     "SWIZZLE_SPAN_BYTES",
@@ -45,6 +46,7 @@ MAX_PIXELS = 1024
 MAX_ELEM_STRIDE = 8
 MAX_BOX_BYTES = 233_472  # 228 KB; measured
 INNER_BYTES = 16  # a row of a box is a multiple of it
+PACKED_GROUP = 16  # values of a packed type that lie in one chunk of shared memory
 PADDED_INNER_VALUES = 128  # a row of a box, for the two packed types that are padded to 16 bytes
 
 #: nvbug 5736804: on compute capability 10.0 and later, drivers before this one set bit 85 in maps

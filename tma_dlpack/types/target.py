@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tma_dlpack.types.coerce import shown, text_of
 from tma_dlpack.types.errors import refusal
 
-__all__ = ["DEFAULT_TARGET", "TARGETS", "Target"]
+__all__ = ["DEFAULT_TARGET", "DERIVED_NAMES", "TARGETS", "Target"]
 
 #: Compute capability for which the 128 bytes have been measured (H200, driver 580.159.04).
 MEASURED_CAPABILITY = (9, 0)
@@ -15,6 +15,7 @@ MEASURED_CAPABILITY = (9, 0)
 #: Compute capabilities whose layout of tiled maps has been derived from the code that ptxas 13.0
 #: generates for ``tensormap.replace``.
 DERIVED_CAPABILITIES = frozenset({(10, 0), (10, 3), (10, 7), (11, 0), (12, 0), (12, 1)})
+DERIVED_NAMES = ", ".join("sm_{}{}".format(*pair) for pair in sorted(DERIVED_CAPABILITIES))
 
 
 def _is_int(value: object, low: int, end: int) -> bool:
@@ -117,11 +118,6 @@ class Target:
         GPUs as on sm_90; not measured. Only the driver encodes maps for them.
         """
         return self.compute_capability in DERIVED_CAPABILITIES
-
-    @property
-    def derived_names(self) -> str:
-        """The names of all targets whose layout is derived."""
-        return ", ".join("sm_{}{}".format(*pair) for pair in sorted(DERIVED_CAPABILITIES))
 
     @property
     def has_model(self) -> bool:

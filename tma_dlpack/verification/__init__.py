@@ -2,8 +2,9 @@
 
 `checks.CHECKS` has one row per line of the report; `run_case` runs one case, which depends only on
 the check's name, the seed and the case number, so that `replay` can repeat it. `random_*.py` make
-the cases, `operands.py` the products of wgmma, `report.py` is the result, `learning.py` compares
-the fields of a GPU whose layout has not been measured.
+the cases, `driver_calls.py` the calls that encode their maps, `arena.py` is the memory that they
+copy, `operands.py` runs wgmma and ldmatrix, `report.py` is the result, `learning.py` compares the
+fields of a GPU whose layout has not been measured.
 
 May import: everything except draw, explorer and cli. Imported by: cli and the package itself.
 

@@ -1,4 +1,4 @@
-"""The memory that `verify` copies from and to, on the host and on the GPU."""
+"""The memory that `verify` copies from and to, on the host and on the GPU, and maps of it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import numpy as np
 
 from tma_dlpack import driver
 from tma_dlpack.copies.device_memory import DeviceBytes
+from tma_dlpack.encoding.arguments import EncodeArguments
+from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.target import Target
+from tma_dlpack.verification.driver_calls import ENCODERS, keywords_of
 from tma_dlpack.verification.random_copies import ARENA_BYTES
 
 __all__ = ["Arena"]
@@ -35,3 +38,21 @@ class Arena(AbstractContextManager["Arena"]):
 
     def __exit__(self, *exception: object) -> None:
         self._stack.close()
+
+    def maps(self, arguments: EncodeArguments, start: int) -> tuple[TensorMap, TensorMap]:
+        """Give the driver's map of a tensor on the GPU, and the same map on the host.
+
+        The tensor begins `start` bytes after the arena does.
+        """
+        on_device = ENCODERS[arguments.kind](
+            **keywords_of(arguments),
+            global_address=self.device.address + start,
+            target=self.target,
+            encoder="driver",
+        )
+        return on_device, on_device.with_address(self.host.ctypes.data + start)
+
+    def reset(self) -> None:
+        """Write the initial bytes again, on both sides."""
+        self.host[:] = self.initial
+        self.device.put(self.initial)

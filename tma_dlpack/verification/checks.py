@@ -16,27 +16,17 @@ from tma_dlpack.copies.cuda import BARRIER_BYTES, CudaBackend
 from tma_dlpack.copies.simulator import SimulatorBackend
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.encoding.arguments import EncodeArguments, MapKind
-from tma_dlpack.make.driver_words import (
-    driver_encode_im2col,
-    driver_encode_im2col_wide,
-    driver_encode_tiled,
-)
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.errors import TmaDriverError, TmaPreconditionError
 from tma_dlpack.types.target import Target
 from tma_dlpack.verification import operands
 from tma_dlpack.verification.arena import Arena
+from tma_dlpack.verification.driver_calls import ENCODERS, keywords_of, written
 from tma_dlpack.verification.random_calls import random_call
 from tma_dlpack.verification.random_copies import Copy, random_copy, start_at_limits
 from tma_dlpack.verification.random_operands import random_matrices, random_product
 
 __all__ = ["CHECKS", "Check", "Outcome", "run_case"]
-
-ENCODERS: dict[str, Callable[..., TensorMap]] = {
-    "tiled": driver_encode_tiled,
-    "im2col": driver_encode_im2col,
-    "im2col_wide": driver_encode_im2col_wide,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +94,7 @@ def run_case(check: Check, number: int, seed: int, arena: Arena) -> Outcome:
 def _compare_encoders(kind: MapKind, rng: Random, target: Target) -> Outcome:
     arguments = random_call(kind, rng)
     encode = ENCODERS[kind]
-    call = _written(encode, arguments, target)
+    call = written(kind, arguments, target)
     by_driver = _verdict(encode, arguments, target, "driver")
     if not target.has_model:
         if isinstance(by_driver, str):
@@ -135,12 +125,6 @@ def _said(verdict: TensorMap | str) -> str:
     return verdict if isinstance(verdict, str) else "accepted"
 
 
-def _written(encode: Callable[..., TensorMap], arguments: dict[str, Any], target: Target) -> str:
-    """Give a call as Python."""
-    inside = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-    return f"tma_dlpack.{encode.__name__}({inside}, target={target.name!r})"
-
-
 # --- Copies -------------------------------------------------------------------------------------
 
 SIMULATOR = SimulatorBackend()
@@ -153,24 +137,17 @@ def _compare_at_limits(kind: MapKind, rng: Random, arena: Arena) -> Outcome:
     start = 32 * rng.randint(0, 1000)
     arguments["global_address"] = arena.device.address + start
     verdict = _verdict(ENCODERS[kind], arguments, arena.target, "driver")
-    if isinstance(verdict, str):
-        return Outcome(_written(ENCODERS[kind], arguments, arena.target), False, None)
-    if verdict.smem_bytes + BARRIER_BYTES > arena.target.max_smem_bytes:
-        # The simulator needs no mbarrier, so it accepts a tile that is 8 bytes larger.
-        return Outcome(_written(ENCODERS[kind], arguments, arena.target), False, None)
+    # The simulator needs no mbarrier, so it accepts a tile that is 8 bytes larger.
+    room = arena.target.max_smem_bytes - BARRIER_BYTES
+    if isinstance(verdict, str) or verdict.smem_bytes > room:
+        return Outcome(written(kind, arguments, arena.target), False, None)
     coords, offsets = start_at_limits(rng, verdict.arguments)
     return _compare_copy(Copy("load", verdict.arguments, start, coords, offsets, 0, 0), arena)
 
 
 def _compare_copy(copy: Copy, arena: Arena) -> Outcome:
     call = _described(copy, arena.target)
-    on_device = ENCODERS[copy.arguments.kind](
-        **_driver_words(copy.arguments),
-        global_address=arena.device.address + copy.start,
-        target=arena.target,
-        encoder="driver",
-    )
-    on_host = on_device.with_address(arena.host.ctypes.data + copy.start)
+    on_device, on_host = arena.maps(copy.arguments, copy.start)
     if copy.op == "load":
         simulated = _copied(lambda: _load(SIMULATOR, on_host, copy, arena.host))
         loaded = _copied(lambda: _load(CUDA, on_device, copy, arena.device))
@@ -180,8 +157,7 @@ def _compare_copy(copy: Copy, arena: Arena) -> Outcome:
     simulated = _copied(lambda: _write(SIMULATOR, on_host, copy, data, arena.host))
     written = _copied(lambda: _write(CUDA, on_device, copy, data, arena.device))
     outcome = _judge_store(call, simulated, written, arena)
-    arena.host[:] = arena.initial
-    arena.device.put(arena.initial)
+    arena.reset()
     return outcome
 
 
@@ -197,14 +173,11 @@ def _load(backend: Any, tensor_map: TensorMap, copy: Copy, memory: object) -> Ti
 
 
 def _write(backend: Any, tensor_map: TensorMap, copy: Copy, data: Any, memory: object) -> None:
+    where = {"memory": memory, "smem_offset": copy.smem_offset}
     if copy.op == "store":
-        backend.store_tile(
-            tensor_map, copy.coords, data, memory=memory, smem_offset=copy.smem_offset
-        )
+        backend.store_tile(tensor_map, copy.coords, data, **where)
     else:
-        backend.reduce_tile(
-            tensor_map, copy.coords, data, copy.op, memory=memory, smem_offset=copy.smem_offset
-        )
+        backend.reduce_tile(tensor_map, copy.coords, data, copy.op, **where)
 
 
 def _copied(run: Callable[[], Tile | None]) -> Tile | str | None:
@@ -254,39 +227,11 @@ def _first_difference(what: str, mine: Any, real: Any) -> str:
     )
 
 
-def _driver_words(args: EncodeArguments) -> dict[str, Any]:
-    """Give arguments under the names of `driver_encode_*`, without the address."""
-    words: dict[str, Any] = {
-        "tensor_data_type": args.data_type,
-        "tensor_rank": args.rank,
-        "global_dim": args.global_dim,
-        "global_strides": args.global_strides,
-        "element_strides": args.element_strides,
-        "interleave": args.interleave,
-        "swizzle": args.swizzle,
-        "l2_promotion": args.l2_promotion,
-        "oob_fill": args.oob_fill,
-    }
-    if args.kind == "tiled":
-        return words | {"box_dim": args.box_dim}
-    return words | {
-        "pixel_box_lower_corner": args.pixel_box_lower_corner,
-        "pixel_box_upper_corner": args.pixel_box_upper_corner,
-        "channels_per_pixel": args.channels_per_pixel,
-        "pixels_per_column": args.pixels_per_column,
-    }
-
-
 def _described(copy: Copy, target: Target) -> str:
-    words = {
-        k: int(v) if isinstance(v, int) else v for k, v in _driver_words(copy.arguments).items()
-    }
-    address = f"arena + {copy.start}"
-    inside = ", ".join(f"{name}={value!r}" for name, value in words.items())
-    encode = ENCODERS[copy.arguments.kind].__name__
+    args, address = copy.arguments, f"global_address=arena + {copy.start}"
     offsets = f", im2col_offsets={copy.im2col_offsets}" if copy.im2col_offsets else ""
     return (
-        f"tm = tma_dlpack.{encode}({inside}, global_address={address}, target={target.name!r})\n"
+        f"tm = {written(args.kind, keywords_of(args), target, address)}\n"
         f"{copy.op}: coords={copy.coords}{offsets}, smem_offset={copy.smem_offset}, "
         f"data_seed={copy.data_seed}"
     )

@@ -19,8 +19,6 @@ from tma_dlpack import driver
 from tma_dlpack.consumer import ldmatrix_addresses, matrix_descriptor
 from tma_dlpack.copies import launch, nvrtc
 from tma_dlpack.copies.simulator import SimulatorBackend
-from tma_dlpack.encoding.arguments import EncodeArguments
-from tma_dlpack.make.driver_words import driver_encode_tiled
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.verification.random_operands import (
     ROOM_BYTES,
@@ -48,24 +46,19 @@ def has_wgmma(arena: Arena) -> bool:
 
 def compare_product(product: Product, arena: Arena) -> str | None:
     """Multiply two tiles by wgmma with our descriptors; give the difference to the exact."""
-    factor = product.factor
     _put_integers(product, arena)
     try:
-        a, a_host = _maps(product.a, 0, arena)
-        b, b_host = _maps(product.b, ROOM_BYTES, arena)
+        a, a_host = arena.maps(product.a.arguments(), 0)
+        b, b_host = arena.maps(product.b.arguments(), ROOM_BYTES)
         a_tile = _simulated(product.a, a_host, arena)
         b_tile = _simulated(product.b, b_host, arena)
-        a_matrix = factor.decode(product.a.logical(a_tile.array))
-        b_matrix = factor.decode(product.b.logical(b_tile.array))
-        m_by_k = a_matrix if product.a_major == "K" else a_matrix.T
-        k_by_n = b_matrix.T if product.b_major == "K" else b_matrix
-        exact = m_by_k @ k_by_n
+        exact = _exact(product, a_tile, b_tile)
         a_is = matrix_descriptor(a, major=product.a_major, smem_address=product.a.smem_offset)
         b_is = matrix_descriptor(b, major=product.b_major, smem_address=product.b.smem_offset)
         blocks, steps = range(product.blocks), range(product.k_steps)
         a_values = [a_is.advance(k, mn_elements=64 * m).value for m in blocks for k in steps]
         b_values = [b_is.advance(k).value for k in steps]
-        dtype = np.float32 if factor.accumulator == "float" else np.int32
+        dtype = np.float32 if product.factor.accumulator == "float" else np.int32
         out = np.full(exact.shape, -1, dtype)
         kernel = _library(product, arena).kernel("multiply", arena.device_id)
         barrier = -(-product.b.end // 8) * 8
@@ -81,15 +74,24 @@ def compare_product(product: Product, arena: Arena) -> str | None:
         values = [np.array(a_values, np.uint64), np.array(b_values, np.uint64)]
         _run(kernel, THREADS, barrier + 8, arguments, values, out)
     finally:
-        arena.host[:] = arena.initial
-        arena.device.put(arena.initial)
+        arena.reset()
     return _difference("the product", exact, out)
+
+
+def _exact(product: Product, a_tile: Tile, b_tile: Tile) -> npt.NDArray[np.int64]:
+    """Multiply the tiles of the simulator, in int64."""
+    a = product.factor.decode(product.a.logical(a_tile.array))
+    b = product.factor.decode(product.b.logical(b_tile.array))
+    m_by_k = a if product.a_major == "K" else a.T
+    k_by_n = b.T if product.b_major == "K" else b
+    exact: npt.NDArray[np.int64] = m_by_k @ k_by_n
+    return exact
 
 
 def compare_matrices(matrices: Matrices, arena: Arena) -> str | None:
     """Read a tile by ldmatrix at our addresses; give the difference to the simulated tile."""
     layout = matrices.layout
-    tensor_map, on_host = _maps(layout, 0, arena)
+    tensor_map, on_host = arena.maps(layout.arguments(), 0)
     tile = _simulated(layout, on_host, arena)
     addresses = ldmatrix_addresses(
         tensor_map,
@@ -143,24 +145,6 @@ def _put_integers(product: Product, arena: Arena) -> None:
         room = arena.host[start : start + rows * layout.pitch_bytes]
         room.reshape(rows, layout.pitch_bytes)[:, : width * factor.element_bytes] = raw
     arena.device.put(arena.host)
-
-
-def _maps(layout: Layout, start: int, arena: Arena) -> tuple[TensorMap, TensorMap]:
-    """Give the driver's map of the matrix on the GPU, and its twin on the host."""
-    arguments: EncodeArguments = layout.arguments()
-    on_device = driver_encode_tiled(
-        arguments.data_type,
-        arguments.rank,
-        arena.device.address + start,
-        arguments.global_dim,
-        arguments.global_strides,
-        arguments.box_dim,
-        arguments.element_strides,
-        swizzle=arguments.swizzle,
-        target=arena.target,
-        encoder="driver",
-    )
-    return on_device, on_device.with_address(arena.host.ctypes.data + start)
 
 
 def _simulated(layout: Layout, on_host: TensorMap, arena: Arena) -> Tile:

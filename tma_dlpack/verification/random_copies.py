@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -195,7 +196,9 @@ def _place(rng: Random, least: int, dim: int) -> int:
 
 
 def _on_16_bytes(coord: int, args: EncodeArguments) -> int:
-    step = max(16 // args.type_row.element_bytes, 1)
+    """Round a coordinate of the inner dimension down to where 16 bytes begin."""
+    bits = args.type_row.element_bits
+    step = math.lcm(128, bits) // bits
     return coord // step * step
 
 

@@ -44,12 +44,12 @@ class Factor:
     Attributes
     ----------
     ptx : str
+        Its name in PTX.
     data_type : TensorMapDataType
-    accumulator : str
+    accumulator : {"float", "int"}
         CUDA's word for the type of the product.
-    most : int
-        Integers up to this one are exact, and so are their products' sums.
-    least : int
+    least, most : int
+        Range of the integers in random matrices; all sums of products are exact.
     encode : function
         int64 array -> the elements' bits, as an unsigned array.
     decode : function
@@ -76,8 +76,8 @@ class Factor:
 
 
 def _float8(one: int) -> tuple[Callable[[Array], Array], Callable[[Array], Array]]:
-    """Give how -2..2 are written in a float8 whose 1 is a byte, and 2 the next power of it."""
-    two = one + (8 if one == 0x38 else 4)
+    """Give the functions between -2..2 and the bytes of a float8 type, whose 1.0 is `one`."""
+    two = one + (8 if one == 0x38 else 4)  # exponent + 1: e4m3 has 3 mantissa bits, e5m2 has 2
     codes = np.array([0x80 | two, 0x80 | one, 0, one, two], np.uint8)
     values = np.zeros(256, np.int64)
     values[codes] = np.arange(-2, 3)
@@ -173,11 +173,13 @@ class Layout:
     def arguments(self) -> EncodeArguments:
         """Give the map: of rank 3 where spans lie side by side, as `split_inner` makes it."""
         rows, width = self.shape
-        dims, strides, box = (width, rows), (self.pitch_bytes,), (self.wide, self.rows)
+        dims: tuple[int, ...] = (width, rows)
+        strides: tuple[int, ...] = (self.pitch_bytes,)
+        box: tuple[int, ...] = (self.wide, self.rows)
         if self.columns > 1:
-            dims = (self.wide, rows, width // self.wide)  # type: ignore[assignment]
-            strides = (self.pitch_bytes, self.row_bytes)  # type: ignore[assignment]
-            box = (*box, self.columns)  # type: ignore[assignment]
+            dims = (self.wide, rows, width // self.wide)
+            strides = (self.pitch_bytes, self.row_bytes)
+            box = (*box, self.columns)
         return EncodeArguments(
             "tiled", self.data_type, dims, strides, (1,) * len(dims), box, swizzle=self.swizzle
         )

@@ -4,8 +4,8 @@
 and `values`; `torn` marks blocks that mix several processes; `formats` is the table of the
 projects that print arguments, and turns a block into the driver's arguments with `lists`;
 `sentences` and `results` recognise error messages and CUDA results; `maps` finds dumps of the 128
-bytes, `ours` the line that our own header throws; `judge` checks the rules, `result` is the
-result.
+bytes, `ours` the line that our own header throws; `judge` checks the rules, `notes` writes the
+remarks, `result` is the result.
 
 A new format: a row in `formats.FORMATS` (how to recognise its block, and where it differs from the
 driver: order of arrays, units, arguments that it does not print), new spellings in `names.py`, and
@@ -15,14 +15,16 @@ an example as printed, with the expected arguments, in tests/cli/printed_forms.p
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator
+from itertools import islice
+from typing import NamedTuple
 
-from tma_dlpack.cli import hexdump
-from tma_dlpack.cli.explain import results, sentences
+from tma_dlpack.cli.explain import sentences
 from tma_dlpack.cli.explain.blocks import Block, blocks_of
-from tma_dlpack.cli.explain.formats import FORMATS, printed_arguments
+from tma_dlpack.cli.explain.formats import printed_arguments
 from tma_dlpack.cli.explain.judge import judge
 from tma_dlpack.cli.explain.maps import maps_in
+from tma_dlpack.cli.explain.notes import cut_note, result_notes, torn_notes, where_notes
 from tma_dlpack.cli.explain.ours import refused_calls
 from tma_dlpack.cli.explain.printed import PrintedArguments
 from tma_dlpack.cli.explain.result import Explanation
@@ -36,7 +38,6 @@ from tma_dlpack.types.target import Target
 
 __all__ = ["Explanation", "PrintedArguments", "explain"]
 
-NEAR_LINES = 12  # around torn ones, in which the result may have got
 MOST_SENTENCES = 100  # different ones, of a log that has more
 
 
@@ -92,54 +93,67 @@ def explain(text: str, target: Target | str = "sm_90") -> Explanation:
             found = f"text is {shown(text)}"
             raise refusal("text", found, "be a str", "pass what the program printed")
         words = raw.decode("utf-8", "replace")
-    read: list[tuple[int, PrintedArguments, Report]] = []
     notes: list[str] = []
     torn: list[Block] = []
-    calls = dict(refused_calls(words))
-    for stream in streams_of(words):
-        for block in encodes_of(blocks_of(stream)):
-            if block.fault in ("mixed", "junk"):
-                torn.append(block)
-                continue
-            arguments, remarks = printed_arguments(block)
-            call = calls.get(block.first_line)
-            if call is None:
-                report = judge(arguments, tuple(sorted(arguments.implied.items())), known)
-            else:
-                report = call.report(arguments, known)
-                notes += [f"line {block.first_line}: {call.why}"] if call.why else []
-            where = f"lines {block.first_line}-{block.last_line}"
-            if block.fault == "cut":
-                notes.append(_cut_note(where, arguments, report))
-                continue
-            if not block.shows_arguments:
-                continue
-            if len(notes) < MOST_SENTENCES:
-                notes += [f"{where}: {remark}" for remark in remarks]
-            if arguments.shown():
-                read.append((block.first_line, arguments, report))
-    for line, found_map in maps_in(words, known):
-        if isinstance(found_map, str):
-            notes.append(f"line {line}: {found_map}")
-        else:
-            read.append((line, found_map, judge(found_map, (), known)))
-    read.sort(key=lambda item: item[0])
-    notes += _torn_notes(words, torn)
-    checks = list(sentences.said(words))
+    read = [*_printed(words, known, notes, torn), *_dumped(words, known, notes)]
+    read.sort(key=lambda encode: encode.line)
+    notes += torn_notes(words, torn)
+    checks = list(islice(sentences.said(words), MOST_SENTENCES))
     if read:
-        notes += [_sentence_note(s, m) for _, s, m in checks[:MOST_SENTENCES]]
+        notes += [_sentence_note(s, m) for _, s, m in checks]
     else:
-        read = [_from_sentence(words, s, m, known) for _, s, m in checks[:MOST_SENTENCES]]
-    reports = tuple(report for *_, report in read)
-    notes += _result_notes(words, reports)
+        read = [_from_sentence(words, s, m, known) for _, s, m in checks]
+    reports = tuple(encode.report for encode in read)
+    notes += result_notes(words, reports)
     if not reports:
-        notes += _where_notes(words, bool(torn), bool(notes))
+        notes += where_notes(words, bool(torn))
     return Explanation(
         reports,
-        tuple(arguments for _, arguments, _ in read),
+        tuple(encode.arguments for encode in read),
         tuple(dict.fromkeys(notes)),
         str(known),
     )
+
+
+class _Encode(NamedTuple):
+    """An encode in the text: its first line, its arguments, and what the rules say of them."""
+
+    line: int
+    arguments: PrintedArguments
+    report: Report
+
+
+def _printed(text: str, target: Target, notes: list[str], torn: list[Block]) -> Iterator[_Encode]:
+    """Give the encodes whose arguments are printed; add remarks, and blocks that are mixed."""
+    calls = dict(refused_calls(text))
+    for block in (b for stream in streams_of(text) for b in encodes_of(blocks_of(stream))):
+        if block.fault in ("mixed", "junk"):
+            torn.append(block)
+            continue
+        arguments, remarks = printed_arguments(block)
+        call = calls.get(block.first_line)
+        if call is None:
+            report = judge(arguments, tuple(sorted(arguments.implied.items())), target)
+        else:
+            report = call.report(arguments, target)
+            notes += [f"line {block.first_line}: {call.why}"] if call.why else []
+        where = f"lines {block.first_line}-{block.last_line}"
+        if block.fault == "cut":
+            notes.append(cut_note(where, arguments, report))
+        elif block.shows_arguments:
+            if len(notes) < MOST_SENTENCES:
+                notes += [f"{where}: {remark}" for remark in remarks]
+            if arguments.shown():
+                yield _Encode(block.first_line, arguments, report)
+
+
+def _dumped(text: str, target: Target, notes: list[str]) -> Iterator[_Encode]:
+    """Give the maps whose 128 bytes are in the text; add why other bytes are not a map."""
+    for line, found in maps_in(text, target):
+        if isinstance(found, str):
+            notes.append(f"line {line}: {found}")
+        else:
+            yield _Encode(line, found, judge(found, (), target))
 
 
 # -- sentences ------------------------------------------------------------------------------------
@@ -147,7 +161,7 @@ def explain(text: str, target: Target | str = "sm_90") -> Explanation:
 
 def _from_sentence(
     text: str, sentence: sentences.Sentence, found: re.Match[str], target: Target
-) -> tuple[int, PrintedArguments, Report]:
+) -> _Encode:
     """Turn a project's own error message into a report; check its numbers if it shows them."""
     line = text.count("\n", 0, found.start()) + 1
     groups = found.groupdict()
@@ -160,8 +174,8 @@ def _from_sentence(
     if strides is not None:
         report = judge(arguments, (), target)
         if not report.ok:
-            return line, arguments, report
-    return line, arguments, Report((_violation(sentence, found),))
+            return _Encode(line, arguments, report)
+    return _Encode(line, arguments, Report((_violation(sentence, found),)))
 
 
 def _violation(sentence: sentences.Sentence, found: re.Match[str]) -> Violation:
@@ -180,98 +194,3 @@ def _violation(sentence: sentences.Sentence, found: re.Match[str]) -> Violation:
 def _sentence_note(sentence: sentences.Sentence, found: re.Match[str]) -> str:
     violation = _violation(sentence, found)
     return f"{violation.found} ({violation.rule}: {violation.limit}; fix: {violation.fix})"
-
-
-# -- notes ----------------------------------------------------------------------------------------
-
-_HOW_TO_FIND = (
-    "Run the program again with CUDA_LAUNCH_BLOCKING=1, so that the failing launch itself raises, "
-    "or under compute-sanitizer, which names the kernel and the access."
-)
-
-
-def _result_notes(text: str, reports: Iterable[Report]) -> list[str]:
-    """Explain the CUDA results in the text, given the reports."""
-    returned = results.results_of(text)
-    sticky = [r for r in returned if r.code in results.STICKY]
-    verdicts = list(reports)
-    clean = bool(verdicts) and all(report.ok for report in verdicts)
-    notes = []
-    if sticky:
-        codes = " and ".join(f"{r.code} ({r.name}: {r.words})" for r in sticky)
-        order = "all arguments that are shown are in order. " if clean else ""
-        notes.append(
-            f"{order}{codes}: the error of an earlier kernel, which every later call of the "
-            f"process returns, this encode too. {_HOW_TO_FIND}"
-        )
-    elif clean:
-        notes.append(
-            "all arguments that are shown are in order. Codes 700, 715, 719 and 999 (and other "
-            "errors of a launch) are an earlier kernel's, which every later call returns. "
-            + _HOW_TO_FIND
-        )
-    if clean and any(r.code == 1 for r in returned) and not sticky:
-        notes.append(
-            "CUDA_ERROR_INVALID_VALUE without a broken rule: look at what is not shown, whether "
-            "the target is the right one, whether the CUtensorMap is aligned to 64 bytes, and "
-            "whether the driver is older than the type or swizzle"
-        )
-    for code, said in _OTHER_RESULTS.items():
-        if any(r.code == code for r in returned):
-            notes.append(f"{code}: {said}")
-    return notes
-
-
-_OTHER_RESULTS = {
-    3: "the driver is not initialized: call cuInit(0), or any function of the CUDA runtime, first",
-    4: "the driver is shutting down: no encode while the process exits",
-    201: "there is no current context: make one before the encode, as cudaFree(0) or torch's first "
-    "CUDA call does; a new thread has none",
-    801: "this GPU or driver has no such maps: compute capability 9.0 and driver 525 or later",
-}
-
-
-def _cut_note(where: str, arguments: PrintedArguments, report: Report) -> str:
-    broken = "; ".join(f"{v.found}; {v.limit} ({v.rule}; fix: {v.fix})" for v in report.violations)
-    if not arguments.shown():
-        return f"{where}: the printout is cut off before its first argument; paste the rest"
-    return f"{where}: the printout is cut off. It shows {arguments}. " + (
-        f"Of that: {broken}" if broken else "No rule is broken by that; paste the rest."
-    )
-
-
-def _torn_notes(text: str, torn: list[Block]) -> list[str]:
-    """Give the lines that are mixed, and error codes that appear there."""
-    if not torn:
-        return []
-    first = min(block.first_line for block in torn)
-    last = max(block.last_line for block in torn)
-    notes = [
-        f"lines {first}-{last}: the output of several processes (or threads) is mixed here, or "
-        "parts of lines are missing, so that no number can be trusted and none is read. Write one "
-        "log per rank, or run one process, and paste one whole block."
-    ]
-    lines = text.split("\n")[max(0, first - NEAR_LINES) : last + NEAR_LINES]
-    codes = [r for r in results.sticky_numbers("\n".join(lines)) if r.name not in text]
-    notes += [
-        f"{r.code} stands in it: if that is the result, it is {r.name} ({r.words}), the error "
-        f"of an earlier kernel. {_HOW_TO_FIND}"
-        for r in codes
-    ]
-    return notes
-
-
-def _where_notes(text: str, torn: bool, said: bool) -> list[str]:
-    """Say where the arguments of a known project are printed, and which formats can be read."""
-    notes = []
-    for pattern, printer, where in results.HEADINGS:
-        if not torn and pattern.search(text):
-            notes.append(f"{printer}: the arguments of the encode are not in the text; {where}")
-            break
-    names = ", ".join(row.name for row in FORMATS if row.name)
-    notes.append(
-        f"what can be read: the printed arguments of an encode as {names} and others print them, "
-        "name = value lines in the driver's words (globalDim, globalStrides, boxDim...), or a dump "
-        f"of the map: {hexdump.FORMS}"
-    )
-    return notes

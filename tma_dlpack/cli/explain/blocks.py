@@ -17,6 +17,7 @@ from tma_dlpack.cli.explain.names import (
     NAMED,
     STRONG,
     WEAK,
+    key_of,
     tail_of,
 )
 from tma_dlpack.cli.explain.streams import Stream
@@ -209,7 +210,7 @@ def _meaning(word: str) -> tuple[str, bool] | None:
     """Give the argument that a word names, and whether it is a strong word."""
     if len(word) > LONGEST_WORD:
         return None
-    key = word.lower().replace("_", "")
+    key = key_of(word)
     if key in STRONG:
         return STRONG[key], True
     if key in WEAK:
@@ -227,14 +228,12 @@ def _read_field(
         return None
     separator, at = follows["sep"].strip(), follows.end()
     at += len(text[at : at + 2]) - len(text[at : at + 2].lstrip("\"'`*"))
-    bare = not separator and text[at : at + 1] not in tuple("([{")
-    before = text[word.start() - 1 : word.start()]
-    line = text[max(0, word.start() - 40) : word.start()].rpartition("\n")
-    leads = not line[2].strip(" \t\"'*`-") and bool(line[1] or word.start() <= 40)
-    leads = leads or text.find("TMA Desc Addr", max(0, word.start() - 60), word.start()) >= 0
-    if not strong and (before in (".", "-", "_", ">") or (not separator and not leads)):
+    opens = text[at : at + 1] in tuple("([{")
+    leads = _leads_its_line(text, word.start())
+    is_part = text[word.start() - 1 : word.start()] in (".", "-", "_", ">")
+    if not strong and (is_part or (not separator and not leads)):
         return None
-    entry = bool(follows["index"] and separator and text[at : at + 1] not in tuple("([{"))
+    entry = bool(follows["index"] and separator and not opens)
     if argument in ARRAYS and not entry:
         value, end = read_list(text, at)
         if isinstance(value, Unreadable) and value is not CUT and follows["index"]:
@@ -243,11 +242,11 @@ def _read_field(
         value, end = read_scalar(text, at, argument in NAMED and bool(separator or leads))
     if isinstance(value, Unreadable):
         end = word.end()
-        ends_here = value is CUT and (end >= end_of_text or text[at : at + 1] in tuple("([{"))
+        ends_here = value is CUT and (end >= end_of_text or opens)
         torn = value in (CUT, JUNK) and strong and leads
         if not ends_here and (not torn or (separator and value is CUT)):
             return None  # a sentence, or "strides:" as the heading of something else
-    elif bare and isinstance(value, str) and not _is_member_name(value):
+    elif isinstance(value, str) and not separator and not opens and not _is_member_name(value):
         return None
     return (
         Field(
@@ -264,6 +263,13 @@ def _read_field(
         ),
         end,
     )
+
+
+def _leads_its_line(text: str, place: int) -> bool:
+    """Say whether only quotes and bullets stand before a word, or ``TMA Desc Addr`` does."""
+    _, newline, on_its_line = text[max(0, place - 40) : place].rpartition("\n")
+    starts = bool(newline or place <= 40) and not on_its_line.strip(" \t\"'*`-")
+    return starts or text.find("TMA Desc Addr", max(0, place - 60), place) >= 0
 
 
 def _is_member_name(word: str) -> bool:

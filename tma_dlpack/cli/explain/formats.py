@@ -14,6 +14,7 @@ from typing import Any
 
 from tma_dlpack.cli.explain.blocks import Block, Field
 from tma_dlpack.cli.explain.lists import Lists
+from tma_dlpack.cli.explain.names import key_of
 from tma_dlpack.cli.explain.printed import Entries, PrintedArguments
 from tma_dlpack.cli.explain.values import (
     Pointer,
@@ -156,10 +157,6 @@ _DRIVERS_OWN = frozenset(
 _CUTLASS_ARRAY = "gmemprobstride"  # begins with the size of an element
 
 
-def _squeezed(word: str) -> str:
-    return word.replace("_", "").lower()
-
-
 def format_of(block: Block) -> Format:
     """Give the row of the table that a block fits."""
     words = frozenset(block.words)
@@ -223,7 +220,7 @@ def _lists(
     lists.drop_extra(leading, bits if row is _GENERAL else None)
     if row.elements and not _is_bytes(block):
         lists.scale(bits, notes)
-    elif row is _GENERAL and not {_squeezed(w) for w in block.words} & _DRIVERS_OWN:
+    elif row is _GENERAL and not {key_of(w) for w in block.words} & _DRIVERS_OWN:
         shown = block.fields.get("global_strides")
         lists.turn(bits, shown.unit if shown else "", notes)
     lists.cut(notes)
@@ -319,7 +316,7 @@ def _strides(block: Block, row: Format, notes: list[str]) -> tuple[Entries | Non
     if strides is None and raw is not None:
         return raw, True
     shown = block.fields.get("global_strides")
-    word = _squeezed(shown.word) if shown else ""
+    word = key_of(shown.word) if shown else ""
     return strides, row.leading or word == _CUTLASS_ARRAY
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from tma_dlpack.cli import hexdump
-from tma_dlpack.cli.explain.printed import PrintedArguments
+from tma_dlpack.cli.explain.printed import PrintedArguments, arguments_of
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.errors import TmaError
 from tma_dlpack.types.limits import MAP_BYTES
@@ -64,31 +64,10 @@ def _candidates(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _arguments(tensor_map: TensorMap, line: int) -> PrintedArguments:
-    tiled = tensor_map.kind == "tiled"
-    column = {
-        name: getattr(tensor_map, name)
-        for name in (
-            "pixel_box_lower_corner",
-            "pixel_box_upper_corner",
-            "channels_per_pixel",
-            "pixels_per_column",
-        )
-        if not tiled
-    }
+    names = arguments_of(tensor_map.kind)
     return PrintedArguments(
         kind=tensor_map.kind,
-        data_type=tensor_map.data_type,
-        rank=tensor_map.rank,
-        global_address=tensor_map.global_address,
-        global_dim=tensor_map.global_dim,
-        global_strides=tensor_map.global_strides,
-        box_dim=tensor_map.box_dim if tiled else None,
-        element_strides=tensor_map.element_strides,
-        interleave=tensor_map.interleave,
-        swizzle=tensor_map.swizzle,
-        l2_promotion=tensor_map.l2_promotion,
-        oob_fill=tensor_map.oob_fill,
         printed_by="a dump of the map's 128 bytes",
         lines=(line, line),
-        **column,
+        **{name: getattr(tensor_map, name) for name in names},
     )

@@ -9,15 +9,16 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["ARRAYS", "BOUNDARY", "MULTI_WORD", "NAMED", "STRONG", "WEAK", "tail_of"]
+__all__ = ["ARRAYS", "BOUNDARY", "MULTI_WORD", "NAMED", "STRONG", "WEAK", "key_of", "tail_of"]
+
+
+def key_of(word: str) -> str:
+    """Give a word as the tables have it: in lower case, without underscores."""
+    return word.replace("_", "").lower()
 
 
 def _words(**synonyms: str) -> dict[str, str]:
-    return {
-        word.replace("_", "").lower(): argument
-        for argument, line in synonyms.items()
-        for word in line.split()
-    }
+    return {key_of(word): argument for argument, line in synonyms.items() for word in line.split()}
 
 
 #: Words without underscores, in lower case -> the driver's argument (as `TensorMap` names it).

@@ -18,7 +18,7 @@ from tma_dlpack.types.enums import (
 from tma_dlpack.types.errors import sealed
 from tma_dlpack.types.public import public
 
-__all__ = ["ARGUMENTS", "PrintedArguments"]
+__all__ = ["ARGUMENTS", "PrintedArguments", "arguments_of"]
 
 Entries = tuple[int | None, ...]
 
@@ -82,7 +82,7 @@ interleave, swizzle, l2_promotion, oob_fill
         """Name what an encode of this kind takes and the printout does not show."""
         return tuple(
             name
-            for name in (*_COMMON, *(_TILED if self.kind == "tiled" else _COLUMN), *_OPTIONS)
+            for name in arguments_of(self.kind)
             if getattr(self, name) is None and name not in self.implied
         )
 
@@ -111,5 +111,12 @@ _COLUMN = (
     "pixels_per_column",
 )
 _OPTIONS = ("element_strides", "interleave", "swizzle", "l2_promotion", "oob_fill")
+
+
+def arguments_of(kind: MapKind) -> tuple[str, ...]:
+    """Name the arguments of an encode of one kind, in the driver's order."""
+    return (*_COMMON, *(_TILED if kind == "tiled" else _COLUMN), *_OPTIONS)
+
+
 #: Every argument, in the driver's order.
 ARGUMENTS = (*_COMMON, *_TILED, *_COLUMN, *_OPTIONS)

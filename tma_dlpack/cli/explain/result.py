@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from tma_dlpack.cli.explain.printed import PrintedArguments
 from tma_dlpack.rules.report import Report
+from tma_dlpack.types.coerce import counted
 from tma_dlpack.types.errors import COLUMNS, Advice, Finding, sealed
 from tma_dlpack.types.public import public
 
@@ -64,8 +65,9 @@ class Explanation:
         if not count:
             return "no encode was read"
         broken = sum(not report.ok for report in self.reports)
-        read = f"{count} encode{'s' * (count > 1)} read, checked against the driver's rules on "
-        return read + f"{self.target}: {broken} refused" if broken else read + f"{self.target}: ok"
+        verdict = f"{broken} refused" if broken else "ok"
+        read = f"{counted(count, 'encode')} read, checked against the driver's rules on"
+        return f"{read} {self.target}: {verdict}"
 
     def __str__(self) -> str:
         lines = [self._head()]
@@ -79,7 +81,9 @@ class Explanation:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        from tma_dlpack.draw.figure import fragment  # imported when first needed
+        # imported when first needed
+        from tma_dlpack.draw.cards import finding_html
+        from tma_dlpack.draw.figure import fragment
 
         parts = [f"<div><b>{html.escape(self._head())}</b></div>"]
         for numbers, request, report in self._groups():
@@ -89,7 +93,9 @@ class Explanation:
             if request.shown():
                 parts.append(f"<div><code>{html.escape(str(request))}</code></div>")
             parts.append(f"<div>{html.escape(_one_line(report, request))}</div>")
-            parts += [_finding(f) for f in (*report.violations, *report.advice)]
+            parts += [
+                finding_html(f, with_argument=False) for f in (*report.violations, *report.advice)
+            ]
         parts += [f"<p>note: {html.escape(note)}</p>" for note in self.notes]
         return fragment(parts)
 
@@ -112,8 +118,7 @@ def _lines(lines: tuple[int, int]) -> str:
 
 def _one_line(report: Report, request: PrintedArguments) -> str:
     if not report.ok:
-        count = len(report.violations)
-        return f"refused: {count} violation{'s' * (count > 1)}"
+        return f"refused: {counted(len(report.violations), 'violation')}"
     missing = request.missing()
     if not missing:
         return "all arguments are in order: the driver accepts them"
@@ -124,16 +129,6 @@ def _verdict(report: Report, request: PrintedArguments) -> str:
     findings: tuple[Finding, ...] = (*report.violations, *report.advice)
     said = [("advice: " if isinstance(f, Advice) else "") + str(f) for f in findings]
     return "\n".join([_one_line(report, request), *said])
-
-
-def _finding(finding: Finding) -> str:
-    kind = "advice" if isinstance(finding, Advice) else "violation"
-    return (
-        f'<div class="tma-finding tma-{kind}"><div><b>{kind} {html.escape(finding.rule)}</b> '
-        f"{html.escape(finding.found)}; {html.escape(finding.limit)}</div>"
-        f"<div>fix: {html.escape(finding.fix)}</div>"
-        f"<div>source: {html.escape(finding.source)}</div></div>"
-    )
 
 
 def _wrapped(line: str, indent: str) -> str:
