@@ -1,16 +1,17 @@
-"""What all tests share: every core, and hypothesis without deadlines, for machines are shared."""
+"""What all tests share: every core, and how many examples hypothesis draws."""
 
 import os
 
 import pytest
 from hypothesis import settings
+from laws import examples
 
 import tma_dlpack
 
 for _name in tma_dlpack.__all__:  # public classes name the package, where doctest looks for them
     getattr(tma_dlpack, _name)
 
-settings.register_profile("shared-machine", deadline=None)
+settings.register_profile("shared-machine", examples(100))
 settings.load_profile("shared-machine")
 
 

@@ -32,7 +32,9 @@ def test_a_ratio_is_our_speed_over_torchs():
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
-@pytest.mark.parametrize("name", ["hopper_gemm.cu", "hopper_conv.cu"])
+@pytest.mark.parametrize(
+    "name", ["hopper_gemm.cu", pytest.param("hopper_conv.cu", marks=pytest.mark.slow)]
+)
 def test_a_kernel_compiles_for_sm_90a_without_spilling(name, tmp_path):
     command = ["nvcc", "-std=c++17", SM_90A, "-cubin", "-Xptxas", "-v", f"-I{tma.get_include()}"]
     command += ["-Werror=all-warnings", "-o", str(tmp_path / "out.cubin"), str(NOTEBOOKS / name)]

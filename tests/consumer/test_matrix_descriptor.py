@@ -8,15 +8,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from laws import examples
 from numpy.lib.stride_tricks import as_strided
 from operand_cases import SPANS, OperandCase, operand_cases
 
 import tma_dlpack as tma
 from tma_dlpack import matrix_descriptor
 
-SETTINGS = settings(max_examples=150, deadline=None)
+SETTINGS = examples(150)
 
 
 def made(shape, box, dtype=np.float16, **options):
@@ -324,7 +325,7 @@ def keywords(text: str) -> dict:
     return {name: eval(value) for name, value in found}
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(
     st.tuples(st.integers(1, 100), st.integers(1, 40)),
     st.tuples(st.integers(1, 80), st.integers(1, 40)),

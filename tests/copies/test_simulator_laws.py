@@ -7,8 +7,9 @@ import itertools
 import numpy as np
 import pytest
 from copy_cases import GLOBAL_BYTES, HostMemory
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from laws import examples
 
 import tma_dlpack as tma
 from tma_dlpack.types.dtypes import row
@@ -103,7 +104,7 @@ def sliced(tensor_map, coords) -> np.ndarray:
 # --- Tiled --------------------------------------------------------------------------------------
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.data())
 def test_logical_tile_is_a_slice_of_the_padded_tensor(data):
     tensor_map = data.draw(tiled_maps())
@@ -116,7 +117,7 @@ def test_logical_tile_is_a_slice_of_the_padded_tensor(data):
     assert tile.written.sum() == expected.nbytes
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.data())
 def test_filled_says_which_elements_are_out_of_bounds(data):
     tensor_map = data.draw(tiled_maps())
@@ -132,7 +133,7 @@ def test_filled_says_which_elements_are_out_of_bounds(data):
     np.testing.assert_array_equal(tile.filled, ~inside)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.data())
 def test_tf32_loads_round_what_a_bit_copy_loads(data):
     tensor_map = data.draw(tiled_maps(types=(T.TFLOAT32, T.TFLOAT32_FTZ)))
@@ -156,7 +157,7 @@ def test_tf32_loads_round_what_a_bit_copy_loads(data):
     )
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.data())
 def test_store_after_load_restores_the_tile(data):
     tensor_map = data.draw(tiled_maps(overlapping=False))
@@ -182,7 +183,7 @@ def test_store_after_load_restores_the_tile(data):
     assert not tensor_of(tensor_map, memory.array)[~stored].any()
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.data())
 def test_many_tiles_are_the_stack_of_single_ones(data):
     tensor_map = data.draw(tiled_maps(types=tuple(T(i) for i in range(13))))
@@ -284,7 +285,7 @@ def walked(tensor_map, coords, offsets) -> np.ndarray:
     return np.array(out, np.uint8)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.data())
 def test_im2col_tile_is_the_walk_pixel_by_pixel(data):
     tensor_map = data.draw(im2col_maps())
@@ -365,7 +366,7 @@ numbers = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.data())
 def test_any_request_gives_our_error_or_the_padded_slice(data):
     tensor_map = data.draw(st.one_of(tiled_maps(), im2col_maps()))
@@ -397,7 +398,7 @@ def test_any_request_gives_our_error_or_the_padded_slice(data):
         assert tile.array.shape[0] == tensor_map.pixels_per_column
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.data())
 def test_any_store_gives_our_error_or_changes_known_bytes_only(data):
     tensor_map = data.draw(tiled_maps())

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from laws import examples
 
 import tma_dlpack as tma
 from tma_dlpack.encoding import bits
@@ -93,7 +94,7 @@ def argument_sets(draw):
 ADDRESSES = st.integers(0, (1 << 57) - 1)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(argument_sets(), ADDRESSES)
 def test_decoding_is_the_inverse_of_encoding(arguments, address):
     try:
@@ -105,7 +106,7 @@ def test_decoding_is_the_inverse_of_encoding(arguments, address):
     assert bits.decode(data) == (arguments, address)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(argument_sets(), ADDRESSES, st.data())
 def test_writing_a_field_changes_its_bits_alone_and_reads_back(arguments, address, data):
     field = data.draw(st.sampled_from(fields_of(arguments.kind, arguments.rank)))
@@ -131,13 +132,13 @@ def accepted_or_our_error(data):
     return tm
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.binary(min_size=128, max_size=128))
 def test_any_128_bytes_are_decoded_or_refused(data):
     accepted_or_our_error(data)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(argument_sets(), ADDRESSES, st.lists(st.integers(0, 1023), max_size=3))
 def test_a_map_with_a_few_flipped_bits_is_decoded_or_refused(arguments, address, flips):
     if arguments.floor_box_bytes >= 1 << 32:

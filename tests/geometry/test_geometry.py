@@ -6,8 +6,9 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from laws import examples
 
 from tma_dlpack import geometry
 from tma_dlpack.encoding.arguments import EncodeArguments
@@ -52,7 +53,6 @@ def im2col(dims, lower, upper, estr=None, kind="im2col", **options):
 # --- In bounds ----------------------------------------------------------------------------------
 
 
-@settings(deadline=None)
 @given(
     start=st.integers(-40, 40),
     step=st.integers(1, 8),
@@ -84,7 +84,7 @@ def boxes(draw):
     return geometry.plan(args), coords
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(boxes())
 def test_what_is_cut_of_a_box_are_its_lines_in_bounds(box):
     plan, coords = box
@@ -113,7 +113,6 @@ def test_what_is_cut_of_a_box_are_its_lines_in_bounds(box):
 
 
 @pytest.mark.parametrize("swizzle", SWIZZLES)
-@settings(deadline=None)
 @given(address=st.integers(0, 1 << 20))
 def test_swizzle_is_its_own_inverse(swizzle, address):
     once = geometry.swizzle_offset(swizzle, address)
@@ -261,7 +260,6 @@ def test_element_positions_of_a_column_walk_w_then_h_then_n():
 # --- Covering coordinates -----------------------------------------------------------------------
 
 
-@settings(deadline=None)
 @given(
     dims=st.lists(st.integers(1, 40), min_size=1, max_size=4),
     box=st.lists(st.integers(1, 20), min_size=4, max_size=4),
@@ -292,7 +290,6 @@ def test_column_starts_step_through_pixels_of_all_images_then_channels():
     ]  # fmt: skip
 
 
-@settings(deadline=None)
 @given(
     dims=st.tuples(*(st.integers(1, 6) for _ in range(3))),
     estr=st.tuples(*(st.integers(1, 3) for _ in range(3))),

@@ -154,7 +154,9 @@ def test_the_neighbours_of_what_is_refused_compile(tmp_path):
 
 
 @needs_nvcc
-@pytest.mark.parametrize("first", ["tma_dlpack.h", "tma_dlpack_make.hpp"])
+@pytest.mark.parametrize(
+    "first", ["tma_dlpack.h", pytest.param("tma_dlpack_make.hpp", marks=pytest.mark.slow)]
+)
 def test_both_headers_together_compile_in_either_order(first, tmp_path):
     second = {"tma_dlpack.h": "tma_dlpack_make.hpp", "tma_dlpack_make.hpp": "tma_dlpack.h"}[first]
     source = tmp_path / "both.cu"

@@ -6,8 +6,9 @@ import inspect
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from laws import examples
 
 import tma_dlpack as tma
 
@@ -29,7 +30,7 @@ def test_make_and_check_take_the_same_arguments(name):
     assert (make.return_annotation, check.return_annotation) == ("TensorMap", "Report")
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.data())
 def test_a_described_map_loads_what_as_strided_gives(data):
     torch = pytest.importorskip("torch")

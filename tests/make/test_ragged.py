@@ -7,8 +7,9 @@ from random import Random
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from laws import examples
 from ragged_cases import change_tile, expected_tile, numbered, ragged_map, random_case
 
 import tma_dlpack as tma
@@ -32,7 +33,7 @@ def bare_map(x, box_sizes, dim=0):
 CASES = st.integers(0, 1 << 64).map(lambda seed: random_case(Random(seed)))
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(CASES)
 def test_a_tile_of_a_slice_is_the_tile_of_the_numpy_slice(case):
     x = numbered(case.shape, case.dtype)
@@ -42,7 +43,7 @@ def test_a_tile_of_a_slice_is_the_tile_of_the_numpy_slice(case):
     np.testing.assert_array_equal(tile, expected_tile(case.slice_of(x), case.box, case.coords))
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(CASES, st.sampled_from(["store", "add"]))
 def test_a_store_or_reduction_changes_the_slice_alone(case, change):
     if case.dtype == np.uint8:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from laws import examples
 from strategies import (
     ADDRESS,
     KINDS,
@@ -182,7 +183,7 @@ def libcudacxx_requests(draw):
     return x, options, target
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(libcudacxx_requests())
 def test_the_first_violation_is_the_one_that_libcudacxx_throws(request_):
     x, options, target = request_
@@ -196,7 +197,7 @@ def test_the_first_violation_is_the_one_that_libcudacxx_throws(request_):
 # -- what only libcu++ refuses -------------------------------------------------------------------
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(KINDS, st.data())
 def test_rules_driver_is_offered_exactly_where_the_driver_then_accepts(kind, data):
     x = data.draw(st.one_of(fine_views(), odd_views()))
@@ -331,7 +332,7 @@ READABLE = {
 }
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(KINDS, st.sampled_from(sorted(READABLE)), st.data())
 def test_what_is_reported_beside_an_unreadable_argument_holds_whatever_it_was(kind, argument, data):
     x = data.draw(st.one_of(fine_views(), odd_views()))
@@ -408,7 +409,7 @@ def test_what_is_measured_on_sm_90_is_asked_there_alone():
     assert check("im2col", IMAGES, column | {"target": "sm_100"}).ok
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(st.sampled_from(MAPPED_DTYPES), TARGETS)
 def test_every_mapped_type_is_accepted_by_some_target(dtype, target):
     x = view((64, 256), dtype)

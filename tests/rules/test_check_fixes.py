@@ -6,8 +6,9 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from laws import examples
 from strategies import (
     ADDRESS,
     KINDS,
@@ -307,7 +308,7 @@ def test_what_the_hint_of_a_wider_dtype_says_works():
 # -- fixed -----------------------------------------------------------------------------------------
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@examples(300)
 @given(KINDS, st.data())
 def test_what_fixed_returns_is_accepted_always(kind, data):
     x = data.draw(st.one_of(fine_views(), odd_views()))
@@ -335,7 +336,7 @@ def plain_request(kind, x):
     return wide(0, 0, unit, 1, target="sm_100")
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@examples(300)
 @given(KINDS, st.data())
 def test_fixed_finds_a_way_whenever_the_tensor_can_be_described(kind, data):
     """Only arguments are at fault if other arguments would be accepted for the same tensor."""
@@ -360,7 +361,7 @@ ALSO_CHANGED = {
 }
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+@examples(200)
 @given(KINDS, st.data())
 def test_arguments_that_were_fine_stay_as_they_were(kind, data):
     """From an accepted request with one argument broken: only what is refused changes."""
@@ -496,7 +497,7 @@ def test_channels_are_made_whole_before_the_swizzle_is_widened():
     }
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+@examples(200)
 @given(KINDS, st.data())
 def test_fixed_changes_nothing_that_could_stay(kind, data):
     x = data.draw(st.one_of(fine_views(), odd_views()))

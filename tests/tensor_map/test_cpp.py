@@ -62,14 +62,18 @@ def operand_map(box=(64, 64), swizzle="bytes128", dtype=np.float16, elem_strides
     return tma.make_tma_descriptor(x, box, elem_strides, swizzle=swizzle)
 
 
+def slowly(*values):
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 @needs_nvcc
 @pytest.mark.parametrize(
     ("box", "swizzle", "value"),
     [
         ((64, 64), "bytes128", 1 << 62 | 64 << 32 | 1 << 16),
-        ((64, 32), "bytes64", 2 << 62 | 32 << 32 | 1 << 16),
-        ((8, 16), "bytes32", 3 << 62 | 16 << 32 | 1 << 16),
-        ((128, 8), "none", 8 << 32 | 128 << 16),
+        slowly((64, 32), "bytes64", 2 << 62 | 32 << 32 | 1 << 16),
+        slowly((8, 16), "bytes32", 3 << 62 | 16 << 32 | 1 << 16),
+        slowly((128, 8), "none", 8 << 32 | 128 << 16),
     ],
 )
 def test_the_descriptor_that_the_code_has_for_wgmma_is_the_measured_one(

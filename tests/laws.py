@@ -1,0 +1,13 @@
+"""How many examples of each law hypothesis draws: a quarter, or all where CI asks for them."""
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+SHARE = 1 if "TMA_DLPACK_ALL_EXAMPLES" in os.environ else 4
+
+
+def examples(count: int) -> settings:
+    """Draw this many examples where all are asked for, in any time, for machines are shared."""
+    slow = [HealthCheck.too_slow]
+    return settings(max_examples=count // SHARE, deadline=None, suppress_health_check=slow)
