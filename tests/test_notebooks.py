@@ -235,7 +235,7 @@ def test_the_readmes_figures_are_what_the_command_draws(tmp_path, monkeypatch):
     ("width", "scheme"),
     [
         (1280, LIGHT),
-        (640, DARK),
+        pytest.param(640, DARK, marks=pytest.mark.slow),
         pytest.param(1280, DARK, marks=pytest.mark.slow),
         pytest.param(640, LIGHT, marks=pytest.mark.slow),
     ],

@@ -116,7 +116,8 @@ def test_random_requests_on_any_gpu_under_any_context_agree_with_the_rules(gpu):
     rng = random.Random(20261122)
     contexts = ("", "primary 0", "primary 1", "primary 2", "own 0", "own 1")
     maps = missed = 0
-    for _ in range(4000):
+    requests = 4000 if "TMA_DLPACK_ALL_EXAMPLES" in os.environ else 1000
+    for _ in range(requests):
         asked = request_at_random(rng)
         if asked is None or not isinstance(asked.tensor, np.ndarray):
             continue
@@ -139,7 +140,7 @@ def test_random_requests_on_any_gpu_under_any_context_agree_with_the_rules(gpu):
         assert bytes(made) == bytes(expected)
         assert bytes(made) == bits.encode(made.description.arguments, made.global_address)
         assert (made, made.description) == (expected, expected.description)
-    assert maps > 100
+    assert maps > requests / 40
     assert missed <= 0.05 * maps
 
 

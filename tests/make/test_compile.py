@@ -123,7 +123,17 @@ def compiled_and_plain(function):
     return compiled, plain
 
 
-@pytest.mark.parametrize("name", attributes_of(MAP))
+#: By default the attributes that kernels are launched with; the others by pytest -m slow.
+LAUNCHED_WITH = {"tx_bytes", "smem_bytes", "strides", "rank", "shape", "description"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in LAUNCHED_WITH else pytest.param(name, marks=pytest.mark.slow)
+        for name in attributes_of(MAP)
+    ],
+)
 def test_attributes_of_a_map_are_read_between_two_graphs(name):
     compiled, plain = compiled_and_plain(lambda x: getattr(MAP, name))
     assert repr(compiled) == repr(plain)
