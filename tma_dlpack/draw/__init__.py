@@ -32,19 +32,21 @@ tensor (30, 104) FLOAT16, box (8, 64) at (24, 64)
 
 from tma_dlpack.draw.access import AccessSteps, access_steps
 from tma_dlpack.draw.banks import BankConflicts, bank_conflicts
-from tma_dlpack.draw.bits import MapBytes, diff, fields_of
+from tma_dlpack.draw.bits import diff, fields_of
 from tma_dlpack.draw.boxes import TensorBox, tensor
 from tma_dlpack.draw.cards import report_html, rules_html, tensor_map_html, tile_html
 from tma_dlpack.draw.catalogue import FIGURES, figure
 from tma_dlpack.draw.compare import Comparison, compare
 from tma_dlpack.draw.copying import CopyMotion, copy_motion
 from tma_dlpack.draw.figure import Figure, page
+from tma_dlpack.draw.im2col_walk import Im2colWalk
+from tma_dlpack.draw.map_bytes import MapBytes
 from tma_dlpack.draw.matrix import MatrixAtoms, matrix, matrix_html
 from tma_dlpack.draw.memory import SharedMemory, shared
 from tma_dlpack.draw.refused import render_traceback
 from tma_dlpack.draw.results import bandwidth_html, batch_html, error_html, verify_html
 from tma_dlpack.draw.sixteen import SixteenBytes, sixteen_bytes
-from tma_dlpack.draw.walks import Im2colWalk, walk
+from tma_dlpack.draw.walks import walk
 
 __all__ = [
     "FIGURES",

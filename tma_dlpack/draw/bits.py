@@ -2,141 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from tma_dlpack.draw.bits_panel import KEYS, LINE_BITS, bits_panel, values_panel
 from tma_dlpack.draw.door import MAKE_ONE, require
-from tma_dlpack.draw.figure import Figure
-from tma_dlpack.draw.scene import Scene
+from tma_dlpack.draw.map_bytes import KEYS, LINE_BITS, FieldValue, MapBytes, Segment
 from tma_dlpack.encoding import bits
-from tma_dlpack.encoding.bits import ENGINE_BYTES, Field
+from tma_dlpack.encoding.bits import Field
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.types.enums import TmaInterleaveLayout, TmaL2FetchSize, TmaOobFill, TmaSwizzle
 from tma_dlpack.types.limits import MAP_BYTES
 from tma_dlpack.types.opaque import opaque
 
-__all__ = ["FieldValue", "MapBytes", "Segment", "diff", "fields_of"]
+__all__ = ["diff", "fields_of"]
 
-_NOT_DERIVED = "l2_promotion and bytes 64 to 127: as on sm_90, not shown by the compiler"
 _ENUMS = {
     "interleave": TmaInterleaveLayout,
     "swizzle": TmaSwizzle,
     "oob_fill": TmaOobFill,
     "l2_promotion": TmaL2FetchSize,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """Consecutive bits of one field within one line of 8 bytes; `key` names the field."""
-
-    bit: int
-    width: int
-    key: str
-    field: str
-
-
-@dataclass(frozen=True, slots=True)
-class FieldValue:
-    """One field of the layout, and its value in each map that is shown.
-
-    Attributes
-    ----------
-    key : str
-        The letter that stands for it in the picture.
-    field : str
-        Such as ``global_dim[1]``.
-    bits : str
-        Such as ``64..70``.
-    values : tuple of str
-        Decoded, one per map; ``-`` if the map has no such field.
-    stored : tuple of str
-        The number that the bits hold if it is not the value itself, such as ``0x3f`` for 64; else
-        empty.
-    """
-
-    key: str
-    field: str
-    bits: str
-    values: tuple[str, ...]
-    stored: tuple[str, ...] = ()
-
-    @property
-    def shown(self) -> tuple[str, ...]:
-        """The values, each with what is stored where that differs."""
-        pairs = zip(self.values, self.stored or ("",) * len(self.values), strict=True)
-        return tuple(f"{value} ({raw})" if raw else value for value, raw in pairs)
-
-    @property
-    def differs(self) -> bool:
-        """Whether two maps disagree."""
-        return len(set(self.values)) > 1
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class MapBytes(Figure):
-    """The bytes of one map, or of two to compare.
-
-    Attributes
-    ----------
-    data : tuple of bytes
-        128 bytes per map.
-    segments : tuple of Segment
-        In the order of the bits. For two maps of different kinds: those of the first.
-    values : tuple of FieldValue
-    changed : tuple of int
-        Bits that differ between the two.
-    provenance : str
-        How the layout is known.
-    """
-
-    title: str
-    data: tuple[bytes, ...]
-    segments: tuple[Segment, ...]
-    values: tuple[FieldValue, ...]
-    changed: tuple[int, ...]
-    provenance: str = "measured on an H200 (driver 580.159.04), not published"
-
-    @property
-    def lines(self) -> tuple[int, ...]:
-        """The lines of 8 bytes that are drawn: those the engine uses, and others that are not 0."""
-        used = {segment.bit // LINE_BITS for segment in self.segments}
-        used |= {bit // LINE_BITS for bit in self.changed}
-        used |= {place // 8 for data in self.data for place, byte in enumerate(data) if byte}
-        return tuple(sorted(used | set(range(ENGINE_BYTES // 8))))
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What is not drawn, and how sure the layout is."""
-        left = MAP_BYTES // 8 - len(self.lines)
-        notes = [f"the other {8 * left} bytes are 0"] if left else []
-        if any("-" in v.values for v in self.values):
-            notes.append("letters: fields of the first map")
-        if any(any(v.stored) for v in self.values):
-            notes.append(
-                "in brackets: the stored number, where it is value - 1 or in units of 16 bytes"
-            )
-        notes.append(f"layout {self.provenance}")
-        if self.provenance == bits.DERIVED:
-            notes.append(_NOT_DERIVED)
-        return tuple(notes)
-
-    def scenes(self) -> tuple[Scene, ...]:
-        """Lower to a panel of bits and a panel of values."""
-        return bits_panel(self), values_panel(self)
-
-    def text(self) -> str:
-        """Give the bytes in hexadecimal, and the fields as a table."""
-        rows = []
-        for n in self.lines:
-            for data in self.data:
-                rows.append(f"byte {8 * n:>3}  " + data[8 * n : 8 * n + 8].hex(" "))
-        widths = [max(len(v.shown[i]) for v in self.values) for i in range(len(self.data))]
-        for v in self.values:
-            shown = "  ".join(f"{s:<{w}}" for s, w in zip(v.shown, widths, strict=True))
-            mark = "≠" if v.differs else " "
-            rows.append(f"{mark} {v.field:<26} bits {v.bits:<18} {shown}".rstrip())
-        return "\n".join([self.title, *rows, *self.notes])
 
 
 @opaque

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from tma_dlpack.draw.axis import Axis
+from tma_dlpack.draw.axis import Axis, Hit
 from tma_dlpack.draw.captions import legend_entry, notes_below
 from tma_dlpack.draw.scene import Box, Item, Line, Scene, Text, text_width
 from tma_dlpack.draw.torn import MINIMAP_HEIGHT, edges, minimap
 
-if TYPE_CHECKING:
-    from tma_dlpack.draw.boxes import TensorBox
-
-__all__ = ["box_panel"]
+__all__ = ["BoxFigure", "box_panel"]
 
 LEFT, TOP, PLOT_WIDTH = 128, 34, 424
 LEAST_HEIGHT, MOST_HEIGHT = 96, 280
@@ -22,6 +19,25 @@ NOTE_COLUMNS = 90
 LEAST_BAND = 3  # px; a strided box with narrower positions is filled
 MAX_CELLS = 32  # of a strip
 STACK = 5  # px from one slice to the one behind it
+
+
+class BoxFigure(Protocol):
+    """What is drawn, see `TensorBox`."""
+
+    @property
+    def title(self) -> str: ...  # noqa: D102
+    @property
+    def rows(self) -> Axis: ...  # noqa: D102
+    @property
+    def columns(self) -> Axis: ...  # noqa: D102
+    @property
+    def outer(self) -> tuple[Axis, ...]: ...  # noqa: D102
+    @property
+    def hits(self) -> tuple[Hit, ...]: ...  # noqa: D102
+    @property
+    def notes(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def outer_inside(self) -> bool: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +69,7 @@ class _Scale:
         return f"{self.axis.dimension} {self.offset:g} {self.length:g} {first} {last}"
 
 
-def box_panel(figure: TensorBox) -> Scene:
+def box_panel(figure: BoxFigure) -> Scene:
     """Lower a tensor and its box to one panel."""
     rows, columns = figure.rows, figure.columns
     per_element = PLOT_WIDTH / (columns.shown[1] - columns.shown[0])
@@ -100,7 +116,7 @@ def _row_labels(rows: Axis) -> list[Item]:
     return [Text(10, TOP + 14 + 15 * n, word) for n, word in enumerate(words)]
 
 
-def _stack(figure: TensorBox, x: _Scale, y: _Scale) -> list[Item]:
+def _stack(figure: BoxFigure, x: _Scale, y: _Scale) -> list[Item]:
     """Draw the slices behind the one that is shown, at most two."""
     behind = min(2, sum(axis.extent - 1 for axis in figure.outer))
     left, right = x.at(0), x.at(x.axis.extent)
@@ -124,7 +140,7 @@ def _rectangle(
     return Box(left, top, width, height, style, hatched=hatched)
 
 
-def _box(figure: TensorBox, x: _Scale, y: _Scale) -> list[Item]:
+def _box(figure: BoxFigure, x: _Scale, y: _Scale) -> list[Item]:
     """Draw the box: hatched where out of bounds, filled where it takes elements."""
     rows, columns = figure.rows, figure.columns
     whole = ((columns.start, columns.start + columns.span), (rows.start, rows.start + rows.span))
@@ -162,7 +178,7 @@ def _borders(scale: _Scale) -> list[float]:
     return [scale.at(p) for p in range(begin, min(last, extent), span) if p > first]
 
 
-def _targets(figure: TensorBox, x: _Scale, y: _Scale) -> list[Item]:
+def _targets(figure: BoxFigure, x: _Scale, y: _Scale) -> list[Item]:
     """Lay an invisible box over the origin of each chunk, for pointers and links."""
     items: list[Item] = []
     for hit in figure.hits:

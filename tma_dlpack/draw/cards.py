@@ -17,8 +17,9 @@ from tma_dlpack.draw.bits import fields_of
 from tma_dlpack.draw.boxes import tensor
 from tma_dlpack.draw.door import MAKE_ONE, require
 from tma_dlpack.draw.figure import Figure, fragment
+from tma_dlpack.draw.im2col_walk import Im2colWalk
 from tma_dlpack.draw.memory import SharedMemory, shared
-from tma_dlpack.draw.walks import Im2colWalk, walk
+from tma_dlpack.draw.walks import walk
 from tma_dlpack.rules.report import Report
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.tensor_map.text import map_rows, tile_line

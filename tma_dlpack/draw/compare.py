@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tma_dlpack.draw.bits import FieldValue, MapBytes, diff
+from tma_dlpack.draw.bits import diff
 from tma_dlpack.draw.chunks import Layout
 from tma_dlpack.draw.figure import Figure
+from tma_dlpack.draw.map_bytes import FieldValue, MapBytes
 from tma_dlpack.draw.memory import SharedMemory, shared
 from tma_dlpack.draw.memory_panel import layout_panel
 from tma_dlpack.draw.scene import Box, Item, Scene, Text, text_width

@@ -5,13 +5,10 @@ from __future__ import annotations
 import importlib
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from tma_dlpack.draw.stills import CSS, script_source
 from tma_dlpack.explorer.views import ACCESSES, TABS
-
-if TYPE_CHECKING:
-    from tma_dlpack.explorer.widget import Explorer
 
 __all__ = ["Panel", "front_end", "start_state", "style_sheet"]
 
@@ -29,7 +26,21 @@ def style_sheet() -> str:
     return CSS + (HERE / "explorer.css").read_text(encoding="utf-8")
 
 
-def start_state(explorer: Explorer) -> dict[str, Any]:
+class Shown(Protocol):
+    """What a panel asks of the explorer that it shows."""
+
+    def controls(self) -> Any: ...
+
+    def answer(self, changes: dict[str, Any]) -> dict[str, Any]: ...
+
+    def legal(self) -> dict[str, Any]: ...
+
+    def hear(self, message: dict[str, Any]) -> dict[str, Any]: ...
+
+    def still(self) -> str: ...
+
+
+def start_state(explorer: Shown) -> dict[str, Any]:
     """Give what the front end begins with."""
     return {
         "tabs": TABS,
@@ -60,7 +71,7 @@ class Panel:
     Raises ImportError without anywidget.
     """
 
-    def __init__(self, explorer: Explorer) -> None:
+    def __init__(self, explorer: Shown) -> None:
         self._explorer = explorer
         self._still: Any = None
         self.widget: Any = _widget_class()()
