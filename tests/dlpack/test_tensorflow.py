@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types
 
+import numpy as np
 import pytest
 
 import tma_dlpack as tma
@@ -46,6 +47,24 @@ def test_a_type_whose_export_would_end_the_process_is_not_exported(dtype):
     assert violation.rule == "TENSOR_EXPORT"
     assert violation.found == f"tensor is a TensorFlow tensor of dtype {dtype}"
     assert violation.fix == "pass a tensor of numbers"
+
+
+def test_the_dtype_of_other_producers_is_not_asked():
+    class WithoutDtype:
+        def __init__(self):
+            self.array = np.zeros((64, 64), np.float32)
+
+        @property
+        def dtype(self):
+            raise RuntimeError("no dtype before the first use")
+
+        def __dlpack_device__(self):
+            return self.array.__dlpack_device__()
+
+        def __dlpack__(self, **keywords):
+            return self.array.__dlpack__(**keywords)
+
+    assert tma.check_tma_descriptor(WithoutDtype(), (16, 32)).ok
 
 
 # --- The real ones -------------------------------------------------------------------------------

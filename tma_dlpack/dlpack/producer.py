@@ -59,6 +59,8 @@ def read_dlpack(tensor: Any) -> Export:
     stream handle; it gets 1, the legacy stream, on which it makes the device wait.
     """
     package = package_of(type(tensor))
+    if package == "tensorflow":
+        _refuse_no_numbers(tensor)
     arguments: dict[str, Any] = {}
     if _takes_stream(tensor):
         arguments["stream"] = 1 if package in JAX else -1
@@ -75,11 +77,14 @@ def read_dlpack(tensor: Any) -> Export:
     return Export(address, layout, None if known else capsule)
 
 
-def _export(tensor: Any, arguments: dict[str, Any]) -> object:
+def _refuse_no_numbers(tensor: Any) -> None:
     dtype = getattr(getattr(tensor, "dtype", None), "name", None)
-    if package_of(type(tensor)) == "tensorflow" and dtype in NO_NUMBERS:
+    if dtype in NO_NUMBERS:
         found = f"is a TensorFlow tensor of dtype {dtype}"
         refuse("TENSOR_EXPORT", found, fix="pass a tensor of numbers")
+
+
+def _export(tensor: Any, arguments: dict[str, Any]) -> object:
     try:
         return tensor.__dlpack__(**arguments)
     except Exception as error:
