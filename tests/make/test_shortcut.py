@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import inspect
+import itertools
 import random
 import re
 import subprocess
@@ -432,6 +433,74 @@ def test_wrong_calls_raise_pythons_own_errors():
         tma.make_tma_descriptor(tensor(), BOX, None, "none", "none", "none", "none", None)
 
 
+VERBS = {
+    "tiled": tma.make_tma_descriptor,
+    "im2col": tma.make_im2col_descriptor,
+    "im2col_wide": tma.make_im2col_wide_descriptor,
+}
+
+
+def test_arguments_by_position_or_keyword_or_left_out_make_the_same_map():
+    rng = random.Random(8)
+    left_out = made_maps = 0
+    while made_maps < 300:
+        asked = request_at_random(rng)
+        if asked is None or (expected := explained(*asked[:3])) is None:
+            continue
+        verb = VERBS[asked.kind]
+        taken = [
+            p
+            for p in inspect.signature(verb).parameters.values()
+            if p.name not in ("allow", "shape", "strides", "offset")
+        ]
+        values = (asked.tensor, *asked.options)
+        by_position = rng.randint(0, sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in taken))
+        named = list(zip(taken, values, strict=True))[by_position:]
+        keywords = {p.name: value for p, value in named if value is not p.default}
+        left_out += len(named) - len(keywords)
+        shuffled = dict(rng.sample(list(keywords.items()), len(keywords)))
+        made = verb(*values[:by_position], **shuffled)
+        assert (bytes(made), made) == (bytes(expected), expected)
+        assert made.description == expected.description
+        made_maps += 1
+    assert left_out > 300
+
+
+@compiled
+def test_a_map_in_the_memory_of_another_has_nothing_of_it():
+    image, x = torch.zeros(2, 14, 14, 64, dtype=torch.float16), tensor()
+    corner = ((-1, -1), (-1, -1), 64, 128)
+    other = tma.make_im2col_descriptor(image, *corner, (1, 2, 2, 1), rules="driver")
+    assert other.description is not None
+    other._keep_data()
+    gone, place = weakref.ref(other), id(other)
+    del other
+    assert gone() is None
+    made = accepted(x)
+    assert id(made) == place  # the memory of the map that was freed last
+    assert (made._description, made._capsule, weakref.getweakrefcount(made)) == (None, None, 0)
+    fresh = [accepted(x) for _ in range(3)]  # at most one of them has used memory
+    assert [(one._asked, one) for one in fresh] == [(made._asked, made)] * 3
+    assert {
+        one.ptr % 128 for one in (made.at_bare_address(4096), fresh[2].at_bare_address(4096))
+    } == {0}
+
+
+@compiled
+def test_a_map_whose_tensor_holds_maps_is_freed_with_them():
+    for _ in range(3):
+        tensors = [tensor() for _ in range(5)]
+        for x, y in itertools.pairwise(tensors):
+            x.maps = accepted(y), accepted(y)
+        made = accepted(tensors[0])
+        gone = [weakref.ref(x) for x in tensors]
+        del tensors, x, y, made
+        assert [one() for one in gone] == [None] * 5
+        again = [accepted(tensor()) for _ in range(5)]
+        assert len({id(one) for one in again}) == 5
+        assert len({bytes(one)[8:] for one in again}) == 1
+
+
 def test_keywords_made_at_run_time_are_understood():
     options = {"".join(["swiz", "zle"]): "bytes128", "".join(["box_", "sizes"]): BOX}
     assert tma.make_tma_descriptor(tensor(), **options).swizzle is TmaSwizzle.bytes128
@@ -442,10 +511,10 @@ def test_a_batch_in_one_call_has_the_bytes_of_single_calls():
     from tma_dlpack.tensor_map.storage import aligned_bytes
 
     tensors = tuple(tensor(rows) for rows in range(64, 96))
-    rows, address = aligned_bytes(128 * len(tensors))
+    rows, address = aligned_bytes(128 * (len(tensors) + 1))
     maps = shortcut.accept_many(tensors, address, BOX, *OPTIONS).maps
     assert [bytes(one) for one in maps] == [bytes(accepted(x)) for x in tensors]
-    assert rows.tobytes() == b"".join(map(bytes, maps))
+    assert rows[:-128].tobytes() == b"".join(map(bytes, maps))
     assert shortcut.accept_many((*tensors, None), address, BOX, *OPTIONS) is None
 
 
@@ -477,12 +546,44 @@ def test_nothing_is_made_before_setup_or_of_another_class():
         assert fresh.accept_tiled(x, *arguments) is None
         assert fresh.accept_address(x, 4096) is None
         assert fresh.accept_many((x,), 4096, *arguments) is None
-        try:
-            fresh.setup(int, (int,) * 6, ({},) * 6, (len,) * 3, numpy.integer, numpy.ndarray)
-        except TypeError as error:
-            assert "MapStorage" in str(error)
-        else:
-            raise AssertionError("an int was taken for a class of maps")
+        from tma_dlpack.tensor_map.map import TensorMap
+        class Larger(TensorMap):
+            pass
+        for other in (int, Larger):
+            try:
+                fresh.setup(other, (int,) * 6, ({},) * 6, (len,) * 3, numpy.integer, numpy.ndarray)
+            except TypeError as error:
+                assert "MapStorage" in str(error)
+            else:
+                raise AssertionError(f"{other} was taken for the class of maps")
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(source)], check=True, timeout=120)
+
+
+@compiled
+def test_maps_outlive_the_module_that_made_them():
+    source = """
+        import gc, importlib.machinery, importlib.util, numpy
+        from tma_dlpack.make import _accept, shortcut
+        from tma_dlpack.tensor_map.map import TensorMap
+        from tma_dlpack.types import enums
+        x = numpy.zeros((64, 64), numpy.float16)
+        arguments = (64, 64), None, "none", "none", "none", "none", None, "libcu++", None
+        for kept in (0, 1, 3):
+            loader = importlib.machinery.ExtensionFileLoader("_accept", _accept.__file__)
+            spec = importlib.util.spec_from_loader("_accept", loader)
+            fresh = importlib.util.module_from_spec(spec)
+            loader.exec_module(fresh)
+            fresh.setup(
+                TensorMap, shortcut._ENUMS, tuple(enums.NAMES[enum] for enum in shortcut._ENUMS),
+                (shortcut._export,) * 3, numpy.integer, numpy.ndarray,
+            )
+            maps = [fresh.accept_tiled(x, *arguments) for _ in range(kept)]
+            del fresh, loader
+            gc.collect()
+            expected = shortcut.accept_tiled(x, *arguments)
+            assert [(one, bytes(one)) for one in maps] == [(expected, bytes(expected))] * kept
+            del maps
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(source)], check=True, timeout=120)
 

@@ -72,7 +72,7 @@ def test_the_first_map_looks_the_driver_up_and_retains_the_gpus_context(folder):
         made = shortcut.accept_tiled(x, *OPTIONS)
         if shortcut.COMPILED:
             assert gpu.calls == [
-                "cuInit", "cuDeviceGetCount", *["cuDeviceGetAttribute"] * 3, "cuCtxGetCurrent",
+                "cuInit", "cuDeviceGetCount", *["cuDeviceGetAttribute"] * 3, "cuCtxGetDevice",
                 "cuDevicePrimaryCtxRetain", "cuCtxPushCurrent_v2", "cuTensorMapEncodeTiled@1",
                 "cuCtxPopCurrent_v2",
             ]
@@ -85,6 +85,38 @@ def test_the_first_map_looks_the_driver_up_and_retains_the_gpus_context(folder):
         ]
         """,
         folder,
+    )
+
+
+@pytest.mark.skipif(not shortcut.COMPILED, reason="the short cut is not compiled here")
+@pytest.mark.parametrize(("gpus", "questions"), [("1", []), ("3", ["cuCtxGetDevice"])])
+def test_a_context_is_taken_for_granted_until_it_was_missed(folder, gpus, questions):
+    run_script(
+        f"""
+        questions = {questions}
+        x = zeros((128, 64))
+        gpu.set_context("own 0")
+        expected = bytes(shortcut.accept_tiled(x, *OPTIONS))
+        gpu.forget()
+        assert bytes(shortcut.accept_tiled(x, *OPTIONS)) == expected
+        assert gpu.calls == [*questions, "cuTensorMapEncodeTiled@0"]
+
+        gpu.set_context("")  # as in a thread that has not used CUDA yet
+        pushed = ["cuCtxPushCurrent_v2", "cuTensorMapEncodeTiled@0", "cuCtxPopCurrent_v2"]
+        missed = questions or ["cuTensorMapEncodeTiled"]
+        for asked in ([*missed, "cuDevicePrimaryCtxRetain"], ["cuCtxGetCurrent"]):
+            gpu.forget()
+            made = shortcut.accept_tiled(x, *OPTIONS)
+            assert gpu.calls == [*asked, *pushed]
+            assert (bytes(made), made.encoder, gpu.contexts) == (expected, "driver", "")
+
+        gpu.set_context("primary 0")
+        gpu.forget()
+        assert bytes(shortcut.accept_tiled(x, *OPTIONS)) == expected
+        assert gpu.calls == ["cuCtxGetCurrent", *questions, "cuTensorMapEncodeTiled@0"]
+        """,
+        folder,
+        STAND_IN_GPUS=gpus,
     )
 
 

@@ -207,13 +207,17 @@ def group_of(calls: str, subject: str) -> str:
 
 
 def with_new_shapes(row: Row, subject: Subject, views: Sequence[Any]) -> Row:
-    """Give the same statement, each of whose runs has another of some tensors for ``x``."""
+    """Give the same statement, each of whose runs has another of some tensors for ``x``.
+
+    Each round first runs it once on all of them. Otherwise the row that comes first would bring the
+    tensors into the caches for all that follow.
+    """
     return Row(
         group_of(NEW, subject.name),
         row.label,
         f"x = next(each); {row.statement}",
         {**row.names, "views": views},
-        setup="each = iter(views)",
+        setup=f"for x in views:\n    {row.statement}\neach = iter(views)",
         number=len(views),
     )
 

@@ -21,6 +21,8 @@ enum { TMA_DLPACK_MAX_GPUS = 64 };
 /* The result without a usable driver: there is no libcuda, it is too old, or this is a forked child. */
 enum { TMA_DLPACK_NO_DRIVER = -1 };
 
+enum { TMA_DLPACK_INVALID_CONTEXT = 201 }; /* CUDA_ERROR_INVALID_CONTEXT: there is no context */
+
 /* The facts about a GPU that tensor maps need. */
 typedef struct {
   int known; /* 0: not asked yet */
@@ -41,6 +43,7 @@ typedef int (*TmaDlpackEncodeWide)(void *, int, uint32_t, void *, const uint64_t
 typedef struct {
   int state; /* 0: not looked for yet; 1: usable; -1: not */
   int gpu_count;
+  int missed_context; /* whether there ever was no context where one was taken for granted */
   int (*init)(unsigned);
   int (*device_get_count)(int *);
   int (*device_get_attribute)(int *, int, int);
@@ -123,40 +126,47 @@ static inline int tma_dlpack_gpu_is_judged(const TmaDlpackGpu *gpu) {
   return gpu->major == 9 && gpu->minor == 0;
 }
 
-/* The ordinal of the current context's GPU; -1 without a context. */
-static inline int tma_dlpack_current_gpu(const TmaDlpackDriver *driver) {
+/* The ordinal of the current context's GPU; -1 without a context.
+ * Each question costs a tenth of a call, and two microseconds where there is no context. So one is
+ * taken for granted until it was missed, after which the first question is whether there is one. */
+static inline int tma_dlpack_current_gpu(TmaDlpackDriver *driver) {
   void *context = NULL;
   int ordinal = -1;
-  if (driver->ctx_get_current(&context) != 0 || context == NULL) return -1;
-  return driver->ctx_get_device(&ordinal) == 0 ? ordinal : -1;
+  if (driver->missed_context &&
+      (driver->ctx_get_current(&context) != 0 || context == NULL))
+    return -1;
+  if (driver->gpu_count == 1) return 0;
+  if (driver->ctx_get_device(&ordinal) == 0) return ordinal;
+  driver->missed_context = 1;
+  return -1;
 }
 
 /* Call the encoder of the map's kind in the current context. Gives the CUresult. */
 static inline int tma_dlpack_driver_call(const TmaDlpackDriver *driver, const TmaDlpackArguments *a,
                                          unsigned char *map) {
-  uint64_t dims[TMA_DLPACK_MAX_RANK], strides[TMA_DLPACK_MAX_RANK];
+  const uint64_t *dims = (const uint64_t *)a->dims, *strides = (const uint64_t *)a->strides_bytes;
   uint32_t box[TMA_DLPACK_MAX_RANK], elem_strides[TMA_DLPACK_MAX_RANK];
   int lower[TMA_DLPACK_MAX_RANK], upper[TMA_DLPACK_MAX_RANK];
-  for (int d = 0; d < TMA_DLPACK_MAX_RANK; ++d) {
-    dims[d] = (uint64_t)a->dims[d];
-    strides[d] = d < TMA_DLPACK_MAX_RANK - 1 ? (uint64_t)a->strides_bytes[d] : 0;
-    box[d] = (uint32_t)a->box[d];
-    elem_strides[d] = (uint32_t)a->elem_strides[d];
-    lower[d] = (int)a->lower[d];
-    upper[d] = (int)a->upper[d];
-  }
   void *address = (void *)(uintptr_t)a->address;
   uint32_t rank = (uint32_t)a->rank;
-  if (a->kind == TMA_DLPACK_TILED)
+  for (int d = 0; d < a->rank; ++d) elem_strides[d] = (uint32_t)a->elem_strides[d];
+  if (a->kind == TMA_DLPACK_TILED) {
+    for (int d = 0; d < a->rank; ++d) box[d] = (uint32_t)a->box[d];
     return driver->encode_tiled(map, a->data_type, rank, address, dims, strides, box, elem_strides,
                                 a->interleave, a->swizzle, a->l2_promotion, a->oob_fill);
-  if (a->kind == TMA_DLPACK_IM2COL)
+  }
+  if (a->kind == TMA_DLPACK_IM2COL) {
+    for (int s = 0; s < a->rank - 2; ++s) {
+      lower[s] = (int)a->lower[s];
+      upper[s] = (int)a->upper[s];
+    }
     return driver->encode_im2col(map, a->data_type, rank, address, dims, strides, lower, upper,
                                  (uint32_t)a->channels, (uint32_t)a->pixels, elem_strides,
                                  a->interleave, a->swizzle, a->l2_promotion, a->oob_fill);
+  }
   if (driver->encode_im2col_wide == NULL) return TMA_DLPACK_NO_DRIVER;
-  return driver->encode_im2col_wide(map, a->data_type, rank, address, dims, strides, lower[0],
-                                    upper[0], (uint32_t)a->channels, (uint32_t)a->pixels,
+  return driver->encode_im2col_wide(map, a->data_type, rank, address, dims, strides, (int)a->lower[0],
+                                    (int)a->upper[0], (uint32_t)a->channels, (uint32_t)a->pixels,
                                     elem_strides, a->interleave, a->mode, a->swizzle,
                                     a->l2_promotion, a->oob_fill);
 }
@@ -167,9 +177,14 @@ static inline int tma_dlpack_driver_encode(const TmaDlpackArguments *a, int ordi
                                            unsigned char *map) {
   TmaDlpackGpu *gpu = tma_dlpack_gpu(ordinal);
   if (gpu == NULL) return TMA_DLPACK_NO_DRIVER;
-  const TmaDlpackDriver *driver = tma_dlpack_driver();
-  if (tma_dlpack_current_gpu(driver) == ordinal) return tma_dlpack_driver_call(driver, a, map);
+  TmaDlpackDriver *driver = tma_dlpack_driver();
   int result = 0;
+  if (tma_dlpack_current_gpu(driver) == ordinal) {
+    result = tma_dlpack_driver_call(driver, a, map);
+    if (result != TMA_DLPACK_INVALID_CONTEXT) return result;
+    driver->missed_context = 1;
+    result = 0;
+  }
   if (gpu->primary == NULL) result = driver->primary_ctx_retain(&gpu->primary, ordinal);
   if (result == 0) result = driver->ctx_push_current(gpu->primary);
   if (result != 0) return result;

@@ -146,12 +146,12 @@ typedef struct {
   int kind, rules;
   int asked_type; /* CUtensorMapDataType, or TMA_DLPACK_OWN_TYPE */
   int interleave, swizzle, l2_promotion, oob_fill;
+  int mode;
   int box_count, elem_stride_count; /* elem_stride_count 0: strides of 1 */
   int lower_count, upper_count;
+  int64_t channels, pixels;
   int64_t box_sizes[TMA_DLPACK_MAX_RANK], elem_strides[TMA_DLPACK_MAX_RANK];
   int64_t lower[TMA_DLPACK_MAX_RANK], upper[TMA_DLPACK_MAX_RANK];
-  int64_t channels, pixels;
-  int mode;
 } TmaDlpackOptions;
 
 static inline void tma_dlpack_start_options(TmaDlpackOptions *options, int kind) {
@@ -164,7 +164,8 @@ static inline void tma_dlpack_start_options(TmaDlpackOptions *options, int kind)
   options->mode = 0;
 }
 
-/* The driver's arguments, index 0 innermost; every number as it was asked, judged or not. */
+/* The driver's arguments, index 0 innermost; every number as it was asked, judged or not. Entries past
+ * the rank, and those of the other kinds of map, are not filled and not read. */
 typedef struct {
   int kind, data_type, rank;
   int interleave, swizzle, l2_promotion, oob_fill, mode;
@@ -258,36 +259,45 @@ static inline int64_t tma_dlpack_rounded_up(int64_t n, int64_t unit) {
   return (n + unit - 1) & -unit;
 }
 
-/* Extents and strides in bytes. The stride of an extent 1, which no access uses, becomes what a
- * row-major tensor would have there, in whole `alignment_bytes`, and 0 where that reaches 2^40
- * (canonical_strides in tma_dlpack/dlpack/layout.py). */
+/* The strides of a row-major tensor, in elements; an extent below 1 counts as 1. */
+static inline void tma_dlpack_row_major(const int64_t *shape, int rank, int64_t *strides) {
+  int64_t stride = 1;
+  for (int i = rank - 1; i >= 0; --i) {
+    strides[i] = stride;
+    if (shape[i] > 1) stride = tma_dlpack_product(stride, shape[i]);
+  }
+}
+
+/* The stride of an extent 1, which no access uses: what a row-major tensor would have there, in whole
+ * `alignment_bytes`, and 0 where that reaches 2^40 (canonical_strides in tma_dlpack/dlpack/layout.py). */
+static inline int64_t tma_dlpack_unused_stride(int64_t span, int64_t element_bytes,
+                                               int64_t alignment_bytes) {
+  int64_t stride = tma_dlpack_rounded_up(span, alignment_bytes / element_bytes);
+  return tma_dlpack_product(stride, element_bytes) < TMA_DLPACK_STRIDE_BYTES_END ? stride : 0;
+}
+
+/* Extents, and strides in bytes. */
 static inline void tma_dlpack_lay_out(const TmaDlpackTensor *tensor, int64_t element_bytes,
                                       int64_t alignment_bytes, TmaDlpackArguments *a) {
-  int64_t span = 1;      /* elements that the dimensions further in span */
-  int64_t row_major = 1; /* the stride of a row-major tensor */
-  for (int d = 0; d < a->rank; ++d) {
-    int64_t extent = tensor->shape[a->rank - 1 - d];
-    int64_t stride = tensor->strides != NULL ? tensor->strides[a->rank - 1 - d] : row_major;
+  int64_t row_major[TMA_DLPACK_MAX_RANK];
+  const int64_t *strides = tensor->strides;
+  if (strides == NULL) tma_dlpack_row_major(tensor->shape, a->rank, row_major), strides = row_major;
+  int64_t span = 1; /* elements that the dimensions further in span */
+  for (int d = 0, i = a->rank - 1; i >= 0; ++d, --i) {
+    int64_t extent = tensor->shape[i], stride = strides[i];
     a->dims[d] = extent;
-    if (extent < 1) {
-      a->flaw = "an extent is below 1";
-      extent = 1;
-    } else if (extent > 1 && stride < 0) {
+    if (extent > 1 && stride < 0) {
       a->flaw = "a stride is negative";
       stride = 0;
+    } else if (extent <= 1) {
+      if (extent < 1) a->flaw = "an extent is below 1";
+      extent = 1;
+      stride = d == 0 ? 1 : tma_dlpack_unused_stride(span, element_bytes, alignment_bytes);
     }
-    if (extent == 1) {
-      stride = d == 0 ? 1 : tma_dlpack_rounded_up(span, alignment_bytes / element_bytes);
-      if (tma_dlpack_product(stride, element_bytes) >= TMA_DLPACK_STRIDE_BYTES_END) stride = 0;
-    }
-    if (d == 0 && stride != 1) a->flaw = "the innermost stride is not 1";
     if (d > 0) a->strides_bytes[d - 1] = tma_dlpack_product(stride, element_bytes);
+    else if (stride != 1) a->flaw = "the innermost stride is not 1";
     span = tma_dlpack_product(extent, stride);
-    row_major = tma_dlpack_product(row_major, extent);
   }
-  for (int d = a->rank; d < TMA_DLPACK_MAX_RANK; ++d) a->dims[d] = 0;
-  for (int d = a->rank > 0 ? a->rank - 1 : 0; d < TMA_DLPACK_MAX_RANK - 1; ++d)
-    a->strides_bytes[d] = 0;
 }
 
 static inline void tma_dlpack_reverse(const int64_t *row_major, int count, int64_t *innermost_first) {
@@ -300,19 +310,17 @@ static inline int tma_dlpack_ignores_innermost(const TmaDlpackOptions *options) 
 }
 
 static inline void tma_dlpack_elem_strides(const TmaDlpackOptions *options, TmaDlpackArguments *a) {
-  for (int d = 0; d < TMA_DLPACK_MAX_RANK; ++d) a->elem_strides[d] = 1;
-  if (options->elem_stride_count == 0) return;
   if (options->elem_stride_count != a->rank) {
-    a->flaw = "elem_strides has not one entry per dimension";
+    if (options->elem_stride_count != 0) a->flaw = "elem_strides has not one entry per dimension";
+    for (int d = 0; d < a->rank; ++d) a->elem_strides[d] = 1;
     return;
   }
   tma_dlpack_reverse(options->elem_strides, a->rank, a->elem_strides);
   if (tma_dlpack_ignores_innermost(options)) a->elem_strides[0] = 1;
 }
 
-/* Box (tiled), or corners (im2col); the other kind's are empty. */
+/* Box (tiled), or corners (im2col). */
 static inline void tma_dlpack_tile(const TmaDlpackOptions *options, TmaDlpackArguments *a) {
-  for (int i = 0; i < TMA_DLPACK_MAX_RANK; ++i) a->box[i] = a->lower[i] = a->upper[i] = 0;
   if (a->kind == TMA_DLPACK_TILED) {
     if (options->box_count != a->rank) a->flaw = "box_sizes has not one entry per dimension";
     tma_dlpack_reverse(options->box_sizes, options->box_count, a->box);
@@ -389,27 +397,23 @@ static inline int tma_dlpack_judge_address(const TmaDlpackArguments *a, int rule
          (a->address != 0 || rules == TMA_DLPACK_RULES_BARE); /* the driver takes 0 [measured] */
 }
 
-/* [libcu++] the strides nest: 0, or at least what the dimension inside spans; those of 1 have no say. */
-static inline int tma_dlpack_judge_nesting(const TmaDlpackArguments *a, int64_t element_bytes) {
-  int64_t inside = tma_dlpack_product(a->dims[0], element_bytes);
+/* Extents and strides; for [libcu++] the strides nest: 0, or at least what the dimension inside spans,
+ * where an extent of 1 has no say. */
+static inline int tma_dlpack_judge_layout(const TmaDlpackArguments *a, int rules,
+                                          int64_t element_bytes) {
+  const int nested = rules == TMA_DLPACK_RULES_DEFAULT;
+  const int64_t unaligned_bits = tma_dlpack_alignment_bytes(a) - 1;
+  if (!tma_dlpack_in_range(a->dims[0], 1, TMA_DLPACK_MAX_DIM)) return 0;
+  int64_t inside = a->dims[0] * element_bytes; /* at most 2^35 */
   for (int d = 1; d < a->rank; ++d) {
     int64_t stride = a->strides_bytes[d - 1];
-    if (stride != 0 && stride < inside) return 0;
+    if (!tma_dlpack_in_range(a->dims[d], 1, TMA_DLPACK_MAX_DIM) ||
+        !tma_dlpack_in_range(stride, 0, TMA_DLPACK_STRIDE_BYTES_END - 1) ||
+        (stride & unaligned_bits) != 0 || (nested && stride != 0 && stride < inside))
+      return 0;
     if (a->dims[d] != 1) inside = tma_dlpack_product(a->dims[d], stride);
   }
   return 1;
-}
-
-static inline int tma_dlpack_judge_layout(const TmaDlpackArguments *a, int rules) {
-  int64_t unaligned_bits = tma_dlpack_alignment_bytes(a) - 1;
-  for (int d = 0; d < a->rank; ++d)
-    if (!tma_dlpack_in_range(a->dims[d], 1, TMA_DLPACK_MAX_DIM)) return 0;
-  for (int d = 0; d < a->rank - 1; ++d)
-    if (!tma_dlpack_in_range(a->strides_bytes[d], 0, TMA_DLPACK_STRIDE_BYTES_END - 1) ||
-        (a->strides_bytes[d] & unaligned_bits) != 0)
-      return 0;
-  return rules != TMA_DLPACK_RULES_DEFAULT ||
-         tma_dlpack_judge_nesting(a, tma_dlpack_type_row(a->data_type)->element_bytes);
 }
 
 /* Bytes of one row of the swizzle pattern: a box must not be wider [driver]; 0 without swizzle. */
@@ -451,14 +455,15 @@ static inline int tma_dlpack_judge_box(const TmaDlpackArguments *a, int rules,
   int64_t element_bytes = tma_dlpack_type_row(a->data_type)->element_bytes;
   int64_t bytes = element_bytes; /* at most 8 x 256^5: no overflow */
   for (int d = 0; d < a->rank; ++d) {
-    if (!tma_dlpack_in_range(a->box[d], 1, TMA_DLPACK_MAX_BOX)) return 0;
-    if (libcudacxx && a->box[d] > a->dims[d]) return 0;
+    if (!tma_dlpack_in_range(a->box[d], 1, TMA_DLPACK_MAX_BOX) ||
+        (libcudacxx && a->box[d] > a->dims[d]))
+      return 0;
     bytes *= a->box[d];
   }
   return tma_dlpack_judge_row(a, a->box[0] * element_bytes) &&
          (!libcudacxx || bytes <= max_smem_bytes) &&
-         tma_dlpack_judge_elem_strides(a, libcudacxx) &&
-         tma_dlpack_box_bytes(a) <= TMA_DLPACK_MAX_BOX_BYTES;
+         tma_dlpack_judge_elem_strides(a, libcudacxx) && /* before they divide */
+         (bytes <= TMA_DLPACK_MAX_BOX_BYTES || tma_dlpack_box_bytes(a) <= TMA_DLPACK_MAX_BOX_BYTES);
 }
 
 /* A number as the driver's 32-bit signed arithmetic has it [measured]. */
@@ -502,7 +507,8 @@ static inline int tma_dlpack_judge_column(const TmaDlpackArguments *a, int rules
  * `max_smem_bytes`: shared memory per block after opt-in, which libcu++ holds a box against. */
 static inline int tma_dlpack_judge(const TmaDlpackArguments *a, int rules, int64_t max_smem_bytes) {
   if (a->flaw != NULL || !tma_dlpack_judge_options(a, rules) || !tma_dlpack_judge_rank(a) ||
-      !tma_dlpack_judge_address(a, rules) || !tma_dlpack_judge_layout(a, rules))
+      !tma_dlpack_judge_address(a, rules) ||
+      !tma_dlpack_judge_layout(a, rules, tma_dlpack_type_row(a->data_type)->element_bytes))
     return 0;
   return a->kind == TMA_DLPACK_TILED ? tma_dlpack_judge_box(a, rules, max_smem_bytes)
                                      : tma_dlpack_judge_column(a, rules);
@@ -510,59 +516,68 @@ static inline int tma_dlpack_judge(const TmaDlpackArguments *a, int rules, int64
 
 /* ---- encode: the 128 bytes, as measured ---------------------------------------------------------- */
 
-/* A value in `width` bits from `bit` on, in place within its 64-bit word; no field crosses a word. */
-static inline uint64_t tma_dlpack_bits(int bit, int width, int64_t value) {
-  return ((uint64_t)value & (~UINT64_C(0) >> (64 - width))) << bit % 64;
+/* A value in `width` bits from `bit` on, in place within its 32-bit word; only the address is wider. */
+static inline uint32_t tma_dlpack_bits(int bit, int width, int64_t value) {
+  return ((uint32_t)value & (~UINT32_C(0) >> (32 - width))) << bit % 32;
 }
 
-/* Words 2 to 6: what there is of each dimension. The box of dimension 0 shares word 6. */
-static inline void tma_dlpack_put_dimensions(uint64_t *words, const TmaDlpackArguments *a) {
+/* Write the word that begins at `bit`. A map is little-endian, and so is every host of a GPU. */
+static inline void tma_dlpack_put_word(unsigned char *map, int bit, uint32_t word) {
+  memcpy(map + bit / 8, &word, sizeof word);
+}
+
+/* Write the strides, in units of 16 bytes, whose upper bits stand together, and the extents. */
+static inline void tma_dlpack_put_layout(unsigned char *map, const TmaDlpackArguments *a) {
+  uint32_t upper_bits = 0;
   for (int d = 0; d < a->rank - 1; ++d) {
-    int64_t units = a->strides_bytes[d] / 16;
-    words[(96 + 32 * d) / 64] |= tma_dlpack_bits(96 + 32 * d, 32, units);
-    words[224 / 64] |= tma_dlpack_bits(224 + 4 * d, 4, units >> 32);
+    uint64_t units = (uint64_t)a->strides_bytes[d] / 16;
+    tma_dlpack_put_word(map, 96 + 32 * d, (uint32_t)units);
+    upper_bits |= tma_dlpack_bits(224 + 4 * d, 4, (int64_t)(units >> 32));
   }
-  for (int d = 0; d < a->rank; ++d) {
-    words[(256 + 32 * d) / 64] |= tma_dlpack_bits(256 + 32 * d, 32, a->dims[d] - 1);
-    words[416 / 64] |= tma_dlpack_bits(416 + 3 * d, 3, a->elem_strides[d] - 1);
-  }
+  tma_dlpack_put_word(map, 224, upper_bits);
+  for (int d = 0; d < a->rank; ++d)
+    tma_dlpack_put_word(map, 256 + 32 * d, (uint32_t)(a->dims[d] - 1));
 }
 
-static inline void tma_dlpack_put_tile(uint64_t *words, const TmaDlpackArguments *a) {
-  if (a->kind == TMA_DLPACK_TILED) {
-    words[440 / 64] |= tma_dlpack_bits(440, 8, a->box[0] - 1);
-    for (int d = 1; d < a->rank; ++d) words[448 / 64] |= tma_dlpack_bits(440 + 8 * d, 8, a->box[d] - 1);
-    return;
+/* Write the element strides, which share a word with the row of the tile, and the tile. */
+static inline void tma_dlpack_put_tile(unsigned char *map, const TmaDlpackArguments *a) {
+  int is_tiled = a->kind == TMA_DLPACK_TILED;
+  uint32_t first = tma_dlpack_bits(440, 8, (is_tiled ? a->box[0] : a->channels) - 1), rest = 0;
+  for (int d = 0; d < a->rank; ++d) first |= tma_dlpack_bits(416 + 3 * d, 3, a->elem_strides[d] - 1);
+  tma_dlpack_put_word(map, 416, first);
+  if (is_tiled) {
+    for (int d = 1; d < a->rank; ++d) rest |= tma_dlpack_bits(440 + 8 * d, 8, a->box[d] - 1);
+  } else {
+    int width = tma_dlpack_corner_bits(a->rank);
+    int corner = a->kind == TMA_DLPACK_IM2COL ? a->rank - 2 : 1;
+    for (int s = 0; s < corner; ++s)
+      rest |= tma_dlpack_bits(448 + width * s, width, a->lower[s]) |
+              tma_dlpack_bits(464 + width * s, width, a->upper[s]);
+    tma_dlpack_put_word(map, 480, tma_dlpack_bits(480, 10, a->pixels - 1));
   }
-  int width = tma_dlpack_corner_bits(a->rank);
-  int corner = a->kind == TMA_DLPACK_IM2COL ? a->rank - 2 : 1;
-  words[440 / 64] |= tma_dlpack_bits(440, 8, a->channels - 1);
-  words[448 / 64] |= tma_dlpack_bits(480, 10, a->pixels - 1);
-  for (int s = 0; s < corner; ++s)
-    words[448 / 64] |= tma_dlpack_bits(448 + width * s, width, a->lower[s]) |
-                       tma_dlpack_bits(464 + width * s, width, a->upper[s]);
+  tma_dlpack_put_word(map, 448, rest);
 }
 
 /* Write the 128 bytes of accepted arguments, as the driver makes them on compute capability 9.0
  * [measured; not published by NVIDIA]. Bit numbers are those of FIELDS in tma_dlpack/encoding/fields.py. */
 static inline void tma_dlpack_encode(const TmaDlpackArguments *a, unsigned char *map) {
   const TmaDlpackTypeRow *row = tma_dlpack_type_row(a->data_type);
-  uint64_t words[10] = {0}; /* nothing stands past them */
-  words[0] = a->address;
-  words[64 / 64] = tma_dlpack_bits(64, 1, a->kind != TMA_DLPACK_TILED) |
-                   tma_dlpack_bits(68, 3, a->rank - 1) |
-                   tma_dlpack_bits(71, 4, row->element_type) |
-                   tma_dlpack_bits(75, 2, a->interleave) |
-                   tma_dlpack_bits(77, 2, a->swizzle) |
-                   tma_dlpack_bits(79, 1, a->oob_fill) |
-                   tma_dlpack_bits(80, 1, row->tf32) |
-                   tma_dlpack_bits(81, 2, a->l2_promotion);
-  tma_dlpack_put_dimensions(words, a);
-  tma_dlpack_put_tile(words, a);
-  words[512 / 64] = tma_dlpack_bits(512, 32, tma_dlpack_box_bytes(a));
-  words[576 / 64] = tma_dlpack_bits(576, 32, a->swizzle == 0 ? 16 : 128 << a->swizzle); /* repeat */
-  memset(map + sizeof words, 0, TMA_DLPACK_MAP_BYTES - sizeof words);
-  memcpy(map, words, sizeof words); /* the map is little-endian, and so is every host of a GPU */
+  memset(map, 0, TMA_DLPACK_MAP_BYTES / 2); /* by halves, each of which is four instructions */
+  memset(map + TMA_DLPACK_MAP_BYTES / 2, 0, TMA_DLPACK_MAP_BYTES / 2);
+  memcpy(map, &a->address, sizeof a->address);
+  tma_dlpack_put_word(map, 64,
+                      tma_dlpack_bits(64, 1, a->kind != TMA_DLPACK_TILED) |
+                          tma_dlpack_bits(68, 3, a->rank - 1) |
+                          tma_dlpack_bits(71, 4, row->element_type) |
+                          tma_dlpack_bits(75, 2, a->interleave) |
+                          tma_dlpack_bits(77, 2, a->swizzle) |
+                          tma_dlpack_bits(79, 1, a->oob_fill) |
+                          tma_dlpack_bits(80, 1, row->tf32) |
+                          tma_dlpack_bits(81, 2, a->l2_promotion));
+  tma_dlpack_put_layout(map, a);
+  tma_dlpack_put_tile(map, a);
+  tma_dlpack_put_word(map, 512, (uint32_t)tma_dlpack_box_bytes(a));
+  tma_dlpack_put_word(map, 576, a->swizzle == 0 ? 16 : 128u << a->swizzle); /* the swizzle repeats */
 }
 
 #endif /* TMA_DLPACK_MAKE_H */

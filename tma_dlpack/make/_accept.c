@@ -18,9 +18,6 @@
 
 static State *state_of(PyObject *module) { return (State *)PyModule_GetState(module); }
 
-/* Whether setup() was called and the interpreter is not shutting down. */
-static int is_ready(const State *state) { return state->map_type != NULL; }
-
 /* The result of every function that is not sure. */
 static PyObject *not_sure(void) {
   if (swallowed() < 0) return NULL;
@@ -29,27 +26,26 @@ static PyObject *not_sure(void) {
 
 /* ---- tensors ------------------------------------------------------------------------------------- */
 
-typedef int (*ReadOptions)(const State *, PyObject *const *, TmaDlpackOptions *);
-
 /* A make_* function: the tensor, then its options, all by position. */
 static PyObject *accept(PyObject *module, PyObject *const *args, Py_ssize_t count,
-                        Py_ssize_t expected, ReadOptions read_options) {
+                        const TensorVerb *verb) {
   State *state = state_of(module);
   TmaDlpackOptions options;
-  if (!is_ready(state) || count != expected || !read_options(state, args + 1, &options)) return not_sure();
+  if (!is_ready(state) || count != verb->count + 1 || !read_options(state, verb, args + 1, &options))
+    return not_sure();
   MapStorage *map = map_of_tensor(state, args[0], &options);
   return map != NULL ? (PyObject *)map : not_sure();
 }
 
-/* The functions of Python: how many arguments each has, and what reads them. */
-#define ACCEPT_TENSOR(name, expected, read_options)                                  \
+/* The functions of Python. */
+#define ACCEPT_TENSOR(name, verb)                                                    \
   static PyObject *name(PyObject *module, PyObject *const *args, Py_ssize_t count) { \
-    return accept(module, args, count, expected, read_options);                      \
+    return accept(module, args, count, &verb);                                       \
   }
 
-ACCEPT_TENSOR(accept_tiled, 10, read_tiled_options)
-ACCEPT_TENSOR(accept_im2col, 13, read_im2col_options)
-ACCEPT_TENSOR(accept_im2col_wide, 14, read_wide_options)
+ACCEPT_TENSOR(accept_tiled, tiled_verb)
+ACCEPT_TENSOR(accept_im2col, im2col_verb)
+ACCEPT_TENSOR(accept_im2col_wide, im2col_wide_verb)
 
 /* ---- batches ------------------------------------------------------------------------------------- */
 
@@ -63,7 +59,7 @@ static PyObject *accept_many(PyObject *module, PyObject *const *args, Py_ssize_t
   State *state = state_of(module);
   TmaDlpackOptions options;
   if (!is_ready(state) || count != 11 || !PyTuple_CheckExact(args[0]) ||
-      !read_tiled_options(state, args + 2, &options))
+      !read_options(state, &tiled_verb, args + 2, &options))
     return not_sure();
   unsigned char *rows = PyLong_AsVoidPtr(args[1]);
   if (rows == NULL || (uintptr_t)rows % TMA_DLPACK_MAP_ALIGNMENT != 0) return not_sure();
@@ -108,7 +104,7 @@ static PyObject *accept_address(PyObject *module, PyObject *const *args, Py_ssiz
   uint64_t alignment = old->asked.interleave == TMA_DLPACK_INTERLEAVE_32B ? 32 : 16;
   if (address == 0 || address % alignment != 0 || address >= (uint64_t)TMA_DLPACK_ADDRESS_END)
     return not_sure();
-  MapStorage *map = new_map(state->map_type, is_number ? NULL : args[1], address);
+  MapStorage *map = new_map(state->map_type, state->spare, is_number ? NULL : args[1], address);
   if (map == NULL) return NULL;
   map->asked = old->asked;
   map->launchable = old->launchable;
@@ -121,9 +117,10 @@ static PyObject *accept_address(PyObject *module, PyObject *const *args, Py_ssiz
 
 /* ---- driver_encode_* ----------------------------------------------------------------------------- */
 
-/* A driver_encode_* function for target="sm_90", encoder "auto" or "model": all by position. */
-static PyObject *accept_bare(PyObject *module, PyObject *const *args, Py_ssize_t count,
-                             Py_ssize_t expected, int kind) {
+/* A driver_encode_* function for target="sm_90", encoder "auto" or "model": all by position. A new map;
+ * NULL for "not sure", or with an exception. */
+static PyObject *map_of_arguments(PyObject *module, PyObject *const *args, Py_ssize_t count,
+                                  Py_ssize_t expected, int kind) {
   State *state = state_of(module);
   TmaDlpackArguments arguments;
   memset(&arguments, 0, sizeof arguments);
@@ -132,59 +129,73 @@ static PyObject *accept_bare(PyObject *module, PyObject *const *args, Py_ssize_t
       !(is_word(args[count - 1], "auto") || is_word(args[count - 1], "model")) ||
       !read_bare_tensor(state, args, &arguments) || !read_bare_tile(state, args + 5, &arguments) ||
       !tma_dlpack_judge(&arguments, TMA_DLPACK_RULES_BARE, TMA_DLPACK_SM_90_SMEM_BYTES))
-    return not_sure();
-  MapStorage *map = new_map(state->map_type, NULL, arguments.address);
+    return NULL;
+  MapStorage *map = new_map(state->map_type, state->spare, NULL, arguments.address);
   if (map == NULL) return NULL;
   int ordinal = bare_ordinal(args[count - 1]);
   keep_bare(&map->asked, &arguments, ordinal);
   map->launchable = 1; /* the address is the caller's word */
   if (encode(&arguments, ordinal, map_bytes(map))) return (PyObject *)map;
   Py_DECREF(map);
-  return not_sure();
+  return NULL;
 }
 
-/* The functions of Python: how many arguments each has. */
-#define ACCEPT_BARE(name, expected, kind)                                            \
+#define MAP_OF_ARGUMENTS(name, expected, kind)                                       \
   static PyObject *name(PyObject *module, PyObject *const *args, Py_ssize_t count) { \
-    return accept_bare(module, args, count, expected, kind);                         \
+    return map_of_arguments(module, args, count, expected, kind);                    \
   }
 
-ACCEPT_BARE(accept_driver_tiled, 13, TMA_DLPACK_TILED)
-ACCEPT_BARE(accept_driver_im2col, 16, TMA_DLPACK_IM2COL)
-ACCEPT_BARE(accept_driver_im2col_wide, 17, TMA_DLPACK_IM2COL_WIDE)
+MAP_OF_ARGUMENTS(driver_tiled, 13, TMA_DLPACK_TILED)
+MAP_OF_ARGUMENTS(driver_im2col, 16, TMA_DLPACK_IM2COL)
+MAP_OF_ARGUMENTS(driver_im2col_wide, 17, TMA_DLPACK_IM2COL_WIDE)
 
 /* ---- functions with a short cut before them ------------------------------------------------------ */
 
 PyDoc_STRVAR(quick_text,
              "quick(function, verb, parameters, required, positional, /)\n--\n\n"
-             "Make the callable that takes the short cut `verb`, one of this module's accept_*,\n"
+             "Make the callable that takes the short cut `verb`, by its name in `short_cuts`,\n"
              "before it calls a Python function. `parameters` is {name: default} of those that the\n"
              "short cut takes, `required` in place of no default; the first `positional` may be given\n"
              "by position.");
 
+static const ShortCut short_cuts[] = {
+    {"accept_tiled", &tiled_verb, NULL},
+    {"accept_im2col", &im2col_verb, NULL},
+    {"accept_im2col_wide", &im2col_wide_verb, NULL},
+    {"accept_driver_tiled", NULL, driver_tiled},
+    {"accept_driver_im2col", NULL, driver_im2col},
+    {"accept_driver_im2col_wide", NULL, driver_im2col_wide},
+};
+
 static PyObject *quick(PyObject *module, PyObject *args) {
-  static const struct {
-    const char *name;
-    Verb verb;
-  } verbs[] = {
-      {"accept_tiled", accept_tiled},
-      {"accept_im2col", accept_im2col},
-      {"accept_im2col_wide", accept_im2col_wide},
-      {"accept_driver_tiled", accept_driver_tiled},
-      {"accept_driver_im2col", accept_driver_im2col},
-      {"accept_driver_im2col_wide", accept_driver_im2col_wide},
-  };
   PyObject *function, *parameters, *required;
   const char *name;
   int positional;
   if (!PyArg_ParseTuple(args, "OsO!Oi:quick", &function, &name, &PyDict_Type, &parameters,
                         &required, &positional))
     return NULL;
-  for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; ++i)
-    if (strcmp(verbs[i].name, name) == 0)
-      return new_quick(module, state_of(module)->quick_type, verbs[i].verb, function, parameters,
-                       required, positional);
+  for (size_t i = 0; i < sizeof short_cuts / sizeof short_cuts[0]; ++i)
+    if (strcmp(short_cuts[i].name, name) == 0)
+      return new_quick(module, &short_cuts[i], function, parameters, required, positional);
   return PyErr_Format(PyExc_ValueError, "there is no short cut %s", name);
+}
+
+/* ---- the spare map ------------------------------------------------------------------------------ */
+
+/* Without memory for it maps are made all the same. */
+static void open_spare(State *state) {
+  state->spare = PyMem_Calloc(1, sizeof *state->spare);
+  if (state->spare != NULL) state->spare->owners = 1;
+}
+
+static void close_spare(State *state) {
+  SpareMap *spare = state->spare;
+  if (spare == NULL) return;
+  if (spare->map != NULL) PyObject_GC_Del(spare->map);
+  spare->map = NULL;
+  spare->closed = 1;
+  state->spare = NULL;
+  leave_spare(spare);
 }
 
 /* ---- setting up ---------------------------------------------------------------------------------- */
@@ -195,12 +206,24 @@ PyDoc_STRVAR(setup_doc,
              "promotion, fill, data type and wide mode, with a dict {name: member} for each; and\n"
              "how `__dlpack__` is called: of host tensors, of CUDA tensors, of JAX's CUDA arrays.");
 
+/* Whether an attribute of a class is this number. */
+static int has_number(PyTypeObject *type, const char *attribute, Py_ssize_t number) {
+  PyObject *found = PyObject_GetAttrString((PyObject *)type, attribute);
+  int has = found != NULL && PyLong_AsSsize_t(found) == number;
+  Py_XDECREF(found);
+  PyErr_Clear();
+  return has;
+}
+
+/* Whether a class is made from MapStorage, and its objects are no larger. */
 static int is_storage(PyTypeObject *type) {
   PyObject *module = PyImport_ImportModule("tma_dlpack.tensor_map._storage");
   PyObject *base = module == NULL ? NULL : PyObject_GetAttrString(module, "MapStorage");
-  int made_from_it = base != NULL && PyType_IsSubtype(type, (PyTypeObject *)base);
+  int made_from_it = base != NULL && PyType_IsSubtype(type, (PyTypeObject *)base) &&
+                     has_number(type, "__basicsize__", sizeof(MapStorage)) &&
+                     has_number(type, "__dictoffset__", 0);
   if (base != NULL && !made_from_it)
-    PyErr_SetString(PyExc_TypeError, "the class of maps is not made from MapStorage");
+    PyErr_SetString(PyExc_TypeError, "the class of maps is not made from MapStorage alone");
   Py_XDECREF(module);
   Py_XDECREF(base);
   return made_from_it;
@@ -241,6 +264,7 @@ static PyObject *setup(PyObject *module, PyObject *args) {
     return NULL;
   }
   if (!is_storage((PyTypeObject *)map_type)) return NULL;
+  open_spare(state);
   for (int i = 0; i < ENUMS; ++i)
     if (!set_words(&state->words[i], PyTuple_GetItem(enums, i), PyTuple_GetItem(names, i)))
       return NULL;
@@ -281,6 +305,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg) {
 
 static int module_clear(PyObject *module) {
   State *state = state_of(module);
+  close_spare(state); /* while its class is there */
   Py_CLEAR(state->quick_type);
   Py_CLEAR(state->batch_type);
   Py_CLEAR(state->map_type);
@@ -323,23 +348,6 @@ static PyMethodDef module_methods[] = {
          "Make the map of an ordinary make_im2col_wide_descriptor call; None for \"not sure\"."),
     VERB(accept_many, accept_many_doc),
     VERB(accept_address, accept_address_doc),
-    VERB(accept_driver_tiled,
-         "accept_driver_tiled(tensor_data_type, tensor_rank, global_address, global_dim,\n"
-         "                    global_strides, box_dim, element_strides, interleave, swizzle,\n"
-         "                    l2_promotion, oob_fill, target, encoder, /)\n--\n\n"
-         "Make the map of an ordinary driver_encode_tiled call; None for \"not sure\"."),
-    VERB(accept_driver_im2col,
-         "accept_driver_im2col(tensor_data_type, tensor_rank, global_address, global_dim,\n"
-         "                     global_strides, lower, upper, channels, pixels,\n"
-         "                     element_strides, interleave, swizzle, l2_promotion, oob_fill,\n"
-         "                     target, encoder, /)\n--\n\n"
-         "Make the map of an ordinary driver_encode_im2col call; None for \"not sure\"."),
-    VERB(accept_driver_im2col_wide,
-         "accept_driver_im2col_wide(tensor_data_type, tensor_rank, global_address, global_dim,\n"
-         "                          global_strides, lower_width, upper_width, channels, pixels,\n"
-         "                          element_strides, interleave, mode, swizzle, l2_promotion,\n"
-         "                          oob_fill, target, encoder, /)\n--\n\n"
-         "Make the map of an ordinary driver_encode_im2col_wide call; None for \"not sure\"."),
     {"setup", setup, METH_VARARGS, setup_doc},
     {"quick", quick, METH_VARARGS, quick_text},
     {NULL, NULL, 0, NULL},

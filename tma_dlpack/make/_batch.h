@@ -52,12 +52,12 @@ static int fill_batch(State *state, Batch *batch, const TmaDlpackOptions *option
   Py_ssize_t count = PyTuple_Size(batch->tensors);
   AskedCall asked = {0};
   keep_options(&asked, options);
+  memset(rows, 0, (size_t)count * TMA_DLPACK_MAP_BYTES);
   for (Py_ssize_t i = 0; i < count; ++i) {
     Judged call;
     BatchEntry *entry = &batch->entries[i];
     unsigned char *row = rows + i * TMA_DLPACK_MAP_BYTES;
     if (!judge_tensor(state, PyTuple_GetItem(batch->tensors, i), options, &call)) return 0;
-    memset(row, 0, TMA_DLPACK_MAP_BYTES);
     if (!encode(&call.arguments, call.ordinal, row)) return 0;
     keep_layout(&asked, &call);
     entry->asked = asked;
@@ -73,7 +73,8 @@ static int fill_batch(State *state, Batch *batch, const TmaDlpackOptions *option
 
 static PyObject *map_of_entry(const Batch *batch, Py_ssize_t i) {
   const BatchEntry *entry = &batch->entries[i];
-  MapStorage *map = new_map(batch->map_type, PyTuple_GetItem(batch->tensors, i), entry->address);
+  PyObject *tensor = PyTuple_GetItem(batch->tensors, i);
+  MapStorage *map = new_map(batch->map_type, NULL, tensor, entry->address);
   if (map == NULL) return NULL;
   map->asked = entry->asked;
   map->launchable = entry->launchable;

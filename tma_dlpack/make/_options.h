@@ -69,14 +69,10 @@ static int read_name(const Words *words, PyObject *name, int64_t *out) {
 }
 
 /* A member of an enum, its name, or its value; values too large for the driver are refused later. */
-static int read_member(const State *state, int which, PyObject *value, int *out) {
+static int read_any_member(const State *state, int which, PyObject *value, int *out) {
   const Words *words = &state->words[which];
   int64_t number = 0;
   int overflow = 0;
-  if (value == words->interned[0]) { /* the default of most: "none" */
-    *out = 0;
-    return 1;
-  }
   if (PyUnicode_CheckExact(value)) {
     if (!read_name(words, value, &number)) return 0;
   } else if (Py_TYPE(value) == words->type) {
@@ -88,23 +84,48 @@ static int read_member(const State *state, int which, PyObject *value, int *out)
   return !overflow && number >= 0 && number <= 127;
 }
 
+static inline int read_member(const State *state, int which, PyObject *value, int *out) {
+  if (value != state->words[which].interned[0]) return read_any_member(state, which, value, out);
+  *out = 0; /* the default of most: "none" */
+  return 1;
+}
+
 static int is_word(PyObject *value, const char *word) {
   return PyUnicode_CheckExact(value) && PyUnicode_CompareWithASCIIString(value, word) == 0;
 }
 
-/* The name of a set of rules: 0 is the default of the kind of map, 1 the driver's. */
-static int read_rules(const State *state, PyObject *value, PyObject *usual, int *out) {
-  *out = TMA_DLPACK_RULES_DEFAULT;
-  if (value == usual) return 1; /* as mostly: strings that stand in a program are one object */
-  if (!PyUnicode_CheckExact(value)) return 0;
-  if (PyUnicode_Compare(value, usual) == 0) return 1;
-  *out = TMA_DLPACK_RULES_DRIVER;
-  return PyUnicode_Compare(value, state->driver) == 0;
+/* ---- one function per argument ------------------------------------------------------------------- */
+
+typedef int (*ReadOption)(const State *, PyObject *, TmaDlpackOptions *);
+
+static int read_box_sizes(const State *state, PyObject *value, TmaDlpackOptions *o) {
+  return read_integers(state, value, TMA_DLPACK_MAX_RANK, o->box_sizes, &o->box_count);
 }
 
-static int read_data_type(const State *state, PyObject *value, int *out) {
-  *out = TMA_DLPACK_OWN_TYPE;
-  return value == Py_None || read_member(state, DATA_TYPE, value, out);
+static int read_lower_corner(const State *state, PyObject *value, TmaDlpackOptions *o) {
+  return read_integers(state, value, TMA_DLPACK_MAX_RANK - 2, o->lower, &o->lower_count);
+}
+
+static int read_upper_corner(const State *state, PyObject *value, TmaDlpackOptions *o) {
+  return read_integers(state, value, TMA_DLPACK_MAX_RANK - 2, o->upper, &o->upper_count);
+}
+
+static int read_lower_width(const State *state, PyObject *value, TmaDlpackOptions *o) {
+  o->lower_count = 1;
+  return read_integer(state, value, &o->lower[0]);
+}
+
+static int read_upper_width(const State *state, PyObject *value, TmaDlpackOptions *o) {
+  o->upper_count = 1;
+  return read_integer(state, value, &o->upper[0]);
+}
+
+static int read_channels(const State *state, PyObject *value, TmaDlpackOptions *o) {
+  return read_integer(state, value, &o->channels);
+}
+
+static int read_pixels(const State *state, PyObject *value, TmaDlpackOptions *o) {
+  return read_integer(state, value, &o->pixels);
 }
 
 /* Row-major element strides, or None. The innermost may be ignored, but must fit a byte to be kept. */
@@ -116,46 +137,79 @@ static int read_elem_strides(const State *state, PyObject *value, TmaDlpackOptio
   return innermost >= 0 && innermost <= UINT8_MAX;
 }
 
-/* elem_strides, interleave_layout, swizzle, l2_fetch_size, oobfill: five arguments in a row. */
-static int read_layout_options(const State *state, PyObject *const *args, TmaDlpackOptions *o) {
-  return read_elem_strides(state, args[0], o) &&
-         read_member(state, INTERLEAVE, args[1], &o->interleave) &&
-         read_member(state, SWIZZLE, args[2], &o->swizzle) &&
-         read_member(state, L2_PROMOTION, args[3], &o->l2_promotion) &&
-         read_member(state, OOB_FILL, args[4], &o->oob_fill);
+static int read_interleave(const State *state, PyObject *value, TmaDlpackOptions *o) {
+  return read_member(state, INTERLEAVE, value, &o->interleave);
 }
 
-/* data_type, rules, target: the last three arguments. Only target=None is accepted here. */
-static int read_manner(const State *state, PyObject *const *args, PyObject *usual_rules,
-                       TmaDlpackOptions *o) {
-  return args[2] == Py_None && read_data_type(state, args[0], &o->asked_type) &&
-         read_rules(state, args[1], usual_rules, &o->rules);
+static int read_swizzle(const State *state, PyObject *value, TmaDlpackOptions *o) {
+  return read_member(state, SWIZZLE, value, &o->swizzle);
 }
 
-/* box_sizes, the layout options, then data_type, rules and target: nine arguments. */
-static int read_tiled_options(const State *state, PyObject *const *args, TmaDlpackOptions *o) {
-  tma_dlpack_start_options(o, TMA_DLPACK_TILED);
-  return read_integers(state, args[0], TMA_DLPACK_MAX_RANK, o->box_sizes, &o->box_count) &&
-         read_layout_options(state, args + 1, o) && read_manner(state, args + 6, state->libcudacxx, o);
+static int read_l2_promotion(const State *state, PyObject *value, TmaDlpackOptions *o) {
+  return read_member(state, L2_PROMOTION, value, &o->l2_promotion);
 }
 
-/* Corners, channels and pixels, the layout options, data_type, rules, target: twelve arguments. */
-static int read_im2col_options(const State *state, PyObject *const *args, TmaDlpackOptions *o) {
-  tma_dlpack_start_options(o, TMA_DLPACK_IM2COL);
-  return read_integers(state, args[0], TMA_DLPACK_MAX_RANK - 2, o->lower, &o->lower_count) &&
-         read_integers(state, args[1], TMA_DLPACK_MAX_RANK - 2, o->upper, &o->upper_count) &&
-         read_integer(state, args[2], &o->channels) && read_integer(state, args[3], &o->pixels) &&
-         read_layout_options(state, args + 4, o) && read_manner(state, args + 9, state->documented, o);
+static int read_oob_fill(const State *state, PyObject *value, TmaDlpackOptions *o) {
+  return read_member(state, OOB_FILL, value, &o->oob_fill);
 }
 
-/* The same with one entry per corner, and `mode` before data_type: thirteen arguments. */
-static int read_wide_options(const State *state, PyObject *const *args, TmaDlpackOptions *o) {
-  tma_dlpack_start_options(o, TMA_DLPACK_IM2COL_WIDE);
-  o->lower_count = o->upper_count = 1;
-  return read_integer(state, args[0], &o->lower[0]) && read_integer(state, args[1], &o->upper[0]) &&
-         read_integer(state, args[2], &o->channels) && read_integer(state, args[3], &o->pixels) &&
-         read_layout_options(state, args + 4, o) && read_member(state, WIDE_MODE, args[9], &o->mode) &&
-         read_manner(state, args + 10, state->documented, o);
+static int read_mode(const State *state, PyObject *value, TmaDlpackOptions *o) {
+  return read_member(state, WIDE_MODE, value, &o->mode);
+}
+
+static int read_data_type(const State *state, PyObject *value, TmaDlpackOptions *o) {
+  return value == Py_None || read_member(state, DATA_TYPE, value, &o->asked_type);
+}
+
+/* The name of a set of rules: the default of the kind of map, or the driver's. */
+static int read_rules(const State *state, PyObject *value, TmaDlpackOptions *o) {
+  PyObject *usual = o->kind == TMA_DLPACK_TILED ? state->libcudacxx : state->documented;
+  if (value == usual) return 1; /* as mostly: strings that stand in a program are one object */
+  if (!PyUnicode_CheckExact(value)) return 0;
+  if (PyUnicode_Compare(value, usual) == 0) return 1;
+  o->rules = TMA_DLPACK_RULES_DRIVER;
+  return PyUnicode_Compare(value, state->driver) == 0;
+}
+
+/* Only the tensor's own GPU is a target here. */
+static int read_target(const State *state, PyObject *value, TmaDlpackOptions *o) {
+  (void)state;
+  (void)o;
+  return value == Py_None;
+}
+
+/* ---- the functions that make the map of a tensor ------------------------------------------------- */
+
+enum { MAX_OPTIONS = 13 };
+
+/* What reads the arguments after the tensor, in their order. */
+typedef struct {
+  int kind, count;
+  ReadOption read[MAX_OPTIONS];
+} TensorVerb;
+
+#define READ_LAYOUT read_elem_strides, read_interleave, read_swizzle, read_l2_promotion, read_oob_fill
+#define READ_MANNER read_data_type, read_rules, read_target
+
+static const TensorVerb tiled_verb = {
+    TMA_DLPACK_TILED, 9, {read_box_sizes, READ_LAYOUT, READ_MANNER}};
+
+static const TensorVerb im2col_verb = {
+    TMA_DLPACK_IM2COL, 12,
+    {read_lower_corner, read_upper_corner, read_channels, read_pixels, READ_LAYOUT, READ_MANNER}};
+
+static const TensorVerb im2col_wide_verb = {
+    TMA_DLPACK_IM2COL_WIDE, 13,
+    {read_lower_width, read_upper_width, read_channels, read_pixels, READ_LAYOUT, read_mode,
+     READ_MANNER}};
+
+/* Read all arguments after the tensor. */
+static int read_options(const State *state, const TensorVerb *verb, PyObject *const *args,
+                        TmaDlpackOptions *o) {
+  tma_dlpack_start_options(o, verb->kind);
+  for (int i = 0; i < verb->count; ++i)
+    if (!verb->read[i](state, args[i], o)) return 0;
+  return 1;
 }
 
 #endif /* TMA_DLPACK_OPTIONS_H */

@@ -11,7 +11,7 @@
 #ifndef TMA_DLPACK_QUICK_H
 #define TMA_DLPACK_QUICK_H
 
-#include "_state.h"
+#include "_calls.h"
 
 #include <structmember.h>
 
@@ -21,9 +21,16 @@ enum { MAX_PARAMETERS = 24 };
 #define HAVE_VECTORCALL (1UL << 11)
 #define COUNT_FLAG ((size_t)1 << (8 * sizeof(size_t) - 1))
 
-typedef PyObject *(*Verb)(PyObject *module, PyObject *const *args, Py_ssize_t count);
+typedef PyObject *(*BareVerb)(PyObject *module, PyObject *const *args, Py_ssize_t count);
 typedef PyObject *(*Vectorcall)(PyObject *self, PyObject *const *args, size_t count,
                                 PyObject *keywords);
+
+/* A short cut, by the name that it has in this module: for a tensor, or for bare arguments. */
+typedef struct {
+  const char *name;
+  const TensorVerb *of_tensor;
+  BareVerb of_arguments;
+} ShortCut;
 
 /* Of the function's parameters only those that the short cut takes stand here, in its order. */
 typedef struct {
@@ -32,29 +39,75 @@ typedef struct {
   PyObject *module, *function;
   PyObject *names[MAX_PARAMETERS];    /* interned, as keywords are */
   PyObject *defaults[MAX_PARAMETERS]; /* NULL for those that must be given */
-  Verb verb;
-  int required;          /* parameters up to the last one that must be given */
-  int positional, count; /* those that may be given by position, and all */
+  const ShortCut *short_cut;
+  TmaDlpackOptions options; /* of a call that gives nothing but what must be given */
+  int required;             /* parameters up to the last one that must be given */
+  int positional, count;    /* those that may be given by position, and all */
 } Quick;
 
-/* Put a call's arguments in the order of the parameters. 0: not an ordinary call (an unknown keyword, one
- * given twice, one that is missing), which the Python function shall see. */
+/* The parameter that a keyword names, after the `given` first ones; -1 if there is none. */
+static inline int parameter_of(const Quick *quick, PyObject *keyword, Py_ssize_t given) {
+  for (int i = (int)given; i < quick->count; ++i)
+    if (quick->names[i] == keyword) return i;
+  return -1;
+}
+
+/* Both ways to read the arguments give 0 for what is not an ordinary call (an unknown keyword, one given
+ * twice, one that is missing), which the Python function shall see. */
+
+/* Read a call for a tensor: only what is given, for the rest stands in `quick->options`. */
+static int read_call(const Quick *quick, const State *state, PyObject *const *args, Py_ssize_t given,
+                     PyObject *keywords, PyObject **tensor, TmaDlpackOptions *options) {
+  const ReadOption *read = quick->short_cut->of_tensor->read - 1; /* the tensor comes first */
+  Py_ssize_t named = keywords == NULL ? 0 : PyTuple_Size(keywords), required = given;
+  if (given > quick->positional) return 0;
+  memcpy(options, &quick->options, offsetof(TmaDlpackOptions, box_sizes)); /* all but the arrays */
+  if (given > 0) *tensor = args[0];
+  for (Py_ssize_t i = 1; i < given; ++i)
+    if (!read[i](state, args[i], options)) return 0;
+  for (Py_ssize_t k = 0; k < named; ++k) {
+    int i = parameter_of(quick, PyTuple_GetItem(keywords, k), given);
+    if (i < 0) return 0;
+    if (i == 0) *tensor = args[given + k];
+    else if (!read[i](state, args[given + k], options)) return 0;
+    required += i < quick->required;
+  }
+  return required >= quick->required;
+}
+
+/* Put the arguments of a call without a tensor in the order of the parameters. */
 static int bind_arguments(const Quick *quick, PyObject *const *args, Py_ssize_t given,
                           PyObject *keywords, PyObject **values) {
+  Py_ssize_t named = keywords == NULL ? 0 : PyTuple_Size(keywords);
   if (given > quick->positional) return 0;
+  memcpy(values, quick->defaults, sizeof quick->defaults);
   for (int i = 0; i < given; ++i) values[i] = args[i];
-  memcpy(values + given, quick->defaults + given, (size_t)(quick->count - given) * sizeof *values);
-  Py_ssize_t count = keywords == NULL ? 0 : PyTuple_Size(keywords);
-  for (Py_ssize_t k = 0; k < count; ++k) {
-    PyObject *keyword = PyTuple_GetItem(keywords, k);
-    int i = (int)given;
-    while (i < quick->count && quick->names[i] != keyword) ++i;
-    if (i == quick->count) return 0;
+  for (Py_ssize_t k = 0; k < named; ++k) {
+    int i = parameter_of(quick, PyTuple_GetItem(keywords, k), given);
+    if (i < 0) return 0;
     values[i] = args[given + k];
   }
   for (int i = (int)given; i < quick->required; ++i)
     if (values[i] == NULL) return 0;
   return 1;
+}
+
+/* A new map; NULL for "not sure", or with an exception. */
+static PyObject *take_short_cut(const Quick *quick, PyObject *const *args, Py_ssize_t given,
+                                PyObject *keywords) {
+  State *state = (State *)PyModule_GetState(quick->module);
+  if (!is_ready(state)) return NULL;
+  if (quick->short_cut->of_tensor != NULL) {
+    TmaDlpackOptions options;
+    PyObject *tensor = NULL;
+    return read_call(quick, state, args, given, keywords, &tensor, &options)
+               ? (PyObject *)map_of_tensor(state, tensor, &options)
+               : NULL;
+  }
+  PyObject *values[MAX_PARAMETERS];
+  return bind_arguments(quick, args, given, keywords, values)
+             ? quick->short_cut->of_arguments(quick->module, values, quick->count)
+             : NULL;
 }
 
 static PyObject *call_function(const Quick *quick, PyObject *const *args, Py_ssize_t given,
@@ -78,13 +131,9 @@ static PyObject *quick_vectorcall(PyObject *self, PyObject *const *args, size_t 
                                   PyObject *keywords) {
   const Quick *quick = (const Quick *)self;
   Py_ssize_t given = (Py_ssize_t)(count & ~COUNT_FLAG);
-  PyObject *values[MAX_PARAMETERS];
-  if (bind_arguments(quick, args, given, keywords, values)) {
-    PyObject *map = quick->verb(quick->module, values, quick->count);
-    if (map != Py_None) return map;
-    Py_DECREF(map);
-  }
-  return call_function(quick, args, given, keywords);
+  PyObject *map = take_short_cut(quick, args, given, keywords);
+  if (map != NULL) return map;
+  return swallowed() < 0 ? NULL : call_function(quick, args, given, keywords);
 }
 
 /* The same for callers that have a tuple and a dict, such as f(*args, **keywords). */
@@ -243,9 +292,23 @@ static PyType_Spec quick_spec = {
     .slots = quick_slots,
 };
 
+/* Read the defaults of a function that takes a tensor. */
+static int keep_options_of_defaults(Quick *quick, const State *state) {
+  const TensorVerb *verb = quick->short_cut->of_tensor;
+  int read = verb == NULL || quick->count == verb->count + 1;
+  if (verb != NULL) tma_dlpack_start_options(&quick->options, verb->kind);
+  for (int i = 1; verb != NULL && read && i < quick->count; ++i)
+    read = quick->defaults[i] == NULL ||
+           verb->read[i - 1](state, quick->defaults[i], &quick->options);
+  if (!read) PyErr_SetString(PyExc_ValueError, "these are not the parameters of the short cut");
+  return read;
+}
+
 /* Make the callable. */
-static PyObject *new_quick(PyObject *module, PyTypeObject *type, Verb verb, PyObject *function,
+static PyObject *new_quick(PyObject *module, const ShortCut *short_cut, PyObject *function,
                            PyObject *parameters, PyObject *required, int positional) {
+  const State *state = (const State *)PyModule_GetState(module);
+  PyTypeObject *type = state->quick_type;
   Quick *quick = (Quick *)PyType_GenericAlloc(type, 0);
   if (quick == NULL) return NULL;
   Py_INCREF(module);
@@ -253,8 +316,9 @@ static PyObject *new_quick(PyObject *module, PyTypeObject *type, Verb verb, PyOb
   quick->vectorcall = quick_vectorcall;
   quick->module = module;
   quick->function = function;
-  quick->verb = verb;
-  if (!keep_parameters(quick, parameters, required, positional)) {
+  quick->short_cut = short_cut;
+  if (!keep_parameters(quick, parameters, required, positional) ||
+      !keep_options_of_defaults(quick, state)) {
     Py_DECREF(quick);
     return NULL;
   }

@@ -47,6 +47,7 @@ typedef struct {
   PyTypeObject *quick_type; /* of _quick.h */
   PyTypeObject *batch_type; /* of _batch.h */
   PyTypeObject *map_type;   /* TensorMap */
+  SpareMap *spare;
   PyTypeObject *numpy_integer, *numpy_array;
   Words words[ENUMS];
   PyObject *exports[EXPORTS];
@@ -56,5 +57,8 @@ typedef struct {
   int producer_count;
   Producer producers[MAX_PRODUCERS]; /* only ever added to: a pointer to one stays good */
 } State;
+
+/* Whether setup() was called and the interpreter is not shutting down. */
+static int is_ready(const State *state) { return state->map_type != NULL; }
 
 #endif /* TMA_DLPACK_STATE_H */

@@ -229,10 +229,14 @@ static int storage_clear(PyObject *self) {
 
 static void storage_dealloc(PyObject *self) {
   PyTypeObject *type = Py_TYPE(self);
+  MapStorage *map = (MapStorage *)self;
+  SpareMap *spare = map->spare;
   PyObject_GC_UnTrack(self);
-  if (((MapStorage *)self)->weak_references != NULL) PyObject_ClearWeakRefs(self);
-  storage_clear(self);
-  PyObject_GC_Del(self); /* what tp_free is for every class with a collector */
+  if (map->weak_references != NULL) PyObject_ClearWeakRefs(self);
+  storage_clear(self); /* which may free other maps */
+  if (spare != NULL && spare->map == NULL && !spare->closed) spare->map = map;
+  else PyObject_GC_Del(self); /* what tp_free is for every class with a collector */
+  if (spare != NULL) leave_spare(spare);
   Py_DECREF(type);
 }
 
