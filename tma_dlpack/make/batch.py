@@ -248,6 +248,8 @@ target
 
 
 def _as_tuple(tensors: object) -> tuple[object, ...]:
+    if type(tensors) is tuple or type(tensors) is list:
+        return tuple(tensors)
     cause = None
     try:
         if isinstance(tensors, Iterable) and not hasattr(tensors, "__dlpack__"):

@@ -77,7 +77,7 @@ def _export_on_cuda(tensor: Any) -> object:
 
 
 def _export_on_cuda_of_jax(tensor: Any) -> object:
-    return tensor.__dlpack__(max_version=MAX_VERSION, stream=1)  # JAX reads -1 as a stream handle
+    return tensor.__dlpack__(stream=1)  # JAX reads -1 as a stream handle, and ignores max_version
 
 
 if TYPE_CHECKING or not COMPILED:

@@ -6,8 +6,11 @@ import itertools
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Set
 from enum import IntEnum
-from fractions import Fraction
 from numbers import Integral, Real
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 __all__ = [
     "INTEGER_BITS",
@@ -147,6 +150,7 @@ def shown(value: object) -> str:
 def counted(number: int | Fraction, unit: str) -> str:
     """Give a number with its unit, in the singular where it is 1.
 
+    >>> from fractions import Fraction
     >>> counted(1, "byte"), counted(2, "entry"), counted(Fraction(3, 2), "byte")
     ('1 byte', '2 entries', '1.5 bytes')
     """
@@ -157,6 +161,8 @@ def counted(number: int | Fraction, unit: str) -> str:
 
 def reusable(value: object) -> object:
     """Give an argument that can be read again: a copy of a list, the entries of an iterator."""
+    if value is None or type(value) is tuple:
+        return value
     if type(value) is list:
         return list(value)
     entries = _entries(value) if isinstance(value, Iterator) else None

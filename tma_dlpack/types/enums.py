@@ -7,7 +7,6 @@ integer) into a member, and raises `ValueError` or `TypeError` with the list of 
 
 from __future__ import annotations
 
-import difflib
 import operator
 from enum import IntEnum
 from typing import TypeVar
@@ -303,6 +302,8 @@ def parse(enum: type[AnyEnum], value: object) -> AnyEnum:
     if isinstance(value, str):
         member = NAMES[enum].get(value)
         if member is None:
+            import difflib  # a millisecond that only a wrong name needs
+
             close = difflib.get_close_matches(value, NAMES[enum], n=1, cutoff=0.5)
             hint = f"; did you mean {close[0]!r}?" if close else ""
             raise ValueError(f"{value!r} is no {enum.__name__}: {_choices(enum)}{hint}")
