@@ -30,6 +30,13 @@
 #define TMA_DLPACK_STATIC_ASSERT _Static_assert
 #endif
 
+/* What holds in ordinary calls. */
+#ifdef __GNUC__
+#define TMA_DLPACK_LIKELY(condition) __builtin_expect(!!(condition), 1)
+#else
+#define TMA_DLPACK_LIKELY(condition) (condition)
+#endif
+
 /* ---- limits: the same as tma_dlpack/types/limits.py, which a test compares ----------------------- */
 
 #define TMA_DLPACK_MAX_RANK 5                      /* [driver] */
@@ -250,7 +257,7 @@ static inline int tma_dlpack_data_type(TmaDlpackDataType dtype, int asked_type) 
 /* A product of two numbers that are not negative; too large for any limit where it would overflow. */
 static inline int64_t tma_dlpack_product(int64_t a, int64_t b) {
   const int64_t huge = INT64_C(1) << 62;
-  if (((a | b) >> 31) == 0) return a * b; /* as mostly */
+  if (TMA_DLPACK_LIKELY(((a | b) >> 31) == 0)) return a * b;
   return b != 0 && a > huge / b ? huge : a * b;
 }
 
@@ -282,21 +289,22 @@ static inline void tma_dlpack_lay_out(const TmaDlpackTensor *tensor, int64_t ele
   int64_t row_major[TMA_DLPACK_MAX_RANK];
   const int64_t *strides = tensor->strides;
   if (strides == NULL) tma_dlpack_row_major(tensor->shape, a->rank, row_major), strides = row_major;
-  int64_t span = 1; /* elements that the dimensions further in span */
+  int64_t inner_extent = 1, inner_stride = 1; /* of the dimension before */
   for (int d = 0, i = a->rank - 1; i >= 0; ++d, --i) {
     int64_t extent = tensor->shape[i], stride = strides[i];
     a->dims[d] = extent;
-    if (extent > 1 && stride < 0) {
-      a->flaw = "a stride is negative";
-      stride = 0;
-    } else if (extent <= 1) {
+    if (TMA_DLPACK_LIKELY(extent > 1)) {
+      if (stride < 0) a->flaw = "a stride is negative", stride = 0;
+    } else {
       if (extent < 1) a->flaw = "an extent is below 1";
       extent = 1;
+      int64_t span = tma_dlpack_product(inner_extent, inner_stride);
       stride = d == 0 ? 1 : tma_dlpack_unused_stride(span, element_bytes, alignment_bytes);
     }
     if (d > 0) a->strides_bytes[d - 1] = tma_dlpack_product(stride, element_bytes);
     else if (stride != 1) a->flaw = "the innermost stride is not 1";
-    span = tma_dlpack_product(extent, stride);
+    inner_extent = extent;
+    inner_stride = stride;
   }
 }
 
@@ -363,7 +371,7 @@ static inline void tma_dlpack_describe(const TmaDlpackTensor *tensor, const TmaD
 /* ---- judge: would compute capability 9.0 have it? ------------------------------------------------ */
 
 static inline int tma_dlpack_in_range(int64_t n, int64_t low, int64_t high) {
-  return low <= n && n <= high;
+  return TMA_DLPACK_LIKELY(low <= n && n <= high);
 }
 
 /* Enums within what the driver has on 9.x: neither packed types nor the three atom swizzles. */

@@ -59,8 +59,8 @@ static int fill_batch(State *state, Batch *batch, const TmaDlpackOptions *option
     unsigned char *row = rows + i * TMA_DLPACK_MAP_BYTES;
     if (!judge_tensor(state, PyTuple_GetItem(batch->tensors, i), options, &call)) return 0;
     if (!encode(&call.arguments, call.ordinal, row)) return 0;
-    keep_layout(&asked, &call);
     entry->asked = asked;
+    keep_layout(&entry->asked, &call);
     entry->address = call.arguments.address;
     entry->launchable = call.ordinal != ON_HOST;
     memcpy(entry->bytes, row, TMA_DLPACK_MAP_BYTES);

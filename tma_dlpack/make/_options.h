@@ -41,16 +41,17 @@ static int read_integer(const State *state, PyObject *value, int64_t *out) {
 static int read_integers(const State *state, PyObject *value, int most, int64_t *out, int *count) {
   int is_tuple = PyTuple_CheckExact(value);
   if (!is_tuple && !PyList_CheckExact(value)) return 0;
-  Py_ssize_t size = is_tuple ? PyTuple_Size(value) : PyList_Size(value);
+  PyObject *(*entry_of)(PyObject *, Py_ssize_t) = is_tuple ? PyTuple_GetItem : PyList_GetItem;
+  int size = (int)(is_tuple ? PyTuple_Size(value) : PyList_Size(value));
   if (size < 1 || size > most) return 0;
-  for (Py_ssize_t i = 0; i < size; ++i) {
-    PyObject *entry = is_tuple ? PyTuple_GetItem(value, i) : PyList_GetItem(value, i);
+  *count = size;
+  for (int i = 0; i < size; ++i) {
+    PyObject *entry = entry_of(value, i);
     if (entry == NULL || !read_integer(state, entry, &out[i])) {
       PyErr_Clear(); /* a list that became shorter meanwhile */
       return 0;
     }
   }
-  *count = (int)size;
   return 1;
 }
 

@@ -18,18 +18,18 @@ typedef struct {
   uint64_t flags;
 } View;
 
-/* Copy a producer's DLTensor while it is valid. 0: not sure. */
-static int keep_view(View *view, const TmaDlpackTensor *told, uint64_t flags) {
+/* Copy what a producer's DLTensor, `view->told`, points to, while that is valid. 0: not sure. */
+static int keep_view(View *view, uint64_t flags) {
+  TmaDlpackTensor *told = &view->told;
   int rank = told->ndim;
   if (rank < 1 || rank > TMA_DLPACK_MAX_RANK || told->shape == NULL) return 0;
-  view->told = *told;
-  view->flags = flags;
-  view->told.shape = view->shape;
-  view->told.strides = told->strides != NULL ? view->strides : NULL;
   for (int i = 0; i < rank; ++i) {
     view->shape[i] = told->shape[i];
     if (told->strides != NULL) view->strides[i] = told->strides[i];
   }
+  told->shape = view->shape;
+  if (told->strides != NULL) told->strides = view->strides;
+  view->flags = flags;
   return !(flags & TMA_DLPACK_SUBBYTE_PADDED && told->dtype.bits < 8);
 }
 
@@ -197,10 +197,10 @@ static int read_torch(const State *state, const Producer *producer, PyObject *te
   PyObject *negated = producer->is_neg(tensor, NULL);
   int plain = negated == Py_False;
   Py_XDECREF(negated);
-  TmaDlpackTensor told;
-  if (!plain || producer->fill(tensor, &told) != 0 || !keep_view(view, &told, 0)) return 0;
-  int byte_integer = told.dtype.code <= TMA_DLPACK_UINT && told.dtype.bits == 8;
-  return told.dtype.code != TMA_DLPACK_COMPLEX && (!byte_integer || is_whole_byte(state, tensor));
+  if (!plain || producer->fill(tensor, &view->told) != 0 || !keep_view(view, 0)) return 0;
+  TmaDlpackDataType dtype = view->told.dtype;
+  int byte_integer = dtype.code <= TMA_DLPACK_UINT && dtype.bits == 8;
+  return dtype.code != TMA_DLPACK_COMPLEX && (!byte_integer || is_whole_byte(state, tensor));
 }
 
 /* Copy a tuple of integers, such as a torch.Size; their number, -1 for "not sure". */
@@ -267,7 +267,8 @@ static int read_torch_attributes(const State *state, const Producer *producer, P
 static int read_exported(const Producer *producer, PyObject *tensor, View *view) {
   TmaDlpackManagedVersioned *managed = NULL;
   if (producer->export_tensor(tensor, &managed) != 0 || managed == NULL) return 0;
-  int kept = managed->major == 1 && keep_view(view, &managed->tensor, managed->flags);
+  view->told = managed->tensor;
+  int kept = managed->major == 1 && keep_view(view, managed->flags);
   if (managed->deleter != NULL) managed->deleter(managed);
   return kept;
 }
@@ -276,10 +277,13 @@ static int read_capsule(const Producer *producer, PyObject *capsule, View *view)
   uint64_t read_only = producer->is_jax ? TMA_DLPACK_READ_ONLY : 0; /* though it does not say so */
   if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
     const TmaDlpackManagedVersioned *managed = PyCapsule_GetPointer(capsule, "dltensor_versioned");
-    return managed->major == 1 && keep_view(view, &managed->tensor, managed->flags | read_only);
+    view->told = managed->tensor;
+    return managed->major == 1 && keep_view(view, managed->flags | read_only);
   }
   const TmaDlpackManaged *managed = PyCapsule_GetPointer(capsule, "dltensor");
-  return managed != NULL && keep_view(view, &managed->tensor, read_only); /* NULL: a used one, say */
+  if (managed == NULL) return 0; /* a used capsule, say */
+  view->told = managed->tensor;
+  return keep_view(view, read_only);
 }
 
 /* 1 for a CUDA device, 0 for the host, -1 for "not sure". NumPy's arrays are all on the host, CuPy's on
