@@ -37,6 +37,7 @@ typedef struct {
   PyObject_HEAD
   Vectorcall vectorcall;
   PyObject *module, *function;
+  State *state; /* of the module; NULL once this object was cleared */
   PyObject *names[MAX_PARAMETERS];    /* interned, as keywords are */
   PyObject *defaults[MAX_PARAMETERS]; /* NULL for those that must be given */
   const ShortCut *short_cut;
@@ -56,20 +57,20 @@ static inline int parameter_of(const Quick *quick, PyObject *keyword, Py_ssize_t
  * twice, one that is missing), which the Python function shall see. */
 
 /* Read a call for a tensor: only what is given, for the rest stands in `quick->options`. */
-static int read_call(const Quick *quick, const State *state, PyObject *const *args, Py_ssize_t given,
+static int read_call(const Quick *quick, PyObject *const *args, Py_ssize_t given,
                      PyObject *keywords, PyObject **tensor, TmaDlpackOptions *options) {
-  const ReadOption *read = quick->short_cut->of_tensor->read - 1; /* the tensor comes first */
+  const ReadOption *read = quick->short_cut->of_tensor->read; /* without the tensor, which is first */
   Py_ssize_t named = keywords == NULL ? 0 : PyTuple_Size(keywords), required = given;
   if (given > quick->positional) return 0;
   memcpy(options, &quick->options, offsetof(TmaDlpackOptions, box_sizes)); /* all but the arrays */
   if (given > 0) *tensor = args[0];
   for (Py_ssize_t i = 1; i < given; ++i)
-    if (!read[i](state, args[i], options)) return 0;
+    if (!read[i - 1](quick->state, args[i], options)) return 0;
   for (Py_ssize_t k = 0; k < named; ++k) {
     int i = parameter_of(quick, PyTuple_GetItem(keywords, k), given);
     if (i < 0) return 0;
     if (i == 0) *tensor = args[given + k];
-    else if (!read[i](state, args[given + k], options)) return 0;
+    else if (!read[i - 1](quick->state, args[given + k], options)) return 0;
     required += i < quick->required;
   }
   return required >= quick->required;
@@ -95,13 +96,12 @@ static int bind_arguments(const Quick *quick, PyObject *const *args, Py_ssize_t 
 /* A new map; NULL for "not sure", or with an exception. */
 static PyObject *take_short_cut(const Quick *quick, PyObject *const *args, Py_ssize_t given,
                                 PyObject *keywords) {
-  State *state = (State *)PyModule_GetState(quick->module);
-  if (!is_ready(state)) return NULL;
+  if (quick->state == NULL || !is_ready(quick->state)) return NULL;
   if (quick->short_cut->of_tensor != NULL) {
     TmaDlpackOptions options;
     PyObject *tensor = NULL;
-    return read_call(quick, state, args, given, keywords, &tensor, &options)
-               ? (PyObject *)map_of_tensor(state, tensor, &options)
+    return read_call(quick, args, given, keywords, &tensor, &options)
+               ? (PyObject *)map_of_tensor(quick->state, tensor, &options)
                : NULL;
   }
   PyObject *values[MAX_PARAMETERS];
@@ -237,6 +237,7 @@ static int quick_traverse(PyObject *self, visitproc visit, void *arg) {
 
 static int quick_clear(PyObject *self) {
   Quick *quick = (Quick *)self;
+  quick->state = NULL;
   Py_CLEAR(quick->module);
   Py_CLEAR(quick->function);
   for (int i = 0; i < MAX_PARAMETERS; ++i) {
@@ -293,13 +294,13 @@ static PyType_Spec quick_spec = {
 };
 
 /* Read the defaults of a function that takes a tensor. */
-static int keep_options_of_defaults(Quick *quick, const State *state) {
+static int keep_options_of_defaults(Quick *quick) {
   const TensorVerb *verb = quick->short_cut->of_tensor;
   int read = verb == NULL || quick->count == verb->count + 1;
   if (verb != NULL) tma_dlpack_start_options(&quick->options, verb->kind);
   for (int i = 1; verb != NULL && read && i < quick->count; ++i)
     read = quick->defaults[i] == NULL ||
-           verb->read[i - 1](state, quick->defaults[i], &quick->options);
+           verb->read[i - 1](quick->state, quick->defaults[i], &quick->options);
   if (!read) PyErr_SetString(PyExc_ValueError, "these are not the parameters of the short cut");
   return read;
 }
@@ -307,18 +308,18 @@ static int keep_options_of_defaults(Quick *quick, const State *state) {
 /* Make the callable. */
 static PyObject *new_quick(PyObject *module, const ShortCut *short_cut, PyObject *function,
                            PyObject *parameters, PyObject *required, int positional) {
-  const State *state = (const State *)PyModule_GetState(module);
-  PyTypeObject *type = state->quick_type;
-  Quick *quick = (Quick *)PyType_GenericAlloc(type, 0);
+  State *state = (State *)PyModule_GetState(module);
+  Quick *quick = (Quick *)PyType_GenericAlloc(state->quick_type, 0);
   if (quick == NULL) return NULL;
   Py_INCREF(module);
   Py_INCREF(function);
   quick->vectorcall = quick_vectorcall;
   quick->module = module;
+  quick->state = state;
   quick->function = function;
   quick->short_cut = short_cut;
   if (!keep_parameters(quick, parameters, required, positional) ||
-      !keep_options_of_defaults(quick, state)) {
+      !keep_options_of_defaults(quick)) {
     Py_DECREF(quick);
     return NULL;
   }
