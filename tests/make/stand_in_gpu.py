@@ -118,13 +118,20 @@ class CupyArray:
 
 
 class JaxArray(CupyArray):
-    """The same of a type that is taken for JAX's."""
+    """The same of a type that is taken for JAX's; on the host with ``device_type=1``."""
 
     __module__ = "jaxlib._jax"
-    __dlpack__ = CupyArray.__dlpack__
+    asked = 0
+
+    def __dlpack__(self, *, max_version: Any = None, stream: int | None = None) -> Any:
+        capsule = super().__dlpack__(max_version=max_version, stream=stream)
+        if stream is not None and self.device[0] != CUDA:
+            raise RuntimeError("UNIMPLEMENTED: WaitUntilBufferReadyOnStream")
+        return capsule
 
     def platform(self) -> str:
-        return "gpu"
+        type(self).asked += 1
+        return "gpu" if self.device[0] == CUDA else "cpu"
 
 
 class TvmArray(CupyArray):

@@ -6,7 +6,6 @@ where the package was built with a C compiler, and `PythonStorage` below.
 
 from __future__ import annotations
 
-import ctypes
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -165,7 +164,7 @@ class PythonStorage:
 def aligned_bytes(count: int) -> tuple[NDArray[np.uint8], int]:
     """Make an uninitialised array of bytes; give its address too, which is a multiple of 128."""
     room = np.empty(count + ALIGNMENT_BYTES, dtype=np.uint8)
-    address = ctypes.addressof(ctypes.c_char.from_buffer(room.data))  # quicker than room.ctypes
+    address = room.ctypes.data
     start = -address % ALIGNMENT_BYTES
     return room[start : start + count], address + start
 
