@@ -103,28 +103,6 @@ def test_streams_are_those_that_each_library_takes():
         assert x.streams == [stream]
 
 
-@compiled
-def test_jax_arrays_are_asked_for_their_device_until_all_lie_on_gpus_and_where_some_do_not():
-    class Own(JaxArray):  # of which the short cut knows nothing yet
-        __module__ = JaxArray.__module__
-        asked = 0
-
-    on_gpu, on_host = (Own(zeros((128, 64)).array, 0, device_type) for device_type in (2, 1))
-
-    def questions(x):
-        before, x.streams[:] = Own.asked, []
-        assert shortcut.accept_tiled(x, *TILED).encoder == ("driver" if x is on_gpu else "model")
-        return Own.asked - before, x.streams
-
-    assert questions(on_host) == (1, [None])
-    assert questions(on_gpu) == (1, [1])
-    assert questions(on_gpu) == (0, [1])
-    assert questions(on_host) == (1, [1, None])  # it refuses the stream
-    for _ in range(2):
-        assert questions(on_gpu) == (1, [1])
-        assert questions(on_host) == (1, [None])
-
-
 def test_a_shape_never_seen_costs_one_encode_as_any_other(gpu):
     for rows in range(16, 64):
         x = zeros((rows, 64))

@@ -37,9 +37,8 @@ typedef struct {
   PyObject *on_host;          /* everything else: what calls `__dlpack__` of a host tensor */
   PyObject *on_cuda;          /* and of a CUDA tensor */
   PyObject *platform;         /* JAX: its method that names the device; else NULL */
-  int only_host, only_cuda;   /* NumPy, CuPy, JAX's so far: the device need not be asked */
+  int only_host, only_cuda;   /* NumPy, CuPy: the device need not be asked */
   int is_jax;                 /* its arrays never change */
-  int is_mixed;               /* JAX: some arrays lie on the host, others on a GPU */
 } Producer;
 
 enum { MAX_PRODUCERS = 16 }; /* known libraries have few types; a type past these goes the long road */

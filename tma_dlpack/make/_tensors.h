@@ -161,7 +161,7 @@ static void forget_producer(Producer *producer) {
 }
 
 /* Choose how tensors of a type are read; NULL for the long road. */
-static Producer *learn(State *state, PyObject *tensor) {
+static const Producer *learn(State *state, PyObject *tensor) {
   PyTypeObject *type = Py_TYPE(tensor);
   if (state->producer_count == MAX_PRODUCERS) return NULL;
   Producer learned = {0};
@@ -175,7 +175,7 @@ static Producer *learn(State *state, PyObject *tensor) {
   return &state->producers[state->producer_count++];
 }
 
-static Producer *producer_of(State *state, PyObject *tensor) {
+static const Producer *producer_of(State *state, PyObject *tensor) {
   PyTypeObject *type = Py_TYPE(tensor);
   for (int i = 0; i < state->producer_count; ++i)
     if (state->producers[i].type == type) return &state->producers[i];
@@ -289,7 +289,7 @@ static int read_capsule(const Producer *producer, PyObject *capsule, View *view)
 /* 1 for a CUDA device, 0 for the host, -1 for "not sure". NumPy's arrays are all on the host, CuPy's on
  * a GPU. JAX's `__dlpack_device__` takes half as long as its `__dlpack__`; its platform is "cpu" or
  * "gpu", and the capsule has the last word (pinned memory, a GPU of another maker). */
-static int lies_on_cuda(const State *state, Producer *producer, PyObject *tensor) {
+static int lies_on_cuda(const State *state, const Producer *producer, PyObject *tensor) {
   if (producer->only_host) return 0;
   if (producer->only_cuda) return 1;
   if (producer->is_jax) { /* calling the type's function costs half of calling the array's method */
@@ -299,7 +299,6 @@ static int lies_on_cuda(const State *state, Producer *producer, PyObject *tensor
                   : is_word(platform, "gpu") ? 1
                                              : -1;
     Py_XDECREF(platform);
-    producer->only_cuda = on_cuda == 1 && !producer->is_mixed;
     return on_cuda;
   }
   PyObject *device = PyObject_CallMethodObjArgs(tensor, state->names[DLPACK_DEVICE], NULL);
@@ -314,18 +313,11 @@ static int lies_on_cuda(const State *state, Producer *producer, PyObject *tensor
                                                                   : -1;
 }
 
-/* After a JAX array on a GPU the next is taken for one too: the question costs a tenth of a microsecond,
- * and a host array refuses a stream. Where one did, all are asked. */
-static int read_dlpack(const State *state, Producer *producer, PyObject *tensor, View *view) {
+static int read_dlpack(const State *state, const Producer *producer, PyObject *tensor, View *view) {
   int on_cuda = lies_on_cuda(state, producer, tensor);
   if (on_cuda < 0) return 0;
   PyObject *ask = on_cuda ? producer->on_cuda : producer->on_host;
   PyObject *capsule = PyObject_CallFunctionObjArgs(ask, tensor, NULL);
-  if (capsule == NULL && producer->is_jax && producer->only_cuda && swallowed() == 0) {
-    producer->only_cuda = 0;
-    producer->is_mixed = 1;
-    return read_dlpack(state, producer, tensor, view);
-  }
   if (capsule == NULL) return 0;
   int kept = read_capsule(producer, capsule, view);
   Py_DECREF(capsule);
@@ -334,7 +326,7 @@ static int read_dlpack(const State *state, Producer *producer, PyObject *tensor,
 
 /* Read a tensor: 1; 0 for "not sure", possibly with an exception that the caller clears. */
 static int read_tensor(State *state, PyObject *tensor, View *view) {
-  Producer *producer = producer_of(state, tensor);
+  const Producer *producer = producer_of(state, tensor);
   if (producer == NULL) return 0;
   if (producer->dtypes != NULL) return read_torch_attributes(state, producer, tensor, view);
   if (producer->is_neg != NULL) return read_torch(state, producer, tensor, view);
