@@ -127,14 +127,12 @@ static inline int tma_dlpack_gpu_is_judged(const TmaDlpackGpu *gpu) {
 }
 
 /* The ordinal of the current context's GPU; -1 without a context.
- * Each question costs a tenth of a call, and two microseconds where there is no context. So one is
+ * Each question costs a tenth of a call, and one to two microseconds where there is none. So one is
  * taken for granted until it was missed, after which the first question is whether there is one. */
 static inline int tma_dlpack_current_gpu(TmaDlpackDriver *driver) {
   void *context = NULL;
   int ordinal = -1;
-  if (driver->missed_context &&
-      (driver->ctx_get_current(&context) != 0 || context == NULL))
-    return -1;
+  if (driver->missed_context && (driver->ctx_get_current(&context) != 0 || context == NULL)) return -1;
   if (driver->gpu_count == 1) return 0;
   if (driver->ctx_get_device(&ordinal) == 0) return ordinal;
   driver->missed_context = 1;
