@@ -119,13 +119,11 @@ static PyObject *accept_address(PyObject *module, PyObject *const *args, Py_ssiz
 
 /* A driver_encode_* function for target="sm_90", encoder "auto" or "model": all by position. A new map;
  * NULL for "not sure", or with an exception. */
-static PyObject *map_of_arguments(PyObject *module, PyObject *const *args, Py_ssize_t count,
-                                  Py_ssize_t expected, int kind) {
-  State *state = state_of(module);
+static PyObject *map_of_arguments(State *state, PyObject *const *args, int count, int kind) {
   TmaDlpackArguments arguments;
   memset(&arguments, 0, sizeof arguments);
   arguments.kind = kind;
-  if (!is_ready(state) || count != expected || !is_word(args[count - 2], "sm_90") ||
+  if (!is_word(args[count - 2], "sm_90") ||
       !(is_word(args[count - 1], "auto") || is_word(args[count - 1], "model")) ||
       !read_bare_tensor(state, args, &arguments) || !read_bare_tile(state, args + 5, &arguments) ||
       !tma_dlpack_judge(&arguments, TMA_DLPACK_RULES_BARE, TMA_DLPACK_SM_90_SMEM_BYTES))
@@ -140,14 +138,20 @@ static PyObject *map_of_arguments(PyObject *module, PyObject *const *args, Py_ss
   return NULL;
 }
 
-#define MAP_OF_ARGUMENTS(name, expected, kind)                                       \
-  static PyObject *name(PyObject *module, PyObject *const *args, Py_ssize_t count) { \
-    return map_of_arguments(module, args, count, expected, kind);                    \
-  }
+/* How many arguments each has. */
+enum { TILED_ARGUMENTS = 13, IM2COL_ARGUMENTS = 16, IM2COL_WIDE_ARGUMENTS = 17 };
 
-MAP_OF_ARGUMENTS(driver_tiled, 13, TMA_DLPACK_TILED)
-MAP_OF_ARGUMENTS(driver_im2col, 16, TMA_DLPACK_IM2COL)
-MAP_OF_ARGUMENTS(driver_im2col_wide, 17, TMA_DLPACK_IM2COL_WIDE)
+static PyObject *driver_tiled(State *state, PyObject *const *args) {
+  return map_of_arguments(state, args, TILED_ARGUMENTS, TMA_DLPACK_TILED);
+}
+
+static PyObject *driver_im2col(State *state, PyObject *const *args) {
+  return map_of_arguments(state, args, IM2COL_ARGUMENTS, TMA_DLPACK_IM2COL);
+}
+
+static PyObject *driver_im2col_wide(State *state, PyObject *const *args) {
+  return map_of_arguments(state, args, IM2COL_WIDE_ARGUMENTS, TMA_DLPACK_IM2COL_WIDE);
+}
 
 /* ---- functions with a short cut before them ------------------------------------------------------ */
 
@@ -159,12 +163,12 @@ PyDoc_STRVAR(quick_text,
              "by position.");
 
 static const ShortCut short_cuts[] = {
-    {"accept_tiled", &tiled_verb, NULL},
-    {"accept_im2col", &im2col_verb, NULL},
-    {"accept_im2col_wide", &im2col_wide_verb, NULL},
-    {"accept_driver_tiled", NULL, driver_tiled},
-    {"accept_driver_im2col", NULL, driver_im2col},
-    {"accept_driver_im2col_wide", NULL, driver_im2col_wide},
+    {"accept_tiled", &tiled_verb, NULL, 0},
+    {"accept_im2col", &im2col_verb, NULL, 0},
+    {"accept_im2col_wide", &im2col_wide_verb, NULL, 0},
+    {"accept_driver_tiled", NULL, driver_tiled, TILED_ARGUMENTS},
+    {"accept_driver_im2col", NULL, driver_im2col, IM2COL_ARGUMENTS},
+    {"accept_driver_im2col_wide", NULL, driver_im2col_wide, IM2COL_WIDE_ARGUMENTS},
 };
 
 static PyObject *quick(PyObject *module, PyObject *args) {

@@ -21,15 +21,16 @@ enum { MAX_PARAMETERS = 24 };
 #define HAVE_VECTORCALL (1UL << 11)
 #define COUNT_FLAG ((size_t)1 << (8 * sizeof(size_t) - 1))
 
-typedef PyObject *(*BareVerb)(PyObject *module, PyObject *const *args, Py_ssize_t count);
+typedef PyObject *(*BareVerb)(State *state, PyObject *const *args);
 typedef PyObject *(*Vectorcall)(PyObject *self, PyObject *const *args, size_t count,
                                 PyObject *keywords);
 
-/* A short cut, by the name that it has in this module: for a tensor, or for bare arguments. */
+/* A short cut and its name: for a tensor, or for bare arguments; the other is NULL. */
 typedef struct {
   const char *name;
   const TensorVerb *of_tensor;
   BareVerb of_arguments;
+  int argument_count; /* of `of_arguments` */
 } ShortCut;
 
 /* Of the function's parameters only those that the short cut takes stand here, in its order. */
@@ -106,7 +107,7 @@ static PyObject *take_short_cut(const Quick *quick, PyObject *const *args, Py_ss
   }
   PyObject *values[MAX_PARAMETERS];
   return bind_arguments(quick, args, given, keywords, values)
-             ? quick->short_cut->of_arguments(quick->module, values, quick->count)
+             ? quick->short_cut->of_arguments(quick->state, values)
              : NULL;
 }
 
@@ -293,10 +294,10 @@ static PyType_Spec quick_spec = {
     .slots = quick_slots,
 };
 
-/* Read the defaults of a function that takes a tensor. */
+/* Read the defaults of a function that takes a tensor; of any function, count the parameters. */
 static int keep_options_of_defaults(Quick *quick) {
   const TensorVerb *verb = quick->short_cut->of_tensor;
-  int read = verb == NULL || quick->count == verb->count + 1;
+  int read = quick->count == (verb != NULL ? verb->count + 1 : quick->short_cut->argument_count);
   if (verb != NULL) tma_dlpack_start_options(&quick->options, verb->kind);
   for (int i = 1; verb != NULL && read && i < quick->count; ++i)
     read = quick->defaults[i] == NULL ||
