@@ -13,20 +13,20 @@ from typing import Any
 from hypothesis import assume
 from hypothesis import strategies as st
 
+from tma_dlpack.checks.parse import read_call, read_driver_call
+from tma_dlpack.checks.report import Report
+from tma_dlpack.checks.request import Request
 from tma_dlpack.dlpack import Device, TensorView, canonical_strides
 from tma_dlpack.make.build import check_view
-from tma_dlpack.rules.parse import read_call, read_driver_call
-from tma_dlpack.rules.report import Report
-from tma_dlpack.rules.request import Request
-from tma_dlpack.types.dtypes import DLDataType
-from tma_dlpack.types.enums import (
+from tma_dlpack.tables.dtypes import DLDataType
+from tma_dlpack.tables.enums import (
     TensorMapDataType,
     TmaInterleaveLayout,
     TmaL2FetchSize,
     TmaOobFill,
     TmaSwizzle,
 )
-from tma_dlpack.types.target import Target
+from tma_dlpack.tables.targets import Target
 
 ADDRESS = 0x7F00_0000_0000
 CPU = Device(1, 0)

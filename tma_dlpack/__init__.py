@@ -5,7 +5,6 @@ import os
 import sys
 from contextlib import suppress
 from functools import partial
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tma_dlpack.include import get_include
@@ -24,8 +23,7 @@ from tma_dlpack.make.im2col import (
     make_im2col_wide_descriptor,
 )
 from tma_dlpack.make.tiled import check_tma_descriptor, make_tma_descriptor
-from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.types.enums import (
+from tma_dlpack.tables.enums import (
     TensorMapDataType,
     TensorMapIm2ColWideMode,
     TmaInterleaveLayout,
@@ -33,7 +31,7 @@ from tma_dlpack.types.enums import (
     TmaOobFill,
     TmaSwizzle,
 )
-from tma_dlpack.types.errors import (
+from tma_dlpack.tables.errors import (
     Advice,
     TmaDriverError,
     TmaError,
@@ -42,12 +40,13 @@ from tma_dlpack.types.errors import (
     TmaUnsupportedError,
     Violation,
 )
-from tma_dlpack.types.public import PICTURES, public
-from tma_dlpack.types.target import TARGETS, Target
+from tma_dlpack.tables.public import PICTURES, public
+from tma_dlpack.tables.targets import TARGETS, Target
+from tma_dlpack.tensor_map.map import TensorMap
 
 if TYPE_CHECKING:
     from tma_dlpack import draw
-    from tma_dlpack.bench.tile_bandwidth import BandwidthReport, bandwidth
+    from tma_dlpack.checks.report import Report
     from tma_dlpack.cli.explain import Explanation, PrintedArguments, explain
     from tma_dlpack.consumer import MatrixDescriptor, ldmatrix_addresses, matrix_descriptor
     from tma_dlpack.copies.backend import Backend
@@ -65,8 +64,8 @@ if TYPE_CHECKING:
     from tma_dlpack.explorer.widget import explore
     from tma_dlpack.make.ragged import ragged, ragged_coords
     from tma_dlpack.make.split import split_inner
-    from tma_dlpack.rules.report import Report
     from tma_dlpack.verification import VerifyReport, verify
+    from tma_dlpack.verification.tile_bandwidth import BandwidthReport, bandwidth
 
 __version__ = "0.2.0"
 
@@ -133,11 +132,11 @@ __all__ = [
 
 #: What is imported when first asked for, so that `import tma_dlpack` stays fast.
 _LATER = {
-    "tma_dlpack.bench.tile_bandwidth": ("BandwidthReport", "bandwidth"),
+    "tma_dlpack.verification.tile_bandwidth": ("BandwidthReport", "bandwidth"),
     "tma_dlpack.cli.explain": ("Explanation", "PrintedArguments", "explain"),
     "tma_dlpack.consumer": ("MatrixDescriptor", "ldmatrix_addresses", "matrix_descriptor"),
     "tma_dlpack.copies.backend": ("Backend",),
-    "tma_dlpack.copies.rule_list": ("RuleInfo", "RuleList"),
+    "tma_dlpack.copies.rule_list": ("RuleInfo", "RuleList", "rules"),
     "tma_dlpack.copies.tile": ("Tile",),
     "tma_dlpack.copies.verbs": (
         "backend",
@@ -151,7 +150,7 @@ _LATER = {
     "tma_dlpack.explorer.widget": ("explore",),
     "tma_dlpack.make.ragged": ("ragged", "ragged_coords"),
     "tma_dlpack.make.split": ("split_inner",),
-    "tma_dlpack.rules.report": ("Report",),
+    "tma_dlpack.checks.report": ("Report",),
     "tma_dlpack.verification": ("VerifyReport", "verify"),
 }
 
@@ -190,21 +189,6 @@ for _name in __all__:
         public(globals()[_name])
 
 
-class _Package(ModuleType):
-    """The package. `rules` is a function and a folder; importing the folder must not replace it."""
-
-    @property
-    def rules(self) -> Any:
-        return importlib.import_module("tma_dlpack.copies.rule_list").rules
-
-    @rules.setter
-    def rules(self, room: object) -> None:
-        pass  # the import system binds each room to the package: this one is found in sys.modules
-
-
-sys.modules[__name__].__class__ = _Package
-
-
 def _loaded() -> set[str]:
     ours = (name for name, module in tuple(sys.modules.items()) if module is not None)
     return {name for name in ours if name.startswith(__name__)}
@@ -228,7 +212,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return __all__
 
 
 def __getattr__(name: str) -> Any:

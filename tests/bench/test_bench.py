@@ -2,13 +2,13 @@
 
 import pytest
 
+from bench import __main__ as cli
+from bench import peers
+from bench.call import OTHER_CALLS, OURS, main, measure
+from bench.call_targets import targets
+from bench.imports import import_ms
+from bench.timing import CLOCKS, Row, time_rows
 from tma_dlpack import driver
-from tma_dlpack.bench import peers
-from tma_dlpack.bench.call import OTHER_CALLS, OURS, main, measure
-from tma_dlpack.bench.call_targets import targets
-from tma_dlpack.bench.imports import import_ms
-from tma_dlpack.bench.timing import CLOCKS, Row, time_rows
-from tma_dlpack.cli import main as cli
 
 torch = pytest.importorskip("torch")
 
@@ -143,7 +143,7 @@ def test_the_command_prints_tables_what_is_missing_and_targets(capsys):
 
 
 def test_the_command_line_reaches_the_bench(capsys):
-    assert cli.main(["bench", "call", *TINY, "--imports", "1", "--clock", "thread"]) == 0
+    assert cli.main(["call", *TINY, "--imports", "1", "--clock", "thread"]) == 0
     assert "import tma_dlpack beyond NumPy: " in capsys.readouterr().out
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import tma_dlpack as tma
+from bench import conv, gemm, hopper
 from tma_dlpack import driver
-from tma_dlpack.bench import conv, gemm, hopper
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 SM_90A = "-gencode=arch=compute_90a,code=sm_90a"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tma_dlpack as tma
-from tma_dlpack.bench.simulator import main, measure_bulk
+from bench.simulator import main, measure_bulk
 
 
 @pytest.mark.slow

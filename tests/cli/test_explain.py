@@ -32,11 +32,11 @@ from printed_forms import (
 )
 
 import tma_dlpack as tma
+from tma_dlpack.checks import RULES
 from tma_dlpack.cli.explain.formats import FORMATS
 from tma_dlpack.cli.explain.results import RESULTS, STICKY
 from tma_dlpack.cli.explain.sentences import LIMITS, SENTENCES
 from tma_dlpack.cli.main import main
-from tma_dlpack.rules import RULES
 
 
 def rules(found: tma.Explanation) -> list[list[str]]:

@@ -11,7 +11,7 @@ import pytest
 
 import tma_dlpack as tma
 from tma_dlpack.consumer.tile_matrix import tile_matrix
-from tma_dlpack.encoding import bits
+from tma_dlpack.tables import bits
 from tma_dlpack.verification.random_copies import ARENA_BYTES, random_copy
 
 MAX_SMEM_BYTES = 232_448

@@ -12,7 +12,7 @@ import pytest
 import tma_dlpack as tma
 from tma_dlpack import driver
 from tma_dlpack.copies import launch, nvrtc
-from tma_dlpack.types.target import Target
+from tma_dlpack.tables.targets import Target
 
 NO_GPU = pytest.mark.skipif(driver.is_available(), reason="there is a GPU here")
 

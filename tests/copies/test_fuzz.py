@@ -10,8 +10,8 @@ import pytest
 import tma_dlpack as tma
 from tma_dlpack import draw
 from tma_dlpack.copies.reductions import OPERATIONS
-from tma_dlpack.encoding import bits
 from tma_dlpack.geometry import cover
+from tma_dlpack.tables import bits
 
 MEMORY = np.arange(1 << 16, dtype=np.uint16).view(np.uint8)
 T, A = tma.TensorMapDataType, MEMORY.ctypes.data

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import tma_dlpack as tma
+from tma_dlpack.checks import ALLOWABLE, RULES
+from tma_dlpack.checks.advice import ADVICE
 from tma_dlpack.cli.main import main
 from tma_dlpack.copies.refusals import REFUSALS as COPY_REFUSALS
 from tma_dlpack.dlpack.refusals import REFUSALS as TENSOR_REFUSALS
-from tma_dlpack.rules import ALLOWABLE, RULES
-from tma_dlpack.rules.advice import ADVICE
 
 BY_ID = {rule.id: rule for rule in tma.rules()}
 

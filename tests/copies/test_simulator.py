@@ -23,7 +23,7 @@ from copy_cases import (
 import tma_dlpack as tma
 from tma_dlpack.copies.cuda import CudaBackend, HardwareTile
 from tma_dlpack.copies.reductions import OPERATIONS, REDUCTIONS, combine
-from tma_dlpack.types.dtypes import DATA_TYPES, row
+from tma_dlpack.tables.dtypes import DATA_TYPES, row
 
 T = tma.TensorMapDataType
 PACKED_4, PACKED_4_16, PACKED_6 = (

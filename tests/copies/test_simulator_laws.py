@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from laws import examples
 
 import tma_dlpack as tma
-from tma_dlpack.types.dtypes import row
+from tma_dlpack.tables.dtypes import row
 
 T = tma.TensorMapDataType
 PLAIN_TYPES = [T(i) for i in range(11)]  # bit copies; TFLOAT32 loads round

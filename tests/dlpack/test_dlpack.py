@@ -22,8 +22,8 @@ from tma_dlpack.dlpack import (
     host_bytes,
     torch_dtype_table,
 )
-from tma_dlpack.types.dtypes import DLDataType
-from tma_dlpack.types.errors import TmaUnsupportedError
+from tma_dlpack.tables.dtypes import DLDataType
+from tma_dlpack.tables.errors import TmaUnsupportedError
 
 FLOAT32 = DLDataType(2, 32)
 CPU = Device(1, 0)

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from tma_dlpack.dlpack import Device, TensorView, as_tensor_view, host_bytes, read
 from tma_dlpack.dlpack.capsule import CAREFUL, DIRECT, parse_capsule, read_safely
 from tma_dlpack.dlpack.refusals import REFUSALS
-from tma_dlpack.types.dtypes import DLDataType
-from tma_dlpack.types.errors import TmaError, TmaPreconditionError
+from tma_dlpack.tables.dtypes import DLDataType
+from tma_dlpack.tables.errors import TmaError, TmaPreconditionError
 
 new_capsule = ctypes.PYFUNCTYPE(
     ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p

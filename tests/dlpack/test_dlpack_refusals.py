@@ -20,9 +20,9 @@ from tma_dlpack.dlpack import (
     torch_dtype_table,
 )
 from tma_dlpack.dlpack.refusals import REFUSALS
-from tma_dlpack.types.dtypes import DLDataType
-from tma_dlpack.types.enums import DLDeviceType
-from tma_dlpack.types.errors import TmaPreconditionError, TmaUnsupportedError
+from tma_dlpack.tables.dtypes import DLDataType
+from tma_dlpack.tables.enums import DLDeviceType
+from tma_dlpack.tables.errors import TmaPreconditionError, TmaUnsupportedError
 
 FLOAT32 = DLDataType(2, 32)
 CPU = Device(1, 0)

@@ -10,9 +10,9 @@ import pytest
 from draw_cases import numbered
 
 import tma_dlpack as tma
+from tma_dlpack.checks.advice import bank_conflict_degree
 from tma_dlpack.draw import bank_conflicts
-from tma_dlpack.rules.advice import bank_conflict_degree
-from tma_dlpack.types.enums import TmaSwizzle
+from tma_dlpack.tables.enums import TmaSwizzle
 
 
 def made(box, swizzle="none", shape=(256, 256)):

@@ -16,11 +16,11 @@ import pytest
 from tma_dlpack import driver
 from tma_dlpack.driver import library
 from tma_dlpack.driver.encoders import ENCODERS, bind, describe
-from tma_dlpack.encoding import bits
-from tma_dlpack.encoding.arguments import EncodeArguments
-from tma_dlpack.types.enums import TensorMapDataType, TmaSwizzle
-from tma_dlpack.types.errors import TmaDriverError, TmaPreconditionError, TmaUnsupportedError
-from tma_dlpack.types.target import Target
+from tma_dlpack.tables import bits
+from tma_dlpack.tables.arguments import EncodeArguments
+from tma_dlpack.tables.enums import TensorMapDataType, TmaSwizzle
+from tma_dlpack.tables.errors import TmaDriverError, TmaPreconditionError, TmaUnsupportedError
+from tma_dlpack.tables.targets import Target
 
 T = TensorMapDataType
 TILED = EncodeArguments("tiled", T.BFLOAT16, (128, 64, 9), (256, 16384), (1, 1, 2), (64, 16, 2))

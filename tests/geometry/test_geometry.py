@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from laws import examples
 
 from tma_dlpack import geometry
-from tma_dlpack.encoding.arguments import EncodeArguments
-from tma_dlpack.types.enums import (
+from tma_dlpack.tables.arguments import EncodeArguments
+from tma_dlpack.tables.enums import (
     TensorMapDataType,
     TensorMapIm2ColWideMode,
     TmaInterleaveLayout,
     TmaSwizzle,
 )
-from tma_dlpack.types.errors import TmaUnsupportedError
+from tma_dlpack.tables.errors import TmaUnsupportedError
 
 T = TensorMapDataType
 SWIZZLES = list(TmaSwizzle)

@@ -14,7 +14,7 @@ from tma_dlpack.copies.cuda import CudaBackend
 from tma_dlpack.copies.device_memory import DeviceBytes
 from tma_dlpack.copies.memory import host_extent_of
 from tma_dlpack.copies.simulator import SimulatorBackend
-from tma_dlpack.encoding import bits
+from tma_dlpack.tables import bits
 
 
 class DeviceMemory:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from bench import gpu
 
 import tma_dlpack as tma
-from tma_dlpack.bench import gpu
-from tma_dlpack.bench.pipeline import Matrix, Pipeline, TiledCopy
-from tma_dlpack.bench.tile_bandwidth import bandwidth
+from tma_dlpack.verification.pipeline import Matrix, Pipeline, TiledCopy
+from tma_dlpack.verification.tile_bandwidth import bandwidth
 
 PIPELINE = Pipeline(stages=3, ctas_per_sm=1, stores_in_flight=1, neighbours=1)
 QUICK = {"stages": (3, 8), "ctas_per_sm": (2,), "repeats": 1}

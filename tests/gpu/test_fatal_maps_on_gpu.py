@@ -19,9 +19,9 @@ import numpy as np
 import tma_dlpack as tma
 from tma_dlpack.copies import cuda, request
 from tma_dlpack.copies.device_memory import DeviceBytes
-from tma_dlpack.encoding import bits
-from tma_dlpack.encoding.arguments import EncodeArguments
-from tma_dlpack.types.enums import *
+from tma_dlpack.tables import bits
+from tma_dlpack.tables.arguments import EncodeArguments
+from tma_dlpack.tables.enums import *
 
 request.check_map = lambda tensor_map: None
 data_type, dims, strides, box, interleave, swizzle, fill, start, verb = eval(sys.argv[1])

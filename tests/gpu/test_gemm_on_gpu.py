@@ -8,9 +8,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from bench import conv, gemm, hopper
 
 import tma_dlpack as tma
-from tma_dlpack.bench import conv, gemm, hopper
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 FAST = hopper.CHOICES[0]

@@ -7,7 +7,7 @@ import pytest
 
 import tma_dlpack as tma
 from tma_dlpack import driver
-from tma_dlpack.encoding import bits
+from tma_dlpack.tables import bits
 
 pytestmark = [
     pytest.mark.gpu,

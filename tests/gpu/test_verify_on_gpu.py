@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tma_dlpack as tma
-from tma_dlpack.encoding import bits
+from tma_dlpack.tables import bits
 from tma_dlpack.verification import checks as verify_checks
 from tma_dlpack.verification import replay, verify
 

@@ -17,8 +17,8 @@ from random_requests import request_at_random
 from stand_in_gpu import ARRAYS, CupyArray, JaxArray, StandIn, TvmArray, zeros
 
 import tma_dlpack as tma
-from tma_dlpack.encoding import bits
 from tma_dlpack.make import build, shortcut
+from tma_dlpack.tables import bits
 from tma_dlpack.tensor_map.map import TensorMap
 
 ACCEPT = {

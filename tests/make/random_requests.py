@@ -13,7 +13,7 @@ import ml_dtypes  # noqa: F401  # NumPy knows its types by name then
 import numpy as np
 import torch
 
-from tma_dlpack.types.enums import (
+from tma_dlpack.tables.enums import (
     TensorMapDataType,
     TmaInterleaveLayout,
     TmaL2FetchSize,

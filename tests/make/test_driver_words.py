@@ -11,9 +11,9 @@ import pytest
 
 import tma_dlpack as tma
 from tma_dlpack import driver
-from tma_dlpack.encoding import bits
-from tma_dlpack.encoding.arguments import EncodeArguments
-from tma_dlpack.types.enums import (
+from tma_dlpack.tables import bits
+from tma_dlpack.tables.arguments import EncodeArguments
+from tma_dlpack.tables.enums import (
     TensorMapDataType,
     TmaInterleaveLayout,
     TmaL2FetchSize,

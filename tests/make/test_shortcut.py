@@ -24,9 +24,9 @@ from random_requests import request_at_random
 
 import tma_dlpack as tma
 from tma_dlpack.make import build, shortcut
+from tma_dlpack.tables import limits
+from tma_dlpack.tables.enums import TensorMapDataType, TmaSwizzle
 from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.types import limits
-from tma_dlpack.types.enums import TensorMapDataType, TmaSwizzle
 
 ACCEPT = {
     "tiled": shortcut.accept_tiled,
@@ -566,7 +566,7 @@ def test_maps_outlive_the_module_that_made_them():
         import gc, importlib.machinery, importlib.util, numpy
         from tma_dlpack.make import _accept, shortcut
         from tma_dlpack.tensor_map.map import TensorMap
-        from tma_dlpack.types import enums
+        from tma_dlpack.tables import enums
         x = numpy.zeros((64, 64), numpy.float16)
         arguments = (64, 64), None, "none", "none", "none", "none", None, "libcu++", None
         for kept in (0, 1, 3):

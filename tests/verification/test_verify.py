@@ -14,8 +14,8 @@ import pytest
 import tma_dlpack as tma
 from tma_dlpack import driver
 from tma_dlpack.copies.simulator import SimulatorBackend
-from tma_dlpack.encoding import bits
-from tma_dlpack.encoding.arguments import EncodeArguments
+from tma_dlpack.tables import bits
+from tma_dlpack.tables.arguments import EncodeArguments
 from tma_dlpack.verification import VerifyReport, VerifyRow, _progress, replay, verify
 from tma_dlpack.verification.checks import CHECKS
 from tma_dlpack.verification.driver_calls import ENCODERS, keywords_of

@@ -6,8 +6,6 @@ options. `demo.py` and `doctor.py` are the two commands without a
 public function; `hexdump.py` reads the 128 bytes in the forms that tools print. `explain/` reads
 printed arguments, see there.
 
-May import: everything. Imported by: `__main__.py`, and the package itself (`explain`).
-
 A new command: a row in `main.VERBS`, its functions, and a test in tests/cli that compares
 the printed text. Errors are raised as TmaError: `main` prints them and exits with 1.
 """

@@ -7,8 +7,6 @@ import numpy as np
 import tma_dlpack as tma
 from tma_dlpack.tensor_map import text
 
-__all__ = ["main"]
-
 
 def main() -> None:
     """Make the map of a NumPy array, copy a tile, and show a refusal."""

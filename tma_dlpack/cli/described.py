@@ -5,14 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+from tma_dlpack.checks.request import RULE_SETS
 from tma_dlpack.dlpack import Device, TensorView, canonical_strides, row_major_strides
-from tma_dlpack.encoding.arguments import MapKind
-from tma_dlpack.rules.request import RULE_SETS
-from tma_dlpack.types.dtypes import dtype_named
-from tma_dlpack.types.enums import DLDeviceType
-from tma_dlpack.types.errors import refusal
-
-__all__ = ["add_options", "integers", "joined", "request", "view"]
+from tma_dlpack.tables.arguments import MapKind
+from tma_dlpack.tables.dtypes import dtype_named
+from tma_dlpack.tables.enums import DLDeviceType
+from tma_dlpack.tables.errors import refusal
 
 #: Options whose value may begin with a minus sign, which argparse takes for another option.
 SIGNED = ("--coords", "--lower", "--upper")

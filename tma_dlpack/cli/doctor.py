@@ -11,10 +11,8 @@ import numpy as np
 
 import tma_dlpack as tma
 from tma_dlpack import driver
-from tma_dlpack.encoding import bits
 from tma_dlpack.make import shortcut
-
-__all__ = ["report"]
+from tma_dlpack.tables import bits
 
 #: Distributions that matter, and the module that each brings.
 PEERS = (

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tma_dlpack.types.limits import MAP_BYTES
-
-__all__ = ["FORMS", "parse"]
+from tma_dlpack.tables.limits import MAP_BYTES
 
 #: What `parse` reads, for those who wrote something else.
 FORMS = (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -16,18 +15,15 @@ from tma_dlpack import draw
 from tma_dlpack.cli import demo, described, doctor, hexdump
 from tma_dlpack.cli.explain import explain
 from tma_dlpack.make import build
+from tma_dlpack.tables.errors import TmaError, refusal
+from tma_dlpack.tables.limits import MAP_BYTES
 from tma_dlpack.tensor_map import text
-from tma_dlpack.types.errors import TmaError, TmaUnsupportedError, refusal
-from tma_dlpack.types.limits import MAP_BYTES
-
-__all__ = ["main"]
 
 AddOptions = Callable[[argparse.ArgumentParser], None]
 Run = Callable[[argparse.Namespace], int]
 
 EXIT_OK, EXIT_REFUSED = 0, 1
 EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE, as shells report it
-BENCHES = ("call", "simulator", "gpu", "gemm", "conv", "cpp")
 MAX_DUMP_BYTES = 1 << 16  # read of a file; the longest text form of a map has about 2000
 
 
@@ -179,31 +175,6 @@ def _verify(options: argparse.Namespace) -> int:
     return EXIT_OK if report.ok else EXIT_REFUSED
 
 
-def _bench_options(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("what", choices=[*BENCHES, "all"])
-    verb.add_argument(
-        "rest",
-        nargs=argparse.REMAINDER,
-        metavar="...",
-        help="options of that benchmark; see --help",
-    )
-
-
-def _bench(options: argparse.Namespace) -> int:
-    """Run one bench with its own options, or all with none."""
-    names = BENCHES if options.what == "all" else (options.what,)
-    worst = EXIT_OK
-    for name in names:
-        module = importlib.import_module(f"tma_dlpack.bench.{name}")
-        try:
-            worst = max(worst, module.main(options.rest))
-        except TmaUnsupportedError as error:
-            if options.what != "all":
-                raise
-            print(f"bench {name} skipped: {error}")
-    return worst
-
-
 def _rules_options(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("ids", nargs="*", metavar="ID", help="only these, such as BOX_IN_SHAPE")
 
@@ -271,7 +242,6 @@ VERBS: tuple[tuple[str, str, AddOptions, Run], ...] = (
         _verify_options,
         _verify,
     ),
-    ("bench", "measure time per call and bandwidth on this machine", _bench_options, _bench),
     (
         "rules",
         "list every rule: what it requires, why, and who refuses",

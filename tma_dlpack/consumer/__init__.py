@@ -8,9 +8,6 @@ is a row of `instructions.INSTRUCTIONS`; a reason to refuse a tile is a row of `
 with its text in `fixes.py` and its passing and failing neighbour in
 tests/consumer/test_matrix_descriptor.py.
 
-May import: types, dlpack, encoding, geometry, driver, rules, tensor_map. Imported by: draw,
-verification and the package itself.
-
 Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory Layout", "tcgen05 Shared Memory
 Layout and Swizzling", "ldmatrix"; CUTLASS, mma_traits_sm90_gmma.hpp and mma_sm100_desc.hpp for the
 names of the fields. What wgmma does is measured (H200, driver 580.159.04, 2026-11-21), what tcgen05
@@ -20,5 +17,3 @@ does is documented, not measured.
 from tma_dlpack.consumer.descriptor import MatrixDescriptor
 from tma_dlpack.consumer.ldmatrix import ldmatrix_addresses
 from tma_dlpack.consumer.matrix import matrix_descriptor
-
-__all__ = ["MatrixDescriptor", "ldmatrix_addresses", "matrix_descriptor"]

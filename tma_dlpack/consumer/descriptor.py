@@ -35,14 +35,12 @@ from tma_dlpack.consumer.instructions import (
     encoded,
 )
 from tma_dlpack.geometry import IntArray
-from tma_dlpack.types.coerce import integer_of, shown
-from tma_dlpack.types.dtypes import row
-from tma_dlpack.types.enums import TensorMapDataType, TmaSwizzle
-from tma_dlpack.types.errors import refusal, sealed
-from tma_dlpack.types.opaque import opaque
-from tma_dlpack.types.public import Drawn, public
-
-__all__ = ["Major", "MatrixDescriptor"]
+from tma_dlpack.tables.coerce import integer_of, shown
+from tma_dlpack.tables.dtypes import row
+from tma_dlpack.tables.enums import TensorMapDataType, TmaSwizzle
+from tma_dlpack.tables.errors import refusal, sealed
+from tma_dlpack.tables.opaque import opaque
+from tma_dlpack.tables.public import Drawn, public
 
 Major = Literal["K", "MN"]
 

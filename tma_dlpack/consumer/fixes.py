@@ -5,22 +5,7 @@ from __future__ import annotations
 from tma_dlpack.consumer.instructions import K_STEP_BYTES, OPERAND_TYPES, SPAN_BYTES, UNITS
 from tma_dlpack.consumer.operand import ADDRESS_END, Operand
 from tma_dlpack.geometry import SMEM_ALIGNMENT
-from tma_dlpack.types.enums import TmaSwizzle
-
-__all__ = [
-    "fix_address",
-    "fix_rank",
-    "fix_rows",
-    "fix_swizzle",
-    "fix_target",
-    "fix_type",
-    "fix_width",
-    "found_rank",
-    "found_type",
-    "found_width",
-    "must_address",
-    "must_width",
-]
+from tma_dlpack.tables.enums import TmaSwizzle
 
 MAX_SPAN_BYTES = 128
 _SWIZZLES = (TmaSwizzle.bytes32, TmaSwizzle.bytes64, TmaSwizzle.bytes128)

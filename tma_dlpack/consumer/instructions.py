@@ -4,19 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tma_dlpack.types.enums import TensorMapDataType, TmaSwizzle
-
-__all__ = [
-    "INSTRUCTIONS",
-    "K_STEP_BYTES",
-    "OPERAND_TYPES",
-    "SPAN_BYTES",
-    "UNITS",
-    "Field",
-    "Instruction",
-    "atom_rows",
-    "encoded",
-]
+from tma_dlpack.tables.enums import TensorMapDataType, TmaSwizzle
 
 #: Bytes of K that one instruction multiplies, whatever the type: 16 elements of 16 bits.
 K_STEP_BYTES = 32

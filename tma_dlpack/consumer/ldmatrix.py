@@ -10,14 +10,12 @@ import numpy.typing as npt
 from tma_dlpack.consumer.matrix import require_map
 from tma_dlpack.consumer.tile_matrix import TileMatrix, tile_matrix
 from tma_dlpack.geometry import SMEM_ALIGNMENT, swizzle_offset
-from tma_dlpack.types.coerce import integer_of, shown
-from tma_dlpack.types.errors import TmaPreconditionError, Violation, refusal
-from tma_dlpack.types.opaque import opaque
+from tma_dlpack.tables.coerce import integer_of, shown
+from tma_dlpack.tables.errors import TmaPreconditionError, Violation, refusal
+from tma_dlpack.tables.opaque import opaque
 
 if TYPE_CHECKING:
     from tma_dlpack.tensor_map.map import TensorMap
-
-__all__ = ["ldmatrix_addresses"]
 
 LANES = 32
 ROWS = 8  # of a matrix; each is one row of 16 bytes

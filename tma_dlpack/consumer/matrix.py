@@ -15,13 +15,11 @@ from tma_dlpack.consumer.instructions import (
 from tma_dlpack.consumer.operand import Operand
 from tma_dlpack.consumer.refusals import find_violations
 from tma_dlpack.consumer.tile_matrix import TileMatrix
+from tma_dlpack.tables.coerce import integer_of, shown, text_of, type_name
+from tma_dlpack.tables.enums import TmaSwizzle
+from tma_dlpack.tables.errors import TmaPreconditionError, TmaTargetError, refusal
+from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.types.coerce import integer_of, shown, text_of, type_name
-from tma_dlpack.types.enums import TmaSwizzle
-from tma_dlpack.types.errors import TmaPreconditionError, TmaTargetError, refusal
-from tma_dlpack.types.opaque import opaque
-
-__all__ = ["matrix_descriptor", "require_map"]
 
 
 @opaque

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 from tma_dlpack.consumer.instructions import K_STEP_BYTES, Instruction
 from tma_dlpack.consumer.tile_matrix import TileMatrix, tile_matrix
 from tma_dlpack.geometry import SMEM_ALIGNMENT, SWIZZLES
-from tma_dlpack.types.enums import TmaSwizzle
+from tma_dlpack.tables.enums import TmaSwizzle
 
 if TYPE_CHECKING:
     from tma_dlpack.tensor_map.map import TensorMap
-
-__all__ = ["ADDRESS_END", "Operand"]
 
 ADDRESS_END = 1 << 18  # a descriptor's address has 14 bits, in units of 16 bytes
 

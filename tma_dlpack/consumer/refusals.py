@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from tma_dlpack.consumer import fixes
 from tma_dlpack.consumer.instructions import K_STEP_BYTES, OPERAND_TYPES, SPAN_BYTES
 from tma_dlpack.consumer.operand import ADDRESS_END, Operand
-from tma_dlpack.types.enums import TensorMapDataType, TmaInterleaveLayout, TmaOobFill, TmaSwizzle
-from tma_dlpack.types.errors import Violation
-
-__all__ = ["find_violations"]
+from tma_dlpack.tables.enums import TensorMapDataType, TmaInterleaveLayout, TmaOobFill, TmaSwizzle
+from tma_dlpack.tables.errors import Violation
 
 #: The float types of tensors with UINT8 maps that tensor cores multiply.
 _FLOAT8 = ("float8_e4m3fn", "float8_e5m2")

@@ -19,8 +19,6 @@ from tma_dlpack.geometry import TilePlan
 if TYPE_CHECKING:
     from tma_dlpack.tensor_map.map import TensorMap
 
-__all__ = ["TileMatrix", "tile_matrix"]
-
 
 @dataclass(frozen=True, slots=True)
 class TileMatrix:

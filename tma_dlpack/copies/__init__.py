@@ -5,9 +5,6 @@ call, which gives a `CopyRequest` (`request.py`; the checks are in `checks.py`),
 `load` or `store` of `simulator.py` or `cuda.py`. `memory.py` decides which bytes a copy may touch;
 `tile.py` is the result.
 
-May import: types, dlpack, encoding, geometry, driver, rules, tensor_map. Imported by: draw,
-explorer, bench, verification and cli.
-
 A new reason to refuse a copy: a row in `refusals.REFUSALS`, and `refuse("COPY_...", argument,
 found)` in `checks.py` or where it is found; both backends then refuse it. A new reduction: a row in
 `reductions.REDUCTIONS`, its arithmetic in `combine`, its instruction in `kernels/copies.cu`. A new

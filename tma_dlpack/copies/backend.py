@@ -14,10 +14,8 @@ from tma_dlpack.copies.request import (
     store_request,
 )
 from tma_dlpack.copies.tile import Tile
+from tma_dlpack.tables.public import public
 from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.types.public import public
-
-__all__ = ["Backend"]
 
 
 @public

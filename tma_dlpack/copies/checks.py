@@ -9,29 +9,13 @@ import numpy.typing as npt
 
 from tma_dlpack import geometry
 from tma_dlpack.copies.refusals import PTX, refuse
-from tma_dlpack.encoding.arguments import EncodeArguments
 from tma_dlpack.geometry import SWIZZLES, IntArray, TilePlan
+from tma_dlpack.tables.arguments import EncodeArguments
+from tma_dlpack.tables.coerce import counted, integer_of, integers_of, shown, type_name
+from tma_dlpack.tables.enums import TmaSwizzle
+from tma_dlpack.tables.errors import TmaUnsupportedError, refusal
+from tma_dlpack.tables.limits import INNER_BYTES, PADDED_INNER_VALUES
 from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.types.coerce import counted, integer_of, integers_of, shown, type_name
-from tma_dlpack.types.enums import TmaSwizzle
-from tma_dlpack.types.errors import TmaUnsupportedError, refusal
-from tma_dlpack.types.limits import INNER_BYTES, PADDED_INNER_VALUES
-
-__all__ = [
-    "MAX_OFFSET",
-    "array_of",
-    "as_written",
-    "check_can_load",
-    "check_can_store",
-    "check_inner",
-    "check_map",
-    "check_smem",
-    "check_start",
-    "coords_of",
-    "many_coords_of",
-    "offsets_of",
-    "require_map",
-]
 
 MIN_COORD, MAX_COORD = -(1 << 31), (1 << 31) - 1
 #: The driver encodes longer dimensions, but then every copy is an illegal instruction [measured].

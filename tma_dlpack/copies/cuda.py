@@ -25,11 +25,9 @@ from tma_dlpack.copies.reductions import OPERATIONS
 from tma_dlpack.copies.refusals import refuse
 from tma_dlpack.copies.request import CopyRequest, Gather4Request
 from tma_dlpack.copies.tile import Tile
-from tma_dlpack.encoding.arguments import EncodeArguments
+from tma_dlpack.tables.arguments import EncodeArguments
+from tma_dlpack.tables.errors import TmaDriverError, TmaUnsupportedError
 from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.types.errors import TmaDriverError, TmaUnsupportedError
-
-__all__ = ["CudaBackend", "require_all"]
 
 THREADS = 128
 BARRIER_BYTES = 8

@@ -20,11 +20,9 @@ from tma_dlpack.copies.refusals import refuse
 from tma_dlpack.copies.request import CopyRequest
 from tma_dlpack.dlpack import TensorView, as_tensor_view, host_bytes, name_of
 from tma_dlpack.geometry import TilePlan
-from tma_dlpack.types.dtypes import DataTypeRow
-from tma_dlpack.types.enums import TensorMapDataType
-from tma_dlpack.types.errors import TmaPreconditionError
-
-__all__ = ["lines_of_data", "smem_of_data"]
+from tma_dlpack.tables.dtypes import DataTypeRow
+from tma_dlpack.tables.enums import TensorMapDataType
+from tma_dlpack.tables.errors import TmaPreconditionError
 
 _T = TensorMapDataType
 

@@ -21,12 +21,10 @@ from tma_dlpack.copies.memory import (
 )
 from tma_dlpack.copies.request import CopyRequest
 from tma_dlpack.dlpack import as_tensor_view
-from tma_dlpack.encoding.arguments import EncodeArguments
 from tma_dlpack.geometry import CHUNK_BYTES
+from tma_dlpack.tables.arguments import EncodeArguments
+from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.types.errors import TmaUnsupportedError
-
-__all__ = ["DeviceBytes", "check_reads", "check_writes", "device_extent_of"]
 
 
 class DeviceBytes:

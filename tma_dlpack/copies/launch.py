@@ -11,10 +11,8 @@ from typing import Any
 import numpy.typing as npt
 
 from tma_dlpack import driver
-from tma_dlpack.types.coerce import integer_of, type_name
-from tma_dlpack.types.errors import TmaUnsupportedError
-
-__all__ = ["by_value", "download", "launch", "ordered_stream", "scratch", "synchronize", "upload"]
+from tma_dlpack.tables.coerce import integer_of, type_name
+from tma_dlpack.tables.errors import TmaUnsupportedError
 
 LEGACY_DEFAULT_STREAM = 0
 #: The legacy default stream in `__dlpack__(stream=)` (array API standard).

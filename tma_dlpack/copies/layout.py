@@ -13,20 +13,8 @@ import numpy.typing as npt
 
 from tma_dlpack import geometry
 from tma_dlpack.geometry import TilePlan
-from tma_dlpack.types.dtypes import DataTypeRow
-from tma_dlpack.types.limits import PACKED_GROUP
-
-__all__ = [
-    "Bytes",
-    "Values",
-    "gathered",
-    "group_bytes",
-    "lines_of_smem",
-    "lines_of_values",
-    "smem_of_lines",
-    "spread",
-    "values_of_lines",
-]
+from tma_dlpack.tables.dtypes import DataTypeRow
+from tma_dlpack.tables.limits import PACKED_GROUP
 
 Bytes = npt.NDArray[np.uint8]
 Values = npt.NDArray[Any]

@@ -21,22 +21,9 @@ from tma_dlpack.copies.request import CopyRequest, Lines
 from tma_dlpack.copies.storage import Storage, storage_of
 from tma_dlpack.dlpack import TensorView, as_tensor_view, host_bytes, name_of
 from tma_dlpack.geometry import IntArray, TilePlan
+from tma_dlpack.tables.coerce import counted
+from tma_dlpack.tables.errors import TmaPreconditionError, TmaUnsupportedError
 from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.types.coerce import counted
-from tma_dlpack.types.errors import TmaPreconditionError, TmaUnsupportedError
-
-__all__ = [
-    "Extent",
-    "HostExtent",
-    "Window",
-    "check_writeable",
-    "current_view",
-    "host_extent_of",
-    "origin_of",
-    "read_windows",
-    "storage_of_view",
-    "written_windows",
-]
 
 #: The attributes of a view that a map depends on.
 _DESCRIBED = ("address", "shape", "strides", "dtype", "device")

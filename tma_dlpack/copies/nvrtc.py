@@ -14,10 +14,8 @@ from typing import Any
 
 from tma_dlpack import driver
 from tma_dlpack.include import get_include
-from tma_dlpack.types.errors import TmaUnsupportedError
-from tma_dlpack.types.target import Target
-
-__all__ = ["Library", "compile_source", "packaged", "require"]
+from tma_dlpack.tables.errors import TmaUnsupportedError
+from tma_dlpack.tables.targets import Target
 
 #: The header that kernels include; its text is passed to NVRTC with the source.
 HEADER = "tma_dlpack.h"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["first_forbidden"]
-
 _MAPS = "/proc/self/maps"
 
 

@@ -12,10 +12,8 @@ import numpy as np
 
 from tma_dlpack.copies.layout import Values
 from tma_dlpack.copies.refusals import refuse
-from tma_dlpack.types.coerce import shown, text_of
-from tma_dlpack.types.enums import TensorMapDataType
-
-__all__ = ["OPERATIONS", "REDUCTIONS", "combine", "reduction_of"]
+from tma_dlpack.tables.coerce import shown, text_of
+from tma_dlpack.tables.enums import TensorMapDataType
 
 Operation = Callable[[Values, Values], Values]
 _T = TensorMapDataType

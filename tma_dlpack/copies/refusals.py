@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, NoReturn
 
-from tma_dlpack.types.errors import TmaPreconditionError, Violation
-
-__all__ = ["PTX", "REFUSALS", "refuse"]
+from tma_dlpack.tables.errors import TmaPreconditionError, Violation
 
 _MEASURED = "measured: illegal instruction (H200, driver 580.159.04, 2026-11-20)"
 _MEASURED_11_21 = "measured: illegal instruction (H200, driver 580.159.04, 2026-11-21)"

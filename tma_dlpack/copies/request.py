@@ -27,21 +27,11 @@ from tma_dlpack.copies.checks import (
 )
 from tma_dlpack.copies.refusals import refuse
 from tma_dlpack.geometry import BoolArray, IntArray, TilePlan
+from tma_dlpack.tables.coerce import integers_of, shown
+from tma_dlpack.tables.dtypes import PACKED_TYPES
+from tma_dlpack.tables.enums import TmaSwizzle
+from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.types.coerce import integers_of, shown
-from tma_dlpack.types.dtypes import PACKED_TYPES
-from tma_dlpack.types.enums import TmaSwizzle
-from tma_dlpack.types.errors import TmaUnsupportedError
-
-__all__ = [
-    "CopyRequest",
-    "Gather4Request",
-    "Lines",
-    "gather4_request",
-    "load_request",
-    "scatter4_request",
-    "store_request",
-]
 
 
 class Lines(NamedTuple):

@@ -11,17 +11,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import overload
 
+from tma_dlpack.checks import ALLOWABLE, RULES, AnyRule
+from tma_dlpack.checks.advice import ADVICE
 from tma_dlpack.copies.refusals import REFUSALS as COPY_REFUSALS
 from tma_dlpack.dlpack.refusals import REFUSALS as TENSOR_REFUSALS
-from tma_dlpack.encoding.arguments import KINDS
-from tma_dlpack.rules import ALLOWABLE, RULES, AnyRule
-from tma_dlpack.rules.advice import ADVICE
-from tma_dlpack.types.coerce import shown
-from tma_dlpack.types.errors import COLUMNS, refusal
-from tma_dlpack.types.opaque import opaque
-from tma_dlpack.types.public import Drawn, public
-
-__all__ = ["RuleInfo", "RuleList", "rules"]
+from tma_dlpack.tables.arguments import KINDS
+from tma_dlpack.tables.coerce import shown
+from tma_dlpack.tables.errors import COLUMNS, refusal
+from tma_dlpack.tables.opaque import opaque
+from tma_dlpack.tables.public import Drawn, public
 
 #: What a rule is about, in the order of the list.
 GROUPS = ("tensor", "rule", "advice", "copy")

@@ -30,11 +30,9 @@ from tma_dlpack.copies.reductions import combine
 from tma_dlpack.copies.request import CopyRequest, Lines
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.geometry import CHUNK_BYTES, IntArray, TilePlan
-from tma_dlpack.types.coerce import shown
-from tma_dlpack.types.enums import TensorMapDataType, TmaOobFill
-from tma_dlpack.types.errors import refusal
-
-__all__ = ["SimulatorBackend"]
+from tma_dlpack.tables.coerce import shown
+from tma_dlpack.tables.enums import TensorMapDataType, TmaOobFill
+from tma_dlpack.tables.errors import refusal
 
 #: Tiles are loaded in blocks of at most this many bytes and lines, which fit into the caches.
 BLOCK_BYTES = 1 << 20

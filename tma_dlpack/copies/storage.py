@@ -10,10 +10,8 @@ import numpy as np
 from tma_dlpack.dlpack import TensorView
 from tma_dlpack.dlpack.producer import is_known
 from tma_dlpack.dlpack.torch_tensor import is_torch
-from tma_dlpack.types.dtypes import DLDataType
-from tma_dlpack.types.enums import DLDataTypeCode
-
-__all__ = ["Storage", "storage_of"]
+from tma_dlpack.tables.dtypes import DLDataType
+from tma_dlpack.tables.enums import DLDataTypeCode
 
 _UINT8 = DLDataType(DLDataTypeCode.kDLUInt, 8)
 

@@ -15,12 +15,10 @@ from tma_dlpack.copies.layout import (
     values_of_lines,
 )
 from tma_dlpack.copies.request import CopyRequest
+from tma_dlpack.tables.lazy import lazy
+from tma_dlpack.tables.opaque import opaque
+from tma_dlpack.tables.public import Drawn, public
 from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.types.lazy import lazy
-from tma_dlpack.types.opaque import opaque
-from tma_dlpack.types.public import Drawn, public
-
-__all__ = ["Tile"]
 
 
 def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -10,22 +10,13 @@ from tma_dlpack.copies.backend import Backend
 from tma_dlpack.copies.checks import require_map
 from tma_dlpack.copies.simulator import SimulatorBackend
 from tma_dlpack.copies.tile import Tile
+from tma_dlpack.tables.coerce import shown, text_of
+from tma_dlpack.tables.errors import refusal
+from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.types.coerce import shown, text_of
-from tma_dlpack.types.errors import refusal
-from tma_dlpack.types.opaque import opaque
 
 if TYPE_CHECKING:
     from tma_dlpack.geometry import IntArray
-
-__all__ = [
-    "backend",
-    "load_tile",
-    "load_tiles",
-    "reduce_tile",
-    "store_tile",
-    "tile_coords",
-]
 
 SIMULATOR = SimulatorBackend()
 

@@ -10,8 +10,6 @@ Files, each importing only from those before it: `refusals` (the table), `fixes`
 instead), `layout` (integers and what is made of them), `capsule` (ctypes), `torch_tensor`,
 `producer`, `numpy_array` (for the short cut), `view`.
 
-May import: types. Imported by: rules, tensor_map, make, copies and everything below.
-
 A new reason to refuse a tensor: a row in `refusals.REFUSALS`, and a `refuse("TENSOR_...", found)`
 where it is found; for torch a row in `torch_tensor._FLAWS`. A framework whose capsules need no
 checks of their pointers: its package name in `producer._KNOWN_PRODUCERS`, and in `make/_tensors.h`
@@ -39,19 +37,3 @@ from tma_dlpack.dlpack.view import (
     host_bytes,
     read,
 )
-
-__all__ = [
-    "Device",
-    "Export",
-    "Layout",
-    "TensorView",
-    "array_at",
-    "as_tensor_view",
-    "canonical_strides",
-    "host_bytes",
-    "judge",
-    "name_of",
-    "read",
-    "row_major_strides",
-    "torch_dtype_table",
-]

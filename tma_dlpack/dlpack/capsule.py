@@ -20,8 +20,6 @@ from dataclasses import dataclass
 from tma_dlpack.dlpack.layout import Layout
 from tma_dlpack.dlpack.refusals import MAX_NDIM, name_of, refuse, said
 
-__all__ = ["CAREFUL", "DIRECT", "Access", "parse_capsule", "read_safely"]
-
 MAJOR_VERSION = 1
 FIRST_PAGE_BYTES = 4096  # the first page is never mapped; also the size of every page
 

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["JAX", "fix_of", "numpy_fix", "package_of"]
-
 JAX = frozenset({"jax", "jaxlib"})
 
 #: Objects of TensorFlow that are no eager tensors [measured, TensorFlow 2.21]: type -> the fix.

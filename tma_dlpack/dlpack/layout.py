@@ -7,22 +7,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tma_dlpack.dlpack.refusals import refuse
-from tma_dlpack.types.dtypes import DLDataType
-from tma_dlpack.types.enums import DLDataTypeCode, DLDeviceType
-from tma_dlpack.types.limits import STRIDE_BYTES_END
-
-__all__ = [
-    "CUDA",
-    "HOST",
-    "READ_ONLY",
-    "SUBBYTE_PADDED",
-    "Device",
-    "Export",
-    "Layout",
-    "canonical_strides",
-    "judge",
-    "row_major_strides",
-]
+from tma_dlpack.tables.dtypes import DLDataType
+from tma_dlpack.tables.enums import DLDataTypeCode, DLDeviceType
+from tma_dlpack.tables.limits import STRIDE_BYTES_END
 
 # DLPACK_FLAG_BITMASK_READ_ONLY and ..._IS_SUBBYTE_TYPE_PADDED
 READ_ONLY, SUBBYTE_PADDED = 1, 4

@@ -9,9 +9,7 @@ import numpy as np
 
 from tma_dlpack.dlpack.layout import READ_ONLY
 from tma_dlpack.dlpack.producer import CODES
-from tma_dlpack.types.enums import DLDeviceType
-
-__all__ = ["read_array"]
+from tma_dlpack.tables.enums import DLDeviceType
 
 #: Types of real numbers that NumPy exports -> DLPack's device type and id, code, bits and lanes.
 _TYPES = {

@@ -12,10 +12,8 @@ from tma_dlpack.dlpack.capsule import CAREFUL, DIRECT, parse_capsule
 from tma_dlpack.dlpack.fixes import JAX, fix_of, numpy_fix, package_of
 from tma_dlpack.dlpack.layout import HOST, READ_ONLY, Device, Export, Layout
 from tma_dlpack.dlpack.refusals import MAX_NDIM, name_of, refuse, said
-from tma_dlpack.types.enums import DLDataTypeCode, DLDeviceType
-from tma_dlpack.types.errors import TmaPreconditionError
-
-__all__ = ["CODES", "is_known", "read_dlpack", "read_interface", "refuse_masked"]
+from tma_dlpack.tables.enums import DLDataTypeCode, DLDeviceType
+from tma_dlpack.tables.errors import TmaPreconditionError
 
 MAX_VERSION = (1, 3)
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from tma_dlpack.types.errors import TmaPreconditionError, Violation
-
-__all__ = ["MAX_NDIM", "REFUSALS", "name_of", "refuse", "said"]
+from tma_dlpack.tables.errors import TmaPreconditionError, Violation
 
 MAX_NDIM = 64  # NumPy's and torch's limit; the rules refuse ranks over 5
 

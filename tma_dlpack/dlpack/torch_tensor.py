@@ -12,16 +12,9 @@ from typing import Any, NoReturn
 
 from tma_dlpack.dlpack.layout import Export, Layout
 from tma_dlpack.dlpack.refusals import name_of, refuse, said
-from tma_dlpack.types.dtypes import DLDataType
-from tma_dlpack.types.enums import DLDataTypeCode, DLDeviceType
-from tma_dlpack.types.errors import TmaUnsupportedError
-
-__all__ = [
-    "is_proxy",
-    "is_torch",
-    "read_torch",
-    "torch_dtype_table",
-]
+from tma_dlpack.tables.dtypes import DLDataType
+from tma_dlpack.tables.enums import DLDataTypeCode, DLDeviceType
+from tma_dlpack.tables.errors import TmaUnsupportedError
 
 _TORCH_DTYPES = {
     "bool": DLDataType(DLDataTypeCode.kDLBool, 8),

@@ -14,10 +14,8 @@ from tma_dlpack.dlpack.layout import Device, Export, canonical_strides, judge
 from tma_dlpack.dlpack.producer import is_known, read_dlpack, read_interface, refuse_masked
 from tma_dlpack.dlpack.refusals import name_of, refuse, said
 from tma_dlpack.dlpack.torch_tensor import is_proxy, is_torch, read_torch
-from tma_dlpack.types.dtypes import DLDataType
-from tma_dlpack.types.errors import TmaUnsupportedError
-
-__all__ = ["TensorView", "array_at", "as_tensor_view", "host_bytes", "read"]
+from tma_dlpack.tables.dtypes import DLDataType
+from tma_dlpack.tables.errors import TmaUnsupportedError
 
 
 @dataclass(frozen=True, slots=True)

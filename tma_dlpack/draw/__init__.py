@@ -10,8 +10,6 @@ colours, `door.py` checks the arguments.
 `cards.py` and `results.py` are the HTML of TensorMap, Tile, Report and other results; the package's
 `__init__` attaches them, so that other rooms need not know of drawing.
 
-May import: everything except explorer, bench, verification and cli. Imported by: explorer and cli.
-
 A new figure: a module with a frozen dataclass that derives from `Figure` and defines `title`,
 `scenes()` and `text()` (100 columns at most; the facts must not depend on colour alone), and a
 public function ``(tensor_map, coords=None)`` that calls `door.require` first. A scene is

@@ -19,11 +19,9 @@ from tma_dlpack.draw.captions import notes_below
 from tma_dlpack.draw.chunks import BANKS
 from tma_dlpack.draw.figure import TEXT_COLUMNS, Figure
 from tma_dlpack.draw.scene import STILL, Box, Group, Line, Scene, Text
+from tma_dlpack.tables.coerce import counted
+from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.types.coerce import counted
-from tma_dlpack.types.opaque import opaque
-
-__all__ = ["AccessSteps", "access_steps"]
 
 SECONDS = 1.4  # how long each phase is shown
 

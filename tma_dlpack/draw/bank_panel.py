@@ -7,18 +7,8 @@ from dataclasses import dataclass
 
 from tma_dlpack.draw.chunks import BANK_BYTES, BANKS
 from tma_dlpack.draw.scene import Box, Item, Scene, Text
-from tma_dlpack.types.coerce import counted
-from tma_dlpack.types.enums import TmaSwizzle
-
-__all__ = [
-    "SwizzleConflicts",
-    "Threads",
-    "bank_panel",
-    "bank_scale",
-    "degrees_said",
-    "phase_items",
-    "ranked_panel",
-]
+from tma_dlpack.tables.coerce import counted
+from tma_dlpack.tables.enums import TmaSwizzle
 
 Threads = tuple[tuple[int, ...], ...]  # the words that each thread of a phase reads
 

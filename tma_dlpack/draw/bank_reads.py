@@ -10,21 +10,8 @@ import numpy as np
 from tma_dlpack import geometry
 from tma_dlpack.draw.chunks import CHUNK_BYTES, LINE_BYTES
 from tma_dlpack.geometry import IntArray, TilePlan
-from tma_dlpack.types.coerce import integer_of, integers_of, shown
-from tma_dlpack.types.errors import refusal
-
-__all__ = [
-    "PATTERNS",
-    "PATTERN_WORDS",
-    "WARP",
-    "Access",
-    "Reads",
-    "addresses_of",
-    "reads_at",
-    "reads_of_function",
-    "thread_bytes",
-    "thread_count",
-]
+from tma_dlpack.tables.coerce import integer_of, integers_of, shown
+from tma_dlpack.tables.errors import refusal
 
 WARP, PHASE = 32, 8  # threads; of 16 bytes, those served at once
 MAX_READS = 1 << 16  # 16-byte reads of a pattern, or threads of a function, that are looked at

@@ -41,13 +41,11 @@ from tma_dlpack.draw.scene import Scene
 from tma_dlpack.draw.shown_copy import request_of
 from tma_dlpack.draw.swizzles import with_other_swizzles
 from tma_dlpack.geometry import IntArray, TilePlan
+from tma_dlpack.tables.coerce import shown, text_of
+from tma_dlpack.tables.enums import TmaSwizzle
+from tma_dlpack.tables.errors import refusal
+from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.types.coerce import shown, text_of
-from tma_dlpack.types.enums import TmaSwizzle
-from tma_dlpack.types.errors import refusal
-from tma_dlpack.types.opaque import opaque
-
-__all__ = ["Access", "BankConflicts", "SwizzleConflicts", "bank_conflicts"]
 
 MAX_PHASES = 16  # kept to be stepped through
 

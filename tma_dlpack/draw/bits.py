@@ -6,14 +6,12 @@ from dataclasses import replace
 
 from tma_dlpack.draw.door import MAKE_ONE, require
 from tma_dlpack.draw.map_bytes import KEYS, LINE_BITS, FieldValue, MapBytes, Segment
-from tma_dlpack.encoding import bits
-from tma_dlpack.encoding.bits import Field
+from tma_dlpack.tables import bits
+from tma_dlpack.tables.bits import Field
+from tma_dlpack.tables.enums import TmaInterleaveLayout, TmaL2FetchSize, TmaOobFill, TmaSwizzle
+from tma_dlpack.tables.limits import MAP_BYTES
+from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.types.enums import TmaInterleaveLayout, TmaL2FetchSize, TmaOobFill, TmaSwizzle
-from tma_dlpack.types.limits import MAP_BYTES
-from tma_dlpack.types.opaque import opaque
-
-__all__ = ["diff", "fields_of"]
 
 _ENUMS = {
     "interleave": TmaInterleaveLayout,

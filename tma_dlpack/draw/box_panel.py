@@ -10,8 +10,6 @@ from tma_dlpack.draw.captions import legend_entry, notes_below
 from tma_dlpack.draw.scene import Box, Item, Line, Scene, Text, text_width
 from tma_dlpack.draw.torn import MINIMAP_HEIGHT, edges, minimap
 
-__all__ = ["BoxFigure", "box_panel"]
-
 LEFT, TOP, PLOT_WIDTH = 128, 34, 424
 LEAST_HEIGHT, MOST_HEIGHT = 96, 280
 RIGHT, STRIP_HEIGHT = 20, 22
@@ -25,19 +23,19 @@ class BoxFigure(Protocol):
     """What is drawn, see `TensorBox`."""
 
     @property
-    def title(self) -> str: ...  # noqa: D102
+    def title(self) -> str: ...
     @property
-    def rows(self) -> Axis: ...  # noqa: D102
+    def rows(self) -> Axis: ...
     @property
-    def columns(self) -> Axis: ...  # noqa: D102
+    def columns(self) -> Axis: ...
     @property
-    def outer(self) -> tuple[Axis, ...]: ...  # noqa: D102
+    def outer(self) -> tuple[Axis, ...]: ...
     @property
-    def hits(self) -> tuple[Hit, ...]: ...  # noqa: D102
+    def hits(self) -> tuple[Hit, ...]: ...
     @property
-    def notes(self) -> tuple[str, ...]: ...  # noqa: D102
+    def notes(self) -> tuple[str, ...]: ...
     @property
-    def outer_inside(self) -> bool: ...  # noqa: D102
+    def outer_inside(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,10 @@ from tma_dlpack.draw.figure import Figure
 from tma_dlpack.draw.held import drawn_chunks
 from tma_dlpack.draw.scene import Scene
 from tma_dlpack.draw.shown_copy import request_of
+from tma_dlpack.tables.enums import TmaOobFill
+from tma_dlpack.tables.errors import TmaUnsupportedError
+from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.types.enums import TmaOobFill
-from tma_dlpack.types.errors import TmaUnsupportedError
-from tma_dlpack.types.opaque import opaque
-
-__all__ = ["Axis", "Hit", "TensorBox", "tensor"]
 
 MAX_TILES = 12  # drawn along one axis
 

@@ -7,8 +7,6 @@ from collections.abc import Iterable
 
 from tma_dlpack.draw.scene import Box, Item, Text
 
-__all__ = ["NOTE_HEIGHT", "legend_entry", "notes_below"]
-
 NOTE_HEIGHT = 16  # px from one line to the next
 BASELINE = 10  # px from the top of a line
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from tma_dlpack.checks.report import Report
 from tma_dlpack.copies.rule_list import RuleList, as_rows
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.bits import fields_of
@@ -20,20 +21,10 @@ from tma_dlpack.draw.figure import Figure, fragment
 from tma_dlpack.draw.im2col_walk import Im2colWalk
 from tma_dlpack.draw.memory import SharedMemory, shared
 from tma_dlpack.draw.walks import walk
-from tma_dlpack.rules.report import Report
+from tma_dlpack.tables.coerce import counted
+from tma_dlpack.tables.errors import Advice, Finding, TmaError, TmaPreconditionError
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.tensor_map.text import map_rows, tile_line
-from tma_dlpack.types.coerce import counted
-from tma_dlpack.types.errors import Advice, Finding, TmaError, TmaPreconditionError
-
-__all__ = [
-    "finding_html",
-    "report_html",
-    "report_parts",
-    "table_html",
-    "tensor_map_html",
-    "tile_html",
-]
 
 MOST_VALUES = 8  # of a tile, shown along one axis
 MOST_BYTES = 400_000  # of a card, before its figures are cut short

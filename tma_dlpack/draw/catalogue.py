@@ -14,12 +14,10 @@ from tma_dlpack.draw.door import MAKE_ONE, require
 from tma_dlpack.draw.figure import Figure
 from tma_dlpack.draw.memory import shared
 from tma_dlpack.draw.walks import walk
+from tma_dlpack.tables.coerce import shown, text_of
+from tma_dlpack.tables.errors import refusal
+from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.types.coerce import shown, text_of
-from tma_dlpack.types.errors import refusal
-from tma_dlpack.types.opaque import opaque
-
-__all__ = ["FIGURES", "figure"]
 
 #: name -> what it shows, and who makes it of (map, coords).
 FIGURES: dict[str, tuple[str, Callable[[TensorMap, Sequence[int] | None], Figure]]] = {

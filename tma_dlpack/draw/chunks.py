@@ -6,20 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tma_dlpack import geometry
-from tma_dlpack.types.enums import TmaSwizzle
-
-__all__ = [
-    "BANKS",
-    "BANK_BYTES",
-    "CHUNKS",
-    "CHUNK_BYTES",
-    "LINE_BYTES",
-    "Block",
-    "Chunk",
-    "Layout",
-    "MemoryLine",
-    "State",
-]
+from tma_dlpack.tables.enums import TmaSwizzle
 
 BANK_BYTES, BANKS = 4, 32
 LINE_BYTES = BANK_BYTES * BANKS

@@ -11,10 +11,8 @@ from tma_dlpack.draw.map_bytes import FieldValue, MapBytes
 from tma_dlpack.draw.memory import SharedMemory, shared
 from tma_dlpack.draw.memory_panel import layout_panel
 from tma_dlpack.draw.scene import Box, Item, Scene, Text, text_width
+from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.types.opaque import opaque
-
-__all__ = ["Comparison", "compare"]
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -11,11 +11,9 @@ from tma_dlpack.draw.figure import Figure
 from tma_dlpack.draw.held import drawn_chunks
 from tma_dlpack.draw.scene import STILL, Box, Group, Item, Scene, Text
 from tma_dlpack.draw.shown_copy import request_of
+from tma_dlpack.tables.errors import TmaUnsupportedError
+from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.types.errors import TmaUnsupportedError
-from tma_dlpack.types.opaque import opaque
-
-__all__ = ["CopyMotion", "copy_motion"]
 
 MAX_CHUNKS = 64
 SECONDS_PER_CHUNK, HOLD_SECONDS, FLIGHT = 0.22, 2.5, 3.0  # a flight lasts 3 chunks

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from tma_dlpack.types.coerce import type_name
-from tma_dlpack.types.errors import refusal
-
-__all__ = ["MAKE_ONE", "require"]
+from tma_dlpack.tables.coerce import type_name
+from tma_dlpack.tables.errors import refusal
 
 MAKE_ONE = "pass make_tma_descriptor(x, ...)"
 

@@ -11,8 +11,6 @@ from tma_dlpack.draw.scene import Scene
 from tma_dlpack.draw.stills import CSS, live_script, panel_row
 from tma_dlpack.draw.svg import ROW_WIDTH, svg_file
 
-__all__ = ["TEXT_COLUMNS", "Figure", "fragment", "page"]
-
 TEXT_COLUMNS = 100
 
 

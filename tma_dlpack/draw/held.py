@@ -19,11 +19,9 @@ from tma_dlpack.draw.chunks import (
     State,
 )
 from tma_dlpack.draw.shown_copy import lines_positions
-from tma_dlpack.encoding.arguments import reverse
 from tma_dlpack.geometry import IntArray
-from tma_dlpack.types.enums import TmaSwizzle
-
-__all__ = ["MAX_LINES", "drawn_chunks", "held_blocks"]
+from tma_dlpack.tables.arguments import reverse
+from tma_dlpack.tables.enums import TmaSwizzle
 
 MAX_LINES = 24  # of 128 bytes, drawn per layout
 LEAST_BLOCK_BYTES = 1024

@@ -9,8 +9,6 @@ from tma_dlpack.draw.figure import TEXT_COLUMNS, Figure
 from tma_dlpack.draw.scene import Box, Item, Line, Scene, Text
 from tma_dlpack.draw.torn import torn
 
-__all__ = ["Im2colWalk", "Image", "Pixel"]
-
 CELL, GUTTER, HEAD = 30, 52, 46
 LEAST_WIDTH = 560
 MAX_CELLS = 14  # drawn along one axis

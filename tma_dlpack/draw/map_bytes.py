@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from tma_dlpack.draw.captions import notes_below
 from tma_dlpack.draw.figure import Figure
 from tma_dlpack.draw.scene import Box, Item, Scene, Text, text_width
-from tma_dlpack.encoding.bits import DERIVED, ENGINE_BYTES
-from tma_dlpack.types.limits import MAP_BYTES
-
-__all__ = ["KEYS", "LINE_BITS", "FieldValue", "MapBytes", "Segment"]
+from tma_dlpack.tables.bits import DERIVED, ENGINE_BYTES
+from tma_dlpack.tables.limits import MAP_BYTES
 
 LINE_BITS = 64
 KEYS = string.ascii_letters  # of the fields, in the order of the table

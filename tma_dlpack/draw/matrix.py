@@ -11,11 +11,9 @@ from tma_dlpack.draw.captions import notes_below
 from tma_dlpack.draw.door import require
 from tma_dlpack.draw.figure import Figure, fragment
 from tma_dlpack.draw.scene import Box, Item, Line, Scene, Text
+from tma_dlpack.tables.enums import TmaSwizzle
+from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.types.enums import TmaSwizzle
-from tma_dlpack.types.opaque import opaque
-
-__all__ = ["Atom", "MatrixAtoms", "matrix", "matrix_html"]
 
 MAX_ACROSS, MAX_DOWN = 6, 8  # atoms that are drawn
 

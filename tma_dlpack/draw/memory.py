@@ -12,12 +12,10 @@ from tma_dlpack.draw.held import held_blocks
 from tma_dlpack.draw.memory_panel import layout_panel
 from tma_dlpack.draw.scene import Scene
 from tma_dlpack.draw.shown_copy import request_of
+from tma_dlpack.tables.enums import TmaSwizzle
+from tma_dlpack.tables.errors import TmaUnsupportedError
+from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.types.enums import TmaSwizzle
-from tma_dlpack.types.errors import TmaUnsupportedError
-from tma_dlpack.types.opaque import opaque
-
-__all__ = ["SharedMemory", "shared"]
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -7,8 +7,6 @@ from tma_dlpack.draw.chunks import CHUNK_BYTES, CHUNKS, Chunk, Layout, MemoryLin
 from tma_dlpack.draw.scene import Box, Item, Line, Scene, Text
 from tma_dlpack.draw.torn import torn
 
-__all__ = ["layout_panel"]
-
 CELL_WIDTH, CELL_HEIGHT = 50, 29
 GUTTER, HEAD, THEN_HEIGHT, SLICE_HEIGHT = 54, 46, 20, 15
 RIGHT = GUTTER + CELL_WIDTH * CHUNKS

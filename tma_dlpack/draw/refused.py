@@ -9,9 +9,7 @@ from pathlib import Path
 from types import FrameType
 
 from tma_dlpack.draw.results import error_html
-from tma_dlpack.types.errors import TmaError, TmaPreconditionError
-
-__all__ = ["render_traceback"]
+from tma_dlpack.tables.errors import TmaError, TmaPreconditionError
 
 PACKAGE = str(Path(__file__).parents[1])
 _SHOWN = "_tma_card_shown"

@@ -15,10 +15,8 @@ from tma_dlpack.draw.door import require
 from tma_dlpack.draw.figure import Figure, fragment
 from tma_dlpack.draw.scene import Box, Item, Line, Scene, Text
 from tma_dlpack.make.batch import TensorMapBatch
-from tma_dlpack.types.coerce import counted, type_name
-from tma_dlpack.types.errors import TmaPreconditionError, refusal
-
-__all__ = ["bandwidth_html", "batch_html", "error_html", "verify_html"]
+from tma_dlpack.tables.coerce import counted, type_name
+from tma_dlpack.tables.errors import TmaPreconditionError, refusal
 
 MOST_ROWS = 12  # of a batch
 
@@ -131,7 +129,7 @@ def bandwidth_html(report: Any) -> str:
 
     Examples
     --------
-    >>> from tma_dlpack.bench.tile_bandwidth import BandwidthReport
+    >>> from tma_dlpack.verification.tile_bandwidth import BandwidthReport
     >>> report = BandwidthReport("a GPU", "FLOAT16 of shape (8192, 8192)", 1 << 27, 4.0e12, ())
     >>> "a GPU: FLOAT16 of shape (8192, 8192), 128 MiB" in bandwidth_html(report)
     True

@@ -9,19 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = [
-    "STILL",
-    "Box",
-    "Group",
-    "Item",
-    "Line",
-    "Scene",
-    "Text",
-    "fitted",
-    "hatching",
-    "text_width",
-]
-
 LABEL_SIZE = 10  # px, height of a label's font
 MIN_LABEL_SIZE = 7
 LINE_HEIGHT = 1.2

@@ -10,12 +10,10 @@ from tma_dlpack import geometry
 from tma_dlpack.copies.request import CopyRequest, load_request
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.door import MAKE_ONE, require
-from tma_dlpack.encoding.arguments import EncodeArguments, reverse
 from tma_dlpack.geometry import IntArray
+from tma_dlpack.tables.arguments import EncodeArguments, reverse
+from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.types.errors import TmaUnsupportedError
-
-__all__ = ["bounding_box", "first_coords", "lines_positions", "request_of"]
 
 
 def request_of(

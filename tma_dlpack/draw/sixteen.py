@@ -9,11 +9,9 @@ from tma_dlpack.dlpack import as_tensor_view
 from tma_dlpack.draw.chunks import CHUNK_BYTES
 from tma_dlpack.draw.figure import Figure
 from tma_dlpack.draw.scene import Box, Item, Line, Scene, Text
-from tma_dlpack.types.coerce import integers_of, shown
-from tma_dlpack.types.errors import TmaUnsupportedError, refusal
-from tma_dlpack.types.opaque import opaque
-
-__all__ = ["Measure", "SixteenBytes", "sixteen_bytes"]
+from tma_dlpack.tables.coerce import integers_of, shown
+from tma_dlpack.tables.errors import TmaUnsupportedError, refusal
+from tma_dlpack.tables.opaque import opaque
 
 ROWS = 4
 CHUNKS = 9  # drawn of a row

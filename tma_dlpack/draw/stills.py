@@ -12,8 +12,6 @@ from tma_dlpack.draw.scene import Scene
 from tma_dlpack.draw.svg import svg_panel
 from tma_dlpack.draw.theme import MONO
 
-__all__ = ["CSS", "live_script", "panel_row", "script_source", "still"]
-
 SHRINK = 0.72  # panels shrink to this before they wrap
 
 #: Tables and findings take the colours of the page around them; the two reds and greys here are

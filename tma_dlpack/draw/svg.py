@@ -20,8 +20,6 @@ from tma_dlpack.draw.scene import (
 )
 from tma_dlpack.draw.theme import MONO, STYLES, style_sheet
 
-__all__ = ["ROW_WIDTH", "svg_file", "svg_panel"]
-
 ROW_WIDTH = 1240  # panels stand side by side up to here, px
 GAP, MARGIN = 12, 8
 TITLE_SIZE, TITLE_HEIGHT = 12, 28

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tma_dlpack.encoding.arguments import EncodeArguments
-from tma_dlpack.rules.check import find_violations
-from tma_dlpack.rules.request import Request
+from tma_dlpack.checks.check import find_violations
+from tma_dlpack.checks.request import Request
+from tma_dlpack.tables.arguments import EncodeArguments
+from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.types.enums import TmaSwizzle
-
-__all__ = ["with_other_swizzles"]
 
 
 def with_other_swizzles(own: EncodeArguments, tensor_map: TensorMap) -> list[EncodeArguments]:

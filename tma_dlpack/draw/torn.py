@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tma_dlpack.draw.scene import Box, Item, Line, Text
 
-__all__ = ["MINIMAP_HEIGHT", "edges", "minimap", "torn"]
-
 TOOTH = 6  # px along a torn edge
 DEPTH = 3  # px across
 

@@ -9,13 +9,11 @@ from tma_dlpack.copies.request import CopyRequest
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.im2col_walk import Im2colWalk, Image, Pixel
 from tma_dlpack.draw.shown_copy import bounding_box, lines_positions, request_of
-from tma_dlpack.encoding.arguments import EncodeArguments
 from tma_dlpack.geometry.plan import spatial_dims
+from tma_dlpack.tables.arguments import EncodeArguments
+from tma_dlpack.tables.errors import TmaUnsupportedError
+from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.types.errors import TmaUnsupportedError
-from tma_dlpack.types.opaque import opaque
-
-__all__ = ["walk"]
 
 MAX_IMAGES = 3
 

@@ -6,10 +6,6 @@ created only when something is encoded. Every call restores the caller's current
 `library.py` loads libcuda (`prototypes.py` has the types of its functions) and describes the GPUs;
 `encoders.py` has the parameters of cuTensorMapEncode*, one row each; `encode.py` calls them.
 
-May import: types, encoding. No other room may call libcuda. Imported by: tensor_map, make, copies
-and everything below. Another function of the driver: its types in `prototypes.py`, then
-`driver.call(name, ...)`.
-
 Source: cuda.h of CUDA 13.0; the CUDA driver API documents.
 
 >>> from tma_dlpack import driver
@@ -34,21 +30,3 @@ from tma_dlpack.driver.library import (
     pointer_range,
     status,
 )
-
-__all__ = [
-    "DeviceFacts",
-    "DriverStatus",
-    "call",
-    "clear_bit_85",
-    "current_device",
-    "device_target",
-    "driver_function",
-    "encode",
-    "in_context",
-    "in_context_of",
-    "is_available",
-    "pointer_device",
-    "pointer_range",
-    "replace_address",
-    "status",
-]

@@ -13,10 +13,10 @@ from tma_dlpack.driver.library import (
     driver_function,
     result_name,
 )
-from tma_dlpack.encoding.arguments import EncodeArguments
-from tma_dlpack.types.errors import TmaDriverError
-from tma_dlpack.types.limits import BIT_85_MENDED_IN, BIT_85_SMALL_BYTES, MAP_BYTES
-from tma_dlpack.types.target import Target
+from tma_dlpack.tables.arguments import EncodeArguments
+from tma_dlpack.tables.errors import TmaDriverError
+from tma_dlpack.tables.limits import BIT_85_MENDED_IN, BIT_85_SMALL_BYTES, MAP_BYTES
+from tma_dlpack.tables.targets import Target
 
 
 def encode(arguments: EncodeArguments, address: int, device_id: int | None = None) -> bytes:
@@ -100,7 +100,7 @@ def clear_bit_85(data: bytes, target: Target) -> bytes:
     Source: release notes of driver 595.71.05; libcu++ clears the bit after each encoding on
     drivers below 13.2 (driver_api.h, NVIDIA/cccl 571f2fc3bc). Documented, not measured.
 
-    >>> from tma_dlpack.types.target import Target
+    >>> from tma_dlpack.tables.targets import Target
     >>> set_bit = (1 << 85).to_bytes(128, "little")
     >>> clear_bit_85(set_bit, Target((10, 0), driver_version=13010)) == bytes(128)
     True

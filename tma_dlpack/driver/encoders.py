@@ -17,11 +17,9 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
-from tma_dlpack.encoding.arguments import EncodeArguments, MapKind
-from tma_dlpack.types.enums import c_name
-from tma_dlpack.types.errors import TmaPreconditionError, Violation
-
-__all__ = ["ENCODERS", "Encoder", "Parameter", "bind", "describe", "misfit"]
+from tma_dlpack.tables.arguments import EncodeArguments, MapKind
+from tma_dlpack.tables.enums import c_name
+from tma_dlpack.tables.errors import TmaPreconditionError, Violation
 
 _u32, _u64, _int, _pointer = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int, ctypes.c_void_p
 

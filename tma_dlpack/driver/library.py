@@ -15,8 +15,8 @@ from functools import lru_cache
 from typing import Any
 
 from tma_dlpack.driver.prototypes import PROTOTYPES
-from tma_dlpack.types.errors import TmaDriverError, TmaUnsupportedError
-from tma_dlpack.types.target import Target
+from tma_dlpack.tables.errors import TmaDriverError, TmaUnsupportedError
+from tma_dlpack.tables.targets import Target
 
 LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 #: CUdevice_attribute (cuda.h).

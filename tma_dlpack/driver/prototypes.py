@@ -10,8 +10,6 @@ from typing import Any
 
 from tma_dlpack.driver.encoders import ENCODERS
 
-__all__ = ["PROTOTYPES"]
-
 _int_out = ctypes.POINTER(ctypes.c_int)
 _pointer_out = ctypes.POINTER(ctypes.c_void_p)
 #: Name -> argtypes. Every function returns a CUresult.

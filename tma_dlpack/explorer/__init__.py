@@ -2,6 +2,4 @@
 
 `widget.py` is the anywidget model, whose Python side checks the options and draws with `draw`; the
 JavaScript beside it only shows controls and figures, and sends what the user chose.
-
-May import: everything except bench, verification and cli. Imported by: the package itself.
 """

@@ -6,16 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from tma_dlpack.checks.report import Report
+from tma_dlpack.checks.request import RULE_SETS
 from tma_dlpack.dlpack import as_tensor_view
 from tma_dlpack.draw.shown_copy import first_coords, request_of
 from tma_dlpack.make.im2col import check_im2col_descriptor, make_im2col_descriptor
 from tma_dlpack.make.tiled import check_tma_descriptor, make_tma_descriptor
-from tma_dlpack.rules.report import Report
-from tma_dlpack.rules.request import RULE_SETS
+from tma_dlpack.tables.errors import TmaError
 from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.types.errors import TmaError
-
-__all__ = ["Choice", "Look", "choice_of", "first_choice", "look", "shape_of"]
 
 ROW_BYTES, ROWS = 128, 8  # of the first box
 _SHOWN = ("coords", "im2col_offsets")  # of the tile, not of the map

@@ -7,32 +7,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tma_dlpack.draw.shown_copy import bounding_box, request_of
-from tma_dlpack.encoding.arguments import EncodeArguments
 from tma_dlpack.explorer.choice import Choice, look, shape_of
-from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.types.enums import (
+from tma_dlpack.tables.arguments import EncodeArguments
+from tma_dlpack.tables.enums import (
     TensorMapDataType,
     TmaInterleaveLayout,
     TmaL2FetchSize,
     TmaOobFill,
     TmaSwizzle,
 )
-from tma_dlpack.types.errors import TmaError, TmaPreconditionError
-from tma_dlpack.types.limits import MAX_BOX, MAX_ELEM_STRIDE, MAX_PIXELS
-
-__all__ = [
-    "Range",
-    "Run",
-    "field_of",
-    "is_of_tile",
-    "legal_options",
-    "legal_ranges",
-    "menus",
-    "number_of",
-    "ranges",
-    "set_number",
-    "set_value",
-]
+from tma_dlpack.tables.errors import TmaError, TmaPreconditionError
+from tma_dlpack.tables.limits import MAX_BOX, MAX_ELEM_STRIDE, MAX_PIXELS
+from tma_dlpack.tensor_map.map import TensorMap
 
 AROUND = 64  # positions before and after the tensor that sliders of coordinates reach
 MAX_OFFSET = 31

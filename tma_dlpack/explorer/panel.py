@@ -10,8 +10,6 @@ from typing import Any, Protocol
 from tma_dlpack.draw.stills import CSS, script_source
 from tma_dlpack.explorer.views import ACCESSES, TABS
 
-__all__ = ["Panel", "front_end", "start_state", "style_sheet"]
-
 HERE = Path(__file__).parent
 LIVE_TEXT = "The explorer lives as long as its kernel; its last picture follows."
 

@@ -8,9 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tma_dlpack.dlpack import as_tensor_view
-from tma_dlpack.types.limits import MAX_RANK
-
-__all__ = ["stand_in"]
+from tma_dlpack.tables.limits import MAX_RANK
 
 ALIGN_BYTES = 128
 MAX_BYTES = 1 << 34  # of zeros that are never touched

@@ -16,11 +16,9 @@ from tma_dlpack.draw.stills import panel_row
 from tma_dlpack.draw.svg import svg_panel
 from tma_dlpack.explorer.choice import Choice, Look
 from tma_dlpack.explorer.legal import Range, field_of, menus
+from tma_dlpack.tables.coerce import counted, integer_of
+from tma_dlpack.tables.errors import TmaError
 from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.types.coerce import counted, integer_of
-from tma_dlpack.types.errors import TmaError
-
-__all__ = ["ACCESSES", "TABS", "controls", "figures", "message", "still_html"]
 
 LAST = "the picture shows the last accepted values"
 MOST_BOXES = 48  # along one axis, before the picture is cropped around the box

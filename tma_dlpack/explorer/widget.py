@@ -27,15 +27,13 @@ from tma_dlpack.explorer.legal import (
 from tma_dlpack.explorer.panel import Panel
 from tma_dlpack.explorer.stand_in import stand_in
 from tma_dlpack.explorer.views import TABS, controls, message, still_html
+from tma_dlpack.tables.coerce import integer_of, shown, text_of
+from tma_dlpack.tables.errors import refusal
+from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.types.coerce import integer_of, shown, text_of
-from tma_dlpack.types.errors import refusal
-from tma_dlpack.types.opaque import opaque
 
 if TYPE_CHECKING:
-    from tma_dlpack.types.target import Target
-
-__all__ = ["Explorer", "explore"]
+    from tma_dlpack.tables.targets import Target
 
 STAND_IN = "The explorer shows instead"
 HINT = "install anywidget for the live explorer: pip install 'tma_dlpack[notebook]'"

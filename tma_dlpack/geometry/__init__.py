@@ -9,14 +9,11 @@ one pixel's channels (im2col), or one unit of 16 or 32 bytes (interleaved). Line
 `lines.py` places lines in global memory; `boxes.py` does the same for whole boxes; `cover.py` lists
 the tiles of a tensor. A new swizzle is a row of `swizzle.SWIZZLES`.
 
-May import: types, encoding. Imported by: tensor_map (when an attribute needs it), consumer, copies,
-draw, explorer, bench, verification.
-
 Source: measured on an H200 (compute capability 9.0, driver 580.159.04, 2026-11-20). Packed types,
 atom swizzles and im2col-wide are documented, not measured (PTX ISA, CUDA driver API).
 
->>> from tma_dlpack.encoding.arguments import EncodeArguments
->>> from tma_dlpack.types.enums import TensorMapDataType, TmaSwizzle
+>>> from tma_dlpack.tables.arguments import EncodeArguments
+>>> from tma_dlpack.tables.enums import TensorMapDataType, TmaSwizzle
 >>> args = EncodeArguments(
 ...     "tiled", TensorMapDataType.BFLOAT16, (100, 30), (256,), (1, 1), (64, 8),
 ...     swizzle=TmaSwizzle.bytes128,
@@ -59,33 +56,3 @@ from tma_dlpack.geometry.plan import (
     walked_dims,
 )
 from tma_dlpack.geometry.swizzle import SMEM_ALIGNMENT, SWIZZLES, Swizzle, swizzle_offset
-
-__all__ = [
-    "CHUNK_BYTES",
-    "SMEM_ALIGNMENT",
-    "SWIZZLES",
-    "BoolArray",
-    "Cut",
-    "IntArray",
-    "LinePosition",
-    "Swizzle",
-    "TilePlan",
-    "box_starts",
-    "cut_box",
-    "has_lattice",
-    "im2col_box",
-    "in_bounds",
-    "inner_window",
-    "line_origins",
-    "line_positions",
-    "plan",
-    "smem_alignment",
-    "smem_bytes",
-    "store_window",
-    "swizzle_offset",
-    "swizzle_order",
-    "tile_coords",
-    "tx_bytes",
-    "walked_dims",
-    "wholly_in_bounds",
-]

@@ -12,8 +12,6 @@ import numpy as np
 from tma_dlpack.geometry.lines import in_bounds, inner_window
 from tma_dlpack.geometry.plan import BoolArray, IntArray, TilePlan
 
-__all__ = ["Cut", "box_starts", "cut_box", "has_lattice", "wholly_in_bounds"]
-
 #: Boxes of larger tensors are copied line by line, with addresses modulo 2^64 as in the engine.
 MAX_LATTICE_BYTES = 1 << 58
 
@@ -67,8 +65,8 @@ def cut_box(tile_plan: TilePlan, coords: Sequence[int]) -> Cut:
 
     Examples
     --------
-    >>> from tma_dlpack.encoding.arguments import EncodeArguments
-    >>> from tma_dlpack.types.enums import TensorMapDataType
+    >>> from tma_dlpack.tables.arguments import EncodeArguments
+    >>> from tma_dlpack.tables.enums import TensorMapDataType
     >>> from tma_dlpack.geometry import plan
     >>> args = EncodeArguments("tiled", TensorMapDataType.INT32, (8, 8), (32,), (1, 1), (4, 3))
     >>> cut = cut_box(plan(args), (-4, 6))

@@ -7,11 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tma_dlpack.encoding.arguments import EncodeArguments
 from tma_dlpack.geometry.plan import IntArray, im2col_box, plan, spatial_dims, walked_dims
-from tma_dlpack.types.errors import TmaUnsupportedError
-
-__all__ = ["tile_coords"]
+from tma_dlpack.tables.arguments import EncodeArguments
+from tma_dlpack.tables.errors import TmaUnsupportedError
 
 #: More coordinates than this (1 GiB) are refused rather than listed.
 MAX_COORDS = 1 << 27

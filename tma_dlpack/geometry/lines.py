@@ -17,16 +17,6 @@ from tma_dlpack.geometry.plan import (
     walked_dims,
 )
 
-__all__ = [
-    "CHUNK_BYTES",
-    "LinePosition",
-    "in_bounds",
-    "inner_window",
-    "line_origins",
-    "line_positions",
-    "store_window",
-]
-
 #: Stores and reductions write whole chunks of global memory [measured], bytes.
 CHUNK_BYTES = 16
 

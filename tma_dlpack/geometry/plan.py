@@ -9,25 +9,11 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from tma_dlpack.encoding.arguments import EncodeArguments
 from tma_dlpack.geometry.swizzle import SWIZZLES, Swizzle, swizzle_offset
-from tma_dlpack.types.enums import TensorMapIm2ColWideMode, TmaInterleaveLayout, TmaSwizzle
-from tma_dlpack.types.errors import TmaUnsupportedError
-from tma_dlpack.types.limits import MIN_RANK_INTERLEAVED, PACKED_GROUP
-
-__all__ = [
-    "BoolArray",
-    "IntArray",
-    "TilePlan",
-    "im2col_box",
-    "plan",
-    "smem_alignment",
-    "smem_bytes",
-    "spatial_dims",
-    "swizzle_order",
-    "tx_bytes",
-    "walked_dims",
-]
+from tma_dlpack.tables.arguments import EncodeArguments
+from tma_dlpack.tables.enums import TensorMapIm2ColWideMode, TmaInterleaveLayout, TmaSwizzle
+from tma_dlpack.tables.errors import TmaUnsupportedError
+from tma_dlpack.tables.limits import MIN_RANK_INTERLEAVED, PACKED_GROUP
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -164,7 +150,7 @@ def tx_bytes(args: EncodeArguments) -> int:
     Padding of rows and of the swizzle is not counted [measured]. The gaps of the ALIGN16B packed
     types are not counted either, as in TileLang, CuTe DSL, DeepGEMM and CUTLASS; not measured.
 
-    >>> from tma_dlpack.types.enums import TensorMapDataType
+    >>> from tma_dlpack.tables.enums import TensorMapDataType
     >>> packed = TensorMapDataType["16U4_ALIGN16B"]
     >>> args = EncodeArguments("tiled", packed, (128, 64), (64,), (1, 1), (128, 64))
     >>> tx_bytes(args), smem_bytes(args)

@@ -6,9 +6,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy.typing as npt
 
-from tma_dlpack.types.enums import TmaSwizzle
-
-__all__ = ["SMEM_ALIGNMENT", "SWIZZLES", "Swizzle", "swizzle_offset"]
+from tma_dlpack.tables.enums import TmaSwizzle
 
 Address = TypeVar("Address", int, npt.NDArray[Any])
 

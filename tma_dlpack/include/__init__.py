@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import os  # pathlib takes a fifth of the package's import
 
-from tma_dlpack.types.opaque import opaque
-
-__all__ = ["get_include"]
+from tma_dlpack.tables.opaque import opaque
 
 
 @opaque

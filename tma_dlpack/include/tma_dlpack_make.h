@@ -37,7 +37,7 @@
 #define TMA_DLPACK_LIKELY(condition) (condition)
 #endif
 
-/* ---- limits: the same as tma_dlpack/types/limits.py, which a test compares ----------------------- */
+/* ---- limits: the same as tma_dlpack/tables/limits.py, which a test compares ----------------------- */
 
 #define TMA_DLPACK_MAX_RANK 5                      /* [driver] */
 #define TMA_DLPACK_MIN_RANK_IM2COL 3               /* [driver] */
@@ -567,7 +567,7 @@ static inline void tma_dlpack_put_tile(unsigned char *map, const TmaDlpackArgume
 }
 
 /* Write the 128 bytes of accepted arguments, as the driver makes them on compute capability 9.0
- * [measured; not published by NVIDIA]. Bit numbers are those of FIELDS in tma_dlpack/encoding/fields.py. */
+ * [measured; not published by NVIDIA]. Bit numbers are those of FIELDS in tma_dlpack/tables/fields.py. */
 static inline void tma_dlpack_encode(const TmaDlpackArguments *a, unsigned char *map) {
   const TmaDlpackTypeRow *row = tma_dlpack_type_row(a->data_type);
   memset(map, 0, TMA_DLPACK_MAP_BYTES / 2); /* by halves, each of which is four instructions */

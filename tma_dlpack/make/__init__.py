@@ -6,9 +6,6 @@ the tensor (`dlpack`), parse the arguments into a `Request` and check it (`rules
 (`encode.py`), and make a `TensorMap`. The short cut must accept only what the rules accept, with
 the same bytes: tests/make/test_shortcut.py holds it to that with random requests.
 
-May import: types, dlpack, encoding, geometry, driver, rules, tensor_map. Imported by: copies, draw,
-explorer, bench, verification, cli and the package itself.
-
 A new option of `make_tma_descriptor`: add the parameter in `tiled.py` (`check_tma_descriptor` has
 the same ones), its name in `rules.parse.OPTIONS`, and its reading in `rules/parse.py`; in
 `shortcut._EXTRAORDINARY` list it if the short cut should leave it to the rules. A new helper that

@@ -21,10 +21,9 @@ from tma_dlpack.dlpack.layout import READ_ONLY
 from tma_dlpack.dlpack.numpy_array import read_array
 from tma_dlpack.dlpack.producer import MAX_VERSION
 from tma_dlpack.dlpack.torch_tensor import torch_dtype_table
-from tma_dlpack.encoding.arguments import EncodeArguments, MapKind
-from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.types.dtypes import DATA_TYPES, DLDataType, data_type_of, overrides_of
-from tma_dlpack.types.enums import (
+from tma_dlpack.tables.arguments import EncodeArguments, MapKind
+from tma_dlpack.tables.dtypes import DATA_TYPES, DLDataType, data_type_of, overrides_of
+from tma_dlpack.tables.enums import (
     NAMES,
     DLDeviceType,
     TensorMapDataType,
@@ -33,7 +32,7 @@ from tma_dlpack.types.enums import (
     TmaOobFill,
     TmaSwizzle,
 )
-from tma_dlpack.types.limits import (
+from tma_dlpack.tables.limits import (
     ADDRESS_END,
     INNER_BYTES,
     MAX_BOX,
@@ -45,9 +44,8 @@ from tma_dlpack.types.limits import (
     STRIDE_BYTES_END,
     SWIZZLE_SPAN_BYTES,
 )
-from tma_dlpack.types.target import DEFAULT_TARGET, Target
-
-__all__ = ["accept_im2col", "accept_im2col_wide", "accept_tiled"]
+from tma_dlpack.tables.targets import DEFAULT_TARGET, Target
+from tma_dlpack.tensor_map.map import TensorMap
 
 _Layout = tuple[Any, ...]  # as dlpack.Layout: a plain tuple is quicker to make
 

@@ -9,21 +9,19 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from tma_dlpack.make.shortcut import AcceptedMaps, accept_many, accept_tiled, explained
+from tma_dlpack.tables.coerce import reusable, type_name
+from tma_dlpack.tables.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle
+from tma_dlpack.tables.errors import TmaPreconditionError, refusal
+from tma_dlpack.tables.limits import MAP_BYTES
+from tma_dlpack.tables.opaque import opaque
+from tma_dlpack.tables.public import Drawn
+from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map import interop
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.tensor_map.storage import aligned_bytes
-from tma_dlpack.types.coerce import reusable, type_name
-from tma_dlpack.types.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle
-from tma_dlpack.types.errors import TmaPreconditionError, refusal
-from tma_dlpack.types.limits import MAP_BYTES
-from tma_dlpack.types.opaque import opaque
-from tma_dlpack.types.public import Drawn
-from tma_dlpack.types.target import Target
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-__all__ = ["TensorMapBatch", "make_tma_descriptors"]
 
 
 class TensorMapBatch(Sequence[TensorMap], Drawn):

@@ -7,26 +7,24 @@ from functools import partial
 from typing import Any
 
 from tma_dlpack import driver
+from tma_dlpack.checks.check import find_violations
+from tma_dlpack.checks.parse import OPTIONS, read_call, read_driver_call
+from tma_dlpack.checks.report import Report, check_request
+from tma_dlpack.checks.request import Request
 from tma_dlpack.dlpack import TensorView, as_tensor_view
-from tma_dlpack.encoding.arguments import MapKind
 from tma_dlpack.make.encode import Encoder, driver_device, encode_bare, encode_for, target_of
-from tma_dlpack.rules.check import find_violations
-from tma_dlpack.rules.parse import OPTIONS, read_call, read_driver_call
-from tma_dlpack.rules.report import Report, check_request
-from tma_dlpack.rules.request import Request
-from tma_dlpack.tensor_map.description import Description
-from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.types.coerce import integer_of, shown, text_of
-from tma_dlpack.types.errors import (
+from tma_dlpack.tables.arguments import MapKind
+from tma_dlpack.tables.coerce import integer_of, shown, text_of
+from tma_dlpack.tables.errors import (
     TmaDriverError,
     TmaError,
     TmaPreconditionError,
     Violation,
     refusal,
 )
-from tma_dlpack.types.target import DEFAULT_TARGET, Target
-
-__all__ = ["check", "check_view", "make", "make_view", "mirror", "replace_address"]
+from tma_dlpack.tables.targets import DEFAULT_TARGET, Target
+from tma_dlpack.tensor_map.description import Description
+from tma_dlpack.tensor_map.map import TensorMap
 
 ENCODERS = ("auto", "driver", "model")
 

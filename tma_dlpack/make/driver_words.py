@@ -6,20 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tma_dlpack.make.shortcut import quick
+from tma_dlpack.tables.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle, WideMode
+from tma_dlpack.tables.opaque import opaque
+from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.types.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle, WideMode
-from tma_dlpack.types.opaque import opaque
-from tma_dlpack.types.target import Target
 
 if TYPE_CHECKING:
     from tma_dlpack.make.encode import Encoder
-
-__all__ = [
-    "driver_encode_im2col",
-    "driver_encode_im2col_wide",
-    "driver_encode_tiled",
-    "driver_replace_address",
-]
 
 
 @quick("accept_driver_tiled")

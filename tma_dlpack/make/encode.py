@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Literal
 
 from tma_dlpack import driver
+from tma_dlpack.checks.request import Request
 from tma_dlpack.dlpack import Device
-from tma_dlpack.encoding import bits
-from tma_dlpack.encoding.arguments import EncodeArguments
-from tma_dlpack.rules.request import Request
-from tma_dlpack.types.enums import DLDeviceType
-from tma_dlpack.types.errors import TmaUnsupportedError
-from tma_dlpack.types.target import DEFAULT_TARGET, Target
-
-__all__ = ["Encoder", "driver_device", "encode_bare", "encode_for", "target_of"]
+from tma_dlpack.tables import bits
+from tma_dlpack.tables.arguments import EncodeArguments
+from tma_dlpack.tables.enums import DLDeviceType
+from tma_dlpack.tables.errors import TmaUnsupportedError
+from tma_dlpack.tables.targets import DEFAULT_TARGET, Target
 
 Encoder = Literal["auto", "driver", "model"]
 

@@ -6,24 +6,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tma_dlpack.make.shortcut import accept_im2col, accept_im2col_wide, explained, quick
+from tma_dlpack.tables.coerce import integer_of, integers_of, shown
+from tma_dlpack.tables.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle, WideMode
+from tma_dlpack.tables.errors import refusal
+from tma_dlpack.tables.opaque import opaque
+from tma_dlpack.tables.same_arguments import with_arguments_of
+from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.types.coerce import integer_of, integers_of, shown
-from tma_dlpack.types.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle, WideMode
-from tma_dlpack.types.errors import refusal
-from tma_dlpack.types.opaque import opaque
-from tma_dlpack.types.same_arguments import with_arguments_of
-from tma_dlpack.types.target import Target
 
 if TYPE_CHECKING:
-    from tma_dlpack.rules.report import Report
-
-__all__ = [
-    "check_im2col_descriptor",
-    "check_im2col_wide_descriptor",
-    "im2col_corners",
-    "make_im2col_descriptor",
-    "make_im2col_wide_descriptor",
-]
+    from tma_dlpack.checks.report import Report
 
 MAX_SPATIAL = 3
 

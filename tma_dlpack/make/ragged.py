@@ -23,12 +23,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from tma_dlpack.dlpack import TensorView, as_tensor_view
+from tma_dlpack.tables.coerce import integer_of, integers_of, shown, type_name
+from tma_dlpack.tables.errors import refusal
+from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.types.coerce import integer_of, integers_of, shown, type_name
-from tma_dlpack.types.errors import refusal
-from tma_dlpack.types.opaque import opaque
-
-__all__ = ["ragged", "ragged_coords"]
 
 #: Extent of the ragged dimension; also the coordinate along the second extra dimension.
 RAGGED_EXTENT = 1 << 30

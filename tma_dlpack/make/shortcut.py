@@ -12,21 +12,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import numpy as np
 
 from tma_dlpack.dlpack.producer import MAX_VERSION
-from tma_dlpack.encoding.arguments import MapKind
+from tma_dlpack.tables import enums
+from tma_dlpack.tables.arguments import MapKind
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.tensor_map.storage import COMPILED
-from tma_dlpack.types import enums
-
-__all__ = [
-    "COMPILED",
-    "AcceptedMaps",
-    "accept_im2col",
-    "accept_im2col_wide",
-    "accept_many",
-    "accept_tiled",
-    "explained",
-    "quick",
-]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -81,7 +70,11 @@ def _export_on_cuda_of_jax(tensor: Any) -> object:
 
 
 if TYPE_CHECKING or not COMPILED:
-    from tma_dlpack.make.accept import accept_im2col, accept_im2col_wide, accept_tiled
+    from tma_dlpack.make.accept import (
+        accept_im2col,
+        accept_im2col_wide,
+        accept_tiled,
+    )
 
     def accept_many(
         tensors: tuple[object, ...], address: int, *options: Any
@@ -94,7 +87,7 @@ if TYPE_CHECKING or not COMPILED:
         return lambda verb: verb
 else:
     from tma_dlpack.make import _accept
-    from tma_dlpack.make._accept import (
+    from tma_dlpack.make._accept import (  # noqa: F401 - one of two
         accept_im2col,
         accept_im2col_wide,
         accept_many,

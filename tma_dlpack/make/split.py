@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from tma_dlpack.dlpack import TensorView, as_tensor_view
-from tma_dlpack.types.coerce import integers_of, shown
-from tma_dlpack.types.enums import Swizzle, TmaSwizzle, parse
-from tma_dlpack.types.errors import TmaPreconditionError, Violation, refusal
-from tma_dlpack.types.limits import INNER_BYTES, MAX_RANK, SWIZZLE_SPAN_BYTES
-from tma_dlpack.types.opaque import opaque
-
-__all__ = ["split_inner"]
+from tma_dlpack.tables.coerce import integers_of, shown
+from tma_dlpack.tables.enums import Swizzle, TmaSwizzle, parse
+from tma_dlpack.tables.errors import TmaPreconditionError, Violation, refusal
+from tma_dlpack.tables.limits import INNER_BYTES, MAX_RANK, SWIZZLE_SPAN_BYTES
+from tma_dlpack.tables.opaque import opaque
 
 SOURCE = "tma_dlpack, split_inner: the inner dimension in spans of the swizzle"
 

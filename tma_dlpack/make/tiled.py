@@ -6,16 +6,14 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tma_dlpack.make.shortcut import accept_tiled, explained, quick
+from tma_dlpack.tables.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle
+from tma_dlpack.tables.opaque import opaque
+from tma_dlpack.tables.same_arguments import with_arguments_of
+from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.types.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle
-from tma_dlpack.types.opaque import opaque
-from tma_dlpack.types.same_arguments import with_arguments_of
-from tma_dlpack.types.target import Target
 
 if TYPE_CHECKING:
-    from tma_dlpack.rules.report import Report
-
-__all__ = ["check_tma_descriptor", "make_tma_descriptor"]
+    from tma_dlpack.checks.report import Report
 
 
 @quick("accept_tiled")

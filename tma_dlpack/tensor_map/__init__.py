@@ -7,10 +7,6 @@ is first read, so that making a map stays fast. `interop.py` converts to ctypes,
 cuda-bindings; `readdress.py` checks a new address; `ptx_replace.py`, `ptx_kernel.py` and `cpp.py`
 serve `replace()`, `replace_cuda()` and `cpp()`; `text.py` prints.
 
-May import: types, dlpack, encoding, geometry, driver, rules. Imported by: consumer, make, copies
-and everything below. HTML is attached in the package's `__init__`, because this room does not know
-`draw`.
-
 A new launcher: a function in `interop.py` and an `as_...` method in `map.py`. A new attribute: a
 property in `attributes.py`, a row in `text.map_rows`, and its name in the docstring of `TensorMap`.
 """

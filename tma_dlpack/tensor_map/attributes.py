@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from tma_dlpack.dlpack import name_of
-from tma_dlpack.encoding.arguments import EncodeArguments, MapKind, reverse
-from tma_dlpack.tensor_map.storage import Asked, MapStorage
-from tma_dlpack.types.enums import (
+from tma_dlpack.tables.arguments import EncodeArguments, MapKind, reverse
+from tma_dlpack.tables.enums import (
     TensorMapDataType,
     TensorMapIm2ColWideMode,
     TmaInterleaveLayout,
@@ -15,14 +14,13 @@ from tma_dlpack.types.enums import (
     TmaOobFill,
     TmaSwizzle,
 )
-from tma_dlpack.types.errors import TmaUnsupportedError
-from tma_dlpack.types.opaque import opaque, untraced
-from tma_dlpack.types.target import Target
+from tma_dlpack.tables.errors import TmaUnsupportedError
+from tma_dlpack.tables.opaque import opaque, untraced
+from tma_dlpack.tables.targets import Target
+from tma_dlpack.tensor_map.storage import Asked, MapStorage
 
 if TYPE_CHECKING:
     from tma_dlpack.tensor_map.description import Description
-
-__all__ = ["MapAttributes", "MapKey"]
 
 
 class MapKey(NamedTuple):

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tma_dlpack.checks.check import find_violations
+from tma_dlpack.checks.request import Request
 from tma_dlpack.dlpack import TensorView
-from tma_dlpack.encoding.arguments import EncodeArguments, reverse
-from tma_dlpack.rules.check import find_violations
-from tma_dlpack.rules.request import Request
-from tma_dlpack.types.coerce import counted
-from tma_dlpack.types.dtypes import DLDataType, data_type_of
-from tma_dlpack.types.enums import DLDataTypeCode, c_name
-
-__all__ = ["cpp"]
+from tma_dlpack.tables.arguments import EncodeArguments, reverse
+from tma_dlpack.tables.coerce import counted
+from tma_dlpack.tables.dtypes import DLDataType, data_type_of
+from tma_dlpack.tables.enums import DLDataTypeCode, c_name
 
 _HEAD = """\
 // Makes the tensor map

@@ -6,14 +6,12 @@ import dataclasses
 from dataclasses import dataclass, field
 
 from tma_dlpack import driver
+from tma_dlpack.checks.parse import DRIVER_ARGUMENTS, OPTIONS, read_call, read_driver_call
+from tma_dlpack.checks.request import Request
 from tma_dlpack.dlpack import Layout, TensorView, judge
-from tma_dlpack.encoding.arguments import KINDS, EncodeArguments
-from tma_dlpack.rules.parse import DRIVER_ARGUMENTS, OPTIONS, read_call, read_driver_call
-from tma_dlpack.rules.request import Request
+from tma_dlpack.tables.arguments import KINDS, EncodeArguments
+from tma_dlpack.tables.targets import DEFAULT_TARGET, Target
 from tma_dlpack.tensor_map.storage import Asked
-from tma_dlpack.types.target import DEFAULT_TARGET, Target
-
-__all__ = ["Description", "describe"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tma_dlpack.dlpack import TensorView
-from tma_dlpack.types.errors import TmaUnsupportedError
-from tma_dlpack.types.target import Target
+from tma_dlpack.tables.errors import TmaUnsupportedError
+from tma_dlpack.tables.targets import Target
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-__all__ = ["for_cuda_bindings", "for_torch", "no_bytes", "not_launchable"]
 
 
 def for_torch(storage: NDArray[np.uint8]) -> Any:

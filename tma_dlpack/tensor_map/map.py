@@ -9,23 +9,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tma_dlpack.dlpack import Device, TensorView, array_at, as_tensor_view
+from tma_dlpack.tables.coerce import bytes_of, integer_of, type_name
+from tma_dlpack.tables.enums import DataType, Interleave, OobFill, Swizzle
+from tma_dlpack.tables.errors import Advice, TmaPreconditionError, TmaUnsupportedError, refusal
+from tma_dlpack.tables.limits import MAP_BYTES
+from tma_dlpack.tables.opaque import opaque
+from tma_dlpack.tables.public import Drawn
+from tma_dlpack.tables.same_arguments import with_arguments_of
+from tma_dlpack.tables.targets import DERIVED_NAMES, Target
 from tma_dlpack.tensor_map.attributes import MapAttributes
 from tma_dlpack.tensor_map.storage import moved_bytes
-from tma_dlpack.types.coerce import bytes_of, integer_of, type_name
-from tma_dlpack.types.enums import DataType, Interleave, OobFill, Swizzle
-from tma_dlpack.types.errors import Advice, TmaPreconditionError, TmaUnsupportedError, refusal
-from tma_dlpack.types.limits import MAP_BYTES
-from tma_dlpack.types.opaque import opaque
-from tma_dlpack.types.public import Drawn
-from tma_dlpack.types.same_arguments import with_arguments_of
-from tma_dlpack.types.target import DERIVED_NAMES, Target
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tma_dlpack.tensor_map.description import Description
-
-__all__ = ["TensorMap"]
 
 
 class TensorMap(MapAttributes, Drawn):
@@ -108,7 +106,7 @@ class TensorMap(MapAttributes, Drawn):
         >>> tm.data_type.name, tm.shape, tm.box_sizes, tm.tensor
         ('FLOAT32', (64, 48), (16, 32), None)
         """
-        from tma_dlpack.encoding import bits
+        from tma_dlpack.tables import bits
         from tma_dlpack.tensor_map.description import Description
 
         known = Target.of(target)
@@ -338,7 +336,7 @@ class TensorMap(MapAttributes, Drawn):
         """
         given = dict(locals())  # the arguments by name
         del given["self"]
-        from tma_dlpack.encoding import bits
+        from tma_dlpack.tables import bits
         from tma_dlpack.tensor_map import ptx_replace
         from tma_dlpack.tensor_map.description import Description
 
@@ -447,7 +445,7 @@ class TensorMap(MapAttributes, Drawn):
     @opaque
     def advice(self) -> tuple[Advice, ...]:
         """Advice on the call that made the map, as in `Report.advice`; empty for decoded maps."""
-        from tma_dlpack.rules.check import advise
+        from tma_dlpack.checks.check import advise
 
         known = self.description
         if known.request is None:

@@ -10,28 +10,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
-from tma_dlpack.encoding import bits
-from tma_dlpack.tensor_map.attributes import MapAttributes
-from tma_dlpack.types.coerce import MAX_SHOWN, integer_of, shown, text_of
-from tma_dlpack.types.dtypes import DATA_TYPES
-from tma_dlpack.types.enums import (
+from tma_dlpack.tables import bits
+from tma_dlpack.tables.coerce import MAX_SHOWN, integer_of, shown, text_of
+from tma_dlpack.tables.dtypes import DATA_TYPES
+from tma_dlpack.tables.enums import (
     TensorMapDataType,
     TmaInterleaveLayout,
     TmaOobFill,
     TmaSwizzle,
     parse,
 )
-from tma_dlpack.types.errors import TmaPreconditionError, TmaUnsupportedError, Violation
-from tma_dlpack.types.limits import (
+from tma_dlpack.tables.errors import TmaPreconditionError, TmaUnsupportedError, Violation
+from tma_dlpack.tables.limits import (
     ADDRESS_END,
     MAX_BOX,
     MAX_ELEM_STRIDE,
     MAX_RANK,
     STRIDE_BYTES_END,
 )
-from tma_dlpack.types.target import DERIVED_NAMES, Target
-
-__all__ = ["ENUMS", "Replacement", "apply", "read_replacements"]
+from tma_dlpack.tables.targets import DERIVED_NAMES, Target
+from tma_dlpack.tensor_map.attributes import MapAttributes
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from tma_dlpack.checks.driver_order import driver_layout
 from tma_dlpack.dlpack import TensorView
-from tma_dlpack.encoding.arguments import EncodeArguments
-from tma_dlpack.rules.driver_order import driver_layout
+from tma_dlpack.tables.arguments import EncodeArguments
+from tma_dlpack.tables.dtypes import data_type_of, overrides_of
+from tma_dlpack.tables.errors import TmaPreconditionError, Violation
+from tma_dlpack.tables.limits import ADDRESS_END
 from tma_dlpack.tensor_map.description import Description
-from tma_dlpack.types.dtypes import data_type_of, overrides_of
-from tma_dlpack.types.errors import TmaPreconditionError, Violation
-from tma_dlpack.types.limits import ADDRESS_END
-
-__all__ = ["check_address", "differences"]
 
 
 def check_address(address: int, argument: str, alignment_bytes: int) -> None:

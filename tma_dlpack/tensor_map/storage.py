@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tma_dlpack.dlpack import Layout
-from tma_dlpack.types.limits import ADDRESS_BYTES, ALIGNMENT_BYTES, MAP_BYTES
-from tma_dlpack.types.opaque import opaque
+from tma_dlpack.tables.limits import ADDRESS_BYTES, ALIGNMENT_BYTES, MAP_BYTES
+from tma_dlpack.tables.opaque import opaque
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Self
 
-    from tma_dlpack.encoding.arguments import EncodeArguments
-
-__all__ = ["COMPILED", "Asked", "MapStorage", "PythonStorage", "aligned_bytes", "moved_bytes"]
+    from tma_dlpack.tables.arguments import EncodeArguments
 
 
 class Asked(NamedTuple):
@@ -115,7 +113,7 @@ class PythonStorage:
     def _data(self) -> bytes | None:
         data: bytes | None = self.__dict__["_bytes"]
         if data is None and self._asked is not None:
-            from tma_dlpack.encoding import bits
+            from tma_dlpack.tables import bits
 
             data = bits.encode(self._described(), self._address)
             self.__dict__["_bytes"] = data

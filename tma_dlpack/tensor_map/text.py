@@ -5,11 +5,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from tma_dlpack.encoding.bits import DERIVED
+from tma_dlpack.tables.bits import DERIVED
+from tma_dlpack.tables.errors import COLUMNS, TmaUnsupportedError
 from tma_dlpack.tensor_map.attributes import MapAttributes
-from tma_dlpack.types.errors import COLUMNS, TmaUnsupportedError
-
-__all__ = ["hex_lines", "map_rows", "map_text", "tile_line"]
 
 BYTES_A_LINE = 32
 

@@ -6,8 +6,6 @@ the cases, `driver_calls.py` the calls that encode their maps, `arena.py` is the
 copy, `operands.py` runs wgmma and ldmatrix, `report.py` is the result, `learning.py` compares the
 fields of a GPU whose layout has not been measured.
 
-May import: everything except draw, explorer and cli. Imported by: cli and the package itself.
-
 A new check: a row in `CHECKS` with an `op` of its own, its branch in `run_case`, which returns an
 `Outcome` (call, accepted, first difference or None), and a generator of random cases. Test the
 generator in tests/verification and run the check in tests/gpu.
@@ -20,15 +18,13 @@ import sys
 from collections.abc import Iterator
 
 from tma_dlpack import driver
-from tma_dlpack.types.coerce import shown
-from tma_dlpack.types.errors import TmaUnsupportedError, refusal
-from tma_dlpack.types.opaque import opaque
+from tma_dlpack.tables.coerce import shown
+from tma_dlpack.tables.errors import TmaUnsupportedError, refusal
+from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.verification.arena import Arena
 from tma_dlpack.verification.checks import CHECKS, Check, Outcome, run_case
 from tma_dlpack.verification.learning import FieldStatistics
 from tma_dlpack.verification.report import VerifyReport, VerifyRow
-
-__all__ = ["VerifyReport", "VerifyRow", "replay", "verify"]
 
 BAR_WIDTH = 30
 

@@ -8,13 +8,11 @@ import numpy as np
 
 from tma_dlpack import driver
 from tma_dlpack.copies.device_memory import DeviceBytes
-from tma_dlpack.encoding.arguments import EncodeArguments
+from tma_dlpack.tables.arguments import EncodeArguments
+from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.types.target import Target
 from tma_dlpack.verification.driver_calls import ENCODERS, keywords_of
 from tma_dlpack.verification.random_copies import ARENA_BYTES
-
-__all__ = ["Arena"]
 
 
 class Arena(AbstractContextManager["Arena"]):

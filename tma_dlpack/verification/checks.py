@@ -15,18 +15,16 @@ import numpy as np
 from tma_dlpack.copies.cuda import BARRIER_BYTES, CudaBackend
 from tma_dlpack.copies.simulator import SimulatorBackend
 from tma_dlpack.copies.tile import Tile
-from tma_dlpack.encoding.arguments import EncodeArguments, MapKind
+from tma_dlpack.tables.arguments import EncodeArguments, MapKind
+from tma_dlpack.tables.errors import TmaDriverError, TmaPreconditionError
+from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.types.errors import TmaDriverError, TmaPreconditionError
-from tma_dlpack.types.target import Target
 from tma_dlpack.verification import operands
 from tma_dlpack.verification.arena import Arena
 from tma_dlpack.verification.driver_calls import ENCODERS, keywords_of, written
 from tma_dlpack.verification.random_calls import random_call
 from tma_dlpack.verification.random_copies import Copy, random_copy, start_at_limits
 from tma_dlpack.verification.random_operands import random_matrices, random_product
-
-__all__ = ["CHECKS", "Check", "Outcome", "run_case"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tma_dlpack.encoding.arguments import EncodeArguments, MapKind
 from tma_dlpack.make.driver_words import (
     driver_encode_im2col,
     driver_encode_im2col_wide,
     driver_encode_tiled,
 )
+from tma_dlpack.tables.arguments import EncodeArguments, MapKind
+from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.types.target import Target
-
-__all__ = ["ENCODERS", "keywords_of", "written"]
 
 ENCODERS: dict[MapKind, Callable[..., TensorMap]] = {
     "tiled": driver_encode_tiled,

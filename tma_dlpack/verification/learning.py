@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tma_dlpack.encoding import bits
-from tma_dlpack.encoding.arguments import EncodeArguments
-from tma_dlpack.encoding.bits import FIELDS, fields_of
-
-__all__ = ["FieldStatistics"]
+from tma_dlpack.tables import bits
+from tma_dlpack.tables.arguments import EncodeArguments
+from tma_dlpack.tables.bits import FIELDS, fields_of
 
 
 class FieldStatistics:

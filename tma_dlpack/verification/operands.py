@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from tma_dlpack.copies.tile import Tile
     from tma_dlpack.verification.arena import Arena
 
-__all__ = ["compare_matrices", "compare_product", "has_wgmma"]
-
 SIMULATOR = SimulatorBackend()
 THREADS, WARP = 128, 32
 DONE = 1

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any, TypeVar
 
-from tma_dlpack.encoding.arguments import MapKind
-from tma_dlpack.types.dtypes import DATA_TYPES
-from tma_dlpack.types.enums import TensorMapDataType
-from tma_dlpack.types.limits import ADDRESS_END, MAX_BOX_BYTES, STRIDE_BYTES_END
-
-__all__ = ["random_call"]
+from tma_dlpack.tables.arguments import MapKind
+from tma_dlpack.tables.dtypes import DATA_TYPES
+from tma_dlpack.tables.enums import TensorMapDataType
+from tma_dlpack.tables.limits import ADDRESS_END, MAX_BOX_BYTES, STRIDE_BYTES_END
 
 Call = dict[str, Any]
 T = TypeVar("T")

@@ -9,12 +9,10 @@ from random import Random
 from tma_dlpack import geometry
 from tma_dlpack.copies.checks import MAX_OFFSET
 from tma_dlpack.copies.reductions import REDUCTIONS
-from tma_dlpack.encoding.arguments import EncodeArguments
-from tma_dlpack.types.dtypes import row
-from tma_dlpack.types.enums import TensorMapDataType, TmaInterleaveLayout, TmaOobFill, TmaSwizzle
-from tma_dlpack.types.limits import SWIZZLE_SPAN_BYTES
-
-__all__ = ["ARENA_BYTES", "Copy", "random_copy", "start_at_limits"]
+from tma_dlpack.tables.arguments import EncodeArguments
+from tma_dlpack.tables.dtypes import row
+from tma_dlpack.tables.enums import TensorMapDataType, TmaInterleaveLayout, TmaOobFill, TmaSwizzle
+from tma_dlpack.tables.limits import SWIZZLE_SPAN_BYTES
 
 #: Global memory of all copies, bytes.
 ARENA_BYTES = 1 << 19

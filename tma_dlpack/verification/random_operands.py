@@ -13,20 +13,9 @@ import numpy.typing as npt
 from tma_dlpack import geometry
 from tma_dlpack.consumer.descriptor import Major
 from tma_dlpack.consumer.instructions import K_STEP_BYTES, SPAN_BYTES
-from tma_dlpack.encoding.arguments import EncodeArguments
-from tma_dlpack.types.dtypes import row
-from tma_dlpack.types.enums import TensorMapDataType, TmaSwizzle
-
-__all__ = [
-    "MULTIPLIED",
-    "ROOM_BYTES",
-    "Factor",
-    "Layout",
-    "Matrices",
-    "Product",
-    "random_matrices",
-    "random_product",
-]
+from tma_dlpack.tables.arguments import EncodeArguments
+from tma_dlpack.tables.dtypes import row
+from tma_dlpack.tables.enums import TensorMapDataType, TmaSwizzle
 
 Array = npt.NDArray[Any]
 SWIZZLES = (TmaSwizzle.none, TmaSwizzle.bytes32, TmaSwizzle.bytes64, TmaSwizzle.bytes128)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tma_dlpack.types.errors import sealed
-from tma_dlpack.types.public import Drawn, public
-
-__all__ = ["VerifyReport", "VerifyRow"]
+from tma_dlpack.tables.errors import sealed
+from tma_dlpack.tables.public import Drawn, public
 
 
 @sealed

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
+from tma_dlpack.checks.report import Report
 from tma_dlpack.cli.explain import sentences
 from tma_dlpack.cli.explain.blocks import Block, blocks_of
 from tma_dlpack.cli.explain.formats import printed_arguments
@@ -30,13 +31,10 @@ from tma_dlpack.cli.explain.printed import PrintedArguments
 from tma_dlpack.cli.explain.result import Explanation
 from tma_dlpack.cli.explain.streams import streams_of
 from tma_dlpack.cli.explain.torn import encodes_of
-from tma_dlpack.rules.report import Report
-from tma_dlpack.types.coerce import bytes_of, shown, text_of
-from tma_dlpack.types.errors import Violation, refusal
-from tma_dlpack.types.opaque import opaque
-from tma_dlpack.types.target import Target
-
-__all__ = ["Explanation", "PrintedArguments", "explain"]
+from tma_dlpack.tables.coerce import bytes_of, shown, text_of
+from tma_dlpack.tables.errors import Violation, refusal
+from tma_dlpack.tables.opaque import opaque
+from tma_dlpack.tables.targets import Target
 
 MOST_SENTENCES = 100  # different ones, of a log that has more
 

@@ -23,8 +23,6 @@ from tma_dlpack.cli.explain.names import (
 from tma_dlpack.cli.explain.streams import Stream
 from tma_dlpack.cli.explain.values import CUT, JUNK, Unreadable, Value, read_list, read_scalar
 
-__all__ = ["Block", "Field", "blocks_of"]
-
 FAR_LINES = 12  # between two fields of one printout, at most
 FAR_WHOLE_LINES = 3  # where the tensor and the tile are there already
 LONGEST_WORD = 60

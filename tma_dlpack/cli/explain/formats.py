@@ -24,17 +24,15 @@ from tma_dlpack.cli.explain.values import (
     oob_fill_of,
     swizzle_of,
 )
-from tma_dlpack.encoding.arguments import MapKind
-from tma_dlpack.types.dtypes import DATA_TYPES
-from tma_dlpack.types.enums import (
+from tma_dlpack.tables.arguments import MapKind
+from tma_dlpack.tables.dtypes import DATA_TYPES
+from tma_dlpack.tables.enums import (
     TensorMapDataType,
     TmaInterleaveLayout,
     TmaL2FetchSize,
     TmaOobFill,
     TmaSwizzle,
 )
-
-__all__ = ["FORMATS", "Format", "format_of", "printed_arguments"]
 
 
 @dataclass(frozen=True, slots=True)

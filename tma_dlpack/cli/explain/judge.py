@@ -8,17 +8,15 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from tma_dlpack.checks.check import find_violations
+from tma_dlpack.checks.parse import read_driver_call
+from tma_dlpack.checks.report import Report
 from tma_dlpack.cli.explain.printed import Entries, PrintedArguments
-from tma_dlpack.rules.check import find_violations
-from tma_dlpack.rules.parse import read_driver_call
-from tma_dlpack.rules.report import Report
-from tma_dlpack.types.dtypes import DATA_TYPES
-from tma_dlpack.types.enums import TensorMapDataType
-from tma_dlpack.types.errors import Advice, Violation
-from tma_dlpack.types.limits import STRIDE_BYTES_END
-from tma_dlpack.types.target import Target
-
-__all__ = ["judge"]
+from tma_dlpack.tables.dtypes import DATA_TYPES
+from tma_dlpack.tables.enums import TensorMapDataType
+from tma_dlpack.tables.errors import Advice, Violation
+from tma_dlpack.tables.limits import STRIDE_BYTES_END
+from tma_dlpack.tables.targets import Target
 
 _ALIGNED = 1 << 32  # an address that no rule minds
 _STRIDE = re.compile(r"global_strides\[(\d)\]")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from tma_dlpack.cli.explain.printed import Entries
-from tma_dlpack.types.limits import MAX_RANK
-
-__all__ = ["Lists"]
+from tma_dlpack.tables.limits import MAX_RANK
 
 MAX_LISTED = 16  # larger ranks are not plausible; their lists are kept as they are
 

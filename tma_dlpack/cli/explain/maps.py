@@ -8,12 +8,10 @@ from collections.abc import Iterator
 
 from tma_dlpack.cli import hexdump
 from tma_dlpack.cli.explain.printed import PrintedArguments, arguments_of
+from tma_dlpack.tables.errors import TmaError
+from tma_dlpack.tables.limits import MAP_BYTES
+from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.types.errors import TmaError
-from tma_dlpack.types.limits import MAP_BYTES
-from tma_dlpack.types.target import Target
-
-__all__ = ["maps_in"]
 
 LONGEST_DUMP = 8_000  # characters; x/128xb of gdb with its addresses takes 1,500
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["ARRAYS", "BOUNDARY", "MULTI_WORD", "NAMED", "STRONG", "WEAK", "key_of", "tail_of"]
-
 
 def key_of(word: str) -> str:
     """Give a word as the tables have it: in lower case, without underscores."""

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tma_dlpack.checks.report import Report
 from tma_dlpack.cli import hexdump
 from tma_dlpack.cli.explain import results
 from tma_dlpack.cli.explain.blocks import Block
 from tma_dlpack.cli.explain.formats import FORMATS
 from tma_dlpack.cli.explain.printed import PrintedArguments
-from tma_dlpack.rules.report import Report
-
-__all__ = ["cut_note", "result_notes", "torn_notes", "where_notes"]
 
 NEAR_LINES = 12  # around torn ones, in which the result may have got
 

@@ -6,16 +6,14 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from tma_dlpack.checks.report import Report
 from tma_dlpack.cli.explain.printed import PrintedArguments
 from tma_dlpack.dlpack import Layout, TensorView
 from tma_dlpack.dlpack import judge as judge_layout
 from tma_dlpack.make.build import check_view
-from tma_dlpack.rules.report import Report
-from tma_dlpack.types.dtypes import data_type_of
-from tma_dlpack.types.errors import TmaPreconditionError
-from tma_dlpack.types.target import Target
-
-__all__ = ["RefusedCall", "refused_calls"]
+from tma_dlpack.tables.dtypes import data_type_of
+from tma_dlpack.tables.errors import TmaPreconditionError
+from tma_dlpack.tables.targets import Target
 
 _NUMBERS = r"\{(-?\d+(?:, -?\d+)*)?\}"
 _LINE = re.compile(

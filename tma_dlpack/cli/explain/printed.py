@@ -7,18 +7,16 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-from tma_dlpack.encoding.arguments import MapKind
-from tma_dlpack.types.enums import (
+from tma_dlpack.tables.arguments import MapKind
+from tma_dlpack.tables.enums import (
     TensorMapDataType,
     TmaInterleaveLayout,
     TmaL2FetchSize,
     TmaOobFill,
     TmaSwizzle,
 )
-from tma_dlpack.types.errors import sealed
-from tma_dlpack.types.public import public
-
-__all__ = ["ARGUMENTS", "PrintedArguments", "arguments_of"]
+from tma_dlpack.tables.errors import sealed
+from tma_dlpack.tables.public import public
 
 Entries = tuple[int | None, ...]
 

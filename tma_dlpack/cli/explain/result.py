@@ -7,13 +7,11 @@ import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from tma_dlpack.checks.report import Report
 from tma_dlpack.cli.explain.printed import PrintedArguments
-from tma_dlpack.rules.report import Report
-from tma_dlpack.types.coerce import counted
-from tma_dlpack.types.errors import COLUMNS, Advice, Finding, sealed
-from tma_dlpack.types.public import public
-
-__all__ = ["Explanation"]
+from tma_dlpack.tables.coerce import counted
+from tma_dlpack.tables.errors import COLUMNS, Advice, Finding, sealed
+from tma_dlpack.tables.public import public
 
 
 @public

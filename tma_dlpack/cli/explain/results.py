@@ -6,8 +6,6 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["HEADINGS", "RESULTS", "STICKY", "Result", "results_of", "sticky_numbers"]
-
 # -- encodes without arguments --------------------------------------------------------------------
 
 #: Pattern, printer, where the arguments would be.

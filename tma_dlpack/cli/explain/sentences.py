@@ -10,9 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from tma_dlpack.types.limits import STRIDE_BYTES_END
-
-__all__ = ["LIMITS", "SENTENCES", "Sentence", "rule_of", "said"]
+from tma_dlpack.tables.limits import STRIDE_BYTES_END
 
 
 @dataclass(frozen=True, slots=True)

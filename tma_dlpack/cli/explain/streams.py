@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from tma_dlpack.cli.explain.names import MULTI_WORD, STRONG, WEAK
 
-__all__ = ["Stream", "streams_of"]
-
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _STAMP = r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.,]*(?:Z|[+-]\d\d:?\d\d)?\]?"
 _PREFIX = re.compile(

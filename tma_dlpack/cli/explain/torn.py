@@ -9,8 +9,6 @@ from __future__ import annotations
 from tma_dlpack.cli.explain.blocks import Block
 from tma_dlpack.cli.explain.formats import FORMATS, format_of
 
-__all__ = ["encodes_of"]
-
 NEAR_LINES = 3  # between blocks that touch
 
 

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from tma_dlpack.types.enums import (
+from tma_dlpack.tables.enums import (
     C_ENUMS,
     TensorMapDataType,
     TmaInterleaveLayout,
@@ -18,22 +18,6 @@ from tma_dlpack.types.enums import (
     TmaOobFill,
     TmaSwizzle,
 )
-
-__all__ = [
-    "CUT",
-    "JUNK",
-    "PROSE",
-    "Pointer",
-    "Unreadable",
-    "Value",
-    "data_type_of_word",
-    "interleave_of",
-    "l2_promotion_of",
-    "oob_fill_of",
-    "read_list",
-    "read_scalar",
-    "swizzle_of",
-]
 
 LONGEST_LIST = 600  # characters; five entries with types around them take fewer
 _DIGITS = 24  # of a number; 2^64 has 20

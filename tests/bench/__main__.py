@@ -1,0 +1,41 @@
+"""Run a benchmark of the checkout: ``python tests/bench {call,simulator,gpu,gemm,conv,cpp,all}``.
+
+`call` times one call of make_tma_descriptor against peers (`peers.py`) in the same run, with our
+targets in `call_targets.py`; `simulator` the simulator against ndarray.copy; `gpu`, `gemm` and
+`conv` kernels on the GPU; `cpp` the C++ header. `all` runs each with its defaults.
+
+A new peer: a row in `peers.py` that says how it makes a map; one that is not installed is left out.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+BENCHES = ("call", "simulator", "gpu", "gemm", "conv", "cpp")
+
+
+def main(arguments: list[str]) -> int:
+    """Run one bench with its own options, or all with none; return the exit status."""
+    from tma_dlpack.tables.errors import TmaUnsupportedError
+
+    name, *rest = arguments or ["--help"]
+    if name not in (*BENCHES, "all"):
+        print(f"usage: python tests/bench {{{','.join(BENCHES)},all}} [options]")
+        return 0 if name in ("-h", "--help") else 2
+    worst = 0
+    for bench in BENCHES if name == "all" else (name,):
+        module = importlib.import_module(f"bench.{bench}")
+        try:
+            worst = max(worst, module.main(rest))
+        except TmaUnsupportedError as error:
+            print(f"bench {bench} skipped: {error}")
+            worst = max(worst, 0 if name == "all" else 1)
+    return worst
+
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).parent.parent)  # `bench` is the package beside this file
+    sys.path.insert(1, str(Path(__file__).parent.parent.parent))  # the checkout
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,85 @@
+"""The targets of `bench call`: ratios to a bare torch `__dlpack__` in the same run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from bench.peers import BARE, NEW, REPEATED, group_of
+
+#: Group and label of a row -> its median in microseconds, None where it was not measured.
+Median = Callable[[str, str], float | None]
+Target = tuple[str, float, float, str]
+
+OURS = "make_tma_descriptor"
+OTHER_CALLS = "our other calls"
+
+#: By lane. A tensor's call over a bare torch `__dlpack__`; torch and NumPy, repeated and new.
+CALL_LIMITS = {
+    "compiled": {("torch", REPEATED): 0.15, ("torch", NEW): 0.18, ("numpy", REPEATED): 0.2,
+                 ("numpy", NEW): 0.2},
+    "Python": {("torch", REPEATED): 2.5, ("torch", NEW): 2.5, ("numpy", REPEATED): 2.0,
+               ("numpy", NEW): 2.0},
+}  # fmt: skip
+#: How much more than their own bare `__dlpack__` others may take, over torch's.
+BEYOND_OWN_EXPORT = {"compiled": 0.2}
+#: Our other calls on a torch tensor, over torch's bare `__dlpack__`.
+OTHER_LIMITS = {
+    "compiled": {"make_im2col_descriptor": 0.25, "make_tma_descriptors of 256, each": 0.1},
+}
+#: What bytes(map) and .ptr of a new map may add.
+ADDED = {"compiled": {"make and bytes(map)": 0.05, "make and ptr": 0.05}}
+#: How many times slower than ours a peer's call must be, with changing shapes too.
+PEERS = {"compiled": {"cuda.core view + as_tensor_map": 20, "cuda.bindings by hand": 8}}
+IMPORT_MS = {"compiled": 25, "Python": 30}
+REFUSED_AS_TEXT_US = 200
+
+
+def targets(median: Median, import_ms: Sequence[float], lane: str) -> Iterator[Target]:
+    """Give name, measured value, limit and unit of each target that was measured."""
+    for device in ("cpu", "cuda"):
+        bare = median(group_of(REPEATED, f"torch {device}"), BARE)
+        if bare is not None:
+            yield from _calls(median, device, bare, lane)
+            yield from _other_calls(median, device, bare, lane)
+    if import_ms:
+        yield "import tma_dlpack beyond NumPy", import_ms[0], IMPORT_MS[lane], "ms"
+
+
+def _calls(median: Median, device: str, bare: float, lane: str) -> Iterator[Target]:
+    for library in ("torch", "numpy", "jax", "cupy"):
+        subject = library if library == "numpy" else f"{library} {device}"
+        if library == "numpy" and device != "cpu":
+            continue
+        for calls in (REPEATED, NEW):
+            group = group_of(calls, subject)
+            ours, export = median(group, OURS), median(group, BARE)
+            if ours is None or export is None:
+                continue
+            name = f"{subject}, {'repeated' if calls == REPEATED else 'new shapes'}"
+            limit = CALL_LIMITS[lane].get((library, calls))
+            if limit is not None:
+                yield f"{name}, over torch's bare", ours / bare, limit, ""
+            elif lane in BEYOND_OWN_EXPORT:
+                more = (ours - export) / bare
+                yield f"{name}, beyond its own bare", more, BEYOND_OWN_EXPORT[lane], ""
+            for peer, times in PEERS.get(lane, {}).items():
+                theirs = median(group, peer)
+                if theirs is not None:
+                    short = peer.partition(" ")[0]
+                    yield f"{name}, over {short}", ours / theirs, 1 / times, ""
+
+
+def _other_calls(median: Median, device: str, bare: float, lane: str) -> Iterator[Target]:
+    name = f"torch {device}"
+    for label, limit in OTHER_LIMITS.get(lane, {}).items():
+        found = median(OTHER_CALLS, f"{label}, {name}")
+        if found is not None:
+            yield f"{label}, {name}", found / bare, limit, ""
+    ours = median(group_of(REPEATED, name), OURS)
+    for label, limit in ADDED.get(lane, {}).items():
+        found = median(OTHER_CALLS, f"{label}, {name}")
+        if found is not None and ours is not None:
+            yield f"{label}, {name}, more", (found - ours) / bare, limit, ""
+    refused = median(OTHER_CALLS, f"check, refused, as text, {name}")
+    if refused is not None:
+        yield f"check, refused, as text, {name}", refused, REFUSED_AS_TEXT_US, "us"

@@ -1,0 +1,55 @@
+"""``python tests/bench gpu``: how fast the GPU's TMA copies a matrix, box by box."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from tma_dlpack.verification.pipeline import Matrix
+from tma_dlpack.verification.tile_bandwidth import bandwidth
+
+EXIT_OK, EXIT_WRONG = 0, 1
+ELEMENT_BYTES = 2
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print the table of `tma.bandwidth` for a matrix of 16-bit numbers; 1 if a copy was wrong."""
+    options = _parser().parse_args(argv)
+    rows = options.mib * 2**20 // (ELEMENT_BYTES * options.columns)
+    with Matrix(rows, options.columns, options.device) as matrix:
+        report = bandwidth(
+            matrix,
+            options.box,
+            options.swizzle,
+            options.l2,
+            stages=options.stages,
+            ctas_per_sm=options.ctas,
+            repeats=options.repeats,
+        )
+    print(report)
+    return EXIT_OK if report.ok else EXIT_WRONG
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python tests/bench gpu", description=__doc__)
+    parser.add_argument("--mib", type=int, default=2048, help="size of the matrix, MiB")
+    parser.add_argument("--columns", type=int, default=16384, help="of 16 bits each")
+    parser.add_argument(
+        "--box", type=_integers, action="append", help="rows,columns; may be repeated"
+    )
+    parser.add_argument("--swizzle", help="for every box")
+    parser.add_argument("--l2", action="append", help="l2_fetch_size; may be repeated")
+    parser.add_argument("--stages", type=_integers, default=(3, 4, 6, 8))
+    parser.add_argument("--ctas", type=_integers, default=(1, 2, 4), help="per multiprocessor")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--device", type=int, default=0)
+    return parser
+
+
+def _integers(word: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in word.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{word!r} is not a list of integers; write one such as 64,64"
+        ) from None

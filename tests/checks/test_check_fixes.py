@@ -1,0 +1,549 @@
+"""What a refusal proposes: sentences, and arguments that are accepted."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from laws import examples
+from strategies import (
+    ADDRESS,
+    KINDS,
+    MAPPED_DTYPES,
+    check,
+    fine_views,
+    im2col,
+    odd_views,
+    options_of,
+    tiled,
+    view,
+    wide,
+)
+
+import tma_dlpack as tma
+from tma_dlpack.tables.dtypes import data_type_of, row
+from tma_dlpack.tables.enums import (
+    TmaInterleaveLayout,
+    TmaOobFill,
+    TmaSwizzle,
+)
+from tma_dlpack.tables.targets import Target
+
+# -- the number that a fix names is one that is accepted ------------------------------------------
+
+
+@given(
+    shape=st.lists(
+        st.sampled_from([1, 4, 8, 10, 16, 24, 100, 256, 300, 4096]), min_size=1, max_size=2
+    ),
+    numpy_type=st.sampled_from(["uint8", "float16", "float32", "float64"]),
+    entry=st.sampled_from([-1, 0, 257, 300, 5000]),
+    place=st.integers(0, 2),
+    swizzle=st.sampled_from(["none", "bytes32", "bytes128"]),
+)
+def test_the_entry_that_a_fix_names_is_accepted(shape, numpy_type, entry, place, swizzle):
+    row_bytes = -(-shape[-1] * np.dtype(numpy_type).itemsize // 16) * 16
+    room = np.zeros((*shape[:-1], row_bytes // np.dtype(numpy_type).itemsize), numpy_type)
+    x = room[..., : shape[-1]]
+    assume(shape[-1] * x.itemsize >= 16)  # no box fits a narrower row
+    box = [1] * (len(shape) - 1) + [16 // x.itemsize]
+    place = place % len(shape)
+    box[place] = entry
+    report = tma.check_tma_descriptor(x, box, swizzle=swizzle)
+    assume([v.rule for v in report.violations] in (["BOX_RANGE"], ["BOX_IN_SHAPE"]))
+    (violation,) = report.violations
+    box[place] = int(re.search(r"use (?:at least )?(\d+)", violation.fix)[1])
+    assert tma.check_tma_descriptor(x, box, swizzle=swizzle).ok
+
+
+# -- what a fix says -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("producer", "fix"),
+    [
+        ("torch.Tensor", "y = torch.empty(..., 1736)[..., :1733]; y.copy_(x)"),
+        ("torch.nn.parameter.Parameter", "y = torch.empty(..., 1736)[..., :1733]; y.copy_(x)"),
+        ("numpy.ndarray", "y = numpy.empty((4, 1736), x.dtype)[..., :1733]; y[...] = x"),
+        ("cupy.ndarray", "y = cupy.empty((4, 1736), x.dtype)[..., :1733]; y[...] = x"),
+        ("jaxlib._jax.ArrayImpl", "y = jax.numpy.pad(x, ((0, 0), (0, 3)))"),
+        ("tvm_ffi.core.Tensor", "allocate rows of 1736 elements, and pass the first 1733 of each"),
+    ],
+)
+def test_a_ragged_row_is_padded_in_the_words_of_its_framework(producer, fix):
+    x = view((4, 1733), (2, 16), producer=producer)
+    (violation,) = check("tiled", x, tiled((4, 64))).violations
+    assert violation.found == "tensor.strides[0] is 1733 elements, 3466 bytes"
+    assert violation.limit == "it must be a multiple of 16 bytes"
+    assert violation.fix == f"pad the last dimension from 1733 to 1736 elements: {fix}"
+
+
+def test_what_the_fix_of_a_ragged_numpy_array_says_works():
+    x = np.arange(4 * 1733, dtype=np.float16).reshape(4, 1733)
+    fix = tma.check_tma_descriptor(x, (4, 64)).violations[0].fix
+    names = {"numpy": np, "x": x}
+    exec(fix.partition(": ")[2], names)
+    assert np.array_equal(names["y"], x)
+    assert tma.check_tma_descriptor(names["y"], (4, 64)).ok
+
+
+def test_what_the_fix_of_a_ragged_jax_array_says_works():
+    jax = pytest.importorskip("jax")
+    x = jax.numpy.ones((4, 1733), dtype="float32")
+    fix = tma.check_tma_descriptor(x, (4, 64)).violations[0].fix
+    names = {"jax": jax, "x": x}
+    exec(fix.partition(": ")[2], names)
+    assert tma.check_tma_descriptor(names["y"], (4, 64)).ok
+
+
+@pytest.mark.parametrize(
+    ("x", "fix"),
+    [
+        (
+            view((64, 32), strides=(1, 64)),
+            "dimension 0 is the contiguous one: pass x.permute(1, 0), and box_sizes in that order; "
+            "or copy it: x = x.contiguous()",
+        ),
+        (
+            view((64, 32), strides=(1, 64), producer="numpy.ndarray"),
+            "dimension 0 is the contiguous one: pass x.transpose(1, 0), and box_sizes in that "
+            "order; or copy it: x = numpy.ascontiguousarray(x)",
+        ),
+        (
+            view((64, 32), strides=(64, 2)),
+            "copy it to a row-major tensor: x = x.contiguous(); elem_strides cannot step the last "
+            "dimension",
+        ),
+    ],
+)
+def test_a_last_dimension_that_is_not_contiguous_is_explained(x, fix):
+    assert check("tiled", x, tiled((16, 16))).violations[0].fix == fix
+
+
+@pytest.mark.parametrize(
+    ("shape", "order"), [((2, 8, 5, 5), "0, 2, 3, 1"), ((2, 8, 4, 5, 5), "0, 2, 3, 4, 1")]
+)
+def test_channels_last_memory_is_explained_with_the_permutation(shape, order):
+    torch = pytest.importorskip("torch")
+    memory = torch.channels_last if len(shape) == 4 else torch.channels_last_3d
+    x = torch.zeros(shape).to(memory_format=memory)
+    spatial = (0,) * (len(shape) - 2)
+    (violation,) = tma.check_im2col_descriptor(x, spatial, spatial, 8, 32).violations
+    assert violation.rule == "STRIDE_INNERMOST"
+    assert violation.fix == (
+        "this is an N, C, [D,] [H,] W tensor in channels_last memory: pass "
+        f"x.permute({order}), which moves no data"
+    )
+    permuted = x.permute(*map(int, order.split(", ")))
+    assert tma.check_im2col_descriptor(permuted, spatial, spatial, 8, 32).ok
+
+
+def test_a_numpy_array_is_copied_to_a_multiple_of_32_bytes():
+    memory = np.zeros(4 * 8 * 16 * 4 + 64, np.uint8)
+    start = -memory.ctypes.data % 32 + 16
+    x = memory[start : start + 4 * 8 * 16 * 4].view(np.float32).reshape(4, 8, 16)
+    x[...] = np.arange(x.size).reshape(x.shape)
+    options = {"interleave_layout": "bytes32", "swizzle": "bytes32"}
+    (violation,) = tma.check_tma_descriptor(x, (1, 8, 8), **options).violations
+    assert "or use interleave_layout='bytes16'" in violation.fix
+    names = {"numpy": np, "x": x}
+    exec(violation.fix.partition("such an address: ")[2], names)
+    assert np.array_equal(names["y"], x)
+    assert tma.check_tma_descriptor(names["y"], (1, 8, 8), **options).ok
+
+
+def test_a_bounding_box_that_only_wraps_is_reported_as_such():
+    x = view((1, 1, 1 << 31, 64), (2, 16))
+    (violation,) = check("im2col", x, im2col((0, 0), (0, 0), 8, 8)).violations
+    assert violation.rule == "BOUNDING_BOX"
+    assert "adds in 32-bit integers: size + upper must be below 2^31" in violation.limit
+    assert violation.fix == "make one map per part: x[:, :, :2**30], x[:, :, 2**30:2**31] and so on"
+    assert check("im2col", x, im2col((0, 0), (0, -1), 8, 8)).ok
+    (violation,) = check(
+        "im2col", view((2, 14, 14, 64), (2, 16)), im2col((0, 0), (0, -14), 8, 8)
+    ).violations
+    assert violation.fix == (
+        "use a kernel no larger than the padded image: tma.im2col_corners(kernel_size, padding, "
+        "dilation) gives both corners; the nearest that fit are pixel_box_upper_corner=(0, -13)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "x", "options", "rule", "fix"),
+    [
+        (
+            "tiled", view((64, 64)), tiled((16,)), "BOX_RANK",
+            "pass 2 entries, such as box_sizes=(1, 16), row-major; 1 for dimensions that a tile "
+            "does not extend along",
+        ),
+        (
+            "tiled", view((64, 64)), tiled((16, 16), elem_strides=(0, 1)), "ELEM_STRIDES_RANGE",
+            "use 1 to take every element",
+        ),
+        (
+            "tiled", view((4, 64, 64)), tiled((1, 16, 16), elem_strides=(1, 12, 1)),
+            "ELEM_STRIDES_RANGE",
+            "use 1 and step the tensor itself, x[:, ::12], or use 8, the largest step",
+        ),
+        (
+            "tiled", view((4, 2, 64), strides=(1 << 39, 64, 1)), tiled((1, 1, 16)),
+            "STRIDE_RANGE",
+            "make one map for each index n of dimension 0, of x[n:n+1], with 1 there in box_sizes",
+        ),
+        (
+            "im2col", view((2, 14, 14, 64), (2, 16)), im2col((0,), (0, 0), 8, 8),
+            "LOWER_CORNER_COUNT",
+            "pass 2 entries, such as pixel_box_lower_corner=(0, 0), in the order HW; "
+            "tma.im2col_corners() gives both corners",
+        ),
+        (
+            "im2col", view((2, 14, 14, 64), (2, 16)), im2col((-129, 0), (0, 0), 8, 8),
+            "LOWER_CORNER",
+            "use -128, the nearest that fits, or a convolution with a smaller padding",
+        ),
+    ],
+)  # fmt: skip
+def test_a_fix_names_what_to_pass(kind, x, options, rule, fix):
+    violation = check(kind, x, options).violations[0]
+    assert (violation.rule, violation.fix) == (rule, fix)
+
+
+def test_a_lone_uint4_is_reported_how_many_lanes_it_takes():
+    (violation, *_) = check("tiled", view((64, 64), (1, 4)), tiled((1, 32))).violations
+    assert violation.rule == "DTYPE"
+    assert violation.limit.endswith("or 4-bit values of 16 lanes (or float4_e2m1fn)")
+
+
+def test_strides_of_extent_one_are_not_looked_at():
+    for strides in ((7, 3, 1), (0, 1 << 50, 1), (1, 1, 1)):
+        assert check("tiled", view((1, 1, 64), strides=strides), tiled((1, 1, 16))).ok
+    wide_units = tiled((1, 1, 8), interleave_layout="bytes32", swizzle="bytes32")
+    x = view((1, 1, 12), strides=(12, 12, 1))  # 48 bytes: no multiple of 32, and never used
+    assert check("tiled", x, wide_units).ok
+
+
+@pytest.mark.parametrize(
+    ("strides", "fix"),
+    [
+        (
+            (64, 512, 1),
+            "order the dimensions by stride: pass x.permute(1, 0, 2), and box_sizes in that order; "
+            "or copy it: x = x.contiguous()",
+        ),
+        ((64, 64, 1), "copy it: x = x.contiguous()"),  # no order of the dimensions nests
+        ((32, 64, 1), "copy it: x = x.contiguous()"),
+    ],
+)
+def test_an_order_of_dimensions_is_proposed_only_if_it_is_accepted(strides, fix):
+    x = view((8, 4, 64), strides=strides)
+    violation = check("tiled", x, tiled((1, 1, 16))).violations[0]
+    assert violation.rule == "STRIDE_UNIQUE"
+    assert violation.fix.partition("; or pass allow=")[0] == fix
+    if "permute" in fix:
+        ordered = view((4, 8, 64), strides=(512, 64, 1))
+        assert check("tiled", ordered, tiled((1, 1, 16))).ok
+
+
+@pytest.mark.parametrize(
+    ("dtype", "columns", "swizzle"),
+    [("float16", 128, "bytes128"), ("float32", 32, "bytes64"), ("uint8", 256, "bytes128")],
+)
+def test_a_row_wider_than_the_span_is_proposed_to_be_split(dtype, columns, swizzle):
+    x = np.arange(64 * 256).reshape(64, 256).astype(dtype)
+    (violation,) = tma.check_tma_descriptor(x, (16, columns), swizzle=swizzle).violations
+    assert violation.rule == "BOX_SWIZZLE_SPAN"
+    code = violation.fix.partition("copy it at once: ")[2].partition("; or pass")[0]
+    assert code == (
+        "tma.make_tma_descriptor(x, **tma.split_inner(x, "
+        f"box_sizes=(16, {columns}), swizzle='{swizzle}'))"
+    )
+    tm = eval(code)
+    assert tm.tx_bytes == 16 * columns * x.itemsize
+    tile = tma.load_tile(tm, (0, 0, 0)).array  # (columns of spans, rows, span)
+    assert np.array_equal(np.concatenate(list(tile), axis=1), x[:16, :columns])
+
+
+@pytest.mark.parametrize(
+    ("shape", "columns"), [((64, 200), 128), ((64, 256), 96), ((2, 2, 2, 64, 256), 128)]
+)
+def test_what_cannot_be_split_evenly_is_not_proposed(shape, columns):
+    box = (1,) * (len(shape) - 1) + (columns,)
+    (violation,) = check("tiled", view(shape, (2, 16)), tiled(box, swizzle="bytes128")).violations
+    assert violation.rule == "BOX_SWIZZLE_SPAN"
+    assert (
+        violation.fix
+        == "narrow it to 64 elements (128 bytes) and copy in several steps, or use swizzle='none'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("dtype", "columns", "hint"),
+    [
+        ((1, 8), 512, "; or pass x.view(torch.int32), whose box is 128 elements wide"),
+        ((1, 8), 2048, "; or pass x.view(torch.int64), whose box is 256 elements wide"),
+        ((2, 16), 1024, "; or pass x.view(torch.int64), whose box is 256 elements wide"),
+        ((2, 32), 512, "; or pass x.view(torch.int64), whose box is 256 elements wide"),
+        ((1, 8), 4096, ""),  # no dtype is that wide
+        ((1, 8), 300, ""),  # not a multiple of 16 bytes
+        ((0, 64), 512, ""),
+    ],
+)
+def test_a_row_that_a_wider_dtype_would_fit_is_proposed_as_a_view(dtype, columns, hint):
+    x = view((64, 4096), dtype)
+    violation = check("tiled", x, tiled((1, columns), target=Target((9, 0), 1 << 20))).violations[0]
+    assert violation.fix == f"use 256, and several copies for a larger tile{hint}"
+
+
+def test_what_the_hint_of_a_wider_dtype_says_works():
+    torch = pytest.importorskip("torch")
+    x = torch.zeros(64, 4096, dtype=torch.uint8)
+    (violation,) = tma.check_tma_descriptor(x, (8, 512)).violations
+    code = violation.fix.partition("or pass ")[2].partition(",")[0]
+    assert tma.make_tma_descriptor(eval(code), (8, 128)).tx_bytes == 8 * 512
+
+
+# -- fixed -----------------------------------------------------------------------------------------
+
+
+@examples(300)
+@given(KINDS, st.data())
+def test_what_fixed_returns_is_accepted_always(kind, data):
+    x = data.draw(st.one_of(fine_views(), odd_views()))
+    options = data.draw(st.fixed_dictionaries(options_of(kind, len(x.shape))))
+    report = check(kind, x, options)
+    fixed = report.fixed()
+    assert report.ok <= (fixed == options)
+    if fixed is not None:
+        assert set(fixed) == set(options)
+        assert check(kind, x, fixed).violations == ()
+
+
+#: All but the lone 4-bit value, which has no type to fall back on where the target lacks its own.
+WITH_WHOLE_BYTES = [dtype for dtype in MAPPED_DTYPES if dtype != (17, 4, 1)]
+
+
+def plain_request(kind, x):
+    """The humblest request: if a tensor can be described at all, then by this one."""
+    unit = max(1, 128 // row(data_type_of(x.dtype)).element_bits)
+    spatial = (0,) * (len(x.shape) - 2)
+    if kind == "tiled":
+        return tiled((*(1,) * (len(x.shape) - 1), unit), rules="driver", target="sm_100")
+    if kind == "im2col":
+        return im2col(spatial, spatial, unit, 1, rules="driver", target="sm_100")
+    return wide(0, 0, unit, 1, target="sm_100")
+
+
+@examples(300)
+@given(KINDS, st.data())
+def test_fixed_finds_a_way_whenever_the_tensor_can_be_described(kind, data):
+    """Only arguments are at fault if other arguments would be accepted for the same tensor."""
+    x = data.draw(fine_views(WITH_WHOLE_BYTES, min_rank=1 if kind == "tiled" else 3))
+    options = data.draw(st.fixed_dictionaries(options_of(kind, len(x.shape))))
+    assert check(kind, x, plain_request(kind, x)).ok
+    assert check(kind, x, options).fixed() is not None
+
+
+#: Arguments that a repair may change though the violation names another one.
+ALSO_CHANGED = {
+    "BOX_SWIZZLE_SPAN": {"swizzle"},
+    "ADDRESS_ALIGNED": {"interleave_layout", "data_type"},
+    "STRIDE_ALIGNED": {"interleave_layout", "data_type"},
+    "INTERLEAVE_32B_SWIZZLE": {"interleave_layout"},
+    "WIDE_SWIZZLE": {"interleave_layout"},
+    "PACKED_SWIZZLE": {"interleave_layout"},
+    "DTYPE": {"data_type"},
+    "PACKED_TYPE": {"data_type"},
+    "DIM_PACKED": {"data_type"},
+    "BOUNDING_BOX": {"pixel_box_lower_corner", "lower_corner_width"},
+}
+
+
+@examples(200)
+@given(KINDS, st.data())
+def test_arguments_that_were_fine_stay_as_they_were(kind, data):
+    """From an accepted request with one argument broken: only what is refused changes."""
+    x = data.draw(fine_views(WITH_WHOLE_BYTES, min_rank=1 if kind == "tiled" else 3))
+    drawn = options_of(kind, len(x.shape))
+    accepted = check(kind, x, data.draw(st.fixed_dictionaries(drawn))).fixed()
+    name = data.draw(st.sampled_from(sorted(drawn)))
+    broken = accepted | {name: data.draw(drawn[name])}
+    report = check(kind, x, broken)
+    fixed = report.fixed()
+    changed = {argument for argument in fixed if fixed[argument] != broken[argument]}
+    if "rules" in changed:
+        return  # the last resort starts again under the driver's rules
+    seen = set()
+    while not report.ok:  # a repair may meet another rule, whose argument then changes too
+        for violation in report.violations:
+            seen |= {violation.argument} | ALSO_CHANGED.get(violation.rule, set())
+        step = {argument: fixed[argument] for argument in seen if argument in fixed}
+        if broken | step == broken:
+            break
+        broken = broken | step
+        report = check(kind, x, broken)
+    assert changed <= seen
+
+
+@pytest.mark.parametrize(
+    ("x", "broken", "change"),
+    [
+        (view((64, 64)), tiled((16, 3)), {"box_sizes": (16, 4)}),
+        (view((64, 64)), tiled((16, 5)), {"box_sizes": (16, 4)}),
+        (view((64, 64)), tiled((16, 7)), {"box_sizes": (16, 8)}),
+        (view((512, 512)), tiled((16, 300)), {"box_sizes": (16, 256)}),
+        (view((64, 64)), tiled((0, 16)), {"box_sizes": (1, 16)}),
+        (view((64, 64)), tiled((65, 16)), {"box_sizes": (64, 16)}),
+        (view((4, 64, 64)), tiled((16, 16)), {"box_sizes": (1, 16, 16)}),
+        (view((64, 64)), tiled((1, 16, 16)), {"box_sizes": (16, 16)}),
+        (view((64, 64)), tiled((16, 16), elem_strides=(9, 1)), {"elem_strides": (8, 1)}),
+        (view((64, 64)), tiled((16, 16), elem_strides=(2,)), {"elem_strides": (1, 2)}),
+        (view((64, 64)), tiled((16, 16), swizzle="bytes32"), {"swizzle": TmaSwizzle.bytes64}),
+        (view((64, 64)), tiled((16, 64), swizzle="bytes64"), {"box_sizes": (16, 16)}),
+        (view((64, 64)), tiled((16, 16), swizzle="byte128"), {"swizzle": "bytes128"}),
+        (view((64, 64), (0, 32)), tiled((16, 16), oobfill="nan"), {"oobfill": TmaOobFill.none}),
+        (view((64, 64), (0, 8)), tiled((16, 16)), {"data_type": tma.TensorMapDataType.UINT8}),
+        (view((64, 64)), tiled((16, 16), data_type="FLOAT16"), {"data_type": None}),
+        (view((64, 64)), tiled((16, 16), target="sm_80"), {"target": None}),
+        (view((64, 64)), tiled((16, 16), target=Target((8, 0))), {"target": None}),
+        (view((64, 64)), tiled((16, 16), rules="cuda"), {"rules": "libcu++"}),
+        (view((64, 64)), tiled("ab"), {"box_sizes": (1, 4)}),
+        (view((128, 64), (2, 16)), tiled((16, 64.0)), {"box_sizes": (16, 64)}),
+        (view((128, 64), (2, 16)), tiled((16.0, 64)), {"box_sizes": (16, 64)}),
+        (view((128, 64), (2, 16)), tiled([None, 64]), {"box_sizes": (1, 64)}),
+        (view((128, 64), (2, 16)), tiled((10**30, 64)), {"box_sizes": (128, 64)}),
+        (view((128, 64)), tiled((16, 16), elem_strides=(2.0, 1)), {"elem_strides": (2, 1)}),
+        (
+            view((8, 512), (1, 8), address=ADDRESS + 16),
+            tiled((1, 128), data_type="16U4_ALIGN16B", target="sm_100"),
+            {"data_type": tma.TensorMapDataType["16U4_ALIGN8B"]},
+        ),
+        (
+            view((8, 512), (1, 8), address=ADDRESS + 16),
+            tiled((1, 128), data_type="16U4_ALIGN16B", target="sm_90"),
+            {"data_type": None},
+        ),
+        (
+            view((8, 256, 64, 64), (1, 32)),
+            tiled((8, 153, 32, 4), rules="driver"),
+            {"box_sizes": (8, 57, 32, 4)},
+        ),
+        (
+            view((8, 256, 64, 64), (1, 32)),
+            tiled((8, 256, 32, 8), rules="driver", elem_strides=(1, 4, 1, 1)),
+            {"box_sizes": (8, 115, 32, 8)},
+        ),
+        (view((8, 1024, 1024)), tiled((4, 64, 256)), {"box_sizes": (4, 56, 256)}),
+        (
+            view((64, 64)),
+            tiled((16, 16), interleave_layout="bytes16"),
+            {"interleave_layout": TmaInterleaveLayout.none},
+        ),
+        (
+            view((4, 8, 64)),
+            tiled((1, 8, 8), interleave_layout="bytes32"),
+            {"swizzle": TmaSwizzle.bytes32},
+        ),
+        (
+            view((4, 8, 68)),
+            tiled((1, 8, 8), interleave_layout="bytes32", swizzle="bytes32"),
+            {"interleave_layout": TmaInterleaveLayout.bytes16},
+        ),
+        (view((4, 4), strides=(4, 1)), tiled((1, 3)), {"box_sizes": (1, 4)}),
+        (
+            view((4, 3), strides=(4, 1)),
+            tiled((1, 3)),
+            {"allow": ("BOX_IN_SHAPE",), "box_sizes": (1, 4)},
+        ),
+    ],
+)
+def test_the_smallest_change_of_a_tiled_request(x, broken, change):
+    assert check("tiled", x, broken).fixed() == broken | change
+
+
+@pytest.mark.parametrize(
+    ("kind", "broken", "change"),
+    [
+        ("im2col", im2col((0,), (0, 0), 8, 8), {"pixel_box_lower_corner": (0, 0)}),
+        ("im2col", im2col((0, 0), (-14, 0), 8, 8), {"pixel_box_upper_corner": (-13, 0)}),
+        ("im2col", im2col((-129, 0), (0, 0), 8, 8), {"pixel_box_lower_corner": (-128, 0)}),
+        ("im2col", im2col((0, 0), (0, 0), 9, 8), {"channels_per_pixel": 8}),
+        ("im2col", im2col((0, 0), (0, 0), 300, 8), {"channels_per_pixel": 256}),
+        ("im2col", im2col((0, 0), (0, 0), 64.0, 8), {"channels_per_pixel": 64}),
+        ("im2col", im2col((0, 0), (0, 0), 8, 10**30), {"pixels_per_column": 1024}),
+        ("im2col", im2col((-1.0, 0), (0, 0), 8, 8), {"pixel_box_lower_corner": (-1, 0)}),
+        ("im2col", im2col((0, 0), (0, 0), 17, 8, swizzle="bytes32"), {"channels_per_pixel": 16}),
+        ("im2col", im2col((0, 0), (0, 0), 256, 1024), {"pixels_per_column": 456}),
+        ("im2col", im2col((0, 0), (0, 0), 8, 2000), {"pixels_per_column": 1024}),
+        ("im2col_wide", wide(0, 0, 64, 8), {"rules": "driver"}),
+        (
+            "im2col_wide",
+            wide(0, 0, 8, 8, swizzle="none", target="sm_100"),
+            {"swizzle": TmaSwizzle.bytes128},
+        ),
+    ],
+)  # fmt: skip
+def test_the_smallest_change_of_an_im2col_request(kind, broken, change):
+    x = view((2, 14, 14, 512), (2, 16))
+    assert check(kind, x, broken).fixed() == broken | change
+
+
+def test_channels_are_made_whole_before_the_swizzle_is_widened():
+    x = view((2, 14, 14, 64), (1, 8))
+    assert check("im2col", x, im2col((0, 0), (0, 0), 37, 8, swizzle="bytes32")).changes() == {
+        "channels_per_pixel": 32
+    }
+
+
+@examples(200)
+@given(KINDS, st.data())
+def test_fixed_changes_nothing_that_could_stay(kind, data):
+    x = data.draw(st.one_of(fine_views(), odd_views()))
+    options = data.draw(st.fixed_dictionaries(options_of(kind, len(x.shape))))
+    report = check(kind, x, options)
+    for name in report.changes() or ():
+        assert not check(kind, x, report.fixed() | {name: options[name]}).ok
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        view((4, 1733)),
+        view((64, 64), strides=(1, 64)),
+        view((64, 64), address=ADDRESS + 4),
+        view((0, 64)),
+        view((1, 2, 3, 4, 5, 4)),
+        view((64, 64), (5, 128)),
+    ],
+    ids=["ragged", "transposed", "misaligned", "empty", "rank 6", "complex128"],
+)
+def test_a_tensor_that_must_change_itself_has_no_fix_by_arguments(x):
+    report = check("tiled", x, tiled((16,) * len(x.shape)))
+    assert not report.ok
+    assert report.fixed() is None
+
+
+def test_what_was_refused_before_the_arguments_has_no_fix():
+    assert tma.check_tma_descriptor("abc", (16, 3), swizzle="byte32").fixed() is None
+
+
+def test_accepted_arguments_are_those_of_fixed():
+    x = np.zeros((64, 64), np.float32)
+    report = tma.check_tma_descriptor(x, (16, 3))
+    assert report.accepted_arguments() == report.fixed()
+    assert tma.make_tma_descriptor(x, **report.accepted_arguments()).box_sizes == (16, 4)
+
+
+def test_accepted_arguments_raise_the_refusal_where_the_tensor_must_change():
+    report = tma.check_tma_descriptor(np.zeros((64, 63), np.float32), (16, 32))
+    with pytest.raises(tma.TmaPreconditionError) as caught:
+        report.accepted_arguments()
+    assert caught.value.violations == report.violations
+    assert report.fixed() is None
+
+
+def test_accepted_arguments_need_a_report_of_a_check():
+    with pytest.raises(tma.TmaUnsupportedError, match="not made by a check"):
+        tma.Report(()).accepted_arguments()

@@ -1,0 +1,137 @@
+"""The report as a value and as text, and its advice."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from strategies import (
+    check,
+    im2col,
+    tiled,
+    view,
+)
+
+import tma_dlpack as tma
+from tma_dlpack.checks.parse import read_call
+from tma_dlpack.tables.enums import (
+    TensorMapDataType,
+)
+from tma_dlpack.tables.targets import Target
+
+# -- reports are values ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("x", [np.zeros((64, 64), np.float32), object], ids=["array", "no tensor"])
+def test_a_report_survives_pickle_with_its_repairs(x):
+    report = tma.check_tma_descriptor(x, [16, 3])
+    again = pickle.loads(pickle.dumps(report))
+    assert (again, str(again), again.fixed()) == (report, str(report), report.fixed())
+
+
+@pytest.mark.parametrize("name", ["ok", "violations", "anything"])
+def test_a_report_and_its_findings_are_immutable(name):
+    report = tma.check_tma_descriptor(np.zeros((64, 64), np.float32), (16, 3))
+    for value in (report, report.violations[0]):
+        with pytest.raises(AttributeError, match="is immutable"):
+            setattr(value, name, 1)
+        with pytest.raises(AttributeError, match="is immutable"):
+            delattr(value, name)
+
+
+def test_the_driver_counts_a_column_of_pixels_whole():
+    column = im2col((0,), (0,), 64, 128)
+    request = read_call("im2col", None, 0, column, Target.of("sm_90"), False)
+    request = request.with_arguments(data_type=TensorMapDataType.FLOAT16)
+    assert request.arguments.floor_box_bytes == request.box_bytes == 16384
+
+
+# -- the report ------------------------------------------------------------------------------------
+
+
+def test_a_report_reads_as_text():
+    report = check("tiled", view((64, 64)), tiled((16, 3), elem_strides=(9, 1)))
+    assert str(report).splitlines() == [
+        "refused: 2 violations",
+        "box_sizes[1] spans 12 bytes; it must be a multiple of 16 bytes when interleave_layout is "
+        "none",
+        "  fix: use a multiple of 4 elements (16 bytes); the nearest that fits is box_sizes="
+        "(16, 4)",
+        "  rule: BOX_INNER_16B (libcu++ make_tma_descriptor.h at 571f2fc3bc, __get_box_sizes; CUDA "
+        "driver",
+        "    API, cuTensorMapEncodeTiled)",
+        "elem_strides[0] is 9; it must be 1..8",
+        "  fix: use 1 and step the tensor itself, x[::9], or use 8, the largest step",
+        "  rule: ELEM_STRIDES_RANGE (libcu++ make_tma_descriptor.h at 571f2fc3bc, "
+        "__get_elem_strides; CUDA",
+        "    driver API, cuTensorMapEncodeTiled (libcu++ and the documentation ignore "
+        "the innermost entry",
+        "    unless interleaved; the driver does not))",
+    ]
+
+
+def test_the_choices_of_an_argument_are_printed_within_100_columns():
+    options = tiled((16, 16), data_type="?", swizzle="?", elem_strides="?")
+    report = check("tiled", view((64, 64)), options)
+    assert len(report.violations) == 3
+    assert max(map(len, str(report).splitlines())) <= 100
+    assert "16U6_ALIGN16B (15)" in str(report)
+
+
+def test_a_report_is_true_exactly_when_accepted():
+    accepted = check("tiled", view((64, 64)), tiled((16, 16), swizzle="bytes64"))
+    assert accepted
+    assert str(accepted).startswith("accepted")
+    accepted.raise_if_refused()
+    refused = check("tiled", view((64, 64)), tiled((16, 3)))
+    assert not refused
+    with pytest.raises(tma.TmaPreconditionError) as caught:
+        refused.raise_if_refused()
+    assert caught.value.violations == refused.violations
+    assert not isinstance(caught.value, tma.TmaUnsupportedError)
+
+
+def test_the_html_of_a_report_is_escaped():
+    report = check("tiled", view((64, 64)), tiled((16, 16), swizzle="<i9>"))
+    assert "<i9>" not in report._repr_html_()
+    assert "&lt;i9&gt;" in report._repr_html_()
+
+
+def test_a_report_does_not_follow_a_list_that_changes_later():
+    box = [16, 3]
+    report = check("tiled", view((64, 64)), tiled(box))
+    box[:] = [1, 1, 1, 1]
+    assert report.fixed()["box_sizes"] == (16, 4)
+
+
+# -- advice ----------------------------------------------------------------------------------------
+
+
+def advice_of(x, options, kind="tiled"):
+    report = check(kind, x, options)
+    assert report.ok, str(report)
+    return [a.rule for a in report.advice]
+
+
+def test_advice_of_neighbours():
+    even = view((64, 64))
+    ragged = view((64, 63), strides=(64, 1))
+    assert advice_of(even, tiled((16, 32), swizzle="bytes128")) == []
+    assert advice_of(ragged, tiled((16, 32), swizzle="bytes128")) == [
+        "STORE_OVERRUN",
+        "COORDINATE_STEP",
+    ]
+    assert advice_of(even, tiled((16, 32))) == ["BANK_CONFLICTS"]
+    assert advice_of(even, tiled((1, 32))) == []
+    assert advice_of(even, tiled((16, 16), swizzle="bytes128")) == ["SWIZZLE_PADDING"]
+    padded = view((64, 64), strides=(128, 1))
+    assert advice_of(padded, tiled((1, 16), target="sm_100")) == ["BIT_85"]
+    assert advice_of(even, tiled((1, 16), target="sm_100")) == []
+    assert advice_of(padded, tiled((1, 16), target=Target((10, 0), driver_version=13020))) == []
+
+
+def test_a_dimension_over_2_31_comes_with_advice():
+    options = tiled((1, 16), swizzle="bytes64")
+    assert "DIM_OVER_2_31" in advice_of(view((1, (1 << 31) + 4)), options)
+    assert "DIM_OVER_2_31" not in advice_of(view((1, 1 << 31)), options)

@@ -1,0 +1,264 @@
+"""Advice on accepted calls: one row each, as in `rules`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tma_dlpack.checks import words
+from tma_dlpack.checks.request import Request
+from tma_dlpack.checks.rule import MEASURED
+from tma_dlpack.tables.arguments import KINDS, MapKind
+from tma_dlpack.tables.coerce import counted
+from tma_dlpack.tables.dtypes import PADDED_TYPES
+from tma_dlpack.tables.enums import TmaSwizzle
+from tma_dlpack.tables.limits import (
+    BIT_85_MENDED_IN,
+    BIT_85_SMALL_BYTES,
+    INNER_BYTES,
+    PACKED_GROUP,
+    SWIZZLE_SPAN_BYTES,
+)
+
+BANK_LINE_BYTES = 128  # 32 banks of 4 bytes
+
+
+@dataclass(frozen=True, slots=True)
+class AdviceRow:
+    """One advice: when it applies, what was found, why it matters, what to do."""
+
+    id: str
+    on: str
+    applies: Callable[[Request], bool]
+    found: str | Callable[[Request], str]
+    why: str
+    fix: str | Callable[[Request], str]
+    source: str
+    kinds: tuple[MapKind, ...] = KINDS
+
+
+def bank_conflict_degree(pitch_bytes: int, rows: int) -> int:
+    """Give the bank conflict degree of reading 16 bytes of each of 8 rows at one column.
+
+    `ldmatrix` reads 8 such rows in one phase. 1 means no conflict, 8 is the worst.
+
+    >>> bank_conflict_degree(128, 64), bank_conflict_degree(16, 64)
+    (8, 1)
+    """
+    groups = BANK_LINE_BYTES // math.gcd(pitch_bytes, BANK_LINE_BYTES)
+    return -(-min(8, rows) // min(8, groups))
+
+
+def _inner_bytes(r: Request) -> int:
+    """Bytes that a row of the box takes in shared memory, with the gaps of padded types."""
+    if r.data_type in PADDED_TYPES:
+        return r.inner_box * r.type_row.smem_chunk_bytes // PACKED_GROUP
+    return int(r.inner_box_bytes)
+
+
+def _rows(r: Request) -> int:
+    return math.prod(_tile(r)[:-1]) if r.kind == "tiled" else r.arguments.pixels_per_column
+
+
+def _degree(r: Request) -> int:
+    return bank_conflict_degree(_inner_bytes(r), _rows(r))
+
+
+def _fitting_swizzle(r: Request) -> TmaSwizzle | None:
+    """Give the narrowest swizzle that the row and its data type allow, or None."""
+    for swizzle in (TmaSwizzle.bytes32, TmaSwizzle.bytes64, TmaSwizzle.bytes128):
+        allowed = r.data_type not in PADDED_TYPES or swizzle is TmaSwizzle.bytes128
+        if allowed and _inner_bytes(r) <= SWIZZLE_SPAN_BYTES[swizzle]:
+            return swizzle
+    return None
+
+
+def _padding_fix(r: Request) -> str:
+    widen = f"widen the box to {r.span_bytes * 8 // r.element_bits} elements"
+    swizzle = _fitting_swizzle(r)
+    if swizzle is None or SWIZZLE_SPAN_BYTES[swizzle] >= r.span_bytes:
+        swizzle = TmaSwizzle.none
+    if r.kind == "im2col_wide" and swizzle is not TmaSwizzle.bytes64:
+        return widen  # an im2col-wide map has no narrower swizzle
+    return f"{widen}, or use swizzle={swizzle.name!r}"
+
+
+def _conflict_fix(r: Request) -> str:
+    swizzle = _fitting_swizzle(r)
+    if swizzle is not None:
+        return f"use swizzle={swizzle.name!r} and read through the same pattern"
+    elements = BANK_LINE_BYTES * 8 // r.element_bits
+    return f"narrow the box to {elements} elements (128 bytes) and use swizzle='bytes128'"
+
+
+def _dense(r: Request) -> bool:
+    spans = [int(r.nested_bytes(i)) for i in range(1, r.rank)]
+    return all(s == n for s, n in zip(r.arguments.global_strides, spans, strict=True))
+
+
+def _spanned_bytes(r: Request) -> int:
+    outer = zip(r.arguments.global_dim[1:], r.arguments.global_strides, strict=True)
+    return r.arguments.row_bytes + sum((int(n) - 1) * int(s) for n, s in outer)
+
+
+def _beyond_bytes(r: Request) -> tuple[int, int]:
+    """Count the bytes that the map describes before and after the tensor's own."""
+    if r.view is None or r.view.own is None:
+        return 0, 0
+    end = r.view.offset_bytes + r.view.extent_bytes
+    return max(0, -r.view.offset_bytes), max(0, end - r.view.own.extent_bytes)
+
+
+def _beyond_found(r: Request) -> str:
+    before, after = _beyond_bytes(r)
+    parts = []
+    if before:
+        parts.append(f"{counted(before, 'byte')} before the tensor's first element")
+    if after:
+        parts.append(f"{counted(after, 'byte')} after the tensor's last element")
+    return f"the map describes {' and '.join(parts)}"
+
+
+def _tile(r: Request) -> tuple[int, ...]:
+    """Give the elements that a copy takes along each dimension, row-major.
+
+    The engine ignores the innermost element stride unless the layout is interleaved.
+    """
+    steps = r.arguments.element_strides
+    steps = steps if r.interleaved else (1, *steps[1:])
+    return tuple(-(-n // s) for n, s in zip(r.arguments.box_dim, steps, strict=True))[::-1]
+
+
+ADVICE: tuple[AdviceRow, ...] = (
+    AdviceRow(
+        id="TARGET_ASSUMED",
+        on="target",
+        applies=lambda r: r.target_is_assumed,
+        found="the tensor is on a GPU, but there is no driver to ask which one",
+        why="the map is made for sm_90",
+        fix="pass target='sm_90', or the GPU that the map is for",
+        source="tma_dlpack",
+    ),
+    AdviceRow(
+        id="BEYOND_TENSOR",
+        on="tensor.shape",
+        applies=lambda r: any(_beyond_bytes(r)),
+        found=_beyond_found,
+        why="making such a map is legal, because it reads no memory; but a copy of bytes outside "
+        "the tensor's memory reads or overwrites other data, or faults",
+        fix="copy only tiles whose elements all lie in the tensor's memory",
+        source="tma_dlpack: shape=, strides= and offset= are not checked against the tensor's "
+        "memory",
+    ),
+    AdviceRow(
+        id="ADDRESS_ZERO",
+        on="tensor.address",
+        applies=lambda r: r.is_driver_call and r.address == 0,
+        found="global_address is 0",
+        why="the driver encodes such a map (a driver of 2023 did not), but there is no tensor",
+        fix="set the address before the first copy: tma.driver_replace_address(tm, address)",
+        source=f"{MEASURED}, 2026-11-21",
+    ),
+    AdviceRow(
+        id="ELEM_STRIDES_TILE",
+        on="elem_strides",
+        kinds=("tiled",),
+        applies=lambda r: _tile(r) != r.arguments.box_dim[::-1],
+        found=lambda r: (
+            f"a box of {r.arguments.box_dim[::-1]} with elem_strides "
+            f"{r.arguments.element_strides[::-1]} gives a tile of {_tile(r)} elements"
+        ),
+        why="box_sizes counts the elements that the box spans in the tensor, and the copy takes "
+        "every elem_strides-th of them: ceil(box_sizes / elem_strides)",
+        fix="for a tile of as many elements as box_sizes, multiply it by elem_strides",
+        source=f"CUDA driver API, cuTensorMapEncodeTiled; {MEASURED}",
+    ),
+    AdviceRow(
+        id="DIM_OVER_2_31",
+        on="tensor",
+        kinds=("tiled",),
+        applies=lambda r: max(r.arguments.global_dim) > 1 << 31,
+        found=lambda r: f"a dimension has {max(r.arguments.global_dim)} elements",
+        why="the driver encodes the map, but with over 2^31 elements along a dimension every copy "
+        "is an illegal instruction",
+        fix=lambda r: words.parts_fix(r, r.arguments.global_dim.index(max(r.arguments.global_dim))),
+        source=f"{MEASURED}, 2026-11-20",
+    ),
+    AdviceRow(
+        id="STORE_OVERRUN",
+        on="tensor",
+        applies=lambda r: not r.interleaved and r.arguments.row_bytes % INNER_BYTES != 0,
+        found=lambda r: f"the last dimension spans {r.arguments.row_bytes} bytes",
+        why="stores and reductions write whole chunks of 16 bytes: they overwrite the bytes past "
+        "the end of each row, up to the next multiple of 16; loads are exact",
+        fix="store only if the padding after each row may be overwritten",
+        source=MEASURED,
+    ),
+    AdviceRow(
+        id="COORDINATE_STEP",
+        on="tensor",
+        applies=lambda r: not r.interleaved and r.arguments.row_bytes % INNER_BYTES != 0,
+        found=lambda r: (
+            "a tile that ends with the row would start at element "
+            f"{int(r.arguments.global_dim[0]) - r.inner_box}"
+        ),
+        why="the innermost coordinate of every copy must be at a multiple of 16 bytes; otherwise "
+        "the copy is an illegal instruction",
+        fix=lambda r: f"step the innermost coordinate by multiples of {r.inner_unit} elements",
+        source=MEASURED,
+    ),
+    AdviceRow(
+        id="BANK_CONFLICTS",
+        on="swizzle",
+        applies=lambda r: not r.interleaved and not r.arguments.swizzle and _degree(r) > 1,
+        found=lambda r: (
+            f"rows of {_inner_bytes(r)} bytes without swizzle: eight rows read at one column have "
+            f"{_degree(r)}-way bank conflicts"
+        ),
+        why="reading a tile by columns, as ldmatrix does, is slower by that factor",
+        fix=_conflict_fix,
+        source="CUDA C++ Programming Guide, shared memory: 32 banks of 4 bytes",
+    ),
+    AdviceRow(
+        id="SWIZZLE_PADDING",
+        on="swizzle",
+        applies=lambda r: not r.interleaved and _inner_bytes(r) < r.span_bytes,
+        found=lambda r: (
+            f"rows of {_inner_bytes(r)} bytes take {r.span_bytes} bytes each in shared memory"
+        ),
+        why="copies do not write the rest of each row, and tx_bytes does not count it",
+        fix=_padding_fix,
+        source=MEASURED,
+    ),
+    AdviceRow(
+        id="BIT_85",
+        on="target",
+        applies=lambda r: (
+            r.target.compute_capability >= (10, 0)
+            and (r.target.driver_version or 0) < BIT_85_MENDED_IN
+            and _spanned_bytes(r) < BIT_85_SMALL_BYTES
+            and not _dense(r)
+        ),
+        found=lambda r: f"a tensor of {_spanned_bytes(r)} bytes that is not dense, on {r.target}",
+        why="maps of such tensors can fault on Blackwell with drivers before 13.2; libcu++ clears "
+        "bit 85 of tiled maps, and so does encoder='driver' here",
+        fix=lambda r: (
+            "use encoder='driver', or libcu++, or update the driver to CUDA 13.2 or later"
+            if r.kind == "tiled"
+            else "update the driver to CUDA 13.2 or later"
+        ),
+        source="driver 595.71.05 release notes; documented, not measured",
+    ),
+    AdviceRow(
+        id="WIDE_ON_SM_90",
+        on="target",
+        kinds=("im2col_wide",),
+        applies=lambda r: r.target.compute_capability < (10, 0),
+        found=lambda r: f"im2col-wide on {r.target}",
+        why="the documentation requires compute capability 10.0; driver 580.159.04 encodes the map "
+        "on sm_90, which has no instruction that uses it",
+        fix="on sm_90 use tma.make_im2col_descriptor, or tma.driver_encode_im2col",
+        source="CUDA driver API, cuTensorMapEncodeIm2colWide",
+    ),
+)

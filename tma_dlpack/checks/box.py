@@ -1,0 +1,304 @@
+"""Rules on box_sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from tma_dlpack.checks import names, repairs, words
+from tma_dlpack.checks.request import Request
+from tma_dlpack.checks.rule import (
+    ALL_BUT_MEASURED,
+    HAS_TYPE,
+    LIBCU,
+    MEASURED,
+    TILED,
+    TILED_ON_SM_90,
+    AnyRule,
+    Rule,
+    RulePerEntry,
+)
+from tma_dlpack.tables.arguments import reverse
+from tma_dlpack.tables.coerce import counted
+from tma_dlpack.tables.dtypes import PADDED_TYPES
+from tma_dlpack.tables.enums import TmaSwizzle
+from tma_dlpack.tables.limits import (
+    INNER_BYTES,
+    MAX_BOX,
+    MAX_BOX_BYTES,
+    MAX_RANK,
+    PADDED_INNER_VALUES,
+)
+
+#: What the rows on the innermost bytes of the box read.
+_READS_INNER = ("box_sizes", "data_type")
+_HAS_INNER = ("RANK", "BOX_RANK", "CHANNELS", *HAS_TYPE, "PACKED_TYPE")
+
+
+def _inner_to_outer(r: Request) -> Iterable[int]:
+    return range(r.rank)
+
+
+def _box_found(r: Request, i: int) -> str:
+    return f"{names.box_entry(r, i)} is {r.arguments.box_dim[i]}"
+
+
+def be_in_shape(r: Request, i: int) -> str:
+    """Give the limit of an entry that must not exceed the extent of the tensor."""
+    return f"be at most {names.extent(r, i)} = {r.arguments.global_dim[i]}"
+
+
+def inner_found(r: Request) -> str:
+    """Give the bytes of a row of the box."""
+    return f"{names.inner_box(r)} spans {counted(r.inner_box_bytes, 'byte')}"
+
+
+def _fitting(r: Request, i: int) -> int:
+    """Give the nearest valid entry i of the box: along dimension 0, a multiple of 16 bytes."""
+    in_units = i == 0 and r.type_is_known and not r.interleaved
+    whole = repairs.inner_box(r) if in_units else {}
+    box: tuple[int, ...] = (whole or repairs.clamp_box(r, i))["box_sizes"]
+    return box[r.rank - 1 - i]
+
+
+def _range_fix(r: Request, i: int) -> str:
+    if r.arguments.box_dim[i] < 1:
+        return f"use at least {_fitting(r, i)}"
+    wider = words.wider_hint(r) if i == 0 else ""
+    return f"use {_fitting(r, i)}, and several copies for a larger tile{wider}"
+
+
+def _box_rank_fix(r: Request) -> str:
+    size = "row-major; 1 for dimensions that a tile does not extend along"
+    if r.is_driver_call:
+        return f"give {counted(r.rank, 'entry')}, {size}"
+    box = repairs.entries("box_sizes")(r)["box_sizes"]
+    return f"pass {counted(r.rank, 'entry')}, such as box_sizes={box}, {size}"
+
+
+def inner_fix(r: Request) -> str:
+    """Name the rows of a box that are multiples of 16 bytes, and the nearest one."""
+    change = repairs.inner_box(r)
+    if r.is_driver_call or not change:
+        nearest = ""
+    else:
+        nearest = "; the nearest that fits is {}={}".format(*next(iter(change.items())))
+    unit = r.inner_unit
+    size = counted(unit * r.element_bits // 8, "byte")
+    return f"use a multiple of {counted(unit, 'element')} ({size}){nearest}"
+
+
+def _span_fix(r: Request) -> str:
+    span = counted(r.span_elements, "element")
+    narrow = f"narrow it to {span} ({r.span_bytes} bytes) and copy in several steps"
+    split = _split_hint(r)
+    swizzle = repairs.wider_swizzle(r)
+    if swizzle is not None:
+        return f"use swizzle={swizzle.name!r}, or {narrow}{split}"
+    return f"{narrow}, or use swizzle='none'{split}"
+
+
+def _split_hint(r: Request) -> str:
+    """Give the call that copies a wide tile at once; "" if the row is not whole spans."""
+    a, span = r.arguments, r.span_elements
+    can_split = r.kind == "tiled" and not r.is_driver_call and r.is_own_layout and r.rank < MAX_RANK
+    if not can_split or r.type_row.is_packed or a.box_dim[0] % span or a.global_dim[0] % span:
+        return ""
+    box = reverse(a.box_dim)
+    return (
+        "; or copy it at once: tma.make_tma_descriptor(x, **tma.split_inner(x, "
+        f"box_sizes={box}, swizzle={a.swizzle.name!r}))"
+    )
+
+
+def _fits_smem(r: Request) -> bool:
+    return r.box_bytes <= r.target.max_smem_bytes
+
+
+def _driver_counts_few(r: Request) -> bool:
+    return r.encode_arguments().floor_box_bytes <= MAX_BOX_BYTES
+
+
+def _shrink_fix(holds: repairs.Holds) -> Callable[[Request], str]:
+    def fix(r: Request) -> str:
+        place, value = repairs.shrunk(r, holds)
+        entry = f"{names.box_entry(r, place)} from {r.arguments.box_dim[place]} to {value}"
+        return f"shrink {entry}, and copy in several steps"
+
+    return fix
+
+
+BOX_RULES: tuple[AnyRule, ...] = (
+    # 8. box
+    Rule(
+        id="BOX_RANK",
+        step=80,
+        on="box_sizes",
+        why="the tile has an extent along each dimension",
+        asks="have one entry per dimension of the tensor",
+        sets=frozenset({"libcu++", "driver"}),  # of the driver's arrays, `rank` entries are read
+        kinds=TILED,
+        reads=("box_sizes",),
+        after=("RANK",),
+        holds=lambda r: len(r.arguments.box_dim) == r.rank,
+        found=lambda r: f"box_sizes has {counted(len(r.arguments.box_dim), 'entry')}",
+        must=lambda r: f"have {r.rank}, one per dimension of the tensor",
+        fix=_box_rank_fix,
+        libcudacxx="__get_box_sizes",
+        repair=repairs.entries("box_sizes"),
+    ),
+    RulePerEntry(
+        id="BOX_RANGE",
+        step=81,
+        on="box_sizes",
+        why="the map stores size - 1 in 8 bits",
+        kinds=TILED,
+        entries=_inner_to_outer,
+        reads=("box_sizes",),
+        after=("RANK", "BOX_RANK"),
+        holds=lambda r, i: 1 <= r.arguments.box_dim[i] <= MAX_BOX,
+        found=_box_found,
+        must=f"be 1..{MAX_BOX}",
+        fix=_range_fix,
+        libcudacxx="__get_box_sizes",
+        documented=True,
+        repair=repairs.clamp_box,
+    ),
+    RulePerEntry(
+        id="BOX_IN_SHAPE",
+        step=81,
+        on="box_sizes",
+        why="libcu++ requires that a tile fits into the tensor; the driver does not",
+        asks="be at most the extent of the tensor",
+        kinds=TILED,
+        sets=LIBCU,
+        entries=_inner_to_outer,
+        reads=("box_sizes",),
+        after=("RANK", "BOX_RANK"),
+        after_here=("BOX_RANGE", "DIM_RANGE"),
+        holds=lambda r, i: r.arguments.box_dim[i] <= r.arguments.global_dim[i],
+        found=_box_found,
+        must=be_in_shape,
+        fix=lambda r, i: f"use {_fitting(r, i)}",
+        libcudacxx="__get_box_sizes",
+        differs="the driver accepts larger boxes; the rest of the tile is filled",
+        repair=repairs.clamp_box,
+    ),
+    Rule(
+        id="BOX_INNER_16B",
+        step=82,
+        on="box_sizes",
+        why="the hardware copies a row of the tile in units of 16 bytes",
+        asks="have an innermost entry that spans a multiple of 16 bytes when interleave_layout is "
+        "none",
+        kinds=TILED,
+        reads=(*_READS_INNER, "interleave_layout"),
+        after=_HAS_INNER,
+        after_here=("BOX_RANGE",),
+        applies=lambda r: not r.interleaved,
+        holds=lambda r: r.inner_box_bytes % INNER_BYTES == 0,
+        found=inner_found,
+        must=lambda r: (
+            f"be a multiple of {INNER_BYTES} bytes when "
+            f"{names.argument(r, 'interleave_layout')} is none"
+        ),
+        fix=inner_fix,
+        libcudacxx="__get_box_sizes",
+        documented=True,
+        repair=repairs.inner_box,
+    ),
+    Rule(
+        id="BOX_PACKED",
+        step=82,
+        on="box_sizes",
+        why="the driver API documents only rows of 128 values for the types padded to 16 bytes",
+        asks="have an innermost entry of 128 for the types padded to 16 bytes",
+        sets=ALL_BUT_MEASURED,
+        reads=_READS_INNER,
+        after=_HAS_INNER,
+        applies=lambda r: r.data_type in PADDED_TYPES,
+        holds=lambda r: r.inner_box == PADDED_INNER_VALUES,
+        found=lambda r: f"{names.inner_box(r)} is {counted(r.inner_box, 'value')}",
+        must=lambda r: f"be {PADDED_INNER_VALUES} for {r.type_row.data_type.name}",
+        fix=lambda r: f"use {PADDED_INNER_VALUES} for {names.inner_box(r)}",
+        documented=True,
+        repair=repairs.padded_inner,
+    ),
+    Rule(
+        id="BOX_SWIZZLE_SPAN",
+        step=83,
+        on="box_sizes",
+        why="the swizzle pattern is one span wide",
+        asks="have an innermost entry that spans at most the span of the swizzle: 32, 64 or 128 "
+        "bytes",
+        reads=(*_READS_INNER, "swizzle", "interleave_layout"),
+        after=_HAS_INNER,
+        after_here=("BOX_RANGE",),
+        applies=lambda r: not r.interleaved and r.arguments.swizzle is not TmaSwizzle.none,
+        holds=lambda r: r.inner_box_bytes <= r.span_bytes,
+        found=inner_found,
+        must=lambda r: f"be at most {r.span_bytes} bytes with swizzle {r.arguments.swizzle.name}",
+        fix=_span_fix,
+        libcudacxx="__get_box_sizes",
+        documented=True,
+        differs="libcu++'s page says when interleaved; its code and the driver, when not",
+        repair=repairs.fit_span,
+    ),
+    Rule(
+        id="BOX_SMEM",
+        step=84,
+        on="box_sizes",
+        why="a block could not hold the tile in its shared memory",
+        asks="fit the shared memory of a block on the target",
+        kinds=TILED,
+        sets=LIBCU,
+        reads=(*_READS_INNER, "target"),
+        after=(*_HAS_INNER, "BOX_RANGE"),
+        holds=_fits_smem,
+        found=lambda r: f"the box takes {counted(r.box_bytes, 'byte')}",
+        must=lambda r: (
+            f"fit the {r.target.max_smem_bytes} bytes of shared memory of a block on {r.target}"
+        ),
+        fix=_shrink_fix(_fits_smem),
+        libcudacxx="__get_box_sizes",
+        repair=repairs.shrink_box(_fits_smem),
+    ),
+    # 10. what only the driver requires
+    Rule(
+        id="BOX_INNER_16B_INTERLEAVED",
+        step=101,
+        on="box_sizes",
+        why="the driver requires it for every layout",
+        sets=TILED_ON_SM_90,
+        kinds=TILED,
+        reads=(*_READS_INNER, "interleave_layout", "target"),
+        after=_HAS_INNER,
+        after_here=("BOX_RANGE",),
+        applies=lambda r: r.interleaved and r.target.has_model,
+        holds=lambda r: r.inner_box_bytes % INNER_BYTES == 0,
+        found=inner_found,
+        must=f"be a multiple of {INNER_BYTES} bytes for the driver, interleaved or not",
+        fix=inner_fix,
+        source=MEASURED,
+        differs="libcu++ and the documentation require it only when not interleaved",
+        repair=repairs.inner_box,
+    ),
+    Rule(
+        id="BOX_BYTES",
+        step=102,
+        on="box_sizes",
+        why="the driver refuses more than the shared memory of an SM",
+        sets=TILED_ON_SM_90,
+        kinds=TILED,
+        reads=(*_READS_INNER, "elem_strides", "target"),
+        after=(*_HAS_INNER, "BOX_RANGE", "BOX_SMEM", "ELEM_STRIDES_RANK", "ELEM_STRIDES_RANGE"),
+        applies=lambda r: r.target.has_model,
+        holds=_driver_counts_few,
+        found=lambda r: (
+            f"the driver counts {counted(r.encode_arguments().floor_box_bytes, 'byte')} for the box"
+        ),
+        must=f"be at most {MAX_BOX_BYTES} bytes (228 KB)",
+        fix=_shrink_fix(_driver_counts_few),
+        source=MEASURED,
+        repair=repairs.shrink_box(_driver_counts_few),
+    ),
+)

@@ -1,0 +1,138 @@
+"""The engine: check a request against the rules, in libcu++'s order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import NamedTuple, TypeVar
+
+from tma_dlpack.checks import ALLOWABLE, RULES, AnyRule, Rule, names
+from tma_dlpack.checks.advice import ADVICE
+from tma_dlpack.checks.repairs import Change
+from tma_dlpack.checks.request import Request, set_of_rules
+from tma_dlpack.tables.errors import Advice, Violation
+
+T = TypeVar("T")
+_ONE = (None,)  # the entries of a `Rule`
+
+
+class Fault(NamedTuple):
+    """A rule that does not hold."""
+
+    rule: AnyRule
+    request: Request
+    entry: int | None  # of a RulePerEntry
+
+    def ask(self, question: Callable[..., T]) -> T:
+        """Call one of the rule's functions with the request, and the entry if there is one."""
+        if self.entry is None:
+            return question(self.request)
+        return question(self.request, self.entry)
+
+    def text(self, text: str | Callable[..., str]) -> str:
+        """Give one of the rule's texts, which may be a function of the request."""
+        return text if isinstance(text, str) else self.ask(text)
+
+    def changes(self) -> Change:
+        """Give keyword arguments that would satisfy the rule; none if only another tensor can."""
+        return {} if self.rule.repair is None else self.ask(self.rule.repair)
+
+
+def find_violations(request: Request) -> tuple[Violation, ...]:
+    """Check a request against its set of rules.
+
+    Returns every violation, in libcu++'s order: the first is the one that C++ would throw. Rules
+    whose prerequisites failed are skipped.
+    """
+    faults = faults_of(request)
+    if not faults:
+        return request.unreadable
+    lifted = "; or pass rules='driver': the driver itself accepts this"
+    more = lifted if _driver_accepts(request, faults) else ""
+    return request.unreadable + tuple(_violation(fault, more) for fault in faults)
+
+
+def faults_of(request: Request) -> list[Fault]:
+    """Give the rules that do not hold, in libcu++'s order."""
+    if request.unreadable and (request.is_driver_call or request.view is None):
+        return []
+    unreadable = {v.argument for v in request.unreadable}
+    failed: set[str] = set()  # ids of rules that do not hold, or were skipped
+    failed_here: set[tuple[str, int]] = set()  # the same for one entry
+    found: list[tuple[int, int, Fault]] = []
+    for rule in _rules_of(request.kind, request.rules):
+        if rule.id in request.allowed or (rule.make_only and request.is_driver_call):
+            continue
+        if rule.applies is not None and not rule.applies(request):
+            continue
+        cannot_read = unreadable and any(
+            names.argument(request, n) in unreadable for n in rule.reads
+        )
+        if cannot_read or not failed.isdisjoint(rule.after):
+            failed.add(rule.id)
+            continue
+        for nth, entry in enumerate(_entries(rule, request)):
+            here = entry or 0
+            if failed_here and any((other, here) in failed_here for other in rule.after_here):
+                continue
+            fault = Fault(rule, request, entry)
+            if not fault.ask(rule.holds):
+                failed.add(rule.id)
+                failed_here.add((rule.id, here))
+                found.append((rule.step, nth, fault))
+    return [fault for *_, fault in sorted(found, key=lambda found: found[:2])]
+
+
+@cache
+def _rules_of(kind: str, rules: str) -> tuple[AnyRule, ...]:
+    return tuple(rule for rule in RULES if kind in rule.kinds and rules in rule.sets)
+
+
+def _entries(rule: AnyRule, request: Request) -> Iterable[int | None]:
+    return _ONE if isinstance(rule, Rule) else rule.entries(request)
+
+
+def _driver_accepts(request: Request, faults: list[Fault]) -> bool:
+    """Whether a refused call would be accepted with ``rules="driver"``."""
+    if request.is_driver_call or request.unreadable:
+        return False
+    drivers_rules = set_of_rules(request.kind, "driver", request.target)
+    if any(drivers_rules in fault.rule.sets for fault in faults):
+        return False  # the driver has the same rule
+    return not faults_of(request.under("driver"))
+
+
+def _violation(fault: Fault, more_to_fix: str) -> Violation:
+    rule = fault.rule
+    return Violation(
+        rule=rule.id,
+        argument=names.argument(fault.request, rule.on),
+        found=fault.text(rule.found),
+        limit=f"it must {fault.text(rule.must)}",
+        fix=fault.text(rule.fix) + _allow(fault) + more_to_fix,
+        source=rule.sources(fault.request.kind),
+    )
+
+
+def _allow(fault: Fault) -> str:
+    """Give the `allow=` that skips a rule which only libcu++ has; "" for others."""
+    rule, request = fault.rule, fault.request
+    if rule.id not in ALLOWABLE or not request.has_rule(rule.id):
+        return ""
+    return f"; or pass allow=({rule.id!r},) to skip this rule of libcu++"
+
+
+def advise(request: Request) -> tuple[Advice, ...]:
+    """Give the advice on an accepted request."""
+    return tuple(
+        Advice(
+            rule=row.id,
+            argument=names.argument(request, row.on),
+            found=row.found if isinstance(row.found, str) else row.found(request),
+            limit=row.why,
+            fix=row.fix if isinstance(row.fix, str) else row.fix(request),
+            source=row.source,
+        )
+        for row in ADVICE
+        if request.kind in row.kinds and row.applies(request)
+    )

@@ -1,0 +1,231 @@
+"""Rules on im2col maps: corners, bounding box, channels and pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tma_dlpack.checks import names, repairs, words
+from tma_dlpack.checks.box import inner_fix, inner_found
+from tma_dlpack.checks.request import Request
+from tma_dlpack.checks.rule import (
+    BOTH_IM2COL,
+    DRIVER,
+    HAS_TYPE,
+    IM2COL,
+    MEASURED,
+    WIDE,
+    AnyRule,
+    Rule,
+    RulePerEntry,
+)
+from tma_dlpack.tables.coerce import counted
+from tma_dlpack.tables.limits import INNER_BYTES, MAX_BOX, MAX_BOX_BYTES, MAX_PIXELS
+
+
+def _spatial(r: Request) -> Iterable[int]:
+    return range(1 if r.kind == "im2col_wide" else r.spatial)
+
+
+def _corner_count(which: str) -> Rule:
+    name = f"pixel_box_{which}_corner"
+    return Rule(
+        id=f"{which.upper()}_CORNER_COUNT",
+        step=74,
+        on=name,
+        why="a corner is an offset along each spatial dimension",
+        asks="have one entry per spatial dimension",
+        make_only=True,
+        kinds=IM2COL,
+        reads=(name,),
+        after=("RANK",),
+        holds=lambda r: len(r.corner(which)) == r.spatial,
+        found=lambda r: f"{name} has {counted(len(r.corner(which)), 'entry')}",
+        must=lambda r: f"have {r.spatial}, one per spatial dimension",
+        fix=lambda r: (
+            f"pass {counted(r.spatial, 'entry')}, such as {name}="
+            f"{repairs.corner_count(which)(r)[name]}, in the order {'DHW'[-r.spatial :]}; "
+            "tma.im2col_corners() gives both corners"
+        ),
+        documented=True,
+        repair=repairs.corner_count(which),
+    )
+
+
+def _corner_range(which: str) -> RulePerEntry:
+    return RulePerEntry(
+        id=f"{which.upper()}_CORNER",
+        step=75,
+        on=f"pixel_box_{which}_corner",
+        why="the map stores all entries of a corner in 16 bits",
+        asks="be -32768..32767 at rank 3, -128..127 at rank 4, -16..15 at rank 5",
+        kinds=BOTH_IM2COL,
+        entries=_spatial,
+        reads=(f"pixel_box_{which}_corner", "target"),
+        after=("RANK", f"{which.upper()}_CORNER_COUNT"),
+        holds=lambda r, i: r.corner(which)[i] in r.corner_range,
+        found=lambda r, i: f"{names.corner_entry(r, which, i)} is {r.corner(which)[i]}",
+        must=_corner_must,
+        fix=lambda r, i: _corner_fix(r, which, i),
+        documented=True,
+        repair=repairs.corner_range(which),
+    )
+
+
+def _corner_fix(r: Request, which: str, i: int) -> str:
+    nearest = repairs.nearest(r.corner(which)[i], r.corner_range)
+    cause = "padding" if which == "lower" else "(kernel_size - 1) * dilation - padding"
+    return f"use {nearest}, the nearest that fits, or a convolution with a smaller {cause}"
+
+
+def _corner_must(r: Request, i: int) -> str:
+    return f"be {r.corner_range[0]}..{r.corner_range[-1]} for a tensor of rank {r.rank}"
+
+
+def _count(rule_id: str, name: str, limit: int, what: str) -> Rule:
+    def value(r: Request) -> int:
+        count: int = getattr(r.arguments, name)
+        return count
+
+    return Rule(
+        id=rule_id,
+        step=77,
+        on=name,
+        why=f"the map stores count - 1 in {(limit - 1).bit_length()} bits",
+        kinds=BOTH_IM2COL,
+        reads=(name,),
+        holds=lambda r: 1 <= value(r) <= limit,
+        found=lambda r: f"{name} is {value(r)}",
+        must=f"be 1..{limit}",
+        fix=lambda r: (
+            f"use {limit}, and several copies for more {what}"
+            if value(r) > limit
+            else "use at least 1"
+        ),
+        documented=True,
+        repair=repairs.clamp_count(name, limit),
+    )
+
+
+def _bounding_box_found(r: Request, i: int) -> str:
+    d = r.first_spatial + i
+    return (
+        f"the bounding box is {counted(r.bounding_box_extent(i), 'pixel')} along {'WHD'[i]} "
+        f"({names.extent(r, d)} = {r.arguments.global_dim[d]}, "
+        f"upper corner {r.corner('upper')[i]}, lower corner {r.corner('lower')[i]})"
+    )
+
+
+def _only_wraps(r: Request, i: int) -> bool:
+    """Whether the bounding box is empty only because the driver's 32-bit sum overflows."""
+    size = r.arguments.global_dim[r.first_spatial + i]
+    return size + r.corner("upper")[i] - r.corner("lower")[i] > 0
+
+
+def _bounding_box_must(r: Request, i: int) -> str:
+    if _only_wraps(r, i):
+        return (
+            "have at least one pixel, where the driver adds in 32-bit integers: size + upper must "
+            "be below 2^31"
+        )
+    return "have at least one pixel along every spatial dimension: size + upper - lower > 0"
+
+
+def _bounding_box_fix(r: Request, i: int) -> str:
+    if _only_wraps(r, i):
+        return words.parts_fix(r, r.first_spatial + i)
+    kernel = "use a kernel no larger than the padded image"
+    if r.is_driver_call:
+        return f"{kernel}; tma.im2col_corners() gives both corners"
+    change = repairs.open_bounding_box(r, i)
+    corners = ", ".join(f"{name}={value}" for name, value in change.items())
+    return (
+        f"{kernel}: tma.im2col_corners(kernel_size, padding, dilation) gives both corners; the "
+        f"nearest that fit are {corners}"
+    )
+
+
+def _column_fix(r: Request) -> str:
+    pixels = repairs.shrink_column(r)["pixels_per_column"]
+    return f"use at most {counted(pixels, 'pixel')} per column, or fewer channels per pixel"
+
+
+IM2COL_RULES: tuple[AnyRule, ...] = (
+    _corner_count("lower"),
+    _corner_count("upper"),
+    _corner_range("lower"),
+    _corner_range("upper"),
+    RulePerEntry(
+        id="BOUNDING_BOX",
+        step=76,
+        on="pixel_box_upper_corner",
+        why="a column starts at a pixel of the bounding box",
+        asks="have at least one pixel along every spatial dimension: size + upper - lower > 0",
+        kinds=BOTH_IM2COL,
+        entries=_spatial,
+        reads=("pixel_box_lower_corner", "pixel_box_upper_corner", "interleave_layout", "target"),
+        after=("RANK", "DIM_RANGE", "LOWER_CORNER_COUNT", "UPPER_CORNER_COUNT"),
+        after_here=("LOWER_CORNER", "UPPER_CORNER"),
+        holds=lambda r, i: r.bounding_box_extent(i) > 0,
+        found=_bounding_box_found,
+        must=_bounding_box_must,
+        fix=_bounding_box_fix,
+        documented=True,
+        source=MEASURED,
+        differs="the driver adds in 32-bit signed integers, which wrap",
+        repair=repairs.open_bounding_box,
+    ),
+    RulePerEntry(
+        id="WIDE_DIMS",
+        step=76,
+        on="tensor.shape",
+        why="the driver takes these extents as signed 32-bit integers",
+        kinds=WIDE,
+        sets=DRIVER,
+        entries=lambda r: range(1, r.spatial),
+        reads=("interleave_layout", "target"),
+        after=("RANK", "DIM_RANGE"),
+        applies=lambda r: r.target.has_model,
+        holds=lambda r, i: r.spatial_size(i) > 0,
+        found=lambda r, i: names.extent_found(r, r.first_spatial + i),
+        must="be 1..2^31 - 1 along H and D",
+        fix=lambda r, i: words.parts_fix(r, r.first_spatial + i),
+        source=MEASURED,
+    ),
+    _count("CHANNELS", "channels_per_pixel", MAX_BOX, "channels"),
+    _count("PIXELS", "pixels_per_column", MAX_PIXELS, "pixels"),
+    # what only the driver requires
+    Rule(
+        id="CHANNELS_16B",
+        step=101,
+        on="channels_per_pixel",
+        why="the hardware copies a pixel in units of 16 bytes",
+        kinds=BOTH_IM2COL,
+        reads=("channels_per_pixel", "data_type", "target"),
+        after=("CHANNELS", *HAS_TYPE, "PACKED_TYPE"),
+        applies=lambda r: r.target.has_model,
+        holds=lambda r: r.inner_box_bytes % INNER_BYTES == 0,
+        found=inner_found,
+        must=f"be a multiple of {INNER_BYTES} bytes",
+        fix=inner_fix,
+        source=MEASURED,
+        differs="not in the im2col document",
+        repair=repairs.inner_box,
+    ),
+    Rule(
+        id="COLUMN_BYTES",
+        step=102,
+        on="pixels_per_column",
+        why="the driver refuses more than the shared memory of an SM",
+        kinds=BOTH_IM2COL,
+        reads=("channels_per_pixel", "pixels_per_column", "data_type", "target"),
+        after=("CHANNELS", "PIXELS", *HAS_TYPE, "PACKED_TYPE"),
+        applies=lambda r: r.target.has_model,
+        holds=lambda r: r.box_bytes <= MAX_BOX_BYTES,
+        found=lambda r: f"a column takes {counted(r.box_bytes, 'byte')}",
+        must=f"be at most {MAX_BOX_BYTES} bytes (228 KB)",
+        fix=_column_fix,
+        source=MEASURED,
+        differs="not in the im2col document",
+        repair=repairs.shrink_column,
+    ),
+)

@@ -1,0 +1,221 @@
+"""Read the arguments of a call one by one, as enums and integers."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import Any, NamedTuple, TypeVar
+
+from tma_dlpack.tables.coerce import (
+    INTEGER_BITS,
+    counted,
+    integer_of,
+    integers_of,
+    nearest_integer,
+    nearest_integers,
+    not_an_integer,
+    shown,
+    text_of,
+    texts_of,
+)
+from tma_dlpack.tables.enums import TensorMapDataType, parse
+from tma_dlpack.tables.errors import Violation, wrong_argument
+
+AnyEnum = TypeVar("AnyEnum", bound=IntEnum)
+
+PER_DIMENSION, PER_SPATIAL = "one per dimension", "one per spatial dimension"
+
+
+class _Argument(NamedTuple):
+    """An argument of integers.
+
+    Attributes
+    ----------
+    example : str
+        What it may look like.
+    entries : str
+        What each entry of a sequence is for.
+    stand_in : int or None
+        Proposed for an entry that is not a number; None proposes to omit the argument.
+    """
+
+    example: str
+    entries: str = ""
+    stand_in: int | None = 1
+
+
+_INTEGERS = {
+    "box_sizes": _Argument("(64, 64)", PER_DIMENSION),
+    "elem_strides": _Argument("(1, 1)", PER_DIMENSION),
+    "shape": _Argument("(4096, 64)", PER_DIMENSION, None),
+    "strides": _Argument("(64, 1)", f"{PER_DIMENSION}, in elements", None),
+    "offset": _Argument("64", stand_in=None),
+    "channels_per_pixel": _Argument("64"),
+    "pixels_per_column": _Argument("128"),
+    "pixel_box_lower_corner": _Argument("(-1, -1)", PER_SPATIAL, 0),
+    "pixel_box_upper_corner": _Argument("(-1, -1)", PER_SPATIAL, 0),
+    "lower_corner_width": _Argument("-1"),
+    "upper_corner_width": _Argument("-1"),
+    "pixel_box_lower_corner_width": _Argument("-1"),
+    "pixel_box_upper_corner_width": _Argument("-1"),
+    "tensor_rank": _Argument("2"),
+    "global_address": _Argument("0x7f0000000000"),
+    "global_dim": _Argument("(4096, 4096)", PER_DIMENSION),
+    "global_strides": _Argument("(8192,)", "one per dimension but the innermost, in bytes"),
+    "box_dim": _Argument("(64, 64)", PER_DIMENSION),
+    "element_strides": _Argument("(1, 1)", PER_DIMENSION),
+}
+
+
+class Reader:
+    """Reads arguments one by one; keeps violations for unreadable ones, and proposals for them."""
+
+    def __init__(self) -> None:
+        self.unreadable: list[Violation] = []
+        self.proposals: dict[str, Any] = {}
+
+    def refuse(
+        self, argument: str, found: str, must: str, fix: str, proposal: object = None
+    ) -> None:
+        """Add the violation of an unreadable argument, and a value to propose instead."""
+        self.proposals[argument] = proposal
+        self.unreadable.append(wrong_argument(argument, f"{argument} {found}", must, fix))
+
+    def member(self, argument: str, enum: type[AnyEnum], value: object) -> AnyEnum:
+        """Read a member, its name or its value; the member of value 0 if unreadable."""
+        if type(value) is enum:
+            return value
+        word = text_of(value)
+        try:
+            return parse(enum, word if word is not None else integer_of(value))
+        except (TypeError, ValueError):
+            close = _close(word or "", enum.__members__)
+            choices = ", ".join(f"{m.name} ({m.value})" for m in enum)
+            self.refuse(
+                argument,
+                f"is {shown(value)}",
+                f"be a {enum.__name__}, its name or its value",
+                f"choose one of {choices}" + (f"; did you mean {close!r}?" if close else ""),
+                close or enum(0).name,
+            )
+            return enum(0)
+
+    def data_type(self, argument: str, value: object) -> TensorMapDataType | None:
+        """Read a data type that may be omitted; None if omitted or unreadable."""
+        if value is None:
+            return None
+        known = len(self.unreadable)
+        data_type = self.member(argument, TensorMapDataType, value)
+        if len(self.unreadable) == known:
+            return data_type
+        self.proposals[argument] = None
+        return None
+
+    def integer(self, argument: str, value: object, proposal: int = 0) -> int:
+        """Read an integer; 0 if unreadable."""
+        number = integer_of(value)
+        if number is None:
+            proposes = _INTEGERS[argument].stand_in is not None
+            meant = nearest_integer(value) if proposes else None
+            self.refuse(
+                argument,
+                f"is {shown(value)}",
+                f"be an int of at most {INTEGER_BITS} bits" if _is_long(value) else "be an int",
+                f"pass an int, such as {_INTEGERS[argument].example}",
+                proposal if meant is None else meant,
+            )
+        return number or 0
+
+    def integers(
+        self, argument: str, value: object, proposal: tuple[int, ...] | None = None
+    ) -> tuple[int, ...]:
+        """Read a sequence of integers, in the order given; an empty one if unreadable.
+
+        Entries that can be read, or are whole numbers, stay as they are in the proposal.
+        """
+        numbers = integers_of(value)
+        if numbers is None:
+            stand_in = _INTEGERS[argument].stand_in
+            meant = None if stand_in is None else nearest_integers(value, stand_in)
+            wrong = not_an_integer(value)
+            self.refuse(
+                argument,
+                f"is {shown(value)}" + (f", where {wrong}" if wrong else ""),
+                f"be a sequence of ints, {_INTEGERS[argument].entries}",
+                f"pass a tuple of ints, such as {_INTEGERS[argument].example}",
+                proposal if meant is None else meant,
+            )
+            return ()
+        return numbers
+
+    def array(self, argument: str, value: object, count: int, least: int) -> tuple[int, ...]:
+        """Read the first `count` entries of an array, as C does; it must have at least `least`."""
+        known = len(self.unreadable)
+        numbers = self.integers(argument, value)
+        if len(numbers) < least and len(self.unreadable) == known:
+            self.refuse(
+                argument,
+                f"has {counted(len(numbers), 'entry')}",
+                f"have {counted(least, 'entry')}, for the rank that is given",
+                "give one entry per dimension, innermost first",
+            )
+        return numbers[:count]
+
+    def word(self, argument: str, value: object, choices: tuple[str, ...]) -> str:
+        """Read one of a few words; the first of them if unreadable."""
+        word = text_of(value)
+        if word in choices:
+            return word
+        self.refuse(
+            argument,
+            f"is {shown(value)}",
+            f"be one of {', '.join(map(repr, choices))}",
+            f"pass {argument}={choices[0]!r}",
+            choices[0],
+        )
+        return choices[0]
+
+    def rule_ids(
+        self, argument: str, value: object, choices: tuple[str, ...], known: frozenset[str]
+    ) -> frozenset[str]:
+        """Read a sequence of rule ids, each one of `choices`; all of them where one is not.
+
+        `known` has the ids of all rules.
+        """
+        ids = texts_of(value)
+        if ids is None:
+            given = text_of(value)
+            self.refuse(
+                argument,
+                f"is {shown(value)}",
+                "be a sequence of rule ids",
+                f"pass {argument}=({(given or choices[0])!r},)",
+                () if given is None else (given,),
+            )
+            return frozenset(choices)
+        valid = tuple(name for name in ids if name in choices)
+        wrong = next((name for name in ids if name not in choices), None)
+        if wrong is None:
+            return frozenset(valid)
+        is_what = "also a rule of the driver" if wrong in known else "not a rule"
+        close = None if wrong in known else _close(wrong, choices)
+        self.refuse(
+            argument,
+            f"names {wrong}, which is {is_what}",
+            f"name only {', '.join(choices)}",
+            f"omit {wrong}" + (f"; did you mean {close!r}?" if close else ""),
+            (*valid, close) if close else valid,
+        )
+        return frozenset(choices)
+
+
+def _is_long(value: object) -> bool:
+    return isinstance(value, int) and value.bit_length() > INTEGER_BITS
+
+
+def _close(word: str, names: Iterable[str]) -> str | None:
+    """Give the name closest to a word, ignoring case; None if none is close."""
+    by_lower = {name.lower(): name for name in names}
+    close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.5)
+    return by_lower[close[0]] if close else None

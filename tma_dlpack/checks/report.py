@@ -1,0 +1,214 @@
+"""The `Report` of a check, and the search for arguments that would be accepted."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tma_dlpack.checks import ALLOWABLE, RULES
+from tma_dlpack.checks.check import Fault, advise, faults_of, find_violations
+from tma_dlpack.checks.repairs import Change
+from tma_dlpack.checks.request import Request
+from tma_dlpack.tables.coerce import counted, reusable
+from tma_dlpack.tables.errors import (
+    Advice,
+    Finding,
+    TmaPreconditionError,
+    TmaTargetError,
+    TmaUnsupportedError,
+    Violation,
+    sealed,
+)
+from tma_dlpack.tables.opaque import opaque
+from tma_dlpack.tables.public import Drawn, public
+
+MAX_REPAIRS = 40  # each changes at least one argument
+
+Arguments = Mapping[str, Any]
+RequestOf = Callable[[Arguments], Request]
+
+
+@public
+@sealed
+@dataclass(frozen=True, slots=True)
+class Report(Drawn):
+    """The result of a check: whether the call is accepted, and if not, why and how to fix it.
+
+    Returned by the `check_*` functions. True if the call is accepted, as `ok`; ``print(report)``
+    shows every violation with its fix.
+
+    Attributes
+    ----------
+    violations : tuple of Violation
+        Every rule that the call breaks, in libcu++'s order; empty if the call is accepted.
+    advice : tuple of Advice
+        Remarks on an accepted call, such as bank conflicts; empty if it is refused.
+
+    Examples
+    --------
+    >>> import numpy as np, tma_dlpack as tma
+    >>> x = np.zeros((64, 64), dtype=np.float32)
+    >>> report = tma.check_tma_descriptor(x, box_sizes=(16, 3))
+    >>> report.ok, [v.rule for v in report.violations]
+    (False, ['BOX_INNER_16B'])
+    >>> report.fixed()["box_sizes"]
+    (16, 4)
+    """
+
+    violations: tuple[Violation, ...]
+    advice: tuple[Advice, ...] = ()
+    _given: Arguments = field(default_factory=dict, repr=False, compare=False)
+    _request_of: RequestOf | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def ok(self) -> bool:
+        """Whether the call is accepted."""
+        return not self.violations
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def raise_if_refused(self) -> None:
+        """Raise `TmaPreconditionError` with all violations, if there are any.
+
+        It is a `TmaTargetError`, which is also a `TmaUnsupportedError` (a RuntimeError), if the
+        first violation is that the target lacks a feature.
+        """
+        if self.violations:
+            first = self.violations[0].rule
+            lacks = any(rule.id == first and rule.unsupported for rule in RULES)
+            raise (TmaTargetError if lacks else TmaPreconditionError)(self.violations)
+
+    @opaque
+    def fixed(self) -> Any:  # so that type checkers take **report.fixed()
+        """Give the keyword arguments after the tensor, corrected so that the call is accepted.
+
+        Only refused arguments change, as little as their rules allow. If no arguments satisfy
+        libcu++'s rules (for example a box larger than the tensor, without a smaller valid one) but
+        some satisfy the driver's, `allow` names the rules to switch off, or `rules` is
+        ``"driver"``.
+
+        Returns
+        -------
+        dict or None
+            Arguments that have been checked: ``make_tma_descriptor(x, **report.fixed())`` is
+            accepted. None if the tensor itself must change; `accepted_arguments` raises then.
+        """
+        changes = self.changes()
+        return None if changes is None else {**self._given, **changes}
+
+    @opaque
+    def accepted_arguments(self) -> dict[str, Any]:
+        """Give the arguments that `fixed` gives; raise if the tensor itself must change.
+
+        Returns
+        -------
+        dict
+            Keyword arguments, for ``make_tma_descriptor(x, **report.accepted_arguments())``.
+
+        Raises
+        ------
+        TmaPreconditionError
+            If no arguments are accepted; its violations say what to change about the tensor.
+
+        Examples
+        --------
+        >>> import numpy as np, tma_dlpack as tma
+        >>> x = np.zeros((64, 64), np.float32)
+        >>> report = tma.check_tma_descriptor(x, box_sizes=(16, 3))
+        >>> tma.make_tma_descriptor(x, **report.accepted_arguments()).box_sizes
+        (16, 4)
+        """
+        fixed: dict[str, Any] | None = self.fixed()
+        if fixed is None:
+            self.raise_if_refused()
+            raise TmaUnsupportedError("this report was not made by a check_* function")
+        return fixed
+
+    @opaque
+    def changes(self) -> dict[str, Any] | None:
+        """Give only the keyword arguments that `fixed` changes; None if the tensor must change.
+
+        >>> import numpy as np, tma_dlpack as tma
+        >>> tma.check_tma_descriptor(np.zeros((64, 64), np.float32), box_sizes=(16, 3)).changes()
+        {'box_sizes': (16, 4)}
+        """
+        if self._request_of is None:
+            return None
+        for start in _starts(self._given):
+            changes = _repaired(self._given, start, self._request_of)
+            if changes is not None:
+                return _needed(self._given, changes, self._request_of)
+        return None
+
+    @opaque
+    def __str__(self) -> str:
+        findings: tuple[Finding, ...] = (*self.violations, *self.advice)
+        head = "accepted" if self.ok else f"refused: {counted(len(self.violations), 'violation')}"
+        return "\n".join(
+            [head, *(f"advice: {f}" if isinstance(f, Advice) else str(f) for f in findings)]
+        )
+
+
+def check_request(request_of: RequestOf, given: Arguments) -> Report:
+    """Check a call and keep what `Report.fixed` needs.
+
+    Parameters
+    ----------
+    request_of : callable
+        Parses keyword arguments into a Request.
+    given : mapping
+        The keyword arguments of the call.
+    """
+    given = {name: reusable(value) for name, value in given.items()}
+    request = request_of(given)
+    violations = find_violations(request)
+    return Report(violations, () if violations else advise(request), given, request_of)
+
+
+def _starts(given: Arguments) -> Iterator[Change]:
+    """Give the changes to start repairing from: none, rules switched off, the driver's rules."""
+    yield {}
+    if "allow" in given:
+        for count in range(1, len(ALLOWABLE) + 1):
+            for allowed in itertools.combinations(ALLOWABLE, count):
+                yield {"allow": allowed}
+    yield {"rules": "driver"}
+
+
+def _repaired(given: Arguments, changes: Change, request_of: RequestOf) -> Change | None:
+    """Repair one fault after the other until nothing is refused; None if that fails."""
+    request = request_of({**given, **changes})
+    for _ in range(MAX_REPAIRS):
+        faults = faults_of(request)
+        if not faults and not request.unreadable:
+            return changes
+        for change in _changes(request, faults):
+            changed = request_of({**given, **changes, **change})
+            if changed != request:
+                changes, request = {**changes, **change}, changed
+                break
+        else:
+            return None
+    return None
+
+
+def _needed(given: Arguments, changes: Change, request_of: RequestOf) -> Change:
+    """Drop every change that is not needed for the call to be accepted."""
+    for name in changes:
+        fewer = {other: value for other, value in changes.items() if other != name}
+        request = request_of({**given, **fewer})
+        if not request.unreadable and not faults_of(request):
+            return _needed(given, fewer, request_of)
+    return changes
+
+
+def _changes(request: Request, faults: list[Fault]) -> Iterator[Change]:
+    """Give changes that may repair a request, in the order in which its faults are reported."""
+    for violation in request.unreadable:
+        if violation.argument in request.proposals:
+            yield {violation.argument: request.proposals[violation.argument]}
+    for fault in faults:
+        yield fault.changes()

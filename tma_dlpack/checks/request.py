@@ -1,0 +1,262 @@
+"""`Request`: a call, normalised to the driver's words and order.
+
+Its numbers may break any rule; only their types are right. An argument that could not be read (a
+box of strings, a swizzle that does not exist) has a default here and a Violation in `unreadable`;
+rules that read it are skipped.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from tma_dlpack.dlpack import TensorView
+from tma_dlpack.tables.arguments import EncodeArguments, MapKind, Number
+from tma_dlpack.tables.dtypes import DataTypeRow
+from tma_dlpack.tables.enums import TensorMapDataType, TmaInterleaveLayout
+from tma_dlpack.tables.errors import Violation
+from tma_dlpack.tables.limits import INNER_BYTES, SWIZZLE_SPAN_BYTES
+from tma_dlpack.tables.targets import Target
+
+#: What `rules=` may be, by kind of map; the first is the default.
+RULE_SETS: dict[MapKind, tuple[str, ...]] = {
+    "tiled": ("libcu++", "driver"),
+    "im2col": ("documented", "driver"),
+    "im2col_wide": ("documented", "driver"),
+}
+
+
+def set_of_rules(kind: MapKind, rules: str, target: Target) -> str:
+    """Give the set of rules that `rules=` of a `make_*` call means.
+
+    The driver's rules for im2col maps are measured on sm_90 only; for other targets the
+    documentation is used.
+    """
+    if kind == "tiled" or rules != "driver":
+        return rules
+    return "measured" if target.has_model else "documented"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A call of the user. Index 0 is innermost in every tuple.
+
+    Attributes
+    ----------
+    arguments : EncodeArguments
+        The driver's arguments. Extents and strides of types smaller than a byte may
+        be Fractions, and any number may be out of range.
+    address : int
+        Where element (0, ..., 0) stands.
+    rank : int
+        The tensor's, or the one that a `driver_encode_*` call gives.
+    rules : {"libcu++", "documented", "driver", "measured"}
+        The set of rules that applies.
+    target : Target
+    target_is_assumed : bool
+        Whether the target is a default because no driver could be asked.
+    is_driver_call : bool
+        Whether it is a `driver_encode_*` call; messages then use the driver's names.
+    view : TensorView or None
+        The tensor of a `make_*` call, at address 0 and without its owner.
+    innermost_stride : int
+        Stride of dimension 0 in elements.
+    allowed : frozenset of str
+        Ids of rules that `allow=` switches off.
+    asked_type : TensorMapDataType or None
+        What `data_type=` is.
+    type_is_known : bool
+        False if maps have no type for the tensor, or `data_type=` does not fit it; the type in
+        `arguments` is then UINT8 and means nothing.
+    unreadable : tuple of Violation
+        Arguments that could not be read.
+    proposals : mapping
+        What `Report.fixed` puts in their place, by argument.
+    """
+
+    arguments: EncodeArguments
+    address: int
+    rank: int
+    rules: str
+    target: Target
+    target_is_assumed: bool = False
+    is_driver_call: bool = False
+    view: TensorView | None = None
+    innermost_stride: int = 1
+    allowed: frozenset[str] = frozenset()
+    asked_type: TensorMapDataType | None = None
+    type_is_known: bool = True
+    unreadable: tuple[Violation, ...] = ()
+    proposals: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_own_layout(self) -> bool:
+        """Whether the tensor has its own layout, without `shape=`, `strides=` or `offset=`."""
+        return self.view is None or self.view.own is None
+
+    @property
+    def own_address(self) -> int:
+        """Address of the tensor's own first element."""
+        return self.address - (0 if self.view is None else self.view.offset_bytes)
+
+    # -- numbers for the rules -------------------------------------------------------------------
+
+    @property
+    def kind(self) -> MapKind:
+        """The kind of map."""
+        return self.arguments.kind
+
+    @property
+    def data_type(self) -> TensorMapDataType | None:
+        """The map's type; None where it is not known."""
+        return self.arguments.data_type if self.type_is_known else None
+
+    @property
+    def type_row(self) -> DataTypeRow:
+        """The row of the data type; only for rules that need one."""
+        return self.arguments.type_row
+
+    @property
+    def interleaved(self) -> bool:
+        """Whether the layout is interleaved."""
+        return self.arguments.interleave != TmaInterleaveLayout.none
+
+    @property
+    def alignment_bytes(self) -> int:
+        """What the address and every stride must be a multiple of."""
+        return self.arguments.alignment_bytes
+
+    @property
+    def element_bits(self) -> int:
+        """Bits of one element in global memory; only for rules that need a data type."""
+        return self.arguments.type_row.element_bits
+
+    @property
+    def inner_box(self) -> int:
+        """Elements of the box along dimension 0: box_dim[0], or channels per pixel."""
+        return self.arguments.inner_box
+
+    @property
+    def inner_box_bytes(self) -> Number:
+        """Bytes of the box along dimension 0, in global memory; not rounded."""
+        return _bytes(self.inner_box * self.element_bits)
+
+    @property
+    def inner_unit(self) -> int:
+        """Fewest elements along dimension 0 that take a multiple of 16 bytes."""
+        return math.lcm(INNER_BYTES * 8, self.element_bits) // self.element_bits
+
+    @property
+    def span_bytes(self) -> int:
+        """Bytes of one row of the swizzle pattern; 0 without swizzle."""
+        return SWIZZLE_SPAN_BYTES[self.arguments.swizzle]
+
+    @property
+    def span_elements(self) -> int:
+        """Elements that one row of the swizzle pattern holds."""
+        return self.span_bytes * 8 // self.element_bits
+
+    @property
+    def box_bytes(self) -> Number:
+        """Bytes of the whole box (tiled) or column (im2col), in global memory; not rounded."""
+        a = self.arguments
+        entries = a.box_dim if self.kind == "tiled" else (a.channels_per_pixel, a.pixels_per_column)
+        return _bytes(math.prod(entries) * self.element_bits)
+
+    @property
+    def ignores_innermost_elem_stride(self) -> bool:
+        """Whether the innermost entry of elem_strides is ignored.
+
+        libcu++ encodes 1 there unless the layout is interleaved, and the document ignores it; the
+        driver wants it in range all the same.
+        """
+        return (
+            self.rules in ("libcu++", "documented")
+            and not self.interleaved
+            and not self.is_driver_call
+        )
+
+    def nests(self, i: int) -> bool:
+        """Whether the stride of dimension i is 0 or spans the dimensions inside it."""
+        stride = self.arguments.global_strides[i - 1]
+        return stride == 0 or stride >= self.nested_bytes(i)
+
+    def nested_bytes(self, i: int) -> Number:
+        """Bytes that the dimensions inside dimension i span; those of extent 1 do not count."""
+        a = self.arguments
+        for k in range(i - 1, 0, -1):
+            if a.global_dim[k] != 1:
+                return a.global_dim[k] * a.global_strides[k - 1]
+        if self.view is not None:
+            return _bytes(self.view.shape[-1] * self.view.dtype.itemsize_bits)
+        return _bytes(a.global_dim[0] * self.element_bits)
+
+    def has_rule(self, rule_id: str) -> bool:
+        """Whether a rule that only libcu++ has is checked for this request."""
+        return self.rules == "libcu++" and rule_id not in self.allowed
+
+    @property
+    def spatial(self) -> int:
+        """Number of spatial dimensions (W, H, D)."""
+        return self.rank - 2
+
+    @property
+    def first_spatial(self) -> int:
+        """Dimension of W: 1, or 0 when interleaved."""
+        return 0 if self.interleaved else 1
+
+    def spatial_size(self, i: int) -> int:
+        """Extent along spatial dimension i, 0 being W, as the target's driver reads it."""
+        size = int(self.arguments.global_dim[self.first_spatial + i])
+        return _int32(size) if self.target.has_model else size
+
+    def bounding_box_extent(self, i: int) -> int:
+        """Pixels of the im2col bounding box along spatial dimension i, 0 being W.
+
+        The driver adds in 32-bit signed integers, which wrap [measured, sm_90].
+        """
+        end = self.spatial_size(i) + self.arguments.pixel_box_upper_corner[i]
+        wrapped = _int32(end) if self.target.has_model else end
+        return wrapped - self.arguments.pixel_box_lower_corner[i]
+
+    def corner(self, which: str) -> tuple[int, ...]:
+        """Give the ``"lower"`` or ``"upper"`` corner, W first."""
+        a = self.arguments
+        return a.pixel_box_lower_corner if which == "lower" else a.pixel_box_upper_corner
+
+    @property
+    def corner_range(self) -> range:
+        """Valid values of one corner entry: the corners share 16 bits."""
+        wide = self.kind == "im2col_wide" and self.rules == "documented"
+        bits = 16 if wide else {3: 16, 4: 8, 5: 5}[self.rank]
+        return range(-1 << bits - 1, 1 << bits - 1)
+
+    # -- result ----------------------------------------------------------------------------------
+
+    def encode_arguments(self) -> EncodeArguments:
+        """Give the driver's arguments as they are encoded: an ignored elem_stride is 1."""
+        steps = self.arguments.element_strides
+        if steps[:1] == (1,) or not self.ignores_innermost_elem_stride:
+            return self.arguments
+        return dataclasses.replace(self.arguments, element_strides=(1, *steps[1:]))
+
+    def under(self, rules: str) -> Request:
+        """Give the same request with other `rules=`, and none switched off by `allow=`."""
+        named = set_of_rules(self.kind, rules, self.target)
+        return dataclasses.replace(self, rules=named, allowed=frozenset())
+
+    def with_arguments(self, **changes: Any) -> Request:
+        """Give the same request with some of the driver's arguments changed."""
+        return dataclasses.replace(self, arguments=dataclasses.replace(self.arguments, **changes))
+
+
+def _bytes(bits: Number) -> Number:
+    return bits // 8 if bits % 8 == 0 else Fraction(bits) / 8
+
+
+def _int32(n: int) -> int:
+    return (n + (1 << 31)) % (1 << 32) - (1 << 31)

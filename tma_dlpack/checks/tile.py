@@ -1,0 +1,129 @@
+"""Rules on interleave_layout and swizzle."""
+
+from __future__ import annotations
+
+from tma_dlpack.checks import names, repairs
+from tma_dlpack.checks.request import Request
+from tma_dlpack.checks.rule import ALL_BUT_MEASURED, HAS_TYPE, WIDE, AnyRule, Rule
+from tma_dlpack.tables.enums import TensorMapDataType, TmaInterleaveLayout, TmaSwizzle
+
+_ATOMS = (
+    TmaSwizzle.bytes128_atom_32B,
+    TmaSwizzle.bytes128_atom_32B_flip_8B,
+    TmaSwizzle.bytes128_atom_64B,
+)
+_U6_ALIGN16B = TensorMapDataType["16U6_ALIGN16B"]
+_SWIZZLES_OF_PADDED = {
+    TensorMapDataType["16U4_ALIGN16B"]: (
+        TmaSwizzle.none,
+        TmaSwizzle.bytes128,
+        TmaSwizzle.bytes128_atom_32B,
+    ),
+    _U6_ALIGN16B: (
+        TmaSwizzle.none,
+        TmaSwizzle.bytes128,
+        TmaSwizzle.bytes128_atom_32B,
+        TmaSwizzle.bytes128_atom_64B,
+    ),
+}
+_WIDE_SWIZZLES = (TmaSwizzle.bytes64, TmaSwizzle.bytes128, TmaSwizzle.bytes128_atom_32B)
+
+
+def _swizzle_found(r: Request) -> str:
+    return f"swizzle is {r.arguments.swizzle.name}"
+
+
+TILE_RULES: tuple[AnyRule, ...] = (
+    # 1. device
+    Rule(
+        id="ATOM_SWIZZLE",
+        step=11,
+        on="swizzle",
+        why="atom swizzles came with compute capability 10.0; the driver refuses them for sm_90",
+        unsupported=True,
+        reads=("target", "swizzle"),
+        after=("CAPABILITY",),
+        applies=lambda r: r.target.is_sm_9x,
+        holds=lambda r: r.arguments.swizzle not in _ATOMS,
+        found=lambda r: f"swizzle is {r.arguments.swizzle.name} on {r.target}",
+        must="be none, bytes32, bytes64 or bytes128 on compute capability 9.x",
+        fix="use swizzle='bytes128', or make the map for sm_100 or later (target='sm_100')",
+        libcudacxx="__check_device",
+        repair=repairs.constant(swizzle=TmaSwizzle.bytes128),
+    ),
+    # 7. interleave and swizzle
+    Rule(
+        id="INTERLEAVE_32B_SWIZZLE",
+        step=70,
+        on="swizzle",
+        why="the driver API documents no other swizzle for slices of 32 bytes",
+        asks="be bytes32 when interleave_layout is bytes32",
+        sets=ALL_BUT_MEASURED,
+        reads=("interleave_layout", "swizzle"),
+        applies=lambda r: r.arguments.interleave is TmaInterleaveLayout.bytes32,
+        holds=lambda r: r.arguments.swizzle is TmaSwizzle.bytes32,
+        found=_swizzle_found,
+        must=lambda r: f"be bytes32 when {names.argument(r, 'interleave_layout')} is bytes32",
+        fix="use swizzle='bytes32'",
+        libcudacxx="__check_swizzle",
+        documented=True,
+        differs="driver 580.159.04 accepts others",
+        repair=repairs.constant(swizzle=TmaSwizzle.bytes32),
+    ),
+    Rule(
+        id="PACKED_INTERLEAVE",
+        step=71,
+        on="interleave_layout",
+        why="the driver API documents no interleaved layout for this type",
+        sets=ALL_BUT_MEASURED,
+        reads=("data_type", "interleave_layout"),
+        after=(*HAS_TYPE, "PACKED_TYPE"),
+        applies=lambda r: r.data_type is _U6_ALIGN16B,
+        holds=lambda r: not r.interleaved,
+        found=lambda r: (
+            f"{names.argument(r, 'interleave_layout')} is {r.arguments.interleave.name}"
+        ),
+        must="be none for 16U6_ALIGN16B",
+        fix=lambda r: f"use {names.argument(r, 'interleave_layout')}='none'",
+        documented=True,
+        repair=repairs.constant(interleave_layout=TmaInterleaveLayout.none),
+    ),
+    Rule(
+        id="PACKED_SWIZZLE",
+        step=72,
+        on="swizzle",
+        why="the driver API documents only these swizzles for the types padded to 16 bytes",
+        asks="be none, bytes128 or bytes128_atom_32B for 16U4_ALIGN16B; also bytes128_atom_64B for "
+        "16U6_ALIGN16B",
+        sets=ALL_BUT_MEASURED,
+        reads=("data_type", "swizzle", "interleave_layout"),
+        after=(*HAS_TYPE, "PACKED_TYPE", "ATOM_SWIZZLE", "INTERLEAVE_32B_SWIZZLE"),
+        applies=lambda r: r.data_type in _SWIZZLES_OF_PADDED,
+        holds=lambda r: r.arguments.swizzle in _SWIZZLES_OF_PADDED[r.type_row.data_type],
+        found=_swizzle_found,
+        must=lambda r: "be {} for {}".format(
+            " or ".join(s.name for s in _SWIZZLES_OF_PADDED[r.type_row.data_type]),
+            r.type_row.data_type.name,
+        ),
+        fix="use swizzle='bytes128'",
+        documented=True,
+        repair=repairs.full_swizzle,
+    ),
+    Rule(
+        id="WIDE_SWIZZLE",
+        step=73,
+        on="swizzle",
+        why="the driver API documents only these swizzles for im2col-wide maps",
+        kinds=WIDE,
+        sets=frozenset({"documented"}),
+        reads=("swizzle", "interleave_layout"),
+        after=("ATOM_SWIZZLE", "INTERLEAVE_32B_SWIZZLE"),
+        holds=lambda r: r.arguments.swizzle in _WIDE_SWIZZLES,
+        found=_swizzle_found,
+        must="be bytes64, bytes128 or bytes128_atom_32B for an im2col-wide map",
+        fix="use swizzle='bytes128'",
+        documented=True,
+        differs="driver 580.159.04 accepts the others on sm_90",
+        repair=repairs.full_swizzle,
+    ),
+)

@@ -1,0 +1,259 @@
+"""Fixes that change the tensor, as expressions of the framework that made it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tma_dlpack.checks.request import Request
+from tma_dlpack.dlpack import TensorView
+from tma_dlpack.tables.arguments import alignment_bytes_of
+from tma_dlpack.tables.coerce import counted
+from tma_dlpack.tables.dtypes import PACKED_TYPES, overrides_of
+from tma_dlpack.tables.enums import TensorMapDataType, TmaInterleaveLayout
+from tma_dlpack.tables.limits import INNER_BYTES, MAX_BOX
+
+
+class Words(NamedTuple):
+    """Expressions of one framework, about a tensor x."""
+
+    copy: str
+    contiguous: str
+    permute: str
+    view_as: str
+    pad: str
+
+
+def _like_numpy(module: str) -> Words:
+    return Words(
+        copy="x.copy()",
+        contiguous=f"{module}.ascontiguousarray(x)",
+        permute="x.transpose({order})",
+        view_as=f"x.view({module}.{{dtype}})",
+        pad=f"y = {module}.empty({{padded_shape}}, x.dtype)[..., :{{extent}}]; y[...] = x",
+    )
+
+
+NUMPY_ALIGNS = 16  # bytes: alignment of numpy.empty and x.copy()
+_ALIGNED_NUMPY_COPY = (
+    "y = numpy.empty(x.nbytes + 32, numpy.uint8); y = y[-y.ctypes.data % 32:][:x.nbytes]; "
+    "y = y.view(x.dtype).reshape(x.shape); y[...] = x"
+)
+_WORDS = {
+    "torch": Words(
+        copy="x.clone()",
+        contiguous="x.contiguous()",
+        permute="x.permute({order})",
+        view_as="x.view(torch.{dtype})",
+        pad="y = torch.empty(..., {padded})[..., :{extent}]; y.copy_(x)",
+    ),
+    "numpy": _like_numpy("numpy"),
+    "cupy": _like_numpy("cupy"),
+    "jaxlib": Words(
+        copy="jax.numpy.array(x)",
+        contiguous="jax.numpy.array(x)",
+        permute="x.transpose({order})",
+        view_as="x.view(jax.numpy.{dtype})",
+        pad="y = jax.numpy.pad(x, {widths})",
+    ),
+    # On the host mlx aligns to 8 bytes only, and so would its own copy be [measured, mlx 0.32].
+    "mlx": Words(
+        copy="numpy.array(x)",
+        contiguous="mlx.core.contiguous(x)",
+        permute="x.transpose({order})",
+        view_as="x.view(mlx.core.{dtype})",
+        pad="y = mlx.core.pad(x, {widths})",
+    ),
+}
+_WORDS["described"] = _WORDS["torch"]  # the command line's described tensor, without memory
+_OTHER = Words(
+    copy="a copy of x",
+    contiguous="a row-major copy of x",
+    permute="x with its dimensions in the order ({order})",
+    view_as="a view of it as {dtype}",
+    pad="allocate rows of {padded} elements, and pass the first {extent} of each",
+)
+
+
+def _words(view: TensorView) -> Words:
+    return _WORDS.get(view.producer.partition(".")[0], _OTHER)
+
+
+def alignment_fix(r: Request) -> str:
+    """Say how to start at an aligned address."""
+    if r.view is None:
+        return f"pass an address that is a multiple of {r.alignment_bytes}"
+    if not r.is_own_layout:
+        return _offset_fix(r)
+    start = f"start the view at an element whose address is a multiple of {r.alignment_bytes} bytes"
+    if r.alignment_bytes == NUMPY_ALIGNS or not r.view.producer.startswith("numpy"):
+        return f"{start}, or copy it: x = {_words(r.view).copy}"
+    less = (
+        ", or use interleave_layout='bytes16'"
+        if alignment_bytes_of(TmaInterleaveLayout.none, r.data_type) == 16
+        else ""
+    )
+    return f"{start}{less}, or copy it to such an address: {_ALIGNED_NUMPY_COPY}"
+
+
+def _offset_fix(r: Request) -> str:
+    """Name the nearest offset= before the one that was given, if there is one."""
+    assert r.view is not None
+    past, bits = r.address % r.alignment_bytes, r.view.dtype.itemsize_bits
+    fix = f"use an offset whose address is a multiple of {r.alignment_bytes} bytes"
+    if past * 8 % bits or bits % 8:
+        return fix
+    offset = r.view.offset_bytes * 8 // bits - past * 8 // bits
+    return f"{fix}; the nearest before is offset={offset}"
+
+
+def padding_fix(r: Request) -> str:
+    """Say how to allocate so that strides are aligned."""
+    if r.view is None:
+        return f"lay the tensor out with strides that are multiples of {r.alignment_bytes} bytes"
+    bits = r.view.dtype.itemsize_bits
+    unit = math.lcm(r.alignment_bytes * 8, bits) // bits
+    if not r.is_own_layout:
+        return f"use strides that are multiples of {counted(unit, 'element')}"
+    if r.view.shape[-1] % unit == 0:
+        return f"copy it to a row-major tensor: x = {_words(r.view).contiguous}"
+    return pad_extent_fix(r, unit)
+
+
+def pad_extent_fix(r: Request, unit: int) -> str:
+    """Say how to make the last dimension a multiple of `unit` elements."""
+    assert r.view is not None
+    *outer, extent = r.view.shape
+    padded = -(-extent // unit) * unit
+    code = _words(r.view).pad.format(
+        padded=padded,
+        extent=extent,
+        padded_shape=(*outer, padded),
+        widths=(*((0, 0) for _ in outer), (0, padded - extent)),
+    )
+    return f"pad the last dimension from {extent} to {padded} elements: {code}"
+
+
+def nesting_fix(r: Request) -> str:
+    """Say how to order dimensions whose strides do not nest."""
+    assert r.view is not None
+    if not r.is_own_layout:
+        return "order the dimensions by stride, each at least as large as the one inside it spans"
+    strides = r.view.strides
+    order = sorted(range(r.rank), key=lambda d: -strides[d])
+    copy = f"copy it: x = {_words(r.view).contiguous}"
+    if order[-1] != r.rank - 1 or not all(map(_permuted(r, order).nests, range(1, r.rank))):
+        return copy
+    permuted = _words(r.view).permute.format(order=", ".join(map(str, order)))
+    return (
+        f"order the dimensions by stride: pass {permuted}, and box_sizes in that order; or {copy}"
+    )
+
+
+def _permuted(r: Request, order: Sequence[int]) -> Request:
+    """Give the request of the tensor with its dimensions in another order, row-major.
+
+    The innermost must stay where it is.
+    """
+    assert r.view is not None
+    shape, strides, a = r.view.shape, r.view.strides, r.arguments
+    view = dataclasses.replace(
+        r.view,
+        shape=tuple(shape[d] for d in order),
+        strides=tuple(strides[d] for d in order),
+    )
+    permuted = r.with_arguments(
+        global_dim=tuple(a.global_dim[r.rank - 1 - d] for d in reversed(order)),
+        global_strides=tuple(a.global_strides[r.rank - 2 - d] for d in order[-2::-1]),
+    )
+    return dataclasses.replace(permuted, view=view)
+
+
+def transpose_fix(r: Request) -> str:
+    """Say how to bring the contiguous dimension to the end."""
+    assert r.view is not None
+    if not r.is_own_layout:
+        given = (*r.view.strides[:-1], 1)
+        return f"pass strides whose last entry is 1, such as strides={given}"
+    words, strides = _words(r.view), r.view.strides
+    contiguous = [d for d, n in enumerate(r.view.shape) if strides[d] == 1 and n > 1]
+    if not contiguous:
+        return (
+            f"copy it to a row-major tensor: x = {words.contiguous}; elem_strides cannot step the "
+            "last dimension"
+        )
+    channels_last = r.kind != "tiled" and r.rank >= 3 and strides[1] == 1
+    last = 1 if channels_last else contiguous[-1]
+    order = ", ".join(str(d) for d in (*(d for d in range(r.rank) if d != last), last))
+    permuted = words.permute.format(order=order)
+    if channels_last:
+        return (
+            "this is an N, C, [D,] [H,] W tensor in channels_last memory: pass "
+            f"{permuted}, which moves no data"
+        )
+    return (
+        f"dimension {last} is the contiguous one: pass {permuted}, and box_sizes in that order; "
+        f"or copy it: x = {words.contiguous}"
+    )
+
+
+def carry_fix(r: Request) -> str:
+    """Say how to carry the bits of a type that maps do not have."""
+    assert r.view is not None
+    choices = [
+        t for t in overrides_of(r.view.dtype) if t not in PACKED_TYPES or not r.target.is_sm_9x
+    ]
+    if not choices:
+        return (
+            "pass a view or a copy as a type of 1, 2, 4 or 8 bytes, such as "
+            f"{_words(r.view).view_as.format(dtype='uint8')}"
+        )
+    others = f" (or {', '.join(t.name for t in choices[1:])})" if choices[1:] else ""
+    return f"pass data_type={choices[0].name!r}{others}: copies do not change the bits"
+
+
+def wider_hint(r: Request) -> str:
+    """Say which view as a wider dtype would fit the box of a row in 256 elements; "" for none."""
+    if r.view is None or not r.is_own_layout or not r.type_is_known or r.interleaved:
+        return ""
+    own_bits = r.view.dtype.itemsize_bits
+    if own_bits % 8 or r.element_bits != own_bits or r.arguments.swizzle:
+        return ""
+    for bits in (32,) if r.view.producer.startswith("jax") else (32, 64):
+        count = bits // own_bits
+        sizes = (r.inner_box, r.view.shape[-1], *r.view.strides[:-1])
+        whole = bits > own_bits and all(n % count == 0 for n in sizes)
+        if whole and r.inner_box <= MAX_BOX * count and r.inner_box_bytes % INNER_BYTES == 0:
+            view = _words(r.view).view_as.format(dtype=f"int{bits}")
+            return f"; or pass {view}, whose box is {counted(r.inner_box // count, 'element')} wide"
+    return ""
+
+
+def index_fix(r: Request, i: int) -> str:
+    """Say how to do without dimension i (innermost first), whose stride is too large."""
+    if r.view is None or not r.is_own_layout:
+        return "index this dimension instead, and make one map per slice"
+    dimension = r.rank - 1 - i
+    box = ", with 1 there in box_sizes" if r.kind == "tiled" else ""
+    part = f"x[{':, ' * dimension}n:n+1]"
+    return f"make one map for each index n of dimension {dimension}, of {part}{box}"
+
+
+def parts_fix(r: Request, i: int) -> str:
+    """Say how to split dimension i (innermost first) into parts that can be copied."""
+    if r.view is None or not r.is_own_layout:
+        return "split the tensor along this dimension, one map per part"
+    colons = ":, " * (r.rank - 1 - i)
+    return f"make one map per part: x[{colons}:2**30], x[{colons}2**30:2**31] and so on"
+
+
+def packed_fix(r: Request) -> str:
+    """Say how to do without a packed type."""
+    later = "build for sm_100 or later (target='sm_100')"
+    if r.view is None:
+        return f"pass a type of whole bytes, or {later}"
+    if TensorMapDataType.UINT8 in overrides_of(r.view.dtype):
+        return f"carry it as bytes, data_type='UINT8', or {later}"
+    return f"pass {_words(r.view).view_as.format(dtype='uint8')}, or {later}"

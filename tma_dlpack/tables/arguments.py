@@ -1,0 +1,116 @@
+"""`EncodeArguments`: a tensor map without its address, in the driver's words and order.
+
+Index 0 is the innermost dimension. Geometry, the 128 bytes and the simulator read it. `reverse` is
+the only function that changes between this order and the row-major one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Rational
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from tma_dlpack.tables.dtypes import DataTypeRow, row
+from tma_dlpack.tables.enums import (
+    TensorMapDataType,
+    TensorMapIm2ColWideMode,
+    TmaInterleaveLayout,
+    TmaL2FetchSize,
+    TmaOobFill,
+    TmaSwizzle,
+)
+
+MapKind = Literal["tiled", "im2col", "im2col_wide"]
+KINDS: tuple[MapKind, ...] = ("tiled", "im2col", "im2col_wide")
+T = TypeVar("T")
+
+#: Extents and byte strides of types smaller than a byte may be fractions until they are checked.
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+    Number = int | Fraction
+else:
+    Number = Rational  # both are; importing fractions takes a tenth of the package's import
+
+
+def reverse(sequence: Sequence[T]) -> tuple[T, ...]:
+    """Turn row-major order into the driver's, or back."""
+    return tuple(sequence[::-1])
+
+
+def alignment_bytes_of(interleave: TmaInterleaveLayout, data_type: TensorMapDataType | None) -> int:
+    """Give what the address and every stride must be a multiple of: 16 bytes, in some maps 32."""
+    if interleave is TmaInterleaveLayout.bytes32:
+        return 32
+    return 32 if data_type is not None and row(data_type).smem_chunk_bytes == 16 else 16
+
+
+@dataclass(frozen=True, slots=True)
+class EncodeArguments:
+    """The arguments of cuTensorMapEncodeTiled, ...Im2col or ...Im2colWide, without the address.
+
+    Index 0 is innermost. `global_strides` are in bytes, for dimensions 1 to rank - 1. Corners are W
+    first: (W,), (W, H) or (W, H, D); for im2col_wide only (W,). Fields of other kinds are empty or
+    0.
+    """
+
+    kind: MapKind
+    data_type: TensorMapDataType
+    global_dim: tuple[int, ...]
+    global_strides: tuple[int, ...]
+    element_strides: tuple[int, ...]
+    box_dim: tuple[int, ...] = ()
+    interleave: TmaInterleaveLayout = TmaInterleaveLayout.none
+    swizzle: TmaSwizzle = TmaSwizzle.none
+    l2_promotion: TmaL2FetchSize = TmaL2FetchSize.none
+    oob_fill: TmaOobFill = TmaOobFill.none
+    pixel_box_lower_corner: tuple[int, ...] = ()
+    pixel_box_upper_corner: tuple[int, ...] = ()
+    channels_per_pixel: int = 0
+    pixels_per_column: int = 0
+    mode: TensorMapIm2ColWideMode = TensorMapIm2ColWideMode.w
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions."""
+        return len(self.global_dim)
+
+    @property
+    def type_row(self) -> DataTypeRow:
+        """The row of the data type."""
+        return row(self.data_type)
+
+    @property
+    def inner_box(self) -> int:
+        """Elements of the box along dimension 0: box_dim[0], or the channels of an im2col map."""
+        return self.box_dim[0] if self.kind == "tiled" else self.channels_per_pixel
+
+    @property
+    def inner_box_bytes(self) -> int:
+        """Bytes of the box along dimension 0, in global memory."""
+        return self.inner_box * self.type_row.element_bits // 8
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes that the tensor spans along dimension 0."""
+        return self.global_dim[0] * self.type_row.element_bits // 8
+
+    @property
+    def alignment_bytes(self) -> int:
+        """What the address and every stride must be a multiple of, bytes."""
+        return alignment_bytes_of(self.interleave, self.data_type)
+
+    @property
+    def floor_box_bytes(self) -> int:
+        """Bytes that the driver computes for the box, and limits to 228 KB.
+
+        The driver divides by element strides rounding down, so this is not what a copy transfers
+        [measured, H200, driver 580.159.04]; `geometry.tx_bytes` gives that.
+        """
+        elements = self.channels_per_pixel * self.pixels_per_column
+        if self.kind == "tiled":
+            elements = 1
+            for box, stride in zip(self.box_dim, self.element_strides, strict=False):
+                elements *= box // stride
+        return elements * self.type_row.element_bits // 8

@@ -1,0 +1,276 @@
+"""Encode a map's arguments as 128 bytes, and decode them, by the table of `fields.py`.
+
+`encode` is for sm_90 alone, whose layout is measured. Tiled maps of sm_100 and later can be read
+(`decode(..., derived=True)`), by a layout derived from the compiler.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from tma_dlpack.tables.arguments import EncodeArguments, MapKind
+from tma_dlpack.tables.coerce import counted
+from tma_dlpack.tables.dtypes import DATA_TYPES
+from tma_dlpack.tables.enums import (
+    TensorMapDataType,
+    TmaInterleaveLayout,
+    TmaL2FetchSize,
+    TmaOobFill,
+    TmaSwizzle,
+)
+from tma_dlpack.tables.errors import TmaPreconditionError, TmaUnsupportedError, Violation
+from tma_dlpack.tables.fields import (  # noqa: F401 - for whoever encodes or decodes
+    DERIVED,
+    DERIVED_FIELDS,
+    FIELDS,
+    PROVENANCE,
+    Field,
+    fields_of,
+)
+from tma_dlpack.tables.limits import ADDRESS_END, MAP_BYTES, MAX_RANK, MIN_RANK_IM2COL
+
+ENGINE_BYTES = 64  # the engine reads only the first 64 bytes [measured]
+_BIT_85 = 1 << 85  # set by drivers before 13.2 (see types.limits); says nothing about the copy
+_SWIZZLE_96B = 1 << 86  # of sm_103 and sm_107
+
+#: The bits hold TFLOAT32 as FLOAT32 (7) and TFLOAT32_FTZ as FLOAT32_FTZ (8), and set `tf32`.
+_TF32_AS = {
+    TensorMapDataType.TFLOAT32: TensorMapDataType.FLOAT32,
+    TensorMapDataType.TFLOAT32_FTZ: TensorMapDataType.FLOAT32_FTZ,
+}
+#: What `element_type` and `tf32` hold, in the order of DATA_TYPES; no number for packed types.
+_BITS_OF_TYPE = {
+    r.data_type: (
+        DATA_TYPES[_TF32_AS.get(r.data_type, r.data_type)].ptx_elemtype,
+        r.data_type in _TF32_AS,
+    )
+    for r in DATA_TYPES
+    if not r.is_packed
+}
+_TYPE_OF_BITS = {bits: data_type for data_type, bits in _BITS_OF_TYPE.items()}
+#: Packed types, only in the layout of sm_100 and later.
+_DERIVED_BITS_OF_TYPE = {
+    TensorMapDataType["16U4_ALIGN8B"]: (11, False),
+    TensorMapDataType["16U4_ALIGN16B"]: (12, False),
+    TensorMapDataType["16U6_ALIGN16B"]: (13, False),
+}
+_DERIVED_TYPE_OF_BITS = {bits: data_type for data_type, bits in _DERIVED_BITS_OF_TYPE.items()}
+#: What bytes 72..75 hold for swizzle none, 32B, 64B, 128B.
+_SWIZZLE_REPEAT_BYTES = (16, 256, 512, 1024)
+_BY_NAME = {field.name: field for field in FIELDS if field.index is None}
+
+
+def encode(arguments: EncodeArguments, address: int) -> bytes:
+    """Encode accepted arguments as 128 bytes, equal to the driver's on sm_90.
+
+    The layout is measured (H200, driver 580.159.04, 2026-11-20), not published by NVIDIA, and may
+    change. The arguments must have passed the rules: a value that does not fit its field raises
+    `OverflowError`.
+
+    >>> from tma_dlpack.tables.enums import TensorMapDataType as T
+    >>> a = EncodeArguments("tiled", T.FLOAT16, (128, 64), (256,), (1, 1), box_dim=(64, 16))
+    >>> encode(a, 0x7F0000000000)[:12].hex()
+    '00000000007f000010030000'
+    """
+    values = _values_of(arguments, address)
+    word = 0
+    for field in fields_of(arguments.kind, len(arguments.global_dim)):
+        value = values[field.name]
+        word |= _place(field, value if field.index is None else value[field.index])
+    return word.to_bytes(MAP_BYTES, "little")
+
+
+def _values_of(a: EncodeArguments, address: int) -> dict[str, Any]:
+    elemtype, tf32 = element_type_bits(a.data_type)
+    if a.swizzle > TmaSwizzle.bytes128:
+        raise OverflowError(f"no measured bits for {a.swizzle.name}")
+    return {
+        "global_address": address,
+        "im2col": int(a.kind != "tiled"),
+        "rank": a.rank,
+        "element_type": elemtype,
+        "interleave": a.interleave,
+        "swizzle": a.swizzle,
+        "oob_fill": a.oob_fill,
+        "tf32": tf32,
+        "l2_promotion": a.l2_promotion,
+        "global_strides": a.global_strides,
+        "global_dim": a.global_dim,
+        "element_strides": a.element_strides,
+        "box_dim": a.box_dim,
+        "channels_per_pixel": a.channels_per_pixel,
+        "pixels_per_column": a.pixels_per_column,
+        "pixel_box_lower_corner": a.pixel_box_lower_corner,
+        "pixel_box_upper_corner": a.pixel_box_upper_corner,
+        "box_bytes": a.floor_box_bytes,
+        "swizzle_repeat_bytes": _SWIZZLE_REPEAT_BYTES[a.swizzle],
+    }
+
+
+def element_type_bits(data_type: TensorMapDataType, *, derived: bool = False) -> tuple[int, bool]:
+    """Give what the fields `element_type` and `tf32` hold for a data type."""
+    if derived and data_type in _DERIVED_BITS_OF_TYPE:
+        return _DERIVED_BITS_OF_TYPE[data_type]
+    if data_type not in _BITS_OF_TYPE:
+        raise OverflowError(f"no measured bits for {data_type.name}")
+    return _BITS_OF_TYPE[data_type]
+
+
+def _place(field: Field, value: int) -> int:
+    """Give the bits of a value, in place."""
+    if 0 <= value - field.bias < field.plain_end:
+        return value - field.bias << field.bit
+    units, rest = divmod(value, field.unit)
+    raw = units - field.bias
+    if rest or raw not in field.raw:
+        raise OverflowError(f"{field.label} = {value} does not fit {field.width} bits")
+    word = 0
+    for bit, width in field.pieces:
+        word |= (raw & ((1 << width) - 1)) << bit
+        raw >>= width
+    return word
+
+
+def read(field: Field, data: bytes) -> int:
+    """Give the value of a field in 128 bytes."""
+    word = int.from_bytes(data, "little")
+    raw = shift = 0
+    for bit, width in field.pieces:
+        raw |= (word >> bit & ((1 << width) - 1)) << shift
+        shift += width
+    if field.signed and raw >> (shift - 1):
+        raw -= 1 << shift
+    return (raw + field.bias) * field.unit
+
+
+def write(field: Field, data: bytes, value: int) -> bytes:
+    """Give 128 bytes in which one field holds another value.
+
+    Raises `OverflowError` if the value does not fit.
+    """
+    word = int.from_bytes(data, "little")
+    for bit, width in field.pieces:
+        word &= ~(((1 << width) - 1) << bit)
+    return (word | _place(field, value)).to_bytes(MAP_BYTES, "little")
+
+
+def decode(data: bytes, *, derived: bool = False) -> tuple[EncodeArguments, int]:
+    """Read 128 bytes of an sm_90 map: its arguments and its address.
+
+    With `derived`, of a tiled map of sm_100 or later; L2 promotion, of which the compiler's code
+    shows nothing, is read as on sm_90.
+
+    Bytes 64..127, which the engine ignores and ``tensormap.replace`` leaves stale, are not looked
+    at; neither are entries past the rank. An im2col-wide map has the bits of an im2col map with
+    one corner and comes back as im2col.
+
+    Raises
+    ------
+    TmaPreconditionError
+        If there are not 128 bytes, or bits outside all fields are set.
+    TmaUnsupportedError
+        With `derived`, for an im2col map and for a swizzle of 96 bytes.
+    """
+    if len(data) != MAP_BYTES:
+        raise _not_a_map(f"data has {counted(len(data), 'byte')}", "be exactly 128 bytes")
+    kind: MapKind = "im2col" if read(_BY_NAME["im2col"], data) else "tiled"
+    if derived:
+        _check_derived(int.from_bytes(data, "little"))
+    rank = read(_BY_NAME["rank"], data)
+    if not (MIN_RANK_IM2COL if kind == "im2col" else 1) <= rank <= MAX_RANK:
+        raise _not_a_map(f"bits 68..70 say rank {rank}", f"be a rank that a {kind} map can have")
+    _check_stray_bits(data, kind, derived)
+    values: dict[str, list[int]] = {}
+    for field in fields_of(kind, rank, derived=derived):
+        values.setdefault(field.name, []).append(read(field, data))
+    data_type = _data_type_of(values["element_type"][0], bool(values["tf32"][0]), derived)
+    _check_values(values)
+    (swizzle,), (atomicity,) = values["swizzle"], values.get("swizzle_atomicity", [0])
+    arguments = EncodeArguments(
+        kind=kind,
+        data_type=data_type,
+        global_dim=tuple(values["global_dim"]),
+        global_strides=tuple(values.get("global_strides", ())),
+        element_strides=tuple(values["element_strides"]),
+        box_dim=tuple(values.get("box_dim", ())),
+        interleave=TmaInterleaveLayout(values["interleave"][0]),
+        swizzle=TmaSwizzle(swizzle + atomicity),
+        l2_promotion=TmaL2FetchSize(values["l2_promotion"][0]),
+        oob_fill=TmaOobFill(values["oob_fill"][0]),
+        pixel_box_lower_corner=tuple(values.get("pixel_box_lower_corner", ())),
+        pixel_box_upper_corner=tuple(values.get("pixel_box_upper_corner", ())),
+        channels_per_pixel=values.get("channels_per_pixel", [0])[0],
+        pixels_per_column=values.get("pixels_per_column", [0])[0],
+    )
+    return arguments, values["global_address"][0]
+
+
+def _check_derived(word: int) -> None:
+    """Refuse what nothing is known of on sm_100 and later."""
+    if word >> 64 & 1:
+        raise TmaUnsupportedError(
+            "bit 64 says im2col, and of im2col maps of sm_100 and later no bits are known: the "
+            "compiler's code, from which the layout of tiled maps is derived, changes only these"
+        )
+    if word & _SWIZZLE_96B:
+        raise TmaUnsupportedError(
+            "bit 86 says a swizzle of 96 bytes (sm_103 and sm_107), which CUtensorMapSwizzle does "
+            "not name; what it does to a tile is not known here"
+        )
+
+
+def _check_stray_bits(data: bytes, kind: MapKind, derived: bool) -> None:
+    """Refuse set bits that no field of this kind of map has."""
+    stray = int.from_bytes(data[:ENGINE_BYTES], "little") & ~known_bits(kind, derived=derived)
+    if stray:
+        bits = ", ".join(str(b) for b in range(8 * ENGINE_BYTES) if stray >> b & 1)
+        found = f"bit {bits} is set" if stray.bit_count() == 1 else f"bits {bits} are set"
+        raise _not_a_map(found, f"be 0 in {'a tiled map' if derived else 'an sm_90 map'}")
+
+
+@cache
+def known_bits(kind: MapKind, *, derived: bool = False) -> int:
+    """Give a word with every bit set that a map of this kind, of some rank, may use."""
+    word = _BIT_85 if derived else 0
+    for field in DERIVED_FIELDS if derived else FIELDS:
+        if field.kind in (None, kind):
+            for bit, width in field.pieces:
+                word |= ((1 << width) - 1) << bit
+    return word
+
+
+def _data_type_of(element_type: int, tf32: bool, derived: bool) -> TensorMapDataType:
+    types = _TYPE_OF_BITS | _DERIVED_TYPE_OF_BITS if derived else _TYPE_OF_BITS
+    if (element_type, tf32) not in types:
+        found = f"bits 71..74 and 80 say element type {element_type}, tf32 {tf32}"
+        raise _not_a_map(found, "name a data type")
+    return types[element_type, tf32]
+
+
+def _check_values(values: dict[str, list[int]]) -> None:
+    """Refuse an interleave, an address and a swizzle that no map has."""
+    if values["interleave"][0] not in set(TmaInterleaveLayout):
+        raise _not_a_map("bits 75..76 say interleave 3", "be 0, 1 or 2")
+    (address,) = values["global_address"]
+    if address >= ADDRESS_END:
+        raise _not_a_map(f"the address is {address:#x}", "be below 2^57")
+    (swizzle,), (atomicity,) = values["swizzle"], values.get("swizzle_atomicity", [0])
+    if atomicity and swizzle != TmaSwizzle.bytes128:
+        raise _not_a_map(
+            f"bits 83..84 say atomicity {atomicity}, and bits 77..78 swizzle {swizzle}",
+            "have an atomicity with the 128-byte swizzle alone",
+        )
+
+
+def _not_a_map(found: str, must: str) -> TmaPreconditionError:
+    return TmaPreconditionError(
+        Violation(
+            rule="MAP_BYTES",
+            argument="data",
+            found=found,
+            limit=f"they must {must}",
+            fix="dump the 128 bytes of a CUtensorMap, and pass the target that it was made for",
+            source=f"the layout as {PROVENANCE}",
+        )
+    )

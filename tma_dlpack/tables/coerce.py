@@ -1,0 +1,153 @@
+"""Read integers, sequences of integers, strings and bytes from whatever a user passes."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Iterable, Iterator, Mapping, Set
+from enum import IntEnum
+from numbers import Integral, Real
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+MAX_ENTRIES = 64  # far above any rank: a longer list is refused without reading all of it
+MAX_SHOWN = 80  # characters of a value in a message
+INTEGER_BITS = 512  # far above any valid value; Python still prints products of such integers
+INTEGER_END = 1 << INTEGER_BITS
+
+
+def integer_of(value: object) -> int | None:
+    """Give a value as an int; None if it is not an integer, or is a bool or a member of an enum."""
+    if type(value) is int:
+        return value if -INTEGER_END < value < INTEGER_END else None
+    try:
+        if isinstance(value, (bool, IntEnum)) or type(value).__name__ in ("bool", "bool_"):
+            return None  # NumPy's bool type has one name or the other, by version
+        number = operator.index(value)  # type: ignore[arg-type]
+    except Exception:  # a TypeError, or anything that a traced tensor raises
+        return None
+    return number if -INTEGER_END < number < INTEGER_END else None
+
+
+def integers_of(value: object) -> tuple[int, ...] | None:
+    """Give the integers of an ordered iterable, in its order; None if it is anything else."""
+    entries = _entries(value)
+    if entries is None:
+        return None
+    numbers = [number for number in map(integer_of, entries) if number is not None]
+    return tuple(numbers) if len(numbers) == len(entries) else None
+
+
+def nearest_integer(value: object) -> int | None:
+    """Give the integer that a value probably meant; a float without a fraction counts.
+
+    Only for the fix in a message: the value itself is refused.
+
+    >>> nearest_integer(64.0), nearest_integer(64.5), nearest_integer(True)
+    (64, None, None)
+    """
+    number = integer_of(value)
+    try:
+        if number is None and isinstance(value, Real) and not isinstance(value, Integral):
+            number = integer_of(int(float(value))) if float(value).is_integer() else None
+    except Exception:  # infinities, NaN, and number classes of the user
+        return None
+    return number
+
+
+def nearest_integers(value: object, otherwise: int) -> tuple[int, ...] | None:
+    """Give `nearest_integer` of each entry, or `otherwise`; None if no entry has one."""
+    numbers = [nearest_integer(entry) for entry in _entries(value) or ()]
+    if all(number is None for number in numbers):
+        return None
+    return tuple(otherwise if number is None else number for number in numbers)
+
+
+def not_an_integer(value: object) -> str:
+    """Name the first entry of a sequence that is not an int, and its type; "" if all are.
+
+    >>> not_an_integer((16, 64.0))
+    'entry 1 has type float'
+    """
+    for i, entry in enumerate(_entries(value) or ()):
+        if integer_of(entry) is None:
+            too_long = " of too many bits" if type(entry) is int else ""
+            return f"entry {i} has type {type(entry).__name__}{too_long}"
+    return ""
+
+
+def _entries(value: object) -> tuple[object, ...] | None:
+    """Give the entries of an ordered iterable, if there are at most `MAX_ENTRIES`."""
+    if isinstance(value, (str, bytes, bytearray, Mapping, Set)) or not isinstance(value, Iterable):
+        return None
+    try:
+        entries = tuple(itertools.islice(value, MAX_ENTRIES + 1))
+    except Exception:  # an array without dimensions, a traced tensor
+        return None
+    return entries if len(entries) <= MAX_ENTRIES else None
+
+
+def text_of(value: object) -> str | None:
+    """Give the text of a str or of a member of a str enum; None for anything else."""
+    return str.__str__(value) if isinstance(value, str) else None
+
+
+def texts_of(value: object) -> tuple[str, ...] | None:
+    """Give the strings of a collection; None if it is not a collection of strings."""
+    if isinstance(value, Set):
+        value = sorted(map(str, value))
+    entries = _entries(value)
+    if entries is None:
+        return None
+    found = tuple(text for text in map(text_of, entries) if text is not None)
+    return found if len(found) == len(entries) else None
+
+
+def type_name(kind: type) -> str:
+    """Give the name of a type."""
+    return kind.__name__
+
+
+def bytes_of(value: object) -> bytes | None:
+    """Give a copy of the bytes of an object with a buffer; None if it has no buffer."""
+    try:
+        return bytes(memoryview(value))  # type: ignore[arg-type]
+    except Exception:  # exporting a buffer may raise anything
+        return None
+
+
+def shown(value: object) -> str:
+    """Give a value as a message shows it: its repr, on one line, shortened."""
+    if type(value) is list:
+        value = tuple(value)  # lists and tuples look the same in messages
+    if isinstance(value, int) and value.bit_length() > INTEGER_BITS:
+        return f"an int of {value.bit_length()} bits"  # Python does not print over 4300 digits
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # a tensor without data, a list that holds a very long int
+        text = f"an object of type {type(value).__name__}"
+    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."
+
+
+def counted(number: int | Fraction, unit: str) -> str:
+    """Give a number with its unit, in the singular where it is 1.
+
+    >>> from fractions import Fraction
+    >>> counted(1, "byte"), counted(2, "entry"), counted(Fraction(3, 2), "byte")
+    ('1 byte', '2 entries', '1.5 bytes')
+    """
+    text = str(number) if isinstance(number, int) else f"{float(number):.10g}"
+    plural = f"{unit[:-1]}ies" if unit.endswith("y") else f"{unit}s"
+    return f"{text} {unit if number == 1 else plural}"
+
+
+def reusable(value: object) -> object:
+    """Give an argument that can be read again: a copy of a list, the entries of an iterator."""
+    if value is None or type(value) is tuple:
+        return value
+    if type(value) is list:
+        return list(value)
+    entries = _entries(value) if isinstance(value, Iterator) else None
+    return value if entries is None else entries

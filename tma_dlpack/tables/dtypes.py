@@ -1,0 +1,219 @@
+"""One table of data types: DLPack <-> CUtensorMapDataType <-> NumPy <-> PTX.
+
+Everything that other files need to know about a type is a column here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tma_dlpack.tables.coerce import shown
+from tma_dlpack.tables.enums import DLDataTypeCode, TensorMapDataType
+from tma_dlpack.tables.errors import refusal
+
+
+class DLDataType(NamedTuple):
+    """DLPack's DLDataType: type code, bits and lanes of one element of a tensor."""
+
+    code: int
+    bits: int
+    lanes: int = 1
+
+    @property
+    def itemsize_bits(self) -> int:
+        """Bits from one element to the next, all lanes together."""
+        return self.bits * self.lanes
+
+    def __str__(self) -> str:
+        """Give NumPy's name of the type, such as ``bfloat16`` or ``uint4x16``."""
+        name = _CODE_NAMES.get(self.code)
+        if name is None:
+            text = f"type code {self.code} with {self.bits} bits"
+        elif name == "bool":
+            text = "bool" if self.bits == 8 else f"bool{self.bits}"
+        elif "_" in name:  # the name of a float8, float6 or float4 already holds its bits
+            text = name if str(self.bits) in name.split("_")[0] else f"{name} in {self.bits} bits"
+        else:
+            text = f"{name}{self.bits}"
+        return text if self.lanes == 1 else f"{text}x{self.lanes}"
+
+
+_CODE_NAMES = {c.value: c.name[3:].lower() for c in DLDataTypeCode} | {
+    DLDataTypeCode.kDLOpaqueHandle: "opaque"
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DataTypeRow:
+    """One value of CUtensorMapDataType.
+
+    Attributes
+    ----------
+    data_type : TensorMapDataType
+    element_bits : int
+        Bits of one element in global memory.
+    numpy : str
+        NumPy type of one element of a logical tile. bfloat16, which NumPy lacks, is uint16; packed
+        types are uint8, one value each.
+    ptx_elemtype : int
+        The number of the type in PTX ``tensormap.replace``; of packed types, on sm_100 and later.
+        The map's bits have the same, but for TFLOAT32, TFLOAT32_FTZ and the packed types.
+    is_float : bool
+        Whether out-of-bounds elements may be filled with NaN.
+    smem_chunk_bytes : int
+        Bytes that 16 packed values take in shared memory; 0 for ordinary types.
+    """
+
+    data_type: TensorMapDataType
+    element_bits: int
+    numpy: str
+    ptx_elemtype: int
+    is_float: bool = False
+    smem_chunk_bytes: int = 0
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether values are smaller than a byte (sm_100 and later)."""
+        return self.element_bits < 8
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of one element; 0 for packed types, whose unit is 16 values."""
+        return self.element_bits // 8
+
+
+_T = TensorMapDataType
+_PACKED = {
+    name: TensorMapDataType[name] for name in ("16U4_ALIGN8B", "16U4_ALIGN16B", "16U6_ALIGN16B")
+}
+
+#: In the order of the enum: `DATA_TYPES[t]` is the row of `t`.
+#: PTX numbers of TFLOAT32 (11) and TFLOAT32_FTZ (12) are those of tensormap.replace; the encoded
+#: bits hold them as 7 and 8 with a bit of their own [measured, H200, driver 580.159.04].
+DATA_TYPES: tuple[DataTypeRow, ...] = (
+    DataTypeRow(_T.UINT8, 8, "uint8", 0),
+    DataTypeRow(_T.UINT16, 16, "uint16", 1),
+    DataTypeRow(_T.UINT32, 32, "uint32", 2),
+    DataTypeRow(_T.INT32, 32, "int32", 3),
+    DataTypeRow(_T.UINT64, 64, "uint64", 4),
+    DataTypeRow(_T.INT64, 64, "int64", 5),
+    DataTypeRow(_T.FLOAT16, 16, "float16", 6, is_float=True),
+    DataTypeRow(_T.FLOAT32, 32, "float32", 7, is_float=True),
+    DataTypeRow(_T.FLOAT64, 64, "float64", 9, is_float=True),
+    DataTypeRow(_T.BFLOAT16, 16, "uint16", 10, is_float=True),
+    DataTypeRow(_T.FLOAT32_FTZ, 32, "float32", 8, is_float=True),
+    DataTypeRow(_T.TFLOAT32, 32, "float32", 11, is_float=True),
+    DataTypeRow(_T.TFLOAT32_FTZ, 32, "float32", 12, is_float=True),
+    DataTypeRow(_PACKED["16U4_ALIGN8B"], 4, "uint8", 13, smem_chunk_bytes=8),
+    DataTypeRow(_PACKED["16U4_ALIGN16B"], 4, "uint8", 14, smem_chunk_bytes=16),
+    DataTypeRow(_PACKED["16U6_ALIGN16B"], 6, "uint8", 15, smem_chunk_bytes=16),
+)
+
+#: The types of sm_100 and later whose values are smaller than a byte; and those among them that
+#: take 16 bytes of shared memory per 16 values, with a gap.
+PACKED_TYPES = frozenset(r.data_type for r in DATA_TYPES if r.is_packed)
+PADDED_TYPES = frozenset(r.data_type for r in DATA_TYPES if r.smem_chunk_bytes == 16)
+
+_C = DLDataTypeCode
+
+#: (code, bits) of DLPack -> the map's type without `data_type=`. Lanes must be 1, except for 4-bit
+#: types, where they only say how many values share an element (torch 2, JAX 1, C++ 16).
+#: Source: make_tma_descriptor.h (NVIDIA/cccl 571f2fc3bc), __get_tensor_map_data_type.
+_FROM_DLPACK: dict[tuple[int, int], TensorMapDataType] = {
+    (_C.kDLInt, 32): _T.INT32,
+    (_C.kDLInt, 64): _T.INT64,
+    (_C.kDLUInt, 4): _PACKED["16U4_ALIGN8B"],
+    (_C.kDLUInt, 8): _T.UINT8,
+    (_C.kDLUInt, 16): _T.UINT16,
+    (_C.kDLUInt, 32): _T.UINT32,
+    (_C.kDLUInt, 64): _T.UINT64,
+    (_C.kDLFloat, 16): _T.FLOAT16,
+    (_C.kDLFloat, 32): _T.FLOAT32,
+    (_C.kDLFloat, 64): _T.FLOAT64,
+    (_C.kDLBfloat, 16): _T.BFLOAT16,
+    (_C.kDLBool, 8): _T.UINT8,
+    (_C.kDLFloat8_e3m4, 8): _T.UINT8,
+    (_C.kDLFloat8_e4m3, 8): _T.UINT8,
+    (_C.kDLFloat8_e4m3b11fnuz, 8): _T.UINT8,
+    (_C.kDLFloat8_e4m3fn, 8): _T.UINT8,
+    (_C.kDLFloat8_e4m3fnuz, 8): _T.UINT8,
+    (_C.kDLFloat8_e5m2, 8): _T.UINT8,
+    (_C.kDLFloat8_e5m2fnuz, 8): _T.UINT8,
+    (_C.kDLFloat8_e8m0fnu, 8): _T.UINT8,
+    (_C.kDLFloat4_e2m1fn, 4): _PACKED["16U4_ALIGN8B"],
+}
+
+_LANES_OF_4_BITS: dict[int, tuple[int, ...]] = {_C.kDLUInt: (16,), _C.kDLFloat4_e2m1fn: (1, 2, 16)}
+
+
+_NAMED: dict[str, DLDataType] = {
+    str(t): t
+    for t in (
+        *(DLDataType(code, bits) for code, bits in _FROM_DLPACK if (code, bits) != (_C.kDLUInt, 4)),
+        *(DLDataType(_C.kDLInt, bits) for bits in (8, 16)),
+        *(DLDataType(_C.kDLComplex, bits) for bits in (32, 64, 128)),
+        *(DLDataType(_C.kDLUInt, 4, lanes) for lanes in _LANES_OF_4_BITS[_C.kDLUInt]),
+        *(DLDataType(_C.kDLFloat4_e2m1fn, 4, lanes) for lanes in (2, 16)),
+    )
+}
+_NAMED["float4_e2m1fn_x2"] = _NAMED["float4_e2m1fnx2"]  # as torch spells it
+
+
+def dtype_named(name: str) -> DLDataType:
+    """Give the DLPack type of a name, such as ``"bfloat16"`` or ``"float4_e2m1fnx2"``.
+
+    Raises `TmaPreconditionError` with the list of names for an unknown name.
+
+    >>> dtype_named("float16")
+    DLDataType(code=<DLDataTypeCode.kDLFloat: 2>, bits=16, lanes=1)
+    """
+    if name not in _NAMED:
+        raise refusal(
+            "dtype",
+            f"dtype is {shown(name)}",
+            f"be one of {', '.join(_NAMED)}",
+            "pass the bare name, such as float16 for torch.float16",
+        )
+    return _NAMED[name]
+
+
+def row(data_type: TensorMapDataType) -> DataTypeRow:
+    """Give the row of `DATA_TYPES` for a map data type."""
+    return DATA_TYPES[data_type]
+
+
+def data_type_of(dtype: DLDataType) -> TensorMapDataType | None:
+    """Give the map data type of a DLPack type, or None where libcu++ has none.
+
+    >>> data_type_of(DLDataType(4, 16)).name
+    'BFLOAT16'
+    >>> data_type_of(DLDataType(0, 8)) is None  # int8: pass data_type="UINT8"
+    True
+    """
+    data_type = _FROM_DLPACK.get((dtype.code, dtype.bits))
+    lanes = _LANES_OF_4_BITS.get(dtype.code, (1,)) if dtype.bits == 4 else (1,)
+    return data_type if dtype.lanes in lanes else None
+
+
+def overrides_of(dtype: DLDataType) -> tuple[TensorMapDataType, ...]:
+    """Give the map data types that `data_type=` may name for a tensor of a DLPack type.
+
+    All types of the same element size; the packed types too for 4-bit types, uint8 and int8 (bytes
+    that hold packed values).
+
+    >>> [t.name for t in overrides_of(DLDataType(2, 16))]
+    ['UINT16', 'FLOAT16', 'BFLOAT16']
+    """
+    if dtype.code == _C.kDLOpaqueHandle or dtype.code not in _CODE_NAMES:
+        return ()
+    size = dtype.itemsize_bits
+    four_bits = dtype.bits == 4 and data_type_of(dtype) is not None
+    bytes_of_values = dtype in (DLDataType(_C.kDLUInt, 8), DLDataType(_C.kDLInt, 8))
+    return tuple(
+        r.data_type
+        for r in DATA_TYPES
+        if (r.element_bits == size and not r.is_packed)
+        or (four_bits and r.element_bits == 4)
+        or (bytes_of_values and r.is_packed)
+    )

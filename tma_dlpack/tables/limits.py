@@ -1,0 +1,37 @@
+"""Limits of the engine and the driver, each in one place.
+
+Names that end in `END` are the first value that is too large. Source: CUDA driver API,
+cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col, but for those marked as measured (H200, driver
+580.159.04, 2026-11-20).
+"""
+
+from __future__ import annotations
+
+MAP_BYTES = 128  # of a CUtensorMap; its address field comes first
+ADDRESS_BYTES = 8
+ALIGNMENT_BYTES = 128  # alignas of CUtensorMap in CUDA 13's cuda.h (64 in the documents)
+
+MAX_RANK = 5
+MIN_RANK_IM2COL = 3
+MIN_RANK_INTERLEAVED = 3
+
+ADDRESS_END = 1 << 57  # measured
+STRIDE_BYTES_END = 1 << 40
+MAX_DIM = 1 << 32
+
+MAX_BOX = 256  # entries of a box, and channels per pixel
+MAX_PIXELS = 1024
+MAX_ELEM_STRIDE = 8
+MAX_BOX_BYTES = 233_472  # 228 KB; measured
+INNER_BYTES = 16  # a row of a box is a multiple of it
+PACKED_GROUP = 16  # values of a packed type that lie in one chunk of shared memory
+PADDED_INNER_VALUES = 128  # a row of a box, for the two packed types that are padded to 16 bytes
+
+#: nvbug 5736804: on compute capability 10.0 and later, drivers before this one set bit 85 in maps
+#: whose memory is smaller than this and not dense, and copies through them can fault. Source:
+#: release notes of driver 595.71.05; documented, not measured.
+BIT_85_MENDED_IN = 13020  # as cuDriverGetVersion gives it: CUDA 13.2
+BIT_85_SMALL_BYTES = 128 * 1024
+
+#: Bytes of one row of the pattern, by TmaSwizzle; a box must not be wider.
+SWIZZLE_SPAN_BYTES = (0, 32, 64, 128, 128, 128, 128)

@@ -1,0 +1,152 @@
+"""`Target`: the facts about a GPU that rules need, so that they never ask a device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tma_dlpack.tables.coerce import shown, text_of
+from tma_dlpack.tables.errors import refusal
+
+#: Compute capability for which the 128 bytes have been measured (H200, driver 580.159.04).
+MEASURED_CAPABILITY = (9, 0)
+
+#: Compute capabilities whose layout of tiled maps has been derived from the code that ptxas 13.0
+#: generates for ``tensormap.replace``.
+DERIVED_CAPABILITIES = frozenset({(10, 0), (10, 3), (10, 7), (11, 0), (12, 0), (12, 1)})
+DERIVED_NAMES = ", ".join("sm_{}{}".format(*pair) for pair in sorted(DERIVED_CAPABILITIES))
+
+
+def _is_int(value: object, low: int, end: int) -> bool:
+    return type(value) is int and low <= value < end
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The GPU that a map is for: compute capability, shared memory, driver version.
+
+    Pass one, or a preset's name such as ``"sm_90"``, as `target=`; `TARGETS` has the presets.
+
+    Parameters
+    ----------
+    compute_capability : tuple of two int
+        Such as ``(9, 0)``.
+    max_smem_bytes : int
+        Shared memory per block after opt-in, bytes (``sharedMemPerBlockOptin``).
+    driver_version : int or None
+        As ``cuDriverGetVersion`` gives it, such as 13000; None if not known.
+    multiprocessors : int or None
+        Number of SMs; None if not known.
+
+    Raises
+    ------
+    TmaPreconditionError
+        If an argument is not as above.
+
+    Examples
+    --------
+    >>> Target((9, 0), 232_448).name
+    'sm_90'
+    >>> TARGETS["sm_120"].max_smem_bytes
+    101376
+    """
+
+    compute_capability: tuple[int, int]
+    max_smem_bytes: int = 232_448
+    driver_version: int | None = None
+    multiprocessors: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse arguments of the wrong type or range."""
+        pair = self.compute_capability
+        if type(pair) is not tuple or len(pair) != 2 or not all(_is_int(n, 0, 100) for n in pair):
+            found = f"compute_capability is {shown(pair)}"
+            raise refusal("compute_capability", found, "be a pair of small integers", "pass (9, 0)")
+        if not _is_int(self.max_smem_bytes, 1, 1 << 31):
+            found = f"max_smem_bytes is {shown(self.max_smem_bytes)}"
+            raise refusal("max_smem_bytes", found, "be a positive int", "pass 232_448 for sm_90")
+        for name in ("driver_version", "multiprocessors"):
+            value = getattr(self, name)
+            if value is not None and not _is_int(value, 0, 1 << 31):
+                found = f"{name} is {shown(value)}"
+                raise refusal(name, found, "be an int, or None where it is not known", "pass None")
+
+    @classmethod
+    def of(cls, target: Target | str) -> Target:
+        """Give the preset of a name, such as ``"sm_90"`` or ``"sm_90a"``, or the Target itself.
+
+        Raises `TmaPreconditionError` for anything else.
+        """
+        if issubclass(type(target), Target):
+            return target  # type: ignore[return-value]
+        preset = _BY_NAME.get(text_of(target) or "")
+        if preset is None:
+            raise refusal(
+                "target",
+                f"target={shown(target)}",
+                f"be {', '.join(TARGETS)} or a Target",
+                "pass target='sm_90', or tma.Target((major, minor), max_smem_bytes)",
+            )
+        return preset
+
+    @property
+    def name(self) -> str:
+        """Its name, such as ``sm_90``."""
+        return "sm_{}{}".format(*self.compute_capability)
+
+    @property
+    def has_tma(self) -> bool:
+        """Whether the GPU has a Tensor Memory Accelerator (9.0 and later)."""
+        return self.compute_capability >= (9, 0)
+
+    @property
+    def is_sm_9x(self) -> bool:
+        """Whether it is 9.x, without atom swizzles and packed types (as libcu++ decides)."""
+        return self.compute_capability[0] == 9
+
+    @property
+    def has_scatter4(self) -> bool:
+        """Whether it has tile::scatter4: 10.0 and later, except 12.x, where ptxas refuses it."""
+        return self.compute_capability >= (10, 0) and self.compute_capability[0] != 12
+
+    @property
+    def has_derived_layout(self) -> bool:
+        """Whether tiled maps can be decoded with a layout derived from the compiler.
+
+        The code that ptxas 13.0 generates for ``tensormap.replace`` writes the same bits on these
+        GPUs as on sm_90; not measured. Only the driver encodes maps for them.
+        """
+        return self.compute_capability in DERIVED_CAPABILITIES
+
+    @property
+    def has_model(self) -> bool:
+        """Whether maps can be encoded without a driver, by the measured layout (sm_90 only)."""
+        return self.compute_capability == MEASURED_CAPABILITY
+
+    def __str__(self) -> str:
+        """Give the name, such as ``sm_90``."""
+        return self.name
+
+
+#: The presets that `target=` takes by name. Shared memory: CUDA C++ Programming Guide, technical
+#: specifications per compute capability (227 KB, and 99 KB on 12.x); of sm_107 CUTLASS's arch.h
+#: (327 KB).
+TARGETS: dict[str, Target] = {
+    "sm_90": Target((9, 0), 232_448),
+    "sm_100": Target((10, 0), 232_448),
+    "sm_103": Target((10, 3), 232_448),
+    "sm_107": Target((10, 7), 334_848),
+    "sm_110": Target((11, 0), 232_448),
+    "sm_120": Target((12, 0), 101_376),
+    "sm_121": Target((12, 1), 101_376),
+}
+
+#: The target of host tensors without `target=`.
+DEFAULT_TARGET = TARGETS["sm_90"]
+
+#: The presets by name, including the names of architecture-specific code: sm_90a, sm_100a, sm_100f.
+_BY_NAME = {
+    name + suffix: preset
+    for name, preset in TARGETS.items()
+    for suffix in ("", "a", "f")
+    if not (suffix == "f" and preset.is_sm_9x)
+}

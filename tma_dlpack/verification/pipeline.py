@@ -1,0 +1,282 @@
+"""A whole tensor copied tile by tile on the GPU, timed and compared; for `tma.bandwidth`."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import statistics
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tma_dlpack import driver
+from tma_dlpack.copies import launch, nvrtc
+from tma_dlpack.tables.errors import TmaDriverError, TmaUnsupportedError
+from tma_dlpack.tables.targets import Target
+from tma_dlpack.tensor_map.map import TensorMap
+
+#: What a block's shared memory takes besides its own (CUDA C++ Programming Guide, 9.0), and what a
+#: multiprocessor has more than the largest block may ask for.
+RESERVED_SMEM_BYTES = 1024
+BARRIER_BYTES = 8
+MAX_TILES = 1 << 31
+#: Stages that the kernel can wait for (its wait_group takes immediates up to 4).
+MAX_STAGES = 8
+#: More than any store writes past the end of a ragged row.
+OVERRUN_BYTES = 16
+_ISSUING_THREADS, _LOOKING_THREADS, _LOOKING_CTAS_PER_SM = 32, 256, 8
+_PREFERRED_SHARED_MEMORY_CARVEOUT = 9  # CUfunction_attribute (cuda.h)
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """How a kernel keeps copies in flight.
+
+    Attributes
+    ----------
+    stages : int
+        Tiles in shared memory per CTA.
+    ctas_per_sm : int
+    stores_in_flight : int
+        How many of the stages may wait for their stores; the others hold loads.
+    neighbours : int
+        Tiles next to each other that one CTA takes before the next CTA's turn: two rows of 128
+        bytes share what L2 fetches at 256.
+    """
+
+    stages: int
+    ctas_per_sm: int
+    stores_in_flight: int
+    neighbours: int
+
+    @classmethod
+    def family(cls, stages: int, ctas_per_sm: int) -> Iterator[Pipeline]:
+        """Give the pipelines with these stages and blocks per multiprocessor that can run."""
+        for stores_in_flight in sorted({min(1, stages - 1), stages // 2}):
+            for neighbours in (1, 2):
+                yield cls(stages, ctas_per_sm, stores_in_flight, neighbours)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One way of copying a tensor.
+
+    Attributes
+    ----------
+    tensor_map : TensorMap
+    pipeline : Pipeline
+    seconds : float
+        The median.
+    verified : bool
+        Whether every byte of the tensor arrived, over a copy that had every byte wrong.
+    """
+
+    tensor_map: TensorMap
+    pipeline: Pipeline
+    seconds: float
+    verified: bool
+
+
+def fits(pipeline: Pipeline, tensor_map: TensorMap, target: Target) -> bool:
+    """Whether these blocks and stages fit into the shared memory of a multiprocessor."""
+    block_bytes = _block_bytes(pipeline, tensor_map)
+    needed = pipeline.ctas_per_sm * (block_bytes + RESERVED_SMEM_BYTES)
+    return (
+        needed <= target.max_smem_bytes + RESERVED_SMEM_BYTES
+        and block_bytes <= target.max_smem_bytes
+    )
+
+
+def _stage_bytes(tensor_map: TensorMap) -> int:
+    return -(-tensor_map.smem_bytes // 1024) * 1024
+
+
+def _block_bytes(pipeline: Pipeline, tensor_map: TensorMap) -> int:
+    return pipeline.stages * (_stage_bytes(tensor_map) + BARRIER_BYTES)
+
+
+class TiledCopy:
+    """A tensor, room for its copy, and the kernels; used as a context manager.
+
+    Takes any map of the tensor; the copies may use other boxes.
+    """
+
+    def __init__(self, tensor_map: TensorMap) -> None:
+        """Refuse what cannot be copied tile by tile and compared."""
+        if 0 in tensor_map.global_strides:
+            raise TmaUnsupportedError(
+                f"the tensor's strides are {tensor_map.strides}: where one is 0, rows are the same "
+                "memory and a copy has no bandwidth of its own; pass a tensor without overlap"
+            )
+        self.source = tensor_map.global_address
+        row_bytes = tensor_map.arguments.row_bytes
+        counts = tensor_map.global_dim[1:]
+        self.tensor_bytes = math.prod(counts) * row_bytes
+        steps = zip(counts, tensor_map.global_strides, strict=True)
+        self.extent_bytes = sum((n - 1) * stride for n, stride in steps) + row_bytes
+        missing = 4 - len(counts)
+        strides, ones = (*tensor_map.global_strides, *(0,) * missing), (1,) * missing
+        self._rows = launch.by_value(
+            struct.pack("<4Q4I2Q", *strides, *counts, *ones, math.prod(counts), row_bytes)
+        )
+        self._tensor = tensor_map.tensor
+
+    def __enter__(self) -> TiledCopy:
+        with ExitStack() as stack:
+            self.device_id = stack.enter_context(driver.in_context_of(self.source))
+            self.target = driver.device_target(self.device_id)
+            self._sms = _multiprocessors(self.target)
+            self._library = _library(self.target)
+            self._stream = launch.ordered_stream(self._tensor, self.device_id, None)
+            self.copy = stack.enter_context(launch.scratch(self.extent_bytes + OVERRUN_BYTES))
+            self._answer = stack.enter_context(launch.scratch(4))
+            self._events = stack.enter_context(_events())
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stack.close()
+
+    def memcpy_seconds(self, repeats: int) -> float:
+        """Give the median time of a device-to-device memcpy of the tensor's extent."""
+
+        def memcpy() -> None:
+            where = self.copy, self.source, self.extent_bytes
+            driver.call("cuMemcpyDtoDAsync_v2", *where, self._stream)
+
+        memcpy()
+        return statistics.median(self._seconds(memcpy) for _ in range(repeats))
+
+    def run(self, tensor_map: TensorMap, pipeline: Pipeline, repeats: int) -> Run:
+        """Copy through a map of the tensor, compare, and time it."""
+        copy = self._launcher(tensor_map, pipeline)
+        self._look("invert")
+        self._require_done(self._answer_after(copy))
+        differences = self._answer_after(lambda: self._look("compare", self._answer))
+        seconds = statistics.median(self._seconds(copy) for _ in range(repeats))
+        return Run(tensor_map, pipeline, seconds, differences == 0)
+
+    def _launcher(self, tensor_map: TensorMap, pipeline: Pipeline) -> Callable[[], None]:
+        rank, box = tensor_map.rank, tensor_map.box_dim
+        counts = [-(-n // b) for n, b in zip(tensor_map.global_dim, box, strict=True)]
+        tiles = math.prod(counts)
+        if tiles > MAX_TILES:
+            raise TmaUnsupportedError(
+                f"{tiles} tiles of {tensor_map.box_sizes} cover the tensor; at most {MAX_TILES} "
+                "are counted. Pass larger boxes"
+            )
+        ones = (1,) * (5 - rank)
+        tiling = struct.pack("<5I5iI", *counts, *ones, *box, *ones, tiles)
+        ring = struct.pack(
+            "<5I",
+            pipeline.stages,
+            _stage_bytes(tensor_map),
+            tensor_map.tx_bytes,
+            pipeline.stores_in_flight,
+            pipeline.neighbours,
+        )
+        arguments = (
+            launch.by_value(bytes(tensor_map)),
+            launch.by_value(bytes(tensor_map.with_address(self.copy))),
+            launch.by_value(tiling),
+            launch.by_value(ring),
+            ctypes.c_uint64(self._answer),
+        )
+        kernel = self._library.kernel(f"copy_tiles_{rank}", self.device_id)
+        carveout = _PREFERRED_SHARED_MEMORY_CARVEOUT
+        driver.call("cuKernelSetAttribute", carveout, 100, kernel, self.device_id)
+        grid = min(tiles, self._sms * pipeline.ctas_per_sm)
+        size = (grid, _ISSUING_THREADS, _block_bytes(pipeline, tensor_map))
+        return lambda: launch.launch(kernel, *size, self._stream, arguments)
+
+    def _look(self, name: str, *answer: int) -> None:
+        addresses = [ctypes.c_uint64(a) for a in (self.source, self.copy)]
+        arguments = (*addresses, self._rows, *map(ctypes.c_uint64, answer))
+        kernel = self._library.kernel(name, self.device_id)
+        grid = self._sms * _LOOKING_CTAS_PER_SM
+        launch.launch(kernel, grid, _LOOKING_THREADS, 0, self._stream, arguments)
+
+    def _answer_after(self, work: Callable[[], None]) -> int:
+        """Give the word that a kernel leaves where there was 0."""
+        word = np.zeros(1, np.uint32)
+        launch.upload(self._answer, word, self._stream)
+        work()
+        launch.download(word, self._answer, self._stream)
+        launch.synchronize(self._stream)
+        return int(word[0])
+
+    def _require_done(self, status: int) -> None:
+        if status:
+            raise TmaDriverError(
+                f"the copy did not run to its end (status {status}: 1 is an mbarrier that still "
+                "waits for bytes after 2 s, 2 is misaligned shared memory)"
+            )
+
+    def _seconds(self, work: Callable[[], None]) -> float:
+        begin, end = self._events
+        milliseconds = ctypes.c_float()
+        driver.call("cuEventRecord", begin, self._stream)
+        work()
+        driver.call("cuEventRecord", end, self._stream)
+        driver.call("cuEventSynchronize", end)
+        driver.call("cuEventElapsedTime", milliseconds, begin, end)
+        return milliseconds.value / 1e3
+
+
+class Matrix:
+    """Rows of 16-bit numbers that do not repeat, in a GPU's memory; used as a context manager."""
+
+    def __init__(self, rows: int, columns: int, device_id: int) -> None:
+        self.shape = rows, columns
+        self._device_id = device_id
+
+    def __enter__(self) -> Matrix:
+        with ExitStack() as stack:
+            device_id = stack.enter_context(driver.in_context(self._device_id))
+            target = driver.device_target(device_id)
+            size_bytes = 2 * math.prod(self.shape)
+            self._address = stack.enter_context(launch.scratch(size_bytes))
+            kernel = _library(target).kernel("fill_random", device_id)
+            arguments = ctypes.c_uint64(self._address), ctypes.c_uint64(size_bytes // 4)
+            grid = _multiprocessors(target) * _LOOKING_CTAS_PER_SM
+            launch.launch(kernel, grid, _LOOKING_THREADS, 0, 0, arguments)
+            launch.synchronize(0)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stack.close()
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {
+            "version": 3,
+            "typestr": "<u2",
+            "shape": self.shape,
+            "data": (self._address, False),
+        }
+
+
+def _library(target: Target) -> nvrtc.Library:
+    return nvrtc.compile_source(nvrtc.packaged("bandwidth.cu"), "bandwidth.cu", target)
+
+
+def _multiprocessors(target: Target) -> int:
+    assert target.multiprocessors is not None  # the driver's facts have it
+    return target.multiprocessors
+
+
+@contextmanager
+def _events() -> Iterator[tuple[ctypes.c_void_p, ctypes.c_void_p]]:
+    events = ctypes.c_void_p(), ctypes.c_void_p()
+    for event in events:
+        driver.call("cuEventCreate", event, 0)
+    try:
+        yield events
+    finally:
+        for event in events:
+            driver.call("cuEventDestroy_v2", event)

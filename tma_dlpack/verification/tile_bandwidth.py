@@ -1,0 +1,329 @@
+"""`bandwidth`: how fast the Tensor Memory Accelerator moves a tensor, box by box."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tma_dlpack import driver
+from tma_dlpack.dlpack import TensorView, as_tensor_view
+from tma_dlpack.make.tiled import make_tma_descriptor
+from tma_dlpack.tables.coerce import integer_of, integers_of, shown
+from tma_dlpack.tables.enums import DataType, L2FetchSize, Swizzle, TmaL2FetchSize, TmaSwizzle
+from tma_dlpack.tables.errors import TmaUnsupportedError, refusal, sealed
+from tma_dlpack.tables.limits import MAX_BOX
+from tma_dlpack.tables.opaque import opaque
+from tma_dlpack.tables.public import Drawn, public
+from tma_dlpack.tensor_map.map import TensorMap
+from tma_dlpack.verification.pipeline import MAX_STAGES, Pipeline, Run, TiledCopy, fits
+
+L2_FETCH_SIZES = (TmaL2FetchSize.none, TmaL2FetchSize.bytes128, TmaL2FetchSize.bytes256)
+#: The default boxes: bytes of a row, rows, swizzle.
+DEFAULT_TILES = (
+    (512, 16, TmaSwizzle.none),
+    (512, 32, TmaSwizzle.none),
+    (512, 64, TmaSwizzle.none),
+    (256, 64, TmaSwizzle.none),
+    (128, 64, TmaSwizzle.bytes128),
+    (128, 128, TmaSwizzle.bytes128),
+    (128, 256, TmaSwizzle.bytes128),
+    (128, 128, TmaSwizzle.none),
+    (64, 64, TmaSwizzle.bytes64),
+    (32, 64, TmaSwizzle.bytes32),
+    (16, 64, TmaSwizzle.none),
+    (16, 256, TmaSwizzle.none),
+)
+#: The swizzle whose span is the row of a box, bytes.
+SWIZZLE_OF_ROW = {32: TmaSwizzle.bytes32, 64: TmaSwizzle.bytes64, 128: TmaSwizzle.bytes128}
+MAX_CTAS_PER_SM = 32
+HEADER = (
+    *("box", "row bytes", "swizzle", "L2 fetch", "stages", "stores", "CTAs/SM", "turn"),
+    *("TB/s", "ratio", "copy"),
+)
+
+
+@sealed
+@dataclass(frozen=True, slots=True)
+class BandwidthRow:
+    """One box, swizzle and L2 fetch size, at the best pipeline that was tried.
+
+    Attributes
+    ----------
+    box_sizes : tuple of int
+        Row-major, elements.
+    row_bytes : int
+        Bytes of the box along the innermost dimension.
+    swizzle : TmaSwizzle
+    l2_fetch_size : TmaL2FetchSize
+    pipeline : Pipeline
+        `.stages` (tiles in shared memory per CTA), `.ctas_per_sm`, `.stores_in_flight` (of the
+        stages), `.neighbours` (tiles in a row that a CTA takes at its turn).
+    bytes_per_second : float
+        Bytes of the tensor read and written, each counted.
+    ratio : float
+        To the device-to-device memcpy of the same run.
+    verified : bool
+        Whether the copy was right with every pipeline that was tried.
+    """
+
+    box_sizes: tuple[int, ...]
+    row_bytes: int
+    swizzle: TmaSwizzle
+    l2_fetch_size: TmaL2FetchSize
+    pipeline: Pipeline
+    bytes_per_second: float
+    ratio: float
+    verified: bool
+
+    def _cells(self) -> tuple[str, ...]:
+        return (
+            "x".join(map(str, self.box_sizes)),
+            str(self.row_bytes),
+            self.swizzle.name,
+            self.l2_fetch_size.name,
+            str(self.pipeline.stages),
+            str(self.pipeline.stores_in_flight),
+            str(self.pipeline.ctas_per_sm),
+            str(self.pipeline.neighbours),
+            f"{self.bytes_per_second / 1e12:.2f}",
+            f"{self.ratio:.3f}",
+            "right" if self.verified else "WRONG",
+        )
+
+
+@public
+@sealed
+@dataclass(frozen=True, slots=True)
+class BandwidthReport(Drawn):
+    """The result of `bandwidth`: the speed of copies by box, swizzle and L2 fetch size.
+
+    ``print`` shows the table.
+
+    Attributes
+    ----------
+    device : str
+        The GPU and its driver.
+    tensor : str
+        Data type and shape.
+    tensor_bytes : int
+        Bytes of the tensor.
+    memcpy_bytes_per_second : float
+        Speed of a device-to-device memcpy of the tensor: bytes read and written per second.
+    rows : tuple of BandwidthRow
+        One per box, swizzle and L2 fetch size, with the fastest pipeline.
+    """
+
+    device: str
+    tensor: str
+    tensor_bytes: int
+    memcpy_bytes_per_second: float
+    rows: tuple[BandwidthRow, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every copy was right."""
+        return all(row.verified for row in self.rows)
+
+    def best(self, row_bytes: int) -> BandwidthRow:
+        """Give the fastest row among boxes whose rows have `row_bytes` bytes.
+
+        Raises `TmaPreconditionError` if there is none.
+        """
+        rows = [row for row in self.rows if row.row_bytes == row_bytes]
+        if not rows:
+            measured = sorted({row.row_bytes for row in self.rows})
+            raise refusal(
+                "row_bytes",
+                f"row_bytes is {shown(row_bytes)}",
+                f"be one that was measured: {', '.join(map(str, measured))}",
+                "pass one of them, or a box of such rows to bandwidth(boxes=...)",
+            )
+        return max(rows, key=lambda row: row.ratio)
+
+    def __str__(self) -> str:
+        memcpy = f"{self.memcpy_bytes_per_second / 1e12:.2f} TB/s"
+        table = [HEADER, *(row._cells() for row in self.rows)]
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        lines = (
+            "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
+            for line in table
+        )
+        return "\n".join(
+            [
+                f"{self.device}: {self.tensor}, {self.tensor_bytes / 2**20:.0f} MiB, every tile "
+                "loaded and stored",
+                f"memcpy device-to-device: {memcpy}; ratio 1 (bytes read and written)",
+                *lines,
+            ]
+        )
+
+
+@opaque
+def bandwidth(
+    tensor: object,
+    boxes: Iterable[Sequence[int]] | None = None,
+    swizzle: Swizzle | None = None,
+    l2_fetch_size: L2FetchSize | Sequence[L2FetchSize] | None = None,
+    *,
+    data_type: DataType | None = None,
+    rules: str = "libcu++",
+    stages: Sequence[int] = (3, 4, 6, 8),
+    ctas_per_sm: Sequence[int] = (1, 2, 4),
+    repeats: int = 5,
+) -> BandwidthReport:
+    """Measure how fast TMA copies every tile of a tensor, compared with memcpy.
+
+    A persistent kernel with one issuing thread per block keeps `stages` tiles in flight. For each
+    box, swizzle and L2 fetch size the report has the fastest pipeline, as a ratio to a
+    device-to-device memcpy of the same run. Every copy is compared byte for byte before it is
+    timed.
+
+    Parameters
+    ----------
+    tensor : object
+        A CUDA tensor with ``__dlpack__``, best several times as large as the L2 cache. It is only
+        read; the same amount of memory is allocated for the copy.
+    boxes : iterable of box_sizes, optional
+        Boxes to try, row-major, in elements. None tries rows of 16 to 512 bytes that fit the
+        tensor.
+    swizzle : enum member, name or value, optional
+        For all boxes. None means, for each box, the swizzle whose span equals its row of 32, 64 or
+        128 bytes, else none.
+    l2_fetch_size : enum member, name or value, or several, optional
+        None tries none, 128 and 256 bytes.
+    data_type, rules
+        As in `make_tma_descriptor`.
+    stages : sequence of int
+        Numbers of tiles in flight per block to try, 1..8; those that do not fit into shared memory
+        are skipped.
+    ctas_per_sm : sequence of int
+        Numbers of blocks per multiprocessor to try.
+    repeats : int
+        Timed launches of each pipeline; the median counts.
+
+    Returns
+    -------
+    BandwidthReport
+        `.rows`, `.ok`, `.best(row_bytes)`; ``print`` shows the table.
+
+    Raises
+    ------
+    TmaPreconditionError
+        As `make_tma_descriptor`, for a box that is not valid for the tensor; or if `stages`,
+        `ctas_per_sm` or `repeats` are out of range.
+    TmaUnsupportedError
+        For host tensors and tensors that overlap; without a GPU of compute capability 9.0, its
+        driver, or NVRTC (extra ``cuda``); if no pipeline fits into shared memory.
+
+    Examples
+    --------
+    >>> import torch, tma_dlpack as tma  # doctest: +SKIP
+    >>> x = torch.randn(32768, 32768, dtype=torch.bfloat16, device="cuda")  # doctest: +SKIP
+    >>> print(tma.bandwidth(x, [(64, 256)], l2_fetch_size="bytes256"))  # doctest: +SKIP
+    """
+    pipelines = _pipelines(stages, ctas_per_sm)
+    count = integer_of(repeats)
+    if count is None or count < 1:
+        found = f"repeats is {shown(repeats)}"
+        raise refusal("repeats", found, "be an integer of at least 1", "pass repeats=5")
+    maps = list(_maps(tensor, boxes, swizzle, l2_fetch_size, data_type, rules))
+    if not maps:
+        raise TmaUnsupportedError("there is no box to measure: none was given, or none fits")
+    with TiledCopy(maps[0]) as copy:
+        runs = [_best_run(copy, tensor_map, pipelines, count) for tensor_map in maps]
+        memcpy = 2 * copy.extent_bytes / copy.memcpy_seconds(4 * count)
+    return BandwidthReport(
+        device=str(driver.status().devices[copy.device_id]),
+        tensor=f"{maps[0].data_type.name} of shape {maps[0].shape}",
+        tensor_bytes=copy.tensor_bytes,
+        memcpy_bytes_per_second=memcpy,
+        rows=tuple(_row(run, copy.tensor_bytes, memcpy) for run in runs),
+    )
+
+
+def _pipelines(stages: Sequence[int], ctas_per_sm: Sequence[int]) -> tuple[Pipeline, ...]:
+    all_stages = _counts("stages", stages, MAX_STAGES)
+    all_ctas = _counts("ctas_per_sm", ctas_per_sm, MAX_CTAS_PER_SM)
+    return tuple(p for n in all_stages for ctas in all_ctas for p in Pipeline.family(n, ctas))
+
+
+def _counts(name: str, values: Sequence[int], most: int) -> tuple[int, ...]:
+    counts = integers_of(values)
+    if not counts or not all(1 <= n <= most for n in counts):
+        found = f"{name} is {shown(values)}"
+        raise refusal(name, found, f"be integers of 1 to {most}", f"pass {name}=(1, 2, 4)")
+    return counts
+
+
+def _maps(
+    tensor: object,
+    boxes: Iterable[Sequence[int]] | None,
+    swizzle: Swizzle | None,
+    l2_fetch_size: L2FetchSize | Sequence[L2FetchSize] | None,
+    data_type: DataType | None,
+    rules: str,
+) -> Iterator[TensorMap]:
+    view = as_tensor_view(tensor)
+    if not view.device.is_cuda:
+        raise TmaUnsupportedError(
+            f"the tensor lies on {view.device}: bandwidth is measured on a GPU; move it there"
+        )
+    options: dict[str, Any] = {"data_type": data_type, "rules": rules}
+    tiles = [(box, None) for box in boxes] if boxes is not None else _default_tiles(view)
+    for box, own_swizzle in tiles:
+        chosen = own_swizzle if swizzle is None else swizzle
+        if chosen is None:
+            row_bytes = make_tma_descriptor(tensor, box, **options).arguments.inner_box_bytes
+            chosen = SWIZZLE_OF_ROW.get(row_bytes, TmaSwizzle.none)
+        for l2 in _several(l2_fetch_size):
+            yield make_tma_descriptor(tensor, box, swizzle=chosen, l2_fetch_size=l2, **options)
+
+
+def _default_tiles(view: TensorView) -> list[tuple[tuple[int, ...], TmaSwizzle]]:
+    """Give the boxes and swizzles of the default table that a tensor is large enough for."""
+    if not view.shape:
+        return [((), TmaSwizzle.none)]  # for make_tma_descriptor to refuse
+    *outer, columns = view.shape
+    found: dict[tuple[tuple[int, ...], TmaSwizzle], None] = {}
+    for row_bytes, rows, swizzle in DEFAULT_TILES:
+        row = row_bytes * 8 // view.dtype.bits
+        if row <= min(MAX_BOX, columns * view.dtype.lanes):
+            box = (*(1 for _ in outer[1:]), *(min(rows, n) for n in outer[-1:]), row)
+            found[box, swizzle] = None
+    return list(found)
+
+
+def _several(l2_fetch_size: L2FetchSize | Sequence[L2FetchSize] | None) -> Sequence[L2FetchSize]:
+    if l2_fetch_size is None:
+        return L2_FETCH_SIZES
+    return l2_fetch_size if isinstance(l2_fetch_size, (list, tuple)) else (l2_fetch_size,)
+
+
+def _best_run(
+    copy: TiledCopy, tensor_map: TensorMap, pipelines: Sequence[Pipeline], repeats: int
+) -> Run:
+    """Try every pipeline that fits; give the fastest, verified only if all were right."""
+    runs = [copy.run(tensor_map, p, repeats) for p in pipelines if fits(p, tensor_map, copy.target)]
+    if not runs:
+        raise TmaUnsupportedError(
+            f"a tile of {tensor_map.box_sizes} takes {tensor_map.smem_bytes} bytes of shared "
+            f"memory: no pipeline fits; pass smaller boxes, or fewer stages and CTAs"
+        )
+    fastest = min(runs, key=lambda run: run.seconds)
+    return dataclasses.replace(fastest, verified=all(run.verified for run in runs))
+
+
+def _row(run: Run, tensor_bytes: int, memcpy_bytes_per_second: float) -> BandwidthRow:
+    rate = 2 * tensor_bytes / run.seconds
+    return BandwidthRow(
+        box_sizes=run.tensor_map.box_sizes,
+        row_bytes=run.tensor_map.arguments.inner_box_bytes,
+        swizzle=run.tensor_map.swizzle,
+        l2_fetch_size=run.tensor_map.l2_promotion,
+        pipeline=run.pipeline,
+        bytes_per_second=rate,
+        ratio=rate / memcpy_bytes_per_second,
+        verified=run.verified,
+    )
