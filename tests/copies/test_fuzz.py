@@ -88,7 +88,7 @@ def drawn(tm, r):
 def valid_map(r):
     """A small map in MEMORY that the model encodes."""
     data_type = T(r.randrange(13))
-    es = tma.types.dtypes.row(data_type).element_bytes
+    es = tma.tables.dtypes.row(data_type).element_bytes
     interleave = r.choice((0, 0, 0, 1, 2))
     kind = r.choice(("tiled", "tiled", "im2col"))
     rank = r.randint(3 if interleave or kind == "im2col" else 1, 5)
