@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 import tma_dlpack as tma
 from tma_dlpack import draw
 from tma_dlpack.tables.bits import DERIVED_FIELDS, FIELDS
-from tma_dlpack.tables.targets import DERIVED_CAPABILITIES, TARGETS
+from tma_dlpack.tables.targets import TARGETS
 
-DERIVED = [name for name, t in TARGETS.items() if t.compute_capability in DERIVED_CAPABILITIES]
+DERIVED = [name for name, t in TARGETS.items() if t.has_derived_layout]
 ADDRESS = 0x7F00_0000_0000
 CHANGES = {
     "global_address": ADDRESS,

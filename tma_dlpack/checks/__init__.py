@@ -43,12 +43,12 @@ from tma_dlpack.checks.box import BOX_RULES
 from tma_dlpack.checks.data_type import DATA_TYPE_RULES
 from tma_dlpack.checks.elem_strides import ELEM_STRIDE_RULES
 from tma_dlpack.checks.im2col import IM2COL_RULES
-from tma_dlpack.checks.rule import CCCL_COMMIT, DRIVER_STEPS, AnyRule, Rule, RulePerEntry
+from tma_dlpack.checks.rule import CCCL_COMMIT, DRIVER_STEPS, Rule
 from tma_dlpack.checks.tensor import TENSOR_RULES
 from tma_dlpack.checks.tile import TILE_RULES
 
 #: Every rule, in libcu++'s order.
-RULES: tuple[AnyRule, ...] = tuple(
+RULES: tuple[Rule, ...] = tuple(
     sorted(
         (
             *TENSOR_RULES,

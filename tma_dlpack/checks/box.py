@@ -13,14 +13,10 @@ from tma_dlpack.checks.rule import (
     MEASURED,
     TILED,
     TILED_ON_SM_90,
-    AnyRule,
     Rule,
-    RulePerEntry,
 )
 from tma_dlpack.tables.arguments import reverse
 from tma_dlpack.tables.coerce import counted
-from tma_dlpack.tables.dtypes import PADDED_TYPES
-from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tables.limits import (
     INNER_BYTES,
     MAX_BOX,
@@ -127,7 +123,7 @@ def _shrink_fix(holds: repairs.Holds) -> Callable[[Request], str]:
     return fix
 
 
-BOX_RULES: tuple[AnyRule, ...] = (
+BOX_RULES: tuple[Rule, ...] = (
     # 8. box
     Rule(
         id="BOX_RANK",
@@ -139,23 +135,23 @@ BOX_RULES: tuple[AnyRule, ...] = (
         kinds=TILED,
         reads=("box_sizes",),
         after=("RANK",),
-        holds=lambda r: len(r.arguments.box_dim) == r.rank,
+        holds="box_count == rank",
         found=lambda r: f"box_sizes has {counted(len(r.arguments.box_dim), 'entry')}",
         must=lambda r: f"have {r.rank}, one per dimension of the tensor",
         fix=_box_rank_fix,
         libcudacxx="__get_box_sizes",
         repair=repairs.entries("box_sizes"),
     ),
-    RulePerEntry(
+    Rule(
         id="BOX_RANGE",
         step=81,
         on="box_sizes",
         why="the map stores size - 1 in 8 bits",
         kinds=TILED,
-        entries=_inner_to_outer,
         reads=("box_sizes",),
         after=("RANK", "BOX_RANK"),
-        holds=lambda r, i: 1 <= r.arguments.box_dim[i] <= MAX_BOX,
+        each="d",
+        holds="1 <= box_dim[d] <= MAX_BOX",
         found=_box_found,
         must=f"be 1..{MAX_BOX}",
         fix=_range_fix,
@@ -163,7 +159,7 @@ BOX_RULES: tuple[AnyRule, ...] = (
         documented=True,
         repair=repairs.clamp_box,
     ),
-    RulePerEntry(
+    Rule(
         id="BOX_IN_SHAPE",
         step=81,
         on="box_sizes",
@@ -171,11 +167,11 @@ BOX_RULES: tuple[AnyRule, ...] = (
         asks="be at most the extent of the tensor",
         kinds=TILED,
         sets=LIBCU,
-        entries=_inner_to_outer,
         reads=("box_sizes",),
         after=("RANK", "BOX_RANK"),
         after_here=("BOX_RANGE", "DIM_RANGE"),
-        holds=lambda r, i: r.arguments.box_dim[i] <= r.arguments.global_dim[i],
+        each="d",
+        holds="box_dim[d] <= global_dim[d]",
         found=_box_found,
         must=be_in_shape,
         fix=lambda r, i: f"use {_fitting(r, i)}",
@@ -194,8 +190,7 @@ BOX_RULES: tuple[AnyRule, ...] = (
         reads=(*_READS_INNER, "interleave_layout"),
         after=_HAS_INNER,
         after_here=("BOX_RANGE",),
-        applies=lambda r: not r.interleaved,
-        holds=lambda r: r.inner_box_bytes % INNER_BYTES == 0,
+        holds="interleave != 0 or inner_box_bits % (8 * INNER_BYTES) == 0",
         found=inner_found,
         must=lambda r: (
             f"be a multiple of {INNER_BYTES} bytes when "
@@ -215,8 +210,7 @@ BOX_RULES: tuple[AnyRule, ...] = (
         sets=ALL_BUT_MEASURED,
         reads=_READS_INNER,
         after=_HAS_INNER,
-        applies=lambda r: r.data_type in PADDED_TYPES,
-        holds=lambda r: r.inner_box == PADDED_INNER_VALUES,
+        holds="not is_padded or inner_box == PADDED_INNER_VALUES",
         found=lambda r: f"{names.inner_box(r)} is {counted(r.inner_box, 'value')}",
         must=lambda r: f"be {PADDED_INNER_VALUES} for {r.type_row.data_type.name}",
         fix=lambda r: f"use {PADDED_INNER_VALUES} for {names.inner_box(r)}",
@@ -233,8 +227,7 @@ BOX_RULES: tuple[AnyRule, ...] = (
         reads=(*_READS_INNER, "swizzle", "interleave_layout"),
         after=_HAS_INNER,
         after_here=("BOX_RANGE",),
-        applies=lambda r: not r.interleaved and r.arguments.swizzle is not TmaSwizzle.none,
-        holds=lambda r: r.inner_box_bytes <= r.span_bytes,
+        holds="interleave != 0 or swizzle == 0 or inner_box_bits <= span_bits",
         found=inner_found,
         must=lambda r: f"be at most {r.span_bytes} bytes with swizzle {r.arguments.swizzle.name}",
         fix=_span_fix,
@@ -253,7 +246,7 @@ BOX_RULES: tuple[AnyRule, ...] = (
         sets=LIBCU,
         reads=(*_READS_INNER, "target"),
         after=(*_HAS_INNER, "BOX_RANGE"),
-        holds=_fits_smem,
+        holds="box_bits <= 8 * max_smem_bytes",
         found=lambda r: f"the box takes {counted(r.box_bytes, 'byte')}",
         must=lambda r: (
             f"fit the {r.target.max_smem_bytes} bytes of shared memory of a block on {r.target}"
@@ -273,8 +266,7 @@ BOX_RULES: tuple[AnyRule, ...] = (
         reads=(*_READS_INNER, "interleave_layout", "target"),
         after=_HAS_INNER,
         after_here=("BOX_RANGE",),
-        applies=lambda r: r.interleaved and r.target.has_model,
-        holds=lambda r: r.inner_box_bytes % INNER_BYTES == 0,
+        holds="interleave == 0 or not has_model or inner_box_bits % (8 * INNER_BYTES) == 0",
         found=inner_found,
         must=f"be a multiple of {INNER_BYTES} bytes for the driver, interleaved or not",
         fix=inner_fix,
@@ -291,8 +283,7 @@ BOX_RULES: tuple[AnyRule, ...] = (
         kinds=TILED,
         reads=(*_READS_INNER, "elem_strides", "target"),
         after=(*_HAS_INNER, "BOX_RANGE", "BOX_SMEM", "ELEM_STRIDES_RANK", "ELEM_STRIDES_RANGE"),
-        applies=lambda r: r.target.has_model,
-        holds=_driver_counts_few,
+        holds="not has_model or floor_box_bits <= 8 * MAX_BOX_BYTES",
         found=lambda r: (
             f"the driver counts {counted(r.encode_arguments().floor_box_bytes, 'byte')} for the box"
         ),

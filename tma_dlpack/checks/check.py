@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple, TypeVar
 
-from tma_dlpack.checks import ALLOWABLE, RULES, AnyRule, Rule, names
+from tma_dlpack.checks import ALLOWABLE, RULES, Rule, names
 from tma_dlpack.checks.advice import ADVICE
+from tma_dlpack.checks.describe import describe
+from tma_dlpack.checks.judge import judge
 from tma_dlpack.checks.repairs import Change
 from tma_dlpack.checks.request import Request, set_of_rules
 from tma_dlpack.tables.errors import Advice, Violation
 
 T = TypeVar("T")
-_ONE = (None,)  # the entries of a `Rule`
 
 
 class Fault(NamedTuple):
     """A rule that does not hold."""
 
-    rule: AnyRule
+    rule: Rule
     request: Request
-    entry: int | None  # of a RulePerEntry
+    entry: int | None  # of a rule with `each`
 
     def ask(self, question: Callable[..., T]) -> T:
         """Call one of the rule's functions with the request, and the entry if there is one."""
@@ -53,43 +54,47 @@ def find_violations(request: Request) -> tuple[Violation, ...]:
 
 
 def faults_of(request: Request) -> list[Fault]:
-    """Give the rules that do not hold, in libcu++'s order."""
+    """Return the rules that do not hold, in libcu++'s order."""
     if request.unreadable and (request.is_driver_call or request.view is None):
         return []
+    rows = rows_of(request.kind, request.rules, request.is_driver_call)
+    failed = judge(describe(request), rows & ~mask_of(request.allowed))
+    return _reported(request, failed) if failed else []
+
+
+def _reported(request: Request, failed: list[tuple[int, int]]) -> list[Fault]:
+    """Order failures, without those of rules whose prerequisites failed or could not be read."""
     unreadable = {v.argument for v in request.unreadable}
-    failed: set[str] = set()  # ids of rules that do not hold, or were skipped
-    failed_here: set[tuple[str, int]] = set()  # the same for one entry
-    found: list[tuple[int, int, Fault]] = []
-    for rule in _rules_of(request.kind, request.rules):
-        if rule.id in request.allowed or (rule.make_only and request.is_driver_call):
+    ids = {RULES[row].id for row, _ in failed}
+    here = {(RULES[row].id, entry) for row, entry in failed}
+    found: list[tuple[int, int, int, Fault]] = []
+    for row, entry in failed:
+        rule = RULES[row]
+        if not ids.isdisjoint(rule.after):
             continue
-        if rule.applies is not None and not rule.applies(request):
+        if any((other, max(0, entry)) in here for other in rule.after_here):
             continue
-        cannot_read = unreadable and any(
-            names.argument(request, n) in unreadable for n in rule.reads
-        )
-        if cannot_read or not failed.isdisjoint(rule.after):
-            failed.add(rule.id)
+        if unreadable and any(names.argument(request, n) in unreadable for n in rule.reads):
             continue
-        for nth, entry in enumerate(_entries(rule, request)):
-            here = entry or 0
-            if failed_here and any((other, here) in failed_here for other in rule.after_here):
-                continue
-            fault = Fault(rule, request, entry)
-            if not fault.ask(rule.holds):
-                failed.add(rule.id)
-                failed_here.add((rule.id, here))
-                found.append((rule.step, nth, fault))
-    return [fault for *_, fault in sorted(found, key=lambda found: found[:2])]
+        nth = -entry if rule.outermost_first else entry
+        found.append((rule.step, nth, row, Fault(rule, request, None if entry < 0 else entry)))
+    return [fault for *_, fault in sorted(found, key=lambda found: found[:3])]
 
 
 @cache
-def _rules_of(kind: str, rules: str) -> tuple[AnyRule, ...]:
-    return tuple(rule for rule in RULES if kind in rule.kinds and rules in rule.sets)
+def rows_of(kind: str, rules: str, is_driver_call: bool = False) -> int:
+    """Return the mask of the rows that are asked of a call."""
+    return sum(
+        1 << number
+        for number, rule in enumerate(RULES)
+        if kind in rule.kinds and rules in rule.sets and not (rule.make_only and is_driver_call)
+    )
 
 
-def _entries(rule: AnyRule, request: Request) -> Iterable[int | None]:
-    return _ONE if isinstance(rule, Rule) else rule.entries(request)
+@cache
+def mask_of(ids: frozenset[str]) -> int:
+    """Return the mask of rows by their ids."""
+    return sum(1 << number for number, rule in enumerate(RULES) if rule.id in ids)
 
 
 def _driver_accepts(request: Request, faults: list[Fault]) -> bool:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from tma_dlpack.checks import names, repairs, words
 from tma_dlpack.checks.request import Request
-from tma_dlpack.checks.rule import HAS_TYPE, LIBCU, AnyRule, Rule
-from tma_dlpack.tables.dtypes import PACKED_TYPES, overrides_of
-from tma_dlpack.tables.enums import DLDataTypeCode, TmaOobFill
-
-_NAN_REFUSED = (DLDataTypeCode.kDLInt, DLDataTypeCode.kDLUInt, DLDataTypeCode.kDLBool)
+from tma_dlpack.checks.rule import HAS_TYPE, LIBCU, Rule
+from tma_dlpack.tables.dtypes import overrides_of
+from tma_dlpack.tables.enums import TmaOobFill
 
 
 def _packed_found(r: Request) -> str:
@@ -21,13 +19,6 @@ def _packed_found(r: Request) -> str:
     else:
         found = f"tensor.dtype is {r.view.dtype}, which takes the map type {data_type}"
     return f"{found} on {r.target}"
-
-
-def _libcudacxx_refuses_nan(r: Request) -> bool:
-    """Whether libcu++ checks the fill for a type: it does not for float8 and float4."""
-    if r.rules != "libcu++" or r.view is None or r.asked_type is not None:
-        return True
-    return r.view.dtype.code in _NAN_REFUSED
 
 
 def _override_fix(r: Request) -> str:
@@ -44,11 +35,7 @@ def _nan_fix(r: Request) -> str:
     return f"use {names.argument(r, 'oobfill')}='none', which fills with zeros"
 
 
-def _fill_suits_type(r: Request) -> bool:
-    return r.arguments.oob_fill is not TmaOobFill.nan or r.type_row.is_float
-
-
-DATA_TYPE_RULES: tuple[AnyRule, ...] = (
+DATA_TYPE_RULES: tuple[Rule, ...] = (
     # 1. device
     Rule(
         id="PACKED_TYPE",
@@ -58,8 +45,7 @@ DATA_TYPE_RULES: tuple[AnyRule, ...] = (
         unsupported=True,
         reads=("target", "data_type"),
         after=("CAPABILITY",),
-        applies=lambda r: r.data_type in PACKED_TYPES,
-        holds=lambda r: not r.target.is_sm_9x,
+        holds="not is_packed or not is_sm_9x",
         found=_packed_found,
         must="be a type of whole bytes on compute capability 9.x",
         fix=words.packed_fix,
@@ -74,8 +60,7 @@ DATA_TYPE_RULES: tuple[AnyRule, ...] = (
         why="a map names one of 16 element types",
         make_only=True,
         reads=("data_type",),
-        applies=lambda r: r.asked_type is None,
-        holds=lambda r: r.data_type is not None,
+        holds="asked_type >= 0 or data_type >= 0",
         found=lambda r: f"tensor.dtype is {r.view.dtype if r.view else 'unknown'}",
         must="be one that tensor maps have: uint8/16/32/64, int32/64, float16/32/64, bfloat16, "
         "bool, a float8, or 4-bit values of 16 lanes (or float4_e2m1fn)",
@@ -90,8 +75,7 @@ DATA_TYPE_RULES: tuple[AnyRule, ...] = (
         why="with another element size, shape and strides would mean something else",
         make_only=True,
         reads=("data_type",),
-        applies=lambda r: r.asked_type is not None,
-        holds=lambda r: r.data_type is not None,
+        holds="asked_type < 0 or data_type >= 0",
         found=lambda r: (
             f"data_type is {r.asked_type.name if r.asked_type is not None else 'omitted'} for a "
             f"tensor of {r.view.dtype if r.view else 'unknown type'}"
@@ -108,8 +92,7 @@ DATA_TYPE_RULES: tuple[AnyRule, ...] = (
         why="the fill pattern is a NaN only in the floating-point types",
         reads=("data_type", "oobfill"),
         after=HAS_TYPE,
-        applies=_libcudacxx_refuses_nan,
-        holds=_fill_suits_type,
+        holds="oob_fill == 0 or is_float or passes_nan",
         found=_nan_found,
         must="be none for data types that are not floating-point",
         fix=_nan_fix,
@@ -126,8 +109,7 @@ DATA_TYPE_RULES: tuple[AnyRule, ...] = (
         sets=LIBCU,
         reads=("data_type", "oobfill"),
         after=HAS_TYPE,
-        applies=lambda r: not _libcudacxx_refuses_nan(r),
-        holds=_fill_suits_type,
+        holds="oob_fill == 0 or is_float or not passes_nan",
         found=_nan_found,
         must="be none for data types that are not floating-point",
         fix=_nan_fix,

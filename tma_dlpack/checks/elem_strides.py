@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from tma_dlpack.checks import names, repairs
 from tma_dlpack.checks.box import be_in_shape
 from tma_dlpack.checks.request import Request
-from tma_dlpack.checks.rule import LIBCU, TILED, AnyRule, Rule, RulePerEntry
+from tma_dlpack.checks.rule import LIBCU, TILED, Rule
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.limits import MAX_ELEM_STRIDE
-
-
-def _stepped(r: Request) -> Iterable[int]:
-    # only the sm_90 driver checks the innermost entry of im2col maps; skip it for unknown targets
-    unsure = r.rules == "measured" and any(v.argument == "target" for v in r.unreadable)
-    return range(1 if r.ignores_innermost_elem_stride or unsure else 0, r.rank)
 
 
 def _step_found(r: Request, i: int) -> str:
@@ -32,7 +24,7 @@ def _step_fix(r: Request, i: int) -> str:
     return f"use 1 and step the tensor itself, x[{colons}::{step}], or use 8, the largest step"
 
 
-ELEM_STRIDE_RULES: tuple[AnyRule, ...] = (
+ELEM_STRIDE_RULES: tuple[Rule, ...] = (
     # 9. element strides
     Rule(
         id="ELEM_STRIDES_RANK",
@@ -42,22 +34,22 @@ ELEM_STRIDE_RULES: tuple[AnyRule, ...] = (
         asks="have one entry per dimension of the tensor",
         reads=("elem_strides",),
         after=("RANK",),
-        holds=lambda r: len(r.arguments.element_strides) == r.rank,
+        holds="elem_stride_count == rank",
         found=lambda r: f"elem_strides has {counted(len(r.arguments.element_strides), 'entry')}",
         must=lambda r: f"have {r.rank}, one per dimension of the tensor",
         fix="omit elem_strides for strides of 1, or give one entry per dimension, row-major",
         libcudacxx="__get_elem_strides",
         repair=repairs.entries("elem_strides"),
     ),
-    RulePerEntry(
+    Rule(
         id="ELEM_STRIDES_RANGE",
         step=91,
         on="elem_strides",
         why="the map stores stride - 1 in 3 bits",
-        entries=_stepped,
         reads=("elem_strides", "interleave_layout"),
         after=("RANK", "ELEM_STRIDES_RANK"),
-        holds=lambda r, i: 1 <= r.arguments.element_strides[i] <= MAX_ELEM_STRIDE,
+        each="d",
+        holds="d == 0 and ignores_inner_step or 1 <= element_strides[d] <= MAX_ELEM_STRIDE",
         found=_step_found,
         must=f"be 1..{MAX_ELEM_STRIDE}",
         fix=_step_fix,
@@ -67,7 +59,7 @@ ELEM_STRIDE_RULES: tuple[AnyRule, ...] = (
         "driver does not",
         repair=repairs.clamp_elem_stride,
     ),
-    RulePerEntry(
+    Rule(
         id="ELEM_STRIDES_IN_SHAPE",
         step=91,
         on="elem_strides",
@@ -75,11 +67,11 @@ ELEM_STRIDE_RULES: tuple[AnyRule, ...] = (
         asks="be at most the extent of the tensor",
         kinds=TILED,
         sets=LIBCU,
-        entries=_stepped,
         reads=("elem_strides", "interleave_layout"),
         after=("RANK", "ELEM_STRIDES_RANK"),
         after_here=("ELEM_STRIDES_RANGE", "DIM_RANGE"),
-        holds=lambda r, i: r.arguments.element_strides[i] <= r.arguments.global_dim[i],
+        each="d",
+        holds="d == 0 and ignores_inner_step or element_strides[d] <= global_dim[d]",
         found=_step_found,
         must=be_in_shape,
         fix=lambda r, i: f"use {min(r.arguments.global_dim[i], MAX_ELEM_STRIDE)}",

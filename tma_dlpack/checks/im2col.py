@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from tma_dlpack.checks import names, repairs, words
 from tma_dlpack.checks.box import inner_fix, inner_found
 from tma_dlpack.checks.request import Request
@@ -14,16 +12,11 @@ from tma_dlpack.checks.rule import (
     IM2COL,
     MEASURED,
     WIDE,
-    AnyRule,
     Rule,
-    RulePerEntry,
 )
+from tma_dlpack.tables import limits
 from tma_dlpack.tables.coerce import counted
-from tma_dlpack.tables.limits import INNER_BYTES, MAX_BOX, MAX_BOX_BYTES, MAX_PIXELS
-
-
-def _spatial(r: Request) -> Iterable[int]:
-    return range(1 if r.kind == "im2col_wide" else r.spatial)
+from tma_dlpack.tables.limits import INNER_BYTES, MAX_BOX_BYTES
 
 
 def _corner_count(which: str) -> Rule:
@@ -38,7 +31,7 @@ def _corner_count(which: str) -> Rule:
         kinds=IM2COL,
         reads=(name,),
         after=("RANK",),
-        holds=lambda r: len(r.corner(which)) == r.spatial,
+        holds=f"{which}_count == rank - 2",
         found=lambda r: f"{name} has {counted(len(r.corner(which)), 'entry')}",
         must=lambda r: f"have {r.spatial}, one per spatial dimension",
         fix=lambda r: (
@@ -51,18 +44,18 @@ def _corner_count(which: str) -> Rule:
     )
 
 
-def _corner_range(which: str) -> RulePerEntry:
-    return RulePerEntry(
+def _corner_range(which: str) -> Rule:
+    return Rule(
         id=f"{which.upper()}_CORNER",
         step=75,
         on=f"pixel_box_{which}_corner",
         why="the map stores all entries of a corner in 16 bits",
         asks="be -32768..32767 at rank 3, -128..127 at rank 4, -16..15 at rank 5",
         kinds=BOTH_IM2COL,
-        entries=_spatial,
         reads=(f"pixel_box_{which}_corner", "target"),
         after=("RANK", f"{which.upper()}_CORNER_COUNT"),
-        holds=lambda r, i: r.corner(which)[i] in r.corner_range,
+        each="s",
+        holds=f"-corner_end <= {which}[s] < corner_end",
         found=lambda r, i: f"{names.corner_entry(r, which, i)} is {r.corner(which)[i]}",
         must=_corner_must,
         fix=lambda r, i: _corner_fix(r, which, i),
@@ -81,7 +74,9 @@ def _corner_must(r: Request, i: int) -> str:
     return f"be {r.corner_range[0]}..{r.corner_range[-1]} for a tensor of rank {r.rank}"
 
 
-def _count(rule_id: str, name: str, limit: int, what: str) -> Rule:
+def _count(rule_id: str, field: str, name: str, end: str, what: str) -> Rule:
+    limit: int = getattr(limits, end)
+
     def value(r: Request) -> int:
         count: int = getattr(r.arguments, name)
         return count
@@ -93,7 +88,7 @@ def _count(rule_id: str, name: str, limit: int, what: str) -> Rule:
         why=f"the map stores count - 1 in {(limit - 1).bit_length()} bits",
         kinds=BOTH_IM2COL,
         reads=(name,),
-        holds=lambda r: 1 <= value(r) <= limit,
+        holds=f"1 <= {field} <= {end}",
         found=lambda r: f"{name} is {value(r)}",
         must=f"be 1..{limit}",
         fix=lambda r: (
@@ -149,23 +144,24 @@ def _column_fix(r: Request) -> str:
     return f"use at most {counted(pixels, 'pixel')} per column, or fewer channels per pixel"
 
 
-IM2COL_RULES: tuple[AnyRule, ...] = (
+IM2COL_RULES: tuple[Rule, ...] = (
     _corner_count("lower"),
     _corner_count("upper"),
     _corner_range("lower"),
     _corner_range("upper"),
-    RulePerEntry(
+    Rule(
         id="BOUNDING_BOX",
         step=76,
         on="pixel_box_upper_corner",
         why="a column starts at a pixel of the bounding box",
         asks="have at least one pixel along every spatial dimension: size + upper - lower > 0",
         kinds=BOTH_IM2COL,
-        entries=_spatial,
         reads=("pixel_box_lower_corner", "pixel_box_upper_corner", "interleave_layout", "target"),
         after=("RANK", "DIM_RANGE", "LOWER_CORNER_COUNT", "UPPER_CORNER_COUNT"),
         after_here=("LOWER_CORNER", "UPPER_CORNER"),
-        holds=lambda r, i: r.bounding_box_extent(i) > 0,
+        each="s",
+        holds="(int32(int32(global_dim[s + first_spatial]) + upper[s]) if has_model else "
+        "global_dim[s + first_spatial] + upper[s]) - lower[s] > 0",
         found=_bounding_box_found,
         must=_bounding_box_must,
         fix=_bounding_box_fix,
@@ -174,25 +170,24 @@ IM2COL_RULES: tuple[AnyRule, ...] = (
         differs="the driver adds in 32-bit signed integers, which wrap",
         repair=repairs.open_bounding_box,
     ),
-    RulePerEntry(
+    Rule(
         id="WIDE_DIMS",
         step=76,
         on="tensor.shape",
         why="the driver takes these extents as signed 32-bit integers",
         kinds=WIDE,
         sets=DRIVER,
-        entries=lambda r: range(1, r.spatial),
         reads=("interleave_layout", "target"),
         after=("RANK", "DIM_RANGE"),
-        applies=lambda r: r.target.has_model,
-        holds=lambda r, i: r.spatial_size(i) > 0,
+        each="s > 0",
+        holds="not has_model or int32(global_dim[s + first_spatial]) > 0",
         found=lambda r, i: names.extent_found(r, r.first_spatial + i),
         must="be 1..2^31 - 1 along H and D",
         fix=lambda r, i: words.parts_fix(r, r.first_spatial + i),
         source=MEASURED,
     ),
-    _count("CHANNELS", "channels_per_pixel", MAX_BOX, "channels"),
-    _count("PIXELS", "pixels_per_column", MAX_PIXELS, "pixels"),
+    _count("CHANNELS", "channels", "channels_per_pixel", "MAX_BOX", "channels"),
+    _count("PIXELS", "pixels", "pixels_per_column", "MAX_PIXELS", "pixels"),
     # what only the driver requires
     Rule(
         id="CHANNELS_16B",
@@ -202,8 +197,7 @@ IM2COL_RULES: tuple[AnyRule, ...] = (
         kinds=BOTH_IM2COL,
         reads=("channels_per_pixel", "data_type", "target"),
         after=("CHANNELS", *HAS_TYPE, "PACKED_TYPE"),
-        applies=lambda r: r.target.has_model,
-        holds=lambda r: r.inner_box_bytes % INNER_BYTES == 0,
+        holds="not has_model or inner_box_bits % (8 * INNER_BYTES) == 0",
         found=inner_found,
         must=f"be a multiple of {INNER_BYTES} bytes",
         fix=inner_fix,
@@ -219,8 +213,7 @@ IM2COL_RULES: tuple[AnyRule, ...] = (
         kinds=BOTH_IM2COL,
         reads=("channels_per_pixel", "pixels_per_column", "data_type", "target"),
         after=("CHANNELS", "PIXELS", *HAS_TYPE, "PACKED_TYPE"),
-        applies=lambda r: r.target.has_model,
-        holds=lambda r: r.box_bytes <= MAX_BOX_BYTES,
+        holds="not has_model or box_bits <= 8 * MAX_BOX_BYTES",
         found=lambda r: f"a column takes {counted(r.box_bytes, 'byte')}",
         must=f"be at most {MAX_BOX_BYTES} bytes (228 KB)",
         fix=_column_fix,

@@ -17,9 +17,9 @@ from typing import Any
 from tma_dlpack.dlpack import TensorView
 from tma_dlpack.tables.arguments import EncodeArguments, MapKind, Number
 from tma_dlpack.tables.dtypes import DataTypeRow
-from tma_dlpack.tables.enums import TensorMapDataType, TmaInterleaveLayout
+from tma_dlpack.tables.enums import DLDataTypeCode, TensorMapDataType, TmaInterleaveLayout
 from tma_dlpack.tables.errors import Violation
-from tma_dlpack.tables.limits import INNER_BYTES, SWIZZLE_SPAN_BYTES
+from tma_dlpack.tables.limits import CORNER_ENDS, INNER_BYTES, SWIZZLE_SPAN_BYTES
 from tma_dlpack.tables.targets import Target
 
 #: What `rules=` may be, by kind of map; the first is the default.
@@ -28,6 +28,8 @@ RULE_SETS: dict[MapKind, tuple[str, ...]] = {
     "im2col": ("documented", "driver"),
     "im2col_wide": ("documented", "driver"),
 }
+
+_NAN_REFUSED = (DLDataTypeCode.kDLInt, DLDataTypeCode.kDLUInt, DLDataTypeCode.kDLBool)
 
 
 def set_of_rules(kind: MapKind, rules: str, target: Target) -> str:
@@ -168,17 +170,22 @@ class Request:
         return _bytes(math.prod(entries) * self.element_bits)
 
     @property
+    def passes_nan(self) -> bool:
+        """Whether libcu++ leaves the fill of this type to the driver: of float8 and float4."""
+        if self.rules != "libcu++" or self.view is None or self.asked_type is not None:
+            return False
+        return self.view.dtype.code not in _NAN_REFUSED
+
+    @property
     def ignores_innermost_elem_stride(self) -> bool:
         """Whether the innermost entry of elem_strides is ignored.
 
         libcu++ encodes 1 there unless the layout is interleaved, and the document ignores it; the
         driver wants it in range all the same.
         """
-        return (
-            self.rules in ("libcu++", "documented")
-            and not self.interleaved
-            and not self.is_driver_call
-        )
+        if self.rules == "measured":  # only on sm_90: a target that could not be read may differ
+            return any(v.argument == "target" for v in self.unreadable)
+        return self.rules != "driver" and not self.interleaved and not self.is_driver_call
 
     def nests(self, i: int) -> bool:
         """Whether the stride of dimension i is 0 or spans the dimensions inside it."""
@@ -229,11 +236,15 @@ class Request:
         return a.pixel_box_lower_corner if which == "lower" else a.pixel_box_upper_corner
 
     @property
-    def corner_range(self) -> range:
-        """Valid values of one corner entry: the corners share 16 bits."""
+    def corner_end(self) -> int:
+        """The first value too large for one corner entry: the corners share 16 bits."""
         wide = self.kind == "im2col_wide" and self.rules == "documented"
-        bits = 16 if wide else {3: 16, 4: 8, 5: 5}[self.rank]
-        return range(-1 << bits - 1, 1 << bits - 1)
+        return 1 << 15 if wide else CORNER_ENDS.get(self.rank, 1 << 15)
+
+    @property
+    def corner_range(self) -> range:
+        """Valid values of one corner entry."""
+        return range(-self.corner_end, self.corner_end)
 
     # -- result ----------------------------------------------------------------------------------
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tma_dlpack.checks.repairs import Repair, RepairOfEntry
-from tma_dlpack.checks.request import Request
 from tma_dlpack.tables.arguments import KINDS, MapKind
 
 CCCL_COMMIT = "571f2fc3bc"  # NVIDIA/cccl, 2026-08-22
@@ -38,12 +37,21 @@ BOTH_IM2COL: Kinds = ("im2col", "im2col_wide")
 #: Rules that must hold before a rule on the map's data type is checked.
 HAS_TYPE = ("DTYPE", "DATA_TYPE_OVERRIDE")
 
-Entries = Callable[[Request], Iterable[int]]
+#: Over what a predicate loops: the variable, its first value, the field that ends it. `d` counts
+#: dimensions and `s` spatial ones, from the innermost.
+LOOPS: dict[str, tuple[str, int, str]] = {
+    "d": ("d", 0, "dims"),
+    "d > 0": ("d", 1, "dims"),
+    "s": ("s", 0, "corners"),
+    "s > 0": ("s", 1, "spatial"),
+}
+
+Text = str | Callable[..., str]  # of the request, and of the entry where the row has `each`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Row:
-    """The fields that all rules have.
+class Rule:
+    """One precondition: the predicate that judges it, and the words that explain it.
 
     Attributes
     ----------
@@ -57,9 +65,20 @@ class _Row:
         `driver_encode_*` call the part after the dot becomes the driver's name.
     why : str
         Why there is such a rule, for the list of rules.
+    holds : str
+        The predicate: an expression over the fields of `describe.Described` and the constants of
+        `predicates.CONSTANTS`, in the subset of Python that `.packaging/generate.py` prints as C.
+        It multiplies no unbounded fields and divides by no field that may be 0.
+    each : str
+        A key of `LOOPS` for a predicate of every entry of an argument; "" for one of the call.
+    outermost_first : bool
+        Whether libcu++ looks at the outermost entry first.
+    found, must, fix : str or callable (request[, entry]) -> str
+        What was found; the limit, read after "it must"; what to do.
+    repair : callable (request[, entry]) -> dict, or None
+        Keyword arguments that would satisfy the rule; None if only another tensor can.
     asks : str
-        The limit in general, for the list of rules, if `must` depends on the request. Read after
-        "it must".
+        The limit in general, for the list of rules, if `must` depends on the request.
     make_only : bool
         Whether it is checked for `make_*` calls only, not for `driver_encode_*`.
     libcudacxx : str
@@ -73,14 +92,11 @@ class _Row:
     kinds : tuple of str
         The kinds of map.
     reads : tuple of str
-        Arguments that it reads; the rule is skipped if one of them could not be parsed.
+        Arguments that it reads; it is not reported if one of them could not be parsed.
     after : tuple of str
-        Ids of earlier rules; the rule is skipped if one of them does not hold or was skipped for
-        its arguments.
+        Ids of earlier rules; it is not reported if one of them does not hold.
     after_here : tuple of str
-        Ids of earlier rules that must hold at the same entry; for a `Rule`, at the innermost one.
-    applies : callable (request) -> bool, or None
-        None for always.
+        Ids of earlier rules that must hold at the same entry; without `each`, at the innermost.
     unsupported : bool
         Whether the target lacks something (a RuntimeError in C++).
     differs : str
@@ -91,6 +107,13 @@ class _Row:
     step: int
     on: str
     why: str
+    holds: str
+    each: str = ""
+    outermost_first: bool = False
+    found: Text
+    must: Text
+    fix: Text
+    repair: Repair | RepairOfEntry | None = None
     asks: str = ""
     make_only: bool = False
     libcudacxx: str = ""
@@ -101,12 +124,11 @@ class _Row:
     reads: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
     after_here: tuple[str, ...] = ()
-    applies: Callable[[Request], bool] | None = None
     unsupported: bool = False
     differs: str = ""
 
     def sources(self, kind: MapKind) -> str:
-        """Give the sources of the rule, for a kind of map."""
+        """Return the sources of the rule, for a kind of map."""
         cites_libcudacxx = self.libcudacxx and (kind == "tiled" or not self.documented)
         sources = (
             f"{LIBCUDACXX}, {self.libcudacxx}" if cites_libcudacxx else "",
@@ -115,47 +137,3 @@ class _Row:
         )
         text = "; ".join(filter(None, sources))
         return f"{text} ({self.differs})" if self.differs else text
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule(_Row):
-    """One precondition of a request.
-
-    Attributes
-    ----------
-    holds : callable (request) -> bool
-    found, fix : str or callable (request) -> str
-    must : str or callable (request) -> str
-        The limit, read after "it must".
-    repair : callable (request) -> dict, or None
-        Keyword arguments that would satisfy the rule; None if only another tensor can.
-    """
-
-    holds: Callable[[Request], bool]
-    found: str | Callable[[Request], str]
-    must: str | Callable[[Request], str]
-    fix: str | Callable[[Request], str]
-    repair: Repair | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RulePerEntry(_Row):
-    """One precondition of every entry of an argument: of each dimension, say.
-
-    Attributes
-    ----------
-    entries : callable (request) -> iterable of int
-        The entries that it is about; 0 is innermost.
-    holds, found, must, fix, repair
-        As in `Rule`, with the entry as second argument.
-    """
-
-    entries: Entries
-    holds: Callable[[Request, int], bool]
-    found: str | Callable[[Request, int], str]
-    must: str | Callable[[Request, int], str]
-    fix: str | Callable[[Request, int], str]
-    repair: RepairOfEntry | None = None
-
-
-AnyRule = Rule | RulePerEntry

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from tma_dlpack.checks import names, repairs, words
 from tma_dlpack.checks.request import Request
 from tma_dlpack.checks.rule import (
@@ -12,30 +10,15 @@ from tma_dlpack.checks.rule import (
     MEASURED,
     TILED,
     WIDE,
-    AnyRule,
     Rule,
-    RulePerEntry,
 )
 from tma_dlpack.tables.coerce import counted
-from tma_dlpack.tables.dtypes import PACKED_TYPES
 from tma_dlpack.tables.enums import TmaInterleaveLayout
 from tma_dlpack.tables.limits import (
-    ADDRESS_END,
-    MAX_DIM,
     MAX_RANK,
     MIN_RANK_IM2COL,
     MIN_RANK_INTERLEAVED,
-    PADDED_INNER_VALUES,
-    STRIDE_BYTES_END,
 )
-
-
-def _outer_to_inner(r: Request) -> Iterable[int]:
-    return range(r.rank - 1, -1, -1)
-
-
-def _strided(r: Request) -> Iterable[int]:
-    return range(1, r.rank)
 
 
 def _min_rank(r: Request) -> int:
@@ -55,19 +38,14 @@ def _rank_fix(r: Request) -> str:
     return "add dimensions of size 1 with x[None]: im2col reads N, [D,] [H,] W, C"
 
 
-def _packed_unit(r: Request) -> int:
-    """Give the values that an innermost extent of a packed type must be a multiple of."""
-    return PADDED_INNER_VALUES if r.type_row.smem_chunk_bytes == 16 else 2
-
-
 def _packed_extent_fix(r: Request) -> str:
     if r.view is None:
-        return f"use a multiple of {_packed_unit(r)} values"
-    bits_of_unit = _packed_unit(r) * r.element_bits
+        return f"use a multiple of {r.type_row.packed_unit} values"
+    bits_of_unit = r.type_row.packed_unit * r.element_bits
     return words.pad_extent_fix(r, -(-bits_of_unit // r.view.dtype.itemsize_bits))
 
 
-TENSOR_RULES: tuple[AnyRule, ...] = (
+TENSOR_RULES: tuple[Rule, ...] = (
     # 1. device
     Rule(
         id="CAPABILITY",
@@ -77,7 +55,7 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         sets=ALL_BUT_MEASURED,
         unsupported=True,
         reads=("target",),
-        holds=lambda r: r.target.has_tma,
+        holds="has_tma",
         found=lambda r: "the target has compute capability {}.{}".format(
             *r.target.compute_capability
         ),
@@ -97,7 +75,7 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         sets=frozenset({"documented"}),
         reads=("target",),
         after=("CAPABILITY",),
-        holds=lambda r: r.target.compute_capability >= (10, 0),
+        holds="has_wide",
         found=lambda r: f"the target of an im2col-wide map is {r.target}",
         must="be for compute capability 10.0 or later",
         fix=lambda r: f"use make_im2col_descriptor: {r.target} has no instruction for such a map",
@@ -111,7 +89,7 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         on="tensor.rank",
         why="a map has room for five dimensions; an im2col map has N and C beside the spatial ones",
         asks="have 1 to 5 dimensions, 3 to 5 for im2col maps",
-        holds=lambda r: _min_rank(r) <= r.rank <= MAX_RANK,
+        holds="1 <= rank <= MAX_RANK and (kind == TILED or rank >= MIN_RANK_IM2COL)",
         found=lambda r: (
             f"tensor_rank is {r.rank}"
             if r.is_driver_call
@@ -130,8 +108,7 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         kinds=TILED,
         reads=("interleave_layout",),
         after=("RANK",),
-        applies=lambda r: r.interleaved,
-        holds=lambda r: r.rank >= MIN_RANK_INTERLEAVED,
+        holds="interleave == 0 or rank >= MIN_RANK_INTERLEAVED",
         found=lambda r: (
             f"{names.argument(r, 'interleave_layout')} is {r.arguments.interleave.name} for a "
             f"tensor of {counted(r.rank, 'dimension')}"
@@ -153,7 +130,7 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         on="tensor.address",
         why="only a tensor without elements may have the address 0, and it has nothing to copy",
         make_only=True,
-        holds=lambda r: r.own_address != 0,
+        holds="not is_null",
         found="the tensor has no memory: its address is 0",
         must="have an address",
         fix="an empty tensor has nothing to copy: skip it",
@@ -166,7 +143,7 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         why="the hardware moves memory in units of 16 bytes, for some layouts 32",
         asks="be a multiple of 16 bytes, or 32 with bytes32 and for the types padded to 16 bytes",
         reads=("interleave_layout", "data_type"),
-        holds=lambda r: r.address % r.alignment_bytes == 0,
+        holds="address % alignment_bytes == 0",
         found=lambda r: (
             f"the address {r.address:#x} is {counted(r.address % r.alignment_bytes, 'byte')} past "
             f"a multiple of {r.alignment_bytes}"
@@ -188,26 +165,26 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         sets=ALL_BUT_MEASURED,
         reads=("data_type",),
         after=("RANK", *HAS_TYPE, "PACKED_TYPE"),
-        applies=lambda r: r.data_type in PACKED_TYPES,
-        holds=lambda r: r.arguments.global_dim[0] % _packed_unit(r) == 0,
+        holds="not is_packed or row_bits % (packed_unit * element_bits) == 0",
         found=lambda r: (
             f"the innermost extent is {counted(r.arguments.global_dim[0], 'value')} "
             f"of {r.element_bits} bits"
         ),
-        must=lambda r: f"be a multiple of {_packed_unit(r)} values",
+        must=lambda r: f"be a multiple of {r.type_row.packed_unit} values",
         fix=_packed_extent_fix,
         libcudacxx="__get_tensor_sizes",
         documented=True,
         repair=repairs.other_type,
     ),
-    RulePerEntry(
+    Rule(
         id="DIM_RANGE",
         step=51,
         on="tensor.shape",
         why="the map stores extent - 1 in 32 bits",
-        entries=_outer_to_inner,
         after=("RANK",),
-        holds=lambda r, i: 1 <= r.arguments.global_dim[i] <= MAX_DIM,
+        each="d",
+        outermost_first=True,
+        holds="1 <= global_dim[d] <= MAX_DIM",
         found=names.extent_found,
         must="be 1..2^32",
         fix=lambda r, i: (
@@ -227,7 +204,7 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         why="a map has no stride for the innermost dimension: its elements must be adjacent",
         make_only=True,
         after=("RANK",),
-        holds=lambda r: r.innermost_stride == 1,
+        holds="inner_stride == 1",
         found=lambda r: (
             f"{names.layout(r, 'strides')}[{r.rank - 1}] is "
             f"{counted(r.innermost_stride, 'element')}"
@@ -237,7 +214,7 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         libcudacxx="__get_tensor_strides",
         differs="releases before 3.5 ignored it, and described other elements",
     ),
-    RulePerEntry(
+    Rule(
         id="STRIDE_UNIQUE",
         step=61,
         on="tensor.strides",
@@ -245,9 +222,9 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         asks="be 0, or at least shape[i+1] x strides[i+1], the span of the next inner dimension",
         make_only=True,
         sets=frozenset({"libcu++", "documented"}),
-        entries=_strided,
         after=("RANK", "STRIDE_INNERMOST"),
-        holds=Request.nests,
+        each="d > 0",
+        holds="stride_bits[d - 1] == 0 or stride_bits[d - 1] >= inside_bits[d]",
         found=names.stride_found,
         must=lambda r, i: (
             f"be 0, or at least the {counted(r.nested_bytes(i), 'byte')} that the next inner "
@@ -257,16 +234,16 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         libcudacxx="__get_tensor_strides",
         differs="page: strides[i] >= shape[i-1] and > 0; code: shape[i+1] x strides[i+1], or 0",
     ),
-    RulePerEntry(
+    Rule(
         id="STRIDE_ALIGNED",
         step=61,
         on="tensor.strides",
         why="the map stores strides in units of 16 bytes",
         asks="be a multiple of 16 bytes, or 32 with bytes32 and for the types padded to 16 bytes",
-        entries=_strided,
         reads=("interleave_layout", "data_type"),
         after=("RANK", "STRIDE_INNERMOST"),
-        holds=lambda r, i: r.arguments.global_strides[i - 1] % r.alignment_bytes == 0,
+        each="d > 0",
+        holds="stride_bits[d - 1] % (8 * alignment_bytes) == 0",
         found=names.stride_found,
         must=lambda r, i: f"be a multiple of {r.alignment_bytes} bytes",
         fix=lambda r, i: words.padding_fix(r),
@@ -274,14 +251,14 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         documented=True,
         repair=lambda r, i: repairs.less_aligned(r),
     ),
-    RulePerEntry(
+    Rule(
         id="STRIDE_RANGE",
         step=61,
         on="tensor.strides",
         why="the map stores a stride in 36 bits, in units of 16 bytes",
-        entries=_strided,
         after=("RANK", "STRIDE_INNERMOST"),
-        holds=lambda r, i: 0 <= r.arguments.global_strides[i - 1] < STRIDE_BYTES_END,
+        each="d > 0",
+        holds="0 <= stride_bits[d - 1] < 8 * STRIDE_BYTES_END",
         found=names.stride_found,
         must="be less than 2^40 bytes, and not negative",
         fix=words.index_fix,
@@ -294,7 +271,7 @@ TENSOR_RULES: tuple[AnyRule, ...] = (
         step=100,
         on="tensor.address",
         why="the driver accepts addresses of 57 bits",
-        holds=lambda r: 0 <= r.address < ADDRESS_END,
+        holds="0 <= address < ADDRESS_END",
         found=lambda r: f"the address is {r.address:#x}",
         must="be below 2^57, and not negative",
         fix="pass the address of device memory, such as data_ptr() of a torch tensor gives",

@@ -4,36 +4,19 @@ from __future__ import annotations
 
 from tma_dlpack.checks import names, repairs
 from tma_dlpack.checks.request import Request
-from tma_dlpack.checks.rule import ALL_BUT_MEASURED, HAS_TYPE, WIDE, AnyRule, Rule
-from tma_dlpack.tables.enums import TensorMapDataType, TmaInterleaveLayout, TmaSwizzle
+from tma_dlpack.checks.rule import ALL_BUT_MEASURED, HAS_TYPE, WIDE, Rule
+from tma_dlpack.tables.enums import TmaInterleaveLayout, TmaSwizzle
 
-_ATOMS = (
-    TmaSwizzle.bytes128_atom_32B,
-    TmaSwizzle.bytes128_atom_32B_flip_8B,
-    TmaSwizzle.bytes128_atom_64B,
-)
-_U6_ALIGN16B = TensorMapDataType["16U6_ALIGN16B"]
-_SWIZZLES_OF_PADDED = {
-    TensorMapDataType["16U4_ALIGN16B"]: (
-        TmaSwizzle.none,
-        TmaSwizzle.bytes128,
-        TmaSwizzle.bytes128_atom_32B,
-    ),
-    _U6_ALIGN16B: (
-        TmaSwizzle.none,
-        TmaSwizzle.bytes128,
-        TmaSwizzle.bytes128_atom_32B,
-        TmaSwizzle.bytes128_atom_64B,
-    ),
-}
-_WIDE_SWIZZLES = (TmaSwizzle.bytes64, TmaSwizzle.bytes128, TmaSwizzle.bytes128_atom_32B)
+
+def _swizzles_of_type(r: Request) -> str:
+    return " or ".join(s.name for s in TmaSwizzle if r.type_row.swizzles >> s & 1)
 
 
 def _swizzle_found(r: Request) -> str:
     return f"swizzle is {r.arguments.swizzle.name}"
 
 
-TILE_RULES: tuple[AnyRule, ...] = (
+TILE_RULES: tuple[Rule, ...] = (
     # 1. device
     Rule(
         id="ATOM_SWIZZLE",
@@ -43,8 +26,7 @@ TILE_RULES: tuple[AnyRule, ...] = (
         unsupported=True,
         reads=("target", "swizzle"),
         after=("CAPABILITY",),
-        applies=lambda r: r.target.is_sm_9x,
-        holds=lambda r: r.arguments.swizzle not in _ATOMS,
+        holds="swizzle <= SWIZZLE_128B or not is_sm_9x",
         found=lambda r: f"swizzle is {r.arguments.swizzle.name} on {r.target}",
         must="be none, bytes32, bytes64 or bytes128 on compute capability 9.x",
         fix="use swizzle='bytes128', or make the map for sm_100 or later (target='sm_100')",
@@ -60,8 +42,7 @@ TILE_RULES: tuple[AnyRule, ...] = (
         asks="be bytes32 when interleave_layout is bytes32",
         sets=ALL_BUT_MEASURED,
         reads=("interleave_layout", "swizzle"),
-        applies=lambda r: r.arguments.interleave is TmaInterleaveLayout.bytes32,
-        holds=lambda r: r.arguments.swizzle is TmaSwizzle.bytes32,
+        holds="interleave != INTERLEAVE_32B or swizzle == SWIZZLE_32B",
         found=_swizzle_found,
         must=lambda r: f"be bytes32 when {names.argument(r, 'interleave_layout')} is bytes32",
         fix="use swizzle='bytes32'",
@@ -78,8 +59,7 @@ TILE_RULES: tuple[AnyRule, ...] = (
         sets=ALL_BUT_MEASURED,
         reads=("data_type", "interleave_layout"),
         after=(*HAS_TYPE, "PACKED_TYPE"),
-        applies=lambda r: r.data_type is _U6_ALIGN16B,
-        holds=lambda r: not r.interleaved,
+        holds="interleave == 0 or type_interleaves",
         found=lambda r: (
             f"{names.argument(r, 'interleave_layout')} is {r.arguments.interleave.name}"
         ),
@@ -98,13 +78,9 @@ TILE_RULES: tuple[AnyRule, ...] = (
         sets=ALL_BUT_MEASURED,
         reads=("data_type", "swizzle", "interleave_layout"),
         after=(*HAS_TYPE, "PACKED_TYPE", "ATOM_SWIZZLE", "INTERLEAVE_32B_SWIZZLE"),
-        applies=lambda r: r.data_type in _SWIZZLES_OF_PADDED,
-        holds=lambda r: r.arguments.swizzle in _SWIZZLES_OF_PADDED[r.type_row.data_type],
+        holds="type_swizzles >> swizzle & 1",
         found=_swizzle_found,
-        must=lambda r: "be {} for {}".format(
-            " or ".join(s.name for s in _SWIZZLES_OF_PADDED[r.type_row.data_type]),
-            r.type_row.data_type.name,
-        ),
+        must=lambda r: f"be {_swizzles_of_type(r)} for {r.type_row.data_type.name}",
         fix="use swizzle='bytes128'",
         documented=True,
         repair=repairs.full_swizzle,
@@ -118,7 +94,7 @@ TILE_RULES: tuple[AnyRule, ...] = (
         sets=frozenset({"documented"}),
         reads=("swizzle", "interleave_layout"),
         after=("ATOM_SWIZZLE", "INTERLEAVE_32B_SWIZZLE"),
-        holds=lambda r: r.arguments.swizzle in _WIDE_SWIZZLES,
+        holds="WIDE_SWIZZLES >> swizzle & 1",
         found=_swizzle_found,
         must="be bytes64, bytes128 or bytes128_atom_32B for an im2col-wide map",
         fix="use swizzle='bytes128'",

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import overload
 
-from tma_dlpack.checks import ALLOWABLE, RULES, AnyRule
+from tma_dlpack.checks import ALLOWABLE, RULES, Rule
 from tma_dlpack.checks.advice import ADVICE
 from tma_dlpack.copies.refusals import REFUSALS as COPY_REFUSALS
 from tma_dlpack.dlpack.refusals import REFUSALS as TENSOR_REFUSALS
@@ -153,7 +153,7 @@ def rules(group: str | None = None) -> RuleList:
     return RuleList([rule for rule in everything if group in (None, rule.group)])
 
 
-def _of_rule(rule: AnyRule) -> RuleInfo:
+def _of_rule(rule: Rule) -> RuleInfo:
     return RuleInfo(
         id=rule.id,
         group="rule",
@@ -167,7 +167,7 @@ def _of_rule(rule: AnyRule) -> RuleInfo:
     )
 
 
-def _refusing(rule: AnyRule) -> Iterator[str]:
+def _refusing(rule: Rule) -> Iterator[str]:
     """Give who refuses a call that breaks a rule."""
     if rule.libcudacxx:
         yield "libcu++"

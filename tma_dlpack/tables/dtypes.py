@@ -11,6 +11,7 @@ from typing import NamedTuple
 from tma_dlpack.tables.coerce import shown
 from tma_dlpack.tables.enums import DLDataTypeCode, TensorMapDataType
 from tma_dlpack.tables.errors import refusal
+from tma_dlpack.tables.limits import PADDED_INNER_VALUES
 
 
 class DLDataType(NamedTuple):
@@ -63,6 +64,10 @@ class DataTypeRow:
         Whether out-of-bounds elements may be filled with NaN.
     smem_chunk_bytes : int
         Bytes that 16 packed values take in shared memory; 0 for ordinary types.
+    swizzles : int
+        Bit i is set if TmaSwizzle i is documented for the type.
+    interleaves : bool
+        Whether an interleaved layout is documented for the type.
     """
 
     data_type: TensorMapDataType
@@ -71,11 +76,23 @@ class DataTypeRow:
     ptx_elemtype: int
     is_float: bool = False
     smem_chunk_bytes: int = 0
+    swizzles: int = 0b111_1111
+    interleaves: bool = True
 
     @property
     def is_packed(self) -> bool:
         """Whether values are smaller than a byte (sm_100 and later)."""
         return self.element_bits < 8
+
+    @property
+    def is_padded(self) -> bool:
+        """Whether 16 values take 16 bytes of shared memory, with a gap."""
+        return self.smem_chunk_bytes == 16
+
+    @property
+    def packed_unit(self) -> int:
+        """Values that an innermost extent must be a multiple of."""
+        return PADDED_INNER_VALUES if self.is_padded else 2 if self.is_packed else 1
 
     @property
     def element_bytes(self) -> int:
@@ -106,21 +123,29 @@ DATA_TYPES: tuple[DataTypeRow, ...] = (
     DataTypeRow(_T.TFLOAT32, 32, "float32", 11, is_float=True),
     DataTypeRow(_T.TFLOAT32_FTZ, 32, "float32", 12, is_float=True),
     DataTypeRow(_PACKED["16U4_ALIGN8B"], 4, "uint8", 13, smem_chunk_bytes=8),
-    DataTypeRow(_PACKED["16U4_ALIGN16B"], 4, "uint8", 14, smem_chunk_bytes=16),
-    DataTypeRow(_PACKED["16U6_ALIGN16B"], 6, "uint8", 15, smem_chunk_bytes=16),
+    DataTypeRow(_PACKED["16U4_ALIGN16B"], 4, "uint8", 14, smem_chunk_bytes=16, swizzles=0b001_1001),
+    DataTypeRow(
+        _PACKED["16U6_ALIGN16B"],
+        6,
+        "uint8",
+        15,
+        smem_chunk_bytes=16,
+        swizzles=0b101_1001,
+        interleaves=False,
+    ),
 )
 
 #: The types of sm_100 and later whose values are smaller than a byte; and those among them that
 #: take 16 bytes of shared memory per 16 values, with a gap.
 PACKED_TYPES = frozenset(r.data_type for r in DATA_TYPES if r.is_packed)
-PADDED_TYPES = frozenset(r.data_type for r in DATA_TYPES if r.smem_chunk_bytes == 16)
+PADDED_TYPES = frozenset(r.data_type for r in DATA_TYPES if r.is_padded)
 
 _C = DLDataTypeCode
 
 #: (code, bits) of DLPack -> the map's type without `data_type=`. Lanes must be 1, except for 4-bit
 #: types, where they only say how many values share an element (torch 2, JAX 1, C++ 16).
 #: Source: make_tma_descriptor.h (NVIDIA/cccl 571f2fc3bc), __get_tensor_map_data_type.
-_FROM_DLPACK: dict[tuple[int, int], TensorMapDataType] = {
+FROM_DLPACK: dict[tuple[int, int], TensorMapDataType] = {
     (_C.kDLInt, 32): _T.INT32,
     (_C.kDLInt, 64): _T.INT64,
     (_C.kDLUInt, 4): _PACKED["16U4_ALIGN8B"],
@@ -144,16 +169,16 @@ _FROM_DLPACK: dict[tuple[int, int], TensorMapDataType] = {
     (_C.kDLFloat4_e2m1fn, 4): _PACKED["16U4_ALIGN8B"],
 }
 
-_LANES_OF_4_BITS: dict[int, tuple[int, ...]] = {_C.kDLUInt: (16,), _C.kDLFloat4_e2m1fn: (1, 2, 16)}
+LANES_OF_4_BITS: dict[int, tuple[int, ...]] = {_C.kDLUInt: (16,), _C.kDLFloat4_e2m1fn: (1, 2, 16)}
 
 
 _NAMED: dict[str, DLDataType] = {
     str(t): t
     for t in (
-        *(DLDataType(code, bits) for code, bits in _FROM_DLPACK if (code, bits) != (_C.kDLUInt, 4)),
+        *(DLDataType(code, bits) for code, bits in FROM_DLPACK if (code, bits) != (_C.kDLUInt, 4)),
         *(DLDataType(_C.kDLInt, bits) for bits in (8, 16)),
         *(DLDataType(_C.kDLComplex, bits) for bits in (32, 64, 128)),
-        *(DLDataType(_C.kDLUInt, 4, lanes) for lanes in _LANES_OF_4_BITS[_C.kDLUInt]),
+        *(DLDataType(_C.kDLUInt, 4, lanes) for lanes in LANES_OF_4_BITS[_C.kDLUInt]),
         *(DLDataType(_C.kDLFloat4_e2m1fn, 4, lanes) for lanes in (2, 16)),
     )
 }
@@ -191,8 +216,8 @@ def data_type_of(dtype: DLDataType) -> TensorMapDataType | None:
     >>> data_type_of(DLDataType(0, 8)) is None  # int8: pass data_type="UINT8"
     True
     """
-    data_type = _FROM_DLPACK.get((dtype.code, dtype.bits))
-    lanes = _LANES_OF_4_BITS.get(dtype.code, (1,)) if dtype.bits == 4 else (1,)
+    data_type = FROM_DLPACK.get((dtype.code, dtype.bits))
+    lanes = LANES_OF_4_BITS.get(dtype.code, (1,)) if dtype.bits == 4 else (1,)
     return data_type if dtype.lanes in lanes else None
 
 

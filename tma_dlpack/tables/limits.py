@@ -22,6 +22,7 @@ MAX_DIM = 1 << 32
 MAX_BOX = 256  # entries of a box, and channels per pixel
 MAX_PIXELS = 1024
 MAX_ELEM_STRIDE = 8
+CORNER_ENDS = {3: 1 << 15, 4: 1 << 7, 5: 1 << 4}  # rank -> a corner entry lies in [-end, end)
 MAX_BOX_BYTES = 233_472  # 228 KB; measured
 INNER_BYTES = 16  # a row of a box is a multiple of it
 PACKED_GROUP = 16  # values of a packed type that lie in one chunk of shared memory
@@ -32,6 +33,8 @@ PADDED_INNER_VALUES = 128  # a row of a box, for the two packed types that are p
 #: release notes of driver 595.71.05; documented, not measured.
 BIT_85_MENDED_IN = 13020  # as cuDriverGetVersion gives it: CUDA 13.2
 BIT_85_SMALL_BYTES = 128 * 1024
+
+WIDE_SWIZZLES = 0b001_1100  # of im2col-wide maps: bit i for TmaSwizzle i
 
 #: Bytes of one row of the pattern, by TmaSwizzle; a box must not be wider.
 SWIZZLE_SPAN_BYTES = (0, 32, 64, 128, 128, 128, 128)

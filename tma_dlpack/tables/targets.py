@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 from tma_dlpack.tables.coerce import shown, text_of
 from tma_dlpack.tables.errors import refusal
 
-#: Compute capability for which the 128 bytes have been measured (H200, driver 580.159.04).
-MEASURED_CAPABILITY = (9, 0)
+#: What a GPU has, as expressions of its compute capability; printed in C by the generator.
+COLUMNS: dict[str, str] = {
+    "has_tma": "major >= 9",
+    "is_sm_9x": "major == 9",
+    "has_wide": "major >= 10",
+    "has_scatter4": "major >= 10 and major != 12",
+    "has_model": "major == 9 and minor == 0",
+    "has_derived_layout": "major == 10 and (minor == 0 or minor == 3 or minor == 7) "
+    "or major == 11 and minor == 0 or major == 12 and minor <= 1",
+}
 
-#: Compute capabilities whose layout of tiled maps has been derived from the code that ptxas 13.0
-#: generates for ``tensormap.replace``.
-DERIVED_CAPABILITIES = frozenset({(10, 0), (10, 3), (10, 7), (11, 0), (12, 0), (12, 1)})
-DERIVED_NAMES = ", ".join("sm_{}{}".format(*pair) for pair in sorted(DERIVED_CAPABILITIES))
+
+@functools.cache
+def _columns(compute_capability: tuple[int, int]) -> dict[str, bool]:
+    major, minor = compute_capability
+    names = {"major": major, "minor": minor}
+    return {name: bool(eval(text, {}, names)) for name, text in COLUMNS.items()}
 
 
 def _is_int(value: object, low: int, end: int) -> bool:
@@ -96,17 +107,30 @@ class Target:
     @property
     def has_tma(self) -> bool:
         """Whether the GPU has a Tensor Memory Accelerator (9.0 and later)."""
-        return self.compute_capability >= (9, 0)
+        return _columns(self.compute_capability)["has_tma"]
 
     @property
     def is_sm_9x(self) -> bool:
         """Whether it is 9.x, without atom swizzles and packed types (as libcu++ decides)."""
-        return self.compute_capability[0] == 9
+        return _columns(self.compute_capability)["is_sm_9x"]
+
+    @property
+    def has_wide(self) -> bool:
+        """Whether it has instructions for im2col-wide maps: 10.0 and later."""
+        return _columns(self.compute_capability)["has_wide"]
 
     @property
     def has_scatter4(self) -> bool:
         """Whether it has tile::scatter4: 10.0 and later, except 12.x, where ptxas refuses it."""
-        return self.compute_capability >= (10, 0) and self.compute_capability[0] != 12
+        return _columns(self.compute_capability)["has_scatter4"]
+
+    @property
+    def has_model(self) -> bool:
+        """Whether maps can be encoded without a driver, by the measured layout (sm_90 only).
+
+        Measured on an H200, driver 580.159.04; so are the driver's own rules.
+        """
+        return _columns(self.compute_capability)["has_model"]
 
     @property
     def has_derived_layout(self) -> bool:
@@ -115,12 +139,7 @@ class Target:
         The code that ptxas 13.0 generates for ``tensormap.replace`` writes the same bits on these
         GPUs as on sm_90; not measured. Only the driver encodes maps for them.
         """
-        return self.compute_capability in DERIVED_CAPABILITIES
-
-    @property
-    def has_model(self) -> bool:
-        """Whether maps can be encoded without a driver, by the measured layout (sm_90 only)."""
-        return self.compute_capability == MEASURED_CAPABILITY
+        return _columns(self.compute_capability)["has_derived_layout"]
 
     def __str__(self) -> str:
         """Give the name, such as ``sm_90``."""
@@ -150,3 +169,6 @@ _BY_NAME = {
     for suffix in ("", "a", "f")
     if not (suffix == "f" and preset.is_sm_9x)
 }
+
+#: The presets whose layout of tiled maps is derived, in words.
+DERIVED_NAMES = ", ".join(name for name, preset in TARGETS.items() if preset.has_derived_layout)

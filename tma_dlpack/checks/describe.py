@@ -1,0 +1,149 @@
+"""The struct that predicates read: the driver's arguments as plain integers, and what follows.
+
+`include/tma_dlpack_make.h` fills the same struct in C. There, numbers are cut at 2^60, which is
+beyond every limit; here they are exact. Packed types count in bits, so that nothing is a fraction.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tma_dlpack.checks.request import Request
+from tma_dlpack.tables.arguments import KINDS
+from tma_dlpack.tables.dtypes import DATA_TYPES
+from tma_dlpack.tables.limits import SWIZZLE_SPAN_BYTES
+
+#: Every field: its name, how many entries it has (0 for a number), and what it is. Index 0 is the
+#: innermost dimension, and W of a corner. Entries past the rank are 0.
+STRUCT: tuple[tuple[str, int, str], ...] = (
+    ("kind", 0, "TILED, IM2COL or IM2COL_WIDE"),
+    ("rank", 0, "as it was given"),
+    ("dims", 0, "the rank, or 0 where it is not 1..5: the end of loops over dimensions"),
+    ("spatial", 0, "rank - 2 of an im2col map, 0..3: the end of loops over W, H, D"),
+    ("corners", 0, "entries of a corner that are judged: spatial, or 1 for im2col-wide"),
+    ("first_spatial", 0, "the dimension of W: 1, or 0 when interleaved"),
+    ("address", 0, "of element (0, ..., 0)"),
+    ("is_null", 0, "whether the tensor's own address is 0"),
+    ("data_type", 0, "CUtensorMapDataType, or -1 where maps have none for the tensor"),
+    ("asked_type", 0, "the same as data_type= has it, or -1"),
+    ("element_bits", 0, "of the data type; 8 where there is none"),
+    ("is_packed", 0, "column of the data type"),
+    ("is_padded", 0, "column of the data type"),
+    ("is_float", 0, "column of the data type"),
+    ("packed_unit", 0, "column of the data type"),
+    ("type_interleaves", 0, "column of the data type"),
+    ("type_swizzles", 0, "column of the data type"),
+    ("passes_nan", 0, "whether libcu++ leaves the fill to the driver: float8 and float4 tensors"),
+    ("interleave", 0, "TmaInterleaveLayout"),
+    ("swizzle", 0, "TmaSwizzle"),
+    ("l2_promotion", 0, "TmaL2FetchSize"),
+    ("oob_fill", 0, "TmaOobFill"),
+    ("mode", 0, "TensorMapIm2ColWideMode"),
+    ("alignment_bytes", 0, "what the address and every stride must be a multiple of"),
+    ("inner_stride", 0, "of dimension 0, in elements"),
+    ("row_bits", 0, "that the tensor spans along dimension 0"),
+    ("global_dim", 5, "extents, in values of the data type"),
+    ("stride_bits", 4, "of dimensions 1 to rank - 1"),
+    ("inside_bits", 5, "that the dimensions inside span; those of extent 1 do not count"),
+    ("box_count", 0, "entries of the box that were given"),
+    ("box_dim", 5, "the box of a tiled map"),
+    ("inner_box", 0, "box_dim[0], or the channels of an im2col map"),
+    ("inner_box_bits", 0, "bits of inner_box"),
+    ("box_bits", 0, "bits of the whole box, or of the column"),
+    ("floor_box_bits", 0, "the same as the driver counts it: each box // element stride"),
+    ("span_bits", 0, "one row of the swizzle pattern; 0 without swizzle"),
+    ("elem_stride_count", 0, "entries of the element strides that were given; the rank if none"),
+    ("element_strides", 5, "steps along each dimension"),
+    ("ignores_inner_step", 0, "whether the innermost element stride is ignored"),
+    ("lower_count", 0, "entries of the lower corner that were given"),
+    ("upper_count", 0, "entries of the upper corner that were given"),
+    ("lower", 3, "lower corner of an im2col map"),
+    ("upper", 3, "upper corner of an im2col map"),
+    ("corner_end", 0, "a corner entry lies in [-corner_end, corner_end)"),
+    ("channels", 0, "per pixel"),
+    ("pixels", 0, "per column"),
+    ("has_tma", 0, "column of the target"),
+    ("is_sm_9x", 0, "column of the target"),
+    ("has_wide", 0, "column of the target"),
+    ("has_model", 0, "column of the target"),
+    ("max_smem_bytes", 0, "shared memory of a block, after opt-in"),
+)
+
+
+class Described:
+    """A request as integers; `STRUCT` says what each field is."""
+
+    __slots__ = tuple(name for name, _, _ in STRUCT)
+
+
+def _filled(values: tuple[int, ...], count: int) -> tuple[int, ...]:
+    return values[:count] + (0,) * (count - len(values))
+
+
+def describe(r: Request) -> Described:
+    """Return the struct of a request."""
+    a, target = r.arguments, r.target
+    c: Any = Described()
+    tiled, rank = a.kind == "tiled", r.rank
+    c.kind, c.rank = KINDS.index(a.kind), rank
+    c.dims = dims = rank if 1 <= rank <= 5 else 0
+    c.spatial = 0 if tiled else max(0, dims - 2)
+    c.corners = min(1, c.spatial) if a.kind == "im2col_wide" else c.spatial
+    c.address, c.is_null = r.address, r.view is not None and r.own_address == 0
+
+    row = DATA_TYPES[a.data_type]
+    c.data_type = int(a.data_type) if r.type_is_known else -1
+    c.asked_type = -1 if r.asked_type is None else int(r.asked_type)
+    c.element_bits = bits = row.element_bits
+    c.is_packed, c.is_padded, c.is_float = row.is_packed, row.is_padded, row.is_float
+    c.packed_unit, c.type_swizzles = row.packed_unit, row.swizzles
+    c.type_interleaves, c.passes_nan = row.interleaves, r.passes_nan
+
+    c.interleave, c.swizzle, c.mode = int(a.interleave), int(a.swizzle), int(a.mode)
+    c.l2_promotion, c.oob_fill = int(a.l2_promotion), int(a.oob_fill)
+    c.first_spatial = 0 if c.interleave else 1
+    c.alignment_bytes, c.inner_stride = a.alignment_bytes, r.innermost_stride
+
+    view, strides = r.view, a.global_strides
+    if view is not None and view.shape:
+        c.row_bits = view.shape[-1] * view.dtype.itemsize_bits
+    else:
+        c.row_bits = a.global_dim[0] * bits if a.global_dim else 0
+    c.stride_bits = _filled(tuple([int(8 * stride) for stride in strides]), 4)
+    inside, spans = c.row_bits, [0]
+    for d in range(1, dims):
+        spans.append(inside)
+        if a.global_dim[d] != 1:
+            inside = a.global_dim[d] * c.stride_bits[d - 1]
+    c.inside_bits = _filled(tuple(spans), 5)
+    c.global_dim = _filled(a.global_dim, 5)
+    if row.is_packed and dims:
+        c.global_dim = (c.row_bits // bits, *c.global_dim[1:])
+
+    steps = a.element_strides
+    c.elem_stride_count, c.element_strides = len(steps), _filled(steps, 5)
+    c.ignores_inner_step = r.ignores_innermost_elem_stride
+    c.box_count, c.box_dim = len(a.box_dim), _filled(a.box_dim, 5)
+    c.channels, c.pixels = a.channels_per_pixel, a.pixels_per_column
+    box_bits = floor_bits = bits
+    if tiled:
+        for d, size in enumerate(a.box_dim):
+            step = steps[d] if d < len(steps) and not (d == 0 and c.ignores_inner_step) else 1
+            box_bits *= size
+            floor_bits *= size // step if step > 0 else size
+    else:
+        box_bits = floor_bits = c.channels * c.pixels * bits
+    c.box_bits, c.floor_box_bits = box_bits, floor_bits
+    c.inner_box = c.box_dim[0] if tiled else c.channels
+    c.inner_box_bits = c.inner_box * bits
+    c.span_bits = 8 * SWIZZLE_SPAN_BYTES[c.swizzle]
+
+    c.lower_count, c.upper_count = len(a.pixel_box_lower_corner), len(a.pixel_box_upper_corner)
+    c.lower = _filled(a.pixel_box_lower_corner, 3)
+    c.upper = _filled(a.pixel_box_upper_corner, 3)
+    c.corner_end = r.corner_end
+
+    c.has_tma, c.is_sm_9x, c.has_wide = target.has_tma, target.is_sm_9x, target.has_wide
+    c.has_model, c.max_smem_bytes = target.has_model, target.max_smem_bytes
+    described: Described = c
+    return described
