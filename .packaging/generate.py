@@ -176,7 +176,7 @@ def python_judge() -> str:
         "",
         "",
         "def judge(c: Any, asked: int) -> list[tuple[int, int]]:",
-        '    """Return (row, entry) of each predicate among `asked` that fails; entry -1 for none."""',
+        '    """Return (row, entry) of each failed predicate among `asked`; entry -1 for none."""',
         "    failed: list[tuple[int, int]] = []",
         *(f"    {name} = c.{name}" for name in read),
     ]
@@ -366,7 +366,7 @@ def c_tables() -> str:
     """Return include/tma_dlpack_tables.h."""
     struct = []
     for name, count, what in STRUCT:
-        kind = "uint64_t" if name == "address" else "int64_t"
+        kind = "int64_t"
         struct.append(f"  {kind} {name}{f'[{count}]' if count else ''}; /* {what} */")
     constants = [
         f"#define TMA_DLPACK_{name} {f'INT64_C({value})' if value >= 1 << 31 else value}"

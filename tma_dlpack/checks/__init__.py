@@ -43,6 +43,7 @@ from tma_dlpack.checks.box import BOX_RULES
 from tma_dlpack.checks.data_type import DATA_TYPE_RULES
 from tma_dlpack.checks.elem_strides import ELEM_STRIDE_RULES
 from tma_dlpack.checks.im2col import IM2COL_RULES
+from tma_dlpack.checks.recipes import RECIPE_RULES
 from tma_dlpack.checks.rule import CCCL_COMMIT, DRIVER_STEPS, Rule
 from tma_dlpack.checks.tensor import TENSOR_RULES
 from tma_dlpack.checks.tile import TILE_RULES
@@ -57,6 +58,7 @@ RULES: tuple[Rule, ...] = tuple(
             *BOX_RULES,
             *ELEM_STRIDE_RULES,
             *IM2COL_RULES,
+            *RECIPE_RULES,
         ),
         key=lambda rule: rule.step,
     )

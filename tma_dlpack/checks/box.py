@@ -151,9 +151,12 @@ BOX_RULES: tuple[Rule, ...] = (
         reads=("box_sizes",),
         after=("RANK", "BOX_RANK"),
         each="d",
-        holds="1 <= box_dim[d] <= MAX_BOX",
+        holds="1 <= box_dim[d] <= (MAX_BOX * span_values if is_split and d == 0 else MAX_BOX)",
         found=_box_found,
-        must=f"be 1..{MAX_BOX}",
+        must=lambda r, i: (
+            f"be 1..{MAX_BOX * r.span_values if r.split_inner and i == 0 else MAX_BOX}"
+        ),
+        asks=f"be 1..{MAX_BOX}",
         fix=_range_fix,
         libcudacxx="__get_box_sizes",
         documented=True,

@@ -47,7 +47,7 @@ STRUCT: tuple[tuple[str, int, str], ...] = (
     ("inside_bits", 5, "that the dimensions inside span; those of extent 1 do not count"),
     ("box_count", 0, "entries of the box that were given"),
     ("box_dim", 5, "the box of a tiled map"),
-    ("inner_box", 0, "box_dim[0], or the channels of an im2col map"),
+    ("inner_box", 0, "box_dim[0], a span if split, or the channels of an im2col map"),
     ("inner_box_bits", 0, "bits of inner_box"),
     ("box_bits", 0, "bits of the whole box, or of the column"),
     ("floor_box_bits", 0, "the same as the driver counts it: each box // element stride"),
@@ -62,6 +62,12 @@ STRUCT: tuple[tuple[str, int, str], ...] = (
     ("corner_end", 0, "a corner entry lies in [-corner_end, corner_end)"),
     ("channels", 0, "per pixel"),
     ("pixels", 0, "per column"),
+    ("is_split", 0, "whether split_inner= is given"),
+    ("has_swizzle", 0, "whether swizzle= is given"),
+    ("span_values", 0, "elements of one span of the swizzle; of 16 bytes without one"),
+    ("is_ragged", 0, "whether ragged= is given"),
+    ("ragged_dim", 0, "the dimension that it names; -1 where there is none"),
+    ("ragged_stride_bits", 0, "stride of that dimension"),
     ("has_tma", 0, "column of the target"),
     ("is_sm_9x", 0, "column of the target"),
     ("has_wide", 0, "column of the target"),
@@ -134,9 +140,12 @@ def describe(r: Request) -> Described:
     else:
         box_bits = floor_bits = c.channels * c.pixels * bits
     c.box_bits, c.floor_box_bits = box_bits, floor_bits
-    c.inner_box = c.box_dim[0] if tiled else c.channels
-    c.inner_box_bits = c.inner_box * bits
     c.span_bits = 8 * SWIZZLE_SPAN_BYTES[c.swizzle]
+    c.is_split, c.is_ragged, c.has_swizzle = r.split_inner, r.is_ragged, r.has_swizzle
+    c.span_values, c.ragged_dim = r.span_values, r.ragged_dim
+    c.ragged_stride_bits = c.stride_bits[c.ragged_dim - 1] if 1 <= c.ragged_dim < dims else 0
+    c.inner_box = c.span_values if c.is_split else c.box_dim[0] if tiled else c.channels
+    c.inner_box_bits = c.inner_box * bits
 
     c.lower_count, c.upper_count = len(a.pixel_box_lower_corner), len(a.pixel_box_upper_corner)
     c.lower = _filled(a.pixel_box_lower_corner, 3)

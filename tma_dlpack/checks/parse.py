@@ -16,7 +16,13 @@ from tma_dlpack.checks.driver_order import driver_layout
 from tma_dlpack.checks.reader import Reader
 from tma_dlpack.checks.request import RULE_SETS, Request, set_of_rules
 from tma_dlpack.dlpack import TensorView, canonical_strides, row_major_strides
-from tma_dlpack.tables.arguments import EncodeArguments, MapKind, Number, alignment_bytes_of
+from tma_dlpack.tables.arguments import (
+    NO_SWIZZLE,
+    EncodeArguments,
+    MapKind,
+    Number,
+    alignment_bytes_of,
+)
 from tma_dlpack.tables.coerce import counted, integer_of
 from tma_dlpack.tables.dtypes import data_type_of, overrides_of
 from tma_dlpack.tables.enums import (
@@ -40,14 +46,14 @@ _ENUMS: tuple[tuple[str, str, type[IntEnum]], ...] = (
 )
 
 _LAYOUT = ("elem_strides", "interleave_layout", "swizzle", "l2_fetch_size", "oobfill")
-_COMMON = ("data_type", "rules", "target")
+_COMMON = ("data_type", "rules", "allow", "shape", "strides", "offset", "target")
 _COUNTS = ("channels_per_pixel", "pixels_per_column")
 _CORNERS = ("pixel_box_lower_corner", "pixel_box_upper_corner")
 _WIDTHS = ("lower_corner_width", "upper_corner_width")
 
-#: The options of each `make_*` function, in the order of its signature.
+#: The options of each `make_*` function.
 OPTIONS: dict[MapKind, tuple[str, ...]] = {
-    "tiled": ("box_sizes", *_LAYOUT, *_COMMON, "allow", "shape", "strides", "offset"),
+    "tiled": ("box_sizes", *_LAYOUT, *_COMMON, "split_inner", "ragged"),
     "im2col": (*_CORNERS, *_COUNTS, *_LAYOUT, *_COMMON),
     "im2col_wide": (*_WIDTHS, *_COUNTS, *_LAYOUT, "mode", *_COMMON),
 }
@@ -134,6 +140,9 @@ def read_call(
         target_is_assumed=target_is_assumed,
         view=view,
         innermost_stride=view.strides[-1] if view is not None and rank else 1,
+        split_inner=read.flag("split_inner", given.get("split_inner", False)),
+        ragged=read.optional_integer("ragged", given.get("ragged")),
+        has_swizzle=given["swizzle"] is not NO_SWIZZLE,
         allowed=allowed,
         asked_type=asked_type,
         type_is_known=data_type is not None,

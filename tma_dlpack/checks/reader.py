@@ -51,6 +51,7 @@ _INTEGERS = {
     "shape": _Argument("(4096, 64)", PER_DIMENSION, None),
     "strides": _Argument("(64, 1)", f"{PER_DIMENSION}, in elements", None),
     "offset": _Argument("64", stand_in=None),
+    "ragged": _Argument("0", stand_in=None),
     "channels_per_pixel": _Argument("64"),
     "pixels_per_column": _Argument("128"),
     "pixel_box_lower_corner": _Argument("(-1, -1)", PER_SPATIAL, 0),
@@ -126,6 +127,23 @@ class Reader:
                 proposal if meant is None else meant,
             )
         return number or 0
+
+    def optional_integer(self, argument: str, value: object) -> int | None:
+        """Read an integer that may be omitted; None if omitted or unreadable."""
+        if value is None:
+            return None
+        known = len(self.unreadable)
+        number = self.integer(argument, value)
+        return number if len(self.unreadable) == known else None
+
+    def flag(self, argument: str, value: object) -> bool:
+        """Read a bool, or a NumPy bool; False if unreadable."""
+        if value is True or value is False:
+            return value
+        if type(value).__module__ == "numpy" and type(value).__name__ in ("bool", "bool_"):
+            return bool(value)
+        self.refuse(argument, f"is {shown(value)}", "be True or False", f"pass {argument}=True")
+        return False
 
     def integers(
         self, argument: str, value: object, proposal: tuple[int, ...] | None = None

@@ -114,7 +114,8 @@ def _valid(r: Request, i: int, limit: int, within: str) -> range:
 
 def clamp_box(r: Request, i: int) -> Change:
     """Clamp entry i to 1..256, and to the shape if a rule requires it."""
-    valid = _valid(r, i, MAX_BOX, "BOX_IN_SHAPE")
+    limit = MAX_BOX * r.span_values if r.split_inner and i == 0 else MAX_BOX
+    valid = _valid(r, i, limit, "BOX_IN_SHAPE")
     return {"box_sizes": _with(r.arguments.box_dim, i, nearest(r.arguments.box_dim[i], valid))}
 
 
@@ -127,6 +128,13 @@ def inner_box(r: Request) -> Change:
     if not fitting:
         return {}
     return _with_inner(r, min(fitting, key=lambda n: (abs(n - r.inner_box), -n)))
+
+
+def whole_spans(r: Request) -> Change:
+    """Choose the nearest tile of whole spans for split_inner= that the tensor holds."""
+    extent, span, size = r.arguments.global_dim[0], r.span_values, r.arguments.inner_box
+    spans = range(1, max(1, int(extent) // span if r.has_rule("BOX_IN_SHAPE") else MAX_BOX) + 1)
+    return _with_inner(r, span * nearest(-(-size // span), spans))
 
 
 def padded_inner(r: Request) -> Change:

@@ -17,9 +17,21 @@ from typing import Any
 from tma_dlpack.dlpack import TensorView
 from tma_dlpack.tables.arguments import EncodeArguments, MapKind, Number
 from tma_dlpack.tables.dtypes import DataTypeRow
-from tma_dlpack.tables.enums import DLDataTypeCode, TensorMapDataType, TmaInterleaveLayout
+from tma_dlpack.tables.enums import (
+    DLDataTypeCode,
+    TensorMapDataType,
+    TmaInterleaveLayout,
+    TmaSwizzle,
+)
 from tma_dlpack.tables.errors import Violation
-from tma_dlpack.tables.limits import CORNER_ENDS, INNER_BYTES, SWIZZLE_SPAN_BYTES
+from tma_dlpack.tables.limits import (
+    CORNER_ENDS,
+    INNER_BYTES,
+    RAGGED_EXTENT,
+    RAGGED_EXTRA_EXTENT,
+    RAGGED_STRIDE_END,
+    SWIZZLE_SPAN_BYTES,
+)
 from tma_dlpack.tables.targets import Target
 
 #: What `rules=` may be, by kind of map; the first is the default.
@@ -67,6 +79,12 @@ class Request:
         The tensor of a `make_*` call, at address 0 and without its owner.
     innermost_stride : int
         Stride of dimension 0 in elements.
+    split_inner : bool
+        Whether the innermost dimension is split into spans of the swizzle, outermost.
+    ragged : int or None
+        The dimension that slices of any length are taken along, as it was given.
+    has_swizzle : bool
+        Whether `swizzle=` was given.
     allowed : frozenset of str
         Ids of rules that `allow=` switches off.
     asked_type : TensorMapDataType or None
@@ -89,6 +107,9 @@ class Request:
     is_driver_call: bool = False
     view: TensorView | None = None
     innermost_stride: int = 1
+    split_inner: bool = False
+    ragged: int | None = None
+    has_swizzle: bool = True
     allowed: frozenset[str] = frozenset()
     asked_type: TensorMapDataType | None = None
     type_is_known: bool = True
@@ -139,8 +160,8 @@ class Request:
 
     @property
     def inner_box(self) -> int:
-        """Elements of the box along dimension 0: box_dim[0], or channels per pixel."""
-        return self.arguments.inner_box
+        """Elements of a row of the box: box_dim[0], a span if split, or channels per pixel."""
+        return self.span_values if self.split_inner else self.arguments.inner_box
 
     @property
     def inner_box_bytes(self) -> Number:
@@ -161,6 +182,27 @@ class Request:
     def span_elements(self) -> int:
         """Elements that one row of the swizzle pattern holds."""
         return self.span_bytes * 8 // self.element_bits
+
+    @property
+    def span_values(self) -> int:
+        """Elements that split_inner= splits by."""
+        return self.span_values_of(self.arguments.swizzle)
+
+    def span_values_of(self, swizzle: TmaSwizzle) -> int:
+        """Elements of one span of a swizzle; without one, of a row of a core matrix, 16 bytes."""
+        return (SWIZZLE_SPAN_BYTES[swizzle] or INNER_BYTES) * 8 // self.element_bits
+
+    @property
+    def is_ragged(self) -> bool:
+        """Whether ragged= was given."""
+        return self.ragged is not None
+
+    @property
+    def ragged_dim(self) -> int:
+        """The dimension that ragged= names, 0 being innermost; -1 where there is none."""
+        if self.ragged is None or not -self.rank <= self.ragged < self.rank:
+            return -1
+        return self.rank - 1 - self.ragged % self.rank
 
     @property
     def box_bytes(self) -> Number:
@@ -249,11 +291,16 @@ class Request:
     # -- result ----------------------------------------------------------------------------------
 
     def encode_arguments(self) -> EncodeArguments:
-        """Give the driver's arguments as they are encoded: an ignored elem_stride is 1."""
-        steps = self.arguments.element_strides
-        if steps[:1] == (1,) or not self.ignores_innermost_elem_stride:
-            return self.arguments
-        return dataclasses.replace(self.arguments, element_strides=(1, *steps[1:]))
+        """Return the driver's arguments as they are encoded.
+
+        An ignored elem_stride is 1; split_inner= and ragged= add outer dimensions.
+        """
+        a = self.arguments
+        if a.element_strides[:1] != (1,) and self.ignores_innermost_elem_stride:
+            a = dataclasses.replace(a, element_strides=(1, *a.element_strides[1:]))
+        if self.split_inner:
+            a = _split(a, self.span_values)
+        return a if self.ragged is None else _ragged(a, self.ragged_dim)
 
     def under(self, rules: str) -> Request:
         """Give the same request with other `rules=`, and none switched off by `allow=`."""
@@ -263,6 +310,31 @@ class Request:
     def with_arguments(self, **changes: Any) -> Request:
         """Give the same request with some of the driver's arguments changed."""
         return dataclasses.replace(self, arguments=dataclasses.replace(self.arguments, **changes))
+
+
+def _split(a: EncodeArguments, span: int) -> EncodeArguments:
+    """Make the columns of spans the outermost dimension: (.., M, K) is (K / span, .., M, span)."""
+    return dataclasses.replace(
+        a,
+        global_dim=(span, *a.global_dim[1:], a.global_dim[0] // span),
+        global_strides=(*a.global_strides, span * a.type_row.element_bits // 8),
+        box_dim=(span, *a.box_dim[1:], a.box_dim[0] // span),
+        element_strides=(*a.element_strides, 1),
+    )
+
+
+def _ragged(a: EncodeArguments, dim: int) -> EncodeArguments:
+    """Add the two dimensions whose strides sum to 2^34 elements; `make.ragged` says why."""
+    stride, wrap = a.global_strides[dim - 1], RAGGED_STRIDE_END * a.type_row.element_bits // 8
+    extents = list(a.global_dim)
+    extents[dim] = RAGGED_EXTENT
+    return dataclasses.replace(
+        a,
+        global_dim=(*extents, RAGGED_EXTRA_EXTENT, RAGGED_EXTRA_EXTENT),
+        global_strides=(*a.global_strides, stride, wrap - stride),
+        box_dim=(*a.box_dim, 1, 1),
+        element_strides=(*a.element_strides, 1, 1),
+    )
 
 
 def _bytes(bits: Number) -> Number:

@@ -1,20 +1,18 @@
 /* tma_dlpack_make.h: from a DLPack tensor to the 128 bytes of a CUDA tensor map. Plain C11, also C++17.
  *
- *   describe   a tensor and options, row-major  ->  the driver's arguments, innermost first
- *   judge      are these arguments accepted on compute capability 9.0?  yes, or "not sure"
- *   encode     the driver's arguments  ->  128 bytes, by the measured layout
+ *   describe   a tensor and options, row-major  ->  TmaDlpackDescribed: the driver's arguments, innermost
+ *              first, and what the rules read beside them
+ *   judge      the mask of the rules that do not hold (generated: tma_dlpack_tables.h)
+ *   extend     the dimensions that split_inner and ragged add, once everything holds
+ *   encode     the driver's arguments  ->  128 bytes, by the measured layout of sm_90
  *
  * No Python, no allocation, no libcuda: tma_dlpack_driver.h asks the driver, tma_dlpack_make.hpp is the
- * C++ surface of both. tma_dlpack's Python extension and C++ extensions compile this same file.
+ * C++ surface of both. tma_dlpack's Python extension and C++ extensions compile this same file. The
+ * words for a refusal are Python's: `python -m tma_dlpack explain`.
  *
- * "Not sure" never explains: `python -m tma_dlpack explain` does, and the Python rules are the reference
- * (tma_dlpack/rules). What is accepted here is accepted there, with the same bytes.
- *
- * Sources of the numbers below:
- *   [libcu++]   make_tma_descriptor.h, NVIDIA/cccl at 571f2fc3bc, 2026-08-22
- *   [driver]    CUDA driver API documents, cuTensorMapEncodeTiled, ...Im2col and ...Im2colWide
- *   [measured]  NVIDIA H200, compute capability 9.0, driver 580.159.04 (CUDA 13.0), 2026-11-20
- *   [dlpack.h]  DLPack 1.3
+ * Sources: make_tma_descriptor.h, NVIDIA/cccl at 571f2fc3bc, 2026-08-22; CUDA driver API documents,
+ * cuTensorMapEncodeTiled, ...Im2col and ...Im2colWide; dlpack.h 1.3; and where it says [measured], an
+ * NVIDIA H200, driver 580.159.04 (CUDA 13.0), 2026-11-20.
  */
 
 #ifndef TMA_DLPACK_MAKE_H
@@ -23,6 +21,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+#include "tma_dlpack_tables.h"
 
 #ifdef __cplusplus
 #define TMA_DLPACK_STATIC_ASSERT static_assert
@@ -37,29 +37,13 @@
 #define TMA_DLPACK_LIKELY(condition) (condition)
 #endif
 
-/* ---- limits: the same as tma_dlpack/tables/limits.py, which a test compares ----------------------- */
-
-#define TMA_DLPACK_MAX_RANK 5                      /* [driver] */
-#define TMA_DLPACK_MIN_RANK_IM2COL 3               /* [driver] */
-#define TMA_DLPACK_MIN_RANK_INTERLEAVED 3          /* [driver] [libcu++] */
-#define TMA_DLPACK_ADDRESS_END (INT64_C(1) << 57)  /* [measured] the first address that is too large */
-#define TMA_DLPACK_STRIDE_BYTES_END (INT64_C(1) << 40) /* [driver] */
-#define TMA_DLPACK_MAX_DIM (INT64_C(1) << 32)      /* [driver] */
-#define TMA_DLPACK_MAX_BOX 256                     /* [driver] box entries, and channels per pixel */
-#define TMA_DLPACK_MAX_PIXELS 1024                 /* [driver] */
-#define TMA_DLPACK_MAX_ELEM_STRIDE 8               /* [driver] */
-#define TMA_DLPACK_MAX_BOX_BYTES 233472            /* [measured] 228 KB */
-#define TMA_DLPACK_INNER_BYTES 16                  /* [driver] the row of a box is a multiple of it */
-#define TMA_DLPACK_SM_90_SMEM_BYTES 232448         /* shared memory per block, opt-in, of an H200 */
-#define TMA_DLPACK_MAP_BYTES 128
-#define TMA_DLPACK_MAP_ALIGNMENT 128 /* alignas of CUtensorMap in CUDA 13's cuda.h */
-
 /* ---- DLPack: the few structs that are needed ----------------------------------------------------- */
 
 enum {
   TMA_DLPACK_CPU = 1,
   TMA_DLPACK_CUDA = 2,
-  TMA_DLPACK_CUDA_HOST = 3
+  TMA_DLPACK_CUDA_HOST = 3,
+  TMA_DLPACK_CUDA_MANAGED = 13
 };
 
 enum {
@@ -70,8 +54,6 @@ enum {
   TMA_DLPACK_BFLOAT = 4,
   TMA_DLPACK_COMPLEX = 5,
   TMA_DLPACK_BOOL = 6,
-  TMA_DLPACK_FLOAT8_FIRST = 7,  /* kDLFloat8_e3m4; eight float8 types follow each other */
-  TMA_DLPACK_FLOAT8_LAST = 14,  /* kDLFloat8_e8m0fnu */
   TMA_DLPACK_LAST_CODE = 17     /* kDLFloat4_e2m1fn */
 };
 
@@ -134,397 +116,371 @@ TMA_DLPACK_STATIC_ASSERT(offsetof(DLTensor, byte_offset) == offsetof(TmaDlpackTe
 
 /* ---- what is asked ------------------------------------------------------------------------------- */
 
-enum { TMA_DLPACK_TILED = 0, TMA_DLPACK_IM2COL = 1, TMA_DLPACK_IM2COL_WIDE = 2 };
-
-/* Whose preconditions hold.
- * DEFAULT  libcu++'s for tiled maps, the driver's document for im2col; and what the driver asks beyond.
- * DRIVER   what the driver asks of the map of a tensor (`rules="driver"` in Python).
- * BARE     what the driver asks of bare arguments (`driver_encode_*` in Python) [measured]. */
-enum { TMA_DLPACK_RULES_DEFAULT = 0, TMA_DLPACK_RULES_DRIVER = 1, TMA_DLPACK_RULES_BARE = 2 };
-
-enum { TMA_DLPACK_INTERLEAVE_32B = 2 };                         /* CU_TENSOR_MAP_INTERLEAVE_32B */
-enum { TMA_DLPACK_SWIZZLE_32B = 1, TMA_DLPACK_SWIZZLE_128B = 3 }; /* CU_TENSOR_MAP_SWIZZLE_* */
-enum { TMA_DLPACK_OWN_TYPE = -1 };                              /* the map type of the tensor's dtype */
-enum { TMA_DLPACK_NO_TYPE = -1 };                               /* a map has none for it */
+enum { TMA_DLPACK_OWN_TYPE = -1 };  /* the map type of the tensor's dtype */
+enum { TMA_DLPACK_NOT_GIVEN = -1 }; /* the count of an array that was omitted */
 
 /* The options of a make_* call, row-major; enums as the driver's values. Start with
  * tma_dlpack_start_options; entries past a count are not read. */
 typedef struct {
-  int kind, rules;
-  int asked_type; /* CUtensorMapDataType, or TMA_DLPACK_OWN_TYPE */
-  int interleave, swizzle, l2_promotion, oob_fill;
-  int mode;
-  int box_count, elem_stride_count; /* elem_stride_count 0: strides of 1 */
+  int kind;         /* TMA_DLPACK_TILED, ..._IM2COL or ..._IM2COL_WIDE */
+  int driver_rules; /* 1: rules="driver"; 0: libcu++'s for tiled maps, the documented ones for others */
+  int asked_type;   /* CUtensorMapDataType, or TMA_DLPACK_OWN_TYPE */
+  int interleave, swizzle, l2_promotion, oob_fill, mode;
+  int has_swizzle, split_inner, has_ragged;
+  int box_count, elem_stride_count; /* elem_stride_count may be TMA_DLPACK_NOT_GIVEN: steps of 1 */
   int lower_count, upper_count;
+  int shape_count, stride_count; /* of another description of the memory, or TMA_DLPACK_NOT_GIVEN */
+  uint64_t allowed;              /* rows of TMA_DLPACK_ALLOWABLE that are not asked */
+  int64_t offset;                /* elements from the tensor's first one to the first described one */
+  int64_t ragged;                /* a dimension, row-major; negative ones count from the end */
   int64_t channels, pixels;
   int64_t box_sizes[TMA_DLPACK_MAX_RANK], elem_strides[TMA_DLPACK_MAX_RANK];
   int64_t lower[TMA_DLPACK_MAX_RANK], upper[TMA_DLPACK_MAX_RANK];
+  int64_t shape[TMA_DLPACK_MAX_RANK], strides[TMA_DLPACK_MAX_RANK];
 } TmaDlpackOptions;
 
 static inline void tma_dlpack_start_options(TmaDlpackOptions *options, int kind) {
+  memset(options, 0, sizeof *options);
   options->kind = kind;
-  options->rules = TMA_DLPACK_RULES_DEFAULT;
   options->asked_type = TMA_DLPACK_OWN_TYPE;
-  options->interleave = options->swizzle = options->l2_promotion = options->oob_fill = 0;
-  options->box_count = options->elem_stride_count = options->lower_count = options->upper_count = 0;
-  options->channels = options->pixels = 0;
-  options->mode = 0;
+  options->elem_stride_count = TMA_DLPACK_NOT_GIVEN;
+  options->shape_count = options->stride_count = TMA_DLPACK_NOT_GIVEN;
 }
 
-/* The driver's arguments, index 0 innermost; every number as it was asked, judged or not. Entries past
- * the rank, and those of the other kinds of map, are not filled and not read. */
+/* The GPU that a map is for. */
 typedef struct {
-  int kind, data_type, rank;
-  int interleave, swizzle, l2_promotion, oob_fill, mode;
-  uint64_t address;
-  int64_t dims[TMA_DLPACK_MAX_RANK];
-  int64_t strides_bytes[TMA_DLPACK_MAX_RANK - 1]; /* of dimensions 1 to rank - 1 */
-  int64_t box[TMA_DLPACK_MAX_RANK], elem_strides[TMA_DLPACK_MAX_RANK];
-  int64_t lower[TMA_DLPACK_MAX_RANK], upper[TMA_DLPACK_MAX_RANK]; /* W first */
-  int64_t channels, pixels;
-  const char *flaw; /* what the other fields cannot show; NULL for none */
-} TmaDlpackArguments;
+  int major, minor;       /* compute capability */
+  int64_t max_smem_bytes; /* shared memory of a block, after opt-in */
+} TmaDlpackTarget;
 
-/* ---- data types ---------------------------------------------------------------------------------- */
-
-/* One row per CUtensorMapDataType of whole bytes: 0..12 (13..15 need compute capability 10.0).
- * `element_type` and `tf32` are what the map's bits hold [measured]. */
-typedef struct {
-  int element_bytes, is_float, element_type, tf32;
-} TmaDlpackTypeRow;
-
-enum { TMA_DLPACK_DATA_TYPES = 13 };
-
-static inline const TmaDlpackTypeRow *tma_dlpack_type_row(int data_type) {
-  static const TmaDlpackTypeRow rows[TMA_DLPACK_DATA_TYPES] = {
-      {1, 0, 0, 0},  /* UINT8 */
-      {2, 0, 1, 0},  /* UINT16 */
-      {4, 0, 2, 0},  /* UINT32 */
-      {4, 0, 3, 0},  /* INT32 */
-      {8, 0, 4, 0},  /* UINT64 */
-      {8, 0, 5, 0},  /* INT64 */
-      {2, 1, 6, 0},  /* FLOAT16 */
-      {4, 1, 7, 0},  /* FLOAT32 */
-      {8, 1, 9, 0},  /* FLOAT64 */
-      {2, 1, 10, 0}, /* BFLOAT16 */
-      {4, 1, 8, 0},  /* FLOAT32_FTZ */
-      {4, 1, 7, 1},  /* TFLOAT32 */
-      {4, 1, 8, 1},  /* TFLOAT32_FTZ */
-  };
-  return data_type >= 0 && data_type < TMA_DLPACK_DATA_TYPES ? &rows[data_type] : NULL;
+/* Which set of rules `driver_rules` means: the driver's own for im2col maps are measured on sm_90 only. */
+static inline int tma_dlpack_rules_of(int kind, int driver_rules, const TmaDlpackTarget *target) {
+  if (kind == TMA_DLPACK_TILED)
+    return driver_rules ? TMA_DLPACK_RULES_DRIVER : TMA_DLPACK_RULES_LIBCUDACXX;
+  return driver_rules && tma_dlpack_target_has_model(target->major, target->minor)
+             ? TMA_DLPACK_RULES_MEASURED
+             : TMA_DLPACK_RULES_DOCUMENTED;
 }
 
-/* The map type of a DLPack type, as [libcu++] __get_tensor_map_data_type. */
-static inline int tma_dlpack_own_type(TmaDlpackDataType dtype) {
-  if (dtype.lanes != 1) return TMA_DLPACK_NO_TYPE;
-  switch (dtype.code) {
-    case TMA_DLPACK_INT:
-      return dtype.bits == 32 ? 3 : dtype.bits == 64 ? 5 : TMA_DLPACK_NO_TYPE;
-    case TMA_DLPACK_UINT:
-      return dtype.bits == 8    ? 0
-             : dtype.bits == 16 ? 1
-             : dtype.bits == 32 ? 2
-             : dtype.bits == 64 ? 4
-                                : TMA_DLPACK_NO_TYPE;
-    case TMA_DLPACK_FLOAT:
-      return dtype.bits == 16   ? 6
-             : dtype.bits == 32 ? 7
-             : dtype.bits == 64 ? 8
-                                : TMA_DLPACK_NO_TYPE;
-    case TMA_DLPACK_BFLOAT:
-      return dtype.bits == 16 ? 9 : TMA_DLPACK_NO_TYPE;
-    case TMA_DLPACK_BOOL:
-      return dtype.bits == 8 ? 0 : TMA_DLPACK_NO_TYPE;
-    default: /* the eight float8 types are carried as bytes */
-      return dtype.code >= TMA_DLPACK_FLOAT8_FIRST && dtype.code <= TMA_DLPACK_FLOAT8_LAST &&
-                     dtype.bits == 8
-                 ? 0
-                 : TMA_DLPACK_NO_TYPE;
-  }
+/* ---- numbers ------------------------------------------------------------------------------------- */
+
+/* Numbers beyond this are cut: it is beyond every limit, and sums of two do not overflow. */
+#define TMA_DLPACK_HUGE (INT64_C(1) << 60)
+
+static inline int64_t tma_dlpack_cut(int64_t n) {
+  return n > TMA_DLPACK_HUGE ? TMA_DLPACK_HUGE : n < -TMA_DLPACK_HUGE ? -TMA_DLPACK_HUGE : n;
 }
 
-/* The map type of a tensor: its own, or the one asked if an element has the same size. */
-static inline int tma_dlpack_data_type(TmaDlpackDataType dtype, int asked_type) {
-  if (asked_type == TMA_DLPACK_OWN_TYPE) return tma_dlpack_own_type(dtype);
-  const TmaDlpackTypeRow *row = tma_dlpack_type_row(asked_type);
-  int known = dtype.code <= TMA_DLPACK_LAST_CODE && dtype.code != TMA_DLPACK_OPAQUE;
-  int same_size = row != NULL && dtype.bits * dtype.lanes == 8 * row->element_bytes;
-  return known && same_size ? asked_type : TMA_DLPACK_NO_TYPE;
-}
-
-/* ---- describe: tensor and options become the driver's arguments ---------------------------------- */
-
-/* A product of two numbers that are not negative; too large for any limit where it would overflow. */
+/* A product, cut at TMA_DLPACK_HUGE. */
 static inline int64_t tma_dlpack_product(int64_t a, int64_t b) {
-  const int64_t huge = INT64_C(1) << 62;
-  if (TMA_DLPACK_LIKELY(((a | b) >> 31) == 0)) return a * b;
-  return b != 0 && a > huge / b ? huge : a * b;
+  if (TMA_DLPACK_LIKELY(((a | b) >> 29) == 0)) return a * b;
+  if (a < 0) return a < -TMA_DLPACK_HUGE ? -TMA_DLPACK_HUGE : -tma_dlpack_product(-a, b);
+  if (b < 0) return b < -TMA_DLPACK_HUGE ? -TMA_DLPACK_HUGE : -tma_dlpack_product(a, -b);
+  return b != 0 && a > TMA_DLPACK_HUGE / b ? TMA_DLPACK_HUGE : a * b;
 }
 
-/* `unit` is a power of two. */
-static inline int64_t tma_dlpack_rounded_up(int64_t n, int64_t unit) {
-  return (n + unit - 1) & -unit;
+static inline int64_t tma_dlpack_gcd(int64_t a, int64_t b) {
+  while (b != 0) {
+    int64_t rest = a % b;
+    a = b;
+    b = rest;
+  }
+  return a;
 }
+
+/* ---- describe: a tensor's layout ----------------------------------------------------------------- */
+
+/* Extents and strides (elements), row-major. */
+typedef struct {
+  int rank;
+  int64_t shape[TMA_DLPACK_MAX_RANK], strides[TMA_DLPACK_MAX_RANK];
+} TmaDlpackLayout;
 
 /* The strides of a row-major tensor, in elements; an extent below 1 counts as 1. */
-static inline void tma_dlpack_row_major(const int64_t *shape, int rank, int64_t *strides) {
+static inline void tma_dlpack_row_major(TmaDlpackLayout *layout) {
   int64_t stride = 1;
-  for (int i = rank - 1; i >= 0; --i) {
-    strides[i] = stride;
-    if (shape[i] > 1) stride = tma_dlpack_product(stride, shape[i]);
+  for (int i = layout->rank - 1; i >= 0; --i) {
+    layout->strides[i] = stride;
+    if (layout->shape[i] > 1) stride = tma_dlpack_product(stride, layout->shape[i]);
   }
 }
 
-/* The stride of an extent 1, which no access uses: what a row-major tensor would have there, in whole
- * `alignment_bytes`, and 0 where that reaches 2^40 (canonical_strides in tma_dlpack/dlpack/layout.py). */
-static inline int64_t tma_dlpack_unused_stride(int64_t span, int64_t element_bytes,
-                                               int64_t alignment_bytes) {
-  int64_t stride = tma_dlpack_rounded_up(span, alignment_bytes / element_bytes);
-  return tma_dlpack_product(stride, element_bytes) < TMA_DLPACK_STRIDE_BYTES_END ? stride : 0;
-}
-
-/* Extents, and strides in bytes. */
-static inline void tma_dlpack_lay_out(const TmaDlpackTensor *tensor, int64_t element_bytes,
-                                      int64_t alignment_bytes, TmaDlpackArguments *a) {
-  int64_t row_major[TMA_DLPACK_MAX_RANK];
-  const int64_t *strides = tensor->strides;
-  if (strides == NULL) tma_dlpack_row_major(tensor->shape, a->rank, row_major), strides = row_major;
-  int64_t inner_extent = 1, inner_stride = 1; /* of the dimension before */
-  for (int d = 0, i = a->rank - 1; i >= 0; ++d, --i) {
-    int64_t extent = tensor->shape[i], stride = strides[i];
-    a->dims[d] = extent;
-    if (TMA_DLPACK_LIKELY(extent > 1)) {
-      if (stride < 0) a->flaw = "a stride is negative", stride = 0;
-    } else {
-      if (extent < 1) a->flaw = "an extent is below 1";
-      extent = 1;
-      int64_t span = tma_dlpack_product(inner_extent, inner_stride);
-      stride = d == 0 ? 1 : tma_dlpack_unused_stride(span, element_bytes, alignment_bytes);
+/* Replace the strides of extents of 1, which no access uses: what a row-major tensor would have there,
+ * in whole `align_bytes`, and 0 where that reaches 2^40 bytes (`canonical_strides` of dlpack/layout.py). */
+static inline void tma_dlpack_canonical(TmaDlpackLayout *layout, int64_t element_bits,
+                                        int64_t align_bytes) {
+  int64_t unit = 8 * align_bytes / tma_dlpack_gcd(8 * align_bytes, element_bits), span = 1;
+  for (int i = layout->rank - 1; i >= 0; --i) {
+    if (layout->shape[i] == 1) {
+      int64_t stride = i == layout->rank - 1 ? span : (span + unit - 1) / unit * unit;
+      int fits = tma_dlpack_product(stride, element_bits) < 8 * TMA_DLPACK_STRIDE_BYTES_END;
+      layout->strides[i] = fits ? stride : 0;
     }
-    if (d > 0) a->strides_bytes[d - 1] = tma_dlpack_product(stride, element_bytes);
-    else if (stride != 1) a->flaw = "the innermost stride is not 1";
-    inner_extent = extent;
-    inner_stride = stride;
+    span = tma_dlpack_product(layout->shape[i], layout->strides[i]);
   }
 }
 
-static inline void tma_dlpack_reverse(const int64_t *row_major, int count, int64_t *innermost_first) {
-  for (int i = 0; i < count; ++i) innermost_first[i] = row_major[count - 1 - i];
+static inline int tma_dlpack_has_unit_extent(const TmaDlpackLayout *layout) {
+  for (int i = 0; i < layout->rank; ++i)
+    if (layout->shape[i] == 1) return 1;
+  return 0;
 }
 
-/* Whether the innermost element stride has no say: [libcu++] encodes 1 there unless interleaved. */
-static inline int tma_dlpack_ignores_innermost(const TmaDlpackOptions *options) {
-  return options->rules == TMA_DLPACK_RULES_DEFAULT && options->interleave == 0;
-}
-
-static inline void tma_dlpack_elem_strides(const TmaDlpackOptions *options, TmaDlpackArguments *a) {
-  if (options->elem_stride_count != a->rank) {
-    if (options->elem_stride_count != 0) a->flaw = "elem_strides has not one entry per dimension";
-    for (int d = 0; d < a->rank; ++d) a->elem_strides[d] = 1;
-    return;
-  }
-  tma_dlpack_reverse(options->elem_strides, a->rank, a->elem_strides);
-  if (tma_dlpack_ignores_innermost(options)) a->elem_strides[0] = 1;
-}
-
-/* Box (tiled), or corners (im2col). */
-static inline void tma_dlpack_tile(const TmaDlpackOptions *options, TmaDlpackArguments *a) {
-  if (a->kind == TMA_DLPACK_TILED) {
-    if (options->box_count != a->rank) a->flaw = "box_sizes has not one entry per dimension";
-    tma_dlpack_reverse(options->box_sizes, options->box_count, a->box);
-    return;
-  }
-  int corner = a->kind == TMA_DLPACK_IM2COL ? a->rank - 2 : 1;
-  if (options->lower_count != corner || options->upper_count != corner)
-    a->flaw = "a corner has not one entry per spatial dimension";
-  tma_dlpack_reverse(options->lower, options->lower_count, a->lower);
-  tma_dlpack_reverse(options->upper, options->upper_count, a->upper);
-}
-
-/* Give the driver's arguments of a call. Always fills them as far as it can; `flaw` says what they
- * cannot show. Nothing is judged here. `tensor->shape` is not read beyond five dimensions. */
-static inline void tma_dlpack_describe(const TmaDlpackTensor *tensor, const TmaDlpackOptions *options,
-                                       TmaDlpackArguments *a) {
-  int has_rank = tensor->ndim >= 1 && tensor->ndim <= TMA_DLPACK_MAX_RANK && tensor->shape != NULL;
-  a->kind = options->kind;
-  a->data_type = tma_dlpack_data_type(tensor->dtype, options->asked_type);
-  a->rank = has_rank ? tensor->ndim : 0;
-  a->interleave = options->interleave;
-  a->swizzle = options->swizzle;
-  a->l2_promotion = options->l2_promotion;
-  a->oob_fill = options->oob_fill;
-  a->mode = options->mode;
-  a->channels = options->channels;
-  a->pixels = options->pixels;
-  a->address = (uint64_t)(uintptr_t)tensor->data + tensor->byte_offset;
-  a->flaw = NULL;
-  if (a->address < tensor->byte_offset) a->flaw = "data + byte_offset exceeds 64 bits";
-  if (!has_rank) a->flaw = "the tensor has not 1 to 5 dimensions";
-  const TmaDlpackTypeRow *row = tma_dlpack_type_row(a->data_type);
-  if (row == NULL) a->flaw = "sm_90 maps have no such data type";
-  tma_dlpack_lay_out(tensor, row != NULL ? row->element_bytes : 1,
-                     a->interleave == TMA_DLPACK_INTERLEAVE_32B ? 32 : 16, a);
-  tma_dlpack_elem_strides(options, a);
-  tma_dlpack_tile(options, a);
-}
-
-/* ---- judge: would compute capability 9.0 have it? ------------------------------------------------ */
-
-static inline int tma_dlpack_in_range(int64_t n, int64_t low, int64_t high) {
-  return TMA_DLPACK_LIKELY(low <= n && n <= high);
-}
-
-/* Enums within what the driver has on 9.x: neither packed types nor the three atom swizzles. */
-static inline int tma_dlpack_judge_options(const TmaDlpackArguments *a, int rules) {
-  const TmaDlpackTypeRow *row = tma_dlpack_type_row(a->data_type);
-  int needs_32b = a->interleave == TMA_DLPACK_INTERLEAVE_32B &&
-                  (rules == TMA_DLPACK_RULES_DEFAULT ||
-                   (rules == TMA_DLPACK_RULES_DRIVER && a->kind == TMA_DLPACK_TILED));
-  return row != NULL && tma_dlpack_in_range(a->interleave, 0, 2) &&
-         tma_dlpack_in_range(a->swizzle, 0, TMA_DLPACK_SWIZZLE_128B) &&
-         tma_dlpack_in_range(a->l2_promotion, 0, 3) && tma_dlpack_in_range(a->oob_fill, 0, 1) &&
-         tma_dlpack_in_range(a->mode, 0, 1) &&
-         (a->oob_fill == 0 || row->is_float) &&
-         (!needs_32b || a->swizzle == TMA_DLPACK_SWIZZLE_32B);
-}
-
-static inline int tma_dlpack_judge_rank(const TmaDlpackArguments *a) {
-  int least = a->kind != TMA_DLPACK_TILED ? TMA_DLPACK_MIN_RANK_IM2COL
-              : a->interleave != 0        ? TMA_DLPACK_MIN_RANK_INTERLEAVED
-                                          : 1;
-  return tma_dlpack_in_range(a->rank, least, TMA_DLPACK_MAX_RANK);
-}
-
-static inline int64_t tma_dlpack_alignment_bytes(const TmaDlpackArguments *a) {
-  return a->interleave == TMA_DLPACK_INTERLEAVE_32B ? 32 : 16; /* [driver] */
-}
-
-static inline int tma_dlpack_judge_address(const TmaDlpackArguments *a, int rules) {
-  return (a->address & ((uint64_t)tma_dlpack_alignment_bytes(a) - 1)) == 0 &&
-         a->address < (uint64_t)TMA_DLPACK_ADDRESS_END &&
-         (a->address != 0 || rules == TMA_DLPACK_RULES_BARE); /* the driver takes 0 [measured] */
-}
-
-/* Extents and strides; for [libcu++] the strides nest: 0, or at least what the dimension inside spans,
- * where an extent of 1 has no say. */
-static inline int tma_dlpack_judge_layout(const TmaDlpackArguments *a, int rules,
-                                          int64_t element_bytes) {
-  const int nested = rules == TMA_DLPACK_RULES_DEFAULT;
-  const int64_t unaligned_bits = tma_dlpack_alignment_bytes(a) - 1;
-  if (!tma_dlpack_in_range(a->dims[0], 1, TMA_DLPACK_MAX_DIM)) return 0;
-  int64_t inside = a->dims[0] * element_bytes; /* at most 2^35 */
-  for (int d = 1; d < a->rank; ++d) {
-    int64_t stride = a->strides_bytes[d - 1];
-    if (!tma_dlpack_in_range(a->dims[d], 1, TMA_DLPACK_MAX_DIM) ||
-        !tma_dlpack_in_range(stride, 0, TMA_DLPACK_STRIDE_BYTES_END - 1) ||
-        (stride & unaligned_bits) != 0 || (nested && stride != 0 && stride < inside))
-      return 0;
-    if (a->dims[d] != 1) inside = tma_dlpack_product(a->dims[d], stride);
-  }
+static inline int tma_dlpack_equal(const int64_t *a, const int64_t *b, int count) {
+  for (int i = 0; i < count; ++i)
+    if (a[i] != b[i]) return 0;
   return 1;
 }
 
-/* Bytes of one row of the swizzle pattern: a box must not be wider [driver]; 0 without swizzle. */
-static inline int64_t tma_dlpack_span_bytes(int swizzle) {
-  return swizzle == 0 ? 0 : INT64_C(16) << swizzle;
-}
-
-/* The row of the box (box[0] or channels): whole units of 16 bytes, also where interleaved
- * [measured], and within the swizzle span unless interleaved. */
-static inline int tma_dlpack_judge_row(const TmaDlpackArguments *a, int64_t inner_bytes) {
-  return (inner_bytes & (TMA_DLPACK_INNER_BYTES - 1)) == 0 &&
-         (a->swizzle == 0 || a->interleave != 0 ||
-          inner_bytes <= tma_dlpack_span_bytes(a->swizzle));
-}
-
-/* What the driver computes for the box, and holds against 228 KB: it divides rounding down
- * [measured]. Not what a copy transfers. */
-static inline int64_t tma_dlpack_box_bytes(const TmaDlpackArguments *a) {
-  int64_t elements = a->channels * a->pixels;
-  if (a->kind == TMA_DLPACK_TILED) {
-    elements = 1;
-    for (int d = 0; d < a->rank; ++d)
-      elements *= a->elem_strides[d] == 1 ? a->box[d] : a->box[d] / a->elem_strides[d];
+/* The tensor's own layout. Returns NULL, or what stands against it. */
+static inline const char *tma_dlpack_own_layout(const TmaDlpackTensor *tensor, int64_t element_bits,
+                                                TmaDlpackLayout *layout) {
+  int has_unit_extent = 0;
+  if (tensor->ndim < 0 || tensor->ndim > TMA_DLPACK_MAX_RANK ||
+      (tensor->ndim > 0 && tensor->shape == NULL))
+    return "the tensor has more than five dimensions";
+  layout->rank = tensor->ndim;
+  for (int i = 0; i < layout->rank; ++i) {
+    int64_t extent = tensor->shape[i], stride = tensor->strides == NULL ? 0 : tensor->strides[i];
+    if (extent < 0) return "an extent is negative";
+    if (stride < 0 && extent > 1) return "a stride is negative";
+    layout->shape[i] = tma_dlpack_cut(extent);
+    layout->strides[i] = tma_dlpack_cut(stride);
+    has_unit_extent |= extent == 1;
   }
-  return elements * tma_dlpack_type_row(a->data_type)->element_bytes;
+  if (tensor->strides == NULL) tma_dlpack_row_major(layout);
+  if (has_unit_extent) tma_dlpack_canonical(layout, element_bits, TMA_DLPACK_INNER_BYTES);
+  return NULL;
 }
 
-static inline int tma_dlpack_judge_elem_strides(const TmaDlpackArguments *a, int within_shape) {
-  for (int d = 0; d < a->rank; ++d)
-    if (!tma_dlpack_in_range(a->elem_strides[d], 1, TMA_DLPACK_MAX_ELEM_STRIDE) ||
-        (within_shape && a->elem_strides[d] > a->dims[d]))
-      return 0;
-  return 1;
-}
-
-static inline int tma_dlpack_judge_box(const TmaDlpackArguments *a, int rules,
-                                       int64_t max_smem_bytes) {
-  int libcudacxx = rules == TMA_DLPACK_RULES_DEFAULT;
-  int64_t element_bytes = tma_dlpack_type_row(a->data_type)->element_bytes;
-  int64_t bytes = element_bytes; /* at most 8 x 256^5: no overflow */
-  for (int d = 0; d < a->rank; ++d) {
-    if (!tma_dlpack_in_range(a->box[d], 1, TMA_DLPACK_MAX_BOX) ||
-        (libcudacxx && a->box[d] > a->dims[d]))
-      return 0;
-    bytes *= a->box[d];
+/* Describe the same memory otherwise, by `shape` and `strides`. Omitted strides are the tensor's own, or
+ * row-major ones; where both are possible they must be the same. */
+static inline const char *tma_dlpack_as_strided(const TmaDlpackOptions *options, int64_t element_bits,
+                                                TmaDlpackLayout *layout) {
+  TmaDlpackLayout own = *layout;
+  if (options->shape_count != TMA_DLPACK_NOT_GIVEN) {
+    layout->rank = options->shape_count;
+    for (int i = 0; i < layout->rank; ++i) layout->shape[i] = tma_dlpack_cut(options->shape[i]);
   }
-  return tma_dlpack_judge_row(a, a->box[0] * element_bytes) &&
-         (!libcudacxx || bytes <= max_smem_bytes) &&
-         tma_dlpack_judge_elem_strides(a, libcudacxx) && /* before they divide */
-         (bytes <= TMA_DLPACK_MAX_BOX_BYTES || tma_dlpack_box_bytes(a) <= TMA_DLPACK_MAX_BOX_BYTES);
-}
-
-/* A number as the driver's 32-bit signed arithmetic has it [measured]. */
-static inline int64_t tma_dlpack_int32(int64_t n) {
-  return ((n + (INT64_C(1) << 31)) & INT64_C(0xffffffff)) - (INT64_C(1) << 31);
-}
-
-/* Corners share 16 bits of the map: one of 16, two of 8 or three of 5 bits, by rank. */
-static inline int tma_dlpack_corner_bits(int rank) { return rank == 3 ? 16 : rank == 4 ? 8 : 5; }
-
-static inline int tma_dlpack_judge_bounding_box(const TmaDlpackArguments *a) {
-  const int64_t half = INT64_C(1) << (tma_dlpack_corner_bits(a->rank) - 1);
-  const int first = a->interleave != 0 ? 0 : 1; /* the dimension of W */
-  for (int s = 0; s < a->rank - 2; ++s) {
-    int64_t size = tma_dlpack_int32(a->dims[first + s]);
-    if (a->kind == TMA_DLPACK_IM2COL_WIDE && s > 0) { /* only W has corners */
-      if (size <= 0) return 0;
-      continue;
-    }
-    if (!tma_dlpack_in_range(a->lower[s], -half, half - 1) ||
-        !tma_dlpack_in_range(a->upper[s], -half, half - 1) ||
-        tma_dlpack_int32(size + a->upper[s]) - a->lower[s] <= 0)
-      return 0;
+  if (options->stride_count != TMA_DLPACK_NOT_GIVEN) {
+    if (options->stride_count != layout->rank) return "strides has not one entry per dimension";
+    for (int i = 0; i < layout->rank; ++i) layout->strides[i] = tma_dlpack_cut(options->strides[i]);
+  } else if (options->shape_count != TMA_DLPACK_NOT_GIVEN) {
+    TmaDlpackLayout dense = own;
+    int same_rank = own.rank == layout->rank;
+    tma_dlpack_row_major(&dense);
+    tma_dlpack_canonical(&dense, element_bits, TMA_DLPACK_INNER_BYTES);
+    int is_dense = tma_dlpack_equal(own.strides, dense.strides, own.rank);
+    if (!is_dense && !same_rank) return "strides must be given with this shape";
+    tma_dlpack_row_major(layout);
+    tma_dlpack_canonical(layout, element_bits, TMA_DLPACK_INNER_BYTES);
+    if (same_rank && is_dense && !tma_dlpack_equal(own.strides, layout->strides, own.rank))
+      return "strides must be given with this shape";
+    if (!is_dense) memcpy(layout->strides, own.strides, sizeof own.strides);
   }
-  return 1;
+  for (int i = 0; i < layout->rank; ++i)
+    if (layout->shape[i] < 0 || layout->strides[i] < 0) return "a described number is negative";
+  if (tma_dlpack_has_unit_extent(layout))
+    tma_dlpack_canonical(layout, element_bits, TMA_DLPACK_INNER_BYTES);
+  return NULL;
 }
 
-static inline int tma_dlpack_judge_column(const TmaDlpackArguments *a, int rules) {
-  if (a->kind == TMA_DLPACK_IM2COL_WIDE && rules == TMA_DLPACK_RULES_DEFAULT)
-    return 0; /* documented for compute capability 10.0 and later */
-  int64_t element_bytes = tma_dlpack_type_row(a->data_type)->element_bytes;
-  return tma_dlpack_judge_bounding_box(a) &&
-         tma_dlpack_in_range(a->channels, 1, TMA_DLPACK_MAX_BOX) &&
-         tma_dlpack_in_range(a->pixels, 1, TMA_DLPACK_MAX_PIXELS) &&
-         tma_dlpack_judge_row(a, a->channels * element_bytes) &&
-         tma_dlpack_judge_elem_strides(a, 0) &&
-         tma_dlpack_box_bytes(a) <= TMA_DLPACK_MAX_BOX_BYTES;
+/* ---- describe: everything ------------------------------------------------------------------------ */
+
+/* The map type of a tensor: its own, or the one asked if an element has the same size; -1 for none.
+ * Bytes, and types of 4 bits, may hold the packed types. */
+static inline int tma_dlpack_data_type(TmaDlpackDataType dtype, int asked_type) {
+  int own = tma_dlpack_own_type(dtype.code, dtype.bits, dtype.lanes);
+  if (asked_type == TMA_DLPACK_OWN_TYPE) return own;
+  const TmaDlpackTypeRow *row = tma_dlpack_type_row(asked_type);
+  if (row == NULL || dtype.code > TMA_DLPACK_LAST_CODE || dtype.code == TMA_DLPACK_OPAQUE) return -1;
+  int same_size = dtype.bits * dtype.lanes == row->element_bits && !row->is_packed;
+  int of_4_bits = dtype.bits == 4 && own >= 0 && row->element_bits == 4;
+  int of_bytes = dtype.code <= TMA_DLPACK_UINT && dtype.bits == 8 && dtype.lanes == 1 && row->is_packed;
+  return same_size || of_4_bits || of_bytes ? asked_type : -1;
 }
 
-/* Say 1 if these arguments are accepted on compute capability 9.0, 0 for "not sure".
- * `max_smem_bytes`: shared memory per block after opt-in, which libcu++ holds a box against. */
-static inline int tma_dlpack_judge(const TmaDlpackArguments *a, int rules, int64_t max_smem_bytes) {
-  if (a->flaw != NULL || !tma_dlpack_judge_options(a, rules) || !tma_dlpack_judge_rank(a) ||
-      !tma_dlpack_judge_address(a, rules) ||
-      !tma_dlpack_judge_layout(a, rules, tma_dlpack_type_row(a->data_type)->element_bytes))
-    return 0;
-  return a->kind == TMA_DLPACK_TILED ? tma_dlpack_judge_box(a, rules, max_smem_bytes)
-                                     : tma_dlpack_judge_column(a, rules);
+/* Reverse into the driver's order; entries past the count are 0. */
+static inline void tma_dlpack_reverse(const int64_t *row_major, int count, int room, int64_t *reversed) {
+  for (int i = 0; i < room; ++i)
+    reversed[i] = i < count ? tma_dlpack_cut(row_major[count - 1 - i]) : 0;
+}
+
+/* Fill what follows from the driver's arguments: `kind`, `rank`, `data_type`, the enums, `global_dim`,
+ * `row_bits`, `stride_bits`, boxes, steps, corners and counts stand in `c`. */
+static inline void tma_dlpack_derive(TmaDlpackDescribed *c, int rules, const TmaDlpackTarget *target) {
+  static const int span_bytes[] = {0, 32, 64, 128, 128, 128, 128};
+  const TmaDlpackTypeRow *row = tma_dlpack_type_row(c->data_type < 0 ? 0 : (int)c->data_type);
+  const int is_tiled = c->kind == TMA_DLPACK_TILED;
+  c->dims = c->rank >= 1 && c->rank <= TMA_DLPACK_MAX_RANK ? c->rank : 0;
+  c->spatial = is_tiled || c->dims < 2 ? 0 : c->dims - 2;
+  c->corners = c->kind == TMA_DLPACK_IM2COL_WIDE && c->spatial > 1 ? 1 : c->spatial;
+  c->first_spatial = c->interleave == 0;
+  c->element_bits = row->element_bits;
+  c->is_packed = row->is_packed;
+  c->is_padded = row->is_padded;
+  c->is_float = row->is_float;
+  c->packed_unit = row->packed_unit;
+  c->type_interleaves = row->interleaves;
+  c->type_swizzles = row->swizzles;
+  c->alignment_bytes = c->interleave == TMA_DLPACK_INTERLEAVE_32B || c->is_padded ? 32 : 16;
+  c->ignores_inner_step =
+      (rules == TMA_DLPACK_RULES_LIBCUDACXX || rules == TMA_DLPACK_RULES_DOCUMENTED) &&
+      c->interleave == 0;
+  c->corner_end = c->kind == TMA_DLPACK_IM2COL_WIDE && rules == TMA_DLPACK_RULES_DOCUMENTED ? 1 << 15
+                  : c->rank == 4                                                            ? 1 << 7
+                  : c->rank == 5                                                            ? 1 << 4
+                                                                                            : 1 << 15;
+  int64_t inside = c->row_bits;
+  for (int d = 1; d < c->dims; ++d) {
+    c->inside_bits[d] = inside;
+    if (c->global_dim[d] != 1) inside = tma_dlpack_product(c->global_dim[d], c->stride_bits[d - 1]);
+  }
+  c->span_bits = 8 * span_bytes[c->swizzle];
+  c->span_values = (c->span_bits != 0 ? c->span_bits : 8 * TMA_DLPACK_INNER_BYTES) / c->element_bits;
+  c->inner_box = c->is_split ? c->span_values : is_tiled ? c->box_dim[0] : c->channels;
+  c->inner_box_bits = tma_dlpack_product(c->inner_box, c->element_bits);
+  c->box_bits = c->floor_box_bits = c->element_bits;
+  for (int d = 0; is_tiled && d < c->box_count && d < TMA_DLPACK_MAX_RANK; ++d) {
+    int64_t box = c->box_dim[d], step = d == 0 && c->ignores_inner_step ? 1 : c->element_strides[d];
+    c->box_bits = tma_dlpack_product(c->box_bits, box);
+    if (step > 1) box = box >= 0 ? box / step : -((-box + step - 1) / step);
+    c->floor_box_bits = tma_dlpack_product(c->floor_box_bits, box);
+  }
+  if (!is_tiled)
+    c->box_bits = c->floor_box_bits =
+        tma_dlpack_product(tma_dlpack_product(c->channels, c->pixels), c->element_bits);
+  c->has_tma = tma_dlpack_target_has_tma(target->major, target->minor);
+  c->is_sm_9x = tma_dlpack_target_is_sm_9x(target->major, target->minor);
+  c->has_wide = tma_dlpack_target_has_wide(target->major, target->minor);
+  c->has_model = tma_dlpack_target_has_model(target->major, target->minor);
+  c->max_smem_bytes = target->max_smem_bytes;
+}
+
+static inline int tma_dlpack_is_member(int value, int count) { return value >= 0 && value < count; }
+
+/* Describe a call. Returns NULL, or what the struct cannot show: the call is then refused, or decided
+ * by Python. Nothing is judged here. */
+static inline const char *tma_dlpack_describe(const TmaDlpackTensor *tensor,
+                                              const TmaDlpackOptions *o,
+                                              const TmaDlpackTarget *target, TmaDlpackDescribed *c) {
+  TmaDlpackLayout layout;
+  const int64_t bits = (int64_t)tensor->dtype.bits * tensor->dtype.lanes;
+  const uint64_t start = (uint64_t)(uintptr_t)tensor->data + tensor->byte_offset;
+  const int rules = tma_dlpack_rules_of(o->kind, o->driver_rules, target);
+  if (!tma_dlpack_is_member(o->interleave, 3) || !tma_dlpack_is_member(o->swizzle, 7) ||
+      !tma_dlpack_is_member(o->l2_promotion, 4) || !tma_dlpack_is_member(o->oob_fill, 2) ||
+      !tma_dlpack_is_member(o->mode, 2) || o->asked_type < TMA_DLPACK_OWN_TYPE ||
+      o->asked_type >= TMA_DLPACK_DATA_TYPES)
+    return "an option is not a member of its enum";
+  if (bits == 0) return "the tensor's elements have no bits";
+  const char *flaw = tma_dlpack_own_layout(tensor, bits, &layout);
+  if (flaw == NULL && (o->shape_count != TMA_DLPACK_NOT_GIVEN || o->stride_count != TMA_DLPACK_NOT_GIVEN))
+    flaw = tma_dlpack_as_strided(o, bits, &layout);
+  if (flaw != NULL) return flaw;
+  if (start >> 62 != 0) return "the address is out of range";
+  if (o->offset > TMA_DLPACK_HUGE / bits || o->offset < -TMA_DLPACK_HUGE / bits || o->offset * bits % 8)
+    return "the offset is not a whole number of bytes";
+
+  c->kind = o->kind;
+  c->rank = layout.rank;
+  c->address = (int64_t)start + o->offset * bits / 8;
+  c->is_null = start == 0;
+  c->data_type = tma_dlpack_data_type(tensor->dtype, o->asked_type);
+  c->asked_type = o->asked_type;
+  c->passes_nan = rules == TMA_DLPACK_RULES_LIBCUDACXX && o->asked_type == TMA_DLPACK_OWN_TYPE &&
+                  tensor->dtype.code != TMA_DLPACK_INT && tensor->dtype.code != TMA_DLPACK_UINT &&
+                  tensor->dtype.code != TMA_DLPACK_BOOL;
+  c->interleave = o->interleave;
+  c->swizzle = o->swizzle;
+  c->l2_promotion = o->l2_promotion;
+  c->oob_fill = o->oob_fill;
+  c->mode = o->mode;
+
+  const TmaDlpackTypeRow *row = tma_dlpack_type_row(c->data_type < 0 ? 0 : (int)c->data_type);
+  if ((o->interleave == TMA_DLPACK_INTERLEAVE_32B || row->is_padded) && tma_dlpack_has_unit_extent(&layout))
+    tma_dlpack_canonical(&layout, bits, 32);
+  c->inner_stride = layout.rank > 0 ? layout.strides[layout.rank - 1] : 1;
+  c->row_bits = layout.rank > 0 ? tma_dlpack_product(layout.shape[layout.rank - 1], bits) : 0;
+  for (int d = 0, i = layout.rank - 1; d < TMA_DLPACK_MAX_RANK; ++d, --i) {
+    c->global_dim[d] = i >= 0 ? layout.shape[i] : 0;
+    if (d > 0) c->stride_bits[d - 1] = i >= 0 ? tma_dlpack_product(layout.strides[i], bits) : 0;
+  }
+  if (row->is_packed && layout.rank > 0) c->global_dim[0] = c->row_bits / row->element_bits;
+
+  c->elem_stride_count = o->elem_stride_count;
+  if (o->elem_stride_count == TMA_DLPACK_NOT_GIVEN) {
+    c->elem_stride_count = layout.rank;
+    for (int d = 0; d < TMA_DLPACK_MAX_RANK; ++d) c->element_strides[d] = d < layout.rank;
+  } else {
+    tma_dlpack_reverse(o->elem_strides, o->elem_stride_count, TMA_DLPACK_MAX_RANK, c->element_strides);
+  }
+  c->box_count = o->kind == TMA_DLPACK_TILED ? o->box_count : 0;
+  c->lower_count = c->upper_count = 0;
+  c->channels = tma_dlpack_cut(o->channels);
+  c->pixels = tma_dlpack_cut(o->pixels);
+  if (o->kind == TMA_DLPACK_TILED) {
+    tma_dlpack_reverse(o->box_sizes, o->box_count, TMA_DLPACK_MAX_RANK, c->box_dim);
+  } else {
+    c->lower_count = o->lower_count;
+    c->upper_count = o->upper_count;
+    tma_dlpack_reverse(o->lower, o->lower_count, 3, c->lower);
+    tma_dlpack_reverse(o->upper, o->upper_count, 3, c->upper);
+  }
+
+  c->is_split = o->split_inner;
+  c->has_swizzle = o->has_swizzle;
+  c->is_ragged = o->has_ragged;
+  c->ragged_dim = -1;
+  c->ragged_stride_bits = 0;
+  if (o->has_ragged && o->ragged >= -layout.rank && o->ragged < layout.rank)
+    c->ragged_dim = layout.rank - 1 - (o->ragged + layout.rank) % layout.rank;
+  if (c->ragged_dim >= 1) c->ragged_stride_bits = c->stride_bits[c->ragged_dim - 1];
+  tma_dlpack_derive(c, rules, target);
+  return NULL;
+}
+
+/* The rows that are asked of a described call. */
+static inline uint64_t tma_dlpack_asked(const TmaDlpackOptions *o, const TmaDlpackTarget *target) {
+  int rules = tma_dlpack_rules_of(o->kind, o->driver_rules, target);
+  return tma_dlpack_rows(o->kind, rules, 0) & ~(o->allowed & TMA_DLPACK_ALLOWABLE);
+}
+
+/* ---- extend: what the map has beyond the tensor -------------------------------------------------- */
+
+static inline void tma_dlpack_add_dimension(TmaDlpackDescribed *c, int64_t extent, int64_t stride_bits,
+                                            int64_t box) {
+  int64_t d = c->rank++;
+  c->global_dim[d] = extent;
+  c->stride_bits[d - 1] = stride_bits;
+  c->box_dim[d] = box;
+  c->element_strides[d] = 1;
+}
+
+/* Turn an accepted call into the driver's arguments: an ignored element stride is 1; split_inner makes
+ * (.., M, K) into (K / span, .., M, span); ragged adds two dimensions whose strides sum to 2^34 elements
+ * (make/ragged.py says why). */
+static inline void tma_dlpack_extend(TmaDlpackDescribed *c) {
+  if (c->ignores_inner_step) c->element_strides[0] = 1;
+  if (c->is_split) {
+    int64_t span = c->span_values;
+    tma_dlpack_add_dimension(c, c->global_dim[0] / span, span * c->element_bits, c->box_dim[0] / span);
+    c->global_dim[0] = c->box_dim[0] = span;
+  }
+  if (c->is_ragged) {
+    int64_t stride = c->ragged_stride_bits, wrap = TMA_DLPACK_RAGGED_STRIDE_END * c->element_bits;
+    c->global_dim[c->ragged_dim] = TMA_DLPACK_RAGGED_EXTENT;
+    tma_dlpack_add_dimension(c, TMA_DLPACK_RAGGED_EXTRA_EXTENT, stride, 1);
+    tma_dlpack_add_dimension(c, TMA_DLPACK_RAGGED_EXTRA_EXTENT, wrap - stride, 1);
+  }
 }
 
 /* ---- encode: the 128 bytes, as measured ---------------------------------------------------------- */
 
-/* A value in `width` bits from `bit` on, in place within its 32-bit word; only the address is wider. */
+/* A value in its field, in place within its 32-bit word; only the address is wider. */
+#define TMA_DLPACK_FIELD(name, i, value) \
+  tma_dlpack_bits(TMA_DLPACK_BIT_##name + TMA_DLPACK_WIDTH_##name * (i), TMA_DLPACK_WIDTH_##name, value)
+
 static inline uint32_t tma_dlpack_bits(int bit, int width, int64_t value) {
   return ((uint32_t)value & (~UINT32_C(0) >> (32 - width))) << bit % 32;
 }
@@ -535,57 +491,56 @@ static inline void tma_dlpack_put_word(unsigned char *map, int bit, uint32_t wor
 }
 
 /* Write the strides, in units of 16 bytes, whose upper bits stand together, and the extents. */
-static inline void tma_dlpack_put_layout(unsigned char *map, const TmaDlpackArguments *a) {
+static inline void tma_dlpack_put_layout(unsigned char *map, const TmaDlpackDescribed *c) {
   uint32_t upper_bits = 0;
-  for (int d = 0; d < a->rank - 1; ++d) {
-    uint64_t units = (uint64_t)a->strides_bytes[d] / 16;
-    tma_dlpack_put_word(map, 96 + 32 * d, (uint32_t)units);
-    upper_bits |= tma_dlpack_bits(224 + 4 * d, 4, (int64_t)(units >> 32));
+  for (int d = 0; d < c->rank - 1; ++d) {
+    uint64_t units = (uint64_t)c->stride_bits[d] / 128;
+    tma_dlpack_put_word(map, TMA_DLPACK_BIT_GLOBAL_STRIDES + 32 * d, (uint32_t)units);
+    upper_bits |= TMA_DLPACK_FIELD(GLOBAL_STRIDES_HIGH, d, (int64_t)(units >> 32));
   }
-  tma_dlpack_put_word(map, 224, upper_bits);
-  for (int d = 0; d < a->rank; ++d)
-    tma_dlpack_put_word(map, 256 + 32 * d, (uint32_t)(a->dims[d] - 1));
+  tma_dlpack_put_word(map, TMA_DLPACK_BIT_GLOBAL_STRIDES_HIGH, upper_bits);
+  for (int d = 0; d < c->rank; ++d)
+    tma_dlpack_put_word(map, TMA_DLPACK_BIT_GLOBAL_DIM + 32 * d, (uint32_t)(c->global_dim[d] - 1));
 }
 
 /* Write the element strides, which share a word with the row of the tile, and the tile. */
-static inline void tma_dlpack_put_tile(unsigned char *map, const TmaDlpackArguments *a) {
-  int is_tiled = a->kind == TMA_DLPACK_TILED;
-  uint32_t first = tma_dlpack_bits(440, 8, (is_tiled ? a->box[0] : a->channels) - 1), rest = 0;
-  for (int d = 0; d < a->rank; ++d) first |= tma_dlpack_bits(416 + 3 * d, 3, a->elem_strides[d] - 1);
-  tma_dlpack_put_word(map, 416, first);
+static inline void tma_dlpack_put_tile(unsigned char *map, const TmaDlpackDescribed *c) {
+  int is_tiled = c->kind == TMA_DLPACK_TILED;
+  uint32_t first = TMA_DLPACK_FIELD(BOX_DIM, 0, (is_tiled ? c->box_dim[0] : c->channels) - 1), rest = 0;
+  for (int d = 0; d < c->rank; ++d) first |= TMA_DLPACK_FIELD(ELEMENT_STRIDES, d, c->element_strides[d] - 1);
+  tma_dlpack_put_word(map, TMA_DLPACK_BIT_ELEMENT_STRIDES, first);
   if (is_tiled) {
-    for (int d = 1; d < a->rank; ++d) rest |= tma_dlpack_bits(440 + 8 * d, 8, a->box[d] - 1);
+    for (int d = 1; d < c->rank; ++d) rest |= TMA_DLPACK_FIELD(BOX_DIM, d, c->box_dim[d] - 1);
   } else {
-    int width = tma_dlpack_corner_bits(a->rank);
-    int corner = a->kind == TMA_DLPACK_IM2COL ? a->rank - 2 : 1;
-    for (int s = 0; s < corner; ++s)
-      rest |= tma_dlpack_bits(448 + width * s, width, a->lower[s]) |
-              tma_dlpack_bits(464 + width * s, width, a->upper[s]);
-    tma_dlpack_put_word(map, 480, tma_dlpack_bits(480, 10, a->pixels - 1));
+    int width = c->rank == 3 ? 16 : c->rank == 4 ? 8 : 5; /* the entries of a corner share 16 bits */
+    for (int s = 0; s < c->corners; ++s)
+      rest |= tma_dlpack_bits(TMA_DLPACK_BIT_PIXEL_BOX_LOWER_CORNER + width * s, width, c->lower[s]) |
+              tma_dlpack_bits(TMA_DLPACK_BIT_PIXEL_BOX_UPPER_CORNER + width * s, width, c->upper[s]);
+    tma_dlpack_put_word(map, TMA_DLPACK_BIT_PIXELS_PER_COLUMN,
+                        TMA_DLPACK_FIELD(PIXELS_PER_COLUMN, 0, c->pixels - 1));
   }
-  tma_dlpack_put_word(map, 448, rest);
+  tma_dlpack_put_word(map, TMA_DLPACK_BIT_PIXEL_BOX_LOWER_CORNER, rest);
 }
 
 /* Write the 128 bytes of accepted arguments, as the driver makes them on compute capability 9.0
- * [measured; not published by NVIDIA]. Bit numbers are those of FIELDS in tma_dlpack/tables/fields.py. */
-static inline void tma_dlpack_encode(const TmaDlpackArguments *a, unsigned char *map) {
-  const TmaDlpackTypeRow *row = tma_dlpack_type_row(a->data_type);
+ * [measured; not published by NVIDIA]. */
+static inline void tma_dlpack_encode(const TmaDlpackDescribed *c, unsigned char *map) {
+  const TmaDlpackTypeRow *row = tma_dlpack_type_row((int)c->data_type);
   memset(map, 0, TMA_DLPACK_MAP_BYTES / 2); /* by halves, each of which is four instructions */
   memset(map + TMA_DLPACK_MAP_BYTES / 2, 0, TMA_DLPACK_MAP_BYTES / 2);
-  memcpy(map, &a->address, sizeof a->address);
-  tma_dlpack_put_word(map, 64,
-                      tma_dlpack_bits(64, 1, a->kind != TMA_DLPACK_TILED) |
-                          tma_dlpack_bits(68, 3, a->rank - 1) |
-                          tma_dlpack_bits(71, 4, row->element_type) |
-                          tma_dlpack_bits(75, 2, a->interleave) |
-                          tma_dlpack_bits(77, 2, a->swizzle) |
-                          tma_dlpack_bits(79, 1, a->oob_fill) |
-                          tma_dlpack_bits(80, 1, row->tf32) |
-                          tma_dlpack_bits(81, 2, a->l2_promotion));
-  tma_dlpack_put_layout(map, a);
-  tma_dlpack_put_tile(map, a);
-  tma_dlpack_put_word(map, 512, (uint32_t)tma_dlpack_box_bytes(a));
-  tma_dlpack_put_word(map, 576, a->swizzle == 0 ? 16 : 128u << a->swizzle); /* the swizzle repeats */
+  memcpy(map, &c->address, sizeof c->address);
+  tma_dlpack_put_word(
+      map, TMA_DLPACK_BIT_IM2COL,
+      TMA_DLPACK_FIELD(IM2COL, 0, c->kind != TMA_DLPACK_TILED) | TMA_DLPACK_FIELD(RANK, 0, c->rank - 1) |
+          TMA_DLPACK_FIELD(ELEMENT_TYPE, 0, row->element_type) |
+          TMA_DLPACK_FIELD(INTERLEAVE, 0, c->interleave) | TMA_DLPACK_FIELD(SWIZZLE, 0, c->swizzle) |
+          TMA_DLPACK_FIELD(OOB_FILL, 0, c->oob_fill) | TMA_DLPACK_FIELD(TF32, 0, row->tf32) |
+          TMA_DLPACK_FIELD(L2_PROMOTION, 0, c->l2_promotion));
+  tma_dlpack_put_layout(map, c);
+  tma_dlpack_put_tile(map, c);
+  tma_dlpack_put_word(map, TMA_DLPACK_BIT_BOX_BYTES, (uint32_t)(c->floor_box_bits / 8));
+  tma_dlpack_put_word(map, TMA_DLPACK_BIT_SWIZZLE_REPEAT_BYTES,
+                      c->swizzle == 0 ? 16 : 128u << c->swizzle);
 }
 
 #endif /* TMA_DLPACK_MAKE_H */

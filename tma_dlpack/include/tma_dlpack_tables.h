@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 /* Changes with the struct and the rows. */
-#define TMA_DLPACK_TABLES_ABI 0x6f501756u
+#define TMA_DLPACK_TABLES_ABI 0x2f46ae60u
 
 #define TMA_DLPACK_TILED 0
 #define TMA_DLPACK_IM2COL 1
@@ -24,6 +24,9 @@
 #define TMA_DLPACK_MAX_BOX 256
 #define TMA_DLPACK_MAX_PIXELS 1024
 #define TMA_DLPACK_MAX_ELEM_STRIDE 8
+#define TMA_DLPACK_RAGGED_EXTENT 1073741824
+#define TMA_DLPACK_RAGGED_EXTRA_EXTENT 2147418112
+#define TMA_DLPACK_RAGGED_STRIDE_END INT64_C(17179869184)
 #define TMA_DLPACK_MAX_BOX_BYTES 233472
 #define TMA_DLPACK_INNER_BYTES 16
 #define TMA_DLPACK_PACKED_GROUP 16
@@ -45,7 +48,7 @@ typedef struct {
   int64_t spatial; /* rank - 2 of an im2col map, 0..3: the end of loops over W, H, D */
   int64_t corners; /* entries of a corner that are judged: spatial, or 1 for im2col-wide */
   int64_t first_spatial; /* the dimension of W: 1, or 0 when interleaved */
-  uint64_t address; /* of element (0, ..., 0) */
+  int64_t address; /* of element (0, ..., 0) */
   int64_t is_null; /* whether the tensor's own address is 0 */
   int64_t data_type; /* CUtensorMapDataType, or -1 where maps have none for the tensor */
   int64_t asked_type; /* the same as data_type= has it, or -1 */
@@ -70,7 +73,7 @@ typedef struct {
   int64_t inside_bits[5]; /* that the dimensions inside span; those of extent 1 do not count */
   int64_t box_count; /* entries of the box that were given */
   int64_t box_dim[5]; /* the box of a tiled map */
-  int64_t inner_box; /* box_dim[0], or the channels of an im2col map */
+  int64_t inner_box; /* box_dim[0], a span if split, or the channels of an im2col map */
   int64_t inner_box_bits; /* bits of inner_box */
   int64_t box_bits; /* bits of the whole box, or of the column */
   int64_t floor_box_bits; /* the same as the driver counts it: each box // element stride */
@@ -85,6 +88,12 @@ typedef struct {
   int64_t corner_end; /* a corner entry lies in [-corner_end, corner_end) */
   int64_t channels; /* per pixel */
   int64_t pixels; /* per column */
+  int64_t is_split; /* whether split_inner= is given */
+  int64_t has_swizzle; /* whether swizzle= is given */
+  int64_t span_values; /* elements of one span of the swizzle; of 16 bytes without one */
+  int64_t is_ragged; /* whether ragged= is given */
+  int64_t ragged_dim; /* the dimension that it names; -1 where there is none */
+  int64_t ragged_stride_bits; /* stride of that dimension */
   int64_t has_tma; /* column of the target */
   int64_t is_sm_9x; /* column of the target */
   int64_t has_wide; /* column of the target */
@@ -111,6 +120,14 @@ enum {
   TMA_DLPACK_RULE_STRIDE_UNIQUE,
   TMA_DLPACK_RULE_STRIDE_ALIGNED,
   TMA_DLPACK_RULE_STRIDE_RANGE,
+  TMA_DLPACK_RULE_SPLIT_SWIZZLE,
+  TMA_DLPACK_RULE_SPLIT_INTERLEAVE,
+  TMA_DLPACK_RULE_SPLIT_RANK,
+  TMA_DLPACK_RULE_SPLIT_DTYPE,
+  TMA_DLPACK_RULE_RAGGED_RANK,
+  TMA_DLPACK_RULE_SPLIT_EXTENT,
+  TMA_DLPACK_RULE_RAGGED_DIM,
+  TMA_DLPACK_RULE_RAGGED_STRIDE,
   TMA_DLPACK_RULE_INTERLEAVE_32B_SWIZZLE,
   TMA_DLPACK_RULE_PACKED_INTERLEAVE,
   TMA_DLPACK_RULE_PACKED_SWIZZLE,
@@ -128,11 +145,13 @@ enum {
   TMA_DLPACK_RULE_BOX_IN_SHAPE,
   TMA_DLPACK_RULE_BOX_INNER_16B,
   TMA_DLPACK_RULE_BOX_PACKED,
+  TMA_DLPACK_RULE_SPLIT_BOX,
   TMA_DLPACK_RULE_BOX_SWIZZLE_SPAN,
   TMA_DLPACK_RULE_BOX_SMEM,
   TMA_DLPACK_RULE_ELEM_STRIDES_RANK,
   TMA_DLPACK_RULE_ELEM_STRIDES_RANGE,
   TMA_DLPACK_RULE_ELEM_STRIDES_IN_SHAPE,
+  TMA_DLPACK_RULE_SPLIT_STEP,
   TMA_DLPACK_RULE_ADDRESS_RANGE,
   TMA_DLPACK_RULE_BOX_INNER_16B_INTERLEAVED,
   TMA_DLPACK_RULE_CHANNELS_16B,
@@ -161,6 +180,14 @@ static inline const char *tma_dlpack_rule_id(int rule) {
       "STRIDE_UNIQUE",
       "STRIDE_ALIGNED",
       "STRIDE_RANGE",
+      "SPLIT_SWIZZLE",
+      "SPLIT_INTERLEAVE",
+      "SPLIT_RANK",
+      "SPLIT_DTYPE",
+      "RAGGED_RANK",
+      "SPLIT_EXTENT",
+      "RAGGED_DIM",
+      "RAGGED_STRIDE",
       "INTERLEAVE_32B_SWIZZLE",
       "PACKED_INTERLEAVE",
       "PACKED_SWIZZLE",
@@ -178,11 +205,13 @@ static inline const char *tma_dlpack_rule_id(int rule) {
       "BOX_IN_SHAPE",
       "BOX_INNER_16B",
       "BOX_PACKED",
+      "SPLIT_BOX",
       "BOX_SWIZZLE_SPAN",
       "BOX_SMEM",
       "ELEM_STRIDES_RANK",
       "ELEM_STRIDES_RANGE",
       "ELEM_STRIDES_IN_SHAPE",
+      "SPLIT_STEP",
       "ADDRESS_RANGE",
       "BOX_INNER_16B_INTERLEAVED",
       "CHANNELS_16B",
@@ -197,16 +226,16 @@ static inline const char *tma_dlpack_rule_id(int rule) {
  * arguments, without a tensor. */
 static inline uint64_t tma_dlpack_rows(int kind, int rules, int is_driver_call) {
   static const uint64_t rows[3][4] = {
-      {UINT64_C(0x15ffe00ffff7), UINT64_C(0x5b7600fbff7), UINT64_C(0xb7400ffff7), UINT64_C(0x5b54001b7f6)}, /* tiled */
-      {UINT64_C(0x1ab61befffd7), UINT64_C(0xab61befbfd7), UINT64_C(0xab61befffd7), UINT64_C(0xab41be1b7d6)}, /* im2col */
-      {UINT64_C(0x1ab61b8fffd7), UINT64_C(0xab61f8fbfd7), UINT64_C(0xab61b9fffdf), UINT64_C(0xab41f81b7d6)}, /* im2col_wide */
+      {UINT64_C(0x57ffe00ffffff7), UINT64_C(0x176f600fffbff7), UINT64_C(0x26b400e01fff7), UINT64_C(0x1669400001b7f6)}, /* tiled */
+      {UINT64_C(0x6a6a1bee01ffd7), UINT64_C(0x2a6a1bee01bfd7), UINT64_C(0x2a6a1bee01ffd7), UINT64_C(0x2a681be001b7d6)}, /* im2col */
+      {UINT64_C(0x6a6a1b8e01ffd7), UINT64_C(0x2a6a1f8e01bfd7), UINT64_C(0x2a6a1b9e01ffdf), UINT64_C(0x2a681f8001b7d6)}, /* im2col_wide */
   };
-  const uint64_t make_only = UINT64_C(0x606348);
+  const uint64_t make_only = UINT64_C(0x1040061fe6348);
   return rows[kind][rules] & ~(is_driver_call ? make_only : 0);
 }
 
 /* The rows that `allow` may switch off. */
-#define TMA_DLPACK_ALLOWABLE UINT64_C(0x4880004000)
+#define TMA_DLPACK_ALLOWABLE UINT64_C(0x908000004000)
 
 /* One row per CUtensorMapDataType; the map's bits hold `element_type` and `tf32`. */
 typedef struct {
@@ -350,13 +379,23 @@ static inline uint64_t tma_dlpack_judge(const TmaDlpackDescribed *c, uint64_t as
   }
   if (c->kind == TMA_DLPACK_TILED) {
     failed |= (uint64_t)!((c->interleave == 0) || (c->rank >= TMA_DLPACK_MIN_RANK_INTERLEAVED)) << TMA_DLPACK_RULE_RANK_INTERLEAVED;
+    failed |= (uint64_t)!(!c->is_split || c->has_swizzle) << TMA_DLPACK_RULE_SPLIT_SWIZZLE;
+    failed |= (uint64_t)!((c->interleave == 0) || (!c->is_split && !c->is_ragged)) << TMA_DLPACK_RULE_SPLIT_INTERLEAVE;
+    failed |= (uint64_t)!(!c->is_split || (c->rank < (TMA_DLPACK_MAX_RANK - (2 * c->is_ragged)))) << TMA_DLPACK_RULE_SPLIT_RANK;
+    failed |= (uint64_t)!(!c->is_split || !c->is_packed) << TMA_DLPACK_RULE_SPLIT_DTYPE;
+    failed |= (uint64_t)!(!c->is_ragged || (2 <= c->rank && c->rank <= (TMA_DLPACK_MAX_RANK - 2))) << TMA_DLPACK_RULE_RAGGED_RANK;
+    failed |= (uint64_t)!(!c->is_split || ((c->global_dim[0] % c->span_values) == 0)) << TMA_DLPACK_RULE_SPLIT_EXTENT;
+    failed |= (uint64_t)!(!c->is_ragged || (1 <= c->ragged_dim && c->ragged_dim < c->rank)) << TMA_DLPACK_RULE_RAGGED_DIM;
+    failed |= (uint64_t)!(!c->is_ragged || (c->ragged_stride_bits < (TMA_DLPACK_RAGGED_STRIDE_END * c->element_bits))) << TMA_DLPACK_RULE_RAGGED_STRIDE;
     failed |= (uint64_t)!(c->box_count == c->rank) << TMA_DLPACK_RULE_BOX_RANK;
     failed |= (uint64_t)!((c->interleave != 0) || ((c->inner_box_bits & ((8 * TMA_DLPACK_INNER_BYTES) - 1)) == 0)) << TMA_DLPACK_RULE_BOX_INNER_16B;
+    failed |= (uint64_t)!(!c->is_split || ((c->box_dim[0] % c->span_values) == 0)) << TMA_DLPACK_RULE_SPLIT_BOX;
     failed |= (uint64_t)!(c->box_bits <= (8 * c->max_smem_bytes)) << TMA_DLPACK_RULE_BOX_SMEM;
+    failed |= (uint64_t)!(!c->is_split || c->ignores_inner_step || (c->element_strides[0] == 1)) << TMA_DLPACK_RULE_SPLIT_STEP;
     failed |= (uint64_t)!((c->interleave == 0) || !c->has_model || ((c->inner_box_bits & ((8 * TMA_DLPACK_INNER_BYTES) - 1)) == 0)) << TMA_DLPACK_RULE_BOX_INNER_16B_INTERLEAVED;
     failed |= (uint64_t)!(!c->has_model || (c->floor_box_bits <= (8 * TMA_DLPACK_MAX_BOX_BYTES))) << TMA_DLPACK_RULE_BOX_BYTES;
     for (int d = 0; d < c->dims; ++d) {
-      failed |= (uint64_t)!(1 <= c->box_dim[d] && c->box_dim[d] <= TMA_DLPACK_MAX_BOX) << TMA_DLPACK_RULE_BOX_RANGE;
+      failed |= (uint64_t)!(1 <= c->box_dim[d] && c->box_dim[d] <= ((c->is_split && (d == 0)) ? (TMA_DLPACK_MAX_BOX * c->span_values) : TMA_DLPACK_MAX_BOX)) << TMA_DLPACK_RULE_BOX_RANGE;
       failed |= (uint64_t)!(c->box_dim[d] <= c->global_dim[d]) << TMA_DLPACK_RULE_BOX_IN_SHAPE;
       failed |= (uint64_t)!(((d == 0) && c->ignores_inner_step) || (c->element_strides[d] <= c->global_dim[d])) << TMA_DLPACK_RULE_ELEM_STRIDES_IN_SHAPE;
     }

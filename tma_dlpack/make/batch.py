@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from tma_dlpack.make.shortcut import AcceptedMaps, accept_many, accept_tiled, explained
+from tma_dlpack.make.shortcut import AcceptedMaps, accept_many
+from tma_dlpack.make.tiled import make_tma_descriptor
+from tma_dlpack.tables.arguments import NO_SWIZZLE
 from tma_dlpack.tables.coerce import reusable, type_name
 from tma_dlpack.tables.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle
 from tma_dlpack.tables.errors import TmaPreconditionError, refusal
@@ -22,6 +24,16 @@ from tma_dlpack.tensor_map.storage import aligned_bytes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+
+#: The options that `accept_many` takes, and the defaults of the others.
+_ORDINARY = (
+    "box_sizes", "elem_strides", "interleave_layout", "swizzle", "l2_fetch_size", "oobfill",
+    "data_type", "rules", "target",
+)  # fmt: skip
+_DEFAULTS = {
+    "allow": (), "shape": None, "strides": None, "offset": 0, "split_inner": False, "ragged": None,
+}  # fmt: skip
 
 
 class TensorMapBatch(Sequence[TensorMap], Drawn):
@@ -179,12 +191,18 @@ def make_tma_descriptors(
     box_sizes: Sequence[int],
     elem_strides: Sequence[int] | None = None,
     interleave_layout: Interleave = "none",
-    swizzle: Swizzle = "none",
+    swizzle: Swizzle = NO_SWIZZLE,
     l2_fetch_size: L2FetchSize = "none",
     oobfill: OobFill = "none",
     *,
     data_type: DataType | None = None,
     rules: str = "libcu++",
+    allow: Iterable[str] = (),
+    shape: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+    offset: int = 0,
+    split_inner: bool = False,
+    ragged: int | None = None,
     target: Target | str | None = None,
 ) -> TensorMapBatch:
     """Make the maps of many tensors with the same options, in one array.
@@ -200,7 +218,7 @@ def make_tma_descriptors(
         Shapes, strides and data types may differ. A list of torch tensors of equal shape, strides
         and dtype is the fastest.
     box_sizes, elem_strides, interleave_layout, swizzle, l2_fetch_size, oobfill, data_type, rules, \
-target
+allow, shape, strides, offset, split_inner, ragged, target
         As in `make_tma_descriptor`; the same for all.
 
     Returns
@@ -226,23 +244,13 @@ target
     >>> batch.numpy().shape, [tm.shape for tm in batch]
     ((3, 128), [(128, 64), (256, 64), (64, 64)])
     """
-    options = (
-        reusable(box_sizes),
-        reusable(elem_strides),
-        interleave_layout,
-        swizzle,
-        l2_fetch_size,
-        oobfill,
-        data_type,
-        rules,
-        target,
-    )
+    given = {name: reusable(value) for name, value in locals().items() if name != "tensors"}
     all_tensors = _as_tuple(tensors)
     rows, address = aligned_bytes(len(all_tensors) * MAP_BYTES)
-    maps = accept_many(all_tensors, address, *options)
-    if maps is not None:
+    maps = accept_many(all_tensors, address, *map(given.__getitem__, _ORDINARY))
+    if maps is not None and given == {**_DEFAULTS, **{name: given[name] for name in _ORDINARY}}:
         return TensorMapBatch._accepted(maps, rows.reshape(-1, MAP_BYTES))
-    return TensorMapBatch([_made(i, tensor, options) for i, tensor in enumerate(all_tensors)])
+    return TensorMapBatch([_made(i, tensor, given) for i, tensor in enumerate(all_tensors)])
 
 
 def _as_tuple(tensors: object) -> tuple[object, ...]:
@@ -262,9 +270,9 @@ def _as_tuple(tensors: object) -> tuple[object, ...]:
     ) from cause
 
 
-def _made(index: int, tensor: object, options: tuple[Any, ...]) -> TensorMap:
+def _made(index: int, tensor: object, given: dict[str, Any]) -> TensorMap:
     try:
-        return accept_tiled(tensor, *options) or explained("tiled", tensor, options)
+        return make_tma_descriptor(tensor, **given)
     except TmaPreconditionError as error:
         raise _at(index, error) from error.__cause__
 

@@ -29,13 +29,8 @@ from tma_dlpack.tensor_map.map import TensorMap
 ENCODERS = ("auto", "driver", "model")
 
 
-def make(kind: MapKind, tensor: object, options: tuple[Any, ...]) -> TensorMap:
-    """Make the map of a tensor, or raise with every violation.
-
-    `options` are the arguments after the tensor, in the order of `OPTIONS`; trailing ones may be
-    omitted.
-    """
-    given = dict(zip(OPTIONS[kind], options, strict=False))
+def make(kind: MapKind, tensor: object, given: Mapping[str, Any]) -> TensorMap:
+    """Make the map of a tensor with the arguments after it, or raise with every violation."""
     try:
         view = as_tensor_view(tensor)
     except TmaPreconditionError as error:

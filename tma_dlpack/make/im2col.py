@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tma_dlpack.make.shortcut import accept_im2col, accept_im2col_wide, explained, quick
+from tma_dlpack.make.shortcut import explained, quick
 from tma_dlpack.tables.coerce import integer_of, integers_of, shown
 from tma_dlpack.tables.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle, WideMode
 from tma_dlpack.tables.errors import refusal
@@ -36,6 +36,10 @@ def make_im2col_descriptor(
     *,
     data_type: DataType | None = None,
     rules: str = "documented",
+    allow: Iterable[str] = (),
+    shape: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+    offset: int = 0,
     target: Target | str | None = None,
 ) -> TensorMap:
     """Make the im2col tensor map of an image tensor N, [D,] [H,] W, C.
@@ -58,7 +62,8 @@ def make_im2col_descriptor(
     elem_strides : sequence of int, optional
         Step from pixel to pixel, the stride of a convolution: row-major, one entry per dimension of
         the tensor, 1..8 each. The entry for the channels is ignored unless interleaved.
-    interleave_layout, swizzle, l2_fetch_size, oobfill, data_type, target
+    interleave_layout, swizzle, l2_fetch_size, oobfill, data_type, allow, shape, strides, offset, \
+target
         As in `make_tma_descriptor`.
     rules : {"documented", "driver"}
         ``"documented"`` checks what the driver API documentation requires, and what the driver was
@@ -89,21 +94,8 @@ def make_im2col_descriptor(
     >>> tm.pixel_box_lower_corner, tm.pixel_box_upper_corner, tm.tx_bytes
     ((-1, -1), (-1, -1), 4096)
     """
-    options = (
-        pixel_box_lower_corner,
-        pixel_box_upper_corner,
-        channels_per_pixel,
-        pixels_per_column,
-        elem_strides,
-        interleave_layout,
-        swizzle,
-        l2_fetch_size,
-        oobfill,
-        data_type,
-        rules,
-        target,
-    )
-    return accept_im2col(tensor, *options) or explained("im2col", tensor, options)
+    given = dict(locals())  # the arguments by name
+    return explained("im2col", given.pop("tensor"), given)
 
 
 @opaque
@@ -148,6 +140,10 @@ def make_im2col_wide_descriptor(
     mode: WideMode = "w",
     data_type: DataType | None = None,
     rules: str = "documented",
+    allow: Iterable[str] = (),
+    shape: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+    offset: int = 0,
     target: Target | str | None = None,
 ) -> TensorMap:
     """Make the im2col-wide tensor map of an image tensor N, [D,] [H,] W, C.
@@ -164,7 +160,7 @@ def make_im2col_wide_descriptor(
     lower_corner_width, upper_corner_width : int
         Bounding box along W, as offsets from the row's first and last pixel.
     channels_per_pixel, pixels_per_column, elem_strides, interleave_layout, l2_fetch_size, \
-oobfill, data_type, rules, target
+oobfill, data_type, rules, allow, shape, strides, offset, target
         As in `make_im2col_descriptor`.
     swizzle : TmaSwizzle, name or value
         The documentation allows bytes64, bytes128 and bytes128_atom_32B.
@@ -189,22 +185,8 @@ oobfill, data_type, rules, target
     >>> make_im2col_wide_descriptor(images, -1, -1, 64, 128, target="sm_100").kind
     'im2col_wide'
     """
-    options = (
-        lower_corner_width,
-        upper_corner_width,
-        channels_per_pixel,
-        pixels_per_column,
-        elem_strides,
-        interleave_layout,
-        swizzle,
-        l2_fetch_size,
-        oobfill,
-        mode,
-        data_type,
-        rules,
-        target,
-    )
-    return accept_im2col_wide(tensor, *options) or explained("im2col_wide", tensor, options)
+    given = dict(locals())  # the arguments by name
+    return explained("im2col_wide", given.pop("tensor"), given)
 
 
 @opaque

@@ -20,7 +20,7 @@ from tma_dlpack.tensor_map.storage import COMPILED
 F = TypeVar("F", bound=Callable[..., Any])
 
 #: Parameters that the short cut does not take, all by keyword: no ordinary call gives them.
-_EXTRAORDINARY = frozenset({"allow", "shape", "strides", "offset"})
+_EXTRAORDINARY = frozenset({"allow", "shape", "strides", "offset", "split_inner", "ragged"})
 
 _ENUMS = (
     enums.TmaInterleaveLayout,
@@ -50,11 +50,11 @@ class AcceptedMaps(Protocol):
     def __len__(self) -> int: ...
 
 
-def explained(kind: MapKind, tensor: object, options: tuple[Any, ...]) -> TensorMap:
-    """Take the long road: make the map, or raise with every violation."""
+def explained(kind: MapKind, tensor: object, given: dict[str, Any]) -> TensorMap:
+    """Make the map in Python, or raise with every violation."""
     from tma_dlpack.make import build  # the rules are imported when first needed
 
-    return build.make(kind, tensor, options)
+    return build.make(kind, tensor, given)
 
 
 def _export(tensor: Any) -> object:
@@ -70,11 +70,6 @@ def _export_on_cuda_of_jax(tensor: Any) -> object:
 
 
 if TYPE_CHECKING or not COMPILED:
-    from tma_dlpack.make.accept import (
-        accept_im2col,
-        accept_im2col_wide,
-        accept_tiled,
-    )
 
     def accept_many(
         tensors: tuple[object, ...], address: int, *options: Any
@@ -87,12 +82,6 @@ if TYPE_CHECKING or not COMPILED:
         return lambda verb: verb
 else:
     from tma_dlpack.make import _accept
-    from tma_dlpack.make._accept import (  # noqa: F401 - one of two
-        accept_im2col,
-        accept_im2col_wide,
-        accept_many,
-        accept_tiled,
-    )
 
     _accept.setup(
         TensorMap,
@@ -103,6 +92,7 @@ else:
         np.ndarray,
     )
     TensorMap._accept_address = _accept.accept_address
+    accept_many = _accept.accept_many
 
     def quick(short_cut: str) -> Callable[[F], F]:
         """Wrap a function in a compiled short cut, a callable with the same signature.

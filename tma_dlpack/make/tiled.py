@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tma_dlpack.make.shortcut import accept_tiled, explained, quick
+from tma_dlpack.make.shortcut import explained, quick
+from tma_dlpack.tables.arguments import NO_SWIZZLE
 from tma_dlpack.tables.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle
 from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.tables.same_arguments import with_arguments_of
@@ -23,7 +24,7 @@ def make_tma_descriptor(
     box_sizes: Sequence[int],
     elem_strides: Sequence[int] | None = None,
     interleave_layout: Interleave = "none",
-    swizzle: Swizzle = "none",
+    swizzle: Swizzle = NO_SWIZZLE,
     l2_fetch_size: L2FetchSize = "none",
     oobfill: OobFill = "none",
     *,
@@ -33,6 +34,8 @@ def make_tma_descriptor(
     shape: Sequence[int] | None = None,
     strides: Sequence[int] | None = None,
     offset: int = 0,
+    split_inner: bool = False,
+    ragged: int | None = None,
     target: Target | str | None = None,
 ) -> TensorMap:
     """Make the tensor map of a tensor, as ``cuda::make_tma_descriptor`` does in C++.
@@ -75,6 +78,14 @@ def make_tma_descriptor(
     offset : int
         Elements from the tensor's first element to the first one described; may be negative. Memory
         outside of the tensor may be described, but a copy must not touch it.
+    split_inner : bool
+        Split the last dimension into spans of `swizzle`, which must be given: one copy then fills a
+        tile wider than the span. `box_sizes` is the tile (.., m, k) of the tensor's own dimensions,
+        and the map is the one that `tma.split_inner` describes, with the dimensions
+        (K / span, .., M, span); `split_inner_coords` gives the coordinates of a tile.
+    ragged : int, optional
+        Make one map for slices of any length along this dimension, as `tma.ragged` describes it:
+        two outer dimensions more; `ragged_coords` gives the coordinates of a tile.
     target : Target or str, optional
         The GPU that the map is for. None means the tensor's own GPU. A map of a host tensor is made
         for sm_90 and is not `launchable`.
@@ -107,19 +118,8 @@ def make_tma_descriptor(
     >>> tm.global_dim, tm.global_strides, tm.box_dim, tm.tx_bytes
     ((64, 128), (128,), (64, 16), 2048)
     """
-    in_place = shape is None and strides is None and type(offset) is int and not offset
-    if in_place and type(allow) is tuple and not allow:
-        accepted = accept_tiled(
-            tensor, box_sizes, elem_strides, interleave_layout, swizzle, l2_fetch_size, oobfill,
-            data_type, rules, target,
-        )  # fmt: skip
-        if accepted is not None:
-            return accepted
-    options = (
-        box_sizes, elem_strides, interleave_layout, swizzle, l2_fetch_size, oobfill,
-        data_type, rules, target, allow, shape, strides, offset,
-    )  # fmt: skip
-    return explained("tiled", tensor, options)
+    given = dict(locals())  # the arguments by name
+    return explained("tiled", given.pop("tensor"), given)
 
 
 @opaque

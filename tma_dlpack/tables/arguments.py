@@ -23,6 +23,11 @@ from tma_dlpack.tables.enums import (
 
 MapKind = Literal["tiled", "im2col", "im2col_wide"]
 KINDS: tuple[MapKind, ...] = ("tiled", "im2col", "im2col_wide")
+
+#: The default of `swizzle`: equal to "none", but an object of its own, because split_inner= asks
+#: for an explicit swizzle.
+NO_SWIZZLE = "".join(("no", "ne"))
+
 T = TypeVar("T")
 
 #: Extents and byte strides of types smaller than a byte may be fractions until they are checked.

@@ -22,6 +22,12 @@ MAX_DIM = 1 << 32
 MAX_BOX = 256  # entries of a box, and channels per pixel
 MAX_PIXELS = 1024
 MAX_ELEM_STRIDE = 8
+#: A ragged map (make.ragged has the arithmetic): extent of the ragged dimension, of the two that
+#: are added, and elements whose product with the former is 2^64.
+RAGGED_EXTENT = 1 << 30
+RAGGED_EXTRA_EXTENT = 0x7FFF_0000
+RAGGED_STRIDE_END = 1 << 34
+
 CORNER_ENDS = {3: 1 << 15, 4: 1 << 7, 5: 1 << 4}  # rank -> a corner entry lies in [-end, end)
 MAX_BOX_BYTES = 233_472  # 228 KB; measured
 INNER_BYTES = 16  # a row of a box is a multiple of it

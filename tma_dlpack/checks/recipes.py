@@ -1,0 +1,235 @@
+"""Rules on split_inner= and ragged=, which add dimensions to the map of a tensor.
+
+They and all other rules are asked of the tensor and its tile as they are given; the dimensions are
+added to what was accepted (`Request.encode_arguments`).
+"""
+
+from __future__ import annotations
+
+from tma_dlpack.checks import names, repairs
+from tma_dlpack.checks.request import Request
+from tma_dlpack.checks.rule import HAS_TYPE, LIBCU, TILED, Rule
+from tma_dlpack.tables.coerce import counted
+from tma_dlpack.tables.enums import TmaInterleaveLayout, TmaSwizzle
+from tma_dlpack.tables.limits import MAX_RANK, RAGGED_STRIDE_END
+
+_SETS = LIBCU | {"driver"}
+_SPAN_READS = ("swizzle", "data_type", "split_inner")
+_SPAN_AFTER = ("RANK", "SPLIT_SWIZZLE", "SPLIT_DTYPE", *HAS_TYPE)
+SOURCE = "tma_dlpack: split_inner= and ragged= describe the tensor with more dimensions"
+
+
+def _up(r: Request, extent: int) -> int:
+    return max(1, -(-extent // r.span_values)) * r.span_values
+
+
+def _span_must(r: Request) -> str:
+    span_bytes = r.span_values * r.element_bits // 8
+    return (
+        f"be a multiple of {r.span_values}, the {span_bytes} bytes of a span of swizzle "
+        f"{r.arguments.swizzle.name}"
+    )
+
+
+def _narrower(r: Request) -> str:
+    """Name the widest narrower swizzle whose spans divide tensor and tile; "" for none."""
+    assert r.view is not None
+    for swizzle in (TmaSwizzle.bytes64, TmaSwizzle.bytes32):
+        span = r.span_values_of(swizzle)
+        sizes = (r.view.shape[-1], r.arguments.inner_box)
+        if swizzle < r.arguments.swizzle <= TmaSwizzle.bytes128 and not any(
+            n % span for n in sizes
+        ):
+            return f"; or pass swizzle={swizzle.name!r}, whose spans divide it"
+    return ""
+
+
+def _extent_fix(r: Request) -> str:
+    assert r.view is not None
+    extent, box = r.view.shape[-1], r.arguments.box_dim[::-1]
+    one = (*box[:-1], min(box[-1], r.span_values))
+    return (
+        f"pad the last dimension from {extent} to {_up(r, extent)} elements, or copy one span at a "
+        f"time: box_sizes={one} without split_inner{_narrower(r)}"
+    )
+
+
+def _box_fix(r: Request) -> str:
+    size, span = r.arguments.inner_box, r.span_values
+    down, up = max(span, size // span * span), _up(r, size)
+    whole = f"{down} or {up}" if down != up else f"{up}"
+    return f"use a multiple of {span}: {whole}{_narrower(r)}"
+
+
+RECIPE_RULES: tuple[Rule, ...] = (
+    Rule(
+        id="SPLIT_SWIZZLE",
+        step=62,
+        on="split_inner",
+        why="the span of the swizzle is the width to split by: omitted, it would be a guess",
+        make_only=True,
+        sets=_SETS,
+        kinds=TILED,
+        reads=("split_inner", "swizzle"),
+        holds="not is_split or has_swizzle",
+        found="split_inner is True, and swizzle is omitted",
+        must="come with an explicit swizzle",
+        fix="pass swizzle='bytes128', or swizzle='none' for columns of 16 bytes, the core matrices "
+        "of an unswizzled operand",
+        source=SOURCE,
+    ),
+    Rule(
+        id="SPLIT_INTERLEAVE",
+        step=62,
+        on="split_inner",
+        why="the innermost dimension of an interleaved layout is not the row of the tensor",
+        make_only=True,
+        sets=_SETS,
+        kinds=TILED,
+        reads=("split_inner", "interleave_layout"),
+        holds="interleave == 0 or not is_split and not is_ragged",
+        found=lambda r: f"interleave_layout is {r.arguments.interleave.name}",
+        must="be used without interleave_layout, as ragged must",
+        fix="omit interleave_layout",
+        source=SOURCE,
+        repair=repairs.constant(interleave_layout=TmaInterleaveLayout.none),
+    ),
+    Rule(
+        id="SPLIT_RANK",
+        step=63,
+        on="split_inner",
+        why="the split adds a dimension, and a ragged map two more",
+        asks="be used for a tensor of at most 4 dimensions, 2 with ragged",
+        make_only=True,
+        sets=_SETS,
+        kinds=TILED,
+        reads=("split_inner", "ragged"),
+        after=("RANK",),
+        holds="not is_split or rank < MAX_RANK - 2 * is_ragged",
+        found=lambda r: f"the tensor has {counted(r.rank, 'dimension')}",
+        must=lambda r: (
+            f"be used for at most {MAX_RANK - 1 - 2 * r.is_ragged} dimensions: a map has "
+            f"{MAX_RANK} at most"
+        ),
+        fix="merge dimensions of a contiguous tensor, x.flatten(0, 1), or take a slice, x[0]",
+        source=SOURCE,
+    ),
+    Rule(
+        id="SPLIT_DTYPE",
+        step=63,
+        on="split_inner",
+        why="a span holds whole elements",
+        make_only=True,
+        sets=_SETS,
+        kinds=TILED,
+        reads=("split_inner", "data_type"),
+        after=HAS_TYPE,
+        holds="not is_split or not is_packed",
+        found=lambda r: f"the map's type is {r.type_row.data_type.name}",
+        must="be used for elements of whole bytes",
+        fix="view the storage as bytes, x.view(uint8), and split that",
+        source=SOURCE,
+    ),
+    Rule(
+        id="SPLIT_EXTENT",
+        step=64,
+        on="tensor.shape",
+        why="a split dimension is whole spans",
+        asks="have a last dimension of whole spans with split_inner",
+        make_only=True,
+        sets=_SETS,
+        kinds=TILED,
+        reads=_SPAN_READS,
+        after=(*_SPAN_AFTER, "DIM_RANGE"),
+        holds="not is_split or global_dim[0] % span_values == 0",
+        found=lambda r: f"the last dimension is {counted(r.arguments.global_dim[0], 'element')}",
+        must=_span_must,
+        fix=_extent_fix,
+        source=SOURCE,
+    ),
+    Rule(
+        id="SPLIT_BOX",
+        step=82,
+        on="box_sizes",
+        why="a split tile is whole spans",
+        asks="have a last entry of whole spans with split_inner",
+        make_only=True,
+        sets=_SETS,
+        kinds=TILED,
+        reads=("box_sizes", *_SPAN_READS),
+        after=(*_SPAN_AFTER, "BOX_RANK"),
+        after_here=("BOX_RANGE",),
+        holds="not is_split or box_dim[0] % span_values == 0",
+        found=lambda r: f"{names.box_entry(r, 0)} is {counted(r.arguments.inner_box, 'element')}",
+        must=_span_must,
+        fix=_box_fix,
+        source=SOURCE,
+        repair=repairs.whole_spans,
+    ),
+    Rule(
+        id="SPLIT_STEP",
+        step=92,
+        on="elem_strides",
+        why="the columns of a split tile stand one span apart",
+        make_only=True,
+        sets=_SETS,
+        kinds=TILED,
+        reads=("elem_strides", "split_inner"),
+        after=("RANK", "ELEM_STRIDES_RANK"),
+        holds="not is_split or ignores_inner_step or element_strides[0] == 1",
+        found=lambda r: f"{names.elem_stride(r, 0)} is {r.arguments.element_strides[0]}",
+        must="be 1 with split_inner",
+        fix="use 1 to take every element",
+        source=SOURCE,
+        repair=lambda r: {"elem_strides": (*r.arguments.element_strides[:0:-1], 1)},
+    ),
+    Rule(
+        id="RAGGED_RANK",
+        step=63,
+        on="ragged",
+        why="a ragged map has two more dimensions",
+        make_only=True,
+        sets=_SETS,
+        kinds=TILED,
+        reads=("ragged",),
+        after=("RANK", "SPLIT_RANK"),
+        holds="not is_ragged or 2 <= rank <= MAX_RANK - 2",
+        found=lambda r: f"the tensor has {counted(r.rank, 'dimension')}",
+        must=f"be used for 2 or {MAX_RANK - 2} dimensions: a map has {MAX_RANK} at most",
+        fix="merge dimensions of a contiguous tensor: x.flatten(0, 1) in torch, else x.reshape",
+        source=SOURCE,
+    ),
+    Rule(
+        id="RAGGED_DIM",
+        step=64,
+        on="ragged",
+        why="slices along the innermost dimension would not start at multiples of 16 bytes",
+        make_only=True,
+        sets=_SETS,
+        kinds=TILED,
+        reads=("ragged",),
+        after=("RANK", "RAGGED_RANK"),
+        holds="not is_ragged or 1 <= ragged_dim < rank",
+        found=lambda r: f"ragged is {r.ragged} for a tensor of {counted(r.rank, 'dimension')}",
+        must=lambda r: f"be {-r.rank}..{r.rank - 1}, and not the innermost dimension",
+        fix="pass ragged=0, the dimension of the rows, or transpose the tensor",
+        source=SOURCE,
+        repair=repairs.constant(ragged=0),
+    ),
+    Rule(
+        id="RAGGED_STRIDE",
+        step=65,
+        on="ragged",
+        why="the strides of the added dimensions are the ragged one, and 2^34 elements less it",
+        make_only=True,
+        sets=_SETS,
+        kinds=TILED,
+        reads=("ragged", "data_type"),
+        after=("RANK", "RAGGED_DIM", "STRIDE_INNERMOST", *HAS_TYPE),
+        holds="not is_ragged or ragged_stride_bits < RAGGED_STRIDE_END * element_bits",
+        found=lambda r: f"{names.stride_found(r, r.ragged_dim)}",
+        must=f"be a dimension whose stride is less than {RAGGED_STRIDE_END} elements",
+        fix="make one map for each slice",
+        source=SOURCE,
+    ),
+)
