@@ -5,7 +5,7 @@ Run it after a change of `checks/` rows, `checks.describe.STRUCT`, or `tables/`.
 ``tma_dlpack/checks/judge.py``               the predicates of all rows, in Python
 ``tma_dlpack/include/tma_dlpack_tables.h``   the same in C, with limits, data types, targets, fields
 
-Both are checked in; tests/checks/test_generated.py holds them equal to what is printed today. A
+Both are checked in; tests/include/test_generated.py holds them equal to what is printed today. A
 predicate is an expression in a small subset of Python: names of `STRUCT` and of `CONSTANTS`,
 subscripts, integers, ``and or not``, comparisons, ``+ - * % >> &``, ``a if b else c`` and
 ``int32(x)``, which wraps as the driver's signed 32-bit sums do.
@@ -86,6 +86,8 @@ class InC(ast.NodeVisitor):
         left, right = self.visit(node.left), self.visit(node.right)
         if isinstance(node.op, ast.Mod) and _is_power_of_two(node.right):
             return f"({left} & ({right} - 1))"
+        if type(node.op) not in _OPERATORS:
+            self.generic_visit(node.op)
         return f"({left} {_OPERATORS[type(node.op)]} {right})"
 
     def visit_Subscript(self, node: ast.Subscript) -> str:
@@ -108,7 +110,7 @@ class InC(ast.NodeVisitor):
         return str(node.value)
 
     def generic_visit(self, node: ast.AST) -> str:
-        raise TypeError(f"{type(node).__name__} is not in the subset: {ast.unparse(node)}")
+        raise TypeError(f"{type(node).__name__} is not in the subset of predicates")
 
 
 def _is_power_of_two(node: ast.expr) -> bool:

@@ -1,12 +1,20 @@
 // The header's functions as symbols, for test_make_header.py.
 #include "tma_dlpack_make.h"
 
-void describe(const TmaDlpackTensor *tensor, const TmaDlpackOptions *options, TmaDlpackArguments *a) {
-  tma_dlpack_describe(tensor, options, a);
+const char *describe(const TmaDlpackTensor *tensor, const TmaDlpackOptions *options,
+                     const TmaDlpackTarget *target, TmaDlpackDescribed *c) {
+  return tma_dlpack_describe(tensor, options, target, c);
 }
 
-int judge(const TmaDlpackArguments *a, int rules, int64_t max_smem_bytes) {
-  return tma_dlpack_judge(a, rules, max_smem_bytes);
+uint64_t asked(const TmaDlpackOptions *options, const TmaDlpackTarget *target) {
+  return tma_dlpack_asked(options, target);
 }
 
-void encode(const TmaDlpackArguments *a, unsigned char *map) { tma_dlpack_encode(a, map); }
+uint64_t judge(const TmaDlpackDescribed *c, uint64_t asked) { return tma_dlpack_judge(c, asked); }
+
+void encode(TmaDlpackDescribed *c, unsigned char *map) {
+  tma_dlpack_extend(c);
+  tma_dlpack_encode(c, map);
+}
+
+uint32_t abi(void) { return TMA_DLPACK_TABLES_ABI; }

@@ -10,14 +10,13 @@ from pathlib import Path
 import pytest
 
 import tma_dlpack
+from tma_dlpack.checks.describe import STRUCT
 
 INCLUDE = Path(tma_dlpack.__file__).parent / "include"
 HEADER = INCLUDE / "tma_dlpack_make.h"
 TILED, IM2COL, IM2COL_WIDE = range(3)
-DEFAULT, DRIVER, BARE = range(3)
-SM_90_SMEM_BYTES = 232_448
 
-_Five, _Four = ctypes.c_int64 * 5, ctypes.c_int64 * 4
+_Five = ctypes.c_int64 * 5
 
 
 def _struct(name, *fields):
@@ -38,27 +37,24 @@ Tensor = _struct(
     ("byte_offset", ctypes.c_uint64),
 )
 _INTS = ctypes.c_int
+OWN_TYPE = NOT_GIVEN = -1
 Options = _struct(
     "Options",
-    *((name, _INTS) for name in ("kind", "rules", "asked_type", "interleave", "swizzle")),
-    *((name, _INTS) for name in ("l2_promotion", "oob_fill", "box_count", "elem_stride_count")),
-    *((name, _INTS) for name in ("lower_count", "upper_count")),
-    *((name, _Five) for name in ("box_sizes", "elem_strides", "lower", "upper")),
-    ("channels", ctypes.c_int64),
-    ("pixels", ctypes.c_int64),
-    ("mode", _INTS),
-)
-Arguments = _struct(
-    "Arguments",
-    *((name, _INTS) for name in ("kind", "data_type", "rank", "interleave", "swizzle")),
+    *((name, _INTS) for name in ("kind", "driver_rules", "asked_type", "interleave", "swizzle")),
     *((name, _INTS) for name in ("l2_promotion", "oob_fill", "mode")),
-    ("address", ctypes.c_uint64),
-    ("dims", _Five),
-    ("strides_bytes", _Four),
-    *((name, _Five) for name in ("box", "elem_strides", "lower", "upper")),
-    ("channels", ctypes.c_int64),
-    ("pixels", ctypes.c_int64),
-    ("flaw", ctypes.c_char_p),
+    *((name, _INTS) for name in ("has_swizzle", "split_inner", "has_ragged")),
+    *((name, _INTS) for name in ("box_count", "elem_stride_count", "lower_count", "upper_count")),
+    *((name, _INTS) for name in ("shape_count", "stride_count")),
+    ("allowed", ctypes.c_uint64),
+    *((name, ctypes.c_int64) for name in ("offset", "ragged", "channels", "pixels")),
+    *((name, _Five) for name in ("box_sizes", "elem_strides", "lower", "upper")),
+    *((name, _Five) for name in ("shape", "strides")),
+)
+Target = _struct("Target", ("major", _INTS), ("minor", _INTS), ("max_smem_bytes", ctypes.c_int64))
+#: TmaDlpackDescribed, from the table that prints it.
+Described = _struct(
+    "Described",
+    *((name, ctypes.c_int64 * count if count else ctypes.c_int64) for name, count, _ in STRUCT),
 )
 
 
@@ -84,28 +80,49 @@ def five(values):
     return _Five(*values)
 
 
-def judged(arguments, rules, max_smem_bytes=SM_90_SMEM_BYTES):
-    """Say whether the header accepts the driver's arguments."""
-    lib = library()
-    return bool(lib.judge(ctypes.byref(arguments), rules, ctypes.c_int64(max_smem_bytes)))
+def c_target(target):
+    """Return a Target as C's."""
+    return Target(*target.compute_capability, target.max_smem_bytes)
 
 
-def encoded(arguments):
-    """Give the 128 bytes that the header makes of accepted arguments."""
-    out = ctypes.create_string_buffer(128)
-    library().encode(ctypes.byref(arguments), out)
-    return out.raw
-
-
-def described(view, options):
-    """Give the driver's arguments of a tensor view and options."""
+def c_tensor(view):
+    """Return a tensor view as a DLTensor, and what it points to."""
     rank = len(view.shape)
-    shape = (ctypes.c_int64 * rank)(*view.shape)
-    strides = (ctypes.c_int64 * rank)(*view.strides)
+    shape, strides = (ctypes.c_int64 * rank)(*view.shape), (ctypes.c_int64 * rank)(*view.strides)
     tensor = Tensor(
         view.address, *view.device, rank, *view.dtype,
         ctypes.cast(shape, ctypes.c_void_p), ctypes.cast(strides, ctypes.c_void_p), 0,
     )  # fmt: skip
-    arguments = Arguments()
-    library().describe(ctypes.byref(tensor), ctypes.byref(options), ctypes.byref(arguments))
-    return arguments
+    return tensor, (shape, strides)
+
+
+def described(view, options, target):
+    """Return the struct that C makes of a tensor view and options, and what it cannot show."""
+    tensor, kept = c_tensor(view)
+    c = Described()
+    of = library().describe
+    of.restype = ctypes.c_char_p
+    flaw = of(*map(ctypes.byref, (tensor, options, c_target(target), c)))
+    del kept
+    return c, flaw
+
+
+def asked(options, target):
+    """Return the mask of the rows that C asks."""
+    of = library().asked
+    of.restype = ctypes.c_uint64
+    return of(ctypes.byref(options), ctypes.byref(c_target(target)))
+
+
+def judged(c, rows):
+    """Return the mask of the rows that C finds broken."""
+    of = library().judge
+    of.restype = ctypes.c_uint64
+    return of(ctypes.byref(c), ctypes.c_uint64(rows))
+
+
+def encoded(c):
+    """Return the 128 bytes that C makes of an accepted struct."""
+    out = ctypes.create_string_buffer(128)
+    library().encode(ctypes.byref(c), out)
+    return out.raw

@@ -26,9 +26,8 @@ enum { TMA_DLPACK_INVALID_CONTEXT = 201 }; /* CUDA_ERROR_INVALID_CONTEXT: there 
 /* The facts about a GPU that tensor maps need. */
 typedef struct {
   int known; /* 0: not asked yet */
-  int major, minor;
-  int max_smem_bytes; /* of a block, after opt-in */
-  void *primary;      /* its primary context, once it was needed: retained until the process ends */
+  TmaDlpackTarget target;
+  void *primary; /* its primary context, once it was needed: retained until the process ends */
 } TmaDlpackGpu;
 
 typedef int (*TmaDlpackEncodeTiled)(void *, int, uint32_t, void *, const uint64_t *, const uint64_t *,
@@ -43,8 +42,10 @@ typedef int (*TmaDlpackEncodeWide)(void *, int, uint32_t, void *, const uint64_t
 typedef struct {
   int state; /* 0: not looked for yet; 1: usable; -1: not */
   int gpu_count;
+  int version; /* as cuDriverGetVersion gives it */
   int missed_context; /* whether there ever was no context where one was taken for granted */
   int (*init)(unsigned);
+  int (*driver_get_version)(int *);
   int (*device_get_count)(int *);
   int (*device_get_attribute)(int *, int, int);
   int (*ctx_get_current)(void **);
@@ -86,6 +87,7 @@ static inline int tma_dlpack_driver_load(TmaDlpackDriver *driver) {
   if (library == NULL) return 0;
   tma_dlpack_driver_find(library, "cuTensorMapEncodeIm2colWide", &driver->encode_im2col_wide);
   return tma_dlpack_driver_find(library, "cuInit", &driver->init) &&
+         tma_dlpack_driver_find(library, "cuDriverGetVersion", &driver->driver_get_version) &&
          tma_dlpack_driver_find(library, "cuDeviceGetCount", &driver->device_get_count) &&
          tma_dlpack_driver_find(library, "cuDeviceGetAttribute", &driver->device_get_attribute) &&
          tma_dlpack_driver_find(library, "cuCtxGetCurrent", &driver->ctx_get_current) &&
@@ -95,7 +97,8 @@ static inline int tma_dlpack_driver_load(TmaDlpackDriver *driver) {
          tma_dlpack_driver_find(library, "cuDevicePrimaryCtxRetain", &driver->primary_ctx_retain) &&
          tma_dlpack_driver_find(library, "cuTensorMapEncodeTiled", &driver->encode_tiled) &&
          tma_dlpack_driver_find(library, "cuTensorMapEncodeIm2col", &driver->encode_im2col) &&
-         driver->init(0) == 0 && driver->device_get_count(&driver->gpu_count) == 0 &&
+         driver->init(0) == 0 && driver->driver_get_version(&driver->version) == 0 &&
+         driver->device_get_count(&driver->gpu_count) == 0 &&
          driver->gpu_count > 0 && pthread_atfork(NULL, NULL, tma_dlpack_driver_forked) == 0;
 }
 #endif
@@ -115,15 +118,14 @@ static inline TmaDlpackGpu *tma_dlpack_gpu(int ordinal) {
     return NULL;
   TmaDlpackGpu *gpu = &driver->gpus[ordinal];
   if (!gpu->known) /* CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, ..._MINOR, MAX_..._OPTIN */
-    gpu->known = driver->device_get_attribute(&gpu->major, 75, ordinal) == 0 &&
-                 driver->device_get_attribute(&gpu->minor, 76, ordinal) == 0 &&
-                 driver->device_get_attribute(&gpu->max_smem_bytes, 97, ordinal) == 0;
+  {
+    int smem = 0;
+    gpu->known = driver->device_get_attribute(&gpu->target.major, 75, ordinal) == 0 &&
+                 driver->device_get_attribute(&gpu->target.minor, 76, ordinal) == 0 &&
+                 driver->device_get_attribute(&smem, 97, ordinal) == 0;
+    gpu->target.max_smem_bytes = smem;
+  }
   return gpu->known ? gpu : NULL;
-}
-
-/* Only compute capability 9.0 has been measured; libcu++'s rules for others are not judged here. */
-static inline int tma_dlpack_gpu_is_judged(const TmaDlpackGpu *gpu) {
-  return gpu->major == 9 && gpu->minor == 0;
 }
 
 /* The ordinal of the current context's GPU; -1 without a context.
@@ -139,39 +141,64 @@ static inline int tma_dlpack_current_gpu(TmaDlpackDriver *driver) {
   return -1;
 }
 
+/* The ordinal of the GPU whose memory a tensor is in: managed memory belongs to the current one, or to
+ * GPU 0. -1 for memory that is not on a GPU. */
+static inline int tma_dlpack_ordinal(const TmaDlpackTensor *tensor) {
+  TmaDlpackDriver *driver = tma_dlpack_driver();
+  if (tensor->device.device_type == TMA_DLPACK_CUDA) return tensor->device.device_id;
+  if (tensor->device.device_type != TMA_DLPACK_CUDA_MANAGED || driver == NULL) return -1;
+  int current = tma_dlpack_current_gpu(driver);
+  return current < 0 ? 0 : current;
+}
+
 /* Call the encoder of the map's kind in the current context. Gives the CUresult. */
-static inline int tma_dlpack_driver_call(const TmaDlpackDriver *driver, const TmaDlpackArguments *a,
+static inline int tma_dlpack_driver_call(const TmaDlpackDriver *driver, const TmaDlpackDescribed *a,
                                          unsigned char *map) {
-  const uint64_t *dims = (const uint64_t *)a->dims, *strides = (const uint64_t *)a->strides_bytes;
+  const uint64_t *dims = (const uint64_t *)a->global_dim;
+  uint64_t strides[TMA_DLPACK_MAX_RANK];
   uint32_t box[TMA_DLPACK_MAX_RANK], elem_strides[TMA_DLPACK_MAX_RANK];
   int lower[TMA_DLPACK_MAX_RANK], upper[TMA_DLPACK_MAX_RANK];
   void *address = (void *)(uintptr_t)a->address;
-  uint32_t rank = (uint32_t)a->rank;
-  for (int d = 0; d < a->rank; ++d) elem_strides[d] = (uint32_t)a->elem_strides[d];
+  const uint32_t rank = (uint32_t)a->rank;
+  const int data_type = (int)a->data_type, interleave = (int)a->interleave, swizzle = (int)a->swizzle;
+  const int l2_promotion = (int)a->l2_promotion, oob_fill = (int)a->oob_fill;
+  for (int d = 0; d < a->rank; ++d) elem_strides[d] = (uint32_t)a->element_strides[d];
+  for (int d = 0; d < a->rank - 1; ++d) strides[d] = (uint64_t)a->stride_bits[d] / 8;
   if (a->kind == TMA_DLPACK_TILED) {
-    for (int d = 0; d < a->rank; ++d) box[d] = (uint32_t)a->box[d];
-    return driver->encode_tiled(map, a->data_type, rank, address, dims, strides, box, elem_strides,
-                                a->interleave, a->swizzle, a->l2_promotion, a->oob_fill);
+    for (int d = 0; d < a->rank; ++d) box[d] = (uint32_t)a->box_dim[d];
+    return driver->encode_tiled(map, data_type, rank, address, dims, strides, box, elem_strides,
+                                interleave, swizzle, l2_promotion, oob_fill);
   }
   if (a->kind == TMA_DLPACK_IM2COL) {
     for (int s = 0; s < a->rank - 2; ++s) {
       lower[s] = (int)a->lower[s];
       upper[s] = (int)a->upper[s];
     }
-    return driver->encode_im2col(map, a->data_type, rank, address, dims, strides, lower, upper,
+    return driver->encode_im2col(map, data_type, rank, address, dims, strides, lower, upper,
                                  (uint32_t)a->channels, (uint32_t)a->pixels, elem_strides,
-                                 a->interleave, a->swizzle, a->l2_promotion, a->oob_fill);
+                                 interleave, swizzle, l2_promotion, oob_fill);
   }
   if (driver->encode_im2col_wide == NULL) return TMA_DLPACK_NO_DRIVER;
-  return driver->encode_im2col_wide(map, a->data_type, rank, address, dims, strides, (int)a->lower[0],
+  return driver->encode_im2col_wide(map, data_type, rank, address, dims, strides, (int)a->lower[0],
                                     (int)a->upper[0], (uint32_t)a->channels, (uint32_t)a->pixels,
-                                    elem_strides, a->interleave, a->mode, a->swizzle,
-                                    a->l2_promotion, a->oob_fill);
+                                    elem_strides, interleave, (int)a->mode, swizzle, l2_promotion,
+                                    oob_fill);
+}
+
+/* Clear bit 85, which drivers before 13.2 set wrongly on compute capability 10.0 and later, where libcu++
+ * does: in tiled maps, of rank 1 only below 128 KiB. Source: release notes of driver 595.71.05. */
+static inline void tma_dlpack_mend(const TmaDlpackDriver *driver, const TmaDlpackGpu *gpu,
+                                   const TmaDlpackDescribed *a, unsigned char *map) {
+  if (gpu->target.major < 10 || driver->version >= TMA_DLPACK_BIT_85_MENDED_IN ||
+      a->kind != TMA_DLPACK_TILED ||
+      (a->rank == 1 && a->global_dim[0] * a->element_bits >= 8 * TMA_DLPACK_BIT_85_SMALL_BYTES))
+    return;
+  map[85 / 8] &= (unsigned char)~(1u << 85 % 8);
 }
 
 /* Let the driver encode judged arguments for a GPU, whose context need not be current. `map` must be
  * aligned to 128 bytes. Gives the CUresult: 0 for success. */
-static inline int tma_dlpack_driver_encode(const TmaDlpackArguments *a, int ordinal,
+static inline int tma_dlpack_driver_encode(const TmaDlpackDescribed *a, int ordinal,
                                            unsigned char *map) {
   TmaDlpackGpu *gpu = tma_dlpack_gpu(ordinal);
   if (gpu == NULL) return TMA_DLPACK_NO_DRIVER;
@@ -179,6 +206,7 @@ static inline int tma_dlpack_driver_encode(const TmaDlpackArguments *a, int ordi
   int result = 0;
   if (tma_dlpack_current_gpu(driver) == ordinal) {
     result = tma_dlpack_driver_call(driver, a, map);
+    if (result == 0) tma_dlpack_mend(driver, gpu, a, map);
     if (result != TMA_DLPACK_INVALID_CONTEXT) return result;
     driver->missed_context = 1;
     result = 0;
@@ -187,6 +215,7 @@ static inline int tma_dlpack_driver_encode(const TmaDlpackArguments *a, int ordi
   if (result == 0) result = driver->ctx_push_current(gpu->primary);
   if (result != 0) return result;
   result = tma_dlpack_driver_call(driver, a, map);
+  if (result == 0) tma_dlpack_mend(driver, gpu, a, map);
   void *popped = NULL;
   int pop_result = driver->ctx_pop_current(&popped);
   return result != 0 ? result : pop_result;

@@ -378,7 +378,7 @@ static inline const char *tma_dlpack_describe(const TmaDlpackTensor *tensor,
   if (flaw == NULL && (o->shape_count != TMA_DLPACK_NOT_GIVEN || o->stride_count != TMA_DLPACK_NOT_GIVEN))
     flaw = tma_dlpack_as_strided(o, bits, &layout);
   if (flaw != NULL) return flaw;
-  if (start >> 62 != 0) return "the address is out of range";
+  if (start < tensor->byte_offset || start >> 62 != 0) return "the address is out of range";
   if (o->offset > TMA_DLPACK_HUGE / bits || o->offset < -TMA_DLPACK_HUGE / bits || o->offset * bits % 8)
     return "the offset is not a whole number of bytes";
 

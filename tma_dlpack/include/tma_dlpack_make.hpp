@@ -3,14 +3,20 @@
 //   CUtensorMap a = tma_dlpack::make_tma_descriptor(x, {64, 64}, tma_dlpack::Swizzle::bytes128);
 //   CUtensorMap b = tma_dlpack::make_im2col_descriptor(x, {-1, -1}, {-1, -1}, 64, 128, swizzle);
 //
-// x: an at::Tensor (nothing of torch is included here), a DLTensor, or a TmaDlpackTensor, on a GPU of
-// compute capability 9.0. Everything is row-major. The driver encodes; nothing links against libcuda.
+// x: an at::Tensor (nothing of torch is included here), a DLTensor, or a TmaDlpackTensor, in the memory
+// of a GPU with TMA or in managed memory. Everything is row-major. The driver encodes; nothing links
+// against libcuda.
 //
 // What is not accepted throws tma_dlpack::refused, whose one line holds every argument under its driver
-// name. `python -m tma_dlpack explain` reads that line and says which rule is broken, and the fix.
+// name and the broken rules; try_make_tma_descriptor returns that line. `python -m tma_dlpack explain`
+// reads it and says what to do.
 
 #ifndef TMA_DLPACK_MAKE_HPP
 #define TMA_DLPACK_MAKE_HPP
+
+#if !(__cplusplus >= 201703L || (defined(_MSVC_LANG) && _MSVC_LANG >= 201703L))
+#error "tma_dlpack_make.hpp needs C++17 or later: compile with -std=c++17"
+#endif
 
 #include "tma_dlpack_driver.h"
 
@@ -35,7 +41,7 @@ namespace tma_dlpack
 using MadeMap = CUtensorMap;
 static_assert(sizeof(MadeMap) == TMA_DLPACK_MAP_BYTES, "a tensor map is 128 bytes");
 #else
-struct alignas(TMA_DLPACK_MAP_ALIGNMENT) MadeMap
+struct alignas(TMA_DLPACK_ALIGNMENT_BYTES) MadeMap
 {
   unsigned char bytes[TMA_DLPACK_MAP_BYTES];
 };
@@ -50,8 +56,11 @@ enum class Swizzle : int { none, bytes32, bytes64, bytes128 };
 enum class L2Fetch : int { none, bytes64, bytes128, bytes256 };
 enum class OobFill : int { none, nan };
 
-// All that is seldom asked. elem_strides: empty for 1 everywhere. data_type: a CUtensorMapDataType of
-// the same element size. driver_rules: only what the driver asks, as rules="driver" in Python.
+// All that is seldom asked, as in Python. elem_strides: empty for 1 everywhere. data_type: a
+// CUtensorMapDataType of the same element size. driver_rules: only what the driver asks. allow: ids of
+// rules that libcu++ has and the driver has not. shape, strides, offset: the same memory described
+// otherwise, in elements. split_inner: the last dimension as spans of the swizzle, outermost. ragged: one
+// map for slices of any length along a dimension; negative ones count from the end.
 struct MakeOptions
 {
   std::vector<std::int64_t> elem_strides = {};
@@ -60,6 +69,19 @@ struct MakeOptions
   OobFill oobfill = OobFill::none;
   std::optional<int> data_type = std::nullopt;
   bool driver_rules = false;
+  std::vector<std::string> allow = {};
+  std::optional<std::vector<std::int64_t>> shape = std::nullopt, strides = std::nullopt;
+  std::int64_t offset = 0;
+  bool split_inner = false;
+  std::optional<int> ragged = std::nullopt;
+};
+
+// A map, or the line that says why there is none.
+struct TriedMap
+{
+  MadeMap map;
+  std::string refusal;  // empty for a map
+  explicit operator bool() const { return refusal.empty(); }
 };
 
 // A call that is not accepted. what() is one line.
@@ -87,27 +109,30 @@ inline std::string hex(std::uint64_t value)
 }
 
 // Every argument of the driver's function, in its order.
-inline std::string as_call(const TmaDlpackArguments& a)
+inline std::string as_call(const TmaDlpackDescribed& c)
 {
   static const char* const functions[] = {"cuTensorMapEncodeTiled", "cuTensorMapEncodeIm2col",
                                           "cuTensorMapEncodeIm2colWide"};
-  const int rank = a.rank;
-  std::string text = std::string(functions[a.kind]) +
-                     "(tensorDataType=" + std::to_string(a.data_type) +
-                     ", tensorRank=" + std::to_string(rank) + ", globalAddress=" + hex(a.address) +
-                     ", globalDim=" + braced(a.dims, rank) +
-                     ", globalStrides=" + braced(a.strides_bytes, rank > 1 ? rank - 1 : 0);
-  if (a.kind == TMA_DLPACK_TILED)
-    text += ", boxDim=" + braced(a.box, rank);
+  const int rank = static_cast<int>(c.dims);
+  std::int64_t strides[TMA_DLPACK_MAX_RANK - 1];
+  for (int d = 0; d < TMA_DLPACK_MAX_RANK - 1; ++d) strides[d] = c.stride_bits[d] / 8;
+  std::string text = std::string(functions[c.kind]) +
+                     "(tensorDataType=" + std::to_string(c.data_type) +
+                     ", tensorRank=" + std::to_string(c.rank) +
+                     ", globalAddress=" + hex(static_cast<std::uint64_t>(c.address)) +
+                     ", globalDim=" + braced(c.global_dim, rank) +
+                     ", globalStrides=" + braced(strides, rank > 1 ? rank - 1 : 0);
+  if (c.kind == TMA_DLPACK_TILED)
+    text += ", boxDim=" + braced(c.box_dim, rank);
   else
-    text += ", pixelBoxLowerCorner=" + braced(a.lower, rank > 2 ? rank - 2 : 0) +
-            ", pixelBoxUpperCorner=" + braced(a.upper, rank > 2 ? rank - 2 : 0) +
-            ", channelsPerPixel=" + std::to_string(a.channels) +
-            ", pixelsPerColumn=" + std::to_string(a.pixels);
-  return text + ", elementStrides=" + braced(a.elem_strides, rank) +
-         ", interleave=" + std::to_string(a.interleave) + ", swizzle=" + std::to_string(a.swizzle) +
-         ", l2Promotion=" + std::to_string(a.l2_promotion) +
-         ", oobFill=" + std::to_string(a.oob_fill) + ")";
+    text += ", pixelBoxLowerCorner=" + braced(c.lower, static_cast<int>(c.spatial)) +
+            ", pixelBoxUpperCorner=" + braced(c.upper, static_cast<int>(c.spatial)) +
+            ", channelsPerPixel=" + std::to_string(c.channels) +
+            ", pixelsPerColumn=" + std::to_string(c.pixels);
+  return text + ", elementStrides=" + braced(c.element_strides, rank) +
+         ", interleave=" + std::to_string(c.interleave) + ", swizzle=" + std::to_string(c.swizzle) +
+         ", l2Promotion=" + std::to_string(c.l2_promotion) +
+         ", oobFill=" + std::to_string(c.oob_fill) + ")";
 }
 
 // The tensor in its own words: what the driver's arguments cannot show.
@@ -123,27 +148,24 @@ inline std::string as_tensor(const TmaDlpackTensor& t)
   return text;
 }
 
-[[noreturn]] inline void refuse(const TmaDlpackTensor& tensor, const TmaDlpackArguments& a,
-                                const TmaDlpackOptions& options, const std::string& why)
+inline std::string broken_rules(std::uint64_t failed)
 {
-  const char* rules = options.rules == TMA_DLPACK_RULES_DRIVER ? "driver"
-                      : options.kind == TMA_DLPACK_TILED       ? "libcu++"
-                                                               : "documented";
-  throw refused("tma_dlpack: refused: " + as_call(a) + "; rules=" + rules + "; " +
-                as_tensor(tensor) + (why.empty() ? "" : "; " + why) +
-                "; python -m tma_dlpack explain says why");
+  std::string text;
+  for (int rule = 0; rule < TMA_DLPACK_RULE_COUNT; ++rule)
+    if (failed >> rule & 1) text += (text.empty() ? "broken: " : ", ") + std::string(tma_dlpack_rule_id(rule));
+  return text;
 }
 
-inline std::string why_not(const TmaDlpackTensor& tensor, const TmaDlpackGpu* gpu)
+// The line of a refusal. `c` is NULL where the call could not be described.
+inline std::string refusal(const TmaDlpackTensor& tensor, const TmaDlpackDescribed* c,
+                           const TmaDlpackOptions& options, const std::string& why)
 {
-  if (tensor.device.device_type != TMA_DLPACK_CUDA)
-    return "the tensor is not on a GPU, so no kernel can have its map";
-  if (gpu == nullptr) return "there is no such GPU, or no driver with tensor maps";
-  if (!tma_dlpack_gpu_is_judged(gpu))
-    return "the GPU has compute capability " + std::to_string(gpu->major) + "." +
-           std::to_string(gpu->minor) +
-           ", and only 9.0 is judged here: use cuda::make_tma_descriptor, or make the map in Python";
-  return "";
+  const char* rules = options.driver_rules             ? "driver"
+                      : options.kind == TMA_DLPACK_TILED ? "libcu++"
+                                                         : "documented";
+  return "tma_dlpack: refused: " + (c == nullptr ? "" : as_call(*c) + "; ") + "rules=" + rules + "; " +
+         as_tensor(tensor) + (why.empty() ? "" : "; " + why) +
+         "; python -m tma_dlpack explain says why";
 }
 
 // The driver's state of this translation unit, one thread at a time.
@@ -153,24 +175,36 @@ inline std::mutex& driver_mutex()
   return mutex;
 }
 
+inline TriedMap attempt(const TmaDlpackTensor& tensor, const TmaDlpackOptions& options)
+{
+  const std::lock_guard<std::mutex> lock(driver_mutex());
+  const int ordinal = tma_dlpack_ordinal(&tensor);
+  const TmaDlpackGpu* gpu = tma_dlpack_gpu(ordinal);
+  const TmaDlpackTarget sm_90 = {9, 0, tma_dlpack_target(0)[2]};
+  const TmaDlpackTarget target = gpu != nullptr ? gpu->target : sm_90;
+  TmaDlpackDescribed c;
+  alignas(TMA_DLPACK_ALIGNMENT_BYTES) MadeMap map = {};
+  const char* flaw = tma_dlpack_describe(&tensor, &options, &target, &c);
+  if (flaw != nullptr) return {map, refusal(tensor, nullptr, options, flaw)};
+  std::string why = broken_rules(tma_dlpack_judge(&c, tma_dlpack_asked(&options, &target)));
+  const bool on_gpu = tensor.device.device_type == TMA_DLPACK_CUDA ||
+                      tensor.device.device_type == TMA_DLPACK_CUDA_MANAGED;
+  const char* place = !on_gpu ? "the tensor is not on a GPU, so no kernel can have its map"
+                      : gpu == nullptr ? "there is no such GPU, or no driver with tensor maps"
+                                       : "";
+  why += (why.empty() || *place == 0 ? "" : "; ") + std::string(place);
+  if (!why.empty()) return {map, refusal(tensor, &c, options, why)};
+  tma_dlpack_extend(&c);
+  const int result = tma_dlpack_driver_encode(&c, ordinal, reinterpret_cast<unsigned char*>(&map));
+  if (result != 0) why = "the driver returned CUresult " + std::to_string(result);
+  return {map, why.empty() ? why : refusal(tensor, &c, options, why)};
+}
+
 inline MadeMap make(const TmaDlpackTensor& tensor, const TmaDlpackOptions& options)
 {
-  TmaDlpackArguments arguments;
-  tma_dlpack_describe(&tensor, &options, &arguments);
-  const std::lock_guard<std::mutex> lock(driver_mutex());
-  const bool on_cuda = tensor.device.device_type == TMA_DLPACK_CUDA;
-  const TmaDlpackGpu* gpu = on_cuda ? tma_dlpack_gpu(tensor.device.device_id) : nullptr;
-  if (arguments.flaw != nullptr) refuse(tensor, arguments, options, arguments.flaw);
-  const std::int64_t max_smem = gpu != nullptr ? gpu->max_smem_bytes : TMA_DLPACK_SM_90_SMEM_BYTES;
-  const std::string why = why_not(tensor, gpu);
-  if (!tma_dlpack_judge(&arguments, options.rules, max_smem) || !why.empty())
-    refuse(tensor, arguments, options, why);
-  alignas(TMA_DLPACK_MAP_ALIGNMENT) MadeMap map = {};
-  const int result = tma_dlpack_driver_encode(&arguments, tensor.device.device_id,
-                                              reinterpret_cast<unsigned char*>(&map));
-  if (result != 0)
-    refuse(tensor, arguments, options, "the driver returned CUresult " + std::to_string(result));
-  return map;
+  const TriedMap tried = attempt(tensor, options);
+  if (!tried) throw refused(tried.refusal);
+  return tried.map;
 }
 
 inline int put(const std::vector<std::int64_t>& values, std::int64_t* out, const char* name)
@@ -182,18 +216,35 @@ inline int put(const std::vector<std::int64_t>& values, std::int64_t* out, const
   return static_cast<int>(values.size());
 }
 
+inline std::uint64_t allowed(const std::string& id)
+{
+  for (int rule = 0; rule < TMA_DLPACK_RULE_COUNT; ++rule)
+    if (TMA_DLPACK_ALLOWABLE >> rule & 1 && id == tma_dlpack_rule_id(rule)) return std::uint64_t{1} << rule;
+  throw refused("tma_dlpack: refused: allow names " + id + ", which is no rule of libcu++ alone");
+}
+
 inline TmaDlpackOptions start(int kind, Swizzle swizzle, const MakeOptions& more)
 {
   TmaDlpackOptions options;
   tma_dlpack_start_options(&options, kind);
-  options.rules = more.driver_rules ? TMA_DLPACK_RULES_DRIVER : TMA_DLPACK_RULES_DEFAULT;
+  options.driver_rules = more.driver_rules;
   options.asked_type = more.data_type.value_or(TMA_DLPACK_OWN_TYPE);
   options.interleave = static_cast<int>(more.interleave_layout);
   options.swizzle = static_cast<int>(swizzle);
+  options.has_swizzle = 1;
   options.l2_promotion = static_cast<int>(more.l2_fetch_size);
   options.oob_fill = static_cast<int>(more.oobfill);
   if (!more.elem_strides.empty())
     options.elem_stride_count = put(more.elem_strides, options.elem_strides, "elem_strides");
+  for (const std::string& id : more.allow) options.allowed |= allowed(id);
+  if (more.shape) options.shape_count = put(*more.shape, options.shape, "shape");
+  if (more.strides) options.stride_count = put(*more.strides, options.strides, "strides");
+  options.offset = more.offset;
+  options.split_inner = more.split_inner;
+  options.has_ragged = more.ragged.has_value();
+  options.ragged = more.ragged.value_or(0);
+  if (kind != TMA_DLPACK_TILED && (more.split_inner || more.ragged))
+    throw refused("tma_dlpack: refused: split_inner and ragged are options of tiled maps");
   return options;
 }
 
@@ -278,6 +329,23 @@ MadeMap make_tma_descriptor(const Tensor& tensor, const std::vector<std::int64_t
   TmaDlpackOptions options = detail::start(TMA_DLPACK_TILED, swizzle, more);
   options.box_count = detail::put(box_sizes, options.box_sizes, "box_sizes");
   return detail::make(view_of(tensor).tensor, options);
+}
+
+// The same without an exception for a refused call: a map, or the line that says why there is none.
+template <class Tensor>
+TriedMap try_make_tma_descriptor(const Tensor& tensor, const std::vector<std::int64_t>& box_sizes,
+                                 Swizzle swizzle = Swizzle::none, const MakeOptions& more = {})
+{
+  try
+  {
+    TmaDlpackOptions options = detail::start(TMA_DLPACK_TILED, swizzle, more);
+    options.box_count = detail::put(box_sizes, options.box_sizes, "box_sizes");
+    return detail::attempt(view_of(tensor).tensor, options);
+  }
+  catch (const refused& error)  // what cannot be read
+  {
+    return {MadeMap{}, error.what()};
+  }
 }
 
 // Make the im2col map of an N, [D,] [H,] W, C tensor. Corners: row-major (D, H, W), (H, W) or (W).
