@@ -65,4 +65,15 @@ int main()
   say([&] { tma_dlpack::make_tma_descriptor(matrix, {16, 64, 1, 1, 1, 1}); });
   say([&] { tma_dlpack::make_im2col_descriptor(images, {-1, -1}, {1, 1}, 32, 64, Swizzle::bytes64); });
   say([&] { tma_dlpack::make_im2col_descriptor(images, {-1}, {1}, 32, 64); });
+  const tma_dlpack::TriedMap tried = tma_dlpack::try_make_tma_descriptor(matrix, {16, 65}, Swizzle::bytes128);
+  std::puts(tried ? "made" : ("tried: " + tried.refusal).c_str());
+  tma_dlpack::MakeOptions more;
+  more.split_inner = true;
+  more.ragged = 0;
+  more.allow = {"STRIDE_UNIQUE", "BOX_IN_SHAPE"};
+  more.shape = {128, 64};
+  more.strides = {64, 1};
+  say([&] { tma_dlpack::make_tma_descriptor(matrix, {200, 64}, Swizzle::bytes64, more); });
+  more.allow = {"BOX_RANGE"};
+  say([&] { tma_dlpack::make_tma_descriptor(matrix, {16, 64}, Swizzle::bytes128, more); });
 }

@@ -29,8 +29,8 @@ def test_a_refusal_holds_every_argument_under_its_driver_name(lines):
         "tma_dlpack: refused: cuTensorMapEncodeTiled(tensorDataType=6, tensorRank=2, "
         "globalAddress=0x7f0000000000, globalDim={64, 128}, globalStrides={128}, boxDim={65, 16}, "
         "elementStrides={1, 1}, interleave=0, swizzle=3, l2Promotion=0, oobFill=0); rules=libcu++; "
-        "tensor: dtype={2, 16, 1}, device={2, 99}, shape={128, 64}; there is no such GPU, or no "
-        "driver with tensor maps; python -m tma_dlpack explain says why"
+        "tensor: dtype={2, 16, 1}, device={2, 99}, shape={128, 64}; broken: BOX_IN_SHAPE, "
+        "BOX_INNER_16B, BOX_SWIZZLE_SPAN; there is no such GPU, or no driver with tensor maps; python -m tma_dlpack explain says why"
     )
     assert lines[4].startswith(
         "tma_dlpack: refused: cuTensorMapEncodeIm2col(tensorDataType=6, tensorRank=4, "
@@ -54,7 +54,16 @@ def test_what_the_arguments_cannot_show_is_said(lines):
     assert lines[3] == (
         "tma_dlpack: refused: box_sizes has 6 entries, and a tensor map has 1 to 5 dimensions"
     )
-    assert "a corner has not one entry per spatial dimension" in lines[5]
+    assert "broken: LOWER_CORNER_COUNT, UPPER_CORNER_COUNT; " in lines[5]
+    assert lines[6] == "tried: " + lines[0]  # without an exception
+    assert "a stride is negative" not in lines[7]
+    assert lines[7].endswith(
+        "rules=libcu++; tensor: dtype={2, 16, 1}, device={2, 99}, shape={128, 64}; there is no such "
+        "GPU, or no driver with tensor maps; python -m tma_dlpack explain says why"
+    )  # split_inner, ragged and allow: nothing else stands against it
+    assert lines[8] == (
+        "tma_dlpack: refused: allow names BOX_RANGE, which is no rule of libcu++ alone"
+    )
 
 
 def test_explain_reads_the_line(lines):

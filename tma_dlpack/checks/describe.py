@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from tma_dlpack.checks.request import Request
-from tma_dlpack.tables.arguments import KINDS
+from tma_dlpack.tables.arguments import KINDS, EncodeArguments
 from tma_dlpack.tables.dtypes import DATA_TYPES
 from tma_dlpack.tables.limits import SWIZZLE_SPAN_BYTES
 
@@ -77,82 +77,92 @@ STRUCT: tuple[tuple[str, int, str], ...] = (
 
 
 class Described:
-    """A request as integers; `STRUCT` says what each field is."""
-
-    __slots__ = tuple(name for name, _, _ in STRUCT)
+    """A request as integers; `STRUCT` says what each field is, and each is 0 until it is set."""
 
 
-def _filled(values: tuple[int, ...], count: int) -> tuple[int, ...]:
-    return values[:count] + (0,) * (count - len(values))
+for _name, _count, _ in STRUCT:
+    setattr(Described, _name, (0,) * _count if _count else 0)
+
+_ZEROS = (0,) * 5
 
 
 def describe(r: Request) -> Described:
     """Return the struct of a request."""
-    a, target = r.arguments, r.target
+    a, target, rank = r.arguments, r.target, r.rank
     c: Any = Described()
-    tiled, rank = a.kind == "tiled", r.rank
     c.kind, c.rank = KINDS.index(a.kind), rank
     c.dims = dims = rank if 1 <= rank <= 5 else 0
-    c.spatial = 0 if tiled else max(0, dims - 2)
-    c.corners = min(1, c.spatial) if a.kind == "im2col_wide" else c.spatial
     c.address, c.is_null = r.address, r.view is not None and r.own_address == 0
 
     row = DATA_TYPES[a.data_type]
-    c.data_type = int(a.data_type) if r.type_is_known else -1
-    c.asked_type = -1 if r.asked_type is None else int(r.asked_type)
+    c.data_type = a.data_type if r.type_is_known else -1
+    c.asked_type = -1 if r.asked_type is None else r.asked_type
     c.element_bits = bits = row.element_bits
-    c.is_packed, c.is_padded, c.is_float = row.is_packed, row.is_padded, row.is_float
-    c.packed_unit, c.type_swizzles = row.packed_unit, row.swizzles
+    c.is_float, c.packed_unit, c.type_swizzles = row.is_float, 1, row.swizzles
     c.type_interleaves, c.passes_nan = row.interleaves, r.passes_nan
+    if row.is_packed:
+        c.is_packed, c.is_padded, c.packed_unit = True, row.is_padded, row.packed_unit
 
-    c.interleave, c.swizzle, c.mode = int(a.interleave), int(a.swizzle), int(a.mode)
-    c.l2_promotion, c.oob_fill = int(a.l2_promotion), int(a.oob_fill)
-    c.first_spatial = 0 if c.interleave else 1
+    c.interleave, c.swizzle = a.interleave, a.swizzle
+    c.l2_promotion, c.oob_fill, c.mode = a.l2_promotion, a.oob_fill, a.mode
+    c.first_spatial = 0 if a.interleave else 1
     c.alignment_bytes, c.inner_stride = a.alignment_bytes, r.innermost_stride
 
-    view, strides = r.view, a.global_strides
+    view, extents = r.view, a.global_dim
     if view is not None and view.shape:
         c.row_bits = view.shape[-1] * view.dtype.itemsize_bits
     else:
-        c.row_bits = a.global_dim[0] * bits if a.global_dim else 0
-    c.stride_bits = _filled(tuple([int(8 * stride) for stride in strides]), 4)
+        c.row_bits = extents[0] * bits if extents else 0
+    stride_bits = tuple([int(8 * stride) for stride in a.global_strides])
+    c.stride_bits = (stride_bits + _ZEROS)[:4]
     inside, spans = c.row_bits, [0]
     for d in range(1, dims):
         spans.append(inside)
-        if a.global_dim[d] != 1:
-            inside = a.global_dim[d] * c.stride_bits[d - 1]
-    c.inside_bits = _filled(tuple(spans), 5)
-    c.global_dim = _filled(a.global_dim, 5)
+        if extents[d] != 1:
+            inside = extents[d] * stride_bits[d - 1]
+    c.inside_bits = (*spans, *_ZEROS)[:5]
+    c.global_dim = (extents + _ZEROS)[:5]
     if row.is_packed and dims:
         c.global_dim = (c.row_bits // bits, *c.global_dim[1:])
 
     steps = a.element_strides
-    c.elem_stride_count, c.element_strides = len(steps), _filled(steps, 5)
+    c.elem_stride_count, c.element_strides = len(steps), (steps + _ZEROS)[:5]
     c.ignores_inner_step = r.ignores_innermost_elem_stride
-    c.box_count, c.box_dim = len(a.box_dim), _filled(a.box_dim, 5)
-    c.channels, c.pixels = a.channels_per_pixel, a.pixels_per_column
-    box_bits = floor_bits = bits
-    if tiled:
-        for d, size in enumerate(a.box_dim):
-            step = steps[d] if d < len(steps) and not (d == 0 and c.ignores_inner_step) else 1
-            box_bits *= size
-            floor_bits *= size // step if step > 0 else size
-    else:
-        box_bits = floor_bits = c.channels * c.pixels * bits
-    c.box_bits, c.floor_box_bits = box_bits, floor_bits
-    c.span_bits = 8 * SWIZZLE_SPAN_BYTES[c.swizzle]
+    c.span_bits = 8 * SWIZZLE_SPAN_BYTES[a.swizzle]
     c.is_split, c.is_ragged, c.has_swizzle = r.split_inner, r.is_ragged, r.has_swizzle
     c.span_values, c.ragged_dim = r.span_values, r.ragged_dim
-    c.ragged_stride_bits = c.stride_bits[c.ragged_dim - 1] if 1 <= c.ragged_dim < dims else 0
-    c.inner_box = c.span_values if c.is_split else c.box_dim[0] if tiled else c.channels
-    c.inner_box_bits = c.inner_box * bits
-
-    c.lower_count, c.upper_count = len(a.pixel_box_lower_corner), len(a.pixel_box_upper_corner)
-    c.lower = _filled(a.pixel_box_lower_corner, 3)
-    c.upper = _filled(a.pixel_box_upper_corner, 3)
+    if 1 <= c.ragged_dim < dims:
+        c.ragged_stride_bits = stride_bits[c.ragged_dim - 1]
     c.corner_end = r.corner_end
+    if a.kind == "tiled":
+        _describe_box(c, a.box_dim, steps)
+    else:
+        _describe_column(c, a)
+    c.inner_box_bits = c.inner_box * bits
 
     c.has_tma, c.is_sm_9x, c.has_wide = target.has_tma, target.is_sm_9x, target.has_wide
     c.has_model, c.max_smem_bytes = target.has_model, target.max_smem_bytes
     described: Described = c
     return described
+
+
+def _describe_box(c: Any, box: tuple[int, ...], steps: tuple[int, ...]) -> None:
+    c.box_count, c.box_dim = len(box), (box + _ZEROS)[:5]
+    c.inner_box = c.span_values if c.is_split else c.box_dim[0]
+    box_bits = floor_bits = c.element_bits
+    for d, size in enumerate(box):
+        step = steps[d] if d < len(steps) and not (d == 0 and c.ignores_inner_step) else 1
+        box_bits *= size
+        floor_bits *= size // step if step > 0 else size
+    c.box_bits, c.floor_box_bits = box_bits, floor_bits
+
+
+def _describe_column(c: Any, a: EncodeArguments) -> None:
+    lower, upper = a.pixel_box_lower_corner, a.pixel_box_upper_corner
+    c.spatial = max(0, c.dims - 2)
+    c.corners = min(1, c.spatial) if a.kind == "im2col_wide" else c.spatial
+    c.lower_count, c.lower = len(lower), (lower + _ZEROS)[:3]
+    c.upper_count, c.upper = len(upper), (upper + _ZEROS)[:3]
+    c.channels, c.pixels = a.channels_per_pixel, a.pixels_per_column
+    c.inner_box = c.channels
+    c.box_bits = c.floor_box_bits = c.channels * c.pixels * c.element_bits

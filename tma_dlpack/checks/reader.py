@@ -201,6 +201,8 @@ class Reader:
 
         `known` has the ids of all rules.
         """
+        if value == () and type(value) is tuple:
+            return frozenset()
         ids = texts_of(value)
         if ids is None:
             given = text_of(value)
