@@ -30,7 +30,8 @@ def test_a_refusal_holds_every_argument_under_its_driver_name(lines):
         "globalAddress=0x7f0000000000, globalDim={64, 128}, globalStrides={128}, boxDim={65, 16}, "
         "elementStrides={1, 1}, interleave=0, swizzle=3, l2Promotion=0, oobFill=0); rules=libcu++; "
         "tensor: dtype={2, 16, 1}, device={2, 99}, shape={128, 64}; broken: BOX_IN_SHAPE, "
-        "BOX_INNER_16B, BOX_SWIZZLE_SPAN; there is no such GPU, or no driver with tensor maps; python -m tma_dlpack explain says why"
+        "BOX_INNER_16B, BOX_SWIZZLE_SPAN; there is no such GPU, or no driver with tensor maps; "
+        "python -m tma_dlpack explain says why"
     )
     assert lines[4].startswith(
         "tma_dlpack: refused: cuTensorMapEncodeIm2col(tensorDataType=6, tensorRank=4, "
@@ -58,8 +59,8 @@ def test_what_the_arguments_cannot_show_is_said(lines):
     assert lines[6] == "tried: " + lines[0]  # without an exception
     assert "a stride is negative" not in lines[7]
     assert lines[7].endswith(
-        "rules=libcu++; tensor: dtype={2, 16, 1}, device={2, 99}, shape={128, 64}; there is no such "
-        "GPU, or no driver with tensor maps; python -m tma_dlpack explain says why"
+        "rules=libcu++; tensor: dtype={2, 16, 1}, device={2, 99}, shape={128, 64}; there is no "
+        "such GPU, or no driver with tensor maps; python -m tma_dlpack explain says why"
     )  # split_inner, ragged and allow: nothing else stands against it
     assert lines[8] == (
         "tma_dlpack: refused: allow names BOX_RANGE, which is no rule of libcu++ alone"
