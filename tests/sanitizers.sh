@@ -20,7 +20,7 @@ for module in tensor_map/_storage make/_accept; do
     -o "tma_dlpack/$module.abi3.so"
 done
 preload="$("${CC:-cc}" -print-file-name=libasan.so) $("${CC:-cc}" -print-file-name=libubsan.so)"
-tests="tests/make/test_shortcut.py tests/make/test_make.py tests/make/test_batch.py tests/make/test_driver_words.py tests/make/test_stand_in_gpu.py tests/dlpack"
+tests="tests/make/test_crashes.py tests/make/test_shortcut.py tests/make/test_make.py tests/make/test_batch.py tests/make/test_driver_words.py tests/make/test_stand_in_gpu.py tests/dlpack"
 echo "interceptor_via_lib:libffi" > "$copy/suppressions"
 export ASAN_OPTIONS="detect_leaks=0:allocator_may_return_null=1:suppressions=$copy/suppressions"
 LD_PRELOAD=$preload PYTHONMALLOC=malloc \

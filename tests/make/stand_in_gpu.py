@@ -126,6 +126,9 @@ class JaxArray(CupyArray):
     def platform(self) -> str:
         return "gpu"
 
+    def is_deleted(self) -> bool:
+        return False
+
 
 class TvmArray(CupyArray):
     """The same of a type that is taken for TVM FFI's, which may lie anywhere."""

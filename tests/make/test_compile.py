@@ -75,8 +75,31 @@ def test_one_graph_without_an_operator_is_refused_in_torch_words():
         return x + tma.make_tma_descriptor(x, (16, 32)).rank
 
     compiled = torch.compile(outside_of_an_operator, fullgraph=True, backend="aot_eager")
-    with pytest.raises(torch._dynamo.exc.Unsupported, match="make_tma_descriptor"):
+    with pytest.raises(torch._dynamo.exc.Unsupported, match=r"tma_dlpack\.torch_ops") as caught:
         compiled(torch.from_numpy(np.zeros((64, 64), np.float32)))
+    assert "Quick" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["make_im2col_descriptor", "driver_encode_tiled"])
+def test_every_function_with_a_compiled_short_cut_names_the_operators(name):
+    verb = getattr(tma, name)
+    compiled = torch.compile(lambda x: x + verb(x, 2).rank, fullgraph=True, backend="eager")
+    with pytest.raises(torch._dynamo.exc.Unsupported, match=r"tma_dlpack\.torch_ops"):
+        compiled(torch.zeros(64, 64))
+
+
+def test_the_pointer_of_a_host_map_is_refused_in_a_compiled_function_as_outside():
+    def caught(x):
+        try:
+            return x * 2, MAP.ptr
+        except tma.TmaError as error:
+            return x * 2, str(error)
+
+    doubled, text = torch.compile(caught, backend="eager")(X)
+    assert (text, torch.equal(doubled, X * 2)) == (caught(X)[1], True)
+    in_one_graph = torch.compile(lambda x: x + MAP.ptr, fullgraph=True, backend="eager")
+    with pytest.raises(torch._dynamo.exc.Unsupported, match=r"tma_dlpack\.torch_ops"):
+        in_one_graph(X)
 
 
 def test_one_graph_that_asks_a_map_is_refused_and_the_way_named():

@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import inspect
 import itertools
+import pydoc
 import random
 import re
 import subprocess
@@ -422,6 +423,22 @@ def test_verbs_keep_signature_and_text():
     assert tma.make_tma_descriptor.__name__ == "make_tma_descriptor"
 
 
+def test_help_and_ipython_show_a_function_with_its_signature():
+    text = pydoc.render_doc(tma.make_tma_descriptor, renderer=pydoc.plaintext)
+    title, _, call, first, *_ = text.splitlines()
+    assert re.fullmatch(
+        r"Python Library Documentation: function (\w+ )?in module tma_dlpack\.make\.tiled", title
+    )
+    assert call.startswith("make_tma_descriptor(tensor: 'object', box_sizes: ")
+    assert first.strip().startswith("Make the tensor map of a tensor")
+    shell = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell()
+    shown = shell.inspector.info(tma.make_tma_descriptor, oname="make")
+    assert (shown["type_name"], shown["call_def"]) == ("function", None)
+    assert shown["definition"].startswith("make(")
+    assert shown["docstring"].startswith("Make the tensor map of a tensor")
+    assert "make_tma_descriptor" in inspect.getsource(tma.make_tma_descriptor)
+
+
 def test_wrong_calls_raise_pythons_own_errors():
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'box_sizes'"):
         tma.make_tma_descriptor(tensor())
@@ -551,7 +568,8 @@ def test_nothing_is_made_before_setup_or_of_another_class():
             pass
         for other in (int, Larger):
             try:
-                fresh.setup(other, (int,) * 6, ({},) * 6, (len,) * 3, numpy.integer, numpy.ndarray)
+                enums, exports = ((int,) * 6, ({},) * 6), (len,) * 3
+                fresh.setup(other, object, *enums, exports, numpy.integer, numpy.ndarray)
             except TypeError as error:
                 assert "MapStorage" in str(error)
             else:
@@ -575,7 +593,8 @@ def test_maps_outlive_the_module_that_made_them():
             fresh = importlib.util.module_from_spec(spec)
             loader.exec_module(fresh)
             fresh.setup(
-                TensorMap, shortcut._ENUMS, tuple(enums.NAMES[enum] for enum in shortcut._ENUMS),
+                TensorMap, object,
+                shortcut._ENUMS, tuple(enums.NAMES[enum] for enum in shortcut._ENUMS),
                 (shortcut._export,) * 3, numpy.integer, numpy.ndarray,
             )
             maps = [fresh.accept_tiled(x, *arguments) for _ in range(kept)]

@@ -231,7 +231,7 @@ class Reader:
 
 
 def _is_long(value: object) -> bool:
-    return isinstance(value, int) and value.bit_length() > INTEGER_BITS
+    return issubclass(type(value), int) and value.bit_length() > INTEGER_BITS  # type: ignore[attr-defined]
 
 
 def _close(word: str, names: Iterable[str]) -> str | None:

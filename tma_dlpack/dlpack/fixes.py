@@ -42,7 +42,7 @@ def fix_of(tensor: Any) -> str | None:
 
 def _jax_fix(tensor: Any) -> str | None:
     """Give the fix for JAX's integers smaller than a byte; None for anything else."""
-    name = str(tensor.dtype)
+    name = str(getattr(tensor, "dtype", None))
     if name in ("uint4", "uint2"):
         return "pass x.astype(jax.numpy.uint8), one value per byte"
     if name in ("int4", "int2"):

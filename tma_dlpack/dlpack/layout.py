@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tma_dlpack.dlpack.refusals import refuse
+from tma_dlpack.tables.coerce import shown
 from tma_dlpack.tables.dtypes import DLDataType
 from tma_dlpack.tables.enums import DLDataTypeCode, DLDeviceType
 from tma_dlpack.tables.limits import STRIDE_BYTES_END
@@ -53,8 +54,10 @@ class Device(NamedTuple):
         name = _DEVICE_NAMES.get(self.device_type)
         if name is None:
             known = self.device_type in DLDeviceType._value2member_map_
-            name = DLDeviceType(self.device_type).name if known else f"type {self.device_type}"
-        return f"{name}:{self.device_id}"
+            name = (
+                DLDeviceType(self.device_type).name if known else f"type {shown(self.device_type)}"
+            )
+        return f"{name}:{shown(self.device_id)}"
 
 
 class Layout(NamedTuple):

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import operator
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import numpy as np
@@ -25,6 +28,23 @@ _KNOWN_PRODUCERS = frozenset(
 #: Types of TensorFlow's values that are not plain bytes. Its `__dlpack__` ends the process instead
 #: of raising [measured, TensorFlow 2.21].
 NO_NUMBERS = frozenset({"string", "resource", "variant"})
+
+
+_reading: set[tuple[int, int]] = set()  # threads, and the ids of the tensors that each reads
+
+
+@contextmanager
+def reading(tensor: object) -> Iterator[None]:
+    """Refuse a tensor that this thread is reading already: its methods ask for a map of itself."""
+    key = threading.get_ident(), id(tensor)
+    if key in _reading:
+        found = f"is a {name_of(type(tensor))} whose __dlpack__ needs a tensor map of itself"
+        refuse("TENSOR_EXPORT", found, fix="make its __dlpack__ return the capsule of its memory")
+    _reading.add(key)
+    try:
+        yield
+    finally:
+        _reading.discard(key)
 
 
 def is_known(kind: type) -> bool:
@@ -105,7 +125,7 @@ def _takes_stream(tensor: Any) -> bool:
 
 def _refuse_export(tensor: Any, error: Exception) -> NoReturn:
     found = f"is a {name_of(type(tensor))} whose __dlpack__ raised {said(error)}"
-    if isinstance(tensor, np.ndarray) and not isinstance(error, TypeError):
+    if issubclass(type(tensor), np.ndarray) and not isinstance(error, TypeError):
         fix = numpy_fix(tensor.dtype)
         if fix:
             found = f"is a NumPy array of dtype {tensor.dtype}: __dlpack__ raised {said(error)}"

@@ -124,7 +124,7 @@ def _is_transformed(tensor: Any) -> bool:
 
 def _is_fake(tensor: object) -> bool:
     fake = getattr(sys.modules.get("torch._subclasses.fake_tensor"), "FakeTensor", None)
-    return isinstance(fake, type) and isinstance(tensor, fake)
+    return isinstance(fake, type) and issubclass(type(tensor), fake)
 
 
 #: Why a torch tensor is refused: rule, condition, what was found; the first that applies counts.

@@ -11,7 +11,13 @@ import numpy as np
 from tma_dlpack.dlpack.capsule import read_safely
 from tma_dlpack.dlpack.fixes import fix_of
 from tma_dlpack.dlpack.layout import Device, Export, canonical_strides, judge
-from tma_dlpack.dlpack.producer import is_known, read_dlpack, read_interface, refuse_masked
+from tma_dlpack.dlpack.producer import (
+    is_known,
+    read_dlpack,
+    read_interface,
+    reading,
+    refuse_masked,
+)
 from tma_dlpack.dlpack.refusals import name_of, refuse, said
 from tma_dlpack.dlpack.torch_tensor import is_proxy, is_torch, read_torch
 from tma_dlpack.tables.dtypes import DLDataType
@@ -141,14 +147,19 @@ def as_tensor_view(tensor: object) -> TensorView:
 
 def read(tensor: object) -> Export:
     """Give a tensor's address and layout, unchecked: the first half of `as_tensor_view`."""
+    with reading(tensor):
+        return _read(tensor)
+
+
+def _read(tensor: object) -> Export:
     if is_torch(tensor):
         return read_torch(tensor)
     if is_proxy(tensor):
         refuse("TENSOR_FAKE", "is a torch.fx.Proxy, which stands for a tensor in a graph")
     if name_of(type(tensor)) == "PyCapsule":
         refuse("TENSOR_RAW_CAPSULE", "is a capsule")
-    if isinstance(tensor, type):
-        refuse("TENSOR_TYPE", f"is the class {name_of(tensor)}")
+    if issubclass(type(tensor), type):
+        refuse("TENSOR_TYPE", f"is the class {name_of(tensor)}")  # type: ignore[arg-type]
     refuse_masked(tensor)
     if _has(tensor, "__dlpack__"):
         return read_dlpack(tensor)

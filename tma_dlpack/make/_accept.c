@@ -205,10 +205,11 @@ static void close_spare(State *state) {
 /* ---- setting up ---------------------------------------------------------------------------------- */
 
 PyDoc_STRVAR(setup_doc,
-             "setup(map_type, enums, names, exports, numpy_integer, numpy_array, /)\n--\n\n"
-             "Say which classes to make and to read: TensorMap; the enums of interleave, swizzle, L2\n"
-             "promotion, fill, data type and wide mode, with a dict {name: member} for each; and\n"
-             "how `__dlpack__` is called: of host tensors, of CUDA tensors, of JAX's CUDA arrays.");
+             "setup(map_type, function_type, enums, names, exports, numpy_integer, numpy_array, /)\n--\n\n"
+             "Say which classes to make and to read: TensorMap; the base class of what `quick` makes;\n"
+             "the enums of interleave, swizzle, L2 promotion, fill, data type and wide mode, with a\n"
+             "dict {name: member} for each; and how `__dlpack__` is called: of host tensors, of CUDA\n"
+             "tensors, of JAX's CUDA arrays.");
 
 /* Whether an attribute of a class is this number. */
 static int has_number(PyTypeObject *type, const char *attribute, Py_ssize_t number) {
@@ -257,10 +258,10 @@ static int set_words(Words *words, PyObject *type, PyObject *names) {
 
 static PyObject *setup(PyObject *module, PyObject *args) {
   State *state = state_of(module);
-  PyObject *map_type, *enums, *names, *exports, *integer, *array;
-  if (!PyArg_ParseTuple(args, "O!O!O!O!O!O!:setup", &PyType_Type, &map_type, &PyTuple_Type, &enums,
-                        &PyTuple_Type, &names, &PyTuple_Type, &exports, &PyType_Type, &integer,
-                        &PyType_Type, &array))
+  PyObject *map_type, *function_type, *enums, *names, *exports, *integer, *array;
+  if (!PyArg_ParseTuple(args, "O!O!O!O!O!O!O!:setup", &PyType_Type, &map_type, &PyType_Type,
+                        &function_type, &PyTuple_Type, &enums, &PyTuple_Type, &names, &PyTuple_Type,
+                        &exports, &PyType_Type, &integer, &PyType_Type, &array))
     return NULL;
   if (PyTuple_Size(enums) != ENUMS || PyTuple_Size(names) != ENUMS ||
       PyTuple_Size(exports) != EXPORTS || state->map_type != NULL) {
@@ -268,6 +269,12 @@ static PyObject *setup(PyObject *module, PyObject *args) {
     return NULL;
   }
   if (!is_storage((PyTypeObject *)map_type)) return NULL;
+  PyObject *bases = PyTuple_Pack(1, function_type);
+  if (bases == NULL) return NULL;
+  Py_XDECREF(state->quick_type); /* of a setup() that failed */
+  state->quick_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &quick_spec, bases);
+  Py_DECREF(bases);
+  if (state->quick_type == NULL) return NULL;
   open_spare(state);
   for (int i = 0; i < ENUMS; ++i)
     if (!set_words(&state->words[i], PyTuple_GetItem(enums, i), PyTuple_GetItem(names, i)))
@@ -302,6 +309,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg) {
     Py_VISIT(state->producers[i].on_host);
     Py_VISIT(state->producers[i].on_cuda);
     Py_VISIT(state->producers[i].platform);
+    Py_VISIT(state->producers[i].is_deleted);
   }
   for (int i = 0; i < EXPORTS; ++i) Py_VISIT(state->exports[i]);
   return 0;
@@ -372,9 +380,8 @@ static int intern_words(State *state) {
 static int module_exec(PyObject *module) {
   State *state = state_of(module);
   if (!intern_words(state)) return -1;
-  state->quick_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &quick_spec, NULL);
   state->batch_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &batch_spec, NULL);
-  return state->quick_type == NULL || state->batch_type == NULL ? -1 : 0;
+  return state->batch_type == NULL ? -1 : 0;
 }
 
 static PyModuleDef_Slot module_slots[] = {

@@ -30,10 +30,12 @@ typedef struct {
 
 /* ---- filling one --------------------------------------------------------------------------------- */
 
-/* A batch without entries; NULL with an exception if out of memory. */
+/* A batch without entries, which the collector does not show to anybody; NULL with an exception if out of
+ * memory. */
 static Batch *new_batch(const State *state, PyObject *tensors) {
   Batch *batch = (Batch *)PyType_GenericAlloc(state->batch_type, 0);
   if (batch == NULL) return NULL;
+  PyObject_GC_UnTrack(batch);
   Py_INCREF(state->map_type);
   Py_INCREF(tensors);
   batch->map_type = state->map_type;
@@ -66,6 +68,7 @@ static int fill_batch(State *state, Batch *batch, const TmaDlpackOptions *option
     memcpy(entry->bytes, row, TMA_DLPACK_MAP_BYTES);
     batch->launchable &= entry->launchable;
   }
+  PyObject_GC_Track(batch);
   return 1;
 }
 
@@ -156,7 +159,7 @@ static PyType_Slot batch_slots[] = {
 static PyType_Spec batch_spec = {
     .name = "tma_dlpack.make._accept.Batch",
     .basicsize = sizeof(Batch),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .slots = batch_slots,
 };
 

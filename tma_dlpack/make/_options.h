@@ -1,7 +1,7 @@
 /* _options.h: read the options as numbers: enum members, names or values; tuples or lists of integers.
  *
- * Each function returns 1 if it read the value and 0 for "not sure": then rules/parse.py says what is
- * wrong. None of them leaves an exception behind.
+ * Each function returns 1 if it read the value and 0 for "not sure", possibly with an exception: the caller
+ * takes it to swallowed(), and checks/parse.py says what is wrong.
  */
 
 #ifndef TMA_DLPACK_OPTIONS_H
@@ -27,11 +27,10 @@ static int read_integer(const State *state, PyObject *value, int64_t *out) {
     return !overflow;
   }
   if (!PyType_IsSubtype(Py_TYPE(value), state->numpy_integer)) return 0;
+  Py_INCREF(value); /* a __index__ in Python may empty the list that holds it */
   PyObject *number = PyNumber_Index(value);
-  if (number == NULL) {
-    PyErr_Clear();
-    return 0;
-  }
+  Py_DECREF(value);
+  if (number == NULL) return 0;
   *out = PyLong_AsLongLongAndOverflow(number, &overflow);
   Py_DECREF(number);
   return !overflow;
@@ -47,10 +46,8 @@ static int read_integers(const State *state, PyObject *value, int most, int64_t 
   *count = size;
   for (int i = 0; i < size; ++i) {
     PyObject *entry = entry_of(value, i);
-    if (entry == NULL || !read_integer(state, entry, &out[i])) {
-      PyErr_Clear(); /* a list that became shorter meanwhile */
-      return 0;
-    }
+    if (entry == NULL || !read_integer(state, entry, &out[i])) return 0; /* NULL: a list that became
+                                                                            shorter meanwhile */
   }
   return 1;
 }
@@ -65,7 +62,6 @@ static int read_name(const Words *words, PyObject *name, int64_t *out) {
   PyObject *member = PyDict_GetItemWithError(words->names, name); /* borrowed */
   int overflow = 0;
   if (member != NULL) *out = PyLong_AsLongLongAndOverflow(member, &overflow);
-  else PyErr_Clear();
   return member != NULL && !overflow;
 }
 

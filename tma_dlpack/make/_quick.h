@@ -5,7 +5,9 @@
  * cut is not sure, or the arguments do not bind, it calls the Python function with the same arguments.
  *
  * It uses the vectorcall protocol, which CPython has for such types since 3.9, although the limited API
- * names it only since 3.12. It is not a built-in function, because torch.compile warns about those.
+ * names it only since 3.12; every call of CPython's goes there. The base class is written in Python
+ * (shortcut.py): torch.compile, which does not call but trace, finds its `__call__`. It is not a built-in
+ * function, because torch.compile warns about those.
  */
 
 #ifndef TMA_DLPACK_QUICK_H
@@ -52,6 +54,18 @@ static inline int parameter_of(const Quick *quick, PyObject *keyword, Py_ssize_t
   for (int i = (int)given; i < quick->count; ++i)
     if (quick->names[i] == keyword) return i;
   return -1;
+}
+
+/* The Python function, borrowed; NULL with an exception once the collector has cleared this object, which is
+ * part of a cycle, while other parts still refer to it. */
+static PyObject *function_of(const Quick *quick) {
+  if (quick->function == NULL) PyErr_SetString(PyExc_ReferenceError, "this function is being freed");
+  return quick->function;
+}
+
+static PyObject *function_attribute(PyObject *self, const char *name) {
+  PyObject *function = function_of((Quick *)self);
+  return function == NULL ? NULL : PyObject_GetAttrString(function, name);
 }
 
 /* Both ways to read the arguments give 0 for what is not an ordinary call (an unknown keyword, one given
@@ -113,7 +127,9 @@ static PyObject *take_short_cut(const Quick *quick, PyObject *const *args, Py_ss
 
 static PyObject *call_function(const Quick *quick, PyObject *const *args, Py_ssize_t given,
                                PyObject *keywords) {
-  PyObject *positional = PyTuple_New(given), *named = PyDict_New(), *result = NULL;
+  PyObject *function = function_of(quick), *result = NULL;
+  if (function == NULL) return NULL;
+  PyObject *positional = PyTuple_New(given), *named = PyDict_New();
   Py_ssize_t count = keywords == NULL ? 0 : PyTuple_Size(keywords);
   int built = positional != NULL && named != NULL;
   for (Py_ssize_t i = 0; built && i < given; ++i) {
@@ -122,7 +138,7 @@ static PyObject *call_function(const Quick *quick, PyObject *const *args, Py_ssi
   }
   for (Py_ssize_t k = 0; built && k < count; ++k)
     built = PyDict_SetItem(named, PyTuple_GetItem(keywords, k), args[given + k]) == 0;
-  if (built) result = PyObject_Call(quick->function, positional, named);
+  if (built) result = PyObject_Call(function, positional, named);
   Py_XDECREF(positional);
   Py_XDECREF(named);
   return result;
@@ -137,48 +153,30 @@ static PyObject *quick_vectorcall(PyObject *self, PyObject *const *args, size_t 
   return swallowed() < 0 ? NULL : call_function(quick, args, given, keywords);
 }
 
-/* The same for callers that have a tuple and a dict, such as f(*args, **keywords). */
-static PyObject *quick_call(PyObject *self, PyObject *args, PyObject *keywords) {
-  PyObject *values[2 * MAX_PARAMETERS], *names = NULL, *key, *value, *result = NULL;
-  Py_ssize_t given = PyTuple_Size(args), named = keywords ? PyDict_Size(keywords) : 0, place = 0;
-  if (given + named > 2 * MAX_PARAMETERS) /* far too many: Python's own binding says so */
-    return PyObject_Call(((Quick *)self)->function, args, keywords);
-  for (Py_ssize_t i = 0; i < given; ++i) values[i] = PyTuple_GetItem(args, i);
-  if (named > 0) {
-    names = PyTuple_New(named);
-    if (names == NULL) return NULL;
-    for (Py_ssize_t k = 0; PyDict_Next(keywords, &place, &key, &value); ++k) {
-      Py_INCREF(key);
-      PyTuple_SetItem(names, k, key);
-      values[given + k] = value;
-    }
-  }
-  result = quick_vectorcall(self, values, (size_t)given, names);
-  Py_XDECREF(names);
-  return result;
-}
-
 /* ---- what it looks like: the Python function, whose attributes it has ----------------------------- */
 
+/* `__call__` is the function itself: IPython shows the signature of both where they differ. */
 static PyObject *quick_attribute(PyObject *self, PyObject *name) {
+  if (PyUnicode_CompareWithASCIIString(name, "__call__") == 0) return Py_INCREF(self), self;
   PyObject *own = PyObject_GenericGetAttr(self, name);
   if (own != NULL || !PyErr_ExceptionMatches(PyExc_AttributeError)) return own;
   PyErr_Clear();
-  return PyObject_GetAttr(((Quick *)self)->function, name);
+  PyObject *function = function_of((Quick *)self);
+  return function == NULL ? NULL : PyObject_GetAttr(function, name);
 }
 
 static PyObject *quick_doc(PyObject *self, void *unused) {
   (void)unused;
-  return PyObject_GetAttrString(((Quick *)self)->function, "__doc__");
+  return function_attribute(self, "__doc__");
 }
 
 static PyObject *quick_home(PyObject *self, void *unused) {
   (void)unused;
-  return PyObject_GetAttrString(((Quick *)self)->function, "__module__");
+  return function_attribute(self, "__module__");
 }
 
 static PyObject *quick_repr(PyObject *self) {
-  PyObject *name = PyObject_GetAttrString(((Quick *)self)->function, "__qualname__");
+  PyObject *name = function_attribute(self, "__qualname__");
   PyObject *text = name == NULL ? NULL : PyUnicode_FromFormat("<compiled function %U>", name);
   Py_XDECREF(name);
   return text;
@@ -187,7 +185,7 @@ static PyObject *quick_repr(PyObject *self) {
 /* Pickled by name, as functions are. */
 static PyObject *quick_reduce(PyObject *self, PyObject *unused) {
   (void)unused;
-  return PyObject_GetAttrString(((Quick *)self)->function, "__qualname__");
+  return function_attribute(self, "__qualname__");
 }
 
 /* In a class it is what it is, as built-in functions are; help() and doctest take it for a routine. */
@@ -274,7 +272,6 @@ static PyGetSetDef quick_getters[] = {
 };
 
 static PyType_Slot quick_slots[] = {
-    {Py_tp_call, (void *)quick_call},
     {Py_tp_getattro, (void *)quick_attribute},
     {Py_tp_repr, (void *)quick_repr},
     {Py_tp_descr_get, (void *)quick_get},
@@ -287,10 +284,12 @@ static PyType_Slot quick_slots[] = {
     {0, NULL},
 };
 
+/* Named "function" for help() and IPython, which show the name of the type. */
 static PyType_Spec quick_spec = {
-    .name = "tma_dlpack.make._accept.Quick",
+    .name = "tma_dlpack.make._accept.function",
     .basicsize = sizeof(Quick),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | HAVE_VECTORCALL,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION |
+             HAVE_VECTORCALL,
     .slots = quick_slots,
 };
 
@@ -310,6 +309,7 @@ static int keep_options_of_defaults(Quick *quick) {
 static PyObject *new_quick(PyObject *module, const ShortCut *short_cut, PyObject *function,
                            PyObject *parameters, PyObject *required, int positional) {
   State *state = (State *)PyModule_GetState(module);
+  if (state->quick_type == NULL) return PyErr_Format(PyExc_ValueError, "setup was not called");
   Quick *quick = (Quick *)PyType_GenericAlloc(state->quick_type, 0);
   if (quick == NULL) return NULL;
   Py_INCREF(module);

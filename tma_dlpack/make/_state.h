@@ -37,6 +37,7 @@ typedef struct {
   PyObject *on_host;          /* everything else: what calls `__dlpack__` of a host tensor */
   PyObject *on_cuda;          /* and of a CUDA tensor */
   PyObject *platform;         /* JAX: its method that names the device; else NULL */
+  PyObject *is_deleted;       /* and the one to call before, because platform() reads freed memory then */
   int only_host, only_cuda;   /* NumPy, CuPy: the device need not be asked */
   int is_jax;                 /* its arrays never change */
 } Producer;

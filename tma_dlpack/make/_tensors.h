@@ -35,29 +35,39 @@ static int keep_view(View *view, uint64_t flags) {
 
 /* ---- how tensors of a type are read -------------------------------------------------------------- */
 
-/* Give an attribute of an imported module, or NULL without an exception. A new reference. */
+/* These functions run Python code, which may be interrupted: what swallowed() keeps stays set, the functions
+ * after it do nothing, and learn() returns with it. */
+
+/* An attribute of any object; a new reference, NULL if there is none. */
+static PyObject *attribute_of(PyObject *object, const char *attribute) {
+  PyObject *found = PyErr_Occurred() ? NULL : PyObject_GetAttrString(object, attribute);
+  swallowed();
+  return found;
+}
+
+/* The same of an imported module. */
 static PyObject *attribute_of_module(const char *module_name, const char *attribute) {
-  PyObject *name = PyUnicode_FromString(module_name);
+  PyObject *name = PyErr_Occurred() ? NULL : PyUnicode_FromString(module_name);
   PyObject *module = name == NULL ? NULL : PyImport_GetModule(name);
-  PyObject *found = module == NULL ? NULL : PyObject_GetAttrString(module, attribute);
+  PyObject *found = module == NULL ? NULL : attribute_of(module, attribute);
+  swallowed();
   Py_XDECREF(name);
   Py_XDECREF(module);
-  if (found == NULL) PyErr_Clear();
   return found;
 }
 
 /* DLPackExchangeAPI as a table of 64-bit words [dlpack.h 1.3]: 0 version (u32 major, u32 minor),
  * 3 managed_tensor_from_py_object_no_sync, 5 dltensor_from_py_object_no_sync, which may be NULL. */
 static int read_exchange_api(PyTypeObject *type, Producer *producer) {
-  PyObject *capsule = PyObject_GetAttrString((PyObject *)type, "__dlpack_c_exchange_api__");
+  PyObject *capsule = attribute_of((PyObject *)type, "__dlpack_c_exchange_api__");
   void **table = capsule == NULL ? NULL : PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
   int usable = table != NULL && *(uint32_t *)table == 1;
   if (usable) {
     memcpy(&producer->export_tensor, &table[3], sizeof table[3]);
     memcpy(&producer->fill, &table[5], sizeof table[5]);
   }
+  swallowed();
   Py_XDECREF(capsule); /* the table is static: "stays alive throughout the program" */
-  PyErr_Clear();
   return usable;
 }
 
@@ -69,21 +79,20 @@ static PyObject *torch_dtypes(void) {
   PyObject *table = on_rocm ? NULL
                             : attribute_of_module("tma_dlpack.dlpack.torch_tensor", "torch_dtype_table");
   PyObject *types = table == NULL ? NULL : PyObject_CallFunctionObjArgs(table, NULL);
+  swallowed();
   Py_XDECREF(table);
-  PyErr_Clear();
   return types;
 }
 
 /* The C function of a built-in method without arguments, or NULL. It lives as long as the type; calling
  * it costs a third less than calling the method, and a tensor is asked at every call. */
 static PyCFunction method_function(PyObject *object, const char *name) {
-  PyObject *method = PyObject_GetAttrString(object, name);
+  PyObject *method = attribute_of(object, name);
   PyCFunction function = NULL;
   if (method != NULL && PyCFunction_CheckExact(method) && PyCFunction_GetSelf(method) == object &&
       PyCFunction_GetFlags(method) == METH_NOARGS)
     function = PyCFunction_GetFunction(method);
   Py_XDECREF(method);
-  PyErr_Clear();
   return function;
 }
 
@@ -103,29 +112,29 @@ static int learn_torch(State *state, PyObject *tensor, Producer *producer) {
     if (state->torch_uint8 == NULL) state->torch_uint8 = attribute_of_module("torch", "uint8");
     if (state->torch_int8 == NULL) state->torch_int8 = attribute_of_module("torch", "int8");
   }
-  PyErr_Clear();
   Py_XDECREF(parameter_type);
   Py_DECREF(tensor_type);
   return is_torch && producer->is_neg != NULL && state->torch_uint8 != NULL;
 }
 
 static int belongs_to(PyTypeObject *type, const char *package) {
-  PyObject *module = PyObject_GetAttrString((PyObject *)type, "__module__");
+  PyObject *module = attribute_of((PyObject *)type, "__module__");
   const char *name = module == NULL ? NULL : PyUnicode_AsUTF8AndSize(module, NULL);
   size_t length = strlen(package);
   int belongs = name != NULL && strncmp(name, package, length) == 0 &&
                 (name[length] == '.' || name[length] == '\0');
+  swallowed();
   Py_XDECREF(module);
-  PyErr_Clear();
   return belongs;
 }
 
 static int owns_exchange_api(PyTypeObject *type) {
-  PyObject *own = PyObject_GetAttrString((PyObject *)type, "__dict__");
-  int owns = own != NULL && PyMapping_HasKeyString(own, "__dlpack_c_exchange_api__");
+  PyObject *own = attribute_of((PyObject *)type, "__dict__");
+  PyObject *api = own == NULL ? NULL : PyMapping_GetItemString(own, "__dlpack_c_exchange_api__");
+  swallowed();
   Py_XDECREF(own);
-  PyErr_Clear();
-  return owns;
+  Py_XDECREF(api);
+  return api != NULL;
 }
 
 /* The rest: by `__dlpack__`. */
@@ -142,10 +151,10 @@ static int learn_dlpack(const State *state, PyTypeObject *type, Producer *produc
   producer->on_cuda = state->exports[is_jax ? EXPORT_ON_CUDA_OF_JAX : EXPORT_ON_CUDA];
   Py_INCREF(producer->on_cuda);
   if (is_jax) { /* its capsules are the same without max_version, and one call less is quicker */
-    producer->on_host = PyObject_GetAttrString((PyObject *)type, "__dlpack__");
-    producer->platform = PyObject_GetAttrString((PyObject *)type, "platform");
-    PyErr_Clear();
-    return producer->on_host != NULL && producer->platform != NULL;
+    producer->on_host = attribute_of((PyObject *)type, "__dlpack__");
+    producer->platform = attribute_of((PyObject *)type, "platform");
+    producer->is_deleted = attribute_of((PyObject *)type, "is_deleted");
+    return producer->on_host != NULL && producer->platform != NULL && producer->is_deleted != NULL;
   }
   producer->on_host = state->exports[EXPORT];
   Py_INCREF(producer->on_host);
@@ -158,27 +167,35 @@ static void forget_producer(Producer *producer) {
   Py_CLEAR(producer->on_host);
   Py_CLEAR(producer->on_cuda);
   Py_CLEAR(producer->platform);
+  Py_CLEAR(producer->is_deleted);
 }
 
-/* Choose how tensors of a type are read; NULL for the long road. */
+static const Producer *known_producer(const State *state, const PyTypeObject *type) {
+  for (int i = 0; i < state->producer_count; ++i)
+    if (state->producers[i].type == type) return &state->producers[i];
+  return NULL;
+}
+
+/* Choose how tensors of a type are read; NULL for the long road, possibly with an exception. */
 static const Producer *learn(State *state, PyObject *tensor) {
   PyTypeObject *type = Py_TYPE(tensor);
-  if (state->producer_count == MAX_PRODUCERS) return NULL;
   Producer learned = {0};
-  if (!learn_torch(state, tensor, &learned) && !learn_dlpack(state, type, &learned)) {
-    forget_producer(&learned);
-    return NULL;
-  }
   Py_INCREF(type);
   learned.type = type;
-  state->producers[state->producer_count] = learned;
-  return &state->producers[state->producer_count++];
+  int chosen = learn_torch(state, tensor, &learned) || learn_dlpack(state, type, &learned);
+  /* Python code ran, which may have come here for other tensors, or for this type */
+  const Producer *known = known_producer(state, type);
+  if (chosen && !PyErr_Occurred() && known == NULL && state->producer_count < MAX_PRODUCERS) {
+    state->producers[state->producer_count] = learned;
+    return &state->producers[state->producer_count++];
+  }
+  forget_producer(&learned);
+  return PyErr_Occurred() ? NULL : known;
 }
 
 static const Producer *producer_of(State *state, PyObject *tensor) {
-  PyTypeObject *type = Py_TYPE(tensor);
-  for (int i = 0; i < state->producer_count; ++i)
-    if (state->producers[i].type == type) return &state->producers[i];
+  const Producer *known = known_producer(state, Py_TYPE(tensor));
+  if (known != NULL || state->producer_count == MAX_PRODUCERS) return known;
   return learn(state, tensor);
 }
 
@@ -227,7 +244,7 @@ static int read_torch_attributes(const State *state, const Producer *producer, P
                                  View *view) {
   int64_t ordinal = 0, address = 0;
   PyObject *negated = producer->is_neg(tensor, NULL);
-  PyObject *dtype = PyObject_GetAttr(tensor, state->names[DTYPE]);
+  PyObject *dtype = negated == NULL ? NULL : PyObject_GetAttr(tensor, state->names[DTYPE]);
   PyObject *known = dtype == NULL ? NULL : PyDict_GetItemWithError(producer->dtypes, dtype);
   PyObject *shape = known == NULL ? NULL : PyObject_GetAttrString(tensor, "shape");
   PyObject *device = shape == NULL ? NULL : PyObject_GetAttrString(tensor, "device");
@@ -293,6 +310,9 @@ static int lies_on_cuda(const State *state, const Producer *producer, PyObject *
   if (producer->only_host) return 0;
   if (producer->only_cuda) return 1;
   if (producer->is_jax) { /* calling the type's function costs half of calling the array's method */
+    PyObject *deleted = PyObject_CallFunctionObjArgs(producer->is_deleted, tensor, NULL);
+    Py_XDECREF(deleted);
+    if (deleted != Py_False) return -1;
     PyObject *platform = PyObject_CallFunctionObjArgs(producer->platform, tensor, NULL);
     int on_cuda = platform == NULL          ? -1
                   : is_word(platform, "cpu") ? 0
@@ -313,14 +333,19 @@ static int lies_on_cuda(const State *state, const Producer *producer, PyObject *
                                                                   : -1;
 }
 
+/* Whether this thread is in a producer's method, which may be written in Python and want a map itself:
+ * then the long road is taken, which detects endless recursion. */
+static _Thread_local int in_producer;
+
 static int read_dlpack(const State *state, const Producer *producer, PyObject *tensor, View *view) {
-  int on_cuda = lies_on_cuda(state, producer, tensor);
-  if (on_cuda < 0) return 0;
+  if (in_producer) return 0;
+  in_producer = 1;
+  int on_cuda = lies_on_cuda(state, producer, tensor), kept = 0;
   PyObject *ask = on_cuda ? producer->on_cuda : producer->on_host;
-  PyObject *capsule = PyObject_CallFunctionObjArgs(ask, tensor, NULL);
-  if (capsule == NULL) return 0;
-  int kept = read_capsule(producer, capsule, view);
-  Py_DECREF(capsule);
+  PyObject *capsule = on_cuda < 0 ? NULL : PyObject_CallFunctionObjArgs(ask, tensor, NULL);
+  in_producer = 0;
+  if (capsule != NULL) kept = read_capsule(producer, capsule, view);
+  Py_XDECREF(capsule);
   return kept;
 }
 

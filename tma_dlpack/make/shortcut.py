@@ -14,6 +14,7 @@ import numpy as np
 from tma_dlpack.dlpack.producer import MAX_VERSION
 from tma_dlpack.tables import enums
 from tma_dlpack.tables.arguments import MapKind
+from tma_dlpack.tables.opaque import untraced
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.tensor_map.storage import COMPILED
 
@@ -83,8 +84,18 @@ if TYPE_CHECKING or not COMPILED:
 else:
     from tma_dlpack.make import _accept
 
+    class _Traceable:
+        """Base class of the compiled functions: how torch.compile sees them."""
+
+        __slots__ = ()
+
+        @untraced
+        def __call__(self, *args: Any, **keywords: Any) -> Any:
+            return self.__wrapped__(*args, **keywords)
+
     _accept.setup(
         TensorMap,
+        _Traceable,
         _ENUMS,
         tuple(enums.NAMES[enum] for enum in _ENUMS),
         (_export, _export_on_cuda, _export_on_cuda_of_jax),

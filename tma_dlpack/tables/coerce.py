@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from enum import IntEnum
 from numbers import Integral, Real
 from typing import TYPE_CHECKING
@@ -80,25 +80,26 @@ def not_an_integer(value: object) -> str:
 
 def _entries(value: object) -> tuple[object, ...] | None:
     """Give the entries of an ordered iterable, if there are at most `MAX_ENTRIES`."""
-    if isinstance(value, (str, bytes, bytearray, Mapping, Set)) or not isinstance(value, Iterable):
-        return None
     try:
-        entries = tuple(itertools.islice(value, MAX_ENTRIES + 1))
-    except Exception:  # an array without dimensions, a traced tensor
+        if isinstance(value, (str, bytes, bytearray, Mapping, Set)):
+            return None
+        entries = tuple(itertools.islice(value, MAX_ENTRIES + 1))  # type: ignore[call-overload]
+    except Exception:  # no iterable, an array without dimensions, a traced tensor
         return None
     return entries if len(entries) <= MAX_ENTRIES else None
 
 
 def text_of(value: object) -> str | None:
     """Give the text of a str or of a member of a str enum; None for anything else."""
-    return str.__str__(value) if isinstance(value, str) else None
+    return str.__str__(value) if issubclass(type(value), str) else None
 
 
 def texts_of(value: object) -> tuple[str, ...] | None:
     """Give the strings of a collection; None if it is not a collection of strings."""
-    if isinstance(value, Set):
-        value = sorted(map(str, value))
-    entries = _entries(value)
+    try:
+        entries = sorted(map(str, value)) if isinstance(value, Set) else _entries(value)
+    except Exception:  # a `__class__` or `__str__` that raises
+        return None
     if entries is None:
         return None
     found = tuple(text for text in map(text_of, entries) if text is not None)
@@ -122,9 +123,9 @@ def shown(value: object) -> str:
     """Give a value as a message shows it: its repr, on one line, shortened."""
     if type(value) is list:
         value = tuple(value)  # lists and tuples look the same in messages
-    if isinstance(value, int) and value.bit_length() > INTEGER_BITS:
-        return f"an int of {value.bit_length()} bits"  # Python does not print over 4300 digits
     try:
+        if isinstance(value, int) and value.bit_length() > INTEGER_BITS:
+            return f"an int of {value.bit_length()} bits"  # Python does not print over 4300 digits
         text = " ".join(repr(value).split())
     except Exception:  # a tensor without data, a list that holds a very long int
         text = f"an object of type {type(value).__name__}"
@@ -149,5 +150,5 @@ def reusable(value: object) -> object:
         return value
     if type(value) is list:
         return list(value)
-    entries = _entries(value) if isinstance(value, Iterator) else None
+    entries = _entries(value) if issubclass(type(value), Iterator) else None
     return value if entries is None else entries

@@ -260,11 +260,7 @@ static PyMemberDef storage_members[] = {
 };
 
 static PyGetSetDef storage_getters[] = {
-    {"ptr", storage_ptr, NULL,
-     "Address of the map's own 128 bytes: 128-byte aligned, valid as long as the map lives.\n\n"
-     "Raises `TmaUnsupportedError` for the map of a host tensor, for an unpickled map, and for a\n"
-     "map that could not be encoded on this machine.",
-     NULL},
+    {"_ptr", storage_ptr, NULL, "Address of the map's own 128 bytes, or an error.", NULL},
     {"_address", storage_address, NULL, "Address of element (0, ..., 0).", NULL},
     {"_data", storage_data, NULL, "The 128 bytes, or None.", NULL},
     {"_launchable", storage_launchable, NULL, "Whether the map may be passed to a kernel.", NULL},

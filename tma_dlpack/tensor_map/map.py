@@ -13,7 +13,7 @@ from tma_dlpack.tables.coerce import bytes_of, integer_of, type_name
 from tma_dlpack.tables.enums import DataType, Interleave, OobFill, Swizzle
 from tma_dlpack.tables.errors import Advice, TmaPreconditionError, TmaUnsupportedError, refusal
 from tma_dlpack.tables.limits import MAP_BYTES
-from tma_dlpack.tables.opaque import opaque
+from tma_dlpack.tables.opaque import opaque, untraced
 from tma_dlpack.tables.public import Drawn
 from tma_dlpack.tables.same_arguments import with_arguments_of
 from tma_dlpack.tables.targets import DERIVED_NAMES, Target
@@ -132,6 +132,17 @@ class TensorMap(MapAttributes, Drawn):
 
         raise interop.no_bytes(self.target)
 
+    @property
+    @untraced
+    def ptr(self) -> int:
+        """Address of the map's own 128 bytes: 128-byte aligned, valid as long as the map lives.
+
+        Raises `TmaUnsupportedError` for the map of a host tensor, for an unpickled map, and for a
+        map that could not be encoded on this machine.
+        """
+        return self._ptr
+
+    @opaque
     def _refuse_pointer(self) -> int:
         from tma_dlpack.tensor_map import interop
 

@@ -130,12 +130,7 @@ class PythonStorage:
 
     @property
     @opaque
-    def ptr(self) -> int:
-        """Address of the map's own 128 bytes: 128-byte aligned, valid as long as the map lives.
-
-        Raises `TmaUnsupportedError` for the map of a host tensor, for an unpickled map, and for a
-        map that could not be encoded on this machine.
-        """
+    def _ptr(self) -> int:
         if not self._launchable or self._data is None:
             return self._refuse_pointer()
         own = self.__dict__.get("_own_bytes")
