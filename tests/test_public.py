@@ -1,0 +1,52 @@
+"""Public names are documented: a summary, their parameters, what is returned or raised."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+import pytest
+
+import tma_dlpack as tma
+from tma_dlpack import draw
+
+FUNCTIONS = {
+    f"{module.__name__}.{name}": getattr(module, name)
+    for module in (tma, draw)
+    for name in module.__all__
+    if callable(getattr(module, name)) and not isinstance(getattr(module, name), type)
+}
+CLASSES = {name: getattr(tma, name) for name in tma.__all__ if isinstance(getattr(tma, name), type)}
+METHODS = {
+    f"{name}.{attribute}": member
+    for name, kind in CLASSES.items()
+    for attribute, member in vars(kind).items()
+    if not attribute.startswith("_") and (callable(member) or isinstance(member, property))
+}
+
+
+@pytest.mark.parametrize("name", [*FUNCTIONS, *CLASSES, *METHODS])
+def test_a_public_name_has_a_docstring_that_begins_with_a_sentence(name):
+    everything = FUNCTIONS | CLASSES | METHODS
+    text = inspect.getdoc(everything[name])
+    assert text, f"{name} has no docstring"
+    first = text.split("\n\n")[0].replace("\n", " ")
+    assert re.search(r"[.;:]$", first), first
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_public_function_documents_each_parameter_or_names_whose_they_are(name):
+    function = FUNCTIONS[name]
+    text = inspect.getdoc(function)
+    refers = re.search(r"[Tt]akes the (same )?arguments|As in `|as in `|as `", text)
+    missing = [
+        parameter
+        for parameter in inspect.signature(function).parameters
+        if not re.search(rf"\b{parameter}\b", text)
+    ]
+    assert refers or not missing, missing
+
+
+def test_public_classes_say_that_they_are_of_the_package():
+    ours = {name: kind.__module__ for name, kind in CLASSES.items()}
+    assert set(ours.values()) == {"tma_dlpack"}, ours
