@@ -72,6 +72,7 @@ TILED_OPTIONS: dict[str, Any] = {
 }
 IM2COL_OPTIONS = TILED_OPTIONS | {"rules": "documented"}
 TILED_OPTIONS |= {"allow": (), "shape": None, "strides": None, "offset": 0}
+TILED_OPTIONS |= {"split_inner": False, "ragged": None}
 WIDE_OPTIONS = IM2COL_OPTIONS | {"swizzle": "bytes128", "mode": "w"}
 
 
@@ -159,6 +160,8 @@ class Spec:
     dtype: tuple[int, ...] | None = None
     asked: str | None = None
     target: Target | str | None = None
+    split_inner: bool = False
+    ragged: int | None = None
 
     def but(self, **changes: Any) -> Spec:
         return dataclasses.replace(self, **changes)
@@ -225,7 +228,8 @@ class Spec:
             "target": self.target or door.target,
         }
         if self.kind == "tiled":
-            return given | {"box_sizes": self.box[::-1]}
+            added = {"split_inner": self.split_inner, "ragged": self.ragged}
+            return given | added | {"box_sizes": self.box[::-1]}
         given |= {"channels_per_pixel": self.channels, "pixels_per_column": self.pixels}
         if self.kind == "im2col":
             corners = {"lower": self.lower[::-1], "upper": self.upper[::-1]}

@@ -14,6 +14,7 @@ import tma_dlpack as tma
 from tma_dlpack.checks import RULES
 from tma_dlpack.checks.check import find_violations
 from tma_dlpack.geometry.swizzle import SWIZZLES
+from tma_dlpack.tables.arguments import NO_SWIZZLE
 from tma_dlpack.tables.limits import SWIZZLE_SPAN_BYTES
 from tma_dlpack.tables.targets import Target
 
@@ -437,6 +438,104 @@ NEIGHBOURS = (
         {"pixels": 456},
         {"pixels": 457},
         same={"channels": 256, "target": "sm_90"},
+    ),
+    # split_inner and ragged
+    Neighbours(
+        "SPLIT_SWIZZLE",
+        "tiled",
+        {"swizzle": "none"},
+        {"swizzle": NO_SWIZZLE},
+        make_only=True,
+        same={"split_inner": True},
+    ),
+    Neighbours(
+        "SPLIT_INTERLEAVE",
+        "tiled",
+        {},
+        {"split_inner": True},
+        make_only=True,
+        same=INTERLEAVED | {"interleave": "bytes16", "box": (16, 2, 1)},
+    ),
+    Neighbours(
+        "SPLIT_RANK",
+        "tiled",
+        {
+            "dims": (64, 32, 8, 2),
+            "strides": (256, 8192, 65536),
+            "box": (16, 1, 1, 1),
+            "elem_strides": (1,) * 4,
+        },
+        {
+            "dims": (64, 32, 8, 2, 2),
+            "strides": (256, 8192, 65536, 131072),
+            "box": (16, 1, 1, 1, 1),
+            "elem_strides": (1,) * 5,
+        },
+        make_only=True,
+        same={"split_inner": True},
+    ),
+    Neighbours(
+        "SPLIT_RANK",
+        "tiled",
+        {"dims": (64, 32), "strides": (256,), "box": (16, 8), "elem_strides": (1, 1)},
+        {},
+        make_only=True,
+        same={"split_inner": True, "ragged": 0},
+    ),
+    Neighbours(
+        "SPLIT_DTYPE",
+        "tiled",
+        {},
+        {"split_inner": True},
+        make_only=True,
+        same=FP4 | {"dims": (512, 32, 8), "box": (64, 8, 2), "swizzle": "bytes32"},
+    ),
+    Neighbours(
+        "SPLIT_EXTENT",
+        "tiled",
+        {},
+        {"dims": (72, 32, 8)},
+        make_only=True,
+        same={"split_inner": True, "strides": (288, 9216)},
+    ),
+    Neighbours(
+        "SPLIT_BOX",
+        "tiled",
+        {"box": (32, 8, 2)},
+        {"box": (24, 8, 2)},
+        make_only=True,
+        same={"split_inner": True},
+    ),
+    Neighbours(
+        "SPLIT_STEP",
+        "tiled",
+        {"elem_strides": (1, 2, 1)},
+        {"elem_strides": (2, 2, 1)},
+        make_only=True,
+        same={"split_inner": True},
+    ),
+    Neighbours(
+        "RAGGED_RANK",
+        "tiled",
+        {},
+        {
+            "dims": (64, 32, 8, 2),
+            "strides": (256, 8192, 65536),
+            "box": (16, 8, 2, 1),
+            "elem_strides": (1,) * 4,
+        },
+        make_only=True,
+        same={"ragged": 0},
+    ),
+    Neighbours("RAGGED_DIM", "tiled", {"ragged": 1}, {"ragged": 2}, make_only=True),
+    Neighbours("RAGGED_DIM", "tiled", {"ragged": -3}, {"ragged": -4}, make_only=True),
+    Neighbours(
+        "RAGGED_STRIDE",
+        "tiled",
+        {"strides": (256, (1 << 36) - 16)},
+        {"strides": (256, 1 << 36)},
+        make_only=True,
+        same={"ragged": 0, "dims": (64, 2, 2), "box": (16, 2, 2)},
     ),
 )
 

@@ -142,7 +142,8 @@ class Reader:
             return value
         if type(value).__module__ == "numpy" and type(value).__name__ in ("bool", "bool_"):
             return bool(value)
-        self.refuse(argument, f"is {shown(value)}", "be True or False", f"pass {argument}=True")
+        found, fix = f"is {shown(value)}", f"pass {argument}=True, or omit it"
+        self.refuse(argument, found, "be True or False", fix, False)
         return False
 
     def integers(
@@ -201,7 +202,7 @@ class Reader:
 
         `known` has the ids of all rules.
         """
-        if value == () and type(value) is tuple:
+        if type(value) is tuple and not value:
             return frozenset()
         ids = texts_of(value)
         if ids is None:

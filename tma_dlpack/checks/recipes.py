@@ -172,7 +172,7 @@ RECIPE_RULES: tuple[Rule, ...] = (
         on="elem_strides",
         why="the columns of a split tile stand one span apart",
         make_only=True,
-        sets=_SETS,
+        sets=frozenset({"driver"}),  # libcu++ ignores the innermost step
         kinds=TILED,
         reads=("elem_strides", "split_inner"),
         after=("RANK", "ELEM_STRIDES_RANK"),
@@ -212,6 +212,7 @@ RECIPE_RULES: tuple[Rule, ...] = (
         holds="not is_ragged or 1 <= ragged_dim < rank",
         found=lambda r: f"ragged is {r.ragged} for a tensor of {counted(r.rank, 'dimension')}",
         must=lambda r: f"be {-r.rank}..{r.rank - 1}, and not the innermost dimension",
+        asks="be a dimension of the tensor, and not the innermost one",
         fix="pass ragged=0, the dimension of the rows, or transpose the tensor",
         source=SOURCE,
         repair=repairs.constant(ragged=0),
