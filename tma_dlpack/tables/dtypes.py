@@ -5,7 +5,7 @@ Everything that other files need to know about a type is a column here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tma_dlpack.tables.coerce import shown
@@ -68,6 +68,14 @@ class DataTypeRow:
         Bit i is set if TmaSwizzle i is documented for the type.
     interleaves : bool
         Whether an interleaved layout is documented for the type.
+    is_packed : bool
+        Whether values are smaller than a byte (sm_100 and later).
+    is_padded : bool
+        Whether 16 values take 16 bytes of shared memory, with a gap.
+    packed_unit : int
+        Values that an innermost extent must be a multiple of.
+    element_bytes : int
+        Bytes of one element; 0 for packed types, whose unit is 16 values.
     """
 
     data_type: TensorMapDataType
@@ -79,25 +87,20 @@ class DataTypeRow:
     swizzles: int = 0b111_1111
     interleaves: bool = True
 
-    @property
-    def is_packed(self) -> bool:
-        """Whether values are smaller than a byte (sm_100 and later)."""
-        return self.element_bits < 8
+    is_packed: bool = field(init=False)
+    is_padded: bool = field(init=False)
+    packed_unit: int = field(init=False)
+    element_bytes: int = field(init=False)
 
-    @property
-    def is_padded(self) -> bool:
-        """Whether 16 values take 16 bytes of shared memory, with a gap."""
-        return self.smem_chunk_bytes == 16
-
-    @property
-    def packed_unit(self) -> int:
-        """Values that an innermost extent must be a multiple of."""
-        return PADDED_INNER_VALUES if self.is_padded else 2 if self.is_packed else 1
-
-    @property
-    def element_bytes(self) -> int:
-        """Bytes of one element; 0 for packed types, whose unit is 16 values."""
-        return self.element_bits // 8
+    def __post_init__(self) -> None:
+        """Compute what follows from the columns."""
+        packed, padded = self.element_bits < 8, self.smem_chunk_bytes == 16
+        object.__setattr__(self, "is_packed", packed)
+        object.__setattr__(self, "is_padded", padded)
+        object.__setattr__(
+            self, "packed_unit", PADDED_INNER_VALUES if padded else 2 if packed else 1
+        )
+        object.__setattr__(self, "element_bytes", self.element_bits // 8)
 
 
 _T = TensorMapDataType

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from tma_dlpack.tables.coerce import shown, text_of
 from tma_dlpack.tables.errors import refusal
@@ -27,6 +28,10 @@ def _columns(compute_capability: tuple[int, int]) -> dict[str, bool]:
     return {name: bool(eval(text, {}, names)) for name, text in COLUMNS.items()}
 
 
+def _column() -> Any:
+    return field(init=False, compare=False, repr=False)
+
+
 def _is_int(value: object, low: int, end: int) -> bool:
     return type(value) is int and low <= value < end
 
@@ -48,6 +53,24 @@ class Target:
     multiprocessors : int or None
         Number of SMs; None if not known.
 
+    Attributes
+    ----------
+    has_tma : bool
+        Whether the GPU has a Tensor Memory Accelerator (9.0 and later).
+    is_sm_9x : bool
+        Whether it is 9.x, without atom swizzles and packed types (as libcu++ decides).
+    has_wide : bool
+        Whether it has instructions for im2col-wide maps: 10.0 and later.
+    has_scatter4 : bool
+        Whether it has tile::scatter4: 10.0 and later, except 12.x, where ptxas refuses it.
+    has_model : bool
+        Whether maps can be encoded without a driver, by the measured layout (sm_90 only; H200,
+        driver 580.159.04); so are the driver's own rules.
+    has_derived_layout : bool
+        Whether tiled maps can be decoded with a layout derived from the compiler: the code that
+        ptxas 13.0 generates for ``tensormap.replace`` writes the same bits on these GPUs as on
+        sm_90; not measured. Only the driver encodes maps for them.
+
     Raises
     ------
     TmaPreconditionError
@@ -65,9 +88,15 @@ class Target:
     max_smem_bytes: int = 232_448
     driver_version: int | None = None
     multiprocessors: int | None = None
+    has_tma: bool = _column()
+    is_sm_9x: bool = _column()
+    has_wide: bool = _column()
+    has_scatter4: bool = _column()
+    has_model: bool = _column()
+    has_derived_layout: bool = _column()
 
     def __post_init__(self) -> None:
-        """Refuse arguments of the wrong type or range."""
+        """Refuse arguments of the wrong type or range; fill the columns."""
         pair = self.compute_capability
         if type(pair) is not tuple or len(pair) != 2 or not all(_is_int(n, 0, 100) for n in pair):
             found = f"compute_capability is {shown(pair)}"
@@ -80,6 +109,8 @@ class Target:
             if value is not None and not _is_int(value, 0, 1 << 31):
                 found = f"{name} is {shown(value)}"
                 raise refusal(name, found, "be an int, or None where it is not known", "pass None")
+        for name, value in _columns(pair).items():
+            object.__setattr__(self, name, value)
 
     @classmethod
     def of(cls, target: Target | str) -> Target:
@@ -103,43 +134,6 @@ class Target:
     def name(self) -> str:
         """Its name, such as ``sm_90``."""
         return "sm_{}{}".format(*self.compute_capability)
-
-    @property
-    def has_tma(self) -> bool:
-        """Whether the GPU has a Tensor Memory Accelerator (9.0 and later)."""
-        return _columns(self.compute_capability)["has_tma"]
-
-    @property
-    def is_sm_9x(self) -> bool:
-        """Whether it is 9.x, without atom swizzles and packed types (as libcu++ decides)."""
-        return _columns(self.compute_capability)["is_sm_9x"]
-
-    @property
-    def has_wide(self) -> bool:
-        """Whether it has instructions for im2col-wide maps: 10.0 and later."""
-        return _columns(self.compute_capability)["has_wide"]
-
-    @property
-    def has_scatter4(self) -> bool:
-        """Whether it has tile::scatter4: 10.0 and later, except 12.x, where ptxas refuses it."""
-        return _columns(self.compute_capability)["has_scatter4"]
-
-    @property
-    def has_model(self) -> bool:
-        """Whether maps can be encoded without a driver, by the measured layout (sm_90 only).
-
-        Measured on an H200, driver 580.159.04; so are the driver's own rules.
-        """
-        return _columns(self.compute_capability)["has_model"]
-
-    @property
-    def has_derived_layout(self) -> bool:
-        """Whether tiled maps can be decoded with a layout derived from the compiler.
-
-        The code that ptxas 13.0 generates for ``tensormap.replace`` writes the same bits on these
-        GPUs as on sm_90; not measured. Only the driver encodes maps for them.
-        """
-        return _columns(self.compute_capability)["has_derived_layout"]
 
     def __str__(self) -> str:
         """Give the name, such as ``sm_90``."""
