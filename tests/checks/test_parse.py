@@ -68,7 +68,7 @@ def test_every_argument_that_cannot_be_read_is_named():
         data_type="FLOAT", rules="cuda",
     )  # fmt: skip
     request = request_of("tiled", view((64, 64)), options)
-    fine = {"target", "allow", "shape", "strides", "offset"}
+    fine = {"target", "allow", "shape", "strides", "offset", "split_inner", "ragged"}
     assert {v.argument for v in request.unreadable} == set(options) - fine
     assert {v.rule for v in request.unreadable} == {"ARGUMENT"}
     assert request.proposals == {

@@ -13,6 +13,7 @@ from strategies import DOORS, IM2COL_SPEC, TILED_SPEC, WIDE_SPEC, Door, Spec
 import tma_dlpack as tma
 from tma_dlpack.checks import RULES
 from tma_dlpack.checks.check import find_violations
+from tma_dlpack.checks.judge import READS
 from tma_dlpack.geometry.swizzle import SWIZZLES
 from tma_dlpack.tables.arguments import NO_SWIZZLE
 from tma_dlpack.tables.limits import SWIZZLE_SPAN_BYTES
@@ -607,9 +608,10 @@ def test_a_violation_speaks_the_words_of_the_call(neighbours, door):
 def test_rows_need_only_rows_before_them_and_arguments():
     arguments = {"target"} | {p for v in VERBS.values() for p in inspect.signature(v).parameters}
     known: set[str] = set()
-    for rule in RULES:
+    for rule, reads in zip(RULES, READS, strict=True):
         assert {*rule.after, *rule.after_here} <= known, rule.id
-        assert set(rule.reads) <= arguments, rule.id
+        assert set(reads) <= arguments, rule.id
+        assert set(rule.reads) <= set(reads), rule.id
         known.add(rule.id)
 
 

@@ -54,7 +54,7 @@ Target = _struct("Target", ("major", _INTS), ("minor", _INTS), ("max_smem_bytes"
 #: TmaDlpackDescribed, from the table that prints it.
 Described = _struct(
     "Described",
-    *((name, ctypes.c_int64 * count if count else ctypes.c_int64) for name, count, _ in STRUCT),
+    *((name, ctypes.c_int64 * count if count else ctypes.c_int64) for name, count, *_ in STRUCT),
 )
 
 

@@ -188,7 +188,7 @@ def values_of(struct):
     def plain(value):
         return [int(v) for v in value] if hasattr(value, "__len__") else int(value)
 
-    return {name: plain(getattr(struct, name)) for name, _, _ in STRUCT}
+    return {name: plain(getattr(struct, name)) for name, *_ in STRUCT}
 
 
 def is_small(values):

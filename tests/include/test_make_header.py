@@ -61,7 +61,7 @@ def request_of(row):
 def in_c(request):
     """Return the struct of a request as C's, its address within 64 bits."""
     mine, c = describe(request), Described()
-    for name, count, _ in STRUCT:
+    for name, count, *_ in STRUCT:
         value = getattr(mine, name)
         setattr(c, name, type(getattr(c, name))(*map(int, value)) if count else int(value))
     return c

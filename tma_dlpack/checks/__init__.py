@@ -9,30 +9,23 @@ A rule belongs to one or more sets of rules:
 ``"measured"``    what the driver refuses for sm_90, for `driver_encode_*`
                   [H200, driver 580.159.04 (CUDA 13.0), 2026-11-20; tests/golden]
 
-`rule.py` defines a row. The rows are in `tensor.py` (device, rank, address, sizes, strides),
-`data_type.py`, `tile.py` (interleave, swizzle), `box.py`, `elem_strides.py` and `im2col.py`.
-`parse.py` turns the arguments of a call into a `Request` (`request.py`), with `reader.py`;
-`check.py` evaluates the rows; `report.py` is the result, and searches for arguments that would be
-accepted, with the `repair` of each rule (`repairs.py`). `names.py` names arguments as the call
-does; `words.py` writes fixes for the tensor's framework. `advice.py` has the rows for accepted
-calls.
+`parse.py` turns the arguments of a call into a `Request`; `describe.py` turns that into the struct
+of integers that predicates read; `judge.py`, which `.packaging/generate.py` prints from the rows,
+returns what fails, and `check.py` orders it and asks the rows for their words. The C judge is
+printed from the same rows (include/tma_dlpack_tables.h). `report.py` is the result; `repairs.py`
+has the changes of `Report.fixed`, `words.py` the fixes that name the tensor's framework.
 
-A new rule takes four steps:
+A new rule takes three steps:
 
-1. Copy the nearest row in its file. Give it an `id`, a `step` in libcu++'s order, `on`, `why`,
-   `holds`, `found`, `must`, `fix`, and `asks` if `must` is a function. Name the source:
-   `libcudacxx=` (required for rules that libcu++ has: `tma.rules()` reads it), `documented=True`,
-   or `source=`. `sets` defaults to all four. `reads` names the arguments that it needs, `after` the
-   rules that must hold first. Write ``names.argument(r, name)`` in texts that `driver_encode_*`
-   shows too.
-2. Give it a `repair` from `repairs.py`: without one, `fixed()` can only switch the rule off.
-3. The short cut does not read this table. If it would accept what the rule refuses, add the
-   condition to make/accept.py and to include/tma_dlpack_make.h (the compiled one).
-4. Add a pair of calls, one on each side of the rule, to tests/checks/test_rules.py: two tests there
-   fail for a rule without a pair.
+1. A row in the file of its chapter. `rule.Rule` says what each field is. `sets` defaults to all
+   four; `libcudacxx=` is required for rules that libcu++ has, else `documented=True` or `source=`.
+   `after` names the rules that must hold first. If the predicate needs a number that the struct has
+   not, add it to `describe.STRUCT` and fill it in describe.py and in tma_dlpack_make.h.
+2. ``python .packaging/generate.py``, and build the C extension again.
+3. A pair of calls, one on each side of the rule, in tests/checks/test_rules.py.
 
-The rule then appears in reports, in `fixed()`, in `tma.rules()` and, if only libcu++ has it, in
-`allow=`, without further changes.
+The rule then appears in every judge, in reports, in `fixed()`, in `tma.rules()` and, if only
+libcu++ has it, in `allow=`.
 
 A new advice: a row in `advice.py`, and a pair of calls in tests/checks/test_advice.py.
 """

@@ -25,8 +25,6 @@ from tma_dlpack.tables.limits import (
     PADDED_INNER_VALUES,
 )
 
-#: What the rows on the innermost bytes of the box read.
-_READS_INNER = ("box_sizes", "data_type")
 _HAS_INNER = ("RANK", "BOX_RANK", "CHANNELS", *HAS_TYPE, "PACKED_TYPE")
 
 
@@ -133,7 +131,6 @@ BOX_RULES: tuple[Rule, ...] = (
         asks="have one entry per dimension of the tensor",
         sets=frozenset({"libcu++", "driver"}),  # of the driver's arrays, `rank` entries are read
         kinds=TILED,
-        reads=("box_sizes",),
         after=("RANK",),
         holds="box_count == rank",
         found=lambda r: f"box_sizes has {counted(len(r.arguments.box_dim), 'entry')}",
@@ -148,7 +145,6 @@ BOX_RULES: tuple[Rule, ...] = (
         on="box_sizes",
         why="the map stores size - 1 in 8 bits",
         kinds=TILED,
-        reads=("box_sizes",),
         after=("RANK", "BOX_RANK"),
         each="d",
         holds="1 <= box_dim[d] <= (MAX_BOX * span_values if is_split and d == 0 else MAX_BOX)",
@@ -170,7 +166,6 @@ BOX_RULES: tuple[Rule, ...] = (
         asks="be at most the extent of the tensor",
         kinds=TILED,
         sets=LIBCU,
-        reads=("box_sizes",),
         after=("RANK", "BOX_RANK"),
         after_here=("BOX_RANGE", "DIM_RANGE"),
         each="d",
@@ -190,7 +185,6 @@ BOX_RULES: tuple[Rule, ...] = (
         asks="have an innermost entry that spans a multiple of 16 bytes when interleave_layout is "
         "none",
         kinds=TILED,
-        reads=(*_READS_INNER, "interleave_layout"),
         after=_HAS_INNER,
         after_here=("BOX_RANGE",),
         holds="interleave != 0 or inner_box_bits % (8 * INNER_BYTES) == 0",
@@ -211,7 +205,6 @@ BOX_RULES: tuple[Rule, ...] = (
         why="the driver API documents only rows of 128 values for the types padded to 16 bytes",
         asks="have an innermost entry of 128 for the types padded to 16 bytes",
         sets=ALL_BUT_MEASURED,
-        reads=_READS_INNER,
         after=_HAS_INNER,
         holds="not is_padded or inner_box == PADDED_INNER_VALUES",
         found=lambda r: f"{names.inner_box(r)} is {counted(r.inner_box, 'value')}",
@@ -227,7 +220,6 @@ BOX_RULES: tuple[Rule, ...] = (
         why="the swizzle pattern is one span wide",
         asks="have an innermost entry that spans at most the span of the swizzle: 32, 64 or 128 "
         "bytes",
-        reads=(*_READS_INNER, "swizzle", "interleave_layout"),
         after=_HAS_INNER,
         after_here=("BOX_RANGE",),
         holds="interleave != 0 or swizzle == 0 or inner_box_bits <= span_bits",
@@ -247,7 +239,6 @@ BOX_RULES: tuple[Rule, ...] = (
         asks="fit the shared memory of a block on the target",
         kinds=TILED,
         sets=LIBCU,
-        reads=(*_READS_INNER, "target"),
         after=(*_HAS_INNER, "BOX_RANGE"),
         holds="box_bits <= 8 * max_smem_bytes",
         found=lambda r: f"the box takes {counted(r.box_bytes, 'byte')}",
@@ -266,7 +257,6 @@ BOX_RULES: tuple[Rule, ...] = (
         why="the driver requires it for every layout",
         sets=TILED_ON_SM_90,
         kinds=TILED,
-        reads=(*_READS_INNER, "interleave_layout", "target"),
         after=_HAS_INNER,
         after_here=("BOX_RANGE",),
         holds="interleave == 0 or not has_model or inner_box_bits % (8 * INNER_BYTES) == 0",
@@ -284,7 +274,6 @@ BOX_RULES: tuple[Rule, ...] = (
         why="the driver refuses more than the shared memory of an SM",
         sets=TILED_ON_SM_90,
         kinds=TILED,
-        reads=(*_READS_INNER, "elem_strides", "target"),
         after=(*_HAS_INNER, "BOX_RANGE", "BOX_SMEM", "ELEM_STRIDES_RANK", "ELEM_STRIDES_RANGE"),
         holds="not has_model or floor_box_bits <= 8 * MAX_BOX_BYTES",
         found=lambda r: (

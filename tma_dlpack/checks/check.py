@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 from tma_dlpack.checks import ALLOWABLE, RULES, Rule, names
 from tma_dlpack.checks.advice import ADVICE
 from tma_dlpack.checks.describe import describe
-from tma_dlpack.checks.judge import judge
+from tma_dlpack.checks.judge import READS, judge
 from tma_dlpack.checks.repairs import Change
 from tma_dlpack.checks.request import Request, set_of_rules
 from tma_dlpack.tables.errors import Advice, Violation
@@ -74,7 +74,7 @@ def _reported(request: Request, failed: list[tuple[int, int]]) -> list[Fault]:
             continue
         if any((other, max(0, entry)) in here for other in rule.after_here):
             continue
-        if unreadable and any(names.argument(request, n) in unreadable for n in rule.reads):
+        if unreadable and any(names.argument(request, n) in unreadable for n in READS[row]):
             continue
         nth = -entry if rule.outermost_first else entry
         found.append((rule.step, nth, row, Fault(rule, request, None if entry < 0 else entry)))

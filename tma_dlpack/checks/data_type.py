@@ -43,7 +43,6 @@ DATA_TYPE_RULES: tuple[Rule, ...] = (
         on="tensor.dtype",
         why="packed types came with compute capability 10.0; the driver refuses them for sm_90",
         unsupported=True,
-        reads=("target", "data_type"),
         after=("CAPABILITY",),
         holds="not is_packed or not is_sm_9x",
         found=_packed_found,
@@ -59,7 +58,6 @@ DATA_TYPE_RULES: tuple[Rule, ...] = (
         on="tensor.dtype",
         why="a map names one of 16 element types",
         make_only=True,
-        reads=("data_type",),
         holds="asked_type >= 0 or data_type >= 0",
         found=lambda r: f"tensor.dtype is {r.view.dtype if r.view else 'unknown'}",
         must="be one that tensor maps have: uint8/16/32/64, int32/64, float16/32/64, bfloat16, "
@@ -74,7 +72,6 @@ DATA_TYPE_RULES: tuple[Rule, ...] = (
         on="data_type",
         why="with another element size, shape and strides would mean something else",
         make_only=True,
-        reads=("data_type",),
         holds="asked_type < 0 or data_type >= 0",
         found=lambda r: (
             f"data_type is {r.asked_type.name if r.asked_type is not None else 'omitted'} for a "
@@ -90,7 +87,6 @@ DATA_TYPE_RULES: tuple[Rule, ...] = (
         step=42,
         on="oobfill",
         why="the fill pattern is a NaN only in the floating-point types",
-        reads=("data_type", "oobfill"),
         after=HAS_TYPE,
         holds="oob_fill == 0 or is_float or passes_nan",
         found=_nan_found,
@@ -107,7 +103,6 @@ DATA_TYPE_RULES: tuple[Rule, ...] = (
         on="oobfill",
         why="maps of float8 and float4 have integer types, which have no NaN fill",
         sets=LIBCU,
-        reads=("data_type", "oobfill"),
         after=HAS_TYPE,
         holds="oob_fill == 0 or is_float or not passes_nan",
         found=_nan_found,

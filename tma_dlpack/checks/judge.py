@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-ABI = 0x351c83cb  # changes with the struct and the rows
+ABI = 0xc7117a0e  # changes with the struct and the rows
 
 ADDRESS_END = 144115188075855872
 IM2COL = 1
@@ -28,6 +28,65 @@ SWIZZLE_128B = 3
 SWIZZLE_32B = 1
 TILED = 0
 WIDE_SWIZZLES = 28
+
+#: The arguments that each row reads.
+READS: tuple[tuple[str, ...], ...] = (
+    ('target',),  # CAPABILITY
+    ('swizzle', 'target'),  # ATOM_SWIZZLE
+    ('data_type', 'target'),  # PACKED_TYPE
+    ('target',),  # WIDE_CAPABILITY
+    (),  # RANK
+    ('interleave_layout',),  # RANK_INTERLEAVED
+    (),  # ADDRESS_NULL
+    ('interleave_layout', 'data_type'),  # ADDRESS_ALIGNED
+    ('data_type',),  # DTYPE
+    ('data_type',),  # DATA_TYPE_OVERRIDE
+    ('data_type', 'oobfill'),  # OOB_NAN
+    ('data_type',),  # DIM_PACKED
+    (),  # DIM_RANGE
+    (),  # STRIDE_INNERMOST
+    (),  # STRIDE_UNIQUE
+    ('interleave_layout', 'data_type'),  # STRIDE_ALIGNED
+    (),  # STRIDE_RANGE
+    ('split_inner', 'swizzle'),  # SPLIT_SWIZZLE
+    ('interleave_layout', 'split_inner', 'ragged'),  # SPLIT_INTERLEAVE
+    ('split_inner', 'ragged'),  # SPLIT_RANK
+    ('data_type', 'split_inner'),  # SPLIT_DTYPE
+    ('ragged',),  # RAGGED_RANK
+    ('split_inner', 'swizzle', 'data_type'),  # SPLIT_EXTENT
+    ('ragged',),  # RAGGED_DIM
+    ('data_type', 'ragged'),  # RAGGED_STRIDE
+    ('interleave_layout', 'swizzle'),  # INTERLEAVE_32B_SWIZZLE
+    ('data_type', 'interleave_layout'),  # PACKED_INTERLEAVE
+    ('data_type', 'swizzle', 'interleave_layout'),  # PACKED_SWIZZLE
+    ('swizzle', 'interleave_layout'),  # WIDE_SWIZZLE
+    ('pixel_box_lower_corner',),  # LOWER_CORNER_COUNT
+    ('pixel_box_upper_corner',),  # UPPER_CORNER_COUNT
+    ('pixel_box_lower_corner', 'target'),  # LOWER_CORNER
+    ('pixel_box_upper_corner', 'target'),  # UPPER_CORNER
+    ('interleave_layout', 'pixel_box_lower_corner', 'pixel_box_upper_corner', 'target'),  # BOUNDING_BOX
+    ('interleave_layout', 'target'),  # WIDE_DIMS
+    ('channels_per_pixel',),  # CHANNELS
+    ('pixels_per_column',),  # PIXELS
+    ('box_sizes',),  # BOX_RANK
+    ('box_sizes', 'split_inner', 'swizzle', 'data_type'),  # BOX_RANGE
+    ('box_sizes',),  # BOX_IN_SHAPE
+    ('interleave_layout', 'box_sizes', 'data_type'),  # BOX_INNER_16B
+    ('data_type', 'box_sizes'),  # BOX_PACKED
+    ('box_sizes', 'split_inner', 'swizzle', 'data_type'),  # SPLIT_BOX
+    ('interleave_layout', 'swizzle', 'box_sizes', 'data_type'),  # BOX_SWIZZLE_SPAN
+    ('box_sizes', 'data_type', 'target'),  # BOX_SMEM
+    ('elem_strides',),  # ELEM_STRIDES_RANK
+    ('elem_strides', 'interleave_layout'),  # ELEM_STRIDES_RANGE
+    ('elem_strides', 'interleave_layout'),  # ELEM_STRIDES_IN_SHAPE
+    ('elem_strides', 'interleave_layout', 'split_inner'),  # SPLIT_STEP
+    (),  # ADDRESS_RANGE
+    ('interleave_layout', 'box_sizes', 'data_type', 'target'),  # BOX_INNER_16B_INTERLEAVED
+    ('box_sizes', 'data_type', 'target'),  # CHANNELS_16B
+    ('box_sizes', 'data_type', 'elem_strides', 'target'),  # BOX_BYTES
+    ('box_sizes', 'data_type', 'target'),  # COLUMN_BYTES
+    ('data_type', 'oobfill'),  # OOB_NAN_FLOAT8
+)
 
 
 def int32(n: int) -> int:

@@ -14,7 +14,6 @@ from tma_dlpack.tables.enums import TmaInterleaveLayout, TmaSwizzle
 from tma_dlpack.tables.limits import MAX_RANK, RAGGED_STRIDE_END
 
 _SETS = LIBCU | {"driver"}
-_SPAN_READS = ("swizzle", "data_type", "split_inner")
 _SPAN_AFTER = ("RANK", "SPLIT_SWIZZLE", "SPLIT_DTYPE", *HAS_TYPE)
 SOURCE = "tma_dlpack: split_inner= and ragged= describe the tensor with more dimensions"
 
@@ -70,7 +69,6 @@ RECIPE_RULES: tuple[Rule, ...] = (
         make_only=True,
         sets=_SETS,
         kinds=TILED,
-        reads=("split_inner", "swizzle"),
         holds="not is_split or has_swizzle",
         found="split_inner is True, and swizzle is omitted",
         must="come with an explicit swizzle",
@@ -86,7 +84,6 @@ RECIPE_RULES: tuple[Rule, ...] = (
         make_only=True,
         sets=_SETS,
         kinds=TILED,
-        reads=("split_inner", "interleave_layout"),
         holds="interleave == 0 or not is_split and not is_ragged",
         found=lambda r: f"interleave_layout is {r.arguments.interleave.name}",
         must="be used without interleave_layout, as ragged must",
@@ -103,7 +100,6 @@ RECIPE_RULES: tuple[Rule, ...] = (
         make_only=True,
         sets=_SETS,
         kinds=TILED,
-        reads=("split_inner", "ragged"),
         after=("RANK",),
         holds="not is_split or rank < MAX_RANK - 2 * is_ragged",
         found=lambda r: f"the tensor has {counted(r.rank, 'dimension')}",
@@ -122,7 +118,6 @@ RECIPE_RULES: tuple[Rule, ...] = (
         make_only=True,
         sets=_SETS,
         kinds=TILED,
-        reads=("split_inner", "data_type"),
         after=HAS_TYPE,
         holds="not is_split or not is_packed",
         found=lambda r: f"the map's type is {r.type_row.data_type.name}",
@@ -139,7 +134,6 @@ RECIPE_RULES: tuple[Rule, ...] = (
         make_only=True,
         sets=_SETS,
         kinds=TILED,
-        reads=_SPAN_READS,
         after=(*_SPAN_AFTER, "DIM_RANGE"),
         holds="not is_split or global_dim[0] % span_values == 0",
         found=lambda r: f"the last dimension is {counted(r.arguments.global_dim[0], 'element')}",
@@ -156,7 +150,6 @@ RECIPE_RULES: tuple[Rule, ...] = (
         make_only=True,
         sets=_SETS,
         kinds=TILED,
-        reads=("box_sizes", *_SPAN_READS),
         after=(*_SPAN_AFTER, "BOX_RANK"),
         after_here=("BOX_RANGE",),
         holds="not is_split or box_dim[0] % span_values == 0",
@@ -174,7 +167,6 @@ RECIPE_RULES: tuple[Rule, ...] = (
         make_only=True,
         sets=frozenset({"driver"}),  # libcu++ ignores the innermost step
         kinds=TILED,
-        reads=("elem_strides", "split_inner"),
         after=("RANK", "ELEM_STRIDES_RANK"),
         holds="not is_split or ignores_inner_step or element_strides[0] == 1",
         found=lambda r: f"{names.elem_stride(r, 0)} is {r.arguments.element_strides[0]}",
@@ -191,7 +183,6 @@ RECIPE_RULES: tuple[Rule, ...] = (
         make_only=True,
         sets=_SETS,
         kinds=TILED,
-        reads=("ragged",),
         after=("RANK", "SPLIT_RANK"),
         holds="not is_ragged or 2 <= rank <= MAX_RANK - 2",
         found=lambda r: f"the tensor has {counted(r.rank, 'dimension')}",
@@ -207,7 +198,6 @@ RECIPE_RULES: tuple[Rule, ...] = (
         make_only=True,
         sets=_SETS,
         kinds=TILED,
-        reads=("ragged",),
         after=("RANK", "RAGGED_RANK"),
         holds="not is_ragged or 1 <= ragged_dim < rank",
         found=lambda r: f"ragged is {r.ragged} for a tensor of {counted(r.rank, 'dimension')}",
@@ -225,7 +215,6 @@ RECIPE_RULES: tuple[Rule, ...] = (
         make_only=True,
         sets=_SETS,
         kinds=TILED,
-        reads=("ragged", "data_type"),
         after=("RANK", "RAGGED_DIM", "STRIDE_INNERMOST", *HAS_TYPE),
         holds="not is_ragged or ragged_stride_bits < RAGGED_STRIDE_END * element_bits",
         found=lambda r: f"{names.stride_found(r, r.ragged_dim)}",

@@ -92,7 +92,8 @@ class Rule:
     kinds : tuple of str
         The kinds of map.
     reads : tuple of str
-        Arguments that it reads; it is not reported if one of them could not be parsed.
+        Arguments that it depends on beside those of its predicate; it is not reported if one of
+        either could not be read.
     after : tuple of str
         Ids of earlier rules; it is not reported if one of them does not hold.
     after_here : tuple of str

@@ -54,7 +54,6 @@ TENSOR_RULES: tuple[Rule, ...] = (
         why="earlier GPUs have no Tensor Memory Accelerator",
         sets=ALL_BUT_MEASURED,
         unsupported=True,
-        reads=("target",),
         holds="has_tma",
         found=lambda r: "the target has compute capability {}.{}".format(
             *r.target.compute_capability
@@ -73,7 +72,6 @@ TENSOR_RULES: tuple[Rule, ...] = (
         unsupported=True,
         kinds=WIDE,
         sets=frozenset({"documented"}),
-        reads=("target",),
         after=("CAPABILITY",),
         holds="has_wide",
         found=lambda r: f"the target of an im2col-wide map is {r.target}",
@@ -106,7 +104,6 @@ TENSOR_RULES: tuple[Rule, ...] = (
         on="interleave_layout",
         why="an interleaved tensor has at least W, slices and N",
         kinds=TILED,
-        reads=("interleave_layout",),
         after=("RANK",),
         holds="interleave == 0 or rank >= MIN_RANK_INTERLEAVED",
         found=lambda r: (
@@ -142,7 +139,6 @@ TENSOR_RULES: tuple[Rule, ...] = (
         on="tensor.address",
         why="the hardware moves memory in units of 16 bytes, for some layouts 32",
         asks="be a multiple of 16 bytes, or 32 with bytes32 and for the types padded to 16 bytes",
-        reads=("interleave_layout", "data_type"),
         holds="address % alignment_bytes == 0",
         found=lambda r: (
             f"the address {r.address:#x} is {counted(r.address % r.alignment_bytes, 'byte')} past "
@@ -163,7 +159,6 @@ TENSOR_RULES: tuple[Rule, ...] = (
         asks="have an innermost extent that is a multiple of 2 values, of 128 for the types padded "
         "to 16 bytes",
         sets=ALL_BUT_MEASURED,
-        reads=("data_type",),
         after=("RANK", *HAS_TYPE, "PACKED_TYPE"),
         holds="not is_packed or row_bits % (packed_unit * element_bits) == 0",
         found=lambda r: (
@@ -240,7 +235,6 @@ TENSOR_RULES: tuple[Rule, ...] = (
         on="tensor.strides",
         why="the map stores strides in units of 16 bytes",
         asks="be a multiple of 16 bytes, or 32 with bytes32 and for the types padded to 16 bytes",
-        reads=("interleave_layout", "data_type"),
         after=("RANK", "STRIDE_INNERMOST"),
         each="d > 0",
         holds="stride_bits[d - 1] % (8 * alignment_bytes) == 0",

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 /* Changes with the struct and the rows. */
-#define TMA_DLPACK_TABLES_ABI 0x351c83cbu
+#define TMA_DLPACK_TABLES_ABI 0xc7117a0eu
 
 #define TMA_DLPACK_TILED 0
 #define TMA_DLPACK_IM2COL 1
