@@ -18,6 +18,7 @@ from strategies import (
     im2col,
     odd_views,
     options_of,
+    rules_of,
     tiled,
     view,
     wide,
@@ -339,11 +340,15 @@ def plain_request(kind, x):
 @examples(300)
 @given(KINDS, st.data())
 def test_fixed_finds_a_way_whenever_the_tensor_can_be_described(kind, data):
-    """Only arguments are at fault if other arguments would be accepted for the same tensor."""
+    """Only arguments are at fault if other arguments would be accepted for the same tensor.
+
+    Arguments whose meaning is unclear are not replaced.
+    """
     x = data.draw(fine_views(WITH_WHOLE_BYTES, min_rank=1 if kind == "tiled" else 3))
     options = data.draw(st.fixed_dictionaries(options_of(kind, len(x.shape))))
     assert check(kind, x, plain_request(kind, x)).ok
-    assert check(kind, x, options).fixed() is not None
+    report = check(kind, x, options)
+    assert report.fixed() is not None or "ARGUMENT" in rules_of(report)
 
 
 #: Arguments that a repair may change though the violation names another one.
@@ -368,10 +373,12 @@ def test_arguments_that_were_fine_stay_as_they_were(kind, data):
     x = data.draw(fine_views(WITH_WHOLE_BYTES, min_rank=1 if kind == "tiled" else 3))
     drawn = options_of(kind, len(x.shape))
     accepted = check(kind, x, data.draw(st.fixed_dictionaries(drawn))).fixed()
+    assume(accepted is not None)  # a word of no meaning
     name = data.draw(st.sampled_from(sorted(drawn)))
     broken = accepted | {name: data.draw(drawn[name])}
     report = check(kind, x, broken)
     fixed = report.fixed()
+    assume(fixed is not None)
     changed = {argument for argument in fixed if fixed[argument] != broken[argument]}
     if "rules" in changed:
         return  # the last resort starts again under the driver's rules
@@ -406,13 +413,12 @@ def test_arguments_that_were_fine_stay_as_they_were(kind, data):
         (view((64, 64), (0, 32)), tiled((16, 16), oobfill="nan"), {"oobfill": TmaOobFill.none}),
         (view((64, 64), (0, 8)), tiled((16, 16)), {"data_type": tma.TensorMapDataType.UINT8}),
         (view((64, 64)), tiled((16, 16), data_type="FLOAT16"), {"data_type": None}),
-        (view((64, 64)), tiled((16, 16), target="sm_80"), {"target": None}),
+        (view((64, 64)), tiled((16, 16), target="SM90"), {"target": "sm_90"}),
         (view((64, 64)), tiled((16, 16), target=Target((8, 0))), {"target": None}),
-        (view((64, 64)), tiled((16, 16), rules="cuda"), {"rules": "libcu++"}),
-        (view((64, 64)), tiled("ab"), {"box_sizes": (1, 4)}),
+        (view((64, 64)), tiled((16, 16), rules="Driver"), {"rules": "driver"}),
+        (view((64, 64)), tiled("64,64"), {"box_sizes": (64, 64)}),
         (view((128, 64), (2, 16)), tiled((16, 64.0)), {"box_sizes": (16, 64)}),
         (view((128, 64), (2, 16)), tiled((16.0, 64)), {"box_sizes": (16, 64)}),
-        (view((128, 64), (2, 16)), tiled([None, 64]), {"box_sizes": (1, 64)}),
         (view((128, 64), (2, 16)), tiled((10**30, 64)), {"box_sizes": (128, 64)}),
         (view((128, 64)), tiled((16, 16), elem_strides=(2.0, 1)), {"elem_strides": (2, 1)}),
         (

@@ -65,23 +65,13 @@ def test_a_request_holds_neither_address_nor_owner_of_the_tensor_in_its_view():
 def test_every_argument_that_cannot_be_read_is_named():
     options = tiled(
         "ab", elem_strides=5, interleave_layout="x", swizzle=None, l2_fetch_size=[], oobfill=2,
-        data_type="FLOAT", rules="cuda",
+        data_type="u4", rules="cuda",
     )  # fmt: skip
     request = request_of("tiled", view((64, 64)), options)
     fine = {"target", "allow", "shape", "strides", "offset", "split_inner", "ragged"}
     assert {v.argument for v in request.unreadable} == set(options) - fine
     assert {v.rule for v in request.unreadable} == {"ARGUMENT"}
-    assert request.proposals == {
-        "target": None,
-        "box_sizes": (1, 1),
-        "elem_strides": None,
-        "interleave_layout": "none",
-        "swizzle": "none",
-        "l2_fetch_size": "none",
-        "oobfill": "none",
-        "data_type": None,
-        "rules": "libcu++",
-    }
+    assert request.proposals == {"swizzle": "none"}  # the name of None
 
 
 @pytest.mark.parametrize(
@@ -102,25 +92,25 @@ def test_every_argument_that_cannot_be_read_is_named():
             "pass a tuple of ints, such as (64, 64)",
         ),
         (
-            "swizzle",
-            "BYTES128",
-            "swizzle is 'BYTES128'",
-            "it must be a TmaSwizzle, its name or its value",
-            "did you mean 'bytes128'?",
+            "box_sizes",
+            "64,64",
+            "box_sizes is '64,64'",
+            "it must be a sequence of ints, one per dimension",
+            "pass a tuple of ints, such as (64, 64); did you mean (64, 64)?",
         ),
         (
             "oobfill",
-            "NAN",
-            "oobfill is 'NAN'",
+            float("nan"),
+            "oobfill is nan",
             "it must be a TmaOobFill, its name or its value",
             "did you mean 'nan'?",
         ),
         (
             "data_type",
-            "float16",
-            "data_type is 'float16'",
+            "UNIT8",
+            "data_type is 'UNIT8'",
             "it must be a TensorMapDataType, its name or its value",
-            "did you mean 'FLOAT16'?",
+            "did you mean 'UINT8'?",
         ),
         ("rules", "cuda", "rules is 'cuda'", "it must be one of 'libcu++', 'driver'", "libcu++"),
     ],
@@ -164,7 +154,7 @@ def test_what_an_unreadable_argument_of_the_driver_could_look_like_is_accepted()
     ("value", "meant"),
     [
         (64, 64), (64.0, 64), (np.float32(8), 8), (Fraction(16), 16), (10**30, 10**30),
-        (64.5, None), (float("inf"), None), (float("nan"), None), (True, None), ("64", None),
+        (64.5, None), (float("inf"), None), (float("nan"), None), (True, None), ("64", 64),
         (np.bool_(True), None), (TmaSwizzle.bytes32, None), (1j, None), (1 << 5000, None),
     ],
 )  # fmt: skip
@@ -247,9 +237,10 @@ def test_numbers_are_counted_in_words():
 
 
 def test_a_target_that_cannot_be_read_leaves_the_rest_readable():
-    report = tma.check_tma_descriptor(torch_zeros(), (16, 3), target="sm_80")
+    report = tma.check_tma_descriptor(torch_zeros(), (16, 3), target="SM90")
     assert [v.rule for v in report.violations] == ["ARGUMENT", "BOX_INNER_16B"]
-    assert report.changes() == {"target": None, "box_sizes": (16, 4)}
+    assert report.changes() == {"target": "sm_90", "box_sizes": (16, 4)}
+    assert tma.check_tma_descriptor(torch_zeros(), (16, 4), target="sm_80").changes() is None
 
 
 def torch_zeros():

@@ -150,7 +150,7 @@ def test_an_option_is_a_number_or_a_name(word, capsys):
     assert main([*BOXED, "--swizzle", word]) == 0
 
 
-@pytest.mark.parametrize("word", ["3.7", "True", "None", "(3)", "3e0", ""])
+@pytest.mark.parametrize("word", ["3.7", "True", "(3)", "3e0", ""])
 def test_what_python_would_make_a_number_of_is_none(word, capsys):
     assert main([*BOXED, "--swizzle", word]) == 1
     assert f"swizzle is {word!r}; it must be a TmaSwizzle" in capsys.readouterr().out
@@ -186,6 +186,19 @@ def test_a_file_without_a_name_is_refused(words, capsys):
 def test_fp4_has_torchs_name_and_that_of_messages(name, capsys):
     words = ["check", "--shape=8,64", "--dtype", name, "--box=8,128", "--target=sm_100"]
     assert main(words) == 0
+
+
+@pytest.mark.parametrize("name", ["fp16", "half", "bf16", "torch.float16", "torch.half", "e4m3"])
+def test_a_dtype_has_the_names_that_people_write(name, capsys):
+    assert main(["check", "--shape=64,64", "--dtype", name, "--box=8,64"]) == 0
+
+
+@pytest.mark.parametrize("name", ["u4", "fp8", "", "torch", "float17"])
+def test_a_dtype_of_no_clear_name_is_refused_with_the_names(name, capsys):
+    assert main(["check", "--shape=64,64", "--dtype", name, "--box=8,64"]) == 1
+    said = capsys.readouterr().err
+    assert f"dtype is {name!r}; it must be one of uint8, " in said.replace("int32, int64, ", "")
+    assert "or a usual one of them such as fp16, bf16, half or e4m3" in said
 
 
 def test_a_reader_that_leaves_is_no_error():

@@ -110,7 +110,7 @@ def test_elemtype_tells_a_data_type_from_a_ptx_number_by_its_type():
         ({"elemtype": "UINT8"}, {"elemtype": "16U4_ALIGN8B"}),
         ({"interleave_layout": 2}, {"interleave_layout": 3}),
         ({"swizzle_mode": 3}, {"swizzle_mode": 4}),
-        ({"fill_mode": "nan"}, {"fill_mode": "NaN"}),
+        ({"fill_mode": "nan"}, {"fill_mode": "nano"}),
         ({"rank": np.int64(2)}, {"rank": True}),
         ({"box_dim": {0: 64}}, {"box_dim": (64, 64)}),
         ({"box_dim": {0: 64}}, {"box_dim": {0: 64.0}}),

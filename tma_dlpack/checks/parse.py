@@ -107,7 +107,7 @@ def read_call(
         What was refused before the arguments were read.
     """
     read = Reader()
-    read.proposals["target"] = None  # the tensor's own
+    read.target("target", given["target"])
     view = _as_described(read, view, given)
     if view is not None:
         address += view.offset_bytes
@@ -118,7 +118,7 @@ def read_call(
     fields: dict[str, Any] = {
         driver_name: read.member(name, enum, given[name]) for name, driver_name, enum in _ENUMS
     }
-    fields |= _read_box(read, kind, given, rank)
+    fields |= _read_box(read, kind, given)
     elem_strides = (1,) * rank
     if given["elem_strides"] is not None:
         elem_strides = read.integers("elem_strides", given["elem_strides"])[::-1]
@@ -183,7 +183,6 @@ def _as_described(
             f"is {offset}, {counted(Fraction(offset_bits, 8), 'byte')}",
             "be a whole number of bytes",
             "use a multiple of 2 elements",
-            0,
         )
     if len(read.unreadable) > known:
         return None
@@ -237,18 +236,18 @@ def _layout_of(
     return driver_layout(view, data_type)
 
 
-def _read_box(read: Reader, kind: MapKind, given: Mapping[str, Any], rank: int) -> dict[str, Any]:
+def _read_box(read: Reader, kind: MapKind, given: Mapping[str, Any]) -> dict[str, Any]:
     """Give the box of a tiled map; for an im2col map the counts, the corners and the mode."""
     if kind == "tiled":
-        return {"box_dim": read.integers("box_sizes", given["box_sizes"], (1,) * rank)[::-1]}
-    fields: dict[str, Any] = {name: read.integer(name, given[name], 1) for name in _COUNTS}
+        return {"box_dim": read.integers("box_sizes", given["box_sizes"])[::-1]}
+    fields: dict[str, Any] = {name: read.integer(name, given[name]) for name in _COUNTS}
     for which in ("lower", "upper"):
         corner = f"pixel_box_{which}_corner"
         if kind == "im2col":
-            fields[corner] = read.integers(corner, given[corner], (0,) * max(0, rank - 2))[::-1]
+            fields[corner] = read.integers(corner, given[corner])[::-1]
         else:
             name = f"{which}_corner_width"
-            fields[corner] = (read.integer(name, given[name], 0),)
+            fields[corner] = (read.integer(name, given[name]),)
     if kind == "im2col_wide":
         fields["mode"] = read.member("mode", TensorMapIm2ColWideMode, given["mode"])
     return fields

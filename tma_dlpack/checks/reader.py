@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any, NamedTuple, TypeVar
@@ -19,8 +20,10 @@ from tma_dlpack.tables.coerce import (
     text_of,
     texts_of,
 )
-from tma_dlpack.tables.enums import TensorMapDataType, parse
+from tma_dlpack.tables.enums import TensorMapDataType
 from tma_dlpack.tables.errors import Violation, wrong_argument
+from tma_dlpack.tables.meanings import name_of_dtype, near_name, parse
+from tma_dlpack.tables.targets import TARGETS
 
 AnyEnum = TypeVar("AnyEnum", bound=IntEnum)
 
@@ -28,34 +31,23 @@ PER_DIMENSION, PER_SPATIAL = "one per dimension", "one per spatial dimension"
 
 
 class _Argument(NamedTuple):
-    """An argument of integers.
-
-    Attributes
-    ----------
-    example : str
-        What it may look like.
-    entries : str
-        What each entry of a sequence is for.
-    stand_in : int or None
-        Proposed for an entry that is not a number; None proposes to omit the argument.
-    """
+    """An argument of integers: what it may look like, and what each entry of it is for."""
 
     example: str
     entries: str = ""
-    stand_in: int | None = 1
 
 
 _INTEGERS = {
     "box_sizes": _Argument("(64, 64)", PER_DIMENSION),
     "elem_strides": _Argument("(1, 1)", PER_DIMENSION),
-    "shape": _Argument("(4096, 64)", PER_DIMENSION, None),
-    "strides": _Argument("(64, 1)", f"{PER_DIMENSION}, in elements", None),
-    "offset": _Argument("64", stand_in=None),
-    "ragged": _Argument("0", stand_in=None),
+    "shape": _Argument("(4096, 64)", PER_DIMENSION),
+    "strides": _Argument("(64, 1)", f"{PER_DIMENSION}, in elements"),
+    "offset": _Argument("64"),
+    "ragged": _Argument("0"),
     "channels_per_pixel": _Argument("64"),
     "pixels_per_column": _Argument("128"),
-    "pixel_box_lower_corner": _Argument("(-1, -1)", PER_SPATIAL, 0),
-    "pixel_box_upper_corner": _Argument("(-1, -1)", PER_SPATIAL, 0),
+    "pixel_box_lower_corner": _Argument("(-1, -1)", PER_SPATIAL),
+    "pixel_box_upper_corner": _Argument("(-1, -1)", PER_SPATIAL),
     "lower_corner_width": _Argument("-1"),
     "upper_corner_width": _Argument("-1"),
     "pixel_box_lower_corner_width": _Argument("-1"),
@@ -70,7 +62,11 @@ _INTEGERS = {
 
 
 class Reader:
-    """Reads arguments one by one; keeps violations for unreadable ones, and proposals for them."""
+    """Reads arguments one by one; keeps violations for unreadable ones, and proposals for them.
+
+    A proposal is what the argument means, read in another way. There is none where that is not
+    clear: `Report.fixed` then is None, rather than arguments of another meaning.
+    """
 
     def __init__(self) -> None:
         self.unreadable: list[Violation] = []
@@ -79,26 +75,29 @@ class Reader:
     def refuse(
         self, argument: str, found: str, must: str, fix: str, proposal: object = None
     ) -> None:
-        """Add the violation of an unreadable argument, and a value to propose instead."""
-        self.proposals[argument] = proposal
+        """Add the violation of an unreadable argument, and a value to propose unless it is None."""
+        if proposal is not None:
+            self.proposals[argument] = proposal
         self.unreadable.append(wrong_argument(argument, f"{argument} {found}", must, fix))
 
     def member(self, argument: str, enum: type[AnyEnum], value: object) -> AnyEnum:
-        """Read a member, its name or its value; the member of value 0 if unreadable."""
+        """Read a member, a name or number that means one; the member of value 0 if unreadable."""
         if type(value) is enum:
             return value
         word = text_of(value)
+        if word is None and enum is TensorMapDataType:
+            word = name_of_dtype(value)
         try:
             return parse(enum, word if word is not None else integer_of(value))
         except (TypeError, ValueError):
-            close = _close(word or "", enum.__members__)
+            near = near_name(enum, shown(value) if word is None else word)  # None, nan are shown
             choices = ", ".join(f"{m.name} ({m.value})" for m in enum)
             self.refuse(
                 argument,
                 f"is {shown(value)}",
                 f"be a {enum.__name__}, its name or its value",
-                f"choose one of {choices}" + (f"; did you mean {close!r}?" if close else ""),
-                close or enum(0).name,
+                f"choose one of {choices}" + (f"; did you mean {near!r}?" if near else ""),
+                near,
             )
             return enum(0)
 
@@ -108,23 +107,18 @@ class Reader:
             return None
         known = len(self.unreadable)
         data_type = self.member(argument, TensorMapDataType, value)
-        if len(self.unreadable) == known:
-            return data_type
-        self.proposals[argument] = None
-        return None
+        return data_type if len(self.unreadable) == known else None
 
-    def integer(self, argument: str, value: object, proposal: int = 0) -> int:
+    def integer(self, argument: str, value: object) -> int:
         """Read an integer; 0 if unreadable."""
         number = integer_of(value)
         if number is None:
-            proposes = _INTEGERS[argument].stand_in is not None
-            meant = nearest_integer(value) if proposes else None
             self.refuse(
                 argument,
                 f"is {shown(value)}",
                 f"be an int of at most {INTEGER_BITS} bits" if _is_long(value) else "be an int",
                 f"pass an int, such as {_INTEGERS[argument].example}",
-                proposal if meant is None else meant,
+                nearest_integer(value),
             )
         return number or 0
 
@@ -146,24 +140,18 @@ class Reader:
         self.refuse(argument, found, "be True or False", fix, False)
         return False
 
-    def integers(
-        self, argument: str, value: object, proposal: tuple[int, ...] | None = None
-    ) -> tuple[int, ...]:
-        """Read a sequence of integers, in the order given; an empty one if unreadable.
-
-        Entries that can be read, or are whole numbers, stay as they are in the proposal.
-        """
+    def integers(self, argument: str, value: object) -> tuple[int, ...]:
+        """Read a sequence of integers, in the order given; an empty one if unreadable."""
         numbers = integers_of(value)
         if numbers is None:
-            stand_in = _INTEGERS[argument].stand_in
-            meant = None if stand_in is None else nearest_integers(value, stand_in)
-            wrong = not_an_integer(value)
+            wrong, meant = not_an_integer(value), nearest_integers(value)
+            hint = "" if meant is None else f"; did you mean {meant}?"
             self.refuse(
                 argument,
                 f"is {shown(value)}" + (f", where {wrong}" if wrong else ""),
                 f"be a sequence of ints, {_INTEGERS[argument].entries}",
-                f"pass a tuple of ints, such as {_INTEGERS[argument].example}",
-                proposal if meant is None else meant,
+                f"pass a tuple of ints, such as {_INTEGERS[argument].example}{hint}",
+                meant,
             )
             return ()
         return numbers
@@ -186,14 +174,21 @@ class Reader:
         word = text_of(value)
         if word in choices:
             return word
+        meant = choices[0] if value is None else _close(word or "", choices, 0.8)
         self.refuse(
             argument,
             f"is {shown(value)}",
             f"be one of {', '.join(map(repr, choices))}",
-            f"pass {argument}={choices[0]!r}",
-            choices[0],
+            f"pass {argument}={meant or choices[0]!r}",
+            meant,
         )
         return choices[0]
+
+    def target(self, argument: str, value: object) -> None:
+        """Propose the target that an unreadable one is near to: "SM90", 90, (9, 0)."""
+        digits = "".join(re.findall(r"\d", shown(value)))
+        if f"sm_{digits}" in TARGETS:
+            self.proposals[argument] = f"sm_{digits}"
 
     def rule_ids(
         self, argument: str, value: object, choices: tuple[str, ...], known: frozenset[str]
@@ -220,7 +215,7 @@ class Reader:
         if wrong is None:
             return frozenset(valid)
         is_what = "also a rule of the driver" if wrong in known else "not a rule"
-        close = None if wrong in known else _close(wrong, choices)
+        close = None if wrong in known else _close(wrong, choices, 0.5)
         self.refuse(
             argument,
             f"names {wrong}, which is {is_what}",
@@ -235,8 +230,8 @@ def _is_long(value: object) -> bool:
     return issubclass(type(value), int) and value.bit_length() > INTEGER_BITS  # type: ignore[attr-defined]
 
 
-def _close(word: str, names: Iterable[str]) -> str | None:
-    """Give the name closest to a word, ignoring case; None if none is close."""
+def _close(word: str, names: Iterable[str], cutoff: float) -> str | None:
+    """Return the name closest to a word, ignoring case; None if none is close."""
     by_lower = {name.lower(): name for name in names}
-    close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=cutoff)
     return by_lower[close[0]] if close else None

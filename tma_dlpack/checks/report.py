@@ -137,6 +137,9 @@ class Report(Drawn):
         """
         if self._request_of is None:
             return None
+        request = self._request_of(self._given)
+        if any(v.argument not in request.proposals for v in request.unreadable):
+            return None  # what the argument means is not clear, or the tensor itself was refused
         for start in _starts(self._given):
             changes = _repaired(self._given, start, self._request_of)
             if changes is not None:

@@ -7,9 +7,10 @@ from typing import Any
 
 from tma_dlpack.dlpack import TensorView, as_tensor_view
 from tma_dlpack.tables.coerce import integers_of, shown
-from tma_dlpack.tables.enums import Swizzle, TmaSwizzle, parse
+from tma_dlpack.tables.enums import Swizzle, TmaSwizzle
 from tma_dlpack.tables.errors import TmaPreconditionError, Violation, refusal
 from tma_dlpack.tables.limits import INNER_BYTES, MAX_RANK, SWIZZLE_SPAN_BYTES
+from tma_dlpack.tables.meanings import parse
 from tma_dlpack.tables.opaque import opaque
 
 SOURCE = "tma_dlpack, split_inner: the inner dimension in spans of the swizzle"

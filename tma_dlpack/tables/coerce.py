@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import operator
+import re
 from collections.abc import Iterator, Mapping, Set
 from enum import IntEnum
 from numbers import Integral, Real
@@ -16,6 +17,7 @@ MAX_ENTRIES = 64  # far above any rank: a longer list is refused without reading
 MAX_SHOWN = 80  # characters of a value in a message
 INTEGER_BITS = 512  # far above any valid value; Python still prints products of such integers
 INTEGER_END = 1 << INTEGER_BITS
+_INTEGER = re.compile(r"[-+]?(0[xX][0-9a-fA-F]{1,16}|\d{1,18})")
 
 
 def integer_of(value: object) -> int | None:
@@ -41,12 +43,12 @@ def integers_of(value: object) -> tuple[int, ...] | None:
 
 
 def nearest_integer(value: object) -> int | None:
-    """Give the integer that a value probably meant; a float without a fraction counts.
+    """Return the integer that a value means: a float without a fraction, the digits of a text.
 
     Only for the fix in a message: the value itself is refused.
 
-    >>> nearest_integer(64.0), nearest_integer(64.5), nearest_integer(True)
-    (64, None, None)
+    >>> nearest_integer(64.0), nearest_integer("64"), nearest_integer(64.5), nearest_integer(True)
+    (64, 64, None, None)
     """
     number = integer_of(value)
     try:
@@ -54,15 +56,24 @@ def nearest_integer(value: object) -> int | None:
             number = integer_of(int(float(value))) if float(value).is_integer() else None
     except Exception:  # infinities, NaN, and number classes of the user
         return None
+    text = text_of(value)
+    if text is not None and _INTEGER.fullmatch(text.strip()):
+        return int(text, 0) if "x" in text.lower() else int(text)
     return number
 
 
-def nearest_integers(value: object, otherwise: int) -> tuple[int, ...] | None:
-    """Give `nearest_integer` of each entry, or `otherwise`; None if no entry has one."""
+def nearest_integers(value: object) -> tuple[int, ...] | None:
+    """Return `nearest_integer` of each entry, if all have one; a text may list the entries.
+
+    >>> nearest_integers((16, 64.0)), nearest_integers("64,64"), nearest_integers((None, 64))
+    ((16, 64), (64, 64), None)
+    """
+    text = text_of(value)
+    if text is not None:
+        value = text.strip("()[] ").removesuffix(",").split(",")
     numbers = [nearest_integer(entry) for entry in _entries(value) or ()]
-    if all(number is None for number in numbers):
-        return None
-    return tuple(otherwise if number is None else number for number in numbers)
+    found = tuple(number for number in numbers if number is not None)
+    return found if found and len(found) == len(numbers) else None
 
 
 def not_an_integer(value: object) -> str:

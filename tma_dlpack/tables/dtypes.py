@@ -12,6 +12,7 @@ from tma_dlpack.tables.coerce import shown
 from tma_dlpack.tables.enums import DLDataTypeCode, TensorMapDataType
 from tma_dlpack.tables.errors import refusal
 from tma_dlpack.tables.limits import PADDED_INNER_VALUES
+from tma_dlpack.tables.meanings import dtype_called
 
 
 class DLDataType(NamedTuple):
@@ -189,21 +190,23 @@ _NAMED["float4_e2m1fn_x2"] = _NAMED["float4_e2m1fnx2"]  # as torch spells it
 
 
 def dtype_named(name: str) -> DLDataType:
-    """Give the DLPack type of a name, such as ``"bfloat16"`` or ``"float4_e2m1fnx2"``.
+    """Return the DLPack type of a name, such as ``"bfloat16"``, ``"bf16"`` or ``"torch.half"``.
 
     Raises `TmaPreconditionError` with the list of names for an unknown name.
 
-    >>> dtype_named("float16")
-    DLDataType(code=<DLDataTypeCode.kDLFloat: 2>, bits=16, lanes=1)
+    >>> dtype_named("float16") == dtype_named("half")
+    True
     """
-    if name not in _NAMED:
+    bare = name.rpartition(".")[2]  # of torch.float16
+    found = _NAMED.get(bare) or _NAMED.get(dtype_called(name) or "")
+    if found is None:
         raise refusal(
             "dtype",
             f"dtype is {shown(name)}",
             f"be one of {', '.join(_NAMED)}",
-            "pass the bare name, such as float16 for torch.float16",
+            "pass one of these names, or a usual one of them such as fp16, bf16, half or e4m3",
         )
-    return _NAMED[name]
+    return found
 
 
 def row(data_type: TensorMapDataType) -> DataTypeRow:

@@ -1,15 +1,12 @@
 """Enums: libcu++'s names for options, the driver's names for data types, DLPack's for its own.
 
 Every enum is an `IntEnum` with the values of the C header, so a member can be passed to any API
-that takes the C value. `parse` turns what a user may write (a member, a name, a value, a NumPy
-integer) into a member, and raises `ValueError` or `TypeError` with the list of choices.
+that takes the C value. `meanings.parse` turns what a user writes into a member.
 """
 
 from __future__ import annotations
 
-import operator
 from enum import IntEnum
-from typing import TypeVar
 
 
 class TmaInterleaveLayout(IntEnum):
@@ -252,8 +249,6 @@ C_ENUMS: dict[type[IntEnum], tuple[str, tuple[str, ...]]] = {
     TensorMapDataType: ("CU_TENSOR_MAP_DATA_TYPE_", tuple(t.name for t in TensorMapDataType)),
 }
 
-AnyEnum = TypeVar("AnyEnum", bound=IntEnum)
-
 
 def c_name(member: IntEnum) -> str:
     """Give a member's spelling in cuda.h.
@@ -265,47 +260,7 @@ def c_name(member: IntEnum) -> str:
     return prefix + suffixes[member]
 
 
-def parse(enum: type[AnyEnum], value: object) -> AnyEnum:
-    """Turn a member, its name, its name in cuda.h or its value into a member of `enum`.
-
-    Raises `TypeError` for a member of another enum, a bool, a float or anything else that is not an
-    integer, and `ValueError` for a name or number that the enum does not have.
-
-    >>> parse(TmaSwizzle, "bytes128") is parse(TmaSwizzle, 3) is TmaSwizzle.bytes128
-    True
-    >>> parse(TensorMapDataType, "16U4_ALIGN8B")
-    <TensorMapDataType.16U4_ALIGN8B: 13>
-    """
-    if type(value) is enum:
-        return value
-    if isinstance(value, str):
-        member = NAMES[enum].get(value)
-        if member is None:
-            import difflib  # a millisecond that only a wrong name needs
-
-            close = difflib.get_close_matches(value, NAMES[enum], n=1, cutoff=0.5)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
-            raise ValueError(f"{value!r} is no {enum.__name__}: {_choices(enum)}{hint}")
-        return member  # type: ignore[return-value]  # NAMES[enum] holds members of enum
-    if isinstance(value, (bool, IntEnum)):
-        raise TypeError(f"{value!r} is no {enum.__name__}: {_choices(enum)}")
-    try:
-        number = operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        raise TypeError(
-            f"a {type(value).__name__} is no {enum.__name__}: {_choices(enum)}"
-        ) from None
-    try:
-        return enum(number)
-    except ValueError:
-        raise ValueError(f"{number} is no {enum.__name__}: {_choices(enum)}") from None
-
-
 #: Every name of every member, including those of cuda.h.
 NAMES: dict[type[IntEnum], dict[str, IntEnum]] = {
     enum: {**enum.__members__, **{c_name(m): m for m in enum}} for enum in C_ENUMS
 }
-
-
-def _choices(enum: type[IntEnum]) -> str:
-    return "choose " + ", ".join(f"{m.name} ({m.value})" for m in enum)

@@ -18,7 +18,6 @@ from tma_dlpack.tables.enums import (
     TmaInterleaveLayout,
     TmaOobFill,
     TmaSwizzle,
-    parse,
 )
 from tma_dlpack.tables.errors import TmaPreconditionError, TmaUnsupportedError, Violation
 from tma_dlpack.tables.limits import (
@@ -28,6 +27,7 @@ from tma_dlpack.tables.limits import (
     MAX_RANK,
     STRIDE_BYTES_END,
 )
+from tma_dlpack.tables.meanings import parse
 from tma_dlpack.tables.targets import DERIVED_NAMES, Target
 from tma_dlpack.tensor_map.attributes import MapAttributes
 

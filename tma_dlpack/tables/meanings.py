@@ -1,0 +1,243 @@
+"""What people write for an enum: bytes, and the names of the driver, CUTLASS, PTX and frameworks.
+
+`parse` turns what a user writes into a member. It understands a word only where it can mean nothing
+else: ``"u4"`` may be either of two packed types, so it is neither.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from enum import IntEnum
+from functools import cache
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from tma_dlpack.tables.enums import (
+    NAMES,
+    TensorMapDataType,
+    TensorMapIm2ColWideMode,
+    TmaInterleaveLayout,
+    TmaL2FetchSize,
+    TmaOobFill,
+    TmaSwizzle,
+    c_name,
+)
+
+AnyEnum = TypeVar("AnyEnum", bound=IntEnum)
+
+NEAR = 0.75  # difflib's ratio: 'byte128' is near 'bytes128', 'tiled' is near no name
+
+#: NumPy's name of a dtype, the map type that carries it, and its names in C++, torch, PTX, CUTLASS.
+DTYPES: tuple[tuple[str, str, str], ...] = (
+    ("bool", "UINT8", ""),
+    ("uint8", "UINT8", "u8"),
+    ("uint16", "UINT16", "u16"),
+    ("uint32", "UINT32", "u32"),
+    ("uint64", "UINT64", "u64"),
+    ("int8", "UINT8", "s8 i8"),
+    ("int16", "UINT16", "s16 i16"),
+    ("int32", "INT32", "s32 i32 int"),
+    ("int64", "INT64", "s64 i64"),
+    ("float16", "FLOAT16", "fp16 f16 half"),
+    ("bfloat16", "BFLOAT16", "bf16 nv_bfloat16"),
+    ("float32", "FLOAT32", "fp32 f32 float"),
+    ("float64", "FLOAT64", "fp64 f64 double"),
+    ("float8_e3m4", "UINT8", "e3m4"),
+    ("float8_e4m3", "UINT8", ""),
+    ("float8_e4m3b11fnuz", "UINT8", "e4m3b11fnuz"),
+    ("float8_e4m3fn", "UINT8", "e4m3 e4m3fn fp8_e4m3 fp8e4m3fn f8e4m3fn float_e4m3 nv_fp8_e4m3"),
+    ("float8_e4m3fnuz", "UINT8", "e4m3fnuz"),
+    ("float8_e5m2", "UINT8", "e5m2 fp8_e5m2 f8e5m2 float_e5m2 nv_fp8_e5m2"),
+    ("float8_e5m2fnuz", "UINT8", "e5m2fnuz"),
+    ("float8_e8m0fnu", "UINT8", "e8m0 ue8m0 e8m0fnu float_ue8m0 nv_fp8_e8m0"),
+)
+#: What may stand before any of these names: the modules and namespaces of dtypes.
+_SCOPES = "torch numpy np jax jnp cupy mldtypes mlx core tl cutlass cute cuda std at c10 k"
+
+
+class _Spelling(NamedTuple):
+    """How an enum is written: what may stand before and after a name, and its other names."""
+
+    before: str
+    after: str
+    names: tuple[tuple[str, str], ...]
+
+
+_SPELLINGS: dict[type[IntEnum], _Spelling] = {
+    TmaInterleaveLayout: _Spelling(
+        "cutensormap tensormap enum tma interleaved interleave layout bytes b",
+        "bytes b interleaved interleave",
+        (("none", "no disable"), ("bytes16", "16"), ("bytes32", "32")),
+    ),
+    TmaSwizzle: _Spelling(
+        "cutensormap tensormap enum cute cutlass gmma umma tma smem swizzling swizzle mode kind "
+        "bits layout atom mn k sw s bytes b",
+        "bytes b swizzling swizzle atom",
+        (
+            # of CUTLASS: Swizzle<B,M,S> on bytes; K_INTER and MN_INTER are without swizzle
+            ("none", "no disable inter 0,4,3"),
+            ("bytes32", "32 1,4,3"),
+            ("bytes64", "64 2,4,3"),
+            ("bytes128", "128 3,4,3"),
+            ("bytes128_atom_32B", "SW128_32B 2,5,2"),
+            ("bytes128_atom_64B", "1,6,1"),
+        ),
+    ),
+    TmaL2FetchSize: _Spelling(
+        "cutensormap tensormap enum cute tma l2 promotion promo kind fetch size bytes b",
+        "bytes b",
+        (("none", "no disable"), ("bytes64", "64"), ("bytes128", "128"), ("bytes256", "256")),
+    ),
+    TmaOobFill: _Spelling(
+        "cutensormap tensormap enum cute tma float oob fill kind",
+        "fill",
+        (("none", "no zero zeros"), ("nan", "nans")),
+    ),
+    TensorMapIm2ColWideMode: _Spelling("cutensormap tensormap enum im2col wide mode", "", ()),
+    TensorMapDataType: _Spelling(
+        f"cutensormap tensormap enum data type {_SCOPES}",
+        "",
+        (
+            *((carrier, f"{name} {words}") for name, carrier, words in DTYPES),
+            ("FLOAT32_FTZ", "f32.ftz"),
+            ("TFLOAT32", "tf32"),
+            ("TFLOAT32_FTZ", "tf32.ftz"),
+            ("16U4_ALIGN8B", "b4x16"),
+            ("16U4_ALIGN16B", "b4x16_p64"),
+            ("16U6_ALIGN16B", "b6x16_p32 b6p2x16"),
+        ),
+    ),
+}
+
+_WORD = re.compile(r"[\w.:]+(<[\d, ]+>)?")
+
+
+def parse(enum: type[AnyEnum], value: object) -> AnyEnum:
+    """Turn a member, its value, or a name or number that can mean nothing else into a member.
+
+    A number that is a value means that value; any other may be bytes (see `meaning`). Raises
+    `TypeError` for a member of another enum, a bool, a float or anything else that is not an
+    integer, and `ValueError` for a name or number that no member has.
+
+    >>> parse(TmaSwizzle, "bytes128") is parse(TmaSwizzle, 3) is parse(TmaSwizzle, "SWIZZLE_128B")
+    True
+    >>> parse(TensorMapDataType, "16U4_ALIGN8B")
+    <TensorMapDataType.16U4_ALIGN8B: 13>
+    """
+    if type(value) is enum:
+        return value
+    if isinstance(value, str):
+        member = NAMES[enum].get(value)
+        if member is None:
+            return _meant(enum, value)
+        return member  # type: ignore[return-value]  # NAMES[enum] holds members of enum
+    if isinstance(value, (bool, IntEnum)):
+        raise TypeError(f"{value!r} is no {enum.__name__}: {_choices(enum)}")
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(
+            f"a {type(value).__name__} is no {enum.__name__}: {_choices(enum)}"
+        ) from None
+    try:
+        return enum(number)
+    except ValueError:
+        return _meant(enum, number)
+
+
+def _meant(enum: type[AnyEnum], value: str | int) -> AnyEnum:
+    """Return the member of a word or number that is no name or value; raise if it is unclear."""
+    member = meaning(enum, value)
+    if member is None:
+        near = near_name(enum, str(value))
+        hint = f"; did you mean {near!r}?" if near else ""
+        raise ValueError(f"{value!r} is no {enum.__name__}: {_choices(enum)}{hint}")
+    return member
+
+
+def _choices(enum: type[IntEnum]) -> str:
+    return "choose " + ", ".join(f"{m.name} ({m.value})" for m in enum)
+
+
+def meaning(enum: type[AnyEnum], value: str | int) -> AnyEnum | None:
+    """Return the member that a word or number means beside the enum's own; None if unclear.
+
+    >>> meaning(TmaSwizzle, 128), meaning(TmaSwizzle, "Swizzle<3,4,3>"), meaning(TmaSwizzle, 16)
+    (<TmaSwizzle.bytes128: 3>, <TmaSwizzle.bytes128: 3>, None)
+    """
+    word = str(value)
+    return _words_of(enum).get(_plain(enum, word)) if _WORD.fullmatch(word) else None
+
+
+@cache
+def _words_of(enum: type[AnyEnum]) -> dict[str, AnyEnum]:
+    words: dict[str, AnyEnum] = {}
+    for member in enum:
+        words[_plain(enum, member.name)] = words[_plain(enum, c_name(member))] = member
+    for name, others in _SPELLINGS[enum].names:
+        words |= {_plain(enum, word): enum[name] for word in others.split()}
+    return words
+
+
+def _plain(enum: type[IntEnum], word: str) -> str:
+    """Reduce a word to what distinguishes the members, such as ``128`` of ``K_SW128``."""
+    letters = re.sub(r"[^a-z0-9,]", "", word.lower().removesuffix("_t"))
+    before, after = _around(enum)
+    return after.sub("", before.sub("", letters))
+
+
+@cache
+def _around(enum: type[IntEnum]) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    before, after, _ = _SPELLINGS[enum]
+    return re.compile(f"^(?:{_either(before)})*"), re.compile(f"(?:{_either(after)})*$")
+
+
+def _either(words: str) -> str:
+    return "|".join(sorted(words.split(), key=len, reverse=True))
+
+
+def near_name(enum: type[IntEnum], word: str) -> str | None:
+    """Return the one name that a misspelt word is near to, with the same digits; None otherwise.
+
+    >>> near_name(TmaSwizzle, "byte128"), near_name(TmaSwizzle, "bytes256")
+    ('bytes128', None)
+    """
+    import difflib  # a millisecond that only a wrong name needs
+
+    digits = re.findall(r"\d+", word)
+    names = {name.lower(): name for name in enum.__members__ if re.findall(r"\d+", name) == digits}
+    near = difflib.get_close_matches(word.lower(), names, n=2, cutoff=NEAR)
+    return names[near[0]] if len(near) == 1 else None
+
+
+def dtype_called(word: str) -> str | None:
+    """Return NumPy's name of the dtype that a word means; None if it means none.
+
+    >>> dtype_called("torch.half"), dtype_called("bf16"), dtype_called("fp8")
+    ('float16', 'bfloat16', None)
+    """
+    return _dtype_words().get(_plain(TensorMapDataType, word)) if _WORD.fullmatch(word) else None
+
+
+@cache
+def _dtype_words() -> dict[str, str]:
+    return {
+        _plain(TensorMapDataType, word): name
+        for name, _, words in DTYPES
+        for word in (name, *words.split())
+    }
+
+
+def name_of_dtype(value: object) -> str | None:
+    """Return the name of a dtype of NumPy, torch, JAX or ml_dtypes; None for anything else."""
+    if type(value).__name__ == "dtype" and type(value).__module__ == "torch":
+        return str(value)
+    is_class = isinstance(value, type) and value.__module__ != "builtins"
+    if isinstance(value, np.dtype) or is_class or hasattr(type(value), "dtype"):
+        try:
+            return np.dtype(value).name  # type: ignore[call-overload, no-any-return]
+        except Exception:  # any class may raise anything
+            return None
+    return None
