@@ -47,6 +47,8 @@ def test_no_two_fields_of_a_map_share_a_bit(kind, rank):
         ("oob_fill", None, [79]),
         ("tf32", None, [80]),
         ("l2_promotion", None, [81, 82]),
+        ("bit_65", None, [65]),
+        ("bit_85", None, [85]),
         ("global_strides", 3, [*range(192, 224), *range(236, 240)]),
         ("global_dim", 4, range(384, 416)),
         ("element_strides", 4, range(428, 431)),
@@ -153,7 +155,7 @@ def test_a_map_with_a_few_flipped_bits_is_decoded_or_refused(arguments, address,
         return
     again = bits.encode(tm.arguments, tm.global_address)
     for field in fields_of(tm.kind, tm.rank):
-        if field.pieces[0][0] < 512:  # the engine reads no further
+        if field.pieces[0][0] < 512 and not field.known:  # the engine reads no further
             assert bits.read(field, again) == bits.read(field, bytes(tm)), field.label
 
 
@@ -166,7 +168,7 @@ def test_bytes_of_another_length_are_refused(data):
 @pytest.mark.parametrize(
     ("bits", "found"),
     [
-        ([65], "bit 65 is set"),
+        ([66], "bit 66 is set"),
         ([83, 90], "bits 83, 90 are set"),
         ([57], "the address is 0x200000000000000"),
         ([69, 70], "bits 68..70 say rank 7"),

@@ -47,7 +47,8 @@ def check_map(tensor_map: TensorMap) -> None:
         refuse("COPY_STRIDE", "tensor_map", found)
     span_bytes = SWIZZLES[args.swizzle].span_bytes if args.swizzle else args.inner_box_bytes
     if not args.interleave and (args.inner_box_bytes % 16 or args.inner_box_bytes > span_bytes):
-        found = f"a row of the box is {args.inner_box_bytes} bytes with swizzle {args.swizzle.name}"
+        row = f"a row of the box is {args.inner_box_bytes} bytes with swizzle {args.swizzle.name}"
+        found = "the map is a map of nothing, 128 zero bytes" if tensor_map.is_nothing else row
         refuse("COPY_BOX_ROW", "tensor_map", found)
     if args.oob_fill and not args.type_row.is_float:
         refuse("COPY_NAN_FILL", "tensor_map", f"oob_fill is nan and the type {args.data_type.name}")

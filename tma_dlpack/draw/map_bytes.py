@@ -17,7 +17,7 @@ BIT = 8  # px
 GUTTER, HEAD, BAND, HEX, MARK = 52, 32, 18, 15, 7
 ROW, GAP, NOTE_COLUMNS = 15, 6, 88
 KEY_X, FIELD_X, BITS_X, VALUE_X = 12, 44, 196, 318
-_NOT_DERIVED = "l2_promotion and bytes 64 to 127: as on sm_90, not shown by the compiler"
+_NOT_DERIVED = "bytes 64 to 127: as on sm_90, not derived"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Encode a map's arguments as 128 bytes, and decode them, by the table of `fields.py`.
 
-`encode` is for sm_90 alone, whose layout is measured. Tiled maps of sm_100 and later can be read
-(`decode(..., derived=True)`), by a layout derived from the compiler.
+`encode` is for sm_90 alone, whose layout is measured. Maps of sm_100 and later can be read
+(`decode(..., derived=True)`), by a derived layout. Maps that others built are read too: bits 65 and
+85 may be set, and bytes 64..127 may be anything.
 """
 
 from __future__ import annotations
@@ -31,7 +32,6 @@ from tma_dlpack.tables.fields import (  # noqa: F401 - for whoever encodes or de
 from tma_dlpack.tables.limits import ADDRESS_END, MAP_BYTES, MAX_RANK, MIN_RANK_IM2COL
 
 ENGINE_BYTES = 64  # the engine reads only the first 64 bytes [measured]
-_BIT_85 = 1 << 85  # set by drivers before 13.2 (see types.limits); says nothing about the copy
 _SWIZZLE_96B = 1 << 86  # of sm_103 and sm_107
 
 #: The bits hold TFLOAT32 as FLOAT32 (7) and TFLOAT32_FTZ as FLOAT32_FTZ (8), and set `tf32`.
@@ -88,6 +88,7 @@ def _values_of(a: EncodeArguments, address: int) -> dict[str, Any]:
     return {
         "global_address": address,
         "im2col": int(a.kind != "tiled"),
+        "bit_65": 0,
         "rank": a.rank,
         "element_type": elemtype,
         "interleave": a.interleave,
@@ -95,6 +96,7 @@ def _values_of(a: EncodeArguments, address: int) -> dict[str, Any]:
         "oob_fill": a.oob_fill,
         "tf32": tf32,
         "l2_promotion": a.l2_promotion,
+        "bit_85": 0,
         "global_strides": a.global_strides,
         "global_dim": a.global_dim,
         "element_strides": a.element_strides,
@@ -164,8 +166,7 @@ def write(field: Field, data: bytes, value: int) -> bytes:
 def decode(data: bytes, *, derived: bool = False) -> tuple[EncodeArguments, int]:
     """Read 128 bytes of an sm_90 map: its arguments and its address.
 
-    With `derived`, of a tiled map of sm_100 or later; L2 promotion, of which the compiler's code
-    shows nothing, is read as on sm_90.
+    With `derived`, of a map of sm_100 or later.
 
     Bytes 64..127, which the engine ignores and ``tensormap.replace`` leaves stale, are not looked
     at; neither are entries past the rank. An im2col-wide map has the bits of an im2col map with
@@ -176,7 +177,7 @@ def decode(data: bytes, *, derived: bool = False) -> tuple[EncodeArguments, int]
     TmaPreconditionError
         If there are not 128 bytes, or bits outside all fields are set.
     TmaUnsupportedError
-        With `derived`, for an im2col map and for a swizzle of 96 bytes.
+        With `derived`, for a swizzle of 96 bytes.
     """
     if len(data) != MAP_BYTES:
         raise _not_a_map(f"data has {counted(len(data), 'byte')}", "be exactly 128 bytes")
@@ -212,13 +213,21 @@ def decode(data: bytes, *, derived: bool = False) -> tuple[EncodeArguments, int]
     return arguments, values["global_address"][0]
 
 
+def noted_bits(data: bytes) -> tuple[str, ...]:
+    r"""Return a sentence about each bit that is set and that no argument sets.
+
+    >>> noted_bits(bytes(8) + b"\2" + bytes(119))[0][:40]
+    "bit 65 is set: NVIDIA's CuTe DSL sets it"
+    """
+    return tuple(
+        f"bit {field.bit} is set: {field.known}"
+        for field in FIELDS
+        if field.known and read(field, data)
+    )
+
+
 def _check_derived(word: int) -> None:
     """Refuse what nothing is known of on sm_100 and later."""
-    if word >> 64 & 1:
-        raise TmaUnsupportedError(
-            "bit 64 says im2col, and of im2col maps of sm_100 and later no bits are known: the "
-            "compiler's code, from which the layout of tiled maps is derived, changes only these"
-        )
     if word & _SWIZZLE_96B:
         raise TmaUnsupportedError(
             "bit 86 says a swizzle of 96 bytes (sm_103 and sm_107), which CUtensorMapSwizzle does "
@@ -232,13 +241,14 @@ def _check_stray_bits(data: bytes, kind: MapKind, derived: bool) -> None:
     if stray:
         bits = ", ".join(str(b) for b in range(8 * ENGINE_BYTES) if stray >> b & 1)
         found = f"bit {bits} is set" if stray.bit_count() == 1 else f"bits {bits} are set"
-        raise _not_a_map(found, f"be 0 in {'a tiled map' if derived else 'an sm_90 map'}")
+        described = "an im2col map" if kind == "im2col" else "a tiled map"
+        raise _not_a_map(found, f"be 0 in {described if derived else 'an sm_90 map'}")
 
 
 @cache
 def known_bits(kind: MapKind, *, derived: bool = False) -> int:
     """Give a word with every bit set that a map of this kind, of some rank, may use."""
-    word = _BIT_85 if derived else 0
+    word = 0
     for field in DERIVED_FIELDS if derived else FIELDS:
         if field.kind in (None, kind):
             for bit, width in field.pieces:

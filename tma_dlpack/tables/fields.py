@@ -4,10 +4,10 @@ Encoding, decoding, `TensorMap.replace` and the drawings all read this table.
 
 The layout is **measured, not published**: equal to the driver's bytes on every accepted case tried
 on an NVIDIA H200 (compute capability 9.0), driver 580.159.04 = CUDA 13.0, 2026-11-20. NVIDIA may
-change it. For other compute capabilities nothing is measured. For sm_100 and later the layout of
-tiled maps is derived from the compiler (`DERIVED_FIELDS`): for every field of
-``tensormap.replace.tile``, the code of ptxas 13.0 for these writes the very bits that its code for
-sm_90a writes, and some more.
+change it. For other compute capabilities nothing is measured. For sm_100 and later the layout is
+derived (`DERIVED_FIELDS`): for every field of ``tensormap.replace.tile``, the code of ptxas 13.0 for
+these writes the very bits that its code for sm_90a writes, and some more; and NVIDIA's CuTe DSL
+4.8.1 builds the same bytes for all, im2col maps and L2 promotion included.
 
 Bits are counted from bit 0 of byte 0, little-endian. Bits that no field names are 0::
 
@@ -26,7 +26,7 @@ from tma_dlpack.tables.arguments import MapKind
 from tma_dlpack.tables.limits import MAX_RANK
 
 STRIDE_UNIT_BYTES = 16
-DERIVED = "derived from ptxas 13.0's code of tensormap.replace, not measured"
+DERIVED = "derived from ptxas 13.0 and maps of CuTe DSL 4.8.1, not measured"
 PROVENANCE = "measured on an NVIDIA H200, driver 580.159.04 (CUDA 13.0), 2026-11-20; not published"
 
 
@@ -52,6 +52,8 @@ class Field:
         The one rank that has it, or None for every rank above `index`.
     ptx : str or None
         Field name of PTX ``tensormap.replace``, where it can change it.
+    known : str
+        Of a bit that no argument sets: who sets it, and what it does. `encode` leaves it 0.
     width : int
         Number of bits.
     raw : range
@@ -72,6 +74,7 @@ class Field:
     kind: Literal["tiled", "im2col"] | None = None
     rank: int | None = None
     ptx: str | None = None
+    known: str = ""
     width: int = dataclasses.field(init=False)
     raw: range = dataclasses.field(init=False, repr=False)
     bit: int = dataclasses.field(init=False, repr=False)
@@ -120,11 +123,15 @@ def _corner(name: str, bit: int) -> tuple[Field, ...]:
 
 
 _FIVE = range(MAX_RANK)
+_NO_EFFECT = "it changes no copy (measured, H200, 2026-11-22)"
 
 #: Every field of the 128 bytes.
 FIELDS: tuple[Field, ...] = (
     Field("global_address", None, ((0, 64),), ptx="global_address"),
     Field("im2col", None, ((64, 1),)),
+    Field(
+        "bit_65", None, ((65, 1),), known=f"NVIDIA's CuTe DSL sets it in every map; {_NO_EFFECT}"
+    ),
     Field("rank", None, ((68, 3),), bias=1, ptx="rank"),
     Field("element_type", None, ((71, 4),), ptx="elemtype"),
     Field("interleave", None, ((75, 2),), ptx="interleave_layout"),
@@ -132,6 +139,13 @@ FIELDS: tuple[Field, ...] = (
     Field("oob_fill", None, ((79, 1),), ptx="fill_mode"),
     Field("tf32", None, ((80, 1),), ptx="elemtype"),
     Field("l2_promotion", None, ((81, 2),)),
+    Field(
+        "bit_85",
+        None,
+        ((85, 1),),
+        known="drivers before 13.2 set it for Blackwell, and CuTe DSL where the tensor spans at "
+        f"least 128 KiB; {_NO_EFFECT}",
+    ),
     *(
         Field(
             "global_strides",
@@ -156,13 +170,13 @@ FIELDS: tuple[Field, ...] = (
     Field("swizzle_repeat_bytes", None, ((576, 32),)),
 )
 
-#: What tiled maps of sm_100 and later have; atomicity 0..3 is a granule of 16 bytes, of 32, of 32
-#: with halves of 16 flipped by 8, and of 64.
+#: What maps of sm_100 and later have; atomicity 0..3 is a granule of 16 bytes, of 32, of 32 with
+#: halves of 16 flipped by 8, and of 64.
 DERIVED_FIELDS: tuple[Field, ...] = tuple(
     sorted(
         (
-            *(f for f in FIELDS if f.kind != "im2col"),
-            Field("swizzle_atomicity", None, ((83, 2),), kind="tiled", ptx="swizzle_atomicity"),
+            *FIELDS,
+            Field("swizzle_atomicity", None, ((83, 2),), ptx="swizzle_atomicity"),
         ),
         key=lambda field: field.bit,
     )

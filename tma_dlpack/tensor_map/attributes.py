@@ -256,6 +256,11 @@ class MapAttributes(MapStorage):
         return self.target.has_derived_layout and self.description.request is None
 
     @property
+    def is_nothing(self) -> bool:
+        """Whether all 128 bytes are 0, as in memory that nobody wrote a map to."""
+        return self._data is not None and not any(self._data)
+
+    @property
     def target(self) -> Target:
         """The GPU that the map was made for, as a Target."""
         return self.description.target

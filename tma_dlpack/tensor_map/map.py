@@ -76,26 +76,30 @@ class TensorMap(MapAttributes, Drawn):
         data : bytes-like
             128 bytes.
         target : str or Target
-            The GPU that the map was made for. The layout of sm_90 is measured. Of sm_100, sm_103,
-            sm_107, sm_110, sm_120 and sm_121 it is derived from the compiler, for tiled maps.
+            The GPU that the map was made for. The layout of sm_90 is measured; of sm_100, sm_103,
+            sm_107, sm_110, sm_120 and sm_121 it is derived.
 
         Returns
         -------
         TensorMap
-            With exactly these bytes. It has an address and no tensor.
+            With exactly these bytes. It has an address and no tensor. 128 zero bytes are no map
+            yet, but the start of one that `replace` makes: `is_nothing` is True, and the text says
+            so.
 
         Raises
         ------
         TmaPreconditionError
             If the bytes are not a map of that target.
         TmaUnsupportedError
-            If the layout of that target is not known, and for im2col maps of sm_100 and later.
+            If the layout of that target is not known, and for the 96-byte swizzle of sm_103.
 
         Notes
         -----
         Measured (H200, driver 580.159.04, 2026-11-20), not published. Bytes 64..127 are kept and
         not looked at, as the engine does. An im2col-wide map reads as im2col with one corner. On
-        sm_100 and later: derived from ptxas 13.0's code of tensormap.replace, not measured.
+        sm_100 and later: derived from ptxas 13.0's code of tensormap.replace, and from the maps of
+        NVIDIA's CuTe DSL 4.8.1; not measured. Maps that others built are read too: bits 65 and 85
+        may be set, and the text says what is known of them.
 
         Examples
         --------
@@ -113,7 +117,7 @@ class TensorMap(MapAttributes, Drawn):
         if not known.has_model and not known.has_derived_layout:
             raise TmaUnsupportedError(
                 f"the 128 bytes of a map for {known} are not known: those of sm_90 are "
-                f"{bits.PROVENANCE}; those of tiled maps for {DERIVED_NAMES} are "
+                f"{bits.PROVENANCE}; those for {DERIVED_NAMES} are "
                 f"{bits.DERIVED}"
             )
         raw = bytes_of(data)

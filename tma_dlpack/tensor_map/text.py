@@ -5,23 +5,39 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from tma_dlpack.tables.bits import DERIVED
+from tma_dlpack.tables.bits import DERIVED, noted_bits
 from tma_dlpack.tables.errors import COLUMNS, TmaUnsupportedError
+from tma_dlpack.tables.limits import MAP_BYTES
 from tma_dlpack.tensor_map.attributes import MapAttributes
 
 BYTES_A_LINE = 32
+NOTHING = (
+    "a map of nothing: all 128 bytes are 0, as before the first tensormap.replace;\n"
+    "a copy with it is an illegal instruction (CUDA error 715)"
+)
 
 
 def map_text(tensor_map: MapAttributes) -> str:
     """Give the values of a map, row-major beside innermost first."""
     a = tensor_map.arguments
+    if tensor_map.is_nothing:
+        return NOTHING
     head = [
         f"{a.kind} map of {a.data_type.name}, rank {a.rank}, at {tensor_map.global_address:#x}",
         tile_line(tensor_map),
         *([f"read from bytes by a layout {DERIVED}"] if tensor_map.is_derived else []),
     ]
     rows = [("row-major", "", "innermost first", ""), *map_rows(tensor_map)]
-    return "\n".join([*head, *_columns(rows)])
+    return "\n".join([*head, *_columns(rows), *map(_wrapped, remarks(tensor_map))])
+
+
+def remarks(tensor_map: MapAttributes) -> tuple[str, ...]:
+    """Return what is to know of bits that no argument sets."""
+    return noted_bits(tensor_map._data or bytes(MAP_BYTES))
+
+
+def _wrapped(line: str) -> str:
+    return textwrap.fill(line, COLUMNS, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def tile_line(tensor_map: MapAttributes) -> str:
@@ -75,6 +91,8 @@ def map_rows(tensor_map: MapAttributes) -> list[tuple[str, str, str, str]]:
 def map_line(tensor_map: MapAttributes) -> str:
     """Give a map as one line of at most 100 columns; the last parts are omitted if too long."""
     a = tensor_map.arguments
+    if tensor_map.is_nothing:
+        return f"<TensorMap of nothing: 128 zero bytes, {tensor_map.target}>"
     tile = (
         f", box {tensor_map.box_sizes}"
         if a.kind == "tiled"
