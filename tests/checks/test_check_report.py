@@ -58,16 +58,10 @@ def test_a_report_reads_as_text():
         "none",
         "  fix: use a multiple of 4 elements (16 bytes); the nearest that fits is box_sizes="
         "(16, 4)",
-        "  rule: BOX_INNER_16B (libcu++ make_tma_descriptor.h at 571f2fc3bc, __get_box_sizes; CUDA "
-        "driver",
-        "    API, cuTensorMapEncodeTiled)",
+        "  rule: BOX_INNER_16B",
         "elem_strides[0] is 9; it must be 1..8",
         "  fix: use 1 and step the tensor itself, x[::9], or use 8, the largest step",
-        "  rule: ELEM_STRIDES_RANGE (libcu++ make_tma_descriptor.h at 571f2fc3bc, "
-        "__get_elem_strides; CUDA",
-        "    driver API, cuTensorMapEncodeTiled (libcu++ and the documentation ignore "
-        "the innermost entry",
-        "    unless interleaved; the driver does not))",
+        "  rule: ELEM_STRIDES_RANGE",
     ]
 
 

@@ -1,5 +1,7 @@
 """``python -m tma_dlpack``: what it prints and its exit status."""
 
+import io
+import json
 import struct
 import subprocess
 import sys
@@ -8,7 +10,7 @@ import numpy as np
 import pytest
 
 import tma_dlpack as tma
-from tma_dlpack.cli.main import main
+from tma_dlpack.cli.main import VERBS, main, plain
 
 MAP = tma.driver_encode_tiled(
     "FLOAT16", 2, 0x7F00_0000_0000, (64, 128), (128,), (64, 16), (1, 1), swizzle=3, encoder="model"
@@ -81,15 +83,18 @@ def test_decode_reads_a_file_of_bytes_or_hex(content, tmp_path, capsys):
     assert "box_dim                 (64, 16)" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("word", ["00", "no/such/file", "ff" * 128])
-def test_decode_refuses_what_is_no_map(word, capsys):
-    assert main(["decode", word]) == 1
-    assert "Error" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("word", "status"), [("00", 2), ("no/such/file", 2), ("ff" * 128, 1), ("00" * 128, 1)]
+)
+def test_decode_tells_what_is_no_map_from_what_is_no_dump(word, status, capsys):
+    assert main(["decode", word]) == status
+    printed = capsys.readouterr()
+    assert "Error" in printed.err or printed.out.startswith("a map of nothing: all 128 bytes are 0")
 
 
 @pytest.mark.parametrize("word", ["no/such/file", "0x1 0x2", "zz" * 5000, "a\0b"])
 def test_decode_of_what_is_neither_file_nor_map_lists_the_forms_that_are_read(word, capsys):
-    assert main(["decode", word]) == 1
+    assert main(["decode", word]) == 2
     said = capsys.readouterr().err
     assert "which is neither a dump nor a file; it must be 128 bytes" in said
     assert "x/32xw" in said
@@ -110,13 +115,13 @@ def test_decode_reads_the_words_of_a_debugger(capsys):
 def test_decode_of_a_file_of_something_else_lists_the_forms(tmp_path, capsys):
     other = tmp_path / "notes.txt"
     other.write_text("nothing of the kind")
-    assert main(["decode", str(other)]) == 1
+    assert main(["decode", str(other)]) == 2
     assert "the map is 19 bytes; it must be 128 bytes" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("device", ["/dev/zero", "/dev/urandom"])
 def test_decode_of_an_endless_file_stops(device, capsys):
-    assert main(["decode", device]) == 1
+    assert main(["decode", device]) == 2
     assert "the map is at least 65536 bytes; it must be 128 bytes" in capsys.readouterr().err
 
 
@@ -136,7 +141,7 @@ def test_an_address_that_is_none_is_named(word, capsys):
     ],
 )
 def test_a_shape_that_is_none_is_refused_with_a_fix(words, found, capsys):
-    assert main(["check", *words, *TENSOR, "--box", "8,64"]) == 1
+    assert main(["check", *words, *TENSOR, "--box", "8,64"]) == 2
     said = capsys.readouterr().err
     assert found in said
     assert "fix: pass" in said
@@ -152,12 +157,12 @@ def test_an_option_is_a_number_or_a_name(word, capsys):
 
 @pytest.mark.parametrize("word", ["3.7", "True", "(3)", "3e0", ""])
 def test_what_python_would_make_a_number_of_is_none(word, capsys):
-    assert main([*BOXED, "--swizzle", word]) == 1
+    assert main([*BOXED, "--swizzle", word]) == 2
     assert f"swizzle is {word!r}; it must be a TmaSwizzle" in capsys.readouterr().out
 
 
 def test_empty_rules_are_not_taken_for_none(capsys):
-    assert main([*BOXED, "--rules", ""]) == 1
+    assert main([*BOXED, "--rules", ""]) == 2
     assert "rules is ''; it must be one of 'libcu++', 'driver'" in capsys.readouterr().out
 
 
@@ -195,7 +200,7 @@ def test_a_dtype_has_the_names_that_people_write(name, capsys):
 
 @pytest.mark.parametrize("name", ["u4", "fp8", "", "torch", "float17"])
 def test_a_dtype_of_no_clear_name_is_refused_with_the_names(name, capsys):
-    assert main(["check", "--shape=64,64", "--dtype", name, "--box=8,64"]) == 1
+    assert main(["check", "--shape=64,64", "--dtype", name, "--box=8,64"]) == 2
     said = capsys.readouterr().err
     assert f"dtype is {name!r}; it must be one of uint8, " in said.replace("int32, int64, ", "")
     assert "or a usual one of them such as fp16, bf16, half or e4m3" in said
@@ -224,7 +229,7 @@ def test_check_takes_rules_that_are_not_to_be_asked(capsys):
     assert main(words) == 1
     assert "or pass allow=('BOX_IN_SHAPE',)" in capsys.readouterr().out
     assert main([*words, "--allow=BOX_IN_SHAPE"]) == 0
-    assert main([*words, "--allow=BOX_RANGE"]) == 1
+    assert main([*words, "--allow=BOX_RANGE"]) == 2
     assert "allow names BOX_RANGE" in capsys.readouterr().out
 
 
@@ -235,3 +240,145 @@ def test_decode_reads_a_map_of_another_target(capsys):
     assert "bytes128_atom_32B" in capsys.readouterr().out
     assert main(["decode", dump]) == 1
     assert "bit 83 is set; they must be 0 in an sm_90 map" in capsys.readouterr().err
+
+
+# -- version, help, exit status, JSON -------------------------------------------------------------
+
+
+def test_the_command_prints_its_version(capsys):
+    with pytest.raises(SystemExit) as left:
+        main(["--version"])
+    assert left.value.code == 0
+    assert capsys.readouterr().out == f"tma_dlpack {tma.__version__}\n"
+
+
+def help_of(words, capsys):
+    with pytest.raises(SystemExit) as left:
+        main([*words, "--help"])
+    assert left.value.code == 0
+    return " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("words", [[], *([verb[0]] for verb in VERBS)], ids=" ".join)
+def test_help_states_the_exit_status(words, capsys):
+    states = "exit status: 0 accepted; 1 refused; 2 nothing could be read, or wrong use"
+    assert states in help_of(words, capsys)
+
+
+@pytest.mark.parametrize(
+    ("words", "option", "values"),
+    [
+        (["check"], "--swizzle", ["none (0)", "bytes128 (3)", "bytes128_atom_64B (6)"]),
+        (["check"], "--interleave", ["bytes16 (1)", "bytes32 (2)"]),
+        (["check"], "--l2", ["bytes64 (1)", "bytes256 (3)"]),
+        (["check"], "--oobfill", ["none (0), nan (1)"]),
+        (["check"], "--data-type", ["UINT8 (0)", "16U6_ALIGN16B (15)"]),
+        (["check"], "--dtype", ["bfloat16 (bf16)", "float8_e4m3fn (e4m3)"]),
+        (["check"], "--target", ["sm_90, sm_100, sm_103, sm_107, sm_110, sm_120, sm_121"]),
+        (["check"], "--rules", ["libcu++", "driver"]),
+        (["check"], "--allow", ["STRIDE_UNIQUE", "BOX_IN_SHAPE"]),
+        (["check"], "--channels", ["1..256"]),
+        (["check"], "--pixels", ["1..1024"]),
+        (["draw"], "--figure", ["shared"]),
+        (["decode"], "--target", ["sm_90, sm_100"]),
+        (["explain"], "--target", ["sm_90, sm_100"]),
+    ],
+)
+def test_help_names_the_values_of_an_option(words, option, values, capsys):
+    about = help_of(words, capsys).partition(f" {option} ")[2]
+    for value in values:
+        assert value in about
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        ([*BOXED], 0),
+        ([*BOXED, "--swizzle", "bytes32"], 1),  # a row of 128 bytes
+        ([*BOXED, "--swizzle", "bytes23"], 2),
+        (["draw", *BOXED[1:], "--swizzle", "bytes32"], 1),
+        (["draw", *BOXED[1:], "--swizzle", "bytes23"], 2),
+        (["draw", *BOXED[1:], "--out", "/no/such/folder/map.svg"], 2),
+        (["decode", bytes(MAP).hex(), "--target=sm_80"], 2),
+        (["rules", "BOX_RANG"], 2),
+        (["explain", "/no/such/file"], 2),
+    ],
+)
+def test_the_exit_status_tells_refused_from_unread(words, status, capsys):
+    assert main(words) == status
+
+
+def json_of(words, capsys):
+    status = main([*words, "--json"])
+    return status, json.loads(capsys.readouterr().out)
+
+
+def test_a_check_is_printed_as_json(capsys):
+    status, found = json_of(["check", "--shape=64,64", "--dtype=fp16", "--box=8,6"], capsys)
+    assert (status, found["ok"], found["advice"]) == (1, False, [])
+    assert found["violations"] == [
+        {
+            "rule": "BOX_INNER_16B",
+            "argument": "box_sizes",
+            "found": "box_sizes[1] spans 12 bytes",
+            "limit": "it must be a multiple of 16 bytes when interleave_layout is none",
+            "fix": "use a multiple of 8 elements (16 bytes); the nearest that fits is "
+            "box_sizes=(8, 8)",
+            "source": tma.rules("BOX_INNER_16B")[0].source,
+        }
+    ]
+    assert found["fixed"]["box_sizes"] == [8, 8]
+    unclear = ["check", "--shape=64,64", "--dtype=fp16", "--box=8,8", "--swizzle=bytes23"]
+    status, found = json_of(unclear, capsys)
+    assert (status, found["violations"][0]["rule"], found["fixed"]) == (2, "ARGUMENT", None)
+
+
+def test_a_map_is_printed_as_json(capsys):
+    status, found = json_of(["decode", bytes(MAP).hex()], capsys)
+    assert status == 0
+    assert found["data_type"] == "FLOAT16"
+    assert (found["global_dim"], found["shape"]) == ([64, 128], [128, 64])
+    assert (found["swizzle"], found["remarks"]) == ("bytes128", [])
+    assert found["bytes"] == bytes(MAP).hex()
+
+
+def test_an_explanation_is_printed_as_json(tmp_path, capsys):
+    log = tmp_path / "log"
+    log.write_text("globalDim (64,64)\nglobalStrides (2,100)\nboxDim (64,64)\n")
+    status, found = json_of(["explain", str(log)], capsys)
+    assert status == 1
+    assert [v["rule"] for v in found["reports"][0]["violations"]] == ["STRIDE_ALIGNED"]
+    assert found["requests"][0]["box_dim"] == [64, 64]
+    log.write_text("nothing of the kind")
+    status, found = json_of(["explain", str(log)], capsys)
+    assert (status, found["reports"]) == (2, [])
+
+
+def test_the_doctors_facts_are_printed_as_json(capsys):
+    status, found = json_of(["doctor"], capsys)
+    assert (status, found["numpy"], found["tma_dlpack"]) == (0, np.__version__, tma.__version__)
+    assert found["encoder"] in ("driver", "model")
+
+
+def test_rules_are_printed_as_json(capsys):
+    status, found = json_of(["rules", "BOX_RANGE"], capsys)
+    assert (status, [rule["id"] for rule in found]) == (0, ["BOX_RANGE"])
+
+
+class Holder:
+    """What a result of another verb may be: an object that says itself what it holds."""
+
+    def as_dict(self):
+        return {"map": tma.TmaSwizzle.bytes64, "data": b"\x01", "sizes": (1, 2)}
+
+
+def test_an_object_says_itself_what_json_has_of_it():
+    assert plain([Holder()]) == [{"map": "bytes64", "data": "01", "sizes": [1, 2]}]
+
+
+def test_decode_and_explain_read_standard_input(monkeypatch, capsys):
+    for words, shown in ((["decode", "-"], "tiled map of FLOAT16"), (["explain", "-"], "1 encode")):
+        for dump in (bytes(MAP), bytes(MAP).hex(" ").encode()):
+            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(dump)))
+            assert main(words) == 0
+            assert shown in capsys.readouterr().out

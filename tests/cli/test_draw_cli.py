@@ -92,5 +92,5 @@ def test_an_im2col_walk_is_drawn_and_checked(tmp_path, capsys):
     "request_words", [[], ["--box", "8,8", "--channels", "8"], ["--channels", "8"]]
 )
 def test_a_box_or_a_whole_column_is_asked(request_words, capsys):
-    assert main(["check", "--shape", "8,8,8", "--dtype", "float16", *request_words]) == 1
+    assert main(["check", "--shape", "8,8,8", "--dtype", "float16", *request_words]) == 2
     assert "--lower, --upper, --channels and --pixels" in capsys.readouterr().err

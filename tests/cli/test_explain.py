@@ -945,10 +945,10 @@ def test_the_command_reads_standard_input_and_raw_bytes(tmp_path, capsys, monkey
     monkeypatch.setattr(
         sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xff\xfe" + five((1,), 0).__repr__().encode()))
     )
-    assert main(["explain", "-"]) == 0
+    assert main(["explain", "-"]) == 2
     assert "no encode was read" in capsys.readouterr().out
 
 
 def test_the_command_refuses_a_file_that_is_not_there(capsys):
-    assert main(["explain", "/no/such/file"]) == 1
+    assert main(["explain", "/no/such/file"]) == 2
     assert "FileNotFoundError" in capsys.readouterr().err

@@ -7,5 +7,7 @@ public function; `hexdump.py` reads the 128 bytes in the forms that tools print.
 printed arguments, see there.
 
 A new command: a row in `main.VERBS`, its functions, and a test in tests/cli that compares
-the printed text. Errors are raised as TmaError: `main` prints them and exits with 1.
+the printed text. Errors are raised as TmaError, which `main` prints; it exits with 2 for an
+argument that cannot be read, and with 1 for a broken rule. `main.add_json`
+and `main.show` add ``--json``.
 """

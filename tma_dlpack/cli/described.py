@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from enum import IntEnum
 
+from tma_dlpack.checks import ALLOWABLE
 from tma_dlpack.checks.request import RULE_SETS
 from tma_dlpack.dlpack import Device, TensorView, canonical_strides, row_major_strides
 from tma_dlpack.tables.arguments import MapKind
 from tma_dlpack.tables.dtypes import dtype_named
-from tma_dlpack.tables.enums import DLDeviceType
+from tma_dlpack.tables.enums import (
+    DLDeviceType,
+    TensorMapDataType,
+    TmaInterleaveLayout,
+    TmaL2FetchSize,
+    TmaOobFill,
+    TmaSwizzle,
+)
 from tma_dlpack.tables.errors import refusal
+from tma_dlpack.tables.targets import TARGETS
 
 #: Options whose value may begin with a minus sign, which argparse takes for another option.
 SIGNED = ("--coords", "--lower", "--upper")
@@ -27,28 +37,58 @@ def joined(words: Sequence[str]) -> list[str]:
     return found
 
 
-def add_options(verb: argparse.ArgumentParser) -> None:
-    """Add the options that describe a tensor and a request, row-major."""
+def add_tensor_options(verb: argparse.ArgumentParser) -> None:
+    """Add the options that describe a tensor, row-major, and the GPU."""
     verb.add_argument("--shape", required=True, type=integers, help="row-major, such as 128,64")
-    verb.add_argument("--dtype", required=True, help="such as float16, bfloat16, float8_e4m3fn")
+    verb.add_argument(
+        "--dtype",
+        required=True,
+        help="such as float16 (or fp16, half), bfloat16 (bf16), float32, uint8, int64, bool, "
+        "float8_e4m3fn (e4m3), float4_e2m1fnx2; torch.float16 and the like",
+    )
     verb.add_argument("--strides", type=integers, help="row-major, in elements; default contiguous")
     verb.add_argument(
-        "--address", type=_address, default=1 << 32, help="of the first element; default 2^32"
+        "--address",
+        type=_address,
+        default=1 << 32,
+        help="of the first element, below 2^57, such as 0x100000000; default 2^32",
     )
-    verb.add_argument("--box", type=integers, help="box_sizes of a tiled map, row-major")
-    verb.add_argument("--lower", type=integers, help="of an im2col map: pixel_box_lower_corner")
+    verb.add_argument("--data-type", type=_word, help=_choices(TensorMapDataType))
+    verb.add_argument(
+        "--target", default="sm_90", help=f"one of {', '.join(TARGETS)}; default sm_90"
+    )
+
+
+def add_options(verb: argparse.ArgumentParser) -> None:
+    """Add the options that describe a tensor and a request, row-major."""
+    add_tensor_options(verb)
+    verb.add_argument("--box", type=integers, help="box_sizes of a tiled map, row-major, 1..256")
+    verb.add_argument(
+        "--lower", type=integers, help="pixel_box_lower_corner of an im2col map, D,H,W"
+    )
     verb.add_argument("--upper", type=integers, help="pixel_box_upper_corner, as D,H,W")
-    verb.add_argument("--channels", type=int, help="channels_per_pixel")
-    verb.add_argument("--pixels", type=int, help="pixels_per_column")
-    verb.add_argument("--elem-strides", type=integers)
-    verb.add_argument("--interleave", default="none", type=_word)
-    verb.add_argument("--swizzle", default="none", type=_word)
-    verb.add_argument("--l2", default="none", type=_word, help="l2_fetch_size")
-    verb.add_argument("--oobfill", default="none", type=_word)
-    verb.add_argument("--data-type", type=_word)
-    verb.add_argument("--rules", help="libcu++ (im2col: documented) or driver")
-    verb.add_argument("--allow", type=_ids, metavar="ID,...", help="rules of libcu++ to switch off")
-    verb.add_argument("--target", default="sm_90")
+    verb.add_argument("--channels", type=int, help="channels_per_pixel, 1..256")
+    verb.add_argument("--pixels", type=int, help="pixels_per_column, 1..1024")
+    verb.add_argument("--elem-strides", type=integers, help="row-major, 1..8 each; default 1")
+    for name, enum, argument in (
+        ("--interleave", TmaInterleaveLayout, "interleave_layout"),
+        ("--swizzle", TmaSwizzle, "swizzle"),
+        ("--l2", TmaL2FetchSize, "l2_fetch_size"),
+        ("--oobfill", TmaOobFill, "oobfill"),
+    ):
+        verb.add_argument(name, default="none", type=_word, help=f"{argument}: {_choices(enum)}")
+    verb.add_argument("--rules", help="libcu++ (the default; of im2col: documented) or driver")
+    verb.add_argument(
+        "--allow",
+        type=_ids,
+        metavar="ID,...",
+        help=f"rules of libcu++ to switch off: {', '.join(ALLOWABLE)}",
+    )
+
+
+def _choices(enum: type[IntEnum]) -> str:
+    """Return the names that an option takes; the driver's, CUTLASS's and PTX's work too."""
+    return ", ".join(f"{member.name} ({member.value})" for member in enum)
 
 
 def view(options: argparse.Namespace) -> TensorView:

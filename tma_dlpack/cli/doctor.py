@@ -6,6 +6,7 @@ import importlib
 import importlib.metadata
 import platform
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -37,50 +38,74 @@ DLPACK = {
 }
 
 
-def report() -> str:
-    """Give the report as text; imports no framework.
+def facts() -> dict[str, Any]:
+    """Return what is installed and which encoder is used; imports no framework."""
+    found = driver.status()
+    versions = {name: (module, _version(name)) for module, name in PEERS}
+    return {
+        "tma_dlpack": tma.__version__,
+        "python": platform.python_version(),
+        "system": platform.system(),
+        "numpy": np.__version__,
+        "short_cut": _short_cut(),
+        "packages": {
+            name: {"version": version, "dlpack": DLPACK.get(module)}
+            for name, (module, version) in versions.items()
+            if version is not None
+        },
+        "no_driver": found.reason,
+        "gpus": [
+            {
+                "index": device.index,
+                "name": str(device),
+                "max_smem_bytes": device.target.max_smem_bytes,
+                "has_model": device.target.has_model,
+            }
+            for device in found.devices
+        ],
+        "encoder": "driver" if found.reason is None else "model",
+    }
+
+
+def report(known: dict[str, Any] | None = None) -> str:
+    """Return the facts as text.
 
     >>> report().startswith("tma_dlpack ")
     True
     """
-    return "\n".join(_lines())
+    return "\n".join(_lines(facts() if known is None else known))
 
 
-def _lines() -> Iterator[str]:
-    yield f"tma_dlpack {tma.__version__}, Python {platform.python_version()}, {platform.system()}"
-    yield f"NumPy {np.__version__}, DLPack 1.0 from 2.1 on, legacy before"
-    yield _short_cut()
-    for module, distribution in PEERS:
-        version = _version(distribution)
-        if version is not None:
-            dlpack = f", DLPack {DLPACK[module]}" if module in DLPACK else ""
-            yield f"{distribution} {version}{dlpack}"
-    found = driver.status()
-    if found.reason is not None:
-        yield found.reason
+def _lines(known: dict[str, Any]) -> Iterator[str]:
+    yield f"tma_dlpack {known['tma_dlpack']}, Python {known['python']}, {known['system']}"
+    yield f"NumPy {known['numpy']}, DLPack 1.0 from 2.1 on, legacy before"
+    yield f"short cut: {known['short_cut']}"
+    for name, package in known["packages"].items():
+        dlpack = f", DLPack {package['dlpack']}" if package["dlpack"] else ""
+        yield f"{name} {package['version']}{dlpack}"
+    if known["no_driver"] is not None:
+        yield known["no_driver"]
         yield f"maps would be encoded by the model of sm_90, {bits.PROVENANCE}"
         return
-    for device in found.devices:
-        known = "has a model" if device.target.has_model else "no model: the driver encodes"
-        yield (
-            f"GPU {device.index}: {device}, "
-            f"{device.target.max_smem_bytes} bytes of shared memory a block, {known}"
-        )
+    for gpu in known["gpus"]:
+        model = "has a model" if gpu["has_model"] else "no model: the driver encodes"
+        size = f"{gpu['max_smem_bytes']} bytes of shared memory a block"
+        yield f"GPU {gpu['index']}: {gpu['name']}, {size}, {model}"
     yield "maps of CUDA tensors would be encoded by the driver"
 
 
 def _short_cut() -> str:
     """Say which short cut is taken, and why not the compiled one."""
     if shortcut.COMPILED:
-        return "short cut: compiled"
+        return "compiled"
     try:
         importlib.import_module("tma_dlpack.tensor_map._storage")
     except ImportError as error:
         return (
-            f"short cut: Python, because the compiled one cannot be imported ({error}); install a "
-            "C compiler and run pip install again"
+            f"Python, because the compiled one cannot be imported ({error}); install a C compiler "
+            "and run pip install again"
         )
-    return "short cut: Python"
+    return "Python"
 
 
 def _version(distribution: str) -> str | None:

@@ -1,34 +1,43 @@
-"""``python -m tma_dlpack``: the commands."""
+"""``python -m tma_dlpack``: the commands.
+
+Exit status: 0 accepted, 1 refused, 2 nothing could be read or the command was used wrongly. With
+``--json`` a command prints `plain` of its result instead of text.
+"""
 
 from __future__ import annotations
 
 import argparse
-import difflib
+import dataclasses
+import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from pathlib import Path
+from typing import Any
 
 import tma_dlpack as tma
 from tma_dlpack import draw
 from tma_dlpack.cli import demo, described, doctor, hexdump
 from tma_dlpack.cli.explain import explain
 from tma_dlpack.make import build
-from tma_dlpack.tables.errors import TmaError, refusal
+from tma_dlpack.tables.coerce import counted
+from tma_dlpack.tables.errors import TmaError, TmaPreconditionError, Violation, refusal
 from tma_dlpack.tables.limits import MAP_BYTES
+from tma_dlpack.tables.targets import TARGETS
 from tma_dlpack.tensor_map import text
 
 AddOptions = Callable[[argparse.ArgumentParser], None]
 Run = Callable[[argparse.Namespace], int]
 
-EXIT_OK, EXIT_REFUSED = 0, 1
+EXIT_OK, EXIT_REFUSED, EXIT_NOTHING = 0, 1, 2
+EXIT_STATUS = "exit status: 0 accepted; 1 refused; 2 nothing could be read, or wrong use"
 EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE, as shells report it
 MAX_DUMP_BYTES = 1 << 16  # read of a file; the longest text form of a map has about 2000
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; give the exit status: 1 where something was refused, else 0.
+    """Run the command line and return the exit status.
 
     141 if the other end of a pipe closed before everything was printed.
     """
@@ -44,17 +53,76 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_BROKEN_PIPE
     except (TmaError, OSError, ValueError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
-        return EXIT_REFUSED
+        if isinstance(error, TmaPreconditionError):
+            return _status(error.violations)
+        return EXIT_REFUSED if isinstance(error, TmaError) else EXIT_NOTHING
+
+
+def _status(violations: Sequence[Violation]) -> int:
+    """Return 2 if an argument could not be read, 1 if a rule is broken, else 0."""
+    if any(violation.rule == "ARGUMENT" for violation in violations):
+        return EXIT_NOTHING
+    return EXIT_REFUSED if violations else EXIT_OK
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tma_dlpack", description=tma.__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tma_dlpack", description=tma.__doc__, epilog=EXIT_STATUS
+    )
+    version = f"tma_dlpack {tma.__version__}"
+    parser.add_argument("--version", action="version", version=version)
     verbs = parser.add_subparsers(required=True, metavar="verb")
     for name, about, add_options, run in VERBS:
-        verb = verbs.add_parser(name, help=about)
+        verb = verbs.add_parser(name, help=about, description=about, epilog=EXIT_STATUS)
         add_options(verb)
         verb.set_defaults(run=run)
     return parser
+
+
+def add_json(verb: argparse.ArgumentParser) -> None:
+    """Add ``--json``, which `show` obeys."""
+    verb.add_argument("--json", action="store_true", help="print the result as JSON, not as text")
+
+
+def show(options: argparse.Namespace, result: object, words: object = None) -> None:
+    """Print a result as JSON where ``--json`` is given; else `words`, which may be the result."""
+    if options.json:
+        print(json.dumps(plain(result), indent=2))
+    else:
+        print(result if words is None else words)
+
+
+def plain(value: object) -> object:
+    """Return a value as JSON has it: a dict for an object, the name of a member, hex of bytes.
+
+    An object with a method ``as_dict`` says itself what it holds; a dataclass holds its public
+    fields.
+
+    >>> plain(tma.TmaSwizzle.bytes128), plain((1, b"ab"))
+    ('bytes128', [1, '6162'])
+    """
+    if hasattr(type(value), "as_dict"):
+        return plain(value.as_dict())  # type: ignore[attr-defined]
+    if isinstance(value, IntEnum):
+        return value.name
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    if isinstance(value, bytes):
+        return value.hex()
+    if dataclasses.is_dataclass(value):
+        return {name: plain(entry) for name, entry in vars_of(value).items()}
+    if isinstance(value, Mapping):
+        return {str(plain(name)): plain(entry) for name, entry in value.items()}
+    if isinstance(value, (Sequence, set, frozenset)):
+        return [plain(entry) for entry in value]
+    return str(value)
+
+
+def vars_of(value: Any) -> dict[str, object]:
+    """Return the public fields of a dataclass, after `ok` where it has that."""
+    names = [field.name for field in dataclasses.fields(value) if field.name[0] != "_"]
+    names = ["ok"] * hasattr(value, "ok") + names
+    return {name: getattr(value, name) for name in names}
 
 
 def _no_options(verb: argparse.ArgumentParser) -> None:
@@ -75,20 +143,21 @@ def _demo(options: argparse.Namespace) -> int:
 def _check_options(verb: argparse.ArgumentParser) -> None:
     described.add_options(verb)
     verb.add_argument("--html", type=_file, metavar="FILE", help="also write the report as HTML")
+    add_json(verb)
 
 
 def _check(options: argparse.Namespace) -> int:
     kind, request = described.request(options)
     report = build.check_view(kind, described.view(options), request)
-    print(report)
-    fixed = report.fixed()
+    words, fixed = str(report), report.fixed()
     if not report.ok and fixed is not None:
-        print("\nthis would be accepted:")
-        print("  " + ", ".join(f"{name}={_written(value)}" for name, value in fixed.items()))
+        words += "\n\nthis would be accepted:\n  "
+        words += ", ".join(f"{name}={_written(value)}" for name, value in fixed.items())
+    show(options, {**vars_of(report), "fixed": fixed}, words)
     if options.html:
         page = draw.page("tma_dlpack check", [draw.report_html(report)])
         options.html.write_text(page, encoding="utf-8")
-    return EXIT_OK if report.ok else EXIT_REFUSED
+    return _status(report.violations)
 
 
 def _written(value: object) -> str:
@@ -102,7 +171,7 @@ def _draw_options(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "--coords",
         type=described.integers,
-        help="coordinates of the tile, row-major; default: the first tile",
+        help="coordinates of the tile, row-major, such as -4,0; default: the first tile",
     )
     verb.add_argument(
         "--out", type=_file, metavar="FILE", help="write SVG to FILE instead of printing text"
@@ -122,38 +191,67 @@ def _draw(options: argparse.Namespace) -> int:
 
 def _decode_options(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
-        "map", metavar="DUMP|FILE", help=f"{hexdump.FORMS}; or a file of these or of 128 raw bytes"
+        "map",
+        metavar="DUMP|FILE|-",
+        help=f"{hexdump.FORMS}; or a file of these or of 128 raw bytes; - for standard input",
     )
     verb.add_argument(
-        "--target", default="sm_90", help="the GPU that the map was made for; default sm_90"
+        "--target",
+        default="sm_90",
+        help=f"the GPU that the map was made for: {', '.join(TARGETS)}; default sm_90",
     )
+    add_json(verb)
 
 
 def _decode(options: argparse.Namespace) -> int:
     tensor_map = tma.TensorMap.from_bytes(_map_bytes(options.map), options.target)
-    print(tensor_map)
-    print("\n".join(text.hex_lines(bytes(tensor_map))))
-    return EXIT_OK
+    words = [str(tensor_map), *text.hex_lines(bytes(tensor_map))]
+    show(options, _attributes(tensor_map), "\n".join(words))
+    return EXIT_REFUSED if tensor_map.is_nothing else EXIT_OK
+
+
+def _attributes(tensor_map: tma.TensorMap) -> dict[str, object]:
+    """Return what a map holds: the driver's words innermost first, ours row-major, its bytes."""
+    return {
+        "target": tensor_map.target.name,
+        "global_address": tensor_map.global_address,
+        **vars_of(tensor_map.arguments),
+        "shape": tensor_map.shape,
+        "box_sizes": tensor_map.box_sizes,
+        "elem_strides": tensor_map.elem_strides,
+        "tile": text.tile_line(tensor_map),
+        "remarks": text.remarks(tensor_map),
+        "bytes": bytes(tensor_map),
+    }
 
 
 def _map_bytes(word: str) -> bytes:
-    """Read a pasted dump, or a file that has a dump or 128 raw bytes."""
+    """Read a pasted dump, or a file or standard input that has a dump or 128 raw bytes."""
     pasted = hexdump.parse(word)
-    if pasted is not None and len(pasted) == MAP_BYTES:
-        return pasted
-    path = Path(word)
-    if _is_file(path):
-        with path.open("rb") as file:
-            content = file.read(MAX_DUMP_BYTES)  # /dev/zero never ends
-        if len(content) == MAP_BYTES:
-            return content
-        count = f"{'at least ' * (len(content) == MAX_DUMP_BYTES)}{len(content)} bytes"
-        pasted, found = hexdump.parse(content.decode("ascii", "replace")), count
-    else:
-        found = f"{word[:60]!r}{'...' * (len(word) > 60)}, which is neither a dump nor a file"
-    if pasted is None:
-        raise refusal("map", f"the map is {found}", "be 128 bytes", f"pass a dump: {hexdump.FORMS}")
-    return pasted  # of another length, which from_bytes refuses
+    if pasted is None or len(pasted) != MAP_BYTES:
+        content = _content(word)
+        if content is None:
+            found = f"{word[:60]!r}{'...' * (len(word) > 60)}, which is neither a dump nor a file"
+        else:
+            found = f"{'at least ' * (len(content) == MAX_DUMP_BYTES)}{len(content)} bytes"
+            raw = len(content) == MAP_BYTES
+            pasted = content if raw else hexdump.parse(content.decode("ascii", "replace"))
+        if pasted is not None:
+            found = counted(len(pasted), "byte")
+        if pasted is None or len(pasted) != MAP_BYTES:
+            fix = f"pass a dump: {hexdump.FORMS}"
+            raise refusal("map", f"the map is {found}", "be 128 bytes", fix)
+    return pasted
+
+
+def _content(word: str) -> bytes | None:
+    """Read at most `MAX_DUMP_BYTES` of a file, or of standard input; None if there is no file."""
+    if word == "-":
+        return sys.stdin.buffer.read(MAX_DUMP_BYTES)
+    if not _is_file(Path(word)):
+        return None
+    with Path(word).open("rb") as file:
+        return file.read(MAX_DUMP_BYTES)  # /dev/zero never ends
 
 
 def _is_file(path: Path) -> bool:
@@ -177,51 +275,48 @@ def _verify(options: argparse.Namespace) -> int:
 
 def _rules_options(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("ids", nargs="*", metavar="ID", help="only these, such as BOX_IN_SHAPE")
+    add_json(verb)
 
 
 def _rules(options: argparse.Namespace) -> int:
-    by_id = {rule.id: rule for rule in tma.rules()}
-    for rule_id in options.ids:
-        if rule_id not in by_id:
-            close = difflib.get_close_matches(rule_id.upper(), by_id, n=1)
-            fix = (
-                f"did you mean {close[0]}?"
-                if close
-                else "run python -m tma_dlpack rules to see all ids"
-            )
-            raise refusal("ID", f"{rule_id!r} is not the id of a rule", "be the id of a rule", fix)
-    print("\n\n".join(str(by_id[rule_id]) for rule_id in options.ids or by_id))
+    found = [rule for rule_id in options.ids for rule in tma.rules(rule_id)] or tma.rules()
+    show(options, found, "\n\n".join(map(str, found)))
     return EXIT_OK
 
 
 def _explain_options(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "file",
-        metavar="FILE",
+        metavar="FILE|-",
         help="the output of the program, or its whole log; - for standard input",
     )
     verb.add_argument(
-        "--target", default="sm_90", help="the GPU that the map is for; default sm_90"
+        "--target",
+        default="sm_90",
+        help=f"the GPU that the map is for: {', '.join(TARGETS)}; default sm_90",
     )
     verb.add_argument(
         "--html", type=_file, metavar="FILE", help="also write the explanation as HTML"
     )
+    add_json(verb)
 
 
 def _explain(options: argparse.Namespace) -> int:
-    """Exit with 1 if a rule is broken, with 0 if the text cannot be read."""
     content = sys.stdin.buffer.read() if options.file == "-" else Path(options.file).read_bytes()
-    dumped = len(content) == MAP_BYTES and not content.isascii()
+    dumped = len(content) == MAP_BYTES and (b"\0" in content or not content.isascii())
     found = explain(content.hex() if dumped else content.decode("utf-8", "replace"), options.target)
-    print(found)
+    show(options, found)
     if options.html:
         page = draw.page("tma_dlpack explain", [found._repr_html_()])
         options.html.write_text(page, encoding="utf-8")
-    return EXIT_OK if all(report.ok for report in found.reports) else EXIT_REFUSED
+    if not found.reports:
+        return EXIT_NOTHING
+    return EXIT_OK if found.ok else EXIT_REFUSED
 
 
 def _doctor(options: argparse.Namespace) -> int:
-    print(doctor.report())
+    facts = doctor.facts()
+    show(options, facts, doctor.report(facts))
     return EXIT_OK
 
 
@@ -257,7 +352,7 @@ VERBS: tuple[tuple[str, str, AddOptions, Run], ...] = (
     (
         "doctor",
         "list what is installed, and whether the driver or the model encodes",
-        _no_options,
+        add_json,
         _doctor,
     ),
 )

@@ -1,11 +1,13 @@
 """`rules`: every rule of the package as data, generated from the rows of rules and refusals.
 
-A new row of rules, advice or refusals appears here without a change.
+A new row of rules, advice or refusals appears here without a change; what has no row stands in
+`_OTHERS`.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,13 +18,64 @@ from tma_dlpack.checks.advice import ADVICE
 from tma_dlpack.copies.refusals import REFUSALS as COPY_REFUSALS
 from tma_dlpack.dlpack.refusals import REFUSALS as TENSOR_REFUSALS
 from tma_dlpack.tables.arguments import KINDS
-from tma_dlpack.tables.coerce import shown
-from tma_dlpack.tables.errors import COLUMNS, refusal
+from tma_dlpack.tables.coerce import shown, text_of
+from tma_dlpack.tables.errors import COLUMNS, TmaPreconditionError, refusal
+from tma_dlpack.tables.fields import PROVENANCE
 from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.tables.public import Drawn, public
 
 #: What a rule is about, in the order of the list.
-GROUPS = ("tensor", "rule", "advice", "copy")
+GROUPS = ("tensor", "rule", "advice", "copy", "call", "operand")
+
+_PTX = "PTX ISA, wgmma and tcgen05: matrix descriptors; measured, H200"
+_LDMATRIX = "PTX ISA, ldmatrix"
+_SPLIT = "tma_dlpack, split_inner"
+#: Rules that have no row: the argument, what it requires, the source.
+_OTHERS: dict[str, tuple[str, str, str]] = {
+    "ARGUMENT": ("", "an argument must have a type and form that it takes", "tma_dlpack"),
+    "C_TYPE": ("", "a number must fit its C type in cuda.h", "cuda.h, prototypes of cuTensorMap*"),
+    "MAP_BYTES": ("data", "the bytes must be 128, and those of a map", PROVENANCE),
+    "REPLACE_VALUE": (
+        "",
+        "a value must be in the range of its field",
+        "PTX ISA, tensormap.replace",
+    ),
+    "ADDRESS_LAYOUT": (
+        "tensor_or_int",
+        "the tensor must have the shape, strides, dtype and device of the map",
+        "CUDA driver API, cuTensorMapReplaceAddress",
+    ),
+    "SPLIT_RANK": ("tensor", "the tensor must have 1 to 4 dimensions", _SPLIT),
+    "SPLIT_DTYPE": ("tensor", "elements must be whole bytes", _SPLIT),
+    "SPLIT_SPAN": ("box_sizes", "the inner extents must be whole spans of the swizzle", _SPLIT),
+    "MATRIX_TARGET": ("instruction", "the map's GPU must have the instruction", _PTX),
+    "MATRIX_TYPE": ("tensor_map", "the type must be one that tensor cores multiply", _PTX),
+    "MATRIX_MAJOR": ("major", "only 16-bit types may be MN-major for wgmma", _PTX),
+    "MATRIX_INTERLEAVE": ("tensor_map", "the map must not be interleaved", _PTX),
+    "MATRIX_FILL": ("tensor_map", "out-of-bounds elements must be filled with zeros", _PTX),
+    "MATRIX_SWIZZLE": ("tensor_map", "the swizzle must be one that the descriptor names", _PTX),
+    "MATRIX_RANK": ("tensor_map", "the tile must be a matrix, or made with split_inner", _PTX),
+    "MATRIX_WIDTH": ("tensor_map", "a row of the tile must be what one descriptor reads", _PTX),
+    "MATRIX_ROWS": ("tensor_map", "the rows must be whole atoms, or the K of instructions", _PTX),
+    "MATRIX_ADDRESS": (
+        "smem_address",
+        "the address must be aligned, and the tile within reach",
+        _PTX,
+    ),
+    "LDMATRIX_RANK": (
+        "tensor_map",
+        "the tile must be a matrix, or made with split_inner",
+        _LDMATRIX,
+    ),
+    "LDMATRIX_COLUMN": (
+        "column",
+        "a row of a matrix must start at a multiple of 16 bytes",
+        _LDMATRIX,
+    ),
+    "LDMATRIX_TRANSPOSE": ("transpose", "only elements of 16 bits are transposed", _LDMATRIX),
+    "LDMATRIX_OUTSIDE": ("row", "the matrices must lie within the tile", _LDMATRIX),
+    "LDMATRIX_ADDRESS": ("smem_address", "the tile's address must be a multiple of 128", _LDMATRIX),
+}
 
 
 @public
@@ -34,9 +87,10 @@ class RuleInfo:
     ----------
     id : str
         The stable id, as in `Violation.rule`.
-    group : {"tensor", "rule", "advice", "copy"}
+    group : {"tensor", "rule", "advice", "copy", "call", "operand"}
         ``"tensor"``: a tensor that cannot be used at all. ``"rule"``: a precondition of a map.
         ``"advice"``: a remark on an accepted call. ``"copy"``: a precondition of a copy.
+        ``"call"``: what an argument must be. ``"operand"``: what a tensor core or ldmatrix reads.
     argument : str
         The argument that it is about; "" if that depends on the call.
     asks : str
@@ -44,7 +98,7 @@ class RuleInfo:
     why : str
         Why it exists; "" if `asks` says so.
     source : str
-        A document, a header, or a measurement.
+        A document, a header, or a measurement; in brackets, where they disagree.
     refused_by : tuple of str
         Who refuses a call that breaks it: ``"libcu++"``, ``"driver"``, ``"hardware"`` (the GPU
         lacks the feature, or the copy is an illegal instruction), ``"tma_dlpack"``. Empty for
@@ -118,12 +172,12 @@ class RuleList(Sequence[RuleInfo], Drawn):
 
 @opaque
 def rules(group: str | None = None) -> RuleList:
-    """Give every rule that this package checks for tensors, calls and copies.
+    """Return every rule that this package checks, or those of a group, or the one with an id.
 
     Parameters
     ----------
-    group : {"tensor", "rule", "advice", "copy"}, optional
-        Give only this group, see `RuleInfo.group`. None gives all.
+    group : str, optional
+        A group (see `RuleInfo.group`), or the id of a rule as messages show it. None returns all.
 
     Returns
     -------
@@ -133,24 +187,39 @@ def rules(group: str | None = None) -> RuleList:
     Raises
     ------
     TmaPreconditionError
-        For another group.
+        For what is neither.
 
     Examples
     --------
     >>> import tma_dlpack as tma
-    >>> by_id = {rule.id: rule for rule in tma.rules()}
-    >>> print(by_id["BOX_RANGE"])
+    >>> print(tma.rules("BOX_RANGE"))
     BOX_RANGE (refused by libcu++, driver; tiled)
       box_sizes: it must be 1..256
       why: the map stores size - 1 in 8 bits
       source: libcu++ make_tma_descriptor.h at 571f2fc3bc, __get_box_sizes; CUDA driver API,
         cuTensorMapEncodeTiled
     """
-    if group not in (None, *GROUPS):
-        choices = ", ".join(map(repr, GROUPS))
-        raise refusal("group", f"group is {shown(group)}", f"be one of {choices}", "omit it")
-    everything = (*_of_tensors(), *map(_of_rule, RULES), *_of_advice(), *_of_copies())
-    return RuleList([rule for rule in everything if group in (None, rule.group)])
+    everything = (
+        *_of_tensors(),
+        *map(_of_rule, RULES),
+        *_of_advice(),
+        *_of_copies(),
+        *_of_others(),
+    )
+    chosen = [rule for rule in everything if group in (None, rule.group, rule.id)]
+    if not chosen:
+        raise _unknown(group, [rule.id for rule in everything])
+    return RuleList(chosen)
+
+
+def _unknown(group: object, ids: list[str]) -> TmaPreconditionError:
+    near = difflib.get_close_matches(str(text_of(group)).upper(), ids, n=1)
+    return refusal(
+        "group",
+        f"group is {shown(group)}",
+        f"be one of {', '.join(map(repr, GROUPS))}, or the id of a rule",
+        f"did you mean {near[0]!r}?" if near else "omit it: tma.rules() lists all",
+    )
 
 
 def _of_rule(rule: Rule) -> RuleInfo:
@@ -195,6 +264,12 @@ def _of_copies() -> Iterator[RuleInfo]:
     for rule_id, row in COPY_REFUSALS.items():
         who = "hardware" if row.by_hardware else "tma_dlpack"
         yield RuleInfo(rule_id, "copy", "", row.limit, "", row.source, (who,))
+
+
+def _of_others() -> Iterator[RuleInfo]:
+    for rule_id, (argument, asks, source) in _OTHERS.items():
+        group = "operand" if "MATRIX" in rule_id else "call"
+        yield RuleInfo(rule_id, group, argument, asks, "", source, ("tma_dlpack",))
 
 
 def as_rows(rules: RuleList) -> list[tuple[str, ...]]:

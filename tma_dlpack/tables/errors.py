@@ -63,7 +63,7 @@ class Finding:
             (
                 f"{self.found}; {self.limit}",
                 _wrapped(fix) if self.rule == "ARGUMENT" else fix,
-                _wrapped(f"  rule: {self.rule} ({self.source})"),
+                f"  rule: {self.rule}",
             )
         )
 

@@ -5,8 +5,8 @@ Encoding, decoding, `TensorMap.replace` and the drawings all read this table.
 The layout is **measured, not published**: equal to the driver's bytes on every accepted case tried
 on an NVIDIA H200 (compute capability 9.0), driver 580.159.04 = CUDA 13.0, 2026-11-20. NVIDIA may
 change it. For other compute capabilities nothing is measured. For sm_100 and later the layout is
-derived (`DERIVED_FIELDS`): for every field of ``tensormap.replace.tile``, the code of ptxas 13.0 for
-these writes the very bits that its code for sm_90a writes, and some more; and NVIDIA's CuTe DSL
+derived (`DERIVED_FIELDS`): for every field of ``tensormap.replace.tile``, the code of ptxas 13.0
+for these writes the very bits that its code for sm_90a writes, and some more; and NVIDIA's CuTe DSL
 4.8.1 builds the same bytes for all, im2col maps and L2 promotion included.
 
 Bits are counted from bit 0 of byte 0, little-endian. Bits that no field names are 0::
