@@ -100,7 +100,7 @@ def test_one_copy_equals_several_narrow_ones_byte_for_byte(case):
         ((64, 64), (64,), "bytes128", "ARGUMENT", ("box_sizes is (64,)", "be 2 positive integers")),
         ((64, 64), (64, 0), "bytes128", "ARGUMENT", ("box_sizes is (64, 0)",)),
         ((64, 64), 64, "bytes128", "ARGUMENT", ("box_sizes is 64; it must be 2 positive",)),
-        ((64, 64), (64, 64), "128B", "ARGUMENT", ("swizzle is '128B'", "its name or its value")),
+        ((64, 64), (64, 64), "256B", "ARGUMENT", ("swizzle is '256B'", "its name or its value")),
     ],
 )  # fmt: skip
 def test_what_does_not_divide_is_refused_with_the_way_out(shape, box, swizzle, rule, said):

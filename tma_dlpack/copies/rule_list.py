@@ -45,8 +45,6 @@ _OTHERS: dict[str, tuple[str, str, str]] = {
         "the tensor must have the shape, strides, dtype and device of the map",
         "CUDA driver API, cuTensorMapReplaceAddress",
     ),
-    "SPLIT_RANK": ("tensor", "the tensor must have 1 to 4 dimensions", _SPLIT),
-    "SPLIT_DTYPE": ("tensor", "elements must be whole bytes", _SPLIT),
     "SPLIT_SPAN": ("box_sizes", "the inner extents must be whole spans of the swizzle", _SPLIT),
     "MATRIX_TARGET": ("instruction", "the map's GPU must have the instruction", _PTX),
     "MATRIX_TYPE": ("tensor_map", "the type must be one that tensor cores multiply", _PTX),
