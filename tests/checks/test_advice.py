@@ -76,6 +76,24 @@ NEIGHBOURS = [
         (EVEN, ROWS | {"shape": (64, 64)}),
     ),
     (
+        "STRIDES_IN_BYTES",
+        "in bytes",
+        (EVEN, ROWS | {"shape": (64, 64), "strides": (256, 1)}),
+        (EVEN, ROWS | {"shape": (64, 64), "strides": (252, 1)}),
+    ),
+    (
+        "STRIDES_IN_BYTES",
+        "beyond the tensor",
+        (EVEN, ROWS | {"shape": (17, 64), "strides": (256, 1)}),
+        (EVEN, ROWS | {"shape": (16, 64), "strides": (256, 1)}),  # every fourth row
+    ),
+    (
+        "CHANNELS_BEYOND",
+        "one unit more",
+        (images(), COLUMN | {"channels_per_pixel": 72, "swizzle": "none"}),
+        (images(), COLUMN),
+    ),
+    (
         "ELEM_STRIDES_TILE",
         "every second row",
         (EVEN, tiled((16, 32), swizzle="bytes128", elem_strides=(2, 1))),

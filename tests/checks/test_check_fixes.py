@@ -66,8 +66,8 @@ def test_the_entry_that_a_fix_names_is_accepted(shape, numpy_type, entry, place,
 @pytest.mark.parametrize(
     ("producer", "fix"),
     [
-        ("torch.Tensor", "y = torch.empty(..., 1736)[..., :1733]; y.copy_(x)"),
-        ("torch.nn.parameter.Parameter", "y = torch.empty(..., 1736)[..., :1733]; y.copy_(x)"),
+        ("torch.Tensor", "y = x.new_empty((4, 1736))[..., :1733]; y.copy_(x)"),
+        ("torch.nn.parameter.Parameter", "y = x.new_empty((4, 1736))[..., :1733]; y.copy_(x)"),
         ("numpy.ndarray", "y = numpy.empty((4, 1736), x.dtype)[..., :1733]; y[...] = x"),
         ("cupy.ndarray", "y = cupy.empty((4, 1736), x.dtype)[..., :1733]; y[...] = x"),
         ("jaxlib._jax.ArrayImpl", "y = jax.numpy.pad(x, ((0, 0), (0, 3)))"),
@@ -89,6 +89,21 @@ def test_what_the_fix_of_a_ragged_numpy_array_says_works():
     exec(fix.partition(": ")[2], names)
     assert np.array_equal(names["y"], x)
     assert tma.check_tma_descriptor(names["y"], (4, 64)).ok
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "int64"])
+def test_what_the_fix_of_a_ragged_torch_tensor_says_works_under_its_own_name(dtype):
+    torch = pytest.importorskip("torch")
+    weights = torch.arange(4 * 1733).reshape(4, 1733).to(getattr(torch, dtype))
+    fix = tma.check_tma_descriptor(weights, (4, 64)).violations[0].fix
+    code = fix.partition(": ")[2]
+    assert code.endswith("y.copy_(weights)")
+    names = {"weights": weights}
+    exec(code, names)
+    assert (names["y"].dtype, names["y"].device) == (weights.dtype, weights.device)
+    assert torch.equal(names["y"].view(torch.uint8), weights.view(torch.uint8))
+    assert tma.check_tma_descriptor(names["y"], (4, 64)).ok
+    assert isinstance(tma.make_tma_descriptor(names["y"], (4, 64)), tma.TensorMap)
 
 
 def test_what_the_fix_of_a_ragged_jax_array_says_works():

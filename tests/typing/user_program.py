@@ -6,6 +6,7 @@ It is read by type checkers (.ci/run), and a test holds it to the list of public
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,9 @@ def make(x: npt.NDArray[np.float16]) -> tma.TensorMap:
     violation: tma.Violation = report.violations[0]
     advice: tuple[tma.Advice, ...] = report.advice
     print(violation.rule, violation.found, violation.limit, violation.fix, violation.source, advice)
-    tma.make_tma_descriptor(x, **report.fixed())
+    fixed: dict[str, Any] | None = report.fixed()
+    if fixed is not None:
+        tma.make_tma_descriptor(x, **fixed)
     return tma.make_tma_descriptor(x, **report.accepted_arguments())
 
 

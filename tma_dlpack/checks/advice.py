@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tma_dlpack.checks import words
 from tma_dlpack.checks.request import Request
 from tma_dlpack.checks.rule import MEASURED
+from tma_dlpack.dlpack import row_major_strides
 from tma_dlpack.tables.arguments import KINDS, MapKind
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.dtypes import PADDED_TYPES
@@ -120,6 +121,17 @@ def _beyond_found(r: Request) -> str:
     return f"the map describes {' and '.join(parts)}"
 
 
+def _meant_strides(r: Request) -> tuple[int, ...] | None:
+    """Return in elements what strides= may be in bytes.
+
+    None where the strides stay within the tensor's memory, or would be odd as elements too.
+    """
+    if r.view is None or r.view.own is None or not any(_beyond_bytes(r)):
+        return None
+    strides = words.strides_in_elements(r)
+    return strides if strides in (r.view.own.strides, row_major_strides(r.view.shape)) else None
+
+
 def _tile(r: Request) -> tuple[int, ...]:
     """Give the elements that a copy takes along each dimension, row-major.
 
@@ -150,6 +162,34 @@ ADVICE: tuple[AdviceRow, ...] = (
         fix="copy only tiles whose elements all lie in the tensor's memory",
         source="tma_dlpack: shape=, strides= and offset= are not checked against the tensor's "
         "memory",
+    ),
+    AdviceRow(
+        id="STRIDES_IN_BYTES",
+        on="tensor.strides",
+        applies=lambda r: _meant_strides(r) is not None,
+        found=lambda r: (
+            f"strides look like bytes: they lead beyond the tensor, and in elements would be "
+            f"{_meant_strides(r)}, its own or those of rows without gaps"
+        ),
+        why="strides= is in elements of the tensor's dtype",
+        fix=lambda r: f"pass strides={_meant_strides(r)}",
+        source="tma_dlpack: strides=",
+    ),
+    AdviceRow(
+        id="CHANNELS_BEYOND",
+        on="channels_per_pixel",
+        kinds=("im2col", "im2col_wide"),
+        applies=lambda r: not r.interleaved and r.inner_box > r.arguments.global_dim[0],
+        found=lambda r: (
+            f"channels_per_pixel is {r.inner_box}, and the last dimension of the tensor, the "
+            f"channels, has {r.arguments.global_dim[0]}"
+        ),
+        why="the rest of each pixel is filled, and is read as more channels",
+        fix=lambda r: (
+            words.channels_last_hint(r)
+            or f"use at most {r.arguments.global_dim[0]}, unless the kernel expects the fill"
+        ),
+        source="PTX ISA, tensor copies in im2col mode; measured, H200",
     ),
     AdviceRow(
         id="ADDRESS_ZERO",

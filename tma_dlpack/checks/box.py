@@ -172,7 +172,7 @@ BOX_RULES: tuple[Rule, ...] = (
         holds="box_dim[d] <= global_dim[d]",
         found=_box_found,
         must=be_in_shape,
-        fix=lambda r, i: f"use {_fitting(r, i)}",
+        fix=lambda r, i: f"{words.box_order_hint(r)}use {_fitting(r, i)}",
         libcudacxx="__get_box_sizes",
         differs="the driver accepts larger boxes; the rest of the tile is filled",
         repair=repairs.clamp_box,

@@ -53,7 +53,8 @@ class Report(Drawn):
     >>> report = tma.check_tma_descriptor(x, box_sizes=(16, 3))
     >>> report.ok, [v.rule for v in report.violations]
     (False, ['BOX_INNER_16B'])
-    >>> report.fixed()["box_sizes"]
+    >>> fixed = report.fixed()  # None where the tensor itself must change
+    >>> fixed["box_sizes"]
     (16, 4)
     """
 
@@ -82,10 +83,11 @@ class Report(Drawn):
             raise (TmaTargetError if lacks else TmaPreconditionError)(self.violations)
 
     @opaque
-    def fixed(self) -> Any:  # so that type checkers take **report.fixed()
-        """Give the keyword arguments after the tensor, corrected so that the call is accepted.
+    def fixed(self) -> dict[str, Any] | None:
+        """Return the keyword arguments after the tensor, corrected so that the call is accepted.
 
-        Only refused arguments change, as little as their rules allow. If no arguments satisfy
+        Only refused arguments change, as little as their rules allow, and none is given another
+        meaning: a word that may mean two things is left to you. If no arguments satisfy
         libcu++'s rules (for example a box larger than the tensor, without a smaller valid one) but
         some satisfy the driver's, `allow` names the rules to switch off, or `rules` is
         ``"driver"``.
@@ -93,8 +95,19 @@ class Report(Drawn):
         Returns
         -------
         dict or None
-            Arguments that have been checked: ``make_tma_descriptor(x, **report.fixed())`` is
-            accepted. None if the tensor itself must change; `accepted_arguments` raises then.
+            Arguments that have been checked: ``make_tma_descriptor(x, **fixed)`` is accepted. None
+            if the tensor itself must change, or an argument could not be understood;
+            `accepted_arguments` raises then.
+
+        Examples
+        --------
+        >>> import numpy as np, tma_dlpack as tma
+        >>> x = np.zeros((64, 64), np.float32)
+        >>> if fixed := tma.check_tma_descriptor(x, box_sizes=(16, 3)).fixed():
+        ...     print(tma.make_tma_descriptor(x, **fixed).box_sizes)
+        (16, 4)
+        >>> print(tma.check_tma_descriptor(x, box_sizes=(16, 16), swizzle="bytes23").fixed())
+        None
         """
         changes = self.changes()
         return None if changes is None else {**self._given, **changes}
@@ -121,7 +134,7 @@ class Report(Drawn):
         >>> tma.make_tma_descriptor(x, **report.accepted_arguments()).box_sizes
         (16, 4)
         """
-        fixed: dict[str, Any] | None = self.fixed()
+        fixed = self.fixed()
         if fixed is None:
             self.raise_if_refused()
             raise TmaUnsupportedError("this report was not made by a check_* function")
@@ -129,7 +142,7 @@ class Report(Drawn):
 
     @opaque
     def changes(self) -> dict[str, Any] | None:
-        """Give only the keyword arguments that `fixed` changes; None if the tensor must change.
+        """Return only the keyword arguments that `fixed` changes; None where `fixed` is None.
 
         >>> import numpy as np, tma_dlpack as tma
         >>> tma.check_tma_descriptor(np.zeros((64, 64), np.float32), box_sizes=(16, 3)).changes()

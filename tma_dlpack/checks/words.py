@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
+import sys
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from tma_dlpack.checks.request import Request
 from tma_dlpack.dlpack import TensorView
-from tma_dlpack.tables.arguments import alignment_bytes_of
+from tma_dlpack.tables.arguments import Number, alignment_bytes_of, reverse
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.dtypes import PACKED_TYPES, overrides_of
 from tma_dlpack.tables.enums import TensorMapDataType, TmaInterleaveLayout
+from tma_dlpack.tables.errors import Finding
 from tma_dlpack.tables.limits import INNER_BYTES, MAX_BOX
+
+AnyFinding = TypeVar("AnyFinding", bound=Finding)
+
+_X = re.compile(r"\bx\b(?!')")  # the tensor in a fix
 
 
 class Words(NamedTuple):
@@ -47,7 +54,7 @@ _WORDS = {
         contiguous="x.contiguous()",
         permute="x.permute({order})",
         view_as="x.view(torch.{dtype})",
-        pad="y = torch.empty(..., {padded})[..., :{extent}]; y.copy_(x)",
+        pad="y = x.new_empty({padded_shape})[..., :{extent}]; y.copy_(x)",  # its dtype and device
     ),
     "numpy": _like_numpy("numpy"),
     "cupy": _like_numpy("cupy"),
@@ -79,6 +86,36 @@ _OTHER = Words(
 
 def _words(view: TensorView) -> Words:
     return _WORDS.get(view.producer.partition(".")[0], _OTHER)
+
+
+def box_order_hint(r: Request) -> str:
+    """Ask whether the box was meant in the other order, where only that order fits."""
+    box, shape = reverse(r.arguments.box_dim), reverse(r.arguments.global_dim)
+    turned = box[::-1]
+    if r.is_driver_call or not all(map(_fits, turned, shape)) or all(map(_fits, box, shape)):
+        return ""
+    return f"box_sizes is row-major: did you mean {turned}? If not, "
+
+
+def _fits(size: int, extent: Number) -> bool:
+    return 1 <= size <= min(extent, MAX_BOX)
+
+
+def channels_last_hint(r: Request) -> str:
+    """Say how to put the channels last, where the second dimension has them; "" elsewhere."""
+    if r.view is None or r.kind == "tiled" or not r.is_own_layout or r.interleaved or r.rank < 3:
+        return ""
+    shape, channels = r.view.shape, r.arguments.channels_per_pixel
+    if not shape[-1] < channels <= shape[1]:
+        return ""
+    words = _words(r.view)
+    order = ", ".join(map(str, (0, *range(2, r.rank), 1)))
+    permuted = words.permute.format(order=order)
+    spatial = "D, H, W"[-3 * r.spatial + 2 :]
+    return (
+        f"this looks like N, C, {spatial}, and im2col reads N, {spatial}, C: pass "
+        f"{_X.sub(permuted, words.contiguous, 1)}"
+    )
 
 
 def alignment_fix(r: Request) -> str:
@@ -113,6 +150,8 @@ def padding_fix(r: Request) -> str:
     """Say how to allocate so that strides are aligned."""
     if r.view is None:
         return f"lay the tensor out with strides that are multiples of {r.alignment_bytes} bytes"
+    if hint := channels_last_hint(r):
+        return hint
     bits = r.view.dtype.itemsize_bits
     unit = math.lcm(r.alignment_bytes * 8, bits) // bits
     if not r.is_own_layout:
@@ -175,6 +214,8 @@ def transpose_fix(r: Request) -> str:
     """Say how to bring the contiguous dimension to the end."""
     assert r.view is not None
     if not r.is_own_layout:
+        if (strides := strides_in_elements(r)) and strides[-1] == 1:
+            return f"strides are in elements, not in bytes: did you mean strides={strides}?"
         given = (*r.view.strides[:-1], 1)
         return f"pass strides whose last entry is 1, such as strides={given}"
     words, strides = _words(r.view), r.view.strides
@@ -197,6 +238,37 @@ def transpose_fix(r: Request) -> str:
         f"dimension {last} is the contiguous one: pass {permuted}, and box_sizes in that order; "
         f"or copy it: x = {words.contiguous}"
     )
+
+
+def strides_in_elements(r: Request) -> tuple[int, ...] | None:
+    """Return `strides=` as elements if they may have been given in bytes."""
+    assert r.view is not None
+    step = r.view.dtype.itemsize_bits // 8
+    if r.is_own_layout or step < 2 or any(stride % step for stride in r.view.strides[:-1]):
+        return None
+    inner = r.view.strides[-1]
+    return (*(stride // step for stride in r.view.strides[:-1]), inner // step or inner)
+
+
+def name_in_caller(tensor: object) -> str:
+    """Return the name of a tensor in the function outside of this package that passed it, or x."""
+    frame = sys._getframe(1)
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == "tma_dlpack":
+        frame = frame.f_back
+    names = [name for name, value in frame.f_locals.items() if value is tensor]
+    return min(names, key=lambda name: name.startswith("_"), default="x")
+
+
+def in_words_of_caller(findings: tuple[AnyFinding, ...], tensor: object) -> tuple[AnyFinding, ...]:
+    """Return findings whose fixes name the tensor as the caller does, instead of x."""
+    name = "x" if not findings or tensor is None else name_in_caller(tensor)
+    if name == "x" or not name.isidentifier():
+        return findings
+
+    def renamed(fix: str) -> str:
+        return _X.sub(name, re.sub(r"\by\b", "padded", fix) if name == "y" else fix)
+
+    return tuple(dataclasses.replace(finding, fix=renamed(finding.fix)) for finding in findings)
 
 
 def carry_fix(r: Request) -> str:

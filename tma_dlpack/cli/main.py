@@ -220,7 +220,7 @@ def _attributes(tensor_map: tma.TensorMap) -> dict[str, object]:
         "box_sizes": tensor_map.box_sizes,
         "elem_strides": tensor_map.elem_strides,
         "tile": text.tile_line(tensor_map),
-        "remarks": text.remarks(tensor_map),
+        "remarks": text.remarks(tensor_map, tensor_map.advice),
         "bytes": bytes(tensor_map),
     }
 

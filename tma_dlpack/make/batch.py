@@ -17,6 +17,7 @@ from tma_dlpack.tables.errors import TmaPreconditionError, refusal
 from tma_dlpack.tables.limits import MAP_BYTES
 from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.tables.public import Drawn
+from tma_dlpack.tables.same_arguments import explaining_keywords
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map import interop
 from tma_dlpack.tensor_map.map import TensorMap
@@ -186,6 +187,7 @@ def _rows(maps: tuple[TensorMap, ...]) -> NDArray[np.uint8] | None:
 
 
 @opaque
+@explaining_keywords
 def make_tma_descriptors(
     tensors: Iterable[object],
     box_sizes: Sequence[int],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -11,6 +12,7 @@ from tma_dlpack.checks.check import find_violations
 from tma_dlpack.checks.parse import OPTIONS, read_call, read_driver_call
 from tma_dlpack.checks.report import Report, check_request
 from tma_dlpack.checks.request import Request
+from tma_dlpack.checks.words import in_words_of_caller
 from tma_dlpack.dlpack import TensorView, as_tensor_view
 from tma_dlpack.make.encode import Encoder, driver_device, encode_bare, encode_for, target_of
 from tma_dlpack.tables.arguments import MapKind
@@ -36,7 +38,8 @@ def make(kind: MapKind, tensor: object, given: Mapping[str, Any]) -> TensorMap:
     except TmaPreconditionError as error:
         # report unreadable options in the same error, so that the user fixes all at once
         request = _request(kind, None, 0, given, error.violations)
-        raise TmaPreconditionError(find_violations(request)) from error.__cause__
+        violations = in_words_of_caller(find_violations(request), tensor)
+        raise TmaPreconditionError(violations) from error.__cause__
     return make_view(kind, view, given)
 
 
@@ -45,7 +48,7 @@ def make_view(kind: MapKind, view: TensorView, given: Mapping[str, Any]) -> Tens
     request = _request(kind, view.at(0), view.address, given)
     violations = find_violations(request)
     if violations:
-        Report(violations).raise_if_refused()
+        Report(in_words_of_caller(violations, view.owner)).raise_if_refused()
     data, encoder = encode_for(request)
     description = Description(
         request.encode_arguments(), request.target, encoder, request.view, request
@@ -61,14 +64,19 @@ def check(kind: MapKind, tensor: object, given: Mapping[str, Any]) -> Report:
     try:
         view = as_tensor_view(tensor)
     except TmaPreconditionError as error:
-        refused = error.violations
+        refused = in_words_of_caller(error.violations, tensor)
         return check_request(partial(_request, kind, None, 0, refused=refused), given)
     return check_view(kind, view, given)
 
 
 def check_view(kind: MapKind, view: TensorView, given: Mapping[str, Any]) -> Report:
     """Give the report on a `TensorView`, with or without a tensor behind it."""
-    return check_request(partial(_request, kind, view.at(0), view.address), given)
+    report = check_request(partial(_request, kind, view.at(0), view.address), given)
+    return dataclasses.replace(
+        report,
+        violations=in_words_of_caller(report.violations, view.owner),
+        advice=in_words_of_caller(report.advice, view.owner),
+    )
 
 
 def _request(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tma_dlpack.make.shortcut import quick
 from tma_dlpack.tables.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle, WideMode
 from tma_dlpack.tables.opaque import opaque
+from tma_dlpack.tables.same_arguments import explaining_keywords
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 @quick("accept_driver_tiled")
 @opaque
+@explaining_keywords
 def driver_encode_tiled(
     tensor_data_type: DataType,
     tensor_rank: int,
@@ -119,6 +121,7 @@ def driver_replace_address(tensor_map: TensorMap, global_address: int) -> Tensor
 
 @quick("accept_driver_im2col")
 @opaque
+@explaining_keywords
 def driver_encode_im2col(
     tensor_data_type: DataType,
     tensor_rank: int,
@@ -180,6 +183,7 @@ interleave, swizzle, l2_promotion, oob_fill, target, encoder
 
 @quick("accept_driver_im2col_wide")
 @opaque
+@explaining_keywords
 def driver_encode_im2col_wide(
     tensor_data_type: DataType,
     tensor_rank: int,

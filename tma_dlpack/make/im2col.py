@@ -10,7 +10,7 @@ from tma_dlpack.tables.coerce import integer_of, integers_of, shown
 from tma_dlpack.tables.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle, WideMode
 from tma_dlpack.tables.errors import refusal
 from tma_dlpack.tables.opaque import opaque
-from tma_dlpack.tables.same_arguments import with_arguments_of
+from tma_dlpack.tables.same_arguments import explaining_keywords, with_arguments_of
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
 
@@ -22,6 +22,7 @@ MAX_SPATIAL = 3
 
 @quick("accept_im2col")
 @opaque
+@explaining_keywords
 def make_im2col_descriptor(
     tensor: object,
     pixel_box_lower_corner: Sequence[int],
@@ -125,6 +126,7 @@ def check_im2col_descriptor(tensor: object, options: dict[str, Any]) -> Report:
 
 @quick("accept_im2col_wide")
 @opaque
+@explaining_keywords
 def make_im2col_wide_descriptor(
     tensor: object,
     lower_corner_width: int,

@@ -9,7 +9,7 @@ from tma_dlpack.make.shortcut import explained, quick
 from tma_dlpack.tables.arguments import NO_SWIZZLE
 from tma_dlpack.tables.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle
 from tma_dlpack.tables.opaque import opaque
-from tma_dlpack.tables.same_arguments import with_arguments_of
+from tma_dlpack.tables.same_arguments import explaining_keywords, with_arguments_of
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 @quick("accept_tiled")
 @opaque
+@explaining_keywords
 def make_tma_descriptor(
     tensor: object,
     box_sizes: Sequence[int],

@@ -492,7 +492,7 @@ class TensorMap(MapAttributes, Drawn):
     def __str__(self) -> str:
         from tma_dlpack.tensor_map import text
 
-        return text.map_text(self)
+        return text.map_text(self, self.advice)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpickled, (self._address, self._data, self.description)

@@ -6,19 +6,21 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from tma_dlpack.tables.bits import DERIVED, noted_bits
-from tma_dlpack.tables.errors import COLUMNS, TmaUnsupportedError
+from tma_dlpack.tables.errors import COLUMNS, Advice, TmaUnsupportedError
 from tma_dlpack.tables.limits import MAP_BYTES
 from tma_dlpack.tensor_map.attributes import MapAttributes
 
 BYTES_A_LINE = 32
+#: Advice that the text of a map shows: a shape, strides or offset that may not be what was meant.
+TOLD_WITH_THE_MAP = ("STRIDES_IN_BYTES", "BEYOND_TENSOR")
 NOTHING = (
     "a map of nothing: all 128 bytes are 0, as before the first tensormap.replace;\n"
     "a copy with it is an illegal instruction (CUDA error 715)"
 )
 
 
-def map_text(tensor_map: MapAttributes) -> str:
-    """Give the values of a map, row-major beside innermost first."""
+def map_text(tensor_map: MapAttributes, advice: Iterable[Advice] = ()) -> str:
+    """Give the values of a map, row-major beside innermost first, and what to look out for."""
     a = tensor_map.arguments
     if tensor_map.is_nothing:
         return NOTHING
@@ -28,12 +30,13 @@ def map_text(tensor_map: MapAttributes) -> str:
         *([f"read from bytes by a layout {DERIVED}"] if tensor_map.is_derived else []),
     ]
     rows = [("row-major", "", "innermost first", ""), *map_rows(tensor_map)]
-    return "\n".join([*head, *_columns(rows), *map(_wrapped, remarks(tensor_map))])
+    return "\n".join([*head, *_columns(rows), *map(_wrapped, remarks(tensor_map, advice))])
 
 
-def remarks(tensor_map: MapAttributes) -> tuple[str, ...]:
-    """Return what is to know of bits that no argument sets."""
-    return noted_bits(tensor_map._data or bytes(MAP_BYTES))
+def remarks(tensor_map: MapAttributes, advice: Iterable[Advice]) -> tuple[str, ...]:
+    """Return the advice on a description that may be wrong, and what bits beside a map's mean."""
+    told = (f"advice: {a.found}; {a.limit}" for a in advice if a.rule in TOLD_WITH_THE_MAP)
+    return (*told, *noted_bits(tensor_map._data or bytes(MAP_BYTES)))
 
 
 def _wrapped(line: str) -> str:
