@@ -21,8 +21,8 @@ def imitated(name, **members):
     return type(name, (), {"__module__": "tensorflow.python.framework.ops", **members})()
 
 
-def violation_of(tensor, box=(16, 64)):
-    (violation,) = tma.check_tma_descriptor(tensor, box).violations
+def violation_of(x, box=(16, 64)):
+    (violation,) = tma.check_tma_descriptor(x, box).violations
     return violation
 
 
