@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from foreign_maps import foreign_forms, random_coords, random_map, with_bits, without_tail
 
 import tma_dlpack as tma
 from tma_dlpack.tables.targets import TARGETS
@@ -21,15 +22,6 @@ BIT_85 = (
     "bit 85 is set: drivers before 13.2 set it for Blackwell, and CuTe DSL where the tensor spans "
     "at\n  least 128 KiB; it changes no copy (measured, H200, 2026-11-22)"
 )
-
-
-def with_bits(data: bytes, *bits: int) -> bytes:
-    word = int.from_bytes(data, "little")
-    return (word | sum(1 << bit for bit in bits)).to_bytes(128, "little")
-
-
-def without_tail(data: bytes) -> bytes:
-    return data[:64] + bytes(64)
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -66,23 +58,6 @@ def test_the_bytes_beside_the_two_bits_are_those_of_the_model():
     assert read != ours  # other bytes
 
 
-def random_map(rng: np.random.Generator, address: int) -> tma.TensorMap:
-    rank = int(rng.integers(1, 6))
-    dims = tuple(int(n) for n in (rng.choice([16, 40, 64]), *rng.integers(1, 6, rank - 1)))
-    strides, span = [], dims[0] * 2
-    for extent in dims[1:]:
-        span += -span % 16 + 16 * int(rng.integers(0, 3))
-        strides.append(span)
-        span *= extent
-    swizzle = int(rng.integers(0, 4))
-    box = (int(rng.choice([8, 16])), *(int(rng.integers(1, n + 2)) for n in dims[1:]))
-    steps = (1, *(int(rng.integers(1, 3)) for _ in dims[1:]))
-    l2 = int(rng.integers(0, 4))
-    return tma.driver_encode_tiled(
-        "UINT16", rank, address, dims, tuple(strides), box, steps, 0, swizzle, l2, encoder="model"
-    )
-
-
 def copies(tm: tma.TensorMap, coords: tuple[int, ...], memory: np.ndarray) -> tuple[bytes, bytes]:
     """What a load writes to shared memory, and what a store of that tile leaves in memory."""
     tile = tma.load_tile(tm, coords, memory=memory)
@@ -102,16 +77,9 @@ def test_a_copy_with_the_bits_equals_that_of_the_drivers_map():
     memory[:] = rng.integers(0, 256, memory.size, dtype=np.uint8)
     for _ in range(60):
         ours = random_map(rng, memory.ctypes.data)
-        coords = tuple(
-            int(8 * rng.integers(-1, 4)) if d == ours.rank - 1 else int(rng.integers(-1, 3))
-            for d in range(ours.rank)
-        )
+        coords = random_coords(rng, ours.rank)
         expected = copies(ours, coords, memory)
-        for foreign in (
-            with_bits(bytes(ours), 65),
-            with_bits(bytes(ours), 85),
-            with_bits(without_tail(bytes(ours)), 65, 85),
-        ):
+        for foreign in foreign_forms(bytes(ours)):
             read = tma.TensorMap.from_bytes(foreign)
             assert read.arguments == ours.arguments
             assert copies(read, coords, memory) == expected
