@@ -11,30 +11,15 @@ import numpy as np
 
 import tma_dlpack as tma
 from tma_dlpack import driver
+from tma_dlpack.dlpack.frameworks import FRAMEWORKS
 from tma_dlpack.make import shortcut
 from tma_dlpack.tables import bits
 
-#: Distributions that matter, and the module that each brings.
+#: Distributions that matter, and the version of DLPack that each exports, if it has tensors.
 PEERS = (
-    ("torch", "torch"),
-    ("jax", "jax"),
-    ("cupy", "cupy-cuda13x"),
-    ("cupy", "cupy-cuda12x"),
-    ("tvm_ffi", "apache-tvm-ffi"),
-    ("ml_dtypes", "ml_dtypes"),
-    ("cuda.bindings", "cuda-bindings"),
-    ("cuda.core", "cuda-core"),
-    ("triton", "triton"),
-    ("ipywidgets", "ipywidgets"),
+    *((name, row.dlpack) for row in FRAMEWORKS for name in row.distributions),
+    *((name, "") for name in ("ml_dtypes", "cuda-bindings", "cuda-core", "triton", "ipywidgets")),
 )
-#: Versions of DLPack that a producer exports, as measured (NumPy, torch, JAX, tvm-ffi) or read in
-#: its source (CuPy): what `__dlpack__(max_version=(1, 3))` gives.
-DLPACK = {
-    "torch": "1.3 (2.10 and later)",
-    "jax": "legacy",
-    "cupy": "1.0",
-    "tvm_ffi": "1.3",
-}
 
 
 def report() -> str:
@@ -50,11 +35,10 @@ def _lines() -> Iterator[str]:
     yield f"tma_dlpack {tma.__version__}, Python {platform.python_version()}, {platform.system()}"
     yield f"NumPy {np.__version__}, DLPack 1.0 from 2.1 on, legacy before"
     yield _short_cut()
-    for module, distribution in PEERS:
+    for distribution, dlpack in PEERS:
         version = _version(distribution)
         if version is not None:
-            dlpack = f", DLPack {DLPACK[module]}" if module in DLPACK else ""
-            yield f"{distribution} {version}{dlpack}"
+            yield f"{distribution} {version}" + (f", DLPack {dlpack}" if dlpack else "")
     found = driver.status()
     if found.reason is not None:
         yield found.reason
