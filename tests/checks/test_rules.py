@@ -14,7 +14,7 @@ import tma_dlpack as tma
 from tma_dlpack.checks import RULES
 from tma_dlpack.checks.check import find_violations
 from tma_dlpack.checks.judge import READS
-from tma_dlpack.geometry.swizzle import SWIZZLES
+from tma_dlpack.geometry import SWIZZLES
 from tma_dlpack.tables.arguments import NO_SWIZZLE
 from tma_dlpack.tables.limits import SWIZZLE_SPAN_BYTES
 from tma_dlpack.tables.targets import Target

@@ -118,9 +118,11 @@ def test_an_older_gpu_is_refused_by_its_compute_capability():
         nvrtc.compile_source("", "a.cu", Target((8, 6)))
 
 
-@pytest.mark.parametrize("name", ["copies.cu", "bandwidth.cu"])
-def test_the_packaged_kernels_include_the_users_header_and_say_no_ptx_of_their_own(name):
-    source = nvrtc.packaged(name)
+@pytest.mark.parametrize(
+    ("name", "room"), [("copies.cu", "copies"), ("bandwidth.cu", "verification")]
+)
+def test_the_packaged_kernels_include_the_users_header_and_say_no_ptx_of_their_own(name, room):
+    source = nvrtc.packaged(name, f"tma_dlpack.{room}")
     included = [line for line in source.splitlines() if line.startswith("#include")]
     assert included == ["#include <tma_dlpack.h>"]
     assert "asm" not in source

@@ -8,8 +8,7 @@ import torch
 
 import tma_dlpack as tma
 from tma_dlpack.copies.cuda import CudaBackend
-from tma_dlpack.copies.device_memory import device_extent_of
-from tma_dlpack.copies.memory import host_extent_of
+from tma_dlpack.copies.memory import device_extent_of, host_extent_of
 
 BOX = (4, 8)
 

@@ -13,8 +13,7 @@ import torch
 
 import tma_dlpack as tma
 from tma_dlpack.copies import memory as copies_memory
-from tma_dlpack.copies.storage import Storage, storage_of
-from tma_dlpack.dlpack import as_tensor_view
+from tma_dlpack.dlpack import Storage, as_tensor_view, storage_of
 
 
 def refused(call, *args, **options):

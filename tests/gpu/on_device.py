@@ -11,7 +11,7 @@ from copy_cases import GLOBAL_BYTES
 import tma_dlpack as tma
 from tma_dlpack import driver
 from tma_dlpack.copies.cuda import CudaBackend
-from tma_dlpack.copies.device_memory import DeviceBytes
+from tma_dlpack.copies.launch import DeviceBytes
 from tma_dlpack.copies.memory import host_extent_of
 from tma_dlpack.copies.simulator import SimulatorBackend
 from tma_dlpack.tables import bits

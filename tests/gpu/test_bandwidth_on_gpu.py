@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 from bench import gpu
+from bench.gpu import Matrix
 
 import tma_dlpack as tma
-from tma_dlpack.verification.pipeline import Matrix, Pipeline, TiledCopy
+from tma_dlpack.verification.pipeline import Pipeline, TiledCopy
 from tma_dlpack.verification.tile_bandwidth import bandwidth
 
 PIPELINE = Pipeline(stages=3, ctas_per_sm=1, stores_in_flight=1, neighbours=1)

@@ -15,7 +15,7 @@ import tma_dlpack as tma
 from tma_dlpack import driver
 from tma_dlpack.copies import cuda
 from tma_dlpack.copies.cuda import CudaBackend
-from tma_dlpack.copies.device_memory import DeviceBytes
+from tma_dlpack.copies.launch import DeviceBytes
 from tma_dlpack.copies.request import load_request
 
 MATRIX = np.arange(40 * 64, dtype=np.float32).reshape(40, 64)

@@ -17,13 +17,14 @@ PROGRAM = """
 import sys
 import numpy as np
 import tma_dlpack as tma
+from tma_dlpack import geometry
 from tma_dlpack.copies import cuda, request
-from tma_dlpack.copies.device_memory import DeviceBytes
+from tma_dlpack.copies.launch import DeviceBytes
 from tma_dlpack.tables import bits
 from tma_dlpack.tables.arguments import EncodeArguments
 from tma_dlpack.tables.enums import *
 
-request.check_map = lambda tensor_map: None
+request.plan_of = lambda tensor_map: geometry.plan(tensor_map.arguments)
 data_type, dims, strides, box, interleave, swizzle, fill, start, verb = eval(sys.argv[1])
 args = EncodeArguments(
     "tiled", TensorMapDataType[data_type], dims, strides, (1,) * len(dims), box,

@@ -9,7 +9,7 @@ import pytest
 from ragged_cases import change_tile, expected_tile, numbered, ragged_map, random_case
 
 import tma_dlpack as tma
-from tma_dlpack.copies.device_memory import DeviceBytes
+from tma_dlpack.copies.launch import DeviceBytes
 
 
 def on_gpu(case, room):

@@ -6,6 +6,7 @@ import tma_dlpack as tma
 from tma_dlpack.tables import bits
 from tma_dlpack.verification import checks as verify_checks
 from tma_dlpack.verification import replay, verify
+from tma_dlpack.verification.learning import Findings
 
 
 def test_two_hundred_random_cases_of_each_check_agree():
@@ -33,3 +34,17 @@ def test_a_model_with_a_wrong_bit_is_found_and_its_call_repeats_it(monkeypatch):
 
 def test_a_case_is_replayed_by_name_and_number():
     assert replay("tile loads", 3, 0).endswith("both sides agree")
+
+
+def test_what_was_learned_agrees_with_the_column_of_this_gpu(tmp_path):
+    path = tmp_path / "found.json.gz"
+    report = verify(30, seed=5, out=path)
+    found = Findings.read(path)
+    assert len(found.cases) == 30 * len(report.rows)
+    again = found.against()
+    assert [row.accepted for row in again.rows] == [row.accepted for row in report.rows]
+    assert again.ok is report.ok is True
+    if found.target.has_model:
+        found.target = tma.TARGETS["sm_100"]  # relabelled: packed types and more are refused here
+        assert not found.against().ok
+        assert "no model for sm_100" in str(found.against())

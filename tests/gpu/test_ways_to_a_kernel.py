@@ -12,7 +12,7 @@ import tma_dlpack as tma
 from tma_dlpack import driver
 from tma_dlpack.copies import launch
 from tma_dlpack.copies.cuda import TIMED_OUT
-from tma_dlpack.copies.device_memory import DeviceBytes
+from tma_dlpack.copies.launch import DeviceBytes
 
 MATRIX = np.arange(40 * 64, dtype=np.int32).reshape(40, 64)
 X, Y = 48, 36  # the tile's last four rows are out of bounds
@@ -38,7 +38,9 @@ def by_parameter(library, tensor_map, status):
 
 def by_constant_memory(library, tensor_map, status):
     place = ctypes.c_int(X), ctypes.c_int(Y)
-    launch.upload(library.variable("constant_map"), tensor_map.numpy(), 0)
+    address, size_bytes = ctypes.c_uint64(), ctypes.c_size_t()
+    driver.call("cuLibraryGetGlobal", address, size_bytes, library.handle, b"constant_map")
+    launch.upload(address.value, tensor_map.numpy(), 0)
     kernels.run(library, "by_constant_memory", 16, *place, status)
 
 

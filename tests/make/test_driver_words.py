@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
+from recorded_calls import ADDRESS, GOLDEN, KINDS, keywords, kind_of, recorded
 
 import tma_dlpack as tma
 from tma_dlpack import driver
@@ -21,41 +20,16 @@ from tma_dlpack.tables.enums import (
     TmaSwizzle,
 )
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "encode.npz"
-KINDS = ("tiled", "im2col", "im2col_wide")
-ADDRESS = 0x7F00_0000_0000
-
-
-@cache
-def recorded():
-    """Every recorded call as a dict of plain integers, with the driver's bytes or None."""
-    with np.load(GOLDEN) as golden:
-        columns = {name: golden[name].T.tolist() for name in golden.files if name != "provenance"}
-        maps = iter(golden["map"].T)
-    columns.pop("map")
-    rows = []
-    for values in zip(*columns.values(), strict=True):
-        row = dict(zip(columns, values, strict=True))
-        row["bytes"] = None
-        if row["rc"] == 0:
-            row["bytes"] = row["addr"].to_bytes(8, "little") + next(maps).tobytes() + bytes(52)
-        rows.append(row)
-    assert next(maps, None) is None
-    return rows
+ENCODERS = {
+    "tiled": tma.driver_encode_tiled,
+    "im2col": tma.driver_encode_im2col,
+    "im2col_wide": tma.driver_encode_im2col_wide,
+}
 
 
 def encode(row, encoder="model"):
     """Ask the mirror what the driver was asked; entries past the rank come along, as in C."""
-    start = (row["dt"], row["rank"], row["addr"], row["dims"], row["strides"])
-    options = {"swizzle": row["swz"], "l2_promotion": row["l2"], "oob_fill": row["oob"]}
-    options |= {"interleave": row["inter"], "encoder": encoder}
-    if row["kind"] == 0:
-        return tma.driver_encode_tiled(*start, row["box"], row["estr"], **options)
-    counts = (row["cpp"], row["ppc"], row["estr"])
-    if row["kind"] == 1:
-        return tma.driver_encode_im2col(*start, row["lo"], row["hi"], *counts, **options)
-    corners = (row["lo"][0], row["hi"][0])
-    return tma.driver_encode_im2col_wide(*start, *corners, *counts, mode=row["mode"], **options)
+    return ENCODERS[kind_of(row)](**keywords(row), encoder=encoder)
 
 
 def arguments_of(row):

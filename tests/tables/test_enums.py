@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from tma_dlpack.geometry.swizzle import SWIZZLES, swizzle_offset
+from tma_dlpack.geometry import SWIZZLES, swizzle_offset
 from tma_dlpack.tables.enums import (
     C_ENUMS,
     DLDeviceType,

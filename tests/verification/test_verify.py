@@ -17,8 +17,8 @@ from tma_dlpack.copies.simulator import SimulatorBackend
 from tma_dlpack.tables import bits
 from tma_dlpack.tables.arguments import EncodeArguments
 from tma_dlpack.verification import VerifyReport, VerifyRow, _progress, replay, verify
+from tma_dlpack.verification.arena import ENCODERS, keywords_of
 from tma_dlpack.verification.checks import CHECKS
-from tma_dlpack.verification.driver_calls import ENCODERS, keywords_of
 from tma_dlpack.verification.learning import FieldStatistics
 from tma_dlpack.verification.random_calls import random_call
 from tma_dlpack.verification.random_copies import ARENA_BYTES, random_copy, start_at_limits

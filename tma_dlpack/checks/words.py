@@ -7,10 +7,10 @@ import math
 import re
 import sys
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from tma_dlpack.checks.request import Request
-from tma_dlpack.dlpack import TensorView
+from tma_dlpack.dlpack import words_of
 from tma_dlpack.tables.arguments import Number, alignment_bytes_of, reverse
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.dtypes import PACKED_TYPES, overrides_of
@@ -21,71 +21,7 @@ from tma_dlpack.tables.limits import INNER_BYTES, MAX_BOX
 AnyFinding = TypeVar("AnyFinding", bound=Finding)
 
 _X = re.compile(r"\bx\b(?!')")  # the tensor in a fix
-
-
-class Words(NamedTuple):
-    """Expressions of one framework, about a tensor x."""
-
-    copy: str
-    contiguous: str
-    permute: str
-    view_as: str
-    pad: str
-
-
-def _like_numpy(module: str) -> Words:
-    return Words(
-        copy="x.copy()",
-        contiguous=f"{module}.ascontiguousarray(x)",
-        permute="x.transpose({order})",
-        view_as=f"x.view({module}.{{dtype}})",
-        pad=f"y = {module}.empty({{padded_shape}}, x.dtype)[..., :{{extent}}]; y[...] = x",
-    )
-
-
 NUMPY_ALIGNS = 16  # bytes: alignment of numpy.empty and x.copy()
-_ALIGNED_NUMPY_COPY = (
-    "y = numpy.empty(x.nbytes + 32, numpy.uint8); y = y[-y.ctypes.data % 32:][:x.nbytes]; "
-    "y = y.view(x.dtype).reshape(x.shape); y[...] = x"
-)
-_WORDS = {
-    "torch": Words(
-        copy="x.clone()",
-        contiguous="x.contiguous()",
-        permute="x.permute({order})",
-        view_as="x.view(torch.{dtype})",
-        pad="y = x.new_empty({padded_shape})[..., :{extent}]; y.copy_(x)",  # its dtype and device
-    ),
-    "numpy": _like_numpy("numpy"),
-    "cupy": _like_numpy("cupy"),
-    "jaxlib": Words(
-        copy="jax.numpy.array(x)",
-        contiguous="jax.numpy.array(x)",
-        permute="x.transpose({order})",
-        view_as="x.view(jax.numpy.{dtype})",
-        pad="y = jax.numpy.pad(x, {widths})",
-    ),
-    # On the host mlx aligns to 8 bytes only, and so would its own copy be [measured, mlx 0.32].
-    "mlx": Words(
-        copy="numpy.array(x)",
-        contiguous="mlx.core.contiguous(x)",
-        permute="x.transpose({order})",
-        view_as="x.view(mlx.core.{dtype})",
-        pad="y = mlx.core.pad(x, {widths})",
-    ),
-}
-_WORDS["described"] = _WORDS["torch"]  # the command line's described tensor, without memory
-_OTHER = Words(
-    copy="a copy of x",
-    contiguous="a row-major copy of x",
-    permute="x with its dimensions in the order ({order})",
-    view_as="a view of it as {dtype}",
-    pad="allocate rows of {padded} elements, and pass the first {extent} of each",
-)
-
-
-def _words(view: TensorView) -> Words:
-    return _WORDS.get(view.producer.partition(".")[0], _OTHER)
 
 
 def box_order_hint(r: Request) -> str:
@@ -108,7 +44,7 @@ def channels_last_hint(r: Request) -> str:
     shape, channels = r.view.shape, r.arguments.channels_per_pixel
     if not shape[-1] < channels <= shape[1]:
         return ""
-    words = _words(r.view)
+    words = words_of(r.view)
     order = ", ".join(map(str, (0, *range(2, r.rank), 1)))
     permuted = words.permute.format(order=order)
     spatial = "D, H, W"[-3 * r.spatial + 2 :]
@@ -125,14 +61,15 @@ def alignment_fix(r: Request) -> str:
     if not r.is_own_layout:
         return _offset_fix(r)
     start = f"start the view at an element whose address is a multiple of {r.alignment_bytes} bytes"
-    if r.alignment_bytes == NUMPY_ALIGNS or not r.view.producer.startswith("numpy"):
-        return f"{start}, or copy it: x = {_words(r.view).copy}"
+    words = words_of(r.view)
+    if r.alignment_bytes == NUMPY_ALIGNS or not words.aligned_copy:
+        return f"{start}, or copy it: x = {words.copy}"
     less = (
         ", or use interleave_layout='bytes16'"
         if alignment_bytes_of(TmaInterleaveLayout.none, r.data_type) == 16
         else ""
     )
-    return f"{start}{less}, or copy it to such an address: {_ALIGNED_NUMPY_COPY}"
+    return f"{start}{less}, or copy it to such an address: {words.aligned_copy}"
 
 
 def _offset_fix(r: Request) -> str:
@@ -157,7 +94,7 @@ def padding_fix(r: Request) -> str:
     if not r.is_own_layout:
         return f"use strides that are multiples of {counted(unit, 'element')}"
     if r.view.shape[-1] % unit == 0:
-        return f"copy it to a row-major tensor: x = {_words(r.view).contiguous}"
+        return f"copy it to a row-major tensor: x = {words_of(r.view).contiguous}"
     return pad_extent_fix(r, unit)
 
 
@@ -166,7 +103,7 @@ def pad_extent_fix(r: Request, unit: int) -> str:
     assert r.view is not None
     *outer, extent = r.view.shape
     padded = -(-extent // unit) * unit
-    code = _words(r.view).pad.format(
+    code = words_of(r.view).pad.format(
         padded=padded,
         extent=extent,
         padded_shape=(*outer, padded),
@@ -182,10 +119,10 @@ def nesting_fix(r: Request) -> str:
         return "order the dimensions by stride, each at least as large as the one inside it spans"
     strides = r.view.strides
     order = sorted(range(r.rank), key=lambda d: -strides[d])
-    copy = f"copy it: x = {_words(r.view).contiguous}"
+    copy = f"copy it: x = {words_of(r.view).contiguous}"
     if order[-1] != r.rank - 1 or not all(map(_permuted(r, order).nests, range(1, r.rank))):
         return copy
-    permuted = _words(r.view).permute.format(order=", ".join(map(str, order)))
+    permuted = words_of(r.view).permute.format(order=", ".join(map(str, order)))
     return (
         f"order the dimensions by stride: pass {permuted}, and box_sizes in that order; or {copy}"
     )
@@ -218,7 +155,7 @@ def transpose_fix(r: Request) -> str:
             return f"strides are in elements, not in bytes: did you mean strides={strides}?"
         given = (*r.view.strides[:-1], 1)
         return f"pass strides whose last entry is 1, such as strides={given}"
-    words, strides = _words(r.view), r.view.strides
+    words, strides = words_of(r.view), r.view.strides
     contiguous = [d for d, n in enumerate(r.view.shape) if strides[d] == 1 and n > 1]
     if not contiguous:
         return (
@@ -280,7 +217,7 @@ def carry_fix(r: Request) -> str:
     if not choices:
         return (
             "pass a view or a copy as a type of 1, 2, 4 or 8 bytes, such as "
-            f"{_words(r.view).view_as.format(dtype='uint8')}"
+            f"{words_of(r.view).view_as.format(dtype='uint8')}"
         )
     others = f" (or {', '.join(t.name for t in choices[1:])})" if choices[1:] else ""
     return f"pass data_type={choices[0].name!r}{others}: copies do not change the bits"
@@ -293,12 +230,12 @@ def wider_hint(r: Request) -> str:
     own_bits = r.view.dtype.itemsize_bits
     if own_bits % 8 or r.element_bits != own_bits or r.arguments.swizzle:
         return ""
-    for bits in (32,) if r.view.producer.startswith("jax") else (32, 64):
+    for bits in range(32, words_of(r.view).widest_bits + 1, 32):
         count = bits // own_bits
         sizes = (r.inner_box, r.view.shape[-1], *r.view.strides[:-1])
         whole = bits > own_bits and all(n % count == 0 for n in sizes)
         if whole and r.inner_box <= MAX_BOX * count and r.inner_box_bytes % INNER_BYTES == 0:
-            view = _words(r.view).view_as.format(dtype=f"int{bits}")
+            view = words_of(r.view).view_as.format(dtype=f"int{bits}")
             return f"; or pass {view}, whose box is {counted(r.inner_box // count, 'element')} wide"
     return ""
 
@@ -328,4 +265,4 @@ def packed_fix(r: Request) -> str:
         return f"pass a type of whole bytes, or {later}"
     if TensorMapDataType.UINT8 in overrides_of(r.view.dtype):
         return f"carry it as bytes, data_type='UINT8', or {later}"
-    return f"pass {_words(r.view).view_as.format(dtype='uint8')}, or {later}"
+    return f"pass {words_of(r.view).view_as.format(dtype='uint8')}, or {later}"

@@ -12,36 +12,21 @@ import numpy as np
 
 import tma_dlpack as tma
 from tma_dlpack import driver
+from tma_dlpack.dlpack.frameworks import FRAMEWORKS
 from tma_dlpack.make import shortcut
 from tma_dlpack.tables import bits
 
-#: Distributions that matter, and the module that each brings.
+#: Distributions that matter, and the version of DLPack that each exports, if it has tensors.
 PEERS = (
-    ("torch", "torch"),
-    ("jax", "jax"),
-    ("cupy", "cupy-cuda13x"),
-    ("cupy", "cupy-cuda12x"),
-    ("tvm_ffi", "apache-tvm-ffi"),
-    ("ml_dtypes", "ml_dtypes"),
-    ("cuda.bindings", "cuda-bindings"),
-    ("cuda.core", "cuda-core"),
-    ("triton", "triton"),
-    ("ipywidgets", "ipywidgets"),
+    *((name, row.dlpack) for row in FRAMEWORKS for name in row.distributions),
+    *((name, "") for name in ("ml_dtypes", "cuda-bindings", "cuda-core", "triton", "ipywidgets")),
 )
-#: Versions of DLPack that a producer exports, as measured (NumPy, torch, JAX, tvm-ffi) or read in
-#: its source (CuPy): what `__dlpack__(max_version=(1, 3))` gives.
-DLPACK = {
-    "torch": "1.3 (2.10 and later)",
-    "jax": "legacy",
-    "cupy": "1.0",
-    "tvm_ffi": "1.3",
-}
 
 
 def facts() -> dict[str, Any]:
     """Return what is installed and which encoder is used; imports no framework."""
     found = driver.status()
-    versions = {name: (module, _version(name)) for module, name in PEERS}
+    versions = {name: (dlpack, _version(name)) for name, dlpack in PEERS}
     return {
         "tma_dlpack": tma.__version__,
         "python": platform.python_version(),
@@ -49,8 +34,8 @@ def facts() -> dict[str, Any]:
         "numpy": np.__version__,
         "short_cut": _short_cut(),
         "packages": {
-            name: {"version": version, "dlpack": DLPACK.get(module)}
-            for name, (module, version) in versions.items()
+            name: {"version": version, "dlpack": dlpack or None}
+            for name, (dlpack, version) in versions.items()
             if version is not None
         },
         "no_driver": found.reason,

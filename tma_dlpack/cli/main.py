@@ -265,10 +265,18 @@ def _verify_options(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("-n", type=int, default=1000, help="random inputs per check; default 1000")
     verb.add_argument("--seed", type=int, default=0, help="seed of the random inputs; default 0")
     verb.add_argument("--device", type=int, default=0, help="index of the GPU; default 0")
+    verb.add_argument("--out", metavar="FILE", help="write all cases and results to this file")
+    verb.add_argument("--read", metavar="FILE", help="read such a file instead; needs no GPU")
+    verb.add_argument("--target", help="compare what was read with this target; default: its own")
 
 
 def _verify(options: argparse.Namespace) -> int:
-    report = tma.verify(options.n, options.seed, device_id=options.device)
+    if options.read is not None:
+        from tma_dlpack.verification import learning
+
+        report = learning.Findings.read(options.read).against(options.target)
+    else:
+        report = tma.verify(options.n, options.seed, device_id=options.device, out=options.out)
     print(report)
     return EXIT_OK if report.ok else EXIT_REFUSED
 

@@ -18,13 +18,11 @@ from tma_dlpack import driver
 from tma_dlpack.copies import launch, nvrtc
 from tma_dlpack.copies.backend import Backend
 from tma_dlpack.copies.data import smem_of_data
-from tma_dlpack.copies.device_memory import check_reads, check_writes, device_extent_of
-from tma_dlpack.copies.layout import Bytes
-from tma_dlpack.copies.memory import Extent
+from tma_dlpack.copies.memory import Extent, check_reads, check_writes, device_extent_of
 from tma_dlpack.copies.reductions import OPERATIONS
 from tma_dlpack.copies.refusals import refuse
 from tma_dlpack.copies.request import CopyRequest, Gather4Request
-from tma_dlpack.copies.tile import Tile
+from tma_dlpack.copies.tile import Bytes, Tile
 from tma_dlpack.tables.arguments import EncodeArguments
 from tma_dlpack.tables.errors import TmaDriverError, TmaUnsupportedError
 from tma_dlpack.tensor_map.map import TensorMap
@@ -216,7 +214,7 @@ def _store(request: CopyRequest, data: object, op: str, memory: object, stream: 
 
 
 def _copies(device_id: int) -> nvrtc.Library:
-    source = nvrtc.packaged("copies.cu")
+    source = nvrtc.packaged("copies.cu", __package__)
     return nvrtc.compile_source(source, "copies.cu", driver.device_target(device_id))
 
 
@@ -229,7 +227,7 @@ def _packed(letter: str, values: Sequence[int], count: int) -> bytes:
 
 
 def _first_byte(tensor_map: TensorMap, extent: Extent) -> int:
-    """Give an address inside the GPU memory; the map's own may lie outside `memory`."""
+    """Return an address inside the GPU memory; the map's own may lie outside `memory`."""
     return tensor_map.global_address - extent.origin
 
 

@@ -6,8 +6,9 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from tma_dlpack.copies.checks import array_of
-from tma_dlpack.copies.layout import (
+from tma_dlpack.copies.refusals import refuse
+from tma_dlpack.copies.request import CopyRequest, array_of
+from tma_dlpack.copies.tile import (
     Bytes,
     Values,
     gathered,
@@ -16,8 +17,6 @@ from tma_dlpack.copies.layout import (
     smem_of_lines,
     spread,
 )
-from tma_dlpack.copies.refusals import refuse
-from tma_dlpack.copies.request import CopyRequest
 from tma_dlpack.dlpack import TensorView, as_tensor_view, host_bytes, name_of
 from tma_dlpack.geometry import TilePlan
 from tma_dlpack.tables.dtypes import DataTypeRow
@@ -35,25 +34,25 @@ class _Data(NamedTuple):
 
 
 def lines_of_data(request: CopyRequest, data: object) -> Bytes:
-    """Give the `data` of a store as lines (1, lines, line_bytes), as in global memory."""
+    """Return the `data` of a store as lines (1, lines, line_bytes), as in global memory."""
     values, is_smem = _tile_or_smem(request, data)
     return _lines_of_region(request, values) if is_smem else lines_of_values(request.plan, values)
 
 
 def smem_of_data(request: CopyRequest, data: object) -> Bytes:
-    """Give the `data` of a store as shared memory (smem_bytes,), from smem_offset on."""
+    """Return the `data` of a store as shared memory (smem_bytes,), from smem_offset on."""
     plan = request.plan
     values, is_smem = _tile_or_smem(request, data)
     if is_smem:
         return values
-    lines = spread(plan.arguments.type_row, lines_of_values(plan, values))
+    lines = spread(plan, lines_of_values(plan, values))
     smem: Bytes = smem_of_lines(plan, request.smem_offset, lines)[0]
     return smem
 
 
 def _lines_of_region(request: CopyRequest, region: Bytes) -> Bytes:
     lines = lines_of_smem(request.plan, request.smem_offset, region[None])
-    return gathered(request.plan.arguments.type_row, lines)
+    return gathered(request.plan, lines)
 
 
 # --- A tile, or shared memory -------------------------------------------------------------------
@@ -61,7 +60,7 @@ def _lines_of_region(request: CopyRequest, region: Bytes) -> Bytes:
 
 def _tile_or_smem(request: CopyRequest, data: Any) -> _Data:
     """Decide which of the two `data` is, as the docstring of `store_tile` says."""
-    plan, row = request.plan, request.plan.arguments.type_row
+    plan, row = request.plan, request.plan.row
     lengths = ((plan.smem_bytes,), (request.smem_offset + plan.smem_bytes,))
     if isinstance(data, (bytes, bytearray)):
         raw = np.frombuffer(data, np.uint8)
@@ -85,7 +84,7 @@ def _tile_or_smem(request: CopyRequest, data: Any) -> _Data:
 
 
 def _checked_codes(plan: TilePlan, tile: Values) -> Values:
-    row = plan.arguments.type_row
+    row = plan.row
     if not _is_same_type(row, tile.dtype):
         _refuse_data(plan, f"{tile.dtype} of shape {tile.shape}")
     if row.is_packed and (tile >> row.element_bits).any():
@@ -94,7 +93,7 @@ def _checked_codes(plan: TilePlan, tile: Values) -> Values:
 
 
 def _refuse_data(plan: TilePlan, found: str) -> NoReturn:
-    numpy_type = plan.arguments.type_row.numpy
+    numpy_type = plan.row.numpy
     refuse(
         "COPY_DATA",
         "data",
@@ -142,7 +141,7 @@ def _read_tensor(plan: TilePlan, data: object) -> Values:
         refuse("COPY_DATA_HOST", "data", f"data is a {kind}, and {why} ({violation.fix})")
     if not view.device.is_host:
         refuse("COPY_DATA_HOST", "data", f"data is a {kind} on {view.device}")
-    row = plan.arguments.type_row
+    row = plan.row
     if 0 in view.shape or not _is_named_like(row, str(view.dtype)):
         _refuse_data(plan, f"a {kind} and shape {view.shape}")
     return _values_of_view(view, row)

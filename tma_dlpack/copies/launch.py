@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from tma_dlpack import driver
+from tma_dlpack.dlpack import native_of
 from tma_dlpack.tables.coerce import integer_of, type_name
 from tma_dlpack.tables.errors import TmaUnsupportedError
 
@@ -20,7 +21,7 @@ DLPACK_LEGACY_DEFAULT = 1
 
 
 def by_value(data: bytes) -> Any:
-    """Give bytes as a kernel argument that is passed by value, such as a tensor map."""
+    """Return bytes as a kernel argument that is passed by value, such as a tensor map."""
     return (ctypes.c_ubyte * len(data)).from_buffer_copy(data)
 
 
@@ -60,8 +61,53 @@ def synchronize(stream: int) -> None:
     driver.call("cuStreamSynchronize", stream)
 
 
-def ordered_stream(tensor: object, device_id: int, stream: object) -> int:
-    """Give the stream to copy on, ordered after the tensor's producer.
+class DeviceBytes:
+    """Bytes of GPU memory, copied from and to NumPy arrays; used as a context manager.
+
+    It has ``__cuda_array_interface__``, so it can be the `memory` of a copy.
+    """
+
+    def __init__(self, size_bytes: int, device_id: int = 0) -> None:
+        self.size_bytes = size_bytes
+        self.device_id = device_id
+        self.address = 0
+
+    def __enter__(self) -> DeviceBytes:
+        self._stack = ExitStack()
+        self._stack.enter_context(driver.in_context(self.device_id))
+        self.address = self._stack.enter_context(scratch(self.size_bytes))
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.address = 0
+        self._stack.close()
+
+    def put(self, array: npt.NDArray[np.uint8]) -> None:
+        """Copy host bytes to the beginning."""
+        if array.nbytes > self.size_bytes:
+            raise ValueError(f"{array.nbytes} bytes do not fit {self.size_bytes}")
+        upload(self.address, array, LEGACY_DEFAULT_STREAM)
+        synchronize(LEGACY_DEFAULT_STREAM)
+
+    def get(self) -> npt.NDArray[np.uint8]:
+        """Return a host copy of all bytes."""
+        array = np.empty(self.size_bytes, np.uint8)
+        download(array, self.address, LEGACY_DEFAULT_STREAM)
+        synchronize(LEGACY_DEFAULT_STREAM)
+        return array
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {
+            "version": 3,
+            "typestr": "|u1",
+            "shape": (self.size_bytes,),
+            "data": (self.address, False),
+        }
+
+
+def ordered_stream(tensor: Any, device_id: int, stream: object) -> int:
+    """Return the stream to copy on, ordered after the tensor's producer.
 
     Parameters
     ----------
@@ -78,28 +124,24 @@ def ordered_stream(tensor: object, device_id: int, stream: object) -> int:
     int
         The CUstream.
     """
-    kind = type(tensor)
-    module = str(kind.__module__).partition(".")[0]
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(tensor, torch.Tensor):
-        current = torch.cuda.current_stream(device_id)
-        if stream is None:
-            return int(current.cuda_stream)
+    kind: Any = type(tensor)
+    native = native_of(kind)
+    if stream is not None:
         handle = stream_handle(stream)
-        torch.cuda.ExternalStream(handle, device_id).wait_stream(current)
-        return handle
-    if stream is None and module == "cupy":
-        handle = int(sys.modules["cupy"].cuda.get_current_stream().ptr)
+        if native and native.wait:
+            native.wait(handle, device_id)
+    elif native and native.current_stream:
+        handle = native.current_stream(device_id)
     else:
-        handle = LEGACY_DEFAULT_STREAM if stream is None else stream_handle(stream)
-    if hasattr(kind, "__dlpack__"):
+        handle = LEGACY_DEFAULT_STREAM
+    if not (native and native.wait) and hasattr(kind, "__dlpack__"):
         # __dlpack__ makes the stream wait for the producer's work; the capsule is not needed.
-        tensor.__dlpack__(stream=handle or DLPACK_LEGACY_DEFAULT)  # type: ignore[attr-defined]
+        tensor.__dlpack__(stream=handle or DLPACK_LEGACY_DEFAULT)
     return handle
 
 
 def stream_handle(stream: object) -> int:
-    """Give the CUstream of an integer or a stream object."""
+    """Return the CUstream of an integer or a stream object."""
     handle = integer_of(_handle_of(stream))
     if handle is None or handle >> 64:
         raise TmaUnsupportedError(

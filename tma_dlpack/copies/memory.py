@@ -13,14 +13,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tma_dlpack import geometry
-from tma_dlpack.copies.layout import Bytes
-from tma_dlpack.copies.pages import first_forbidden
+from tma_dlpack import driver, geometry
 from tma_dlpack.copies.refusals import refuse
 from tma_dlpack.copies.request import CopyRequest, Lines
-from tma_dlpack.copies.storage import Storage, storage_of
-from tma_dlpack.dlpack import TensorView, as_tensor_view, host_bytes, name_of
-from tma_dlpack.geometry import IntArray, TilePlan
+from tma_dlpack.copies.tile import Bytes
+from tma_dlpack.dlpack import (
+    Storage,
+    TensorView,
+    as_tensor_view,
+    host_bytes,
+    name_of,
+    storage_of,
+)
+from tma_dlpack.geometry import CHUNK_BYTES, IntArray, TilePlan
+from tma_dlpack.tables.arguments import EncodeArguments
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.errors import TmaPreconditionError, TmaUnsupportedError
 from tma_dlpack.tensor_map.map import TensorMap
@@ -54,7 +60,8 @@ class Extent:
         elements, but the rest of the last 16-byte chunk of a store.
         """
         at = begins + self.origin  # int64 wraps, as the engine's addresses do
-        begin, end = int(at.min()), int(at.max()) + size_bytes
+        first, last = (at[0], at[0]) if len(at) == 1 else (at.min(), at.max())
+        begin, end = int(first), int(last) + size_bytes
         if begin >= 0 and end <= self.size_bytes:
             return
         if begin >= 0 and end - overrun <= self.size_bytes:
@@ -69,8 +76,8 @@ class Extent:
         refuse("COPY_OUTSIDE_MEMORY", "memory", found)
 
 
-def origin_of(address: int, first: int) -> int:
-    """Give the distance from byte `first` to an address, as a signed number modulo 2^64."""
+def _origin_of(address: int, first: int) -> int:
+    """Return the distance from byte `first` to an address, as a signed number modulo 2^64."""
     return (address - first + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
@@ -82,7 +89,7 @@ class HostExtent(Extent):
 
 
 def host_extent_of(tensor_map: TensorMap, memory: object, *, write: bool) -> HostExtent:
-    """Give the bytes of this process that copies of a map may touch.
+    """Return the bytes of this process that copies of a map may touch.
 
     They are `memory` if given, else the storage of the map's host tensor.
 
@@ -94,7 +101,6 @@ def host_extent_of(tensor_map: TensorMap, memory: object, *, write: bool) -> Hos
     TmaUnsupportedError
         For a tensor in GPU memory.
     """
-    what = "the tensor" if memory is None else "memory"
     view = current_view(tensor_map) if memory is None else _view_of_memory(memory)
     if view is None:
         found = "the map has a bare address and no tensor, and memory is None"
@@ -104,20 +110,69 @@ def host_extent_of(tensor_map: TensorMap, memory: object, *, write: bool) -> Hos
             f"the tensor is on {view.device}, which the simulator cannot read; make the map of a "
             'host copy, make_tma_descriptor(x.cpu(), ...), or use backend="cuda"'
         )
-    check_writeable(write, view, what)
-    if memory is not None:  # only the array itself, not the storage around it
-        storage = Storage(view.address, view.extent_bytes, storage_of(view).is_own)
-    else:
-        storage = storage_of_view(view, what)
-        what = "the tensor's storage"
-    if not storage.is_own:
-        _check_pages(storage, write, what)
-    origin = origin_of(tensor_map.global_address, storage.address)
-    return HostExtent(origin, storage.size_bytes, what, host_bytes(storage.as_view(view)))
+    storage, what = _touchable(view, memory, write)
+    forbidden = None
+    if not storage.is_own:  # only memory that no framework allocated is looked up
+        forbidden = first_forbidden(storage.address, storage.size_bytes, write)
+    if forbidden is not None:
+        found = f"{what} has no {'writeable' if write else 'readable'} memory at {forbidden:#x}"
+        refuse("COPY_PAGES", "memory", found)
+    origin = _origin_of(tensor_map.global_address, storage.address)
+    return HostExtent(origin, storage.size_bytes, what, host_bytes(view, storage))
+
+
+def device_extent_of(tensor_map: TensorMap, memory: object, *, write: bool) -> Extent:
+    """Return the device bytes that copies of a map may touch.
+
+    They are `memory` if given, else the storage of the map's tensor, else the allocation that
+    contains the map's bare address.
+
+    Raises
+    ------
+    TmaPreconditionError
+        For a tensor that has moved since the map was made, and for read-only memory.
+    TmaUnsupportedError
+        For host memory, and for an address that CUDA does not know.
+    """
+    if not tensor_map.launchable:
+        _ = tensor_map.ptr  # raises with the reason
+    address = tensor_map.global_address
+    view = current_view(tensor_map) if memory is None else as_tensor_view(memory)
+    if view is None:
+        known = driver.pointer_range(address)
+        if known is None:
+            raise TmaUnsupportedError(
+                f"the map's address {address:#x} is in no allocation that CUDA knows, so a copy "
+                "would kill the context; make the map of a live tensor, or move the map: "
+                "tensor_map.with_address(x)"
+            )
+        return Extent(_origin_of(address, known[0]), known[1], "the allocation")
+    if not view.device.is_cuda:
+        what = "the tensor" if memory is None else "memory"
+        raise TmaUnsupportedError(
+            f"{what} is on {view.device}, and the CUDA backend copies GPU memory only; use "
+            'backend="simulator", or move it to the GPU'
+        )
+    storage, what = _touchable(view, memory, write)
+    return Extent(_origin_of(address, storage.address), storage.size_bytes, what)
+
+
+def _touchable(view: TensorView, memory: object, write: bool) -> tuple[Storage, str]:
+    """Return the memory that copies may touch, and its name; refuse to write where it is read-only.
+
+    Of a tensor that is its storage, of `memory` only the array itself.
+    """
+    what = "the tensor" if memory is None else "memory"
+    if write and view.read_only:
+        refuse("COPY_READ_ONLY", "memory", f"{what} is read-only")
+    storage = _storage_of(view, what)
+    if memory is None:
+        return storage, "the tensor's storage"
+    return Storage(view.address, view.extent_bytes, storage.is_own), what
 
 
 def _view_of_memory(memory: object) -> TensorView:
-    """Give the view of `memory` if it is a contiguous uint8 NumPy array; else refuse it."""
+    """Return the view of `memory` if it is a contiguous uint8 NumPy array; else refuse it."""
     if not isinstance(memory, np.ndarray):
         refuse("COPY_MEMORY", "memory", f"memory is a {name_of(type(memory))}")
     if memory.dtype != np.uint8:
@@ -128,7 +183,7 @@ def _view_of_memory(memory: object) -> TensorView:
 
 
 def current_view(tensor_map: TensorMap) -> TensorView | None:
-    """Give the view of a map's tensor; refuse if its address or layout has changed since.
+    """Return the view of a map's tensor; refuse if its address or layout has changed since.
 
     None for a bare address. If the map keeps a capsule, that keeps the memory alive; the producer
     may export another temporary each time, so the tensor is not exported again.
@@ -154,8 +209,8 @@ def current_view(tensor_map: TensorMap) -> TensorView | None:
     return now
 
 
-def storage_of_view(view: TensorView, what: str) -> Storage:
-    """Give the storage of a tensor; refuse if it no longer contains the tensor.
+def _storage_of(view: TensorView, what: str) -> Storage:
+    """Return the storage of a tensor; refuse if it no longer contains the tensor.
 
     When a storage shrinks or moves, the tensors in it are not updated.
     """
@@ -171,18 +226,35 @@ def storage_of_view(view: TensorView, what: str) -> Storage:
     return storage
 
 
-def check_writeable(write: bool, view: TensorView, what: str) -> None:
-    """Refuse to write to read-only memory."""
-    if write and view.read_only:
-        refuse("COPY_READ_ONLY", "memory", f"{what} is read-only")
+def first_forbidden(address: int, size_bytes: int, write: bool) -> int | None:
+    """Return the first address of a range at which a read, or a write, would crash this process.
 
+    None if there is none, or no /proc/self/maps. Not detected: another thread that unmaps the
+    memory meanwhile, and a mapped file that was truncated.
 
-def _check_pages(storage: Storage, write: bool, what: str) -> None:
-    """Refuse memory that is not mapped; only for memory that no framework allocated."""
-    address = first_forbidden(storage.address, storage.size_bytes, write)
-    if address is not None:
-        found = f"{what} has no {'writeable' if write else 'readable'} memory at {address:#x}"
-        refuse("COPY_PAGES", "memory", found)
+    >>> import numpy as np
+    >>> x = np.zeros(1 << 20, np.uint8)
+    >>> first_forbidden(x.ctypes.data, x.nbytes, write=True) is None
+    True
+    """
+    if not size_bytes:
+        return None
+    known_to = address
+    try:
+        with open("/proc/self/maps", encoding="utf-8", errors="replace") as regions:
+            for region in regions:  # in order of address
+                places, permissions = region.split(maxsplit=2)[:2]
+                begin, end = (int(place, 16) for place in places.split("-"))
+                if end <= known_to:
+                    continue
+                if begin > known_to or permissions[1 if write else 0] == "-":
+                    return known_to
+                known_to = end
+                if known_to >= address + size_bytes:
+                    return None
+    except OSError:
+        return None
+    return known_to
 
 
 # --- What a copy touches ------------------------------------------------------------------------
@@ -198,14 +270,14 @@ class Window(NamedTuple):
 
 
 def read_windows(plan: TilePlan, lines: Lines, extent: Extent) -> Iterator[Window]:
-    """Give what loads read: exactly the bytes in bounds."""
+    """Return what loads read: exactly the bytes in bounds."""
     for window in _windows(plan, lines):
         extent.require(window.source + window.first, window.last - window.first)
         yield window
 
 
 def written_windows(request: CopyRequest, extent: Extent) -> Iterator[Window]:
-    """Give what a store writes: whole 16-byte chunks, so possibly past the end of a row."""
+    """Return what a store writes: whole 16-byte chunks, so possibly past the end of a row."""
     lines = request.lines()
     end = geometry.store_window(request.plan, lines.start, lines.last)
     for window in _windows(request.plan, lines._replace(last=end)):
@@ -223,3 +295,27 @@ def _windows(plan: TilePlan, lines: Lines) -> Iterator[Window]:
         line = inside.reshape(-1).nonzero()[0]
         if first < last and len(line):
             yield Window(first, last, source.reshape(-1)[line], line)
+
+
+def check_reads(request: CopyRequest, extent: Extent) -> None:
+    """Refuse a load that would touch bytes outside."""
+    if not _is_inside_as_a_whole(request.plan.arguments, extent, 1):
+        for _ in read_windows(request.plan, request.lines(), extent):
+            pass  # read_windows has checked each window against the extent
+
+
+def check_writes(request: CopyRequest, extent: Extent) -> None:
+    """Refuse a store that would touch bytes outside, including those past the end of a row."""
+    if not _is_inside_as_a_whole(request.plan.arguments, extent, CHUNK_BYTES):
+        for _ in written_windows(request, extent):
+            pass
+
+
+def _is_inside_as_a_whole(args: EncodeArguments, extent: Extent, chunk_bytes: int) -> bool:
+    """Whether everything that the map describes lies inside, and so every copy does."""
+    unit = geometry.plan(args).unit_bytes
+    row_bytes = args.global_dim[0] * unit or args.row_bytes
+    row_end = -(-row_bytes // chunk_bytes) * chunk_bytes
+    outer = zip(args.global_dim[1:], args.global_strides, strict=True)
+    end = sum((dim - 1) * stride for dim, stride in outer) + row_end
+    return extent.origin >= 0 and extent.origin + end <= extent.size_bytes

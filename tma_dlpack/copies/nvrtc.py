@@ -33,7 +33,7 @@ class Library:
     kernels: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def kernel(self, name: str, device_id: int) -> int:
-        """Give a kernel that may use all the shared memory of a device."""
+        """Return a kernel that may use all the shared memory of a device."""
         found = self.kernels.get((name, device_id))
         if found is None:
             kernel = ctypes.c_void_p()
@@ -47,21 +47,11 @@ class Library:
             found = self.kernels[name, device_id] = kernel.value
         return found
 
-    def variable(self, name: str) -> int:
-        """Give the address of a `__device__` or `__constant__` variable, in the current context."""
-        address, size_bytes = ctypes.c_uint64(), ctypes.c_size_t()
-        driver.call("cuLibraryGetGlobal", address, size_bytes, self.handle, name.encode())
-        return address.value
 
-
-def packaged(name: str) -> str:
-    """Give the text of a CUDA source of this package."""
-    return (files(__package__) / "kernels" / name).read_text(encoding="utf-8")
-
-
-@lru_cache(maxsize=1)
-def _header() -> bytes:
-    return (Path(get_include()) / HEADER).read_bytes()
+@lru_cache(maxsize=16)
+def packaged(name: str, package: str) -> str:
+    """Return the text of a CUDA source in the folder kernels/ of a package."""
+    return (files(package) / "kernels" / name).read_text(encoding="utf-8")
 
 
 _compiling = threading.Lock()
@@ -106,8 +96,9 @@ def compile_source(source: str, name: str, target: Target) -> Library:
 def _compile(source: str, name: str, architecture: str) -> Library:
     nvrtc = require()
     success = nvrtc.nvrtcResult.NVRTC_SUCCESS
+    header = (Path(get_include()) / HEADER).read_bytes()
     result, program = nvrtc.nvrtcCreateProgram(
-        source.encode(), name.encode(), 1, [_header()], [HEADER.encode()]
+        source.encode(), name.encode(), 1, [header], [HEADER.encode()]
     )
     if result != success:
         raise TmaUnsupportedError(f"NVRTC cannot start: {result}")
@@ -135,7 +126,7 @@ def _output(nvrtc: Any, program: Any, what: str) -> bytes:
 
 
 def require() -> Any:
-    """Give NVRTC's bindings with the library loaded; raise with what to install otherwise."""
+    """Return NVRTC's bindings with the library loaded; raise with what to install otherwise."""
     try:
         nvrtc = import_module("cuda.bindings.nvrtc")
     except ImportError as error:

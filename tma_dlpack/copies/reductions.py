@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from tma_dlpack.copies.layout import Values
 from tma_dlpack.copies.refusals import refuse
+from tma_dlpack.copies.tile import Values
 from tma_dlpack.tables.coerce import shown, text_of
 from tma_dlpack.tables.enums import TensorMapDataType
 
@@ -40,7 +40,7 @@ REDUCTIONS: dict[TensorMapDataType, tuple[str, ...]] = {
 
 
 def reduction_of(data_type: TensorMapDataType, op: object) -> str:
-    """Give the operation if the hardware has it for the data type; refuse it otherwise."""
+    """Return the operation if the hardware has it for the data type; refuse it otherwise."""
     allowed, word = REDUCTIONS.get(data_type, ()), text_of(op)
     if word is not None and word in allowed:
         return word
@@ -51,7 +51,7 @@ def reduction_of(data_type: TensorMapDataType, op: object) -> str:
 
 
 def combine(data_type: TensorMapDataType, op: str, old: Values, new: Values) -> Values:
-    """Give ``op(old, new)`` element by element, as the engine computes it.
+    """Return ``op(old, new)`` element by element, as the engine computes it.
 
     `old` and `new` have the NumPy type of `data_type`; bfloat16 is uint16. Sums round to nearest
     even. Only the ..._FTZ types treat subnormals as zero.

@@ -7,31 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from tma_dlpack import geometry
-from tma_dlpack.copies.checks import (
-    as_written,
-    check_can_load,
-    check_can_store,
-    check_inner,
-    check_map,
-    check_smem,
-    check_start,
-    coords_of,
-    many_coords_of,
-    offsets_of,
-    require_map,
-)
-from tma_dlpack.copies.refusals import refuse
+from tma_dlpack.copies.refusals import PTX, refuse
 from tma_dlpack.geometry import BoolArray, IntArray, TilePlan
-from tma_dlpack.tables.coerce import integers_of, shown
+from tma_dlpack.tables.arguments import EncodeArguments
+from tma_dlpack.tables.coerce import counted, integer_of, integers_of, shown, type_name
 from tma_dlpack.tables.dtypes import PACKED_TYPES
 from tma_dlpack.tables.enums import TmaSwizzle
-from tma_dlpack.tables.errors import TmaUnsupportedError
+from tma_dlpack.tables.errors import TmaUnsupportedError, refusal
+from tma_dlpack.tables.limits import INNER_BYTES, PADDED_INNER_VALUES
+from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
+
+MIN_COORD, MAX_COORD = -(1 << 31), (1 << 31) - 1
+#: The driver encodes longer dimensions, but then every copy is an illegal instruction [measured].
+MAX_COPIED_DIM = 1 << 31
+#: Number of im2col offsets -> the largest value: together they have 16 bits [measured].
+MAX_OFFSET = {1: 0xFFFF, 2: 0xFF, 3: 0x1F}
 
 
 class Lines(NamedTuple):
@@ -67,17 +65,12 @@ class CopyRequest:
         return len(self.coords)
 
     def lines(self, which: slice | IntArray = slice(None)) -> Lines:
-        """Give the places of the lines of all tiles, or of some."""
+        """Return the places of the lines of all tiles, or of some."""
         coords = self.coords[which]
         return Lines(
             *geometry.line_origins(self.plan, coords, self.offsets),
             *geometry.inner_window(self.plan, coords[:, 0]),
         )
-
-    @property
-    def has_lattice(self) -> bool:
-        """Whether each tile is a regular box of the tensor, see `geometry.has_lattice`."""
-        return geometry.has_lattice(self.plan)
 
     @property
     def note(self) -> str:
@@ -96,25 +89,20 @@ class CopyRequest:
 class Gather4Request(CopyRequest):
     """tile::gather4 or scatter4: four tiles of one row each, copied as one tile of four rows.
 
-    `coords` has the four tiles; `plan` is for a box of four rows.
+    `coords` has the four tiles; `plan` is for a box of four rows, which are no regular grid.
     """
-
-    def lines(self, which: slice | IntArray = slice(None)) -> Lines:
-        """Give the places of the four rows."""
-        one_row = geometry.plan(replace(self.plan.arguments, box_dim=(self.plan.counts[0], 1)))
-        origins, inside = geometry.line_origins(one_row, self.coords)
-        start, first, last = geometry.inner_window(one_row, self.coords[:1, 0])
-        return Lines(origins.reshape(1, 4), inside.reshape(1, 4), start, first, last)
-
-    @property
-    def has_lattice(self) -> bool:
-        """False: the four rows are not a regular box."""
-        return False
 
     @property
     def tiles(self) -> int:
         """One tile, of four rows."""
         return 1
+
+    def lines(self, which: slice | IntArray = slice(None)) -> Lines:
+        """Return the places of the four rows."""
+        one_row = geometry.plan(replace(self.plan.arguments, box_dim=(self.plan.counts[0], 1)))
+        origins, inside = geometry.line_origins(one_row, self.coords)
+        start, first, last = geometry.inner_window(one_row, self.coords[:1, 0])
+        return Lines(origins.reshape(1, 4), inside.reshape(1, 4), start, first, last)
 
     @property
     def note(self) -> str:
@@ -132,36 +120,31 @@ def load_request(
 ) -> CopyRequest:
     """Check a load. `coords` is row-major: (rank,), or (n, rank) with `many`.
 
-    Raises
-    ------
-    TmaPreconditionError
-        With the first row of `REFUSALS` that applies.
-    TmaUnsupportedError
-        For a map that can only be stored.
+    Raises `TmaPreconditionError` with the first row of `REFUSALS` that applies, and
+    `TmaUnsupportedError` for a map that can only be stored.
     """
-    check_map(tensor_map)
-    args = tensor_map.arguments
-    check_can_load(args)
-    driver_coords = many_coords_of(args, coords) if many else coords_of(args, coords)
-    check_inner(args, driver_coords)
-    offsets = offsets_of(args, im2col_offsets)
+    plan = plan_of(tensor_map)
+    args = plan.arguments
+    _check_can_load(args)
+    driver_coords = _many_coords_of(plan, coords) if many else _coords_of(plan, coords)
+    _check_inner(plan, driver_coords)
+    offsets = _offsets_of(args, im2col_offsets)
     if args.kind != "tiled":
-        check_start(args, driver_coords)
-    plan = geometry.plan(args)
-    offset = check_smem(tensor_map, plan, smem_offset)
+        _check_start(args, driver_coords)
+    offset = _check_smem(tensor_map, plan, smem_offset)
     return CopyRequest(tensor_map, plan, driver_coords, offsets, offset, many)
 
 
 def store_request(tensor_map: TensorMap, coords: object, smem_offset: int) -> CopyRequest:
     """Check a store, or the coordinates of a reduction; raises as `load_request`."""
-    check_map(tensor_map)
-    args = tensor_map.arguments
-    check_can_store(args)
-    driver_coords = coords_of(args, coords)
-    check_inner(args, driver_coords)
+    plan = plan_of(tensor_map)
+    args = plan.arguments
+    _check_can_store(args)
+    driver_coords = _coords_of(plan, coords)
+    _check_inner(plan, driver_coords)
     if driver_coords.min() < 0:
-        found = f"coords are {as_written(driver_coords[0])}"
-        inside = as_written(driver_coords[0].clip(0))
+        found = f"coords are {_as_written(driver_coords[0])}"
+        inside = _as_written(driver_coords[0].clip(0))
         fix = f"use coords {inside}, and pass data of the elements from there on"
         refuse("COPY_STORE_NEGATIVE", "coords", found, fix=fix)
     if args.kind == "im2col":
@@ -169,9 +152,8 @@ def store_request(tensor_map: TensorMap, coords: object, smem_offset: int) -> Co
         if min(lower) < 0 or max(upper) > 0:
             found = f"lower corner is {lower[::-1]} and upper corner {upper[::-1]} (row-major)"
             refuse("COPY_IM2COL_STORE_CORNERS", "tensor_map", found)
-        check_start(args, driver_coords)
-    plan = geometry.plan(args)
-    offset = check_smem(tensor_map, plan, smem_offset)
+        _check_start(args, driver_coords)
+    offset = _check_smem(tensor_map, plan, smem_offset)
     return CopyRequest(tensor_map, plan, driver_coords, (), offset)
 
 
@@ -190,12 +172,12 @@ def gather4_request(
     if args.kind != "tiled" or args.box_dim[1:] != (1,) or len(four) != 4:
         found = f"the map is {args.kind} with box_dim {args.box_dim}, and rows are {shown(rows)}"
         refuse("COPY_GATHER4", "rows", found)
-    check_map(tensor_map)
-    coords = np.concatenate([coords_of(args, (row, column)) for row in four])
-    check_inner(args, coords)
+    plan_of(tensor_map)
     plan = geometry.plan(replace(args, box_dim=(args.box_dim[0], 4), element_strides=(1, 1)))
-    offset = check_smem(tensor_map, plan, smem_offset)
-    return Gather4Request(tensor_map, plan, coords, (), offset)
+    coords = np.concatenate([_coords_of(plan, (row, column)) for row in four])
+    _check_inner(plan, coords)
+    offset = _check_smem(tensor_map, plan, smem_offset)
+    return Gather4Request(tensor_map, replace(plan, lattice=None), coords, (), offset)
 
 
 def scatter4_request(
@@ -210,8 +192,214 @@ def scatter4_request(
             "rows one by one, or make the map for sm_100, sm_103, sm_107 or sm_110"
         )
     request = gather4_request(tensor_map, column, rows, smem_offset)
-    check_can_store(request.plan.arguments)
+    _check_can_store(request.plan.arguments)
     if request.coords.min() < 0:
-        found = f"column is {shown(column)} and rows are {as_written(request.coords[::-1, 1])}"
+        found = f"column is {shown(column)} and rows are {_as_written(request.coords[::-1, 1])}"
         refuse("COPY_STORE_NEGATIVE", "rows", found)
     return request
+
+
+# --- The map ------------------------------------------------------------------------------------
+
+
+def require_map(tensor_map: object) -> None:
+    """Refuse anything that is not a TensorMap."""
+    if not isinstance(tensor_map, TensorMap):
+        found = f"tensor_map is a {type_name(type(tensor_map))}"
+        fix = "pass what make_tma_descriptor(x, ...) returns"
+        raise refusal("tensor_map", found, "be a TensorMap", fix)
+
+
+def plan_of(tensor_map: TensorMap) -> TilePlan:
+    """Return the plan of a map; refuse one with which every copy is an illegal instruction.
+
+    The driver encodes few such maps, but `TensorMap.replace` and `from_bytes` can make them.
+    """
+    require_map(tensor_map)
+    plan = geometry.plan(tensor_map.arguments)
+    alignment_bytes, fault = _alignment_and_fault(plan, tensor_map.target)
+    address = tensor_map.global_address
+    if address % alignment_bytes:
+        found = f"the map's address is {address:#x}, not a multiple of {alignment_bytes} bytes"
+        refuse("COPY_ADDRESS", "tensor_map", found)
+    if fault:
+        rule, found = fault
+        nothing = "the map is a map of nothing, 128 zero bytes"
+        refuse(rule, "tensor_map", nothing if tensor_map.is_nothing else found)
+    return plan
+
+
+@lru_cache(maxsize=1024)
+def _alignment_and_fault(plan: TilePlan, target: Target) -> tuple[int, tuple[str, str] | None]:
+    """Return what an address must be a multiple of; and a rule that the map breaks, and how."""
+    args = plan.arguments
+    alignment_bytes, inner_bytes, swizzle = args.alignment_bytes, args.inner_box_bytes, args.swizzle
+    span_bytes = geometry.SWIZZLES[swizzle].span_bytes if swizzle else inner_bytes
+    fault = None
+    if any(stride % alignment_bytes for stride in args.global_strides):
+        found = f"global_strides are {args.global_strides} with interleave {args.interleave.name}"
+        fault = "COPY_STRIDE", found
+    elif not args.interleave and (inner_bytes % INNER_BYTES or inner_bytes > span_bytes):
+        found = f"a row of the box is {inner_bytes} bytes with swizzle {swizzle.name}"
+        fault = "COPY_BOX_ROW", found
+    elif args.oob_fill and not args.type_row.is_float:
+        fault = "COPY_NAN_FILL", f"oob_fill is nan and the type {args.data_type.name}"
+    elif target.is_sm_9x and max(args.global_dim) > MAX_COPIED_DIM:
+        fault = "COPY_DIM_31_BITS", f"an extent of the map is {max(args.global_dim)}"
+    return alignment_bytes, fault
+
+
+def _check_can_load(args: EncodeArguments) -> None:
+    if args.swizzle == TmaSwizzle.bytes128_atom_64B and args.data_type.name == "16U6_ALIGN16B":
+        raise TmaUnsupportedError(
+            "16U6_ALIGN16B with swizzle bytes128_atom_64B can be stored but not loaded; use "
+            "bytes128 or bytes128_atom_32B (CUDA driver API, cuTensorMapEncodeTiled: swizzle)"
+        )
+
+
+def _check_can_store(args: EncodeArguments) -> None:
+    if args.kind == "im2col_wide":
+        raise TmaUnsupportedError(
+            "an im2col-wide map can only be loaded: stores have the modes tile and im2col_no_offs "
+            f"({PTX}); make an im2col map for the store"
+        )
+    if args.data_type.name == "16U4_ALIGN16B":
+        raise TmaUnsupportedError(
+            "16U4_ALIGN16B can only be loaded; store through a map of 16U4_ALIGN8B (CUDA driver "
+            "API, cuTensorMapEncodeTiled: tensorDataType)"
+        )
+    if args.swizzle == TmaSwizzle.bytes128_atom_32B_flip_8B:
+        raise TmaUnsupportedError(
+            "swizzle bytes128_atom_32B_flip_8B can only be loaded; store through a map of "
+            "bytes128_atom_32B, with the tile in that order (PTX ISA, swizzling modes: only from "
+            "global to shared memory)"
+        )
+
+
+# --- Coordinates, offsets, shared memory --------------------------------------------------------
+
+
+def array_of(value: object) -> npt.NDArray[Any] | None:
+    """Return an object as an array; None if NumPy cannot convert it.
+
+    A range is not converted: it may be longer than memory.
+    """
+    try:
+        return None if type(value) is range else np.asarray(value)
+    except Exception:  # the methods that NumPy calls on the object may raise anything
+        return None
+
+
+def _coords_of(plan: TilePlan, coords: object) -> IntArray:
+    """Return the row-major coordinates (rank,) of one tile as a driver-order array (1, rank)."""
+    numbers, rank = integers_of(coords), len(plan.arguments.global_dim)
+    if numbers is None:
+        refuse("COPY_COORDS_TYPE", "coords", f"coords are {shown(coords)}")
+    if len(numbers) != rank:
+        found = f"coords are {shown(coords)}, but the map has {rank} dimensions"
+        fix = f"pass {counted(rank, 'integer')}, such as coords={(0,) * rank}"
+        refuse("COPY_COORDS_COUNT", "coords", found, fix=fix)
+    if min(numbers) < MIN_COORD or max(numbers) > MAX_COORD:
+        refuse("COPY_COORD_32_BITS", "coords", f"coords are {shown(coords)}")
+    return np.array([numbers[::-1]], np.int64)
+
+
+def _many_coords_of(plan: TilePlan, coords: object) -> IntArray:
+    """Return the row-major coordinates (n, rank) of many tiles as a driver-order array."""
+    rank = len(plan.arguments.global_dim)
+    if type(coords) in (list, tuple) and not coords:
+        coords = np.empty((0, rank), np.int64)
+    array = array_of(coords)
+    if array is None:
+        refuse("COPY_COORDS_TYPE", "coords", f"coords are {shown(coords)}")
+    if array.dtype.kind not in "iu":
+        refuse("COPY_COORDS_TYPE", "coords", f"coords are an array of {array.dtype}")
+    if array.ndim != 2 or array.shape[1] != rank:
+        found = f"coords have shape {array.shape}, but the map needs (n, {rank})"
+        fix = f"pass an array of shape (n, {rank}), such as tma.tile_coords(tensor_map)"
+        refuse("COPY_COORDS_COUNT", "coords", found, fix=fix)
+    if array.size and not MIN_COORD <= int(array.min()) <= int(array.max()) <= MAX_COORD:
+        found = f"coords reach from {array.min()} to {array.max()}"
+        refuse("COPY_COORD_32_BITS", "coords", found)
+    return array.astype(np.int64)[:, ::-1]
+
+
+def _check_inner(plan: TilePlan, coords: IntArray) -> None:
+    """Refuse innermost coordinates that are not at a multiple of 16 bytes."""
+    if plan.unit_bytes:
+        return
+    row = plan.row
+    rule, step = "COPY_INNER_16B", INNER_BYTES * 8 // row.element_bits
+    if row.smem_chunk_bytes == 16:
+        rule, step = "COPY_INNER_128_VALUES", PADDED_INNER_VALUES
+    off = coords[:, 0] % step
+    if np.count_nonzero(off):
+        bad = coords[int(off.argmax())]
+        found = (
+            f"coords[{len(bad) - 1}] is {bad[0]} in coords {_as_written(bad)}; "
+            f"{row.data_type.name} needs a multiple of {step} elements"
+        )
+        aligned = (*_as_written(bad)[:-1], int(bad[0]) // step * step)
+        fix = f"use coords {aligned}, with a box that is wide enough to include element {bad[0]}"
+        refuse(rule, "coords", found, fix=fix)
+
+
+def _check_start(args: EncodeArguments, coords: IntArray) -> None:
+    """Refuse columns of an im2col map that start outside its bounding box."""
+    for d, (first, last) in zip(geometry.walked_dims(args), geometry.im2col_box(args), strict=True):
+        start = coords[:, d]
+        # An im2col-wide column may start left of its box and walk into it [documented].
+        out = start > last if args.kind == "im2col_wide" else (start < first) | (start > last)
+        if np.count_nonzero(out):
+            bad = coords[int(out.argmax())]
+            found = (
+                f"coords[{args.rank - 1 - d}] is {bad[d]} in coords {_as_written(bad)}; the "
+                f"bounding box there is {first}..{last}"
+            )
+            nearest = min(max(int(bad[d]), first), last)
+            fix = (
+                f"use {nearest}, the nearest start, or one of the rows of "
+                "tma.tile_coords(tensor_map)"
+            )
+            refuse("COPY_IM2COL_START", "coords", found, fix=fix)
+
+
+def _offsets_of(args: EncodeArguments, offsets: object) -> tuple[int, ...]:
+    """Return im2col offsets, W first."""
+    if offsets is None:
+        return ()
+    numbers = integers_of(offsets)
+    if args.kind == "tiled":
+        if numbers != ():
+            found = f"im2col_offsets are {shown(offsets)}"
+            refuse("COPY_OFFSETS_WITHOUT_IM2COL", "im2col_offsets", found)
+        return ()
+    count = len(geometry.walked_dims(args))
+    most = MAX_OFFSET[count]
+    if numbers is None or len(numbers) != count or not all(0 <= n <= most for n in numbers):
+        found = f"im2col_offsets are {shown(offsets)}; the map needs {count} of 0..{most}"
+        refuse("COPY_IM2COL_OFFSETS", "im2col_offsets", found)
+    return numbers[::-1]
+
+
+def _check_smem(tensor_map: TensorMap, plan: TilePlan, smem_offset: object) -> int:
+    """Return smem_offset as an int if the tile may start there."""
+    offset, limit = integer_of(smem_offset), tensor_map.target.max_smem_bytes
+    if offset is None or offset < 0 or offset % geometry.SMEM_ALIGNMENT:
+        fix = None
+        if offset is not None and 0 <= offset < limit:
+            aligned = -(-offset // geometry.SMEM_ALIGNMENT) * geometry.SMEM_ALIGNMENT
+            fix = f"pass smem_offset={aligned}; in a kernel, declare the buffer alignas(128)"
+        refuse("COPY_SMEM_OFFSET", "smem_offset", f"smem_offset is {shown(smem_offset)}", fix=fix)
+    if offset + plan.smem_bytes > limit:
+        found = (
+            f"the tile takes {plan.smem_bytes} bytes from smem_offset={shown(offset)} on; a block "
+            f"on {tensor_map.target} has {limit} bytes"
+        )
+        refuse("COPY_SMEM_SIZE", "smem_offset", found)
+    return offset
+
+
+def _as_written(driver_coords: IntArray) -> tuple[int, ...]:
+    """Return driver-order coordinates row-major, as the caller wrote them."""
+    return tuple(int(c) for c in driver_coords[::-1])

@@ -18,7 +18,6 @@ import numpy.typing as npt
 from tma_dlpack import geometry
 from tma_dlpack.copies.backend import Backend
 from tma_dlpack.copies.data import lines_of_data
-from tma_dlpack.copies.layout import Bytes, smem_of_lines, spread
 from tma_dlpack.copies.memory import (
     HostExtent,
     Window,
@@ -28,7 +27,7 @@ from tma_dlpack.copies.memory import (
 )
 from tma_dlpack.copies.reductions import combine
 from tma_dlpack.copies.request import CopyRequest, Lines
-from tma_dlpack.copies.tile import Tile
+from tma_dlpack.copies.tile import Bytes, Tile, smem_of_lines, spread
 from tma_dlpack.geometry import CHUNK_BYTES, IntArray, TilePlan
 from tma_dlpack.tables.coerce import shown
 from tma_dlpack.tables.enums import TensorMapDataType, TmaOobFill
@@ -88,7 +87,7 @@ def _refuse_stream(stream: object) -> None:
 
 
 def _load(request: CopyRequest, extent: HostExtent) -> Bytes:
-    """Give shared memory (tiles, smem_offset + smem_bytes) after the loads."""
+    """Return shared memory (tiles, smem_offset + smem_bytes) after the loads."""
     plan, offset, tiles = request.plan, request.smem_offset, request.tiles
     block = _tiles_at_a_time(request)
     if 0 < tiles <= block and not offset:
@@ -103,20 +102,20 @@ def _load(request: CopyRequest, extent: HostExtent) -> Bytes:
 
 
 def _tiles_at_a_time(request: CopyRequest) -> int:
-    """Give the number of tiles of a block; all of them if no temporary memory is needed."""
+    """Return the number of tiles of a block; all of them if no temporary memory is needed."""
     plan = request.plan
     few = max(1, min(BLOCK_BYTES // plan.smem_bytes, BLOCK_LINES // plan.lines))
     is_bit_copy = plan.smem_bytes == plan.lines * plan.line_bytes and not plan.swizzle.terms
     if few >= request.tiles or not is_bit_copy or plan.arguments.data_type in _TF32:
         return few
-    whole = request.has_lattice and geometry.wholly_in_bounds(plan, request.coords).all()
+    whole = plan.lattice and geometry.wholly_in_bounds(plan, request.coords).all()
     return request.tiles if whole else few
 
 
 def _loaded_lines(request: CopyRequest, which: slice, extent: HostExtent) -> Bytes:
-    """Give the lines (tiles, lines, smem_line_bytes) of some tiles."""
+    """Return the lines (tiles, lines, smem_line_bytes) of some tiles."""
     plan = request.plan
-    if not request.has_lattice:
+    if plan.lattice is None:
         return _read_lines(plan, request.lines(which), extent)
     coords = request.coords[which]
     if len(coords) == 1:
@@ -166,13 +165,13 @@ def _read_lines(plan: TilePlan, lines: Lines, extent: HostExtent) -> Bytes:
 
 
 def _in_smem(plan: TilePlan, first: int, read: Bytes) -> slice:
-    """Give the slice of a line in shared memory for what was read from byte `first` on."""
+    """Return the slice of a line in shared memory for what was read from byte `first` on."""
     begin = first * plan.smem_line_bytes // plan.line_bytes
     return slice(begin, begin + read.shape[-1])
 
 
 def _fill(plan: TilePlan, tiles: int) -> Bytes:
-    """Give lines that are all out of bounds."""
+    """Return lines that are all out of bounds."""
     if plan.arguments.oob_fill == TmaOobFill.nan:
         return np.tile(NAN_WORD, (tiles, plan.lines, plan.smem_line_bytes // len(NAN_WORD)))
     return np.zeros((tiles, plan.lines, plan.smem_line_bytes), np.uint8)
@@ -182,7 +181,7 @@ def _converted(plan: TilePlan, lines: Bytes) -> Bytes:
     """Turn bytes (..., n) of global memory into those of shared memory; may change `lines`."""
     if plan.arguments.data_type in _TF32:
         _round_to_tf32(lines.reshape(-1).view("<u4"))
-    return spread(plan.arguments.type_row, lines)
+    return spread(plan, lines)
 
 
 def _round_to_tf32(words: npt.NDArray[np.uint32]) -> None:
@@ -231,7 +230,7 @@ def _store(request: CopyRequest, data: Bytes, extent: HostExtent) -> None:
 
 def _reduce(request: CopyRequest, data: Bytes, extent: HostExtent, op: str) -> None:
     """Combine chunk by chunk; chunks with the same address one after the other."""
-    row = request.plan.arguments.type_row
+    row = request.plan.row
     for window in written_windows(request, extent):
         chunks = window.source[:, None] + np.arange(window.first, window.last, CHUNK_BYTES)
         view, index = _items(extent, chunks.reshape(-1), CHUNK_BYTES)
@@ -243,7 +242,7 @@ def _reduce(request: CopyRequest, data: Bytes, extent: HostExtent, op: str) -> N
 
 
 def _written(data: Bytes, window: Window) -> Bytes:
-    """Give the bytes of a window, its lines concatenated."""
+    """Return the bytes of a window, its lines concatenated."""
     return data[0, window.line, window.first : window.last].reshape(-1)
 
 

@@ -1,4 +1,9 @@
-"""`Tile`: the shared memory after a load, and the tile in it as an array."""
+"""`Tile`: the shared memory after a load, and the tile in it as an array.
+
+Also the conversions between lines, shared memory and logical tiles. Lines are uint8 arrays (tiles,
+lines, line_bytes) as in global memory, or (tiles, lines, smem_line_bytes) as in shared memory; the
+two differ for packed types that have gaps there.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +12,112 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tma_dlpack.copies.layout import (
-    Bytes,
-    group_bytes,
-    lines_of_smem,
-    smem_of_lines,
-    values_of_lines,
-)
+from tma_dlpack import geometry
 from tma_dlpack.copies.request import CopyRequest
+from tma_dlpack.geometry import TilePlan
+from tma_dlpack.tables.dtypes import DataTypeRow
 from tma_dlpack.tables.lazy import lazy
+from tma_dlpack.tables.limits import PACKED_GROUP
 from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.tables.public import Drawn, public
 from tma_dlpack.tensor_map.map import TensorMap
+
+Bytes = npt.NDArray[np.uint8]
+Values = npt.NDArray[Any]
+
+
+def smem_of_lines(
+    plan: TilePlan, smem_offset: int, lines: Bytes, out: Bytes | None = None
+) -> Bytes:
+    """Arrange lines (tiles, lines, smem_line_bytes) as shared memory (tiles, smem_bytes).
+
+    The result is `out` if given; otherwise it may share memory with `lines`.
+    """
+    if lines.shape[1] * lines.shape[2] == plan.smem_bytes:
+        dense = lines.reshape(len(lines), plan.smem_bytes)
+    else:
+        dense = np.zeros((len(lines), plan.smem_bytes), np.uint8)
+        _pitches(plan, dense)[..., : plan.smem_line_bytes] = lines
+    return _swizzled(plan, smem_offset, dense, out)
+
+
+def _swizzled(plan: TilePlan, smem_offset: int, region: Bytes, out: Bytes | None = None) -> Bytes:
+    """Swizzle, or unswizzle, shared memory (tiles, smem_bytes) that starts at `smem_offset`."""
+    if plan.swizzle.terms:
+        granule = f"V{plan.swizzle.granule_bytes}"
+        order = geometry.swizzle_order(plan, smem_offset)
+        out_items = None if out is None else out.view(granule)
+        return region.view(granule).take(order, 1, out_items, "clip").view(np.uint8)
+    if out is None:
+        return region
+    out[...] = region
+    return out
+
+
+def lines_of_smem(plan: TilePlan, smem_offset: int, region: Bytes) -> Bytes:
+    """Read lines (tiles, lines, smem_line_bytes) out of shared memory (tiles, smem_bytes)."""
+    return _pitches(plan, _swizzled(plan, smem_offset, region))[..., : plan.smem_line_bytes]
+
+
+def _pitches(plan: TilePlan, dense: Bytes) -> Bytes:
+    taken = dense[:, : plan.lines * plan.pitch_bytes]
+    return taken.reshape(len(dense), plan.lines, plan.pitch_bytes)
+
+
+# --- Packed types -------------------------------------------------------------------------------
+
+
+def _group_bytes(row: DataTypeRow) -> int:
+    """Return the bytes that 16 packed values fill in their chunk of shared memory."""
+    return PACKED_GROUP * row.element_bits // 8
+
+
+def spread(plan: TilePlan, lines: Bytes) -> Bytes:
+    """Turn lines as in global memory into lines as in shared memory; gaps are zeros."""
+    if plan.smem_line_bytes == plan.line_bytes:
+        return lines
+    row, group_bytes = plan.row, _group_bytes(plan.row)
+    groups = lines.reshape(*lines.shape[:-1], -1, group_bytes)
+    out = np.zeros((*groups.shape[:-1], row.smem_chunk_bytes), np.uint8)
+    out[..., :group_bytes] = groups
+    return out.reshape(*lines.shape[:-1], -1)
+
+
+def gathered(plan: TilePlan, lines: Bytes) -> Bytes:
+    """Turn lines as in shared memory into lines as in global memory."""
+    if plan.smem_line_bytes == plan.line_bytes:
+        return lines
+    groups = lines.reshape(*lines.shape[:-1], -1, plan.row.smem_chunk_bytes)
+    return groups[..., : _group_bytes(plan.row)].reshape(*lines.shape[:-1], -1)
+
+
+# --- Logical tiles ------------------------------------------------------------------------------
+
+
+def values_of_lines(plan: TilePlan, lines: Bytes) -> Values:
+    """Return the logical tiles (tiles, *tile_shape) of lines as in shared memory."""
+    row = plan.row
+    dense = np.ascontiguousarray(gathered(plan, lines))
+    if row.smem_chunk_bytes:
+        bits = np.unpackbits(dense, axis=-1, bitorder="little")
+        by_value = bits.reshape(-1, row.element_bits)
+        dense = np.packbits(by_value, axis=-1, bitorder="little")
+    values = dense.reshape(-1).view(row.numpy)
+    return values.reshape(len(lines), *plan.tile_shape)
+
+
+def lines_of_values(plan: TilePlan, tile: Values) -> Bytes:
+    """Return the lines (1, lines, line_bytes) as in global memory of one logical tile."""
+    row = plan.row
+    dense = np.ascontiguousarray(tile)
+    if row.smem_chunk_bytes:
+        bits = np.unpackbits(dense[..., None], axis=-1, count=row.element_bits, bitorder="little")
+        dense = np.packbits(bits.reshape(-1), bitorder="little")
+    raw: Bytes = dense.reshape(-1).view(np.uint8)
+    return raw.reshape(1, plan.lines, plan.line_bytes)
+
+
+# --- The result of a load -----------------------------------------------------------------------
 
 
 def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -121,10 +220,7 @@ class Tile(Drawn):
     def written(self) -> npt.NDArray[np.bool_]:
         """Which bytes of `smem` the copy writes."""
         plan, offset = self._request.plan, self._request.smem_offset
-        row = plan.arguments.type_row
-        line = np.ones(plan.smem_line_bytes, np.uint8)
-        if row.smem_chunk_bytes:
-            line.reshape(-1, row.smem_chunk_bytes)[:, group_bytes(row) :] = 0
+        line = spread(plan, np.ones(plan.line_bytes, np.uint8))
         mask = np.zeros(offset + plan.smem_bytes, np.bool_)
         mask[offset:] = smem_of_lines(plan, offset, line[None, None])[0]
         return _read_only(np.broadcast_to(mask, self.smem.shape))
@@ -144,7 +240,7 @@ class Tile(Drawn):
     def filled(self) -> npt.NDArray[np.bool_]:
         """Which elements are out of bounds."""
         plan, lines = self._request.plan, self._request.lines()
-        bits = plan.arguments.type_row.element_bits
+        bits = plan.row.element_bits
         at_bit = np.arange(0, plan.line_bytes * 8, bits)
         window = (at_bit >= lines.first[:, None] * 8) & (at_bit < lines.last[:, None] * 8)
         taken = lines.inside[:, :, None] & window[:, None, :]

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from tma_dlpack import geometry
 from tma_dlpack.copies.backend import Backend
-from tma_dlpack.copies.checks import require_map
+from tma_dlpack.copies.reductions import reduction_of
+from tma_dlpack.copies.request import load_request, require_map, store_request
 from tma_dlpack.copies.simulator import SimulatorBackend
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.tables.coerce import shown, text_of
@@ -23,7 +24,7 @@ SIMULATOR = SimulatorBackend()
 
 @opaque
 def backend(name: str) -> Backend:
-    """Give the backend that copies tiles: the simulator, or the GPU.
+    """Return the backend that copies tiles: the simulator, or the GPU.
 
     Parameters
     ----------
@@ -59,7 +60,7 @@ def backend(name: str) -> Backend:
 
 
 def _named(name: object) -> Backend:
-    """Give a backend without checking that this machine can run it."""
+    """Return a backend without checking that this machine can run it."""
     word = text_of(name)
     if word == "simulator":
         return SIMULATOR
@@ -72,11 +73,11 @@ def _named(name: object) -> Backend:
 
 
 def _choose(tensor_map: TensorMap, wanted: object, memory: object) -> Backend:
-    """Give the backend that was asked for, or else the one for the tensor's memory."""
+    """Return the backend that was asked for, or else the one for the tensor's memory."""
     require_map(tensor_map)
     if wanted is None:
         on_gpu = memory is None and tensor_map.device is not None and tensor_map.device.is_cuda
-        return _named("cuda" if on_gpu else "simulator")
+        return _named("cuda") if on_gpu else SIMULATOR
     return wanted if isinstance(wanted, Backend) else _named(wanted)
 
 
@@ -142,9 +143,9 @@ def load_tile(
     array([[0., 0., 0., 0.],
            [4., 5., 6., 7.]], dtype=float32)
     """
-    return _choose(tensor_map, backend, memory).load_tile(
-        tensor_map, coords, im2col_offsets=im2col_offsets, memory=memory, smem_offset=smem_offset
-    )
+    chosen = _choose(tensor_map, backend, memory)
+    request = load_request(tensor_map, coords, im2col_offsets, smem_offset, many=False)
+    return chosen.load(request, memory, None)
 
 
 @opaque
@@ -186,9 +187,9 @@ def load_tiles(
     >>> tma.load_tiles(tm, tma.tile_coords(tm)).array.shape
     (2, 4, 8)
     """
-    return _choose(tensor_map, backend, memory).load_tiles(
-        tensor_map, coords, im2col_offsets=im2col_offsets, memory=memory, smem_offset=smem_offset
-    )
+    chosen = _choose(tensor_map, backend, memory)
+    request = load_request(tensor_map, coords, im2col_offsets, smem_offset, many=True)
+    return chosen.load(request, memory, None)
 
 
 @opaque
@@ -240,9 +241,9 @@ def store_tile(
     >>> x.sum(axis=1)
     array([0., 0., 0., 4.], dtype=float32)
     """
-    _choose(tensor_map, backend, memory).store_tile(
-        tensor_map, coords, data, memory=memory, smem_offset=smem_offset
-    )
+    chosen = _choose(tensor_map, backend, memory)
+    request = store_request(tensor_map, coords, smem_offset)
+    chosen.store(request, data, "store", memory, None)
 
 
 @opaque
@@ -282,14 +283,14 @@ def reduce_tile(
     >>> x[0]
     array([3., 3., 3., 3.], dtype=float32)
     """
-    _choose(tensor_map, backend, memory).reduce_tile(
-        tensor_map, coords, data, op, memory=memory, smem_offset=smem_offset
-    )
+    chosen = _choose(tensor_map, backend, memory)
+    request = store_request(tensor_map, coords, smem_offset)
+    chosen.store(request, data, reduction_of(tensor_map.data_type, op), memory, None)
 
 
 @opaque
 def tile_coords(tensor_map: TensorMap) -> IntArray:
-    """Give the coordinates of the tiles that cover the tensor, for `load_tiles`.
+    """Return the coordinates of the tiles that cover the tensor, for `load_tiles`.
 
     Parameters
     ----------

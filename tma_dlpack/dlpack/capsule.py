@@ -17,8 +17,8 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tma_dlpack.dlpack.layout import Layout
-from tma_dlpack.dlpack.refusals import MAX_NDIM, name_of, refuse, said
+from tma_dlpack.dlpack.layout import Layout, name_of
+from tma_dlpack.dlpack.refusals import MAX_NDIM, error_text, refuse
 
 MAJOR_VERSION = 1
 FIRST_PAGE_BYTES = 4096  # the first page is never mapped; also the size of every page
@@ -48,7 +48,7 @@ class Access:
 
 
 def parse_capsule(capsule: object, access: Access) -> tuple[int, Layout]:
-    """Give the address and layout of the tensor in a capsule, or refuse it."""
+    """Return the address and layout of the tensor in a capsule, or refuse it."""
     pointer, name = access.open(capsule)
     read = access.read
     managed = _MANAGED[name]
@@ -140,7 +140,7 @@ def read_safely(address: int, count: int, align: int = 8) -> bytes:
     try:
         reading_end, writing_end = os.pipe()
     except OSError as error:
-        refuse("TENSOR_FILES", f"cannot be looked at: os.pipe() raised {said(error)}", error)
+        refuse("TENSOR_FILES", f"cannot be looked at: os.pipe() raised {error_text(error)}", error)
     try:
         if _libc_write(writing_end, address, count) != count:
             refuse("TENSOR_POINTER", found)

@@ -1,9 +1,12 @@
-"""A tensor's layout as its producer exports it, in plain integers, and the checked values."""
+"""A tensor's layout as its producer exports it, in plain integers, and `TensorView`, checked."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import sys
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tma_dlpack.dlpack.refusals import refuse
@@ -50,7 +53,7 @@ class Device(NamedTuple):
         return self.device_type in HOST
 
     def __str__(self) -> str:
-        """Give ``cuda:0``, ``cpu:0`` and the like; DLPack's own name for a device without one."""
+        """Return ``cuda:0``, ``cpu:0`` and the like; DLPack's own name for a device without one."""
         name = _DEVICE_NAMES.get(self.device_type)
         if name is None:
             known = self.device_type in DLDeviceType._value2member_map_
@@ -117,13 +120,17 @@ def judge(layout: Layout) -> tuple[Device, DLDataType, tuple[int, ...], tuple[in
         stride < 0 < extent - 1 for extent, stride in zip(shape, strides, strict=True)
     ):
         refuse("TENSOR_STRIDE_NEGATIVE", f"has strides {tuple(strides)}, in elements")
-    strides = canonical_strides(shape, strides, dtype.itemsize_bits)
+    strides = canonical_strides(shape, strides, bits * lanes)
     return device, dtype, shape, strides, bool(flags & READ_ONLY)
 
 
 def row_major_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Give the strides of a contiguous tensor, in elements; an extent of 0 counts as 1."""
-    return tuple(math.prod(max(n, 1) for n in shape[i + 1 :]) for i in range(len(shape)))
+    """Return the strides of a contiguous tensor, in elements; an extent of 0 counts as 1."""
+    strides, span = [], 1
+    for extent in reversed(shape):
+        strides.append(span)
+        span *= max(extent, 1)
+    return tuple(strides[::-1])
 
 
 def canonical_strides(
@@ -167,3 +174,133 @@ def canonical_strides(
             result[i] = stride if stride * itemsize_bits < 8 * STRIDE_BYTES_END else 0
         span = shape[i] * result[i]
     return tuple(result)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorView:
+    """A tensor's address, device, dtype, shape and strides, as a value.
+
+    Attributes
+    ----------
+    address : int
+        Address of element (0, ..., 0). May be 0 if, and only if, an extent is 0.
+    device : Device
+        Where the memory is. For managed memory `device_id` is always 0.
+    dtype : DLDataType
+        Type of one element, lanes included: a torch ``float4_e2m1fn_x2`` is one element of 8 bits.
+    shape, strides : tuple of int
+        Row-major; strides in elements, never negative. For dimensions of extent 1 the strides are
+        those of `canonical_strides`.
+    read_only : bool
+        Whether the producer forbids writing.
+    producer : str
+        Type of the tensor, such as ``"torch.Tensor"``, for messages.
+    owner : object
+        The tensor, which keeps the memory alive.
+    capsule : object
+        The capsule of an unknown producer, which may have exported a temporary: it keeps that
+        memory alive. None for known producers.
+    own : TensorView or None
+        The tensor's own view, if this one comes from `as_strided`.
+    offset_bytes : int
+        Bytes from the address of `own` to `address`.
+    """
+
+    address: int
+    device: Device
+    dtype: DLDataType
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    read_only: bool
+    producer: str
+    owner: object = field(default=None, repr=False, compare=False)
+    capsule: object = field(default=None, repr=False, compare=False)
+    own: TensorView | None = None
+    offset_bytes: int = 0
+
+    @property
+    def extent_bytes(self) -> int:
+        """Bytes from the start of the first element to the end of the last, gaps included."""
+        if 0 in self.shape:
+            return 0
+        last = sum((n - 1) * stride for n, stride in zip(self.shape, self.strides, strict=True))
+        return -(-(last + 1) * self.dtype.bits * self.dtype.lanes // 8)
+
+    def at(self, address: int, owner: object = None, capsule: object = None) -> TensorView:
+        """Return the same layout at another address, with another owner."""
+        return TensorView(
+            address,
+            self.device,
+            self.dtype,
+            self.shape,
+            self.strides,
+            self.read_only,
+            self.producer if owner is None else name_of(type(owner)),
+            owner,
+            capsule,
+            None if self.own is None else self.own.at(address - self.offset_bytes, owner, capsule),
+            self.offset_bytes,
+        )
+
+    def as_strided(
+        self, shape: tuple[int, ...], strides: tuple[int, ...], offset_bytes: int
+    ) -> TensorView:
+        """Return another description of the same memory; it may reach beyond the tensor.
+
+        >>> import numpy as np
+        >>> from tma_dlpack.dlpack import as_tensor_view
+        >>> x = as_tensor_view(np.zeros((4, 8), np.float32))
+        >>> half = x.as_strided((4, 4), (8, 1), 16)
+        >>> half.address - x.address, half.extent_bytes, half.own == x
+        (16, 112, True)
+        """
+        return dataclasses.replace(
+            self,
+            address=self.address + offset_bytes,
+            shape=shape,
+            strides=canonical_strides(shape, strides, self.dtype.itemsize_bits),
+            own=self,
+            offset_bytes=offset_bytes,
+        )
+
+
+class Storage(NamedTuple):
+    """The memory around a tensor, which may be larger than the tensor.
+
+    `is_own` says that the framework itself allocated it: then it can be read, and written unless
+    flagged read-only. Memory that the framework only wraps may be unmapped.
+    """
+
+    address: int
+    size_bytes: int
+    is_own: bool
+
+    def holds(self, view: TensorView) -> bool:
+        """Whether every byte of a tensor is inside."""
+        end = self.address + self.size_bytes
+        return self.address <= view.address and view.address + view.extent_bytes <= end
+
+
+# --- Types --------------------------------------------------------------------------------------
+
+
+def name_of(kind: type) -> str:
+    """Name a type as users write it, such as ``torch.Tensor`` or ``list``."""
+    module = kind.__module__
+    return kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"
+
+
+def package_of(kind: type) -> str:
+    """Name the package that defines a type."""
+    return str(kind.__module__).partition(".")[0]
+
+
+def is_a(kind: type, path: str) -> bool:
+    """Whether a type is, or derives from, a class of a module; False if it is not imported.
+
+    >>> is_a(bool, "builtins.int"), is_a(bool, "torch.Tensor")
+    (True, False)
+    """
+    module, _, name = path.rpartition(".")
+    base = getattr(sys.modules.get(module), name, None)
+    return isinstance(base, type) and issubclass(kind, base)

@@ -1,9 +1,8 @@
-"""Read tensors other than torch's: `__dlpack__`, or `__cuda_array_interface__` without it."""
+"""Read any tensor: by attributes, `__dlpack__`, or `__cuda_array_interface__` without both."""
 
 from __future__ import annotations
 
 import operator
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,95 +10,149 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from tma_dlpack.dlpack.capsule import CAREFUL, DIRECT, parse_capsule
-from tma_dlpack.dlpack.fixes import JAX, fix_of, numpy_fix, package_of
-from tma_dlpack.dlpack.layout import HOST, READ_ONLY, Device, Export, Layout
-from tma_dlpack.dlpack.refusals import MAX_NDIM, name_of, refuse, said
-from tma_dlpack.tables.enums import DLDataTypeCode, DLDeviceType
-from tma_dlpack.tables.errors import TmaPreconditionError
+from tma_dlpack.dlpack.capsule import CAREFUL, DIRECT, parse_capsule, read_safely
+from tma_dlpack.dlpack.frameworks import (
+    CODES,
+    Framework,
+    framework_of,
+    is_trusted,
+    native_of,
+    numpy_fix,
+)
+from tma_dlpack.dlpack.layout import (
+    HOST,
+    READ_ONLY,
+    Device,
+    Export,
+    Layout,
+    Storage,
+    TensorView,
+    is_a,
+    judge,
+    name_of,
+)
+from tma_dlpack.dlpack.refusals import MAX_NDIM, error_text, refuse
+from tma_dlpack.tables.enums import DLDeviceType
+from tma_dlpack.tables.errors import TmaPreconditionError, TmaUnsupportedError
 
 MAX_VERSION = (1, 3)
 
-#: Packages whose types export valid capsules and memory, so that pointers need no checks.
-_KNOWN_PRODUCERS = frozenset(
-    {"numpy", "jax", "jaxlib", "cupy", "torch", "tvm_ffi", "mlx", "paddle"}
-)
 
-#: Types of TensorFlow's values that are not plain bytes. Its `__dlpack__` ends the process instead
-#: of raising [measured, TensorFlow 2.21].
-NO_NUMBERS = frozenset({"string", "resource", "variant"})
+def as_tensor_view(tensor: object) -> TensorView:
+    """Return the view of a tensor of any framework, without copying or reading its data.
+
+    torch tensors are read by their attributes, so Parameters, tensors that require a gradient and
+    float8 on old versions work too. Everything else is read through `__dlpack__`, or, without it,
+    through `__cuda_array_interface__`; that has no device, so device 0 is reported.
+
+    Parameters
+    ----------
+    tensor : object
+        A tensor of torch, NumPy, JAX, CuPy, tvm-ffi or any other producer, in CUDA, managed, pinned
+        or host memory. A tensor without elements is accepted; its address may be 0.
+
+    Returns
+    -------
+    TensorView
+        Row-major, in elements. Rank, alignment and data type are not checked here, but by the
+        rules.
+
+    Raises
+    ------
+    TmaPreconditionError
+        With one Violation of argument ``"tensor"``, whose rule starts with ``TENSOR_``; an error of
+        the producer is its `__cause__`.
+
+    Examples
+    --------
+    >>> view = as_tensor_view(np.zeros((2, 1, 8), np.float32))
+    >>> view.shape, view.strides, str(view.dtype), str(view.device)
+    ((2, 1, 8), (8, 8, 1), 'float32', 'cpu:0')
+    """
+    address, layout, capsule = read(tensor)
+    return TensorView(address, *judge(layout), name_of(type(tensor)), tensor, capsule)
 
 
-_reading: set[tuple[int, int]] = set()  # threads, and the ids of the tensors that each reads
+def read(tensor: object) -> Export:
+    """Read a tensor's address and layout, unchecked: the first half of `as_tensor_view`."""
+    with _reading(tensor):
+        return _read(tensor)
+
+
+_being_read: set[tuple[int, int]] = set()  # threads, and the ids of the tensors that each reads
 
 
 @contextmanager
-def reading(tensor: object) -> Iterator[None]:
+def _reading(tensor: object) -> Iterator[None]:
     """Refuse a tensor that this thread is reading already: its methods ask for a map of itself."""
     key = threading.get_ident(), id(tensor)
-    if key in _reading:
+    if key in _being_read:
         found = f"is a {name_of(type(tensor))} whose __dlpack__ needs a tensor map of itself"
         refuse("TENSOR_EXPORT", found, fix="make its __dlpack__ return the capsule of its memory")
-    _reading.add(key)
+    _being_read.add(key)
     try:
         yield
     finally:
-        _reading.discard(key)
+        _being_read.discard(key)
 
 
-def is_known(kind: type) -> bool:
-    """Whether a type is defined in a known library, or inherits `__dlpack__` from one unchanged.
-
-    Then the map keeps no capsule. A capsule could hold an object of a subclass that holds its map:
-    such a cycle would never be freed, because the garbage collector does not look into capsules.
-    """
-    maker = next((base for base in kind.__mro__ if "__dlpack__" in vars(base)), kind)
-    return not _KNOWN_PRODUCERS.isdisjoint((package_of(kind), package_of(maker)))
-
-
-def is_immutable(kind: type) -> bool:
-    """Whether the tensors of a type are immutable, even if their capsules lack the flag.
-
-    Arrays of JAX and PyArrow, and TensorFlow's tensors, whose capsules say nothing of it [measured,
-    TensorFlow 2.21]; its variables are not exported.
-    """
-    package = package_of(kind)
-    return package in (*JAX, "pyarrow") or (package, kind.__name__) in (
-        ("tensorflow", "EagerTensor"),
-        ("tensorflow", "Tensor"),
-    )
+def _read(tensor: Any) -> Export:
+    kind: Any = type(tensor)
+    native = native_of(kind)
+    export = None if native is None else native.read(tensor)
+    if export is not None:
+        return export
+    if is_a(kind, "torch.fx.proxy.Proxy"):
+        refuse("TENSOR_FAKE", "is a torch.fx.Proxy, which stands for a tensor in a graph")
+    if is_a(kind, "numpy.ma.MaskedArray"):  # its __dlpack__ drops the mask
+        refuse("TENSOR_MASKED", "is a numpy.ma.MaskedArray")
+    if name_of(kind) == "PyCapsule":
+        refuse("TENSOR_RAW_CAPSULE", "is a capsule")
+    if issubclass(kind, type):
+        refuse("TENSOR_TYPE", f"is the class {name_of(tensor)}")
+    if _has(tensor, "__dlpack__"):
+        return _read_dlpack(tensor)
+    if _has(tensor, "__cuda_array_interface__"):
+        return _read_interface(tensor)
+    refuse("TENSOR_TYPE", f"is of type {name_of(kind)}", fix=framework_of(kind).fix(tensor))
 
 
-def read_dlpack(tensor: Any) -> Export:
-    """Read a tensor through `__dlpack__`, with max_version (DLPack 1.0) where that is taken.
+def _has(tensor: object, attribute: str) -> bool:
+    try:
+        return getattr(tensor, attribute, None) is not None
+    except Exception as error:
+        found = f"is a {name_of(type(tensor))} whose {attribute} raised {error_text(error)}"
+        refuse("TENSOR_EXPORT", found, error)
 
-    No data is read, so nothing needs to synchronize: the stream is -1. JAX would read -1 as a
-    stream handle; it gets 1, the legacy stream, on which it makes the device wait.
-    """
-    package = package_of(type(tensor))
-    if package == "tensorflow":
-        _refuse_no_numbers(tensor)
-    arguments: dict[str, Any] = {}
-    if _takes_stream(tensor):
-        arguments["stream"] = 1 if package in JAX else -1
+
+# --- __dlpack__ ---------------------------------------------------------------------------------
+
+
+def _read_dlpack(tensor: Any) -> Export:
+    """Read a tensor through `__dlpack__`, with max_version (DLPack 1.0) where that is taken."""
+    kind: Any = type(tensor)
+    framework = framework_of(kind)
+    _refuse_no_numbers(tensor, framework)
+    arguments = {"stream": framework.stream} if _takes_stream(tensor) else {}
     try:
         capsule = _export(tensor, {"max_version": MAX_VERSION, **arguments})
     except TmaPreconditionError as error:
         if not isinstance(error.__cause__, TypeError):
             raise
         capsule = _export(tensor, arguments)
-    known = is_known(type(tensor))
-    address, layout = parse_capsule(capsule, DIRECT if known else CAREFUL)
-    if is_immutable(type(tensor)):
+    trusted = is_trusted(kind)
+    address, layout = parse_capsule(capsule, DIRECT if trusted else CAREFUL)
+    if framework.immutable and kind.__name__ not in framework.variables:
         layout = layout._replace(flags=layout.flags | READ_ONLY)
-    return Export(address, layout, None if known else capsule)
+    return Export(address, layout, None if trusted else capsule)
 
 
-def _refuse_no_numbers(tensor: Any) -> None:
-    dtype = getattr(getattr(tensor, "dtype", None), "name", None)
-    if dtype in NO_NUMBERS:
-        found = f"is a TensorFlow tensor of dtype {dtype}"
-        refuse("TENSOR_EXPORT", found, fix="pass a tensor of numbers")
+def _refuse_no_numbers(tensor: Any, framework: Framework) -> None:
+    if framework.no_numbers:
+        dtype = getattr(getattr(tensor, "dtype", None), "name", None)
+        if dtype in framework.no_numbers:
+            found = f"is a {framework.name} tensor of dtype {dtype}"
+            refuse("TENSOR_EXPORT", found, fix="pass a tensor of numbers")
 
 
 def _export(tensor: Any, arguments: dict[str, Any]) -> object:
@@ -124,30 +177,23 @@ def _takes_stream(tensor: Any) -> bool:
 
 
 def _refuse_export(tensor: Any, error: Exception) -> NoReturn:
-    found = f"is a {name_of(type(tensor))} whose __dlpack__ raised {said(error)}"
+    found = f"is a {name_of(type(tensor))} whose __dlpack__ raised {error_text(error)}"
     if issubclass(type(tensor), np.ndarray) and not isinstance(error, TypeError):
         fix = numpy_fix(tensor.dtype)
         if fix:
-            found = f"is a NumPy array of dtype {tensor.dtype}: __dlpack__ raised {said(error)}"
+            found = (
+                f"is a NumPy array of dtype {tensor.dtype}: __dlpack__ raised {error_text(error)}"
+            )
             refuse("TENSOR_NUMPY_DTYPE", found, error, fix)
         if not tensor.flags.writeable:
             refuse("TENSOR_NUMPY_READ_ONLY", found, error)
-    refuse("TENSOR_EXPORT", found, error, fix_of(tensor))
+    refuse("TENSOR_EXPORT", found, error, framework_of(type(tensor)).fix(tensor))
 
 
-# __cuda_array_interface__
-
-#: NumPy's dtype.kind -> DLPack's type code.
-CODES = {
-    "i": DLDataTypeCode.kDLInt,
-    "u": DLDataTypeCode.kDLUInt,
-    "f": DLDataTypeCode.kDLFloat,
-    "c": DLDataTypeCode.kDLComplex,
-    "b": DLDataTypeCode.kDLBool,
-}
+# --- __cuda_array_interface__ -------------------------------------------------------------------
 
 
-def read_interface(tensor: Any) -> Export:
+def _read_interface(tensor: Any) -> Export:
     """Read `__cuda_array_interface__`. It has no device, so device 0 is reported."""
     producer = name_of(type(tensor))
     try:
@@ -160,7 +206,7 @@ def read_interface(tensor: Any) -> Export:
         byte_strides = None if given is None else tuple(map(operator.index, given))
         is_masked = interface.get("mask") is not None
     except Exception as error:
-        found = f"is a {producer} whose __cuda_array_interface__ failed with {said(error)}"
+        found = f"is a {producer} whose __cuda_array_interface__ failed with {error_text(error)}"
         refuse("TENSOR_INTERFACE", found, error)
     if is_masked:
         refuse("TENSOR_MASKED", f"is a {producer} with a mask")
@@ -191,8 +237,71 @@ def _strides_in_elements(
     return tuple(stride // itemsize for stride in byte_strides)
 
 
-def refuse_masked(tensor: object) -> None:
-    """Refuse NumPy's masked arrays, whose `__dlpack__` drops the mask."""
-    masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)
-    if masked is not None and issubclass(type(tensor), masked):
-        refuse("TENSOR_MASKED", "is a numpy.ma.MaskedArray")
+# --- Memory -------------------------------------------------------------------------------------
+
+
+class _Memory:
+    """Bytes at an address, for NumPy's array interface, and the object that keeps them alive."""
+
+    def __init__(self, address: int, size_bytes: int, owner: object, read_only: bool) -> None:
+        self.owner = owner
+        self.__array_interface__ = {
+            "version": 3,
+            "typestr": "|u1",
+            "shape": (size_bytes,),
+            "data": (address, read_only),
+        }
+
+
+def array_at(
+    address: int, size_bytes: int, owner: object, *, read_only: bool = False
+) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Return memory of this process as a uint8 array, without a copy; it keeps `owner` alive."""
+    return np.asarray(_Memory(address, size_bytes, owner, read_only))
+
+
+def host_bytes(
+    view: TensorView, storage: Storage | None = None
+) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Return the bytes of memory that a host tensor spans, gaps included.
+
+    Parameters
+    ----------
+    view : TensorView
+        A view of a tensor in host or pinned memory.
+    storage : Storage, optional
+        Return all of it, not just what the tensor spans.
+
+    Returns
+    -------
+    numpy.ndarray
+        uint8, 1-D, from the first byte of element (0, ..., 0) to the last byte of the last element,
+        gaps between rows included; no copy. It keeps the tensor alive, and is not writeable if the
+        view is read-only. Empty for a tensor without elements.
+
+    Raises
+    ------
+    TmaUnsupportedError
+        If it is GPU memory.
+    TmaPreconditionError
+        If the memory cannot be read (checked only for unknown producers).
+
+    Examples
+    --------
+    >>> x = np.arange(12, dtype=np.uint8).reshape(3, 4)
+    >>> host_bytes(as_tensor_view(x[:2, :3]))
+    array([0, 1, 2, 3, 4, 5, 6], dtype=uint8)
+    """
+    if not view.device.is_host:
+        raise TmaUnsupportedError(
+            f"the tensor lies on {view.device}; only host memory can be read here: copy it to the "
+            'host, x.cpu(), or use backend="cuda"'
+        )
+    address, size_bytes = storage[:2] if storage else (view.address, view.extent_bytes)
+    if not size_bytes:
+        return np.empty(0, np.uint8)
+    kind: Any = type(view.owner)
+    if not is_trusted(kind):
+        read_safely(address, 1, align=1)
+        read_safely(address + size_bytes - 1, 1, align=1)
+    return array_at(address, size_bytes, view, read_only=view.read_only)

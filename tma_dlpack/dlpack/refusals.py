@@ -173,16 +173,10 @@ def refuse(
     raise TmaPreconditionError(violation) from cause
 
 
-def said(error: BaseException) -> str:
-    """Give the type and first line of a producer's error; `__cause__` has all of it."""
+def error_text(error: BaseException) -> str:
+    """Return the type and first line of a producer's error; `__cause__` has all of it."""
     try:
         lines = str(error).strip().splitlines()
     except Exception:  # it may hold an int that is too long to print
         lines = []
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
-
-
-def name_of(kind: type) -> str:
-    """Name a type as users write it, such as ``torch.Tensor`` or ``list``."""
-    module = kind.__module__
-    return kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"

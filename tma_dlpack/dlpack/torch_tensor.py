@@ -1,6 +1,6 @@
-"""Read torch tensors by attributes: `__dlpack__` refuses Parameters and, on old torch, float8.
+"""torch's tensors, read by attributes: `__dlpack__` refuses Parameters and, on old torch, float8.
 
-torch is looked up in sys.modules, never imported here.
+Also their storage and streams. torch is looked up in sys.modules, never imported here.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NoReturn
 
-from tma_dlpack.dlpack.layout import Export, Layout
-from tma_dlpack.dlpack.refusals import name_of, refuse, said
+from tma_dlpack.dlpack.layout import Export, Layout, Storage, is_a, name_of
+from tma_dlpack.dlpack.refusals import error_text, refuse
 from tma_dlpack.tables.dtypes import DLDataType
 from tma_dlpack.tables.enums import DLDataTypeCode, DLDeviceType
 from tma_dlpack.tables.errors import TmaUnsupportedError
@@ -34,7 +34,7 @@ _TORCH_DTYPES = {
 
 @lru_cache(maxsize=1)
 def torch_dtype_table() -> dict[Any, DLDataType]:
-    """Give {torch.dtype: DLDataType} for the dtypes that this version of torch has.
+    """Return {torch.dtype: DLDataType} for the dtypes that this version of torch has.
 
     Raises `TmaUnsupportedError` if torch has not been imported.
     """
@@ -42,12 +42,6 @@ def torch_dtype_table() -> dict[Any, DLDataType]:
     if torch is None:
         raise TmaUnsupportedError("torch is not imported; torch_dtype_table() needs: import torch")
     return {getattr(torch, n): t for n, t in _TORCH_DTYPES.items() if hasattr(torch, n)}
-
-
-def is_torch(tensor: object) -> bool:
-    """Whether it is a torch.Tensor, a Parameter or an instance of any other subclass."""
-    kind = getattr(sys.modules.get("torch"), "Tensor", None)
-    return isinstance(kind, type) and issubclass(type(tensor), kind)
 
 
 def read_torch(tensor: Any) -> Export:
@@ -71,7 +65,7 @@ def read_torch(tensor: Any) -> Export:
 
 
 def _device_of(tensor: Any) -> tuple[int, int] | None:
-    """Give DLPack's device type and id; None if a map cannot describe that device's memory."""
+    """Return DLPack's device type and id; None if a map cannot describe that device's memory."""
     ordinal = tensor.get_device()  # -1 on the host
     if ordinal < 0:
         return (DLDeviceType.kDLCPU.value, 0) if tensor.is_cpu else None
@@ -82,16 +76,16 @@ def _refuse_torch(tensor: Any, cause: Exception | None = None) -> NoReturn:
     """Refuse with the first row of `_FLAWS` that applies."""
     try:
         flaws = ((rule, tensor_is(tensor)) for rule, holds, tensor_is in _FLAWS if holds(tensor))
-        rule, found = next(flaws, ("TENSOR_EXPORT", _cannot_tell(tensor)))
+        rule, found = next(flaws, ("TENSOR_EXPORT", _unreadable(tensor)))
     except Exception as error:  # the methods of a subclass may raise anything
         cause = cause or error
-        rule, found = "TENSOR_EXPORT", _cannot_tell(tensor)
+        rule, found = "TENSOR_EXPORT", _unreadable(tensor)
     if rule == "TENSOR_EXPORT" and cause:
-        found += f": torch raised {said(cause)}"
+        found += f": torch raised {error_text(cause)}"
     refuse(rule, found, cause, _OUTSIDE if _is_transformed(tensor) else None)
 
 
-def _cannot_tell(tensor: object) -> str:
+def _unreadable(tensor: object) -> str:
     return f"is a {name_of(type(tensor))} whose layout cannot be read"
 
 
@@ -101,12 +95,6 @@ def _torch() -> Any:
 
 def _is_hip() -> bool:
     return _torch().version.hip is not None
-
-
-def is_proxy(thing: object) -> bool:
-    """Whether it is the placeholder of a value in a torch.fx graph."""
-    proxy = getattr(sys.modules.get("torch.fx.proxy"), "Proxy", None)
-    return isinstance(proxy, type) and issubclass(type(thing), proxy)
 
 
 _OUTSIDE = (
@@ -123,8 +111,7 @@ def _is_transformed(tensor: Any) -> bool:
 
 
 def _is_fake(tensor: object) -> bool:
-    fake = getattr(sys.modules.get("torch._subclasses.fake_tensor"), "FakeTensor", None)
-    return isinstance(fake, type) and issubclass(type(tensor), fake)
+    return is_a(type(tensor), "torch._subclasses.fake_tensor.FakeTensor")
 
 
 #: Why a torch tensor is refused: rule, condition, what was found; the first that applies counts.
@@ -161,3 +148,31 @@ _FLAWS: tuple[tuple[str, Callable[[Any], bool], Callable[[Any], str]], ...] = (
         lambda t: f"is a {name_of(type(t))} of shape {tuple(t.shape)} whose data_ptr() is 0",
     ),
 )
+
+
+# --- Storage, streams and launchers -------------------------------------------------------------
+
+
+def torch_storage(tensor: Any) -> Storage:
+    """Return a tensor's storage; a subclass of torch.Tensor may raise anything here."""
+    storage = tensor.untyped_storage()
+    # A storage that wraps foreign memory, as from_numpy makes, cannot be resized.
+    return Storage(storage.data_ptr(), storage.nbytes(), storage.resizable())
+
+
+def torch_stream(device_id: int) -> int:
+    """Return torch's current stream."""
+    return int(_torch().cuda.current_stream(device_id).cuda_stream)
+
+
+def wait_for_torch(handle: int, device_id: int) -> None:
+    """Make a stream wait for the work on torch's current stream."""
+    cuda = _torch().cuda
+    cuda.ExternalStream(handle, device_id).wait_stream(cuda.current_stream(device_id))
+
+
+def as_torch(storage: Any) -> Any:
+    """Return a NumPy array as a torch CPU tensor that shares its memory."""
+    if "torch" not in sys.modules:
+        raise TmaUnsupportedError("as_torch needs torch: import torch first")
+    return _torch().from_numpy(storage)

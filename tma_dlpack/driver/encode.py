@@ -131,7 +131,7 @@ _Room = ctypes.c_char * (2 * MAP_BYTES)
 
 
 def _map_storage() -> tuple[Any, int]:
-    """Give zeroed storage and, in it, the address of 128 bytes aligned to 128."""
+    """Return zeroed storage and, in it, the address of 128 bytes aligned to 128."""
     room = _Room()
     start = ctypes.addressof(room)
     return room, start + -start % MAP_BYTES

@@ -160,14 +160,14 @@ def bind(encoder: Encoder, arguments: EncodeArguments, address: int) -> list[Any
 
 @lru_cache(maxsize=256)
 def _packer(c_type: Any, count: int) -> struct.Struct:
-    """Give a struct that packs `count` entries as a C array; it raises if one does not fit."""
+    """Return a struct that packs `count` entries as a C array; it raises if one does not fit."""
     _, letter, _, _ = _C_TYPES[c_type]
     spare_bytes = max(_LEAST_ENTRIES - count, 0) * ctypes.sizeof(c_type)
     return struct.Struct(f"={count}{letter}{spare_bytes}x")
 
 
 def describe(encoder: Encoder, arguments: EncodeArguments, address: int) -> Iterator[str]:
-    """Give every argument as a line ``name = value``, under its driver name."""
+    """Return every argument as a line ``name = value``, under its driver name."""
     for p in encoder.parameters:
         if p.read is None:
             yield f"{p.name} = {address:#x}"

@@ -83,12 +83,12 @@ def is_available() -> bool:
 
 
 def status() -> DriverStatus:
-    """Give the driver and the GPUs; looked up once per process. Never raises."""
+    """Return the driver and the GPUs; looked up once per process. Never raises."""
     return _survey()[1]
 
 
 def device_target(device_id: int) -> Target:
-    """Give the Target of a GPU.
+    """Return the Target of a GPU.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def device_target(device_id: int) -> Target:
 
 
 def current_device() -> int | None:
-    """Give the ordinal of the current context's GPU; None without a context or a driver."""
+    """Return the ordinal of the current context's GPU; None without a context or a driver."""
     if not is_available():
         return None
     current = ctypes.c_void_p()
@@ -124,7 +124,7 @@ def current_device() -> int | None:
 
 
 def pointer_device(address: int) -> int | None:
-    """Give the ordinal of the GPU that an address belongs to; None if CUDA does not know it.
+    """Return the ordinal of the GPU that an address belongs to; None if CUDA does not know it.
 
     For managed memory it is the GPU whose context allocated it.
     """
@@ -134,7 +134,7 @@ def pointer_device(address: int) -> int | None:
 
 
 def pointer_range(address: int) -> tuple[int, int] | None:
-    """Give the first address and the bytes of the allocation that contains an address, or None."""
+    """Return where the allocation that contains an address begins, and its bytes, or None."""
     start, size_bytes = ctypes.c_uint64(), ctypes.c_size_t()
     if not _ask_pointer(_POINTER_RANGE_START, address, start):
         return None
@@ -295,7 +295,7 @@ def _library() -> Any:
 
 
 def driver_function(name: str) -> Any:
-    """Give a function of the driver, by name; raise if the driver is too old to have it."""
+    """Return a function of the driver, by name; raise if the driver is too old to have it."""
     library = _library()
     function = getattr(library, name, None)
     if function is None:
@@ -331,7 +331,7 @@ def _succeed(function: str, result: int, library: Any = None) -> None:
 
 
 def result_name(result: int, library: Any = None) -> str:
-    """Give the name, number and text of a CUresult."""
+    """Return the name, number and text of a CUresult."""
     library = library or _survey()[0]
     name, text = ctypes.c_char_p(), ctypes.c_char_p()
     library.cuGetErrorName(result, name)

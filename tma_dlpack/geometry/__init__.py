@@ -5,9 +5,9 @@ Everything reads `EncodeArguments` (driver order: index 0 is innermost). A copy 
 one pixel's channels (im2col), or one unit of 16 or 32 bytes (interleaved). Line `i` starts
 `i * pitch` bytes after the destination, before the swizzle.
 
-`plan.py` computes counts, lines, pitch and footprint once per map; `swizzle.py` has the patterns;
-`lines.py` places lines in global memory; `boxes.py` does the same for whole boxes; `cover.py` lists
-the tiles of a tensor. A new swizzle is a row of `swizzle.SWIZZLES`.
+`plan.py` has the patterns of swizzles, and computes counts, lines, pitch and footprint once per
+map; `lines.py` places lines and whole boxes in global memory; `cover.py` lists the tiles of a
+tensor. A new swizzle is a row of `plan.SWIZZLES`.
 
 Source: measured on an H200 (compute capability 9.0, driver 580.159.04, 2026-11-20). Packed types,
 atom swizzles and im2col-wide are documented, not measured (PTX ISA, CUDA driver API).
@@ -26,33 +26,34 @@ atom swizzles and im2col-wide are documented, not measured (PTX ISA, CUDA driver
 
 from __future__ import annotations
 
-from tma_dlpack.geometry.boxes import (
-    Cut,
-    box_starts,
-    cut_box,
-    has_lattice,
-    wholly_in_bounds,
-)
 from tma_dlpack.geometry.cover import tile_coords
 from tma_dlpack.geometry.lines import (
     CHUNK_BYTES,
+    Cut,
     LinePosition,
+    box_starts,
+    cut_box,
     in_bounds,
     inner_window,
     line_origins,
     line_positions,
     store_window,
+    wholly_in_bounds,
 )
 from tma_dlpack.geometry.plan import (
+    SMEM_ALIGNMENT,
+    SWIZZLES,
     BoolArray,
     IntArray,
+    Swizzle,
     TilePlan,
     im2col_box,
     plan,
     smem_alignment,
     smem_bytes,
+    spatial_dims,
+    swizzle_offset,
     swizzle_order,
     tx_bytes,
     walked_dims,
 )
-from tma_dlpack.geometry.swizzle import SMEM_ALIGNMENT, SWIZZLES, Swizzle, swizzle_offset

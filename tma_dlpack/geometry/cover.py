@@ -16,7 +16,7 @@ MAX_COORDS = 1 << 27
 
 
 def tile_coords(args: EncodeArguments) -> IntArray:
-    """Give the coordinates of the tiles that cover the tensor.
+    """Return the coordinates of the tiles that cover the tensor.
 
     Tiled maps step by the box in each dimension (an interleaved map by one slice). Im2col maps
     list the column starts that cover every pixel of the bounding boxes, `pixels_per_column` at a
@@ -99,6 +99,6 @@ def _empty_grid(steps: Sequence[range], rank: int) -> tuple[IntArray, IntArray]:
 
 
 def _along(places: range, axis: int, axes: int) -> IntArray:
-    """Give a range as an array that broadcasts along one of some axes."""
+    """Return a range as an array that broadcasts along one of some axes."""
     values: IntArray = np.arange(places.start, places.stop, places.step, dtype=np.int64)
     return values.reshape([-1 if a == axis else 1 for a in range(axes)])

@@ -1,7 +1,8 @@
-"""The places of the lines of tiles in global memory, and which of them are in bounds."""
+"""The places of lines and boxes in global memory, and which of them are in bounds."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
@@ -11,6 +12,7 @@ import numpy as np
 from tma_dlpack.geometry.plan import (
     BoolArray,
     IntArray,
+    Lattice,
     TilePlan,
     im2col_box,
     spatial_dims,
@@ -36,7 +38,7 @@ class LinePosition(NamedTuple):
 def line_positions(
     tile_plan: TilePlan, coords: IntArray, offsets: Sequence[int] = ()
 ) -> list[LinePosition]:
-    """Give the position of each line of each tile along every dimension that lines step through.
+    """Return the position of each line of each tile along every dimension that lines step through.
 
     Parameters
     ----------
@@ -63,7 +65,7 @@ def _tiled_positions(tile_plan: TilePlan, coords: IntArray) -> dict[int, IntArra
 
 @lru_cache(maxsize=256)
 def _taken(tile_plan: TilePlan) -> list[tuple[int, IntArray]]:
-    """Give ``j[d] * s[d]`` of each dimension that lines step through, shaped to broadcast."""
+    """Return ``j[d] * s[d]`` of each dimension that lines step through, shaped to broadcast."""
     taken = []
     for d in tile_plan.line_dims:
         j = np.arange(0, tile_plan.counts[d] * tile_plan.steps[d], tile_plan.steps[d])
@@ -100,7 +102,7 @@ def _im2col_positions(
 def line_origins(
     tile_plan: TilePlan, coords: IntArray, offsets: Sequence[int] = ()
 ) -> tuple[IntArray, BoolArray]:
-    """Give where each line starts in global memory, and whether it is in bounds.
+    """Return where each line starts in global memory, and whether it is in bounds.
 
     Returns
     -------
@@ -124,7 +126,7 @@ Positions = TypeVar("Positions", int, IntArray)
 
 
 def in_bounds(start: Positions, step: int, count: int, dim: int) -> tuple[Positions, Positions]:
-    """Give which of `count` positions start, start + step, ... lie in 0..dim - 1: [first, last).
+    """Return which of `count` positions start, start + step, ... lie in 0..dim - 1: [first, last).
 
     >>> in_bounds(-3, 2, 4, 3)  # of -3, -1, 1, 3 the third
     (2, 3)
@@ -140,7 +142,7 @@ def _clamped(n: Positions, low: Positions | int, high: int) -> Positions:
 
 
 def inner_window(tile_plan: TilePlan, inner: Positions) -> tuple[Positions, Positions, Positions]:
-    """Give which bytes of a line are in bounds along dimension 0.
+    """Return which bytes of a line are in bounds along dimension 0.
 
     Parameters
     ----------
@@ -158,13 +160,78 @@ def inner_window(tile_plan: TilePlan, inner: Positions) -> tuple[Positions, Posi
     if tile_plan.unit_bytes:
         zero = inner * 0
         return zero, zero, zero + line_bytes
-    bits = args.type_row.element_bits
+    bits = tile_plan.row.element_bits
     start = inner * bits // 8
     first, last = in_bounds(start, 1, line_bytes, args.global_dim[0] * bits // 8)
     return start, first, last
 
 
 def store_window(tile_plan: TilePlan, start: IntArray, last: IntArray) -> IntArray:
-    """Give the end of the window that a store writes: up to the next 16-byte chunk [measured]."""
+    """Return the end of the window that a store writes: up to the next 16-byte chunk [measured]."""
     end: IntArray = -(-(start + last) // CHUNK_BYTES) * CHUNK_BYTES - start
     return end.clip(max=tile_plan.line_bytes)
+
+
+# --- Boxes: what of a tiled map is in bounds, as a regular grid of lines ------------------------
+
+
+class Cut(NamedTuple):
+    """The part of a box that is in bounds: some of its lines, and the same bytes of each."""
+
+    lines: tuple[slice, ...]  # along each axis of line_shape
+    shape: tuple[int, ...]  # the number of them
+    strides: tuple[int, ...]  # bytes from one to the next
+    first: int  # bytes [first, last) of each line
+    last: int
+    start: int  # bytes from where the box starts to the first one in bounds
+    reach: int  # bytes from the first line's start to the last one's
+
+    @property
+    def size_bytes(self) -> int:
+        """How many bytes are in bounds."""
+        return math.prod(self.shape) * (self.last - self.first)
+
+
+def box_starts(tile_plan: TilePlan, coords: IntArray) -> IntArray:
+    """Return the starts of boxes, in bytes from the tensor's address, (tiles,).
+
+    Only meaningful for boxes that are in bounds at least in part.
+    """
+    return coords @ _lattice(tile_plan).strides_bits >> 3
+
+
+def wholly_in_bounds(tile_plan: TilePlan, coords: IntArray) -> BoolArray:
+    """Return which boxes are wholly in bounds, (tiles,)."""
+    wholly: BoolArray = np.all((coords >= 0) & (coords <= _lattice(tile_plan).limits), axis=1)
+    return wholly
+
+
+def cut_box(tile_plan: TilePlan, coords: Sequence[int]) -> Cut:
+    """Return the part of one box that is in bounds; `coords` in driver order.
+
+    Examples
+    --------
+    >>> from tma_dlpack.tables.arguments import EncodeArguments
+    >>> from tma_dlpack.tables.enums import TensorMapDataType
+    >>> from tma_dlpack.geometry import plan
+    >>> args = EncodeArguments("tiled", TensorMapDataType.INT32, (8, 8), (32,), (1, 1), (4, 3))
+    >>> cut = cut_box(plan(args), (-4, 6))
+    >>> cut.lines, cut.first, cut.last, cut.size_bytes
+    ((slice(0, 2, None),), 16, 16, 0)
+    """
+    counts, steps, dims = tile_plan.counts, tile_plan.steps, tile_plan.arguments.global_dim
+    strides = _lattice(tile_plan).line_strides
+    _, first, last = inner_window(tile_plan, coords[0])
+    lines, shape, start, reach = [], [], first, 0
+    for d, stride in zip(tile_plan.line_dims, strides, strict=True):
+        begin, end = in_bounds(coords[d], steps[d], counts[d], dims[d])
+        lines.append(slice(begin, end))
+        shape.append(end - begin)
+        start += begin * stride
+        reach += (end - begin - 1) * stride
+    return Cut(tuple(lines), tuple(shape), strides, first, last, start, reach)
+
+
+def _lattice(tile_plan: TilePlan) -> Lattice:
+    assert tile_plan.lattice is not None  # callers have looked
+    return tile_plan.lattice

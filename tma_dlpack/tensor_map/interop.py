@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tma_dlpack.dlpack import TensorView
+from tma_dlpack.dlpack.frameworks import TORCH
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tables.targets import Target
 
@@ -17,10 +17,8 @@ if TYPE_CHECKING:
 
 def for_torch(storage: NDArray[np.uint8]) -> Any:
     """Give the bytes of maps as a torch CPU tensor that shares them."""
-    torch = sys.modules.get("torch")
-    if torch is None:
-        raise TmaUnsupportedError("as_torch needs torch: import torch first")
-    return torch.from_numpy(storage)
+    assert TORCH.launcher is not None
+    return TORCH.launcher(storage)
 
 
 def for_cuda_bindings(data: bytes) -> Any:

@@ -2,9 +2,8 @@
 
 `checks.CHECKS` has one row per line of the report; `run_case` runs one case, which depends only on
 the check's name, the seed and the case number, so that `replay` can repeat it. `random_*.py` make
-the cases, `driver_calls.py` the calls that encode their maps, `arena.py` is the memory that they
-copy, `operands.py` runs wgmma and ldmatrix, `report.py` is the result, `learning.py` compares the
-fields of a GPU whose layout has not been measured.
+the cases, `arena.py` the calls that encode their maps and the memory that they copy, `operands.py`
+runs wgmma and ldmatrix, `report.py` is the result, `learning.py` the file that a user can send.
 
 A new check: a row in `CHECKS` with an `op` of its own, its branch in `run_case`, which returns an
 `Outcome` (call, accepted, first difference or None), and a generator of random cases. Test the
@@ -16,6 +15,7 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 from tma_dlpack import driver
 from tma_dlpack.tables.coerce import shown
@@ -23,14 +23,16 @@ from tma_dlpack.tables.errors import TmaUnsupportedError, refusal
 from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.verification.arena import Arena
 from tma_dlpack.verification.checks import CHECKS, Check, Outcome, run_case
-from tma_dlpack.verification.learning import FieldStatistics
+from tma_dlpack.verification.learning import Findings
 from tma_dlpack.verification.report import VerifyReport, VerifyRow
 
 BAR_WIDTH = 30
 
 
 @opaque
-def verify(n: int = 1000, seed: int = 0, *, device_id: int = 0) -> VerifyReport:
+def verify(
+    n: int = 1000, seed: int = 0, *, device_id: int = 0, out: str | Path | None = None
+) -> VerifyReport:
     """Compare this package with the driver and the GPU of this machine, on random cases.
 
     - Encoders: the measured layout against cuTensorMapEncode*, refusals and bytes.
@@ -48,6 +50,10 @@ def verify(n: int = 1000, seed: int = 0, *, device_id: int = 0) -> VerifyReport:
         Seed of the random cases, 0 or more.
     device_id : int
         Ordinal of the GPU.
+    out : path, optional
+        Write every case with its arguments, verdicts and bytes to this file (compressed if its name
+        ends with .gz), for those who maintain this package. It has nothing of you but the name of
+        the GPU and the versions of driver and package.
 
     Returns
     -------
@@ -72,13 +78,16 @@ def verify(n: int = 1000, seed: int = 0, *, device_id: int = 0) -> VerifyReport:
     >>> print(tma.verify(1000))  # doctest: +SKIP
     """
     n, seed, device_id = _count("n", n, 1), _count("seed", seed), _count("device_id", device_id)
-    rows = []
     with Arena(seed, device_id) as arena:
         _require_tma(arena)
-        learnt = FieldStatistics()
-        for check in CHECKS:
-            rows.append(_run(check, n, seed, arena, learnt))
-    return VerifyReport(str(driver.status().devices[device_id]), seed, tuple(rows))
+        if out is not None:
+            _require_writable(out)
+        device = str(driver.status().devices[device_id])
+        findings = Findings(device, arena.target, seed)
+        rows = tuple(_run(check, n, seed, arena, findings) for check in CHECKS)
+    if out is not None:
+        findings.write(out)
+    return VerifyReport(device, seed, rows)
 
 
 def replay(name: str, number: int, seed: int = 0, *, device_id: int = 0) -> str:
@@ -118,7 +127,7 @@ def replay(name: str, number: int, seed: int = 0, *, device_id: int = 0) -> str:
 
 
 def _count(argument: str, number: object, least: int = 0) -> int:
-    """Give an argument as an int of at least `least`, or refuse it."""
+    """Return an argument as an int of at least `least`, or refuse it."""
     try:
         count = operator.index(number)  # type: ignore[arg-type]
     except TypeError:
@@ -129,19 +138,17 @@ def _count(argument: str, number: object, least: int = 0) -> int:
     return count
 
 
-def _run(check: Check, n: int, seed: int, arena: Arena, learnt: FieldStatistics) -> VerifyRow:
+def _run(check: Check, n: int, seed: int, arena: Arena, findings: Findings) -> VerifyRow:
     accepted = disagreements = 0
     first = None
     for number in _progress(check.name, n):
         outcome = run_case(check, number, seed, arena)
+        findings.add(check.name, number, outcome)
         accepted += outcome.accepted
-        if outcome.driver is not None and outcome.case is not None:
-            learnt.add(*outcome.case, outcome.driver)
         if outcome.difference is not None:
             disagreements += 1
             first = first or _reproducible(check, number, seed, outcome)
-    learns = check.op == "encode" and not arena.target.has_model
-    note = f"no model for {arena.target}: {learnt}" if learns else ""
+    note = findings.fields(check.name) if check.op == "encode" else ""
     return VerifyRow(check.name, n, accepted, disagreements, first, note)
 
 
@@ -151,6 +158,15 @@ def _reproducible(check: Check, number: int, seed: int, outcome: Outcome) -> str
         f"print(replay({check.name!r}, {number}, {seed}))\n"
         f"{outcome.call}\n{outcome.difference}"
     )
+
+
+def _require_writable(out: str | Path) -> None:
+    """Create the file before the cases run."""
+    try:
+        Path(out).open("ab").close()
+    except OSError as error:
+        must, fix = "be a file that can be written", "pass out='findings.json.gz'"
+        raise refusal("out", f"out is {out}: {error}", must, fix) from error
 
 
 def _require_tma(arena: Arena) -> None:

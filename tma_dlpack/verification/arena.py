@@ -1,17 +1,23 @@
-"""The memory that `verify` copies from and to, on the host and on the GPU, and maps of it."""
+"""What `verify` works on: memory on the host and on the GPU, and the calls that make its maps."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
+from typing import Any
 
 import numpy as np
 
 from tma_dlpack import driver
-from tma_dlpack.copies.device_memory import DeviceBytes
-from tma_dlpack.tables.arguments import EncodeArguments
+from tma_dlpack.copies.launch import DeviceBytes
+from tma_dlpack.make.driver_words import (
+    driver_encode_im2col,
+    driver_encode_im2col_wide,
+    driver_encode_tiled,
+)
+from tma_dlpack.tables.arguments import EncodeArguments, MapKind
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.verification.driver_calls import ENCODERS, keywords_of
 from tma_dlpack.verification.random_copies import ARENA_BYTES
 
 
@@ -38,7 +44,7 @@ class Arena(AbstractContextManager["Arena"]):
         self._stack.close()
 
     def maps(self, arguments: EncodeArguments, start: int) -> tuple[TensorMap, TensorMap]:
-        """Give the driver's map of a tensor on the GPU, and the same map on the host.
+        """Return the driver's map of a tensor on the GPU, and the same map on the host.
 
         The tensor begins `start` bytes after the arena does.
         """
@@ -54,3 +60,43 @@ class Arena(AbstractContextManager["Arena"]):
         """Write the initial bytes again, on both sides."""
         self.host[:] = self.initial
         self.device.put(self.initial)
+
+
+# --- Calls --------------------------------------------------------------------------------------
+
+ENCODERS: dict[MapKind, Callable[..., TensorMap]] = {
+    "tiled": driver_encode_tiled,
+    "im2col": driver_encode_im2col,
+    "im2col_wide": driver_encode_im2col_wide,
+}
+
+
+def keywords_of(args: EncodeArguments) -> dict[str, Any]:
+    """Return the keyword arguments of the call for a tiled or im2col map, without the address."""
+    keywords: dict[str, Any] = {
+        "tensor_data_type": args.data_type,
+        "tensor_rank": args.rank,
+        "global_dim": args.global_dim,
+        "global_strides": args.global_strides,
+        "element_strides": args.element_strides,
+        "interleave": args.interleave,
+        "swizzle": args.swizzle,
+        "l2_promotion": args.l2_promotion,
+        "oob_fill": args.oob_fill,
+    }
+    if args.kind == "tiled":
+        return keywords | {"box_dim": args.box_dim}
+    return keywords | {
+        "pixel_box_lower_corner": args.pixel_box_lower_corner,
+        "pixel_box_upper_corner": args.pixel_box_upper_corner,
+        "channels_per_pixel": args.channels_per_pixel,
+        "pixels_per_column": args.pixels_per_column,
+    }
+
+
+def written(kind: MapKind, keywords: Mapping[str, Any], target: Target, *more: str) -> str:
+    """Write a call as Python; enum members by their numbers, `more` as it is."""
+    plain = {name: int(v) if isinstance(v, int) else v for name, v in keywords.items()}
+    inside = [*(f"{name}={value!r}" for name, value in plain.items()), *more]
+    call = f"tma_dlpack.{ENCODERS[kind].__name__}"
+    return f"{call}({', '.join(inside)}, target={target.name!r})"

@@ -5,26 +5,31 @@ A case depends only on the check's name, the seed and its number, so that `repla
 
 from __future__ import annotations
 
+import base64
+import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from random import Random
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
+from tma_dlpack.copies.backend import Backend
 from tma_dlpack.copies.cuda import BARRIER_BYTES, CudaBackend
 from tma_dlpack.copies.simulator import SimulatorBackend
 from tma_dlpack.copies.tile import Tile
-from tma_dlpack.tables.arguments import EncodeArguments, MapKind
+from tma_dlpack.tables.arguments import MapKind
 from tma_dlpack.tables.errors import TmaDriverError, TmaPreconditionError
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.verification import operands
-from tma_dlpack.verification.arena import Arena
-from tma_dlpack.verification.driver_calls import ENCODERS, keywords_of, written
+from tma_dlpack.verification.arena import ENCODERS, Arena, keywords_of, written
 from tma_dlpack.verification.random_calls import random_call
 from tma_dlpack.verification.random_copies import Copy, random_copy, start_at_limits
 from tma_dlpack.verification.random_operands import random_matrices, random_product
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +61,14 @@ CHECKS = (
 class Outcome:
     """The result of one case.
 
-    `difference` is None if both sides agree. `driver` and `case` are the driver's bytes and the
-    arguments of an accepted encoding on a GPU without a model.
+    `difference` is None if both sides agree. `evidence` is what the GPU or its driver did, as JSON
+    has it, for the file that `verify` writes.
     """
 
     call: str
     accepted: bool
     difference: str | None
-    driver: bytes | None = None
-    case: tuple[EncodeArguments, int] | None = None
+    evidence: dict[str, Any] = field(default_factory=dict)
 
 
 def run_case(check: Check, number: int, seed: int, arena: Arena) -> Outcome:
@@ -91,32 +95,36 @@ def run_case(check: Check, number: int, seed: int, arena: Arena) -> Outcome:
 
 def _compare_encoders(kind: MapKind, rng: Random, target: Target) -> Outcome:
     arguments = random_call(kind, rng)
-    encode = ENCODERS[kind]
     call = written(kind, arguments, target)
-    by_driver = _verdict(encode, arguments, target, "driver")
+    encode = partial(ENCODERS[kind], **arguments, target=target)
+    by_driver = _attempt(lambda: encode(encoder="driver"))
+    accepted = isinstance(by_driver, TensorMap)
+    evidence = {
+        "kind": kind,
+        "arguments": arguments,
+        "driver": _said(by_driver),
+        "bytes": bytes(by_driver).hex() if isinstance(by_driver, TensorMap) else None,
+    }
     if not target.has_model:
-        if isinstance(by_driver, str):
-            return Outcome(call, False, None)
-        case = by_driver.arguments, by_driver.global_address
-        return Outcome(call, True, None, bytes(by_driver), case)
-    by_model = _verdict(encode, arguments, target, "model")
-    if isinstance(by_driver, str) and isinstance(by_model, str):
-        return Outcome(call, False, None)
-    if isinstance(by_driver, str) or isinstance(by_model, str):
-        return Outcome(call, False, f"driver: {_said(by_driver)}\nmodel: {_said(by_model)}")
-    if bytes(by_driver) == bytes(by_model):
-        return Outcome(call, True, None)
-    return Outcome(call, True, f"driver: {bytes(by_driver).hex()}\nmodel:  {bytes(by_model).hex()}")
+        return Outcome(call, accepted, None, evidence)
+    by_model = _attempt(lambda: encode(encoder="model"))
+    difference = None
+    if isinstance(by_driver, TensorMap) and isinstance(by_model, TensorMap):
+        if bytes(by_driver) != bytes(by_model):
+            difference = f"driver: {bytes(by_driver).hex()}\nmodel:  {bytes(by_model).hex()}"
+    elif accepted or isinstance(by_model, TensorMap):
+        difference = f"driver: {_said(by_driver)}\nmodel: {_said(by_model)}"
+    return Outcome(call, accepted, difference, evidence)
 
 
-def _verdict(
-    encode: Callable[..., TensorMap], arguments: dict[str, Any], target: Target, encoder: str
-) -> TensorMap | str:
-    """Give the map, or the text of the refusal."""
+def _attempt(run: Callable[[], T]) -> T | str:
+    """Return what a call returns; or the rule that refuses it, or the driver's error."""
     try:
-        return encode(**arguments, target=target, encoder=encoder)
-    except (TmaPreconditionError, TmaDriverError) as error:
-        return f"{type(error).__name__}: {error}"
+        return run()
+    except TmaPreconditionError as error:
+        return f"refused by {error.violations[0].rule}"
+    except TmaDriverError as error:
+        return f"TmaDriverError: {error}"
 
 
 def _said(verdict: TensorMap | str) -> str:
@@ -134,7 +142,8 @@ def _compare_at_limits(kind: MapKind, rng: Random, arena: Arena) -> Outcome:
     arguments = random_call(kind, rng)
     start = 32 * rng.randint(0, 1000)
     arguments["global_address"] = arena.device.address + start
-    verdict = _verdict(ENCODERS[kind], arguments, arena.target, "driver")
+    encode = partial(ENCODERS[kind], **arguments, target=arena.target, encoder="driver")
+    verdict = _attempt(encode)
     # The simulator needs no mbarrier, so it accepts a tile that is 8 bytes larger.
     room = arena.target.max_smem_bytes - BARRIER_BYTES
     if isinstance(verdict, str) or verdict.smem_bytes > room:
@@ -147,73 +156,62 @@ def _compare_copy(copy: Copy, arena: Arena) -> Outcome:
     call = _described(copy, arena.target)
     on_device, on_host = arena.maps(copy.arguments, copy.start)
     if copy.op == "load":
-        simulated = _copied(lambda: _load(SIMULATOR, on_host, copy, arena.host))
-        loaded = _copied(lambda: _load(CUDA, on_device, copy, arena.device))
+        simulated = _attempt(lambda: _load(SIMULATOR, on_host, copy, arena.host))
+        loaded = _attempt(lambda: _load(CUDA, on_device, copy, arena.device))
         return _judge_load(call, simulated, loaded)
     rng = np.random.default_rng(copy.data_seed)
     data = rng.integers(0, 256, on_device.smem_bytes, np.uint8).tobytes()  # never a logical tile
-    simulated = _copied(lambda: _write(SIMULATOR, on_host, copy, data, arena.host))
-    written = _copied(lambda: _write(CUDA, on_device, copy, data, arena.device))
-    outcome = _judge_store(call, simulated, written, arena)
+    mine = _attempt(lambda: _write(SIMULATOR, on_host, copy, data, arena.host))
+    real = _attempt(lambda: _write(CUDA, on_device, copy, data, arena.device))
+    if mine is not None or real is not None:
+        outcome = _judge_refusals(call, mine, real)
+    else:
+        outcome = _judge_bytes(call, {"global memory": (arena.host, arena.device.get())})
     arena.reset()
     return outcome
 
 
-def _load(backend: Any, tensor_map: TensorMap, copy: Copy, memory: object) -> Tile:
-    tile: Tile = backend.load_tile(
-        tensor_map,
-        copy.coords,
-        im2col_offsets=copy.im2col_offsets,
-        memory=memory,
-        smem_offset=copy.smem_offset,
-    )
-    return tile
+def _load(backend: Backend, tensor_map: TensorMap, copy: Copy, memory: object) -> Tile:
+    where: dict[str, Any] = {"memory": memory, "smem_offset": copy.smem_offset}
+    return backend.load_tile(tensor_map, copy.coords, im2col_offsets=copy.im2col_offsets, **where)
 
 
-def _write(backend: Any, tensor_map: TensorMap, copy: Copy, data: Any, memory: object) -> None:
-    where = {"memory": memory, "smem_offset": copy.smem_offset}
+def _write(backend: Backend, tensor_map: TensorMap, copy: Copy, data: Any, memory: object) -> None:
+    where: dict[str, Any] = {"memory": memory, "smem_offset": copy.smem_offset}
     if copy.op == "store":
         backend.store_tile(tensor_map, copy.coords, data, **where)
     else:
         backend.reduce_tile(tensor_map, copy.coords, data, copy.op, **where)
 
 
-def _copied(run: Callable[[], Tile | None]) -> Tile | str | None:
-    """Give the result of a copy, or the rule that refuses it, or the driver's error."""
-    try:
-        return run()
-    except TmaPreconditionError as error:
-        return f"refused by {error.violations[0].rule}"
-    except TmaDriverError as error:
-        return f"TmaDriverError: {error}"
-
-
-def _judge_load(call: str, simulated: Tile | str | None, loaded: Tile | str | None) -> Outcome:
+def _judge_load(call: str, simulated: Tile | str, loaded: Tile | str) -> Outcome:
     if not (isinstance(simulated, Tile) and isinstance(loaded, Tile)):
         return _judge_refusals(call, simulated, loaded)
-    for what in ("written", "smem"):
-        mine, real = getattr(simulated, what), getattr(loaded, what)
+    pairs = {
+        name: (getattr(simulated, name), getattr(loaded, name)) for name in ("written", "smem")
+    }
+    return _judge_bytes(call, {f"Tile.{name}": pair for name, pair in pairs.items()})
+
+
+def _judge_bytes(call: str, pairs: dict[str, tuple[Any, Any]]) -> Outcome:
+    """Compare arrays of the simulator and the hardware; keep the hardware's where they differ."""
+    for what, (mine, real) in pairs.items():
         if not np.array_equal(mine, real):
-            return Outcome(call, True, _first_difference(f"Tile.{what}", mine, real))
-    return Outcome(call, True, None)
+            evidence = {"hardware": "copied", "what": what, "bytes": _packed(real)}
+            return Outcome(call, True, _first_difference(what, mine, real), evidence)
+    return Outcome(call, True, None, {"hardware": "copied"})
 
 
-def _judge_store(
-    call: str, simulated: Tile | str | None, written: Tile | str | None, arena: Arena
-) -> Outcome:
-    if simulated is not None or written is not None:
-        return _judge_refusals(call, simulated, written)
-    real = arena.device.get()
-    if np.array_equal(arena.host, real):
-        return Outcome(call, True, None)
-    return Outcome(call, True, _first_difference("global memory", arena.host, real))
+def _packed(array: Any) -> str:
+    """Write an array as text: compressed, in base 64."""
+    return base64.b64encode(zlib.compress(np.ascontiguousarray(array).tobytes())).decode()
 
 
 def _judge_refusals(call: str, simulated: object, real: object) -> Outcome:
-    if isinstance(simulated, str) and simulated == real:
-        return Outcome(call, False, None)
-    said = [x if isinstance(x, str) else "copied" for x in (simulated, real)]
-    return Outcome(call, False, f"simulator: {said[0]}\nhardware:  {said[1]}")
+    mine, theirs = (x if isinstance(x, str) else "copied" for x in (simulated, real))
+    same = mine == theirs != "copied"
+    difference = None if same else f"simulator: {mine}\nhardware:  {theirs}"
+    return Outcome(call, False, difference, {"hardware": theirs})
 
 
 def _first_difference(what: str, mine: Any, real: Any) -> str:

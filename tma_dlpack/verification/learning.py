@@ -1,12 +1,185 @@
-"""For a GPU whose layout has not been measured: which fields of sm_90's layout agree there."""
+"""What `verify` learns of a GPU: one file that a user can send, and how it is read.
+
+The file is JSON (compressed if its name ends with .gz): the GPU, and every case with its arguments,
+verdict and bytes. `Findings.against` compares the encodings in it with the rules and the layout of
+a target's column; that needs no GPU. Of a layout that has not been measured, `FieldStatistics` says
+which fields of sm_90's agree.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import gzip
+import json
+import sys
 from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
+from tma_dlpack.checks.check import find_violations
+from tma_dlpack.checks.parse import read_driver_call
 from tma_dlpack.tables import bits
 from tma_dlpack.tables.arguments import EncodeArguments
 from tma_dlpack.tables.bits import FIELDS, fields_of
+from tma_dlpack.tables.errors import TmaError, refusal
+from tma_dlpack.tables.targets import Target
+from tma_dlpack.verification.checks import CHECKS, Outcome
+from tma_dlpack.verification.report import VerifyReport, VerifyRow
+
+FORMAT = "tma_dlpack verify, 1"
+_GZIP = b"\x1f\x8b"
+_OF_TARGET = ("compute_capability", "max_smem_bytes", "driver_version", "multiprocessors")
+
+
+@dataclass
+class Findings:
+    """Every case that `verify` ran on a GPU.
+
+    Attributes
+    ----------
+    device : str
+        The GPU and its driver.
+    target : Target
+    seed : int
+    version : str
+        Of this package.
+    cases : list of dict
+        `check`, `number`, `call`, `accepted`, `difference`, and the `Outcome.evidence` of it.
+    """
+
+    device: str
+    target: Target
+    seed: int
+    version: str = dataclasses.field(
+        default_factory=lambda: str(sys.modules["tma_dlpack"].__version__)
+    )
+    cases: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+
+    def add(self, check: str, number: int, outcome: Outcome) -> None:
+        """Keep one case."""
+        self.cases.append(
+            {
+                "check": check,
+                "number": number,
+                "call": outcome.call,
+                "accepted": outcome.accepted,
+                "difference": outcome.difference,
+                **outcome.evidence,
+            }
+        )
+
+    def write(self, path: str | Path) -> None:
+        """Write the file."""
+        content = {
+            "format": FORMAT,
+            "version": self.version,
+            "device": self.device,
+            "target": {name: getattr(self.target, name) for name in _OF_TARGET},
+            "seed": self.seed,
+            "cases": self.cases,
+        }
+        data = json.dumps(content).encode()
+        Path(path).write_bytes(gzip.compress(data) if str(path).endswith(".gz") else data)
+
+    @classmethod
+    def read(cls, path: str | Path) -> Findings:
+        """Read a file.
+
+        Raises
+        ------
+        TmaPreconditionError
+            If it cannot be read, or is not one that `write` wrote.
+        """
+        try:
+            data = Path(path).read_bytes()
+            content = json.loads(gzip.decompress(data) if data.startswith(_GZIP) else data)
+            if content["format"] != FORMAT:
+                raise ValueError(f"the format is {content['format']!r:.99}")
+            facts = dict(content["target"])
+            facts["compute_capability"] = tuple(facts["compute_capability"])
+            cases = [dict(case) for case in content["cases"]]
+            if not all(
+                {"check", "number", "call", "accepted", "difference"} <= {*c} for c in cases
+            ):
+                raise ValueError("a case lacks fields")
+            return cls(
+                content["device"], Target(**facts), content["seed"], content["version"], cases
+            )
+        except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
+            raise refusal(
+                "path",
+                f"{path} cannot be read: {type(error).__name__}: {error}",
+                f"be a file of the format {FORMAT!r}",
+                "pass what `python -m tma_dlpack verify --out FILE` wrote",
+            ) from error
+
+    def against(self, target: Target | str | None = None) -> VerifyReport:
+        """Compare the driver's verdicts and bytes with the rules and the layout of a target.
+
+        Copies are reported as they were compared on the GPU. `target` is the GPU's own by default.
+        """
+        column = self.target if target is None else Target.of(target)
+        rows = []
+        for check in CHECKS:
+            cases = [case for case in self.cases if case["check"] == check.name]
+            if not cases:
+                continue
+            found = [
+                (case, _difference(case, column) if check.op == "encode" else case["difference"])
+                for case in cases
+            ]
+            differing = [f"{case['call']}\n{text}" for case, text in found if text is not None]
+            accepted = sum(case["accepted"] for case in cases)
+            first = differing[0] if differing else None
+            note = self.fields(check.name) if check.op == "encode" else ""
+            rows.append(VerifyRow(check.name, len(cases), accepted, len(differing), first, note))
+        device = f"{self.device}, against the column of {column}"
+        return VerifyReport(device, self.seed, tuple(rows))
+
+    def fields(self, check: str) -> str:
+        """Return which fields of sm_90's layout agree with the driver's maps; "" if it is known."""
+        if self.target.has_model:
+            return ""
+        statistics = FieldStatistics()
+        for case in self.cases:
+            if case["check"] == check and case["bytes"]:
+                arguments, address = _arguments_of(case, self.target)
+                statistics.add(arguments, address, bytes.fromhex(case["bytes"]))
+        return f"no model for {self.target}: {statistics}"
+
+
+def _arguments_of(case: dict[str, Any], target: Target) -> tuple[EncodeArguments, int]:
+    request = read_driver_call(case["kind"], case["arguments"], target)
+    return request.encode_arguments(), request.address
+
+
+def _difference(case: dict[str, Any], target: Target) -> str | None:
+    """Compare one recorded encoding with a target's rules and layout."""
+    request = read_driver_call(case["kind"], case["arguments"], target)
+    violations = find_violations(request)
+    ours = ", ".join(violation.rule for violation in violations) or "accepted"
+    if case["bytes"] is None:
+        return None if violations else f"driver: {case['driver']}\nrules of {target}: accepted"
+    if violations:
+        return f"driver: accepted\nrules of {target}: {ours}"
+    data, arguments = bytes.fromhex(case["bytes"]), request.encode_arguments()
+    if target.has_model:
+        mine = bits.encode(arguments, request.address)
+        return None if mine == data else f"driver: {data.hex()}\nmodel:  {mine.hex()}"
+    if not target.has_derived_layout or arguments.kind != "tiled":
+        return None
+    try:
+        decoded, address = bits.decode(data, derived=True)
+    except TmaError as error:
+        return f"driver: {data.hex()}\nderived layout: {error}"
+    # The compiler's code, from which the layout is derived, shows nothing of L2 promotion.
+    if (replace(decoded, l2_promotion=arguments.l2_promotion), address) == (
+        arguments,
+        request.address,
+    ):
+        return None
+    return f"driver: {data.hex()}\nderived layout: {decoded}, address {address:#x}"
 
 
 class FieldStatistics:
@@ -35,7 +208,7 @@ class FieldStatistics:
         self.stray |= word
 
     def __str__(self) -> str:
-        """Give the number of fields that agree in all maps, and the others with their counts."""
+        """Return the number of fields that agree in all maps, and the others with their counts."""
         labels = dict.fromkeys(f.label for f in FIELDS if self.seen[f.label])
         differing = [
             f"{label} ({self.same[label]} of {self.seen[label]})"

@@ -8,8 +8,6 @@ small integers, so that every sum is exact.
 from __future__ import annotations
 
 import struct
-from functools import lru_cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -114,7 +112,7 @@ def compare_matrices(matrices: Matrices, arena: Arena) -> str | None:
 
 
 def _registers(matrices: Matrices, logical: npt.NDArray[Any]) -> npt.NDArray[np.uint32]:
-    """Give the registers of each lane: PTX ISA, ldmatrix, fragments of 8 x 8 16-bit values."""
+    """Return the registers of each lane: PTX ISA, ldmatrix, fragments of 8 x 8 16-bit values."""
     words = np.ascontiguousarray(logical).view(np.uint16)
     column = matrices.column * logical.itemsize // 2
     places = {4: ((0, 0), (1, 0), (0, 1), (1, 1)), 2: ((0, 0), (0, 1)), 1: ((0, 0),)}[matrices.num]
@@ -169,12 +167,9 @@ def _library(product: Product, arena: Arena) -> nvrtc.Library:
 
 
 def _source_library(head: str, arena: Arena) -> nvrtc.Library:
-    return nvrtc.compile_source(head + _kernels(), KERNELS, driver.device_target(arena.device_id))
-
-
-@lru_cache(maxsize=1)
-def _kernels() -> str:
-    return (files(__package__) / "kernels" / KERNELS).read_text(encoding="utf-8")
+    return nvrtc.compile_source(
+        head + nvrtc.packaged(KERNELS, __package__), KERNELS, driver.device_target(arena.device_id)
+    )
 
 
 def wgmma_macro(

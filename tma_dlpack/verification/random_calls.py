@@ -36,7 +36,7 @@ _EDGE = 0.04
 
 
 def random_call(kind: MapKind, rng: Random) -> Call:
-    """Give the arguments of one `driver_encode_*` call, some of them refused."""
+    """Return the arguments of one `driver_encode_*` call, some of them refused."""
     tiled = kind == "tiled"
     data_type = _data_type(rng)
     rank = _sometimes(rng, (1, 2, 6), rng.randint(1 if tiled else 3, 5))
@@ -85,19 +85,19 @@ def _address(rng: Random, align: int) -> int:
 
 
 def _size(rng: Random) -> int:
-    """Give a size of any magnitude."""
+    """Return a size of any magnitude."""
     return rng.randint(1, 1 << rng.randint(1, 20))
 
 
 def _inner(rng: Random, element_bytes: int, span: int) -> int:
-    """Give inner elements: mostly whole 16 bytes within the swizzle's span."""
+    """Return inner elements: mostly whole 16 bytes within the swizzle's span."""
     most = min(span // 16, 256 * element_bytes // 16)
     legal = rng.randint(1, max(most, 1)) * 16 // element_bytes
     return _sometimes(rng, (*_EDGES_OF_BOX, legal + 1, span // element_bytes + 16), legal)
 
 
 def _box(rng: Random, rank: int, inner_bytes: int) -> tuple[int, ...]:
-    """Give the outer box: often close to the limit of 228 KB."""
+    """Return the outer box: often close to the limit of 228 KB."""
     room = MAX_BOX_BYTES // max(inner_bytes, 1)
     box = []
     for _ in range(rank - 1):

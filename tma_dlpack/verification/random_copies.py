@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from tma_dlpack import geometry
-from tma_dlpack.copies.checks import MAX_OFFSET
 from tma_dlpack.copies.reductions import REDUCTIONS
+from tma_dlpack.copies.request import MAX_OFFSET
 from tma_dlpack.tables.arguments import EncodeArguments
 from tma_dlpack.tables.dtypes import row
 from tma_dlpack.tables.enums import TensorMapDataType, TmaInterleaveLayout, TmaOobFill, TmaSwizzle
@@ -41,7 +41,7 @@ class Copy:
 
 
 def random_copy(op: str, kind: str, rng: Random, max_smem_bytes: int) -> Copy:
-    """Give one copy; `op` is ``"load"``, ``"store"`` or ``"reduce"``, `kind` tiled or im2col."""
+    """Return one copy; `op` is ``"load"``, ``"store"`` or ``"reduce"``, `kind` tiled or im2col."""
     while True:
         data_type = rng.choice(_ORDINARY)
         if op == "reduce":
@@ -70,7 +70,7 @@ def random_copy(op: str, kind: str, rng: Random, max_smem_bytes: int) -> Copy:
 def start_at_limits(
     rng: Random, args: EncodeArguments
 ) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
-    """Give row-major coordinates and offsets at the ends of dimensions, boxes and registers."""
+    """Return row-major coordinates and offsets at the ends of dimensions, boxes and registers."""
     coords = []
     for d, dim in enumerate(args.global_dim):
         box = args.box_dim[d] if args.box_dim else 8
@@ -90,7 +90,7 @@ def start_at_limits(
 
 
 def _reach(args: EncodeArguments) -> int:
-    """Give the bytes from the tensor's first to its last, whole chunks."""
+    """Return the bytes from the tensor's first to its last, whole chunks."""
     unit = geometry.plan(args).unit_bytes or args.type_row.element_bytes
     outer = zip(args.global_dim[1:], args.global_strides, strict=True)
     return _up(args.global_dim[0] * unit, 16) + sum((n - 1) * stride for n, stride in outer)
@@ -101,7 +101,7 @@ def _up(n: int, step: int) -> int:
 
 
 def _options(rng: Random, data_type: TensorMapDataType) -> EncodeArguments:
-    """Give arguments in which only type, interleave, swizzle and fill are reusable."""
+    """Return arguments in which only type, interleave, swizzle and fill are reusable."""
     interleave = TmaInterleaveLayout(rng.choice((0, 0, 0, 1, 2)))
     nan = row(data_type).is_float and rng.random() < 0.5
     return EncodeArguments(
@@ -117,7 +117,7 @@ def _options(rng: Random, data_type: TensorMapDataType) -> EncodeArguments:
 
 
 def _inner(rng: Random, args: EncodeArguments) -> int:
-    """Give inner elements: whole 16 bytes, within the swizzle's span."""
+    """Return inner elements: whole 16 bytes, within the swizzle's span."""
     span = (256, 32, 64, 128)[args.swizzle]
     element_bytes = args.type_row.element_bytes
     most = min(span, 256 * element_bytes) // 16
@@ -125,7 +125,7 @@ def _inner(rng: Random, args: EncodeArguments) -> int:
 
 
 def _dims(rng: Random, rank: int) -> list[int]:
-    """Give extents whose product stays small; some of 1."""
+    """Return extents whose product stays small; some of 1."""
     room = 2 ** rng.randint(4, 16)
     dims = []
     for _ in range(rank):
@@ -137,7 +137,7 @@ def _dims(rng: Random, rank: int) -> list[int]:
 
 
 def _strides(rng: Random, args: EncodeArguments, dims: list[int], dense: bool) -> tuple[int, ...]:
-    """Give strides without overlap, gaps now and then; loads may also see a stride of 0."""
+    """Return strides without overlap, gaps now and then; loads may also see a stride of 0."""
     align = 32 if args.interleave == TmaInterleaveLayout.bytes32 else 16
     unit = {0: args.type_row.element_bytes, 1: 16, 2: 32}[int(args.interleave)]
     stride, strides = _up(dims[0] * unit, align), []
@@ -187,7 +187,7 @@ def _tiled_start(
 
 
 def _place(rng: Random, least: int, dim: int) -> int:
-    """Give a coordinate, mostly in bounds."""
+    """Return a coordinate, mostly in bounds."""
     if rng.random() < 0.2:
         return rng.randint(least, dim + 1)
     return rng.choice((0, rng.randint(0, dim - 1)))

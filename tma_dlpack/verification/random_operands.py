@@ -65,7 +65,7 @@ class Factor:
 
 
 def _float8(one: int) -> tuple[Callable[[Array], Array], Callable[[Array], Array]]:
-    """Give the functions between -2..2 and the bytes of a float8 type, whose 1.0 is `one`."""
+    """Return the functions between -2..2 and the bytes of a float8 type, whose 1.0 is `one`."""
     two = one + (8 if one == 0x38 else 4)  # exponent + 1: e4m3 has 3 mantissa bits, e5m2 has 2
     codes = np.array([0x80 | two, 0x80 | one, 0, one, two], np.uint8)
     values = np.zeros(256, np.int64)
@@ -73,48 +73,28 @@ def _float8(one: int) -> tuple[Callable[[Array], Array], Callable[[Array], Array
     return (lambda n: codes[n + 2]), (lambda bits: values[bits])
 
 
+def _bfloat16(n: Array) -> Array:
+    return (n.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+
+
+def _of_bfloat16(x: Array) -> Array:
+    return (x.astype(np.uint32) << 16).view(np.float32).astype(np.int64)
+
+
+def _bits_of(dtype: type, word: type) -> tuple[Callable[[Array], Array], Callable[[Array], Array]]:
+    """Return the functions between integers and the bits of a NumPy type."""
+    return (lambda n: n.astype(dtype).view(word)), (lambda x: x.view(dtype).astype(np.int64))
+
+
 _T = TensorMapDataType
-_E4M3, _E5M2 = _float8(0x38), _float8(0x3C)
 MULTIPLIED = (
-    Factor(
-        "f16",
-        _T.FLOAT16,
-        "float",
-        -8,
-        8,
-        lambda n: n.astype(np.float16).view(np.uint16),
-        lambda x: x.astype(np.int64),
-    ),
-    Factor(
-        "bf16",
-        _T.BFLOAT16,
-        "float",
-        -8,
-        8,
-        lambda n: (n.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16),
-        lambda x: (x.astype(np.uint32) << 16).view(np.float32).astype(np.int64),
-    ),
-    Factor(
-        "tf32",
-        _T.TFLOAT32,
-        "float",
-        -8,
-        8,
-        lambda n: n.astype(np.float32).view(np.uint32),
-        lambda x: x.astype(np.int64),
-    ),
-    Factor("e4m3", _T.UINT8, "float", -2, 2, *_E4M3),
-    Factor("e5m2", _T.UINT8, "float", -2, 2, *_E5M2),
-    Factor(
-        "s8",
-        _T.UINT8,
-        "int",
-        -128,
-        127,
-        lambda n: n.astype(np.int8).view(np.uint8),
-        lambda x: x.view(np.int8).astype(np.int64),
-    ),
-    Factor("u8", _T.UINT8, "int", 0, 255, lambda n: n.astype(np.uint8), lambda x: x.astype(int)),
+    Factor("f16", _T.FLOAT16, "float", -8, 8, *_bits_of(np.float16, np.uint16)),
+    Factor("bf16", _T.BFLOAT16, "float", -8, 8, _bfloat16, _of_bfloat16),
+    Factor("tf32", _T.TFLOAT32, "float", -8, 8, *_bits_of(np.float32, np.uint32)),
+    Factor("e4m3", _T.UINT8, "float", -2, 2, *_float8(0x38)),
+    Factor("e5m2", _T.UINT8, "float", -2, 2, *_float8(0x3C)),
+    Factor("s8", _T.UINT8, "int", -128, 127, *_bits_of(np.int8, np.uint8)),
+    Factor("u8", _T.UINT8, "int", 0, 255, *_bits_of(np.uint8, np.uint8)),
 )
 _BY_PTX = {factor.ptx: factor for factor in MULTIPLIED}
 
@@ -160,7 +140,7 @@ class Layout:
         return (element // self.wide, first_row, 0) if self.columns > 1 else self.at
 
     def arguments(self) -> EncodeArguments:
-        """Give the map: of rank 3 where spans lie side by side, as `split_inner` makes it."""
+        """Return the map: of rank 3 where spans lie side by side, as `split_inner` makes it."""
         rows, width = self.shape
         dims: tuple[int, ...] = (width, rows)
         strides: tuple[int, ...] = (self.pitch_bytes,)
@@ -218,7 +198,7 @@ class Matrices:
 
 
 def random_product(rng: Random, max_smem_bytes: int) -> Product:
-    """Give a product of two random tiles of any kind that wgmma reads."""
+    """Return a product of two random tiles of any kind that wgmma reads."""
     while True:
         factor = rng.choice(MULTIPLIED)
         k_steps, n, blocks = rng.randint(1, MAX_K_STEPS), rng.choice(N_CHOICES), rng.randint(1, 3)
@@ -238,7 +218,7 @@ def random_product(rng: Random, max_smem_bytes: int) -> Product:
 def _operand(
     rng: Random, factor: Factor, major: Major, mn: int, k_steps: int, smem_offset: int
 ) -> Layout | None:
-    """Give a tile with these extents of M or N and of K; None if the swizzle does not fit."""
+    """Return a tile with these extents of M or N and of K; None if the swizzle does not fit."""
     swizzle = rng.choice(SWIZZLES)
     span = SPAN_BYTES[swizzle]
     if major == "K":
@@ -280,7 +260,7 @@ def _layout(
 
 
 def random_matrices(rng: Random, max_smem_bytes: int) -> Matrices:
-    """Give an ldmatrix of any tile of rows of whole 16 bytes."""
+    """Return an ldmatrix of any tile of rows of whole 16 bytes."""
     while True:
         data_type = rng.choice((_T.UINT8, _T.UINT16, _T.FLOAT16, _T.BFLOAT16, _T.UINT32))
         num = rng.choice((1, 2, 4))

@@ -127,7 +127,7 @@ class BandwidthReport(Drawn):
         return all(row.verified for row in self.rows)
 
     def best(self, row_bytes: int) -> BandwidthRow:
-        """Give the fastest row among boxes whose rows have `row_bytes` bytes.
+        """Return the fastest row among boxes whose rows have `row_bytes` bytes.
 
         Raises `TmaPreconditionError` if there is none.
         """
@@ -282,7 +282,7 @@ def _maps(
 
 
 def _default_tiles(view: TensorView) -> list[tuple[tuple[int, ...], TmaSwizzle]]:
-    """Give the boxes and swizzles of the default table that a tensor is large enough for."""
+    """Return the boxes and swizzles of the default table that a tensor is large enough for."""
     if not view.shape:
         return [((), TmaSwizzle.none)]  # for make_tma_descriptor to refuse
     *outer, columns = view.shape

@@ -1,0 +1,401 @@
+"""`FRAMEWORKS`: all that this package knows of each framework by its name, one row each.
+
+How its tensors are recognised and exported, where their storage ends, on which stream they are
+computed, and the words of fixes. No framework is imported. A new framework is a new row, and a
+case in tests/dlpack/test_frameworks.py; a type without a row is read with more care (`OTHER`).
+
+Source: what each producer really exports is measured (torch 2.4 to 2.13, NumPy 1.26 to 2.4, JAX
+0.10, tvm-ffi 0.1, TensorFlow 2.21, mlx 0.32), CuPy's and Paddle's read in their source.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tma_dlpack.dlpack import torch_tensor
+from tma_dlpack.dlpack.layout import (
+    READ_ONLY,
+    Export,
+    Layout,
+    Storage,
+    TensorView,
+    is_a,
+    package_of,
+)
+from tma_dlpack.tables.enums import DLDataTypeCode, DLDeviceType
+
+
+class Words(NamedTuple):
+    """Expressions of one framework, about a tensor x."""
+
+    copy: str = "a copy of x"
+    contiguous: str = "a row-major copy of x"
+    permute: str = "x with its dimensions in the order ({order})"
+    view_as: str = "a view of it as {dtype}"
+    pad: str = "allocate rows of {padded} elements, and pass the first {extent} of each"
+    aligned_copy: str = ""  # to a multiple of 32 bytes, where `copy` aligns to 16 only
+    widest_bits: int = 64  # of the integers that `view_as` can have
+
+
+NO_WORDS = Words()
+
+
+class Native(NamedTuple):
+    """What can be asked of a framework's own tensors, by their attributes.
+
+    Attributes
+    ----------
+    tensor : str
+        The class of the tensors; subclasses count.
+    storage : callable (tensor) -> Storage
+    read : callable (tensor) -> Export or None
+        Reads a tensor without `__dlpack__`; None where that has to be called.
+    current_stream : callable (device id) -> CUstream, or None
+        None means the legacy default stream.
+    wait : callable (CUstream, device id), or None
+        Makes a stream wait for the tensors; None where ``__dlpack__(stream=...)`` does it.
+    """
+
+    tensor: str
+    storage: Callable[[Any], Storage]
+    read: Callable[[Any], Export | None] = lambda tensor: None
+    current_stream: Callable[[int], int] | None = None
+    wait: Callable[[int, int], None] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Framework:
+    """One framework.
+
+    Attributes
+    ----------
+    name : str
+        For messages.
+    packages : tuple of str
+        Those that define its tensors.
+    distributions : tuple of str
+        What is installed for it, for the doctor.
+    dlpack : str
+        The version of DLPack that ``__dlpack__(max_version=(1, 3))`` exports, for the doctor.
+    words : Words
+    native : Native or None
+    stream : int
+        What `__dlpack__` takes as the stream of a CUDA tensor of which no data is read: -1, which
+        synchronizes nothing.
+    trusted : bool
+        Whether its capsules and memory are valid, so that pointers need no checks.
+    immutable : bool
+        Whether its tensors are immutable, even if their capsules lack the flag.
+    variables : tuple of str
+        Names of the types that are not.
+    no_numbers : tuple of str
+        Data types whose export ends the process instead of raising.
+    fix : callable (tensor) -> str or None
+        What to pass instead of an object that cannot be exported; None for the usual words.
+    launcher : callable (uint8 array) -> object, or None
+        Wraps the bytes of maps as what its kernels take.
+    """
+
+    name: str
+    packages: tuple[str, ...]
+    distributions: tuple[str, ...] = ()
+    dlpack: str = ""
+    words: Words = NO_WORDS
+    native: Native | None = None
+    stream: int = -1
+    trusted: bool = True
+    immutable: bool = False
+    variables: tuple[str, ...] = ()
+    no_numbers: tuple[str, ...] = ()
+    fix: Callable[[Any], str | None] = lambda tensor: None
+    launcher: Callable[[Any], Any] | None = None
+
+
+# --- NumPy --------------------------------------------------------------------------------------
+
+#: NumPy's dtype.kind -> DLPack's type code.
+CODES = {
+    "i": DLDataTypeCode.kDLInt,
+    "u": DLDataTypeCode.kDLUInt,
+    "f": DLDataTypeCode.kDLFloat,
+    "c": DLDataTypeCode.kDLComplex,
+    "b": DLDataTypeCode.kDLBool,
+}
+#: Types of real numbers that NumPy exports -> DLPack's device type and id, code, bits and lanes.
+_NUMPY_TYPES = {
+    dtype: (DLDeviceType.kDLCPU.value, 0, CODES[dtype.kind].value, 8 * dtype.itemsize, 1)
+    for dtype in map(np.dtype, "?bBhHiIlLqQefd")
+}
+#: Capsule -> the 64-bit words of its struct. PyArrayInterface: int two, nd; char typekind; int
+#: itemsize, flags; 4 bytes of padding; then the pointers shape, strides, data (NumPy, "The array
+#: interface protocol").
+_words_of = ctypes.PYFUNCTYPE(ctypes.POINTER(ctypes.c_size_t), ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+_DATA = 5
+
+
+def read_numpy(array: Any) -> Export | None:
+    """Read a ``numpy.ndarray`` of real numbers by attributes: quicker than a capsule.
+
+    None for subclasses and for arrays that NumPy exports otherwise, or not at all.
+
+    >>> read_numpy(np.zeros((4, 8), np.float16)[:, :4]).layout[2:]
+    (2, 16, 1, 0, (4, 4), (8, 1))
+    """
+    known = _NUMPY_TYPES.get(array.dtype) if type(array) is np.ndarray else None
+    if known is None:
+        return None
+    capsule = array.__array_struct__  # owns the struct, and has no name
+    address = _words_of(capsule, None)[_DATA]  # in half the time of `array.ctypes.data`
+    flags, strides = array.flags, None
+    if not flags.c_contiguous:
+        if any(stride % array.itemsize for stride in array.strides):
+            return None
+        strides = tuple(stride // array.itemsize for stride in array.strides)
+    read_only = 0 if flags.writeable else READ_ONLY
+    return Export(address, Layout(*known, read_only, array.shape, strides))
+
+
+def _numpy_storage(array: np.ndarray[Any, Any]) -> Storage:
+    """Return the memory of the outermost array that the given one is a view of.
+
+    A base that is not an array, such as a buffer or the helper object of `as_strided`, ends the
+    chain.
+    """
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    first = array.__array_interface__["data"][0]
+    if 0 in array.shape:
+        return Storage(first, 0, True)
+    if array.flags.c_contiguous:
+        return Storage(first, array.nbytes, bool(array.flags.owndata))
+    reaches = [(n - 1) * step for n, step in zip(array.shape, array.strides, strict=True)]
+    begin = first + sum(min(reach, 0) for reach in reaches)
+    size_bytes = sum(map(abs, reaches)) + array.itemsize
+    return Storage(begin, size_bytes, bool(array.flags.owndata))
+
+
+def numpy_fix(dtype: np.dtype[Any]) -> str | None:
+    """Return the fix for a dtype that NumPy does not export; None for others."""
+    if dtype.type.__module__ == "ml_dtypes":
+        if dtype.name == "bfloat16":
+            return 'pass x.view(numpy.uint16) and data_type="BFLOAT16"'
+        if dtype.name.startswith("float8"):
+            return "pass x.view(numpy.uint8): a map takes float8 values as bytes"
+        if dtype.name.startswith("float6"):
+            return (
+                "pack four 6-bit values in three bytes (ml_dtypes keeps each in its own) and pass "
+                'them as numpy.uint8 with data_type="16U6_ALIGN16B", on sm_100 or later'
+            )
+        if dtype.name in ("int4", "uint4") or dtype.name.startswith("float4"):
+            return (
+                "pack two 4-bit values in a byte (ml_dtypes keeps each in its own) and pass them "
+                'as numpy.uint8 with data_type="16U4_ALIGN8B", on sm_100 or later'
+            )
+        return f"pass x.view(numpy.uint{8 * dtype.itemsize}): a map copies bits of any meaning"
+    if dtype.names is not None:
+        return "pass one field, x['name'], or the bytes, x.view(numpy.uint8)"
+    if not dtype.isnative:
+        return "convert it: x.astype(x.dtype.newbyteorder('='))"
+    if dtype.kind not in "biufc" or dtype.char in "gG":  # g, G: long double
+        return "convert it to a number type of 8 to 64 bits, or pass a view of its bytes"
+    return None
+
+
+# --- Other frameworks ---------------------------------------------------------------------------
+
+
+def _cupy_storage(array: Any) -> Storage:
+    memory = array.data.mem
+    return Storage(int(memory.ptr), int(memory.size), True)
+
+
+def _cupy_stream(device_id: int) -> int:
+    return int(sys.modules["cupy"].cuda.get_current_stream().ptr)
+
+
+def _jax_fix(tensor: Any) -> str | None:
+    if is_a(type(tensor), "jax.core.Tracer"):
+        return (
+            "make the map outside of the function that jax.jit, jax.vmap or jax.grad traces, of "
+            "the array that it is given"
+        )
+    name = str(getattr(tensor, "dtype", None))
+    if name in ("uint4", "uint2"):
+        return "pass x.astype(jax.numpy.uint8), one value per byte"
+    if name in ("int4", "int2"):
+        return 'pass x.astype(jax.numpy.int8), one value per byte, and data_type="UINT8"'
+    return None
+
+
+#: Objects of TensorFlow that are no eager tensors: type -> the fix.
+_TENSORFLOW = {
+    "SymbolicTensor": "make the map outside of the tf.function, of the tensor that it is given",
+    "ResourceVariable": "pass x.value(), a tensor over the same memory",
+    "RaggedTensor": "pass x.to_tensor(), or x.flat_values",
+    "SparseTensor": "pass tensorflow.sparse.to_dense(x)",
+}
+
+
+# --- The rows -----------------------------------------------------------------------------------
+
+
+def _like_numpy(module: str, aligned_copy: str = "") -> Words:
+    return Words(
+        copy="x.copy()",
+        contiguous=f"{module}.ascontiguousarray(x)",
+        permute="x.transpose({order})",
+        view_as=f"x.view({module}.{{dtype}})",
+        pad=f"y = {module}.empty({{padded_shape}}, x.dtype)[..., :{{extent}}]; y[...] = x",
+        aligned_copy=aligned_copy,
+    )
+
+
+TORCH = Framework(
+    name="torch",
+    packages=("torch",),
+    distributions=("torch",),
+    dlpack="1.3 (2.10 and later)",
+    words=Words(
+        copy="x.clone()",
+        contiguous="x.contiguous()",
+        permute="x.permute({order})",
+        view_as="x.view(torch.{dtype})",
+        pad="y = x.new_empty({padded_shape})[..., :{extent}]; y.copy_(x)",  # its dtype and device
+    ),
+    native=Native(
+        tensor="torch.Tensor",
+        storage=torch_tensor.torch_storage,
+        read=torch_tensor.read_torch,
+        current_stream=torch_tensor.torch_stream,
+        wait=torch_tensor.wait_for_torch,
+    ),
+    launcher=torch_tensor.as_torch,
+)
+FRAMEWORKS = (
+    TORCH,
+    Framework(
+        name="NumPy",
+        packages=("numpy",),
+        words=_like_numpy(
+            "numpy",
+            "y = numpy.empty(x.nbytes + 32, numpy.uint8); y = y[-y.ctypes.data % 32:][:x.nbytes]; "
+            "y = y.view(x.dtype).reshape(x.shape); y[...] = x",
+        ),
+        native=Native("numpy.ndarray", _numpy_storage, read_numpy),
+    ),
+    Framework(
+        name="JAX",
+        packages=("jaxlib", "jax"),
+        distributions=("jax",),
+        dlpack="legacy",
+        words=Words(
+            copy="jax.numpy.array(x)",
+            contiguous="jax.numpy.array(x)",
+            permute="x.transpose({order})",
+            view_as="x.view(jax.numpy.{dtype})",
+            pad="y = jax.numpy.pad(x, {widths})",
+            widest_bits=32,
+        ),
+        stream=1,  # the legacy stream, on which the device waits; JAX would read -1 as a handle
+        immutable=True,
+        fix=_jax_fix,
+    ),
+    Framework(
+        name="CuPy",
+        packages=("cupy",),
+        distributions=("cupy-cuda13x", "cupy-cuda12x"),
+        dlpack="1.0",
+        words=_like_numpy("cupy"),
+        native=Native("cupy.ndarray", _cupy_storage, current_stream=_cupy_stream),
+    ),
+    Framework(
+        name="tvm-ffi", packages=("tvm_ffi",), distributions=("apache-tvm-ffi",), dlpack="1.3"
+    ),
+    Framework(
+        name="mlx",
+        packages=("mlx",),
+        # On the host mlx aligns to 8 bytes only, and so would its own copy be.
+        words=Words(
+            copy="numpy.array(x)",
+            contiguous="mlx.core.contiguous(x)",
+            permute="x.transpose({order})",
+            view_as="x.view(mlx.core.{dtype})",
+            pad="y = mlx.core.pad(x, {widths})",
+        ),
+    ),
+    Framework(name="Paddle", packages=("paddle",)),
+    Framework(
+        name="TensorFlow",
+        packages=("tensorflow",),
+        trusted=False,
+        immutable=True,
+        variables=("ResourceVariable",),
+        no_numbers=("string", "resource", "variant"),
+        fix=lambda tensor: _TENSORFLOW.get(type(tensor).__name__),
+    ),
+    Framework(name="PyArrow", packages=("pyarrow",), trusted=False, immutable=True),
+    # The tensors that the command line describes, which have no memory.
+    Framework(name="described", packages=("described",), words=TORCH.words, trusted=False),
+)
+#: The row of every other type.
+OTHER = Framework(name="other", packages=(), trusted=False)
+
+_BY_PACKAGE = {package: row for row in FRAMEWORKS for package in row.packages}
+_NATIVE = tuple(row.native for row in FRAMEWORKS if row.native)
+
+
+def framework_of(kind: type) -> Framework:
+    """Return the row of a type, by the package that defines it."""
+    return _BY_PACKAGE.get(package_of(kind), OTHER)
+
+
+@lru_cache(maxsize=256)
+def native_of(kind: type) -> Native | None:
+    """Return what can be asked of tensors of a type by attributes; None for most types.
+
+    >>> native_of(np.ndarray).tensor, native_of(list)
+    ('numpy.ndarray', None)
+    """
+    return next((native for native in _NATIVE if is_a(kind, native.tensor)), None)
+
+
+def words_of(view: TensorView) -> Words:
+    """Return the words for fixes of a tensor."""
+    return _BY_PACKAGE.get(view.producer.partition(".")[0], OTHER).words
+
+
+@lru_cache(maxsize=256)
+def is_trusted(kind: type) -> bool:
+    """Whether a trusted framework defines a type, or the `__dlpack__` that it inherits.
+
+    Then the map keeps no capsule. A capsule could hold an object of a subclass that holds its map:
+    such a cycle would never be freed, because the garbage collector does not look into capsules.
+    """
+    maker = next((base for base in kind.__mro__ if "__dlpack__" in vars(base)), kind)
+    return framework_of(kind).trusted or framework_of(maker).trusted
+
+
+def storage_of(view: TensorView) -> Storage:
+    """Return the storage of a tensor; its own extent where the framework does not tell.
+
+    A subclass of torch.Tensor may raise anything here.
+
+    >>> from tma_dlpack.dlpack import as_tensor_view
+    >>> x = np.zeros((4, 8), np.float32)
+    >>> storage_of(as_tensor_view(x[1:, :5])).size_bytes  # not 84
+    128
+    """
+    kind: Any = type(view.owner)
+    native = native_of(kind)
+    if native is not None:
+        return native.storage(view.owner)
+    return Storage(view.address, view.extent_bytes, is_trusted(kind))
