@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 import re
 from enum import IntEnum
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -141,10 +141,7 @@ def parse(enum: type[AnyEnum], value: object) -> AnyEnum:
         raise TypeError(
             f"a {type(value).__name__} is no {enum.__name__}: {_choices(enum)}"
         ) from None
-    try:
-        return enum(number)
-    except ValueError:
-        return _meant(enum, number)
+    return enum(number) if 0 <= number < len(enum) else _meant(enum, number)
 
 
 def _meant(enum: type[AnyEnum], value: str | int) -> AnyEnum:
@@ -161,6 +158,7 @@ def _choices(enum: type[IntEnum]) -> str:
     return "choose " + ", ".join(f"{m.name} ({m.value})" for m in enum)
 
 
+@lru_cache(maxsize=256)
 def meaning(enum: type[AnyEnum], value: str | int) -> AnyEnum | None:
     """Return the member that a word or number means beside the enum's own; None if unclear.
 
