@@ -146,7 +146,7 @@ def parse(enum: type[AnyEnum], value: object) -> AnyEnum:
 
 def _meant(enum: type[AnyEnum], value: str | int) -> AnyEnum:
     """Return the member of a word or number that is no name or value; raise if it is unclear."""
-    member = meaning(enum, value)
+    member: AnyEnum | None = meaning(enum, value)
     if member is None:
         near = near_name(enum, str(value))
         hint = f"; did you mean {near!r}?" if near else ""
