@@ -96,6 +96,8 @@ def test_a_word_that_can_mean_nothing_else_is_understood(enum, word, name):
         (TmaSwizzle, "TmaL2FetchSize.bytes128"),
         (TmaSwizzle, "swizzle"),
         (TmaSwizzle, "True"),
+        (TmaSwizzle, "\u00f1128"),
+        (TmaSwizzle, "128 " * 1000),
         (TmaL2FetchSize, 32),
         (TmaL2FetchSize, "SWIZZLE_128B"),
         (TmaInterleaveLayout, 64),
