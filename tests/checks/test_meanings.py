@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import tma_dlpack as tma
 from tma_dlpack.tables.enums import (
@@ -92,6 +96,8 @@ def test_a_word_that_can_mean_nothing_else_is_understood(enum, word, name):
         (TmaSwizzle, "TmaL2FetchSize.bytes128"),
         (TmaSwizzle, "swizzle"),
         (TmaSwizzle, "True"),
+        (TmaSwizzle, "\u00f1128"),
+        (TmaSwizzle, "128 " * 1000),
         (TmaL2FetchSize, 32),
         (TmaL2FetchSize, "SWIZZLE_128B"),
         (TmaInterleaveLayout, 64),
@@ -216,3 +222,14 @@ def test_the_choices_are_listed_where_nothing_is_near():
         "choose one of none (0), bytes32 (1), bytes64 (2), bytes128 (3), bytes128_atom_32B (4), "
         "bytes128_atom_32B_flip_8B (5), bytes128_atom_64B (6)"
     )
+
+
+@given(
+    st.sampled_from(["interleave_layout", "swizzle", "l2_fetch_size", "oobfill", "data_type"]),
+    st.text(max_size=20) | st.integers(-300, 300),
+)
+def test_no_word_is_fixed_to_other_digits(argument, word):
+    """Whatever stands there: it is understood, or fixed to a name of the same digits, or left."""
+    report = tma.check_tma_descriptor(X, (8, 8), **{argument: word})
+    if "ARGUMENT" in [v.rule for v in report.violations] and (fixed := report.fixed()):
+        assert re.findall(r"\d+", fixed[argument]) == re.findall(r"\d+", str(word))

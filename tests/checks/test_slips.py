@@ -191,3 +191,11 @@ def test_a_tensor_named_y_is_padded_into_another():
     names = {"numpy": np, "y": y}
     exec(code, names)
     assert np.array_equal(names["padded"], y)
+
+
+GLOBAL_WEIGHTS = np.zeros((64, 64), np.float16).T
+
+
+def test_a_tensor_of_the_module_has_its_name_there():
+    fix = tma.check_tma_descriptor(GLOBAL_WEIGHTS, (8, 64)).violations[0].fix
+    assert "pass GLOBAL_WEIGHTS.transpose(1, 0)" in fix

@@ -192,8 +192,11 @@ def name_in_caller(tensor: object) -> str:
     frame = sys._getframe(1)
     while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == "tma_dlpack":
         frame = frame.f_back
-    names = [name for name, value in frame.f_locals.items() if value is tensor]
-    return min(names, key=lambda name: name.startswith("_"), default="x")
+    for scope in (frame.f_locals, frame.f_globals):
+        names = [name for name, value in tuple(scope.items()) if value is tensor]
+        if names:
+            return min(names, key=lambda name: name.startswith("_"))
+    return "x"
 
 
 def in_words_of_caller(findings: tuple[AnyFinding, ...], tensor: object) -> tuple[AnyFinding, ...]:

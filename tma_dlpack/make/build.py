@@ -72,11 +72,11 @@ def check(kind: MapKind, tensor: object, given: Mapping[str, Any]) -> Report:
 def check_view(kind: MapKind, view: TensorView, given: Mapping[str, Any]) -> Report:
     """Give the report on a `TensorView`, with or without a tensor behind it."""
     report = check_request(partial(_request, kind, view.at(0), view.address), given)
-    return dataclasses.replace(
-        report,
-        violations=in_words_of_caller(report.violations, view.owner),
-        advice=in_words_of_caller(report.advice, view.owner),
-    )
+    violations = in_words_of_caller(report.violations, view.owner)
+    advice = in_words_of_caller(report.advice, view.owner)
+    if violations is report.violations and advice is report.advice:
+        return report
+    return dataclasses.replace(report, violations=violations, advice=advice)
 
 
 def _request(

@@ -57,14 +57,16 @@ def make_tma_descriptor(
         ``"bytes16"`` or ``"bytes32"`` for images stored as NC/8HWC8 or NC/16HWC16.
     swizzle : TmaSwizzle, name or value
         Order of the bytes in shared memory, to avoid bank conflicts; ``"bytes128"`` for a row of
-        128 bytes, and so on.
+        128 bytes, and so on. Here as in all enums, bytes (128) and the names of the driver, CUTLASS
+        and PTX are understood too: ``"SWIZZLE_128B"``, ``"Swizzle<3,4,3>"``, ``"K_SW128"``.
     l2_fetch_size : TmaL2FetchSize, name or value
         Bytes that L2 fetches at a time; changes speed only.
     oobfill : TmaOobFill, name or value
         What a load writes for elements outside of the tensor: zeros, or ``"nan"`` (floats only).
     data_type : TensorMapDataType, name or value, optional
         Another map data type of the same element size, such as ``"TFLOAT32"`` for float32 or
-        ``"UINT8"`` for int8. None means the one that libcu++ uses for the tensor's dtype.
+        ``"UINT8"`` for int8; also a dtype or its name, ``torch.float16`` or ``"bf16"``. None means
+        the one that libcu++ uses for the tensor's dtype.
     rules : {"libcu++", "driver"}
         ``"libcu++"`` checks all preconditions of make_tma_descriptor. ``"driver"`` checks only
         those of the driver, and so accepts boxes larger than the tensor, overlapping strides and

@@ -183,7 +183,7 @@ class TensorMapDataType(IntEnum):
     CU_TENSOR_MAP_DATA_TYPE_16U6_ALIGN16B = 15
 
 
-#: What arguments take: a member, its name, or its value.
+#: What arguments take: a member, its name or its value; or what `meanings.parse` understands.
 Interleave = TmaInterleaveLayout | str | int
 Swizzle = TmaSwizzle | str | int
 L2FetchSize = TmaL2FetchSize | str | int

@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 import re
 from enum import IntEnum
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -111,7 +111,7 @@ _SPELLINGS: dict[type[IntEnum], _Spelling] = {
     ),
 }
 
-_WORD = re.compile(r"[\w.:]+(<[\d, ]+>)?")
+_WORD = re.compile(r"[\w.:]{1,60}(<[\d, ]{1,20}>)?", re.ASCII)
 
 
 def parse(enum: type[AnyEnum], value: object) -> AnyEnum:
@@ -141,15 +141,12 @@ def parse(enum: type[AnyEnum], value: object) -> AnyEnum:
         raise TypeError(
             f"a {type(value).__name__} is no {enum.__name__}: {_choices(enum)}"
         ) from None
-    try:
-        return enum(number)
-    except ValueError:
-        return _meant(enum, number)
+    return enum(number) if 0 <= number < len(enum) else _meant(enum, number)
 
 
 def _meant(enum: type[AnyEnum], value: str | int) -> AnyEnum:
     """Return the member of a word or number that is no name or value; raise if it is unclear."""
-    member = meaning(enum, value)
+    member: AnyEnum | None = meaning(enum, value) if _WORD.fullmatch(str(value)) else None
     if member is None:
         near = near_name(enum, str(value))
         hint = f"; did you mean {near!r}?" if near else ""
@@ -161,14 +158,16 @@ def _choices(enum: type[IntEnum]) -> str:
     return "choose " + ", ".join(f"{m.name} ({m.value})" for m in enum)
 
 
+@lru_cache(maxsize=256)
 def meaning(enum: type[AnyEnum], value: str | int) -> AnyEnum | None:
     """Return the member that a word or number means beside the enum's own; None if unclear.
+
+    A word has the form of `_WORD`.
 
     >>> meaning(TmaSwizzle, 128), meaning(TmaSwizzle, "Swizzle<3,4,3>"), meaning(TmaSwizzle, 16)
     (<TmaSwizzle.bytes128: 3>, <TmaSwizzle.bytes128: 3>, None)
     """
-    word = str(value)
-    return _words_of(enum).get(_plain(enum, word)) if _WORD.fullmatch(word) else None
+    return _words_of(enum).get(_plain(enum, str(value)))
 
 
 @cache
@@ -206,6 +205,8 @@ def near_name(enum: type[IntEnum], word: str) -> str | None:
     """
     import difflib  # a millisecond that only a wrong name needs
 
+    if not _WORD.fullmatch(word):
+        return None
     digits = re.findall(r"\d+", word)
     names = {name.lower(): name for name in enum.__members__ if re.findall(r"\d+", name) == digits}
     near = difflib.get_close_matches(word.lower(), names, n=2, cutoff=NEAR)
