@@ -9,7 +9,7 @@ from typing import Any
 from tma_dlpack.checks.report import Report
 from tma_dlpack.checks.request import RULE_SETS
 from tma_dlpack.dlpack import as_tensor_view
-from tma_dlpack.draw.shown_copy import first_coords, request_of
+from tma_dlpack.draw.chunks import first_coords, request_of
 from tma_dlpack.make.im2col import check_im2col_descriptor, make_im2col_descriptor
 from tma_dlpack.make.tiled import check_tma_descriptor, make_tma_descriptor
 from tma_dlpack.tables.errors import TmaError

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tma_dlpack.draw.shown_copy import bounding_box, request_of
+from tma_dlpack.draw.chunks import bounding_box, request_of
 from tma_dlpack.explorer.choice import Choice, look, shape_of
 from tma_dlpack.tables.arguments import EncodeArguments
 from tma_dlpack.tables.enums import (

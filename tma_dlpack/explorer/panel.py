@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
-from tma_dlpack.draw.stills import CSS, script_source
+from tma_dlpack.draw.figure import CSS, script_source
 from tma_dlpack.explorer.views import ACCESSES, TABS
 
 HERE = Path(__file__).parent

@@ -11,8 +11,8 @@ from tma_dlpack import draw
 from tma_dlpack.consumer import ldmatrix_addresses
 from tma_dlpack.draw.cards import report_parts
 from tma_dlpack.draw.figure import Figure
-from tma_dlpack.draw.scene import Scene
-from tma_dlpack.draw.stills import panel_row
+from tma_dlpack.draw.grid import Scene
+from tma_dlpack.draw.figure import panel_row
 from tma_dlpack.draw.svg import svg_panel
 from tma_dlpack.explorer.choice import Choice, Look
 from tma_dlpack.explorer.legal import Range, field_of, menus
@@ -206,7 +206,7 @@ def still_html(look: Look, note: str) -> str:
     if look.ok:
         tensor, *_ = figures(look, "tensor", {})
         drawn = (tensor, *figures(look, "shared", {}))
-        parts += [f"<div><b>{html.escape(f.title)}</b></div>{panel_row(f.scenes())}" for f in drawn]
+        parts += [f"<div><b>{html.escape(f.title)}</b></div>{panel_row(f)}" for f in drawn]
     code = html.escape(look.code)
     parts.append(f"<details><summary>code</summary><pre>{code}</pre></details>")
     return "".join(parts)
