@@ -139,7 +139,10 @@ def test_addresses_and_a_function_of_the_same_elements_agree():
     ("addresses", "said"),
     [
         (np.arange(8) * 16 + 8, r"access\[0\] is 0x8; it must be a multiple of 16 within the tile"),
-        (np.arange(8) * 16 + 8192, r"access\[0\] is 0x2000; it must .* within the tile, 0x0\.\.0x1fff"),
+        (
+            np.arange(8) * 16 + 8192,
+            r"access\[0\] is 0x2000; it must .* within the tile, 0x0\.\.0x1fff",
+        ),
         (np.arange(8) * 16 - 64, r"access\[0\] is -0x40; it must"),
         (np.arange(7) * 16, r"access is array.* it must be 'column'"),
         (np.arange(8) * 16.0, r"access is array.* it must be 'column'"),

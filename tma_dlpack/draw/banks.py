@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tma_dlpack import geometry
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.chunks import BANK_BYTES, BANKS, request_of
 from tma_dlpack.draw.figure import TEXT_COLUMNS, Figure
-from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out
+from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, words
 from tma_dlpack.draw.reads import (
     WARP,
     Access,
@@ -47,20 +47,20 @@ def _stacked(phase: Threads, first: int, css: str = "") -> list[Cell]:
     `first` is the number of the phase's first thread.
     """
     readers: dict[tuple[int, ...], list[int]] = {}
-    for thread, words in enumerate(phase, first):
-        if words:
-            readers.setdefault(words, []).append(thread)
+    for thread, read in enumerate(phase, first):
+        if read:
+            readers.setdefault(read, []).append(thread)
     level = [0] * BANKS
     cells = []
-    for words, threads in readers.items():
-        banks = [w % BANKS for w in words]
+    for read, threads in readers.items():
+        banks = [w % BANKS for w in read]
         at = max(level[b] for b in banks)
         for b in banks:
             level[b] = at + 1
-        name = "thread " * (len(words) > 2) + f"{threads[0]}{'+' * (len(threads) > 1)}"
-        about = f"threads {threads}: shared {words[0] * BANK_BYTES:#06x}, bank {banks[0]}"
+        name = "thread " * (len(read) > 2) + f"{threads[0]}{'+' * (len(threads) > 1)}"
+        about = f"threads {threads}: shared {read[0] * BANK_BYTES:#06x}, bank {banks[0]}"
         style = "conflict" if at else "taken"
-        cells.append(Cell(banks[0], at, style, name, about, len(words), css=css))
+        cells.append(Cell(banks[0], at, style, name, about, len(read), css=css))
     return cells
 
 
@@ -129,12 +129,12 @@ class BankConflicts(Figure):
         cells = []
         for n, s in enumerate(ranked):
             own = s is self.swizzles[0]
-            words = f"{n + 1}. {s.swizzle.name}{' (this map)' * own}"
+            name = f"{n + 1}. {s.swizzle.name}{' (this map)' * own}"
             count = f"{s.wavefronts}" + (f", worst {s.worst}-way" if s.worst > 1 else ", free")
             style, length = "conflict" if s.worst > 1 else "taken", s.wavefronts / most
-            cells.append(label(0, n, words, "strong" if own else "label"))
+            cells.append(label(0, n, name, "strong" if own else "label", 0.7))
             cells.append(Cell(0, n, style, columns=length, rows=0.7))
-            cells.append(Cell(length + 0.03, n, "label", count, rows=0.7, anchor="start"))
+            cells.append(words(length + 0.03, n, count, "label", 0.7))
         heading = "swizzles ranked by wavefronts in all"
         return lay_out("swizzles ranked", [Grid(tuple(cells), (BAR_WIDTH, BAR))], heading)
 
@@ -268,8 +268,8 @@ class AccessSteps(Figure):
             degree, so_far = self.degrees[phase], sum(self.degrees[: phase + 1])
             waves = f"{counted(degree, 'wavefront')}, {so_far} of {self.wavefronts} so far"
             heading = (f"phase {phase + 1} of {len(self.degrees)}", "strong"), (waves, "muted")
-            for k, (words, style) in enumerate(heading):
-                cells.append(Cell(0, k - 3.3, style, words, columns=0, anchor="start", css=css))
+            for k, (text, style) in enumerate(heading):
+                cells.append(replace(words(0, k - 3.3, text, style), css=css))
             cells += _stacked(self.phases[phase], self.first_thread(phase), css)
         about = f"{self.title}, {count} phases one after the other"
         return lay_out(about, [Grid(tuple(cells), UNIT)], notes=self.notes, css=keyframes)

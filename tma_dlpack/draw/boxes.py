@@ -9,7 +9,18 @@ from tma_dlpack.copies.request import CopyRequest
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.chunks import drawn_chunks, request_of
 from tma_dlpack.draw.figure import Figure
-from tma_dlpack.draw.grid import LINE, Cell, Grid, Scene, Window, label, lay_out, sides, text_width
+from tma_dlpack.draw.grid import (
+    LINE,
+    Cell,
+    Grid,
+    Scene,
+    Window,
+    label,
+    lay_out,
+    sides,
+    text_width,
+    words,
+)
 from tma_dlpack.tables.enums import TmaOobFill
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tables.opaque import opaque
@@ -20,6 +31,12 @@ TEXT_WIDTH, TEXT_HEIGHT = 64, 12
 PLOT_WIDTH, LEAST_HEIGHT, MOST_HEIGHT = 430, 96, 280  # px
 LEAST_BAND = 3  # px; a strided box with narrower positions is filled
 MAX_CELLS, STRIP_CELL = 64, (40, 15)  # of the strip of an outer dimension; px at most
+STRIP_STYLES = {
+    (True, True): "taken",
+    (True, False): "filled",
+    (False, True): "tensor",
+    (False, False): "padding",
+}  # (in the box, in bounds)
 STACK = 5  # px from one slice to the one behind it
 MINIMAP = 96, 44  # px
 MOST_LETTERS = 16  # of one line beside the plot
@@ -31,6 +48,7 @@ LEGEND = (
 )
 
 Span = tuple[int, int]  # positions [first, last)
+Floats = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +112,7 @@ class Axis:
         return self.shown[0] > 0, self.shown[1] < self.extent
 
     @property
-    def range(self) -> str:
+    def ends(self) -> str:
         """First and last position of the box, as words."""
         return f"{self.start}..{self.start + self.span - 1}" if self.span > 1 else f"{self.start}"
 
@@ -106,7 +124,7 @@ class Axis:
         cut = f"; {self.shown[0]}..{self.shown[1] - 1} drawn" if any(self.cut) else ""
         return (
             f"{self.name} = {self.extent} (driver {self.driver_name}): box "
-            f"{self.range}{step}{missing}{cut}"
+            f"{self.ends}{step}{missing}{cut}"
         )
 
     def clip(self, span: Span) -> Span:
@@ -138,26 +156,16 @@ class Axis:
         size = -(-(last - first) // MAX_CELLS)  # positions of a cell
         starts = range(first, last, size)
         width = min(STRIP_CELL[0], PLOT_WIDTH / len(starts))
+        is_named = size == 1 and width > 7 * len(f"{last - 1}")
         cells = [label(0, 0, f"{self.name} = {self.extent}", "label")]
         for n, begin in enumerate(starts):
             end = min(begin + size, last)
             inside, taken = 0 <= begin < self.extent, any(begin <= p < end for p in self.taken)
             name = f"{begin}..{end - 1}" if size > 1 else f"{begin}"
-            cells.append(
-                Cell(
-                    n,
-                    0,
-                    ("taken" if inside else "filled")
-                    if taken
-                    else "tensor"
-                    if inside
-                    else "padding",
-                    name * (width > 7 * len(name)),
-                    f"{self.name}: position {name}" + " in the box" * taken,
-                    hatched=taken and not inside,
-                    key=f"at{self.dimension}.{begin}",
-                )
-            )
+            title = f"{self.name}: position {name}{' in the box' * taken}"
+            cell = Cell(n, 0, STRIP_STYLES[taken, inside], name * is_named, title)
+            key = f"at{self.dimension}.{begin}"
+            cells.append(replace(cell, hatched=taken and not inside, key=key))
         return Grid(tuple(cells), (width, STRIP_CELL[1]))
 
 
@@ -230,25 +238,22 @@ class TensorBox(Figure):
         width = PLOT_WIDTH / (right - left)
         height = min(max((bottom - top) * width, LEAST_HEIGHT), MOST_HEIGHT) / (bottom - top)
         tensor = columns.clip((0, columns.extent)), rows.clip((0, rows.extent))
-        ground = _rectangle("ground", *tensor)
-        cut = columns.cut[0], rows.cut[0], columns.cut[1], rows.cut[1]
-        edges = sides(*tensor, cut, (width, height))
+        whole = _rectangle("tensor", *tensor)
         cells = []
         for n in range(min(2, sum(axis.extent - 1 for axis in self.outer)), 0, -1):
-            behind = STACK * n / width, STACK * n / height
-            for edge in sides(*tensor, (False,) * 4, (width, height))[2:]:
-                cells.append(
-                    replace(edge, column=edge.column + behind[0], row=edge.row + behind[1])
-                )
-        cells += [ground, *edges, _rectangle("filled", columns.box, rows.box, hatched=True)]
+            behind = whole.column + STACK * n / width, whole.row + STACK * n / height
+            cells.append(replace(whole, column=behind[0], row=behind[1]))
+        cut = columns.cut[0], rows.cut[0], columns.cut[1], rows.cut[1]
+        cells += [replace(whole, style="ground"), *sides(*tensor, cut, (width, height))]
+        cells.append(_rectangle("filled", columns.box, rows.box, hatched=True))
         across, down = columns.bands(width), rows.bands(height)
         if self.outer_inside and across and down:
             clipped = (across[0][0], across[-1][1]), (down[0][0], down[-1][1])
             cells.append(_rectangle("tensor", *clipped))
             cells += [_rectangle("taken", part, band) for band in down for part in across]
         cells.append(_rectangle("box", columns.box, rows.box))
-        cells += [replace(ground, style="grid", column=c, columns=0) for c in columns.borders()]
-        cells += [replace(ground, style="grid", row=r, rows=0) for r in rows.borders()]
+        cells += [replace(whole, style="grid", column=c, columns=0) for c in columns.borders()]
+        cells += [replace(whole, style="grid", row=r, rows=0) for r in rows.borders()]
         cells += [*self.hits, *self._bounds(width, height)]
         windows = [Window("x", columns.dimension, left, right)]
         windows += [Window("y", rows.dimension, top, bottom)] * rows.exists
@@ -258,21 +263,20 @@ class TensorBox(Figure):
         """Name the box's first and last positions below it and, at its middle, beside it."""
         rows, columns = self.rows, self.columns
         (left, right), bottom = columns.shown, rows.shown[1]
-        words = f"columns {columns.range}"
-        wide = text_width(words) / width
+        name = f"columns {columns.ends}"
+        wide = text_width(name) / width
         first = min(max(columns.start + (columns.span - wide) / 2, left), right - wide)
         below = bottom + STACK / height
-        cells = [Cell(first, below, "label", words, columns=wide, rows=30 / height)]
-        words = f"rows {rows.range}" * rows.exists
-        lines = words.replace("..", "..\n").split("\n") if len(words) > MOST_LETTERS else [words]
-        middle = rows.start + rows.span / 2 - LINE * len(lines) / 2 / height
-        for n, line in enumerate(lines):
-            row = middle + LINE * n / height
-            cells.append(replace(label(left, row, line, "label"), rows=LINE / height))
+        cells = [Cell(first, below, "label", name, columns=wide, rows=30 / height)]
+        if rows.exists:
+            name = f"rows {rows.ends}"
+            if len(name) > MOST_LETTERS:  # 2^31 rows; the note has both ends
+                name = f"{name.split('..')[0]}.."
+            cells.append(label(left, rows.start, name, "label", rows.span))
         return cells
 
 
-def _rectangle(style: str, columns: Span, rows: Span, hatched: bool = False) -> Cell:
+def _rectangle(style: str, columns: Floats, rows: Floats, hatched: bool = False) -> Cell:
     (left, right), (top, bottom) = columns, rows
     return Cell(left, top, style, columns=right - left, rows=bottom - top, hatched=hatched)
 
@@ -281,16 +285,18 @@ def _minimap(*axes: Axis) -> Grid:
     """Draw the whole as a small rectangle, and on it a frame around what is drawn."""
     whole = [(min(0, a.shown[0]), max(a.extent, a.shown[1])) for a in axes]
     scale = min(most / (last - first) for most, (first, last) in zip(MINIMAP, whole, strict=True))
-    sizes, frame = [], []
+    sizes: list[Floats] = []
+    frame: list[Floats] = []
     for axis, (first, last) in zip(axes, whole, strict=True):
         size = max(8.0, scale * (last - first))
         length = max(3.0, (axis.shown[1] - axis.shown[0]) / (last - first) * size)
         begin = min((axis.shown[0] - first) / (last - first) * size, size - length)
         sizes.append((0.0, size))
         frame.append((begin, begin + length))
-    words = "the whole tensor; framed: what is drawn"
-    beside = Cell(sizes[0][1] + 12, 0, "muted", words, rows=LINE, anchor="start")
-    return Grid((_rectangle("tensor", *sizes), _rectangle("frame", *frame), beside))
+    beside = words(sizes[0][1] + 12, 0, "the whole tensor; framed: what is drawn", rows=LINE)
+    return Grid(
+        (_rectangle("tensor", sizes[0], sizes[1]), _rectangle("frame", frame[0], frame[1]), beside)
+    )
 
 
 @opaque

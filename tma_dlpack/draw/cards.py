@@ -16,7 +16,7 @@ from tma_dlpack.copies.rule_list import RuleList, as_rows
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.boxes import tensor
 from tma_dlpack.draw.figure import MAKE_ONE, Figure, fragment, require
-from tma_dlpack.draw.map_bytes import fields_of
+from tma_dlpack.draw.map_bytes import fields_of, is_of_host_tensor
 from tma_dlpack.draw.memory import SharedMemory, shared
 from tma_dlpack.draw.walks import Im2colWalk, walk
 from tma_dlpack.tables.coerce import counted
@@ -50,7 +50,10 @@ def tensor_map_html(tensor_map: TensorMap) -> str:
     True
     """
     require("tensor_map", tensor_map, (TensorMap,), MAKE_ONE)
-    parts: list[Figure | str] = [bold(repr(tensor_map)), _line(tile_line(tensor_map))]
+    title = repr(tensor_map)
+    if is_of_host_tensor(tensor_map):
+        title = title.replace(f", at {tensor_map.global_address:#x}", "")
+    parts: list[Figure | str] = [bold(title), _line(tile_line(tensor_map))]
     parts.append(table_html(("row-major", "", "innermost first", ""), map_rows(tensor_map)))
     parts += map(finding_html, tensor_map.advice)
     for draw in (tensor if tensor_map.kind == "tiled" else walk, shared, _folded_bytes):

@@ -109,8 +109,8 @@ class Chunk:
         Of the first element, bytes after the map's global_address; meaningful where in bounds.
     swapped : bool
         Whether the swizzle also exchanges its two halves of 8 bytes.
-    linear, placed : int
-        Its addresses before and after the swizzle of the map.
+    linear : int
+        Its address before the swizzle of the map.
     swizzle : TmaSwizzle
         Of the map.
     fields : tuple of str
@@ -128,7 +128,6 @@ class Chunk:
     global_offset: int = 0
     swapped: bool = False
     linear: int = 0
-    placed: int = 0
     swizzle: TmaSwizzle = TmaSwizzle.none
     fields: tuple[str, ...] = ()
     data_bytes: int = CHUNK_BYTES
@@ -142,6 +141,11 @@ class Chunk:
     def number(self) -> int:
         """Which chunk of its row it is, from 0."""
         return self.first // (self.last - self.first + 1)
+
+    @property
+    def placed(self) -> int:
+        """Its address after the swizzle of the map."""
+        return int(geometry.swizzle_offset(self.swizzle, self.linear)) // CHUNK_BYTES * CHUNK_BYTES
 
     @property
     def moved(self) -> str:
@@ -191,18 +195,10 @@ class Chunk:
     def cell(self, column: float, row: float, text: str) -> Cell:
         """Draw it, linked to its row (of an im2col column), its banks and the fields behind it."""
         links = (f"row{self.row}", f"bank{self.placed % LINE_BYTES // CHUNK_BYTES}", *self.fields)
-        is_tinted = self.state in ("data", "clipped")
-        return Cell(
-            column,
-            row,
-            f"tint{self.number % CHUNKS}" if is_tinted else self.state,
-            text,
-            self.about,
-            self.data_bytes / CHUNK_BYTES,
-            hatched=self.state in ("filled", "clipped"),
-            key=self.key,
-            to=links if self.key else (),
-        )
+        is_tinted, hatched = (self.state in (s, "clipped") for s in ("data", "filled"))
+        style = f"tint{self.number % CHUNKS}" if is_tinted else self.state
+        links, width = links * bool(self.key), self.data_bytes / CHUNK_BYTES
+        return Cell(column, row, style, text, self.about, width, 1, hatched, self.key, links)
 
 
 def _bits(mask: int, low: int) -> str:
@@ -270,9 +266,9 @@ def drawn_chunks(request: CopyRequest) -> tuple[Chunk, ...]:
 class _Contents:
     """What every chunk of the tile's footprint contains.
 
-    Arrays of shape (lines of 128 bytes, 8 chunks): `address` in shared memory; `linear` and
-    `placed`, the same before and after the map's swizzle; `row` of the tile and first `byte` of it;
-    `first` and `last` element; `state`, an index of `_STATES`.
+    Arrays of shape (lines of 128 bytes, 8 chunks): `address` in shared memory; `linear`, the
+    same before the map's swizzle; `row` of the tile and first `byte` of it; `first` and `last`
+    element; `state`, an index of `_STATES`.
     """
 
     def __init__(self, request: CopyRequest, swizzle: TmaSwizzle) -> None:
@@ -280,14 +276,11 @@ class _Contents:
         start = request.smem_offset
         self.end = start + plan.smem_bytes
         count = -(-plan.smem_bytes // LINE_BYTES)
-        self.address: IntArray = start + CHUNK_BYTES * np.arange(
-            count * CHUNKS, dtype=np.int64
-        ).reshape(count, CHUNKS)
+        steps: IntArray = np.arange(0, count * LINE_BYTES, CHUNK_BYTES, dtype=np.int64)
+        self.address: IntArray = start + steps.reshape(count, CHUNKS)
         linear: IntArray = np.asarray(geometry.swizzle_offset(swizzle, self.address))
         self.swapped = linear % CHUNK_BYTES != 0
         self.linear: IntArray = linear - linear % CHUNK_BYTES
-        placed: IntArray = np.asarray(geometry.swizzle_offset(plan.arguments.swizzle, self.linear))
-        self.placed: IntArray = placed - placed % CHUNK_BYTES
         self.row, self.byte = np.divmod(self.linear - start, plan.pitch_bytes)
         # From bytes of shared memory to bytes of the tensor, which are fewer for packed types.
         lines = request.lines()
@@ -361,21 +354,11 @@ class _Contents:
         position = self.positions[row].tolist()
         if not self.request.plan.unit_bytes:
             position[0] += first
-        return Chunk(
-            address,
-            state,
-            row,
-            first,
-            last,
-            reverse(position),
-            int(self.global_offset[n, k]),
-            bool(self.swapped[n, k]),
-            int(self.linear[n, k]),
-            int(self.placed[n, k]),
-            self.request.plan.arguments.swizzle,
-            self._fields(state, position, last - first),
-            self.data_bytes,
-        )
+        offset, linear = (int(x[n, k]) for x in (self.global_offset, self.linear))
+        swizzling = bool(self.swapped[n, k]), linear, self.request.plan.arguments.swizzle
+        fields = self._fields(state, position, last - first)
+        place = address, state, row, first, last, reverse(position), offset
+        return Chunk(*place, *swizzling, fields, self.data_bytes)
 
     def _fields(self, state: State, position: list[int], more: int) -> tuple[str, ...]:
         """Name what decides a chunk: the bounds that fill it, or the swizzle or pitch behind it."""

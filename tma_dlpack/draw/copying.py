@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.chunks import CHUNK_BYTES, CHUNKS, Chunk, drawn_chunks, request_of
 from tma_dlpack.draw.figure import Figure
-from tma_dlpack.draw.grid import Cell, Grid, Scene, lay_out
+from tma_dlpack.draw.grid import Cell, Grid, Scene, lay_out, words
 from tma_dlpack.draw.svg import STILL
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tables.opaque import opaque
@@ -73,8 +73,8 @@ class CopyMotion(Figure):
         for n, left in enumerate(self.left_after):  # still viewers show the last alone
             is_last = n == len(self.chunks)
             css = f"opacity:{int(is_last)};animation:n{n} {total:g}s step-end infinite"
-            words = f"{left}" if left else "0: done"
-            flying.append(Cell(ENGINE, 5, "label", words, anchor="start", css=css))
+            text = f"{left}" if left else "0: done"
+            flying.append(replace(words(ENGINE, 5, text, "label"), css=css))
             keyframes.append(_count(n, len(self.chunks), total))
         more = self.all_chunks - len(self.chunks)
         notes = [ORDER, *[f"{more} further chunks count with the last"] * bool(more)]
@@ -84,7 +84,7 @@ class CopyMotion(Figure):
 
     def _places(self) -> list[Cell]:
         """Name the three places, and draw the engine."""
-        words = [
+        labels = [
             (0, -2, "strong", "tensor"),
             (0, -1, "muted", f"box at {self.chunks[0].element}"),
             (ENGINE, -2, "strong", "TMA engine"),
@@ -93,7 +93,7 @@ class CopyMotion(Figure):
             (ENGINE, 3.2, "strong", "mbarrier"),
             (ENGINE, 4.1, "muted", "bytes to come:"),
         ]
-        cells = [Cell(x, y, style, text, anchor="start") for x, y, style, text in words]
+        cells = [words(x, y, text, style) for x, y, style, text in labels]
         text = "tensor map\naddress, XOR"
         cells.append(Cell(ENGINE, 0.5, "taken", text, columns=3.5, rows=ENGINE_ROWS))
         return cells

@@ -86,16 +86,11 @@ class Grid:
 
     def in_pixels(self) -> list[Cell]:
         """Return the cells in pixels, from the corner on."""
-        (width, height), (left, top) = self.unit, self.origin
+        (w, h), (left, top) = self.unit, self.origin
+        corners = ((w * (c.column - left), h * (c.row - top)) for c in self.cells)
         return [
-            replace(
-                cell,
-                column=(cell.column - left) * width,
-                row=(cell.row - top) * height,
-                columns=cell.columns * width,
-                rows=cell.rows * height,
-            )
-            for cell in self.cells
+            replace(c, column=x, row=y, columns=c.columns * w, rows=c.rows * h)
+            for c, (x, y) in zip(self.cells, corners, strict=True)
         ]
 
 
@@ -119,26 +114,32 @@ class Scene:
     css: str = ""
 
 
-def label(column: float, row: float, text: str, style: str = "muted") -> Cell:
+def label(column: float, row: float, text: str, style: str = "muted", rows: float = 1) -> Cell:
     """Return words that end left of a position: the name of a row."""
-    return Cell(column, row, style, text, columns=0, anchor="end")
+    return Cell(column, row, style, text, columns=0, rows=rows, anchor="end")
+
+
+def words(column: float, row: float, text: str, style: str = "muted", rows: float = 1) -> Cell:
+    """Return words that begin at a position."""
+    return Cell(column, row, style, text, columns=0, rows=rows, anchor="start")
 
 
 def sides(columns: Span, rows: Span, cut: Sequence[bool], unit: Span) -> list[Cell]:
     """Return the left, top, right and bottom side of a rectangle, torn where it goes on."""
     (left, right), (top, bottom) = columns, rows
-    lines = [
-        Cell(left, top, "edge", columns=0, rows=bottom - top),
-        Cell(left, top, "edge", columns=right - left, rows=0),
-        Cell(right, top, "edge", columns=0, rows=bottom - top),
-        Cell(left, bottom, "edge", columns=right - left, rows=0),
-    ]
-    depth = TOOTH_DEPTH / unit[0], TOOTH_DEPTH / unit[1]
-    for n, (side, is_cut) in enumerate(zip(lines, cut, strict=True)):
-        if is_cut:  # the teeth point inwards
-            inwards = {("rows", "columns")[side.columns == 0]: depth[n % 2] * (1 if n < 2 else -1)}
-            lines[n] = replace(side, style="torn", **inwards)
-    return lines
+    wide, high, x, y = right - left, bottom - top, TOOTH_DEPTH / unit[0], TOOTH_DEPTH / unit[1]
+    lines = (
+        (left, top, 0, high),
+        (left, top, wide, 0),
+        (right, top, 0, high),
+        (left, bottom, wide, 0),
+    )
+    inwards = ((x, 0), (0, y), (-x, 0), (0, -y))
+    cells = []
+    for (column, row, w, h), (dx, dy), is_cut in zip(lines, inwards, cut, strict=True):
+        style, w, h = ("torn", w + dx, h + dy) if is_cut else ("edge", w, h)
+        cells.append(Cell(column, row, style, columns=w, rows=h))
+    return cells
 
 
 def bounds(cell: Cell) -> tuple[float, float, float, float]:
@@ -164,9 +165,9 @@ def lay_out(
     """Stack grids below a heading, and notes and a legend below them; all begin at one column."""
     items: list[Cell] = []
     y = float(MARGIN)
-    for words, style in ((heading, "strong"), *((line, "muted") for line in above)):
-        if words:
-            items.append(_words(y, words, style))
+    for text, style in ((heading, "strong"), *((line, "muted") for line in above)):
+        if text:
+            items.append(words(MARGIN, y, text, style, LINE))
             y += HEADING_LINE
     placed = [(grid, grid.in_pixels()) for grid in grids]
     left = MARGIN - min((bounds(cell)[0] for _, cells in placed for cell in cells), default=0)
@@ -182,17 +183,14 @@ def lay_out(
             data.append((name, f"{dimension} {corners[name]:g} {length:g} {first} {last}"))
     for note in notes:
         for line in textwrap.wrap(note, NOTE_COLUMNS, subsequent_indent="  "):
-            items.append(_words(y, line, "alarm" if note[0] == "✗" else "muted"))
+            style = "alarm" if note[0] == "✗" else "muted"
+            items.append(words(MARGIN, y, line, style, LINE))
             y += LINE
     right = max((bounds(cell)[2] for cell in items), default=0)
     entries, y = _legend(legend, y + 2, max(right, NOTE_COLUMNS * LABEL_SIZE * GLYPH_WIDTH))
     items += entries
     right = max((bounds(cell)[2] for cell in items), default=0)
     return Scene(_px(right + MARGIN), _px(y + 4), about, tuple(items), tuple(data), css)
-
-
-def _words(y: float, text: str, style: str, x: float = MARGIN) -> Cell:
-    return Cell(x, y, style, text, columns=0, rows=SAMPLE[1], anchor="start")
 
 
 def _legend(legend: Legend, y: float, right: float) -> tuple[list[Cell], float]:
@@ -205,7 +203,7 @@ def _legend(legend: Legend, y: float, right: float) -> tuple[list[Cell], float]:
         middle = y + height / 2 if cell.rows == 0 else y
         rows = height * bool(cell.rows)
         items.append(replace(cell, column=x, row=middle, columns=width, rows=rows))
-        items.append(_words(y, meaning, "muted", x + width + 6))
+        items.append(words(x + width + 6, y, meaning, rows=height))
         x = bounds(items[-1])[2] + 16
     return items, y + LEGEND_LINE * bool(items)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from tma_dlpack.draw.figure import MAKE_ONE, Figure, require
-from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, text_width
+from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, text_width, words
 from tma_dlpack.draw.memory import Layout, SharedMemory, shared
 from tma_dlpack.tables import bits
 from tma_dlpack.tables.bits import DERIVED, ENGINE_BYTES, Field
@@ -44,15 +44,9 @@ class Segment:
         """Draw it with as much of its name as fits."""
         named, last = f"{self.key} {self.field}", self.bit + self.width - 1
         where = f"bits {self.bit}..{last}" if self.width > 1 else f"bit {self.bit}"
-        return Cell(
-            self.bit % LINE_BITS,
-            row,
-            _tint(self.key),
-            named if text_width(named) <= self.width * UNIT[0] - 6 else self.key,
-            f"{self.field}: {where}",
-            self.width,
-            key=self.field,
-        )
+        name = named if text_width(named) <= self.width * UNIT[0] - 6 else self.key
+        place, about = (self.bit % LINE_BITS, row), f"{self.field}: {where}"
+        return Cell(*place, _tint(self.key), name, about, self.width, key=self.field)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,38 +95,20 @@ class FieldValue:
 def _values_scene(values: Iterable[FieldValue], heads: tuple[str, ...], about: str) -> Scene:
     """Draw the table of fields: key, name, bits, and the value of each map."""
     values = tuple(values)
-    x, columns = VALUE_X, []
+    x, columns = float(VALUE_X), []
     for n in range(len(heads)):
         columns.append(x)
         x += max([LEAST_VALUE, *(text_width(v.shown[n]) + 12 for v in values)])
-    table = [((FIELD_X, BITS_X, *columns), ("field", "bits", *heads), "muted")]
-    table += [
-        (
-            (FIELD_X, BITS_X, *columns),
-            (v.field, v.bits, *v.shown),
-            "alarm" if v.differs else "label",
-        )
-        for v in values
-    ]
+    table = [("muted", "field", "bits", *heads)]
+    table += [("alarm" if v.differs else "label", v.field, v.bits, *v.shown) for v in values]
     cells = []
-    for n, (places, words, style) in enumerate(table):
-        cells += [
-            Cell(
-                place,
-                ROW * n,
-                "muted" if place == BITS_X else style,
-                word,
-                "",
-                0,
-                ROW,
-                anchor="start",
-            )
-            for place, word in zip(places, words, strict=True)
-        ]
+    for n, (style, *texts) in enumerate(table):
+        for x, text in zip((FIELD_X, BITS_X, *columns), texts, strict=True):
+            cells.append(words(x, ROW * n, text, "muted" if x == BITS_X else style, ROW))
     for n, v in enumerate(values, 1):
         cells.append(Cell(0, ROW * n + 1, _tint(v.key), v.key, v.field, 14, 13, key=v.field))
         if v.differs:
-            cells.append(Cell(FIELD_X - 12, ROW * n, "alarm", "≠", "", 0, ROW, anchor="start"))
+            cells.append(words(FIELD_X - 12, ROW * n, "≠", "alarm", ROW))
     notes = () if values else ["no field differs"]
     return lay_out(about, [Grid(tuple(cells))], notes=notes)
 
@@ -350,6 +326,11 @@ def _field_value(field: Field, key: str, maps: tuple[TensorMap, ...]) -> FieldVa
     return FieldValue(key, field.label, places, *zip(*read, strict=True))
 
 
+def is_of_host_tensor(tensor_map: TensorMap) -> bool:
+    """Whether the address is new in each run: stored pictures omit it."""
+    return tensor_map.tensor is not None and not tensor_map.launchable
+
+
 def _value(field: Field, tensor_map: TensorMap) -> tuple[str, str, bool]:
     """Return a decoded field, its bits where they are another number, and whether to hide it."""
     value = bits.read(field, bytes(tensor_map))
@@ -359,8 +340,7 @@ def _value(field: Field, tensor_map: TensorMap) -> tuple[str, str, bool]:
     if field.name == "element_type":
         return f"{value} ({tensor_map.data_type.name})", raw, False
     if field.name == "global_address":
-        is_host = tensor_map.tensor is not None and not tensor_map.launchable
-        return f"{value:#x}", raw, is_host
+        return f"{value:#x}", raw, is_of_host_tensor(tensor_map)
     return f"{value}" + " bytes" * (field.name == "global_strides"), raw, False
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import html
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tma_dlpack.consumer import MatrixDescriptor, matrix_descriptor
 from tma_dlpack.consumer.instructions import K_STEP_BYTES, SPAN_BYTES, UNITS
 from tma_dlpack.draw.figure import Figure, fragment, require
-from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out
+from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, words
 from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.tensor_map.map import TensorMap
@@ -113,11 +113,11 @@ class MatrixAtoms(Figure):
             if atom.across < across and atom.down < down:
                 cells += self._atom(atom, wide)
                 if atom.across == 0:
-                    cells.append(replace(label(0, atom.down, self._rows(atom.down)), rows=TALL))
+                    cells.append(label(0, atom.down, self._rows(atom.down), rows=TALL))
         (below, below_bytes), (right, right_bytes) = self.offsets
         if below and down > 1:
             name = f"↓ {_short(below)} {below_bytes}"
-            cells.append(replace(label(0, TALL, name, "strong"), rows=1 - TALL))
+            cells.append(label(0, TALL, name, "strong", 1 - TALL))
         if right and across > 1:
             name = f"→ {_short(right)} {right_bytes}"
             cells.append(Cell(0.5 + wide / 2, -0.4, "strong", name, columns=0, rows=0.4))
@@ -140,7 +140,7 @@ class MatrixAtoms(Figure):
             cells.append(Cell(*place, style, name, title, wide * share, TALL))
         cells.append(Cell(atom.across, atom.down, "box", "", about, wide, TALL))
         name, below = f"{atom.address:#06x}", atom.down + TALL
-        cells.append(Cell(atom.across, below, "muted", name, rows=1 - TALL, anchor="start"))
+        cells.append(words(atom.across, below, name, rows=1 - TALL))
         return cells
 
     def _rows(self, down: int) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.chunks import CHUNK_BYTES, CHUNKS, Block, Chunk, request_of, smem_contents
 from tma_dlpack.draw.figure import Figure
-from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out
+from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, words
 from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tables.opaque import opaque
@@ -35,20 +35,12 @@ class Layout:
 
     def scene(self, notes: Sequence[str]) -> Scene:
         """Draw one row per 128 bytes, one cell per 16, and a legend of what occurs."""
-        cells = [
-            Cell(
-                k,
-                -0.6,
-                "plain",
-                f"{4 * k}..{4 * k + 3}",
-                f"banks {4 * k}..{4 * k + 3}: bytes {16 * k}..{16 * k + 15} of every 128",
-                rows=0.5,
-                key=f"bank{k}",
-            )
-            for k in range(CHUNKS)
-        ]
-        cells.append(label(0, -0.85, "bank"))
-        row, slices = 0.0, ((),)
+        cells = [label(0, -0.6, "bank", rows=0.5)]
+        for k in range(CHUNKS):
+            name, spans = f"{4 * k}..{4 * k + 3}", f"{16 * k}..{16 * k + 15}"
+            title = f"banks {name}: bytes {spans} of every 128"
+            cells.append(Cell(k, -0.6, "plain", name, title, rows=0.5, key=f"bank{k}"))
+        row, slices = 0.0, tuple[tuple[int, ...], ...]()
         for block in self.blocks:
             for line in block.lines:
                 if line.slices and line.slices != slices:
@@ -62,7 +54,7 @@ class Layout:
             if block.torn:
                 cells.append(Cell(0, row + 0.1, "torn", columns=CHUNKS, rows=0.1))
             if block.then:
-                cells.append(Cell(0, row, "label", f"⋮ {block.then}", anchor="start"))
+                cells.append(words(0, row, f"⋮ {block.then}", "label"))
                 row += THEN_ROWS
         chunks = [c for block in self.blocks for line in block.lines for c in line.chunks]
         shown = {c.state for c in chunks} | {"gap" for c in chunks if c.data_bytes < CHUNK_BYTES}
@@ -78,10 +70,10 @@ class Layout:
 def _slice_heading(slices: Sequence[tuple[int, ...]], row: float) -> list[Cell]:
     """Name the place in the box of the following rows, of a box of three and more dimensions."""
     first, last = (f"box[{', '.join(map(str, s))}, ...]" for s in (slices[0], slices[-1]))
-    words = first if first == last else f"{first} to {last}"
+    name = first if first == last else f"{first} to {last}"
     return [
         Cell(0, row, "axis", columns=CHUNKS, rows=0),
-        Cell(0, row, "muted", words, rows=SLICE_ROWS, anchor="start"),
+        words(0, row, name, rows=SLICE_ROWS),
     ]
 
 
@@ -179,8 +171,7 @@ def shared(
     own, names = plan.arguments.swizzle, {TmaSwizzle.none: "unswizzled"}
     if plan.swizzle.terms:
         names = {TmaSwizzle.none: "before the swizzle", own: f"swizzle {own.name}"}
-    kinds = {"tiled": "line of the box"}
-    line = kinds.get(plan.arguments.kind, "pixel of the column")
+    line = "line of the box" if plan.arguments.kind == "tiled" else "pixel of the column"
     at = f" at {request.smem_offset:#x}" if request.smem_offset else ""
     return SharedMemory(
         f"shared memory{at}: {plan.smem_bytes} bytes, {plan.tx_bytes} written",

@@ -16,7 +16,7 @@ from typing import Any
 
 from tma_dlpack.draw.cards import bold, finding_html, table_html
 from tma_dlpack.draw.figure import Figure, fragment, require
-from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out
+from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, words
 from tma_dlpack.make.batch import TensorMapBatch
 from tma_dlpack.tables.coerce import counted, type_name
 from tma_dlpack.tables.errors import TmaError, TmaPreconditionError, refusal
@@ -123,8 +123,8 @@ def bandwidth_html(report: Any) -> str:
     bars, rows = [], []
     for row in report.rows:
         box, speed = "x".join(map(str, row.box_sizes)), f"{row.bytes_per_second / 1e12:.2f}"
-        words = f"{speed} TB/s" + ", WRONG COPY" * (not row.verified)
-        bars.append(Bar(f"{box} {row.swizzle.name}", row.ratio, words))
+        text = f"{speed} TB/s" + ", WRONG COPY" * (not row.verified)
+        bars.append(Bar(f"{box} {row.swizzle.name}", row.ratio, text))
         swizzle, l2 = row.swizzle.name, row.l2_fetch_size.name
         verified = "✓" if row.verified else "✗ wrong"
         rows.append((box, row.row_bytes, swizzle, l2, speed, f"{row.ratio:.3f}", verified))
@@ -157,10 +157,10 @@ class BandwidthBars(Figure):
         most = max([1.0, *(bar.ratio for bar in self.bars)])
         cells = [Cell(1 / most, 0, "axis", columns=0, rows=len(self.bars))]
         for n, bar in enumerate(self.bars):
-            length, words = bar.ratio / most, f"{bar.ratio:.2f}: {bar.words}"[:21]
+            length, text = bar.ratio / most, f"{bar.ratio:.2f}: {bar.words}"[:21]
             cells.append(Cell(0, n, "taken", "", bar.words, length, 0.7))
-            cells.append(Cell(length + 0.02, n, "label", words, rows=0.7, anchor="start"))
-            cells.append(label(0, n, bar.name[:26], "label"))
+            cells.append(words(length + 0.02, n, text, "label", 0.7))
+            cells.append(label(0, n, bar.name[:26], "label", 0.7))
         return (lay_out(self.title, [Grid(tuple(cells), (BAR_WIDTH, BAR))], "", [self.reference]),)
 
     def text(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tma_dlpack.dlpack import as_tensor_view
 from tma_dlpack.draw.chunks import CHUNK_BYTES
@@ -79,11 +79,11 @@ class SixteenBytes(Figure):
             begin = start % CHUNK_BYTES + self.column_bytes % CHUNK_BYTES
             off, last = begin % CHUNK_BYTES, begin + self.box_bytes
             is_whole = off == 0 and last % CHUNK_BYTES == 0
-            words = f"{off} bytes off" if off else "ends within a chunk"
+            words = f"{off} bytes off" if off else "ends mid-chunk"
             style, words = ("taken", "on 16 bytes") if is_whole else ("conflict", words)
             about, width = f"row {n}: starts {off} bytes after a boundary", min(last, end) - begin
             cells.append(Cell(begin, n, style, words, about, width, BAR_ROWS))
-            cells.append(replace(label(0, n, f"row {n}", "label"), rows=BAR_ROWS))
+            cells.append(label(0, n, f"row {n}", "label", BAR_ROWS))
         above = ["16 bytes between two dotted lines; each bar is a row of the box"]
         notes = [measure.about for measure in self.measures]
         return (lay_out(self.title, [Grid(tuple(cells), UNIT)], "", above, notes),)

@@ -10,7 +10,7 @@ from tma_dlpack.copies.request import CopyRequest
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.chunks import bounding_box, lines_positions, request_of
 from tma_dlpack.draw.figure import TEXT_COLUMNS, Figure
-from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, sides
+from tma_dlpack.draw.grid import Cell, Grid, Legend, Scene, label, lay_out, sides
 from tma_dlpack.geometry.plan import spatial_dims
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tables.opaque import opaque
@@ -153,11 +153,11 @@ class Im2colWalk(Figure):
     def _scene(self, image: Image) -> Scene:
         rows, columns = self.window(image)
         edge, above = columns.start, rows.start - 0.7
-        cells = [replace(label(edge, above, "h \\ w"), rows=0.7)]
+        cells = [label(edge, above, "h \\ w", rows=0.7)]
         cells += [Cell(w, above, "muted", f"{w}", rows=0.7) for w in columns]
         cells += [label(edge, h, f"{h}") for h in rows]
         cells += [*self.cells(image).values(), *_outline(self.box, rows, columns, "window")]
-        legend = LEGEND
+        legend: Legend = LEGEND
         if any(self.offsets):
             cells += _outline(self.shifted, rows, columns, "shifted")
             legend = (*LEGEND, SHIFTED)
