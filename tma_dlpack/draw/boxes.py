@@ -31,12 +31,7 @@ TEXT_WIDTH, TEXT_HEIGHT = 64, 12
 PLOT_WIDTH, LEAST_HEIGHT, MOST_HEIGHT = 430, 96, 280  # px
 LEAST_BAND = 3  # px; a strided box with narrower positions is filled
 MAX_CELLS, STRIP_CELL = 64, (40, 15)  # of the strip of an outer dimension; px at most
-STRIP_STYLES = {
-    (True, True): "taken",
-    (True, False): "filled",
-    (False, True): "tensor",
-    (False, False): "padding",
-}  # (in the box, in bounds)
+STRIP_STYLES = "padding", "tensor", "filled", "taken"  # outside, in bounds; the same in the box
 STACK = 5  # px from one slice to the one behind it
 MINIMAP = 96, 44  # px
 MOST_LETTERS = 16  # of one line beside the plot
@@ -77,11 +72,6 @@ class Axis:
     shown: Span
 
     @property
-    def exists(self) -> bool:
-        """Whether the tensor has this dimension."""
-        return self.dimension >= 0
-
-    @property
     def name(self) -> str:
         """Such as ``shape[0]``."""
         return f"shape[{self.dimension}]"
@@ -118,14 +108,12 @@ class Axis:
 
     def about(self) -> str:
         """Describe it in a sentence."""
-        step = f" every {self.step}" if self.step > 1 else ""
-        outside = len(self.taken) - self.inside
-        missing = f", {outside} of {len(self.taken)} out of bounds" if outside else ""
-        cut = f"; {self.shown[0]}..{self.shown[1] - 1} drawn" if any(self.cut) else ""
-        return (
-            f"{self.name} = {self.extent} (driver {self.driver_name}): box "
-            f"{self.ends}{step}{missing}{cut}"
-        )
+        outside, (first, last) = len(self.taken) - self.inside, self.shown
+        parts = [f"{self.name} = {self.extent} (driver {self.driver_name}): box {self.ends}"]
+        parts += [f" every {self.step}"] * (self.step > 1)
+        parts += [f", {outside} of {len(self.taken)} out of bounds"] * (outside > 0)
+        parts += [f"; {first}..{last - 1} drawn"] * any(self.cut)
+        return "".join(parts)
 
     def clip(self, span: Span) -> Span:
         """Return the part of some positions that is drawn."""
@@ -163,7 +151,7 @@ class Axis:
             inside, taken = 0 <= begin < self.extent, any(begin <= p < end for p in self.taken)
             name = f"{begin}..{end - 1}" if size > 1 else f"{begin}"
             title = f"{self.name}: position {name}{' in the box' * taken}"
-            cell = Cell(n, 0, STRIP_STYLES[taken, inside], name * is_named, title)
+            cell = Cell(n, 0, STRIP_STYLES[2 * taken + inside], name * is_named, title)
             key = f"at{self.dimension}.{begin}"
             cells.append(replace(cell, hatched=taken and not inside, key=key))
         return Grid(tuple(cells), (width, STRIP_CELL[1]))
@@ -197,7 +185,7 @@ class TensorBox(Figure):
     def notes(self) -> tuple[str, ...]:
         """The axes in words, outermost first, and the remarks."""
         axes = (*self.outer, self.rows, self.columns)
-        return (*(axis.about() for axis in axes if axis.exists), *self.remarks)
+        return (*(axis.about() for axis in axes if axis.dimension >= 0), *self.remarks)
 
     def text(self) -> str:
         """Return the axes in words, and a sketch: ``#`` copied, ``x`` out of bounds."""
@@ -224,11 +212,9 @@ class TensorBox(Figure):
         """Lower to one panel: the plot, a strip per outer dimension, and a map of the whole."""
         rows, columns = self.rows, self.columns
         grids = [self._plot(), *(axis.strip() for axis in self.outer)]
-        if any((*rows.cut, *columns.cut)):
-            grids.append(_minimap(columns, rows))
+        grids += [_minimap(columns, rows)] * any((*rows.cut, *columns.cut))
         above = [f"→ {columns.name} = {columns.extent} ({columns.driver_name}, contiguous)"]
-        if rows.exists:
-            above.append(f"↓ {rows.name} = {rows.extent} ({rows.driver_name})")
+        above += [f"↓ {rows.name} = {rows.extent} ({rows.driver_name})"] * (rows.dimension >= 0)
         about = "; ".join([self.title, *self.notes])
         return (lay_out(about, grids, "", above, self.notes, LEGEND),)
 
@@ -256,7 +242,7 @@ class TensorBox(Figure):
         cells += [replace(whole, style="grid", row=r, rows=0) for r in rows.borders()]
         cells += [*self.hits, *self._bounds(width, height)]
         windows = [Window("x", columns.dimension, left, right)]
-        windows += [Window("y", rows.dimension, top, bottom)] * rows.exists
+        windows += [Window("y", rows.dimension, top, bottom)] * (rows.dimension >= 0)
         return Grid(tuple(cells), (width, height), (left, top), tuple(windows))
 
     def _bounds(self, width: float, height: float) -> list[Cell]:
@@ -268,7 +254,7 @@ class TensorBox(Figure):
         first = min(max(columns.start + (columns.span - wide) / 2, left), right - wide)
         below = bottom + STACK / height
         cells = [Cell(first, below, "label", name, columns=wide, rows=30 / height)]
-        if rows.exists:
+        if rows.dimension >= 0:
             name = f"rows {rows.ends}"
             if len(name) > MOST_LETTERS:  # 2^31 rows; the note has both ends
                 name = f"{name.split('..')[0]}.."
@@ -285,18 +271,15 @@ def _minimap(*axes: Axis) -> Grid:
     """Draw the whole as a small rectangle, and on it a frame around what is drawn."""
     whole = [(min(0, a.shown[0]), max(a.extent, a.shown[1])) for a in axes]
     scale = min(most / (last - first) for most, (first, last) in zip(MINIMAP, whole, strict=True))
-    sizes: list[Floats] = []
-    frame: list[Floats] = []
+    corners = []
     for axis, (first, last) in zip(axes, whole, strict=True):
         size = max(8.0, scale * (last - first))
         length = max(3.0, (axis.shown[1] - axis.shown[0]) / (last - first) * size)
         begin = min((axis.shown[0] - first) / (last - first) * size, size - length)
-        sizes.append((0.0, size))
-        frame.append((begin, begin + length))
-    beside = words(sizes[0][1] + 12, 0, "the whole tensor; framed: what is drawn", rows=LINE)
-    return Grid(
-        (_rectangle("tensor", sizes[0], sizes[1]), _rectangle("frame", frame[0], frame[1]), beside)
-    )
+        corners.append(((0.0, size), (begin, begin + length)))
+    (width, left), (height, top) = corners
+    beside = words(width[1] + 12, 0, "the whole tensor; framed: what is drawn", rows=LINE)
+    return Grid((_rectangle("tensor", width, height), _rectangle("frame", left, top), beside))
 
 
 @opaque
@@ -351,17 +334,11 @@ def tensor(
     axes = [_axis(request, d, shown or {}) for d in range(args.rank)]
     if args.rank == 1:
         axes.append(Axis(-1, -1, 1, 0, 1, 1, (0, 1)))  # one row
-    shape, box, place = (
-        tuple(x)[::-1] for x in (args.global_dim, args.box_dim, request.coords[0].tolist())
-    )
-    return TensorBox(
-        title=f"tensor {shape} {args.data_type.name}, box {box} at {place}",
-        rows=axes[1],
-        columns=axes[0],
-        outer=tuple(axes[:1:-1]),
-        remarks=_remarks(request),
-        hits=_hits(request, axes[0], axes[1]),
-    )
+    extents = args.global_dim, args.box_dim, request.coords[0].tolist()
+    shape, box, place = (tuple(numbers[::-1]) for numbers in extents)
+    title = f"tensor {shape} {args.data_type.name}, box {box} at {place}"
+    remarks, hits = _remarks(request), _hits(request, *axes[:2])
+    return TensorBox(title, axes[1], axes[0], tuple(axes[:1:-1]), remarks, hits)
 
 
 def _axis(request: CopyRequest, d: int, shown: Mapping[int, tuple[int, int]]) -> Axis:
@@ -400,11 +377,9 @@ def _hits(request: CopyRequest, columns: Axis, rows: Axis) -> tuple[Cell, ...]:
 def _remarks(request: CopyRequest) -> tuple[str, ...]:
     args, unit = request.plan.arguments, request.plan.unit_bytes
     value = "NaN (16-bit words 0x7FF7)" if args.oob_fill == TmaOobFill.nan else "zero"
-    filled = f"out-of-bounds elements become {value}"
-    if not unit:
-        return (filled,)
-    return (
-        filled,
-        f"interleave {args.interleave.name}: shape[{args.rank - 1}] counts units of {unit} bytes",
-        "shape[1] counts slices, of which the box takes one",
-    )
+    remarks = [f"out-of-bounds elements become {value}"]
+    if unit:
+        inner = f"shape[{args.rank - 1}]"
+        remarks.append(f"interleave {args.interleave.name}: {inner} counts units of {unit} bytes")
+        remarks.append("shape[1] counts slices, of which the box takes one")
+    return tuple(remarks)

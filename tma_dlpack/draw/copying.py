@@ -100,17 +100,11 @@ class CopyMotion(Figure):
 
     def _sources(self) -> list[tuple[int, int]]:
         """Return the column and row of each chunk in the tensor: rows of the box, 8 to a line."""
-        rows = [chunk.row for chunk in self.chunks]
-        tall, numbers = (
-            -(-rows.count(rows[0]) // CHUNKS),
-            {row: n for n, row in enumerate(dict.fromkeys(rows))},
-        )
-        places, before = [], 0
-        for n, row in enumerate(rows):
-            before = n if n == 0 or row != rows[n - 1] else before
-            line, column = divmod(n - before, CHUNKS)
-            places.append((column, numbers[row] * tall + line))
-        return places
+        rows = {row: n for n, row in enumerate(dict.fromkeys(c.row for c in self.chunks))}
+        first = self.chunks[0].number
+        tall = (max(c.number for c in self.chunks) - first) // CHUNKS + 1
+        places = ((rows[c.row], divmod(c.number - first, CHUNKS)) for c in self.chunks)
+        return [(column, row * tall + line) for row, (line, column) in places]
 
     def text(self) -> str:
         """Return the order of the chunks, and what the barrier counts."""

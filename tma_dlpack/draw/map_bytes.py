@@ -22,6 +22,7 @@ MARK_ROWS, HEX_ROWS, GAP_ROWS = 0.4, 0.8, 0.3  # of the lines below a band, in r
 ROW = 15  # px of the table of values
 FIELD_X, BITS_X, VALUE_X, LEAST_VALUE = 32, 200, 322, 104
 KEYS = string.ascii_letters  # of the fields, in the order of the table
+MEASURED = "measured on an H200 (driver 580.159.04), not published"
 HIDDEN = "host address"  # of a tensor in host memory: another one in each run
 _ENUMS = {
     "interleave": TmaInterleaveLayout,
@@ -142,7 +143,7 @@ class MapBytes(Figure):
     segments: tuple[Segment, ...]
     values: tuple[FieldValue, ...]
     changed: tuple[int, ...]
-    provenance: str = "measured on an H200 (driver 580.159.04), not published"
+    provenance: str
 
     @property
     def lines(self) -> tuple[int, ...]:
@@ -295,14 +296,10 @@ def _map_bytes(maps: tuple[TensorMap, ...], title: str) -> MapBytes:
     fields = tuple(f for f in fields if any(f.exists(tm.kind, tm.rank) for tm in maps))
     keys = {f.label: KEYS[n] for n, f in enumerate(fields)}
     first, last = (int.from_bytes(bytes(tm), "little") for tm in (maps[0], maps[-1]))
-    return MapBytes(
-        title=title,
-        data=tuple(map(bytes, maps)),
-        segments=_segments(maps[0], keys),
-        values=tuple(_field_value(f, keys[f.label], maps) for f in fields),
-        changed=tuple(bit for bit in range(8 * MAP_BYTES) if (first ^ last) >> bit & 1),
-        **({"provenance": DERIVED} if derived else {}),
-    )
+    changed = tuple(bit for bit in range(8 * MAP_BYTES) if (first ^ last) >> bit & 1)
+    values = tuple(_field_value(f, keys[f.label], maps) for f in fields)
+    data, segments = tuple(map(bytes, maps)), _segments(maps[0], keys)
+    return MapBytes(title, data, segments, values, changed, DERIVED if derived else MEASURED)
 
 
 def _segments(tensor_map: TensorMap, keys: dict[str, str]) -> tuple[Segment, ...]:

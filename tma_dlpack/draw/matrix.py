@@ -230,18 +230,14 @@ def _atoms(d: MatrixDescriptor) -> MatrixAtoms:
     span = SPAN_BYTES[d.swizzle]
     rows = 4 if d.swizzle is TmaSwizzle.bytes128_atom_32B else 8
     grid = _k_major(d, span) if d.major == "K" else _mn_major(d, span, rows)
-    down, across = len(grid), len(grid[0])
-    k = d.k_steps * d.k_elements
-    title = (
-        f"{d.instruction}, {d.major}-major: {d.mn_elements} of M or N, {k} of K in atoms of {rows} "
-        f"rows of {span} bytes"
-    )
+    across = f"{d.mn_elements} of M or N, {d.k_steps * d.k_elements} of K"
+    title = f"{d.instruction}, {d.major}-major: {across} in atoms of {rows} rows of {span} bytes"
     atoms = tuple(
         Atom(y, x, address, steps)
         for y, line in enumerate(grid)
         for x, (address, steps) in enumerate(line)
     )
-    return MatrixAtoms(title, d, atoms, down, across, rows, span)
+    return MatrixAtoms(title, d, atoms, len(grid), len(grid[0]), rows, span)
 
 
 Atoms = list[list[tuple[int, tuple[int, ...]]]]

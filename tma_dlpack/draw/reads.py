@@ -30,6 +30,11 @@ WARP, PHASE = 32, 8  # threads; of 16 bytes, those served at once
 MAX_READS = 1 << 16  # 16-byte reads of a pattern, or threads of a function, that are looked at
 MAX_PHASES = 16  # kept to be stepped through
 
+PATTERNS = {
+    "column": "8 rows at one 16-byte column per phase, as ldmatrix reads them",
+    "row": "8 neighbouring chunks of 16 bytes per phase",
+}
+
 #: thread number -> row-major index of the element in the logical tile; None for an idle thread.
 Access = Callable[[int], Sequence[int] | None]
 Threads = tuple[tuple[int, ...], ...]  # the words that each thread of a phase reads
@@ -64,44 +69,32 @@ def reads_of(plan: TilePlan, access: Any, threads: int, size: int | None, offset
     if callable(access):
         return _by_function(plan, access, threads, size)
     pattern = text_of(access)
-    if pattern in ("column", "row"):
-        words = {
-            "column": "8 rows at one 16-byte column per phase, as ldmatrix reads them",
-            "row": "8 neighbouring chunks of 16 bytes per phase",
-        }[pattern]
-        places = (_column if pattern == "column" else _row)(plan)
-        return Reads(*places, CHUNK_BYTES, WARP, f"a {pattern}", words)
+    if pattern in PATTERNS:
+        places = _pattern(plan, pattern)
+        return Reads(*places, CHUNK_BYTES, WARP, f"a {pattern}", PATTERNS[pattern])
     numbers = access if issubclass(type(access), np.ndarray) else integers_of(access)
     addresses = np.asarray(() if numbers is None else numbers)
-    if (
-        addresses.ndim != 1
-        or addresses.dtype.kind not in "iu"
-        or not 0 < len(addresses) <= MAX_READS
-        or len(addresses) % PHASE
-    ):
+    is_list = addresses.ndim == 1 and addresses.dtype.kind in "iu"
+    if not is_list or len(addresses) % PHASE or not 0 < len(addresses) <= MAX_READS:
         must = "be 'column', 'row' or a function, or shared addresses, a multiple of 8 integers"
         raise refusal("access", f"access is {shown(access)}", must, "pass access='column'")
     size = CHUNK_BYTES if size is None else _thread_bytes(plan, size)
     return _by_address(plan, addresses.astype(np.int64), size, offset)
 
 
-def _column(plan: TilePlan) -> tuple[IntArray, IntArray]:
-    rows: IntArray = np.arange(min(plan.lines, MAX_READS), dtype=np.int64)
-    width = min(PHASE, len(rows))
-    rows = rows[: len(rows) // width * width].reshape(-1, width)
+def _pattern(plan: TilePlan, name: str) -> tuple[IntArray, IntArray]:
+    """Return all 16-byte chunks of the tile, column by column or row by row, in whole phases."""
+    rows: IntArray = np.arange(plan.lines, dtype=np.int64)
     columns: IntArray = np.arange(0, plan.smem_line_bytes, CHUNK_BYTES, dtype=np.int64)
-    columns = columns[: max(1, MAX_READS // rows.size), None, None]
-    lines, inner = np.broadcast_arrays(rows, columns)
-    return lines.reshape(-1, width), inner.reshape(-1, width)
-
-
-def _row(plan: TilePlan) -> tuple[IntArray, IntArray]:
-    columns: IntArray = np.arange(0, plan.smem_line_bytes, CHUNK_BYTES, dtype=np.int64)
-    rows: IntArray = np.arange(min(plan.lines, MAX_READS // len(columns)), dtype=np.int64)
-    lines, inner = np.repeat(rows, len(columns)), np.tile(columns, len(rows))
-    width = min(PHASE, len(lines))
-    whole = len(lines) // width * width
-    return lines[:whole].reshape(-1, width), inner[:whole].reshape(-1, width)
+    if name == "column":
+        rows = rows[: len(rows) // PHASE * PHASE or len(rows)]
+        inner, lines = np.meshgrid(columns, rows, indexing="ij")
+        width = min(PHASE, len(rows))
+    else:
+        lines, inner = np.meshgrid(rows, columns, indexing="ij")
+        width = min(PHASE, lines.size)
+    whole = lines.size // width * width
+    return lines.flat[:whole].reshape(-1, width), inner.flat[:whole].reshape(-1, width)
 
 
 def _by_function(plan: TilePlan, access: Access, threads: object, size: object) -> Reads:
@@ -164,11 +157,8 @@ def _place(plan: TilePlan, access: Access, thread: int, size: int) -> tuple[int,
     if index is None:
         return -1, 0
     place = integers_of(index)
-    if (
-        place is None
-        or len(place) != len(shape)
-        or any(not 0 <= i < n for i, n in zip(place, shape, strict=True))
-    ):
+    is_inside = place is not None and len(place) == len(shape)
+    if not is_inside or any(not 0 <= i < n for i, n in zip(place, shape, strict=True)):
         raise refusal("access", f"access({thread}) returns {shown(index)}", must, fix)
     line = int(np.ravel_multi_index(place[:-1], shape[:-1])) if len(shape) > 1 else 0
     inner = place[-1] * plan.smem_line_bytes // shape[-1]
@@ -249,14 +239,9 @@ def with_other_swizzles(own: EncodeArguments, tensor_map: TensorMap) -> list[Enc
     >>> [a.swizzle.name for a in with_other_swizzles(tm.arguments, tm)]
     ['bytes64', 'bytes128']
     """
-    rules = "measured" if tensor_map.target.has_model else "documented"
-    others = [replace(own, swizzle=s) for s in TmaSwizzle if s is not own.swizzle]
-    request = Request(
-        own,
-        tensor_map.global_address,
-        own.rank,
-        rules=rules,
-        target=tensor_map.target,
-        is_driver_call=True,
-    )
+    target = tensor_map.target
+    rules = "measured" if target.has_model else "documented"
+    options: dict[str, Any] = {"rules": rules, "target": target, "is_driver_call": True}
+    request = Request(own, tensor_map.global_address, own.rank, **options)
+    others = (replace(own, swizzle=s) for s in TmaSwizzle if s is not own.swizzle)
     return [a for a in others if not find_violations(replace(request, arguments=a))]

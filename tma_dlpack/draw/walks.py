@@ -58,15 +58,10 @@ class Pixel:
         """Draw it with the number of its row."""
         origin = f"global_address {self.global_offset:+#x}"
         where = origin if self.inside else "out of bounds, filled"
-        return Cell(
-            self.w,
-            self.h,
-            "taken" if self.inside else "filled",
-            f"{self.row}",
-            f"row {self.row}: element {self.position}\n{where}",
-            hatched=not self.inside,
-            key=f"row{self.row}",
-        )
+        title = f"row {self.row}: element {self.position}\n{where}"
+        style, key = "taken" if self.inside else "filled", f"row{self.row}"
+        is_filled = not self.inside
+        return Cell(self.w, self.h, style, f"{self.row}", title, hatched=is_filled, key=key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,9 +251,8 @@ def walk(
     request = request_of(tensor_map, coords, im2col_offsets, smem_offset)
     args = request.plan.arguments
     if args.kind == "tiled":
-        raise TmaUnsupportedError(
-            "only im2col maps have pixels to walk; for a tiled map use draw.tensor"
-        )
+        message = "only im2col maps have pixels to walk; for a tiled map use draw.tensor"
+        raise TmaUnsupportedError(message)
     dims = dict(zip("whd", spatial_dims(args), strict=False))
     offsets = dict(zip(dims, (*request.offsets, 0, 0, 0), strict=False))
     start, box = request.coords[0].tolist(), bounding_box(args)
@@ -269,41 +263,30 @@ def walk(
     images, left = _images(request, dims)
     notes = [f"bounding box {boxed}; offsets {moved}"]
     notes += [f"{left} pixels of further images are not drawn"] * bool(left)
-    return Im2colWalk(
-        title=f"{args.kind}: {request.plan.lines} pixels of {request.plan.tile_shape[-1]} channels "
-        f"from {tuple(start[::-1])}",
-        extent=(args.global_dim[dims["h"]] if "h" in dims else 1, args.global_dim[dims["w"]]),
-        box=(*ends.get("h", (0, 0)), *ends["w"]),
-        images=images,
-        notes=tuple(notes),
-        offsets=(offsets.get("h", 0), offsets["w"]),
-    )
+    pixels = f"{request.plan.lines} pixels of {request.plan.tile_shape[-1]} channels"
+    title = f"{args.kind}: {pixels} from {tuple(start[::-1])}"
+    extent = args.global_dim[dims["h"]] if "h" in dims else 1, args.global_dim[dims["w"]]
+    around = (*ends.get("h", (0, 0)), *ends["w"])
+    shift = offsets.get("h", 0), offsets["w"]
+    return Im2colWalk(title, extent, around, images, tuple(notes), shift)
 
 
 def _images(request: CopyRequest, dims: dict[str, int]) -> tuple[tuple[Image, ...], int]:
     """Group the pixels by image and depth: the first few groups, and how many pixels are left."""
     extents = request.plan.arguments.global_dim
     which = {name: d for name, d in (("n", len(extents) - 1), *dims.items()) if name in "nd"}
-    lines = request.lines()
+    lines, positions = request.lines(), lines_positions(request).tolist()
     offsets = (lines.origins[0] + lines.start[0]).tolist()
     inside = (lines.inside[0] & (lines.first[0] < lines.last[0])).tolist()
-    positions = lines_positions(request).tolist()
     images: list[Image] = []
     for place, group in groupby(enumerate(positions), lambda p: [p[1][d] for d in which.values()]):
         if len(images) == MAX_IMAGES:
             break
-        pixels = tuple(
-            Pixel(
-                row,
-                tuple(at[::-1]),
-                at[dims["h"]] if "h" in dims else 0,
-                at[dims["w"]],
-                inside[row],
-                offsets[row],
-            )
-            for row, at in group
-        )
+        pixels = []
+        for row, at in group:
+            h, w = at[dims["h"]] if "h" in dims else 0, at[dims["w"]]
+            pixels.append(Pixel(row, tuple(at[::-1]), h, w, inside[row], offsets[row]))
         name = "image " + ", ".join(f"{n} = {p}" for n, p in zip(which, place, strict=True))
         exists = all(0 <= p < extents[d] for d, p in zip(which.values(), place, strict=True))
-        images.append(Image(name + ", out of bounds" * (not exists), pixels, exists))
+        images.append(Image(name + ", out of bounds" * (not exists), tuple(pixels), exists))
     return tuple(images), len(positions) - sum(len(image.pixels) for image in images)
