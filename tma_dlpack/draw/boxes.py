@@ -14,7 +14,6 @@ from tma_dlpack.draw.grid import (
     Cell,
     Grid,
     Scene,
-    Window,
     label,
     lay_out,
     sides,
@@ -39,7 +38,7 @@ LEGEND = (
     (Cell(0, 0, "tensor"), "tensor"),
     (Cell(0, 0, "taken"), "copied"),
     (Cell(0, 0, "filled", hatched=True), "out of bounds"),
-    (Cell(0, 0, "grid", rows=0), "tiles of the grid"),
+    (Cell(0, 0, "grid"), "tiles of the grid"),
 )
 
 Span = tuple[int, int]  # positions [first, last)
@@ -191,15 +190,14 @@ class TensorBox(Figure):
         """Return the axes in words, and a sketch: ``#`` copied, ``x`` out of bounds."""
         rows, columns = self.rows, self.columns
 
-        def character(row: int, column: int) -> str:
-            in_tensor = 0 <= row < rows.extent and 0 <= column < columns.extent
-            if rows.box[0] <= row < rows.box[1] and columns.box[0] <= column < columns.box[1]:
-                return "#" if in_tensor and self.outer_inside else "x"
-            return "." if in_tensor else " "
-
         lines = [self.title, *self.notes]
         for row in rows.samples(TEXT_HEIGHT):
-            marks = "".join(character(row, column) for column in columns.samples(TEXT_WIDTH))
+            marks = ""
+            for column in columns.samples(TEXT_WIDTH):
+                in_tensor = 0 <= row < rows.extent and 0 <= column < columns.extent
+                in_box = row in range(*rows.box) and column in range(*columns.box)
+                is_copied = in_tensor and self.outer_inside
+                marks += ("#" if is_copied else "x") if in_box else "." if in_tensor else " "
             lines.append(f"  {marks}".rstrip())
         return "\n".join(lines)
 
@@ -241,8 +239,8 @@ class TensorBox(Figure):
         cells += [replace(whole, style="grid", column=c, columns=0) for c in columns.borders()]
         cells += [replace(whole, style="grid", row=r, rows=0) for r in rows.borders()]
         cells += [*self.hits, *self._bounds(width, height)]
-        windows = [Window("x", columns.dimension, left, right)]
-        windows += [Window("y", rows.dimension, top, bottom)] * (rows.dimension >= 0)
+        windows = [("x", columns.dimension, left, right)]
+        windows += [("y", rows.dimension, top, bottom)] * (rows.dimension >= 0)
         return Grid(tuple(cells), (width, height), (left, top), tuple(windows))
 
     def _bounds(self, width: float, height: float) -> list[Cell]:
@@ -250,14 +248,12 @@ class TensorBox(Figure):
         rows, columns = self.rows, self.columns
         (left, right), bottom = columns.shown, rows.shown[1]
         name = f"columns {columns.ends}"
-        wide = text_width(name) / width
-        first = min(max(columns.start + (columns.span - wide) / 2, left), right - wide)
-        below = bottom + STACK / height
-        cells = [Cell(first, below, "label", name, columns=wide, rows=30 / height)]
+        first = min(columns.start, right - text_width(name) / width)
+        cells = [words(first, bottom + STACK / height, name, "label", 30 / height)]
         if rows.dimension >= 0:
             name = f"rows {rows.ends}"
             if len(name) > MOST_LETTERS:  # 2^31 rows; the note has both ends
-                name = f"{name.split('..')[0]}.."
+                name = f"rows {rows.start}.."
             cells.append(label(left, rows.start, name, "label", rows.span))
         return cells
 
@@ -366,9 +362,8 @@ def _hits(request: CopyRequest, columns: Axis, rows: Axis) -> tuple[Cell, ...]:
     cells = []
     for chunk in drawn_chunks(request):
         if chunk.row < len(rows.taken):
-            first, last = columns.clip(
-                (columns.start + chunk.first, columns.start + chunk.last + 1)
-            )
+            begin = columns.start + chunk.first
+            first, last = columns.clip((begin, begin + chunk.last - chunk.first + 1))
             cell = chunk.cell(first, rows.taken[chunk.row], "")
             cells.append(replace(cell, style="plain", columns=last - first, hatched=False))
     return tuple(cells)

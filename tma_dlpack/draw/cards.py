@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Sequence
+from enum import Enum
 
 import numpy as np
 import numpy.typing as npt
@@ -108,9 +109,8 @@ def _card(parts: Sequence[Figure | str]) -> str:
     card = fragment(parts)
     if len(card.encode()) <= MOST_BYTES:
         return card
-    return fragment(
-        [part.brief() if isinstance(part, (Im2colWalk, SharedMemory)) else part for part in parts]
-    )
+    kinds = Im2colWalk, SharedMemory
+    return fragment([part.brief() if isinstance(part, kinds) else part for part in parts])
 
 
 def report_html(report: Report) -> str:
@@ -170,15 +170,10 @@ def report_parts(report: Report) -> list[str]:
     if changes is None:
         parts.append("<p>No change of the arguments fixes this: the tensor itself must change.</p>")
     elif not report.ok:
-        words = ", ".join(f"{argument}={_word(value)}" for argument, value in changes.items())
-        code = html.escape(words)
+        named = ((k, v.name if isinstance(v, Enum) else v) for k, v in changes.items())
+        code = html.escape(", ".join(f"{argument}={value!r}" for argument, value in named))
         parts.append(f"<p>accepted with <code>{code}</code>: see <code>report.fixed()</code></p>")
     return parts
-
-
-def _word(value: object) -> str:
-    name = getattr(value, "name", None)
-    return repr(name if isinstance(name, str) else value)
 
 
 def finding_html(finding: Finding, *, with_argument: bool = True) -> str:
@@ -218,11 +213,8 @@ def _values(tile: Tile) -> str:
     """Return the first values of the logical tile; out-of-bounds ones are marked with a star."""
     if not tile.array.size:
         return "<div>no tiles</div>"
-    array, filled = _corner(tile.array).tolist(), _corner(tile.filled).tolist()
-    rows = [
-        [f"{value}{'*' * out}" for value, out in zip(*pair, strict=True)]
-        for pair in zip(array, filled, strict=True)
-    ]
+    pairs = zip(_corner(tile.array).tolist(), _corner(tile.filled).tolist(), strict=True)
+    rows = [[f"{v}{'*' * out}" for v, out in zip(*pair, strict=True)] for pair in pairs]
     words = f"first values of tile.array, shape {tile.array.shape}; * filled"
     return _line(words) + table_html(map(str, range(len(rows[0]))), rows)
 

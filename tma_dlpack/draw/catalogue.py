@@ -23,10 +23,7 @@ FIGURES: dict[str, tuple[str, Callable[[TensorMap, Sequence[int] | None], Figure
     "shared": ("the tile in shared memory, chunk by chunk", shared),
     "bytes": ("the 128 bytes and their fields", lambda tm, coords: fields_of(tm)),
     "banks": ("bank conflicts of reading columns", lambda tm, coords: bank_conflicts(tm)),
-    "access": (
-        "the phases of reading columns, one after the other",
-        lambda tm, coords: access_steps(tm),
-    ),
+    "access": ("reading columns, phase after phase", lambda tm, coords: access_steps(tm)),
     "copy": ("one load, moving", copy_motion),
     "walk": ("the pixels of an im2col tile", walk),
 }

@@ -51,10 +51,8 @@ def request_of(
             coords = first_coords(tensor_map.arguments)
         return load_request(tensor_map, coords, im2col_offsets, smem_offset, many=False)
     if tensor_map.smem.ndim > 1:
-        raise TmaUnsupportedError(
-            f"{len(tensor_map.smem)} tiles at once cannot be drawn; load the one to draw with "
-            "load_tile"
-        )
+        count = len(tensor_map.smem)
+        raise TmaUnsupportedError(f"{count} tiles at once cannot be drawn; load one with load_tile")
     return tensor_map._request
 
 
@@ -151,21 +149,18 @@ class Chunk:
     def moved(self) -> str:
         """How the swizzle found its place, bit by bit; empty without one."""
         terms = geometry.SWIZZLES[self.swizzle].terms
-        steps = [
-            f"addr[{_bits(mask, left)}] ^= addr[{_bits(mask, right)}] "
-            f"(= {self.linear >> right & mask})"
-            for right, mask, left in terms
-        ]
+        steps = []
+        for right, mask, left in terms:
+            places = f"addr[{_bits(mask, left)}] ^= addr[{_bits(mask, right)}]"
+            steps.append(f"{places} (= {self.linear >> right & mask})")
         path = f"linear {self.linear:#06x} to {self.placed:#06x}: {', '.join(steps)}"
         return path if steps else ""
 
     @property
     def label(self) -> str:
         """Row and columns, in two lines; nothing where the copy writes nothing."""
-        if self.state == "padding":
-            return ""
         columns = f"c{self.first}" + f"..{self.last}" * (self.last > self.first)
-        return f"r{self.row}\n{columns}{' ⇄' * self.swapped}"
+        return f"r{self.row}\n{columns}{' ⇄' * self.swapped}" * (self.row >= 0)
 
     @property
     def about(self) -> str:
@@ -175,15 +170,15 @@ class Chunk:
         if self.state == "padding":
             return f"{where}: untouched"
         origin = f"global_address {self.global_offset:+#x}"
+        partly = ", partly out of bounds" * (self.state == "clipped")
         lines = [
-            f"element {self.element} and {self.last - self.first} more"
-            + ", halves of 8 bytes exchanged" * self.swapped,
-            "out of bounds, filled" if self.state == "filled" else origin,
-            f"{where}; {gap} bytes of gap after {self.data_bytes} of values" if gap else where,
+            f"element {self.element} and {self.last - self.first} more",
+            "out of bounds, filled" if self.state == "filled" else origin + partly,
+            where + f"; {gap} bytes of gap after {self.data_bytes} of values" * (gap > 0),
             self.moved,
-            f"decided by {', '.join(self.fields)}" if self.fields else "",
+            "its halves of 8 bytes are exchanged" * self.swapped,
+            f"decided by {', '.join(self.fields)}" * bool(self.fields),
         ]
-        lines[1] += ", partly out of bounds" * (self.state == "clipped")
         return "\n".join(filter(None, lines))
 
     @property
@@ -364,12 +359,10 @@ class _Contents:
         """Name what decides a chunk: the bounds that fill it, or the swizzle or pitch behind it."""
         args = self.request.plan.arguments
         if state in ("filled", "clipped"):
-            ends = [position[0] + more * (not self.request.plan.unit_bytes), *position[1:]]
-            return tuple(
-                f"global_dim[{d}]"
-                for d, (p, end) in enumerate(zip(position, ends, strict=True))
-                if p < 0 or end >= args.global_dim[d]
-            )
+            ends = position.copy()
+            ends[0] += more * (not self.request.plan.unit_bytes)
+            outside = (d for d, n in enumerate(args.global_dim) if position[d] < 0 or ends[d] >= n)
+            return tuple(f"global_dim[{d}]" for d in outside)
         if args.swizzle:
             return ("swizzle",)
         return ("box_dim[0]",) if args.kind == "tiled" else ("channels_per_pixel",)

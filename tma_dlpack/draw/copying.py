@@ -64,10 +64,8 @@ class CopyMotion(Figure):
             cell = replace(cell, columns=1, css=f"animation:c{n} {total:g}s linear infinite")
             is_filled = chunk.state == "filled"
             style = "filled" if is_filled else "cell"
-            cells += [
-                Cell(*source, style, hatched=is_filled),
-                Cell(cell.column, line, "padding"),
-            ]
+            cells.append(Cell(*source, style, hatched=is_filled))
+            cells.append(Cell(cell.column, line, "padding"))
             flying.append(cell)
             keyframes.append(_flight(n, None if is_filled else source, cell, total))
         for n, left in enumerate(self.left_after):  # still viewers show the last alone
@@ -108,10 +106,9 @@ class CopyMotion(Figure):
 
     def text(self) -> str:
         """Return the order of the chunks, and what the barrier counts."""
-        rows = [
-            f"{c.token:<10} from element {c.element} to {c.address:#06x}   barrier waits for {left}"
-            for c, left in zip(self.chunks[:12], self.left_after[1:], strict=False)
-        ]
+        pairs = zip(self.chunks[:12], self.left_after[1:], strict=False)
+        path = "{0.token:<10} from element {0.element} to {0.address:#06x}   barrier waits for {1}"
+        rows = [path.format(chunk, left) for chunk, left in pairs]
         more = len(self.chunks) - 12
         rows += [f"and so on: {more} further chunks"] * (more > 0)
         return "\n".join([self.title, *rows])
@@ -158,17 +155,12 @@ def copy_motion(
     request = request_of(tensor_map, coords, im2col_offsets, smem_offset)
     chunks = sorted(drawn_chunks(request), key=lambda c: (c.row, c.first))
     if not chunks:
-        raise TmaUnsupportedError(
-            "rows that are not a multiple of 16 bytes cannot be drawn as chunks"
-        )
-    plan = request.plan
-    return CopyMotion(
-        title=f"one load: {plan.tx_bytes} bytes, swizzle {plan.arguments.swizzle.name}",
-        chunks=tuple(chunks[:MAX_CHUNKS]),
-        start=request.smem_offset,
-        tx_bytes=plan.tx_bytes,
-        all_chunks=plan.tx_bytes // CHUNK_BYTES,
-    )
+        message = "rows that are not a multiple of 16 bytes cannot be drawn as chunks"
+        raise TmaUnsupportedError(message)
+    tx_bytes = request.plan.tx_bytes
+    title = f"one load: {tx_bytes} bytes, swizzle {request.plan.arguments.swizzle.name}"
+    drawn, count = tuple(chunks[:MAX_CHUNKS]), tx_bytes // CHUNK_BYTES
+    return CopyMotion(title, drawn, request.smem_offset, tx_bytes, count)
 
 
 def _flight(n: int, source: tuple[int, int] | None, place: Cell, total: float) -> str:
@@ -181,9 +173,7 @@ def _flight(n: int, source: tuple[int, int] | None, place: Cell, total: float) -
         x, y = UNIT[0] * (column - place.column), UNIT[1] * (row - place.row)
         return f"{{transform:translate({x:g}px,{y:g}px)}}"
 
-    start, middle, end = (
-        100 * SECONDS_PER_CHUNK * (n + share * FLIGHT) / total for share in (0, 0.5, 1)
-    )
+    start, middle, end = (_percent(n + share * FLIGHT, total) for share in (0, 0.5, 1))
     begin = f"0%,{start:.2f}%{{opacity:0}}{start + 0.01:.2f}%,"
     if source is not None:
         begin = f"0%,{start:.2f}%{at(*source)}"
@@ -194,9 +184,11 @@ def _flight(n: int, source: tuple[int, int] | None, place: Cell, total: float) -
 
 def _count(n: int, chunks: int, total: float) -> str:
     """Return the keyframes of a byte count: shown from one landing to the next."""
-    begin, end = (
-        100 * SECONDS_PER_CHUNK * (k + FLIGHT) / total if k >= 0 else 0.0 for k in (n - 1, n)
-    )
+    begin, end = (_percent(k + FLIGHT, total) if k >= 0 else 0.0 for k in (n - 1, n))
     before = "0%{opacity:0}" * bool(n)
     after = f"{end:.2f}%{{opacity:0}}" * (n < chunks)
     return f"@keyframes n{n}{{{before}{begin:.2f}%{{opacity:1}}{after}}}"
+
+
+def _percent(chunks: float, total: float) -> float:
+    return 100 * SECONDS_PER_CHUNK * chunks / total

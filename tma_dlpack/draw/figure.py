@@ -84,8 +84,7 @@ class Figure(ABC):
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.title}>"
 
-    def _repr_html_(self) -> str:
-        return self.html()
+    _repr_html_ = html
 
     def _repr_mimebundle_(self, **options: object) -> dict[str, str]:
         """Return what notebooks show: pictures in HTML, and the text."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
 LABEL_SIZE = 10  # px, height of a label's font
 MIN_LABEL_SIZE = 7
@@ -66,23 +66,18 @@ class Cell:
     css: str = ""
 
 
-class Window(NamedTuple):
-    """One axis of a grid whose box can be dragged, for scripts: positions [first, last)."""
-
-    name: str
-    dimension: int
-    first: int
-    last: int
-
-
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Cells, the pixels of one column and one row, and the position of the upper left corner."""
+    """Cells, the pixels of one column and one row, and the position of the upper left corner.
+
+    `windows` are what can be dragged, for scripts: "x" or "y", the tensor's dimension, and the
+    positions [first, last) of it that are drawn.
+    """
 
     cells: tuple[Cell, ...]
     unit: tuple[float, float] = (1, 1)
     origin: tuple[float, float] = (0, 0)
-    windows: tuple[Window, ...] = ()
+    windows: tuple[tuple[str, int, int, int], ...] = ()
 
     def in_pixels(self) -> list[Cell]:
         """Return the cells in pixels, from the corner on."""
@@ -128,15 +123,15 @@ def sides(columns: Span, rows: Span, cut: Sequence[bool], unit: Span) -> list[Ce
     """Return the left, top, right and bottom side of a rectangle, torn where it goes on."""
     (left, right), (top, bottom) = columns, rows
     wide, high, x, y = right - left, bottom - top, TOOTH_DEPTH / unit[0], TOOTH_DEPTH / unit[1]
-    lines = (
+    straight = (
         (left, top, 0, high),
         (left, top, wide, 0),
         (right, top, 0, high),
         (left, bottom, wide, 0),
     )
-    inwards = ((x, 0), (0, y), (-x, 0), (0, -y))
+    inwards = (x, 0), (0, y), (-x, 0), (0, -y)
     cells = []
-    for (column, row, w, h), (dx, dy), is_cut in zip(lines, inwards, cut, strict=True):
+    for (column, row, w, h), (dx, dy), is_cut in zip(straight, inwards, cut, strict=True):
         style, w, h = ("torn", w + dx, h + dy) if is_cut else ("edge", w, h)
         cells.append(Cell(column, row, style, columns=w, rows=h))
     return cells
@@ -175,7 +170,9 @@ def lay_out(
     for grid, cells in placed:
         boxes = [bounds(cell) for cell in cells]
         top = y - min(box[1] for box in boxes)
-        items += [replace(c, column=_px(c.column + left), row=_px(c.row + top)) for c in cells]
+        items += [
+            replace(c, column=round(c.column + left, 2), row=round(c.row + top, 2)) for c in cells
+        ]
         y = top + max(box[3] for box in boxes) + GAP
         corners, spans = {"x": left, "y": top}, dict(zip("xy", grid.unit, strict=True))
         for name, dimension, first, last in grid.windows:
@@ -190,7 +187,7 @@ def lay_out(
     entries, y = _legend(legend, y + 2, max(right, NOTE_COLUMNS * LABEL_SIZE * GLYPH_WIDTH))
     items += entries
     right = max((bounds(cell)[2] for cell in items), default=0)
-    return Scene(_px(right + MARGIN), _px(y + 4), about, tuple(items), tuple(data), css)
+    return Scene(round(right + MARGIN, 2), round(y + 4, 2), about, tuple(items), tuple(data), css)
 
 
 def _legend(legend: Legend, y: float, right: float) -> tuple[list[Cell], float]:
@@ -200,16 +197,10 @@ def _legend(legend: Legend, y: float, right: float) -> tuple[list[Cell], float]:
     for cell, meaning in legend:
         if items and x + width + 6 + text_width(meaning) > right:
             x, y = float(MARGIN), y + LEGEND_LINE
-        middle = y + height / 2 if cell.rows == 0 else y
-        rows = height * bool(cell.rows)
-        items.append(replace(cell, column=x, row=middle, columns=width, rows=rows))
+        items.append(replace(cell, column=x, row=y, columns=width, rows=height))
         items.append(words(x + width + 6, y, meaning, rows=height))
         x = bounds(items[-1])[2] + 16
     return items, y + LEGEND_LINE * bool(items)
-
-
-def _px(number: float) -> float:
-    return round(number, 2)
 
 
 def text_width(text: str, size: float = LABEL_SIZE) -> float:

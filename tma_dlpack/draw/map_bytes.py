@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from tma_dlpack.draw.figure import MAKE_ONE, Figure, require
@@ -64,28 +63,16 @@ class FieldValue:
         Such as ``64..70``.
     values : tuple of str
         Decoded, one per map; ``-`` if the map has no such field.
-    stored : tuple of str
-        The number that the bits hold if it is not the value itself, such as ``0x3f`` for 64; else
-        empty.
-    hidden : tuple of bool
-        Whether the value is the address of a tensor in host memory, which is not drawn.
+    shown : tuple of str
+        The same as drawn: with the number that the bits hold if it is another one, such as
+        ``64 (0x3f)``, and without the address of a tensor in host memory.
     """
 
     key: str
     field: str
     bits: str
     values: tuple[str, ...]
-    stored: tuple[str, ...]
-    hidden: tuple[bool, ...]
-
-    @property
-    def shown(self) -> tuple[str, ...]:
-        """The values as drawn, each with what is stored where that differs."""
-        columns = zip(self.values, self.stored, self.hidden, strict=True)
-        return tuple(
-            HIDDEN if hidden else f"{value} ({raw})" if raw else value
-            for value, raw, hidden in columns
-        )
+    shown: tuple[str, ...]
 
     @property
     def differs(self) -> bool:
@@ -93,9 +80,8 @@ class FieldValue:
         return len(set(self.values)) > 1
 
 
-def _values_scene(values: Iterable[FieldValue], heads: tuple[str, ...], about: str) -> Scene:
+def _values_scene(values: tuple[FieldValue, ...], heads: tuple[str, ...], about: str) -> Scene:
     """Draw the table of fields: key, name, bits, and the value of each map."""
-    values = tuple(values)
     x, columns = float(VALUE_X), []
     for n in range(len(heads)):
         columns.append(x)
@@ -162,8 +148,8 @@ class MapBytes(Figure):
         notes = {
             f"the other {left} bytes are 0": left > 0,
             "letters: fields of the first map": any("-" in v.values for v in self.values),
-            brackets: any(any(v.stored) for v in self.values),
-            f"··: {HIDDEN}, another one in each run": any(any(v.hidden) for v in self.values),
+            brackets: any("(0x" in shown for v in self.values for shown in v.shown),
+            f"··: {HIDDEN}, another one in each run": any(HIDDEN in v.shown for v in self.values),
             f"layout {self.provenance}": True,
             derived: self.provenance == DERIVED,
         }
@@ -173,8 +159,11 @@ class MapBytes(Figure):
         """Return the bytes of line n of each map; those of a host address as dots."""
         address = next(v for v in self.values if v.field == "global_address")
         return [
-            ["··" if n == 0 and hidden else f"{byte:02x}" for byte in data[8 * n : 8 * n + 8]]
-            for data, hidden in zip(self.data, address.hidden, strict=True)
+            [
+                "··" if n == 0 and shown == HIDDEN else f"{byte:02x}"
+                for byte in data[8 * n : 8 * n + 8]
+            ]
+            for data, shown in zip(self.data, address.shown, strict=True)
         ]
 
     def scenes(self) -> tuple[Scene, ...]:
@@ -190,16 +179,13 @@ class MapBytes(Figure):
             cells += [s.cell(row) for s in self.segments if s.bit // LINE_BITS == n]
             row += 1
             changed = [bit for bit in self.changed if bit // LINE_BITS == n]
-            cells += [
-                Cell(bit % LINE_BITS, row, "changed", "", f"bit {bit} differs", rows=MARK_ROWS)
-                for bit in changed
-            ]
+            for bit in changed:
+                title = f"bit {bit} differs"
+                cells.append(Cell(bit % LINE_BITS, row, "changed", "", title, rows=MARK_ROWS))
             row += MARK_ROWS * bool(changed)
             for line in self.hexadecimal(n):
-                cells += [
-                    Cell(8 * k, row, "label", byte, columns=8, rows=HEX_ROWS)
-                    for k, byte in enumerate(line)
-                ]
+                for k, byte in enumerate(line):
+                    cells.append(Cell(8 * k, row, "label", byte, "", 8, HEX_ROWS))
                 row += HEX_ROWS
             row += GAP_ROWS
         notes = ("bit 0 of each byte at the left; letters: see the table", *self.notes)
@@ -316,9 +302,7 @@ def _segments(tensor_map: TensorMap, keys: dict[str, str]) -> tuple[Segment, ...
 
 def _field_value(field: Field, key: str, maps: tuple[TensorMap, ...]) -> FieldValue:
     """Read a field of each map; ``-`` of a map without it."""
-    read = [
-        _value(field, tm) if field.exists(tm.kind, tm.rank) else ("-", "", False) for tm in maps
-    ]
+    read = (_value(field, tm) if field.exists(tm.kind, tm.rank) else ("-", "-") for tm in maps)
     places = ", ".join(f"{bit}..{bit + w - 1}" if w > 1 else f"{bit}" for bit, w in field.pieces)
     return FieldValue(key, field.label, places, *zip(*read, strict=True))
 
@@ -328,17 +312,16 @@ def is_of_host_tensor(tensor_map: TensorMap) -> bool:
     return tensor_map.tensor is not None and not tensor_map.launchable
 
 
-def _value(field: Field, tensor_map: TensorMap) -> tuple[str, str, bool]:
-    """Return a decoded field, its bits where they are another number, and whether to hide it."""
+def _value(field: Field, tensor_map: TensorMap) -> tuple[str, str]:
+    """Return a decoded field with the names of the header, and as it is drawn."""
     value = bits.read(field, bytes(tensor_map))
-    raw = f"{value // field.unit - field.bias:#x}" if field.bias or field.unit > 1 else ""
-    if field.name in _ENUMS:
-        return _ENUMS[field.name](value).name, raw, False
-    if field.name == "element_type":
-        return f"{value} ({tensor_map.data_type.name})", raw, False
     if field.name == "global_address":
-        return f"{value:#x}", raw, is_of_host_tensor(tensor_map)
-    return f"{value}" + " bytes" * (field.name == "global_strides"), raw, False
+        return f"{value:#x}", HIDDEN if is_of_host_tensor(tensor_map) else f"{value:#x}"
+    name = _ENUMS[field.name](value).name if field.name in _ENUMS else f"{value}"
+    name += f" ({tensor_map.data_type.name})" * (field.name == "element_type")
+    name += " bytes" * (field.name == "global_strides")
+    raw = f" ({value // field.unit - field.bias:#x})" if field.bias or field.unit > 1 else ""
+    return name, name + raw
 
 
 # --- Two maps and their tiles ---------------------------------------------------------------------

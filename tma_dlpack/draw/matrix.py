@@ -195,9 +195,8 @@ def matrix(
     if isinstance(descriptor_or_map, MatrixDescriptor):
         descriptor = descriptor_or_map
     else:
-        descriptor = matrix_descriptor(
-            descriptor_or_map, instruction=instruction, major=major, smem_address=smem_address
-        )
+        options = {"instruction": instruction, "major": major}
+        descriptor = matrix_descriptor(descriptor_or_map, **options, smem_address=smem_address)
     return _atoms(descriptor)
 
 

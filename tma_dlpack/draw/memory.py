@@ -16,6 +16,7 @@ from tma_dlpack.tensor_map.map import TensorMap
 
 UNIT = 50, 29  # px of a chunk
 SLICE_ROWS, THEN_ROWS = 0.52, 0.7  # of the lines of words between, in rows
+CHUNKS_OF_A_ROW = "c: the elements of that row in the chunk; one colour per chunk of a row"
 #: state of a chunk -> a sample of it, and its meaning.
 LEGEND = {
     "data": (Cell(0, 0, "tint0"), "in bounds"),
@@ -58,23 +59,17 @@ class Layout:
                 row += THEN_ROWS
         chunks = [c for block in self.blocks for line in block.lines for c in line.chunks]
         shown = {c.state for c in chunks} | {"gap" for c in chunks if c.data_bytes < CHUNK_BYTES}
-        return lay_out(
-            f"shared memory, {self.name}: 16-byte chunks in lines of 128 bytes",
-            [Grid(tuple(cells), UNIT)],
-            self.name,
-            notes=notes,
-            legend=[entry for state, entry in LEGEND.items() if state in shown],
-        )
+        about = f"shared memory, {self.name}: 16-byte chunks in lines of 128 bytes"
+        legend = [entry for state, entry in LEGEND.items() if state in shown]
+        return lay_out(about, [Grid(tuple(cells), UNIT)], self.name, (), notes, legend)
 
 
 def _slice_heading(slices: Sequence[tuple[int, ...]], row: float) -> list[Cell]:
     """Name the place in the box of the following rows, of a box of three and more dimensions."""
     first, last = (f"box[{', '.join(map(str, s))}, ...]" for s in (slices[0], slices[-1]))
     name = first if first == last else f"{first} to {last}"
-    return [
-        Cell(0, row, "axis", columns=CHUNKS, rows=0),
-        words(0, row, name, rows=SLICE_ROWS),
-    ]
+    rule = Cell(0, row, "axis", columns=CHUNKS, rows=0)
+    return [rule, words(0, row, name, rows=SLICE_ROWS)]
 
 
 def _chunk(chunk: Chunk, column: int, row: float) -> list[Cell]:
@@ -96,10 +91,9 @@ class SharedMemory(Figure):
 
     def brief(self) -> SharedMemory:
         """Return the last layout alone, with a note that there is another."""
-        if len(self.layouts) == 1:
-            return self
-        further = "before the swizzle: see draw.shared"
-        return replace(self, layouts=self.layouts[-1:], notes=(*self.notes, further))
+        notes = (*self.notes, "before the swizzle: see draw.shared")
+        short = replace(self, layouts=self.layouts[-1:], notes=notes)
+        return short if len(self.layouts) > 1 else self
 
     def scenes(self) -> tuple[Scene, ...]:
         """Lower to one panel per layout."""
@@ -164,20 +158,14 @@ def shared(
     request = request_of(tensor_map, coords, im2col_offsets, smem_offset)
     plan = request.plan
     if plan.pitch_bytes % CHUNK_BYTES:
-        raise TmaUnsupportedError(
-            f"lines of {plan.pitch_bytes} bytes cannot be drawn as chunks of 16 bytes; no driver "
-            "accepts such a map"
-        )
+        found = f"lines of {plan.pitch_bytes} bytes cannot be drawn as chunks of 16 bytes"
+        raise TmaUnsupportedError(f"{found}; no driver accepts such a map")
     own, names = plan.arguments.swizzle, {TmaSwizzle.none: "unswizzled"}
     if plan.swizzle.terms:
         names = {TmaSwizzle.none: "before the swizzle", own: f"swizzle {own.name}"}
     line = "line of the box" if plan.arguments.kind == "tiled" else "pixel of the column"
     at = f" at {request.smem_offset:#x}" if request.smem_offset else ""
-    return SharedMemory(
-        f"shared memory{at}: {plan.smem_bytes} bytes, {plan.tx_bytes} written",
-        tuple(Layout(name, smem_contents(request, s)) for s, name in names.items()),
-        (
-            f"r: {'unit' if plan.unit_bytes else line}, counted row-major",
-            "c: the elements of that row in the chunk; one colour per chunk of a row",
-        ),
-    )
+    title = f"shared memory{at}: {plan.smem_bytes} bytes, {plan.tx_bytes} written"
+    layouts = (Layout(name, smem_contents(request, s)) for s, name in names.items())
+    rows = f"r: {'unit' if plan.unit_bytes else line}, counted row-major"
+    return SharedMemory(title, tuple(layouts), (rows, CHUNKS_OF_A_ROW))

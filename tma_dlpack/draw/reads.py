@@ -156,9 +156,8 @@ def _place(plan: TilePlan, access: Access, thread: int, size: int) -> tuple[int,
         raise refusal("access", f"access({thread}) raises {shown(error)}", must, fix) from error
     if index is None:
         return -1, 0
-    place = integers_of(index)
-    is_inside = place is not None and len(place) == len(shape)
-    if not is_inside or any(not 0 <= i < n for i, n in zip(place, shape, strict=True)):
+    place = integers_of(index) or ()
+    if len(place) != len(shape) or any(not 0 <= i < n for i, n in zip(place, shape, strict=True)):
         raise refusal("access", f"access({thread}) returns {shown(index)}", must, fix)
     line = int(np.ravel_multi_index(place[:-1], shape[:-1])) if len(shape) > 1 else 0
     inner = place[-1] * plan.smem_line_bytes // shape[-1]

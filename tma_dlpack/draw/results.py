@@ -52,9 +52,8 @@ def batch_html(batch: TensorMapBatch) -> str:
     require("batch", batch, (TensorMapBatch,), "make one: make_tma_descriptors(tensors, ...)")
     maps = [batch[n] for n in range(min(len(batch), MOST_ROWS))]
     layouts = len({tm.arguments for tm in batch})
-    head = f"{counted(len(batch), 'map')} of 128 bytes, {counted(layouts, 'layout')}, " + (
-        "launchable" if batch.launchable else "not launchable: host memory is among them"
-    )
+    where = "launchable" if batch.launchable else "not launchable: host memory is among them"
+    head = f"{counted(len(batch), 'map')} of 128 bytes, {counted(layouts, 'layout')}, {where}"
     rows = [
         (n, tm.data_type.name, tm.shape, tm.box_sizes, tm.swizzle.name, f"{tm.global_address:#x}")
         for n, tm in enumerate(maps)
@@ -124,7 +123,7 @@ def bandwidth_html(report: Any) -> str:
     for row in report.rows:
         box, speed = "x".join(map(str, row.box_sizes)), f"{row.bytes_per_second / 1e12:.2f}"
         text = f"{speed} TB/s" + ", WRONG COPY" * (not row.verified)
-        bars.append(Bar(f"{box} {row.swizzle.name}", row.ratio, text))
+        bars.append((f"{box} {row.swizzle.name}", row.ratio, text))
         swizzle, l2 = row.swizzle.name, row.l2_fetch_size.name
         verified = "✓" if row.verified else "✗ wrong"
         rows.append((box, row.row_bytes, swizzle, l2, speed, f"{row.ratio:.3f}", verified))
@@ -135,37 +134,28 @@ def bandwidth_html(report: Any) -> str:
     return fragment([BandwidthBars(title, tuple(bars), reference), table_html(heads, rows)])
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """One measurement: its name, its ratio to the reference, and the rest in words."""
-
-    name: str
-    ratio: float
-    words: str
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class BandwidthBars(Figure):
-    """Bandwidths as bars, against a reference of ratio 1."""
+    """Bandwidths as bars, against a reference of ratio 1; a bar is (name, ratio, words)."""
 
     title: str
-    bars: tuple[Bar, ...]
+    bars: tuple[tuple[str, float, str], ...]
     reference: str
 
     def scenes(self) -> tuple[Scene, ...]:
         """Lower to one panel."""
-        most = max([1.0, *(bar.ratio for bar in self.bars)])
+        most = max([1.0, *(ratio for _, ratio, _ in self.bars)])
         cells = [Cell(1 / most, 0, "axis", columns=0, rows=len(self.bars))]
-        for n, bar in enumerate(self.bars):
-            length, text = bar.ratio / most, f"{bar.ratio:.2f}: {bar.words}"[:21]
-            cells.append(Cell(0, n, "taken", "", bar.words, length, 0.7))
+        for n, (name, ratio, about) in enumerate(self.bars):
+            length, text = ratio / most, f"{ratio:.2f}: {about}"[:21]
+            cells.append(Cell(0, n, "taken", "", about, length, 0.7))
             cells.append(words(length + 0.02, n, text, "label", 0.7))
-            cells.append(label(0, n, bar.name[:26], "label", 0.7))
+            cells.append(label(0, n, name[:26], "label", 0.7))
         return (lay_out(self.title, [Grid(tuple(cells), (BAR_WIDTH, BAR))], "", [self.reference]),)
 
     def text(self) -> str:
         """Return one line per bar."""
-        rows = [f"{bar.name:<28} {bar.ratio:.3f}  {bar.words}"[:100] for bar in self.bars]
+        rows = [f"{name:<28} {ratio:.3f}  {about}"[:100] for name, ratio, about in self.bars]
         return "\n".join([self.title[:100], self.reference[:100], *rows])
 
 
@@ -242,9 +232,8 @@ def render_traceback(error: TmaError) -> list[str]:
 def _is_hidden(frame: FrameType) -> bool:
     """Whether a frame is ours or the notebook's own."""
     filename = frame.f_code.co_filename
-    if filename.startswith(PACKAGE):
-        return True
-    return "IPython" in Path(filename).parts or "ipykernel" in Path(filename).parts
+    hidden = {"IPython", "ipykernel"}
+    return filename.startswith(PACKAGE) or not hidden.isdisjoint(Path(filename).parts)
 
 
 def _user_lines(frame: FrameType, line: int) -> list[str]:
@@ -261,13 +250,10 @@ def _user_lines(frame: FrameType, line: int) -> list[str]:
 
 def _place(filename: str) -> str:
     """Name a cell as IPython does, ``Cell In[3]``; a file by its name."""
-    shell = _shell()
-    compiler = getattr(shell, "compile", None)
-    if compiler is not None and hasattr(compiler, "format_code_name"):
-        named = compiler.format_code_name(filename)
-        if named is not None:
-            return " ".join(named)
-    return Path(filename).name
+    compiler = getattr(_shell(), "compile", None)
+    can_name = hasattr(compiler, "format_code_name")
+    name = compiler.format_code_name(filename) if can_name else None  # type: ignore[union-attr]
+    return " ".join(name) if name is not None else Path(filename).name
 
 
 def _show_card(error: TmaError) -> bool:

@@ -151,13 +151,8 @@ def sixteen_bytes(
     rows = min(ROWS, view.shape[-2])
     starts = tuple(begin + n * stride for n in range(rows))
     verdict = "all start on one" if all(m.ok for m in measures[:2]) else "not all start on one"
-    return SixteenBytes(
-        f"{rows} rows over 16-byte chunks: {verdict}",
-        starts,
-        box[-1] * item,
-        place[-1] * item,
-        measures,
-    )
+    title = f"{rows} rows over 16-byte chunks: {verdict}"
+    return SixteenBytes(title, starts, box[-1] * item, place[-1] * item, measures)
 
 
 def _row_major(argument: str, given: Sequence[int], rank: int) -> tuple[int, ...]:

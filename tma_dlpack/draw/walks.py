@@ -106,10 +106,9 @@ class Im2colWalk(Figure):
 
     def brief(self) -> Im2colWalk:
         """Return the first image alone, with a note that there are more."""
-        if len(self.images) == 1:
-            return self
-        further = "further images: see draw.walk"
-        return replace(self, images=self.images[:1], notes=(*self.notes, further))
+        notes = (*self.notes, "further images: see draw.walk")
+        short = replace(self, images=self.images[:1], notes=notes)
+        return short if len(self.images) > 1 else self
 
     def window(self, image: Image) -> tuple[range, range]:
         """Return the h and w that are drawn: all, or at most 14 around the image's first pixel."""
