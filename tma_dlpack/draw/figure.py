@@ -98,7 +98,7 @@ def require(argument: str, value: object, kinds: tuple[type, ...], fix: str) -> 
     Traceback (most recent call last):
     tma_dlpack.TmaPreconditionError: title is of type int; it must be a str
       fix: pass a word
-      rule: ARGUMENT (tma_dlpack: the type of the argument)
+      rule: ARGUMENT
     """
     if not issubclass(type(value), kinds):
         names = " or a ".join(kind.__name__ for kind in kinds)
