@@ -153,16 +153,17 @@ def look(subject: object, choice: Choice) -> Look:
     'BOX_INNER_16B'
     """
     if isinstance(subject, TensorMap):
-        return Look(choice, Report(()), subject, _refusal(subject, choice))
+        return Look(choice, Report(()), subject, refusal_of(subject, choice))
     given, is_im2col = choice.arguments(), choice.is_im2col
     report = (check_im2col_descriptor if is_im2col else check_tma_descriptor)(subject, **given)
     if not report.ok:
         return Look(choice, report, None, "")
     tensor_map = (make_im2col_descriptor if is_im2col else make_tma_descriptor)(subject, **given)
-    return Look(choice, report, tensor_map, _refusal(tensor_map, choice))
+    return Look(choice, report, tensor_map, refusal_of(tensor_map, choice))
 
 
-def _refusal(tensor_map: TensorMap, choice: Choice) -> str:
+def refusal_of(tensor_map: TensorMap, choice: Choice) -> str:
+    """Return why the tile of a choice cannot be copied; empty where it can."""
     try:
         request_of(tensor_map, choice.coords or None, choice.im2col_offsets or None)
     except TmaError as error:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tma_dlpack.draw.chunks import bounding_box, request_of
-from tma_dlpack.explorer.choice import Choice, look, shape_of
+from tma_dlpack.draw.chunks import bounding_box, first_coords
+from tma_dlpack.explorer.choice import Choice, look, refusal_of, shape_of
 from tma_dlpack.tables.enums import (
     TensorMapDataType,
     TmaInterleaveLayout,
@@ -15,7 +15,6 @@ from tma_dlpack.tables.enums import (
     TmaOobFill,
     TmaSwizzle,
 )
-from tma_dlpack.tables.errors import TmaError, TmaPreconditionError
 from tma_dlpack.tables.limits import MAX_BOX, MAX_ELEM_STRIDE, MAX_PIXELS
 from tma_dlpack.tensor_map.map import TensorMap
 
@@ -223,20 +222,10 @@ def _coordinate(tensor_map: TensorMap, choice: Choice, name: str, reach: Range) 
             reach = replace(reach, most=tensor_map.shape[index] + AROUND)
         least, most = box.get(args.rank - 1 - index, (reach.least, reach.most))
         reach = replace(reach, least=least, most=most)
-    coords = [0] * args.rank  # or as near to 0 as a column may start
-    for d, (first, last) in box.items():
-        coords[args.rank - 1 - d] = min(max(0, first), last)
-    zero = replace(choice, coords=tuple(coords))
+    zero = replace(choice, coords=first_coords(args))
 
     def reason(value: int) -> str:
-        moved = set_number(zero, name, value)
-        try:
-            request_of(tensor_map, moved.coords, moved.im2col_offsets or None)
-        except TmaPreconditionError as error:
-            return _words(error.violations[0])
-        except TmaError as error:
-            return str(error)
-        return ""
+        return refusal_of(tensor_map, set_number(zero, name, value)).partition("\n")[0]
 
     here = range(reach.least, reach.most + 1)
     step = next((n for n in (1, 2, 4, 8, 16, 32, 64, 128) if n in here and not reason(n)), 1)
@@ -249,9 +238,6 @@ def legal_options(subject: object, choice: Choice) -> dict[str, dict[str, str]]:
         return {}
     found: dict[str, dict[str, str]] = {}
     for name, options in menus(choice).items():
-        found[name] = {}
-        for option in options:
-            report = look(subject, choice.put(name, option or None)).report
-            if not report.ok:
-                found[name][option] = _words(report.violations[0])
+        reports = {o: look(subject, choice.put(name, o or None)).report for o in options}
+        found[name] = {o: _words(r.violations[0]) for o, r in reports.items() if not r.ok}
     return found

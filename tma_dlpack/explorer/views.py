@@ -82,12 +82,11 @@ def _window(tensor_map: TensorMap, options: Mapping[str, Any]) -> dict[int, tupl
     given = options.get("shown") or {}
     if given:
         return {int(d): (int(first), int(last)) for d, (first, last) in given.items()}
-    sides = enumerate(zip(tensor_map.shape, tensor_map.box_sizes, strict=True))
-    return {
-        d: (-(box // 2), extent + box // 2)
-        for d, (extent, box) in sides
-        if d >= tensor_map.rank - 2 and extent <= MOST_BOXES * box
-    }
+    window = {}
+    for d, box in list(enumerate(tensor_map.box_sizes))[-2:]:
+        if tensor_map.shape[d] <= MOST_BOXES * box:
+            window[d] = -(box // 2), tensor_map.shape[d] + box // 2
+    return window
 
 
 def message(look: Look, tab: str, options: Mapping[str, Any], note: str) -> dict[str, Any]:

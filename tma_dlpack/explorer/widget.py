@@ -188,10 +188,8 @@ class Explorer:
         """Return what each control could be set to, the others staying as last accepted."""
         at = self._accepted or self.look
         found = legal_ranges(self._subject, at.choice, at.tensor_map)
-        return {
-            "legal": {name: asdict(reach) for name, reach in found.items()},
-            "options": legal_options(self._subject, at.choice),
-        }
+        legal = {name: asdict(reach) for name, reach in found.items()}
+        return {"legal": legal, "options": legal_options(self._subject, at.choice)}
 
     def controls(self) -> list[dict[str, Any]]:
         """Describe the controls for the front end."""
@@ -239,8 +237,7 @@ class Explorer:
         parts = [str(self.look.report), self.look.refusal, self.note, self.look.stored_code]
         return "\n\n".join(filter(None, parts))
 
-    def _repr_html_(self) -> str:
-        return self.still()
+    _repr_html_ = still
 
     def _ipython_display_(self) -> None:
         """Show the live widget, and beside it a still picture that a saved notebook keeps."""
