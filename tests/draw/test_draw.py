@@ -12,9 +12,8 @@ from draw_cases import ALL, IM2COL, TILED, numbered, pictured, stills
 
 import tma_dlpack as tma
 from tma_dlpack import draw
-from tma_dlpack.draw.scene import Box, Scene, Text
-from tma_dlpack.draw.svg import svg_panel
-from tma_dlpack.draw.theme import STYLES, style_sheet
+from tma_dlpack.draw.grid import Cell, Scene
+from tma_dlpack.draw.svg import STYLES, style_sheet, svg_panel
 
 MOST_BYTES = 400_000
 SVG = "{http://www.w3.org/2000/svg}"
@@ -105,7 +104,7 @@ def test_a_box_wholly_out_of_bounds_takes_nothing():
     figure = draw.tensor(TILED["a dense tile"].tensor_map, (64, 0))
     assert "shape[0] = 64 (driver global_dim[1]): box 64..79, 16 of 16 out of bounds" in str(figure)
     (scene,) = figure.scenes()
-    taken = [i for i in scene.items if isinstance(i, Box) and i.style == "taken" and i.height > 14]
+    taken = [i for i in scene.items if i.style == "taken" and i.rows > 14]
     assert taken == []
 
 
@@ -128,15 +127,13 @@ def test_tensor_and_walk_send_each_other_the_maps_that_they_cannot_draw():
 def test_a_pixel_is_the_row_that_the_simulator_loads_from_its_position(case):
     figure = draw.walk(case.tensor_map, case.coords, im2col_offsets=case.offsets)
     tile = case.tile()
-    base = case.tensor_map.global_address
     rows = [pixel for image in figure.images for pixel in image.pixels]
     assert [pixel.row for pixel in rows] == list(range(len(rows)))
     for pixel in rows:
         assert pixel.inside == (not tile.filled[pixel.row, 0])
         if pixel.inside:
             assert case.tensor[pixel.position] == tile.array[pixel.row, 0]
-            element = (pixel.global_address - base) // 4
-            assert case.tensor.reshape(-1)[element] == tile.array[pixel.row, 0]
+            assert case.tensor.reshape(-1)[pixel.global_offset // 4] == tile.array[pixel.row, 0]
 
 
 def test_the_bounding_box_is_that_of_the_corners():
@@ -166,7 +163,7 @@ def test_pixels_that_are_not_drawn_are_counted():
     rows, columns = figure.window(image)
     left = sum(p.h not in rows or p.w not in columns for p in image.pixels)
     assert left > 0
-    assert f"{left} pixels lie elsewhere" in figure.svg()
+    assert f"{left} pixels are elsewhere" in figure.svg()
     assert image.pixels[0].h in rows
     assert image.pixels[0].w in columns
 
@@ -232,7 +229,7 @@ EVIL = '<script>alert("&")</script>'
 
 
 def test_every_label_and_title_is_escaped():
-    items = (Box(0, 0, 900, 40, "cell", (EVIL,), EVIL), Text(0, 60, EVIL))
+    items = (Cell(0, 0, "cell", EVIL, EVIL, 900, 40), Cell(0, 60, "label", EVIL))
     drawn = svg_panel(Scene(900, 80, EVIL, items))
     assert "<script" not in drawn
     said = [e.text for e in ET.fromstring(drawn).iter() if e.text and "style" not in e.tag]

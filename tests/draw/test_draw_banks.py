@@ -138,8 +138,11 @@ def test_addresses_and_a_function_of_the_same_elements_agree():
 @pytest.mark.parametrize(
     ("addresses", "said"),
     [
-        (np.arange(8) * 16 + 8, r"access\[0\] is 0x8; it must be a multiple of 16 where the tile"),
-        (np.arange(8) * 16 + 8192, r"access\[0\] is 0x2000; it must .* lies, 0x0\.\.0x1fff"),
+        (np.arange(8) * 16 + 8, r"access\[0\] is 0x8; it must be a multiple of 16 within the tile"),
+        (
+            np.arange(8) * 16 + 8192,
+            r"access\[0\] is 0x2000; it must .* within the tile, 0x0\.\.0x1fff",
+        ),
         (np.arange(8) * 16 - 64, r"access\[0\] is -0x40; it must"),
         (np.arange(7) * 16, r"access is array.* it must be 'column'"),
         (np.arange(8) * 16.0, r"access is array.* it must be 'column'"),
@@ -163,10 +166,10 @@ def test_addresses_that_no_warp_can_read_are_refused(addresses, said):
         ({"access": np.array([16, 64])}, r"array\(\[16, 64\]\); it must be"),
         (
             {"access": lambda t: (64, 0)},
-            r"access\(0\) gives \(64, 0\); it must .* shape \(64, 32\)",
+            r"access\(0\) returns \(64, 0\); it must .* shape \(64, 32\)",
         ),
-        ({"access": lambda t: itertools.count()}, r"access\(0\) gives count\("),
-        ({"access": lambda t: 3}, r"access\(0\) gives 3"),
+        ({"access": lambda t: itertools.count()}, r"access\(0\) returns count\("),
+        ({"access": lambda t: 3}, r"access\(0\) returns 3"),
         ({"access": lambda t: (t, 1 // 0)}, r"access\(0\) raises ZeroDivisionError"),
         ({"access": lambda t, more: (t, 0)}, r"access\(0\) raises TypeError"),
         ({"access": lambda t: (0, 1), "bytes_per_thread": 8}, "multiple of 8"),

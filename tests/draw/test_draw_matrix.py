@@ -79,7 +79,8 @@ def test_every_k_step_is_drawn_and_named(name):
     assert {step for atom in figure.atoms for step in atom.steps} == set(steps)
     svg = figure.svg()
     assert all(f">step {step}<" in svg for step in steps)
-    short = [f"{name[0].upper()}BO {offset}" for name, offset in figure.offsets if name]
+    offsets = zip("↓→", figure.offsets, strict=True)
+    short = [f"{arrow} {name[0].upper()}BO {n}" for arrow, (name, n) in offsets if name]
     assert all(f">{text}<" in svg for text in short)
 
 

@@ -10,8 +10,7 @@ import contextlib
 import json
 import shutil
 
-from tma_dlpack.explorer.panel import front_end, start_state, style_sheet
-from tma_dlpack.explorer.widget import Explorer
+from tma_dlpack.explorer.widget import Explorer, front_end, start_state, style_sheet
 
 try:
     from playwright.sync_api import sync_playwright
@@ -82,6 +81,15 @@ NAMELESS = """() => [...document.querySelectorAll("button, input, select, [role=
   .map((e) => e.outerHTML)"""
 
 
+#: Gives what takes keys and would share them with JupyterLab.
+WITHOUT_SHORTCUTS_OF_JUPYTER = """() => {
+  const stage = document.querySelector(".tmax-stage").shadowRoot;
+  const keys = ".tmax :is(button, input, select, summary, [tabindex])";
+  const all = [...document.querySelectorAll(keys), ...stage.querySelectorAll("[tabindex]")];
+  return all.filter((e) => e.dataset.lmSuppressShortcuts !== "true").map((e) => e.outerHTML);
+}"""
+
+
 @contextlib.contextmanager
 def browser():
     with sync_playwright() as p:
@@ -145,7 +153,7 @@ class Seen:
                 _, offset, length, first, last = axis
                 return offset + (position - first) / (last - first) * length
 
-            down = place(y, row) if y else 34 + 48
+            down = place(y, row) if y else 28 + 48
             return left + scale * place(x, column), top + scale * down
 
         return at

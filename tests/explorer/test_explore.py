@@ -12,8 +12,7 @@ from draw_cases import numbered, pictured
 import tma_dlpack as tma
 from tma_dlpack.explorer.choice import Choice, choice_of, first_choice, look
 from tma_dlpack.explorer.legal import legal_options, legal_ranges, ranges, set_number
-from tma_dlpack.explorer.panel import start_state
-from tma_dlpack.explorer.widget import Explorer, explore
+from tma_dlpack.explorer.widget import Explorer, explore, start_state
 
 TENSORS = {
     "a vector": numbered((100,)),
@@ -76,6 +75,28 @@ def test_a_tensor_that_no_map_describes_is_shown_with_padded_rows_and_told_why(t
     assert rule in answer["note"]
     assert answer["state"] == "✓ accepted"  # of what is shown
     assert rule in explorer.still()
+
+
+@pytest.mark.parametrize(("tensor", "rule"), REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+def test_the_code_for_a_refused_tensor_pads_it_and_is_accepted(tensor, rule, framework):
+    module = pytest.importorskip(framework, reason=f"{framework} is not installed")
+    own = tensor if framework == "numpy" else module.from_numpy(tensor)
+    assert [v.rule for v in tma.check_tma_descriptor(own, (1,) * own.ndim).violations][:1] == [rule]
+    code = explore(own).answer({})["code"]
+    names = {"tma": tma, "np": np, "torch": module, "tensor": own}
+    exec(code, names)
+    assert names["tm"].shape == tuple(own.shape)
+    assert np.array_equal(names["tensor"], own)
+
+
+def test_what_is_stored_contains_no_address_of_host_memory(explorer):
+    address = f"{explorer.tensor_map.global_address:x}"
+    assert address in explorer.code
+    stored = pictured(explorer.still()) + str(explorer)
+    stored += pictured(explorer.tensor_map._repr_html_())
+    assert address not in stored
+    assert "address of the tensor" in stored
 
 
 def test_a_tensor_that_cannot_be_read_is_refused():
@@ -318,9 +339,9 @@ def test_the_still_is_an_image_of_the_state_with_its_code(explorer):
 
 def test_without_anywidget_there_is_a_still_and_a_hint(monkeypatch):
     pytest.importorskip("IPython", reason="IPython is not installed")
-    from tma_dlpack.explorer import panel, widget
+    from tma_dlpack.explorer import widget
 
-    panel._widget_class.cache_clear()
+    widget._widget_class.cache_clear()
     monkeypatch.setitem(sys.modules, "anywidget", None)
     shown = []
     monkeypatch.setattr("IPython.display.display", lambda data, **_: shown.append(data))
@@ -329,7 +350,7 @@ def test_without_anywidget_there_is_a_still_and_a_hint(monkeypatch):
     (data,) = shown
     assert widget.HINT.split("'")[0] in data["text/html"]
     assert "<img " in data["text/html"]
-    panel._widget_class.cache_clear()
+    widget._widget_class.cache_clear()
 
 
 def test_with_anywidget_the_still_is_kept_beside_the_widget_and_follows_it():
@@ -343,7 +364,7 @@ def test_with_anywidget_the_still_is_kept_beside_the_widget_and_follows_it():
     panel._hear(None, {"do": "legal", "seq": 5}, [])
     assert [answer["seq"] for answer in sent] == [4, 5]
     assert panel.widget.start["view"]["values"]["coords[0]"] == 8
-    assert f"tma-kept-{panel.widget.model_id}" in kept[0]["text/html"]
+    assert panel.still_class in kept[0]["text/html"]
     assert "(8, 0)" in kept[0]["text/html"]
 
 

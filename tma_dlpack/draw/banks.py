@@ -1,53 +1,77 @@
-"""Bank conflicts: how many wavefronts shared memory takes to serve one access of a warp.
-
-Shared memory has 32 banks of 4 bytes. Threads are served in phases of at most 128 bytes (8 threads
-of 16 bytes each, as `ldmatrix` reads 8 rows). Words of one bank from different lines of 128 bytes
-are served one after the other: their number is the phase's *degree*, 1 being free of conflicts.
-
-Source: CUDA C++ Programming Guide, shared memory; documented, not measured.
-"""
+"""Bank conflicts of one access of a warp: swizzle against swizzle, and phase by phase."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-
-import numpy as np
+from dataclasses import dataclass, replace
 
 from tma_dlpack import geometry
 from tma_dlpack.copies.tile import Tile
-from tma_dlpack.draw.bank_panel import (
-    SwizzleConflicts,
-    Threads,
-    bank_panel,
-    degrees_said,
-    ranked_panel,
-)
-from tma_dlpack.draw.bank_reads import (
-    PATTERN_WORDS,
-    PATTERNS,
+from tma_dlpack.draw.chunks import BANK_BYTES, BANKS, request_of
+from tma_dlpack.draw.figure import TEXT_COLUMNS, Figure
+from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, words
+from tma_dlpack.draw.reads import (
     WARP,
     Access,
-    Reads,
-    addresses_of,
-    reads_at,
-    reads_of_function,
-    thread_bytes,
-    thread_count,
+    SwizzleConflicts,
+    Threads,
+    conflicts,
+    reads_of,
+    with_other_swizzles,
 )
-from tma_dlpack.draw.chunks import BANK_BYTES, BANKS, CHUNK_BYTES
-from tma_dlpack.draw.figure import Figure
-from tma_dlpack.draw.scene import Scene
-from tma_dlpack.draw.shown_copy import request_of
-from tma_dlpack.draw.swizzles import with_other_swizzles
-from tma_dlpack.geometry import IntArray, TilePlan
-from tma_dlpack.tables.coerce import shown, text_of
+from tma_dlpack.draw.svg import STILL
+from tma_dlpack.geometry import IntArray
+from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.enums import TmaSwizzle
-from tma_dlpack.tables.errors import refusal
 from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.tensor_map.map import TensorMap
 
-MAX_PHASES = 16  # kept to be stepped through
+UNIT = 16, 16  # px of a bank and of a wavefront
+BAR_WIDTH, BAR = 250, 22  # px
+SECONDS = 1.4  # how long each phase is shown
+LEVELS = "one row per wavefront; 3+: thread 3 and other threads that read the same words"
+
+
+def _scale(levels: int) -> list[Cell]:
+    """Name the banks above their columns, four at a time, and the wavefronts."""
+    cells = [label(0, -1, "bank"), *(label(0, n, f"{n + 1}.") for n in range(levels))]
+    for bank in range(0, BANKS, 4):
+        cells.append(Cell(bank, -1, "muted", f"{bank}..{bank + 3}", columns=4))
+        cells.append(Cell(bank, 0, "padding", columns=4, rows=max(1, levels)))
+    return cells
+
+
+def _stacked(phase: Threads, first: int, css: str = "") -> list[Cell]:
+    """Draw one cell per run of words that threads share, above those before it in its banks.
+
+    `first` is the number of the phase's first thread.
+    """
+    readers: dict[tuple[int, ...], list[int]] = {}
+    for thread, read in enumerate(phase, first):
+        if read:
+            readers.setdefault(read, []).append(thread)
+    level = [0] * BANKS
+    cells = []
+    for read, threads in readers.items():
+        banks = [w % BANKS for w in read]
+        at = max(level[b] for b in banks)
+        for b in banks:
+            level[b] = at + 1
+        name = "thread " * (len(read) > 2) + f"{threads[0]}{'+' * (len(threads) > 1)}"
+        about = f"threads {threads}: shared {read[0] * BANK_BYTES:#06x}, bank {banks[0]}"
+        style = "conflict" if at else "taken"
+        cells.append(Cell(banks[0], at, style, name, about, len(read), css=css))
+    return cells
+
+
+def _in_words(s: SwizzleConflicts) -> str:
+    return f"{'free' if s.worst < 2 else f'{s.worst}-way'} with {s.swizzle.name}"
+
+
+def _degrees(s: SwizzleConflicts) -> str:
+    """Count phases per degree, in words."""
+    degrees = sorted(set(s.degrees))
+    return ", ".join(f"{counted(s.degrees.count(k), 'phase')} of degree {k}" for k in degrees)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -61,12 +85,15 @@ class BankConflicts(Figure):
     bytes_per_thread : int
     swizzles : tuple of SwizzleConflicts
         The map's own first, then the others that the rules accept of the same map.
+    threads : int
+        After so many threads their numbers begin again.
     """
 
     title: str
     access: str
     bytes_per_thread: int
     swizzles: tuple[SwizzleConflicts, ...]
+    threads: int = WARP
 
     @property
     def degree(self) -> int:
@@ -79,20 +106,41 @@ class BankConflicts(Figure):
         return min(self.swizzles, key=lambda s: s.wavefronts)
 
     def of(self, swizzle: TmaSwizzle) -> SwizzleConflicts:
-        """Give the result of one swizzle; `KeyError` where the map cannot have it."""
+        """Return the result of one swizzle; `KeyError` where the map cannot have it."""
         return {s.swizzle: s for s in self.swizzles}[swizzle]
 
     def scenes(self) -> tuple[Scene, ...]:
         """Lower to a ranked strip, and one panel of banks per swizzle."""
-        ranked = (ranked_panel(self.swizzles),) if len(self.swizzles) > 1 else ()
-        return (*ranked, *(bank_panel(s) for s in self.swizzles))
+        ranked = (self._ranked(),) if len(self.swizzles) > 1 else ()
+        return (*ranked, *map(self._banks, self.swizzles))
+
+    def _banks(self, s: SwizzleConflicts) -> Scene:
+        """Stack the reads of the worst phase on their banks: as high as its degree."""
+        name = f"{s.swizzle.name}: " + (f"{s.worst}-way conflict" if s.worst > 1 else "no conflict")
+        first = s.phase * len(s.words) % self.threads
+        grid = Grid((*_scale(s.worst), *_stacked(s.words, first)), UNIT)
+        above = [f"drawn: phase {s.phase + 1}; {_degrees(s)}"]
+        return lay_out(name, [grid], name, above, [LEVELS])
+
+    def _ranked(self) -> Scene:
+        """Rank swizzles by their wavefronts, fewest first."""
+        ranked = sorted(self.swizzles, key=lambda s: s.wavefronts)
+        most = max(1, ranked[-1].wavefronts)
+        cells = []
+        for n, s in enumerate(ranked):
+            own = s is self.swizzles[0]
+            name = f"{n + 1}. {s.swizzle.name}{' (this map)' * own}"
+            count = f"{s.wavefronts}" + (f", worst {s.worst}-way" if s.worst > 1 else ", free")
+            style, length = "conflict" if s.worst > 1 else "taken", s.wavefronts / most
+            cells.append(label(0, n, name, "strong" if own else "label", 0.7))
+            cells.append(Cell(0, n, style, columns=length, rows=0.7))
+            cells.append(words(length + 0.03, n, count, "label", 0.7))
+        heading = "swizzles ranked by wavefronts in all"
+        return lay_out("swizzles ranked", [Grid(tuple(cells), (BAR_WIDTH, BAR))], heading)
 
     def text(self) -> str:
-        """Give one line per swizzle."""
-        rows = [
-            f"  {s.swizzle.name:<26} worst {s.worst:>2}   {degrees_said(s.degrees)}"
-            for s in self.swizzles
-        ]
+        """Return one line per swizzle."""
+        rows = [f"  {s.swizzle.name:<26} worst {s.worst:>2}   {_degrees(s)}" for s in self.swizzles]
         return "\n".join([self.title, self.access, *rows])
 
 
@@ -113,10 +161,10 @@ def bank_conflicts(
         A tile brings its own offset in shared memory.
     access : {"column", "row"}, function, or integers
         ``"column"``: 8 rows at one 16-byte column per phase, as `ldmatrix` and the tensor cores
-        read. ``"row"``: 8 neighbouring 16-byte chunks along the rows. Or a function that gives,
+        read. ``"row"``: 8 neighbouring 16-byte chunks along the rows. Or a function that returns,
         for a thread number, the row-major index of an element in the logical tile (`Tile.array`),
         or None for an idle thread. Or the shared addresses themselves, one per thread and a
-        multiple of 8 of them, such as `ldmatrix_addresses` gives: the first 8 x num of them count.
+        multiple of 8 of them, such as the first 8 x num of `ldmatrix_addresses`.
     threads : int
         For how many threads a function is called, 1..65536.
     bytes_per_thread : int, optional
@@ -133,7 +181,7 @@ def bank_conflicts(
     Raises
     ------
     TmaPreconditionError
-        If `tensor_map` is neither, for any other access, a function that raises or gives an index
+        If `tensor_map` is neither, for any other access, a function that raises or returns an index
         outside the tile, an address outside of it, a size that no instruction reads, or an access
         that does not fall on a multiple of its size.
 
@@ -149,58 +197,135 @@ def bank_conflicts(
       bytes128                   worst  1   64 phases of degree 1
     """
     request = request_of(tensor_map, None, None, smem_offset)
-    plan, pattern = request.plan, text_of(access)
-    if callable(access):
-        count, size = thread_count(threads), thread_bytes(plan, bytes_per_thread)
-        reads = reads_of_function(plan, access, count, size)
-        name, words = "the access", f"a function of {count} threads, {size} bytes each"
-    elif pattern in PATTERNS:
-        size, reads = CHUNK_BYTES, PATTERNS[pattern](plan)
-        name, words = f"a {pattern}", PATTERN_WORDS[pattern]
-    elif (addresses := addresses_of(access)) is not None:
-        size = CHUNK_BYTES if bytes_per_thread is None else thread_bytes(plan, bytes_per_thread)
-        reads = reads_at(plan, addresses, size, request.smem_offset)
-        name, words = "the access", f"{len(addresses)} threads, {size} bytes each, by address"
-    else:
-        must = "be 'column', 'row' or a function, or shared addresses, a multiple of 8 integers"
-        fix = "pass access='column'"
-        raise refusal("access", f"access is {shown(access)}", must, fix)
+    plan, offset = request.plan, request.smem_offset
+    reads = reads_of(plan, access, threads, bytes_per_thread, offset)
     others = with_other_swizzles(plan.arguments, request.tensor_map)
-    results = tuple(
-        _conflicts(of_one, reads, size, request.smem_offset)
-        for of_one in (plan, *map(geometry.plan, others))
-    )
+    results = tuple(conflicts(of, reads, offset) for of in (plan, *map(geometry.plan, others)))
     best = min(results, key=lambda s: s.wavefronts)
-    against = f", {_said(best)}" if best.wavefronts < results[0].wavefronts else ""
-    title = f"bank conflicts of {name}: {_said(results[0])}{against}"
-    return BankConflicts(title, words, size, results)
+    against = f", {_in_words(best)}" if best.wavefronts < results[0].wavefronts else ""
+    title = f"bank conflicts of {reads.name}: {_in_words(results[0])}{against}"
+    return BankConflicts(title, reads.words, reads.size, results, reads.threads)
 
 
-def _said(s: SwizzleConflicts) -> str:
-    return f"{'free' if s.worst < 2 else f'{s.worst}-way'} with {s.swizzle.name}"
+# --- Phase by phase -------------------------------------------------------------------------------
 
 
-# --- Counting ------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, repr=False)
+class AccessSteps(Figure):
+    """The phases of one access, with the map's own swizzle.
+
+    Attributes
+    ----------
+    access : str
+        The pattern in words.
+    phases : tuple of tuple of tuple of int
+        The words of shared memory that each thread reads, per phase; at most 16 phases.
+    degrees : tuple of int
+        Wavefronts of every phase, also of those that are not in `phases`.
+    threads : int
+        After so many threads their numbers begin again.
+    """
+
+    title: str
+    access: str
+    phases: tuple[Threads, ...]
+    degrees: tuple[int, ...]
+    threads: int = WARP
+
+    @property
+    def wavefronts(self) -> int:
+        """How many wavefronts the whole access takes."""
+        return sum(self.degrees)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The access, and how many phases are not drawn."""
+        more = len(self.degrees) - len(self.phases)
+        return (self.access, *[f"{more} further phases are not drawn"] * bool(more))
+
+    def first_thread(self, phase: int) -> int:
+        """Return the number of a phase's first thread."""
+        return phase * len(self.phases[0]) % self.threads
+
+    def step(self, phase: int) -> Scene:
+        """Draw one phase as a panel of its own."""
+        return self._scene((phase,))
+
+    def scenes(self) -> tuple[Scene, ...]:
+        """Lower to one panel that shows the phases in turn; still viewers show the first."""
+        return (self._scene(tuple(range(len(self.phases)))),)
+
+    def _scene(self, phases: tuple[int, ...]) -> Scene:
+        levels, count, css, keyframes = max(self.degrees), len(phases), "", ""
+        if count > 1:  # the first stays where motion is not wanted
+            turn = f"0%{{opacity:1}}{100 / count:.4g}%{{opacity:0}}100%{{opacity:0}}"
+            keyframes = f"@keyframes turn{{{turn}}}{STILL}"
+        cells = _scale(levels)
+        for n, phase in enumerate(phases):
+            if count > 1:
+                times = f"{SECONDS * count:g}s step-end {SECONDS * n:g}s"
+                css = f"opacity:{int(n == 0)};animation:turn {times} infinite"
+            degree, so_far = self.degrees[phase], sum(self.degrees[: phase + 1])
+            waves = f"{counted(degree, 'wavefront')}, {so_far} of {self.wavefronts} so far"
+            heading = (f"phase {phase + 1} of {len(self.degrees)}", "strong"), (waves, "muted")
+            for k, (text, style) in enumerate(heading):
+                cells.append(replace(words(0, k - 3.3, text, style), css=css))
+            cells += _stacked(self.phases[phase], self.first_thread(phase), css)
+        about = f"{self.title}, {count} phases one after the other"
+        return lay_out(about, [Grid(tuple(cells), UNIT)], notes=self.notes, css=keyframes)
+
+    def text(self) -> str:
+        """Return one line per phase."""
+        rows = []
+        for n, (phase, degree) in enumerate(zip(self.phases, self.degrees, strict=False)):
+            reads = enumerate(phase, self.first_thread(n))
+            banks = " ".join(f"{t}:{w[0] % BANKS}" for t, w in reads if w)
+            row = f"phase {n + 1:>2}: {counted(degree, 'wavefront')}   {banks}"
+            rows.append(row if len(row) <= TEXT_COLUMNS else f"{row[: TEXT_COLUMNS - 3]}...")
+        return "\n".join([self.title, self.access, *rows, *self.notes[1:], "thread:first bank"])
 
 
-def _conflicts(plan: TilePlan, reads: Reads, size: int, smem_offset: int) -> SwizzleConflicts:
-    """Count, per phase, the different words that meet in one bank; the most of any bank."""
-    start = smem_offset + reads.lines * plan.pitch_bytes + reads.inner
-    every: IntArray = start[..., None] + np.arange(0, size, BANK_BYTES)
-    words: IntArray = np.asarray(geometry.swizzle_offset(plan.arguments.swizzle, every))
-    words = np.where(reads.lines[..., None] < 0, -1, words // BANK_BYTES)
+@opaque
+def access_steps(
+    tensor_map: TensorMap | Tile,
+    access: str | Access = "column",
+    *,
+    threads: int = WARP,
+    bytes_per_thread: int | None = None,
+    smem_offset: int = 0,
+) -> AccessSteps:
+    """Show the phases of one access one after the other, and count its wavefronts.
 
-    sorted_words = np.sort(words.reshape(len(words), -1), axis=1)
-    new = np.diff(sorted_words, axis=1, prepend=-1) != 0
-    phase = np.nonzero(new)[0]
-    counts = np.bincount(phase * BANKS + sorted_words[new] % BANKS, minlength=len(words) * BANKS)
-    degrees = counts.reshape(-1, BANKS).max(axis=1)
-    worst = int(degrees.argmax())
-    first = tuple(map(_of_threads, words[:MAX_PHASES]))
-    return SwizzleConflicts(
-        plan.arguments.swizzle, tuple(degrees.tolist()), worst, _of_threads(words[worst]), first
+    Parameters
+    ----------
+    tensor_map, access, threads, bytes_per_thread, smem_offset
+        As in `bank_conflicts`.
+
+    Returns
+    -------
+    AccessSteps
+        `degrees` has the wavefronts of each phase; the first 16 phases are drawn.
+
+    Raises
+    ------
+    TmaPreconditionError
+        As `bank_conflicts`.
+
+    Examples
+    --------
+    >>> import numpy as np, tma_dlpack as tma
+    >>> tm = tma.make_tma_descriptor(np.zeros((16, 64), np.float16), (16, 64))
+    >>> fragment = lambda thread: (thread % 16, 8 * (thread // 16))
+    >>> steps = access_steps(tm, fragment, bytes_per_thread=16)
+    >>> steps.title
+    'the access in 4 phases: 32 wavefronts with none'
+    """
+    size = bytes_per_thread
+    found = bank_conflicts(
+        tensor_map, access, threads=threads, bytes_per_thread=size, smem_offset=smem_offset
     )
-
-
-def _of_threads(words: IntArray) -> Threads:
-    return tuple(tuple(sorted(w for w in thread if w >= 0)) for thread in words.tolist())
+    own = found.swizzles[0]
+    name = f"a {access}" if isinstance(access, str) else "the access"
+    phases, waves = counted(len(own.degrees), "phase"), counted(own.wavefronts, "wavefront")
+    title = f"{name} in {phases}: {waves} with {own.swizzle.name}"
+    return AccessSteps(title, found.access, own.first_phases, own.degrees, found.threads)

@@ -3,22 +3,157 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tma_dlpack.copies.request import CopyRequest
 from tma_dlpack.copies.tile import Tile
-from tma_dlpack.draw.axis import Axis, Hit
-from tma_dlpack.draw.box_panel import box_panel
+from tma_dlpack.draw.chunks import drawn_chunks, request_of
 from tma_dlpack.draw.figure import Figure
-from tma_dlpack.draw.held import drawn_chunks
-from tma_dlpack.draw.scene import Scene
-from tma_dlpack.draw.shown_copy import request_of
+from tma_dlpack.draw.grid import (
+    LINE,
+    Cell,
+    Grid,
+    Scene,
+    label,
+    lay_out,
+    sides,
+    text_width,
+    words,
+)
 from tma_dlpack.tables.enums import TmaOobFill
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.tensor_map.map import TensorMap
 
 MAX_TILES = 12  # drawn along one axis
+TEXT_WIDTH, TEXT_HEIGHT = 64, 12
+PLOT_WIDTH, LEAST_HEIGHT, MOST_HEIGHT = 430, 96, 280  # px
+LEAST_BAND = 3  # px; a strided box with narrower positions is filled
+MAX_CELLS, STRIP_CELL = 64, (40, 15)  # of the strip of an outer dimension; px at most
+STRIP_STYLES = "padding", "tensor", "filled", "taken"  # outside, in bounds; the same in the box
+STACK = 5  # px from one slice to the one behind it
+MINIMAP = 96, 44  # px
+MOST_LETTERS = 16  # of one line beside the plot
+LEGEND = (
+    (Cell(0, 0, "tensor"), "tensor"),
+    (Cell(0, 0, "taken"), "copied"),
+    (Cell(0, 0, "filled", hatched=True), "out of bounds"),
+    (Cell(0, 0, "grid"), "tiles of the grid"),
+)
+
+Span = tuple[int, int]  # positions [first, last)
+Floats = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One dimension of the tensor, and what the box takes of it.
+
+    Attributes
+    ----------
+    dimension, driver_dimension : int
+        Row-major, and innermost first; -1 of the rows that a tensor of rank 1 lacks.
+    extent : int
+        Of the tensor, elements (units of 16 or 32 bytes along an interleaved innermost axis).
+    start, span, step : int
+        The box begins at `start`, spans `span` positions and takes every `step`-th.
+    shown : tuple of (int, int)
+        Positions [first, last) that are drawn: all of the tensor and the box, or what is around
+        the box of a tensor of more than 12 tiles.
+    """
+
+    dimension: int
+    driver_dimension: int
+    extent: int
+    start: int
+    span: int
+    step: int
+    shown: Span
+
+    @property
+    def name(self) -> str:
+        """Such as ``shape[0]``."""
+        return f"shape[{self.dimension}]"
+
+    @property
+    def driver_name(self) -> str:
+        """Such as ``global_dim[1]``."""
+        return f"global_dim[{self.driver_dimension}]"
+
+    @property
+    def box(self) -> Span:
+        """The positions that the box spans."""
+        return self.start, self.start + self.span
+
+    @property
+    def taken(self) -> range:
+        """The positions that the box takes, in bounds or not."""
+        return range(self.start, self.start + self.span, self.step)
+
+    @property
+    def inside(self) -> int:
+        """How many of them are in bounds."""
+        return sum(0 <= p < self.extent for p in self.taken)
+
+    @property
+    def cut(self) -> tuple[bool, bool]:
+        """Whether the tensor goes on before and after what is drawn."""
+        return self.shown[0] > 0, self.shown[1] < self.extent
+
+    @property
+    def ends(self) -> str:
+        """First and last position of the box, as words."""
+        return f"{self.start}..{self.start + self.span - 1}" if self.span > 1 else f"{self.start}"
+
+    def about(self) -> str:
+        """Describe it in a sentence."""
+        outside, (first, last) = len(self.taken) - self.inside, self.shown
+        parts = [f"{self.name} = {self.extent} (driver {self.driver_name}): box {self.ends}"]
+        parts += [f" every {self.step}"] * (self.step > 1)
+        parts += [f", {outside} of {len(self.taken)} out of bounds"] * (outside > 0)
+        parts += [f"; {first}..{last - 1} drawn"] * any(self.cut)
+        return "".join(parts)
+
+    def clip(self, span: Span) -> Span:
+        """Return the part of some positions that is drawn."""
+        first, last = (min(max(position, self.shown[0]), self.shown[1]) for position in span)
+        return first, last
+
+    def bands(self, unit: float) -> list[Span]:
+        """Return the positions that the box takes in bounds; all as one where too narrow."""
+        first, last = max(self.start, 0), min(self.start + self.span, self.extent)
+        if self.step == 1 or unit < LEAST_BAND:
+            return [(first, last)] * (first < last)
+        return [(p, p + 1) for p in self.taken if first <= p < last]
+
+    def borders(self) -> range:
+        """Return the borders of the tiles that cover the tensor, within what is drawn."""
+        first, last = self.shown
+        return range(max(first // self.span + 1, 1) * self.span, min(last, self.extent), self.span)
+
+    def samples(self, most: int) -> list[int]:
+        """Return positions for a sketch in characters."""
+        first, last = self.shown
+        count = min(last - first, most)
+        return [first + (last - first) * n // count for n in range(count)]
+
+    def strip(self) -> Grid:
+        """Draw an outer dimension as a strip of its positions, those that the box takes filled."""
+        first, last = self.shown
+        size = -(-(last - first) // MAX_CELLS)  # positions of a cell
+        starts = range(first, last, size)
+        width = min(STRIP_CELL[0], PLOT_WIDTH / len(starts))
+        is_named = size == 1 and width > 7 * len(f"{last - 1}")
+        cells = [label(0, 0, f"{self.name} = {self.extent}", "label")]
+        for n, begin in enumerate(starts):
+            end = min(begin + size, last)
+            inside, taken = 0 <= begin < self.extent, any(begin <= p < end for p in self.taken)
+            name = f"{begin}..{end - 1}" if size > 1 else f"{begin}"
+            title = f"{self.name}: position {name}{' in the box' * taken}"
+            cell = Cell(n, 0, STRIP_STYLES[2 * taken + inside], name * is_named, title)
+            key = f"at{self.dimension}.{begin}"
+            cells.append(replace(cell, hatched=taken and not inside, key=key))
+        return Grid(tuple(cells), (width, STRIP_CELL[1]))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -34,8 +169,8 @@ class TensorBox(Figure):
         takes of them, and a strip per dimension.
     remarks : tuple of str
         What out-of-bounds elements become, and what an interleaved layout counts.
-    hits : tuple of Hit
-        Where the chunks of the tile come from, those that `shared` draws.
+    hits : tuple of Cell
+        Where the chunks of the tile come from, those that `shared` draws; for pointers and links.
     """
 
     title: str
@@ -43,13 +178,28 @@ class TensorBox(Figure):
     columns: Axis
     outer: tuple[Axis, ...]
     remarks: tuple[str, ...]
-    hits: tuple[Hit, ...] = ()
+    hits: tuple[Cell, ...] = ()
 
     @property
     def notes(self) -> tuple[str, ...]:
         """The axes in words, outermost first, and the remarks."""
         axes = (*self.outer, self.rows, self.columns)
-        return (*(axis.about() for axis in axes if axis.exists), *self.remarks)
+        return (*(axis.about() for axis in axes if axis.dimension >= 0), *self.remarks)
+
+    def text(self) -> str:
+        """Return the axes in words, and a sketch: ``#`` copied, ``x`` out of bounds."""
+        rows, columns = self.rows, self.columns
+
+        lines = [self.title, *self.notes]
+        for row in rows.samples(TEXT_HEIGHT):
+            marks = ""
+            for column in columns.samples(TEXT_WIDTH):
+                in_tensor = 0 <= row < rows.extent and 0 <= column < columns.extent
+                in_box = row in range(*rows.box) and column in range(*columns.box)
+                is_copied = in_tensor and self.outer_inside
+                marks += ("#" if is_copied else "x") if in_box else "." if in_tensor else " "
+            lines.append(f"  {marks}".rstrip())
+        return "\n".join(lines)
 
     @property
     def outer_inside(self) -> bool:
@@ -57,12 +207,75 @@ class TensorBox(Figure):
         return all(0 <= axis.start < axis.extent for axis in self.outer)
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel."""
-        return (box_panel(self),)
+        """Lower to one panel: the plot, a strip per outer dimension, and a map of the whole."""
+        rows, columns = self.rows, self.columns
+        grids = [self._plot(), *(axis.strip() for axis in self.outer)]
+        grids += [_minimap(columns, rows)] * any((*rows.cut, *columns.cut))
+        above = [f"→ {columns.name} = {columns.extent} ({columns.driver_name}, contiguous)"]
+        above += [f"↓ {rows.name} = {rows.extent} ({rows.driver_name})"] * (rows.dimension >= 0)
+        about = "; ".join([self.title, *self.notes])
+        return (lay_out(about, grids, "", above, self.notes, LEGEND),)
 
-    def text(self) -> str:
-        """Give the axes in words, and the picture as characters."""
-        return "\n".join([self.title, *self.notes, *_characters(self)])
+    def _plot(self) -> Grid:
+        rows, columns = self.rows, self.columns
+        (left, right), (top, bottom) = columns.shown, rows.shown
+        width = PLOT_WIDTH / (right - left)
+        height = min(max((bottom - top) * width, LEAST_HEIGHT), MOST_HEIGHT) / (bottom - top)
+        tensor = columns.clip((0, columns.extent)), rows.clip((0, rows.extent))
+        whole = _rectangle("tensor", *tensor)
+        cells = []
+        for n in range(min(2, sum(axis.extent - 1 for axis in self.outer)), 0, -1):
+            behind = whole.column + STACK * n / width, whole.row + STACK * n / height
+            cells.append(replace(whole, column=behind[0], row=behind[1]))
+        cut = columns.cut[0], rows.cut[0], columns.cut[1], rows.cut[1]
+        cells += [replace(whole, style="ground"), *sides(*tensor, cut, (width, height))]
+        cells.append(_rectangle("filled", columns.box, rows.box, hatched=True))
+        across, down = columns.bands(width), rows.bands(height)
+        if self.outer_inside and across and down:
+            clipped = (across[0][0], across[-1][1]), (down[0][0], down[-1][1])
+            cells.append(_rectangle("tensor", *clipped))
+            cells += [_rectangle("taken", part, band) for band in down for part in across]
+        cells.append(_rectangle("box", columns.box, rows.box))
+        cells += [replace(whole, style="grid", column=c, columns=0) for c in columns.borders()]
+        cells += [replace(whole, style="grid", row=r, rows=0) for r in rows.borders()]
+        cells += [*self.hits, *self._bounds(width, height)]
+        windows = [("x", columns.dimension, left, right)]
+        windows += [("y", rows.dimension, top, bottom)] * (rows.dimension >= 0)
+        return Grid(tuple(cells), (width, height), (left, top), tuple(windows))
+
+    def _bounds(self, width: float, height: float) -> list[Cell]:
+        """Name the box's first and last positions below it and, at its middle, beside it."""
+        rows, columns = self.rows, self.columns
+        (left, right), bottom = columns.shown, rows.shown[1]
+        name = f"columns {columns.ends}"
+        first = min(columns.start, right - text_width(name) / width)
+        cells = [words(first, bottom + STACK / height, name, "label", 30 / height)]
+        if rows.dimension >= 0:
+            name = f"rows {rows.ends}"
+            if len(name) > MOST_LETTERS:  # 2^31 rows; the note has both ends
+                name = f"rows {rows.start}.."
+            cells.append(label(left, rows.start, name, "label", rows.span))
+        return cells
+
+
+def _rectangle(style: str, columns: Floats, rows: Floats, hatched: bool = False) -> Cell:
+    (left, right), (top, bottom) = columns, rows
+    return Cell(left, top, style, columns=right - left, rows=bottom - top, hatched=hatched)
+
+
+def _minimap(*axes: Axis) -> Grid:
+    """Draw the whole as a small rectangle, and on it a frame around what is drawn."""
+    whole = [(min(0, a.shown[0]), max(a.extent, a.shown[1])) for a in axes]
+    scale = min(most / (last - first) for most, (first, last) in zip(MINIMAP, whole, strict=True))
+    corners = []
+    for axis, (first, last) in zip(axes, whole, strict=True):
+        size = max(8.0, scale * (last - first))
+        length = max(3.0, (axis.shown[1] - axis.shown[0]) / (last - first) * size)
+        begin = min((axis.shown[0] - first) / (last - first) * size, size - length)
+        corners.append(((0.0, size), (begin, begin + length)))
+    (width, left), (height, top) = corners
+    beside = words(width[1] + 12, 0, "the whole tensor; framed: what is drawn", rows=LINE)
+    return Grid((_rectangle("tensor", width, height), _rectangle("frame", left, top), beside))
 
 
 @opaque
@@ -117,50 +330,11 @@ def tensor(
     axes = [_axis(request, d, shown or {}) for d in range(args.rank)]
     if args.rank == 1:
         axes.append(Axis(-1, -1, 1, 0, 1, 1, (0, 1)))  # one row
-    place = tuple(request.coords[0][::-1].tolist())
-    box = tuple(args.box_dim[::-1])
-    return TensorBox(
-        title=f"tensor {tuple(args.global_dim[::-1])} {args.data_type.name}, box {box} at {place}",
-        rows=axes[1],
-        columns=axes[0],
-        outer=tuple(axes[:1:-1]),
-        remarks=_remarks(request),
-        hits=_hits(request),
-    )
-
-
-def _hits(request: CopyRequest) -> tuple[Hit, ...]:
-    """Give the chunks of the slice that is drawn; none of an interleaved map, or of four rows."""
-    plan, start = request.plan, request.coords[0]
-    if plan.unit_bytes or request.tiles != len(request.coords):
-        return ()
-    rows, step = (1, 1) if plan.arguments.rank == 1 else (plan.counts[1], plan.steps[1])
-    first_row, column = 0 if plan.arguments.rank == 1 else int(start[1]), int(start[0])
-    return tuple(
-        Hit(
-            first_row + c.row * step,
-            column + c.first,
-            column + c.last + 1,
-            c.key,
-            c.links,
-            c.about,
-        )
-        for c in drawn_chunks(request)
-        if c.row < rows
-    )
-
-
-def _remarks(request: CopyRequest) -> tuple[str, ...]:
-    args, unit = request.plan.arguments, request.plan.unit_bytes
-    nan = args.oob_fill == TmaOobFill.nan
-    filled = "out-of-bounds elements become " + ("NaN (16-bit words 0x7FF7)" if nan else "zero")
-    if not unit:
-        return (filled,)
-    return (
-        filled,
-        f"interleave {args.interleave.name}: shape[{args.rank - 1}] counts units of {unit} bytes",
-        "shape[1] counts slices, of which the box takes one",
-    )
+    extents = args.global_dim, args.box_dim, request.coords[0].tolist()
+    shape, box, place = (tuple(numbers[::-1]) for numbers in extents)
+    title = f"tensor {shape} {args.data_type.name}, box {box} at {place}"
+    remarks, hits = _remarks(request), _hits(request, *axes[:2])
+    return TensorBox(title, axes[1], axes[0], tuple(axes[:1:-1]), remarks, hits)
 
 
 def _axis(request: CopyRequest, d: int, shown: Mapping[int, tuple[int, int]]) -> Axis:
@@ -175,40 +349,32 @@ def _axis(request: CopyRequest, d: int, shown: Mapping[int, tuple[int, int]]) ->
         last = min(last, first + MAX_TILES * span)
         first = max(min(0, start), last - MAX_TILES * span)
     row_major = args.rank - 1 - d
-    if row_major in shown:
-        begin, end = shown[row_major]
-        if begin <= start and start + span <= end:
-            first, last = begin, end
+    begin, end = shown.get(row_major, (start, start))
+    if begin <= start and start + span <= end:
+        first, last = begin, end
     return Axis(row_major, d, extent, start, span, step, (first, last))
 
 
-# --- Characters ---------------------------------------------------------------------------------
-
-TEXT_WIDTH, TEXT_HEIGHT = 64, 12
-
-
-def _characters(figure: TensorBox) -> list[str]:
-    """Sketch the same: ``.`` tensor, ``#`` taken, ``x`` out of bounds."""
-    columns = _samples(figure.columns, TEXT_WIDTH)
-    return [
-        "  " + "".join(_character(figure, r, c) for c in columns).rstrip()
-        for r in _samples(figure.rows, TEXT_HEIGHT)
-    ]
-
-
-def _samples(axis: Axis, most: int) -> list[int]:
-    first, last = axis.shown
-    count = min(last - first, most)
-    return [first + (last - first) * n // count for n in range(count)]
+def _hits(request: CopyRequest, columns: Axis, rows: Axis) -> tuple[Cell, ...]:
+    """Return the chunks of the slice that is drawn; none of an interleaved map, or of four rows."""
+    if request.plan.unit_bytes or request.tiles != len(request.coords):
+        return ()
+    cells = []
+    for chunk in drawn_chunks(request):
+        if chunk.row < len(rows.taken):
+            begin = columns.start + chunk.first
+            first, last = columns.clip((begin, begin + chunk.last - chunk.first + 1))
+            cell = chunk.cell(first, rows.taken[chunk.row], "")
+            cells.append(replace(cell, style="plain", columns=last - first, hatched=False))
+    return tuple(cells)
 
 
-def _character(figure: TensorBox, row: int, column: int) -> str:
-    rows, columns = figure.rows, figure.columns
-    in_tensor = 0 <= row < rows.extent and 0 <= column < columns.extent
-    in_box = (
-        rows.start <= row < rows.start + rows.span
-        and columns.start <= column < columns.start + columns.span
-    )
-    if in_box:
-        return "#" if in_tensor and figure.outer_inside else "x"
-    return "." if in_tensor else " "
+def _remarks(request: CopyRequest) -> tuple[str, ...]:
+    args, unit = request.plan.arguments, request.plan.unit_bytes
+    value = "NaN (16-bit words 0x7FF7)" if args.oob_fill == TmaOobFill.nan else "zero"
+    remarks = [f"out-of-bounds elements become {value}"]
+    if unit:
+        inner = f"shape[{args.rank - 1}]"
+        remarks.append(f"interleave {args.interleave.name}: {inner} counts units of {unit} bytes")
+        remarks.append("shape[1] counts slices, of which the box takes one")
+    return tuple(remarks)

@@ -1,12 +1,13 @@
 """What a notebook shows of a map, a tile and a report: facts as HTML, pictures below them.
 
-Every word of the user's, and every value, passes `html.escape` here.
+Every word of the user's, and every value, is escaped here.
 """
 
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from enum import Enum
 
 import numpy as np
 import numpy.typing as npt
@@ -14,13 +15,11 @@ import numpy.typing as npt
 from tma_dlpack.checks.report import Report
 from tma_dlpack.copies.rule_list import RuleList, as_rows
 from tma_dlpack.copies.tile import Tile
-from tma_dlpack.draw.bits import fields_of
 from tma_dlpack.draw.boxes import tensor
-from tma_dlpack.draw.door import MAKE_ONE, require
-from tma_dlpack.draw.figure import Figure, fragment
-from tma_dlpack.draw.im2col_walk import Im2colWalk
+from tma_dlpack.draw.figure import MAKE_ONE, Figure, fragment, require
+from tma_dlpack.draw.map_bytes import fields_of, is_of_host_tensor
 from tma_dlpack.draw.memory import SharedMemory, shared
-from tma_dlpack.draw.walks import walk
+from tma_dlpack.draw.walks import Im2colWalk, walk
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.errors import Advice, Finding, TmaError, TmaPreconditionError
 from tma_dlpack.tensor_map.map import TensorMap
@@ -31,7 +30,7 @@ MOST_BYTES = 400_000  # of a card, before its figures are cut short
 
 
 def tensor_map_html(tensor_map: TensorMap) -> str:
-    """Give a map as HTML: facts in both orders, the tensor and the tile, the bytes folded away.
+    """Return a map as HTML: facts in both orders, the tensor and the tile, the bytes folded away.
 
     Parameters
     ----------
@@ -52,20 +51,24 @@ def tensor_map_html(tensor_map: TensorMap) -> str:
     True
     """
     require("tensor_map", tensor_map, (TensorMap,), MAKE_ONE)
-    heading = f"<div><b>{html.escape(repr(tensor_map))}</b></div>"
-    parts: list[Figure | str] = [heading, f"<div>{html.escape(tile_line(tensor_map))}</div>"]
+    title = repr(tensor_map)
+    if is_of_host_tensor(tensor_map):
+        title = title.replace(f", at {tensor_map.global_address:#x}", "")
+    parts: list[Figure | str] = [bold(title), _line(tile_line(tensor_map))]
     parts.append(table_html(("row-major", "", "innermost first", ""), map_rows(tensor_map)))
-    parts += [finding_html(advice) for advice in tensor_map.advice]
-    parts += _drawn(
-        lambda: tensor(tensor_map) if tensor_map.kind == "tiled" else walk(tensor_map),
-        lambda: shared(tensor_map),
-        lambda: _folded("the 128 bytes", fields_of(tensor_map)),
-    )
+    parts += map(finding_html, tensor_map.advice)
+    for draw in (tensor if tensor_map.kind == "tiled" else walk, shared, _folded_bytes):
+        try:
+            part = draw(tensor_map)
+        except TmaError as error:
+            part = f"<p>not drawn: {html.escape(_sentence(error))}</p>"
+        if part not in parts:  # one reason may refuse two figures
+            parts.append(part)
     return _card(parts)
 
 
 def tile_html(tile: Tile) -> str:
-    """Give a tile as HTML: where it comes from, where it lies, and its first values.
+    """Return a tile as HTML: its place in the tensor and in shared memory, and its first values.
 
     Parameters
     ----------
@@ -87,25 +90,12 @@ def tile_html(tile: Tile) -> str:
     True
     """
     require("tile", tile, (Tile,), "load one: load_tile(tensor_map, coords)")
-    parts: list[Figure | str] = [f"<div><b>{html.escape(repr(tile))}</b></div>"]
+    parts: list[Figure | str] = [bold(repr(tile))]
     if tile.smem.ndim == 1:
         parts.append(tensor(tile) if tile.tensor_map.kind == "tiled" else walk(tile))
         parts.append(shared(tile))
     parts.append(_values(tile))
     return _card(parts)
-
-
-def _drawn(*draws: Callable[[], Figure | str]) -> list[Figure | str]:
-    """Draw each figure; if one is refused, show the reason once instead."""
-    parts: list[Figure | str] = []
-    for draw in draws:
-        try:
-            part = draw()
-        except TmaError as error:
-            part = f"<p>not drawn: {html.escape(_sentence(error))}</p>"
-        if part not in parts:
-            parts.append(part)
-    return parts
 
 
 def _sentence(error: TmaError) -> str:
@@ -119,13 +109,12 @@ def _card(parts: Sequence[Figure | str]) -> str:
     card = fragment(parts)
     if len(card.encode()) <= MOST_BYTES:
         return card
-    return fragment(
-        [part.brief() if isinstance(part, (Im2colWalk, SharedMemory)) else part for part in parts]
-    )
+    kinds = Im2colWalk, SharedMemory
+    return fragment([part.brief() if isinstance(part, kinds) else part for part in parts])
 
 
 def report_html(report: Report) -> str:
-    """Give a report as HTML: the verdict, every finding with limit, fix and source, and the repair.
+    """Return a report as HTML: every finding with limit, fix and source, and the repair.
 
     Parameters
     ----------
@@ -148,12 +137,12 @@ def report_html(report: Report) -> str:
 
 
 def rules_html(rules: RuleList) -> str:
-    """Give a list of rules as an HTML table.
+    """Return a list of rules as an HTML table.
 
     Parameters
     ----------
     rules : RuleList
-        As `tma.rules()` gives it.
+        As `tma.rules()` returns it.
 
     Returns
     -------
@@ -172,69 +161,62 @@ def rules_html(rules: RuleList) -> str:
 
 
 def report_parts(report: Report) -> list[str]:
-    """Give the pieces of `report_html`, to stand among others in a page."""
+    """Return the pieces of `report_html`, to stand among others in a page."""
     require("report", report, (Report,), "pass the result of check_tma_descriptor(x, ...)")
     refused = f"✗ refused: {counted(len(report.violations), 'violation')}"
-    verdict = "✓ accepted" if report.ok else refused
-    parts = [f"<div><b>{verdict}</b></div>"]
-    parts += [finding_html(finding) for finding in (*report.violations, *report.advice)]
-    if not report.ok:
-        parts.append(_repair(report))
+    parts = [bold("✓ accepted" if report.ok else refused)]
+    parts += map(finding_html, (*report.violations, *report.advice))
+    changes = report.changes() if not report.ok else {}
+    if changes is None:
+        parts.append("<p>No change of the arguments fixes this: the tensor itself must change.</p>")
+    elif not report.ok:
+        named = ((k, v.name if isinstance(v, Enum) else v) for k, v in changes.items())
+        code = html.escape(", ".join(f"{argument}={value!r}" for argument, value in named))
+        parts.append(f"<p>accepted with <code>{code}</code>: see <code>report.fixed()</code></p>")
     return parts
 
 
-def _repair(report: Report) -> str:
-    changes = report.changes()
-    if changes is None:
-        return "<p>No change of the arguments fixes this: the tensor itself must change.</p>"
-    changed = ", ".join(f"{argument}={_word(value)}" for argument, value in changes.items())
-    return (
-        f"<p>accepted with <code>{html.escape(changed)}</code>: see <code>report.fixed()</code></p>"
-    )
-
-
-def _word(value: object) -> str:
-    name = getattr(value, "name", None)
-    return repr(name if isinstance(name, str) else value)
-
-
 def finding_html(finding: Finding, *, with_argument: bool = True) -> str:
-    """Give one finding as a block; the word before it says its kind without colour."""
+    """Return one finding as a block; the word before it names its kind without colour."""
     kind = "advice" if isinstance(finding, Advice) else "violation"
-    rows = (("fix", finding.fix), ("source", finding.source))
-    more = "".join(f"<div>{name}: {html.escape(text)}</div>" for name, text in rows)
-    argument = f"{html.escape(finding.argument)}: " if with_argument else ""
-    said = f"{argument}{html.escape(finding.found)}; {html.escape(finding.limit)}"
+    argument = f"{finding.argument}: " if with_argument else ""
+    words = html.escape(f"{argument}{finding.found}; {finding.limit}")
     return (
         f'<div class="tma-finding tma-{kind}"><div><b>{kind} {html.escape(finding.rule)}</b> '
-        f"{said}</div>{more}</div>"
+        f"{words}</div>{_line(f'fix: {finding.fix}')}{_line(f'source: {finding.source}')}</div>"
     )
 
 
-def _folded(summary: str, figure: Figure) -> str:
-    return f"<details><summary>{html.escape(summary)}</summary>{figure.panels()}</details>"
+def _folded_bytes(tensor_map: TensorMap) -> str:
+    figure = fields_of(tensor_map)
+    return f"<details><summary>the 128 bytes</summary>{figure.panels()}</details>"
 
 
-def table_html(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """Give a table; every word is escaped."""
+def _line(text: str) -> str:
+    return f"<div>{html.escape(text)}</div>"
+
+
+def bold(text: str) -> str:
+    """Return a line in bold; every character is escaped."""
+    return f"<div><b>{html.escape(text)}</b></div>"
+
+
+def table_html(heads: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    """Return a table; every word is escaped."""
     head = "".join(f"<th>{html.escape(h)}</th>" for h in heads)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
-    )
+    lines = ("".join(f"<td>{html.escape(str(cell))}</td>" for cell in row) for row in rows)
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
     return f'<table class="tma-table"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
 
 
 def _values(tile: Tile) -> str:
-    """Give the first values of the logical tile; out-of-bounds ones are marked with a star."""
+    """Return the first values of the logical tile; out-of-bounds ones are marked with a star."""
     if not tile.array.size:
         return "<div>no tiles</div>"
-    array, filled = _corner(tile.array), _corner(tile.filled)
-    rows = [
-        [f"{value}{'*' if out else ''}" for value, out in zip(*pair, strict=True)]
-        for pair in zip(array.tolist(), filled.tolist(), strict=True)
-    ]
-    said = f"first values of tile.array, shape {tile.array.shape}; * filled"
-    return f"<div>{html.escape(said)}</div>" + table_html(map(str, range(len(rows[0]))), rows)
+    pairs = zip(_corner(tile.array).tolist(), _corner(tile.filled).tolist(), strict=True)
+    rows = [[f"{v}{'*' * out}" for v, out in zip(*pair, strict=True)] for pair in pairs]
+    words = f"first values of tile.array, shape {tile.array.shape}; * filled"
+    return _line(words) + table_html(map(str, range(len(rows[0]))), rows)
 
 
 def _corner(array: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:

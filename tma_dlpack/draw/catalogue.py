@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tma_dlpack.copies.tile import Tile
-from tma_dlpack.draw.access import access_steps
-from tma_dlpack.draw.banks import bank_conflicts
-from tma_dlpack.draw.bits import fields_of
+from tma_dlpack.draw.banks import access_steps, bank_conflicts
 from tma_dlpack.draw.boxes import tensor
 from tma_dlpack.draw.copying import copy_motion
-from tma_dlpack.draw.door import MAKE_ONE, require
-from tma_dlpack.draw.figure import Figure
+from tma_dlpack.draw.figure import MAKE_ONE, Figure, require
+from tma_dlpack.draw.map_bytes import fields_of
 from tma_dlpack.draw.memory import shared
 from tma_dlpack.draw.walks import walk
 from tma_dlpack.tables.coerce import shown, text_of
@@ -19,16 +17,13 @@ from tma_dlpack.tables.errors import refusal
 from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.tensor_map.map import TensorMap
 
-#: name -> what it shows, and who makes it of (map, coords).
+#: name -> what it shows, and the function of (map, coords).
 FIGURES: dict[str, tuple[str, Callable[[TensorMap, Sequence[int] | None], Figure]]] = {
     "tensor": ("the tensor with the box of one tile", tensor),
     "shared": ("the tile in shared memory, chunk by chunk", shared),
     "bytes": ("the 128 bytes and their fields", lambda tm, coords: fields_of(tm)),
     "banks": ("bank conflicts of reading columns", lambda tm, coords: bank_conflicts(tm)),
-    "access": (
-        "the phases of reading columns, one after the other",
-        lambda tm, coords: access_steps(tm),
-    ),
+    "access": ("reading columns, phase after phase", lambda tm, coords: access_steps(tm)),
     "copy": ("one load, moving", copy_motion),
     "walk": ("the pixels of an im2col tile", walk),
 }
@@ -38,7 +33,7 @@ FIGURES: dict[str, tuple[str, Callable[[TensorMap, Sequence[int] | None], Figure
 def figure(
     tensor_map: TensorMap | Tile, what: str = "shared", coords: Sequence[int] | None = None
 ) -> Figure:
-    """Give a figure by its name.
+    """Return a figure by its name.
 
     Parameters
     ----------

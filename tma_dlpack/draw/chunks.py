@@ -1,19 +1,90 @@
-"""The 16-byte chunks of a tile in shared memory, as they are drawn: frozen data."""
+"""The 16-byte chunks of a tile in shared memory: what each one contains, and which to draw."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
+import numpy as np
+
 from tma_dlpack import geometry
+from tma_dlpack.copies.request import CopyRequest, load_request
+from tma_dlpack.copies.tile import Tile
+from tma_dlpack.draw.figure import MAKE_ONE, require
+from tma_dlpack.draw.grid import Cell
+from tma_dlpack.geometry import IntArray
+from tma_dlpack.tables.arguments import EncodeArguments, reverse
 from tma_dlpack.tables.enums import TmaSwizzle
+from tma_dlpack.tables.errors import TmaUnsupportedError
+from tma_dlpack.tensor_map.map import TensorMap
 
 BANK_BYTES, BANKS = 4, 32
 LINE_BYTES = BANK_BYTES * BANKS
 CHUNK_BYTES = 16
 CHUNKS = LINE_BYTES // CHUNK_BYTES
+MAX_LINES = 24  # of 128 bytes, drawn per layout
+LEAST_BLOCK_BYTES = 1024
 
-State = Literal["data", "filled", "clipped", "padding"]
+State = Literal["padding", "data", "filled", "clipped"]
+_STATES: tuple[State, ...] = ("padding", "data", "filled", "clipped")
+
+
+# --- Which copy is shown --------------------------------------------------------------------------
+
+
+def request_of(
+    tensor_map: TensorMap | Tile,
+    coords: Sequence[int] | None = None,
+    im2col_offsets: Sequence[int] | None = None,
+    smem_offset: int = 0,
+) -> CopyRequest:
+    """Return the checked load that a figure shows.
+
+    A tile brings its own coordinates. A map without coordinates shows its first tile. What would
+    kill a kernel is refused as `load_tile` refuses it.
+    """
+    require("tensor_map", tensor_map, (TensorMap, Tile), MAKE_ONE)
+    if isinstance(tensor_map, TensorMap):
+        if coords is None:
+            coords = first_coords(tensor_map.arguments)
+        return load_request(tensor_map, coords, im2col_offsets, smem_offset, many=False)
+    if tensor_map.smem.ndim > 1:
+        count = len(tensor_map.smem)
+        raise TmaUnsupportedError(f"{count} tiles at once cannot be drawn; load one with load_tile")
+    return tensor_map._request
+
+
+def first_coords(args: EncodeArguments) -> tuple[int, ...]:
+    """Return the first tile's row-major coordinates: zeros, or the bounding box's first pixel."""
+    box = bounding_box(args)
+    return reverse([box[d][0] if d in box else 0 for d in range(args.rank)])
+
+
+def bounding_box(args: EncodeArguments) -> dict[int, tuple[int, int]]:
+    """Return the first and last pixel at which an im2col column may start, by driver dimension.
+
+    Only of the dimensions that a column walks; empty for tiled maps.
+    """
+    if args.kind == "tiled":
+        return {}
+    return dict(zip(geometry.walked_dims(args), geometry.im2col_box(args), strict=True))
+
+
+def lines_positions(request: CopyRequest) -> IntArray:
+    """Return the tensor position of the first element of each line, (lines, rank), driver order."""
+    if request.tiles != len(request.coords):  # gather4: one coordinate per row
+        return request.coords
+    plan = request.plan
+    table = np.empty((*plan.line_shape, plan.arguments.rank), np.int64)
+    table[..., 0] = request.coords[0, 0]
+    for line in geometry.line_positions(plan, request.coords, request.offsets):
+        table[..., line.dimension] = line.positions[0]
+    return table.reshape(plan.lines, -1)
+
+
+# --- Chunks ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,27 +94,27 @@ class Chunk:
     Attributes
     ----------
     address : int
-        Where they lie in shared memory, bytes.
-    state : {"data", "filled", "clipped", "padding"}
-        In bounds, out of bounds, both, or not written by the copy.
+        In shared memory, bytes.
+    state : {"padding", "data", "filled", "clipped"}
+        Not written by the copy, in bounds, out of bounds, or both.
     row : int
         Line of the tile; -1 of padding.
     first, last : int
         Elements of that line, inclusive.
     element : tuple of int
         Row-major position of the first element in the tensor; empty for padding.
-    global_address : int
-        Of the first element; meaningful where in bounds.
+    global_offset : int
+        Of the first element, bytes after the map's global_address; meaningful where in bounds.
     swapped : bool
         Whether the swizzle also exchanges its two halves of 8 bytes.
-    linear, placed : int
-        Its addresses before and after the swizzle of the map.
+    linear : int
+        Its address before the swizzle of the map.
     swizzle : TmaSwizzle
         Of the map.
     fields : tuple of str
-        The fields of the descriptor that decide what lies here, and where.
+        The fields of the descriptor that decide what is here.
     data_bytes : int
-        How many of the 16 hold values; packed types leave a gap after them.
+        How many of the 16 bytes are values; packed types leave a gap after them.
     """
 
     address: int
@@ -52,17 +123,16 @@ class Chunk:
     first: int = 0
     last: int = 0
     element: tuple[int, ...] = ()
-    global_address: int = 0
+    global_offset: int = 0
     swapped: bool = False
     linear: int = 0
-    placed: int = 0
     swizzle: TmaSwizzle = TmaSwizzle.none
     fields: tuple[str, ...] = ()
     data_bytes: int = CHUNK_BYTES
 
     @property
     def key(self) -> str:
-        """The name of what lies here, in every picture of the same copy; empty of padding."""
+        """The name of its contents in every picture of the same copy; empty of padding."""
         return f"c{self.row}.{self.first}" if self.row >= 0 else ""
 
     @property
@@ -71,70 +141,59 @@ class Chunk:
         return self.first // (self.last - self.first + 1)
 
     @property
-    def tint(self) -> str:
-        """The style that tells the chunks of a row apart."""
-        return f"tint{self.number % CHUNKS}"
-
-    @property
-    def links(self) -> tuple[str, ...]:
-        """The keys of its row (of an im2col column), its banks and the fields behind it."""
-        bank = self.placed % LINE_BYTES // CHUNK_BYTES
-        return (f"row{self.row}", f"bank{bank}", *self.fields) if self.row >= 0 else ()
-
-    @property
-    def banks(self) -> str:
-        """The four banks it lies in."""
-        bank = self.address % LINE_BYTES // BANK_BYTES
-        return f"{bank}..{bank + 3}"
+    def placed(self) -> int:
+        """Its address after the swizzle of the map."""
+        return int(geometry.swizzle_offset(self.swizzle, self.linear)) // CHUNK_BYTES * CHUNK_BYTES
 
     @property
     def moved(self) -> str:
-        """Say how the swizzle found its place, bit by bit; empty without one."""
+        """How the swizzle found its place, bit by bit; empty without one."""
         terms = geometry.SWIZZLES[self.swizzle].terms
-        said = [
-            f"addr[{_bits(mask, left)}] ^= addr[{_bits(mask, right)}] "
-            f"(= {self.linear >> right & mask})"
-            for right, mask, left in terms
-        ]
-        return f"linear {self.linear:#06x} to {self.placed:#06x}: {', '.join(said)}" if said else ""
+        steps = []
+        for right, mask, left in terms:
+            places = f"addr[{_bits(mask, left)}] ^= addr[{_bits(mask, right)}]"
+            steps.append(f"{places} (= {self.linear >> right & mask})")
+        path = f"linear {self.linear:#06x} to {self.placed:#06x}: {', '.join(steps)}"
+        return path if steps else ""
 
     @property
-    def label(self) -> tuple[str, ...]:
-        """Row and columns, as drawn."""
-        if self.state == "padding":
-            return ("untouched",)
-        columns = f"c{self.first}" + (f"..{self.last}" if self.last > self.first else "")
-        return (f"r{self.row}", columns + " ⇄" * self.swapped)
+    def label(self) -> str:
+        """Row and columns, in two lines; nothing where the copy writes nothing."""
+        columns = f"c{self.first}" + f"..{self.last}" * (self.last > self.first)
+        return f"r{self.row}\n{columns}{' ⇄' * self.swapped}" * (self.row >= 0)
 
     @property
     def about(self) -> str:
         """Everything, as shown on hovering."""
-        where = f"shared {self.address:#06x}, banks {self.banks}"
+        bank, gap = self.address % LINE_BYTES // BANK_BYTES, CHUNK_BYTES - self.data_bytes
+        where = f"shared {self.address:#06x}, banks {bank}..{bank + 3}"
         if self.state == "padding":
             return f"{where}: untouched"
-        element = f"element {self.element} and {self.last - self.first} more"
-        origin = f"global {self.global_address:#x}"
-        if self.state == "filled":
-            origin = "out of bounds, filled"
-        elif self.state == "clipped":
-            origin += ", partly out of bounds"
-        gap = CHUNK_BYTES - self.data_bytes
+        origin = f"global_address {self.global_offset:+#x}"
+        partly = ", partly out of bounds" * (self.state == "clipped")
         lines = [
-            f"{element}, halves of 8 bytes exchanged" if self.swapped else element,
-            origin,
-            f"{where}; {gap} bytes of gap after {self.data_bytes} of values" if gap else where,
+            f"element {self.element} and {self.last - self.first} more",
+            "out of bounds, filled" if self.state == "filled" else origin + partly,
+            where + f"; {gap} bytes of gap after {self.data_bytes} of values" * (gap > 0),
             self.moved,
-            f"decided by {', '.join(self.fields)}" if self.fields else "",
+            "its halves of 8 bytes are exchanged" * self.swapped,
+            f"decided by {', '.join(self.fields)}" * bool(self.fields),
         ]
         return "\n".join(filter(None, lines))
 
     @property
     def token(self) -> str:
         """The same in at most 10 characters, for terminals."""
-        if self.state == "padding":
-            return "."
         mark = {"filled": "*", "clipped": "~"}.get(self.state, "")
-        return f"r{self.row}c{self.first}{mark}"
+        return f"r{self.row}c{self.first}{mark}" if self.row >= 0 else "."
+
+    def cell(self, column: float, row: float, text: str) -> Cell:
+        """Draw it, linked to its row (of an im2col column), its banks and the fields behind it."""
+        links = (f"row{self.row}", f"bank{self.placed % LINE_BYTES // CHUNK_BYTES}", *self.fields)
+        is_tinted, hatched = (self.state in (s, "clipped") for s in ("data", "filled"))
+        style = f"tint{self.number % CHUNKS}" if is_tinted else self.state
+        links, width = links * bool(self.key), self.data_bytes / CHUNK_BYTES
+        return Cell(column, row, style, text, self.about, width, 1, hatched, self.key, links)
 
 
 def _bits(mask: int, low: int) -> str:
@@ -151,8 +210,8 @@ def _bits(mask: int, low: int) -> str:
 class MemoryLine:
     """128 bytes of shared memory, or what is left of them at the end.
 
-    `slices` are the outer positions (within the box) of the rows that lie here, of a box of three
-    and more dimensions.
+    `slices` are the outer positions (within the box) of the rows in it, of a box of three and more
+    dimensions.
     """
 
     address: int
@@ -172,9 +231,138 @@ class Block:
     torn: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """One way the tile can lie in shared memory."""
+# --- Contents of shared memory --------------------------------------------------------------------
 
-    name: str
-    blocks: tuple[Block, ...]
+
+def smem_contents(request: CopyRequest, swizzle: TmaSwizzle) -> tuple[Block, ...]:
+    """Return the lines of 128 bytes to draw, of a tile in shared memory with some swizzle.
+
+    Lines that repeat those drawn before, further rows apart, are left out and named in a sentence.
+    """
+    block = math.lcm(request.plan.pitch_bytes, request.plan.swizzle.repeat_bytes)
+    while block < LEAST_BLOCK_BYTES:
+        block *= 2
+    step = block // LINE_BYTES if block <= MAX_LINES * LINE_BYTES else MAX_LINES
+    return _Contents(request, swizzle).blocks(step)
+
+
+def drawn_chunks(request: CopyRequest) -> tuple[Chunk, ...]:
+    """Return the chunks that `shared` draws of a copy, as its map swizzles them; no padding.
+
+    Empty where it cannot be drawn as chunks.
+    """
+    if request.plan.pitch_bytes % CHUNK_BYTES:
+        return ()
+    blocks = smem_contents(request, request.plan.arguments.swizzle)
+    lines = (line for block in blocks for line in block.lines)
+    return tuple(chunk for line in lines for chunk in line.chunks if chunk.row >= 0)
+
+
+class _Contents:
+    """What every chunk of the tile's footprint contains.
+
+    Arrays of shape (lines of 128 bytes, 8 chunks): `address` in shared memory; `linear`, the
+    same before the map's swizzle; `row` of the tile and first `byte` of it; `first` and `last`
+    element; `state`, an index of `_STATES`.
+    """
+
+    def __init__(self, request: CopyRequest, swizzle: TmaSwizzle) -> None:
+        plan, self.request = request.plan, request
+        start = request.smem_offset
+        self.end = start + plan.smem_bytes
+        count = -(-plan.smem_bytes // LINE_BYTES)
+        steps: IntArray = np.arange(0, count * LINE_BYTES, CHUNK_BYTES, dtype=np.int64)
+        self.address: IntArray = start + steps.reshape(count, CHUNKS)
+        linear: IntArray = np.asarray(geometry.swizzle_offset(swizzle, self.address))
+        self.swapped = linear % CHUNK_BYTES != 0
+        self.linear: IntArray = linear - linear % CHUNK_BYTES
+        self.row, self.byte = np.divmod(self.linear - start, plan.pitch_bytes)
+        # From bytes of shared memory to bytes of the tensor, which are fewer for packed types.
+        lines = request.lines()
+        written = (self.row < plan.lines) & (self.byte < plan.smem_line_bytes)
+        row = np.minimum(self.row, plan.lines - 1)
+        self.data_bytes = CHUNK_BYTES * plan.line_bytes // plan.smem_line_bytes
+        first = self.byte * plan.line_bytes // plan.smem_line_bytes
+        last = first + self.data_bytes
+        inside = lines.inside[0][row]
+        whole = inside & (first >= lines.first[0]) & (last <= lines.last[0])
+        some = inside & (first < lines.last[0]) & (last > lines.first[0])
+        self.state = np.where(written, np.where(whole, 1, np.where(some, 3, 2)), 0)
+        self.global_offset = lines.origins[0][row] + lines.start[0] + first
+        bits = plan.arguments.type_row.element_bits
+        self.first, self.last = first * 8 // bits, last * 8 // bits - 1
+        self.positions = lines_positions(request)
+
+    def blocks(self, step: int) -> tuple[Block, ...]:
+        """Return blocks of `step` lines that differ from the last one, up to MAX_LINES."""
+        count, room = len(self.address), MAX_LINES
+        drawn: list[tuple[int, int, int]] = []  # first line, end, end of those like it
+        for begin in range(0, count, step):
+            end = min(begin + step, count)
+            if drawn and self._alike(drawn[-1][0], begin, end - begin):
+                drawn[-1] = (*drawn[-1][:2], end)
+            elif room > 0:
+                cut = min(end, begin + room)
+                drawn.append((begin, cut, cut))
+                room -= cut - begin
+            if drawn[-1][2] < end:
+                break
+        blocks = []
+        for begin, end, like in drawn:
+            then = f"{self._rows(end, like)} like {self._rows(begin, end)}" if like > end else ""
+            blocks.append(Block(tuple(map(self._line, range(begin, end))), then))
+        left = drawn[-1][2]
+        if left < count:
+            not_drawn = f"{self._rows(left, count)} not drawn"
+            then = "; ".join(filter(None, (blocks[-1].then, not_drawn)))
+            blocks[-1] = replace(blocks[-1], then=then, torn=True)
+        return tuple(blocks)
+
+    def _alike(self, shown: int, begin: int, count: int) -> bool:
+        """Whether lines from `begin` on repeat those from `shown` on, some rows further."""
+        a, b = slice(shown, shown + count), slice(begin, begin + count)
+        further = self.row[b] - self.row[a]
+        same = all((x[a] == x[b]).all() for x in (self.state, self.byte, self.swapped))
+        return same and bool((further == further.flat[0]).all())
+
+    def _rows(self, begin: int, end: int) -> str:
+        """Name the tile's rows in some memory lines."""
+        rows = self.row[begin:end][self.state[begin:end] > 0]
+        if not rows.size:
+            return f"bytes {self.address[begin, 0]:#x}..{self.address[end - 1, -1] + 15:#x}"
+        return f"rows {rows.min()}..{rows.max()}"
+
+    def _line(self, n: int) -> MemoryLine:
+        shape, slices = self.request.plan.line_shape, tuple[tuple[int, ...], ...]()
+        if len(shape) > 1 and self.request.tiles == len(self.request.coords):
+            rows = np.unique(self.row[n][self.state[n] > 0] // shape[-1])
+            places = zip(*np.unravel_index(rows, shape[:-1]), strict=True)
+            slices = tuple(tuple(map(int, place)) for place in places)
+        chunks = (self._chunk(n, k) for k in range(CHUNKS) if self.address[n, k] < self.end)
+        return MemoryLine(int(self.address[n, 0]), tuple(chunks), slices)
+
+    def _chunk(self, n: int, k: int) -> Chunk:
+        address, state = int(self.address[n, k]), _STATES[self.state[n, k]]
+        if state == "padding":
+            return Chunk(address, state)
+        row, first, last = (int(x[n, k]) for x in (self.row, self.first, self.last))
+        position = self.positions[row].tolist()
+        if not self.request.plan.unit_bytes:
+            position[0] += first
+        offset, linear = (int(x[n, k]) for x in (self.global_offset, self.linear))
+        swizzling = bool(self.swapped[n, k]), linear, self.request.plan.arguments.swizzle
+        fields = self._fields(state, position, last - first)
+        place = address, state, row, first, last, reverse(position), offset
+        return Chunk(*place, *swizzling, fields, self.data_bytes)
+
+    def _fields(self, state: State, position: list[int], more: int) -> tuple[str, ...]:
+        """Name what decides a chunk: the bounds that fill it, or the swizzle or pitch behind it."""
+        args = self.request.plan.arguments
+        if state in ("filled", "clipped"):
+            ends = position.copy()
+            ends[0] += more * (not self.request.plan.unit_bytes)
+            outside = (d for d, n in enumerate(args.global_dim) if position[d] < 0 or ends[d] >= n)
+            return tuple(f"global_dim[{d}]" for d in outside)
+        if args.swizzle:
+            return ("swizzle",)
+        return ("box_dim[0]",) if args.kind == "tiled" else ("channels_per_pixel",)

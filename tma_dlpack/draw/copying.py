@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tma_dlpack.copies.tile import Tile
-from tma_dlpack.draw.chunks import CHUNK_BYTES, CHUNKS, LINE_BYTES, Chunk
+from tma_dlpack.draw.chunks import CHUNK_BYTES, CHUNKS, Chunk, drawn_chunks, request_of
 from tma_dlpack.draw.figure import Figure
-from tma_dlpack.draw.held import drawn_chunks
-from tma_dlpack.draw.scene import STILL, Box, Group, Item, Scene, Text
-from tma_dlpack.draw.shown_copy import request_of
+from tma_dlpack.draw.grid import Cell, Grid, Scene, lay_out, words
+from tma_dlpack.draw.svg import STILL
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.tensor_map.map import TensorMap
 
 MAX_CHUNKS = 64
 SECONDS_PER_CHUNK, HOLD_SECONDS, FLIGHT = 0.22, 2.5, 3.0  # a flight lasts 3 chunks
+UNIT = 24, 20  # px of a chunk
+ENGINE, MEMORY = 9.4, 14.2  # columns; the tensor begins at 0
+ENGINE_ROWS = 2.3
+ORDER = "2.5 is chunk 5 of row 2; drawn in row order, the order of the hardware is not documented"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -53,16 +56,61 @@ class CopyMotion(Figure):
 
     def scenes(self) -> tuple[Scene, ...]:
         """Lower to one animated panel; still viewers show every chunk in its place."""
-        return (_panel(self),)
+        total = SECONDS_PER_CHUNK * (len(self.chunks) + FLIGHT) + HOLD_SECONDS
+        cells, flying, keyframes = self._places(), [], []
+        for n, (chunk, source) in enumerate(zip(self.chunks, self._sources(), strict=True)):
+            line, column = divmod((chunk.address - self.start) // CHUNK_BYTES, CHUNKS)
+            cell = chunk.cell(MEMORY + column, line, f"{chunk.row}.{chunk.number}")
+            cell = replace(cell, columns=1, css=f"animation:c{n} {total:g}s linear infinite")
+            is_filled = chunk.state == "filled"
+            style = "filled" if is_filled else "cell"
+            cells.append(Cell(*source, style, hatched=is_filled))
+            cells.append(Cell(cell.column, line, "padding"))
+            flying.append(cell)
+            keyframes.append(_flight(n, None if is_filled else source, cell, total))
+        for n, left in enumerate(self.left_after):  # still viewers show the last alone
+            is_last = n == len(self.chunks)
+            css = f"opacity:{int(is_last)};animation:n{n} {total:g}s step-end infinite"
+            text = f"{left}" if left else "0: done"
+            flying.append(replace(words(ENGINE, 5, text, "label"), css=css))
+            keyframes.append(_count(n, len(self.chunks), total))
+        more = self.all_chunks - len(self.chunks)
+        notes = [ORDER, *[f"{more} further chunks count with the last"] * bool(more)]
+        grid = Grid((*cells, *flying), UNIT)
+        css = "".join([*keyframes, STILL])
+        return (lay_out(f"{self.title}, moving", [grid], notes=notes, css=css),)
+
+    def _places(self) -> list[Cell]:
+        """Name the three places, and draw the engine."""
+        labels = [
+            (0, -2, "strong", "tensor"),
+            (0, -1, "muted", f"box at {self.chunks[0].element}"),
+            (ENGINE, -2, "strong", "TMA engine"),
+            (MEMORY, -2, "strong", "shared memory"),
+            (MEMORY, -1, "muted", f"from {self.start:#06x}, 128 bytes a row"),
+            (ENGINE, 3.2, "strong", "mbarrier"),
+            (ENGINE, 4.1, "muted", "bytes to come:"),
+        ]
+        cells = [words(x, y, text, style) for x, y, style, text in labels]
+        text = "tensor map\naddress, XOR"
+        cells.append(Cell(ENGINE, 0.5, "taken", text, columns=3.5, rows=ENGINE_ROWS))
+        return cells
+
+    def _sources(self) -> list[tuple[int, int]]:
+        """Return the column and row of each chunk in the tensor: rows of the box, 8 to a line."""
+        rows = {row: n for n, row in enumerate(dict.fromkeys(c.row for c in self.chunks))}
+        first = self.chunks[0].number
+        tall = (max(c.number for c in self.chunks) - first) // CHUNKS + 1
+        places = ((rows[c.row], divmod(c.number - first, CHUNKS)) for c in self.chunks)
+        return [(column, row * tall + line) for row, (line, column) in places]
 
     def text(self) -> str:
-        """Give the order of the chunks, and what the barrier counts."""
-        rows = [
-            f"{c.token:<10} from element {c.element} to {c.address:#06x}   barrier waits for {left}"
-            for c, left in zip(self.chunks[:12], self.left_after[1:], strict=False)
-        ]
+        """Return the order of the chunks, and what the barrier counts."""
+        pairs = zip(self.chunks[:12], self.left_after[1:], strict=False)
+        path = "{0.token:<10} from element {0.element} to {0.address:#06x}   barrier waits for {1}"
+        rows = [path.format(chunk, left) for chunk, left in pairs]
         more = len(self.chunks) - 12
-        rows += [f"and so on: {more} further chunks"] if more > 0 else []
+        rows += [f"and so on: {more} further chunks"] * (more > 0)
         return "\n".join([self.title, *rows])
 
 
@@ -107,160 +155,40 @@ def copy_motion(
     request = request_of(tensor_map, coords, im2col_offsets, smem_offset)
     chunks = sorted(drawn_chunks(request), key=lambda c: (c.row, c.first))
     if not chunks:
-        raise TmaUnsupportedError(
-            "rows that are not a multiple of 16 bytes cannot be drawn as chunks"
-        )
-    plan = request.plan
-    return CopyMotion(
-        title=f"one load: {plan.tx_bytes} bytes, swizzle {plan.arguments.swizzle.name}",
-        chunks=tuple(chunks[:MAX_CHUNKS]),
-        start=request.smem_offset,
-        tx_bytes=plan.tx_bytes,
-        all_chunks=plan.tx_bytes // CHUNK_BYTES,
-    )
+        message = "rows that are not a multiple of 16 bytes cannot be drawn as chunks"
+        raise TmaUnsupportedError(message)
+    tx_bytes = request.plan.tx_bytes
+    title = f"one load: {tx_bytes} bytes, swizzle {request.plan.arguments.swizzle.name}"
+    drawn, count = tuple(chunks[:MAX_CHUNKS]), tx_bytes // CHUNK_BYTES
+    return CopyMotion(title, drawn, request.smem_offset, tx_bytes, count)
 
 
-# --- Drawing ------------------------------------------------------------------------------------
-
-CELL_W, CELL_H, TOP = 24, 20, 64
-SOURCE_X, ENGINE_X, MEMORY_X = 12, 238, 352
-ENGINE_Y, ENGINE_W, ENGINE_H = TOP + 10, 84, 46
-COUNT_Y = ENGINE_Y + ENGINE_H + 56
-
-
-def _panel(figure: CopyMotion) -> Scene:
-    total = SECONDS_PER_CHUNK * (len(figure.chunks) + FLIGHT) + HOLD_SECONDS
-    sources = _sources(figure.chunks)
-    items: list[Item] = [*_headings(figure)]
-    for chunk, source in zip(figure.chunks, sources, strict=True):
-        is_filled = chunk.state == "filled"
-        items += [
-            Box(*source, CELL_W, CELL_H, "filled" if is_filled else "cell", hatched=is_filled),
-            Box(*_place(chunk, figure.start), CELL_W, CELL_H, "padding"),
-        ]
-    items += [_flying(n, chunk, figure.start, total) for n, chunk in enumerate(figure.chunks)]
-    items += [_counter(n, figure, total) for n in range(len(figure.left_after))]
-    last_line = max((c.address - figure.start) // LINE_BYTES for c in figure.chunks)
-    source_lines = len({c.row for c in figure.chunks}) * _source_lines(figure.chunks)
-    height = max(TOP + CELL_H * max(source_lines, last_line + 1), COUNT_Y + 8) + 20
-    more = figure.all_chunks - len(figure.chunks)
-    note = "row.chunk; their order is not documented"
-    if more:
-        note += f"; {more} further chunks count with the last"
-    items.append(Text(12, height, note, "muted"))
-    css = _keyframes(figure, sources, total)
-    width = MEMORY_X + CELL_W * CHUNKS + 14
-    return Scene(width, height + 12, f"{figure.title}, moving", tuple(items), css=css)
-
-
-def _headings(figure: CopyMotion) -> list[Item]:
-    """Name the three places, and draw the engine."""
-    return [
-        Text(SOURCE_X, 19, "tensor", "strong"),
-        Text(SOURCE_X, 36, f"box at {figure.chunks[0].element}", "muted"),
-        Text(ENGINE_X, 19, "TMA engine", "strong"),
-        Text(MEMORY_X, 19, "shared memory", "strong"),
-        Text(MEMORY_X, 36, f"from {figure.start:#06x}, 128 bytes a row", "muted"),
-        Box(ENGINE_X, ENGINE_Y, ENGINE_W, ENGINE_H, "taken", ("tensor map", "address, XOR")),
-        Text(ENGINE_X, COUNT_Y - 34, "mbarrier", "strong"),
-        Text(ENGINE_X, COUNT_Y - 18, "bytes to come:", "muted"),
-    ]
-
-
-def _flying(n: int, chunk: Chunk, start: int, total: float) -> Group:
-    """Draw a chunk in its place in shared memory, to which its animation moves it."""
-    is_filled = chunk.state == "filled"
-    box = Box(
-        *_place(chunk, start),
-        CELL_W,
-        CELL_H,
-        "filled" if is_filled else chunk.tint,
-        (f"{chunk.row}.{chunk.number}",),
-        chunk.about,
-        hatched=is_filled,
-        key=chunk.key,
-        to=chunk.links,
-    )
-    return Group((box,), f"animation:c{n} {total:g}s linear infinite")
-
-
-def _counter(n: int, figure: CopyMotion, total: float) -> Group:
-    """Write what the barrier waits for after n chunks; still viewers show the last alone."""
-    left = figure.left_after[n]
-    said = Text(ENGINE_X, COUNT_Y, f"{left}" if left else "0: done", "label")
-    is_last = n == len(figure.chunks)
-    css = f"opacity:{int(is_last)};animation:n{n} {total:g}s step-end infinite"
-    return Group((said,), css)
-
-
-def _keyframes(figure: CopyMotion, sources: Sequence[tuple[float, float]], total: float) -> str:
-    """Give the animations of all chunks and counts; none where motion is not wanted."""
-    flights = (
-        _flight(n, None if chunk.state == "filled" else source, _place(chunk, figure.start), total)
-        for n, (chunk, source) in enumerate(zip(figure.chunks, sources, strict=True))
-    )
-    counts = (_count(n, len(figure.chunks), total) for n in range(len(figure.left_after)))
-    return "".join([*flights, *counts, STILL])
-
-
-def _source_lines(chunks: tuple[Chunk, ...]) -> int:
-    """How many lines of 8 cells a row of the box takes in the picture."""
-    per_row = sum(c.row == chunks[0].row for c in chunks)
-    return -(-per_row // CHUNKS)
-
-
-def _sources(chunks: tuple[Chunk, ...]) -> list[tuple[float, float]]:
-    """Give where each chunk stands in the picture of the tensor: rows of the box, 8 to a line."""
-    rows = {row: n for n, row in enumerate(dict.fromkeys(c.row for c in chunks))}
-    tall = _source_lines(chunks)
-    seen: dict[int, int] = {}
-    places = []
-    for chunk in chunks:
-        n = seen.get(chunk.row, 0)
-        seen[chunk.row] = n + 1
-        line = rows[chunk.row] * tall + n // CHUNKS
-        places.append((float(SOURCE_X + CELL_W * (n % CHUNKS)), float(TOP + CELL_H * line)))
-    return places
-
-
-def _place(chunk: Chunk, start: int) -> tuple[float, float]:
-    line, column = divmod((chunk.address - start) // CHUNK_BYTES, CHUNKS)
-    return float(MEMORY_X + CELL_W * column), float(TOP + CELL_H * line)
-
-
-def _flight(
-    n: int, source: tuple[float, float] | None, place: tuple[float, float], total: float
-) -> str:
-    """Give the keyframes of a chunk: it waits, goes through the engine, and stays in its place.
+def _flight(n: int, source: tuple[int, int] | None, place: Cell, total: float) -> str:
+    """Return the keyframes of a chunk: it waits, goes through the engine, stays in its place.
 
     Without a source, out of bounds, it appears in the engine.
     """
-    through = (ENGINE_X + ENGINE_W / 2 - CELL_W / 2, ENGINE_Y + ENGINE_H / 2 - CELL_H / 2)
 
-    def at(x: float, y: float) -> str:
-        return f"{{transform:translate({x - place[0]:g}px,{y - place[1]:g}px)}}"
+    def at(column: float, row: float) -> str:
+        x, y = UNIT[0] * (column - place.column), UNIT[1] * (row - place.row)
+        return f"{{transform:translate({x:g}px,{y:g}px)}}"
 
-    start, middle, end = (
-        100 * SECONDS_PER_CHUNK * (n + share * FLIGHT) / total for share in (0, 0.5, 1)
-    )
-    hidden = "{opacity:0}"
-    if source is None:
-        return (
-            f"@keyframes c{n}{{0%,{start:.2f}%{hidden}"
-            f"{start + 0.01:.2f}%,{middle:.2f}%{at(*through)}"
-            f"{end:.2f}%,100%{{transform:none}}}}"
-        )
-    return (
-        f"@keyframes c{n}{{0%,{start:.2f}%{at(*source)}{middle:.2f}%{at(*through)}"
-        f"{end:.2f}%,100%{{transform:none}}}}"
-    )
+    start, middle, end = (_percent(n + share * FLIGHT, total) for share in (0, 0.5, 1))
+    begin = f"0%,{start:.2f}%{{opacity:0}}{start + 0.01:.2f}%,"
+    if source is not None:
+        begin = f"0%,{start:.2f}%{at(*source)}"
+    through = at(ENGINE + 1.25, 0.5 + ENGINE_ROWS / 2 - 0.5)
+    rest = f"{end:.2f}%,100%{{transform:none}}"
+    return f"@keyframes c{n}{{{begin}{middle:.2f}%{through}{rest}}}"
 
 
 def _count(n: int, chunks: int, total: float) -> str:
-    """Give the keyframes of a byte count: shown from one landing to the next."""
-    begin, end = (
-        100 * SECONDS_PER_CHUNK * (k + FLIGHT) / total if k >= 0 else 0.0 for k in (n - 1, n)
-    )
-    before = "0%{opacity:0}" if n else ""
-    after = f"{end:.2f}%{{opacity:0}}" if n < chunks else ""
+    """Return the keyframes of a byte count: shown from one landing to the next."""
+    begin, end = (_percent(k + FLIGHT, total) if k >= 0 else 0.0 for k in (n - 1, n))
+    before = "0%{opacity:0}" * bool(n)
+    after = f"{end:.2f}%{{opacity:0}}" * (n < chunks)
     return f"@keyframes n{n}{{{before}{begin:.2f}%{{opacity:1}}{after}}}"
+
+
+def _percent(chunks: float, total: float) -> float:
+    return 100 * SECONDS_PER_CHUNK * chunks / total

@@ -1,17 +1,41 @@
-"""What every figure can do: be drawn as SVG, shown in a notebook, and read in a terminal."""
+"""What every figure can do: be drawn as SVG, shown in a notebook, and read in a terminal.
+
+The HTML survives sanitisers: each panel is an image that every viewer shows, and a script replaces
+it by its own SVG, with links between the pictures, where scripts may run.
+"""
 
 from __future__ import annotations
 
+import base64
 import html
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
 
-from tma_dlpack.draw.door import require
-from tma_dlpack.draw.scene import Scene
-from tma_dlpack.draw.stills import CSS, live_script, panel_row
-from tma_dlpack.draw.svg import ROW_WIDTH, svg_file
+from tma_dlpack.draw.grid import Scene
+from tma_dlpack.draw.svg import MONO, ROW_WIDTH, svg_file, svg_panel
+from tma_dlpack.tables.coerce import type_name
+from tma_dlpack.tables.errors import refusal
 
 TEXT_COLUMNS = 100
+SHRINK = 0.72  # panels shrink to this before they wrap
+MAKE_ONE = "pass make_tma_descriptor(x, ...)"
+
+#: Tables and findings take the colours of the page around them; the two reds and greys here are
+#: legible on white and on black.
+CSS = (
+    f".tma pre{{font:12px/1.4 {MONO};white-space:pre;overflow-x:auto}}"
+    ".tma .tma-title{margin-top:10px}"
+    ".tma,.tma code{overflow-wrap:anywhere}"
+    ".tma table.tma-table{border-collapse:collapse;margin:6px 0;font-size:12px}"
+    ".tma-table td,.tma-table th{text-align:left;padding:2px 10px 2px 0;vertical-align:top}"
+    ".tma-finding{border-left:3px solid #8c959f;padding:2px 0 2px 10px;margin:6px 0;"
+    "font-size:13px}"
+    ".tma-violation{border-left:5px double #d1242f}"
+)
+_ROW = "display:flex;flex-wrap:wrap;gap:10px;align-items:flex-start;margin:4px 0"
 
 
 class Figure(ABC):
@@ -26,14 +50,14 @@ class Figure(ABC):
 
     @abstractmethod
     def scenes(self) -> tuple[Scene, ...]:
-        """Lower to panels of boxes, words and lines."""
+        """Lower to panels of cells."""
 
     @abstractmethod
     def text(self) -> str:
-        """Say the same in characters, at most 100 columns wide."""
+        """Return the same in characters, at most 100 columns wide."""
 
     def svg(self, row_width: int = ROW_WIDTH) -> str:
-        """Give one SVG document, to write to a file.
+        """Return one SVG document, to write to a file.
 
         Parameters
         ----------
@@ -47,13 +71,12 @@ class Figure(ABC):
         return svg_file(self.title, self.scenes(), row_width)
 
     def html(self) -> str:
-        """Give an HTML fragment for a notebook: images, and the script that links them."""
+        """Return an HTML fragment for a notebook: images, and the script that links them."""
         return fragment([self])
 
     def panels(self) -> str:
-        """Give the HTML without the style sheet, to stand among others in a `fragment`."""
-        title = f'<div class="tma-title"><b>{html.escape(self.title)}</b></div>'
-        return title + panel_row(self.scenes())
+        """Return the HTML without the style sheet, to stand among others in a `fragment`."""
+        return f'<div class="tma-title"><b>{html.escape(self.title)}</b></div>{panel_row(self)}'
 
     def __str__(self) -> str:
         return self.text()
@@ -61,12 +84,54 @@ class Figure(ABC):
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.title}>"
 
-    def _repr_html_(self) -> str:
-        return self.html()
+    _repr_html_ = html
 
     def _repr_mimebundle_(self, **options: object) -> dict[str, str]:
-        """Give what notebooks show: pictures in HTML, and the text."""
+        """Return what notebooks show: pictures in HTML, and the text."""
         return {"text/html": self.html(), "text/plain": self.text()}
+
+
+def require(argument: str, value: object, kinds: tuple[type, ...], fix: str) -> None:
+    """Refuse a value that is an instance of none of `kinds`, without calling its methods.
+
+    >>> require("title", 3, (str,), "pass a word")
+    Traceback (most recent call last):
+    tma_dlpack.TmaPreconditionError: title is of type int; it must be a str
+      fix: pass a word
+      rule: ARGUMENT
+    """
+    if not issubclass(type(value), kinds):
+        names = " or a ".join(kind.__name__ for kind in kinds)
+        found = f"{argument} is of type {type_name(type(value))}"
+        raise refusal(argument, found, f"be a {names}", fix)
+
+
+def panel_row(figure: Figure) -> str:
+    """Return panels side by side; they shrink first, and stand below each other where narrow."""
+    panels = "".join(map(_still, figure.scenes()))
+    return f'<div class="tma-panels" style="{_ROW}">{panels}</div>'
+
+
+def _still(scene: Scene) -> str:
+    """Return one panel as an `<img>` whose source is the SVG itself.
+
+    Sanitisers that remove SVG elements, scripts and style sheets (an untrusted notebook, a code
+    host) leave it as it is.
+    """
+    data = base64.b64encode(svg_panel(scene).encode()).decode()
+    return (
+        f'<img class="tma-still" alt="{html.escape(scene.about)}" width="{scene.width:g}" '
+        f'style="flex:1 1 {SHRINK * scene.width:.0f}px;min-width:0;max-width:min(100%,'
+        f'{scene.width:g}px);height:auto" src="data:image/svg+xml;base64,{data}">'
+    )
+
+
+@cache
+def script_source(*names: str) -> str:
+    """Return JavaScript files of this folder as one, without comments and indentation."""
+    texts = ((Path(__file__).parent / name).read_text(encoding="utf-8") for name in names)
+    lines = (re.sub(r"^\s*(//.*)?", "", line) for text in texts for line in text.splitlines())
+    return "\n".join(filter(None, lines))
 
 
 def fragment(parts: Sequence[Figure | str]) -> str:
@@ -75,12 +140,15 @@ def fragment(parts: Sequence[Figure | str]) -> str:
     Strings are HTML: the caller has escaped the text in them.
     """
     body = "".join(part if isinstance(part, str) else part.panels() for part in parts)
-    script = live_script() if "tma-still" in body else ""
+    script = ""
+    if "tma-still" in body:
+        source = script_source("linked.js", "live.js")
+        script = f"<script>(() => {{\n{source}\n}})();</script>"
     return f'<div class="tma"><style>{CSS}</style>{body}</div>{script}'
 
 
 def page(title: str, parts: Sequence[Figure | str]) -> str:
-    """Give a whole HTML document, light or dark as the reader's system is.
+    """Return a whole HTML document, light or dark as the reader's system is.
 
     Parameters
     ----------

@@ -57,6 +57,7 @@ class Linked {
     const keys = [...new Set([...svg.querySelectorAll("[data-k]")].map((p) => p.dataset.k))];
     if (!keys.length) return;
     svg.setAttribute("tabindex", "0");
+    svg.setAttribute("data-lm-suppress-shortcuts", "true");  // JupyterLab leaves its keys alone
     svg.addEventListener("keydown", (event) => {
       const by = { ArrowRight: 1, ArrowDown: 8, ArrowLeft: -1, ArrowUp: -8 }[event.key];
       if (event.key === "Escape") this.pin("");

@@ -1,23 +1,34 @@
-"""The bytes of a map as a figure: a band of fields per 8 bytes, and the table of their values."""
+"""The 128 bytes of a map: where each field stands, its value, and how two maps differ."""
 
 from __future__ import annotations
 
 import string
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tma_dlpack.draw.captions import notes_below
-from tma_dlpack.draw.figure import Figure
-from tma_dlpack.draw.scene import Box, Item, Scene, Text, text_width
-from tma_dlpack.tables.bits import DERIVED, ENGINE_BYTES
+from tma_dlpack.draw.figure import MAKE_ONE, Figure, require
+from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, text_width, words
+from tma_dlpack.draw.memory import Layout, SharedMemory, shared
+from tma_dlpack.tables import bits
+from tma_dlpack.tables.bits import DERIVED, ENGINE_BYTES, Field
+from tma_dlpack.tables.enums import TmaInterleaveLayout, TmaL2FetchSize, TmaOobFill, TmaSwizzle
 from tma_dlpack.tables.limits import MAP_BYTES
+from tma_dlpack.tables.opaque import opaque
+from tma_dlpack.tensor_map.map import TensorMap
 
 LINE_BITS = 64
+UNIT = 8, 18  # px of a bit and of a band of fields
+MARK_ROWS, HEX_ROWS, GAP_ROWS = 0.4, 0.8, 0.3  # of the lines below a band, in rows
+ROW = 15  # px of the table of values
+FIELD_X, BITS_X, VALUE_X, LEAST_VALUE = 32, 200, 322, 104
 KEYS = string.ascii_letters  # of the fields, in the order of the table
-BIT = 8  # px
-GUTTER, HEAD, BAND, HEX, MARK = 52, 32, 18, 15, 7
-ROW, GAP, NOTE_COLUMNS = 15, 6, 88
-KEY_X, FIELD_X, BITS_X, VALUE_X = 12, 44, 196, 318
-_NOT_DERIVED = "bytes 64 to 127: as on sm_90, not derived"
+MEASURED = "measured on an H200 (driver 580.159.04), not published"
+HIDDEN = "host address"  # of a tensor in host memory: another one in each run
+_ENUMS = {
+    "interleave": TmaInterleaveLayout,
+    "swizzle": TmaSwizzle,
+    "oob_fill": TmaOobFill,
+    "l2_promotion": TmaL2FetchSize,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +39,14 @@ class Segment:
     width: int
     key: str
     field: str
+
+    def cell(self, row: float) -> Cell:
+        """Draw it with as much of its name as fits."""
+        named, last = f"{self.key} {self.field}", self.bit + self.width - 1
+        where = f"bits {self.bit}..{last}" if self.width > 1 else f"bit {self.bit}"
+        name = named if text_width(named) <= self.width * UNIT[0] - 6 else self.key
+        place, about = (self.bit % LINE_BITS, row), f"{self.field}: {where}"
+        return Cell(*place, _tint(self.key), name, about, self.width, key=self.field)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,27 +63,48 @@ class FieldValue:
         Such as ``64..70``.
     values : tuple of str
         Decoded, one per map; ``-`` if the map has no such field.
-    stored : tuple of str
-        The number that the bits hold if it is not the value itself, such as ``0x3f`` for 64; else
-        empty.
+    shown : tuple of str
+        The same as drawn: with the number that the bits hold if it is another one, such as
+        ``64 (0x3f)``, and without the address of a tensor in host memory.
     """
 
     key: str
     field: str
     bits: str
     values: tuple[str, ...]
-    stored: tuple[str, ...] = ()
-
-    @property
-    def shown(self) -> tuple[str, ...]:
-        """The values, each with what is stored where that differs."""
-        pairs = zip(self.values, self.stored or ("",) * len(self.values), strict=True)
-        return tuple(f"{value} ({raw})" if raw else value for value, raw in pairs)
+    shown: tuple[str, ...]
 
     @property
     def differs(self) -> bool:
         """Whether two maps disagree."""
         return len(set(self.values)) > 1
+
+
+def _values_scene(values: tuple[FieldValue, ...], heads: tuple[str, ...], about: str) -> Scene:
+    """Draw the table of fields: key, name, bits, and the value of each map."""
+    x, columns = float(VALUE_X), []
+    for n in range(len(heads)):
+        columns.append(x)
+        x += max([LEAST_VALUE, *(text_width(v.shown[n]) + 12 for v in values)])
+    table = [("muted", "field", "bits", *heads)]
+    table += [("alarm" if v.differs else "label", v.field, v.bits, *v.shown) for v in values]
+    cells = []
+    for n, (style, *texts) in enumerate(table):
+        for x, text in zip((FIELD_X, BITS_X, *columns), texts, strict=True):
+            cells.append(words(x, ROW * n, text, "muted" if x == BITS_X else style, ROW))
+    for n, v in enumerate(values, 1):
+        cells.append(Cell(0, ROW * n + 1, _tint(v.key), v.key, v.field, 14, 13, key=v.field))
+        if v.differs:
+            cells.append(words(FIELD_X - 12, ROW * n, "≠", "alarm", ROW))
+    notes = () if values else ["no field differs"]
+    return lay_out(about, [Grid(tuple(cells))], notes=notes)
+
+
+def _tint(key: str) -> str:
+    return f"tint{KEYS.index(key) % 8}"
+
+
+# --- One map, or two ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -89,7 +129,7 @@ class MapBytes(Figure):
     segments: tuple[Segment, ...]
     values: tuple[FieldValue, ...]
     changed: tuple[int, ...]
-    provenance: str = "measured on an H200 (driver 580.159.04), not published"
+    provenance: str
 
     @property
     def lines(self) -> tuple[int, ...]:
@@ -102,29 +142,60 @@ class MapBytes(Figure):
     @property
     def notes(self) -> tuple[str, ...]:
         """What is not drawn, and how sure the layout is."""
-        left = MAP_BYTES // 8 - len(self.lines)
-        notes = [f"the other {8 * left} bytes are 0"] if left else []
-        if any("-" in v.values for v in self.values):
-            notes.append("letters: fields of the first map")
-        if any(any(v.stored) for v in self.values):
-            notes.append(
-                "in brackets: the stored number, where it is value - 1 or in units of 16 bytes"
-            )
-        notes.append(f"layout {self.provenance}")
-        if self.provenance == DERIVED:
-            notes.append(_NOT_DERIVED)
-        return tuple(notes)
+        left = 8 * (MAP_BYTES // 8 - len(self.lines))
+        brackets = "in brackets: the stored number, where it is value - 1 or in units of 16 bytes"
+        derived = "bytes 64 to 127: as on sm_90, not derived"
+        notes = {
+            f"the other {left} bytes are 0": left > 0,
+            "letters: fields of the first map": any("-" in v.values for v in self.values),
+            brackets: any("(0x" in shown for v in self.values for shown in v.shown),
+            f"··: {HIDDEN}, another one in each run": any(HIDDEN in v.shown for v in self.values),
+            f"layout {self.provenance}": True,
+            derived: self.provenance == DERIVED,
+        }
+        return tuple(note for note, applies in notes.items() if applies)
+
+    def hexadecimal(self, n: int) -> list[list[str]]:
+        """Return the bytes of line n of each map; those of a host address as dots."""
+        address = next(v for v in self.values if v.field == "global_address")
+        return [
+            [
+                "··" if n == 0 and shown == HIDDEN else f"{byte:02x}"
+                for byte in data[8 * n : 8 * n + 8]
+            ]
+            for data, shown in zip(self.data, address.shown, strict=True)
+        ]
 
     def scenes(self) -> tuple[Scene, ...]:
         """Lower to a panel of bits and a panel of values."""
-        return _bits_panel(self), _values_panel(self)
+        heads = ("value",) if len(self.data) == 1 else ("first", "second")
+        return self._bits(), _values_scene(self.values, heads, f"{self.title}: values")
+
+    def _bits(self) -> Scene:
+        cells, row = [label(0, -1, "byte")], 0.0
+        cells += [Cell(8 * n, -1, "muted", f"+{n}", columns=8) for n in range(8)]
+        for n in self.lines:
+            cells += [label(0, row, f"{8 * n}"), Cell(0, row, "padding", columns=LINE_BITS)]
+            cells += [s.cell(row) for s in self.segments if s.bit // LINE_BITS == n]
+            row += 1
+            changed = [bit for bit in self.changed if bit // LINE_BITS == n]
+            for bit in changed:
+                title = f"bit {bit} differs"
+                cells.append(Cell(bit % LINE_BITS, row, "changed", "", title, rows=MARK_ROWS))
+            row += MARK_ROWS * bool(changed)
+            for line in self.hexadecimal(n):
+                for k, byte in enumerate(line):
+                    cells.append(Cell(8 * k, row, "label", byte, "", 8, HEX_ROWS))
+                row += HEX_ROWS
+            row += GAP_ROWS
+        notes = ("bit 0 of each byte at the left; letters: see the table", *self.notes)
+        return lay_out(f"{self.title}: bits", [Grid(tuple(cells), UNIT)], notes=notes)
 
     def text(self) -> str:
-        """Give the bytes in hexadecimal, and the fields as a table."""
-        rows = []
-        for n in self.lines:
-            for data in self.data:
-                rows.append(f"byte {8 * n:>3}  " + data[8 * n : 8 * n + 8].hex(" "))
+        """Return the bytes in hexadecimal, and the fields as a table."""
+        rows = [
+            f"byte {8 * n:>3}  {' '.join(line)}" for n in self.lines for line in self.hexadecimal(n)
+        ]
         widths = [max(len(v.shown[i]) for v in self.values) for i in range(len(self.data))]
         for v in self.values:
             shown = "  ".join(f"{s:<{w}}" for s, w in zip(v.shown, widths, strict=True))
@@ -133,83 +204,199 @@ class MapBytes(Figure):
         return "\n".join([self.title, *rows, *self.notes])
 
 
-def _bits_panel(figure: MapBytes) -> Scene:
-    """Draw the lines of 8 bytes, and the notes."""
-    width = GUTTER + BIT * LINE_BITS + 10
-    items: list[Item] = [Text(10, 20, "byte", "muted")]
-    items += [Text(GUTTER + 8 * BIT * (n + 0.5), 20, f"+{n}", "muted", "middle") for n in range(8)]
-    y = float(HEAD)
-    for n in figure.lines:
-        drawn, y = _bits_line(figure, n, y)
-        items += drawn
-    notes = ("bit 0 of each byte at the left; letters: see the table", *figure.notes)
-    drawn, y = notes_below(notes, y, NOTE_COLUMNS, ROW)
-    return Scene(width, y + 8, f"{figure.title}: bits", (*items, *drawn))
+@opaque
+def fields_of(tensor_map: TensorMap) -> MapBytes:
+    """Show the 128 bytes of a map with their fields.
+
+    Parameters
+    ----------
+    tensor_map : TensorMap
+
+    Returns
+    -------
+    MapBytes
+        Its `values` has a row per field: bits, decoded value, and what the bits hold.
+
+    Raises
+    ------
+    TmaPreconditionError
+        If `tensor_map` is not a TensorMap.
+    TmaUnsupportedError
+        If the map has no bytes here (see `TensorMap.encoder`).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tma_dlpack as tma
+    >>> tm = tma.make_tma_descriptor(np.zeros((30, 104), np.float16), (8, 64))
+    >>> [(v.field, v.values) for v in fields_of(tm).values if v.field.startswith("box_dim")]
+    [('box_dim[0]', ('64',)), ('box_dim[1]', ('8',))]
+    """
+    require("tensor_map", tensor_map, (TensorMap,), MAKE_ONE)
+    title = f"the 128 bytes of the map ({tensor_map.kind}, {tensor_map.target})"
+    return _map_bytes((tensor_map,), title)
 
 
-def _bits_line(figure: MapBytes, n: int, y: float) -> tuple[list[Item], float]:
-    """Draw 8 bytes from `y` on, and give where the next line begins."""
-    begin = n * LINE_BITS
-    items: list[Item] = [Text(GUTTER - 8, y + 13, str(8 * n), "muted", "end")]
-    items.append(Box(GUTTER, y, BIT * LINE_BITS, BAND, "padding"))
-    items += [
-        _segment(s, GUTTER + (s.bit - begin) * BIT, y)
-        for s in figure.segments
-        if s.bit // LINE_BITS == n
-    ]
-    y += BAND
-    changed = [bit for bit in figure.changed if bit // LINE_BITS == n]
-    items += [
-        Box(GUTTER + (bit - begin) * BIT, y, BIT, MARK, "changed", title=f"bit {bit} differs")
-        for bit in changed
-    ]
-    y += MARK * bool(changed)
-    for data in figure.data:
-        y += HEX
-        items += [
-            Text(GUTTER + 8 * BIT * (k + 0.5), y - 3, f"{byte:02x}", "label", "middle")
-            for k, byte in enumerate(data[8 * n : 8 * n + 8])
-        ]
-    return items, y + GAP
+@opaque
+def diff(a: TensorMap, b: TensorMap) -> MapBytes:
+    """Show where the 128 bytes of two maps differ, bit by bit and field by field.
+
+    Parameters
+    ----------
+    a, b : TensorMap
+
+    Returns
+    -------
+    MapBytes
+        `changed` has the numbers of the bits that differ; each of `values` says whether it differs.
+
+    Raises
+    ------
+    TmaPreconditionError
+        If one of them is not a TensorMap.
+    TmaUnsupportedError
+        If one of them has no bytes here.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tma_dlpack as tma
+    >>> x = np.zeros((64, 64), np.float16)
+    >>> a = tma.make_tma_descriptor(x, (8, 64))
+    >>> b = tma.make_tma_descriptor(x, (8, 64), swizzle="bytes128")
+    >>> [(v.field, *v.values) for v in diff(a, b).values if v.differs]
+    [('swizzle', 'none', 'bytes128'), ('swizzle_repeat_bytes', '16', '1024')]
+    """
+    for argument, value in (("a", a), ("b", b)):
+        require(argument, value, (TensorMap,), MAKE_ONE)
+    figure = _map_bytes((a, b), "")
+    names = [v.field for v in figure.values if v.differs]
+    title = f"two maps: {len(figure.changed)} bits differ" + ", in " * bool(names)
+    title += ", ".join(names[:3]) + f" and {len(names) - 3} more" * (len(names) > 3)
+    return replace(figure, title=title)
 
 
-def _segment(s: Segment, x: float, y: float) -> Box:
-    room = s.width * BIT - 6
-    named = f"{s.key} {s.field}"
-    label = named if text_width(named) <= room else s.key
-    last = s.bit + s.width - 1
-    bits = f"bits {s.bit}..{last}" if last > s.bit else f"bit {s.bit}"
-    about = f"{s.field}: {bits}"
-    return Box(x, y, s.width * BIT, BAND, _tint(s.key), (label,), about, key=s.field)
+def _map_bytes(maps: tuple[TensorMap, ...], title: str) -> MapBytes:
+    derived = any(not tm.target.has_model for tm in maps)
+    fields = bits.DERIVED_FIELDS if derived else bits.FIELDS
+    fields = tuple(f for f in fields if any(f.exists(tm.kind, tm.rank) for tm in maps))
+    keys = {f.label: KEYS[n] for n, f in enumerate(fields)}
+    first, last = (int.from_bytes(bytes(tm), "little") for tm in (maps[0], maps[-1]))
+    changed = tuple(bit for bit in range(8 * MAP_BYTES) if (first ^ last) >> bit & 1)
+    values = tuple(_field_value(f, keys[f.label], maps) for f in fields)
+    data, segments = tuple(map(bytes, maps)), _segments(maps[0], keys)
+    return MapBytes(title, data, segments, values, changed, DERIVED if derived else MEASURED)
 
 
-def _values_panel(figure: MapBytes) -> Scene:
-    """Draw the table of fields: key, name, bits, and the value of each map."""
-    pair = len(figure.data) > 1
-    widest = [max(len(v.shown[i]) for v in figure.values) for i in range(len(figure.data))]
-    second = VALUE_X + max(104.0, text_width("0" * widest[0]) + 12)
-    columns = [VALUE_X, second][: len(figure.data)]
-    heads = ("value",) if not pair else ("first", "second")
-    items: list[Item] = [
-        Text(FIELD_X, 20, "field", "muted"),
-        Text(BITS_X, 20, "bits", "muted"),
-        *(Text(x, 20, head, "muted") for x, head in zip(columns, heads, strict=True)),
-    ]
-    y = float(HEAD)
-    for v in figure.values:
-        style = "alarm" if v.differs else "label"
-        items += [
-            Box(KEY_X, y, 14, 13, _tint(v.key), (v.key,), v.field, key=v.field),
-            Text(FIELD_X, y + 10, v.field, style),
-            Text(BITS_X, y + 10, v.bits, "muted"),
-            *(Text(x, y + 10, value, style) for x, value in zip(columns, v.shown, strict=True)),
-        ]
-        if v.differs:
-            items.append(Text(FIELD_X - 12, y + 10, "≠", "alarm"))
-        y += ROW
-    width = max(columns[-1] + text_width("0" * widest[-1]), VALUE_X + 104) + 14
-    return Scene(width, y + 12, f"{figure.title}: values", tuple(items))
+def _segments(tensor_map: TensorMap, keys: dict[str, str]) -> tuple[Segment, ...]:
+    """Cut the fields of a map where a line of 8 bytes ends."""
+    derived = not tensor_map.target.has_model
+    fields = bits.fields_of(tensor_map.kind, tensor_map.rank, derived=derived)
+    pieces = sorted((bit, width, f.label) for f in fields for bit, width in f.pieces)
+    return tuple(
+        Segment(max(bit, begin), min(bit + width, begin + LINE_BITS) - max(bit, begin), keys[f], f)
+        for bit, width, f in pieces
+        for begin in range(bit // LINE_BITS * LINE_BITS, bit + width, LINE_BITS)
+    )
 
 
-def _tint(key: str) -> str:
-    return f"tint{KEYS.index(key) % 8}"
+def _field_value(field: Field, key: str, maps: tuple[TensorMap, ...]) -> FieldValue:
+    """Read a field of each map; ``-`` of a map without it."""
+    read = (_value(field, tm) if field.exists(tm.kind, tm.rank) else ("-", "-") for tm in maps)
+    places = ", ".join(f"{bit}..{bit + w - 1}" if w > 1 else f"{bit}" for bit, w in field.pieces)
+    return FieldValue(key, field.label, places, *zip(*read, strict=True))
+
+
+def is_of_host_tensor(tensor_map: TensorMap) -> bool:
+    """Whether the address is new in each run: stored pictures omit it."""
+    return tensor_map.tensor is not None and not tensor_map.launchable
+
+
+def _value(field: Field, tensor_map: TensorMap) -> tuple[str, str]:
+    """Return a decoded field with the names of the header, and as it is drawn."""
+    value = bits.read(field, bytes(tensor_map))
+    if field.name == "global_address":
+        return f"{value:#x}", HIDDEN if is_of_host_tensor(tensor_map) else f"{value:#x}"
+    name = _ENUMS[field.name](value).name if field.name in _ENUMS else f"{value}"
+    name += f" ({tensor_map.data_type.name})" * (field.name == "element_type")
+    name += " bytes" * (field.name == "global_strides")
+    raw = f" ({value // field.unit - field.bias:#x})" if field.bias or field.unit > 1 else ""
+    return name, name + raw
+
+
+# --- Two maps and their tiles ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Comparison(Figure):
+    """Map A against map B.
+
+    Attributes
+    ----------
+    difference : MapBytes
+        All fields of both.
+    memories : tuple of SharedMemory
+        The first tile of each.
+    """
+
+    title: str
+    difference: MapBytes
+    memories: tuple[SharedMemory, SharedMemory]
+
+    @property
+    def changed(self) -> tuple[FieldValue, ...]:
+        """The fields that differ."""
+        return tuple(v for v in self.difference.values if v.differs)
+
+    @property
+    def layouts(self) -> tuple[Layout, Layout]:
+        """The tile in shared memory, of A and of B."""
+        a, b = (memory.layouts[-1] for memory in self.memories)
+        return replace(a, name=f"A: {a.name}"), replace(b, name=f"B: {b.name}")
+
+    def scenes(self) -> tuple[Scene, ...]:
+        """Lower to the table of changed fields and both tiles."""
+        tiles = zip(self.layouts, self.memories, strict=True)
+        table = _values_scene(self.changed, ("A", "B"), "the fields that differ")
+        return (table, *(layout.scene(memory.notes) for layout, memory in tiles))
+
+    def text(self) -> str:
+        """Return the changed fields."""
+        rows = [f"{v.field:<26} A {v.shown[0]:<18} B {v.shown[1]}".rstrip() for v in self.changed]
+        return "\n".join([self.title, *(rows or ["no field differs"])])
+
+
+@opaque
+def compare(a: TensorMap, b: TensorMap) -> Comparison:
+    """Show map A against map B: which fields changed, and what that does to the first tile.
+
+    Parameters
+    ----------
+    a, b : TensorMap
+
+    Returns
+    -------
+    Comparison
+        `changed` has the fields that differ, `memories` the first tile of each in shared memory.
+
+    Raises
+    ------
+    TmaPreconditionError
+        If one of them is not a TensorMap, or `load_tile` would refuse its first tile.
+    TmaUnsupportedError
+        If one of them has no bytes here.
+
+    Examples
+    --------
+    >>> import numpy as np, tma_dlpack as tma
+    >>> x = np.zeros((64, 64), np.float16)
+    >>> a = tma.make_tma_descriptor(x, (8, 64))
+    >>> print(compare(a, tma.make_tma_descriptor(x, (8, 64), swizzle="bytes128")))
+    A against B: 2 fields differ
+    swizzle                    A none               B bytes128
+    swizzle_repeat_bytes       A 16                 B 1024
+    """
+    difference = diff(a, b)
+    count = sum(v.differs for v in difference.values)
+    title = f"A against B: {count} field{'s differ' if count != 1 else ' differs'}"
+    return Comparison(title, difference, (shared(a), shared(b)))

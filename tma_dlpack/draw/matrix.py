@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 from tma_dlpack.consumer import MatrixDescriptor, matrix_descriptor
 from tma_dlpack.consumer.instructions import K_STEP_BYTES, SPAN_BYTES, UNITS
-from tma_dlpack.draw.captions import notes_below
-from tma_dlpack.draw.door import require
-from tma_dlpack.draw.figure import Figure, fragment
-from tma_dlpack.draw.scene import Box, Item, Line, Scene, Text
+from tma_dlpack.draw.figure import Figure, fragment, require
+from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, words
 from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.tensor_map.map import TensorMap
 
 MAX_ACROSS, MAX_DOWN = 6, 8  # atoms that are drawn
+UNIT_WIDTH, LEAST_WIDTH, ATOM_HEIGHT, GAP = 30, 72, 44, 34  # px
+TALL = ATOM_HEIGHT / (ATOM_HEIGHT + GAP)  # of an atom, in rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +70,9 @@ class MatrixAtoms(Figure):
         d = self.descriptor
         leading = ("leading byte offset", d.leading_byte_offset)
         stride = ("stride byte offset", d.stride_byte_offset)
-        if d.major == "K":
-            return stride, leading if d.swizzle is TmaSwizzle.none else ("", 0)
-        return (leading, stride) if d.swizzle is TmaSwizzle.none else (stride, leading)
+        if d.swizzle is not TmaSwizzle.none:
+            return stride, ("", 0) if d.major == "K" else leading
+        return (stride, leading) if d.major == "K" else (leading, stride)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -84,13 +84,11 @@ class MatrixAtoms(Figure):
             if name:
                 notes.append(f"{name}: {offset} bytes to the atom {where}")
         if d.major == "K" and d.swizzle is not TmaSwizzle.none:
-            notes.append(
-                "leading byte offset: not used; the K steps of each span have their own starts"
-            )
+            notes.append("leading byte offset: not used; each K step has its own start address")
         return tuple(notes)
 
     def text(self) -> str:
-        """Give the addresses of the atoms as a table, and the K steps."""
+        """Return the addresses of the atoms as a table, and the K steps."""
         across = range(min(self.across, MAX_ACROSS))
         more = f"  and {self.across - MAX_ACROSS} more" if self.across > MAX_ACROSS else ""
         head = "".join(f"{f'span {n}':<12}" for n in across)
@@ -106,8 +104,44 @@ class MatrixAtoms(Figure):
         return "\n".join([*lines, *self.notes, f"K steps start at {', '.join(starts)}{more}"])
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel."""
-        return (_panel(self),)
+        """Lower to one panel: the atoms, and what the offsets lead to."""
+        width = max(LEAST_WIDTH, self.span_bytes // UNITS * UNIT_WIDTH)
+        wide = width / (width + GAP)
+        across, down = min(self.across, MAX_ACROSS), min(self.down, MAX_DOWN)
+        cells = []
+        for atom in self.atoms:
+            if atom.across < across and atom.down < down:
+                cells += self._atom(atom, wide)
+                if atom.across == 0:
+                    cells.append(label(0, atom.down, self._rows(atom.down), rows=TALL))
+        (below, below_bytes), (right, right_bytes) = self.offsets
+        if below and down > 1:
+            name = f"↓ {_short(below)} {below_bytes}"
+            cells.append(label(0, TALL, name, "strong", 1 - TALL))
+        if right and across > 1:
+            name = f"→ {_short(right)} {right_bytes}"
+            cells.append(Cell(0.5 + wide / 2, -0.4, "strong", name, columns=0, rows=0.4))
+        left = {"rows": self.down - down, "spans": self.across - across}
+        hidden = [f"⋮ {n} more {what} of atoms" for what, n in left.items() if n]
+        grid = Grid(tuple(cells), (width + GAP, ATOM_HEIGHT + GAP))
+        return (lay_out(self.title, [grid], "atoms in shared memory", (), [*hidden, *self.notes]),)
+
+    def _atom(self, atom: Atom, wide: float) -> list[Cell]:
+        """Draw an atom, its K steps side by side where K runs along its rows."""
+        d, about = self.descriptor, f"shared {atom.address:#06x}"
+        share = K_STEP_BYTES / self.span_bytes
+        if d.major == "MN" or d.swizzle is TmaSwizzle.none:
+            share = 1
+        cells = []
+        for step in atom.steps:
+            at = d.k_starts[step] % self.span_bytes / self.span_bytes * (share < 1)
+            style, name, title = f"tint{step % 8}", f"step {step}", f"{about}, K step {step}"
+            place = atom.across + wide * at, atom.down
+            cells.append(Cell(*place, style, name, title, wide * share, TALL))
+        cells.append(Cell(atom.across, atom.down, "box", "", about, wide, TALL))
+        name, below = f"{atom.address:#06x}", atom.down + TALL
+        cells.append(words(atom.across, below, name, rows=1 - TALL))
+        return cells
 
     def _rows(self, down: int) -> str:
         first = down * self.atom_rows
@@ -127,7 +161,7 @@ def matrix(
     Parameters
     ----------
     descriptor_or_map : MatrixDescriptor or TensorMap
-        A map is first given to `matrix_descriptor`, with the other arguments; a descriptor has
+        A map is first passed to `matrix_descriptor`, with the other arguments; a descriptor has
         them already.
     instruction, major, smem_address
         As in `matrix_descriptor`.
@@ -153,7 +187,7 @@ def matrix(
     8..15       0x0400
     down: M or N, 8 rows per atom; across: K
     stride byte offset: 1024 bytes to the atom below
-    leading byte offset: not used; the K steps of each span have their own starts
+    leading byte offset: not used; each K step has its own start address
     K steps start at 0x0000, 0x0020, 0x0040, 0x0060
     """
     fix = "pass matrix_descriptor(tensor_map), or a map"
@@ -161,14 +195,13 @@ def matrix(
     if isinstance(descriptor_or_map, MatrixDescriptor):
         descriptor = descriptor_or_map
     else:
-        descriptor = matrix_descriptor(
-            descriptor_or_map, instruction=instruction, major=major, smem_address=smem_address
-        )
+        options = {"instruction": instruction, "major": major}
+        descriptor = matrix_descriptor(descriptor_or_map, **options, smem_address=smem_address)
     return _atoms(descriptor)
 
 
 def matrix_html(descriptor: MatrixDescriptor) -> str:
-    """Give a descriptor as HTML: every field, and its atoms.
+    """Return a descriptor as HTML: every field, and its atoms.
 
     Parameters
     ----------
@@ -196,24 +229,20 @@ def _atoms(d: MatrixDescriptor) -> MatrixAtoms:
     span = SPAN_BYTES[d.swizzle]
     rows = 4 if d.swizzle is TmaSwizzle.bytes128_atom_32B else 8
     grid = _k_major(d, span) if d.major == "K" else _mn_major(d, span, rows)
-    down, across = len(grid), len(grid[0])
-    k = d.k_steps * d.k_elements
-    title = (
-        f"{d.instruction}, {d.major}-major: {d.mn_elements} of M or N, {k} of K in atoms of {rows} "
-        f"rows of {span} bytes"
-    )
+    across = f"{d.mn_elements} of M or N, {d.k_steps * d.k_elements} of K"
+    title = f"{d.instruction}, {d.major}-major: {across} in atoms of {rows} rows of {span} bytes"
     atoms = tuple(
         Atom(y, x, address, steps)
         for y, line in enumerate(grid)
         for x, (address, steps) in enumerate(line)
     )
-    return MatrixAtoms(title, d, atoms, down, across, rows, span)
+    return MatrixAtoms(title, d, atoms, len(grid), len(grid[0]), rows, span)
 
 
-Grid = list[list[tuple[int, tuple[int, ...]]]]
+Atoms = list[list[tuple[int, tuple[int, ...]]]]
 
 
-def _k_major(d: MatrixDescriptor, span: int) -> Grid:
+def _k_major(d: MatrixDescriptor, span: int) -> Atoms:
     """Rows of M or N down, spans of K across: each start of a step lies in one of them."""
     columns: dict[int, list[int]] = {}
     for step, start in enumerate(d.k_starts):
@@ -227,7 +256,7 @@ def _k_major(d: MatrixDescriptor, span: int) -> Grid:
     ]
 
 
-def _mn_major(d: MatrixDescriptor, span: int, rows: int) -> Grid:
+def _mn_major(d: MatrixDescriptor, span: int, rows: int) -> Atoms:
     """Rows of K down, spans of M or N across."""
     down, across = d.stride_byte_offset, d.leading_byte_offset
     if d.swizzle is TmaSwizzle.none:
@@ -241,78 +270,6 @@ def _mn_major(d: MatrixDescriptor, span: int, rows: int) -> Grid:
     ]
 
 
-# --- Drawing ------------------------------------------------------------------------------------
-
-UNIT_WIDTH, LEAST_WIDTH, ATOM_HEIGHT = 30, 72, 44
-GUTTER, HEAD, GAP = 86, 64, 34
-HEAD_PX = 5  # of an arrow
-
-
-def _panel(figure: MatrixAtoms) -> Scene:
-    width = max(LEAST_WIDTH, figure.span_bytes // UNITS * UNIT_WIDTH)
-    across, down = min(figure.across, MAX_ACROSS), min(figure.down, MAX_DOWN)
-    drawn = [a for a in figure.atoms if a.across < across and a.down < down]
-    items: list[Item] = [Text(10, 19, "atoms in shared memory", "strong")]
-    for atom in drawn:
-        items += _atom(figure, atom, *_place(atom, width), width)
-    items += [
-        Text(GUTTER - 38, _place(atom, width)[1] + 26, figure._rows(atom.down), "muted", "end")
-        for atom in drawn
-        if atom.across == 0
-    ]
-    items += _arrows(figure, width, down, across)
-    y = HEAD + down * (ATOM_HEIGHT + GAP) - GAP + 36.0
-    left = figure.down - down, figure.across - across
-    hidden = [
-        f"⋮ {n} more {what} of atoms" for n, what in zip(left, ("rows", "spans"), strict=True) if n
-    ]
-    notes = [*hidden, *figure.notes]
-    text, y = notes_below(notes, y - 10)
-    widest = max(GUTTER + across * (width + GAP), 10 + 6.2 * max(map(len, notes)))
-    return Scene(widest + 10, y + 10, figure.title, (*items, *text))
-
-
-def _place(atom: Atom, width: float) -> tuple[float, float]:
-    return GUTTER + atom.across * (width + GAP), HEAD + atom.down * (ATOM_HEIGHT + GAP)
-
-
-def _atom(figure: MatrixAtoms, atom: Atom, x: float, y: float, width: float) -> list[Item]:
-    """Draw an atom, its K steps side by side where K runs along its rows."""
-    items: list[Item] = [Box(x, y, width, ATOM_HEIGHT, "padding")]
-    d, about = figure.descriptor, f"shared {atom.address:#06x}"
-    whole = d.major == "MN" or d.swizzle is TmaSwizzle.none
-    for step in atom.steps:
-        part, at = width, 0.0
-        if not whole:
-            part = width * K_STEP_BYTES / figure.span_bytes
-            at = width * (d.k_starts[step] % figure.span_bytes) / figure.span_bytes
-        label = (f"step {step}",)
-        title = f"{about}, K step {step}"
-        items.append(Box(x + at, y, part, ATOM_HEIGHT, f"tint{step % 8}", label, title))
-    items.append(Box(x, y, width, ATOM_HEIGHT, "box", (), about))
-    items.append(Text(x + 2, y + ATOM_HEIGHT + 12, f"{atom.address:#06x}", "muted"))
-    return items
-
-
-def _arrows(figure: MatrixAtoms, width: float, down: int, across: int) -> list[Item]:
-    """Draw the offset that leads down left of the atoms, and the one that leads across above."""
-    items: list[Item] = []
-    (below, below_bytes), (right, right_bytes) = figure.offsets
-    if below and down > 1:
-        x, y = GUTTER - 10.0, HEAD + 4.0
-        end = y + ATOM_HEIGHT + GAP
-        head = ((x - HEAD_PX, end - HEAD_PX), (x, end), (x + HEAD_PX, end - HEAD_PX))
-        items += [Line(((x, y), (x, end)), "axis"), Line(head, "axis")]
-        items.append(Text(8, HEAD - 8, f"{_short(below)} {below_bytes}", "strong"))
-    if right and across > 1:
-        x, y = GUTTER + 14.0, HEAD - 26.0
-        end = x + width + GAP
-        head = ((end - HEAD_PX, y - HEAD_PX), (end, y), (end - HEAD_PX, y + HEAD_PX))
-        items += [Line(((x, y), (end, y)), "axis"), Line(head, "axis")]
-        items.append(Text(end + 8, y + 4, f"{_short(right)} {right_bytes}", "strong"))
-    return items
-
-
 def _short(name: str) -> str:
-    """Give LBO or SBO, as everybody calls them."""
+    """Return LBO or SBO, as everybody calls them."""
     return f"{name[0].upper()}BO"

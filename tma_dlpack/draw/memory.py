@@ -1,4 +1,4 @@
-"""Shared memory as lines of 128 bytes (32 banks): which 16-byte chunk holds what, and why there."""
+"""Shared memory as lines of 128 bytes (32 banks): what each 16-byte chunk contains, and why."""
 
 from __future__ import annotations
 
@@ -6,16 +6,79 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tma_dlpack.copies.tile import Tile
-from tma_dlpack.draw.chunks import CHUNK_BYTES, CHUNKS, Layout
+from tma_dlpack.draw.chunks import CHUNK_BYTES, CHUNKS, Block, Chunk, request_of, smem_contents
 from tma_dlpack.draw.figure import Figure
-from tma_dlpack.draw.held import held_blocks
-from tma_dlpack.draw.memory_panel import layout_panel
-from tma_dlpack.draw.scene import Scene
-from tma_dlpack.draw.shown_copy import request_of
+from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, words
 from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.tensor_map.map import TensorMap
+
+UNIT = 50, 29  # px of a chunk
+SLICE_ROWS, THEN_ROWS = 0.52, 0.7  # of the lines of words between, in rows
+CHUNKS_OF_A_ROW = "c: the elements of that row in the chunk; one colour per chunk of a row"
+#: state of a chunk -> a sample of it, and its meaning.
+LEGEND = {
+    "data": (Cell(0, 0, "tint0"), "in bounds"),
+    "filled": (Cell(0, 0, "filled", hatched=True), "out of bounds, filled"),
+    "clipped": (Cell(0, 0, "tint0", hatched=True), "partly out of bounds"),
+    "padding": (Cell(0, 0, "padding"), "untouched by the copy"),
+    "gap": (Cell(0, 0, "padding", "gap"), "gap of a packed type"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """One order of the tile in shared memory."""
+
+    name: str
+    blocks: tuple[Block, ...]
+
+    def scene(self, notes: Sequence[str]) -> Scene:
+        """Draw one row per 128 bytes, one cell per 16, and a legend of what occurs."""
+        cells = [label(0, -0.6, "bank", rows=0.5)]
+        for k in range(CHUNKS):
+            name, spans = f"{4 * k}..{4 * k + 3}", f"{16 * k}..{16 * k + 15}"
+            title = f"banks {name}: bytes {spans} of every 128"
+            cells.append(Cell(k, -0.6, "plain", name, title, rows=0.5, key=f"bank{k}"))
+        row, slices = 0.0, tuple[tuple[int, ...], ...]()
+        for block in self.blocks:
+            for line in block.lines:
+                if line.slices and line.slices != slices:
+                    slices = line.slices
+                    cells += _slice_heading(slices, row)
+                    row += SLICE_ROWS
+                cells.append(label(0, row, f"{line.address:#06x}"))
+                for k, chunk in enumerate(line.chunks):
+                    cells += _chunk(chunk, k, row)
+                row += 1
+            if block.torn:
+                cells.append(Cell(0, row + 0.1, "torn", columns=CHUNKS, rows=0.1))
+            if block.then:
+                cells.append(words(0, row, f"⋮ {block.then}", "label"))
+                row += THEN_ROWS
+        chunks = [c for block in self.blocks for line in block.lines for c in line.chunks]
+        shown = {c.state for c in chunks} | {"gap" for c in chunks if c.data_bytes < CHUNK_BYTES}
+        about = f"shared memory, {self.name}: 16-byte chunks in lines of 128 bytes"
+        legend = [entry for state, entry in LEGEND.items() if state in shown]
+        return lay_out(about, [Grid(tuple(cells), UNIT)], self.name, (), notes, legend)
+
+
+def _slice_heading(slices: Sequence[tuple[int, ...]], row: float) -> list[Cell]:
+    """Name the place in the box of the following rows, of a box of three and more dimensions."""
+    first, last = (f"box[{', '.join(map(str, s))}, ...]" for s in (slices[0], slices[-1]))
+    name = first if first == last else f"{first} to {last}"
+    rule = Cell(0, row, "axis", columns=CHUNKS, rows=0)
+    return [rule, words(0, row, name, rows=SLICE_ROWS)]
+
+
+def _chunk(chunk: Chunk, column: int, row: float) -> list[Cell]:
+    cell, gap = chunk.cell(column, row, chunk.label), CHUNK_BYTES - chunk.data_bytes
+    if not gap:
+        return [cell]
+    about = f"gap of {gap} bytes: written, no value"
+    place = column + cell.columns
+    return [cell, Cell(place, row, "padding", "gap", about, columns=1 - cell.columns)]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -27,28 +90,25 @@ class SharedMemory(Figure):
     notes: tuple[str, ...]
 
     def brief(self) -> SharedMemory:
-        """Give the last layout alone, and say that there is another."""
-        if len(self.layouts) == 1:
-            return self
-        further = "before the swizzle: see draw.shared"
-        return replace(self, layouts=self.layouts[-1:], notes=(*self.notes, further))
+        """Return the last layout alone, with a note that there is another."""
+        notes = (*self.notes, "before the swizzle: see draw.shared")
+        short = replace(self, layouts=self.layouts[-1:], notes=notes)
+        return short if len(self.layouts) > 1 else self
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel per layout, the notes below the last."""
-        return tuple(layout_panel(layout, self.notes) for layout in self.layouts)
+        """Lower to one panel per layout."""
+        return tuple(layout.scene(self.notes) for layout in self.layouts)
 
     def text(self) -> str:
-        """Give one table per layout."""
+        """Return one table per layout."""
         parts = [self.title]
         for layout in self.layouts:
             banks = "".join(f"{f'{4 * n}..{4 * n + 3}':<11}" for n in range(CHUNKS))
             parts += [layout.name, f"{'banks':<9}{banks}".rstrip()]
             for block in layout.blocks:
-                parts += [
-                    f"{line.address:#06x}   "
-                    + "".join(f"{chunk.token:<11}" for chunk in line.chunks).rstrip()
-                    for line in block.lines
-                ]
+                for line in block.lines:
+                    tokens = "".join(f"{chunk.token:<11}" for chunk in line.chunks)
+                    parts.append(f"{line.address:#06x}   {tokens}".rstrip())
                 parts += [f"         {block.then}"] * bool(block.then)
         marks = "* out of bounds, filled   ~ partly out of bounds   . untouched"
         return "\n".join([*parts, *self.notes, marks])
@@ -62,7 +122,7 @@ def shared(
     im2col_offsets: Sequence[int] | None = None,
     smem_offset: int = 0,
 ) -> SharedMemory:
-    """Show where each 16-byte chunk of a tile lies in shared memory.
+    """Show the place of each 16-byte chunk of a tile in shared memory.
 
     Parameters
     ----------
@@ -92,30 +152,20 @@ def shared(
     >>> import tma_dlpack as tma
     >>> tm = tma.make_tma_descriptor(np.zeros((8, 64), np.float16), (4, 64), swizzle="bytes128")
     >>> swizzled = shared(tm).layouts[1].blocks[0]
-    >>> [chunk.label for chunk in swizzled.lines[1].chunks[:2]]
-    [('r1', 'c8..15'), ('r1', 'c0..7')]
+    >>> [chunk.label.split() for chunk in swizzled.lines[1].chunks[:2]]
+    [['r1', 'c8..15'], ['r1', 'c0..7']]
     """
     request = request_of(tensor_map, coords, im2col_offsets, smem_offset)
     plan = request.plan
     if plan.pitch_bytes % CHUNK_BYTES:
-        raise TmaUnsupportedError(
-            f"lines of {plan.pitch_bytes} bytes cannot be drawn as chunks of 16 bytes; no driver "
-            "accepts such a map"
-        )
-    args = plan.arguments
-    unswizzled = Layout("unswizzled", held_blocks(request, TmaSwizzle.none))
-    layouts: tuple[Layout, ...] = (unswizzled,)
+        found = f"lines of {plan.pitch_bytes} bytes cannot be drawn as chunks of 16 bytes"
+        raise TmaUnsupportedError(f"{found}; no driver accepts such a map")
+    own, names = plan.arguments.swizzle, {TmaSwizzle.none: "unswizzled"}
     if plan.swizzle.terms:
-        before = replace(unswizzled, name="before the swizzle")
-        after = Layout(f"swizzle {args.swizzle.name}", held_blocks(request, args.swizzle))
-        layouts = (before, after)
-    line = {"tiled": "line of the box"}.get(args.kind, "pixel of the column")
+        names = {TmaSwizzle.none: "before the swizzle", own: f"swizzle {own.name}"}
+    line = "line of the box" if plan.arguments.kind == "tiled" else "pixel of the column"
     at = f" at {request.smem_offset:#x}" if request.smem_offset else ""
-    return SharedMemory(
-        title=f"shared memory{at}: {plan.smem_bytes} bytes, {plan.tx_bytes} written",
-        layouts=layouts,
-        notes=(
-            f"r: {'unit' if plan.unit_bytes else line}, counted row-major",
-            "c: its elements, one tint per 16 bytes",
-        ),
-    )
+    title = f"shared memory{at}: {plan.smem_bytes} bytes, {plan.tx_bytes} written"
+    layouts = (Layout(name, smem_contents(request, s)) for s, name in names.items())
+    rows = f"r: {'unit' if plan.unit_bytes else line}, counted row-major"
+    return SharedMemory(title, tuple(layouts), (rows, CHUNKS_OF_A_ROW))

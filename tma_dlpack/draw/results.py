@@ -1,33 +1,40 @@
-"""Results as HTML: batches of maps, what `verify` and `bandwidth` found, and an error's violations.
+"""Results as HTML: batches of maps, what `verify` and `bandwidth` found, and refusals.
 
-Verification and benchmarks stand in rooms beside this one; their reports are read by their
-attributes and known by their names.
+Verification is a room beside this one; its reports are known by their names.
 """
 
 from __future__ import annotations
 
 import html
+import linecache
+import sys
+import traceback
 from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
-from tma_dlpack.draw.cards import finding_html, table_html
-from tma_dlpack.draw.door import require
-from tma_dlpack.draw.figure import Figure, fragment
-from tma_dlpack.draw.scene import Box, Item, Line, Scene, Text
+from tma_dlpack.draw.cards import bold, finding_html, table_html
+from tma_dlpack.draw.figure import Figure, fragment, require
+from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, words
 from tma_dlpack.make.batch import TensorMapBatch
 from tma_dlpack.tables.coerce import counted, type_name
-from tma_dlpack.tables.errors import TmaPreconditionError, refusal
+from tma_dlpack.tables.errors import TmaError, TmaPreconditionError, refusal
 
 MOST_ROWS = 12  # of a batch
+BAR_WIDTH, BAR = 260, 20  # px
+PACKAGE = str(Path(__file__).parents[1])
+AROUND = 2  # lines before and after the user's
+_SHOWN = "_tma_card_shown"
 
 
 def batch_html(batch: TensorMapBatch) -> str:
-    """Give a batch as HTML: how many maps, how many layouts, and the first 12 maps.
+    """Return a batch as HTML: how many maps, how many layouts, and the first 12 maps.
 
     Parameters
     ----------
     batch : TensorMapBatch
-        As `make_tma_descriptors` gives it.
+        As `make_tma_descriptors` returns it.
 
     Returns
     -------
@@ -45,30 +52,20 @@ def batch_html(batch: TensorMapBatch) -> str:
     require("batch", batch, (TensorMapBatch,), "make one: make_tma_descriptors(tensors, ...)")
     maps = [batch[n] for n in range(min(len(batch), MOST_ROWS))]
     layouts = len({tm.arguments for tm in batch})
-    head = f"{counted(len(batch), 'map')} of 128 bytes, {counted(layouts, 'layout')}, " + (
-        "launchable" if batch.launchable else "not launchable: host memory is among them"
-    )
+    where = "launchable" if batch.launchable else "not launchable: host memory is among them"
+    head = f"{counted(len(batch), 'map')} of 128 bytes, {counted(layouts, 'layout')}, {where}"
     rows = [
-        (
-            str(n),
-            tm.data_type.name,
-            str(tm.shape),
-            str(tm.box_sizes),
-            tm.swizzle.name,
-            f"{tm.global_address:#x}",
-        )
+        (n, tm.data_type.name, tm.shape, tm.box_sizes, tm.swizzle.name, f"{tm.global_address:#x}")
         for n, tm in enumerate(maps)
     ]
-    parts = [f"<div><b>{html.escape(head)}</b></div>"]
     heads = ("", "data_type", "shape", "box_sizes", "swizzle", "address")
-    parts.append(table_html(heads, rows))
-    if len(batch) > MOST_ROWS:
-        parts.append(f"<div>and {len(batch) - MOST_ROWS} further ones</div>")
-    return fragment(parts)
+    further = len(batch) - MOST_ROWS
+    more = [f"<div>and {further} further ones</div>"] * (further > 0)
+    return fragment([bold(head), table_html(heads, rows), *more])
 
 
 def verify_html(report: Any) -> str:
-    """Give what `verify` found as HTML: one row per check, disagreements in full.
+    """Return what `verify` found as HTML: one row per check, disagreements in full.
 
     Parameters
     ----------
@@ -88,35 +85,22 @@ def verify_html(report: Any) -> str:
     """
     _known(report, "VerifyReport", "pass the result of verify()")
     verdict = "✓ all agree" if report.ok else "✗ there are disagreements"
-    parts = [
-        f"<div><b>{verdict}</b></div>",
-        f"<div>{html.escape(f'{report.device}; seed {report.seed}')}</div>",
-        table_html(
-            ("", "check", "cases", "accepted", "disagreements", "note"),
-            (
-                (
-                    "✗" if r.disagreements else "✓",
-                    r.name,
-                    str(r.cases),
-                    str(r.accepted),
-                    str(r.disagreements),
-                    r.note,
-                )
-                for r in report.rows
-            ),
-        ),
-    ]
-    parts += [
-        f"<div><b>{html.escape(r.name)}, first disagreement</b></div>"
-        f"<pre>{html.escape(r.first)}</pre>"
+    heads = ("", "check", "cases", "accepted", "disagreements", "note")
+    rows = [
+        ("✗" if r.disagreements else "✓", r.name, r.cases, r.accepted, r.disagreements, r.note)
         for r in report.rows
-        if r.first
     ]
+    parts = [bold(verdict), f"<div>{html.escape(f'{report.device}; seed {report.seed}')}</div>"]
+    parts.append(table_html(heads, rows))
+    for row in report.rows:
+        if row.first:
+            parts.append(bold(f"{row.name}, first disagreement"))
+            parts.append(f"<pre>{html.escape(row.first)}</pre>")
     return fragment(parts)
 
 
 def bandwidth_html(report: Any) -> str:
-    """Give what `bandwidth` measured as HTML: bars against a memcpy, and the table.
+    """Return what `bandwidth` measured as HTML: bars against a memcpy, and the table.
 
     Parameters
     ----------
@@ -135,74 +119,48 @@ def bandwidth_html(report: Any) -> str:
     True
     """
     _known(report, "BandwidthReport", "pass the result of bandwidth(x)")
-    bars = tuple(
-        Bar(
-            f"{'x'.join(map(str, row.box_sizes))} {row.swizzle.name}",
-            row.ratio,
-            f"{row.bytes_per_second / 1e12:.2f} TB/s" + ("" if row.verified else ", WRONG COPY"),
-        )
-        for row in report.rows
-    )
+    bars, rows = [], []
+    for row in report.rows:
+        box, speed = "x".join(map(str, row.box_sizes)), f"{row.bytes_per_second / 1e12:.2f}"
+        text = f"{speed} TB/s" + ", WRONG COPY" * (not row.verified)
+        bars.append((f"{box} {row.swizzle.name}", row.ratio, text))
+        swizzle, l2 = row.swizzle.name, row.l2_fetch_size.name
+        verified = "✓" if row.verified else "✗ wrong"
+        rows.append((box, row.row_bytes, swizzle, l2, speed, f"{row.ratio:.3f}", verified))
     memcpy = f"{report.memcpy_bytes_per_second / 1e12:.2f} TB/s"
     title = f"{report.device}: {report.tensor}, {report.tensor_bytes / 2**20:.0f} MiB"
-    figure = BandwidthBars(title, bars, f"memcpy, device to device: {memcpy} (ratio 1)")
-    rows = (
-        (
-            "x".join(map(str, row.box_sizes)),
-            str(row.row_bytes),
-            row.swizzle.name,
-            row.l2_fetch_size.name,
-            f"{row.bytes_per_second / 1e12:.2f}",
-            f"{row.ratio:.3f}",
-            "✓" if row.verified else "✗ wrong",
-        )
-        for row in report.rows
-    )
+    reference = f"memcpy, device to device: {memcpy} (ratio 1)"
     heads = ("box", "row bytes", "swizzle", "l2_fetch_size", "TB/s", "to memcpy", "verified")
-    return fragment([figure, table_html(heads, rows)])
-
-
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """One measurement: its name, its ratio to the reference, and the rest in words."""
-
-    name: str
-    ratio: float
-    said: str
+    return fragment([BandwidthBars(title, tuple(bars), reference), table_html(heads, rows)])
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class BandwidthBars(Figure):
-    """Bandwidths as bars, against a reference of ratio 1."""
+    """Bandwidths as bars, against a reference of ratio 1; a bar is (name, ratio, words)."""
 
     title: str
-    bars: tuple[Bar, ...]
+    bars: tuple[tuple[str, float, str], ...]
     reference: str
 
     def scenes(self) -> tuple[Scene, ...]:
         """Lower to one panel."""
-        left, width, row = 170.0, 260.0, 20.0
-        scale = width / max([1.0, *(bar.ratio for bar in self.bars)])
-        items: list[Item] = [Text(10, 19, self.reference, "muted")]
-        for n, bar in enumerate(self.bars):
-            y = 30 + row * n
-            items += [
-                Text(10, y + 11, bar.name[:26]),
-                Box(left, y, round(bar.ratio * scale, 2), 14, "hit", title=bar.said),
-                Text(left + width + 10, y + 11, f"{bar.ratio:.2f}: {bar.said}"[:21]),
-            ]
-        below = 30 + row * len(self.bars)
-        items.append(Line(((left + scale, 28), (left + scale, below)), "axis"))
-        return (Scene(left + width + 142, below + 10, self.title, tuple(items)),)
+        most = max([1.0, *(ratio for _, ratio, _ in self.bars)])
+        cells = [Cell(1 / most, 0, "axis", columns=0, rows=len(self.bars))]
+        for n, (name, ratio, about) in enumerate(self.bars):
+            length, text = ratio / most, f"{ratio:.2f}: {about}"[:21]
+            cells.append(Cell(0, n, "taken", "", about, length, 0.7))
+            cells.append(words(length + 0.02, n, text, "label", 0.7))
+            cells.append(label(0, n, name[:26], "label", 0.7))
+        return (lay_out(self.title, [Grid(tuple(cells), (BAR_WIDTH, BAR))], "", [self.reference]),)
 
     def text(self) -> str:
-        """Give one line per bar."""
-        rows = [f"{bar.name:<28} {bar.ratio:.3f}  {bar.said}"[:100] for bar in self.bars]
+        """Return one line per bar."""
+        rows = [f"{name:<28} {ratio:.3f}  {about}"[:100] for name, ratio, about in self.bars]
         return "\n".join([self.title[:100], self.reference[:100], *rows])
 
 
 def error_html(error: TmaPreconditionError) -> str:
-    """Give a refusal as HTML: every violation with its limit, fix and source.
+    """Return a refusal as HTML: every violation with its limit, fix and source.
 
     Parameters
     ----------
@@ -224,10 +182,93 @@ def error_html(error: TmaPreconditionError) -> str:
     """
     require("error", error, (TmaPreconditionError,), "pass the error that was raised")
     count = counted(len(error.violations), "violation")
-    return fragment([f"<div><b>✗ refused: {count}</b></div>", *map(finding_html, error.violations)])
+    return fragment([bold(f"✗ refused: {count}"), *map(finding_html, error.violations)])
 
 
 def _known(report: object, name: str, fix: str) -> None:
     kind = type(report)
     if (kind.__name__, kind.__module__) != (name, "tma_dlpack"):
         raise refusal("report", f"report is of type {type_name(kind)}", f"be a {name}", fix)
+
+
+# --- Refusals in a notebook -----------------------------------------------------------------------
+
+
+def render_traceback(error: TmaError) -> list[str]:
+    """Return a traceback without our own frames, as IPython asks for it (``_render_traceback_``).
+
+    In a notebook the violations are also displayed as HTML above it, and the traceback ends with
+    the ids of the rules. In a terminal it ends with the whole message.
+
+    Parameters
+    ----------
+    error : TmaError
+
+    Returns
+    -------
+    list of str
+        Lines.
+
+    Examples
+    --------
+    >>> import numpy as np, tma_dlpack as tma
+    >>> try:
+    ...     tma.make_tma_descriptor(np.zeros(4), (3,))
+    ... except tma.TmaError as error:
+    ...     print(render_traceback(error)[-1])  # doctest: +ELLIPSIS
+    TmaPreconditionError: box_sizes[0] spans 24 bytes; it must be a multiple of 16 bytes ...
+    """
+    lines: list[str] = []
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if not _is_hidden(frame):
+            lines += _user_lines(frame, line)
+    name = type(error).__name__
+    if _show_card(error):
+        assert isinstance(error, TmaPreconditionError)
+        return [*lines, f"{name}: {', '.join(v.rule for v in error.violations)}"]
+    return [*lines, f"{name}: {error}"]
+
+
+def _is_hidden(frame: FrameType) -> bool:
+    """Whether a frame is ours or the notebook's own."""
+    filename = frame.f_code.co_filename
+    hidden = {"IPython", "ipykernel"}
+    return filename.startswith(PACKAGE) or not hidden.isdisjoint(Path(filename).parts)
+
+
+def _user_lines(frame: FrameType, line: int) -> list[str]:
+    """Return the line that called us, with an arrow, and those around it."""
+    filename = frame.f_code.co_filename
+    source = linecache.getlines(filename, frame.f_globals)
+    first = max(1, line - AROUND)
+    shown = [
+        f"{'---->' if n == line else '     '} {n:>3} {source[n - 1].rstrip()}"
+        for n in range(first, min(len(source), line + AROUND) + 1)
+    ]
+    return [f"{_place(filename)}, line {line}", *shown, ""]
+
+
+def _place(filename: str) -> str:
+    """Name a cell as IPython does, ``Cell In[3]``; a file by its name."""
+    compiler = getattr(_shell(), "compile", None)
+    can_name = hasattr(compiler, "format_code_name")
+    name = compiler.format_code_name(filename) if can_name else None  # type: ignore[union-attr]
+    return " ".join(name) if name is not None else Path(filename).name
+
+
+def _show_card(error: TmaError) -> bool:
+    """Show the card of a refusal in a front end that takes HTML; return whether it was shown."""
+    if not isinstance(error, TmaPreconditionError) or not hasattr(_shell(), "kernel"):
+        return False
+    if _SHOWN in error.__dict__:  # IPython asks twice
+        return True
+    error.__dict__[_SHOWN] = True
+    data = {"text/html": error_html(error), "text/plain": str(error)}
+    sys.modules["IPython"].display.display(data, raw=True)
+    return True
+
+
+def _shell() -> object:
+    """Return the running IPython, which is never imported here."""
+    ipython = sys.modules.get("IPython")
+    return ipython.get_ipython() if ipython is not None else None

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from tma_dlpack.dlpack import as_tensor_view
 from tma_dlpack.draw.chunks import CHUNK_BYTES
 from tma_dlpack.draw.figure import Figure
-from tma_dlpack.draw.scene import Box, Item, Line, Scene, Text
+from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out
 from tma_dlpack.tables.coerce import integers_of, shown
 from tma_dlpack.tables.errors import TmaUnsupportedError, refusal
 from tma_dlpack.tables.opaque import opaque
 
 ROWS = 4
 CHUNKS = 9  # drawn of a row
+UNIT = 3.4, 34  # px of a byte and of a row
+BAR_ROWS = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +33,14 @@ class Measure:
         return self.size_bytes % CHUNK_BYTES == 0
 
     @property
-    def said(self) -> str:
+    def about(self) -> str:
         """Name, size, and what is left over."""
         over = self.size_bytes % CHUNK_BYTES
         left = f": {over} too many, or {CHUNK_BYTES - over} too few" if over else ""
-        mark = "✓" if self.ok else "✗"
-        size = f"{self.size_bytes:#x}" if self.is_address else f"{self.size_bytes} bytes"
-        return f"{mark} {self.name} is {size}{left}"
+        if self.is_address:  # its other digits are new in each run
+            past = f"{over} bytes past a multiple" if over else "a multiple"
+            return f"{'✓' if self.ok else '✗'} {self.name} is {past} of 16"
+        return f"{'✓' if self.ok else '✗'} {self.name} is {self.size_bytes} bytes{left}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -69,11 +72,25 @@ class SixteenBytes(Figure):
 
     def scenes(self) -> tuple[Scene, ...]:
         """Lower to one panel."""
-        return (_panel(self),)
+        end, bottom = CHUNK_BYTES * CHUNKS, len(self.starts) - 1 + BAR_ROWS
+        lines = range(0, end + 1, CHUNK_BYTES)
+        cells = [Cell(x, -0.3, "grid", columns=0, rows=bottom + 0.3) for x in lines]
+        for n, start in enumerate(self.starts):
+            begin = start % CHUNK_BYTES + self.column_bytes % CHUNK_BYTES
+            off, last = begin % CHUNK_BYTES, begin + self.box_bytes
+            is_whole = off == 0 and last % CHUNK_BYTES == 0
+            words = f"{off} bytes off" if off else "ends mid-chunk"
+            style, words = ("taken", "on 16 bytes") if is_whole else ("conflict", words)
+            about, width = f"row {n}: starts {off} bytes after a boundary", min(last, end) - begin
+            cells.append(Cell(begin, n, style, words, about, width, BAR_ROWS))
+            cells.append(label(0, n, f"row {n}", "label", BAR_ROWS))
+        above = ["16 bytes between two dotted lines; each bar is a row of the box"]
+        notes = [measure.about for measure in self.measures]
+        return (lay_out(self.title, [Grid(tuple(cells), UNIT)], "", above, notes),)
 
     def text(self) -> str:
-        """Give one line per measure."""
-        return "\n".join([self.title, *(measure.said for measure in self.measures)])
+        """Return one line per measure."""
+        return "\n".join([self.title, *(measure.about for measure in self.measures)])
 
 
 @opaque
@@ -134,13 +151,8 @@ def sixteen_bytes(
     rows = min(ROWS, view.shape[-2])
     starts = tuple(begin + n * stride for n in range(rows))
     verdict = "all start on one" if all(m.ok for m in measures[:2]) else "not all start on one"
-    return SixteenBytes(
-        f"{rows} rows over 16-byte chunks: {verdict}",
-        starts,
-        box[-1] * item,
-        place[-1] * item,
-        measures,
-    )
+    title = f"{rows} rows over 16-byte chunks: {verdict}"
+    return SixteenBytes(title, starts, box[-1] * item, place[-1] * item, measures)
 
 
 def _row_major(argument: str, given: Sequence[int], rank: int) -> tuple[int, ...]:
@@ -149,51 +161,3 @@ def _row_major(argument: str, given: Sequence[int], rank: int) -> tuple[int, ...
         found = f"{argument} is {shown(given)}"
         raise refusal(argument, found, f"be {rank} integers, row-major", "pass a tuple")
     return numbers
-
-
-# --- Drawing ------------------------------------------------------------------------------------
-
-LEFT, TOP, BYTE, ROW = 60, 46, 3.4, 34
-
-
-def _panel(figure: SixteenBytes) -> Scene:
-    width = BYTE * CHUNK_BYTES * CHUNKS
-    bottom = TOP + ROW * len(figure.starts)
-    items: list[Item] = [
-        Text(
-            10, 19, "one chunk of 16 bytes between two lines; each bar is a row of the box", "muted"
-        )
-    ]
-    for n, start in enumerate(figure.starts):
-        items += _row(figure, n, start)
-    items += [
-        Line(((x, TOP - 8), (x, bottom)), "grid")
-        for x in (LEFT + BYTE * CHUNK_BYTES * n for n in range(CHUNKS + 1))
-    ]
-    below = float(bottom + 8)
-    for measure in figure.measures:
-        items.append(Text(10, below + 10, measure.said, "label" if measure.ok else "alarm"))
-        below += 17
-    return Scene(LEFT + width + 16, below + 8, figure.title, tuple(items))
-
-
-def _row(figure: SixteenBytes, n: int, start: int) -> list[Item]:
-    """Draw a row of the box as a bar, which says whether it begins and ends on 16 bytes."""
-    begin = start % CHUNK_BYTES + figure.column_bytes % CHUNK_BYTES
-    length = min(figure.box_bytes, CHUNK_BYTES * CHUNKS - begin)
-    off = begin % CHUNK_BYTES
-    is_whole = off == 0 and (begin + figure.box_bytes) % CHUNK_BYTES == 0
-    word = "on 16 bytes" if is_whole else f"{off} bytes off" if off else "ends within a chunk"
-    y = TOP + ROW * n
-    return [
-        Text(10, y + 14, f"row {n}"),
-        Box(
-            LEFT + BYTE * begin,
-            y,
-            BYTE * length,
-            20,
-            "hit" if is_whole else "conflict",
-            (word,),
-            f"row {n}: starts {off} bytes after a boundary",
-        ),
-    ]

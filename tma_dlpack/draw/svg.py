@@ -1,78 +1,164 @@
-"""Scenes as SVG text: the one place that writes tags, and escapes every label."""
+"""Scenes as SVG text: the styles, light and dark, and the one place that writes and escapes tags.
+
+Plain SVG attributes carry the light colours of a file, so that a viewer that drops style sheets
+still shows the picture. The style sheet inside each picture adds the dark ones:
+`prefers-color-scheme` of an image follows the colour scheme of the page around it, and `live.js`
+replaces the query by what it sees of the page's background.
+"""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from typing import NamedTuple
 
-from tma_dlpack.draw.scene import (
+from tma_dlpack.draw.grid import (
     LABEL_SIZE,
     LINE_HEIGHT,
-    Box,
-    Group,
-    Item,
-    Line,
+    WORDS,
+    Cell,
     Scene,
-    Text,
+    bounds,
     fitted,
-    hatching,
     text_width,
 )
-from tma_dlpack.draw.theme import MONO, STYLES, style_sheet
 
+MONO = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
 ROW_WIDTH = 1240  # panels stand side by side up to here, px
 GAP, MARGIN = 12, 8
 TITLE_SIZE, TITLE_HEIGHT = 12, 28
 BASELINE = 0.93  # of a label, from the top of its line, in font sizes
+HATCH_GAP, TOOTH = 7, 6  # px
+
+#: CSS that stops every animation for readers who do not want motion.
+STILL = "@media (prefers-reduced-motion:reduce){g{animation:none!important}}"
+#: The query that `live.js` looks for.
+DARK = "@media (prefers-color-scheme:dark)"
+
+Pair = tuple[str, str]  # light, dark
+
+
+class Style(NamedTuple):
+    """How a cell looks: (light, dark) colours, and what is no colour as SVG attributes."""
+
+    fill: Pair = ("none", "none")
+    stroke: Pair = ("none", "none")
+    attributes: str = ""
+
+
+_INK = ("#1f2328", "#e6edf3")
+_GRID = ("#8c959f", "#6e7781")
+_ALARM = ("#b42318", "#ff9a8f")
+_PAPER = ("#ffffff", "#15191f")
+_BLUE, _EDGE = ("#1f5fa8", "#8ec2ff"), ("#4a7ab5", "#6ea8ec")
+_TAKEN, _GROUND = ("#9cc7f0", "#2f5f93"), ("#eef4fb", "#1b2a3d")
+_RED, _VIOLET = ("#d1242f", "#f47067"), ("#8250df", "#c297ff")
+_BOLD, _THICK = 'font-weight="bold"', 'stroke-width="2.5"'
+#: One tint per 16-byte chunk of a row, so that a swizzle shows as a pattern of colours too.
+_TINTS = tuple(
+    (f"hsl({hue},70%,{88 - 4 * (n % 2)}%)", f"hsl({hue},38%,{24 + 5 * (n % 2)}%)")
+    for n, hue in enumerate(range(200, 560, 45))
+)
+
+STYLES: dict[str, Style] = {
+    "paper": Style(_PAPER, ("#d0d7de", "#3d444d")),
+    "label": Style(_INK),
+    "strong": Style(_INK, attributes=_BOLD),
+    "muted": Style(("#57606a", "#a3adb8")),
+    "alarm": Style(_ALARM, attributes=_BOLD),
+    "axis": Style(stroke=_INK, attributes='stroke-width="1.5"'),
+    "grid": Style(stroke=_GRID, attributes='stroke-dasharray="2 3"'),
+    "hatch": Style(stroke=_RED, attributes='stroke-opacity="0.35"'),
+    "plain": Style(attributes='pointer-events="all"'),
+    "cell": Style(("#f6f8fa", "#21262d"), _GRID),
+    "tensor": Style(_GROUND, _EDGE),
+    "ground": Style(_GROUND),
+    "edge": Style(stroke=_EDGE),
+    "torn": Style(_PAPER, _EDGE),
+    "taken": Style(_TAKEN, _BLUE),
+    "box": Style(stroke=_BLUE, attributes=_THICK),
+    "filled": Style(("#fbe9e7", "#3c2020"), _RED),
+    "padding": Style(_PAPER, _GRID, 'stroke-dasharray="3 3"'),
+    "window": Style(stroke=_VIOLET, attributes=f'{_THICK} stroke-dasharray="7 4"'),
+    "shifted": Style(stroke=_VIOLET, attributes=f'{_THICK} stroke-linecap="square"'),
+    "frame": Style(stroke=_ALARM, attributes='stroke-width="1.5"'),
+    "changed": Style(("#ffd33d", "#9e6a03"), ("#7a4100", "#ffd33d"), 'stroke-width="1.5"'),
+    "conflict": Style(("#f5b5ae", "#7d2a25"), _ALARM, 'stroke-width="1.5"'),
+    **{f"tint{n}": Style(tint, _GRID) for n, tint in enumerate(_TINTS)},
+}
+
+
+def style_sheet(names: Iterable[str] = tuple(STYLES)) -> str:
+    """Return the CSS of some styles, for the inside of one SVG document.
+
+    >>> style_sheet(["muted"])
+    '.t-muted{fill:#57606a;stroke:none}@media (prefers-color-scheme:dark){.t-muted{fill:#a3adb8}}'
+    """
+    light, dark = "", ""
+    for name in names:
+        fill, stroke, _ = STYLES[name]
+        light += f".t-{name}{{fill:{fill[0]};stroke:{stroke[0]}}}"
+        night = f"fill:{fill[1]};" * (fill[1] != "none")
+        night += f"stroke:{stroke[1]};" * (stroke[1] != "none")
+        dark += f".t-{name}{{{night[:-1]}}}"
+    return f"{light}{DARK}{{{dark}}}"
+
+
+def _classed(name: str) -> str:
+    """Return a cell's class and what is no colour."""
+    attributes = STYLES[name].attributes
+    return f' class="t-{name}"' + f" {attributes}" * bool(attributes)
+
+
+def _coloured(name: str) -> str:
+    """Return a cell's class, and the light colours for viewers without style sheets."""
+    fill, stroke, _ = STYLES[name]
+    line = f' stroke="{stroke[0]}"' * (stroke[0] != "none")
+    return f'{_classed(name)} fill="{fill[0]}"{line}'
+
 
 Look = Callable[[str], str]  # style -> attributes
 
+# --- Documents ------------------------------------------------------------------------------------
+
 
 def svg_panel(scene: Scene) -> str:
-    """Give one scene as an SVG document whose style sheet carries all colours."""
+    """Return one scene as an SVG document whose style sheet carries all colours."""
     body = f"<style>{_sheet((scene,))}</style>{_drawn(scene, _classed)}"
-    return _element(scene.width, scene.height, scene.about, body, scene.data)
-
-
-def _sheet(scenes: Sequence[Scene]) -> str:
-    """Give the styles that are used, in the order of the table."""
-    used = {"paper", "strong", "label", "hatch"}
-    used |= {item.style for scene in scenes for item in _flat(scene.items)}
-    return style_sheet(name for name in STYLES if name in used) + "".join(s.css for s in scenes)
-
-
-def _flat(items: Iterable[Item]) -> Iterator[Box | Text | Line]:
-    for item in items:
-        if isinstance(item, Group):
-            yield from item.items
-        else:
-            yield item
+    return _document(scene.width, scene.height, scene.about, body, scene.data)
 
 
 def svg_file(title: str, scenes: Sequence[Scene], row_width: int = ROW_WIDTH) -> str:
-    """Give scenes as one SVG document with its style sheet: side by side up to `row_width` px."""
+    """Return scenes as one SVG document: side by side up to `row_width` px."""
     placed: list[str] = []
     x, y, row_height = float(MARGIN), float(TITLE_HEIGHT), 0.0
     width = text_width(title, TITLE_SIZE) + MARGIN
     for scene in scenes:
         if placed and x + scene.width > row_width:
             x, y, row_height = float(MARGIN), y + row_height + GAP, 0.0
-        placed.append(f'<g transform="translate({x:g} {y:g})">{_drawn(scene, _look)}</g>')
+        placed.append(f'<g transform="translate({x:g} {y:g})">{_drawn(scene, _coloured)}</g>')
         x += scene.width + GAP
         width, row_height = max(width, x - GAP), max(row_height, scene.height)
     width, height = width + MARGIN, y + row_height + MARGIN
-    paper = f'<rect width="{width:g}" height="{height:g}"{_look("paper")}/>'
-    heading = (
-        f'<text x="{MARGIN}" y="19" font-size="{TITLE_SIZE}"{_look("strong")}>'
-        f"{html.escape(title)}</text>"
+    body = (
+        f'<style>{_sheet(scenes)}</style><rect width="{width:g}" height="{height:g}"'
+        f'{_coloured("paper")}/><text x="{MARGIN}" y="19" font-size="{TITLE_SIZE}"'
+        f"{_coloured('strong')}>{html.escape(title)}</text>{''.join(placed)}"
     )
     about = "; ".join([title, *(scene.about for scene in scenes)])
-    body = f"<style>{_sheet(scenes)}</style>{paper}{heading}{''.join(placed)}"
-    return _element(width, height, about, body)
+    return _document(width, height, about, body)
 
 
-def _element(
-    width: float, height: float, about: str, body: str, data: Sequence[tuple[str, str]] = ()
+def _sheet(scenes: Sequence[Scene]) -> str:
+    """Return the styles that are used, in the order of the table."""
+    used = {"paper", "strong", "label", "hatch"}
+    used |= {item.style for scene in scenes for item in scene.items}
+    return style_sheet(name for name in STYLES if name in used) + "".join(s.css for s in scenes)
+
+
+def _document(
+    width: float, height: float, about: str, body: str, data: Iterable[tuple[str, str]] = ()
 ) -> str:
     attributes = "".join(f' data-{name}="{html.escape(value)}"' for name, value in data)
     return (
@@ -83,71 +169,78 @@ def _element(
     )
 
 
+# --- Cells ----------------------------------------------------------------------------------------
+
+
 def _drawn(scene: Scene, look: Look) -> str:
-    paper = Box(0.5, 0.5, scene.width - 1, scene.height - 1, "paper")
-    return "".join(_item(item, look) for item in (paper, *scene.items))
+    """Draw the paper and the cells; neighbours of one `css` move as one group."""
+    paper = Cell(0.5, 0.5, "paper", columns=scene.width - 1, rows=scene.height - 1)
+    parts = [_cell(paper, look)]
+    for css, cells in groupby(scene.items, key=lambda cell: cell.css):
+        drawn = "".join(_cell(cell, look) for cell in cells)
+        parts.append(f'<g style="{html.escape(css)}">{drawn}</g>' if css else drawn)
+    return "".join(parts)
 
 
-def _item(item: Item, look: Look) -> str:
-    if isinstance(item, Box):
-        return _box(item, look)
-    if isinstance(item, Text):
-        anchor = "" if item.anchor == "start" else f' text-anchor="{item.anchor}"'
+def _cell(c: Cell, look: Look) -> str:
+    if c.style in WORDS:
+        left, middle = bounds(c)[0], c.row + c.rows / 2
         return (
-            f'<text x="{item.x:g}" y="{item.y:g}"{anchor}{look(item.style)}>'
-            f"{html.escape(item.text)}</text>"
+            f'<text x="{left:g}" y="{middle + 3.5:g}"{look(c.style)}>{html.escape(c.text)}</text>'
         )
-    if isinstance(item, Group):
-        inner = "".join(_item(one, look) for one in item.items)
-        return f'<g style="{html.escape(item.css)}">{inner}</g>'
-    points = " ".join(f"{x:g},{y:g}" for x, y in item.points)
-    return f'<polyline points="{points}"{look(item.style)}/>'
-
-
-def _box(box: Box, look: Look) -> str:
-    rect = (
-        f'<rect x="{box.x:g}" y="{box.y:g}" width="{box.width:g}" height="{box.height:g}"'
-        f"{look(box.style)}"
+    if c.style == "torn" or not c.columns or not c.rows:
+        points = " ".join(f"{x:g},{y:g}" for x, y in _line(c))
+        return f'<polyline points="{points}"{look(c.style)}/>'
+    key = f' data-k="{html.escape(c.key)}"' * bool(c.key)
+    to = f' data-to="{html.escape(" ".join(c.to))}"' * bool(c.to)
+    parts = [f"<title>{html.escape(c.title)}</title>"] * bool(c.title)
+    parts.append(
+        f'<rect x="{c.column:g}" y="{c.row:g}" width="{c.columns:g}" height="{c.rows:g}"'
+        f"{look(c.style)}{key}{to}/>"
     )
-    parts = [f"{rect}{_links(box)}/>"]
-    if box.title:
-        parts.insert(0, f"<title>{html.escape(box.title)}</title>")
-    if box.hatched:
-        path = hatching(box.x, box.y, box.width, box.height)
-        parts.append(f'<path d="{path}"{look("hatch")}/>')
-    if box.lines:
-        parts.extend(_centred(box, look))
+    if c.hatched:
+        parts.append(f'<path d="{hatching(c.column, c.row, c.columns, c.rows)}"{look("hatch")}/>')
+    if c.text:
+        parts += _centred(c, look)
     return f"<g>{''.join(parts)}</g>" if len(parts) > 1 else parts[0]
 
 
-def _links(box: Box) -> str:
-    key = f' data-k="{html.escape(box.key)}"' * bool(box.key)
-    return key + f' data-to="{html.escape(" ".join(box.to))}"' * bool(box.to)
-
-
-def _centred(box: Box, look: Look) -> list[str]:
-    lines, size = fitted(box.lines, box.width - 3, box.height - 2)
+def _centred(c: Cell, look: Look) -> list[str]:
+    lines, size = fitted(c.text, c.columns - 3, c.rows - 2)
     pitch = size * LINE_HEIGHT
-    x = box.x + box.width / 2
-    top = box.y + (box.height - pitch * len(lines)) / 2
+    x, baseline = c.column + c.columns / 2, c.row + (c.rows - pitch * len(lines)) / 2
+    baseline += BASELINE * size
     smaller = "" if size == LABEL_SIZE else f' font-size="{size:.3g}"'
-    attributes = f'text-anchor="middle"{smaller}{look("label")}'
-    baseline = top + BASELINE * size
     return [
-        f'<text x="{x:g}" y="{baseline + pitch * n:.4g}" {attributes}>{html.escape(line)}</text>'
+        f'<text x="{x:g}" y="{baseline + pitch * n:.4g}" text-anchor="middle"{smaller}'
+        f"{look('label')}>{html.escape(line)}</text>"
         for n, line in enumerate(lines)
     ]
 
 
-def _classed(name: str) -> str:
-    """Give an item's class and what is no colour."""
-    attributes = STYLES[name].attributes
-    return f' class="t-{name}"' + f" {attributes}" * bool(attributes)
+def _line(c: Cell) -> list[tuple[float, float]]:
+    """Return the points of a line; a torn one zigzags along the longer side of its cell."""
+    if c.style != "torn":
+        return [(c.column, c.row), (c.column + c.columns, c.row + c.rows)]
+    is_wide = abs(c.columns) > abs(c.rows)
+    count = max(2, round(max(c.columns, c.rows) / TOOTH / 2) * 2)
+    points = []
+    for n in range(count + 1):
+        x, y = (n / count, n % 2) if is_wide else (n % 2, n / count)
+        points.append((round(c.column + c.columns * x, 2), round(c.row + c.rows * y, 2)))
+    return points
 
 
-def _look(name: str) -> str:
-    """Give an item's class, and the light colours for viewers without style sheets."""
-    style = STYLES[name]
-    stroke = "" if style.stroke[0] == "none" else f' stroke="{style.stroke[0]}"'
-    attributes = f" {style.attributes}" if style.attributes else ""
-    return f' class="t-{name}" fill="{style.fill[0]}"{stroke}{attributes}'
+def hatching(x: float, y: float, width: float, height: float) -> str:
+    """Return the path of slanted lines within a rectangle (no `id` that pictures could share).
+
+    >>> hatching(0, 0, 7, 7)
+    'M0 7L7 0'
+    """
+    path, reach = [], HATCH_GAP
+    while reach < width + height:
+        low = (reach - min(reach, height), min(reach, height))
+        high = (min(reach, width), reach - min(reach, width))
+        path.append(f"M{x + low[0]:g} {y + low[1]:g}L{x + high[0]:g} {y + high[1]:g}")
+        reach += HATCH_GAP
+    return "".join(path)

@@ -3,19 +3,195 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from tma_dlpack.copies.request import CopyRequest
 from tma_dlpack.copies.tile import Tile
-from tma_dlpack.draw.im2col_walk import Im2colWalk, Image, Pixel
-from tma_dlpack.draw.shown_copy import bounding_box, lines_positions, request_of
+from tma_dlpack.draw.chunks import bounding_box, lines_positions, request_of
+from tma_dlpack.draw.figure import TEXT_COLUMNS, Figure
+from tma_dlpack.draw.grid import Cell, Grid, Legend, Scene, label, lay_out, sides
 from tma_dlpack.geometry.plan import spatial_dims
-from tma_dlpack.tables.arguments import EncodeArguments
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.tensor_map.map import TensorMap
 
+UNIT = 30, 30  # px of a pixel
+MAX_CELLS = 14  # drawn along one axis
 MAX_IMAGES = 3
+LEGEND = (
+    (Cell(0, 0, "taken", "n"), "row n of the tile"),
+    (Cell(0, 0, "filled", "n", hatched=True), "filled"),
+    (Cell(0, 0, "tensor"), "image, not copied"),
+    (Cell(0, 0, "window"), "bounding box"),
+)
+SHIFTED = Cell(0, 0, "shifted"), "bounding box shifted by the offsets: where the pixels are"
+
+
+@dataclass(frozen=True, slots=True)
+class Pixel:
+    """A pixel that a column takes: one row of the tile.
+
+    Attributes
+    ----------
+    row : int
+        Its number in the tile.
+    position : tuple of int
+        Row-major in the tensor: (n, [d,] [h,] w, c) of its first channel; an interleaved map's
+        (n, slice, [d,] [h,] w).
+    h, w : int
+        Where it is drawn; h is 0 without height.
+    inside : bool
+        Whether it is in bounds.
+    global_offset : int
+        Of its first channel, bytes after the map's global_address; meaningless out of bounds.
+    """
+
+    row: int
+    position: tuple[int, ...]
+    h: int
+    w: int
+    inside: bool
+    global_offset: int
+
+    def cell(self) -> Cell:
+        """Draw it with the number of its row."""
+        origin = f"global_address {self.global_offset:+#x}"
+        where = origin if self.inside else "out of bounds, filled"
+        title = f"row {self.row}: element {self.position}\n{where}"
+        style, key = "taken" if self.inside else "filled", f"row{self.row}"
+        is_filled = not self.inside
+        return Cell(self.w, self.h, style, f"{self.row}", title, hatched=is_filled, key=key)
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """The pixels taken of one image, or of one depth of a volume."""
+
+    name: str
+    pixels: tuple[Pixel, ...]
+    exists: bool = True  # False of an image or a depth that is out of bounds
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Im2colWalk(Figure):
+    """A column of pixels on the images that it is taken from.
+
+    Attributes
+    ----------
+    extent : tuple of (int, int)
+        Height and width of an image; height 1 where there is none.
+    box : tuple of (int, int, int, int)
+        First and last h, first and last w of the bounding box, in which the walk stays (before
+        offsets are added).
+    offsets : tuple of (int, int)
+        Of h and w: the box that the pixels are taken from is the bounding box shifted by them.
+    images : tuple of Image
+        At most 3.
+    notes : tuple of str
+    """
+
+    title: str
+    extent: tuple[int, int]
+    box: tuple[int, int, int, int]
+    images: tuple[Image, ...]
+    notes: tuple[str, ...]
+    offsets: tuple[int, int] = (0, 0)
+
+    @property
+    def shifted(self) -> tuple[int, int, int, int]:
+        """The bounding box after the offsets: where the pixels are."""
+        (h, w), (top, bottom, left, right) = self.offsets, self.box
+        return top + h, bottom + h, left + w, right + w
+
+    def brief(self) -> Im2colWalk:
+        """Return the first image alone, with a note that there are more."""
+        notes = (*self.notes, "further images: see draw.walk")
+        short = replace(self, images=self.images[:1], notes=notes)
+        return short if len(self.images) > 1 else self
+
+    def window(self, image: Image) -> tuple[range, range]:
+        """Return the h and w that are drawn: all, or at most 14 around the image's first pixel."""
+        ends = [*self.box, *self.shifted]
+        return (
+            _window([0, self.extent[0] - 1, *ends[:2], *ends[4:6]], [p.h for p in image.pixels]),
+            _window([0, self.extent[1] - 1, *ends[2:4], *ends[6:]], [p.w for p in image.pixels]),
+        )
+
+    def cut(self, image: Image) -> tuple[bool, bool, bool, bool]:
+        """Whether the image goes on left, above, right and below what is drawn."""
+        (rows, columns), (height, width) = self.window(image), self.extent
+        return columns.start > 0, rows.start > 0, columns.stop < width, rows.stop < height
+
+    def missing(self, image: Image) -> tuple[str, ...]:
+        """Describe what is not drawn."""
+        rows, columns = self.window(image)
+        left = sum(p.h not in rows or p.w not in columns for p in image.pixels)
+        if not left and not any(self.cut(image)):
+            return ()
+        drawn = f"drawn: h {rows.start}..{rows.stop - 1}, w {columns.start}..{columns.stop - 1}"
+        return (drawn + f"; {left} pixels are elsewhere" * bool(left),)
+
+    def cells(self, image: Image) -> dict[tuple[int, int], Cell]:
+        """Return the pixels of an image that are drawn, by (h, w): copied ones and others."""
+        (rows, columns), (height, width) = self.window(image), self.extent
+        inside = {(h, w) for h in rows for w in columns if 0 <= h < height and 0 <= w < width}
+        found = {(h, w): Cell(w, h, "tensor") for h, w in inside if image.exists}
+        found |= {(p.h, p.w): p.cell() for p in image.pixels if p.h in rows and p.w in columns}
+        return dict(sorted(found.items()))
+
+    def scenes(self) -> tuple[Scene, ...]:
+        """Lower to one panel per image."""
+        return tuple(map(self._scene, self.images))
+
+    def _scene(self, image: Image) -> Scene:
+        rows, columns = self.window(image)
+        edge, above = columns.start, rows.start - 0.7
+        cells = [label(edge, above, "h \\ w", rows=0.7)]
+        cells += [Cell(w, above, "muted", f"{w}", rows=0.7) for w in columns]
+        cells += [label(edge, h, f"{h}") for h in rows]
+        cells += [*self.cells(image).values(), *_outline(self.box, rows, columns, "window")]
+        legend: Legend = LEGEND
+        if any(self.offsets):
+            cells += _outline(self.shifted, rows, columns, "shifted")
+            legend = (*LEGEND, SHIFTED)
+        ends = (columns.start, columns.stop), (rows.start, rows.stop)
+        cells += [side for side in sides(*ends, self.cut(image), UNIT) if side.style == "torn"]
+        about, notes = f"{self.title}, {image.name}", (*self.notes, *self.missing(image))
+        return lay_out(about, [Grid(tuple(cells), UNIT)], image.name, (), notes, legend)
+
+    def text(self) -> str:
+        """Return one grid of row numbers per image."""
+        parts = [self.title, *self.notes]
+        for image in self.images:
+            (rows, columns), cells = self.window(image), self.cells(image)
+            tokens = {at: f"{c.text}{'*' * c.hatched}" or "." for at, c in cells.items()}
+            lines = ["      w" + "".join(f"{w:>5}" for w in columns)]
+            for h in rows:
+                line = "".join(f"{tokens.get((h, w), ''):>5}" for w in columns)
+                lines.append(f"  h {h:>3}{line}".rstrip())
+            parts += [image.name, *self.missing(image), *(line[:TEXT_COLUMNS] for line in lines)]
+        return "\n".join([*parts, "number: row of the tile; * out of bounds, filled; . image"])
+
+
+def _window(ends: list[int], taken: list[int]) -> range:
+    first, last = min(*ends, *taken), max(*ends, *taken)
+    if last - first >= MAX_CELLS:
+        first = max(first, min(taken[0] - MAX_CELLS // 4, last - MAX_CELLS + 1))
+    return range(first, min(last, first + MAX_CELLS - 1) + 1)
+
+
+def _outline(box: tuple[int, int, int, int], rows: range, columns: range, style: str) -> list[Cell]:
+    """Draw those parts of the sides of a box that are in the window."""
+    top, bottom, left, right = box[0], box[1] + 1, box[2], box[3] + 1
+    first, last = max(left, columns.start), min(right, columns.stop)
+    begin, end = max(top, rows.start), min(bottom, rows.stop)
+    across = [row for row in (top, bottom) if rows.start <= row <= rows.stop and first < last]
+    down = [c for c in (left, right) if columns.start <= c <= columns.stop and begin < end]
+    return [
+        *(Cell(first, row, style, columns=last - first, rows=0) for row in across),
+        *(Cell(column, begin, style, columns=0, rows=end - begin) for column in down),
+    ]
 
 
 @opaque
@@ -74,73 +250,42 @@ def walk(
     request = request_of(tensor_map, coords, im2col_offsets, smem_offset)
     args = request.plan.arguments
     if args.kind == "tiled":
-        raise TmaUnsupportedError(
-            "only im2col maps have pixels to walk; for a tiled map use draw.tensor"
-        )
-    dims = _dims(args)
+        message = "only im2col maps have pixels to walk; for a tiled map use draw.tensor"
+        raise TmaUnsupportedError(message)
+    dims = dict(zip("whd", spatial_dims(args), strict=False))
     offsets = dict(zip(dims, (*request.offsets, 0, 0, 0), strict=False))
     start, box = request.coords[0].tolist(), bounding_box(args)
     # im2col-wide walks along w alone: along h it stays where it starts.
     ends = {name: box.get(d, (start[d], start[d])) for name, d in dims.items()}
     boxed = ", ".join(f"{n} {ends[n][0]}..{ends[n][1]}" for n in "hw" if n in dims)
     moved = ", ".join(f"{n} {offsets[n]}" for n in "dhw" if n in dims)
-    images, left = _images(request)
+    images, left = _images(request, dims)
     notes = [f"bounding box {boxed}; offsets {moved}"]
-    if left:
-        notes.append(f"{left} pixels of further images are not drawn")
-    return Im2colWalk(
-        title=f"{args.kind}: {request.plan.lines} pixels of {request.plan.tile_shape[-1]} channels "
-        f"from {tuple(start[::-1])}",
-        extent=(args.global_dim[dims["h"]] if "h" in dims else 1, args.global_dim[dims["w"]]),
-        box=(*ends.get("h", (0, 0)), *ends["w"]),
-        images=images,
-        notes=tuple(notes),
-        offsets=(offsets.get("h", 0), offsets["w"]),
-    )
+    notes += [f"{left} pixels of further images are not drawn"] * bool(left)
+    pixels = f"{request.plan.lines} pixels of {request.plan.tile_shape[-1]} channels"
+    title = f"{args.kind}: {pixels} from {tuple(start[::-1])}"
+    extent = args.global_dim[dims["h"]] if "h" in dims else 1, args.global_dim[dims["w"]]
+    around = (*ends.get("h", (0, 0)), *ends["w"])
+    shift = offsets.get("h", 0), offsets["w"]
+    return Im2colWalk(title, extent, around, images, tuple(notes), shift)
 
 
-def _dims(args: EncodeArguments) -> dict[str, int]:
-    """Give the driver's dimension of w, and of h and d where the tensor has them."""
-    return dict(zip("whd", spatial_dims(args), strict=False))
-
-
-def _images(request: CopyRequest) -> tuple[tuple[Image, ...], int]:
+def _images(request: CopyRequest, dims: dict[str, int]) -> tuple[tuple[Image, ...], int]:
     """Group the pixels by image and depth: the first few groups, and how many pixels are left."""
-    pixels = _pixels(request)
-    groups = [list(group) for _, group in groupby(pixels, key=lambda p: _image_of(request, p))]
-    drawn = tuple(_image(request, group) for group in groups[:MAX_IMAGES])
-    return drawn, len(pixels) - sum(len(image.pixels) for image in drawn)
-
-
-def _pixels(request: CopyRequest) -> list[Pixel]:
-    dims = _dims(request.plan.arguments)
-    lines = request.lines()
-    addresses = lines.origins[0] + lines.start[0] + request.tensor_map.global_address
-    inside = lines.inside[0] & (lines.first[0] < lines.last[0])
-    return [
-        Pixel(
-            row=row,
-            position=tuple(position[::-1]),
-            h=position[dims["h"]] if "h" in dims else 0,
-            w=position[dims["w"]],
-            inside=bool(inside[row]),
-            global_address=int(addresses[row]),
-        )
-        for row, position in enumerate(lines_positions(request).tolist())
-    ]
-
-
-def _image_of(request: CopyRequest, pixel: Pixel) -> dict[str, int]:
-    """Give where the pixel's image is: n, and in volumes d."""
-    args = request.plan.arguments
-    dims = {"n": args.rank - 1, **_dims(args)}
-    return {name: pixel.position[-1 - dims[name]] for name in "nd" if name in dims}
-
-
-def _image(request: CopyRequest, pixels: list[Pixel]) -> Image:
-    args = request.plan.arguments
-    dims = {"n": args.rank - 1, **_dims(args)}
-    where = _image_of(request, pixels[0])
-    exists = all(0 <= p < args.global_dim[dims[name]] for name, p in where.items())
-    name = "image " + ", ".join(f"{name} = {p}" for name, p in where.items())
-    return Image(name if exists else f"{name}, out of bounds", tuple(pixels), exists)
+    extents = request.plan.arguments.global_dim
+    which = {name: d for name, d in (("n", len(extents) - 1), *dims.items()) if name in "nd"}
+    lines, positions = request.lines(), lines_positions(request).tolist()
+    offsets = (lines.origins[0] + lines.start[0]).tolist()
+    inside = (lines.inside[0] & (lines.first[0] < lines.last[0])).tolist()
+    images: list[Image] = []
+    for place, group in groupby(enumerate(positions), lambda p: [p[1][d] for d in which.values()]):
+        if len(images) == MAX_IMAGES:
+            break
+        pixels = []
+        for row, at in group:
+            h, w = at[dims["h"]] if "h" in dims else 0, at[dims["w"]]
+            pixels.append(Pixel(row, tuple(at[::-1]), h, w, inside[row], offsets[row]))
+        name = "image " + ", ".join(f"{n} = {p}" for n, p in zip(which, place, strict=True))
+        exists = all(0 <= p < extents[d] for d, p in zip(which.values(), place, strict=True))
+        images.append(Image(name + ", out of bounds" * (not exists), tuple(pixels), exists))
+    return tuple(images), len(positions) - sum(len(image.pixels) for image in images)

@@ -1,22 +1,30 @@
-"""What an explorer is set to, and what that gives: pure functions, no widgets."""
+"""What an explorer is set to, and the map that results: pure functions, no widgets."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from tma_dlpack.checks.report import Report
 from tma_dlpack.checks.request import RULE_SETS
 from tma_dlpack.dlpack import as_tensor_view
-from tma_dlpack.draw.shown_copy import first_coords, request_of
+from tma_dlpack.draw.chunks import first_coords, request_of
+from tma_dlpack.draw.map_bytes import is_of_host_tensor
 from tma_dlpack.make.im2col import check_im2col_descriptor, make_im2col_descriptor
 from tma_dlpack.make.tiled import check_tma_descriptor, make_tma_descriptor
 from tma_dlpack.tables.errors import TmaError
+from tma_dlpack.tables.limits import MAX_RANK
 from tma_dlpack.tensor_map.map import TensorMap
 
 ROW_BYTES, ROWS = 128, 8  # of the first box
-_SHOWN = ("coords", "im2col_offsets")  # of the tile, not of the map
+ALIGN_BYTES = 128  # of a padded tensor
+MAX_BYTES = 1 << 34  # of its zeros, which are never touched
+_SHOWN = ("coords", "im2col_offsets", "preparation")  # not arguments of the map
 _TILED = ("box_sizes", "allow")
 _IM2COL = (
     "pixel_box_lower_corner",
@@ -49,6 +57,7 @@ class Choice:
     pixels_per_column: int = 0
     im2col_offsets: tuple[int, ...] = ()
     target: str | None = None
+    preparation: str = ""  # Python that comes before the call
 
     @property
     def is_im2col(self) -> bool:
@@ -61,39 +70,40 @@ class Choice:
         return RULE_SETS["im2col" if self.is_im2col else "tiled"]
 
     def arguments(self) -> dict[str, Any]:
-        """Give the keyword arguments of the verb."""
-        left = (*_SHOWN, *(_TILED if self.is_im2col else _IM2COL))
-        given = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left}
-        return given if given["target"] else {k: v for k, v in given.items() if k != "target"}
+        """Return the keyword arguments of the verb."""
+        left = {*_SHOWN, *(_TILED if self.is_im2col else _IM2COL)}
+        left |= {"target"} if self.target is None else set()
+        return {name: value for name, value in asdict(self).items() if name not in left}
+
+    def put(self, name: str, value: Any) -> Choice:
+        """Return a choice with another value."""
+        return replace(self, **{name: value})
 
     def changed(self, arguments: Mapping[str, Any]) -> Choice:
-        """Take over what a repair says, enum members by their names."""
-        known = {
-            name: getattr(value, "name", value)
-            for name, value in arguments.items()
-            if name in self.arguments() and name != "target" and value is not None
-        }
-        return replace(self, **known)
+        """Take over a repair's arguments, enum members by their names."""
+        own = {name for name in self.arguments() if name != "target"}
+        names = {k: getattr(v, "name", v) for k, v in arguments.items() if k in own}
+        return replace(self, **{k: v for k, v in names.items() if v is not None})
 
     def call(self) -> str:
-        """Give the Python call, without the arguments that are as they would be anyway."""
-        given, count = self.arguments(), len(self.elem_strides)
+        """Return the Python call, without the arguments that are as they would be anyway."""
+        given = self.arguments()
         plain = Choice(rules=self.rule_sets[0]).arguments()
-        plain["elem_strides"] = (1,) * count
+        plain["elem_strides"] = (1,) * len(self.elem_strides)
         needed = _IM2COL if self.is_im2col else ("box_sizes",)
-        said = [f"{name}={given.pop(name)}" for name in needed]
-        said += [f"{k}={v!r}" for k, v in given.items() if v != plain.get(k)]
+        parts = [f"{name}={given.pop(name)}" for name in needed]
+        parts += [f"{k}={v!r}" for k, v in given.items() if v != plain.get(k)]
         verb = "make_im2col_descriptor" if self.is_im2col else "make_tma_descriptor"
         taps = f", im2col_offsets={self.im2col_offsets}" if any(self.im2col_offsets) else ""
         return (
-            f"tm = tma.{verb}(tensor, {', '.join(said)})\n"
+            f"{self.preparation}tm = tma.{verb}(tensor, {', '.join(parts)})\n"
             f"tile = tma.load_tile(tm, {self.coords}{taps})"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a choice gives.
+    """What a choice results in.
 
     Attributes
     ----------
@@ -118,12 +128,20 @@ class Look:
     @property
     def code(self) -> str:
         """Python for the call, and C++ for the map where it is accepted."""
-        call = self.choice.call()
-        return f"{call}\n\n{self.tensor_map.cpp()}" if self.tensor_map else call
+        cpp = f"\n\n{self.tensor_map.cpp()}" if self.tensor_map else ""
+        return self.choice.call() + cpp
+
+    @property
+    def stored_code(self) -> str:
+        """The code without the host address of this process, for a notebook that is saved."""
+        if self.tensor_map is None or not is_of_host_tensor(self.tensor_map):
+            return self.code
+        address = f"{self.tensor_map.global_address:#x}ull"
+        return self.code.replace(address, "/* address of the tensor */ 0")
 
 
 def look(subject: object, choice: Choice) -> Look:
-    """Give what a choice makes of a tensor; a refusal is part of the answer.
+    """Return what a choice makes of a tensor; a refusal is part of the answer.
 
     A map in place of the tensor stays as it is: only the tile is chosen.
 
@@ -135,18 +153,17 @@ def look(subject: object, choice: Choice) -> Look:
     'BOX_INNER_16B'
     """
     if isinstance(subject, TensorMap):
-        return Look(choice, Report(()), subject, _refusal(subject, choice))
-    is_im2col = choice.is_im2col
-    check = check_im2col_descriptor if is_im2col else check_tma_descriptor
-    report = check(subject, **choice.arguments())
+        return Look(choice, Report(()), subject, refusal_of(subject, choice))
+    given, is_im2col = choice.arguments(), choice.is_im2col
+    report = (check_im2col_descriptor if is_im2col else check_tma_descriptor)(subject, **given)
     if not report.ok:
         return Look(choice, report, None, "")
-    make = make_im2col_descriptor if is_im2col else make_tma_descriptor
-    tensor_map = make(subject, **choice.arguments())
-    return Look(choice, report, tensor_map, _refusal(tensor_map, choice))
+    tensor_map = (make_im2col_descriptor if is_im2col else make_tma_descriptor)(subject, **given)
+    return Look(choice, report, tensor_map, refusal_of(tensor_map, choice))
 
 
-def _refusal(tensor_map: TensorMap, choice: Choice) -> str:
+def refusal_of(tensor_map: TensorMap, choice: Choice) -> str:
+    """Return why the tile of a choice cannot be copied; empty where it can."""
     try:
         request_of(tensor_map, choice.coords or None, choice.im2col_offsets or None)
     except TmaError as error:
@@ -155,12 +172,12 @@ def _refusal(tensor_map: TensorMap, choice: Choice) -> str:
 
 
 def shape_of(subject: object) -> tuple[int, ...]:
-    """Give the row-major shape, in elements, of a tensor or of the tensor of a map."""
+    """Return the row-major shape, in elements, of a tensor or of the tensor of a map."""
     return subject.shape if isinstance(subject, TensorMap) else as_tensor_view(subject).shape
 
 
 def first_choice(tensor: object, target: str | None = None) -> Choice:
-    """Give a request to begin with: rows of 128 bytes, 8 of them, swizzled where that fits.
+    """Return a request to begin with: rows of 128 bytes, 8 of them, swizzled where that fits.
 
     Where no box of the tensor is accepted, the choice is refused, and its report says why.
 
@@ -186,8 +203,36 @@ def first_choice(tensor: object, target: str | None = None) -> Choice:
     return choice if fixed is None else choice.changed(fixed)
 
 
+def padded(tensor: object) -> tuple[npt.NDArray[np.generic], str] | None:
+    """Return zeros of the same shape with aligned rows of whole 16 bytes, and code that pads so.
+
+    None for shapes that no map has, and for elements that are no whole bytes.
+
+    >>> zeros, code = padded(np.zeros((4, 7), np.float32))
+    >>> zeros.strides, code.strip()
+    ((32, 4), 'tensor = np.pad(np.ascontiguousarray(tensor), ((0, 0), (0, 1)))[..., :7]')
+    """
+    view = as_tensor_view(tensor)
+    rank, bits = len(view.shape), view.dtype.itemsize_bits
+    if bits not in (8, 16, 32, 64) or not 1 <= rank <= MAX_RANK or 0 in view.shape:
+        return None
+    (*outer, inner), item = view.shape, bits // 8
+    missing = -inner * item % 16 // item
+    count = math.prod(outer) * (inner + missing) * item
+    if count > MAX_BYTES:
+        return None
+    storage = np.zeros(count + ALIGN_BYTES, np.uint8)
+    start = -storage.ctypes.data % ALIGN_BYTES
+    rows = storage[start : start + count].view(f"u{item}").reshape(*outer, inner + missing)
+    widths = ((0, 0),) * (rank - 1) + ((0, missing),)
+    code = f"np.pad(np.ascontiguousarray(tensor), {widths})[..., :{inner}]"
+    if type(tensor).__module__.startswith("torch"):
+        code = f"torch.nn.functional.pad(tensor.contiguous(), (0, {missing}))[..., :{inner}]"
+    return rows[..., :inner], f"tensor = {code}\n"
+
+
 def choice_of(tensor_map: TensorMap) -> Choice:
-    """Give the choice that a map was made by, as far as its arguments say.
+    """Return the choice that a map was made by, as far as its arguments say.
 
     >>> import numpy as np, tma_dlpack as tma
     >>> tm = tma.make_tma_descriptor(np.zeros((64, 64), np.float16), (16, 64), swizzle="bytes128")
@@ -195,17 +240,14 @@ def choice_of(tensor_map: TensorMap) -> Choice:
     ((16, 64), 'FLOAT16')
     """
     args = tensor_map.arguments
-    kinds: dict[str, Any] = {"box_sizes": tensor_map.box_sizes} if args.kind == "tiled" else {}
-    if args.kind == "im2col":
-        kinds = {
-            "pixel_box_lower_corner": args.pixel_box_lower_corner[::-1],
-            "pixel_box_upper_corner": args.pixel_box_upper_corner[::-1],
-            "channels_per_pixel": args.channels_per_pixel,
-            "pixels_per_column": args.pixels_per_column,
-            "im2col_offsets": (0,) * len(args.pixel_box_lower_corner),
-        }
-    if args.kind == "im2col_wide":
-        kinds = {"im2col_offsets": (0,)}
+    kinds: dict[str, Any] = {"im2col_offsets": (0,)}
+    if args.kind == "tiled":
+        kinds = {"box_sizes": tensor_map.box_sizes}
+    elif args.kind == "im2col":
+        corners = {n: getattr(args, n)[::-1] for n in _IM2COL[:2]}
+        column = {n: getattr(args, n) for n in _IM2COL[2:]}
+        taps = (0,) * len(args.pixel_box_lower_corner)
+        kinds = {**corners, **column, "im2col_offsets": taps}
     return Choice(
         elem_strides=tensor_map.elem_strides,
         interleave_layout=args.interleave.name,

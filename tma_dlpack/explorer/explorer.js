@@ -1,8 +1,13 @@
-// The explorer's front end: controls on the left, pictures on the right. Python checks and draws;
-// this file does what must follow the pointer at once (the box, snapping), without a kernel.
+// The explorer's front end: controls on the left, pictures on the right, or above where it is
+// narrow. Python checks and draws; this file does what must follow the pointer at once (the box,
+// snapping), without a kernel.
+
+const TAKES_KEYS = ["input", "select", "button", "pre", "summary"];
+const NARROW = 900;  // px, as in explorer.css
 
 const make = (tag, attributes = {}, ...children) => {
   const e = document.createElement(tag);
+  if (TAKES_KEYS.includes(tag)) e.dataset.lmSuppressShortcuts = "true";  // of JupyterLab
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) e.addEventListener(name.slice(2), value);
     else if (value !== undefined && value !== false) e.setAttribute(name, value === true ? "" : value);
@@ -45,15 +50,18 @@ class Legal {
     };
     return (way ? toward([way]) : null) ?? toward([-1, 1]) ?? value;
   }
-  // Runs of refused values, for shading; steps finer than a pixel become one run.
+  // What every legal value is a multiple of: 1 where they are neighbours.
+  step(name) {
+    const r = this.ranges[name], gcd = (a, b) => (b ? gcd(b, a % b) : Math.abs(a));
+    if (r.step > 1 || r.most - r.least > 1024) return r.step;
+    let step = 0;
+    for (let v = r.least; v <= r.most && step !== 1; v++) if (this.isLegal(name, v)) step = gcd(step, v);
+    return step || 1;
+  }
+  // Runs of refused values, for shading: without those between two multiples of the step.
   runs(name) {
-    const r = this.ranges[name];
-    if (!r) return [];
-    if (r.step === 1) return r.refused;
-    const runs = [];
-    for (let v = Math.ceil(r.least / r.step) * r.step; v < r.most; v += r.step)
-      runs.push({ first: v + 1, last: Math.min(v + r.step - 1, r.most), reason: r.reason });
-    return runs.length > 400 ? [] : runs;
+    const step = this.step(name);
+    return this.ranges[name].refused.filter((run) => run.last - run.first + 2 > step);
   }
 }
 
@@ -80,7 +88,7 @@ class NumberControl {
     });
     this.shade = make("div", { class: "tmax-shade", "aria-hidden": "true" });
     this.element = make("div", { class: "tmax-number" },
-      make("label", { for: id }, item.name), this.field,
+      make("label", { for: id }, item.name, this.steps = make("small", {})), this.field,
       make("div", { class: "tmax-track" }, this.slider, this.shade));
   }
   set(value) {
@@ -94,7 +102,9 @@ class NumberControl {
     if (!r) return;
     this.slider.min = Math.min(r.least, this.value);
     this.slider.max = Math.max(r.most, this.value);
-    const span = r.most - r.least + 1;
+    const span = r.most - r.least + 1, step = this.legal.step(this.item.name);
+    this.steps.textContent = step > 1 ? ` multiples of ${step}` : "";
+    this.steps.title = step > 1 ? r.reason || r.refused[0]?.reason || "" : "";
     this.shade.replaceChildren(...this.legal.runs(this.item.name).map((run) => {
       const values = run.last > run.first ? `${run.first}..${run.last}` : `${run.first}`;
       const at = `left:${100 * (run.first - r.least) / span}%;width:${100 * (run.last - run.first + 1) / span}%`;
@@ -218,7 +228,9 @@ class Explorer {
   }
   build(start) {
     const choose = (values) => this.choose(values);
-    const groups = start.controls.map((group) => make("fieldset", {}, make("legend", {}, group.title),
+    const isOpen = (group) => group.numbers.length > 0 || this.el.clientWidth >= NARROW;
+    const groups = start.controls.map((group) => make("details", { open: isOpen(group) },
+      make("summary", {}, group.title),
       ...group.numbers.map((item) => {
         const control = new NumberControl(item, this.legal, choose);
         this.numbers.set(item.name, control);
@@ -239,7 +251,7 @@ class Explorer {
     this.report = make("div", { class: "tmax-report" });
     this.host = make("div", { class: "tmax-stage", role: "tabpanel", "aria-label": "picture" });
     const shadow = this.host.attachShadow({ mode: "open" });
-    shadow.append(make("style", {}, `${LINK_STYLE}.row{display:flex;flex-wrap:wrap;gap:10px;align-items:flex-start}.row>svg{flex:1 1 330px;min-width:0}`));
+    shadow.append(make("style", {}, `${LINK_STYLE}.row{display:flex;flex-wrap:wrap;gap:10px;align-items:flex-start}.row>svg{flex:1 1 520px;min-width:0}`));
     this.stage = shadow.appendChild(make("div", { class: "row" }));
     this.accesses = make("select", { "aria-label": "access", onchange: () => {
       this.access = this.accesses.value;
@@ -256,10 +268,10 @@ class Explorer {
       make("button", { type: "button", onclick: () => this.copy() }, "copy code"),
       make("button", { type: "button", onclick: () => this.save("svg") }, "save SVG"),
       make("button", { type: "button", onclick: () => this.save("png") }, "save PNG"));
-    this.root = make("div", { class: "tmax" },
+    this.root = make("div", { class: "tmax" }, make("div", { class: "tmax-sides" },
       make("form", { class: "tmax-controls", "aria-label": "arguments of the tensor map", onsubmit: (e) => e.preventDefault() }, ...groups),
       make("div", { class: "tmax-pictures" }, make("div", { role: "tablist", "aria-label": "pictures" }, ...this.tabs),
-        this.note, this.state, this.refused, this.fixes, this.stepper, this.host, this.codeBox, this.said, this.report, tools));
+        this.note, this.state, this.refused, this.fixes, this.stepper, this.host, this.codeBox, this.said, this.report, tools)));
     this.el.append(this.root);
     const kept = make("style", {}, start.kept ? `.${start.kept}{display:none}` : "");
     document.head.append(kept);
@@ -340,7 +352,8 @@ class Explorer {
     this.stage.innerHTML = panels.join("");
     this.paint();
     for (const svg of this.stage.querySelectorAll("svg")) {
-      svg.style.maxWidth = `min(100%, ${1.3 * svg.viewBox.baseVal.width}px)`;
+      const most = this.el.clientWidth < NARROW ? 1.6 : 1.3;  // times its own size
+      svg.style.maxWidth = `min(100%, ${most * svg.viewBox.baseVal.width}px)`;
       this.drag.attach(svg);
       this.linked.attach(svg);
       svg.addEventListener("click", (e) => this.strip(e));

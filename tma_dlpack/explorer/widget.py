@@ -1,20 +1,24 @@
 """`explore`: set the arguments by sliders, menus and dragging the box, and see the map change.
 
-The state and its answers are here, as plain data; `panel.py` shows them with anywidget, and without
-it the first look is shown as still pictures.
+`Explorer` has the state and answers in plain data; `Panel` shows it with anywidget: state goes over
+as messages, the last also as a trait. Without anywidget the first look is shown as still pictures.
 """
 
 from __future__ import annotations
 
 import html
+import importlib
+import itertools
+import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tma_dlpack.draw.figure import fragment
-from tma_dlpack.explorer.choice import Choice, choice_of, first_choice, look
+from tma_dlpack.draw.figure import CSS, fragment, script_source
+from tma_dlpack.explorer.choice import Choice, choice_of, first_choice, look, padded
 from tma_dlpack.explorer.legal import (
-    Range,
     is_of_tile,
     legal_options,
     legal_ranges,
@@ -22,11 +26,8 @@ from tma_dlpack.explorer.legal import (
     number_of,
     ranges,
     set_number,
-    set_value,
 )
-from tma_dlpack.explorer.panel import Panel
-from tma_dlpack.explorer.stand_in import stand_in
-from tma_dlpack.explorer.views import TABS, controls, message, still_html
+from tma_dlpack.explorer.views import ACCESSES, TABS, controls, message, still_html
 from tma_dlpack.tables.coerce import integer_of, shown, text_of
 from tma_dlpack.tables.errors import refusal
 from tma_dlpack.tables.opaque import opaque
@@ -35,7 +36,8 @@ from tma_dlpack.tensor_map.map import TensorMap
 if TYPE_CHECKING:
     from tma_dlpack.tables.targets import Target
 
-STAND_IN = "The explorer shows instead"
+HERE = Path(__file__).parent
+LIVE_TEXT = "The explorer is live as long as its kernel runs; its last picture follows."
 HINT = "install anywidget for the live explorer: pip install 'tma_dlpack[notebook]'"
 
 
@@ -82,31 +84,26 @@ def explore(tensor: object, *, target: Target | str | None = None) -> Explorer:
     name = getattr(target, "name", target)
     choice = first_choice(tensor, text_of(name) if name is not None else None)
     first = look(tensor, choice)
-    if first.report.ok:
-        return Explorer(tensor, choice)
-    other = stand_in(tensor)
+    other = padded(tensor) if not first.report.ok else None
     if other is None:
         return Explorer(tensor, choice)
-    why = first.report.violations[0]
+    why, (zeros, preparation) = first.report.violations[0], other
     note = (
-        f"Your tensor itself is refused ({why.rule}): {why.found}. Fix: {why.fix}. {STAND_IN} a "
-        "tensor of the same shape whose rows are padded to 16 bytes."
+        f"Your tensor itself is refused ({why.rule}): {why.found}. Fix: {why.fix}. The explorer "
+        "shows instead a tensor of the same shape whose rows are padded to 16 bytes; the code pads "
+        "yours."
     )
-    return Explorer(other, first_choice(other, choice.target), note)
+    choice = replace(first_choice(zeros, choice.target), preparation=preparation)
+    return Explorer(zeros, choice, note)
 
 
 def _explore_map(tensor_map: TensorMap) -> Explorer:
-    choice = choice_of(tensor_map)
-    tensor = tensor_map.tensor
-    if tensor is not None and tensor_map.kind != "im2col_wide":
-        found = look(tensor, choice)
-        if found.tensor_map == tensor_map:
-            return Explorer(tensor, choice)
-    return Explorer(
-        tensor_map,
-        choice,
-        "This map has no tensor that could be described anew: only the tile can be chosen.",
-    )
+    choice, tensor = choice_of(tensor_map), tensor_map.tensor
+    can_be_made = tensor is not None and tensor_map.kind != "im2col_wide"
+    if can_be_made and look(tensor, choice).tensor_map == tensor_map:
+        return Explorer(tensor, choice)
+    note = "This map has no tensor that could be described anew: only the tile can be chosen."
+    return Explorer(tensor_map, choice, note)
 
 
 class Explorer:
@@ -122,7 +119,6 @@ class Explorer:
 
     def __init__(self, subject: object, choice: Choice, note: str = "") -> None:
         self._subject = subject
-        self._is_stand_in = STAND_IN in note
         self._panel: Panel | None = None
         self.note = note
         self.look = look(subject, choice)
@@ -136,7 +132,7 @@ class Explorer:
     @property
     def tensor_map(self) -> TensorMap | None:
         """The map of the current choice; None where it is refused, or is not of your tensor."""
-        return None if self._is_stand_in else self.look.tensor_map
+        return None if self.choice.preparation else self.look.tensor_map
 
     @property
     def code(self) -> str:
@@ -151,26 +147,24 @@ class Explorer:
         TmaPreconditionError
             For another name. What is refused is no error: `look.report` says why.
         """
-        known = asdict(self.choice)
+        known = [name for name in asdict(self.choice) if name not in ("target", "preparation")]
         for name in values:
-            if name not in known or name == "target":
-                must = f"be one of {', '.join(n for n in known if n != 'target')}"
-                raise refusal(
-                    name, f"the explorer has no {shown(name)}", must, "use one of these names"
-                )
+            if name not in known:
+                found, must = f"the explorer has no {shown(name)}", f"be one of {', '.join(known)}"
+                raise refusal(name, found, must, "use one of these names")
         self._turn(replace(self.choice, **{name: _plain(v) for name, v in values.items()}))
         if self._panel is not None:
-            self._panel.tell(self.answer({}))
+            self._panel.send(self.answer({}))
 
     def _turn(self, choice: Choice) -> None:
         self.look = look(self._subject, choice)
         if self.look.ok:
             self._accepted = self.look
 
-    # --- The front end's questions ----------------------------------------------------------------
+    # --- Requests of the front end ----------------------------------------------------------------
 
     def hear(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Do what the front end asks, and give the answer that it shows.
+        """Do what the front end asks, and return the answer that it shows.
 
         ``{"do": "choose", "values": {"coords[0]": 8}}``, ``"fix"``, ``"undo"``, or ``"legal"`` for
         what the controls could be set to. Values that are no integers or options are ignored.
@@ -186,22 +180,20 @@ class Explorer:
         return {**answer, "seq": asked.get("seq", 0)}
 
     def answer(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Give values, findings and the pictures of one tab."""
+        """Return values, findings and the pictures of one tab."""
         tab = asked.get("tab")
         return message(self.look, tab if tab in TABS else "tensor", asked, self.note)
 
     def legal(self) -> dict[str, Any]:
-        """Give what each control could be set to, the others staying as last accepted."""
+        """Return what each control could be set to, the others staying as last accepted."""
         at = self._accepted or self.look
         found = legal_ranges(self._subject, at.choice, at.tensor_map)
-        return {
-            "legal": {name: asdict(reach) for name, reach in found.items()},
-            "options": legal_options(self._subject, at.choice),
-        }
+        legal = {name: asdict(reach) for name, reach in found.items()}
+        return {"legal": legal, "options": legal_options(self._subject, at.choice)}
 
     def controls(self) -> list[dict[str, Any]]:
         """Describe the controls for the front end."""
-        return controls(self._subject, self.choice, ranges(self._subject, self.choice))
+        return controls(self._subject, self.choice)
 
     def _chosen(self, values: Mapping[str, Any]) -> Choice:
         choice, reach = self.choice, ranges(self._subject, self.choice)
@@ -210,11 +202,11 @@ class Explorer:
             if name in reach and number is not None:
                 choice = set_number(choice, name, number)
             elif name in menus(choice) and text_of(value) is not None:
-                choice = set_value(choice, name, value or None)
+                choice = choice.put(name, value or None)
         return choice
 
     def _fixed(self) -> Choice:
-        """Give the choice as `Report.fixed` mends it, or with coordinates that a copy takes."""
+        """Return the choice as `Report.fixed` corrects it, or with legal coordinates."""
         choice = self.choice
         if not self.look.report.ok:
             fixed = self.look.report.fixed()
@@ -222,7 +214,7 @@ class Explorer:
         found = legal_ranges(self._subject, choice, self.look.tensor_map)
         for name, reach in found.items():
             if is_of_tile(name):
-                choice = set_number(choice, name, _nearest(reach, number_of(choice, name)))
+                choice = set_number(choice, name, reach.nearest(number_of(choice, name)))
         return choice
 
     # --- In a notebook ----------------------------------------------------------------------------
@@ -238,15 +230,14 @@ class Explorer:
         return self._panel
 
     def still(self) -> str:
-        """Give the state as HTML with still pictures, which needs neither kernel nor widget."""
+        """Return the state as HTML with still pictures, which needs neither kernel nor widget."""
         return fragment([still_html(self.look, self.note)])
 
     def __str__(self) -> str:
-        parts = [str(self.look.report), self.look.refusal, self.note, self.look.code]
+        parts = [str(self.look.report), self.look.refusal, self.note, self.look.stored_code]
         return "\n\n".join(filter(None, parts))
 
-    def _repr_html_(self) -> str:
-        return self.still()
+    _repr_html_ = still
 
     def _ipython_display_(self) -> None:
         """Show the live widget, and beside it a still picture that a saved notebook keeps."""
@@ -261,16 +252,88 @@ class Explorer:
 
 
 def _plain(value: Any) -> Any:
-    """Give enum members by their names, and sequences as tuples."""
+    """Return enum members by their names, and sequences as tuples."""
     name = getattr(value, "name", value)
     return tuple(name) if isinstance(name, (list, tuple)) else name
 
 
-def _nearest(reach: Range, value: int) -> int:
-    """Give the legal value nearest to one."""
-    value = round(value / reach.step) * reach.step
-    while value < reach.least:
-        value += reach.step
-    while value > reach.most:
-        value -= reach.step
-    return value
+# --- The live widget ------------------------------------------------------------------------------
+
+
+def front_end() -> str:
+    """Return the JavaScript module: the linking of the figures, and the explorer's own."""
+    return script_source("linked.js") + "\n" + (HERE / "explorer.js").read_text(encoding="utf-8")
+
+
+def style_sheet() -> str:
+    """Return the CSS: that of the figures and findings, and the explorer's own."""
+    return CSS + (HERE / "explorer.css").read_text(encoding="utf-8")
+
+
+def start_state(explorer: Explorer) -> dict[str, Any]:
+    """Return what the front end begins with."""
+    state = {"tabs": TABS, "accesses": ACCESSES, "controls": explorer.controls()}
+    return {**state, "view": explorer.answer({}), **explorer.legal()}
+
+
+@cache
+def _widget_class() -> Any:
+    """Make the class; anywidget is imported here alone, with an ImportError where it is missing."""
+    anywidget = importlib.import_module("anywidget")
+    body = {
+        "_esm": front_end(),
+        "_css": style_sheet(),
+        "start": importlib.import_module("traitlets").Dict().tag(sync=True),
+        "__doc__": "The live widget of an `Explorer`.",
+    }
+    return type("ExplorerWidget", (anywidget.AnyWidget,), body)
+
+
+_NUMBERS = itertools.count(1)
+
+
+class Panel:
+    """The live widget of an explorer, and the still picture that a saved notebook keeps.
+
+    `still_class` is the class of that picture, by which the live widget hides it: the same in each
+    run of a notebook. Raises ImportError without anywidget.
+    """
+
+    def __init__(self, explorer: Explorer) -> None:
+        self._explorer = explorer
+        self._still: Any = None
+        self.widget: Any = _widget_class()()
+        code = zlib.crc32(explorer.choice.call().encode())
+        self.still_class = f"tma-kept-{code:08x}-{next(_NUMBERS)}"
+        self._start()
+        self.widget.on_msg(self._hear)
+
+    def _start(self) -> None:
+        self.widget.start = {**start_state(self._explorer), "kept": self.still_class}
+
+    def _hear(self, _: object, asked: Any, buffers: object) -> None:
+        if not isinstance(asked, dict):
+            return
+        self.send(self._explorer.hear(asked))
+        if asked.get("do") == "legal":  # sent when the user pauses: keep the state if saved now
+            self._start()
+            if self._still is not None:
+                self._still.update(self._bundle(), raw=True)
+
+    def send(self, answer: dict[str, Any]) -> None:
+        """Send what has changed to every view."""
+        self.widget.send(answer)
+
+    def _bundle(self) -> dict[str, str]:
+        html = f'<div class="{self.still_class}">{self._explorer.still()}</div>'
+        return {"text/html": html, "text/plain": str(self._explorer)}
+
+    def display(self) -> None:
+        """Show the widget, and the still picture that is hidden while the widget is live."""
+        from IPython.display import display
+
+        bundle = self.widget._repr_mimebundle_()
+        live = bundle[0] if isinstance(bundle, tuple) else bundle
+        if live:
+            display({**live, "text/plain": LIVE_TEXT}, raw=True)
+        self._still = display(self._bundle(), raw=True, display_id=True)

@@ -1,0 +1,246 @@
+"""What a warp reads of a tile, and how many wavefronts shared memory takes to serve it.
+
+Shared memory has 32 banks of 4 bytes. Threads are served in phases of at most 128 bytes (8 threads
+of 16 bytes each, as `ldmatrix` reads 8 rows). Words of one bank from different lines of 128 bytes
+are served one after the other: their number is the phase's *degree*, 1 being free of conflicts.
+
+Source: CUDA C++ Programming Guide, shared memory; documented, not measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tma_dlpack import geometry
+from tma_dlpack.checks.check import find_violations
+from tma_dlpack.checks.request import Request
+from tma_dlpack.draw.chunks import BANK_BYTES, BANKS, CHUNK_BYTES, LINE_BYTES
+from tma_dlpack.geometry import IntArray, TilePlan
+from tma_dlpack.tables.arguments import EncodeArguments
+from tma_dlpack.tables.coerce import integer_of, integers_of, shown, text_of
+from tma_dlpack.tables.enums import TmaSwizzle
+from tma_dlpack.tables.errors import refusal
+from tma_dlpack.tensor_map.map import TensorMap
+
+WARP, PHASE = 32, 8  # threads; of 16 bytes, those served at once
+MAX_READS = 1 << 16  # 16-byte reads of a pattern, or threads of a function, that are looked at
+MAX_PHASES = 16  # kept to be stepped through
+
+PATTERNS = {
+    "column": "8 rows at one 16-byte column per phase, as ldmatrix reads them",
+    "row": "8 neighbouring chunks of 16 bytes per phase",
+}
+
+#: thread number -> row-major index of the element in the logical tile; None for an idle thread.
+Access = Callable[[int], Sequence[int] | None]
+Threads = tuple[tuple[int, ...], ...]  # the words that each thread of a phase reads
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """One access: who reads which bytes of the tile.
+
+    Attributes
+    ----------
+    lines, inner : array
+        Line of the tile and byte of the line, per (phase, thread); line -1 of an idle thread.
+    size : int
+        Bytes of one thread's read.
+    threads : int
+        After so many threads their numbers begin again: a warp repeats a pattern.
+    name, words : str
+        The access, briefly and in full.
+    """
+
+    lines: IntArray
+    inner: IntArray
+    size: int
+    threads: int
+    name: str
+    words: str
+
+
+def reads_of(plan: TilePlan, access: Any, threads: int, size: int | None, offset: int) -> Reads:
+    """Read an access: the name of a pattern, a function, or shared addresses."""
+    if callable(access):
+        return _by_function(plan, access, threads, size)
+    pattern = text_of(access)
+    if pattern in PATTERNS:
+        places = _pattern(plan, pattern)
+        return Reads(*places, CHUNK_BYTES, WARP, f"a {pattern}", PATTERNS[pattern])
+    numbers = access if issubclass(type(access), np.ndarray) else integers_of(access)
+    addresses = np.asarray(() if numbers is None else numbers)
+    is_list = addresses.ndim == 1 and addresses.dtype.kind in "iu"
+    if not is_list or len(addresses) % PHASE or not 0 < len(addresses) <= MAX_READS:
+        must = "be 'column', 'row' or a function, or shared addresses, a multiple of 8 integers"
+        raise refusal("access", f"access is {shown(access)}", must, "pass access='column'")
+    size = CHUNK_BYTES if size is None else _thread_bytes(plan, size)
+    return _by_address(plan, addresses.astype(np.int64), size, offset)
+
+
+def _pattern(plan: TilePlan, name: str) -> tuple[IntArray, IntArray]:
+    """Return all 16-byte chunks of the tile, column by column or row by row, in whole phases."""
+    rows: IntArray = np.arange(plan.lines, dtype=np.int64)
+    columns: IntArray = np.arange(0, plan.smem_line_bytes, CHUNK_BYTES, dtype=np.int64)
+    if name == "column":
+        rows = rows[: len(rows) // PHASE * PHASE or len(rows)]
+        inner, lines = np.meshgrid(columns, rows, indexing="ij")
+        width = min(PHASE, len(rows))
+    else:
+        lines, inner = np.meshgrid(rows, columns, indexing="ij")
+        width = min(PHASE, lines.size)
+    whole = lines.size // width * width
+    return lines.flat[:whole].reshape(-1, width), inner.flat[:whole].reshape(-1, width)
+
+
+def _by_function(plan: TilePlan, access: Access, threads: object, size: object) -> Reads:
+    """Call a function for every thread."""
+    count, size = integer_of(threads), _thread_bytes(plan, size)
+    if count is None or not 1 <= count <= MAX_READS:
+        found, fix = f"threads is {shown(threads)}", f"pass threads={WARP}, a warp"
+        raise refusal("threads", found, f"be 1..{MAX_READS}", fix)
+    reads = [_place(plan, access, thread, size) for thread in range(count)]
+    places = _in_phases(np.array(reads, np.int64).T, size)
+    words = f"a function of {count} threads, {size} bytes each"
+    return Reads(*places, size, count, "the access", words)
+
+
+def _by_address(plan: TilePlan, addresses: IntArray, size: int, offset: int) -> Reads:
+    """Find which bytes of the tile are at shared addresses, under the map's own swizzle."""
+    plain = np.asarray(geometry.swizzle_offset(plan.arguments.swizzle, addresses)) - offset
+    lines, inner = np.divmod(plain, plan.pitch_bytes)
+    outside = (lines < 0) | (lines >= plan.lines) | (inner + size > plan.smem_line_bytes)
+    wrong = np.flatnonzero(outside | (addresses % size != 0))
+    if len(wrong):
+        found = f"access[{wrong[0]}] is {int(addresses[wrong[0]]):#x}"
+        end = offset + plan.smem_bytes - 1
+        must = f"be a multiple of {size} within the tile, {offset:#x}..{end:#x}"
+        fix = "pass ldmatrix_addresses(tensor_map, row, column, smem_address=smem_offset)"
+        raise refusal("access", found, must, fix)
+    places = _in_phases(np.array([lines, inner]), size)
+    words = f"{len(addresses)} threads, {size} bytes each, by address"
+    return Reads(*places, size, len(addresses), "the access", words)
+
+
+def _in_phases(places: IntArray, size: int) -> tuple[IntArray, IntArray]:
+    """Split lines and bytes into phases of at most 128 bytes; the last threads may be idle."""
+    width = min(WARP, LINE_BYTES // size)
+    idle = -places.shape[1] % width
+    lines = np.pad(places[0], (0, idle), constant_values=-1)
+    return lines.reshape(-1, width), np.pad(places[1], (0, idle)).reshape(-1, width)
+
+
+def _thread_bytes(plan: TilePlan, given: object) -> int:
+    """Return the bytes that a thread reads: one element by default."""
+    if given is None:
+        return max(1, plan.arguments.type_row.element_bits // 8)
+    size = integer_of(given)
+    if size not in (1, 2, 4, 8, 16):
+        found, must = f"bytes_per_thread is {shown(given)}", "be 1, 2, 4, 8 or 16, as loads read"
+        raise refusal("bytes_per_thread", found, must, "pass bytes_per_thread=16, or none")
+    return size
+
+
+def _place(plan: TilePlan, access: Access, thread: int, size: int) -> tuple[int, int]:
+    """Call a function for one thread; return the line of its element and the byte in it."""
+    shape = plan.tile_shape
+    must = f"return an index into the tile, which has shape {shape}, or None for an idle thread"
+    fix = "count elements of the tile row-major, from 0"
+    try:
+        index = access(thread)
+    except Exception as error:
+        raise refusal("access", f"access({thread}) raises {shown(error)}", must, fix) from error
+    if index is None:
+        return -1, 0
+    place = integers_of(index) or ()
+    if len(place) != len(shape) or any(not 0 <= i < n for i, n in zip(place, shape, strict=True)):
+        raise refusal("access", f"access({thread}) returns {shown(index)}", must, fix)
+    line = int(np.ravel_multi_index(place[:-1], shape[:-1])) if len(shape) > 1 else 0
+    inner = place[-1] * plan.smem_line_bytes // shape[-1]
+    if inner % size:
+        found = f"access({thread}) returns {place}, byte {inner} of its row"
+        must = f"start at a multiple of {size}, the bytes of its read"
+        raise refusal("access", found, must, "read other elements, or fewer bytes per thread")
+    return line, inner
+
+
+# --- Counting -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SwizzleConflicts:
+    """The bank conflicts of the access with one swizzle.
+
+    Attributes
+    ----------
+    swizzle : TmaSwizzle
+    degrees : tuple of int
+        Wavefronts of each phase; 1 is free of conflicts.
+    phase : int
+        The first phase of the worst degree, which is drawn.
+    words : tuple of tuple of int
+        The 4-byte words of shared memory that each of its threads reads; empty of an idle thread.
+    first_phases : tuple of tuple of tuple of int
+        The same of the first phases, at most 16.
+    """
+
+    swizzle: TmaSwizzle
+    degrees: tuple[int, ...]
+    phase: int
+    words: Threads
+    first_phases: tuple[Threads, ...] = ()
+
+    @property
+    def worst(self) -> int:
+        """The highest degree."""
+        return max(self.degrees)
+
+    @property
+    def wavefronts(self) -> int:
+        """How many wavefronts the whole access takes."""
+        return sum(self.degrees)
+
+
+def conflicts(plan: TilePlan, reads: Reads, smem_offset: int) -> SwizzleConflicts:
+    """Count, per phase, the different words that meet in one bank; the most of any bank."""
+    start = smem_offset + reads.lines * plan.pitch_bytes + reads.inner
+    every: IntArray = start[..., None] + np.arange(0, reads.size, BANK_BYTES)
+    words: IntArray = np.asarray(geometry.swizzle_offset(plan.arguments.swizzle, every))
+    words = np.where(reads.lines[..., None] < 0, -1, words // BANK_BYTES)
+
+    sorted_words = np.sort(words.reshape(len(words), -1), axis=1)
+    new = np.diff(sorted_words, axis=1, prepend=-1) != 0
+    phase = np.nonzero(new)[0]
+    counts = np.bincount(phase * BANKS + sorted_words[new] % BANKS, minlength=len(words) * BANKS)
+    degrees = counts.reshape(-1, BANKS).max(axis=1)
+    worst = int(degrees.argmax())
+    first = tuple(map(_of_threads, words[:MAX_PHASES]))
+    return SwizzleConflicts(
+        plan.arguments.swizzle, tuple(degrees.tolist()), worst, _of_threads(words[worst]), first
+    )
+
+
+def _of_threads(words: IntArray) -> Threads:
+    return tuple(tuple(sorted(w for w in thread if w >= 0)) for thread in words.tolist())
+
+
+def with_other_swizzles(own: EncodeArguments, tensor_map: TensorMap) -> list[EncodeArguments]:
+    """Return arguments with each other swizzle that the rules accept on the GPU of a map.
+
+    `own` are the map's, or those of what is copied through it, such as the four rows of gather4.
+
+    >>> import numpy as np, tma_dlpack as tma
+    >>> tm = tma.make_tma_descriptor(np.zeros((64, 32), np.float16), (64, 32))
+    >>> [a.swizzle.name for a in with_other_swizzles(tm.arguments, tm)]
+    ['bytes64', 'bytes128']
+    """
+    target = tensor_map.target
+    rules = "measured" if target.has_model else "documented"
+    options: dict[str, Any] = {"rules": rules, "target": target, "is_driver_call": True}
+    request = Request(own, tensor_map.global_address, own.rank, **options)
+    others = (replace(own, swizzle=s) for s in TmaSwizzle if s is not own.swizzle)
+    return [a for a in others if not find_violations(replace(request, arguments=a))]
