@@ -1,6 +1,6 @@
 """Print the judges and tables that follow from the rows: ``python .packaging/generate.py``.
 
-Run it after a change of `checks/` rows, `checks.describe.STRUCT`, or `tables/`. It writes
+Run it after a change of `checks/` rows, `checks.rule.STRUCT`, or `tables/`. It writes
 
 ``tma_dlpack/checks/judge.py``               the predicates of all rows, in Python
 ``tma_dlpack/include/tma_dlpack_tables.h``   the same in C, with limits, data types, targets, fields
@@ -23,8 +23,11 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tma_dlpack.checks import ALLOWABLE, RULES  # noqa: E402
-from tma_dlpack.checks.describe import STRUCT  # noqa: E402
-from tma_dlpack.checks.rule import LOOPS, Rule  # noqa: E402
+from tma_dlpack.checks.rule import (  # noqa: E402
+    LOOPS,
+    STRUCT,
+    Rule,
+)
 from tma_dlpack.tables import limits  # noqa: E402
 from tma_dlpack.tables.arguments import KINDS  # noqa: E402
 from tma_dlpack.tables.bits import encoded_type  # noqa: E402

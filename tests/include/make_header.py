@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import tma_dlpack
-from tma_dlpack.checks.describe import STRUCT
+from tma_dlpack.checks.rule import STRUCT
 
 INCLUDE = Path(tma_dlpack.__file__).parent / "include"
 HEADER = INCLUDE / "tma_dlpack_make.h"

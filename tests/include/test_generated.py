@@ -23,9 +23,10 @@ from strategies import view
 
 from tma_dlpack.checks import ALLOWABLE, RULES
 from tma_dlpack.checks.check import mask_of, rows_of
-from tma_dlpack.checks.describe import STRUCT, describe
 from tma_dlpack.checks.judge import ABI, judge
 from tma_dlpack.checks.parse import OPTIONS, read_call
+from tma_dlpack.checks.request import describe
+from tma_dlpack.checks.rule import STRUCT
 from tma_dlpack.tables import bits
 from tma_dlpack.tables.arguments import KINDS
 from tma_dlpack.tables.enums import TensorMapDataType

@@ -9,9 +9,9 @@ A rule belongs to one or more sets of rules:
 ``"measured"``    what the driver refuses for sm_90, for `driver_encode_*`
                   [H200, driver 580.159.04 (CUDA 13.0), 2026-11-20; tests/golden]
 
-`parse.py` turns the arguments of a call into a `Request`; `describe.py` turns that into the struct
-of integers that predicates read; `judge.py`, which `.packaging/generate.py` prints from the rows,
-returns what fails, and `check.py` orders it and asks the rows for their words. The C judge is
+`parse.py` turns the arguments of a call into a `Request`, `request.describe` turns that into the
+struct of integers that predicates read; `judge.py`, which `.packaging/generate.py` prints from the
+rows, returns what fails, and `check.py` orders it and asks the rows for their words. The C judge is
 printed from the same rows (include/tma_dlpack_tables.h). `report.py` is the result; `repairs.py`
 has the changes of `Report.fixed`, `words.py` the fixes that name the tensor's framework.
 
@@ -20,7 +20,7 @@ A new rule takes three steps:
 1. A row in the file of its chapter. `rule.Rule` says what each field is. `sets` defaults to all
    four; `libcudacxx=` is required for rules that libcu++ has, else `documented=True` or `source=`.
    `after` names the rules that must hold first. If the predicate needs a number that the struct has
-   not, add it to `describe.STRUCT` and fill it in describe.py and in tma_dlpack_make.h.
+   not, add it to `rule.STRUCT`, and fill it in request.py and in tma_dlpack_make.h.
 2. ``python .packaging/generate.py``, and build the C extension again.
 3. A pair of calls, one on each side of the rule, in tests/checks/test_rules.py.
 
@@ -33,13 +33,11 @@ A new advice: a row in `advice.py`, and a pair of calls in tests/checks/test_adv
 from __future__ import annotations
 
 from tma_dlpack.checks.box import BOX_RULES
-from tma_dlpack.checks.data_type import DATA_TYPE_RULES
-from tma_dlpack.checks.elem_strides import ELEM_STRIDE_RULES
 from tma_dlpack.checks.im2col import IM2COL_RULES
 from tma_dlpack.checks.recipes import RECIPE_RULES
 from tma_dlpack.checks.rule import CCCL_COMMIT, DRIVER_STEPS, Rule
-from tma_dlpack.checks.tensor import TENSOR_RULES
-from tma_dlpack.checks.tile import TILE_RULES
+from tma_dlpack.checks.tensor import DATA_TYPE_RULES, TENSOR_RULES
+from tma_dlpack.checks.tile import ELEM_STRIDE_RULES, TILE_RULES
 
 #: Every rule, in libcu++'s order.
 RULES: tuple[Rule, ...] = tuple(

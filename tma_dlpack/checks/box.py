@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from tma_dlpack.checks import names, repairs, words
+from tma_dlpack.checks import repairs, words
 from tma_dlpack.checks.request import Request
 from tma_dlpack.checks.rule import (
     ALL_BUT_MEASURED,
@@ -33,17 +33,17 @@ def _inner_to_outer(r: Request) -> Iterable[int]:
 
 
 def _box_found(r: Request, i: int) -> str:
-    return f"{names.box_entry(r, i)} is {r.arguments.box_dim[i]}"
+    return f"{words.box_entry(r, i)} is {r.arguments.box_dim[i]}"
 
 
 def be_in_shape(r: Request, i: int) -> str:
     """Give the limit of an entry that must not exceed the extent of the tensor."""
-    return f"be at most {names.extent(r, i)} = {r.arguments.global_dim[i]}"
+    return f"be at most {words.extent(r, i)} = {r.arguments.global_dim[i]}"
 
 
 def inner_found(r: Request) -> str:
     """Give the bytes of a row of the box."""
-    return f"{names.inner_box(r)} spans {counted(r.inner_box_bytes, 'byte')}"
+    return f"{words.inner_box(r)} spans {counted(r.inner_box_bytes, 'byte')}"
 
 
 def _fitting(r: Request, i: int) -> int:
@@ -115,7 +115,7 @@ def _driver_counts_few(r: Request) -> bool:
 def _shrink_fix(holds: repairs.Holds) -> Callable[[Request], str]:
     def fix(r: Request) -> str:
         place, value = repairs.shrunk(r, holds)
-        entry = f"{names.box_entry(r, place)} from {r.arguments.box_dim[place]} to {value}"
+        entry = f"{words.box_entry(r, place)} from {r.arguments.box_dim[place]} to {value}"
         return f"shrink {entry}, and copy in several steps"
 
     return fix
@@ -191,7 +191,7 @@ BOX_RULES: tuple[Rule, ...] = (
         found=inner_found,
         must=lambda r: (
             f"be a multiple of {INNER_BYTES} bytes when "
-            f"{names.argument(r, 'interleave_layout')} is none"
+            f"{words.argument(r, 'interleave_layout')} is none"
         ),
         fix=inner_fix,
         libcudacxx="__get_box_sizes",
@@ -207,9 +207,9 @@ BOX_RULES: tuple[Rule, ...] = (
         sets=ALL_BUT_MEASURED,
         after=_HAS_INNER,
         holds="not is_padded or inner_box == PADDED_INNER_VALUES",
-        found=lambda r: f"{names.inner_box(r)} is {counted(r.inner_box, 'value')}",
+        found=lambda r: f"{words.inner_box(r)} is {counted(r.inner_box, 'value')}",
         must=lambda r: f"be {PADDED_INNER_VALUES} for {r.type_row.data_type.name}",
-        fix=lambda r: f"use {PADDED_INNER_VALUES} for {names.inner_box(r)}",
+        fix=lambda r: f"use {PADDED_INNER_VALUES} for {words.inner_box(r)}",
         documented=True,
         repair=repairs.padded_inner,
     ),

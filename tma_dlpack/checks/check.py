@@ -6,12 +6,11 @@ from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple, TypeVar
 
-from tma_dlpack.checks import ALLOWABLE, RULES, Rule, names
+from tma_dlpack.checks import ALLOWABLE, RULES, Rule, words
 from tma_dlpack.checks.advice import ADVICE
-from tma_dlpack.checks.describe import describe
 from tma_dlpack.checks.judge import READS, judge
 from tma_dlpack.checks.repairs import Change
-from tma_dlpack.checks.request import Request, set_of_rules
+from tma_dlpack.checks.request import Request, describe, set_of_rules
 from tma_dlpack.tables.errors import Advice, Violation
 
 T = TypeVar("T")
@@ -74,7 +73,7 @@ def _reported(request: Request, failed: list[tuple[int, int]]) -> list[Fault]:
             continue
         if any((other, max(0, entry)) in here for other in rule.after_here):
             continue
-        if unreadable and any(names.argument(request, n) in unreadable for n in READS[row]):
+        if unreadable and any(words.argument(request, n) in unreadable for n in READS[row]):
             continue
         nth = -entry if rule.outermost_first else entry
         found.append((rule.step, nth, row, Fault(rule, request, None if entry < 0 else entry)))
@@ -111,7 +110,7 @@ def _violation(fault: Fault, more_to_fix: str) -> Violation:
     rule = fault.rule
     return Violation(
         rule=rule.id,
-        argument=names.argument(fault.request, rule.on),
+        argument=words.argument(fault.request, rule.on),
         found=fault.text(rule.found),
         limit=f"it must {fault.text(rule.must)}",
         fix=fault.text(rule.fix) + _allow(fault) + more_to_fix,
@@ -132,7 +131,7 @@ def advise(request: Request) -> tuple[Advice, ...]:
     return tuple(
         Advice(
             rule=row.id,
-            argument=names.argument(request, row.on),
+            argument=words.argument(request, row.on),
             found=row.found if isinstance(row.found, str) else row.found(request),
             limit=row.why,
             fix=row.fix if isinstance(row.fix, str) else row.fix(request),

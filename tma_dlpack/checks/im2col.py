@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tma_dlpack.checks import names, repairs, words
+from tma_dlpack.checks import repairs, words
 from tma_dlpack.checks.box import inner_fix, inner_found
 from tma_dlpack.checks.request import Request
 from tma_dlpack.checks.rule import (
@@ -54,7 +54,7 @@ def _corner_range(which: str) -> Rule:
         after=("RANK", f"{which.upper()}_CORNER_COUNT"),
         each="s",
         holds=f"-corner_end <= {which}[s] < corner_end",
-        found=lambda r, i: f"{names.corner_entry(r, which, i)} is {r.corner(which)[i]}",
+        found=lambda r, i: f"{words.corner_entry(r, which, i)} is {r.corner(which)[i]}",
         must=_corner_must,
         fix=lambda r, i: _corner_fix(r, which, i),
         documented=True,
@@ -102,7 +102,7 @@ def _bounding_box_found(r: Request, i: int) -> str:
     d = r.first_spatial + i
     return (
         f"the bounding box is {counted(r.bounding_box_extent(i), 'pixel')} along {'WHD'[i]} "
-        f"({names.extent(r, d)} = {r.arguments.global_dim[d]}, "
+        f"({words.extent(r, d)} = {r.arguments.global_dim[d]}, "
         f"upper corner {r.corner('upper')[i]}, lower corner {r.corner('lower')[i]})"
     )
 
@@ -176,7 +176,7 @@ IM2COL_RULES: tuple[Rule, ...] = (
         after=("RANK", "DIM_RANGE"),
         each="s > 0",
         holds="not has_model or int32(global_dim[s + first_spatial]) > 0",
-        found=lambda r, i: names.extent_found(r, r.first_spatial + i),
+        found=lambda r, i: words.extent_found(r, r.first_spatial + i),
         must="be 1..2^31 - 1 along H and D",
         fix=lambda r, i: words.parts_fix(r, r.first_spatial + i),
         source=MEASURED,

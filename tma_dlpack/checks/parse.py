@@ -12,7 +12,6 @@ from fractions import Fraction
 from typing import Any
 
 from tma_dlpack.checks import ALLOWABLE, RULES
-from tma_dlpack.checks.driver_order import driver_layout
 from tma_dlpack.checks.reader import Reader
 from tma_dlpack.checks.request import RULE_SETS, Request, set_of_rules
 from tma_dlpack.dlpack import TensorView, canonical_strides, row_major_strides
@@ -24,7 +23,7 @@ from tma_dlpack.tables.arguments import (
     alignment_bytes_of,
 )
 from tma_dlpack.tables.coerce import counted, integer_of
-from tma_dlpack.tables.dtypes import data_type_of, overrides_of
+from tma_dlpack.tables.dtypes import data_type_of, overrides_of, row
 from tma_dlpack.tables.enums import (
     TensorMapDataType,
     TensorMapIm2ColWideMode,
@@ -220,6 +219,34 @@ def _type_of(
     if asked_type is None:
         return data_type_of(view.dtype)
     return asked_type if asked_type in overrides_of(view.dtype) else None
+
+
+def driver_layout(
+    view: TensorView, data_type: TensorMapDataType | None
+) -> tuple[tuple[Number, ...], tuple[Number, ...]]:
+    """Turn a tensor's shape and strides into global_dim and global_strides (bytes).
+
+    Extents count values of the map's type: where those are smaller than an element of the tensor
+    (packed types) the innermost extent grows, and need not come out whole.
+
+    >>> import numpy as np
+    >>> from tma_dlpack.dlpack import as_tensor_view
+    >>> driver_layout(as_tensor_view(np.zeros((2, 3, 8), np.float32)), TensorMapDataType.FLOAT32)
+    ((8, 3, 2), (32, 96))
+    """
+    itemsize_bits = view.dtype.itemsize_bits
+    dims: tuple[Number, ...] = view.shape[::-1]
+    if dims and data_type is not None and row(data_type).is_packed:
+        values = _whole(Fraction(view.shape[-1] * itemsize_bits, row(data_type).element_bits))
+        dims = (values, *dims[1:])
+    outer = view.strides[-2::-1]
+    if itemsize_bits % 8 == 0:
+        return dims, tuple(stride * (itemsize_bits // 8) for stride in outer)
+    return dims, tuple(_whole(Fraction(stride * itemsize_bits, 8)) for stride in outer)
+
+
+def _whole(number: Fraction) -> Number:
+    return int(number) if number.denominator == 1 else number
 
 
 def _layout_of(

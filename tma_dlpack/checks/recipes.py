@@ -6,7 +6,7 @@ added to what was accepted (`Request.encode_arguments`).
 
 from __future__ import annotations
 
-from tma_dlpack.checks import names, repairs
+from tma_dlpack.checks import repairs, words
 from tma_dlpack.checks.request import Request
 from tma_dlpack.checks.rule import HAS_TYPE, LIBCU, TILED, Rule
 from tma_dlpack.tables.coerce import counted
@@ -153,7 +153,7 @@ RECIPE_RULES: tuple[Rule, ...] = (
         after=(*_SPAN_AFTER, "BOX_RANK"),
         after_here=("BOX_RANGE",),
         holds="not is_split or box_dim[0] % span_values == 0",
-        found=lambda r: f"{names.box_entry(r, 0)} is {counted(r.arguments.inner_box, 'element')}",
+        found=lambda r: f"{words.box_entry(r, 0)} is {counted(r.arguments.inner_box, 'element')}",
         must=_span_must,
         fix=_box_fix,
         source=SOURCE,
@@ -169,7 +169,7 @@ RECIPE_RULES: tuple[Rule, ...] = (
         kinds=TILED,
         after=("RANK", "ELEM_STRIDES_RANK"),
         holds="not is_split or ignores_inner_step or element_strides[0] == 1",
-        found=lambda r: f"{names.elem_stride(r, 0)} is {r.arguments.element_strides[0]}",
+        found=lambda r: f"{words.elem_stride(r, 0)} is {r.arguments.element_strides[0]}",
         must="be 1 with split_inner",
         fix="use 1 to take every element",
         source=SOURCE,
@@ -217,7 +217,7 @@ RECIPE_RULES: tuple[Rule, ...] = (
         kinds=TILED,
         after=("RANK", "RAGGED_DIM", "STRIDE_INNERMOST", *HAS_TYPE),
         holds="not is_ragged or ragged_stride_bits < RAGGED_STRIDE_END * element_bits",
-        found=lambda r: f"{names.stride_found(r, r.ragged_dim)}",
+        found=lambda r: f"{words.stride_found(r, r.ragged_dim)}",
         must=f"be a dimension whose stride is less than {RAGGED_STRIDE_END} elements",
         fix="make one map for each slice",
         source=SOURCE,

@@ -1,8 +1,10 @@
-"""`Request`: a call, normalised to the driver's words and order.
+"""`Request`: a call, normalised to the driver's words and order; and the struct of a request.
 
 Its numbers may break any rule; only their types are right. An argument that could not be read (a
 box of strings, a swizzle that does not exist) has a default here and a Violation in `unreadable`;
-rules that read it are skipped.
+rules that read it are skipped. `describe` turns a request into the integers that predicates read,
+as `tma_dlpack_describe` of include/tma_dlpack_make.h does in C. There numbers are cut at 2^60,
+which is beyond every limit; here they are exact. Packed types count in bits: nothing is a fraction.
 """
 
 from __future__ import annotations
@@ -14,9 +16,10 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
+from tma_dlpack.checks.rule import STRUCT
 from tma_dlpack.dlpack import TensorView
-from tma_dlpack.tables.arguments import EncodeArguments, MapKind, Number
-from tma_dlpack.tables.dtypes import DataTypeRow
+from tma_dlpack.tables.arguments import KINDS, EncodeArguments, MapKind, Number
+from tma_dlpack.tables.dtypes import DATA_TYPES, DataTypeRow
 from tma_dlpack.tables.enums import (
     DLDataTypeCode,
     TensorMapDataType,
@@ -130,7 +133,6 @@ class Request:
 
     @property
     def kind(self) -> MapKind:
-        """The kind of map."""
         return self.arguments.kind
 
     @property
@@ -140,12 +142,10 @@ class Request:
 
     @property
     def type_row(self) -> DataTypeRow:
-        """The row of the data type; only for rules that need one."""
         return self.arguments.type_row
 
     @property
     def interleaved(self) -> bool:
-        """Whether the layout is interleaved."""
         return self.arguments.interleave != TmaInterleaveLayout.none
 
     @property
@@ -175,7 +175,6 @@ class Request:
 
     @property
     def span_bytes(self) -> int:
-        """Bytes of one row of the swizzle pattern; 0 without swizzle."""
         return SWIZZLE_SPAN_BYTES[self.arguments.swizzle]
 
     @property
@@ -194,7 +193,6 @@ class Request:
 
     @property
     def is_ragged(self) -> bool:
-        """Whether ragged= was given."""
         return self.ragged is not None
 
     @property
@@ -250,12 +248,10 @@ class Request:
 
     @property
     def spatial(self) -> int:
-        """Number of spatial dimensions (W, H, D)."""
         return self.rank - 2
 
     @property
     def first_spatial(self) -> int:
-        """Dimension of W: 1, or 0 when interleaved."""
         return 0 if self.interleaved else 1
 
     def spatial_size(self, i: int) -> int:
@@ -343,3 +339,98 @@ def _bytes(bits: Number) -> Number:
 
 def _int32(n: int) -> int:
     return (n + (1 << 31)) % (1 << 32) - (1 << 31)
+
+
+# -- the struct that predicates read ---------------------------------------------------------------
+
+
+class Described:
+    """A request as integers: the fields of `STRUCT`, each 0 until it is set."""
+
+
+for _name, _count, *_ in STRUCT:
+    setattr(Described, _name, (0,) * _count if _count else 0)
+
+_ZEROS = (0,) * 5
+
+
+def describe(r: Request) -> Described:
+    """Return the struct of a request."""
+    a, target, rank = r.arguments, r.target, r.rank
+    c: Any = Described()
+    c.kind, c.rank = KINDS.index(a.kind), rank
+    c.dims = dims = rank if 1 <= rank <= 5 else 0
+    c.address, c.is_null = r.address, r.view is not None and r.own_address == 0
+
+    row = DATA_TYPES[a.data_type]
+    c.data_type = a.data_type if r.type_is_known else -1
+    c.asked_type = -1 if r.asked_type is None else r.asked_type
+    c.element_bits = bits = row.element_bits
+    c.is_float, c.packed_unit, c.type_swizzles = row.is_float, 1, row.swizzles
+    c.type_interleaves, c.passes_nan = row.interleaves, r.passes_nan
+    if row.is_packed:
+        c.is_packed, c.is_padded, c.packed_unit = True, row.is_padded, row.packed_unit
+
+    c.interleave, c.swizzle = a.interleave, a.swizzle
+    c.l2_promotion, c.oob_fill, c.mode = a.l2_promotion, a.oob_fill, a.mode
+    c.first_spatial = 0 if a.interleave else 1
+    c.alignment_bytes, c.inner_stride = a.alignment_bytes, r.innermost_stride
+
+    view, extents = r.view, a.global_dim
+    if view is not None and view.shape:
+        c.row_bits = view.shape[-1] * view.dtype.itemsize_bits
+    else:
+        c.row_bits = extents[0] * bits if extents else 0
+    stride_bits = tuple([int(8 * stride) for stride in a.global_strides])
+    c.stride_bits = (stride_bits + _ZEROS)[:4]
+    inside, spans = c.row_bits, [0]
+    for d in range(1, dims):
+        spans.append(inside)
+        if extents[d] != 1:
+            inside = extents[d] * stride_bits[d - 1]
+    c.inside_bits = (*spans, *_ZEROS)[:5]
+    c.global_dim = (extents + _ZEROS)[:5]
+    if row.is_packed and dims:
+        c.global_dim = (c.row_bits // bits, *c.global_dim[1:])
+
+    steps = a.element_strides
+    c.elem_stride_count, c.element_strides = len(steps), (steps + _ZEROS)[:5]
+    c.ignores_inner_step = r.ignores_innermost_elem_stride
+    c.span_bits = 8 * SWIZZLE_SPAN_BYTES[a.swizzle]
+    c.is_split, c.is_ragged, c.has_swizzle = r.split_inner, r.is_ragged, r.has_swizzle
+    c.span_values, c.ragged_dim = r.span_values, r.ragged_dim
+    if 1 <= c.ragged_dim < dims:
+        c.ragged_stride_bits = stride_bits[c.ragged_dim - 1]
+    c.corner_end = r.corner_end
+    if a.kind == "tiled":
+        _describe_box(c, a.box_dim, steps)
+    else:
+        _describe_column(c, a)
+    c.inner_box_bits = c.inner_box * bits
+
+    c.has_tma, c.is_sm_9x, c.has_wide = target.has_tma, target.is_sm_9x, target.has_wide
+    c.has_model, c.max_smem_bytes = target.has_model, target.max_smem_bytes
+    described: Described = c
+    return described
+
+
+def _describe_box(c: Any, box: tuple[int, ...], steps: tuple[int, ...]) -> None:
+    c.box_count, c.box_dim = len(box), (box + _ZEROS)[:5]
+    c.inner_box = c.span_values if c.is_split else c.box_dim[0]
+    box_bits = floor_bits = c.element_bits
+    for d, size in enumerate(box):
+        step = steps[d] if d < len(steps) and not (d == 0 and c.ignores_inner_step) else 1
+        box_bits *= size
+        floor_bits *= size // step if step > 0 else size
+    c.box_bits, c.floor_box_bits = box_bits, floor_bits
+
+
+def _describe_column(c: Any, a: EncodeArguments) -> None:
+    lower, upper = a.pixel_box_lower_corner, a.pixel_box_upper_corner
+    c.spatial = max(0, c.dims - 2)
+    c.corners = min(1, c.spatial) if a.kind == "im2col_wide" else c.spatial
+    c.lower_count, c.lower = len(lower), (lower + _ZEROS)[:3]
+    c.upper_count, c.upper = len(upper), (upper + _ZEROS)[:3]
+    c.channels, c.pixels = a.channels_per_pixel, a.pixels_per_column
+    c.inner_box = c.channels
+    c.box_bits = c.floor_box_bits = c.channels * c.pixels * c.element_bits

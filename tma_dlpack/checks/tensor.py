@@ -1,19 +1,21 @@
-"""Rules on the tensor: device, rank, address, sizes, strides."""
+"""Rules on the tensor: device, rank, address, sizes, strides, data type and its fill."""
 
 from __future__ import annotations
 
-from tma_dlpack.checks import names, repairs, words
+from tma_dlpack.checks import repairs, words
 from tma_dlpack.checks.request import Request
 from tma_dlpack.checks.rule import (
     ALL_BUT_MEASURED,
     HAS_TYPE,
+    LIBCU,
     MEASURED,
     TILED,
     WIDE,
     Rule,
 )
 from tma_dlpack.tables.coerce import counted
-from tma_dlpack.tables.enums import TmaInterleaveLayout
+from tma_dlpack.tables.dtypes import overrides_of
+from tma_dlpack.tables.enums import TmaInterleaveLayout, TmaOobFill
 from tma_dlpack.tables.limits import (
     MAX_RANK,
     MIN_RANK_IM2COL,
@@ -107,12 +109,12 @@ TENSOR_RULES: tuple[Rule, ...] = (
         after=("RANK",),
         holds="interleave == 0 or rank >= MIN_RANK_INTERLEAVED",
         found=lambda r: (
-            f"{names.argument(r, 'interleave_layout')} is {r.arguments.interleave.name} for a "
+            f"{words.argument(r, 'interleave_layout')} is {r.arguments.interleave.name} for a "
             f"tensor of {counted(r.rank, 'dimension')}"
         ),
         must=f"be none for fewer than {MIN_RANK_INTERLEAVED} dimensions",
         fix=lambda r: (
-            f"use {names.argument(r, 'interleave_layout')}='none', or add outer dimensions of "
+            f"use {words.argument(r, 'interleave_layout')}='none', or add outer dimensions of "
             f"size 1{'' if r.is_driver_call else ' with x[None]'}"
         ),
         libcudacxx="__get_tensor_map_rank",
@@ -180,7 +182,7 @@ TENSOR_RULES: tuple[Rule, ...] = (
         each="d",
         outermost_first=True,
         holds="1 <= global_dim[d] <= MAX_DIM",
-        found=names.extent_found,
+        found=words.extent_found,
         must="be 1..2^32",
         fix=lambda r, i: (
             "an empty tensor has nothing to copy: skip it"
@@ -201,7 +203,7 @@ TENSOR_RULES: tuple[Rule, ...] = (
         after=("RANK",),
         holds="inner_stride == 1",
         found=lambda r: (
-            f"{names.layout(r, 'strides')}[{r.rank - 1}] is "
+            f"{words.layout(r, 'strides')}[{r.rank - 1}] is "
             f"{counted(r.innermost_stride, 'element')}"
         ),
         must="be 1: the last dimension must be contiguous",
@@ -220,7 +222,7 @@ TENSOR_RULES: tuple[Rule, ...] = (
         after=("RANK", "STRIDE_INNERMOST"),
         each="d > 0",
         holds="stride_bits[d - 1] == 0 or stride_bits[d - 1] >= inside_bits[d]",
-        found=names.stride_found,
+        found=words.stride_found,
         must=lambda r, i: (
             f"be 0, or at least the {counted(r.nested_bytes(i), 'byte')} that the next inner "
             "dimension spans"
@@ -238,7 +240,7 @@ TENSOR_RULES: tuple[Rule, ...] = (
         after=("RANK", "STRIDE_INNERMOST"),
         each="d > 0",
         holds="stride_bits[d - 1] % (8 * alignment_bytes) == 0",
-        found=names.stride_found,
+        found=words.stride_found,
         must=lambda r, i: f"be a multiple of {r.alignment_bytes} bytes",
         fix=lambda r, i: words.padding_fix(r),
         libcudacxx="__get_tensor_strides",
@@ -253,7 +255,7 @@ TENSOR_RULES: tuple[Rule, ...] = (
         after=("RANK", "STRIDE_INNERMOST"),
         each="d > 0",
         holds="0 <= stride_bits[d - 1] < 8 * STRIDE_BYTES_END",
-        found=names.stride_found,
+        found=words.stride_found,
         must="be less than 2^40 bytes, and not negative",
         fix=words.index_fix,
         libcudacxx="__get_tensor_strides",
@@ -270,5 +272,111 @@ TENSOR_RULES: tuple[Rule, ...] = (
         must="be below 2^57, and not negative",
         fix="pass the address of device memory, such as data_ptr() of a torch tensor gives",
         source=MEASURED,
+    ),
+)
+
+
+def _packed_found(r: Request) -> str:
+    """Name the argument that decides the map's type, and the type."""
+    data_type = r.arguments.data_type.name
+    if r.view is None:
+        found = f"tensor_data_type is {data_type}"
+    elif r.asked_type is not None:
+        found = f"data_type is {data_type}"
+    else:
+        found = f"tensor.dtype is {r.view.dtype}, which takes the map type {data_type}"
+    return f"{found} on {r.target}"
+
+
+def _override_fix(r: Request) -> str:
+    assert r.view is not None
+    choices = ", ".join(t.name for t in overrides_of(r.view.dtype))
+    return f"omit data_type, or choose one of {choices}" if choices else words.carry_fix(r)
+
+
+def _nan_found(r: Request) -> str:
+    return f"{words.argument(r, 'oobfill')} is nan for the map type {r.type_row.data_type.name}"
+
+
+def _nan_fix(r: Request) -> str:
+    return f"use {words.argument(r, 'oobfill')}='none', which fills with zeros"
+
+
+DATA_TYPE_RULES: tuple[Rule, ...] = (
+    # 1. device
+    Rule(
+        id="PACKED_TYPE",
+        step=12,
+        on="tensor.dtype",
+        why="packed types came with compute capability 10.0; the driver refuses them for sm_90",
+        unsupported=True,
+        after=("CAPABILITY",),
+        holds="not is_packed or not is_sm_9x",
+        found=_packed_found,
+        must="be a type of whole bytes on compute capability 9.x",
+        fix=words.packed_fix,
+        libcudacxx="__check_device",
+        repair=repairs.other_type,
+    ),
+    # 4. data type
+    Rule(
+        id="DTYPE",
+        step=40,
+        on="tensor.dtype",
+        why="a map names one of 16 element types",
+        make_only=True,
+        holds="asked_type >= 0 or data_type >= 0",
+        found=lambda r: f"tensor.dtype is {r.view.dtype if r.view else 'unknown'}",
+        must="be one that tensor maps have: uint8/16/32/64, int32/64, float16/32/64, bfloat16, "
+        "bool, a float8, or 4-bit values of 16 lanes (or float4_e2m1fn)",
+        fix=words.carry_fix,
+        libcudacxx="__get_tensor_map_data_type",
+        repair=repairs.other_type,
+    ),
+    Rule(
+        id="DATA_TYPE_OVERRIDE",
+        step=41,
+        on="data_type",
+        why="with another element size, shape and strides would mean something else",
+        make_only=True,
+        holds="asked_type < 0 or data_type >= 0",
+        found=lambda r: (
+            f"data_type is {r.asked_type.name if r.asked_type is not None else 'omitted'} for a "
+            f"tensor of {r.view.dtype if r.view else 'unknown type'}"
+        ),
+        must="have the element size of the tensor",
+        fix=_override_fix,
+        source="tma_dlpack: data_type does not change the size of an element",
+        repair=repairs.other_type,
+    ),
+    Rule(
+        id="OOB_NAN",
+        step=42,
+        on="oobfill",
+        why="the fill pattern is a NaN only in the floating-point types",
+        after=HAS_TYPE,
+        holds="oob_fill == 0 or is_float or passes_nan",
+        found=_nan_found,
+        must="be none for data types that are not floating-point",
+        fix=_nan_fix,
+        libcudacxx="__get_tensor_map_data_type",
+        documented=True,
+        repair=repairs.constant(oobfill=TmaOobFill.none),
+    ),
+    # 10. what only the driver requires
+    Rule(
+        id="OOB_NAN_FLOAT8",
+        step=103,
+        on="oobfill",
+        why="maps of float8 and float4 have integer types, which have no NaN fill",
+        sets=LIBCU,
+        after=HAS_TYPE,
+        holds="oob_fill == 0 or is_float or not passes_nan",
+        found=_nan_found,
+        must="be none for data types that are not floating-point",
+        fix=_nan_fix,
+        documented=True,
+        differs="libcu++ lets float8 and float4 pass to the driver, which takes them as integers",
+        repair=repairs.constant(oobfill=TmaOobFill.none),
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tma_dlpack.checks.driver_order import driver_layout
+from tma_dlpack.checks.parse import driver_layout
 from tma_dlpack.dlpack import TensorView
 from tma_dlpack.tables.arguments import EncodeArguments
 from tma_dlpack.tables.dtypes import data_type_of, overrides_of
