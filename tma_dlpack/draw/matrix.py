@@ -87,21 +87,26 @@ class MatrixAtoms(Figure):
             notes.append("leading byte offset: not used; each K step has its own start address")
         return tuple(notes)
 
+    @property
+    def hidden(self) -> list[str]:
+        """How many atoms are not drawn."""
+        left = {"rows": self.down - MAX_DOWN, "spans": self.across - MAX_ACROSS}
+        return [f"⋮ {n} more {what} of atoms" for what, n in left.items() if n > 0]
+
     def text(self) -> str:
         """Return the addresses of the atoms as a table, and the K steps."""
         across = range(min(self.across, MAX_ACROSS))
-        more = f"  and {self.across - MAX_ACROSS} more" if self.across > MAX_ACROSS else ""
         head = "".join(f"{f'span {n}':<12}" for n in across)
-        lines = [self.title, f"{'rows':<12}{head}".rstrip() + more]
+        lines = [self.title, f"{'rows':<12}{head}".rstrip()]
         for n in range(min(self.down, MAX_DOWN)):
             row = [f"{self.atoms[n * self.across + m].address:#06x}" for m in across]
             cells = "".join(f"{cell:<12}" for cell in row)
             lines.append(f"{self._rows(n):<12}{cells}".rstrip())
-        if self.down > MAX_DOWN:
-            lines.append(f"⋮ {self.down - MAX_DOWN} more rows of atoms")
         starts = [f"{start:#06x}" for start in self.descriptor.k_starts[:8]]
         more = f" and {self.descriptor.k_steps - 8} more" if self.descriptor.k_steps > 8 else ""
-        return "\n".join([*lines, *self.notes, f"K steps start at {', '.join(starts)}{more}"])
+        return "\n".join(
+            [*lines, *self.hidden, *self.notes, f"K steps start at {', '.join(starts)}{more}"]
+        )
 
     def scenes(self) -> tuple[Scene, ...]:
         """Lower to one panel: the atoms, and what the offsets lead to."""
@@ -121,10 +126,10 @@ class MatrixAtoms(Figure):
         if right and across > 1:
             name = f"→ {_short(right)} {right_bytes}"
             cells.append(Cell(0.5 + wide / 2, -0.4, "strong", name, columns=0, rows=0.4))
-        left = {"rows": self.down - down, "spans": self.across - across}
-        hidden = [f"⋮ {n} more {what} of atoms" for what, n in left.items() if n]
         grid = Grid(tuple(cells), (width + GAP, ATOM_HEIGHT + GAP))
-        return (lay_out(self.title, [grid], "atoms in shared memory", (), [*hidden, *self.notes]),)
+        return (
+            lay_out(self.title, [grid], "atoms in shared memory", (), [*self.hidden, *self.notes]),
+        )
 
     def _atom(self, atom: Atom, wide: float) -> list[Cell]:
         """Draw an atom, its K steps side by side where K runs along its rows."""
