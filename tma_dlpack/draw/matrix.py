@@ -76,22 +76,18 @@ class MatrixAtoms(Figure):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the picture does not show."""
+        """How many atoms are not drawn, what the axes are, and what the offsets lead to."""
         d = self.descriptor
+        left = {"rows": self.down - MAX_DOWN, "spans": self.across - MAX_ACROSS}
+        notes = [f"⋮ {n} more {what} of atoms" for what, n in left.items() if n > 0]
         rows, inner = ("M or N", "K") if d.major == "K" else ("K", "M or N")
-        notes = [f"down: {rows}, {self.atom_rows} rows per atom; across: {inner}"]
+        notes.append(f"down: {rows}, {self.atom_rows} rows per atom; across: {inner}")
         for (name, offset), where in zip(self.offsets, ("below", "to the right"), strict=True):
             if name:
                 notes.append(f"{name}: {offset} bytes to the atom {where}")
         if d.major == "K" and d.swizzle is not TmaSwizzle.none:
             notes.append("leading byte offset: not used; each K step has its own start address")
         return tuple(notes)
-
-    @property
-    def hidden(self) -> list[str]:
-        """How many atoms are not drawn."""
-        left = {"rows": self.down - MAX_DOWN, "spans": self.across - MAX_ACROSS}
-        return [f"⋮ {n} more {what} of atoms" for what, n in left.items() if n > 0]
 
     def text(self) -> str:
         """Return the addresses of the atoms as a table, and the K steps."""
@@ -104,9 +100,8 @@ class MatrixAtoms(Figure):
             lines.append(f"{self._rows(n):<12}{cells}".rstrip())
         starts = [f"{start:#06x}" for start in self.descriptor.k_starts[:8]]
         more = f" and {self.descriptor.k_steps - 8} more" if self.descriptor.k_steps > 8 else ""
-        return "\n".join(
-            [*lines, *self.hidden, *self.notes, f"K steps start at {', '.join(starts)}{more}"]
-        )
+        steps = f"K steps start at {', '.join(starts)}{more}"
+        return "\n".join([*lines, *self.notes, steps])
 
     def scenes(self) -> tuple[Scene, ...]:
         """Lower to one panel: the atoms, and what the offsets lead to."""
@@ -127,9 +122,7 @@ class MatrixAtoms(Figure):
             name = f"→ {_short(right)} {right_bytes}"
             cells.append(Cell(0.5 + wide / 2, -0.4, "strong", name, columns=0, rows=0.4))
         grid = Grid(tuple(cells), (width + GAP, ATOM_HEIGHT + GAP))
-        return (
-            lay_out(self.title, [grid], "atoms in shared memory", (), [*self.hidden, *self.notes]),
-        )
+        return (lay_out(self.title, [grid], "atoms in shared memory", (), self.notes),)
 
     def _atom(self, atom: Atom, wide: float) -> list[Cell]:
         """Draw an atom, its K steps side by side where K runs along its rows."""
