@@ -208,6 +208,18 @@ def test_diff_names_the_fields_and_bits_that_differ():
     assert "box_dim[1]" in figure.title
 
 
+def test_the_address_of_a_host_tensor_is_not_drawn_and_a_bare_one_is():
+    host = TILED["a dense tile"].tensor_map
+    copied = tma.TensorMap.from_bytes(bytes(host))
+    bare = copied.replace(global_address=0x7F00_1234_5680)
+    for figure in (draw.fields_of(host), draw.diff(host, copied)):
+        assert f"{host.global_address:x}" not in str(figure) + figure.svg()
+        assert "byte   0  ·· ·· ·· ·· ·· ·· ·· ··" in str(figure)
+        assert figure.values[0].values[0] == f"{host.global_address:#x}"  # a fact all the same
+    assert "0x7f0012345680" in str(draw.fields_of(bare))
+    assert "byte   0  80 56 34 12 00 7f 00 00" in str(draw.diff(host, bare))
+
+
 def test_diff_of_equal_maps_has_nothing_to_show():
     tm = TILED["a vector"].tensor_map
     assert draw.diff(tm, tm).title == "two maps: 0 bits differ"

@@ -75,6 +75,39 @@ def test_the_phases_of_an_ldmatrix_and_their_wavefronts(plain, swizzled):
         assert f"{wavefronts} wavefronts" in steps.title
 
 
+def test_threads_are_numbered_through_all_phases(plain):
+    steps = draw.access_steps(plain, tma.ldmatrix_addresses(plain, 0, 0, num=4))
+    for n in range(4):
+        names = [text for text in panel_texts(steps.step(n)) if text.startswith("thread ")]
+        assert names == [f"thread {t}" for t in range(8 * n, 8 * n + 8)]
+    assert "phase  4: 8 wavefronts   24:4 25:4" in str(steps)
+    fifth = [t for t in panel_texts(draw.access_steps(plain).step(4)) if t.startswith("thread ")]
+    assert fifth[0] == "thread 0"  # the next instruction of the warp
+
+
+def test_a_strip_has_a_cell_per_position_or_groups_of_one_size():
+    for extent, count, name in ((56, 56, "55"), (64, 64, "63"), (130, 44, "129..129")):
+        tm = tma.make_tma_descriptor(np.zeros((extent, 8, 8), np.float16), (16, 8, 8))
+        cells = [i for i in draw.tensor(tm).scenes()[0].items if i.key.startswith("at0.")]
+        assert len(cells) == count
+        assert cells[-1].title == f"shape[0]: position {name}"
+
+
+def test_the_rows_of_the_box_are_named_beside_its_middle():
+    tm = tma.make_tma_descriptor(np.zeros((4096, 64), np.float16), (128, 64))
+    (scene,) = draw.tensor(tm, (1024, 0)).scenes()
+    (name,) = (i for i in scene.items if i.text == "rows 1024..1151")
+    (box,) = (i for i in scene.items if i.style == "box")
+    assert abs(name.row + name.rows / 2 - box.row - box.rows / 2) < 0.1
+
+
+def test_chunks_that_the_copy_does_not_write_have_no_label():
+    case = TILED["128B swizzle of padded rows"]
+    (scene, _) = draw.shared(case.tile()).scenes()
+    assert "untouched" not in panel_texts(scene)
+    assert "untouched by the copy" in panel_texts(scene)  # the legend
+
+
 def test_a_step_can_be_shown_alone_and_says_how_many_were_asked_so_far(plain):
     steps = draw.access_steps(plain)
     assert "8 wavefronts, 24 of 128 so far" in panel_texts(steps.step(2))

@@ -302,7 +302,10 @@ def _segments(tensor_map: TensorMap, keys: dict[str, str]) -> tuple[Segment, ...
 
 def _field_value(field: Field, key: str, maps: tuple[TensorMap, ...]) -> FieldValue:
     """Read a field of each map; ``-`` of a map without it."""
-    read = (_value(field, tm) if field.exists(tm.kind, tm.rank) else ("-", "-") for tm in maps)
+    hosts = {tm.global_address for tm in maps if is_of_host_tensor(tm)}
+    read = [
+        _value(field, tm, hosts) if field.exists(tm.kind, tm.rank) else ("-", "-") for tm in maps
+    ]
     places = ", ".join(f"{bit}..{bit + w - 1}" if w > 1 else f"{bit}" for bit, w in field.pieces)
     return FieldValue(key, field.label, places, *zip(*read, strict=True))
 
@@ -312,11 +315,11 @@ def is_of_host_tensor(tensor_map: TensorMap) -> bool:
     return tensor_map.tensor is not None and not tensor_map.launchable
 
 
-def _value(field: Field, tensor_map: TensorMap) -> tuple[str, str]:
+def _value(field: Field, tensor_map: TensorMap, hosts: set[int]) -> tuple[str, str]:
     """Return a decoded field with the names of the header, and as it is drawn."""
     value = bits.read(field, bytes(tensor_map))
     if field.name == "global_address":
-        return f"{value:#x}", HIDDEN if is_of_host_tensor(tensor_map) else f"{value:#x}"
+        return f"{value:#x}", HIDDEN if value in hosts else f"{value:#x}"
     name = _ENUMS[field.name](value).name if field.name in _ENUMS else f"{value}"
     name += f" ({tensor_map.data_type.name})" * (field.name == "element_type")
     name += " bytes" * (field.name == "global_strides")

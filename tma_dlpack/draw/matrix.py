@@ -76,10 +76,12 @@ class MatrixAtoms(Figure):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the picture does not show."""
+        """How many atoms are not drawn, what the axes are, and what the offsets lead to."""
         d = self.descriptor
+        left = {"rows": self.down - MAX_DOWN, "spans": self.across - MAX_ACROSS}
+        notes = [f"⋮ {n} more {what} of atoms" for what, n in left.items() if n > 0]
         rows, inner = ("M or N", "K") if d.major == "K" else ("K", "M or N")
-        notes = [f"down: {rows}, {self.atom_rows} rows per atom; across: {inner}"]
+        notes.append(f"down: {rows}, {self.atom_rows} rows per atom; across: {inner}")
         for (name, offset), where in zip(self.offsets, ("below", "to the right"), strict=True):
             if name:
                 notes.append(f"{name}: {offset} bytes to the atom {where}")
@@ -90,18 +92,16 @@ class MatrixAtoms(Figure):
     def text(self) -> str:
         """Return the addresses of the atoms as a table, and the K steps."""
         across = range(min(self.across, MAX_ACROSS))
-        more = f"  and {self.across - MAX_ACROSS} more" if self.across > MAX_ACROSS else ""
         head = "".join(f"{f'span {n}':<12}" for n in across)
-        lines = [self.title, f"{'rows':<12}{head}".rstrip() + more]
+        lines = [self.title, f"{'rows':<12}{head}".rstrip()]
         for n in range(min(self.down, MAX_DOWN)):
             row = [f"{self.atoms[n * self.across + m].address:#06x}" for m in across]
             cells = "".join(f"{cell:<12}" for cell in row)
             lines.append(f"{self._rows(n):<12}{cells}".rstrip())
-        if self.down > MAX_DOWN:
-            lines.append(f"⋮ {self.down - MAX_DOWN} more rows of atoms")
         starts = [f"{start:#06x}" for start in self.descriptor.k_starts[:8]]
         more = f" and {self.descriptor.k_steps - 8} more" if self.descriptor.k_steps > 8 else ""
-        return "\n".join([*lines, *self.notes, f"K steps start at {', '.join(starts)}{more}"])
+        steps = f"K steps start at {', '.join(starts)}{more}"
+        return "\n".join([*lines, *self.notes, steps])
 
     def scenes(self) -> tuple[Scene, ...]:
         """Lower to one panel: the atoms, and what the offsets lead to."""
@@ -121,10 +121,8 @@ class MatrixAtoms(Figure):
         if right and across > 1:
             name = f"→ {_short(right)} {right_bytes}"
             cells.append(Cell(0.5 + wide / 2, -0.4, "strong", name, columns=0, rows=0.4))
-        left = {"rows": self.down - down, "spans": self.across - across}
-        hidden = [f"⋮ {n} more {what} of atoms" for what, n in left.items() if n]
         grid = Grid(tuple(cells), (width + GAP, ATOM_HEIGHT + GAP))
-        return (lay_out(self.title, [grid], "atoms in shared memory", (), [*hidden, *self.notes]),)
+        return (lay_out(self.title, [grid], "atoms in shared memory", (), self.notes),)
 
     def _atom(self, atom: Atom, wide: float) -> list[Cell]:
         """Draw an atom, its K steps side by side where K runs along its rows."""

@@ -248,15 +248,9 @@ def choice_of(tensor_map: TensorMap) -> Choice:
         column = {n: getattr(args, n) for n in _IM2COL[2:]}
         taps = (0,) * len(args.pixel_box_lower_corner)
         kinds = {**corners, **column, "im2col_offsets": taps}
-    return Choice(
-        elem_strides=tensor_map.elem_strides,
-        interleave_layout=args.interleave.name,
-        swizzle=args.swizzle.name,
-        l2_fetch_size=args.l2_promotion.name,
-        oobfill=args.oob_fill.name,
-        data_type=args.data_type.name,
-        rules="driver",
-        coords=first_coords(args),
-        target=tensor_map.target.name,
-        **kinds,
-    )
+    options = {"interleave_layout": args.interleave, "swizzle": args.swizzle}
+    options |= {"l2_fetch_size": args.l2_promotion, "oobfill": args.oob_fill}
+    kinds |= {name: member.name for name, member in options.items()}
+    kinds |= {"elem_strides": tensor_map.elem_strides, "data_type": args.data_type.name}
+    target = tensor_map.target.name
+    return Choice(rules="driver", coords=first_coords(args), target=target, **kinds)

@@ -280,12 +280,9 @@ def start_state(explorer: Explorer) -> dict[str, Any]:
 def _widget_class() -> Any:
     """Make the class; anywidget is imported here alone, with an ImportError where it is missing."""
     anywidget = importlib.import_module("anywidget")
-    body = {
-        "_esm": front_end(),
-        "_css": style_sheet(),
-        "start": importlib.import_module("traitlets").Dict().tag(sync=True),
-        "__doc__": "The live widget of an `Explorer`.",
-    }
+    start = importlib.import_module("traitlets").Dict().tag(sync=True)
+    about = "The live widget of an `Explorer`."
+    body = {"_esm": front_end(), "_css": style_sheet(), "start": start, "__doc__": about}
     return type("ExplorerWidget", (anywidget.AnyWidget,), body)
 
 
