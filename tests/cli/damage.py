@@ -11,10 +11,17 @@ from collections.abc import Callable
 
 from printed_forms import SHOWN, SIZES, Encode, deepgemm
 
+
+class Dice(random.Random):
+    """A generator of random numbers that knows which type the printout at hand is of."""
+
+    data_type = 0
+
+
 SPANS = (1 << 30, 32, 64, 128)
 
 
-def valid_encode(rnd: random.Random, rank: int | None = None) -> Encode:
+def valid_encode(rnd: Dice, rank: int | None = None) -> Encode:
     """Return arguments that the driver accepts, often with entries that only just fit."""
     rank = rank or rnd.choice((1, 2, 2, 2, 3, 3, 4, 5))
     data_type = rnd.randrange(13)
@@ -51,7 +58,8 @@ def valid_encode(rnd: random.Random, rank: int | None = None) -> Encode:
 
 # -- kinds of damage ------------------------------------------------------------------------------
 
-Damage = Callable[[str, random.Random], str]
+
+Damage = Callable[[str, Dice], str]
 LOGGER = (
     "rank: 9",
     "[mpi] rank: 3",
@@ -70,14 +78,14 @@ LOGGER = (
 )
 
 
-def drop_lines(text: str, rnd: random.Random) -> str:
+def drop_lines(text: str, rnd: Dice) -> str:
     lines = text.splitlines(keepends=True)
     for _ in range(min(len(lines), rnd.randint(1, 3))):
         del lines[rnd.randrange(len(lines))]
     return "".join(lines)
 
 
-def mask_address(text: str, rnd: random.Random) -> str:
+def mask_address(text: str, rnd: Dice) -> str:
     mask = rnd.choice(("*", "x", "X", "?", "#"))
 
     def masked(found: re.Match[str]) -> str:
@@ -90,7 +98,7 @@ def mask_address(text: str, rnd: random.Random) -> str:
     return re.sub(r"0x[0-9a-f]{7,}", masked, text)
 
 
-def mask_number(text: str, rnd: random.Random) -> str:
+def mask_number(text: str, rnd: Dice) -> str:
     """Hide a part of one number."""
     numbers = list(re.finditer(r"(?<![\w.])\d{2,}(?![\w.])", text))
     if not numbers:
@@ -101,7 +109,7 @@ def mask_number(text: str, rnd: random.Random) -> str:
     return text[: found.start()] + found[0][:kept] + hidden + text[found.end() :]
 
 
-def break_lines(text: str, rnd: random.Random) -> str:
+def break_lines(text: str, rnd: Dice) -> str:
     """Break lines as a terminal of some width does."""
     width = rnd.randint(17, 60)
     lines = text.splitlines()
@@ -110,14 +118,14 @@ def break_lines(text: str, rnd: random.Random) -> str:
     )
 
 
-def break_somewhere(text: str, rnd: random.Random) -> str:
+def break_somewhere(text: str, rnd: Dice) -> str:
     for _ in range(rnd.randint(1, 3)):
         at = rnd.randrange(len(text))
         text = text[:at] + "\n" + text[at:]
     return text
 
 
-def change_indices(text: str, rnd: random.Random) -> str:
+def change_indices(text: str, rnd: Dice) -> str:
     """Count entries from 1, in hex, by a name, or print the count in the brackets."""
     how = rnd.randrange(5)
     if how == 0:
@@ -131,21 +139,21 @@ def change_indices(text: str, rnd: random.Random) -> str:
     return re.sub(r"\[(\d)\](?= *=)", lambda m: f"[{int(m[1]) + 1}]", text, count=1)
 
 
-def reorder(text: str, rnd: random.Random) -> str:
+def reorder(text: str, rnd: Dice) -> str:
     lines = text.splitlines(keepends=True)
     rnd.shuffle(lines)
     return "".join(lines)
 
 
-def truncate(text: str, rnd: random.Random) -> str:
+def truncate(text: str, rnd: Dice) -> str:
     return text[: rnd.randrange(len(text))]
 
 
-def lose_the_beginning(text: str, rnd: random.Random) -> str:
+def lose_the_beginning(text: str, rnd: Dice) -> str:
     return text[rnd.randrange(len(text)) :]
 
 
-def group_digits(text: str, rnd: random.Random) -> str:
+def group_digits(text: str, rnd: Dice) -> str:
     """Write numbers of a text with separators of thousands."""
     sign = rnd.choice((",", ",", ",", "_", "'", "\u202f", " "))
     share = rnd.choice((0.3, 1))
@@ -156,7 +164,7 @@ def group_digits(text: str, rnd: random.Random) -> str:
     return re.sub(r"(?<![\w.])\d{4,}(?![\w.])", grouped, text)
 
 
-def in_units(text: str, rnd: random.Random) -> str:
+def in_units(text: str, rnd: Dice) -> str:
     """Write numbers of a text in KiB, MiB or with a name."""
     form = rnd.choice(("{} KiB", "{}KiB", "{}K", "{} KB", "{}k"))
 
@@ -167,19 +175,20 @@ def in_units(text: str, rnd: random.Random) -> str:
     return re.sub(r"(?<![\w.])\d{4,}(?![\w.])", short, text)
 
 
-def in_elements(text: str, rnd: random.Random) -> str:
+def in_elements(text: str, rnd: Dice) -> str:
     """Say that strides count something else."""
     unit = rnd.choice(("(elements)", "(in elements)", "(KiB)", "(x16 bytes)", "(rows)"))
-    size = rnd.choice((2, 4))
 
     def counted(found: re.Match[str]) -> str:
-        numbers = re.sub(r"\d+", lambda m: str(int(m[0]) // size), found[2])
+        numbers = re.sub(r"\d+", lambda m: str(int(m[0]) // SIZES[rnd.data_type]), found[2])
         return f"{found[1]} {unit}: {numbers}"
 
-    return re.sub(r"(\w*[sS]trides?)(?: *[:=]? *)([\[({][\d, ]*[\])}])", counted, text)
+    return re.sub(
+        r"(\b(?:\w*global_?[sS]trides?|strides))(?: *[:=]? *)([\[({][\d, ]*[\])}])", counted, text
+    )
 
 
-def with_sizes(text: str, rnd: random.Random) -> str:
+def with_sizes(text: str, rnd: Dice) -> str:
     """Print lists as debuggers show vectors."""
     form = rnd.choice(("size={n} ", "len={n} ", "std::vector of length {n}, capacity {n} = "))
 
@@ -189,7 +198,7 @@ def with_sizes(text: str, rnd: random.Random) -> str:
     return re.sub(r"\[[\d, ]+\]|\{[\d, ]+\}|\([\d, ]+\)", sized, text)
 
 
-def add_lines(text: str, rnd: random.Random) -> str:
+def add_lines(text: str, rnd: Dice) -> str:
     """Write lines of a logger between those of the printout; lose one of these."""
     lines = text.splitlines(keepends=True)
     if rnd.random() < 0.5:
@@ -199,11 +208,11 @@ def add_lines(text: str, rnd: random.Random) -> str:
     return "".join(lines)
 
 
-def join_lines(text: str, rnd: random.Random) -> str:
+def join_lines(text: str, rnd: Dice) -> str:
     return text.replace("\n", rnd.choice((" ", "  ", " | ", "; ")))
 
 
-def prefix_some(text: str, rnd: random.Random) -> str:
+def prefix_some(text: str, rnd: Dice) -> str:
     prefix = rnd.choice(("[rank3]: ", "INFO 05-01 10:11:12 ", "> ", "(pid=12) "))
     return "".join(
         (prefix if rnd.random() < 0.6 else "") + line for line in text.splitlines(keepends=True)
@@ -220,7 +229,7 @@ DAMAGES: tuple[Damage, ...] = (
 # -- several printouts ----------------------------------------------------------------------------
 
 
-def interleaved(texts: list[str], rnd: random.Random) -> str:
+def interleaved(texts: list[str], rnd: Dice) -> str:
     """Take pieces of several texts by turns: lines, runs of lines, or words."""
     if rnd.random() < 0.3:
         parts = [re.findall(r"\n|[A-Za-z_][\w ]*:? *|[(),]|[^\s(),]+| +", t) for t in texts]
@@ -237,10 +246,11 @@ def interleaved(texts: list[str], rnd: random.Random) -> str:
     return "".join(woven)
 
 
-def printed(rnd: random.Random) -> tuple[str, Encode]:
+def printed(rnd: Dice) -> tuple[str, Encode]:
     printer = rnd.choice(list(SHOWN))
     rank = rnd.choice((2, 3)) if printer is deepgemm else None
     encode = valid_encode(rnd, rank)
+    rnd.data_type = encode.data_type
     implied = {"interleave": 0, "l2_promotion": 2, "element_strides": (1,) * encode.rank}
     if not {"interleave", "element_strides"} <= SHOWN[printer]:
         changes = {k: v for k, v in implied.items() if k not in SHOWN[printer]}
@@ -252,7 +262,7 @@ def printed(rnd: random.Random) -> tuple[str, Encode]:
 
 def damaged(seed: int) -> tuple[str, list[Encode], str]:
     """Return a damaged printout, the encodes in it, and what was done."""
-    rnd = random.Random(seed)
+    rnd = Dice(seed)
     if rnd.random() < 0.15:
         first, encode = printed(rnd)
         printer = next(p for p in SHOWN if p(encode) == first)
@@ -264,7 +274,8 @@ def damaged(seed: int) -> tuple[str, list[Encode], str]:
     text, encode = printed(rnd)
     text = rnd.choice(("", "", "Traceback:\n")) + text + rnd.choice(("", "", "exit status 1\n"))
     done = rnd.sample(DAMAGES, rnd.choice((1, 1, 1, 2)))
+    if break_lines in done or break_somewhere in done:
+        done = done[:1]  # who shuffles halves of numbers makes other numbers of them
     for damage in done:
         text = damage(text, rnd)
     return text, [encode], " and ".join(damage.__name__ for damage in done)
-

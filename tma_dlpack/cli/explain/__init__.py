@@ -26,7 +26,7 @@ from tma_dlpack.cli import hexdump
 from tma_dlpack.cli.explain import results, sentences
 from tma_dlpack.cli.explain.judge import RefusedCall, judge, refused_calls
 from tma_dlpack.cli.explain.printed import PrintedArguments, arguments_of, printed_arguments
-from tma_dlpack.cli.explain.read import Block, blocks_of, plain, streams_of
+from tma_dlpack.cli.explain.read import Block, blocks_in, plain, streams_of
 from tma_dlpack.tables.coerce import bytes_of, counted, shown, text_of
 from tma_dlpack.tables.errors import (
     COLUMNS,
@@ -183,7 +183,7 @@ def _printed(log: _Log, target: Target) -> Iterator[_Encode]:
     """Return the encodes whose arguments are printed; add remarks on blocks that are not read."""
     calls = {log.line_at(place): call for place, call in refused_calls(log.text)}
     mixed: list[Block] = []
-    for block in (b for stream in streams_of(log.numbered) for b in blocks_of(stream)):
+    for block in blocks_in(streams_of(log.numbered)):
         if block.fault == "mixed":
             mixed.append(block)
             continue

@@ -84,7 +84,8 @@ def _same_as(violation: Violation) -> tuple[str, str, str]:
 
 def _is_shown(violation: Violation, read: PrintedArguments, known: set[str]) -> bool:
     """Return whether a violation is about arguments and entries that are shown."""
-    if violation.argument not in known:
+    about_rank = violation.rule.startswith("RANK")
+    if violation.argument not in known or (about_rank and "tensor_rank" not in known):
         return False
     for name, place in _ENTRY.findall(violation.found):
         entries = getattr(read, name, None)

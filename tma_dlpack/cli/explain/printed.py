@@ -155,7 +155,12 @@ def printed_arguments(block: Block) -> tuple[PrintedArguments, list[str]]:
     if numbers.get("swizzle_base") == 32:  # DeepGEMM prints the atom of a swizzle beside it
         members["swizzle"] = TmaSwizzle.bytes128_atom_32B
     lists = _Lists(block, form, fields, numbers, members["data_type"], kind, notes)
-    unread = {f.word for found in block.fields.values() for f in found if f.value.fault}
+    unread = {
+        f.word
+        for found in block.fields.values()
+        for f in found
+        if f.value.fault not in ("", "address")
+    }
     if unread:
         notes.append(
             f"not read, for a number of it is masked, broken or in another unit: "
@@ -183,17 +188,26 @@ def printed_arguments(block: Block) -> tuple[PrintedArguments, list[str]]:
 
 def _chosen(named: list[Field], block: Block, form: Form) -> Field | None:
     """Return the field of an argument; None where two differ, or it is a line of something else."""
-    own = [f for f in named if f.strong or not form.keys or f.key in form.keys]
-    if form is GENERAL and not block.is_call:
-        styles = {(f.separator, f.word.islower()) for f in block.all_fields() if f.strong}
-        lines = [f.line for f in block.all_fields()]
-        own = [
-            f
-            for f in own
-            if f.strong or lines.count(f.line) > 1 or (f.separator, f.word.islower()) in styles
-        ]
+    own = [f for f in named if f.strong or not form.words or f.word in form.words]
+    if not block.is_call:  # a weak word must look as the others do
+        others = [f for f in block.all_fields() if f not in named and (f.strong or form.words)]
+        marks = {(f.separator, f.word.islower()) for f in others}
+        brackets = {_bracket(f) for f in others if f.value.is_list}
+        lines = {f.line for f in block.all_fields() if f.strong}
+
+        def fits(f: Field) -> bool:
+            if form.words:
+                return not (f.value.is_list and brackets) or _bracket(f) in brackets
+            alike = f.line in lines or (f.separator, f.word.islower()) in marks
+            return alike or f.value.word.startswith("CU_")
+
+        own = [f for f in own if f.strong or fits(f)]
     own = [f for f in own if f.strong] or own
     return own[0] if own and all(f.value[:3] == own[0].value[:3] for f in own) else None
+
+
+def _bracket(found: Field) -> str:
+    return found.value.style[:1] if found.value.style[:1] in tuple("([{<") else ""
 
 
 def _kind(block: Block) -> MapKind:
@@ -206,8 +220,9 @@ def _kind(block: Block) -> MapKind:
 def _member(name: str, shown: Field | None) -> Any:
     if shown is None or shown.value.fault:
         return None
-    value = shown.value.word or (shown.value.numbers or (None,))[0]
-    return None if value is None else member_of(name, value)
+    values = [*([shown.value.word] if shown.value.word else []), *shown.value.numbers]
+    members = {member_of(name, value) for value in values if value is not None}
+    return members.pop() if len(members) == 1 else None  # a name and a number may differ
 
 
 def _column(kind: MapKind, lists: _Lists, numbers: Mapping[str, Any]) -> dict[str, Any]:
@@ -252,17 +267,15 @@ class _Lists:
     def _shown(self, name: str) -> Entries | None:
         """Return a list as printed at one place; None if it cannot be trusted."""
         shown = self.fields.get(name)
+        if shown is not None and shown.value.fault == "address":
+            self.notes.append(
+                f"{shown.word} shows an address ({shown.value.numbers[0]:#x}) in place of the "
+                "list: print its entries"
+            )
         if shown is None or shown.value.fault or not shown.value.numbers:
             return None
-        first = shown.value.numbers[0]
-        if len(shown.value.numbers) == 1 and not shown.value.is_list and (first or 0) >> 40:
-            self.notes.append(
-                f"{shown.word} shows an address ({first:#x}) in place of the list: print its "
-                "entries"
-            )
-            return None
         styles = {f.value.style for f in self.block.all_fields() if f.value.is_list}
-        if shown.value.style == "grouped?" and "," not in styles:
+        if "grouped" in shown.value.style and not any(style.endswith(",") for style in styles):
             self.notes.append(f"{shown.word} may have a separator of thousands: not read")
             return None
         return shown.value.numbers
@@ -282,8 +295,6 @@ class _Lists:
         last = max((max(found) for n, found in entries.items() if n in _BY_DIMENSION), default=0)
         one_based = first == 1 and self.rank == last
         for name, found in entries.items():
-            if self.values[name] is not None:
-                continue
             if (first and not one_based) or min(found) < 0 or max(found) > 2 * MAX_RANK:
                 self._refuse(name, "has entries whose numbers start nowhere")
                 continue
@@ -311,7 +322,13 @@ class _Lists:
 
     def _find_rank(self) -> None:
         """Compare the printed rank with the lists; infer one that is not printed."""
-        names = [name for name in _BY_DIMENSION if self._is_exact(name)]
+        names = [
+            name
+            for name in _BY_DIMENSION
+            if self._is_exact(name)
+            and len(self.values[name] or ())
+            <= (MAX_RANK if self.rank is None else max(MAX_RANK, self.rank))
+        ]
         lengths = [len(self.values[name] or ()) for name in names]
         shown = self.rank
         if shown is not None and names and not any(self._could_have(n, shown) for n in names):
@@ -355,8 +372,7 @@ class _Lists:
         shown = self.fields.get(name)
         if len(values) < rank:
             if name not in self.block.entries and shown is not None and shown.value.is_list:
-                in_brackets = shown.value.style != " " or shown.separator == ""
-                if in_brackets and not self.form.garbage:
+                if _bracket(shown) and not self.form.garbage:
                     self._refuse(name, f"has not {rank} entries")
                     return
             self.notes.append(
@@ -382,15 +398,18 @@ class _Lists:
         key = shown.key if shown else next(iter(self.block.entries["global_strides"].values())).key
         leading = self.form.leading or bool(raw) or key == CUTE_STRIDES
         general = self.form is GENERAL and not {*self.block.words.values()} & DRIVERS_OWN
-        unit = shown.unit if shown else ""
+        self.unit = unit = shown.unit if shown else ""
         self.values["global_strides"] = values
         if self.block.is_call:
             pass
-        elif general and not unit and len(values) <= rank:
-            self._turn()
-        elif not self._drop_extra(leading, rank):
-            why = f"has {counted(len(values), 'entry')} for rank {rank}"
-            self._refuse("global_strides", why)
+        else:
+            if general and not unit and len(values) <= rank:
+                self._turn()
+            values = self.values["global_strides"] or values
+            fits = general and len(values) == rank - 1
+            if not fits and not self._drop_extra(leading, rank):
+                why = f"has {counted(len(values), 'entry')} for rank {rank}"
+                self._refuse("global_strides", why)
         values = self.values["global_strides"]
         by_element = unit == "elements" or (self.form.elements and not self._is_bytes())
         if values is not None and by_element:
@@ -405,12 +424,12 @@ class _Lists:
         values = self.values["global_strides"] or ()
         count, size = len(values), self.bits // 8 if self.bits is not None else None
         whole = count == rank or count >= MAX_RANK
-        if whole and (leading or (size and values[0] == size)):
-            if values[0] is None or (size is not None and values[0] not in (size, 0)):
+        if whole and (leading or values[0] in (1, 2, 4, 8, size)):
+            if values[0] is None or values[0] not in (0, 1, 2, 4, 8):
                 return False
-            if values[0] > 16:
+            if size is not None and values[0] not in (size, 0):
                 return False
-            if size is None and values[0]:
+            if size is None and values[0] and self.unit != "elements":
                 self.element_bytes, self.bits = values[0], 8 * values[0]
             values = values[1:]
         elif count == rank and self.form.name == "Triton":  # a stride past the last dimension
@@ -424,9 +443,9 @@ class _Lists:
         self.values["global_strides"] = values
         if len(values) < rank - 1 and "global_strides" not in self.block.entries:
             shown = self.fields.get("global_strides")
-            in_brackets = shown is not None and shown.separator == ""
-            return not leading and not in_brackets or len(values) == 1
-        return not rest or (padding and (len(values) in (MAX_RANK - 1, MAX_RANK)))
+            return (not leading and not (shown and _bracket(shown))) or len(values) == 1
+        padded = self.form.padded or count > rank
+        return not rest or (padding and padded and len(values) >= MAX_RANK - 1)
 
     def _is_bytes(self) -> bool:
         """Return whether strides are in bytes where this printer mostly counts elements.

@@ -65,6 +65,7 @@ class Stream(NamedTuple):
 
     text: str
     lines: tuple[int, ...]
+    process: str
 
     def line_at(self, starts: list[int], place: int) -> int:
         """Return the line of the log at a place of the text."""
@@ -80,7 +81,7 @@ def streams_of(numbered: list[tuple[int, str]]) -> list[Stream]:
         contents.setdefault(process, []).append(content)
         numbers.setdefault(process, []).append(number)
     return [
-        Stream(MULTI_WORD.sub(r"\1_\2", "\n".join(parts)), tuple(numbers[process]))
+        Stream(MULTI_WORD.sub(r"\1_\2", "\n".join(parts)), tuple(numbers[process]), process)
         for process, parts in contents.items()
     ]
 
@@ -114,7 +115,7 @@ def _split_prefix(line: str) -> tuple[str, str]:
 class Value(NamedTuple):
     """One printed value: numbers or a name; or why there is none.
 
-    `fault` is "" or "unread" (masked, broken, with a unit), "torn" (no value of this argument),
+    `fault` is "" or "unread" (masked, broken, with a unit), "address" (in place of a list), "torn" (no value of this argument),
     "cut" (the text ends) or "prose". An entry of `numbers` that cannot be read is None.
     """
 
@@ -122,7 +123,7 @@ class Value(NamedTuple):
     word: str = ""
     fault: str = ""
     end: int = 0
-    style: str = ""  # what stands between the entries
+    style: str = ""  # the bracket, and what stands between the entries
     is_list: bool = False
     unit: str = ""
 
@@ -132,7 +133,7 @@ _ENDS = r"(?![\w*?#…%]|\.[\w.*…]|['’]\d)"  # a masked or grouped number go
 _ONE = re.compile(_NUMBER + _ENDS)
 _ROW = re.compile(rf"{_NUMBER}{_ENDS}(?:(?:[ \t]*,[ \t]*|[ \t]+){_NUMBER}{_ENDS})*")
 _DASHED = re.compile(rf"(?:[ \t]*\n[ \t]*-[ \t]+{_NUMBER}(?=[ \t]*(?:\n|$))){{1,8}}")
-_TIMES = re.compile(r"\d{1,10}(?:[ \t]?[x×][ \t]?\d{1,10})+\b")
+_TIMES = re.compile(r"\d{1,10}(?:(?:[ \t][x×][ \t]|[x×])\d{1,10})+\b")
 _WRAPPED = re.compile(r"<?[A-Za-z_][\w.:]*[ (]\s*(-?\d{1,24})\s*[)>]|<(?:[\w.]+):\s*(-?\d{1,24})>")
 _CAST = re.compile(r"\([A-Za-z_][\w: *]*\)[ \t]*(?=[-\d])")
 _MEMBER = re.compile(r"<[A-Za-z_][\w.]*:[ \t]*(-?\d{1,5})>")
@@ -145,7 +146,7 @@ _NOT_AN_ADDRESS = re.compile(  # but what people write for one
 _WHOLE = ("16", "32", "64", "128", "256")  # bytes that no longer number begins with
 _OPEN: Final = {"(": ")", "[": "]", "{": "}", "<": ">"}
 _BEFORE_LIST = re.compile(
-    r"(?:(?:\w+ of )?(?:size|length|len|count)[ =:]{1,3}\d+[,\w =]{0,16}?[ =]|\d{1,20}[ \t]+"
+    r"(?:(?:\d{1,20}[ \t]+)?(?:\w+ of )?(?:size|length|len|count)[ =:]{1,3}\d+[,\w =]{0,16}?[ =]|\d{1,20}[ \t]+"
     r"|[A-Za-z_][\w.:<>]*[ \t]*)(?=[\[({])"
 )
 _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+")  # 4096 with a separator, or a list
@@ -155,7 +156,9 @@ _UNIT = re.compile(
 _AFTER = re.compile(  # of numbers without brackets: the end of the line, a sign, another field
     r"[ \t]*(?P<rest>$|[,;)\]}|(<\[\"'`&>/]|\.(?!\w)|=>|-{2,}|(?P<word>[A-Za-z_]\w*))", re.MULTILINE
 )
-_GOES_ON = re.compile(r"[ \t]*\n[ \t]*(?:[0-9a-fA-F]+\b|,)")  # broken by a terminal's width
+_GOES_ON = re.compile(
+    r"(?:[ \t]*\n){1,4}[ \t]*(?:[0-9a-fA-F]+\b|,)"
+)  # broken by a terminal's width
 _END_OF_TEXT = re.compile(r"[ \t`'\"]*\Z")
 _NOTHING_FOLLOWS = re.compile(r"[\s`'\":=]*\Z")
 _MASKED = re.compile(
@@ -195,6 +198,10 @@ def read_list(text: str, at: int) -> Value:
         return _nothing(text, at)
     style = "".join(sorted(set(re.findall(r",?[ \t]|,", row[0]))))
     fault, unit, end = _after(text, row.end(), row[0], style)
+    if re.match(r"[ \t]*[\[({]", text[row.end() : row.end() + 40]):
+        fault = fault or "unread"  # an address, and the list behind it
+    elif row[0][:2] in ("0x", "0X") and _int(row[0].split()[0].rstrip(",")) >> 32:
+        fault = fault or "address"
     pieces = [n for n in re.split(r"[,\s]+", row[0]) if n]
     return Value(tuple(map(_int, pieces)), "", fault, end, style, len(pieces) > 1, unit)
 
@@ -222,6 +229,8 @@ def _bracketed(text: str, opens: int) -> Value:
     after = text[end + 1 : end + 2]
     if after in tuple("([{") or after.isalnum():
         return Value(fault="torn")
+    if re.match(r"[ \t]*=(?!=)", text[end + 1 : end + 4]):  # an index, and the list behind it
+        return Value(fault="unread", end=end + 1)
     style = "," if re.search(r",\S", inside) else ", " if "," in inside else " "
     grouped = re.search(r"(?<!\d)\d{1,3},\d{3}(?!\d)", inside)
     broken = re.search(r"[\da-fA-FxX][ \t]*\n\s*[\da-fA-F]|\.\.\.|…", inside)
@@ -229,7 +238,9 @@ def _bracketed(text: str, opens: int) -> Value:
     unit = _UNIT.match(text, end + 1)
     fault = "unread" if broken or mixed or (unit and unit["other"]) else ""
     style = "grouped?" if _GROUPED.fullmatch(inside) else style
-    return Value(numbers, "", fault, end + 1, style, True, (unit and unit["unit"]) or "")
+    return Value(
+        numbers, "", fault, end + 1, text[opens] + style, True, (unit and unit["unit"]) or ""
+    )
 
 
 def _entry(piece: str) -> int | None:
@@ -306,7 +317,9 @@ def read_scalar(text: str, at: int, argument: str, may_be_word: bool) -> Value:
         return Value((value,), "", fault, end)
     word = _WORD.match(text, start)
     if word and may_be_word:
-        return Value(word=word[0].rstrip(".:"), end=word.end())
+        beside = re.match(r"[ \t]*\((\d{1,5})\)", text[word.end() : word.end() + 12])
+        numbers = (int(beside[1]),) if beside else ()
+        return Value(numbers, word[0].rstrip(".:"), end=word.end())
     return _nothing(text, at)
 
 
@@ -337,6 +350,7 @@ _AFTER_WORD = re.compile(
     r"(?P<sep>[ \t]*(?:=>|->|:=|==?|:|\||-{2,})[ \t]*|[ \t]+|(?=[\[({])|[ \t]*$)",
     re.MULTILINE,
 )
+_ORPHAN = re.compile(r"^[ \t]*\d{1,20},?[ \t]*$", re.MULTILINE)  # an entry without its list
 _REST_OF_LIST = re.compile(
     r"^[ \t]*(?:[\d, \t]*\)|,)[\d,() \t]*$|^[ \t]*\([\d, \t]*$", re.MULTILINE
 )
@@ -351,6 +365,7 @@ def _fields(stream: Stream, starts: list[int]) -> Iterator[tuple[int, str | Fiel
     marks = sorted(
         [(m.start(), m[0]) for m in HEADING.finditer(text)]
         + [(m.start(), "") for m in _REST_OF_LIST.finditer(text)]
+        + [(m.start(), "\n") for m in _ORPHAN.finditer(text)]
     )
     marks.reverse()
     known: dict[str, tuple[str, str, bool] | None] = {}
@@ -358,11 +373,12 @@ def _fields(stream: Stream, starts: list[int]) -> Iterator[tuple[int, str | Fiel
     for word in _NAME.finditer(text):
         while marks and marks[-1][0] <= word.start():
             place, mark = marks.pop()
-            if mark:
+            if mark.strip():
                 yield place, mark
             elif place >= after:
                 line = stream.line_at(starts, place)
-                yield place, Field("", "", "", True, Value(fault="torn"), line=line, last_line=line)
+                rest = Value(fault="orphan" if mark else "torn")
+                yield place, Field("", "", "", True, rest, line=line, last_line=line)
         if word.start() < after:
             continue
         name = word[0]
@@ -413,7 +429,7 @@ def _read_field(
         value = value._replace(fault=value.fault or "unread")
     if value.fault in ("torn", "cut", "prose"):
         at_end = value.fault == "cut" and (opens or _NOTHING_FOLLOWS.match(text, word.end()))
-        torn = value.fault == "torn" and leads
+        torn = value.fault == "torn" and (leads or (strong and opens))
         lost = value.fault == "cut" and strong and leads and not separator
         if not at_end and not torn and not lost:
             return None  # a sentence, or "strides:" as the heading of something else
@@ -457,6 +473,7 @@ class Block:
     words: dict[str, str] = field(default_factory=dict)  # as printed -> key, in their order
     fault: str = ""
     is_call: bool = False
+    has_orphans: bool = False
 
     def arguments(self) -> set[str]:
         """Return what it shows."""
@@ -525,8 +542,19 @@ def form_of(block: Block) -> Form:
     return GENERAL
 
 
-def blocks_of(stream: Stream) -> list[Block]:
-    """Gather the fields of a stream in blocks; those that cannot be trusted are marked."""
+def blocks_in(streams: list[Stream]) -> list[Block]:
+    """Gather the fields of each stream in blocks; those that cannot be trusted are marked."""
+    blocks = [(stream.process, block) for stream in streams for block in _blocks_of(stream)]
+    named = [b for process, b in blocks if process]
+    for process, block in blocks:
+        for other in named if not process else ():  # a part of it may be among the lines of another
+            apart = other.last_line < block.first_line or block.last_line < other.first_line
+            if not apart and not (block.is_whole and other.is_whole):
+                block.fault = other.fault = "mixed"
+    return [block for _, block in blocks]
+
+
+def _blocks_of(stream: Stream) -> list[Block]:
     blocks = [Block()]
     starts = [0, *(m.end() for m in re.finditer("\n", stream.text))]
     after = 0
@@ -562,6 +590,9 @@ def _add(blocks: list[Block], found: Field) -> None:
     far = gap > (FAR_WHOLE_LINES if block.is_whole else FAR_LINES)
     if (block.fields or block.entries) and (far or (lone and not found.strong)):
         blocks.append(block := Block(first_line=found.line))
+    if found.value.fault == "orphan":
+        block.has_orphans |= gap <= NEAR_LINES
+        return
     if found.value.fault in ("torn", "cut"):
         if block.fields or block.entries or (block.heading and found.argument):
             block.fault = block.fault or ("cut" if found.value.fault == "cut" else "mixed")
@@ -585,8 +616,10 @@ def _mark_mixed(blocks: list[Block]) -> None:
     A printer writes the same words in the same order each time. The first block of a run may lack
     its beginning, and the last one its end.
     """
-    for block in blocks[:-1]:
-        block.fault = "mixed" if block.fault else ""
+    for block in blocks:
+        over_lines = any(f.last_line > f.line for f in block.all_fields())
+        if (block.fault and block is not blocks[-1]) or (block.has_orphans and over_lines):
+            block.fault = "mixed"
     runs: list[list[Block]] = []
     for before, block in pairwise([Block(), *blocks]):
         near = block.first_line - before.last_line <= NEAR_LINES
@@ -611,7 +644,7 @@ def _same_printer(a: Block, b: Block) -> bool:
     keys = set(a.words.values()), set(b.words.values())
     if keys[0] <= set(forms[1].keys) or keys[1] <= set(forms[0].keys):
         return True
-    if forms[0].name or forms[1].name or a.is_call or b.is_call:
+    if forms[0].words or forms[1].words or a.is_call or b.is_call:
         return forms[0] is forms[1]
     spelled = [{f.argument: f.word for f in block.all_fields()} for block in (a, b)]
     return all(spelled[0][name] == spelled[1][name] for name in spelled[0].keys() & spelled[1])

@@ -250,13 +250,14 @@ LIMITS: Final[dict[str, tuple[str, str, str]]] = {
 }
 
 
-_FAILED = re.compile(
-    r"error|exception|assert|failed|abort|fatal|what\(\)|invalid TMA descriptor|terminate"
-    r"|^[ \t>|]*\[\d+\] ",
-    re.IGNORECASE | re.MULTILINE,
+_FAILED = re.compile(  # on the line of a sentence
+    r"error|exception|assert|failed|abort|fatal|what\(\)|terminate|^[ \t>|]*\[\d+\] ",
+    re.IGNORECASE,
 )
-_SHOWS_VALUE = re.compile(r"\bgot\b|= -?\d|\(-?\d|\[-?\d+,|: -?\d|too large \d|mod\d+=|Feature")
-_CONTEXT = 300  # characters before a sentence in which the failure stands
+_SHOWS_VALUE = re.compile(  # so does no document
+    r"\bgot\b|mod\d+=\d|too large \d|Feature '|(?:dims|strides) [(\[]\d|\(\d+\) \* elem|\d\) must"
+)
+_HEADING = "Invalid TMA descriptor arguments"  # of TileLang, above its checks
 
 
 def rule_of(sentence: Sentence, found: re.Match[str]) -> str:
@@ -274,12 +275,10 @@ def sentences_in(text: str) -> list[tuple[Sentence, re.Match[str]]]:
     for sentence in SENTENCES:
         for match in sentence.pattern.finditer(text):
             words = " ".join(match[0].split())
-            line_end = text.find("\n", match.end())
-            rest = text[
-                match.start() : min(match.end() + 60, line_end if line_end >= 0 else len(text))
-            ]
-            before = text[max(0, match.start() - _CONTEXT) : match.start()]
-            failed = _FAILED.search(before) or _FAILED.search(match[0]) or _SHOWS_VALUE.search(rest)
+            begin = text.rfind("\n", 0, match.start()) + 1
+            line = text[max(begin, match.start() - 300) : match.end() + 60].partition("\n")[0]
+            failed = _FAILED.search(line) or _SHOWS_VALUE.search(match[0] + line)
+            failed = failed or _HEADING in text[max(0, match.start() - 600) : match.start()]
             if failed and words not in seen:
                 seen.add(words)
                 found.append((match.start(), sentence, match))

@@ -194,8 +194,8 @@ class Form:
     name : str
     any_of : tuple of frozenset
         A block has this form if it has all the keys of one of these.
-    keys : tuple of str
-        Its words, as keys, in the order in which it prints them; () if not known.
+    words, keys : tuple of str
+        Its words, and these as keys, in the order in which it prints them; () if not known.
     leading : bool
         Whether the first printed stride is the size of an element, which the driver does not read.
     padded : bool
@@ -210,6 +210,7 @@ class Form:
 
     name: str
     any_of: tuple[frozenset[str], ...] = ()
+    words: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
     leading: bool = False
     padded: bool = False
@@ -224,7 +225,8 @@ class Form:
 
 def _row(name: str, any_of: str, words: str, **how: Any) -> Form:
     together = (frozenset(map(key_of, group.split("+"))) for group in any_of.split())
-    return Form(name, tuple(together), tuple(map(key_of, words.split())), **how)
+    spelled = tuple(words.split())
+    return Form(name, tuple(together), spelled, tuple(map(key_of, spelled)), **how)
 
 
 _COLUMN = "smem_box_pixel smem_box_channel pixelBoxLowerCorner pixelBoxUpperCorner "
@@ -261,7 +263,7 @@ FORMS: Final[tuple[Form, ...]] = (
     ),
     _row(  # deepseek-ai/DeepGEMM csrc/jit_kernels/impls/runtime_utils.hpp
         "DeepGEMM",
-        "global_memory+shared_memory",
+        "global_memory+shared_memory outer_stride",
         "global_memory shared_memory outer_stride swizzle base elem_size",
         elements=True,
         implied={"element_strides": 1, "interleave": 0, "l2_promotion": 3, "oob_fill": 0},
