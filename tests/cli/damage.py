@@ -277,5 +277,5 @@ def damaged(seed: int) -> tuple[str, list[Encode], str]:
     if break_lines in done or break_somewhere in done:
         done = done[:1]  # who shuffles halves of numbers makes other numbers of them
     for damage in done:
-        text = damage(text, rnd)
+        text = damage(text or "\n", rnd)
     return text, [encode], " and ".join(damage.__name__ for damage in done)

@@ -191,19 +191,21 @@ def _chosen(named: list[Field], block: Block, form: Form) -> Field | None:
     own = [f for f in named if f.strong or not form.words or f.word in form.words]
     if not block.is_call:  # a weak word must look as the others do
         others = [f for f in block.all_fields() if f not in named and (f.strong or form.words)]
-        marks = {(f.separator, f.word.islower()) for f in others}
+        marks = {_looks(f) for f in others}
         brackets = {_bracket(f) for f in others if f.value.is_list}
-        lines = {f.line for f in block.all_fields() if f.strong}
 
         def fits(f: Field) -> bool:
             if form.words:
                 return not (f.value.is_list and brackets) or _bracket(f) in brackets
-            alike = f.line in lines or (f.separator, f.word.islower()) in marks
-            return alike or f.value.word.startswith("CU_")
+            return _looks(f) in marks or f.value.word.startswith("CU_")
 
         own = [f for f in own if f.strong or fits(f)]
     own = [f for f in own if f.strong] or own
     return own[0] if own and all(f.value[:3] == own[0].value[:3] for f in own) else None
+
+
+def _looks(found: Field) -> tuple[str, bool, bool]:
+    return found.separator, found.word.islower(), found.follows in tuple("\"'`")
 
 
 def _bracket(found: Field) -> str:
@@ -274,7 +276,8 @@ class _Lists:
             )
         if shown is None or shown.value.fault or not shown.value.numbers:
             return None
-        styles = {f.value.style for f in self.block.all_fields() if f.value.is_list}
+        lists = [f.value for f in self.block.all_fields() if f.value.is_list]
+        styles = {value.style for value in lists if not value.fault}
         if "grouped" in shown.value.style and not any(style.endswith(",") for style in styles):
             self.notes.append(f"{shown.word} may have a separator of thousands: not read")
             return None
@@ -423,8 +426,9 @@ class _Lists:
         """Drop entries that are not the driver's; return whether the rest is."""
         values = self.values["global_strides"] or ()
         count, size = len(values), self.bits // 8 if self.bits is not None else None
-        whole = count == rank or count >= MAX_RANK
-        if whole and (leading or values[0] in (1, 2, 4, 8, size)):
+        whole = count in (rank, MAX_RANK)
+        shows_size = not self.form.words and values[0] in (1, 2, 4, 8, size)
+        if whole and (leading or shows_size):
             if values[0] is None or values[0] not in (0, 1, 2, 4, 8):
                 return False
             if size is not None and values[0] not in (size, 0):
@@ -445,7 +449,7 @@ class _Lists:
             shown = self.fields.get("global_strides")
             return (not leading and not (shown and _bracket(shown))) or len(values) == 1
         padded = self.form.padded or count > rank
-        return not rest or (padding and padded and len(values) >= MAX_RANK - 1)
+        return not rest or (padding and padded and len(values) in (MAX_RANK - 1, MAX_RANK))
 
     def _is_bytes(self) -> bool:
         """Return whether strides are in bytes where this printer mostly counts elements.

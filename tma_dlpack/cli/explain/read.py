@@ -146,9 +146,10 @@ _NOT_AN_ADDRESS = re.compile(  # but what people write for one
 _WHOLE = ("16", "32", "64", "128", "256")  # bytes that no longer number begins with
 _OPEN: Final = {"(": ")", "[": "]", "{": "}", "<": ">"}
 _BEFORE_LIST = re.compile(
-    r"(?:(?:\d{1,20}[ \t]+)?(?:\w+ of )?(?:size|length|len|count)[ =:]{1,3}\d+[,\w =]{0,16}?[ =]|\d{1,20}[ \t]+"
+    r"(?:(?:\d{1,20}[ \t]+)?(?:[\w:]+ of )?(?:size|length|len|count)[ =:]{1,3}\d+[,\w =]{0,16}?[ =]|\d{1,20}[ \t]+"
     r"|[A-Za-z_][\w.:<>]*[ \t]*)(?=[\[({])"
 )
+_PIECE = re.compile(r"\s*[\w*.+\-/()<> ?#…&]{0,40}\s*")  # of a list: a number, a mask, a name
 _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+")  # 4096 with a separator, or a list
 _UNIT = re.compile(
     r"[ \t]*(?:(?P<unit>bytes?|B|elements?|elems?|values?)|(?P<other>[KMG]i?B?|k))\b"
@@ -197,11 +198,12 @@ def read_list(text: str, at: int) -> Value:
     if row is None:
         return _nothing(text, at)
     style = "".join(sorted(set(re.findall(r",?[ \t]|,", row[0]))))
+    style = "grouped?" if _GROUPED.fullmatch(row[0]) else style
     fault, unit, end = _after(text, row.end(), row[0], style)
     if re.match(r"[ \t]*[\[({]", text[row.end() : row.end() + 40]):
         fault = fault or "unread"  # an address, and the list behind it
-    elif row[0][:2] in ("0x", "0X") and _int(row[0].split()[0].rstrip(",")) >> 32:
-        fault = fault or "address"
+    elif re.fullmatch(r"0[xX]\w{9,16}|14\d{13}", row[0]):  # decimal: of the stack
+        fault = "address"
     pieces = [n for n in re.split(r"[,\s]+", row[0]) if n]
     return Value(tuple(map(_int, pieces)), "", fault, end, style, len(pieces) > 1, unit)
 
@@ -223,7 +225,8 @@ def _bracketed(text: str, opens: int) -> Value:
     inside = re.sub(r"[\"']", "", _WRAPPED.sub(lambda m: m[1] or m[2], inside))
     pieces = re.split(r"[,;]", inside.rstrip(",")) if "," in inside else inside.split()
     numbers = tuple(_entry(piece.strip()) for piece in pieces)
-    if len(pieces) > 32 or all(n is None for n in numbers):
+    is_list = all(map(_PIECE.fullmatch, pieces)) and len(pieces) <= 32
+    if not is_list or all(n is None for n in numbers):
         is_torn = inside[:1].isdigit() or inside[:1] == ","
         return Value(fault="prose" if not is_torn or _MASKED.match(inside) else "torn")
     after = text[end + 1 : end + 2]
@@ -271,7 +274,7 @@ def _after(text: str, end: int, shown: str, style: str = "") -> tuple[str, str, 
     ):
         return "torn", "", end
     grouped = re.match(r",\d", text[end : end + 2]) or (
-        len(style) > 1 and "," in style.replace(", ", "") and re.search(r",\d{3}\b", shown)
+        "," in style and style not in (",", ", ", ",\t") and re.search(r",\d{3}\b", shown)
     )
     goes_on = _GOES_ON.match(text, end)
     doubtful = len(shown) > 1 and _END_OF_TEXT.match(text, end)  # without a newline
@@ -404,6 +407,8 @@ def _read_field(
     leads = not on_line and bool(line_before[1] or start <= 40)
     leads = leads or text.find("TMA Desc Addr", max(0, start - 60), start) >= 0
     if follows is None or _is_end_of_word(text, word, key):
+        return None
+    if follows["index"] is not None and argument not in ARRAYS:
         return None
     separator, at = follows["sep"].strip(), follows.end()
     at += len(text[at : at + 2]) - len(text[at : at + 2].lstrip("\"'`*"))
@@ -654,9 +659,8 @@ def _words_of(run: list[Block]) -> tuple[str, ...]:
     """Return the words of a whole printout of a run, in their order."""
     used = {key for block in run for key in block.words.values()}
     order = next((form.keys for form in map(form_of, run) if form.keys), ())
-    longest = max((tuple(block.words.values()) for block in run), key=len)
-    rest = [key for block in run for key in block.words.values()]
-    return tuple(dict.fromkeys(key for key in (*order, *longest, *rest) if key in used))
+    seen = [key for block in run for key in block.words.values()]
+    return tuple(dict.fromkeys(key for key in (*order, *seen) if key in used))
 
 
 def _is_part_of(whole: tuple[str, ...], block: Block, is_first: bool, is_last: bool) -> bool:
