@@ -427,7 +427,7 @@ class _Lists:
         values = self.values["global_strides"] or ()
         count, size = len(values), self.bits // 8 if self.bits is not None else None
         whole = count in (rank, MAX_RANK)
-        shows_size = not self.form.words and values[0] in (1, 2, 4, 8, size)
+        shows_size = not self.form.words and values[:1] and values[0] in (1, 2, 4, 8, size)
         if whole and (leading or shows_size):
             if values[0] is None or values[0] not in (0, 1, 2, 4, 8):
                 return False

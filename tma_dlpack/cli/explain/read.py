@@ -40,6 +40,9 @@ FAR_WHOLE_LINES = 3  # where the tensor and the tile are there already
 NEAR_LINES = 3  # between blocks that touch; a weak word stands no further from its neighbours
 FAR_DECLARATION = 40  # lines from an array's declaration to the call that passes it
 
+#: What `DRIVER_ARGUMENTS` calls otherwise than `TensorMap`.
+CALL_NAMES: Final = {"tensor_data_type": "data_type", "tensor_rank": "rank"}
+
 # -- lines and processes --------------------------------------------------------------------------
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -623,7 +626,8 @@ def _mark_mixed(blocks: list[Block]) -> None:
     """
     for block in blocks:
         over_lines = any(f.last_line > f.line for f in block.all_fields())
-        if (block.fault and block is not blocks[-1]) or (block.has_orphans and over_lines):
+        torn = block.fault and block is not blocks[-1]
+        if torn or (block.has_orphans and over_lines) or _is_rotated(block):
             block.fault = "mixed"
     runs: list[list[Block]] = []
     for before, block in pairwise([Block(), *blocks]):
@@ -642,6 +646,15 @@ def _mark_mixed(blocks: list[Block]) -> None:
         if any(parts) or any(block.fault == "mixed" for block in run):
             for block in run:
                 block.fault = "mixed"
+
+
+def _is_rotated(block: Block) -> bool:
+    """Return whether the end of one printout stands before the beginning of another."""
+    names = {CALL_NAMES.get(name, name): i for i, name in enumerate(DRIVER_ARGUMENTS["tiled"])}
+    of_word = {f.word: f.argument for f in block.all_fields()}
+    places = [names[of_word[word]] for word in block.words if of_word.get(word) in names]
+    falls = sum(before > after for before, after in pairwise(places))
+    return len(places) >= 8 and falls == 1 and places[-1] < places[0]
 
 
 def _same_printer(a: Block, b: Block) -> bool:
@@ -675,8 +688,6 @@ def _is_part_of(whole: tuple[str, ...], block: Block, is_first: bool, is_last: b
 
 # -- calls in pasted source -----------------------------------------------------------------------
 
-#: What `DRIVER_ARGUMENTS` calls otherwise than `TensorMap`.
-CALL_NAMES: Final = {"tensor_data_type": "data_type", "tensor_rank": "rank"}
 _ARGUMENTS_OPEN = re.compile(r"[\w:]*\)?\s*\(")
 _SIZES = {"double": 8, "float": 4, "half": 2, "__half": 2, "__nv_bfloat16": 2, "nv_bfloat16": 2}
 _SIZEOF = re.compile(r"sizeof\s*\(\s*(\w+)\s*\)")
