@@ -22,6 +22,9 @@ _HEX = re.compile(r"(?:0[xX])?([0-9a-fA-F]+)")
 
 LONGEST_DUMP = 8_000  # characters; x/128xb of gdb with its addresses takes 1,500
 _HEX_LINE = re.compile(r"(?:[^\n:{}=]{0,60}:)?[ \t]*(?:0[xX])?[0-9a-fA-F]{2,16}(?:[ \t,;:|].*)?")
+_FOUR = re.compile(
+    r"(?:[^\n:{}=]{0,60}:)?(?:[ \t,]*(?:0[xX])?[0-9a-fA-F]{2,16}(?![\w:.-])){4}|[0-9a-f]{64}"
+)
 _BRACES = re.compile(r"\{[^{}]{40,4000}\}")
 _ASSIGNED = re.compile(r"(?<!\w)\w{1,40}\[[ \t]*\d{1,3}\][ \t]*=[ \t]*(0[xX][0-9a-fA-F]{1,16})\b")
 _DIGITS = re.compile(r"(?<![0-9a-fA-F])[0-9a-fA-F]{256}(?![0-9a-fA-F])")
@@ -90,8 +93,8 @@ def find(text: str) -> Iterator[tuple[int, bytes]]:
 
 
 def is_line(line: str) -> bool:
-    """Return whether a line may be one of a dump."""
-    return len(line) < 400 and _HEX_LINE.fullmatch(line.strip()) is not None
+    """Return whether a line is likely to be one of a dump: four numbers in hex or more."""
+    return len(line) < 400 and _FOUR.match(line) is not None
 
 
 def _candidates(text: str) -> Iterator[tuple[int, str]]:
@@ -108,7 +111,7 @@ def _candidates(text: str) -> Iterator[tuple[int, str]]:
         yield 0, " ".join(words)
     run: list[str] = []
     for number, line in enumerate([*text.split("\n"), ""]):
-        if is_line(line):
+        if len(line) < 400 and _HEX_LINE.fullmatch(line.strip()):
             run.append(line)
             continue
         joined = "\n".join(run)

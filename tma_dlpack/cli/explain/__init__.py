@@ -45,7 +45,8 @@ from tma_dlpack.tensor_map.map import TensorMap
 
 MOST_NOTES = 100  # of each kind, in a log that has more
 LONG = 1 << 18  # characters; of a longer text, lines that cannot belong to an encode are left out
-MOST_READ = 1 << 21  # characters of the lines that may belong to one
+LONGEST = 10_000  # characters of a line in it
+MOST_READ = 1 << 20  # characters of the lines that may belong to one
 
 
 @opaque
@@ -135,9 +136,8 @@ class _Log:
     def __init__(self, text: str) -> None:
         self.notes: list[str] = []
         self.is_mixed = False
-        self.numbered = list(enumerate(text.split("\n"), start=1))
-        if len(text) > LONG:
-            self._leave_out()
+        lines = text.split("\n")
+        self.numbered = self._relevant(lines) if len(text) > LONG else [*enumerate(lines, 1)]
         self.text = "\n".join(line for _, line in self.numbered)
         lengths = (len(line) + 1 for _, line in self.numbered)
         self._starts = [0, *accumulate(lengths)]
@@ -146,36 +146,56 @@ class _Log:
         """Return the number of the line at a place of `text`."""
         return self.numbered[bisect.bisect_right(self._starts, place) - 1][0]
 
-    def _leave_out(self) -> None:
-        """Keep the lines that may belong to an encode; of too many, the first and the last ones."""
-        kept = bytearray(len(self.numbered) + 24)
-        for i, (_, line) in enumerate(self.numbered):
+    def _relevant(self, all_lines: list[str]) -> list[tuple[int, str]]:
+        """Return the lines that may belong to an encode; of too many, the first and last ones."""
+        kept = bytearray(len(all_lines) + 24)
+        for i, line in enumerate(all_lines):
             low = line.lower()
-            if any(word in low for word in _MAY_BELONG) or hexdump.is_line(line):
+            if low and (any(word in low for word in _MAY_BELONG) or hexdump.is_line(line)):
                 kept[max(0, i - 4) : i + 17] = b"\1" * (i + 17 - max(0, i - 4))
-        lines = [pair for pair, keep in zip(self.numbered, kept, strict=False) if keep]
+        lines = [(i + 1, line[:LONGEST]) for i, line in enumerate(all_lines) if kept[i]]
         first, last = _fitting(lines), _fitting(lines[::-1])[::-1]
-        if len(first) < len(lines):
+        if len(first) + len(last) < len(lines):
             self.notes.append(
-                f"the text is long: of its {len(self.numbered):,} lines, {len(lines):,} may belong "
-                f"to an encode; read were the first {len(first):,} of these (to line "
-                f"{first[-1][0] if first else 0:,}) and the last {len(last):,} (from line "
-                f"{last[0][0] if last else 0:,}). Paste a part to have it read whole."
+                f"the text is long: of its {len(all_lines):,} lines, {len(lines):,} may belong to "
+                f"an encode; read were the first {len(first):,} of these (to line "
+                f"{first[-1][0]:,}) and the last {len(last):,} (from line {last[0][0]:,}). Paste a "
+                "part to have it read whole."
             )
             lines = first + last
-        self.numbered = lines or [(1, "")]
+        return lines or [(1, "")]
 
 
 def _fitting(lines: list[tuple[int, str]]) -> list[tuple[int, str]]:
     """Return as many lines as half of what is read."""
     sizes = accumulate(len(line) + 1 for _, line in lines)
-    return lines[: bisect.bisect_right(list(sizes), MOST_READ // 2)]
+    count = bisect.bisect_right(list(sizes), MOST_READ // 2)
+    return lines[: max(count, 1)]
 
 
 #: A line without any of these, and none such near it, is of no encode.
 _MAY_BELONG: Final = tuple(
-    "tma tensormap tensor_map tensor-map globaldim global_dim globalstride global_stride gmem smem "
-    "boxdim box_dim box_size swizzle cu_tensor descriptor cuda_error cudaerror tile::".split()
+    [
+        "tma",
+        "tensormap",
+        "tensor_map",
+        "tensor-map",
+        "globaldim",
+        "global_dim",
+        "globalstride",
+        "global_stride",
+        "gmem",
+        "smem",
+        "boxdim",
+        "box_dim",
+        "box_size",
+        "swizzle",
+        "cu_tensor",
+        "descriptor",
+        "cuda_error",
+        "cudaerror",
+        "tile::",
+    ]
 ) + ("tensor map", "cuda error", "illegal", "misaligned", "launch failure", "shared memory:")
 
 

@@ -295,7 +295,9 @@ def refused_calls(text: str) -> Iterator[tuple[int, RefusedCall]]:
         numbers = (*_integers(device), *_integers(dtype))
         sizes = _integers(shape)
         layout = Layout(*numbers, 0, sizes, None if strides is None else _integers(strides))
-        if len(numbers) == 5 and layout.strides is None or len(layout.strides or ()) == len(sizes):
+        if (len(numbers) == 5 and layout.strides is None) or len(layout.strides or ()) == len(
+            sizes
+        ):
             yield found.start(), RefusedCall(rules, layout, why)
 
 

@@ -346,6 +346,8 @@ class _Lists:
             self.rank = self._without_padding()
         elif lengths:
             self.rank = max(lengths, key=lengths.count)
+            if len(set(lengths)) > 1 and lengths.count(self.rank) == 1:  # nothing shows which
+                self.rank, self.values = None, dict.fromkeys(self.values)
         else:
             shown_lists = [self.values[name] for name in _BY_DIMENSION if self.values[name]]
             self.rank = max((len(v or ()) for v in shown_lists), default=None)
@@ -431,7 +433,7 @@ class _Lists:
         if whole and (leading or shows_size):
             if values[0] is None or values[0] not in (0, 1, 2, 4, 8):
                 return False
-            if size is not None and values[0] not in (size, 0):
+            if size is not None and values[0] not in (size, 0, self.unit == "elements"):
                 return False
             if size is None and values[0] and self.unit != "elements":
                 self.element_bytes, self.bits = values[0], 8 * values[0]

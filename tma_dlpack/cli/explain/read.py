@@ -18,7 +18,6 @@ from tma_dlpack.checks.parse import DRIVER_ARGUMENTS
 from tma_dlpack.cli.explain.words import (
     ARRAYS,
     CUTLASS,
-    DRIVERS_OWN,
     FORMS,
     GENERAL,
     HEADING,
@@ -28,7 +27,6 @@ from tma_dlpack.cli.explain.words import (
     WEAK,
     Form,
     meaning_of,
-    member_of,
 )
 from tma_dlpack.tables.arguments import MapKind
 
@@ -226,7 +224,10 @@ def _bracketed(text: str, opens: int) -> Value:
     if inside[:1] in ("[", "(") and inside[-1:] in ("]", ")"):
         inside = inside[1:-1].strip()  # torch.Size([...])
     inside = re.sub(r"[\"']", "", _WRAPPED.sub(lambda m: m[1] or m[2], inside))
-    pieces = re.split(r"[,;]", inside.rstrip(",")) if "," in inside else inside.split()
+    broken = re.search(r"[\da-fA-FxX][ \t]*\n\s*[\da-fA-F]|\.\.\.|…", inside)
+    if broken:
+        return Value(fault="unread", end=end + 1)
+    pieces = re.split(r"[,;]", inside.rstrip(",")) if re.search("[,*]", inside) else inside.split()
     numbers = tuple(_entry(piece.strip()) for piece in pieces)
     is_list = all(map(_PIECE.fullmatch, pieces)) and len(pieces) <= 32
     if not is_list or all(n is None for n in numbers):
@@ -239,10 +240,9 @@ def _bracketed(text: str, opens: int) -> Value:
         return Value(fault="unread", end=end + 1)
     style = "," if re.search(r",\S", inside) else ", " if "," in inside else " "
     grouped = re.search(r"(?<!\d)\d{1,3},\d{3}(?!\d)", inside)
-    broken = re.search(r"[\da-fA-FxX][ \t]*\n\s*[\da-fA-F]|\.\.\.|…", inside)
     mixed = grouped and re.search(r"\d,?\s+\S", inside)
     unit = _UNIT.match(text, end + 1)
-    fault = "unread" if broken or mixed or (unit and unit["other"]) else ""
+    fault = "unread" if mixed or (unit and unit["other"]) else ""
     style = "grouped?" if _GROUPED.fullmatch(inside) else style
     return Value(
         numbers, "", fault, end + 1, text[opens] + style, True, (unit and unit["unit"]) or ""
@@ -450,6 +450,8 @@ def _read_field(
 
 def _is_end_of_word(text: str, word: re.Match[str], key: str) -> bool:
     """Return whether a word is the rest of another one that a terminal's width has broken."""
+    if word.start() <= 4 and not text[: word.start()].strip() and key in ("stride", "strides"):
+        return True  # no printout begins with these: of elementStrides
     before = re.search(
         r"([A-Za-z_]\w*)[ \t]*\n[ \t]*$", text[max(0, word.start() - 80) : word.start()]
     )
@@ -579,7 +581,9 @@ def _blocks_of(stream: Stream) -> list[Block]:
             found, after = call
             last = stream.line_at(starts, after)
             _fill(blocks, [f._replace(line=line, last_line=last) for f in found])
-        elif _HEADING_TORN.match(stream.text, place):
+        elif _HEADING_TORN.match(stream.text, place) and not _MASKED.match(
+            stream.text, place + len("TMA Desc Addr:   ")
+        ):
             blocks[-1].fault = "mixed"
     blocks = [b for b in blocks if b.fields or b.entries]
     _mark_mixed(blocks)
@@ -662,7 +666,9 @@ def _same_printer(a: Block, b: Block) -> bool:
     keys = set(a.words.values()), set(b.words.values())
     if keys[0] <= set(forms[1].keys) or keys[1] <= set(forms[0].keys):
         return True
-    if forms[0].words or forms[1].words or a.is_call or b.is_call:
+    if a.is_call or b.is_call:
+        return False
+    if forms[0].words or forms[1].words:
         return forms[0] is forms[1]
     spelled = [{f.argument: f.word for f in block.all_fields()} for block in (a, b)]
     return all(spelled[0][name] == spelled[1][name] for name in spelled[0].keys() & spelled[1])
@@ -771,7 +777,8 @@ def _fill(blocks: list[Block], found: list[Field]) -> None:
     declared = blocks[-2]
     for name in ("global_dim", "box_dim"):
         mine, theirs = call.fields.get(name), declared.fields.get(name)
-        if mine and theirs and mine[0].value.numbers != theirs[0].value.numbers:
+        pairs = zip(mine[0].value.numbers, theirs[0].value.numbers) if mine and theirs else ()
+        if any(a != b and None not in (a, b) for a, b in pairs):
             return
     call.fields = {**declared.fields, **call.fields}
     call.entries = {k: v for k, v in declared.entries.items() if k not in call.fields}

@@ -152,7 +152,7 @@ _LAUNCH_CODE = re.compile(  # a code alone, or beside such a word
 )
 _MISALIGNED = re.compile(r"(?:^|: )misaligned address\W*$", re.MULTILINE)
 _HANGS = re.compile(
-    r"\b(?:kernel|launch|program|process|script|copy|load|wait|it|this)\b[^\n.]{0,40}?"
+    r"\b(?:kernel|launch|program|process|script|copy|load|wait)\b[^\n.]{0,40}?"
     r"\b(?:hangs?|hung|hanging|deadlocks?|is stuck|never (?:returns|finishes|completes|ends))\b",
     re.IGNORECASE,
 )

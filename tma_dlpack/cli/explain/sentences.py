@@ -8,7 +8,6 @@ words.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from tma_dlpack.tables.limits import STRIDE_BYTES_END

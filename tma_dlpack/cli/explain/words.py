@@ -80,8 +80,15 @@ WEAK: Final = _words(
 
 #: Arguments that are lists.
 ARRAYS: Final = frozenset(
-    "global_dim global_strides raw_strides box_dim element_strides pixel_box_lower_corner "
-    "pixel_box_upper_corner".split()
+    [
+        "global_dim",
+        "global_strides",
+        "raw_strides",
+        "box_dim",
+        "element_strides",
+        "pixel_box_lower_corner",
+        "pixel_box_upper_corner",
+    ]
 )
 
 #: Words that are written apart; the blank becomes an underscore, so that places stay.
@@ -292,6 +299,6 @@ FORMS: Final[tuple[Form, ...]] = (
 GENERAL: Final = Form("")
 #: Words whose order and units are the driver's wherever they are printed.
 DRIVERS_OWN: Final = frozenset(
-    "globaldim globalstrides boxdim gmemprobshape gmemprobstride".split()
+    ["globaldim", "globalstrides", "boxdim", "gmemprobshape", "gmemprobstride"]
 )
 CUTE_STRIDES: Final = "gmemprobstride"  # begins with the size of an element
