@@ -1,4 +1,4 @@
-"""`explain` after the launch: the measured causes of what is seen, and a map that rules some out."""
+"""`explain` after the launch: the measured causes, and a map that rules some out."""
 
 from __future__ import annotations
 

@@ -174,29 +174,12 @@ def _fitting(lines: list[tuple[int, str]]) -> list[tuple[int, str]]:
 
 
 #: A line without any of these, and none such near it, is of no encode.
-_MAY_BELONG: Final = tuple(
-    [
-        "tma",
-        "tensormap",
-        "tensor_map",
-        "tensor-map",
-        "globaldim",
-        "global_dim",
-        "globalstride",
-        "global_stride",
-        "gmem",
-        "smem",
-        "boxdim",
-        "box_dim",
-        "box_size",
-        "swizzle",
-        "cu_tensor",
-        "descriptor",
-        "cuda_error",
-        "cudaerror",
-        "tile::",
-    ]
-) + ("tensor map", "cuda error", "illegal", "misaligned", "launch failure", "shared memory:")
+_MAY_BELONG: Final = re.split(
+    r",\s+",
+    """tma, tensormap, tensor_map, tensor map, globaldim, global_dim, globalstride, global_stride,
+    gmem, smem, boxdim, box_dim, box_size, swizzle, cu_tensor, descriptor, cuda error, cuda_error,
+    cudaerror, tile::, illegal, misaligned, launch failure, shared memory:""",
+)
 
 
 def _printed(log: _Log, target: Target) -> Iterator[_Encode]:

@@ -69,8 +69,8 @@ def judge(
         common = found if common is None else {k: v for k, v in common.items() if k in found}
         if not common:
             break
-    violations = tuple(_explained(v, read) for v in (common or {}).values())
-    return Report(violations, _advice(read))
+    found_in_all = tuple(_explained(v, read) for v in (common or {}).values())
+    return Report(found_in_all, _advice(read))
 
 
 def implied_names(implied: tuple[tuple[str, int], ...]) -> tuple[str, ...]:
@@ -292,12 +292,12 @@ def refused_calls(text: str) -> Iterator[tuple[int, RefusedCall]]:
     """Return the place of each such line in a text, and its call."""
     for found in _REFUSED.finditer(text) if "tma_dlpack: refused" in text else ():
         rules, dtype, device, shape, strides, why = found.groups()
-        numbers = (*_integers(device), *_integers(dtype))
-        sizes = _integers(shape)
-        layout = Layout(*numbers, 0, sizes, None if strides is None else _integers(strides))
-        if (len(numbers) == 5 and layout.strides is None) or len(layout.strides or ()) == len(
-            sizes
-        ):
+        codes = (*_integers(device), *_integers(dtype))
+        if len(codes) != 5:
+            continue
+        sizes, steps = _integers(shape), None if strides is None else _integers(strides)
+        layout = Layout(*codes, 0, sizes, steps)
+        if steps is None or len(steps) == len(sizes):
             yield found.start(), RefusedCall(rules, layout, why)
 
 

@@ -301,10 +301,10 @@ class _Lists:
             if (first and not one_based) or min(found) < 0 or max(found) > 2 * MAX_RANK:
                 self._refuse(name, "has entries whose numbers start nowhere")
                 continue
-            values = [None] * (max(found) + 1 - first)
+            values: list[int | None] = [None] * (max(found) + 1 - first)
             for i, shown in found.items():
                 good = not shown.value.fault and len(shown.value.numbers) == 1
-                values[i - first] = shown.value.numbers[0] if good else None  # type: ignore[call-overload]
+                values[i - first] = shown.value.numbers[0] if good else None
             self.values[name] = tuple(values)
 
     # -- how many dimensions ---------------------------------------------------------------------

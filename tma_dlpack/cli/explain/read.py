@@ -116,8 +116,9 @@ def _split_prefix(line: str) -> tuple[str, str]:
 class Value(NamedTuple):
     """One printed value: numbers or a name; or why there is none.
 
-    `fault` is "" or "unread" (masked, broken, with a unit), "address" (in place of a list), "torn" (no value of this argument),
-    "cut" (the text ends) or "prose". An entry of `numbers` that cannot be read is None.
+    `fault` is "" or "unread" (masked, broken, with a unit), "address" (in place of a list), "torn"
+    (no value of this argument), "cut" (the text ends) or "prose". An entry of `numbers` that cannot
+    be read is None.
     """
 
     numbers: Entries = ()
@@ -147,7 +148,8 @@ _NOT_AN_ADDRESS = re.compile(  # but what people write for one
 _WHOLE = ("16", "32", "64", "128", "256")  # bytes that no longer number begins with
 _OPEN: Final = {"(": ")", "[": "]", "{": "}", "<": ">"}
 _BEFORE_LIST = re.compile(
-    r"(?:(?:\d{1,20}[ \t]+)?(?:[\w:]+ of )?(?:size|length|len|count)[ =:]{1,3}\d+[,\w =]{0,16}?[ =]|\d{1,20}[ \t]+"
+    r"(?:(?:\d{1,20}[ \t]+)?(?:[\w:]+ of )?(?:size|length|len|count)[ =:]{1,3}\d+[,\w =]{0,16}?[ =]"
+    r"|\d{1,20}[ \t]+"
     r"|[A-Za-z_][\w.:<>]*[ \t]*)(?=[\[({])"
 )
 _PIECE = re.compile(r"\s*[\w*.+\-/()<> ?#…&]{0,40}\s*")  # of a list: a number, a mask, a name
@@ -267,11 +269,8 @@ def _after(text: str, end: int, shown: str, style: str = "") -> tuple[str, str, 
         end = unit.end()
     after = _AFTER.match(text, end)
     word = after and after["word"]
-    known = (
-        not word
-        or meaning_of(word)
-        or re.match(r"[ \t]*[:=(]", text[after.end() : after.end() + 8])
-    )  # type: ignore[union-attr]
+    behind = after.end() if after else end
+    known = not word or meaning_of(word) or re.match(r"[ \t]*[:=(]", text[behind : behind + 8])
     if text[end : end + 1] in tuple("([{") or re.match(
         r",(?!\d{3}\b)[\d,(\[]", text[end : end + 3]
     ):
@@ -342,7 +341,7 @@ class Field(NamedTuple):
     value: Value
     unit: str = ""
     separator: str = ""
-    index: str | None = None  # of an entry printed by itself, as in name[0] = 64
+    place: str | None = None  # of an entry printed by itself, as in name[0] = 64
     leads: bool = False  # its line
     follows: str = ""  # the character before the word, blanks left out
     line: int = 0
@@ -519,8 +518,8 @@ class Block:
 
     def same(self, found: Field) -> Field | None:
         """Return what stands where a field would go."""
-        if found.index is not None:
-            return self.entries.get(found.argument, {}).get(found.index)
+        if found.place is not None:
+            return self.entries.get(found.argument, {}).get(found.place)
         return next((f for f in self.fields.get(found.argument, ()) if f.key == found.key), None)
 
     def put(self, found: Field) -> None:
@@ -528,8 +527,8 @@ class Block:
         self.first_line = self.first_line or found.line
         self.last_line = found.last_line
         self.words.setdefault(found.word, found.key)
-        if found.index is not None:
-            self.entries.setdefault(found.argument, {})[found.index] = found
+        if found.place is not None:
+            self.entries.setdefault(found.argument, {})[found.place] = found
         else:
             self.fields.setdefault(found.argument, []).append(found)
 
@@ -777,7 +776,11 @@ def _fill(blocks: list[Block], found: list[Field]) -> None:
     declared = blocks[-2]
     for name in ("global_dim", "box_dim"):
         mine, theirs = call.fields.get(name), declared.fields.get(name)
-        pairs = zip(mine[0].value.numbers, theirs[0].value.numbers) if mine and theirs else ()
+        pairs = (
+            zip(mine[0].value.numbers, theirs[0].value.numbers, strict=False)
+            if mine and theirs
+            else ()
+        )
         if any(a != b and None not in (a, b) for a, b in pairs):
             return
     call.fields = {**declared.fields, **call.fields}

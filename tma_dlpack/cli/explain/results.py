@@ -220,7 +220,8 @@ def _brings(read: PrintedArguments) -> str:
 
 def _is_tiled(read: PrintedArguments) -> str:
     if read.kind != "tiled":
-        return f"? this map is {read.kind}: use the .{'im2col::w' * (read.kind != 'im2col') or 'im2col'} instructions"
+        mode = ".im2col" if read.kind == "im2col" else ".im2col::w"
+        return f"? this map is {read.kind}: use the {mode} instructions"
     return "? this map is tiled: no .im2col instruction may use it"
 
 
@@ -250,7 +251,7 @@ CAUSES: Final[tuple[Cause, ...]] = (
     Cause(
         "700",
         "the destination lies beyond the block's shared memory",
-        "add the tile's bytes to its offset and compare with the dynamic shared memory of the launch",
+        "add the tile's bytes to its offset and compare with the launch's shared memory",
         _brings,
     ),
     Cause(
@@ -278,7 +279,7 @@ CAUSES: Final[tuple[Cause, ...]] = (
     Cause(
         "715",
         "the rank of the instruction is not the map's",
-        "compare the .Nd of cp.async.bulk.tensor, or the number of coordinates, with the map's rank",
+        "compare the .Nd of cp.async.bulk.tensor, or the coordinates, with the map's rank",
         lambda read: f"? this map has rank {read.rank}: .{read.rank}d" if read.rank else "",
     ),
     Cause(

@@ -242,7 +242,7 @@ LIMITS: Final[dict[str, tuple[str, str, str]]] = {
     ),
     "GATHER4_TARGET": (
         "target",
-        "gather4 came with compute capability 10.0; sm_120 and sm_121 have it for .shared::cta only",
+        "gather4 came with compute capability 10.0; sm_120, sm_121: to .shared::cta only",
         "load the rows with ordinary loads on sm_90; write .shared::cta on sm_120 and sm_121",
     ),
     "CAPABILITY": ("target", "compute capability 9.0 or later", "use a Hopper or newer GPU"),
@@ -277,8 +277,8 @@ def sentences_in(text: str) -> list[tuple[Sentence, re.Match[str]]]:
             begin = text.rfind("\n", 0, match.start()) + 1
             line = text[max(begin, match.start() - 300) : match.end() + 60].partition("\n")[0]
             failed = _FAILED.search(line) or _SHOWS_VALUE.search(match[0] + line)
-            failed = failed or _HEADING in text[max(0, match.start() - 600) : match.start()]
-            if failed and words not in seen:
+            below = _HEADING in text[max(0, match.start() - 600) : match.start()]
+            if (failed or below) and words not in seen:
                 seen.add(words)
                 found.append((match.start(), sentence, match))
     return [(sentence, match) for _, sentence, match in sorted(found, key=lambda item: item[0])]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Any, Final
 
 from tma_dlpack.tables.enums import (
@@ -79,16 +80,9 @@ WEAK: Final = _words(
 )
 
 #: Arguments that are lists.
+_CORNERS = ("pixel_box_lower_corner", "pixel_box_upper_corner")
 ARRAYS: Final = frozenset(
-    [
-        "global_dim",
-        "global_strides",
-        "raw_strides",
-        "box_dim",
-        "element_strides",
-        "pixel_box_lower_corner",
-        "pixel_box_upper_corner",
-    ]
+    {"global_dim", "global_strides", "raw_strides", "box_dim", "element_strides", *_CORNERS}
 )
 
 #: Words that are written apart; the blank becomes an underscore, so that places stay.
@@ -137,7 +131,7 @@ def _squeezed(word: str) -> str:
     return re.split(r"[.:]+", word)[-1].lower().replace("_", "").removeprefix("cutensormap")
 
 
-def _names(enum: type) -> dict[str, int]:
+def _names(enum: type[IntEnum]) -> dict[str, int]:
     prefix, suffixes = C_ENUMS[enum]
     spelled = {s: n for n, suffix in enumerate(suffixes) for s in (prefix + suffix, suffix)}
     return {_squeezed(name): value for name, value in {**enum.__members__, **spelled}.items()}
