@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bisect
 import re
+from collections.abc import Iterator
 
 from tma_dlpack.tables.limits import MAP_BYTES
 
@@ -17,6 +19,15 @@ _XXD = re.compile(r"^\s*[0-9a-fA-F]{6,}: (\S.*?)(?:  .*)?$", re.MULTILINE)  # by
 _REPEATS = re.compile(r"(\w+) <repeats (\d{1,3}) times>")
 _NUMBER = re.compile(r"(0[xX][0-9a-fA-F]+|\d{1,20})[uUlL]*")  # 2^64 - 1 has 20 digits
 _HEX = re.compile(r"(?:0[xX])?([0-9a-fA-F]+)")
+
+LONGEST_DUMP = 8_000  # characters; x/128xb of gdb with its addresses takes 1,500
+_HEX_LINE = re.compile(r"(?:[^\n:{}=]{0,60}:)?[ \t]*(?:0[xX])?[0-9a-fA-F]{2,16}(?:[ \t,;:|].*)?")
+_FOUR = re.compile(
+    r"(?:[^\n:{}=]{0,60}:)?(?:[ \t,]*(?:0[xX])?[0-9a-fA-F]{2,16}(?![\w:.-])){4}|[0-9a-f]{64}"
+)
+_BRACES = re.compile(r"\{[^{}]{40,4000}\}")
+_ASSIGNED = re.compile(r"(?<!\w)\w{1,40}\[[ \t]*\d{1,3}\][ \t]*=[ \t]*(0[xX][0-9a-fA-F]{1,16})\b")
+_DIGITS = re.compile(r"(?<![0-9a-fA-F])[0-9a-fA-F]{256}(?![0-9a-fA-F])")
 
 _WIDTHS = {MAP_BYTES // width: width for width in (1, 2, 4, 8)}  # of as many words
 
@@ -69,3 +80,41 @@ def _digits(tokens: list[str]) -> bytes | None:
     if prefixed or any(len(part) % 2 for part in parts):
         return None
     return bytes.fromhex("".join(parts))
+
+
+def find(text: str) -> Iterator[tuple[int, bytes]]:
+    """Return the line, from 0, and the bytes of each map that a text shows somewhere, each once."""
+    taken: set[bytes] = set()
+    for line, candidate in _candidates(text):
+        data = parse(candidate)
+        if data is not None and len(data) == MAP_BYTES and data not in taken:
+            taken.add(data)
+            yield line, data
+
+
+def is_line(line: str) -> bool:
+    """Return whether a line is likely to be one of a dump: four numbers in hex or more."""
+    return len(line) < 400 and _FOUR.match(line) is not None
+
+
+def _candidates(text: str) -> Iterator[tuple[int, str]]:
+    """Return the parts of a text that may be a dump, and their lines."""
+    if (len(text) <= LONGEST_DUMP and "repeats" not in text) or len(text) <= 1_000:
+        yield 0, text
+    ends = [m.start() for m in re.finditer("\n", text)]
+    for pattern in (_DIGITS, _BRACES):
+        for found in pattern.finditer(text):
+            if pattern is _DIGITS or found[0].count("0x") >= 8:
+                yield bisect.bisect_left(ends, found.start()), found[0]
+    words = _ASSIGNED.findall(text[: 64 * LONGEST_DUMP])
+    if len(words) in (16, 32, 128):
+        yield 0, " ".join(words)
+    run: list[str] = []
+    for number, line in enumerate([*text.split("\n"), ""]):
+        if len(line) < 400 and _HEX_LINE.fullmatch(line.strip()):
+            run.append(line)
+            continue
+        joined = "\n".join(run)
+        if len(run) <= 130 and 200 <= len(joined) <= LONGEST_DUMP:
+            yield number - len(run), joined
+        run = []

@@ -1,54 +1,65 @@
-"""`explain`: read the output of a program whose encode failed, and check it against the rules.
+"""`explain`: read the output of a program whose encode or launch failed, and check it.
 
-`streams` splits a log by process; `blocks` gathers lines ``name = value`` into blocks, with `names`
-and `values`; `torn` marks blocks that mix several processes; `formats` is the table of the
-projects that print arguments, and turns a block into the driver's arguments with `lists`;
-`sentences` and `results` recognise error messages and CUDA results; `maps` finds dumps of the 128
-bytes, `ours` the line that our own header throws; `judge` checks the rules, `notes` writes the
-remarks, `result` is the result.
+Read, judge, word: `read` splits a log by process and gathers lines ``name = value`` into blocks,
+with the tables of `words`; `printed` turns a block into the driver's arguments; `judge` checks them
+against the rules. `sentences` recognises projects' own error messages, `results` the driver's
+results, and what is seen after a launch.
 
-A new format: a row in `formats.FORMATS` (how to recognise its block, and where it differs from the
-driver: order of arrays, units, arguments that it does not print), new spellings in `names.py`, and
-an example as printed, with the expected arguments, in tests/cli/printed_forms.py.
+A new format: a row in `words.FORMS` (how to recognise its block, and where it differs from the
+driver: order of arrays, units, arguments that it does not print), new spellings beside it, and an
+example as printed, with the expected arguments, in tests/cli/printed_forms.py.
 """
 
 from __future__ import annotations
 
+import bisect
+import html
 import re
+import textwrap
 from collections.abc import Iterator
-from itertools import islice
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Final, NamedTuple
 
 from tma_dlpack.checks.report import Report
-from tma_dlpack.cli.explain import sentences
-from tma_dlpack.cli.explain.blocks import Block, blocks_of
-from tma_dlpack.cli.explain.formats import printed_arguments
-from tma_dlpack.cli.explain.judge import judge
-from tma_dlpack.cli.explain.maps import maps_in
-from tma_dlpack.cli.explain.notes import cut_note, result_notes, torn_notes, where_notes
-from tma_dlpack.cli.explain.ours import refused_calls
-from tma_dlpack.cli.explain.printed import PrintedArguments
-from tma_dlpack.cli.explain.result import Explanation
-from tma_dlpack.cli.explain.streams import streams_of
-from tma_dlpack.cli.explain.torn import encodes_of
-from tma_dlpack.tables.coerce import bytes_of, shown, text_of
-from tma_dlpack.tables.errors import Violation, refusal
+from tma_dlpack.cli import hexdump
+from tma_dlpack.cli.explain import results, sentences
+from tma_dlpack.cli.explain.judge import RefusedCall, judge, refused_calls
+from tma_dlpack.cli.explain.printed import PrintedArguments, arguments_of, printed_arguments
+from tma_dlpack.cli.explain.read import Block, blocks_in, plain, streams_of
+from tma_dlpack.tables.coerce import bytes_of, counted, shown, text_of
+from tma_dlpack.tables.errors import (
+    COLUMNS,
+    Advice,
+    Finding,
+    TmaError,
+    Violation,
+    refusal,
+    sealed,
+)
+from tma_dlpack.tables.limits import MAP_BYTES
 from tma_dlpack.tables.opaque import opaque
+from tma_dlpack.tables.public import public
 from tma_dlpack.tables.targets import Target
+from tma_dlpack.tensor_map.map import TensorMap
 
-MOST_SENTENCES = 100  # different ones, of a log that has more
+MOST_NOTES = 100  # of each kind, in a log that has more
+LONG = 1 << 18  # characters; of a longer text, lines that cannot belong to an encode are left out
+LONGEST = 10_000  # characters of a line in it
+MOST_READ = 1 << 20  # characters of the lines that may belong to one
 
 
 @opaque
 def explain(text: str, target: Target | str = "sm_90") -> Explanation:
-    """Say why a tensor map could not be encoded, from the text that a program printed.
+    """Explain why a tensor map could not be encoded or used, from the text that a program printed.
 
     Parameters
     ----------
     text : str
-        The printed arguments of an encode, a traceback or a whole log, a dump of a map's 128 bytes,
-        or the line that ``tma_dlpack.h`` throws. Line prefixes and colours are ignored; a log of
-        several processes is fine if each line names its process.
+        The printed arguments of an encode, a traceback or a whole log, pasted source of the call, a
+        dump of a map's 128 bytes, or what was seen after a launch ("misaligned address", 719, "my
+        kernel hangs"). Line prefixes and colours are ignored; a log of several processes is fine if
+        each line names its process.
     target : Target or str
         The GPU that the encode was for.
 
@@ -56,9 +67,9 @@ def explain(text: str, target: Target | str = "sm_90") -> Explanation:
     -------
     Explanation
         `.reports`: one Report per encode found, with every violation and its fix. `.requests`: the
-        arguments as read (innermost first, strides in bytes, None for those not printed).
-        `.notes`: remarks. If nothing can be read, there are no reports, and a note says which
-        formats could be read.
+        arguments as read (innermost first, strides in bytes, None for those not read). `.notes`:
+        remarks. If nothing can be read, there are no reports, and a note lists the formats that
+        could be read.
 
     Raises
     ------
@@ -69,8 +80,9 @@ def explain(text: str, target: Target | str = "sm_90") -> Explanation:
     -----
     Reads the formats of CUTLASS, Triton, DeepGEMM, TensorRT-LLM and FlashInfer, TileLang,
     ThunderKittens, FlashMLA, XLA and others, and ``name = value`` lines with the driver's names.
-    The results 700, 715, 719 and 999 come from an earlier kernel, and a note says so. Blocks that
-    are cut off or mix several processes are reported in a note, and their numbers are not used.
+    The results 700, 715, 719 and 999 come from an earlier kernel, and a note says so. A number that
+    is masked, cut off, or mixed with another process's output is not read, and nothing is concluded
+    from it.
 
     Examples
     --------
@@ -91,77 +103,159 @@ def explain(text: str, target: Target | str = "sm_90") -> Explanation:
             found = f"text is {shown(text)}"
             raise refusal("text", found, "be a str", "pass what the program printed")
         words = raw.decode("utf-8", "replace")
-    notes: list[str] = []
-    torn: list[Block] = []
-    read = [*_printed(words, known, notes, torn), *_dumped(words, known, notes)]
+    log = _Log(plain(words))
+    notes = log.notes
+    read = [*_printed(log, known), *_dumped(log, known), *_device_checks(log)]
     read.sort(key=lambda encode: encode.line)
-    notes += torn_notes(words, torn)
-    checks = list(islice(sentences.said(words), MOST_SENTENCES))
+    failed = sentences.sentences_in(log.text)[:MOST_NOTES]
     if read:
-        notes += [_sentence_note(s, m) for _, s, m in checks]
+        notes += [_sentence_note(s, m) for s, m in failed]
     else:
-        read = [_from_sentence(words, s, m, known) for _, s, m in checks]
+        read = [_from_sentence(log, s, m, known) for s, m in failed]
     reports = tuple(encode.report for encode in read)
-    notes += result_notes(words, reports)
+    maps = [encode.arguments for encode in read if encode.arguments.shown()]
+    notes += results.result_notes(log.text, reports)
+    notes += results.launch_notes(log.text, maps)
     if not reports:
-        notes += where_notes(words, bool(torn))
-    return Explanation(
-        reports,
-        tuple(encode.arguments for encode in read),
-        tuple(dict.fromkeys(notes)),
-        str(known),
-    )
+        notes += results.where_notes(log.text, log.is_mixed)
+    arguments = tuple(encode.arguments for encode in read)
+    return Explanation(reports, arguments, tuple(dict.fromkeys(notes)), str(known))
 
 
 class _Encode(NamedTuple):
-    """An encode in the text: its first line, its arguments, and what the rules say of them."""
+    """An encode in the text: its first line, its arguments, and the verdict on them."""
 
     line: int
     arguments: PrintedArguments
     report: Report
 
 
-def _printed(text: str, target: Target, notes: list[str], torn: list[Block]) -> Iterator[_Encode]:
-    """Give the encodes whose arguments are printed; add remarks, and blocks that are mixed."""
-    calls = dict(refused_calls(text))
-    for block in (b for stream in streams_of(text) for b in encodes_of(blocks_of(stream))):
-        if block.fault in ("mixed", "junk"):
-            torn.append(block)
+class _Log:
+    """The lines of a text that may belong to an encode, with their numbers, and remarks on them."""
+
+    def __init__(self, text: str) -> None:
+        self.notes: list[str] = []
+        self.is_mixed = False
+        lines = text.split("\n")
+        self.numbered = self._relevant(lines) if len(text) > LONG else [*enumerate(lines, 1)]
+        self.text = "\n".join(line for _, line in self.numbered)
+        lengths = (len(line) + 1 for _, line in self.numbered)
+        self._starts = [0, *accumulate(lengths)]
+
+    def line_at(self, place: int) -> int:
+        """Return the number of the line at a place of `text`."""
+        return self.numbered[bisect.bisect_right(self._starts, place) - 1][0]
+
+    def _relevant(self, all_lines: list[str]) -> list[tuple[int, str]]:
+        """Return the lines that may belong to an encode; of too many, the first and last ones."""
+        kept = bytearray(len(all_lines) + 24)
+        for i, line in enumerate(all_lines):
+            low = line.lower()
+            if low and (any(word in low for word in _MAY_BELONG) or hexdump.is_line(line)):
+                kept[max(0, i - 4) : i + 17] = b"\1" * (i + 17 - max(0, i - 4))
+        lines = [(i + 1, line[:LONGEST]) for i, line in enumerate(all_lines) if kept[i]]
+        first, last = _fitting(lines), _fitting(lines[::-1])[::-1]
+        if len(first) + len(last) < len(lines):
+            self.notes.append(
+                f"the text is long: of its {len(all_lines):,} lines, {len(lines):,} may belong to "
+                f"an encode; read were the first {len(first):,} of these (to line "
+                f"{first[-1][0]:,}) and the last {len(last):,} (from line {last[0][0]:,}). Paste a "
+                "part to have it read whole."
+            )
+            lines = first + last
+        return lines or [(1, "")]
+
+
+def _fitting(lines: list[tuple[int, str]]) -> list[tuple[int, str]]:
+    """Return as many lines as half of what is read."""
+    sizes = accumulate(len(line) + 1 for _, line in lines)
+    count = bisect.bisect_right(list(sizes), MOST_READ // 2)
+    return lines[: max(count, 1)]
+
+
+#: A line without any of these, and none such near it, is of no encode.
+_MAY_BELONG: Final = re.split(
+    r",\s+",
+    """tma, tensormap, tensor_map, tensor map, globaldim, global_dim, globalstride, global_stride,
+    gmem, smem, boxdim, box_dim, box_size, swizzle, cu_tensor, descriptor, cuda error, cuda_error,
+    cudaerror, tile::, illegal, misaligned, launch failure, shared memory:""",
+)
+
+
+def _printed(log: _Log, target: Target) -> Iterator[_Encode]:
+    """Return the encodes whose arguments are printed; add remarks on blocks that are not read."""
+    calls = {log.line_at(place): call for place, call in refused_calls(log.text)}
+    mixed: list[Block] = []
+    for block in blocks_in(streams_of(log.numbered)):
+        if block.fault == "mixed":
+            mixed.append(block)
             continue
         arguments, remarks = printed_arguments(block)
-        call = calls.get(block.first_line)
-        if call is None:
-            report = judge(arguments, tuple(sorted(arguments.implied.items())), target)
-        else:
-            report = call.report(arguments, target)
-            notes += [f"line {block.first_line}: {call.why}"] if call.why else []
+        report, why = _report(arguments, calls.get(block.first_line), target)
         where = f"lines {block.first_line}-{block.last_line}"
         if block.fault == "cut":
-            notes.append(cut_note(where, arguments, report))
-        elif block.shows_arguments:
-            if len(notes) < MOST_SENTENCES:
-                notes += [f"{where}: {remark}" for remark in remarks]
-            if arguments.shown():
-                yield _Encode(block.first_line, arguments, report)
+            log.notes.append(_cut_note(where, arguments, report))
+        elif arguments.shown():
+            if len(log.notes) < MOST_NOTES:
+                log.notes += [f"{where}: {remark}" for remark in remarks]
+            log.notes += [f"line {block.first_line}: {why}"] if why else []
+            yield _Encode(block.first_line, arguments, report)
+    if mixed:
+        log.is_mixed = True
+        first, last = min(b.first_line for b in mixed), max(b.last_line for b in mixed)
+        around = [line for n, line in log.numbered if first - 12 <= n <= last + 12]
+        log.notes.append(results.mixed_note((first, last), log.text, "\n".join(around)))
 
 
-def _dumped(text: str, target: Target, notes: list[str]) -> Iterator[_Encode]:
-    """Give the maps whose 128 bytes are in the text; add why other bytes are not a map."""
-    for line, found in maps_in(text, target):
-        if isinstance(found, str):
-            notes.append(f"line {line}: {found}")
-        else:
-            yield _Encode(line, found, judge(found, (), target))
+def _report(
+    read: PrintedArguments, call: RefusedCall | None, target: Target
+) -> tuple[Report, str | None]:
+    """Return the verdict on an encode, and what the line of our own header adds."""
+    if call is not None and not read.missing():
+        return call.report(read, target), call.why
+    return judge(read, tuple(sorted(read.implied.items())), read.inferred, target), None
+
+
+def _cut_note(where: str, read: PrintedArguments, report: Report) -> str:
+    """Return that a printout is cut off, what it shows, and which rules that breaks."""
+    broken = "; ".join(f"{v.found}; {v.limit} ({v.rule}; fix: {v.fix})" for v in report.violations)
+    if not read.shown():
+        return f"{where}: the printout is cut off before its first argument; paste the rest"
+    return f"{where}: the printout is cut off. It shows {read}. " + (
+        f"Of that: {broken}" if broken else "No rule is broken by that; paste the rest."
+    )
+
+
+def _dumped(log: _Log, target: Target) -> Iterator[_Encode]:
+    """Return the maps whose 128 bytes are in the text; add why other bytes are not a map."""
+    for place, data in hexdump.find(log.text):
+        line = log.numbered[place][0]
+        if not any(data):
+            log.notes.append(f"line {line}: {MAP_BYTES} zero bytes: a map that was never encoded")
+            continue
+        try:
+            tensor_map = TensorMap.from_bytes(data, target)
+        except TmaError as error:
+            why = " ".join(str(error).split())
+            log.notes.append(f"line {line}: 128 bytes that are no map for {target}: {why}")
+            continue
+        arguments = PrintedArguments(
+            kind=tensor_map.kind,
+            printed_by="a dump of the map's 128 bytes",
+            lines=(line, line),
+            **{name: getattr(tensor_map, name) for name in arguments_of(tensor_map.kind)},
+        )
+        yield _Encode(line, arguments, _report(arguments, None, target)[0])
 
 
 # -- sentences ------------------------------------------------------------------------------------
 
 
 def _from_sentence(
-    text: str, sentence: sentences.Sentence, found: re.Match[str], target: Target
+    log: _Log, sentence: sentences.Sentence, found: re.Match[str], target: Target
 ) -> _Encode:
     """Turn a project's own error message into a report; check its numbers if it shows them."""
-    line = text.count("\n", 0, found.start()) + 1
+    line = log.line_at(found.start())
     groups = found.groupdict()
     strides = None
     if "entry" in groups and "bytes" in groups:
@@ -170,7 +264,7 @@ def _from_sentence(
         global_strides=strides, printed_by=sentence.printer, lines=(line, line)
     )
     if strides is not None:
-        report = judge(arguments, (), target)
+        report, _ = _report(arguments, None, target)
         if not report.ok:
             return _Encode(line, arguments, report)
     return _Encode(line, arguments, Report((_violation(sentence, found),)))
@@ -192,3 +286,151 @@ def _violation(sentence: sentences.Sentence, found: re.Match[str]) -> Violation:
 def _sentence_note(sentence: sentences.Sentence, found: re.Match[str]) -> str:
     violation = _violation(sentence, found)
     return f"{violation.found} ({violation.rule}: {violation.limit}; fix: {violation.fix})"
+
+
+def _device_checks(log: _Log) -> Iterator[_Encode]:
+    """Return the failed checks that a checked build of ``tma_dlpack.h`` printed, each once."""
+    failed: dict[tuple[str, ...], list[re.Match[str]]] = {}
+    for match in sentences.DEVICE_CHECK.finditer(log.text):
+        failed.setdefault(match.group("file", "verb", "found", "limit"), []).append(match)
+    for (file, verb, what, limit), matches in failed.items():
+        first, line = matches[0], log.line_at(matches[0].start())
+        who = f"block ({first['block']}), thread ({first['thread']})"
+        more = f" and {counted(len(matches) - 1, 'other line')}" if len(matches) > 1 else ""
+        violation = Violation(
+            rule="DEVICE_CHECK",
+            argument=verb,
+            found=f"{verb} in {who}{more}: {what}",
+            limit=limit,
+            fix=f"in {file}: {sentences.device_fix(verb, what, limit)}",
+            source="a check of the checked build of tma_dlpack.h, on the device",
+        )
+        arguments = PrintedArguments(printed_by="a checked build", lines=(line, line))
+        yield _Encode(line, arguments, Report((violation,)))
+
+
+# -- the result -----------------------------------------------------------------------------------
+
+
+@public
+@sealed
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    r"""The result of `explain`: the failed encodes in a text, and which rules they break.
+
+    ``print(explanation)`` shows it all; notebooks show it as HTML.
+
+    Attributes
+    ----------
+    reports : tuple of Report
+        One per encode found, in the order of the text.
+    requests : tuple of PrintedArguments
+        The driver's arguments of each encode as read; None for those that are not printed.
+    notes : tuple of str
+        Remarks that are not about one argument: the error of an earlier kernel, the causes of what
+        was seen after a launch, text that is cut off or mixed, which formats can be read.
+
+    Examples
+    --------
+    >>> import tma_dlpack as tma
+    >>> found = tma.explain("globalDim (1001,4096,1,1,1)\nglobalStrides (2,2002,0,0,0)\n"
+    ...                     "boxDim (64,128,1,1,1)")
+    >>> found.requests[0].global_strides, [v.rule for v in found.reports[0].violations]
+    ((2002,), ['STRIDE_ALIGNED'])
+    """
+
+    reports: tuple[Report, ...] = ()
+    requests: tuple[PrintedArguments, ...] = ()
+    notes: tuple[str, ...] = ()
+    target: str = field(default="sm_90")
+
+    @property
+    def ok(self) -> bool:
+        """Whether an encode was read and no rule is broken by what it shows."""
+        return bool(self.reports) and all(report.ok for report in self.reports)
+
+    def _groups(self) -> list[tuple[str, PrintedArguments, Report]]:
+        """Return encodes with equal arguments together: a title, the arguments, the verdict."""
+        groups: dict[tuple[PrintedArguments, str], list[int]] = {}
+        for n, (request, report) in enumerate(zip(self.requests, self.reports, strict=True)):
+            groups.setdefault((request, str(report)), []).append(n)
+        return [
+            (self._title(ns), self.requests[ns[0]], self.reports[ns[0]]) for ns in groups.values()
+        ]
+
+    def _title(self, numbers: list[int]) -> str:
+        places = [_lines(self.requests[n].lines) for n in numbers]
+        where = ", ".join(p for p in places[:4] if p) + (", ..." if len(places) > 4 else "")
+        printer = self.requests[numbers[0]].printed_by
+        who = f" (the form of {printer})" if printer else ""
+        count = f" ({len(numbers)} times the same)" if len(numbers) > 1 else ""
+        return f"encode {numbers[0] + 1}{count}: {where or 'in the text'}{who}"
+
+    def _head(self) -> str:
+        count = len(self.reports)
+        if not count:
+            return "no encode was read"
+        broken = sum(not report.ok for report in self.reports)
+        missing = dict.fromkeys(name for request in self.requests for name in request.missing())
+        verdict = f"{broken} refused" if broken else "ok"
+        if missing and not broken:
+            verdict = f"nothing wrong in what is shown; not shown: {', '.join(missing)}"
+        read = f"{counted(count, 'encode')} read, checked against the driver's rules on"
+        return f"{read} {self.target}: {verdict}"
+
+    def __str__(self) -> str:
+        lines = [_wrapped(self._head(), "")]
+        for title, request, report in self._groups():
+            lines += ["", title]
+            if request.shown():
+                lines.append(_wrapped(str(request), "  "))
+            findings: tuple[Finding, ...] = (*report.violations, *report.advice)
+            found = [("advice: " if isinstance(f, Advice) else "") + str(f) for f in findings]
+            lines.append(textwrap.indent("\n".join([_one_line(report, request), *found]), "  "))
+        for note in self.notes:
+            lines += ["", _wrapped(f"note: {note}", "")]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        # imported when first needed
+        from tma_dlpack.draw.cards import finding_html
+        from tma_dlpack.draw.figure import fragment
+
+        parts = [f"<div><b>{html.escape(self._head())}</b></div>"]
+        for title, request, report in self._groups():
+            parts.append(f"<div><b>{html.escape(title)}</b></div>")
+            if request.shown():
+                parts.append(f"<div><code>{html.escape(str(request))}</code></div>")
+            parts.append(f"<div>{html.escape(_one_line(report, request))}</div>")
+            parts += [
+                finding_html(f, with_argument=False) for f in (*report.violations, *report.advice)
+            ]
+        parts += [f"<p>note: {html.escape(note)}</p>" for note in self.notes]
+        return fragment(parts)
+
+
+def _lines(lines: tuple[int, int]) -> str:
+    first, last = lines
+    if not first:
+        return ""
+    return f"line {first}" if first == last else f"lines {first}-{last}"
+
+
+def _one_line(report: Report, request: PrintedArguments) -> str:
+    if not report.ok:
+        return f"refused: {counted(len(report.violations), 'violation')}"
+    missing = request.missing()
+    if not missing:
+        return "all arguments are in order: the driver accepts them"
+    return f"nothing wrong in what is shown; not shown: {', '.join(missing)}"
+
+
+def _wrapped(line: str, indent: str) -> str:
+    return textwrap.fill(
+        line,
+        COLUMNS,
+        initial_indent=indent,
+        subsequent_indent=indent + "  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

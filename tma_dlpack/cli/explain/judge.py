@@ -1,27 +1,37 @@
-"""Check printed arguments against the rules; skip rules on arguments that are not printed."""
+"""Check printed arguments against the rules; rules on what is not known are not asked.
+
+A verdict comes from the engine alone, through the request of a driver call (`find_violations`,
+`read_driver_call`), or for the line of our own header through `check_view`. What is not shown is
+filled with values that no rule minds; where several could be, a violation counts if it is there
+with each of them.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from tma_dlpack.checks.check import find_violations
 from tma_dlpack.checks.parse import read_driver_call
 from tma_dlpack.checks.report import Report
-from tma_dlpack.cli.explain.printed import Entries, PrintedArguments
-from tma_dlpack.tables.dtypes import DATA_TYPES
-from tma_dlpack.tables.enums import TensorMapDataType
-from tma_dlpack.tables.errors import Advice, Violation
-from tma_dlpack.tables.limits import STRIDE_BYTES_END
+from tma_dlpack.cli.explain.printed import PrintedArguments
+from tma_dlpack.cli.explain.read import CALL_NAMES, Entries
+from tma_dlpack.dlpack import Layout, TensorView
+from tma_dlpack.dlpack import judge as judge_layout
+from tma_dlpack.make.build import check_view
+from tma_dlpack.tables.dtypes import DATA_TYPES, data_type_of
+from tma_dlpack.tables.enums import TensorMapDataType, TmaInterleaveLayout
+from tma_dlpack.tables.errors import Advice, TmaPreconditionError, Violation
+from tma_dlpack.tables.limits import INNER_BYTES, MAX_ELEM_STRIDE, STRIDE_BYTES_END
 from tma_dlpack.tables.targets import Target
 
 _ALIGNED = 1 << 32  # an address that no rule minds
-_STRIDE = re.compile(r"global_strides\[(\d)\]")
-#: Arguments of `driver_encode_*` where they have another name than in `TensorMap`.
-_CALL_NAMES = {"data_type": "tensor_data_type", "rank": "tensor_rank"}
+_ENTRY = re.compile(r"(\w+)\[(\d)\]")
+_CALL_NAMES = {ours: call for call, ours in CALL_NAMES.items()}
 #: Values that no rule minds, for arguments that are not shown.
 _HARMLESS = {
     "interleave": 0,
@@ -31,112 +41,154 @@ _HARMLESS = {
     "global_address": _ALIGNED,
     "channels_per_pixel": 16,
     "pixels_per_column": 1,
-    "mode": 0,
 }
 
 
 @lru_cache(maxsize=4096)
-def judge(read: PrintedArguments, implied: tuple[tuple[str, int], ...], target: Target) -> Report:
-    """Hold printed arguments against the driver's rules for a target.
+def judge(
+    read: PrintedArguments,
+    implied: tuple[tuple[str, int], ...],
+    inferred: tuple[str, ...],
+    target: Target,
+) -> Report:
+    """Check printed arguments against the driver's rules for a target.
 
-    Where the type is not shown, a rule counts if it is broken with every type of the printed
-    element size, in the same words. Findings about arguments that are not shown are left out: they
-    would be about values that nobody printed.
+    Where the type or the interleave layout is not shown, a violation counts if it is there with
+    each that could be, in the same words.
     """
-    common: dict[Violation, None] | None = None
-    for data_type in _types(read):
-        found = dict.fromkeys(_violations(read, dict(implied), data_type, target))
-        common = found if common is None else {v: None for v in common if v in found}
-    violations = tuple(_named(v, read) for v in common or ())
-    return Report(violations, _advice(read))
-
-
-def _types(read: PrintedArguments) -> list[Any]:
-    if read.data_type is not None:
-        return [read.data_type]
-    size = read.element_bytes
-    fitting = [
-        t for t in TensorMapDataType if size is None or DATA_TYPES[t].element_bits == size * 8
-    ]
-    return [t for t in fitting if not DATA_TYPES[t].is_packed] or fitting
-
-
-def _violations(
-    read: PrintedArguments, implied: Mapping[str, int], data_type: Any, target: Target
-) -> list[Violation]:
-    """Give what is broken among the arguments that are shown or implied, with one type."""
-    given = _given(read, implied, data_type)
-    known = {_CALL_NAMES.get(name, name) for name in {*read.shown(), *implied}} | {"target"}
+    known = {name for name in {*read.shown(), *implied_names(implied)} if name not in inferred}
+    known = {_CALL_NAMES.get(name, name) for name in known} | {"target"}
     if read.kind == "im2col_wide":
         known |= {"pixel_box_lower_corner_width", "pixel_box_upper_corner_width"}
-    violations: list[Violation] = []
-    for _ in range(len(given)):
-        found = find_violations(read_driver_call(read.kind, given, target))
-        unreadable = [v for v in found if v.rule == "ARGUMENT"]
-        violations += [v for v in found if v.argument in known]
-        if not unreadable:
+    common: dict[tuple[str, str, str], Violation] | None = None
+    for call in _calls(read, dict(implied)):
+        violations = _violations(read.kind, call, target)
+        if any(v.argument == "interleave" for v in violations) and "interleave" not in known:
+            continue  # so it cannot be this layout
+        found = {_same_as(v): v for v in violations if _is_shown(v, read, known)}
+        common = found if common is None else {k: v for k, v in common.items() if k in found}
+        if not common:
             break
-        harmless = _given(PrintedArguments(kind=read.kind, rank=given["tensor_rank"]), {}, 0)
-        for violation in unreadable:  # not a member of the enum: check the others without it
-            given[violation.argument] = harmless[violation.argument]
-    return violations
+    found_in_all = tuple(_explained(v, read) for v in (common or {}).values())
+    return Report(found_in_all, _advice(read))
 
 
-def _given(read: PrintedArguments, implied: Mapping[str, int], data_type: Any) -> dict[str, Any]:
-    """Give the arguments of the call, with harmless values for those that are not shown."""
+def implied_names(implied: tuple[tuple[str, int], ...]) -> tuple[str, ...]:
+    """Return the names of arguments that are passed and not printed."""
+    return tuple(name for name, _ in implied)
+
+
+def _same_as(violation: Violation) -> tuple[str, str, str]:
+    return violation.rule.removesuffix("_INTERLEAVED"), violation.argument, violation.found
+
+
+def _is_shown(violation: Violation, read: PrintedArguments, known: set[str]) -> bool:
+    """Return whether a violation is about arguments and entries that are shown."""
+    about_rank = violation.rule.startswith("RANK")
+    if violation.argument not in known or (about_rank and "tensor_rank" not in known):
+        return False
+    for name, place in _ENTRY.findall(violation.found):
+        entries = getattr(read, name, None)
+        if entries is not None and int(place) < len(entries) and entries[int(place)] is None:
+            return False
+    return True
+
+
+def _calls(read: PrintedArguments, implied: Mapping[str, int]) -> Iterator[dict[str, Any]]:
+    """Return the driver calls that could have printed this: each type, each interleave layout."""
+    types: list[Any] = [read.data_type]
+    if read.data_type is None:
+        size = read.element_bytes
+        fitting = [
+            t for t in TensorMapDataType if size is None or DATA_TYPES[t].element_bits == size * 8
+        ]
+        types = [t for t in fitting if not DATA_TYPES[t].is_packed] or fitting or [0]
+    options = (read.element_strides, read.swizzle, read.l2_promotion, read.oob_fill)
+    layouts = [*map(int, TmaInterleaveLayout)]
+    if read.interleave is not None:
+        layouts = [read.interleave]
+    elif "interleave" in implied:
+        layouts = [implied["interleave"]]
+    elif read.printed_by == "CUTLASS" and not any(shown is not None for shown in options):
+        layouts = [0]  # it always passes none, and the lines behind the box were not pasted
+    for data_type, layout in itertools.product(types, layouts):
+        yield _filled(read, {**implied, "interleave": layout}, data_type)
+
+
+def _violations(kind: Any, call: dict[str, Any], target: Target) -> list[Violation]:
+    """Return what is broken; an enum's number that is no member does not hide the rest."""
+    found = find_violations(read_driver_call(kind, call, target))
+    unreadable = [v for v in found if v.rule == "ARGUMENT"]
+    if not unreadable:
+        return list(found)
+    harmless = {v.argument: _HARMLESS.get(v.argument, 0) for v in unreadable}
+    for name, value in harmless.items():
+        if isinstance(call[name], tuple):
+            harmless[name] = (1,) * 16  # type: ignore[assignment]
+        elif call[name] == value:
+            return unreadable
+    if "tensor_rank" in harmless:
+        return unreadable
+    return unreadable + _violations(kind, {**call, **harmless}, target)
+
+
+def _filled(read: PrintedArguments, given: Mapping[str, int], data_type: Any) -> dict[str, Any]:
+    """Return the arguments of a call, with harmless values for those that are not shown."""
     rank = read.rank
     if rank is None:
         strides = 0 if read.global_strides is None else len(read.global_strides) + 1
         rank = max(strides, len(read.global_dim or ()), len(read.box_dim or ()))
         rank = rank or (1 if read.kind == "tiled" else 3)
     count = min(max(rank, 0), 16)
+    row = DATA_TYPES[data_type] if 0 <= data_type < len(DATA_TYPES) else None
+    unit = 128 if row is None or row.is_packed else INNER_BYTES * 8 // row.element_bits
 
     def option(name: str) -> int:
         shown = getattr(read, name, None)
-        return int(shown if shown is not None else implied.get(name, _HARMLESS[name]))
+        return int(shown if shown is not None else given.get(name, _HARMLESS[name]))
 
-    given: dict[str, Any] = {
+    step = given.get("element_strides", MAX_ELEM_STRIDE)  # the largest: it makes a box small
+    call: dict[str, Any] = {
         "tensor_data_type": int(data_type),
         "tensor_rank": rank,
         "global_address": option("global_address"),
-        "global_dim": _filled(read.global_dim, 1, count),
-        "global_strides": _filled(read.global_strides, 0, count - 1),
-        "element_strides": _filled(read.element_strides, 1, count),
-        **{name: option(name) for name in ("interleave", "swizzle", "l2_promotion", "oob_fill")},
+        "global_dim": _entries(read.global_dim, (1,) * count),
+        "global_strides": _entries(read.global_strides, (0,) * (count - 1)),
+        "element_strides": _entries(read.element_strides, (step,) * count),
+        **{name: option(name) for name in ("swizzle", "l2_promotion", "oob_fill")},
+        "interleave": int(given["interleave"]),
     }
     if read.kind == "tiled":
-        given["box_dim"] = _filled(read.box_dim, 1, count)
-        if read.box_dim is None and count:
-            given["box_dim"] = (16, *given["box_dim"][1:])
-        return given
-    given["channels_per_pixel"] = option("channels_per_pixel")
-    given["pixels_per_column"] = option("pixels_per_column")
-    for which in ("lower", "upper"):
-        corner = getattr(read, f"pixel_box_{which}_corner")
-        if read.kind == "im2col":
-            given[f"pixel_box_{which}_corner"] = _filled(corner, 0, count - 2)
-        else:
-            given[f"pixel_box_{which}_corner_width"] = _filled(corner, 0, 1)[0]
-    if read.kind == "im2col_wide":
-        given["mode"] = 0
-    return given
+        return {**call, "box_dim": _entries(read.box_dim, (unit, *(1,) * (count - 1))[:count])}
+    call["channels_per_pixel"] = read.channels_per_pixel or unit
+    if read.channels_per_pixel is not None:
+        call["channels_per_pixel"] = read.channels_per_pixel
+    call["pixels_per_column"] = option("pixels_per_column")
+    lower, upper = read.pixel_box_lower_corner, read.pixel_box_upper_corner
+    spatial = (0,) * max(0, count - 2 if read.kind == "im2col" else 1)
+    low, high = _entries(lower, _entries(upper, spatial)), _entries(upper, _entries(lower, spatial))
+    if read.kind == "im2col":
+        return {**call, "pixel_box_lower_corner": low, "pixel_box_upper_corner": high}
+    wide = {"pixel_box_lower_corner_width": low[0], "pixel_box_upper_corner_width": high[0]}
+    return {**call, **wide, "mode": 0}
 
 
-def _filled(entries: Entries | None, harmless: int, count: int) -> tuple[int, ...]:
-    shown = () if entries is None else entries
-    values = tuple(harmless if entry is None else entry for entry in shown)
-    return values + (harmless,) * max(0, count - len(values))
+def _entries(shown: Entries | None, harmless: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the entries that are shown, and harmless ones for the rest."""
+    shown = shown or ()
+    values = [h if s is None else s for s, h in itertools.zip_longest(shown, harmless)]
+    return tuple(0 if v is None else v for v in values)
 
 
 # -- words ----------------------------------------------------------------------------------------
 
 
-def _named(violation: Violation, read: PrintedArguments) -> Violation:
-    """Say of a stride that it belongs to a dimension of extent 1, or that a product overflowed."""
-    entry = _STRIDE.search(violation.found)
+def _explained(violation: Violation, read: PrintedArguments) -> Violation:
+    """Add that a stride belongs to a dimension of extent 1, or that a product overflowed."""
+    entry = _ENTRY.search(violation.found)
     if entry is None or not violation.rule.startswith("STRIDE") or read.global_strides is None:
         return violation
-    place = int(entry[1])
+    place = int(entry[2])
     found, fix = violation.found, violation.fix
     stride = read.global_strides[place] if place < len(read.global_strides) else None
     overflow = _overflow(stride)
@@ -154,7 +206,7 @@ def _named(violation: Violation, read: PrintedArguments) -> Violation:
 
 
 def _overflow(stride: int | None) -> str:
-    """Say how a stride came to be, where it is a negative number in disguise.
+    """Return how a stride came to be, where it is a negative number in disguise.
 
     A negative count of elements times their bits, divided by 8 in unsigned 64 bits, is just below
     2^61; times their bytes, just below 2^64.
@@ -187,3 +239,71 @@ def _advice(read: PrintedArguments) -> tuple[Advice, ...]:
             source="measured, H200, driver 580.159.04; NVIDIA/cutlass#947",
         ),
     )
+
+
+# -- the line that tma_dlpack_make.hpp throws: it has the tensor, so the whole call is checked ----
+
+_NUMBERS = r"\{(-?\d+(?:, -?\d+)*)?\}"
+_REFUSED = re.compile(
+    r"tma_dlpack: refused: cuTensorMapEncode\w+\([^\n]*?\); rules=(?P<rules>[\w+]+); "
+    rf"tensor: dtype={_NUMBERS}, device={_NUMBERS}(?:, shape={_NUMBERS})?(?:, strides={_NUMBERS})?"
+    r"(?:; (?P<why>[^\n]*?))?; python -m tma_dlpack explain says why"
+)
+
+
+class RefusedCall(NamedTuple):
+    """A call of ``tma_dlpack::make_tma_descriptor`` that threw."""
+
+    rules: str
+    layout: Layout
+    why: str | None
+
+    def report(self, read: PrintedArguments, target: Target) -> Report:
+        """Check the call as `check_tma_descriptor` would; `read` holds its driver's arguments."""
+        try:
+            view = TensorView(read.global_address or 0, *judge_layout(self.layout), "DLTensor")
+        except TmaPreconditionError as error:
+            return Report(error.violations)
+        own_type = data_type_of(view.dtype)
+        given: dict[str, Any] = {
+            "elem_strides": _row_major(read.element_strides),
+            "interleave_layout": read.interleave,
+            "swizzle": read.swizzle,
+            "l2_fetch_size": read.l2_promotion,
+            "oobfill": read.oob_fill,
+            "data_type": None if read.data_type == own_type else read.data_type,
+            "rules": self.rules,
+            "target": target,
+        }
+        if read.kind == "tiled":
+            own = {"allow": (), "shape": None, "strides": None, "offset": 0}
+            given = {"box_sizes": _row_major(read.box_dim), **given, **own}
+        else:
+            given |= {
+                "pixel_box_lower_corner": _row_major(read.pixel_box_lower_corner),
+                "pixel_box_upper_corner": _row_major(read.pixel_box_upper_corner),
+                "channels_per_pixel": read.channels_per_pixel,
+                "pixels_per_column": read.pixels_per_column,
+            }
+        return check_view(read.kind, view, given)
+
+
+def refused_calls(text: str) -> Iterator[tuple[int, RefusedCall]]:
+    """Return the place of each such line in a text, and its call."""
+    for found in _REFUSED.finditer(text) if "tma_dlpack: refused" in text else ():
+        rules, dtype, device, shape, strides, why = found.groups()
+        codes = (*_integers(device), *_integers(dtype))
+        if len(codes) != 5:
+            continue
+        sizes, steps = _integers(shape), None if strides is None else _integers(strides)
+        layout = Layout(*codes, 0, sizes, steps)
+        if steps is None or len(steps) == len(sizes):
+            yield found.start(), RefusedCall(rules, layout, why)
+
+
+def _integers(text: str | None) -> tuple[int, ...]:
+    return tuple(map(int, text.split(", "))) if text else ()
+
+
+def _row_major(entries: Entries | None) -> Entries | None:
+    return None if entries is None else entries[::-1]

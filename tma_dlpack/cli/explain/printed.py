@@ -1,13 +1,28 @@
-"""The driver's arguments as a printout shows them."""
+"""The driver's arguments as a printout shows them: `PrintedArguments`, made of a block.
+
+A list that does not fit the rank, the others, or its own printer is not read; nor is an entry that
+is masked. What is not read is None.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
+from typing import Any, Final
 
+from tma_dlpack.cli.explain.read import Block, Entries, Field, form_of
+from tma_dlpack.cli.explain.words import (
+    ARRAYS,
+    CUTE_STRIDES,
+    DRIVERS_OWN,
+    GENERAL,
+    Form,
+    member_of,
+)
 from tma_dlpack.tables.arguments import MapKind
+from tma_dlpack.tables.coerce import counted
+from tma_dlpack.tables.dtypes import DATA_TYPES
 from tma_dlpack.tables.enums import (
     TensorMapDataType,
     TmaInterleaveLayout,
@@ -16,9 +31,22 @@ from tma_dlpack.tables.enums import (
     TmaSwizzle,
 )
 from tma_dlpack.tables.errors import sealed
+from tma_dlpack.tables.limits import MAX_RANK
 from tma_dlpack.tables.public import public
 
-Entries = tuple[int | None, ...]
+_COMMON = ("data_type", "rank", "global_address", "global_dim", "global_strides")
+_CORNERS = ("pixel_box_lower_corner", "pixel_box_upper_corner")
+_COLUMN = (*_CORNERS, "channels_per_pixel", "pixels_per_column")
+_OPTIONS = ("element_strides", "interleave", "swizzle", "l2_promotion", "oob_fill")
+_BY_DIMENSION: Final = ("global_dim", "box_dim", "element_strides")
+
+#: Every argument, in the driver's order.
+ARGUMENTS = (*_COMMON, "box_dim", *_COLUMN, *_OPTIONS)
+
+
+def arguments_of(kind: MapKind) -> tuple[str, ...]:
+    """Return the names of the arguments of an encode of one kind, in the driver's order."""
+    return (*_COMMON, *(("box_dim",) if kind == "tiled" else _COLUMN), *_OPTIONS)
 
 
 @public
@@ -29,7 +57,8 @@ class PrintedArguments:
 
     The attributes are named as in `TensorMap`. Arrays are innermost first, and strides are in bytes
     for dimensions 1 to rank - 1, whatever the printout uses. An argument, or a single entry, that
-    is not printed is None. A number that is not a member of its enum stays an int.
+    is not printed, or cannot be read for certain, is None. A number that is not a member of its
+    enum stays an int.
 
     Attributes
     ----------
@@ -48,6 +77,8 @@ interleave, swizzle, l2_promotion, oob_fill
     implied : mapping
         Arguments that this project always passes and does not print (source: its code). They are
         checked too.
+    inferred : tuple of str
+        Arguments that are not printed and follow from others, as the rank from the lists.
     """
 
     kind: MapKind = "tiled"
@@ -70,26 +101,30 @@ interleave, swizzle, l2_promotion, oob_fill
     printed_by: str = field(default="", compare=False)
     lines: tuple[int, int] = field(default=(0, 0), compare=False)
     implied: Mapping[str, int] = field(default_factory=dict, compare=False, hash=False)
+    inferred: tuple[str, ...] = field(default=(), compare=False)
 
     def shown(self) -> dict[str, Any]:
-        """Give the arguments that the printout has, by name, in the driver's order."""
+        """Return the arguments that the printout has, by name, in the driver's order."""
         values = {name: getattr(self, name) for name in ARGUMENTS}
         return {name: value for name, value in values.items() if value is not None}
 
     def missing(self) -> tuple[str, ...]:
-        """Name what an encode of this kind takes and the printout does not show."""
-        return tuple(
-            name
-            for name in arguments_of(self.kind)
-            if getattr(self, name) is None and name not in self.implied
-        )
+        """Return what an encode of this kind takes and the printout does not show."""
+        missing: list[str] = []
+        for name in arguments_of(self.kind):
+            value = getattr(self, name)
+            if value is None and name not in self.implied:
+                missing.append(name)
+            elif isinstance(value, tuple):
+                missing += [f"{name}[{i}]" for i, entry in enumerate(value) if entry is None]
+        return tuple(missing)
 
     def __str__(self) -> str:
-        words = ", ".join(f"{name}={_said(name, value)}" for name, value in self.shown().items())
+        words = ", ".join(f"{name}={_text(name, value)}" for name, value in self.shown().items())
         return f"{self.kind}: {words}"
 
 
-def _said(name: str, value: object) -> str:
+def _text(name: str, value: object) -> str:
     if name == "global_address":
         return f"{value:#x}"
     if isinstance(value, IntEnum):
@@ -100,21 +135,400 @@ def _said(name: str, value: object) -> str:
     return str(value)
 
 
-_COMMON = ("data_type", "rank", "global_address", "global_dim", "global_strides")
-_TILED = ("box_dim",)
-_COLUMN = (
-    "pixel_box_lower_corner",
-    "pixel_box_upper_corner",
-    "channels_per_pixel",
-    "pixels_per_column",
-)
-_OPTIONS = ("element_strides", "interleave", "swizzle", "l2_promotion", "oob_fill")
+# -- from a block ---------------------------------------------------------------------------------
 
 
-def arguments_of(kind: MapKind) -> tuple[str, ...]:
-    """Name the arguments of an encode of one kind, in the driver's order."""
-    return (*_COMMON, *(_TILED if kind == "tiled" else _COLUMN), *_OPTIONS)
+def printed_arguments(block: Block) -> tuple[PrintedArguments, list[str]]:
+    """Return the driver's arguments that a block shows, and remarks on what was not read."""
+    form = form_of(block)
+    notes: list[str] = []
+    fields = {name: _chosen(found, block, form) for name, found in block.fields.items()}
+    numbers = {
+        name: found.value.numbers[0]
+        for name, found in fields.items()
+        if found and len(found.value.numbers) == 1 and not found.value.fault
+    }
+    kind = _kind(block)
+    members = {name: _member(name, fields.get(name)) for name in (*_OPTIONS[1:], "data_type")}
+    if members["oob_fill"] is None:  # Triton's padding: 1 is NaN
+        members["oob_fill"] = _member("oob_fill", fields.get("padding"))
+    if numbers.get("swizzle_base") == 32:  # DeepGEMM prints the atom of a swizzle beside it
+        members["swizzle"] = TmaSwizzle.bytes128_atom_32B
+    lists = _Lists(block, form, fields, numbers, members["data_type"], kind, notes)
+    unread = {
+        f.word
+        for found in block.fields.values()
+        for f in found
+        if f.value.fault not in ("", "address")
+    }
+    if unread:
+        notes.append(
+            f"not read, for a number of it is masked, broken or in another unit: "
+            f"{', '.join(sorted(unread))}"
+        )
+    column = {} if kind == "tiled" else _column(kind, lists, numbers)
+    read = PrintedArguments(
+        kind=kind,
+        rank=lists.rank,
+        global_address=numbers.get("global_address"),
+        global_dim=lists.values["global_dim"],
+        global_strides=lists.values["global_strides"],
+        box_dim=lists.values["box_dim"] if kind == "tiled" else None,
+        element_strides=lists.values["element_strides"],
+        element_bytes=lists.element_bytes,
+        printed_by=form.name,
+        lines=(block.first_line, block.last_line),
+        implied={n: v for n, v in form.implied.items() if n not in block.fields},
+        inferred=("rank",) if lists.rank_is_inferred else (),
+        **members,
+        **column,
+    )
+    return read, notes
 
 
-#: Every argument, in the driver's order.
-ARGUMENTS = (*_COMMON, *_TILED, *_COLUMN, *_OPTIONS)
+def _chosen(named: list[Field], block: Block, form: Form) -> Field | None:
+    """Return the field of an argument; None where two differ, or it is a line of something else."""
+    own = [f for f in named if f.strong or not form.words or f.word in form.words]
+    if not block.is_call:  # a weak word must look as the others do
+        others = [f for f in block.all_fields() if f not in named and (f.strong or form.words)]
+        marks = {_looks(f) for f in others}
+        brackets = {_bracket(f) for f in others if f.value.is_list}
+
+        def fits(f: Field) -> bool:
+            if form.words:
+                return not (f.value.is_list and brackets) or _bracket(f) in brackets
+            return _looks(f) in marks or f.value.word.startswith("CU_")
+
+        own = [f for f in own if f.strong or fits(f)]
+    own = [f for f in own if f.strong] or own
+    return own[0] if own and all(f.value[:3] == own[0].value[:3] for f in own) else None
+
+
+def _looks(found: Field) -> tuple[str, bool, bool]:
+    return found.separator, found.word.islower(), found.follows in tuple("\"'`")
+
+
+def _bracket(found: Field) -> str:
+    return found.value.style[:1] if found.value.style[:1] in tuple("([{<") else ""
+
+
+def _kind(block: Block) -> MapKind:
+    shown = block.fields.keys()
+    if "pixel_box_lower_corner_width" in shown or "im2colwide" in block.heading.lower():
+        return "im2col_wide"
+    return "im2col" if set(_COLUMN) & shown or "m2col" in block.heading else "tiled"
+
+
+def _member(name: str, shown: Field | None) -> Any:
+    if shown is None or shown.value.fault:
+        return None
+    values = [*([shown.value.word] if shown.value.word else []), *shown.value.numbers]
+    members = {member_of(name, value) for value in values if value is not None}
+    return members.pop() if len(members) == 1 else None  # a name and a number may differ
+
+
+def _column(kind: MapKind, lists: _Lists, numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what an im2col map has in place of a box."""
+    column = {name: numbers.get(name) for name in _COLUMN[2:]}
+    for name in _CORNERS:
+        corner = lists.values[name]
+        if kind == "im2col_wide" and f"{name}_width" in numbers:
+            corner = (numbers[f"{name}_width"],)
+        elif corner is not None and lists.rank is not None:
+            corner = corner[: max(0, lists.rank - 2)]
+        column[name] = corner
+    return column
+
+
+class _Lists:
+    """The lists of a block on their way to the driver's order, units and lengths."""
+
+    def __init__(
+        self,
+        block: Block,
+        form: Form,
+        fields: Mapping[str, Field | None],
+        numbers: Mapping[str, Any],
+        data_type: Any,
+        kind: MapKind,
+        notes: list[str],
+    ) -> None:
+        self.block, self.form, self.fields, self.notes = block, form, fields, notes
+        self.element_bytes: int | None = numbers.get("element_bytes")
+        self.bits = None if self.element_bytes is None else self.element_bytes * 8
+        if isinstance(data_type, TensorMapDataType):
+            self.bits = DATA_TYPES[data_type].element_bits
+        self.rank: int | None = numbers.get("rank")
+        self.values = {name: self._shown(name) for name in sorted(ARRAYS)}
+        self._read_entries()
+        self._find_rank()
+        self._fit_strides()
+        for name in _BY_DIMENSION:
+            self._fit(name)
+
+    def _shown(self, name: str) -> Entries | None:
+        """Return a list as printed at one place; None if it cannot be trusted."""
+        shown = self.fields.get(name)
+        if shown is not None and shown.value.fault == "address":
+            self.notes.append(
+                f"{shown.word} shows an address ({shown.value.numbers[0]:#x}) in place of the "
+                "list: print its entries"
+            )
+        if shown is None or shown.value.fault or not shown.value.numbers:
+            return None
+        lists = [f.value for f in self.block.all_fields() if f.value.is_list]
+        styles = {value.style for value in lists if not value.fault}
+        if "grouped" in shown.value.style and not any(style.endswith(",") for style in styles):
+            self.notes.append(f"{shown.word} may have a separator of thousands: not read")
+            return None
+        return shown.value.numbers
+
+    def _refuse(self, name: str, why: str) -> None:
+        shown = self.fields.get(name)
+        self.notes.append(f"{shown.word if shown else name} {why}: not read")
+        self.values[name] = None
+
+    def _read_entries(self) -> None:
+        """Read entries printed by themselves, as ``name[0] = 64``, counted from 0 or from 1."""
+        entries = {
+            name: {_index(i): f for i, f in found.items()}
+            for name, found in self.block.entries.items()
+        }
+        first = min((i for found in entries.values() for i in found if i >= 0), default=0)
+        last = max((max(found) for n, found in entries.items() if n in _BY_DIMENSION), default=0)
+        one_based = first == 1 and self.rank == last
+        for name, found in entries.items():
+            if (first and not one_based) or min(found) < 0 or max(found) > 2 * MAX_RANK:
+                self._refuse(name, "has entries whose numbers start nowhere")
+                continue
+            values: list[int | None] = [None] * (max(found) + 1 - first)
+            for i, shown in found.items():
+                good = not shown.value.fault and len(shown.value.numbers) == 1
+                values[i - first] = shown.value.numbers[0] if good else None
+            self.values[name] = tuple(values)
+
+    # -- how many dimensions ---------------------------------------------------------------------
+
+    def _is_exact(self, name: str) -> bool:
+        return self.values[name] is not None and name not in self.block.entries
+
+    def _could_have(self, name: str, rank: int) -> bool:
+        """Return whether a list could be that of a rank: as long, or five with padding."""
+        values = self.values[name] or ()
+        padding = self.form.garbage or all(v in (0, 1, None) for v in values[rank:])
+        return len(values) == rank or (len(values) == MAX_RANK >= rank and padding)
+
+    @property
+    def rank_is_inferred(self) -> bool:
+        """Whether the rank is not printed, or contradicts the lists."""
+        return self._inferred
+
+    def _find_rank(self) -> None:
+        """Compare the printed rank with the lists; infer one that is not printed."""
+        names = [
+            name
+            for name in _BY_DIMENSION
+            if self._is_exact(name)
+            and len(self.values[name] or ())
+            <= (MAX_RANK if self.rank is None else max(MAX_RANK, self.rank))
+        ]
+        lengths = [len(self.values[name] or ()) for name in names]
+        shown = self.rank
+        if shown is not None and names and not any(self._could_have(n, shown) for n in names):
+            alone = self.block.is_call or len(set(lengths)) > 1 or min(lengths) < shown
+            strong = self.fields["rank"] is not None and self.fields["rank"].strong
+            if not (alone and (strong or shown <= MAX_RANK)):
+                self.rank = None
+        self._inferred = self.rank is None
+        if self.rank is not None:
+            return
+        if names and set(lengths) == {MAX_RANK}:
+            self.rank = self._without_padding()
+        elif lengths:
+            self.rank = max(lengths, key=lengths.count)
+            if len(set(lengths)) > 1 and lengths.count(self.rank) == 1:  # nothing shows which
+                self.rank, self.values = None, dict.fromkeys(self.values)
+        else:
+            shown_lists = [self.values[name] for name in _BY_DIMENSION if self.values[name]]
+            self.rank = max((len(v or ()) for v in shown_lists), default=None)
+        if self.form.garbage and names and set(lengths) == {MAX_RANK}:
+            self.values = {n: v and v[: n != "global_strides"] for n, v in self.values.items()}
+            self.rank = None
+
+    def _without_padding(self) -> int:
+        """Return the rank less trailing dimensions of extent, box and stride that only pad."""
+        dims, box = self.values["global_dim"] or (), self.values["box_dim"] or ()
+        strides = self.values["global_strides"] or ()
+        first = len(strides) - MAX_RANK + 1  # 1 where the size of an element stands first
+        rank = MAX_RANK
+        while rank > 1:
+            entries = {*dims[rank - 1 : rank], *box[rank - 1 : rank]}
+            stride = strides[max(0, first) + rank - 2 :][:1]
+            if not entries or len(entries) > 1 or not entries <= {0, 1} or stride not in ((), (0,)):
+                break
+            rank -= 1
+        return rank
+
+    def _fit(self, name: str) -> None:
+        """Drop entries past the rank; a list that does not fit it is not read."""
+        values, rank = self.values[name], self.rank
+        if values is None or rank is None or not 0 < rank <= 2 * MAX_RANK:
+            return
+        shown = self.fields.get(name)
+        if len(values) < rank:
+            if name not in self.block.entries and shown is not None and shown.value.is_list:
+                if _bracket(shown) and not self.form.garbage:
+                    self._refuse(name, f"has not {rank} entries")
+                    return
+            self.notes.append(
+                f"{name} shows {len(values)} of {rank} entries for rank {rank}: the others are "
+                "not known"
+            )
+        elif not self.block.is_call and not self._could_have(name, rank):
+            self._refuse(name, f"has not {rank} entries")
+            return
+        self.values[name] = (*values, *(None,) * (rank - len(values)))[:rank]
+
+    # -- strides ---------------------------------------------------------------------------------
+
+    def _fit_strides(self) -> None:
+        """Drop the size of an element and padding, turn elements into bytes."""
+        values, rank = self.values["global_strides"], self.rank
+        raw = self.values["raw_strides"] if values is None else None
+        shown = self.fields.get("raw_strides" if raw else "global_strides")
+        values = raw or values
+        if values is None or rank is None or not 0 < rank <= MAX_RANK:
+            self.values["global_strides"] = () if rank == 1 else None
+            return
+        key = shown.key if shown else next(iter(self.block.entries["global_strides"].values())).key
+        leading = self.form.leading or bool(raw) or key == CUTE_STRIDES
+        general = self.form is GENERAL and not {*self.block.words.values()} & DRIVERS_OWN
+        self.unit = unit = shown.unit if shown else ""
+        self.values["global_strides"] = values
+        if self.block.is_call:
+            pass
+        else:
+            if general and not unit and len(values) <= rank:
+                self._turn()
+            values = self.values["global_strides"] or values
+            fits = general and len(values) == rank - 1
+            if not fits and not self._drop_extra(leading, rank):
+                why = f"has {counted(len(values), 'entry')} for rank {rank}"
+                self._refuse("global_strides", why)
+        values = self.values["global_strides"]
+        by_element = unit == "elements" or (self.form.elements and not self._is_bytes())
+        if values is not None and by_element:
+            self._scale()
+        values = self.values["global_strides"]
+        if values is not None:
+            values = (*values, *(None,) * (rank - 1 - len(values)))[: rank - 1]
+            self.values["global_strides"] = values
+
+    def _drop_extra(self, leading: bool, rank: int) -> bool:
+        """Drop entries that are not the driver's; return whether the rest is."""
+        values = self.values["global_strides"] or ()
+        count, size = len(values), self.bits // 8 if self.bits is not None else None
+        whole = count in (rank, MAX_RANK)
+        shows_size = not self.form.words and values[:1] and values[0] in (1, 2, 4, 8, size)
+        if whole and (leading or shows_size):
+            if values[0] is None or values[0] not in (0, 1, 2, 4, 8):
+                return False
+            if size is not None and values[0] not in (size, 0, self.unit == "elements"):
+                return False
+            if size is None and values[0] and self.unit != "elements":
+                self.element_bytes, self.bits = values[0], 8 * values[0]
+            values = values[1:]
+        elif count == rank and self.form.name == "Triton":  # a stride past the last dimension
+            last, dims = (size, *values)[-2:], self.values["global_dim"] or ()
+            extent = dims[rank - 1] if len(dims) >= rank else None
+            if None in (*last, extent) or last[0] * extent != last[1]:  # type: ignore[operator]
+                return False
+            values = values[:-1]
+        rest = values[rank - 1 :]
+        padding = self.form.garbage or all(v in (0, None) for v in rest)
+        self.values["global_strides"] = values
+        if len(values) < rank - 1 and "global_strides" not in self.block.entries:
+            shown = self.fields.get("global_strides")
+            return (not leading and not (shown and _bracket(shown))) or len(values) == 1
+        padded = self.form.padded or count > rank
+        return not rest or (padding and padded and len(values) in (MAX_RANK - 1, MAX_RANK))
+
+    def _is_bytes(self) -> bool:
+        """Return whether strides are in bytes where this printer mostly counts elements.
+
+        Copies of DeepGEMM's line that print bytes have no comma before the size of an element.
+        """
+        size, swizzle = self.fields.get("element_bytes"), self.fields.get("swizzle")
+        return bool(size and swizzle and size.follows not in ("", ",", "\n", ")"))
+
+    def _scale(self) -> None:
+        values = self.values["global_strides"] or ()
+        if self.bits is None:
+            self.notes.append("strides are in elements, and the size of an element is not shown")
+            self.values["global_strides"] = None
+        else:
+            bytes_ = tuple(None if s is None else s * self.bits // 8 for s in values)
+            self.values["global_strides"] = bytes_
+
+    def _turn(self) -> None:
+        """Turn lists that show by themselves that they are row-major, or in elements.
+
+        They do where the strides have one entry per dimension with a 1 (or the size of an element)
+        at the inner end, or where they are those of a dense tensor in one order and unit alone.
+        Else they are taken as the driver's: innermost first, in bytes.
+        """
+        strides, dims = self.values["global_strides"] or (), self.values["global_dim"] or ()
+        if None in (*strides, *dims) or not dims:
+            return
+        size = self.bits // 8 if self.bits else None
+        if len(strides) == len(dims) > 1:
+            inner = (1, size)
+            if strides[-1] in inner and strides[0] not in inner:
+                self._reverse()
+                self.notes.append("lists are row-major here: the last stride is that of an element")
+                strides = self.values["global_strides"] or ()
+            if strides[0] not in inner:
+                self._refuse("global_strides", f"has {len(strides)} entries")
+                return
+            self.values["global_strides"] = strides[1:]
+            if strides[0] == 1 and size != 1:
+                self._scale()
+        elif size and len(strides) == len(dims) - 1:
+            self._turn_dense(size)
+
+    def _turn_dense(self, size: int) -> None:
+        for reverse in (False, True):
+            for factor in (1, size):
+                strides = self.values["global_strides"] or ()
+                dims = self.values["global_dim"] or ()
+                step = -1 if reverse else 1
+                bytes_ = tuple((s or 0) * factor for s in strides[::step])
+                if 0 in dims or bytes_ != _dense(dims[::step], size):
+                    continue
+                if reverse:
+                    self._reverse()
+                self.values["global_strides"] = bytes_
+                if reverse or factor > 1:
+                    order, unit = "row-major " * reverse, "in elements " * (factor > 1)
+                    self.notes.append(f"lists are {order}{unit}here: a dense tensor")
+                return
+
+    def _reverse(self) -> None:
+        for name in (*_BY_DIMENSION, "global_strides"):
+            values = self.values[name]
+            self.values[name] = values and values[::-1]
+
+
+def _index(words: str) -> int:
+    try:
+        return int(words, 0)
+    except ValueError:
+        return -1
+
+
+def _dense(dims: Entries, size: int) -> Entries:
+    strides, step = [], size
+    for extent in dims[:-1]:
+        step *= extent or 0
+        strides.append(step)
+    return tuple(strides)

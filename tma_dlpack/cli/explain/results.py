@@ -1,10 +1,21 @@
-"""What the driver returned, and encodes whose arguments are not printed where they fail."""
+"""What the driver returned, and what was seen after the launch.
+
+Also where projects print arguments that are not in the text.
+"""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from tma_dlpack.checks.report import Report
+from tma_dlpack.cli import hexdump
+from tma_dlpack.cli.explain.printed import PrintedArguments
+from tma_dlpack.cli.explain.words import FORMS
+from tma_dlpack.tables.dtypes import DATA_TYPES
+from tma_dlpack.tables.enums import TensorMapDataType
+from tma_dlpack.tables.limits import INNER_BYTES, PACKED_GROUP
 
 # -- encodes without arguments --------------------------------------------------------------------
 
@@ -76,8 +87,7 @@ HEADINGS: Final[tuple[tuple[re.Pattern[str], str, str], ...]] = tuple(
 # -- results of the driver ------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(NamedTuple):
     """A CUresult as texts show it: number, name, and the driver's words for it."""
 
     code: int
@@ -109,10 +119,19 @@ RESULTS: Final[tuple[Result, ...]] = tuple(
     )
 )
 _BY_CODE: Final = {result.code: result for result in RESULTS}
-_BY_NAME: Final = {result.name: result for result in RESULTS}
+_BY_NAME = {result.name: result for result in RESULTS}
 #: An error of a kernel; every later call of the process returns it, an encode too.
 STICKY: Final = frozenset({700, 702, 710, 714, 715, 716, 717, 718, 719, 999})
 
+#: What the runtime calls the results of a launch.
+_RUNTIME: Final = {
+    "cudaErrorIllegalAddress": 700,
+    "cudaErrorLaunchTimeout": 702,
+    "cudaErrorIllegalInstruction": 715,
+    "cudaErrorMisalignedAddress": 716,
+    "cudaErrorLaunchFailure": 719,
+}
+_BY_NAME |= {name: _BY_CODE[code] for name, code in _RUNTIME.items()}
 _RESULT_NAME = re.compile("|".join(sorted(_BY_NAME, key=len, reverse=True)))
 #: Words that only CUDA says; others count where the line speaks of CUDA or of a map.
 _OF_CUDA_ALONE = frozenset({700, 702, 710, 714, 715, 717, 719})
@@ -125,28 +144,331 @@ _RESULT_CODE = re.compile(
     r"(?: [A-Za-z_]\w*| \d{1,3}(?=:))?(?:,? ?(?:error code|code|failed|returned|error|result))*"
     r"[ ,:=(]{1,3}(?P<code>\d{1,3})(?![\w.])"
 )
+_LAUNCH_CODE = re.compile(  # a code alone, or beside such a word
+    r"^\W*(?P<alone>7\d\d|999)\W*$"
+    r"|(?:CUDA|cuda|[Ll]aunch|[Kk]ernel)\w*[^\n]{0,60}?(?:error|code|result|status|returned)\W{1,4}"
+    r"(?P<code>7\d\d|999)(?![\w.])",
+    re.MULTILINE,
+)
+_MISALIGNED = re.compile(r"(?:^|: )misaligned address\W*$", re.MULTILINE)
+_HANGS = re.compile(
+    r"\b(?:kernel|launch|program|process|script|copy|load|wait)\b[^\n.]{0,40}?"
+    r"\b(?:hangs?|hung|hanging|deadlocks?|is stuck|never (?:returns|finishes|completes|ends))\b",
+    re.IGNORECASE,
+)
 
 
 def results_of(text: str) -> list[Result]:
-    """Give the driver's results that a text shows, each once, in the order of the text.
+    """Return the driver's results that a text shows, each once, in the order of the text.
 
     >>> [r.code for r in results_of("the TMA descriptor 700 ... misaligned address")]
     [700, 716]
     """
-    found: list[tuple[int, Result]] = []
-    for match in _RESULT_CODE.finditer(text):
-        code = int(match["code"])
-        if code in _BY_CODE:
-            found.append((match.start(), _BY_CODE[code]))
+    found: list[tuple[int, Result | None]] = []
+    for pattern in (_RESULT_CODE, _LAUNCH_CODE):
+        for match in pattern.finditer(text):
+            code = next(int(group) for group in match.groups() if group)
+            found.append((match.start(), _BY_CODE.get(code)))
     found += [(m.start(), _BY_NAME[m[0]]) for m in _RESULT_NAME.finditer(text)]
+    found += [(m.start(), _BY_CODE[716]) for m in _MISALIGNED.finditer(text)]
     for match in _RESULT_WORDS.finditer(text):
         result = _BY_WORDS[match["words"]]
         if match["about"] or result.code in _OF_CUDA_ALONE:
             found.append((match.start(), result))
-    return list(dict.fromkeys(result for _, result in sorted(found, key=lambda item: item[0])))
+    in_order = sorted(found, key=lambda item: item[0])
+    return list(dict.fromkeys(result for _, result in in_order if result))
 
 
-def sticky_numbers(text: str) -> list[Result]:
-    """Give the sticky codes that stand by themselves in a text whose order cannot be trusted."""
-    codes = dict.fromkeys(int(n) for n in re.findall(r"(?<![\w.])\d{3}(?![\w.])", text))
-    return [_BY_CODE[code] for code in codes if code in STICKY]
+# -- after the launch -----------------------------------------------------------------------------
+
+
+class Cause(NamedTuple):
+    """A misuse that was measured to end in a symptom, and the check that settles it.
+
+    `excluded` returns why a map rules it out, or what it says about it after "?", or "".
+    """
+
+    symptom: str
+    misuse: str
+    check: str
+    excluded: Callable[[PrintedArguments], str] = lambda read: ""
+
+
+def _tx_bytes(read: PrintedArguments) -> int | None:
+    """Return the bytes that one copy of a tile brings; None if the map does not show it all."""
+    lists = (read.box_dim, read.element_strides)
+    if read.kind != "tiled" or read.data_type is None or None in lists:
+        return None
+    entries = [*(read.box_dim or ()), *(read.element_strides or ())]
+    if None in entries or not isinstance(read.data_type, TensorMapDataType):
+        return None
+    count = 1
+    for extent, step in zip(read.box_dim or (), read.element_strides or (), strict=True):
+        count *= -(-(extent or 0) // (step or 1))
+    row = DATA_TYPES[read.data_type]
+    return (
+        count // PACKED_GROUP * row.smem_chunk_bytes
+        if row.is_packed
+        else count * row.element_bits // 8
+    )
+
+
+def _brings(read: PrintedArguments) -> str:
+    count = _tx_bytes(read)
+    return f"? one copy through this map brings {count} bytes" if count else ""
+
+
+def _is_tiled(read: PrintedArguments) -> str:
+    if read.kind != "tiled":
+        mode = ".im2col" if read.kind == "im2col" else ".im2col::w"
+        return f"? this map is {read.kind}: use the {mode} instructions"
+    return "? this map is tiled: no .im2col instruction may use it"
+
+
+def _is_not_null(read: PrintedArguments) -> str:
+    if read.global_address is None:
+        return ""
+    if read.global_address == 0:
+        return "? its address is 0: that is the cause"
+    return f"? its address is {read.global_address:#x}"
+
+
+_HOPPER_SMEM = 227 * 1024
+#: Most likely first. FACTS: one case a process, H200, 2026-11-22.
+CAUSES: Final[tuple[Cause, ...]] = (
+    Cause(
+        "700",
+        "the map is in local or shared memory: a kernel parameter without __grid_constant__",
+        "declare it `const __grid_constant__ CUtensorMap map`, and pass its address",
+    ),
+    Cause(
+        "700",
+        "the map's address is a host address, was freed, or was never allocated",
+        "print the map's global_address and compare it with the live allocation "
+        "(cuPointerGetAttribute); run under compute-sanitizer",
+        _is_not_null,
+    ),
+    Cause(
+        "700",
+        "the destination lies beyond the block's shared memory",
+        "add the tile's bytes to its offset and compare with the launch's shared memory",
+        _brings,
+    ),
+    Cause(
+        "700",
+        "no dynamic shared memory was asked for at the launch",
+        "print the third launch argument; above 48 KB also set "
+        "cudaFuncAttributeMaxDynamicSharedMemorySize",
+        _brings,
+    ),
+    Cause(
+        "716",
+        "the tile in shared memory is not aligned to 128 bytes",
+        "print __cvta_generic_to_shared(tile) % 128; declare it alignas(128), 1024 with a swizzle",
+    ),
+    Cause(
+        "716",
+        "the map itself is aligned to 32 bytes only",
+        "print the address of the CUtensorMap % 64; a struct around it must be alignas(64)",
+    ),
+    Cause(
+        "716",
+        "the barrier is not aligned to 8 bytes",
+        "print its shared address % 8; declare it alignas(8) uint64_t",
+    ),
+    Cause(
+        "715",
+        "the rank of the instruction is not the map's",
+        "compare the .Nd of cp.async.bulk.tensor, or the coordinates, with the map's rank",
+        lambda read: f"? this map has rank {read.rank}: .{read.rank}d" if read.rank else "",
+    ),
+    Cause(
+        "715",
+        "a tiled map is used by an im2col instruction, or the reverse",
+        "look for .im2col in the kernel",
+        _is_tiled,
+    ),
+    Cause(
+        "715",
+        "the map is all zeros: never encoded, or not copied to the device",
+        "read the 128 bytes on the host just before the launch",
+        lambda read: "the map is not zeros" if read.global_dim or read.box_dim else "",
+    ),
+    Cause(
+        "715",
+        "the innermost coordinate is not on 16 bytes",
+        "print coordinate 0 times the element's bytes, % 16",
+        lambda read: _unit(read),
+    ),
+    Cause(
+        "715",
+        "a multicast names a block that is not in the cluster",
+        "compare the bits of the multicast mask with the cluster's size",
+    ),
+    Cause(
+        "719",
+        "the barrier was never initialized",
+        "one thread runs mbarrier.init, then fence.mbarrier_init or fence.proxy.async, then "
+        "__syncthreads(), before the first copy",
+    ),
+    Cause(
+        "719",
+        "arrivals or expected bytes leave the barrier's range of 2^20 - 1",
+        "print the count that mbarrier.init and expect_tx are given",
+        lambda read: _in_range(read),
+    ),
+    Cause(
+        "hang",
+        "the barrier expects more bytes than arrive",
+        "compare expect_tx with the sum of the copies' bytes: the whole box counts, also where it "
+        "leaves the tensor",
+        _brings,
+    ),
+    Cause(
+        "hang",
+        "the barrier is armed and no copy is issued",
+        "look at the branch of the thread that copies: the same thread arms and copies",
+    ),
+    Cause(
+        "hang",
+        "the barrier was initialized for more arrivals than come",
+        "compare the count of mbarrier.init with the threads that arrive: 1 if one thread arms it",
+    ),
+)  # fmt: skip
+_SYMPTOMS: Final = {
+    "700": "an illegal memory access",
+    "715": "an illegal instruction",
+    "716": "a misaligned address",
+    "719": "a launch failure",
+    "hang": "a kernel that hangs",
+}
+_NO_ERROR = (
+    "no error at all, and a tile that is wrong or right by luck: the barrier expects fewer bytes "
+    "than arrive or waits for the other parity; the block ends with the load in flight; with a "
+    "swizzle, the destination is not aligned to the pattern (1024 bytes for 128B) and the kernel "
+    "indexes from its own start."
+)
+
+
+def _unit(read: PrintedArguments) -> str:
+    if not isinstance(read.data_type, TensorMapDataType):
+        return ""
+    bits = DATA_TYPES[read.data_type].element_bits
+    if bits % (INNER_BYTES * 8) == 0:
+        return "every coordinate is on 16 bytes"
+    return f"? with this map, a multiple of {INNER_BYTES * 8 // bits} elements"
+
+
+def _in_range(read: PrintedArguments) -> str:
+    count = _tx_bytes(read)
+    if not count:
+        return ""
+    return (
+        f"? one copy brings {count} bytes: only {(1 << 20) // count + 1} or more of them leave it"
+    )
+
+
+def launch_notes(text: str, maps: Sequence[PrintedArguments]) -> list[str]:
+    """Return the causes of what was seen after a launch, most likely first.
+
+    A map in the same text rules out some of them, and specifies others.
+    """
+    codes = [str(result.code) for result in results_of(text)]
+    symptoms = [code for code in codes if code in _SYMPTOMS] + ["hang"] * bool(_HANGS.search(text))
+    one = maps[0] if maps and all(m == maps[0] for m in maps) else None
+    notes = []
+    for symptom in dict.fromkeys(symptoms):
+        name = _SYMPTOMS[symptom] if symptom == "hang" else f"{symptom}, {_SYMPTOMS[symptom]}"
+        struck, number = [], 0
+        for cause in CAUSES:
+            if cause.symptom != symptom:
+                continue
+            why = cause.excluded(one) if one else ""
+            if why and why[0] != "?":
+                struck.append(f"{name}: ruled out, {why}: {cause.misuse}")
+                continue
+            number += 1
+            more = f" ({why[2:]})" if why else ""
+            notes.append(f"{name}, cause {number}: {cause.misuse}{more}; check: {cause.check}")
+        notes += struck
+    if symptoms and not maps:
+        notes.append("paste the map beside it, its 128 bytes or its arguments: it rules causes out")
+    if "hang" in symptoms:
+        notes.append(_NO_ERROR)
+    return notes
+
+
+# -- notes on results of an encode ----------------------------------------------------------------
+
+_HOW_TO_FIND = (
+    "Run the program again with CUDA_LAUNCH_BLOCKING=1, so that the failing launch itself raises, "
+    "or under compute-sanitizer, which names the kernel and the access."
+)
+_IN_ORDER = "all arguments that are shown are in order. "
+_INVALID_VALUE = (
+    "CUDA_ERROR_INVALID_VALUE without a broken rule: look at what is not shown, whether the target "
+    "is the right one, whether the CUtensorMap is aligned to 64 bytes, and whether the driver is "
+    "older than the type or swizzle"
+)
+_OTHER_RESULTS = {
+    3: "the driver is not initialized: call cuInit(0), or any function of the CUDA runtime, first",
+    4: "the driver is shutting down: no encode while the process exits",
+    201: "there is no current context: make one before the encode, as cudaFree(0) or torch's first "
+    "CUDA call does; a new thread has none",
+    801: "this GPU or driver has no such maps: compute capability 9.0 and driver 525 or later",
+}
+
+
+def result_notes(text: str, reports: Sequence[Report]) -> list[str]:
+    """Explain the CUDA results that a text shows, given the verdicts on its encodes."""
+    codes = {result.code: result for result in results_of(text)}
+    sticky = [result for code, result in codes.items() if code in STICKY]
+    clean = bool(reports) and all(report.ok for report in reports)
+    notes = []
+    if sticky:
+        named = " and ".join(f"{r.code} ({r.name}: {r.words})" for r in sticky)
+        notes.append(
+            f"{_IN_ORDER * clean}{named}: the error of an earlier kernel, which every later call "
+            f"of the process returns, this encode too. {_HOW_TO_FIND}"
+        )
+    elif clean:
+        notes.append(
+            f"{_IN_ORDER}Codes 700, 715, 719 and 999 (and other errors of a launch) are an earlier "
+            f"kernel's, which every later call returns. {_HOW_TO_FIND}"
+        )
+        if 1 in codes:
+            notes.append(_INVALID_VALUE)
+    return notes + [f"{code}: {words}" for code, words in _OTHER_RESULTS.items() if code in codes]
+
+
+def mixed_note(lines: tuple[int, int], text: str, around: str) -> str:
+    """Return what to do about mixed lines, with the error codes that stand around them."""
+    note = (
+        f"lines {lines[0]}-{lines[1]}: one log per rank, please: the output of several processes "
+        "(or threads) is mixed here, or parts of lines are missing, so that no number can be "
+        "trusted and none is read. Run one process, or paste one whole block."
+    )
+    codes = dict.fromkeys(int(n) for n in re.findall(r"(?<![\w.])\d{3}(?![\w.])", around))
+    for result in (_BY_CODE[code] for code in codes if code in STICKY):
+        if result.name not in text:
+            note += (
+                f" {result.code} stands in it: if that is the result, it is {result.name} "
+                f"({result.words}), the error of an earlier kernel. {_HOW_TO_FIND}"
+            )
+    return note
+
+
+def where_notes(text: str, is_mixed: bool) -> list[str]:
+    """Return where a known project prints its arguments, and which formats can be read."""
+    notes = []
+    for pattern, printer, where in HEADINGS:
+        if not is_mixed and pattern.search(text):
+            notes.append(f"{printer}: the arguments of the encode are not in the text; {where}")
+            break
+    names = ", ".join(form.name for form in FORMS)
+    notes.append(
+        f"what can be read: the printed arguments of an encode as {names} and others print them, "
+        "name = value lines in the driver's words (globalDim, globalStrides, boxDim...), or a dump "
+        f"of the map: {hexdump.FORMS}"
+    )
+    return notes

@@ -1,25 +1,20 @@
 """Sentences in place of arguments: checks of a project's own, which name one precondition.
 
-Mostly they do not show all the numbers; what they show is judged as printed arguments are.
+Most checks do not show all the numbers; what they show is judged as printed arguments are. A
+sentence without a number counts only where the text says that it failed: documents quote the same
+words.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from tma_dlpack.tables.limits import STRIDE_BYTES_END
 
 
-@dataclass(frozen=True, slots=True)
-class Sentence:
-    """One printer's check: who says it, how, and which rule it is.
-
-    `rule` may be several, by the number that the sentence shows: the stride is misaligned or too
-    large. `value` names the group of the pattern that shows it.
-    """
+class Sentence(NamedTuple):
+    """One printer's check: who prints it, how, and which rule it is."""
 
     printer: str
     pattern: re.Pattern[str]
@@ -57,6 +52,12 @@ _SAID: Final[dict[tuple[str, str], tuple[tuple[str, str], ...]]] = {
         ("ADDRESS_ALIGNED", r"AssertionError: base must be 16-byte aligned"),
         ("STRIDE_INNERMOST", r"AssertionError: Last dimension must be contiguous"),
         ("DIM_RANGE", r"AssertionError: shape must be positive"),
+        (
+            "BOX_INNER_16B",
+            r"Descriptor block shape must have at least 16 bytes in the last dimension, but got "
+            r"\d+ \* \d+ = \d+ bytes",
+        ),
+        ("STRIDE_INNERMOST", r"Tensor descriptor last dim must be 1(?:,? but got [\w-]+)?"),
         ("RANK", r"AssertionError: rank (?:cannot be more than 5|must not be zero|must be 1-5)"),
         ("OOB_NAN", r"Padding option `nan` is only supported for floating point"),
     ),
@@ -138,6 +139,23 @@ _SAID: Final[dict[tuple[str, str], tuple[tuple[str, str], ...]]] = {
             r"got \d+",
         ),
     ),
+    ("cuTile", "NVIDIA/cutile-python cuda.tile"): (
+        (
+            "GATHER4",
+            r"TILE_GATHER4 requires a rank-2 tensor map with tile_shape\[1\] == 1[^\n]{0,80}",
+        ),
+        ("GATHER4", r"TILE_GATHER4[^\n]{0,80}\b(?:not supported|invalid|rejected)"),
+    ),
+    ("ptxas", "the PTX ISA, cp.async.bulk.tensor"): (
+        (
+            "SCATTER4",
+            r"Feature '\.tile::scatter4[^'\n]{0,60}' not supported(?: on \.target '\w+')?",
+        ),
+        (
+            "GATHER4_TARGET",
+            r"Feature '\.tile::gather4[^'\n]{0,60}' not supported(?: on \.target '\w+')?",
+        ),
+    ),
     ("the program", "its own check"): (
         ("STRIDE_ALIGNED", _ERROR + r"[Ss]trides?\b[^\n]{0,60}?" + _OF_16),
         ("ADDRESS_ALIGNED", _ERROR + r"(?:address|pointer|ptr)\b[^\n]{0,60}?" + _OF_16),
@@ -190,7 +208,7 @@ LIMITS: Final[dict[str, tuple[str, str, str]]] = {
         "permute the tensor so that strides descend, or check only the driver's rules: "
         "rules='driver'",
     ),
-    "BOX_RANK": ("box_dim", "it must have one entry per dimension", "give one entry each"),
+    "BOX_RANK": ("box_dim", "it must have one entry per dimension", "pass one entry each"),
     "BOX_RANGE": ("box_dim", "each must be 1..256", "copy a larger tile in several steps"),
     "BOX_IN_SHAPE": (
         "box_dim",
@@ -211,26 +229,91 @@ LIMITS: Final[dict[str, tuple[str, str, str]]] = {
     "ELEM_STRIDES_RANGE": ("element_strides", "each must be 1..8", "use 1"),
     "INTERLEAVE_32B_SWIZZLE": ("swizzle", "it must be bytes32", "use swizzle 32B"),
     "OOB_NAN": ("oob_fill", "NaN fill is for floating-point types", "fill with zeros"),
+    "GATHER4": (
+        "box_dim",
+        "gather4 needs a map of rank 2 whose box has one row: each copy names four rows itself",
+        "make a map with box_sizes=(1, columns), and copy 4 x columns elements at a time",
+    ),
+    "SCATTER4": (
+        "target",
+        "scatter4 exists on compute capability 10.x and 11.0 (sm_100a, sm_103a, sm_110a) alone, "
+        "neither on sm_90 nor on sm_120 and sm_121",
+        "store the rows with ordinary stores, or one tile copy for each run of rows",
+    ),
+    "GATHER4_TARGET": (
+        "target",
+        "gather4 came with compute capability 10.0; sm_120, sm_121: to .shared::cta only",
+        "load the rows with ordinary loads on sm_90; write .shared::cta on sm_120 and sm_121",
+    ),
     "CAPABILITY": ("target", "compute capability 9.0 or later", "use a Hopper or newer GPU"),
 }
 
 
+_FAILED = re.compile(  # on the line of a sentence
+    r"error|exception|assert|failed|abort|fatal|what\(\)|terminate|^[ \t>|]*\[\d+\] ",
+    re.IGNORECASE,
+)
+_SHOWS_VALUE = re.compile(  # so does no document
+    r"\bgot\b|mod\d+=\d|too large \d|Feature '|(?:dims|strides) [(\[]\d|\(\d+\) \* elem|\d\) must"
+)
+_HEADING = "Invalid TMA descriptor arguments"  # of TileLang, above its checks
+
+
 def rule_of(sentence: Sentence, found: re.Match[str]) -> str:
-    """Give the rule that a sentence is about; a stride's number says which of two."""
+    """Return the rule that a sentence is about; a stride's number says which of two."""
     if sentence.rule != "STRIDE":
         return sentence.rule
     stride = int(found["bytes"])
     return "STRIDE_RANGE" if not 0 <= stride < STRIDE_BYTES_END else "STRIDE_ALIGNED"
 
 
-def said(text: str) -> Iterator[tuple[int, Sentence, re.Match[str]]]:
-    """Give every sentence of the table that a text has, each once, in the order of the text."""
+def sentences_in(text: str) -> list[tuple[Sentence, re.Match[str]]]:
+    """Return every failed check of the table that a text has, each once, in its order."""
     found = []
     seen: set[str] = set()
     for sentence in SENTENCES:
         for match in sentence.pattern.finditer(text):
             words = " ".join(match[0].split())
-            if words not in seen:
+            begin = text.rfind("\n", 0, match.start()) + 1
+            line = text[max(begin, match.start() - 300) : match.end() + 60].partition("\n")[0]
+            failed = _FAILED.search(line) or _SHOWS_VALUE.search(match[0] + line)
+            below = _HEADING in text[max(0, match.start() - 600) : match.start()]
+            if (failed or below) and words not in seen:
                 seen.add(words)
                 found.append((match.start(), sentence, match))
-    return iter(sorted(found, key=lambda item: item[0]))
+    return [(sentence, match) for _, sentence, match in sorted(found, key=lambda item: item[0])]
+
+
+# -- a checked build of tma_dlpack.h --------------------------------------------------------------
+
+_PLACE = r"-?\d+, -?\d+, -?\d+"
+DEVICE_CHECK: Final = re.compile(
+    rf"tma_dlpack check: (?P<file>[^\n]{{1,300}}?:\d+), block \((?P<block>{_PLACE})\), thread "
+    rf"\((?P<thread>{_PLACE})\), (?P<verb>[^:;\n]+): (?P<found>[^;\n]+); (?P<limit>[^\n]+)"
+)
+#: Words of a check -> what to change.
+_DEVICE_FIXES: Final = (
+    (
+        r"initiali[sz]",
+        "one thread runs mbarrier_init, then fence_barrier_init, then __syncthreads()",
+    ),
+    (
+        r"param|__grid_constant__|local memory",
+        "pass the map as a const __grid_constant__ parameter",
+    ),
+    (r"expect|tx|bytes (?:arrive|in flight)", "expect the bytes of all copies of this phase"),
+    (r"arriv", "initialize the barrier for as many arrivals as come"),
+    (r"parity|phase", "flip the parity after each wait, and begin with 0"),
+    (r"rank|dimension", "use the copy of the map's rank, with as many coordinates"),
+    (r"coord", "step the innermost coordinate by a multiple of 16 bytes"),
+    (r"align|multiple of", "align it: alignas(128) for tiles, alignas(8) for barriers"),
+    (r"shared|smem|beyond", "ask for enough dynamic shared memory at the launch"),
+    (r"multicast|cluster", "name only blocks of the cluster in the mask"),
+)
+
+
+def device_fix(verb: str, found: str, limit: str) -> str:
+    """Return what to change after a failed check on the device."""
+    words = f"{verb} {found} {limit}"
+    fixes = (fix for pattern, fix in _DEVICE_FIXES if re.search(pattern, words, re.IGNORECASE))
+    return next(fixes, f"change the call so that {limit.removeprefix('it ')}")

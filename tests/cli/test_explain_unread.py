@@ -1,0 +1,376 @@
+"""`explain` concludes nothing from what it did not read: damaged printouts of valid encodes."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from damage import damaged
+from printed_forms import GOOD, cutlass, deepgemm, driver_lines, host_source, thunderkittens, triton
+
+import tma_dlpack as tma
+
+
+def read(text: str) -> tma.PrintedArguments:
+    (request,) = tma.explain(text).requests
+    return request
+
+
+def broken(text: str, target: str = "sm_90") -> list[str]:
+    return [v.rule for report in tma.explain(text, target).reports for v in report.violations]
+
+
+# -- one form of damage each ----------------------------------------------------------------------
+
+
+def test_a_count_in_the_brackets_is_no_index():
+    request = read(
+        "globalDim[5]: 1000, 128, 1, 1, 1\nglobalStrides[4]: 2000, 0, 0, 0\n"
+        "boxDim[5]: 64, 32, 1, 1, 1\nrank: 2\n"
+    )
+    assert request.global_dim == (1000, 128)
+    assert request.global_strides == (2000,)
+    assert request.box_dim == (64, 32)
+
+
+def test_a_count_that_is_not_that_of_the_numbers_is_not_read():
+    assert read("globalDim[3]: 1000, 128\nboxDim[2]: 64, 32\n").global_dim is None
+
+
+def one_based(text: str) -> str:
+    for i in (2, 1, 0):
+        text = text.replace(f"[{i}] =", f"[{i + 1}] =")
+    return text
+
+
+def test_indices_that_begin_with_one_are_shifted_where_the_rank_shows_it():
+    request = read(one_based(driver_lines(GOOD)))
+    assert (request.global_dim, request.box_dim) == (GOOD.global_dim, GOOD.box_dim)
+    assert request.global_strides == GOOD.global_strides
+
+
+def test_indices_that_begin_with_one_without_a_rank_are_not_read():
+    text = one_based(driver_lines(GOOD)).replace("  tensorRank = 2\n", "")
+    request = read(text)
+    assert request.global_dim is request.box_dim is request.global_strides is None
+    assert broken(text) == []
+
+
+def test_a_lost_entry_is_unknown_and_the_others_are_read():
+    text = driver_lines(GOOD).replace("  boxDim[0] = 64\n", "")
+    assert read(text).box_dim == (None, 128)
+    assert broken(text) == []
+    assert broken(text.replace("boxDim[1] = 128", "boxDim[1] = 300")) == ["BOX_RANGE"]
+    assert "box_dim[0]" in read(text).missing()
+
+
+def test_a_lost_inner_box_breaks_no_rule_on_the_inner_box():
+    wide = GOOD.but(box_dim=(72, 128))
+    assert broken(driver_lines(wide)) == ["BOX_SWIZZLE_SPAN"]
+    assert broken(driver_lines(wide).replace("  boxDim[0] = 72\n", "")) == []
+
+
+@pytest.mark.parametrize("index", ["...", "i", "", "-1"])
+def test_entries_with_an_index_that_is_no_number_are_not_read(index):
+    text = driver_lines(GOOD).replace("boxDim[0] = 64", f"boxDim[{index}] = 8")
+    assert read(text).box_dim in (None, (None, 128))
+    assert broken(text) == []
+
+
+def test_indices_in_hex_are_numbers():
+    text = driver_lines(GOOD).replace("[0] =", "[0x0] =").replace("[1] =", "[0x1] =")
+    assert read(text).box_dim == GOOD.box_dim
+
+
+@pytest.mark.parametrize(
+    ("unit", "strides"),
+    [("(elements)", (8192,)), ("(in elements)", (8192,)), ("(KiB)", None), ("(x16 bytes)", None)],
+)
+def test_the_unit_of_strides_counts_and_an_unknown_one_is_not_guessed(unit, strides):
+    text = cutlass(GOOD).replace("globalStrides  (2,8192,", f"globalStrides {unit}: (1,4096,")
+    assert read(text).global_strides == strides
+    assert broken(text) == []
+
+
+@pytest.mark.parametrize("number", ["8 KiB", "8KiB", "8K", "8 KB", "8.0 KiB"])
+def test_a_number_in_kib_is_not_read(number):
+    text = driver_lines(GOOD).replace("globalStrides[0] = 8192", f"globalStrides[0] = {number}")
+    assert read(text).global_strides in (None, (None,))
+    assert broken(text) == []
+
+
+@pytest.mark.parametrize("number", ["8,192", "8_192", "8'192", "8\u202f192", "8 192"])
+@pytest.mark.parametrize("printer", [driver_lines, cutlass, triton, deepgemm])
+def test_separators_of_thousands_are_not_read(printer, number):
+    text = printer(GOOD.but(global_dim=(8192, 128), global_strides=(16384,)))
+    text = text.replace("16384", "16" + number[1:].replace("192", "384")).replace("8192", number)
+    assert broken(text) == []
+    assert all(r.global_strides in (None, (None,), (16384,)) for r in tma.explain(text).requests)
+
+
+def test_a_vector_with_its_size_is_read():
+    text = triton(GOOD).replace("=[", "=size=2 [").replace("strides=size=2", "strides=size=1")
+    request = read(text)
+    assert (request.global_dim, request.box_dim) == (GOOD.global_dim, GOOD.box_dim)
+    assert request.global_strides == GOOD.global_strides
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "0x7f3b8a00****",
+        "0x7f3b8aXXXXXX",
+        "0x7f3b...",
+        "<redacted>",
+        "0xdeadbeef",
+        "0x7f3b\n8a000008",
+    ],
+)
+def test_an_address_that_is_masked_or_broken_is_not_read(address):
+    text = cutlass(GOOD.but(box_dim=(64, 300))).replace("0x7f3b8a000000", address)
+    assert read(text).global_address is None
+    assert broken(text) == ["BOX_RANGE"]
+
+
+def test_a_masked_entry_is_unknown_and_the_others_are_read():
+    text = cutlass(GOOD).replace("(4096,128,1,1,1)", "(****,128,1,1,1)")
+    assert read(text).global_dim == (None, 128)
+    assert "global_dim[0]" in str(tma.explain(text)).partition("encode 1")[0]
+
+
+def test_a_list_broken_within_a_number_is_not_read():
+    text = cutlass(GOOD).replace("(2,8192,0,0,0)", "(2,81\n92,0,0,0)")
+    assert read(text).global_strides is None
+    assert "not read" in tma.explain(text).notes[0]
+
+
+def test_a_missing_rank_line_with_trailing_zeros_pads():
+    text = thunderkittens(GOOD).replace("  tma_dim: 2\n", "")
+    assert "[4096, 128, 0, 0, 0]" in text
+    assert read(text).global_dim == (4096, 128)
+    assert broken(text) == []
+
+
+@pytest.mark.parametrize("printer", [cutlass, driver_lines, triton])
+def test_the_rank_of_a_logger_is_not_the_maps(printer):
+    lines = printer(GOOD).splitlines(keepends=True)
+    for at in range(len(lines) + 1):
+        text = "".join([*lines[:at], "rank: 9\n", *lines[at:]])
+        assert all(r.rank in (None, 2) for r in tma.explain(text).requests)
+        assert broken(text) == []
+
+
+@pytest.mark.parametrize("line", ["size: 77", "box: 3", "box: 3 5", "shape: 5 5", "stride: 3"])
+@pytest.mark.parametrize("printer", [cutlass, driver_lines, host_source])
+def test_stray_lines_with_weak_words_are_not_arguments(printer, line):
+    lines = printer(GOOD).splitlines(keepends=True)
+    for at in range(len(lines)):
+        text = "".join([*lines[:at], line + "\n", *lines[at + 1 :]])  # in the place of another one
+        assert broken(text) == []
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "When interleave is NONE, boxDim[0] * elementSize must be a multiple of 16 bytes.",
+        "boxDim[0] * elementSize must be <= swizzle span",
+        "globalDim[i] must be non-zero and less than or equal to 2^32; boxDim[i] must be <= 256",
+    ],
+)
+def test_a_sentence_of_a_document_accuses_nobody(sentence):
+    assert tma.explain(sentence).reports == ()
+    assert broken(sentence + "\n" + cutlass(GOOD)) == []
+    assert broken(f"RuntimeError: {sentence}") != [] or "[i]" in sentence
+
+
+def test_a_number_where_the_text_ends_may_be_cut_off():
+    assert read("globalDim: 4096 128\nboxDim: 64 30").box_dim is None
+    assert read("globalDim: 4096 128\nboxDim: 64 300\n").box_dim == (64, 300)
+
+
+def test_a_name_and_a_number_that_differ_are_not_read():
+    text = driver_lines(GOOD).replace("SWIZZLE_128B (3)", "SWIZZLE_128B (1)")
+    assert read(text).swizzle is None
+    assert read(driver_lines(GOOD)).swizzle == 3
+
+
+def test_an_unknown_interleave_layout_does_not_make_one():
+    deep = GOOD.but(global_dim=(4096, 128, 2), global_strides=(8192, 1 << 20), box_dim=(4, 128, 1))
+    deep = deep.but(element_strides=(1, 1, 1))
+    assert broken(cutlass(deep), "sm_100") == ["BOX_INNER_16B"]
+    text = cutlass(deep).replace("interleave     0\n", "")
+    assert broken(text, "sm_100") == []  # slices of 16 bytes need no whole 16 bytes there
+    assert broken(text, "sm_90") == ["BOX_INNER_16B"]  # measured: they do
+
+
+# -- the headline ---------------------------------------------------------------------------------
+
+
+def test_the_headline_is_ok_only_if_every_argument_is_shown():
+    assert str(tma.explain(cutlass(GOOD))).splitlines()[0].endswith(": ok")
+    shown = str(tma.explain(cutlass(GOOD).replace("oobFill        0\n", "")))
+    head = shown.partition("\n\n")[0].replace("\n  ", " ")
+    assert head.endswith("nothing wrong in what is shown; not shown: oob_fill")
+    assert (
+        "not shown: oob_fill"
+        in tma.explain(cutlass(GOOD).replace("oobFill        0\n", ""))._repr_html_()
+    )
+
+
+def test_the_headline_counts_what_is_refused_also_where_numbers_are_missing():
+    text = cutlass(GOOD.but(box_dim=(64, 300))).replace("oobFill        0\n", "")
+    assert str(tma.explain(text)).splitlines()[0].endswith(": 1 refused")
+
+
+# -- logs of several ranks ------------------------------------------------------------------------
+
+
+def test_ranks_that_cannot_be_told_apart_are_answered_by_one_log_per_rank():
+    a, b = cutlass(GOOD), cutlass(GOOD.but(global_dim=(4096, 77), box_dim=(64, 300)))
+    mixed = "".join(f"{x}\n{y}\n" for x, y in zip(a.splitlines(), b.splitlines(), strict=True))
+    found = tma.explain(mixed)
+    assert found.reports == found.requests == ()
+    assert "one log per rank, please" in found.notes[0]
+
+
+def test_ranks_that_name_themselves_on_some_lines_alone_are_not_put_together():
+    lines = cutlass(GOOD).splitlines(keepends=True)
+    text = "".join(("[rank1]: " if i % 3 else "") + line for i, line in enumerate(lines))
+    assert tma.explain(text).reports == ()
+    assert "one log per rank, please" in tma.explain(text).notes[0]
+
+
+# -- pasted source --------------------------------------------------------------------------------
+
+CALL = """\
+cuTensorMapEncodeTiled(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, ptr, dims, strides, box, steps,
+    CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+    CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+"""
+ARRAYS = """\
+constexpr int K = 4096, WIDE = 64;
+cuuint64_t dims[2] = {K, 128};
+cuuint64_t strides[1] = {K * sizeof(float)};
+cuuint32_t box[2] = {WIDE, 32};
+cuuint32_t steps[2] = {1, 1};
+"""
+
+
+def test_a_positional_call_with_the_drivers_names_is_read():
+    request = read(ARRAYS + CALL)
+    assert (request.data_type, request.rank, request.swizzle) == (7, 2, 3)
+    assert (request.global_dim, request.global_strides) == ((4096, 128), (16384,))
+    assert (request.box_dim, request.element_strides) == ((64, 32), (1, 1))
+    assert request.global_address is None
+    assert broken(ARRAYS + CALL) == ["BOX_SWIZZLE_SPAN"]
+    assert broken(ARRAYS.replace("WIDE = 64", "WIDE = 32") + CALL) == []
+
+
+def test_the_same_call_with_arrays_named_as_the_driver_does_is_one_encode():
+    text = ARRAYS + CALL
+    for name, word in (("dims", "globalDim"), ("strides", "globalStrides"), ("box", "boxDim")):
+        text = text.replace(name, word)
+    assert broken(text) == ["BOX_SWIZZLE_SPAN"]
+    assert len(tma.explain(text).requests) == 1
+
+
+def test_a_positional_call_of_cuda_bindings_is_read():
+    text = """res, tm = driver.cuTensorMapEncodeTiled(
+    driver.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, x.data_ptr(),
+    [4096, 128], [16384], [64, 32], [1, 1],
+    driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+    driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
+    driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_NONE,
+    driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE)
+"""
+    assert read(text).box_dim == (64, 32)
+    assert broken(text) == ["BOX_SWIZZLE_SPAN"]
+
+
+def test_names_without_a_declaration_are_unknown():
+    request = read("cuuint32_t box[2] = {64, ROWS};\n" + CALL)
+    assert (request.box_dim, request.global_dim) == ((64, None), None)
+    assert broken("cuuint32_t box[2] = {64, ROWS};\n" + CALL) == ["BOX_SWIZZLE_SPAN"]
+    assert broken("cuuint32_t box[2] = {COLUMNS, 32};\n" + CALL) == []
+
+
+def test_the_prototype_in_the_documents_is_no_encode():
+    found = tma.explain(
+        "CUresult cuTensorMapEncodeTiled ( CUtensorMap* tensorMap, CUtensorMapDataType "
+        "tensorDataType, cuuint32_t tensorRank, void* globalAddress, const cuuint64_t* globalDim, "
+        "const cuuint64_t* globalStrides, const cuuint32_t* boxDim, const cuuint32_t* "
+        "elementStrides, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, "
+        "CUtensorMapL2promotion l2Promotion, CUtensorMapFloatOOBfill oobFill )"
+    )
+    assert found.reports == ()
+
+
+# -- long logs ------------------------------------------------------------------------------------
+
+NOISE = "2026-05-01 18:52:10.969 INFO [core.py:12] step 12 loss 3.25 lr 1e-4 mem 70.1 GiB rank 3\n"
+
+
+def test_an_encode_amid_a_long_log_is_found():
+    bad = cutlass(GOOD.but(box_dim=(64, 300)))
+    text = NOISE * 20_000 + bad + NOISE * 20_000
+    found = tma.explain(text)
+    assert [[v.rule for v in r.violations] for r in found.reports] == [["BOX_RANGE"]]
+    assert found.requests[0].lines == (20_001, 20_012)
+
+
+def test_of_too_many_encodes_the_first_and_the_last_are_read_and_it_says_so():
+    block = cutlass(GOOD)
+    text = block * 6_000 + cutlass(GOOD.but(box_dim=(64, 300)))
+    found = tma.explain(text)
+    assert 500 < len(found.reports) < 6_000
+    assert [v.rule for v in found.reports[-1].violations] == ["BOX_RANGE"]
+    assert found.notes[0].startswith("the text is long: of its 78,014 lines, 78,014 may belong")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("piece", [NOISE, cutlass(GOOD, 700), "boxDim   0x79c062c00000(\n"])
+def test_20_mb_take_at_most_10_seconds(piece):
+    before = time.process_time()
+    tma.explain(piece * (20_000_000 // len(piece)))
+    assert time.process_time() - before < 10
+
+
+# -- damage at random -----------------------------------------------------------------------------
+
+
+def accused(seeds: range) -> list[str]:
+    """Return the damaged printouts of which an encode is refused."""
+    texts = (damaged(seed) for seed in seeds)
+    return [
+        f"{done}:\n{text}"
+        for text, _, done in texts
+        if any(not report.ok for report in tma.explain(text).reports)
+    ]
+
+
+def test_what_is_damaged_is_valid():
+    for seed in range(100):
+        for e in damaged(seed)[1]:
+            tma.driver_encode_tiled(
+                e.data_type,
+                e.rank,
+                e.global_address,
+                e.global_dim,
+                e.global_strides,
+                e.box_dim,
+                e.element_strides,
+                e.interleave,
+                e.swizzle,
+                e.l2_promotion,
+                e.oob_fill,
+                encoder="model",
+            )
+
+
+def test_no_damaged_printout_of_a_valid_encode_is_refused():
+    assert accused(range(600)) == []
+
+
+@pytest.mark.slow
+def test_no_damaged_printout_of_a_valid_encode_is_refused_of_10000():
+    assert accused(range(10_000)) == []

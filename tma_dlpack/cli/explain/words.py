@@ -1,0 +1,298 @@
+"""What printouts call the driver's arguments: words, names of enum members, who prints what.
+
+A *strong* word hardly means anything else. A *weak* one (``dim``, ``shape``, ``format``) counts
+only where strong ones stand around it. `FORMS` is the table of the projects that print arguments; a
+new one is a row there, with an example in tests/cli/printed_forms.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, Final
+
+from tma_dlpack.tables.enums import (
+    C_ENUMS,
+    TensorMapDataType,
+    TensorMapIm2ColWideMode,
+    TmaInterleaveLayout,
+    TmaL2FetchSize,
+    TmaOobFill,
+    TmaSwizzle,
+)
+
+LONGEST_WORD = 60
+
+
+def key_of(word: str) -> str:
+    """Return a word as the tables have it: in lower case, without underscores."""
+    return word.replace("_", "").lower()
+
+
+def _words(**synonyms: str) -> dict[str, str]:
+    return {key_of(word): argument for argument, line in synonyms.items() for word in line.split()}
+
+
+#: Words without underscores, in lower case -> the driver's argument (as `TensorMap` names it).
+STRONG: Final = _words(
+    data_type="tensor_data_type tma_format tma_data_format elem_type tensor_map_data_type "
+    "tma_data_type tma_dtype cu_dtype tmap_dtype tma_type desc_type",
+    rank="tensor_rank tma_dim tma_rank",
+    global_address="global_address gmem_address global_addr gmem_addr global_ptr gmem_ptr",
+    global_dim="global_dim global_dims gmem_prob_shape gmem_shape gmem_dims gmem_dim global_shape "
+    "global_sizes global_size gmem_dim_shape tensor_dims gmem_sizes",
+    global_strides="global_strides global_stride gmem_prob_stride gmem_stride gmem_strides "
+    "cuda_global_strides strides_in_bytes stride_in_bytes byte_strides outer_stride "
+    "global_strides_bytes gmem_outer_stride",
+    raw_strides="global_strides_raw",
+    box_dim="box_dim box_dims box_shape box_size box_sizes smem_box_shape smem_shape smem_dims "
+    "smem_box smem_dim block_size_dims tile_shapes window_shape smem_box_dim smem_box_size",
+    element_strides="element_strides element_stride elem_strides elem_stride smem_box_stride "
+    "smem_stride tile_strides traversal_strides traversal_stride box_strides box_stride elem_step",
+    interleave="interleave interleave_mode interleave_layout tma_interleave",
+    swizzle="swizzle swizzle_mode swizzle_type tma_swizzle smem_swizzle swizzle_size swizzle_bytes "
+    "swizzle_kind",
+    l2_promotion="l2_promotion l2_promo tma_l2_promotion l2_fetch_size l2_promotion_size",
+    oob_fill="oob_fill float_oob_fill tma_oob_fill oob oob_fill_mode",
+    pixel_box_lower_corner="pixel_box_lower_corner pixel_box_lower lower_corner tma_lower_corner",
+    pixel_box_upper_corner="pixel_box_upper_corner pixel_box_upper upper_corner tma_upper_corner",
+    pixel_box_lower_corner_width="pixel_box_lower_corner_width",
+    pixel_box_upper_corner_width="pixel_box_upper_corner_width",
+    channels_per_pixel="channels_per_pixel smem_box_channel",
+    pixels_per_column="pixels_per_column smem_box_pixel",
+    element_bytes="elem_size element_size elem_bytes element_bytes elem_bytewidth",
+)
+WEAK: Final = _words(
+    data_type="format dtype data_type",
+    rank="dim rank ndim num_dims",
+    global_address="gmem address data_ptr ptr",
+    global_dim="shape shapes size sizes dims tensor_shape tensor_size global_memory",
+    global_strides="stride strides",
+    box_dim="box block_size block_shape tile tile_shape tile_size tile_dims shared_memory",
+    l2_promotion="l2",
+    oob_fill="fill",
+    padding="padding",
+    swizzle_base="base",
+    element_bytes="itemsize",
+    mode="mode",
+)
+
+#: Arguments that are lists.
+_CORNERS = ("pixel_box_lower_corner", "pixel_box_upper_corner")
+ARRAYS: Final = frozenset(
+    {"global_dim", "global_strides", "raw_strides", "box_dim", "element_strides", *_CORNERS}
+)
+
+#: Words that are written apart; the blank becomes an underscore, so that places stay.
+MULTI_WORD: Final = re.compile(
+    r"\b(global|shared|outer|elem|element|item|box|data|tensor|block|tile) "
+    r"(memory|stride|strides|size|sizes|ptr|address|dim|dims|shape|type|rank|strides)"
+    r"(?=[\"']?[ \t]*[:=])",
+    re.IGNORECASE,
+)
+
+#: Where a printout begins or ends: two such places are two encodes.
+HEADING: Final = re.compile(
+    r"TMA Desc Addr"
+    r"|cuTensorMapEncode(?:Tiled|Im2col(?:Wide)?)\b"
+    r"|Making (?:\dD )?TMA desc"
+    r"|(?:TmaDescriptor|CudaTensorMapInfo|TensorMapSpec)\s*[{(]|TensorMapInfo\("
+    r"|Failed to (?:initialize|create|encode)[\w ]{0,40}?(?:TMA|tensor ?map)"
+    r"|TMA descriptor creation",
+    re.IGNORECASE,
+)
+
+
+def meaning_of(word: str) -> tuple[str, str, bool] | None:
+    """Return the argument that a word names, the key in the table, and whether it is strong.
+
+    >>> meaning_of("A_desc_globalDim"), meaning_of("head_dim")
+    (('global_dim', 'globaldim', True), None)
+    """
+    if len(word) > LONGEST_WORD:
+        return None
+    key = key_of(word)
+    if key in STRONG:
+        return STRONG[key], key, True
+    if key in WEAK:
+        return WEAK[key], key, False
+    parts = word.lower().split("_")
+    tails = ("".join(parts[first:]) for first in range(1, len(parts)))
+    return next(((STRONG[tail], tail, True) for tail in tails if tail in STRONG), None)
+
+
+# -- members of enums by number, by name, by bytes ------------------------------------------------
+
+
+def _squeezed(word: str) -> str:
+    """Return the end of a dotted name in lower case, without underscores and prefix."""
+    return re.split(r"[.:]+", word)[-1].lower().replace("_", "").removeprefix("cutensormap")
+
+
+def _names(enum: type[IntEnum]) -> dict[str, int]:
+    prefix, suffixes = C_ENUMS[enum]
+    spelled = {s: n for n, suffix in enumerate(suffixes) for s in (prefix + suffix, suffix)}
+    return {_squeezed(name): value for name, value in {**enum.__members__, **spelled}.items()}
+
+
+#: Argument -> its enum, more names of members, and the bytes that some print instead.
+_ENUMS: Final[dict[str, tuple[Any, dict[str, int], dict[int, int]]]] = {
+    "interleave": (TmaInterleaveLayout, {}, {16: 1, 32: 2}),
+    "swizzle": (TmaSwizzle, {"noswizzle": 0, "disabled": 0}, {16: 0, 32: 1, 64: 2, 128: 3}),
+    "l2_promotion": (TmaL2FetchSize, {}, {64: 1, 128: 2, 256: 3}),
+    "oob_fill": (TmaOobFill, {"zero": 0, "zeros": 0, "nan": 1}, {}),
+    "mode": (TensorMapIm2ColWideMode, {}, {}),
+    "data_type": (
+        TensorMapDataType,
+        {
+            **dict.fromkeys(("half", "halft", "fp16", "f16"), 6),
+            **dict.fromkeys(("bfloat", "bf16", "nvbfloat16", "bfloat16t"), 9),
+            **dict.fromkeys(("fp32", "f32", "float"), 7),
+            **dict.fromkeys(("fp64", "f64", "double"), 8),
+            **dict.fromkeys(("u8", "float8e4m3fn", "float8e5m2", "e4m3", "e5m2", "fp8"), 0),
+            **dict.fromkeys(("fp8e4m3", "fp8e5m2"), 0),
+            **{"tf32": 11, "u16": 1, "u32": 2, "s32": 3, "i32": 3},
+        },
+        {},
+    ),
+}
+_MEMBERS: Final = {name: {**_names(row[0]), **row[1]} for name, row in _ENUMS.items()}
+#: Arguments that may be printed as a name.
+NAMED: Final = frozenset({*_ENUMS, "padding"})
+
+
+def member_of(argument: str, value: int | str) -> Any:
+    """Return the member that a number, a name or bytes stand for.
+
+    A number that is no member stays an int; None for a word that is no name.
+
+    >>> member_of("swizzle", "B64").name, member_of("swizzle", 128).name, member_of("swizzle", 9)
+    ('bytes64', 'bytes128', 9)
+    >>> member_of("data_type", "torch.bfloat16").name, member_of("data_type", "float3")
+    ('BFLOAT16', None)
+    """
+    enum, _, by_bytes = _ENUMS[argument]
+    number: int | None = by_bytes.get(value, value) if isinstance(value, int) else None
+    if isinstance(value, str):
+        word = _squeezed(value)
+        size = re.fullmatch(r"(?:swizzle|k|s|b|l2|bytes|interleave)*(\d{1,3})(?:b|bytes)?", word)
+        number = by_bytes.get(int(size[1])) if size else None
+        number = _MEMBERS[argument].get(word, number)
+    return None if number is None else enum._value2member_map_.get(number, number)
+
+
+# -- who prints which words -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How one project prints the arguments of an encode.
+
+    Attributes
+    ----------
+    name : str
+    any_of : tuple of frozenset
+        A block has this form if it has all the keys of one of these.
+    words, keys : tuple of str
+        Its words, and these as keys, in the order in which it prints them; () if not known.
+    leading : bool
+        Whether the first printed stride is the size of an element, which the driver does not read.
+    padded : bool
+        Whether arrays may have five entries for every rank.
+    garbage : bool
+        Whether entries past the rank are memory of something else.
+    elements : bool
+        Whether strides count elements.
+    implied : mapping
+        What the code passes and does not print.
+    """
+
+    name: str
+    any_of: tuple[frozenset[str], ...] = ()
+    words: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    leading: bool = False
+    padded: bool = False
+    garbage: bool = False
+    elements: bool = False
+    implied: Mapping[str, int] = field(default_factory=dict)
+
+    def fits(self, keys: frozenset[str]) -> bool:
+        """Return whether a block with these words has this form."""
+        return any(together <= keys for together in self.any_of)
+
+
+def _row(name: str, any_of: str, words: str, **how: Any) -> Form:
+    together = (frozenset(map(key_of, group.split("+"))) for group in any_of.split())
+    spelled = tuple(words.split())
+    return Form(name, tuple(together), spelled, tuple(map(key_of, spelled)), **how)
+
+
+_COLUMN = "smem_box_pixel smem_box_channel pixelBoxLowerCorner pixelBoxUpperCorner "
+_TAIL = "boxDim " + _COLUMN + "elementStrides interleave swizzle l2Promotion oobFill"
+_HEAD = "format tensorDataType dim tensorRank gmem_address globalDim globalStrides "
+#: With the driver's words; only lines without a sign between word and value: see `form_of`.
+CUTLASS: Final = _row(  # NVIDIA/cutlass include/cute/atom/copy_traits_sm90_tma.hpp
+    "CUTLASS", "globalDim globalStrides boxDim", _HEAD + _TAIL, leading=True, padded=True
+)
+
+#: Rows are tried in this order. Read in the projects' own sources on 2026-11-21.
+FORMS: Final[tuple[Form, ...]] = (
+    _row("tma_dlpack.h", "tensorDataType+globalDim", ""),  # where the heading is its own
+    _row(  # tile-ai/tilelang src/cuda/runtime.cc
+        "TileLang",
+        "globalStridesRaw cudaGlobalStrides",
+        _HEAD.replace("globalStrides", "globalStridesRaw cudaGlobalStrides") + _TAIL,
+    ),
+    CUTLASS,
+    _row(  # triton-lang/triton third_party/nvidia/backend/driver.c
+        "Triton",
+        "blockSize elemType+elemSize",
+        "elemType rank global_address elemSize swizzle padding channelsPerPixel pixelsPerColumn "
+        "shape strides blockSize pixelBoxLower pixelBoxUpper elementStrides fill",
+        implied={"interleave": 0, "l2_promotion": 2},
+    ),
+    _row(  # flashinfer-ai/flashinfer include/flashinfer/trtllm/fmha/kernelParams.h
+        "TensorRT-LLM and FlashInfer",
+        "tileShapes tileStrides swizzleType tmaFormat+gmem",
+        "tmaFormat dim gmem Shape Stride tileShapes tileStrides swizzleType",
+        padded=True,
+        garbage=True,
+        implied={"interleave": 0, "l2_promotion": 2, "oob_fill": 0},
+    ),
+    _row(  # deepseek-ai/DeepGEMM csrc/jit_kernels/impls/runtime_utils.hpp
+        "DeepGEMM",
+        "global_memory+shared_memory outer_stride",
+        "global_memory shared_memory outer_stride swizzle base elem_size",
+        elements=True,
+        implied={"element_strides": 1, "interleave": 0, "l2_promotion": 3, "oob_fill": 0},
+    ),
+    _row(  # HazyResearch/ThunderKittens include/types/global/tma.cuh
+        "ThunderKittens",
+        "tma_dim tma_swizzle tma_interleave gmem_shape+smem_shape",
+        "tma_format tma_dim global_addr gmem_shape gmem_stride smem_shape smem_stride "
+        "tma_interleave tma_swizzle tma_l2Promotion tma_oobFill",
+        padded=True,
+    ),
+    _row(  # deepseek-ai/FlashMLA csrc/kerutils/include/kerutils/host/host.h
+        "kerutils (FlashMLA)",
+        "box_size+swizzle_mode box_size+interleave_mode box_size+size",
+        "Dim size strides box_size element_strides global_ptr data_type swizzle_mode l2_promotion "
+        "interleave_mode oob_fill",
+    ),
+    _row(  # openxla/xla xla/stream_executor/gpu/tma_metadata.cc
+        "XLA",
+        "float_oob_fill box_dims+element_size",
+        "element_size rank global_dims global_strides box_dims element_strides interleave swizzle "
+        "l2_promotion float_oob_fill",
+    ),
+    _row("nvFuser", "gmem_strides+box_strides", ""),  # NVIDIA/Fuser csrc/tma.cpp
+)
+GENERAL: Final = Form("")
+#: Words whose order and units are the driver's wherever they are printed.
+DRIVERS_OWN: Final = frozenset(
+    ["globaldim", "globalstrides", "boxdim", "gmemprobshape", "gmemprobstride"]
+)
+CUTE_STRIDES: Final = "gmemprobstride"  # begins with the size of an element
