@@ -1,0 +1,278 @@
+"""The ways to copy a tile: boxes and swizzles that a reader can read, and their measured speed.
+
+A tile is cut into equal boxes, the fewest possible for each swizzle. Whether a box is accepted
+decides `make_tma_descriptor`, and whether it can be read decide `matrix_descriptor`,
+`ldmatrix_addresses` and `bank_conflicts`: nothing is judged here.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tma_dlpack.checks.parse import OPTIONS
+from tma_dlpack.consumer import MatrixDescriptor, ldmatrix_addresses, matrix_descriptor
+from tma_dlpack.consumer.tile_matrix import tile_matrix
+from tma_dlpack.dlpack import TensorView
+from tma_dlpack.draw import bank_conflicts
+from tma_dlpack.make import build
+from tma_dlpack.make.split import split_view
+from tma_dlpack.tables.enums import TmaL2FetchSize, TmaSwizzle
+from tma_dlpack.tables.errors import TmaPreconditionError, Violation
+from tma_dlpack.tables.limits import INNER_BYTES, MAX_BOX, SWIZZLE_SPAN_BYTES
+from tma_dlpack.tensor_map.map import TensorMap
+
+MEASURED_ON = "H200, driver 580.159.04, 2026-11-22"
+#: Bytes of a line of the box -> share of a memcpy's speed without L2 promotion, with 128 and with
+#: 256 bytes: every tile of a matrix of 2 GiB loaded and stored, the best of 48 pipelines.
+MEASURED: dict[int, tuple[float, float, float]] = {
+    16: (0.42, 0.43, 0.41),
+    32: (0.62, 0.76, 0.74),
+    64: (0.74, 0.88, 0.88),
+    128: (0.89, 0.90, 0.90),
+    256: (0.95, 0.96, 0.95),
+    512: (0.95, 0.96, 0.95),
+}
+_L2 = (TmaL2FetchSize.none, TmaL2FetchSize.bytes128, TmaL2FetchSize.bytes256)
+_SWIZZLES = (
+    TmaSwizzle.bytes128,
+    TmaSwizzle.bytes128_atom_32B,
+    TmaSwizzle.bytes64,
+    TmaSwizzle.bytes32,
+    TmaSwizzle.none,
+)
+#: A choice is left out if another has fewer bank conflicts and at least so much of its speed.
+WORTH_FEWER_CONFLICTS = 0.85
+
+#: Index of the element of the tile that a thread reads; None for an idle thread.
+Place = tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The arguments of `suggest`, read; `access` is a pattern, or the place of each thread."""
+
+    view: TensorView
+    tile: tuple[int, ...]
+    reader: str | None
+    major: str
+    access: str | tuple[Place, ...]
+    bits: int  # of an element
+    options: dict[str, Any] = field(default_factory=dict)  # data_type and target, where given
+
+    def map_of(self, **arguments: Any) -> TensorMap:
+        """Make a map as `make_tma_descriptor` does; it raises with every violation."""
+        return build.make_view("tiled", self.view, DEFAULTS | self.options | arguments)
+
+
+DEFAULTS: dict[str, Any] = {
+    **dict.fromkeys(OPTIONS["tiled"]),
+    "interleave_layout": "none",
+    "oobfill": "none",
+    "rules": "libcu++",
+    "allow": (),
+    "offset": 0,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A box that is accepted and can be read, the copies that fill the tile, and their speed."""
+
+    arguments: dict[str, Any]
+    tensor_map: TensorMap
+    copies: int
+    speed: float
+    conflicts: int | None
+    descriptor: MatrixDescriptor | None
+
+    @property
+    def copy_bytes(self) -> int:
+        """Bytes from one copy to the next in shared memory: each starts where the pattern does."""
+        alignment = self.tensor_map.smem_alignment
+        return -(-self.tensor_map.smem_bytes // alignment) * alignment
+
+    @property
+    def rank(self) -> tuple[float, ...]:
+        """The best first: fast, few copies, little shared memory, few conflicts, few dimensions."""
+        tm = self.tensor_map
+        memory = self.copies * self.copy_bytes
+        return (-self.speed, self.copies, memory, self.conflicts or 0, tm.rank, tm.swizzle)
+
+
+def speed(line_bytes: int, l2: TmaL2FetchSize) -> float:
+    """Return the share of a memcpy's speed that was measured for the widest such line or less.
+
+    >>> speed(64, TmaL2FetchSize.bytes128), speed(96, TmaL2FetchSize.bytes128)
+    (0.88, 0.88)
+    """
+    return MEASURED[max(n for n in MEASURED if n <= line_bytes)][_L2.index(l2)]
+
+
+def choices(wanted: Wanted) -> tuple[list[Choice], tuple[Violation, ...]]:
+    """Return the choices, best first; if there are none, why the first of them is refused."""
+    found: list[Choice] = []
+    refused: tuple[Violation, ...] = ()
+    for swizzle, split in itertools.product(_SWIZZLES, (False, True)):
+        choice, violations = _first(wanted, _cuts(wanted, swizzle, split))
+        refused = refused or violations
+        if choice is not None:
+            found.append(choice)
+    return sorted(found, key=lambda choice: choice.rank), refused
+
+
+def without_needless_conflicts(found: list[Choice]) -> list[Choice]:
+    """Leave out choices if another one has fewer bank conflicts and is nearly as fast."""
+    return [
+        one
+        for one in found
+        if not any(
+            (other.conflicts or 0) < (one.conflicts or 0)
+            and other.speed >= WORTH_FEWER_CONFLICTS * one.speed
+            for other in found
+        )
+    ]
+
+
+def _first(
+    wanted: Wanted, cuts: Iterator[dict[str, Any]]
+) -> tuple[Choice | None, tuple[Violation, ...]]:
+    """Return the first cut that is accepted and can be read, else why the first is not."""
+    refused: tuple[Violation, ...] = ()
+    for arguments in cuts:
+        try:
+            return _choice(wanted, arguments), ()
+        except TmaPreconditionError as error:
+            refused = refused or error.violations
+    return None, refused
+
+
+def _choice(wanted: Wanted, arguments: dict[str, Any]) -> Choice:
+    tensor_map, arguments = _made(wanted, arguments)
+    conflicts, descriptor = READERS[wanted.reader](wanted, tensor_map)
+    line_bytes = tensor_map.arguments.inner_box_bytes
+    return Choice(
+        arguments=wanted.options | arguments,
+        tensor_map=tensor_map,
+        copies=math.prod(wanted.tile) // math.prod(tensor_map.box_sizes),
+        speed=speed(line_bytes, tensor_map.l2_promotion),
+        conflicts=conflicts,
+        descriptor=descriptor,
+    )
+
+
+def _made(wanted: Wanted, arguments: dict[str, Any]) -> tuple[TensorMap, dict[str, Any]]:
+    """Make the map; a tile may be larger than the tensor, as the driver allows."""
+    try:
+        return wanted.map_of(**arguments), arguments
+    except TmaPreconditionError as error:
+        if {violation.rule for violation in error.violations} != {"BOX_IN_SHAPE"}:
+            raise
+    arguments = arguments | {"allow": (*arguments.get("allow", ()), "BOX_IN_SHAPE")}
+    return wanted.map_of(**arguments), arguments
+
+
+# -- cutting a tile into boxes --------------------------------------------------------------------
+
+
+def _cuts(wanted: Wanted, swizzle: TmaSwizzle, split: bool) -> Iterator[dict[str, Any]]:
+    """Yield arguments that cut the tile into equal boxes, fewest copies first."""
+    bits = wanted.bits
+    span = (SWIZZLE_SPAN_BYTES[swizzle] or INNER_BYTES) * 8 // bits
+    widest = MAX_BOX if swizzle is TmaSwizzle.none else min(span, MAX_BOX)
+    *outer, inner = wanted.tile
+    if split:
+        widths = [n for n in _divisors(inner, span * MAX_BOX) if n % span == 0 and n > span]
+    else:
+        widths = [n for n in _divisors(inner, widest) if n * bits % (INNER_BYTES * 8) == 0]
+    boxes = itertools.product(*(_divisors(n, MAX_BOX) for n in outer), widths)
+    for box in sorted(boxes, key=lambda box: (-math.prod(box), -box[-1])):
+        if split:
+            try:
+                arguments = split_view(wanted.view, box, swizzle)
+            except TmaPreconditionError:
+                return  # neither does another box fit: the tensor has no such spans
+        else:
+            arguments = {"box_sizes": box, "swizzle": swizzle.name}
+        line_bytes = arguments["box_sizes"][-1] * bits // 8
+        l2 = max(_L2, key=lambda l2: (speed(line_bytes, l2), -l2))
+        yield arguments | {"l2_fetch_size": l2.name}
+
+
+def _divisors(number: int, most: int) -> list[int]:
+    return [n for n in range(1, min(number, most) + 1) if number % n == 0]
+
+
+# -- who reads the tile ---------------------------------------------------------------------------
+
+#: Bank conflicts of the reader, and its matrix descriptor; raises if it cannot read the box.
+Reading = tuple[int | None, MatrixDescriptor | None]
+
+
+def _by_tensor_core(wanted: Wanted, tensor_map: TensorMap) -> Reading:
+    assert wanted.reader is not None
+    descriptor = matrix_descriptor(tensor_map, instruction=wanted.reader, major=wanted.major)
+    return bank_conflicts(tensor_map, "column").degree, descriptor
+
+
+def _by_ldmatrix(wanted: Wanted, tensor_map: TensorMap) -> Reading:
+    """Read the first and the last matrix of the box, then count the conflicts of the largest x."""
+    transpose = wanted.major == "MN"
+    ldmatrix_addresses(tensor_map, 0, 0, num=1, transpose=transpose)
+    tile = tile_matrix(tensor_map)
+    assert tile is not None  # or the call above had refused it
+    columns = INNER_BYTES // tile.element_bytes
+    last = (tile.rows - 1) // 8 * 8, tile.width - columns
+    ldmatrix_addresses(tensor_map, *last, num=1, transpose=transpose)
+    for num in (4, 2, 1):
+        try:
+            addresses = ldmatrix_addresses(tensor_map, 0, 0, num=num, transpose=transpose)
+            break
+        except TmaPreconditionError:
+            continue  # the box has fewer matrices
+    return bank_conflicts(tensor_map, addresses[: 8 * num]).degree, None
+
+
+def _by_threads(wanted: Wanted, tensor_map: TensorMap) -> Reading:
+    if isinstance(wanted.access, str):
+        return bank_conflicts(tensor_map, wanted.access).degree, None
+    return _degree_at(wanted.access, wanted.tile, tensor_map), None
+
+
+def _degree_at(places: tuple[Place, ...], tile: tuple[int, ...], tensor_map: TensorMap) -> int:
+    """Count the conflicts of reading elements of the whole tile, which several copies may fill.
+
+    The threads that read one copy are counted together, the others being idle; the sum over the
+    copies is what the banks have to serve at most.
+    """
+    box = tensor_map.box_sizes
+    is_split = len(box) > len(tile)
+    whole = (*box[1:-1], box[0] * box[-1]) if is_split else box
+    copies: dict[tuple[int, ...], list[Place]] = {}
+    for thread, place in enumerate(places):
+        if place is None:
+            continue
+        quotients = tuple(i // n for i, n in zip(place, whole, strict=True))
+        inside = tuple(i % n for i, n in zip(place, whole, strict=True))
+        if is_split:
+            inside = (inside[-1] // box[-1], *inside[:-1], inside[-1] % box[-1])
+        copies.setdefault(quotients, [None] * len(places))[thread] = inside
+    counts = (bank_conflicts(tensor_map, of_one.__getitem__) for of_one in copies.values())
+    degrees = [count.swizzles[0].degrees for count in counts]
+    return max(map(sum, zip(*degrees, strict=True)), default=1)
+
+
+def _stored_only(wanted: Wanted, tensor_map: TensorMap) -> Reading:
+    return None, None
+
+
+READERS: dict[str | None, Callable[[Wanted, TensorMap], Reading]] = {
+    "wgmma": _by_tensor_core,
+    "tcgen05": _by_tensor_core,
+    "ldmatrix": _by_ldmatrix,
+    "threads": _by_threads,
+    None: _stored_only,
+}
