@@ -231,9 +231,9 @@ def suggest(
     ((128, 64), 'bytes128', 1, 1)
     >>> tma.make_tma_descriptor(x, **best.arguments).tx_bytes == best.tx_bytes
     True
-    >>> print(tma.suggest(x[:, :4], (64, 4), reader="threads"))  # doctest: +ELLIPSIS
-    tile (64, 4) of float16 (4096, 4), read by threads: no suggestion
-      - a row of the tile is 8 bytes, and a copy takes multiples of 16 bytes: take a tile of ...
+    >>> print(tma.suggest(x, (64, 4), reader=None))  # doctest: +ELLIPSIS
+    tile (64, 4) of float16 (4096, 1024), only stored: no suggestion
+      - a row of the tile is 8 bytes, and a copy takes multiples of 16 bytes: take a tile of (64, 8), or...
     """
     options = {"data_type": data_type, "target": target}
     given = {name: value for name, value in options.items() if value is not None}
