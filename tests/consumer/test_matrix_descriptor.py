@@ -298,7 +298,7 @@ def map_of(x, options):
 
 def changed(x, options, asked, violation):
     """Do what the fix says: give the tensor, and the arguments of the map and the descriptor."""
-    fix = violation.fix
+    fix = violation.fix.partition("; or, to do without a swizzle")[0]
     if "reshape" in fix:  # says so in words
         x, options = x.reshape(64, 64), {"box_sizes": (64, 64), "swizzle": "bytes128"}
     elif "transpose" in fix or "N, H, W, C" in fix:
@@ -323,6 +323,33 @@ def keywords(text: str) -> dict:
     found = re.findall(r"(\w+)=(\([\d, ]+\)|'\w+'|0x[0-9a-f]+|\d+)", text)
     assert found, text
     return {name: eval(value) for name, value in found}
+
+
+WITHOUT = "; or, to do without a swizzle, with split_inner=True, swizzle='none'"
+
+
+@pytest.mark.parametrize(
+    ("shape", "box", "major", "is_remedy"),
+    [
+        ((64, 256), (64, 64), "K", True),
+        ((64, 256), (64, 128), "K", True),
+        ((64, 256), (64, 24), "K", False),  # 48 bytes: one and a half K steps
+        ((64, 256), (64, 24), "MN", True),
+        ((64, 252), (64, 64), "K", False),  # 504 bytes, not whole columns of 16
+        ((1, 1, 1, 64, 64), (1, 1, 1, 64, 64), "K", False),  # no dimension to spare
+        ((1, 1, 64, 64), (1, 1, 64, 64), "K", True),
+    ],
+)
+def test_a_map_without_a_swizzle_is_split_where_that_would_do(shape, box, major, is_remedy):
+    x = np.zeros((*shape[:-1], 256), np.float16)[..., : shape[-1]]
+    with pytest.raises(tma.TmaPreconditionError) as refused:
+        matrix_descriptor(tma.make_tma_descriptor(x, box), major=major)
+    (violation,) = refused.value.violations
+    assert violation.rule == "MATRIX_WIDTH"
+    assert violation.fix.endswith(WITHOUT) is is_remedy
+    if is_remedy:
+        tm = tma.make_tma_descriptor(x, **tma.split_inner(x, box, "none"))
+        assert matrix_descriptor(tm, major=major).swizzle is tma.TmaSwizzle.none
 
 
 @examples(400)

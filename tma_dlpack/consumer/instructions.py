@@ -30,12 +30,12 @@ class Field:
     bits: int
 
     def of(self, value: int) -> int:
-        """Give the field's number in a descriptor."""
+        """Return the field's number in the 64 bits of a descriptor."""
         return value >> self.first_bit & (1 << self.bits) - 1
 
     @property
     def place(self) -> str:
-        """Name the bits, as PTX does.
+        """The bits, as PTX writes them.
 
         >>> Field("start address", 0, 14).place
         '0..13'
@@ -57,8 +57,6 @@ class Instruction:
         Every field of its 64-bit descriptor; other bits are 0.
     layout_types : dict
         Swizzle -> the number in the field "layout type".
-    fixed : int
-        The number in the field "fixed"; 0 where there is none.
     mn_bits : tuple of int
         Sizes of the elements that it can read MN-major, bits.
     pattern_aligned : bool
@@ -72,7 +70,6 @@ class Instruction:
     capabilities: tuple[int, ...]
     fields: tuple[Field, ...]
     layout_types: dict[TmaSwizzle, int]
-    fixed: int
     mn_bits: tuple[int, ...]
     pattern_aligned: bool
     sure: str
@@ -96,7 +93,6 @@ INSTRUCTIONS: dict[str, Instruction] = {
             TmaSwizzle.bytes64: 2,
             TmaSwizzle.bytes32: 3,
         },
-        fixed=0,
         mn_bits=(16,),
         pattern_aligned=False,
         sure="measured (H200, driver 580.159.04, 2026-11-21)",
@@ -119,7 +115,6 @@ INSTRUCTIONS: dict[str, Instruction] = {
             TmaSwizzle.bytes64: 4,
             TmaSwizzle.bytes32: 6,
         },
-        fixed=0b001,
         mn_bits=(8, 16, 32),
         pattern_aligned=True,
         sure="documented, not measured",
@@ -139,7 +134,7 @@ OPERAND_TYPES: dict[TensorMapDataType, str] = {
 
 
 def atom_rows(swizzle: TmaSwizzle) -> int:
-    """Give the rows of a swizzle atom."""
+    """Return the rows of a swizzle atom."""
     return 4 if swizzle is TmaSwizzle.bytes128_atom_32B else 8
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from tma_dlpack.consumer.matrix import require_map
-from tma_dlpack.consumer.tile_matrix import TileMatrix, tile_matrix
+from tma_dlpack import geometry
+from tma_dlpack.consumer.operand import TileMatrix, require_map, tile_matrix
 from tma_dlpack.geometry import SMEM_ALIGNMENT, swizzle_offset
 from tma_dlpack.tables.coerce import integer_of, shown
 from tma_dlpack.tables.errors import TmaPreconditionError, Violation, refusal
@@ -107,7 +107,7 @@ def ldmatrix_addresses(
 
 
 def _tile(tensor_map: TensorMap) -> TileMatrix:
-    tile = tile_matrix(tensor_map)
+    tile = tile_matrix(geometry.plan(tensor_map.arguments))
     if tile is None:
         raise _refused(
             "LDMATRIX_RANK",

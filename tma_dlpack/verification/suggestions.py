@@ -233,7 +233,7 @@ def suggest(
     True
     >>> print(tma.suggest(x, (64, 4), reader=None))  # doctest: +ELLIPSIS
     tile (64, 4) of float16 (4096, 1024), only stored: no suggestion
-      - a row of the tile is 8 bytes, and a copy takes multiples of 16 bytes: take a tile of (64, 8), or...
+      - a row of the tile is 8 bytes, and a copy takes multiples of 16 bytes: take a tile of...
     """
     options = {"data_type": data_type, "target": target}
     given = {name: value for name, value in options.items() if value is not None}
