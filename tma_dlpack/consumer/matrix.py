@@ -108,7 +108,7 @@ def _descriptor(operand: Operand) -> MatrixDescriptor:
     return MatrixDescriptor(
         operand.instruction.name,
         cast("Major", operand.major),
-        operand.plan.arguments.data_type,
+        operand.arguments.data_type,
         operand.swizzle,
         leading,
         stride,
@@ -146,16 +146,15 @@ def _k_major_starts(operand: Operand) -> Iterable[int]:
     Without a swizzle a column is 16 bytes wide, and a step takes two.
     """
     tile, first = operand.tile, operand.smem_address
-    columns = max(1, K_STEP_BYTES // tile.row_bytes)
+    at_once = tile.column_bytes * max(1, K_STEP_BYTES // tile.row_bytes)
     return [
-        first + column * tile.column_bytes + byte
-        for column in range(0, tile.columns, columns)
+        column + byte
+        for column in range(first, first + tile.columns * tile.column_bytes, at_once)
         for byte in range(0, tile.row_bytes, K_STEP_BYTES)
     ]
 
 
 def _mn_major_starts(operand: Operand) -> Iterable[int]:
-    """Return the address at which each K step starts: every `k_elements` rows."""
+    """Return the address at which each K step starts: every `rows_step` rows."""
     tile, first = operand.tile, operand.smem_address
-    step_bytes = operand.k_elements * tile.pitch_bytes
-    return range(first, first + tile.column_bytes, step_bytes)
+    return range(first, first + tile.column_bytes, operand.rows_step * tile.pitch_bytes)

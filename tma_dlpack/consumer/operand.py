@@ -15,6 +15,7 @@ from typing import NamedTuple
 from tma_dlpack import geometry
 from tma_dlpack.consumer.instructions import K_STEP_BYTES, Instruction
 from tma_dlpack.geometry import SMEM_ALIGNMENT, SWIZZLES, TilePlan
+from tma_dlpack.tables.arguments import EncodeArguments
 from tma_dlpack.tables.coerce import type_name
 from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tables.errors import refusal
@@ -56,51 +57,68 @@ class TileMatrix(NamedTuple):
         return self.rows * self.pitch_bytes
 
 
+#: Of a tile that is not a matrix.
+NO_MATRIX = TileMatrix(0, 0, 0, 0, 1)
+
+
 class Operand(NamedTuple):
     """What the rows of `refusals` read, worked out once per call.
 
-    `matrix` is the tile as a matrix; None if it is not one.
+    Attributes
+    ----------
+    tensor_map : TensorMap
+    instruction : Instruction
+    major : {"K", "MN"}
+    smem_address : int
+    arguments : EncodeArguments
+        The map's.
+    smem_bytes : int
+        Of the tile.
+    tile : TileMatrix
+        `NO_MATRIX` if it is not one.
+    bits : int
+        Of an element.
+    swizzle : TmaSwizzle
+    rows_step : int
+        What the rows of the tile must be a multiple of: those of an atom, or of a K step.
     """
 
     tensor_map: TensorMap
     instruction: Instruction
     major: str
     smem_address: int
-    plan: TilePlan
-    matrix: TileMatrix | None
-    bits: int  # of an element
+    arguments: EncodeArguments
+    smem_bytes: int
+    tile: TileMatrix
+    bits: int
     swizzle: TmaSwizzle
+    rows_step: int
 
     @classmethod
     def of(
         cls, tensor_map: TensorMap, instruction: Instruction, major: str, smem_address: int
     ) -> Operand:
         """Describe the tile that a map's copy writes."""
-        plan = geometry.plan(tensor_map.arguments)
-        matrix, bits = tile_matrix(plan), plan.arguments.type_row.element_bits
-        swizzle = plan.arguments.swizzle
-        return cls(tensor_map, instruction, major, smem_address, plan, matrix, bits, swizzle)
-
-    @property
-    def tile(self) -> TileMatrix:
-        """The tile as a matrix, for rows that need MATRIX_RANK."""
-        assert self.matrix is not None
-        return self.matrix
-
-    @property
-    def k_elements(self) -> int:
-        """Elements of K in one instruction."""
-        return K_STEP_BYTES * 8 // self.bits
+        arguments = tensor_map.arguments
+        plan = geometry.plan(arguments)
+        bits = arguments.type_row.element_bits
+        return cls(
+            tensor_map,
+            instruction,
+            major,
+            smem_address,
+            arguments,
+            plan.smem_bytes,
+            tile_matrix(plan) or NO_MATRIX,
+            bits,
+            arguments.swizzle,
+            8 if major == "K" else K_STEP_BYTES * 8 // bits,
+        )
 
     @property
     def dtype(self) -> str:
         """Name of the tensor's dtype, such as float8_e4m3fn; empty without a tensor."""
         return str(getattr(self.tensor_map.tensor, "dtype", "")).rpartition(".")[2]
-
-    @property
-    def rows_step(self) -> int:
-        """What the rows of the tile must be a multiple of: those of an atom, or of a K step."""
-        return 8 if self.major == "K" else self.k_elements
 
     @property
     def address_step(self) -> int:

@@ -73,21 +73,21 @@ def _fix_target(o: Operand) -> str:
 
 
 def _is_operand_type(o: Operand) -> bool:
-    data_type = o.plan.arguments.data_type
+    data_type = o.arguments.data_type
     if data_type is not TensorMapDataType.UINT8:
         return data_type in OPERAND_TYPES
     return o.dtype in _FLOAT8 or not o.dtype.startswith(("float", "int4", "uint4"))
 
 
 def _found_type(o: Operand) -> str:
-    data_type = o.plan.arguments.data_type
+    data_type = o.arguments.data_type
     if data_type in OPERAND_TYPES:
         return f"the tensor's type is {o.dtype}, which the map copies as {data_type.name}"
     return f"the map's data type is {data_type.name}"
 
 
 def _fix_type(o: Operand) -> str:
-    data_type = o.plan.arguments.data_type
+    data_type = o.arguments.data_type
     if data_type.name.startswith("FLOAT32"):
         return (
             "make the map with data_type='TFLOAT32': its copies round to tf32, where the tensor "
@@ -189,7 +189,7 @@ def _fix_rows(o: Operand) -> str:
 
 def _can_split(o: Operand, span_bytes: int) -> bool:
     """Whether `split_inner` takes the tensor; that of a map that is split already is its matrix."""
-    args = o.plan.arguments
+    args = o.arguments
     whole = args.row_bytes % span_bytes == 0 and args.rank < MAX_RANK
     return args.kind == "tiled" and (whole or o.tile.columns > 1)
 
@@ -197,7 +197,7 @@ def _can_split(o: Operand, span_bytes: int) -> bool:
 def _boxing(o: Operand, rows: int, row_bytes: int, options: str) -> str:
     """Propose a box of one span; if it is larger than the tensor, add rules='driver'."""
     row = row_bytes * 8 // o.bits
-    if o.plan.arguments.kind != "tiled":
+    if o.arguments.kind != "tiled":
         return f"make the map with channels_per_pixel={row}, pixels_per_column={rows}{options}"
     if o.tile.columns > 1:
         return f"make the map of the matrix itself, with box_sizes=({rows}, {row}){options}"
@@ -221,7 +221,7 @@ def _box(o: Operand, rows: int, row: int) -> tuple[int, ...]:
 
 
 def _address_is_read(o: Operand) -> bool:
-    last = ADDRESS_END - o.plan.smem_bytes
+    last = ADDRESS_END - o.smem_bytes
     return o.smem_address % o.address_step == 0 and 0 <= o.smem_address <= last
 
 
@@ -235,7 +235,7 @@ def _must_address(o: Operand) -> str:
 
 def _fix_address(o: Operand) -> str:
     step = o.address_step
-    nearest = max(0, min(o.smem_address, ADDRESS_END - o.plan.smem_bytes)) // step * step
+    nearest = max(0, min(o.smem_address, ADDRESS_END - o.smem_bytes)) // step * step
     return f"align the tile to {step} bytes, for example smem_address={nearest:#x}"
 
 
@@ -271,15 +271,15 @@ ROWS: tuple[Row, ...] = (
     Row(
         id="MATRIX_INTERLEAVE",
         on="tensor_map",
-        holds=lambda o: o.plan.arguments.interleave is TmaInterleaveLayout.none,
-        found=lambda o: f"interleave_layout is {o.plan.arguments.interleave.name}",
+        holds=lambda o: o.arguments.interleave is TmaInterleaveLayout.none,
+        found=lambda o: f"interleave_layout is {o.arguments.interleave.name}",
         must="be none: an interleaved tile is not a matrix of rows",
         fix="make the map with interleave_layout='none' of a tensor in the order N, H, W, C",
     ),
     Row(
         id="MATRIX_FILL",
         on="tensor_map",
-        holds=lambda o: o.plan.arguments.oob_fill is not TmaOobFill.nan,
+        holds=lambda o: o.arguments.oob_fill is not TmaOobFill.nan,
         found="oobfill is nan",
         must="be none: one out-of-bounds NaN makes whole rows of the product NaN",
         fix="make the map with oobfill='none', which fills with zeros",
@@ -301,7 +301,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         id="MATRIX_RANK",
         on="tensor_map",
-        holds=lambda o: o.matrix is not None,
+        holds=lambda o: o.tile.rows > 0,
         found=_found_rank,
         must="be a matrix: two extents over 1, or three in a map made with split_inner",
         fix=_fix_rank,
@@ -324,7 +324,7 @@ ROWS: tuple[Row, ...] = (
         must=lambda o: (
             "be a multiple of 8, the rows of an atom"
             if o.major == "K"
-            else f"be a multiple of {o.k_elements}, the K of one instruction"
+            else f"be a multiple of {o.rows_step}, the K of one instruction"
         ),
         fix=_fix_rows,
         needs=_IS_MATRIX,
