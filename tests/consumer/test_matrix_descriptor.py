@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from laws import examples
-from numpy.lib.stride_tricks import as_strided
 from operand_cases import SPANS, OperandCase, operand_cases
 
 import tma_dlpack as tma
@@ -282,18 +281,7 @@ def test_what_cannot_be_read_is_refused_with_a_call_that_works(name):
 def mended(x, options, asked, violation):
     """Do what the fix says, and find that it works."""
     x, options, asked = changed(x, options, asked, violation)
-    matrix_descriptor(map_of(x, options), **asked)
-
-
-def map_of(x, options):
-    """The map, of the same memory described otherwise where there is a shape."""
-    options = dict(options)
-    if "shape" in options:
-        strides = [stride * x.itemsize for stride in options.pop("strides")]
-        x = as_strided(x, options.pop("shape"), strides)
-        options.pop("allow", None)
-        options["rules"] = "driver"
-    return tma.make_tma_descriptor(x, **options)
+    matrix_descriptor(tma.make_tma_descriptor(x, **options), **asked)
 
 
 def changed(x, options, asked, violation):
@@ -309,9 +297,8 @@ def changed(x, options, asked, violation):
         options = options | {"data_type": "BFLOAT16"}
     elif "box row of 128 bytes" in fix:
         options = options | keywords(fix.partition(" and ")[0])
-    elif "split_inner" in fix:
-        call = fix.partition("**tma_dlpack.")[2]
-        options = options | eval(call, {"split_inner": tma.split_inner, "x": x})
+    elif "of the matrix itself" in fix:
+        options = options | {"split_inner": False} | keywords(fix)
     elif "instruction=" in fix or "smem_address=" in fix:
         asked = asked | keywords(fix)
     else:
@@ -320,7 +307,7 @@ def changed(x, options, asked, violation):
 
 
 def keywords(text: str) -> dict:
-    found = re.findall(r"(\w+)=(\([\d, ]+\)|'\w+'|0x[0-9a-f]+|\d+)", text)
+    found = re.findall(r"(\w+)=(\([\d, ]+\)|'\w+'|True|0x[0-9a-f]+|\d+)", text)
     assert found, text
     return {name: eval(value) for name, value in found}
 
@@ -348,7 +335,7 @@ def test_a_map_without_a_swizzle_is_split_where_that_would_do(shape, box, major,
     assert violation.rule == "MATRIX_WIDTH"
     assert violation.fix.endswith(WITHOUT) is is_remedy
     if is_remedy:
-        tm = tma.make_tma_descriptor(x, **tma.split_inner(x, box, "none"))
+        tm = tma.make_tma_descriptor(x, box, split_inner=True, swizzle="none")
         assert matrix_descriptor(tm, major=major).swizzle is tma.TmaSwizzle.none
 
 
@@ -371,7 +358,7 @@ def test_boxes_of_any_width_and_height_are_mended(shape, box, dtype, swizzle, ma
     asked = {"major": major if dtype == "f2" else "K"}
     for _ in range(4):
         try:
-            descriptor = matrix_descriptor(map_of(x, options), **asked)
+            descriptor = matrix_descriptor(tma.make_tma_descriptor(x, **options), **asked)
         except tma.TmaPreconditionError as error:
             violation = error.violations[0]
         else:

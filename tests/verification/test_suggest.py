@@ -44,8 +44,9 @@ def test_a_gemm_operand_of_128_bytes_a_row_is_one_copy_with_the_128_byte_swizzle
 
 def test_a_gemm_operand_of_256_bytes_a_row_is_one_copy_of_two_spans():
     best = first(A, (128, 128), stages=3, **BF16)
-    assert best.arguments["box_sizes"] == (2, 128, 64)
-    assert best.arguments["shape"] == (64, 4096, 64)
+    assert best.arguments["box_sizes"] == (128, 128)
+    assert best.arguments["split_inner"] is True
+    assert tma.make_tma_descriptor(A, **best.arguments).box_sizes == (2, 128, 64)
     assert (best.copies, best.tx_bytes, best.smem_bytes) == (1, 32768, 3 * 32768)
 
 
@@ -70,7 +71,7 @@ def test_rows_beyond_256_are_cut_into_equal_copies():
 
 def test_an_mn_major_operand_is_rows_of_k():
     best = first(A, (64, 128), major="MN", **BF16)
-    assert best.arguments["box_sizes"] == (2, 64, 64)
+    assert (best.arguments["box_sizes"], best.copies) == ((64, 128), 1)
     assert best.descriptor.major == "MN"
 
 
@@ -121,6 +122,14 @@ def test_a_tile_larger_than_the_tensor_is_filled_with_zeros():
     assert best.arguments["allow"] == ("BOX_IN_SHAPE",)
     assert any("what is outside is filled with zeros" in reason for reason in best.reasons)
     assert tma.make_tma_descriptor(x, **best.arguments).tx_bytes == best.tx_bytes
+
+
+def test_a_tile_of_several_matrices_takes_a_copy_for_each():
+    x = np.zeros((4, 256, 64), np.float16)
+    best = first(x, (3, 128, 64))
+    assert (best.arguments["box_sizes"], best.copies) == ((1, 128, 64), 3)
+    thin = np.zeros((3, 1, 16), np.float16)  # its matrices look like spans side by side
+    assert first(thin, (2, 8, 16)).arguments["box_sizes"] == (1, 8, 16)
 
 
 def test_boxes_that_do_not_fit_as_often_as_asked_are_left_out():
@@ -335,11 +344,14 @@ def test_the_text_is_a_table_with_the_reasons_of_the_first():
         *("box", "swizzle", "L2", "fetch", "copies", "tx", "bytes", "smem", "bytes", "aligned"),
         *("conflicts", "of", "memcpy"),
     ]
-    assert row.split()[:3] == ["1", "2x128x64", "bytes128"]
-    assert row.split()[4:9] == ["1", "32768", "131072", "1024", "free"]
+    assert row.split()[:4] == ["1", "128x128,", "split", "bytes128"]
+    assert row.split()[5:10] == ["1", "32768", "131072", "1024", "free"]
     text = " ".join(" ".join(rest).split())
-    assert "one copy fills the tile: box (2, 128, 64) with swizzle bytes128" in text
-    assert "the coordinates of a tile at (.., m, k) are (k / 64, .., m, 0)" in text
+    assert "one copy fills the tile: box (128, 128) with swizzle bytes128" in text
+    assert (
+        "in a box (2, 128, 64); the coordinates of a tile at (.., m, k) are (k / 64, .., m, 0)"
+        in text
+    )
     assert "wgmma reads a copy in 8 steps of K: 0x4000004000010000 at shared address 0" in text
 
 
@@ -357,7 +369,7 @@ def test_the_html_has_the_table_and_escapes_what_users_write():
 def test_the_command_prints_the_table_and_exits_1_where_there_is_none(capsys):
     words = ["suggest", "--shape", "4096,4096", "--dtype", "bfloat16", "--tile", "128,64"]
     assert main(words) == 0
-    assert "1    128x64  bytes128" in capsys.readouterr().out
+    assert "128x64  bytes128" in capsys.readouterr().out
     assert main([*words, "--stages", "15"]) == 1
     assert "pass stages=14" in capsys.readouterr().out
     assert main([*words, "--reader", "none"]) == 0

@@ -25,10 +25,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tma_dlpack.consumer.instructions import (
+    BASE,
+    FIXED,
     INSTRUCTIONS,
     K_STEP_BYTES,
+    LEADING,
     OPERAND_TYPES,
     SPAN_BYTES,
+    STRIDE,
     UNITS,
     Instruction,
     atom_rows,
@@ -43,6 +47,13 @@ from tma_dlpack.tables.opaque import opaque, untraced
 from tma_dlpack.tables.public import Drawn, public
 
 Major = Literal["K", "MN"]
+
+#: The bits that do not depend on the tile: the layout type, and the field "fixed".
+_CONSTANT_BITS = {
+    (row.name, swizzle): row.fixed << FIXED.first_bit | number << row.fields[-1].first_bit
+    for row in INSTRUCTIONS.values()
+    for swizzle, number in row.layout_types.items()
+}
 
 _OFFSET_MEANINGS = {
     # (major, swizzled): meaning of the leading and of the stride byte offset
@@ -129,8 +140,13 @@ class MatrixDescriptor(Drawn):
     @untraced
     def value(self) -> int:
         """The descriptor as a 64-bit integer, for the instruction's operand."""
-        numbers = self._numbers()
-        return sum([numbers[field.name] << field.first_bit for field in self._row.fields])
+        return (
+            _CONSTANT_BITS[self.instruction, self.swizzle]
+            | encoded(self.k_starts[0])
+            | encoded(self.leading_byte_offset) << LEADING.first_bit
+            | encoded(self.stride_byte_offset) << STRIDE.first_bit
+            | self.base_offset << BASE.first_bit
+        )
 
     @opaque
     def advance(self, k_steps: int = 1, *, mn_elements: int = 0) -> MatrixDescriptor:
@@ -218,18 +234,6 @@ class MatrixDescriptor(Drawn):
         """Elements of M or N in an atom."""
         return 8 if self.major == "K" else SPAN_BYTES[self.swizzle] // self.element_bytes
 
-    def _numbers(self) -> dict[str, int]:
-        """Return the number in each field, by its name."""
-        return {
-            "start address": encoded(self.k_starts[0]),
-            "leading byte offset": encoded(self.leading_byte_offset),
-            "stride byte offset": encoded(self.stride_byte_offset),
-            "fixed": 0b001,
-            "base offset": self.base_offset,
-            "leading dimension mode": 0,
-            "layout type": self.layout_type,
-        }
-
     @opaque
     def __str__(self) -> str:
         leads, strides = _OFFSET_MEANINGS[self.major, self.swizzle is not TmaSwizzle.none]
@@ -246,12 +250,11 @@ class MatrixDescriptor(Drawn):
         name, k = OPERAND_TYPES[self.data_type].partition(":")[0], self.k_steps * self.k_elements
         starts = ", ".join(f"{start:#x}" for start in self.k_starts[:8])
         more = f" and {self.k_steps - 8} more" if self.k_steps > 8 else ""
-        numbers = self._numbers()
         return "\n".join(
             [
                 f"{self.instruction} matrix descriptor {self.value:#018x}: {self.major}-major",
                 *(
-                    f"  bits {f.place:<7}{f.name:<23}{numbers[f.name]:#6x}   {meanings[f.name]}"
+                    f"  bits {f.place:<7}{f.name:<23}{f.of(self.value):#6x}   {meanings[f.name]}"
                     for f in self._row.fields
                 ),
                 f"operand of {name}: {self.mn_elements} of M or N, {k} of K in "

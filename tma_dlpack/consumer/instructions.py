@@ -5,20 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tma_dlpack.tables.enums import TensorMapDataType, TmaSwizzle
+from tma_dlpack.tables.limits import SWIZZLE_SPAN_BYTES
 
 #: Bytes of K that one instruction multiplies, whatever the type: 16 elements of 16 bits.
 K_STEP_BYTES = 32
 #: Address and offsets are written in units of 16 bytes.
 UNITS = 16
 
-#: Bytes of one row of a swizzle atom; without a swizzle, of a core matrix (8 rows of 16 bytes).
-SPAN_BYTES = {
-    TmaSwizzle.none: 16,
-    TmaSwizzle.bytes32: 32,
-    TmaSwizzle.bytes64: 64,
-    TmaSwizzle.bytes128: 128,
-    TmaSwizzle.bytes128_atom_32B: 128,
-}
+#: Bytes of one row of a swizzle atom, by TmaSwizzle; without one, of a core matrix (8 rows of 16).
+SPAN_BYTES = (16, *SWIZZLE_SPAN_BYTES[1:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +49,11 @@ class Instruction:
     capabilities : tuple of int
         Major compute capabilities of the GPUs that have it.
     fields : tuple of Field
-        Every field of its 64-bit descriptor; other bits are 0.
+        Every field of its 64-bit descriptor, the layout type last; other bits are 0.
     layout_types : dict
         Swizzle -> the number in the field "layout type".
+    fixed : int
+        The number in the field "fixed"; 0 where there is none.
     mn_bits : tuple of int
         Sizes of the elements that it can read MN-major, bits.
     pattern_aligned : bool
@@ -70,29 +67,31 @@ class Instruction:
     capabilities: tuple[int, ...]
     fields: tuple[Field, ...]
     layout_types: dict[TmaSwizzle, int]
+    fixed: int
     mn_bits: tuple[int, ...]
     pattern_aligned: bool
     sure: str
     source: str
 
 
-_COMMON = (
-    Field("start address", 0, 14),
-    Field("leading byte offset", 16, 14),
-    Field("stride byte offset", 32, 14),
-)
+START = Field("start address", 0, 14)
+LEADING = Field("leading byte offset", 16, 14)
+STRIDE = Field("stride byte offset", 32, 14)
+FIXED = Field("fixed", 46, 3)
+BASE = Field("base offset", 49, 3)
 
 INSTRUCTIONS: dict[str, Instruction] = {
     "wgmma": Instruction(
         name="wgmma",
         capabilities=(9,),
-        fields=(*_COMMON, Field("base offset", 49, 3), Field("layout type", 62, 2)),
+        fields=(START, LEADING, STRIDE, BASE, Field("layout type", 62, 2)),
         layout_types={
             TmaSwizzle.none: 0,
             TmaSwizzle.bytes128: 1,
             TmaSwizzle.bytes64: 2,
             TmaSwizzle.bytes32: 3,
         },
+        fixed=0,
         mn_bits=(16,),
         pattern_aligned=False,
         sure="measured (H200, driver 580.159.04, 2026-11-21)",
@@ -102,9 +101,7 @@ INSTRUCTIONS: dict[str, Instruction] = {
         name="tcgen05",
         capabilities=(10, 11),
         fields=(
-            *_COMMON,
-            Field("fixed", 46, 3),
-            Field("base offset", 49, 3),
+            *(START, LEADING, STRIDE, FIXED, BASE),
             Field("leading dimension mode", 52, 1),
             Field("layout type", 61, 3),
         ),
@@ -115,6 +112,7 @@ INSTRUCTIONS: dict[str, Instruction] = {
             TmaSwizzle.bytes64: 4,
             TmaSwizzle.bytes32: 6,
         },
+        fixed=0b001,
         mn_bits=(8, 16, 32),
         pattern_aligned=True,
         sure="documented, not measured",

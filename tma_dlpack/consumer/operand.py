@@ -135,7 +135,8 @@ def tile_matrix(plan: TilePlan) -> TileMatrix | None:
     of a row of the box.
     """
     args, counts = plan.arguments, plan.counts
-    if plan.unit_bytes or args.type_row.is_packed:
+    element_bytes = args.type_row.element_bits // 8  # 0 of packed types
+    if plan.unit_bytes or not element_bytes:
         return None
     columns = 1
     if args.kind == "tiled":
@@ -147,7 +148,6 @@ def tile_matrix(plan: TilePlan) -> TileMatrix | None:
                 columns = counts[axes.pop(0)]
         if len(counts) < 2 or len(axes) > 1:
             return None
-    element_bytes = args.type_row.element_bytes
     rows = plan.lines // columns
     return TileMatrix(columns, rows, plan.line_bytes, plan.pitch_bytes, element_bytes)
 

@@ -23,7 +23,11 @@ _MAX_SPAN_BYTES = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A condition of reading a tile, and the words for a tile that breaks it."""
+    """A condition of reading a tile, and the words for a tile that breaks it.
+
+    `holds` is asked of any operand; `needs` are the rows that must hold for the words to make
+    sense, their own needs among them.
+    """
 
     id: str
     on: str
@@ -36,20 +40,19 @@ class Row:
 
 def find_violations(operand: Operand) -> list[Violation]:
     """Return every reason why an instruction cannot read a tile; skip rows whose `needs` failed."""
-    broken: list[Violation] = []
-    unmet: set[str] = set()
-    for row in ROWS:
-        if unmet and unmet.intersection(row.needs):
-            unmet.add(row.id)
-        elif not row.holds(operand):
-            unmet.add(row.id)
-            found, must, fix = (
-                text if isinstance(text, str) else text(operand)
-                for text in (row.found, row.must, row.fix)
-            )
-            source = operand.instruction.source
-            broken.append(Violation(row.id, row.on, found, f"it must {must}", fix, source))
-    return broken
+    failed = [row for row in ROWS if not row.holds(operand)]
+    if not failed:
+        return []
+    ids = {row.id for row in failed}
+    return [_violation(row, operand) for row in failed if ids.isdisjoint(row.needs)]
+
+
+def _violation(row: Row, operand: Operand) -> Violation:
+    found, must, fix = (
+        text if isinstance(text, str) else text(operand) for text in (row.found, row.must, row.fix)
+    )
+    source = operand.instruction.source
+    return Violation(row.id, row.on, found, f"it must {must}", fix, source)
 
 
 # --- Instruction, type, swizzle -----------------------------------------------------------------
@@ -210,7 +213,7 @@ def _boxing(o: Operand, rows: int, row_bytes: int, options: str) -> str:
 def _splitting(o: Operand, rows: int, row_bytes: int, swizzle: TmaSwizzle) -> str:
     row = row_bytes * 8 // o.bits
     box = _box(o, rows, row) if o.tile.columns == 1 else (rows, row)
-    return f"make the map with **tma_dlpack.split_inner(x, {box}, swizzle={swizzle.name!r})"
+    return f"make the map with box_sizes={box}, split_inner=True, swizzle={swizzle.name!r}"
 
 
 def _box(o: Operand, rows: int, row: int) -> tuple[int, ...]:

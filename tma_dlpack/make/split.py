@@ -61,14 +61,7 @@ def split_inner(
     >>> tma.make_tma_descriptor(x, **arguments).tx_bytes == 64 * 128 * 2
     True
     """
-    return split_view(as_tensor_view(tensor), box_sizes, swizzle)
-
-
-def split_view(
-    view: TensorView, box_sizes: Sequence[int], swizzle: Swizzle = "bytes128"
-) -> dict[str, Any]:
-    """Split a `TensorView`, with or without a tensor behind it, as `split_inner` does."""
-    chosen = _swizzle_of(swizzle)
+    view, chosen = as_tensor_view(tensor), _swizzle_of(swizzle)
     box = _box_of(box_sizes, view)
     span = _span_elements(view, chosen)
     for argument, name, extent in (

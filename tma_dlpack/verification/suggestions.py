@@ -83,10 +83,11 @@ class Suggestion:
     reasons: tuple[str, ...]
 
     def _cells(self) -> tuple[str, ...]:
+        words = self.arguments
         return (
-            "x".join(map(str, self.arguments["box_sizes"])),
-            self.arguments["swizzle"],
-            self.arguments["l2_fetch_size"],
+            "x".join(map(str, words["box_sizes"])) + (", split" if "split_inner" in words else ""),
+            words["swizzle"],
+            words["l2_fetch_size"],
             str(self.copies),
             str(self.tx_bytes),
             str(self.smem_bytes),
@@ -325,11 +326,11 @@ def _reasons(choice: Choice, wanted: Wanted) -> list[str]:
     tm = choice.tensor_map
     line_bytes = tm.arguments.inner_box_bytes
     each = "one copy fills the tile" if choice.copies == 1 else f"{choice.copies} copies fill it"
-    reasons = [f"{each}: box {tm.box_sizes} with swizzle {tm.swizzle.name}"]
+    reasons = [f"{each}: box {choice.arguments['box_sizes']} with swizzle {tm.swizzle.name}"]
     if tm.rank > len(wanted.tile):
         reasons.append(
-            f"split_inner: spans of {line_bytes} bytes side by side; the coordinates of a tile at "
-            f"(.., m, k) are (k / {tm.box_sizes[-1]}, .., m, 0)"
+            f"split_inner: spans of {line_bytes} bytes side by side, in a box {tm.box_sizes}; the "
+            f"coordinates of a tile at (.., m, k) are (k / {tm.box_sizes[-1]}, .., m, 0)"
         )
     if choice.descriptor is not None:
         d = choice.descriptor

@@ -7,6 +7,7 @@ decides `make_tma_descriptor`, and whether it can be read decide `matrix_descrip
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import math
 from collections.abc import Callable, Iterator
@@ -14,13 +15,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tma_dlpack import geometry
-from tma_dlpack.checks.parse import OPTIONS
 from tma_dlpack.consumer import MatrixDescriptor, ldmatrix_addresses, matrix_descriptor
 from tma_dlpack.consumer.operand import tile_matrix
 from tma_dlpack.dlpack import TensorView
 from tma_dlpack.draw import bank_conflicts
 from tma_dlpack.make import build
-from tma_dlpack.make.split import split_view
+from tma_dlpack.make.tiled import make_tma_descriptor
 from tma_dlpack.tables.enums import TmaL2FetchSize, TmaSwizzle
 from tma_dlpack.tables.errors import TmaPreconditionError, Violation
 from tma_dlpack.tables.limits import INNER_BYTES, MAX_BOX, SWIZZLE_SPAN_BYTES
@@ -70,12 +70,9 @@ class Wanted:
 
 
 DEFAULTS: dict[str, Any] = {
-    **dict.fromkeys(OPTIONS["tiled"]),
-    "interleave_layout": "none",
-    "oobfill": "none",
-    "rules": "libcu++",
-    "allow": (),
-    "offset": 0,
+    name: parameter.default
+    for name, parameter in inspect.signature(make_tma_descriptor).parameters.items()
+    if parameter.default is not parameter.empty
 }
 
 
@@ -147,6 +144,8 @@ def _first(
         try:
             return _choice(wanted, arguments), ()
         except TmaPreconditionError as error:
+            if error.violations[0].rule.startswith("SPLIT_"):
+                break  # no other box fits either: the tensor cannot be split so
             refused = refused or error.violations
     return None, refused
 
@@ -190,17 +189,14 @@ def _cuts(wanted: Wanted, swizzle: TmaSwizzle, split: bool) -> Iterator[dict[str
     else:
         widths = [n for n in _divisors(inner, widest) if n * bits % (INNER_BYTES * 8) == 0]
     boxes = itertools.product(*(_divisors(n, MAX_BOX) for n in outer), widths)
+    one_matrix = wanted.reader in ("wgmma", "tcgen05", "ldmatrix")
     for box in sorted(boxes, key=lambda box: (-math.prod(box), -box[-1])):
-        if split:
-            try:
-                arguments = split_view(wanted.view, box, swizzle)
-            except TmaPreconditionError:
-                return  # neither does another box fit: the tensor has no such spans
-        else:
-            arguments = {"box_sizes": box, "swizzle": swizzle.name}
-        line_bytes = arguments["box_sizes"][-1] * bits // 8
+        if one_matrix and sum(n > 1 for n in box[:-1]) > 1:
+            continue  # each matrix of a tile of several is a copy
+        line_bytes = (span if split else box[-1]) * bits // 8
         l2 = max(_L2, key=lambda l2: (speed(line_bytes, l2), -l2))
-        yield arguments | {"l2_fetch_size": l2.name}
+        arguments = {"box_sizes": box, "swizzle": swizzle.name, "l2_fetch_size": l2.name}
+        yield arguments | ({"split_inner": True} if split else {})
 
 
 def _divisors(number: int, most: int) -> list[int]:
