@@ -38,7 +38,7 @@ from tma_dlpack.consumer.instructions import (
     atom_rows,
     encoded,
 )
-from tma_dlpack.geometry import IntArray
+from tma_dlpack.geometry import IntArray, swizzle_offset
 from tma_dlpack.tables.coerce import counted, integer_of, shown
 from tma_dlpack.tables.dtypes import row
 from tma_dlpack.tables.enums import TensorMapDataType, TmaSwizzle
@@ -311,7 +311,8 @@ def _operand(
         offset = k % rows * span + k // rows * sbo + unit % wide * UNITS + unit // wide * lbo
         offset = offset + inside
 
-    address = _swizzled(swizzle, start + offset)
+    # by the absolute address, whatever the descriptor's start
+    address = swizzle_offset(swizzle, start + offset)
     end = int(address.max()) + size
     if end > len(memory):
         must = f"hold the operand, which ends at {end:#x}"
@@ -319,12 +320,3 @@ def _operand(
         raise refusal("smem", found, must, fix)
     seen: npt.NDArray[np.uint8] = memory[address[..., None] + np.arange(size)]
     return seen
-
-
-def _swizzled(swizzle: TmaSwizzle, address: IntArray) -> IntArray:
-    """Swizzle addresses: an XOR by the absolute address, whatever the descriptor's start."""
-    if swizzle is TmaSwizzle.none:
-        return address
-    if swizzle is TmaSwizzle.bytes128_atom_32B:
-        return address ^ (address >> 7 & 3) << 5
-    return address ^ (address >> 7 & SPAN_BYTES[swizzle] // UNITS - 1) << 4

@@ -9,7 +9,6 @@ import struct
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -55,7 +54,7 @@ class Pipeline:
 
     @classmethod
     def family(cls, stages: int, ctas_per_sm: int) -> Iterator[Pipeline]:
-        """Give the pipelines with these stages and blocks per multiprocessor that can run."""
+        """Yield the pipelines with these stages and blocks per multiprocessor that can run."""
         for stores_in_flight in sorted({min(1, stages - 1), stages // 2}):
             for neighbours in (1, 2):
                 yield cls(stages, ctas_per_sm, stores_in_flight, neighbours)
@@ -129,8 +128,8 @@ class TiledCopy:
         with ExitStack() as stack:
             self.device_id = stack.enter_context(driver.in_context_of(self.source))
             self.target = driver.device_target(self.device_id)
-            self._sms = _multiprocessors(self.target)
-            self._library = _library(self.target)
+            self._sms = multiprocessors(self.target)
+            self._library = library(self.target)
             self._stream = launch.ordered_stream(self._tensor, self.device_id, None)
             self.copy = stack.enter_context(launch.scratch(self.extent_bytes + OVERRUN_BYTES))
             self._answer = stack.enter_context(launch.scratch(4))
@@ -142,7 +141,7 @@ class TiledCopy:
         self._stack.close()
 
     def memcpy_seconds(self, repeats: int) -> float:
-        """Give the median time of a device-to-device memcpy of the tensor's extent."""
+        """Return the median time of a device-to-device memcpy of the tensor's extent."""
 
         def memcpy() -> None:
             where = self.copy, self.source, self.extent_bytes
@@ -201,7 +200,7 @@ class TiledCopy:
         launch.launch(kernel, grid, _LOOKING_THREADS, 0, self._stream, arguments)
 
     def _answer_after(self, work: Callable[[], None]) -> int:
-        """Give the word that a kernel leaves where there was 0."""
+        """Return the word that a kernel leaves where there was 0."""
         word = np.zeros(1, np.uint32)
         launch.upload(self._answer, word, self._stream)
         work()
@@ -227,45 +226,11 @@ class TiledCopy:
         return milliseconds.value / 1e3
 
 
-class Matrix:
-    """Rows of 16-bit numbers that do not repeat, in a GPU's memory; used as a context manager."""
-
-    def __init__(self, rows: int, columns: int, device_id: int) -> None:
-        self.shape = rows, columns
-        self._device_id = device_id
-
-    def __enter__(self) -> Matrix:
-        with ExitStack() as stack:
-            device_id = stack.enter_context(driver.in_context(self._device_id))
-            target = driver.device_target(device_id)
-            size_bytes = 2 * math.prod(self.shape)
-            self._address = stack.enter_context(launch.scratch(size_bytes))
-            kernel = _library(target).kernel("fill_random", device_id)
-            arguments = ctypes.c_uint64(self._address), ctypes.c_uint64(size_bytes // 4)
-            grid = _multiprocessors(target) * _LOOKING_CTAS_PER_SM
-            launch.launch(kernel, grid, _LOOKING_THREADS, 0, 0, arguments)
-            launch.synchronize(0)
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._stack.close()
-
-    @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
-        return {
-            "version": 3,
-            "typestr": "<u2",
-            "shape": self.shape,
-            "data": (self._address, False),
-        }
-
-
-def _library(target: Target) -> nvrtc.Library:
+def library(target: Target) -> nvrtc.Library:
     return nvrtc.compile_source(nvrtc.packaged("bandwidth.cu"), "bandwidth.cu", target)
 
 
-def _multiprocessors(target: Target) -> int:
+def multiprocessors(target: Target) -> int:
     assert target.multiprocessors is not None  # the driver's facts have it
     return target.multiprocessors
 

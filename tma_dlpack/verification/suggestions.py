@@ -21,6 +21,7 @@ from tma_dlpack.tables.limits import INNER_BYTES
 from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.tables.public import public
 from tma_dlpack.tables.targets import Target
+from tma_dlpack.verification.report import aligned
 from tma_dlpack.verification.tile_choices import (
     DEFAULTS,
     MEASURED_ON,
@@ -132,12 +133,7 @@ class Suggestions(Sequence[Suggestion]):
     def __str__(self) -> str:
         if not self.items:
             return "\n".join([f"{self.title}: no suggestion", *map(_bullet, self.reasons)])
-        table = [HEADS, *self._table()]
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        lines = (
-            "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
-            for line in table
-        )
+        lines = aligned([HEADS, *self._table()])
         first = ["the first:", *map(_bullet, self.items[0].reasons)]
         return "\n".join([self.title, *lines, *first, *map(_bullet, self.reasons)])
 
@@ -393,7 +389,7 @@ def _sentence(finding: Finding) -> str:
 
 def _tile(tile: object, view: TensorView) -> tuple[int, ...]:
     extents = integers_of(tile)
-    if extents is None or len(extents) != len(view.shape) or min(extents, default=0) < 1:
+    if extents is None or len(extents) != len(view.shape) or min(extents, default=1) < 1:
         found = f"tile is {shown(tile)}"
         must = f"be {counted(len(view.shape), 'positive integer')}, one per dimension of the tensor"
         raise refusal("tile", found, must, "pass its extents row-major, such as (128, 64)")
