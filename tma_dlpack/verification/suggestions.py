@@ -337,7 +337,8 @@ def _reasons(choice: Choice, wanted: Wanted) -> list[str]:
     plain = speed(line_bytes, TmaL2FetchSize.none)
     lines = f"lines of {line_bytes} bytes: {choice.speed:.2f} of a memcpy's speed"
     without = f", {plain:.2f} without L2 promotion" if plain < choice.speed - 0.02 else ""
-    reasons.append(f"{lines}{without} (measured, {MEASURED_ON})")
+    here = "measured," if tm.target.has_model else f"not measured on {tm.target}; on an"
+    reasons.append(f"{lines}{without} ({here} {MEASURED_ON})")
     if choice.speed < SLOW:
         reasons.append("slow: narrow lines keep the engine busy; take a wider tile if you can")
     if tm.smem_bytes > tm.tx_bytes:
