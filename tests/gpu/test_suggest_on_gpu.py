@@ -34,7 +34,7 @@ TYPES = {
     "TFLOAT32": ("float32", 4, "tf32"),
     "UINT8": ("uint8", 1, "e4m3"),
 }
-PIPELINES = [p for n in (3, 4, 8) for ctas in (1, 2, 4, 8) for p in Pipeline.family(n, ctas)]
+PIPELINES = [p for n in (3, 8) for ctas in (1, 2, 4, 8, 16) for p in Pipeline.family(n, ctas)]
 
 
 @dataclass(frozen=True)
@@ -89,6 +89,8 @@ def tensor_of(case: Case, torch):
     name, size, _ = TYPES[case.data_type]
     raw = torch.randint(0, 256, (*outer, (columns + case.padding) * size), dtype=torch.uint8,
                         device="cuda")  # fmt: skip
+    if case.data_type == "TFLOAT32":  # numbers that the rounding of a load does not change
+        raw.view(torch.int32).bitwise_and_(0x3FFFE000)
     return raw.view(getattr(torch, name))[..., :columns]
 
 
@@ -100,23 +102,24 @@ def variants(x, suggestion):
     return [tma.make_tma_descriptor(x, **words | {"l2_fetch_size": l2}) for l2 in sizes]
 
 
-def timed(x, suggestions):
-    """Median seconds and spread of every suggestion's variants, each with its best pipeline."""
-    maps = [tm for suggestion in suggestions for tm in variants(x, suggestion)]
+def timed(maps):
+    """Median seconds of a copy by each map with its best pipeline, the spread, and a memcpy's."""
     with TiledCopy(maps[0]) as copy:
-        best = []
+        tried = []
         for tm in maps:
             runs = [copy.run(tm, p, 1) for p in PIPELINES if fits(p, tm, copy.target)]
             assert all(run.verified for run in runs)
-            best.append(min(runs, key=lambda run: run.seconds).pipeline)
-        seconds = [[] for _ in maps]
+            runs.sort(key=lambda run: run.seconds)
+            tried.append([(run.pipeline, []) for run in runs[:2]])
         for _ in range(ROUNDS):
-            for tm, pipeline, measured in zip(maps, best, seconds, strict=True):
-                measured.append(copy.run(tm, pipeline, 1).seconds)
+            for tm, pipelines in zip(maps, tried, strict=True):
+                for pipeline, seconds in pipelines:
+                    seconds.append(copy.run(tm, pipeline, 3).seconds)
         memcpy = copy.memcpy_seconds(ROUNDS)
-    medians = [statistics.median(runs) for runs in seconds]
-    noise = [(max(runs) - min(runs)) / 2 / statistics.median(runs) for runs in seconds]
-    return maps, medians, noise, memcpy
+    best = [min((runs for _, runs in pair), key=statistics.median) for pair in tried]
+    medians = [statistics.median(runs) for runs in best]
+    noise = [(max(runs) - min(runs)) / 2 / statistics.median(runs) for runs in best]
+    return medians, noise, memcpy
 
 
 def test_the_first_suggestion_is_among_the_fastest(torch):
@@ -129,7 +132,8 @@ def test_the_first_suggestion_is_among_the_fastest(torch):
             print(f"      {case}: none: {found.reasons[0][:90]}")
             continue
         rows += 1
-        maps, medians, noise, memcpy = timed(x, found)
+        maps = [tm for suggestion in found for tm in variants(x, suggestion)]
+        medians, noise, memcpy = timed(maps)
         at = min(range(len(maps)), key=medians.__getitem__)
         ratio, allowed = medians[0] / medians[at], max(TOLERANCE, noise[0], noise[at])
         hit = ratio <= 1 + allowed

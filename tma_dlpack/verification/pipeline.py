@@ -169,7 +169,9 @@ class TiledCopy:
                 "are counted. Pass larger boxes"
             )
         ones = (1,) * (5 - rank)
-        tiling = struct.pack("<5I5iI", *counts, *ones, *box, *ones, tiles)
+        strides = tensor_map.global_strides  # of a map of split_inner, the last is the smallest
+        last_first = rank > 2 and strides[-1] < min(strides[:-1])
+        tiling = struct.pack("<5I5iII", *counts, *ones, *box, *ones, tiles, last_first)
         ring = struct.pack(
             "<5I",
             pipeline.stages,

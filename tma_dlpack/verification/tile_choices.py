@@ -28,15 +28,20 @@ from tma_dlpack.tensor_map.map import TensorMap
 
 MEASURED_ON = "H200, driver 580.159.04, 2026-11-22"
 #: Bytes of a line of the box -> share of a memcpy's speed without L2 promotion, with 128 and with
-#: 256 bytes: every tile of a matrix of 2 GiB loaded and stored, the best of 48 pipelines.
+#: 256 bytes. Every tile of a matrix of 512 MiB loaded and stored, the best of 60 pipelines, rounded
+#: over boxes of 4 to 256 lines: ``python tests/bench gpu --box rows,columns`` measures one.
 MEASURED: dict[int, tuple[float, float, float]] = {
-    16: (0.42, 0.43, 0.41),
-    32: (0.62, 0.76, 0.74),
-    64: (0.74, 0.88, 0.88),
-    128: (0.89, 0.90, 0.90),
+    16: (0.43, 0.43, 0.42),
+    32: (0.75, 0.80, 0.76),
+    48: (0.60, 0.67, 0.65),
+    64: (0.86, 0.92, 0.92),
+    96: (0.88, 0.90, 0.93),
+    128: (0.91, 0.91, 0.93),
+    192: (0.91, 0.92, 0.93),
     256: (0.95, 0.96, 0.95),
-    512: (0.95, 0.96, 0.95),
 }
+#: Copies of fewer bytes are as slow as the thread that issues them: in proportion to their bytes.
+ISSUE_BYTES = 560
 _L2 = (TmaL2FetchSize.none, TmaL2FetchSize.bytes128, TmaL2FetchSize.bytes256)
 _SWIZZLES = (
     TmaSwizzle.bytes128,
@@ -98,7 +103,14 @@ class Choice:
         """The best first: fast, few copies, little shared memory, few conflicts, few dimensions."""
         tm = self.tensor_map
         memory = self.copies * self.copy_bytes
-        return (-self.speed, self.copies, memory, self.conflicts or 0, tm.rank, tm.swizzle)
+        return (
+            -round(self.speed * 20),
+            self.copies,
+            memory,
+            self.conflicts or 0,
+            tm.rank,
+            tm.swizzle,
+        )
 
 
 def speed(line_bytes: int, l2: TmaL2FetchSize) -> float:
@@ -158,7 +170,7 @@ def _choice(wanted: Wanted, arguments: dict[str, Any]) -> Choice:
         arguments=wanted.options | arguments,
         tensor_map=tensor_map,
         copies=math.prod(wanted.tile) // math.prod(tensor_map.box_sizes),
-        speed=speed(line_bytes, tensor_map.l2_promotion),
+        speed=min(speed(line_bytes, tensor_map.l2_promotion), tensor_map.tx_bytes / ISSUE_BYTES),
         conflicts=conflicts,
         descriptor=descriptor,
     )
