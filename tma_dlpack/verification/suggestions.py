@@ -15,9 +15,10 @@ from tma_dlpack.dlpack import TensorView, as_tensor_view
 from tma_dlpack.make import build
 from tma_dlpack.tables.coerce import counted, integer_of, integers_of, shown, text_of
 from tma_dlpack.tables.dtypes import data_type_of, row
-from tma_dlpack.tables.enums import DataType, TensorMapDataType, TmaL2FetchSize, parse
+from tma_dlpack.tables.enums import DataType, TensorMapDataType, TmaL2FetchSize
 from tma_dlpack.tables.errors import COLUMNS, Finding, TmaPreconditionError, refusal, sealed
 from tma_dlpack.tables.limits import INNER_BYTES
+from tma_dlpack.tables.meanings import parse
 from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.tables.public import public
 from tma_dlpack.tables.targets import Target
