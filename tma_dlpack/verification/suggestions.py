@@ -13,7 +13,7 @@ from tma_dlpack.checks.report import Report
 from tma_dlpack.consumer import MatrixDescriptor
 from tma_dlpack.dlpack import TensorView, as_tensor_view
 from tma_dlpack.make import build
-from tma_dlpack.tables.coerce import counted, integer_of, integers_of, shown, text_of
+from tma_dlpack.tables.coerce import counted, integer_of, shown, text_of
 from tma_dlpack.tables.dtypes import data_type_of, row
 from tma_dlpack.tables.enums import DataType, TensorMapDataType, TmaL2FetchSize
 from tma_dlpack.tables.errors import COLUMNS, Finding, TmaPreconditionError, refusal, sealed
@@ -26,16 +26,17 @@ from tma_dlpack.verification.report import aligned
 from tma_dlpack.verification.tile_choices import (
     DEFAULTS,
     MEASURED_ON,
-    READERS,
+    WARP,
     Choice,
-    Place,
     Wanted,
+    check_reader,
     choices,
+    read_access,
+    read_tile,
     speed,
     without_needless_conflicts,
 )
 
-WARP = 32
 FEW_BYTES = WARP * 16  # what a warp loads in one instruction: less is no work for TMA
 SLOW = 0.7  # of a memcpy's speed
 PLAIN_LOADS = "copy it with plain loads of 16 bytes or with cp.async, which take any stride"
@@ -251,8 +252,8 @@ def suggest_view(
     smem_bytes: object,
 ) -> Suggestions:
     """Do the same for a `TensorView`, with or without a tensor behind it."""
-    extents = _tile(tile, view)
-    _check_reader(reader, major)
+    extents = read_tile(tile, view)
+    check_reader(reader, major)
     count = integer_of(stages)
     if count is None or count < 1:
         must = "be an integer of at least 1"
@@ -275,7 +276,7 @@ def suggest_view(
     needless = _needless(extents, bits, view)
     if needless:
         return Suggestions(title, (), (needless,))
-    read = _access(access, extents)
+    read = read_access(access, extents)
     wanted = Wanted(view, extents, text_of(reader), str(major), read, bits, options)
     return _suggestions(title, wanted, count, limit)
 
@@ -387,50 +388,6 @@ def _sentence(finding: Finding) -> str:
 
 
 # -- arguments ------------------------------------------------------------------------------------
-
-
-def _tile(tile: object, view: TensorView) -> tuple[int, ...]:
-    extents = integers_of(tile)
-    if extents is None or len(extents) != len(view.shape) or min(extents, default=1) < 1:
-        found = f"tile is {shown(tile)}"
-        must = f"be {counted(len(view.shape), 'positive integer')}, one per dimension of the tensor"
-        raise refusal("tile", found, must, "pass its extents row-major, such as (128, 64)")
-    return extents
-
-
-def _check_reader(reader: object, major: object) -> None:
-    if reader is not None and text_of(reader) not in READERS:
-        names = ", ".join(map(repr, READERS))
-        raise refusal("reader", f"reader is {shown(reader)}", f"be one of {names}", "pass None")
-    if text_of(major) not in ("K", "MN"):
-        must, fix = "be 'K' or 'MN'", "pass major='K' for a tile of (M or N, K)"
-        raise refusal("major", f"major is {shown(major)}", must, fix)
-
-
-def _access(access: object, tile: tuple[int, ...]) -> str | tuple[Place, ...]:
-    """Call a function for every thread of a warp."""
-    pattern = text_of(access)
-    if callable(access):
-        return tuple(_place(access, thread, tile) for thread in range(WARP))
-    if pattern not in ("row", "column"):
-        found, must = f"access is {shown(access)}", "be 'row', 'column' or a function of a thread"
-        raise refusal("access", found, must, "pass access='column'")
-    return str(pattern)
-
-
-def _place(access: Callable[[int], Any], thread: int, tile: tuple[int, ...]) -> Place:
-    index = access(thread)
-    place = None if index is None else integers_of(index)
-    inside = (
-        place is not None
-        and len(place) == len(tile)
-        and all(0 <= i < n for i, n in zip(place, tile, strict=True))
-    )
-    if index is not None and not inside:
-        found = f"access({thread}) returns {shown(index)}"
-        must = f"return an index into the tile, which has shape {tile}, or None"
-        raise refusal("access", found, must, "count elements of the tile row-major, from 0")
-    return place
 
 
 def _read_by(reader: object, major: object, access: object) -> str:

@@ -21,8 +21,9 @@ from tma_dlpack.dlpack import TensorView
 from tma_dlpack.draw import bank_conflicts
 from tma_dlpack.make import build
 from tma_dlpack.make.tiled import make_tma_descriptor
+from tma_dlpack.tables.coerce import counted, integers_of, shown, text_of
 from tma_dlpack.tables.enums import TmaL2FetchSize, TmaSwizzle
-from tma_dlpack.tables.errors import TmaPreconditionError, Violation
+from tma_dlpack.tables.errors import TmaPreconditionError, Violation, refusal
 from tma_dlpack.tables.limits import INNER_BYTES, MAX_BOX, SWIZZLE_SPAN_BYTES
 from tma_dlpack.tensor_map.map import TensorMap
 
@@ -50,6 +51,7 @@ _SWIZZLES = (
     TmaSwizzle.bytes32,
     TmaSwizzle.none,
 )
+WARP = 32
 #: A choice is left out if another has fewer bank conflicts and at least so much of its speed.
 WORTH_FEWER_CONFLICTS = 0.85
 
@@ -285,3 +287,50 @@ READERS: dict[str | None, Callable[[Wanted, TensorMap], Reading]] = {
     "threads": _by_threads,
     None: _stored_only,
 }
+
+
+# -- the arguments of suggest ----------------------------------------------------------------------
+
+
+def read_tile(tile: object, view: TensorView) -> tuple[int, ...]:
+    extents = integers_of(tile)
+    if extents is None or len(extents) != len(view.shape) or min(extents, default=1) < 1:
+        found = f"tile is {shown(tile)}"
+        must = f"be {counted(len(view.shape), 'positive integer')}, one per dimension of the tensor"
+        raise refusal("tile", found, must, "pass its extents row-major, such as (128, 64)")
+    return extents
+
+
+def check_reader(reader: object, major: object) -> None:
+    if reader is not None and text_of(reader) not in READERS:
+        names = ", ".join(map(repr, READERS))
+        raise refusal("reader", f"reader is {shown(reader)}", f"be one of {names}", "pass None")
+    if text_of(major) not in ("K", "MN"):
+        must, fix = "be 'K' or 'MN'", "pass major='K' for a tile of (M or N, K)"
+        raise refusal("major", f"major is {shown(major)}", must, fix)
+
+
+def read_access(access: object, tile: tuple[int, ...]) -> str | tuple[Place, ...]:
+    """Call a function for every thread of a warp."""
+    pattern = text_of(access)
+    if callable(access):
+        return tuple(_place(access, thread, tile) for thread in range(WARP))
+    if pattern not in ("row", "column"):
+        found, must = f"access is {shown(access)}", "be 'row', 'column' or a function of a thread"
+        raise refusal("access", found, must, "pass access='column'")
+    return str(pattern)
+
+
+def _place(access: Callable[[int], Any], thread: int, tile: tuple[int, ...]) -> Place:
+    index = access(thread)
+    place = None if index is None else integers_of(index)
+    inside = (
+        place is not None
+        and len(place) == len(tile)
+        and all(0 <= i < n for i, n in zip(place, tile, strict=True))
+    )
+    if index is not None and not inside:
+        found = f"access({thread}) returns {shown(index)}"
+        must = f"return an index into the tile, which has shape {tile}, or None"
+        raise refusal("access", found, must, "count elements of the tile row-major, from 0")
+    return place
