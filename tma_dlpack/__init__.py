@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from tma_dlpack.make.ragged import ragged, ragged_coords
     from tma_dlpack.make.split import split_inner
     from tma_dlpack.verification import VerifyReport, verify
+    from tma_dlpack.verification.suggestions import Suggestion, Suggestions, suggest
     from tma_dlpack.verification.tile_bandwidth import BandwidthReport, bandwidth
 
 __version__ = "0.2.0"
@@ -80,6 +81,8 @@ __all__ = [
     "Report",
     "RuleInfo",
     "RuleList",
+    "Suggestion",
+    "Suggestions",
     "Target",
     "TensorMap",
     "TensorMapBatch",
@@ -126,6 +129,7 @@ __all__ = [
     "rules",
     "split_inner",
     "store_tile",
+    "suggest",
     "tile_coords",
     "verify",
 ]
@@ -152,6 +156,7 @@ _LATER = {
     "tma_dlpack.make.split": ("split_inner",),
     "tma_dlpack.checks.report": ("Report",),
     "tma_dlpack.verification": ("VerifyReport", "verify"),
+    "tma_dlpack.verification.suggestions": ("Suggestion", "Suggestions", "suggest"),
 }
 
 #: Which function of `draw` gives the HTML of which class.

@@ -11,50 +11,12 @@ from typing import Any
 
 from tma_dlpack import driver
 from tma_dlpack.copies import launch
-from tma_dlpack.verification.pipeline import (
-    LOOKING_CTAS_PER_SM,
-    LOOKING_THREADS,
-    compiled,
-    multiprocessors,
-)
+from tma_dlpack.verification.pipeline import library, multiprocessors
 from tma_dlpack.verification.tile_bandwidth import bandwidth
 
 EXIT_OK, EXIT_WRONG = 0, 1
 ELEMENT_BYTES = 2
-
-
-class Matrix:
-    """Rows of 16-bit numbers that do not repeat, in a GPU's memory; used as a context manager."""
-
-    def __init__(self, rows: int, columns: int, device_id: int) -> None:
-        self.shape = rows, columns
-        self._device_id = device_id
-
-    def __enter__(self) -> Matrix:
-        with ExitStack() as stack:
-            device_id = stack.enter_context(driver.in_context(self._device_id))
-            target = driver.device_target(device_id)
-            size_bytes = 2 * math.prod(self.shape)
-            self._address = stack.enter_context(launch.scratch(size_bytes))
-            kernel = compiled(target).kernel("fill_random", device_id)
-            arguments = ctypes.c_uint64(self._address), ctypes.c_uint64(size_bytes // 4)
-            grid = multiprocessors(target) * LOOKING_CTAS_PER_SM
-            launch.launch(kernel, grid, LOOKING_THREADS, 0, 0, arguments)
-            launch.synchronize(0)
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._stack.close()
-
-    @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
-        return {
-            "version": 3,
-            "typestr": "<u2",
-            "shape": self.shape,
-            "data": (self._address, False),
-        }
+THREADS, BLOCKS_PER_SM = 256, 8  # that fill the matrix
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -98,3 +60,37 @@ def _integers(word: str) -> tuple[int, ...]:
         raise argparse.ArgumentTypeError(
             f"{word!r} is not a list of integers; write one such as 64,64"
         ) from None
+
+
+class Matrix:
+    """Rows of 16-bit numbers that do not repeat, in a GPU's memory; used as a context manager."""
+
+    def __init__(self, rows: int, columns: int, device_id: int) -> None:
+        self.shape = rows, columns
+        self._device_id = device_id
+
+    def __enter__(self) -> Matrix:
+        with ExitStack() as stack:
+            device_id = stack.enter_context(driver.in_context(self._device_id))
+            target = driver.device_target(device_id)
+            size_bytes = 2 * math.prod(self.shape)
+            self._address = stack.enter_context(launch.scratch(size_bytes))
+            kernel = library(target).kernel("fill_random", device_id)
+            arguments = ctypes.c_uint64(self._address), ctypes.c_uint64(size_bytes // 4)
+            grid = multiprocessors(target) * BLOCKS_PER_SM
+            launch.launch(kernel, grid, THREADS, 0, 0, arguments)
+            launch.synchronize(0)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stack.close()
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {
+            "version": 3,
+            "typestr": "<u2",
+            "shape": self.shape,
+            "data": (self._address, False),
+        }

@@ -79,7 +79,7 @@ MAP = {"box_sizes": (64, 64), "swizzle": "bytes128"}
     ("options", "asked", "rule", "said"),
     [
         (MAP, {"row": 56}, "LDMATRIX_OUTSIDE", "x4 at (56, 0) takes 16 rows and 16 columns; it "
-         "must lie within the tile, 64 rows of 64 elements"),
+         "must be within the tile, 64 rows of 64 elements"),
         (MAP, {"column": 56}, "LDMATRIX_OUTSIDE", "x4 at (0, 56) takes 16 rows"),
         (MAP, {"column": 4}, "LDMATRIX_COLUMN", "column is 4; it must be a multiple of 8"),
         (MAP, {"column": -8}, "LDMATRIX_COLUMN", "column is -8"),

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from laws import examples
-from numpy.lib.stride_tricks import as_strided
 from operand_cases import SPANS, OperandCase, operand_cases
 
 import tma_dlpack as tma
@@ -282,23 +281,12 @@ def test_what_cannot_be_read_is_refused_with_a_call_that_works(name):
 def mended(x, options, asked, violation):
     """Do what the fix says, and find that it works."""
     x, options, asked = changed(x, options, asked, violation)
-    matrix_descriptor(map_of(x, options), **asked)
-
-
-def map_of(x, options):
-    """The map, of the same memory described otherwise where there is a shape."""
-    options = dict(options)
-    if "shape" in options:
-        strides = [stride * x.itemsize for stride in options.pop("strides")]
-        x = as_strided(x, options.pop("shape"), strides)
-        options.pop("allow", None)
-        options["rules"] = "driver"
-    return tma.make_tma_descriptor(x, **options)
+    matrix_descriptor(tma.make_tma_descriptor(x, **options), **asked)
 
 
 def changed(x, options, asked, violation):
     """Do what the fix says: give the tensor, and the arguments of the map and the descriptor."""
-    fix = violation.fix
+    fix = violation.fix.partition("; or, to do without a swizzle")[0]
     if "reshape" in fix:  # says so in words
         x, options = x.reshape(64, 64), {"box_sizes": (64, 64), "swizzle": "bytes128"}
     elif "transpose" in fix or "N, H, W, C" in fix:
@@ -309,9 +297,8 @@ def changed(x, options, asked, violation):
         options = options | {"data_type": "BFLOAT16"}
     elif "box row of 128 bytes" in fix:
         options = options | keywords(fix.partition(" and ")[0])
-    elif "split_inner" in fix:
-        call = fix.partition("**tma_dlpack.")[2]
-        options = options | eval(call, {"split_inner": tma.split_inner, "x": x})
+    elif "of the matrix itself" in fix:
+        options = options | {"split_inner": False} | keywords(fix)
     elif "instruction=" in fix or "smem_address=" in fix:
         asked = asked | keywords(fix)
     else:
@@ -320,9 +307,36 @@ def changed(x, options, asked, violation):
 
 
 def keywords(text: str) -> dict:
-    found = re.findall(r"(\w+)=(\([\d, ]+\)|'\w+'|0x[0-9a-f]+|\d+)", text)
+    found = re.findall(r"(\w+)=(\([\d, ]+\)|'\w+'|True|0x[0-9a-f]+|\d+)", text)
     assert found, text
     return {name: eval(value) for name, value in found}
+
+
+WITHOUT = "; or, to do without a swizzle, with split_inner=True, swizzle='none'"
+
+
+@pytest.mark.parametrize(
+    ("shape", "box", "major", "is_remedy"),
+    [
+        ((64, 256), (64, 64), "K", True),
+        ((64, 256), (64, 128), "K", True),
+        ((64, 256), (64, 24), "K", False),  # 48 bytes: one and a half K steps
+        ((64, 256), (64, 24), "MN", True),
+        ((64, 252), (64, 64), "K", False),  # 504 bytes, not whole columns of 16
+        ((1, 1, 1, 64, 64), (1, 1, 1, 64, 64), "K", False),  # no dimension to spare
+        ((1, 1, 64, 64), (1, 1, 64, 64), "K", True),
+    ],
+)
+def test_a_map_without_a_swizzle_is_split_where_that_would_do(shape, box, major, is_remedy):
+    x = np.zeros((*shape[:-1], 256), np.float16)[..., : shape[-1]]
+    with pytest.raises(tma.TmaPreconditionError) as refused:
+        matrix_descriptor(tma.make_tma_descriptor(x, box), major=major)
+    (violation,) = refused.value.violations
+    assert violation.rule == "MATRIX_WIDTH"
+    assert violation.fix.endswith(WITHOUT) is is_remedy
+    if is_remedy:
+        tm = tma.make_tma_descriptor(x, box, split_inner=True, swizzle="none")
+        assert matrix_descriptor(tm, major=major).swizzle is tma.TmaSwizzle.none
 
 
 @examples(400)
@@ -344,7 +358,7 @@ def test_boxes_of_any_width_and_height_are_mended(shape, box, dtype, swizzle, ma
     asked = {"major": major if dtype == "f2" else "K"}
     for _ in range(4):
         try:
-            descriptor = matrix_descriptor(map_of(x, options), **asked)
+            descriptor = matrix_descriptor(tma.make_tma_descriptor(x, **options), **asked)
         except tma.TmaPreconditionError as error:
             violation = error.violations[0]
         else:

@@ -120,6 +120,14 @@ def consume(tensor_map: tma.TensorMap) -> int:
     return descriptor.advance(1).value + int(addresses[0]) + len(coords)
 
 
+def choose(x: npt.NDArray[np.float16]) -> tma.TensorMap:
+    """Ask which box to take."""
+    found: tma.Suggestions = tma.suggest(x, (128, 64), reader="ldmatrix", stages=4)
+    best: tma.Suggestion = found[0]
+    print(len(found), found.reasons, best.copies * best.tx_bytes, best.smem_bytes, best.reasons)
+    return tma.make_tma_descriptor(x, **best.arguments)
+
+
 def look(tensor_map: tma.TensorMap, x: npt.NDArray[np.float16], text: str) -> None:
     """Draw, explain and explore."""
     explanation: tma.Explanation = tma.explain(text)

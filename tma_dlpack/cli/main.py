@@ -26,6 +26,7 @@ from tma_dlpack.tables.errors import TmaError, TmaPreconditionError, Violation, 
 from tma_dlpack.tables.limits import MAP_BYTES
 from tma_dlpack.tables.targets import TARGETS
 from tma_dlpack.tensor_map import text
+from tma_dlpack.verification.suggestions import suggest_view
 
 AddOptions = Callable[[argparse.ArgumentParser], None]
 Run = Callable[[argparse.Namespace], int]
@@ -189,6 +190,37 @@ def _draw(options: argparse.Namespace) -> int:
     return EXIT_OK
 
 
+def _suggest_options(verb: argparse.ArgumentParser) -> None:
+    described.add_tensor_options(verb)
+    verb.add_argument("--tile", required=True, type=described.integers, help="such as 128,64")
+    verb.add_argument(
+        "--reader",
+        default="wgmma",
+        choices=("wgmma", "tcgen05", "ldmatrix", "threads", "none"),
+        help="who reads the tile; none if it is only stored; default wgmma",
+    )
+    verb.add_argument("--major", default="K", choices=("K", "MN"), help="default K")
+    verb.add_argument("--access", default="row", choices=("row", "column"), help="of threads")
+    verb.add_argument("--stages", type=int, default=1, help="tiles at a time; default 1")
+    verb.add_argument("--smem-bytes", type=int, help="default: all that a block can have")
+
+
+def _suggest(options: argparse.Namespace) -> int:
+    given = {"data_type": options.data_type, "target": options.target}
+    found = suggest_view(
+        described.view(options),
+        options.tile,
+        {name: value for name, value in given.items() if value is not None},
+        reader=None if options.reader == "none" else options.reader,
+        major=options.major,
+        access=options.access,
+        stages=options.stages,
+        smem_bytes=options.smem_bytes,
+    )
+    print(found)
+    return EXIT_OK if found else EXIT_REFUSED
+
+
 def _decode_options(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "map",
@@ -338,6 +370,12 @@ VERBS: tuple[tuple[str, str, AddOptions, Run], ...] = (
         _check,
     ),
     ("draw", "draw the map or a tile, as SVG or as text", _draw_options, _draw),
+    (
+        "suggest",
+        "suggest boxes and swizzles for a tile and its reader, best first",
+        _suggest_options,
+        _suggest,
+    ),
     ("decode", "print the fields of the 128 bytes of a map", _decode_options, _decode),
     (
         "verify",

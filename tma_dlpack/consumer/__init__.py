@@ -4,9 +4,9 @@ A valid tensor map may still write a layout that the consumer cannot read. This 
 consumer's side from the map, or refuses with a box that works.
 
 `matrix.py` and `ldmatrix.py` hold the public functions, `descriptor.py` the result. An instruction
-is a row of `instructions.INSTRUCTIONS`; a reason to refuse a tile is a row of `refusals._ROWS`,
-with its text in `fixes.py` and its passing and failing neighbour in
-tests/consumer/test_matrix_descriptor.py.
+is a row of `instructions.INSTRUCTIONS`; a reason to refuse a tile is a row of `refusals.ROWS`, with
+its passing and failing neighbour in tests/consumer/test_matrix_descriptor.py. `operand.py` has the
+tile as a matrix, which both read.
 
 Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory Layout", "tcgen05 Shared Memory
 Layout and Swizzling", "ldmatrix"; CUTLASS, mma_traits_sm90_gmma.hpp and mma_sm100_desc.hpp for the

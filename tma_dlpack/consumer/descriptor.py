@@ -25,24 +25,35 @@ import numpy as np
 import numpy.typing as npt
 
 from tma_dlpack.consumer.instructions import (
+    BASE,
+    FIXED,
     INSTRUCTIONS,
     K_STEP_BYTES,
+    LEADING,
     OPERAND_TYPES,
     SPAN_BYTES,
+    STRIDE,
     UNITS,
     Instruction,
     atom_rows,
     encoded,
 )
-from tma_dlpack.geometry import IntArray
-from tma_dlpack.tables.coerce import integer_of, shown
+from tma_dlpack.geometry import IntArray, swizzle_offset
+from tma_dlpack.tables.coerce import counted, integer_of, shown
 from tma_dlpack.tables.dtypes import row
 from tma_dlpack.tables.enums import TensorMapDataType, TmaSwizzle
 from tma_dlpack.tables.errors import refusal, sealed
-from tma_dlpack.tables.opaque import opaque
+from tma_dlpack.tables.opaque import opaque, untraced
 from tma_dlpack.tables.public import Drawn, public
 
 Major = Literal["K", "MN"]
+
+#: The bits that do not depend on the tile: the layout type, and the field "fixed".
+_CONSTANT_BITS = {
+    (row.name, swizzle): row.fixed << FIXED.first_bit | number << row.fields[-1].first_bit
+    for row in INSTRUCTIONS.values()
+    for swizzle, number in row.layout_types.items()
+}
 
 _OFFSET_MEANINGS = {
     # (major, swizzled): meaning of the leading and of the stride byte offset
@@ -126,14 +137,20 @@ class MatrixDescriptor(Drawn):
         return len(self.k_starts)
 
     @property
-    @opaque
+    @untraced
     def value(self) -> int:
         """The descriptor as a 64-bit integer, for the instruction's operand."""
-        return sum(number << field.first_bit for field, number, _ in self._written())
+        return (
+            _CONSTANT_BITS[self.instruction, self.swizzle]
+            | encoded(self.k_starts[0])
+            | encoded(self.leading_byte_offset) << LEADING.first_bit
+            | encoded(self.stride_byte_offset) << STRIDE.first_bit
+            | self.base_offset << BASE.first_bit
+        )
 
     @opaque
     def advance(self, k_steps: int = 1, *, mn_elements: int = 0) -> MatrixDescriptor:
-        """Give the descriptor of a later K step, or of later rows of M or N, of the same tile.
+        """Return the descriptor of a later K step, or of later rows of M or N, of the same tile.
 
         Parameters
         ----------
@@ -172,7 +189,7 @@ class MatrixDescriptor(Drawn):
 
     @opaque
     def read(self, smem: object) -> npt.NDArray[Any]:
-        """Give the operand that the tensor core reads from shared memory, as an array.
+        """Return the operand that the tensor core reads from shared memory, as an array.
 
         Computed only from the 64 bits of each step, by the PTX ISA's canonical layouts, without the
         tensor map: if the result equals the tile, the descriptor is right.
@@ -203,8 +220,7 @@ class MatrixDescriptor(Drawn):
         """
         memory = _bytes_of(smem)
         steps = [
-            _operand(self.advance(n).value, self._row, self.major, self._extents, memory)
-            for n in range(self.k_steps)
+            _operand(self.advance(n), self.advance(n).value, memory) for n in range(self.k_steps)
         ]
         seen = np.concatenate(steps, axis=1).view(row(self.data_type).numpy)[..., 0]
         return seen if self.major == "K" else np.ascontiguousarray(seen.T)
@@ -214,54 +230,39 @@ class MatrixDescriptor(Drawn):
         return INSTRUCTIONS[self.instruction]
 
     @property
-    def _extents(self) -> tuple[int, int, int]:
-        return self.mn_elements, self.k_elements, self.element_bytes
-
-    @property
     def _mn_atom(self) -> int:
         """Elements of M or N in an atom."""
         return 8 if self.major == "K" else SPAN_BYTES[self.swizzle] // self.element_bytes
 
-    def _written(self) -> list[tuple[Any, int, str]]:
-        """Give each field, its number, and what the number means."""
-        swizzled = self.swizzle is not TmaSwizzle.none
-        leads, strides = _OFFSET_MEANINGS[self.major, swizzled]
-        strides = strides.format(atom=atom_rows(self.swizzle))
-        values = {
-            "start address": (encoded(self.start_address), f"{self.start_address:#x} bytes"),
-            "leading byte offset": (
-                encoded(self.leading_byte_offset),
-                f"{self.leading_byte_offset} bytes, {leads}",
-            ),
-            "stride byte offset": (
-                encoded(self.stride_byte_offset),
-                f"{self.stride_byte_offset} bytes, {strides}",
-            ),
-            "fixed": (self._row.fixed, "always 0b001"),
-            "base offset": (self.base_offset, "0: TMA swizzles by the absolute address"),
-            "leading dimension mode": (0, "an offset, not an address"),
-            "layout type": (self.layout_type, f"swizzle {self.swizzle.name}"),
-        }
-        return [(field, *values[field.name]) for field in self._row.fields]
-
     @opaque
     def __str__(self) -> str:
+        leads, strides = _OFFSET_MEANINGS[self.major, self.swizzle is not TmaSwizzle.none]
+        meanings = {
+            "start address": f"{self.start_address:#x} bytes",
+            "leading byte offset": f"{self.leading_byte_offset} bytes, {leads}",
+            "stride byte offset": f"{self.stride_byte_offset} bytes, "
+            + strides.format(atom=atom_rows(self.swizzle)),
+            "fixed": "always 0b001",
+            "base offset": "0: TMA swizzles by the absolute address",
+            "leading dimension mode": "an offset, not an address",
+            "layout type": f"swizzle {self.swizzle.name}",
+        }
         name, k = OPERAND_TYPES[self.data_type].partition(":")[0], self.k_steps * self.k_elements
-        lines = [f"{self.instruction} matrix descriptor {self.value:#018x}: {self.major}-major"]
-        lines += [
-            f"  bits {field.place:<7}{field.name:<23}{number:#6x}   {meaning}"
-            for field, number, meaning in self._written()
-        ]
         starts = ", ".join(f"{start:#x}" for start in self.k_starts[:8])
         more = f" and {self.k_steps - 8} more" if self.k_steps > 8 else ""
-        steps = "1 step" if self.k_steps == 1 else f"{self.k_steps} steps"
-        lines += [
-            f"operand of {name}: {self.mn_elements} of M or N, {k} of K in {steps} of "
-            f"{self.k_elements}",
-            f"steps start at {starts}{more}",
-            f"{self._row.sure}",
-        ]
-        return "\n".join(lines)
+        return "\n".join(
+            [
+                f"{self.instruction} matrix descriptor {self.value:#018x}: {self.major}-major",
+                *(
+                    f"  bits {f.place:<7}{f.name:<23}{f.of(self.value):#6x}   {meanings[f.name]}"
+                    for f in self._row.fields
+                ),
+                f"operand of {name}: {self.mn_elements} of M or N, {k} of K in "
+                f"{counted(self.k_steps, 'step')} of {self.k_elements}",
+                f"steps start at {starts}{more}",
+                self._row.sure,
+            ]
+        )
 
 
 def _bytes_of(smem: object) -> npt.NDArray[np.uint8]:
@@ -274,11 +275,7 @@ def _bytes_of(smem: object) -> npt.NDArray[np.uint8]:
 
 
 def _operand(
-    value: int,
-    instruction: Instruction,
-    major: Major,
-    extents: tuple[int, int, int],
-    memory: npt.NDArray[np.uint8],
+    of: MatrixDescriptor, value: int, memory: npt.NDArray[np.uint8]
 ) -> npt.NDArray[np.uint8]:
     """Read one step's operand by its descriptor: bytes (mn, k, element_bytes).
 
@@ -291,6 +288,7 @@ def _operand(
     MN none   (k % 8) 16 + (k / 8) LBO + (m / T) SBO + m % T
     ========  =====================================================================
     """
+    instruction, size = of._row, of.element_bytes
     fields = {field.name: field.of(value) for field in instruction.fields}
     start, lbo, sbo = (
         fields[name] * UNITS
@@ -299,12 +297,11 @@ def _operand(
     swizzles = {number: swizzle for swizzle, number in instruction.layout_types.items()}
     swizzle = swizzles[fields["layout type"]]
     span, rows = SPAN_BYTES[swizzle], atom_rows(swizzle)
-    mn_elements, k_elements, size = extents
     per_unit, wide = UNITS // size, span // UNITS
 
-    m: IntArray = np.arange(mn_elements, dtype=np.int64)[:, None]
-    k: IntArray = np.arange(k_elements, dtype=np.int64)[None, :]
-    if major == "K":
+    m: IntArray = np.arange(of.mn_elements, dtype=np.int64)[:, None]
+    k: IntArray = np.arange(of.k_elements, dtype=np.int64)[None, :]
+    if of.major == "K":
         to_next = lbo if swizzle is TmaSwizzle.none else UNITS
         offset = m % 8 * span + m // 8 * sbo + k // per_unit * to_next + k % per_unit * size
     elif swizzle is TmaSwizzle.none:
@@ -314,7 +311,8 @@ def _operand(
         offset = k % rows * span + k // rows * sbo + unit % wide * UNITS + unit // wide * lbo
         offset = offset + inside
 
-    address = _swizzled(swizzle, start + offset)
+    # by the absolute address, whatever the descriptor's start
+    address = swizzle_offset(swizzle, start + offset)
     end = int(address.max()) + size
     if end > len(memory):
         must = f"hold the operand, which ends at {end:#x}"
@@ -322,12 +320,3 @@ def _operand(
         raise refusal("smem", found, must, fix)
     seen: npt.NDArray[np.uint8] = memory[address[..., None] + np.arange(size)]
     return seen
-
-
-def _swizzled(swizzle: TmaSwizzle, address: IntArray) -> IntArray:
-    """Give swizzled addresses: an XOR by the absolute address, whatever the descriptor's start."""
-    if swizzle is TmaSwizzle.none:
-        return address
-    if swizzle is TmaSwizzle.bytes128_atom_32B:
-        return address ^ (address >> 7 & 3) << 5
-    return address ^ (address >> 7 & SPAN_BYTES[swizzle] // UNITS - 1) << 4

@@ -5,20 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tma_dlpack.tables.enums import TensorMapDataType, TmaSwizzle
+from tma_dlpack.tables.limits import SWIZZLE_SPAN_BYTES
 
 #: Bytes of K that one instruction multiplies, whatever the type: 16 elements of 16 bits.
 K_STEP_BYTES = 32
 #: Address and offsets are written in units of 16 bytes.
 UNITS = 16
 
-#: Bytes of one row of a swizzle atom; without a swizzle, of a core matrix (8 rows of 16 bytes).
-SPAN_BYTES = {
-    TmaSwizzle.none: 16,
-    TmaSwizzle.bytes32: 32,
-    TmaSwizzle.bytes64: 64,
-    TmaSwizzle.bytes128: 128,
-    TmaSwizzle.bytes128_atom_32B: 128,
-}
+#: Bytes of one row of a swizzle atom, by TmaSwizzle; without one, of a core matrix (8 rows of 16).
+SPAN_BYTES = (16, *SWIZZLE_SPAN_BYTES[1:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +25,12 @@ class Field:
     bits: int
 
     def of(self, value: int) -> int:
-        """Give the field's number in a descriptor."""
+        """Return the field's number in the 64 bits of a descriptor."""
         return value >> self.first_bit & (1 << self.bits) - 1
 
     @property
     def place(self) -> str:
-        """Name the bits, as PTX does.
+        """The bits, as PTX writes them.
 
         >>> Field("start address", 0, 14).place
         '0..13'
@@ -54,7 +49,7 @@ class Instruction:
     capabilities : tuple of int
         Major compute capabilities of the GPUs that have it.
     fields : tuple of Field
-        Every field of its 64-bit descriptor; other bits are 0.
+        Every field of its 64-bit descriptor, the layout type last; other bits are 0.
     layout_types : dict
         Swizzle -> the number in the field "layout type".
     fixed : int
@@ -79,17 +74,17 @@ class Instruction:
     source: str
 
 
-_COMMON = (
-    Field("start address", 0, 14),
-    Field("leading byte offset", 16, 14),
-    Field("stride byte offset", 32, 14),
-)
+START = Field("start address", 0, 14)
+LEADING = Field("leading byte offset", 16, 14)
+STRIDE = Field("stride byte offset", 32, 14)
+FIXED = Field("fixed", 46, 3)
+BASE = Field("base offset", 49, 3)
 
 INSTRUCTIONS: dict[str, Instruction] = {
     "wgmma": Instruction(
         name="wgmma",
         capabilities=(9,),
-        fields=(*_COMMON, Field("base offset", 49, 3), Field("layout type", 62, 2)),
+        fields=(START, LEADING, STRIDE, BASE, Field("layout type", 62, 2)),
         layout_types={
             TmaSwizzle.none: 0,
             TmaSwizzle.bytes128: 1,
@@ -106,9 +101,7 @@ INSTRUCTIONS: dict[str, Instruction] = {
         name="tcgen05",
         capabilities=(10, 11),
         fields=(
-            *_COMMON,
-            Field("fixed", 46, 3),
-            Field("base offset", 49, 3),
+            *(START, LEADING, STRIDE, FIXED, BASE),
             Field("leading dimension mode", 52, 1),
             Field("layout type", 61, 3),
         ),
@@ -139,7 +132,7 @@ OPERAND_TYPES: dict[TensorMapDataType, str] = {
 
 
 def atom_rows(swizzle: TmaSwizzle) -> int:
-    """Give the rows of a swizzle atom."""
+    """Return the rows of a swizzle atom."""
     return 4 if swizzle is TmaSwizzle.bytes128_atom_32B else 8
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from tma_dlpack.consumer.matrix import require_map
-from tma_dlpack.consumer.tile_matrix import TileMatrix, tile_matrix
+from tma_dlpack import geometry
+from tma_dlpack.consumer.operand import TileMatrix, require_map, tile_matrix
 from tma_dlpack.geometry import SMEM_ALIGNMENT, swizzle_offset
 from tma_dlpack.tables.coerce import integer_of, shown
 from tma_dlpack.tables.errors import TmaPreconditionError, Violation, refusal
@@ -33,7 +33,7 @@ def ldmatrix_addresses(
     transpose: bool = False,
     smem_address: int = 0,
 ) -> npt.NDArray[np.int64]:
-    """Give the shared-memory address that each lane of a warp passes to ``ldmatrix``.
+    """Return the shared-memory address that each lane of a warp passes to ``ldmatrix``.
 
     The swizzle is included. Lane 8 i + r points to row r of matrix i; a matrix is 8 rows of 16
     bytes.
@@ -107,7 +107,7 @@ def ldmatrix_addresses(
 
 
 def _tile(tensor_map: TensorMap) -> TileMatrix:
-    tile = tile_matrix(tensor_map)
+    tile = tile_matrix(geometry.plan(tensor_map.arguments))
     if tile is None:
         raise _refused(
             "LDMATRIX_RANK",
@@ -120,7 +120,6 @@ def _tile(tensor_map: TensorMap) -> TileMatrix:
 
 
 def _place(tile: TileMatrix, row: object, column: object) -> tuple[int, int]:
-    """Give the row and column at which the first matrix starts."""
     at_row, at_column = integer_of(row), integer_of(column)
     if at_row is None or at_row < 0:
         fix = "count rows of the tile from 0"
@@ -138,7 +137,7 @@ def _place(tile: TileMatrix, row: object, column: object) -> tuple[int, int]:
 
 
 def _extent(num: object, transpose: object) -> tuple[int, int]:
-    """Give the rows and columns of matrices."""
+    """Return how many matrices there are in rows and in columns."""
     count = integer_of(num)
     if count not in (1, 2, 4):
         must = "be 1, 2 or 4 matrices"
@@ -170,7 +169,7 @@ def _check_inside(tile: TileMatrix, first: tuple[int, int], rows: int, columns: 
             "LDMATRIX_OUTSIDE",
             "row" if first[0] + height > tile.rows else "column",
             f"x{rows * columns} at {first} takes {height} rows and {width} columns",
-            f"lie within the tile, {tile.rows} rows of {tile.width} elements",
+            f"be within the tile, {tile.rows} rows of {tile.width} elements",
             "start earlier, load fewer matrices, or use a larger box",
         )
 

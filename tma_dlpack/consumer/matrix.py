@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import cast
 
 from tma_dlpack.consumer.descriptor import Major, MatrixDescriptor
@@ -12,10 +13,9 @@ from tma_dlpack.consumer.instructions import (
     UNITS,
     atom_rows,
 )
-from tma_dlpack.consumer.operand import Operand
+from tma_dlpack.consumer.operand import Operand, require_map
 from tma_dlpack.consumer.refusals import find_violations
-from tma_dlpack.consumer.tile_matrix import TileMatrix
-from tma_dlpack.tables.coerce import integer_of, shown, text_of, type_name
+from tma_dlpack.tables.coerce import integer_of, shown, text_of
 from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tables.errors import TmaPreconditionError, TmaTargetError, refusal
 from tma_dlpack.tables.opaque import opaque
@@ -30,7 +30,7 @@ def matrix_descriptor(
     major: str = "K",
     smem_address: int = 0,
 ) -> MatrixDescriptor:
-    """Give the wgmma or tcgen05 matrix descriptor of the tile that a map's copy writes.
+    """Return the wgmma or tcgen05 matrix descriptor of the tile that a map's copy writes.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def matrix_descriptor(
     if address is None:
         found = f"smem_address is {shown(smem_address)}"
         raise refusal("smem_address", found, "be an integer, bytes", "pass smem_address=0")
-    operand = Operand(tensor_map, row, major, address)
+    operand = Operand.of(tensor_map, row, major, address)
     violations = find_violations(operand)
     if violations:
         lacks = violations[0].rule == "MATRIX_TARGET"
@@ -103,28 +103,26 @@ def matrix_descriptor(
 
 
 def _descriptor(operand: Operand) -> MatrixDescriptor:
-    tile, tensor_map = operand.tile, operand.tensor_map
-    is_k_major = operand.major == "K"
+    is_k_major, tile = operand.major == "K", operand.tile
     leading, stride = _offsets(operand)
-    starts = _k_major_starts(tile) if is_k_major else _mn_major_starts(operand)
     return MatrixDescriptor(
-        instruction=operand.instruction.name,
-        major=cast("Major", operand.major),
-        data_type=tensor_map.data_type,
-        swizzle=tensor_map.swizzle,
-        leading_byte_offset=leading,
-        stride_byte_offset=stride,
+        operand.instruction.name,
+        cast("Major", operand.major),
+        operand.arguments.data_type,
+        operand.swizzle,
+        leading,
+        stride,
         # Not the PTX ISA's (pattern start >> 7) & 7: with that, wgmma reads wrong bytes at an
         # address that is not a multiple of the pattern [measured, H200, driver 580.159.04,
         # 2026-11-21]. TMA and wgmma both swizzle by the absolute address, so the offset is 0.
-        base_offset=0,
-        mn_elements=tile.rows if is_k_major else tile.width,
-        k_starts=tuple(operand.smem_address + start for start in starts),
+        0,
+        tile.rows if is_k_major else tile.width,
+        tuple(_k_major_starts(operand) if is_k_major else _mn_major_starts(operand)),
     )
 
 
 def _offsets(operand: Operand) -> tuple[int, int]:
-    """Give the leading and the stride byte offset.
+    """Return the leading and the stride byte offset.
 
     ======  ============  ===================
     major   swizzle none  others
@@ -135,33 +133,28 @@ def _offsets(operand: Operand) -> tuple[int, int]:
 
     where column is the bytes of all rows of one span, and atom 8 rows (4 of 32-byte atoms).
     """
-    tile, swizzle = operand.tile, operand.swizzle
+    tile, swizzle, is_k_major = operand.tile, operand.swizzle, operand.major == "K"
     atom = atom_rows(swizzle) * SPAN_BYTES[swizzle]
-    if swizzle is TmaSwizzle.none:
-        pair = tile.column_bytes, atom
-        return pair if operand.major == "K" else pair[::-1]
-    return UNITS if operand.major == "K" else tile.column_bytes, atom
+    if swizzle is not TmaSwizzle.none:
+        return UNITS if is_k_major else tile.column_bytes, atom
+    return (tile.column_bytes, atom) if is_k_major else (atom, tile.column_bytes)
 
 
-def _k_major_starts(tile: TileMatrix) -> list[int]:
-    """Give the byte at which each K step starts: every 32 bytes of a row, column by column.
+def _k_major_starts(operand: Operand) -> Iterable[int]:
+    """Return the address at which each K step starts: every 32 bytes of a row, column by column.
 
     Without a swizzle a column is 16 bytes wide, and a step takes two.
     """
-    steps = tile.columns * tile.row_bytes // K_STEP_BYTES
-    places = (divmod(step * K_STEP_BYTES, tile.row_bytes) for step in range(steps))
-    return [column * tile.column_bytes + byte for column, byte in places]
+    tile, first = operand.tile, operand.smem_address
+    at_once = tile.column_bytes * max(1, K_STEP_BYTES // tile.row_bytes)
+    return [
+        column + byte
+        for column in range(first, first + tile.columns * tile.column_bytes, at_once)
+        for byte in range(0, tile.row_bytes, K_STEP_BYTES)
+    ]
 
 
-def _mn_major_starts(operand: Operand) -> list[int]:
-    """Give the byte at which each K step starts: every `k_elements` rows."""
-    tile, k_elements = operand.tile, operand.k_elements
-    return [first_row * tile.pitch_bytes for first_row in range(0, tile.rows, k_elements)]
-
-
-def require_map(tensor_map: object) -> None:
-    """Refuse anything that is not a TensorMap."""
-    if not isinstance(tensor_map, TensorMap):
-        found = f"tensor_map is of type {type_name(type(tensor_map))}"
-        fix = "make one: make_tma_descriptor(x, ...)"
-        raise refusal("tensor_map", found, "be a TensorMap", fix)
+def _mn_major_starts(operand: Operand) -> Iterable[int]:
+    """Return the address at which each K step starts: every `rows_step` rows."""
+    tile, first = operand.tile, operand.smem_address
+    return range(first, first + tile.column_bytes, operand.rows_step * tile.pitch_bytes)

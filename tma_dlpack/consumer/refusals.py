@@ -5,57 +5,57 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tma_dlpack.consumer import fixes
-from tma_dlpack.consumer.instructions import K_STEP_BYTES, OPERAND_TYPES, SPAN_BYTES
+from tma_dlpack.consumer.instructions import K_STEP_BYTES, OPERAND_TYPES, SPAN_BYTES, UNITS
 from tma_dlpack.consumer.operand import ADDRESS_END, Operand
+from tma_dlpack.geometry import SMEM_ALIGNMENT
 from tma_dlpack.tables.enums import TensorMapDataType, TmaInterleaveLayout, TmaOobFill, TmaSwizzle
 from tma_dlpack.tables.errors import Violation
+from tma_dlpack.tables.limits import MAX_RANK
+
+#: A text, or a function that returns it.
+Text = str | Callable[[Operand], str]
 
 #: The float types of tensors with UINT8 maps that tensor cores multiply.
 _FLOAT8 = ("float8_e4m3fn", "float8_e5m2")
-
-
-#: A text, or a function that gives it.
-_Text = str | Callable[[Operand], str]
+_SWIZZLES = (TmaSwizzle.bytes32, TmaSwizzle.bytes64, TmaSwizzle.bytes128)
+_MAX_SPAN_BYTES = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Row:
+class Row:
+    """A condition of reading a tile, and the words for a tile that breaks it.
+
+    `holds` is asked of any operand; `needs` are the rows that must hold for the words to make
+    sense, their own needs among them.
+    """
+
     id: str
     on: str
     holds: Callable[[Operand], bool]
-    found: _Text
-    must: _Text
-    fix: _Text
+    found: Text
+    must: Text
+    fix: Text
     needs: tuple[str, ...] = ()
 
 
-def find_violations(operand: Operand) -> tuple[Violation, ...]:
-    """Give every reason why an instruction cannot read a tile; skip rows whose `needs` failed."""
-    broken: list[Violation] = []
-    unmet: set[str] = set()
-    for row in _ROWS:
-        if unmet.intersection(row.needs):
-            unmet.add(row.id)
-        elif not row.holds(operand):
-            unmet.add(row.id)
-            violation = Violation(
-                rule=row.id,
-                argument=row.on,
-                found=_text(row.found, operand),
-                limit=f"it must {_text(row.must, operand)}",
-                fix=_text(row.fix, operand),
-                source=operand.instruction.source,
-            )
-            broken.append(violation)
-    return tuple(broken)
+def find_violations(operand: Operand) -> list[Violation]:
+    """Return every reason why an instruction cannot read a tile; skip rows whose `needs` failed."""
+    failed = [row for row in ROWS if not row.holds(operand)]
+    if not failed:
+        return []
+    ids = {row.id for row in failed}
+    return [_violation(row, operand) for row in failed if ids.isdisjoint(row.needs)]
 
 
-def _text(text: _Text, operand: Operand) -> str:
-    return text if isinstance(text, str) else text(operand)
+def _violation(row: Row, operand: Operand) -> Violation:
+    found, must, fix = (
+        text if isinstance(text, str) else text(operand) for text in (row.found, row.must, row.fix)
+    )
+    source = operand.instruction.source
+    return Violation(row.id, row.on, found, f"it must {must}", fix, source)
 
 
-# --- The conditions -----------------------------------------------------------------------------
+# --- Instruction, type, swizzle -----------------------------------------------------------------
 
 
 def _has_instruction(o: Operand) -> bool:
@@ -66,90 +66,228 @@ def _has_instruction(o: Operand) -> bool:
     return target.is_sm_9x and not o.tensor_map.launchable
 
 
+def _fix_target(o: Operand) -> str:
+    major = o.tensor_map.target.compute_capability[0]
+    if major in (10, 11):
+        return "pass instruction='tcgen05'"
+    if major == 9:
+        return "pass instruction='wgmma', or make the map with target='sm_100'"
+    return "this GPU's tensor cores read registers: load them with ldmatrix (ldmatrix_addresses)"
+
+
 def _is_operand_type(o: Operand) -> bool:
-    if o.tensor_map.data_type not in OPERAND_TYPES:
-        return False
-    if o.tensor_map.data_type is not TensorMapDataType.UINT8:
-        return True
+    data_type = o.arguments.data_type
+    if data_type is not TensorMapDataType.UINT8:
+        return data_type in OPERAND_TYPES
     return o.dtype in _FLOAT8 or not o.dtype.startswith(("float", "int4", "uint4"))
 
 
-def _major_is_read(o: Operand) -> bool:
-    return o.major == "K" or o.bits in o.instruction.mn_bits
+def _found_type(o: Operand) -> str:
+    data_type = o.arguments.data_type
+    if data_type in OPERAND_TYPES:
+        return f"the tensor's type is {o.dtype}, which the map copies as {data_type.name}"
+    return f"the map's data type is {data_type.name}"
+
+
+def _fix_type(o: Operand) -> str:
+    data_type = o.arguments.data_type
+    if data_type.name.startswith("FLOAT32"):
+        return (
+            "make the map with data_type='TFLOAT32': its copies round to tf32, where the tensor "
+            "core would cut off the low 13 bits"
+        )
+    if data_type.name == "UINT16":
+        return "make the map with data_type='BFLOAT16' or 'FLOAT16', whichever the values are"
+    if data_type in OPERAND_TYPES:
+        return "convert the tensor to float8_e4m3fn or float8_e5m2"
+    return (
+        "convert the tensor to float16, bfloat16, float8_e4m3fn or float8_e5m2, to float32 with "
+        "data_type='TFLOAT32', or to int8 with data_type='UINT8'"
+    )
 
 
 def _swizzle_is_read(o: Operand) -> bool:
     if o.swizzle not in o.instruction.layout_types:
         return False
-    if o.instruction.name != "tcgen05":
-        return True
     # only MN-major operands of 32-bit types use atoms of 32 bytes, and they use nothing else
-    turned = o.major == "MN" and o.bits == 32
+    turned = o.instruction.name == "tcgen05" and o.major == "MN" and o.bits == 32
     return turned is (o.swizzle is TmaSwizzle.bytes128_atom_32B)
 
 
-def _address_is_read(o: Operand) -> bool:
-    address = o.smem_address
-    last = ADDRESS_END - o.tensor_map.smem_bytes
-    return address % o.address_step == 0 and 0 <= address <= last
+def _fix_swizzle(o: Operand) -> str:
+    turned = o.instruction.name == "tcgen05" and o.major == "MN" and o.bits == 32
+    swizzle = "bytes128_atom_32B" if turned else "bytes128"
+    return f"make the map with swizzle={swizzle!r} and a box row of 128 bytes"
+
+
+# --- The tile: a matrix, its width, its rows, its address ---------------------------------------
+
+
+def _found_rank(o: Operand) -> str:
+    box = o.tensor_map.box_sizes
+    extents = sum(n > 1 for n in box)
+    many = f"{extents} dimensions" if extents > 1 else "one dimension"
+    return f"the box {box} has {many}"
+
+
+def _fix_rank(o: Operand) -> str:
+    box = o.tensor_map.box_sizes
+    if sum(n > 1 for n in box) < 2:
+        return "make the map of a matrix, x.reshape(rows, columns), with a box of rows and columns"
+    return f"copy one matrix at a time, box_sizes={(*(1 for _ in box[:-2]), *box[-2:])}"
 
 
 def _width_is_read(o: Operand) -> bool:
     tile, span = o.tile, SPAN_BYTES[o.swizzle]
     if o.swizzle is TmaSwizzle.none:
-        whole = tile.row_bytes == span
-        return whole and (o.major == "MN" or tile.columns % 2 == 0)
+        return tile.row_bytes == span and (o.major == "MN" or tile.columns % 2 == 0)
     if o.major == "K":
         return tile.row_bytes % K_STEP_BYTES == 0
     return tile.columns == 1 or tile.row_bytes == span
 
 
+def _found_width(o: Operand) -> str:
+    tile = o.tile
+    row = f"a row of the box is {tile.row_bytes} bytes"
+    if tile.columns > 1:
+        row = f"the tile has {tile.columns} columns of spans of {tile.row_bytes} bytes each"
+    return f"{row}, with swizzle {o.swizzle.name}"
+
+
+def _must_width(o: Operand) -> str:
+    if o.swizzle is TmaSwizzle.none:
+        wide = "an even number of columns of 16 bytes" if o.major == "K" else "columns of 16 bytes"
+        return f"be {wide}: without a swizzle an atom is 8 rows of 16 bytes"
+    if o.major == "K":
+        return f"be a multiple of {K_STEP_BYTES} bytes, the K of one instruction"
+    span = SPAN_BYTES[o.swizzle]
+    return f"be {span} bytes, the span of the swizzle, if there are several columns of spans"
+
+
+def _fix_width(o: Operand) -> str:
+    """Propose a swizzle as wide as the row; a wider row is split, as is one without a swizzle."""
+    tile = o.tile
+    step = K_STEP_BYTES if o.major == "K" else UNITS
+    row_bytes = tile.columns * tile.row_bytes
+    whole = row_bytes // _MAX_SPAN_BYTES * _MAX_SPAN_BYTES
+    if whole > _MAX_SPAN_BYTES and _can_split(o, _MAX_SPAN_BYTES):
+        fix = _splitting(o, tile.rows, whole, TmaSwizzle.bytes128)
+    else:
+        whole = max(step, min(row_bytes, _MAX_SPAN_BYTES) // step * step)
+        swizzle = next(s for s in _SWIZZLES if SPAN_BYTES[s] >= whole)
+        fix = _boxing(o, tile.rows, whole, f", swizzle={swizzle.name!r}")
+    divides = tile.columns == 1 and row_bytes % step == 0
+    if o.swizzle is TmaSwizzle.none and divides and _can_split(o, UNITS):
+        fix += "; or, to do without a swizzle, with split_inner=True, swizzle='none'"
+    return fix
+
+
+def _fix_rows(o: Operand) -> str:
+    step, tile = o.rows_step, o.tile
+    rows = max(step, tile.rows // step * step)
+    if tile.columns == 1:
+        return _boxing(o, rows, tile.row_bytes, "")
+    return _splitting(o, rows, tile.columns * tile.row_bytes, o.swizzle)
+
+
+def _can_split(o: Operand, span_bytes: int) -> bool:
+    """Whether `split_inner` takes the tensor; that of a map that is split already is its matrix."""
+    args = o.arguments
+    whole = args.row_bytes % span_bytes == 0 and args.rank < MAX_RANK
+    return args.kind == "tiled" and (whole or o.tile.columns > 1)
+
+
+def _boxing(o: Operand, rows: int, row_bytes: int, options: str) -> str:
+    """Propose a box of one span; if it is larger than the tensor, add rules='driver'."""
+    row = row_bytes * 8 // o.bits
+    if o.arguments.kind != "tiled":
+        return f"make the map with channels_per_pixel={row}, pixels_per_column={rows}{options}"
+    if o.tile.columns > 1:
+        return f"make the map of the matrix itself, with box_sizes=({rows}, {row}){options}"
+    box = _box(o, rows, row)
+    if any(n > extent for n, extent in zip(box, o.tensor_map.shape, strict=True)):
+        options += ", rules='driver'"
+    return f"make the map with box_sizes={box}{options}"
+
+
+def _splitting(o: Operand, rows: int, row_bytes: int, swizzle: TmaSwizzle) -> str:
+    row = row_bytes * 8 // o.bits
+    box = _box(o, rows, row) if o.tile.columns == 1 else (rows, row)
+    return f"make the map with box_sizes={box}, split_inner=True, swizzle={swizzle.name!r}"
+
+
+def _box(o: Operand, rows: int, row: int) -> tuple[int, ...]:
+    """Return a box of the map's rank: other dimensions take one element."""
+    given = o.tensor_map.box_sizes
+    at = max((i for i, n in enumerate(given[:-1]) if n > 1), default=len(given) - 2)
+    return (*(rows if i == at else 1 for i in range(len(given) - 1)), row)
+
+
+def _address_is_read(o: Operand) -> bool:
+    last = ADDRESS_END - o.smem_bytes
+    return o.smem_address % o.address_step == 0 and 0 <= o.smem_address <= last
+
+
+def _must_address(o: Operand) -> str:
+    step = o.address_step
+    why = "where a TMA copy may write"
+    if step > SMEM_ALIGNMENT:
+        why = "where the swizzle pattern starts; other addresses have not been measured"
+    return f"be a multiple of {step}, {why}, and leave room for the tile below {ADDRESS_END:#x}"
+
+
+def _fix_address(o: Operand) -> str:
+    step = o.address_step
+    nearest = max(0, min(o.smem_address, ADDRESS_END - o.smem_bytes)) // step * step
+    return f"align the tile to {step} bytes, for example smem_address={nearest:#x}"
+
+
 _IS_MATRIX = ("MATRIX_TYPE", "MATRIX_INTERLEAVE", "MATRIX_MAJOR", "MATRIX_SWIZZLE", "MATRIX_RANK")
 
-_ROWS: tuple[_Row, ...] = (
-    _Row(
+ROWS: tuple[Row, ...] = (
+    Row(
         id="MATRIX_TARGET",
         on="instruction",
         holds=_has_instruction,
         found=lambda o: f"the map is for {o.tensor_map.target}, which has no {o.instruction.name}",
         must="be an instruction of the map's GPU",
-        fix=fixes.fix_target,
+        fix=_fix_target,
     ),
-    _Row(
+    Row(
         id="MATRIX_TYPE",
         on="tensor_map",
         holds=_is_operand_type,
-        found=fixes.found_type,
+        found=_found_type,
         must="be FLOAT16, BFLOAT16, TFLOAT32, or UINT8 for e4m3, e5m2, s8 and u8",
-        fix=fixes.fix_type,
+        fix=_fix_type,
     ),
-    _Row(
+    Row(
         id="MATRIX_MAJOR",
         on="major",
-        holds=_major_is_read,
+        holds=lambda o: o.major == "K" or o.bits in o.instruction.mn_bits,
         found=lambda o: f"major is MN with elements of {o.bits} bits",
         must="be K: only 16-bit types have a wgmma that transposes",
         fix="transpose the tensor in global memory, so that K is its last dimension, and pass "
         "major='K'",
         needs=("MATRIX_TYPE",),
     ),
-    _Row(
+    Row(
         id="MATRIX_INTERLEAVE",
         on="tensor_map",
-        holds=lambda o: o.tensor_map.interleave is TmaInterleaveLayout.none,
-        found=lambda o: f"interleave_layout is {o.tensor_map.interleave.name}",
+        holds=lambda o: o.arguments.interleave is TmaInterleaveLayout.none,
+        found=lambda o: f"interleave_layout is {o.arguments.interleave.name}",
         must="be none: an interleaved tile is not a matrix of rows",
         fix="make the map with interleave_layout='none' of a tensor in the order N, H, W, C",
     ),
-    _Row(
+    Row(
         id="MATRIX_FILL",
         on="tensor_map",
-        holds=lambda o: o.tensor_map.oob_fill is not TmaOobFill.nan,
+        holds=lambda o: o.arguments.oob_fill is not TmaOobFill.nan,
         found="oobfill is nan",
         must="be none: one out-of-bounds NaN makes whole rows of the product NaN",
         fix="make the map with oobfill='none', which fills with zeros",
     ),
-    _Row(
+    Row(
         id="MATRIX_SWIZZLE",
         on="tensor_map",
         holds=_swizzle_is_read,
@@ -160,28 +298,28 @@ _ROWS: tuple[_Row, ...] = (
             "be bytes128_atom_32B for 32-bit elements that are MN-major, and none, bytes32, "
             "bytes64 or bytes128 for all others"
         ),
-        fix=fixes.fix_swizzle,
+        fix=_fix_swizzle,
         needs=("MATRIX_TYPE", "MATRIX_MAJOR"),
     ),
-    _Row(
+    Row(
         id="MATRIX_RANK",
         on="tensor_map",
-        holds=lambda o: o.matrix is not None,
-        found=fixes.found_rank,
+        holds=lambda o: o.tile.rows > 0,
+        found=_found_rank,
         must="be a matrix: two extents over 1, or three in a map made with split_inner",
-        fix=fixes.fix_rank,
+        fix=_fix_rank,
         needs=("MATRIX_TYPE", "MATRIX_INTERLEAVE"),
     ),
-    _Row(
+    Row(
         id="MATRIX_WIDTH",
         on="tensor_map",
         holds=_width_is_read,
-        found=fixes.found_width,
-        must=fixes.must_width,
-        fix=fixes.fix_width,
+        found=_found_width,
+        must=_must_width,
+        fix=_fix_width,
         needs=_IS_MATRIX,
     ),
-    _Row(
+    Row(
         id="MATRIX_ROWS",
         on="tensor_map",
         holds=lambda o: o.tile.rows % o.rows_step == 0,
@@ -189,17 +327,17 @@ _ROWS: tuple[_Row, ...] = (
         must=lambda o: (
             "be a multiple of 8, the rows of an atom"
             if o.major == "K"
-            else f"be a multiple of {o.k_elements}, the K of one instruction"
+            else f"be a multiple of {o.rows_step}, the K of one instruction"
         ),
-        fix=fixes.fix_rows,
+        fix=_fix_rows,
         needs=_IS_MATRIX,
     ),
-    _Row(
+    Row(
         id="MATRIX_ADDRESS",
         on="smem_address",
         holds=_address_is_read,
         found=lambda o: f"smem_address is {o.smem_address:#x}",
-        must=fixes.must_address,
-        fix=fixes.fix_address,
+        must=_must_address,
+        fix=_fix_address,
     ),
 )

@@ -54,7 +54,7 @@ class Pipeline:
 
     @classmethod
     def family(cls, stages: int, ctas_per_sm: int) -> Iterator[Pipeline]:
-        """Return the pipelines with these stages and blocks per multiprocessor that can run."""
+        """Yield the pipelines with these stages and blocks per multiprocessor that can run."""
         for stores_in_flight in sorted({min(1, stages - 1), stages // 2}):
             for neighbours in (1, 2):
                 yield cls(stages, ctas_per_sm, stores_in_flight, neighbours)
@@ -129,7 +129,7 @@ class TiledCopy:
             self.device_id = stack.enter_context(driver.in_context_of(self.source))
             self.target = driver.device_target(self.device_id)
             self._sms = multiprocessors(self.target)
-            self._library = compiled(self.target)
+            self._library = library(self.target)
             self._stream = launch.ordered_stream(self._tensor, self.device_id, None)
             self.copy = stack.enter_context(launch.scratch(self.extent_bytes + OVERRUN_BYTES))
             self._answer = stack.enter_context(launch.scratch(4))
@@ -169,7 +169,9 @@ class TiledCopy:
                 "are counted. Pass larger boxes"
             )
         ones = (1,) * (5 - rank)
-        tiling = struct.pack("<5I5iI", *counts, *ones, *box, *ones, tiles)
+        strides = tensor_map.global_strides  # of a map of split_inner, the last is the smallest
+        last_first = rank > 2 and strides[-1] < min(strides[:-1])
+        tiling = struct.pack("<5I5iII", *counts, *ones, *box, *ones, tiles, last_first)
         ring = struct.pack(
             "<5I",
             pipeline.stages,
@@ -226,13 +228,11 @@ class TiledCopy:
         return milliseconds.value / 1e3
 
 
-def compiled(target: Target) -> nvrtc.Library:
-    """Compile the kernels of bandwidth.cu."""
+def library(target: Target) -> nvrtc.Library:
     return nvrtc.compile_source(nvrtc.packaged("bandwidth.cu", __package__), "bandwidth.cu", target)
 
 
 def multiprocessors(target: Target) -> int:
-    """Return their number."""
     assert target.multiprocessors is not None  # the driver's facts have it
     return target.multiprocessors
 

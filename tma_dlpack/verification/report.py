@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tma_dlpack.tables.errors import sealed
@@ -79,3 +80,12 @@ class VerifyReport(Drawn):
                 lines.append(f"{row.name}, first disagreement:\n{row.first}")
         lines.append("all agree" if self.ok else "THERE ARE DISAGREEMENTS")
         return "\n".join(lines)
+
+
+def aligned(table: Sequence[Sequence[str]]) -> list[str]:
+    """Return the rows of a table as lines, with columns aligned to the right."""
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return [
+        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+        for row in table
+    ]

@@ -18,6 +18,7 @@ from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.tables.public import Drawn, public
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.verification.pipeline import MAX_STAGES, Pipeline, Run, TiledCopy, fits
+from tma_dlpack.verification.report import aligned
 
 L2_FETCH_SIZES = (TmaL2FetchSize.none, TmaL2FetchSize.bytes128, TmaL2FetchSize.bytes256)
 #: The default boxes: bytes of a row, rows, swizzle.
@@ -144,18 +145,12 @@ class BandwidthReport(Drawn):
 
     def __str__(self) -> str:
         memcpy = f"{self.memcpy_bytes_per_second / 1e12:.2f} TB/s"
-        table = [HEADER, *(row._cells() for row in self.rows)]
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        lines = (
-            "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
-            for line in table
-        )
         return "\n".join(
             [
                 f"{self.device}: {self.tensor}, {self.tensor_bytes / 2**20:.0f} MiB, every tile "
                 "loaded and stored",
                 f"memcpy device-to-device: {memcpy}; ratio 1 (bytes read and written)",
-                *lines,
+                *aligned([HEADER, *(row._cells() for row in self.rows)]),
             ]
         )
 
@@ -268,7 +263,7 @@ def _maps(
     view = as_tensor_view(tensor)
     if not view.device.is_cuda:
         raise TmaUnsupportedError(
-            f"the tensor lies on {view.device}: bandwidth is measured on a GPU; move it there"
+            f"the tensor is on {view.device}: bandwidth is measured on a GPU; move it there"
         )
     options: dict[str, Any] = {"data_type": data_type, "rules": rules}
     tiles = [(box, None) for box in boxes] if boxes is not None else _default_tiles(view)
@@ -304,7 +299,7 @@ def _several(l2_fetch_size: L2FetchSize | Sequence[L2FetchSize] | None) -> Seque
 def _best_run(
     copy: TiledCopy, tensor_map: TensorMap, pipelines: Sequence[Pipeline], repeats: int
 ) -> Run:
-    """Try every pipeline that fits; give the fastest, verified only if all were right."""
+    """Try every pipeline that fits; return the fastest, verified only if all were right."""
     runs = [copy.run(tensor_map, p, repeats) for p in pipelines if fits(p, tensor_map, copy.target)]
     if not runs:
         raise TmaUnsupportedError(

@@ -18,6 +18,7 @@ struct Tiling
   unsigned counts[5];  // tiles per dimension
   int box[5];
   unsigned total;
+  unsigned last_first;  // the outermost dimension steps along a row: it is walked first
 };
 
 // Shared memory: `stages` tiles, stage_bytes apart, and then an mbarrier for each.
@@ -32,13 +33,18 @@ template <unsigned RANK>
 __device__ inline Coords coords_of(const Tiling& tiling, unsigned tile)
 {
   Coords at{};
+  if (RANK > 2 && tiling.last_first)
+  {
+    at.c[RANK - 1] = static_cast<int>(tile % tiling.counts[RANK - 1]) * tiling.box[RANK - 1];
+    tile /= tiling.counts[RANK - 1];
+  }
 #pragma unroll
   for (unsigned d = 0; d + 1 < RANK; ++d)
   {
     at.c[d] = static_cast<int>(tile % tiling.counts[d]) * tiling.box[d];
     tile /= tiling.counts[d];
   }
-  at.c[RANK - 1] = static_cast<int>(tile) * tiling.box[RANK - 1];
+  if (RANK <= 2 || !tiling.last_first) at.c[RANK - 1] = static_cast<int>(tile) * tiling.box[RANK - 1];
   return at;
 }
 
