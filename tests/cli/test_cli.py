@@ -150,7 +150,10 @@ def test_a_shape_that_is_none_is_refused_with_a_fix(words, found, capsys):
 BOXED = ["check", "--shape=128,64", *TENSOR, "--box=16,64"]
 
 
-@pytest.mark.parametrize("word", ["3", "0x3", "bytes128", "CU_TENSOR_MAP_SWIZZLE_128B"])
+@pytest.mark.parametrize(
+    "word",
+    ["3", "0x3", "bytes128", "CU_TENSOR_MAP_SWIZZLE_128B", "128", "SWIZZLE_128B", "Swizzle<3,4,3>"],
+)
 def test_an_option_is_a_number_or_a_name(word, capsys):
     assert main([*BOXED, "--swizzle", word]) == 0
 

@@ -233,12 +233,13 @@ def _dtype_words() -> dict[str, str]:
 
 def name_of_dtype(value: object) -> str | None:
     """Return the name of a dtype of NumPy, torch, JAX or ml_dtypes; None for anything else."""
-    if type(value).__name__ == "dtype" and type(value).__module__ == "torch":
-        return str(value)
-    is_class = isinstance(value, type) and value.__module__ != "builtins"
-    if isinstance(value, np.dtype) or is_class or hasattr(type(value), "dtype"):
-        try:
+    kind = type(value)
+    try:
+        if (kind.__module__, kind.__name__) == ("torch", "dtype"):
+            return str(value)
+        is_class = issubclass(kind, type) and value.__module__ != "builtins"
+        if issubclass(kind, np.dtype) or is_class or hasattr(kind, "dtype"):
             return np.dtype(value).name  # type: ignore[call-overload, no-any-return]
-        except Exception:  # any class may raise anything
-            return None
+    except Exception:  # any class may raise anything
+        return None
     return None
