@@ -1,0 +1,912 @@
+/* Loaded by libcuda into a traced program (CUDA_INJECTION64_PATH), or by `tma.trace()`.
+ *
+ * It subscribes to CUPTI's callbacks of the driver API and writes a file of JSON lines into a folder:
+ * one line for each different tensor map, for each kernel that takes one, for each failure. A second
+ * file has the counts, mapped into memory, so that a process that is killed loses neither. records.py
+ * reads them; nothing is judged here.
+ *
+ * It must never end the program: the arguments of an encode are read by process_vm_readv, so that a
+ * bad pointer is written down as "unreadable"; the parameters of a launch are read after the driver has
+ * accepted (and read) them. It needs no Python: its symbols are looked up where the program has them.
+ *
+ * Declarations of CUPTI and CUDA: cupti_callbacks.h, cupti_driver_cbid.h, generated_cuda_meta.h and
+ * cuda.h of CUDA 13.0; the numbers of the callbacks never change.
+ */
+
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <execinfo.h>
+#include <fcntl.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#define EXPORTED __attribute__((visibility("default")))
+
+enum { MAP_BYTES = 128, MAP_ALIGNMENT = 64, BODY_WORDS = 15 };
+enum { MAX_IDS = 8192, SLOTS = 32768, COUNT_BYTES = MAX_IDS * 8 };
+enum { LINE_BYTES = 32768, PATH_BYTES = 4096, FRAMES = 32, MAX_PLACES = 128 };
+/* Ids of counts that belong to no line. */
+enum { COUNT_CALLS, COUNT_OVERFLOW, FIRST_ID };
+
+/* ---- CUPTI --------------------------------------------------------------------------------------- */
+
+enum { DRIVER_API = 1, RESOURCE = 3, MODULE_UNLOAD_STARTING = 7, API_ENTER = 0, API_EXIT = 1 };
+enum { ENCODE_TILED = 697, ENCODE_IM2COL = 698, REPLACE_ADDRESS = 699, ENCODE_IM2COL_WIDE = 781 };
+
+typedef struct {
+  int site;
+  const char *function_name;
+  const void *params;
+  void *result;
+  const char *symbol_name;
+  /* and more, which is not read */
+} CallbackData;
+
+typedef struct {
+  size_t size_bytes;
+  const char *name;
+  char *other_name;
+  size_t other_bytes;
+} SubscriberParams;
+
+typedef void (*Callback)(void *, int, uint32_t, const CallbackData *);
+
+static struct {
+  int (*subscribe)(void **, Callback, void *);
+  int (*subscribe_v2)(void **, Callback, void *, SubscriberParams *);
+  int (*unsubscribe)(void *);
+  int (*enable)(uint32_t, void *, int, uint32_t);
+  int (*state)(uint32_t *, void *, int, uint32_t);
+  int (*version)(uint32_t *);
+} cupti;
+
+/* ---- the driver ---------------------------------------------------------------------------------- */
+
+static struct {
+  int (*param_info)(void *, size_t, size_t *, size_t *);        /* since CUDA 12.4 */
+  int (*kernel_param_info)(void *, size_t, size_t *, size_t *); /* of a CUkernel */
+  int (*version)(int *);
+  int (*current_device)(int *);
+  int (*device_attribute)(int *, int, int);
+  int (*name)(const char **, void *); /* since CUDA 12.3 */
+} driver;
+
+/* Offsets in the parameters of the four calls, as generated_cuda_meta.h has them: the map is first. */
+enum { SCALARS = 11, ARRAYS = 6, LONGEST = 5 };
+enum { RANK = 1 };
+
+static const char *const SCALAR[SCALARS] = {
+    "data_type",   "rank",        "channels_per_pixel", "pixels_per_column", "lower_width",
+    "upper_width", "interleave",  "mode",               "swizzle",           "l2_promotion",
+    "oob_fill"};
+
+static const struct {
+  const char *name;
+  size_t entry_bytes;
+  int fewer; /* entries than the rank */
+} ARRAY[ARRAYS] = {{"global_dim", 8, 0},
+                   {"global_strides", 8, 1},
+                   {"box_dim", 4, 0},
+                   {"element_strides", 4, 0},
+                   {"pixel_box_lower_corner", 4, 2},
+                   {"pixel_box_upper_corner", 4, 2}};
+
+typedef struct {
+  uint32_t callback;
+  int address, scalar[SCALARS], array[ARRAYS]; /* 0: it has none */
+} Encoder;
+
+static const Encoder ENCODERS[] = {
+    {ENCODE_TILED, 16, {8, 12, 0, 0, 0, 0, 56, 0, 60, 64, 68}, {24, 32, 40, 48, 0, 0}},
+    {ENCODE_IM2COL, 16, {8, 12, 56, 60, 0, 0, 72, 0, 76, 80, 84}, {24, 32, 0, 64, 40, 48}},
+    {ENCODE_IM2COL_WIDE, 16, {8, 12, 48, 52, 40, 44, 64, 68, 72, 76, 80}, {24, 32, 0, 56, 0, 0}},
+    {REPLACE_ADDRESS, 8, {0}, {0}},
+};
+enum { N_ENCODERS = sizeof ENCODERS / sizeof *ENCODERS };
+
+/* Where a call that launches, or puts a launch into a graph, has its kernel and the parameters. */
+typedef struct {
+  uint32_t callback;
+  int node;                        /* offset of a pointer to what has the three, or -1 */
+  int function, parameters, extra; /* offsets; extra -1 where there is none */
+  int kernel;                      /* offset of a CUkernel, used where the function is NULL; or -1 */
+} LaunchShape;
+
+static const LaunchShape LAUNCHES[] = {
+    {307, -1, 0, 48, 56, -1}, /* cuLaunchKernel, and for per-thread streams */
+    {442, -1, 0, 48, 56, -1},
+    {652, -1, 8, 16, 24, -1}, /* cuLaunchKernelEx */
+    {653, -1, 8, 16, 24, -1},
+    {477, -1, 0, 48, -1, -1}, /* cuLaunchCooperativeKernel */
+    {478, -1, 0, 48, -1, -1},
+    {502, 32, 0, 40, 48, -1}, /* cuGraphAddKernelNode, _v2 */
+    {689, 32, 0, 40, 48, 56},
+    {521, 8, 0, 40, 48, -1}, /* cuGraphKernelNodeSetParams, _v2 */
+    {691, 8, 0, 40, 48, 56},
+    {538, 16, 0, 40, 48, -1}, /* cuGraphExecKernelNodeSetParams, _v2 */
+    {692, 16, 0, 40, 48, 56},
+};
+enum { LAUNCH_SHAPES = sizeof LAUNCHES / sizeof *LAUNCHES };
+
+/* ---- what was seen ------------------------------------------------------------------------------- */
+
+/* A call without its address: zeroed before it is filled, since it is compared and hashed as bytes.
+ * `address_kind` has what rules look at: the low bits, whether it is 0, and whether it is too large. */
+typedef struct {
+  uint32_t callback, unreadable; /* a bit for each array, and MAP_BIT */
+  int32_t result, scalar[SCALARS];
+  uint32_t address_kind, map_low;
+  union {
+    uint64_t array[ARRAYS][LONGEST];
+    uint64_t body[BODY_WORDS]; /* of cuTensorMapReplaceAddress: the map without its address */
+  };
+} Call;
+enum { MAP_BIT = 1 << ARRAYS };
+enum { NOT_RETURNED = -1 };
+
+typedef struct {
+  Call call;
+  uint32_t id;
+  uint64_t body[BODY_WORDS];
+} Record;
+
+typedef struct Pair {
+  Record *record;
+  uint32_t id;
+  struct Pair *next;
+} Pair;
+
+/* 128 bytes of a kernel's parameters that may be a map. */
+typedef struct {
+  uint32_t parameter, offset, offset_on_device;
+  int is_whole; /* the parameter is 128 bytes long */
+  _Atomic int is_unknown_written;
+  _Atomic(Pair *) pairs;
+} Place;
+
+typedef struct {
+  void *handle;
+  uint32_t generation;
+  int count;
+  Place places[];
+} Function;
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic(Record *) by_call[SLOTS], by_body[SLOTS];
+static _Atomic(Function *) functions[SLOTS];
+static _Atomic uint32_t generation; /* of function handles: they are used again after an unload */
+static _Atomic uint64_t *counts;    /* MAX_IDS of them */
+static _Atomic uint32_t next_id = FIRST_ID;
+static void *subscriber;
+static char folder[PATH_BYTES];
+static int file = -1, self_memory = -1;
+static pid_t process;
+static _Atomic int alive;
+
+/* ---- lines of JSON ------------------------------------------------------------------------------- */
+
+/* On the heap, since a thread of the program may have a small stack; NULL where there is no memory. */
+typedef struct {
+  size_t used;
+  char text[LINE_BYTES];
+} Line;
+
+__attribute__((format(printf, 2, 3))) static void put(Line *line, const char *format, ...) {
+  if (line == NULL) return;
+  va_list arguments;
+  va_start(arguments, format);
+  int length = vsnprintf(line->text + line->used, LINE_BYTES - line->used, format, arguments);
+  va_end(arguments);
+  if (length > 0) line->used += (size_t)length;
+  if (line->used > LINE_BYTES - 1) line->used = LINE_BYTES - 1;
+}
+
+/* Bytes above 126 are written one by one, as Latin-1; records.py turns them back. */
+static void put_string(Line *line, const char *text, size_t longest) {
+  put(line, "\"");
+  for (size_t i = 0; text != NULL && text[i] != '\0' && i < longest; ++i) {
+    unsigned char c = (unsigned char)text[i];
+    int is_plain = c >= 32 && c <= 126 && c != '"' && c != '\\';
+    put(line, is_plain ? "%c" : "\\u%04x", c);
+  }
+  put(line, "\"");
+}
+
+static void put_hex(Line *line, const char *name, const void *bytes) {
+  put(line, ",\"%s\":\"", name);
+  for (int i = 0; i < MAP_BYTES; ++i) put(line, "%02x", ((const unsigned char *)bytes)[i]);
+  put(line, "\"");
+}
+
+static Line *new_line(const char *is) {
+  Line *line = malloc(sizeof *line);
+  if (line != NULL) line->used = 0;
+  put(line, "{\"is\":\"%s\"", is);
+  return line;
+}
+
+/* One write, to the end of the file: threads do not mix their lines. A line that was cut off is not
+ * valid JSON, and records.py reports it. Where the disk is full, nothing can be done. */
+static void write_line(Line *line) {
+  put(line, "}\n");
+  if (line != NULL && file >= 0 && write(file, line->text, line->used) < 0) errno = 0;
+  free(line);
+}
+
+/* ---- files --------------------------------------------------------------------------------------- */
+
+static void put_rank(Line *line) {
+  static const char *const names[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID",
+                                      "LOCAL_RANK"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; ++i)
+    if (getenv(names[i]) != NULL) {
+      put(line, ",\"process_rank\":");
+      put_string(line, getenv(names[i]), 20);
+      return;
+    }
+}
+
+static void open_files(void) {
+  char name[4200], command[512] = "";
+  struct timespec now = {0};
+  clock_gettime(CLOCK_REALTIME, &now);
+  snprintf(name, sizeof name, "%s/%ld-%lld%09ld.jsonl", folder, (long)process,
+           (long long)now.tv_sec, now.tv_nsec);
+  file = open(name, O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600);
+  memcpy(name + strlen(name) - strlen("jsonl"), "count", strlen("count"));
+  int counted = open(name, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+  /* The blocks are reserved now: a disk that is full later would raise SIGBUS. */
+  if (counted >= 0 && posix_fallocate(counted, 0, COUNT_BYTES) == 0)
+    mmap((void *)counts, COUNT_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, counted, 0);
+  if (counted >= 0) close(counted);
+  int words = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+  ssize_t length = words < 0 ? 0 : read(words, command, sizeof command - 1);
+  if (words >= 0) close(words);
+  for (ssize_t i = 0; i + 1 < length; ++i)
+    if (command[i] == '\0') command[i] = ' ';
+  Line *line = new_line("process");
+  put(line, ",\"pid\":%ld,\"command\":", (long)process);
+  put_string(line, command, sizeof command);
+  write_line(line);
+}
+
+/* Empty the tables. What they had is not freed: another thread may read it. */
+static void forget_all(void) {
+  memset((void *)by_call, 0, sizeof by_call);
+  memset((void *)by_body, 0, sizeof by_body);
+  memset((void *)functions, 0, sizeof functions);
+  if (file >= 0) close(file);
+  if (self_memory >= 0) close(self_memory);
+  file = self_memory = -1;
+  next_id = FIRST_ID;
+  process = getpid();
+}
+
+/* A forked child counts for itself, in files that are made when it has something to write. */
+static void after_fork_in_child(void) {
+  pthread_mutex_init(&mutex, NULL);
+  alive = 0;
+  mmap((void *)counts, COUNT_BYTES, PROT_READ | PROT_WRITE,
+       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  forget_all();
+}
+
+/* Write a problem down, as a word that records.py knows and a number. */
+static int write_problem(const char *what, int code, const char *detail) {
+  Line *line = new_line("problem");
+  put(line, ",\"what\":\"%s\",\"code\":%d,\"detail\":", what, code);
+  put_string(line, detail, 1024);
+  write_line(line);
+  return 0;
+}
+
+/* ---- memory that may not be there ---------------------------------------------------------------- */
+
+typedef struct {
+  void *to;
+  const void *from;
+  size_t bytes;
+  uint32_t bit;
+} Wanted;
+
+static int is_read(const Wanted *wanted) {
+  struct iovec to = {wanted->to, wanted->bytes}, from = {(void *)wanted->from, wanted->bytes};
+  ssize_t got = process_vm_readv(process, &to, 1, &from, 1, 0);
+  if (got < 0 && errno != EFAULT) { /* not allowed in this container, or not in this kernel */
+    if (self_memory < 0) self_memory = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
+    got = pread(self_memory, wanted->to, wanted->bytes, (off_t)(uintptr_t)wanted->from);
+  }
+  return got == (ssize_t)wanted->bytes;
+}
+
+/* Whether memory is on this thread's stack above us, where it can be read without asking: most callers
+ * have their arrays there, and asking costs more than all the rest. */
+static int is_on_stack(const void *at, size_t bytes) {
+  static __thread uintptr_t low, top;
+  uintptr_t here = (uintptr_t)__builtin_frame_address(0), from = (uintptr_t)at;
+  if (top == 0) {
+    pthread_attr_t attributes;
+    void *start = NULL;
+    size_t room = 0;
+    top = 1;
+    if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
+      if (pthread_attr_getstack(&attributes, &start, &room) == 0) {
+        low = (uintptr_t)start;
+        top = low + room;
+      }
+      pthread_attr_destroy(&attributes);
+    }
+  }
+  return low <= here && here <= from && from < top && bytes <= top - from; /* else: another stack */
+}
+
+/* Read several places, with one call of the kernel. Returns the bits of those that are not readable. */
+static uint32_t read_all(const Wanted *wanted, int count) {
+  struct iovec to[ARRAYS + 1], from[ARRAYS + 1];
+  ssize_t total = 0;
+  unsigned long n = 0;
+  for (int i = 0; i < count; ++i) {
+    const Wanted *w = &wanted[i];
+    if (w->bytes == 0) continue;
+    if (is_on_stack(w->from, w->bytes)) {
+      memcpy(w->to, w->from, w->bytes);
+      continue;
+    }
+    to[n] = (struct iovec){w->to, w->bytes};
+    from[n++] = (struct iovec){(void *)w->from, w->bytes};
+    total += (ssize_t)w->bytes;
+  }
+  if (n == 0 || process_vm_readv(process, to, n, from, n, 0) == total) return 0;
+  uint32_t unreadable = 0;
+  for (int i = 0; i < count; ++i)
+    if (wanted[i].bytes > 0 && !is_read(&wanted[i])) {
+      memset(wanted[i].to, 0, wanted[i].bytes);
+      unreadable |= wanted[i].bit;
+    }
+  return unreadable;
+}
+
+/* ---- who made it --------------------------------------------------------------------------------- */
+
+/* The shared objects on the stack, innermost first, each with the function where it has a name. */
+static void put_objects(Line *line) {
+  void *frames[FRAMES];
+  int depth = backtrace(frames, FRAMES), written = 0;
+  const void *last = NULL;
+  put(line, ",\"objects\":[");
+  for (int i = 1; i < depth && written < 12; ++i) {
+    Dl_info info;
+    if (dladdr(frames[i], &info) == 0 || info.dli_fbase == last) continue;
+    last = info.dli_fbase;
+    put(line, written++ > 0 ? ",[" : "[");
+    put_string(line, info.dli_fname, 400);
+    put(line, ",");
+    put_string(line, info.dli_sname, 200);
+    put(line, "]");
+  }
+  put(line, "]");
+}
+
+/* The functions of Python that are asked, in one place so that all are there or none is. */
+static struct {
+  int (*PyGILState_Check)(void), (*Py_IsInitialized)(void), (*PyFrame_GetLineNumber)(void *);
+  void *(*PyEval_GetFrame)(void), *(*PyFrame_GetCode)(void *), *(*PyFrame_GetBack)(void *);
+  void *(*PyErr_Occurred)(void), *(*PyObject_GetAttrString)(void *, const char *);
+  const char *(*PyUnicode_AsUTF8AndSize)(void *, ssize_t *);
+  void (*Py_IncRef)(void *), (*Py_DecRef)(void *), (*PyErr_Clear)(void);
+} py;
+
+static int has_python(void) {
+#define FOUND(name) (*(void **)&py.name = dlsym(RTLD_DEFAULT, #name)) != NULL
+  return FOUND(PyGILState_Check) && FOUND(Py_IsInitialized) && FOUND(PyFrame_GetLineNumber) &&
+         FOUND(PyEval_GetFrame) && FOUND(PyFrame_GetCode) && FOUND(PyFrame_GetBack) &&
+         FOUND(PyErr_Occurred) && FOUND(PyObject_GetAttrString) && FOUND(PyUnicode_AsUTF8AndSize) &&
+         FOUND(Py_IncRef) && FOUND(Py_DecRef) && FOUND(PyErr_Clear);
+#undef FOUND
+}
+
+static void put_attribute(Line *line, void *object, const char *name) {
+  void *value = py.PyObject_GetAttrString(object, name);
+  put_string(line, value != NULL ? py.PyUnicode_AsUTF8AndSize(value, NULL) : NULL, 300);
+  if (value != NULL) py.Py_DecRef(value);
+}
+
+/* The Python frames of this thread, innermost first, where it holds the GIL. */
+static void put_python(Line *line) {
+  if (!has_python() || !py.Py_IsInitialized() || !py.PyGILState_Check() || py.PyErr_Occurred()) return;
+  void *frame = py.PyEval_GetFrame();
+  if (frame != NULL) py.Py_IncRef(frame);
+  put(line, ",\"python\":[");
+  for (int depth = 0; frame != NULL; ++depth) {
+    void *code = py.PyFrame_GetCode(frame), *back = py.PyFrame_GetBack(frame);
+    if (depth < FRAMES) {
+      put(line, depth > 0 ? ",[" : "[");
+      put_attribute(line, code, "co_filename");
+      put(line, ",%d,", py.PyFrame_GetLineNumber(frame));
+      put_attribute(line, code, "co_name");
+      put(line, "]");
+    }
+    py.Py_DecRef(code);
+    py.Py_DecRef(frame);
+    frame = back;
+  }
+  py.PyErr_Clear();
+  put(line, "]");
+}
+
+/* The GPU of the current context: what a Target asks of it. */
+static void put_device(Line *line) {
+  static const struct {
+    const char *name;
+    int attribute;
+  } facts[] = {{"major", 75}, {"minor", 76}, {"max_smem_bytes", 97}, {"multiprocessors", 16}};
+  int device = 0, value = 0;
+  if (driver.current_device == NULL || driver.current_device(&device) != 0) return;
+  put(line, ",\"device\":{\"index\":%d", device);
+  for (size_t i = 0; i < sizeof facts / sizeof *facts; ++i)
+    if (driver.device_attribute(&value, facts[i].attribute, device) == 0)
+      put(line, ",\"%s\":%d", facts[i].name, value);
+  if (driver.version(&value) == 0) put(line, ",\"driver_version\":%d", value);
+  put(line, "}");
+}
+
+/* ---- tables -------------------------------------------------------------------------------------- */
+
+/* Multiply and mix [Steele, Lea and Flood 2014, SplitMix64]. */
+static uint64_t mixed(uint64_t a, uint64_t b) {
+  a = (a ^ b) * 0xbf58476d1ce4e5b9u;
+  return a ^ (a >> 29);
+}
+
+static uint64_t hash_of_call(const Call *call) {
+  uint64_t hash = 0, word;
+  for (size_t at = 0; at + sizeof word <= sizeof *call; at += sizeof word) {
+    memcpy(&word, (const char *)call + at, sizeof word);
+    hash = mixed(hash, word);
+  }
+  return hash;
+}
+
+/* A map without its address, and without bit 85, which libcu++ clears after encoding. */
+static void copy_body(uint64_t *body, const void *map) {
+  memcpy(body, (const char *)map + 8, MAP_BYTES - 8);
+  body[0] &= ~((uint64_t)1 << 21);
+}
+
+/* Of the words that have rank, type, modes and extents: enough to tell maps apart. */
+static uint64_t hash_of_body(const uint64_t *body) {
+  return mixed(mixed(mixed(0, body[0]), body[3]), body[4]);
+}
+
+static size_t slot_of(uint64_t hash, size_t step) { return (size_t)(hash + step) % SLOTS; }
+
+static Record *record_of_call(const Call *call, size_t *free_slot) {
+  uint64_t hash = hash_of_call(call);
+  for (size_t step = 0; step < SLOTS; ++step) {
+    *free_slot = slot_of(hash, step);
+    Record *record = atomic_load_explicit(&by_call[*free_slot], memory_order_acquire);
+    if (record == NULL || memcmp(&record->call, call, sizeof *call) == 0) return record;
+  }
+  return NULL;
+}
+
+static Record *record_of_body(const uint64_t *body, size_t *free_slot) {
+  uint64_t hash = hash_of_body(body);
+  for (size_t step = 0; step < SLOTS; ++step) {
+    *free_slot = slot_of(hash, step);
+    Record *record = atomic_load_explicit(&by_body[*free_slot], memory_order_acquire);
+    if (record == NULL || memcmp(record->body, body, sizeof record->body) == 0) return record;
+  }
+  return NULL;
+}
+
+static void count(uint32_t id, uint64_t more) {
+  atomic_fetch_add_explicit(&counts[id], more, memory_order_relaxed);
+}
+
+/* A new id, or COUNT_OVERFLOW where all are taken. Called with the mutex. */
+static uint32_t new_id(void) {
+  if (next_id >= MAX_IDS) return COUNT_OVERFLOW;
+  return next_id++;
+}
+
+/* ---- encodes ------------------------------------------------------------------------------------- */
+
+/* What was read when the call began, until it ends. */
+typedef struct {
+  Call call;
+  const Encoder *encoder;
+  const void *map, *array[ARRAYS];
+  uint64_t address;
+  unsigned char before[MAP_BYTES];
+} Begun;
+
+static __thread Begun begun;
+
+static const void *pointer_at(const void *base, int offset) {
+  const void *pointer;
+  memcpy(&pointer, (const char *)base + offset, sizeof pointer);
+  return pointer;
+}
+
+static int entries(const Call *call, int which) {
+  uint32_t rank = (uint32_t)call->scalar[RANK];
+  if (call->callback == ENCODE_IM2COL_WIDE && which >= 4) return 0;
+  int count = (rank < LONGEST ? (int)rank : LONGEST) - ARRAY[which].fewer;
+  return count > 0 ? count : 0;
+}
+
+static void put_arguments(Line *line, const Begun *b) {
+  const Call *call = &b->call;
+  put(line, ",\"global_address\":%llu", (unsigned long long)b->address);
+  put(line, call->unreadable & MAP_BIT ? ",\"map_address\":{\"unreadable\":%llu}"
+                                       : ",\"map_address\":%llu",
+      (unsigned long long)(uintptr_t)b->map);
+  for (int i = 0; i < SCALARS; ++i)
+    if (b->encoder->scalar[i] > 0) put(line, ",\"%s\":%d", SCALAR[i], call->scalar[i]);
+  for (int i = 0; i < ARRAYS; ++i) {
+    if (b->encoder->array[i] == 0) continue;
+    put(line, ",\"%s\":", ARRAY[i].name);
+    if (call->unreadable & (1u << i)) {
+      put(line, "{\"unreadable\":%llu}", (unsigned long long)(uintptr_t)b->array[i]);
+      continue;
+    }
+    const int32_t *narrow = (const int32_t *)call->array[i];
+    for (int d = 0; d < entries(call, i); ++d) {
+      put(line, d > 0 ? "," : "[");
+      if (ARRAY[i].entry_bytes == 8)
+        put(line, "%llu", (unsigned long long)call->array[i][d]);
+      else if (ARRAY[i].fewer > 0)
+        put(line, "%d", narrow[d]);
+      else
+        put(line, "%u", (uint32_t)narrow[d]);
+    }
+    put(line, entries(call, i) > 0 ? "]" : "[]");
+  }
+}
+
+/* The first time that a call is seen. `map` has the 128 bytes where the call made some. */
+static void write_new(Begun *b, const char *function, const void *map, uint64_t more) {
+  Record *record = next_id < MAX_IDS ? calloc(1, sizeof *record) : NULL;
+  if (record == NULL) {
+    count(COUNT_OVERFLOW, more);
+    return;
+  }
+  record->call = b->call;
+  Line *line = new_line("map");
+  put(line, ",\"call\":\"%s\"", function);
+  if (b->call.result != NOT_RETURNED) put(line, ",\"result\":%d", b->call.result);
+  put_arguments(line, b);
+  if (b->call.callback == REPLACE_ADDRESS) put_hex(line, "before", b->before);
+  if (map != NULL) put_hex(line, "bytes", map);
+  put_rank(line);
+  put_device(line);
+  put_python(line);
+  put_objects(line);
+  size_t slot, body_slot;
+  pthread_mutex_lock(&mutex);
+  Record *known = record_of_call(&b->call, &slot);
+  if (known != NULL) { /* another thread was quicker */
+    count(known->id, more);
+    free(record);
+    free(line);
+  } else {
+    if (file < 0) open_files();
+    count(record->id = new_id(), more);
+    put(line, ",\"id\":%u", record->id);
+    write_line(line);
+    if (map != NULL) {
+      copy_body(record->body, map);
+      if (record_of_body(record->body, &body_slot) == NULL)
+        atomic_store_explicit(&by_body[body_slot], record, memory_order_release);
+    }
+    atomic_store_explicit(&by_call[slot], record, memory_order_release);
+  }
+  pthread_mutex_unlock(&mutex);
+}
+
+static void seen(Begun *b, const char *function, const void *map, uint64_t more) {
+  size_t slot;
+  Record *record = record_of_call(&b->call, &slot);
+  if (record != NULL)
+    count(record->id, more);
+  else
+    write_new(b, function, map, more);
+}
+
+static void encode_begins(const Encoder *encoder, const CallbackData *info) {
+  Begun *b = &begun;
+  Call *call = &b->call;
+  memset(b, 0, sizeof *b);
+  b->encoder = encoder;
+  b->map = pointer_at(info->params, 0);
+  b->address = (uintptr_t)pointer_at(info->params, encoder->address);
+  call->callback = encoder->callback;
+  for (int i = 0; i < SCALARS; ++i)
+    if (encoder->scalar[i] > 0)
+      memcpy(&call->scalar[i], (const char *)info->params + encoder->scalar[i], 4);
+  Wanted wanted[ARRAYS + 1] = {{b->before, b->map, MAP_BYTES, MAP_BIT}};
+  int n = 1;
+  for (int i = 0; i < ARRAYS; ++i) {
+    if (encoder->array[i] == 0) continue;
+    b->array[i] = pointer_at(info->params, encoder->array[i]);
+    size_t bytes = (size_t)entries(call, i) * ARRAY[i].entry_bytes;
+    wanted[n++] = (Wanted){call->array[i], b->array[i], bytes, 1u << i};
+  }
+  call->unreadable = read_all(wanted, n);
+  if (encoder->callback == REPLACE_ADDRESS) copy_body(call->body, b->before);
+  call->address_kind = (uint32_t)(b->address & 31) | (b->address == 0) << 5 | (b->address >> 57 != 0) << 6;
+  call->map_low = (uint32_t)(uintptr_t)b->map % MAP_BYTES;
+  call->result = NOT_RETURNED;
+  if (call->unreadable != 0) seen(b, info->function_name, NULL, 1); /* it may never return */
+}
+
+static void encode_ends(const Encoder *encoder, const CallbackData *info) {
+  Begun *b = &begun;
+  if (b->encoder != encoder) return; /* it began before the trace did */
+  if (b->call.unreadable != 0) seen(b, info->function_name, NULL, (uint64_t)-1); /* it returned */
+  b->call.result = *(const int *)info->result;
+  seen(b, info->function_name, b->call.result == 0 ? b->map : NULL, 1); /* the driver has written it */
+  b->encoder = NULL;
+}
+
+/* ---- launches ------------------------------------------------------------------------------------ */
+
+typedef int (*ParamInfo)(void *, size_t, size_t *, size_t *);
+
+/* Where a kernel's parameters have room for a map: at 128 bytes of them that are aligned to 64. */
+static Function *new_function(void *handle, uint32_t now) {
+  Function *function = calloc(1, sizeof *function + MAX_PLACES * sizeof *function->places);
+  if (function == NULL) return NULL;
+  function->handle = handle;
+  function->generation = now;
+  size_t offset, bytes;
+  ParamInfo ask = driver.param_info; /* else it is a CUkernel */
+  if (ask == NULL || ask(handle, 0, &offset, &bytes) != 0) ask = driver.kernel_param_info;
+  for (size_t i = 0; ask != NULL && ask(handle, i, &offset, &bytes) == 0; ++i)
+    for (size_t at = 0; at + MAP_BYTES <= bytes && function->count < MAX_PLACES; at += MAP_ALIGNMENT) {
+      Place *place = &function->places[function->count++];
+      place->parameter = (uint32_t)i;
+      place->offset = (uint32_t)at;
+      place->offset_on_device = (uint32_t)(offset + at);
+      place->is_whole = bytes == MAP_BYTES;
+    }
+  size_t needed = sizeof *function + (size_t)function->count * sizeof *function->places;
+  Function *smaller = realloc(function, needed);
+  return smaller != NULL ? smaller : function;
+}
+
+static Function *function_of(void *handle) {
+  uint64_t hash = mixed((uintptr_t)handle, 0);
+  uint32_t now = atomic_load_explicit(&generation, memory_order_acquire);
+  for (size_t step = 0; step < SLOTS; ++step) {
+    _Atomic(Function *) *slot = &functions[slot_of(hash, step)];
+    Function *function = atomic_load_explicit(slot, memory_order_acquire);
+    if (function != NULL && function->handle != handle) continue;
+    if (function != NULL && function->generation == now) return function;
+    Function *made = new_function(handle, now); /* the old one is not freed, as in forget_all */
+    if (made == NULL || atomic_compare_exchange_strong(slot, &function, made)) return made;
+    free(made);
+    return function->handle == handle ? function : NULL;
+  }
+  return NULL;
+}
+
+static void put_place(Line *line, const Place *place, void *handle, const char *name) {
+  if (name == NULL && driver.name != NULL) driver.name(&name, handle); /* of a graph's node */
+  put(line, ",\"parameter\":%u,\"offset\":%u,\"kernel\":", place->parameter, place->offset);
+  put_string(line, name, 1000);
+}
+
+static void takes_map(Place *place, Record *record, void *handle, const char *name) {
+  for (Pair *p = atomic_load_explicit(&place->pairs, memory_order_acquire); p != NULL; p = p->next)
+    if (p->record == record) {
+      count(p->id, 1);
+      return;
+    }
+  Pair *pair = malloc(sizeof *pair);
+  if (pair == NULL) return;
+  Line *line = new_line("kernel");
+  put_place(line, place, handle, name);
+  pthread_mutex_lock(&mutex);
+  *pair = (Pair){record, new_id(), atomic_load(&place->pairs)};
+  count(pair->id, 1);
+  put(line, ",\"id\":%u,\"map\":%u", pair->id, record->id);
+  write_line(line);
+  atomic_store_explicit(&place->pairs, pair, memory_order_release);
+  pthread_mutex_unlock(&mutex);
+}
+
+/* 128 bytes that no call of the driver made; records.py sees whether they are a map. */
+static void takes_unknown(Place *place, const void *bytes, void *handle, const char *name) {
+  if (atomic_exchange(&place->is_unknown_written, 1)) return;
+  Line *line = new_line("parameter");
+  put_hex(line, "bytes", bytes);
+  put_place(line, place, handle, name);
+  put_rank(line);
+  put_device(line);
+  pthread_mutex_lock(&mutex);
+  if (file < 0) open_files();
+  write_line(line);
+  pthread_mutex_unlock(&mutex);
+}
+
+/* The packed parameters of a launch that has them in `extra`: CU_LAUNCH_PARAM_BUFFER_POINTER, ... */
+static const char *packed(const void *const *extra) {
+  enum { END, BUFFER_POINTER };
+  for (int i = 0; extra != NULL && i < 8 && (uintptr_t)extra[i] != END; i += 2)
+    if ((uintptr_t)extra[i] == BUFFER_POINTER) return extra[i + 1];
+  return NULL;
+}
+
+/* After the driver accepted the launch: it has read every parameter. */
+static void launch_ends(const LaunchShape *shape, const CallbackData *info) {
+  if (*(const int *)info->result != 0) return;
+  const void *params = shape->node < 0 ? info->params : pointer_at(info->params, shape->node);
+  void *handle = (void *)pointer_at(params, shape->function);
+  if (handle == NULL && shape->kernel >= 0) handle = (void *)pointer_at(params, shape->kernel);
+  Function *function = handle == NULL ? NULL : function_of(handle);
+  if (function == NULL || function->count == 0) return;
+  const char *const *each = pointer_at(params, shape->parameters);
+  const char *buffer = each != NULL || shape->extra < 0 ? NULL : packed(pointer_at(params, shape->extra));
+  if (each == NULL && buffer == NULL) return;
+  for (int i = 0; i < function->count; ++i) {
+    Place *place = &function->places[i];
+    const char *bytes = each != NULL ? each[place->parameter] + place->offset
+                                     : buffer + place->offset_on_device;
+    uint64_t body[BODY_WORDS];
+    size_t slot;
+    copy_body(body, bytes);
+    Record *record = record_of_body(body, &slot);
+    if (record != NULL)
+      takes_map(place, record, handle, info->symbol_name);
+    else if (place->is_whole && !place->is_unknown_written)
+      takes_unknown(place, bytes, handle, info->symbol_name);
+  }
+}
+
+/* ---- CUPTI, and start and stop ------------------------------------------------------------------- */
+
+static void on_call(void *user, int domain, uint32_t callback, const CallbackData *info) {
+  (void)user;
+  if (domain != DRIVER_API) { /* a module is unloaded */
+    atomic_fetch_add(&generation, 1);
+    return;
+  }
+  int saved = errno;
+  if (info->site == API_EXIT) count(COUNT_CALLS, 1);
+  for (int i = 0; i < LAUNCH_SHAPES; ++i)
+    if (LAUNCHES[i].callback == callback && info->site == API_EXIT) launch_ends(&LAUNCHES[i], info);
+  for (int i = 0; i < N_ENCODERS; ++i)
+    if (ENCODERS[i].callback == callback)
+      (info->site == API_ENTER ? encode_begins : encode_ends)(&ENCODERS[i], info);
+  errno = saved;
+}
+
+static int is_loaded_cupti(struct dl_phdr_info *info, size_t size, void *name) {
+  (void)size;
+  const char *base = info->dlpi_name != NULL ? strrchr(info->dlpi_name, '/') : NULL;
+  if (base == NULL || strncmp(base, "/libcupti.so", 12) != 0) return 0;
+  snprintf(name, PATH_BYTES, "%s", info->dlpi_name);
+  return 1;
+}
+
+static int load_cupti(const char *path) {
+  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (library == NULL) return 0;
+#define FIND(member, name) (*(void **)&cupti.member = dlsym(library, name)) != NULL
+  *(void **)&cupti.subscribe_v2 = dlsym(library, "cuptiSubscribe_v2"); /* since CUPTI 13.0 */
+  return FIND(subscribe, "cuptiSubscribe") && FIND(unsubscribe, "cuptiUnsubscribe") &&
+         FIND(enable, "cuptiEnableCallback") && FIND(state, "cuptiGetCallbackState") &&
+         FIND(version, "cuptiGetVersion");
+#undef FIND
+}
+
+/* The CUPTI that the process has; else the first that can be loaded of those that Python found (with
+ * colons between), or that the loader finds. */
+static int find_cupti(const char *given, char *path) {
+  char names[4 * PATH_BYTES], *rest = NULL;
+  if (dl_iterate_phdr(is_loaded_cupti, path) && load_cupti(path)) return 1;
+  snprintf(names, sizeof names, "%s:libcupti.so.13:libcupti.so.12:libcupti.so", given ? given : "");
+  for (char *name = strtok_r(names, ":", &rest); name != NULL; name = strtok_r(NULL, ":", &rest)) {
+    snprintf(path, PATH_BYTES, "%s", name);
+    if (load_cupti(path)) return 1;
+  }
+  return 0;
+}
+
+static int find_driver(void) {
+  void *library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+  if (library == NULL) return 0;
+  *(void **)&driver.param_info = dlsym(library, "cuFuncGetParamInfo");
+  *(void **)&driver.kernel_param_info = dlsym(library, "cuKernelGetParamInfo");
+  *(void **)&driver.name = dlsym(library, "cuFuncGetName");
+  *(void **)&driver.version = dlsym(library, "cuDriverGetVersion");
+  *(void **)&driver.current_device = dlsym(library, "cuCtxGetDevice");
+  *(void **)&driver.device_attribute = dlsym(library, "cuDeviceGetAttribute");
+  return dlsym(library, "cuTensorMapEncodeTiled") != NULL;
+}
+
+static int subscribe(void) {
+  char other[64] = "";
+  SubscriberParams params = {sizeof params, "tma_dlpack trace", other, sizeof other};
+  int result = cupti.subscribe_v2 != NULL ? cupti.subscribe_v2(&subscriber, on_call, NULL, &params)
+                                          : cupti.subscribe(&subscriber, on_call, NULL);
+  if (result != 0) return write_problem("subscribe", result, other);
+  result = cupti.enable(1, subscriber, DRIVER_API, ENCODE_TILED);
+  if (result != 0) {
+    cupti.unsubscribe(subscriber);
+    return write_problem("enable", result, "");
+  }
+  for (int i = 1; i < N_ENCODERS; ++i) /* an older CUPTI does not know the last ones */
+    cupti.enable(1, subscriber, DRIVER_API, ENCODERS[i].callback);
+  for (int i = 0; i < LAUNCH_SHAPES; ++i)
+    cupti.enable(1, subscriber, DRIVER_API, LAUNCHES[i].callback);
+  cupti.enable(1, subscriber, RESOURCE, MODULE_UNLOAD_STARTING);
+  return 1;
+}
+
+static void end(void) {
+  uint32_t enabled = 0;
+  if (!atomic_exchange(&alive, 0)) return;
+  int result = cupti.state(&enabled, subscriber, DRIVER_API, ENCODE_TILED);
+  if (result != 0 || !enabled) /* someone's cuptiFinalize ended the subscription without a word */
+    write_problem("lost", result, "");
+  write_line(new_line("end"));
+}
+
+/* Begin to trace into a folder. Returns 1, or 0 with a line in the file that has the reason. */
+EXPORTED int tma_dlpack_trace_start(const char *into, const char *cupti_paths) {
+  static int is_prepared;
+  if (counts == NULL)
+    counts = mmap(NULL, COUNT_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (alive || (void *)counts == MAP_FAILED) return 0;
+  pthread_mutex_lock(&mutex);
+  forget_all();
+  snprintf(folder, sizeof folder, "%s", into);
+  open_files();
+  pthread_mutex_unlock(&mutex);
+  char path[PATH_BYTES] = "";
+  void *frame;
+  backtrace(&frame, 1); /* loads what it needs now, and not within a call of the driver */
+  if (!find_driver()) return write_problem("driver", 0, "");
+  if (!find_cupti(cupti_paths, path)) return write_problem("cupti", 0, "");
+  if (!subscribe()) return 0;
+  uint32_t version = 0;
+  cupti.version(&version);
+  Line *line = new_line("start");
+  put(line, ",\"version\":%u,\"kernels\":%d,\"cupti\":", version, driver.param_info != NULL);
+  put_string(line, path, sizeof path);
+  write_line(line);
+  alive = 1;
+  if (!is_prepared) {
+    pthread_atfork(NULL, NULL, after_fork_in_child);
+    atexit(end); /* before CUPTI's own, which it registered earlier */
+  }
+  is_prepared = 1;
+  return 1;
+}
+
+EXPORTED void tma_dlpack_trace_stop(void) {
+  if (!alive) return;
+  end();
+  cupti.unsubscribe(subscriber);
+}
+
+/* What libcuda calls. 1 also where nothing can be traced: the program runs as without us. */
+EXPORTED int InitializeInjection(void) {
+  const char *into = getenv("TMA_DLPACK_TRACE");
+  if (into != NULL) tma_dlpack_trace_start(into, getenv("TMA_DLPACK_TRACE_CUPTI"));
+  return 1;
+}
