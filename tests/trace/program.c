@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -25,7 +26,7 @@ typedef struct {
   size_t bytes[8];
 } Kernel;
 
-static const Kernel gemm = {"gemm", 3, {4, 128, 256}}, fill = {"fill", 2, {8, 4}};
+static Kernel gemm = {"gemm", 3, {4, 128, 256}}, fill = {"fill", 2, {8, 4}};
 static void *cuda;
 static Map last;
 
@@ -91,8 +92,43 @@ static void launch(const char *how) {
 
 static void *encode_many(void *unused) {
   (void)unused;
+  CALL(stand_in_set_context)(0, 1);
   for (int i = 0; i < 1000; ++i) tiled(0x7f0000000000, 64 + (uint32_t)i % 10, 8, 3, -1, 0);
   return NULL;
+}
+
+static uint64_t state = 1;
+
+static uint64_t random_word(void) {
+  state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+  return state;
+}
+
+/* Calls whose arguments are anything. The driver is blind, so that it does not read them. */
+static void fuzz(int calls) {
+  const size_t page = 4096;
+  char *edge = (char *)mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) + page;
+  munmap(edge, page);
+  char *hidden = mmap(NULL, page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  static char valid[256];
+  char here[256] = {0};
+  for (int i = 0; i < calls; ++i) {
+    void *p[8];
+    uint32_t n[8];
+    for (int k = 0; k < 8; ++k) {
+      void *choices[] = {NULL, (void *)0x10, edge - random_word() % 130, hidden, valid, here + random_word() % 64,
+                         (void *)random_word(), (void *)-1};
+      uint32_t numbers[] = {0, 1, 2, 3, 5, 6, (uint32_t)random_word(), 0x80000000u};
+      p[k] = choices[random_word() % 8];
+      n[k] = numbers[random_word() % 8];
+    }
+    CALL(cuTensorMapEncodeTiled)(p[0], n[0], n[1], p[1], p[2], p[3], p[4], p[5], n[2], n[3], n[4], n[5]);
+    CALL(cuTensorMapEncodeIm2col)(p[0], n[0], n[1], p[1], p[2], p[3], p[4], p[5], n[2], n[3], p[6], n[4], n[5],
+                                  n[6], n[7]);
+    CALL(cuTensorMapEncodeIm2colWide)(p[0], n[0], n[1], p[1], p[2], p[3], n[2], n[3], n[4], n[5], p[4], n[6], n[7],
+                                      n[0], n[1], n[2]);
+    CALL(cuTensorMapReplaceAddress)(p[0], p[1]);
+  }
 }
 
 static double seconds(void) {
@@ -118,12 +154,16 @@ int main(int count, char **words) {
       printf("replace %d\n", CALL(cuTensorMapReplaceAddress)(&last, (void *)0x7f0000080000));
     if (strcmp(word, "misplace") == 0)
       printf("misplace %d\n", CALL(cuTensorMapReplaceAddress)(&last, (void *)0x7f0000080004));
-    if (strcmp(word, "clear85") == 0) last.bytes[10] &= 0xdf;
+    if (strcmp(word, "bit85") == 0) last.bytes[10] ^= 0x20;
     if (strcmp(word, "unknown") == 0) last.bytes[32] ^= 1;
-    if (strcmp(word, "unload") == 0) CALL(cuModuleUnload)(NULL);
+    if (strcmp(word, "unload") == 0) { /* another kernel gets the handle */
+      CALL(cuModuleUnload)(NULL);
+      gemm = (Kernel){"other", 1, {4}};
+    }
     if (strcmp(word, "nocontext") == 0) CALL(stand_in_set_context)(-1, 0);
     if (strcmp(word, "finalize") == 0)
       ((int (*)(void))dlsym(dlopen("libcupti.so.13", RTLD_NOW), "cuptiFinalize"))();
+    if (strcmp(word, "fuzz") == 0) fuzz(number);
     launch(word);
     if (strcmp(word, "threads") == 0) {
       pthread_t threads[8];

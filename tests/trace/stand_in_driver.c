@@ -94,6 +94,7 @@ static void tell(int site, uint32_t id, const char *name, const void *params, in
 
 #define PAIR(low, high) (void *)(uintptr_t)((uint32_t)(low) | (uint64_t)(uint32_t)(high) << 32)
 
+#ifndef WITHOUT_TENSOR_MAPS
 int cuTensorMapEncodeTiled(void *map, int data_type, uint32_t rank, void *address,
                            const uint64_t *dims, const uint64_t *strides, const uint32_t *box,
                            const uint32_t *elem_strides, int interleave, int swizzle,
@@ -104,6 +105,7 @@ int cuTensorMapEncodeTiled(void *map, int data_type, uint32_t rank, void *addres
        map, PAIR(data_type, rank), address, (void *)dims, (void *)strides, (void *)box,
        (void *)elem_strides, PAIR(interleave, swizzle), PAIR(l2_promotion, oob_fill));
 }
+#endif
 
 int cuTensorMapEncodeIm2col(void *map, int data_type, uint32_t rank, void *address,
                             const uint64_t *dims, const uint64_t *strides, const int *lower,

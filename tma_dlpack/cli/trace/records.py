@@ -17,12 +17,12 @@ Raw = dict[str, Any]
 def read_folder(folder: Path) -> Raw:
     """Return what all processes wrote so far: ``{"processes": [...], "maps": [...]}``.
 
-    A map has its process (an index), its count, and its kernels with theirs. What `trace` writes
-    as JSON is the same.
+    Processes are in the order of their start. A map has its process (an index), its count, and its
+    kernels with theirs. What `trace` writes as JSON is the same.
     """
     raw: Raw = {"processes": [], "maps": []}
     unknown: list[Raw] = []  # passed to kernels, and made by no call of the driver
-    for path in sorted(folder.glob("*.jsonl"), key=lambda path: path.stat().st_mtime_ns):
+    for path in sorted(folder.glob("*.jsonl"), key=lambda path: path.stem.partition("-")[2]):
         _add_process(raw, unknown, path)
     raw["maps"] += unknown
     return raw

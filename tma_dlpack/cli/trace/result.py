@@ -179,7 +179,7 @@ def _lines(traced: TracedMap) -> Iterator[str]:
 
 def _kernel(use: TracedKernel) -> str:
     place = f"parameter {use.parameter}" + (f", byte {use.offset}" if use.offset else "")
-    times = "once" if use.count == 1 else f"{use.count} times"
+    times = "once" if use.launches == 1 else f"{use.launches} times"
     return f"{use.name} ({place}), {times}"
 
 

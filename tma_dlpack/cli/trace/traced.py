@@ -54,7 +54,7 @@ class TracedKernel(NamedTuple):
     name: str
     parameter: int
     offset: int
-    count: int
+    launches: int
 
 
 @public
