@@ -99,6 +99,11 @@ def test_a_map_in_a_parameter_or_within_one_says_which_kernel_takes_it(traced):
     assert made.kernels == ("gemm",)
 
 
+def test_the_name_of_a_kernel_in_cpp_is_readable(traced):
+    _, trace = traced("init tiled lone")
+    assert trace.maps[0].kernels == ("lone(CUtensorMap)",)
+
+
 @pytest.mark.parametrize("how", ["launch", "ex", "extra", "graph"])
 def test_every_way_to_launch_is_seen(traced, how):
     _, trace = traced(f"init tiled {how}")
@@ -356,6 +361,14 @@ def test_the_command_prints_the_report_and_writes_html_and_json(folder, tmp_path
     again = tma.Trace.from_json(record.read_text())
     assert str(again) + "\n" == done.stdout.removeprefix("tiled 0\nrefused 1\n")
     assert json.loads(record.read_text())["tma_dlpack_trace"] == 1
+
+
+def test_the_programs_words_stay_as_they_are():
+    show = "import sys; print(sys.argv[1:])"
+    words = ["--coords", "-4", "--", "--html", "x", "-h"]
+    command = [sys.executable, "-m", "tma_dlpack", "trace", "--", sys.executable, "-c", show]
+    done = subprocess.run([*command, *words], capture_output=True, text=True)
+    assert done.stdout.splitlines()[0] == str(words)
 
 
 def test_the_command_without_a_program_says_what_to_type():

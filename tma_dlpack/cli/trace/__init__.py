@@ -26,8 +26,10 @@ from tma_dlpack.cli.trace.records import problem_text
 from tma_dlpack.cli.trace.result import Trace
 from tma_dlpack.cli.trace.traced import TracedMap
 from tma_dlpack.tables.errors import TmaUnsupportedError
+from tma_dlpack.tables.opaque import untraced
 
 
+@untraced
 @contextmanager
 def trace() -> Iterator[Trace]:
     """Record every tensor map that this process makes meanwhile, whoever makes it.

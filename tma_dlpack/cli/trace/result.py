@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
-from tma_dlpack.cli.trace.records import Raw, problem_text, read_folder
+from tma_dlpack.cli.trace.records import ALONE, Raw, problem_text, read_folder
 from tma_dlpack.cli.trace.traced import TracedKernel, TracedMap, merged
 from tma_dlpack.tables.coerce import counted, shown
 from tma_dlpack.tables.errors import COLUMNS, Advice, Finding, refusal
@@ -146,6 +146,7 @@ def _notes(processes: list[Raw], maps: int) -> Iterator[str]:
             yield f"{where}the driver does not tell kernels' parameters (before CUDA 12.4)"
     if maps:
         yield UNSEEN
+        yield f"while it ran, no other tool could subscribe to CUPTI ({ALONE})"
 
 
 def _findings(traced: TracedMap) -> tuple[Finding, ...]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from tma_dlpack.checks.check import advise, find_violations
@@ -202,9 +204,25 @@ def _process(raw: dict[str, Any], processes: list[dict[str, Any]]) -> str:
 def _uses(group: list[dict[str, Any]]) -> tuple[TracedKernel, ...]:
     counts: dict[tuple[str, int, int], int] = {}
     for kernel in (kernel for raw in group for kernel in raw["kernels"]):
-        place = (kernel["kernel"], kernel["parameter"], kernel["offset"])
+        place = (_readable(kernel["kernel"]), kernel["parameter"], kernel["offset"])
         counts[place] = counts.get(place, 0) + kernel["count"]
     return tuple(TracedKernel(*place, count) for place, count in counts.items())
+
+
+@lru_cache(maxsize=4096)
+def _readable(name: str) -> str:
+    """Return the C++ name of a mangled one, where the C++ library is there to ask."""
+    try:
+        demangle = ctypes.CDLL("libstdc++.so.6")["__cxa_demangle"]
+    except OSError:
+        return name
+    demangle.restype = ctypes.c_void_p
+    found = demangle(name.encode(), None, None, None) if name.startswith("_Z") else None
+    if not found:
+        return name
+    text = ctypes.string_at(found).decode("utf-8", "replace")
+    ctypes.CDLL(None).free(ctypes.c_void_p(found))
+    return text
 
 
 def _made_by(raw: dict[str, Any]) -> str:
