@@ -371,6 +371,39 @@ def test_the_programs_words_stay_as_they_are():
     assert done.stdout.splitlines()[0] == str(words)
 
 
+REPORT = """\
+2 different tensor maps of 3 calls: 1 refused
+
+map 1: cuTensorMapEncodeTiled, 2 times: accepted; process {pid} on sm_90
+  tiled: data_type=FLOAT16, rank=2, global_address=0x7f0000000000, global_dim=(128, 64),
+    global_strides=(256,), box_dim=(64, 8), element_strides=(1, 1), interleave=none,
+    swizzle=bytes128, l2_promotion=none, oob_fill=none
+  made by {program}
+  passed to gemm (parameter 1), once
+  passed to gemm (parameter 2, byte 64), once
+
+map 2: cuTensorMapEncodeTiled, once: refused with CUDA_ERROR_INVALID_VALUE (1); process {pid} on sm_90
+  tiled: data_type=FLOAT16, rank=2, global_address=0x7f0000000000, global_dim=(128, 64),
+    global_strides=(256,), box_dim=(64, 512), element_strides=(1, 1), interleave=none,
+    swizzle=bytes128, l2_promotion=none, oob_fill=none
+  made by {program}
+  box_dim[1] is 512; it must be 1..256
+    fix: use 256, and several copies for a larger tile
+    rule: BOX_RANGE (libcu++ make_tma_descriptor.h at 571f2fc3bc, __get_box_sizes; CUDA driver API,
+      cuTensorMapEncodeTiled)
+
+note: not seen: maps that a kernel builds or changes on the device (tensormap.replace, Triton's
+  tl.make_tensor_descriptor), and kernels that read a map from global memory
+note: while it ran, no other tool could subscribe to CUPTI (nsys, ncu, compute-sanitizer, cuda-gdb,
+  torch.profiler, Proton)"""  # noqa: E501
+
+
+def test_the_text_of_a_trace(traced, folder):
+    _, trace = traced("init tiled launch refused tiled")
+    pid = trace._raw["processes"][0]["pid"]
+    assert str(trace) == REPORT.format(pid=pid, program=folder / "program")
+
+
 def test_the_command_without_a_program_says_what_to_type():
     command = [sys.executable, "-m", "tma_dlpack", "trace", "--"]
     done = subprocess.run(command, capture_output=True, text=True)

@@ -7,137 +7,22 @@
  *
  * It must never end the program: the arguments of an encode are read by process_vm_readv, so that a
  * bad pointer is written down as "unreadable"; the parameters of a launch are read after the driver has
- * accepted (and read) them. It needs no Python: its symbols are looked up where the program has them.
- *
- * Declarations of CUPTI and CUDA: cupti_callbacks.h, cupti_driver_cbid.h, generated_cuda_meta.h and
- * cuda.h of CUDA 13.0; the numbers of the callbacks never change.
+ * accepted (and read) them.
  */
 
 #define _GNU_SOURCE
-#include <dlfcn.h>
-#include <errno.h>
-#include <execinfo.h>
-#include <fcntl.h>
-#include <link.h>
-#include <pthread.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <sys/uio.h>
 #include <time.h>
-#include <unistd.h>
+
+#include "_lines.h"
 
 #define EXPORTED __attribute__((visibility("default")))
 
-enum { MAP_BYTES = 128, MAP_ALIGNMENT = 64, BODY_WORDS = 15 };
+enum { MAP_ALIGNMENT = 64, BODY_WORDS = 15, MAX_PLACES = 128 };
 enum { MAX_IDS = 8192, SLOTS = 32768, COUNT_BYTES = MAX_IDS * 8 };
-enum { LINE_BYTES = 32768, PATH_BYTES = 4096, FRAMES = 32, MAX_PLACES = 128 };
 /* Ids of counts that belong to no line. */
 enum { COUNT_CALLS, COUNT_OVERFLOW, FIRST_ID };
-
-/* ---- CUPTI --------------------------------------------------------------------------------------- */
-
-enum { DRIVER_API = 1, RESOURCE = 3, MODULE_UNLOAD_STARTING = 7, API_ENTER = 0, API_EXIT = 1 };
-enum { ENCODE_TILED = 697, ENCODE_IM2COL = 698, REPLACE_ADDRESS = 699, ENCODE_IM2COL_WIDE = 781 };
-
-typedef struct {
-  int site;
-  const char *function_name;
-  const void *params;
-  void *result;
-  const char *symbol_name;
-  /* and more, which is not read */
-} CallbackData;
-
-typedef struct {
-  size_t size_bytes;
-  const char *name;
-  char *other_name;
-  size_t other_bytes;
-} SubscriberParams;
-
-typedef void (*Callback)(void *, int, uint32_t, const CallbackData *);
-
-static struct {
-  int (*subscribe)(void **, Callback, void *);
-  int (*subscribe_v2)(void **, Callback, void *, SubscriberParams *);
-  int (*unsubscribe)(void *);
-  int (*enable)(uint32_t, void *, int, uint32_t);
-  int (*state)(uint32_t *, void *, int, uint32_t);
-  int (*version)(uint32_t *);
-} cupti;
-
-/* ---- the driver ---------------------------------------------------------------------------------- */
-
-static struct {
-  int (*param_info)(void *, size_t, size_t *, size_t *);        /* since CUDA 12.4 */
-  int (*kernel_param_info)(void *, size_t, size_t *, size_t *); /* of a CUkernel */
-  int (*version)(int *);
-  int (*current_device)(int *);
-  int (*device_attribute)(int *, int, int);
-  int (*name)(const char **, void *); /* since CUDA 12.3 */
-} driver;
-
-/* Offsets in the parameters of the four calls, as generated_cuda_meta.h has them: the map is first. */
-enum { SCALARS = 11, ARRAYS = 6, LONGEST = 5 };
-enum { RANK = 1 };
-
-static const char *const SCALAR[SCALARS] = {
-    "data_type",   "rank",        "channels_per_pixel", "pixels_per_column", "lower_width",
-    "upper_width", "interleave",  "mode",               "swizzle",           "l2_promotion",
-    "oob_fill"};
-
-static const struct {
-  const char *name;
-  size_t entry_bytes;
-  int fewer; /* entries than the rank */
-} ARRAY[ARRAYS] = {{"global_dim", 8, 0},
-                   {"global_strides", 8, 1},
-                   {"box_dim", 4, 0},
-                   {"element_strides", 4, 0},
-                   {"pixel_box_lower_corner", 4, 2},
-                   {"pixel_box_upper_corner", 4, 2}};
-
-typedef struct {
-  uint32_t callback;
-  int address, scalar[SCALARS], array[ARRAYS]; /* 0: it has none */
-} Encoder;
-
-static const Encoder ENCODERS[] = {
-    {ENCODE_TILED, 16, {8, 12, 0, 0, 0, 0, 56, 0, 60, 64, 68}, {24, 32, 40, 48, 0, 0}},
-    {ENCODE_IM2COL, 16, {8, 12, 56, 60, 0, 0, 72, 0, 76, 80, 84}, {24, 32, 0, 64, 40, 48}},
-    {ENCODE_IM2COL_WIDE, 16, {8, 12, 48, 52, 40, 44, 64, 68, 72, 76, 80}, {24, 32, 0, 56, 0, 0}},
-    {REPLACE_ADDRESS, 8, {0}, {0}},
-};
-enum { N_ENCODERS = sizeof ENCODERS / sizeof *ENCODERS };
-
-/* Where a call that launches, or puts a launch into a graph, has its kernel and the parameters. */
-typedef struct {
-  uint32_t callback;
-  int node;                        /* offset of a pointer to what has the three, or -1 */
-  int function, parameters, extra; /* offsets; extra -1 where there is none */
-  int kernel;                      /* offset of a CUkernel, used where the function is NULL; or -1 */
-} LaunchShape;
-
-static const LaunchShape LAUNCHES[] = {
-    {307, -1, 0, 48, 56, -1}, /* cuLaunchKernel, and for per-thread streams */
-    {442, -1, 0, 48, 56, -1},
-    {652, -1, 8, 16, 24, -1}, /* cuLaunchKernelEx */
-    {653, -1, 8, 16, 24, -1},
-    {477, -1, 0, 48, -1, -1}, /* cuLaunchCooperativeKernel */
-    {478, -1, 0, 48, -1, -1},
-    {502, 32, 0, 40, 48, -1}, /* cuGraphAddKernelNode, _v2 */
-    {689, 32, 0, 40, 48, 56},
-    {521, 8, 0, 40, 48, -1}, /* cuGraphKernelNodeSetParams, _v2 */
-    {691, 8, 0, 40, 48, 56},
-    {538, 16, 0, 40, 48, -1}, /* cuGraphExecKernelNodeSetParams, _v2 */
-    {692, 16, 0, 40, 48, 56},
-};
-enum { LAUNCH_SHAPES = sizeof LAUNCHES / sizeof *LAUNCHES };
 
 /* ---- what was seen ------------------------------------------------------------------------------- */
 
@@ -190,72 +75,9 @@ static _Atomic uint64_t *counts;    /* MAX_IDS of them */
 static _Atomic uint32_t next_id = FIRST_ID;
 static void *subscriber;
 static char folder[PATH_BYTES];
-static int file = -1, self_memory = -1;
-static pid_t process;
 static _Atomic int alive;
 
-/* ---- lines of JSON ------------------------------------------------------------------------------- */
-
-/* On the heap, since a thread of the program may have a small stack; NULL where there is no memory. */
-typedef struct {
-  size_t used;
-  char text[LINE_BYTES];
-} Line;
-
-__attribute__((format(printf, 2, 3))) static void put(Line *line, const char *format, ...) {
-  if (line == NULL) return;
-  va_list arguments;
-  va_start(arguments, format);
-  int length = vsnprintf(line->text + line->used, LINE_BYTES - line->used, format, arguments);
-  va_end(arguments);
-  if (length > 0) line->used += (size_t)length;
-  if (line->used > LINE_BYTES - 1) line->used = LINE_BYTES - 1;
-}
-
-/* Bytes above 126 are written one by one, as Latin-1; records.py turns them back. */
-static void put_string(Line *line, const char *text, size_t longest) {
-  put(line, "\"");
-  for (size_t i = 0; text != NULL && text[i] != '\0' && i < longest; ++i) {
-    unsigned char c = (unsigned char)text[i];
-    int is_plain = c >= 32 && c <= 126 && c != '"' && c != '\\';
-    put(line, is_plain ? "%c" : "\\u%04x", c);
-  }
-  put(line, "\"");
-}
-
-static void put_hex(Line *line, const char *name, const void *bytes) {
-  put(line, ",\"%s\":\"", name);
-  for (int i = 0; i < MAP_BYTES; ++i) put(line, "%02x", ((const unsigned char *)bytes)[i]);
-  put(line, "\"");
-}
-
-static Line *new_line(const char *is) {
-  Line *line = malloc(sizeof *line);
-  if (line != NULL) line->used = 0;
-  put(line, "{\"is\":\"%s\"", is);
-  return line;
-}
-
-/* One write, to the end of the file: threads do not mix their lines. A line that was cut off is not
- * valid JSON, and records.py reports it. Where the disk is full, nothing can be done. */
-static void write_line(Line *line) {
-  put(line, "}\n");
-  if (line != NULL && file >= 0 && write(file, line->text, line->used) < 0) errno = 0;
-  free(line);
-}
-
 /* ---- files --------------------------------------------------------------------------------------- */
-
-static void put_rank(Line *line) {
-  static const char *const names[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID",
-                                      "LOCAL_RANK"};
-  for (size_t i = 0; i < sizeof names / sizeof *names; ++i)
-    if (getenv(names[i]) != NULL) {
-      put(line, ",\"process_rank\":");
-      put_string(line, getenv(names[i]), 20);
-      return;
-    }
-}
 
 static void open_files(void) {
   char name[4200], command[512] = "";
@@ -309,156 +131,6 @@ static int write_problem(const char *what, int code, const char *detail) {
   put_string(line, detail, 1024);
   write_line(line);
   return 0;
-}
-
-/* ---- memory that may not be there ---------------------------------------------------------------- */
-
-typedef struct {
-  void *to;
-  const void *from;
-  size_t bytes;
-  uint32_t bit;
-} Wanted;
-
-static int is_read(const Wanted *wanted) {
-  struct iovec to = {wanted->to, wanted->bytes}, from = {(void *)wanted->from, wanted->bytes};
-  ssize_t got = process_vm_readv(process, &to, 1, &from, 1, 0);
-  if (got < 0 && errno != EFAULT) { /* not allowed in this container, or not in this kernel */
-    if (self_memory < 0) self_memory = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
-    got = pread(self_memory, wanted->to, wanted->bytes, (off_t)(uintptr_t)wanted->from);
-  }
-  return got == (ssize_t)wanted->bytes;
-}
-
-/* Whether memory is on this thread's stack above us, where it can be read without asking: most callers
- * have their arrays there, and asking costs more than all the rest. */
-static int is_on_stack(const void *at, size_t bytes) {
-  static __thread uintptr_t low, top;
-  uintptr_t here = (uintptr_t)__builtin_frame_address(0), from = (uintptr_t)at;
-  if (top == 0) {
-    pthread_attr_t attributes;
-    void *start = NULL;
-    size_t room = 0;
-    top = 1;
-    if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
-      if (pthread_attr_getstack(&attributes, &start, &room) == 0) {
-        low = (uintptr_t)start;
-        top = low + room;
-      }
-      pthread_attr_destroy(&attributes);
-    }
-  }
-  return low <= here && here <= from && from < top && bytes <= top - from; /* else: another stack */
-}
-
-/* Read several places, with one call of the kernel. Returns the bits of those that are not readable. */
-static uint32_t read_all(const Wanted *wanted, int count) {
-  struct iovec to[ARRAYS + 1], from[ARRAYS + 1];
-  ssize_t total = 0;
-  unsigned long n = 0;
-  for (int i = 0; i < count; ++i) {
-    const Wanted *w = &wanted[i];
-    if (w->bytes == 0) continue;
-    if (is_on_stack(w->from, w->bytes)) {
-      memcpy(w->to, w->from, w->bytes);
-      continue;
-    }
-    to[n] = (struct iovec){w->to, w->bytes};
-    from[n++] = (struct iovec){(void *)w->from, w->bytes};
-    total += (ssize_t)w->bytes;
-  }
-  if (n == 0 || process_vm_readv(process, to, n, from, n, 0) == total) return 0;
-  uint32_t unreadable = 0;
-  for (int i = 0; i < count; ++i)
-    if (wanted[i].bytes > 0 && !is_read(&wanted[i])) {
-      memset(wanted[i].to, 0, wanted[i].bytes);
-      unreadable |= wanted[i].bit;
-    }
-  return unreadable;
-}
-
-/* ---- who made it --------------------------------------------------------------------------------- */
-
-/* The shared objects on the stack, innermost first, each with the function where it has a name. */
-static void put_objects(Line *line) {
-  void *frames[FRAMES];
-  int depth = backtrace(frames, FRAMES), written = 0;
-  const void *last = NULL;
-  put(line, ",\"objects\":[");
-  for (int i = 1; i < depth && written < 12; ++i) {
-    Dl_info info;
-    if (dladdr(frames[i], &info) == 0 || info.dli_fbase == last) continue;
-    last = info.dli_fbase;
-    put(line, written++ > 0 ? ",[" : "[");
-    put_string(line, info.dli_fname, 400);
-    put(line, ",");
-    put_string(line, info.dli_sname, 200);
-    put(line, "]");
-  }
-  put(line, "]");
-}
-
-/* The functions of Python that are asked, in one place so that all are there or none is. */
-static struct {
-  int (*PyGILState_Check)(void), (*Py_IsInitialized)(void), (*PyFrame_GetLineNumber)(void *);
-  void *(*PyEval_GetFrame)(void), *(*PyFrame_GetCode)(void *), *(*PyFrame_GetBack)(void *);
-  void *(*PyErr_Occurred)(void), *(*PyObject_GetAttrString)(void *, const char *);
-  const char *(*PyUnicode_AsUTF8AndSize)(void *, ssize_t *);
-  void (*Py_IncRef)(void *), (*Py_DecRef)(void *), (*PyErr_Clear)(void);
-} py;
-
-static int has_python(void) {
-#define FOUND(name) (*(void **)&py.name = dlsym(RTLD_DEFAULT, #name)) != NULL
-  return FOUND(PyGILState_Check) && FOUND(Py_IsInitialized) && FOUND(PyFrame_GetLineNumber) &&
-         FOUND(PyEval_GetFrame) && FOUND(PyFrame_GetCode) && FOUND(PyFrame_GetBack) &&
-         FOUND(PyErr_Occurred) && FOUND(PyObject_GetAttrString) && FOUND(PyUnicode_AsUTF8AndSize) &&
-         FOUND(Py_IncRef) && FOUND(Py_DecRef) && FOUND(PyErr_Clear);
-#undef FOUND
-}
-
-static void put_attribute(Line *line, void *object, const char *name) {
-  void *value = py.PyObject_GetAttrString(object, name);
-  put_string(line, value != NULL ? py.PyUnicode_AsUTF8AndSize(value, NULL) : NULL, 300);
-  if (value != NULL) py.Py_DecRef(value);
-}
-
-/* The Python frames of this thread, innermost first, where it holds the GIL. */
-static void put_python(Line *line) {
-  if (!has_python() || !py.Py_IsInitialized() || !py.PyGILState_Check() || py.PyErr_Occurred()) return;
-  void *frame = py.PyEval_GetFrame();
-  if (frame != NULL) py.Py_IncRef(frame);
-  put(line, ",\"python\":[");
-  for (int depth = 0; frame != NULL; ++depth) {
-    void *code = py.PyFrame_GetCode(frame), *back = py.PyFrame_GetBack(frame);
-    if (depth < FRAMES) {
-      put(line, depth > 0 ? ",[" : "[");
-      put_attribute(line, code, "co_filename");
-      put(line, ",%d,", py.PyFrame_GetLineNumber(frame));
-      put_attribute(line, code, "co_name");
-      put(line, "]");
-    }
-    py.Py_DecRef(code);
-    py.Py_DecRef(frame);
-    frame = back;
-  }
-  py.PyErr_Clear();
-  put(line, "]");
-}
-
-/* The GPU of the current context: what a Target asks of it. */
-static void put_device(Line *line) {
-  static const struct {
-    const char *name;
-    int attribute;
-  } facts[] = {{"major", 75}, {"minor", 76}, {"max_smem_bytes", 97}, {"multiprocessors", 16}};
-  int device = 0, value = 0;
-  if (driver.current_device == NULL || driver.current_device(&device) != 0) return;
-  put(line, ",\"device\":{\"index\":%d", device);
-  for (size_t i = 0; i < sizeof facts / sizeof *facts; ++i)
-    if (driver.device_attribute(&value, facts[i].attribute, device) == 0)
-      put(line, ",\"%s\":%d", facts[i].name, value);
-  if (driver.version(&value) == 0) put(line, ",\"driver_version\":%d", value);
-  put(line, "}");
 }
 
 /* ---- tables -------------------------------------------------------------------------------------- */
@@ -792,50 +464,6 @@ static void on_call(void *user, int domain, uint32_t callback, const CallbackDat
     if (ENCODERS[i].callback == callback)
       (info->site == API_ENTER ? encode_begins : encode_ends)(&ENCODERS[i], info);
   errno = saved;
-}
-
-static int is_loaded_cupti(struct dl_phdr_info *info, size_t size, void *name) {
-  (void)size;
-  const char *base = info->dlpi_name != NULL ? strrchr(info->dlpi_name, '/') : NULL;
-  if (base == NULL || strncmp(base, "/libcupti.so", 12) != 0) return 0;
-  snprintf(name, PATH_BYTES, "%s", info->dlpi_name);
-  return 1;
-}
-
-static int load_cupti(const char *path) {
-  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  if (library == NULL) return 0;
-#define FIND(member, name) (*(void **)&cupti.member = dlsym(library, name)) != NULL
-  *(void **)&cupti.subscribe_v2 = dlsym(library, "cuptiSubscribe_v2"); /* since CUPTI 13.0 */
-  return FIND(subscribe, "cuptiSubscribe") && FIND(unsubscribe, "cuptiUnsubscribe") &&
-         FIND(enable, "cuptiEnableCallback") && FIND(state, "cuptiGetCallbackState") &&
-         FIND(version, "cuptiGetVersion");
-#undef FIND
-}
-
-/* The CUPTI that the process has; else the first that can be loaded of those that Python found (with
- * colons between), or that the loader finds. */
-static int find_cupti(const char *given, char *path) {
-  char names[4 * PATH_BYTES], *rest = NULL;
-  if (dl_iterate_phdr(is_loaded_cupti, path) && load_cupti(path)) return 1;
-  snprintf(names, sizeof names, "%s:libcupti.so.13:libcupti.so.12:libcupti.so", given ? given : "");
-  for (char *name = strtok_r(names, ":", &rest); name != NULL; name = strtok_r(NULL, ":", &rest)) {
-    snprintf(path, PATH_BYTES, "%s", name);
-    if (load_cupti(path)) return 1;
-  }
-  return 0;
-}
-
-static int find_driver(void) {
-  void *library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
-  if (library == NULL) return 0;
-  *(void **)&driver.param_info = dlsym(library, "cuFuncGetParamInfo");
-  *(void **)&driver.kernel_param_info = dlsym(library, "cuKernelGetParamInfo");
-  *(void **)&driver.name = dlsym(library, "cuFuncGetName");
-  *(void **)&driver.version = dlsym(library, "cuDriverGetVersion");
-  *(void **)&driver.current_device = dlsym(library, "cuCtxGetDevice");
-  *(void **)&driver.device_attribute = dlsym(library, "cuDeviceGetAttribute");
-  return dlsym(library, "cuTensorMapEncodeTiled") != NULL;
 }
 
 static int subscribe(void) {
