@@ -237,7 +237,7 @@ def _trace(options: argparse.Namespace) -> int:
     status, trace = program.run(words)
     print(trace)
     if options.html:
-        page = draw.page("tma_dlpack trace", [trace._repr_html_()])
+        page = draw.page("tma_dlpack trace", [trace.html()])
         options.html.write_text(page, encoding="utf-8")
     if options.json:
         options.json.write_text(trace.to_json(), encoding="utf-8")

@@ -70,6 +70,7 @@ typedef struct {
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(Record *) by_call[SLOTS], by_body[SLOTS];
 static _Atomic(Function *) functions[SLOTS];
+static _Atomic uint64_t modes_seen[64];
 static _Atomic uint32_t generation; /* of function handles: they are used again after an unload */
 static _Atomic uint64_t *counts;    /* MAX_IDS of them */
 static _Atomic uint32_t next_id = FIRST_ID;
@@ -108,6 +109,7 @@ static void forget_all(void) {
   memset((void *)by_call, 0, sizeof by_call);
   memset((void *)by_body, 0, sizeof by_body);
   memset((void *)functions, 0, sizeof functions);
+  memset((void *)modes_seen, 0, sizeof modes_seen);
   if (file >= 0) close(file);
   if (self_memory >= 0) close(self_memory);
   file = self_memory = -1;
@@ -150,15 +152,29 @@ static uint64_t hash_of_call(const Call *call) {
   return hash;
 }
 
-/* A map without its address, and without bit 85, which libcu++ clears after encoding. */
-static void copy_body(uint64_t *body, const void *map) {
-  memcpy(body, (const char *)map + 8, MAP_BYTES - 8);
-  body[0] &= ~((uint64_t)1 << 21);
+/* The word with rank, type and modes, without bit 85, which libcu++ clears after encoding. */
+static uint64_t modes_of(const void *map) {
+  uint64_t word;
+  memcpy(&word, (const char *)map + 8, sizeof word);
+  return word & ~((uint64_t)1 << 21);
 }
 
-/* Of the words that have rank, type, modes and extents: enough to tell maps apart. */
+/* A bit for each hash of that word: most bytes that are no map are told by it alone. */
+static _Atomic uint64_t *known_modes(uint64_t modes, uint64_t *bit) {
+  uint64_t hash = mixed(modes, 0);
+  *bit = (uint64_t)1 << (hash & 63);
+  return &modes_seen[hash >> 58];
+}
+
+/* A map without its address. */
+static void copy_body(uint64_t *body, const void *map) {
+  memcpy(body, (const char *)map + 8, MAP_BYTES - 8);
+  body[0] = modes_of(map);
+}
+
+/* Of the words that have modes, extents and box: enough to tell maps apart. */
 static uint64_t hash_of_body(const uint64_t *body) {
-  return mixed(mixed(mixed(0, body[0]), body[3]), body[4]);
+  return mixed(mixed(mixed(mixed(mixed(0, body[0]), body[3]), body[4]), body[5]), body[6]);
 }
 
 static size_t slot_of(uint64_t hash, size_t step) { return (size_t)(hash + step) % SLOTS; }
@@ -267,6 +283,7 @@ static void write_new(Begun *b, const char *function, const void *map, uint64_t 
   put_python(line);
   put_objects(line);
   size_t slot, body_slot;
+  uint64_t bit;
   pthread_mutex_lock(&mutex);
   Record *known = record_of_call(&b->call, &slot);
   if (known != NULL) { /* another thread was quicker */
@@ -282,6 +299,8 @@ static void write_new(Begun *b, const char *function, const void *map, uint64_t 
       copy_body(record->body, map);
       if (record_of_body(record->body, &body_slot) == NULL)
         atomic_store_explicit(&by_body[body_slot], record, memory_order_release);
+      _Atomic uint64_t *modes = known_modes(record->body[0], &bit);
+      atomic_fetch_or(modes, bit);
     }
     atomic_store_explicit(&by_call[slot], record, memory_order_release);
   }
@@ -422,6 +441,14 @@ static const char *packed(const void *const *extra) {
   return NULL;
 }
 
+static Record *map_in(const void *bytes) {
+  uint64_t body[BODY_WORDS], bit;
+  size_t slot;
+  if (!(*known_modes(modes_of(bytes), &bit) & bit)) return NULL;
+  copy_body(body, bytes);
+  return record_of_body(body, &slot);
+}
+
 /* After the driver accepted the launch: it has read every parameter. */
 static void launch_ends(const LaunchShape *shape, const CallbackData *info) {
   if (*(const int *)info->result != 0) return;
@@ -437,10 +464,7 @@ static void launch_ends(const LaunchShape *shape, const CallbackData *info) {
     Place *place = &function->places[i];
     const char *bytes = each != NULL ? each[place->parameter] + place->offset
                                      : buffer + place->offset_on_device;
-    uint64_t body[BODY_WORDS];
-    size_t slot;
-    copy_body(body, bytes);
-    Record *record = record_of_body(body, &slot);
+    Record *record = map_in(bytes);
     if (record != NULL)
       takes_map(place, record, handle, info->symbol_name);
     else if (place->is_whole && !place->is_unknown_written)

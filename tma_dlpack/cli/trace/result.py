@@ -11,14 +11,14 @@ from pathlib import Path
 from tma_dlpack.cli.trace.records import ALONE, Raw, problem_text, read_folder
 from tma_dlpack.cli.trace.traced import TracedKernel, TracedMap, merged
 from tma_dlpack.tables.coerce import counted, shown
-from tma_dlpack.tables.errors import COLUMNS, Advice, Finding, refusal
+from tma_dlpack.tables.errors import COLUMNS, Advice, Finding, TmaError, refusal
 from tma_dlpack.tables.public import public
 
 UNSEEN = (
     "not seen: maps that a kernel builds or changes on the device (tensormap.replace, Triton's "
     "tl.make_tensor_descriptor), and kernels that read a map from global memory"
 )
-MOST_PICTURES = 24  # of an HTML page: each has about 150 KB
+_MOST_BYTES_IN_NOTEBOOKS = 380_000  # each map's pictures have about 120 KB
 _MOST_KERNELS = 6
 _FORMAT = 1
 
@@ -99,7 +99,7 @@ class Trace:
     def __str__(self) -> str:
         lines = [self._head()]
         for number, traced in enumerate(self.maps, 1):
-            lines += ["", _title(number, traced), *_described(traced)]
+            lines += ["", _wrapped(_title(number, traced)), *_described(traced)]
             lines += [textwrap.indent(_finding(f), "  ") for f in _findings(traced)]
         return "\n".join([*lines, "", *(_wrapped(f"note: {note}") for note in self.notes)])
 
@@ -117,23 +117,40 @@ class Trace:
         return f"{' '.join(words)}: {f'{refused} refused' if refused else 'all accepted'}"
 
     def _repr_html_(self) -> str:
+        return self.html(_MOST_BYTES_IN_NOTEBOOKS)
+
+    def html(self, most_bytes: int = 20_000_000) -> str:
+        """Return the report as HTML, with as many pictures as `most_bytes` hold."""
         # imported when first needed
         from tma_dlpack.draw.cards import finding_html
         from tma_dlpack.draw.figure import fragment
 
         parts = [f"<div><b>{html.escape(self._head())}</b></div>"]
+        room = most_bytes
         for number, traced in enumerate(self.maps, 1):
             parts.append(f"<h3>{html.escape(_title(number, traced))}</h3>")
             parts += [f"<div><code>{html.escape(line)}</code></div>" for line in _lines(traced)]
             parts += [finding_html(f, with_argument=False) for f in _findings(traced)]
-            picture = traced.tensor_map() if number <= MOST_PICTURES else None
-            if picture is not None:
-                parts.append(
-                    f"<details{' open' if number == 1 else ''}><summary>picture</summary>"
-                    f"{picture._repr_html_()}</details>"
-                )
+            pictures = _pictures(traced) if room > 0 else ""
+            room -= len(pictures)
+            if room > 0:
+                parts.append(pictures)
         parts += [f"<p>note: {html.escape(note)}</p>" for note in self.notes]
         return fragment(parts)
+
+
+def _pictures(traced: TracedMap) -> str:
+    """Return the tensor with its box, and the tile in shared memory; "" where none can be drawn."""
+    from tma_dlpack import draw
+
+    tensor_map = traced.tensor_map()
+    if tensor_map is None:
+        return ""
+    first = "tensor" if tensor_map.kind == "tiled" else "walk"
+    try:
+        return "".join(draw.figure(tensor_map, name).panels() for name in (first, "shared"))
+    except TmaError as error:  # a map that no copy survives
+        return f"<p>not drawn: {html.escape(str(error))}</p>"
 
 
 def _notes(processes: list[Raw], maps: int) -> Iterator[str]:
