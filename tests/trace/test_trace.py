@@ -208,6 +208,20 @@ def test_a_pointer_to_no_memory_is_an_entry_that_says_so(traced, bad):
     assert getattr(made.arguments, ARRAYS[bad], None) is None
 
 
+@pytest.mark.parametrize(("words", "unreadable"), [("tiled", []), ("bad 3", ["box_dim"])])
+def test_where_process_vm_readv_is_forbidden_memory_is_read_another_way(
+    traced, tmp_path, words, unreadable
+):
+    source = tmp_path / "forbidden.c"
+    source.write_text("#include <errno.h>\nint process_vm_readv() { errno = EPERM; return -1; }")
+    compile_c(str(source), tmp_path / "forbidden.so")
+    preload = str(tmp_path / "forbidden.so")
+    _, trace = traced(f"init {words}", LD_PRELOAD=preload, STAND_IN_BLIND="1")
+    (made,) = trace.maps
+    assert made.arguments.global_dim == (128, 64)
+    assert [v.argument for v in made.report.violations if v.rule == "UNREADABLE"] == unreadable
+
+
 def test_a_call_that_ends_the_program_is_in_the_report(traced):
     status, trace = traced("init tiled bad 1")
     assert status == 128 + 11
