@@ -213,7 +213,7 @@ def test_where_process_vm_readv_is_forbidden_memory_is_read_another_way(
     traced, tmp_path, words, unreadable
 ):
     source = tmp_path / "forbidden.c"
-    source.write_text("#include <errno.h>\nint process_vm_readv() { errno = EPERM; return -1; }")
+    source.write_text("#include <errno.h>\nlong process_vm_readv() { errno = EPERM; return -1; }")
     compile_c(str(source), tmp_path / "forbidden.so")
     preload = str(tmp_path / "forbidden.so")
     _, trace = traced(f"init {words}", LD_PRELOAD=preload, STAND_IN_BLIND="1")
