@@ -41,11 +41,11 @@ static void init(void) {
 }
 
 /* Encode 64 rows of 128 float16 in boxes of 64 x `box_rows`; `bad` is the number of a bad pointer. */
-static int tiled(uint64_t address, uint32_t rows, uint32_t box_rows, int swizzle, int bad, int off) {
+static int tiled(uint64_t address, uint32_t rows, uint32_t box_rows, int swizzle, int bad) {
   static _Thread_local Map map;
   uint64_t dims[5] = {128, rows, 1, 1, 1}, strides[4] = {256, 1, 1, 1};
   uint32_t box[5] = {64, box_rows, 1, 1, 1}, ones[5] = {1, 1, 1, 1, 1};
-  void *pointers[5] = {map.bytes + off, dims, strides, box, ones};
+  void *pointers[5] = {&map, dims, strides, box, ones};
   if (bad >= 0) pointers[bad] = (void *)(uintptr_t)(bad % 2 ? 0x10 : 0xfffffffffffff000);
   memset(&map, 0, sizeof map);
   int result = CALL(cuTensorMapEncodeTiled)(pointers[0], 6, 2, (void *)address, pointers[1], pointers[2],
@@ -94,7 +94,7 @@ static void launch(const char *how) {
 static void *encode_many(void *unused) {
   (void)unused;
   CALL(stand_in_set_context)(0, 1);
-  for (int i = 0; i < 1000; ++i) tiled(0x7f0000000000, 64 + (uint32_t)i % 10, 8, 3, -1, 0);
+  for (int i = 0; i < 1000; ++i) tiled(0x7f0000000000, 64 + (uint32_t)i % 10, 8, 3, -1);
   return NULL;
 }
 
@@ -143,13 +143,12 @@ int main(int count, char **words) {
     const char *word = words[i];
     int number = i + 1 < count ? atoi(words[i + 1]) : 0;
     if (strcmp(word, "init") == 0) init();
-    if (strcmp(word, "tiled") == 0) printf("tiled %d\n", tiled(0x7f0000000000, 64, 8, 3, -1, 0));
-    if (strcmp(word, "moved") == 0) printf("moved %d\n", tiled(0x7f0000004000, 64, 8, 3, -1, 0));
-    if (strcmp(word, "refused") == 0) printf("refused %d\n", tiled(0x7f0000000000, 64, 512, 3, -1, 0));
-    if (strcmp(word, "unaligned") == 0) printf("unaligned %d\n", tiled(0x7f0000000000, 64, 8, 3, -1, 16));
-    if (strcmp(word, "bad") == 0) printf("bad %d\n", tiled(0x7f0000000000, 64, 8, 3, number, 0));
+    if (strcmp(word, "tiled") == 0) printf("tiled %d\n", tiled(0x7f0000000000, 64, 8, 3, -1));
+    if (strcmp(word, "moved") == 0) printf("moved %d\n", tiled(0x7f0000004000, 64, 8, 3, -1));
+    if (strcmp(word, "refused") == 0) printf("refused %d\n", tiled(0x7f0000000000, 64, 512, 3, -1));
+    if (strcmp(word, "bad") == 0) printf("bad %d\n", tiled(0x7f0000000000, 64, 8, 3, number));
     if (strcmp(word, "many") == 0)
-      for (int n = 0; n < number; ++n) tiled(0x7f0000000000, 64 + (uint32_t)n, 8, 3, -1, 0);
+      for (int n = 0; n < number; ++n) tiled(0x7f0000000000, 64 + (uint32_t)n, 8, 3, -1);
     if (strcmp(word, "im2col") == 0 || strcmp(word, "wide") == 0) im2col(word[0] == 'w');
     if (strcmp(word, "replace") == 0)
       printf("replace %d\n", CALL(cuTensorMapReplaceAddress)(&last, (void *)0x7f0000080000));
@@ -161,6 +160,11 @@ int main(int count, char **words) {
       CALL(cuModuleUnload)(NULL);
       gemm = (Kernel){"other", 1, {4}};
     }
+    if (strcmp(word, "wait") == 0) usleep(120000);
+    if (strcmp(word, "sync") == 0) CALL(cuCtxSynchronize)();
+    if (strcmp(word, "load") == 0) CALL(cuModuleLoadData)(NULL, NULL);
+    if (strcmp(word, "fills") == 0 || strcmp(word, "launches") == 0)
+      for (int n = 0; n < number; ++n) launch(word[0] == 'f' ? "fill" : "launch");
     if (strcmp(word, "nocontext") == 0) CALL(stand_in_set_context)(-1, 0);
     if (strcmp(word, "finalize") == 0)
       ((int (*)(void))dlsym(dlopen("libcupti.so.13", RTLD_NOW), "cuptiFinalize"))();
@@ -180,7 +184,7 @@ int main(int count, char **words) {
     }
     if (strcmp(word, "time") == 0) {
       double start = seconds();
-      for (int n = 0; n < number; ++n) tiled(0x7f0000000000, 64, 8, 3, -1, 0);
+      for (int n = 0; n < number; ++n) tiled(0x7f0000000000, 64, 8, 3, -1);
       double encoded = seconds();
       for (int n = 0; n < number; ++n) launch("fill");
       double filled = seconds();

@@ -164,3 +164,16 @@ int cuModuleUnload(void *module) {
   if (callback != NULL) callback(user, 3, 7, &data);
   return 0;
 }
+
+int cuCtxSynchronize(void) {
+  CallbackData data = {0};
+  if (callback != NULL) callback(user, 4, 2, &data);
+  return 0;
+}
+
+int cuModuleLoadData(void **module, const void *image) {
+  CallbackData data = {0};
+  (void)module, (void)image;
+  if (callback != NULL) callback(user, 3, 6, &data);
+  return 0;
+}

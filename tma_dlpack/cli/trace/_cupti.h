@@ -17,7 +17,11 @@ enum { PATH_BYTES = 4096 };
 
 /* ---- CUPTI --------------------------------------------------------------------------------------- */
 
-enum { DRIVER_API = 1, RESOURCE = 3, MODULE_UNLOAD_STARTING = 7, API_ENTER = 0, API_EXIT = 1 };
+/* Domains, callbacks of theirs that are no calls of the driver, and the two sites of a call. */
+enum { DRIVER_API = 1, RESOURCE = 3, SYNCHRONIZE = 4 };
+enum { MODULE_LOADED = 6, MODULE_UNLOAD_STARTING = 7 };
+enum { STREAM_SYNCHRONIZED = 1, CONTEXT_SYNCHRONIZED = 2 };
+enum { API_ENTER = 0, API_EXIT = 1 };
 enum { ENCODE_TILED = 697, ENCODE_IM2COL = 698, REPLACE_ADDRESS = 699, ENCODE_IM2COL_WIDE = 781 };
 
 typedef struct {

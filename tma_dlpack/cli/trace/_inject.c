@@ -22,7 +22,10 @@
 enum { MAP_ALIGNMENT = 64, BODY_WORDS = 15, MAX_PLACES = 128 };
 enum { MAX_IDS = 8192, SLOTS = 32768, COUNT_BYTES = MAX_IDS * 8 };
 /* Ids of counts that belong to no line. */
-enum { COUNT_CALLS, COUNT_OVERFLOW, FIRST_ID };
+enum { COUNT_CALLS, COUNT_OVERFLOW, COUNT_PAUSES, FIRST_ID };
+/* CUPTI takes 0.3 us for each launch that we hear of. So we stop listening after so many launches with
+ * nothing new, and begin again with a new map, and for a few launches now and then. */
+enum { LAUNCHES_WITHOUT_NEWS = 2000, LAUNCHES_NOW_AND_THEN = 256, PAUSE_MS = 100 };
 
 /* ---- what was seen ------------------------------------------------------------------------------- */
 
@@ -31,7 +34,7 @@ enum { COUNT_CALLS, COUNT_OVERFLOW, FIRST_ID };
 typedef struct {
   uint32_t callback, unreadable; /* a bit for each array, and MAP_BIT */
   int32_t result, scalar[SCALARS];
-  uint32_t address_kind, map_low;
+  uint32_t address_kind, unused;
   union {
     uint64_t array[ARRAYS][LONGEST];
     uint64_t body[BODY_WORDS]; /* of cuTensorMapReplaceAddress: the map without its address */
@@ -67,7 +70,10 @@ typedef struct {
   Place places[];
 } Function;
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER, listening = PTHREAD_MUTEX_INITIALIZER;
+static int is_listening;          /* to launches */
+static _Atomic int launches_left; /* to listen to */
+static _Atomic int64_t paused_at;
 static _Atomic(Record *) by_call[SLOTS], by_body[SLOTS];
 static _Atomic(Function *) functions[SLOTS];
 static _Atomic uint64_t modes_seen[64];
@@ -120,6 +126,7 @@ static void forget_all(void) {
 /* A forked child counts for itself, in files that are made when it has something to write. */
 static void after_fork_in_child(void) {
   pthread_mutex_init(&mutex, NULL);
+  pthread_mutex_init(&listening, NULL);
   alive = 0;
   mmap((void *)counts, COUNT_BYTES, PROT_READ | PROT_WRITE,
        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
@@ -207,6 +214,36 @@ static void count(uint32_t id, uint64_t more) {
 static uint32_t new_id(void) {
   if (next_id >= MAX_IDS) return COUNT_OVERFLOW;
   return next_id++;
+}
+
+/* ---- whether launches are heard ------------------------------------------------------------------ */
+
+static int64_t milliseconds(void) {
+  struct timespec now = {0};
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Listen to so many launches; for 0, stop. */
+static void listen(int launches) {
+  pthread_mutex_lock(&listening);
+  launches_left = launches;
+  if (is_listening != (launches > 0))
+    for (int i = 0; i < LAUNCH_SHAPES; ++i)
+      cupti.enable(launches > 0, subscriber, DRIVER_API, LAUNCHES[i].callback);
+  is_listening = launches > 0;
+  paused_at = milliseconds();
+  pthread_mutex_unlock(&listening);
+}
+
+static void listen_now_and_then(void) {
+  if (launches_left <= 0 && milliseconds() - paused_at >= PAUSE_MS) listen(LAUNCHES_NOW_AND_THEN);
+}
+
+static void heard_launch(void) {
+  if (atomic_fetch_sub(&launches_left, 1) != 1) return;
+  count(COUNT_PAUSES, 1);
+  listen(0);
 }
 
 /* ---- encodes ------------------------------------------------------------------------------------- */
@@ -305,6 +342,7 @@ static void write_new(Begun *b, const char *function, const void *map, uint64_t 
     atomic_store_explicit(&by_call[slot], record, memory_order_release);
   }
   pthread_mutex_unlock(&mutex);
+  listen(LAUNCHES_WITHOUT_NEWS);
 }
 
 static void seen(Begun *b, const char *function, const void *map, uint64_t more) {
@@ -338,7 +376,6 @@ static void encode_begins(const Encoder *encoder, const CallbackData *info) {
   call->unreadable = read_all(wanted, n);
   if (encoder->callback == REPLACE_ADDRESS) copy_body(call->body, b->before);
   call->address_kind = (uint32_t)(b->address & 31) | (b->address == 0) << 5 | (b->address >> 57 != 0) << 6;
-  call->map_low = (uint32_t)(uintptr_t)b->map % MAP_BYTES;
   call->result = NOT_RETURNED;
   if (call->unreadable != 0) seen(b, info->function_name, NULL, 1); /* it may never return */
 }
@@ -350,6 +387,7 @@ static void encode_ends(const Encoder *encoder, const CallbackData *info) {
   b->call.result = *(const int *)info->result;
   seen(b, info->function_name, b->call.result == 0 ? b->map : NULL, 1); /* the driver has written it */
   b->encoder = NULL;
+  listen_now_and_then();
 }
 
 /* ---- launches ------------------------------------------------------------------------------------ */
@@ -417,6 +455,7 @@ static void takes_map(Place *place, Record *record, void *handle, const char *na
   write_line(line);
   atomic_store_explicit(&place->pairs, pair, memory_order_release);
   pthread_mutex_unlock(&mutex);
+  listen(LAUNCHES_WITHOUT_NEWS);
 }
 
 /* 128 bytes that no call of the driver made; records.py sees whether they are a map. */
@@ -476,17 +515,24 @@ static void launch_ends(const LaunchShape *shape, const CallbackData *info) {
 
 static void on_call(void *user, int domain, uint32_t callback, const CallbackData *info) {
   (void)user;
-  if (domain != DRIVER_API) { /* a module is unloaded */
-    atomic_fetch_add(&generation, 1);
-    return;
-  }
   int saved = errno;
-  if (info->site == API_EXIT) count(COUNT_CALLS, 1);
-  for (int i = 0; i < LAUNCH_SHAPES; ++i)
-    if (LAUNCHES[i].callback == callback && info->site == API_EXIT) launch_ends(&LAUNCHES[i], info);
-  for (int i = 0; i < N_ENCODERS; ++i)
-    if (ENCODERS[i].callback == callback)
-      (info->site == API_ENTER ? encode_begins : encode_ends)(&ENCODERS[i], info);
+  if (domain == RESOURCE && callback == MODULE_LOADED) {
+    listen(LAUNCHES_NOW_AND_THEN);
+  } else if (domain == RESOURCE) {
+    atomic_fetch_add(&generation, 1);
+  } else if (domain == SYNCHRONIZE) {
+    listen_now_and_then();
+  } else {
+    if (info->site == API_EXIT) count(COUNT_CALLS, 1);
+    for (int i = 0; i < N_ENCODERS; ++i)
+      if (ENCODERS[i].callback == callback)
+        (info->site == API_ENTER ? encode_begins : encode_ends)(&ENCODERS[i], info);
+    for (int i = 0; i < LAUNCH_SHAPES; ++i)
+      if (LAUNCHES[i].callback == callback && info->site == API_EXIT) {
+        launch_ends(&LAUNCHES[i], info);
+        heard_launch();
+      }
+  }
   errno = saved;
 }
 
@@ -503,9 +549,12 @@ static int subscribe(void) {
   }
   for (int i = 1; i < N_ENCODERS; ++i) /* an older CUPTI does not know the last ones */
     cupti.enable(1, subscriber, DRIVER_API, ENCODERS[i].callback);
-  for (int i = 0; i < LAUNCH_SHAPES; ++i)
-    cupti.enable(1, subscriber, DRIVER_API, LAUNCHES[i].callback);
+  cupti.enable(1, subscriber, RESOURCE, MODULE_LOADED);
   cupti.enable(1, subscriber, RESOURCE, MODULE_UNLOAD_STARTING);
+  cupti.enable(1, subscriber, SYNCHRONIZE, STREAM_SYNCHRONIZED);
+  cupti.enable(1, subscriber, SYNCHRONIZE, CONTEXT_SYNCHRONIZED);
+  is_listening = 0;
+  listen(LAUNCHES_WITHOUT_NEWS);
   return 1;
 }
 

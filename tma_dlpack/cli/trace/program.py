@@ -123,7 +123,7 @@ class _Watch:
                 self._explain(path, parse(content))
 
     def _explain(self, path: Path, lines: list[dict[str, object]]) -> None:
-        process = {"pid": path.name.partition("-")[0]}
+        process = {"pid": path.name.partition("-")[0], "pauses": 0}
         for line in lines:
             if line["is"] == "problem":
                 text = f"tma_dlpack trace: process {process['pid']}: {problem_text(line)}"

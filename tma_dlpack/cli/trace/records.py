@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 #: Ids of the counts that belong to no line, and bytes of a count, as in _inject.c.
-_CALLS, _OVERFLOW = 0, 1
+_CALLS, _OVERFLOW, _PAUSES = 0, 1, 2
 _COUNT = struct.Struct("<Q")
 
 Raw = dict[str, Any]
@@ -65,6 +65,7 @@ def _add_process(raw: Raw, unknown: list[Raw], path: Path) -> None:
 
     index = len(raw["processes"])
     process: Raw = {"problems": [], "calls": count(_CALLS), "overflow": count(_OVERFLOW)}
+    process["pauses"] = count(_PAUSES)
     raw["processes"].append(process)
     maps: dict[int, Raw] = {}
     for line in lines:
@@ -98,10 +99,10 @@ def problem_text(problem: Raw) -> str:
     """Word a problem in one line: what happened, and what to do."""
     code, detail = problem["code"], problem["detail"]
     if problem["what"] == "subscribe" and code == _TAKEN:
-        who = f" ({detail})" if detail else ""
+        who = f" ({detail})" if detail and "not provided" not in detail else ""
         return (
             f"another tool{who} has CUPTI's one subscription, so nothing can be traced: run "
-            f"without it ({ALONE})"
+            f"without it ({ALONE}; a torch.profiler keeps it until the process ends)"
         )
     if problem["what"] == "subscribe" and code in _DENIED:
         return (

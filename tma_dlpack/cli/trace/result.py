@@ -101,7 +101,8 @@ class Trace:
         for number, traced in enumerate(self.maps, 1):
             lines += ["", _wrapped(_title(number, traced)), *_described(traced)]
             lines += [textwrap.indent(_finding(f), "  ") for f in _findings(traced)]
-        return "\n".join([*lines, "", *(_wrapped(f"note: {note}") for note in self.notes)])
+        notes = [_wrapped(f"note: {note}") for note in self.notes]
+        return "\n".join([*lines, *([""] if notes else []), *notes])
 
     def _head(self) -> str:
         maps, processes = self.maps, self._raw["processes"]
@@ -161,8 +162,14 @@ def _notes(processes: list[Raw], maps: int) -> Iterator[str]:
             yield f"{where}{process['overflow']} calls made more different maps than are told apart"
         if process.get("kernels") == 0:
             yield f"{where}the driver does not tell kernels' parameters (before CUDA 12.4)"
-    if maps:
+    if any(process["pauses"] for process in processes):
+        yield (
+            "launches were not all heard: after 2000 without news only 256 are, ten times a second "
+            "(so that a launch costs less than 0.1 us); a map's kernel may be missing"
+        )
+    if any("cupti" in process for process in processes):
         yield UNSEEN
+    if maps:
         yield f"while it ran, no other tool could subscribe to CUPTI ({ALONE})"
 
 
@@ -198,6 +205,7 @@ def _lines(traced: TracedMap) -> Iterator[str]:
 def _kernel(use: TracedKernel) -> str:
     place = f"parameter {use.parameter}" + (f", byte {use.offset}" if use.offset else "")
     times = "once" if use.launches == 1 else f"{use.launches} times"
+    times += " or more" if use.is_least else ""
     return f"{use.name} ({place}), {times}"
 
 

@@ -46,17 +46,20 @@ _NAMES = {0: "CUDA_SUCCESS", **{result.code: result.name for result in RESULTS}}
 #: Shared objects that stand between a caller and the driver, and say nothing about the caller.
 _BETWEEN = ("libcuda.so", "libcupti", "_inject.", "libc.so", "ld-linux", "libffi", "_ctypes.")
 _PACKAGES = ("site-packages", "dist-packages", "<frozen", "<string>", f"tma_dlpack{os.sep}")
-_MAP_ALIGNMENT = 64  # bytes; what the driver asks of a CUtensorMap's own address
 Bytes = bytes
 
 
 class TracedKernel(NamedTuple):
-    """A kernel that was launched with a map: which parameter, at which byte of it, how often."""
+    """A kernel that was launched with a map: which parameter, at which byte of it, how often.
+
+    `is_least`: there may be more launches, for not all were counted.
+    """
 
     name: str
     parameter: int
     offset: int
     launches: int
+    is_least: bool
 
 
 @public
@@ -167,7 +170,7 @@ def _traced(group: list[dict[str, Any]], processes: list[dict[str, Any]]) -> Tra
     report = _report(arguments, first, target)
     if first["call"] is None and not (arguments.global_address and report.ok):
         return None  # other bytes of a kernel's parameters
-    uses = _uses(group)
+    uses = _uses(group, processes)
     return TracedMap(
         call=first["call"] or "",
         arguments=arguments,
@@ -178,7 +181,7 @@ def _traced(group: list[dict[str, Any]], processes: list[dict[str, Any]]) -> Tra
         uses=uses,
         made_by=_made_by(first),
         python=tuple(f"{path}:{line} in {name}" for path, line, name in first.get("python", ())),
-        processes=tuple(dict.fromkeys(_process(raw, processes) for raw in group)),
+        processes=tuple(sorted({_process(raw, processes) for raw in group}, key=_natural)),
         target=target,
         bytes=data,
     )
@@ -201,12 +204,17 @@ def _process(raw: dict[str, Any], processes: list[dict[str, Any]]) -> str:
     return f"process {processes[raw['process']].get('pid', '?')}"
 
 
-def _uses(group: list[dict[str, Any]]) -> tuple[TracedKernel, ...]:
+def _natural(name: str) -> tuple[int, str]:
+    return len(name), name
+
+
+def _uses(group: list[dict[str, Any]], processes: list[dict[str, Any]]) -> tuple[TracedKernel, ...]:
     counts: dict[tuple[str, int, int], int] = {}
     for kernel in (kernel for raw in group for kernel in raw["kernels"]):
         place = (_readable(kernel["kernel"]), kernel["parameter"], kernel["offset"])
         counts[place] = counts.get(place, 0) + kernel["count"]
-    return tuple(TracedKernel(*place, count) for place, count in counts.items())
+    is_least = any(processes[raw["process"]]["pauses"] for raw in group)
+    return tuple(TracedKernel(*place, count, is_least) for place, count in counts.items())
 
 
 @lru_cache(maxsize=4096)
@@ -316,7 +324,6 @@ def _other_reasons(raw: dict[str, Any]) -> Iterator[Violation]:
     name = _NAMES.get(result, "an unknown error")
     found, limit = f"the driver returned {name} ({result})", "the arguments are in order"
     fix = "report it with the arguments: this driver asks something that the rules do not know"
-    pointer = raw.get("map_address", 0)
     if result in STICKY:
         limit = "this is the error of an earlier kernel, which every later call returns"
         fix = "look for the kernel: compute-sanitizer, or CUDA_LAUNCH_BLOCKING=1"
@@ -325,9 +332,5 @@ def _other_reasons(raw: dict[str, Any]) -> Iterator[Violation]:
         fix = (
             "create or set a context first (cudaSetDevice, torch.cuda.init()); after a fork, spawn"
         )
-    elif isinstance(pointer, int) and pointer % _MAP_ALIGNMENT:
-        found = f"the CUtensorMap itself is at {pointer:#x}"
-        limit = f"it must be aligned to {_MAP_ALIGNMENT} bytes"
-        fix = "allocate it as CUtensorMap, which is aligned, or with alignas(64)"
     source = "trace: the result of the call"
     yield Violation("DRIVER_RESULT", "tensor_map", found, limit, fix, source)
