@@ -184,8 +184,9 @@ def _title(number: int, traced: TracedMap) -> str:
     result = "accepted" if traced.result == 0 else traced.result_name
     if traced.result:
         result = f"refused with {traced.result_name} ({traced.result})"
+    where = f" on {traced.target}" if traced.target else ""
     times = "once" if traced.count == 1 else f"{traced.count} times"
-    return f"map {number}: {traced.call}, {times}: {result}; {who} on {traced.target}"
+    return f"map {number}: {traced.call}, {times}: {result}; {who}{where}"
 
 
 def _lines(traced: TracedMap) -> Iterator[str]:

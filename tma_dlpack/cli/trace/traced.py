@@ -45,7 +45,15 @@ _CORNERS = ("pixel_box_lower_corner", "pixel_box_upper_corner")
 _NAMES = {0: "CUDA_SUCCESS", **{result.code: result.name for result in RESULTS}}
 #: Shared objects that stand between a caller and the driver, and say nothing about the caller.
 _BETWEEN = ("libcuda.so", "libcupti", "_inject.", "libc.so", "ld-linux", "libffi", "_ctypes.")
-_PACKAGES = ("site-packages", "dist-packages", "<frozen", "<string>", f"tma_dlpack{os.sep}")
+_PACKAGES = (
+    "site-packages/",
+    "dist-packages/",
+    "<frozen",
+    "tma_dlpack/make/",
+    "tma_dlpack/tables/",
+)
+_PACKAGES += ("tma_dlpack/driver/", "tma_dlpack/copies/")  # where there is no site-packages
+_ASSUMED = Target.of("sm_90")  # of calls without a context
 Bytes = bytes
 
 
@@ -96,8 +104,8 @@ class TracedMap:
         empty if the thread did not hold the GIL.
     processes : tuple of str
         Such as ``("rank 0", "rank 1")``, or ``("process 4711",)``.
-    target : str
-        The GPU that it was made for.
+    target : Target or None
+        The GPU of the context; None if there was no context.
     """
 
     call: str
@@ -110,7 +118,7 @@ class TracedMap:
     made_by: str
     python: tuple[str, ...]
     processes: tuple[str, ...]
-    target: Target
+    target: Target | None
     bytes: Bytes | None
 
     @property
@@ -134,7 +142,8 @@ class TracedMap:
     def tensor_map(self) -> TensorMap | None:
         """Decode the bytes; None if there are none, or their layout is not known."""
         try:
-            return None if self.bytes is None else TensorMap.from_bytes(self.bytes, self.target)
+            known = self.target or _ASSUMED
+            return None if self.bytes is None else TensorMap.from_bytes(self.bytes, known)
         except TmaError:
             return None
 
@@ -160,14 +169,15 @@ def _key(raw: dict[str, Any]) -> object:
 def _traced(group: list[dict[str, Any]], processes: list[dict[str, Any]]) -> TracedMap | None:
     first = group[0]
     target = _target(first.get("device"))
+    known = target or _ASSUMED
     data = bytes.fromhex(first["bytes"]) if first.get("bytes") else None
     if first["call"] in _KINDS:
         arguments = _encoded(_KINDS[first["call"]], first)
     else:
-        arguments = _decoded(data or bytes.fromhex(first["before"]), target)
+        arguments = _decoded(data or bytes.fromhex(first["before"]), known)
         if "global_address" in first:  # the new one
             arguments = dataclasses.replace(arguments, global_address=first["global_address"])
-    report = _report(arguments, first, target)
+    report = _report(arguments, first, known)
     if first["call"] is None and not (arguments.global_address and report.ok):
         return None  # other bytes of a kernel's parameters
     uses = _uses(group, processes)
@@ -187,9 +197,9 @@ def _traced(group: list[dict[str, Any]], processes: list[dict[str, Any]]) -> Tra
     )
 
 
-def _target(device: dict[str, Any] | None) -> Target:
+def _target(device: dict[str, Any] | None) -> Target | None:
     if device is None:
-        return Target.of("sm_90")
+        return None
     return Target(
         (device["major"], device["minor"]),
         device["max_smem_bytes"],
