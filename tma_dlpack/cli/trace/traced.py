@@ -45,14 +45,13 @@ _CORNERS = ("pixel_box_lower_corner", "pixel_box_upper_corner")
 _NAMES = {0: "CUDA_SUCCESS", **{result.code: result.name for result in RESULTS}}
 #: Shared objects that stand between a caller and the driver, and say nothing about the caller.
 _BETWEEN = ("libcuda.so", "libcupti", "_inject.", "libc.so", "ld-linux", "libffi", "_ctypes.")
+#: Parts of the paths of files that are not the user's own code.
 _PACKAGES = (
     "site-packages/",
     "dist-packages/",
     "<frozen",
-    "tma_dlpack/make/",
-    "tma_dlpack/tables/",
+    *(f"tma_dlpack/{room}/" for room in ("make", "tables", "driver", "copies")),
 )
-_PACKAGES += ("tma_dlpack/driver/", "tma_dlpack/copies/")  # where there is no site-packages
 _ASSUMED = Target.of("sm_90")  # of calls without a context
 Bytes = bytes
 
