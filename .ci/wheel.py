@@ -19,7 +19,11 @@ IN_EVERY_WHEEL = {
     "tma_dlpack/copies/kernels/copies.cu",
     "tma_dlpack/torch_ops.py",
 }
-COMPILED = {"tma_dlpack/make/_accept.abi3.so", "tma_dlpack/tensor_map/_storage.abi3.so"}
+COMPILED = {
+    "tma_dlpack/cli/trace/_inject.abi3.so",
+    "tma_dlpack/make/_accept.abi3.so",
+    "tma_dlpack/tensor_map/_storage.abi3.so",
+}
 
 
 def files_of(wheel: Path) -> dict[str, bytes]:

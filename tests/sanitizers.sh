@@ -14,13 +14,13 @@ trap 'rm -rf "$copy"' EXIT
 cp -r "$root/tma_dlpack" "$root/tests" "$root/pyproject.toml" "$copy"
 cd "$copy"
 include=$("$python" -c "import sysconfig; print(sysconfig.get_paths()['include'])")
-for module in tensor_map/_storage make/_accept; do
-  "${CC:-cc}" -std=c11 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined \
+for module in tensor_map/_storage make/_accept cli/trace/_inject; do
+  "${CC:-cc}" -std=gnu11 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined \
     -fno-omit-frame-pointer -fPIC -shared "-I$include" "tma_dlpack/$module.c" \
     -o "tma_dlpack/$module.abi3.so"
 done
 preload="$("${CC:-cc}" -print-file-name=libasan.so) $("${CC:-cc}" -print-file-name=libubsan.so)"
-tests="tests/make/test_crashes.py tests/make/test_shortcut.py tests/make/test_make.py tests/make/test_batch.py tests/make/test_driver_words.py tests/make/test_stand_in_gpu.py tests/dlpack"
+tests="tests/make/test_crashes.py tests/make/test_shortcut.py tests/make/test_make.py tests/make/test_batch.py tests/make/test_driver_words.py tests/make/test_stand_in_gpu.py tests/dlpack tests/trace"
 echo "interceptor_via_lib:libffi" > "$copy/suppressions"
 export ASAN_OPTIONS="detect_leaks=0:allocator_may_return_null=1:suppressions=$copy/suppressions"
 LD_PRELOAD=$preload PYTHONMALLOC=malloc \

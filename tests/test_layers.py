@@ -28,7 +28,7 @@ ROOMS = (
 )  # fmt: skip
 
 #: Rooms that may touch ctypes, a device or the environment.
-AT_THE_EDGE = {"dlpack", "driver", "copies", "verification"}
+AT_THE_EDGE = {"dlpack", "driver", "copies", "verification", "cli"}
 
 
 def name_of(path: Path) -> str:

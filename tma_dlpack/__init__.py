@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from tma_dlpack import draw
     from tma_dlpack.checks.report import Report
     from tma_dlpack.cli.explain import Explanation, PrintedArguments, explain
+    from tma_dlpack.cli.trace import Trace, TracedMap, trace
     from tma_dlpack.consumer import MatrixDescriptor, ldmatrix_addresses, matrix_descriptor
     from tma_dlpack.copies.backend import Backend
     from tma_dlpack.copies.rule_list import RuleInfo, RuleList, rules
@@ -98,6 +99,8 @@ __all__ = [
     "TmaSwizzle",
     "TmaTargetError",
     "TmaUnsupportedError",
+    "Trace",
+    "TracedMap",
     "VerifyReport",
     "Violation",
     "backend",
@@ -131,6 +134,7 @@ __all__ = [
     "store_tile",
     "suggest",
     "tile_coords",
+    "trace",
     "verify",
 ]
 
@@ -138,6 +142,7 @@ __all__ = [
 _LATER = {
     "tma_dlpack.verification.tile_bandwidth": ("BandwidthReport", "bandwidth"),
     "tma_dlpack.cli.explain": ("Explanation", "PrintedArguments", "explain"),
+    "tma_dlpack.cli.trace": ("Trace", "TracedMap", "trace"),
     "tma_dlpack.consumer": ("MatrixDescriptor", "ldmatrix_addresses", "matrix_descriptor"),
     "tma_dlpack.copies.backend": ("Backend",),
     "tma_dlpack.copies.rule_list": ("RuleInfo", "RuleList", "rules"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from bench import gpu
-from bench.gpu import Matrix
 
 import tma_dlpack as tma
 from tma_dlpack.verification.pipeline import Pipeline, TiledCopy

@@ -142,6 +142,11 @@ def measure(x: Sequence[object]) -> tuple[tma.BandwidthReport, tma.VerifyReport]
     """Ask a GPU."""
     batch: tma.TensorMapBatch = tma.make_tma_descriptors(x, (64, 64))
     print(batch.numpy().shape, [tensor_map.rank for tensor_map in batch])
+    with tma.trace() as trace:
+        tma.make_tma_descriptor(x[0], (64, 64))
+    traced: tma.TracedMap = trace.maps[0]
+    recorded: tma.Trace = tma.Trace.from_json(trace.to_json())
+    print(recorded, traced.arguments.box_dim, traced.result, traced.report.ok, traced.kernels)
     return tma.bandwidth(x[0], [(64, 64)]), tma.verify(1000)
 
 

@@ -27,14 +27,15 @@ SIGNED = ("--coords", "--lower", "--upper")
 
 
 def joined(words: Sequence[str]) -> list[str]:
-    """Write ``--coords -4,0`` as ``--coords=-4,0``."""
+    """Write ``--coords -4,0`` as ``--coords=-4,0``; after ``--``, leave all as it is."""
+    own = words.index("--") if "--" in words else len(words)
     found: list[str] = []
-    for word in words:
+    for word in words[:own]:
         if found and found[-1] in SIGNED and word[:1] == "-" and word[1:2].isdigit():
             found[-1] += f"={word}"
         else:
             found.append(word)
-    return found
+    return [*found, *words[own:]]
 
 
 def add_tensor_options(verb: argparse.ArgumentParser) -> None:

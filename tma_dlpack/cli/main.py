@@ -20,6 +20,7 @@ import tma_dlpack as tma
 from tma_dlpack import draw
 from tma_dlpack.cli import demo, described, doctor, hexdump
 from tma_dlpack.cli.explain import explain
+from tma_dlpack.cli.trace import program
 from tma_dlpack.make import build
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.errors import TmaError, TmaPreconditionError, Violation, refusal
@@ -354,6 +355,29 @@ def _explain(options: argparse.Namespace) -> int:
     return EXIT_OK if found.ok else EXIT_REFUSED
 
 
+def _trace_options(verb: argparse.ArgumentParser) -> None:
+    verb.usage = "python -m tma_dlpack trace [--html FILE] [--json FILE] -- PROGRAM ARGS..."
+    verb.add_argument("--html", type=_file, metavar="FILE", help="also write the report as HTML")
+    verb.add_argument("--json", type=_file, metavar="FILE", help="also write all that was recorded")
+    verb.add_argument("program", nargs=argparse.REMAINDER, help="the program and its arguments")
+
+
+def _trace(options: argparse.Namespace) -> int:
+    """Exit with the program's status."""
+    words = options.program[options.program[:1] == ["--"] :]
+    if not words:
+        fix = "run python -m tma_dlpack trace -- python my_program.py"
+        raise refusal("PROGRAM", "no program is named", "be a program and its arguments", fix)
+    status, trace = program.run(words)
+    print(trace)
+    if options.html:
+        page = draw.page("tma_dlpack trace", [trace.html()])
+        options.html.write_text(page, encoding="utf-8")
+    if options.json:
+        options.json.write_text(trace.to_json(), encoding="utf-8")
+    return status
+
+
 def _doctor(options: argparse.Namespace) -> int:
     facts = doctor.facts()
     show(options, facts, doctor.report(facts))
@@ -394,6 +418,12 @@ VERBS: tuple[tuple[str, str, AddOptions, Run], ...] = (
         "find what is wrong with the printed arguments of a failed encode",
         _explain_options,
         _explain,
+    ),
+    (
+        "trace",
+        "run any program and list every tensor map that it makes",
+        _trace_options,
+        _trace,
     ),
     (
         "doctor",

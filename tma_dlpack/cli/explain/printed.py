@@ -376,10 +376,10 @@ class _Lists:
             return
         shown = self.fields.get(name)
         if len(values) < rank:
-            if name not in self.block.entries and shown is not None and shown.value.is_list:
-                if _bracket(shown) and not self.form.garbage:
-                    self._refuse(name, f"has not {rank} entries")
-                    return
+            whole = name not in self.block.entries and not self.form.garbage
+            if whole and shown is not None and shown.value.is_list and _bracket(shown):
+                self._refuse(name, f"has not {rank} entries")
+                return
             self.notes.append(
                 f"{name} shows {len(values)} of {rank} entries for rank {rank}: the others are "
                 "not known"

@@ -1,0 +1,36 @@
+"""What the tests of trace run with: libcuda, libcupti and a program, compiled from C."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import tma_dlpack as tma
+from tma_dlpack.cli.trace.program import CUPTI
+
+HERE = Path(__file__).parent
+COMPILER = shutil.which("cc") or shutil.which("gcc")
+
+
+def compile_c(source: str, output: Path, *flags: str) -> None:
+    """Compile one file of this folder; a shared object if the output is named as one."""
+    shared = ("-shared", "-fPIC") if ".so" in output.name else ()
+    flags = ("-std=gnu11", "-O1", "-w", *shared, f"-I{tma.get_include()}", *flags)
+    command = [COMPILER, *flags, HERE / source, "-o", output, "-ldl", "-lpthread"]
+    subprocess.run(command, check=True, timeout=120)
+
+
+def build(folder: Path) -> None:
+    """Compile the stand-ins and the program into a folder."""
+    compile_c("stand_in_driver.c", folder / "libcuda.so.1")
+    compile_c("stand_in_cupti.c", folder / "libcupti.so.13")
+    compile_c("program.c", folder / "program")
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Return the variables with which this folder's libraries are found first."""
+    others = os.environ.get("LD_LIBRARY_PATH")
+    path = str(folder) if others is None else f"{folder}{os.pathsep}{others}"
+    return {"LD_LIBRARY_PATH": path, CUPTI: str(folder / "libcupti.so.13")}

@@ -1,0 +1,613 @@
+/* Loaded by libcuda into a traced program (CUDA_INJECTION64_PATH), or by `tma.trace()`.
+ *
+ * It subscribes to CUPTI's callbacks of the driver API and writes a file of JSON lines into a folder:
+ * one line for each different tensor map, for each kernel that takes one, for each failure. A second
+ * file has the counts, mapped into memory, so that a process that is killed loses neither. records.py
+ * reads them; nothing is judged here.
+ *
+ * It must never end the program: the arguments of an encode are read by process_vm_readv, so that a
+ * bad pointer is written down as "unreadable"; the parameters of a launch are read after the driver has
+ * accepted (and read) them.
+ */
+
+#define _GNU_SOURCE
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "_lines.h"
+
+#define EXPORTED __attribute__((visibility("default")))
+
+enum { MAP_ALIGNMENT = 64, BODY_WORDS = 15, MAX_PLACES = 128 };
+enum { MAX_IDS = 8192, SLOTS = 32768, COUNT_BYTES = MAX_IDS * 8 };
+/* Ids of counts that belong to no line. */
+enum { COUNT_CALLS, COUNT_OVERFLOW, COUNT_PAUSES, FIRST_ID };
+/* CUPTI takes 0.3 us for each launch that we hear of. So we stop listening after so many launches with
+ * nothing new, and begin again with a new map, and for a few launches now and then. */
+enum { LAUNCHES_WITHOUT_NEWS = 2000, LAUNCHES_NOW_AND_THEN = 256, PAUSE_MS = 100 };
+
+/* ---- what was seen ------------------------------------------------------------------------------- */
+
+/* A call without its address: zeroed before it is filled, since it is compared and hashed as bytes.
+ * `address_kind` has what rules look at: the low bits, whether it is 0, and whether it is too large. */
+typedef struct {
+  uint32_t callback, unreadable; /* a bit for each array, and MAP_BIT */
+  int32_t result, scalar[SCALARS];
+  uint32_t address_kind, unused;
+  union {
+    uint64_t array[ARRAYS][LONGEST];
+    uint64_t body[BODY_WORDS]; /* of cuTensorMapReplaceAddress: the map without its address */
+  };
+} Call;
+enum { MAP_BIT = 1 << ARRAYS };
+enum { NOT_RETURNED = -1 };
+
+typedef struct {
+  Call call;
+  uint32_t id;
+  uint64_t body[BODY_WORDS];
+} Record;
+
+typedef struct Pair {
+  Record *record;
+  uint32_t id;
+  struct Pair *next;
+} Pair;
+
+/* 128 bytes of a kernel's parameters that may be a map. */
+typedef struct {
+  uint32_t parameter, offset, offset_on_device;
+  int is_whole; /* the parameter is 128 bytes long */
+  _Atomic int is_unknown_written;
+  _Atomic(Pair *) pairs;
+} Place;
+
+typedef struct {
+  void *handle;
+  uint32_t generation;
+  int count;
+  Place places[];
+} Function;
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER, listening = PTHREAD_MUTEX_INITIALIZER;
+static int is_listening;          /* to launches */
+static _Atomic int launches_left; /* to listen to */
+static _Atomic int64_t paused_at;
+static _Atomic(Record *) by_call[SLOTS], by_body[SLOTS];
+static _Atomic(Function *) functions[SLOTS];
+static _Atomic uint64_t modes_seen[64];
+static _Atomic uint32_t generation; /* of function handles: they are used again after an unload */
+static _Atomic uint64_t *counts;    /* MAX_IDS of them */
+static _Atomic uint32_t next_id = FIRST_ID;
+static void *subscriber;
+static char folder[PATH_BYTES];
+static _Atomic int alive;
+
+/* ---- files --------------------------------------------------------------------------------------- */
+
+static void open_files(void) {
+  char name[4200], command[512] = "";
+  struct timespec now = {0};
+  clock_gettime(CLOCK_REALTIME, &now);
+  snprintf(name, sizeof name, "%s/%ld-%lld%09ld.jsonl", folder, (long)process,
+           (long long)now.tv_sec, now.tv_nsec);
+  file = open(name, O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600);
+  memcpy(name + strlen(name) - strlen("jsonl"), "count", strlen("count"));
+  int counted = open(name, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+  /* The blocks are reserved now: a disk that is full later would raise SIGBUS. */
+  if (counted >= 0 && posix_fallocate(counted, 0, COUNT_BYTES) == 0)
+    mmap((void *)counts, COUNT_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, counted, 0);
+  if (counted >= 0) close(counted);
+  int words = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+  ssize_t length = words < 0 ? 0 : read(words, command, sizeof command - 1);
+  if (words >= 0) close(words);
+  for (ssize_t i = 0; i + 1 < length; ++i)
+    if (command[i] == '\0') command[i] = ' ';
+  Line *line = new_line("process");
+  put(line, ",\"pid\":%ld,\"command\":", (long)process);
+  put_string(line, command, sizeof command);
+  write_line(line);
+}
+
+/* Empty the tables. What they had is not freed: another thread may read it. */
+static void forget_all(void) {
+  memset((void *)by_call, 0, sizeof by_call);
+  memset((void *)by_body, 0, sizeof by_body);
+  memset((void *)functions, 0, sizeof functions);
+  memset((void *)modes_seen, 0, sizeof modes_seen);
+  if (file >= 0) close(file);
+  if (self_memory >= 0) close(self_memory);
+  file = self_memory = -1;
+  next_id = FIRST_ID;
+  process = getpid();
+}
+
+/* A forked child counts for itself, in files that are made when it has something to write. */
+static void after_fork_in_child(void) {
+  pthread_mutex_init(&mutex, NULL);
+  pthread_mutex_init(&listening, NULL);
+  alive = 0;
+  mmap((void *)counts, COUNT_BYTES, PROT_READ | PROT_WRITE,
+       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  forget_all();
+}
+
+/* Write a problem down, as a word that records.py knows and a number. */
+static int write_problem(const char *what, int code, const char *detail) {
+  Line *line = new_line("problem");
+  put(line, ",\"what\":\"%s\",\"code\":%d,\"detail\":", what, code);
+  put_string(line, detail, 1024);
+  write_line(line);
+  return 0;
+}
+
+/* ---- tables -------------------------------------------------------------------------------------- */
+
+/* Multiply and mix [Steele, Lea and Flood 2014, SplitMix64]. */
+static uint64_t mixed(uint64_t a, uint64_t b) {
+  a = (a ^ b) * 0xbf58476d1ce4e5b9u;
+  return a ^ (a >> 29);
+}
+
+static uint64_t hash_of_call(const Call *call) {
+  uint64_t hash = 0, word;
+  for (size_t at = 0; at + sizeof word <= sizeof *call; at += sizeof word) {
+    memcpy(&word, (const char *)call + at, sizeof word);
+    hash = mixed(hash, word);
+  }
+  return hash;
+}
+
+/* The word with rank, type and modes, without bit 85, which libcu++ clears after encoding. */
+static uint64_t modes_of(const void *map) {
+  uint64_t word;
+  memcpy(&word, (const char *)map + 8, sizeof word);
+  return word & ~((uint64_t)1 << 21);
+}
+
+/* A bit for each hash of that word: most bytes that are no map are told by it alone. */
+static _Atomic uint64_t *known_modes(uint64_t modes, uint64_t *bit) {
+  uint64_t hash = mixed(modes, 0);
+  *bit = (uint64_t)1 << (hash & 63);
+  return &modes_seen[hash >> 58];
+}
+
+/* A map without its address. */
+static void copy_body(uint64_t *body, const void *map) {
+  memcpy(body, (const char *)map + 8, MAP_BYTES - 8);
+  body[0] = modes_of(map);
+}
+
+/* Of the words that have modes, extents and box: enough to tell maps apart. */
+static uint64_t hash_of_body(const uint64_t *body) {
+  return mixed(mixed(mixed(mixed(mixed(0, body[0]), body[3]), body[4]), body[5]), body[6]);
+}
+
+static size_t slot_of(uint64_t hash, size_t step) { return (size_t)(hash + step) % SLOTS; }
+
+static Record *record_of_call(const Call *call, size_t *free_slot) {
+  uint64_t hash = hash_of_call(call);
+  for (size_t step = 0; step < SLOTS; ++step) {
+    *free_slot = slot_of(hash, step);
+    Record *record = atomic_load_explicit(&by_call[*free_slot], memory_order_acquire);
+    if (record == NULL || memcmp(&record->call, call, sizeof *call) == 0) return record;
+  }
+  return NULL;
+}
+
+static Record *record_of_body(const uint64_t *body, size_t *free_slot) {
+  uint64_t hash = hash_of_body(body);
+  for (size_t step = 0; step < SLOTS; ++step) {
+    *free_slot = slot_of(hash, step);
+    Record *record = atomic_load_explicit(&by_body[*free_slot], memory_order_acquire);
+    if (record == NULL || memcmp(record->body, body, sizeof record->body) == 0) return record;
+  }
+  return NULL;
+}
+
+static void count(uint32_t id, uint64_t more) {
+  atomic_fetch_add_explicit(&counts[id], more, memory_order_relaxed);
+}
+
+/* A new id, or COUNT_OVERFLOW where all are taken. Called with the mutex. */
+static uint32_t new_id(void) {
+  if (next_id >= MAX_IDS) return COUNT_OVERFLOW;
+  return next_id++;
+}
+
+/* ---- whether launches are heard ------------------------------------------------------------------ */
+
+static int64_t milliseconds(void) {
+  struct timespec now = {0};
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Listen to so many launches; for 0, stop. */
+static void listen(int launches) {
+  pthread_mutex_lock(&listening);
+  launches_left = launches;
+  if (is_listening != (launches > 0))
+    for (int i = 0; i < LAUNCH_SHAPES; ++i)
+      cupti.enable(launches > 0, subscriber, DRIVER_API, LAUNCHES[i].callback);
+  is_listening = launches > 0;
+  paused_at = milliseconds();
+  pthread_mutex_unlock(&listening);
+}
+
+static void listen_now_and_then(void) {
+  if (launches_left <= 0 && milliseconds() - paused_at >= PAUSE_MS) listen(LAUNCHES_NOW_AND_THEN);
+}
+
+static void heard_launch(void) {
+  if (atomic_fetch_sub(&launches_left, 1) != 1) return;
+  count(COUNT_PAUSES, 1);
+  listen(0);
+}
+
+/* ---- encodes ------------------------------------------------------------------------------------- */
+
+/* What was read when the call began, until it ends. */
+typedef struct {
+  Call call;
+  const Encoder *encoder;
+  const void *map, *array[ARRAYS];
+  uint64_t address;
+  unsigned char before[MAP_BYTES];
+} Begun;
+
+static __thread Begun begun;
+
+static const void *pointer_at(const void *base, int offset) {
+  const void *pointer;
+  memcpy(&pointer, (const char *)base + offset, sizeof pointer);
+  return pointer;
+}
+
+static int entries(const Call *call, int which) {
+  uint32_t rank = (uint32_t)call->scalar[RANK];
+  if (call->callback == ENCODE_IM2COL_WIDE && which >= 4) return 0;
+  int count = (rank < LONGEST ? (int)rank : LONGEST) - ARRAY[which].fewer;
+  return count > 0 ? count : 0;
+}
+
+static void put_arguments(Line *line, const Begun *b) {
+  const Call *call = &b->call;
+  put(line, ",\"global_address\":%llu", (unsigned long long)b->address);
+  put(line, call->unreadable & MAP_BIT ? ",\"map_address\":{\"unreadable\":%llu}"
+                                       : ",\"map_address\":%llu",
+      (unsigned long long)(uintptr_t)b->map);
+  for (int i = 0; i < SCALARS; ++i)
+    if (b->encoder->scalar[i] > 0) put(line, ",\"%s\":%d", SCALAR[i], call->scalar[i]);
+  for (int i = 0; i < ARRAYS; ++i) {
+    if (b->encoder->array[i] == 0) continue;
+    put(line, ",\"%s\":", ARRAY[i].name);
+    if (call->unreadable & (1u << i)) {
+      put(line, "{\"unreadable\":%llu}", (unsigned long long)(uintptr_t)b->array[i]);
+      continue;
+    }
+    const int32_t *narrow = (const int32_t *)call->array[i];
+    for (int d = 0; d < entries(call, i); ++d) {
+      put(line, d > 0 ? "," : "[");
+      if (ARRAY[i].entry_bytes == 8)
+        put(line, "%llu", (unsigned long long)call->array[i][d]);
+      else if (ARRAY[i].fewer > 0)
+        put(line, "%d", narrow[d]);
+      else
+        put(line, "%u", (uint32_t)narrow[d]);
+    }
+    put(line, entries(call, i) > 0 ? "]" : "[]");
+  }
+}
+
+/* The first time that a call is seen. `map` has the 128 bytes where the call made some. */
+static void write_new(Begun *b, const char *function, const void *map, uint64_t more) {
+  Record *record = next_id < MAX_IDS ? calloc(1, sizeof *record) : NULL;
+  if (record == NULL) {
+    count(COUNT_OVERFLOW, more);
+    return;
+  }
+  record->call = b->call;
+  Line *line = new_line("map");
+  put(line, ",\"call\":\"%s\"", function);
+  if (b->call.result != NOT_RETURNED) put(line, ",\"result\":%d", b->call.result);
+  put_arguments(line, b);
+  if (b->call.callback == REPLACE_ADDRESS) put_hex(line, "before", b->before);
+  if (map != NULL) put_hex(line, "bytes", map);
+  put_rank(line);
+  put_device(line);
+  put_python(line);
+  put_objects(line);
+  size_t slot, body_slot;
+  uint64_t bit;
+  pthread_mutex_lock(&mutex);
+  Record *known = record_of_call(&b->call, &slot);
+  if (known != NULL) { /* another thread was quicker */
+    count(known->id, more);
+    free(record);
+    free(line);
+  } else {
+    if (file < 0) open_files();
+    count(record->id = new_id(), more);
+    put(line, ",\"id\":%u", record->id);
+    write_line(line);
+    if (map != NULL) {
+      copy_body(record->body, map);
+      if (record_of_body(record->body, &body_slot) == NULL)
+        atomic_store_explicit(&by_body[body_slot], record, memory_order_release);
+      _Atomic uint64_t *modes = known_modes(record->body[0], &bit);
+      atomic_fetch_or(modes, bit);
+    }
+    atomic_store_explicit(&by_call[slot], record, memory_order_release);
+  }
+  pthread_mutex_unlock(&mutex);
+  listen(LAUNCHES_WITHOUT_NEWS);
+}
+
+static void seen(Begun *b, const char *function, const void *map, uint64_t more) {
+  size_t slot;
+  Record *record = record_of_call(&b->call, &slot);
+  if (record != NULL)
+    count(record->id, more);
+  else
+    write_new(b, function, map, more);
+}
+
+static void encode_begins(const Encoder *encoder, const CallbackData *info) {
+  Begun *b = &begun;
+  Call *call = &b->call;
+  memset(b, 0, sizeof *b);
+  b->encoder = encoder;
+  b->map = pointer_at(info->params, 0);
+  b->address = (uintptr_t)pointer_at(info->params, encoder->address);
+  call->callback = encoder->callback;
+  for (int i = 0; i < SCALARS; ++i)
+    if (encoder->scalar[i] > 0)
+      memcpy(&call->scalar[i], (const char *)info->params + encoder->scalar[i], 4);
+  Wanted wanted[ARRAYS + 1] = {{b->before, b->map, MAP_BYTES, MAP_BIT}};
+  int n = 1;
+  for (int i = 0; i < ARRAYS; ++i) {
+    if (encoder->array[i] == 0) continue;
+    b->array[i] = pointer_at(info->params, encoder->array[i]);
+    size_t bytes = (size_t)entries(call, i) * ARRAY[i].entry_bytes;
+    wanted[n++] = (Wanted){call->array[i], b->array[i], bytes, 1u << i};
+  }
+  call->unreadable = read_all(wanted, n);
+  if (encoder->callback == REPLACE_ADDRESS) copy_body(call->body, b->before);
+  call->address_kind = (uint32_t)(b->address & 31) | (b->address == 0) << 5 | (b->address >> 57 != 0) << 6;
+  call->result = NOT_RETURNED;
+  if (call->unreadable != 0) seen(b, info->function_name, NULL, 1); /* it may never return */
+}
+
+static void encode_ends(const Encoder *encoder, const CallbackData *info) {
+  Begun *b = &begun;
+  if (b->encoder != encoder) return; /* it began before the trace did */
+  if (b->call.unreadable != 0) seen(b, info->function_name, NULL, (uint64_t)-1); /* it returned */
+  b->call.result = *(const int *)info->result;
+  seen(b, info->function_name, b->call.result == 0 ? b->map : NULL, 1); /* the driver has written it */
+  b->encoder = NULL;
+  listen_now_and_then();
+}
+
+/* ---- launches ------------------------------------------------------------------------------------ */
+
+typedef int (*ParamInfo)(void *, size_t, size_t *, size_t *);
+
+/* Where a kernel's parameters have room for a map: at 128 bytes of them that are aligned to 64. */
+static Function *new_function(void *handle, uint32_t now) {
+  Function *function = calloc(1, sizeof *function + MAX_PLACES * sizeof *function->places);
+  if (function == NULL) return NULL;
+  function->handle = handle;
+  function->generation = now;
+  size_t offset, bytes;
+  ParamInfo ask = driver.param_info; /* else it is a CUkernel */
+  if (ask == NULL || ask(handle, 0, &offset, &bytes) != 0) ask = driver.kernel_param_info;
+  for (size_t i = 0; ask != NULL && ask(handle, i, &offset, &bytes) == 0; ++i)
+    for (size_t at = 0; at + MAP_BYTES <= bytes && function->count < MAX_PLACES; at += MAP_ALIGNMENT) {
+      Place *place = &function->places[function->count++];
+      place->parameter = (uint32_t)i;
+      place->offset = (uint32_t)at;
+      place->offset_on_device = (uint32_t)(offset + at);
+      place->is_whole = bytes == MAP_BYTES;
+    }
+  size_t needed = sizeof *function + (size_t)function->count * sizeof *function->places;
+  Function *smaller = realloc(function, needed);
+  return smaller != NULL ? smaller : function;
+}
+
+static Function *function_of(void *handle) {
+  uint64_t hash = mixed((uintptr_t)handle, 0);
+  uint32_t now = atomic_load_explicit(&generation, memory_order_acquire);
+  for (size_t step = 0; step < SLOTS; ++step) {
+    _Atomic(Function *) *slot = &functions[slot_of(hash, step)];
+    Function *function = atomic_load_explicit(slot, memory_order_acquire);
+    if (function != NULL && function->handle != handle) continue;
+    if (function != NULL && function->generation == now) return function;
+    Function *made = new_function(handle, now); /* the old one is not freed, as in forget_all */
+    if (made == NULL || atomic_compare_exchange_strong(slot, &function, made)) return made;
+    free(made);
+    return function->handle == handle ? function : NULL;
+  }
+  return NULL;
+}
+
+static void put_place(Line *line, const Place *place, void *handle, const char *name) {
+  if (name == NULL && driver.name != NULL) driver.name(&name, handle); /* of a graph's node */
+  put(line, ",\"parameter\":%u,\"offset\":%u,\"kernel\":", place->parameter, place->offset);
+  put_string(line, name, 1000);
+}
+
+static void takes_map(Place *place, Record *record, void *handle, const char *name) {
+  for (Pair *p = atomic_load_explicit(&place->pairs, memory_order_acquire); p != NULL; p = p->next)
+    if (p->record == record) {
+      count(p->id, 1);
+      return;
+    }
+  Pair *pair = malloc(sizeof *pair);
+  if (pair == NULL) return;
+  Line *line = new_line("kernel");
+  put_place(line, place, handle, name);
+  pthread_mutex_lock(&mutex);
+  *pair = (Pair){record, new_id(), atomic_load(&place->pairs)};
+  count(pair->id, 1);
+  put(line, ",\"id\":%u,\"map\":%u", pair->id, record->id);
+  write_line(line);
+  atomic_store_explicit(&place->pairs, pair, memory_order_release);
+  pthread_mutex_unlock(&mutex);
+  listen(LAUNCHES_WITHOUT_NEWS);
+}
+
+/* 128 bytes that no call of the driver made; records.py sees whether they are a map. */
+static void takes_unknown(Place *place, const void *bytes, void *handle, const char *name) {
+  if (atomic_exchange(&place->is_unknown_written, 1)) return;
+  Line *line = new_line("parameter");
+  put_hex(line, "bytes", bytes);
+  put_place(line, place, handle, name);
+  put_rank(line);
+  put_device(line);
+  pthread_mutex_lock(&mutex);
+  if (file < 0) open_files();
+  write_line(line);
+  pthread_mutex_unlock(&mutex);
+}
+
+/* The packed parameters of a launch that has them in `extra`: CU_LAUNCH_PARAM_BUFFER_POINTER, ... */
+static const char *packed(const void *const *extra) {
+  enum { END, BUFFER_POINTER };
+  for (int i = 0; extra != NULL && i < 8 && (uintptr_t)extra[i] != END; i += 2)
+    if ((uintptr_t)extra[i] == BUFFER_POINTER) return extra[i + 1];
+  return NULL;
+}
+
+static Record *map_in(const void *bytes) {
+  uint64_t body[BODY_WORDS], bit;
+  size_t slot;
+  if (!(*known_modes(modes_of(bytes), &bit) & bit)) return NULL;
+  copy_body(body, bytes);
+  return record_of_body(body, &slot);
+}
+
+/* After the driver accepted the launch: it has read every parameter. */
+static void launch_ends(const LaunchShape *shape, const CallbackData *info) {
+  if (*(const int *)info->result != 0) return;
+  const void *params = shape->node < 0 ? info->params : pointer_at(info->params, shape->node);
+  void *handle = (void *)pointer_at(params, shape->function);
+  if (handle == NULL && shape->kernel >= 0) handle = (void *)pointer_at(params, shape->kernel);
+  Function *function = handle == NULL ? NULL : function_of(handle);
+  if (function == NULL || function->count == 0) return;
+  const char *const *each = pointer_at(params, shape->parameters);
+  const char *buffer = each != NULL || shape->extra < 0 ? NULL : packed(pointer_at(params, shape->extra));
+  if (each == NULL && buffer == NULL) return;
+  for (int i = 0; i < function->count; ++i) {
+    Place *place = &function->places[i];
+    const char *bytes = each != NULL ? each[place->parameter] + place->offset
+                                     : buffer + place->offset_on_device;
+    Record *record = map_in(bytes);
+    if (record != NULL)
+      takes_map(place, record, handle, info->symbol_name);
+    else if (place->is_whole && !place->is_unknown_written)
+      takes_unknown(place, bytes, handle, info->symbol_name);
+  }
+}
+
+/* ---- CUPTI, and start and stop ------------------------------------------------------------------- */
+
+static void on_call(void *user, int domain, uint32_t callback, const CallbackData *info) {
+  (void)user;
+  int saved = errno;
+  if (domain == RESOURCE && callback == MODULE_LOADED) {
+    listen(LAUNCHES_NOW_AND_THEN);
+  } else if (domain == RESOURCE) {
+    atomic_fetch_add(&generation, 1);
+  } else if (domain == SYNCHRONIZE) {
+    listen_now_and_then();
+  } else {
+    if (info->site == API_EXIT) count(COUNT_CALLS, 1);
+    for (int i = 0; i < N_ENCODERS; ++i)
+      if (ENCODERS[i].callback == callback)
+        (info->site == API_ENTER ? encode_begins : encode_ends)(&ENCODERS[i], info);
+    for (int i = 0; i < LAUNCH_SHAPES; ++i)
+      if (LAUNCHES[i].callback == callback && info->site == API_EXIT) {
+        launch_ends(&LAUNCHES[i], info);
+        heard_launch();
+      }
+  }
+  errno = saved;
+}
+
+static int subscribe(void) {
+  char other[64] = "";
+  SubscriberParams params = {sizeof params, "tma_dlpack trace", other, sizeof other};
+  int result = cupti.subscribe_v2 != NULL ? cupti.subscribe_v2(&subscriber, on_call, NULL, &params)
+                                          : cupti.subscribe(&subscriber, on_call, NULL);
+  if (result != 0) return write_problem("subscribe", result, other);
+  result = cupti.enable(1, subscriber, DRIVER_API, ENCODE_TILED);
+  if (result != 0) {
+    cupti.unsubscribe(subscriber);
+    return write_problem("enable", result, "");
+  }
+  for (int i = 1; i < N_ENCODERS; ++i) /* an older CUPTI does not know the last ones */
+    cupti.enable(1, subscriber, DRIVER_API, ENCODERS[i].callback);
+  cupti.enable(1, subscriber, RESOURCE, MODULE_LOADED);
+  cupti.enable(1, subscriber, RESOURCE, MODULE_UNLOAD_STARTING);
+  cupti.enable(1, subscriber, SYNCHRONIZE, STREAM_SYNCHRONIZED);
+  cupti.enable(1, subscriber, SYNCHRONIZE, CONTEXT_SYNCHRONIZED);
+  is_listening = 0;
+  listen(LAUNCHES_WITHOUT_NEWS);
+  return 1;
+}
+
+static void end(void) {
+  uint32_t enabled = 0;
+  if (!atomic_exchange(&alive, 0)) return;
+  int result = cupti.state(&enabled, subscriber, DRIVER_API, ENCODE_TILED);
+  if (result != 0 || !enabled) /* someone's cuptiFinalize ended the subscription without a word */
+    write_problem("lost", result, "");
+  write_line(new_line("end"));
+}
+
+/* Begin to trace into a folder. Returns 1, or 0 with a line in the file that has the reason. */
+EXPORTED int tma_dlpack_trace_start(const char *into, const char *cupti_paths) {
+  static int is_prepared;
+  if (counts == NULL)
+    counts = mmap(NULL, COUNT_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (alive || (void *)counts == MAP_FAILED) return 0;
+  pthread_mutex_lock(&mutex);
+  forget_all();
+  snprintf(folder, sizeof folder, "%s", into);
+  open_files();
+  pthread_mutex_unlock(&mutex);
+  char path[PATH_BYTES] = "";
+  void *frame;
+  backtrace(&frame, 1); /* loads what it needs now, and not within a call of the driver */
+  if (!find_driver()) return write_problem("driver", 0, "");
+  if (!find_cupti(cupti_paths, path)) return write_problem("cupti", 0, "");
+  if (!subscribe()) return 0;
+  uint32_t version = 0;
+  cupti.version(&version);
+  Line *line = new_line("start");
+  put(line, ",\"version\":%u,\"kernels\":%d,\"cupti\":", version, driver.param_info != NULL);
+  put_string(line, path, sizeof path);
+  write_line(line);
+  alive = 1;
+  if (!is_prepared) {
+    pthread_atfork(NULL, NULL, after_fork_in_child);
+    atexit(end); /* before CUPTI's own, which it registered earlier */
+  }
+  is_prepared = 1;
+  return 1;
+}
+
+EXPORTED void tma_dlpack_trace_stop(void) {
+  if (!alive) return;
+  end();
+  cupti.unsubscribe(subscriber);
+}
+
+/* What libcuda calls. 1 also where nothing can be traced: the program runs as without us. */
+EXPORTED int InitializeInjection(void) {
+  const char *into = getenv("TMA_DLPACK_TRACE");
+  if (into != NULL) tma_dlpack_trace_start(into, getenv("TMA_DLPACK_TRACE_CUPTI"));
+  return 1;
+}

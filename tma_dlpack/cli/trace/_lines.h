@@ -1,0 +1,237 @@
+/* Lines of JSON, and what stands in them: memory that may not be there, who called, which GPU.
+ *
+ * Needs no Python: its functions are looked up where the program has them.
+ */
+
+#ifndef TMA_DLPACK_LINES_H
+#define TMA_DLPACK_LINES_H
+
+#include <errno.h>
+#include <execinfo.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "_cupti.h"
+
+enum { MAP_BYTES = 128, LINE_BYTES = 32768, FRAMES = 32 };
+
+static int file = -1, self_memory = -1;
+static pid_t process;
+
+/* ---- lines of JSON ------------------------------------------------------------------------------- */
+
+/* On the heap, since a thread of the program may have a small stack; NULL where there is no memory. */
+typedef struct {
+  size_t used;
+  char text[LINE_BYTES];
+} Line;
+
+__attribute__((format(printf, 2, 3))) static void put(Line *line, const char *format, ...) {
+  if (line == NULL) return;
+  va_list arguments;
+  va_start(arguments, format);
+  int length = vsnprintf(line->text + line->used, LINE_BYTES - line->used, format, arguments);
+  va_end(arguments);
+  if (length > 0) line->used += (size_t)length;
+  if (line->used > LINE_BYTES - 1) line->used = LINE_BYTES - 1;
+}
+
+/* Bytes above 126 are written one by one, as Latin-1; records.py turns them back. */
+static void put_string(Line *line, const char *text, size_t longest) {
+  put(line, "\"");
+  for (size_t i = 0; text != NULL && text[i] != '\0' && i < longest; ++i) {
+    unsigned char c = (unsigned char)text[i];
+    int is_plain = c >= 32 && c <= 126 && c != '"' && c != '\\';
+    put(line, is_plain ? "%c" : "\\u%04x", c);
+  }
+  put(line, "\"");
+}
+
+static void put_hex(Line *line, const char *name, const void *bytes) {
+  put(line, ",\"%s\":\"", name);
+  for (int i = 0; i < MAP_BYTES; ++i) put(line, "%02x", ((const unsigned char *)bytes)[i]);
+  put(line, "\"");
+}
+
+static Line *new_line(const char *is) {
+  Line *line = malloc(sizeof *line);
+  if (line != NULL) line->used = 0;
+  put(line, "{\"is\":\"%s\"", is);
+  return line;
+}
+
+/* One write, to the end of the file: threads do not mix their lines. A line that was cut off is not
+ * valid JSON, and records.py reports it. Where the disk is full, nothing can be done. */
+static void write_line(Line *line) {
+  if (line != NULL && line->used > LINE_BYTES - 4) line->used = LINE_BYTES - 4;
+  put(line, "}\n");
+  if (line != NULL && file >= 0 && write(file, line->text, line->used) < 0) errno = 0;
+  free(line);
+}
+
+/* ---- memory that may not be there ---------------------------------------------------------------- */
+
+typedef struct {
+  void *to;
+  const void *from;
+  size_t bytes;
+  uint32_t bit;
+} Wanted;
+
+static int is_read(const Wanted *wanted) {
+  struct iovec to = {wanted->to, wanted->bytes}, from = {(void *)wanted->from, wanted->bytes};
+  ssize_t got = process_vm_readv(process, &to, 1, &from, 1, 0);
+  if (got < 0 && errno != EFAULT) { /* not allowed in this container, or not in this kernel */
+    if (self_memory < 0) self_memory = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
+    got = pread(self_memory, wanted->to, wanted->bytes, (off_t)(uintptr_t)wanted->from);
+  }
+  return got == (ssize_t)wanted->bytes;
+}
+
+/* Whether memory is on this thread's stack above us, where it can be read without asking: most callers
+ * have their arrays there, and asking costs more than all the rest. */
+static int is_on_stack(const void *at, size_t bytes) {
+  static __thread uintptr_t low, top;
+  uintptr_t here = (uintptr_t)__builtin_frame_address(0), from = (uintptr_t)at;
+  if (top == 0) {
+    pthread_attr_t attributes;
+    void *start = NULL;
+    size_t room = 0;
+    top = 1;
+    if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
+      if (pthread_attr_getstack(&attributes, &start, &room) == 0) {
+        low = (uintptr_t)start;
+        top = low + room;
+      }
+      pthread_attr_destroy(&attributes);
+    }
+  }
+  return low <= here && here <= from && from < top && bytes <= top - from; /* else: another stack */
+}
+
+/* Read several places, with one call of the kernel. Returns the bits of those that are not readable. */
+static uint32_t read_all(const Wanted *wanted, int count) {
+  struct iovec to[ARRAYS + 1], from[ARRAYS + 1];
+  ssize_t total = 0;
+  unsigned long n = 0;
+  for (int i = 0; i < count; ++i) {
+    const Wanted *w = &wanted[i];
+    if (w->bytes == 0) continue;
+    if (is_on_stack(w->from, w->bytes)) {
+      memcpy(w->to, w->from, w->bytes);
+      continue;
+    }
+    to[n] = (struct iovec){w->to, w->bytes};
+    from[n++] = (struct iovec){(void *)w->from, w->bytes};
+    total += (ssize_t)w->bytes;
+  }
+  if (n == 0 || process_vm_readv(process, to, n, from, n, 0) == total) return 0;
+  uint32_t unreadable = 0;
+  for (int i = 0; i < count; ++i)
+    if (wanted[i].bytes > 0 && !is_read(&wanted[i])) {
+      memset(wanted[i].to, 0, wanted[i].bytes);
+      unreadable |= wanted[i].bit;
+    }
+  return unreadable;
+}
+
+/* ---- who made it --------------------------------------------------------------------------------- */
+
+/* The shared objects on the stack, innermost first, each with the function where it has a name. */
+static void put_objects(Line *line) {
+  void *frames[FRAMES];
+  int depth = backtrace(frames, FRAMES), written = 0;
+  const void *last = NULL;
+  put(line, ",\"objects\":[");
+  for (int i = 1; i < depth && written < 12; ++i) {
+    Dl_info info;
+    if (dladdr(frames[i], &info) == 0 || info.dli_fbase == last) continue;
+    last = info.dli_fbase;
+    put(line, written++ > 0 ? ",[" : "[");
+    put_string(line, info.dli_fname, 400);
+    put(line, ",");
+    put_string(line, info.dli_sname, 200);
+    put(line, "]");
+  }
+  put(line, "]");
+}
+
+/* The functions of Python that are asked, in one place so that all are there or none is. */
+static struct {
+  int (*PyGILState_Check)(void), (*Py_IsInitialized)(void), (*PyFrame_GetLineNumber)(void *);
+  void *(*PyEval_GetFrame)(void), *(*PyFrame_GetCode)(void *), *(*PyFrame_GetBack)(void *);
+  void *(*PyErr_Occurred)(void), *(*PyObject_GetAttrString)(void *, const char *);
+  const char *(*PyUnicode_AsUTF8AndSize)(void *, ssize_t *);
+  void (*Py_IncRef)(void *), (*Py_DecRef)(void *), (*PyErr_Clear)(void);
+} py;
+
+static int has_python(void) {
+#define FOUND(name) (*(void **)&py.name = dlsym(RTLD_DEFAULT, #name)) != NULL
+  return FOUND(PyGILState_Check) && FOUND(Py_IsInitialized) && FOUND(PyFrame_GetLineNumber) &&
+         FOUND(PyEval_GetFrame) && FOUND(PyFrame_GetCode) && FOUND(PyFrame_GetBack) &&
+         FOUND(PyErr_Occurred) && FOUND(PyObject_GetAttrString) && FOUND(PyUnicode_AsUTF8AndSize) &&
+         FOUND(Py_IncRef) && FOUND(Py_DecRef) && FOUND(PyErr_Clear);
+#undef FOUND
+}
+
+static void put_attribute(Line *line, void *object, const char *name) {
+  void *value = py.PyObject_GetAttrString(object, name);
+  put_string(line, value != NULL ? py.PyUnicode_AsUTF8AndSize(value, NULL) : NULL, 300);
+  if (value != NULL) py.Py_DecRef(value);
+}
+
+/* The Python frames of this thread, innermost first, where it holds the GIL. */
+static void put_python(Line *line) {
+  if (!has_python() || !py.Py_IsInitialized() || !py.PyGILState_Check() || py.PyErr_Occurred()) return;
+  void *frame = py.PyEval_GetFrame();
+  if (frame != NULL) py.Py_IncRef(frame);
+  put(line, ",\"python\":[");
+  for (int depth = 0; frame != NULL; ++depth) {
+    void *code = py.PyFrame_GetCode(frame), *back = py.PyFrame_GetBack(frame);
+    if (depth < FRAMES) {
+      put(line, depth > 0 ? ",[" : "[");
+      put_attribute(line, code, "co_filename");
+      put(line, ",%d,", py.PyFrame_GetLineNumber(frame));
+      put_attribute(line, code, "co_name");
+      put(line, "]");
+    }
+    py.Py_DecRef(code);
+    py.Py_DecRef(frame);
+    frame = back;
+  }
+  py.PyErr_Clear();
+  put(line, "]");
+}
+
+/* The GPU of the current context: what a Target asks of it. */
+static void put_device(Line *line) {
+  static const struct {
+    const char *name;
+    int attribute;
+  } facts[] = {{"major", 75}, {"minor", 76}, {"max_smem_bytes", 97}, {"multiprocessors", 16}};
+  int device = 0, value = 0;
+  if (driver.current_device == NULL || driver.current_device(&device) != 0) return;
+  put(line, ",\"device\":{\"index\":%d", device);
+  for (size_t i = 0; i < sizeof facts / sizeof *facts; ++i)
+    if (driver.device_attribute(&value, facts[i].attribute, device) == 0)
+      put(line, ",\"%s\":%d", facts[i].name, value);
+  if (driver.version(&value) == 0) put(line, ",\"driver_version\":%d", value);
+  put(line, "}");
+}
+
+static void put_rank(Line *line) {
+  static const char *const names[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID",
+                                      "LOCAL_RANK"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; ++i)
+    if (getenv(names[i]) != NULL) {
+      put(line, ",\"process_rank\":");
+      put_string(line, getenv(names[i]), 20);
+      return;
+    }
+}
+
+#endif

@@ -1,0 +1,155 @@
+"""``python -m tma_dlpack trace -- PROGRAM``: run a program with the library in it, and watch it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from tma_dlpack.cli.trace.records import ALONE, parse, problem_text, refusals
+from tma_dlpack.cli.trace.result import Trace, refusal_text
+from tma_dlpack.cli.trace.traced import merged
+from tma_dlpack.tables.errors import TmaUnsupportedError
+
+INJECTION = "CUDA_INJECTION64_PATH"
+FOLDER, CUPTI = "TMA_DLPACK_TRACE", "TMA_DLPACK_TRACE_CUPTI"
+NOT_FOUND, NOT_EXECUTABLE = 127, 126  # exit statuses, as shells have them
+_PAUSE_SECONDS = 0.02  # between looks for refused calls
+_MOST_EXPLAINED = 20  # refused calls on standard error; the report has all
+_SITES = "lib/python3*/site-packages"
+_CUPTI_FILES = (
+    "nvidia/cu13/lib/libcupti.so*",
+    "nvidia/cuda_cupti/lib/libcupti.so*",
+    "triton/backends/nvidia/lib/cupti/libcupti.so*",
+)
+_TOOLKIT_FILES = ("extras/CUPTI/lib64/libcupti.so", "lib64/libcupti.so", "lib/libcupti.so")
+
+
+def library() -> Path:
+    """Return the path of the library that libcuda loads; raise if it was not built."""
+    path = Path(__file__).with_name("_inject.abi3.so")
+    if not path.exists():
+        raise TmaUnsupportedError(
+            "this installation has no library for trace: it is built on Linux with glibc; install "
+            "the wheel for Linux, or a C compiler and run pip install again"
+        )
+    return path
+
+
+def refuse_another_tool() -> None:
+    """Raise where another tool is loaded into every CUDA program of this environment."""
+    other = os.environ.get(INJECTION)
+    if other:
+        raise TmaUnsupportedError(
+            f"{INJECTION} is {other}: another tool is loaded into CUDA programs, and CUPTI has one "
+            f"subscriber at a time ({ALONE}); unset it, or run without that tool"
+        )
+
+
+def cupti_paths(program: str | None = None) -> str:
+    """Return where CUPTI is: in the packages of this Python and of the program's, in toolkits.
+
+    For `TMA_DLPACK_TRACE_CUPTI`, with colons between; a value that the user set comes first.
+    """
+    sites = [Path(entry) for entry in sys.path if entry.endswith("-packages")]
+    found = shutil.which(program) if program else None
+    if found:
+        for python in (Path(found), Path(found).resolve()):
+            sites += python.parent.parent.glob(_SITES)
+    toolkits = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
+    paths = [path for site in sites for pattern in _CUPTI_FILES for path in site.glob(pattern)]
+    paths += [Path(root, file) for root in toolkits if root for file in _TOOLKIT_FILES]
+    known = [str(path) for path in dict.fromkeys(paths) if path.exists()]
+    return ":".join([*filter(None, [os.environ.get(CUPTI)]), *known])
+
+
+def run(program: Sequence[str]) -> tuple[int, Trace]:
+    """Run a program to its end; return its exit status, 128 + n for a signal n, and the trace.
+
+    Refused calls are explained on standard error as soon as they are seen.
+    """
+    refuse_another_tool()
+    with tempfile.TemporaryDirectory(prefix="tma_dlpack_trace_") as name:
+        folder = Path(name)
+        words = {INJECTION: str(library()), FOLDER: name, CUPTI: cupti_paths(program[0])}
+        print(
+            f"tma_dlpack trace: beside it, no other tool can subscribe to CUPTI ({ALONE})",
+            file=sys.stderr,
+            flush=True,
+        )
+        try:
+            child = subprocess.Popen(program, env={**os.environ, **words})
+        except OSError as error:
+            print(f"tma_dlpack trace: {program[0]}: {error.strerror}", file=sys.stderr)
+            missing = isinstance(error, FileNotFoundError)
+            return NOT_FOUND if missing else NOT_EXECUTABLE, Trace(folder)
+        watch = _Watch(folder)
+        with _signals_passed_to(child):
+            while child.poll() is None:
+                watch.look()
+                time.sleep(_PAUSE_SECONDS)
+        watch.look()
+        trace = Trace(folder)
+        trace._freeze()
+    status = child.returncode
+    return (128 - status if status < 0 else status), trace
+
+
+class _Watch:
+    """Reads what is new in the files of a running program."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.read: dict[Path, int] = {}
+        self.explained = 0
+
+    def look(self) -> None:
+        """Explain new refusals and problems on standard error."""
+        for path in self.folder.glob("*.jsonl"):
+            with path.open("rb") as file:
+                file.seek(self.read.get(path, 0))
+                content = file.read()
+            content = content[: content.rfind(b"\n") + 1]
+            self.read[path] = self.read.get(path, 0) + len(content)
+            if content:
+                self._explain(path, parse(content))
+
+    def _explain(self, path: Path, lines: list[dict[str, object]]) -> None:
+        process = {"pid": path.name.partition("-")[0], "pauses": 0}
+        for line in lines:
+            if line["is"] == "problem":
+                text = f"tma_dlpack trace: process {process['pid']}: {problem_text(line)}"
+                print(text, file=sys.stderr, flush=True)
+        refused = [{**line, "process": 0, "count": 1, "kernels": []} for line in refusals(lines)]
+        for traced in merged(refused, [process]):
+            self.explained += 1
+            if self.explained <= _MOST_EXPLAINED:
+                print(refusal_text(traced), file=sys.stderr, flush=True)
+            elif self.explained == _MOST_EXPLAINED + 1:
+                print("tma_dlpack trace: more refused calls are in the report", file=sys.stderr)
+
+
+@contextmanager
+def _signals_passed_to(child: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Leave Ctrl-C to the program, which gets it from the terminal too; pass others on."""
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        child.send_signal(number)
+
+    before = {
+        number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGQUIT)
+    }
+    before |= {n: signal.signal(n, pass_on) for n in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,239 @@
+"""What `trace` gives: every different map, as text, HTML and JSON."""
+
+from __future__ import annotations
+
+import html
+import json
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+from tma_dlpack.cli.trace.records import ALONE, Raw, problem_text, read_folder
+from tma_dlpack.cli.trace.traced import TracedKernel, TracedMap, merged
+from tma_dlpack.tables.coerce import counted, shown
+from tma_dlpack.tables.errors import COLUMNS, Advice, Finding, TmaError, refusal
+from tma_dlpack.tables.public import public
+
+UNSEEN = (
+    "not seen: maps that a kernel builds or changes on the device (tensormap.replace, Triton's "
+    "tl.make_tensor_descriptor), and kernels that read a map from global memory"
+)
+_MOST_BYTES_IN_NOTEBOOKS = 380_000  # each map's pictures have about 120 KB
+_MOST_KERNELS = 6
+_FORMAT = 1
+
+
+@public
+class Trace:
+    """Every tensor map that a process or a program made, from `trace`.
+
+    ``print(t)`` shows each different map: the driver's arguments, the result, who made it, which
+    kernels took it, and what the rules find. Notebooks show the maps as pictures too.
+
+    Attributes
+    ----------
+    maps : tuple of TracedMap
+        Each different map, in the order in which they were first made. Within the with block: those
+        made so far.
+    notes : tuple of str
+        What could not be traced, and why.
+
+    Examples
+    --------
+    >>> import tma_dlpack as tma
+    >>> t = tma.Trace.from_json('{"tma_dlpack_trace": 1, "processes": [], "maps": []}')
+    >>> len(t.maps), t.notes[0].partition(":")[0]
+    (0, 'no process was traced')
+    """
+
+    def __init__(self, raw: Raw | Path) -> None:
+        self._source = raw
+        self._read: tuple[Raw, tuple[TracedMap, ...]] | None = None
+
+    def _freeze(self) -> None:
+        """Read the folder for the last time."""
+        self._source = self._raw
+
+    @property
+    def _raw(self) -> Raw:
+        return read_folder(self._source) if isinstance(self._source, Path) else self._source
+
+    @property
+    def maps(self) -> tuple[TracedMap, ...]:
+        """Each different map."""
+        raw = self._raw
+        if self._read is None or self._read[0] is not raw:
+            self._read = raw, tuple(merged(raw["maps"], raw["processes"]))
+        return self._read[1]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What could not be traced, and why."""
+        processes = self._raw["processes"]
+        if not processes:
+            return (
+                "no process was traced: libcuda did not load the trace. The program did not start "
+                "CUDA, is linked statically, or runs in another environment (sudo, a container)",
+            )
+        return tuple(dict.fromkeys(_notes(processes, len(self.maps))))
+
+    @classmethod
+    def from_json(cls, text: str) -> Trace:
+        """Read what `to_json`, or ``python -m tma_dlpack trace --json``, wrote."""
+        try:
+            raw = json.loads(text)
+            if raw["tma_dlpack_trace"] != _FORMAT:
+                raise ValueError
+            trace = cls({"processes": raw["processes"], "maps": raw["maps"]})
+            str(trace)
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+            found = f"text is {shown(text)}"
+            fix = "run python -m tma_dlpack trace --json FILE -- PROGRAM"
+            raise refusal("text", found, "be the JSON of a trace", fix) from error
+        return trace
+
+    def to_json(self) -> str:
+        """Return all that was recorded, as JSON that `from_json` reads."""
+        return json.dumps({"tma_dlpack_trace": _FORMAT, **self._raw}, indent=1)
+
+    def __str__(self) -> str:
+        lines = [self._head()]
+        for number, traced in enumerate(self.maps, 1):
+            lines += ["", _wrapped(_title(number, traced)), *_described(traced)]
+            lines += [textwrap.indent(_finding(f), "  ") for f in _findings(traced)]
+        notes = [_wrapped(f"note: {note}") for note in self.notes]
+        return "\n".join([*lines, *([""] if notes else []), *notes])
+
+    def _head(self) -> str:
+        maps, processes = self.maps, self._raw["processes"]
+        calls = sum(traced.count for traced in maps)
+        seen = sum(process["calls"] for process in processes)
+        if not maps:
+            return f"no tensor map was made; CUPTI saw {counted(seen, 'driver call')}"
+        refused = sum(traced.result != 0 for traced in maps)
+        words = [
+            f"{counted(len(maps), 'different tensor map')} of {counted(calls, 'call')}",
+            *([f"in {len(processes)} processes"] if len(processes) > 1 else ()),
+        ]
+        return f"{' '.join(words)}: {f'{refused} refused' if refused else 'all accepted'}"
+
+    def _repr_html_(self) -> str:
+        return self.html(_MOST_BYTES_IN_NOTEBOOKS)
+
+    def html(self, most_bytes: int = 20_000_000) -> str:
+        """Return the report as HTML, with as many pictures as `most_bytes` hold."""
+        # imported when first needed
+        from tma_dlpack.draw.cards import finding_html
+        from tma_dlpack.draw.figure import fragment
+
+        parts = [f"<div><b>{html.escape(self._head())}</b></div>"]
+        room = most_bytes
+        for number, traced in enumerate(self.maps, 1):
+            parts.append(f"<h3>{html.escape(_title(number, traced))}</h3>")
+            parts += [f"<div><code>{html.escape(line)}</code></div>" for line in _lines(traced)]
+            parts += [finding_html(f, with_argument=False) for f in _findings(traced)]
+            pictures = _pictures(traced) if room > 0 else ""
+            room -= len(pictures)
+            if room > 0:
+                parts.append(pictures)
+        parts += [f"<p>note: {html.escape(note)}</p>" for note in self.notes]
+        return fragment(parts)
+
+
+def _pictures(traced: TracedMap) -> str:
+    """Return the tensor with its box, and the tile in shared memory; "" where none can be drawn."""
+    from tma_dlpack import draw
+
+    tensor_map = traced.tensor_map()
+    if tensor_map is None:
+        return ""
+    first = "tensor" if tensor_map.kind == "tiled" else "walk"
+    try:
+        return "".join(draw.figure(tensor_map, name).panels() for name in (first, "shared"))
+    except TmaError as error:  # a map that no copy survives
+        return f"<p>not drawn: {html.escape(str(error))}</p>"
+
+
+def _notes(processes: list[Raw], maps: int) -> Iterator[str]:
+    for process in processes:
+        where = f"process {process.get('pid', '?')}: " if len(processes) > 1 else ""
+        yield from (where + problem_text(problem) for problem in process["problems"])
+        if process["overflow"]:
+            yield f"{where}{process['overflow']} calls made more different maps than are told apart"
+        if process.get("kernels") == 0:
+            yield f"{where}the driver does not tell kernels' parameters (before CUDA 12.4)"
+    if any(process["pauses"] for process in processes):
+        yield (
+            "launches were not all heard: after 2000 without news only 256 are, ten times a second "
+            "(so that a launch costs less than 0.1 us); a map's kernel may be missing"
+        )
+    if any("cupti" in process for process in processes):
+        yield UNSEEN
+    if maps:
+        yield f"while it ran, no other tool could subscribe to CUPTI ({ALONE})"
+
+
+def _findings(traced: TracedMap) -> tuple[Finding, ...]:
+    return (*traced.report.violations, *traced.report.advice)
+
+
+def _title(number: int, traced: TracedMap) -> str:
+    who = ", ".join(traced.processes[:8]) + (", ..." if len(traced.processes) > 8 else "")
+    if not traced.call:
+        return f"map {number}: passed to a kernel, made without the driver; {who}"
+    result = "accepted" if traced.result == 0 else traced.result_name
+    if traced.result:
+        result = f"refused with {traced.result_name} ({traced.result})"
+    where = f" on {traced.target}" if traced.target else ""
+    times = "once" if traced.count == 1 else f"{traced.count} times"
+    return f"map {number}: {traced.call}, {times}: {result}; {who}{where}"
+
+
+def _lines(traced: TracedMap) -> Iterator[str]:
+    """Return the facts about a map, a line each."""
+    yield str(traced.arguments)
+    if traced.made_by:
+        yield f"made by {traced.made_by}"
+    if traced.python:
+        inner = traced.python[0]
+        yield f"at {traced.made_at}" + (f", through {inner}" if inner != traced.made_at else "")
+    for use in traced.uses[:_MOST_KERNELS]:
+        yield f"passed to {_kernel(use)}"
+    if len(traced.uses) > _MOST_KERNELS:
+        yield f"and to {len(traced.uses) - _MOST_KERNELS} more kernels"
+
+
+def _kernel(use: TracedKernel) -> str:
+    place = f"parameter {use.parameter}" + (f", byte {use.offset}" if use.offset else "")
+    times = "once" if use.launches == 1 else f"{use.launches} times"
+    times += " or more" if use.is_least else ""
+    return f"{use.name} ({place}), {times}"
+
+
+def _described(traced: TracedMap) -> list[str]:
+    lines = [_wrapped(line, "  ") for line in _lines(traced)]
+    if traced.result == 0 and not traced.report.ok:
+        lines.append("  the driver accepted it, but on the rules' account it should not have:")
+    return lines
+
+
+def _finding(finding: Finding) -> str:
+    return ("advice: " if isinstance(finding, Advice) else "") + str(finding)
+
+
+def refusal_text(traced: TracedMap) -> str:
+    """Explain a refused call, for standard error while the program runs."""
+    head = f"tma_dlpack trace: {traced.processes[0]}: {traced.call}: {traced.result_name}"
+    lines = [head, *_described(traced), *map(str, traced.report.violations)]
+    return "\n".join(lines[:1] + [textwrap.indent(line, "  ") for line in lines[1:]])
+
+
+def _wrapped(line: str, indent: str = "") -> str:
+    return textwrap.fill(
+        line,
+        COLUMNS,
+        initial_indent=indent,
+        subsequent_indent=indent + "  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

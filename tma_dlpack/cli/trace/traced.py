@@ -1,0 +1,345 @@
+"""One traced map: the driver's arguments, its result, and what our rules find."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from tma_dlpack.checks.check import advise, find_violations
+from tma_dlpack.checks.parse import read_driver_call
+from tma_dlpack.checks.report import Report
+from tma_dlpack.checks.request import Request
+from tma_dlpack.cli.explain.printed import PrintedArguments, arguments_of
+from tma_dlpack.cli.explain.results import RESULTS, STICKY
+from tma_dlpack.tables.arguments import MapKind
+from tma_dlpack.tables.enums import (
+    TensorMapDataType,
+    TmaInterleaveLayout,
+    TmaL2FetchSize,
+    TmaOobFill,
+    TmaSwizzle,
+)
+from tma_dlpack.tables.errors import TmaError, Violation, sealed
+from tma_dlpack.tables.public import public
+from tma_dlpack.tables.targets import Target
+from tma_dlpack.tensor_map.map import TensorMap
+
+_KINDS: dict[str, MapKind] = {
+    "cuTensorMapEncodeTiled": "tiled",
+    "cuTensorMapEncodeIm2col": "im2col",
+    "cuTensorMapEncodeIm2colWide": "im2col_wide",
+}
+_ENUMS: dict[str, Any] = {
+    "data_type": TensorMapDataType,
+    "interleave": TmaInterleaveLayout,
+    "swizzle": TmaSwizzle,
+    "l2_promotion": TmaL2FetchSize,
+    "oob_fill": TmaOobFill,
+}
+_CORNERS = ("pixel_box_lower_corner", "pixel_box_upper_corner")
+_NAMES = {0: "CUDA_SUCCESS", **{result.code: result.name for result in RESULTS}}
+#: Shared objects that stand between a caller and the driver, and say nothing about the caller.
+_BETWEEN = ("libcuda.so", "libcupti", "_inject.", "libc.so", "ld-linux", "libffi", "_ctypes.")
+#: Parts of the paths of files that are not the user's own code.
+_PACKAGES = (
+    "site-packages/",
+    "dist-packages/",
+    "<frozen",
+    *(f"tma_dlpack/{room}/" for room in ("make", "tables", "driver", "copies")),
+)
+_ASSUMED = Target.of("sm_90")  # of calls without a context
+Bytes = bytes
+
+
+class TracedKernel(NamedTuple):
+    """A kernel that was launched with a map: which parameter, at which byte of it, how often.
+
+    `is_least`: there may be more launches, for not all were counted.
+    """
+
+    name: str
+    parameter: int
+    offset: int
+    launches: int
+    is_least: bool
+
+
+@public
+@sealed
+@dataclass(frozen=True, slots=True)
+class TracedMap:
+    """A tensor map that a traced program made, with what the rules find.
+
+    Calls that differ only in the address are one `TracedMap`, with the address of the first.
+
+    Attributes
+    ----------
+    call : str
+        The driver's function, such as ``"cuTensorMapEncodeTiled"``; "" for a map that was passed
+        to a kernel and that no call of the driver made.
+    arguments : PrintedArguments
+        The driver's arguments; None for those that could not be read.
+    result : int or None
+        The CUresult, 0 for success; None if the call did not return.
+    report : Report
+        The rules that the arguments break, and advice.
+    bytes : bytes or None
+        The 128 bytes of the first map; None if the driver refused.
+    kernels : tuple of str
+        Names of the kernels that were launched with it, or with the same map at another address.
+    count : int
+        How often the call was made.
+    uses : tuple of TracedKernel
+        The same kernels with the parameter and the number of launches.
+    made_by : str
+        The shared object that called the driver; "" if not known.
+    python : tuple of str
+        The Python frames when it was first made, innermost first, as ``file:line in function``;
+        empty if the thread did not hold the GIL.
+    processes : tuple of str
+        Such as ``("rank 0", "rank 1")``, or ``("process 4711",)``.
+    target : Target or None
+        The GPU of the context; None if there was no context.
+    """
+
+    call: str
+    arguments: PrintedArguments
+    result: int | None
+    report: Report
+    kernels: tuple[str, ...]
+    count: int
+    uses: tuple[TracedKernel, ...]
+    made_by: str
+    python: tuple[str, ...]
+    processes: tuple[str, ...]
+    target: Target | None
+    bytes: Bytes | None
+
+    @property
+    def ok(self) -> bool:
+        """Whether the driver accepted the call, and no rule is broken."""
+        return self.result == 0 and self.report.ok
+
+    @property
+    def result_name(self) -> str:
+        """The result as cuda.h names it."""
+        if self.result is None:
+            return "the call did not return"
+        return _NAMES.get(self.result, f"CUresult {self.result}")
+
+    @property
+    def made_at(self) -> str:
+        """The innermost Python frame of the user's own code; "" if there is none."""
+        ours = [frame for frame in self.python if not any(p in frame for p in _PACKAGES)]
+        return next(iter(ours or self.python), "")
+
+    def tensor_map(self) -> TensorMap | None:
+        """Decode the bytes; None if there are none, or their layout is not known."""
+        try:
+            known = self.target or _ASSUMED
+            return None if self.bytes is None else TensorMap.from_bytes(self.bytes, known)
+        except TmaError:
+            return None
+
+
+def merged(raws: Iterable[dict[str, Any]], processes: list[dict[str, Any]]) -> list[TracedMap]:
+    """Make one `TracedMap` of equal calls in several processes."""
+    groups: dict[object, list[dict[str, Any]]] = {}
+    for raw in raws:
+        groups.setdefault(_key(raw), []).append(raw)
+    found = [_traced(group, processes) for group in groups.values()]
+    return [traced for traced in found if traced is not None]
+
+
+def _key(raw: dict[str, Any]) -> object:
+    apart = ("kernels", "process", "process_rank", "count", "python", "objects", "map_address")
+    known = {name: raw[name] for name in raw if name not in (*apart, "global_address", "before")}
+    if known.get("bytes"):
+        known["bytes"] = known["bytes"][16:]  # without the address
+    low = raw["global_address"] % 32 if "global_address" in raw else None
+    return repr((sorted(known.items(), key=str), low))
+
+
+def _traced(group: list[dict[str, Any]], processes: list[dict[str, Any]]) -> TracedMap | None:
+    first = group[0]
+    target = _target(first.get("device"))
+    known = target or _ASSUMED
+    data = bytes.fromhex(first["bytes"]) if first.get("bytes") else None
+    if first["call"] in _KINDS:
+        arguments = _encoded(_KINDS[first["call"]], first)
+    else:
+        arguments = _decoded(data or bytes.fromhex(first["before"]), known)
+        if "global_address" in first:  # the new one
+            arguments = dataclasses.replace(arguments, global_address=first["global_address"])
+    report = _report(arguments, first, known)
+    if first["call"] is None and not (arguments.global_address and report.ok):
+        return None  # other bytes of a kernel's parameters
+    uses = _uses(group, processes)
+    return TracedMap(
+        call=first["call"] or "",
+        arguments=arguments,
+        result=first.get("result") if first["call"] else 0,
+        report=report,
+        kernels=tuple(dict.fromkeys(use.name for use in uses)),
+        count=sum(raw["count"] for raw in group),
+        uses=uses,
+        made_by=_made_by(first),
+        python=tuple(f"{path}:{line} in {name}" for path, line, name in first.get("python", ())),
+        processes=tuple(sorted({_process(raw, processes) for raw in group}, key=_natural)),
+        target=target,
+        bytes=data,
+    )
+
+
+def _target(device: dict[str, Any] | None) -> Target | None:
+    if device is None:
+        return None
+    return Target(
+        (device["major"], device["minor"]),
+        device["max_smem_bytes"],
+        device.get("driver_version"),
+        device.get("multiprocessors"),
+    )
+
+
+def _process(raw: dict[str, Any], processes: list[dict[str, Any]]) -> str:
+    if "process_rank" in raw:
+        return f"rank {raw['process_rank']}"
+    return f"process {processes[raw['process']].get('pid', '?')}"
+
+
+def _natural(name: str) -> tuple[int, str]:
+    return len(name), name
+
+
+def _uses(group: list[dict[str, Any]], processes: list[dict[str, Any]]) -> tuple[TracedKernel, ...]:
+    counts: dict[tuple[str, int, int], int] = {}
+    for kernel in (kernel for raw in group for kernel in raw["kernels"]):
+        place = (_readable(kernel["kernel"]), kernel["parameter"], kernel["offset"])
+        counts[place] = counts.get(place, 0) + kernel["count"]
+    is_least = any(processes[raw["process"]]["pauses"] for raw in group)
+    return tuple(TracedKernel(*place, count, is_least) for place, count in counts.items())
+
+
+@lru_cache(maxsize=4096)
+def _readable(name: str) -> str:
+    """Return the C++ name of a mangled one, where the C++ library is there to ask."""
+    try:
+        demangle = ctypes.CDLL("libstdc++.so.6")["__cxa_demangle"]
+    except OSError:
+        return name
+    demangle.restype = ctypes.c_void_p
+    found = demangle(name.encode(), None, None, None) if name.startswith("_Z") else None
+    if not found:
+        return name
+    text = ctypes.string_at(found).decode("utf-8", "replace")
+    ctypes.CDLL(None).free(ctypes.c_void_p(found))
+    return text
+
+
+def _made_by(raw: dict[str, Any]) -> str:
+    paths = (path for path, _ in raw.get("objects", ()))
+    return next((p for p in paths if not os.path.basename(p).startswith(_BETWEEN)), "")
+
+
+# -- arguments and verdicts -----------------------------------------------------------------------
+
+
+def _encoded(kind: MapKind, raw: dict[str, Any]) -> PrintedArguments:
+    """Return the arguments of an encode; None for an array that could not be read."""
+    names = ("rank", "global_address", "channels_per_pixel", "pixels_per_column")
+    values: dict[str, Any] = {name: raw.get(name) for name in names}
+    for name in ("global_dim", "global_strides", "box_dim", "element_strides", *_CORNERS):
+        values[name] = tuple(raw[name]) if isinstance(raw.get(name), list) else None
+    if kind == "im2col_wide":
+        values |= dict(zip(_CORNERS, ((raw["lower_width"],), (raw["upper_width"],)), strict=True))
+    for name, enum in _ENUMS.items():
+        values[name] = enum(raw[name]) if raw[name] in list(enum) else raw[name]
+    return PrintedArguments(kind=kind, **values)
+
+
+def _decoded(data: bytes, target: Target) -> PrintedArguments:
+    """Return the arguments of 128 bytes; none where they are not those of a map."""
+    try:
+        decoded = TensorMap.from_bytes(data, target)
+    except TmaError:
+        return PrintedArguments()
+    names = arguments_of(decoded.kind)
+    return PrintedArguments(kind=decoded.kind, **{name: getattr(decoded, name) for name in names})
+
+
+def _report(arguments: PrintedArguments, raw: dict[str, Any], target: Target) -> Report:
+    """Check arguments against the driver's rules; the call was accepted if its result is 0."""
+    refused = bool(raw["call"]) and raw.get("result") != 0
+    violations = tuple(_unreadable(raw))
+    if violations or arguments.rank is None:
+        return Report(violations or tuple(_other_reasons(raw)) * refused)
+    if raw["call"] == "cuTensorMapReplaceAddress":
+        violations = tuple(_wrong_address(raw["global_address"])) * refused
+    else:
+        request = _request(arguments, raw.get("mode", 0), target)
+        violations = find_violations(request)
+        if not violations and not refused:
+            return Report((), advise(request))
+    return Report(violations or tuple(_other_reasons(raw)) * refused)
+
+
+def _request(arguments: PrintedArguments, mode: int, target: Target) -> Request:
+    """Make the request of a `driver_encode_*` call with these arguments."""
+    given: dict[str, Any] = {name: getattr(arguments, name) for name in arguments.shown()}
+    given |= {"tensor_data_type": arguments.data_type, "tensor_rank": arguments.rank, "mode": mode}
+    for corner in _CORNERS:
+        width = getattr(arguments, corner)
+        given[f"{corner}_width"] = width[0] if width else 0
+    return read_driver_call(arguments.kind, given, target)
+
+
+def _unreadable(raw: dict[str, Any]) -> Iterator[Violation]:
+    for name, value in raw.items():
+        if isinstance(value, dict) and "unreadable" in value:
+            pointer = "the map's pointer" if name == "map_address" else f"the pointer {name}"
+            yield Violation(
+                rule="UNREADABLE",
+                argument=name,
+                found=f"{pointer} is {value['unreadable']:#x}, where this process has no memory",
+                limit="the driver reads and writes through it",
+                fix="pass the address of memory that lives until the call returns",
+                source="trace: process_vm_readv of the process itself",
+            )
+
+
+def _wrong_address(address: int) -> Iterator[Violation]:
+    if address % 16 or not 0 < address < 1 << 57:
+        yield Violation(
+            rule="ADDRESS_ALIGNED" if address % 16 else "ADDRESS_RANGE",
+            argument="global_address",
+            found=f"global_address is {address:#x}",
+            limit="it must be a multiple of 16, above 0 and below 2^57",
+            fix="pass the address of a tensor that starts on 16 bytes",
+            source="measured, H200, driver 580.159.04, cuTensorMapReplaceAddress",
+        )
+
+
+def _other_reasons(raw: dict[str, Any]) -> Iterator[Violation]:
+    """Return why the driver refused arguments that are in order."""
+    result = raw.get("result")
+    if result is None:
+        return
+    name = _NAMES.get(result, "an unknown error")
+    found, limit = f"the driver returned {name} ({result})", "the arguments are in order"
+    fix = "report it with the arguments: this driver asks something that the rules do not know"
+    if result in STICKY:
+        limit = "this is the error of an earlier kernel, which every later call returns"
+        fix = "look for the kernel: compute-sanitizer, or CUDA_LAUNCH_BLOCKING=1"
+    elif result in (3, 4, 201):
+        limit = "the thread needs a current context of an initialized driver"
+        fix = (
+            "create or set a context first (cudaSetDevice, torch.cuda.init()); after a fork, spawn"
+        )
+    source = "trace: the result of the call"
+    yield Violation("DRIVER_RESULT", "tensor_map", found, limit, fix, source)
