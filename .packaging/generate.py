@@ -3,9 +3,10 @@
 Run it after a change of `checks/` rows, `checks.rule.STRUCT`, or `tables/`. It writes
 
 ``tma_dlpack/checks/judge.py``               the predicates of all rows, in Python
+``tma_dlpack/tables/abi.py``                 their number, for the C extension
 ``tma_dlpack/include/tma_dlpack_tables.h``   the same in C, with limits, data types, targets, fields
 
-Both are checked in; tests/include/test_generated.py holds them equal to what is printed today. A
+All are checked in; tests/include/test_generated.py holds them equal to what is printed today. A
 predicate is an expression in a small subset of Python: names of `STRUCT` and of `CONSTANTS`,
 subscripts, integers, ``and or not``, comparisons, ``+ - * % >> &``, ``a if b else c`` and
 ``int32(x)``, which wraps as the driver's signed 32-bit sums do.
@@ -21,6 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
+sys.modules["tma_dlpack.tensor_map._storage"] = None  # type: ignore[assignment]  # it may be older
 
 from tma_dlpack.checks import ALLOWABLE, RULES  # noqa: E402
 from tma_dlpack.checks.rule import (  # noqa: E402
@@ -455,8 +457,25 @@ SET_NAMES = {
     "measured": "MEASURED",
 }
 
+def python_abi() -> str:
+    """Return what the C extension is held against when it is imported, without importing rules."""
+    rows = {rule_id: NUMBER[rule_id] for rule_id in ALLOWABLE}
+    return "\n".join(
+        [
+            f'"""{SOURCE}."""',
+            "",
+            f"ABI = {abi():#010x}  # changes with the struct and the rows",
+            "",
+            "#: The rows that `allow=` may switch off, by id.",
+            f"ALLOWABLE_ROWS = {rows!r}".replace("'", '"'),
+            "",
+        ]
+    )
+
+
 OUTPUTS = {
     "tma_dlpack/checks/judge.py": python_judge,
+    "tma_dlpack/tables/abi.py": python_abi,
     "tma_dlpack/include/tma_dlpack_tables.h": c_tables,
 }
 

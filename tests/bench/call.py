@@ -29,7 +29,7 @@ from bench.peers import (
 )
 from bench.timing import CLOCKS, Row, Timing, time_rows
 from tma_dlpack import driver
-from tma_dlpack.make import build, shortcut
+from tma_dlpack.make import build, extension
 from tma_dlpack.make.batch import make_tma_descriptors
 from tma_dlpack.make.driver_words import driver_encode_tiled
 from tma_dlpack.make.im2col import make_im2col_descriptor
@@ -78,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(argv)
     print(as_text(measure(options.rounds, options.sample_ms, options.imports, options.clock)))
-    if options.all_lanes and shortcut.COMPILED:
+    if options.all_lanes and extension.COMPILED:
         print("\n", flush=True)
         words = sys.argv[1:] if argv is None else argv
         paths = [str(Path(__file__).parents[n]) for n in (1, 2)]
@@ -194,7 +194,7 @@ def _bare_calls() -> Iterator[Row]:
 
 def as_text(bench: CallBench) -> str:
     """Give the tables, what is missing, and the targets."""
-    lane = "compiled" if shortcut.COMPILED else "Python"
+    lane = "compiled" if extension.COMPILED else "Python"
     lines = [
         f"Python {platform.python_version()}, NumPy {np.__version__}, {_gpu()}, short cut: {lane}"
     ]

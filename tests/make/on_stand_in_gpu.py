@@ -17,7 +17,7 @@ from random_requests import request_at_random
 from stand_in_gpu import ARRAYS, CupyArray, JaxArray, StandIn, TvmArray, zeros
 
 import tma_dlpack as tma
-from tma_dlpack.make import build, shortcut
+from tma_dlpack.make import build, extension
 from tma_dlpack.tables import bits
 from tma_dlpack.tensor_map.map import TensorMap
 
@@ -26,7 +26,7 @@ ACCEPT = {
     "im2col": shortcut.accept_im2col,
     "im2col_wide": shortcut.accept_im2col_wide,
 }
-compiled = pytest.mark.skipif(not shortcut.COMPILED, reason="the short cut is not compiled here")
+compiled = pytest.mark.skipif(not extension.COMPILED, reason="the extension is not built here")
 
 BOX = (16, 64)
 LAYOUT = (None, "none", "bytes128", "none", "none")
@@ -86,10 +86,10 @@ def check_map(made: TensorMap, kind: str, x: object, options: tuple) -> None:
 def test_the_short_cut_gives_what_the_rules_give(kind, shape, options, producer, gpu):
     x = producer(zeros(shape).array)
     made = ACCEPT[kind](x, *options)
-    if kind == "im2col_wide" and not shortcut.COMPILED:
+    if kind == "im2col_wide" and not extension.COMPILED:
         assert made is None
         return
-    if producer is TvmArray and not shortcut.COMPILED:
+    if producer is TvmArray and not extension.COMPILED:
         assert made is None
         return
     assert len(gpu.encodes) == 1
@@ -131,7 +131,7 @@ def test_random_requests_on_any_gpu_under_any_context_agree_with_the_rules(gpu):
         expected = by_rules(kind, x, options)
         if made is None:
             assert encodes == []
-            is_ordinary = x.device[1] != 2 and (asked.is_plain or shortcut.COMPILED)
+            is_ordinary = x.device[1] != 2 and (asked.is_plain or extension.COMPILED)
             missed += is_ordinary and expected is not None
             continue
         maps += 1
@@ -168,7 +168,7 @@ def test_a_map_is_encoded_in_a_context_of_the_tensors_gpu(context, kind, options
     gpu.forget()
     made = ACCEPT[kind](x, *options)
     encode = f"{TILED_CALL if kind == 'tiled' else IM2COL_CALL}@0"
-    expected = CALLS[context][0 if shortcut.COMPILED else 1]
+    expected = CALLS[context][0 if extension.COMPILED else 1]
     assert gpu.calls == [encode if call == "encode" else call for call in expected]
     assert gpu.contexts == context
     check_map(made, kind, x, options)

@@ -13,6 +13,7 @@ import ml_dtypes  # noqa: F401  # NumPy knows its types by name then
 import numpy as np
 import torch
 
+from tma_dlpack.checks import ALLOWABLE
 from tma_dlpack.tables.enums import (
     TensorMapDataType,
     TmaInterleaveLayout,
@@ -21,6 +22,7 @@ from tma_dlpack.tables.enums import (
     TmaSwizzle,
     c_name,
 )
+from tma_dlpack.tables.targets import TARGETS, Target
 
 KINDS = ("tiled", "im2col", "im2col_wide")
 
@@ -68,13 +70,15 @@ _POOL = np.zeros(4096, np.uint8)
 _START = -_POOL.ctypes.data % 256
 
 
+_TARGETS = ("sm_90", "sm_90a", "sm_100", "sm_120", TARGETS["sm_103"], Target((9, 0), 50_000))
+
+
 class Asked(NamedTuple):
-    """A call: the kind of map, the tensor, and the options in the order of the verb's signature."""
+    """A call: the kind of map, the tensor, and the options by name."""
 
     kind: str
     tensor: Any
-    options: tuple[Any, ...]
-    is_plain: bool  # what the short cut in Python takes too
+    given: dict[str, Any]
 
 
 def request_at_random(rng: random.Random) -> Asked | None:
@@ -98,17 +102,67 @@ def request_at_random(rng: random.Random) -> Asked | None:
     if rng.random() < 0.3:
         entries = (1, 1, 1, 2, 3, 8, *((0, 9, -1) if wild else ()))
         elem_strides = [rng.choice(entries) for _ in range(rank + (wild and rng.randint(-1, 1)))]
-    tile = _tile(rng, kind, tuple(tensor.shape), element_bytes, swizzle, wild)
-    layout = (
-        elem_strides if elem_strides is None else rng.choice((list, tuple))(elem_strides),
-        _spelled(rng, TmaInterleaveLayout(interleave)),
-        _spelled(rng, TmaSwizzle(swizzle)),
-        _spelled(rng, rng.choice(list(TmaL2FetchSize))),
-        _spelled(rng, TmaOobFill(rng.random() < 0.1)),
-    )
-    mode = (rng.randrange(2),) if kind == "im2col_wide" else ()
-    is_plain = interleave == 0 and kind != "im2col_wide"
-    return Asked(kind, tensor, (*tile, *layout, *mode, data_type, rules, None), is_plain)
+    given = {
+        **_tile(rng, kind, tuple(tensor.shape), element_bytes, swizzle, wild),
+        "elem_strides": elem_strides and rng.choice((list, tuple))(elem_strides),
+        "interleave_layout": _spelled(rng, TmaInterleaveLayout(interleave)),
+        "swizzle": _spelled(rng, TmaSwizzle(swizzle)),
+        "l2_fetch_size": _spelled(rng, rng.choice(list(TmaL2FetchSize))),
+        "oobfill": _spelled(rng, TmaOobFill(rng.random() < 0.1)),
+        "data_type": data_type,
+        "rules": rules,
+    }
+    if kind == "im2col_wide":
+        given["mode"] = rng.randrange(2)
+    if rng.random() < 0.5:
+        given |= _rare_options(rng, kind, tensor, given, swizzle, element_bytes)
+    if swizzle == 0 and rng.random() < 0.5:
+        del given["swizzle"]  # of split_inner, which asks for it
+        if kind == "im2col_wide":
+            given["swizzle"] = "none"  # which is not the default there
+    return Asked(kind, tensor, given)
+
+
+def _rare_options(
+    rng: random.Random,
+    kind: str,
+    tensor: Any,
+    given: dict[str, Any],
+    swizzle: int,
+    element_bytes: int,
+) -> dict[str, Any]:
+    """Draw some of the options that few calls give."""
+    options: dict[str, Any] = {}
+    shape = tuple(map(int, tensor.shape))
+    if rng.random() < 0.3:
+        options["target"] = rng.choice(_TARGETS)
+    if rng.random() < 0.4:
+        rows = tuple(rule for rule in ALLOWABLE if rng.random() < 0.6)
+        options["allow"] = rng.choice((tuple, list, frozenset, set))(rows)
+    if rng.random() < 0.3:
+        options["offset"] = rng.choice((0, 16, -32, 64, 3))
+    if rng.random() < 0.3:
+        other = list(shape)
+        other[rng.randrange(len(other))] *= rng.choice((1, 2, 2))
+        options["shape"] = rng.choice((tuple, list))(other if rng.random() < 0.9 else other[1:])
+    if rng.random() < 0.2:
+        options["strides"] = _strides_of(tensor)
+    if kind == "tiled" and rng.random() < 0.4:
+        options["split_inner"] = rng.random() < 0.8
+        span = {0: 16, 1: 32, 2: 64}.get(swizzle, 128) // element_bytes
+        if options["split_inner"] and span and rng.random() < 0.9:
+            box = list(given["box_sizes"])
+            box[-1] = max(1, shape[-1] // span // rng.choice((1, 1, 2))) * span
+            options["box_sizes"] = box
+    if kind == "tiled" and rng.random() < 0.4:
+        options["ragged"] = rng.choice((None, 0, 0, 1, -2, -3, 4))
+    return options
+
+
+def _strides_of(tensor: Any) -> tuple[int, ...]:
+    if isinstance(tensor, torch.Tensor):
+        return tensor.stride()
+    return tuple(stride // tensor.itemsize for stride in tensor.strides)
 
 
 def _spelled(rng: random.Random, member: Any) -> Any:
@@ -171,7 +225,7 @@ def _tile(
     element_bytes: int,
     swizzle: int,
     wild: bool,
-) -> tuple[Any, ...]:
+) -> dict[str, Any]:
     span = {0: 256 * element_bytes, 1: 32, 2: 64}.get(swizzle, 128) // element_bytes
     if kind == "tiled":
         box = [rng.choice((1, 2, 4, 8, 16, 32, 64, 100, 128, 256)) for _ in shape]
@@ -182,12 +236,14 @@ def _tile(
             box[rng.randrange(len(box))] = rng.choice((0, -1, 257, 256, 3))
         if wild and rng.random() < 0.1:
             box = box[:-1]
-        return (rng.choice((tuple, list))(box),)
+        return {"box_sizes": rng.choice((tuple, list))(box)}
     channels = rng.choice((8, 16, 32, 64, 128, 256, 4, 0, 257, max(1, span), max(1, span)))
     pixels = rng.choice((1, 16, 64, 128, 256, 1024, 1025))
     offsets = _OFFSETS + (_WILD_OFFSETS if wild else ())
+    counts = {"channels_per_pixel": channels, "pixels_per_column": pixels}
     if kind == "im2col_wide":
-        return rng.choice(offsets), rng.choice(offsets), channels, pixels
+        widths = ("lower_corner_width", "upper_corner_width")
+        return {name: rng.choice(offsets) for name in widths} | counts
     count = max(0, len(shape) - 2) + (wild and rng.random() < 0.1)
-    corners = [tuple(rng.choice(offsets) for _ in range(count)) for _ in range(2)]
-    return (*corners, channels, pixels)
+    corners = ("pixel_box_lower_corner", "pixel_box_upper_corner")
+    return {name: tuple(rng.choice(offsets) for _ in range(count)) for name in corners} | counts

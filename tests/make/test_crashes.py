@@ -19,10 +19,10 @@ import numpy as np
 import pytest
 
 import tma_dlpack as tma
-from tma_dlpack.make import shortcut
+from tma_dlpack.make import extension
 from tma_dlpack.tensor_map.map import TensorMap
 
-compiled = pytest.mark.skipif(not shortcut.COMPILED, reason="the short cut is not compiled here")
+compiled = pytest.mark.skipif(not extension.COMPILED, reason="the extension is not built here")
 BOX = (16, 64)
 IM2COL = ((-1, -1), (-1, -1), 64, 32)
 
@@ -33,7 +33,7 @@ def array(rows: int = 128) -> np.ndarray:
 
 def run(source: str) -> None:
     """Run a program in a process of its own, with the lane of this one."""
-    lane = "" if shortcut.COMPILED else "import python_lane\n"
+    lane = "" if extension.COMPILED else "import python_lane\n"
     tests = str(Path(__file__).parents[1])
     program = f"import sys; sys.path.insert(0, {tests!r})\n{lane}" + textwrap.dedent(source)
     subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True, timeout=300)
@@ -278,7 +278,7 @@ def test_another_error_inside_an_index_method_leaves_the_call_to_the_rules(verb)
     try:
         made = INTEGERS[verb](lambda value: integer(value, once))
     except tma.TmaError:  # asked once more and refused
-        assert not shortcut.COMPILED
+        assert not extension.COMPILED
     else:
         assert made is not None
     assert once.calls >= 1

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tma_dlpack.make import shortcut
+from tma_dlpack.make import extension
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
@@ -57,5 +57,5 @@ for thread in threads:
     "forks", [pytest.param(50, id="50"), pytest.param(500, id="500", marks=pytest.mark.slow)]
 )
 def test_every_child_of_a_busy_process_makes_maps(forks):
-    blocked = "" if shortcut.COMPILED else "import tests.python_lane\n"
+    blocked = "" if extension.COMPILED else "import tests.python_lane\n"
     subprocess.run([sys.executable, "-c", blocked + SCRIPT, str(forks)], check=True, timeout=600)

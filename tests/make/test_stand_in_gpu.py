@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from stand_in_gpu import COMPILER, build, environment
 
-from tma_dlpack.make import shortcut
+from tma_dlpack.make import extension
 
 ROOT = Path(__file__).parents[2]
 pytestmark = [
@@ -48,9 +48,9 @@ def run_script(source, folder, **variables):
         import sys, warnings
         warnings.simplefilter("ignore")
         sys.path[:0] = [{str(ROOT)!r}, {str(Path(__file__).parent)!r}]
-        {"" if shortcut.COMPILED else "import tests.python_lane"}
+        {"" if extension.COMPILED else "import tests.python_lane"}
         import numpy as np, tma_dlpack as tma
-        from tma_dlpack.make import build, shortcut
+        from tma_dlpack.make import build, extension
         from stand_in_gpu import StandIn, zeros
         gpu = StandIn()
         OPTIONS = (16, 64), None, "none", "bytes128", "none", "none", None, "libcu++", None
@@ -59,7 +59,7 @@ def run_script(source, folder, **variables):
 
 
 def test_cuda_tensors_take_both_roads_alike(folder):
-    lane = [] if shortcut.COMPILED else ["-p", "tests.python_lane"]
+    lane = [] if extension.COMPILED else ["-p", "tests.python_lane"]
     options = ["-q", "-p", "no:cacheprovider", *lane]
     said = run(["-m", "pytest", *options, "tests/make/on_stand_in_gpu.py"], folder)
     assert " passed" in said
@@ -70,7 +70,7 @@ def test_the_first_map_looks_the_driver_up_and_retains_the_gpus_context(folder):
         """
         x = zeros((128, 64), gpu=1)
         made = shortcut.accept_tiled(x, *OPTIONS)
-        if shortcut.COMPILED:
+        if extension.COMPILED:
             assert gpu.calls == [
                 "cuInit", "cuDeviceGetCount", *["cuDeviceGetAttribute"] * 3, "cuCtxGetDevice",
                 "cuDevicePrimaryCtxRetain", "cuCtxPushCurrent_v2", "cuTensorMapEncodeTiled@1",
@@ -88,7 +88,7 @@ def test_the_first_map_looks_the_driver_up_and_retains_the_gpus_context(folder):
     )
 
 
-@pytest.mark.skipif(not shortcut.COMPILED, reason="the short cut is not compiled here")
+@pytest.mark.skipif(not extension.COMPILED, reason="the extension is not built here")
 @pytest.mark.parametrize(("gpus", "questions"), [("1", []), ("3", ["cuCtxGetDevice"])])
 def test_a_context_is_taken_for_granted_until_it_was_missed(folder, gpus, questions):
     run_script(

@@ -96,6 +96,12 @@ def mask_of(ids: frozenset[str]) -> int:
     return sum(1 << number for number, rule in enumerate(RULES) if rule.id in ids)
 
 
+@cache
+def ids_of(mask: int) -> frozenset[str]:
+    """Return the ids of the rows of a mask."""
+    return frozenset(rule.id for number, rule in enumerate(RULES) if mask >> number & 1)
+
+
 def _driver_accepts(request: Request, faults: list[Fault]) -> bool:
     """Whether a refused call would be accepted with ``rules="driver"``."""
     if request.is_driver_call or request.unreadable:

@@ -13,7 +13,7 @@ import numpy as np
 import tma_dlpack as tma
 from tma_dlpack import driver
 from tma_dlpack.dlpack.frameworks import FRAMEWORKS
-from tma_dlpack.make import shortcut
+from tma_dlpack.make import extension
 from tma_dlpack.tables import bits
 
 #: Distributions that matter, and the version of DLPack that each exports, if it has tensors.
@@ -81,7 +81,7 @@ def _lines(known: dict[str, Any]) -> Iterator[str]:
 
 def _short_cut() -> str:
     """Say which short cut is taken, and why not the compiled one."""
-    if shortcut.COMPILED:
+    if extension.COMPILED:
         return "compiled"
     try:
         importlib.import_module("tma_dlpack.tensor_map._storage")

@@ -21,6 +21,8 @@ enum { TMA_DLPACK_MAX_GPUS = 64 };
 /* The result without a usable driver: there is no libcuda, it is too old, or this is a forked child. */
 enum { TMA_DLPACK_NO_DRIVER = -1 };
 
+enum { TMA_DLPACK_POINTER_ORDINAL = 9 }; /* CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL */
+
 enum { TMA_DLPACK_INVALID_CONTEXT = 201 }; /* CUDA_ERROR_INVALID_CONTEXT: there is no context */
 
 /* The facts about a GPU that tensor maps need. */
@@ -53,6 +55,7 @@ typedef struct {
   int (*ctx_push_current)(void *);
   int (*ctx_pop_current)(void **);
   int (*primary_ctx_retain)(void **, int);
+  int (*pointer_get_attribute)(void *, int, uint64_t);
   TmaDlpackEncodeTiled encode_tiled;
   TmaDlpackEncodeIm2col encode_im2col;
   TmaDlpackEncodeWide encode_im2col_wide; /* NULL before CUDA 12.8 */
@@ -95,6 +98,7 @@ static inline int tma_dlpack_driver_load(TmaDlpackDriver *driver) {
          tma_dlpack_driver_find(library, "cuCtxPushCurrent_v2", &driver->ctx_push_current) &&
          tma_dlpack_driver_find(library, "cuCtxPopCurrent_v2", &driver->ctx_pop_current) &&
          tma_dlpack_driver_find(library, "cuDevicePrimaryCtxRetain", &driver->primary_ctx_retain) &&
+         tma_dlpack_driver_find(library, "cuPointerGetAttribute", &driver->pointer_get_attribute) &&
          tma_dlpack_driver_find(library, "cuTensorMapEncodeTiled", &driver->encode_tiled) &&
          tma_dlpack_driver_find(library, "cuTensorMapEncodeIm2col", &driver->encode_im2col) &&
          driver->init(0) == 0 && driver->driver_get_version(&driver->version) == 0 &&
@@ -141,14 +145,16 @@ static inline int tma_dlpack_current_gpu(TmaDlpackDriver *driver) {
   return -1;
 }
 
-/* The ordinal of the GPU whose memory a tensor is in: managed memory belongs to the current one, or to
- * GPU 0. -1 for memory that is not on a GPU. */
+/* The ordinal of the GPU whose memory a tensor is in; -1 for memory that is not on a GPU. Managed memory
+ * is exported as that of GPU 0: the driver knows whose context allocated it. */
 static inline int tma_dlpack_ordinal(const TmaDlpackTensor *tensor) {
+  int ordinal = -1;
   TmaDlpackDriver *driver = tma_dlpack_driver();
   if (tensor->device.device_type == TMA_DLPACK_CUDA) return tensor->device.device_id;
   if (tensor->device.device_type != TMA_DLPACK_CUDA_MANAGED || driver == NULL) return -1;
-  int current = tma_dlpack_current_gpu(driver);
-  return current < 0 ? 0 : current;
+  uint64_t address = (uint64_t)(uintptr_t)tensor->data + tensor->byte_offset;
+  int result = driver->pointer_get_attribute(&ordinal, TMA_DLPACK_POINTER_ORDINAL, address);
+  return result == 0 && ordinal >= 0 ? ordinal : tensor->device.device_id;
 }
 
 /* Call the encoder of the map's kind in the current context. Gives the CUresult. */

@@ -1,69 +1,44 @@
-/* tma_dlpack.make._accept: the short cut, compiled. accept.py has the same contract in Python.
+/* tma_dlpack.make._accept: the verbs that make and check maps, in C.
  *
- *   tensor, options  ->  read  ->  describe  ->  judge  ->  encode  ->  a TensorMap, or None
+ *   tensor, options  ->  read  ->  describe  ->  judge  ->  encode  ->  a TensorMap
  *
- * None means "not sure": nothing is refused or explained here, the rules do that. Exceptions of a
- * producer are cleared, because the long road asks the producer again and reports them; only
- * MemoryError, KeyboardInterrupt and the like are passed on. Whatever is accepted here, the rules
- * accept too, with the same bytes.
+ * Nothing is refused or explained here: what is not accepted, and arguments or tensors of an unusual type,
+ * are left to the Python function behind each verb. Exceptions of a producer are cleared, because that
+ * function asks the producer again and reports them; only MemoryError, KeyboardInterrupt and the like are
+ * passed on. Whatever is accepted here, Python accepts too, with the same bytes.
  *
  * _quick.h binds the arguments, _options.h reads the options, _tensors.h the tensor, _bare.h what comes
  * without one; _calls.h takes one call to its map, _batch.h many. include/tma_dlpack_make.h describes,
  * judges and encodes; include/tma_dlpack_driver.h calls the driver. The GIL protects all state.
  */
 
-#include "_bare.h"
 #include "_batch.h"
 #include "_quick.h"
 
 static State *state_of(PyObject *module) { return (State *)PyModule_GetState(module); }
 
-/* The result of every function that is not sure. */
+/* The result of functions that are not sure. */
 static PyObject *not_sure(void) {
   if (swallowed() < 0) return NULL;
   Py_RETURN_NONE;
 }
 
-/* ---- tensors ------------------------------------------------------------------------------------- */
-
-/* A make_* function: the tensor, then its options, all by position. */
-static PyObject *accept(PyObject *module, PyObject *const *args, Py_ssize_t count,
-                        const TensorVerb *verb) {
-  State *state = state_of(module);
-  TmaDlpackOptions options;
-  if (!is_ready(state) || count != verb->count + 1 || !read_options(state, verb, args + 1, &options))
-    return not_sure();
-  MapStorage *map = map_of_tensor(state, args[0], &options);
-  return map != NULL ? (PyObject *)map : not_sure();
-}
-
-/* The functions of Python. */
-#define ACCEPT_TENSOR(name, verb)                                                    \
-  static PyObject *name(PyObject *module, PyObject *const *args, Py_ssize_t count) { \
-    return accept(module, args, count, &verb);                                       \
-  }
-
-ACCEPT_TENSOR(accept_tiled, tiled_verb)
-ACCEPT_TENSOR(accept_im2col, im2col_verb)
-ACCEPT_TENSOR(accept_im2col_wide, im2col_wide_verb)
-
 /* ---- batches ------------------------------------------------------------------------------------- */
 
 PyDoc_STRVAR(accept_many_doc,
-             "accept_many(tensors, address, box_sizes, elem_strides, interleave_layout, swizzle,\n"
-             "            l2_fetch_size, oobfill, data_type, rules, target, /)\n--\n\n"
+             "accept_many(tensors, address, /, *options)\n--\n\n"
              "Encode the maps of a tuple of tensors to `address`, 128 bytes after 128, where the\n"
              "caller has as many, aligned to 128. Give a Batch; None for \"not sure\" of any.");
 
 static PyObject *accept_many(PyObject *module, PyObject *const *args, Py_ssize_t count) {
   State *state = state_of(module);
-  TmaDlpackOptions options;
-  if (!is_ready(state) || count != 11 || !PyTuple_CheckExact(args[0]) ||
+  Options options;
+  if (!is_ready(state) || count != tiled_verb.count + 2 || !PyTuple_CheckExact(args[0]) ||
       !read_options(state, &tiled_verb, args + 2, &options))
     return not_sure();
   unsigned char *rows = PyLong_AsVoidPtr(args[1]);
-  if (rows == NULL || (uintptr_t)rows % TMA_DLPACK_MAP_ALIGNMENT != 0) return not_sure();
-  Batch *batch = new_batch(state, args[0]);
+  if (rows == NULL || (uintptr_t)rows % TMA_DLPACK_ALIGNMENT_BYTES != 0) return not_sure();
+  Batch *batch = new_batch(state, args[0], &options);
   if (batch == NULL || fill_batch(state, batch, &options, rows)) return (PyObject *)batch;
   Py_DECREF(batch);
   return not_sure();
@@ -72,15 +47,15 @@ static PyObject *accept_many(PyObject *module, PyObject *const *args, Py_ssize_t
 /* ---- another address ----------------------------------------------------------------------------- */
 
 /* Whether a tensor has the layout of a map's own tensor. Strides of dimensions of extent 1 may differ
- * and mean nothing: the long road decides then. */
-static int same_layout(const AskedCall *asked, const View *view) {
-  size_t bytes = asked->rank * sizeof asked->shape[0];
-  return !asked->is_bare && view->told.ndim == asked->rank &&
-         (view->told.strides != NULL) == asked->has_strides &&
-         memcmp(&view->told.device, &asked->device, sizeof asked->device) == 0 &&
-         memcmp(&view->told.dtype, &asked->dtype, sizeof asked->dtype) == 0 &&
-         memcmp(view->shape, asked->shape, bytes) == 0 &&
-         (!asked->has_strides || memcmp(view->strides, asked->strides, bytes) == 0);
+ * and mean nothing: Python decides then. */
+static int same_layout(const Call *call, const View *view) {
+  size_t bytes = call->rank * sizeof call->shape[0];
+  return !call->is_bare && view->told.ndim == call->rank &&
+         (view->told.strides != NULL) == call->has_strides &&
+         memcmp(&view->told.device, &call->device, sizeof call->device) == 0 &&
+         memcmp(&view->told.dtype, &call->dtype, sizeof call->dtype) == 0 &&
+         memcmp(view->shape, call->shape, bytes) == 0 &&
+         (!call->has_strides || memcmp(view->strides, call->strides, bytes) == 0);
 }
 
 PyDoc_STRVAR(accept_address_doc,
@@ -92,84 +67,47 @@ static PyObject *accept_address(PyObject *module, PyObject *const *args, Py_ssiz
   State *state = state_of(module);
   if (count != 2 || Py_TYPE(args[0]) != state->map_type) return not_sure();
   MapStorage *old = (MapStorage *)args[0];
+  const TmaDlpackTypeRow *row = tma_dlpack_type_row(old->call.asked_type);
   int64_t number = 0;
   View view;
   int is_number = PyLong_CheckExact(args[1]);
-  if (!old->has_asked) return not_sure();
+  if (!old->has_call) return not_sure();
   if (is_number ? !read_integer(state, args[1], &number)
-                : !read_tensor(state, args[1], &view) || !same_layout(&old->asked, &view))
+                : !read_tensor(state, args[1], &view) || !same_layout(&old->call, &view))
     return not_sure();
-  uint64_t address = is_number ? (uint64_t)number
-                               : (uint64_t)(uintptr_t)view.told.data + view.told.byte_offset;
-  uint64_t alignment = old->asked.interleave == TMA_DLPACK_INTERLEAVE_32B ? 32 : 16;
+  uint64_t address = (uint64_t)number;
+  if (!is_number) address = (uint64_t)(uintptr_t)view.told.data + view.told.byte_offset;
+  if (!is_number && old->rare != NULL) /* whole bytes, as the offset was accepted */
+    address += (uint64_t)(old->rare->offset * view.told.dtype.bits * view.told.dtype.lanes / 8);
+  uint64_t alignment =
+      old->call.interleave == TMA_DLPACK_INTERLEAVE_32B || (row != NULL && row->is_padded) ? 32 : 16;
   if (address == 0 || address % alignment != 0 || address >= (uint64_t)TMA_DLPACK_ADDRESS_END)
     return not_sure();
   MapStorage *map = new_map(state->map_type, state->spare, is_number ? NULL : args[1], address);
   if (map == NULL) return NULL;
-  map->asked = old->asked;
+  map->rare = copy_rare(old->rare);
+  if (old->rare != NULL && map->rare == NULL) {
+    Py_DECREF(map);
+    return NULL;
+  }
+  map->call = old->call;
   map->launchable = old->launchable;
-  if (!is_number) map->asked.flags = (uint8_t)view.flags;
+  map->has_bytes = old->has_bytes;
+  if (!is_number) map->call.flags = (uint8_t)view.flags;
+  if (!old->has_bytes) return (PyObject *)map;
   const void *bytes = old->data != NULL ? (void *)PyBytes_AsString(old->data) : map_bytes(old);
   memcpy(map_bytes(map), bytes, TMA_DLPACK_MAP_BYTES);
   memcpy(map_bytes(map), &address, sizeof address); /* cuTensorMapReplaceAddress changes no more */
   return (PyObject *)map;
 }
 
-/* ---- driver_encode_* ----------------------------------------------------------------------------- */
-
-/* A driver_encode_* function for target="sm_90", encoder "auto" or "model": all by position. A new map;
- * NULL for "not sure", or with an exception. */
-static PyObject *map_of_arguments(State *state, PyObject *const *args, int count, int kind) {
-  TmaDlpackArguments arguments;
-  memset(&arguments, 0, sizeof arguments);
-  arguments.kind = kind;
-  if (!is_word(args[count - 2], "sm_90") ||
-      !(is_word(args[count - 1], "auto") || is_word(args[count - 1], "model")) ||
-      !read_bare_tensor(state, args, &arguments) || !read_bare_tile(state, args + 5, &arguments) ||
-      !tma_dlpack_judge(&arguments, TMA_DLPACK_RULES_BARE, TMA_DLPACK_SM_90_SMEM_BYTES))
-    return NULL;
-  MapStorage *map = new_map(state->map_type, state->spare, NULL, arguments.address);
-  if (map == NULL) return NULL;
-  int ordinal = bare_ordinal(args[count - 1]);
-  keep_bare(&map->asked, &arguments, ordinal);
-  map->launchable = 1; /* the address is the caller's word */
-  if (encode(&arguments, ordinal, map_bytes(map))) return (PyObject *)map;
-  Py_DECREF(map);
-  return NULL;
-}
-
-/* How many arguments each has. */
-enum { TILED_ARGUMENTS = 13, IM2COL_ARGUMENTS = 16, IM2COL_WIDE_ARGUMENTS = 17 };
-
-static PyObject *driver_tiled(State *state, PyObject *const *args) {
-  return map_of_arguments(state, args, TILED_ARGUMENTS, TMA_DLPACK_TILED);
-}
-
-static PyObject *driver_im2col(State *state, PyObject *const *args) {
-  return map_of_arguments(state, args, IM2COL_ARGUMENTS, TMA_DLPACK_IM2COL);
-}
-
-static PyObject *driver_im2col_wide(State *state, PyObject *const *args) {
-  return map_of_arguments(state, args, IM2COL_WIDE_ARGUMENTS, TMA_DLPACK_IM2COL_WIDE);
-}
-
-/* ---- functions with a short cut before them ------------------------------------------------------ */
+/* ---- functions that are tried in C first --------------------------------------------------------- */
 
 PyDoc_STRVAR(quick_text,
              "quick(function, verb, parameters, required, positional, /)\n--\n\n"
-             "Make the callable that takes the short cut `verb`, by its name in `short_cuts`,\n"
-             "before it calls a Python function. `parameters` is {name: default} of those that the\n"
-             "short cut takes, `required` in place of no default; the first `positional` may be given\n"
-             "by position.");
-
-static const ShortCut short_cuts[] = {
-    {"accept_tiled", &tiled_verb, NULL, 0},
-    {"accept_im2col", &im2col_verb, NULL, 0},
-    {"accept_im2col_wide", &im2col_wide_verb, NULL, 0},
-    {"accept_driver_tiled", NULL, driver_tiled, TILED_ARGUMENTS},
-    {"accept_driver_im2col", NULL, driver_im2col, IM2COL_ARGUMENTS},
-    {"accept_driver_im2col_wide", NULL, driver_im2col_wide, IM2COL_WIDE_ARGUMENTS},
-};
+             "Make the callable that tries `verb` in C before it calls a Python function.\n"
+             "`parameters` is {name: default}, `required` in place of no default; the first\n"
+             "`positional` may be given by position.");
 
 static PyObject *quick(PyObject *module, PyObject *args) {
   PyObject *function, *parameters, *required;
@@ -178,10 +116,10 @@ static PyObject *quick(PyObject *module, PyObject *args) {
   if (!PyArg_ParseTuple(args, "OsO!Oi:quick", &function, &name, &PyDict_Type, &parameters,
                         &required, &positional))
     return NULL;
-  for (size_t i = 0; i < sizeof short_cuts / sizeof short_cuts[0]; ++i)
-    if (strcmp(short_cuts[i].name, name) == 0)
-      return new_quick(module, &short_cuts[i], function, parameters, required, positional);
-  return PyErr_Format(PyExc_ValueError, "there is no short cut %s", name);
+  for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; ++i)
+    if (strcmp(verbs[i].name, name) == 0)
+      return new_quick(module, &verbs[i], function, parameters, required, positional);
+  return PyErr_Format(PyExc_ValueError, "there is no verb %s", name);
 }
 
 /* ---- the spare map ------------------------------------------------------------------------------ */
@@ -205,11 +143,14 @@ static void close_spare(State *state) {
 /* ---- setting up ---------------------------------------------------------------------------------- */
 
 PyDoc_STRVAR(setup_doc,
-             "setup(map_type, function_type, enums, names, exports, numpy_integer, numpy_array, /)\n--\n\n"
+             "setup(map_type, function_type, enums, names, exports, numpy_integer, numpy_array,\n"
+             "      presets, default_target, allowable, no_swizzle, report, /)\n--\n\n"
              "Say which classes to make and to read: TensorMap; the base class of what `quick` makes;\n"
              "the enums of interleave, swizzle, L2 promotion, fill, data type and wide mode, with a\n"
-             "dict {name: member} for each; and how `__dlpack__` is called: of host tensors, of CUDA\n"
-             "tensors, of JAX's CUDA arrays.");
+             "dict {name: member} for each; how `__dlpack__` is called: of host tensors, of CUDA\n"
+             "tensors, of JAX's CUDA arrays; {name: Target} and the default one; {id: row} of the rules\n"
+             "that may be switched off; the default of `swizzle`; and what makes a Report of the\n"
+             "arguments and the call.");
 
 /* Whether an attribute of a class is this number. */
 static int has_number(PyTypeObject *type, const char *attribute, Py_ssize_t number) {
@@ -256,12 +197,19 @@ static int set_words(Words *words, PyObject *type, PyObject *names) {
   return PyErr_Occurred() == NULL;
 }
 
+static void keep_object(void *slot, PyObject *object) {
+  Py_INCREF(object);
+  memcpy(slot, &object, sizeof object);
+}
+
 static PyObject *setup(PyObject *module, PyObject *args) {
   State *state = state_of(module);
-  PyObject *map_type, *function_type, *enums, *names, *exports, *integer, *array;
-  if (!PyArg_ParseTuple(args, "O!O!O!O!O!O!O!:setup", &PyType_Type, &map_type, &PyType_Type,
+  PyObject *map_type, *function_type, *enums, *names, *exports, *integer, *array, *presets,
+      *default_target, *allowable, *no_swizzle, *report;
+  if (!PyArg_ParseTuple(args, "O!O!O!O!O!O!O!O!OO!OO:setup", &PyType_Type, &map_type, &PyType_Type,
                         &function_type, &PyTuple_Type, &enums, &PyTuple_Type, &names, &PyTuple_Type,
-                        &exports, &PyType_Type, &integer, &PyType_Type, &array))
+                        &exports, &PyType_Type, &integer, &PyType_Type, &array, &PyDict_Type,
+                        &presets, &default_target, &PyDict_Type, &allowable, &no_swizzle, &report))
     return NULL;
   if (PyTuple_Size(enums) != ENUMS || PyTuple_Size(names) != ENUMS ||
       PyTuple_Size(exports) != EXPORTS || state->map_type != NULL) {
@@ -279,16 +227,16 @@ static PyObject *setup(PyObject *module, PyObject *args) {
   for (int i = 0; i < ENUMS; ++i)
     if (!set_words(&state->words[i], PyTuple_GetItem(enums, i), PyTuple_GetItem(names, i)))
       return NULL;
-  for (int i = 0; i < EXPORTS; ++i) {
-    state->exports[i] = PyTuple_GetItem(exports, i);
-    Py_INCREF(state->exports[i]);
-  }
-  Py_INCREF(map_type);
-  Py_INCREF(integer);
-  Py_INCREF(array);
-  state->numpy_integer = (PyTypeObject *)integer;
-  state->numpy_array = (PyTypeObject *)array;
-  state->map_type = (PyTypeObject *)map_type;
+  for (int i = 0; i < EXPORTS; ++i) keep_object(&state->exports[i], PyTuple_GetItem(exports, i));
+  keep_object(&state->numpy_integer, integer);
+  keep_object(&state->numpy_array, array);
+  keep_object(&state->presets, presets);
+  keep_object(&state->default_target, default_target);
+  keep_object(&state->target_type, (PyObject *)Py_TYPE(default_target));
+  keep_object(&state->allowable, allowable);
+  keep_object(&state->no_swizzle, no_swizzle);
+  keep_object(&state->report, report);
+  keep_object(&state->map_type, map_type);
   Py_RETURN_NONE;
 }
 
@@ -299,6 +247,13 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg) {
   Py_VISIT(state->map_type);
   Py_VISIT(state->numpy_integer);
   Py_VISIT(state->numpy_array);
+  Py_VISIT(state->target_type);
+  Py_VISIT(state->torch_size);
+  Py_VISIT(state->presets);
+  Py_VISIT(state->default_target);
+  Py_VISIT(state->allowable);
+  Py_VISIT(state->report);
+  for (int i = 0; i < KNOWN_TARGETS; ++i) Py_VISIT(state->targets[i].object);
   for (int i = 0; i < ENUMS; ++i) {
     Py_VISIT(state->words[i].type);
     Py_VISIT(state->words[i].names);
@@ -323,6 +278,14 @@ static int module_clear(PyObject *module) {
   Py_CLEAR(state->map_type);
   Py_CLEAR(state->numpy_integer);
   Py_CLEAR(state->numpy_array);
+  Py_CLEAR(state->target_type);
+  Py_CLEAR(state->torch_size);
+  Py_CLEAR(state->presets);
+  Py_CLEAR(state->default_target);
+  Py_CLEAR(state->allowable);
+  Py_CLEAR(state->no_swizzle);
+  Py_CLEAR(state->report);
+  for (int i = 0; i < KNOWN_TARGETS; ++i) Py_CLEAR(state->targets[i].object);
   for (int i = 0; i < NAMES; ++i) Py_CLEAR(state->names[i]);
   Py_CLEAR(state->libcudacxx);
   Py_CLEAR(state->documented);
@@ -344,20 +307,6 @@ static void module_free(void *module) { module_clear(module); }
 #define VERB(name, text) {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, text}
 
 static PyMethodDef module_methods[] = {
-    VERB(accept_tiled,
-         "accept_tiled(tensor, box_sizes, elem_strides, interleave_layout, swizzle,\n"
-         "             l2_fetch_size, oobfill, data_type, rules, target, /)\n--\n\n"
-         "Make the map of an ordinary make_tma_descriptor call; None for \"not sure\"."),
-    VERB(accept_im2col,
-         "accept_im2col(tensor, lower, upper, channels, pixels, elem_strides,\n"
-         "              interleave_layout, swizzle, l2_fetch_size, oobfill, data_type, rules,\n"
-         "              target, /)\n--\n\n"
-         "Make the map of an ordinary make_im2col_descriptor call; None for \"not sure\"."),
-    VERB(accept_im2col_wide,
-         "accept_im2col_wide(tensor, lower_width, upper_width, channels, pixels, elem_strides,\n"
-         "                   interleave_layout, swizzle, l2_fetch_size, oobfill, mode,\n"
-         "                   data_type, rules, target, /)\n--\n\n"
-         "Make the map of an ordinary make_im2col_wide_descriptor call; None for \"not sure\"."),
     VERB(accept_many, accept_many_doc),
     VERB(accept_address, accept_address_doc),
     {"setup", setup, METH_VARARGS, setup_doc},
@@ -381,7 +330,11 @@ static int module_exec(PyObject *module) {
   State *state = state_of(module);
   if (!intern_words(state)) return -1;
   state->batch_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &batch_spec, NULL);
-  return state->batch_type == NULL ? -1 : 0;
+  if (state->batch_type == NULL) return -1;
+  PyObject *abi = PyLong_FromUnsignedLong(TMA_DLPACK_TABLES_ABI);
+  int added = abi == NULL ? -1 : PyModule_AddObjectRef(module, "TABLES_ABI", abi);
+  Py_XDECREF(abi);
+  return added;
 }
 
 static PyModuleDef_Slot module_slots[] = {
@@ -392,7 +345,7 @@ static PyModuleDef_Slot module_slots[] = {
 static struct PyModuleDef module_definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "_accept",
-    .m_doc = "The short cut, compiled: an ordinary call becomes a map, any other None.",
+    .m_doc = "The verbs that make and check maps, in C.",
     .m_size = sizeof(State),
     .m_methods = module_methods,
     .m_slots = module_slots,

@@ -5,92 +5,153 @@
 
 #include "_calls.h"
 
-/* tensorDataType, tensorRank, globalAddress, globalDim, globalStrides: five arguments in a row. As in
- * C, entries of an array past the rank are not read. */
-static int read_bare_tensor(const State *state, PyObject *const *args, TmaDlpackArguments *a) {
-  int64_t rank = 0, address = 0, strides[TMA_DLPACK_MAX_RANK] = {0};
-  int dims = 0, outer = 0;
-  if (!read_member(state, DATA_TYPE, args[0], &a->data_type) ||
-      !read_integer(state, args[1], &rank) || !read_integer(state, args[2], &address) ||
-      !read_integers(state, args[3], TMA_DLPACK_MAX_RANK, a->dims, &dims))
+/* An array with at least the required number of entries; those past it are ignored, as in C. */
+static int read_bare_array(const State *state, PyObject *value, int least, int room, int64_t *out) {
+  int count = 0;
+  int64_t entries[TMA_DLPACK_MAX_RANK] = {0};
+  int is_empty = least == 0 && PyTuple_CheckExact(value) && PyTuple_Size(value) == 0;
+  if (!is_empty && !read_integers(state, value, TMA_DLPACK_MAX_RANK, entries, &count)) return 0;
+  for (int i = 0; i < room; ++i) out[i] = i < least ? entries[i] : 0;
+  return count >= least;
+}
+
+/* A member of an enum that the driver has. */
+static int read_bare_member(const State *state, int which, PyObject *value, int count, int64_t *out) {
+  int member = 0;
+  int read = read_member(state, which, value, &member) && member < count;
+  *out = member;
+  return read;
+}
+
+/* tensorDataType, tensorRank, globalAddress, globalDim, globalStrides: five arguments in a row. */
+static int read_bare_tensor(const State *state, PyObject *const *args, TmaDlpackDescribed *c) {
+  int64_t strides[TMA_DLPACK_MAX_RANK];
+  if (!read_bare_member(state, DATA_TYPE, args[0], TMA_DLPACK_DATA_TYPES, &c->data_type) ||
+      !read_integer(state, args[1], &c->rank) || !read_integer(state, args[2], &c->address) ||
+      c->rank < 1 || c->rank > TMA_DLPACK_MAX_RANK)
     return 0;
-  int no_strides = rank == 1 && PyTuple_CheckExact(args[4]) && PyTuple_Size(args[4]) == 0;
-  if (!no_strides && !read_integers(state, args[4], TMA_DLPACK_MAX_RANK, strides, &outer)) return 0;
-  if (rank < 1 || rank > dims || rank - 1 > outer || address < 0) return 0;
-  a->rank = (int)rank;
-  a->address = (uint64_t)address;
-  memcpy(a->strides_bytes, strides, ((size_t)rank - 1) * sizeof strides[0]);
+  int rank = (int)c->rank;
+  if (!read_bare_array(state, args[3], rank, TMA_DLPACK_MAX_RANK, c->global_dim) ||
+      !read_bare_array(state, args[4], rank - 1, TMA_DLPACK_MAX_RANK, strides))
+    return 0;
+  for (int d = 0; d < rank; ++d) c->global_dim[d] = tma_dlpack_cut(c->global_dim[d]);
+  for (int d = 0; d < rank - 1; ++d) c->stride_bits[d] = tma_dlpack_product(strides[d], 8);
   return 1;
 }
 
-/* An array with at least the required number of entries. */
-static int read_bare_array(const State *state, PyObject *value, int least, int64_t *out) {
-  int count = 0;
-  return read_integers(state, value, TMA_DLPACK_MAX_RANK, out, &count) && count >= least;
-}
-
-static int read_bare_options(const State *state, PyObject *const *args, TmaDlpackArguments *a) {
-  return read_member(state, SWIZZLE, args[0], &a->swizzle) &&
-         read_member(state, L2_PROMOTION, args[1], &a->l2_promotion) &&
-         read_member(state, OOB_FILL, args[2], &a->oob_fill);
+static int read_bare_options(const State *state, PyObject *const *args, TmaDlpackDescribed *c) {
+  return read_bare_member(state, SWIZZLE, args[0], 7, &c->swizzle) &&
+         read_bare_member(state, L2_PROMOTION, args[1], 4, &c->l2_promotion) &&
+         read_bare_member(state, OOB_FILL, args[2], 2, &c->oob_fill);
 }
 
 /* The arguments of a kind, from the sixth on; `target` and `encoder` come last, and are not read. */
-static int read_bare_tile(const State *state, PyObject *const *args, TmaDlpackArguments *a) {
-  if (a->kind == TMA_DLPACK_TILED)
-    return read_bare_array(state, args[0], a->rank, a->box) &&
-           read_bare_array(state, args[1], a->rank, a->elem_strides) &&
-           read_member(state, INTERLEAVE, args[2], &a->interleave) &&
-           read_bare_options(state, args + 3, a);
-  int is_wide = a->kind == TMA_DLPACK_IM2COL_WIDE;
-  int corners = is_wide ? read_integer(state, args[0], a->lower) &&
-                              read_integer(state, args[1], a->upper)
-                        : read_bare_array(state, args[0], a->rank - 2, a->lower) &&
-                              read_bare_array(state, args[1], a->rank - 2, a->upper);
-  return corners && read_integer(state, args[2], &a->channels) &&
-         read_integer(state, args[3], &a->pixels) &&
-         read_bare_array(state, args[4], a->rank, a->elem_strides) &&
-         read_member(state, INTERLEAVE, args[5], &a->interleave) &&
-         (!is_wide || read_member(state, WIDE_MODE, args[6], &a->mode)) &&
-         read_bare_options(state, args + 6 + is_wide, a);
+static int read_bare_tile(const State *state, PyObject *const *args, TmaDlpackDescribed *c) {
+  const int rank = (int)c->rank, room = TMA_DLPACK_MAX_RANK;
+  if (c->kind == TMA_DLPACK_TILED)
+    return read_bare_array(state, args[0], rank, room, c->box_dim) &&
+           read_bare_array(state, args[1], rank, room, c->element_strides) &&
+           read_bare_member(state, INTERLEAVE, args[2], 3, &c->interleave) &&
+           read_bare_options(state, args + 3, c);
+  int is_wide = c->kind == TMA_DLPACK_IM2COL_WIDE;
+  int corners = is_wide ? read_integer(state, args[0], c->lower) &&
+                              read_integer(state, args[1], c->upper)
+                        : rank > 2 && read_bare_array(state, args[0], rank - 2, 3, c->lower) &&
+                              read_bare_array(state, args[1], rank - 2, 3, c->upper);
+  return corners && read_integer(state, args[2], &c->channels) &&
+         read_integer(state, args[3], &c->pixels) &&
+         read_bare_array(state, args[4], rank, room, c->element_strides) &&
+         read_bare_member(state, INTERLEAVE, args[5], 3, &c->interleave) &&
+         (!is_wide || read_bare_member(state, WIDE_MODE, args[6], 2, &c->mode)) &&
+         read_bare_options(state, args + 6 + is_wide, c);
 }
 
-/* Keep judged arguments, in the driver's order, and by whom they are encoded. */
-static void keep_bare(AskedCall *asked, const TmaDlpackArguments *a, int ordinal) {
-  asked->is_bare = asked->has_elem_strides = 1;
-  asked->by_driver = ordinal != ON_HOST;
-  asked->kind = (uint8_t)a->kind;
-  asked->rules = TMA_DLPACK_RULES_BARE;
-  asked->rank = (uint8_t)a->rank;
-  asked->asked_type = (int8_t)a->data_type;
-  asked->interleave = (uint8_t)a->interleave;
-  asked->swizzle = (uint8_t)a->swizzle;
-  asked->l2_promotion = (uint8_t)a->l2_promotion;
-  asked->oob_fill = (uint8_t)a->oob_fill;
-  asked->mode = (uint8_t)a->mode;
-  asked->channels = (uint16_t)a->channels;
-  asked->pixels = (uint16_t)a->pixels;
-  for (int d = 0; d < a->rank; ++d) {
-    asked->shape[d] = a->dims[d];
-    asked->box[d] = (uint16_t)a->box[d];
-    asked->elem_strides[d] = (uint8_t)a->elem_strides[d];
-    if (d < a->rank - 1) asked->strides[d] = a->strides_bytes[d];
+/* Fill what follows from the arguments, and judge: by what the driver was measured to do, or documents. */
+static int judge_bare(TmaDlpackDescribed *c, const TmaDlpackTarget *target) {
+  int rules = tma_dlpack_rules_of(TMA_DLPACK_IM2COL, 1, target);
+  c->lower_count = c->upper_count = c->kind == TMA_DLPACK_IM2COL ? c->rank - 2 : 1;
+  c->box_count = c->elem_stride_count = c->rank;
+  c->asked_type = c->ragged_dim = -1;
+  c->inner_stride = c->has_swizzle = 1;
+  c->channels = tma_dlpack_cut(c->channels);
+  c->pixels = tma_dlpack_cut(c->pixels);
+  for (int d = 0; d < TMA_DLPACK_MAX_RANK; ++d) {
+    c->box_dim[d] = tma_dlpack_cut(c->box_dim[d]);
+    c->element_strides[d] = tma_dlpack_cut(c->element_strides[d]);
   }
   for (int s = 0; s < 3; ++s) {
-    asked->lower[s] = (int16_t)a->lower[s];
-    asked->upper[s] = (int16_t)a->upper[s];
+    c->lower[s] = tma_dlpack_cut(c->lower[s]);
+    c->upper[s] = tma_dlpack_cut(c->upper[s]);
+  }
+  c->row_bits =
+      tma_dlpack_product(c->global_dim[0], tma_dlpack_type_row((int)c->data_type)->element_bits);
+  tma_dlpack_derive(c, TMA_DLPACK_RULES_MEASURED, target); /* the driver ignores no element stride */
+  if (c->kind == TMA_DLPACK_IM2COL_WIDE && rules == TMA_DLPACK_RULES_DOCUMENTED)
+    c->corner_end = 1 << 15;
+  return tma_dlpack_judge(c, tma_dlpack_rows((int)c->kind, rules, 1)) == 0;
+}
+
+/* Keep judged arguments, in the driver's order. */
+static void keep_bare(Call *kept, const TmaDlpackDescribed *c) {
+  kept->is_bare = kept->has_elem_strides = kept->has_swizzle = 1;
+  kept->kind = (uint8_t)c->kind;
+  kept->rank = (uint8_t)c->rank;
+  kept->asked_type = (int8_t)c->data_type;
+  kept->interleave = (uint8_t)c->interleave;
+  kept->swizzle = (uint8_t)c->swizzle;
+  kept->l2_promotion = (uint8_t)c->l2_promotion;
+  kept->oob_fill = (uint8_t)c->oob_fill;
+  kept->mode = (uint8_t)c->mode;
+  kept->channels = (uint16_t)c->channels;
+  kept->pixels = (uint16_t)c->pixels;
+  for (int d = 0; d < c->rank; ++d) {
+    kept->shape[d] = c->global_dim[d];
+    kept->box[d] = (uint16_t)c->box_dim[d];
+    kept->elem_strides[d] = (uint8_t)c->element_strides[d];
+    if (d < c->rank - 1) kept->strides[d] = c->stride_bits[d] / 8;
+  }
+  for (int s = 0; s < 3; ++s) {
+    kept->lower[s] = (int16_t)c->lower[s];
+    kept->upper[s] = (int16_t)c->upper[s];
   }
 }
 
-/* The GPU whose driver encodes: the current one, or GPU 0, if its rules are known here; else
- * ON_HOST. */
+/* The GPU whose driver encodes: the current one, or GPU 0; ON_HOST without one. */
 static int bare_ordinal(PyObject *encoder) {
   TmaDlpackDriver *driver = is_word(encoder, "model") ? NULL : tma_dlpack_driver();
   if (driver == NULL) return ON_HOST;
   int current = tma_dlpack_current_gpu(driver);
-  int ordinal = current < 0 ? 0 : current;
-  const TmaDlpackGpu *gpu = tma_dlpack_gpu(ordinal);
-  return gpu != NULL && tma_dlpack_gpu_is_judged(gpu) ? ordinal : ON_HOST;
+  return current < 0 ? 0 : current;
+}
+
+/* Make the map of a driver_encode_* call: `count` arguments by position, the last two of which are target
+ * and encoder. NULL for "not sure", or with an exception. */
+static PyObject *map_of_arguments(State *state, PyObject *const *args, int count, int kind) {
+  Options options;
+  TmaDlpackDescribed c;
+  memset(&c, 0, sizeof c);
+  start_options(&options, kind);
+  c.kind = kind;
+  PyObject *named = args[count - 1];
+  if (!(is_word(named, "auto") || is_word(named, "model")) ||
+      !read_target(state, args[count - 2], &options) || options.target_object == NULL ||
+      !read_bare_tensor(state, args, &c) || !read_bare_tile(state, args + 5, &c) ||
+      !judge_bare(&c, &options.target))
+    return NULL;
+  int ordinal = bare_ordinal(named);
+  int encoder = encoder_for(&options.target, ordinal == ON_HOST ? NULL : tma_dlpack_gpu(ordinal));
+  if (encoder == NOT_ENCODED && is_word(named, "model")) return NULL;
+  MapStorage *map = new_map(state->map_type, state->spare, NULL, (uint64_t)c.address);
+  if (map == NULL) return NULL;
+  keep_bare(&map->call, &c);
+  keep_target(&map->call, &options.target, ON_HOST, encoder);
+  map->launchable = 1; /* the address is the caller's word */
+  map->has_bytes = encoder != NOT_ENCODED;
+  if (options.target_object == state->default_target) options.target_object = NULL;
+  if (keep_rare(&map->rare, &options) && encode(&c, encoder, ordinal, map_bytes(map)))
+    return (PyObject *)map;
+  Py_DECREF(map);
+  return NULL;
 }
 
 #endif /* TMA_DLPACK_BARE_H */

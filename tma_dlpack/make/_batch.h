@@ -13,7 +13,7 @@
 
 /* What makes one map, on its own: nobody else writes to these bytes. */
 typedef struct {
-  AskedCall asked;
+  Call call;
   uint64_t address;
   uint8_t launchable;
   unsigned char bytes[TMA_DLPACK_MAP_BYTES];
@@ -25,14 +25,16 @@ typedef struct {
   PyObject *tensors;   /* a tuple */
   PyObject *maps;      /* a tuple; NULL until the maps are asked for */
   BatchEntry *entries; /* one per tensor */
+  RareOptions *rare;   /* of all maps; or NULL */
   int launchable;      /* whether all maps are */
+  int has_bytes;       /* whether all maps have */
 } Batch;
 
 /* ---- filling one --------------------------------------------------------------------------------- */
 
 /* A batch without entries, which the collector does not show to anybody; NULL with an exception if out of
  * memory. */
-static Batch *new_batch(const State *state, PyObject *tensors) {
+static Batch *new_batch(const State *state, PyObject *tensors, const Options *options) {
   Batch *batch = (Batch *)PyType_GenericAlloc(state->batch_type, 0);
   if (batch == NULL) return NULL;
   PyObject_GC_UnTrack(batch);
@@ -40,33 +42,33 @@ static Batch *new_batch(const State *state, PyObject *tensors) {
   Py_INCREF(tensors);
   batch->map_type = state->map_type;
   batch->tensors = tensors;
-  batch->launchable = 1;
+  batch->launchable = batch->has_bytes = 1;
   batch->entries = PyMem_Malloc((size_t)PyTuple_Size(tensors) * sizeof(BatchEntry));
-  if (batch->entries != NULL) return batch;
+  if (batch->entries == NULL) PyErr_NoMemory();
+  if (batch->entries != NULL && keep_rare(&batch->rare, options)) return batch;
   Py_DECREF(batch);
-  PyErr_NoMemory();
   return NULL;
 }
 
 /* Encode the maps of all tensors to `rows`, which are aligned. 0: not sure of one of them. */
-static int fill_batch(State *state, Batch *batch, const TmaDlpackOptions *options,
-                      unsigned char *rows) {
+static int fill_batch(State *state, Batch *batch, const Options *options, unsigned char *rows) {
   Py_ssize_t count = PyTuple_Size(batch->tensors);
-  AskedCall asked = {0};
-  keep_options(&asked, options);
+  Call kept = {0};
+  keep_options(&kept, &options->o);
   memset(rows, 0, (size_t)count * TMA_DLPACK_MAP_BYTES);
   for (Py_ssize_t i = 0; i < count; ++i) {
     Judged call;
     BatchEntry *entry = &batch->entries[i];
     unsigned char *row = rows + i * TMA_DLPACK_MAP_BYTES;
     if (!judge_tensor(state, PyTuple_GetItem(batch->tensors, i), options, &call)) return 0;
-    if (!encode(&call.arguments, call.ordinal, row)) return 0;
-    entry->asked = asked;
-    keep_layout(&entry->asked, &call);
-    entry->address = call.arguments.address;
-    entry->launchable = call.ordinal != ON_HOST;
+    entry->call = kept;
+    keep_layout(&entry->call, &call);
+    entry->address = (uint64_t)call.described.address;
+    entry->launchable = (uint8_t)is_on_gpu(&call.view.told.device);
+    if (!encode(&call.described, call.encoder, call.ordinal, row)) return 0;
     memcpy(entry->bytes, row, TMA_DLPACK_MAP_BYTES);
     batch->launchable &= entry->launchable;
+    batch->has_bytes &= call.encoder != NOT_ENCODED;
   }
   PyObject_GC_Track(batch);
   return 1;
@@ -79,10 +81,14 @@ static PyObject *map_of_entry(const Batch *batch, Py_ssize_t i) {
   PyObject *tensor = PyTuple_GetItem(batch->tensors, i);
   MapStorage *map = new_map(batch->map_type, NULL, tensor, entry->address);
   if (map == NULL) return NULL;
-  map->asked = entry->asked;
+  map->call = entry->call;
   map->launchable = entry->launchable;
+  map->has_bytes = entry->call.encoder != NOT_ENCODED;
   memcpy(map_bytes(map), entry->bytes, TMA_DLPACK_MAP_BYTES);
-  return (PyObject *)map;
+  map->rare = copy_rare(batch->rare);
+  if (map->rare != NULL || batch->rare == NULL) return (PyObject *)map;
+  Py_DECREF(map);
+  return NULL;
 }
 
 static PyObject *batch_maps(PyObject *self, void *unused) {
@@ -108,6 +114,11 @@ static PyObject *batch_launchable(PyObject *self, void *unused) {
   return PyBool_FromLong(((Batch *)self)->launchable);
 }
 
+static PyObject *batch_has_bytes(PyObject *self, void *unused) {
+  (void)unused;
+  return PyBool_FromLong(((Batch *)self)->has_bytes);
+}
+
 static Py_ssize_t batch_length(PyObject *self) { return PyTuple_Size(((Batch *)self)->tensors); }
 
 /* ---- the class ----------------------------------------------------------------------------------- */
@@ -120,6 +131,7 @@ static int batch_traverse(PyObject *self, visitproc visit, void *arg) {
   Py_VISIT(batch->map_type);
   Py_VISIT(batch->tensors);
   Py_VISIT(batch->maps);
+  if (batch->rare != NULL) Py_VISIT(batch->rare->target);
   return 0;
 }
 
@@ -131,6 +143,7 @@ static void batch_dealloc(PyObject *self) {
   Py_XDECREF(batch->tensors);
   Py_XDECREF(batch->map_type);
   PyMem_Free(batch->entries);
+  free_rare(batch->rare);
   ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
   Py_DECREF(type);
 }
@@ -143,6 +156,7 @@ static PyMemberDef batch_members[] = {
 static PyGetSetDef batch_getters[] = {
     {"maps", batch_maps, NULL, "The maps, as a tuple: made when it is first read.", NULL},
     {"launchable", batch_launchable, NULL, "Whether all maps may be passed to a kernel.", NULL},
+    {"has_bytes", batch_has_bytes, NULL, "Whether all maps are encoded.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

@@ -1,6 +1,6 @@
 /* _calls.h: a call for a tensor, up to the encoded map.
  *
- *   judge_tensor   read the tensor and its device, describe the driver's arguments, judge them
+ *   judge_tensor   read the tensor and its device, describe the call, judge it
  *   keep_call      what a map keeps of the call
  *   encode         the 128 bytes, by the driver or by the measured layout
  */
@@ -11,78 +11,122 @@
 #include "../include/tma_dlpack_driver.h"
 #include "_tensors.h"
 
-enum { ON_HOST = -1 }; /* in place of a GPU's ordinal: described for sm_90, encoded by the model */
-
-/* A tensor and its arguments, which were judged. */
+/* A tensor and its call, which was judged. */
 typedef struct {
   View view;
-  TmaDlpackArguments arguments;
-  int ordinal; /* of the GPU, or ON_HOST */
+  TmaDlpackDescribed described;
+  TmaDlpackTarget target;
+  int ordinal; /* of the tensor's GPU, or ON_HOST */
+  int encoder; /* BY_DRIVER, BY_MODEL or NOT_ENCODED */
 } Judged;
 
-/* Find out which encoder a tensor's device needs, and its limit of shared memory. 0: not sure. */
-static int read_device(const TmaDlpackDevice *device, int *ordinal, int64_t *max_smem_bytes) {
-  *ordinal = ON_HOST;
-  *max_smem_bytes = TMA_DLPACK_SM_90_SMEM_BYTES;
+static TmaDlpackTarget default_target(void) {
+  const int *row = tma_dlpack_target(0);
+  return (TmaDlpackTarget){row[0], row[1], row[2]};
+}
+
+static int is_on_gpu(const TmaDlpackDevice *device) {
+  return device->device_type == TMA_DLPACK_CUDA || device->device_type == TMA_DLPACK_CUDA_MANAGED;
+}
+
+/* What encodes for a target, where a GPU may be at hand. */
+static int encoder_for(const TmaDlpackTarget *target, const TmaDlpackGpu *gpu) {
+  if (gpu != NULL && gpu->target.major == target->major && gpu->target.minor == target->minor)
+    return BY_DRIVER;
+  return tma_dlpack_target_has_model(target->major, target->minor) ? BY_MODEL : NOT_ENCODED;
+}
+
+/* Find the tensor's GPU, the target and the encoder. 0: not sure. */
+static int find_target(const TmaDlpackTensor *tensor, const Options *options, Judged *call) {
+  const TmaDlpackGpu *gpu = NULL;
+  const TmaDlpackDevice *device = &tensor->device;
+  call->ordinal = ON_HOST;
+  call->target = options->target_object != NULL ? options->target : default_target();
   if (device->device_id < 0) return 0;
-  if (device->device_type == TMA_DLPACK_CPU || device->device_type == TMA_DLPACK_CUDA_HOST) return 1;
-  if (device->device_type != TMA_DLPACK_CUDA) return 0; /* whose GPU managed memory is on, only the
-                                                           driver knows */
-  const TmaDlpackGpu *gpu = tma_dlpack_gpu(device->device_id);
-  if (gpu == NULL || !tma_dlpack_gpu_is_judged(gpu)) return 0;
-  *ordinal = device->device_id;
-  *max_smem_bytes = gpu->max_smem_bytes;
+  if (is_on_gpu(device)) {
+    if (tma_dlpack_driver() == NULL && options->target_object == NULL) return 0; /* it is assumed */
+    if (tma_dlpack_driver() != NULL) {
+      call->ordinal = tma_dlpack_ordinal(tensor);
+      gpu = tma_dlpack_gpu(call->ordinal);
+      if (gpu == NULL) return 0;
+      if (options->target_object == NULL) call->target = gpu->target;
+    }
+  } else if (device->device_type != TMA_DLPACK_CPU && device->device_type != TMA_DLPACK_CUDA_HOST) {
+    return 0;
+  }
+  call->encoder = encoder_for(&call->target, gpu);
   return 1;
 }
 
 /* 1 if a map can be made; 0 for "not sure", possibly with an exception that the caller clears. */
-static int judge_tensor(State *state, PyObject *tensor, const TmaDlpackOptions *options,
-                        Judged *call) {
-  int64_t max_smem_bytes;
-  if (!read_tensor(state, tensor, &call->view) ||
-      !read_device(&call->view.told.device, &call->ordinal, &max_smem_bytes))
-    return 0;
-  tma_dlpack_describe(&call->view.told, options, &call->arguments);
-  return tma_dlpack_judge(&call->arguments, options->rules, max_smem_bytes);
+static int judge_tensor(State *state, PyObject *tensor, const Options *options, Judged *call) {
+  const TmaDlpackTensor *told = &call->view.told;
+  return read_tensor(state, tensor, &call->view) && find_target(told, options, call) &&
+         tma_dlpack_describe(told, &options->o, &call->target, &call->described) == NULL &&
+         tma_dlpack_judge(&call->described, tma_dlpack_asked(&options->o, &call->target)) == 0;
 }
 
-/* Keep the options of a call; the fields are as narrow as the checked ranges. */
-static void keep_options(AskedCall *asked, const TmaDlpackOptions *o) {
-  asked->kind = (uint8_t)o->kind;
-  asked->rules = (uint8_t)o->rules;
-  asked->asked_type = (int8_t)o->asked_type;
-  asked->interleave = (uint8_t)o->interleave;
-  asked->swizzle = (uint8_t)o->swizzle;
-  asked->l2_promotion = (uint8_t)o->l2_promotion;
-  asked->oob_fill = (uint8_t)o->oob_fill;
-  asked->mode = (uint8_t)o->mode;
-  asked->channels = (uint16_t)o->channels;
-  asked->pixels = (uint16_t)o->pixels;
-  asked->has_elem_strides = o->elem_stride_count > 0;
-  for (int i = 0; i < o->elem_stride_count; ++i) asked->elem_strides[i] = (uint8_t)o->elem_strides[i];
-  for (int i = 0; i < o->box_count; ++i) asked->box[i] = (uint16_t)o->box_sizes[i];
-  for (int i = 0; i < o->lower_count; ++i) asked->lower[i] = (int16_t)o->lower[i];
-  for (int i = 0; i < o->upper_count; ++i) asked->upper[i] = (int16_t)o->upper[i];
+/* Keep the options of an accepted call; the fields are as narrow as the checked ranges. */
+static void keep_options(Call *kept, const TmaDlpackOptions *o) {
+  kept->kind = (uint8_t)o->kind;
+  kept->driver_rules = (uint8_t)o->driver_rules;
+  kept->asked_type = (int8_t)o->asked_type;
+  kept->interleave = (uint8_t)o->interleave;
+  kept->swizzle = (uint8_t)o->swizzle;
+  kept->has_swizzle = (uint8_t)o->has_swizzle;
+  kept->l2_promotion = (uint8_t)o->l2_promotion;
+  kept->oob_fill = (uint8_t)o->oob_fill;
+  kept->mode = (uint8_t)o->mode;
+  kept->channels = (uint16_t)o->channels;
+  kept->pixels = (uint16_t)o->pixels;
+  kept->has_elem_strides = o->elem_stride_count > 0;
+  for (int i = 0; i < o->elem_stride_count; ++i) kept->elem_strides[i] = (uint8_t)o->elem_strides[i];
+  for (int i = 0; i < o->box_count; ++i) kept->box[i] = (uint16_t)o->box_sizes[i];
+  for (int i = 0; i < o->lower_count; ++i) kept->lower[i] = (int16_t)o->lower[i];
+  for (int i = 0; i < o->upper_count; ++i) kept->upper[i] = (int16_t)o->upper[i];
 }
 
-/* Keep a tensor's layout, and by whom its map is encoded. */
-static void keep_layout(AskedCall *asked, const Judged *call) {
+/* Keep the options that few calls have, where there are any. 0 with an exception if out of memory. */
+static int keep_rare(RareOptions **kept, const Options *options) {
+  const TmaDlpackOptions *o = &options->o;
+  if (options->target_object == NULL && o->allowed == 0 && o->offset == 0 && !o->split_inner &&
+      !o->has_ragged && o->shape_count == TMA_DLPACK_NOT_GIVEN &&
+      o->stride_count == TMA_DLPACK_NOT_GIVEN)
+    return 1;
+  RareOptions rare = {options->target_object, o->shape_count, o->stride_count, o->split_inner,
+                      o->has_ragged, o->allowed, o->offset, o->ragged, {0}, {0}};
+  if (o->shape_count > 0) memcpy(rare.shape, o->shape, sizeof rare.shape);
+  if (o->stride_count > 0) memcpy(rare.strides, o->strides, sizeof rare.strides);
+  *kept = copy_rare(&rare);
+  return *kept != NULL;
+}
+
+static void keep_target(Call *kept, const TmaDlpackTarget *target, int ordinal, int encoder) {
+  kept->major = (int8_t)target->major;
+  kept->minor = (int8_t)target->minor;
+  kept->ordinal = (int8_t)ordinal;
+  kept->encoder = (uint8_t)encoder;
+}
+
+/* Keep a tensor's layout, the target, and by whom its map is encoded. */
+static void keep_layout(Call *kept, const Judged *call) {
   const View *view = &call->view;
-  asked->rank = (uint8_t)view->told.ndim;
-  asked->device = view->told.device;
-  asked->dtype = view->told.dtype;
-  asked->flags = (uint8_t)view->flags;
-  asked->has_strides = view->told.strides != NULL;
-  asked->by_driver = call->ordinal != ON_HOST;
-  memcpy(asked->shape, view->shape, sizeof asked->shape); /* entries past the rank are not read */
-  if (asked->has_strides) memcpy(asked->strides, view->strides, sizeof asked->strides);
+  kept->rank = (uint8_t)view->told.ndim;
+  kept->device = view->told.device;
+  kept->dtype = view->told.dtype;
+  kept->flags = (uint8_t)view->flags;
+  kept->has_strides = view->told.strides != NULL;
+  keep_target(kept, &call->target, call->ordinal, call->encoder);
+  memcpy(kept->shape, view->shape, sizeof kept->shape); /* entries past the rank are not read */
+  if (kept->has_strides) memcpy(kept->strides, view->strides, sizeof kept->strides);
 }
 
-/* Encode judged arguments: by the driver for a GPU's ordinal, by the model for ON_HOST. The 128 bytes
- * are aligned, and zero, as the driver was given them when measured. 0: the driver refuses. */
-static int encode(const TmaDlpackArguments *a, int ordinal, unsigned char *bytes) {
-  if (ordinal != ON_HOST) return tma_dlpack_driver_encode(a, ordinal, bytes) == 0;
-  tma_dlpack_encode(a, bytes);
+/* Encode judged arguments. The 128 bytes are aligned, and zero, as the driver was given them when
+ * measured. 0: the driver refuses. */
+static int encode(TmaDlpackDescribed *described, int encoder, int ordinal, unsigned char *bytes) {
+  tma_dlpack_extend(described);
+  if (encoder == BY_DRIVER) return tma_dlpack_driver_encode(described, ordinal, bytes) == 0;
+  if (encoder == BY_MODEL) tma_dlpack_encode(described, bytes);
   return 1;
 }
 
@@ -106,30 +150,49 @@ static MapStorage *empty_map(PyTypeObject *map_type, SpareMap *spare) {
   return map;
 }
 
-/* A new map, with or without a tensor; NULL with an exception if out of memory. */
+/* A new map of an accepted call, with or without a tensor; NULL with an exception if out of memory. */
 static MapStorage *new_map(PyTypeObject *map_type, SpareMap *spare, PyObject *tensor,
                            uint64_t address) {
   MapStorage *map = empty_map(map_type, spare);
   if (map == NULL) return NULL;
-  map->has_asked = map->has_bytes = 1;
+  map->has_call = 1;
   map->address = address;
   Py_XINCREF(tensor);
   map->tensor = tensor;
   return map;
 }
 
-/* The short cut for one tensor. A new map; NULL for "not sure", or with an exception. */
-static MapStorage *map_of_tensor(State *state, PyObject *tensor, const TmaDlpackOptions *options) {
-  Judged call;
-  if (!judge_tensor(state, tensor, options, &call)) return NULL;
-  MapStorage *map = new_map(state->map_type, state->spare, tensor, call.arguments.address);
+/* The map of a judged call, not encoded yet; NULL with an exception if out of memory. */
+static MapStorage *map_of_call(State *state, PyObject *tensor, const Options *options,
+                               const Judged *call) {
+  MapStorage *map =
+      new_map(state->map_type, state->spare, tensor, (uint64_t)call->described.address);
   if (map == NULL) return NULL;
-  keep_options(&map->asked, options);
-  keep_layout(&map->asked, &call);
-  map->launchable = call.ordinal != ON_HOST;
-  if (encode(&call.arguments, call.ordinal, map_bytes(map))) return map;
+  keep_options(&map->call, &options->o);
+  keep_layout(&map->call, call);
+  map->launchable = (uint8_t)is_on_gpu(&call->view.told.device);
+  if (keep_rare(&map->rare, options)) return map;
   Py_DECREF(map);
   return NULL;
+}
+
+/* Make the map of a tensor. NULL for "not sure", or with an exception. */
+static MapStorage *map_of_tensor(State *state, PyObject *tensor, const Options *options) {
+  Judged call;
+  if (!judge_tensor(state, tensor, options, &call)) return NULL;
+  MapStorage *map = map_of_call(state, tensor, options, &call);
+  if (map == NULL) return NULL;
+  map->has_bytes = call.encoder != NOT_ENCODED;
+  if (encode(&call.described, call.encoder, call.ordinal, map_bytes(map))) return map;
+  Py_DECREF(map);
+  return NULL;
+}
+
+/* Check a call: what the map would keep, with the tensor's type in place of the tensor, and no bytes. */
+static MapStorage *checked_call(State *state, PyObject *tensor, const Options *options) {
+  Judged call;
+  if (!judge_tensor(state, tensor, options, &call)) return NULL;
+  return map_of_call(state, (PyObject *)Py_TYPE(tensor), options, &call);
 }
 
 #endif /* TMA_DLPACK_CALLS_H */

@@ -38,7 +38,7 @@ static int read_integer(const State *state, PyObject *value, int64_t *out) {
 
 /* A tuple or list of 1 to `most` integers; their number in `count`. */
 static int read_integers(const State *state, PyObject *value, int most, int64_t *out, int *count) {
-  int is_tuple = PyTuple_CheckExact(value);
+  int is_tuple = PyTuple_CheckExact(value) || Py_TYPE(value) == state->torch_size;
   if (!is_tuple && !PyList_CheckExact(value)) return 0;
   PyObject *(*entry_of)(PyObject *, Py_ssize_t) = is_tuple ? PyTuple_GetItem : PyList_GetItem;
   int size = (int)(is_tuple ? PyTuple_Size(value) : PyList_Size(value));
@@ -93,91 +93,181 @@ static int is_word(PyObject *value, const char *word) {
 
 /* ---- one function per argument ------------------------------------------------------------------- */
 
-typedef int (*ReadOption)(const State *, PyObject *, TmaDlpackOptions *);
+/* The options of a call. */
+typedef struct {
+  TmaDlpackOptions o;
+  PyObject *target_object; /* borrowed from the call; NULL: the tensor's own GPU */
+  TmaDlpackTarget target;  /* of `target_object` */
+} Options;
 
-static int read_box_sizes(const State *state, PyObject *value, TmaDlpackOptions *o) {
-  return read_integers(state, value, TMA_DLPACK_MAX_RANK, o->box_sizes, &o->box_count);
+typedef int (*ReadOption)(State *, PyObject *, Options *);
+
+static int read_box_sizes(State *state, PyObject *value, Options *options) {
+  return read_integers(state, value, TMA_DLPACK_MAX_RANK, options->o.box_sizes, &options->o.box_count);
 }
 
-static int read_lower_corner(const State *state, PyObject *value, TmaDlpackOptions *o) {
-  return read_integers(state, value, TMA_DLPACK_MAX_RANK - 2, o->lower, &o->lower_count);
+static int read_lower_corner(State *state, PyObject *value, Options *options) {
+  return read_integers(state, value, TMA_DLPACK_MAX_RANK - 2, options->o.lower, &options->o.lower_count);
 }
 
-static int read_upper_corner(const State *state, PyObject *value, TmaDlpackOptions *o) {
-  return read_integers(state, value, TMA_DLPACK_MAX_RANK - 2, o->upper, &o->upper_count);
+static int read_upper_corner(State *state, PyObject *value, Options *options) {
+  return read_integers(state, value, TMA_DLPACK_MAX_RANK - 2, options->o.upper, &options->o.upper_count);
 }
 
-static int read_lower_width(const State *state, PyObject *value, TmaDlpackOptions *o) {
-  o->lower_count = 1;
-  return read_integer(state, value, &o->lower[0]);
+static int read_lower_width(State *state, PyObject *value, Options *options) {
+  options->o.lower_count = 1;
+  return read_integer(state, value, &options->o.lower[0]);
 }
 
-static int read_upper_width(const State *state, PyObject *value, TmaDlpackOptions *o) {
-  o->upper_count = 1;
-  return read_integer(state, value, &o->upper[0]);
+static int read_upper_width(State *state, PyObject *value, Options *options) {
+  options->o.upper_count = 1;
+  return read_integer(state, value, &options->o.upper[0]);
 }
 
-static int read_channels(const State *state, PyObject *value, TmaDlpackOptions *o) {
-  return read_integer(state, value, &o->channels);
+static int read_channels(State *state, PyObject *value, Options *options) {
+  return read_integer(state, value, &options->o.channels);
 }
 
-static int read_pixels(const State *state, PyObject *value, TmaDlpackOptions *o) {
-  return read_integer(state, value, &o->pixels);
+static int read_pixels(State *state, PyObject *value, Options *options) {
+  return read_integer(state, value, &options->o.pixels);
 }
 
 /* Row-major element strides, or None. The innermost may be ignored, but must fit a byte to be kept. */
-static int read_elem_strides(const State *state, PyObject *value, TmaDlpackOptions *o) {
+static int read_elem_strides(State *state, PyObject *value, Options *options) {
   if (value == Py_None) return 1;
-  if (!read_integers(state, value, TMA_DLPACK_MAX_RANK, o->elem_strides, &o->elem_stride_count))
+  if (!read_integers(state, value, TMA_DLPACK_MAX_RANK, options->o.elem_strides, &options->o.elem_stride_count))
     return 0;
-  int64_t innermost = o->elem_strides[o->elem_stride_count - 1];
+  int64_t innermost = options->o.elem_strides[options->o.elem_stride_count - 1];
   return innermost >= 0 && innermost <= UINT8_MAX;
 }
 
-static int read_interleave(const State *state, PyObject *value, TmaDlpackOptions *o) {
-  return read_member(state, INTERLEAVE, value, &o->interleave);
+static int read_interleave(State *state, PyObject *value, Options *options) {
+  return read_member(state, INTERLEAVE, value, &options->o.interleave);
 }
 
-static int read_swizzle(const State *state, PyObject *value, TmaDlpackOptions *o) {
-  return read_member(state, SWIZZLE, value, &o->swizzle);
+static int read_swizzle(State *state, PyObject *value, Options *options) {
+  if (value == state->no_swizzle) return 1; /* not given */
+  options->o.has_swizzle = 1;
+  return read_member(state, SWIZZLE, value, &options->o.swizzle);
 }
 
-static int read_l2_promotion(const State *state, PyObject *value, TmaDlpackOptions *o) {
-  return read_member(state, L2_PROMOTION, value, &o->l2_promotion);
+static int read_l2_promotion(State *state, PyObject *value, Options *options) {
+  return read_member(state, L2_PROMOTION, value, &options->o.l2_promotion);
 }
 
-static int read_oob_fill(const State *state, PyObject *value, TmaDlpackOptions *o) {
-  return read_member(state, OOB_FILL, value, &o->oob_fill);
+static int read_oob_fill(State *state, PyObject *value, Options *options) {
+  return read_member(state, OOB_FILL, value, &options->o.oob_fill);
 }
 
-static int read_mode(const State *state, PyObject *value, TmaDlpackOptions *o) {
-  return read_member(state, WIDE_MODE, value, &o->mode);
+static int read_mode(State *state, PyObject *value, Options *options) {
+  return read_member(state, WIDE_MODE, value, &options->o.mode);
 }
 
-static int read_data_type(const State *state, PyObject *value, TmaDlpackOptions *o) {
-  return value == Py_None || read_member(state, DATA_TYPE, value, &o->asked_type);
+static int read_data_type(State *state, PyObject *value, Options *options) {
+  return value == Py_None || read_member(state, DATA_TYPE, value, &options->o.asked_type);
 }
 
 /* The name of a set of rules: the default of the kind of map, or the driver's. */
-static int read_rules(const State *state, PyObject *value, TmaDlpackOptions *o) {
-  PyObject *usual = o->kind == TMA_DLPACK_TILED ? state->libcudacxx : state->documented;
+static int read_rules(State *state, PyObject *value, Options *options) {
+  PyObject *usual = options->o.kind == TMA_DLPACK_TILED ? state->libcudacxx : state->documented;
   if (value == usual) return 1; /* as mostly: strings that stand in a program are one object */
   if (!PyUnicode_CheckExact(value)) return 0;
   if (PyUnicode_Compare(value, usual) == 0) return 1;
-  o->rules = TMA_DLPACK_RULES_DRIVER;
+  options->o.driver_rules = 1;
   return PyUnicode_Compare(value, state->driver) == 0;
 }
 
-/* Only the tensor's own GPU is a target here. */
-static int read_target(const State *state, PyObject *value, TmaDlpackOptions *o) {
+/* Ids of rows, in a plain container. */
+static int read_allow(State *state, PyObject *value, Options *options) {
+  if (PyTuple_CheckExact(value) && PyTuple_Size(value) == 0) return 1;
+  if (!PyTuple_CheckExact(value) && !PyList_CheckExact(value) && !PyFrozenSet_CheckExact(value) &&
+      Py_TYPE(value) != &PySet_Type)
+    return 0;
+  PyObject *entries = PyObject_GetIter(value), *entry;
+  int known = entries != NULL;
+  while (known && (entry = PyIter_Next(entries)) != NULL) {
+    PyObject *row = PyUnicode_CheckExact(entry) ? PyDict_GetItemWithError(state->allowable, entry) : NULL;
+    known = row != NULL;
+    if (known) options->o.allowed |= UINT64_C(1) << PyLong_AsLong(row);
+    Py_DECREF(entry);
+  }
+  Py_XDECREF(entries);
+  return known && PyErr_Occurred() == NULL;
+}
+
+static int read_shape(State *state, PyObject *value, Options *options) {
+  return value == Py_None ||
+         read_integers(state, value, TMA_DLPACK_MAX_RANK, options->o.shape, &options->o.shape_count);
+}
+
+static int read_strides(State *state, PyObject *value, Options *options) {
+  return value == Py_None || read_integers(state, value, TMA_DLPACK_MAX_RANK, options->o.strides,
+                                           &options->o.stride_count);
+}
+
+static int read_offset(State *state, PyObject *value, Options *options) {
+  return read_integer(state, value, &options->o.offset);
+}
+
+static int read_split_inner(State *state, PyObject *value, Options *options) {
   (void)state;
-  (void)o;
-  return value == Py_None;
+  options->o.split_inner = value == Py_True;
+  return value == Py_True || value == Py_False;
+}
+
+static int read_ragged(State *state, PyObject *value, Options *options) {
+  options->o.has_ragged = value != Py_None;
+  return value == Py_None || read_integer(state, value, &options->o.ragged);
+}
+
+/* A number of an attribute, or of an entry of it. */
+static int target_number(PyObject *target, const char *attribute, Py_ssize_t entry, int64_t *out) {
+  PyObject *number = PyObject_GetAttrString(target, attribute);
+  if (number != NULL && entry >= 0) {
+    PyObject *pair = number;
+    number = PySequence_GetItem(pair, entry);
+    Py_DECREF(pair);
+  }
+  if (number != NULL) *out = PyLong_AsLongLong(number);
+  Py_XDECREF(number);
+  return PyErr_Occurred() == NULL;
+}
+
+/* Read the numbers of a Target once, and keep it. */
+static int learn_target(State *state, PyObject *object, TmaDlpackTarget *target) {
+  int64_t major = 0, minor = 0;
+  if (!target_number(object, "compute_capability", 0, &major) ||
+      !target_number(object, "compute_capability", 1, &minor) ||
+      !target_number(object, "max_smem_bytes", -1, &target->max_smem_bytes))
+    return 0;
+  KnownTarget *known = &state->targets[state->target_count++ % KNOWN_TARGETS];
+  PyObject *before = known->object;
+  target->major = (int)major; /* below 100, as Target itself checks */
+  target->minor = (int)minor;
+  Py_INCREF(object);
+  known->object = object;
+  known->target = *target;
+  Py_XDECREF(before);
+  return 1;
+}
+
+/* The name of a preset, or a Target; None is the tensor's own GPU. */
+static int read_target(State *state, PyObject *value, Options *options) {
+  if (value == Py_None) return 1;
+  if (PyUnicode_CheckExact(value)) value = PyDict_GetItemWithError(state->presets, value);
+  if (value == NULL || Py_TYPE(value) != state->target_type) return 0;
+  options->target_object = value;
+  for (int i = 0; i < KNOWN_TARGETS; ++i)
+    if (state->targets[i].object == value) {
+      options->target = state->targets[i].target;
+      return 1;
+    }
+  return learn_target(state, value, &options->target);
 }
 
 /* ---- the functions that make the map of a tensor ------------------------------------------------- */
 
-enum { MAX_OPTIONS = 13 };
+enum { MAX_OPTIONS = 17 };
 
 /* What reads the arguments after the tensor, in their order. */
 typedef struct {
@@ -186,26 +276,34 @@ typedef struct {
 } TensorVerb;
 
 #define READ_LAYOUT read_elem_strides, read_interleave, read_swizzle, read_l2_promotion, read_oob_fill
-#define READ_MANNER read_data_type, read_rules, read_target
+#define READ_MANNER \
+  read_data_type, read_rules, read_allow, read_shape, read_strides, read_offset
 
 static const TensorVerb tiled_verb = {
-    TMA_DLPACK_TILED, 9, {read_box_sizes, READ_LAYOUT, READ_MANNER}};
+    TMA_DLPACK_TILED, 15,
+    {read_box_sizes, READ_LAYOUT, READ_MANNER, read_split_inner, read_ragged, read_target}};
 
 static const TensorVerb im2col_verb = {
-    TMA_DLPACK_IM2COL, 12,
-    {read_lower_corner, read_upper_corner, read_channels, read_pixels, READ_LAYOUT, READ_MANNER}};
+    TMA_DLPACK_IM2COL, 16,
+    {read_lower_corner, read_upper_corner, read_channels, read_pixels, READ_LAYOUT, READ_MANNER,
+     read_target}};
 
 static const TensorVerb im2col_wide_verb = {
-    TMA_DLPACK_IM2COL_WIDE, 13,
+    TMA_DLPACK_IM2COL_WIDE, 17,
     {read_lower_width, read_upper_width, read_channels, read_pixels, READ_LAYOUT, read_mode,
-     READ_MANNER}};
+     READ_MANNER, read_target}};
+
+static void start_options(Options *options, int kind) {
+  tma_dlpack_start_options(&options->o, kind);
+  options->target_object = NULL;
+}
 
 /* Read all arguments after the tensor. */
-static int read_options(const State *state, const TensorVerb *verb, PyObject *const *args,
-                        TmaDlpackOptions *o) {
-  tma_dlpack_start_options(o, verb->kind);
+static int read_options(State *state, const TensorVerb *verb, PyObject *const *args,
+                        Options *options) {
+  start_options(options, verb->kind);
   for (int i = 0; i < verb->count; ++i)
-    if (!verb->read[i](state, args[i], o)) return 0;
+    if (!verb->read[i](state, args[i], options)) return 0;
   return 1;
 }
 

@@ -1,19 +1,19 @@
-/* _quick.h: a Python function with a short cut before it.
+/* _quick.h: a Python function that is tried in C first.
  *
- * Calling a Python function of 14 parameters takes half as long as the whole short cut. So the public
- * function is a callable object that binds the arguments itself and takes the short cut. If the short
- * cut is not sure, or the arguments do not bind, it calls the Python function with the same arguments.
+ * Calling a Python function of 16 parameters alone takes longer than making a map in C. So the public
+ * function is a callable object that binds the arguments itself. Where C is not sure, or the arguments do
+ * not bind, it calls the Python function with the same arguments.
  *
  * It uses the vectorcall protocol, which CPython has for such types since 3.9, although the limited API
  * names it only since 3.12; every call of CPython's goes there. The base class is written in Python
- * (shortcut.py): torch.compile, which does not call but trace, finds its `__call__`. It is not a built-in
+ * (extension.py): torch.compile, which does not call but trace, finds its `__call__`. It is not a built-in
  * function, because torch.compile warns about those.
  */
 
 #ifndef TMA_DLPACK_QUICK_H
 #define TMA_DLPACK_QUICK_H
 
-#include "_calls.h"
+#include "_bare.h"
 
 #include <structmember.h>
 
@@ -23,19 +23,29 @@ enum { MAX_PARAMETERS = 24 };
 #define HAVE_VECTORCALL (1UL << 11)
 #define COUNT_FLAG ((size_t)1 << (8 * sizeof(size_t) - 1))
 
-typedef PyObject *(*BareVerb)(State *state, PyObject *const *args);
 typedef PyObject *(*Vectorcall)(PyObject *self, PyObject *const *args, size_t count,
                                 PyObject *keywords);
 
-/* A short cut and its name: for a tensor, or for bare arguments; the other is NULL. */
+/* What is done with a call: a map of a tensor or of bare arguments, or a report on a tensor. */
 typedef struct {
   const char *name;
-  const TensorVerb *of_tensor;
-  BareVerb of_arguments;
-  int argument_count; /* of `of_arguments` */
-} ShortCut;
+  const TensorVerb *of_tensor; /* NULL for bare arguments */
+  int is_check;
+  int kind, argument_count; /* of bare arguments */
+} Verb;
 
-/* Of the function's parameters only those that the short cut takes stand here, in its order. */
+static const Verb verbs[] = {
+    {"tiled", &tiled_verb, 0, 0, 0},
+    {"im2col", &im2col_verb, 0, 0, 0},
+    {"im2col_wide", &im2col_wide_verb, 0, 0, 0},
+    {"check_tiled", &tiled_verb, 1, 0, 0},
+    {"check_im2col", &im2col_verb, 1, 0, 0},
+    {"check_im2col_wide", &im2col_wide_verb, 1, 0, 0},
+    {"driver_tiled", NULL, 0, TMA_DLPACK_TILED, 13},
+    {"driver_im2col", NULL, 0, TMA_DLPACK_IM2COL, 16},
+    {"driver_im2col_wide", NULL, 0, TMA_DLPACK_IM2COL_WIDE, 17},
+};
+
 typedef struct {
   PyObject_HEAD
   Vectorcall vectorcall;
@@ -43,10 +53,10 @@ typedef struct {
   State *state; /* of the module; NULL once this object was cleared */
   PyObject *names[MAX_PARAMETERS];    /* interned, as keywords are */
   PyObject *defaults[MAX_PARAMETERS]; /* NULL for those that must be given */
-  const ShortCut *short_cut;
-  TmaDlpackOptions options; /* of a call that gives nothing but what must be given */
-  int required;             /* parameters up to the last one that must be given */
-  int positional, count;    /* those that may be given by position, and all */
+  const Verb *verb;
+  Options options; /* of a call that gives nothing but what must be given */
+  int required;    /* parameters up to the last one that must be given */
+  int positional, count; /* those that may be given by position, and all */
 } Quick;
 
 /* The parameter that a keyword names, after the `given` first ones; -1 if there is none. */
@@ -73,11 +83,12 @@ static PyObject *function_attribute(PyObject *self, const char *name) {
 
 /* Read a call for a tensor: only what is given, for the rest stands in `quick->options`. */
 static int read_call(const Quick *quick, PyObject *const *args, Py_ssize_t given,
-                     PyObject *keywords, PyObject **tensor, TmaDlpackOptions *options) {
-  const ReadOption *read = quick->short_cut->of_tensor->read; /* without the tensor, which is first */
+                     PyObject *keywords, PyObject **tensor, Options *options) {
+  const ReadOption *read = quick->verb->of_tensor->read; /* without the tensor, which is first */
   Py_ssize_t named = keywords == NULL ? 0 : PyTuple_Size(keywords), required = given;
   if (given > quick->positional) return 0;
-  memcpy(options, &quick->options, offsetof(TmaDlpackOptions, box_sizes)); /* all but the arrays */
+  memcpy(options, &quick->options, offsetof(Options, o.box_sizes)); /* all but the arrays */
+  options->target_object = NULL;
   if (given > 0) *tensor = args[0];
   for (Py_ssize_t i = 1; i < given; ++i)
     if (!read[i - 1](quick->state, args[i], options)) return 0;
@@ -108,20 +119,42 @@ static int bind_arguments(const Quick *quick, PyObject *const *args, Py_ssize_t 
   return 1;
 }
 
-/* A new map; NULL for "not sure", or with an exception. */
-static PyObject *take_short_cut(const Quick *quick, PyObject *const *args, Py_ssize_t given,
-                                PyObject *keywords) {
+/* The report on an accepted call; NULL for "not sure", or with an exception. It gets the arguments by name,
+ * with copies of lists. */
+static PyObject *report_on(const Quick *quick, PyObject *const *args, Py_ssize_t given,
+                           PyObject *keywords, PyObject *tensor, const Options *options) {
+  PyObject *values[MAX_PARAMETERS], *report = NULL;
+  PyObject *call = (PyObject *)checked_call(quick->state, tensor, options);
+  PyObject *named = call == NULL ? NULL : PyDict_New();
+  int built = named != NULL && bind_arguments(quick, args, given, keywords, values);
+  for (int i = 1; built && i < quick->count; ++i) {
+    PyObject *value = values[i];
+    PyObject *copy = PyList_CheckExact(value) ? PyList_GetSlice(value, 0, PyList_Size(value)) : NULL;
+    built = !PyErr_Occurred() &&
+            PyDict_SetItem(named, quick->names[i], copy == NULL ? value : copy) == 0;
+    Py_XDECREF(copy);
+  }
+  if (built) report = PyObject_CallFunctionObjArgs(quick->state->report, named, call, NULL);
+  Py_XDECREF(call);
+  Py_XDECREF(named);
+  return report;
+}
+
+/* What the verb makes; NULL for "not sure", or with an exception. */
+static PyObject *try_in_c(const Quick *quick, PyObject *const *args, Py_ssize_t given,
+                          PyObject *keywords) {
+  const Verb *verb = quick->verb;
   if (quick->state == NULL || !is_ready(quick->state)) return NULL;
-  if (quick->short_cut->of_tensor != NULL) {
-    TmaDlpackOptions options;
+  if (verb->of_tensor != NULL) {
+    Options options;
     PyObject *tensor = NULL;
-    return read_call(quick, args, given, keywords, &tensor, &options)
-               ? (PyObject *)map_of_tensor(quick->state, tensor, &options)
-               : NULL;
+    if (!read_call(quick, args, given, keywords, &tensor, &options)) return NULL;
+    return verb->is_check ? report_on(quick, args, given, keywords, tensor, &options)
+                          : (PyObject *)map_of_tensor(quick->state, tensor, &options);
   }
   PyObject *values[MAX_PARAMETERS];
   return bind_arguments(quick, args, given, keywords, values)
-             ? quick->short_cut->of_arguments(quick->state, values)
+             ? map_of_arguments(quick->state, values, verb->argument_count, verb->kind)
              : NULL;
 }
 
@@ -148,8 +181,8 @@ static PyObject *quick_vectorcall(PyObject *self, PyObject *const *args, size_t 
                                   PyObject *keywords) {
   const Quick *quick = (const Quick *)self;
   Py_ssize_t given = (Py_ssize_t)(count & ~COUNT_FLAG);
-  PyObject *map = take_short_cut(quick, args, given, keywords);
-  if (map != NULL) return map;
+  PyObject *made = try_in_c(quick, args, given, keywords);
+  if (made != NULL) return made;
   return swallowed() < 0 ? NULL : call_function(quick, args, given, keywords);
 }
 
@@ -198,9 +231,8 @@ static PyObject *quick_get(PyObject *self, PyObject *object, PyObject *type) {
 
 /* ---- making one ---------------------------------------------------------------------------------- */
 
-/* Keep the parameters that the short cut takes: a dict {name: default}, where
- * `required` stands for none; `positional` of them may be given by position. Names that are defaults,
- * such as "none", are interned as well: the short cut compares them by their addresses first. */
+/* Keep the parameters: a dict {name: default}, where `required` stands for none; `positional` of them may
+ * be given by position. */
 static int keep_parameters(Quick *quick, PyObject *parameters, PyObject *required, int positional) {
   PyObject *name, *value;
   Py_ssize_t at = 0;
@@ -219,7 +251,6 @@ static int keep_parameters(Quick *quick, PyObject *parameters, PyObject *require
       continue;
     }
     Py_INCREF(value);
-    if (PyUnicode_CheckExact(value)) PyUnicode_InternInPlace(&value);
     quick->defaults[index] = value;
   }
   return 1;
@@ -295,18 +326,18 @@ static PyType_Spec quick_spec = {
 
 /* Read the defaults of a function that takes a tensor; of any function, count the parameters. */
 static int keep_options_of_defaults(Quick *quick) {
-  const TensorVerb *verb = quick->short_cut->of_tensor;
-  int read = quick->count == (verb != NULL ? verb->count + 1 : quick->short_cut->argument_count);
-  if (verb != NULL) tma_dlpack_start_options(&quick->options, verb->kind);
+  const TensorVerb *verb = quick->verb->of_tensor;
+  int read = quick->count == (verb != NULL ? verb->count + 1 : quick->verb->argument_count);
+  if (verb != NULL) start_options(&quick->options, verb->kind);
   for (int i = 1; verb != NULL && read && i < quick->count; ++i)
     read = quick->defaults[i] == NULL ||
            verb->read[i - 1](quick->state, quick->defaults[i], &quick->options);
-  if (!read) PyErr_SetString(PyExc_ValueError, "these are not the parameters of the short cut");
+  if (!read) PyErr_SetString(PyExc_ValueError, "these are not the parameters of the verb");
   return read;
 }
 
 /* Make the callable. */
-static PyObject *new_quick(PyObject *module, const ShortCut *short_cut, PyObject *function,
+static PyObject *new_quick(PyObject *module, const Verb *verb, PyObject *function,
                            PyObject *parameters, PyObject *required, int positional) {
   State *state = (State *)PyModule_GetState(module);
   if (state->quick_type == NULL) return PyErr_Format(PyExc_ValueError, "setup was not called");
@@ -318,7 +349,7 @@ static PyObject *new_quick(PyObject *module, const ShortCut *short_cut, PyObject
   quick->module = module;
   quick->state = state;
   quick->function = function;
-  quick->short_cut = short_cut;
+  quick->verb = verb;
   if (!keep_parameters(quick, parameters, required, positional) ||
       !keep_options_of_defaults(quick)) {
     Py_DECREF(quick);

@@ -1,4 +1,4 @@
-/* _state.h: the state of the short cut: classes, names, and how tensors of each type are read. */
+/* _state.h: the state of the extension: classes, names, and how tensors of each type are read. */
 
 #ifndef TMA_DLPACK_STATE_H
 #define TMA_DLPACK_STATE_H
@@ -13,7 +13,7 @@ enum { INTERLEAVE, SWIZZLE, L2_PROMOTION, OOB_FILL, DATA_TYPE, WIDE_MODE, ENUMS 
 /* Names of the attributes that are read; interned, which makes CPython's look-ups fast. */
 enum { DTYPE, DLPACK_DEVICE, NAMES };
 
-enum { MAX_MEMBERS = 16 };
+enum { MAX_MEMBERS = 16, KNOWN_TARGETS = 8 };
 
 /* An enum: its class, {name: member} including the names of cuda.h, and the members' own names in the
  * order of their values, interned as the string literals of a program are. */
@@ -22,6 +22,12 @@ typedef struct {
   PyObject *names;
   PyObject *interned[MAX_MEMBERS];
 } Words;
+
+/* A Target that was read; an object of them never changes. */
+typedef struct {
+  PyObject *object;
+  TmaDlpackTarget target;
+} KnownTarget;
 
 /* DLPack's C exchange API: the functions of its table that are used [dlpack.h 1.3]. */
 typedef int (*FillTensor)(void *object, TmaDlpackTensor *out);
@@ -42,14 +48,21 @@ typedef struct {
   int is_jax;                 /* its arrays never change */
 } Producer;
 
-enum { MAX_PRODUCERS = 16 }; /* known libraries have few types; a type past these goes the long road */
+enum { MAX_PRODUCERS = 16 }; /* known libraries have few types; a type past these is left to Python */
 
 typedef struct {
   PyTypeObject *quick_type; /* of _quick.h */
   PyTypeObject *batch_type; /* of _batch.h */
   PyTypeObject *map_type;   /* TensorMap */
   SpareMap *spare;
-  PyTypeObject *numpy_integer, *numpy_array;
+  PyTypeObject *numpy_integer, *numpy_array, *target_type, *torch_size;
+  PyObject *presets;    /* {name: Target} */
+  PyObject *default_target;
+  PyObject *allowable;  /* {id: row} of TMA_DLPACK_ALLOWABLE */
+  PyObject *no_swizzle; /* the default of `swizzle`, an object of its own */
+  PyObject *report;     /* what makes the Report of an accepted call */
+  KnownTarget targets[KNOWN_TARGETS];
+  unsigned target_count; /* that were read; the last ones are in `targets` */
   Words words[ENUMS];
   PyObject *exports[EXPORTS];
   PyObject *names[NAMES];

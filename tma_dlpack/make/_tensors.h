@@ -111,6 +111,8 @@ static int learn_torch(State *state, PyObject *tensor, Producer *producer) {
     producer->is_neg = method_function(tensor, "is_neg");
     if (state->torch_uint8 == NULL) state->torch_uint8 = attribute_of_module("torch", "uint8");
     if (state->torch_int8 == NULL) state->torch_int8 = attribute_of_module("torch", "int8");
+    if (state->torch_size == NULL)
+      state->torch_size = (PyTypeObject *)attribute_of_module("torch", "Size");
   }
   Py_XDECREF(parameter_type);
   Py_DECREF(tensor_type);
@@ -176,7 +178,7 @@ static const Producer *known_producer(const State *state, const PyTypeObject *ty
   return NULL;
 }
 
-/* Choose how tensors of a type are read; NULL for the long road, possibly with an exception. */
+/* Choose how tensors of a type are read; NULL to leave it to Python, possibly with an exception. */
 static const Producer *learn(State *state, PyObject *tensor) {
   PyTypeObject *type = Py_TYPE(tensor);
   Producer learned = {0};
@@ -209,7 +211,7 @@ static int is_whole_byte(const State *state, PyObject *tensor) {
   return whole;
 }
 
-/* The exchange API does not report lazy negation and conjugation; complex types go the long road. */
+/* The exchange API does not report lazy negation and conjugation; complex types are left to Python. */
 static int read_torch(const State *state, const Producer *producer, PyObject *tensor, View *view) {
   PyObject *negated = producer->is_neg(tensor, NULL);
   int plain = negated == Py_False;
@@ -334,7 +336,7 @@ static int lies_on_cuda(const State *state, const Producer *producer, PyObject *
 }
 
 /* Whether this thread is in a producer's method, which may be written in Python and want a map itself:
- * then the long road is taken, which detects endless recursion. */
+ * then Python is asked, which detects endless recursion. */
 static _Thread_local int in_producer;
 
 static int read_dlpack(const State *state, const Producer *producer, PyObject *tensor, View *view) {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from tma_dlpack.make.shortcut import AcceptedMaps, accept_many
+from tma_dlpack.make.extension import AcceptedMaps, accept_many
 from tma_dlpack.make.tiled import make_tma_descriptor
 from tma_dlpack.tables.arguments import NO_SWIZZLE
 from tma_dlpack.tables.coerce import reusable, type_name
@@ -25,16 +25,6 @@ from tma_dlpack.tensor_map.storage import aligned_bytes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-
-#: The options that `accept_many` takes, and the defaults of the others.
-_ORDINARY = (
-    "box_sizes", "elem_strides", "interleave_layout", "swizzle", "l2_fetch_size", "oobfill",
-    "data_type", "rules", "target",
-)  # fmt: skip
-_DEFAULTS = {
-    "allow": (), "shape": None, "strides": None, "offset": 0, "split_inner": False, "ragged": None,
-}  # fmt: skip
 
 
 class TensorMapBatch(Sequence[TensorMap], Drawn):
@@ -63,7 +53,7 @@ class TensorMapBatch(Sequence[TensorMap], Drawn):
     def _accepted(cls, maps: AcceptedMaps, rows: NDArray[np.uint8]) -> TensorMapBatch:
         """Make a batch whose bytes were encoded to `rows`, and whose maps are made when needed."""
         batch = object.__new__(cls)
-        batch._made, batch._rows = maps, rows
+        batch._made, batch._rows = maps, rows if maps.has_bytes else None
         return batch
 
     @property
@@ -171,6 +161,11 @@ class MadeMaps:
         """Whether all maps may be passed to a kernel."""
         return all(tensor_map.launchable for tensor_map in self.maps)
 
+    @property
+    def has_bytes(self) -> bool:
+        """Whether all maps are encoded."""
+        return all(tensor_map._data is not None for tensor_map in self.maps)
+
     def __len__(self) -> int:
         return len(self.maps)
 
@@ -249,8 +244,8 @@ allow, shape, strides, offset, split_inner, ragged, target
     given = {name: reusable(value) for name, value in locals().items() if name != "tensors"}
     all_tensors = _as_tuple(tensors)
     rows, address = aligned_bytes(len(all_tensors) * MAP_BYTES)
-    maps = accept_many(all_tensors, address, *map(given.__getitem__, _ORDINARY))
-    if maps is not None and given == {**_DEFAULTS, **{name: given[name] for name in _ORDINARY}}:
+    maps = accept_many(all_tensors, address, *given.values())
+    if maps is not None:
         return TensorMapBatch._accepted(maps, rows.reshape(-1, MAP_BYTES))
     return TensorMapBatch([_made(i, tensor, given) for i, tensor in enumerate(all_tensors)])
 

@@ -1,4 +1,4 @@
-"""The long road from a call to a map: view the tensor, parse the options, check, encode."""
+"""From a call to a map in Python: view the tensor, parse the options, check, encode."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tma_dlpack.tables.errors import (
     refusal,
 )
 from tma_dlpack.tables.targets import DEFAULT_TARGET, Target
-from tma_dlpack.tensor_map.description import Description
+from tma_dlpack.tensor_map.description import of_request
 from tma_dlpack.tensor_map.map import TensorMap
 
 ENCODERS = ("auto", "driver", "model")
@@ -50,11 +50,13 @@ def make_view(kind: MapKind, view: TensorView, given: Mapping[str, Any]) -> Tens
     if violations:
         Report(in_words_of_caller(violations, view.owner)).raise_if_refused()
     data, encoder = encode_for(request)
-    description = Description(
-        request.encode_arguments(), request.target, encoder, request.view, request
-    )
     return TensorMap._make(
-        view.owner, view.capsule, request.address, data, view.device.is_cuda, description
+        view.owner,
+        view.capsule,
+        request.address,
+        data,
+        view.device.is_cuda,
+        of_request(request, encoder),
     )
 
 
@@ -153,5 +155,4 @@ def mirror(
     if violations:
         Report(violations).raise_if_refused()
     data, made_by = encode_bare(request, encoder)
-    description = Description(request.encode_arguments(), known, made_by, None, request)
-    return TensorMap._make(None, None, request.address, data, True, description)
+    return TensorMap._make(None, None, request.address, data, True, of_request(request, made_by))

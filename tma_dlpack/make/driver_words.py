@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tma_dlpack.make.shortcut import quick
+from tma_dlpack.make.extension import quick
 from tma_dlpack.tables.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle, WideMode
 from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.tables.same_arguments import explaining_keywords
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tma_dlpack.make.encode import Encoder
 
 
-@quick("accept_driver_tiled")
+@quick("driver_tiled")
 @opaque
 @explaining_keywords
 def driver_encode_tiled(
@@ -119,7 +119,7 @@ def driver_replace_address(tensor_map: TensorMap, global_address: int) -> Tensor
     return build.replace_address(tensor_map, global_address)
 
 
-@quick("accept_driver_im2col")
+@quick("driver_im2col")
 @opaque
 @explaining_keywords
 def driver_encode_im2col(
@@ -181,7 +181,7 @@ interleave, swizzle, l2_promotion, oob_fill, target, encoder
     return build.mirror("im2col", given, target, encoder)
 
 
-@quick("accept_driver_im2col_wide")
+@quick("driver_im2col_wide")
 @opaque
 @explaining_keywords
 def driver_encode_im2col_wide(

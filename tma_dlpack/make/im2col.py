@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tma_dlpack.make.shortcut import explained, quick
+from tma_dlpack.make.extension import explained, quick
 from tma_dlpack.tables.coerce import integer_of, integers_of, shown
 from tma_dlpack.tables.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle, WideMode
 from tma_dlpack.tables.errors import refusal
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MAX_SPATIAL = 3
 
 
-@quick("accept_im2col")
+@quick("im2col")
 @opaque
 @explaining_keywords
 def make_im2col_descriptor(
@@ -99,6 +99,7 @@ target
     return explained("im2col", given.pop("tensor"), given)
 
 
+@quick("check_im2col")
 @opaque
 @with_arguments_of(make_im2col_descriptor)
 def check_im2col_descriptor(tensor: object, options: dict[str, Any]) -> Report:
@@ -124,7 +125,7 @@ def check_im2col_descriptor(tensor: object, options: dict[str, Any]) -> Report:
     return build.check("im2col", tensor, options)
 
 
-@quick("accept_im2col_wide")
+@quick("im2col_wide")
 @opaque
 @explaining_keywords
 def make_im2col_wide_descriptor(
@@ -191,6 +192,7 @@ oobfill, data_type, rules, allow, shape, strides, offset, target
     return explained("im2col_wide", given.pop("tensor"), given)
 
 
+@quick("check_im2col_wide")
 @opaque
 @with_arguments_of(make_im2col_wide_descriptor)
 def check_im2col_wide_descriptor(tensor: object, options: dict[str, Any]) -> Report:

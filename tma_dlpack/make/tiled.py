@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tma_dlpack.make.shortcut import explained, quick
+from tma_dlpack.make.extension import explained, quick
 from tma_dlpack.tables.arguments import NO_SWIZZLE
 from tma_dlpack.tables.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle
 from tma_dlpack.tables.opaque import opaque
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tma_dlpack.checks.report import Report
 
 
-@quick("accept_tiled")
+@quick("tiled")
 @opaque
 @explaining_keywords
 def make_tma_descriptor(
@@ -125,6 +125,7 @@ def make_tma_descriptor(
     return explained("tiled", given.pop("tensor"), given)
 
 
+@quick("check_tiled")
 @opaque
 @with_arguments_of(make_tma_descriptor)
 def check_tma_descriptor(tensor: object, options: dict[str, Any]) -> Report:

@@ -120,7 +120,7 @@ class Target:
         """
         if issubclass(type(target), Target):
             return target  # type: ignore[return-value]
-        preset = _BY_NAME.get(text_of(target) or "")
+        preset = PRESETS.get(text_of(target) or "")
         if preset is None:
             raise refusal(
                 "target",
@@ -157,7 +157,7 @@ TARGETS: dict[str, Target] = {
 DEFAULT_TARGET = TARGETS["sm_90"]
 
 #: The presets by name, including the names of architecture-specific code: sm_90a, sm_100a, sm_100f.
-_BY_NAME = {
+PRESETS = {
     name + suffix: preset
     for name, preset in TARGETS.items()
     for suffix in ("", "a", "f")

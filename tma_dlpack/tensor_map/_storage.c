@@ -1,108 +1,235 @@
 /* tma_dlpack.tensor_map._storage: the base class of TensorMap.
  *
  * It holds the tensor, the 128 bytes (aligned to 128, inside the object, so that `ptr` costs nothing)
- * and the call that the short cut accepted. Everything else about a map is worked out in Python when
- * an attribute is read. storage.py has the same class in Python, for builds without a C compiler.
+ * and, of a call that was accepted in C, the options. What the bytes do not say is described again from
+ * these when it is read. storage.py has the same class in Python, for builds without a C compiler.
  */
 
 #include "_storage.h"
 
 #include <structmember.h>
 
-/* ---- the call, as tuples (storage.Asked names them) ---------------------------------------------- */
+/* ---- the call, described again ------------------------------------------------------------------- */
 
-static PyObject *tuple_of(const int64_t *values, int count) {
-  PyObject *tuple = PyTuple_New(count);
-  for (int i = 0; tuple != NULL && i < count; ++i) {
-    PyObject *number = PyLong_FromLongLong(values[i]);
-    if (number == NULL || PyTuple_SetItem(tuple, i, number) < 0) Py_CLEAR(tuple);
-  }
-  return tuple;
+/* The rank of what is described, which shape= may change. */
+static int rank_of(const MapStorage *map) {
+  int is_own = map->rare == NULL || map->rare->shape_count == TMA_DLPACK_NOT_GIVEN;
+  return is_own ? map->call.rank : map->rare->shape_count;
 }
+
+static void options_of(const MapStorage *map, TmaDlpackOptions *o) {
+  const Call *call = &map->call;
+  const RareOptions *rare = map->rare;
+  tma_dlpack_start_options(o, call->kind);
+  o->driver_rules = call->driver_rules;
+  o->asked_type = call->asked_type;
+  o->interleave = call->interleave;
+  o->swizzle = call->swizzle;
+  o->l2_promotion = call->l2_promotion;
+  o->oob_fill = call->oob_fill;
+  o->mode = call->mode;
+  o->has_swizzle = call->has_swizzle;
+  o->channels = call->channels;
+  o->pixels = call->pixels;
+  o->box_count = rank_of(map);
+  o->lower_count = o->upper_count = call->kind == TMA_DLPACK_IM2COL ? o->box_count - 2 : 1;
+  if (call->has_elem_strides) o->elem_stride_count = o->box_count;
+  if (rare != NULL) {
+    o->shape_count = rare->shape_count;
+    o->stride_count = rare->stride_count;
+    o->split_inner = rare->split_inner;
+    o->has_ragged = rare->has_ragged;
+    o->allowed = rare->allowed;
+    o->offset = rare->offset;
+    o->ragged = rare->ragged;
+    memcpy(o->shape, rare->shape, sizeof o->shape);
+    memcpy(o->strides, rare->strides, sizeof o->strides);
+  }
+  for (int i = 0; i < TMA_DLPACK_MAX_RANK; ++i) {
+    o->box_sizes[i] = call->box[i];
+    o->elem_strides[i] = call->elem_strides[i];
+  }
+  for (int i = 0; i < 3; ++i) {
+    o->lower[i] = call->lower[i];
+    o->upper[i] = call->upper[i];
+  }
+}
+
+static int64_t offset_bytes(const MapStorage *map) {
+  const TmaDlpackDataType *dtype = &map->call.dtype;
+  return map->rare == NULL ? 0 : map->rare->offset * dtype->bits * dtype->lanes / 8;
+}
+
+/* The tensor as it was exported; it points into `map`. */
+static TmaDlpackTensor tensor_of(const MapStorage *map) {
+  const Call *call = &map->call;
+  return (TmaDlpackTensor){(void *)(uintptr_t)(map->address - (uint64_t)offset_bytes(map)),
+                           call->device,
+                           call->rank,
+                           call->dtype,
+                           (int64_t *)call->shape,
+                           call->has_strides ? (int64_t *)call->strides : NULL,
+                           0};
+}
+
+/* Describe the arguments of a driver_encode_* call. */
+static void describe_bare(const MapStorage *map, const TmaDlpackTarget *target, TmaDlpackDescribed *c) {
+  const Call *call = &map->call;
+  memset(c, 0, sizeof *c);
+  c->kind = call->kind;
+  c->rank = c->box_count = c->elem_stride_count = call->rank;
+  c->data_type = call->asked_type;
+  c->interleave = call->interleave;
+  c->swizzle = call->swizzle;
+  c->l2_promotion = call->l2_promotion;
+  c->oob_fill = call->oob_fill;
+  c->mode = call->mode;
+  c->channels = call->channels;
+  c->pixels = call->pixels;
+  for (int d = 0; d < call->rank; ++d) {
+    c->global_dim[d] = call->shape[d];
+    c->box_dim[d] = call->box[d];
+    c->element_strides[d] = call->elem_strides[d];
+    if (d < call->rank - 1) c->stride_bits[d] = 8 * call->strides[d];
+  }
+  for (int s = 0; s < 3; ++s) {
+    c->lower[s] = call->lower[s];
+    c->upper[s] = call->upper[s];
+  }
+  tma_dlpack_derive(c, TMA_DLPACK_RULES_MEASURED, target);
+  c->inner_stride = 1;
+}
+
+/* Describe the call of a map, which was accepted, without the dimensions that options add. */
+static void describe_call(const MapStorage *map, TmaDlpackDescribed *c) {
+  const TmaDlpackTarget target = {map->call.major, map->call.minor, 0};
+  TmaDlpackOptions options;
+  if (map->call.is_bare) {
+    describe_bare(map, &target, c);
+    return;
+  }
+  TmaDlpackTensor tensor = tensor_of(map);
+  options_of(map, &options);
+  tma_dlpack_describe(&tensor, &options, &target, c);
+}
+
+/* ---- as Python objects (storage.Call names them) ------------------------------------------------- */
 
 static PyObject *none(void) {
   Py_INCREF(Py_None);
   return Py_None;
 }
 
-static PyObject *box_of(const AskedCall *asked) {
-  int64_t box[TMA_DLPACK_MAX_RANK];
-  for (int i = 0; i < TMA_DLPACK_MAX_RANK; ++i) box[i] = asked->box[i];
-  return tuple_of(box, asked->rank);
+static PyObject *tuple_of(const int64_t *values, int64_t count, int64_t unit) {
+  PyObject *tuple = PyTuple_New((Py_ssize_t)count);
+  for (int64_t i = 0; tuple != NULL && i < count; ++i) {
+    PyObject *number = PyLong_FromLongLong(values[i] / unit);
+    if (number == NULL || PyTuple_SetItem(tuple, (Py_ssize_t)i, number) < 0) Py_CLEAR(tuple);
+  }
+  return tuple;
 }
 
-static PyObject *elem_strides_of(const AskedCall *asked) {
-  int64_t strides[TMA_DLPACK_MAX_RANK];
-  for (int i = 0; i < TMA_DLPACK_MAX_RANK; ++i) strides[i] = asked->elem_strides[i];
-  return asked->has_elem_strides ? tuple_of(strides, asked->rank) : none();
+/* The fields of EncodeArguments, enums as numbers. In these formats "N" steals the reference, and NULL
+ * makes the result NULL. */
+static PyObject *numbers_of(const TmaDlpackDescribed *c) {
+  int is_tiled = c->kind == TMA_DLPACK_TILED;
+  int64_t corners = is_tiled ? 0 : c->kind == TMA_DLPACK_IM2COL ? c->rank - 2 : 1;
+  return Py_BuildValue("(iiNNNNiiiiNNiii)", (int)c->kind, (int)c->data_type,
+                       tuple_of(c->global_dim, c->rank, 1), tuple_of(c->stride_bits, c->rank - 1, 8),
+                       tuple_of(c->element_strides, c->rank, 1),
+                       tuple_of(c->box_dim, is_tiled ? c->rank : 0, 1), (int)c->interleave,
+                       (int)c->swizzle, (int)c->l2_promotion, (int)c->oob_fill,
+                       tuple_of(c->lower, corners, 1), tuple_of(c->upper, corners, 1),
+                       is_tiled ? 0 : (int)c->channels, is_tiled ? 0 : (int)c->pixels, (int)c->mode);
 }
 
-/* A corner: a tuple, or a single number for im2col-wide maps. */
-static PyObject *corner_of(const AskedCall *asked, const int16_t *corner) {
-  int64_t entries[3] = {corner[0], corner[1], corner[2]};
-  if (asked->kind == TMA_DLPACK_IM2COL_WIDE) return PyLong_FromLong(corner[0]);
-  return tuple_of(entries, asked->rank - 2);
+static PyObject *storage_numbers(PyObject *self, void *unused) {
+  (void)unused;
+  const MapStorage *map = (const MapStorage *)self;
+  TmaDlpackDescribed c;
+  if (!map->has_call) return none();
+  describe_call(map, &c);
+  tma_dlpack_extend(&c);
+  return numbers_of(&c);
 }
 
-static PyObject *data_type_of(const AskedCall *asked) {
-  return asked->asked_type < 0 ? none() : PyLong_FromLong(asked->asked_type);
-}
-
-static const char *rules_of(const AskedCall *asked) {
-  return asked->rules == TMA_DLPACK_RULES_DRIVER  ? "driver"
-         : asked->kind == TMA_DLPACK_TILED ? "libcu++"
-                                           : "documented";
-}
-
-/* In these formats "N" steals the reference, and NULL makes the result NULL; "z" of NULL is None. */
-static PyObject *options_of(const AskedCall *n) {
-  if (n->kind == TMA_DLPACK_TILED)
-    return Py_BuildValue("(NNiiiiNsz)", box_of(n), elem_strides_of(n), n->interleave, n->swizzle,
-                         n->l2_promotion, n->oob_fill, data_type_of(n), rules_of(n), NULL);
-  if (n->kind == TMA_DLPACK_IM2COL)
-    return Py_BuildValue("(NNiiNiiiiNsz)", corner_of(n, n->lower), corner_of(n, n->upper),
-                         n->channels, n->pixels, elem_strides_of(n), n->interleave, n->swizzle,
-                         n->l2_promotion, n->oob_fill, data_type_of(n), rules_of(n), NULL);
-  return Py_BuildValue("(NNiiNiiiiiNsz)", corner_of(n, n->lower), corner_of(n, n->upper),
-                       n->channels, n->pixels, elem_strides_of(n), n->interleave, n->swizzle,
-                       n->l2_promotion, n->oob_fill, n->mode, data_type_of(n), rules_of(n), NULL);
-}
-
-/* The same for driver_encode_* calls, which have neither rules nor a target. */
-static PyObject *bare_options_of(const AskedCall *n, uint64_t address) {
-  unsigned long long at = address;
-  PyObject *dims = tuple_of(n->shape, n->rank), *strides = tuple_of(n->strides, n->rank - 1);
-  if (n->kind == TMA_DLPACK_TILED)
-    return Py_BuildValue("(iiKNNNNiiii)", n->asked_type, n->rank, at, dims, strides, box_of(n),
-                         elem_strides_of(n), n->interleave, n->swizzle, n->l2_promotion,
-                         n->oob_fill);
-  if (n->kind == TMA_DLPACK_IM2COL)
-    return Py_BuildValue("(iiKNNNNiiNiiii)", n->asked_type, n->rank, at, dims, strides,
-                         corner_of(n, n->lower), corner_of(n, n->upper), n->channels, n->pixels,
-                         elem_strides_of(n), n->interleave, n->swizzle, n->l2_promotion,
-                         n->oob_fill);
-  return Py_BuildValue("(iiKNNNNiiNiiiii)", n->asked_type, n->rank, at, dims, strides,
-                       corner_of(n, n->lower), corner_of(n, n->upper), n->channels, n->pixels,
-                       elem_strides_of(n), n->interleave, n->mode, n->swizzle, n->l2_promotion,
-                       n->oob_fill);
-}
-
-static PyObject *layout_of(const AskedCall *n) {
+static PyObject *layout_of(const Call *n) {
   if (n->is_bare) return none();
   return Py_BuildValue("(iiiiiiNN)", (int)n->device.device_type, (int)n->device.device_id,
                        n->dtype.code, n->dtype.bits, n->dtype.lanes, n->flags,
-                       tuple_of(n->shape, n->rank),
-                       n->has_strides ? tuple_of(n->strides, n->rank) : none());
+                       tuple_of(n->shape, n->rank, 1),
+                       n->has_strides ? tuple_of(n->strides, n->rank, 1) : none());
 }
 
-static PyObject *storage_asked(PyObject *self, void *unused) {
+/* What shape, strides and offset make of the layout; None without them. */
+static PyObject *described_of(const MapStorage *map) {
+  TmaDlpackLayout layout;
+  TmaDlpackOptions options;
+  TmaDlpackTensor tensor = tensor_of(map);
+  const int64_t bits = (int64_t)tensor.dtype.bits * tensor.dtype.lanes;
+  options_of(map, &options);
+  if (options.shape_count == TMA_DLPACK_NOT_GIVEN && options.stride_count == TMA_DLPACK_NOT_GIVEN &&
+      options.offset == 0)
+    return none();
+  if (tma_dlpack_own_layout(&tensor, bits, &layout) != NULL ||
+      tma_dlpack_as_strided(&options, bits, &layout) != NULL)
+    return none(); /* which it was not when it was accepted */
+  return Py_BuildValue("(NNL)", tuple_of(layout.shape, layout.rank, 1),
+                       tuple_of(layout.strides, layout.rank, 1), (long long)offset_bytes(map));
+}
+
+static PyObject *ragged_of(const MapStorage *map) {
+  if (map->rare == NULL || !map->rare->has_ragged) return none();
+  return PyLong_FromLongLong(map->rare->ragged);
+}
+
+static PyObject *storage_call(PyObject *self, void *unused) {
   (void)unused;
   const MapStorage *map = (const MapStorage *)self;
-  const AskedCall *n = &map->asked;
-  if (!map->has_asked) return none();
-  return Py_BuildValue("(iKNNO)", n->kind, (unsigned long long)map->address, layout_of(n),
-                       n->is_bare ? bare_options_of(n, map->address) : options_of(n),
-                       n->by_driver ? Py_True : Py_False);
+  const Call *call = &map->call;
+  const RareOptions *rare = map->rare;
+  TmaDlpackDescribed c;
+  if (!map->has_call) return none();
+  const TmaDlpackTarget target = {call->major, call->minor, 0};
+  describe_call(map, &c);
+  return Py_BuildValue("(NLNNiKiiiN)", numbers_of(&c), (long long)c.inner_stride, layout_of(call),
+                       call->is_bare ? none() : described_of(map),
+                       tma_dlpack_rules_of(call->is_bare ? TMA_DLPACK_IM2COL : call->kind,
+                                           call->is_bare || call->driver_rules, &target),
+                       (unsigned long long)(rare == NULL ? 0 : rare->allowed), call->asked_type,
+                       call->has_swizzle, rare != NULL && rare->split_inner, ragged_of(map));
+}
+
+/* The target as it was given, else the ordinal of the tensor's own GPU; None for the default one. */
+static PyObject *storage_target(PyObject *self, void *unused) {
+  (void)unused;
+  const MapStorage *map = (const MapStorage *)self;
+  if (map->rare != NULL && map->rare->target != NULL)
+    return Py_INCREF(map->rare->target), map->rare->target;
+  return map->call.ordinal == ON_HOST ? none() : PyLong_FromLong(map->call.ordinal);
+}
+
+static PyObject *storage_encoder(PyObject *self, void *unused) {
+  (void)unused;
+  int encoder = ((MapStorage *)self)->call.encoder;
+  if (encoder == NOT_ENCODED) return none();
+  return PyUnicode_InternFromString(encoder == BY_DRIVER ? "driver" : "model");
+}
+
+/* Of copies without interleaved layouts; geometry.tx_bytes is the whole of it. */
+static PyObject *storage_tx_bytes(PyObject *self, void *unused) {
+  (void)unused;
+  const MapStorage *map = (const MapStorage *)self;
+  TmaDlpackDescribed c;
+  if (!map->has_call || map->call.interleave != 0) return none();
+  describe_call(map, &c);
+  int64_t elements = c.channels * (c.kind == TMA_DLPACK_IM2COL_WIDE && c.mode ? 128 : c.pixels);
+  if (c.kind == TMA_DLPACK_TILED) {
+    elements = c.box_dim[0];
+    for (int d = 1; d < c.rank; ++d)
+      elements *= (c.box_dim[d] + c.element_strides[d] - 1) / c.element_strides[d];
+  }
+  return PyLong_FromLongLong(elements * c.element_bits / 8);
 }
 
 /* ---- bytes and pointer --------------------------------------------------------------------------- */
@@ -154,15 +281,25 @@ static PyObject *storage_launchable(PyObject *self, void *unused) {
 
 /* ---- a map is immutable -------------------------------------------------------------------------- */
 
+static PyObject *keep(PyObject **slot, PyObject *value) {
+  PyObject *before = *slot;
+  Py_INCREF(value);
+  *slot = value;
+  Py_XDECREF(before);
+  Py_RETURN_NONE;
+}
+
 PyDoc_STRVAR(keep_doc, "_keep($self, description, /)\n--\n\nKeep the description of the map.");
 
 static PyObject *storage_keep(PyObject *self, PyObject *description) {
-  MapStorage *map = (MapStorage *)self;
-  PyObject *before = map->description;
-  Py_INCREF(description);
-  map->description = description;
-  Py_XDECREF(before);
-  Py_RETURN_NONE;
+  return keep(&((MapStorage *)self)->description, description);
+}
+
+PyDoc_STRVAR(keep_arguments_doc,
+             "_keep_arguments($self, arguments, /)\n--\n\nKeep the driver's arguments.");
+
+static PyObject *storage_keep_arguments(PyObject *self, PyObject *arguments) {
+  return keep(&((MapStorage *)self)->arguments, arguments);
 }
 
 static int storage_set(PyObject *self, PyObject *name, PyObject *value) {
@@ -214,7 +351,9 @@ static int storage_traverse(PyObject *self, visitproc visit, void *arg) {
   Py_VISIT(Py_TYPE(self));
   Py_VISIT(map->tensor);
   Py_VISIT(map->capsule);
+  Py_VISIT(map->arguments);
   Py_VISIT(map->description);
+  if (map->rare != NULL) Py_VISIT(map->rare->target);
   return 0;
 }
 
@@ -222,6 +361,7 @@ static int storage_clear(PyObject *self) {
   MapStorage *map = (MapStorage *)self;
   Py_CLEAR(map->tensor);
   Py_CLEAR(map->capsule);
+  Py_CLEAR(map->arguments);
   Py_CLEAR(map->description);
   Py_CLEAR(map->data);
   return 0;
@@ -234,6 +374,7 @@ static void storage_dealloc(PyObject *self) {
   PyObject_GC_UnTrack(self);
   if (map->weak_references != NULL) PyObject_ClearWeakRefs(self);
   storage_clear(self); /* which may free other maps */
+  free_rare(map->rare);
   if (spare != NULL && spare->map == NULL && !spare->closed) spare->map = map;
   else PyObject_GC_Del(self); /* what tp_free is for every class with a collector */
   if (spare != NULL) leave_spare(spare);
@@ -245,6 +386,7 @@ static void storage_dealloc(PyObject *self) {
 static PyMethodDef storage_methods[] = {
     {"_make", storage_make, METH_VARARGS | METH_CLASS, make_doc},
     {"_keep", storage_keep, METH_O, keep_doc},
+    {"_keep_arguments", storage_keep_arguments, METH_O, keep_arguments_doc},
     {"_keep_data", storage_keep_data, METH_NOARGS, keep_data_doc},
     {"__bytes__", storage_bytes, METH_NOARGS, "Give the 128 bytes of the map."},
     {NULL, NULL, 0, NULL},
@@ -253,6 +395,8 @@ static PyMethodDef storage_methods[] = {
 static PyMemberDef storage_members[] = {
     {"_tensor", T_OBJECT, offsetof(MapStorage, tensor), READONLY, "The tensor, kept alive."},
     {"_capsule", T_OBJECT, offsetof(MapStorage, capsule), READONLY, "Its capsule, where kept."},
+    {"_arguments", T_OBJECT, offsetof(MapStorage, arguments), READONLY,
+     "The driver's arguments, once they have been read."},
     {"_description", T_OBJECT, offsetof(MapStorage, description), READONLY,
      "What the map describes, once it has been worked out."},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(MapStorage, weak_references), READONLY, NULL},
@@ -264,7 +408,11 @@ static PyGetSetDef storage_getters[] = {
     {"_address", storage_address, NULL, "Address of element (0, ..., 0).", NULL},
     {"_data", storage_data, NULL, "The 128 bytes, or None.", NULL},
     {"_launchable", storage_launchable, NULL, "Whether the map may be passed to a kernel.", NULL},
-    {"_asked", storage_asked, NULL, "What the short cut accepted, as `Asked`; or None.", NULL},
+    {"_numbers", storage_numbers, NULL, "The fields of EncodeArguments as numbers; or None.", NULL},
+    {"_call", storage_call, NULL, "The call that was accepted here, as `Call`; or None.", NULL},
+    {"_target", storage_target, NULL, "Its target, or a GPU's ordinal; or None.", NULL},
+    {"_encoder", storage_encoder, NULL, "What made the bytes.", NULL},
+    {"_tx_bytes", storage_tx_bytes, NULL, "Bytes that one load adds; or None.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

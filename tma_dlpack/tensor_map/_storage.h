@@ -12,8 +12,11 @@
 
 #include "../include/tma_dlpack_make.h"
 
-/* A call that the short cut accepted: the tensor's layout and the options, all within the ranges that
- * the short cut checks. `storage.Asked` is the same in Python. */
+enum { NOT_ENCODED, BY_MODEL, BY_DRIVER };
+enum { ON_HOST = -1 }; /* in place of a GPU's ordinal */
+
+/* A call that was accepted, in as few bytes as the accepted ranges allow: the tensor's layout and the
+ * options that most calls have. From it, all that the 128 bytes do not say is described again. */
 typedef struct {
   int64_t shape[TMA_DLPACK_MAX_RANK]; /* row-major, as exported; for driver_encode_* the globalDim */
   int64_t strides[TMA_DLPACK_MAX_RANK]; /* in elements; of bare arguments the driver's globalStrides */
@@ -24,10 +27,19 @@ typedef struct {
   uint16_t channels, pixels;
   uint8_t elem_strides[TMA_DLPACK_MAX_RANK];
   uint8_t is_bare; /* a driver_encode_* call, without a tensor */
-  uint8_t kind, rules, rank, has_strides, has_elem_strides, flags, by_driver;
+  uint8_t kind, driver_rules, rank, has_strides, has_elem_strides, has_swizzle, flags, encoder;
   uint8_t interleave, swizzle, l2_promotion, oob_fill, mode;
-  int8_t asked_type;
-} AskedCall;
+  int8_t asked_type, major, minor, ordinal; /* the target, and the tensor's own GPU or ON_HOST */
+} Call;
+
+/* The options that few calls have; allocated for these. */
+typedef struct {
+  PyObject *target; /* as it was given; NULL: the tensor's own */
+  int shape_count, stride_count, split_inner, has_ragged;
+  uint64_t allowed;
+  int64_t offset, ragged;
+  int64_t shape[TMA_DLPACK_MAX_RANK], strides[TMA_DLPACK_MAX_RANK];
+} RareOptions;
 
 struct MapStorage;
 
@@ -44,25 +56,42 @@ typedef struct {
 typedef struct MapStorage {
   PyObject_HEAD
   SpareMap *spare; /* where its memory goes; NULL: back to CPython */
-  PyObject *tensor, *capsule, *description, *data; /* any may be NULL */
+  PyObject *tensor, *capsule, *arguments, *description, *data; /* any may be NULL */
   PyObject *weak_references;
+  RareOptions *rare; /* or NULL */
   uint64_t address;
-  AskedCall asked;
-  uint8_t has_asked, has_bytes, launchable;
-  unsigned char room[TMA_DLPACK_MAP_BYTES + TMA_DLPACK_MAP_ALIGNMENT - 1];
+  Call call;
+  uint8_t has_call, has_bytes, launchable;
+  unsigned char room[TMA_DLPACK_MAP_BYTES + TMA_DLPACK_ALIGNMENT_BYTES - 16];
 } MapStorage;
 
 TMA_DLPACK_STATIC_ASSERT(sizeof(MapStorage) <= 512 - 16, "larger objects come from malloc: slower");
 
 /* The map's 128 bytes, at the first multiple of 128 inside the object; Python objects never move. */
 static inline unsigned char *map_bytes(MapStorage *map) {
-  uintptr_t start = (uintptr_t)map->room + TMA_DLPACK_MAP_ALIGNMENT - 1;
-  return (unsigned char *)(start - start % TMA_DLPACK_MAP_ALIGNMENT);
+  uintptr_t start = (uintptr_t)map->room + TMA_DLPACK_ALIGNMENT_BYTES - 1;
+  return (unsigned char *)(start - start % TMA_DLPACK_ALIGNMENT_BYTES);
 }
 
 /* One owner less. */
 static inline void leave_spare(SpareMap *spare) {
   if (--spare->owners == 0) PyMem_Free(spare);
+}
+
+/* A copy, NULL of NULL; NULL with an exception if out of memory. */
+static inline RareOptions *copy_rare(const RareOptions *rare) {
+  RareOptions *copy = rare == NULL ? NULL : PyMem_Malloc(sizeof *copy);
+  if (rare == NULL) return NULL;
+  if (copy == NULL) return PyErr_NoMemory(), NULL;
+  *copy = *rare;
+  Py_XINCREF(copy->target);
+  return copy;
+}
+
+static inline void free_rare(RareOptions *rare) {
+  if (rare == NULL) return;
+  Py_XDECREF(rare->target);
+  PyMem_Free(rare);
 }
 
 #endif /* TMA_DLPACK_STORAGE_H */

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from tma_dlpack.dlpack import name_of
 from tma_dlpack.tables.arguments import EncodeArguments, MapKind, reverse
 from tma_dlpack.tables.enums import (
     TensorMapDataType,
@@ -17,7 +16,7 @@ from tma_dlpack.tables.enums import (
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tables.opaque import opaque, untraced
 from tma_dlpack.tables.targets import Target
-from tma_dlpack.tensor_map.storage import Asked, MapStorage
+from tma_dlpack.tensor_map.storage import MapStorage
 
 if TYPE_CHECKING:
     from tma_dlpack.tensor_map.description import Description
@@ -37,6 +36,8 @@ class MapKey(NamedTuple):
     interleave_layout: TmaInterleaveLayout
     swizzle: TmaSwizzle
     oobfill: TmaOobFill
+    split_inner: bool | None = None
+    ragged: int | None = None
 
 
 class MapAttributes(MapStorage):
@@ -55,18 +56,28 @@ class MapAttributes(MapStorage):
     def _describe(self) -> Description:
         from tma_dlpack.tensor_map.description import describe
 
-        assert self._asked is not None
-        known = describe(Asked(*self._asked), name_of(type(self._tensor)))
+        known = describe(self)
         self._keep(known)
         return known
 
     @property
+    @untraced
     def arguments(self) -> EncodeArguments:
         """The arguments of cuTensorMapEncode*, without the address."""
-        return self.description.arguments
+        known = self._arguments
+        return self._find_arguments() if known is None else known
 
-    def _described(self) -> EncodeArguments:
-        return self.arguments
+    @opaque
+    def _find_arguments(self) -> EncodeArguments:
+        from tma_dlpack.tensor_map.description import arguments_of
+
+        described, numbers = self._description, self._numbers
+        if described is not None or numbers is None:
+            known = self.description.arguments
+        else:
+            known = arguments_of(numbers)
+        self._keep_arguments(known)
+        return known
 
     @property
     def global_address(self) -> int:
@@ -218,15 +229,32 @@ class MapAttributes(MapStorage):
             interleave_layout=a.interleave,
             swizzle=a.swizzle,
             oobfill=a.oob_fill,
+            split_inner=self.split_inner,
+            ragged=self.ragged,
         )
 
     @property
-    @opaque
+    def split_inner(self) -> bool | None:
+        """Whether `split_inner=True` made the map; None where the call is not known."""
+        return self.description.split_inner
+
+    @property
+    def ragged(self) -> int | None:
+        """The dimension of the tensor, row-major from 0, that `ragged=` names; None without it."""
+        return self.description.ragged
+
+    @property
+    @untraced
     def tx_bytes(self) -> int:
         """Bytes that one load adds to its mbarrier's transaction count: the operand of expect_tx.
 
         The whole box counts, out-of-bounds elements included.
         """
+        known = self._tx_bytes
+        return self._find_tx_bytes() if known is None else known
+
+    @opaque
+    def _find_tx_bytes(self) -> int:
         from tma_dlpack import geometry
 
         return geometry.tx_bytes(self.arguments)

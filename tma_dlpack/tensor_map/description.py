@@ -1,17 +1,37 @@
-"""What a map describes beside its bytes and address; worked out when an attribute is first read."""
+"""What a map describes beside its bytes and address."""
 
 from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from tma_dlpack import driver
-from tma_dlpack.checks.parse import DRIVER_ARGUMENTS, OPTIONS, read_call, read_driver_call
-from tma_dlpack.checks.request import Request
-from tma_dlpack.dlpack import Layout, TensorView, judge
+from tma_dlpack.dlpack import Layout, TensorView, judge, name_of
 from tma_dlpack.tables.arguments import KINDS, EncodeArguments
+from tma_dlpack.tables.enums import (
+    TensorMapDataType,
+    TensorMapIm2ColWideMode,
+    TmaInterleaveLayout,
+    TmaL2FetchSize,
+    TmaOobFill,
+    TmaSwizzle,
+)
 from tma_dlpack.tables.targets import DEFAULT_TARGET, Target
-from tma_dlpack.tensor_map.storage import Asked
+from tma_dlpack.tensor_map.storage import Call, MapStorage
+
+if TYPE_CHECKING:
+    from tma_dlpack.checks.request import Request
+
+#: The sets of rules, as C counts them.
+_RULE_SETS = ("libcu++", "driver", "documented", "measured")
+
+_DATA_TYPES = tuple(TensorMapDataType)
+_INTERLEAVES = tuple(TmaInterleaveLayout)
+_SWIZZLES = tuple(TmaSwizzle)
+_L2_PROMOTIONS = tuple(TmaL2FetchSize)
+_OOB_FILLS = tuple(TmaOobFill)
+_MODES = tuple(TensorMapIm2ColWideMode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +48,10 @@ class Description:
         The tensor, with address 0 and no owner; None for bare addresses.
     request : Request or None
         The request that was accepted; None for decoded bytes.
+    split_inner : bool or None
+        Whether `split_inner=` made the map; None where the call is not known.
+    ragged : int or None
+        The dimension of the tensor that `ragged=` names, from 0.
     """
 
     arguments: EncodeArguments
@@ -35,33 +59,88 @@ class Description:
     encoder: str | None = None
     view: TensorView | None = None
     request: Request | None = field(default=None, repr=False, compare=False)
+    split_inner: bool | None = field(default=None, compare=False)
+    ragged: int | None = field(default=None, compare=False)
 
     def of(self, view: TensorView | None) -> Description:
         """Give the same description of another tensor, or of a bare address."""
         return dataclasses.replace(self, view=view)
 
 
-def describe(asked: Asked, producer: str) -> Description:
-    """Describe a map that the short cut made.
+def of_request(request: Request, encoder: str | None) -> Description:
+    """Describe the map of an accepted request."""
+    view, ragged = request.view, request.ragged
+    return Description(
+        request.encode_arguments(),
+        request.target,
+        encoder,
+        view if view is None or view.own is None else view.at(0),
+        request,
+        request.split_inner,
+        None if ragged is None else ragged % request.rank,
+    )
 
-    The call is parsed as for the rules, but not checked again.
 
-    Parameters
-    ----------
-    asked : Asked
-    producer : str
-        Type of the tensor, for messages.
-    """
-    number, address, layout, options, by_driver = asked
-    kind = KINDS[number]
-    encoder = "driver" if by_driver else "model"
-    if layout is None:
-        words = dict(zip(DRIVER_ARGUMENTS[kind], options, strict=True))
-        bare = read_driver_call(kind, words, DEFAULT_TARGET)
-        return Description(bare.encode_arguments(), DEFAULT_TARGET, encoder, None, bare)
-    view = TensorView(0, *judge(Layout(*layout)), producer)
-    device = view.device
-    target = DEFAULT_TARGET if device.is_host else driver.device_target(device.device_id)
-    given = dict(zip(OPTIONS[kind], options, strict=False))  # it takes no `allow`, `shape`...
-    request = read_call(kind, view, address, given, target, False)
-    return Description(request.encode_arguments(), target, encoder, view, request)
+def arguments_of(numbers: tuple[Any, ...]) -> EncodeArguments:
+    """Give the driver's arguments of the numbers that C has of them."""
+    (
+        kind, data_type, dims, strides, steps, box, interleave, swizzle, l2_promotion, oob_fill,
+        lower, upper, channels, pixels, mode,
+    ) = numbers  # fmt: skip
+    return EncodeArguments(
+        KINDS[kind],
+        _DATA_TYPES[data_type],
+        dims,
+        strides,
+        steps,
+        box,
+        _INTERLEAVES[interleave],
+        _SWIZZLES[swizzle],
+        _L2_PROMOTIONS[l2_promotion],
+        _OOB_FILLS[oob_fill],
+        lower,
+        upper,
+        channels,
+        pixels,
+        _MODES[mode],
+    )
+
+
+def target_of(known: Any) -> Target:
+    """Give the target of a map that was made in C: as given, the tensor's GPU, or the default."""
+    if known is None:
+        return DEFAULT_TARGET
+    return driver.device_target(known) if type(known) is int else known
+
+
+def describe(tensor_map: MapStorage) -> Description:
+    """Describe a map that was made in C. Nothing is parsed or checked again."""
+    from tma_dlpack.checks.check import ids_of
+    from tma_dlpack.checks.request import Request
+
+    assert tensor_map._call is not None
+    call = Call(*tensor_map._call)
+    view = None
+    if call.layout is not None:
+        owner = tensor_map._tensor
+        producer = name_of(owner if isinstance(owner, type) else type(owner))
+        view = TensorView(0, *judge(Layout(*call.layout)), producer)
+        if call.described is not None:
+            view = view.as_strided(*call.described)
+    arguments = arguments_of(call.numbers)
+    request = Request(
+        arguments,
+        tensor_map._address,
+        arguments.rank,
+        _RULE_SETS[call.rules],
+        target_of(tensor_map._target),
+        is_driver_call=view is None,
+        view=view,
+        innermost_stride=call.innermost_stride,
+        split_inner=bool(call.split_inner),
+        ragged=call.ragged,
+        has_swizzle=bool(call.has_swizzle),
+        allowed=ids_of(call.allowed),
+        asked_type=None if view is None or call.asked_type < 0 else _DATA_TYPES[call.asked_type],
+    )
+    return of_request(request, tensor_map._encoder)

@@ -211,7 +211,7 @@ class TensorMap(MapAttributes, Drawn):
 
     @staticmethod
     def _accept_address(tensor_map: TensorMap, tensor_or_int: object) -> TensorMap | None:
-        """Give None; `make.shortcut` replaces this function where the short cut is compiled."""
+        """Give None; `make.extension` replaces this function where the extension is built."""
         return None
 
     @opaque
@@ -360,7 +360,10 @@ class TensorMap(MapAttributes, Drawn):
         known = self.description
         arguments, address = bits.decode(data, derived=not known.target.has_model)
         moved = global_address is not None
-        description = Description(arguments, known.target, None, None if moved else known.view)
+        view = None if moved else known.view
+        description = Description(
+            arguments, known.target, None, view, None, known.split_inner, known.ragged
+        )
         if moved:
             return self._make(None, None, address, data, True, description)
         return self._make(self._tensor, self._capsule, address, data, self._launchable, description)

@@ -1,4 +1,4 @@
-"""The data of a `TensorMap`: its 128 bytes, its tensor, and the call that made it.
+"""The data of a `TensorMap`: its 128 bytes, its tensor, and what the bytes do not say.
 
 `MapStorage` is the base class of `TensorMap`. It exists twice with one contract: `_storage.c`,
 where the package was built with a C compiler, and `PythonStorage` below.
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tma_dlpack.dlpack import Layout
 from tma_dlpack.tables.limits import ADDRESS_BYTES, ALIGNMENT_BYTES, MAP_BYTES
 from tma_dlpack.tables.opaque import opaque
 
@@ -21,25 +20,29 @@ if TYPE_CHECKING:
     from tma_dlpack.tables.arguments import EncodeArguments
 
 
-class Asked(NamedTuple):
-    """A call that the short cut accepted: a tensor's layout, and the options in plain values.
+class Call(NamedTuple):
+    """A call that was accepted in C, as plain values; `description.py` makes objects of them.
 
-    `kind` is 0 for tiled, 1 for im2col, 2 for im2col-wide. `options` has the arguments after the
-    tensor in the order of the signature, row-major: enums as ints, boxes and corners as tuples of
-    int, `rules` as the user's str. `by_driver` is True if cuTensorMapEncode* made the bytes, False
-    for the measured layout. For a `driver_encode_*` call `layout` is None, and `options` has the
-    driver's arguments.
+    `numbers` are the fields of EncodeArguments, enums as ints, without the dimensions that
+    `split_inner` and `ragged` add. `layout` is the tensor's, None for a `driver_encode_*` call;
+    `described` is what `shape=`, `strides=` and `offset=` make of it: shape, strides, bytes. `rules`
+    counts the sets of rules, `allowed` is a mask of rows, `asked_type` is -1 for none.
     """
 
-    kind: int
-    address: int
-    layout: Layout | None
-    options: tuple[Any, ...]
-    by_driver: bool
+    numbers: tuple[Any, ...]
+    innermost_stride: int
+    layout: tuple[Any, ...] | None
+    described: tuple[tuple[int, ...], tuple[int, ...], int] | None
+    rules: int
+    allowed: int
+    asked_type: int
+    has_swizzle: int
+    split_inner: int
+    ragged: int | None
 
 
 class PythonStorage:
-    """128 bytes and what they belong to. Immutable, except that `_description` is added later.
+    """128 bytes and what they belong to. Immutable, but for what is added once it has been read.
 
     Attributes
     ----------
@@ -53,18 +56,27 @@ class PythonStorage:
         The 128 bytes; None where neither driver nor model can make them.
     _launchable : bool
         Whether the map may be passed to a kernel.
-    _asked : tuple or None
-        The items of `Asked` for a map that the short cut made; else None.
     _description : description.Description or None
-        What the map describes; for a map of the short cut worked out when first needed.
+        What the map describes.
+    _arguments : EncodeArguments or None
+        The driver's arguments, once they have been read.
+    _call, _numbers, _target, _encoder, _tx_bytes
+        Of a call that was accepted in C, and so None here: the items of `Call`; the fields of
+        EncodeArguments; the target or the ordinal of a GPU; the encoder; the bytes of a copy.
     """
 
     _tensor: object
     _capsule: object = None
     _address: int
+    _data: bytes | None
     _launchable: bool
-    _asked: tuple[Any, ...] | None = None
     _description: Any | None = None
+    _arguments: EncodeArguments | None = None
+    _call: tuple[Any, ...] | None = None
+    _numbers: tuple[Any, ...] | None = None
+    _target: object = None
+    _encoder: str | None = None
+    _tx_bytes: int | None = None
 
     @classmethod
     def _make(
@@ -82,45 +94,19 @@ class PythonStorage:
             _tensor=tensor,
             _capsule=capsule,
             _address=address,
-            _bytes=data,
+            _data=data,
             _launchable=launchable,
             _description=description,
         )
-        return made
-
-    @classmethod
-    def _accepted(
-        cls, tensor: object, data: bytes | None, launchable: bool, asked: tuple[Any, ...]
-    ) -> Self:
-        """Make a map of a call that the short cut accepted; `asked` holds the items of `Asked`.
-
-        Without `data` the bytes follow the measured layout, and are encoded when first needed.
-        """
-        made = object.__new__(cls)
-        values = made.__dict__
-        values["_tensor"] = tensor
-        values["_address"] = asked[1]
-        values["_bytes"] = data
-        values["_launchable"] = launchable
-        values["_asked"] = asked
         return made
 
     def _keep(self, description: Any) -> None:
         """Keep the description of the map."""
         self.__dict__["_description"] = description
 
-    @property
-    def _data(self) -> bytes | None:
-        data: bytes | None = self.__dict__["_bytes"]
-        if data is None and self._asked is not None:
-            from tma_dlpack.tables import bits
-
-            data = bits.encode(self._described(), self._address)
-            self.__dict__["_bytes"] = data
-        return data
-
-    def _described(self) -> EncodeArguments:
-        raise NotImplementedError  # TensorMap works them out
+    def _keep_arguments(self, arguments: EncodeArguments) -> None:
+        """Keep the driver's arguments."""
+        self.__dict__["_arguments"] = arguments
 
     def _keep_data(self) -> None:
         """Save the bytes before handing out writable storage (only the compiled class needs it)."""

@@ -1,6 +1,6 @@
-"""The short cut that this process takes: the compiled one if it was built, else the Python one.
+"""The optional C extension: verbs that are tried in C before their Python function is called.
 
-Both have one contract: an ordinary call becomes a map; any other gives None and goes to the rules.
+What C accepts, Python accepts too, with the same bytes; everything else is left to Python.
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ import numpy as np
 
 from tma_dlpack.dlpack.producer import MAX_VERSION
 from tma_dlpack.tables import enums
-from tma_dlpack.tables.arguments import MapKind
+from tma_dlpack.tables.abi import ABI, ALLOWABLE_ROWS
+from tma_dlpack.tables.arguments import NO_SWIZZLE, MapKind
 from tma_dlpack.tables.opaque import untraced
+from tma_dlpack.tables.targets import DEFAULT_TARGET, PRESETS
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.tensor_map.storage import COMPILED
 
-F = TypeVar("F", bound=Callable[..., Any])
+if TYPE_CHECKING:
+    from tma_dlpack.checks.report import Report
 
-#: Parameters that the short cut does not take, all by keyword: no ordinary call gives them.
-_EXTRAORDINARY = frozenset({"allow", "shape", "strides", "offset", "split_inner", "ragged"})
+F = TypeVar("F", bound=Callable[..., Any])
 
 _ENUMS = (
     enums.TmaInterleaveLayout,
@@ -48,6 +50,10 @@ class AcceptedMaps(Protocol):
     def launchable(self) -> bool:
         """Whether all maps may be passed to a kernel."""
 
+    @property
+    def has_bytes(self) -> bool:
+        """Whether all maps are encoded."""
+
     def __len__(self) -> int: ...
 
 
@@ -70,6 +76,13 @@ def _export_on_cuda_of_jax(tensor: Any) -> object:
     return tensor.__dlpack__(stream=1)  # JAX reads -1 as a stream handle, and ignores max_version
 
 
+def _accepted_report(given: dict[str, Any], call: TensorMap) -> Report:
+    """Give the report on a call that C accepted."""
+    from tma_dlpack.checks.report import Report
+
+    return Report._accepted(given, call)
+
+
 if TYPE_CHECKING or not COMPILED:
 
     def accept_many(
@@ -78,11 +91,18 @@ if TYPE_CHECKING or not COMPILED:
         """Give None: in Python the maps of a batch are made one by one."""
         return None
 
-    def quick(short_cut: str) -> Callable[[F], F]:
-        """Leave a function as it is: it calls the Python short cut itself."""
-        return lambda verb: verb
+    def quick(verb: str) -> Callable[[F], F]:
+        """Leave a function as it is."""
+        return lambda function: function
 else:
     from tma_dlpack.make import _accept
+
+    if getattr(_accept, "TABLES_ABI", None) != ABI:
+        raise ImportError(
+            "tma_dlpack's C extension was built from other tables than tma_dlpack/checks has now: "
+            "build it again with `pip install .`, or `python -c 'import setuptools; "
+            "setuptools.setup()' build_ext --inplace` in a working tree"
+        )
 
     class _Traceable:
         """Base class of the compiled functions: how torch.compile sees them."""
@@ -93,7 +113,7 @@ else:
         def __call__(self, *args: Any, **keywords: Any) -> Any:
             return self.__wrapped__(*args, **keywords)
 
-    _accept.setup(
+    SETUP = (
         TensorMap,
         _Traceable,
         _ENUMS,
@@ -101,23 +121,28 @@ else:
         (_export, _export_on_cuda, _export_on_cuda_of_jax),
         np.integer,
         np.ndarray,
+        PRESETS,
+        DEFAULT_TARGET,
+        ALLOWABLE_ROWS,
+        NO_SWIZZLE,
+        _accepted_report,
     )
+    _accept.setup(*SETUP)
     TensorMap._accept_address = _accept.accept_address
     accept_many = _accept.accept_many
 
-    def quick(short_cut: str) -> Callable[[F], F]:
-        """Wrap a function in a compiled short cut, a callable with the same signature.
+    def quick(verb: str) -> Callable[[F], F]:
+        """Try `verb` in C before a function is called: a callable with the same signature.
 
-        Compiled, because calling a Python function of 13 parameters alone takes half as long as the
-        whole short cut.
+        Compiled, because calling a Python function of 16 parameters alone takes longer than making
+        a map in C.
         """
 
-        def with_short_cut(verb: F) -> F:
-            signature = inspect.signature(verb)
-            taken = [p for p in signature.parameters.values() if p.name not in _EXTRAORDINARY]
-            defaults = {p.name: p.default for p in taken}
-            positional = sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in taken)
+        def with_verb(function: F) -> F:
+            parameters = inspect.signature(function).parameters
+            defaults = {p.name: p.default for p in parameters.values()}
+            positional = sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters.values())
             required = inspect.Parameter.empty
-            return _accept.quick(verb, short_cut, defaults, required, positional)
+            return _accept.quick(function, verb, defaults, required, positional)
 
-        return with_short_cut
+        return with_verb

@@ -1,0 +1,59 @@
+"""The verbs in C alone: None where they leave a call to Python."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+import tma_dlpack as tma
+from tma_dlpack.make import build, extension
+from tma_dlpack.make.batch import make_tma_descriptors
+
+compiled = pytest.mark.skipif(not extension.COMPILED, reason="the extension is not built here")
+
+MAKE = {
+    "tiled": tma.make_tma_descriptor,
+    "im2col": tma.make_im2col_descriptor,
+    "im2col_wide": tma.make_im2col_wide_descriptor,
+}
+CHECK = {
+    "tiled": tma.check_tma_descriptor,
+    "im2col": tma.check_im2col_descriptor,
+    "im2col_wide": tma.check_im2col_wide_descriptor,
+}
+
+
+def alone(verb, function):
+    """Give a verb in C with nothing behind it, with the signature of a function."""
+
+    def left_to_python(*args, **keywords):
+        return None
+
+    left_to_python.__signature__ = inspect.signature(function)
+    return extension.quick(verb)(left_to_python)
+
+
+IN_C = {kind: alone(kind, make) for kind, make in MAKE.items()}
+CHECKED_IN_C = {kind: alone(f"check_{kind}", check) for kind, check in CHECK.items()}
+BATCH_OPTIONS = tuple(inspect.signature(make_tma_descriptors).parameters)[1:]
+
+
+def with_defaults(kind, given):
+    """Give all options of a call by name."""
+    parameters = list(inspect.signature(MAKE[kind]).parameters.values())[1:]
+    return {**{p.name: p.default for p in parameters}, **given}
+
+
+def by_python(kind, x, given):
+    """Give the map that Python makes, or None where it refuses."""
+    try:
+        return build.make(kind, x, with_defaults(kind, given))
+    except tma.TmaError:
+        return None
+
+
+def batch_in_c(tensors, address, **given):
+    """Give the maps of a batch in C alone."""
+    options = with_defaults("tiled", given)
+    return extension.accept_many(tensors, address, *map(options.__getitem__, BATCH_OPTIONS))
