@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import itertools
 import platform
 import subprocess
@@ -38,8 +39,16 @@ from tma_dlpack.make.tiled import check_tma_descriptor, make_tma_descriptor
 MAKE = "make(x, box, swizzle='bytes128')"
 SHAPES = 400  # in a round
 BATCH = 256
-#: The options of `MAKE` as the rules take them.
-OPTIONS = (BOX, None, "none", "bytes128", "none", "none", None, "libcu++", None, (), None, None, 0)
+#: Calls with options: what is written after `MAKE`'s box.
+WITH_OPTIONS = {
+    "target": "target='sm_90'",
+    "allow": "allow=('BOX_IN_SHAPE',)",
+    "rules": "rules='driver'",
+    "data_type": "data_type='BFLOAT16'",
+    "shape, strides, offset": "shape=(512, 256), strides=(512, 1), offset=256",
+    "split_inner": "split_inner=True",
+    "ragged": "ragged=0",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--clock", choices=CLOCKS, default="wall", help="thread: CPU time, for a busy machine"
     )
     parser.add_argument(
-        "--all-lanes", action="store_true", help="the short cut in Python too, in another process"
+        "--all-lanes", action="store_true", help="without the extension too, in another process"
     )
     options = parser.parse_args(argv)
     print(as_text(measure(options.rounds, options.sample_ms, options.imports, options.clock)))
@@ -122,11 +131,13 @@ def measure(
 
 
 def _compare_bytes(tensors: Sequence[Any]) -> None:
-    """Hold the maps that are timed against those of the rules, byte by byte."""
+    """Hold the maps that are timed against those of Python, byte by byte."""
     for x in tensors:
         made = bytes(make_tma_descriptor(x, BOX, swizzle="bytes128"))
-        if made != bytes(build.make("tiled", x, OPTIONS)):
-            raise RuntimeError(f"the short cut and the rules differ for shape {tuple(x.shape)}")
+        parameters = inspect.signature(make_tma_descriptor).parameters
+        given = {p.name: p.default for p in parameters.values() if p.name != "tensor"}
+        if made != bytes(build.make("tiled", x, given | {"box_sizes": BOX, "swizzle": "bytes128"})):
+            raise RuntimeError(f"C and Python differ for shape {tuple(x.shape)}")
 
 
 def _other_calls(tensors: Sequence[Subject]) -> Iterator[Row]:
@@ -160,6 +171,11 @@ def _torch_calls(subject: Subject) -> Iterator[Row]:
     yield row("a new tuple each time", "make(x, (rows, columns), swizzle='bytes128')")
     yield row("a new list each time", "make(x, [rows, columns], swizzle='bytes128')")
     yield row("with_address(tensor)", "tm.with_address(other)")
+    for label, words in WITH_OPTIONS.items():
+        yield row(f"make with {label}", f"make(x, box, swizzle='bytes128', {words})")
+    yield row("make and tx_bytes", f"{MAKE}.tx_bytes")
+    yield row("make and arguments", f"{MAKE}.arguments")
+    yield row("make and key()", f"{MAKE}.key()")
     yield row("check, accepted", "check(x, box, swizzle='bytes128')")
     yield row("check, refused", "check(bad, (64, 6), swizzle='bytes128')")
     yield row("check, refused, as text", "str(check(bad, (64, 6), swizzle='bytes128'))")
@@ -196,7 +212,7 @@ def as_text(bench: CallBench) -> str:
     """Give the tables, what is missing, and the targets."""
     lane = "compiled" if extension.COMPILED else "Python"
     lines = [
-        f"Python {platform.python_version()}, NumPy {np.__version__}, {_gpu()}, short cut: {lane}"
+        f"Python {platform.python_version()}, NumPy {np.__version__}, {_gpu()}, {lane}"
     ]
     for group, timings in itertools.groupby(bench.timings, key=lambda t: t.row.group):
         ours = bench.median_us(group, OURS)

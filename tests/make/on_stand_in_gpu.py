@@ -1,4 +1,4 @@
-"""CUDA tensors without a GPU: both roads on the stand-in for libcuda.
+"""CUDA tensors without a GPU: C and Python on the stand-in for libcuda.
 
 test_stand_in_gpu.py runs this file in a process of its own, on the lane of the test-suite.
 """
@@ -13,6 +13,7 @@ import threading
 
 import numpy as np
 import pytest
+from in_c import IN_C, MAKE, batch_in_c, by_python, compiled, with_defaults
 from random_requests import request_at_random
 from stand_in_gpu import ARRAYS, CupyArray, JaxArray, StandIn, TvmArray, zeros
 
@@ -21,18 +22,11 @@ from tma_dlpack.make import build, extension
 from tma_dlpack.tables import bits
 from tma_dlpack.tensor_map.map import TensorMap
 
-ACCEPT = {
-    "tiled": shortcut.accept_tiled,
-    "im2col": shortcut.accept_im2col,
-    "im2col_wide": shortcut.accept_im2col_wide,
-}
-compiled = pytest.mark.skipif(not extension.COMPILED, reason="the extension is not built here")
-
 BOX = (16, 64)
-LAYOUT = (None, "none", "bytes128", "none", "none")
-TILED = (BOX, *LAYOUT, None, "libcu++", None)
-IM2COL = ((-1, -1), (-1, -1), 64, 64, *LAYOUT, None, "documented", None)
-WIDE = (-1, 1, 64, 64, *LAYOUT, 0, None, "driver", None)
+TILED = {"box_sizes": BOX, "swizzle": "bytes128"}
+COLUMN = {"channels_per_pixel": 64, "pixels_per_column": 64, "swizzle": "bytes128"}
+IM2COL = {"pixel_box_lower_corner": (-1, -1), "pixel_box_upper_corner": (-1, -1), **COLUMN}
+WIDE = {"lower_corner_width": -1, "upper_corner_width": 1, **COLUMN, "rules": "driver"}
 IMAGES = (2, 14, 14, 64)
 TILED_CALL, IM2COL_CALL = "cuTensorMapEncodeTiled", "cuTensorMapEncodeIm2col"
 
@@ -43,27 +37,22 @@ def gpu():
     stand_in.reset()
     for ordinal in range(3):  # look each GPU up, and retain its primary context
         stand_in.set_context("")
-        build.make("tiled", zeros((16, 64), ordinal), TILED)
-        shortcut.accept_tiled(zeros((16, 64), ordinal), *TILED)
+        by_python("tiled", zeros((16, 64), ordinal), TILED)
+        tma.make_tma_descriptor(zeros((16, 64), ordinal), **TILED)
     stand_in.reset()
     yield stand_in
     stand_in.reset()
 
 
-def by_rules(kind: str, x: object, options: tuple) -> TensorMap | None:
-    try:
-        return build.make(kind, x, options)
-    except tma.TmaError:
-        return None
-
-
-def check_map(made: TensorMap, kind: str, x: object, options: tuple) -> None:
-    """Hold a map of the short cut against the rules, and its bytes against the measured layout."""
-    expected = build.make(kind, x, options)
+def check_map(made: TensorMap, kind: str, x: object, given: dict) -> None:
+    """Hold a map against Python's, and its bytes against the measured layout."""
+    expected = by_python(kind, x, given)
     assert bytes(made) == bytes(expected)
-    assert bytes(made) == bits.encode(made.description.arguments, made.global_address)
+    if made.target.has_model:
+        assert bytes(made) == bits.encode(made.arguments, made.global_address)
     assert made == expected
     assert made.description == expected.description
+    assert made.advice == expected.advice
     assert (made.tensor is x, made.encoder, made.launchable) == (True, "driver", True)
     assert made.ptr % 128 == 0
 
@@ -75,23 +64,25 @@ def check_map(made: TensorMap, kind: str, x: object, options: tuple) -> None:
     ("kind", "shape", "options"),
     [
         pytest.param("tiled", (128, 64), TILED, id="tiled"),
-        pytest.param("tiled", (64,), ((64,), *TILED[1:]), id="rank 1"),
-        pytest.param("tiled", (3, 2, 5, 4, 64), ((1, 2, 1, 4, 64), *TILED[1:]), id="rank 5"),
-        pytest.param("tiled", (128, 64), (BOX, (2, 1), *TILED[2:]), id="elem_strides"),
+        pytest.param("tiled", (64,), {**TILED, "box_sizes": (64,)}, id="rank 1"),
+        pytest.param(
+            "tiled", (3, 2, 5, 4, 64), {**TILED, "box_sizes": (1, 2, 1, 4, 64)}, id="rank 5"
+        ),
+        pytest.param("tiled", (128, 64), {**TILED, "elem_strides": (2, 1)}, id="elem_strides"),
+        pytest.param("tiled", (128, 64), {**TILED, "target": "sm_90"}, id="target"),
+        pytest.param("tiled", (128, 64), {**TILED, "rules": "driver"}, id="rules"),
+        pytest.param("tiled", (128, 64), {**TILED, "allow": ("BOX_IN_SHAPE",)}, id="allow"),
+        pytest.param("tiled", (128, 64), {**TILED, "shape": (64, 64), "offset": 64}, id="shape"),
+        pytest.param("tiled", (128, 64), {**TILED, "split_inner": True}, id="split_inner"),
+        pytest.param("tiled", (128, 64), {**TILED, "ragged": 0}, id="ragged"),
         pytest.param("im2col", IMAGES, IM2COL, id="im2col"),
         pytest.param("im2col_wide", IMAGES, WIDE, id="im2col-wide"),
     ],
 )
 @pytest.mark.parametrize("producer", ARRAYS)
-def test_the_short_cut_gives_what_the_rules_give(kind, shape, options, producer, gpu):
+def test_c_gives_what_python_gives(kind, shape, options, producer, gpu):
     x = producer(zeros(shape).array)
-    made = ACCEPT[kind](x, *options)
-    if kind == "im2col_wide" and not extension.COMPILED:
-        assert made is None
-        return
-    if producer is TvmArray and not extension.COMPILED:
-        assert made is None
-        return
+    made = (IN_C if extension.COMPILED else MAKE)[kind](x, **options)
     assert len(gpu.encodes) == 1
     check_map(made, kind, x, options)
 
@@ -107,12 +98,13 @@ def test_a_shape_never_seen_costs_one_encode_as_any_other(gpu):
     for rows in range(16, 64):
         x = zeros((rows, 64))
         gpu.forget()
-        made = shortcut.accept_tiled(x, *TILED)
+        made = tma.make_tma_descriptor(x, **TILED)
         assert gpu.encodes == [f"{TILED_CALL}@0"]
         check_map(made, "tiled", x, TILED)
 
 
-def test_random_requests_on_any_gpu_under_any_context_agree_with_the_rules(gpu):
+@compiled
+def test_random_requests_on_any_gpu_under_any_context_agree_with_python(gpu):
     rng = random.Random(20261122)
     contexts = ("", "primary 0", "primary 1", "primary 2", "own 0", "own 1")
     maps = missed = 0
@@ -121,25 +113,32 @@ def test_random_requests_on_any_gpu_under_any_context_agree_with_the_rules(gpu):
         asked = request_at_random(rng)
         if asked is None or not isinstance(asked.tensor, np.ndarray):
             continue
-        kind, options = asked.kind, asked.options
-        x, context = CupyArray(asked.tensor, rng.choice((0, 1, 1, 2))), rng.choice(contexts)
+        kind, given = asked.kind, asked.given
+        managed = rng.random() < 0.1
+        x = CupyArray(asked.tensor, 0 if managed else rng.choice((0, 1, 1, 2)), 13 if managed else 2)
+        context, owner = rng.choice(contexts), rng.choice((0, 1, 2))
         gpu.set_context(context)
+        gpu.library.stand_in_own_pointers(owner if managed else -1)
         gpu.forget()
-        made = ACCEPT[kind](x, *options)
+        made = IN_C[kind](x, **given)
         encodes = gpu.encodes
         assert gpu.contexts == context
-        expected = by_rules(kind, x, options)
+        expected = by_python(kind, x, given)
         if made is None:
             assert encodes == []
-            is_ordinary = x.device[1] != 2 and (asked.is_plain or extension.COMPILED)
-            missed += is_ordinary and expected is not None
+            missed += expected is not None
             continue
         maps += 1
-        assert [call[-2:] for call in encodes] == [f"@{x.device[1]}"]
-        assert x.device[1] != 2  # of compute capability 10.0, which is left to the rules
-        assert bytes(made) == bytes(expected)
-        assert bytes(made) == bits.encode(made.description.arguments, made.global_address)
+        ordinal = owner if managed else x.device[1]
+        if made.encoder == "driver":
+            assert [call[-2:] for call in encodes] == [f"@{ordinal}"]
+        else:
+            assert encodes == []
+        assert made._data == expected._data
+        if made.target.has_model:
+            assert bytes(made) == bits.encode(made.arguments, made.global_address)
         assert (made, made.description) == (expected, expected.description)
+        assert made.launchable
     assert maps > requests / 40
     assert missed <= 0.05 * maps
 
@@ -149,8 +148,8 @@ def test_random_requests_on_any_gpu_under_any_context_agree_with_the_rules(gpu):
 GET, DEVICE = "cuCtxGetCurrent", "cuCtxGetDevice"
 PUSH, POP = "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2"
 
-#: Current context -> what is called for a tensor on GPU 0, by the compiled short cut and by that
-#: in Python. The compiled one encodes in any context of the tensor's GPU.
+#: Current context -> what is called for a tensor on GPU 0, by C and by Python. C encodes in any
+#: context of the tensor's GPU.
 CALLS = {
     "primary 0": ([GET, DEVICE, "encode"], [GET, "encode"]),
     "own 0": ([GET, DEVICE, "encode"], [GET, PUSH, "encode", POP]),
@@ -166,7 +165,7 @@ def test_a_map_is_encoded_in_a_context_of_the_tensors_gpu(context, kind, options
     x = zeros((128, 64) if kind == "tiled" else IMAGES)
     gpu.set_context(context)
     gpu.forget()
-    made = ACCEPT[kind](x, *options)
+    made = MAKE[kind](x, **options)
     encode = f"{TILED_CALL if kind == 'tiled' else IM2COL_CALL}@0"
     expected = CALLS[context][0 if extension.COMPILED else 1]
     assert gpu.calls == [encode if call == "encode" else call for call in expected]
@@ -176,7 +175,7 @@ def test_a_map_is_encoded_in_a_context_of_the_tensors_gpu(context, kind, options
 
 def test_the_second_gpu_gets_its_own_context(gpu):
     x = zeros((128, 64), gpu=1)
-    made = shortcut.accept_tiled(x, *TILED)
+    made = tma.make_tma_descriptor(x, **TILED)
     assert (gpu.encodes, gpu.contexts) == ([f"{TILED_CALL}@1"], "primary 0")
     check_map(made, "tiled", x, TILED)
 
@@ -187,7 +186,7 @@ def test_threads_have_their_own_contexts(gpu):
     def make(ordinal):
         gpu.set_context(f"primary {1 - ordinal}" if ordinal < 2 else "")
         for rows in range(16, 216):
-            made = shortcut.accept_tiled(zeros((rows, 64), ordinal % 2), *TILED)
+            made = tma.make_tma_descriptor(zeros((rows, 64), ordinal % 2), **TILED)
             if made is None or made.shape != (rows, 64):
                 wrong.append(rows)
         if {call[-1] for call in gpu.encodes} != {str(ordinal % 2)}:
@@ -201,7 +200,7 @@ def test_threads_have_their_own_contexts(gpu):
     assert (wrong, gpu.contexts) == ([], "primary 0")
 
 
-# ---- what goes the long road ---------------------------------------------------------------------
+# ---- what Python explains ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("function", [TILED_CALL, PUSH])
@@ -209,7 +208,7 @@ def test_a_call_of_the_driver_that_fails_is_explained(function, gpu):
     x = zeros((128, 64))
     gpu.set_context("primary 1")
     gpu.fail(function)
-    assert shortcut.accept_tiled(x, *TILED) is None
+    assert IN_C["tiled"](x, **TILED) is None
     with pytest.raises(tma.TmaDriverError) as refused:
         tma.make_tma_descriptor(x, BOX, swizzle="bytes128")
     said = str(refused.value)
@@ -223,29 +222,45 @@ def test_a_call_of_the_driver_that_fails_is_explained(function, gpu):
 def test_a_context_that_cannot_be_popped_is_no_success(gpu):
     gpu.set_context("primary 1")
     gpu.fail(POP)
-    assert shortcut.accept_tiled(zeros((128, 64)), *TILED) is None
+    assert IN_C["tiled"](zeros((128, 64)), **TILED) is None
 
 
 def test_a_driver_that_does_not_say_what_is_current_encodes_in_a_pushed_context(gpu):
     x = zeros((128, 64))
     gpu.fail(GET)
-    made = shortcut.accept_tiled(x, *TILED)
+    made = tma.make_tma_descriptor(x, **TILED)
     assert (gpu.calls, gpu.contexts) == ([GET, PUSH, f"{TILED_CALL}@0", POP], "primary 0")
     gpu.fail("")
     check_map(made, "tiled", x, TILED)
 
 
-def test_a_gpu_of_another_capability_is_left_to_the_rules(gpu):
+def test_a_gpu_of_another_capability_is_served_by_its_driver(gpu):
     x = zeros((128, 64), gpu=2)
-    assert shortcut.accept_tiled(x, *TILED) is None
-    assert gpu.encodes == []
-    made = tma.make_tma_descriptor(x, BOX)
+    made = tma.make_tma_descriptor(x, **TILED)
     assert (gpu.encodes, made.target.name) == ([f"{TILED_CALL}@2"], "sm_100")
+    check_map(made, "tiled", x, TILED)
+    same = tma.make_tma_descriptor(zeros((128, 64)), **TILED)
+    assert bytes(made)[8:] == bytes(same)[8:]  # bit 85 is cleared
+
+
+def test_a_target_of_another_capability_is_not_encoded_by_this_driver(gpu):
+    given = {**TILED, "target": "sm_100"}
+    made = tma.make_tma_descriptor(zeros((128, 64)), **given)
+    assert (gpu.encodes, made.encoder, made.launchable) == ([], None, True)
+    with pytest.raises(tma.TmaUnsupportedError, match="sm_100"):
+        bytes(made)
+    with pytest.raises(tma.TmaUnsupportedError, match="sm_100"):
+        _ = made.ptr
+    back = tma.make_tma_descriptor(zeros((128, 64), gpu=2), **{**TILED, "target": "sm_90"})
+    assert (gpu.encodes, back.encoder) == ([], "model")
+    batch = tma.make_tma_descriptors([zeros((128, 64))], **given)
+    with pytest.raises(tma.TmaUnsupportedError, match="sm_100"):
+        batch.numpy()
 
 
 def test_a_gpu_that_is_not_there_is_refused_by_name(gpu):
     x = zeros((128, 64), gpu=7)
-    assert shortcut.accept_tiled(x, *TILED) is None
+    assert IN_C["tiled"](x, **TILED) is None
     with pytest.raises(tma.TmaPreconditionError, match="there is no GPU 7: the driver shows 3"):
         tma.make_tma_descriptor(x, BOX)
     assert gpu.encodes == []
@@ -253,11 +268,12 @@ def test_a_gpu_that_is_not_there_is_refused_by_name(gpu):
 
 def test_managed_memory_is_on_the_gpu_that_the_driver_says(gpu):
     x = CupyArray(zeros((128, 64)).array, 0, device_type=13)
-    assert shortcut.accept_tiled(x, *TILED) is None
-    gpu.library.stand_in_own_pointers(1)
-    gpu.forget()
-    assert tma.make_tma_descriptor(x, BOX).encoder == "driver"
-    assert gpu.encodes == [f"{TILED_CALL}@1"]
+    for owner, ordinal in ((1, 1), (2, 2), (-1, 0)):  # -1: the driver does not know it
+        gpu.library.stand_in_own_pointers(owner)
+        gpu.forget()
+        made = tma.make_tma_descriptor(x, **TILED)
+        assert gpu.encodes == [f"{TILED_CALL}@{ordinal}"]
+        check_map(made, "tiled", x, TILED)
 
 
 def test_pinned_memory_is_host_memory(gpu):
@@ -274,7 +290,7 @@ def test_requests_that_are_refused_call_no_encoder(gpu):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_leaves_the_drivers_state_alone(gpu):
     x = zeros((128, 64))
-    expected = bytes(shortcut.accept_tiled(x, *TILED))
+    expected = bytes(tma.make_tma_descriptor(x, **TILED))
     child = os.fork()
     if child == 0:
         gpu.forget()
@@ -282,7 +298,7 @@ def test_a_forked_child_leaves_the_drivers_state_alone(gpu):
         good = (bytes(made), made.encoder, gpu.encodes) == (expected, "model", [])
         os._exit(0 if good else 1)
     assert os.waitpid(child, 0)[1] == 0
-    assert bytes(shortcut.accept_tiled(x, *TILED)) == expected
+    assert bytes(tma.make_tma_descriptor(x, **TILED)) == expected
 
 
 # ---- another address -----------------------------------------------------------------------------
@@ -326,10 +342,9 @@ def test_a_batch_of_which_one_encode_fails_is_explained_and_lets_go(gpu):
     tensors = [zeros((16 + i, 64)) for i in range(8)]
     before = [sys.getrefcount(x) for x in tensors]
     gpu.fail(TILED_CALL, before=5)
-    options = (BOX, *LAYOUT, None, "libcu++", None)
     rows = np.zeros(8 * 128 + 128, np.uint8)
     start = rows.ctypes.data + -rows.ctypes.data % 128
-    assert shortcut.accept_many(tuple(tensors), start, *options) is None
+    assert batch_in_c(tuple(tensors), start, **TILED) is None
     with pytest.raises(tma.TmaDriverError, match=f"{TILED_CALL} returned CUDA_ERROR_INVALID"):
         tma.make_tma_descriptors(tensors, BOX, swizzle="bytes128")
     gc.collect()
@@ -390,14 +405,15 @@ def test_bare_arguments_agree_with_the_rules():
 
 def exercise(gpu, x, y, images):
     """Call everything that makes or refuses a map of a CUDA tensor, once."""
-    made = shortcut.accept_tiled(x, *TILED)
-    bytes(made), made.ptr, made.with_address(y), made.with_address(1 << 40)
-    shortcut.accept_im2col(images, *IM2COL)
-    shortcut.accept_tiled(x, (16, 65), *TILED[1:])
+    made = tma.make_tma_descriptor(x, **TILED, ragged=0, target="sm_90")
+    bytes(made), made.ptr, made.with_address(y), made.with_address(1 << 40), made.tx_bytes
+    tma.make_im2col_descriptor(images, **IM2COL)
+    IN_C["tiled"](x, (16, 65))
+    _ = tma.check_tma_descriptor(x, [16, 64]).ok
     tma.make_tma_descriptors([x, y], BOX)
     tma.driver_encode_tiled(*BARE)
     gpu.fail(TILED_CALL)
-    assert shortcut.accept_tiled(x, *TILED) is None
+    assert IN_C["tiled"](x, **TILED) is None
     gpu.fail("")
 
 

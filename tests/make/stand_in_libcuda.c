@@ -137,7 +137,7 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
   int has_90 = device < 2;
   *value = attribute == 75   ? (has_90 ? 9 : 10)
            : attribute == 76 ? 0
-           : attribute == 97 ? TMA_DLPACK_SM_90_SMEM_BYTES
+           : attribute == 97 ? 232448
                              : 132; /* multiprocessors */
   return 0;
 }
@@ -208,29 +208,39 @@ static int current_gpu(void) { return depth > 0 ? stack[depth - 1]->gpu : -1; }
 /* The map must be aligned, and zero: that is how the driver was called when its bytes were measured. */
 static int is_map_memory(const unsigned char *map) {
   static const unsigned char zeros[TMA_DLPACK_MAP_BYTES];
-  return (uintptr_t)map % TMA_DLPACK_MAP_ALIGNMENT == 0 && memcmp(map, zeros, sizeof zeros) == 0;
+  return (uintptr_t)map % TMA_DLPACK_ALIGNMENT_BYTES == 0 && memcmp(map, zeros, sizeof zeros) == 0;
 }
 
 /* What all encoders are told of the tensor. Entries past the rank are not read. */
-static TmaDlpackArguments tensor_arguments(int kind, int data_type, uint32_t rank, void *address,
+static TmaDlpackDescribed tensor_arguments(int kind, int data_type, uint32_t rank, void *address,
                                            const uint64_t *dims, const uint64_t *strides,
                                            const uint32_t *elem_strides) {
-  TmaDlpackArguments a = {.kind = kind, .data_type = data_type, .address = (uintptr_t)address};
+  TmaDlpackDescribed a = {.kind = kind, .data_type = data_type, .address = (intptr_t)address};
   a.rank = rank <= TMA_DLPACK_MAX_RANK ? (int)rank : 0;
+  a.box_count = a.elem_stride_count = a.rank;
+  a.lower_count = a.upper_count = kind == TMA_DLPACK_IM2COL ? a.rank - 2 : 1;
   for (int d = 0; d < a.rank; ++d) {
-    a.dims[d] = (int64_t)dims[d];
-    a.elem_strides[d] = elem_strides[d];
-    if (d < a.rank - 1) a.strides_bytes[d] = (int64_t)strides[d];
+    a.global_dim[d] = (int64_t)dims[d];
+    a.element_strides[d] = elem_strides[d];
+    if (d < a.rank - 1) a.stride_bits[d] = 8 * (int64_t)strides[d];
   }
   return a;
 }
 
-static int encode(const TmaDlpackArguments *a, unsigned char *map) {
+/* GPUs of 10.0 set bit 85, as drivers before CUDA 13.2 do. */
+static int encode(TmaDlpackDescribed *a, unsigned char *map) {
   if (depth == 0) return INVALID_CONTEXT;
-  if (!is_map_memory(map) ||
-      !tma_dlpack_judge(a, TMA_DLPACK_RULES_BARE, TMA_DLPACK_SM_90_SMEM_BYTES))
-    return INVALID_VALUE;
+  const TmaDlpackTarget target = {stack[depth - 1]->gpu < 2 ? 9 : 10, 0, 232448};
+  const TmaDlpackTypeRow *row = tma_dlpack_type_row((int)a->data_type);
+  if (!is_map_memory(map) || row == NULL) return INVALID_VALUE;
+  a->row_bits = a->global_dim[0] * row->element_bits;
+  a->inner_stride = 1;
+  a->asked_type = -1;
+  tma_dlpack_derive(a, TMA_DLPACK_RULES_MEASURED, &target);
+  int rules = tma_dlpack_rules_of(TMA_DLPACK_IM2COL, 1, &target);
+  if (tma_dlpack_judge(a, tma_dlpack_rows((int)a->kind, rules, 1)) != 0) return INVALID_VALUE;
   tma_dlpack_encode(a, map);
+  if (target.major == 10) map[85 / 8] |= 1u << 85 % 8;
   return 0;
 }
 
@@ -239,9 +249,9 @@ int cuTensorMapEncodeTiled(void *map, int data_type, uint32_t rank, void *addres
                            const uint32_t *elem_strides, int interleave, int swizzle,
                            int l2_promotion, int oob_fill) {
   WRITE_DOWN(current_gpu());
-  TmaDlpackArguments a = tensor_arguments(TMA_DLPACK_TILED, data_type, rank, address, dims, strides,
+  TmaDlpackDescribed a = tensor_arguments(TMA_DLPACK_TILED, data_type, rank, address, dims, strides,
                                           elem_strides);
-  for (int d = 0; d < a.rank; ++d) a.box[d] = box[d];
+  for (int d = 0; d < a.rank; ++d) a.box_dim[d] = box[d];
   a.interleave = interleave;
   a.swizzle = swizzle;
   a.l2_promotion = l2_promotion;
@@ -255,7 +265,7 @@ int cuTensorMapEncodeIm2col(void *map, int data_type, uint32_t rank, void *addre
                             const uint32_t *elem_strides, int interleave, int swizzle,
                             int l2_promotion, int oob_fill) {
   WRITE_DOWN(current_gpu());
-  TmaDlpackArguments a = tensor_arguments(TMA_DLPACK_IM2COL, data_type, rank, address, dims,
+  TmaDlpackDescribed a = tensor_arguments(TMA_DLPACK_IM2COL, data_type, rank, address, dims,
                                           strides, elem_strides);
   for (int s = 0; s < a.rank - 2; ++s) {
     a.lower[s] = lower[s];
@@ -277,7 +287,7 @@ int cuTensorMapEncodeIm2colWide(void *map, int data_type, uint32_t rank, void *a
                                 int interleave, int mode, int swizzle, int l2_promotion,
                                 int oob_fill) {
   WRITE_DOWN(current_gpu());
-  TmaDlpackArguments a = tensor_arguments(TMA_DLPACK_IM2COL_WIDE, data_type, rank, address, dims,
+  TmaDlpackDescribed a = tensor_arguments(TMA_DLPACK_IM2COL_WIDE, data_type, rank, address, dims,
                                           strides, elem_strides);
   a.lower[0] = lower;
   a.upper[0] = upper;

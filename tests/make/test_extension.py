@@ -267,7 +267,7 @@ def test_numpy_integers_are_integers():
         (BOX, {"allow": ("BOX_RANGE",)}),
         (BOX, {"allow": ("NONSENSE",)}),
         (BOX, {"allow": (None,)}),
-        (BOX, {"allow": iter(("BOX_IN_SHAPE",))}),
+        pytest.param(BOX, {"allow": iter(("BOX_IN_SHAPE",))}, id="iterator of ids"),
         (BOX, {"shape": (1 << 33, 64)}),
         (BOX, {"shape": (128, 64.0)}),
         (BOX, {"shape": ()}),

@@ -1,4 +1,4 @@
-"""The roads of CUDA tensors on a machine without a GPU: on_stand_in_gpu.py, and first calls.
+"""CUDA tensors on a machine without a GPU: on_stand_in_gpu.py, and first calls.
 
 The driver is looked up once per process, so each of these tests is a process.
 """
@@ -43,22 +43,23 @@ def run(command, folder, **variables):
 
 
 def run_script(source, folder, **variables):
-    """Run a program with `gpu`, the stand-in, on the lane of this process."""
+    """Run a program with `gpu`, the stand-in, with or without the extension as this process."""
     start = f"""
         import sys, warnings
         warnings.simplefilter("ignore")
         sys.path[:0] = [{str(ROOT)!r}, {str(Path(__file__).parent)!r}]
         {"" if extension.COMPILED else "import tests.python_lane"}
         import numpy as np, tma_dlpack as tma
-        from tma_dlpack.make import build, extension
+        from tma_dlpack.make import extension
+        from in_c import IN_C, by_python
         from stand_in_gpu import StandIn, zeros
         gpu = StandIn()
-        OPTIONS = (16, 64), None, "none", "bytes128", "none", "none", None, "libcu++", None
+        OPTIONS = {{"box_sizes": (16, 64), "swizzle": "bytes128"}}
     """
     run(["-c", textwrap.dedent(start) + textwrap.dedent(source)], folder, **variables)
 
 
-def test_cuda_tensors_take_both_roads_alike(folder):
+def test_cuda_tensors_are_served_by_c_and_python_alike(folder):
     lane = [] if extension.COMPILED else ["-p", "tests.python_lane"]
     options = ["-q", "-p", "no:cacheprovider", *lane]
     said = run(["-m", "pytest", *options, "tests/make/on_stand_in_gpu.py"], folder)
@@ -69,7 +70,7 @@ def test_the_first_map_looks_the_driver_up_and_retains_the_gpus_context(folder):
     run_script(
         """
         x = zeros((128, 64), gpu=1)
-        made = shortcut.accept_tiled(x, *OPTIONS)
+        made = tma.make_tma_descriptor(x, **OPTIONS)
         if extension.COMPILED:
             assert gpu.calls == [
                 "cuInit", "cuDeviceGetCount", *["cuDeviceGetAttribute"] * 3, "cuCtxGetDevice",
@@ -78,7 +79,7 @@ def test_the_first_map_looks_the_driver_up_and_retains_the_gpus_context(folder):
             ]
         assert (made.encoder, gpu.contexts) == ("driver", "")
         gpu.forget()
-        shortcut.accept_tiled(x, *OPTIONS)
+        tma.make_tma_descriptor(x, **OPTIONS)
         assert gpu.calls == [
             "cuCtxGetCurrent", "cuCtxPushCurrent_v2", "cuTensorMapEncodeTiled@1",
             "cuCtxPopCurrent_v2",
@@ -96,9 +97,9 @@ def test_a_context_is_taken_for_granted_until_it_was_missed(folder, gpus, questi
         questions = {questions}
         x = zeros((128, 64))
         gpu.set_context("own 0")
-        expected = bytes(shortcut.accept_tiled(x, *OPTIONS))
+        expected = bytes(tma.make_tma_descriptor(x, **OPTIONS))
         gpu.forget()
-        assert bytes(shortcut.accept_tiled(x, *OPTIONS)) == expected
+        assert bytes(tma.make_tma_descriptor(x, **OPTIONS)) == expected
         assert gpu.calls == [*questions, "cuTensorMapEncodeTiled@0"]
 
         gpu.set_context("")  # as in a thread that has not used CUDA yet
@@ -106,13 +107,13 @@ def test_a_context_is_taken_for_granted_until_it_was_missed(folder, gpus, questi
         missed = questions or ["cuTensorMapEncodeTiled"]
         for asked in ([*missed, "cuDevicePrimaryCtxRetain"], ["cuCtxGetCurrent"]):
             gpu.forget()
-            made = shortcut.accept_tiled(x, *OPTIONS)
+            made = tma.make_tma_descriptor(x, **OPTIONS)
             assert gpu.calls == [*asked, *pushed]
             assert (bytes(made), made.encoder, gpu.contexts) == (expected, "driver", "")
 
         gpu.set_context("primary 0")
         gpu.forget()
-        assert bytes(shortcut.accept_tiled(x, *OPTIONS)) == expected
+        assert bytes(tma.make_tma_descriptor(x, **OPTIONS)) == expected
         assert gpu.calls == ["cuCtxGetCurrent", *questions, "cuTensorMapEncodeTiled@0"]
         """,
         folder,
@@ -125,7 +126,7 @@ def test_a_context_that_cannot_be_retained_is_explained_and_asked_for_again(fold
         """
         x = zeros((128, 64))
         gpu.fail("cuDevicePrimaryCtxRetain", 3)
-        assert shortcut.accept_tiled(x, *OPTIONS) is None
+        assert IN_C["tiled"](x, **OPTIONS) is None
         try:
             tma.make_tma_descriptor(x, (16, 64))
         except tma.TmaDriverError as error:
@@ -133,7 +134,7 @@ def test_a_context_that_cannot_be_retained_is_explained_and_asked_for_again(fold
         else:
             raise AssertionError("a map was made without a context")
         gpu.fail("")
-        assert shortcut.accept_tiled(x, *OPTIONS).encoder == "driver"
+        assert tma.make_tma_descriptor(x, **OPTIONS).encoder == "driver"
         """,
         folder,
     )
@@ -142,11 +143,11 @@ def test_a_context_that_cannot_be_retained_is_explained_and_asked_for_again(fold
 @pytest.mark.parametrize(
     "variables", [{"STAND_IN_GPUS": "0"}, {"STAND_IN_INIT": "3"}], ids=["no GPU", "cuInit fails"]
 )
-def test_without_a_usable_driver_cuda_tensors_are_left_to_the_rules(folder, variables):
+def test_without_a_usable_driver_cuda_tensors_are_left_to_python(folder, variables):
     run_script(
         """
         x = zeros((128, 64))
-        assert shortcut.accept_tiled(x, *OPTIONS) is None
+        assert IN_C["tiled"](x, **OPTIONS) is None
         made = tma.make_tma_descriptor(x, (16, 64))
         assert (made.encoder, gpu.encodes) == ("model", [])
         assert tma.make_tma_descriptors([x, x], (16, 64))[1] == made
@@ -161,11 +162,12 @@ def test_a_driver_before_cuda_12_8_has_no_wide_encoder(tmp_path):
     run_script(
         """
         x = zeros((2, 14, 14, 64))
-        wide = (-1, 1, 64, 64, None, "none", "bytes128", "none", "none", 0, None, "driver", None)
-        assert shortcut.accept_tiled(zeros((128, 64)), *OPTIONS).encoder == "driver"
-        assert shortcut.accept_im2col_wide(x, *wide) is None
+        wide = dict(zip(("lower_corner_width", "upper_corner_width"), (-1, 1)), rules="driver",
+                    channels_per_pixel=64, pixels_per_column=64)
+        assert tma.make_tma_descriptor(zeros((128, 64)), **OPTIONS).encoder == "driver"
+        assert IN_C["im2col_wide"](x, **wide) is None
         try:
-            build.make("im2col_wide", x, wide)
+            tma.make_im2col_wide_descriptor(x, **wide)
         except tma.TmaUnsupportedError as error:
             assert "has no cuTensorMapEncodeIm2colWide" in str(error)
         else:
@@ -176,7 +178,7 @@ def test_a_driver_before_cuda_12_8_has_no_wide_encoder(tmp_path):
 
 
 @pytest.mark.parametrize("has_api", [True, False], ids=["exchange API", "torch before 2.10"])
-def test_torch_tensors_on_a_gpu_take_both_roads_alike(folder, has_api):
+def test_torch_tensors_on_a_gpu_are_served_by_c_and_python_alike(folder, has_api):
     pytest.importorskip("torch")
     run_script(
         f"""
@@ -192,23 +194,23 @@ def test_torch_tensors_on_a_gpu_take_both_roads_alike(folder, has_api):
                 put_torch_tensors_on_gpu(gpu, ordinal)
                 for dtype in (torch.float16, torch.uint8, torch.float8_e4m3fn, torch.float32):
                     x = torch.zeros(128, 64).to(dtype)[1:]
-                    options = (16, 32), *OPTIONS[1:]
+                    options = {"box_sizes": (16, 32), "swizzle": "bytes128"}
                     gpu.set_context(context)
                     gpu.forget()
-                    made = shortcut.accept_tiled(x, *options)
+                    made = tma.make_tma_descriptor(x, **options)
                     assert (gpu.encodes, gpu.contexts) == (
                         [f"cuTensorMapEncodeTiled@{ordinal}"], context
                     )
-                    long = build.make("tiled", x, options)
+                    long = by_python("tiled", x, options)
                     assert (bytes(made), made, made.encoder) == (bytes(long), long, "driver")
                     assert made.description == long.description
                     y = torch.zeros(128, 64).to(dtype)[1:]
-                    assert made.with_address(y) == build.make("tiled", y, options)
-                batch = tma.make_tma_descriptors([x, y], options[0], swizzle="bytes128")
-                assert list(batch) == [build.make("tiled", one, options) for one in (x, y)]
+                    assert made.with_address(y) == by_python("tiled", y, options)
+                batch = tma.make_tma_descriptors([x, y], **options)
+                assert list(batch) == [by_python("tiled", one, options) for one in (x, y)]
                 assert batch.ptr % 128 == 0
-        assert shortcut.accept_tiled(torch._neg_view(x), *options) is None
-        assert shortcut.accept_tiled(torch.nn.Parameter(x), *options).encoder == "driver"
+        assert IN_C["tiled"](torch._neg_view(x), **options) is None
+        assert tma.make_tma_descriptor(torch.nn.Parameter(x), **options).encoder == "driver"
         """,
         folder,
     )
