@@ -457,6 +457,7 @@ SET_NAMES = {
     "measured": "MEASURED",
 }
 
+
 def python_abi() -> str:
     """Return what the C extension is held against when it is imported, without importing rules."""
     rows = {rule_id: NUMBER[rule_id] for rule_id in ALLOWABLE}

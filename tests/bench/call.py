@@ -211,9 +211,7 @@ def _bare_calls() -> Iterator[Row]:
 def as_text(bench: CallBench) -> str:
     """Give the tables, what is missing, and the targets."""
     lane = "compiled" if extension.COMPILED else "Python"
-    lines = [
-        f"Python {platform.python_version()}, NumPy {np.__version__}, {_gpu()}, {lane}"
-    ]
+    lines = [f"Python {platform.python_version()}, NumPy {np.__version__}, {_gpu()}, {lane}"]
     for group, timings in itertools.groupby(bench.timings, key=lambda t: t.row.group):
         ours = bench.median_us(group, OURS)
         versus = "" if ours is None else "  over ours"

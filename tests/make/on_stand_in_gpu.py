@@ -13,12 +13,12 @@ import threading
 
 import numpy as np
 import pytest
-from in_c import IN_C, MAKE, batch_in_c, by_python, compiled, with_defaults
+from in_c import IN_C, MAKE, batch_in_c, by_python, compiled
 from random_requests import request_at_random
 from stand_in_gpu import ARRAYS, CupyArray, JaxArray, StandIn, TvmArray, zeros
 
 import tma_dlpack as tma
-from tma_dlpack.make import build, extension
+from tma_dlpack.make import extension
 from tma_dlpack.tables import bits
 from tma_dlpack.tensor_map.map import TensorMap
 
@@ -115,7 +115,9 @@ def test_random_requests_on_any_gpu_under_any_context_agree_with_python(gpu):
             continue
         kind, given = asked.kind, asked.given
         managed = rng.random() < 0.1
-        x = CupyArray(asked.tensor, 0 if managed else rng.choice((0, 1, 1, 2)), 13 if managed else 2)
+        x = CupyArray(
+            asked.tensor, 0 if managed else rng.choice((0, 1, 1, 2)), 13 if managed else 2
+        )
         context, owner = rng.choice(contexts), rng.choice((0, 1, 2))
         gpu.set_context(context)
         gpu.library.stand_in_own_pointers(owner if managed else -1)

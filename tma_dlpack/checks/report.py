@@ -30,19 +30,6 @@ Arguments = Mapping[str, Any]
 RequestOf = Callable[[Arguments], Request]
 
 
-class _Known:
-    """Gives the request of a call that C accepted, whatever the arguments."""
-
-    __slots__ = ("call",)
-
-    def __init__(self, call: Any) -> None:
-        self.call = call
-
-    def __call__(self, given: Arguments) -> Request:
-        request: Request = self.call.description.request
-        return request
-
-
 @public
 @sealed
 @dataclass(frozen=True, slots=True)
@@ -77,20 +64,20 @@ class Report(Drawn):
     _request_of: RequestOf | None = field(default=None, repr=False, compare=False)
 
     @classmethod
-    def _accepted(cls, given: Arguments, call: Any) -> Report:
+    def _accepted(cls, given: Arguments, request_of: RequestOf) -> Report:
         """Make the report on a call that C accepted; its advice is worked out when it is read."""
         report = object.__new__(cls)
         keep = object.__setattr__
         keep(report, "violations", ())
         keep(report, "_given", given)
-        keep(report, "_request_of", _Known(call))
+        keep(report, "_request_of", request_of)
         return report
 
     def __getattr__(self, name: str) -> Any:
         """Work out the advice of an accepted call."""
-        if name != "advice":
+        if name != "advice" or self._request_of is None:
             raise AttributeError(f"a Report has no attribute {name!r}")
-        advice: tuple[Advice, ...] = self._request_of.call.advice  # type: ignore[union-attr]
+        advice = advise(self._request_of(self._given))
         object.__setattr__(self, "advice", advice)
         return advice
 

@@ -77,10 +77,16 @@ def _export_on_cuda_of_jax(tensor: Any) -> object:
 
 
 def _accepted_report(given: dict[str, Any], call: TensorMap) -> Report:
-    """Give the report on a call that C accepted."""
-    from tma_dlpack.checks.report import Report
+    """Give the report on a call that C accepted; `call` is its map, but for tensor and bytes."""
+    if not _MAKE_REPORT:
+        from tma_dlpack.checks.report import Report
 
-    return Report._accepted(given, call)
+        _MAKE_REPORT.append(Report._accepted)
+    return _MAKE_REPORT[0](given, call._accepted_request)
+
+
+#: `Report._accepted`, once it was needed: the rules are imported then.
+_MAKE_REPORT: list[Callable[..., Report]] = []
 
 
 if TYPE_CHECKING or not COMPILED:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, NamedTuple
 
 from tma_dlpack.tables.arguments import EncodeArguments, MapKind, reverse
@@ -19,6 +20,7 @@ from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.storage import MapStorage
 
 if TYPE_CHECKING:
+    from tma_dlpack.checks.request import Request
     from tma_dlpack.tensor_map.description import Description
 
 
@@ -59,6 +61,12 @@ class MapAttributes(MapStorage):
         known = describe(self)
         self._keep(known)
         return known
+
+    def _accepted_request(self, given: object = None) -> Request:
+        """Give the request that was accepted, at the map's address."""
+        known = self.description
+        assert known.request is not None
+        return dataclasses.replace(known.request, address=self._address, view=known.view)
 
     @property
     @untraced

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -465,10 +464,7 @@ class TensorMap(MapAttributes, Drawn):
         """Advice on the call that made the map, as in `Report.advice`; empty for decoded maps."""
         from tma_dlpack.checks.check import advise
 
-        known = self.description
-        if known.request is None:
-            return ()
-        return advise(dataclasses.replace(known.request, address=self._address, view=known.view))
+        return () if self.description.request is None else advise(self._accepted_request())
 
     # -- value -----------------------------------------------------------------------------------
 

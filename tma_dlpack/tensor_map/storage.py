@@ -25,8 +25,8 @@ class Call(NamedTuple):
 
     `numbers` are the fields of EncodeArguments, enums as ints, without the dimensions that
     `split_inner` and `ragged` add. `layout` is the tensor's, None for a `driver_encode_*` call;
-    `described` is what `shape=`, `strides=` and `offset=` make of it: shape, strides, bytes. `rules`
-    counts the sets of rules, `allowed` is a mask of rows, `asked_type` is -1 for none.
+    `described` is what `shape=`, `strides=` and `offset=` make of it: shape, strides, bytes.
+    `rules` counts the sets of rules, `allowed` is a mask of rows, `asked_type` is -1 for none.
     """
 
     numbers: tuple[Any, ...]
