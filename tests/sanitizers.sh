@@ -1,9 +1,9 @@
 #!/bin/sh
-# Run the tests of tensors, maps and the short cut on a build with AddressSanitizer and
+# Run the tests of tensors, maps and the C extension on a build with AddressSanitizer and
 # UndefinedBehaviorSanitizer:  tests/sanitizers.sh [python [pytest arguments]]
 #
 # Python's own allocator is left out, so that every object is seen; leaks are counted by
-# test_shortcut.py, because the interpreter and torch keep memory to their end. Capsules of unknown
+# test_extension.py, because the interpreter and torch keep memory to their end. Capsules of unknown
 # producers are read by write(2) from any address (dlpack/capsule.py), on purpose: not reported.
 set -eu
 python=${1:-python}
@@ -20,7 +20,7 @@ for module in tensor_map/_storage make/_accept cli/trace/_inject; do
     -o "tma_dlpack/$module.abi3.so"
 done
 preload="$("${CC:-cc}" -print-file-name=libasan.so) $("${CC:-cc}" -print-file-name=libubsan.so)"
-tests="tests/make/test_crashes.py tests/make/test_shortcut.py tests/make/test_make.py tests/make/test_batch.py tests/make/test_driver_words.py tests/make/test_stand_in_gpu.py tests/dlpack tests/trace"
+tests="tests/make/test_crashes.py tests/make/test_extension.py tests/make/test_make.py tests/make/test_batch.py tests/make/test_driver_words.py tests/make/test_stand_in_gpu.py tests/dlpack tests/trace"
 echo "interceptor_via_lib:libffi" > "$copy/suppressions"
 export ASAN_OPTIONS="detect_leaks=0:allocator_may_return_null=1:suppressions=$copy/suppressions"
 LD_PRELOAD=$preload PYTHONMALLOC=malloc \

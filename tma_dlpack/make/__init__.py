@@ -1,14 +1,14 @@
 """From a tensor to a map: the public `make_*`, `check_*` and `driver_encode_*` functions.
 
-An ordinary call takes the short cut (`accept.py`, or `_accept.c` where it is compiled), which
-returns a map or None. After None, and for every `check_*`, `build.py` takes the long road: look at
-the tensor (`dlpack`), parse the arguments into a `Request` and check it (`rules`), encode
-(`encode.py`), and make a `TensorMap`. The short cut must accept only what the rules accept, with
-the same bytes: tests/make/test_shortcut.py holds it to that with random requests.
+Where the optional C extension is built (`_accept.c`, set up by `extension.py`), each function is tried
+in C first: what is accepted there is done. Everything else goes through `build.py`: look at the
+tensor (`dlpack`), parse the arguments into a `Request` and check it (`checks`), encode
+(`encode.py`), and make a `TensorMap`. Both judge by the rows of `checks`; C must accept only what
+Python accepts, with the same bytes: tests/make/test_extension.py holds it to that with random
+calls.
 
 A new option of `make_tma_descriptor`: add the parameter in `tiled.py` (`check_tma_descriptor` has
-the same ones), its name in `rules.parse.OPTIONS`, and its reading in `rules/parse.py`; in
-`shortcut._EXTRAORDINARY` list it if the short cut should leave it to the rules. A new helper that
-only computes arguments, such as `split_inner`, is a module of its own that returns a dict of
-keyword arguments.
+the same ones), its name in `checks.parse.OPTIONS`, its reading in `checks/parse.py`, and a function
+that reads it in `_options.h`, in the order of the signature. A new helper that only computes
+arguments, such as `split_inner`, is a module of its own that returns a dict of keyword arguments.
 """
