@@ -37,7 +37,9 @@ def findings(target: Target = H200, step: int = 40) -> Findings:
         call = written(kind, keywords(row), target)
         found.add(CHECKS[kind], number, Outcome(call, data is not None, None, evidence))
     found.add("tile loads", 0, Outcome("a load", True, None, {"hardware": "copied"}))
-    found.add("tile loads", 1, Outcome("another", True, "Tile.smem differs", {"bytes": "eJw="}))
+    found.add(
+        "tile loads", 1, Outcome("another", True, "Tile.smem differs", {"hardware": "copied"})
+    )
     return found
 
 
