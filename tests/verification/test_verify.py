@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import io
 import sys
+import zlib
 from collections import Counter
 from random import Random
 
@@ -18,7 +20,7 @@ from tma_dlpack.tables import bits
 from tma_dlpack.tables.arguments import EncodeArguments
 from tma_dlpack.verification import VerifyReport, VerifyRow, _progress, replay, verify
 from tma_dlpack.verification.arena import ENCODERS, keywords_of
-from tma_dlpack.verification.checks import CHECKS
+from tma_dlpack.verification.checks import CHECKS, _judge_bytes
 from tma_dlpack.verification.learning import FieldStatistics
 from tma_dlpack.verification.random_calls import random_call
 from tma_dlpack.verification.random_copies import ARENA_BYTES, random_copy, start_at_limits
@@ -258,3 +260,16 @@ def test_numbers_and_names_that_verify_cannot_use_are_refused_as_ours(ask):
     (violation,) = caught.value.violations
     assert violation.rule == "ARGUMENT"
     assert violation.fix
+
+
+def test_how_copies_differ_is_kept_for_the_file():
+    mine, real = np.arange(300, dtype=np.uint8), np.arange(300, dtype=np.uint8)
+    assert _judge_bytes("call", {"Tile.smem": (mine, real)}).evidence == {"hardware": "copied"}
+    real[7] ^= 0x21
+    outcome = _judge_bytes("call", {"Tile.smem": (mine, real)})
+    assert outcome.difference == (
+        "Tile.smem differs in 1 bytes, first at 7: the simulator has 0x07, the hardware 0x26"
+    )
+    different = zlib.decompress(base64.b64decode(outcome.evidence["xor"]))
+    assert np.array_equal(mine ^ np.frombuffer(different, np.uint8), real)
+    assert outcome.evidence["what"] == "Tile.smem"

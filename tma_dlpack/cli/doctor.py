@@ -16,17 +16,17 @@ from tma_dlpack.dlpack.frameworks import FRAMEWORKS
 from tma_dlpack.make import extension
 from tma_dlpack.tables import bits
 
-#: Distributions that matter, and the version of DLPack that each exports, if it has tensors.
-PEERS = (
-    *((name, row.dlpack) for row in FRAMEWORKS for name in row.distributions),
-    *((name, "") for name in ("ml_dtypes", "cuda-bindings", "cuda-core", "triton", "ipywidgets")),
-)
+#: Distributions that matter, and the version of DLPack that each exports; None for no tensors.
+PEERS = {
+    **{name: row.dlpack for row in FRAMEWORKS for name in row.distributions},
+    **dict.fromkeys(("ml_dtypes", "cuda-bindings", "cuda-core", "triton", "ipywidgets")),
+}
 
 
 def facts() -> dict[str, Any]:
     """Return what is installed and which encoder is used; imports no framework."""
     found = driver.status()
-    versions = {name: (dlpack, _version(name)) for name, dlpack in PEERS}
+    versions = {name: _version(name) for name in PEERS}
     return {
         "tma_dlpack": tma.__version__,
         "python": platform.python_version(),
@@ -34,8 +34,8 @@ def facts() -> dict[str, Any]:
         "numpy": np.__version__,
         "short_cut": _short_cut(),
         "packages": {
-            name: {"version": version, "dlpack": dlpack or None}
-            for name, (dlpack, version) in versions.items()
+            name: {"version": version, "dlpack": PEERS[name]}
+            for name, version in versions.items()
             if version is not None
         },
         "no_driver": found.reason,

@@ -194,10 +194,10 @@ def _judge_load(call: str, simulated: Tile | str, loaded: Tile | str) -> Outcome
 
 
 def _judge_bytes(call: str, pairs: dict[str, tuple[Any, Any]]) -> Outcome:
-    """Compare arrays of the simulator and the hardware; keep the hardware's where they differ."""
+    """Compare arrays of the simulator and the hardware; keep how they differ."""
     for what, (mine, real) in pairs.items():
         if not np.array_equal(mine, real):
-            evidence = {"hardware": "copied", "what": what, "bytes": _packed(real)}
+            evidence = {"hardware": "copied", "what": what, "xor": _packed(mine ^ real)}
             return Outcome(call, True, _first_difference(what, mine, real), evidence)
     return Outcome(call, True, None, {"hardware": "copied"})
 

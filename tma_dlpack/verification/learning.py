@@ -45,7 +45,9 @@ class Findings:
     version : str
         Of this package.
     cases : list of dict
-        `check`, `number`, `call`, `accepted`, `difference`, and the `Outcome.evidence` of it.
+        `check`, `number`, `call`, `accepted`, `difference`, and the `Outcome.evidence` of it: of an
+        encoding its arguments, the driver's verdict and bytes; of a copy the hardware's verdict and
+        how its bytes differ from the simulator's (`xor`, compressed, in base 64).
     """
 
     device: str

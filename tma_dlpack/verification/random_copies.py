@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from random import Random
+from typing import Any
 
 from tma_dlpack import geometry
 from tma_dlpack.copies.reductions import REDUCTIONS
 from tma_dlpack.copies.request import MAX_OFFSET
-from tma_dlpack.tables.arguments import EncodeArguments
+from tma_dlpack.tables.arguments import EncodeArguments, MapKind
 from tma_dlpack.tables.dtypes import row
 from tma_dlpack.tables.enums import TensorMapDataType, TmaInterleaveLayout, TmaOobFill, TmaSwizzle
 from tma_dlpack.tables.limits import SWIZZLE_SPAN_BYTES
@@ -40,28 +41,24 @@ class Copy:
     data_seed: int
 
 
-def random_copy(op: str, kind: str, rng: Random, max_smem_bytes: int) -> Copy:
+def random_copy(op: str, kind: MapKind, rng: Random, max_smem_bytes: int) -> Copy:
     """Return one copy; `op` is ``"load"``, ``"store"`` or ``"reduce"``, `kind` tiled or im2col."""
+    writes = op != "load"
     while True:
-        data_type = rng.choice(_ORDINARY)
-        if op == "reduce":
-            data_type = rng.choice(tuple(REDUCTIONS))
-        make = _tiled if kind == "tiled" else _im2col
-        arguments = make(rng, data_type, op != "load")
+        data_type = rng.choice(tuple(REDUCTIONS) if op == "reduce" else _ORDINARY)
+        arguments = _map(rng, kind, data_type, writes)
         smem_offset = 128 * rng.randint(0, _MAX_SMEM_OFFSET // 128)
         start = 32 * rng.randint(0, 64)
         fits = smem_offset + geometry.smem_bytes(arguments) + 8 <= max_smem_bytes
         if fits and start + _reach(arguments) <= ARENA_BYTES:
             break
-    coords, offsets = (_tiled_start if kind == "tiled" else _im2col_start)(
-        rng, arguments, op != "load"
-    )
+    coords, offsets = _start(rng, arguments, writes)
     return Copy(
         op=rng.choice(REDUCTIONS[data_type]) if op == "reduce" else op,
         arguments=arguments,
         start=start,
         coords=coords[::-1],
-        im2col_offsets=offsets if op == "load" and kind == "im2col" else None,
+        im2col_offsets=None if writes else offsets,
         smem_offset=smem_offset,
         data_seed=rng.getrandbits(32),
     )
@@ -100,20 +97,89 @@ def _up(n: int, step: int) -> int:
     return -(-n // step) * step
 
 
-def _options(rng: Random, data_type: TensorMapDataType) -> EncodeArguments:
-    """Return arguments in which only type, interleave, swizzle and fill are reusable."""
-    interleave = TmaInterleaveLayout(rng.choice((0, 0, 0, 1, 2)))
+def _map(rng: Random, kind: MapKind, data_type: TensorMapDataType, writes: bool) -> EncodeArguments:
     nan = row(data_type).is_float and rng.random() < 0.5
-    return EncodeArguments(
-        "tiled",
+    args = EncodeArguments(
+        kind,
         data_type,
         (),
         (),
         (),
-        interleave=interleave,
+        interleave=TmaInterleaveLayout(rng.choice((0, 0, 0, 1, 2))),
         swizzle=TmaSwizzle(rng.randint(0, 3)),
         oob_fill=TmaOobFill.nan if nan else TmaOobFill.none,
     )
+    rank = rng.randint(3 if args.interleave or kind == "im2col" else 1, 5)
+    dims, inner = _dims(rng, rank), _inner(rng, args)
+    steps = tuple(rng.choice((1, 1, 1, rng.randint(1, 8))) for _ in range(rank))
+    if not args.interleave and rng.random() < 0.7:  # a row close to a few boxes
+        dims[0] = max(1, inner * rng.randint(1, 3) + rng.randint(-3, 3))
+    if kind == "tiled":
+        tile = _box(rng, args, inner, steps)
+    else:
+        tile = _column(rng, args, inner, dims, writes)
+    return replace(
+        args,
+        global_dim=tuple(dims),
+        global_strides=_strides(rng, args, dims, writes),
+        element_strides=steps,
+        **tile,
+    )
+
+
+def _box(rng: Random, args: EncodeArguments, inner: int, steps: tuple[int, ...]) -> dict[str, Any]:
+    room = rng.choice(_BUDGETS) // max(inner * args.type_row.element_bytes, 1)
+    box = [inner]
+    for step in steps[1:]:
+        n = rng.randint(1, max(min(room, 256 // step), 1)) * step
+        box.append(min(n, 256))
+        room = max(room // max(n // step, 1), 1)
+    return {"box_dim": tuple(box)}
+
+
+def _column(
+    rng: Random, args: EncodeArguments, channels: int, dims: list[int], writes: bool
+) -> dict[str, Any]:
+    """Return corners and counts of an im2col map; changes the spatial extents of `dims`."""
+    first, rank = 0 if args.interleave else 1, len(dims)
+    limit = (1 << 15, 1 << 7, 1 << 4)[rank - 3]
+    lower, upper = [], []
+    for d in range(first, first + rank - 2):
+        dims[d] = rng.choice((dims[d], rng.randint(3, 24)))
+        low = rng.choice((0, -1, rng.randint(-min(9, limit), 4)))
+        high = rng.choice((0, -1, -2, rng.randint(-4, 9)))
+        if writes:
+            low, high = max(low, 0), min(high, 0)
+        low = min(low, dims[d] - 1 + max(high, 1 - dims[d]))
+        lower.append(low)
+        upper.append(max(high, low - dims[d] + 1))
+    pixel_bytes = max(channels * args.type_row.element_bytes, 32 if args.interleave else 16)
+    span = 0 if args.interleave else SWIZZLE_SPAN_BYTES[args.swizzle]
+    most = max(min(rng.choice(_BUDGETS) // max(pixel_bytes, span), 1024), 1)
+    return {
+        "pixel_box_lower_corner": tuple(lower),
+        "pixel_box_upper_corner": tuple(upper),
+        "channels_per_pixel": channels,
+        "pixels_per_column": rng.randint(1, most),
+    }
+
+
+def _start(
+    rng: Random, args: EncodeArguments, writes: bool
+) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+    """Return coordinates and im2col offsets, in driver order."""
+    least = [-2] * args.rank if args.kind == "im2col" else [-box - 1 for box in args.box_dim]
+    places = zip(least, args.global_dim, strict=True)
+    coords = [_place(rng, 0 if writes else low, dim) for low, dim in places]
+    if not args.interleave:
+        coords[0] = _on_16_bytes(coords[0], args)
+    if args.kind == "tiled":
+        return tuple(coords), None
+    for d, (low, high) in zip(geometry.walked_dims(args), geometry.im2col_box(args), strict=True):
+        inside = min(max(coords[d], low), high)
+        coords[d] = rng.choice((inside, inside, inside, low, high, rng.randint(low, high)))
+    most = rng.choice((0, 0, 0, 1, 1, 2, 4, MAX_OFFSET[args.rank - 2]))
+    return tuple(coords), tuple(rng.randint(0, most) for _ in range(args.rank - 2))
 
 
 def _inner(rng: Random, args: EncodeArguments) -> int:
@@ -148,44 +214,6 @@ def _strides(rng: Random, args: EncodeArguments, dims: list[int], dense: bool) -
     return tuple(strides)
 
 
-def _steps(rng: Random, rank: int) -> tuple[int, ...]:
-    return tuple(rng.choice((1, 1, 1, rng.randint(1, 8))) for _ in range(rank))
-
-
-def _tiled(rng: Random, data_type: TensorMapDataType, writes: bool) -> EncodeArguments:
-    args = _options(rng, data_type)
-    rank = rng.randint(3 if args.interleave else 1, 5)
-    dims, steps = _dims(rng, rank), _steps(rng, rank)
-    inner = _inner(rng, args)
-    if not args.interleave and rng.random() < 0.7:  # a row close to a few boxes
-        dims[0] = max(1, inner * rng.randint(1, 3) + rng.randint(-3, 3))
-    room = rng.choice(_BUDGETS) // max(inner * args.type_row.element_bytes, 1)
-    box = [inner]
-    for step in steps[1:]:
-        n = rng.randint(1, max(min(room, 256 // step), 1)) * step
-        box.append(min(n, 256))
-        room = max(room // max(n // step, 1), 1)
-    return replace(
-        args,
-        global_dim=tuple(dims),
-        global_strides=_strides(rng, args, dims, writes),
-        element_strides=steps,
-        box_dim=tuple(box),
-    )
-
-
-def _tiled_start(
-    rng: Random, args: EncodeArguments, writes: bool
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    coords = []
-    for dim, box in zip(args.global_dim, args.box_dim, strict=True):
-        least = 0 if writes else -box - 1
-        coords.append(_place(rng, least, dim))
-    if not args.interleave:
-        coords[0] = _on_16_bytes(coords[0], args)
-    return tuple(coords), ()
-
-
 def _place(rng: Random, least: int, dim: int) -> int:
     """Return a coordinate, mostly in bounds."""
     if rng.random() < 0.2:
@@ -198,51 +226,3 @@ def _on_16_bytes(coord: int, args: EncodeArguments) -> int:
     bits = args.type_row.element_bits
     step = math.lcm(128, bits) // bits
     return coord // step * step
-
-
-def _im2col(rng: Random, data_type: TensorMapDataType, writes: bool) -> EncodeArguments:
-    args = replace(_options(rng, data_type), kind="im2col")
-    rank = rng.randint(3, 5)
-    dims, steps = _dims(rng, rank), _steps(rng, rank)
-    channels = _inner(rng, args)
-    if not args.interleave and rng.random() < 0.7:
-        dims[0] = max(1, channels * rng.randint(1, 3) + rng.randint(-3, 3))
-    first = 0 if args.interleave else 1
-    limit = (1 << 15, 1 << 7, 1 << 4)[rank - 3]
-    lower, upper = [], []
-    for d in range(first, first + rank - 2):
-        dims[d] = rng.choice((dims[d], rng.randint(3, 24)))
-        low = rng.choice((0, -1, rng.randint(-min(9, limit), 4)))
-        high = rng.choice((0, -1, -2, rng.randint(-4, 9)))
-        if writes:
-            low, high = max(low, 0), min(high, 0)
-        low = min(low, dims[d] - 1 + max(high, 1 - dims[d]))
-        lower.append(low)
-        upper.append(max(high, low - dims[d] + 1))
-    pixel_bytes = max(channels * args.type_row.element_bytes, 32 if args.interleave else 16)
-    span = 0 if args.interleave else SWIZZLE_SPAN_BYTES[args.swizzle]
-    pixels = rng.randint(1, max(min(rng.choice(_BUDGETS) // max(pixel_bytes, span), 1024), 1))
-    return replace(
-        args,
-        global_dim=tuple(dims),
-        global_strides=_strides(rng, args, dims, writes),
-        element_strides=steps,
-        pixel_box_lower_corner=tuple(lower),
-        pixel_box_upper_corner=tuple(upper),
-        channels_per_pixel=channels,
-        pixels_per_column=pixels,
-    )
-
-
-def _im2col_start(
-    rng: Random, args: EncodeArguments, writes: bool
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    least = 0 if writes else -2
-    coords = [_place(rng, least, dim) for dim in args.global_dim]
-    if not args.interleave:
-        coords[0] = _on_16_bytes(coords[0], args)
-    for d, (low, high) in zip(geometry.walked_dims(args), geometry.im2col_box(args), strict=True):
-        inside = min(max(coords[d], low), high)
-        coords[d] = rng.choice((inside, inside, inside, low, high, rng.randint(low, high)))
-    most = rng.choice((0, 0, 0, 1, 1, 2, 4, MAX_OFFSET[args.rank - 2]))
-    return tuple(coords), tuple(rng.randint(0, most) for _ in range(args.rank - 2))
