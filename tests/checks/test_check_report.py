@@ -92,6 +92,17 @@ def test_the_html_of_a_report_is_escaped():
     assert "&lt;i9&gt;" in report._repr_html_()
 
 
+def test_the_html_of_a_report_without_a_way_out_says_why():
+    unclear = check("tiled", view((64, 64)), tiled((16, 16), swizzle=96))
+    assert "<p>An argument is not clear, or the tensor itself must change.</p>" in (
+        unclear._repr_html_()
+    )
+    narrow = check("tiled", view((64, 63)), tiled((16, 16)))
+    assert "No change of the arguments fixes this: the tensor itself must change." in (
+        narrow._repr_html_()
+    )
+
+
 def test_a_report_does_not_follow_a_list_that_changes_later():
     box = [16, 3]
     report = check("tiled", view((64, 64)), tiled(box))

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import tma_dlpack as tma
-from tma_dlpack.cli.main import VERBS, main, plain
+from tma_dlpack.cli.main import VERBS, main
+from tma_dlpack.cli.output import plain
 
 MAP = tma.driver_encode_tiled(
     "FLOAT16", 2, 0x7F00_0000_0000, (64, 128), (128,), (64, 16), (1, 1), swizzle=3, encoder="model"
@@ -265,6 +266,8 @@ def help_of(words, capsys):
 @pytest.mark.parametrize("words", [[], *([verb[0]] for verb in VERBS)], ids=" ".join)
 def test_help_states_the_exit_status(words, capsys):
     states = "exit status: 0 accepted; 1 refused; 2 nothing could be read, or wrong use"
+    if words == ["trace"]:
+        states = "exit status: the program's own"
     assert states in help_of(words, capsys)
 
 
@@ -355,6 +358,17 @@ def test_an_explanation_is_printed_as_json(tmp_path, capsys):
     log.write_text("nothing of the kind")
     status, found = json_of(["explain", str(log)], capsys)
     assert (status, found["reports"]) == (2, [])
+
+
+def test_suggestions_are_printed_as_json(capsys):
+    words = ["suggest", "--shape=4096,4096", "--dtype=bf16", "--tile=128,64"]
+    status, found = json_of(words, capsys)
+    assert status == 0
+    assert found["items"][0]["arguments"]["swizzle"] == "bytes128"
+    assert found["items"][0]["copies"] == 1
+    status, found = json_of([*words[:-1], "--tile=128,60"], capsys)
+    assert (status, found["items"]) == (1, [])
+    assert found["reasons"]
 
 
 def test_the_doctors_facts_are_printed_as_json(capsys):

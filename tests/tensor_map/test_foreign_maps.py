@@ -112,3 +112,21 @@ def test_128_zero_bytes_are_a_map_of_nothing():
     begun = tm.replace(rank=2, global_dim={0: 64, 1: 64}, global_stride={0: 128})
     assert not begun.is_nothing
     assert str(begun).startswith("tiled map of UINT8, rank 2, at 0x0")
+
+
+@pytest.mark.parametrize("target", ["sm_100", "sm_120"])
+def test_an_im2col_map_of_later_targets_copies_as_that_of_sm_90(target):
+    memory = np.random.default_rng(3).integers(0, 256, 1 << 16, dtype=np.uint8)
+    address = memory.ctypes.data + -memory.ctypes.data % 16
+    here = tma.driver_encode_im2col(
+        "UINT16", 4, address, (32, 14, 14, 2), (64, 896, 12544), (-1, -1), (-1, -1), 32, 48,
+        (1, 1, 1, 1), swizzle=2, encoder="model",
+    )  # fmt: skip
+    there = tma.TensorMap.from_bytes(with_bits(without_tail(bytes(here)), 65, 85), target)
+    where = {"im2col_offsets": (2, 0), "memory": memory}
+    expected = tma.load_tile(here, (0, 3, -1, 0), **where)
+    copied = tma.load_tile(there, (0, 3, -1, 0), **where)
+    assert np.array_equal(copied.smem, expected.smem)
+    assert np.array_equal(copied.filled, expected.filled)
+    assert copied.filled.any()
+    assert not copied.filled.all()

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import bisect
 import re
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
+from tma_dlpack.tables.coerce import counted
+from tma_dlpack.tables.errors import refusal
 from tma_dlpack.tables.limits import MAP_BYTES
+
+MAX_DUMP_BYTES = 1 << 16  # read of a file; the longest text form of a map has about 2000
 
 #: What `parse` reads, for those who wrote something else.
 FORMS = (
@@ -118,3 +124,39 @@ def _candidates(text: str) -> Iterator[tuple[int, str]]:
         if len(run) <= 130 and 200 <= len(joined) <= LONGEST_DUMP:
             yield number - len(run), joined
         run = []
+
+
+def map_bytes(word: str) -> bytes:
+    """Read a pasted dump, or a file or standard input that has a dump or 128 raw bytes."""
+    pasted = parse(word)
+    if pasted is None or len(pasted) != MAP_BYTES:
+        content = _content(word)
+        if content is None:
+            found = f"{word[:60]!r}{'...' * (len(word) > 60)}, which is neither a dump nor a file"
+        else:
+            found = f"{'at least ' * (len(content) == MAX_DUMP_BYTES)}{len(content)} bytes"
+            raw = len(content) == MAP_BYTES
+            pasted = content if raw else parse(content.decode("ascii", "replace"))
+        if pasted is not None:
+            found = counted(len(pasted), "byte")
+        if pasted is None or len(pasted) != MAP_BYTES:
+            fix = f"pass a dump: {FORMS}"
+            raise refusal("map", f"the map is {found}", "be 128 bytes", fix)
+    return pasted
+
+
+def _content(word: str) -> bytes | None:
+    """Read at most `MAX_DUMP_BYTES` of a file, or of standard input; None if there is no file."""
+    if word == "-":
+        return sys.stdin.buffer.read(MAX_DUMP_BYTES)
+    if not _is_file(Path(word)):
+        return None
+    with Path(word).open("rb") as file:
+        return file.read(MAX_DUMP_BYTES)  # /dev/zero never ends
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # a name that is too long, or has a zero in it
+        return False

@@ -1,28 +1,25 @@
 """``python -m tma_dlpack``: the commands.
 
 Exit status: 0 accepted, 1 refused, 2 nothing could be read or the command was used wrongly. With
-``--json`` a command prints `plain` of its result instead of text.
+``--json`` a command prints `output.plain` of its result instead of text.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import json
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from pathlib import Path
-from typing import Any
 
 import tma_dlpack as tma
 from tma_dlpack import draw
 from tma_dlpack.cli import demo, described, doctor, hexdump
 from tma_dlpack.cli.explain import explain
+from tma_dlpack.cli.output import add_json, attributes, show, vars_of
 from tma_dlpack.cli.trace import program
 from tma_dlpack.make import build
-from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.errors import TmaError, TmaPreconditionError, Violation, refusal
 from tma_dlpack.tables.limits import MAP_BYTES
 from tma_dlpack.tables.targets import TARGETS
@@ -35,7 +32,6 @@ Run = Callable[[argparse.Namespace], int]
 EXIT_OK, EXIT_REFUSED, EXIT_NOTHING = 0, 1, 2
 EXIT_STATUS = "exit status: 0 accepted; 1 refused; 2 nothing could be read, or wrong use"
 EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE, as shells report it
-MAX_DUMP_BYTES = 1 << 16  # read of a file; the longest text form of a map has about 2000
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -79,52 +75,6 @@ def _parser() -> argparse.ArgumentParser:
         add_options(verb)
         verb.set_defaults(run=run)
     return parser
-
-
-def add_json(verb: argparse.ArgumentParser) -> None:
-    """Add ``--json``, which `show` obeys."""
-    verb.add_argument("--json", action="store_true", help="print the result as JSON, not as text")
-
-
-def show(options: argparse.Namespace, result: object, words: object = None) -> None:
-    """Print a result as JSON where ``--json`` is given; else `words`, which may be the result."""
-    if options.json:
-        print(json.dumps(plain(result), indent=2))
-    else:
-        print(result if words is None else words)
-
-
-def plain(value: object) -> object:
-    """Return a value as JSON has it: a dict for an object, the name of a member, hex of bytes.
-
-    An object with a method ``as_dict`` says itself what it holds; a dataclass holds its public
-    fields.
-
-    >>> plain(tma.TmaSwizzle.bytes128), plain((1, b"ab"))
-    ('bytes128', [1, '6162'])
-    """
-    if hasattr(type(value), "as_dict"):
-        return plain(value.as_dict())  # type: ignore[attr-defined]
-    if isinstance(value, IntEnum):
-        return value.name
-    if value is None or isinstance(value, (str, bool, int, float)):
-        return value
-    if isinstance(value, bytes):
-        return value.hex()
-    if dataclasses.is_dataclass(value):
-        return {name: plain(entry) for name, entry in vars_of(value).items()}
-    if isinstance(value, Mapping):
-        return {str(plain(name)): plain(entry) for name, entry in value.items()}
-    if isinstance(value, (Sequence, set, frozenset)):
-        return [plain(entry) for entry in value]
-    return str(value)
-
-
-def vars_of(value: Any) -> dict[str, object]:
-    """Return the public fields of a dataclass, after `ok` where it has that."""
-    names = [field.name for field in dataclasses.fields(value) if field.name[0] != "_"]
-    names = ["ok"] * hasattr(value, "ok") + names
-    return {name: getattr(value, name) for name in names}
 
 
 def _no_options(verb: argparse.ArgumentParser) -> None:
@@ -193,7 +143,9 @@ def _draw(options: argparse.Namespace) -> int:
 
 def _suggest_options(verb: argparse.ArgumentParser) -> None:
     described.add_tensor_options(verb)
-    verb.add_argument("--tile", required=True, type=described.integers, help="such as 128,64")
+    verb.add_argument(
+        "--tile", required=True, type=described.integers, help="row-major, such as 128,64"
+    )
     verb.add_argument(
         "--reader",
         default="wgmma",
@@ -204,6 +156,7 @@ def _suggest_options(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--access", default="row", choices=("row", "column"), help="of threads")
     verb.add_argument("--stages", type=int, default=1, help="tiles at a time; default 1")
     verb.add_argument("--smem-bytes", type=int, help="default: all that a block can have")
+    add_json(verb)
 
 
 def _suggest(options: argparse.Namespace) -> int:
@@ -218,7 +171,7 @@ def _suggest(options: argparse.Namespace) -> int:
         stages=options.stages,
         smem_bytes=options.smem_bytes,
     )
-    print(found)
+    show(options, found)
     return EXIT_OK if found else EXIT_REFUSED
 
 
@@ -237,61 +190,10 @@ def _decode_options(verb: argparse.ArgumentParser) -> None:
 
 
 def _decode(options: argparse.Namespace) -> int:
-    tensor_map = tma.TensorMap.from_bytes(_map_bytes(options.map), options.target)
+    tensor_map = tma.TensorMap.from_bytes(hexdump.map_bytes(options.map), options.target)
     words = [str(tensor_map), *text.hex_lines(bytes(tensor_map))]
-    show(options, _attributes(tensor_map), "\n".join(words))
+    show(options, attributes(tensor_map), "\n".join(words))
     return EXIT_REFUSED if tensor_map.is_nothing else EXIT_OK
-
-
-def _attributes(tensor_map: tma.TensorMap) -> dict[str, object]:
-    """Return what a map holds: the driver's words innermost first, ours row-major, its bytes."""
-    return {
-        "target": tensor_map.target.name,
-        "global_address": tensor_map.global_address,
-        **vars_of(tensor_map.arguments),
-        "shape": tensor_map.shape,
-        "box_sizes": tensor_map.box_sizes,
-        "elem_strides": tensor_map.elem_strides,
-        "tile": text.tile_line(tensor_map),
-        "remarks": text.remarks(tensor_map, tensor_map.advice),
-        "bytes": bytes(tensor_map),
-    }
-
-
-def _map_bytes(word: str) -> bytes:
-    """Read a pasted dump, or a file or standard input that has a dump or 128 raw bytes."""
-    pasted = hexdump.parse(word)
-    if pasted is None or len(pasted) != MAP_BYTES:
-        content = _content(word)
-        if content is None:
-            found = f"{word[:60]!r}{'...' * (len(word) > 60)}, which is neither a dump nor a file"
-        else:
-            found = f"{'at least ' * (len(content) == MAX_DUMP_BYTES)}{len(content)} bytes"
-            raw = len(content) == MAP_BYTES
-            pasted = content if raw else hexdump.parse(content.decode("ascii", "replace"))
-        if pasted is not None:
-            found = counted(len(pasted), "byte")
-        if pasted is None or len(pasted) != MAP_BYTES:
-            fix = f"pass a dump: {hexdump.FORMS}"
-            raise refusal("map", f"the map is {found}", "be 128 bytes", fix)
-    return pasted
-
-
-def _content(word: str) -> bytes | None:
-    """Read at most `MAX_DUMP_BYTES` of a file, or of standard input; None if there is no file."""
-    if word == "-":
-        return sys.stdin.buffer.read(MAX_DUMP_BYTES)
-    if not _is_file(Path(word)):
-        return None
-    with Path(word).open("rb") as file:
-        return file.read(MAX_DUMP_BYTES)  # /dev/zero never ends
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.exists()
-    except (OSError, ValueError):  # a name that is too long, or has a zero in it
-        return False
 
 
 def _verify_options(verb: argparse.ArgumentParser) -> None:
@@ -356,6 +258,7 @@ def _explain(options: argparse.Namespace) -> int:
 
 
 def _trace_options(verb: argparse.ArgumentParser) -> None:
+    verb.epilog = "exit status: the program's own"
     verb.usage = "python -m tma_dlpack trace [--html FILE] [--json FILE] -- PROGRAM ARGS..."
     verb.add_argument("--html", type=_file, metavar="FILE", help="also write the report as HTML")
     verb.add_argument("--json", type=_file, metavar="FILE", help="also write all that was recorded")

@@ -167,7 +167,9 @@ def report_parts(report: Report) -> list[str]:
     parts = [bold("✓ accepted" if report.ok else refused)]
     parts += map(finding_html, (*report.violations, *report.advice))
     changes = report.changes() if not report.ok else {}
-    if changes is None:
+    if changes is None and any(v.rule == "ARGUMENT" for v in report.violations):
+        parts.append("<p>An argument is not clear, or the tensor itself must change.</p>")
+    elif changes is None:
         parts.append("<p>No change of the arguments fixes this: the tensor itself must change.</p>")
     elif not report.ok:
         named = ((k, v.name if isinstance(v, Enum) else v) for k, v in changes.items())

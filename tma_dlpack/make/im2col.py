@@ -110,7 +110,7 @@ def check_im2col_descriptor(tensor: object, options: dict[str, Any]) -> Report:
     Returns
     -------
     Report
-        `.ok`, `.violations`, `.advice`, and `.fixed()`: corrected keyword arguments.
+        `.ok`, `.violations`, `.advice`, and `.fixed()`: corrected keyword arguments, or None.
 
     Examples
     --------
@@ -203,7 +203,7 @@ def check_im2col_wide_descriptor(tensor: object, options: dict[str, Any]) -> Rep
     Returns
     -------
     Report
-        `.ok`, `.violations`, `.advice`, and `.fixed()`: corrected keyword arguments.
+        `.ok`, `.violations`, `.advice`, and `.fixed()`: corrected keyword arguments, or None.
 
     Examples
     --------

@@ -136,7 +136,7 @@ def check_tma_descriptor(tensor: object, options: dict[str, Any]) -> Report:
     Returns
     -------
     Report
-        `.ok`, `.violations`, `.advice`, and `.fixed()`: corrected keyword arguments.
+        `.ok`, `.violations`, `.advice`, and `.fixed()`: corrected keyword arguments, or None.
 
     Examples
     --------

@@ -77,7 +77,7 @@ _SPELLINGS: dict[type[IntEnum], _Spelling] = {
         "bytes b swizzling swizzle atom",
         (
             # of CUTLASS: Swizzle<B,M,S> on bytes; K_INTER and MN_INTER are without swizzle
-            ("none", "no disable inter 0,4,3"),
+            ("none", "no disable disabled inter 0,4,3"),
             ("bytes32", "32 1,4,3"),
             ("bytes64", "64 2,4,3"),
             ("bytes128", "128 3,4,3"),

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import Any, Final
 
 from tma_dlpack.tables.enums import (
-    C_ENUMS,
     TensorMapDataType,
     TensorMapIm2ColWideMode,
     TmaInterleaveLayout,
@@ -22,6 +21,7 @@ from tma_dlpack.tables.enums import (
     TmaOobFill,
     TmaSwizzle,
 )
+from tma_dlpack.tables.meanings import parse
 
 LONGEST_WORD = 60
 
@@ -126,39 +126,16 @@ def meaning_of(word: str) -> tuple[str, str, bool] | None:
 # -- members of enums by number, by name, by bytes ------------------------------------------------
 
 
-def _squeezed(word: str) -> str:
-    """Return the end of a dotted name in lower case, without underscores and prefix."""
-    return re.split(r"[.:]+", word)[-1].lower().replace("_", "").removeprefix("cutensormap")
-
-
-def _names(enum: type[IntEnum]) -> dict[str, int]:
-    prefix, suffixes = C_ENUMS[enum]
-    spelled = {s: n for n, suffix in enumerate(suffixes) for s in (prefix + suffix, suffix)}
-    return {_squeezed(name): value for name, value in {**enum.__members__, **spelled}.items()}
-
-
-#: Argument -> its enum, more names of members, and the bytes that some print instead.
-_ENUMS: Final[dict[str, tuple[Any, dict[str, int], dict[int, int]]]] = {
-    "interleave": (TmaInterleaveLayout, {}, {16: 1, 32: 2}),
-    "swizzle": (TmaSwizzle, {"noswizzle": 0, "disabled": 0}, {16: 0, 32: 1, 64: 2, 128: 3}),
-    "l2_promotion": (TmaL2FetchSize, {}, {64: 1, 128: 2, 256: 3}),
-    "oob_fill": (TmaOobFill, {"zero": 0, "zeros": 0, "nan": 1}, {}),
-    "mode": (TensorMapIm2ColWideMode, {}, {}),
-    "data_type": (
-        TensorMapDataType,
-        {
-            **dict.fromkeys(("half", "halft", "fp16", "f16"), 6),
-            **dict.fromkeys(("bfloat", "bf16", "nvbfloat16", "bfloat16t"), 9),
-            **dict.fromkeys(("fp32", "f32", "float"), 7),
-            **dict.fromkeys(("fp64", "f64", "double"), 8),
-            **dict.fromkeys(("u8", "float8e4m3fn", "float8e5m2", "e4m3", "e5m2", "fp8"), 0),
-            **dict.fromkeys(("fp8e4m3", "fp8e5m2"), 0),
-            **{"tf32": 11, "u16": 1, "u32": 2, "s32": 3, "i32": 3},
-        },
-        {},
-    ),
+_ENUMS: Final[dict[str, Any]] = {
+    "interleave": TmaInterleaveLayout,
+    "swizzle": TmaSwizzle,
+    "l2_promotion": TmaL2FetchSize,
+    "oob_fill": TmaOobFill,
+    "mode": TensorMapIm2ColWideMode,
+    "data_type": TensorMapDataType,
 }
-_MEMBERS: Final = {name: {**_names(row[0]), **row[1]} for name, row in _ENUMS.items()}
+#: What a printout alone may mean: DeepGEMM's 16 bytes are no swizzle; any float8 is a byte.
+_PRINTED: Final = {("swizzle", "16"): 0, ("data_type", "fp8"): 0, ("data_type", "bfloat"): 9}
 #: Arguments that may be printed as a name.
 NAMED: Final = frozenset({*_ENUMS, "padding"})
 
@@ -173,14 +150,13 @@ def member_of(argument: str, value: int | str) -> Any:
     >>> member_of("data_type", "torch.bfloat16").name, member_of("data_type", "float3")
     ('BFLOAT16', None)
     """
-    enum, _, by_bytes = _ENUMS[argument]
-    number: int | None = by_bytes.get(value, value) if isinstance(value, int) else None
-    if isinstance(value, str):
-        word = _squeezed(value)
-        size = re.fullmatch(r"(?:swizzle|k|s|b|l2|bytes|interleave)*(\d{1,3})(?:b|bytes)?", word)
-        number = by_bytes.get(int(size[1])) if size else None
-        number = _MEMBERS[argument].get(word, number)
-    return None if number is None else enum._value2member_map_.get(number, number)
+    enum = _ENUMS[argument]
+    tail = re.split(r"[.:]+", value)[-1] if isinstance(value, str) else value
+    for word in (value, tail):  # as it is, and without a scope that is not known
+        printed = _PRINTED.get((argument, str(word).lower()))
+        with suppress(ValueError):
+            return parse(enum, word) if printed is None else enum(printed)
+    return value if isinstance(value, int) else None
 
 
 # -- who prints which words -----------------------------------------------------------------------
