@@ -376,8 +376,8 @@ class _Lists:
             return
         shown = self.fields.get(name)
         if len(values) < rank:
-            whole = name not in self.block.entries and not self.form.garbage
-            if whole and shown is not None and shown.value.is_list and _bracket(shown):
+            in_brackets = shown is not None and shown.value.is_list and _bracket(shown)
+            if in_brackets and name not in self.block.entries and not self.form.garbage:
                 self._refuse(name, f"has not {rank} entries")
                 return
             self.notes.append(

@@ -143,7 +143,7 @@ _WORD = re.compile(r"[A-Za-z_0-9][\w.:]*")
 _BARE_ADDRESS = re.compile(r"(?=[0-9a-fA-F]*[a-fA-F]|0000)[0-9a-fA-F]{8,16}" + _ENDS)
 _NULL = re.compile(r"\(nil\)|nullptr\b|NULL\b|None\b")
 _NOT_AN_ADDRESS = re.compile(  # but what people write for one
-    r"(?:0x)?(?:(?:dead|beef|cafe|babe|feed|face|abcdef)\w*|1234\w{0,5}|f+)", re.IGNORECASE
+    r"(?:0x)?(?:dead|beef|cafe|babe|feed|face|abcdef)\w*|0x(?:1234|12345678|f+)", re.IGNORECASE
 )
 _WHOLE = ("16", "32", "64", "128", "256")  # bytes that no longer number begins with
 _OPEN: Final = {"(": ")", "[": "]", "{": "}", "<": ">"}
