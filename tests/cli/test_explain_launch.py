@@ -77,7 +77,7 @@ def test_arguments_beside_the_symptom_rule_causes_out_and_specify_others():
     assert "a multiple of 8 elements" in listed[2]
     out = [note for note in notes(text) if "ruled out" in note]
     assert len(out) == 1
-    assert "the map is not zeros" in out[0]
+    assert "this map is not zeros" in out[0]
     assert not any("all zeros" in note for note in listed)
 
 

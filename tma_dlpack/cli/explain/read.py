@@ -697,6 +697,7 @@ def _is_part_of(whole: tuple[str, ...], block: Block, is_first: bool, is_last: b
 
 # -- calls in pasted source -----------------------------------------------------------------------
 
+_NO_VALUE = re.compile(r"[;=]|^\w+\s*:(?!:)|\w\s+\w")  # a name, a declaration, another line
 _ARGUMENTS_OPEN = re.compile(r"[\w:]*\)?\s*\(")
 _SIZES = {"double": 8, "float": 4, "half": 2, "__half": 2, "__nv_bfloat16": 2, "nv_bfloat16": 2}
 _SIZEOF = re.compile(r"sizeof\s*\(\s*(\w+)\s*\)")
@@ -713,7 +714,7 @@ def _call(text: str, place: int, heading: str) -> tuple[list[Field], int] | None
     count = len(arguments)
     kinds: tuple[MapKind, ...] = ("tiled", "im2col", "im2col_wide")
     kind = next((k for k in kinds if len(DRIVER_ARGUMENTS[k]) in (count, count - 1)), None)
-    if kind is None or any(re.search(r"[;=]|^\w+\s*:(?!:)", a) for a in arguments):
+    if kind is None or any(map(_NO_VALUE.search, arguments)):
         return None
     names = DRIVER_ARGUMENTS[kind]
     found = []

@@ -205,7 +205,7 @@ _NO_ERROR = (
 
 def _facts(read: PrintedArguments) -> dict[str, str]:
     """Return what a map says about causes; what begins with "ruled out" excludes one."""
-    facts = {"zeros": "ruled out: the map is not zeros"}
+    facts = {"zeros": "ruled out (this map is not zeros)"}
     mode = {"tiled": "no .im2col", "im2col": "only .im2col", "im2col_wide": "only .im2col::w"}
     facts["kind"] = f"this map is {read.kind}: {mode[read.kind]} instruction may use it"
     if read.rank is not None:

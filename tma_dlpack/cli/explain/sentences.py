@@ -196,7 +196,8 @@ _FAILED = re.compile(  # on the line of a sentence
     re.IGNORECASE,
 )
 _SHOWS_VALUE = re.compile(  # so does no document
-    r"\bgot\b|mod\d+=\d|too large \d|Feature '|(?:dims|strides) [(\[]\d|\(\d+\) \* elem|\d\) must"
+    r"\bgot\b|mod\d+=\d|too large \d|Feature '|last dim must be 1|TILE_GATHER4 requires"
+    r"|(?:dims|strides) [(\[]\d|\(\d+\) \* elem|\d\) must"
 )
 _HEADING = "Invalid TMA descriptor arguments"  # of TileLang, above its checks
 
