@@ -195,7 +195,7 @@ def with_sizes(text: str, rnd: Dice) -> str:
     def sized(found: re.Match[str]) -> str:
         return form.format(n=found[0].count(",") + 1) + found[0]
 
-    return re.sub(r"\[[\d, ]+\]|\{[\d, ]+\}|\([\d, ]+\)", sized, text)
+    return re.sub(r"(?<!\w)(?:\[\d+,[\d, ]+\]|\{\d+,[\d, ]+\}|\(\d+,[\d, ]+\))", sized, text)
 
 
 def add_lines(text: str, rnd: Dice) -> str:

@@ -191,7 +191,7 @@ def _chosen(named: list[Field], block: Block, form: Form) -> Field | None:
     own = [f for f in named if f.strong or not form.words or f.word in form.words]
     if not block.is_call:  # a weak word must look as the others do
         others = [f for f in block.all_fields() if f not in named and (f.strong or form.words)]
-        marks = {_looks(f) for f in others}
+        marks = {_looks(f) for f in others if f.argument in ARRAYS} or {_looks(f) for f in others}
         brackets = {_bracket(f) for f in others if f.value.is_list}
 
         def fits(f: Field) -> bool:
@@ -261,6 +261,8 @@ class _Lists:
         self.rank: int | None = numbers.get("rank")
         self.values = {name: self._shown(name) for name in sorted(ARRAYS)}
         self._read_entries()
+        five = all(len(self.values[n] or "five_") == MAX_RANK for n in _BY_DIMENSION)
+        self.garbage = form.garbage and five
         self._find_rank()
         self._fit_strides()
         for name in _BY_DIMENSION:
@@ -315,7 +317,7 @@ class _Lists:
     def _could_have(self, name: str, rank: int) -> bool:
         """Return whether a list could be that of a rank: as long, or five with padding."""
         values = self.values[name] or ()
-        padding = self.form.garbage or all(v in (0, 1, None) for v in values[rank:])
+        padding = self.garbage or all(v in (0, 1, None) for v in values[rank:])
         return len(values) == rank or (len(values) == MAX_RANK >= rank and padding)
 
     @property
@@ -339,6 +341,8 @@ class _Lists:
             strong = self.fields["rank"] is not None and self.fields["rank"].strong
             if not (alone and (strong or shown <= MAX_RANK)):
                 self.rank = None
+        if (self.rank or 0) > MAX_RANK and self.rank not in lengths:
+            self.rank = None
         self._inferred = self.rank is None
         if self.rank is not None:
             return
@@ -376,8 +380,8 @@ class _Lists:
             return
         shown = self.fields.get(name)
         if len(values) < rank:
-            whole = name not in self.block.entries and not self.form.garbage
-            if whole and shown is not None and shown.value.is_list and _bracket(shown):
+            in_brackets = shown is not None and shown.value.is_list and _bracket(shown)
+            if in_brackets and name not in self.block.entries and not self.form.garbage:
                 self._refuse(name, f"has not {rank} entries")
                 return
             self.notes.append(
@@ -445,7 +449,7 @@ class _Lists:
                 return False
             values = values[:-1]
         rest = values[rank - 1 :]
-        padding = self.form.garbage or all(v in (0, None) for v in rest)
+        padding = self.garbage or all(v in (0, None) for v in rest)
         self.values["global_strides"] = values
         if len(values) < rank - 1 and "global_strides" not in self.block.entries:
             shown = self.fields.get("global_strides")

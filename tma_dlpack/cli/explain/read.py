@@ -143,7 +143,7 @@ _WORD = re.compile(r"[A-Za-z_0-9][\w.:]*")
 _BARE_ADDRESS = re.compile(r"(?=[0-9a-fA-F]*[a-fA-F]|0000)[0-9a-fA-F]{8,16}" + _ENDS)
 _NULL = re.compile(r"\(nil\)|nullptr\b|NULL\b|None\b")
 _NOT_AN_ADDRESS = re.compile(  # but what people write for one
-    r"(?:0x)?(?:(?:dead|beef|cafe|babe|feed|face|abcdef)\w*|1234\w{0,5}|f+)", re.IGNORECASE
+    r"(?:0x)?(?:dead|beef|cafe|babe|feed|face|abcdef)\w*|0x(?:1234|12345678|f+)", re.IGNORECASE
 )
 _WHOLE = ("16", "32", "64", "128", "256")  # bytes that no longer number begins with
 _OPEN: Final = {"(": ")", "[": "]", "{": "}", "<": ">"}
@@ -158,7 +158,7 @@ _UNIT = re.compile(
     r"[ \t]*(?:(?P<unit>bytes?|B|elements?|elems?|values?)|(?P<other>[KMG]i?B?|k))\b"
 )
 _AFTER = re.compile(  # of numbers without brackets: the end of the line, a sign, another field
-    r"[ \t]*(?P<rest>$|[,;)\]}|(<\[\"'`&>/]|\.(?!\w)|=>|-{2,}|(?P<word>[A-Za-z_]\w*))", re.MULTILINE
+    r"[ \t]*(?P<rest>$|[,;)\]}|(<\[\"'`&/]|\.(?!\w)|=>|-{2,}|(?P<word>[A-Za-z_]\w*))", re.MULTILINE
 )
 _GOES_ON = re.compile(
     r"(?:[ \t]*\n){1,4}[ \t]*(?:[0-9a-fA-F]+\b|,)"
@@ -205,7 +205,7 @@ def read_list(text: str, at: int) -> Value:
     fault, unit, end = _after(text, row.end(), row[0], style)
     if re.match(r"[ \t]*[\[({]", text[row.end() : row.end() + 40]):
         fault = fault or "unread"  # an address, and the list behind it
-    elif re.fullmatch(r"0[xX]\w{9,16}|14\d{13}", row[0]):  # decimal: of the stack
+    elif re.fullmatch(r"0[xX]\w{9,16}|14\d{13,}", row[0]):  # decimal: of the stack
         fault = "address"
     pieces = [n for n in re.split(r"[,\s]+", row[0]) if n]
     return Value(tuple(map(_int, pieces)), "", fault, end, style, len(pieces) > 1, unit)
@@ -227,7 +227,7 @@ def _bracketed(text: str, opens: int) -> Value:
         inside = inside[1:-1].strip()  # torch.Size([...])
     inside = re.sub(r"[\"']", "", _WRAPPED.sub(lambda m: m[1] or m[2], inside))
     broken = re.search(r"[\da-fA-FxX][ \t]*\n\s*[\da-fA-F]|\.\.\.|…", inside)
-    if broken:
+    if broken and re.fullmatch(r"[\s\dxXa-fA-F,*#?.…-]*", inside):
         return Value(fault="unread", end=end + 1)
     pieces = re.split(r"[,;]", inside.rstrip(",")) if re.search("[,*]", inside) else inside.split()
     numbers = tuple(_entry(piece.strip()) for piece in pieces)
@@ -574,12 +574,15 @@ def _blocks_of(stream: Stream) -> list[Block]:
             _add(blocks, event)
             continue
         line = stream.line_at(starts, place)
-        blocks.append(Block(event.strip(), line, line))
+        last = blocks[-1]
+        again = not last.arguments() and (last.fault or last.heading == event.strip())
+        near = again and line - last.last_line <= FAR_LINES  # a heading for which there is no block
+        blocks.append(Block(event.strip(), line, line, fault="mixed" if near else ""))
         call = _call(stream.text, place, event)
         if call is not None:
             found, after = call
-            last = stream.line_at(starts, after)
-            _fill(blocks, [f._replace(line=line, last_line=last) for f in found])
+            end = stream.line_at(starts, after)
+            _fill(blocks, [f._replace(line=line, last_line=end) for f in found])
         elif _HEADING_TORN.match(stream.text, place) and not _MASKED.match(
             stream.text, place + len("TMA Desc Addr:   ")
         ):
@@ -641,7 +644,8 @@ def _mark_mixed(blocks: list[Block]) -> None:
             runs.append([block])
     for run in runs:
         words = _words_of(run)
-        several = len(run) > 1 and not all(block.is_one_line for block in run)
+        apart = len({block.first_line for block in run}) == len(run)  # a line each
+        several = len(run) > 1 and not (apart and all(block.is_one_line for block in run))
         parts = [
             several and not _is_part_of(words, block, block is run[0], block is run[-1])
             for block in run
@@ -684,7 +688,7 @@ def _words_of(run: list[Block]) -> tuple[str, ...]:
 def _is_part_of(whole: tuple[str, ...], block: Block, is_first: bool, is_last: bool) -> bool:
     """Return whether a block is a whole printout, or may be cut off where a run begins or ends."""
     words = tuple(block.words.values())
-    optional = {w for w in whole if "stride" in w and "elem" not in w}  # rank 1 has none
+    optional = {w for w in whole if ("stride" in w and "elem" not in w) or w == "base"}  # rank 1
     if words == whole or words == tuple(w for w in whole if w not in optional):
         return True
     begins, ends = whole[: len(words)] == words, whole[-len(words) :] == words
@@ -693,6 +697,7 @@ def _is_part_of(whole: tuple[str, ...], block: Block, is_first: bool, is_last: b
 
 # -- calls in pasted source -----------------------------------------------------------------------
 
+_NO_VALUE = re.compile(r"[;=]|^\w+\s*:(?!:)|\w\s+\w")  # a name, a declaration, another line
 _ARGUMENTS_OPEN = re.compile(r"[\w:]*\)?\s*\(")
 _SIZES = {"double": 8, "float": 4, "half": 2, "__half": 2, "__nv_bfloat16": 2, "nv_bfloat16": 2}
 _SIZEOF = re.compile(r"sizeof\s*\(\s*(\w+)\s*\)")
@@ -709,7 +714,7 @@ def _call(text: str, place: int, heading: str) -> tuple[list[Field], int] | None
     count = len(arguments)
     kinds: tuple[MapKind, ...] = ("tiled", "im2col", "im2col_wide")
     kind = next((k for k in kinds if len(DRIVER_ARGUMENTS[k]) in (count, count - 1)), None)
-    if kind is None or any(re.match(r"[\w.]+\s*[=:](?![=:])", a) for a in arguments):
+    if kind is None or any(map(_NO_VALUE.search, arguments)):
         return None
     names = DRIVER_ARGUMENTS[kind]
     found = []

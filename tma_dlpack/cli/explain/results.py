@@ -6,13 +6,13 @@ Also where projects print arguments that are not in the text.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from tma_dlpack.checks.report import Report
 from tma_dlpack.cli import hexdump
 from tma_dlpack.cli.explain.printed import PrintedArguments
-from tma_dlpack.cli.explain.words import FORMS
+from tma_dlpack.cli.explain.words import FORMS, rows
 from tma_dlpack.tables.dtypes import DATA_TYPES
 from tma_dlpack.tables.enums import TensorMapDataType
 from tma_dlpack.tables.limits import INNER_BYTES, PACKED_GROUP
@@ -20,67 +20,36 @@ from tma_dlpack.tables.limits import INNER_BYTES, PACKED_GROUP
 # -- encodes without arguments --------------------------------------------------------------------
 
 #: Pattern, printer, where the arguments would be.
-HEADINGS: Final[tuple[tuple[re.Pattern[str], str, str], ...]] = tuple(
+HEADINGS: Final = tuple(
     (re.compile(pattern), printer, where)
-    for pattern, printer, where in (
-        (
-            r"Failed to create tensormap\s*\n\s*Dim:",
-            "kerutils (FlashMLA)",
-            "it prints two lines to standard error and all arguments to standard output: add those",
-        ),
-        (
-            r"Failed to create tensormap with cuTensorMapEncodeTiled",
-            "XLA",
-            "it prints none; the dump of --xla_dump_to has TmaDescriptor{...}, which can be read",
-        ),
-        (
-            r"Failed to initialize the TMA descriptor (?!due|\d|\.|,)[A-Za-z_]\w*",
-            "TileLang before March 2026",
-            "it prints the name alone: paste the generated host code (globalDim, globalStride, "
-            "boxDim...), or update, and it prints all arguments. In tile-ai/tilelang#460 the last "
-            "dimension was no multiple of 16 bytes (STRIDE_ALIGNED)",
-        ),
-        (
-            r"Failed to encode TMA descriptor \S+:",
-            "TileLang (CuTe DSL)",
-            "it prints none: print the arguments of the encode beside it",
-        ),
-        (
-            r"Failed to encode tensor map:",
-            "DeepGEMM (Python)",
-            "it prints none; newer releases print 'Making TMA desc: ...' with DG_JIT_DEBUG=1",
-        ),
-        (
-            r"Error in \w+ TMA descriptor creation:",
-            "ThunderKittens",
-            "newer releases print 'cuTensorMapEncodeTiled arguments:' below; paste those lines",
-        ),
-        (
-            r"via CCCL:",
-            "cuda.core",
-            "it prints no value: print the tensor's data pointer, shape, strides and dtype",
-        ),
-        (
-            r"cuTensorMapEncode(?:Tiled|Im2col(?:Wide)?)\W{1,4}(?:failed|returned|error)",
-            "cuTensorMapEncode*",
-            "print every argument beside the result: tensorDataType, globalAddress, globalDim, "
-            "globalStrides, boxDim, elementStrides, interleave, swizzle",
-        ),
-        (
-            r"global_stride \(\d+\) must be (?:a multiple of the previous stride|>= global_dim)",
-            "XLA",
-            "this is a rule of its own, which the driver does not ask",
-        ),
-        (
-            r"Failed to initialize the TMA descriptor",
-            "CUTLASS or TensorRT-LLM",
-            "they print the arguments beside this line, to standard error: paste those lines",
-        ),
-        (
-            r"Failed to create (?:a )?(?:TMA descriptor|tensor ?map)",
-            "an encoder",
-            "print every argument beside the result",
-        ),
+    for pattern, printer, where in rows(
+        r"""
+Failed to create tensormap\s*\n\s*Dim: | kerutils (FlashMLA) | it prints two lines to standard error
+    and all arguments to standard output: add those
+Failed to create tensormap with cuTensorMapEncodeTiled | XLA | it prints none; the dump of
+    --xla_dump_to has TmaDescriptor{...}, which can be read
+Failed to initialize the TMA descriptor (?!due|\d|\.|,)[A-Za-z_]\w* | TileLang before March 2026 |
+    it prints the name alone: paste the generated host code (globalDim, globalStride, boxDim...), or
+    update, and it prints all arguments. In tile-ai/tilelang#460 the last dimension was no multiple
+    of 16 bytes (STRIDE_ALIGNED)
+Failed to encode TMA descriptor \S+: | TileLang (CuTe DSL) | it prints none: print the arguments of
+    the encode beside it
+Failed to encode tensor map: | DeepGEMM (Python) | it prints none; newer releases print 'Making TMA
+    desc: ...' with DG_JIT_DEBUG=1
+Error in \w+ TMA descriptor creation: | ThunderKittens | newer releases print
+    'cuTensorMapEncodeTiled arguments:' below; paste those lines
+via CCCL: | cuda.core | it prints no value: print the tensor's data pointer, shape, strides and
+    dtype
+cuTensorMapEncode(?:Tiled|Im2col(?:Wide)?)\W{1,4}(?:failed|returned|error) | cuTensorMapEncode* |
+    print every argument beside the result: tensorDataType, globalAddress, globalDim, globalStrides,
+    boxDim, elementStrides, interleave, swizzle
+global_stride \(\d+\) must be (?:a multiple of the previous stride|>= global_dim) | XLA | this is a
+    rule of its own, which the driver does not ask
+Failed to initialize the TMA descriptor | CUTLASS or TensorRT-LLM | they print the arguments beside
+    this line, to standard error: paste those lines
+Failed to create (?:a )?(?:TMA descriptor|tensor ?map) | an encoder | print every argument beside
+    the result
+"""
     )
 )
 
@@ -96,27 +65,27 @@ class Result(NamedTuple):
 
 
 RESULTS: Final[tuple[Result, ...]] = tuple(
-    Result(code, f"CUDA_ERROR_{name}", words)
-    for code, name, words in (
-        (1, "INVALID_VALUE", "invalid argument"),
-        (2, "OUT_OF_MEMORY", "out of memory"),
-        (3, "NOT_INITIALIZED", "initialization error"),
-        (4, "DEINITIALIZED", "driver shutting down"),
-        (100, "NO_DEVICE", "no CUDA-capable device is detected"),
-        (201, "INVALID_CONTEXT", "invalid device context"),
-        (500, "NOT_FOUND", "named symbol not found"),
-        (700, "ILLEGAL_ADDRESS", "an illegal memory access was encountered"),
-        (702, "LAUNCH_TIMEOUT", "the launch timed out and was terminated"),
-        (710, "ASSERT", "device-side assert triggered"),
-        (714, "HARDWARE_STACK_ERROR", "hardware stack error"),
-        (715, "ILLEGAL_INSTRUCTION", "an illegal instruction was encountered"),
-        (716, "MISALIGNED_ADDRESS", "misaligned address"),
-        (717, "INVALID_ADDRESS_SPACE", "operation not supported on global/shared address space"),
-        (718, "INVALID_PC", "invalid program counter"),
-        (719, "LAUNCH_FAILED", "unspecified launch failure"),
-        (801, "NOT_SUPPORTED", "operation not supported"),
-        (999, "UNKNOWN", "unknown error"),
-    )
+    Result(int(code), f"CUDA_ERROR_{name}", words)
+    for code, name, words in rows("""
+1 | INVALID_VALUE | invalid argument
+2 | OUT_OF_MEMORY | out of memory
+3 | NOT_INITIALIZED | initialization error
+4 | DEINITIALIZED | driver shutting down
+100 | NO_DEVICE | no CUDA-capable device is detected
+201 | INVALID_CONTEXT | invalid device context
+500 | NOT_FOUND | named symbol not found
+700 | ILLEGAL_ADDRESS | an illegal memory access was encountered
+702 | LAUNCH_TIMEOUT | the launch timed out and was terminated
+710 | ASSERT | device-side assert triggered
+714 | HARDWARE_STACK_ERROR | hardware stack error
+715 | ILLEGAL_INSTRUCTION | an illegal instruction was encountered
+716 | MISALIGNED_ADDRESS | misaligned address
+717 | INVALID_ADDRESS_SPACE | operation not supported on global/shared address space
+718 | INVALID_PC | invalid program counter
+719 | LAUNCH_FAILED | unspecified launch failure
+801 | NOT_SUPPORTED | operation not supported
+999 | UNKNOWN | unknown error
+""")
 )
 _BY_CODE: Final = {result.code: result for result in RESULTS}
 _BY_NAME = {result.name: result for result in RESULTS}
@@ -182,164 +151,48 @@ def results_of(text: str) -> list[Result]:
 # -- after the launch -----------------------------------------------------------------------------
 
 
-class Cause(NamedTuple):
-    """A misuse that was measured to end in a symptom, and the check that settles it.
-
-    `excluded` returns why a map rules it out, or what it says about it after "?", or "".
-    """
-
-    symptom: str
-    misuse: str
-    check: str
-    excluded: Callable[[PrintedArguments], str] = lambda read: ""
-
-
-def _tx_bytes(read: PrintedArguments) -> int | None:
-    """Return the bytes that one copy of a tile brings; None if the map does not show it all."""
-    lists = (read.box_dim, read.element_strides)
-    if read.kind != "tiled" or read.data_type is None or None in lists:
-        return None
-    entries = [*(read.box_dim or ()), *(read.element_strides or ())]
-    if None in entries or not isinstance(read.data_type, TensorMapDataType):
-        return None
-    count = 1
-    for extent, step in zip(read.box_dim or (), read.element_strides or (), strict=True):
-        count *= -(-(extent or 0) // (step or 1))
-    row = DATA_TYPES[read.data_type]
-    return (
-        count // PACKED_GROUP * row.smem_chunk_bytes
-        if row.is_packed
-        else count * row.element_bits // 8
-    )
-
-
-def _brings(read: PrintedArguments) -> str:
-    count = _tx_bytes(read)
-    return f"? one copy through this map brings {count} bytes" if count else ""
-
-
-def _is_tiled(read: PrintedArguments) -> str:
-    if read.kind != "tiled":
-        mode = ".im2col" if read.kind == "im2col" else ".im2col::w"
-        return f"? this map is {read.kind}: use the {mode} instructions"
-    return "? this map is tiled: no .im2col instruction may use it"
-
-
-def _is_not_null(read: PrintedArguments) -> str:
-    if read.global_address is None:
-        return ""
-    if read.global_address == 0:
-        return "? its address is 0: that is the cause"
-    return f"? its address is {read.global_address:#x}"
-
-
-_HOPPER_SMEM = 227 * 1024
-#: Most likely first. FACTS: one case a process, H200, 2026-11-22.
-CAUSES: Final[tuple[Cause, ...]] = (
-    Cause(
-        "700",
-        "the map is in local or shared memory: a kernel parameter without __grid_constant__",
-        "declare it `const __grid_constant__ CUtensorMap map`, and pass its address",
-    ),
-    Cause(
-        "700",
-        "the map's address is a host address, was freed, or was never allocated",
-        "print the map's global_address and compare it with the live allocation "
-        "(cuPointerGetAttribute); run under compute-sanitizer",
-        _is_not_null,
-    ),
-    Cause(
-        "700",
-        "the destination lies beyond the block's shared memory",
-        "add the tile's bytes to its offset and compare with the launch's shared memory",
-        _brings,
-    ),
-    Cause(
-        "700",
-        "no dynamic shared memory was asked for at the launch",
-        "print the third launch argument; above 48 KB also set "
-        "cudaFuncAttributeMaxDynamicSharedMemorySize",
-        _brings,
-    ),
-    Cause(
-        "716",
-        "the tile in shared memory is not aligned to 128 bytes",
-        "print __cvta_generic_to_shared(tile) % 128; declare it alignas(128), 1024 with a swizzle",
-    ),
-    Cause(
-        "716",
-        "the map itself is aligned to 32 bytes only",
-        "print the address of the CUtensorMap % 64; a struct around it must be alignas(64)",
-    ),
-    Cause(
-        "716",
-        "the barrier is not aligned to 8 bytes",
-        "print its shared address % 8; declare it alignas(8) uint64_t",
-    ),
-    Cause(
-        "715",
-        "the rank of the instruction is not the map's",
-        "compare the .Nd of cp.async.bulk.tensor, or the coordinates, with the map's rank",
-        lambda read: f"? this map has rank {read.rank}: .{read.rank}d" if read.rank else "",
-    ),
-    Cause(
-        "715",
-        "a tiled map is used by an im2col instruction, or the reverse",
-        "look for .im2col in the kernel",
-        _is_tiled,
-    ),
-    Cause(
-        "715",
-        "the map is all zeros: never encoded, or not copied to the device",
-        "read the 128 bytes on the host just before the launch",
-        lambda read: "the map is not zeros" if read.global_dim or read.box_dim else "",
-    ),
-    Cause(
-        "715",
-        "the innermost coordinate is not on 16 bytes",
-        "print coordinate 0 times the element's bytes, % 16",
-        lambda read: _unit(read),
-    ),
-    Cause(
-        "715",
-        "a multicast names a block that is not in the cluster",
-        "compare the bits of the multicast mask with the cluster's size",
-    ),
-    Cause(
-        "719",
-        "the barrier was never initialized",
-        "one thread runs mbarrier.init, then fence.mbarrier_init or fence.proxy.async, then "
-        "__syncthreads(), before the first copy",
-    ),
-    Cause(
-        "719",
-        "arrivals or expected bytes leave the barrier's range of 2^20 - 1",
-        "print the count that mbarrier.init and expect_tx are given",
-        lambda read: _in_range(read),
-    ),
-    Cause(
-        "hang",
-        "the barrier expects more bytes than arrive",
-        "compare expect_tx with the sum of the copies' bytes: the whole box counts, also where it "
-        "leaves the tensor",
-        _brings,
-    ),
-    Cause(
-        "hang",
-        "the barrier is armed and no copy is issued",
-        "look at the branch of the thread that copies: the same thread arms and copies",
-    ),
-    Cause(
-        "hang",
-        "the barrier was initialized for more arrivals than come",
-        "compare the count of mbarrier.init with the threads that arrive: 1 if one thread arms it",
-    ),
-)  # fmt: skip
+#: Symptom | misuse | the check that settles it | what a map says about it: a key of `_facts`. Most
+#: likely first. Measured, one case a process: H200, 2026-11-22.
+CAUSES: Final = rows("""
+700 | the map is in local or shared memory: a kernel parameter without __grid_constant__ | declare
+    it `const __grid_constant__ CUtensorMap map`, and pass its address |
+700 | the map's address is a host address, was freed, or was never allocated | compare the map's
+    global_address with the live allocation (cuPointerGetAttribute); run compute-sanitizer | address
+700 | the destination lies beyond the block's shared memory | add the tile's bytes to its offset and
+    compare with the launch's shared memory | bytes
+700 | no dynamic shared memory was asked for at the launch | print the third launch argument; above
+    48 KB also set cudaFuncAttributeMaxDynamicSharedMemorySize | bytes
+716 | the tile in shared memory is not aligned to 128 bytes | print __cvta_generic_to_shared(tile) %
+    128; declare it alignas(128), 1024 with a swizzle |
+716 | the map itself is aligned to 32 bytes only | print the address of the CUtensorMap % 64; a
+    struct around it must be alignas(64) |
+716 | the barrier is not aligned to 8 bytes | print its shared address % 8; declare it alignas(8) |
+715 | the rank of the instruction is not the map's | compare the .Nd of cp.async.bulk.tensor, or the
+    coordinates, with the map's rank | rank
+715 | a tiled map is used by an im2col instruction, or the reverse | look for .im2col in the kernel
+    | kind
+715 | the map is all zeros: never encoded, or not copied to the device | read the 128 bytes on the
+    host just before the launch | zeros
+715 | the innermost coordinate is not on 16 bytes | print coordinate 0 times the element's bytes, %
+    16 | unit
+715 | a multicast names a block that is not in the cluster | compare the bits of the multicast mask
+    with the cluster's size |
+719 | the barrier was never initialized | one thread runs mbarrier.init, then fence.mbarrier_init,
+    then __syncthreads(), before the first copy |
+719 | arrivals or expected bytes leave the barrier's range of 2^20 - 1 | print the counts that
+    mbarrier.init and expect_tx are given | range
+hang | the barrier expects more bytes than arrive | compare expect_tx with the sum of the copies'
+    bytes: the whole box counts, also where it leaves the tensor | bytes
+hang | the barrier is armed and no copy is issued | look at the branch of the thread that copies:
+    the same thread arms and copies |
+hang | the barrier was initialized for more arrivals than come | compare the count of mbarrier.init
+    with the threads that arrive: 1 if one thread arms it |
+""")
 _SYMPTOMS: Final = {
-    "700": "an illegal memory access",
-    "715": "an illegal instruction",
-    "716": "a misaligned address",
-    "719": "a launch failure",
+    "700": "700, an illegal memory access",
+    "715": "715, an illegal instruction",
+    "716": "716, a misaligned address",
+    "719": "719, a launch failure",
     "hang": "a kernel that hangs",
 }
 _NO_ERROR = (
@@ -350,22 +203,32 @@ _NO_ERROR = (
 )
 
 
-def _unit(read: PrintedArguments) -> str:
+def _facts(read: PrintedArguments) -> dict[str, str]:
+    """Return what a map says about causes; what begins with "ruled out" excludes one."""
+    facts = {"zeros": "ruled out (this map is not zeros)"}
+    mode = {"tiled": "no .im2col", "im2col": "only .im2col", "im2col_wide": "only .im2col::w"}
+    facts["kind"] = f"this map is {read.kind}: {mode[read.kind]} instruction may use it"
+    if read.rank is not None:
+        facts["rank"] = f"this map has rank {read.rank}: .{read.rank}d"
+    if read.global_address is not None:
+        null = "0: that is the cause" if not read.global_address else f"{read.global_address:#x}"
+        facts["address"] = f"its address is {null}"
     if not isinstance(read.data_type, TensorMapDataType):
-        return ""
-    bits = DATA_TYPES[read.data_type].element_bits
-    if bits % (INNER_BYTES * 8) == 0:
-        return "every coordinate is on 16 bytes"
-    return f"? with this map, a multiple of {INNER_BYTES * 8 // bits} elements"
-
-
-def _in_range(read: PrintedArguments) -> str:
-    count = _tx_bytes(read)
-    if not count:
-        return ""
-    return (
-        f"? one copy brings {count} bytes: only {(1 << 20) // count + 1} or more of them leave it"
-    )
+        return facts
+    row = DATA_TYPES[read.data_type]
+    facts["unit"] = f"with this map, a multiple of {INNER_BYTES * 8 // row.element_bits} elements"
+    box, steps = read.box_dim or (), read.element_strides or ()
+    if box and len(box) == len(steps) and None not in (*box, *steps):
+        count = 1
+        for extent, step in zip(box, steps, strict=True):
+            count *= -(-(extent or 0) // (step or 1))
+        tx_bytes = count * row.element_bits // 8
+        if row.is_packed:
+            tx_bytes = count // PACKED_GROUP * row.smem_chunk_bytes
+        many = (1 << 20) // max(tx_bytes, 1) + 1
+        facts["bytes"] = f"one copy through this map brings {tx_bytes} bytes"
+        facts["range"] = f"one copy brings {tx_bytes} bytes: only {many} or more of them leave it"
+    return facts
 
 
 def launch_notes(text: str, maps: Sequence[PrintedArguments]) -> list[str]:
@@ -375,27 +238,23 @@ def launch_notes(text: str, maps: Sequence[PrintedArguments]) -> list[str]:
     """
     codes = [str(result.code) for result in results_of(text)]
     symptoms = [code for code in codes if code in _SYMPTOMS] + ["hang"] * bool(_HANGS.search(text))
-    one = maps[0] if maps and all(m == maps[0] for m in maps) else None
-    notes = []
-    for symptom in dict.fromkeys(symptoms):
-        name = _SYMPTOMS[symptom] if symptom == "hang" else f"{symptom}, {_SYMPTOMS[symptom]}"
-        struck, number = [], 0
-        for cause in CAUSES:
-            if cause.symptom != symptom:
-                continue
-            why = cause.excluded(one) if one else ""
-            if why and why[0] != "?":
-                struck.append(f"{name}: ruled out, {why}: {cause.misuse}")
+    facts = _facts(maps[0]) if maps and all(m == maps[0] for m in maps) else {}
+    notes: list[str] = []
+    for symptom in symptoms:
+        struck: list[str] = []
+        number = 0
+        for _, misuse, check, key in (row for row in CAUSES if row[0] == symptom):
+            fact = facts.get(key, "")
+            if fact.startswith("ruled out"):
+                struck.append(f"{_SYMPTOMS[symptom]}, {fact}: {misuse}")
                 continue
             number += 1
-            more = f" ({why[2:]})" if why else ""
-            notes.append(f"{name}, cause {number}: {cause.misuse}{more}; check: {cause.check}")
+            more = f" ({fact})" if fact else ""
+            notes.append(f"{_SYMPTOMS[symptom]}, cause {number}: {misuse}{more}; check: {check}")
         notes += struck
     if symptoms and not maps:
         notes.append("paste the map beside it, its 128 bytes or its arguments: it rules causes out")
-    if "hang" in symptoms:
-        notes.append(_NO_ERROR)
-    return notes
+    return notes + [_NO_ERROR] * ("hang" in symptoms)
 
 
 # -- notes on results of an encode ----------------------------------------------------------------

@@ -26,6 +26,12 @@ from tma_dlpack.tables.meanings import parse
 LONGEST_WORD = 60
 
 
+def rows(table: str) -> list[list[str]]:
+    """Return the rows of a table in text: cells between bars; an indented line continues a row."""
+    lines = (" ".join(row.split()) for row in re.split(r"\n(?=\S)", table.strip()))
+    return [re.split(r" \| ?", line) for line in lines]
+
+
 def key_of(word: str) -> str:
     """Return a word as the tables have it: in lower case, without underscores."""
     return word.replace("_", "").lower()
