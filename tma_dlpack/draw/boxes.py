@@ -228,7 +228,7 @@ class TensorBox(Figure):
             behind = whole.column + STACK * n / width, whole.row + STACK * n / height
             cells.append(replace(whole, column=behind[0], row=behind[1]))
         cut = columns.cut[0], rows.cut[0], columns.cut[1], rows.cut[1]
-        cells += [replace(whole, style="ground"), *sides(*tensor, cut, (width, height))]
+        cells += [replace(whole, style="ground"), *sides(*tensor, cut)]
         cells.append(_rectangle("filled", columns.box, rows.box, hatched=True))
         across, down = columns.bands(width), rows.bands(height)
         if self.outer_inside and across and down:
