@@ -341,7 +341,7 @@ def _axis(request: CopyRequest, d: int, shown: Mapping[int, tuple[int, int]]) ->
     plan = request.plan
     args = plan.arguments
     start, extent, step = int(request.coords[0, d]), args.global_dim[d], plan.steps[d]
-    # An interleaved map takes one slice whatever its box says: `counts` knows.
+    # An interleaved map takes one slice whatever its box is: see `counts`.
     span = min(args.box_dim[d], plan.counts[d] * step)
     first, last = min(0, start), max(extent, start + span)
     if last - first > MAX_TILES * span:

@@ -27,7 +27,7 @@ WORDS = ("label", "muted", "strong", "alarm")  # the styles of text
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What stands in rows [row, row + rows) and columns [column, column + columns) of a grid.
+    """What is drawn in rows [row, row + rows) and columns [column, column + columns) of a grid.
 
     Attributes
     ----------
@@ -46,7 +46,8 @@ class Cell:
     to : tuple of str
         Keys of what else has to do with it; they light up too, and light it up.
     anchor : {"start", "middle", "end"}
-        Where words stand in the cell.
+        The alignment of words in the cell. Of a zigzag: whether its teeth point right and down
+        ("start") or left and up ("end").
     css : str
         The cell's own style, such as its animation.
     """
@@ -131,7 +132,7 @@ def words(column: float, row: float, text: str, style: str = "muted", rows: floa
 
 
 def sides(columns: Span, rows: Span, cut: Sequence[bool]) -> list[Cell]:
-    """Return the left, top, right and bottom side of a rectangle, torn where it goes on."""
+    """Return the left, top, right and bottom side of a rectangle, a zigzag where it goes on."""
     (left, right), (top, bottom) = columns, rows
     wide, high = right - left, bottom - top
     across = [
@@ -140,7 +141,7 @@ def sides(columns: Span, rows: Span, cut: Sequence[bool]) -> list[Cell]:
     down = [Cell(c, top, "edge", columns=0, rows=high, anchor="start") for c in (left, right)]
     lines = [down[0], across[0], replace(down[1], anchor="end"), replace(across[1], anchor="end")]
     pairs = zip(lines, cut, strict=True)
-    return [replace(line, style="torn") if is_cut else line for line, is_cut in pairs]
+    return [replace(line, style="zigzag") if is_cut else line for line, is_cut in pairs]
 
 
 def bounds(cell: Cell, unit: Span = (1, 1)) -> tuple[float, float, float, float]:

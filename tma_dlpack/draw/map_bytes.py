@@ -1,4 +1,4 @@
-"""The 128 bytes of a map: where each field stands, its value, and how two maps differ."""
+"""The 128 bytes of a map: the place and value of each field, and how two maps differ."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class FieldValue:
     Attributes
     ----------
     key : str
-        The letter that stands for it in the picture.
+        The letter that represents it in the picture.
     field : str
         Such as ``global_dim[1]``.
     bits : str
@@ -248,7 +248,7 @@ def diff(a: TensorMap, b: TensorMap) -> MapBytes:
     Returns
     -------
     MapBytes
-        `changed` has the numbers of the bits that differ; each of `values` says whether it differs.
+        `changed` has the numbers of the bits that differ; each of `values` has `differs`.
 
     Raises
     ------

@@ -25,7 +25,7 @@ from tma_dlpack.draw.grid import (
 )
 
 MONO = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
-ROW_WIDTH = 1240  # panels stand side by side up to here, px
+ROW_WIDTH = 1240  # panels are placed side by side up to here, px
 GAP, MARGIN = 12, 8
 TITLE_SIZE, TITLE_HEIGHT = 12, 28
 BASELINE = 0.93  # of a label, from the top of its line, in font sizes
@@ -75,7 +75,7 @@ STYLES: dict[str, Style] = {
     "tensor": Style(_GROUND, _EDGE),
     "ground": Style(_GROUND),
     "edge": Style(stroke=_EDGE),
-    "torn": Style(_PAPER, _EDGE),
+    "zigzag": Style(_PAPER, _EDGE),
     "taken": Style(_TAKEN, _BLUE),
     "box": Style(stroke=_BLUE, attributes=_THICK),
     "filled": Style(("#fbe9e7", "#3c2020"), _RED),
@@ -219,8 +219,8 @@ def _centred(c: Cell, look: Look) -> list[str]:
 
 
 def _line(c: Cell) -> list[tuple[float, float]]:
-    """Return the points of a line; a torn one zigzags beside it."""
-    if c.style != "torn":
+    """Return the points of a line; a zigzag has teeth beside it."""
+    if c.style != "zigzag":
         return [(c.column, c.row), (c.column + c.columns, c.row + c.rows)]
     count = max(2, round((c.columns + c.rows) / TOOTH / 2) * 2)
     depth = TOOTH_DEPTH if c.anchor == "start" else -TOOTH_DEPTH  # to the right, or down

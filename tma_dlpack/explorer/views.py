@@ -54,7 +54,7 @@ def figures(look: Look, tab: str, options: Mapping[str, Any]) -> tuple[Figure, .
         For what cannot be drawn, such as the bytes of a map that has none here.
     """
     tensor_map, coords = look.tensor_map, look.choice.coords
-    assert tensor_map is not None  # callers ask look.ok first
+    assert tensor_map is not None  # callers check look.ok first
     taps = look.choice.im2col_offsets or None
     if tab in ("tensor", "shared"):
         memory = draw.shared(tensor_map, coords, im2col_offsets=taps)
