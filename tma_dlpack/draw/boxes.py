@@ -189,7 +189,6 @@ class TensorBox(Figure):
     def text(self) -> str:
         """Return the axes in words, and a sketch: ``#`` copied, ``x`` out of bounds."""
         rows, columns = self.rows, self.columns
-
         lines = [self.title, *self.notes]
         for row in rows.samples(TEXT_HEIGHT):
             marks = ""
