@@ -82,17 +82,11 @@ class Grid:
     def in_pixels(self, left: float, top: float) -> list[Cell]:
         """Return the cells in pixels, the corner of the grid being at (left, top)."""
         (w, h), (x, y) = self.unit, self.origin
-        left, top = left - x * w, top - y * h
-        return [
-            replace(
-                c,
-                column=round(left + c.column * w, 2),
-                row=round(top + c.row * h, 2),
-                columns=c.columns * w,
-                rows=c.rows * h,
-            )
-            for c in self.cells
-        ]
+        cells = []
+        for c in self.cells:
+            column, row = round(left + (c.column - x) * w, 2), round(top + (c.row - y) * h, 2)
+            cells.append(replace(c, column=column, row=row, columns=c.columns * w, rows=c.rows * h))
+        return cells
 
     def bounds(self) -> tuple[float, float, float, float]:
         """Return left, top, right and bottom of all cells in pixels, seen from the corner."""
