@@ -151,21 +151,21 @@ def panel_texts(scene):
     [((4096,), (256,), (0,)), ((4096, 4096), (64, 32), (2048, 4064))],
     ids=["a long vector", "a large matrix"],
 )
-def test_a_cropped_tensor_is_torn_where_it_goes_on_and_has_a_minimap(shape, box, coords):
+def test_a_cropped_tensor_has_a_zigzag_where_it_goes_on_and_has_a_minimap(shape, box, coords):
     tm = tma.make_tma_descriptor(np.zeros(shape, np.float16), box)
     figure = draw.tensor(tm, coords)
     (scene,) = figure.scenes()
     assert "the whole tensor; framed: what is drawn" in panel_texts(scene)
     axes = (figure.columns,) if len(shape) == 1 else (figure.rows, figure.columns)
     cut = sum((a.shown[0] > 0) + (a.shown[1] < a.extent) for a in axes)
-    torn = [i for i in scene.items if i.style == "torn"]
-    assert len(torn) == cut > 0
+    zigzags = [i for i in scene.items if i.style == "zigzag"]
+    assert len(zigzags) == cut > 0
 
 
-def test_a_tensor_that_is_drawn_whole_has_no_torn_edge():
+def test_a_tensor_that_is_drawn_whole_has_no_zigzag():
     (scene,) = draw.tensor(TILED["a dense tile"].tile()).scenes()
     assert "the whole tensor; framed: what is drawn" not in panel_texts(scene)
-    assert "torn" not in {item.style for item in scene.items}
+    assert "zigzag" not in {item.style for item in scene.items}
 
 
 def test_two_to_the_31_rows_are_drawn_within_the_panel():

@@ -85,7 +85,8 @@ NAMELESS = """() => [...document.querySelectorAll("button, input, select, [role=
 WITHOUT_SHORTCUTS_OF_JUPYTER = """() => {
   const stage = document.querySelector(".tmax-stage").shadowRoot;
   const keys = ".tmax :is(button, input, select, summary, [tabindex])";
-  const all = [...document.querySelectorAll(keys), ...stage.querySelectorAll("[tabindex]")];
+  const drawn = stage.querySelectorAll("[tabindex]");
+  const all = [...document.querySelectorAll(keys), ...drawn, ...(drawn.length ? [stage.host] : [])];
   return all.filter((e) => e.dataset.lmSuppressShortcuts !== "true").map((e) => e.outerHTML);
 }"""
 

@@ -189,7 +189,6 @@ class TensorBox(Figure):
     def text(self) -> str:
         """Return the axes in words, and a sketch: ``#`` copied, ``x`` out of bounds."""
         rows, columns = self.rows, self.columns
-
         lines = [self.title, *self.notes]
         for row in rows.samples(TEXT_HEIGHT):
             marks = ""
@@ -228,7 +227,7 @@ class TensorBox(Figure):
             behind = whole.column + STACK * n / width, whole.row + STACK * n / height
             cells.append(replace(whole, column=behind[0], row=behind[1]))
         cut = columns.cut[0], rows.cut[0], columns.cut[1], rows.cut[1]
-        cells += [replace(whole, style="ground"), *sides(*tensor, cut, (width, height))]
+        cells += [replace(whole, style="ground"), *sides(*tensor, cut)]
         cells.append(_rectangle("filled", columns.box, rows.box, hatched=True))
         across, down = columns.bands(width), rows.bands(height)
         if self.outer_inside and across and down:
@@ -341,7 +340,7 @@ def _axis(request: CopyRequest, d: int, shown: Mapping[int, tuple[int, int]]) ->
     plan = request.plan
     args = plan.arguments
     start, extent, step = int(request.coords[0, d]), args.global_dim[d], plan.steps[d]
-    # An interleaved map takes one slice whatever its box says: `counts` knows.
+    # An interleaved map takes one slice whatever its box is: see `counts`.
     span = min(args.box_dim[d], plan.counts[d] * step)
     first, last = min(0, start), max(extent, start + span)
     if last - first > MAX_TILES * span:

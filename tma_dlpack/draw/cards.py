@@ -39,8 +39,8 @@ def tensor_map_html(tensor_map: TensorMap) -> str:
     Returns
     -------
     str
-        A fragment with its own style sheet, at most 400 KB: larger figures are cut short and say
-        so. If `load_tile` would refuse the first tile, the reason stands in place of its figures.
+        A fragment with its own style sheet, at most 400 KB: larger figures are cut short, with a
+        note. If `load_tile` would refuse the first tile, the reason replaces its figures.
 
     Examples
     --------
@@ -161,7 +161,7 @@ def rules_html(rules: RuleList) -> str:
 
 
 def report_parts(report: Report) -> list[str]:
-    """Return the pieces of `report_html`, to stand among others in a page."""
+    """Return the pieces of `report_html`, to join with others in a page."""
     require("report", report, (Report,), "pass the result of check_tma_descriptor(x, ...)")
     refused = f"✗ refused: {counted(len(report.violations), 'violation')}"
     parts = [bold("✓ accepted" if report.ok else refused)]

@@ -223,12 +223,12 @@ class MemoryLine:
 class Block:
     """Lines that are drawn, and a sentence on those after them that are not.
 
-    `torn` says that what follows is left out and not merely like what is drawn.
+    `is_cut`: what follows is left out, and not merely like what is drawn.
     """
 
     lines: tuple[MemoryLine, ...]
     then: str = ""
-    torn: bool = False
+    is_cut: bool = False
 
 
 # --- Contents of shared memory --------------------------------------------------------------------
@@ -315,7 +315,7 @@ class _Contents:
         if left < count:
             not_drawn = f"{self._rows(left, count)} not drawn"
             then = "; ".join(filter(None, (blocks[-1].then, not_drawn)))
-            blocks[-1] = replace(blocks[-1], then=then, torn=True)
+            blocks[-1] = replace(blocks[-1], then=then, is_cut=True)
         return tuple(blocks)
 
     def _alike(self, shown: int, begin: int, count: int) -> bool:

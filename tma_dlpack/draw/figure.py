@@ -46,7 +46,7 @@ class Figure(ABC):
 
     __slots__ = ()
 
-    title: str  # one line that says what is shown
+    title: str  # one line that describes the figure
 
     @abstractmethod
     def scenes(self) -> tuple[Scene, ...]:
@@ -62,7 +62,7 @@ class Figure(ABC):
         Parameters
         ----------
         row_width : int
-            Panels stand side by side up to this width in pixels; further ones go below.
+            Width in pixels up to which panels are placed side by side.
 
         Returns
         -------
@@ -75,7 +75,7 @@ class Figure(ABC):
         return fragment([self])
 
     def panels(self) -> str:
-        """Return the HTML without the style sheet, to stand among others in a `fragment`."""
+        """Return the HTML without the style sheet, to join with others in a `fragment`."""
         return f'<div class="tma-title"><b>{html.escape(self.title)}</b></div>{panel_row(self)}'
 
     def __str__(self) -> str:
@@ -107,7 +107,7 @@ def require(argument: str, value: object, kinds: tuple[type, ...], fix: str) -> 
 
 
 def panel_row(figure: Figure) -> str:
-    """Return panels side by side; they shrink first, and stand below each other where narrow."""
+    """Return panels side by side; they shrink first, and wrap where it is narrow."""
     panels = "".join(map(_still, figure.scenes()))
     return f'<div class="tma-panels" style="{_ROW}">{panels}</div>'
 

@@ -21,14 +21,13 @@ NOTE_COLUMNS = 88  # characters, before a note is wrapped
 MARGIN, GAP = 10, 8  # px around a panel, and between its parts
 HEADING_LINE, LINE, LEGEND_LINE = 18, 16, 20  # px of a line above, of a note, of a legend
 SAMPLE = 22, 14  # px of the cell beside the words of a legend
-TOOTH_DEPTH = 3  # px of a torn side
 
 WORDS = ("label", "muted", "strong", "alarm")  # the styles of text
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What stands in rows [row, row + rows) and columns [column, column + columns) of a grid.
+    """What is drawn in rows [row, row + rows) and columns [column, column + columns) of a grid.
 
     Attributes
     ----------
@@ -47,7 +46,8 @@ class Cell:
     to : tuple of str
         Keys of what else has to do with it; they light up too, and light it up.
     anchor : {"start", "middle", "end"}
-        Where words stand in the cell.
+        The alignment of words in the cell. Of a zigzag: whether its teeth point right and down
+        ("start") or left and up ("end").
     css : str
         The cell's own style, such as its animation.
     """
@@ -79,14 +79,20 @@ class Grid:
     origin: tuple[float, float] = (0, 0)
     windows: tuple[tuple[str, int, int, int], ...] = ()
 
-    def in_pixels(self) -> list[Cell]:
-        """Return the cells in pixels, from the corner on."""
-        (w, h), (left, top) = self.unit, self.origin
-        corners = ((w * (c.column - left), h * (c.row - top)) for c in self.cells)
-        return [
-            replace(c, column=x, row=y, columns=c.columns * w, rows=c.rows * h)
-            for c, (x, y) in zip(self.cells, corners, strict=True)
-        ]
+    def in_pixels(self, left: float, top: float) -> list[Cell]:
+        """Return the cells in pixels, the corner of the grid being at (left, top)."""
+        (w, h), (x, y) = self.unit, self.origin
+        cells = []
+        for c in self.cells:
+            column, row = round(left + (c.column - x) * w, 2), round(top + (c.row - y) * h, 2)
+            cells.append(replace(c, column=column, row=row, columns=c.columns * w, rows=c.rows * h))
+        return cells
+
+    def bounds(self) -> tuple[float, float, float, float]:
+        """Return left, top, right and bottom of all cells in pixels, seen from the corner."""
+        x, y = self.unit[0] * self.origin[0], self.unit[1] * self.origin[1]
+        edges = list(zip(*(bounds(cell, self.unit) for cell in self.cells), strict=True))
+        return min(edges[0]) - x, min(edges[1]) - y, max(edges[2]) - x, max(edges[3]) - y
 
 
 Legend = Sequence[tuple[Cell, str]]
@@ -119,32 +125,27 @@ def words(column: float, row: float, text: str, style: str = "muted", rows: floa
     return Cell(column, row, style, text, columns=0, rows=rows, anchor="start")
 
 
-def sides(columns: Span, rows: Span, cut: Sequence[bool], unit: Span) -> list[Cell]:
-    """Return the left, top, right and bottom side of a rectangle, torn where it goes on."""
+def sides(columns: Span, rows: Span, cut: Sequence[bool]) -> list[Cell]:
+    """Return the left, top, right and bottom side of a rectangle, a zigzag where it goes on."""
     (left, right), (top, bottom) = columns, rows
-    wide, high, x, y = right - left, bottom - top, TOOTH_DEPTH / unit[0], TOOTH_DEPTH / unit[1]
-    straight = (
-        (left, top, 0, high),
-        (left, top, wide, 0),
-        (right, top, 0, high),
-        (left, bottom, wide, 0),
-    )
-    inwards = (x, 0), (0, y), (-x, 0), (0, -y)
-    cells = []
-    for (column, row, w, h), (dx, dy), is_cut in zip(straight, inwards, cut, strict=True):
-        style, w, h = ("torn", w + dx, h + dy) if is_cut else ("edge", w, h)
-        cells.append(Cell(column, row, style, columns=w, rows=h))
-    return cells
+    wide, high = right - left, bottom - top
+    across = [
+        Cell(left, row, "edge", columns=wide, rows=0, anchor="start") for row in (top, bottom)
+    ]
+    down = [Cell(c, top, "edge", columns=0, rows=high, anchor="start") for c in (left, right)]
+    lines = [down[0], across[0], replace(down[1], anchor="end"), replace(across[1], anchor="end")]
+    pairs = zip(lines, cut, strict=True)
+    return [replace(line, style="zigzag") if is_cut else line for line, is_cut in pairs]
 
 
-def bounds(cell: Cell) -> tuple[float, float, float, float]:
+def bounds(cell: Cell, unit: Span = (1, 1)) -> tuple[float, float, float, float]:
     """Return left, top, right and bottom of a cell in pixels, or of its words."""
-    right, bottom = cell.column + cell.columns, cell.row + cell.rows
+    (w, h), left, top = unit, cell.column * unit[0], cell.row * unit[1]
     if cell.style not in WORDS:
-        return cell.column, cell.row, right, bottom
-    width, middle = text_width(cell.text), cell.row + cell.rows / 2
-    free = cell.columns - width
-    left = cell.column + {"start": 0, "middle": free / 2, "end": free - 6}[cell.anchor]
+        return left, top, left + cell.columns * w, top + cell.rows * h
+    width, middle = text_width(cell.text), top + cell.rows * h / 2
+    free = cell.columns * w - width
+    left += {"start": 0, "middle": free / 2, "end": free - 6}[cell.anchor]
     return left, middle - 7, left + width, middle + 7
 
 
@@ -164,29 +165,27 @@ def lay_out(
         if text:
             items.append(words(MARGIN, y, text, style, LINE))
             y += HEADING_LINE
-    placed = [(grid, grid.in_pixels()) for grid in grids]
-    left = MARGIN - min((bounds(cell)[0] for _, cells in placed for cell in cells), default=0)
+    edges = [(grid, *grid.bounds()) for grid in grids]
+    left = MARGIN - min(edge[1] for edge in edges)
+    right = left + max(edge[3] for edge in edges)
     data: list[tuple[str, str]] = []
-    for grid, cells in placed:
-        boxes = [bounds(cell) for cell in cells]
-        top = y - min(box[1] for box in boxes)
-        items += [
-            replace(c, column=round(c.column + left, 2), row=round(c.row + top, 2)) for c in cells
-        ]
-        y = top + max(box[3] for box in boxes) + GAP
-        corners, spans = {"x": left, "y": top}, dict(zip("xy", grid.unit, strict=True))
+    for grid, _, above_corner, _, below_corner in edges:
+        top = y - above_corner
+        items += grid.in_pixels(left, top)
+        y = top + below_corner + GAP
         for name, dimension, first, last in grid.windows:
-            length = (last - first) * spans[name]
-            data.append((name, f"{dimension} {corners[name]:g} {length:g} {first} {last}"))
+            n = "xy".index(name)
+            place = f"{(left, top)[n]:g} {(last - first) * grid.unit[n]:g}"
+            data.append((name, f"{dimension} {place} {first} {last}"))
+    others: list[Cell] = []
     for note in notes:
         for line in textwrap.wrap(note, NOTE_COLUMNS, subsequent_indent="  "):
             style = "alarm" if note[0] == "✗" else "muted"
-            items.append(words(MARGIN, y, line, style, LINE))
+            others.append(words(MARGIN, y, line, style, LINE))
             y += LINE
-    right = max((bounds(cell)[2] for cell in items), default=0)
     entries, y = _legend(legend, y + 2, max(right, NOTE_COLUMNS * LABEL_SIZE * GLYPH_WIDTH))
-    items += entries
-    right = max((bounds(cell)[2] for cell in items), default=0)
+    items += [*others, *entries]
+    right = max(right, *(bounds(cell)[2] for cell in (*items[:2], *others, *entries)))
     return Scene(round(right + MARGIN, 2), round(y + 4, 2), about, tuple(items), tuple(data), css)
 
 

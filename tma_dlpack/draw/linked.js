@@ -57,7 +57,8 @@ class Linked {
     const keys = [...new Set([...svg.querySelectorAll("[data-k]")].map((p) => p.dataset.k))];
     if (!keys.length) return;
     svg.setAttribute("tabindex", "0");
-    svg.setAttribute("data-lm-suppress-shortcuts", "true");  // JupyterLab leaves its keys alone
+    // JupyterLab leaves its keys alone; a key in a shadow root comes to it from the host.
+    for (const e of [svg, svg.getRootNode().host]) e?.setAttribute("data-lm-suppress-shortcuts", "true");
     svg.addEventListener("keydown", (event) => {
       const by = { ArrowRight: 1, ArrowDown: 8, ArrowLeft: -1, ArrowUp: -8 }[event.key];
       if (event.key === "Escape") this.pin("");

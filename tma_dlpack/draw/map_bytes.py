@@ -1,4 +1,4 @@
-"""The 128 bytes of a map: where each field stands, its value, and how two maps differ."""
+"""The 128 bytes of a map: the place and value of each field, and how two maps differ."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ ROW = 15  # px of the table of values
 FIELD_X, BITS_X, VALUE_X, LEAST_VALUE = 32, 200, 322, 104
 KEYS = string.ascii_letters  # of the fields, in the order of the table
 MEASURED = "measured on an H200 (driver 580.159.04), not published"
+STORED = "in brackets: the stored number, where it is value - 1 or in units of 16 bytes"
 HIDDEN = "host address"  # of a tensor in host memory: another one in each run
 _ENUMS = {
     "interleave": TmaInterleaveLayout,
@@ -56,7 +57,7 @@ class FieldValue:
     Attributes
     ----------
     key : str
-        The letter that stands for it in the picture.
+        The letter that represents it in the picture.
     field : str
         Such as ``global_dim[1]``.
     bits : str
@@ -143,17 +144,14 @@ class MapBytes(Figure):
     def notes(self) -> tuple[str, ...]:
         """What is not drawn, and how sure the layout is."""
         left = 8 * (MAP_BYTES // 8 - len(self.lines))
-        brackets = "in brackets: the stored number, where it is value - 1 or in units of 16 bytes"
-        derived = "bytes 64 to 127: as on sm_90, not derived"
-        notes = {
-            f"the other {left} bytes are 0": left > 0,
-            "letters: fields of the first map": any("-" in v.values for v in self.values),
-            brackets: any("(0x" in shown for v in self.values for shown in v.shown),
-            f"··: {HIDDEN}, another one in each run": any(HIDDEN in v.shown for v in self.values),
-            f"layout {self.provenance}": True,
-            derived: self.provenance == DERIVED,
-        }
-        return tuple(note for note, applies in notes.items() if applies)
+        shown = {value for v in self.values for value in v.shown}
+        notes = [f"the other {left} bytes are 0"] * (left > 0)
+        notes += ["letters: fields of the first map"] * ("-" in shown)
+        notes += [STORED] * any("(0x" in value for value in shown)
+        notes += [f"··: {HIDDEN}, another one in each run"] * (HIDDEN in shown)
+        notes += [f"layout {self.provenance}"]
+        notes += ["bytes 64 to 127: as on sm_90, not derived"] * (self.provenance == DERIVED)
+        return tuple(notes)
 
     def hexadecimal(self, n: int) -> list[list[str]]:
         """Return the bytes of line n of each map; those of a host address as dots."""
@@ -248,7 +246,7 @@ def diff(a: TensorMap, b: TensorMap) -> MapBytes:
     Returns
     -------
     MapBytes
-        `changed` has the numbers of the bits that differ; each of `values` says whether it differs.
+        `changed` has the numbers of the bits that differ; each of `values` has `differs`.
 
     Raises
     ------

@@ -20,7 +20,7 @@ TALL = ATOM_HEIGHT / (ATOM_HEIGHT + GAP)  # of an atom, in rows
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """Rows of one span that lie one after the other in shared memory.
+    """Rows of one span, one after the other in shared memory.
 
     Attributes
     ----------
@@ -241,7 +241,7 @@ Atoms = list[list[tuple[int, tuple[int, ...]]]]
 
 
 def _k_major(d: MatrixDescriptor, span: int) -> Atoms:
-    """Rows of M or N down, spans of K across: each start of a step lies in one of them."""
+    """Rows of M or N down, spans of K across: each step starts in one of them."""
     columns: dict[int, list[int]] = {}
     for step, start in enumerate(d.k_starts):
         if d.swizzle is TmaSwizzle.none:  # a step is two columns of 16 bytes

@@ -52,8 +52,8 @@ class Layout:
                 for k, chunk in enumerate(line.chunks):
                     cells += _chunk(chunk, k, row)
                 row += 1
-            if block.torn:
-                cells.append(Cell(0, row + 0.1, "torn", columns=CHUNKS, rows=0.1))
+            if block.is_cut:
+                cells.append(Cell(0, row + 0.1, "zigzag", columns=CHUNKS, rows=0, anchor="start"))
             if block.then:
                 cells.append(words(0, row, f"⋮ {block.then}", "label"))
                 row += THEN_ROWS

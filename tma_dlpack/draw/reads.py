@@ -28,7 +28,7 @@ from tma_dlpack.tensor_map.map import TensorMap
 
 WARP, PHASE = 32, 8  # threads; of 16 bytes, those served at once
 MAX_READS = 1 << 16  # 16-byte reads of a pattern, or threads of a function, that are looked at
-MAX_PHASES = 16  # kept to be stepped through
+MAX_PHASES = 16  # that can be stepped through
 
 PATTERNS = {
     "column": "8 rows at one 16-byte column per phase, as ldmatrix reads them",

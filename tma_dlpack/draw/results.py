@@ -195,7 +195,7 @@ def _known(report: object, name: str, fix: str) -> None:
 
 
 def render_traceback(error: TmaError) -> list[str]:
-    """Return a traceback without our own frames, as IPython asks for it (``_render_traceback_``).
+    """Return a traceback without our own frames, as IPython calls it (``_render_traceback_``).
 
     In a notebook the violations are also displayed as HTML above it, and the traceback ends with
     the ids of the rules. In a terminal it ends with the whole message.
@@ -260,7 +260,7 @@ def _show_card(error: TmaError) -> bool:
     """Show the card of a refusal in a front end that takes HTML; return whether it was shown."""
     if not isinstance(error, TmaPreconditionError) or not hasattr(_shell(), "kernel"):
         return False
-    if _SHOWN in error.__dict__:  # IPython asks twice
+    if _SHOWN in error.__dict__:  # IPython calls twice
         return True
     error.__dict__[_SHOWN] = True
     data = {"text/html": error_html(error), "text/plain": str(error)}

@@ -25,11 +25,11 @@ from tma_dlpack.draw.grid import (
 )
 
 MONO = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
-ROW_WIDTH = 1240  # panels stand side by side up to here, px
+ROW_WIDTH = 1240  # panels are placed side by side up to here, px
 GAP, MARGIN = 12, 8
 TITLE_SIZE, TITLE_HEIGHT = 12, 28
 BASELINE = 0.93  # of a label, from the top of its line, in font sizes
-HATCH_GAP, TOOTH = 7, 6  # px
+HATCH_GAP, TOOTH, TOOTH_DEPTH = 7, 6, 3  # px
 
 #: CSS that stops every animation for readers who do not want motion.
 STILL = "@media (prefers-reduced-motion:reduce){g{animation:none!important}}"
@@ -75,7 +75,7 @@ STYLES: dict[str, Style] = {
     "tensor": Style(_GROUND, _EDGE),
     "ground": Style(_GROUND),
     "edge": Style(stroke=_EDGE),
-    "torn": Style(_PAPER, _EDGE),
+    "zigzag": Style(_PAPER, _EDGE),
     "taken": Style(_TAKEN, _BLUE),
     "box": Style(stroke=_BLUE, attributes=_THICK),
     "filled": Style(("#fbe9e7", "#3c2020"), _RED),
@@ -188,7 +188,7 @@ def _cell(c: Cell, look: Look) -> str:
         return (
             f'<text x="{left:g}" y="{middle + 3.5:g}"{look(c.style)}>{html.escape(c.text)}</text>'
         )
-    if c.style == "torn" or not c.columns or not c.rows:
+    if not c.columns or not c.rows:
         points = " ".join(f"{x:g},{y:g}" for x, y in _line(c))
         return f'<polyline points="{points}"{look(c.style)}/>'
     key = f' data-k="{html.escape(c.key)}"' * bool(c.key)
@@ -219,15 +219,16 @@ def _centred(c: Cell, look: Look) -> list[str]:
 
 
 def _line(c: Cell) -> list[tuple[float, float]]:
-    """Return the points of a line; a torn one zigzags along the longer side of its cell."""
-    if c.style != "torn":
+    """Return the points of a line; a zigzag has teeth beside it."""
+    if c.style != "zigzag":
         return [(c.column, c.row), (c.column + c.columns, c.row + c.rows)]
-    is_wide = abs(c.columns) > abs(c.rows)
-    count = max(2, round(max(c.columns, c.rows) / TOOTH / 2) * 2)
+    count = max(2, round((c.columns + c.rows) / TOOTH / 2) * 2)
+    depth = TOOTH_DEPTH if c.anchor == "start" else -TOOTH_DEPTH  # to the right, or down
     points = []
     for n in range(count + 1):
-        x, y = (n / count, n % 2) if is_wide else (n % 2, n / count)
-        points.append((round(c.column + c.columns * x, 2), round(c.row + c.rows * y, 2)))
+        x, y = (0, depth * (n % 2)) if c.columns else (depth * (n % 2), 0)
+        along = round(c.column + c.columns * n / count, 2), round(c.row + c.rows * n / count, 2)
+        points.append((along[0] + x, along[1] + y))
     return points
 
 

@@ -156,7 +156,7 @@ class Im2colWalk(Figure):
             cells += _outline(self.shifted, rows, columns, "shifted")
             legend = (*LEGEND, SHIFTED)
         ends = (columns.start, columns.stop), (rows.start, rows.stop)
-        cells += [side for side in sides(*ends, self.cut(image), UNIT) if side.style == "torn"]
+        cells += [side for side in sides(*ends, self.cut(image)) if side.style == "zigzag"]
         about, notes = f"{self.title}, {image.name}", (*self.notes, *self.missing(image))
         return lay_out(about, [Grid(tuple(cells), UNIT)], image.name, (), notes, legend)
 

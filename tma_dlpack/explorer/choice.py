@@ -179,7 +179,7 @@ def shape_of(subject: object) -> tuple[int, ...]:
 def first_choice(tensor: object, target: str | None = None) -> Choice:
     """Return a request to begin with: rows of 128 bytes, 8 of them, swizzled where that fits.
 
-    Where no box of the tensor is accepted, the choice is refused, and its report says why.
+    Where no box of the tensor is accepted, the choice is refused, and its report has the reason.
 
     Raises
     ------
@@ -232,7 +232,7 @@ def padded(tensor: object) -> tuple[npt.NDArray[np.generic], str] | None:
 
 
 def choice_of(tensor_map: TensorMap) -> Choice:
-    """Return the choice that a map was made by, as far as its arguments say.
+    """Return the choice that a map was made by, as far as its arguments show.
 
     >>> import numpy as np, tma_dlpack as tma
     >>> tm = tma.make_tma_descriptor(np.zeros((64, 64), np.float16), (16, 64), swizzle="bytes128")

@@ -273,9 +273,9 @@ class Explorer {
       make("div", { class: "tmax-pictures" }, make("div", { role: "tablist", "aria-label": "pictures" }, ...this.tabs),
         this.note, this.state, this.refused, this.fixes, this.stepper, this.host, this.codeBox, this.said, this.report, tools)));
     this.el.append(this.root);
-    const kept = make("style", {}, start.kept ? `.${start.kept}{display:none}` : "");
-    document.head.append(kept);
-    this.dispose = () => kept.remove();
+    const hidden = make("style", {}, start.stored ? `.${start.stored}{display:none}` : "");
+    document.head.append(hidden);
+    this.dispose = () => hidden.remove();
   }
 
   // --- Asking: one question at a time, the newest wins ---

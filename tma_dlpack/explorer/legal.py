@@ -171,7 +171,7 @@ def _words(violation: Any) -> str:
 
 
 def _refused(reach: Range, reason: Judge, choice: Choice, name: str) -> Iterable[Run]:
-    """Ask as few values as will do: all of a short range, multiples of a step, ends of the rest.
+    """Judge as few values as will do: all of a short range, multiples of a step, ends of the rest.
 
     The inner extent is legal in steps, the others from one value to another.
     """

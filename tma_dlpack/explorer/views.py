@@ -22,27 +22,15 @@ LAST = "the picture shows the last accepted values"
 MOST_BOXES = 48  # along one axis, before the picture is cropped around the box
 
 #: tab -> its title.
-TABS = {
-    "tensor": "Tensor",
-    "shared": "Shared memory",
-    "copy": "Copy",
-    "banks": "Banks",
-    "bytes": "Bytes",
-    "core": "Tensor core",
-    "code": "Code",
-}
+TABS = {"tensor": "Tensor", "shared": "Shared memory", "copy": "Copy", "banks": "Banks"}
+TABS |= {"bytes": "Bytes", "core": "Tensor core", "code": "Code"}
 #: What the Banks tab can read the tile with.
 ACCESSES = ("column", "row", "ldmatrix")
-_GROUPS = {
-    "coords": "Tile: coords",
-    "im2col_offsets": "Filter tap: im2col_offsets",
-    "box_sizes": "Box: box_sizes",
-    "channels_per_pixel": "Column",
-    "pixels_per_column": "Column",
-    "pixel_box_lower_corner": "Bounding box",
-    "pixel_box_upper_corner": "Bounding box",
-    "elem_strides": "Traversal: elem_strides",
-}
+#: field -> title of its group of controls.
+_GROUPS = {"coords": "Tile: coords", "im2col_offsets": "Filter tap: im2col_offsets"}
+_GROUPS |= {"box_sizes": "Box: box_sizes", "elem_strides": "Traversal: elem_strides"}
+_GROUPS |= dict.fromkeys(("channels_per_pixel", "pixels_per_column"), "Column")
+_GROUPS |= dict.fromkeys(("pixel_box_lower_corner", "pixel_box_upper_corner"), "Bounding box")
 
 
 def figures(look: Look, tab: str, options: Mapping[str, Any]) -> tuple[Figure, ...]:
@@ -54,7 +42,7 @@ def figures(look: Look, tab: str, options: Mapping[str, Any]) -> tuple[Figure, .
         For what cannot be drawn, such as the bytes of a map that has none here.
     """
     tensor_map, coords = look.tensor_map, look.choice.coords
-    assert tensor_map is not None  # callers ask look.ok first
+    assert tensor_map is not None  # callers check look.ok first
     taps = look.choice.im2col_offsets or None
     if tab in ("tensor", "shared"):
         memory = draw.shared(tensor_map, coords, im2col_offsets=taps)

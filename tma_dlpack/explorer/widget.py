@@ -55,7 +55,7 @@ def explore(tensor: object, *, target: Target | str | None = None) -> Explorer:
     ----------
     tensor : object
         Anything with ``__dlpack__`` (its data is not read), or a `TensorMap`, im2col maps included.
-        A map that keeps its tensor can be changed; of another, only the tile.
+        A map that has its tensor can be changed; of another, only the tile.
     target : Target or str, optional
         As in `make_tma_descriptor`.
 
@@ -107,7 +107,7 @@ def _explore_map(tensor_map: TensorMap) -> Explorer:
 
 
 class Explorer:
-    """The arguments of a map that can be changed, and the map and figures that they give.
+    """The arguments of a map that can be changed, and the map and figures that result.
 
     Attributes
     ----------
@@ -145,7 +145,7 @@ class Explorer:
         Raises
         ------
         TmaPreconditionError
-            For another name. What is refused is no error: `look.report` says why.
+            For another name. What is refused is no error: `look.report` has the reason.
         """
         known = [name for name in asdict(self.choice) if name not in ("target", "preparation")]
         for name in values:
@@ -164,7 +164,7 @@ class Explorer:
     # --- Requests of the front end ----------------------------------------------------------------
 
     def hear(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Do what the front end asks, and return the answer that it shows.
+        """Serve a request of the front end; return the answer that it shows.
 
         ``{"do": "choose", "values": {"coords[0]": 8}}``, ``"fix"``, ``"undo"``, or ``"legal"`` for
         what the controls could be set to. Values that are no integers or options are ignored.
@@ -221,7 +221,7 @@ class Explorer:
 
     @property
     def panel(self) -> Panel | None:
-        """The live widget, made when first asked for; None without anywidget."""
+        """The live widget, made on first use; None without anywidget."""
         if self._panel is None:
             try:
                 self._panel = Panel(self)
@@ -240,7 +240,7 @@ class Explorer:
     _repr_html_ = still
 
     def _ipython_display_(self) -> None:
-        """Show the live widget, and beside it a still picture that a saved notebook keeps."""
+        """Show the live widget, and beside it a still picture for a saved notebook."""
         from IPython.display import display
 
         panel = self.panel
@@ -290,7 +290,7 @@ _NUMBERS = itertools.count(1)
 
 
 class Panel:
-    """The live widget of an explorer, and the still picture that a saved notebook keeps.
+    """The live widget of an explorer, and the still picture of a saved notebook.
 
     `still_class` is the class of that picture, by which the live widget hides it: the same in each
     run of a notebook. Raises ImportError without anywidget.
@@ -301,18 +301,18 @@ class Panel:
         self._still: Any = None
         self.widget: Any = _widget_class()()
         code = zlib.crc32(explorer.choice.call().encode())
-        self.still_class = f"tma-kept-{code:08x}-{next(_NUMBERS)}"
+        self.still_class = f"tma-stored-{code:08x}-{next(_NUMBERS)}"
         self._start()
         self.widget.on_msg(self._hear)
 
     def _start(self) -> None:
-        self.widget.start = {**start_state(self._explorer), "kept": self.still_class}
+        self.widget.start = {**start_state(self._explorer), "stored": self.still_class}
 
     def _hear(self, _: object, asked: Any, buffers: object) -> None:
         if not isinstance(asked, dict):
             return
         self.send(self._explorer.hear(asked))
-        if asked.get("do") == "legal":  # sent when the user pauses: keep the state if saved now
+        if asked.get("do") == "legal":  # sent when the user pauses: store the state
             self._start()
             if self._still is not None:
                 self._still.update(self._bundle(), raw=True)
