@@ -136,8 +136,9 @@ def test_128_bytes_that_are_no_map_are_not_listed(traced):
     assert trace.maps == ()
 
 
-def test_after_an_unload_a_handle_is_another_kernel(traced):
-    _, trace = traced("init tiled launch unload launch")
+@pytest.mark.parametrize("unload", ["unload", "unload_library"])
+def test_after_an_unload_a_handle_is_another_kernel(traced, unload):
+    _, trace = traced(f"init tiled launch {unload} launch")
     assert trace.maps[0].uses == (("gemm", 1, 0, 1, False), ("gemm", 2, 64, 1, False))
 
 
@@ -230,18 +231,35 @@ def test_a_pointer_to_no_memory_is_an_entry_that_says_so(traced, bad):
     assert getattr(made.arguments, ARRAYS[bad], None) is None
 
 
+@pytest.fixture
+def without(tmp_path):
+    """Compile a library in which a function of libc fails; return the variable that loads it."""
+
+    def preload(function):
+        source, library = tmp_path / "without.c", tmp_path / "without.so"
+        source.write_text(f"#include <errno.h>\n{function}")
+        compile_c(str(source), library)
+        return {"LD_PRELOAD": f"{os.environ.get('LD_PRELOAD', '')} {library}"}
+
+    return preload
+
+
 @pytest.mark.parametrize(("words", "unreadable"), [("tiled", []), ("bad 3", ["box_dim"])])
 def test_where_process_vm_readv_is_forbidden_memory_is_read_another_way(
-    traced, tmp_path, words, unreadable
+    traced, without, words, unreadable
 ):
-    source = tmp_path / "forbidden.c"
-    source.write_text("#include <errno.h>\nlong process_vm_readv() { errno = EPERM; return -1; }")
-    compile_c(str(source), tmp_path / "forbidden.so")
-    preload = f"{os.environ.get('LD_PRELOAD', '')} {tmp_path / 'forbidden.so'}"
-    _, trace = traced(f"init {words}", LD_PRELOAD=preload, STAND_IN_BLIND="1")
+    forbidden = without("long process_vm_readv() { errno = EPERM; return -1; }")
+    _, trace = traced(f"init {words}", **forbidden, STAND_IN_BLIND="1")
     (made,) = trace.maps
     assert made.arguments.global_dim == (128, 64)
     assert [v.argument for v in made.report.violations if v.rule == "UNREADABLE"] == unreadable
+
+
+def test_where_the_disk_has_no_room_for_counts_a_note_says_so(traced, without):
+    full = without("int posix_fallocate() { return ENOSPC; }")
+    status, trace = traced("init tiled tiled exit 5", **full)
+    assert (status, [made.count for made in trace.maps]) == (5, [1])
+    assert trace.notes[0].startswith("calls could not be counted (error 28; is the disk full?)")
 
 
 def test_a_call_that_ends_the_program_is_in_the_report(traced):
