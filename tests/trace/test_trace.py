@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -428,20 +429,19 @@ def test_the_programs_words_stay_as_they_are():
 REPORT = """\
 2 different tensor maps of 3 calls: 1 refused
 
-map 1: cuTensorMapEncodeTiled, 2 times: accepted; process {pid} on sm_90
+map 1: cuTensorMapEncodeTiled, 2 times: accepted; rank 0 on sm_90
   tiled: data_type=FLOAT16, rank=2, global_address=0x7f0000000000, global_dim=(128, 64),
     global_strides=(256,), box_dim=(64, 8), element_strides=(1, 1), interleave=none,
     swizzle=bytes128, l2_promotion=none, oob_fill=none
-  made by {program}
+  made by ./program
   passed to gemm (parameter 1), once
   passed to gemm (parameter 2, byte 64), once
 
-map 2: cuTensorMapEncodeTiled, once: refused with CUDA_ERROR_INVALID_VALUE (1); process {pid} on
-  sm_90
+map 2: cuTensorMapEncodeTiled, once: refused with CUDA_ERROR_INVALID_VALUE (1); rank 0 on sm_90
   tiled: data_type=FLOAT16, rank=2, global_address=0x7f0000000000, global_dim=(128, 64),
     global_strides=(256,), box_dim=(64, 512), element_strides=(1, 1), interleave=none,
     swizzle=bytes128, l2_promotion=none, oob_fill=none
-  made by {program}
+  made by ./program
   box_dim[1] is 512; it must be 1..256
     fix: use 256, and several copies for a larger tile
     rule: BOX_RANGE
@@ -453,9 +453,9 @@ note: while it ran, no other tool could subscribe to CUPTI (nsys, ncu, compute-s
 
 
 def test_the_text_of_a_trace(traced, folder):
-    _, trace = traced("init tiled launch refused tiled")
-    pid = trace._raw["processes"][0]["pid"]
-    assert str(trace) == REPORT.format(pid=pid, program=folder / "program")
+    _, trace = traced("init tiled launch refused tiled", RANK="0")
+    text = re.sub(r"made by\s+", "made by ", str(trace))  # a long path has its own line
+    assert text.replace(str(folder), ".") == REPORT
 
 
 def test_the_command_without_a_program_says_what_to_type():
