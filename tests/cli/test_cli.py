@@ -267,7 +267,7 @@ def help_of(words, capsys):
 def test_help_states_the_exit_status(words, capsys):
     states = "exit status: 0 accepted; 1 refused; 2 nothing could be read, or wrong use"
     if words == ["trace"]:
-        states = "exit status: the program's own"
+        states = "exit status: the program's; 128 + n if signal n ended it"
     assert states in help_of(words, capsys)
 
 

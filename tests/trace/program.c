@@ -156,8 +156,8 @@ int main(int count, char **words) {
       printf("misplace %d\n", CALL(cuTensorMapReplaceAddress)(&last, (void *)0x7f0000080004));
     if (strcmp(word, "bit85") == 0) last.bytes[10] ^= 0x20;
     if (strcmp(word, "unknown") == 0) last.bytes[32] ^= 1;
-    if (strcmp(word, "unload") == 0) { /* another kernel gets the handle */
-      CALL(cuModuleUnload)(NULL);
+    if (strncmp(word, "unload", 6) == 0) { /* another kernel gets the handle */
+      strcmp(word, "unload") == 0 ? CALL(cuModuleUnload)(NULL) : CALL(cuLibraryUnload)(NULL);
       gemm = (Kernel){"other", 1, {4}};
     }
     if (strcmp(word, "wait") == 0) usleep(120000);

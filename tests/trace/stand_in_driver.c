@@ -158,12 +158,15 @@ int cuGraphAddKernelNode_v2(void **node, void *graph, const void *dependencies, 
        (void *)count, (void *)params);
 }
 
+/* CUPTI reports the one as an event, the other as a call. */
 int cuModuleUnload(void *module) {
   (void)module;
   CallbackData data = {0};
   if (callback != NULL) callback(user, 3, 7, &data);
   return 0;
 }
+
+int cuLibraryUnload(void *library) { TOLD(680, "cuLibraryUnload", NULL, 0, library); }
 
 int cuCtxSynchronize(void) {
   CallbackData data = {0};

@@ -260,6 +260,7 @@ def _explain(options: argparse.Namespace) -> int:
 def _trace_options(verb: argparse.ArgumentParser) -> None:
     verb.epilog = "exit status: the program's own"
     verb.usage = "python -m tma_dlpack trace [--html FILE] [--json FILE] -- PROGRAM ARGS..."
+    verb.epilog = "exit status: the program's; 128 + n if signal n ended it"
     verb.add_argument("--html", type=_file, metavar="FILE", help="also write the report as HTML")
     verb.add_argument("--json", type=_file, metavar="FILE", help="also write all that was recorded")
     verb.add_argument("program", nargs=argparse.REMAINDER, help="the program and its arguments")

@@ -66,7 +66,9 @@ def trace() -> Iterator[Trace]:
     if reason is not None:
         raise TmaUnsupportedError(reason)
     library = _library()
-    with tempfile.TemporaryDirectory(prefix="tma_dlpack_trace_") as folder:
+    with tempfile.TemporaryDirectory(
+        prefix="tma_dlpack_trace_", ignore_cleanup_errors=True
+    ) as folder:
         traced = Trace(Path(folder))
         if not library.tma_dlpack_trace_start(os.fsencode(folder), program.cupti_paths().encode()):
             problems = [p for process in traced._raw["processes"] for p in process["problems"]]

@@ -165,4 +165,9 @@ static const LaunchShape LAUNCHES[] = {
 };
 enum { LAUNCH_SHAPES = sizeof LAUNCHES / sizeof *LAUNCHES };
 
+/* After these, the handle of a kernel may be another one's: cuModuleUnload, cuLibraryUnload,
+ * cuCtxDestroy_v2, cuDevicePrimaryCtxRelease and ...Reset, and their _v2. */
+static const uint32_t UNLOADS[] = {22, 680, 322, 387, 544, 389, 545};
+enum { N_UNLOADS = sizeof UNLOADS / sizeof *UNLOADS };
+
 #endif

@@ -86,6 +86,15 @@ static _Atomic int alive;
 
 /* ---- files --------------------------------------------------------------------------------------- */
 
+/* Write a problem down, as a word that records.py knows and a number. */
+static int write_problem(const char *what, int code, const char *detail) {
+  Line *line = new_line("problem");
+  put(line, ",\"what\":\"%s\",\"code\":%d,\"detail\":", what, code);
+  put_string(line, detail, 1024);
+  write_line(line);
+  return 0;
+}
+
 static void open_files(void) {
   char name[4200], command[512] = "";
   struct timespec now = {0};
@@ -96,7 +105,8 @@ static void open_files(void) {
   memcpy(name + strlen(name) - strlen("jsonl"), "count", strlen("count"));
   int counted = open(name, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
   /* The blocks are reserved now: a disk that is full later would raise SIGBUS. */
-  if (counted >= 0 && posix_fallocate(counted, 0, COUNT_BYTES) == 0)
+  int error = counted < 0 ? errno : posix_fallocate(counted, 0, COUNT_BYTES);
+  if (error == 0)
     mmap((void *)counts, COUNT_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, counted, 0);
   if (counted >= 0) close(counted);
   int words = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
@@ -108,6 +118,7 @@ static void open_files(void) {
   put(line, ",\"pid\":%ld,\"command\":", (long)process);
   put_string(line, command, sizeof command);
   write_line(line);
+  if (error != 0) write_problem("counts", error, "");
 }
 
 /* Empty the tables. What they had is not freed: another thread may read it. */
@@ -116,6 +127,7 @@ static void forget_all(void) {
   memset((void *)by_body, 0, sizeof by_body);
   memset((void *)functions, 0, sizeof functions);
   memset((void *)modes_seen, 0, sizeof modes_seen);
+  mmap((void *)counts, COUNT_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
   if (file >= 0) close(file);
   if (self_memory >= 0) close(self_memory);
   file = self_memory = -1;
@@ -128,18 +140,7 @@ static void after_fork_in_child(void) {
   pthread_mutex_init(&mutex, NULL);
   pthread_mutex_init(&listening, NULL);
   alive = 0;
-  mmap((void *)counts, COUNT_BYTES, PROT_READ | PROT_WRITE,
-       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
   forget_all();
-}
-
-/* Write a problem down, as a word that records.py knows and a number. */
-static int write_problem(const char *what, int code, const char *detail) {
-  Line *line = new_line("problem");
-  put(line, ",\"what\":\"%s\",\"code\":%d,\"detail\":", what, code);
-  put_string(line, detail, 1024);
-  write_line(line);
-  return 0;
 }
 
 /* ---- tables -------------------------------------------------------------------------------------- */
@@ -224,13 +225,15 @@ static int64_t milliseconds(void) {
   return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Listen to so many launches; for 0, stop. */
+/* Listen to so many launches; for 0, stop. Without waiting: another thread may be doing the same, while
+ * CUPTI waits for this one. */
 static void listen(int launches) {
-  pthread_mutex_lock(&listening);
+  if (pthread_mutex_trylock(&listening) != 0) return;
   launches_left = launches;
   if (is_listening != (launches > 0))
     for (int i = 0; i < LAUNCH_SHAPES; ++i)
       cupti.enable(launches > 0, subscriber, DRIVER_API, LAUNCHES[i].callback);
+  if (is_listening && launches == 0) count(COUNT_PAUSES, 1);
   is_listening = launches > 0;
   paused_at = milliseconds();
   pthread_mutex_unlock(&listening);
@@ -241,9 +244,7 @@ static void listen_now_and_then(void) {
 }
 
 static void heard_launch(void) {
-  if (atomic_fetch_sub(&launches_left, 1) != 1) return;
-  count(COUNT_PAUSES, 1);
-  listen(0);
+  if (atomic_fetch_sub(&launches_left, 1) <= 1) listen(0);
 }
 
 /* ---- encodes ------------------------------------------------------------------------------------- */
@@ -517,7 +518,7 @@ static void on_call(void *user, int domain, uint32_t callback, const CallbackDat
   (void)user;
   int saved = errno;
   if (domain == RESOURCE && callback == MODULE_LOADED) {
-    listen(LAUNCHES_NOW_AND_THEN);
+    if (launches_left < LAUNCHES_NOW_AND_THEN) listen(LAUNCHES_NOW_AND_THEN);
   } else if (domain == RESOURCE) {
     atomic_fetch_add(&generation, 1);
   } else if (domain == SYNCHRONIZE) {
@@ -532,6 +533,8 @@ static void on_call(void *user, int domain, uint32_t callback, const CallbackDat
         launch_ends(&LAUNCHES[i], info);
         heard_launch();
       }
+    for (int i = 0; i < N_UNLOADS; ++i)
+      if (UNLOADS[i] == callback) atomic_fetch_add(&generation, 1);
   }
   errno = saved;
 }
@@ -549,6 +552,7 @@ static int subscribe(void) {
   }
   for (int i = 1; i < N_ENCODERS; ++i) /* an older CUPTI does not know the last ones */
     cupti.enable(1, subscriber, DRIVER_API, ENCODERS[i].callback);
+  for (int i = 0; i < N_UNLOADS; ++i) cupti.enable(1, subscriber, DRIVER_API, UNLOADS[i]);
   cupti.enable(1, subscriber, RESOURCE, MODULE_LOADED);
   cupti.enable(1, subscriber, RESOURCE, MODULE_UNLOAD_STARTING);
   cupti.enable(1, subscriber, SYNCHRONIZE, STREAM_SYNCHRONIZED);

@@ -77,7 +77,9 @@ def run(program: Sequence[str]) -> tuple[int, Trace]:
     Refused calls are explained on standard error as soon as they are seen.
     """
     refuse_another_tool()
-    with tempfile.TemporaryDirectory(prefix="tma_dlpack_trace_") as name:
+    with tempfile.TemporaryDirectory(
+        prefix="tma_dlpack_trace_", ignore_cleanup_errors=True
+    ) as name:
         folder = Path(name)
         words = {INJECTION: str(library()), FOLDER: name, CUPTI: cupti_paths(program[0])}
         print(

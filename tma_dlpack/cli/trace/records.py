@@ -61,7 +61,8 @@ def _add_process(raw: Raw, unknown: list[Raw], path: Path) -> None:
 
     def count(number: int) -> int:
         at = number * _COUNT.size
-        return _COUNT.unpack_from(counts, at)[0] if at + _COUNT.size <= len(counts) else 0
+        is_there = at + _COUNT.size <= len(counts)
+        return _COUNT.unpack_from(counts, at)[0] if is_there else int(number > _PAUSES)
 
     index = len(raw["processes"])
     process: Raw = {"problems": [], "calls": count(_CALLS), "overflow": count(_OVERFLOW)}
@@ -122,5 +123,7 @@ _PROBLEMS = {
     "driver": "the driver has no tensor maps: it must be of CUDA 12.0 (525.60) or later",
     "lost": "the subscription was lost on the way (something called cuptiFinalize, as a profiler "
     "does when it ends): later maps were not seen",
+    "counts": "calls could not be counted (error {code}; is the disk full?): each map is shown as "
+    "made once",
     "line": "a line of the record was cut off (is the disk full?): a map or a kernel is missing",
 }

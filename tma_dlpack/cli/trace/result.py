@@ -96,6 +96,9 @@ class Trace:
         """Return all that was recorded, as JSON that `from_json` reads."""
         return json.dumps({"tma_dlpack_trace": _FORMAT, **self._raw}, indent=1)
 
+    def __repr__(self) -> str:
+        return f"<Trace: {self._head()}>"
+
     def __str__(self) -> str:
         lines = [self._head()]
         for number, traced in enumerate(self.maps, 1):
