@@ -75,10 +75,9 @@ def check_view(kind: MapKind, view: TensorView, given: Mapping[str, Any]) -> Rep
     """Give the report on a `TensorView`, with or without a tensor behind it."""
     report = check_request(partial(_request, kind, view.at(0), view.address), given)
     violations = in_words_of_caller(report.violations, view.owner)
-    advice = in_words_of_caller(report.advice, view.owner)
-    if violations is report.violations and advice is report.advice:
+    if violations is report.violations:
         return report
-    return dataclasses.replace(report, violations=violations, advice=advice)
+    return dataclasses.replace(report, violations=violations)
 
 
 def _request(

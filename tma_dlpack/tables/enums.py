@@ -260,7 +260,13 @@ def c_name(member: IntEnum) -> str:
     return prefix + suffixes[member]
 
 
-#: Every name of every member, including those of cuda.h.
+#: Every name of every member, including those of cuda.h with and without CU_TENSOR_MAP_; calls with
+#: these take the short cut.
 NAMES: dict[type[IntEnum], dict[str, IntEnum]] = {
-    enum: {**enum.__members__, **{c_name(m): m for m in enum}} for enum in C_ENUMS
+    enum: {
+        **enum.__members__,
+        **{c_name(m): m for m in enum},
+        **{c_name(m).removeprefix("CU_TENSOR_MAP_"): m for m in enum},
+    }
+    for enum in C_ENUMS
 }
