@@ -110,13 +110,13 @@ def timed(maps):
             runs = [copy.run(tm, p, 1) for p in PIPELINES if fits(p, tm, copy.target)]
             assert all(run.verified for run in runs)
             runs.sort(key=lambda run: run.seconds)
-            tried.append([(run.pipeline, []) for run in runs[:2]])
+            tried.append([(run.pipeline, []) for run in runs[:3]])
         for _ in range(ROUNDS):
             for tm, pipelines in zip(maps, tried, strict=True):
                 for pipeline, seconds in pipelines:
-                    seconds.append(copy.run(tm, pipeline, 3).seconds)
+                    seconds.append(copy.run(tm, pipeline, 9).seconds)
         memcpy = copy.memcpy_seconds(ROUNDS)
-    best = [min((runs for _, runs in pair), key=statistics.median) for pair in tried]
+    best = [min((runs for _, runs in pipelines), key=statistics.median) for pipelines in tried]
     medians = [statistics.median(runs) for runs in best]
     noise = [(max(runs) - min(runs)) / 2 / statistics.median(runs) for runs in best]
     return medians, noise, memcpy
