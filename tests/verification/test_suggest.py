@@ -84,7 +84,7 @@ def test_a_tile_that_threads_read_by_row_is_widest_without_a_swizzle():
     assert (best.arguments["box_sizes"], best.arguments["swizzle"]) == ((64, 128), "none")
 
 
-def test_a_tile_that_threads_read_by_column_is_swizzled_and_the_conflicts_are_told():
+def test_a_tile_that_threads_read_by_column_is_swizzled_and_the_conflicts_are_shown():
     found = tma.suggest(A, (64, 128), reader="threads", access="column")
     assert found[0].arguments["swizzle"] == "bytes128"
     assert {one.bank_conflicts for one in found} == {1}
