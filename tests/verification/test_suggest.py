@@ -15,7 +15,7 @@ from laws import examples
 
 import tma_dlpack as tma
 from tma_dlpack.cli.main import main
-from tma_dlpack.verification.tile_choices import MEASURED
+from tma_dlpack.verification.tile_choices import AS_FAST, MEASURED
 
 A = np.zeros((4096, 4096), np.uint16)
 BF16 = {"data_type": "BFLOAT16"}
@@ -39,7 +39,10 @@ def test_a_gemm_operand_of_128_bytes_a_row_is_one_copy_with_the_128_byte_swizzle
     assert (best.copies, best.tx_bytes, best.smem_bytes, best.smem_alignment) == (
         1, 16384, 16384, 1024,
     )  # fmt: skip
-    assert (best.bank_conflicts, best.bandwidth) == (1, max(MEASURED[128]))
+    assert (best.bank_conflicts, best.bandwidth) == (
+        1,
+        pytest.approx(max(MEASURED[32, False][128]), abs=0.002),
+    )
     assert best.descriptor == tma.matrix_descriptor(tma.make_tma_descriptor(A, **best.arguments))
 
 
@@ -81,7 +84,7 @@ def test_a_tile_that_threads_read_by_row_is_widest_without_a_swizzle():
     assert (best.arguments["box_sizes"], best.arguments["swizzle"]) == ((64, 128), "none")
 
 
-def test_a_tile_that_threads_read_by_column_is_swizzled_and_the_conflicts_are_told():
+def test_a_tile_that_threads_read_by_column_is_swizzled_and_the_conflicts_are_shown():
     found = tma.suggest(A, (64, 128), reader="threads", access="column")
     assert found[0].arguments["swizzle"] == "bytes128"
     assert {one.bank_conflicts for one in found} == {1}
@@ -319,11 +322,11 @@ def test_every_suggestion_is_accepted_covers_the_tile_and_is_read(question):
 
 @examples(60)
 @given(questions())
-def test_no_suggestion_is_much_faster_than_one_before_it(question):
+def test_no_suggestion_is_faster_than_one_before_it_beyond_the_noise(question):
     x, tile, words = question
     found = tma.suggest(x, tile, **words)
     for before, after in itertools.pairwise(found):
-        assert after.bandwidth <= before.bandwidth + 0.05
+        assert after.bandwidth <= before.bandwidth / AS_FAST
         if after.bandwidth == before.bandwidth:
             assert after.copies >= before.copies
 

@@ -15,7 +15,7 @@ from tma_dlpack.dlpack import TensorView, as_tensor_view
 from tma_dlpack.make import build
 from tma_dlpack.tables.coerce import counted, integer_of, shown, text_of
 from tma_dlpack.tables.dtypes import data_type_of, row
-from tma_dlpack.tables.enums import DataType, TensorMapDataType, TmaL2FetchSize
+from tma_dlpack.tables.enums import DataType, TensorMapDataType
 from tma_dlpack.tables.errors import COLUMNS, Finding, TmaPreconditionError, refusal, sealed
 from tma_dlpack.tables.limits import INNER_BYTES
 from tma_dlpack.tables.meanings import parse
@@ -29,11 +29,11 @@ from tma_dlpack.verification.tile_choices import (
     WARP,
     Choice,
     Wanted,
+    best_first,
     check_reader,
     choices,
     read_access,
     read_tile,
-    speed,
     without_needless_conflicts,
 )
 
@@ -292,7 +292,7 @@ def _suggestions(title: str, wanted: Wanted, stages: int, limit: int | None) -> 
     if not fitting:
         least = min(choice.copies * choice.copy_bytes for choice in found)
         return Suggestions(title, (), (_too_large(least, stages, room),))
-    best = without_needless_conflicts(fitting)
+    best = best_first(without_needless_conflicts(fitting))
     left_out = tuple(
         f"left out: box {choice.tensor_map.box_sizes} with swizzle "
         f"{choice.tensor_map.swizzle.name}, which {wanted.reader} read {choice.conflicts}-way"
@@ -336,11 +336,9 @@ def _reasons(choice: Choice, wanted: Wanted) -> list[str]:
             f"{d.instruction} reads a copy in {counted(d.k_steps, 'step')} of K: "
             f"{d.value:#018x} at shared address 0"
         )
-    plain = speed(line_bytes, TmaL2FetchSize.none)
-    lines = f"lines of {line_bytes} bytes: {choice.speed:.2f} of a memcpy's speed"
-    without = f", {plain:.2f} without L2 promotion" if plain < choice.speed - 0.02 else ""
     here = "measured," if tm.target.has_model else f"not measured on {tm.target}; on an"
-    reasons.append(f"{lines}{without} ({here} {MEASURED_ON})")
+    share = f"{choice.speed:.2f} of a memcpy's speed ({here} {MEASURED_ON})"
+    reasons.append(f"lines of {line_bytes} bytes: {share}")
     if choice.speed < SLOW:
         reasons.append("slow: narrow lines keep the engine busy; take a wider tile if you can")
     if tm.smem_bytes > tm.tx_bytes:
