@@ -24,16 +24,17 @@ from typing import Final, NamedTuple
 from tma_dlpack.checks.report import Report
 from tma_dlpack.cli import hexdump
 from tma_dlpack.cli.explain import results, sentences
-from tma_dlpack.cli.explain.judge import RefusedCall, judge, refused_calls
-from tma_dlpack.cli.explain.printed import PrintedArguments, arguments_of, printed_arguments
-from tma_dlpack.cli.explain.read import Block, blocks_in, plain, streams_of
+from tma_dlpack.cli.explain.blocks import Block, blocks_in
+from tma_dlpack.cli.explain.judge import REFUSED, RefusedCall, judge, refused_calls
+from tma_dlpack.cli.explain.printed import printed_arguments
+from tma_dlpack.cli.explain.read import plain, streams_of
+from tma_dlpack.cli.explain.words import PrintedArguments, arguments_of
 from tma_dlpack.tables.coerce import bytes_of, counted, shown, text_of
 from tma_dlpack.tables.errors import (
     COLUMNS,
     Advice,
     Finding,
     TmaError,
-    Violation,
     refusal,
     sealed,
 )
@@ -105,13 +106,14 @@ def explain(text: str, target: Target | str = "sm_90") -> Explanation:
         words = raw.decode("utf-8", "replace")
     log = _Log(plain(words))
     notes = log.notes
-    read = [*_printed(log, known), *_dumped(log, known), *_device_checks(log)]
+    read = [*_printed(log, known), *_dumped(log, known), *_checked(log)]
     read.sort(key=lambda encode: encode.line)
     failed = sentences.sentences_in(log.text)[:MOST_NOTES]
     if read:
-        notes += [_sentence_note(s, m) for s, m in failed]
+        notes += [sentences.note_of(s, m) for s, m in failed]
     else:
-        read = [_from_sentence(log, s, m, known) for s, m in failed]
+        places = [(s, m, log.line_at(m.start())) for s, m in failed]
+        read = [_Encode(line, *sentences.report_of(s, m, line, known)) for s, m, line in places]
     reports = tuple(encode.report for encode in read)
     maps = [encode.arguments for encode in read if encode.arguments.shown()]
     notes += results.result_notes(log.text, reports)
@@ -184,7 +186,8 @@ _MAY_BELONG: Final = re.split(
 
 def _printed(log: _Log, target: Target) -> Iterator[_Encode]:
     """Return the encodes whose arguments are printed; add remarks on blocks that are not read."""
-    calls = {log.line_at(place): call for place, call in refused_calls(log.text)}
+    refused = refused_calls(log.text) if REFUSED in log.text else ()
+    calls = {log.line_at(place): call for place, call in refused}
     mixed: list[Block] = []
     for block in blocks_in(streams_of(log.numbered)):
         if block.fault == "mixed":
@@ -213,7 +216,8 @@ def _report(
     """Return the verdict on an encode, and what the line of our own header adds."""
     if call is not None and not read.missing():
         return call.report(read, target), call.why
-    return judge(read, tuple(sorted(read.implied.items())), read.inferred, target), None
+    how = (read.printed_by, *sorted(read.implied.items()), *read.inferred)
+    return judge(read, how, target), None
 
 
 def _cut_note(where: str, read: PrintedArguments, report: Report) -> str:
@@ -248,63 +252,10 @@ def _dumped(log: _Log, target: Target) -> Iterator[_Encode]:
         yield _Encode(line, arguments, _report(arguments, None, target)[0])
 
 
-# -- sentences ------------------------------------------------------------------------------------
-
-
-def _from_sentence(
-    log: _Log, sentence: sentences.Sentence, found: re.Match[str], target: Target
-) -> _Encode:
-    """Turn a project's own error message into a report; check its numbers if it shows them."""
-    line = log.line_at(found.start())
-    groups = found.groupdict()
-    strides = None
-    if "entry" in groups and "bytes" in groups:
-        strides = (*(None,) * int(groups["entry"]), int(groups["bytes"]))
-    arguments = PrintedArguments(
-        global_strides=strides, printed_by=sentence.printer, lines=(line, line)
-    )
-    if strides is not None:
-        report, _ = _report(arguments, None, target)
-        if not report.ok:
-            return _Encode(line, arguments, report)
-    return _Encode(line, arguments, Report((_violation(sentence, found),)))
-
-
-def _violation(sentence: sentences.Sentence, found: re.Match[str]) -> Violation:
-    rule = sentences.rule_of(sentence, found)
-    argument, limit, fix = sentences.LIMITS[rule]
-    return Violation(
-        rule=rule,
-        argument=argument,
-        found=f"{sentence.printer} says: {' '.join(found[0].split())}",
-        limit=limit,
-        fix=fix,
-        source=f"{sentence.printer}'s own check, {sentence.source}",
-    )
-
-
-def _sentence_note(sentence: sentences.Sentence, found: re.Match[str]) -> str:
-    violation = _violation(sentence, found)
-    return f"{violation.found} ({violation.rule}: {violation.limit}; fix: {violation.fix})"
-
-
-def _device_checks(log: _Log) -> Iterator[_Encode]:
-    """Return the failed checks that a checked build of ``tma_dlpack.h`` printed, each once."""
-    failed: dict[tuple[str, ...], list[re.Match[str]]] = {}
-    for match in sentences.DEVICE_CHECK.finditer(log.text):
-        failed.setdefault(match.group("file", "verb", "found", "limit"), []).append(match)
-    for (file, verb, what, limit), matches in failed.items():
-        first, line = matches[0], log.line_at(matches[0].start())
-        who = f"block ({first['block']}), thread ({first['thread']})"
-        more = f" and {counted(len(matches) - 1, 'other line')}" if len(matches) > 1 else ""
-        violation = Violation(
-            rule="DEVICE_CHECK",
-            argument=verb,
-            found=f"{verb} in {who}{more}: {what}",
-            limit=limit,
-            fix=f"in {file}: {sentences.device_fix(verb, what, limit)}",
-            source="a check of the checked build of tma_dlpack.h, on the device",
-        )
+def _checked(log: _Log) -> Iterator[_Encode]:
+    """Return what a checked build of ``tma_dlpack.h`` printed."""
+    for place, violation in sentences.device_checks(log.text):
+        line = log.line_at(place)
         arguments = PrintedArguments(printed_by="a checked build", lines=(line, line))
         yield _Encode(line, arguments, Report((violation,)))
 

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 from tma_dlpack.checks.check import find_violations
 from tma_dlpack.checks.parse import read_driver_call
 from tma_dlpack.checks.report import Report
-from tma_dlpack.cli.explain.printed import PrintedArguments
-from tma_dlpack.cli.explain.read import CALL_NAMES, Entries
+from tma_dlpack.cli.explain.blocks import CALL_NAMES
+from tma_dlpack.cli.explain.words import Entries, PrintedArguments
 from tma_dlpack.dlpack import Layout, TensorView
 from tma_dlpack.dlpack import judge as judge_layout
 from tma_dlpack.make.build import check_view
@@ -45,23 +45,19 @@ _HARMLESS = {
 
 
 @lru_cache(maxsize=4096)
-def judge(
-    read: PrintedArguments,
-    implied: tuple[tuple[str, int], ...],
-    inferred: tuple[str, ...],
-    target: Target,
-) -> Report:
+def judge(read: PrintedArguments, how: tuple[object, ...], target: Target) -> Report:
     """Check printed arguments against the driver's rules for a target.
 
+    `how` has what makes two equal ones differ: their printer, what it implies, what is inferred.
     Where the type or the interleave layout is not shown, a violation counts if it is there with
     each that could be, in the same words.
     """
-    known = {name for name in {*read.shown(), *implied_names(implied)} if name not in inferred}
+    known = {name for name in {*read.shown(), *read.implied} if name not in read.inferred}
     known = {_CALL_NAMES.get(name, name) for name in known} | {"target"}
     if read.kind == "im2col_wide":
         known |= {"pixel_box_lower_corner_width", "pixel_box_upper_corner_width"}
     common: dict[tuple[str, str, str], Violation] | None = None
-    for call in _calls(read, dict(implied)):
+    for call in _calls(read):
         violations = _violations(read.kind, call, target)
         if any(v.argument == "interleave" for v in violations) and "interleave" not in known:
             continue  # so it cannot be this layout
@@ -71,11 +67,6 @@ def judge(
             break
     found_in_all = tuple(_explained(v, read) for v in (common or {}).values())
     return Report(found_in_all, _advice(read))
-
-
-def implied_names(implied: tuple[tuple[str, int], ...]) -> tuple[str, ...]:
-    """Return the names of arguments that are passed and not printed."""
-    return tuple(name for name, _ in implied)
 
 
 def _same_as(violation: Violation) -> tuple[str, str, str]:
@@ -94,7 +85,7 @@ def _is_shown(violation: Violation, read: PrintedArguments, known: set[str]) -> 
     return True
 
 
-def _calls(read: PrintedArguments, implied: Mapping[str, int]) -> Iterator[dict[str, Any]]:
+def _calls(read: PrintedArguments) -> Iterator[dict[str, Any]]:
     """Return the driver calls that could have printed this: each type, each interleave layout."""
     types: list[Any] = [read.data_type]
     if read.data_type is None:
@@ -107,12 +98,12 @@ def _calls(read: PrintedArguments, implied: Mapping[str, int]) -> Iterator[dict[
     layouts = [*map(int, TmaInterleaveLayout)]
     if read.interleave is not None:
         layouts = [read.interleave]
-    elif "interleave" in implied:
-        layouts = [implied["interleave"]]
+    elif "interleave" in read.implied:
+        layouts = [read.implied["interleave"]]
     elif read.printed_by == "CUTLASS" and not any(shown is not None for shown in options):
         layouts = [0]  # it always passes none, and the lines behind the box were not pasted
     for data_type, layout in itertools.product(types, layouts):
-        yield _filled(read, {**implied, "interleave": layout}, data_type)
+        yield _filled(read, {**read.implied, "interleave": layout}, data_type)
 
 
 def _violations(kind: Any, call: dict[str, Any], target: Target) -> list[Violation]:
@@ -244,8 +235,9 @@ def _advice(read: PrintedArguments) -> tuple[Advice, ...]:
 # -- the line that tma_dlpack_make.hpp throws: it has the tensor, so the whole call is checked ----
 
 _NUMBERS = r"\{(-?\d+(?:, -?\d+)*)?\}"
-_REFUSED = re.compile(
-    r"tma_dlpack: refused: cuTensorMapEncode\w+\([^\n]*?\); rules=(?P<rules>[\w+]+); "
+REFUSED = "tma_dlpack: refused: "
+_LINE = re.compile(
+    rf"{REFUSED}cuTensorMapEncode\w+\([^\n]*?\); rules=(?P<rules>[\w+]+); "
     rf"tensor: dtype={_NUMBERS}, device={_NUMBERS}(?:, shape={_NUMBERS})?(?:, strides={_NUMBERS})?"
     r"(?:; (?P<why>[^\n]*?))?; python -m tma_dlpack explain says why"
 )
@@ -290,7 +282,7 @@ class RefusedCall(NamedTuple):
 
 def refused_calls(text: str) -> Iterator[tuple[int, RefusedCall]]:
     """Return the place of each such line in a text, and its call."""
-    for found in _REFUSED.finditer(text) if "tma_dlpack: refused" in text else ():
+    for found in _LINE.finditer(text):
         rules, dtype, device, shape, strides, why = found.groups()
         codes = (*_integers(device), *_integers(dtype))
         if len(codes) != 5:

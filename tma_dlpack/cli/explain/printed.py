@@ -1,4 +1,4 @@
-"""The driver's arguments as a printout shows them: `PrintedArguments`, made of a block.
+"""From a block to the driver's arguments, in the driver's order, units and lengths.
 
 A list that does not fit the rank, the others, or its own printer is not read; nor is an entry that
 is masked. What is not read is None.
@@ -7,135 +7,30 @@ is masked. What is not read is None.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import Any, Final
 
-from tma_dlpack.cli.explain.read import Block, Entries, Field, form_of
+from tma_dlpack.cli.explain.blocks import Block, form_of
+from tma_dlpack.cli.explain.read import Field
 from tma_dlpack.cli.explain.words import (
     ARRAYS,
+    COLUMN,
+    CORNERS,
     CUTE_STRIDES,
     DRIVERS_OWN,
     GENERAL,
+    OPTIONS,
+    Entries,
     Form,
+    PrintedArguments,
     member_of,
 )
 from tma_dlpack.tables.arguments import MapKind
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.dtypes import DATA_TYPES
-from tma_dlpack.tables.enums import (
-    TensorMapDataType,
-    TmaInterleaveLayout,
-    TmaL2FetchSize,
-    TmaOobFill,
-    TmaSwizzle,
-)
-from tma_dlpack.tables.errors import sealed
+from tma_dlpack.tables.enums import TensorMapDataType, TmaSwizzle
 from tma_dlpack.tables.limits import MAX_RANK
-from tma_dlpack.tables.public import public
 
-_COMMON = ("data_type", "rank", "global_address", "global_dim", "global_strides")
-_CORNERS = ("pixel_box_lower_corner", "pixel_box_upper_corner")
-_COLUMN = (*_CORNERS, "channels_per_pixel", "pixels_per_column")
-_OPTIONS = ("element_strides", "interleave", "swizzle", "l2_promotion", "oob_fill")
 _BY_DIMENSION: Final = ("global_dim", "box_dim", "element_strides")
-
-#: Every argument, in the driver's order.
-ARGUMENTS = (*_COMMON, "box_dim", *_COLUMN, *_OPTIONS)
-
-
-def arguments_of(kind: MapKind) -> tuple[str, ...]:
-    """Return the names of the arguments of an encode of one kind, in the driver's order."""
-    return (*_COMMON, *(("box_dim",) if kind == "tiled" else _COLUMN), *_OPTIONS)
-
-
-@public
-@sealed
-@dataclass(frozen=True, slots=True)
-class PrintedArguments:
-    """The arguments of one encode, as read from a printout by `explain`.
-
-    The attributes are named as in `TensorMap`. Arrays are innermost first, and strides are in bytes
-    for dimensions 1 to rank - 1, whatever the printout uses. An argument, or a single entry, that
-    is not printed, or cannot be read for certain, is None. A number that is not a member of its
-    enum stays an int.
-
-    Attributes
-    ----------
-    kind : {"tiled", "im2col", "im2col_wide"}
-    data_type, rank, global_address, global_dim, global_strides, box_dim, element_strides, \
-interleave, swizzle, l2_promotion, oob_fill
-        As in `TensorMap`.
-    pixel_box_lower_corner, pixel_box_upper_corner, channels_per_pixel, pixels_per_column
-        For im2col maps; None for tiled ones.
-    element_bytes : int or None
-        Bytes of one element, if the printout shows them.
-    printed_by : str
-        The project whose format it is; "" if it is not a known one.
-    lines : (int, int)
-        Its first and last line in the text, counted from 1.
-    implied : mapping
-        Arguments that this project always passes and does not print (source: its code). They are
-        checked too.
-    inferred : tuple of str
-        Arguments that are not printed and follow from others, as the rank from the lists.
-    """
-
-    kind: MapKind = "tiled"
-    data_type: TensorMapDataType | int | None = None
-    rank: int | None = None
-    global_address: int | None = None
-    global_dim: Entries | None = None
-    global_strides: Entries | None = None
-    box_dim: Entries | None = None
-    element_strides: Entries | None = None
-    interleave: TmaInterleaveLayout | int | None = None
-    swizzle: TmaSwizzle | int | None = None
-    l2_promotion: TmaL2FetchSize | int | None = None
-    oob_fill: TmaOobFill | int | None = None
-    pixel_box_lower_corner: Entries | None = None
-    pixel_box_upper_corner: Entries | None = None
-    channels_per_pixel: int | None = None
-    pixels_per_column: int | None = None
-    element_bytes: int | None = None
-    printed_by: str = field(default="", compare=False)
-    lines: tuple[int, int] = field(default=(0, 0), compare=False)
-    implied: Mapping[str, int] = field(default_factory=dict, compare=False, hash=False)
-    inferred: tuple[str, ...] = field(default=(), compare=False)
-
-    def shown(self) -> dict[str, Any]:
-        """Return the arguments that the printout has, by name, in the driver's order."""
-        values = {name: getattr(self, name) for name in ARGUMENTS}
-        return {name: value for name, value in values.items() if value is not None}
-
-    def missing(self) -> tuple[str, ...]:
-        """Return what an encode of this kind takes and the printout does not show."""
-        missing: list[str] = []
-        for name in arguments_of(self.kind):
-            value = getattr(self, name)
-            if value is None and name not in self.implied:
-                missing.append(name)
-            elif isinstance(value, tuple):
-                missing += [f"{name}[{i}]" for i, entry in enumerate(value) if entry is None]
-        return tuple(missing)
-
-    def __str__(self) -> str:
-        words = ", ".join(f"{name}={_text(name, value)}" for name, value in self.shown().items())
-        return f"{self.kind}: {words}"
-
-
-def _text(name: str, value: object) -> str:
-    if name == "global_address":
-        return f"{value:#x}"
-    if isinstance(value, IntEnum):
-        return value.name
-    if isinstance(value, tuple):
-        entries = ", ".join("?" if v is None else str(v) for v in value)
-        return f"({entries}{',' * (len(value) == 1)})"
-    return str(value)
-
-
-# -- from a block ---------------------------------------------------------------------------------
 
 
 def printed_arguments(block: Block) -> tuple[PrintedArguments, list[str]]:
@@ -149,7 +44,7 @@ def printed_arguments(block: Block) -> tuple[PrintedArguments, list[str]]:
         if found and len(found.value.numbers) == 1 and not found.value.fault
     }
     kind = _kind(block)
-    members = {name: _member(name, fields.get(name)) for name in (*_OPTIONS[1:], "data_type")}
+    members = {name: _member(name, fields.get(name)) for name in (*OPTIONS[1:], "data_type")}
     if members["oob_fill"] is None:  # Triton's padding: 1 is NaN
         members["oob_fill"] = _member("oob_fill", fields.get("padding"))
     if numbers.get("swizzle_base") == 32:  # DeepGEMM prints the atom of a swizzle beside it
@@ -216,7 +111,7 @@ def _kind(block: Block) -> MapKind:
     shown = block.fields.keys()
     if "pixel_box_lower_corner_width" in shown or "im2colwide" in block.heading.lower():
         return "im2col_wide"
-    return "im2col" if set(_COLUMN) & shown or "m2col" in block.heading else "tiled"
+    return "im2col" if set(COLUMN) & shown or "m2col" in block.heading else "tiled"
 
 
 def _member(name: str, shown: Field | None) -> Any:
@@ -229,8 +124,8 @@ def _member(name: str, shown: Field | None) -> Any:
 
 def _column(kind: MapKind, lists: _Lists, numbers: Mapping[str, Any]) -> dict[str, Any]:
     """Return what an im2col map has in place of a box."""
-    column = {name: numbers.get(name) for name in _COLUMN[2:]}
-    for name in _CORNERS:
+    column = {name: numbers.get(name) for name in COLUMN[2:]}
+    for name in CORNERS:
         corner = lists.values[name]
         if kind == "im2col_wide" and f"{name}_width" in numbers:
             corner = (numbers[f"{name}_width"],)

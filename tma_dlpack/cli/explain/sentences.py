@@ -11,9 +11,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from tma_dlpack.cli.explain.words import rows
+from tma_dlpack.checks.report import Report
+from tma_dlpack.cli.explain.judge import judge
+from tma_dlpack.cli.explain.words import PrintedArguments, rows
 from tma_dlpack.tables import limits
+from tma_dlpack.tables.coerce import counted
+from tma_dlpack.tables.errors import Violation
 from tma_dlpack.tables.limits import STRIDE_BYTES_END
+from tma_dlpack.tables.targets import Target
 
 
 class Sentence(NamedTuple):
@@ -227,10 +232,46 @@ def sentences_in(text: str) -> list[tuple[Sentence, re.Match[str]]]:
     return [(sentence, match) for _, sentence, match in sorted(found, key=lambda item: item[0])]
 
 
+def report_of(
+    sentence: Sentence, found: re.Match[str], line: int, target: Target
+) -> tuple[PrintedArguments, Report]:
+    """Turn a project's own error message into a report; check its numbers if it shows them."""
+    groups = found.groupdict()
+    strides = None
+    if "entry" in groups and "bytes" in groups:
+        strides = (*(None,) * int(groups["entry"]), int(groups["bytes"]))
+    arguments = PrintedArguments(
+        global_strides=strides, printed_by=sentence.printer, lines=(line, line)
+    )
+    if strides is not None:
+        report = judge(arguments, (), target)
+        if not report.ok:
+            return arguments, report
+    return arguments, Report((_violation(sentence, found),))
+
+
+def _violation(sentence: Sentence, found: re.Match[str]) -> Violation:
+    rule = rule_of(sentence, found)
+    argument, limit, fix = LIMITS[rule]
+    return Violation(
+        rule=rule,
+        argument=argument,
+        found=f"{sentence.printer} says: {' '.join(found[0].split())}",
+        limit=limit,
+        fix=fix,
+        source=f"{sentence.printer}'s own check, {sentence.source}",
+    )
+
+
+def note_of(sentence: Sentence, found: re.Match[str]) -> str:
+    violation = _violation(sentence, found)
+    return f"{violation.found} ({violation.rule}: {violation.limit}; fix: {violation.fix})"
+
+
 # -- a checked build of tma_dlpack.h --------------------------------------------------------------
 
 _PLACE = r"-?\d+, -?\d+, -?\d+"
-DEVICE_CHECK: Final = re.compile(
+_DEVICE_CHECK: Final = re.compile(
     rf"tma_dlpack check: (?P<file>[^\n]{{1,300}}?:\d+), block \((?P<block>{_PLACE})\), thread "
     rf"\((?P<thread>{_PLACE})\), (?P<verb>[^:;\n]+): (?P<found>[^;\n]+); (?P<limit>[^\n]+)"
 )
@@ -249,10 +290,32 @@ multicast|cluster | name only blocks of the cluster in the mask
 """
 
 
-def device_fix(verb: str, found: str, limit: str) -> str:
+def _device_fix(verb: str, found: str, limit: str) -> str:
     """Return what to change after a failed check on the device."""
     words = f"{verb} {found} {limit}"
     fixes = (
         fix for pattern, fix in rows(_DEVICE_FIXES) if re.search(pattern, words, re.IGNORECASE)
     )
     return next(fixes, f"change the call so that {limit.removeprefix('it ')}")
+
+
+def device_checks(text: str) -> Iterator[tuple[int, Violation]]:
+    """Return the place of each failed check that a checked build printed, once, and the check."""
+    failed: dict[tuple[str, ...], list[re.Match[str]]] = {}
+    for match in _DEVICE_CHECK.finditer(text):
+        failed.setdefault(match.group("file", "verb", "found", "limit"), []).append(match)
+    for (file, verb, what, limit), matches in failed.items():
+        first = matches[0]
+        who = f"block ({first['block']}), thread ({first['thread']})"
+        more = f" and {counted(len(matches) - 1, 'other line')}" if len(matches) > 1 else ""
+        yield (
+            first.start(),
+            Violation(
+                rule="DEVICE_CHECK",
+                argument=verb,
+                found=f"{verb} in {who}{more}: {what}",
+                limit=limit,
+                fix=f"in {file}: {_device_fix(verb, what, limit)}",
+                source="a check of the checked build of tma_dlpack.h, on the device",
+            ),
+        )

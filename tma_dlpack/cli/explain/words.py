@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from tma_dlpack.tables.arguments import MapKind
 from tma_dlpack.tables.enums import (
     TensorMapDataType,
     TensorMapIm2ColWideMode,
@@ -21,7 +22,9 @@ from tma_dlpack.tables.enums import (
     TmaOobFill,
     TmaSwizzle,
 )
+from tma_dlpack.tables.errors import sealed
 from tma_dlpack.tables.meanings import parse
+from tma_dlpack.tables.public import public
 
 LONGEST_WORD = 60
 
@@ -29,7 +32,7 @@ LONGEST_WORD = 60
 def rows(table: str) -> list[list[str]]:
     """Return the rows of a table in text: cells between bars; an indented line continues a row."""
     lines = (" ".join(row.split()) for row in re.split(r"\n(?=\S)", table.strip()))
-    return [re.split(r" \| ?", line) for line in lines]
+    return [[cell.strip() for cell in re.split(r"(?<= )\|(?= |$)", line)] for line in lines]
 
 
 def key_of(word: str) -> str:
@@ -86,9 +89,9 @@ WEAK: Final = _words(
 )
 
 #: Arguments that are lists.
-_CORNERS = ("pixel_box_lower_corner", "pixel_box_upper_corner")
+CORNERS = ("pixel_box_lower_corner", "pixel_box_upper_corner")
 ARRAYS: Final = frozenset(
-    {"global_dim", "global_strides", "raw_strides", "box_dim", "element_strides", *_CORNERS}
+    {"global_dim", "global_strides", "raw_strides", "box_dim", "element_strides", *CORNERS}
 )
 
 #: Words that are written apart; the blank becomes an underscore, so that places stay.
@@ -206,75 +209,157 @@ class Form:
         return any(together <= keys for together in self.any_of)
 
 
-def _row(name: str, any_of: str, words: str, **how: Any) -> Form:
-    together = (frozenset(map(key_of, group.split("+"))) for group in any_of.split())
+def _form(name: str, any_of: str, how: str, words: str) -> Form:
+    together = tuple(frozenset(map(key_of, group.split("+"))) for group in any_of.split())
+    flags = {flag: True for flag in how.split() if "=" not in flag}
+    implied = {k: int(v) for k, v in (word.split("=") for word in how.split() if "=" in word)}
     spelled = tuple(words.split())
-    return Form(name, tuple(together), spelled, tuple(map(key_of, spelled)), **how)
+    return Form(name, together, spelled, tuple(map(key_of, spelled)), implied=implied, **flags)
 
 
-_COLUMN = "smem_box_pixel smem_box_channel pixelBoxLowerCorner pixelBoxUpperCorner "
-_TAIL = "boxDim " + _COLUMN + "elementStrides interleave swizzle l2Promotion oobFill"
-_HEAD = "format tensorDataType dim tensorRank gmem_address globalDim globalStrides "
+#: Name | words of which one is there | how it prints, what it implies | its words, in their order.
+#: Rows are tried in this order. Read in the projects' own sources on 2026-11-21: include/
+#: tma_dlpack.h; tilelang src/cuda/runtime.cc; cutlass include/cute/atom/copy_traits_sm90_tma.hpp;
+#: triton third_party/nvidia/backend/driver.c; flashinfer include/flashinfer/trtllm/fmha/
+#: kernelParams.h; DeepGEMM csrc/jit_kernels/impls/runtime_utils.hpp; ThunderKittens include/types/
+#: global/tma.cuh; FlashMLA csrc/kerutils/include/kerutils/host/host.h; xla xla/stream_executor/gpu/
+#: tma_metadata.cc; Fuser csrc/tma.cpp.
+FORMS: Final[tuple[Form, ...]] = tuple(
+    _form(*row)
+    for row in rows("""
+tma_dlpack.h | tensorDataType+globalDim | |
+TileLang | globalStridesRaw cudaGlobalStrides | | format tensorDataType dim tensorRank gmem_address
+    globalDim globalStridesRaw cudaGlobalStrides boxDim smem_box_pixel smem_box_channel
+    pixelBoxLowerCorner pixelBoxUpperCorner elementStrides interleave swizzle l2Promotion oobFill
+CUTLASS | globalDim globalStrides boxDim | leading padded | format tensorDataType dim tensorRank
+    gmem_address globalDim globalStrides boxDim smem_box_pixel smem_box_channel pixelBoxLowerCorner
+    pixelBoxUpperCorner elementStrides interleave swizzle l2Promotion oobFill
+Triton | blockSize elemType+elemSize | interleave=0 l2_promotion=2 | elemType rank global_address
+    elemSize swizzle padding channelsPerPixel pixelsPerColumn shape strides blockSize pixelBoxLower
+    pixelBoxUpper elementStrides fill
+TensorRT-LLM and FlashInfer | tileShapes tileStrides swizzleType tmaFormat+gmem | padded garbage
+    interleave=0 l2_promotion=2 oob_fill=0 | tmaFormat dim gmem Shape Stride tileShapes tileStrides
+    swizzleType
+DeepGEMM | global_memory+shared_memory outer_stride | elements element_strides=1 interleave=0
+    l2_promotion=3 oob_fill=0 | global_memory shared_memory outer_stride swizzle base elem_size
+ThunderKittens | tma_dim tma_swizzle tma_interleave gmem_shape+smem_shape | padded | tma_format
+    tma_dim global_addr gmem_shape gmem_stride smem_shape smem_stride tma_interleave tma_swizzle
+    tma_l2Promotion tma_oobFill
+kerutils (FlashMLA) | box_size+swizzle_mode box_size+interleave_mode box_size+size | | Dim size
+    strides box_size element_strides global_ptr data_type swizzle_mode l2_promotion interleave_mode
+    oob_fill
+XLA | float_oob_fill box_dims+element_size | | element_size rank global_dims global_strides box_dims
+    element_strides interleave swizzle l2_promotion float_oob_fill
+nvFuser | gmem_strides+box_strides | |
+""")
+)
 #: With the driver's words; only lines without a sign between word and value: see `form_of`.
-CUTLASS: Final = _row(  # NVIDIA/cutlass include/cute/atom/copy_traits_sm90_tma.hpp
-    "CUTLASS", "globalDim globalStrides boxDim", _HEAD + _TAIL, leading=True, padded=True
-)
-
-#: Rows are tried in this order. Read in the projects' own sources on 2026-11-21.
-FORMS: Final[tuple[Form, ...]] = (
-    _row("tma_dlpack.h", "tensorDataType+globalDim", ""),  # where the heading is its own
-    _row(  # tile-ai/tilelang src/cuda/runtime.cc
-        "TileLang",
-        "globalStridesRaw cudaGlobalStrides",
-        _HEAD.replace("globalStrides", "globalStridesRaw cudaGlobalStrides") + _TAIL,
-    ),
-    CUTLASS,
-    _row(  # triton-lang/triton third_party/nvidia/backend/driver.c
-        "Triton",
-        "blockSize elemType+elemSize",
-        "elemType rank global_address elemSize swizzle padding channelsPerPixel pixelsPerColumn "
-        "shape strides blockSize pixelBoxLower pixelBoxUpper elementStrides fill",
-        implied={"interleave": 0, "l2_promotion": 2},
-    ),
-    _row(  # flashinfer-ai/flashinfer include/flashinfer/trtllm/fmha/kernelParams.h
-        "TensorRT-LLM and FlashInfer",
-        "tileShapes tileStrides swizzleType tmaFormat+gmem",
-        "tmaFormat dim gmem Shape Stride tileShapes tileStrides swizzleType",
-        padded=True,
-        garbage=True,
-        implied={"interleave": 0, "l2_promotion": 2, "oob_fill": 0},
-    ),
-    _row(  # deepseek-ai/DeepGEMM csrc/jit_kernels/impls/runtime_utils.hpp
-        "DeepGEMM",
-        "global_memory+shared_memory outer_stride",
-        "global_memory shared_memory outer_stride swizzle base elem_size",
-        elements=True,
-        implied={"element_strides": 1, "interleave": 0, "l2_promotion": 3, "oob_fill": 0},
-    ),
-    _row(  # HazyResearch/ThunderKittens include/types/global/tma.cuh
-        "ThunderKittens",
-        "tma_dim tma_swizzle tma_interleave gmem_shape+smem_shape",
-        "tma_format tma_dim global_addr gmem_shape gmem_stride smem_shape smem_stride "
-        "tma_interleave tma_swizzle tma_l2Promotion tma_oobFill",
-        padded=True,
-    ),
-    _row(  # deepseek-ai/FlashMLA csrc/kerutils/include/kerutils/host/host.h
-        "kerutils (FlashMLA)",
-        "box_size+swizzle_mode box_size+interleave_mode box_size+size",
-        "Dim size strides box_size element_strides global_ptr data_type swizzle_mode l2_promotion "
-        "interleave_mode oob_fill",
-    ),
-    _row(  # openxla/xla xla/stream_executor/gpu/tma_metadata.cc
-        "XLA",
-        "float_oob_fill box_dims+element_size",
-        "element_size rank global_dims global_strides box_dims element_strides interleave swizzle "
-        "l2_promotion float_oob_fill",
-    ),
-    _row("nvFuser", "gmem_strides+box_strides", ""),  # NVIDIA/Fuser csrc/tma.cpp
-)
+CUTLASS: Final = FORMS[2]
 GENERAL: Final = Form("")
 #: Words whose order and units are the driver's wherever they are printed.
 DRIVERS_OWN: Final = frozenset(
     ["globaldim", "globalstrides", "boxdim", "gmemprobshape", "gmemprobstride"]
 )
 CUTE_STRIDES: Final = "gmemprobstride"  # begins with the size of an element
+
+
+# -- the arguments of one encode -----------------------------------------------------------------
+
+Entries = tuple[int | None, ...]
+
+COMMON = ("data_type", "rank", "global_address", "global_dim", "global_strides")
+COLUMN = (*CORNERS, "channels_per_pixel", "pixels_per_column")
+OPTIONS = ("element_strides", "interleave", "swizzle", "l2_promotion", "oob_fill")
+#: Every argument, in the driver's order.
+ARGUMENTS = (*COMMON, "box_dim", *COLUMN, *OPTIONS)
+
+
+def arguments_of(kind: MapKind) -> tuple[str, ...]:
+    """Return the names of the arguments of an encode of one kind, in the driver's order."""
+    return (*COMMON, *(("box_dim",) if kind == "tiled" else COLUMN), *OPTIONS)
+
+
+@public
+@sealed
+@dataclass(frozen=True, slots=True)
+class PrintedArguments:
+    """The arguments of one encode, as read from a printout by `explain`.
+
+    The attributes are named as in `TensorMap`. Arrays are innermost first, and strides are in bytes
+    for dimensions 1 to rank - 1, whatever the printout uses. An argument, or a single entry, that
+    is not printed, or cannot be read for certain, is None. A number that is not a member of its
+    enum stays an int.
+
+    Attributes
+    ----------
+    kind : {"tiled", "im2col", "im2col_wide"}
+    data_type, rank, global_address, global_dim, global_strides, box_dim, element_strides, \
+interleave, swizzle, l2_promotion, oob_fill
+        As in `TensorMap`.
+    pixel_box_lower_corner, pixel_box_upper_corner, channels_per_pixel, pixels_per_column
+        For im2col maps; None for tiled ones.
+    element_bytes : int or None
+        Bytes of one element, if the printout shows them.
+    printed_by : str
+        The project whose format it is; "" if it is not a known one.
+    lines : (int, int)
+        Its first and last line in the text, counted from 1.
+    implied : mapping
+        Arguments that this project always passes and does not print (source: its code). They are
+        checked too.
+    inferred : tuple of str
+        Arguments that are not printed and follow from others, as the rank from the lists.
+    """
+
+    kind: MapKind = "tiled"
+    data_type: TensorMapDataType | int | None = None
+    rank: int | None = None
+    global_address: int | None = None
+    global_dim: Entries | None = None
+    global_strides: Entries | None = None
+    box_dim: Entries | None = None
+    element_strides: Entries | None = None
+    interleave: TmaInterleaveLayout | int | None = None
+    swizzle: TmaSwizzle | int | None = None
+    l2_promotion: TmaL2FetchSize | int | None = None
+    oob_fill: TmaOobFill | int | None = None
+    pixel_box_lower_corner: Entries | None = None
+    pixel_box_upper_corner: Entries | None = None
+    channels_per_pixel: int | None = None
+    pixels_per_column: int | None = None
+    element_bytes: int | None = None
+    printed_by: str = field(default="", compare=False)
+    lines: tuple[int, int] = field(default=(0, 0), compare=False)
+    implied: Mapping[str, int] = field(default_factory=dict, compare=False, hash=False)
+    inferred: tuple[str, ...] = field(default=(), compare=False)
+
+    def shown(self) -> dict[str, Any]:
+        """Return the arguments that the printout has, by name, in the driver's order."""
+        values = {name: getattr(self, name) for name in ARGUMENTS}
+        return {name: value for name, value in values.items() if value is not None}
+
+    def missing(self) -> tuple[str, ...]:
+        """Return what an encode of this kind takes and the printout does not show."""
+        missing: list[str] = []
+        for name in arguments_of(self.kind):
+            value = getattr(self, name)
+            if value is None and name not in self.implied:
+                missing.append(name)
+            elif isinstance(value, tuple):
+                missing += [f"{name}[{i}]" for i, entry in enumerate(value) if entry is None]
+        return tuple(missing)
+
+    def __str__(self) -> str:
+        words = ", ".join(f"{name}={_text(name, value)}" for name, value in self.shown().items())
+        return f"{self.kind}: {words}"
+
+
+def _text(name: str, value: object) -> str:
+    if name == "global_address":
+        return f"{value:#x}"
+    if isinstance(value, IntEnum):
+        return value.name
+    if isinstance(value, tuple):
+        entries = ", ".join("?" if v is None else str(v) for v in value)
+        return f"({entries}{',' * (len(value) == 1)})"
+    return str(value)

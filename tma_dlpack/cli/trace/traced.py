@@ -14,8 +14,8 @@ from tma_dlpack.checks.check import advise, find_violations
 from tma_dlpack.checks.parse import read_driver_call
 from tma_dlpack.checks.report import Report
 from tma_dlpack.checks.request import Request
-from tma_dlpack.cli.explain.printed import PrintedArguments, arguments_of
 from tma_dlpack.cli.explain.results import RESULTS, STICKY
+from tma_dlpack.cli.explain.words import PrintedArguments, arguments_of
 from tma_dlpack.tables.arguments import MapKind
 from tma_dlpack.tables.enums import (
     TensorMapDataType,
