@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 import torch
 
+import tma_dlpack as tma
 from tma_dlpack.copies import launch
-from tma_dlpack.dlpack import as_tensor_view, native_of, storage_of, words_of
+from tma_dlpack.dlpack import as_tensor_view, frameworks, native_of, storage_of, words_of
 from tma_dlpack.dlpack.frameworks import FRAMEWORKS, OTHER, Framework, framework_of, is_trusted
+from tma_dlpack.make import build
+from tma_dlpack.tensor_map.storage import COMPILED
 
 ROWS = {row.name: row for row in FRAMEWORKS}
 
@@ -91,8 +94,6 @@ def test_words_have_the_places_that_fixes_fill(row):
 
 
 def test_a_new_framework_is_one_row(monkeypatch):
-    from tma_dlpack.dlpack import frameworks
-
     monkeypatch.setitem(
         frameworks._BY_PACKAGE,
         "novel",
@@ -102,6 +103,23 @@ def test_a_new_framework_is_one_row(monkeypatch):
     view = as_tensor_view(x)
     assert x.asked[-1]["stream"] == 7
     assert (view.read_only, view.capsule) == (True, None)
+
+
+@pytest.mark.skipif(not COMPILED, reason="the extension is not compiled here")
+@pytest.mark.parametrize("in_c", [True, False])
+def test_the_extension_reads_what_the_row_says(monkeypatch, in_c):
+    package = f"novel_{in_c}"
+    row = Framework(name="Novel", packages=(package,), in_c=in_c)
+    monkeypatch.setitem(frameworks._BY_PACKAGE, package, row)
+    read_in_python = []
+    as_before = build.as_tensor_view
+    monkeypatch.setattr(
+        build, "as_tensor_view", lambda tensor: read_in_python.append(tensor) or as_before(tensor)
+    )
+    x = imitation(package)()
+    tm = tma.make_tma_descriptor(x, (2, 8))
+    assert tm.global_address == x.array.ctypes.data
+    assert bool(read_in_python) is not in_c
 
 
 def test_what_is_asked_by_attributes_is_asked_of_tensors_and_their_subclasses_alone():

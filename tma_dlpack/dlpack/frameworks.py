@@ -95,6 +95,11 @@ class Framework:
         Whether its tensors are immutable, even if their capsules lack the flag.
     variables : tuple of str
         Names of the types that are not.
+    in_c : bool
+        Whether the C extension calls `__dlpack__` of its tensors; all others are read in Python.
+        Immutable ones need `platform` and `is_deleted`, as JAX's have.
+    only_cuda : bool
+        Whether its tensors are always on a GPU, so that the extension need not ask.
     no_numbers : tuple of str
         Data types whose export ends the process instead of raising.
     fix : callable (tensor) -> str or None
@@ -113,6 +118,8 @@ class Framework:
     trusted: bool = True
     immutable: bool = False
     variables: tuple[str, ...] = ()
+    in_c: bool = False
+    only_cuda: bool = False
     no_numbers: tuple[str, ...] = ()
     fix: Callable[[Any], str | None] = lambda tensor: None
     launcher: Callable[[Any], Any] | None = None
@@ -307,6 +314,7 @@ FRAMEWORKS = (
         ),
         stream=1,  # the legacy stream, on which the device waits; JAX would read -1 as a handle
         immutable=True,
+        in_c=True,
         fix=_jax_fix,
     ),
     Framework(
@@ -316,9 +324,15 @@ FRAMEWORKS = (
         dlpack="1.0",
         words=_like_numpy("cupy"),
         native=Native("cupy.ndarray", _cupy_storage, current_stream=_cupy_stream),
+        in_c=True,
+        only_cuda=True,
     ),
     Framework(
-        name="tvm-ffi", packages=("tvm_ffi",), distributions=("apache-tvm-ffi",), dlpack="1.3"
+        name="tvm-ffi",
+        packages=("tvm_ffi",),
+        distributions=("apache-tvm-ffi",),
+        dlpack="1.3",
+        in_c=True,
     ),
     Framework(
         name="mlx",
@@ -331,6 +345,7 @@ FRAMEWORKS = (
             view_as="x.view(mlx.core.{dtype})",
             pad="y = mlx.core.pad(x, {widths})",
         ),
+        in_c=True,
     ),
     Framework(name="Paddle", packages=("paddle",)),
     Framework(

@@ -3,7 +3,7 @@
  * torch tensors are read through DLPack's C exchange API, everything else by one `__dlpack__` call.
  * The capsule is not consumed: its own destructor runs its deleter. Only the types of known libraries
  * are read here; dlpack/capsule.py reads those of others, with more checks. The arguments of
- * `__dlpack__` for each library are explained in tma_dlpack/dlpack/producer.py.
+ * `__dlpack__` for each library are in tma_dlpack/dlpack/frameworks.py.
  */
 
 #ifndef TMA_DLPACK_TENSORS_H
@@ -119,15 +119,13 @@ static int learn_torch(State *state, PyObject *tensor, Producer *producer) {
   return is_torch && producer->is_neg != NULL && state->torch_uint8 != NULL;
 }
 
-static int belongs_to(PyTypeObject *type, const char *package) {
-  PyObject *module = attribute_of((PyObject *)type, "__module__");
-  const char *name = module == NULL ? NULL : PyUnicode_AsUTF8AndSize(module, NULL);
-  size_t length = strlen(package);
-  int belongs = name != NULL && strncmp(name, package, length) == 0 &&
-                (name[length] == '.' || name[length] == '\0');
+/* Whether a row of dlpack/frameworks.py has this flag. */
+static int row_has(PyObject *row, const char *flag) {
+  PyObject *value = row == NULL ? NULL : attribute_of(row, flag);
+  int has = value != NULL && PyObject_IsTrue(value) == 1;
   swallowed();
-  Py_XDECREF(module);
-  return belongs;
+  Py_XDECREF(value);
+  return has;
 }
 
 static int owns_exchange_api(PyTypeObject *type) {
@@ -139,15 +137,19 @@ static int owns_exchange_api(PyTypeObject *type) {
   return api != NULL;
 }
 
-/* The rest: by `__dlpack__`. */
+/* The rest: by `__dlpack__`, where the row of the type's framework has the flag in_c. */
 static int learn_dlpack(const State *state, PyTypeObject *type, Producer *producer) {
-  int is_jax = belongs_to(type, "jaxlib") || belongs_to(type, "jax");
+  PyObject *of = attribute_of_module("tma_dlpack.dlpack.frameworks", "framework_of");
+  PyObject *row = of == NULL ? NULL : PyObject_CallFunctionObjArgs(of, (PyObject *)type, NULL);
+  swallowed();
+  int is_jax = row_has(row, "immutable");
   producer->only_host = type == state->numpy_array;
-  producer->only_cuda = belongs_to(type, "cupy");
+  producer->only_cuda = row_has(row, "only_cuda");
   producer->is_jax = is_jax;
-  if (!producer->only_host && !is_jax && !producer->only_cuda && !belongs_to(type, "tvm_ffi") &&
-      !belongs_to(type, "mlx"))
-    return 0;
+  int known = producer->only_host || row_has(row, "in_c");
+  Py_XDECREF(of);
+  Py_XDECREF(row);
+  if (!known) return 0;
   if (owns_exchange_api(type) && read_exchange_api(type, producer) && producer->export_tensor != NULL)
     return 1;
   producer->on_cuda = state->exports[is_jax ? EXPORT_ON_CUDA_OF_JAX : EXPORT_ON_CUDA];
