@@ -158,8 +158,8 @@ def _notes(view: TensorView | None, request: Request | None) -> str:
     if request is not None and request.ragged is not None:
         dim = request.ragged % request.rank
         notes += (
-            f"// ragged={dim} added the two outermost dimensions: row r of a slice of n rows, which\n"
-            "// begins at row b, has the coordinates (2^30, b + n, .., 2^30 - n + r, ..).\n"
+            f"// ragged={dim} added the two outermost dimensions: row r of a slice of n rows,\n"
+            "// which begins at row b, has the coordinates (2^30, b + n, .., 2^30 - n + r, ..).\n"
         )
     return notes
 
