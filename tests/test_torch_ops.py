@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 
@@ -37,6 +38,10 @@ def bytes_of(data):
         {"swizzle": "bytes128"},
         {"elem_strides": (2, 1), "oobfill": "nan", "l2_fetch_size": "bytes256"},
         {"data_type": "TFLOAT32", "rules": "driver"},
+        {"allow": ["BOX_IN_SHAPE"], "shape": [8, 64]},
+        {"shape": [64, 32], "strides": [64, 1], "offset": 32},
+        {"swizzle": "none", "split_inner": True},
+        {"swizzle": "bytes128", "split_inner": True, "ragged": 0, "target": "sm_90"},
     ],
     ids=lambda options: ", ".join(options) or "none",
 )
@@ -47,10 +52,24 @@ def test_the_operator_gives_the_bytes_of_the_map(options):
     assert bytes_of(torch.ops.tma_dlpack.make_tma_descriptor(x, [16, 32], **options)) == expected
 
 
+@pytest.mark.parametrize("name", ["make_tma_descriptor", "make_im2col_descriptor"])
+def test_the_operators_take_every_option(name):
+    schema = getattr(torch.ops.tma_dlpack, name).default._schema
+    options = [argument.name for argument in schema.arguments]
+    assert options == list(inspect.signature(getattr(tma, name)).parameters)
+
+
+def test_a_split_asks_for_an_explicit_swizzle_here_too():
+    with pytest.raises(tma.TmaPreconditionError) as caught:
+        torch_ops.make_tma_descriptor(tensor(), [16, 32], split_inner=True)
+    assert [violation.rule for violation in caught.value.violations] == ["SPLIT_SWIZZLE"]
+
+
 def test_the_im2col_operator_gives_the_bytes_of_the_map():
     x = torch.zeros(2, 14, 14, 64)
-    expected = bytes(tma.make_im2col_descriptor(x, *CORNERS))
-    assert bytes_of(torch_ops.make_im2col_descriptor(x, *CORNERS)) == expected
+    for options in ({}, {"target": "sm_90", "shape": [1, 14, 14, 64]}, {"offset": 64, "allow": []}):
+        expected = bytes(tma.make_im2col_descriptor(x, *CORNERS, **options))
+        assert bytes_of(torch_ops.make_im2col_descriptor(x, *CORNERS, **options)) == expected
 
 
 def run_in_one_graph(x):

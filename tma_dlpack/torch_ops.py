@@ -27,20 +27,25 @@ True
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from tma_dlpack.make.im2col import make_im2col_descriptor as _make_im2col
 from tma_dlpack.make.tiled import make_tma_descriptor as _make_tiled
+from tma_dlpack.tables.arguments import NO_SWIZZLE
 from tma_dlpack.tables.limits import MAP_BYTES
 from tma_dlpack.tensor_map.map import TensorMap
 
 __all__ = ["make_im2col_descriptor", "make_tma_descriptor"]
 
+#: The options of both, but for their defaults of `swizzle` and `rules`, and those of one alone.
 _OPTIONS = (
-    'int[]? elem_strides=None, str interleave_layout="none", str swizzle="none", '
-    'str l2_fetch_size="none", str oobfill="none", *, str? data_type=None'
+    'int[]? elem_strides=None, str interleave_layout="none", {swizzle}, '
+    'str l2_fetch_size="none", str oobfill="none", *, str? data_type=None, {rules}, '
+    "str[]? allow=None, int[]? shape=None, int[]? strides=None, int offset=0, {added}"
+    "str? target=None"
 )
 
 #: Inductor must not change the strides of what is described; torch before 2.7 has the older tag.
@@ -53,35 +58,56 @@ def _bytes_of(tensor_map: TensorMap) -> torch.Tensor:
     return torch.frombuffer(bytearray(bytes(tensor_map)), dtype=torch.uint8)
 
 
-def _run_tiled(tensor: torch.Tensor, *arguments: Any, **options: Any) -> torch.Tensor:
-    return _bytes_of(_make_tiled(tensor, *arguments, **options))
+def _run_tiled(
+    tensor: torch.Tensor,
+    box_sizes: Any,
+    elem_strides: Any = None,
+    interleave_layout: str = "none",
+    swizzle: str | None = None,  # split_inner= tells a default from "none"
+    *arguments: Any,
+    allow: Sequence[str] | None = None,  # as schemas have no default for lists of str
+    **options: Any,
+) -> torch.Tensor:
+    given = (box_sizes, elem_strides, interleave_layout, swizzle or NO_SWIZZLE, *arguments)
+    return _bytes_of(_make_tiled(tensor, *given, allow=allow or (), **options))
 
 
-def _run_im2col(tensor: torch.Tensor, *arguments: Any, **options: Any) -> torch.Tensor:
-    return _bytes_of(_make_im2col(tensor, *arguments, **options))
+def _run_im2col(
+    tensor: torch.Tensor, *arguments: Any, allow: Sequence[str] | None = None, **options: Any
+) -> torch.Tensor:
+    return _bytes_of(_make_im2col(tensor, *arguments, allow=allow or (), **options))
 
 
 def _fake(tensor: torch.Tensor, *arguments: Any, **options: Any) -> torch.Tensor:
     return torch.empty(MAP_BYTES, dtype=torch.uint8, device="cpu")
 
 
-def _operator(name: str, run: Any, tile: str, rules: str) -> Any:
+def _operator(name: str, run: Any, tile: str, options: str) -> Any:
     made = torch.library.custom_op(
         f"tma_dlpack::{name}",
         run,
         mutates_args=(),
-        schema=f'(Tensor tensor, {tile}, {_OPTIONS}, str rules="{rules}") -> Tensor',
+        schema=f"(Tensor tensor, {tile}, {options}) -> Tensor",
         tags=(_KEEP_STRIDES,),
     )
     made.register_fake(_fake)
     return made
 
 
-make_tma_descriptor = _operator("make_tma_descriptor", _run_tiled, "int[] box_sizes", "libcu++")
+make_tma_descriptor = _operator(
+    "make_tma_descriptor",
+    _run_tiled,
+    "int[] box_sizes",
+    _OPTIONS.format(
+        swizzle="str? swizzle=None",
+        rules='str rules="libcu++"',
+        added="bool split_inner=False, int? ragged=None, ",
+    ),
+)
 make_im2col_descriptor = _operator(
     "make_im2col_descriptor",
     _run_im2col,
     "int[] pixel_box_lower_corner, int[] pixel_box_upper_corner, int channels_per_pixel, "
     "int pixels_per_column",
-    "documented",
+    _OPTIONS.format(swizzle='str swizzle="none"', rules='str rules="documented"', added=""),
 )

@@ -21,7 +21,7 @@ from tma_dlpack.tables.coerce import counted, integer_of, integers_of, shown, ty
 from tma_dlpack.tables.dtypes import PACKED_TYPES
 from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tables.errors import TmaUnsupportedError, refusal
-from tma_dlpack.tables.limits import INNER_BYTES, PADDED_INNER_VALUES
+from tma_dlpack.tables.limits import INNER_BYTES, PADDED_INNER_VALUES, RAGGED_EXTRA_EXTENT
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
 
@@ -298,10 +298,21 @@ def _coords_of(plan: TilePlan, coords: object) -> IntArray:
     if len(numbers) != rank:
         found = f"coords are {shown(coords)}, but the map has {rank} dimensions"
         fix = f"pass {counted(rank, 'integer')}, such as coords={(0,) * rank}"
+        fix += _of_the_tensor(plan.arguments)
         refuse("COPY_COORDS_COUNT", "coords", found, fix=fix)
     if min(numbers) < MIN_COORD or max(numbers) > MAX_COORD:
         refuse("COPY_COORD_32_BITS", "coords", f"coords are {shown(coords)}")
     return np.array([numbers[::-1]], np.int64)
+
+
+def _of_the_tensor(a: EncodeArguments) -> str:
+    """Name what turns the tensor's coordinates into the map's, if the map adds dimensions."""
+    if a.kind == "tiled" and a.rank > 2 and a.global_dim[-2:] == (RAGGED_EXTRA_EXTENT,) * 2:
+        return "; tma.ragged_coords(tensor_map, offset, size, coords) gives them of a slice"
+    span_bytes = a.row_bytes if a.kind == "tiled" and a.box_dim[0] == a.global_dim[0] else 0
+    if a.rank > 1 and not a.interleave and a.global_strides[-1] == span_bytes:
+        return "; tma.split_inner_coords(tensor_map, coords) gives them of the tensor's"
+    return ""
 
 
 def _many_coords_of(plan: TilePlan, coords: object) -> IntArray:
@@ -317,6 +328,7 @@ def _many_coords_of(plan: TilePlan, coords: object) -> IntArray:
     if array.ndim != 2 or array.shape[1] != rank:
         found = f"coords have shape {array.shape}, but the map needs (n, {rank})"
         fix = f"pass an array of shape (n, {rank}), such as tma.tile_coords(tensor_map)"
+        fix += _of_the_tensor(plan.arguments)
         refuse("COPY_COORDS_COUNT", "coords", found, fix=fix)
     if array.size and not MIN_COORD <= int(array.min()) <= int(array.max()) <= MAX_COORD:
         found = f"coords reach from {array.min()} to {array.max()}"

@@ -12,7 +12,7 @@ from tma_dlpack.copies.request import load_request, require_map, store_request
 from tma_dlpack.copies.simulator import SimulatorBackend
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.tables.coerce import shown, text_of
-from tma_dlpack.tables.errors import refusal
+from tma_dlpack.tables.errors import TmaUnsupportedError, refusal
 from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.tensor_map.map import TensorMap
 
@@ -306,6 +306,9 @@ def tile_coords(tensor_map: TensorMap) -> IntArray:
     ------
     TmaPreconditionError
         If `tensor_map` is not a TensorMap.
+    TmaUnsupportedError
+        For a map with ``ragged=``: its tiles are those of slices, which `ragged_coords` counts. The
+        coordinates of a map with ``split_inner=True`` are the map's, as `split_inner_coords` gives.
 
     Examples
     --------
@@ -315,4 +318,9 @@ def tile_coords(tensor_map: TensorMap) -> IntArray:
     [[0, 0], [0, 64], [32, 0], [32, 64]]
     """
     require_map(tensor_map)
+    if tensor_map.ragged is not None:
+        raise TmaUnsupportedError(
+            "the tiles of a ragged map are those of its slices: "
+            "tma.ragged_coords(tensor_map, offset, size, coords) gives the coordinates of each"
+        )
     return geometry.tile_coords(tensor_map.arguments)

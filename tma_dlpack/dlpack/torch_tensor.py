@@ -53,7 +53,8 @@ def read_torch(tensor: Any) -> Export:
         _refuse_torch(tensor)
     try:
         address = tensor.data_ptr()
-        shape, strides = tuple(tensor.shape), tuple(tensor.stride())
+        # int: torch.jit.trace gives tensors
+        shape, strides = tuple(map(int, tensor.shape)), tuple(map(int, tensor.stride()))
         known = torch_dtype_table().get(tensor.dtype)
         device = _device_of(tensor)
         lazy = tensor.is_neg() or (tensor.dtype.is_complex and tensor.is_conj())

@@ -1,7 +1,7 @@
 """From a tensor to a map: the public `make_*`, `check_*` and `driver_encode_*` functions.
 
-Where the optional C extension is built (`_accept.c`, set up by `extension.py`), each function is tried
-in C first: what is accepted there is done. Everything else goes through `build.py`: look at the
+Where the optional C extension is built (`_accept.c`, set up by `extension.py`), each function is
+tried in C first: what is accepted there is done. Everything else goes through `build.py`: view the
 tensor (`dlpack`), parse the arguments into a `Request` and check it (`checks`), encode
 (`encode.py`), and make a `TensorMap`. Both judge by the rows of `checks`; C must accept only what
 Python accepts, with the same bytes: tests/make/test_extension.py holds it to that with random

@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tma_dlpack.dlpack import TensorView, as_tensor_view
+from tma_dlpack.make.split import span_coords
 from tma_dlpack.tables.coerce import integer_of, integers_of, shown, type_name
 from tma_dlpack.tables.errors import refusal
 from tma_dlpack.tables.opaque import opaque
@@ -109,18 +110,20 @@ def ragged_coords(
     Parameters
     ----------
     tensor_map : TensorMap
-        Made with the arguments of `ragged`.
+        Made with ``ragged=dim``, or with the arguments of `ragged`.
     offset, size : int
         The slice is rows offset to offset + size - 1 of the tensor along the ragged dimension.
     coords : sequence of int
         Coordinates of the tile's first element within the slice: row-major, elements, one per
         dimension of the tensor. The tile may reach past the end of the slice; it must not begin
-        before its first row, because the previous slice lies there.
+        before its first row, because the previous slice lies there. Of a map with
+        ``split_inner=True`` too the last one is a multiple of the span.
 
     Returns
     -------
     tuple of int
-        Row-major, two more entries than `coords`.
+        Row-major, two more entries than `coords`; three if the map is split too, as
+        `split_inner_coords` splits them.
 
     Raises
     ------
@@ -142,7 +145,7 @@ def ragged_coords(
     ragged_dim = _ragged_dim_of(tensor_map)
     begin, count = _slice(tensor_map, ragged_dim, offset, size)
     given = integers_of(coords)
-    rank = tensor_map.rank - EXTRA_DIMENSIONS
+    rank = tensor_map.rank - EXTRA_DIMENSIONS - bool(tensor_map.split_inner)
     if given is None or len(given) != rank:
         must = f"be {rank} integers, one per dimension of the tensor, row-major"
         raise refusal("coords", f"coords are {shown(coords)}", must, "count from the slice's start")
@@ -153,6 +156,8 @@ def ragged_coords(
         raise refusal("coords", found, must, "start at 0 or more")
     inside = list(given)
     inside[ragged_dim] = RAGGED_EXTENT - count + row
+    if tensor_map.split_inner:
+        inside = list(span_coords(tensor_map, inside, rank))
     return (RAGGED_EXTENT, begin + count, *inside)
 
 
@@ -189,6 +194,8 @@ def _ragged_dim_of(tensor_map: object) -> int:
     """Give the ragged dimension as an index into the tensor's shape; refuse any other map."""
     if not isinstance(tensor_map, TensorMap):
         found = f"tensor_map is a {type_name(type(tensor_map))}"
+    elif tensor_map.ragged is not None:
+        return tensor_map.ragged
     elif tensor_map.kind == "tiled" and tensor_map.rank > EXTRA_DIMENSIONS:
         shape, strides = tensor_map.shape, tensor_map.strides
         wraps = strides[0] + strides[1] == WRAP_ELEMENTS
@@ -198,7 +205,7 @@ def _ragged_dim_of(tensor_map: object) -> int:
         found = f"tensor_map has shape {shape} and strides {strides}"
     else:
         found = f"tensor_map is {tensor_map.kind} of rank {tensor_map.rank}"
-    fix = "make it with tma.make_tma_descriptor(x, **tma.ragged(x, box_sizes))"
+    fix = "make it with tma.make_tma_descriptor(x, box_sizes, ragged=0)"
     raise refusal("tensor_map", found, "be a map that was made with tma.ragged", fix)
 
 
@@ -206,7 +213,9 @@ def _slice(tensor_map: TensorMap, dim: int, offset: object, size: object) -> tup
     """Give a slice's offset and size as ints if it lies within the tensor, where that is known."""
     begin, count = integer_of(offset), integer_of(size)
     view = tensor_map.view
-    extent = EXTRA_EXTENT - 1 if view is None else (view.own or view).shape[dim]
+    if view is not None and tensor_map.ragged is None:
+        view = view.own or view  # the described one has the dimensions of the map
+    extent = EXTRA_EXTENT - 1 if view is None else view.shape[dim]
     if begin is None or count is None or min(begin, count) < 0 or begin + count > extent:
         found = f"the slice has offset={shown(offset)} and size={shown(size)}"
     elif count > RAGGED_EXTENT:

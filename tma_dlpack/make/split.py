@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from tma_dlpack.dlpack import TensorView, as_tensor_view
-from tma_dlpack.tables.coerce import integers_of, shown
+from tma_dlpack.tables.coerce import integers_of, shown, type_name
 from tma_dlpack.tables.enums import Swizzle, TmaSwizzle
 from tma_dlpack.tables.errors import TmaPreconditionError, Violation, refusal
 from tma_dlpack.tables.limits import INNER_BYTES, MAX_RANK, SWIZZLE_SPAN_BYTES
 from tma_dlpack.tables.meanings import parse
 from tma_dlpack.tables.opaque import opaque
+from tma_dlpack.tensor_map.map import TensorMap
 
 SOURCE = "tma_dlpack, split_inner: the inner dimension in spans of the swizzle"
 
@@ -81,6 +82,74 @@ def split_inner(
     if len(shape) > 2 and shape[0] > 1 and span < shape[1] * strides[1]:
         words["allow"] = ("STRIDE_UNIQUE",)
     return words
+
+
+@opaque
+def split_inner_coords(tensor_map: TensorMap, coords: Sequence[int]) -> tuple[int, ...]:
+    """Return the coordinates, in a map with a split inner dimension, of a tile of the tensor.
+
+    Parameters
+    ----------
+    tensor_map : TensorMap
+        Made with ``split_inner=True``, or with the arguments of `split_inner`.
+    coords : sequence of int
+        The tile's first element (.., m, k): row-major, elements, one per dimension of the tensor; k
+        is a multiple of the span.
+
+    Returns
+    -------
+    tuple of int
+        (k / span, .., m, 0): row-major, one more entry than `coords`.
+
+    Raises
+    ------
+    TmaPreconditionError
+        If the map is not such a map, or `coords` are not as above. A map that is ragged too has
+        its coordinates from `ragged_coords`.
+
+    Examples
+    --------
+    >>> import numpy as np, tma_dlpack as tma
+    >>> x = np.arange(64 * 256, dtype=np.float32).reshape(64, 256)
+    >>> tm = tma.make_tma_descriptor(x, (8, 64), swizzle="bytes128", split_inner=True)
+    >>> at = tma.split_inner_coords(tm, (16, 128))
+    >>> at, bool(tma.load_tile(tm, at).array[0, 0, 0] == x[16, 128])
+    ((4, 16, 0), True)
+    """
+    if not isinstance(tensor_map, TensorMap):
+        found = f"tensor_map is a {type_name(type(tensor_map))}"
+    elif not _is_split(tensor_map):
+        found = f"tensor_map has shape {tensor_map.shape} and strides {tensor_map.strides}"
+    else:
+        if tensor_map.ragged is None:
+            return span_coords(tensor_map, coords, tensor_map.rank - 1)
+        fix = "use tma.ragged_coords(tensor_map, offset, size, coords), which splits too"
+        raise refusal("tensor_map", "tensor_map is ragged too", "be split only", fix)
+    fix = "make it with tma.make_tma_descriptor(x, box_sizes, swizzle=..., split_inner=True)"
+    raise refusal("tensor_map", found, "be a map with a split inner dimension", fix)
+
+
+def _is_split(tensor_map: TensorMap) -> bool:
+    """Whether a map is split, as far as it is known: the outermost stride is one span."""
+    if tensor_map.split_inner:
+        return True
+    if tensor_map.kind != "tiled" or tensor_map.rank < 2 or tensor_map.interleave:
+        return False
+    return tensor_map.shape[-1] == tensor_map.box_sizes[-1] == tensor_map.strides[0]
+
+
+def span_coords(tensor_map: TensorMap, coords: object, rank: int) -> tuple[int, ...]:
+    """Return the coordinates of a split map without those of `ragged`, for `rank` of the tensor."""
+    span, numbers = tensor_map.shape[-1], integers_of(coords)
+    if numbers is None or len(numbers) != rank:
+        must = f"be {rank} integers, one per dimension of the tensor, row-major"
+        fix = f"pass the tile's first element (.., m, k), such as {(0,) * rank}"
+        raise refusal("coords", f"coords are {shown(coords)}", must, fix)
+    if numbers[-1] % span:
+        found = f"coords[{rank - 1}] is {numbers[-1]} in coords {numbers}"
+        near = (*numbers[:-1], numbers[-1] // span * span)
+        raise refusal("coords", found, f"be a multiple of {span}, the span", f"use coords {near}")
+    return (numbers[-1] // span, *numbers[:-1], 0)
 
 
 def _swizzle_of(swizzle: object) -> TmaSwizzle:

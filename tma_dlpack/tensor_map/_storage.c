@@ -216,6 +216,20 @@ static PyObject *storage_encoder(PyObject *self, void *unused) {
   return PyUnicode_InternFromString(encoder == BY_DRIVER ? "driver" : "model");
 }
 
+/* (split_inner, ragged), the latter counted from 0. */
+static PyObject *storage_added(PyObject *self, void *unused) {
+  (void)unused;
+  const MapStorage *map = (const MapStorage *)self;
+  const RareOptions *rare = map->rare;
+  if (!map->has_call) return none();
+  PyObject *ragged = none();
+  if (rare != NULL && rare->has_ragged) {
+    Py_DECREF(ragged);
+    ragged = PyLong_FromLongLong(rare->ragged < 0 ? rare->ragged + rank_of(map) : rare->ragged);
+  }
+  return Py_BuildValue("(NN)", PyBool_FromLong(rare != NULL && rare->split_inner), ragged);
+}
+
 /* Of copies without interleaved layouts; geometry.tx_bytes is the whole of it. */
 static PyObject *storage_tx_bytes(PyObject *self, void *unused) {
   (void)unused;
@@ -412,6 +426,7 @@ static PyGetSetDef storage_getters[] = {
     {"_call", storage_call, NULL, "The call that was accepted here, as `Call`; or None.", NULL},
     {"_target", storage_target, NULL, "Its target, or a GPU's ordinal; or None.", NULL},
     {"_encoder", storage_encoder, NULL, "What made the bytes.", NULL},
+    {"_added", storage_added, NULL, "Its split_inner and ragged; or None.", NULL},
     {"_tx_bytes", storage_tx_bytes, NULL, "Bytes that one load adds; or None.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };

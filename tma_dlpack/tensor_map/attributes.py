@@ -244,12 +244,14 @@ class MapAttributes(MapStorage):
     @property
     def split_inner(self) -> bool | None:
         """Whether `split_inner=True` made the map; None where the call is not known."""
-        return self.description.split_inner
+        added = self._added
+        return self.description.split_inner if added is None else added[0]
 
     @property
     def ragged(self) -> int | None:
         """The dimension of the tensor, row-major from 0, that `ragged=` names; None without it."""
-        return self.description.ragged
+        added = self._added
+        return self.description.ragged if added is None else added[1]
 
     @property
     @untraced

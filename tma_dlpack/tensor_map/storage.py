@@ -60,9 +60,10 @@ class PythonStorage:
         What the map describes.
     _arguments : EncodeArguments or None
         The driver's arguments, once they have been read.
-    _call, _numbers, _target, _encoder, _tx_bytes
+    _call, _numbers, _target, _encoder, _added, _tx_bytes
         Of a call that was accepted in C, and so None here: the items of `Call`; the fields of
-        EncodeArguments; the target or the ordinal of a GPU; the encoder; the bytes of a copy.
+        EncodeArguments; the target or the ordinal of a GPU; the encoder; `split_inner` and
+        `ragged`; the bytes of a copy.
     """
 
     _tensor: object
@@ -76,6 +77,7 @@ class PythonStorage:
     _numbers: tuple[Any, ...] | None = None
     _target: object = None
     _encoder: str | None = None
+    _added: tuple[bool, int | None] | None = None
     _tx_bytes: int | None = None
 
     @classmethod
