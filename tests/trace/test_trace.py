@@ -22,12 +22,16 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="session")
-def folder(tmp_path_factory):
+@pytest.fixture(scope="session", autouse=True)
+def _needs_the_library():
     try:
         program.library()
     except TmaUnsupportedError as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("trace")
     build(made)
     return made
