@@ -61,6 +61,13 @@ SAYS = {
         "66 tiles of 256 x 256 read 2048 rows of A and 2304 rows of B",
         "the product of 200 x 136 and 136 x 328 is exact: True",
     ],
+    "09_trace": [
+        "6 different tensor maps of 33 calls: 2 refused",
+        "B (768, 512): a tile of (64, 256) is 4 x (64, 64), 8192 bytes each",
+        "C: parameter 10 of matmul, 10 launches",
+        "bank conflicts of a column: 8-way with none, free with bytes128",
+        "global_strides[0] is 2002 bytes; it must be a multiple of 16 bytes",
+    ],
 }
 REFUSED_ON_PURPOSE = {"03_out_of_bounds_and_strides": 1, "04_why_was_it_refused": 1}
 

@@ -25,7 +25,7 @@ enum { MAX_IDS = 8192, SLOTS = 32768, COUNT_BYTES = MAX_IDS * 8 };
 enum { COUNT_CALLS, COUNT_OVERFLOW, COUNT_PAUSES, FIRST_ID };
 /* CUPTI takes 0.3 us for each launch that we hear of. So we stop listening after so many launches with
  * nothing new, and begin again with a new map, and for a few launches now and then. */
-enum { LAUNCHES_WITHOUT_NEWS = 2000, LAUNCHES_NOW_AND_THEN = 256, PAUSE_MS = 100 };
+enum { LAUNCHES_WITHOUT_NEWS = 100000, LAUNCHES_NOW_AND_THEN = 1000, PAUSE_MS = 100 };
 
 /* ---- what was seen ------------------------------------------------------------------------------- */
 
@@ -366,15 +366,19 @@ static void encode_begins(const Encoder *encoder, const CallbackData *info) {
   for (int i = 0; i < SCALARS; ++i)
     if (encoder->scalar[i] > 0)
       memcpy(&call->scalar[i], (const char *)info->params + encoder->scalar[i], 4);
-  Wanted wanted[ARRAYS + 1] = {{b->before, b->map, MAP_BYTES, MAP_BIT}};
-  int n = 1;
+  Wanted wanted[ARRAYS + 1];
+  int n = 0;
+  if (encoder->callback == REPLACE_ADDRESS)
+    wanted[n++] = (Wanted){b->before, b->map, MAP_BYTES, MAP_BIT};
+  else if (!is_there(b->map) || !is_there((const char *)b->map + MAP_BYTES - 1))
+    call->unreadable = MAP_BIT;
   for (int i = 0; i < ARRAYS; ++i) {
     if (encoder->array[i] == 0) continue;
     b->array[i] = pointer_at(info->params, encoder->array[i]);
     size_t bytes = (size_t)entries(call, i) * ARRAY[i].entry_bytes;
     wanted[n++] = (Wanted){call->array[i], b->array[i], bytes, 1u << i};
   }
-  call->unreadable = read_all(wanted, n);
+  call->unreadable |= read_all(wanted, n);
   if (encoder->callback == REPLACE_ADDRESS) copy_body(call->body, b->before);
   call->address_kind = (uint32_t)(b->address & 31) | (b->address == 0) << 5 | (b->address >> 57 != 0) << 6;
   call->result = NOT_RETURNED;

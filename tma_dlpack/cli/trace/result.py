@@ -167,8 +167,8 @@ def _notes(processes: list[Raw], maps: int) -> Iterator[str]:
             yield f"{where}the driver does not tell kernels' parameters (before CUDA 12.4)"
     if any(process["pauses"] for process in processes):
         yield (
-            "launches were not all heard: after 2000 without news only 256 are, ten times a second "
-            "(so that a launch costs less than 0.1 us); a map's kernel may be missing"
+            "launches were not all heard: after 100000 without news, only 1000 are, ten times a "
+            "second, to cost less; a kernel may be missing"
         )
     if any("cupti" in process for process in processes):
         yield UNSEEN
