@@ -1,4 +1,4 @@
-"""`bench gemm`, `conv` and `grouped` without a GPU: what they refuse; and that their kernels compile."""
+"""`bench gemm`, `conv` and `grouped` without a GPU; and that their kernels compile."""
 
 import shutil
 import subprocess
