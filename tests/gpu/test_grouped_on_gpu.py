@@ -1,4 +1,4 @@
-"""grouped_gemm.cu: exact products of integers for groups of every kind, and nothing else written."""
+"""grouped_gemm.cu: exact products for groups of every kind, and nothing else written."""
 
 from __future__ import annotations
 

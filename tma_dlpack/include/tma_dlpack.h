@@ -8,6 +8,10 @@
 //         lies, and the numbers by which wgmma reads a tile. hopper_gemm.cu and grouped_gemm.cu in the
 //         repository's notebooks/ are written with it.
 //
+// #define TMA_DLPACK_CHECK 1 before including it, and every verb tests what it is given: a mistake prints
+// a line with the file and line of the call, and ends the kernel, where it would hang or die without a
+// word (tma_dlpack_check.h). Without it not one instruction is different.
+//
 // Nothing of libcuda is called: no -lcuda. Works under nvcc, NVRTC and, without the device part, a
 // host compiler. Coordinates are the instruction's: innermost first (tma_dlpack's Python is row-major).
 
@@ -267,6 +271,13 @@ __device__ inline unsigned shared_address(const void* smem)
 {
   return static_cast<unsigned>(__cvta_generic_to_shared(smem));
 }
+
+// With TMA_DLPACK_CHECK the verbs from here on to the tensor core's are those of tma_dlpack_check.h, which
+// call these.
+#if TMA_DLPACK_CHECK
+namespace unchecked
+{
+#endif
 
 // ---- mbarriers and fences ----
 
@@ -675,6 +686,10 @@ __device__ inline void load_gather4(void* smem, const Map& map, Barrier* barrier
 __device__ void load_gather4(void*, const Map&, Barrier*, int, int, int, int, int) = delete;
 #endif
 
+// State that this kernel reads the tile by offsets from its own start, as swizzled_index gives them: a
+// checked build then asks that the tile lies where the map's swizzle begins anew. Does nothing else.
+__device__ inline void indexed_from_start(const void*, const Map&) {}
+
 // ---- stores and reductions ----
 
 // Store the tile in shared memory at these coordinates, none negative. One thread; then commit().
@@ -864,6 +879,14 @@ TMA_DLPACK_REPLACE_CONSTANT(fill_mode, unsigned, 2)
 #undef TMA_DLPACK_REPLACE_IN_DIMENSION
 #undef TMA_DLPACK_REPLACE
 #undef TMA_DLPACK_HAS_REPLACE
+
+#if TMA_DLPACK_CHECK
+}  // namespace unchecked
+}  // namespace tma_dlpack
+#include "tma_dlpack_check.h"
+namespace tma_dlpack
+{
+#endif
 
 // ---- the tensor core of sm_90a: what stands around a wgmma ----
 
