@@ -39,7 +39,7 @@ def run(torch, library):
         stream = torch.cuda.current_stream().cuda_stream
         launch.launch(library.kernel(name, 0), 1, WARP, 0, stream, given)
 
-    for name in ("move_map", "first_tile"):
+    for name in ("move_map", "first_tile", "change_and_load"):
         library.kernel(name, 0)  # loaded before a capture
     return run
 
@@ -83,9 +83,8 @@ def test_without_an_acquire_copies_go_by_a_map_that_is_gone(kernel, torch, run, 
     expected = torch.stack([first_tile_of(torch, x) for x in matrices])
     maps, out = map_of(matrices[-1]).as_torch().cuda(), torch.zeros_like(expected)
     run(kernel, maps, place_of(torch, *matrices), len(matrices), out, 0)
-    stale = [i for i, tile in enumerate(out) if not torch.equal(tile, expected[i])]
-    print(kernel, "stale without an acquire:", stale)
-    assert stale
+    assert torch.equal(out[0], expected[0])
+    assert not any(torch.equal(out[i], expected[i]) for i in range(1, len(matrices)))
 
 
 # --- CUDA graphs ----------------------------------------------------------------------------------
@@ -100,47 +99,53 @@ def captured(torch, work):
     return graph
 
 
-@pytest.mark.parametrize("acquire", [1, 0])
-def test_a_kernel_in_the_graph_changes_address_and_size_between_replays(
-    acquire, torch, run, matrices
-):
+def test_a_kernel_in_the_graph_changes_address_and_size_between_replays(torch, run, matrices):
     in_global_memory = map_of(matrices[0]).as_torch().cuda()
     now, out = place_of(torch, matrices[0]), torch.zeros(BOX, device="cuda")
 
     def work():
         run("move_map", in_global_memory, now)
-        run("first_tile", in_global_memory, out, acquire)
+        run("first_tile", in_global_memory, out, 1)
 
     graph = captured(torch, work)
-    found = []
     for x in [*matrices, *reversed(matrices)]:
         now.copy_(place_of(torch, x))
         graph.replay()
-        found.append(torch.equal(out, first_tile_of(torch, x)))
-    print("by a kernel, acquire", acquire, found)
-    assert all(found) or not acquire
+        assert torch.equal(out, first_tile_of(torch, x))
 
 
-@pytest.mark.parametrize("acquire", [1, 0])
-def test_a_copy_from_the_host_in_the_graph_brings_the_map_of_each_replay(
-    acquire, torch, run, matrices
-):
+def test_a_copy_from_the_host_in_the_graph_brings_the_map_of_each_replay(torch, run, matrices):
     on_host = map_of(matrices[0]).as_torch().clone().pin_memory()
     in_global_memory, out = on_host.cuda(), torch.zeros(BOX, device="cuda")
 
     def work():
         in_global_memory.copy_(on_host, non_blocking=True)
-        run("first_tile", in_global_memory, out, acquire)
+        run("first_tile", in_global_memory, out, 1)
 
     graph = captured(torch, work)
-    found = []
     for x in [*matrices, *reversed(matrices)]:
         torch.cuda.synchronize()  # the copy of the replay before has read it
         on_host.copy_(map_of(x).as_torch())
         graph.replay()
-        found.append(torch.equal(out, first_tile_of(torch, x)))
-    print("by the host, acquire", acquire, found)
-    assert all(found) or not acquire
+        assert torch.equal(out, first_tile_of(torch, x))
+
+
+@pytest.mark.parametrize("acquire", [1, 0])
+def test_a_captured_kernel_that_changes_the_map_needs_an_acquire_in_every_replay(
+    acquire, torch, run, matrices
+):
+    """Without one it goes wrong on the H200; between two kernels it was right 24 of 24 times."""
+    in_global_memory = map_of(matrices[0]).as_torch().cuda()
+    now = place_of(torch, *matrices)
+    out = torch.zeros(len(matrices), *BOX, device="cuda")
+    arguments = in_global_memory, now, len(matrices), out, acquire
+    graph = captured(torch, lambda: run("change_and_load", *arguments))
+    for order in (matrices, matrices[::-1], matrices[::2] + matrices[1::2]):
+        now.copy_(place_of(torch, *order))
+        out.zero_()
+        graph.replay()
+        expected = torch.stack([first_tile_of(torch, x) for x in order])
+        assert torch.equal(out, expected) == bool(acquire)
 
 
 def test_a_captured_kernel_takes_the_map_as_it_is_when_it_runs(torch, run, matrices):

@@ -863,7 +863,8 @@ TMA_DLPACK_REPLACE_IN_DIMENSION(box_dim, 5, unsigned, "b32", "r")
 // replace_element_stride<1>(map, 2): 1 to 8.
 TMA_DLPACK_REPLACE_IN_DIMENSION(element_stride, 5, unsigned, "b32", "r")
 
-// replace_elemtype<10>(map): PTX's numbers (bf16 is 10), which are not CUtensorMapDataType's.
+// replace_elemtype<10>(map): PTX's numbers (bf16 is 10), which are not CUtensorMapDataType's. A map of
+// tf32 (11, 12) stays one: the instruction does not clear its bit, and a copy of another type dies.
 TMA_DLPACK_REPLACE_CONSTANT(elemtype, unsigned, 16)
 
 // replace_swizzle_mode<Swizzle::bytes128>(map).

@@ -33,6 +33,9 @@ namespace detail
 
 using Word = unsigned long long;
 
+// One copy of each check: inlined everywhere, a kernel takes a minute to compile.
+#define TMA_DLPACK_CALLED __device__ __noinline__ inline
+
 // ---- the line ----
 
 // Where a verb was called: the arguments below are made there, and so are these defaults.
@@ -105,18 +108,24 @@ constexpr Word ELEMENT_BYTES = 0x28442884421;
 // What a map's bytes say, as far as a copy can go wrong by it.
 struct Decoded
 {
-  const Word* words;
-  bool im2col;
+  const unsigned* words;
+  bool is_parameter, im2col;
   unsigned rank, type, element_bytes, interleave, swizzle;
+
+  // As it is now; but a parameter does not change, and has no such loads.
+  __device__ Word word(unsigned i) const
+  {
+    return is_parameter ? words[i] : *const_cast<const volatile unsigned*>(words + i);
+  }
 
   __device__ unsigned field(unsigned bit, unsigned width) const
   {
-    const volatile unsigned* const halves = reinterpret_cast<const volatile unsigned*>(words);
-    const Word both = halves[bit / 32] | static_cast<Word>(halves[bit / 32 + 1]) << 32;
+    const Word both = word(bit / 32) | word(bit / 32 + 1) << 32;
     return static_cast<unsigned>(both >> bit % 32 & ((Word{1} << width) - 1));
   }
 
-  __device__ explicit Decoded(const Map* map) : words(reinterpret_cast<const Word*>(map))
+  __device__ explicit Decoded(const Map* map)
+    : words(reinterpret_cast<const unsigned*>(map)), is_parameter(__isGridConstant(map))
   {
     im2col = field(IM2COL, 1);
     rank = field(RANK, 3) + 1;
@@ -201,12 +210,14 @@ struct Start
 
 // ---- what is true of this block ----
 
-__device__ inline unsigned special_smem_end()
+// The first KiB of shared memory is the system's (CUDA Programming Guide; seen at 0x400 on sm_90).
+constexpr unsigned RESERVED_SMEM_BYTES = 1024;
+
+__device__ inline unsigned smem_end()
 {
-  unsigned size, reserved;
+  unsigned size;
   asm("mov.u32 %0, %%total_smem_size;" : "=r"(size));
-  asm("mov.u32 %0, %%reserved_smem_offset_end;" : "=r"(reserved));
-  return size + reserved;
+  return RESERVED_SMEM_BYTES + size;
 }
 
 __device__ inline unsigned cluster_blocks()
@@ -270,7 +281,7 @@ __device__ inline T now(const T& word)
 }
 
 // The counts of a barrier; null for one that was never initialised, or had no place.
-__device__ inline Counts* find(unsigned barrier)
+TMA_DLPACK_CALLED Counts* find(unsigned barrier)
 {
   const Word key = key_of(barrier);
   for (unsigned i = 0; i < TMA_DLPACK_CHECK_BARRIERS; ++i)
@@ -281,7 +292,7 @@ __device__ inline Counts* find(unsigned barrier)
   return nullptr;
 }
 
-__device__ inline void start_counting(unsigned barrier, unsigned arrivals)
+TMA_DLPACK_CALLED void start_counting(unsigned barrier, unsigned arrivals)
 {
   const Word key = key_of(barrier), cluster = key >> 18;
   Counts* counts = find(barrier);
@@ -334,7 +345,7 @@ __device__ inline T* in_block(T* here, unsigned block)
 }
 
 // Another block's counts of the barrier that lies where this block's does.
-__device__ inline Counts* find_in_block(unsigned barrier, unsigned block)
+TMA_DLPACK_CALLED Counts* find_in_block(unsigned barrier, unsigned block)
 {
   const Word key = key_of(barrier);
   for (unsigned i = 0; i < TMA_DLPACK_CHECK_BARRIERS; ++i)
@@ -353,7 +364,7 @@ __device__ inline bool not_all_are_counted(unsigned block)
 
 // ---- the checks ----
 
-__device__ inline Counts* check_barrier(BarrierAt at, const char* verb)
+TMA_DLPACK_CALLED Counts* check_barrier(BarrierAt at, const char* verb)
 {
   TMA_DLPACK_REQUIRE(__isShared(at.barrier), at, verb,
                      "the barrier at %p is not in this block's shared memory",
@@ -369,7 +380,7 @@ __device__ inline Counts* check_barrier(BarrierAt at, const char* verb)
   return counts;
 }
 
-__device__ inline void check_place(MapAt at, const char* verb)
+TMA_DLPACK_CALLED void check_place(MapAt at, const char* verb)
 {
   const Word map = reinterpret_cast<Word>(at.map);
   TMA_DLPACK_REQUIRE(map != 0, at, verb, "the map's address is 0x%llx", "pass a map",
@@ -387,16 +398,16 @@ __device__ inline void check_place(MapAt at, const char* verb)
 
 // A map, its tile in shared memory, and where the tile begins in the tensor.
 template <bool is_store>
-__device__ inline Decoded check_copy(MapAt at, const char* verb, const void* smem, unsigned rank,
+TMA_DLPACK_CALLED Decoded check_copy(MapAt at, const char* verb, const void* smem, unsigned rank,
                                      bool im2col, const int* c)
 {
   check_place(at, verb);
+  const Decoded map(at.map);
   bool zeros = true;
-  for (unsigned i = 0; i < 16; ++i) zeros &= reinterpret_cast<const unsigned*>(at.map)[i] == 0;
+  for (unsigned i = 0; i < 16; ++i) zeros &= map.word(i) == 0;
   TMA_DLPACK_REQUIRE(!zeros, at, verb, "the map at 0x%llx is all zeros",
                      "copy the bytes of a TensorMap there before the kernel runs",
                      reinterpret_cast<Word>(at.map));
-  const Decoded map(at.map);
   TMA_DLPACK_REQUIRE(map.im2col == im2col, at, verb, "the map is %s",
                      "this verb takes %s", map.im2col ? "an im2col map" : "a tiled map",
                      im2col ? "im2col maps" : "tiled maps");
@@ -434,9 +445,9 @@ __device__ inline Decoded check_copy(MapAt at, const char* verb, const void* sme
   TMA_DLPACK_REQUIRE(first % 128 == 0, at, verb,
                      "the tile is at shared address 0x%x, %u bytes past a multiple of 128",
                      "align it to 128 bytes", first, first % 128);
-  TMA_DLPACK_REQUIRE(end <= special_smem_end(), at, verb,
+  TMA_DLPACK_REQUIRE(end <= smem_end(), at, verb,
                      "the tile ends at shared address 0x%x", "the block's shared memory ends at 0x%x",
-                     end, special_smem_end());
+                     end, smem_end());
   return map;
 }
 
@@ -452,7 +463,7 @@ __device__ inline void check_reduction(MapAt at, const char* verb, unsigned type
 }
 
 // Count the bytes of a load before they are on their way.
-__device__ inline void count_load(BarrierAt at, const char* verb, unsigned bytes)
+TMA_DLPACK_CALLED void count_load(BarrierAt at, const char* verb, unsigned bytes)
 {
   Counts* const counts = check_barrier(at, verb);
   if (counts == nullptr) return;
@@ -461,7 +472,7 @@ __device__ inline void count_load(BarrierAt at, const char* verb, unsigned bytes
 }
 
 // The same for every block of the mask; its barriers are taken to be in the phase of this block's.
-__device__ inline void count_multicast(BarrierAt at, const char* verb, unsigned short mask,
+TMA_DLPACK_CALLED void count_multicast(BarrierAt at, const char* verb, unsigned short mask,
                                        unsigned bytes)
 {
   const unsigned blocks = cluster_blocks(), self = unchecked::cluster_rank();
@@ -485,7 +496,7 @@ __device__ inline void count_multicast(BarrierAt at, const char* verb, unsigned 
 }
 
 // Count an arrival before it happens.
-__device__ inline void count_arrival(BarrierAt at, const char* verb, unsigned tx_bytes)
+TMA_DLPACK_CALLED void count_arrival(BarrierAt at, const char* verb, unsigned tx_bytes)
 {
   Counts* const counts = check_barrier(at, verb);
   if (counts == nullptr) return;
@@ -500,7 +511,7 @@ __device__ inline void count_arrival(BarrierAt at, const char* verb, unsigned tx
                      counts->arrivals);
 }
 
-__device__ inline void count_remote_arrival(BarrierAt at, const char* verb, unsigned block)
+TMA_DLPACK_CALLED void count_remote_arrival(BarrierAt at, const char* verb, unsigned block)
 {
   const unsigned blocks = cluster_blocks(), barrier = shared_address(at.barrier);
   TMA_DLPACK_REQUIRE(block < blocks, at, verb, "the block's rank is %u", "the cluster has %u blocks",
@@ -519,7 +530,7 @@ __device__ inline unsigned this_thread()
 }
 
 // Before a wait: one for the phase before, which is over, while bytes of this one are on their way.
-__device__ inline Counts* check_wait(BarrierAt at, const char* verb, unsigned parity)
+TMA_DLPACK_CALLED Counts* check_wait(BarrierAt at, const char* verb, unsigned parity)
 {
   Counts* const counts = check_barrier(at, verb);
   TMA_DLPACK_REQUIRE(parity < 2, at, verb, "the parity is %u", "phases are 0, 1, 0, ...", parity);
@@ -536,7 +547,7 @@ __device__ inline Counts* check_wait(BarrierAt at, const char* verb, unsigned pa
 }
 
 // After a wait: were all bytes expected that were loaded?
-__device__ inline void check_end(Counts* counts, BarrierAt at, const char* verb, unsigned parity)
+TMA_DLPACK_CALLED void check_end(Counts* counts, BarrierAt at, const char* verb, unsigned parity)
 {
   if (counts == nullptr || now(counts->unknown)) return;
   const unsigned issued = now(counts->issued[parity]), expected = now(counts->expected[parity]);
@@ -552,7 +563,7 @@ __device__ inline void check_end(Counts* counts, BarrierAt at, const char* verb,
     counts->waited = after << 11 | this_thread();
 }
 
-__device__ inline void wait_for(BarrierAt at, const char* verb, unsigned parity)
+TMA_DLPACK_CALLED void wait_for(BarrierAt at, const char* verb, unsigned parity)
 {
   Counts* const counts = check_wait(at, verb, parity);
   constexpr Word nanoseconds = static_cast<Word>(TMA_DLPACK_CHECK_SECONDS * 1e9);
@@ -573,10 +584,20 @@ __device__ inline void wait_for(BarrierAt at, const char* verb, unsigned parity)
   check_end(counts, at, verb, parity);
 }
 
-__device__ inline void check_changed(ChangedMapAt at, const char* verb)
+TMA_DLPACK_CALLED void check_pattern(MapAt at, unsigned address)
+{
+  check_place(at, "indexed_from_start");
+  const unsigned swizzle = Decoded(at.map).swizzle, repeat = swizzle == 0 ? 16 : 128u << swizzle;
+  TMA_DLPACK_REQUIRE(address % repeat == 0, at, "indexed_from_start",
+                     "the tile is at shared address 0x%x, %u bytes past a multiple of %u",
+                     "the map's swizzle repeats every %u bytes of shared memory", address,
+                     address % repeat, repeat, repeat);
+}
+
+TMA_DLPACK_CALLED void check_changed(ChangedMapAt at, const char* verb)
 {
   const Word map = reinterpret_cast<Word>(at.map);
-  TMA_DLPACK_REQUIRE(__isShared(at.map) || __isGlobal(at.map), at, verb,
+  TMA_DLPACK_REQUIRE((__isShared(at.map) || __isGlobal(at.map)) && !__isGridConstant(at.map), at, verb,
                      "the map at 0x%llx is in neither shared nor global memory",
                      "copy it there first: a parameter does not change", map);
   TMA_DLPACK_REQUIRE(map % 128 == 0, at, verb,
@@ -776,12 +797,7 @@ __device__ inline void store_scatter4(detail::MapAt map, const void* smem, int c
 
 __device__ inline void indexed_from_start(const void* smem, detail::MapAt map)
 {
-  const unsigned swizzle = detail::Decoded(map.map).swizzle, address = shared_address(smem);
-  const unsigned repeat = swizzle == 0 ? 16 : 128u << swizzle;
-  TMA_DLPACK_REQUIRE(address % repeat == 0, map, "indexed_from_start",
-                     "the tile is at shared address 0x%x, %u bytes past a multiple of %u",
-                     "the map's swizzle repeats every %u bytes of shared memory", address,
-                     address % repeat, repeat, repeat);
+  detail::check_pattern(map, shared_address(smem));
 }
 
 __device__ inline void publish(detail::ChangedMapAt global, const Map* shared)
@@ -826,6 +842,7 @@ TMA_DLPACK_CHECKED_CONSTANT(fill_mode)
 #undef TMA_DLPACK_CHECKED_CONSTANT
 #undef TMA_DLPACK_CHECKED
 #undef TMA_DLPACK_REQUIRE
+#undef TMA_DLPACK_CALLED
 
 }  // namespace tma_dlpack
 
