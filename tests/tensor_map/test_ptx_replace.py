@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import tma_dlpack as tma
@@ -74,6 +74,8 @@ def test_a_zeroed_map_changed_field_by_field_equals_the_encoders_first_64_bytes(
 
 @given(anything, anything, addresses)
 def test_bytes_64_to_127_stay_as_they_were(a, b, address):
+    tf32 = "TFLOAT32", "TFLOAT32_FTZ"
+    assume(a.data_type.name not in tf32 or b.data_type.name in tf32)  # else refused, see below
     tm = tma.TensorMap.from_bytes(bits.encode(a, address))
     changed = tm.replace(**all_fields(b, address ^ 16))
     assert bytes(changed)[64:] == bytes(tm)[64:]
