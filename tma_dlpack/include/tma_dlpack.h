@@ -789,8 +789,8 @@ __device__ inline void wait_stores()
 
 // Copy a changed map from shared memory to its place in global memory and make it visible there to who
 // then calls fence_acquire(global). A whole warp, converged: that of the thread which changed the map
-// and whose stores went by the old one; they have read it and their tiles before it is overwritten. A
-// part of a warp hangs.
+// and whose stores went by the old one: they have read it and their tiles before it is overwritten. What
+// a part of a warp does is undefined, and no error says so.
 __device__ inline void publish(Map* global, const Map* shared)
 {
   commit();
