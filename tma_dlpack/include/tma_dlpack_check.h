@@ -38,37 +38,29 @@ using Word = unsigned long long;
 
 // ---- the line ----
 
-// Where a verb was called: the arguments below are made there, and so are these defaults.
-#define TMA_DLPACK_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
-
-struct MapAt
+// A verb's map or barrier, and where the verb was called: the argument is converted there, and so these
+// defaults are that place.
+template <class T>
+struct At
 {
-  const Map* map;
+  T* it;
   const char* file;
   int line;
-  __device__ MapAt(const Map& map, TMA_DLPACK_HERE) : map(&map), file(file), line(line) {}
-  __device__ MapAt(const Map* map, TMA_DLPACK_HERE) : map(map), file(file), line(line) {}
-};
 
-struct ChangedMapAt
-{
-  Map* map;
-  const char* file;
-  int line;
-  __device__ ChangedMapAt(Map* map, TMA_DLPACK_HERE) : map(map), file(file), line(line) {}
-};
+  __device__ At(T* it, const char* file = __builtin_FILE(), int line = __builtin_LINE())
+    : it(it), file(file), line(line)
+  {
+  }
 
-struct BarrierAt
-{
-  Barrier* barrier;
-  const char* file;
-  int line;
-  __device__ BarrierAt(Barrier* barrier, TMA_DLPACK_HERE) : barrier(barrier), file(file), line(line)
+  __device__ At(T& it, const char* file = __builtin_FILE(), int line = __builtin_LINE())
+    : At(&it, file, line)
   {
   }
 };
 
-#undef TMA_DLPACK_HERE
+using MapAt = At<const Map>;
+using ChangedMapAt = At<Map>;
+using BarrierAt = At<Barrier>;
 
 static __device__ unsigned failures = 0;
 
@@ -366,10 +358,10 @@ __device__ inline bool not_all_are_counted(unsigned block)
 
 TMA_DLPACK_CALLED Counts* check_barrier(BarrierAt at, const char* verb)
 {
-  TMA_DLPACK_REQUIRE(__isShared(at.barrier), at, verb,
+  TMA_DLPACK_REQUIRE(__isShared(at.it), at, verb,
                      "the barrier at %p is not in this block's shared memory",
-                     "declare it __shared__", static_cast<void*>(at.barrier));
-  const unsigned barrier = shared_address(at.barrier);
+                     "declare it __shared__", static_cast<void*>(at.it));
+  const unsigned barrier = shared_address(at.it);
   TMA_DLPACK_REQUIRE(barrier % 8 == 0, at, verb,
                      "the barrier is at shared address 0x%x, %u bytes past a multiple of 8",
                      "align it to 8 bytes", barrier, barrier % 8);
@@ -382,32 +374,33 @@ TMA_DLPACK_CALLED Counts* check_barrier(BarrierAt at, const char* verb)
 
 TMA_DLPACK_CALLED void check_place(MapAt at, const char* verb)
 {
-  const Word map = reinterpret_cast<Word>(at.map);
+  const Word map = reinterpret_cast<Word>(at.it);
   TMA_DLPACK_REQUIRE(map != 0, at, verb, "the map's address is 0x%llx", "pass a map",
                      map);
-  TMA_DLPACK_REQUIRE(!__isLocal(at.map), at, verb,
+  TMA_DLPACK_REQUIRE(!__isLocal(at.it), at, verb,
                      "the map at 0x%llx is in local memory",
                      "declare the parameter const __grid_constant__, or put the map in global memory",
                      map);
-  TMA_DLPACK_REQUIRE(!__isShared(at.map), at, verb, "the map at 0x%llx is in shared memory",
+  TMA_DLPACK_REQUIRE(!__isShared(at.it), at, verb, "the map at 0x%llx is in shared memory",
                      "publish() it to global memory", map);
   TMA_DLPACK_REQUIRE(map % 128 == 0, at, verb,
                      "the map is at 0x%llx, %u bytes past a multiple of 128",
                      "align it to 128 bytes", map, static_cast<unsigned>(map % 128));
 }
 
-// A map, its tile in shared memory, and where the tile begins in the tensor.
+// A map, its tile in shared memory, and where the tile begins in the tensor. Returns the bytes that a
+// barrier counts for it.
 template <bool is_store>
-TMA_DLPACK_CALLED Decoded check_copy(MapAt at, const char* verb, const void* smem, unsigned rank,
+TMA_DLPACK_CALLED unsigned check_copy(MapAt at, const char* verb, const void* smem, unsigned rank,
                                      bool im2col, const int* c)
 {
   check_place(at, verb);
-  const Decoded map(at.map);
+  const Decoded map(at.it);
   bool zeros = true;
   for (unsigned i = 0; i < 16; ++i) zeros &= map.word(i) == 0;
   TMA_DLPACK_REQUIRE(!zeros, at, verb, "the map at 0x%llx is all zeros",
                      "copy the bytes of a TensorMap there before the kernel runs",
-                     reinterpret_cast<Word>(at.map));
+                     reinterpret_cast<Word>(at.it));
   TMA_DLPACK_REQUIRE(map.im2col == im2col, at, verb, "the map is %s",
                      "this verb takes %s", map.im2col ? "an im2col map" : "a tiled map",
                      im2col ? "im2col maps" : "tiled maps");
@@ -448,12 +441,13 @@ TMA_DLPACK_CALLED Decoded check_copy(MapAt at, const char* verb, const void* sme
   TMA_DLPACK_REQUIRE(end <= smem_end(), at, verb,
                      "the tile ends at shared address 0x%x", "the block's shared memory ends at 0x%x",
                      end, smem_end());
-  return map;
+  return map.tx_bytes();
 }
 
 template <Reduction op>
-__device__ inline void check_reduction(MapAt at, const char* verb, unsigned type)
+TMA_DLPACK_CALLED void check_reduction(MapAt at, const char* verb)
 {
+  const unsigned type = Decoded(at.it).type;
   // Bit n: PTX's type n has the operation (measured on sm_90).
   constexpr bool is_add = op == Reduction::add, is_order = op == Reduction::min || op == Reduction::max;
   constexpr bool is_count = op == Reduction::inc || op == Reduction::dec;
@@ -468,7 +462,7 @@ TMA_DLPACK_CALLED void count_load(BarrierAt at, const char* verb, unsigned bytes
   Counts* const counts = check_barrier(at, verb);
   if (counts == nullptr) return;
   if (bytes == 0) counts->unknown = 1;
-  atomicAdd(&counts->issued[phase_of(*counts, at.barrier) % 2], bytes);
+  atomicAdd(&counts->issued[phase_of(*counts, at.it) % 2], bytes);
 }
 
 // The same for every block of the mask; its barriers are taken to be in the phase of this block's.
@@ -479,16 +473,16 @@ TMA_DLPACK_CALLED void count_multicast(BarrierAt at, const char* verb, unsigned 
   TMA_DLPACK_REQUIRE(mask != 0 && mask >> blocks == 0, at, verb, "the block mask is 0x%x",
                      "the cluster has %u blocks, and a bit for each", mask, blocks);
   const Counts* const own = check_barrier(at, verb);
-  const unsigned parity = own == nullptr ? 0 : phase_of(*own, at.barrier) % 2;
+  const unsigned parity = own == nullptr ? 0 : phase_of(*own, at.it) % 2;
   const bool is_known = own != nullptr && bytes != 0 && (mask >> self & 1);
   for (unsigned block = 0; block < blocks; ++block)
   {
     if (!(mask >> block & 1)) continue;
-    Counts* const counts = find_in_block(shared_address(at.barrier), block);
+    Counts* const counts = find_in_block(shared_address(at.it), block);
     TMA_DLPACK_REQUIRE(counts != nullptr || not_all_are_counted(block), at, verb,
                        "the barrier at shared address 0x%x of block %u of the cluster was never "
                        "initialised", "call init(), and cluster_sync() before other blocks use it",
-                       shared_address(at.barrier), block);
+                       shared_address(at.it), block);
     if (counts == nullptr) continue;
     if (!is_known) atomicExch(&counts->unknown, 1);
     atomicAdd(&counts->issued[parity], bytes);
@@ -502,18 +496,18 @@ TMA_DLPACK_CALLED void count_arrival(BarrierAt at, const char* verb, unsigned tx
   if (counts == nullptr) return;
   TMA_DLPACK_REQUIRE(tx_bytes < 1u << 20, at, verb, "%u bytes are expected",
                      "a barrier counts at most 1048575 in a phase", tx_bytes);
-  const unsigned phase = phase_of(*counts, at.barrier);
+  const unsigned phase = phase_of(*counts, at.it);
   atomicAdd(&counts->expected[phase % 2], tx_bytes);
   const unsigned number = atomicAdd(&counts->arrived, 1u) + 1 - phase * counts->arrivals;
   TMA_DLPACK_REQUIRE(number <= counts->arrivals, at, verb,
                      "this is arrival %u in phase %u of the barrier at shared address 0x%x",
-                     "it was initialised for %u arrivals", number, phase, shared_address(at.barrier),
+                     "it was initialised for %u arrivals", number, phase, shared_address(at.it),
                      counts->arrivals);
 }
 
 TMA_DLPACK_CALLED void count_remote_arrival(BarrierAt at, const char* verb, unsigned block)
 {
-  const unsigned blocks = cluster_blocks(), barrier = shared_address(at.barrier);
+  const unsigned blocks = cluster_blocks(), barrier = shared_address(at.it);
   TMA_DLPACK_REQUIRE(block < blocks, at, verb, "the block's rank is %u", "the cluster has %u blocks",
                      block, blocks);
   Counts* const counts = find_in_block(barrier, block);
@@ -535,14 +529,14 @@ TMA_DLPACK_CALLED Counts* check_wait(BarrierAt at, const char* verb, unsigned pa
   Counts* const counts = check_barrier(at, verb);
   TMA_DLPACK_REQUIRE(parity < 2, at, verb, "the parity is %u", "phases are 0, 1, 0, ...", parity);
   if (counts == nullptr) return nullptr;
-  const unsigned phase = phase_of(*counts, at.barrier);
+  const unsigned phase = phase_of(*counts, at.it);
   const bool is_armed = now(counts->expected[phase % 2]) != now(counts->settled[phase % 2]);
   const unsigned before = phase << 11 | this_thread();  // of the phase before, counted from 1
   TMA_DLPACK_REQUIRE(phase % 2 == parity || !is_armed ||
                        (phase != 0 && now(counts->waited) != before),
                      at, verb, "the parity is %u, and the barrier at shared address 0x%x is in phase %u",
                      "to wait for the bytes that it expects, pass parity %u", parity,
-                     shared_address(at.barrier), phase, phase % 2);
+                     shared_address(at.it), phase, phase % 2);
   return counts;
 }
 
@@ -556,9 +550,9 @@ TMA_DLPACK_CALLED void check_end(Counts* counts, BarrierAt at, const char* verb,
                      "the wait ended with %u bytes expected, and loads of %u bytes were issued on the "
                      "barrier at shared address 0x%x",
                      "expect_tx() the bytes of every load", expected - settled, issued - settled,
-                     shared_address(at.barrier));
+                     shared_address(at.it));
   counts->settled[parity] = expected;
-  const unsigned after = phase_of(*counts, at.barrier);
+  const unsigned after = phase_of(*counts, at.it);
   if (after % 2 != parity && now(counts->waited) >> 11 != after)
     counts->waited = after << 11 | this_thread();
 }
@@ -567,17 +561,17 @@ TMA_DLPACK_CALLED void wait_for(BarrierAt at, const char* verb, unsigned parity)
 {
   Counts* const counts = check_wait(at, verb, parity);
   constexpr Word nanoseconds = static_cast<Word>(TMA_DLPACK_CHECK_SECONDS * 1e9);
-  if (!unchecked::wait_at_most(at.barrier, parity, nanoseconds))
+  if (!unchecked::wait_at_most(at.it, parity, nanoseconds))
   {
     const Counts none{};
     const Counts& seen = counts == nullptr ? none : *counts;
     const unsigned settled = now(seen.settled[parity]);
-    const unsigned phase = counts == nullptr ? 0 : phase_of(seen, at.barrier);
+    const unsigned phase = counts == nullptr ? 0 : phase_of(seen, at.it);
     TMA_DLPACK_REQUIRE(false, at, verb,
                        "after %.3g s phase %u of the barrier at shared address 0x%x is not over: "
                        "%u of %u arrivals, %u bytes expected, loads of %u bytes issued",
                        "a phase ends when all have arrived and as many bytes as expected",
-                       TMA_DLPACK_CHECK_SECONDS, phase, shared_address(at.barrier),
+                       TMA_DLPACK_CHECK_SECONDS, phase, shared_address(at.it),
                        now(seen.arrived) - phase * seen.arrivals, seen.arrivals,
                        now(seen.expected[parity]) - settled, now(seen.issued[parity]) - settled);
   }
@@ -587,7 +581,7 @@ TMA_DLPACK_CALLED void wait_for(BarrierAt at, const char* verb, unsigned parity)
 TMA_DLPACK_CALLED void check_pattern(MapAt at, unsigned address)
 {
   check_place(at, "indexed_from_start");
-  const unsigned swizzle = Decoded(at.map).swizzle, repeat = swizzle == 0 ? 16 : 128u << swizzle;
+  const unsigned swizzle = Decoded(at.it).swizzle, repeat = swizzle == 0 ? 16 : 128u << swizzle;
   TMA_DLPACK_REQUIRE(address % repeat == 0, at, "indexed_from_start",
                      "the tile is at shared address 0x%x, %u bytes past a multiple of %u",
                      "the map's swizzle repeats every %u bytes of shared memory", address,
@@ -596,14 +590,14 @@ TMA_DLPACK_CALLED void check_pattern(MapAt at, unsigned address)
 
 TMA_DLPACK_CALLED void check_changed(ChangedMapAt at, const char* verb)
 {
-  const Word map = reinterpret_cast<Word>(at.map);
-  TMA_DLPACK_REQUIRE((__isShared(at.map) || __isGlobal(at.map)) && !__isGridConstant(at.map), at, verb,
+  const Word map = reinterpret_cast<Word>(at.it);
+  TMA_DLPACK_REQUIRE((__isShared(at.it) || __isGlobal(at.it)) && !__isGridConstant(at.it), at, verb,
                      "the map at 0x%llx is in neither shared nor global memory",
                      "copy it there first: a parameter does not change", map);
   TMA_DLPACK_REQUIRE(map % 128 == 0, at, verb,
                      "the map is at 0x%llx, %u bytes past a multiple of 128",
                      "align it to 128 bytes", map, static_cast<unsigned>(map % 128));
-  TMA_DLPACK_REQUIRE(!Decoded(at.map).im2col, at, verb, "the map at 0x%llx is an im2col map",
+  TMA_DLPACK_REQUIRE(!Decoded(at.it).im2col, at, verb, "the map at 0x%llx is an im2col map",
                      "tensormap.replace changes tiled maps", map);
 }
 
@@ -627,44 +621,44 @@ using unchecked::wait_stores;
 
 __device__ inline void init(detail::BarrierAt barrier, unsigned arrivals = 1)
 {
-  const unsigned address = shared_address(barrier.barrier);
-  TMA_DLPACK_REQUIRE(__isShared(barrier.barrier) && address % 8 == 0, barrier, "init",
+  const unsigned address = shared_address(barrier.it);
+  TMA_DLPACK_REQUIRE(__isShared(barrier.it) && address % 8 == 0, barrier, "init",
                      "the barrier is at %p", "it must be in shared memory, aligned to 8 bytes",
-                     static_cast<void*>(barrier.barrier));
+                     static_cast<void*>(barrier.it));
   TMA_DLPACK_REQUIRE(arrivals - 1 < (1u << 20) - 1, barrier, "init", "%u arrivals",
                      "a barrier takes 1 to 1048575", arrivals);
   detail::start_counting(address, arrivals);
-  unchecked::init(barrier.barrier, arrivals);
+  unchecked::init(barrier.it, arrivals);
 }
 
 __device__ inline void expect_tx(detail::BarrierAt barrier, unsigned tx_bytes)
 {
   detail::count_arrival(barrier, "expect_tx", tx_bytes);
-  unchecked::expect_tx(barrier.barrier, tx_bytes);
+  unchecked::expect_tx(barrier.it, tx_bytes);
 }
 
 __device__ inline void arrive(detail::BarrierAt barrier)
 {
   detail::count_arrival(barrier, "arrive", 0);
-  unchecked::arrive(barrier.barrier);
+  unchecked::arrive(barrier.it);
 }
 
 __device__ inline void arrive_remote(detail::BarrierAt barrier, unsigned block_rank)
 {
   detail::count_remote_arrival(barrier, "arrive_remote", block_rank);
-  unchecked::arrive_remote(barrier.barrier, block_rank);
+  unchecked::arrive_remote(barrier.it, block_rank);
 }
 
 __device__ inline void arrive_remote_relaxed(detail::BarrierAt barrier, unsigned block_rank)
 {
   detail::count_remote_arrival(barrier, "arrive_remote_relaxed", block_rank);
-  unchecked::arrive_remote_relaxed(barrier.barrier, block_rank);
+  unchecked::arrive_remote_relaxed(barrier.it, block_rank);
 }
 
 __device__ inline bool try_wait(detail::BarrierAt barrier, unsigned parity)
 {
   detail::Counts* const counts = detail::check_wait(barrier, "try_wait", parity);
-  if (!unchecked::try_wait(barrier.barrier, parity)) return false;
+  if (!unchecked::try_wait(barrier.it, parity)) return false;
   detail::check_end(counts, barrier, "try_wait", parity);
   return true;
 }
@@ -673,7 +667,7 @@ __device__ inline bool wait_at_most(detail::BarrierAt barrier, unsigned parity,
                                     unsigned long long nanoseconds)
 {
   detail::Counts* const counts = detail::check_wait(barrier, "wait_at_most", parity);
-  if (!unchecked::wait_at_most(barrier.barrier, parity, nanoseconds)) return false;
+  if (!unchecked::wait_at_most(barrier.it, parity, nanoseconds)) return false;
   detail::check_end(counts, barrier, "wait_at_most", parity);
   return true;
 }
@@ -686,105 +680,74 @@ __device__ inline void wait(detail::BarrierAt barrier, unsigned parity)
 __device__ inline void wait_cluster(detail::BarrierAt barrier, unsigned parity)
 {
   detail::wait_for(barrier, "wait_cluster", parity);
-  unchecked::wait_cluster(barrier.barrier, parity);
+  unchecked::wait_cluster(barrier.it, parity);
 }
 
 __device__ inline void prefetch(detail::MapAt map)
 {
   detail::check_place(map, "prefetch");
-  unchecked::prefetch(*map.map);
+  unchecked::prefetch(*map.it);
 }
 
 __device__ inline void fence_acquire(detail::MapAt map)
 {
   detail::check_place(map, "fence_acquire");
-  unchecked::fence_acquire(map.map);
+  unchecked::fence_acquire(map.it);
 }
 
-template <class... Coords>
-__device__ inline void load(void* smem, detail::MapAt map, detail::BarrierAt barrier, Coords... coords)
-{
-  const detail::Start at(coords...);
-  const detail::Decoded seen = detail::check_copy<false>(map, "load", smem, at.rank, false, at.c);
-  detail::count_load(barrier, "load", seen.tx_bytes());
-  unchecked::load(smem, *map.map, barrier.barrier, coords...);
-}
+#define TMA_DLPACK_CHECKED_COPIES(SUFFIX, IM2COL)                                                     \
+  template <class... Given>                                                                           \
+  __device__ inline void load##SUFFIX(void* smem, detail::MapAt map, detail::BarrierAt barrier,       \
+                                      Given... given)                                                 \
+  {                                                                                                   \
+    const detail::Start at(given...);                                                                 \
+    const unsigned tx_bytes =                                                                         \
+      detail::check_copy<false>(map, "load" #SUFFIX, smem, at.rank, IM2COL, at.c);                    \
+    detail::count_load(barrier, "load" #SUFFIX, tx_bytes);                                            \
+    unchecked::load##SUFFIX(smem, *map.it, barrier.it, given...);                                     \
+  }                                                                                                   \
+                                                                                                      \
+  template <class... Given>                                                                           \
+  __device__ inline void load##SUFFIX##_multicast(void* smem, detail::MapAt map,                      \
+                                                  detail::BarrierAt barrier,                          \
+                                                  unsigned short block_mask, Given... given)          \
+  {                                                                                                   \
+    const detail::Start at(given...);                                                                 \
+    const unsigned tx_bytes =                                                                         \
+      detail::check_copy<false>(map, "load" #SUFFIX "_multicast", smem, at.rank, IM2COL, at.c);       \
+    detail::count_multicast(barrier, "load" #SUFFIX "_multicast", block_mask, tx_bytes);              \
+    unchecked::load##SUFFIX##_multicast(smem, *map.it, barrier.it, block_mask, given...);             \
+  }                                                                                                   \
+                                                                                                      \
+  template <class... Given>                                                                           \
+  __device__ inline void store##SUFFIX(detail::MapAt map, const void* smem, Given... given)           \
+  {                                                                                                   \
+    const detail::Start at(given...);                                                                 \
+    detail::check_copy<true>(map, "store" #SUFFIX, smem, at.rank, IM2COL, at.c);                      \
+    unchecked::store##SUFFIX(*map.it, smem, given...);                                                \
+  }                                                                                                   \
+                                                                                                      \
+  template <Reduction op, class... Given>                                                             \
+  __device__ inline void reduce##SUFFIX(detail::MapAt map, const void* smem, Given... given)          \
+  {                                                                                                   \
+    const detail::Start at(given...);                                                                 \
+    detail::check_copy<true>(map, "reduce" #SUFFIX, smem, at.rank, IM2COL, at.c);                     \
+    detail::check_reduction<op>(map, "reduce" #SUFFIX);                                               \
+    unchecked::reduce##SUFFIX<op>(*map.it, smem, given...);                                           \
+  }
 
-template <class... Coords>
-__device__ inline void load_multicast(void* smem, detail::MapAt map, detail::BarrierAt barrier,
-                                      unsigned short block_mask, Coords... coords)
-{
-  const detail::Start at(coords...);
-  const detail::Decoded seen =
-    detail::check_copy<false>(map, "load_multicast", smem, at.rank, false, at.c);
-  detail::count_multicast(barrier, "load_multicast", block_mask, seen.tx_bytes());
-  unchecked::load_multicast(smem, *map.map, barrier.barrier, block_mask, coords...);
-}
-
-template <class... Coords>
-__device__ inline void load_im2col(void* smem, detail::MapAt map, detail::BarrierAt barrier,
-                                   Coords... coords)
-{
-  const detail::Start at(coords...);
-  const detail::Decoded seen = detail::check_copy<false>(map, "load_im2col", smem, at.rank, true, at.c);
-  detail::count_load(barrier, "load_im2col", seen.tx_bytes());
-  unchecked::load_im2col(smem, *map.map, barrier.barrier, coords...);
-}
-
-template <class... Coords>
-__device__ inline void load_im2col_multicast(void* smem, detail::MapAt map, detail::BarrierAt barrier,
-                                             unsigned short block_mask, Coords... coords)
-{
-  const detail::Start at(coords...);
-  const detail::Decoded seen =
-    detail::check_copy<false>(map, "load_im2col_multicast", smem, at.rank, true, at.c);
-  detail::count_multicast(barrier, "load_im2col_multicast", block_mask, seen.tx_bytes());
-  unchecked::load_im2col_multicast(smem, *map.map, barrier.barrier, block_mask, coords...);
-}
+TMA_DLPACK_CHECKED_COPIES(, false)
+TMA_DLPACK_CHECKED_COPIES(_im2col, true)
+#undef TMA_DLPACK_CHECKED_COPIES
 
 template <class... Rows>
 __device__ inline void load_gather4(void* smem, detail::MapAt map, detail::BarrierAt barrier, int column,
                                     Rows... rows)
 {
   const int at[2] = {column, 0};
-  const detail::Decoded seen = detail::check_copy<false>(map, "load_gather4", smem, 2, false, at);
-  detail::count_load(barrier, "load_gather4", 4 * seen.tx_bytes());
-  unchecked::load_gather4(smem, *map.map, barrier.barrier, column, rows...);
-}
-
-template <class... Coords>
-__device__ inline void store(detail::MapAt map, const void* smem, Coords... coords)
-{
-  const detail::Start at(coords...);
-  detail::check_copy<true>(map, "store", smem, at.rank, false, at.c);
-  unchecked::store(*map.map, smem, coords...);
-}
-
-template <class... Coords>
-__device__ inline void store_im2col(detail::MapAt map, const void* smem, Coords... coords)
-{
-  const detail::Start at(coords...);
-  detail::check_copy<true>(map, "store_im2col", smem, at.rank, true, at.c);
-  unchecked::store_im2col(*map.map, smem, coords...);
-}
-
-template <Reduction op, class... Coords>
-__device__ inline void reduce(detail::MapAt map, const void* smem, Coords... coords)
-{
-  const detail::Start at(coords...);
-  detail::check_reduction<op>(
-    map, "reduce", detail::check_copy<true>(map, "reduce", smem, at.rank, false, at.c).type);
-  unchecked::reduce<op>(*map.map, smem, coords...);
-}
-
-template <Reduction op, class... Coords>
-__device__ inline void reduce_im2col(detail::MapAt map, const void* smem, Coords... coords)
-{
-  const detail::Start at(coords...);
-  detail::check_reduction<op>(
-    map, "reduce_im2col",
-    detail::check_copy<true>(map, "reduce_im2col", smem, at.rank, true, at.c).type);
-  unchecked::reduce_im2col<op>(*map.map, smem, coords...);
+  const unsigned row = detail::check_copy<false>(map, "load_gather4", smem, 2, false, at);
+  detail::count_load(barrier, "load_gather4", 4 * row);
+  unchecked::load_gather4(smem, *map.it, barrier.it, column, rows...);
 }
 
 template <class... Rows>
@@ -792,7 +755,7 @@ __device__ inline void store_scatter4(detail::MapAt map, const void* smem, int c
 {
   const int at[2] = {column, 0};
   detail::check_copy<true>(map, "store_scatter4", smem, 2, false, at);
-  unchecked::store_scatter4(*map.map, smem, column, rows...);
+  unchecked::store_scatter4(*map.it, smem, column, rows...);
 }
 
 __device__ inline void indexed_from_start(const void* smem, detail::MapAt map)
@@ -805,41 +768,35 @@ __device__ inline void publish(detail::ChangedMapAt global, const Map* shared)
   TMA_DLPACK_REQUIRE(__activemask() == 0xFFFFFFFF, global, "publish",
                      "the threads of the warp that call it have the mask 0x%x",
                      "all 32 of the warp call it together", __activemask());
-  detail::check_place({global.map, global.file, global.line}, "publish");
+  detail::check_place({global.it, global.file, global.line}, "publish");
   TMA_DLPACK_REQUIRE(__isShared(shared) && shared_address(shared) % 128 == 0, global, "publish",
                      "the changed map is at %p", "it must be in shared memory, aligned to 128 bytes",
                      static_cast<const void*>(shared));
-  unchecked::publish(global.map, shared);
+  unchecked::publish(global.it, shared);
 }
 
-#define TMA_DLPACK_CHECKED(FIELD)                                               \
-  template <class... Operand>                                                   \
-  __device__ inline void replace_##FIELD(detail::ChangedMapAt map, Operand... operand) \
-  {                                                                             \
-    detail::check_changed(map, "replace_" #FIELD);                              \
-    unchecked::replace_##FIELD(map.map, operand...);                            \
+// TEMPLATE: that of the field's dimension or value; ARGUMENT: what passes it on.
+#define TMA_DLPACK_CHECKED(FIELD, TEMPLATE, ARGUMENT)                                     \
+  template <TEMPLATE class... Operand>                                                    \
+  __device__ inline void replace_##FIELD(detail::ChangedMapAt map, Operand... operand)    \
+  {                                                                                       \
+    detail::check_changed(map, "replace_" #FIELD);                                        \
+    unchecked::replace_##FIELD ARGUMENT(map.it, operand...);                              \
   }
+#define TMA_DLPACK_COMMA ,
 
-#define TMA_DLPACK_CHECKED_CONSTANT(FIELD)                                      \
-  template <auto constant, class... Operand>                                    \
-  __device__ inline void replace_##FIELD(detail::ChangedMapAt map, Operand... operand) \
-  {                                                                             \
-    detail::check_changed(map, "replace_" #FIELD);                              \
-    unchecked::replace_##FIELD<constant>(map.map, operand...);                  \
-  }
+TMA_DLPACK_CHECKED(global_address, , )
+TMA_DLPACK_CHECKED(rank, , )
+TMA_DLPACK_CHECKED(global_dim, auto which TMA_DLPACK_COMMA, <which>)
+TMA_DLPACK_CHECKED(global_stride, auto which TMA_DLPACK_COMMA, <which>)
+TMA_DLPACK_CHECKED(box_dim, auto which TMA_DLPACK_COMMA, <which>)
+TMA_DLPACK_CHECKED(element_stride, auto which TMA_DLPACK_COMMA, <which>)
+TMA_DLPACK_CHECKED(elemtype, auto which TMA_DLPACK_COMMA, <which>)
+TMA_DLPACK_CHECKED(swizzle_mode, auto which TMA_DLPACK_COMMA, <which>)
+TMA_DLPACK_CHECKED(interleave_layout, auto which TMA_DLPACK_COMMA, <which>)
+TMA_DLPACK_CHECKED(fill_mode, auto which TMA_DLPACK_COMMA, <which>)
 
-TMA_DLPACK_CHECKED(global_address)
-TMA_DLPACK_CHECKED(rank)
-TMA_DLPACK_CHECKED_CONSTANT(global_dim)
-TMA_DLPACK_CHECKED_CONSTANT(global_stride)
-TMA_DLPACK_CHECKED_CONSTANT(box_dim)
-TMA_DLPACK_CHECKED_CONSTANT(element_stride)
-TMA_DLPACK_CHECKED_CONSTANT(elemtype)
-TMA_DLPACK_CHECKED_CONSTANT(swizzle_mode)
-TMA_DLPACK_CHECKED_CONSTANT(interleave_layout)
-TMA_DLPACK_CHECKED_CONSTANT(fill_mode)
-
-#undef TMA_DLPACK_CHECKED_CONSTANT
+#undef TMA_DLPACK_COMMA
 #undef TMA_DLPACK_CHECKED
 #undef TMA_DLPACK_REQUIRE
 #undef TMA_DLPACK_CALLED
