@@ -106,16 +106,6 @@ __device__ void clip(Map* shared, Map* place, int end)
   if (first) fence_acquire(place);  // by the thread that stores
 }
 
-// Pass by the stages of a tile of which this warpgroup has no row.
-__device__ void skip(Ring<Choose>& ring, int k)
-{
-  for (int k0 = 0; k0 < k; k0 += TILE_K, ring.next())
-  {
-    wait(ring.full + ring.stage, ring.parity);
-    release(ring, ring.stage);
-  }
-}
-
 __device__ void consume(Ring<Choose> ring, Groups groups, const Map& c, Map* shared, Map* place,
                         unsigned char* boxes, int k)
 {
@@ -124,15 +114,12 @@ __device__ void consume(Ring<Choose> ring, Groups groups, const Map& c, Map* sha
   Tile tile;
   for (int i = blockIdx.x / 2; groups.find(i, tile); i += gridDim.x / 2)
   {
-    const int rows = tile.end - tile.row - warpgroup * ROWS;  // of this warpgroup, or more
-    if (rows <= 0)
-    {
-      skip(ring, k);
-      continue;
-    }
-    if (rows < ROWS && threadIdx.x % 128 < 32) clip(shared, place, tile.end);
+    const int rows = tile.end - tile.row - warpgroup * ROWS;  // of this warpgroup's 64, or more
+    const bool crosses = 0 < rows && rows < ROWS;
+    if (crosses && threadIdx.x % 128 < 32) clip(shared, place, tile.end);
     multiply(d, ring, warpgroup, k);
-    store_c<Choose>(d, rows < ROWS ? *place : c, boxes, warpgroup, {tile.row, tile.column});
+    if (rows > 0)
+      store_c<Choose>(d, crosses ? *place : c, boxes, warpgroup, {tile.row, tile.column});
   }
   if (threadIdx.x % 128 == 0) wait_read();  // shared memory must live until it is read
 }
