@@ -36,6 +36,24 @@ using Word = unsigned long long;
 // One copy of each check: inlined everywhere, a kernel takes a minute to compile.
 #define TMA_DLPACK_CALLED __device__ __noinline__ inline
 
+// Where a generic address points: is_local(), is_shared(), ... (NVRTC miscompiles __isLocal() and the like
+// for pointers to maps.)
+#define TMA_DLPACK_IS(NAME, SPACE)                                                                  \
+  __device__ inline bool is_##NAME(const void* address)                                             \
+  {                                                                                                 \
+    unsigned is;                                                                                    \
+    asm("{\n .reg .pred p;\n isspacep." SPACE " p, %1;\n selp.u32 %0, 1, 0, p;\n}"                  \
+        : "=r"(is)                                                                                  \
+        : "l"(address));                                                                            \
+    return is != 0;                                                                                 \
+  }
+
+TMA_DLPACK_IS(local, "local")
+TMA_DLPACK_IS(shared, "shared::cta")
+TMA_DLPACK_IS(global, "global")
+TMA_DLPACK_IS(parameter, "param")
+#undef TMA_DLPACK_IS
+
 // ---- the line ----
 
 // A verb's map or barrier, and where the verb was called: the argument is converted there, and so these
@@ -117,7 +135,7 @@ struct Decoded
   }
 
   __device__ explicit Decoded(const Map* map)
-    : words(reinterpret_cast<const unsigned*>(map)), is_parameter(__isGridConstant(map))
+    : words(reinterpret_cast<const unsigned*>(map)), is_parameter(detail::is_parameter(map))
   {
     im2col = field(IM2COL, 1);
     rank = field(RANK, 3) + 1;
@@ -358,7 +376,7 @@ __device__ inline bool not_all_are_counted(unsigned block)
 
 TMA_DLPACK_CALLED Counts* check_barrier(BarrierAt at, const char* verb)
 {
-  TMA_DLPACK_REQUIRE(__isShared(at.it), at, verb,
+  TMA_DLPACK_REQUIRE(is_shared(at.it), at, verb,
                      "the barrier at %p is not in this block's shared memory",
                      "declare it __shared__", static_cast<void*>(at.it));
   const unsigned barrier = shared_address(at.it);
@@ -377,11 +395,11 @@ TMA_DLPACK_CALLED void check_place(MapAt at, const char* verb)
   const Word map = reinterpret_cast<Word>(at.it);
   TMA_DLPACK_REQUIRE(map != 0, at, verb, "the map's address is 0x%llx", "pass a map",
                      map);
-  TMA_DLPACK_REQUIRE(!__isLocal(at.it), at, verb,
+  TMA_DLPACK_REQUIRE(!is_local(at.it), at, verb,
                      "the map at 0x%llx is in local memory",
                      "declare the parameter const __grid_constant__, or put the map in global memory",
                      map);
-  TMA_DLPACK_REQUIRE(!__isShared(at.it), at, verb, "the map at 0x%llx is in shared memory",
+  TMA_DLPACK_REQUIRE(!is_shared(at.it), at, verb, "the map at 0x%llx is in shared memory",
                      "publish() it to global memory", map);
   TMA_DLPACK_REQUIRE(map % 128 == 0, at, verb,
                      "the map is at 0x%llx, %u bytes past a multiple of 128",
@@ -432,7 +450,7 @@ TMA_DLPACK_CALLED unsigned check_copy(MapAt at, const char* verb, const void* sm
                        map.corner(UPPER_CORNER, i));
   }
 
-  TMA_DLPACK_REQUIRE(__isShared(smem), at, verb, "the tile at %p is not in this block's shared memory",
+  TMA_DLPACK_REQUIRE(is_shared(smem), at, verb, "the tile at %p is not in this block's shared memory",
                      "pass a place in shared memory", smem);
   const unsigned first = shared_address(smem), end = first + map.smem_bytes();
   TMA_DLPACK_REQUIRE(first % 128 == 0, at, verb,
@@ -462,7 +480,14 @@ TMA_DLPACK_CALLED void count_load(BarrierAt at, const char* verb, unsigned bytes
   Counts* const counts = check_barrier(at, verb);
   if (counts == nullptr) return;
   if (bytes == 0) counts->unknown = 1;
-  atomicAdd(&counts->issued[phase_of(*counts, at.it) % 2], bytes);
+  const unsigned phase = phase_of(*counts, at.it), parity = phase % 2;
+  const unsigned settled = now(counts->settled[parity]), expected = now(counts->expected[parity]);
+  const unsigned issued = atomicAdd(&counts->issued[parity], bytes) + bytes;
+  TMA_DLPACK_REQUIRE(now(counts->unknown) || static_cast<int>(issued - expected) <= 0, at, verb,
+                     "phase %u of the barrier at shared address 0x%x expects %u bytes, and its loads "
+                     "have %u bytes",
+                     "expect_tx() the bytes of every load, before the load", phase,
+                     shared_address(at.it), expected - settled, issued - settled);
 }
 
 // The same for every block of the mask; its barriers are taken to be in the phase of this block's.
@@ -591,7 +616,7 @@ TMA_DLPACK_CALLED void check_pattern(MapAt at, unsigned address)
 TMA_DLPACK_CALLED void check_changed(ChangedMapAt at, const char* verb)
 {
   const Word map = reinterpret_cast<Word>(at.it);
-  TMA_DLPACK_REQUIRE((__isShared(at.it) || __isGlobal(at.it)) && !__isGridConstant(at.it), at, verb,
+  TMA_DLPACK_REQUIRE((is_shared(at.it) || is_global(at.it)) && !is_parameter(at.it), at, verb,
                      "the map at 0x%llx is in neither shared nor global memory",
                      "copy it there first: a parameter does not change", map);
   TMA_DLPACK_REQUIRE(map % 128 == 0, at, verb,
@@ -622,7 +647,7 @@ using unchecked::wait_stores;
 __device__ inline void init(detail::BarrierAt barrier, unsigned arrivals = 1)
 {
   const unsigned address = shared_address(barrier.it);
-  TMA_DLPACK_REQUIRE(__isShared(barrier.it) && address % 8 == 0, barrier, "init",
+  TMA_DLPACK_REQUIRE(detail::is_shared(barrier.it) && address % 8 == 0, barrier, "init",
                      "the barrier is at %p", "it must be in shared memory, aligned to 8 bytes",
                      static_cast<void*>(barrier.it));
   TMA_DLPACK_REQUIRE(arrivals - 1 < (1u << 20) - 1, barrier, "init", "%u arrivals",
@@ -765,11 +790,12 @@ __device__ inline void indexed_from_start(const void* smem, detail::MapAt map)
 
 __device__ inline void publish(detail::ChangedMapAt global, const Map* shared)
 {
-  TMA_DLPACK_REQUIRE(__activemask() == 0xFFFFFFFF, global, "publish",
+  const unsigned threads = __activemask();
+  TMA_DLPACK_REQUIRE(threads == 0xFFFFFFFF, global, "publish",
                      "the threads of the warp that call it have the mask 0x%x",
-                     "all 32 of the warp call it together", __activemask());
+                     "all 32 of the warp call it together", threads);
   detail::check_place({global.it, global.file, global.line}, "publish");
-  TMA_DLPACK_REQUIRE(__isShared(shared) && shared_address(shared) % 128 == 0, global, "publish",
+  TMA_DLPACK_REQUIRE(detail::is_shared(shared) && shared_address(shared) % 128 == 0, global, "publish",
                      "the changed map is at %p", "it must be in shared memory, aligned to 128 bytes",
                      static_cast<const void*>(shared));
   unchecked::publish(global.it, shared);

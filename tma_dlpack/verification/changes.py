@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from functools import lru_cache
-from importlib.resources import files
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -148,9 +146,5 @@ def _run(
 
 
 def _library(arena: Arena) -> nvrtc.Library:
-    return nvrtc.compile_source(_source(), KERNELS, driver.device_target(arena.device_id))
-
-
-@lru_cache(maxsize=1)
-def _source() -> str:
-    return (files(__package__) / "kernels" / KERNELS).read_text(encoding="utf-8")
+    source = nvrtc.packaged(KERNELS, __package__)
+    return nvrtc.compile_source(source, KERNELS, driver.device_target(arena.device_id))
