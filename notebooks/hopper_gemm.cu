@@ -160,18 +160,20 @@ __device__ inline void wgmma_64x256x16(float (&d)[128], unsigned long long a, un
 #undef D32
 #undef D8
 
+// Free a stage once both blocks of the cluster are done with it: each writes into both.
+template <class Choose>
+__device__ void release(const Ring<Choose>& ring, int stage)
+{
+  const unsigned block = threadIdx.x % 128;
+  if (block < Choose::cluster) arrive_remote_relaxed(ring.empty + stage, block);
+}
+
 // Add up one tile of C in registers: 64 of its rows for each warpgroup.
 template <class Choose>
 __device__ void multiply(float (&d)[128], Ring<Choose>& ring, int warpgroup, int k)
 {
   constexpr unsigned long long a_layout = k_major_descriptor<TILE_M, Choose::swizzle>();
   constexpr unsigned long long b_layout = k_major_descriptor<TILE_N, Choose::swizzle>();
-  const auto release = [&](int stage)
-  {
-    // The stage is free once both blocks of the cluster are done with it: each writes into both.
-    const unsigned block = threadIdx.x % 128;
-    if (block < Choose::cluster) arrive_remote_relaxed(ring.empty + stage, block);
-  };
   int before = -1;
   for (int k0 = 0; k0 < k; k0 += TILE_K, ring.next())
   {
@@ -186,11 +188,11 @@ __device__ void multiply(float (&d)[128], Ring<Choose>& ring, int warpgroup, int
                       k0 + step);
     wgmma_commit();
     wgmma_wait<1>();  // the stage before this one has been read
-    if (before >= 0) release(before);
+    if (before >= 0) release(ring, before);
     before = ring.stage;
   }
   wgmma_wait();
-  release(before);
+  release(ring, before);
 }
 
 // ---- the way out ----
@@ -248,16 +250,16 @@ __device__ void store_c(const float (&d)[128], const Map& c, unsigned char* boxe
 
 extern __shared__ unsigned char shared_memory[];
 
-template <class Choose, class LoadStage>
-__device__ void run(const Map& c, Tiles<Choose> tiles, int k, LoadStage load_stage)
+// Where things lie in shared memory: the stages, room for C, the barriers. They are ready to be used.
+template <class Choose>
+__device__ Ring<Choose> start_ring(unsigned char*& c_boxes)
 {
   static_assert(smem_bytes<Choose> <= 227 * 1024, "too many stages: a block has 227 KiB");
   unsigned char* const start = shared_memory + (-shared_address(shared_memory) & 1023);
-  unsigned char* const c_boxes = start + Choose::stages * STAGE_BYTES;
+  c_boxes = start + Choose::stages * STAGE_BYTES;
   Barrier* const full =
     reinterpret_cast<Barrier*>(c_boxes + CONSUMERS * Choose::c_boxes * C_BOX_BYTES);
-  Ring<Choose> ring{start, full, full + Choose::stages};
-
+  const Ring<Choose> ring{start, full, full + Choose::stages};
   if (threadIdx.x == 0)
     for (int stage = 0; stage < Choose::stages; ++stage)
     {
@@ -265,6 +267,14 @@ __device__ void run(const Map& c, Tiles<Choose> tiles, int k, LoadStage load_sta
       init(ring.empty + stage, CONSUMERS * Choose::cluster);
     }
   cluster_sync();
+  return ring;
+}
+
+template <class Choose, class LoadStage>
+__device__ void run(const Map& c, Tiles<Choose> tiles, int k, LoadStage load_stage)
+{
+  unsigned char* c_boxes;
+  Ring<Choose> ring = start_ring<Choose>(c_boxes);
 
   if (threadIdx.x < 128)
   {

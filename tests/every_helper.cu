@@ -29,6 +29,40 @@ __device__ void every_reduction(const Map& map, const void* tile, int c)
   reduce_im2col<op>(map, tile, c, c, c, c, c);
 }
 
+#if defined(__CUDA_ARCH_FAMILY_SPECIFIC__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define HAS_REPLACE
+#endif
+
+__device__ void every_field(Map* map, Map* in_global_memory, unsigned n)
+{
+#ifdef HAS_REPLACE
+  replace_global_address(map, in_global_memory);
+  replace_rank(map, n);
+  replace_global_dim<0>(map, n);
+  replace_global_dim<4>(map, n);
+  replace_global_stride<0>(map, n);
+  replace_global_stride<3>(map, n);
+  replace_box_dim<0>(map, n);
+  replace_box_dim<4>(map, n);
+  replace_element_stride<0>(map, n);
+  replace_element_stride<4>(map, n);
+  replace_elemtype<10>(map);
+  replace_swizzle_mode<Swizzle::bytes128>(map);
+  replace_interleave_layout<2>(map);
+  replace_fill_mode<1>(map);
+  replace_global_dim<1>(in_global_memory, n);
+#endif
+}
+
+extern "C" __global__ void every_change(Map* in_global_memory, unsigned n)
+{
+  __shared__ Map map;
+  if (threadIdx.x == 0) every_field(&map, in_global_memory, n);
+  publish(in_global_memory, &map);
+  fence_release();
+  fence_acquire(in_global_memory);
+}
+
 extern "C" __global__ void every_helper(const __grid_constant__ Map map, const Map* in_global_memory,
                                         unsigned tx_bytes, int c)
 {

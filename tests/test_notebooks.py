@@ -61,6 +61,11 @@ SAYS = {
         "66 tiles of 256 x 256 read 2048 rows of A and 2304 rows of B",
         "the product of 200 x 136 and 136 x 328 is exact: True",
     ],
+    "08_grouped_gemm": [
+        "group 3, 300 rows: 0a 1a | 0b 1b | 2a 2b",
+        "rows: 512 -> 150",
+        "all 5 groups are exact: True",
+    ],
     "09_trace": [
         "6 different tensor maps of 33 calls: 2 refused",
         "B (768, 512): a tile of (64, 256) is 4 x (64, 64), 8192 bytes each",
@@ -226,6 +231,14 @@ def test_the_h200_table_of_the_gemm_is_marked_as_stored_and_right():
     assert re.search(r"stored output, not run here \(NVIDIA H200, driver \d+\.\d+", text)
     rows = [line for line in text.splitlines() if re.match(r" +(8192|4096) ", line)]
     assert len(rows) == 6
+    assert all(row.endswith("right") for row in rows)
+
+
+def test_the_h200_table_of_the_grouped_gemm_is_marked_as_stored_and_right():
+    text = said(read("08_grouped_gemm"))
+    assert re.search(r"stored output, not run here \(NVIDIA H200, driver \d+\.\d+", text)
+    rows = [line for line in text.splitlines() if re.match(r"(8|32|64), \d+, \d+, \d+ ", line)]
+    assert len(rows) == 3
     assert all(row.endswith("right") for row in rows)
 
 

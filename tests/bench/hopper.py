@@ -17,6 +17,7 @@ from typing import Any
 
 from tma_dlpack import driver
 from tma_dlpack.copies import launch, nvrtc
+from tma_dlpack.make.batch import make_tma_descriptors
 from tma_dlpack.make.im2col import im2col_corners, make_im2col_descriptor
 from tma_dlpack.make.tiled import make_tma_descriptor
 from tma_dlpack.tables.errors import TmaUnsupportedError
@@ -28,6 +29,9 @@ NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 THREADS, CLUSTER = 384, 2
 #: Boxes of C, and of 64 channels of 128 pixels.
 C_BOX, CHANNELS, PIXELS = (64, 64), 64, 128
+#: smem_bytes<Fast> of hopper_gemm.cu; grouped_gemm.cu has 256 bytes more of its own.
+SMEM_BYTES = 1024 + 4 * (128 + 256) * 64 * 2 + 8 * 8 + 4 * 64 * 64 * 2
+MAP_BYTES = 128
 
 Launch = Callable[[], None]
 
@@ -128,20 +132,52 @@ def conv_launcher(library: nvrtc.Library, x: Any, weights: Any, out: Any) -> Lau
     return _launcher(library, "hopper_conv", maps, [image, ctypes.c_int(kernels)])
 
 
+def grouped_launcher(
+    library: nvrtc.Library, a: Any, weights: Iterable[Any], c: Any, ends: Any
+) -> Launch:
+    """Give what launches c[group] = a[group] @ weights[group].T on torch's current stream.
+
+    a is (m, k) and c is (m, n), row-major, bfloat16, with the groups' rows one below the other;
+    weights are one (n, k) for each group; ends is int32 on the GPU: the row after each group.
+    """
+    torch = importlib.import_module("torch")
+    experts = make_tma_descriptors(weights, C_BOX, swizzle="bytes128", rules="driver")
+    on_gpu = experts.as_torch().cuda()
+    places = torch.empty(_grid()[1] * 2 * MAP_BYTES, dtype=torch.uint8, device="cuda")
+    a_map, c_map = (
+        make_tma_descriptor(t, C_BOX, swizzle="bytes128", rules="driver") for t in (a, c)
+    )
+    sizes = [ctypes.c_int(n) for n in (len(experts), c.shape[1], a.shape[1])]
+    b, room, stops = (ctypes.c_uint64(t.data_ptr()) for t in (on_gpu, places, ends))
+    maps = a_map, b, c_map, room, stops
+    return _launcher(library, "grouped_gemm", maps, sizes, alive=(experts, on_gpu, places, ends))
+
+
+def _grid() -> tuple[int, int]:
+    """Give the current device, and a block for each multiprocessor, in whole clusters."""
+    device_id = importlib.import_module("torch").cuda.current_device()
+    multiprocessors = driver.device_target(device_id).multiprocessors
+    assert multiprocessors is not None  # the driver's facts have it
+    return device_id, multiprocessors // CLUSTER * CLUSTER
+
+
 def _launcher(
-    library: nvrtc.Library, name: str, maps: tuple[TensorMap, ...], rest: list[Any]
+    library: nvrtc.Library,
+    name: str,
+    maps: tuple[TensorMap | Any, ...],
+    rest: list[Any],
+    alive: object = None,
 ) -> Launch:
     torch = importlib.import_module("torch")
-    device_id = torch.cuda.current_device()
-    target = driver.device_target(device_id)
-    assert target.multiprocessors is not None  # the driver's facts have it
-    grid = target.multiprocessors // CLUSTER * CLUSTER
+    device_id, grid = _grid()
     kernel = library.kernel(name, device_id)
-    arguments = [launch.by_value(bytes(tensor_map)) for tensor_map in maps] + rest
+    arguments = [
+        launch.by_value(bytes(each)) if isinstance(each, TensorMap) else each for each in maps
+    ] + rest
 
-    def run() -> None:
+    def run(_: object = alive) -> None:
         stream = torch.cuda.current_stream().cuda_stream
-        launch.launch(kernel, grid, THREADS, target.max_smem_bytes, stream, arguments)
+        launch.launch(kernel, grid, THREADS, SMEM_BYTES, stream, arguments)
 
     return run
 

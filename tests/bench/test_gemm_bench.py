@@ -1,4 +1,4 @@
-"""`bench gemm` and `bench conv` without a GPU: what they refuse; and that their kernels compile."""
+"""`bench gemm`, `conv` and `grouped` without a GPU; and that their kernels compile."""
 
 import shutil
 import subprocess
@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 import tma_dlpack as tma
-from bench import conv, gemm, hopper
+from bench import conv, gemm, grouped, hopper
 from tma_dlpack import driver
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 SM_90A = "-gencode=arch=compute_90a,code=sm_90a"
-MOST_LINES = 350
 
 
 def test_a_missing_kernel_says_where_it_lies(tmp_path):
@@ -21,7 +20,7 @@ def test_a_missing_kernel_says_where_it_lies(tmp_path):
 
 
 @pytest.mark.skipif(driver.status().reason is None, reason="there is a GPU here")
-@pytest.mark.parametrize("bench", [gemm, conv], ids=["gemm", "conv"])
+@pytest.mark.parametrize("bench", [gemm, conv, grouped], ids=["gemm", "conv", "grouped"])
 def test_without_a_gpu_a_bench_says_what_is_missing(bench):
     with pytest.raises(tma.TmaUnsupportedError, match="no CUDA driver"):
         bench.main([])
@@ -33,7 +32,12 @@ def test_a_ratio_is_our_speed_over_torchs():
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
 @pytest.mark.parametrize(
-    "name", ["hopper_gemm.cu", pytest.param("hopper_conv.cu", marks=pytest.mark.slow)]
+    "name",
+    [
+        "hopper_gemm.cu",
+        "grouped_gemm.cu",
+        pytest.param("hopper_conv.cu", marks=pytest.mark.slow),
+    ],
 )
 def test_a_kernel_compiles_for_sm_90a_without_spilling(name, tmp_path):
     command = ["nvcc", "-std=c++17", SM_90A, "-cubin", "-Xptxas", "-v", f"-I{tma.get_include()}"]
@@ -45,5 +49,6 @@ def test_a_kernel_compiles_for_sm_90a_without_spilling(name, tmp_path):
     assert all("0 bytes spill stores, 0 bytes spill loads" in line for line in spills)
 
 
-def test_the_gemm_is_short_enough_to_be_read_from_top_to_bottom():
-    assert len((NOTEBOOKS / "hopper_gemm.cu").read_text().splitlines()) <= MOST_LINES
+@pytest.mark.parametrize(("name", "most"), [("hopper_gemm.cu", 350), ("grouped_gemm.cu", 200)])
+def test_a_kernel_is_short_enough_to_be_read_from_top_to_bottom(name, most):
+    assert len((NOTEBOOKS / name).read_text().splitlines()) <= most

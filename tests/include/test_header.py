@@ -1,6 +1,7 @@
 """tma_dlpack.h: compiled by nvcc for sm_90a; its host part called with what Python hands over."""
 
 import ctypes
+import re
 import shutil
 import subprocess
 from importlib import util
@@ -48,13 +49,16 @@ def test_kernels_with_the_header_compile_for_sm_90a(source, standard, tmp_path):
 
 #: ptxas advises against multicast where it is not made for it: 90 without a, 12.x. Only warnings of
 #: the compiler itself are errors there.
-ADVISED_AGAINST = ("90", "120a", "121a")
+ADVISED_AGAINST = ("90", "120a", "120f", "121a")
+ARCHITECTURES = ("90", "90a", "100a", "100f", "103a", "110a", "120a", "120f", "121a")
+#: Functions of the driver that ptxas calls where a GPU lacks an instruction.
+SYSTEM_CALL = re.compile(rb"__cuda_syscall_\w+")
 
 
 @pytest.mark.slow
 @needs_nvcc
-@pytest.mark.parametrize("name", ["90", "100a", "103a", "110a", "120a", "121a"])
-def test_every_helper_compiles_for_every_architecture_that_has_it(name, tmp_path):
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_every_helper_is_instructions_on_every_architecture_that_has_it(name, tmp_path):
     option = f"-gencode=arch=compute_{name},code=sm_{name}"
     command = ["nvcc", "-std=c++17", f"-I{get_include()}", option, "-cubin"]
     if name not in ADVISED_AGAINST:
@@ -64,7 +68,14 @@ def test_every_helper_compiles_for_every_architecture_that_has_it(name, tmp_path
     if "Unsupported gpu architecture" in built.stderr:
         pytest.skip(f"this nvcc does not know sm_{name}")
     assert built.returncode == 0, built.stderr
-    assert (tmp_path / "out.cubin").read_bytes()[:4] == b"\x7fELF"
+    cubin = (tmp_path / "out.cubin").read_bytes()
+    assert cubin[:4] == b"\x7fELF"
+    calls = {call.decode() for call in SYSTEM_CALL.findall(cubin)}
+    if name.startswith("12"):  # these have no multicast
+        assert len(calls) == 8
+        assert all(call.endswith("multicast") for call in calls)
+    else:
+        assert not calls
 
 
 def refused(code, tmp_path, option=SM_90A):
@@ -72,8 +83,8 @@ def refused(code, tmp_path, option=SM_90A):
     source = tmp_path / "refused.cu"
     source.write_text(
         "#include <tma_dlpack.h>\nusing namespace tma_dlpack;\n"
-        "__global__ void kernel(const __grid_constant__ Map map, unsigned long long* out)\n"
-        "{\n  __shared__ Barrier full;\n  " + code + "\n}\n"
+        "__global__ void kernel(const __grid_constant__ Map map, unsigned long long* out,\n"
+        "                       Map* to)\n{\n  __shared__ Barrier full;\n  " + code + "\n}\n"
     )
     built = nvcc(source, "-std=c++17", option, "-cubin", out=tmp_path / "refused.cubin")
     assert built.returncode != 0
@@ -93,14 +104,31 @@ def refused(code, tmp_path, option=SM_90A):
         ("load(out, map, &full);", "one coordinate for each dimension of the map"),
         ("store(map, out, 1, 2, 3, 4, 5, 6);", "one coordinate for each dimension of the map"),
         ("store_im2col(map, out, 1, 2);", "an im2col map has 3 to 5 dimensions"),
+        ("wait_read<-1>();", "waits for 0 or more pending groups"),
+        ("wait_stores<-1>();", "waits for 0 or more pending groups"),
         ("wgmma_wait<8>();", "waits for 0 to 7 pending groups"),
         ("take_registers<260>();", "a multiple of 8 from 24 to 256"),
+        ("replace_global_dim<5>(to, 1);", "numbered from 0, the innermost, to 5 - 1"),
+        ("replace_global_stride<4>(to, 16);", "numbered from 0, the innermost, to 4 - 1"),
+        ("replace_box_dim<5>(to, 1);", "numbered from 0, the innermost, to 5 - 1"),
+        ("replace_element_stride<5>(to, 1);", "numbered from 0, the innermost, to 5 - 1"),
+        ("replace_elemtype<16>(to);", "elemtype is a number below 16"),
+        ("replace_interleave_layout<3>(to);", "interleave_layout is a number below 3"),
+        ("replace_fill_mode<2>(to);", "fill_mode is a number below 2"),
         ("load_gather4(out, map, &full, 0, 1, 2, 3, 4);", "deleted function"),
         ("store_scatter4(map, out, 0, 1, 2, 3, 4);", "deleted function"),
     ],
 )
 def test_what_the_hardware_cannot_do_does_not_compile(code, said, tmp_path):
     assert said in refused(code, tmp_path)
+
+
+@needs_nvcc
+@pytest.mark.parametrize("name", ["90", "100", "120"])
+def test_maps_are_changed_by_targets_with_a_suffix_alone(name, tmp_path):
+    option = f"-gencode=arch=compute_{name},code=sm_{name}"
+    message = refused("replace_global_address(to, out);", tmp_path, option)
+    assert "deleted function" in message
 
 
 @needs_nvcc
@@ -141,6 +169,11 @@ __global__ void kernel(const __grid_constant__ Map map, void* to)
   store_im2col(map, to, 1, 2, 3);
   wgmma_wait<7>();
   take_registers<256>();
+  replace_global_dim<4>(static_cast<Map*>(to), 1);
+  replace_global_stride<3>(static_cast<Map*>(to), 16);
+  replace_elemtype<12>(static_cast<Map*>(to));
+  replace_interleave_layout<2>(static_cast<Map*>(to));
+  replace_fill_mode<1>(static_cast<Map*>(to));
 }
 """
 

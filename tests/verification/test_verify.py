@@ -18,8 +18,10 @@ from tma_dlpack import driver
 from tma_dlpack.copies.simulator import SimulatorBackend
 from tma_dlpack.tables import bits
 from tma_dlpack.tables.arguments import EncodeArguments
+from tma_dlpack.tensor_map import ptx_replace
 from tma_dlpack.verification import VerifyReport, VerifyRow, _progress, replay, verify
 from tma_dlpack.verification.arena import ENCODERS, keywords_of
+from tma_dlpack.verification.changes import CONSTANTS, NUMBERS, instructions, random_change
 from tma_dlpack.verification.checks import CHECKS, _judge_bytes
 from tma_dlpack.verification.learning import FieldStatistics
 from tma_dlpack.verification.random_calls import random_call
@@ -273,3 +275,33 @@ def test_how_copies_differ_is_kept_for_the_file():
     different = zlib.decompress(base64.b64decode(outcome.evidence["xor"]))
     assert np.array_equal(mine ^ np.frombuffer(different, np.uint8), real)
     assert outcome.evidence["what"] == "Tile.smem"
+
+
+# --- Maps that a kernel changes -----------------------------------------------------------------
+
+
+def test_random_changes_overwrite_every_field_that_tensormap_replace_has():
+    changes = [random_change(Random(number), MAX_SMEM_BYTES) for number in range(300)]
+    changed = {field.ptx for change in changes for field in change.fields}
+    assert changed == set(NUMBERS)
+    assert {change.in_place for change in changes} == {True, False}
+
+
+@pytest.mark.parametrize("number", range(40))
+def test_the_instructions_of_a_change_restore_the_map(number):
+    change = random_change(Random(number), MAX_SMEM_BYTES)
+    expected = bits.encode(change.copy.arguments, 1 << 40)
+    before = expected
+    for field, value in zip(change.fields, change.overwritten_by, strict=True):
+        before = bits.write(field, before, value)
+    assert restored(before, instructions(change, expected)) == expected
+
+
+def restored(data: bytes, changes: list[tuple[int, int]]) -> bytes:
+    """Do what changes.cu does, by the model of ``tensormap.replace``."""
+    name_of = {number: name for name, number in NUMBERS.items()}
+    for number, value in changes:
+        name = name_of[16 if number >= 128 else number // 8]
+        place = None if name in (*CONSTANTS, "global_address", "rank") else number % 8
+        data = ptx_replace.apply(data, (ptx_replace.Replacement(name, place, value),))
+    return data

@@ -17,8 +17,8 @@ from tma_dlpack.include import get_include
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tables.targets import Target
 
-#: The header that kernels include; its text is passed to NVRTC with the source.
-HEADER = "tma_dlpack.h"
+#: The headers that kernels include; their texts are passed to NVRTC with the source.
+HEADERS = ("tma_dlpack.h", "tma_dlpack_check.h")
 INSTALL = "pip install 'tma_dlpack[cuda]' (cuda-bindings and the wheel nvidia-cuda-nvrtc)"
 #: CUfunction_attribute (cuda.h).
 _SHARED_SIZE_BYTES = 1
@@ -96,9 +96,10 @@ def compile_source(source: str, name: str, target: Target) -> Library:
 def _compile(source: str, name: str, architecture: str) -> Library:
     nvrtc = require()
     success = nvrtc.nvrtcResult.NVRTC_SUCCESS
-    header = (Path(get_include()) / HEADER).read_bytes()
+    names = [name.encode() for name in HEADERS]
+    texts = [(Path(get_include()) / name).read_bytes() for name in HEADERS]
     result, program = nvrtc.nvrtcCreateProgram(
-        source.encode(), name.encode(), 1, [header], [HEADER.encode()]
+        source.encode(), name.encode(), len(names), texts, names
     )
     if result != success:
         raise TmaUnsupportedError(f"NVRTC cannot start: {result}")

@@ -4,8 +4,13 @@
 //         CUtensorMap map = tma_dlpack::tensor_map(ptr);    ptr: TensorMap.ptr as an integer
 //         kernel<<<grid, block>>>(map, tx_bytes);           tx_bytes: TensorMap.tx_bytes
 // Device: load, store and reduce, into this block or every block of a cluster, and the mbarriers and
-//         fences around them, one PTX instruction each; where a swizzled element lies, and the numbers
-//         by which wgmma reads a tile. hopper_gemm.cu in the repository's notebooks/ is written with it.
+//         fences around them, one PTX instruction each; changes to a map; where a swizzled element
+//         lies, and the numbers by which wgmma reads a tile. hopper_gemm.cu and grouped_gemm.cu in the
+//         repository's notebooks/ are written with it.
+//
+// #define TMA_DLPACK_CHECK 1 before including it, and every verb tests what it is given: a mistake prints
+// a line with the file and line of the call, and ends the kernel, where it would hang or die without a
+// word (tma_dlpack_check.h). Without it not one instruction is different.
 //
 // Nothing of libcuda is called: no -lcuda. Works under nvcc, NVRTC and, without the device part, a
 // host compiler. Coordinates are the instruction's: innermost first (tma_dlpack's Python is row-major).
@@ -267,6 +272,13 @@ __device__ inline unsigned shared_address(const void* smem)
   return static_cast<unsigned>(__cvta_generic_to_shared(smem));
 }
 
+// With TMA_DLPACK_CHECK the verbs from here on to the tensor core's are those of tma_dlpack_check.h, which
+// call these.
+#if TMA_DLPACK_CHECK
+namespace unchecked
+{
+#endif
+
 // ---- mbarriers and fences ----
 
 // Make a barrier whose phase ends with so many arrivals. One thread; then __syncthreads(), or
@@ -368,8 +380,9 @@ __device__ inline void prefetch(const Map& map)
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-// Before the first use in a block of a map in global memory that the host wrote there. A
-// __grid_constant__ parameter needs none.
+// Before a copy by a map in global memory that a kernel or the host has changed there: the thread that
+// issues the copy, once it knows of the change. One call for each map: it covers 128 bytes, not an
+// array. Without it the copy may go by an older map. A __grid_constant__ parameter needs none.
 __device__ inline void fence_acquire(const Map* map)
 {
   asm volatile("fence.proxy.tensormap::generic.acquire.sys [%0], 128;" ::"l"(map) : "memory");
@@ -471,20 +484,29 @@ __device__ inline At at(Coords... coords)
     "l"(policy)                                                                                  \
     : "memory"
 
-#define TMA_DLPACK_LOAD(RANK, MODE, OFFSETS, SUFFIX, TAIL)                                    \
-  asm volatile("cp.async.bulk.tensor." #RANK "d.shared::cluster.global." MODE                 \
-               ".mbarrier::complete_tx::bytes" SUFFIX " [%0], [%1, " TMA_DLPACK_COORDS_##RANK \
+// Into this block's shared memory: for ::cluster ptxas calls a function on sm_120 and sm_121, and
+// ::cta needs PTX ISA 8.6 (CUDA 12.7).
+#if __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1207
+#define TMA_DLPACK_THIS_BLOCK "shared::cta"
+#else
+#define TMA_DLPACK_THIS_BLOCK "shared::cluster"
+#endif
+
+#define TMA_DLPACK_LOAD(RANK, SPACE, MODE, OFFSETS, SUFFIX, TAIL)                                \
+  asm volatile("cp.async.bulk.tensor." #RANK "d." SPACE ".global." MODE                          \
+               ".mbarrier::complete_tx::bytes" SUFFIX " [%0], [%1, " TMA_DLPACK_COORDS_##RANK    \
                "], [%2]" OFFSETS TAIL ";" TMA_DLPACK_OPERANDS)
 
-#define TMA_DLPACK_LOADS(RANK, MODE, OFFSETS)                                                \
-  if constexpr (multicast && hint)                                                           \
-    TMA_DLPACK_LOAD(RANK, MODE, OFFSETS, ".multicast::cluster.L2::cache_hint", ", %11, %12"); \
-  else if constexpr (multicast)                                                              \
-    TMA_DLPACK_LOAD(RANK, MODE, OFFSETS, ".multicast::cluster", ", %11");                    \
-  else if constexpr (hint)                                                                   \
-    TMA_DLPACK_LOAD(RANK, MODE, OFFSETS, ".L2::cache_hint", ", %12");                        \
-  else                                                                                       \
-    TMA_DLPACK_LOAD(RANK, MODE, OFFSETS, "", "")
+#define TMA_DLPACK_LOADS(RANK, MODE, OFFSETS)                                                    \
+  if constexpr (multicast && hint)                                                               \
+    TMA_DLPACK_LOAD(RANK, "shared::cluster", MODE, OFFSETS, ".multicast::cluster.L2::cache_hint", \
+                    ", %11, %12");                                                               \
+  else if constexpr (multicast)                                                                  \
+    TMA_DLPACK_LOAD(RANK, "shared::cluster", MODE, OFFSETS, ".multicast::cluster", ", %11");     \
+  else if constexpr (hint)                                                                       \
+    TMA_DLPACK_LOAD(RANK, TMA_DLPACK_THIS_BLOCK, MODE, OFFSETS, ".L2::cache_hint", ", %12");     \
+  else                                                                                           \
+    TMA_DLPACK_LOAD(RANK, TMA_DLPACK_THIS_BLOCK, MODE, OFFSETS, "", "")
 
 template <unsigned rank, bool multicast, bool hint>
 __device__ inline void load(unsigned smem, const Map* map, unsigned barrier, At at,
@@ -555,6 +577,7 @@ __device__ inline void reduce(const Map* map, unsigned smem, At at, unsigned lon
 #undef TMA_DLPACK_STORE
 #undef TMA_DLPACK_LOADS
 #undef TMA_DLPACK_LOAD
+#undef TMA_DLPACK_THIS_BLOCK
 #undef TMA_DLPACK_OPERANDS
 
 }  // namespace detail
@@ -663,6 +686,10 @@ __device__ inline void load_gather4(void* smem, const Map& map, Barrier* barrier
 __device__ void load_gather4(void*, const Map&, Barrier*, int, int, int, int, int) = delete;
 #endif
 
+// State that this kernel reads the tile by offsets from its own start, as swizzled_index gives them: a
+// checked build then asks that the tile lies where the map's swizzle begins anew. Does nothing else.
+__device__ inline void indexed_from_start(const void*, const Map&) {}
+
 // ---- stores and reductions ----
 
 // Store the tile in shared memory at these coordinates, none negative. One thread; then commit().
@@ -740,6 +767,7 @@ __device__ inline void commit()
 template <int pending = 0>
 __device__ inline void wait_read()
 {
+  static_assert(pending >= 0, "a store waits for 0 or more pending groups");
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory");
 }
 
@@ -747,8 +775,119 @@ __device__ inline void wait_read()
 template <int pending = 0>
 __device__ inline void wait_stores()
 {
+  static_assert(pending >= 0, "a store waits for 0 or more pending groups");
   asm volatile("cp.async.bulk.wait_group %0;" ::"n"(pending) : "memory");
 }
+
+// ---- maps that a kernel changes ----
+//
+//   if (threadIdx.x == 0) shared = template_map, replace_global_dim<1>(&shared, rows);
+//   publish(global, &shared);                             // this warp
+//   if (threadIdx.x == 0) fence_acquire(global), load(tile, *global, ...);
+//
+// While another block may still copy by the map at that place, publish to another place.
+
+// Copy a changed map from shared memory to its place in global memory and make it visible there to who
+// then calls fence_acquire(global). A whole warp, converged: that of the thread which changed the map
+// and whose stores went by the old one: they have read it and their tiles before it is overwritten. What
+// a part of a warp does is undefined, and no error says so.
+__device__ inline void publish(Map* global, const Map* shared)
+{
+  commit();
+  wait_read();
+  __syncwarp();
+  asm volatile("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned"
+               " [%0], [%1], 128;" ::"l"(__cvta_generic_to_global(global)),
+               "r"(shared_address(shared))
+               : "memory");
+}
+
+// After changing a map in global memory where it is: the thread that changed it, before it lets others
+// know. Without it their fence_acquire() may find the old map.
+__device__ inline void fence_release()
+{
+  asm volatile("fence.proxy.tensormap::generic.release.gpu;" ::: "memory");
+}
+
+// Change one field of a tiled map in shared or global memory. One thread; then publish(), or
+// fence_release(): before that, a copy may find the old map or half of the change. The fields are those
+// of PTX's tensormap.replace, dimension 0 is the innermost, and no value is checked. For targets with
+// the suffix a or f.
+#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FAMILY_SPECIFIC__) ||                             \
+  defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(__CUDA_ARCH_FEAT_SM100_ALL) ||                       \
+  defined(__CUDA_ARCH_FEAT_SM101_ALL) || defined(__CUDA_ARCH_FEAT_SM120_ALL)
+#define TMA_DLPACK_HAS_REPLACE(...) __VA_ARGS__
+#else
+#define TMA_DLPACK_HAS_REPLACE(...) = delete;
+#endif
+
+#define TMA_DLPACK_REPLACE(FIELD, BITS, VALUES, ...)                                              \
+  asm volatile("tensormap.replace.tile." FIELD ".b1024." BITS " [%0], " VALUES ";" ::"l"(map),    \
+               __VA_ARGS__                                                                        \
+               : "memory")
+
+#define TMA_DLPACK_REPLACE_IN_DIMENSION(FIELD, DIMENSIONS, TYPE, BITS, VALUE)                         \
+  template <unsigned dimension>                                                                       \
+  __device__ inline void replace_##FIELD(Map* map, TYPE value) TMA_DLPACK_HAS_REPLACE({               \
+    static_assert(dimension < DIMENSIONS, "a map's " #FIELD " are numbered from 0, the innermost, to " \
+                                          #DIMENSIONS " - 1");                                        \
+    TMA_DLPACK_REPLACE(#FIELD, BITS, "%1, %2", "n"(dimension), VALUE(value));                         \
+  })
+
+#define TMA_DLPACK_REPLACE_CONSTANT(FIELD, TYPE, END)                                               \
+  template <TYPE value>                                                                             \
+  __device__ inline void replace_##FIELD(Map* map) TMA_DLPACK_HAS_REPLACE({                         \
+    static_assert(static_cast<unsigned>(value) < END, #FIELD " is a number below " #END);           \
+    TMA_DLPACK_REPLACE(#FIELD, "b32", "%1", "n"(static_cast<unsigned>(value)));                     \
+  })
+
+// The address: a multiple of 16.
+__device__ inline void replace_global_address(Map* map, const void* address) TMA_DLPACK_HAS_REPLACE({
+  TMA_DLPACK_REPLACE("global_address", "b64", "%1", "l"(__cvta_generic_to_global(address)));
+})
+
+// The number of dimensions, 1 to 5.
+__device__ inline void replace_rank(Map* map, unsigned rank) TMA_DLPACK_HAS_REPLACE({
+  TMA_DLPACK_REPLACE("rank", "b32", "%1", "r"(rank - 1));
+})
+
+// replace_global_dim<1>(map, rows), in elements.
+TMA_DLPACK_REPLACE_IN_DIMENSION(global_dim, 5, unsigned, "b32", "r")
+
+// replace_global_stride<0>(map, bytes): of dimension 1, since dimension 0 has none. Multiples of 16.
+TMA_DLPACK_REPLACE_IN_DIMENSION(global_stride, 4, unsigned long long, "b64", "l")
+
+// replace_box_dim<1>(map, rows): 1 to 256. The bytes that a load brings change with it.
+TMA_DLPACK_REPLACE_IN_DIMENSION(box_dim, 5, unsigned, "b32", "r")
+
+// replace_element_stride<1>(map, 2): 1 to 8.
+TMA_DLPACK_REPLACE_IN_DIMENSION(element_stride, 5, unsigned, "b32", "r")
+
+// replace_elemtype<10>(map): PTX's numbers (bf16 is 10), which are not CUtensorMapDataType's. A map of
+// tf32 (11, 12) stays one: the instruction does not clear its bit, and a copy of another type dies.
+TMA_DLPACK_REPLACE_CONSTANT(elemtype, unsigned, 16)
+
+// replace_swizzle_mode<Swizzle::bytes128>(map).
+TMA_DLPACK_REPLACE_CONSTANT(swizzle_mode, Swizzle, 4)
+
+// 0 none, 1 bytes16, 2 bytes32.
+TMA_DLPACK_REPLACE_CONSTANT(interleave_layout, unsigned, 3)
+
+// What fills elements out of bounds: 0 zeros, 1 NaN.
+TMA_DLPACK_REPLACE_CONSTANT(fill_mode, unsigned, 2)
+
+#undef TMA_DLPACK_REPLACE_CONSTANT
+#undef TMA_DLPACK_REPLACE_IN_DIMENSION
+#undef TMA_DLPACK_REPLACE
+#undef TMA_DLPACK_HAS_REPLACE
+
+#if TMA_DLPACK_CHECK
+}  // namespace unchecked
+}  // namespace tma_dlpack
+#include "tma_dlpack_check.h"
+namespace tma_dlpack
+{
+#endif
 
 // ---- the tensor core of sm_90a: what stands around a wgmma ----
 

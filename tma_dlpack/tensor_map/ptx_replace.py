@@ -98,6 +98,7 @@ ENUMS: dict[str, type[IntEnum]] = {
 #: PTX fields whose operand must be a constant.
 _IMMEDIATE = ("elemtype", "interleave_layout", "swizzle_mode", "swizzle_atomicity", "fill_mode")
 _MAX_SWIZZLE_MODE = TmaSwizzle.bytes128
+_TF32 = (TensorMapDataType.TFLOAT32, TensorMapDataType.TFLOAT32_FTZ)
 _TYPE_OF_PTX = {r.ptx_elemtype: r.data_type for r in DATA_TYPES}
 _MAX_ELEMTYPE = max(r.ptx_elemtype for r in DATA_TYPES if not r.is_packed)  # on sm_90a
 #: PTX field -> the name of the driver's argument in FIELDS.
@@ -131,6 +132,8 @@ def read_replacements(
             continue
         try:
             changes += _read(name, value, target)
+            if name == "elemtype":
+                _check_tf32(tensor_map.data_type, changes[-1].value)
         except _RefusedError as refused:
             wrong.append(refused.violation(name))
     if wrong:
@@ -182,6 +185,17 @@ def _read(name: str, value: object, target: Target) -> list[Replacement]:
             )
         changes[place] = Replacement(name, place, _integer(f"{name}[{place}]", entry, scalar))
     return [*changes.values()]
+
+
+def _check_tf32(now: TensorMapDataType | None, number: int) -> None:
+    """Refuse another type for a TFLOAT32 map: the instruction sets its bit and never clears it."""
+    if now in _TF32 and _TYPE_OF_PTX[number] not in _TF32:
+        assert now is not None
+        raise _RefusedError(
+            f"elemtype is {_TYPE_OF_PTX[number].name} for a map of {now.name}",
+            "be TFLOAT32 or TFLOAT32_FTZ, because the instruction does not clear the bit of these",
+            "start from a map of another type",
+        )
 
 
 def _integer(label: str, value: object, scalar: _Scalar) -> int:

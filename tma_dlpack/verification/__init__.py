@@ -3,7 +3,8 @@
 `checks.CHECKS` has one row per line of the report; `run_case` runs one case, which depends only on
 the check's name, the seed and the case number, so that `replay` can repeat it. `random_*.py` make
 the cases, `arena.py` the calls that encode their maps and the memory that they copy, `operands.py`
-runs wgmma and ldmatrix, `report.py` is the result, `learning.py` the file that a user can send.
+runs wgmma and ldmatrix, `changes.py` has a kernel change maps, `report.py` is the result,
+`learning.py` the file that a user can send.
 
 A new check: a row in `CHECKS` with an `op` of its own, its branch in `run_case`, which returns an
 `Outcome` (call, accepted, first difference or None), and a generator of random cases. Test the
@@ -41,6 +42,7 @@ def verify(
       any size that the driver accepts, at the limits of coordinates.
     - Tensor cores: products of loaded tiles by wgmma with our matrix descriptors, against exact
       results; ldmatrix at our addresses, against the simulated tile.
+    - Maps that a kernel changes: their fields, and tiles loaded by them.
 
     Parameters
     ----------

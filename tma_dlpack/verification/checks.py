@@ -25,6 +25,7 @@ from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.verification import operands
 from tma_dlpack.verification.arena import ENCODERS, Arena, keywords_of, written
+from tma_dlpack.verification.changes import compare_change, random_change
 from tma_dlpack.verification.random_calls import random_call
 from tma_dlpack.verification.random_copies import Copy, random_copy, start_at_limits
 from tma_dlpack.verification.random_operands import random_matrices, random_product
@@ -38,7 +39,7 @@ class Check:
 
     name: str
     kind: MapKind
-    op: Literal["encode", "load", "store", "reduce", "limits", "wgmma", "ldmatrix"]
+    op: Literal["encode", "load", "store", "reduce", "limits", "wgmma", "ldmatrix", "change"]
 
 
 CHECKS = (
@@ -54,6 +55,7 @@ CHECKS = (
     Check("im2col loads at limits", "im2col", "limits"),
     Check("wgmma of loaded tiles", "tiled", "wgmma"),
     Check("ldmatrix of loaded tiles", "tiled", "ldmatrix"),
+    Check("maps changed on the device", "tiled", "change"),
 )
 
 
@@ -86,6 +88,11 @@ def run_case(check: Check, number: int, seed: int, arena: Arena) -> Outcome:
     if check.op == "ldmatrix":
         matrices = random_matrices(rng, arena.target.max_smem_bytes)
         return Outcome(f"{matrices}", True, operands.compare_matrices(matrices, arena))
+    if check.op == "change":
+        if not (arena.target.has_model or arena.target.has_derived_layout):
+            return Outcome("the fields of maps are not known", False, None)
+        change = random_change(rng, arena.target.max_smem_bytes)
+        return Outcome(f"{change}", True, compare_change(change, arena))
     copy = random_copy(check.op, check.kind, rng, arena.target.max_smem_bytes)
     return _compare_copy(copy, arena)
 

@@ -1,0 +1,156 @@
+// grouped_gemm.cu: C[rows of group g] = A[rows of group g] x B[g]^T, as in a mixture of experts: bf16,
+// float accumulation, for compute capability 9.0. The pieces are hopper_gemm.cu's.
+//
+// A is (m, k) and C is (m, n), all groups one below the other; B[g] is expert g's own (n, k) matrix.
+// ends[g] is the row of A and C after group g, in GPU memory, known to no one before the kernel runs; a
+// group may be empty. n and k are multiples of 8. Rows after the last group are left alone.
+//
+//   B's maps   made on the host, one for each expert, in global memory: fence_acquire() at the first use
+//   A's map    one for all groups: a tile at a group's end brings rows of the next group, too
+//   C's map    would store those, so a tile that crosses the end is stored by a copy of the map, whose
+//              rows end with the group: replace_global_dim<1>(), publish(), fence_acquire()
+//
+// python tests/bench grouped measures it; 08_grouped_gemm.ipynb explains it.
+
+#include "hopper_gemm.cu"
+
+namespace grouped
+{
+
+using namespace gemm;
+
+// Boxes have 64 rows: half of a tile of A.
+using Choose = Choice<Swizzle::bytes128, 64, 4, 2, 2, 8>;
+constexpr int ROWS = TILE_M / 2;  // of a tile: those of one warpgroup
+
+// ---- which tile ----
+
+// One tile of 128 x 256 for this block. The other block of the cluster has the one below it, with the
+// same columns of B; or, where one row of tiles is left over, the one beside it, with the same rows of A.
+struct Tile
+{
+  int group, end;   // the row after the group
+  int row, column;  // of C
+  bool beside;
+};
+
+// The tiles of a cluster, one group after the other; each group's as many as it needs.
+struct Groups
+{
+  const int* ends;
+  int groups, n;
+  int group = -1, begin = 0, end = 0, first = 0, tiles = 0;  // the group at hand
+
+  // Tile number i of all; false after the last. i never decreases.
+  __device__ bool find(int i, Tile& tile)
+  {
+    const int columns = (n + TILE_N - 1) / TILE_N;
+    int high = (end - begin + TILE_M - 1) / TILE_M;
+    while (i >= first + tiles)
+    {
+      if (++group == groups) return false;
+      first += tiles, begin = end, end = ends[group];
+      high = (end - begin + TILE_M - 1) / TILE_M;
+      tiles = high / 2 * columns + high % 2 * ((columns + 1) / 2);
+    }
+    const Tiles<Choose> pairs(high / 2 * 2 * TILE_M, n);
+    const int left_over = i - first - pairs.count(), rank = static_cast<int>(cluster_rank());
+    const int2 at = left_over < 0 ? pairs.place(i - first)
+                                  : int2{(high - 1) * TILE_M, (left_over * 2 + rank) * TILE_N};
+    tile = {group, end, begin + at.x, at.y, left_over >= 0};
+    return true;
+  }
+};
+
+// ---- loads ----
+
+__device__ void produce(Ring<Choose> ring, Groups groups, const Map& a, const Map* b, int k)
+{
+  const int rank = static_cast<int>(cluster_rank());
+  int acquired = -1;
+  Tile tile;
+  for (int i = blockIdx.x / 2; groups.find(i, tile); i += gridDim.x / 2)
+  {
+    const Map& weights = b[tile.group];
+    if (acquired != tile.group) fence_acquire(&weights);  // one for each map
+    acquired = tile.group;
+    for (int k0 = 0; k0 < k; k0 += TILE_K, ring.next())
+    {
+      Barrier* const full = ring.full + ring.stage;
+      wait(ring.empty + ring.stage, ring.parity ^ 1);
+      expect_tx(full, STAGE_BYTES);
+      if (tile.beside)  // half of A for both blocks, all of B for this one
+      {
+        load_rows<Choose, ROWS, TILE_M, true>(ring.a(), a, full, k0, tile.row, rank * ROWS);
+        load_rows<Choose, TILE_N, TILE_N, false>(ring.b(), weights, full, k0, tile.column, 0);
+      }
+      else
+      {
+        load_rows<Choose, TILE_M, TILE_M, false>(ring.a(), a, full, k0, tile.row, 0);
+        load_rows<Choose, TILE_N / 2, TILE_N, true>(ring.b(), weights, full, k0, tile.column,
+                                                    rank * TILE_N / 2);
+      }
+    }
+  }
+}
+
+// ---- the way out ----
+
+// Make C's map end with the group. One warp of the warpgroup whose stores go by it: the map in shared
+// memory changes, and the warpgroup's own place in global memory gets it.
+__device__ void clip(Map* shared, Map* place, int end)
+{
+  const bool first = threadIdx.x % 128 == 0;
+  if (first) replace_global_dim<1>(shared, end);
+  publish(place, shared);
+  if (first) fence_acquire(place);  // by the thread that stores
+}
+
+__device__ void consume(Ring<Choose> ring, Groups groups, const Map& c, Map* shared, Map* place,
+                        unsigned char* boxes, int k)
+{
+  const int warpgroup = threadIdx.x / 128 - 1;
+  float d[128];
+  Tile tile;
+  for (int i = blockIdx.x / 2; groups.find(i, tile); i += gridDim.x / 2)
+  {
+    const int rows = tile.end - tile.row - warpgroup * ROWS;  // of this warpgroup's 64, or more
+    const bool crosses = 0 < rows && rows < ROWS;
+    if (crosses && threadIdx.x % 128 < 32) clip(shared, place, tile.end);
+    multiply(d, ring, warpgroup, k);
+    if (rows > 0)
+      store_c<Choose>(d, crosses ? *place : c, boxes, warpgroup, {tile.row, tile.column});
+  }
+  if (threadIdx.x % 128 == 0) wait_read();  // shared memory must live until it is read
+}
+
+}  // namespace grouped
+
+// Maps: a and each of b with boxes (64, 64), c with boxes (64, 64), all swizzled by 128 bytes.
+// places: room for two maps for each block.
+extern "C" __global__ void __cluster_dims__(2) __launch_bounds__(gemm::THREADS, 1)
+  grouped_gemm(const __grid_constant__ gemm::Map a, const gemm::Map* b,
+               const __grid_constant__ gemm::Map c, gemm::Map* places, const int* ends, int groups,
+               int n, int k)
+{
+  using namespace grouped;
+  __shared__ Map clipped[CONSUMERS];
+  unsigned char* c_boxes;
+  if (threadIdx.x < CONSUMERS) clipped[threadIdx.x] = c;
+  const Ring<Choose> ring = start_ring<Choose>(c_boxes);  // and all threads wait
+
+  if (threadIdx.x < 128)
+  {
+    give_registers<40>();
+    if (threadIdx.x == 0) produce(ring, Groups{ends, groups, n}, a, b, k);
+  }
+  else
+  {
+    take_registers<232>();
+    const int warpgroup = threadIdx.x / 128 - 1;
+    consume(ring, Groups{ends, groups, n}, c, clipped + warpgroup,
+            places + blockIdx.x * CONSUMERS + warpgroup,
+            c_boxes + warpgroup * Choose::c_boxes * C_BOX_BYTES, k);
+  }
+  cluster_sync();  // no block leaves while the other still loads into it
+}

@@ -1,0 +1,287 @@
+// One misuse of tma_dlpack.h a run: misuses NAME. Prints "right" or "wrong" by the tile that a kernel
+// brings, or the error that the launch ends with; with -DTMA_DLPACK_CHECK=1 what the checked build says.
+
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+#include <cuda_runtime.h>
+
+#include <tma_dlpack.h>
+
+using namespace tma_dlpack;
+
+constexpr unsigned ROWS = 64, COLUMNS = 64, TILE_BYTES = ROWS * COLUMNS * 2;
+constexpr unsigned SMEM_BYTES = 2 * TILE_BYTES;
+using Half = unsigned short;  // 16 bits to copy
+
+extern __shared__ __align__(1024) unsigned char smem[];
+
+__device__ void give(Half* out, const unsigned char* tile)
+{
+  for (unsigned i = threadIdx.x; i < ROWS * COLUMNS; i += blockDim.x)
+    out[i] = reinterpret_cast<const Half*>(tile)[i];
+}
+
+// maps: the map, zeros, one of 2^32 rows, one swizzled by 128 bytes, and the map again 32 bytes later.
+#define KERNEL(NAME)                                                                              \
+  __global__ void NAME(const __grid_constant__ Map map, const Map* maps, Half* out)
+
+#define START(ARRIVALS)                        \
+  __shared__ alignas(16) Barrier barriers[2];  \
+  Barrier* const full = barriers;              \
+  const bool first = threadIdx.x == 0;         \
+  if (first) init(full, ARRIVALS);             \
+  __syncthreads();
+
+#define FINISH(PARITY) \
+  wait(full, PARITY);  \
+  give(out, smem);
+
+// What is right but for one statement.
+#define WITH(NAME, STATEMENTS) \
+  KERNEL(NAME)                 \
+  {                            \
+    START(1)                   \
+    if (first)                 \
+    {                          \
+      STATEMENTS               \
+    }                          \
+    FINISH(0)                  \
+  }
+
+WITH(nothing_wrong, expect_tx(full, TILE_BYTES); load(smem, map, full, 0, 0);)
+WITH(map_in_global_memory, expect_tx(full, TILE_BYTES); load(smem, *maps, full, 0, 0);)
+WITH(map_off_32, expect_tx(full, TILE_BYTES);
+     load(smem, *reinterpret_cast<const Map*>(reinterpret_cast<const char*>(maps + 4) + 32), full, 0, 0);)
+WITH(map_of_zeros, expect_tx(full, TILE_BYTES); load(smem, maps[1], full, 0, 0);)
+WITH(dimension_over_2_31, expect_tx(full, TILE_BYTES); load(smem, maps[2], full, 0, 0);)
+WITH(tile_off_16, expect_tx(full, TILE_BYTES); load(smem + 16, map, full, 0, 0);)
+WITH(tile_off_64, expect_tx(full, TILE_BYTES); load(smem + 64, map, full, 0, 0);)
+WITH(tile_beyond_shared_memory, expect_tx(full, TILE_BYTES);
+     load(smem + SMEM_BYTES - TILE_BYTES + 4096, map, full, 0, 0);)
+WITH(no_dynamic_shared_memory, expect_tx(full, TILE_BYTES); load(smem, map, full, 0, 0);)
+WITH(wrong_rank, expect_tx(full, TILE_BYTES); load(smem, map, full, 0, 0, 0);)
+WITH(wrong_kind, expect_tx(full, TILE_BYTES); load_im2col(smem, map, full, 0, 0, 0, OffsetsW{0});)
+WITH(coordinate_off_16_bytes, expect_tx(full, TILE_BYTES); load(smem, map, full, 3, 0);)
+WITH(multicast_to_no_block, expect_tx(full, TILE_BYTES); load_multicast(smem, map, full, 2, 0, 0);)
+WITH(too_many_bytes_expected, expect_tx(full, (1 << 20) + TILE_BYTES); load(smem, map, full, 0, 0);)
+WITH(two_arrivals_of_one, expect_tx(full, TILE_BYTES); arrive(full); load(smem, map, full, 0, 0);)
+WITH(armed_without_a_load, expect_tx(full, TILE_BYTES);)
+WITH(expects_more_than_comes, expect_tx(full, TILE_BYTES + 2048); load(smem, map, full, 0, 0);)
+WITH(expects_half, expect_tx(full, TILE_BYTES / 2); load(smem, map, full, 0, 0);)
+WITH(expects_nothing, arrive(full); load(smem, map, full, 0, 0);)
+WITH(expects_one_load_of_two, expect_tx(full, TILE_BYTES); load(smem, map, full, 0, 0);
+     load(smem + TILE_BYTES, map, full, 0, 0);)
+
+KERNEL(one_arrival_of_two)
+{
+  START(2)
+  if (first)
+  {
+    expect_tx(full, TILE_BYTES);
+    load(smem, map, full, 0, 0);
+  }
+  FINISH(0)
+}
+
+KERNEL(other_parity)
+{
+  START(1)
+  if (first)
+  {
+    expect_tx(full, TILE_BYTES);
+    load(smem, map, full, 0, 0);
+  }
+  FINISH(1)
+}
+
+// The second tile is waited for with the parity of the first.
+KERNEL(parity_not_flipped)
+{
+  START(1)
+  for (int tile = 0; tile < 2; ++tile)
+  {
+    if (first)
+    {
+      expect_tx(full, TILE_BYTES);
+      load(smem, map, full, 0, 0);
+    }
+    wait(full, 0);
+    __syncthreads();
+  }
+  give(out, smem);
+}
+
+KERNEL(barrier_never_initialised)
+{
+  __shared__ Barrier full;
+  if (threadIdx.x == 0)
+  {
+    expect_tx(&full, TILE_BYTES);
+    load(smem, map, &full, 0, 0);
+  }
+  wait(&full, 0);
+  give(out, smem);
+}
+
+KERNEL(barrier_off_4)
+{
+  START(1)
+  Barrier* const off = reinterpret_cast<Barrier*>(reinterpret_cast<char*>(full) + 4);
+  if (first) init(off);
+  __syncthreads();
+  if (first)
+  {
+    expect_tx(off, TILE_BYTES);
+    load(smem, map, off, 0, 0);
+  }
+  wait(off, 0);
+  give(out, smem);
+}
+
+__global__ void map_not_a_grid_constant(Map map, const Map*, Half* out)
+{
+  START(1)
+  if (first)
+  {
+    expect_tx(full, TILE_BYTES);
+    load(smem, map, full, 0, 0);
+  }
+  FINISH(0)
+}
+
+KERNEL(map_in_shared_memory)
+{
+  __shared__ Map here;
+  START(1)
+  if (first)
+  {
+    here = map;
+    expect_tx(full, TILE_BYTES);
+    load(smem, here, full, 0, 0);
+  }
+  FINISH(0)
+}
+
+// Reads the tile by offsets from its own start, 128 bytes after the swizzle's.
+KERNEL(tile_off_the_swizzle)
+{
+  START(1)
+  unsigned char* const tile = smem + 128;
+  if (first)
+  {
+    indexed_from_start(tile, maps[3]);
+    expect_tx(full, TILE_BYTES);
+    load(tile, maps[3], full, 0, 0);
+  }
+  wait(full, 0);
+  for (unsigned i = threadIdx.x; i < ROWS * COLUMNS; i += blockDim.x)
+    out[i] = reinterpret_cast<const Half*>(
+      tile)[swizzled_index<Half, Swizzle::bytes128>(i / COLUMNS, i % COLUMNS)];
+}
+
+#define STORE(NAME, STATEMENTS)                                                              \
+  KERNEL(NAME)                                                                               \
+  {                                                                                          \
+    for (unsigned i = threadIdx.x; i < SMEM_BYTES; i += blockDim.x) smem[i] = 0;             \
+    fence_async();                                                                           \
+    __syncthreads();                                                                         \
+    if (threadIdx.x == 0)                                                                    \
+    {                                                                                        \
+      STATEMENTS                                                                             \
+      commit();                                                                              \
+      wait_stores();                                                                         \
+    }                                                                                        \
+  }
+
+STORE(store_off_64, store(map, smem + 64, 0, 0);)
+STORE(store_at_a_negative_coordinate, store(map, smem, 0, -8);)
+STORE(reduction_without_that_type, reduce<Reduction::add>(map, smem, 0, 0);)
+
+KERNEL(half_a_warp_publishes)
+{
+  __shared__ Map here;
+  if (threadIdx.x == 0) here = map;
+  __syncthreads();
+  if (threadIdx.x < 16) publish(reinterpret_cast<Map*>(out), &here);
+}
+
+KERNEL(a_parameter_is_changed)
+{
+  if (threadIdx.x == 0) replace_global_dim<1>(const_cast<Map*>(&map), 8);
+}
+
+// ---- host ----
+
+struct Misuse
+{
+  const char* name;
+  void (*kernel)(Map, const Map*, Half*);
+};
+
+#define ROW(NAME) {#NAME, NAME},
+const Misuse MISUSES[] = {
+  ROW(nothing_wrong) ROW(map_in_global_memory) ROW(map_off_32) ROW(map_of_zeros)
+  ROW(dimension_over_2_31) ROW(tile_off_16) ROW(tile_off_64)
+  ROW(tile_beyond_shared_memory) ROW(no_dynamic_shared_memory) ROW(wrong_rank) ROW(wrong_kind)
+  ROW(coordinate_off_16_bytes) ROW(multicast_to_no_block) ROW(too_many_bytes_expected)
+  ROW(two_arrivals_of_one) ROW(armed_without_a_load) ROW(expects_more_than_comes) ROW(expects_half)
+  ROW(expects_nothing) ROW(expects_one_load_of_two) ROW(one_arrival_of_two) ROW(other_parity)
+  ROW(parity_not_flipped) ROW(barrier_never_initialised) ROW(barrier_off_4)
+  ROW(map_not_a_grid_constant) ROW(map_in_shared_memory) ROW(tile_off_the_swizzle) ROW(store_off_64)
+  ROW(store_at_a_negative_coordinate) ROW(reduction_without_that_type) ROW(half_a_warp_publishes)
+  ROW(a_parameter_is_changed)
+};
+
+using Encode = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*,
+                            const cuuint64_t*, const cuuint32_t*, const cuuint32_t*,
+                            CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion,
+                            CUtensorMapFloatOOBfill);
+
+Map encode(Half* x, cuuint64_t rows, CUtensorMapSwizzle swizzle)
+{
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found;
+  cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found);
+  Map map{};
+  const cuuint64_t dims[] = {COLUMNS, rows}, strides[] = {COLUMNS * 2};
+  const cuuint32_t box[] = {COLUMNS, ROWS}, ones[] = {1, 1};
+  reinterpret_cast<Encode>(function)(&map, CU_TENSOR_MAP_DATA_TYPE_UINT16, 2, x, dims, strides, box,
+                                     ones, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
+                                     CU_TENSOR_MAP_L2_PROMOTION_NONE,
+                                     CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  return map;
+}
+
+int main(int, char** arguments)
+{
+  std::vector<Half> values(ROWS * COLUMNS), brought(ROWS * COLUMNS, 0xEEEE);
+  for (unsigned i = 0; i < values.size(); ++i) values[i] = static_cast<Half>(i * 40503u + 1);
+  Half *x, *out;
+  Map* maps;
+  cudaMalloc(&x, TILE_BYTES);
+  cudaMalloc(&out, TILE_BYTES);
+  cudaMalloc(&maps, 6 * sizeof(Map));
+  cudaMemcpy(x, values.data(), TILE_BYTES, cudaMemcpyHostToDevice);
+  cudaMemcpy(out, brought.data(), TILE_BYTES, cudaMemcpyHostToDevice);
+  const Map plain = encode(x, ROWS, CU_TENSOR_MAP_SWIZZLE_NONE);
+  const Map host[] = {plain, Map{}, encode(x, 1ull << 32, CU_TENSOR_MAP_SWIZZLE_NONE),
+                      encode(x, ROWS, CU_TENSOR_MAP_SWIZZLE_128B)};
+  cudaMemcpy(maps, host, sizeof host, cudaMemcpyHostToDevice);
+  cudaMemcpy(reinterpret_cast<char*>(maps + 4) + 32, &plain, sizeof plain, cudaMemcpyHostToDevice);
+
+  for (const Misuse& misuse : MISUSES)
+  {
+    if (std::strcmp(misuse.name, arguments[1]) != 0) continue;
+    const bool without = std::strstr(misuse.name, "no_dynamic") != nullptr;
+    misuse.kernel<<<1, 128, without ? 0 : SMEM_BYTES>>>(plain, maps, out);
+    cudaError_t error = cudaGetLastError();
+    if (error == cudaSuccess) error = cudaDeviceSynchronize();
+    if (error == cudaSuccess) error = cudaMemcpy(brought.data(), out, TILE_BYTES, cudaMemcpyDeviceToHost);
+    if (error != cudaSuccess) std::printf("%s\n", cudaGetErrorName(error));
+    else std::printf("%s\n", brought == values ? "right" : "wrong");
+  }
+  std::fflush(stdout);
+  std::_Exit(0);
+}

@@ -1,0 +1,119 @@
+"""The checked build names what a kernel does wrong; each misuse in a process of its own.
+
+Every misuse is compiled twice: what is seen without TMA_DLPACK_CHECK is in the first column.
+"""
+
+# ruff: noqa: E501 - a row of the table is a line of output
+
+from __future__ import annotations
+
+import functools
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tma_dlpack.include import get_include
+
+pytestmark = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
+
+MISUSES = Path(__file__).with_name("misuses.cu")
+LIMIT_S = 20
+HANG_S = 6
+ADDRESS, ALIGNMENT = "cudaErrorIllegalAddress", "cudaErrorMisalignedAddress"
+INSTRUCTION, LAUNCH = "cudaErrorIllegalInstruction", "cudaErrorLaunchFailure"
+HANGS = "hangs"
+
+#: misuse: (what is seen without the check, what it says: verb, found; limit).
+CASES = {
+    "map_off_32": (ALIGNMENT, "load: the map is at 0x*20, 32 bytes past a multiple of 128; align it"),
+    "map_of_zeros": (INSTRUCTION, "load: the map at 0x* is all zeros; copy the bytes"),
+    "dimension_over_2_31": (INSTRUCTION, "load: dimension 1 of the map is 4294967296; a copy takes"),
+    "tile_off_16": (ALIGNMENT, "load: the tile is at shared address 0x*10, 16 bytes past a multiple"),
+    "tile_off_64": (ALIGNMENT, "load: the tile is at shared address 0x*40, 64 bytes past a multiple"),
+    "tile_beyond_shared_memory": (ADDRESS, "load: the tile ends at shared address 0x*; the block's"),
+    "no_dynamic_shared_memory": (ADDRESS, "load: the tile ends at shared address 0x*; the block's"),
+    "wrong_rank": (INSTRUCTION, "load: 3 coordinates; the map has rank 2"),
+    "wrong_kind": (INSTRUCTION, "load_im2col: the map is a tiled map; this verb takes im2col maps"),
+    "coordinate_off_16_bytes": (INSTRUCTION, "load: the innermost coordinate 3 is at byte 6 of the row"),
+    "multicast_to_no_block": (INSTRUCTION, "load_multicast: the block mask is 0x2; the cluster has 1"),
+    "too_many_bytes_expected": (LAUNCH, "expect_tx: 1056768 bytes are expected; a barrier counts at"),
+    "two_arrivals_of_one": (LAUNCH, "arrive: this is arrival 2 in phase 0 of the barrier at*; it was"),
+    "armed_without_a_load": (HANGS, "wait: after 2 s phase 0 of the barrier at shared address 0x* is not "
+                             "over: 1 of 1 arrivals, 8192 bytes expected, loads of 0 bytes issued;"),
+    "expects_more_than_comes": (HANGS, "wait: after 2 s phase 0 of the barrier at shared address 0x* is "
+                                "not over: 1 of 1 arrivals, 10240 bytes expected, loads of 8192 bytes"),
+    "expects_half": ("", "load: phase 0 of the barrier at shared address 0x* expects 4096 bytes, and its loads have 8192 bytes; expect_tx()"),
+    "expects_nothing": ("", "load: phase 1 of the barrier at shared address 0x* expects 0 bytes, and its loads have 8192 bytes; expect_tx()"),
+    "expects_one_load_of_two": ("", "load: phase 0 of the barrier at shared address 0x* expects 8192 bytes, and its loads have 16384 bytes;"),
+    "one_arrival_of_two": (HANGS, "wait: after 2 s phase 0 of the barrier at shared address 0x* is not "
+                           "over: 1 of 2 arrivals, 8192 bytes expected, loads of 8192 bytes issued"),
+    "other_parity": ("", "wait: the parity is 1, and the barrier at shared address 0x* is in phase 0"),
+    "parity_not_flipped": ("", "wait: * phase"),  # a race: the parity, or that nothing ends phase 2
+    "barrier_never_initialised": (LAUNCH, "*: the barrier at shared address 0x* was never"),
+    "barrier_off_4": (ALIGNMENT, "init: the barrier is at 0x*; it must be in shared memory, aligned to 8"),
+    "map_not_a_grid_constant": (ADDRESS, "load: the map at 0x* is in local memory; declare the"),
+    "map_in_shared_memory": (ADDRESS, "load: the map at 0x* is in shared memory; publish() it"),
+    "tile_off_the_swizzle": ("wrong", "indexed_from_start: the tile is at shared address 0x*80, 128 bytes"),
+    "store_off_64": (ALIGNMENT, "store: the tile is at shared address 0x*40, 64 bytes past a multiple"),
+    "store_at_a_negative_coordinate": (INSTRUCTION, "store: coordinate 1 is -8; a store takes no"),
+    "reduction_without_that_type": (INSTRUCTION, "reduce: the map's element type is 1; the operation"),
+    "half_a_warp_publishes": ("", "publish: the threads of the warp that call it have the mask 0xffff;"),
+    "a_parameter_is_changed": ("", "replace_global_dim: the map at 0x* is in neither shared nor global"),
+}  # fmt: skip
+
+
+@functools.cache
+def program(folder: Path, *options: str) -> Path:
+    out = folder / ("checked" if options else "plain")
+    target = "-gencode=arch=compute_90a,code=sm_90a"
+    command = ["nvcc", "-std=c++17", target, f"-I{get_include()}", *options, "-o", str(out)]
+    subprocess.run([*command, str(MISUSES)], check=True)
+    return out
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Give a function that runs a misuse: what it printed, or HANGS."""
+    folder = tmp_path_factory.mktemp("misuses")
+
+    def run(name, *options, limit_s=LIMIT_S):
+        command = [str(program(folder, *options)), name]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=limit_s, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return HANGS
+        return done.stdout
+
+    return run
+
+
+CHECKED = "-DTMA_DLPACK_CHECK=1"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_misuse_is_named_by_one_line_with_its_place(name, run):
+    _, says = CASES[name]
+    *lines, end = run(name, CHECKED).splitlines()
+    assert end == LAUNCH
+    (line,) = lines
+    place = r"tma_dlpack check: \S*misuses\.cu:\d+, block \(0, 0, 0\), thread \(\d+, 0, 0\), "
+    says = re.escape(says).replace(r"\*", ".*")
+    assert re.match(place + says, line), line
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_without_the_check_a_misuse_is_what_it_was(name, run):
+    seen, _ = CASES[name]
+    found = run(name, limit_s=HANG_S).strip()
+    assert seen in found, found
+
+
+@pytest.mark.parametrize("name", ["nothing_wrong", "map_in_global_memory"])
+@pytest.mark.parametrize("options", [(), (CHECKED,)], ids=["plain", "checked"])
+def test_what_is_right_is_right_with_and_without(name, options, run):
+    assert run(name, *options) == "right\n"

@@ -1,0 +1,832 @@
+// tma_dlpack_check.h: tma_dlpack.h's verbs with their checks. tma_dlpack.h includes it where
+// TMA_DLPACK_CHECK is 1. It needs about 1 KiB of static shared memory and takes time; see the README.
+//
+// Each verb looks at what it is given and at what happened on its barrier before, and does what the
+// unchecked verb does. A mistake prints one line and ends the kernel:
+//
+//   tma_dlpack check: FILE:LINE, block (X, Y, Z), thread (X, Y, Z), VERB: FOUND; LIMIT
+//
+// `python -m tma_dlpack explain` says more about such a line. Only barriers made by init() are known.
+
+#ifndef TMA_DLPACK_CHECK_H
+#define TMA_DLPACK_CHECK_H
+
+#ifndef __CUDACC_RTC__
+#include <cstdio>  // printf
+#endif
+
+// How long wait() waits before it says what is missing.
+#ifndef TMA_DLPACK_CHECK_SECONDS
+#define TMA_DLPACK_CHECK_SECONDS 2.0
+#endif
+
+// How many barriers of a block are counted; later ones are not checked.
+#ifndef TMA_DLPACK_CHECK_BARRIERS
+#define TMA_DLPACK_CHECK_BARRIERS 20
+#endif
+
+namespace tma_dlpack
+{
+
+namespace detail
+{
+
+using Word = unsigned long long;
+
+// One copy of each check: inlined everywhere, a kernel takes a minute to compile.
+#define TMA_DLPACK_CALLED __device__ __noinline__ inline
+
+// Where a generic address points: is_local(), is_shared(), ... (NVRTC miscompiles __isLocal() and the like
+// for pointers to maps.)
+#define TMA_DLPACK_IS(NAME, SPACE)                                                                  \
+  __device__ inline bool is_##NAME(const void* address)                                             \
+  {                                                                                                 \
+    unsigned is;                                                                                    \
+    asm("{\n .reg .pred p;\n isspacep." SPACE " p, %1;\n selp.u32 %0, 1, 0, p;\n}"                  \
+        : "=r"(is)                                                                                  \
+        : "l"(address));                                                                            \
+    return is != 0;                                                                                 \
+  }
+
+TMA_DLPACK_IS(local, "local")
+TMA_DLPACK_IS(shared, "shared::cta")
+TMA_DLPACK_IS(global, "global")
+TMA_DLPACK_IS(parameter, "param")
+#undef TMA_DLPACK_IS
+
+// ---- the line ----
+
+// A verb's map or barrier, and where the verb was called: the argument is converted there, and so these
+// defaults are that place.
+template <class T>
+struct At
+{
+  T* it;
+  const char* file;
+  int line;
+
+  __device__ At(T* it, const char* file = __builtin_FILE(), int line = __builtin_LINE())
+    : it(it), file(file), line(line)
+  {
+  }
+
+  __device__ At(T& it, const char* file = __builtin_FILE(), int line = __builtin_LINE())
+    : At(&it, file, line)
+  {
+  }
+};
+
+using MapAt = At<const Map>;
+using ChangedMapAt = At<Map>;
+using BarrierAt = At<Barrier>;
+
+static __device__ unsigned failures = 0;
+
+// One thread of the grid prints; the others wait for its trap.
+__device__ inline void wait_unless_first()
+{
+  if (atomicAdd(&failures, 1u) != 0)
+    for (;;) __nanosleep(1000000);
+}
+
+// AT: what has file and line. FOUND and LIMIT are printf's, their numbers follow.
+#define TMA_DLPACK_REQUIRE(HOLDS, AT, VERB, FOUND, LIMIT, ...)                                      \
+  do                                                                                                \
+    if (!(HOLDS))                                                                                   \
+    {                                                                                               \
+      detail::wait_unless_first();                                                                  \
+      printf("tma_dlpack check: %s:%d, block (%u, %u, %u), thread (%u, %u, %u), %s: " FOUND "; "    \
+             LIMIT "\n", (AT).file, (AT).line, blockIdx.x, blockIdx.y, blockIdx.z, threadIdx.x,     \
+             threadIdx.y, threadIdx.z, VERB, __VA_ARGS__);                                          \
+      __trap();                                                                                     \
+    }                                                                                               \
+  while (false)
+
+// ---- a map's bytes ----
+
+// Where the fields lie in the 128 bytes, in bits: the package's table FIELDS, of which these numbers can
+// be taken. Dimension i: add i times the step.
+constexpr unsigned IM2COL = 64, RANK = 68, ELEMENT_TYPE = 71, INTERLEAVE = 75, SWIZZLE = 77;
+constexpr unsigned GLOBAL_DIM = 256, GLOBAL_DIM_STEP = 32, ELEMENT_STRIDE = 416;
+constexpr unsigned ELEMENT_STRIDE_STEP = 3, BOX_DIM = 440, BOX_DIM_STEP = 8;
+constexpr unsigned CHANNELS = 440, PIXELS = 480, LOWER_CORNER = 448, UPPER_CORNER = 464;
+
+// A hexadecimal digit for each element type, PTX's number 0 last. The packed types of sm_100 and later
+// have 0: their boxes are not counted.
+constexpr Word ELEMENT_BYTES = 0x28442884421;
+
+// What a map's bytes say, as far as a copy can go wrong by it.
+struct Decoded
+{
+  const unsigned* words;
+  bool is_parameter, im2col;
+  unsigned rank, type, element_bytes, interleave, swizzle;
+
+  // As it is now; but a parameter does not change, and has no such loads.
+  __device__ Word word(unsigned i) const
+  {
+    return is_parameter ? words[i] : *const_cast<const volatile unsigned*>(words + i);
+  }
+
+  __device__ unsigned field(unsigned bit, unsigned width) const
+  {
+    const Word both = word(bit / 32) | word(bit / 32 + 1) << 32;
+    return static_cast<unsigned>(both >> bit % 32 & ((Word{1} << width) - 1));
+  }
+
+  __device__ explicit Decoded(const Map* map)
+    : words(reinterpret_cast<const unsigned*>(map)), is_parameter(detail::is_parameter(map))
+  {
+    im2col = field(IM2COL, 1);
+    rank = field(RANK, 3) + 1;
+    type = field(ELEMENT_TYPE, 4);
+    element_bytes = ELEMENT_BYTES >> 4 * type & 15;
+    interleave = field(INTERLEAVE, 2);
+    swizzle = field(SWIZZLE, 2);
+  }
+
+  __device__ unsigned dim(unsigned i) const  // minus 1
+  {
+    return field(GLOBAL_DIM + i * GLOBAL_DIM_STEP, 32);
+  }
+
+  __device__ unsigned points(unsigned i) const  // of the box along dimension i
+  {
+    const unsigned stride = field(ELEMENT_STRIDE + i * ELEMENT_STRIDE_STEP, 3) + 1;
+    const unsigned box = field(BOX_DIM + i * BOX_DIM_STEP, 8) + 1;
+    return i == 0 && interleave == 0 ? box : (box + stride - 1) / stride;
+  }
+
+  __device__ unsigned unit() const { return interleave == 0 ? element_bytes : 8 << interleave; }
+
+  // Elements, or units, of a row of the tile, and rows.
+  __device__ unsigned row_points() const
+  {
+    if (im2col) return interleave == 0 ? field(CHANNELS, 8) + 1 : 1;
+    return points(0);
+  }
+
+  __device__ unsigned rows() const
+  {
+    if (im2col) return field(PIXELS, 10) + 1;
+    unsigned rows = 1;
+    for (unsigned i = 1; i < rank; ++i)
+      if (interleave == 0 || i != rank - 2) rows *= points(i);
+    return rows;
+  }
+
+  // Bytes that a barrier counts, and those from the first to the last in shared memory; 0: not known.
+  __device__ unsigned tx_bytes() const { return unit() * row_points() * rows(); }
+
+  __device__ unsigned smem_bytes() const
+  {
+    const unsigned span = swizzle == 0 ? 1 : span_bytes(static_cast<Swizzle>(swizzle));
+    const unsigned row = unit() * row_points();
+    if (interleave == 0) return (row > span ? row : span) * (rows() - 1) + row;
+    return (row * rows() + span - 1) / span * span;
+  }
+
+  // Of im2col: the corner along spatial dimension i.
+  __device__ int corner(unsigned bit, unsigned i) const
+  {
+    const unsigned width = rank == 3 ? 16 : rank == 4 ? 8 : 5;
+    return static_cast<int>(field(bit + i * width, width) << (32 - width)) >> (32 - width);
+  }
+};
+
+// The coordinates among what follows a verb's map: a cache policy may come first, offsets last.
+struct Start
+{
+  int c[5] = {};
+  unsigned rank = 0;
+
+  template <class... Given>
+  __device__ explicit Start(Given... given)
+  {
+    (take(given), ...);
+  }
+
+  __device__ void take(CachePolicy) {}
+  __device__ void take(OffsetsW) {}
+  __device__ void take(OffsetsWH) {}
+  __device__ void take(OffsetsWHD) {}
+
+  template <class Number>
+  __device__ void take(Number coordinate)
+  {
+    if (rank < 5) c[rank++] = static_cast<int>(coordinate);
+  }
+};
+
+// ---- what is true of this block ----
+
+// The first KiB of shared memory is the system's (CUDA Programming Guide; seen at 0x400 on sm_90).
+constexpr unsigned RESERVED_SMEM_BYTES = 1024;
+
+__device__ inline unsigned smem_end()
+{
+  unsigned size;
+  asm("mov.u32 %0, %%total_smem_size;" : "=r"(size));
+  return RESERVED_SMEM_BYTES + size;
+}
+
+__device__ inline unsigned cluster_blocks()
+{
+  unsigned blocks;
+  asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(blocks));
+  return blocks;
+}
+
+// The cluster of this launch: what an earlier block left in shared memory has another.
+__device__ inline Word cluster_number()
+{
+  Word grid;
+  unsigned x, y, z, width, height;
+  asm("mov.u64 %0, %%gridid;" : "=l"(grid));
+  asm("mov.u32 %0, %%clusterid.x;" : "=r"(x));
+  asm("mov.u32 %0, %%clusterid.y;" : "=r"(y));
+  asm("mov.u32 %0, %%clusterid.z;" : "=r"(z));
+  asm("mov.u32 %0, %%nclusterid.x;" : "=r"(width));
+  asm("mov.u32 %0, %%nclusterid.y;" : "=r"(height));
+  const Word number = (static_cast<Word>(z) * height + y) * width + x;
+  return grid * 0x9E3779B97F4A7C15ull + (number + 1) * 0xC2B2AE3D27D4EB4Full;
+}
+
+// ---- what happened on each barrier ----
+
+// The hardware does not show its counts, so these are the verbs' own. Phases alternate: [0] is of the
+// even ones. Sums are over all phases, and wrap.
+struct Counts
+{
+  Word key;            // the cluster's number, and where the barrier lies
+  unsigned arrivals;   // that end a phase
+  unsigned arrived;    // in all
+  unsigned expected[2], issued[2];    // bytes
+  unsigned settled[2];                // bytes of the phases that some thread has waited for
+  unsigned waited;                    // a phase, and the first thread that has waited for it, plus 1
+  unsigned unknown;                   // bytes came of which this block cannot say for which phase
+};
+
+struct Table
+{
+  Counts counts[TMA_DLPACK_CHECK_BARRIERS];
+  Word full;  // the cluster's number, where a barrier had no place
+};
+
+__device__ inline Table& table()
+{
+  __shared__ Table all;
+  return all;
+}
+
+__device__ inline Word key_of(unsigned barrier)
+{
+  return cluster_number() << 18 | (barrier & 0x3FFFF);
+}
+
+template <class T>
+__device__ inline T now(const T& word)
+{
+  return *const_cast<const volatile T*>(&word);
+}
+
+// The counts of a barrier; null for one that was never initialised, or had no place.
+TMA_DLPACK_CALLED Counts* find(unsigned barrier)
+{
+  const Word key = key_of(barrier);
+  for (unsigned i = 0; i < TMA_DLPACK_CHECK_BARRIERS; ++i)
+  {
+    Counts& counts = table().counts[(barrier / 8 + i) % TMA_DLPACK_CHECK_BARRIERS];
+    if (now(counts.key) == key) return &counts;
+  }
+  return nullptr;
+}
+
+TMA_DLPACK_CALLED void start_counting(unsigned barrier, unsigned arrivals)
+{
+  const Word key = key_of(barrier), cluster = key >> 18;
+  Counts* counts = find(barrier);
+  for (unsigned i = 0; counts == nullptr && i < TMA_DLPACK_CHECK_BARRIERS; ++i)
+  {
+    Counts& free = table().counts[(barrier / 8 + i) % TMA_DLPACK_CHECK_BARRIERS];
+    const Word before = now(free.key);
+    if (before >> 18 != cluster && atomicCAS(&free.key, before, key) == before) counts = &free;
+  }
+  if (counts == nullptr)
+    table().full = cluster_number();
+  else
+    *counts = Counts{key, arrivals, 0, {0, 0}, {0, 0}, {0, 0}, 0, 0};
+}
+
+// The parity of the phase that the barrier is in.
+__device__ inline unsigned parity_of(Barrier* barrier)
+{
+  unsigned parity;
+  asm volatile("{\n .reg .pred p;\n"
+               " mbarrier.test_wait.parity.shared::cta.b64 p, [%1], 0;\n"
+               " selp.u32 %0, 1, 0, p;\n}"
+               : "=r"(parity)
+               : "r"(shared_address(barrier))
+               : "memory");
+  return parity;
+}
+
+// The phase that the barrier is in. An arrival is counted before it happens, so as many as end phase p
+// are counted while p may still go on; the hardware says which parity it is in.
+__device__ inline unsigned phase_of(const Counts& counts, Barrier* barrier)
+{
+  unsigned parity, arrived;
+  do
+  {
+    parity = parity_of(barrier);
+    arrived = now(counts.arrived);
+  } while (parity != parity_of(barrier));
+  const unsigned phase = arrived / counts.arrivals;
+  return phase % 2 == parity || phase == 0 ? phase : phase - 1;
+}
+
+// The same place in another block of the cluster.
+template <class T>
+__device__ inline T* in_block(T* here, unsigned block)
+{
+  Word there;
+  asm("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(here), "r"(block));
+  return reinterpret_cast<T*>(there);
+}
+
+// Another block's counts of the barrier that lies where this block's does.
+TMA_DLPACK_CALLED Counts* find_in_block(unsigned barrier, unsigned block)
+{
+  const Word key = key_of(barrier);
+  for (unsigned i = 0; i < TMA_DLPACK_CHECK_BARRIERS; ++i)
+  {
+    Counts* const counts =
+      in_block(table().counts + (barrier / 8 + i) % TMA_DLPACK_CHECK_BARRIERS, block);
+    if (now(counts->key) == key) return counts;
+  }
+  return nullptr;
+}
+
+__device__ inline bool not_all_are_counted(unsigned block)
+{
+  return now(*in_block(&table().full, block)) == cluster_number();
+}
+
+// ---- the checks ----
+
+TMA_DLPACK_CALLED Counts* check_barrier(BarrierAt at, const char* verb)
+{
+  TMA_DLPACK_REQUIRE(is_shared(at.it), at, verb,
+                     "the barrier at %p is not in this block's shared memory",
+                     "declare it __shared__", static_cast<void*>(at.it));
+  const unsigned barrier = shared_address(at.it);
+  TMA_DLPACK_REQUIRE(barrier % 8 == 0, at, verb,
+                     "the barrier is at shared address 0x%x, %u bytes past a multiple of 8",
+                     "align it to 8 bytes", barrier, barrier % 8);
+  Counts* const counts = find(barrier);
+  TMA_DLPACK_REQUIRE(counts != nullptr || not_all_are_counted(unchecked::cluster_rank()), at, verb,
+                     "the barrier at shared address 0x%x was never initialised",
+                     "call init(), and __syncthreads() before other threads use it", barrier);
+  return counts;
+}
+
+TMA_DLPACK_CALLED void check_place(MapAt at, const char* verb)
+{
+  const Word map = reinterpret_cast<Word>(at.it);
+  TMA_DLPACK_REQUIRE(map != 0, at, verb, "the map's address is 0x%llx", "pass a map",
+                     map);
+  TMA_DLPACK_REQUIRE(!is_local(at.it), at, verb,
+                     "the map at 0x%llx is in local memory",
+                     "declare the parameter const __grid_constant__, or put the map in global memory",
+                     map);
+  TMA_DLPACK_REQUIRE(!is_shared(at.it), at, verb, "the map at 0x%llx is in shared memory",
+                     "publish() it to global memory", map);
+  TMA_DLPACK_REQUIRE(map % 128 == 0, at, verb,
+                     "the map is at 0x%llx, %u bytes past a multiple of 128",
+                     "align it to 128 bytes", map, static_cast<unsigned>(map % 128));
+}
+
+// A map, its tile in shared memory, and where the tile begins in the tensor. Returns the bytes that a
+// barrier counts for it.
+template <bool is_store>
+TMA_DLPACK_CALLED unsigned check_copy(MapAt at, const char* verb, const void* smem, unsigned rank,
+                                     bool im2col, const int* c)
+{
+  check_place(at, verb);
+  const Decoded map(at.it);
+  bool zeros = true;
+  for (unsigned i = 0; i < 16; ++i) zeros &= map.word(i) == 0;
+  TMA_DLPACK_REQUIRE(!zeros, at, verb, "the map at 0x%llx is all zeros",
+                     "copy the bytes of a TensorMap there before the kernel runs",
+                     reinterpret_cast<Word>(at.it));
+  TMA_DLPACK_REQUIRE(map.im2col == im2col, at, verb, "the map is %s",
+                     "this verb takes %s", map.im2col ? "an im2col map" : "a tiled map",
+                     im2col ? "im2col maps" : "tiled maps");
+  TMA_DLPACK_REQUIRE(map.rank == rank, at, verb, "%u coordinates",
+                     "the map has rank %u", rank, map.rank);
+  for (unsigned i = 0; i < rank && !im2col; ++i)
+    TMA_DLPACK_REQUIRE(map.dim(i) < 0x80000000u, at, verb, "dimension %u of the map is %llu",
+                       "a copy takes at most 2147483648", i, Word{map.dim(i)} + 1);
+
+  const unsigned bytes = map.element_bytes;
+  const bool in_units = map.interleave != 0 || bytes == 0;
+  TMA_DLPACK_REQUIRE(in_units || c[0] * static_cast<long long>(bytes) % 16 == 0, at, verb,
+                     "the innermost coordinate %d is at byte %lld of the row",
+                     "it must be a multiple of 16 bytes: of %u elements", c[0],
+                     c[0] * static_cast<long long>(bytes), 16 / (bytes == 0 ? 16 : bytes));
+  for (unsigned i = 0; is_store && !im2col && i < rank; ++i)
+    TMA_DLPACK_REQUIRE(c[i] >= 0, at, verb, "coordinate %u is %d",
+                       "a store takes no negative coordinate", i, c[i]);
+  for (unsigned i = 0; im2col && i < rank - 2; ++i)
+  {
+    const unsigned d = map.interleave == 0 ? i + 1 : i;
+    const long long low = map.corner(LOWER_CORNER, i);
+    const long long high = static_cast<long long>(map.dim(d)) + map.corner(UPPER_CORNER, i);
+    TMA_DLPACK_REQUIRE(low <= c[d] && c[d] <= high, at, verb, "coordinate %u is %d",
+                       "the walk begins inside the corners: %lld to %lld", d, c[d], low, high);
+    TMA_DLPACK_REQUIRE(!is_store || (low >= 0 && map.corner(UPPER_CORNER, i) <= 0), at, verb,
+                       "the corners of dimension %u are %lld and %d",
+                       "a store's keep inside the tensor: at least 0, at most 0", d, low,
+                       map.corner(UPPER_CORNER, i));
+  }
+
+  TMA_DLPACK_REQUIRE(is_shared(smem), at, verb, "the tile at %p is not in this block's shared memory",
+                     "pass a place in shared memory", smem);
+  const unsigned first = shared_address(smem), end = first + map.smem_bytes();
+  TMA_DLPACK_REQUIRE(first % 128 == 0, at, verb,
+                     "the tile is at shared address 0x%x, %u bytes past a multiple of 128",
+                     "align it to 128 bytes", first, first % 128);
+  TMA_DLPACK_REQUIRE(end <= smem_end(), at, verb,
+                     "the tile ends at shared address 0x%x", "the block's shared memory ends at 0x%x",
+                     end, smem_end());
+  return map.tx_bytes();
+}
+
+template <Reduction op>
+TMA_DLPACK_CALLED void check_reduction(MapAt at, const char* verb)
+{
+  const unsigned type = Decoded(at.it).type;
+  // Bit n: PTX's type n has the operation (measured on sm_90).
+  constexpr bool is_add = op == Reduction::add, is_order = op == Reduction::min || op == Reduction::max;
+  constexpr bool is_count = op == Reduction::inc || op == Reduction::dec;
+  constexpr unsigned types = is_add ? 0x7DC : is_order ? 0x47C : is_count ? 0x4 : 0x1C;
+  TMA_DLPACK_REQUIRE(types >> type & 1, at, verb, "the map's element type is %u",
+                     "the operation has the types of mask 0x%x", type, types);
+}
+
+// Count the bytes of a load before they are on their way.
+TMA_DLPACK_CALLED void count_load(BarrierAt at, const char* verb, unsigned bytes)
+{
+  Counts* const counts = check_barrier(at, verb);
+  if (counts == nullptr) return;
+  if (bytes == 0) counts->unknown = 1;
+  const unsigned phase = phase_of(*counts, at.it), parity = phase % 2;
+  const unsigned settled = now(counts->settled[parity]), expected = now(counts->expected[parity]);
+  const unsigned issued = atomicAdd(&counts->issued[parity], bytes) + bytes;
+  TMA_DLPACK_REQUIRE(now(counts->unknown) || static_cast<int>(issued - expected) <= 0, at, verb,
+                     "phase %u of the barrier at shared address 0x%x expects %u bytes, and its loads "
+                     "have %u bytes",
+                     "expect_tx() the bytes of every load, before the load", phase,
+                     shared_address(at.it), expected - settled, issued - settled);
+}
+
+// The same for every block of the mask; its barriers are taken to be in the phase of this block's.
+TMA_DLPACK_CALLED void count_multicast(BarrierAt at, const char* verb, unsigned short mask,
+                                       unsigned bytes)
+{
+  const unsigned blocks = cluster_blocks(), self = unchecked::cluster_rank();
+  TMA_DLPACK_REQUIRE(mask != 0 && mask >> blocks == 0, at, verb, "the block mask is 0x%x",
+                     "the cluster has %u blocks, and a bit for each", mask, blocks);
+  const Counts* const own = check_barrier(at, verb);
+  const unsigned parity = own == nullptr ? 0 : phase_of(*own, at.it) % 2;
+  const bool is_known = own != nullptr && bytes != 0 && (mask >> self & 1);
+  for (unsigned block = 0; block < blocks; ++block)
+  {
+    if (!(mask >> block & 1)) continue;
+    Counts* const counts = find_in_block(shared_address(at.it), block);
+    TMA_DLPACK_REQUIRE(counts != nullptr || not_all_are_counted(block), at, verb,
+                       "the barrier at shared address 0x%x of block %u of the cluster was never "
+                       "initialised", "call init(), and cluster_sync() before other blocks use it",
+                       shared_address(at.it), block);
+    if (counts == nullptr) continue;
+    if (!is_known) atomicExch(&counts->unknown, 1);
+    atomicAdd(&counts->issued[parity], bytes);
+  }
+}
+
+// Count an arrival before it happens.
+TMA_DLPACK_CALLED void count_arrival(BarrierAt at, const char* verb, unsigned tx_bytes)
+{
+  Counts* const counts = check_barrier(at, verb);
+  if (counts == nullptr) return;
+  TMA_DLPACK_REQUIRE(tx_bytes < 1u << 20, at, verb, "%u bytes are expected",
+                     "a barrier counts at most 1048575 in a phase", tx_bytes);
+  const unsigned phase = phase_of(*counts, at.it);
+  atomicAdd(&counts->expected[phase % 2], tx_bytes);
+  const unsigned number = atomicAdd(&counts->arrived, 1u) + 1 - phase * counts->arrivals;
+  TMA_DLPACK_REQUIRE(number <= counts->arrivals, at, verb,
+                     "this is arrival %u in phase %u of the barrier at shared address 0x%x",
+                     "it was initialised for %u arrivals", number, phase, shared_address(at.it),
+                     counts->arrivals);
+}
+
+TMA_DLPACK_CALLED void count_remote_arrival(BarrierAt at, const char* verb, unsigned block)
+{
+  const unsigned blocks = cluster_blocks(), barrier = shared_address(at.it);
+  TMA_DLPACK_REQUIRE(block < blocks, at, verb, "the block's rank is %u", "the cluster has %u blocks",
+                     block, blocks);
+  Counts* const counts = find_in_block(barrier, block);
+  TMA_DLPACK_REQUIRE(counts != nullptr || not_all_are_counted(block), at, verb,
+                     "the barrier at shared address 0x%x of block %u of the cluster was never "
+                     "initialised", "call init(), and cluster_sync() before other blocks use it",
+                     barrier, block);
+  if (counts != nullptr) atomicAdd(&counts->arrived, 1u);
+}
+
+__device__ inline unsigned this_thread()
+{
+  return (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x + 1;
+}
+
+// Before a wait: one for the phase before, which is over, while bytes of this one are on their way.
+TMA_DLPACK_CALLED Counts* check_wait(BarrierAt at, const char* verb, unsigned parity)
+{
+  Counts* const counts = check_barrier(at, verb);
+  TMA_DLPACK_REQUIRE(parity < 2, at, verb, "the parity is %u", "phases are 0, 1, 0, ...", parity);
+  if (counts == nullptr) return nullptr;
+  const unsigned phase = phase_of(*counts, at.it);
+  const bool is_armed = now(counts->expected[phase % 2]) != now(counts->settled[phase % 2]);
+  const unsigned before = phase << 11 | this_thread();  // of the phase before, counted from 1
+  TMA_DLPACK_REQUIRE(phase % 2 == parity || !is_armed ||
+                       (phase != 0 && now(counts->waited) != before),
+                     at, verb, "the parity is %u, and the barrier at shared address 0x%x is in phase %u",
+                     "to wait for the bytes that it expects, pass parity %u", parity,
+                     shared_address(at.it), phase, phase % 2);
+  return counts;
+}
+
+// After a wait: were all bytes expected that were loaded?
+TMA_DLPACK_CALLED void check_end(Counts* counts, BarrierAt at, const char* verb, unsigned parity)
+{
+  if (counts == nullptr || now(counts->unknown)) return;
+  const unsigned issued = now(counts->issued[parity]), expected = now(counts->expected[parity]);
+  const unsigned settled = now(counts->settled[parity]);
+  TMA_DLPACK_REQUIRE(static_cast<int>(issued - expected) <= 0, at, verb,
+                     "the wait ended with %u bytes expected, and loads of %u bytes were issued on the "
+                     "barrier at shared address 0x%x",
+                     "expect_tx() the bytes of every load", expected - settled, issued - settled,
+                     shared_address(at.it));
+  counts->settled[parity] = expected;
+  const unsigned after = phase_of(*counts, at.it);
+  if (after % 2 != parity && now(counts->waited) >> 11 != after)
+    counts->waited = after << 11 | this_thread();
+}
+
+TMA_DLPACK_CALLED void wait_for(BarrierAt at, const char* verb, unsigned parity)
+{
+  Counts* const counts = check_wait(at, verb, parity);
+  constexpr Word nanoseconds = static_cast<Word>(TMA_DLPACK_CHECK_SECONDS * 1e9);
+  if (!unchecked::wait_at_most(at.it, parity, nanoseconds))
+  {
+    const Counts none{};
+    const Counts& seen = counts == nullptr ? none : *counts;
+    const unsigned settled = now(seen.settled[parity]);
+    const unsigned phase = counts == nullptr ? 0 : phase_of(seen, at.it);
+    TMA_DLPACK_REQUIRE(false, at, verb,
+                       "after %.3g s phase %u of the barrier at shared address 0x%x is not over: "
+                       "%u of %u arrivals, %u bytes expected, loads of %u bytes issued",
+                       "a phase ends when all have arrived and as many bytes as expected",
+                       TMA_DLPACK_CHECK_SECONDS, phase, shared_address(at.it),
+                       now(seen.arrived) - phase * seen.arrivals, seen.arrivals,
+                       now(seen.expected[parity]) - settled, now(seen.issued[parity]) - settled);
+  }
+  check_end(counts, at, verb, parity);
+}
+
+TMA_DLPACK_CALLED void check_pattern(MapAt at, unsigned address)
+{
+  check_place(at, "indexed_from_start");
+  const unsigned swizzle = Decoded(at.it).swizzle, repeat = swizzle == 0 ? 16 : 128u << swizzle;
+  TMA_DLPACK_REQUIRE(address % repeat == 0, at, "indexed_from_start",
+                     "the tile is at shared address 0x%x, %u bytes past a multiple of %u",
+                     "the map's swizzle repeats every %u bytes of shared memory", address,
+                     address % repeat, repeat, repeat);
+}
+
+TMA_DLPACK_CALLED void check_changed(ChangedMapAt at, const char* verb)
+{
+  const Word map = reinterpret_cast<Word>(at.it);
+  TMA_DLPACK_REQUIRE((is_shared(at.it) || is_global(at.it)) && !is_parameter(at.it), at, verb,
+                     "the map at 0x%llx is in neither shared nor global memory",
+                     "copy it there first: a parameter does not change", map);
+  TMA_DLPACK_REQUIRE(map % 128 == 0, at, verb,
+                     "the map is at 0x%llx, %u bytes past a multiple of 128",
+                     "align it to 128 bytes", map, static_cast<unsigned>(map % 128));
+  TMA_DLPACK_REQUIRE(!Decoded(at.it).im2col, at, verb, "the map at 0x%llx is an im2col map",
+                     "tensormap.replace changes tiled maps", map);
+}
+
+}  // namespace detail
+
+// ---- the verbs ----
+
+using unchecked::cluster_arrive;
+using unchecked::cluster_rank;
+using unchecked::cluster_sync;
+using unchecked::cluster_wait;
+using unchecked::commit;
+using unchecked::evict_first;
+using unchecked::evict_last;
+using unchecked::evict_normal;
+using unchecked::fence_async;
+using unchecked::fence_release;
+using unchecked::sync_threads;
+using unchecked::wait_read;
+using unchecked::wait_stores;
+
+__device__ inline void init(detail::BarrierAt barrier, unsigned arrivals = 1)
+{
+  const unsigned address = shared_address(barrier.it);
+  TMA_DLPACK_REQUIRE(detail::is_shared(barrier.it) && address % 8 == 0, barrier, "init",
+                     "the barrier is at %p", "it must be in shared memory, aligned to 8 bytes",
+                     static_cast<void*>(barrier.it));
+  TMA_DLPACK_REQUIRE(arrivals - 1 < (1u << 20) - 1, barrier, "init", "%u arrivals",
+                     "a barrier takes 1 to 1048575", arrivals);
+  detail::start_counting(address, arrivals);
+  unchecked::init(barrier.it, arrivals);
+}
+
+__device__ inline void expect_tx(detail::BarrierAt barrier, unsigned tx_bytes)
+{
+  detail::count_arrival(barrier, "expect_tx", tx_bytes);
+  unchecked::expect_tx(barrier.it, tx_bytes);
+}
+
+__device__ inline void arrive(detail::BarrierAt barrier)
+{
+  detail::count_arrival(barrier, "arrive", 0);
+  unchecked::arrive(barrier.it);
+}
+
+__device__ inline void arrive_remote(detail::BarrierAt barrier, unsigned block_rank)
+{
+  detail::count_remote_arrival(barrier, "arrive_remote", block_rank);
+  unchecked::arrive_remote(barrier.it, block_rank);
+}
+
+__device__ inline void arrive_remote_relaxed(detail::BarrierAt barrier, unsigned block_rank)
+{
+  detail::count_remote_arrival(barrier, "arrive_remote_relaxed", block_rank);
+  unchecked::arrive_remote_relaxed(barrier.it, block_rank);
+}
+
+__device__ inline bool try_wait(detail::BarrierAt barrier, unsigned parity)
+{
+  detail::Counts* const counts = detail::check_wait(barrier, "try_wait", parity);
+  if (!unchecked::try_wait(barrier.it, parity)) return false;
+  detail::check_end(counts, barrier, "try_wait", parity);
+  return true;
+}
+
+__device__ inline bool wait_at_most(detail::BarrierAt barrier, unsigned parity,
+                                    unsigned long long nanoseconds)
+{
+  detail::Counts* const counts = detail::check_wait(barrier, "wait_at_most", parity);
+  if (!unchecked::wait_at_most(barrier.it, parity, nanoseconds)) return false;
+  detail::check_end(counts, barrier, "wait_at_most", parity);
+  return true;
+}
+
+__device__ inline void wait(detail::BarrierAt barrier, unsigned parity)
+{
+  detail::wait_for(barrier, "wait", parity);
+}
+
+__device__ inline void wait_cluster(detail::BarrierAt barrier, unsigned parity)
+{
+  detail::wait_for(barrier, "wait_cluster", parity);
+  unchecked::wait_cluster(barrier.it, parity);
+}
+
+__device__ inline void prefetch(detail::MapAt map)
+{
+  detail::check_place(map, "prefetch");
+  unchecked::prefetch(*map.it);
+}
+
+__device__ inline void fence_acquire(detail::MapAt map)
+{
+  detail::check_place(map, "fence_acquire");
+  unchecked::fence_acquire(map.it);
+}
+
+#define TMA_DLPACK_CHECKED_COPIES(SUFFIX, IM2COL)                                                     \
+  template <class... Given>                                                                           \
+  __device__ inline void load##SUFFIX(void* smem, detail::MapAt map, detail::BarrierAt barrier,       \
+                                      Given... given)                                                 \
+  {                                                                                                   \
+    const detail::Start at(given...);                                                                 \
+    const unsigned tx_bytes =                                                                         \
+      detail::check_copy<false>(map, "load" #SUFFIX, smem, at.rank, IM2COL, at.c);                    \
+    detail::count_load(barrier, "load" #SUFFIX, tx_bytes);                                            \
+    unchecked::load##SUFFIX(smem, *map.it, barrier.it, given...);                                     \
+  }                                                                                                   \
+                                                                                                      \
+  template <class... Given>                                                                           \
+  __device__ inline void load##SUFFIX##_multicast(void* smem, detail::MapAt map,                      \
+                                                  detail::BarrierAt barrier,                          \
+                                                  unsigned short block_mask, Given... given)          \
+  {                                                                                                   \
+    const detail::Start at(given...);                                                                 \
+    const unsigned tx_bytes =                                                                         \
+      detail::check_copy<false>(map, "load" #SUFFIX "_multicast", smem, at.rank, IM2COL, at.c);       \
+    detail::count_multicast(barrier, "load" #SUFFIX "_multicast", block_mask, tx_bytes);              \
+    unchecked::load##SUFFIX##_multicast(smem, *map.it, barrier.it, block_mask, given...);             \
+  }                                                                                                   \
+                                                                                                      \
+  template <class... Given>                                                                           \
+  __device__ inline void store##SUFFIX(detail::MapAt map, const void* smem, Given... given)           \
+  {                                                                                                   \
+    const detail::Start at(given...);                                                                 \
+    detail::check_copy<true>(map, "store" #SUFFIX, smem, at.rank, IM2COL, at.c);                      \
+    unchecked::store##SUFFIX(*map.it, smem, given...);                                                \
+  }                                                                                                   \
+                                                                                                      \
+  template <Reduction op, class... Given>                                                             \
+  __device__ inline void reduce##SUFFIX(detail::MapAt map, const void* smem, Given... given)          \
+  {                                                                                                   \
+    const detail::Start at(given...);                                                                 \
+    detail::check_copy<true>(map, "reduce" #SUFFIX, smem, at.rank, IM2COL, at.c);                     \
+    detail::check_reduction<op>(map, "reduce" #SUFFIX);                                               \
+    unchecked::reduce##SUFFIX<op>(*map.it, smem, given...);                                           \
+  }
+
+TMA_DLPACK_CHECKED_COPIES(, false)
+TMA_DLPACK_CHECKED_COPIES(_im2col, true)
+#undef TMA_DLPACK_CHECKED_COPIES
+
+template <class... Rows>
+__device__ inline void load_gather4(void* smem, detail::MapAt map, detail::BarrierAt barrier, int column,
+                                    Rows... rows)
+{
+  const int at[2] = {column, 0};
+  const unsigned row = detail::check_copy<false>(map, "load_gather4", smem, 2, false, at);
+  detail::count_load(barrier, "load_gather4", 4 * row);
+  unchecked::load_gather4(smem, *map.it, barrier.it, column, rows...);
+}
+
+template <class... Rows>
+__device__ inline void store_scatter4(detail::MapAt map, const void* smem, int column, Rows... rows)
+{
+  const int at[2] = {column, 0};
+  detail::check_copy<true>(map, "store_scatter4", smem, 2, false, at);
+  unchecked::store_scatter4(*map.it, smem, column, rows...);
+}
+
+__device__ inline void indexed_from_start(const void* smem, detail::MapAt map)
+{
+  detail::check_pattern(map, shared_address(smem));
+}
+
+__device__ inline void publish(detail::ChangedMapAt global, const Map* shared)
+{
+  const unsigned threads = __activemask();
+  TMA_DLPACK_REQUIRE(threads == 0xFFFFFFFF, global, "publish",
+                     "the threads of the warp that call it have the mask 0x%x",
+                     "all 32 of the warp call it together", threads);
+  detail::check_place({global.it, global.file, global.line}, "publish");
+  TMA_DLPACK_REQUIRE(detail::is_shared(shared) && shared_address(shared) % 128 == 0, global, "publish",
+                     "the changed map is at %p", "it must be in shared memory, aligned to 128 bytes",
+                     static_cast<const void*>(shared));
+  unchecked::publish(global.it, shared);
+}
+
+// TEMPLATE: that of the field's dimension or value; ARGUMENT: what passes it on.
+#define TMA_DLPACK_CHECKED(FIELD, TEMPLATE, ARGUMENT)                                     \
+  template <TEMPLATE class... Operand>                                                    \
+  __device__ inline void replace_##FIELD(detail::ChangedMapAt map, Operand... operand)    \
+  {                                                                                       \
+    detail::check_changed(map, "replace_" #FIELD);                                        \
+    unchecked::replace_##FIELD ARGUMENT(map.it, operand...);                              \
+  }
+#define TMA_DLPACK_COMMA ,
+
+TMA_DLPACK_CHECKED(global_address, , )
+TMA_DLPACK_CHECKED(rank, , )
+TMA_DLPACK_CHECKED(global_dim, auto which TMA_DLPACK_COMMA, <which>)
+TMA_DLPACK_CHECKED(global_stride, auto which TMA_DLPACK_COMMA, <which>)
+TMA_DLPACK_CHECKED(box_dim, auto which TMA_DLPACK_COMMA, <which>)
+TMA_DLPACK_CHECKED(element_stride, auto which TMA_DLPACK_COMMA, <which>)
+TMA_DLPACK_CHECKED(elemtype, auto which TMA_DLPACK_COMMA, <which>)
+TMA_DLPACK_CHECKED(swizzle_mode, auto which TMA_DLPACK_COMMA, <which>)
+TMA_DLPACK_CHECKED(interleave_layout, auto which TMA_DLPACK_COMMA, <which>)
+TMA_DLPACK_CHECKED(fill_mode, auto which TMA_DLPACK_COMMA, <which>)
+
+#undef TMA_DLPACK_COMMA
+#undef TMA_DLPACK_CHECKED
+#undef TMA_DLPACK_REQUIRE
+#undef TMA_DLPACK_CALLED
+
+}  // namespace tma_dlpack
+
+#endif  // TMA_DLPACK_CHECK_H

@@ -1,0 +1,108 @@
+// A map changed field by field on the device, and a tile loaded by it.
+
+#include <tma_dlpack.h>
+
+using namespace tma_dlpack;
+
+struct Coords { int c[5]; };  // innermost first
+
+// Fields as verification/changes.py numbers them: 8 * field + dimension, or 8 * field + value for those
+// whose value must be a constant of the instruction.
+struct Change { unsigned long long field, value; };
+
+constexpr unsigned long long TWO_SECONDS = 2'000'000'000;
+constexpr unsigned ADDRESS = 0, RANK = 1, ELEMTYPE = 16;
+
+extern __shared__ __align__(1024) unsigned char shared_memory[];
+
+#define IN_DIMENSION(FIELD, NUMBER, DIMENSION) \
+  case 8 * NUMBER + DIMENSION: replace_##FIELD<DIMENSION>(map, to.value); break;
+#define FOUR(FIELD, NUMBER)         \
+  IN_DIMENSION(FIELD, NUMBER, 0)    \
+  IN_DIMENSION(FIELD, NUMBER, 1)    \
+  IN_DIMENSION(FIELD, NUMBER, 2)    \
+  IN_DIMENSION(FIELD, NUMBER, 3)
+#define FIVE(FIELD, NUMBER) FOUR(FIELD, NUMBER) IN_DIMENSION(FIELD, NUMBER, 4)
+#define CONSTANT(FIELD, NUMBER, VALUE) \
+  case 8 * NUMBER + static_cast<unsigned>(VALUE): replace_##FIELD<VALUE>(map); break;
+
+__device__ void change(Map* map, Change to)
+{
+  switch (to.field)
+  {
+    case 8 * ADDRESS: replace_global_address(map, reinterpret_cast<void*>(to.value)); break;
+    case 8 * RANK: replace_rank(map, to.value); break;
+    FIVE(global_dim, 2)
+    FOUR(global_stride, 3)
+    FIVE(box_dim, 4)
+    FIVE(element_stride, 5)
+    CONSTANT(interleave_layout, 6, 0)
+    CONSTANT(interleave_layout, 6, 1)
+    CONSTANT(interleave_layout, 6, 2)
+    CONSTANT(swizzle_mode, 7, Swizzle::none)
+    CONSTANT(swizzle_mode, 7, Swizzle::bytes32)
+    CONSTANT(swizzle_mode, 7, Swizzle::bytes64)
+    CONSTANT(swizzle_mode, 7, Swizzle::bytes128)
+    CONSTANT(fill_mode, 8, 0)
+    CONSTANT(fill_mode, 8, 1)
+    CONSTANT(elemtype, ELEMTYPE, 0)
+    CONSTANT(elemtype, ELEMTYPE, 1)
+    CONSTANT(elemtype, ELEMTYPE, 2)
+    CONSTANT(elemtype, ELEMTYPE, 3)
+    CONSTANT(elemtype, ELEMTYPE, 4)
+    CONSTANT(elemtype, ELEMTYPE, 5)
+    CONSTANT(elemtype, ELEMTYPE, 6)
+    CONSTANT(elemtype, ELEMTYPE, 7)
+    CONSTANT(elemtype, ELEMTYPE, 8)
+    CONSTANT(elemtype, ELEMTYPE, 9)
+    CONSTANT(elemtype, ELEMTYPE, 10)
+    CONSTANT(elemtype, ELEMTYPE, 11)
+    CONSTANT(elemtype, ELEMTYPE, 12)
+  }
+}
+
+__device__ void load_rank(unsigned rank, void* smem, const Map& map, Barrier* full, Coords at)
+{
+  const int* const c = at.c;
+  switch (rank)
+  {
+    case 1: load(smem, map, full, c[0]); break;
+    case 2: load(smem, map, full, c[0], c[1]); break;
+    case 3: load(smem, map, full, c[0], c[1], c[2]); break;
+    case 4: load(smem, map, full, c[0], c[1], c[2], c[3]); break;
+    case 5: load(smem, map, full, c[0], c[1], c[2], c[3], c[4]); break;
+  }
+}
+
+// One warp. The map is changed where it is used, or in shared memory and published. out: the map, then
+// `bytes` of shared memory: 0 up to the tile and where it has gaps; as it was if no tile arrived.
+extern "C" __global__ void change_and_load(const __grid_constant__ Map from, const Coords at,
+                                           unsigned rank, unsigned in_place, unsigned count,
+                                           unsigned smem_offset, unsigned bytes, unsigned tx_bytes,
+                                           const Change* changes, unsigned char* out)
+{
+  Map* const here = reinterpret_cast<Map*>(shared_memory + (bytes + 127) / 128 * 128);
+  Barrier* const full = reinterpret_cast<Barrier*>(here + 1);
+  Map* const place = reinterpret_cast<Map*>(out);
+  for (unsigned i = threadIdx.x; i < bytes; i += blockDim.x) shared_memory[i] = 0;
+  fence_async();
+  if (threadIdx.x == 0)
+  {
+    init(full);
+    Map* const map = in_place ? place : here;
+    *map = from;
+    for (unsigned i = 0; i < count; ++i) change(map, changes[i]);
+    if (in_place) fence_release();
+  }
+  if (!in_place) publish(place, here);
+  __syncwarp();
+  if (threadIdx.x == 0)
+  {
+    fence_acquire(place);
+    expect_tx(full, tx_bytes);
+    load_rank(rank, shared_memory + smem_offset, *place, full, at);
+  }
+  if (!wait_at_most(full, 0, TWO_SECONDS)) return;
+  for (unsigned i = threadIdx.x; i < bytes; i += blockDim.x)
+    out[sizeof(Map) + i] = shared_memory[i];
+}
