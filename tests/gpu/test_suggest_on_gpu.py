@@ -142,7 +142,8 @@ def test_the_first_suggestion_is_among_the_fastest(torch):
             f"first {maps[0].box_sizes} {maps[0].swizzle.name} {maps[0].l2_promotion.name} "
             f"{memcpy / medians[0]:.3f}, best {maps[at].box_sizes} {maps[at].swizzle.name} "
             f"{maps[at].l2_promotion.name} {memcpy / medians[at]:.3f}, "
-            f"ratio {ratio:.3f}, noise {max(noise[0], noise[at]):.3f}, expected {found[0].bandwidth:.2f}"
+            f"ratio {ratio:.3f}, noise {max(noise[0], noise[at]):.3f}, "
+            f"expected {found[0].bandwidth:.2f}"
         )
         every = zip(maps, medians, strict=True)
         print("       " + "; ".join(
