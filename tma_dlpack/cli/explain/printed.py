@@ -210,7 +210,8 @@ class _Lists:
         whole = [n for n in _BY_DIMENSION if n not in self.block.entries]
         lengths = [len(self.values[n]) for n in whole if 0 < len(self.values[n]) <= limit]
         rank = self.rank
-        if rank is not None and len(set(lengths)) == 1 and not self.block.is_call:
+        trusted = self.block.is_call or self.form.garbage
+        if rank is not None and len(set(lengths)) == 1 and not trusted:
             rank = rank if any(self._could_have(name, rank) for name in whole) else None
         self.rank = None if (rank or 0) > MAX_RANK and rank not in lengths else rank
         self.infers_rank = self.rank is None
