@@ -141,7 +141,8 @@ class _Lists:
     ) -> None:
         self.block, self.form, self.fields = block, form, fields
         self.notes: list[str] = []
-        self.element_bytes: int | None = numbers.get("element_bytes")
+        size = numbers.get("element_bytes")
+        self.element_bytes: int | None = size if size in (1, 2, 4, 8) else None
         self.bits = self.element_bytes and self.element_bytes * 8
         if isinstance(data_type, TensorMapDataType):
             self.bits = DATA_TYPES[data_type].element_bits

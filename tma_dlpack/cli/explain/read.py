@@ -257,7 +257,7 @@ def _after(text: str, end: int, shown: str, style: str = "") -> tuple[str, str, 
         r",(?!\d{3}\b)[\d,(\[]", text[end : end + 3]
     ):
         return "torn", "", end
-    grouped = re.match(r",\d", text[end : end + 2]) or (
+    grouped = re.match(r",[ \t]*[\d*?#]", text[end : end + 4]) or (
         "," in style and style not in (",", ", ", ",\t") and re.search(r",\d{3}\b", shown)
     )
     goes_on = _GOES_ON.match(text, end)

@@ -223,7 +223,7 @@ def sentences_in(text: str) -> list[tuple[Sentence, re.Match[str]]]:
         for match in sentence.pattern.finditer(text):
             words = " ".join(match[0].split())
             begin = text.rfind("\n", 0, match.start()) + 1
-            line = text[max(begin, match.start() - 300) : match.end() + 60].partition("\n")[0]
+            line = text[max(begin, match.start() - 60) : match.end() + 60].partition("\n")[0]
             failed = _FAILED.search(line) or _SHOWS_VALUE.search(match[0] + line)
             below = _HEADING in text[max(0, match.start() - 600) : match.start()]
             if (failed or below) and words not in seen:

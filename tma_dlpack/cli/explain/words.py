@@ -246,7 +246,7 @@ DeepGEMM | global_memory+shared_memory outer_stride | elements element_strides=1
 ThunderKittens | tma_dim tma_swizzle tma_interleave gmem_shape+smem_shape | padded | tma_format
     tma_dim global_addr gmem_shape gmem_stride smem_shape smem_stride tma_interleave tma_swizzle
     tma_l2Promotion tma_oobFill
-kerutils (FlashMLA) | box_size+swizzle_mode box_size+interleave_mode box_size+size | | Dim size
+kerutils (FlashMLA) | box_size+size swizzle_mode+interleave_mode box_size+swizzle_mode | | Dim size
     strides box_size element_strides global_ptr data_type swizzle_mode l2_promotion interleave_mode
     oob_fill
 XLA | float_oob_fill box_dims+element_size | | element_size rank global_dims global_strides box_dims
