@@ -44,6 +44,7 @@ from tma_dlpack.tables.public import public
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
 
+CHECKED_BUILD = "a checked build of tma_dlpack.h"
 MOST_NOTES = 100  # of each kind, in a log that has more
 LONG = 1 << 18  # characters; of a longer text, lines that cannot belong to an encode are left out
 LONGEST = 10_000  # characters of a line in it
@@ -116,8 +117,11 @@ def explain(text: str, target: Target | str = "sm_90") -> Explanation:
         read = [_Encode(line, *sentences.report_of(s, m, line, known)) for s, m, line in places]
     reports = tuple(encode.report for encode in read)
     maps = [encode.arguments for encode in read if encode.arguments.shown()]
-    notes += results.result_notes(log.text, reports)
-    notes += results.launch_notes(log.text, maps)
+    if any(encode.arguments.printed_by == CHECKED_BUILD for encode in read):
+        notes.append("an error of the launch is that of the failed check: it ends the kernel")
+    else:
+        notes += results.result_notes(log.text, reports)
+        notes += results.launch_notes(log.text, maps)
     if not reports:
         notes += results.where_notes(log.text, log.is_mixed)
     arguments = tuple(encode.arguments for encode in read)
@@ -256,7 +260,7 @@ def _checked(log: _Log) -> Iterator[_Encode]:
     """Return what a checked build of ``tma_dlpack.h`` printed."""
     for place, violation in sentences.device_checks(log.text):
         line = log.line_at(place)
-        arguments = PrintedArguments(printed_by="a checked build", lines=(line, line))
+        arguments = PrintedArguments(printed_by=CHECKED_BUILD, lines=(line, line))
         yield _Encode(line, arguments, Report((violation,)))
 
 
