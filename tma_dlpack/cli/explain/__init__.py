@@ -302,13 +302,13 @@ class Explanation:
     @property
     def ok(self) -> bool:
         """Whether an encode was read and no rule is broken by what it shows."""
-        return bool(self.reports) and all(report.ok for report in self.reports)
+        return bool(self.reports) and not any(report.violations for report in self.reports)
 
     def _groups(self) -> list[tuple[str, PrintedArguments, Report]]:
         """Return encodes with equal arguments together: a title, the arguments, the verdict."""
-        groups: dict[tuple[PrintedArguments, str], list[int]] = {}
+        groups: dict[tuple[PrintedArguments, Report], list[int]] = {}
         for n, (request, report) in enumerate(zip(self.requests, self.reports, strict=True)):
-            groups.setdefault((request, str(report)), []).append(n)
+            groups.setdefault((request, report), []).append(n)
         return [
             (self._title(ns), self.requests[ns[0]], self.reports[ns[0]]) for ns in groups.values()
         ]
@@ -325,7 +325,7 @@ class Explanation:
         count = len(self.reports)
         if not count:
             return "no encode was read"
-        broken = sum(not report.ok for report in self.reports)
+        broken = sum(bool(report.violations) for report in self.reports)
         missing = dict.fromkeys(name for request in self.requests for name in request.missing())
         verdict = f"{broken} refused" if broken else "ok"
         if missing and not broken:
@@ -372,7 +372,7 @@ def _lines(lines: tuple[int, int]) -> str:
 
 
 def _one_line(report: Report, request: PrintedArguments) -> str:
-    if not report.ok:
+    if report.violations:
         return f"refused: {counted(len(report.violations), 'violation')}"
     missing = request.missing()
     if not missing:

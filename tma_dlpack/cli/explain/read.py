@@ -142,9 +142,9 @@ _UNIT = re.compile(
 _AFTER = re.compile(  # of numbers without brackets: the end of the line, a sign, another field
     r"[ \t]*(?P<rest>$|[,;)\]}|(<\[\"'`&/]|\.(?!\w)|=>|-{2,}|(?P<word>[A-Za-z_]\w*))", re.MULTILINE
 )
-_GOES_ON = re.compile(
-    r"(?:[ \t]*\n){1,4}[ \t]*(?:[0-9a-fA-F]+\b|,)"
-)  # broken by a terminal's width
+_GOES_ON = re.compile(  # broken by a terminal's width
+    r"(?:[ \t]*\n){1,4}[ \t]*(?:[xX]?[0-9a-fA-F]+\b|,)"
+)
 _END_OF_TEXT = re.compile(r"[ \t`'\"]*\Z")
 _NOTHING_FOLLOWS = re.compile(r"[\s`'\":=]*\Z")
 MASKED = re.compile(

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from tma_dlpack.tables.arguments import MapKind
 from tma_dlpack.tables.enums import (
+    NAMES,
     TensorMapDataType,
     TensorMapIm2ColWideMode,
     TmaInterleaveLayout,
@@ -162,6 +163,8 @@ def member_of(argument: str, value: int | str) -> Any:
     """
     enum = _ENUMS[argument]
     tail = re.split(r"[.:]+", value)[-1] if isinstance(value, str) else value
+    if isinstance(tail, str) and tail.startswith("CU_TENSOR_MAP") and tail not in NAMES[enum]:
+        return None  # the rest of the name is missing
     for word in (value, tail):  # as it is, and without a scope that is not known
         printed = _PRINTED.get((argument, str(word).lower()))
         with suppress(ValueError):
