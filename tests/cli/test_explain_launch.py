@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from printed_forms import GOOD, cutlass
 
@@ -112,7 +115,7 @@ def test_two_different_maps_rule_nothing_out():
 
 CHECK = (
     "tma_dlpack check: kernel.cu:42, block (1, 0, 0), thread ({thread}, 0, 0), load_2d: "
-    "destination 0x440 is 64 bytes off; it must be aligned to 128 bytes\n"
+    "the tile is at shared address 0x440, 64 bytes past a multiple of 128; align it to 128 bytes\n"
 )
 
 
@@ -121,9 +124,10 @@ def test_a_line_of_a_checked_build_is_a_report_with_a_fix():
     (violation,) = report.violations
     assert (violation.rule, violation.argument) == ("DEVICE_CHECK", "load_2d")
     assert violation.found == (
-        "load_2d in block (1, 0, 0), thread (0, 0, 0): destination 0x440 is 64 bytes off"
+        "load_2d in block (1, 0, 0), thread (0, 0, 0): the tile is at shared address 0x440, 64 "
+        "bytes past a multiple of 128"
     )
-    assert violation.limit == "it must be aligned to 128 bytes"
+    assert violation.limit == "align it to 128 bytes"
     assert violation.fix.startswith("in kernel.cu:42: align it")
 
 
@@ -138,15 +142,47 @@ def test_a_check_beside_a_printed_map_is_a_report_of_its_own():
     assert [[v.rule for v in r.violations] for r in found.reports] == [[], ["DEVICE_CHECK"]]
 
 
+def test_the_trap_of_a_failed_check_is_not_an_earlier_kernels_error():
+    text = CHECK.format(thread=0) + "CUDA error: unspecified launch failure\n"
+    assert not any("cause 1" in n or "earlier kernel" in n for n in notes(text))
+    assert any("the failed check" in note for note in notes(text))
+
+
+def checks_of_the_header() -> list[str]:
+    """Return FOUND; LIMIT of every check of the header, with numbers in it."""
+    text = (Path(tma.get_include()) / "tma_dlpack_check.h").read_text()
+    found = []
+    for call in re.findall(r"TMA_DLPACK_REQUIRE\(([^#]*?)\);", text):
+        joined = re.sub(r'"\s*\n\s*"', "", call)
+        words = [
+            w for w in re.findall(r'"((?:[^"\\]|\\.)*)"', joined) if w.count(" ") >= 2 or "%" in w
+        ]
+        words = [w.replace("%s", "a tiled map") for w in words]
+        found.append("; ".join(re.sub(r"%(?:\.\dg|ll[ux]|l?l?[duxp])", "8", w) for w in words[:2]))
+    return [line for line in found if "; " in line]
+
+
+@pytest.mark.parametrize("what", checks_of_the_header())
+def test_every_check_of_the_header_has_a_fix(what):
+    line = f"tma_dlpack check: a.cu:7, block (0, 0, 0), thread (0, 0, 0), wait: {what}\n"
+    (violation,) = tma.explain(line).reports[0].violations
+    assert violation.fix.startswith("in a.cu:7: ")
+    assert "change the call: " not in violation.fix
+
+
+def test_the_header_has_the_checks_that_are_explained():
+    assert len(checks_of_the_header()) >= 25
+
+
 @pytest.mark.parametrize(
     ("what", "fix"),
     [
-        ("barrier 0x400 was never initialized; it must be", "mbarrier_init"),
-        ("expects 8192 bytes, 4096 arrive; they must be equal", "expect the bytes of all copies"),
-        ("3 arrivals; the barrier has 1", "as many arrivals as come"),
-        ("the map has rank 3; it must be 2", "the copy of the map's rank"),
-        ("coordinate 0 is 3; it must be a multiple of 16 bytes", "innermost coordinate"),
-        ("something else; it must not be", "change the call"),
+        ("the barrier at shared address 0x8 was never initialised; call init()", "calls init()"),
+        ("the map at 0x8 is in local memory; declare it const", "__grid_constant__"),
+        ("2 coordinates; the map has rank 3", "as many coordinates"),
+        ("this is arrival 2 in phase 0; it was initialised for 1 arrivals", "as many arrivals"),
+        ("the parity is 1, and the barrier is in phase 0; pass parity 0", "flip the parity"),
+        ("something else; it must not be", "change the call: it must not be"),
     ],
 )
 def test_the_fix_follows_from_the_words(what, fix):

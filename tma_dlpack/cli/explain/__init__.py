@@ -44,6 +44,7 @@ from tma_dlpack.tables.public import public
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
 
+CHECKED_BUILD = "a checked build of tma_dlpack.h"
 MOST_NOTES = 100  # of each kind, in a log that has more
 LONG = 1 << 18  # characters; of a longer text, lines that cannot belong to an encode are left out
 LONGEST = 10_000  # characters of a line in it
@@ -116,8 +117,11 @@ def explain(text: str, target: Target | str = "sm_90") -> Explanation:
         read = [_Encode(line, *sentences.report_of(s, m, line, known)) for s, m, line in places]
     reports = tuple(encode.report for encode in read)
     maps = [encode.arguments for encode in read if encode.arguments.shown()]
-    notes += results.result_notes(log.text, reports)
-    notes += results.launch_notes(log.text, maps)
+    if any(encode.arguments.printed_by == CHECKED_BUILD for encode in read):
+        notes.append("an error of the launch is that of the failed check: it ends the kernel")
+    else:
+        notes += results.result_notes(log.text, reports)
+        notes += results.launch_notes(log.text, maps)
     if not reports:
         notes += results.where_notes(log.text, log.is_mixed)
     arguments = tuple(encode.arguments for encode in read)
@@ -256,7 +260,7 @@ def _checked(log: _Log) -> Iterator[_Encode]:
     """Return what a checked build of ``tma_dlpack.h`` printed."""
     for place, violation in sentences.device_checks(log.text):
         line = log.line_at(place)
-        arguments = PrintedArguments(printed_by="a checked build", lines=(line, line))
+        arguments = PrintedArguments(printed_by=CHECKED_BUILD, lines=(line, line))
         yield _Encode(line, arguments, Report((violation,)))
 
 
@@ -298,13 +302,13 @@ class Explanation:
     @property
     def ok(self) -> bool:
         """Whether an encode was read and no rule is broken by what it shows."""
-        return bool(self.reports) and all(report.ok for report in self.reports)
+        return bool(self.reports) and not any(report.violations for report in self.reports)
 
     def _groups(self) -> list[tuple[str, PrintedArguments, Report]]:
         """Return encodes with equal arguments together: a title, the arguments, the verdict."""
-        groups: dict[tuple[PrintedArguments, str], list[int]] = {}
+        groups: dict[tuple[PrintedArguments, Report], list[int]] = {}
         for n, (request, report) in enumerate(zip(self.requests, self.reports, strict=True)):
-            groups.setdefault((request, str(report)), []).append(n)
+            groups.setdefault((request, report), []).append(n)
         return [
             (self._title(ns), self.requests[ns[0]], self.reports[ns[0]]) for ns in groups.values()
         ]
@@ -321,7 +325,7 @@ class Explanation:
         count = len(self.reports)
         if not count:
             return "no encode was read"
-        broken = sum(not report.ok for report in self.reports)
+        broken = sum(bool(report.violations) for report in self.reports)
         missing = dict.fromkeys(name for request in self.requests for name in request.missing())
         verdict = f"{broken} refused" if broken else "ok"
         if missing and not broken:
@@ -368,7 +372,7 @@ def _lines(lines: tuple[int, int]) -> str:
 
 
 def _one_line(report: Report, request: PrintedArguments) -> str:
-    if not report.ok:
+    if report.violations:
         return f"refused: {counted(len(report.violations), 'violation')}"
     missing = request.missing()
     if not missing:

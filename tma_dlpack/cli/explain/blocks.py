@@ -20,7 +20,7 @@ from tma_dlpack.cli.explain.read import (
     read_list,
     read_scalar,
 )
-from tma_dlpack.cli.explain.words import ARRAYS, CUTLASS, FORMS, GENERAL, NAMED, Form
+from tma_dlpack.cli.explain.words import ARRAYS, CUTLASS, FORMS, GENERAL, NAMED, Form, meaning_of
 from tma_dlpack.tables.arguments import MapKind
 
 FAR_LINES = 12  # between two fields of one printout, at most
@@ -71,7 +71,8 @@ class Block:
     @property
     def shows_arguments(self) -> bool:
         """Whether it is the printout of an encode, not words of a log that happen to be there."""
-        return len(self.strong) >= 2 and bool(self.arguments() & ARRAYS)
+        own = self.strong if not form_of(self).words else self.arguments()
+        return len(self.strong) >= 2 and bool(own & ARRAYS)
 
     @property
     def is_one_line(self) -> bool:
@@ -288,6 +289,9 @@ def _call(text: str, place: int, heading: str) -> tuple[list[Field], int] | None
     found = []
     for name, words in zip(names, arguments[count - len(names) :], strict=True):
         argument = CALL_NAMES.get(name, name)
+        named = meaning_of(re.sub(r"\W.*", "", words))
+        if named is not None and named[2] and named[0] != argument:
+            return None  # another argument's name: not all of the call is there
         value = _passed(text, place, argument, words)
         if value.numbers or value.word:
             found.append(Field(argument, argument, argument, True, value, separator="call"))

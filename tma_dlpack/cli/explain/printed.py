@@ -7,6 +7,8 @@ is masked. What is not read is None.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import accumulate
+from operator import mul
 from typing import Any, Final
 
 from tma_dlpack.cli.explain.blocks import Block, form_of
@@ -36,7 +38,6 @@ _BY_DIMENSION: Final = ("global_dim", "box_dim", "element_strides")
 def printed_arguments(block: Block) -> tuple[PrintedArguments, list[str]]:
     """Return the driver's arguments that a block shows, and remarks on what was not read."""
     form = form_of(block)
-    notes: list[str] = []
     fields = {name: _chosen(found, block, form) for name, found in block.fields.items()}
     numbers = {
         name: found.value.numbers[0]
@@ -49,36 +50,28 @@ def printed_arguments(block: Block) -> tuple[PrintedArguments, list[str]]:
         members["oob_fill"] = _member("oob_fill", fields.get("padding"))
     if numbers.get("swizzle_base") == 32:  # DeepGEMM prints the atom of a swizzle beside it
         members["swizzle"] = TmaSwizzle.bytes128_atom_32B
-    lists = _Lists(block, form, fields, numbers, members["data_type"], kind, notes)
-    unread = {
-        f.word
-        for found in block.fields.values()
-        for f in found
-        if f.value.fault not in ("", "address")
-    }
-    if unread:
-        notes.append(
-            f"not read, for a number of it is masked, broken or in another unit: "
-            f"{', '.join(sorted(unread))}"
-        )
-    column = {} if kind == "tiled" else _column(kind, lists, numbers)
+    lists = _Lists(block, form, fields, numbers, members["data_type"])
+    faulty = {f.word for f in block.all_fields() if f.value.fault not in ("", "address")}
+    if faulty:
+        why = "a number of it is masked, broken or in another unit"
+        lists.notes.append(f"not read, for {why}: {', '.join(sorted(faulty))}")
+    values = {name: entries or None for name, entries in lists.values.items()}
     read = PrintedArguments(
         kind=kind,
         rank=lists.rank,
         global_address=numbers.get("global_address"),
-        global_dim=lists.values["global_dim"],
-        global_strides=lists.values["global_strides"],
-        box_dim=lists.values["box_dim"] if kind == "tiled" else None,
-        element_strides=lists.values["element_strides"],
+        global_dim=values["global_dim"],
+        global_strides=() if lists.rank == 1 else values["global_strides"],
+        element_strides=values["element_strides"],
         element_bytes=lists.element_bytes,
         printed_by=form.name,
         lines=(block.first_line, block.last_line),
         implied={n: v for n, v in form.implied.items() if n not in block.fields},
-        inferred=("rank",) if lists.rank_is_inferred else (),
+        inferred=("rank",) if lists.infers_rank else (),
         **members,
-        **column,
+        **({"box_dim": values["box_dim"]} if kind == "tiled" else _column(kind, lists, numbers)),
     )
-    return read, notes
+    return read, lists.notes
 
 
 def _chosen(named: list[Field], block: Block, form: Form) -> Field | None:
@@ -126,17 +119,17 @@ def _column(kind: MapKind, lists: _Lists, numbers: Mapping[str, Any]) -> dict[st
     """Return what an im2col map has in place of a box."""
     column = {name: numbers.get(name) for name in COLUMN[2:]}
     for name in CORNERS:
-        corner = lists.values[name]
-        if kind == "im2col_wide" and f"{name}_width" in numbers:
-            corner = (numbers[f"{name}_width"],)
-        elif corner is not None and lists.rank is not None:
-            corner = corner[: max(0, lists.rank - 2)]
-        column[name] = corner
+        width = numbers.get(f"{name}_width")
+        corner = lists.values[name][: max(0, (lists.rank or MAX_RANK) - 2)]
+        column[name] = (corner or None) if width is None else (width,)
     return column
 
 
 class _Lists:
-    """The lists of a block on their way to the driver's order, units and lengths."""
+    """The lists of a block on their way to the driver's order, units and lengths; () if not read.
+
+    `rank` is that of the printout or of the lists, None where neither shows it.
+    """
 
     def __init__(
         self,
@@ -145,58 +138,58 @@ class _Lists:
         fields: Mapping[str, Field | None],
         numbers: Mapping[str, Any],
         data_type: Any,
-        kind: MapKind,
-        notes: list[str],
     ) -> None:
-        self.block, self.form, self.fields, self.notes = block, form, fields, notes
-        self.element_bytes: int | None = numbers.get("element_bytes")
-        self.bits = None if self.element_bytes is None else self.element_bytes * 8
+        self.block, self.form, self.fields = block, form, fields
+        self.notes: list[str] = []
+        size = numbers.get("element_bytes")
+        self.element_bytes: int | None = size if size in (1, 2, 4, 8) else None
+        self.bits = self.element_bytes and self.element_bytes * 8
         if isinstance(data_type, TensorMapDataType):
             self.bits = DATA_TYPES[data_type].element_bits
         self.rank: int | None = numbers.get("rank")
-        self.values = {name: self._shown(name) for name in sorted(ARRAYS)}
+        self.values: dict[str, Entries] = {name: self._shown(name) for name in sorted(ARRAYS)}
         self._read_entries()
-        five = all(len(self.values[n] or "five_") == MAX_RANK for n in _BY_DIMENSION)
-        self.garbage = form.garbage and five
+        lengths = {len(self.values[name]) for name in _BY_DIMENSION if self.values[name]}
+        self.garbage = form.garbage and lengths <= {MAX_RANK}
         self._find_rank()
-        self._fit_strides()
+        if self.rank is None or not 0 < self.rank <= 2 * MAX_RANK:
+            self.values["global_strides"] = ()
+            return
+        self._fit_strides(self.rank)
         for name in _BY_DIMENSION:
-            self._fit(name)
+            self._fit(name, self.rank)
 
-    def _shown(self, name: str) -> Entries | None:
-        """Return a list as printed at one place; None if it cannot be trusted."""
+    def _shown(self, name: str) -> Entries:
+        """Return a list as printed at one place, if it can be trusted."""
         shown = self.fields.get(name)
-        if shown is not None and shown.value.fault == "address":
+        if shown is None:
+            return ()
+        if shown.value.fault == "address":
+            address = f"an address ({shown.value.numbers[0]:#x})"
             self.notes.append(
-                f"{shown.word} shows an address ({shown.value.numbers[0]:#x}) in place of the "
-                "list: print its entries"
+                f"{shown.word} shows {address} in place of the list: print its entries"
             )
-        if shown is None or shown.value.fault or not shown.value.numbers:
-            return None
-        lists = [f.value for f in self.block.all_fields() if f.value.is_list]
-        styles = {value.style for value in lists if not value.fault}
-        if "grouped" in shown.value.style and not any(style.endswith(",") for style in styles):
-            self.notes.append(f"{shown.word} may have a separator of thousands: not read")
-            return None
-        return shown.value.numbers
+        lists = [f.value for f in self.block.all_fields() if f.value.is_list and not f.value.fault]
+        if "grouped" in shown.value.style and not any(v.style.endswith(",") for v in lists):
+            return self._refuse(name, "may have a separator of thousands")
+        return () if shown.value.fault else shown.value.numbers
 
-    def _refuse(self, name: str, why: str) -> None:
+    def _refuse(self, name: str, why: str) -> Entries:
         shown = self.fields.get(name)
         self.notes.append(f"{shown.word if shown else name} {why}: not read")
-        self.values[name] = None
+        return ()
 
     def _read_entries(self) -> None:
         """Read entries printed by themselves, as ``name[0] = 64``, counted from 0 or from 1."""
         entries = {
-            name: {_index(i): f for i, f in found.items()}
+            name: {_index(place): f for place, f in found.items()}
             for name, found in self.block.entries.items()
         }
         first = min((i for found in entries.values() for i in found if i >= 0), default=0)
         last = max((max(found) for n, found in entries.items() if n in _BY_DIMENSION), default=0)
-        one_based = first == 1 and self.rank == last
         for name, found in entries.items():
-            if (first and not one_based) or min(found) < 0 or max(found) > 2 * MAX_RANK:
-                self._refuse(name, "has entries whose numbers start nowhere")
+            if first not in (0, self.rank == last) or min(found) < 0 or max(found) > 2 * MAX_RANK:
+                self.values[name] = self._refuse(name, "has entries whose numbers start nowhere")
                 continue
             values: list[int | None] = [None] * (max(found) + 1 - first)
             for i, shown in found.items():
@@ -206,149 +199,119 @@ class _Lists:
 
     # -- how many dimensions ---------------------------------------------------------------------
 
-    def _is_exact(self, name: str) -> bool:
-        return self.values[name] is not None and name not in self.block.entries
-
     def _could_have(self, name: str, rank: int) -> bool:
         """Return whether a list could be that of a rank: as long, or five with padding."""
-        values = self.values[name] or ()
+        values = self.values[name]
         padding = self.garbage or all(v in (0, 1, None) for v in values[rank:])
         return len(values) == rank or (len(values) == MAX_RANK >= rank and padding)
 
-    @property
-    def rank_is_inferred(self) -> bool:
-        """Whether the rank is not printed, or contradicts the lists."""
-        return self._inferred
-
     def _find_rank(self) -> None:
         """Compare the printed rank with the lists; infer one that is not printed."""
-        names = [
-            name
-            for name in _BY_DIMENSION
-            if self._is_exact(name)
-            and len(self.values[name] or ())
-            <= (MAX_RANK if self.rank is None else max(MAX_RANK, self.rank))
-        ]
-        lengths = [len(self.values[name] or ()) for name in names]
-        shown = self.rank
-        if shown is not None and names and not any(self._could_have(n, shown) for n in names):
-            alone = self.block.is_call or len(set(lengths)) > 1 or min(lengths) < shown
-            strong = self.fields["rank"] is not None and self.fields["rank"].strong
-            if not (alone and (strong or shown <= MAX_RANK)):
-                self.rank = None
-        if (self.rank or 0) > MAX_RANK and self.rank not in lengths:
-            self.rank = None
-        self._inferred = self.rank is None
+        limit = max(MAX_RANK, self.rank or 0)
+        whole = [n for n in _BY_DIMENSION if n not in self.block.entries]
+        lengths = [len(self.values[n]) for n in whole if 0 < len(self.values[n]) <= limit]
+        rank = self.rank
+        trusted = self.block.is_call or self.form.garbage
+        if rank is not None and len(set(lengths)) == 1 and not trusted:
+            rank = rank if any(self._could_have(name, rank) for name in whole) else None
+        self.rank = None if (rank or 0) > MAX_RANK and rank not in lengths else rank
+        self.infers_rank = self.rank is None
         if self.rank is not None:
             return
-        if names and set(lengths) == {MAX_RANK}:
-            self.rank = self._without_padding()
+        if set(lengths) == {MAX_RANK}:
+            self.rank = None if self.garbage else self._without_padding()
+            if self.garbage:  # which entries are, is not known: those of dimension 0 are not
+                self.values = {n: v[: n != "global_strides"] for n, v in self.values.items()}
         elif lengths:
             self.rank = max(lengths, key=lengths.count)
             if len(set(lengths)) > 1 and lengths.count(self.rank) == 1:  # nothing shows which
-                self.rank, self.values = None, dict.fromkeys(self.values)
+                self.rank, self.values = None, dict.fromkeys(self.values, ())
         else:
-            shown_lists = [self.values[name] for name in _BY_DIMENSION if self.values[name]]
-            self.rank = max((len(v or ()) for v in shown_lists), default=None)
-        if self.form.garbage and names and set(lengths) == {MAX_RANK}:
-            self.values = {n: v and v[: n != "global_strides"] for n, v in self.values.items()}
-            self.rank = None
+            self.rank = max(len(self.values[name]) for name in _BY_DIMENSION) or None
 
     def _without_padding(self) -> int:
         """Return the rank less trailing dimensions of extent, box and stride that only pad."""
-        dims, box = self.values["global_dim"] or (), self.values["box_dim"] or ()
-        strides = self.values["global_strides"] or ()
-        first = len(strides) - MAX_RANK + 1  # 1 where the size of an element stands first
+        dims, box = self.values["global_dim"], self.values["box_dim"]
+        strides = self.values["global_strides"]
+        first = max(0, len(strides) - MAX_RANK + 1)  # 1 where the size of an element stands first
         rank = MAX_RANK
         while rank > 1:
             entries = {*dims[rank - 1 : rank], *box[rank - 1 : rank]}
-            stride = strides[max(0, first) + rank - 2 :][:1]
-            if not entries or len(entries) > 1 or not entries <= {0, 1} or stride not in ((), (0,)):
+            stride = strides[first + rank - 2 :][:1]
+            if entries not in ({0}, {1}) or stride not in ((), (0,)):
                 break
             rank -= 1
         return rank
 
-    def _fit(self, name: str) -> None:
+    def _fit(self, name: str, rank: int) -> None:
         """Drop entries past the rank; a list that does not fit it is not read."""
-        values, rank = self.values[name], self.rank
-        if values is None or rank is None or not 0 < rank <= 2 * MAX_RANK:
+        values, shown = self.values[name], self.fields.get(name)
+        if not values:
             return
-        shown = self.fields.get(name)
-        if len(values) < rank:
-            in_brackets = shown is not None and shown.value.is_list and _bracket(shown)
-            if in_brackets and name not in self.block.entries and not self.form.garbage:
-                self._refuse(name, f"has not {rank} entries")
-                return
-            self.notes.append(
-                f"{name} shows {len(values)} of {rank} entries for rank {rank}: the others are "
-                "not known"
-            )
-        elif not self.block.is_call and not self._could_have(name, rank):
-            self._refuse(name, f"has not {rank} entries")
+        whole = name not in self.block.entries and not self.form.garbage
+        short = len(values) < rank
+        closed = short and whole and shown is not None and _bracket(shown) != ""
+        if closed or not (short or self.block.is_call or self._could_have(name, rank)):
+            self.values[name] = self._refuse(name, f"has not {rank} entries")
             return
+        if short:
+            shows = f"{name} shows {len(values)} of {rank} entries for rank {rank}"
+            self.notes.append(f"{shows}: the others are not known")
         self.values[name] = (*values, *(None,) * (rank - len(values)))[:rank]
 
     # -- strides ---------------------------------------------------------------------------------
 
-    def _fit_strides(self) -> None:
+    def _fit_strides(self, rank: int) -> None:
         """Drop the size of an element and padding, turn elements into bytes."""
-        values, rank = self.values["global_strides"], self.rank
-        raw = self.values["raw_strides"] if values is None else None
-        shown = self.fields.get("raw_strides" if raw else "global_strides")
-        values = raw or values
-        if values is None or rank is None or not 0 < rank <= MAX_RANK:
-            self.values["global_strides"] = () if rank == 1 else None
-            return
-        key = shown.key if shown else next(iter(self.block.entries["global_strides"].values())).key
-        leading = self.form.leading or bool(raw) or key == CUTE_STRIDES
-        general = self.form is GENERAL and not {*self.block.words.values()} & DRIVERS_OWN
-        self.unit = unit = shown.unit if shown else ""
+        raw = not self.values["global_strides"]
+        name = "raw_strides" if raw else "global_strides"
+        values, shown = self.values[name], self.fields.get(name)
         self.values["global_strides"] = values
-        if self.block.is_call:
-            pass
-        else:
-            if general and not unit and len(values) <= rank:
-                self._turn()
-            values = self.values["global_strides"] or values
-            fits = general and len(values) == rank - 1
-            if not fits and not self._drop_extra(leading, rank):
-                why = f"has {counted(len(values), 'entry')} for rank {rank}"
-                self._refuse("global_strides", why)
+        if not values:
+            return
+        entries = self.block.entries.get(name, {}).values()
+        key = shown.key if shown else next(f.key for f in entries)
+        self.unit = shown.unit if shown else ""
+        general = self.form is GENERAL and not {*self.block.words.values()} & DRIVERS_OWN
+        if general and not self.unit and len(values) <= rank:
+            self._turn()
         values = self.values["global_strides"]
-        by_element = unit == "elements" or (self.form.elements and not self._is_bytes())
-        if values is not None and by_element:
+        fits = self.block.is_call or (general and len(values) == rank - 1)
+        if not fits and not self._drop_extra(self.form.leading or raw or key == CUTE_STRIDES, rank):
+            why = f"has {counted(len(values), 'entry')} for rank {rank}"
+            self.values["global_strides"] = self._refuse(name, why)
+        if self.unit == "elements" or (self.form.elements and not self._is_bytes()):
             self._scale()
         values = self.values["global_strides"]
-        if values is not None:
-            values = (*values, *(None,) * (rank - 1 - len(values)))[: rank - 1]
-            self.values["global_strides"] = values
+        if values:
+            missing = (None,) * (rank - 1 - len(values))
+            self.values["global_strides"] = (*values, *missing)[: rank - 1]
 
     def _drop_extra(self, leading: bool, rank: int) -> bool:
         """Drop entries that are not the driver's; return whether the rest is."""
-        values = self.values["global_strides"] or ()
-        count, size = len(values), self.bits // 8 if self.bits is not None else None
-        whole = count in (rank, MAX_RANK)
+        values = self.values["global_strides"]
+        count, size = len(values), self.bits and self.bits // 8
         shows_size = not self.form.words and values[:1] and values[0] in (1, 2, 4, 8, size)
-        if whole and (leading or shows_size):
-            if values[0] is None or values[0] not in (0, 1, 2, 4, 8):
+        if count in (rank, MAX_RANK) and (leading or shows_size):
+            if values[0] not in (0, 1, 2, 4, 8):
                 return False
-            if size is not None and values[0] not in (size, 0, self.unit == "elements"):
+            if size and values[0] not in (size, 0, self.unit == "elements"):
                 return False
-            if size is None and values[0] and self.unit != "elements":
+            if not size and values[0] and self.unit != "elements":
                 self.element_bytes, self.bits = values[0], 8 * values[0]
             values = values[1:]
         elif count == rank and self.form.name == "Triton":  # a stride past the last dimension
-            last, dims = (size, *values)[-2:], self.values["global_dim"] or ()
-            extent = dims[rank - 1] if len(dims) >= rank else None
-            if None in (*last, extent) or last[0] * extent != last[1]:  # type: ignore[operator]
+            before, last = (size, *values)[-2:]
+            extent = (*self.values["global_dim"], *(None,) * rank)[rank - 1]
+            if before is None or extent is None or before * extent != last:
                 return False
             values = values[:-1]
-        rest = values[rank - 1 :]
-        padding = self.garbage or all(v in (0, None) for v in rest)
         self.values["global_strides"] = values
         if len(values) < rank - 1 and "global_strides" not in self.block.entries:
             shown = self.fields.get("global_strides")
             return (not leading and not (shown and _bracket(shown))) or len(values) == 1
+        rest = values[rank - 1 :]
+        padding = self.garbage or all(v in (0, None) for v in rest)
         padded = self.form.padded or count > rank
         return not rest or (padding and padded and len(values) in (MAX_RANK - 1, MAX_RANK))
 
@@ -361,13 +324,13 @@ class _Lists:
         return bool(size and swizzle and size.follows not in ("", ",", "\n", ")"))
 
     def _scale(self) -> None:
-        values = self.values["global_strides"] or ()
-        if self.bits is None:
+        """Turn strides in elements into bytes."""
+        values = self.values["global_strides"]
+        if values and not self.bits:
             self.notes.append("strides are in elements, and the size of an element is not shown")
-            self.values["global_strides"] = None
-        else:
-            bytes_ = tuple(None if s is None else s * self.bits // 8 for s in values)
-            self.values["global_strides"] = bytes_
+        bits = self.bits or 0
+        bytes_ = tuple(None if s is None else s * bits // 8 for s in values)
+        self.values["global_strides"] = bytes_ if bits else ()
 
     def _turn(self) -> None:
         """Turn lists that show by themselves that they are row-major, or in elements.
@@ -376,46 +339,36 @@ class _Lists:
         at the inner end, or where they are those of a dense tensor in one order and unit alone.
         Else they are taken as the driver's: innermost first, in bytes.
         """
-        strides, dims = self.values["global_strides"] or (), self.values["global_dim"] or ()
+        strides, dims = self.values["global_strides"], self.values["global_dim"]
         if None in (*strides, *dims) or not dims:
             return
-        size = self.bits // 8 if self.bits else None
+        size = self.bits and self.bits // 8
         if len(strides) == len(dims) > 1:
             inner = (1, size)
             if strides[-1] in inner and strides[0] not in inner:
                 self._reverse()
                 self.notes.append("lists are row-major here: the last stride is that of an element")
-                strides = self.values["global_strides"] or ()
-            if strides[0] not in inner:
-                self._refuse("global_strides", f"has {len(strides)} entries")
-                return
-            self.values["global_strides"] = strides[1:]
+                strides = strides[::-1]
+            self.values["global_strides"] = strides[1:] if strides[0] in inner else ()
             if strides[0] == 1 and size != 1:
                 self._scale()
-        elif size and len(strides) == len(dims) - 1:
-            self._turn_dense(size)
-
-    def _turn_dense(self, size: int) -> None:
-        for reverse in (False, True):
+        for reverse in (False, True) if size and len(strides) == len(dims) - 1 else ():
             for factor in (1, size):
-                strides = self.values["global_strides"] or ()
-                dims = self.values["global_dim"] or ()
                 step = -1 if reverse else 1
-                bytes_ = tuple((s or 0) * factor for s in strides[::step])
-                if 0 in dims or bytes_ != _dense(dims[::step], size):
+                bytes_ = tuple((s or 0) * (factor or 0) for s in strides[::step])
+                if 0 in dims or bytes_ != _dense(dims[::step], size or 0):
                     continue
                 if reverse:
                     self._reverse()
                 self.values["global_strides"] = bytes_
-                if reverse or factor > 1:
-                    order, unit = "row-major " * reverse, "in elements " * (factor > 1)
+                if reverse or factor != 1:
+                    order, unit = "row-major " * reverse, "in elements " * (factor != 1)
                     self.notes.append(f"lists are {order}{unit}here: a dense tensor")
                 return
 
     def _reverse(self) -> None:
         for name in (*_BY_DIMENSION, "global_strides"):
-            values = self.values[name]
-            self.values[name] = values and values[::-1]
+            self.values[name] = self.values[name][::-1]
 
 
 def _index(words: str) -> int:
@@ -426,8 +379,5 @@ def _index(words: str) -> int:
 
 
 def _dense(dims: Entries, size: int) -> Entries:
-    strides, step = [], size
-    for extent in dims[:-1]:
-        step *= extent or 0
-        strides.append(step)
-    return tuple(strides)
+    steps = accumulate((extent or 0 for extent in dims), mul, initial=size)
+    return tuple(steps)[1:-1]

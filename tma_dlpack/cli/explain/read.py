@@ -142,9 +142,9 @@ _UNIT = re.compile(
 _AFTER = re.compile(  # of numbers without brackets: the end of the line, a sign, another field
     r"[ \t]*(?P<rest>$|[,;)\]}|(<\[\"'`&/]|\.(?!\w)|=>|-{2,}|(?P<word>[A-Za-z_]\w*))", re.MULTILINE
 )
-_GOES_ON = re.compile(
-    r"(?:[ \t]*\n){1,4}[ \t]*(?:[0-9a-fA-F]+\b|,)"
-)  # broken by a terminal's width
+_GOES_ON = re.compile(  # broken by a terminal's width
+    r"(?:[ \t]*\n){1,4}[ \t]*(?:[xX]?[0-9a-fA-F]+\b|,)"
+)
 _END_OF_TEXT = re.compile(r"[ \t`'\"]*\Z")
 _NOTHING_FOLLOWS = re.compile(r"[\s`'\":=]*\Z")
 MASKED = re.compile(
@@ -184,7 +184,7 @@ def read_list(text: str, at: int) -> Value:
         return _nothing(text, at)
     style = "".join(sorted(set(re.findall(r",?[ \t]|,", row[0]))))
     style = "grouped?" if _GROUPED.fullmatch(row[0]) else style
-    fault, unit, end = _after(text, row.end(), row[0], style)
+    fault, unit, end = _after(text, row.end(), f"{row[0]} ", style)
     if re.match(r"[ \t]*[\[({]", text[row.end() : row.end() + 40]):
         fault = fault or "unread"  # an address, and the list behind it
     elif re.fullmatch(r"0[xX]\w{9,16}|14\d{13,}", row[0]):  # decimal: of the stack
@@ -257,11 +257,11 @@ def _after(text: str, end: int, shown: str, style: str = "") -> tuple[str, str, 
         r",(?!\d{3}\b)[\d,(\[]", text[end : end + 3]
     ):
         return "torn", "", end
-    grouped = re.match(r",\d", text[end : end + 2]) or (
+    grouped = re.match(r",[ \t]*[\d*?#]", text[end : end + 4]) or (
         "," in style and style not in (",", ", ", ",\t") and re.search(r",\d{3}\b", shown)
     )
     goes_on = _GOES_ON.match(text, end)
-    doubtful = len(shown) > 1 and _END_OF_TEXT.match(text, end)  # without a newline
+    doubtful = shown[1:] and _END_OF_TEXT.match(text, end)  # without a newline
     if not after or not known or grouped or goes_on or doubtful or (unit and unit["other"]):
         return "unread", "", end
     return "", (unit and unit["unit"]) or "", end
@@ -397,7 +397,8 @@ def _read_field(
     separator, at = follows["sep"].strip(), follows.end()
     at += len(text[at : at + 2]) - len(text[at : at + 2].lstrip("\"'`*"))
     opens = text[at : at + 1] in tuple("([{")
-    is_part = text[start - 1 : start] in (".", "-", "_", ">")
+    before = text[max(0, start - 40) : start].rstrip(" \t")[-1:]
+    is_part = text[start - 1 : start] in (".", "-", "_", ">") or before.isalpha()
     if not strong and (is_part or (not separator and not leads)):
         return None
     index, unit = follows["index"], (follows["unit"] or "").lower().removeprefix("in ").strip()
@@ -424,7 +425,6 @@ def _read_field(
             return None  # a sentence, or "strides:" as the heading of something else
         value = value._replace(fault="cut" if at_end else value.fault if torn else "lost")
     unit = _UNITS.get(unit or value.unit.lower(), "")
-    before = text[max(0, start - 40) : start].rstrip(" \t")[-1:]
     separator = separator or ("" if opens else " ")
     return Field(argument, key, word[0], strong, value, unit, separator, index, leads, before)
 

@@ -281,7 +281,7 @@ def result_notes(text: str, reports: Sequence[Report]) -> list[str]:
     """Explain the CUDA results that a text shows, given the verdicts on its encodes."""
     codes = {result.code: result for result in results_of(text)}
     sticky = [result for code, result in codes.items() if code in STICKY]
-    clean = bool(reports) and all(report.ok for report in reports)
+    clean = bool(reports) and not any(report.violations for report in reports)
     notes = []
     if sticky:
         named = " and ".join(f"{r.code} ({r.name}: {r.words})" for r in sticky)

@@ -223,7 +223,7 @@ def sentences_in(text: str) -> list[tuple[Sentence, re.Match[str]]]:
         for match in sentence.pattern.finditer(text):
             words = " ".join(match[0].split())
             begin = text.rfind("\n", 0, match.start()) + 1
-            line = text[max(begin, match.start() - 300) : match.end() + 60].partition("\n")[0]
+            line = text[max(begin, match.start() - 60) : match.end() + 60].partition("\n")[0]
             failed = _FAILED.search(line) or _SHOWS_VALUE.search(match[0] + line)
             below = _HEADING in text[max(0, match.start() - 600) : match.start()]
             if (failed or below) and words not in seen:
@@ -276,27 +276,42 @@ _DEVICE_CHECK: Final = re.compile(
     rf"\((?P<thread>{_PLACE})\), (?P<verb>[^:;\n]+): (?P<found>[^;\n]+); (?P<limit>[^\n]+)"
 )
 #: Words of a check, as a pattern | what to change.
-_DEVICE_FIXES: Final = """
-initiali[sz] | one thread runs mbarrier_init, then fence_barrier_init, then __syncthreads()
-param|__grid_constant__|local memory | pass the map as a const __grid_constant__ parameter
-expect|tx|bytes (arrive|in flight) | expect the bytes of all copies of this phase
-arriv | initialize the barrier for as many arrivals as come
-parity|phase | flip the parity after each wait, and begin with 0
-rank|dimension | use the copy of the map's rank, with as many coordinates
-coord | step the innermost coordinate by a multiple of 16 bytes
-align|multiple of | align it: alignas(128) for tiles, alignas(8) for barriers
-shared|smem|beyond | ask for enough dynamic shared memory at the launch
-multicast|cluster | name only blocks of the cluster in the mask
+_DEVICE_FIXES: Final = r"""
+never initiali | one thread calls init(), then __syncthreads() (cluster_sync() for barriers of other
+    blocks)
+local memory | declare the parameter `const __grid_constant__ CUtensorMap map`, and pass its address
+map .* in shared memory | publish() the map to global memory, and use it there
+neither shared nor global | copy the map to global memory with publish(), and change it there
+all zeros | encode the map on the host, and copy its 128 bytes before the launch
+map's address is | pass the address of a CUtensorMap
+map .*is an? (im2col|tiled) | use the verb of this kind of map, or make a map of the other kind
+coordinates; | use the verb with as many coordinates as the map has dimensions
+innermost coordinate | step the innermost coordinate by a multiple of 16 bytes
+coordinate \d+ is|corners of | begin the copy where the map's corners, or a store's tensor, allow it
+dimension \d+ of the map | make maps of parts of the tensor
+barrier .*(multiple of 8\b|aligned to 8) | declare the barrier __shared__ alignas(8)
+of the warp | call it with all 32 threads of the warp, outside of branches that divide them
+swizzle repeats | align the tile to what the swizzle repeats, or index by the absolute address
+multiple of 128 | align it: alignas(128); for a tile with a swizzle, alignas(1024)
+ends at shared | ask for more dynamic shared memory at the launch, or take a smaller box or fewer
+    stages
+not in this block's shared | declare it __shared__, or pass an address in shared memory
+bytes are expected; | expect the bytes in several phases, or on several barriers
+parity is | flip the parity after each wait, and begin with 0
+expect.*loads | expect_tx() the sum of all loads' bytes, before them: each brings the map's tx_bytes
+arrival | init() the barrier for as many arrivals as come in a phase
+cluster has | name only blocks of the cluster: a bit of the mask, or a rank below its size
+element type | use an operation that this element type has
 """
 
 
-def _device_fix(verb: str, found: str, limit: str) -> str:
+def _device_fix(found: str, limit: str) -> str:
     """Return what to change after a failed check on the device."""
-    words = f"{verb} {found} {limit}"
+    words = f"{found}; {limit}"
     fixes = (
         fix for pattern, fix in rows(_DEVICE_FIXES) if re.search(pattern, words, re.IGNORECASE)
     )
-    return next(fixes, f"change the call so that {limit.removeprefix('it ')}")
+    return next(fixes, f"change the call: {limit}")
 
 
 def device_checks(text: str) -> Iterator[tuple[int, Violation]]:
@@ -315,7 +330,7 @@ def device_checks(text: str) -> Iterator[tuple[int, Violation]]:
                 argument=verb,
                 found=f"{verb} in {who}{more}: {what}",
                 limit=limit,
-                fix=f"in {file}: {_device_fix(verb, what, limit)}",
+                fix=f"in {file}: {_device_fix(what, limit)}",
                 source="a check of the checked build of tma_dlpack.h, on the device",
             ),
         )

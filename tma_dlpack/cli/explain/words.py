@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from tma_dlpack.tables.arguments import MapKind
 from tma_dlpack.tables.enums import (
+    NAMES,
     TensorMapDataType,
     TensorMapIm2ColWideMode,
     TmaInterleaveLayout,
@@ -162,6 +163,8 @@ def member_of(argument: str, value: int | str) -> Any:
     """
     enum = _ENUMS[argument]
     tail = re.split(r"[.:]+", value)[-1] if isinstance(value, str) else value
+    if isinstance(tail, str) and tail.startswith("CU_TENSOR_MAP") and tail not in NAMES[enum]:
+        return None  # the rest of the name is missing
     for word in (value, tail):  # as it is, and without a scope that is not known
         printed = _PRINTED.get((argument, str(word).lower()))
         with suppress(ValueError):
@@ -246,7 +249,7 @@ DeepGEMM | global_memory+shared_memory outer_stride | elements element_strides=1
 ThunderKittens | tma_dim tma_swizzle tma_interleave gmem_shape+smem_shape | padded | tma_format
     tma_dim global_addr gmem_shape gmem_stride smem_shape smem_stride tma_interleave tma_swizzle
     tma_l2Promotion tma_oobFill
-kerutils (FlashMLA) | box_size+swizzle_mode box_size+interleave_mode box_size+size | | Dim size
+kerutils (FlashMLA) | box_size+size swizzle_mode+interleave_mode box_size+swizzle_mode | | Dim size
     strides box_size element_strides global_ptr data_type swizzle_mode l2_promotion interleave_mode
     oob_fill
 XLA | float_oob_fill box_dims+element_size | | element_size rank global_dims global_strides box_dims
