@@ -1061,3 +1061,41 @@ def test_recorded_memory_is_what_numpy_s_generator_gives():
         GLOBAL_BYTES[:4].tolist()
         == np.random.default_rng(20261120).integers(0, 256, 4, dtype=np.uint8).tolist()
     )
+
+
+class Recording(tma.Backend):
+    """A backend of a user: the two functions that carry out a checked request."""
+
+    name = "recording"
+
+    def __init__(self):
+        self.requests = []
+
+    def load(self, request, memory, stream):
+        self.requests.append(("load", request.coords.tolist(), memory, stream))
+        return tma.backend("simulator").load(request, memory, None)
+
+    def store(self, request, data, op, memory, stream):
+        self.requests.append((op, request.coords.tolist(), memory, stream))
+
+
+def test_a_users_backend_receives_checked_requests():
+    x = np.arange(64, dtype=np.float32).reshape(8, 8)
+    tm = tma.make_tma_descriptor(x, (2, 4))
+    backend = Recording()
+    tile = tma.load_tile(tm, (2, 4), backend=backend)
+    np.testing.assert_array_equal(tile.array, x[2:4, 4:])
+    tma.load_tiles(tm, [(0, 0), (2, 4)], backend=backend)
+    tma.store_tile(tm, (0, 4), tile.array, backend=backend)
+    tma.reduce_tile(tm, (0, 4), tile.array, "add", backend=backend)
+    backend.load_tile(tm, (2, 4), stream=7)
+    assert backend.requests == [
+        ("load", [[4, 2]], None, None),
+        ("load", [[0, 0], [4, 2]], None, None),
+        ("store", [[4, 0]], None, None),
+        ("add", [[4, 0]], None, None),
+        ("load", [[4, 2]], None, 7),
+    ]
+    with pytest.raises(tma.TmaPreconditionError):
+        tma.load_tile(tm, (2, 3), backend=backend)
+    assert len(backend.requests) == 5
