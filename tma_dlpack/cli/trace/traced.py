@@ -306,8 +306,8 @@ def _unreadable(raw: dict[str, Any]) -> Iterator[Violation]:
             yield Violation(
                 rule="UNREADABLE",
                 argument=name,
-                found=f"{what} is not readable: the pointer is {value['unreadable']:#x}, where this "
-                "process has no memory",
+                found=f"{what} is not readable: the pointer is {value['unreadable']:#x}, where "
+                "this process has no memory",
                 limit="the driver reads and writes through it",
                 fix="pass the address of memory that lives until the call returns",
                 source="trace: process_vm_readv of the process itself",
