@@ -238,6 +238,7 @@ def test_a_pointer_to_no_memory_is_an_entry_that_says_so(traced, bad):
     (made,) = trace.maps
     (violation,) = made.report.violations
     assert (violation.rule, violation.argument) == ("UNREADABLE", ARRAYS[bad])
+    assert " is not readable: the pointer is 0x" in violation.found
     assert made.result == 1
     assert getattr(made.arguments, ARRAYS[bad], None) is None
 
@@ -396,6 +397,12 @@ def test_a_subscription_that_is_lost_on_the_way_is_reported(traced):
     _, trace = traced("init tiled finalize tiled")
     assert trace.maps[0].count == 1
     assert trace.notes[0].startswith("the subscription was lost on the way")
+
+
+def test_without_the_library_the_reason_is_named(monkeypatch, tmp_path):
+    monkeypatch.setattr(program, "__file__", str(tmp_path / "program.py"))
+    with pytest.raises(TmaUnsupportedError, match="it is built on Linux with glibc"):
+        program.run(["true"])
 
 
 def test_beside_another_injected_tool_nothing_is_started(traced, tmp_path):

@@ -302,11 +302,12 @@ def _request(arguments: PrintedArguments, mode: int, target: Target) -> Request:
 def _unreadable(raw: dict[str, Any]) -> Iterator[Violation]:
     for name, value in raw.items():
         if isinstance(value, dict) and "unreadable" in value:
-            pointer = "the map's pointer" if name == "map_address" else f"the pointer {name}"
+            what = "the CUtensorMap" if name == "map_address" else name
             yield Violation(
                 rule="UNREADABLE",
                 argument=name,
-                found=f"{pointer} is {value['unreadable']:#x}, where this process has no memory",
+                found=f"{what} is not readable: the pointer is {value['unreadable']:#x}, where "
+                "this process has no memory",
                 limit="the driver reads and writes through it",
                 fix="pass the address of memory that lives until the call returns",
                 source="trace: process_vm_readv of the process itself",
