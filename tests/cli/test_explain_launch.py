@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from printed_forms import GOOD, cutlass
 
@@ -138,17 +141,54 @@ def test_a_check_beside_a_printed_map_is_a_report_of_its_own():
     assert [[v.rule for v in r.violations] for r in found.reports] == [[], ["DEVICE_CHECK"]]
 
 
+HEADER = (Path(tma.get_include()) / "tma_dlpack_check.h").read_text()
+
+
+def messages_of_the_header():
+    """Read what each check of the header prints, with 3 for every number."""
+    strings = r'((?:"(?:[^"\\]|\\.)*"\s*)+)'
+    pattern = rf"{strings},\s*{strings}(?=[,)])"
+    for found in re.finditer(pattern, HEADER.partition("// ---- the checks")[2]):
+        words = "; ".join("".join(re.findall(r'"((?:[^"\\]|\\.)*)"', s)) for s in found.groups())
+        if " " in words.partition(";")[0]:
+            yield re.sub(r"%(l*[udx]|p|s|\.3g)", "3", words)
+
+
+MESSAGES = list(messages_of_the_header())
+
+
+def test_the_header_has_these_messages():
+    assert len(MESSAGES) > 30
+    assert len(set(MESSAGES)) > 30
+
+
+@pytest.mark.parametrize("words", sorted(set(MESSAGES)))
+def test_every_message_of_the_header_is_read_and_has_a_fix_of_its_own(words):
+    line = f"tma_dlpack check: a.cu:7, block (0, 0, 0), thread (0, 0, 0), verb: {words}\n"
+    (violation,) = tma.explain(line).reports[0].violations
+    assert f"{violation.found.partition(': ')[2]}; {violation.limit}" == words
+    assert violation.fix.startswith("in a.cu:7: ")
+    assert "change the call" not in violation.fix
+
+
 @pytest.mark.parametrize(
     ("what", "fix"),
     [
-        ("barrier 0x400 was never initialized; it must be", "mbarrier_init"),
-        ("expects 8192 bytes, 4096 arrive; they must be equal", "expect the bytes of all copies"),
-        ("3 arrivals; the barrier has 1", "as many arrivals as come"),
-        ("the map has rank 3; it must be 2", "the copy of the map's rank"),
-        ("coordinate 0 is 3; it must be a multiple of 16 bytes", "innermost coordinate"),
+        ("the barrier at shared address 0x400 was never initialised; call init()", "calls init()"),
+        ("the map at 0x400 is in shared memory; publish() it", "publish() it to global memory"),
+        ("phase 0 of the barrier expects 4096 bytes, and its loads have 8192; expect_tx()",
+         "expect the bytes of all copies"),
+        ("after 2 s phase 0 is not over: 1 of 1 arrivals, 8192 bytes expected, loads of 0 bytes "
+         "issued; a phase ends", "issue the loads"),
+        ("this is arrival 2 in phase 0; it was initialised for 1 arrivals", "as many arrivals as"),
+        ("the parity is 1, and the barrier is in phase 0; to wait for the bytes", "flip it after"),
+        ("3 coordinates; the map has rank 2", "the copy of the map's rank"),
+        ("the innermost coordinate 3 is at byte 6; it must be a multiple of 16 bytes", "step the"),
+        ("the tile is at shared address 0x810, 16 bytes past a; multiple of 128", "alignas(128)"),
+        ("the barrier is at 0x404, 4 bytes past a multiple of 8; align it", "to 8 bytes"),
         ("something else; it must not be", "change the call"),
     ],
-)
+)  # fmt: skip
 def test_the_fix_follows_from_the_words(what, fix):
     line = f"tma_dlpack check: a.cu:7, block (0, 0, 0), thread (0, 0, 0), wait: {what}\n"
     assert fix in tma.explain(line).reports[0].violations[0].fix

@@ -234,18 +234,33 @@ DEVICE_CHECK: Final = re.compile(
     rf"tma_dlpack check: (?P<file>[^\n]{{1,300}}?:\d+), block \((?P<block>{_PLACE})\), thread "
     rf"\((?P<thread>{_PLACE})\), (?P<verb>[^:;\n]+): (?P<found>[^;\n]+); (?P<limit>[^\n]+)"
 )
-#: Words of a check, as a pattern | what to change.
-_DEVICE_FIXES: Final = """
-initiali[sz] | one thread runs mbarrier_init, then fence_barrier_init, then __syncthreads()
-param|__grid_constant__|local memory | pass the map as a const __grid_constant__ parameter
-expect|tx|bytes (arrive|in flight) | expect the bytes of all copies of this phase
+#: Words of a check (include/tma_dlpack_check.h), as a pattern | what to change.
+_DEVICE_FIXES: Final = r"""
+never initiali[sz] | one thread calls init(), then __syncthreads(); cluster_sync() for other blocks
+local memory | pass the map as a const __grid_constant__ parameter
+neither shared nor global | copy the map to shared memory, change it there and publish() it
+map at \S+ is in shared memory | publish() it to global memory, then fence_acquire() it there
+all zeros|map's address is | copy the 128 bytes of a launchable map there before the kernel runs
+warp | call publish() where all 32 threads of the warp come along, outside of if (threadIdx.x == 0)
+innermost coordinate | step the innermost coordinate by a multiple of 16 bytes
+negative | begin stores inside the tensor: only what lies past its end is clipped
+corners | begin the walk inside the corners; for stores, make corners that keep inside the tensor
+rank is|mask | name only blocks of the cluster
+rank | use the copy of the map's rank, with as many coordinates
+2147483648 | describe at most 2147483648 elements along each dimension
+element type | use an operation that the type has, or a map of another type
+this verb takes|im2col | use the im2col verbs with im2col maps, and replace_* with tiled ones
+loads of 0 bytes | issue the loads that were expected, on this barrier
+this is arrival | initialize the barrier for as many arrivals as come
+parity | pass the parity of the phase: flip it after each wait, and begin with 0
+expect | expect the bytes of all copies of this phase, before them
 arriv | initialize the barrier for as many arrivals as come
-parity|phase | flip the parity after each wait, and begin with 0
-rank|dimension | use the copy of the map's rank, with as many coordinates
+ends at shared | ask for enough dynamic shared memory at the launch, and end the tile within it
+swizzle | align the tile to what the swizzle repeats: alignas(1024) for bytes128
+not in this block | pass an address in the block's own shared memory
+\b8 bytes|multiple of 8\b | align the barrier to 8 bytes, in shared memory
+align|multiple of | align it to 128 bytes: alignas(128)
 coord | step the innermost coordinate by a multiple of 16 bytes
-align|multiple of | align it: alignas(128) for tiles, alignas(8) for barriers
-shared|smem|beyond | ask for enough dynamic shared memory at the launch
-multicast|cluster | name only blocks of the cluster in the mask
 """
 
 
