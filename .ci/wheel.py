@@ -13,6 +13,7 @@ MAX_KIB = 700  # of a wheel; today's sizes are printed
 IN_EVERY_WHEEL = {
     "tma_dlpack/py.typed",
     "tma_dlpack/include/tma_dlpack.h",
+    "tma_dlpack/include/tma_dlpack_check.h",
     "tma_dlpack/include/tma_dlpack_make.h",
     "tma_dlpack/include/tma_dlpack_make.hpp",
     "tma_dlpack/include/tma_dlpack_driver.h",

@@ -219,13 +219,15 @@ def test_cpp_14_is_refused_and_told_what_to_pass(tmp_path):
 
 @pytest.mark.skipif(util.find_spec("cuda") is None, reason="cuda-bindings is not installed")
 @pytest.mark.parametrize("source", [EVERY_HELPER, DOUBLE_TILES], ids=lambda path: path.stem)
-def test_kernels_with_the_header_compile_by_nvrtc_without_any_other_header(source):
+@pytest.mark.parametrize("check", [0, 1], ids=["plain", "checked"])
+def test_kernels_with_the_header_compile_by_nvrtc_without_any_other_header(source, check):
     nvrtc = pytest.importorskip("cuda.bindings.nvrtc")
     try:
         _, program = nvrtc.nvrtcCreateProgram(source.read_bytes(), b"kernel.cu", 0, [], [])
     except Exception as error:
         pytest.skip(f"NVRTC cannot be loaded: {error}")
     options = [b"--gpu-architecture=sm_90a", b"--std=c++17", f"-I{get_include()}".encode()]
+    options.append(f"-DTMA_DLPACK_CHECK={check}".encode())
     (result,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
     _, log_bytes = nvrtc.nvrtcGetProgramLogSize(program)
     log = bytearray(log_bytes)

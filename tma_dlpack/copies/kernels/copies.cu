@@ -12,7 +12,7 @@ enum Status : unsigned { DONE = 0, TIMED_OUT = 1, MISALIGNED = 2 };
 constexpr unsigned long long TWO_SECONDS = 2'000'000'000;
 constexpr unsigned char FIRST_PATTERN = 0x5A, SECOND_PATTERN = 0xA5;
 
-extern __shared__ unsigned char shared_memory[];
+extern __shared__ __align__(1024) unsigned char shared_memory[];
 
 // A form is the rank of a tile copy (1..5), or 5 more for an im2col copy (8..10 for ranks 3..5).
 __device__ inline void load_form(unsigned form, void* smem, const Map& map, Barrier* full, Coords at,
