@@ -20,7 +20,7 @@ from tma_dlpack.tables.coerce import (
     text_of,
     texts_of,
 )
-from tma_dlpack.tables.enums import TensorMapDataType
+from tma_dlpack.tables.enums import NAMES, TensorMapDataType
 from tma_dlpack.tables.errors import Violation, wrong_argument
 from tma_dlpack.tables.meanings import name_of_dtype, near_name, parse
 from tma_dlpack.tables.targets import TARGETS
@@ -84,6 +84,8 @@ class Reader:
         """Read a member, a name or number that means one; the member of value 0 if unreadable."""
         if type(value) is enum:
             return value
+        if type(value) is str and value in NAMES[enum]:
+            return NAMES[enum][value]  # type: ignore[return-value]
         word = text_of(value)
         if word is None and enum is TensorMapDataType:
             word = name_of_dtype(value)
@@ -171,6 +173,8 @@ class Reader:
 
     def word(self, argument: str, value: object, choices: tuple[str, ...]) -> str:
         """Read one of a few words; the first of them if unreadable."""
+        if value in choices and type(value) is str:
+            return value
         word = text_of(value)
         if word in choices:
             return word

@@ -35,7 +35,7 @@ def integer_of(value: object) -> int | None:
 
 def integers_of(value: object) -> tuple[int, ...] | None:
     """Give the integers of an ordered iterable, in its order; None if it is anything else."""
-    entries = _entries(value)
+    entries = value if type(value) is tuple and len(value) <= MAX_ENTRIES else _entries(value)
     if entries is None:
         return None
     numbers = [number for number in map(integer_of, entries) if number is not None]

@@ -63,8 +63,8 @@ def explaining_keywords(function: F) -> F:
 
     @functools.wraps(function)
     def called(*args: Any, **keywords: Any) -> Any:
-        unknown = keywords.keys() - names
-        if unknown:
+        if not keywords.keys() <= names:
+            unknown = keywords.keys() - names
             word = next(word for word in keywords if word in unknown)
             name = _meant(word, names)
             hint = f"; did you mean {name}{_ORDER.get(name, '')}?" if name else ""
