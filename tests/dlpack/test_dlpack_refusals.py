@@ -35,8 +35,8 @@ def refusal_of(tensor):
     (violation,) = caught.value.violations
     assert violation.argument == "tensor"
     assert violation.found.startswith("tensor ")
-    limit, _, source = REFUSALS[violation.rule]
-    assert (violation.limit, violation.source) == (limit, source)
+    row = REFUSALS[violation.rule]
+    assert (violation.limit, violation.source) == (row.limit, row.source)
     assert violation.fix
     return violation, caught.value
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 
 from tma_dlpack.consumer.instructions import K_STEP_BYTES, OPERAND_TYPES, SPAN_BYTES, UNITS
 from tma_dlpack.consumer.operand import ADDRESS_END, Operand
@@ -11,6 +11,7 @@ from tma_dlpack.geometry import SMEM_ALIGNMENT
 from tma_dlpack.tables.enums import TensorMapDataType, TmaInterleaveLayout, TmaOobFill, TmaSwizzle
 from tma_dlpack.tables.errors import Violation
 from tma_dlpack.tables.limits import MAX_RANK
+from tma_dlpack.tables.rows import Rule
 
 #: A text, or a function that returns it.
 Text = str | Callable[[Operand], str]
@@ -21,33 +22,16 @@ _SWIZZLES = (TmaSwizzle.bytes32, TmaSwizzle.bytes64, TmaSwizzle.bytes128)
 _MAX_SPAN_BYTES = 128
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """A condition of reading a tile, and the words for a tile that breaks it.
-
-    `holds` is asked of any operand; `needs` are the rows that must hold for the words to make
-    sense, their own needs among them.
-    """
-
-    id: str
-    on: str
-    holds: Callable[[Operand], bool]
-    found: Text
-    must: Text
-    fix: Text
-    needs: tuple[str, ...] = ()
-
-
 def find_violations(operand: Operand) -> list[Violation]:
-    """Return every reason why an instruction cannot read a tile; skip rows whose `needs` failed."""
-    failed = [row for row in ROWS if not row.holds(operand)]
+    """Return every reason why an instruction cannot read a tile; skip rows whose `after` failed."""
+    failed = [row for row in ROWS if not row.holds(operand)]  # type: ignore[operator]
     if not failed:
         return []
     ids = {row.id for row in failed}
-    return [_violation(row, operand) for row in failed if ids.isdisjoint(row.needs)]
+    return [_violation(row, operand) for row in failed if ids.isdisjoint(row.after)]
 
 
-def _violation(row: Row, operand: Operand) -> Violation:
+def _violation(row: Rule, operand: Operand) -> Violation:
     found, must, fix = (
         text if isinstance(text, str) else text(operand) for text in (row.found, row.must, row.fix)
     )
@@ -244,8 +228,12 @@ def _fix_address(o: Operand) -> str:
 
 _IS_MATRIX = ("MATRIX_TYPE", "MATRIX_INTERLEAVE", "MATRIX_MAJOR", "MATRIX_SWIZZLE", "MATRIX_RANK")
 
-ROWS: tuple[Row, ...] = (
-    Row(
+_row = partial(
+    Rule, group="operand", source="PTX ISA, wgmma and tcgen05: matrix descriptors; measured, H200"
+)
+
+ROWS: tuple[Rule, ...] = (
+    _row(
         id="MATRIX_TARGET",
         on="instruction",
         holds=_has_instruction,
@@ -253,7 +241,7 @@ ROWS: tuple[Row, ...] = (
         must="be an instruction of the map's GPU",
         fix=_fix_target,
     ),
-    Row(
+    _row(
         id="MATRIX_TYPE",
         on="tensor_map",
         holds=_is_operand_type,
@@ -261,7 +249,7 @@ ROWS: tuple[Row, ...] = (
         must="be FLOAT16, BFLOAT16, TFLOAT32, or UINT8 for e4m3, e5m2, s8 and u8",
         fix=_fix_type,
     ),
-    Row(
+    _row(
         id="MATRIX_MAJOR",
         on="major",
         holds=lambda o: o.major == "K" or o.bits in o.instruction.mn_bits,
@@ -269,9 +257,9 @@ ROWS: tuple[Row, ...] = (
         must="be K: only 16-bit types have a wgmma that transposes",
         fix="transpose the tensor in global memory, so that K is its last dimension, and pass "
         "major='K'",
-        needs=("MATRIX_TYPE",),
+        after=("MATRIX_TYPE",),
     ),
-    Row(
+    _row(
         id="MATRIX_INTERLEAVE",
         on="tensor_map",
         holds=lambda o: o.arguments.interleave is TmaInterleaveLayout.none,
@@ -279,7 +267,7 @@ ROWS: tuple[Row, ...] = (
         must="be none: an interleaved tile is not a matrix of rows",
         fix="make the map with interleave_layout='none' of a tensor in the order N, H, W, C",
     ),
-    Row(
+    _row(
         id="MATRIX_FILL",
         on="tensor_map",
         holds=lambda o: o.arguments.oob_fill is not TmaOobFill.nan,
@@ -287,7 +275,7 @@ ROWS: tuple[Row, ...] = (
         must="be none: one out-of-bounds NaN makes whole rows of the product NaN",
         fix="make the map with oobfill='none', which fills with zeros",
     ),
-    Row(
+    _row(
         id="MATRIX_SWIZZLE",
         on="tensor_map",
         holds=_swizzle_is_read,
@@ -299,28 +287,30 @@ ROWS: tuple[Row, ...] = (
             "bytes64 or bytes128 for all others"
         ),
         fix=_fix_swizzle,
-        needs=("MATRIX_TYPE", "MATRIX_MAJOR"),
+        after=("MATRIX_TYPE", "MATRIX_MAJOR"),
     ),
-    Row(
+    _row(
         id="MATRIX_RANK",
         on="tensor_map",
         holds=lambda o: o.tile.rows > 0,
         found=_found_rank,
         must="be a matrix: two extents over 1, or three in a map made with split_inner",
         fix=_fix_rank,
-        needs=("MATRIX_TYPE", "MATRIX_INTERLEAVE"),
+        after=("MATRIX_TYPE", "MATRIX_INTERLEAVE"),
     ),
-    Row(
+    _row(
         id="MATRIX_WIDTH",
+        asks="have rows that one descriptor reads: whole spans, or 16 bytes without swizzle",
         on="tensor_map",
         holds=_width_is_read,
         found=_found_width,
         must=_must_width,
         fix=_fix_width,
-        needs=_IS_MATRIX,
+        after=_IS_MATRIX,
     ),
-    Row(
+    _row(
         id="MATRIX_ROWS",
+        asks="have whole atoms of rows, or rows that are the K of instructions",
         on="tensor_map",
         holds=lambda o: o.tile.rows % o.rows_step == 0,
         found=lambda o: f"the tile has {o.tile.rows} rows ({'M or N' if o.major == 'K' else 'K'})",
@@ -330,10 +320,11 @@ ROWS: tuple[Row, ...] = (
             else f"be a multiple of {o.rows_step}, the K of one instruction"
         ),
         fix=_fix_rows,
-        needs=_IS_MATRIX,
+        after=_IS_MATRIX,
     ),
-    Row(
+    _row(
         id="MATRIX_ADDRESS",
+        asks="be aligned for the swizzle, with the tile within reach",
         on="smem_address",
         holds=_address_is_read,
         found=lambda o: f"smem_address is {o.smem_address:#x}",

@@ -1,7 +1,6 @@
 """`rules`: every rule of the package as data, generated from the rows of rules and refusals.
 
-A new row of rules, advice or refusals appears here without a change; what has no row stands in
-`_OTHERS`.
+A new row of rules, advice or refusals appears here without a change.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from typing import overload
 
 from tma_dlpack.checks import ALLOWABLE, RULES, Rule
 from tma_dlpack.checks.advice import ADVICE
+from tma_dlpack.consumer.refusals import ROWS as OPERAND_RULES
 from tma_dlpack.copies.refusals import REFUSALS as COPY_REFUSALS
 from tma_dlpack.dlpack.refusals import REFUSALS as TENSOR_REFUSALS
 from tma_dlpack.tables.arguments import KINDS
@@ -27,53 +27,32 @@ from tma_dlpack.tables.public import Drawn, public
 #: What a rule is about, in the order of the list.
 GROUPS = ("tensor", "rule", "advice", "copy", "call", "operand")
 
-_PTX = "PTX ISA, wgmma and tcgen05: matrix descriptors; measured, H200"
 _LDMATRIX = "PTX ISA, ldmatrix"
-_SPLIT = "tma_dlpack, split_inner"
-#: Rules that have no row: the argument, what it requires, the source.
-_OTHERS: dict[str, tuple[str, str, str]] = {
-    "ARGUMENT": ("", "an argument must have a type and form that it takes", "tma_dlpack"),
-    "C_TYPE": ("", "a number must fit its C type in cuda.h", "cuda.h, prototypes of cuTensorMap*"),
-    "MAP_BYTES": ("data", "the bytes must be 128, and those of a map", PROVENANCE),
-    "REPLACE_VALUE": (
-        "",
-        "a value must be in the range of its field",
-        "PTX ISA, tensormap.replace",
-    ),
-    "ADDRESS_LAYOUT": (
+
+
+def _row(rule_id: str, on: str, limit: str, source: str) -> Rule:
+    group = "operand" if "MATRIX" in rule_id else "call"
+    return Rule(id=rule_id, group=group, on=on, limit=limit, fix="", source=source)
+
+
+#: Rules that are found where an argument is read.
+CALL_RULES = (
+    _row("ARGUMENT", "", "an argument must have a type and form that it takes", "tma_dlpack"),
+    _row("C_TYPE", "", "a number must fit its C type in cuda.h", "cuda.h, cuTensorMap*"),
+    _row("MAP_BYTES", "data", "the bytes must be 128, and those of a map", PROVENANCE),
+    _row("REPLACE_VALUE", "", "a value must be in its field's range", "PTX, tensormap.replace"),
+    _row(
+        "ADDRESS_LAYOUT",
         "tensor_or_int",
         "the tensor must have the shape, strides, dtype and device of the map",
         "CUDA driver API, cuTensorMapReplaceAddress",
     ),
-    "SPLIT_SPAN": ("box_sizes", "the inner extents must be whole spans of the swizzle", _SPLIT),
-    "MATRIX_TARGET": ("instruction", "the map's GPU must have the instruction", _PTX),
-    "MATRIX_TYPE": ("tensor_map", "the type must be one that tensor cores multiply", _PTX),
-    "MATRIX_MAJOR": ("major", "only 16-bit types may be MN-major for wgmma", _PTX),
-    "MATRIX_INTERLEAVE": ("tensor_map", "the map must not be interleaved", _PTX),
-    "MATRIX_FILL": ("tensor_map", "out-of-bounds elements must be filled with zeros", _PTX),
-    "MATRIX_SWIZZLE": ("tensor_map", "the swizzle must be one that the descriptor names", _PTX),
-    "MATRIX_RANK": ("tensor_map", "the tile must be a matrix, or made with split_inner", _PTX),
-    "MATRIX_WIDTH": ("tensor_map", "a row of the tile must be what one descriptor reads", _PTX),
-    "MATRIX_ROWS": ("tensor_map", "the rows must be whole atoms, or the K of instructions", _PTX),
-    "MATRIX_ADDRESS": (
-        "smem_address",
-        "the address must be aligned, and the tile within reach",
-        _PTX,
-    ),
-    "LDMATRIX_RANK": (
-        "tensor_map",
-        "the tile must be a matrix, or made with split_inner",
-        _LDMATRIX,
-    ),
-    "LDMATRIX_COLUMN": (
-        "column",
-        "a row of a matrix must start at a multiple of 16 bytes",
-        _LDMATRIX,
-    ),
-    "LDMATRIX_TRANSPOSE": ("transpose", "only elements of 16 bits are transposed", _LDMATRIX),
-    "LDMATRIX_OUTSIDE": ("row", "the matrices must lie within the tile", _LDMATRIX),
-    "LDMATRIX_ADDRESS": ("smem_address", "the tile's address must be a multiple of 128", _LDMATRIX),
-}
+    _row("LDMATRIX_RANK", "tensor_map", "the tile must be a matrix, or split_inner", _LDMATRIX),
+    _row("LDMATRIX_COLUMN", "column", "rows must start at a multiple of 16 bytes", _LDMATRIX),
+    _row("LDMATRIX_TRANSPOSE", "transpose", "only elements of 16 bits transpose", _LDMATRIX),
+    _row("LDMATRIX_OUTSIDE", "row", "the matrices must lie within the tile", _LDMATRIX),
+    _row("LDMATRIX_ADDRESS", "smem_address", "the tile must be aligned to 128", _LDMATRIX),
+)
 
 
 @public
@@ -197,13 +176,11 @@ def rules(group: str | None = None) -> RuleList:
       source: libcu++ make_tma_descriptor.h at 571f2fc3bc, __get_box_sizes; CUDA driver API,
         cuTensorMapEncodeTiled
     """
-    everything = (
-        *_of_tensors(),
-        *map(_of_rule, RULES),
-        *_of_advice(),
-        *_of_copies(),
-        *_of_others(),
-    )
+    rows = (
+        *TENSOR_REFUSALS.values(), *RULES, *_advice(), *COPY_REFUSALS.values(), *CALL_RULES,
+        *OPERAND_RULES,
+    )  # fmt: skip
+    everything = [_info(row) for row in rows]
     chosen = [rule for rule in everything if group in (None, rule.group, rule.id)]
     if not chosen:
         raise _unknown(group, [rule.id for rule in everything])
@@ -220,12 +197,18 @@ def _unknown(group: object, ids: list[str]) -> TmaPreconditionError:
     )
 
 
-def _of_rule(rule: Rule) -> RuleInfo:
+def _advice() -> Iterator[Rule]:
+    for row in ADVICE:
+        yield Rule(id=row.id, group="advice", on=row.on, limit=row.why, fix="", source=row.source,
+                   kinds=row.kinds)  # fmt: skip
+
+
+def _info(rule: Rule) -> RuleInfo:
     return RuleInfo(
         id=rule.id,
-        group="rule",
-        argument=rule.on,
-        asks=f"it must {rule.asks or rule.must}",
+        group=rule.group,
+        argument=rule.on if rule.group != "copy" else "",
+        asks=rule.limit or f"it must {rule.asks or rule.must}",
         why=rule.why,
         source=rule.sources(rule.kinds[0]),
         refused_by=tuple(_refusing(rule)),
@@ -235,39 +218,18 @@ def _of_rule(rule: Rule) -> RuleInfo:
 
 
 def _refusing(rule: Rule) -> Iterator[str]:
-    """Give who refuses a call that breaks a rule."""
+    """Yield who refuses a call that breaks a rule."""
+    by_driver = rule.documented or "measured" in rule.sets or "driver" in rule.sets
+    is_rule = rule.group == "rule"
     if rule.libcudacxx:
         yield "libcu++"
-    by_driver = rule.documented or "measured" in rule.sets or "driver" in rule.sets
-    if by_driver and not rule.make_only and rule.id not in ALLOWABLE:
+    if is_rule and by_driver and not rule.make_only and rule.id not in ALLOWABLE:
         yield "driver"
     if rule.unsupported:
         yield "hardware"
-    if rule.make_only and not rule.libcudacxx and not rule.unsupported:
+    ours = rule.make_only and not rule.libcudacxx if is_rule else rule.group != "advice"
+    if ours and not rule.unsupported:
         yield "tma_dlpack"
-
-
-def _of_tensors() -> Iterator[RuleInfo]:
-    for rule_id, (asks, _, source) in TENSOR_REFUSALS.items():
-        yield RuleInfo(rule_id, "tensor", "tensor", asks, "", source, ("tma_dlpack",))
-
-
-def _of_advice() -> Iterator[RuleInfo]:
-    for row in ADVICE:
-        kinds = () if row.kinds == KINDS else row.kinds
-        yield RuleInfo(row.id, "advice", row.on, row.why, "", row.source, kinds=kinds)
-
-
-def _of_copies() -> Iterator[RuleInfo]:
-    for rule_id, row in COPY_REFUSALS.items():
-        who = "hardware" if row.by_hardware else "tma_dlpack"
-        yield RuleInfo(rule_id, "copy", "", row.limit, "", row.source, (who,))
-
-
-def _of_others() -> Iterator[RuleInfo]:
-    for rule_id, (argument, asks, source) in _OTHERS.items():
-        group = "operand" if "MATRIX" in rule_id else "call"
-        yield RuleInfo(rule_id, group, argument, asks, "", source, ("tma_dlpack",))
 
 
 def as_rows(rules: RuleList) -> list[tuple[str, ...]]:

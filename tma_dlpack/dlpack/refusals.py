@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from tma_dlpack.tables.errors import TmaPreconditionError, Violation
+from tma_dlpack.tables.rows import Rule, by_id
 
 MAX_NDIM = 64  # NumPy's and torch's limit; the rules refuse ranks over 5
 
@@ -16,8 +16,8 @@ _NUMPY = "numpy.ndarray.__dlpack__"
 _TORCH = "measured, torch 2.13"
 _REPORT = "this is a bug of the producer: report it there, and export through another framework"
 
-#: rule -> the limit, the fix, the source.
-REFUSALS: dict[str, tuple[str, str, str]] = {
+#: id -> the limit, the fix, the source.
+_ROWS: dict[str, tuple[str, str, str]] = {
     "TENSOR_TYPE": (
         "it must be a tensor: an object with __dlpack__ (torch, NumPy, JAX, CuPy, tvm-ffi, ...) or "
         "__cuda_array_interface__",
@@ -162,15 +162,17 @@ REFUSALS: dict[str, tuple[str, str, str]] = {
         _DLPACK_H,
     ),
 }
+REFUSALS = by_id(
+    Rule(id=name, group="tensor", on="tensor", limit=limit, fix=fix, source=source)
+    for name, (limit, fix, source) in _ROWS.items()
+)
 
 
 def refuse(
     rule: str, tensor_is: str, cause: BaseException | None = None, fix: str | None = None
 ) -> NoReturn:
     """Raise the refusal of a row; `tensor_is` continues the sentence "tensor ..."."""
-    limit, usual_fix, source = REFUSALS[rule]
-    violation = Violation(rule, "tensor", f"tensor {tensor_is}", limit, fix or usual_fix, source)
-    raise TmaPreconditionError(violation) from cause
+    REFUSALS[rule].refuse("tensor", f"tensor {tensor_is}", cause, fix)
 
 
 def error_text(error: BaseException) -> str:
