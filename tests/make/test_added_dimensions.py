@@ -106,7 +106,7 @@ def test_messages_about_coordinates_name_the_function_that_gives_them():
     )
     plain = tma.make_tma_descriptor(X, (8, 32))
     assert "_coords" not in refused(lambda: tma.load_tile(plain, (0,)), "COPY_COORDS_COUNT")
-    with pytest.raises(tma.TmaUnsupportedError, match=r"tma\.ragged_coords"):
+    with pytest.raises(tma.TmaUnsupportedError, match="ragged_coords"):
         tma.tile_coords(ragged)
     assert len(tma.tile_coords(split())) == 16 * 4
 

@@ -302,8 +302,8 @@ static inline int tma_dlpack_data_type(TmaDlpackDataType dtype, int asked_type) 
 
 /* Reverse into the driver's order; entries past the count are 0. */
 static inline void tma_dlpack_reverse(const int64_t *row_major, int count, int room, int64_t *reversed) {
-  for (int i = 0; i < room; ++i)
-    reversed[i] = i < count ? tma_dlpack_cut(row_major[count - 1 - i]) : 0;
+  memset(reversed, 0, (size_t)room * sizeof *reversed);
+  for (int i = 0; i < count && i < room; ++i) reversed[i] = tma_dlpack_cut(row_major[count - 1 - i]);
 }
 
 /* Fill what follows from the driver's arguments: `kind`, `rank`, `data_type`, the enums, `global_dim`,
@@ -337,7 +337,7 @@ static inline void tma_dlpack_derive(TmaDlpackDescribed *c, int rules, const Tma
     if (c->global_dim[d] != 1) inside = tma_dlpack_product(c->global_dim[d], c->stride_bits[d - 1]);
   }
   c->span_bits = 8 * span_bytes[c->swizzle];
-  c->span_values = (c->span_bits != 0 ? c->span_bits : 8 * TMA_DLPACK_INNER_BYTES) / c->element_bits;
+  c->span_values = (int)(c->span_bits != 0 ? c->span_bits : 8 * TMA_DLPACK_INNER_BYTES) / row->element_bits;
   c->inner_box = c->is_split ? c->span_values : is_tiled ? c->box_dim[0] : c->channels;
   c->inner_box_bits = tma_dlpack_product(c->inner_box, c->element_bits);
   c->box_bits = c->floor_box_bits = c->element_bits;
@@ -379,7 +379,8 @@ static inline const char *tma_dlpack_describe(const TmaDlpackTensor *tensor,
     flaw = tma_dlpack_as_strided(o, bits, &layout);
   if (flaw != NULL) return flaw;
   if (start < tensor->byte_offset || start >> 62 != 0) return "the address is out of range";
-  if (o->offset > TMA_DLPACK_HUGE / bits || o->offset < -TMA_DLPACK_HUGE / bits || o->offset * bits % 8)
+  if (o->offset != 0 && (o->offset > TMA_DLPACK_HUGE / bits || o->offset < -TMA_DLPACK_HUGE / bits ||
+                         o->offset * bits % 8 != 0))
     return "the offset is not a whole number of bytes";
 
   c->kind = o->kind;
@@ -402,16 +403,19 @@ static inline const char *tma_dlpack_describe(const TmaDlpackTensor *tensor,
     tma_dlpack_canonical(&layout, bits, 32);
   c->inner_stride = layout.rank > 0 ? layout.strides[layout.rank - 1] : 1;
   c->row_bits = layout.rank > 0 ? tma_dlpack_product(layout.shape[layout.rank - 1], bits) : 0;
-  for (int d = 0, i = layout.rank - 1; d < TMA_DLPACK_MAX_RANK; ++d, --i) {
-    c->global_dim[d] = i >= 0 ? layout.shape[i] : 0;
-    if (d > 0) c->stride_bits[d - 1] = i >= 0 ? tma_dlpack_product(layout.strides[i], bits) : 0;
+  memset(c->global_dim, 0, sizeof c->global_dim);
+  memset(c->stride_bits, 0, sizeof c->stride_bits);
+  for (int d = 0, i = layout.rank - 1; i >= 0; ++d, --i) {
+    c->global_dim[d] = layout.shape[i];
+    if (d > 0) c->stride_bits[d - 1] = tma_dlpack_product(layout.strides[i], bits);
   }
   if (row->is_packed && layout.rank > 0) c->global_dim[0] = c->row_bits / row->element_bits;
 
   c->elem_stride_count = o->elem_stride_count;
   if (o->elem_stride_count == TMA_DLPACK_NOT_GIVEN) {
     c->elem_stride_count = layout.rank;
-    for (int d = 0; d < TMA_DLPACK_MAX_RANK; ++d) c->element_strides[d] = d < layout.rank;
+    memset(c->element_strides, 0, sizeof c->element_strides);
+    for (int d = 0; d < layout.rank; ++d) c->element_strides[d] = 1;
   } else {
     tma_dlpack_reverse(o->elem_strides, o->elem_stride_count, TMA_DLPACK_MAX_RANK, c->element_strides);
   }
