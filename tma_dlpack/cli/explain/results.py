@@ -195,7 +195,8 @@ _SYMPTOMS: Final = {
     "hang": "a kernel that hangs",
 }
 _NO_ERROR = (
-    "no error at all, and a tile that is wrong or right by luck: the barrier expects fewer bytes "
+    "a wait that ends too early gives no error, and a tile that is wrong or right by luck: the "
+    "barrier expects fewer bytes "
     "than arrive or waits for the other parity; the block ends with the load in flight; with a "
     "swizzle, the destination is not aligned to the pattern (1024 bytes for 128B) and the kernel "
     "indexes from its own start."
