@@ -1,0 +1,227 @@
+"""The site: ``sphinx-build -W notebooks build/site``; ``-D nb_execution_mode=force`` runs code.
+
+Lists are generated: a line ``<!-- generated: NAME -->`` of a page is replaced by what
+`GENERATED[NAME]` returns.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import inspect
+import io
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import tma_dlpack as tma
+from tma_dlpack import draw
+from tma_dlpack.checks import CCCL_COMMIT
+from tma_dlpack.cli.main import main
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+project = "tma_dlpack"
+copyright = "the tma_dlpack developers"
+version = release = tma.__version__
+
+extensions = ["myst_nb", "sphinx.ext.autodoc", "numpydoc"]
+exclude_patterns = ["_build", "**.ipynb_checkpoints"]
+default_role = "py:obj"  # `name` in docstrings links to the name, if it is public
+nitpicky = False
+autodoc_typehints = "none"  # docstrings have the types
+autodoc_member_order = "bysource"
+numpydoc_show_class_members = False
+myst_heading_anchors = 3
+myst_enable_extensions = ["colon_fence", "deflist"]
+nb_execution_mode = "off"  # stored outputs; tests/test_notebooks.py runs the notebooks
+nb_execution_raise_on_error = True
+nb_execution_timeout = 300
+suppress_warnings = [
+    "mystnb.unknown_mime_type",  # of live widgets, of which the picture is shown
+    "ref.python",  # `.ok` in a docstring is the attribute of several classes
+]
+
+html_theme = "pydata_sphinx_theme"
+html_title = f"tma_dlpack {release}"
+html_theme_options = {"show_toc_level": 2, "navigation_with_keys": False, "show_prev_next": True}
+html_show_sourcelink = False
+
+#: Which names of `tma_dlpack` stand together; a test compares them with `tma.__all__`.
+CHAPTERS = {
+    "Make a map, or check the call": (
+        "make_tma_descriptor check_tma_descriptor make_tma_descriptors TensorMapBatch "
+        "make_im2col_descriptor check_im2col_descriptor make_im2col_wide_descriptor "
+        "check_im2col_wide_descriptor im2col_corners"
+    ),
+    "Wide tiles and slices": "split_inner split_inner_coords ragged ragged_coords",
+    "The map": "TensorMap",
+    "The driver's calls": (
+        "driver_encode_tiled driver_encode_im2col driver_encode_im2col_wide driver_replace_address"
+    ),
+    "Options and targets": (
+        "TmaInterleaveLayout TmaSwizzle TmaL2FetchSize TmaOobFill TensorMapDataType "
+        "TensorMapIm2ColWideMode Target TARGETS"
+    ),
+    "Reports, rules and errors": (
+        "Report Violation Advice rules RuleList RuleInfo TmaError TmaPreconditionError "
+        "TmaTargetError TmaUnsupportedError TmaDriverError"
+    ),
+    "Copy tiles": "load_tile load_tiles store_tile reduce_tile tile_coords Tile backend Backend",
+    "Choose a box, and read it": (
+        "suggest Suggestions Suggestion bank_conflicts matrix_descriptor MatrixDescriptor "
+        "ldmatrix_addresses"
+    ),
+    "Explain and trace": "explain Explanation PrintedArguments trace Trace TracedMap",
+    "Look": "draw explore",
+    "Measure on a GPU": "bandwidth BandwidthReport verify VerifyReport",
+    "Extensions in C++": "get_include",
+}
+
+RULE_GROUPS = {
+    "tensor": "Tensors that cannot be used at all.",
+    "rule": "Preconditions of a map, in the order in which libcu++ checks them.",
+    "advice": "Remarks on calls that are accepted.",
+    "copy": "Preconditions of a copy: `load_tile`, `store_tile`, `reduce_tile`.",
+    "call": "What an argument must be.",
+    "operand": "What `matrix_descriptor` and `ldmatrix_addresses` require.",
+}
+
+
+def entry(module: str, name: str, value: object) -> str:
+    """Return the reStructuredText that documents one public name."""
+    if inspect.ismodule(value):
+        return f"{name}: see :doc:`draw`.\n"
+    if inspect.isclass(value):
+        return f".. autoclass:: {module}.{name}\n   :members:\n"
+    directive = "autofunction" if callable(value) else "autodata"
+    return f".. {directive}:: {module}.{name}\n"
+
+
+def entries(module: str, names: list[str], values: object) -> str:
+    """Return the entries of several names, as a block of a MyST page."""
+    listed = "\n".join(entry(module, name, getattr(values, name)) for name in names)
+    return f"```{{eval-rst}}\n{listed}```\n"
+
+
+def python_reference() -> str:
+    """Return the reference of `tma_dlpack`."""
+    return "\n".join(
+        f"## {title}\n\n{entries('tma_dlpack', names.split(), tma)}"
+        for title, names in CHAPTERS.items()
+    )
+
+
+def draw_reference() -> str:
+    """Return the reference of `tma_dlpack.draw`."""
+    return entries("tma_dlpack.draw", draw.__all__, draw)
+
+
+def rule_reference() -> str:
+    """Return every rule, with an anchor such as rule-BOX_RANGE."""
+    lines: list[str] = []
+    for group, about in RULE_GROUPS.items():
+        lines += [f"## {group}", "", about, ""]
+        for rule in tma.rules():
+            if rule.group != group:
+                continue
+            who = f"refused by {', '.join(rule.refused_by)}" if rule.refused_by else "advice"
+            details = [
+                who,
+                *(kind.replace("_", "-") for kind in rule.kinds),
+                *(["`allow=` switches it off"] if rule.allowable else []),
+            ]
+            subject = f"`{rule.argument}`: " if rule.argument else ""
+            lines += [
+                f"(rule-{rule.id})=",
+                f"### {rule.id}",
+                "",
+                f'<span id="rule-{rule.id}"></span>{subject}{plain(rule.asks)} '
+                f"({'; '.join(details)}).",
+                "",
+            ]
+            lines += [f"Why: {plain(rule.why)}.", ""] if rule.why else []
+            lines += [f"Source: {plain(rule.source)}.", ""]
+    return "\n".join(lines)
+
+
+def plain(text: str) -> str:
+    """Return Markdown that shows a text of a rule as it is."""
+    for character in "\\`*_<>[]#":
+        text = text.replace(character, "\\" + character)
+    return text
+
+
+def help_of(*arguments: str) -> str:
+    """Return what the command prints for its own ``--help``."""
+    printed = io.StringIO()
+    columns, os.environ["COLUMNS"] = os.environ.get("COLUMNS"), "100"
+    with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
+        main([*arguments, "--help"])
+    if columns is None:
+        del os.environ["COLUMNS"]
+    else:
+        os.environ["COLUMNS"] = columns
+    return printed.getvalue()
+
+
+def verbs() -> list[str]:
+    """Return the command's verbs, as its help lists them."""
+    listed = help_of().split("  verb\n")[1].split("\n\n")[0]
+    return [
+        line.split()[0]
+        for line in listed.splitlines()
+        if line.startswith("    ") and line[4] != " "
+    ]
+
+
+def command_reference() -> str:
+    """Return the help of the command and of each verb."""
+    parts = [f"```text\n{help_of()}```\n"]
+    parts += [f"## {verb}\n\n```text\n{help_of(verb)}```\n" for verb in verbs()]
+    return "\n".join(parts)
+
+
+def header_reference() -> str:
+    """Return the C and C++ headers, as they are."""
+    folder = Path(tma.get_include())
+    headers = sorted(folder.glob("*.h*"))
+    return "\n".join(
+        f"## {header.name}\n\n```cpp\n{header.read_text(encoding='utf-8')}```\n"
+        for header in headers
+    )
+
+
+def docstring(package: str) -> str:
+    """Return the docstring of a package, which tells how to add to its table."""
+    module = importlib.import_module(f"tma_dlpack.{package}")
+    return f"`tma_dlpack/{package}/__init__.py`:\n\n```text\n{inspect.getdoc(module)}\n```\n"
+
+
+#: What the markers of pages are replaced by.
+GENERATED = {
+    "python": python_reference,
+    "draw": draw_reference,
+    "rules": rule_reference,
+    "command": command_reference,
+    "headers": header_reference,
+    "cccl": lambda: CCCL_COMMIT,
+    "checks": lambda: docstring("checks"),
+    "tables": lambda: docstring("tables"),
+    "dlpack": lambda: docstring("dlpack"),
+    "make": lambda: docstring("make"),
+}
+
+
+def fill(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Replace the markers of a page by what they name."""
+    for name, generate in GENERATED.items():
+        marker = f"<!-- generated: {name} -->"
+        if marker in source[0] and not docname[:1].isdigit():
+            source[0] = source[0].replace(marker, generate())
+
+
+def setup(app: Sphinx) -> None:
+    """Connect the generator."""
+    app.connect("source-read", fill)

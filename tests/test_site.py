@@ -1,0 +1,101 @@
+"""The site: every public name and rule has its entry, its code runs, no link is broken."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+import tma_dlpack as tma
+from tma_dlpack import draw
+
+ROOT = Path(__file__).parent.parent
+NOTEBOOKS = ROOT / "notebooks"
+sys.path.insert(0, str(NOTEBOOKS))
+import conf  # noqa: E402  (it is beside the notebooks)
+
+PAGES = sorted(path for path in NOTEBOOKS.rglob("*.md") if ".ipynb_checkpoints" not in path.parts)
+
+
+def code_of(path: Path) -> str:
+    return "\n".join(re.findall(r"```python\n(.*?)```", path.read_text("utf-8"), flags=re.DOTALL))
+
+
+def test_every_public_name_has_one_entry():
+    listed = [name for names in conf.CHAPTERS.values() for name in names.split()]
+    assert sorted(listed) == sorted(tma.__all__)
+    page = conf.python_reference()
+    assert [n for n in tma.__all__ if f":: tma_dlpack.{n}\n" not in page] == ["draw"]
+    page = conf.draw_reference()
+    assert [n for n in draw.__all__ if f":: tma_dlpack.draw.{n}\n" not in page] == []
+
+
+def test_every_rule_has_its_anchor():
+    page = conf.rule_reference()
+    ids = sorted(rule.id for rule in tma.rules())
+    assert sorted(re.findall(r'<span id="rule-(\w+)">', page)) == ids
+    assert [rule for rule in ids if page.count(f"\n### {rule}\n") != 1] == []
+
+
+def test_every_verb_of_the_command_has_its_help():
+    page = conf.command_reference()
+    assert {"check", "explain", "suggest", "trace", "doctor"} <= set(conf.verbs())
+    assert [v for v in conf.verbs() if f"usage: python -m tma_dlpack {v}" not in page] == []
+
+
+def test_every_generated_list_is_in_one_page():
+    text = "".join(path.read_text("utf-8") for path in PAGES)
+    assert sorted(re.findall(r"<!-- generated: (\w+) -->", text)) == sorted(conf.GENERATED)
+
+
+@pytest.mark.parametrize("path", [p for p in PAGES if code_of(p)], ids=lambda path: path.stem)
+def test_the_code_of_a_page_runs_without_a_gpu(path):
+    exec(compile(code_of(path), path.name, "exec"), {"__name__": "page"})
+
+
+class Links(HTMLParser):
+    def __init__(self, page: Path) -> None:
+        super().__init__()
+        self.ids: set[str] = set()
+        self.targets: set[str] = set()
+        self.feed(page.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        for name, value in attributes:
+            if name == "id" and value:
+                self.ids.add(value)
+            elif (tag, name) in {("a", "href"), ("img", "src")} and value:
+                self.targets.add(value)
+
+
+@pytest.mark.slow
+def test_the_site_is_built_without_a_warning_and_no_link_within_it_is_broken(tmp_path):
+    pytest.importorskip("sphinx", reason="Sphinx is not installed")
+    pytest.importorskip("myst_nb", reason="myst_nb is not installed")
+    site = tmp_path / "site"
+    build = [sys.executable, "-m", "sphinx", "-W", "-q", str(NOTEBOOKS), str(site)]
+    done = subprocess.run(build, capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (0, "")
+    pages = {page.relative_to(site).as_posix(): Links(page) for page in site.rglob("*.html")}
+    pages = {name: page for name, page in pages.items() if not name.startswith("_static/")}
+    missing = [
+        (name, target)
+        for name, page in pages.items()
+        for target in page.targets
+        if not urlsplit(target).scheme and not is_there(site, pages, name, target)
+    ]
+    assert missing == []
+    assert len(pages) > 25
+
+
+def is_there(site: Path, pages: dict[str, Links], name: str, target: str) -> bool:
+    parts = urlsplit(target)
+    file = (site / name).parent / unquote(parts.path) if parts.path else site / name
+    linked = pages.get(file.resolve().relative_to(site.resolve()).as_posix())
+    known = not parts.fragment or linked is None or parts.fragment in linked.ids
+    return file.is_file() and known
