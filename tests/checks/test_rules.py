@@ -492,7 +492,7 @@ NEIGHBOURS = (
         same=FP4 | {"dims": (512, 32, 8), "box": (64, 8, 2), "swizzle": "bytes32"},
     ),
     Neighbours(
-        "SPLIT_EXTENT",
+        "SPLIT_SPAN",
         "tiled",
         {},
         {"dims": (72, 32, 8)},
@@ -500,7 +500,7 @@ NEIGHBOURS = (
         same={"split_inner": True, "strides": (288, 9216)},
     ),
     Neighbours(
-        "SPLIT_BOX",
+        "SPLIT_SPAN",
         "tiled",
         {"box": (32, 8, 2)},
         {"box": (24, 8, 2)},

@@ -157,12 +157,12 @@ def test_the_arguments_of_a_padded_tensor_along_its_middle_dimension():
     [
         ((4,), (4,), 0, "tensor", "have 2 or 3 dimensions"),
         ((2, 2, 2, 4), (1, 1, 1, 4), 0, "tensor", "a ragged one needs two of them"),
-        ((8, 4), (4,), 0, "box_sizes", "be 2 integers"),
-        ((8, 4), 4, 0, "box_sizes", "be 2 integers"),
+        ((8, 4), (4,), 0, "box_sizes", "have 2, one per dimension"),
+        ((8, 4), 4, 0, "box_sizes", "be a sequence of ints"),
         ((8, 4), (4, 4), 1, "dim", "not be the innermost"),
         ((8, 4), (4, 4), -1, "dim", "not be the innermost"),
         ((8, 4), (4, 4), 2, "dim", "be -2..1"),
-        ((8, 4), (4, 4), None, "dim", "be -2..1"),
+        ((8, 4), (4, 4), None, "dim", "be a dimension of the tensor"),
     ],
 )
 def test_what_can_not_be_ragged_is_refused(shape, box_sizes, dim, argument, words):

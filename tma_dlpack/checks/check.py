@@ -116,7 +116,7 @@ def _violation(fault: Fault, more_to_fix: str) -> Violation:
     rule = fault.rule
     return Violation(
         rule=rule.id,
-        argument=words.argument(fault.request, rule.on),
+        argument=words.argument(fault.request, fault.text(rule.on)),
         found=fault.text(rule.found),
         limit=f"it must {fault.text(rule.must)}",
         fix=fault.text(rule.fix) + _allow(fault) + more_to_fix,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-ABI = 0xc7117a0e  # changes with the struct and the rows
+ABI = 0xb22da670  # changes with the struct and the rows
 
 ADDRESS_END = 144115188075855872
 IM2COL = 1
@@ -53,7 +53,6 @@ READS: tuple[tuple[str, ...], ...] = (
     ('split_inner', 'ragged'),  # SPLIT_RANK
     ('data_type', 'split_inner'),  # SPLIT_DTYPE
     ('ragged',),  # RAGGED_RANK
-    ('split_inner', 'swizzle', 'data_type'),  # SPLIT_EXTENT
     ('ragged',),  # RAGGED_DIM
     ('data_type', 'ragged'),  # RAGGED_STRIDE
     ('interleave_layout', 'swizzle'),  # INTERLEAVE_32B_SWIZZLE
@@ -73,7 +72,7 @@ READS: tuple[tuple[str, ...], ...] = (
     ('box_sizes',),  # BOX_IN_SHAPE
     ('interleave_layout', 'box_sizes', 'data_type'),  # BOX_INNER_16B
     ('data_type', 'box_sizes'),  # BOX_PACKED
-    ('box_sizes', 'split_inner', 'swizzle', 'data_type'),  # SPLIT_BOX
+    ('box_sizes', 'split_inner', 'swizzle', 'data_type'),  # SPLIT_SPAN
     ('interleave_layout', 'swizzle', 'box_sizes', 'data_type'),  # BOX_SWIZZLE_SPAN
     ('box_sizes', 'data_type', 'target'),  # BOX_SMEM
     ('elem_strides',),  # ELEM_STRIDES_RANK
@@ -173,27 +172,27 @@ def judge(c: Any, asked: int) -> list[tuple[int, int]]:
         failed.append((11, -1))  # DIM_PACKED
     if not (inner_stride == 1) and asked & 0x2000:
         failed.append((13, -1))  # STRIDE_INNERMOST
-    if not (interleave != INTERLEAVE_32B or swizzle == SWIZZLE_32B) and asked & 0x2000000:
-        failed.append((25, -1))  # INTERLEAVE_32B_SWIZZLE
-    if not (interleave == 0 or type_interleaves) and asked & 0x4000000:
-        failed.append((26, -1))  # PACKED_INTERLEAVE
-    if not (type_swizzles >> swizzle & 1) and asked & 0x8000000:
-        failed.append((27, -1))  # PACKED_SWIZZLE
-    if not (not is_padded or inner_box == PADDED_INNER_VALUES) and asked & 0x20000000000:
-        failed.append((41, -1))  # BOX_PACKED
-    if not (interleave != 0 or swizzle == 0 or inner_box_bits <= span_bits) and asked & 0x80000000000:
-        failed.append((43, -1))  # BOX_SWIZZLE_SPAN
-    if not (elem_stride_count == rank) and asked & 0x200000000000:
-        failed.append((45, -1))  # ELEM_STRIDES_RANK
-    if not (0 <= address < ADDRESS_END) and asked & 0x2000000000000:
-        failed.append((49, -1))  # ADDRESS_RANGE
-    if not (oob_fill == 0 or is_float or not passes_nan) and asked & 0x40000000000000:
-        failed.append((54, -1))  # OOB_NAN_FLOAT8
+    if not (interleave != INTERLEAVE_32B or swizzle == SWIZZLE_32B) and asked & 0x1000000:
+        failed.append((24, -1))  # INTERLEAVE_32B_SWIZZLE
+    if not (interleave == 0 or type_interleaves) and asked & 0x2000000:
+        failed.append((25, -1))  # PACKED_INTERLEAVE
+    if not (type_swizzles >> swizzle & 1) and asked & 0x4000000:
+        failed.append((26, -1))  # PACKED_SWIZZLE
+    if not (not is_padded or inner_box == PADDED_INNER_VALUES) and asked & 0x10000000000:
+        failed.append((40, -1))  # BOX_PACKED
+    if not (interleave != 0 or swizzle == 0 or inner_box_bits <= span_bits) and asked & 0x40000000000:
+        failed.append((42, -1))  # BOX_SWIZZLE_SPAN
+    if not (elem_stride_count == rank) and asked & 0x100000000000:
+        failed.append((44, -1))  # ELEM_STRIDES_RANK
+    if not (0 <= address < ADDRESS_END) and asked & 0x1000000000000:
+        failed.append((48, -1))  # ADDRESS_RANGE
+    if not (oob_fill == 0 or is_float or not passes_nan) and asked & 0x20000000000000:
+        failed.append((53, -1))  # OOB_NAN_FLOAT8
     for d in range(0, dims):
         if not (1 <= global_dim[d] <= MAX_DIM) and asked & 0x1000:
             failed.append((12, d))  # DIM_RANGE
-        if not (d == 0 and ignores_inner_step or 1 <= element_strides[d] <= MAX_ELEM_STRIDE) and asked & 0x400000000000:
-            failed.append((46, d))  # ELEM_STRIDES_RANGE
+        if not (d == 0 and ignores_inner_step or 1 <= element_strides[d] <= MAX_ELEM_STRIDE) and asked & 0x200000000000:
+            failed.append((45, d))  # ELEM_STRIDES_RANGE
     for d in range(1, dims):
         if not (stride_bits[d - 1] == 0 or stride_bits[d - 1] >= inside_bits[d]) and asked & 0x4000:
             failed.append((14, d))  # STRIDE_UNIQUE
@@ -214,60 +213,58 @@ def judge(c: Any, asked: int) -> list[tuple[int, int]]:
             failed.append((20, -1))  # SPLIT_DTYPE
         if not (not is_ragged or 2 <= rank <= MAX_RANK - 2) and asked & 0x200000:
             failed.append((21, -1))  # RAGGED_RANK
-        if not (not is_split or global_dim[0] % span_values == 0) and asked & 0x400000:
-            failed.append((22, -1))  # SPLIT_EXTENT
-        if not (not is_ragged or 1 <= ragged_dim < rank) and asked & 0x800000:
-            failed.append((23, -1))  # RAGGED_DIM
-        if not (not is_ragged or ragged_stride_bits < RAGGED_STRIDE_END * element_bits) and asked & 0x1000000:
-            failed.append((24, -1))  # RAGGED_STRIDE
-        if not (box_count == rank) and asked & 0x2000000000:
-            failed.append((37, -1))  # BOX_RANK
-        if not (interleave != 0 or inner_box_bits % (8 * INNER_BYTES) == 0) and asked & 0x10000000000:
-            failed.append((40, -1))  # BOX_INNER_16B
-        if not (not is_split or box_dim[0] % span_values == 0) and asked & 0x40000000000:
-            failed.append((42, -1))  # SPLIT_BOX
-        if not (box_bits <= 8 * max_smem_bytes) and asked & 0x100000000000:
-            failed.append((44, -1))  # BOX_SMEM
-        if not (not is_split or ignores_inner_step or element_strides[0] == 1) and asked & 0x1000000000000:
-            failed.append((48, -1))  # SPLIT_STEP
-        if not (interleave == 0 or not has_model or inner_box_bits % (8 * INNER_BYTES) == 0) and asked & 0x4000000000000:
-            failed.append((50, -1))  # BOX_INNER_16B_INTERLEAVED
-        if not (not has_model or floor_box_bits <= 8 * MAX_BOX_BYTES) and asked & 0x10000000000000:
-            failed.append((52, -1))  # BOX_BYTES
+        if not (not is_ragged or 1 <= ragged_dim < rank) and asked & 0x400000:
+            failed.append((22, -1))  # RAGGED_DIM
+        if not (not is_ragged or ragged_stride_bits < RAGGED_STRIDE_END * element_bits) and asked & 0x800000:
+            failed.append((23, -1))  # RAGGED_STRIDE
+        if not (box_count == rank) and asked & 0x1000000000:
+            failed.append((36, -1))  # BOX_RANK
+        if not (interleave != 0 or inner_box_bits % (8 * INNER_BYTES) == 0) and asked & 0x8000000000:
+            failed.append((39, -1))  # BOX_INNER_16B
+        if not (not is_split or global_dim[0] % span_values == 0 and box_dim[0] % span_values == 0) and asked & 0x20000000000:
+            failed.append((41, -1))  # SPLIT_SPAN
+        if not (box_bits <= 8 * max_smem_bytes) and asked & 0x80000000000:
+            failed.append((43, -1))  # BOX_SMEM
+        if not (not is_split or ignores_inner_step or element_strides[0] == 1) and asked & 0x800000000000:
+            failed.append((47, -1))  # SPLIT_STEP
+        if not (interleave == 0 or not has_model or inner_box_bits % (8 * INNER_BYTES) == 0) and asked & 0x2000000000000:
+            failed.append((49, -1))  # BOX_INNER_16B_INTERLEAVED
+        if not (not has_model or floor_box_bits <= 8 * MAX_BOX_BYTES) and asked & 0x8000000000000:
+            failed.append((51, -1))  # BOX_BYTES
         for d in range(0, dims):
-            if not (1 <= box_dim[d] <= (MAX_BOX * span_values if is_split and d == 0 else MAX_BOX)) and asked & 0x4000000000:
-                failed.append((38, d))  # BOX_RANGE
-            if not (box_dim[d] <= global_dim[d]) and asked & 0x8000000000:
-                failed.append((39, d))  # BOX_IN_SHAPE
-            if not (d == 0 and ignores_inner_step or element_strides[d] <= global_dim[d]) and asked & 0x800000000000:
-                failed.append((47, d))  # ELEM_STRIDES_IN_SHAPE
+            if not (1 <= box_dim[d] <= (MAX_BOX * span_values if is_split and d == 0 else MAX_BOX)) and asked & 0x2000000000:
+                failed.append((37, d))  # BOX_RANGE
+            if not (box_dim[d] <= global_dim[d]) and asked & 0x4000000000:
+                failed.append((38, d))  # BOX_IN_SHAPE
+            if not (d == 0 and ignores_inner_step or element_strides[d] <= global_dim[d]) and asked & 0x400000000000:
+                failed.append((46, d))  # ELEM_STRIDES_IN_SHAPE
     if kind != TILED:
-        if not (1 <= channels <= MAX_BOX) and asked & 0x800000000:
-            failed.append((35, -1))  # CHANNELS
-        if not (1 <= pixels <= MAX_PIXELS) and asked & 0x1000000000:
-            failed.append((36, -1))  # PIXELS
-        if not (not has_model or inner_box_bits % (8 * INNER_BYTES) == 0) and asked & 0x8000000000000:
-            failed.append((51, -1))  # CHANNELS_16B
-        if not (not has_model or box_bits <= 8 * MAX_BOX_BYTES) and asked & 0x20000000000000:
-            failed.append((53, -1))  # COLUMN_BYTES
+        if not (1 <= channels <= MAX_BOX) and asked & 0x400000000:
+            failed.append((34, -1))  # CHANNELS
+        if not (1 <= pixels <= MAX_PIXELS) and asked & 0x800000000:
+            failed.append((35, -1))  # PIXELS
+        if not (not has_model or inner_box_bits % (8 * INNER_BYTES) == 0) and asked & 0x4000000000000:
+            failed.append((50, -1))  # CHANNELS_16B
+        if not (not has_model or box_bits <= 8 * MAX_BOX_BYTES) and asked & 0x10000000000000:
+            failed.append((52, -1))  # COLUMN_BYTES
         for s in range(0, corners):
-            if not (-corner_end <= lower[s] < corner_end) and asked & 0x80000000:
-                failed.append((31, s))  # LOWER_CORNER
-            if not (-corner_end <= upper[s] < corner_end) and asked & 0x100000000:
-                failed.append((32, s))  # UPPER_CORNER
-            if not ((int32(int32(global_dim[s + first_spatial]) + upper[s]) if has_model else global_dim[s + first_spatial] + upper[s]) - lower[s] > 0) and asked & 0x200000000:
-                failed.append((33, s))  # BOUNDING_BOX
+            if not (-corner_end <= lower[s] < corner_end) and asked & 0x40000000:
+                failed.append((30, s))  # LOWER_CORNER
+            if not (-corner_end <= upper[s] < corner_end) and asked & 0x80000000:
+                failed.append((31, s))  # UPPER_CORNER
+            if not ((int32(int32(global_dim[s + first_spatial]) + upper[s]) if has_model else global_dim[s + first_spatial] + upper[s]) - lower[s] > 0) and asked & 0x100000000:
+                failed.append((32, s))  # BOUNDING_BOX
     if kind == IM2COL:
-        if not (lower_count == rank - 2) and asked & 0x20000000:
-            failed.append((29, -1))  # LOWER_CORNER_COUNT
-        if not (upper_count == rank - 2) and asked & 0x40000000:
-            failed.append((30, -1))  # UPPER_CORNER_COUNT
+        if not (lower_count == rank - 2) and asked & 0x10000000:
+            failed.append((28, -1))  # LOWER_CORNER_COUNT
+        if not (upper_count == rank - 2) and asked & 0x20000000:
+            failed.append((29, -1))  # UPPER_CORNER_COUNT
     if kind == IM2COL_WIDE:
         if not (has_wide) and asked & 0x8:
             failed.append((3, -1))  # WIDE_CAPABILITY
-        if not (WIDE_SWIZZLES >> swizzle & 1) and asked & 0x10000000:
-            failed.append((28, -1))  # WIDE_SWIZZLE
+        if not (WIDE_SWIZZLES >> swizzle & 1) and asked & 0x8000000:
+            failed.append((27, -1))  # WIDE_SWIZZLE
         for s in range(1, spatial):
-            if not (not has_model or int32(global_dim[s + first_spatial]) > 0) and asked & 0x400000000:
-                failed.append((34, s))  # WIDE_DIMS
+            if not (not has_model or int32(global_dim[s + first_spatial]) > 0) and asked & 0x200000000:
+                failed.append((33, s))  # WIDE_DIMS
     return failed

@@ -14,7 +14,6 @@ from tma_dlpack.tables.enums import TmaInterleaveLayout, TmaSwizzle
 from tma_dlpack.tables.limits import MAX_RANK, RAGGED_STRIDE_END
 
 _SETS = LIBCU | {"driver"}
-_SPAN_AFTER = ("RANK", "SPLIT_SWIZZLE", "SPLIT_DTYPE", *HAS_TYPE)
 SOURCE = "tma_dlpack: split_inner= and ragged= describe the tensor with more dimensions"
 
 
@@ -41,6 +40,10 @@ def _narrower(r: Request) -> str:
         ):
             return f"; or pass swizzle={swizzle.name!r}, whose spans divide it"
     return ""
+
+
+def _extent_breaks(r: Request) -> bool:
+    return r.arguments.global_dim[0] % r.span_values != 0
 
 
 def _extent_fix(r: Request) -> str:
@@ -94,9 +97,9 @@ RECIPE_RULES: tuple[Rule, ...] = (
     Rule(
         id="SPLIT_RANK",
         step=63,
-        on="split_inner",
+        on="tensor.rank",
         why="the split adds a dimension, and a ragged map two more",
-        asks="be used for a tensor of at most 4 dimensions, 2 with ragged",
+        asks="have 1 to 4 dimensions with split_inner, 2 with ragged too",
         make_only=True,
         sets=_SETS,
         kinds=TILED,
@@ -104,7 +107,7 @@ RECIPE_RULES: tuple[Rule, ...] = (
         holds="not is_split or rank < MAX_RANK - 2 * is_ragged",
         found=lambda r: f"the tensor has {counted(r.rank, 'dimension')}",
         must=lambda r: (
-            f"be used for at most {MAX_RANK - 1 - 2 * r.is_ragged} dimensions: a map has "
+            f"have 1 to {MAX_RANK - 1 - 2 * r.is_ragged}: the split adds one, and a map has "
             f"{MAX_RANK} at most"
         ),
         fix="merge dimensions of a contiguous tensor, x.flatten(0, 1), or take a slice, x[0]",
@@ -126,38 +129,26 @@ RECIPE_RULES: tuple[Rule, ...] = (
         source=SOURCE,
     ),
     Rule(
-        id="SPLIT_EXTENT",
-        step=64,
-        on="tensor.shape",
-        why="a split dimension is whole spans",
-        asks="have a last dimension of whole spans with split_inner",
-        make_only=True,
-        sets=_SETS,
-        kinds=TILED,
-        after=(*_SPAN_AFTER, "DIM_RANGE"),
-        holds="not is_split or global_dim[0] % span_values == 0",
-        found=lambda r: f"the last dimension is {counted(r.arguments.global_dim[0], 'element')}",
-        must=_span_must,
-        fix=_extent_fix,
-        source=SOURCE,
-    ),
-    Rule(
-        id="SPLIT_BOX",
+        id="SPLIT_SPAN",
         step=82,
-        on="box_sizes",
-        why="a split tile is whole spans",
-        asks="have a last entry of whole spans with split_inner",
+        on=lambda r: "tensor.shape" if _extent_breaks(r) else "box_sizes",
+        why="a split tensor and its tile are whole spans of the swizzle",
+        asks="be whole spans of the swizzle along the last dimension, tensor and tile",
         make_only=True,
         sets=_SETS,
         kinds=TILED,
-        after=(*_SPAN_AFTER, "BOX_RANK"),
+        after=("RANK", "SPLIT_SWIZZLE", "SPLIT_DTYPE", *HAS_TYPE, "DIM_RANGE", "BOX_RANK"),
         after_here=("BOX_RANGE",),
-        holds="not is_split or box_dim[0] % span_values == 0",
-        found=lambda r: f"{words.box_entry(r, 0)} is {counted(r.arguments.inner_box, 'element')}",
+        holds="not is_split or global_dim[0] % span_values == 0 and box_dim[0] % span_values == 0",
+        found=lambda r: (
+            f"the last dimension is {counted(r.arguments.global_dim[0], 'element')}"
+            if _extent_breaks(r)
+            else f"the last entry of box_sizes is {counted(r.arguments.inner_box, 'element')}"
+        ),
         must=_span_must,
-        fix=_box_fix,
+        fix=lambda r: _extent_fix(r) if _extent_breaks(r) else _box_fix(r),
         source=SOURCE,
-        repair=repairs.whole_spans,
+        repair=lambda r: {} if _extent_breaks(r) else repairs.whole_spans(r),
     ),
     Rule(
         id="SPLIT_STEP",
@@ -178,7 +169,7 @@ RECIPE_RULES: tuple[Rule, ...] = (
     Rule(
         id="RAGGED_RANK",
         step=63,
-        on="ragged",
+        on="tensor.rank",
         why="a ragged map has two more dimensions",
         make_only=True,
         sets=_SETS,
@@ -186,7 +177,8 @@ RECIPE_RULES: tuple[Rule, ...] = (
         after=("RANK", "SPLIT_RANK"),
         holds="not is_ragged or 2 <= rank <= MAX_RANK - 2",
         found=lambda r: f"the tensor has {counted(r.rank, 'dimension')}",
-        must=f"be used for 2 or {MAX_RANK - 2} dimensions: a map has {MAX_RANK} at most",
+        must=f"have 2 or {MAX_RANK - 2} dimensions: a map has at most {MAX_RANK}, and a ragged one "
+        "needs two of them",
         fix="merge dimensions of a contiguous tensor: x.flatten(0, 1) in torch, else x.reshape",
         source=SOURCE,
     ),
@@ -201,7 +193,11 @@ RECIPE_RULES: tuple[Rule, ...] = (
         after=("RANK", "RAGGED_RANK"),
         holds="not is_ragged or 1 <= ragged_dim < rank",
         found=lambda r: f"ragged is {r.ragged} for a tensor of {counted(r.rank, 'dimension')}",
-        must=lambda r: f"be {-r.rank}..{r.rank - 1}, and not the innermost dimension",
+        must=lambda r: (
+            "not be the innermost: the slices must start at multiples of 16 bytes"
+            if r.ragged_dim == 0
+            else f"be {-r.rank}..{r.rank - 1}"
+        ),
         asks="be a dimension of the tensor, and not the innermost one",
         fix="pass ragged=0, the dimension of the rows, or transpose the tensor",
         source=SOURCE,

@@ -36,7 +36,7 @@ def _violation(row: Rule, operand: Operand) -> Violation:
         text if isinstance(text, str) else text(operand) for text in (row.found, row.must, row.fix)
     )
     source = operand.instruction.source
-    return Violation(row.id, row.on, found, f"it must {must}", fix, source)
+    return Violation(row.id, str(row.on), found, f"it must {must}", fix, source)
 
 
 # --- Instruction, type, swizzle -----------------------------------------------------------------

@@ -11,7 +11,7 @@ _MEASURED_11_21 = "measured: illegal instruction (H200, driver 580.159.04, 2026-
 PTX = "PTX ISA, cp.async.bulk.tensor"
 
 
-def _row(limit: str, fix: str, source: str, by_hardware: bool = False) -> dict[str, Any]:
+def _row(limit: str, fix: str, source: str, by_hardware: bool = True) -> dict[str, Any]:
     """`by_hardware`: the GPU itself fails on such a copy."""
     return {"limit": limit, "fix": fix, "source": source, "unsupported": by_hardware}
 

@@ -207,7 +207,7 @@ def _info(rule: Rule) -> RuleInfo:
     return RuleInfo(
         id=rule.id,
         group=rule.group,
-        argument=rule.on if rule.group != "copy" else "",
+        argument=rule.on if isinstance(rule.on, str) else "",
         asks=rule.limit or f"it must {rule.asks or rule.must}",
         why=rule.why,
         source=rule.sources(rule.kinds[0]),

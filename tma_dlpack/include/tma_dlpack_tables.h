@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 /* Changes with the struct and the rows. */
-#define TMA_DLPACK_TABLES_ABI 0xc7117a0eu
+#define TMA_DLPACK_TABLES_ABI 0xb22da670u
 
 #define TMA_DLPACK_TILED 0
 #define TMA_DLPACK_IM2COL 1
@@ -125,7 +125,6 @@ enum {
   TMA_DLPACK_RULE_SPLIT_RANK,
   TMA_DLPACK_RULE_SPLIT_DTYPE,
   TMA_DLPACK_RULE_RAGGED_RANK,
-  TMA_DLPACK_RULE_SPLIT_EXTENT,
   TMA_DLPACK_RULE_RAGGED_DIM,
   TMA_DLPACK_RULE_RAGGED_STRIDE,
   TMA_DLPACK_RULE_INTERLEAVE_32B_SWIZZLE,
@@ -145,7 +144,7 @@ enum {
   TMA_DLPACK_RULE_BOX_IN_SHAPE,
   TMA_DLPACK_RULE_BOX_INNER_16B,
   TMA_DLPACK_RULE_BOX_PACKED,
-  TMA_DLPACK_RULE_SPLIT_BOX,
+  TMA_DLPACK_RULE_SPLIT_SPAN,
   TMA_DLPACK_RULE_BOX_SWIZZLE_SPAN,
   TMA_DLPACK_RULE_BOX_SMEM,
   TMA_DLPACK_RULE_ELEM_STRIDES_RANK,
@@ -185,7 +184,6 @@ static inline const char *tma_dlpack_rule_id(int rule) {
       "SPLIT_RANK",
       "SPLIT_DTYPE",
       "RAGGED_RANK",
-      "SPLIT_EXTENT",
       "RAGGED_DIM",
       "RAGGED_STRIDE",
       "INTERLEAVE_32B_SWIZZLE",
@@ -205,7 +203,7 @@ static inline const char *tma_dlpack_rule_id(int rule) {
       "BOX_IN_SHAPE",
       "BOX_INNER_16B",
       "BOX_PACKED",
-      "SPLIT_BOX",
+      "SPLIT_SPAN",
       "BOX_SWIZZLE_SPAN",
       "BOX_SMEM",
       "ELEM_STRIDES_RANK",
@@ -226,16 +224,16 @@ static inline const char *tma_dlpack_rule_id(int rule) {
  * arguments, without a tensor. */
 static inline uint64_t tma_dlpack_rows(int kind, int rules, int is_driver_call) {
   static const uint64_t rows[3][4] = {
-      {UINT64_C(0x56ffe00ffffff7), UINT64_C(0x176f600fffbff7), UINT64_C(0x26b400e01fff7), UINT64_C(0x1669400001b7f6)}, /* tiled */
-      {UINT64_C(0x6a6a1bee01ffd7), UINT64_C(0x2a6a1bee01bfd7), UINT64_C(0x2a6a1bee01ffd7), UINT64_C(0x2a681be001b7d6)}, /* im2col */
-      {UINT64_C(0x6a6a1b8e01ffd7), UINT64_C(0x2a6a1f8e01bfd7), UINT64_C(0x2a6a1b9e01ffdf), UINT64_C(0x2a681f8001b7d6)}, /* im2col_wide */
+      {UINT64_C(0x2b7ff007fffff7), UINT64_C(0xbb7b007ffbff7), UINT64_C(0x135a00701fff7), UINT64_C(0xb34a00001b7f6)}, /* tiled */
+      {UINT64_C(0x35350df701ffd7), UINT64_C(0x15350df701bfd7), UINT64_C(0x15350df701ffd7), UINT64_C(0x15340df001b7d6)}, /* im2col */
+      {UINT64_C(0x35350dc701ffd7), UINT64_C(0x15350fc701bfd7), UINT64_C(0x15350dcf01ffdf), UINT64_C(0x15340fc001b7d6)}, /* im2col_wide */
   };
-  const uint64_t make_only = UINT64_C(0x1040061fe6348);
+  const uint64_t make_only = UINT64_C(0x820030fe6348);
   return rows[kind][rules] & ~(is_driver_call ? make_only : 0);
 }
 
 /* The rows that `allow` may switch off. */
-#define TMA_DLPACK_ALLOWABLE UINT64_C(0x908000004000)
+#define TMA_DLPACK_ALLOWABLE UINT64_C(0x484000004000)
 
 /* One row per CUtensorMapDataType; the map's bits hold `element_type` and `tf32`. */
 typedef struct {
@@ -386,12 +384,11 @@ static inline uint64_t tma_dlpack_judge(const TmaDlpackDescribed *c, uint64_t as
     failed |= (uint64_t)!(!c->is_split || (c->rank < (TMA_DLPACK_MAX_RANK - (2 * c->is_ragged)))) << TMA_DLPACK_RULE_SPLIT_RANK;
     failed |= (uint64_t)!(!c->is_split || !c->is_packed) << TMA_DLPACK_RULE_SPLIT_DTYPE;
     failed |= (uint64_t)!(!c->is_ragged || (2 <= c->rank && c->rank <= (TMA_DLPACK_MAX_RANK - 2))) << TMA_DLPACK_RULE_RAGGED_RANK;
-    failed |= (uint64_t)!(!c->is_split || ((c->global_dim[0] % c->span_values) == 0)) << TMA_DLPACK_RULE_SPLIT_EXTENT;
     failed |= (uint64_t)!(!c->is_ragged || (1 <= c->ragged_dim && c->ragged_dim < c->rank)) << TMA_DLPACK_RULE_RAGGED_DIM;
     failed |= (uint64_t)!(!c->is_ragged || (c->ragged_stride_bits < (TMA_DLPACK_RAGGED_STRIDE_END * c->element_bits))) << TMA_DLPACK_RULE_RAGGED_STRIDE;
     failed |= (uint64_t)!(c->box_count == c->rank) << TMA_DLPACK_RULE_BOX_RANK;
     failed |= (uint64_t)!((c->interleave != 0) || ((c->inner_box_bits & ((8 * TMA_DLPACK_INNER_BYTES) - 1)) == 0)) << TMA_DLPACK_RULE_BOX_INNER_16B;
-    failed |= (uint64_t)!(!c->is_split || ((c->box_dim[0] % c->span_values) == 0)) << TMA_DLPACK_RULE_SPLIT_BOX;
+    failed |= (uint64_t)!(!c->is_split || (((c->global_dim[0] % c->span_values) == 0) && ((c->box_dim[0] % c->span_values) == 0))) << TMA_DLPACK_RULE_SPLIT_SPAN;
     failed |= (uint64_t)!(c->box_bits <= (8 * c->max_smem_bytes)) << TMA_DLPACK_RULE_BOX_SMEM;
     failed |= (uint64_t)!(!c->is_split || c->ignores_inner_step || (c->element_strides[0] == 1)) << TMA_DLPACK_RULE_SPLIT_STEP;
     failed |= (uint64_t)!((c->interleave == 0) || !c->has_model || ((c->inner_box_bits & ((8 * TMA_DLPACK_INNER_BYTES) - 1)) == 0)) << TMA_DLPACK_RULE_BOX_INNER_16B_INTERLEAVED;

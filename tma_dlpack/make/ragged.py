@@ -19,24 +19,18 @@ Source: measured, 600 loads and 200 stores (H200, driver 580.159.04, 2026-11-20)
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from tma_dlpack.dlpack import TensorView, as_tensor_view
-from tma_dlpack.make.split import span_coords
+from tma_dlpack.make.split import described, span_coords
 from tma_dlpack.tables.coerce import integer_of, integers_of, shown, type_name
-from tma_dlpack.tables.errors import refusal
+from tma_dlpack.tables.errors import TmaPreconditionError, Violation, refusal
+from tma_dlpack.tables.limits import RAGGED_EXTENT, RAGGED_EXTRA_EXTENT, RAGGED_STRIDE_END
 from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.tensor_map.map import TensorMap
 
-#: Extent of the ragged dimension; also the coordinate along the second extra dimension.
-RAGGED_EXTENT = 1 << 30
-#: Extent of the two extra dimensions: large enough for every signed 32-bit coordinate in use.
-EXTRA_EXTENT = 0x7FFF_0000
-#: WRAP_ELEMENTS x RAGGED_EXTENT = 2^64 elements.
-WRAP_ELEMENTS = 1 << 34
 EXTRA_DIMENSIONS = 2
-MAX_RANK = 3
 
 
 @opaque
@@ -84,16 +78,16 @@ def ragged(tensor: object, box_sizes: Sequence[int], dim: int = 0) -> dict[str, 
     >>> arguments["strides"], arguments["box_sizes"]
     ((17179869120, 64, 64, 1), (1, 1, 128, 64))
     """
-    view = as_tensor_view(tensor)
-    box = _box(view, box_sizes)
-    ragged_dim = _dim(view, dim)
-    stride = view.strides[ragged_dim]
-    extents = list(view.shape)
-    extents[ragged_dim] = RAGGED_EXTENT
+    if integer_of(dim) is None:
+        raise refusal("dim", f"dim is {shown(dim)}", "be a dimension of the tensor", "pass dim=0")
+    try:
+        tm = described(tensor, box_sizes, ragged=dim)
+    except TmaPreconditionError as error:  # in the words of this function
+        raise type(error)([_of_dim(v) for v in error.violations]) from error.__cause__
     return {
-        "shape": (EXTRA_EXTENT, EXTRA_EXTENT, *extents),
-        "strides": (WRAP_ELEMENTS - stride, stride, *view.strides),
-        "box_sizes": (1, 1, *box),
+        "shape": tm.shape,
+        "strides": tm.strides,
+        "box_sizes": tm.box_sizes,
         "allow": ("STRIDE_UNIQUE",),
     }
 
@@ -164,30 +158,12 @@ def ragged_coords(
 # --- One check each -----------------------------------------------------------------------------
 
 
-def _box(view: TensorView, box_sizes: object) -> tuple[int, ...]:
-    rank = len(view.shape)
-    if not 2 <= rank <= MAX_RANK:
-        found = f"tensor has shape {view.shape}"
-        must = "have 2 or 3 dimensions: a map has at most 5, and a ragged one needs two of them"
-        fix = "merge dimensions of a contiguous tensor: x.flatten(0, 1) in torch, else x.reshape"
-        raise refusal("tensor", found, must, fix)
-    box = integers_of(box_sizes)
-    if box is None or len(box) != rank:
-        found, must = f"box_sizes={shown(box_sizes)}", f"be {rank} integers, row-major"
-        raise refusal("box_sizes", found, must, "pass one per dimension of the tensor")
-    return box
-
-
-def _dim(view: TensorView, dim: object) -> int:
-    rank, number = len(view.shape), integer_of(dim)
-    if number is None or not -rank <= number < rank:
-        found = f"dim is {shown(dim)} of a tensor of rank {rank}"
-        raise refusal("dim", found, f"be {-rank}..{rank - 1}", "pass dim=0")
-    if number % rank == rank - 1:
-        must = "not be the innermost: the slices must start at multiples of 16 bytes"
-        fix = "pass the dimension of the rows, or transpose the tensor and make it contiguous"
-        raise refusal("dim", f"dim is {number}, the innermost of rank {rank}", must, fix)
-    return number % rank
+def _of_dim(violation: Violation) -> Violation:
+    if violation.argument != "ragged":
+        return violation
+    found = violation.found.replace("ragged is", "dim is")
+    fix = violation.fix.replace("ragged=", "dim=")
+    return dataclasses.replace(violation, argument="dim", found=found, fix=fix)
 
 
 def _ragged_dim_of(tensor_map: object) -> int:
@@ -198,7 +174,7 @@ def _ragged_dim_of(tensor_map: object) -> int:
         return tensor_map.ragged
     elif tensor_map.kind == "tiled" and tensor_map.rank > EXTRA_DIMENSIONS:
         shape, strides = tensor_map.shape, tensor_map.strides
-        wraps = strides[0] + strides[1] == WRAP_ELEMENTS
+        wraps = strides[0] + strides[1] == RAGGED_STRIDE_END
         for d in range(EXTRA_DIMENSIONS, tensor_map.rank - 1):
             if wraps and shape[d] == RAGGED_EXTENT and strides[d] == strides[1]:
                 return d - EXTRA_DIMENSIONS
@@ -215,7 +191,7 @@ def _slice(tensor_map: TensorMap, dim: int, offset: object, size: object) -> tup
     view = tensor_map.view
     if view is not None and tensor_map.ragged is None:
         view = view.own or view  # the described one has the dimensions of the map
-    extent = EXTRA_EXTENT - 1 if view is None else view.shape[dim]
+    extent = RAGGED_EXTRA_EXTENT - 1 if view is None else view.shape[dim]
     if begin is None or count is None or min(begin, count) < 0 or begin + count > extent:
         found = f"the slice has offset={shown(offset)} and size={shown(size)}"
     elif count > RAGGED_EXTENT:

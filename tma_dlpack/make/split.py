@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tma_dlpack.dlpack import TensorView, as_tensor_view
+from tma_dlpack.dlpack import as_tensor_view
+from tma_dlpack.make.tiled import make_tma_descriptor
 from tma_dlpack.tables.coerce import integers_of, shown, type_name
-from tma_dlpack.tables.enums import Swizzle, TmaSwizzle
-from tma_dlpack.tables.errors import TmaPreconditionError, Violation, refusal
-from tma_dlpack.tables.limits import INNER_BYTES, MAX_RANK, SWIZZLE_SPAN_BYTES
-from tma_dlpack.tables.meanings import parse
+from tma_dlpack.tables.dtypes import overrides_of
+from tma_dlpack.tables.enums import Swizzle
+from tma_dlpack.tables.errors import TmaPreconditionError, refusal
 from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.tensor_map.map import TensorMap
-
-SOURCE = "tma_dlpack, split_inner: the inner dimension in spans of the swizzle"
 
 
 @opaque
@@ -62,26 +60,34 @@ def split_inner(
     >>> tma.make_tma_descriptor(x, **arguments).tx_bytes == 64 * 128 * 2
     True
     """
-    view, chosen = as_tensor_view(tensor), _swizzle_of(swizzle)
-    box = _box_of(box_sizes, view)
-    span = _span_elements(view, chosen)
-    for argument, name, extent in (
-        ("tensor", "the last dimension", view.shape[-1]),
-        ("box_sizes", "the last entry of box_sizes", box[-1]),
-    ):
-        if extent % span or not extent:
-            raise _indivisible(argument, name, extent, span, view, box, chosen)
-    shape = (view.shape[-1] // span, *view.shape[:-1], span)
-    strides = (span, *view.strides)
+    tm = described(tensor, box_sizes, swizzle=swizzle, split_inner=True)
+    (columns, *_, span), shape, strides = tm.box_sizes, tm.shape, tm.strides
     words: dict[str, Any] = {
-        "box_sizes": (box[-1] // span, *box[:-1], span),
+        "box_sizes": (columns, *tm.box_sizes[1:]),
         "shape": shape,
         "strides": strides,
-        "swizzle": chosen.name,
+        "swizzle": tm.swizzle.name,
     }
     if len(shape) > 2 and shape[0] > 1 and span < shape[1] * strides[1]:
         words["allow"] = ("STRIDE_UNIQUE",)
     return words
+
+
+def described(tensor: object, box_sizes: Sequence[int], **options: Any) -> TensorMap:
+    """Make a map for its layout alone: for a target that has every swizzle, by the driver's rules.
+
+    A type that maps do not have is carried as an unsigned integer of its size.
+    """
+    options |= {"rules": "driver", "target": "sm_100"}
+    try:
+        return make_tma_descriptor(tensor, box_sizes, **options)
+    except TmaPreconditionError as error:
+        if [violation.rule for violation in error.violations] != ["DTYPE"]:
+            raise
+        choices = overrides_of(as_tensor_view(tensor).dtype)
+        if not choices:
+            raise
+        return make_tma_descriptor(tensor, box_sizes, data_type=choices[0], **options)
 
 
 @opaque
@@ -116,17 +122,22 @@ def split_inner_coords(tensor_map: TensorMap, coords: Sequence[int]) -> tuple[in
     >>> at, bool(tma.load_tile(tm, at).array[0, 0, 0] == x[16, 128])
     ((4, 16, 0), True)
     """
-    if not isinstance(tensor_map, TensorMap):
-        found = f"tensor_map is a {type_name(type(tensor_map))}"
-    elif not _is_split(tensor_map):
-        found = f"tensor_map has shape {tensor_map.shape} and strides {tensor_map.strides}"
-    else:
+    found = _unlike_a_split_map(tensor_map)
+    if not found:
         if tensor_map.ragged is None:
             return span_coords(tensor_map, coords, tensor_map.rank - 1)
         fix = "use tma.ragged_coords(tensor_map, offset, size, coords), which splits too"
         raise refusal("tensor_map", "tensor_map is ragged too", "be split only", fix)
     fix = "make it with tma.make_tma_descriptor(x, box_sizes, swizzle=..., split_inner=True)"
     raise refusal("tensor_map", found, "be a map with a split inner dimension", fix)
+
+
+def _unlike_a_split_map(tensor_map: object) -> str:
+    if not isinstance(tensor_map, TensorMap):
+        return f"tensor_map is a {type_name(type(tensor_map))}"
+    if not _is_split(tensor_map):
+        return f"tensor_map has shape {tensor_map.shape} and strides {tensor_map.strides}"
+    return ""
 
 
 def _is_split(tensor_map: TensorMap) -> bool:
@@ -150,88 +161,3 @@ def span_coords(tensor_map: TensorMap, coords: object, rank: int) -> tuple[int, 
         near = (*numbers[:-1], numbers[-1] // span * span)
         raise refusal("coords", found, f"be a multiple of {span}, the span", f"use coords {near}")
     return (numbers[-1] // span, *numbers[:-1], 0)
-
-
-def _swizzle_of(swizzle: object) -> TmaSwizzle:
-    try:
-        return parse(TmaSwizzle, swizzle)
-    except (TypeError, ValueError) as error:
-        found = f"swizzle is {shown(swizzle)}"
-        must, fix = "be a TmaSwizzle, its name or its value", "pass swizzle='bytes128'"
-        raise refusal("swizzle", found, must, fix) from error
-
-
-def _box_of(box_sizes: object, view: TensorView) -> tuple[int, ...]:
-    rank = len(view.shape)
-    if not 1 <= rank < MAX_RANK:
-        raise _refused(
-            "SPLIT_RANK",
-            "tensor",
-            f"the tensor has {rank} dimensions",
-            f"have 1 to {MAX_RANK - 1}: the split adds one, and a map has {MAX_RANK} at most",
-            "merge dimensions of a contiguous tensor, x.flatten(0, 1), or take a slice, x[0]",
-        )
-    box = integers_of(box_sizes)
-    if box is None or len(box) != rank or min(box) < 1:
-        found = f"box_sizes is {shown(box_sizes)}"
-        must = f"be {rank} positive integers, one per dimension of the tensor"
-        fix = "pass the tile's extents, row-major, before the split"
-        raise refusal("box_sizes", found, must, fix)
-    return box
-
-
-def _span_elements(view: TensorView, swizzle: TmaSwizzle) -> int:
-    """Give the elements of one span; without swizzle, of one row of a core matrix."""
-    bits = view.dtype.itemsize_bits
-    if bits % 8 or view.dtype.bits < 8:
-        raise _refused(
-            "SPLIT_DTYPE",
-            "tensor",
-            f"the tensor's type is {view.dtype}",
-            "have elements of whole bytes",
-            "view the storage as bytes, x.view(uint8), and split that",
-        )
-    span_bytes = SWIZZLE_SPAN_BYTES[swizzle] or INNER_BYTES
-    return max(1, span_bytes * 8 // bits)
-
-
-def _indivisible(
-    argument: str,
-    name: str,
-    extent: int,
-    span: int,
-    view: TensorView,
-    box: tuple[int, ...],
-    swizzle: TmaSwizzle,
-) -> TmaPreconditionError:
-    """Propose a rounded box, a padded tensor or a narrower swizzle."""
-    up = max(span, -(-extent // span) * span)
-    if argument == "box_sizes":
-        down = max(span, extent // span * span)
-        whole = f"{down} or {up}" if down != up else f"{up}"
-        fix = f"use a multiple of {span}: {whole}"
-    else:
-        fix = (
-            f"pad the last dimension from {extent} to {up} elements, or copy one span at a time: "
-            f"box_sizes={(*box[:-1], min(box[-1], span))}, swizzle={swizzle.name!r}"
-        )
-    narrower = [
-        other.name
-        for other in (TmaSwizzle.bytes64, TmaSwizzle.bytes32)
-        if other < swizzle <= TmaSwizzle.bytes128
-        and all(n and n % _span_elements(view, other) == 0 for n in (view.shape[-1], box[-1]))
-    ]
-    if narrower:
-        fix += f"; or pass swizzle={narrower[0]!r}, whose spans divide it"
-    span_bytes = span * view.dtype.itemsize_bits // 8
-    return _refused(
-        "SPLIT_SPAN",
-        argument,
-        f"{name} is {extent} elements",
-        f"be a multiple of {span}, the {span_bytes} bytes of a span of swizzle {swizzle.name}",
-        fix,
-    )
-
-
-def _refused(rule: str, argument: str, found: str, must: str, fix: str) -> TmaPreconditionError:
-    return TmaPreconditionError(Violation(rule, argument, found, f"it must {must}", fix, SOURCE))

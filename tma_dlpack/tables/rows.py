@@ -38,7 +38,7 @@ class Rule:
     step : int
         Place in libcu++'s order. Rules of one step are one loop there: their violations are
         reported entry by entry.
-    on : str
+    on : str or callable (request) -> str
         The argument that it is about, such as ``"box_sizes"`` or ``"tensor.shape"``; in a
         `driver_encode_*` call the part after the dot becomes the driver's name.
     why : str
@@ -89,7 +89,7 @@ class Rule:
     id: str
     group: str = "rule"
     step: int = 0
-    on: str = ""
+    on: Text = ""
     why: str = ""
     holds: str | Callable[..., bool] = ""
     each: str = ""
