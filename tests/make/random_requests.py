@@ -150,7 +150,7 @@ def _rare_options(
     if kind == "tiled" and rng.random() < 0.4:
         options["split_inner"] = rng.random() < 0.8
         span = {0: 16, 1: 32, 2: 64}.get(swizzle, 128) // element_bytes
-        if options["split_inner"] and span and rng.random() < 0.9:
+        if options["split_inner"] and span and given["box_sizes"] and rng.random() < 0.9:
             box = list(given["box_sizes"])
             box[-1] = max(1, shape[-1] // span // rng.choice((1, 1, 2))) * span
             options["box_sizes"] = box

@@ -27,6 +27,7 @@ from in_c import (
     CHECKED_IN_C,
     IN_C,
     MAKE,
+    alone,
     batch_in_c,
     by_python,
     compiled,
@@ -36,7 +37,7 @@ from laws import SHARE
 from random_requests import request_at_random
 
 import tma_dlpack as tma
-from tma_dlpack.make import extension
+from tma_dlpack.make import build, extension
 from tma_dlpack.tables.enums import TensorMapDataType, TmaSwizzle
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.tensor_map.storage import aligned_bytes
@@ -128,6 +129,85 @@ def test_random_calls_of_every_option_agree_with_python():
 def test_a_million_random_calls_agree_with_python():
     for seed in range(200):
         hold_against_python(seed, count=5000)
+
+
+DRIVER = {
+    "tiled": tma.driver_encode_tiled,
+    "im2col": tma.driver_encode_im2col,
+    "im2col_wide": tma.driver_encode_im2col_wide,
+}
+DRIVER_IN_C = {kind: alone(f"driver_{kind}", verb) for kind, verb in DRIVER.items()}
+
+
+def driver_words(a, address) -> dict[str, object]:
+    """Give the arguments of a driver_encode_* function, which has other names than the map."""
+    words = {"tensor_data_type": a.data_type, "tensor_rank": a.rank, "global_address": address}
+    kinds = {
+        "tiled": ("box_dim",),
+        "im2col": ("pixel_box_lower_corner", "pixel_box_upper_corner"),
+        "im2col_wide": ("mode",),
+    }
+    pixels = () if a.kind == "tiled" else ("channels_per_pixel", "pixels_per_column")
+    for name in (
+        *("global_dim", "global_strides", "element_strides", "interleave", "swizzle"),
+        *("l2_promotion", "oob_fill", *kinds[a.kind], *pixels),
+    ):
+        words[name] = getattr(a, name)
+    if a.kind == "im2col_wide":
+        for which in ("lower", "upper"):
+            words[f"pixel_box_{which}_corner_width"] = getattr(a, f"pixel_box_{which}_corner")[0]
+    return words
+
+
+def changed_at_random(rng, words) -> dict[str, object]:
+    """Change one number, or none."""
+    name = rng.choice(list(words))
+    value = words[name]
+    change = rng.choice(
+        (lambda n: n + 1, lambda n: n - 1, lambda n: 2 * n, lambda n: 0, lambda n: 1 << 62)
+    )
+    if isinstance(value, tuple):
+        at = rng.randrange(len(value)) if value else None
+        return words | {name: tuple(change(n) if i == at else int(n) for i, n in enumerate(value))}
+    return words | {name: change(int(value))}
+
+
+def hold_bare_against_python(seed: int, count: int) -> None:
+    rng = random.Random(seed)
+    made_maps = refused = 0
+    while made_maps < count:
+        asked = request_at_random(rng)
+        start = None if asked is None else by_python(*asked)
+        if start is None:
+            continue
+        kind = start.kind
+        words = driver_words(start.arguments, start.global_address)
+        target = rng.choice(("sm_90", "sm_90", start.target, "sm_100", tma.Target((9, 0), 1024)))
+        for given in (words, changed_at_random(rng, words), changed_at_random(rng, words)):
+            made = DRIVER_IN_C[kind](**given, target=target)
+            try:
+                expected = build.mirror(kind, given, target, "auto")
+            except tma.TmaError:
+                expected = None
+            assert (made is None) == (expected is None), (kind, given, target)
+            if made is None:
+                refused += 1
+                continue
+            made_maps += 1
+            hold_equal(made, expected)
+    assert refused > count / 20
+
+
+@compiled
+def test_random_arguments_of_the_driver_agree_with_python():
+    hold_bare_against_python(seed=7, count=1000 // SHARE)
+
+
+@compiled
+@pytest.mark.slow
+def test_many_random_arguments_of_the_driver_agree_with_python():
+    for seed in range(20):
+        hold_bare_against_python(seed, count=5000)
 
 
 # ---- options -------------------------------------------------------------------------------------
@@ -620,9 +700,11 @@ def test_a_map_whose_tensor_holds_maps_is_freed_with_them():
         assert len({bytes(one)[8:] for one in again}) == 1
 
 
+@compiled
 def test_keywords_made_at_run_time_are_understood():
     options = {"".join(["swiz", "zle"]): "bytes128", "".join(["box_", "sizes"]): BOX}
-    assert tma.make_tma_descriptor(tensor(), **options).swizzle is TmaSwizzle.bytes128
+    for make in (tma.make_tma_descriptor, IN_C["tiled"]):
+        assert make(tensor(), **options).swizzle is TmaSwizzle.bytes128
 
 
 @compiled

@@ -35,7 +35,7 @@ def _narrower(r: Request) -> str:
     assert r.view is not None
     for swizzle in (TmaSwizzle.bytes64, TmaSwizzle.bytes32):
         span = r.span_values_of(swizzle)
-        sizes = (r.view.shape[-1], r.arguments.inner_box)
+        sizes = (r.view.shape[-1], *r.arguments.box_dim[:1])
         if swizzle < r.arguments.swizzle <= TmaSwizzle.bytes128 and not any(
             n % span for n in sizes
         ):
@@ -46,11 +46,11 @@ def _narrower(r: Request) -> str:
 def _extent_fix(r: Request) -> str:
     assert r.view is not None
     extent, box = r.view.shape[-1], r.arguments.box_dim[::-1]
+    pad = f"pad the last dimension from {extent} to {_up(r, extent)} elements"
+    if not box:  # which has a violation of its own
+        return pad
     one = (*box[:-1], min(box[-1], r.span_values))
-    return (
-        f"pad the last dimension from {extent} to {_up(r, extent)} elements, or copy one span at a "
-        f"time: box_sizes={one} without split_inner{_narrower(r)}"
-    )
+    return f"{pad}, or copy one span at a time: box_sizes={one} without split_inner{_narrower(r)}"
 
 
 def _box_fix(r: Request) -> str:

@@ -63,6 +63,8 @@ typedef struct {
 static inline int parameter_of(const Quick *quick, PyObject *keyword, Py_ssize_t given) {
   for (int i = (int)given; i < quick->count; ++i)
     if (quick->names[i] == keyword) return i;
+  for (int i = (int)given; i < quick->count; ++i) /* made at run time, and so not interned */
+    if (PyUnicode_Compare(quick->names[i], keyword) == 0) return i;
   return -1;
 }
 
