@@ -337,7 +337,7 @@ static inline void tma_dlpack_derive(TmaDlpackDescribed *c, int rules, const Tma
     if (c->global_dim[d] != 1) inside = tma_dlpack_product(c->global_dim[d], c->stride_bits[d - 1]);
   }
   c->span_bits = 8 * span_bytes[c->swizzle];
-  c->span_values = (c->span_bits != 0 ? c->span_bits : 8 * TMA_DLPACK_INNER_BYTES) / c->element_bits;
+  c->span_values = (int)(c->span_bits != 0 ? c->span_bits : 8 * TMA_DLPACK_INNER_BYTES) / row->element_bits;
   c->inner_box = c->is_split ? c->span_values : is_tiled ? c->box_dim[0] : c->channels;
   c->inner_box_bits = tma_dlpack_product(c->inner_box, c->element_bits);
   c->box_bits = c->floor_box_bits = c->element_bits;
@@ -379,7 +379,8 @@ static inline const char *tma_dlpack_describe(const TmaDlpackTensor *tensor,
     flaw = tma_dlpack_as_strided(o, bits, &layout);
   if (flaw != NULL) return flaw;
   if (start < tensor->byte_offset || start >> 62 != 0) return "the address is out of range";
-  if (o->offset > TMA_DLPACK_HUGE / bits || o->offset < -TMA_DLPACK_HUGE / bits || o->offset * bits % 8)
+  if (o->offset != 0 && (o->offset > TMA_DLPACK_HUGE / bits || o->offset < -TMA_DLPACK_HUGE / bits ||
+                         o->offset * bits % 8 != 0))
     return "the offset is not a whole number of bytes";
 
   c->kind = o->kind;

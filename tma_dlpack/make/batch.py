@@ -241,12 +241,13 @@ allow, shape, strides, offset, split_inner, ragged, target
     >>> batch.numpy().shape, [tm.shape for tm in batch]
     ((3, 128), [(128, 64), (256, 64), (64, 64)])
     """
-    given = {name: reusable(value) for name, value in locals().items() if name != "tensors"}
-    all_tensors = _as_tuple(tensors)
+    given = dict(locals())  # the arguments by name, in order
+    all_tensors = _as_tuple(given.pop("tensors"))
     rows, address = aligned_bytes(len(all_tensors) * MAP_BYTES)
     maps = accept_many(all_tensors, address, *given.values())
     if maps is not None:
         return TensorMapBatch._accepted(maps, rows.reshape(-1, MAP_BYTES))
+    given = {name: reusable(value) for name, value in given.items()}
     return TensorMapBatch([_made(i, tensor, given) for i, tensor in enumerate(all_tensors)])
 
 

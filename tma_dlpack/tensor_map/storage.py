@@ -145,7 +145,7 @@ class PythonStorage:
 def aligned_bytes(count: int) -> tuple[NDArray[np.uint8], int]:
     """Make an uninitialised array of bytes; give its address too, which is a multiple of 128."""
     room = np.empty(count + ALIGNMENT_BYTES, dtype=np.uint8)
-    address = room.ctypes.data
+    address: int = room.__array_interface__["data"][0]  # half the time of room.ctypes.data
     start = -address % ALIGNMENT_BYTES
     return room[start : start + count], address + start
 
