@@ -302,8 +302,8 @@ static inline int tma_dlpack_data_type(TmaDlpackDataType dtype, int asked_type) 
 
 /* Reverse into the driver's order; entries past the count are 0. */
 static inline void tma_dlpack_reverse(const int64_t *row_major, int count, int room, int64_t *reversed) {
-  for (int i = 0; i < room; ++i)
-    reversed[i] = i < count ? tma_dlpack_cut(row_major[count - 1 - i]) : 0;
+  memset(reversed, 0, (size_t)room * sizeof *reversed);
+  for (int i = 0; i < count && i < room; ++i) reversed[i] = tma_dlpack_cut(row_major[count - 1 - i]);
 }
 
 /* Fill what follows from the driver's arguments: `kind`, `rank`, `data_type`, the enums, `global_dim`,
@@ -403,16 +403,19 @@ static inline const char *tma_dlpack_describe(const TmaDlpackTensor *tensor,
     tma_dlpack_canonical(&layout, bits, 32);
   c->inner_stride = layout.rank > 0 ? layout.strides[layout.rank - 1] : 1;
   c->row_bits = layout.rank > 0 ? tma_dlpack_product(layout.shape[layout.rank - 1], bits) : 0;
-  for (int d = 0, i = layout.rank - 1; d < TMA_DLPACK_MAX_RANK; ++d, --i) {
-    c->global_dim[d] = i >= 0 ? layout.shape[i] : 0;
-    if (d > 0) c->stride_bits[d - 1] = i >= 0 ? tma_dlpack_product(layout.strides[i], bits) : 0;
+  memset(c->global_dim, 0, sizeof c->global_dim);
+  memset(c->stride_bits, 0, sizeof c->stride_bits);
+  for (int d = 0, i = layout.rank - 1; i >= 0; ++d, --i) {
+    c->global_dim[d] = layout.shape[i];
+    if (d > 0) c->stride_bits[d - 1] = tma_dlpack_product(layout.strides[i], bits);
   }
   if (row->is_packed && layout.rank > 0) c->global_dim[0] = c->row_bits / row->element_bits;
 
   c->elem_stride_count = o->elem_stride_count;
   if (o->elem_stride_count == TMA_DLPACK_NOT_GIVEN) {
     c->elem_stride_count = layout.rank;
-    for (int d = 0; d < TMA_DLPACK_MAX_RANK; ++d) c->element_strides[d] = d < layout.rank;
+    memset(c->element_strides, 0, sizeof c->element_strides);
+    for (int d = 0; d < layout.rank; ++d) c->element_strides[d] = 1;
   } else {
     tma_dlpack_reverse(o->elem_strides, o->elem_stride_count, TMA_DLPACK_MAX_RANK, c->element_strides);
   }

@@ -55,7 +55,6 @@ static int fill_batch(State *state, Batch *batch, const Options *options, unsign
   Py_ssize_t count = PyTuple_Size(batch->tensors);
   Call kept = {0};
   keep_options(&kept, &options->o);
-  memset(rows, 0, (size_t)count * TMA_DLPACK_MAP_BYTES);
   for (Py_ssize_t i = 0; i < count; ++i) {
     Judged call;
     BatchEntry *entry = &batch->entries[i];
@@ -65,6 +64,7 @@ static int fill_batch(State *state, Batch *batch, const Options *options, unsign
     keep_layout(&entry->call, &call);
     entry->address = (uint64_t)call.described.address;
     entry->launchable = (uint8_t)is_on_gpu(&call.view.told.device);
+    memset(row, 0, TMA_DLPACK_MAP_BYTES);
     if (!encode(&call.described, call.encoder, call.ordinal, row)) return 0;
     memcpy(entry->bytes, row, TMA_DLPACK_MAP_BYTES);
     batch->launchable &= entry->launchable;
