@@ -126,7 +126,7 @@ def test_all_lanes_are_timed_one_after_the_other(capfd):
     pytest.importorskip("tma_dlpack.tensor_map._storage")
     assert main([*TINY, "--imports", "0", "--all-lanes"]) == 0
     text = capfd.readouterr().out
-    assert text.index("short cut: compiled") < text.index("short cut: Python")
+    assert text.index(", compiled\n") < text.index(", Python\n")
 
 
 # -- what is printed -----------------------------------------------------------------------------

@@ -30,6 +30,44 @@ def test_a_tensor_on_the_second_gpu_is_copied_there_while_the_first_is_current(t
     assert driver.current_device() == torch.cuda.current_device() == 0
 
 
+OPTIONS = [
+    {"target": "sm_90"},
+    {"allow": ("BOX_IN_SHAPE",)},
+    {"rules": "driver"},
+    {"data_type": "TFLOAT32"},
+    {"shape": (20, 64), "strides": (128, 1), "offset": 64},
+    {"split_inner": True},
+    {"split_inner": True, "ragged": 0},
+]
+
+
+@pytest.mark.parametrize("given", OPTIONS, ids=str)
+@pytest.mark.parametrize("current", [0, 1])
+def test_every_option_is_encoded_by_the_tensors_gpu_whatever_is_current(torch, given, current):
+    torch.cuda.set_device(current)
+    host = tma.make_tma_descriptor(MATRIX, (8, 32), swizzle="bytes128", **given)
+    for device_id in (0, 1):
+        tensor = torch.from_numpy(MATRIX.copy()).to(f"cuda:{device_id}")
+        made = tma.make_tma_descriptor(tensor, (8, 32), swizzle="bytes128", **given)
+        (one,) = tma.make_tma_descriptors([tensor], (8, 32), swizzle="bytes128", **given)
+        assert (made.encoder, made.launchable, one) == ("driver", True, made)
+        assert made.device.device_id == device_id
+        assert bytes(made)[8:] == bytes(host)[8:]  # two GPUs of one kind, as measured
+        assert made.arguments == host.arguments
+    assert driver.current_device() == torch.cuda.current_device() == current
+
+
+def test_managed_memory_belongs_to_the_gpu_that_allocated_it():
+    cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
+    for owner in (0, 1):
+        with cupy.cuda.Device(owner):
+            x = cupy.ndarray((40, 64), np.float32, cupy.cuda.malloc_managed(40 * 64 * 4))
+        with cupy.cuda.Device(1 - owner):
+            made = tma.make_tma_descriptor(x, (8, 32), swizzle="bytes128")
+        assert (made.encoder, made.launchable) == ("driver", True)
+        assert driver.pointer_device(made.global_address) == owner
+
+
 def test_the_gpu_of_an_address_is_known(torch):
     for device_id in (0, 1):
         tensor = torch.zeros(64, device=f"cuda:{device_id}")

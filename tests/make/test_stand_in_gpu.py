@@ -47,7 +47,7 @@ def run_script(source, folder, **variables):
     start = f"""
         import sys, warnings
         warnings.simplefilter("ignore")
-        sys.path[:0] = [{str(ROOT)!r}, {str(Path(__file__).parent)!r}]
+        sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / "tests")!r}, {str(Path(__file__).parent)!r}]
         {"" if extension.COMPILED else "import tests.python_lane"}
         import numpy as np, tma_dlpack as tma
         from tma_dlpack.make import extension
