@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.call_targets import OTHER_CALLS, OURS, targets
+from bench.call_targets import OTHER_CALLS, OURS, WITH_OPTIONS, targets
 from bench.imports import import_ms
 from bench.peers import (
     BOX,
@@ -39,16 +39,6 @@ from tma_dlpack.make.tiled import check_tma_descriptor, make_tma_descriptor
 MAKE = "make(x, box, swizzle='bytes128')"
 SHAPES = 400  # in a round
 BATCH = 256
-#: Calls with options: what is written after `MAKE`'s box.
-WITH_OPTIONS = {
-    "target": "target='sm_90'",
-    "allow": "allow=('BOX_IN_SHAPE',)",
-    "rules": "rules='driver'",
-    "data_type": "data_type='BFLOAT16'",
-    "shape, strides, offset": "shape=(512, 256), strides=(512, 1), offset=256",
-    "split_inner": "split_inner=True",
-    "ragged": "ragged=0",
-}
 
 
 @dataclass(frozen=True, slots=True)
