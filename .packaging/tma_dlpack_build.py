@@ -1,7 +1,7 @@
 """setuptools' build backend, and a wheel without compiled parts.
 
-``pip wheel .`` builds the wheel of this platform, cp310-abi3, with the short cut compiled; where
-there is no C compiler it warns and leaves the short cut out. ``pip wheel . -C pure=true`` builds
+``pip wheel .`` builds the wheel of this platform, cp310-abi3, with the C extension; where there
+is no C compiler it warns and leaves the extension out. ``pip wheel . -C pure=true`` builds
 the wheel py3-none-any, which every other Python takes.
 """
 

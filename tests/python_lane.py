@@ -1,4 +1,4 @@
-"""``python -m pytest -p tests.python_lane``: run tests without the short cut that was compiled."""
+"""``python -m pytest -p tests.python_lane``: run tests without the C extension."""
 
 import sys
 

@@ -81,7 +81,7 @@ def test_one_graph_without_an_operator_is_refused_in_torch_words():
 
 
 @pytest.mark.parametrize("name", ["make_im2col_descriptor", "driver_encode_tiled"])
-def test_every_function_with_a_compiled_short_cut_names_the_operators(name):
+def test_every_function_that_is_tried_in_c_names_the_operators(name):
     verb = getattr(tma, name)
     compiled = torch.compile(lambda x: x + verb(x, 2).rank, fullgraph=True, backend="eager")
     with pytest.raises(torch._dynamo.exc.Unsupported, match=r"tma_dlpack\.torch_ops"):
@@ -164,7 +164,7 @@ def test_attributes_of_a_map_are_read_between_two_graphs(name):
 
 VERBS = {
     "make": lambda x: tma.make_tma_descriptor(x, (16, 32)).tx_bytes,
-    "make, refused by the short cut": lambda x: (
+    "make, refused": lambda x: (
         tma.make_tma_descriptor(
             x, (16, 32), interleave_layout="none", rules="driver", target="sm_90"
         ).strides

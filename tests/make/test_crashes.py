@@ -104,7 +104,7 @@ def test_a_compiled_function_is_itself_when_copied_and_can_be_called_in_every_wa
 
 
 class Producer:
-    """A tensor of a library that the short cut knows, by its module's name."""
+    """A tensor of a library that the extension knows, by its module's name."""
 
     __module__ = "cupy.tests"
 

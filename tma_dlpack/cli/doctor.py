@@ -32,7 +32,7 @@ def facts() -> dict[str, Any]:
         "python": platform.python_version(),
         "system": platform.system(),
         "numpy": np.__version__,
-        "short_cut": _short_cut(),
+        "extension": _extension(),
         "packages": {
             name: {"version": version, "dlpack": PEERS[name]}
             for name, version in versions.items()
@@ -64,7 +64,7 @@ def report(known: dict[str, Any] | None = None) -> str:
 def _lines(known: dict[str, Any]) -> Iterator[str]:
     yield f"tma_dlpack {known['tma_dlpack']}, Python {known['python']}, {known['system']}"
     yield f"NumPy {known['numpy']}, DLPack 1.0 from 2.1 on, legacy before"
-    yield f"short cut: {known['short_cut']}"
+    yield f"C extension: {known['extension']}"
     for name, package in known["packages"].items():
         dlpack = f", DLPack {package['dlpack']}" if package["dlpack"] else ""
         yield f"{name} {package['version']}{dlpack}"
@@ -79,18 +79,18 @@ def _lines(known: dict[str, Any]) -> Iterator[str]:
     yield "maps of CUDA tensors would be encoded by the driver"
 
 
-def _short_cut() -> str:
-    """Say which short cut is taken, and why not the compiled one."""
+def _extension() -> str:
+    """Say whether the C extension is used, and why not."""
     if extension.COMPILED:
-        return "compiled"
+        return "built"
     try:
         importlib.import_module("tma_dlpack.tensor_map._storage")
     except ImportError as error:
         return (
-            f"Python, because the compiled one cannot be imported ({error}); install a C compiler "
-            "and run pip install again"
+            f"none, because it cannot be imported ({error}); install a C compiler and run pip "
+            "install again"
         )
-    return "Python"
+    return "none"
 
 
 def _version(distribution: str) -> str | None:

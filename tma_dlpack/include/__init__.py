@@ -1,7 +1,7 @@
 """The headers for authors of C++ extensions, and `get_include`.
 
 tma_dlpack.h is for extensions (torch tensors to maps, device code for copies); tma_dlpack_make.h
-checks and encodes in plain C, shared with the compiled short cut; tma_dlpack_driver.h calls
+checks and encodes in plain C, shared with the C extension; tma_dlpack_driver.h calls
 libcuda. Nothing here imports Python modules of the package.
 """
 

@@ -261,7 +261,7 @@ def c_name(member: IntEnum) -> str:
 
 
 #: Every name of every member, including those of cuda.h with and without CU_TENSOR_MAP_; calls with
-#: these take the short cut.
+#: these are read in C too.
 NAMES: dict[type[IntEnum], dict[str, IntEnum]] = {
     enum: {
         **enum.__members__,
