@@ -111,6 +111,14 @@ def test_messages_about_coordinates_name_the_function_that_gives_them():
     assert len(tma.tile_coords(split())) == 16 * 4
 
 
+def test_printed_maps_show_the_options_that_added_dimensions():
+    assert "split_inner         True" in str(split())
+    assert "ragged              0" in str(split(ragged=-2))
+    plain = str(tma.make_tma_descriptor(X, (8, 32)))
+    assert "split_inner" not in plain
+    assert "ragged" not in plain
+
+
 def test_generated_code_says_what_the_coordinates_are():
     code = split(ragged=0).cpp()
     assert "(k / 32, .., m, k % 32)" in code

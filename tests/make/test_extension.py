@@ -5,6 +5,7 @@ Most of the file is about C alone; what is about the public verbs runs without i
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import gc
 import inspect
@@ -278,6 +279,28 @@ def test_every_option_is_taken_in_c(given):
     hold_equal(made.with_address(y), IN_C["tiled"](y, **given))
     at = made.with_address(made.global_address)
     assert (at, at.split_inner, at.ragged) == (made, made.split_inner, made.ragged)
+
+
+def test_the_report_of_an_accepted_call_is_that_of_python_and_keeps_no_tensor():
+    x, box = tensor(), [16, 32]
+    report = tma.check_tma_descriptor(x, box, ragged=0, offset=64)
+    expected = build.check("tiled", x, with_defaults("tiled", {
+        "box_sizes": [16, 32], "ragged": 0, "offset": 64}))  # fmt: skip
+    box.clear()
+    gone = weakref.ref(x)
+    del x
+    gc.collect()
+    assert gone() is None
+    again = pickle.loads(pickle.dumps(report)), copy.copy(report), copy.deepcopy(report)
+    for one in (report, *again):
+        assert one == expected
+        assert hash(one) == hash(expected)
+        assert (str(one), repr(one)) == (str(expected), repr(expected))
+        assert one.fixed() == expected.fixed()
+        assert one.changes() == expected.changes() == {}
+    assert [advice.rule for advice in report.advice] == ["BEYOND_TENSOR", "BANK_CONFLICTS"]
+    with pytest.raises(AttributeError, match="no attribute 'advices'"):
+        _ = report.advices
 
 
 @compiled

@@ -173,7 +173,7 @@ class Reader:
 
     def word(self, argument: str, value: object, choices: tuple[str, ...]) -> str:
         """Read one of a few words; the first of them if unreadable."""
-        if value in choices and type(value) is str:
+        if type(value) is str and value in choices:
             return value
         word = text_of(value)
         if word in choices:

@@ -53,7 +53,11 @@ def _extent_fix(r: Request) -> str:
     if not box:  # which has a violation of its own
         return pad
     one = (*box[:-1], min(box[-1], r.span_values))
-    return f"{pad}, or copy one span at a time: box_sizes={one} without split_inner{_narrower(r)}"
+    swizzle = r.arguments.swizzle.name
+    return (
+        f"{pad}, or copy one span at a time: box_sizes={one}, swizzle={swizzle!r}, without "
+        f"split_inner{_narrower(r)}"
+    )
 
 
 def _box_fix(r: Request) -> str:

@@ -122,22 +122,22 @@ def split_inner_coords(tensor_map: TensorMap, coords: Sequence[int]) -> tuple[in
     >>> at, bool(tma.load_tile(tm, at).array[0, 0, 0] == x[16, 128])
     ((4, 16, 0), True)
     """
-    found = _unlike_a_split_map(tensor_map)
-    if not found:
-        if tensor_map.ragged is None:
-            return span_coords(tensor_map, coords, tensor_map.rank - 1)
-        fix = "use tma.ragged_coords(tensor_map, offset, size, coords), which splits too"
-        raise refusal("tensor_map", "tensor_map is ragged too", "be split only", fix)
+    _require_split(tensor_map)
+    if tensor_map.ragged is None:
+        return span_coords(tensor_map, coords, tensor_map.rank - 1)
+    fix = "use tma.ragged_coords(tensor_map, offset, size, coords), which splits too"
+    raise refusal("tensor_map", "tensor_map is ragged too", "be split only", fix)
+
+
+def _require_split(tensor_map: object) -> None:
+    if not isinstance(tensor_map, TensorMap):
+        found = f"tensor_map is a {type_name(type(tensor_map))}"
+    elif _is_split(tensor_map):
+        return
+    else:
+        found = f"tensor_map has shape {tensor_map.shape} and strides {tensor_map.strides}"
     fix = "make it with tma.make_tma_descriptor(x, box_sizes, swizzle=..., split_inner=True)"
     raise refusal("tensor_map", found, "be a map with a split inner dimension", fix)
-
-
-def _unlike_a_split_map(tensor_map: object) -> str:
-    if not isinstance(tensor_map, TensorMap):
-        return f"tensor_map is a {type_name(type(tensor_map))}"
-    if not _is_split(tensor_map):
-        return f"tensor_map has shape {tensor_map.shape} and strides {tensor_map.strides}"
-    return ""
 
 
 def _is_split(tensor_map: TensorMap) -> bool:

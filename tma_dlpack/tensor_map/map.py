@@ -40,7 +40,8 @@ class TensorMap(MapAttributes, Drawn):
     `global_address`, `global_dim`, `global_strides` (bytes), `box_dim`, `element_strides`,
     `interleave`, `swizzle`, `l2_promotion`, `oob_fill`; for im2col maps `pixel_box_lower_corner`,
     `pixel_box_upper_corner`, `channels_per_pixel`, `pixels_per_column`, `mode`.
-    For the kernel: `tx_bytes` (for expect_tx), `smem_bytes`, `smem_alignment`.
+    For the kernel: `tx_bytes` (for expect_tx), `smem_bytes`, `smem_alignment`. Of the call, and so
+    None for decoded bytes: `split_inner`, `ragged`.
 
     Examples
     --------

@@ -88,6 +88,10 @@ def map_rows(tensor_map: MapAttributes) -> list[tuple[str, str, str, str]]:
         ("l2_fetch_size", a.l2_promotion.name, "l2_promotion", f"{int(a.l2_promotion)}"),
         ("oobfill", a.oob_fill.name, "oob_fill", f"{int(a.oob_fill)}"),
     ]
+    if tensor_map.split_inner:
+        rows.append(("split_inner", "True", "", ""))
+    if tensor_map.ragged is not None:
+        rows.append(("ragged", f"{tensor_map.ragged}", "", ""))
     return rows
 
 
