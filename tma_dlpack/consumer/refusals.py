@@ -186,7 +186,7 @@ def _boxing(o: Operand, rows: int, row_bytes: int, options: str) -> str:
     row = row_bytes * 8 // o.bits
     if o.arguments.kind != "tiled":
         return f"make the map with channels_per_pixel={row}, pixels_per_column={rows}{options}"
-    if o.tile.columns > 1:
+    if o.tile.columns > 1 or o.tensor_map.split_inner:
         return f"make the map of the matrix itself, with box_sizes=({rows}, {row}){options}"
     box = _box(o, rows, row)
     if any(n > extent for n, extent in zip(box, o.tensor_map.shape, strict=True)):
