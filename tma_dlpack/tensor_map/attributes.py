@@ -301,4 +301,8 @@ class MapAttributes(MapStorage):
     @property
     def target(self) -> Target:
         """The GPU that the map was made for, as a Target."""
-        return self.description.target
+        if self._description is not None or self._added is None:
+            return self.description.target
+        from tma_dlpack.tensor_map.description import target_of
+
+        return target_of(self._target)

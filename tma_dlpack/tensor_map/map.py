@@ -457,7 +457,7 @@ class TensorMap(MapAttributes, Drawn):
     @property
     def encoder(self) -> str | None:
         """What made the bytes: ``"driver"`` or ``"model"``; None for other bytes, or none."""
-        return self.description.encoder
+        return self.description.encoder if self._added is None else self._encoder
 
     @property
     @opaque
