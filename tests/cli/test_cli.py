@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import struct
 import subprocess
 import sys
@@ -226,6 +227,13 @@ def test_doctor_says_who_would_encode(capsys):
     printed = capsys.readouterr().out
     assert f"NumPy {np.__version__}" in printed
     assert "maps would be encoded by the model" in printed or "by the driver" in printed
+
+
+def test_include_prints_the_folder_of_the_headers_and_nothing_else(capsys):
+    assert main(["include"]) == 0
+    printed = capsys.readouterr().out
+    assert printed == tma.get_include() + "\n"
+    assert {"tma_dlpack.h", "tma_dlpack_make.hpp"} <= set(os.listdir(printed.strip()))
 
 
 def test_check_takes_rules_that_are_not_to_be_asked(capsys):

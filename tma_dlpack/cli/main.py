@@ -282,6 +282,11 @@ def _trace(options: argparse.Namespace) -> int:
     return status
 
 
+def _include(options: argparse.Namespace) -> int:
+    print(tma.get_include())
+    return EXIT_OK
+
+
 def _doctor(options: argparse.Namespace) -> int:
     facts = doctor.facts()
     show(options, facts, doctor.report(facts))
@@ -329,6 +334,7 @@ VERBS: tuple[tuple[str, str, AddOptions, Run], ...] = (
         _trace_options,
         _trace,
     ),
+    ("include", "print the folder of the C and C++ headers", _no_options, _include),
     (
         "doctor",
         "list what is installed, and whether the driver or the model encodes",

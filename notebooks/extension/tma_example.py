@@ -1,0 +1,32 @@
+"""torch.ops.tma_example.doubled in Python: its library, its fake kernel, its gradient."""
+
+from pathlib import Path
+
+import torch
+from torch.utils import cpp_extension
+
+import tma_dlpack
+
+HERE = Path(__file__).parent
+
+if built := sorted(HERE.glob("_tma_example*.so")):  # python setup.py build_ext --inplace
+    torch.ops.load_library(str(built[0]))
+else:  # compiled at the first import; needs ninja
+    cpp_extension.load(
+        "_tma_example",
+        [str(HERE / "double_tiles.cu"), str(HERE / "torch_operator.cpp")],
+        extra_include_paths=[tma_dlpack.get_include()],
+        extra_cuda_cflags=["-gencode=arch=compute_90a,code=sm_90a"],
+        is_python_module=False,
+    )
+
+doubled = torch.ops.tma_example.doubled
+
+
+@torch.library.register_fake("tma_example::doubled")
+def _(x: torch.Tensor) -> torch.Tensor:
+    """Return a tensor like the result: all that torch.compile needs while it traces."""
+    return x.new_empty(x.shape)
+
+
+torch.library.register_autograd("tma_example::doubled", lambda context, gradient: 2 * gradient)

@@ -1,0 +1,92 @@
+"""notebooks/extension: built as its reader builds it, and its own tests run on the GPU."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tma_dlpack as tma
+
+TEMPLATE = Path(__file__).parents[2] / "notebooks" / "extension"
+SECONDS = 300
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A copy of the template."""
+    if shutil.which("nvcc") is None:
+        pytest.skip("nvcc is needed to build the extension")
+    ignored = shutil.ignore_patterns("*.so", "build", "__pycache__")
+    return shutil.copytree(TEMPLATE, tmp_path / "extension", ignore=ignored)
+
+
+def python(folder, *arguments):
+    """Run Python there, with every cache of what it compiles there too; return what it printed."""
+    caches = (
+        "TORCHINDUCTOR_CACHE_DIR",
+        "TORCH_EXTENSIONS_DIR",
+        "TRITON_CACHE_DIR",
+        "CUPY_CACHE_DIR",
+    )
+    environment = os.environ | {name: str(folder / "caches" / name) for name in caches}
+    environment["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+    package = str(Path(tma.__file__).parents[1])
+    environment["PYTHONPATH"] = os.pathsep.join([package, os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env=environment,
+        timeout=SECONDS,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    print(done.stdout)
+    assert done.returncode == 0
+    return done.stdout
+
+
+def own_tests(folder, name):
+    plain = ("-q", "-rs", f"--rootdir={folder}", "-c", os.devnull, "-p", "no:cacheprovider")
+    return python(folder, "-m", "pytest", *plain, name)  # all of them pass: its status is 0
+
+
+def test_the_operator_built_by_setup_py_passes_its_tests(torch, folder):
+    python(folder, "setup.py", "-q", "build_ext", "--inplace")
+    assert [*folder.glob("_tma_example*.so")]
+    printed = own_tests(folder, "test_torch.py")
+    assert ("skipped" in printed) == (torch.cuda.device_count() < 2)
+
+
+def test_the_operator_compiled_at_its_first_import_doubles(torch, folder):
+    if shutil.which("ninja") is None:
+        pytest.skip("cpp_extension.load needs ninja")
+    run = (
+        "import torch; from tma_example import doubled; x = torch.rand(100, 64, device='cuda'); "
+        "print('equal:', torch.equal(doubled(x), 2 * x))"
+    )
+    assert "equal: True" in python(folder, "-c", run)
+
+
+def test_the_handler_of_jax_passes_its_tests(jax, folder):
+    assert "skipped" not in own_tests(folder, "test_jax.py")
+
+
+def test_the_raw_kernel_of_cupy_passes_its_tests(cupy, folder):
+    assert "skipped" not in own_tests(folder, "test_cupy.py")
+
+
+def test_the_handler_built_by_cmake_passes_the_same_tests(jax, folder):
+    if shutil.which("cmake") is None:
+        pytest.skip("needs cmake")
+    defined = f"-DPython_EXECUTABLE={sys.executable}", "-DCMAKE_BUILD_TYPE=Release"
+    cmake = "import subprocess, sys; subprocess.run(['cmake', *sys.argv[1:]], check=True)"
+    python(folder, "-c", cmake, "-B", "build", *defined)
+    python(folder, "-c", cmake, "--build", "build")
+    shutil.copy(folder / "build" / "libtma_example_jax.so", folder)
+    assert "skipped" not in own_tests(folder, "test_jax.py")
