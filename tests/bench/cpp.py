@@ -73,13 +73,16 @@ int main()
   options.swizzle = 3;
   options.box_count = 2;
   options.box_sizes[0] = options.box_sizes[1] = 64;
+  const TmaDlpackTarget target = {9, 0, tma_dlpack_target(0)[2]};
   volatile unsigned char kept = 0;
   time("judge and encode by the measured layout", [&] {
-    TmaDlpackArguments arguments;
+    TmaDlpackDescribed described;
     alignas(128) unsigned char bytes[128] = {};
-    tma_dlpack_describe(&x, &options, &arguments);
-    if (tma_dlpack_judge(&arguments, options.rules, TMA_DLPACK_SM_90_SMEM_BYTES))
-      tma_dlpack_encode(&arguments, bytes);
+    tma_dlpack_describe(&x, &options, &target, &described);
+    if (tma_dlpack_judge(&described, tma_dlpack_asked(&options, &target)) == 0) {
+      tma_dlpack_extend(&described);
+      tma_dlpack_encode(&described, bytes);
+    }
     kept = bytes[32];
   });
   time("tma_dlpack::make_tma_descriptor", [&] {
