@@ -49,7 +49,7 @@ def test_ci_runs_the_readmes_commands():
     assert '"$venv/bin/pytest"' in script
     assert "pip install -e '.[docs]'" in script
     assert "sphinx-build -W notebooks build/site" in README
-    assert "sphinx-build\" -W" in script
+    assert 'sphinx-build" -W' in script
 
 
 def test_files_that_the_readme_names_exist():
