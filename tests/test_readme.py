@@ -16,7 +16,7 @@ def blocks(language):
     return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
 
 
-@pytest.mark.parametrize("code", blocks("python"), ids=("first", "descriptor", "explore"))
+@pytest.mark.parametrize("code", blocks("python"), ids=("first", "descriptor"))
 def test_each_block_of_code_runs_by_itself_without_a_gpu(code):
     if "import torch" in code:
         pytest.importorskip("torch", reason="torch is not installed")
