@@ -1,20 +1,21 @@
 """setuptools' build backend, and a wheel without compiled parts.
 
-``pip wheel .`` builds the wheel of this platform, cp310-abi3, with the C extension; where there
-is no C compiler it warns and leaves the extension out. ``pip wheel . -C pure=true`` builds
+``pip wheel .`` builds the wheel of this platform, cp310-abi3, with the C extension; where
+there is no C compiler it warns and leaves the extension out. ``pip wheel . -C pure=true`` builds
 the wheel py3-none-any, which every other Python takes.
 """
 
 import sysconfig
+from pathlib import Path
 
 from setuptools import Distribution, build_meta
 from setuptools.build_meta import (
-    build_sdist,
     get_requires_for_build_editable,
     get_requires_for_build_sdist,
     get_requires_for_build_wheel,
     prepare_metadata_for_build_editable,
 )
+from setuptools.command.sdist import sdist
 
 __all__ = [
     "build_editable",
@@ -26,6 +27,20 @@ __all__ = [
     "prepare_metadata_for_build_editable",
     "prepare_metadata_for_build_wheel",
 ]
+
+
+def build_sdist(sdist_directory, config_settings=None):
+    """Build an sdist with all tests and notebooks, as PEP 517 has it."""
+    sdist.add_defaults = _add_all
+    return build_meta.build_sdist(sdist_directory, config_settings)
+
+
+def _add_all(self, add_defaults=sdist.add_defaults):
+    add_defaults(self)
+    folders = (".ci", ".packaging", "notebooks", "tests")
+    unwanted = {"__pycache__", "artefacts", ".ipynb_checkpoints"}
+    paths = (path for folder in folders for path in Path(folder).rglob("*") if path.is_file())
+    self.filelist.extend(str(path) for path in paths if unwanted.isdisjoint(path.parts))
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):

@@ -79,13 +79,14 @@ CHAPTERS = {
     "Extensions in C++": "get_include",
 }
 
+#: The groups of `tma.rules()`, as headings.
 RULE_GROUPS = {
-    "tensor": "Tensors that cannot be used at all.",
-    "rule": "Preconditions of a map, in the order in which libcu++ checks them.",
-    "advice": "Remarks on calls that are accepted.",
-    "copy": "Preconditions of a copy: `load_tile`, `store_tile`, `reduce_tile`.",
-    "call": "What an argument must be.",
-    "operand": "What `matrix_descriptor` and `ldmatrix_addresses` require.",
+    "tensor": "Tensors that cannot be used at all",
+    "rule": "Preconditions of a map, in libcu++'s order",
+    "advice": "Remarks on accepted calls",
+    "copy": "Preconditions of a copy",
+    "call": "What an argument must be",
+    "operand": "What matrix descriptors and ldmatrix require",
 }
 
 
@@ -121,8 +122,8 @@ def draw_reference() -> str:
 def rule_reference() -> str:
     """Return every rule, with an anchor such as rule-BOX_RANGE."""
     lines: list[str] = []
-    for group, about in RULE_GROUPS.items():
-        lines += [f"## {group}", "", about, ""]
+    for group, title in RULE_GROUPS.items():
+        lines += [f"## {title}", ""]
         for rule in tma.rules():
             if rule.group != group:
                 continue

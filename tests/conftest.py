@@ -1,4 +1,4 @@
-"""What all tests share: every core, and how many examples hypothesis draws."""
+"""What all tests share: every core, how many examples hypothesis draws, absent frameworks."""
 
 import os
 
@@ -27,3 +27,15 @@ def pytest_cmdline_main(config):
     whole = config.args_source is config.ArgsSource.TESTPATHS and options.markexpr == "not slow"
     if whole and getattr(options, "numprocesses", 0) is None:
         options.numprocesses, options.maxprocesses, options.dist = "auto", 8, "worksteal"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    """Skip a file that imports a framework which is not installed: extra frameworks."""
+    report = yield
+    cause = getattr(report.call.excinfo and report.call.excinfo.value, "__cause__", None)
+    framework = getattr(cause, "name", None)
+    if framework in {"torch", "jax", "tvm_ffi"}:
+        report.outcome = "skipped"
+        report.longrepr = (str(collector.path), 1, f"Skipped: {framework} is not installed")
+    return report

@@ -122,6 +122,9 @@ def runs():
 
     def run(name):
         if name not in done:
+            imports = "\n".join(cell.source for cell in read(name).cells)
+            for framework in re.findall(r"^ *import (torch|jax)\b", imports, flags=re.MULTILINE):
+                pytest.importorskip(framework, reason=f"{framework} is not installed")
             done[name] = execute.stored(execute.execute(NOTEBOOKS / f"{name}.ipynb"))
         return done[name]
 

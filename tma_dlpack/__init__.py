@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from tma_dlpack.verification.suggestions import Suggestion, Suggestions, suggest
     from tma_dlpack.verification.tile_bandwidth import BandwidthReport, bandwidth
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "TARGETS",

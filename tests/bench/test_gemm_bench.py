@@ -22,6 +22,7 @@ def test_a_missing_kernel_says_where_it_lies(tmp_path):
 @pytest.mark.skipif(driver.status().reason is None, reason="there is a GPU here")
 @pytest.mark.parametrize("bench", [gemm, conv, grouped], ids=["gemm", "conv", "grouped"])
 def test_without_a_gpu_a_bench_says_what_is_missing(bench):
+    pytest.importorskip("torch", reason="torch is not installed")
     with pytest.raises(tma.TmaUnsupportedError, match="no CUDA driver"):
         bench.main([])
 

@@ -6,7 +6,6 @@ import itertools
 
 import numpy as np
 import pytest
-import torch
 
 import tma_dlpack as tma
 from tma_dlpack.copies import launch
@@ -38,6 +37,11 @@ def store(data, coords=(0, 0), **options):
 
 
 #: What a person does -> the call, the first line of what is said, and its fix.
+def torch_zeros(dtype="float32", **options):
+    torch = pytest.importorskip("torch", reason="torch is not installed (extra frameworks)")
+    return torch.zeros(8, 16, dtype=getattr(torch, dtype), **options)
+
+
 MISTAKES = {
     "one coordinate too few": (
         lambda: load((0,)),
@@ -152,14 +156,14 @@ MISTAKES = {
         "pass an array like Tile.array, or uint8 bytes like Tile.smem",
     ),
     "a tile of another dtype": (
-        lambda: store(torch.zeros(8, 16, dtype=torch.bfloat16)),
+        lambda: store(torch_zeros(dtype="bfloat16")),
         "data is a torch.Tensor of dtype torch.bfloat16 and shape (8, 16); the map's tile is "
         "float32 of shape (8, 16), its shared memory uint8 of shape (512,); data must be the "
         "logical tile (row-major, packed) or the raw shared-memory bytes",
         "pass an array like Tile.array, or uint8 bytes like Tile.smem",
     ),
     "a tile without values": (
-        lambda: store(torch.zeros(8, 16, device="meta")),
+        lambda: store(torch_zeros(device="meta")),
         "data is a torch.Tensor of dtype torch.float32, and it lies on torch's meta device (*); "
         "data must be in host memory and hold its values, for a copy on the GPU too",
         "pass x.cpu() of torch (with .resolve_conj() and .resolve_neg()), or x.get() of CuPy",
@@ -211,7 +215,7 @@ def test_a_mistake_is_refused_with_what_was_found_the_limit_and_a_fix(mistake):
     assert violation.fix == fix
 
 
-@pytest.mark.parametrize("coords", [[4, 8], np.array([4, 8]), torch.tensor([4, 8]), iter((4, 8))])
+@pytest.mark.parametrize("coords", [[4, 8], np.array([4, 8]), iter((4, 8))])
 def test_coordinates_of_every_kind_of_sequence_are_read(coords):
     x = np.arange(16 * 64, dtype=np.float32).reshape(16, 64)
     tile = tma.load_tile(tma.make_tma_descriptor(x, (8, 16)), coords)

@@ -8,7 +8,6 @@ import pickle
 import ml_dtypes
 import numpy as np
 import pytest
-import torch
 from copy_cases import (
     GLOBAL_BYTES,
     GOLDEN,
@@ -336,56 +335,6 @@ def test_packed_line_as_long_as_its_shared_memory_is_refused_as_ambiguous(data_t
         stored = memory.array != 0
         np.testing.assert_array_equal(memory.array[stored], before[stored])
         assert stored.sum() > 90
-
-
-def torch_tiles():
-    bits = torch.arange(0x3F00, 0x3F80, dtype=torch.int16).reshape(8, 16)
-    bytes_ = bits.to(torch.uint8)
-    return {
-        "bfloat16": bits.view(torch.bfloat16),
-        "strided bfloat16": bits.T.contiguous().T.view(torch.bfloat16),
-        "gradient": bits.float().requires_grad_(),
-        "gradient bfloat16": bits.view(torch.bfloat16).clone().requires_grad_(),
-        "float8": bytes_.view(torch.float8_e4m3fn),
-        "bool": bytes_.bool(),
-        "int8": bytes_.to(torch.int8),
-        "complex64": torch.complex(bits.float(), -bits.float()),
-    }
-
-
-@pytest.mark.parametrize("name", torch_tiles())
-def test_store_takes_torch_tiles_of_the_tensor_s_own_dtype(name):
-    tile = torch_tiles()[name]
-    x = torch.zeros_like(tile, memory_format=torch.contiguous_format, requires_grad=False)
-    options = {"data_type": "UINT8"} if tile.dtype in (torch.bool, torch.int8) else {}
-    options |= {"data_type": "UINT64"} if tile.is_complex() else {}
-    tma.store_tile(tma.make_tma_descriptor(x, (8, 16), **options), (0, 0), tile)
-    assert torch.equal(x.view(torch.uint8), tile.detach().contiguous().view(torch.uint8))
-
-
-def test_reduce_takes_torch_bfloat16():
-    x = torch.ones(8, 16, dtype=torch.bfloat16)
-    tensor_map = tma.make_tma_descriptor(x, (8, 16))
-    tma.reduce_tile(tensor_map, (0, 0), torch.full((8, 16), 2, dtype=torch.bfloat16), "add")
-    assert (x == 3).all()
-
-
-@pytest.mark.parametrize(
-    ("data", "rule", "words"),
-    [
-        (torch.ones(8, 16, dtype=torch.bfloat16), "COPY_DATA", "torch.bfloat16"),
-        (torch.ones(4, 16, requires_grad=True), "COPY_DATA", "(4, 16)"),
-        (torch.ones(8, 16, device="meta"), "COPY_DATA_HOST", "torch.float32"),
-        (torch.ones(8, 16, dtype=torch.complex64).conj(), "COPY_DATA_HOST", "torch.complex64"),
-        (torch.ones(8, 16).to_sparse(), "COPY_DATA_HOST", "torch.float32"),
-    ],
-    ids=["other type", "other shape", "meta", "conj", "sparse"],
-)
-def test_torch_data_that_is_no_tile_is_refused_by_dtype(matrix_map, data, rule, words):
-    violation = refused(tma.store_tile, matrix_map, (0, 0), data)
-    assert violation.rule == rule
-    assert words in violation.found
-    assert rule == "COPY_DATA" or "x.cpu()" in violation.fix
 
 
 def test_data_on_a_gpu_is_refused_with_the_way_to_the_host(matrix_map):

@@ -297,6 +297,7 @@ def test_an_index_method_that_empties_its_list_does_no_harm():
 
 @compiled
 def test_an_interrupt_while_a_type_is_learned_is_raised_and_other_errors_are_not():
+    pytest.importorskip("torch", reason="torch is not installed")
     run(
         """
         import sys, types, numpy as np, torch, tma_dlpack as tma

@@ -644,7 +644,7 @@ def test_help_and_ipython_show_a_function_with_its_signature():
     assert re.fullmatch(
         r"Python Library Documentation: function (\w+ )?in module tma_dlpack\.make\.tiled", title
     )
-    assert call.startswith("make_tma_descriptor(tensor: 'object', box_sizes: ")
+    assert call.startswith("make_tma_descriptor(tensor: 'Tensor', box_sizes: ")
     assert first.strip().startswith("Make the tensor map of a tensor")
     shell = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell()
     shown = shell.inspector.info(tma.make_tma_descriptor, oname="make")

@@ -32,6 +32,8 @@ def make(x: npt.NDArray[np.float16]) -> tma.TensorMap:
 def options(x: npt.NDArray[np.float16]) -> tuple[tma.TensorMap, ...]:
     """Give every option as a member, a name or a value."""
     target: tma.Target = tma.TARGETS["sm_90"]
+    wide = tma.make_tma_descriptor(x, (64, 64), swizzle="bytes128", split_inner=True)
+    print(tma.split_inner_coords(wide, (0, 0)))
     return (
         tma.make_tma_descriptor(
             x,
@@ -50,6 +52,7 @@ def options(x: npt.NDArray[np.float16]) -> tuple[tma.TensorMap, ...]:
             target=target,
         ),
         tma.make_tma_descriptor(x, **tma.split_inner(x, (64, 64))),
+        wide,
         tma.make_tma_descriptor(x, **tma.ragged(x, (64, 64), dim=0)),
         tma.TensorMap.from_bytes(bytes(128), target="sm_90"),
     )
@@ -89,6 +92,31 @@ def driver(address: int) -> tma.TensorMap:
         encoder="auto",
     )
     return tma.driver_replace_address(tiled, address + 128)
+
+
+def integers_of_numpy(x: npt.NDArray[np.float16]) -> tma.TensorMap:
+    """Pass NumPy integers and arrays where integers are taken."""
+    sizes = np.array([64, 64])
+    tma.make_tma_descriptor(x, sizes, offset=np.int64(0), ragged=None)
+    tma.driver_encode_tiled(6, np.int32(2), 1 << 20, sizes, (128,), sizes, (1, 1), swizzle=3)
+    return tma.make_tma_descriptor(x, list(sizes // 2), swizzle=np.int32(2))
+
+
+class ArrayOfMine:
+    """A tensor of another framework."""
+
+    def __dlpack__(self, *, stream: int | None = None, max_version: object = None) -> object:
+        """Return the capsule."""
+        return np.zeros((64, 64), np.float16).__dlpack__()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Return where it is: on the host."""
+        return (1, 0)
+
+
+def own_tensor() -> tma.TensorMap:
+    """Pass a tensor of another framework."""
+    return tma.make_tma_descriptor(ArrayOfMine(), (64, 64), swizzle="bytes128")
 
 
 def numbers(tensor_map: tma.TensorMap) -> tuple[int, tuple[int, ...], bytes]:
@@ -138,7 +166,7 @@ def look(tensor_map: tma.TensorMap, x: npt.NDArray[np.float16], text: str) -> No
     print(explanation, request, rule, tma.explore(x), tma.get_include())
 
 
-def measure(x: Sequence[object]) -> tuple[tma.BandwidthReport, tma.VerifyReport]:
+def measure(x: Sequence[npt.NDArray[np.float16]]) -> tuple[tma.BandwidthReport, tma.VerifyReport]:
     """Ask a GPU."""
     batch: tma.TensorMapBatch = tma.make_tma_descriptors(x, (64, 64))
     print(batch.numpy().shape, [tensor_map.rank for tensor_map in batch])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import cast
+from typing import Literal, cast
 
 from tma_dlpack.consumer.descriptor import Major, MatrixDescriptor
 from tma_dlpack.consumer.instructions import (
@@ -26,8 +26,8 @@ from tma_dlpack.tensor_map.map import TensorMap
 def matrix_descriptor(
     tensor_map: TensorMap,
     *,
-    instruction: str = "wgmma",
-    major: str = "K",
+    instruction: Literal["wgmma", "tcgen05"] = "wgmma",
+    major: Literal["K", "MN"] = "K",
     smem_address: int = 0,
 ) -> MatrixDescriptor:
     """Return the wgmma or tcgen05 matrix descriptor of the tile that a map's copy writes.

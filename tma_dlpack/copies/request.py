@@ -5,7 +5,6 @@ A checked request computes where its lines lie in memory, so that backends only 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -19,7 +18,7 @@ from tma_dlpack.geometry import BoolArray, IntArray, TilePlan
 from tma_dlpack.tables.arguments import EncodeArguments
 from tma_dlpack.tables.coerce import counted, integer_of, integers_of, shown, type_name
 from tma_dlpack.tables.dtypes import PACKED_TYPES
-from tma_dlpack.tables.enums import TmaSwizzle
+from tma_dlpack.tables.enums import Ints, TmaSwizzle
 from tma_dlpack.tables.errors import TmaUnsupportedError, refusal
 from tma_dlpack.tables.limits import INNER_BYTES, PADDED_INNER_VALUES, RAGGED_EXTRA_EXTENT
 from tma_dlpack.tables.targets import Target
@@ -113,7 +112,7 @@ class Gather4Request(CopyRequest):
 def load_request(
     tensor_map: TensorMap,
     coords: object,
-    im2col_offsets: Sequence[int] | None,
+    im2col_offsets: Ints | None,
     smem_offset: int,
     *,
     many: bool,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from tma_dlpack import geometry
 from tma_dlpack.copies.backend import Backend
@@ -12,6 +12,7 @@ from tma_dlpack.copies.request import load_request, require_map, store_request
 from tma_dlpack.copies.simulator import SimulatorBackend
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.tables.coerce import shown, text_of
+from tma_dlpack.tables.enums import Ints
 from tma_dlpack.tables.errors import TmaUnsupportedError, refusal
 from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.tensor_map.map import TensorMap
@@ -84,10 +85,10 @@ def _choose(tensor_map: TensorMap, wanted: object, memory: object) -> Backend:
 @opaque
 def load_tile(
     tensor_map: TensorMap,
-    coords: Sequence[int],
+    coords: Ints,
     *,
-    im2col_offsets: Sequence[int] | None = None,
-    backend: str | Backend | None = None,
+    im2col_offsets: Ints | None = None,
+    backend: Literal["simulator", "cuda"] | Backend | None = None,
     memory: object = None,
     smem_offset: int = 0,
 ) -> Tile:
@@ -154,7 +155,7 @@ def load_tiles(
     coords: object,
     *,
     im2col_offsets: Sequence[int] | None = None,
-    backend: str | Backend | None = None,
+    backend: Literal["simulator", "cuda"] | Backend | None = None,
     memory: object = None,
     smem_offset: int = 0,
 ) -> Tile:
@@ -195,10 +196,10 @@ def load_tiles(
 @opaque
 def store_tile(
     tensor_map: TensorMap,
-    coords: Sequence[int],
+    coords: Ints,
     data: object,
     *,
-    backend: str | Backend | None = None,
+    backend: Literal["simulator", "cuda"] | Backend | None = None,
     memory: object = None,
     smem_offset: int = 0,
 ) -> None:
@@ -249,11 +250,11 @@ def store_tile(
 @opaque
 def reduce_tile(
     tensor_map: TensorMap,
-    coords: Sequence[int],
+    coords: Ints,
     data: object,
-    op: str,
+    op: Literal["add", "min", "max", "inc", "dec", "and", "or", "xor"],
     *,
-    backend: str | Backend | None = None,
+    backend: Literal["simulator", "cuda"] | Backend | None = None,
     memory: object = None,
     smem_offset: int = 0,
 ) -> None:

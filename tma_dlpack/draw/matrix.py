@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from dataclasses import dataclass
+from typing import Any
 
 from tma_dlpack.consumer import MatrixDescriptor, matrix_descriptor
 from tma_dlpack.consumer.instructions import K_STEP_BYTES, SPAN_BYTES, UNITS
@@ -193,7 +194,7 @@ def matrix(
     if isinstance(descriptor_or_map, MatrixDescriptor):
         descriptor = descriptor_or_map
     else:
-        options = {"instruction": instruction, "major": major}
+        options: dict[str, Any] = {"instruction": instruction, "major": major}
         descriptor = matrix_descriptor(descriptor_or_map, **options, smem_address=smem_address)
     return _atoms(descriptor)
 

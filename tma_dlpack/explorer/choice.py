@@ -155,10 +155,12 @@ def look(subject: object, choice: Choice) -> Look:
     if isinstance(subject, TensorMap):
         return Look(choice, Report(()), subject, refusal_of(subject, choice))
     given, is_im2col = choice.arguments(), choice.is_im2col
-    report = (check_im2col_descriptor if is_im2col else check_tma_descriptor)(subject, **given)
+    check: Any = check_im2col_descriptor if is_im2col else check_tma_descriptor
+    report = check(subject, **given)
     if not report.ok:
         return Look(choice, report, None, "")
-    tensor_map = (make_im2col_descriptor if is_im2col else make_tma_descriptor)(subject, **given)
+    make: Any = make_im2col_descriptor if is_im2col else make_tma_descriptor
+    tensor_map = make(subject, **given)
     return Look(choice, report, tensor_map, refusal_of(tensor_map, choice))
 
 
@@ -176,7 +178,7 @@ def shape_of(subject: object) -> tuple[int, ...]:
     return subject.shape if isinstance(subject, TensorMap) else as_tensor_view(subject).shape
 
 
-def first_choice(tensor: object, target: str | None = None) -> Choice:
+def first_choice(tensor: Any, target: str | None = None) -> Choice:
     """Return a request to begin with: rows of 128 bytes, 8 of them, swizzled where that fits.
 
     Where no box of the tensor is accepted, the choice is refused, and its report has the reason.

@@ -29,6 +29,7 @@ from tma_dlpack.explorer.legal import (
 )
 from tma_dlpack.explorer.views import ACCESSES, TABS, controls, message, still_html
 from tma_dlpack.tables.coerce import integer_of, shown, text_of
+from tma_dlpack.tables.enums import Tensor
 from tma_dlpack.tables.errors import refusal
 from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.tensor_map.map import TensorMap
@@ -42,7 +43,7 @@ HINT = "install anywidget for the live explorer: pip install 'tma_dlpack[noteboo
 
 
 @opaque
-def explore(tensor: object, *, target: Target | str | None = None) -> Explorer:
+def explore(tensor: Tensor, *, target: Target | str | None = None) -> Explorer:
     """Explore the tensor maps of a tensor, in a notebook.
 
     Controls on the left, pictures on the right, under the tabs Tensor, Shared memory, Copy

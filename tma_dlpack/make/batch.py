@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 import numpy as np
 
@@ -12,7 +12,16 @@ from tma_dlpack.make.extension import AcceptedMaps, accept_many
 from tma_dlpack.make.tiled import make_tma_descriptor
 from tma_dlpack.tables.arguments import NO_SWIZZLE
 from tma_dlpack.tables.coerce import reusable, type_name
-from tma_dlpack.tables.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle
+from tma_dlpack.tables.enums import (
+    DataType,
+    Interleave,
+    Ints,
+    L2FetchSize,
+    OobFill,
+    Rules,
+    Swizzle,
+    Tensor,
+)
 from tma_dlpack.tables.errors import TmaPreconditionError, refusal
 from tma_dlpack.tables.limits import MAP_BYTES
 from tma_dlpack.tables.opaque import opaque
@@ -184,22 +193,22 @@ def _rows(maps: tuple[TensorMap, ...]) -> NDArray[np.uint8] | None:
 @opaque
 @explaining_keywords
 def make_tma_descriptors(
-    tensors: Iterable[object],
-    box_sizes: Sequence[int],
-    elem_strides: Sequence[int] | None = None,
+    tensors: Iterable[Tensor],
+    box_sizes: Ints,
+    elem_strides: Ints | None = None,
     interleave_layout: Interleave = "none",
     swizzle: Swizzle = NO_SWIZZLE,
     l2_fetch_size: L2FetchSize = "none",
     oobfill: OobFill = "none",
     *,
     data_type: DataType | None = None,
-    rules: str = "libcu++",
+    rules: Rules = "libcu++",
     allow: Iterable[str] = (),
-    shape: Sequence[int] | None = None,
-    strides: Sequence[int] | None = None,
-    offset: int = 0,
+    shape: Ints | None = None,
+    strides: Ints | None = None,
+    offset: SupportsIndex = 0,
     split_inner: bool = False,
-    ragged: int | None = None,
+    ragged: SupportsIndex | None = None,
     target: Target | str | None = None,
 ) -> TensorMapBatch:
     """Make the maps of many tensors with the same options, in one array.
@@ -251,7 +260,7 @@ allow, shape, strides, offset, split_inner, ragged, target
     return TensorMapBatch([_made(i, tensor, given) for i, tensor in enumerate(all_tensors)])
 
 
-def _as_tuple(tensors: object) -> tuple[object, ...]:
+def _as_tuple(tensors: object) -> tuple[Any, ...]:
     if type(tensors) is tuple or type(tensors) is list:
         return tuple(tensors)
     cause = None
@@ -268,7 +277,7 @@ def _as_tuple(tensors: object) -> tuple[object, ...]:
     ) from cause
 
 
-def _made(index: int, tensor: object, given: dict[str, Any]) -> TensorMap:
+def _made(index: int, tensor: Tensor, given: dict[str, Any]) -> TensorMap:
     try:
         return make_tma_descriptor(tensor, **given)
     except TmaPreconditionError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, SupportsIndex
 
 from tma_dlpack import driver
 from tma_dlpack.checks.check import find_violations
@@ -116,7 +116,7 @@ def _named_target(target: object) -> tuple[Target, tuple[Violation, ...]]:
         return DEFAULT_TARGET, refusal("target", found, "be a Target", "pass 'sm_90'").violations
 
 
-def replace_address(tensor_map: TensorMap, global_address: int) -> TensorMap:
+def replace_address(tensor_map: TensorMap, global_address: SupportsIndex) -> TensorMap:
     """Move a map to a bare address; checked against the driver where there is one for its GPU."""
     if not issubclass(type(tensor_map), TensorMap):
         found = f"tensor_map is {shown(tensor_map)}"

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, SupportsIndex
 
 from tma_dlpack.make.extension import quick
-from tma_dlpack.tables.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle, WideMode
+from tma_dlpack.tables.enums import (
+    DataType,
+    Interleave,
+    Ints,
+    L2FetchSize,
+    OobFill,
+    Swizzle,
+    WideMode,
+)
 from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.tables.same_arguments import explaining_keywords
 from tma_dlpack.tables.targets import Target
@@ -21,12 +28,12 @@ if TYPE_CHECKING:
 @explaining_keywords
 def driver_encode_tiled(
     tensor_data_type: DataType,
-    tensor_rank: int,
-    global_address: int,
-    global_dim: Sequence[int],
-    global_strides: Sequence[int],
-    box_dim: Sequence[int],
-    element_strides: Sequence[int],
+    tensor_rank: SupportsIndex,
+    global_address: SupportsIndex,
+    global_dim: Ints,
+    global_strides: Ints,
+    box_dim: Ints,
+    element_strides: Ints,
     interleave: Interleave = 0,
     swizzle: Swizzle = 0,
     l2_promotion: L2FetchSize = 0,
@@ -81,7 +88,7 @@ element_strides, interleave, swizzle, l2_promotion, oob_fill
 
 
 @opaque
-def driver_replace_address(tensor_map: TensorMap, global_address: int) -> TensorMap:
+def driver_replace_address(tensor_map: TensorMap, global_address: SupportsIndex) -> TensorMap:
     """Give the same map at another address, as ``cuTensorMapReplaceAddress`` does.
 
     Only the first 8 bytes change [measured, H200, driver 580.159.04, 2026-11-20]. Where this
@@ -124,15 +131,15 @@ def driver_replace_address(tensor_map: TensorMap, global_address: int) -> Tensor
 @explaining_keywords
 def driver_encode_im2col(
     tensor_data_type: DataType,
-    tensor_rank: int,
-    global_address: int,
-    global_dim: Sequence[int],
-    global_strides: Sequence[int],
-    pixel_box_lower_corner: Sequence[int],
-    pixel_box_upper_corner: Sequence[int],
-    channels_per_pixel: int,
-    pixels_per_column: int,
-    element_strides: Sequence[int],
+    tensor_rank: SupportsIndex,
+    global_address: SupportsIndex,
+    global_dim: Ints,
+    global_strides: Ints,
+    pixel_box_lower_corner: Ints,
+    pixel_box_upper_corner: Ints,
+    channels_per_pixel: SupportsIndex,
+    pixels_per_column: SupportsIndex,
+    element_strides: Ints,
     interleave: Interleave = 0,
     swizzle: Swizzle = 0,
     l2_promotion: L2FetchSize = 0,
@@ -186,15 +193,15 @@ interleave, swizzle, l2_promotion, oob_fill, target, encoder
 @explaining_keywords
 def driver_encode_im2col_wide(
     tensor_data_type: DataType,
-    tensor_rank: int,
-    global_address: int,
-    global_dim: Sequence[int],
-    global_strides: Sequence[int],
-    pixel_box_lower_corner_width: int,
-    pixel_box_upper_corner_width: int,
-    channels_per_pixel: int,
-    pixels_per_column: int,
-    element_strides: Sequence[int],
+    tensor_rank: SupportsIndex,
+    global_address: SupportsIndex,
+    global_dim: Ints,
+    global_strides: Ints,
+    pixel_box_lower_corner_width: SupportsIndex,
+    pixel_box_upper_corner_width: SupportsIndex,
+    channels_per_pixel: SupportsIndex,
+    pixels_per_column: SupportsIndex,
+    element_strides: Ints,
     interleave: Interleave = 0,
     mode: WideMode = 0,
     swizzle: Swizzle = 3,

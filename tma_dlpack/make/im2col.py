@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from tma_dlpack.make.extension import explained, quick
 from tma_dlpack.tables.coerce import integer_of, integers_of, shown
-from tma_dlpack.tables.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle, WideMode
+from tma_dlpack.tables.enums import (
+    DataType,
+    Im2colRules,
+    Interleave,
+    Ints,
+    L2FetchSize,
+    OobFill,
+    Swizzle,
+    Tensor,
+    WideMode,
+)
 from tma_dlpack.tables.errors import refusal
 from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.tables.same_arguments import explaining_keywords, with_arguments_of
@@ -24,23 +34,23 @@ MAX_SPATIAL = 3
 @opaque
 @explaining_keywords
 def make_im2col_descriptor(
-    tensor: object,
-    pixel_box_lower_corner: Sequence[int],
-    pixel_box_upper_corner: Sequence[int],
-    channels_per_pixel: int,
-    pixels_per_column: int,
-    elem_strides: Sequence[int] | None = None,
+    tensor: Tensor,
+    pixel_box_lower_corner: Ints,
+    pixel_box_upper_corner: Ints,
+    channels_per_pixel: SupportsIndex,
+    pixels_per_column: SupportsIndex,
+    elem_strides: Ints | None = None,
     interleave_layout: Interleave = "none",
     swizzle: Swizzle = "none",
     l2_fetch_size: L2FetchSize = "none",
     oobfill: OobFill = "none",
     *,
     data_type: DataType | None = None,
-    rules: str = "documented",
+    rules: Im2colRules = "documented",
     allow: Iterable[str] = (),
-    shape: Sequence[int] | None = None,
-    strides: Sequence[int] | None = None,
-    offset: int = 0,
+    shape: Ints | None = None,
+    strides: Ints | None = None,
+    offset: SupportsIndex = 0,
     target: Target | str | None = None,
 ) -> TensorMap:
     """Make the im2col tensor map of an image tensor N, [D,] [H,] W, C.
@@ -129,12 +139,12 @@ def check_im2col_descriptor(tensor: object, options: dict[str, Any]) -> Report:
 @opaque
 @explaining_keywords
 def make_im2col_wide_descriptor(
-    tensor: object,
-    lower_corner_width: int,
-    upper_corner_width: int,
-    channels_per_pixel: int,
-    pixels_per_column: int,
-    elem_strides: Sequence[int] | None = None,
+    tensor: Tensor,
+    lower_corner_width: SupportsIndex,
+    upper_corner_width: SupportsIndex,
+    channels_per_pixel: SupportsIndex,
+    pixels_per_column: SupportsIndex,
+    elem_strides: Ints | None = None,
     interleave_layout: Interleave = "none",
     swizzle: Swizzle = "bytes128",
     l2_fetch_size: L2FetchSize = "none",
@@ -142,11 +152,11 @@ def make_im2col_wide_descriptor(
     *,
     mode: WideMode = "w",
     data_type: DataType | None = None,
-    rules: str = "documented",
+    rules: Im2colRules = "documented",
     allow: Iterable[str] = (),
-    shape: Sequence[int] | None = None,
-    strides: Sequence[int] | None = None,
-    offset: int = 0,
+    shape: Ints | None = None,
+    strides: Ints | None = None,
+    offset: SupportsIndex = 0,
     target: Target | str | None = None,
 ) -> TensorMap:
     """Make the im2col-wide tensor map of an image tensor N, [D,] [H,] W, C.
@@ -219,9 +229,9 @@ def check_im2col_wide_descriptor(tensor: object, options: dict[str, Any]) -> Rep
 
 @opaque
 def im2col_corners(
-    kernel_size: int | Sequence[int],
-    padding: int | Sequence[int] = 0,
-    dilation: int | Sequence[int] = 1,
+    kernel_size: SupportsIndex | Ints,
+    padding: SupportsIndex | Ints = 0,
+    dilation: SupportsIndex | Ints = 1,
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Give the corners of the im2col bounding box of a convolution.
 

@@ -20,11 +20,11 @@ Source: measured, 600 loads and 200 stores (H200, driver 580.159.04, 2026-11-20)
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, SupportsIndex
 
 from tma_dlpack.make.split import described, span_coords
 from tma_dlpack.tables.coerce import integer_of, integers_of, shown, type_name
+from tma_dlpack.tables.enums import Ints, Tensor
 from tma_dlpack.tables.errors import TmaPreconditionError, Violation, refusal
 from tma_dlpack.tables.limits import RAGGED_EXTENT, RAGGED_EXTRA_EXTENT, RAGGED_STRIDE_END
 from tma_dlpack.tables.opaque import opaque
@@ -34,7 +34,7 @@ EXTRA_DIMENSIONS = 2
 
 
 @opaque
-def ragged(tensor: object, box_sizes: Sequence[int], dim: int = 0) -> dict[str, Any]:
+def ragged(tensor: Tensor, box_sizes: Ints, dim: SupportsIndex = 0) -> dict[str, Any]:
     """Give the keyword arguments of `make_tma_descriptor` for slices of any length along `dim`.
 
     One map then serves every slice, ``make_tma_descriptor(x, **ragged(x, box_sizes))``: rows past
@@ -94,7 +94,7 @@ def ragged(tensor: object, box_sizes: Sequence[int], dim: int = 0) -> dict[str, 
 
 @opaque
 def ragged_coords(
-    tensor_map: TensorMap, offset: int, size: int, coords: Sequence[int]
+    tensor_map: TensorMap, offset: SupportsIndex, size: SupportsIndex, coords: Ints
 ) -> tuple[int, ...]:
     """Give the coordinates, in a map made with `ragged`, of a tile of one slice.
 

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from tma_dlpack.dlpack import as_tensor_view
 from tma_dlpack.make.tiled import make_tma_descriptor
 from tma_dlpack.tables.coerce import integers_of, shown, type_name
 from tma_dlpack.tables.dtypes import overrides_of
-from tma_dlpack.tables.enums import Swizzle
+from tma_dlpack.tables.enums import Ints, Swizzle, Tensor
 from tma_dlpack.tables.errors import TmaPreconditionError, refusal
 from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.tensor_map.map import TensorMap
 
 
 @opaque
-def split_inner(
-    tensor: object, box_sizes: Sequence[int], swizzle: Swizzle = "bytes128"
-) -> dict[str, Any]:
+def split_inner(tensor: Tensor, box_sizes: Ints, swizzle: Swizzle = "bytes128") -> dict[str, Any]:
     """Describe a tensor (.., M, K) as (K / span, .., M, span), so that one copy fills a wide tile.
 
     A row of a box is at most one swizzle span wide: 32, 64 or 128 bytes. With the inner dimension
@@ -73,7 +70,7 @@ def split_inner(
     return words
 
 
-def described(tensor: object, box_sizes: Sequence[int], **options: Any) -> TensorMap:
+def described(tensor: Any, box_sizes: Ints, **options: Any) -> TensorMap:
     """Make a map for its layout alone: for a target that has every swizzle, by the driver's rules.
 
     A type that maps do not have is carried as an unsigned integer of its size.
@@ -91,7 +88,7 @@ def described(tensor: object, box_sizes: Sequence[int], **options: Any) -> Tenso
 
 
 @opaque
-def split_inner_coords(tensor_map: TensorMap, coords: Sequence[int]) -> tuple[int, ...]:
+def split_inner_coords(tensor_map: TensorMap, coords: Ints) -> tuple[int, ...]:
     """Return the coordinates, in a map with a split inner dimension, of a tile of the tensor.
 
     Parameters

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from tma_dlpack.make.extension import explained, quick
 from tma_dlpack.tables.arguments import NO_SWIZZLE
-from tma_dlpack.tables.enums import DataType, Interleave, L2FetchSize, OobFill, Swizzle
+from tma_dlpack.tables.enums import (
+    DataType,
+    Interleave,
+    Ints,
+    L2FetchSize,
+    OobFill,
+    Rules,
+    Swizzle,
+    Tensor,
+)
 from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.tables.same_arguments import explaining_keywords, with_arguments_of
 from tma_dlpack.tables.targets import Target
@@ -21,22 +30,22 @@ if TYPE_CHECKING:
 @opaque
 @explaining_keywords
 def make_tma_descriptor(
-    tensor: object,
-    box_sizes: Sequence[int],
-    elem_strides: Sequence[int] | None = None,
+    tensor: Tensor,
+    box_sizes: Ints,
+    elem_strides: Ints | None = None,
     interleave_layout: Interleave = "none",
     swizzle: Swizzle = NO_SWIZZLE,
     l2_fetch_size: L2FetchSize = "none",
     oobfill: OobFill = "none",
     *,
     data_type: DataType | None = None,
-    rules: str = "libcu++",
+    rules: Rules = "libcu++",
     allow: Iterable[str] = (),
-    shape: Sequence[int] | None = None,
-    strides: Sequence[int] | None = None,
-    offset: int = 0,
+    shape: Ints | None = None,
+    strides: Ints | None = None,
+    offset: SupportsIndex = 0,
     split_inner: bool = False,
-    ragged: int | None = None,
+    ragged: SupportsIndex | None = None,
     target: Target | str | None = None,
 ) -> TensorMap:
     """Make the tensor map of a tensor, as ``cuda::make_tma_descriptor`` does in C++.

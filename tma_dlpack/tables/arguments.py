@@ -26,7 +26,7 @@ KINDS: tuple[MapKind, ...] = ("tiled", "im2col", "im2col_wide")
 
 #: The default of `swizzle`: equal to "none", but an object of its own, because split_inner= asks
 #: for an explicit swizzle.
-NO_SWIZZLE = "".join(("no", "ne"))
+NO_SWIZZLE: Literal["none"] = "".join(("no", "ne"))  # type: ignore[assignment]
 
 T = TypeVar("T")
 

@@ -6,7 +6,9 @@ that takes the C value. `meanings.parse` turns what a user writes into a member.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Literal, Protocol, SupportsIndex
 
 
 class TmaInterleaveLayout(IntEnum):
@@ -183,13 +185,64 @@ class TensorMapDataType(IntEnum):
     CU_TENSOR_MAP_DATA_TYPE_16U6_ALIGN16B = 15
 
 
-#: What arguments take: a member, its name or its value; or what `meanings.parse` understands.
-Interleave = TmaInterleaveLayout | str | int
-Swizzle = TmaSwizzle | str | int
-L2FetchSize = TmaL2FetchSize | str | int
-OobFill = TmaOobFill | str | int
-DataType = TensorMapDataType | str | int
-WideMode = TensorMapIm2ColWideMode | str | int
+#: What arguments take: a member, its name or its value, which may be a NumPy integer. Here are the
+#: names that type checkers know and editors offer; `meanings.parse` understands more.
+Interleave = TmaInterleaveLayout | Literal["none", "bytes16", "bytes32"] | SupportsIndex
+Swizzle = (
+    TmaSwizzle
+    | Literal["none", "bytes32", "bytes64", "bytes128"]
+    | Literal["bytes128_atom_32B", "bytes128_atom_32B_flip_8B", "bytes128_atom_64B"]
+    | SupportsIndex
+)
+L2FetchSize = TmaL2FetchSize | Literal["none", "bytes64", "bytes128", "bytes256"] | SupportsIndex
+OobFill = TmaOobFill | Literal["none", "nan"] | SupportsIndex
+WideMode = TensorMapIm2ColWideMode | Literal["w", "w128"] | SupportsIndex
+DataTypeName = Literal[
+    "UINT8",
+    "UINT16",
+    "UINT32",
+    "INT32",
+    "UINT64",
+    "INT64",
+    "FLOAT16",
+    "FLOAT32",
+    "FLOAT64",
+    "BFLOAT16",
+    "FLOAT32_FTZ",
+    "TFLOAT32",
+    "TFLOAT32_FTZ",
+    "16U4_ALIGN8B",
+    "16U4_ALIGN16B",
+    "16U6_ALIGN16B",
+]
+#: Of data types also a dtype of a framework, which has no common type: it needs a cast.
+DataType = TensorMapDataType | DataTypeName | SupportsIndex
+Rules = Literal["libcu++", "driver"]
+Im2colRules = Literal["documented", "driver"]
+
+
+class HasDLPack(Protocol):
+    """A tensor: an object with ``__dlpack__``."""
+
+    @property
+    def __dlpack__(self) -> Callable[..., Any]: ...
+
+
+class HasCudaArrayInterface(Protocol):
+    """A tensor of a framework without ``__dlpack__``."""
+
+    @property
+    def __cuda_array_interface__(self) -> Any: ...
+
+
+Tensor = HasDLPack | HasCudaArrayInterface
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Ints = Sequence[SupportsIndex] | npt.NDArray[np.integer[Any]]
+else:
+    Ints = Sequence
 
 
 class DLDeviceType(IntEnum):

@@ -7,7 +7,7 @@ import math
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any, Literal, SupportsIndex, overload
 
 from tma_dlpack.checks.report import Report
 from tma_dlpack.consumer import MatrixDescriptor
@@ -15,7 +15,7 @@ from tma_dlpack.dlpack import TensorView, as_tensor_view
 from tma_dlpack.make import build
 from tma_dlpack.tables.coerce import counted, integer_of, shown, text_of
 from tma_dlpack.tables.dtypes import data_type_of, row
-from tma_dlpack.tables.enums import DataType, TensorMapDataType
+from tma_dlpack.tables.enums import DataType, Ints, Tensor, TensorMapDataType
 from tma_dlpack.tables.errors import COLUMNS, Finding, TmaPreconditionError, refusal, sealed
 from tma_dlpack.tables.limits import INNER_BYTES
 from tma_dlpack.tables.meanings import parse
@@ -170,15 +170,15 @@ def _degree(conflicts: int) -> str:
 
 @opaque
 def suggest(
-    tensor: object,
-    tile: Sequence[int],
+    tensor: Tensor,
+    tile: Ints,
     *,
-    reader: str | None = "wgmma",
-    major: str = "K",
-    access: str | Callable[[int], Sequence[int] | None] = "row",
+    reader: Literal["wgmma", "tcgen05", "ldmatrix", "threads"] | None = "wgmma",
+    major: Literal["K", "MN"] = "K",
+    access: Literal["row", "column"] | Callable[[int], Sequence[int] | None] = "row",
     data_type: DataType | None = None,
-    stages: int = 1,
-    smem_bytes: int | None = None,
+    stages: SupportsIndex = 1,
+    smem_bytes: SupportsIndex | None = None,
     target: Target | str | None = None,
 ) -> Suggestions:
     """Suggest boxes, swizzles and L2 fetch sizes for a tile, best first.

@@ -5,13 +5,22 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, SupportsIndex
 
 from tma_dlpack import driver
 from tma_dlpack.dlpack import TensorView, as_tensor_view
 from tma_dlpack.make.tiled import make_tma_descriptor
 from tma_dlpack.tables.coerce import integer_of, integers_of, shown
-from tma_dlpack.tables.enums import DataType, L2FetchSize, Swizzle, TmaL2FetchSize, TmaSwizzle
+from tma_dlpack.tables.enums import (
+    DataType,
+    Ints,
+    L2FetchSize,
+    Rules,
+    Swizzle,
+    Tensor,
+    TmaL2FetchSize,
+    TmaSwizzle,
+)
 from tma_dlpack.tables.errors import TmaUnsupportedError, refusal, sealed
 from tma_dlpack.tables.limits import MAX_BOX
 from tma_dlpack.tables.opaque import opaque
@@ -157,16 +166,16 @@ class BandwidthReport(Drawn):
 
 @opaque
 def bandwidth(
-    tensor: object,
-    boxes: Iterable[Sequence[int]] | None = None,
+    tensor: Tensor,
+    boxes: Iterable[Ints] | None = None,
     swizzle: Swizzle | None = None,
     l2_fetch_size: L2FetchSize | Sequence[L2FetchSize] | None = None,
     *,
     data_type: DataType | None = None,
-    rules: str = "libcu++",
-    stages: Sequence[int] = (3, 4, 6, 8),
-    ctas_per_sm: Sequence[int] = (1, 2, 4),
-    repeats: int = 5,
+    rules: Rules = "libcu++",
+    stages: Ints = (3, 4, 6, 8),
+    ctas_per_sm: Ints = (1, 2, 4),
+    repeats: SupportsIndex = 5,
 ) -> BandwidthReport:
     """Measure how fast TMA copies every tile of a tensor, compared with memcpy.
 
@@ -238,13 +247,13 @@ def bandwidth(
     )
 
 
-def _pipelines(stages: Sequence[int], ctas_per_sm: Sequence[int]) -> tuple[Pipeline, ...]:
+def _pipelines(stages: Ints, ctas_per_sm: Ints) -> tuple[Pipeline, ...]:
     all_stages = _counts("stages", stages, MAX_STAGES)
     all_ctas = _counts("ctas_per_sm", ctas_per_sm, MAX_CTAS_PER_SM)
     return tuple(p for n in all_stages for ctas in all_ctas for p in Pipeline.family(n, ctas))
 
 
-def _counts(name: str, values: Sequence[int], most: int) -> tuple[int, ...]:
+def _counts(name: str, values: Ints, most: int) -> tuple[int, ...]:
     counts = integers_of(values)
     if not counts or not all(1 <= n <= most for n in counts):
         found = f"{name} is {shown(values)}"
@@ -253,12 +262,12 @@ def _counts(name: str, values: Sequence[int], most: int) -> tuple[int, ...]:
 
 
 def _maps(
-    tensor: object,
-    boxes: Iterable[Sequence[int]] | None,
+    tensor: Tensor,
+    boxes: Iterable[Ints] | None,
     swizzle: Swizzle | None,
     l2_fetch_size: L2FetchSize | Sequence[L2FetchSize] | None,
     data_type: DataType | None,
-    rules: str,
+    rules: Rules,
 ) -> Iterator[TensorMap]:
     view = as_tensor_view(tensor)
     if not view.device.is_cuda:

@@ -272,7 +272,8 @@ Reading = tuple[int | None, MatrixDescriptor | None]
 
 def _by_tensor_core(wanted: Wanted, tensor_map: TensorMap) -> Reading:
     assert wanted.reader is not None
-    descriptor = matrix_descriptor(tensor_map, instruction=wanted.reader, major=wanted.major)
+    options: dict[str, Any] = {"instruction": wanted.reader, "major": wanted.major}
+    descriptor = matrix_descriptor(tensor_map, **options)
     return bank_conflicts(tensor_map, "column").degree, descriptor
 
 
