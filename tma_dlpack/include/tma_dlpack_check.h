@@ -48,6 +48,9 @@ using Word = unsigned long long;
     return is != 0;                                                                                 \
   }
 
+// Where a place lies in its own block's shared memory. In a cluster the address has the block's rank, too.
+__device__ inline unsigned smem_offset(const void* place) { return shared_address(place) & 0xFFFFFF; }
+
 TMA_DLPACK_IS(local, "local")
 TMA_DLPACK_IS(shared, "shared::cta")
 TMA_DLPACK_IS(global, "global")
@@ -379,7 +382,7 @@ TMA_DLPACK_CALLED Counts* check_barrier(BarrierAt at, const char* verb)
   TMA_DLPACK_REQUIRE(is_shared(at.it), at, verb,
                      "the barrier at %p is not in this block's shared memory",
                      "declare it __shared__", static_cast<void*>(at.it));
-  const unsigned barrier = shared_address(at.it);
+  const unsigned barrier = smem_offset(at.it);
   TMA_DLPACK_REQUIRE(barrier % 8 == 0, at, verb,
                      "the barrier is at shared address 0x%x, %u bytes past a multiple of 8",
                      "align it to 8 bytes", barrier, barrier % 8);
@@ -452,7 +455,7 @@ TMA_DLPACK_CALLED unsigned check_copy(MapAt at, const char* verb, const void* sm
 
   TMA_DLPACK_REQUIRE(is_shared(smem), at, verb, "the tile at %p is not in this block's shared memory",
                      "pass a place in shared memory", smem);
-  const unsigned first = shared_address(smem), end = first + map.smem_bytes();
+  const unsigned first = smem_offset(smem), end = first + map.smem_bytes();
   TMA_DLPACK_REQUIRE(first % 128 == 0, at, verb,
                      "the tile is at shared address 0x%x, %u bytes past a multiple of 128",
                      "align it to 128 bytes", first, first % 128);
@@ -487,7 +490,7 @@ TMA_DLPACK_CALLED void count_load(BarrierAt at, const char* verb, unsigned bytes
                      "phase %u of the barrier at shared address 0x%x expects %u bytes, and its loads "
                      "have %u bytes",
                      "expect_tx() the bytes of every load, before the load", phase,
-                     shared_address(at.it), expected - settled, issued - settled);
+                     smem_offset(at.it), expected - settled, issued - settled);
 }
 
 // The same for every block of the mask; its barriers are taken to be in the phase of this block's.
@@ -503,11 +506,11 @@ TMA_DLPACK_CALLED void count_multicast(BarrierAt at, const char* verb, unsigned 
   for (unsigned block = 0; block < blocks; ++block)
   {
     if (!(mask >> block & 1)) continue;
-    Counts* const counts = find_in_block(shared_address(at.it), block);
+    Counts* const counts = find_in_block(smem_offset(at.it), block);
     TMA_DLPACK_REQUIRE(counts != nullptr || not_all_are_counted(block), at, verb,
                        "the barrier at shared address 0x%x of block %u of the cluster was never "
                        "initialised", "call init(), and cluster_sync() before other blocks use it",
-                       shared_address(at.it), block);
+                       smem_offset(at.it), block);
     if (counts == nullptr) continue;
     if (!is_known) atomicExch(&counts->unknown, 1);
     atomicAdd(&counts->issued[parity], bytes);
@@ -526,13 +529,13 @@ TMA_DLPACK_CALLED void count_arrival(BarrierAt at, const char* verb, unsigned tx
   const unsigned number = atomicAdd(&counts->arrived, 1u) + 1 - phase * counts->arrivals;
   TMA_DLPACK_REQUIRE(number <= counts->arrivals, at, verb,
                      "this is arrival %u in phase %u of the barrier at shared address 0x%x",
-                     "it was initialised for %u arrivals", number, phase, shared_address(at.it),
+                     "it was initialised for %u arrivals", number, phase, smem_offset(at.it),
                      counts->arrivals);
 }
 
 TMA_DLPACK_CALLED void count_remote_arrival(BarrierAt at, const char* verb, unsigned block)
 {
-  const unsigned blocks = cluster_blocks(), barrier = shared_address(at.it);
+  const unsigned blocks = cluster_blocks(), barrier = smem_offset(at.it);
   TMA_DLPACK_REQUIRE(block < blocks, at, verb, "the block's rank is %u", "the cluster has %u blocks",
                      block, blocks);
   Counts* const counts = find_in_block(barrier, block);
@@ -561,7 +564,7 @@ TMA_DLPACK_CALLED Counts* check_wait(BarrierAt at, const char* verb, unsigned pa
                        (phase != 0 && now(counts->waited) != before),
                      at, verb, "the parity is %u, and the barrier at shared address 0x%x is in phase %u",
                      "to wait for the bytes that it expects, pass parity %u", parity,
-                     shared_address(at.it), phase, phase % 2);
+                     smem_offset(at.it), phase, phase % 2);
   return counts;
 }
 
@@ -575,7 +578,7 @@ TMA_DLPACK_CALLED void check_end(Counts* counts, BarrierAt at, const char* verb,
                      "the wait ended with %u bytes expected, and loads of %u bytes were issued on the "
                      "barrier at shared address 0x%x",
                      "expect_tx() the bytes of every load", expected - settled, issued - settled,
-                     shared_address(at.it));
+                     smem_offset(at.it));
   counts->settled[parity] = expected;
   const unsigned after = phase_of(*counts, at.it);
   if (after % 2 != parity && now(counts->waited) >> 11 != after)
@@ -596,7 +599,7 @@ TMA_DLPACK_CALLED void wait_for(BarrierAt at, const char* verb, unsigned parity)
                        "after %.3g s phase %u of the barrier at shared address 0x%x is not over: "
                        "%u of %u arrivals, %u bytes expected, loads of %u bytes issued",
                        "a phase ends when all have arrived and as many bytes as expected",
-                       TMA_DLPACK_CHECK_SECONDS, phase, shared_address(at.it),
+                       TMA_DLPACK_CHECK_SECONDS, phase, smem_offset(at.it),
                        now(seen.arrived) - phase * seen.arrivals, seen.arrivals,
                        now(seen.expected[parity]) - settled, now(seen.issued[parity]) - settled);
   }
@@ -646,7 +649,7 @@ using unchecked::wait_stores;
 
 __device__ inline void init(detail::BarrierAt barrier, unsigned arrivals = 1)
 {
-  const unsigned address = shared_address(barrier.it);
+  const unsigned address = detail::smem_offset(barrier.it);
   TMA_DLPACK_REQUIRE(detail::is_shared(barrier.it) && address % 8 == 0, barrier, "init",
                      "the barrier is at %p", "it must be in shared memory, aligned to 8 bytes",
                      static_cast<void*>(barrier.it));
@@ -785,17 +788,18 @@ __device__ inline void store_scatter4(detail::MapAt map, const void* smem, int c
 
 __device__ inline void indexed_from_start(const void* smem, detail::MapAt map)
 {
-  detail::check_pattern(map, shared_address(smem));
+  detail::check_pattern(map, detail::smem_offset(smem));
 }
 
 __device__ inline void publish(detail::ChangedMapAt global, const Map* shared)
 {
+  __syncwarp();
   const unsigned threads = __activemask();
   TMA_DLPACK_REQUIRE(threads == 0xFFFFFFFF, global, "publish",
                      "the threads of the warp that call it have the mask 0x%x",
                      "all 32 of the warp call it together", threads);
   detail::check_place({global.it, global.file, global.line}, "publish");
-  TMA_DLPACK_REQUIRE(detail::is_shared(shared) && shared_address(shared) % 128 == 0, global, "publish",
+  TMA_DLPACK_REQUIRE(detail::is_shared(shared) && detail::smem_offset(shared) % 128 == 0, global, "publish",
                      "the changed map is at %p", "it must be in shared memory, aligned to 128 bytes",
                      static_cast<const void*>(shared));
   unchecked::publish(global.it, shared);
