@@ -14,7 +14,7 @@ from tma_dlpack.cli.explain.read import (
     LONGEST_LIST,
     MASKED,
     Field,
-    Stream,
+    Lines,
     Value,
     fields_of,
     read_list,
@@ -77,8 +77,7 @@ class Block:
     @property
     def is_one_line(self) -> bool:
         """Whether nothing can stand between its parts."""
-        lines = {f.line for f in self.all_fields()}
-        return len(lines) <= 1
+        return len({f.line for f in self.all_fields()}) <= 1
 
     def all_fields(self) -> list[Field]:
         """Return every field and entry."""
@@ -111,16 +110,15 @@ def form_of(block: Block) -> Form:
         if form.name == "tma_dlpack.h" and "uTensorMapEncode" not in block.heading:
             continue
         if form is CUTLASS:  # its words are the driver's: lines without a sign before the value
-            strong = {f.key for f in block.all_fields() if f.strong}
             spaced = [f.separator in ("", " ") for f in block.all_fields()]
             own = {"gmemaddress", "format"} & keys or 2 * sum(spaced) > len(spaced)
-            if not strong <= set(form.keys) or not own or block.is_call:
+            if not own or block.is_call:
                 continue
         return form
     return GENERAL
 
 
-def blocks_in(streams: list[Stream]) -> list[Block]:
+def blocks_in(streams: list[Lines]) -> list[Block]:
     """Gather the fields of each stream in blocks; those that cannot be trusted are marked."""
     blocks = [(stream.process, block) for stream in streams for block in _blocks_of(stream)]
     named = [b for process, b in blocks if process]
@@ -132,17 +130,16 @@ def blocks_in(streams: list[Stream]) -> list[Block]:
     return [block for _, block in blocks]
 
 
-def _blocks_of(stream: Stream) -> list[Block]:
+def _blocks_of(stream: Lines) -> list[Block]:
     blocks = [Block()]
-    starts = [0, *(m.end() for m in re.finditer("\n", stream.text))]
     after = 0
-    for place, event in fields_of(stream, starts):
+    for place, event in fields_of(stream):
         if place < after:
             continue
         if isinstance(event, Field):
             _add(blocks, event)
             continue
-        line = stream.line_at(starts, place)
+        line = stream.line_at(place)
         last = blocks[-1]
         again = not last.arguments() and (last.fault or last.heading == event.strip())
         near = again and line - last.last_line <= FAR_LINES  # a heading for which there is no block
@@ -150,7 +147,7 @@ def _blocks_of(stream: Stream) -> list[Block]:
         call = _call(stream.text, place, event)
         if call is not None:
             found, after = call
-            end = stream.line_at(starts, after)
+            end = stream.line_at(after)
             _fill(blocks, [f._replace(line=line, last_line=end) for f in found])
         elif HEADING_TORN.match(stream.text, place) and not MASKED.match(
             stream.text, place + len("TMA Desc Addr:   ")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import bisect
 import re
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 from tma_dlpack.cli.explain.words import (
@@ -43,30 +44,27 @@ _PROCESS = re.compile(
 _IN_NUMBER = re.compile("(?<=\\d)[\xa0\u2009\u202f](?=\\d)")  # a space that groups digits
 
 
-class Stream(NamedTuple):
-    """What one process wrote: its text without prefixes, and the line of the log of each line."""
+class Lines:
+    """Lines with their numbers in the log, and the process that wrote them, if they name it."""
 
-    text: str
-    lines: tuple[int, ...]
-    process: str
+    def __init__(self, numbered: list[tuple[int, str]], process: str = "") -> None:
+        self.numbered, self.process = numbered, process
+        self.text = "\n".join(line for _, line in numbered)
+        self._starts = [0, *accumulate(len(line) + 1 for _, line in numbered)]
 
-    def line_at(self, starts: list[int], place: int) -> int:
-        """Return the line of the log at a place of the text."""
-        return self.lines[bisect.bisect_right(starts, place) - 1]
+    def line_at(self, place: int) -> int:
+        """Return the number of the line at a place of `text`."""
+        return self.numbered[bisect.bisect_right(self._starts, place) - 1][0]
 
 
-def streams_of(numbered: list[tuple[int, str]]) -> list[Stream]:
+def streams_of(numbered: list[tuple[int, str]]) -> list[Lines]:
     """Split numbered lines by the process that each names; prefixes of lines are left out."""
-    contents: dict[str, list[str]] = {}
-    numbers: dict[str, list[int]] = {}
+    streams: dict[str, list[tuple[int, str]]] = {}
     for number, line in numbered:
         process, content = _split_prefix(line)
-        contents.setdefault(process, []).append(content)
-        numbers.setdefault(process, []).append(number)
-    return [
-        Stream(MULTI_WORD.sub(r"\1_\2", "\n".join(parts)), tuple(numbers[process]), process)
-        for process, parts in contents.items()
-    ]
+        content = MULTI_WORD.sub(r"\1_\2", content)
+        streams.setdefault(process, []).append((number, content))
+    return [Lines(lines, process) for process, lines in streams.items()]
 
 
 def plain(text: str) -> str:
@@ -346,7 +344,7 @@ _UNITS = {"bytes": "bytes", "byte": "bytes", "b": "bytes", "elements": "elements
 _UNITS |= {"element": "elements", "elems": "elements", "elem": "elements", "values": "elements"}
 
 
-def fields_of(stream: Stream, starts: list[int]) -> Iterator[tuple[int, str | Field]]:
+def fields_of(stream: Lines) -> Iterator[tuple[int, str | Field]]:
     """Return places where a printout begins, and fields, in the order of the text."""
     text = stream.text
     marks = sorted(
@@ -363,7 +361,7 @@ def fields_of(stream: Stream, starts: list[int]) -> Iterator[tuple[int, str | Fi
             if mark.strip():
                 yield place, mark
             elif place >= after:
-                line = stream.line_at(starts, place)
+                line = stream.line_at(place)
                 rest = Value(fault="orphan" if mark else "torn")
                 yield place, Field("", "", "", True, rest, line=line, last_line=line)
         if word.start() < after:
@@ -375,8 +373,8 @@ def fields_of(stream: Stream, starts: list[int]) -> Iterator[tuple[int, str | Fi
         found = meaning and _read_field(text, word, *meaning)
         if found:
             after = max(word.end(), found.value.end)
-            first = stream.line_at(starts, word.start())
-            last = stream.line_at(starts, max(word.start(), after - 1))
+            first = stream.line_at(word.start())
+            last = stream.line_at(max(word.start(), after - 1))
             yield word.start(), found._replace(line=first, last_line=last)
 
 

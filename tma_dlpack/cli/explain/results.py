@@ -5,8 +5,9 @@ Also where projects print arguments that are not in the text.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from tma_dlpack.checks.report import Report
@@ -87,7 +88,6 @@ RESULTS: Final[tuple[Result, ...]] = tuple(
 """)
 )
 _BY_CODE: Final = {result.code: result for result in RESULTS}
-_BY_NAME = {result.name: result for result in RESULTS}
 #: An error of a kernel; every later call of the process returns it, an encode too.
 STICKY: Final = frozenset({700, 702, 710, 714, 715, 716, 717, 718, 719, 999})
 
@@ -99,26 +99,34 @@ _RUNTIME: Final = {
     "cudaErrorMisalignedAddress": 716,
     "cudaErrorLaunchFailure": 719,
 }
-_BY_NAME |= {name: _BY_CODE[code] for name, code in _RUNTIME.items()}
-_RESULT_NAME = re.compile("|".join(sorted(_BY_NAME, key=len, reverse=True)))
+_KNOWN: Final = {key: r for r in RESULTS for key in (str(r.code), r.name, r.words)}
+_KNOWN.update({name: _BY_CODE[code] for name, code in _RUNTIME.items()})
+
+
+def _one_of(keys: Iterable[str]) -> str:
+    """Return a pattern of any of some keys, the longest first."""
+    return "(?P<key>" + "|".join(map(re.escape, sorted(keys, key=len, reverse=True))) + ")"
+
+
 #: Words that only CUDA says; others count where the line speaks of CUDA or of a map.
 _OF_CUDA_ALONE = frozenset({700, 702, 710, 714, 715, 717, 719})
 _ABOUT = r"(?:CUDA|cuda|Triton Error|descriptor|[Tt]ensor ?[Mm]ap)[^\n]{0,120}?\b"
-_BY_WORDS: Final = {result.words: result for result in RESULTS}
-_LONGEST_FIRST = "|".join(map(re.escape, sorted(_BY_WORDS, key=len, reverse=True)))
-_RESULT_WORDS = re.compile(rf"(?P<about>{_ABOUT})?(?P<words>{_LONGEST_FIRST})")
-_RESULT_CODE = re.compile(
-    r"(?:TMA descriptor|TMA desc|tensor ?map|[Tt]ensor map|TensorMapEncode\w*|CUresult)"
-    r"(?: [A-Za-z_]\w*| \d{1,3}(?=:))?(?:,? ?(?:error code|code|failed|returned|error|result))*"
-    r"[ ,:=(]{1,3}(?P<code>\d{1,3})(?![\w.])"
+#: What shows a result: a code beside a word, or alone; a name; the driver's words.
+_PATTERNS: Final = tuple(
+    re.compile(pattern, re.MULTILINE)
+    for pattern in (
+        r"(?:TMA descriptor|TMA desc|tensor ?map|[Tt]ensor map|TensorMapEncode\w*|CUresult)"
+        r"(?: [A-Za-z_]\w*| \d{1,3}(?=:))?(?:,? ?(?:error code|code|failed|returned|error|result))*"
+        r"[ ,:=(]{1,3}(?P<key>\d{1,3})(?![\w.])",
+        r"(?:CUDA|cuda|[Ll]aunch|[Kk]ernel)\w*[^\n]{0,60}?(?:error|code|result|status|returned)"
+        r"\W{1,4}(?P<key>7\d\d|999)(?![\w.])",
+        r"^\W*(?P<key>7\d\d|999)\W*$",
+        r"(?:^|: )(?P<key>misaligned address)\W*$",
+        _one_of([*(result.name for result in RESULTS), *_RUNTIME]),
+        _ABOUT + _one_of(result.words for result in RESULTS),
+        _one_of(_BY_CODE[code].words for code in _OF_CUDA_ALONE),
+    )
 )
-_LAUNCH_CODE = re.compile(  # a code alone, or beside such a word
-    r"^\W*(?P<alone>7\d\d|999)\W*$"
-    r"|(?:CUDA|cuda|[Ll]aunch|[Kk]ernel)\w*[^\n]{0,60}?(?:error|code|result|status|returned)\W{1,4}"
-    r"(?P<code>7\d\d|999)(?![\w.])",
-    re.MULTILINE,
-)
-_MISALIGNED = re.compile(r"(?:^|: )misaligned address\W*$", re.MULTILINE)
 _HANGS = re.compile(
     r"\b(?:kernel|launch|program|process|script|copy|load|wait)\b[^\n.]{0,40}?"
     r"\b(?:hangs?|hung|hanging|deadlocks?|is stuck|never (?:returns|finishes|completes|ends))\b",
@@ -132,19 +140,10 @@ def results_of(text: str) -> list[Result]:
     >>> [r.code for r in results_of("the TMA descriptor 700 ... misaligned address")]
     [700, 716]
     """
-    found: list[tuple[int, Result | None]] = []
-    for pattern in (_RESULT_CODE, _LAUNCH_CODE):
-        for match in pattern.finditer(text):
-            code = next(int(group) for group in match.groups() if group)
-            found.append((match.start(), _BY_CODE.get(code)))
-    found += [(m.start(), _BY_NAME[m[0]]) for m in _RESULT_NAME.finditer(text)]
-    found += [(m.start(), _BY_CODE[716]) for m in _MISALIGNED.finditer(text)]
-    for match in _RESULT_WORDS.finditer(text):
-        result = _BY_WORDS[match["words"]]
-        if match["about"] or result.code in _OF_CUDA_ALONE:
-            found.append((match.start(), result))
-    in_order = sorted(found, key=lambda item: item[0])
-    return list(dict.fromkeys(result for _, result in in_order if result))
+    matches = (match for pattern in _PATTERNS for match in pattern.finditer(text))
+    found = [(match.start(), _KNOWN.get(match["key"])) for match in matches]
+    found.sort(key=lambda item: item[0])
+    return list(dict.fromkeys(result for _, result in found if result))
 
 
 # -- after the launch -----------------------------------------------------------------------------
@@ -219,9 +218,7 @@ def _facts(read: PrintedArguments) -> dict[str, str]:
     facts["unit"] = f"with this map, a multiple of {INNER_BYTES * 8 // row.element_bits} elements"
     box, steps = read.box_dim or (), read.element_strides or ()
     if box and len(box) == len(steps) and None not in (*box, *steps):
-        count = 1
-        for extent, step in zip(box, steps, strict=True):
-            count *= -(-(extent or 0) // (step or 1))
+        count = math.prod(-(-(e or 0) // (s or 1)) for e, s in zip(box, steps, strict=True))
         tx_bytes = count * row.element_bits // 8
         if row.is_packed:
             tx_bytes = count // PACKED_GROUP * row.smem_chunk_bytes
