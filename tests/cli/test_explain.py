@@ -918,6 +918,10 @@ def test_equal_encodes_are_shown_once():
     assert printed.count("all arguments are in order: the driver accepts them") == 1
 
 
+def test_the_bytes_of_a_programs_output_are_read_as_text():
+    assert tma.explain(cutlass(GOOD).encode() + b"\xff").requests[0].box_dim == GOOD.box_dim
+
+
 def test_html_says_what_the_text_says_and_is_escaped():
     found = tma.explain(cutlass(GOOD.but(box_dim=(64, 300))) + "<b>")
     shown = found._repr_html_()

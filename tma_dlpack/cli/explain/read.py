@@ -145,7 +145,7 @@ _GOES_ON = re.compile(  # broken by a terminal's width
 )
 _END_OF_TEXT = re.compile(r"[ \t`'\"]*\Z")
 _NOTHING_FOLLOWS = re.compile(r"[\s`'\":=]*\Z")
-MASKED = re.compile(
+_MASKED = re.compile(
     r"[(\[{<\"']*[ \t]*(?:0[xX])?[0-9a-fA-F]*(?:[xX*?#]{2,}|…|\.{3}|[*?]|[a-z]+[>\]])"
 )
 
@@ -214,7 +214,7 @@ def _bracketed(text: str, opens: int) -> Value:
     is_list = all(map(_PIECE.fullmatch, pieces)) and len(pieces) <= 32
     if not is_list or all(n is None for n in numbers):
         is_torn = inside[:1].isdigit() or inside[:1] == ","
-        return Value(fault="prose" if not is_torn or MASKED.match(inside) else "torn")
+        return Value(fault="prose" if not is_torn or _MASKED.match(inside) else "torn")
     after = text[end + 1 : end + 2]
     if after in tuple("([{") or after.isalnum():
         return Value(fault="torn")
@@ -270,7 +270,7 @@ def _nothing(text: str, at: int) -> Value:
     line = text[at : at + 80].partition("\n")[0].strip()
     if not line:
         return Value(fault="cut")
-    if MASKED.match(line):
+    if _MASKED.match(line):
         return Value(fault="unread")
     return Value(fault="torn" if line[0] in "0123456789,()" else "prose")
 
@@ -322,7 +322,6 @@ class Field(NamedTuple):
     unit: str = ""
     separator: str = ""
     place: str | None = None  # of an entry printed by itself, as in name[0] = 64
-    leads: bool = False  # its line
     follows: str = ""  # the character before the word, blanks left out
     line: int = 0
     last_line: int = 0
@@ -339,7 +338,6 @@ _ORPHAN = re.compile(r"^[ \t]*\d{1,20},?[ \t]*$", re.MULTILINE)  # an entry with
 _REST_OF_LIST = re.compile(
     r"^[ \t]*(?:[\d, \t]*\)|,)[\d,() \t]*$|^[ \t]*\([\d, \t]*$", re.MULTILINE
 )
-HEADING_TORN = re.compile(r"TMA Desc Addr:(?![ \t]*(?:0x)?[0-9a-fA-F]{1,16}(?:[ \t\n]|$))")
 _UNITS = {"bytes": "bytes", "byte": "bytes", "b": "bytes", "elements": "elements"}
 _UNITS |= {"element": "elements", "elems": "elements", "elem": "elements", "values": "elements"}
 
@@ -424,7 +422,7 @@ def _read_field(
         value = value._replace(fault="cut" if at_end else value.fault if torn else "lost")
     unit = _UNITS.get(unit or value.unit.lower(), "")
     separator = separator or ("" if opens else " ")
-    return Field(argument, key, word[0], strong, value, unit, separator, index, leads, before)
+    return Field(argument, key, word[0], strong, value, unit, separator, index, before)
 
 
 def _is_end_of_word(text: str, word: re.Match[str], key: str) -> bool:

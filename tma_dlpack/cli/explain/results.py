@@ -20,10 +20,7 @@ from tma_dlpack.tables.limits import INNER_BYTES, PACKED_GROUP
 # -- encodes without arguments --------------------------------------------------------------------
 
 #: Pattern, printer, where the arguments would be.
-HEADINGS: Final = tuple(
-    (re.compile(pattern), printer, where)
-    for pattern, printer, where in rows(
-        r"""
+HEADINGS: Final = rows(r"""
 Failed to create tensormap\s*\n\s*Dim: | kerutils (FlashMLA) | it prints two lines to standard error
     and all arguments to standard output: add those
 Failed to create tensormap with cuTensorMapEncodeTiled | XLA | it prints none; the dump of
@@ -49,9 +46,7 @@ Failed to initialize the TMA descriptor | CUTLASS or TensorRT-LLM | they print t
     this line, to standard error: paste those lines
 Failed to create (?:a )?(?:TMA descriptor|tensor ?map) | an encoder | print every argument beside
     the result
-"""
-    )
-)
+""")
 
 # -- results of the driver ------------------------------------------------------------------------
 
@@ -318,7 +313,7 @@ def where_notes(text: str, is_mixed: bool) -> list[str]:
     """Return where a known project prints its arguments, and which formats can be read."""
     notes = []
     for pattern, printer, where in HEADINGS:
-        if not is_mixed and pattern.search(text):
+        if not is_mixed and re.search(pattern, text):
             notes.append(f"{printer}: the arguments of the encode are not in the text; {where}")
             break
     names = ", ".join(form.name for form in FORMS)
