@@ -232,9 +232,7 @@ def _is_rotated(block: Block) -> bool:
 
 
 def _same_printer(a: Block, b: Block) -> bool:
-    forms = form_of(a), form_of(b)
-    keys = set(a.words.values()), set(b.words.values())
-    if keys[0] <= set(forms[1].keys) or keys[1] <= set(forms[0].keys):
+    if any(set(x.words.values()) <= set(form_of(y).keys) for x, y in ((a, b), (b, a))):
         return True
     spelled = [{f.argument: f.word for f in block.all_fields()} for block in (a, b)]
     return all(spelled[0][name] == spelled[1][name] for name in spelled[0].keys() & spelled[1])

@@ -183,9 +183,7 @@ def read_list(text: str, at: int) -> Value:
     style = "".join(sorted(set(re.findall(r",?[ \t]|,", row[0]))))
     style = "grouped?" if _GROUPED.fullmatch(row[0]) else style
     fault, unit, end = _after(text, row.end(), f"{row[0]} ", style)
-    if re.match(r"[ \t]*[\[({]", text[row.end() : row.end() + 40]):
-        fault = fault or "unread"  # an address, and the list behind it
-    elif re.fullmatch(r"0[xX]\w{9,16}|14\d{13,}", row[0]):  # decimal: of the stack
+    if re.fullmatch(r"0[xX]\w{9,16}|14\d{13,}", row[0]):  # decimal: of the stack
         fault = "address"
     pieces = [n for n in re.split(r"[,\s]+", row[0]) if n]
     return Value(tuple(map(_int, pieces)), "", fault, end, style, len(pieces) > 1, unit)
@@ -251,10 +249,6 @@ def _after(text: str, end: int, shown: str, style: str = "") -> tuple[str, str, 
     word = after and after["word"]
     behind = after.end() if after else end
     known = not word or meaning_of(word) or re.match(r"[ \t]*[:=(]", text[behind : behind + 8])
-    if text[end : end + 1] in tuple("([{") or re.match(
-        r",(?!\d{3}\b)[\d,(\[]", text[end : end + 3]
-    ):
-        return "torn", "", end
     grouped = re.match(r",[ \t]*[\d*?#]", text[end : end + 4]) or (
         "," in style and style not in (",", ", ", ",\t") and re.search(r",\d{3}\b", shown)
     )

@@ -82,20 +82,18 @@ RESULTS: Final[tuple[Result, ...]] = tuple(
 999 | UNKNOWN | unknown error
 """)
 )
-_BY_CODE: Final = {result.code: result for result in RESULTS}
 #: An error of a kernel; every later call of the process returns it, an encode too.
 STICKY: Final = frozenset({700, 702, 710, 714, 715, 716, 717, 718, 719, 999})
 
-#: What the runtime calls the results of a launch.
+#: What the runtime calls these: cudaErrorIllegalAddress, ...
 _RUNTIME: Final = {
-    "cudaErrorIllegalAddress": 700,
-    "cudaErrorLaunchTimeout": 702,
-    "cudaErrorIllegalInstruction": 715,
-    "cudaErrorMisalignedAddress": 716,
-    "cudaErrorLaunchFailure": 719,
+    "cudaError" + r.name[11:].title().replace("_", "").replace("Failed", "Failure"): r
+    for r in RESULTS
+    if r.code in STICKY
 }
-_KNOWN: Final = {key: r for r in RESULTS for key in (str(r.code), r.name, r.words)}
-_KNOWN.update({name: _BY_CODE[code] for name, code in _RUNTIME.items()})
+#: Words that only CUDA says; others count where the line speaks of CUDA or of a map.
+_OF_CUDA_ALONE = frozenset({700, 702, 710, 714, 715, 717, 719})
+_KNOWN: Final = _RUNTIME | {key: r for r in RESULTS for key in (str(r.code), r.name, r.words)}
 
 
 def _one_of(keys: Iterable[str]) -> str:
@@ -119,7 +117,7 @@ _PATTERNS: Final = tuple(
         r"(?:^|: )(?P<key>misaligned address)\W*$",
         _one_of([*(result.name for result in RESULTS), *_RUNTIME]),
         _ABOUT + _one_of(result.words for result in RESULTS),
-        _one_of(_BY_CODE[code].words for code in _OF_CUDA_ALONE),
+        _one_of(result.words for result in RESULTS if result.code in _OF_CUDA_ALONE),
     )
 )
 _HANGS = re.compile(
@@ -299,9 +297,9 @@ def mixed_note(lines: tuple[int, int], text: str, around: str) -> str:
         "(or threads) is mixed here, or parts of lines are missing, so that no number can be "
         "trusted and none is read. Run one process, or paste one whole block."
     )
-    codes = dict.fromkeys(int(n) for n in re.findall(r"(?<![\w.])\d{3}(?![\w.])", around))
-    for result in (_BY_CODE[code] for code in codes if code in STICKY):
-        if result.name not in text:
+    codes = dict.fromkeys(re.findall(r"(?<![\w.])\d{3}(?![\w.])", around))
+    for result in (_KNOWN[code] for code in codes if code in _KNOWN):
+        if result.code in STICKY and result.name not in text:
             note += (
                 f" {result.code} stands in it: if that is the result, it is {result.name} "
                 f"({result.words}), the error of an earlier kernel. {_HOW_TO_FIND}"

@@ -187,8 +187,10 @@ def _limits() -> Iterator[tuple[str, tuple[str, str, str]]]:
         yield rule, (argument, limit, fix)
     of_encodes = {rule.id: rule for rule in RULES}
     for name, fix in rows(_FIXES):
-        rule_ = of_encodes[name]
-        yield name, (OF_DRIVER.get(rule_.on, rule_.on), f"it must {rule_.asks or rule_.must}", fix)
+        of_encode = of_encodes[name]
+        argument = str(of_encode.on)
+        limit = f"it must {of_encode.asks or of_encode.must}"
+        yield name, (OF_DRIVER.get(argument, argument), limit, fix)
 
 
 #: Rule -> argument, limit, fix.
