@@ -35,20 +35,17 @@ KERNELS = "changes.cu"
 ROOM_BYTES = 512
 UNTOUCHED = 0xEE
 #: Numbers of the PTX fields in changes.cu: one per dimension, or one per constant.
-NUMBERS = {
-    "global_address": 0,
-    "rank": 1,
-    "global_dim": 2,
-    "global_stride": 3,
-    "box_dim": 4,
-    "element_stride": 5,
-    "interleave_layout": 6,
-    "swizzle_mode": 7,
-    "fill_mode": 8,
-    "elemtype": 16,
-}
-TF32 = (TensorMapDataType.TFLOAT32, TensorMapDataType.TFLOAT32_FTZ)
 CONSTANTS = ("interleave_layout", "swizzle_mode", "fill_mode", "elemtype")
+_BY_DIMENSION = (
+    "global_address",
+    "rank",
+    "global_dim",
+    "global_stride",
+    "box_dim",
+    "element_stride",
+)
+NUMBERS = {name: n for n, name in enumerate((*_BY_DIMENSION, *CONSTANTS))} | {"elemtype": 16}
+TF32 = (TensorMapDataType.TFLOAT32, TensorMapDataType.TFLOAT32_FTZ)
 #: Ends of what the bits of these can be.
 _ENDS = {"interleave": 3, "element_type": 11}
 

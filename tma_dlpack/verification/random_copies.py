@@ -46,7 +46,7 @@ def random_copy(op: str, kind: MapKind, rng: Random, max_smem_bytes: int) -> Cop
     writes = op != "load"
     while True:
         data_type = rng.choice(tuple(REDUCTIONS) if op == "reduce" else _ORDINARY)
-        arguments = _map(rng, kind, data_type, writes)
+        arguments = random_map(rng, kind, data_type, writes)
         smem_offset = 128 * rng.randint(0, _MAX_SMEM_OFFSET // 128)
         start = 32 * rng.randint(0, 64)
         fits = smem_offset + geometry.smem_bytes(arguments) + 8 <= max_smem_bytes
@@ -97,7 +97,11 @@ def _up(n: int, step: int) -> int:
     return -(-n // step) * step
 
 
-def _map(rng: Random, kind: MapKind, data_type: TensorMapDataType, writes: bool) -> EncodeArguments:
+def random_map(
+    rng: Random, kind: MapKind, data_type: TensorMapDataType | None = None, writes: bool = False
+) -> EncodeArguments:
+    """Return a map of a small tensor that the driver accepts; `kind` is tiled or im2col."""
+    data_type = rng.choice(_ORDINARY) if data_type is None else data_type
     nan = row(data_type).is_float and rng.random() < 0.5
     args = EncodeArguments(
         kind,
