@@ -29,6 +29,7 @@ from tma_dlpack.verification.changes import compare_change, random_change
 from tma_dlpack.verification.random_calls import random_call
 from tma_dlpack.verification.random_copies import Copy, random_copy, start_at_limits
 from tma_dlpack.verification.random_operands import random_matrices, random_product
+from tma_dlpack.verification.report import byte_difference
 
 T = TypeVar("T")
 
@@ -194,18 +195,18 @@ def _write(backend: Backend, tensor_map: TensorMap, copy: Copy, data: Any, memor
 def _judge_load(call: str, simulated: Tile | str, loaded: Tile | str) -> Outcome:
     if not (isinstance(simulated, Tile) and isinstance(loaded, Tile)):
         return _judge_refusals(call, simulated, loaded)
-    pairs = {
-        name: (getattr(simulated, name), getattr(loaded, name)) for name in ("written", "smem")
-    }
-    return _judge_bytes(call, {f"Tile.{name}": pair for name, pair in pairs.items()})
+    names = ("written", "smem")
+    pairs = {f"Tile.{name}": (getattr(simulated, name), getattr(loaded, name)) for name in names}
+    return _judge_bytes(call, pairs)
 
 
 def _judge_bytes(call: str, pairs: dict[str, tuple[Any, Any]]) -> Outcome:
     """Compare arrays of the simulator and the hardware; keep how they differ."""
     for what, (mine, real) in pairs.items():
-        if not np.array_equal(mine, real):
+        difference = byte_difference(what, mine, real)
+        if difference is not None:
             evidence = {"hardware": "copied", "what": what, "xor": _packed(mine ^ real)}
-            return Outcome(call, True, _first_difference(what, mine, real), evidence)
+            return Outcome(call, True, difference, evidence)
     return Outcome(call, True, None, {"hardware": "copied"})
 
 
@@ -219,15 +220,6 @@ def _judge_refusals(call: str, simulated: object, real: object) -> Outcome:
     same = mine == theirs != "copied"
     difference = None if same else f"simulator: {mine}\nhardware:  {theirs}"
     return Outcome(call, False, difference, {"hardware": theirs})
-
-
-def _first_difference(what: str, mine: Any, real: Any) -> str:
-    places = np.flatnonzero(mine != real)
-    at = int(places[0])
-    return (
-        f"{what} differs in {len(places)} bytes, first at {at}: the simulator has "
-        f"{int(mine[at]):#04x}, the hardware {int(real[at]):#04x}"
-    )
 
 
 def _described(copy: Copy, target: Target) -> str:

@@ -29,6 +29,7 @@ from tma_dlpack.verification.report import VerifyReport, VerifyRow
 
 FORMAT = "tma_dlpack verify, 1"
 _GZIP = b"\x1f\x8b"
+_OF_OUTCOME = ("call", "accepted", "difference")
 _OF_TARGET = ("compute_capability", "max_smem_bytes", "driver_version", "multiprocessors")
 
 
@@ -60,16 +61,8 @@ class Findings:
 
     def add(self, check: str, number: int, outcome: Outcome) -> None:
         """Keep one case."""
-        self.cases.append(
-            {
-                "check": check,
-                "number": number,
-                "call": outcome.call,
-                "accepted": outcome.accepted,
-                "difference": outcome.difference,
-                **outcome.evidence,
-            }
-        )
+        result = {name: getattr(outcome, name) for name in _OF_OUTCOME}
+        self.cases.append({"check": check, "number": number} | result | outcome.evidence)
 
     def write(self, path: str | Path) -> None:
         """Write the file."""
@@ -101,9 +94,7 @@ class Findings:
             facts = dict(content["target"])
             facts["compute_capability"] = tuple(facts["compute_capability"])
             cases = [dict(case) for case in content["cases"]]
-            if not all(
-                {"check", "number", "call", "accepted", "difference"} <= {*c} for c in cases
-            ):
+            if not all({"check", "number", *_OF_OUTCOME} <= {*case} for case in cases):
                 raise ValueError("a case lacks fields")
             return cls(
                 content["device"], Target(**facts), content["seed"], content["version"], cases

@@ -56,7 +56,7 @@ def compare_product(product: Product, arena: Arena) -> str | None:
         b_values = [b_is.advance(k).value for k in steps]
         dtype = np.float32 if product.factor.accumulator == "float" else np.int32
         out = np.full(exact.shape, -1, dtype)
-        kernel = _library(product, arena).kernel("multiply", arena.device_id)
+        kernel = _kernel("multiply", arena, _macro(product))
         barrier = -(-product.b.end // 8) * 8
         arguments: list[Any] = [
             bytes(a),
@@ -106,7 +106,7 @@ def compare_matrices(matrices: Matrices, arena: Arena) -> str | None:
         struct.pack("<I", matrices.num),
         struct.pack("<I", matrices.transpose),
     ]
-    kernel = _source_library("", arena).kernel("read_matrices", arena.device_id)
+    kernel = _kernel("read_matrices", arena)
     _run(kernel, WARP, barrier + 8, arguments, [addresses.astype(np.uint32)], out)
     return _difference("a register", _registers(matrices, layout.logical(tile.array)), out)
 
@@ -159,17 +159,15 @@ def _tile_argument(layout: Layout, tensor_map: TensorMap) -> bytes:
 # --- Kernels ------------------------------------------------------------------------------------
 
 
-def _library(product: Product, arena: Arena) -> nvrtc.Library:
+def _kernel(name: str, arena: Arena, head: str = "") -> int:
+    target = driver.device_target(arena.device_id)
+    return nvrtc.compile_packaged(KERNELS, __package__, target, head).kernel(name, arena.device_id)
+
+
+def _macro(product: Product) -> str:
     factor = product.factor
     turned = (product.a_major == "MN", product.b_major == "MN")
-    head = wgmma_macro(factor.ptx, factor.accumulator, product.n, factor.k_elements, *turned)
-    return _source_library(head, arena)
-
-
-def _source_library(head: str, arena: Arena) -> nvrtc.Library:
-    return nvrtc.compile_source(
-        head + nvrtc.packaged(KERNELS, __package__), KERNELS, driver.device_target(arena.device_id)
-    )
+    return wgmma_macro(factor.ptx, factor.accumulator, product.n, factor.k_elements, *turned)
 
 
 def wgmma_macro(

@@ -229,7 +229,7 @@ class TiledCopy:
 
 
 def library(target: Target) -> nvrtc.Library:
-    return nvrtc.compile_source(nvrtc.packaged("bandwidth.cu", __package__), "bandwidth.cu", target)
+    return nvrtc.compile_packaged("bandwidth.cu", __package__, target)
 
 
 def multiprocessors(target: Target) -> int:

@@ -22,7 +22,7 @@ from tma_dlpack.tables.meanings import parse
 from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.tables.public import public
 from tma_dlpack.tables.targets import Target
-from tma_dlpack.verification.report import aligned
+from tma_dlpack.verification.report import aligned, at_least
 from tma_dlpack.verification.tile_choices import (
     DEFAULTS,
     MEASURED_ON,
@@ -254,10 +254,7 @@ def suggest_view(
     """Do the same for a `TensorView`, with or without a tensor behind it."""
     extents = read_tile(tile, view)
     check_reader(reader, major)
-    count = integer_of(stages)
-    if count is None or count < 1:
-        must = "be an integer of at least 1"
-        raise refusal("stages", f"stages is {shown(stages)}", must, "pass stages=4")
+    count = at_least("stages", stages, usual=4)
     limit = integer_of(smem_bytes)
     if smem_bytes is not None and (limit is None or limit < 1):
         found = f"smem_bytes is {shown(smem_bytes)}"

@@ -10,7 +10,7 @@ from typing import Any, SupportsIndex
 from tma_dlpack import driver
 from tma_dlpack.dlpack import TensorView, as_tensor_view
 from tma_dlpack.make.tiled import make_tma_descriptor
-from tma_dlpack.tables.coerce import integer_of, integers_of, shown
+from tma_dlpack.tables.coerce import aligned, integer_of, integers_of, shown
 from tma_dlpack.tables.enums import (
     DataType,
     Ints,
@@ -27,7 +27,7 @@ from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.tables.public import Drawn, public
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.verification.pipeline import MAX_STAGES, Pipeline, Run, TiledCopy, fits
-from tma_dlpack.verification.report import aligned
+from tma_dlpack.verification.report import aligned, at_least
 
 L2_FETCH_SIZES = (TmaL2FetchSize.none, TmaL2FetchSize.bytes128, TmaL2FetchSize.bytes256)
 #: The default boxes: bytes of a row, rows, swizzle.
@@ -228,10 +228,7 @@ def bandwidth(
     >>> print(tma.bandwidth(x, [(64, 256)], l2_fetch_size="bytes256"))  # doctest: +SKIP
     """
     pipelines = _pipelines(stages, ctas_per_sm)
-    count = integer_of(repeats)
-    if count is None or count < 1:
-        found = f"repeats is {shown(repeats)}"
-        raise refusal("repeats", found, "be an integer of at least 1", "pass repeats=5")
+    count = at_least("repeats", repeats, usual=5)
     maps = list(_maps(tensor, boxes, swizzle, l2_fetch_size, data_type, rules))
     if not maps:
         raise TmaUnsupportedError("there is no box to measure: none was given, or none fits")
