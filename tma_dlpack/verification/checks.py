@@ -83,7 +83,7 @@ def run_case(check: Check, number: int, seed: int, arena: Arena) -> Outcome:
         return _compare_at_limits(check.kind, rng, arena)
     if check.op == "wgmma":
         product = random_product(rng, arena.target.max_smem_bytes)
-        if not operands.has_wgmma(arena):
+        if not arena.target.is_sm_9x:  # no other has wgmma
             return Outcome(f"{product}", False, None)
         return Outcome(f"{product}", True, operands.compare_product(product, arena))
     if check.op == "ldmatrix":
@@ -110,7 +110,7 @@ def _compare_encoders(kind: MapKind, rng: Random, target: Target) -> Outcome:
     evidence = {
         "kind": kind,
         "arguments": arguments,
-        "driver": _said(by_driver),
+        "driver": _verdict(by_driver),
         "bytes": bytes(by_driver).hex() if isinstance(by_driver, TensorMap) else None,
     }
     if not target.has_model:
@@ -121,7 +121,7 @@ def _compare_encoders(kind: MapKind, rng: Random, target: Target) -> Outcome:
         if bytes(by_driver) != bytes(by_model):
             difference = f"driver: {bytes(by_driver).hex()}\nmodel:  {bytes(by_model).hex()}"
     elif accepted or isinstance(by_model, TensorMap):
-        difference = f"driver: {_said(by_driver)}\nmodel: {_said(by_model)}"
+        difference = f"driver: {_verdict(by_driver)}\nmodel: {_verdict(by_model)}"
     return Outcome(call, accepted, difference, evidence)
 
 
@@ -135,8 +135,8 @@ def _attempt(run: Callable[[], T]) -> T | str:
         return f"TmaDriverError: {error}"
 
 
-def _said(verdict: TensorMap | str) -> str:
-    return verdict if isinstance(verdict, str) else "accepted"
+def _verdict(result: object, success: str = "accepted") -> str:
+    return result if isinstance(result, str) else success
 
 
 # --- Copies -------------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ def _packed(array: Any) -> str:
 
 
 def _judge_refusals(call: str, simulated: object, real: object) -> Outcome:
-    mine, theirs = (x if isinstance(x, str) else "copied" for x in (simulated, real))
+    mine, theirs = _verdict(simulated, "copied"), _verdict(real, "copied")
     same = mine == theirs != "copied"
     difference = None if same else f"simulator: {mine}\nhardware:  {theirs}"
     return Outcome(call, False, difference, {"hardware": theirs})

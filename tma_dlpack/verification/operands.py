@@ -35,11 +35,6 @@ DONE = 1
 KERNELS = "operands.cu"
 
 
-def has_wgmma(arena: Arena) -> bool:
-    """Whether a GPU has wgmma: only compute capability 9.x."""
-    return arena.target.is_sm_9x
-
-
 def compare_product(product: Product, arena: Arena) -> str | None:
     """Multiply two tiles by wgmma with our descriptors; give the difference to the exact."""
     _put_integers(product, arena)
@@ -58,17 +53,10 @@ def compare_product(product: Product, arena: Arena) -> str | None:
         out = np.full(exact.shape, -1, dtype)
         kernel = _kernel("multiply", arena, _macro(product))
         barrier = -(-product.b.end // 8) * 8
-        arguments: list[Any] = [
-            bytes(a),
-            bytes(b),
-            _tile_argument(product.a, a),
-            _tile_argument(product.b, b),
-            struct.pack("<I", barrier),
-            struct.pack("<I", product.blocks),
-            struct.pack("<I", product.k_steps),
-        ]
+        maps = [bytes(a), bytes(b), _tile_argument(product.a, a), _tile_argument(product.b, b)]
+        counts = [struct.pack("<I", n) for n in (barrier, product.blocks, product.k_steps)]
         values = [np.array(a_values, np.uint64), np.array(b_values, np.uint64)]
-        _run(kernel, THREADS, barrier + 8, arguments, values, out)
+        _run(kernel, THREADS, barrier + 8, maps + counts, values, out)
     finally:
         arena.reset()
     return _difference("the product", exact, out)
@@ -99,13 +87,8 @@ def compare_matrices(matrices: Matrices, arena: Arena) -> str | None:
     )
     out = np.zeros((WARP, 4), np.uint32)
     barrier = -(-layout.end // 8) * 8
-    arguments = [
-        bytes(tensor_map),
-        _tile_argument(layout, tensor_map),
-        struct.pack("<I", barrier),
-        struct.pack("<I", matrices.num),
-        struct.pack("<I", matrices.transpose),
-    ]
+    counts = [struct.pack("<I", n) for n in (barrier, matrices.num, matrices.transpose)]
+    arguments = [bytes(tensor_map), _tile_argument(layout, tensor_map), *counts]
     kernel = _kernel("read_matrices", arena)
     _run(kernel, WARP, barrier + 8, arguments, [addresses.astype(np.uint32)], out)
     return _difference("a register", _registers(matrices, layout.logical(tile.array)), out)

@@ -12,6 +12,7 @@ from typing import Any, Literal, SupportsIndex, overload
 from tma_dlpack.checks.report import Report
 from tma_dlpack.consumer import MatrixDescriptor
 from tma_dlpack.dlpack import TensorView, as_tensor_view
+from tma_dlpack.draw.reads import WARP
 from tma_dlpack.make import build
 from tma_dlpack.tables.coerce import counted, integer_of, shown, text_of
 from tma_dlpack.tables.dtypes import data_type_of, row
@@ -26,7 +27,6 @@ from tma_dlpack.verification.report import aligned, at_least
 from tma_dlpack.verification.tile_choices import (
     DEFAULTS,
     MEASURED_ON,
-    WARP,
     Choice,
     Wanted,
     best_first,
