@@ -85,19 +85,13 @@ class Suggestion:
     descriptor: MatrixDescriptor | None
     reasons: tuple[str, ...]
 
-    def _cells(self) -> tuple[str, ...]:
+    def _cells(self) -> tuple[object, ...]:
         words = self.arguments
-        return (
-            "x".join(map(str, words["box_sizes"])) + (", split" if "split_inner" in words else ""),
-            words["swizzle"],
-            words["l2_fetch_size"],
-            str(self.copies),
-            str(self.tx_bytes),
-            str(self.smem_bytes),
-            str(self.smem_alignment),
-            "-" if self.bank_conflicts is None else _degree(self.bank_conflicts),
-            "-" if self.bandwidth is None else f"{self.bandwidth:.2f}",
-        )
+        box = "x".join(map(str, words["box_sizes"])) + ", split" * ("split_inner" in words)
+        conflicts = "-" if self.bank_conflicts is None else _degree(self.bank_conflicts)
+        speed = "-" if self.bandwidth is None else f"{self.bandwidth:.2f}"
+        counts = self.copies, self.tx_bytes, self.smem_bytes, self.smem_alignment
+        return (box, words["swizzle"], words["l2_fetch_size"], *counts, conflicts, speed)
 
 
 @public
@@ -129,8 +123,8 @@ class Suggestions(Sequence[Suggestion]):
     def __getitem__(self, index: int | slice) -> Suggestion | tuple[Suggestion, ...]:
         return self.items[index]
 
-    def _table(self) -> list[tuple[str, ...]]:
-        return [(str(n), *one._cells()) for n, one in enumerate(self.items, 1)]
+    def _table(self) -> list[tuple[object, ...]]:
+        return [(n, *one._cells()) for n, one in enumerate(self.items, 1)]
 
     def __str__(self) -> str:
         if not self.items:

@@ -87,20 +87,13 @@ class BandwidthRow:
     ratio: float
     verified: bool
 
-    def _cells(self) -> tuple[str, ...]:
-        return (
-            "x".join(map(str, self.box_sizes)),
-            str(self.row_bytes),
-            self.swizzle.name,
-            self.l2_fetch_size.name,
-            str(self.pipeline.stages),
-            str(self.pipeline.stores_in_flight),
-            str(self.pipeline.ctas_per_sm),
-            str(self.pipeline.neighbours),
-            f"{self.bytes_per_second / 1e12:.2f}",
-            f"{self.ratio:.3f}",
-            "right" if self.verified else "WRONG",
-        )
+    def _cells(self) -> tuple[object, ...]:
+        p, speed = self.pipeline, f"{self.bytes_per_second / 1e12:.2f}"
+        box = "x".join(map(str, self.box_sizes)), self.row_bytes
+        options = self.swizzle.name, self.l2_fetch_size.name
+        counts = p.stages, p.stores_in_flight, p.ctas_per_sm, p.neighbours
+        copy = "right" if self.verified else "WRONG"
+        return (*box, *options, *counts, speed, f"{self.ratio:.3f}", copy)
 
 
 @public
@@ -153,15 +146,10 @@ class BandwidthReport(Drawn):
         return max(rows, key=lambda row: row.ratio)
 
     def __str__(self) -> str:
-        memcpy = f"{self.memcpy_bytes_per_second / 1e12:.2f} TB/s"
-        return "\n".join(
-            [
-                f"{self.device}: {self.tensor}, {self.tensor_bytes / 2**20:.0f} MiB, every tile "
-                "loaded and stored",
-                f"memcpy device-to-device: {memcpy}; ratio 1 (bytes read and written)",
-                *aligned([HEADER, *(row._cells() for row in self.rows)]),
-            ]
-        )
+        size = f"{self.tensor_bytes / 2**20:.0f} MiB, every tile loaded and stored"
+        memcpy = f"{self.memcpy_bytes_per_second / 1e12:.2f} TB/s; ratio 1 (bytes read and written)"
+        heads = [f"{self.device}: {self.tensor}, {size}", f"memcpy device-to-device: {memcpy}"]
+        return "\n".join([*heads, *aligned([HEADER, *(row._cells() for row in self.rows)])])
 
 
 @opaque
