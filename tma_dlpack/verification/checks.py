@@ -205,14 +205,11 @@ def _judge_bytes(call: str, pairs: dict[str, tuple[Any, Any]]) -> Outcome:
     for what, (mine, real) in pairs.items():
         difference = byte_difference(what, mine, real)
         if difference is not None:
-            evidence = {"hardware": "copied", "what": what, "xor": _packed(mine ^ real)}
+            packed = zlib.compress(np.ascontiguousarray(mine ^ real).tobytes())
+            xor = base64.b64encode(packed).decode()
+            evidence = {"hardware": "copied", "what": what, "xor": xor}
             return Outcome(call, True, difference, evidence)
     return Outcome(call, True, None, {"hardware": "copied"})
-
-
-def _packed(array: Any) -> str:
-    """Write an array as text: compressed, in base 64."""
-    return base64.b64encode(zlib.compress(np.ascontiguousarray(array).tobytes())).decode()
 
 
 def _judge_refusals(call: str, simulated: object, real: object) -> Outcome:

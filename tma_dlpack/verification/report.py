@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tma_dlpack.tables.coerce import integer_of, shown
+from tma_dlpack.tables.coerce import aligned, integer_of, shown
 from tma_dlpack.tables.errors import refusal, sealed
 from tma_dlpack.tables.public import Drawn, public
 
@@ -79,13 +78,6 @@ class VerifyReport(Drawn):
                 lines.append(f"{row.name}, first disagreement:\n{row.first}")
         lines.append("all agree" if self.ok else "THERE ARE DISAGREEMENTS")
         return "\n".join(lines)
-
-
-def aligned(table: Sequence[Sequence[object]], left: int = 0) -> list[str]:
-    """Return the rows of a table as lines; all columns but the first `left` end at the right."""
-    widths = [max(len(str(cell)) for cell in column) for column in zip(*table, strict=True)]
-    cells = [f"{{:{'<' if n < left else '>'}{width}}}" for n, width in enumerate(widths)]
-    return ["  ".join(cells).format(*map(str, row)) for row in table]
 
 
 # --- What is shared by the functions that report ------------------------------------------------

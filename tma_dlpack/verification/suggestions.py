@@ -14,7 +14,7 @@ from tma_dlpack.consumer import MatrixDescriptor
 from tma_dlpack.dlpack import TensorView, as_tensor_view
 from tma_dlpack.draw.reads import WARP
 from tma_dlpack.make import build
-from tma_dlpack.tables.coerce import counted, integer_of, shown, text_of
+from tma_dlpack.tables.coerce import aligned, counted, integer_of, shown, text_of
 from tma_dlpack.tables.dtypes import data_type_of, row
 from tma_dlpack.tables.enums import DataType, Ints, Tensor, TensorMapDataType
 from tma_dlpack.tables.errors import COLUMNS, Finding, TmaPreconditionError, refusal, sealed
@@ -23,7 +23,7 @@ from tma_dlpack.tables.meanings import parse
 from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.tables.public import public
 from tma_dlpack.tables.targets import Target
-from tma_dlpack.verification.report import aligned, at_least
+from tma_dlpack.verification.report import at_least
 from tma_dlpack.verification.tile_choices import (
     DEFAULTS,
     MEASURED_ON,
@@ -88,7 +88,8 @@ class Suggestion:
     def _cells(self) -> tuple[object, ...]:
         words = self.arguments
         box = "x".join(map(str, words["box_sizes"])) + ", split" * ("split_inner" in words)
-        conflicts = "-" if self.bank_conflicts is None else _degree(self.bank_conflicts)
+        degree = self.bank_conflicts
+        conflicts = "-" if degree is None else "free" if degree == 1 else f"{degree}-way"
         speed = "-" if self.bandwidth is None else f"{self.bandwidth:.2f}"
         counts = self.copies, self.tx_bytes, self.smem_bytes, self.smem_alignment
         return (box, words["swizzle"], words["l2_fetch_size"], *counts, conflicts, speed)
@@ -156,10 +157,6 @@ def _bullet(reason: str) -> str:
         break_long_words=False,
         break_on_hyphens=False,
     )
-
-
-def _degree(conflicts: int) -> str:
-    return "free" if conflicts == 1 else f"{conflicts}-way"
 
 
 @opaque

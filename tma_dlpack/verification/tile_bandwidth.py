@@ -27,7 +27,7 @@ from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.tables.public import Drawn, public
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.verification.pipeline import MAX_STAGES, Pipeline, Run, TiledCopy, fits
-from tma_dlpack.verification.report import aligned, at_least
+from tma_dlpack.verification.report import at_least
 
 L2_FETCH_SIZES = (TmaL2FetchSize.none, TmaL2FetchSize.bytes128, TmaL2FetchSize.bytes256)
 #: The default boxes: bytes of a row, rows, swizzle.
@@ -215,7 +215,9 @@ def bandwidth(
     >>> x = torch.randn(32768, 32768, dtype=torch.bfloat16, device="cuda")  # doctest: +SKIP
     >>> print(tma.bandwidth(x, [(64, 256)], l2_fetch_size="bytes256"))  # doctest: +SKIP
     """
-    pipelines = _pipelines(stages, ctas_per_sm)
+    all_stages = _counts("stages", stages, MAX_STAGES)
+    all_ctas = _counts("ctas_per_sm", ctas_per_sm, MAX_CTAS_PER_SM)
+    pipelines = [p for n in all_stages for ctas in all_ctas for p in Pipeline.family(n, ctas)]
     count = at_least("repeats", repeats, usual=5)
     maps = list(_maps(tensor, boxes, swizzle, l2_fetch_size, data_type, rules))
     if not maps:
