@@ -259,21 +259,17 @@ def random_matrices(rng: Random, max_smem_bytes: int) -> Matrices:
         num = rng.choice((1, 2, 4))
         transpose = row(data_type).element_bytes == 2 and rng.random() < 0.5
         swizzle = rng.choice(SWIZZLES)
-        most = (
-            256 * row(data_type).element_bytes
-            if swizzle is TmaSwizzle.none
-            else SPAN_BYTES[swizzle]
-        )
+        widest = 256 * row(data_type).element_bytes
+        most = widest if swizzle is TmaSwizzle.none else SPAN_BYTES[swizzle]
         row_bytes = 16 * rng.randint(1, most // 16)
         offset = 128 * rng.randint(0, MAX_OFFSET_UNITS)
-        layout = _layout(
-            rng, data_type, swizzle, rng.randint(8, 80), rng.randint(1, 4), row_bytes, offset
-        )
+        rows, columns = rng.randint(8, 80), rng.randint(1, 4)
+        layout = _layout(rng, data_type, swizzle, rows, columns, row_bytes, offset)
         down, right = (2, 2) if num == 4 else ((num, 1) if transpose else (1, num))
-        chunks = 0 if layout is None else layout.columns * row_bytes // 16
-        if layout is None or layout.rows < 8 * down or chunks < right:
+        chunks = columns * row_bytes // 16
+        if layout is None or rows < 8 * down or chunks < right:
             continue
         if layout.end + 8 <= max_smem_bytes:
             column = 16 * rng.randint(0, chunks - right) // row(data_type).element_bytes
-            first_row = rng.randint(0, layout.rows - 8 * down)
+            first_row = rng.randint(0, rows - 8 * down)
             return Matrices(layout, first_row, column, num, transpose)
