@@ -96,7 +96,7 @@ def random_map(
     oob_fill = TmaOobFill(row(data_type).is_float and rng.random() < 0.5)
     interleave = TmaInterleaveLayout(rng.choice((0, 0, 0, 1, 2)))
     swizzle = TmaSwizzle(rng.randint(0, 3))
-    options = {"interleave": interleave, "swizzle": swizzle, "oob_fill": oob_fill}
+    options: dict[str, Any] = {"interleave": interleave, "swizzle": swizzle, "oob_fill": oob_fill}
     args = EncodeArguments(kind, data_type, (), (), (), **options)
     rank = rng.randint(3 if args.interleave or kind == "im2col" else 1, 5)
     dims, inner = _dims(rng, rank), _inner(rng, args)

@@ -262,13 +262,15 @@ def _maps(
             f"the tensor is on {view.device}: bandwidth is measured on a GPU; move it there"
         )
     options: dict[str, Any] = {"data_type": data_type, "rules": rules}
+    sizes = l2_fetch_size if isinstance(l2_fetch_size, (list, tuple)) else (l2_fetch_size,)
+    sizes = L2_FETCH_SIZES if l2_fetch_size is None else sizes
     tiles = [(box, None) for box in boxes] if boxes is not None else _default_tiles(view)
     for box, own_swizzle in tiles:
         chosen = own_swizzle if swizzle is None else swizzle
         if chosen is None:
             row_bytes = make_tma_descriptor(tensor, box, **options).arguments.inner_box_bytes
             chosen = SWIZZLE_OF_ROW.get(row_bytes, TmaSwizzle.none)
-        for l2 in _several(l2_fetch_size):
+        for l2 in sizes:
             yield make_tma_descriptor(tensor, box, swizzle=chosen, l2_fetch_size=l2, **options)
 
 
@@ -284,12 +286,6 @@ def _default_tiles(view: TensorView) -> list[tuple[tuple[int, ...], TmaSwizzle]]
             box = (*(1 for _ in outer[1:]), *(min(rows, n) for n in outer[-1:]), row)
             found[box, swizzle] = None
     return list(found)
-
-
-def _several(l2_fetch_size: L2FetchSize | Sequence[L2FetchSize] | None) -> Sequence[L2FetchSize]:
-    if l2_fetch_size is None:
-        return L2_FETCH_SIZES
-    return l2_fetch_size if isinstance(l2_fetch_size, (list, tuple)) else (l2_fetch_size,)
 
 
 def _best_run(

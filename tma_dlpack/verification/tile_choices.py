@@ -324,16 +324,12 @@ def _degree_at(places: tuple[Place, ...], tile: tuple[int, ...], tensor_map: Ten
     return max(map(sum, zip(*degrees, strict=True)), default=1)
 
 
-def _stored_only(wanted: Wanted, tensor_map: TensorMap) -> Reading:
-    return None, None
-
-
 READERS: dict[str | None, Callable[[Wanted, TensorMap], Reading]] = {
     "wgmma": _by_tensor_core,
     "tcgen05": _by_tensor_core,
     "ldmatrix": _by_ldmatrix,
     "threads": _by_threads,
-    None: _stored_only,
+    None: lambda wanted, tensor_map: (None, None),
 }
 
 
