@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import warnings
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import ml_dtypes  # noqa: F401  # NumPy knows its types by name then
@@ -27,35 +28,28 @@ from tma_dlpack.tables.targets import TARGETS, Target
 KINDS = ("tiled", "im2col", "im2col_wide")
 
 _SIZES = (
-    1,
-    1,
-    1,
-    2,
-    3,
-    4,
-    5,
-    7,
-    8,
-    15,
-    16,
-    17,
-    32,
-    33,
-    64,
-    96,
-    100,
-    128,
-    255,
-    256,
-    257,
-    300,
-    1024,
-    4096,
+    *(1, 1, 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 32, 33, 64, 96),
+    *(100, 128, 255, 256, 257, 300, 1024, 4096),
 )
 _WILD_SIZES = (0, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 32, (1 << 32) + 1)
 _WILD_STRIDES = (0, 1, 2, 7, 8, 16, 100, 4096, 1 << 30, 1 << 36, 1 << 39, 1 << 40)
 _OFFSETS = (0, 0, 0, -1, -1, 1, 2, -2, -3)
-_WILD_OFFSETS = (15, -16, 16, -17, 127, 128, -128, -129, 200, 32767, 32768, -32768, -32769)
+_WILD_OFFSETS = (
+    15,
+    -16,
+    16,
+    -17,
+    127,
+    128,
+    -128,
+    -129,
+    200,
+    32767,
+    32768,
+    -32768,
+    -32769,
+    -(1 << 33),
+)
 _NUMPY = ("u1", "u2", "u4", "i4", "u8", "i8", "f2", "f4", "f8", "?")
 _NUMPY_ODD = ("i1", "i2", "c8", "c16", ">f4")
 _TORCH_VIEWS = {
@@ -70,7 +64,8 @@ _POOL = np.zeros(4096, np.uint8)
 _START = -_POOL.ctypes.data % 256
 
 
-_TARGETS = ("sm_90", "sm_90a", "sm_100", "sm_120", TARGETS["sm_103"], Target((9, 0), 50_000))
+_TARGETS = (*("sm_90a", "sm_100", "sm_120"), *TARGETS.values(), Target((9, 0), 50_000))
+_FOREIGN = tuple(Target((major, minor), 100_000) for major, minor in ((8, 0), (9, 1), (13, 0)))
 
 
 class Asked(NamedTuple):
@@ -81,8 +76,15 @@ class Asked(NamedTuple):
     given: dict[str, Any]
 
 
-def request_at_random(rng: random.Random) -> Asked | None:
-    """Draw a call; None where NumPy has no such array."""
+def spelled(rng: random.Random, member: Any) -> Any:
+    """Give a member as a user may write it."""
+    return rng.choice((member, member.name, member.name, int(member), c_name(member)))
+
+
+def request_at_random(
+    rng: random.Random, word: Callable[[random.Random, Any], Any] = spelled
+) -> Asked | None:
+    """Draw a call; None where NumPy has no such array. `word` writes a member of an enum."""
     wild = rng.random() < 0.2
     kind = rng.choice(("tiled", "tiled", "im2col", "im2col_wide"))
     rank = rng.randint(1 if kind == "tiled" or wild else 3, 5)
@@ -94,7 +96,9 @@ def request_at_random(rng: random.Random) -> Asked | None:
     if interleave == 2 and rng.random() < 0.8:
         swizzle = 1
     element_bytes = tensor.element_size() if isinstance(tensor, torch.Tensor) else tensor.itemsize
-    data_type = None if rng.random() < 0.6 else _data_type(rng, element_bytes, wild)
+    data_type = None
+    if rng.random() < 0.4:
+        data_type = word(rng, _data_type(rng, element_bytes, wild))
     rules = rng.choice(("libcu++" if kind == "tiled" else "documented", "driver"))
     if kind == "im2col_wide" and rng.random() < 0.9:
         rules = "driver"  # its document wants compute capability 10.0
@@ -105,21 +109,21 @@ def request_at_random(rng: random.Random) -> Asked | None:
     given = {
         **_tile(rng, kind, tuple(tensor.shape), element_bytes, swizzle, wild),
         "elem_strides": elem_strides and rng.choice((list, tuple))(elem_strides),
-        "interleave_layout": _spelled(rng, TmaInterleaveLayout(interleave)),
-        "swizzle": _spelled(rng, TmaSwizzle(swizzle)),
-        "l2_fetch_size": _spelled(rng, rng.choice(list(TmaL2FetchSize))),
-        "oobfill": _spelled(rng, TmaOobFill(rng.random() < 0.1)),
+        "interleave_layout": word(rng, TmaInterleaveLayout(interleave)),
+        "swizzle": word(rng, TmaSwizzle(swizzle)),
+        "l2_fetch_size": word(rng, rng.choice(list(TmaL2FetchSize))),
+        "oobfill": word(rng, TmaOobFill(rng.random() < 0.1)),
         "data_type": data_type,
         "rules": rules,
     }
     if kind == "im2col_wide":
         given["mode"] = rng.randrange(2)
     if rng.random() < 0.5:
-        given |= _rare_options(rng, kind, tensor, given, swizzle, element_bytes)
+        given |= _rare_options(rng, kind, tensor, given, swizzle, element_bytes, wild)
     if swizzle == 0 and rng.random() < 0.5:
         del given["swizzle"]  # of split_inner, which asks for it
         if kind == "im2col_wide":
-            given["swizzle"] = "none"  # which is not the default there
+            given["swizzle"] = word(rng, TmaSwizzle.none)  # which is not the default there
     return Asked(kind, tensor, given)
 
 
@@ -130,12 +134,13 @@ def _rare_options(
     given: dict[str, Any],
     swizzle: int,
     element_bytes: int,
+    wild: bool,
 ) -> dict[str, Any]:
     """Draw some of the options that few calls give."""
     options: dict[str, Any] = {}
     shape = tuple(map(int, tensor.shape))
     if rng.random() < 0.3:
-        options["target"] = rng.choice(_TARGETS)
+        options["target"] = rng.choice(_TARGETS + (_FOREIGN if wild else ()))
     if rng.random() < 0.4:
         rows = tuple(rule for rule in ALLOWABLE if rng.random() < 0.6)
         options["allow"] = rng.choice((tuple, list, frozenset, set))(rows)
@@ -165,16 +170,11 @@ def _strides_of(tensor: Any) -> tuple[int, ...]:
     return tuple(stride // tensor.itemsize for stride in tensor.strides)
 
 
-def _spelled(rng: random.Random, member: Any) -> Any:
-    """Give a member as a user may write it."""
-    return rng.choice((member, member.name, member.name, int(member), c_name(member)))
-
-
-def _data_type(rng: random.Random, element_bytes: int, wild: bool) -> Any:
+def _data_type(rng: random.Random, element_bytes: int, wild: bool) -> TensorMapDataType:
     same_size = {1: (0,), 2: (1, 6, 9), 4: (2, 3, 7, 10, 11, 12), 8: (4, 5, 8)}
     fits = same_size.get(element_bytes, ())
     numbers = range(16) if wild or not fits else fits
-    return _spelled(rng, TensorMapDataType(rng.choice(numbers)))
+    return TensorMapDataType(rng.choice(numbers))
 
 
 def _tensor(rng: random.Random, rank: int, wild: bool, alignment: int) -> Any:
@@ -196,7 +196,7 @@ def _tensor(rng: random.Random, rank: int, wild: bool, alignment: int) -> Any:
         strides[rng.randrange(rank)] = rng.choice(_WILD_STRIDES) * dtype.itemsize
     if wild and rng.random() < 0.1:
         strides[rng.randrange(rank)] *= -1
-    offset = _START + rng.choice((0, 0, 0, 16, 32, 64, 4 if wild else 128))
+    offset = _START + rng.choice((0, 0, 0, 16, 32, 64, *((4, 8) if wild else (128,))))
     flat = _POOL[offset : offset + 64 * dtype.itemsize].view(dtype)
     try:
         array = np.lib.stride_tricks.as_strided(flat, shape, strides)
@@ -233,7 +233,8 @@ def _tile(
             box = [min(entry, max(1, size)) for entry, size in zip(box, shape, strict=True)]
             box[-1] = min(box[-1], max(1, span))
         if rng.random() < 0.1:
-            box[rng.randrange(len(box))] = rng.choice((0, -1, 257, 256, 3))
+            entries = (0, -1, 257, 256, 3, *((1 << 40, 1 << 70) if wild else ()))
+            box[rng.randrange(len(box))] = rng.choice(entries)
         if wild and rng.random() < 0.1:
             box = box[:-1]
         return {"box_sizes": rng.choice((tuple, list))(box)}

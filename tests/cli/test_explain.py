@@ -33,7 +33,7 @@ from printed_forms import (
 
 import tma_dlpack as tma
 from tma_dlpack.checks import RULES
-from tma_dlpack.cli.explain.results import RESULTS, STICKY
+from tma_dlpack.cli.explain.results import RESULTS, STICKY, results_of
 from tma_dlpack.cli.explain.sentences import LIMITS, SENTENCES
 from tma_dlpack.cli.explain.words import FORMS
 from tma_dlpack.cli.main import main
@@ -916,6 +916,15 @@ def test_equal_encodes_are_shown_once():
     printed = str(tma.explain(cutlass(GOOD) * 3))
     assert "encode 1 (3 times the same): lines 1-12, lines 14-25, lines 27-38" in printed
     assert printed.count("all arguments are in order: the driver accepts them") == 1
+
+
+def test_the_runtimes_names_of_a_launchs_results_are_known():
+    text = "cudaErrorLaunchFailure cudaErrorHardwareStackError cudaErrorInvalidPc"
+    assert [result.code for result in results_of(text)] == [719, 714, 718]
+
+
+def test_the_bytes_of_a_programs_output_are_read_as_text():
+    assert tma.explain(cutlass(GOOD).encode() + b"\xff").requests[0].box_dim == GOOD.box_dim
 
 
 def test_html_says_what_the_text_says_and_is_escaped():

@@ -305,6 +305,19 @@ def test_the_prototype_in_the_documents_is_no_encode():
     assert found.reports == ()
 
 
+def test_a_call_is_not_put_together_with_another_encode_above_it():
+    a, b = tma.explain(cutlass(GOOD) + "\n" + ARRAYS + CALL).requests
+    assert (a.global_dim, b.global_dim) == (GOOD.global_dim, (4096, 128))
+    assert (a.box_dim, b.box_dim) == (GOOD.box_dim, (64, 32))
+    assert b.global_address is None
+
+
+@pytest.mark.parametrize("lost", ["FLOAT32, 2, ", "&map, ", "steps,\n", "strides, "])
+def test_a_call_that_lost_an_argument_accuses_nobody(lost):
+    text = (ARRAYS.replace("WIDE = 64", "WIDE = 32") + CALL).replace(lost, "")
+    assert broken(text) == []
+
+
 # -- long logs ------------------------------------------------------------------------------------
 
 NOISE = "2026-05-01 18:52:10.969 INFO [core.py:12] step 12 loss 3.25 lr 1e-4 mem 70.1 GiB rank 3\n"

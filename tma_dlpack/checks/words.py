@@ -44,7 +44,7 @@ _OF_LAYOUT = {
     "tensor.address": "offset",
 }
 #: The names in `driver_encode_*` calls.
-_OF_DRIVER = {
+OF_DRIVER = {
     "tensor.rank": "tensor_rank",
     "tensor.address": "global_address",
     "tensor.dtype": "tensor_data_type",
@@ -65,7 +65,7 @@ def argument(r: Request, name: str) -> str:
     """Give the call's own name for an argument that a rule names."""
     name = _OF_KIND[r.kind].get(name, name)
     if r.is_driver_call:
-        return _OF_DRIVER.get(name, name)
+        return OF_DRIVER.get(name, name)
     if name == "tensor.dtype" and r.asked_type is not None:
         return "data_type"
     if not r.is_own_layout and name in _OF_LAYOUT:

@@ -214,8 +214,7 @@ def _store(request: CopyRequest, data: object, op: str, memory: object, stream: 
 
 
 def _copies(device_id: int) -> nvrtc.Library:
-    source = nvrtc.packaged("copies.cu", __package__)
-    return nvrtc.compile_source(source, "copies.cu", driver.device_target(device_id))
+    return nvrtc.compile_packaged("copies.cu", __package__, driver.device_target(device_id))
 
 
 def _form(args: EncodeArguments) -> int:

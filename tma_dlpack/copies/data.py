@@ -17,7 +17,7 @@ from tma_dlpack.copies.tile import (
     smem_of_lines,
     spread,
 )
-from tma_dlpack.dlpack import TensorView, as_tensor_view, host_bytes, name_of
+from tma_dlpack.dlpack import as_tensor_view, host_bytes, name_of
 from tma_dlpack.geometry import TilePlan
 from tma_dlpack.tables.dtypes import DataTypeRow
 from tma_dlpack.tables.enums import TensorMapDataType
@@ -67,7 +67,9 @@ def _tile_or_smem(request: CopyRequest, data: Any) -> _Data:
         if raw.shape not in lengths:
             _refuse_data(plan, f"{raw.size} bytes")
         return _Data(raw[-plan.smem_bytes :], True)
-    array = _read(plan, data)
+    array = array_of(data)
+    if array is None or array.dtype == object:
+        array = _read_tensor(plan, data)
     if array.shape == (1, *plan.tile_shape):
         return _Data(_checked_codes(plan, array[0]), False)
     is_tile = array.shape == plan.tile_shape and _is_same_type(row, array.dtype)
@@ -123,13 +125,8 @@ _ALSO_ACCEPTED: dict[TensorMapDataType, tuple[str, ...]] = {
 # --- Arrays of any library ----------------------------------------------------------------------
 
 
-def _read(plan: TilePlan, data: object) -> Values:
-    """Read `data` with NumPy or, if NumPy cannot, through DLPack."""
-    array = array_of(data)
-    return _read_tensor(plan, data) if array is None or array.dtype == object else array
-
-
 def _read_tensor(plan: TilePlan, data: object) -> Values:
+    """Read what NumPy cannot, through DLPack."""
     kind = f"{name_of(type(data))} of dtype {getattr(data, 'dtype', 'unknown')}"
     try:
         view = as_tensor_view(data)
@@ -144,10 +141,6 @@ def _read_tensor(plan: TilePlan, data: object) -> Values:
     row = plan.row
     if 0 in view.shape or not _is_named_like(row, str(view.dtype)):
         _refuse_data(plan, f"a {kind} and shape {view.shape}")
-    return _values_of_view(view, row)
-
-
-def _values_of_view(view: TensorView, row: DataTypeRow) -> Values:
     step = view.dtype.itemsize_bits // 8
     byte_strides = tuple(stride * step for stride in view.strides)
     values: Values = np.ndarray(view.shape, row.numpy, host_bytes(view), 0, byte_strides)

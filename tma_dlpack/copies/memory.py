@@ -313,9 +313,14 @@ def check_writes(request: CopyRequest, extent: Extent) -> None:
 
 def _is_inside_as_a_whole(args: EncodeArguments, extent: Extent, chunk_bytes: int) -> bool:
     """Whether everything that the map describes lies inside, and so every copy does."""
+    end = extent.origin + reach_bytes(args, chunk_bytes)
+    return extent.origin >= 0 and end <= extent.size_bytes
+
+
+def reach_bytes(args: EncodeArguments, chunk_bytes: int) -> int:
+    """Return the bytes from a tensor's first to its last; its rows end with whole chunks."""
     unit = geometry.plan(args).unit_bytes
     row_bytes = args.global_dim[0] * unit or args.row_bytes
-    row_end = -(-row_bytes // chunk_bytes) * chunk_bytes
     outer = zip(args.global_dim[1:], args.global_strides, strict=True)
-    end = sum((dim - 1) * stride for dim, stride in outer) + row_end
-    return extent.origin >= 0 and extent.origin + end <= extent.size_bytes
+    last_row = sum((dim - 1) * stride for dim, stride in outer)
+    return last_row + -(-row_bytes // chunk_bytes) * chunk_bytes

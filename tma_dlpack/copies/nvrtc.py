@@ -92,6 +92,11 @@ def compile_source(source: str, name: str, target: Target) -> Library:
         return _compile(source, name, f"{target.name}a")
 
 
+def compile_packaged(name: str, package: str, target: Target, head: str = "") -> Library:
+    """Compile a source in the folder kernels/ of a package, with other text before it."""
+    return compile_source(head + packaged(name, package), name, target)
+
+
 @lru_cache(maxsize=64)
 def _compile(source: str, name: str, architecture: str) -> Library:
     nvrtc = require()

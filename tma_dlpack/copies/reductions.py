@@ -6,7 +6,6 @@ Source: measured on an H200 (driver 580.159.04, 2026-11-20).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -84,23 +83,23 @@ def _ordered(old: Values, new: Values, op: str, infinity: int) -> Values:
     return np.where(old_nan & new_nan, 0x7FFF, chosen).astype(np.uint16)
 
 
-def _add_float16(old: Values, new: Values) -> Values:
-    return _with_nan(old + new, np.uint16, 0x7FFF)
-
-
-def _add_float32(old: Values, new: Values) -> Values:
-    return _with_nan(old + new, np.uint32, 0x7FFFFFFF)
+def _add_float(old: Values, new: Values) -> Values:
+    """Add float16 or float32; every NaN becomes ones below the sign."""
+    total = old + new
+    words = total.view(f"u{total.itemsize}")
+    words[np.isnan(total)] = np.iinfo(words.dtype).max >> 1
+    return total
 
 
 def _add_float32_ftz(old: Values, new: Values) -> Values:
-    return _with_nan(_flushed(_flushed(old) + _flushed(new)), np.uint32, 0x7FFFFFFF)
+    return _flushed(_add_float(_flushed(old), _flushed(new)))
 
 
 def _add_float64(old: Values, new: Values) -> Values:
     """Keep the bits of a NaN operand, the new one first; inf - inf gives the default NaN."""
-    total = _with_nan(old + new, np.uint64, 0xFFF8000000000000)
-    words, old_words, new_words = (v.view(np.uint64) for v in (total, old, new))
-    kept = np.where(np.isnan(old), old_words, words)
+    total, old_words, new_words = (v.view(np.uint64) for v in (old + new, old, new))
+    total[np.isnan(total.view(np.float64))] = 0xFFF8000000000000
+    kept = np.where(np.isnan(old), old_words, total)
     return np.where(np.isnan(new), new_words, kept).view(np.float64)
 
 
@@ -111,11 +110,6 @@ def _add_bfloat16(old: Values, new: Values) -> Values:
     words = total.view(np.uint32)
     rounded = (words + 0x7FFF + (words >> 16 & 1)) >> 16
     return np.where(np.isnan(total), 0x7FFF, rounded).astype(np.uint16)
-
-
-def _with_nan(values: Values, word_type: type[np.unsignedinteger[Any]], word: int) -> Values:
-    values.view(word_type)[np.isnan(values)] = word
-    return values
 
 
 def _flushed(values: Values) -> Values:
@@ -133,11 +127,8 @@ _WORD_OPERATIONS: dict[str, Operation] = {
 #: The bits of infinity in the 16-bit floats; those of NaNs are larger.
 _INFINITY_WORDS = {_T.FLOAT16: 0x7C00, _T.BFLOAT16: 0x7F80}
 _ADDITIONS: dict[TensorMapDataType, Operation] = {
-    _T.FLOAT16: _add_float16,
+    **dict.fromkeys((_T.FLOAT16, _T.FLOAT32, _T.TFLOAT32), _add_float),
+    **dict.fromkeys((_T.FLOAT32_FTZ, _T.TFLOAT32_FTZ), _add_float32_ftz),
     _T.BFLOAT16: _add_bfloat16,
-    _T.FLOAT32: _add_float32,
-    _T.TFLOAT32: _add_float32,
-    _T.FLOAT32_FTZ: _add_float32_ftz,
-    _T.TFLOAT32_FTZ: _add_float32_ftz,
     _T.FLOAT64: _add_float64,
 }

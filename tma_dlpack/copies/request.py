@@ -76,7 +76,8 @@ class CopyRequest:
         """``"measured"`` or ``"documented, not measured"``."""
         args = self.plan.arguments
         measured = (
-            self.tensor_map.target.has_model
+            type(self) is CopyRequest  # gather4 is not
+            and self.tensor_map.target.has_model
             and args.kind != "im2col_wide"
             and args.data_type not in PACKED_TYPES
             and args.swizzle <= TmaSwizzle.bytes128
@@ -102,11 +103,6 @@ class Gather4Request(CopyRequest):
         origins, inside = geometry.line_origins(one_row, self.coords)
         start, first, last = geometry.inner_window(one_row, self.coords[:1, 0])
         return Lines(origins.reshape(1, 4), inside.reshape(1, 4), start, first, last)
-
-    @property
-    def note(self) -> str:
-        """``"documented, not measured"``."""
-        return "documented, not measured"
 
 
 def load_request(

@@ -190,24 +190,23 @@ def _numpy_storage(array: np.ndarray[Any, Any]) -> Storage:
     return Storage(begin, size_bytes, bool(array.flags.owndata))
 
 
+#: Beginnings of the names of types of ml_dtypes -> the fix.
+_ML_DTYPES = {
+    ("bfloat16",): 'pass x.view(numpy.uint16) and data_type="BFLOAT16"',
+    ("float8",): "pass x.view(numpy.uint8): a map takes float8 values as bytes",
+    ("float6",): "pack four 6-bit values in three bytes (ml_dtypes keeps each in its own) and pass "
+    'them as numpy.uint8 with data_type="16U6_ALIGN16B", on sm_100 or later',
+    ("int4", "uint4", "float4"): "pack two 4-bit values in a byte (ml_dtypes keeps each in its "
+    'own) and pass them as numpy.uint8 with data_type="16U4_ALIGN8B", on sm_100 or later',
+}
+
+
 def numpy_fix(dtype: np.dtype[Any]) -> str | None:
     """Return the fix for a dtype that NumPy does not export; None for others."""
     if dtype.type.__module__ == "ml_dtypes":
-        if dtype.name == "bfloat16":
-            return 'pass x.view(numpy.uint16) and data_type="BFLOAT16"'
-        if dtype.name.startswith("float8"):
-            return "pass x.view(numpy.uint8): a map takes float8 values as bytes"
-        if dtype.name.startswith("float6"):
-            return (
-                "pack four 6-bit values in three bytes (ml_dtypes keeps each in its own) and pass "
-                'them as numpy.uint8 with data_type="16U6_ALIGN16B", on sm_100 or later'
-            )
-        if dtype.name in ("int4", "uint4") or dtype.name.startswith("float4"):
-            return (
-                "pack two 4-bit values in a byte (ml_dtypes keeps each in its own) and pass them "
-                'as numpy.uint8 with data_type="16U4_ALIGN8B", on sm_100 or later'
-            )
-        return f"pass x.view(numpy.uint{8 * dtype.itemsize}): a map copies bits of any meaning"
+        otherwise = f"pass x.view(numpy.uint{8 * dtype.itemsize}): a map copies bits of any meaning"
+        fixes = (fix for names, fix in _ML_DTYPES.items() if dtype.name.startswith(names))
+        return next(fixes, otherwise)
     if dtype.names is not None:
         return "pass one field, x['name'], or the bytes, x.view(numpy.uint8)"
     if not dtype.isnative:
@@ -221,8 +220,7 @@ def numpy_fix(dtype: np.dtype[Any]) -> str | None:
 
 
 def _cupy_storage(array: Any) -> Storage:
-    memory = array.data.mem
-    return Storage(int(memory.ptr), int(memory.size), True)
+    return Storage(int(array.data.mem.ptr), int(array.data.mem.size), True)
 
 
 def _cupy_stream(device_id: int) -> int:

@@ -10,6 +10,7 @@ from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, text_width, 
 from tma_dlpack.draw.memory import Layout, SharedMemory, shared
 from tma_dlpack.tables import bits
 from tma_dlpack.tables.bits import DERIVED, ENGINE_BYTES, Field
+from tma_dlpack.tables.coerce import aligned
 from tma_dlpack.tables.enums import TmaInterleaveLayout, TmaL2FetchSize, TmaOobFill, TmaSwizzle
 from tma_dlpack.tables.limits import MAP_BYTES
 from tma_dlpack.tables.opaque import opaque
@@ -194,11 +195,10 @@ class MapBytes(Figure):
         rows = [
             f"byte {8 * n:>3}  {' '.join(line)}" for n in self.lines for line in self.hexadecimal(n)
         ]
-        widths = [max(len(v.shown[i]) for v in self.values) for i in range(len(self.data))]
-        for v in self.values:
-            shown = "  ".join(f"{s:<{w}}" for s, w in zip(v.shown, widths, strict=True))
+        shown = aligned([v.shown for v in self.values], left=len(self.data))
+        for v, text in zip(self.values, shown, strict=True):
             mark = "≠" if v.differs else " "
-            rows.append(f"{mark} {v.field:<26} bits {v.bits:<18} {shown}".rstrip())
+            rows.append(f"{mark} {v.field:<26} bits {v.bits:<18} {text}".rstrip())
         return "\n".join([self.title, *rows, *self.notes])
 
 

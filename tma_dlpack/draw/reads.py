@@ -148,17 +148,9 @@ def _thread_bytes(plan: TilePlan, given: object) -> int:
 def _place(plan: TilePlan, access: Access, thread: int, size: int) -> tuple[int, int]:
     """Call a function for one thread; return the line of its element and the byte in it."""
     shape = plan.tile_shape
-    must = f"return an index into the tile, which has shape {shape}, or None for an idle thread"
-    fix = "count elements of the tile row-major, from 0"
-    try:
-        index = access(thread)
-    except Exception as error:
-        raise refusal("access", f"access({thread}) raises {shown(error)}", must, fix) from error
-    if index is None:
+    place = element_of(access, thread, shape)
+    if place is None:
         return -1, 0
-    place = integers_of(index) or ()
-    if len(place) != len(shape) or any(not 0 <= i < n for i, n in zip(place, shape, strict=True)):
-        raise refusal("access", f"access({thread}) returns {shown(index)}", must, fix)
     line = int(np.ravel_multi_index(place[:-1], shape[:-1])) if len(shape) > 1 else 0
     inner = place[-1] * plan.smem_line_bytes // shape[-1]
     if inner % size:
@@ -166,6 +158,22 @@ def _place(plan: TilePlan, access: Access, thread: int, size: int) -> tuple[int,
         must = f"start at a multiple of {size}, the bytes of its read"
         raise refusal("access", found, must, "read other elements, or fewer bytes per thread")
     return line, inner
+
+
+def element_of(access: Access, thread: int, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Call a function for one thread; return the index that it returns, or refuse it."""
+    must = f"return an index into the tile, which has shape {shape}, or None for an idle thread"
+    fix = "count elements of the tile row-major, from 0"
+    try:
+        index = access(thread)
+    except Exception as error:
+        raise refusal("access", f"access({thread}) raises {shown(error)}", must, fix) from error
+    if index is None:
+        return None
+    place = integers_of(index) or ()
+    if len(place) != len(shape) or any(not 0 <= i < n for i, n in zip(place, shape, strict=True)):
+        raise refusal("access", f"access({thread}) returns {shown(index)}", must, fix)
+    return place
 
 
 # --- Counting -------------------------------------------------------------------------------------

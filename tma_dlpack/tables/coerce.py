@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import operator
 import re
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from enum import IntEnum
 from numbers import Integral, Real
 from typing import TYPE_CHECKING
@@ -141,6 +141,17 @@ def shown(value: object) -> str:
     except Exception:  # a tensor without data, a list that holds a very long int
         text = f"an object of type {type(value).__name__}"
     return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."
+
+
+def aligned(table: Sequence[Sequence[object]], left: int = 0) -> list[str]:
+    """Return the rows of a table as lines; all columns but the first `left` end at the right.
+
+    >>> aligned([("box", "MB"), ("64x8", 12)], left=1)
+    ['box   MB', '64x8  12']
+    """
+    widths = [max(len(str(cell)) for cell in column) for column in zip(*table, strict=True)]
+    cells = [f"{{:{'<' if n < left else '>'}{width}}}" for n, width in enumerate(widths)]
+    return ["  ".join(cells).format(*map(str, row)) for row in table]
 
 
 def counted(number: int | Fraction, unit: str) -> str:

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from tma_dlpack.tables.bits import DERIVED, noted_bits
+from tma_dlpack.tables.coerce import aligned
 from tma_dlpack.tables.errors import COLUMNS, Advice, TmaUnsupportedError
 from tma_dlpack.tables.limits import MAP_BYTES
 from tma_dlpack.tensor_map.attributes import MapAttributes
@@ -150,8 +151,4 @@ def _columns(rows: list[tuple[str, str, str, str]]) -> list[str]:
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        ("  " + "  ".join(cell.ljust(n) for cell, n in zip(row, widths, strict=True))).rstrip()
-        for row in rows
-    ]
+    return [f"  {line}".rstrip() for line in aligned(rows, left=4)]

@@ -13,19 +13,17 @@ generator in tests/verification and run the check in tests/gpu.
 
 from __future__ import annotations
 
-import operator
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from tma_dlpack import driver
-from tma_dlpack.tables.coerce import shown
 from tma_dlpack.tables.errors import TmaUnsupportedError, refusal
 from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.verification.arena import Arena
 from tma_dlpack.verification.checks import CHECKS, Check, Outcome, run_case
 from tma_dlpack.verification.learning import Findings
-from tma_dlpack.verification.report import VerifyReport, VerifyRow
+from tma_dlpack.verification.report import VerifyReport, VerifyRow, at_least
 
 BAR_WIDTH = 30
 
@@ -79,7 +77,7 @@ def verify(
     >>> import tma_dlpack as tma  # doctest: +SKIP
     >>> print(tma.verify(1000))  # doctest: +SKIP
     """
-    n, seed, device_id = _count("n", n, 1), _count("seed", seed), _count("device_id", device_id)
+    n, seed, device_id = at_least("n", n), *_seed_and_device(seed, device_id)
     with Arena(seed, device_id) as arena:
         _require_tma(arena)
         if out is not None:
@@ -121,23 +119,14 @@ def replay(name: str, number: int, seed: int = 0, *, device_id: int = 0) -> str:
         known = ", ".join(c.name for c in CHECKS)
         fix = f"pass {CHECKS[0].name!r}"
         raise refusal("name", f"name is {name!r:.200}", f"be one of: {known}", fix)
-    number, seed = _count("number", number), _count("seed", seed)
-    device_id = _count("device_id", device_id)
+    number, (seed, device_id) = at_least("number", number, 0), _seed_and_device(seed, device_id)
     with Arena(seed, device_id) as arena:
         outcome = run_case(check, number, seed, arena)
     return f"{outcome.call}\n{outcome.difference or 'both sides agree'}"
 
 
-def _count(argument: str, number: object, least: int = 0) -> int:
-    """Return an argument as an int of at least `least`, or refuse it."""
-    try:
-        count = operator.index(number)  # type: ignore[arg-type]
-    except TypeError:
-        count = least - 1
-    if count < least:
-        must = f"be an integer, {least} or more"
-        raise refusal(argument, f"{argument} is {shown(number)}", must, f"pass {argument}={least}")
-    return count
+def _seed_and_device(seed: object, device_id: object) -> tuple[int, int]:
+    return at_least("seed", seed, 0), at_least("device_id", device_id, 0)
 
 
 def _run(

@@ -71,27 +71,17 @@ ENCODERS: dict[MapKind, Callable[..., TensorMap]] = {
 }
 
 
+_COMMON = ("global_dim", "global_strides", "element_strides")
+_ENUMS = ("interleave", "swizzle", "l2_promotion", "oob_fill")
+_CORNERS = ("pixel_box_lower_corner", "pixel_box_upper_corner")
+_OF_KIND = {"tiled": ("box_dim",), "im2col": (*_CORNERS, "channels_per_pixel", "pixels_per_column")}
+
+
 def keywords_of(args: EncodeArguments) -> dict[str, Any]:
     """Return the keyword arguments of the call for a tiled or im2col map, without the address."""
-    keywords: dict[str, Any] = {
-        "tensor_data_type": args.data_type,
-        "tensor_rank": args.rank,
-        "global_dim": args.global_dim,
-        "global_strides": args.global_strides,
-        "element_strides": args.element_strides,
-        "interleave": args.interleave,
-        "swizzle": args.swizzle,
-        "l2_promotion": args.l2_promotion,
-        "oob_fill": args.oob_fill,
-    }
-    if args.kind == "tiled":
-        return keywords | {"box_dim": args.box_dim}
-    return keywords | {
-        "pixel_box_lower_corner": args.pixel_box_lower_corner,
-        "pixel_box_upper_corner": args.pixel_box_upper_corner,
-        "channels_per_pixel": args.channels_per_pixel,
-        "pixels_per_column": args.pixels_per_column,
-    }
+    names = (*_COMMON, *_ENUMS, *_OF_KIND[args.kind])
+    first = {"tensor_data_type": args.data_type, "tensor_rank": args.rank}
+    return first | {name: getattr(args, name) for name in names}
 
 
 def written(kind: MapKind, keywords: Mapping[str, Any], target: Target, *more: str) -> str:

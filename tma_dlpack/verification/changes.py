@@ -24,6 +24,7 @@ from tma_dlpack.tables.enums import TensorMapDataType
 from tma_dlpack.tables.fields import Field
 from tma_dlpack.tables.limits import MAP_BYTES
 from tma_dlpack.verification.random_copies import Copy, random_copy
+from tma_dlpack.verification.report import byte_difference
 
 if TYPE_CHECKING:
     from tma_dlpack.verification.arena import Arena
@@ -35,20 +36,17 @@ KERNELS = "changes.cu"
 ROOM_BYTES = 512
 UNTOUCHED = 0xEE
 #: Numbers of the PTX fields in changes.cu: one per dimension, or one per constant.
-NUMBERS = {
-    "global_address": 0,
-    "rank": 1,
-    "global_dim": 2,
-    "global_stride": 3,
-    "box_dim": 4,
-    "element_stride": 5,
-    "interleave_layout": 6,
-    "swizzle_mode": 7,
-    "fill_mode": 8,
-    "elemtype": 16,
-}
-TF32 = (TensorMapDataType.TFLOAT32, TensorMapDataType.TFLOAT32_FTZ)
 CONSTANTS = ("interleave_layout", "swizzle_mode", "fill_mode", "elemtype")
+_BY_DIMENSION = (
+    "global_address",
+    "rank",
+    "global_dim",
+    "global_stride",
+    "box_dim",
+    "element_stride",
+)
+NUMBERS = {name: n for n, name in enumerate((*_BY_DIMENSION, *CONSTANTS))} | {"elemtype": 16}
+TF32 = (TensorMapDataType.TFLOAT32, TensorMapDataType.TFLOAT32_FTZ)
 #: Ends of what the bits of these can be.
 _ENDS = {"interleave": 3, "element_type": 11}
 
@@ -100,14 +98,7 @@ def compare_change(change: Change, arena: Arena) -> str | None:
     changed = out[:MAP_BYTES].tobytes()
     if changed != expected:  # bytes 64..127 stay as they were, and those were the driver's
         return f"the map is   {changed.hex()}\nand should be {expected.hex()}"
-    places = np.flatnonzero(out[MAP_BYTES:] != tile)
-    if not len(places):
-        return None
-    at = int(places[0])
-    return (
-        f"the tile differs in {len(places)} bytes, first at {at}: the simulator has "
-        f"{int(tile[at]):#04x}, the hardware {int(out[MAP_BYTES + at]):#04x}"
-    )
+    return byte_difference("the tile", tile, out[MAP_BYTES:])
 
 
 def instructions(change: Change, expected: bytes) -> list[tuple[int, int]]:
@@ -127,11 +118,14 @@ def _run(
     change: Change, before: bytes, expected: bytes, tx_bytes: int, tile_bytes: int, arena: Arena
 ) -> np.ndarray[Any, np.dtype[np.uint8]]:
     stream, copy = launch.LEGACY_DEFAULT_STREAM, change.copy
+    target = driver.device_target(arena.device_id)
     changes = np.array(instructions(change, expected), np.uint64)
     out = np.full(MAP_BYTES + tile_bytes, UNTOUCHED, np.uint8)
     coords = struct.pack("<5i", *copy.coords[::-1], *(0,) * (5 - len(copy.coords)))
     numbers = len(copy.coords), int(change.in_place), len(changes), copy.smem_offset, tile_bytes
-    kernel = _library(arena).kernel("change_and_load", arena.device_id)
+    kernel = nvrtc.compile_packaged(KERNELS, __package__, target).kernel(
+        "change_and_load", arena.device_id
+    )
     with launch.scratch(out.nbytes + changes.nbytes + MAP_BYTES) as place:
         operands = place + -(-out.nbytes // MAP_BYTES) * MAP_BYTES
         launch.upload(place, out, stream)
@@ -143,8 +137,3 @@ def _run(
         launch.download(out, place, stream)
         launch.synchronize(stream)
     return out
-
-
-def _library(arena: Arena) -> nvrtc.Library:
-    source = nvrtc.packaged(KERNELS, __package__)
-    return nvrtc.compile_source(source, KERNELS, driver.device_target(arena.device_id))

@@ -29,6 +29,7 @@ from tma_dlpack.verification.changes import compare_change, random_change
 from tma_dlpack.verification.random_calls import random_call
 from tma_dlpack.verification.random_copies import Copy, random_copy, start_at_limits
 from tma_dlpack.verification.random_operands import random_matrices, random_product
+from tma_dlpack.verification.report import byte_difference
 
 T = TypeVar("T")
 
@@ -82,7 +83,7 @@ def run_case(check: Check, number: int, seed: int, arena: Arena) -> Outcome:
         return _compare_at_limits(check.kind, rng, arena)
     if check.op == "wgmma":
         product = random_product(rng, arena.target.max_smem_bytes)
-        if not operands.has_wgmma(arena):
+        if not arena.target.is_sm_9x:  # no other has wgmma
             return Outcome(f"{product}", False, None)
         return Outcome(f"{product}", True, operands.compare_product(product, arena))
     if check.op == "ldmatrix":
@@ -109,7 +110,7 @@ def _compare_encoders(kind: MapKind, rng: Random, target: Target) -> Outcome:
     evidence = {
         "kind": kind,
         "arguments": arguments,
-        "driver": _said(by_driver),
+        "driver": _verdict(by_driver),
         "bytes": bytes(by_driver).hex() if isinstance(by_driver, TensorMap) else None,
     }
     if not target.has_model:
@@ -120,7 +121,7 @@ def _compare_encoders(kind: MapKind, rng: Random, target: Target) -> Outcome:
         if bytes(by_driver) != bytes(by_model):
             difference = f"driver: {bytes(by_driver).hex()}\nmodel:  {bytes(by_model).hex()}"
     elif accepted or isinstance(by_model, TensorMap):
-        difference = f"driver: {_said(by_driver)}\nmodel: {_said(by_model)}"
+        difference = f"driver: {_verdict(by_driver)}\nmodel: {_verdict(by_model)}"
     return Outcome(call, accepted, difference, evidence)
 
 
@@ -134,8 +135,8 @@ def _attempt(run: Callable[[], T]) -> T | str:
         return f"TmaDriverError: {error}"
 
 
-def _said(verdict: TensorMap | str) -> str:
-    return verdict if isinstance(verdict, str) else "accepted"
+def _verdict(result: object, success: str = "accepted") -> str:
+    return result if isinstance(result, str) else success
 
 
 # --- Copies -------------------------------------------------------------------------------------
@@ -194,40 +195,28 @@ def _write(backend: Backend, tensor_map: TensorMap, copy: Copy, data: Any, memor
 def _judge_load(call: str, simulated: Tile | str, loaded: Tile | str) -> Outcome:
     if not (isinstance(simulated, Tile) and isinstance(loaded, Tile)):
         return _judge_refusals(call, simulated, loaded)
-    pairs = {
-        name: (getattr(simulated, name), getattr(loaded, name)) for name in ("written", "smem")
-    }
-    return _judge_bytes(call, {f"Tile.{name}": pair for name, pair in pairs.items()})
+    names = ("written", "smem")
+    pairs = {f"Tile.{name}": (getattr(simulated, name), getattr(loaded, name)) for name in names}
+    return _judge_bytes(call, pairs)
 
 
 def _judge_bytes(call: str, pairs: dict[str, tuple[Any, Any]]) -> Outcome:
     """Compare arrays of the simulator and the hardware; keep how they differ."""
     for what, (mine, real) in pairs.items():
-        if not np.array_equal(mine, real):
-            evidence = {"hardware": "copied", "what": what, "xor": _packed(mine ^ real)}
-            return Outcome(call, True, _first_difference(what, mine, real), evidence)
+        difference = byte_difference(what, mine, real)
+        if difference is not None:
+            packed = zlib.compress(np.ascontiguousarray(mine ^ real).tobytes())
+            xor = base64.b64encode(packed).decode()
+            evidence = {"hardware": "copied", "what": what, "xor": xor}
+            return Outcome(call, True, difference, evidence)
     return Outcome(call, True, None, {"hardware": "copied"})
 
 
-def _packed(array: Any) -> str:
-    """Write an array as text: compressed, in base 64."""
-    return base64.b64encode(zlib.compress(np.ascontiguousarray(array).tobytes())).decode()
-
-
 def _judge_refusals(call: str, simulated: object, real: object) -> Outcome:
-    mine, theirs = (x if isinstance(x, str) else "copied" for x in (simulated, real))
+    mine, theirs = _verdict(simulated, "copied"), _verdict(real, "copied")
     same = mine == theirs != "copied"
     difference = None if same else f"simulator: {mine}\nhardware:  {theirs}"
     return Outcome(call, False, difference, {"hardware": theirs})
-
-
-def _first_difference(what: str, mine: Any, real: Any) -> str:
-    places = np.flatnonzero(mine != real)
-    at = int(places[0])
-    return (
-        f"{what} differs in {len(places)} bytes, first at {at}: the simulator has "
-        f"{int(mine[at]):#04x}, the hardware {int(real[at]):#04x}"
-    )
 
 
 def _described(copy: Copy, target: Target) -> str:

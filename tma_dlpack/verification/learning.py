@@ -29,6 +29,7 @@ from tma_dlpack.verification.report import VerifyReport, VerifyRow
 
 FORMAT = "tma_dlpack verify, 1"
 _GZIP = b"\x1f\x8b"
+_OF_OUTCOME = ("call", "accepted", "difference")
 _OF_TARGET = ("compute_capability", "max_smem_bytes", "driver_version", "multiprocessors")
 
 
@@ -60,16 +61,8 @@ class Findings:
 
     def add(self, check: str, number: int, outcome: Outcome) -> None:
         """Keep one case."""
-        self.cases.append(
-            {
-                "check": check,
-                "number": number,
-                "call": outcome.call,
-                "accepted": outcome.accepted,
-                "difference": outcome.difference,
-                **outcome.evidence,
-            }
-        )
+        result = {name: getattr(outcome, name) for name in _OF_OUTCOME}
+        self.cases.append({"check": check, "number": number} | result | outcome.evidence)
 
     def write(self, path: str | Path) -> None:
         """Write the file."""
@@ -101,9 +94,7 @@ class Findings:
             facts = dict(content["target"])
             facts["compute_capability"] = tuple(facts["compute_capability"])
             cases = [dict(case) for case in content["cases"]]
-            if not all(
-                {"check", "number", "call", "accepted", "difference"} <= {*c} for c in cases
-            ):
+            if not all({"check", "number", *_OF_OUTCOME} <= {*case} for case in cases):
                 raise ValueError("a case lacks fields")
             return cls(
                 content["device"], Target(**facts), content["seed"], content["version"], cases
@@ -127,14 +118,13 @@ class Findings:
             cases = [case for case in self.cases if case["check"] == check.name]
             if not cases:
                 continue
-            found = [
-                (case, _difference(case, column) if check.op == "encode" else case["difference"])
-                for case in cases
-            ]
-            differing = [f"{case['call']}\n{text}" for case, text in found if text is not None]
+            encodes = check.op == "encode"
+            texts = [_difference(c, column) if encodes else c["difference"] for c in cases]
+            pairs = zip(cases, texts, strict=True)
+            differing = [f"{case['call']}\n{text}" for case, text in pairs if text is not None]
             accepted = sum(case["accepted"] for case in cases)
-            first = differing[0] if differing else None
-            note = self.fields(check.name) if check.op == "encode" else ""
+            note = self.fields(check.name) if encodes else ""
+            first = next(iter(differing), None)
             rows.append(VerifyRow(check.name, len(cases), accepted, len(differing), first, note))
         device = f"{self.device}, against the column of {column}"
         return VerifyReport(device, self.seed, tuple(rows))
@@ -146,14 +136,10 @@ class Findings:
         statistics = FieldStatistics()
         for case in self.cases:
             if case["check"] == check and case["bytes"]:
-                arguments, address = _arguments_of(case, self.target)
-                statistics.add(arguments, address, bytes.fromhex(case["bytes"]))
+                call = read_driver_call(case["kind"], case["arguments"], self.target)
+                made = bytes.fromhex(case["bytes"])
+                statistics.add(call.encode_arguments(), call.address, made)
         return f"no model for {self.target}: {statistics}"
-
-
-def _arguments_of(case: dict[str, Any], target: Target) -> tuple[EncodeArguments, int]:
-    request = read_driver_call(case["kind"], case["arguments"], target)
-    return request.encode_arguments(), request.address
 
 
 def _difference(case: dict[str, Any], target: Target) -> str | None:
@@ -176,10 +162,8 @@ def _difference(case: dict[str, Any], target: Target) -> str | None:
     except TmaError as error:
         return f"driver: {data.hex()}\nderived layout: {error}"
     # The compiler's code, from which the layout is derived, shows nothing of L2 promotion.
-    if (replace(decoded, l2_promotion=arguments.l2_promotion), address) == (
-        arguments,
-        request.address,
-    ):
+    derived = replace(decoded, l2_promotion=arguments.l2_promotion)
+    if (derived, address) == (arguments, request.address):
         return None
     return f"driver: {data.hex()}\nderived layout: {decoded}, address {address:#x}"
 
@@ -219,9 +203,8 @@ class FieldStatistics:
         ]
         stray = [str(bit) for bit in range(1024) if self.stray >> bit & 1]
         agreeing = len(labels) - len(differing)
-        text = (
-            f"of {len(labels)} fields of sm_90's layout, {agreeing} agree in all {self.maps} maps"
-        )
+        text = f"of {len(labels)} fields of sm_90's layout, {agreeing} agree in all "
+        text += f"{self.maps} maps"
         if differing:
             text += f"; these do not: {', '.join(differing)}"
         if stray:

@@ -35,11 +35,6 @@ DONE = 1
 KERNELS = "operands.cu"
 
 
-def has_wgmma(arena: Arena) -> bool:
-    """Whether a GPU has wgmma: only compute capability 9.x."""
-    return arena.target.is_sm_9x
-
-
 def compare_product(product: Product, arena: Arena) -> str | None:
     """Multiply two tiles by wgmma with our descriptors; give the difference to the exact."""
     _put_integers(product, arena)
@@ -56,19 +51,12 @@ def compare_product(product: Product, arena: Arena) -> str | None:
         b_values = [b_is.advance(k).value for k in steps]
         dtype = np.float32 if product.factor.accumulator == "float" else np.int32
         out = np.full(exact.shape, -1, dtype)
-        kernel = _library(product, arena).kernel("multiply", arena.device_id)
+        kernel = _kernel("multiply", arena, _macro(product))
         barrier = -(-product.b.end // 8) * 8
-        arguments: list[Any] = [
-            bytes(a),
-            bytes(b),
-            _tile_argument(product.a, a),
-            _tile_argument(product.b, b),
-            struct.pack("<I", barrier),
-            struct.pack("<I", product.blocks),
-            struct.pack("<I", product.k_steps),
-        ]
+        maps = [bytes(a), bytes(b), _tile_argument(product.a, a), _tile_argument(product.b, b)]
+        counts = [struct.pack("<I", n) for n in (barrier, product.blocks, product.k_steps)]
         values = [np.array(a_values, np.uint64), np.array(b_values, np.uint64)]
-        _run(kernel, THREADS, barrier + 8, arguments, values, out)
+        _run(kernel, THREADS, barrier + 8, maps + counts, values, out)
     finally:
         arena.reset()
     return _difference("the product", exact, out)
@@ -99,14 +87,9 @@ def compare_matrices(matrices: Matrices, arena: Arena) -> str | None:
     )
     out = np.zeros((WARP, 4), np.uint32)
     barrier = -(-layout.end // 8) * 8
-    arguments = [
-        bytes(tensor_map),
-        _tile_argument(layout, tensor_map),
-        struct.pack("<I", barrier),
-        struct.pack("<I", matrices.num),
-        struct.pack("<I", matrices.transpose),
-    ]
-    kernel = _source_library("", arena).kernel("read_matrices", arena.device_id)
+    counts = [struct.pack("<I", n) for n in (barrier, matrices.num, matrices.transpose)]
+    arguments = [bytes(tensor_map), _tile_argument(layout, tensor_map), *counts]
+    kernel = _kernel("read_matrices", arena)
     _run(kernel, WARP, barrier + 8, arguments, [addresses.astype(np.uint32)], out)
     return _difference("a register", _registers(matrices, layout.logical(tile.array)), out)
 
@@ -159,17 +142,15 @@ def _tile_argument(layout: Layout, tensor_map: TensorMap) -> bytes:
 # --- Kernels ------------------------------------------------------------------------------------
 
 
-def _library(product: Product, arena: Arena) -> nvrtc.Library:
+def _kernel(name: str, arena: Arena, head: str = "") -> int:
+    target = driver.device_target(arena.device_id)
+    return nvrtc.compile_packaged(KERNELS, __package__, target, head).kernel(name, arena.device_id)
+
+
+def _macro(product: Product) -> str:
     factor = product.factor
     turned = (product.a_major == "MN", product.b_major == "MN")
-    head = wgmma_macro(factor.ptx, factor.accumulator, product.n, factor.k_elements, *turned)
-    return _source_library(head, arena)
-
-
-def _source_library(head: str, arena: Arena) -> nvrtc.Library:
-    return nvrtc.compile_source(
-        head + nvrtc.packaged(KERNELS, __package__), KERNELS, driver.device_target(arena.device_id)
-    )
+    return wgmma_macro(factor.ptx, factor.accumulator, product.n, factor.k_elements, *turned)
 
 
 def wgmma_macro(

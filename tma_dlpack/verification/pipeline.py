@@ -172,14 +172,8 @@ class TiledCopy:
         strides = tensor_map.global_strides  # of a map of split_inner, the last is the smallest
         last_first = rank > 2 and strides[-1] < min(strides[:-1])
         tiling = struct.pack("<5I5iII", *counts, *ones, *box, *ones, tiles, last_first)
-        ring = struct.pack(
-            "<5I",
-            pipeline.stages,
-            _stage_bytes(tensor_map),
-            tensor_map.tx_bytes,
-            pipeline.stores_in_flight,
-            pipeline.neighbours,
-        )
+        sizes = pipeline.stages, _stage_bytes(tensor_map), tensor_map.tx_bytes
+        ring = struct.pack("<5I", *sizes, pipeline.stores_in_flight, pipeline.neighbours)
         arguments = (
             launch.by_value(bytes(tensor_map)),
             launch.by_value(bytes(tensor_map.with_address(self.copy))),
@@ -229,7 +223,7 @@ class TiledCopy:
 
 
 def library(target: Target) -> nvrtc.Library:
-    return nvrtc.compile_source(nvrtc.packaged("bandwidth.cu", __package__), "bandwidth.cu", target)
+    return nvrtc.compile_packaged("bandwidth.cu", __package__, target)
 
 
 def multiprocessors(target: Target) -> int:

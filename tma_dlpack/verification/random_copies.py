@@ -8,8 +8,10 @@ from random import Random
 from typing import Any
 
 from tma_dlpack import geometry
+from tma_dlpack.copies.memory import reach_bytes
 from tma_dlpack.copies.reductions import REDUCTIONS
 from tma_dlpack.copies.request import MAX_OFFSET
+from tma_dlpack.geometry import CHUNK_BYTES
 from tma_dlpack.tables.arguments import EncodeArguments, MapKind
 from tma_dlpack.tables.dtypes import row
 from tma_dlpack.tables.enums import TensorMapDataType, TmaInterleaveLayout, TmaOobFill, TmaSwizzle
@@ -46,11 +48,11 @@ def random_copy(op: str, kind: MapKind, rng: Random, max_smem_bytes: int) -> Cop
     writes = op != "load"
     while True:
         data_type = rng.choice(tuple(REDUCTIONS) if op == "reduce" else _ORDINARY)
-        arguments = _map(rng, kind, data_type, writes)
+        arguments = random_map(rng, kind, data_type, writes)
         smem_offset = 128 * rng.randint(0, _MAX_SMEM_OFFSET // 128)
         start = 32 * rng.randint(0, 64)
         fits = smem_offset + geometry.smem_bytes(arguments) + 8 <= max_smem_bytes
-        if fits and start + _reach(arguments) <= ARENA_BYTES:
+        if fits and start + reach_bytes(arguments, CHUNK_BYTES) <= ARENA_BYTES:
             break
     coords, offsets = _start(rng, arguments, writes)
     return Copy(
@@ -86,29 +88,16 @@ def start_at_limits(
     return tuple(coords[::-1]), offsets
 
 
-def _reach(args: EncodeArguments) -> int:
-    """Return the bytes from the tensor's first to its last, whole chunks."""
-    unit = geometry.plan(args).unit_bytes or args.type_row.element_bytes
-    outer = zip(args.global_dim[1:], args.global_strides, strict=True)
-    return _up(args.global_dim[0] * unit, 16) + sum((n - 1) * stride for n, stride in outer)
-
-
-def _up(n: int, step: int) -> int:
-    return -(-n // step) * step
-
-
-def _map(rng: Random, kind: MapKind, data_type: TensorMapDataType, writes: bool) -> EncodeArguments:
-    nan = row(data_type).is_float and rng.random() < 0.5
-    args = EncodeArguments(
-        kind,
-        data_type,
-        (),
-        (),
-        (),
-        interleave=TmaInterleaveLayout(rng.choice((0, 0, 0, 1, 2))),
-        swizzle=TmaSwizzle(rng.randint(0, 3)),
-        oob_fill=TmaOobFill.nan if nan else TmaOobFill.none,
-    )
+def random_map(
+    rng: Random, kind: MapKind, data_type: TensorMapDataType | None = None, writes: bool = False
+) -> EncodeArguments:
+    """Return a map of a small tensor that the driver accepts; `kind` is tiled or im2col."""
+    data_type = rng.choice(_ORDINARY) if data_type is None else data_type
+    oob_fill = TmaOobFill(row(data_type).is_float and rng.random() < 0.5)
+    interleave = TmaInterleaveLayout(rng.choice((0, 0, 0, 1, 2)))
+    swizzle = TmaSwizzle(rng.randint(0, 3))
+    options: dict[str, Any] = {"interleave": interleave, "swizzle": swizzle, "oob_fill": oob_fill}
+    args = EncodeArguments(kind, data_type, (), (), (), **options)
     rank = rng.randint(3 if args.interleave or kind == "im2col" else 1, 5)
     dims, inner = _dims(rng, rank), _inner(rng, args)
     steps = tuple(rng.choice((1, 1, 1, rng.randint(1, 8))) for _ in range(rank))
@@ -118,13 +107,8 @@ def _map(rng: Random, kind: MapKind, data_type: TensorMapDataType, writes: bool)
         tile = _box(rng, args, inner, steps)
     else:
         tile = _column(rng, args, inner, dims, writes)
-    return replace(
-        args,
-        global_dim=tuple(dims),
-        global_strides=_strides(rng, args, dims, writes),
-        element_strides=steps,
-        **tile,
-    )
+    tile |= {"element_strides": steps, "global_strides": _strides(rng, args, dims, writes)}
+    return replace(args, global_dim=tuple(dims), **tile)
 
 
 def _box(rng: Random, args: EncodeArguments, inner: int, steps: tuple[int, ...]) -> dict[str, Any]:
@@ -206,7 +190,7 @@ def _strides(rng: Random, args: EncodeArguments, dims: list[int], dense: bool) -
     """Return strides without overlap, gaps now and then; loads may also see a stride of 0."""
     align = 32 if args.interleave == TmaInterleaveLayout.bytes32 else 16
     unit = {0: args.type_row.element_bytes, 1: 16, 2: 32}[int(args.interleave)]
-    stride, strides = _up(dims[0] * unit, align), []
+    stride, strides = -(-dims[0] * unit // align) * align, []
     for n in dims[1:]:
         stride += align * rng.choice((0, 0, 1, rng.randint(0, 8)))
         strides.append(0 if not dense and rng.random() < 0.05 else stride)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -37,21 +36,34 @@ class Factor:
     data_type : TensorMapDataType
     accumulator : {"float", "int"}
         CUDA's word for the type of the product.
-    least, most : int
-        Range of the integers in random matrices; all sums of products are exact.
-    encode : function
-        int64 array -> the elements' bits, as an unsigned array.
-    decode : function
-        elements as in `Tile.array` -> int64 array.
+    least : int
+        The smallest integer in random matrices; all sums of products are exact.
+    codes : unsigned array
+        The bits of the integers from `least` on.
     """
 
     ptx: str
     data_type: TensorMapDataType
     accumulator: str
     least: int
-    most: int
-    encode: Callable[[Array], Array]
-    decode: Callable[[Array], Array]
+    codes: Array
+
+    @property
+    def most(self) -> int:
+        """The largest integer in random matrices."""
+        return self.least + len(self.codes) - 1
+
+    def encode(self, numbers: Array) -> Array:
+        """Turn integers into the bits of elements."""
+        bits: Array = self.codes[numbers - self.least]
+        return bits
+
+    def decode(self, elements: Array) -> Array:
+        """Turn elements as in `Tile.array` into integers."""
+        order = self.codes.argsort()
+        places = self.codes.searchsorted(elements.view(self.codes.dtype), sorter=order)
+        numbers: Array = order[places] + self.least
+        return numbers
 
     @property
     def element_bytes(self) -> int:
@@ -64,37 +76,18 @@ class Factor:
         return K_STEP_BYTES // self.element_bytes
 
 
-def _float8(one: int) -> tuple[Callable[[Array], Array], Callable[[Array], Array]]:
-    """Return the functions between -2..2 and the bytes of a float8 type, whose 1.0 is `one`."""
-    two = one + (8 if one == 0x38 else 4)  # exponent + 1: e4m3 has 3 mantissa bits, e5m2 has 2
-    codes = np.array([0x80 | two, 0x80 | one, 0, one, two], np.uint8)
-    values = np.zeros(256, np.int64)
-    values[codes] = np.arange(-2, 3)
-    return (lambda n: codes[n + 2]), (lambda bits: values[bits])
-
-
-def _bfloat16(n: Array) -> Array:
-    return (n.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
-
-
-def _of_bfloat16(x: Array) -> Array:
-    return (x.astype(np.uint32) << 16).view(np.float32).astype(np.int64)
-
-
-def _bits_of(dtype: type, word: type) -> tuple[Callable[[Array], Array], Callable[[Array], Array]]:
-    """Return the functions between integers and the bits of a NumPy type."""
-    return (lambda n: n.astype(dtype).view(word)), (lambda x: x.view(dtype).astype(np.int64))
-
-
 _T = TensorMapDataType
+_SMALL = np.arange(-8, 9)
+_BYTES = np.arange(256)
+_FLOATS = _SMALL.astype(np.float32).view(np.uint32)
 MULTIPLIED = (
-    Factor("f16", _T.FLOAT16, "float", -8, 8, *_bits_of(np.float16, np.uint16)),
-    Factor("bf16", _T.BFLOAT16, "float", -8, 8, _bfloat16, _of_bfloat16),
-    Factor("tf32", _T.TFLOAT32, "float", -8, 8, *_bits_of(np.float32, np.uint32)),
-    Factor("e4m3", _T.UINT8, "float", -2, 2, *_float8(0x38)),
-    Factor("e5m2", _T.UINT8, "float", -2, 2, *_float8(0x3C)),
-    Factor("s8", _T.UINT8, "int", -128, 127, *_bits_of(np.int8, np.uint8)),
-    Factor("u8", _T.UINT8, "int", 0, 255, *_bits_of(np.uint8, np.uint8)),
+    Factor("f16", _T.FLOAT16, "float", -8, _SMALL.astype(np.float16).view(np.uint16)),
+    Factor("bf16", _T.BFLOAT16, "float", -8, (_FLOATS >> 16).astype(np.uint16)),
+    Factor("tf32", _T.TFLOAT32, "float", -8, _FLOATS),
+    Factor("e4m3", _T.UINT8, "float", -2, np.array([0xC0, 0xB8, 0, 0x38, 0x40], np.uint8)),
+    Factor("e5m2", _T.UINT8, "float", -2, np.array([0xC0, 0xBC, 0, 0x3C, 0x40], np.uint8)),
+    Factor("s8", _T.UINT8, "int", -128, (_BYTES - 128).astype(np.uint8)),
+    Factor("u8", _T.UINT8, "int", 0, _BYTES.astype(np.uint8)),
 )
 _BY_PTX = {factor.ptx: factor for factor in MULTIPLIED}
 
@@ -266,21 +259,17 @@ def random_matrices(rng: Random, max_smem_bytes: int) -> Matrices:
         num = rng.choice((1, 2, 4))
         transpose = row(data_type).element_bytes == 2 and rng.random() < 0.5
         swizzle = rng.choice(SWIZZLES)
-        most = (
-            256 * row(data_type).element_bytes
-            if swizzle is TmaSwizzle.none
-            else SPAN_BYTES[swizzle]
-        )
+        widest = 256 * row(data_type).element_bytes
+        most = widest if swizzle is TmaSwizzle.none else SPAN_BYTES[swizzle]
         row_bytes = 16 * rng.randint(1, most // 16)
         offset = 128 * rng.randint(0, MAX_OFFSET_UNITS)
-        layout = _layout(
-            rng, data_type, swizzle, rng.randint(8, 80), rng.randint(1, 4), row_bytes, offset
-        )
+        rows, columns = rng.randint(8, 80), rng.randint(1, 4)
+        layout = _layout(rng, data_type, swizzle, rows, columns, row_bytes, offset)
         down, right = (2, 2) if num == 4 else ((num, 1) if transpose else (1, num))
-        chunks = 0 if layout is None else layout.columns * row_bytes // 16
-        if layout is None or layout.rows < 8 * down or chunks < right:
+        chunks = columns * row_bytes // 16
+        if layout is None or rows < 8 * down or chunks < right:
             continue
         if layout.end + 8 <= max_smem_bytes:
             column = 16 * rng.randint(0, chunks - right) // row(data_type).element_bytes
-            first_row = rng.randint(0, layout.rows - 8 * down)
+            first_row = rng.randint(0, rows - 8 * down)
             return Matrices(layout, first_row, column, num, transpose)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from tma_dlpack.tables.errors import sealed
+import numpy as np
+import numpy.typing as npt
+
+from tma_dlpack.tables.coerce import aligned, integer_of, shown
+from tma_dlpack.tables.errors import refusal, sealed
 from tma_dlpack.tables.public import Drawn, public
 
 
@@ -64,15 +68,9 @@ class VerifyReport(Drawn):
         return not any(row.disagreements for row in self.rows)
 
     def __str__(self) -> str:
-        head = ("check", "cases", "accepted", "disagreements")
-        table = [head] + [
-            (r.name, str(r.cases), str(r.accepted), str(r.disagreements)) for r in self.rows
-        ]
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        lines = [f"{self.device}; seed {self.seed}"]
-        for name, *numbers in table:
-            cells = [n.rjust(w) for n, w in zip(numbers, widths[1:], strict=True)]
-            lines.append("  ".join([name.ljust(widths[0]), *cells]))
+        heads = ("check", "cases", "accepted", "disagreements")
+        rows = [(r.name, r.cases, r.accepted, r.disagreements) for r in self.rows]
+        lines = [f"{self.device}; seed {self.seed}", *aligned([heads, *rows], left=1)]
         for row in self.rows:
             if row.note:
                 lines.append(f"{row.name}: {row.note}")
@@ -82,10 +80,26 @@ class VerifyReport(Drawn):
         return "\n".join(lines)
 
 
-def aligned(table: Sequence[Sequence[str]]) -> list[str]:
-    """Return the rows of a table as lines, with columns aligned to the right."""
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    return [
-        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
-        for row in table
-    ]
+# --- What is shared by the functions that report ------------------------------------------------
+
+
+def at_least(argument: str, value: object, least: int = 1, usual: int | None = None) -> int:
+    """Return an argument as an int of at least `least`, or refuse it."""
+    number = integer_of(value)
+    if number is None or number < least:
+        fix = f"pass {argument}={least if usual is None else usual}"
+        must = f"be an integer of at least {least}"
+        raise refusal(argument, f"{argument} is {shown(value)}", must, fix)
+    return number
+
+
+def byte_difference(what: str, simulated: npt.NDArray[Any], real: npt.NDArray[Any]) -> str | None:
+    """Return how many bytes differ, and the first; None if they are equal."""
+    places = np.flatnonzero(simulated != real)
+    if not len(places):
+        return None
+    at = int(places[0])
+    return (
+        f"{what} differs in {len(places)} bytes, first at {at}: the simulator has "
+        f"{int(simulated[at]):#04x}, the hardware {int(real[at]):#04x}"
+    )

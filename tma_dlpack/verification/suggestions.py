@@ -12,8 +12,9 @@ from typing import Any, Literal, SupportsIndex, overload
 from tma_dlpack.checks.report import Report
 from tma_dlpack.consumer import MatrixDescriptor
 from tma_dlpack.dlpack import TensorView, as_tensor_view
+from tma_dlpack.draw.reads import WARP
 from tma_dlpack.make import build
-from tma_dlpack.tables.coerce import counted, integer_of, shown, text_of
+from tma_dlpack.tables.coerce import aligned, counted, integer_of, shown, text_of
 from tma_dlpack.tables.dtypes import data_type_of, row
 from tma_dlpack.tables.enums import DataType, Ints, Tensor, TensorMapDataType
 from tma_dlpack.tables.errors import COLUMNS, Finding, TmaPreconditionError, refusal, sealed
@@ -22,11 +23,10 @@ from tma_dlpack.tables.meanings import parse
 from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.tables.public import public
 from tma_dlpack.tables.targets import Target
-from tma_dlpack.verification.report import aligned
+from tma_dlpack.verification.report import at_least
 from tma_dlpack.verification.tile_choices import (
     DEFAULTS,
     MEASURED_ON,
-    WARP,
     Choice,
     Wanted,
     best_first,
@@ -85,19 +85,14 @@ class Suggestion:
     descriptor: MatrixDescriptor | None
     reasons: tuple[str, ...]
 
-    def _cells(self) -> tuple[str, ...]:
+    def _cells(self) -> tuple[object, ...]:
         words = self.arguments
-        return (
-            "x".join(map(str, words["box_sizes"])) + (", split" if "split_inner" in words else ""),
-            words["swizzle"],
-            words["l2_fetch_size"],
-            str(self.copies),
-            str(self.tx_bytes),
-            str(self.smem_bytes),
-            str(self.smem_alignment),
-            "-" if self.bank_conflicts is None else _degree(self.bank_conflicts),
-            "-" if self.bandwidth is None else f"{self.bandwidth:.2f}",
-        )
+        box = "x".join(map(str, words["box_sizes"])) + ", split" * ("split_inner" in words)
+        degree = self.bank_conflicts
+        conflicts = "-" if degree is None else "free" if degree == 1 else f"{degree}-way"
+        speed = "-" if self.bandwidth is None else f"{self.bandwidth:.2f}"
+        counts = self.copies, self.tx_bytes, self.smem_bytes, self.smem_alignment
+        return (box, words["swizzle"], words["l2_fetch_size"], *counts, conflicts, speed)
 
 
 @public
@@ -129,8 +124,8 @@ class Suggestions(Sequence[Suggestion]):
     def __getitem__(self, index: int | slice) -> Suggestion | tuple[Suggestion, ...]:
         return self.items[index]
 
-    def _table(self) -> list[tuple[str, ...]]:
-        return [(str(n), *one._cells()) for n, one in enumerate(self.items, 1)]
+    def _table(self) -> list[tuple[object, ...]]:
+        return [(n, *one._cells()) for n, one in enumerate(self.items, 1)]
 
     def __str__(self) -> str:
         if not self.items:
@@ -162,10 +157,6 @@ def _bullet(reason: str) -> str:
         break_long_words=False,
         break_on_hyphens=False,
     )
-
-
-def _degree(conflicts: int) -> str:
-    return "free" if conflicts == 1 else f"{conflicts}-way"
 
 
 @opaque
@@ -254,10 +245,7 @@ def suggest_view(
     """Do the same for a `TensorView`, with or without a tensor behind it."""
     extents = read_tile(tile, view)
     check_reader(reader, major)
-    count = integer_of(stages)
-    if count is None or count < 1:
-        must = "be an integer of at least 1"
-        raise refusal("stages", f"stages is {shown(stages)}", must, "pass stages=4")
+    count = at_least("stages", stages, usual=4)
     limit = integer_of(smem_bytes)
     if smem_bytes is not None and (limit is None or limit < 1):
         found = f"smem_bytes is {shown(smem_bytes)}"

@@ -10,7 +10,7 @@ from typing import Any, SupportsIndex
 from tma_dlpack import driver
 from tma_dlpack.dlpack import TensorView, as_tensor_view
 from tma_dlpack.make.tiled import make_tma_descriptor
-from tma_dlpack.tables.coerce import integer_of, integers_of, shown
+from tma_dlpack.tables.coerce import aligned, integer_of, integers_of, shown
 from tma_dlpack.tables.enums import (
     DataType,
     Ints,
@@ -27,7 +27,7 @@ from tma_dlpack.tables.opaque import opaque
 from tma_dlpack.tables.public import Drawn, public
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.verification.pipeline import MAX_STAGES, Pipeline, Run, TiledCopy, fits
-from tma_dlpack.verification.report import aligned
+from tma_dlpack.verification.report import at_least
 
 L2_FETCH_SIZES = (TmaL2FetchSize.none, TmaL2FetchSize.bytes128, TmaL2FetchSize.bytes256)
 #: The default boxes: bytes of a row, rows, swizzle.
@@ -87,20 +87,13 @@ class BandwidthRow:
     ratio: float
     verified: bool
 
-    def _cells(self) -> tuple[str, ...]:
-        return (
-            "x".join(map(str, self.box_sizes)),
-            str(self.row_bytes),
-            self.swizzle.name,
-            self.l2_fetch_size.name,
-            str(self.pipeline.stages),
-            str(self.pipeline.stores_in_flight),
-            str(self.pipeline.ctas_per_sm),
-            str(self.pipeline.neighbours),
-            f"{self.bytes_per_second / 1e12:.2f}",
-            f"{self.ratio:.3f}",
-            "right" if self.verified else "WRONG",
-        )
+    def _cells(self) -> tuple[object, ...]:
+        p, speed = self.pipeline, f"{self.bytes_per_second / 1e12:.2f}"
+        box = "x".join(map(str, self.box_sizes)), self.row_bytes
+        options = self.swizzle.name, self.l2_fetch_size.name
+        counts = p.stages, p.stores_in_flight, p.ctas_per_sm, p.neighbours
+        copy = "right" if self.verified else "WRONG"
+        return (*box, *options, *counts, speed, f"{self.ratio:.3f}", copy)
 
 
 @public
@@ -153,15 +146,10 @@ class BandwidthReport(Drawn):
         return max(rows, key=lambda row: row.ratio)
 
     def __str__(self) -> str:
-        memcpy = f"{self.memcpy_bytes_per_second / 1e12:.2f} TB/s"
-        return "\n".join(
-            [
-                f"{self.device}: {self.tensor}, {self.tensor_bytes / 2**20:.0f} MiB, every tile "
-                "loaded and stored",
-                f"memcpy device-to-device: {memcpy}; ratio 1 (bytes read and written)",
-                *aligned([HEADER, *(row._cells() for row in self.rows)]),
-            ]
-        )
+        size = f"{self.tensor_bytes / 2**20:.0f} MiB, every tile loaded and stored"
+        memcpy = f"{self.memcpy_bytes_per_second / 1e12:.2f} TB/s; ratio 1 (bytes read and written)"
+        heads = [f"{self.device}: {self.tensor}, {size}", f"memcpy device-to-device: {memcpy}"]
+        return "\n".join([*heads, *aligned([HEADER, *(row._cells() for row in self.rows)])])
 
 
 @opaque
@@ -227,11 +215,10 @@ def bandwidth(
     >>> x = torch.randn(32768, 32768, dtype=torch.bfloat16, device="cuda")  # doctest: +SKIP
     >>> print(tma.bandwidth(x, [(64, 256)], l2_fetch_size="bytes256"))  # doctest: +SKIP
     """
-    pipelines = _pipelines(stages, ctas_per_sm)
-    count = integer_of(repeats)
-    if count is None or count < 1:
-        found = f"repeats is {shown(repeats)}"
-        raise refusal("repeats", found, "be an integer of at least 1", "pass repeats=5")
+    all_stages = _counts("stages", stages, MAX_STAGES)
+    all_ctas = _counts("ctas_per_sm", ctas_per_sm, MAX_CTAS_PER_SM)
+    pipelines = [p for n in all_stages for ctas in all_ctas for p in Pipeline.family(n, ctas)]
+    count = at_least("repeats", repeats, usual=5)
     maps = list(_maps(tensor, boxes, swizzle, l2_fetch_size, data_type, rules))
     if not maps:
         raise TmaUnsupportedError("there is no box to measure: none was given, or none fits")
@@ -275,13 +262,15 @@ def _maps(
             f"the tensor is on {view.device}: bandwidth is measured on a GPU; move it there"
         )
     options: dict[str, Any] = {"data_type": data_type, "rules": rules}
+    sizes = l2_fetch_size if isinstance(l2_fetch_size, (list, tuple)) else (l2_fetch_size,)
+    sizes = L2_FETCH_SIZES if l2_fetch_size is None else sizes
     tiles = [(box, None) for box in boxes] if boxes is not None else _default_tiles(view)
     for box, own_swizzle in tiles:
         chosen = own_swizzle if swizzle is None else swizzle
         if chosen is None:
             row_bytes = make_tma_descriptor(tensor, box, **options).arguments.inner_box_bytes
             chosen = SWIZZLE_OF_ROW.get(row_bytes, TmaSwizzle.none)
-        for l2 in _several(l2_fetch_size):
+        for l2 in sizes:
             yield make_tma_descriptor(tensor, box, swizzle=chosen, l2_fetch_size=l2, **options)
 
 
@@ -297,12 +286,6 @@ def _default_tiles(view: TensorView) -> list[tuple[tuple[int, ...], TmaSwizzle]]
             box = (*(1 for _ in outer[1:]), *(min(rows, n) for n in outer[-1:]), row)
             found[box, swizzle] = None
     return list(found)
-
-
-def _several(l2_fetch_size: L2FetchSize | Sequence[L2FetchSize] | None) -> Sequence[L2FetchSize]:
-    if l2_fetch_size is None:
-        return L2_FETCH_SIZES
-    return l2_fetch_size if isinstance(l2_fetch_size, (list, tuple)) else (l2_fetch_size,)
 
 
 def _best_run(

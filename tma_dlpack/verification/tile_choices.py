@@ -19,6 +19,7 @@ from tma_dlpack.consumer import MatrixDescriptor, ldmatrix_addresses, matrix_des
 from tma_dlpack.consumer.operand import tile_matrix
 from tma_dlpack.dlpack import TensorView
 from tma_dlpack.draw import bank_conflicts
+from tma_dlpack.draw.reads import WARP, element_of
 from tma_dlpack.make import build
 from tma_dlpack.make.tiled import make_tma_descriptor
 from tma_dlpack.tables.coerce import counted, integers_of, shown, text_of
@@ -84,7 +85,6 @@ _SWIZZLES = (
     TmaSwizzle.bytes32,
     TmaSwizzle.none,
 )
-WARP = 32
 #: A choice is left out if another has fewer bank conflicts and at least so much of its speed.
 WORTH_FEWER_CONFLICTS = 0.85
 
@@ -324,16 +324,12 @@ def _degree_at(places: tuple[Place, ...], tile: tuple[int, ...], tensor_map: Ten
     return max(map(sum, zip(*degrees, strict=True)), default=1)
 
 
-def _stored_only(wanted: Wanted, tensor_map: TensorMap) -> Reading:
-    return None, None
-
-
 READERS: dict[str | None, Callable[[Wanted, TensorMap], Reading]] = {
     "wgmma": _by_tensor_core,
     "tcgen05": _by_tensor_core,
     "ldmatrix": _by_ldmatrix,
     "threads": _by_threads,
-    None: _stored_only,
+    None: lambda wanted, tensor_map: (None, None),
 }
 
 
@@ -362,23 +358,8 @@ def read_access(access: object, tile: tuple[int, ...]) -> str | tuple[Place, ...
     """Call a function for every thread of a warp."""
     pattern = text_of(access)
     if callable(access):
-        return tuple(_place(access, thread, tile) for thread in range(WARP))
+        return tuple(element_of(access, thread, tile) for thread in range(WARP))
     if pattern not in ("row", "column"):
         found, must = f"access is {shown(access)}", "be 'row', 'column' or a function of a thread"
         raise refusal("access", found, must, "pass access='column'")
     return str(pattern)
-
-
-def _place(access: Callable[[int], Any], thread: int, tile: tuple[int, ...]) -> Place:
-    index = access(thread)
-    place = None if index is None else integers_of(index)
-    inside = (
-        place is not None
-        and len(place) == len(tile)
-        and all(0 <= i < n for i, n in zip(place, tile, strict=True))
-    )
-    if index is not None and not inside:
-        found = f"access({thread}) returns {shown(index)}"
-        must = f"return an index into the tile, which has shape {tile}, or None"
-        raise refusal("access", found, must, "count elements of the tile row-major, from 0")
-    return place

@@ -16,7 +16,7 @@ import bisect
 import html
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final, NamedTuple
@@ -27,7 +27,7 @@ from tma_dlpack.cli.explain import results, sentences
 from tma_dlpack.cli.explain.blocks import Block, blocks_in
 from tma_dlpack.cli.explain.judge import REFUSED, RefusedCall, judge, refused_calls
 from tma_dlpack.cli.explain.printed import printed_arguments
-from tma_dlpack.cli.explain.read import plain, streams_of
+from tma_dlpack.cli.explain.read import Lines, plain, streams_of
 from tma_dlpack.cli.explain.words import PrintedArguments, arguments_of
 from tma_dlpack.tables.coerce import bytes_of, counted, shown, text_of
 from tma_dlpack.tables.errors import (
@@ -136,21 +136,14 @@ class _Encode(NamedTuple):
     report: Report
 
 
-class _Log:
-    """The lines of a text that may belong to an encode, with their numbers, and remarks on them."""
+class _Log(Lines):
+    """The lines of a text that may belong to an encode, and remarks on them."""
 
     def __init__(self, text: str) -> None:
         self.notes: list[str] = []
         self.is_mixed = False
         lines = text.split("\n")
-        self.numbered = self._relevant(lines) if len(text) > LONG else [*enumerate(lines, 1)]
-        self.text = "\n".join(line for _, line in self.numbered)
-        lengths = (len(line) + 1 for _, line in self.numbered)
-        self._starts = [0, *accumulate(lengths)]
-
-    def line_at(self, place: int) -> int:
-        """Return the number of the line at a place of `text`."""
-        return self.numbered[bisect.bisect_right(self._starts, place) - 1][0]
+        super().__init__(self._relevant(lines) if len(text) > LONG else [*enumerate(lines, 1)])
 
     def _relevant(self, all_lines: list[str]) -> list[tuple[int, str]]:
         """Return the lines that may belong to an encode; of too many, the first and last ones."""
@@ -309,27 +302,23 @@ class Explanation:
         groups: dict[tuple[PrintedArguments, Report], list[int]] = {}
         for n, (request, report) in enumerate(zip(self.requests, self.reports, strict=True)):
             groups.setdefault((request, report), []).append(n)
-        return [
-            (self._title(ns), self.requests[ns[0]], self.reports[ns[0]]) for ns in groups.values()
-        ]
+        return [(self._title(numbers), *encode) for encode, numbers in groups.items()]
 
     def _title(self, numbers: list[int]) -> str:
-        places = [_lines(self.requests[n].lines) for n in numbers]
-        where = ", ".join(p for p in places[:4] if p) + (", ..." if len(places) > 4 else "")
+        lines = (self.requests[n].lines for n in numbers)
+        places = [f"line {a}" if a == b else f"lines {a}-{b}" for a, b in lines]
+        where = ", ".join(places[:4]) + (", ..." if len(places) > 4 else "")
         printer = self.requests[numbers[0]].printed_by
         who = f" (the form of {printer})" if printer else ""
         count = f" ({len(numbers)} times the same)" if len(numbers) > 1 else ""
-        return f"encode {numbers[0] + 1}{count}: {where or 'in the text'}{who}"
+        return f"encode {numbers[0] + 1}{count}: {where}{who}"
 
     def _head(self) -> str:
         count = len(self.reports)
         if not count:
             return "no encode was read"
         broken = sum(bool(report.violations) for report in self.reports)
-        missing = dict.fromkeys(name for request in self.requests for name in request.missing())
-        verdict = f"{broken} refused" if broken else "ok"
-        if missing and not broken:
-            verdict = f"nothing wrong in what is shown; not shown: {', '.join(missing)}"
+        verdict = f"{broken} refused" if broken else _not_shown(self.requests) or "ok"
         read = f"{counted(count, 'encode')} read, checked against the driver's rules on"
         return f"{read} {self.target}: {verdict}"
 
@@ -364,20 +353,15 @@ class Explanation:
         return fragment(parts)
 
 
-def _lines(lines: tuple[int, int]) -> str:
-    first, last = lines
-    if not first:
-        return ""
-    return f"line {first}" if first == last else f"lines {first}-{last}"
+def _not_shown(requests: Iterable[PrintedArguments]) -> str:
+    missing = dict.fromkeys(name for request in requests for name in request.missing())
+    return f"nothing wrong in what is shown; not shown: {', '.join(missing)}" if missing else ""
 
 
 def _one_line(report: Report, request: PrintedArguments) -> str:
     if report.violations:
         return f"refused: {counted(len(report.violations), 'violation')}"
-    missing = request.missing()
-    if not missing:
-        return "all arguments are in order: the driver accepts them"
-    return f"nothing wrong in what is shown; not shown: {', '.join(missing)}"
+    return _not_shown([request]) or "all arguments are in order: the driver accepts them"
 
 
 def _wrapped(line: str, indent: str) -> str:

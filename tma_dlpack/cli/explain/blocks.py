@@ -10,17 +10,23 @@ from typing import Final
 from tma_dlpack.checks.parse import DRIVER_ARGUMENTS
 from tma_dlpack.cli.explain.read import (
     CAST,
-    HEADING_TORN,
     LONGEST_LIST,
-    MASKED,
     Field,
-    Stream,
+    Lines,
     Value,
     fields_of,
     read_list,
     read_scalar,
 )
-from tma_dlpack.cli.explain.words import ARRAYS, CUTLASS, FORMS, GENERAL, NAMED, Form, meaning_of
+from tma_dlpack.cli.explain.words import (
+    ARRAYS,
+    CUTLASS,
+    FORMS,
+    GENERAL,
+    NAMED,
+    Entries,
+    Form,
+)
 from tma_dlpack.tables.arguments import MapKind
 
 FAR_LINES = 12  # between two fields of one printout, at most
@@ -77,8 +83,7 @@ class Block:
     @property
     def is_one_line(self) -> bool:
         """Whether nothing can stand between its parts."""
-        lines = {f.line for f in self.all_fields()}
-        return len(lines) <= 1
+        return len({f.line for f in self.all_fields()}) <= 1
 
     def all_fields(self) -> list[Field]:
         """Return every field and entry."""
@@ -90,6 +95,10 @@ class Block:
         if found.place is not None:
             return self.entries.get(found.argument, {}).get(found.place)
         return next((f for f in self.fields.get(found.argument, ()) if f.key == found.key), None)
+
+    def numbers(self, name: str) -> Entries:
+        """Return the numbers of an argument's first field; none if it has no field."""
+        return self.fields[name][0].value.numbers if name in self.fields else ()
 
     def put(self, found: Field) -> None:
         """Take a field."""
@@ -106,21 +115,20 @@ def form_of(block: Block) -> Form:
     """Return the row of the table that a block fits."""
     keys = frozenset(block.words.values())
     for form in FORMS:
-        if not form.fits(keys):
+        if not any(together <= keys for together in form.any_of):
             continue
         if form.name == "tma_dlpack.h" and "uTensorMapEncode" not in block.heading:
             continue
         if form is CUTLASS:  # its words are the driver's: lines without a sign before the value
-            strong = {f.key for f in block.all_fields() if f.strong}
             spaced = [f.separator in ("", " ") for f in block.all_fields()]
             own = {"gmemaddress", "format"} & keys or 2 * sum(spaced) > len(spaced)
-            if not strong <= set(form.keys) or not own or block.is_call:
+            if not own or block.is_call:
                 continue
         return form
     return GENERAL
 
 
-def blocks_in(streams: list[Stream]) -> list[Block]:
+def blocks_in(streams: list[Lines]) -> list[Block]:
     """Gather the fields of each stream in blocks; those that cannot be trusted are marked."""
     blocks = [(stream.process, block) for stream in streams for block in _blocks_of(stream)]
     named = [b for process, b in blocks if process]
@@ -132,30 +140,22 @@ def blocks_in(streams: list[Stream]) -> list[Block]:
     return [block for _, block in blocks]
 
 
-def _blocks_of(stream: Stream) -> list[Block]:
+def _blocks_of(stream: Lines) -> list[Block]:
     blocks = [Block()]
-    starts = [0, *(m.end() for m in re.finditer("\n", stream.text))]
     after = 0
-    for place, event in fields_of(stream, starts):
+    for place, event in fields_of(stream):
         if place < after:
             continue
         if isinstance(event, Field):
             _add(blocks, event)
             continue
-        line = stream.line_at(starts, place)
-        last = blocks[-1]
-        again = not last.arguments() and (last.fault or last.heading == event.strip())
-        near = again and line - last.last_line <= FAR_LINES  # a heading for which there is no block
-        blocks.append(Block(event.strip(), line, line, fault="mixed" if near else ""))
+        line = stream.line_at(place)
+        blocks.append(Block(event.strip(), line, line))
         call = _call(stream.text, place, event)
         if call is not None:
             found, after = call
-            end = stream.line_at(starts, after)
+            end = stream.line_at(after)
             _fill(blocks, [f._replace(line=line, last_line=end) for f in found])
-        elif HEADING_TORN.match(stream.text, place) and not MASKED.match(
-            stream.text, place + len("TMA Desc Addr:   ")
-        ):
-            blocks[-1].fault = "mixed"
     blocks = [b for b in blocks if b.fields or b.entries]
     _mark_mixed(blocks)
     return [b for b in blocks if b.shows_arguments or b.fault]
@@ -215,11 +215,9 @@ def _mark_mixed(blocks: list[Block]) -> None:
         words = _words_of(run)
         apart = len({block.first_line for block in run}) == len(run)  # a line each
         several = len(run) > 1 and not (apart and all(block.is_one_line for block in run))
-        parts = [
-            several and not _is_part_of(words, block, block is run[0], block is run[-1])
-            for block in run
-        ]
-        if any(parts) or any(block.fault == "mixed" for block in run):
+        ends = (run[0], run[-1])
+        parts = all(_is_part_of(words, b, b is ends[0], b is ends[1]) for b in run)
+        if (several and not parts) or any(block.fault == "mixed" for block in run):
             for block in run:
                 block.fault = "mixed"
 
@@ -234,14 +232,8 @@ def _is_rotated(block: Block) -> bool:
 
 
 def _same_printer(a: Block, b: Block) -> bool:
-    forms = form_of(a), form_of(b)
-    keys = set(a.words.values()), set(b.words.values())
-    if keys[0] <= set(forms[1].keys) or keys[1] <= set(forms[0].keys):
+    if any(set(x.words.values()) <= set(form_of(y).keys) for x, y in ((a, b), (b, a))):
         return True
-    if a.is_call or b.is_call:
-        return False
-    if forms[0].words or forms[1].words:
-        return forms[0] is forms[1]
     spelled = [{f.argument: f.word for f in block.all_fields()} for block in (a, b)]
     return all(spelled[0][name] == spelled[1][name] for name in spelled[0].keys() & spelled[1])
 
@@ -289,9 +281,8 @@ def _call(text: str, place: int, heading: str) -> tuple[list[Field], int] | None
     found = []
     for name, words in zip(names, arguments[count - len(names) :], strict=True):
         argument = CALL_NAMES.get(name, name)
-        named = meaning_of(re.sub(r"\W.*", "", words))
-        if named is not None and named[2] and named[0] != argument:
-            return None  # another argument's name: not all of the call is there
+        if argument not in NAMED and "CU_TENSOR_MAP" in words:
+            return None  # of another argument: not all of the call is there
         value = _passed(text, place, argument, words)
         if value.numbers or value.word:
             found.append(Field(argument, argument, argument, True, value, separator="call"))
@@ -352,14 +343,9 @@ def _fill(blocks: list[Block], found: list[Field]) -> None:
         return
     declared = blocks[-2]
     for name in ("global_dim", "box_dim"):
-        mine, theirs = call.fields.get(name), declared.fields.get(name)
-        pairs = (
-            zip(mine[0].value.numbers, theirs[0].value.numbers, strict=False)
-            if mine and theirs
-            else ()
-        )
+        pairs = zip(call.numbers(name), declared.numbers(name), strict=False)
         if any(a != b and None not in (a, b) for a, b in pairs):
-            return
+            return  # those of another encode
     call.fields = {**declared.fields, **call.fields}
     call.entries = {k: v for k, v in declared.entries.items() if k not in call.fields}
     call.words = {**declared.words, **call.words}

@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 from tma_dlpack.checks.check import find_violations
 from tma_dlpack.checks.parse import read_driver_call
 from tma_dlpack.checks.report import Report
+from tma_dlpack.checks.words import OF_DRIVER
 from tma_dlpack.cli.explain.blocks import CALL_NAMES
-from tma_dlpack.cli.explain.words import Entries, PrintedArguments
+from tma_dlpack.cli.explain.words import COLUMN, Entries, PrintedArguments
 from tma_dlpack.dlpack import Layout, TensorView
 from tma_dlpack.dlpack import judge as judge_layout
 from tma_dlpack.make.build import check_view
@@ -34,12 +35,12 @@ _ENTRY = re.compile(r"(\w+)\[(\d)\]")
 _CALL_NAMES = {ours: call for call, ours in CALL_NAMES.items()}
 #: Values that no rule minds, for arguments that are not shown.
 _HARMLESS = {
+    "tensor_data_type": 0,
     "interleave": 0,
     "swizzle": 0,
     "l2_promotion": 0,
     "oob_fill": 0,
     "global_address": _ALIGNED,
-    "channels_per_pixel": 16,
     "pixels_per_column": 1,
 }
 
@@ -110,16 +111,10 @@ def _violations(kind: Any, call: dict[str, Any], target: Target) -> list[Violati
     """Return what is broken; an enum's number that is no member does not hide the rest."""
     found = find_violations(read_driver_call(kind, call, target))
     unreadable = [v for v in found if v.rule == "ARGUMENT"]
-    if not unreadable:
+    named = _HARMLESS.keys() & {v.argument for v in unreadable}
+    harmless = {name: _HARMLESS[name] for name in named if call[name] != _HARMLESS[name]}
+    if not harmless:
         return list(found)
-    harmless = {v.argument: _HARMLESS.get(v.argument, 0) for v in unreadable}
-    for name, value in harmless.items():
-        if isinstance(call[name], tuple):
-            harmless[name] = (1,) * 16  # type: ignore[assignment]
-        elif call[name] == value:
-            return unreadable
-    if "tensor_rank" in harmless:
-        return unreadable
     return unreadable + _violations(kind, {**call, **harmless}, target)
 
 
@@ -151,9 +146,8 @@ def _filled(read: PrintedArguments, given: Mapping[str, int], data_type: Any) ->
     }
     if read.kind == "tiled":
         return {**call, "box_dim": _entries(read.box_dim, (unit, *(1,) * (count - 1))[:count])}
-    call["channels_per_pixel"] = read.channels_per_pixel or unit
-    if read.channels_per_pixel is not None:
-        call["channels_per_pixel"] = read.channels_per_pixel
+    channels = read.channels_per_pixel
+    call["channels_per_pixel"] = unit if channels is None else channels
     call["pixels_per_column"] = option("pixels_per_column")
     lower, upper = read.pixel_box_lower_corner, read.pixel_box_upper_corner
     spatial = (0,) * max(0, count - 2 if read.kind == "im2col" else 1)
@@ -243,6 +237,9 @@ _LINE = re.compile(
 )
 
 
+_OPTIONS = ("elem_strides", "interleave_layout", "swizzle", "l2_fetch_size", "oobfill")
+
+
 class RefusedCall(NamedTuple):
     """A call of ``tma_dlpack::make_tma_descriptor`` that threw."""
 
@@ -256,27 +253,14 @@ class RefusedCall(NamedTuple):
             view = TensorView(read.global_address or 0, *judge_layout(self.layout), "DLTensor")
         except TmaPreconditionError as error:
             return Report(error.violations)
+        given: dict[str, Any] = {"rules": self.rules, "target": target}
+        for name in _OPTIONS + (("box_sizes",) if read.kind == "tiled" else COLUMN):
+            value = getattr(read, OF_DRIVER.get(name, name))
+            given[name] = value[::-1] if isinstance(value, tuple) else value
         own_type = data_type_of(view.dtype)
-        given: dict[str, Any] = {
-            "elem_strides": _row_major(read.element_strides),
-            "interleave_layout": read.interleave,
-            "swizzle": read.swizzle,
-            "l2_fetch_size": read.l2_promotion,
-            "oobfill": read.oob_fill,
-            "data_type": None if read.data_type == own_type else read.data_type,
-            "rules": self.rules,
-            "target": target,
-        }
+        given["data_type"] = None if read.data_type == own_type else read.data_type
         if read.kind == "tiled":
-            own = {"allow": (), "shape": None, "strides": None, "offset": 0}
-            given = {"box_sizes": _row_major(read.box_dim), **given, **own}
-        else:
-            given |= {
-                "pixel_box_lower_corner": _row_major(read.pixel_box_lower_corner),
-                "pixel_box_upper_corner": _row_major(read.pixel_box_upper_corner),
-                "channels_per_pixel": read.channels_per_pixel,
-                "pixels_per_column": read.pixels_per_column,
-            }
+            given |= {"allow": (), "shape": None, "strides": None, "offset": 0}
         return check_view(read.kind, view, given)
 
 
@@ -285,17 +269,10 @@ def refused_calls(text: str) -> Iterator[tuple[int, RefusedCall]]:
     for found in _LINE.finditer(text):
         rules, dtype, device, shape, strides, why = found.groups()
         codes = (*_integers(device), *_integers(dtype))
-        if len(codes) != 5:
-            continue
         sizes, steps = _integers(shape), None if strides is None else _integers(strides)
-        layout = Layout(*codes, 0, sizes, steps)
-        if steps is None or len(steps) == len(sizes):
-            yield found.start(), RefusedCall(rules, layout, why)
+        if len(codes) == 5 and (steps is None or len(steps) == len(sizes)):
+            yield found.start(), RefusedCall(rules, Layout(*codes, 0, sizes, steps), why)
 
 
 def _integers(text: str | None) -> tuple[int, ...]:
     return tuple(map(int, text.split(", "))) if text else ()
-
-
-def _row_major(entries: Entries | None) -> Entries | None:
-    return None if entries is None else entries[::-1]

@@ -293,9 +293,7 @@ class _Lists:
         count, size = len(values), self.bits and self.bits // 8
         shows_size = not self.form.words and values[:1] and values[0] in (1, 2, 4, 8, size)
         if count in (rank, MAX_RANK) and (leading or shows_size):
-            if values[0] not in (0, 1, 2, 4, 8):
-                return False
-            if size and values[0] not in (size, 0, self.unit == "elements"):
+            if values[0] not in ((0, size, self.unit == "elements") if size else (0, 1, 2, 4, 8)):
                 return False
             if not size and values[0] and self.unit != "elements":
                 self.element_bytes, self.bits = values[0], 8 * values[0]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import bisect
 import re
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 from tma_dlpack.cli.explain.words import (
@@ -43,30 +44,27 @@ _PROCESS = re.compile(
 _IN_NUMBER = re.compile("(?<=\\d)[\xa0\u2009\u202f](?=\\d)")  # a space that groups digits
 
 
-class Stream(NamedTuple):
-    """What one process wrote: its text without prefixes, and the line of the log of each line."""
+class Lines:
+    """Lines with their numbers in the log, and the process that wrote them, if they name it."""
 
-    text: str
-    lines: tuple[int, ...]
-    process: str
+    def __init__(self, numbered: list[tuple[int, str]], process: str = "") -> None:
+        self.numbered, self.process = numbered, process
+        self.text = "\n".join(line for _, line in numbered)
+        self._starts = [0, *accumulate(len(line) + 1 for _, line in numbered)]
 
-    def line_at(self, starts: list[int], place: int) -> int:
-        """Return the line of the log at a place of the text."""
-        return self.lines[bisect.bisect_right(starts, place) - 1]
+    def line_at(self, place: int) -> int:
+        """Return the number of the line at a place of `text`."""
+        return self.numbered[bisect.bisect_right(self._starts, place) - 1][0]
 
 
-def streams_of(numbered: list[tuple[int, str]]) -> list[Stream]:
+def streams_of(numbered: list[tuple[int, str]]) -> list[Lines]:
     """Split numbered lines by the process that each names; prefixes of lines are left out."""
-    contents: dict[str, list[str]] = {}
-    numbers: dict[str, list[int]] = {}
+    streams: dict[str, list[tuple[int, str]]] = {}
     for number, line in numbered:
         process, content = _split_prefix(line)
-        contents.setdefault(process, []).append(content)
-        numbers.setdefault(process, []).append(number)
-    return [
-        Stream(MULTI_WORD.sub(r"\1_\2", "\n".join(parts)), tuple(numbers[process]), process)
-        for process, parts in contents.items()
-    ]
+        content = MULTI_WORD.sub(r"\1_\2", content)
+        streams.setdefault(process, []).append((number, content))
+    return [Lines(lines, process) for process, lines in streams.items()]
 
 
 def plain(text: str) -> str:
@@ -147,7 +145,7 @@ _GOES_ON = re.compile(  # broken by a terminal's width
 )
 _END_OF_TEXT = re.compile(r"[ \t`'\"]*\Z")
 _NOTHING_FOLLOWS = re.compile(r"[\s`'\":=]*\Z")
-MASKED = re.compile(
+_MASKED = re.compile(
     r"[(\[{<\"']*[ \t]*(?:0[xX])?[0-9a-fA-F]*(?:[xX*?#]{2,}|…|\.{3}|[*?]|[a-z]+[>\]])"
 )
 
@@ -185,9 +183,7 @@ def read_list(text: str, at: int) -> Value:
     style = "".join(sorted(set(re.findall(r",?[ \t]|,", row[0]))))
     style = "grouped?" if _GROUPED.fullmatch(row[0]) else style
     fault, unit, end = _after(text, row.end(), f"{row[0]} ", style)
-    if re.match(r"[ \t]*[\[({]", text[row.end() : row.end() + 40]):
-        fault = fault or "unread"  # an address, and the list behind it
-    elif re.fullmatch(r"0[xX]\w{9,16}|14\d{13,}", row[0]):  # decimal: of the stack
+    if re.fullmatch(r"0[xX]\w{9,16}|14\d{13,}", row[0]):  # decimal: of the stack
         fault = "address"
     pieces = [n for n in re.split(r"[,\s]+", row[0]) if n]
     return Value(tuple(map(_int, pieces)), "", fault, end, style, len(pieces) > 1, unit)
@@ -216,7 +212,7 @@ def _bracketed(text: str, opens: int) -> Value:
     is_list = all(map(_PIECE.fullmatch, pieces)) and len(pieces) <= 32
     if not is_list or all(n is None for n in numbers):
         is_torn = inside[:1].isdigit() or inside[:1] == ","
-        return Value(fault="prose" if not is_torn or MASKED.match(inside) else "torn")
+        return Value(fault="prose" if not is_torn or _MASKED.match(inside) else "torn")
     after = text[end + 1 : end + 2]
     if after in tuple("([{") or after.isalnum():
         return Value(fault="torn")
@@ -253,10 +249,6 @@ def _after(text: str, end: int, shown: str, style: str = "") -> tuple[str, str, 
     word = after and after["word"]
     behind = after.end() if after else end
     known = not word or meaning_of(word) or re.match(r"[ \t]*[:=(]", text[behind : behind + 8])
-    if text[end : end + 1] in tuple("([{") or re.match(
-        r",(?!\d{3}\b)[\d,(\[]", text[end : end + 3]
-    ):
-        return "torn", "", end
     grouped = re.match(r",[ \t]*[\d*?#]", text[end : end + 4]) or (
         "," in style and style not in (",", ", ", ",\t") and re.search(r",\d{3}\b", shown)
     )
@@ -272,7 +264,7 @@ def _nothing(text: str, at: int) -> Value:
     line = text[at : at + 80].partition("\n")[0].strip()
     if not line:
         return Value(fault="cut")
-    if MASKED.match(line):
+    if _MASKED.match(line):
         return Value(fault="unread")
     return Value(fault="torn" if line[0] in "0123456789,()" else "prose")
 
@@ -324,7 +316,6 @@ class Field(NamedTuple):
     unit: str = ""
     separator: str = ""
     place: str | None = None  # of an entry printed by itself, as in name[0] = 64
-    leads: bool = False  # its line
     follows: str = ""  # the character before the word, blanks left out
     line: int = 0
     last_line: int = 0
@@ -341,12 +332,11 @@ _ORPHAN = re.compile(r"^[ \t]*\d{1,20},?[ \t]*$", re.MULTILINE)  # an entry with
 _REST_OF_LIST = re.compile(
     r"^[ \t]*(?:[\d, \t]*\)|,)[\d,() \t]*$|^[ \t]*\([\d, \t]*$", re.MULTILINE
 )
-HEADING_TORN = re.compile(r"TMA Desc Addr:(?![ \t]*(?:0x)?[0-9a-fA-F]{1,16}(?:[ \t\n]|$))")
 _UNITS = {"bytes": "bytes", "byte": "bytes", "b": "bytes", "elements": "elements"}
 _UNITS |= {"element": "elements", "elems": "elements", "elem": "elements", "values": "elements"}
 
 
-def fields_of(stream: Stream, starts: list[int]) -> Iterator[tuple[int, str | Field]]:
+def fields_of(stream: Lines) -> Iterator[tuple[int, str | Field]]:
     """Return places where a printout begins, and fields, in the order of the text."""
     text = stream.text
     marks = sorted(
@@ -363,7 +353,7 @@ def fields_of(stream: Stream, starts: list[int]) -> Iterator[tuple[int, str | Fi
             if mark.strip():
                 yield place, mark
             elif place >= after:
-                line = stream.line_at(starts, place)
+                line = stream.line_at(place)
                 rest = Value(fault="orphan" if mark else "torn")
                 yield place, Field("", "", "", True, rest, line=line, last_line=line)
         if word.start() < after:
@@ -375,8 +365,8 @@ def fields_of(stream: Stream, starts: list[int]) -> Iterator[tuple[int, str | Fi
         found = meaning and _read_field(text, word, *meaning)
         if found:
             after = max(word.end(), found.value.end)
-            first = stream.line_at(starts, word.start())
-            last = stream.line_at(starts, max(word.start(), after - 1))
+            first = stream.line_at(word.start())
+            last = stream.line_at(max(word.start(), after - 1))
             yield word.start(), found._replace(line=first, last_line=last)
 
 
@@ -426,7 +416,7 @@ def _read_field(
         value = value._replace(fault="cut" if at_end else value.fault if torn else "lost")
     unit = _UNITS.get(unit or value.unit.lower(), "")
     separator = separator or ("" if opens else " ")
-    return Field(argument, key, word[0], strong, value, unit, separator, index, leads, before)
+    return Field(argument, key, word[0], strong, value, unit, separator, index, before)
 
 
 def _is_end_of_word(text: str, word: re.Match[str], key: str) -> bool:

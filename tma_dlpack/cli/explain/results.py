@@ -5,8 +5,9 @@ Also where projects print arguments that are not in the text.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from tma_dlpack.checks.report import Report
@@ -19,10 +20,7 @@ from tma_dlpack.tables.limits import INNER_BYTES, PACKED_GROUP
 # -- encodes without arguments --------------------------------------------------------------------
 
 #: Pattern, printer, where the arguments would be.
-HEADINGS: Final = tuple(
-    (re.compile(pattern), printer, where)
-    for pattern, printer, where in rows(
-        r"""
+HEADINGS: Final = rows(r"""
 Failed to create tensormap\s*\n\s*Dim: | kerutils (FlashMLA) | it prints two lines to standard error
     and all arguments to standard output: add those
 Failed to create tensormap with cuTensorMapEncodeTiled | XLA | it prints none; the dump of
@@ -48,9 +46,7 @@ Failed to initialize the TMA descriptor | CUTLASS or TensorRT-LLM | they print t
     this line, to standard error: paste those lines
 Failed to create (?:a )?(?:TMA descriptor|tensor ?map) | an encoder | print every argument beside
     the result
-"""
-    )
-)
+""")
 
 # -- results of the driver ------------------------------------------------------------------------
 
@@ -86,39 +82,44 @@ RESULTS: Final[tuple[Result, ...]] = tuple(
 999 | UNKNOWN | unknown error
 """)
 )
-_BY_CODE: Final = {result.code: result for result in RESULTS}
-_BY_NAME = {result.name: result for result in RESULTS}
 #: An error of a kernel; every later call of the process returns it, an encode too.
 STICKY: Final = frozenset({700, 702, 710, 714, 715, 716, 717, 718, 719, 999})
 
-#: What the runtime calls the results of a launch.
+#: What the runtime calls these: cudaErrorIllegalAddress, ...
 _RUNTIME: Final = {
-    "cudaErrorIllegalAddress": 700,
-    "cudaErrorLaunchTimeout": 702,
-    "cudaErrorIllegalInstruction": 715,
-    "cudaErrorMisalignedAddress": 716,
-    "cudaErrorLaunchFailure": 719,
+    "cudaError" + r.name[11:].title().replace("_", "").replace("Failed", "Failure"): r
+    for r in RESULTS
+    if r.code in STICKY
 }
-_BY_NAME |= {name: _BY_CODE[code] for name, code in _RUNTIME.items()}
-_RESULT_NAME = re.compile("|".join(sorted(_BY_NAME, key=len, reverse=True)))
+#: Words that only CUDA says; others count where the line speaks of CUDA or of a map.
+_OF_CUDA_ALONE = frozenset({700, 702, 710, 714, 715, 717, 719})
+_KNOWN: Final = _RUNTIME | {key: r for r in RESULTS for key in (str(r.code), r.name, r.words)}
+
+
+def _one_of(keys: Iterable[str]) -> str:
+    """Return a pattern of any of some keys, the longest first."""
+    return "(?P<key>" + "|".join(map(re.escape, sorted(keys, key=len, reverse=True))) + ")"
+
+
 #: Words that only CUDA says; others count where the line speaks of CUDA or of a map.
 _OF_CUDA_ALONE = frozenset({700, 702, 710, 714, 715, 717, 719})
 _ABOUT = r"(?:CUDA|cuda|Triton Error|descriptor|[Tt]ensor ?[Mm]ap)[^\n]{0,120}?\b"
-_BY_WORDS: Final = {result.words: result for result in RESULTS}
-_LONGEST_FIRST = "|".join(map(re.escape, sorted(_BY_WORDS, key=len, reverse=True)))
-_RESULT_WORDS = re.compile(rf"(?P<about>{_ABOUT})?(?P<words>{_LONGEST_FIRST})")
-_RESULT_CODE = re.compile(
-    r"(?:TMA descriptor|TMA desc|tensor ?map|[Tt]ensor map|TensorMapEncode\w*|CUresult)"
-    r"(?: [A-Za-z_]\w*| \d{1,3}(?=:))?(?:,? ?(?:error code|code|failed|returned|error|result))*"
-    r"[ ,:=(]{1,3}(?P<code>\d{1,3})(?![\w.])"
+#: What shows a result: a code beside a word, or alone; a name; the driver's words.
+_PATTERNS: Final = tuple(
+    re.compile(pattern, re.MULTILINE)
+    for pattern in (
+        r"(?:TMA descriptor|TMA desc|tensor ?map|[Tt]ensor map|TensorMapEncode\w*|CUresult)"
+        r"(?: [A-Za-z_]\w*| \d{1,3}(?=:))?(?:,? ?(?:error code|code|failed|returned|error|result))*"
+        r"[ ,:=(]{1,3}(?P<key>\d{1,3})(?![\w.])",
+        r"(?:CUDA|cuda|[Ll]aunch|[Kk]ernel)\w*[^\n]{0,60}?(?:error|code|result|status|returned)"
+        r"\W{1,4}(?P<key>7\d\d|999)(?![\w.])",
+        r"^\W*(?P<key>7\d\d|999)\W*$",
+        r"(?:^|: )(?P<key>misaligned address)\W*$",
+        _one_of([*(result.name for result in RESULTS), *_RUNTIME]),
+        _ABOUT + _one_of(result.words for result in RESULTS),
+        _one_of(result.words for result in RESULTS if result.code in _OF_CUDA_ALONE),
+    )
 )
-_LAUNCH_CODE = re.compile(  # a code alone, or beside such a word
-    r"^\W*(?P<alone>7\d\d|999)\W*$"
-    r"|(?:CUDA|cuda|[Ll]aunch|[Kk]ernel)\w*[^\n]{0,60}?(?:error|code|result|status|returned)\W{1,4}"
-    r"(?P<code>7\d\d|999)(?![\w.])",
-    re.MULTILINE,
-)
-_MISALIGNED = re.compile(r"(?:^|: )misaligned address\W*$", re.MULTILINE)
 _HANGS = re.compile(
     r"\b(?:kernel|launch|program|process|script|copy|load|wait)\b[^\n.]{0,40}?"
     r"\b(?:hangs?|hung|hanging|deadlocks?|is stuck|never (?:returns|finishes|completes|ends))\b",
@@ -132,19 +133,10 @@ def results_of(text: str) -> list[Result]:
     >>> [r.code for r in results_of("the TMA descriptor 700 ... misaligned address")]
     [700, 716]
     """
-    found: list[tuple[int, Result | None]] = []
-    for pattern in (_RESULT_CODE, _LAUNCH_CODE):
-        for match in pattern.finditer(text):
-            code = next(int(group) for group in match.groups() if group)
-            found.append((match.start(), _BY_CODE.get(code)))
-    found += [(m.start(), _BY_NAME[m[0]]) for m in _RESULT_NAME.finditer(text)]
-    found += [(m.start(), _BY_CODE[716]) for m in _MISALIGNED.finditer(text)]
-    for match in _RESULT_WORDS.finditer(text):
-        result = _BY_WORDS[match["words"]]
-        if match["about"] or result.code in _OF_CUDA_ALONE:
-            found.append((match.start(), result))
-    in_order = sorted(found, key=lambda item: item[0])
-    return list(dict.fromkeys(result for _, result in in_order if result))
+    matches = (match for pattern in _PATTERNS for match in pattern.finditer(text))
+    found = [(match.start(), _KNOWN.get(match["key"])) for match in matches]
+    found.sort(key=lambda item: item[0])
+    return list(dict.fromkeys(result for _, result in found if result))
 
 
 # -- after the launch -----------------------------------------------------------------------------
@@ -219,9 +211,7 @@ def _facts(read: PrintedArguments) -> dict[str, str]:
     facts["unit"] = f"with this map, a multiple of {INNER_BYTES * 8 // row.element_bits} elements"
     box, steps = read.box_dim or (), read.element_strides or ()
     if box and len(box) == len(steps) and None not in (*box, *steps):
-        count = 1
-        for extent, step in zip(box, steps, strict=True):
-            count *= -(-(extent or 0) // (step or 1))
+        count = math.prod(-(-(e or 0) // (s or 1)) for e, s in zip(box, steps, strict=True))
         tx_bytes = count * row.element_bits // 8
         if row.is_packed:
             tx_bytes = count // PACKED_GROUP * row.smem_chunk_bytes
@@ -307,9 +297,9 @@ def mixed_note(lines: tuple[int, int], text: str, around: str) -> str:
         "(or threads) is mixed here, or parts of lines are missing, so that no number can be "
         "trusted and none is read. Run one process, or paste one whole block."
     )
-    codes = dict.fromkeys(int(n) for n in re.findall(r"(?<![\w.])\d{3}(?![\w.])", around))
-    for result in (_BY_CODE[code] for code in codes if code in STICKY):
-        if result.name not in text:
+    codes = dict.fromkeys(re.findall(r"(?<![\w.])\d{3}(?![\w.])", around))
+    for result in (_KNOWN[code] for code in codes if code in _KNOWN):
+        if result.code in STICKY and result.name not in text:
             note += (
                 f" {result.code} stands in it: if that is the result, it is {result.name} "
                 f"({result.words}), the error of an earlier kernel. {_HOW_TO_FIND}"
@@ -321,7 +311,7 @@ def where_notes(text: str, is_mixed: bool) -> list[str]:
     """Return where a known project prints its arguments, and which formats can be read."""
     notes = []
     for pattern, printer, where in HEADINGS:
-        if not is_mixed and pattern.search(text):
+        if not is_mixed and re.search(pattern, text):
             notes.append(f"{printer}: the arguments of the encode are not in the text; {where}")
             break
     names = ", ".join(form.name for form in FORMS)

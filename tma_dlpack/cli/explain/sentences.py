@@ -8,13 +8,14 @@ words.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
+from tma_dlpack.checks import RULES
 from tma_dlpack.checks.report import Report
+from tma_dlpack.checks.words import OF_DRIVER
 from tma_dlpack.cli.explain.judge import judge
 from tma_dlpack.cli.explain.words import PrintedArguments, rows
-from tma_dlpack.tables import limits
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.errors import Violation
 from tma_dlpack.tables.limits import STRIDE_BYTES_END
@@ -145,44 +146,32 @@ def _sentences() -> Iterator[Sentence]:
 SENTENCES: Final = tuple(_sentences())
 
 
-def _in_words(numbers: Mapping[str, Any]) -> dict[str, str]:
-    """Return limits as sentences have them: large powers of two as such."""
-    found = {name: n for name, n in numbers.items() if isinstance(n, int)}
-    large = {name for name, n in found.items() if n >= 1 << 20 and n & (n - 1) == 0}
-    return {k: f"2^{n.bit_length() - 1}" if k in large else str(n) for k, n in found.items()}
-
-
-#: Rule | argument | the limit | what to do. For checks without numbers, which have no report.
-_LIMITS: Final = """
-ADDRESS_ALIGNED | global_address | it must be a multiple of {INNER_BYTES} bytes (32 with interleave
-    32B) | start the tensor at an aligned element, or copy it: x.clone()
-ADDRESS_NULL | global_address | it must not be 0 | skip an empty tensor
-RANK | tensor_rank | it must be 1..{MAX_RANK} | merge dimensions, or make one map per slice
-RANK_INTERLEAVED | interleave | the rank must be at least {MIN_RANK_INTERLEAVED} | use interleave
-    none
-DIM_RANGE | global_dim | each must be 1..{MAX_DIM} | skip an empty tensor; split one that is too
-    long
-STRIDE_ALIGNED | global_strides | each must be a multiple of {INNER_BYTES} bytes (32 with interleave
-    32B) | pad the inner dimension so that each row is a multiple of {INNER_BYTES} bytes
-STRIDE_RANGE | global_strides | each must be less than {STRIDE_BYTES_END} bytes, and not negative |
-    index this dimension instead, and make one map per slice; look for 32-bit overflow
-STRIDE_INNERMOST | global_strides | the innermost stride must be one element | make the last
-    dimension contiguous: x.contiguous(), or describe the transpose
-STRIDE_UNIQUE | global_strides | each must be 0 or at least what the dimension inside it spans |
-    permute the tensor so that strides descend, or check only the driver's rules: rules='driver'
-BOX_RANK | box_dim | it must have one entry per dimension | pass one entry each
-BOX_RANGE | box_dim | each must be 1..{MAX_BOX} | copy a larger tile in several steps
-BOX_IN_SHAPE | box_dim | each must be 1..min(extent, {MAX_BOX}) | shrink the box, or check only the
-    driver's rules: rules='driver'
-BOX_INNER_16B | box_dim | its inner row must be a multiple of {INNER_BYTES} bytes | widen the inner
-    box to a multiple of {INNER_BYTES} bytes
-BOX_SWIZZLE_SPAN | box_dim | its inner row must not be wider than the swizzle span | narrow the
-    inner box to the span and copy in several steps, or use a wider swizzle
-BOX_SMEM | box_dim | the box must fit shared memory | shrink the box
-ELEM_STRIDES_RANGE | element_strides | each must be 1..{MAX_ELEM_STRIDE} | use 1
-INTERLEAVE_32B_SWIZZLE | swizzle | it must be bytes32 | use swizzle 32B
-OOB_NAN | oob_fill | NaN fill is for floating-point types | fill with zeros
-CAPABILITY | target | compute capability 9.0 or later | use a Hopper or newer GPU
+#: Rule | what to do about it. For checks that show no numbers, which have no report.
+_FIXES: Final = """
+ADDRESS_ALIGNED | start the tensor at an aligned element, or copy it: x.clone()
+ADDRESS_NULL | skip an empty tensor
+RANK | merge dimensions, or make one map per slice
+RANK_INTERLEAVED | use interleave none
+DIM_RANGE | skip an empty tensor; split one that is too long
+STRIDE_ALIGNED | pad the inner dimension so that each row is a multiple of 16 bytes
+STRIDE_RANGE | index this dimension instead, and make one map per slice; look for 32-bit overflow
+STRIDE_INNERMOST | make the last dimension contiguous: x.contiguous(), or describe the transpose
+STRIDE_UNIQUE | permute the tensor so that strides descend, or check only the driver's rules:
+    rules='driver'
+BOX_RANK | pass one entry each
+BOX_RANGE | copy a larger tile in several steps
+BOX_IN_SHAPE | shrink the box, or check only the driver's rules: rules='driver'
+BOX_INNER_16B | widen the inner box to a multiple of 16 bytes
+BOX_SWIZZLE_SPAN | narrow the inner box to the span and copy in several steps, or use a wider
+    swizzle
+BOX_SMEM | shrink the box
+ELEM_STRIDES_RANGE | use 1
+INTERLEAVE_32B_SWIZZLE | use swizzle 32B
+OOB_NAN | fill with zeros
+CAPABILITY | use a Hopper or newer GPU
+"""
+#: Of instructions, not of an encode: rule | argument | limit | what to do.
+_INSTRUCTIONS: Final = """
 GATHER4 | box_dim | gather4 needs a map of rank 2 whose box has one row: each copy names four rows |
     make a map with box_sizes=(1, columns), and copy 4 x columns elements at a time
 SCATTER4 | target | scatter4 exists on compute capability 10.x and 11.0 (sm_100a, sm_103a, sm_110a)
@@ -191,10 +180,21 @@ SCATTER4 | target | scatter4 exists on compute capability 10.x and 11.0 (sm_100a
 GATHER4_TARGET | target | gather4 came with compute capability 10.0; sm_120 and sm_121 have it for
     .shared::cta alone | load the rows with ordinary loads; write .shared::cta on sm_120 and sm_121
 """
-#: Rule -> argument, limit, fix; numbers are those of `tables.limits`.
-LIMITS: Final[dict[str, tuple[str, ...]]] = {
-    rule: tuple(rest) for rule, *rest in rows(_LIMITS.format(**_in_words(vars(limits))))
-}
+
+
+def _limits() -> Iterator[tuple[str, tuple[str, str, str]]]:
+    for rule, argument, limit, fix in rows(_INSTRUCTIONS):
+        yield rule, (argument, limit, fix)
+    of_encodes = {rule.id: rule for rule in RULES}
+    for name, fix in rows(_FIXES):
+        of_encode = of_encodes[name]
+        argument = str(of_encode.on)
+        limit = f"it must {of_encode.asks or of_encode.must}"
+        yield name, (OF_DRIVER.get(argument, argument), limit, fix)
+
+
+#: Rule -> argument, limit, fix.
+LIMITS: Final = dict(_limits())
 
 _FAILED = re.compile(  # on the line of a sentence
     r"error|exception|assert|failed|abort|fatal|what\(\)|terminate|^[ \t>|]*\[\d+\] ",
@@ -205,14 +205,6 @@ _SHOWS_VALUE = re.compile(  # so does no document
     r"|(?:dims|strides) [(\[]\d|\(\d+\) \* elem|\d\) must"
 )
 _HEADING = "Invalid TMA descriptor arguments"  # of TileLang, above its checks
-
-
-def rule_of(sentence: Sentence, found: re.Match[str]) -> str:
-    """Return the rule that a sentence is about; a stride's number says which of two."""
-    if sentence.rule != "STRIDE":
-        return sentence.rule
-    stride = int(found["bytes"])
-    return "STRIDE_RANGE" if not 0 <= stride < STRIDE_BYTES_END else "STRIDE_ALIGNED"
 
 
 def sentences_in(text: str) -> list[tuple[Sentence, re.Match[str]]]:
@@ -236,22 +228,19 @@ def report_of(
     sentence: Sentence, found: re.Match[str], line: int, target: Target
 ) -> tuple[PrintedArguments, Report]:
     """Turn a project's own error message into a report; check its numbers if it shows them."""
-    groups = found.groupdict()
     strides = None
-    if "entry" in groups and "bytes" in groups:
-        strides = (*(None,) * int(groups["entry"]), int(groups["bytes"]))
-    arguments = PrintedArguments(
-        global_strides=strides, printed_by=sentence.printer, lines=(line, line)
-    )
-    if strides is not None:
-        report = judge(arguments, (), target)
-        if not report.ok:
-            return arguments, report
-    return arguments, Report((_violation(sentence, found),))
+    if "entry" in found.groupdict():
+        strides = (*(None,) * int(found["entry"]), int(found["bytes"]))
+    read = PrintedArguments(global_strides=strides, printed_by=sentence.printer, lines=(line, line))
+    report = judge(read, (), target)
+    return read, report if report.violations else Report((_violation(sentence, found),))
 
 
 def _violation(sentence: Sentence, found: re.Match[str]) -> Violation:
-    rule = rule_of(sentence, found)
+    rule = sentence.rule
+    if rule == "STRIDE":  # its number shows which of two
+        in_range = 0 <= int(found["bytes"]) < STRIDE_BYTES_END
+        rule = "STRIDE_ALIGNED" if in_range else "STRIDE_RANGE"
     argument, limit, fix = LIMITS[rule]
     return Violation(
         rule=rule,
@@ -308,10 +297,10 @@ element type | use an operation that this element type has
 def _device_fix(found: str, limit: str) -> str:
     """Return what to change after a failed check on the device."""
     words = f"{found}; {limit}"
-    fixes = (
-        fix for pattern, fix in rows(_DEVICE_FIXES) if re.search(pattern, words, re.IGNORECASE)
-    )
-    return next(fixes, f"change the call: {limit}")
+    for pattern, fix in rows(_DEVICE_FIXES):
+        if re.search(pattern, words, re.IGNORECASE):
+            return fix
+    return f"change the call: {limit}"
 
 
 def device_checks(text: str) -> Iterator[tuple[int, Violation]]:
