@@ -10,7 +10,7 @@ from typing import Any, SupportsIndex
 from tma_dlpack import driver
 from tma_dlpack.dlpack import TensorView, as_tensor_view
 from tma_dlpack.make.tiled import make_tma_descriptor
-from tma_dlpack.tables.coerce import aligned, integer_of, integers_of, shown
+from tma_dlpack.tables.coerce import aligned, integers_of, shown
 from tma_dlpack.tables.enums import (
     DataType,
     Ints,
