@@ -34,8 +34,8 @@ extern "C" __global__ void __cluster_dims__(conv::Choose::cluster) __launch_boun
   const int pixels = image.width * image.height * image.images;
   const int channel_blocks = (image.channels + TILE_K - 1) / TILE_K;
 
-  // The first pixel of the tile, and the tap and channel of the next load. All that is divided is divided
-  // once a tile: one thread issues every load, and the tensor core would wait for it.
+  // The first pixel of the tile, and the tap and channel of the next load. The pixel is computed once a
+  // tile, as one thread issues every load: three divisions before each of them take its time.
   run(out, Tiles<Choose>(pixels, out_channels), 9 * channel_blocks * TILE_K,
       [&, w = 0, h = 0, n = 0, tap = 0, c = 0](const Ring<Choose>& ring, Barrier* full, int2 place,
                                               int k0) mutable

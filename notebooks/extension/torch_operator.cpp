@@ -16,8 +16,8 @@ cudaError_t launch_double_tiles(const CUtensorMap& x, const CUtensorMap& out, st
 namespace
 {
 
-// The map holds the tensor's address, so it is made in each call: a few hundred nanoseconds. What is
-// refused throws tma_dlpack::refused, whose line Python shows and `python -m tma_dlpack explain` reads.
+// The map holds the tensor's address, so it is made in each call. What is refused throws
+// tma_dlpack::refused, whose line Python shows and `python -m tma_dlpack explain` reads.
 CUtensorMap map_of(const at::Tensor& matrix)
 {
   tma_dlpack::MakeOptions options;
