@@ -7,14 +7,17 @@
 #include <tma_dlpack_make.hpp>
 #include <torch/library.h>
 
+#include <stdexcept>
+#include <string>
+
 cudaError_t launch_double_tiles(const CUtensorMap& x, const CUtensorMap& out, std::int64_t rows,
                                 std::int64_t columns, cudaStream_t stream);
 
 namespace
 {
 
-// The map holds the tensor's address, so it is made in each call: a few hundred nanoseconds. What is
-// refused throws tma_dlpack::refused, whose line Python shows and `python -m tma_dlpack explain` reads.
+// The map holds the tensor's address, so it is made in each call. What is refused throws
+// tma_dlpack::refused, whose line Python shows and `python -m tma_dlpack explain` reads.
 CUtensorMap map_of(const at::Tensor& matrix)
 {
   tma_dlpack::MakeOptions options;
@@ -24,8 +27,9 @@ CUtensorMap map_of(const at::Tensor& matrix)
 
 at::Tensor doubled(const at::Tensor& x)
 {
-  TORCH_CHECK_VALUE(x.dim() == 2 && x.scalar_type() == at::kFloat,
-                    "doubled takes a float32 matrix, not ", x.dim(), " dimensions of ", x.scalar_type());
+  if (x.dim() != 2 || x.scalar_type() != at::kFloat)  // a ValueError in Python
+    throw std::invalid_argument("doubled takes a float32 matrix, not " + std::to_string(x.dim()) +
+                                " dimensions of " + c10::toString(x.scalar_type()));
   const c10::cuda::CUDAGuard guard(x.device());  // the stream and the launch are those of x's GPU
   const at::Tensor out = at::empty(x.sizes(), x.options());
   if (x.numel() == 0) return out;  // a grid of 0 blocks is an error
