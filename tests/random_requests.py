@@ -10,9 +10,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import ml_dtypes  # noqa: F401  # NumPy knows its types by name then
 import numpy as np
-import torch
 
 from tma_dlpack.checks import ALLOWABLE
 from tma_dlpack.tables.enums import (
@@ -24,6 +22,12 @@ from tma_dlpack.tables.enums import (
     c_name,
 )
 from tma_dlpack.tables.targets import TARGETS, Target
+
+try:
+    import ml_dtypes  # noqa: F401  # NumPy knows its types by name then
+    import torch
+except ImportError:  # then the tensors are NumPy's
+    torch = None
 
 KINDS = ("tiled", "im2col", "im2col_wide")
 
@@ -53,12 +57,12 @@ _WILD_OFFSETS = (
 _NUMPY = ("u1", "u2", "u4", "i4", "u8", "i8", "f2", "f4", "f8", "?")
 _NUMPY_ODD = ("i1", "i2", "c8", "c16", ">f4")
 _TORCH_VIEWS = {
-    torch.bfloat16: "i2",
-    torch.float8_e4m3fn: "i1",
-    torch.float8_e5m2: "i1",
-    torch.float8_e8m0fnu: "i1",
+    "bfloat16": "i2",
+    "float8_e4m3fn": "i1",
+    "float8_e5m2": "i1",
+    "float8_e8m0fnu": "i1",
 }
-_TORCH_ODD = {torch.int8: "i1", torch.uint4: "u1", torch.float4_e2m1fn_x2: "u1"}
+_TORCH_ODD = {"int8": "i1", "uint4": "u1", "float4_e2m1fn_x2": "u1"}
 
 _POOL = np.zeros(4096, np.uint8)
 _START = -_POOL.ctypes.data % 256
@@ -95,7 +99,7 @@ def request_at_random(
     swizzle = rng.choice((0, 1, 2, 3, 3, *((4, 5, 6) if wild else ())))
     if interleave == 2 and rng.random() < 0.8:
         swizzle = 1
-    element_bytes = tensor.element_size() if isinstance(tensor, torch.Tensor) else tensor.itemsize
+    element_bytes = tensor.itemsize
     data_type = None
     if rng.random() < 0.4:
         data_type = word(rng, _data_type(rng, element_bytes, wild))
@@ -165,7 +169,7 @@ def _rare_options(
 
 
 def _strides_of(tensor: Any) -> tuple[int, ...]:
-    if isinstance(tensor, torch.Tensor):
+    if not isinstance(tensor, np.ndarray):
         return tensor.stride()
     return tuple(stride // tensor.itemsize for stride in tensor.strides)
 
@@ -180,7 +184,7 @@ def _data_type(rng: random.Random, element_bytes: int, wild: bool) -> TensorMapD
 def _tensor(rng: random.Random, rank: int, wild: bool, alignment: int) -> Any:
     shape = [rng.choice(_SIZES + (_WILD_SIZES if wild else ())) for _ in range(rank)]
     torch_dtype = None
-    if rng.random() < 0.3:
+    if torch is not None and rng.random() < 0.3:
         views = _TORCH_VIEWS | (_TORCH_ODD if wild else {})
         torch_dtype = rng.choice(list(views))
         dtype = np.dtype(views[torch_dtype])
@@ -205,7 +209,9 @@ def _tensor(rng: random.Random, rank: int, wild: bool, alignment: int) -> Any:
     within_torch = all(
         0 <= size * stride < 1 << 45 for size, stride in zip(shape, strides, strict=True)
     )
-    if not within_torch or max(shape) > 4096:  # torch aborts on sizes that overflow
+    if (
+        torch is None or not within_torch or max(shape) > 4096
+    ):  # torch aborts on sizes that overflow
         return array
     if torch_dtype is None and (rng.random() < 0.5 or dtype.str in (">f4", "|b1")):
         return array
@@ -213,7 +219,7 @@ def _tensor(rng: random.Random, rank: int, wild: bool, alignment: int) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tensor = torch.from_numpy(array)
-            return tensor if torch_dtype is None else tensor.view(torch_dtype)
+            return tensor if torch_dtype is None else tensor.view(getattr(torch, torch_dtype))
     except (ValueError, RuntimeError, TypeError):  # negative strides; types that torch lacks
         return array
 

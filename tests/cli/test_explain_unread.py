@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
@@ -106,6 +107,14 @@ def test_separators_of_thousands_are_not_read(printer, number):
     text = text.replace("16384", "16" + number[1:].replace("192", "384")).replace("8192", number)
     assert broken(text) == []
     assert all(r.global_strides in (None, (None,), (16384,)) for r in tma.explain(text).requests)
+
+
+def test_digits_in_groups_before_a_list_are_no_list():
+    text = thunderkittens(GOOD).replace("smem_stride: ", "smem_stride: 140 730 679 700 100 ;")
+    shown = re.sub(r"100 ;\d*", "100", text)
+    assert "smem_stride: 140 730 679 700 100 [1, 1" in shown
+    assert read(shown).element_strides is None
+    assert broken(shown) == []
 
 
 def test_a_vector_with_its_size_is_read():

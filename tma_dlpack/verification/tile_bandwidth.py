@@ -234,12 +234,6 @@ def bandwidth(
     )
 
 
-def _pipelines(stages: Ints, ctas_per_sm: Ints) -> tuple[Pipeline, ...]:
-    all_stages = _counts("stages", stages, MAX_STAGES)
-    all_ctas = _counts("ctas_per_sm", ctas_per_sm, MAX_CTAS_PER_SM)
-    return tuple(p for n in all_stages for ctas in all_ctas for p in Pipeline.family(n, ctas))
-
-
 def _counts(name: str, values: Ints, most: int) -> tuple[int, ...]:
     counts = integers_of(values)
     if not counts or not all(1 <= n <= most for n in counts):

@@ -183,7 +183,9 @@ def read_list(text: str, at: int) -> Value:
     style = "".join(sorted(set(re.findall(r",?[ \t]|,", row[0]))))
     style = "grouped?" if _GROUPED.fullmatch(row[0]) else style
     fault, unit, end = _after(text, row.end(), f"{row[0]} ", style)
-    if re.fullmatch(r"0[xX]\w{9,16}|14\d{13,}", row[0]):  # decimal: of the stack
+    if re.match(r"[ \t]*[\[({]", text[row.end() : row.end() + 40]):
+        fault = fault or "unread"  # an address, and the list behind it
+    elif re.fullmatch(r"0[xX]\w{9,16}|14\d{13,}", row[0]):  # decimal: of the stack
         fault = "address"
     pieces = [n for n in re.split(r"[,\s]+", row[0]) if n]
     return Value(tuple(map(_int, pieces)), "", fault, end, style, len(pieces) > 1, unit)
