@@ -199,14 +199,6 @@ STORE(store_off_64, store(map, smem + 64, 0, 0);)
 STORE(store_at_a_negative_coordinate, store(map, smem, 0, -8);)
 STORE(reduction_without_that_type, reduce<Reduction::add>(map, smem, 0, 0);)
 
-KERNEL(half_a_warp_publishes)
-{
-  __shared__ Map here;
-  if (threadIdx.x == 0) here = map;
-  __syncthreads();
-  if (threadIdx.x < 16) publish(reinterpret_cast<Map*>(out), &here);
-}
-
 KERNEL(a_parameter_is_changed)
 {
   if (threadIdx.x == 0) replace_global_dim<1>(const_cast<Map*>(&map), 8);
@@ -230,7 +222,7 @@ const Misuse MISUSES[] = {
   ROW(expects_nothing) ROW(expects_one_load_of_two) ROW(one_arrival_of_two) ROW(other_parity)
   ROW(parity_not_flipped) ROW(barrier_never_initialised) ROW(barrier_off_4)
   ROW(map_not_a_grid_constant) ROW(map_in_shared_memory) ROW(tile_off_the_swizzle) ROW(store_off_64)
-  ROW(store_at_a_negative_coordinate) ROW(reduction_without_that_type) ROW(half_a_warp_publishes)
+  ROW(store_at_a_negative_coordinate) ROW(reduction_without_that_type)
   ROW(a_parameter_is_changed)
 };
 

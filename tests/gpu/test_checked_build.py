@@ -60,7 +60,6 @@ CASES = {
     "store_off_64": (ALIGNMENT, "store: the tile is at shared address 0x*40, 64 bytes past a multiple"),
     "store_at_a_negative_coordinate": (INSTRUCTION, "store: coordinate 1 is -8; a store takes no"),
     "reduction_without_that_type": (INSTRUCTION, "reduce: the map's element type is 1; the operation"),
-    "half_a_warp_publishes": ("", "publish: the threads of the warp that call it have the mask 0xffff;"),
     "a_parameter_is_changed": ("", "replace_global_dim: the map at 0x* is in neither shared nor global"),
 }  # fmt: skip
 

@@ -793,11 +793,6 @@ __device__ inline void indexed_from_start(const void* smem, detail::MapAt map)
 
 __device__ inline void publish(detail::ChangedMapAt global, const Map* shared)
 {
-  __syncwarp();
-  const unsigned threads = __activemask();
-  TMA_DLPACK_REQUIRE(threads == 0xFFFFFFFF, global, "publish",
-                     "the threads of the warp that call it have the mask 0x%x",
-                     "all 32 of the warp call it together", threads);
   detail::check_place({global.it, global.file, global.line}, "publish");
   TMA_DLPACK_REQUIRE(detail::is_shared(shared) && detail::smem_offset(shared) % 128 == 0, global, "publish",
                      "the changed map is at %p", "it must be in shared memory, aligned to 128 bytes",
