@@ -215,16 +215,11 @@ def _bracketed(text: str, opens: int) -> Value:
     if not is_list or all(n is None for n in numbers):
         is_torn = inside[:1].isdigit() or inside[:1] == ","
         return Value(fault="prose" if not is_torn or _MASKED.match(inside) else "torn")
-    after = text[end + 1 : end + 2]
-    if after in tuple("([{") or after.isalnum():
-        return Value(fault="torn")
     if re.match(r"[ \t]*=(?!=)", text[end + 1 : end + 4]):  # an index, and the list behind it
         return Value(fault="unread", end=end + 1)
     style = "," if re.search(r",\S", inside) else ", " if "," in inside else " "
-    grouped = re.search(r"(?<!\d)\d{1,3},\d{3}(?!\d)", inside)
-    mixed = grouped and re.search(r"\d,?\s+\S", inside)
     unit = _UNIT.match(text, end + 1)
-    fault = "unread" if mixed or (unit and unit["other"]) else ""
+    fault = "unread" if unit and unit["other"] else ""
     style = "grouped?" if _GROUPED.fullmatch(inside) else style
     return Value(
         numbers, "", fault, end + 1, text[opens] + style, True, (unit and unit["unit"]) or ""
@@ -412,10 +407,8 @@ def _read_field(
     if value.fault in ("torn", "cut", "prose"):
         at_end = value.fault == "cut" and (opens or _NOTHING_FOLLOWS.match(text, word.end()))
         torn = value.fault == "torn" and (leads or (strong and opens))
-        lost = value.fault == "cut" and strong and leads and not separator
-        if not at_end and not torn and not lost:
+        if not at_end and not torn:
             return None  # a sentence, or "strides:" as the heading of something else
-        value = value._replace(fault="cut" if at_end else value.fault if torn else "lost")
     unit = _UNITS.get(unit or value.unit.lower(), "")
     separator = separator or ("" if opens else " ")
     return Field(argument, key, word[0], strong, value, unit, separator, index, before)
