@@ -34,22 +34,15 @@ extern "C" __global__ void __cluster_dims__(conv::Choose::cluster) __launch_boun
   const int pixels = image.width * image.height * image.images;
   const int channel_blocks = (image.channels + TILE_K - 1) / TILE_K;
 
-  // The first pixel of the tile, and the tap and channel of the next load. The pixel is computed once a
-  // tile, as one thread issues every load: three divisions before each of them take its time.
   run(out, Tiles<Choose>(pixels, out_channels), 9 * channel_blocks * TILE_K,
-      [&, w = 0, h = 0, n = 0, tap = 0, c = 0](const Ring<Choose>& ring, Barrier* full, int2 place,
-                                              int k0) mutable
+      [&](const Ring<Choose>& ring, Barrier* full, int2 place, int k0)
       {
-        if (k0 == 0)
-        {
-          const int pixel = min(place.x, pixels - 1);  // a tile below the last row is not stored
-          const int row = pixel / image.width;
-          w = pixel % image.width, h = row % image.height, n = row / image.height, tap = 0, c = 0;
-        }
+        const int tap = k0 / TILE_K / channel_blocks, c = k0 - tap * channel_blocks * TILE_K;
+        const int pixel = min(place.x, pixels - 1);  // a tile below the last row is not stored
+        const int w = pixel % image.width, row = pixel / image.width;
         const OffsetsWH at{static_cast<unsigned short>(tap % 3), static_cast<unsigned short>(tap / 3)};
-        load_im2col(ring.a(), x, full, c, w - 1, h - 1, n, at);
+        load_im2col(ring.a(), x, full, c, w - 1, row % image.height - 1, row / image.height, at);
         load_multicast(ring.b() + part * Choose::span, weights, full, (1 << Choose::cluster) - 1, c, tap,
                        place.y + part);
-        if ((c += TILE_K) >= image.channels) c = 0, ++tap;
       });
 }
