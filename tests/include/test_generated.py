@@ -21,6 +21,7 @@ from make_header import (
 )
 from random_requests import request_at_random
 
+import tma_dlpack
 from tma_dlpack.checks import RULES
 from tma_dlpack.checks.check import mask_of, rows_of
 from tma_dlpack.checks.judge import ABI, judge
@@ -33,8 +34,8 @@ from tma_dlpack.tables.arguments import KINDS
 from tma_dlpack.tables.errors import TmaPreconditionError
 from tma_dlpack.tables.targets import Target
 
-ROOT = Path(__file__).parents[2]
-GENERATOR = ROOT / ".packaging" / "generate.py"
+GENERATOR = Path(__file__).parents[2] / ".packaging" / "generate.py"
+INSTALLED = Path(tma_dlpack.__file__).parents[1]
 CUT = 1 << 60  # C cuts numbers there
 #: Options that few calls give.
 DEFAULTS = {"allow": (), "shape": None, "strides": None, "offset": 0}
@@ -52,7 +53,7 @@ def generator():
 
 def test_what_is_checked_in_is_what_the_generator_prints(generator):
     for name, text in generator.OUTPUTS.items():
-        assert (ROOT / name).read_text() == text(), f"{name}: run python .packaging/generate.py"
+        assert (INSTALLED / name).read_text() == text(), f"{name}: run python .packaging/generate.py"
 
 
 def test_a_predicate_outside_of_the_subset_is_refused(generator):
