@@ -53,7 +53,7 @@ def generator():
 
 def test_what_is_checked_in_is_what_the_generator_prints(generator):
     for name, text in generator.OUTPUTS.items():
-        assert (INSTALLED / name).read_text() == text(), f"{name}: run python .packaging/generate.py"
+        assert (INSTALLED / name).read_text() == text(), f"{name}: run .packaging/generate.py"
 
 
 def test_a_predicate_outside_of_the_subset_is_refused(generator):
