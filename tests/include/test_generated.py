@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import os
 import random
 from pathlib import Path
 
@@ -37,6 +38,8 @@ from tma_dlpack.tables.targets import Target
 GENERATOR = Path(__file__).parents[2] / ".packaging" / "generate.py"
 INSTALLED = Path(tma_dlpack.__file__).parents[1]
 CUT = 1 << 60  # C cuts numbers there
+#: A million calls take a quarter of an hour: where all examples are asked for.
+MANY = 10**6 if "TMA_DLPACK_ALL_EXAMPLES" in os.environ else 10**5
 #: Options that few calls give.
 DEFAULTS = {"allow": (), "shape": None, "strides": None, "offset": 0}
 
@@ -174,5 +177,5 @@ def test_random_calls_have_one_verdict_and_the_same_bytes_in_both_languages():
 
 
 @pytest.mark.slow
-def test_a_million_random_calls_have_one_verdict_in_both_languages():
-    assert sum(map(compare, range(10**6, 2 * 10**6))) > 10_000
+def test_many_random_calls_have_one_verdict_in_both_languages():
+    assert sum(map(compare, range(10**6, 10**6 + MANY))) > MANY // 100
