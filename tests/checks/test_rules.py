@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pytest
 from strategies import DOORS, IM2COL_SPEC, TILED_SPEC, WIDE_SPEC, Door, Spec
 
@@ -623,3 +624,12 @@ def test_ids_are_unique_and_steps_ascend():
 def test_rules_and_geometry_agree_on_the_span_of_a_swizzle():
     spans = {swizzle: spec.span_bytes for swizzle, spec in SWIZZLES.items() if swizzle}
     assert spans == {swizzle: SWIZZLE_SPAN_BYTES[swizzle] for swizzle in spans}
+
+
+@pytest.mark.parametrize("ragged", [-3, 1, 5])
+def test_a_ragged_dimension_that_is_none_is_refused_beside_a_box_that_is_too_large(ragged):
+    report = tma.check_tma_descriptor(
+        np.zeros((512, 512)), (256, 256), ragged=ragged, rules="driver"
+    )
+    assert [v.rule for v in report.violations] == ["RAGGED_DIM", "BOX_BYTES"]
+    assert report.violations[1].found == "the driver counts 524288 bytes for the box"

@@ -296,7 +296,7 @@ class Request:
             a = dataclasses.replace(a, element_strides=(1, *a.element_strides[1:]))
         if self.split_inner:
             a = _split(a, self.span_values)
-        return a if self.ragged is None else _ragged(a, self.ragged_dim)
+        return a if self.ragged_dim < 1 else _ragged(a, self.ragged_dim)
 
     def under(self, rules: str) -> Request:
         """Give the same request with other `rules=`, and none switched off by `allow=`."""
