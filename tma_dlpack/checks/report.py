@@ -21,8 +21,7 @@ from tma_dlpack.tables.errors import (
     Violation,
     sealed,
 )
-from tma_dlpack.tables.opaque import opaque
-from tma_dlpack.tables.public import Drawn, public
+from tma_dlpack.tables.public import Drawn, opaque, public
 
 MAX_REPAIRS = 40  # each changes at least one argument
 

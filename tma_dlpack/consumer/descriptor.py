@@ -43,8 +43,7 @@ from tma_dlpack.tables.coerce import counted, integer_of, shown
 from tma_dlpack.tables.dtypes import row
 from tma_dlpack.tables.enums import TensorMapDataType, TmaSwizzle
 from tma_dlpack.tables.errors import refusal, sealed
-from tma_dlpack.tables.opaque import opaque, untraced
-from tma_dlpack.tables.public import Drawn, public
+from tma_dlpack.tables.public import Drawn, opaque, public, untraced
 
 Major = Literal["K", "MN"]
 

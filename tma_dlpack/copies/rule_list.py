@@ -21,8 +21,7 @@ from tma_dlpack.tables.arguments import KINDS
 from tma_dlpack.tables.coerce import shown, text_of
 from tma_dlpack.tables.errors import COLUMNS, TmaPreconditionError, refusal
 from tma_dlpack.tables.fields import PROVENANCE
-from tma_dlpack.tables.opaque import opaque
-from tma_dlpack.tables.public import Drawn, public
+from tma_dlpack.tables.public import Drawn, opaque, public
 
 #: What a rule is about, in the order of the list.
 GROUPS = ("tensor", "rule", "advice", "copy", "call", "operand")

@@ -13,7 +13,7 @@ from tma_dlpack.tables.bits import DERIVED, ENGINE_BYTES, Field
 from tma_dlpack.tables.coerce import aligned
 from tma_dlpack.tables.enums import TmaInterleaveLayout, TmaL2FetchSize, TmaOobFill, TmaSwizzle
 from tma_dlpack.tables.limits import MAP_BYTES
-from tma_dlpack.tables.opaque import opaque
+from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap
 
 LINE_BITS = 64

@@ -24,9 +24,7 @@ from tma_dlpack.tables.enums import (
 )
 from tma_dlpack.tables.errors import TmaPreconditionError, refusal
 from tma_dlpack.tables.limits import MAP_BYTES
-from tma_dlpack.tables.opaque import opaque
-from tma_dlpack.tables.public import Drawn
-from tma_dlpack.tables.same_arguments import explaining_keywords
+from tma_dlpack.tables.public import Drawn, explaining_keywords, opaque
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map import interop
 from tma_dlpack.tensor_map.map import TensorMap

@@ -15,7 +15,7 @@ from tma_dlpack.dlpack.producer import MAX_VERSION
 from tma_dlpack.tables import enums
 from tma_dlpack.tables.abi import ABI, ALLOWABLE_ROWS
 from tma_dlpack.tables.arguments import NO_SWIZZLE, MapKind
-from tma_dlpack.tables.opaque import untraced
+from tma_dlpack.tables.public import untraced
 from tma_dlpack.tables.targets import DEFAULT_TARGET, PRESETS
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.tensor_map.storage import COMPILED

@@ -17,8 +17,7 @@ from tma_dlpack.tables.enums import (
     Swizzle,
     Tensor,
 )
-from tma_dlpack.tables.opaque import opaque
-from tma_dlpack.tables.same_arguments import explaining_keywords, with_arguments_of
+from tma_dlpack.tables.public import explaining_keywords, opaque, with_arguments_of
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
 

@@ -12,9 +12,7 @@ from tma_dlpack.tables.coerce import bytes_of, integer_of, type_name
 from tma_dlpack.tables.enums import DataType, Interleave, OobFill, Swizzle
 from tma_dlpack.tables.errors import Advice, TmaPreconditionError, TmaUnsupportedError, refusal
 from tma_dlpack.tables.limits import MAP_BYTES
-from tma_dlpack.tables.opaque import opaque, untraced
-from tma_dlpack.tables.public import Drawn
-from tma_dlpack.tables.same_arguments import with_arguments_of
+from tma_dlpack.tables.public import Drawn, opaque, untraced, with_arguments_of
 from tma_dlpack.tables.targets import DERIVED_NAMES, Target
 from tma_dlpack.tensor_map.attributes import MapAttributes
 from tma_dlpack.tensor_map.storage import moved_bytes

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tma_dlpack.tables.limits import ADDRESS_BYTES, ALIGNMENT_BYTES, MAP_BYTES
-from tma_dlpack.tables.opaque import opaque
+from tma_dlpack.tables.public import opaque
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -20,8 +20,7 @@ from tma_dlpack.tables.enums import DataType, Ints, Tensor, TensorMapDataType
 from tma_dlpack.tables.errors import COLUMNS, Finding, TmaPreconditionError, refusal, sealed
 from tma_dlpack.tables.limits import INNER_BYTES
 from tma_dlpack.tables.meanings import parse
-from tma_dlpack.tables.opaque import opaque
-from tma_dlpack.tables.public import public
+from tma_dlpack.tables.public import opaque, public
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.verification.report import at_least
 from tma_dlpack.verification.tile_choices import (
