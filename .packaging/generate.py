@@ -25,16 +25,13 @@ sys.path.insert(0, str(ROOT))
 sys.modules["tma_dlpack.tensor_map._storage"] = None  # type: ignore[assignment]  # it may be older
 
 from tma_dlpack.checks import ALLOWABLE, RULES  # noqa: E402
-from tma_dlpack.checks.rule import (  # noqa: E402
-    LOOPS,
-    STRUCT,
-    Rule,
-)
+from tma_dlpack.checks.rule import LOOPS, STRUCT  # noqa: E402
 from tma_dlpack.tables import limits  # noqa: E402
 from tma_dlpack.tables.arguments import KINDS  # noqa: E402
 from tma_dlpack.tables.bits import encoded_type  # noqa: E402
 from tma_dlpack.tables.dtypes import DATA_TYPES, FROM_DLPACK, LANES_OF_4_BITS  # noqa: E402
 from tma_dlpack.tables.enums import TmaInterleaveLayout, TmaSwizzle  # noqa: E402
+from tma_dlpack.tables.errors import Rule  # noqa: E402
 from tma_dlpack.tables.fields import FIELDS  # noqa: E402
 from tma_dlpack.tables.targets import COLUMNS, TARGETS  # noqa: E402
 

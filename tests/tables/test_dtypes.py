@@ -8,12 +8,12 @@ from tma_dlpack.tables.dtypes import (
     PACKED_TYPES,
     DLDataType,
     data_type_of,
-    dtype_named,
     overrides_of,
     row,
 )
 from tma_dlpack.tables.enums import TensorMapDataType
 from tma_dlpack.tables.errors import TmaPreconditionError
+from tma_dlpack.tables.meanings import dtype_named
 
 FLOAT8_CODES = range(7, 15)
 

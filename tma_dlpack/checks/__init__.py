@@ -17,7 +17,7 @@ has the changes of `Report.fixed`, `words.py` the fixes that name the tensor's f
 
 A new rule takes three steps:
 
-1. A row in the file of its chapter. `rule.Rule` says what each field is. `sets` defaults to all
+1. A row in the file of its chapter. `errors.Rule` says what each field is. `sets` defaults to all
    four; `libcudacxx=` is required for rules that libcu++ has, else `documented=True` or `source=`.
    `after` names the rules that must hold first. If the predicate needs a number that the struct has
    not, add it to `rule.STRUCT`, and fill it in request.py and in tma_dlpack_make.h.
@@ -35,9 +35,10 @@ from __future__ import annotations
 from tma_dlpack.checks.box import BOX_RULES
 from tma_dlpack.checks.im2col import IM2COL_RULES
 from tma_dlpack.checks.recipes import RECIPE_RULES
-from tma_dlpack.checks.rule import CCCL_COMMIT, DRIVER_STEPS, Rule
+from tma_dlpack.checks.rule import DRIVER_STEPS
 from tma_dlpack.checks.tensor import DATA_TYPE_RULES, TENSOR_RULES
 from tma_dlpack.checks.tile import ELEM_STRIDE_RULES, TILE_RULES
+from tma_dlpack.tables.errors import Rule
 
 #: Every rule, in libcu++'s order.
 RULES: tuple[Rule, ...] = tuple(

@@ -13,10 +13,10 @@ from tma_dlpack.checks.rule import (
     MEASURED,
     TILED,
     TILED_ON_SM_90,
-    Rule,
 )
 from tma_dlpack.tables.arguments import reverse
 from tma_dlpack.tables.coerce import counted
+from tma_dlpack.tables.errors import Rule
 from tma_dlpack.tables.limits import (
     INNER_BYTES,
     MAX_BOX,

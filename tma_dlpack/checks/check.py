@@ -6,12 +6,12 @@ from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple, TypeVar
 
-from tma_dlpack.checks import ALLOWABLE, RULES, Rule, words
+from tma_dlpack.checks import ALLOWABLE, RULES, words
 from tma_dlpack.checks.advice import ADVICE
 from tma_dlpack.checks.judge import READS, judge
 from tma_dlpack.checks.repairs import Change
 from tma_dlpack.checks.request import Request, describe, set_of_rules
-from tma_dlpack.tables.errors import Advice, Violation
+from tma_dlpack.tables.errors import Advice, Rule, Violation
 
 T = TypeVar("T")
 

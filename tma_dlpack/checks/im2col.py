@@ -12,10 +12,10 @@ from tma_dlpack.checks.rule import (
     IM2COL,
     MEASURED,
     WIDE,
-    Rule,
 )
 from tma_dlpack.tables import limits
 from tma_dlpack.tables.coerce import counted
+from tma_dlpack.tables.errors import Rule
 from tma_dlpack.tables.limits import INNER_BYTES, MAX_BOX_BYTES
 
 

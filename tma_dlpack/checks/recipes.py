@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from tma_dlpack.checks import repairs, words
 from tma_dlpack.checks.request import Request
-from tma_dlpack.checks.rule import HAS_TYPE, LIBCU, TILED, Rule
+from tma_dlpack.checks.rule import HAS_TYPE, LIBCU, TILED
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.enums import TmaInterleaveLayout, TmaSwizzle
+from tma_dlpack.tables.errors import Rule
 from tma_dlpack.tables.limits import MAX_RANK, RAGGED_STRIDE_END
 
 _SETS = LIBCU | {"driver"}

@@ -11,11 +11,11 @@ from tma_dlpack.checks.rule import (
     MEASURED,
     TILED,
     WIDE,
-    Rule,
 )
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.dtypes import overrides_of
 from tma_dlpack.tables.enums import TmaInterleaveLayout, TmaOobFill
+from tma_dlpack.tables.errors import Rule
 from tma_dlpack.tables.limits import (
     MAX_RANK,
     MIN_RANK_IM2COL,

@@ -12,14 +12,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import overload
 
-from tma_dlpack.checks import ALLOWABLE, RULES, Rule
+from tma_dlpack.checks import ALLOWABLE, RULES
 from tma_dlpack.checks.advice import ADVICE
 from tma_dlpack.consumer.refusals import ROWS as OPERAND_RULES
 from tma_dlpack.copies.refusals import REFUSALS as COPY_REFUSALS
 from tma_dlpack.dlpack.refusals import REFUSALS as TENSOR_REFUSALS
 from tma_dlpack.tables.arguments import KINDS
 from tma_dlpack.tables.coerce import shown, text_of
-from tma_dlpack.tables.errors import COLUMNS, TmaPreconditionError, refusal
+from tma_dlpack.tables.errors import COLUMNS, Rule, TmaPreconditionError, refusal
 from tma_dlpack.tables.fields import PROVENANCE
 from tma_dlpack.tables.public import Drawn, opaque, public
 
