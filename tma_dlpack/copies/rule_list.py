@@ -176,7 +176,7 @@ def rules(group: str | None = None) -> RuleList:
         cuTensorMapEncodeTiled
     """
     rows = (
-        *TENSOR_REFUSALS.values(), *RULES, *_advice(), *COPY_REFUSALS.values(), *CALL_RULES,
+        *TENSOR_REFUSALS.values(), *RULES, *ADVICE, *COPY_REFUSALS.values(), *CALL_RULES,
         *OPERAND_RULES,
     )  # fmt: skip
     everything = [_info(row) for row in rows]
@@ -194,12 +194,6 @@ def _unknown(group: object, ids: list[str]) -> TmaPreconditionError:
         f"be one of {', '.join(map(repr, GROUPS))}, or the id of a rule",
         f"did you mean {near[0]!r}?" if near else "omit it: tma.rules() lists all",
     )
-
-
-def _advice() -> Iterator[Rule]:
-    for row in ADVICE:
-        yield Rule(id=row.id, group="advice", on=row.on, limit=row.why, fix="", source=row.source,
-                   kinds=row.kinds)  # fmt: skip
 
 
 def _info(rule: Rule) -> RuleInfo:

@@ -8,9 +8,8 @@ from functools import partial
 from typing import Any, SupportsIndex
 
 from tma_dlpack import driver
-from tma_dlpack.checks.check import find_violations
 from tma_dlpack.checks.parse import OPTIONS, read_call, read_driver_call
-from tma_dlpack.checks.report import Report, check_request
+from tma_dlpack.checks.report import Report, check_request, find_violations
 from tma_dlpack.checks.request import Request
 from tma_dlpack.checks.words import in_words_of_caller
 from tma_dlpack.dlpack import TensorView, as_tensor_view

@@ -203,7 +203,8 @@ class Rule:
     holds : str or callable
         The predicate. Of rows of `checks`, an expression over the fields of `rule.STRUCT` and the
         limits, in the subset of Python that `.packaging/generate.py` prints as C. It multiplies no
-        unbounded fields and divides by no field that may be 0.
+        unbounded fields and divides by no field that may be 0. Of an advice and of an operand, a
+        function.
     each : str
         A key of `rule.LOOPS` for a predicate of every entry of an argument; "" for one of the call.
     outermost_first : bool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tma_dlpack.checks.check import find_violations
+from tma_dlpack.checks.report import find_violations
 from tma_dlpack.checks.request import Request
 from tma_dlpack.dlpack import TensorView
 from tma_dlpack.tables.arguments import EncodeArguments, reverse

@@ -115,7 +115,7 @@ def target_of(known: Any) -> Target:
 
 def describe(tensor_map: MapStorage) -> Description:
     """Describe a map that was made in C. Nothing is parsed or checked again."""
-    from tma_dlpack.checks.check import ids_of
+    from tma_dlpack.checks.report import ids_of
     from tma_dlpack.checks.request import Request
 
     assert tensor_map._call is not None

@@ -461,7 +461,7 @@ class TensorMap(MapAttributes, Drawn):
     @opaque
     def advice(self) -> tuple[Advice, ...]:
         """Advice on the call that made the map, as in `Report.advice`; empty for decoded maps."""
-        from tma_dlpack.checks.check import advise
+        from tma_dlpack.checks.advice import advise
 
         return () if self.description.request is None else advise(self._accepted_request())
 

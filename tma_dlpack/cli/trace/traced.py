@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from tma_dlpack.checks.check import advise, find_violations
+from tma_dlpack.checks.advice import advise
 from tma_dlpack.checks.parse import read_driver_call
-from tma_dlpack.checks.report import Report
+from tma_dlpack.checks.report import Report, find_violations
 from tma_dlpack.checks.request import Request
 from tma_dlpack.cli.explain.results import RESULTS, STICKY
 from tma_dlpack.cli.explain.words import PrintedArguments, arguments_of
