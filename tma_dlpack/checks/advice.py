@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tma_dlpack.checks import words
-from tma_dlpack.checks.request import Request
+from tma_dlpack.checks.request import Request, describe
 from tma_dlpack.checks.rule import MEASURED
 from tma_dlpack.dlpack import row_major_strides
 from tma_dlpack.tables.coerce import counted
@@ -78,8 +78,8 @@ def _conflict_fix(r: Request) -> str:
 
 
 def _dense(r: Request) -> bool:
-    spans = [int(r.nested_bytes(i)) for i in range(1, r.rank)]
-    return all(s == n for s, n in zip(r.arguments.global_strides, spans, strict=True))
+    c = describe(r)
+    return all(c.stride_bits[d - 1] == c.inside_bits[d] for d in range(1, r.rank))
 
 
 def _spanned_bytes(r: Request) -> int:

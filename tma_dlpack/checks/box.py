@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from tma_dlpack.checks import repairs, words
 from tma_dlpack.checks.request import Request
@@ -26,10 +26,6 @@ from tma_dlpack.tables.limits import (
 )
 
 _HAS_INNER = ("RANK", "BOX_RANK", "CHANNELS", *HAS_TYPE, "PACKED_TYPE")
-
-
-def _inner_to_outer(r: Request) -> Iterable[int]:
-    return range(r.rank)
 
 
 def _box_found(r: Request, i: int) -> str:
