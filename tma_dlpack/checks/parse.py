@@ -23,7 +23,7 @@ from tma_dlpack.tables.arguments import (
     alignment_bytes_of,
 )
 from tma_dlpack.tables.coerce import counted, integer_of
-from tma_dlpack.tables.dtypes import data_type_of, overrides_of, row
+from tma_dlpack.tables.dtypes import DATA_TYPES, data_type_of, overrides_of
 from tma_dlpack.tables.enums import (
     TensorMapDataType,
     TensorMapIm2ColWideMode,
@@ -236,8 +236,8 @@ def driver_layout(
     """
     itemsize_bits = view.dtype.itemsize_bits
     dims: tuple[Number, ...] = view.shape[::-1]
-    if dims and data_type is not None and row(data_type).is_packed:
-        values = _whole(Fraction(view.shape[-1] * itemsize_bits, row(data_type).element_bits))
+    if dims and data_type is not None and (row := DATA_TYPES[data_type]).is_packed:
+        values = _whole(Fraction(view.shape[-1] * itemsize_bits, row.element_bits))
         dims = (values, *dims[1:])
     outer = view.strides[-2::-1]
     if itemsize_bits % 8 == 0:

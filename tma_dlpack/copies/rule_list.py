@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import overload
@@ -19,7 +18,7 @@ from tma_dlpack.copies.refusals import REFUSALS as COPY_REFUSALS
 from tma_dlpack.dlpack.refusals import REFUSALS as TENSOR_REFUSALS
 from tma_dlpack.tables.arguments import KINDS
 from tma_dlpack.tables.coerce import shown, text_of
-from tma_dlpack.tables.errors import COLUMNS, Rule, TmaPreconditionError, refusal
+from tma_dlpack.tables.errors import Rule, TmaPreconditionError, refusal, wrapped
 from tma_dlpack.tables.fields import PROVENANCE
 from tma_dlpack.tables.public import Drawn, opaque, public
 
@@ -102,10 +101,7 @@ class RuleInfo:
         lines = [f"{self.id} ({'; '.join(details)})", f"  {subject}{self.asks}"]
         lines += [f"  why: {self.why}"] if self.why else []
         lines += [f"  source: {self.source}"]
-        return "\n".join(
-            textwrap.fill(line, COLUMNS, subsequent_indent="    ", break_on_hyphens=False)
-            for line in lines
-        )
+        return "\n".join(map(wrapped, lines))
 
 
 @public

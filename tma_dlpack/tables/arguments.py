@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from numbers import Rational
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from tma_dlpack.tables.dtypes import DataTypeRow, row
+from tma_dlpack.tables.dtypes import DATA_TYPES, DataTypeRow
 from tma_dlpack.tables.enums import (
     TensorMapDataType,
     TensorMapIm2ColWideMode,
@@ -48,7 +48,7 @@ def alignment_bytes_of(interleave: TmaInterleaveLayout, data_type: TensorMapData
     """Give what the address and every stride must be a multiple of: 16 bytes, in some maps 32."""
     if interleave is TmaInterleaveLayout.bytes32:
         return 32
-    return 32 if data_type is not None and row(data_type).smem_chunk_bytes == 16 else 16
+    return 32 if data_type is not None and DATA_TYPES[data_type].smem_chunk_bytes == 16 else 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class EncodeArguments:
     @property
     def type_row(self) -> DataTypeRow:
         """The row of the data type."""
-        return row(self.data_type)
+        return DATA_TYPES[self.data_type]
 
     @property
     def inner_box(self) -> int:

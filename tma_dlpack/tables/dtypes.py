@@ -173,11 +173,6 @@ FROM_DLPACK: dict[tuple[int, int], TensorMapDataType] = {
 LANES_OF_4_BITS: dict[int, tuple[int, ...]] = {_C.kDLUInt: (16,), _C.kDLFloat4_e2m1fn: (1, 2, 16)}
 
 
-def row(data_type: TensorMapDataType) -> DataTypeRow:
-    """Give the row of `DATA_TYPES` for a map data type."""
-    return DATA_TYPES[data_type]
-
-
 def data_type_of(dtype: DLDataType) -> TensorMapDataType | None:
     """Give the map data type of a DLPack type, or None where libcu++ has none.
 

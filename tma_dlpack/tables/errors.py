@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TypeVar
 
 from tma_dlpack.tables.arguments import KINDS, MapKind
 
-COLUMNS = 100
+COLUMNS = 100  # of text
 T = TypeVar("T")
 
 
@@ -64,15 +64,21 @@ class Finding:
         return "\n".join(
             (
                 f"{self.found}; {self.limit}",
-                _wrapped(fix) if self.rule == "ARGUMENT" else fix,
+                wrapped(fix) if self.rule == "ARGUMENT" else fix,
                 f"  rule: {self.rule}",
             )
         )
 
 
-def _wrapped(line: str) -> str:
+def wrapped(line: str, first: str = "", further: str = "    ") -> str:
+    """Return a line as lines of at most 100 columns, indented by `first` and `further`."""
     return textwrap.fill(
-        line, COLUMNS, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+        line,
+        COLUMNS,
+        initial_indent=first,
+        subsequent_indent=further,
+        break_long_words=False,
+        break_on_hyphens=False,
     )
 
 

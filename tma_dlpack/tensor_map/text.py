@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from tma_dlpack.tables.bits import DERIVED, noted_bits
 from tma_dlpack.tables.coerce import aligned
-from tma_dlpack.tables.errors import COLUMNS, Advice, TmaUnsupportedError
+from tma_dlpack.tables.errors import COLUMNS, Advice, TmaUnsupportedError, wrapped
 from tma_dlpack.tables.limits import MAP_BYTES
 from tma_dlpack.tensor_map.attributes import MapAttributes
 
@@ -31,17 +31,14 @@ def map_text(tensor_map: MapAttributes, advice: Iterable[Advice] = ()) -> str:
         *([f"read from bytes by a layout {DERIVED}"] if tensor_map.is_derived else []),
     ]
     rows = [("row-major", "", "innermost first", ""), *map_rows(tensor_map)]
-    return "\n".join([*head, *_columns(rows), *map(_wrapped, remarks(tensor_map, advice))])
+    further = [wrapped(line, further="  ") for line in remarks(tensor_map, advice)]
+    return "\n".join([*head, *_columns(rows), *further])
 
 
 def remarks(tensor_map: MapAttributes, advice: Iterable[Advice]) -> tuple[str, ...]:
     """Return the advice on a description that may be wrong, and what bits beside a map's mean."""
     told = (f"advice: {a.found}; {a.limit}" for a in advice if a.rule in TOLD_WITH_THE_MAP)
     return (*told, *noted_bits(tensor_map._data or bytes(MAP_BYTES)))
-
-
-def _wrapped(line: str) -> str:
-    return textwrap.fill(line, COLUMNS, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def tile_line(tensor_map: MapAttributes) -> str:

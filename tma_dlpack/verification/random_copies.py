@@ -13,7 +13,7 @@ from tma_dlpack.copies.reductions import REDUCTIONS
 from tma_dlpack.copies.request import MAX_OFFSET
 from tma_dlpack.geometry import CHUNK_BYTES
 from tma_dlpack.tables.arguments import EncodeArguments, MapKind
-from tma_dlpack.tables.dtypes import row
+from tma_dlpack.tables.dtypes import DATA_TYPES
 from tma_dlpack.tables.enums import TensorMapDataType, TmaInterleaveLayout, TmaOobFill, TmaSwizzle
 from tma_dlpack.tables.limits import SWIZZLE_SPAN_BYTES
 
@@ -93,7 +93,7 @@ def random_map(
 ) -> EncodeArguments:
     """Return a map of a small tensor that the driver accepts; `kind` is tiled or im2col."""
     data_type = rng.choice(_ORDINARY) if data_type is None else data_type
-    oob_fill = TmaOobFill(row(data_type).is_float and rng.random() < 0.5)
+    oob_fill = TmaOobFill(DATA_TYPES[data_type].is_float and rng.random() < 0.5)
     interleave = TmaInterleaveLayout(rng.choice((0, 0, 0, 1, 2)))
     swizzle = TmaSwizzle(rng.randint(0, 3))
     options: dict[str, Any] = {"interleave": interleave, "swizzle": swizzle, "oob_fill": oob_fill}
