@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 from tma_dlpack.checks import words
 from tma_dlpack.checks.request import Request, describe
@@ -126,10 +127,11 @@ def _tile(r: Request) -> tuple[int, ...]:
     return tuple(-(-n // s) for n, s in zip(r.arguments.box_dim, steps, strict=True))[::-1]
 
 
+_row = partial(Rule, group="advice")
+
 ADVICE: tuple[Rule, ...] = (
-    Rule(
+    _row(
         id="TARGET_ASSUMED",
-        group="advice",
         on="target",
         holds=lambda r: not r.target_is_assumed,
         found="the tensor is on a GPU, but there is no driver to ask which one",
@@ -137,9 +139,8 @@ ADVICE: tuple[Rule, ...] = (
         fix="pass target='sm_90', or the GPU that the map is for",
         source="tma_dlpack",
     ),
-    Rule(
+    _row(
         id="BEYOND_TENSOR",
-        group="advice",
         on="tensor.shape",
         holds=lambda r: not any(_beyond_bytes(r)),
         found=_beyond_found,
@@ -149,9 +150,8 @@ ADVICE: tuple[Rule, ...] = (
         source="tma_dlpack: shape=, strides= and offset= are not checked against the tensor's "
         "memory",
     ),
-    Rule(
+    _row(
         id="STRIDES_IN_BYTES",
-        group="advice",
         on="tensor.strides",
         holds=lambda r: _meant_strides(r) is None,
         found=lambda r: (
@@ -162,9 +162,8 @@ ADVICE: tuple[Rule, ...] = (
         fix=lambda r: f"pass strides={_meant_strides(r)}",
         source="tma_dlpack: strides=",
     ),
-    Rule(
+    _row(
         id="CHANNELS_BEYOND",
-        group="advice",
         on="channels_per_pixel",
         kinds=("im2col", "im2col_wide"),
         holds=lambda r: r.interleaved or r.inner_box <= r.arguments.global_dim[0],
@@ -179,9 +178,8 @@ ADVICE: tuple[Rule, ...] = (
         ),
         source="PTX ISA, tensor copies in im2col mode; measured, H200",
     ),
-    Rule(
+    _row(
         id="ADDRESS_ZERO",
-        group="advice",
         on="tensor.address",
         holds=lambda r: not r.is_driver_call or r.address != 0,
         found="global_address is 0",
@@ -189,9 +187,8 @@ ADVICE: tuple[Rule, ...] = (
         fix="set the address before the first copy: tma.driver_replace_address(tm, address)",
         source=f"{MEASURED}, 2026-11-21",
     ),
-    Rule(
+    _row(
         id="ELEM_STRIDES_TILE",
-        group="advice",
         on="elem_strides",
         kinds=("tiled",),
         holds=lambda r: _tile(r) == r.arguments.box_dim[::-1],
@@ -204,9 +201,8 @@ ADVICE: tuple[Rule, ...] = (
         fix="for a tile of as many elements as box_sizes, multiply it by elem_strides",
         source=f"CUDA driver API, cuTensorMapEncodeTiled; {MEASURED}",
     ),
-    Rule(
+    _row(
         id="DIM_OVER_2_31",
-        group="advice",
         on="tensor",
         kinds=("tiled",),
         holds=lambda r: max(r.arguments.global_dim) <= 1 << 31,
@@ -216,9 +212,8 @@ ADVICE: tuple[Rule, ...] = (
         fix=lambda r: words.parts_fix(r, r.arguments.global_dim.index(max(r.arguments.global_dim))),
         source=f"{MEASURED}, 2026-11-20",
     ),
-    Rule(
+    _row(
         id="STORE_OVERRUN",
-        group="advice",
         on="tensor",
         holds=lambda r: r.interleaved or r.arguments.row_bytes % INNER_BYTES == 0,
         found=lambda r: f"the last dimension spans {r.arguments.row_bytes} bytes",
@@ -227,9 +222,8 @@ ADVICE: tuple[Rule, ...] = (
         fix="store only if the padding after each row may be overwritten",
         source=MEASURED,
     ),
-    Rule(
+    _row(
         id="COORDINATE_STEP",
-        group="advice",
         on="tensor",
         holds=lambda r: r.interleaved or r.arguments.row_bytes % INNER_BYTES == 0,
         found=lambda r: (
@@ -241,9 +235,8 @@ ADVICE: tuple[Rule, ...] = (
         fix=lambda r: f"step the innermost coordinate by multiples of {r.inner_unit} elements",
         source=MEASURED,
     ),
-    Rule(
+    _row(
         id="BANK_CONFLICTS",
-        group="advice",
         on="swizzle",
         holds=lambda r: r.interleaved or r.arguments.swizzle or _degree(r) == 1,
         found=lambda r: (
@@ -254,9 +247,8 @@ ADVICE: tuple[Rule, ...] = (
         fix=_conflict_fix,
         source="CUDA C++ Programming Guide, shared memory: 32 banks of 4 bytes",
     ),
-    Rule(
+    _row(
         id="SWIZZLE_PADDING",
-        group="advice",
         on="swizzle",
         holds=lambda r: r.interleaved or _inner_bytes(r) >= r.span_bytes,
         found=lambda r: (
@@ -266,9 +258,8 @@ ADVICE: tuple[Rule, ...] = (
         fix=_padding_fix,
         source=MEASURED,
     ),
-    Rule(
+    _row(
         id="BIT_85",
-        group="advice",
         on="target",
         holds=lambda r: (
             r.target.compute_capability < (10, 0)
@@ -286,9 +277,8 @@ ADVICE: tuple[Rule, ...] = (
         ),
         source="driver 595.71.05 release notes; documented, not measured",
     ),
-    Rule(
+    _row(
         id="WIDE_ON_SM_90",
-        group="advice",
         on="target",
         kinds=("im2col_wide",),
         holds=lambda r: r.target.has_wide,

@@ -16,6 +16,7 @@ from tma_dlpack.checks.reader import Reader
 from tma_dlpack.checks.request import RULE_SETS, Request, set_of_rules
 from tma_dlpack.dlpack import TensorView, canonical_strides, row_major_strides
 from tma_dlpack.tables.arguments import (
+    CORNERS,
     NO_SWIZZLE,
     EncodeArguments,
     MapKind,
@@ -47,13 +48,12 @@ _ENUMS: tuple[tuple[str, str, type[IntEnum]], ...] = (
 _LAYOUT = ("elem_strides", "interleave_layout", "swizzle", "l2_fetch_size", "oobfill")
 _COMMON = ("data_type", "rules", "allow", "shape", "strides", "offset", "target")
 _COUNTS = ("channels_per_pixel", "pixels_per_column")
-_CORNERS = ("pixel_box_lower_corner", "pixel_box_upper_corner")
 _WIDTHS = ("lower_corner_width", "upper_corner_width")
 
 #: The options of each `make_*` function.
 OPTIONS: dict[MapKind, tuple[str, ...]] = {
     "tiled": ("box_sizes", *_LAYOUT, *_COMMON, "split_inner", "ragged"),
-    "im2col": (*_CORNERS, *_COUNTS, *_LAYOUT, *_COMMON),
+    "im2col": (*CORNERS, *_COUNTS, *_LAYOUT, *_COMMON),
     "im2col_wide": (*_WIDTHS, *_COUNTS, *_LAYOUT, "mode", *_COMMON),
 }
 
@@ -64,7 +64,7 @@ _OPTIONS = ("swizzle", "l2_promotion", "oob_fill")
 #: The driver's arguments of each `driver_encode_*`, in the order of its signature.
 DRIVER_ARGUMENTS: dict[MapKind, tuple[str, ...]] = {
     "tiled": (*_TENSOR, "box_dim", "element_strides", "interleave", *_OPTIONS),
-    "im2col": (*_TENSOR, *_CORNERS, *_PIXELS, *_OPTIONS),
+    "im2col": (*_TENSOR, *CORNERS, *_PIXELS, *_OPTIONS),
     "im2col_wide": (
         *_TENSOR,
         "pixel_box_lower_corner_width",
@@ -306,7 +306,7 @@ def read_driver_call(kind: MapKind, given: Mapping[str, Any], target: Target) ->
     else:
         for name in _COUNTS:
             fields[name] = read.integer(name, given[name])
-    for corner in _CORNERS:
+    for corner in CORNERS:
         if kind == "im2col":
             fields[corner] = array(corner, fewer=2)
         if kind == "im2col_wide":

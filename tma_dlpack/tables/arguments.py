@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from numbers import Rational
 from typing import TYPE_CHECKING, Literal, TypeVar
 
@@ -23,6 +24,21 @@ from tma_dlpack.tables.enums import (
 
 MapKind = Literal["tiled", "im2col", "im2col_wide"]
 KINDS: tuple[MapKind, ...] = ("tiled", "im2col", "im2col_wide")
+#: The driver's function for each.
+FUNCTIONS: dict[MapKind, str] = {
+    "tiled": "cuTensorMapEncodeTiled",
+    "im2col": "cuTensorMapEncodeIm2col",
+    "im2col_wide": "cuTensorMapEncodeIm2colWide",
+}
+#: The enums among the arguments of every kind of map, and the corners of im2col maps.
+ENUMS: dict[str, type[IntEnum]] = {
+    "data_type": TensorMapDataType,
+    "interleave": TmaInterleaveLayout,
+    "swizzle": TmaSwizzle,
+    "l2_promotion": TmaL2FetchSize,
+    "oob_fill": TmaOobFill,
+}
+CORNERS = ("pixel_box_lower_corner", "pixel_box_upper_corner")
 
 #: The default of `swizzle`: equal to "none", but an object of its own, because split_inner= asks
 #: for an explicit swizzle.

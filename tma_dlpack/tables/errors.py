@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import FrozenInstanceError, dataclass
 from typing import Any, NoReturn, TypeVar
 
-from tma_dlpack.tables.arguments import KINDS, MapKind
+from tma_dlpack.tables.arguments import FUNCTIONS, KINDS, MapKind
 
 COLUMNS = 100  # of text
 T = TypeVar("T")
@@ -178,11 +178,7 @@ class TmaTargetError(TmaPreconditionError, TmaUnsupportedError):
 
 CCCL_COMMIT = "571f2fc3bc"  # NVIDIA/cccl, 2026-08-22
 LIBCUDACXX = f"libcu++ make_tma_descriptor.h at {CCCL_COMMIT}"
-DOCUMENTS: dict[MapKind, str] = {
-    "tiled": "CUDA driver API, cuTensorMapEncodeTiled",
-    "im2col": "CUDA driver API, cuTensorMapEncodeIm2col",
-    "im2col_wide": "CUDA driver API, cuTensorMapEncodeIm2colWide",
-}
+DOCUMENTS = {kind: f"CUDA driver API, {function}" for kind, function in FUNCTIONS.items()}
 EVERY_SET = frozenset({"libcu++", "driver", "documented", "measured"})
 
 Text = str | Callable[..., str]  # of the request, and of the entry where the row has `each`

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 
+from tma_dlpack.tables.arguments import CORNERS
 from tma_dlpack.tables.bits import DERIVED, noted_bits
 from tma_dlpack.tables.coerce import aligned
 from tma_dlpack.tables.errors import COLUMNS, Advice, TmaUnsupportedError, wrapped
@@ -67,7 +68,7 @@ def map_rows(tensor_map: MapAttributes) -> list[tuple[str, str, str, str]]:
     if a.kind == "tiled":
         rows.append(("box_sizes", _list(tensor_map.box_sizes), "box_dim", _list(a.box_dim)))
     else:
-        for name in ("pixel_box_lower_corner", "pixel_box_upper_corner"):
+        for name in CORNERS:
             corner = getattr(a, name)
             rows.append((name, _list(corner[::-1]), "the same, W first", _list(corner)))
         rows.append(("channels_per_pixel", f"{a.channels_per_pixel}", "", ""))

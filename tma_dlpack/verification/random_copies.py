@@ -16,7 +16,7 @@ from tma_dlpack.copies.memory import reach_bytes
 from tma_dlpack.copies.reductions import REDUCTIONS
 from tma_dlpack.copies.request import MAX_OFFSET
 from tma_dlpack.geometry import CHUNK_BYTES
-from tma_dlpack.tables.arguments import EncodeArguments, MapKind
+from tma_dlpack.tables.arguments import CORNERS, EncodeArguments, MapKind
 from tma_dlpack.tables.dtypes import DATA_TYPES
 from tma_dlpack.tables.enums import TensorMapDataType, TmaInterleaveLayout, TmaOobFill, TmaSwizzle
 from tma_dlpack.tables.limits import (
@@ -226,8 +226,7 @@ def _on_16_bytes(coord: int, args: EncodeArguments) -> int:
 
 _COMMON = ("global_dim", "global_strides", "element_strides")
 _ENUMS = ("interleave", "swizzle", "l2_promotion", "oob_fill")
-_CORNERS = ("pixel_box_lower_corner", "pixel_box_upper_corner")
-_OF_KIND = {"tiled": ("box_dim",), "im2col": (*_CORNERS, "channels_per_pixel", "pixels_per_column")}
+_OF_KIND = {"tiled": ("box_dim",), "im2col": (*CORNERS, "channels_per_pixel", "pixels_per_column")}
 
 
 def keywords_of(args: EncodeArguments) -> dict[str, Any]:
@@ -283,7 +282,7 @@ def random_call(kind: MapKind, rng: Random) -> Call:
     if rng.random() < _EDGE:
         call |= _of_rank(call, rng.choice((1, 2, 6)))
     if kind == "im2col_wide":
-        for corner in ("pixel_box_lower_corner", "pixel_box_upper_corner"):
+        for corner in CORNERS:
             call[f"{corner}_width"] = (*call.pop(corner), 0)[0]
         call["mode"] = rng.randint(0, 1)
     return call
