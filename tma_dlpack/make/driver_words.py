@@ -19,7 +19,7 @@ from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
 
 if TYPE_CHECKING:
-    from tma_dlpack.make.encode import Encoder
+    from tma_dlpack.make.build import Encoder
 
 
 @quick("driver_tiled")

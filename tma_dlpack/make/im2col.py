@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
-from tma_dlpack.make.extension import explained, quick
+from tma_dlpack.make.extension import quick
 from tma_dlpack.tables.coerce import integer_of, integers_of, shown
 from tma_dlpack.tables.enums import (
     DataType,
@@ -105,7 +105,9 @@ target
     ((-1, -1), (-1, -1), 4096)
     """
     given = dict(locals())  # the arguments by name
-    return explained("im2col", given.pop("tensor"), given)
+    from tma_dlpack.make import build  # the rules are imported when first needed
+
+    return build.make("im2col", given.pop("tensor"), given)
 
 
 @quick("check_im2col")
@@ -198,7 +200,9 @@ oobfill, data_type, rules, allow, shape, strides, offset, target
     'im2col_wide'
     """
     given = dict(locals())  # the arguments by name
-    return explained("im2col_wide", given.pop("tensor"), given)
+    from tma_dlpack.make import build  # the rules are imported when first needed
+
+    return build.make("im2col_wide", given.pop("tensor"), given)
 
 
 @quick("check_im2col_wide")

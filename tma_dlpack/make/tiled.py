@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
-from tma_dlpack.make.extension import explained, quick
+from tma_dlpack.make.extension import quick
 from tma_dlpack.tables.arguments import NO_SWIZZLE
 from tma_dlpack.tables.enums import (
     DataType,
@@ -130,7 +130,9 @@ def make_tma_descriptor(
     ((64, 128), (128,), (64, 16), 2048)
     """
     given = dict(locals())  # the arguments by name
-    return explained("tiled", given.pop("tensor"), given)
+    from tma_dlpack.make import build  # the rules are imported when first needed
+
+    return build.make("tiled", given.pop("tensor"), given)
 
 
 @quick("check_tiled")
