@@ -25,16 +25,13 @@ sys.path.insert(0, str(ROOT))
 sys.modules["tma_dlpack.tensor_map._storage"] = None  # type: ignore[assignment]  # it may be older
 
 from tma_dlpack.checks import ALLOWABLE, RULES  # noqa: E402
-from tma_dlpack.checks.rule import (  # noqa: E402
-    LOOPS,
-    STRUCT,
-    Rule,
-)
+from tma_dlpack.checks.rule import LOOPS, STRUCT  # noqa: E402
 from tma_dlpack.tables import limits  # noqa: E402
 from tma_dlpack.tables.arguments import KINDS  # noqa: E402
-from tma_dlpack.tables.bits import encoded_type  # noqa: E402
+from tma_dlpack.tables.bits import element_type_bits  # noqa: E402
 from tma_dlpack.tables.dtypes import DATA_TYPES, FROM_DLPACK, LANES_OF_4_BITS  # noqa: E402
 from tma_dlpack.tables.enums import TmaInterleaveLayout, TmaSwizzle  # noqa: E402
+from tma_dlpack.tables.errors import Rule  # noqa: E402
 from tma_dlpack.tables.fields import FIELDS  # noqa: E402
 from tma_dlpack.tables.targets import COLUMNS, TARGETS  # noqa: E402
 
@@ -291,7 +288,7 @@ def c_types() -> list[str]:
     for r in DATA_TYPES:
         columns = (
             *(r.element_bits, r.is_packed, r.is_padded, r.is_float, r.packed_unit, r.interleaves),
-            *(r.swizzles, *encoded_type(r.data_type)),
+            *(r.swizzles, *map(int, element_type_bits(r.data_type, derived=True))),
         )
         numbers = ", ".join(str(int(n)) for n in columns)
         rows.append(f"      {{{numbers}}}, /* {r.data_type.name} */")

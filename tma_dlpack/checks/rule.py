@@ -1,16 +1,14 @@
-"""What a rule is, and the names that many rules share."""
+"""The names that many rules share, and the struct that their predicates read."""
 
 from __future__ import annotations
 
 from tma_dlpack.tables.arguments import MapKind
-from tma_dlpack.tables.rows import CCCL_COMMIT, DOCUMENTS, EVERY_SET, LIBCUDACXX, Rule  # noqa: F401
 
 MEASURED = "measured, H200, driver 580.159.04"
 
 DRIVER_STEPS = 100  # steps from here on are the driver's, beyond libcu++'s own
 
 # Sets of rules that a rule may belong to; the package's docstring says what each is.
-ALL = EVERY_SET
 DRIVER = frozenset({"driver", "measured"})
 LIBCU = frozenset({"libcu++"})
 #: Documented, but the driver of sm_90 does not refuse it.

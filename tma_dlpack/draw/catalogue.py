@@ -14,7 +14,7 @@ from tma_dlpack.draw.memory import shared
 from tma_dlpack.draw.walks import walk
 from tma_dlpack.tables.coerce import shown, text_of
 from tma_dlpack.tables.errors import refusal
-from tma_dlpack.tables.opaque import opaque
+from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap
 
 #: name -> what it shows, and the function of (map, coords).

@@ -39,8 +39,7 @@ from tma_dlpack.tables.errors import (
     sealed,
 )
 from tma_dlpack.tables.limits import MAP_BYTES
-from tma_dlpack.tables.opaque import opaque
-from tma_dlpack.tables.public import public
+from tma_dlpack.tables.public import opaque, public
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
 

@@ -15,9 +15,8 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from tma_dlpack.checks.check import find_violations
 from tma_dlpack.checks.parse import read_driver_call
-from tma_dlpack.checks.report import Report
+from tma_dlpack.checks.report import Report, find_violations
 from tma_dlpack.checks.words import OF_DRIVER
 from tma_dlpack.cli.explain.blocks import CALL_NAMES
 from tma_dlpack.cli.explain.words import COLUMN, Entries, PrintedArguments
