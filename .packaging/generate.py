@@ -218,6 +218,13 @@ def python_judge() -> str:
 def c_judge() -> list[str]:
     """Return the C function that judges."""
     lines = [
+        "/* What holds in ordinary calls. */",
+        "#ifdef __GNUC__",
+        "#define TMA_DLPACK_LIKELY(condition) __builtin_expect(!!(condition), 1)",
+        "#else",
+        "#define TMA_DLPACK_LIKELY(condition) (condition)",
+        "#endif",
+        "",
         "/* The mask of the rows among `asked` whose predicates do not hold. */",
         "static inline uint64_t tma_dlpack_judge(const TmaDlpackDescribed *c, uint64_t asked) {",
         "  uint64_t failed = 0;",
@@ -236,9 +243,8 @@ def c_judge() -> list[str]:
                 lines.append(f"{indent}for ({loop}) {{")
                 inner = indent + "  "
             for rule in rules:
-                test = in_c(rule.holds)
-                test = test if test.startswith("(") else f"({test})"
-                lines.append(f"{inner}failed |= (uint64_t)!{test} << TMA_DLPACK_RULE_{rule.id};")
+                bit = f"UINT64_C(1) << TMA_DLPACK_RULE_{rule.id}"
+                lines.append(f"{inner}if (!TMA_DLPACK_LIKELY({in_c(rule.holds)})) failed |= {bit};")
             if each:
                 lines.append(f"{indent}}}")
         if condition and members:

@@ -372,14 +372,16 @@ def describe(r: Request) -> Any:
     c.ignores_inner_step = r.ignores_innermost_elem_stride
     c.span_bits = 8 * SWIZZLE_SPAN_BYTES[a.swizzle]
     c.is_split, c.is_ragged, c.has_swizzle = r.split_inner, r.is_ragged, r.has_swizzle
-    c.span_values, c.ragged_dim = r.span_values, r.ragged_dim
+    c.ragged_dim = r.ragged_dim
+    if r.split_inner:
+        c.span_values = r.span_values
     if 1 <= c.ragged_dim < dims:
         c.ragged_stride_bits = stride_bits[c.ragged_dim - 1]
-    c.corner_end = r.corner_end
     if a.kind == "tiled":
         _describe_box(c, a.box_dim, steps)
     else:
         _describe_column(c, a)
+        c.corner_end = r.corner_end
     c.inner_box_bits = c.inner_box * bits
 
     c.has_tma, c.is_sm_9x, c.has_wide = target.has_tma, target.is_sm_9x, target.has_wide
