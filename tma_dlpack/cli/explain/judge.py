@@ -19,7 +19,7 @@ from tma_dlpack.checks.check import find_violations
 from tma_dlpack.checks.parse import read_driver_call
 from tma_dlpack.checks.report import Report
 from tma_dlpack.checks.words import OF_DRIVER
-from tma_dlpack.cli.explain.blocks import CALL_NAMES
+from tma_dlpack.cli.explain.read import CALL_NAMES
 from tma_dlpack.cli.explain.words import COLUMN, Entries, PrintedArguments
 from tma_dlpack.dlpack import Layout, TensorView
 from tma_dlpack.dlpack import judge as judge_layout

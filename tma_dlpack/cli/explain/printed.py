@@ -11,8 +11,7 @@ from itertools import accumulate
 from operator import mul
 from typing import Any, Final
 
-from tma_dlpack.cli.explain.blocks import Block, form_of
-from tma_dlpack.cli.explain.read import Field
+from tma_dlpack.cli.explain.read import Block, Field, form_of
 from tma_dlpack.cli.explain.words import (
     ARRAYS,
     COLUMN,
@@ -38,7 +37,7 @@ _BY_DIMENSION: Final = ("global_dim", "box_dim", "element_strides")
 def printed_arguments(block: Block) -> tuple[PrintedArguments, list[str]]:
     """Return the driver's arguments that a block shows, and remarks on what was not read."""
     form = form_of(block)
-    fields = {name: _chosen(found, block, form) for name, found in block.fields.items()}
+    fields = {name: _chosen(name, block, form) for name in block.arguments()}
     numbers = {
         name: found.value.numbers[0]
         for name, found in fields.items()
@@ -51,7 +50,9 @@ def printed_arguments(block: Block) -> tuple[PrintedArguments, list[str]]:
     if numbers.get("swizzle_base") == 32:  # DeepGEMM prints the atom of a swizzle beside it
         members["swizzle"] = TmaSwizzle.bytes128_atom_32B
     lists = _Lists(block, form, fields, numbers, members["data_type"])
-    faulty = {f.word for f in block.all_fields() if f.value.fault not in ("", "address")}
+    if block.is_cut:
+        lists.notes.append("the printout is cut off; paste the rest")
+    faulty = {f.word for f in block.fields if f.value.fault not in ("", "address", "cut")}
     if faulty:
         why = "a number of it is masked, broken or in another unit"
         lists.notes.append(f"not read, for {why}: {', '.join(sorted(faulty))}")
@@ -66,42 +67,38 @@ def printed_arguments(block: Block) -> tuple[PrintedArguments, list[str]]:
         element_bytes=lists.element_bytes,
         printed_by=form.name,
         lines=(block.first_line, block.last_line),
-        implied={n: v for n, v in form.implied.items() if n not in block.fields},
-        inferred=("rank",) if lists.infers_rank else (),
+        implied={n: v for n, v in form.implied.items() if n not in fields},
+        inferred=("rank",) if "rank" not in numbers or lists.infers_rank else (),
         **members,
         **({"box_dim": values["box_dim"]} if kind == "tiled" else _column(kind, lists, numbers)),
     )
     return read, lists.notes
 
 
-def _chosen(named: list[Field], block: Block, form: Form) -> Field | None:
+def _chosen(name: str, block: Block, form: Form) -> Field | None:
     """Return the field of an argument; None where two differ, or it is a line of something else."""
-    own = [f for f in named if f.strong or not form.words or f.word in form.words]
-    if not block.is_call:  # a weak word must look as the others do
-        others = [f for f in block.all_fields() if f not in named and (f.strong or form.words)]
-        marks = {_looks(f) for f in others if f.argument in ARRAYS} or {_looks(f) for f in others}
-        brackets = {_bracket(f) for f in others if f.value.is_list}
-
-        def fits(f: Field) -> bool:
-            if form.words:
-                return not (f.value.is_list and brackets) or _bracket(f) in brackets
-            return _looks(f) in marks or f.value.word.startswith("CU_")
-
-        own = [f for f in own if f.strong or fits(f)]
-    own = [f for f in own if f.strong] or own
+    own = [f for f in block.fields if f.argument == name and f.place is None]
+    strong = [f for f in own if f.strong]
+    if not strong and not block.is_call:
+        others = [f for f in block.fields if f.argument != name and (f.strong or form.words)]
+        own = [f for f in own if _is_alike(f, others, form)]
+    own = strong or own
     return own[0] if own and all(f.value[:3] == own[0].value[:3] for f in own) else None
 
 
-def _looks(found: Field) -> tuple[str, bool, bool]:
-    return found.separator, found.word.islower(), found.follows in tuple("\"'`")
-
-
-def _bracket(found: Field) -> str:
-    return found.value.style[:1] if found.value.style[:1] in tuple("([{<") else ""
+def _is_alike(found: Field, others: list[Field], form: Form) -> bool:
+    """Return whether a weak word looks as the other words of its printout do."""
+    if form.words:
+        brackets = {f.value.bracket for f in others if f.value.is_list}
+        fits = not (found.value.is_list and brackets) or found.value.bracket in brackets
+        return found.word in form.words and fits
+    marks = [f for f in others if f.argument in ARRAYS] or others
+    looks = {(f.sign, f.word.islower()) for f in marks}
+    return (found.sign, found.word.islower()) in looks or found.value.word.startswith("CU_")
 
 
 def _kind(block: Block) -> MapKind:
-    shown = block.fields.keys()
+    shown = block.arguments()
     if "pixel_box_lower_corner_width" in shown or "im2colwide" in block.heading.lower():
         return "im2col_wide"
     return "im2col" if set(COLUMN) & shown or "m2col" in block.heading else "tiled"
@@ -140,6 +137,7 @@ class _Lists:
         data_type: Any,
     ) -> None:
         self.block, self.form, self.fields = block, form, fields
+        self.entries = {f.argument for f in block.fields if f.place is not None}
         self.notes: list[str] = []
         size = numbers.get("element_bytes")
         self.element_bytes: int | None = size if size in (1, 2, 4, 8) else None
@@ -149,8 +147,6 @@ class _Lists:
         self.rank: int | None = numbers.get("rank")
         self.values: dict[str, Entries] = {name: self._shown(name) for name in sorted(ARRAYS)}
         self._read_entries()
-        lengths = {len(self.values[name]) for name in _BY_DIMENSION if self.values[name]}
-        self.garbage = form.garbage and lengths <= {MAX_RANK}
         self._find_rank()
         if self.rank is None or not 0 < self.rank <= 2 * MAX_RANK:
             self.values["global_strides"] = ()
@@ -169,8 +165,8 @@ class _Lists:
             self.notes.append(
                 f"{shown.word} shows {address} in place of the list: print its entries"
             )
-        lists = [f.value for f in self.block.all_fields() if f.value.is_list and not f.value.fault]
-        if "grouped" in shown.value.style and not any(v.style.endswith(",") for v in lists):
+        tight = any(f.value.style.endswith(",") for f in self.block.fields if not f.value.fault)
+        if "grouped" in shown.value.style and not tight:
             return self._refuse(name, "may have a separator of thousands")
         return () if shown.value.fault else shown.value.numbers
 
@@ -181,47 +177,49 @@ class _Lists:
 
     def _read_entries(self) -> None:
         """Read entries printed by themselves, as ``name[0] = 64``, counted from 0 or from 1."""
-        entries = {
-            name: {_index(place): f for place, f in found.items()}
-            for name, found in self.block.entries.items()
-        }
-        first = min((i for found in entries.values() for i in found if i >= 0), default=0)
-        last = max((max(found) for n, found in entries.items() if n in _BY_DIMENSION), default=0)
-        for name, found in entries.items():
-            if first not in (0, self.rank == last) or min(found) < 0 or max(found) > 2 * MAX_RANK:
+        found: dict[str, dict[int, Field]] = {name: {} for name in sorted(self.entries)}
+        for f in self.block.fields:
+            if f.place is not None:
+                found[f.argument][_index(f.place)] = f
+        first = min((i for places in found.values() for i in places if i >= 0), default=0)
+        last = max((max(p) for name, p in found.items() if name in _BY_DIMENSION), default=0)
+        for name, places in found.items():
+            if first not in (0, self.rank == last) or min(places) < 0 or max(places) > 2 * MAX_RANK:
                 self.values[name] = self._refuse(name, "has entries whose numbers start nowhere")
                 continue
-            values: list[int | None] = [None] * (max(found) + 1 - first)
-            for i, shown in found.items():
-                good = not shown.value.fault and len(shown.value.numbers) == 1
-                values[i - first] = shown.value.numbers[0] if good else None
-            self.values[name] = tuple(values)
+            shown = [places.get(i) for i in range(first, max(places) + 1)]
+            self.values[name] = tuple(
+                f.value.numbers[0]
+                if f and not f.value.fault and len(f.value.numbers) == 1
+                else None
+                for f in shown
+            )
 
     # -- how many dimensions ---------------------------------------------------------------------
 
     def _could_have(self, name: str, rank: int) -> bool:
         """Return whether a list could be that of a rank: as long, or five with padding."""
         values = self.values[name]
-        padding = self.garbage or all(v in (0, 1, None) for v in values[rank:])
+        padding = self.form.garbage or all(v in (0, 1, None) for v in values[rank:])
         return len(values) == rank or (len(values) == MAX_RANK >= rank and padding)
 
     def _find_rank(self) -> None:
         """Compare the printed rank with the lists; infer one that is not printed."""
-        limit = max(MAX_RANK, self.rank or 0)
-        whole = [n for n in _BY_DIMENSION if n not in self.block.entries]
-        lengths = [len(self.values[n]) for n in whole if 0 < len(self.values[n]) <= limit]
+        whole = [n for n in _BY_DIMENSION if n not in self.entries and self.values[n]]
+        lengths = [len(self.values[n]) for n in whole]
         rank = self.rank
-        trusted = self.block.is_call or self.form.garbage
-        if rank is not None and len(set(lengths)) == 1 and not trusted:
-            rank = rank if any(self._could_have(name, rank) for name in whole) else None
+        strange = len(set(lengths)) == 1 and not (self.block.is_call or self.form.garbage)
+        if rank is not None and strange and not any(self._could_have(n, rank) for n in whole):
+            rank = None  # of a logger, as in "rank: 9"
         self.rank = None if (rank or 0) > MAX_RANK and rank not in lengths else rank
         self.infers_rank = self.rank is None
         if self.rank is not None:
             return
-        if set(lengths) == {MAX_RANK}:
-            self.rank = None if self.garbage else self._without_padding()
-            if self.garbage:  # which entries are, is not known: those of dimension 0 are not
-                self.values = {n: v[: n != "global_strides"] for n, v in self.values.items()}
+        lengths = [n for n in lengths if n <= MAX_RANK]
+        if set(lengths) == {MAX_RANK} and self.form.garbage:  # which entries are, is not known
+            self.values = {n: v[: n != "global_strides"] for n, v in self.values.items()}
+        elif set(lengths) == {MAX_RANK}:
+            self.rank = self._without_padding()
         elif lengths:
             self.rank = max(lengths, key=lengths.count)
             if len(set(lengths)) > 1 and lengths.count(self.rank) == 1:  # nothing shows which
@@ -248,9 +246,9 @@ class _Lists:
         values, shown = self.values[name], self.fields.get(name)
         if not values:
             return
-        whole = name not in self.block.entries and not self.form.garbage
+        whole = name not in self.entries and not self.form.garbage
         short = len(values) < rank
-        closed = short and whole and shown is not None and _bracket(shown) != ""
+        closed = short and whole and shown is not None and shown.value.bracket
         if closed or not (short or self.block.is_call or self._could_have(name, rank)):
             self.values[name] = self._refuse(name, f"has not {rank} entries")
             return
@@ -265,22 +263,22 @@ class _Lists:
         """Drop the size of an element and padding, turn elements into bytes."""
         raw = not self.values["global_strides"]
         name = "raw_strides" if raw else "global_strides"
-        values, shown = self.values[name], self.fields.get(name)
+        values = self.values[name]
         self.values["global_strides"] = values
         if not values:
             return
-        entries = self.block.entries.get(name, {}).values()
-        key = shown.key if shown else next(f.key for f in entries)
-        self.unit = shown.unit if shown else ""
-        general = self.form is GENERAL and not {*self.block.words.values()} & DRIVERS_OWN
+        shown = self.fields.get(name) or next(f for f in self.block.fields if f.argument == name)
+        self.unit = shown.unit
+        general = self.form is GENERAL and not {*self.block.words} & DRIVERS_OWN
         if general and not self.unit and len(values) <= rank:
             self._turn()
         values = self.values["global_strides"]
         fits = self.block.is_call or (general and len(values) == rank - 1)
-        if not fits and not self._drop_extra(self.form.leading or raw or key == CUTE_STRIDES, rank):
+        leading = self.form.leading or raw or shown.key == CUTE_STRIDES
+        if not fits and not self._drop_extra(leading, rank):
             why = f"has {counted(len(values), 'entry')} for rank {rank}"
             self.values["global_strides"] = self._refuse(name, why)
-        if self.unit == "elements" or (self.form.elements and not self._is_bytes()):
+        if self.unit == "elements" or (self.form.elements and not self.unit):
             self._scale()
         values = self.values["global_strides"]
         if values:
@@ -305,21 +303,13 @@ class _Lists:
                 return False
             values = values[:-1]
         self.values["global_strides"] = values
-        if len(values) < rank - 1 and "global_strides" not in self.block.entries:
+        if len(values) < rank - 1 and "global_strides" not in self.entries:
             shown = self.fields.get("global_strides")
-            return (not leading and not (shown and _bracket(shown))) or len(values) == 1
+            return (not leading and not (shown and shown.value.bracket)) or len(values) == 1
         rest = values[rank - 1 :]
-        padding = self.garbage or all(v in (0, None) for v in rest)
+        padding = self.form.garbage or all(v in (0, None) for v in rest)
         padded = self.form.padded or count > rank
         return not rest or (padding and padded and len(values) in (MAX_RANK - 1, MAX_RANK))
-
-    def _is_bytes(self) -> bool:
-        """Return whether strides are in bytes where this printer mostly counts elements.
-
-        Copies of DeepGEMM's line that print bytes have no comma before the size of an element.
-        """
-        size, swizzle = self.fields.get("element_bytes"), self.fields.get("swizzle")
-        return bool(size and swizzle and size.follows not in ("", ",", "\n", ")"))
 
     def _scale(self) -> None:
         """Turn strides in elements into bytes."""
