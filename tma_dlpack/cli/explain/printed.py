@@ -141,9 +141,9 @@ class _Lists:
         self.notes: list[str] = []
         size = numbers.get("element_bytes")
         self.element_bytes: int | None = size if size in (1, 2, 4, 8) else None
-        self.bits = self.element_bytes and self.element_bytes * 8
+        self.size = self.element_bytes
         if isinstance(data_type, TensorMapDataType):
-            self.bits = DATA_TYPES[data_type].element_bits
+            self.size = DATA_TYPES[data_type].element_bits // 8 or None
         self.rank: int | None = numbers.get("rank")
         self.values: dict[str, Entries] = {name: self._shown(name) for name in sorted(ARRAYS)}
         self._read_entries()
@@ -151,9 +151,9 @@ class _Lists:
         if self.rank is None or not 0 < self.rank <= 2 * MAX_RANK:
             self.values["global_strides"] = ()
             return
-        self._fit_strides(self.rank)
+        self.values["global_strides"] = self._strides(self.rank)
         for name in _BY_DIMENSION:
-            self._fit(name, self.rank)
+            self.values[name] = self._fitted(name, self.rank)
 
     def _shown(self, name: str) -> Entries:
         """Return a list as printed at one place, if it can be trusted."""
@@ -167,33 +167,28 @@ class _Lists:
             )
         tight = any(f.value.style.endswith(",") for f in self.block.fields if not f.value.fault)
         if "grouped" in shown.value.style and not tight:
-            return self._refuse(name, "may have a separator of thousands")
+            return self._refused(name, "may have a separator of thousands")
         return () if shown.value.fault else shown.value.numbers
 
-    def _refuse(self, name: str, why: str) -> Entries:
+    def _refused(self, name: str, why: str) -> Entries:
         shown = self.fields.get(name)
         self.notes.append(f"{shown.word if shown else name} {why}: not read")
         return ()
 
     def _read_entries(self) -> None:
         """Read entries printed by themselves, as ``name[0] = 64``, counted from 0 or from 1."""
-        found: dict[str, dict[int, Field]] = {name: {} for name in sorted(self.entries)}
+        found: dict[str, dict[int, int | None]] = {name: {} for name in sorted(self.entries)}
         for f in self.block.fields:
             if f.place is not None:
-                found[f.argument][_index(f.place)] = f
+                is_read = not f.value.fault and len(f.value.numbers) == 1
+                found[f.argument][_index(f.place)] = f.value.numbers[0] if is_read else None
         first = min((i for places in found.values() for i in places if i >= 0), default=0)
-        last = max((max(p) for name, p in found.items() if name in _BY_DIMENSION), default=0)
+        last = max((max(found[name]) for name in _BY_DIMENSION if name in found), default=0)
         for name, places in found.items():
             if first not in (0, self.rank == last) or min(places) < 0 or max(places) > 2 * MAX_RANK:
-                self.values[name] = self._refuse(name, "has entries whose numbers start nowhere")
-                continue
-            shown = [places.get(i) for i in range(first, max(places) + 1)]
-            self.values[name] = tuple(
-                f.value.numbers[0]
-                if f and not f.value.fault and len(f.value.numbers) == 1
-                else None
-                for f in shown
-            )
+                self.values[name] = self._refused(name, "has entries whose numbers start nowhere")
+            else:
+                self.values[name] = tuple(places.get(i) for i in range(first, max(places) + 1))
 
     # -- how many dimensions ---------------------------------------------------------------------
 
@@ -206,157 +201,138 @@ class _Lists:
     def _find_rank(self) -> None:
         """Compare the printed rank with the lists; infer one that is not printed."""
         whole = [n for n in _BY_DIMENSION if n not in self.entries and self.values[n]]
-        lengths = [len(self.values[n]) for n in whole]
-        rank = self.rank
-        strange = len(set(lengths)) == 1 and not (self.block.is_call or self.form.garbage)
-        if rank is not None and strange and not any(self._could_have(n, rank) for n in whole):
-            rank = None  # of a logger, as in "rank: 9"
-        self.rank = None if (rank or 0) > MAX_RANK and rank not in lengths else rank
+        strides = self.values["global_strides"]
+        trusted = self.block.is_call or self.form.garbage or not whole
+        fits = {r: sum(self._could_have(n, r) for n in whole) for r in range(1, MAX_RANK + 1)}
+        printed = self.rank
+        if printed is not None and (trusted or fits.get(printed) or _varies(self.values, whole)):
+            self.rank = printed if printed <= MAX_RANK or not whole else None
+        else:
+            self.rank = None  # not printed, or that of a logger, as in "rank: 9"
         self.infers_rank = self.rank is None
         if self.rank is not None:
             return
-        lengths = [n for n in lengths if n <= MAX_RANK]
-        if set(lengths) == {MAX_RANK} and self.form.garbage:  # which entries are, is not known
+        if whole and self.form.garbage:  # which entries are the map's is not known: the first are
             self.values = {n: v[: n != "global_strides"] for n, v in self.values.items()}
-        elif set(lengths) == {MAX_RANK}:
-            self.rank = self._without_padding()
-        elif lengths:
-            self.rank = max(lengths, key=lengths.count)
-            if len(set(lengths)) > 1 and lengths.count(self.rank) == 1:  # nothing shows which
-                self.rank, self.values = None, dict.fromkeys(self.values, ())
-        else:
+            return
+        if not whole:
             self.rank = max(len(self.values[name]) for name in _BY_DIMENSION) or None
+            return
+        for rank in (r for r in fits if len(strides) in (MAX_RANK - 1, MAX_RANK)):
+            if any(strides[rank + len(strides) - MAX_RANK :]):
+                fits[rank] = 0  # these strides are not padding
+        self.rank = max(fits, key=lambda r: (fits[r], -r))
+        if fits[self.rank] < min(2, len(whole)):  # nothing shows which
+            self.rank, self.values = None, dict.fromkeys(self.values, ())
 
-    def _without_padding(self) -> int:
-        """Return the rank less trailing dimensions of extent, box and stride that only pad."""
-        dims, box = self.values["global_dim"], self.values["box_dim"]
-        strides = self.values["global_strides"]
-        first = max(0, len(strides) - MAX_RANK + 1)  # 1 where the size of an element stands first
-        rank = MAX_RANK
-        while rank > 1:
-            entries = {*dims[rank - 1 : rank], *box[rank - 1 : rank]}
-            stride = strides[first + rank - 2 :][:1]
-            if entries not in ({0}, {1}) or stride not in ((), (0,)):
-                break
-            rank -= 1
-        return rank
-
-    def _fit(self, name: str, rank: int) -> None:
-        """Drop entries past the rank; a list that does not fit it is not read."""
+    def _fitted(self, name: str, rank: int) -> Entries:
+        """Return a list without entries past the rank; () if it does not fit it."""
         values, shown = self.values[name], self.fields.get(name)
-        if not values:
-            return
+        short = 0 < len(values) < rank
         whole = name not in self.entries and not self.form.garbage
-        short = len(values) < rank
         closed = short and whole and shown is not None and shown.value.bracket
-        if closed or not (short or self.block.is_call or self._could_have(name, rank)):
-            self.values[name] = self._refuse(name, f"has not {rank} entries")
-            return
+        fits = short or self.block.is_call or self._could_have(name, rank)
+        if values and (closed or not fits):
+            return self._refused(name, f"has not {rank} entries")
         if short:
             shows = f"{name} shows {len(values)} of {rank} entries for rank {rank}"
             self.notes.append(f"{shows}: the others are not known")
-        self.values[name] = (*values, *(None,) * (rank - len(values)))[:rank]
+        return (*values, *(None,) * (rank - len(values)))[:rank] if values else ()
 
     # -- strides ---------------------------------------------------------------------------------
 
-    def _fit_strides(self, rank: int) -> None:
-        """Drop the size of an element and padding, turn elements into bytes."""
+    def _strides(self, rank: int) -> Entries:
+        """Return the strides in bytes, without the size of an element and padding."""
         raw = not self.values["global_strides"]
         name = "raw_strides" if raw else "global_strides"
         values = self.values[name]
-        self.values["global_strides"] = values
         if not values:
-            return
+            return ()
         shown = self.fields.get(name) or next(f for f in self.block.fields if f.argument == name)
-        self.unit = shown.unit
-        general = self.form is GENERAL and not {*self.block.words} & DRIVERS_OWN
-        if general and not self.unit and len(values) <= rank:
-            self._turn()
-        values = self.values["global_strides"]
-        fits = self.block.is_call or (general and len(values) == rank - 1)
-        leading = self.form.leading or raw or shown.key == CUTE_STRIDES
-        if not fits and not self._drop_extra(leading, rank):
-            why = f"has {counted(len(values), 'entry')} for rank {rank}"
-            self.values["global_strides"] = self._refuse(name, why)
-        if self.unit == "elements" or (self.form.elements and not self.unit):
-            self._scale()
-        values = self.values["global_strides"]
-        if values:
-            missing = (None,) * (rank - 1 - len(values))
-            self.values["global_strides"] = (*values, *missing)[: rank - 1]
+        in_elements = shown.unit == "elements" or (self.form.elements and not shown.unit)
+        is_general = self.form is GENERAL and not {*self.block.words} & DRIVERS_OWN
+        turned = self._turned(values) if is_general and not shown.unit else None
+        if turned is not None:
+            values, in_elements = turned
+        elif not self.block.is_call and not (is_general and len(values) == rank - 1):
+            leading = self.form.leading or raw or shown.key == CUTE_STRIDES
+            kept = self._without_extra(values, rank, leading, in_elements)
+            if kept is None or not self._are_all(kept, rank, leading, name, shown):
+                return self._refused(name, f"has {counted(len(values), 'entry')} for rank {rank}")
+            values = kept
+        if in_elements and not self.size:
+            self.notes.append("strides are in elements, and the size of an element is not shown")
+            return ()
+        factor = self.size or 1 if in_elements else 1
+        padded = (*values, *(None,) * (rank - 1 - len(values)))[: rank - 1]
+        return tuple(None if v is None else v * factor for v in padded)
 
-    def _drop_extra(self, leading: bool, rank: int) -> bool:
-        """Drop entries that are not the driver's; return whether the rest is."""
-        values = self.values["global_strides"]
-        count, size = len(values), self.bits and self.bits // 8
-        shows_size = not self.form.words and values[:1] and values[0] in (1, 2, 4, 8, size)
-        if count in (rank, MAX_RANK) and (leading or shows_size):
-            if values[0] not in ((0, size, self.unit == "elements") if size else (0, 1, 2, 4, 8)):
-                return False
-            if not size and values[0] and self.unit != "elements":
-                self.element_bytes, self.bits = values[0], 8 * values[0]
-            values = values[1:]
-        elif count == rank and self.form.name == "Triton":  # a stride past the last dimension
+    def _without_extra(
+        self, values: Entries, rank: int, leading: bool, in_elements: bool
+    ) -> Entries | None:
+        """Return strides without the size of an element, and without one past the last dimension.
+
+        None where the entry in that place is neither.
+        """
+        size = self.size
+        shows_size = not self.form.words and values[0] in (1, 2, 4, 8, size)
+        if len(values) in (rank, MAX_RANK) and (leading or shows_size):
+            if values[0] not in ((0, size, in_elements) if size else (0, 1, 2, 4, 8)):
+                return None
+            if not size and values[0] and not in_elements:
+                self.element_bytes = self.size = values[0]
+            return values[1:]
+        if len(values) == rank and self.form.name == "Triton":
             before, last = (size, *values)[-2:]
             extent = (*self.values["global_dim"], *(None,) * rank)[rank - 1]
-            if before is None or extent is None or before * extent != last:
-                return False
-            values = values[:-1]
-        self.values["global_strides"] = values
-        if len(values) < rank - 1 and "global_strides" not in self.entries:
-            shown = self.fields.get("global_strides")
-            return (not leading and not (shown and shown.value.bracket)) or len(values) == 1
+            whole = before is not None and extent is not None and before * extent == last
+            return values[:-1] if whole else None
+        return values
+
+    def _are_all(self, values: Entries, rank: int, leading: bool, name: str, shown: Field) -> bool:
+        """Return whether these may be the strides of a rank, with padding or with some missing."""
+        if len(values) < rank - 1 and name not in self.entries:
+            return (not leading and not shown.value.bracket) or len(values) == 1
         rest = values[rank - 1 :]
-        padding = self.form.garbage or all(v in (0, None) for v in rest)
-        padded = self.form.padded or count > rank
-        return not rest or (padding and padded and len(values) in (MAX_RANK - 1, MAX_RANK))
+        is_padding = self.form.garbage or all(v in (0, None) for v in rest)
+        is_padded = self.form.padded or len(values) > rank
+        return not rest or (is_padding and is_padded and len(values) in (MAX_RANK - 1, MAX_RANK))
 
-    def _scale(self) -> None:
-        """Turn strides in elements into bytes."""
-        values = self.values["global_strides"]
-        if values and not self.bits:
-            self.notes.append("strides are in elements, and the size of an element is not shown")
-        bits = self.bits or 0
-        bytes_ = tuple(None if s is None else s * bits // 8 for s in values)
-        self.values["global_strides"] = bytes_ if bits else ()
-
-    def _turn(self) -> None:
+    def _turned(self, strides: Entries) -> tuple[Entries, bool] | None:
         """Turn lists that show by themselves that they are row-major, or in elements.
 
         They do where the strides have one entry per dimension with a 1 (or the size of an element)
         at the inner end, or where they are those of a dense tensor in one order and unit alone.
-        Else they are taken as the driver's: innermost first, in bytes.
+        Else they are taken as the driver's: innermost first, in bytes. Returns the strides, and
+        whether they are in elements; None if nothing shows it.
         """
-        strides, dims = self.values["global_strides"], self.values["global_dim"]
-        if None in (*strides, *dims) or not dims:
-            return
-        size = self.bits and self.bits // 8
-        if len(strides) == len(dims) > 1:
-            inner = (1, size)
-            if strides[-1] in inner and strides[0] not in inner:
-                self._reverse()
-                self.notes.append("lists are row-major here: the last stride is that of an element")
-                strides = strides[::-1]
-            self.values["global_strides"] = strides[1:] if strides[0] in inner else ()
-            if strides[0] == 1 and size != 1:
-                self._scale()
-        for reverse in (False, True) if size and len(strides) == len(dims) - 1 else ():
-            for factor in (1, size):
-                step = -1 if reverse else 1
-                bytes_ = tuple((s or 0) * (factor or 0) for s in strides[::step])
-                if 0 in dims or bytes_ != _dense(dims[::step], size or 0):
+        dims, size = self.values["global_dim"], self.size
+        if None in (*strides, *dims) or not dims or 0 in dims:
+            return None
+        for step in (1, -1):
+            own, extents = strides[::step], dims[::step]
+            if len(own) == len(extents) > 1 and own[0] in (1, size):
+                why, found = "the last stride is that of an element", own[1:]
+                in_elements = own[0] == 1 and size != 1
+            elif len(own) == len(extents) - 1 and size:
+                why, found, dense = "a dense tensor", own, _dense(extents)
+                in_elements = own != tuple(size * (stride or 0) for stride in dense)
+                if in_elements and own != dense:
                     continue
-                if reverse:
-                    self._reverse()
-                self.values["global_strides"] = bytes_
-                if reverse or factor != 1:
-                    order, unit = "row-major " * reverse, "in elements " * (factor != 1)
-                    self.notes.append(f"lists are {order}{unit}here: a dense tensor")
-                return
+            else:
+                continue
+            if step < 0:
+                for name in _BY_DIMENSION:
+                    self.values[name] = self.values[name][::-1]
+            if step < 0 or (in_elements and found is own):
+                order, unit = "row-major " * (step < 0), "in elements " * in_elements
+                self.notes.append(f"lists are {order}{unit}here: {why}")
+            return found, in_elements
+        return ((), False) if len(strides) == len(dims) > 1 else None
 
-    def _reverse(self) -> None:
-        for name in (*_BY_DIMENSION, "global_strides"):
-            self.values[name] = self.values[name][::-1]
+
+def _varies(values: Mapping[str, Entries], names: list[str]) -> bool:
+    return len({len(values[name]) for name in names}) > 1
 
 
 def _index(words: str) -> int:
@@ -366,6 +342,6 @@ def _index(words: str) -> int:
         return -1
 
 
-def _dense(dims: Entries, size: int) -> Entries:
-    steps = accumulate((extent or 0 for extent in dims), mul, initial=size)
-    return tuple(steps)[1:-1]
+def _dense(dims: Entries) -> Entries:
+    """Return the strides of a dense tensor in elements, but for that of an element."""
+    return tuple(accumulate((extent or 0 for extent in dims[:-1]), mul))
