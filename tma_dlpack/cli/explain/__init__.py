@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 from tma_dlpack.checks.report import Report
 from tma_dlpack.cli import hexdump
 from tma_dlpack.cli.explain import results, sentences
-from tma_dlpack.cli.explain.judge import REFUSED, RefusedCall, judge, refused_calls
+from tma_dlpack.cli.explain.judge import judge, judge_call, refused_calls
 from tma_dlpack.cli.explain.printed import printed_arguments
 from tma_dlpack.cli.explain.read import Block, Lines, blocks_in, plain, streams_of
 from tma_dlpack.cli.explain.words import PrintedArguments, arguments_of
@@ -182,8 +182,7 @@ _MAY_BELONG: Final = re.split(
 
 def _printed(log: _Log, target: Target) -> list[_Encode]:
     """Return the encodes whose arguments are printed; add remarks on blocks that are not read."""
-    refused = refused_calls(log.text) if REFUSED in log.text else ()
-    calls = {log.line_at(place): call for place, call in refused}
+    calls = {log.line_at(call.start()): call for call in refused_calls(log.text)}
     mixed: list[Block] = []
     whole: list[_Encode] = []
     cut: list[_Encode] = []
@@ -192,7 +191,10 @@ def _printed(log: _Log, target: Target) -> list[_Encode]:
             mixed.append(block)
             continue
         arguments, remarks = printed_arguments(block)
-        report, why = _report(arguments, calls.get(block.first_line), target)
+        call = calls.get(block.first_line)
+        is_whole = call is not None and not arguments.missing()
+        report = judge_call(call, arguments, target) if is_whole else _judged(arguments, target)
+        why = call["why"] if is_whole else None
         if len(log.notes) < MOST_NOTES:
             where = f"lines {block.first_line}-{block.last_line}"
             log.notes += [f"{where}: {remark}" for remark in remarks]
@@ -218,14 +220,8 @@ def _cut_note(encode: _Encode) -> str:
     )
 
 
-def _report(
-    read: PrintedArguments, call: RefusedCall | None, target: Target
-) -> tuple[Report, str | None]:
-    """Return the verdict on an encode, and what the line of our own header adds."""
-    if call is not None and not read.missing():
-        return call.report(read, target), call.why
-    how = (read.printed_by, *sorted(read.implied.items()), *read.inferred)
-    return judge(read, how, target), None
+def _judged(read: PrintedArguments, target: Target) -> Report:
+    return judge(read, (read.printed_by, *sorted(read.implied.items()), *read.inferred), target)
 
 
 def _dumped(log: _Log, target: Target) -> Iterator[_Encode]:
@@ -247,7 +243,7 @@ def _dumped(log: _Log, target: Target) -> Iterator[_Encode]:
             lines=(line, line),
             **{name: getattr(tensor_map, name) for name in arguments_of(tensor_map.kind)},
         )
-        yield _Encode(line, arguments, _report(arguments, None, target)[0])
+        yield _Encode(line, arguments, _judged(arguments, target))
 
 
 def _checked(log: _Log) -> Iterator[_Encode]:
