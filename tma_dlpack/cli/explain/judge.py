@@ -19,7 +19,6 @@ from tma_dlpack.checks.check import find_violations
 from tma_dlpack.checks.parse import read_driver_call
 from tma_dlpack.checks.report import Report
 from tma_dlpack.checks.words import OF_DRIVER
-from tma_dlpack.cli.explain.read import CALL_NAMES
 from tma_dlpack.cli.explain.words import COLUMN, Entries, PrintedArguments
 from tma_dlpack.dlpack import Layout, TensorView
 from tma_dlpack.dlpack import judge as judge_layout
@@ -31,7 +30,7 @@ from tma_dlpack.tables.limits import INNER_BYTES, MAX_ELEM_STRIDE, MAX_RANK
 from tma_dlpack.tables.targets import Target
 
 _ENTRY = re.compile(r"(\w+)\[(\d)\]")
-_CALL_NAMES = {ours: call for call, ours in CALL_NAMES.items()}
+_CALL_NAMES = {"data_type": "tensor_data_type", "rank": "tensor_rank"}
 #: Values that no rule minds, for arguments that are not shown.
 _HARMLESS = {
     **dict.fromkeys(("tensor_data_type", "interleave", "swizzle", "l2_promotion", "oob_fill"), 0),

@@ -79,7 +79,7 @@ def _chosen(name: str, block: Block, form: Form) -> Field | None:
     """Return the field of an argument; None where two differ, or it is a line of something else."""
     own = [f for f in block.fields if f.argument == name and f.place is None]
     strong = [f for f in own if f.strong]
-    if not strong and not block.is_call:
+    if not strong:
         others = [f for f in block.fields if f.argument != name and (f.strong or form.words)]
         own = [f for f in own if _is_alike(f, others, form)]
     own = strong or own
@@ -202,7 +202,7 @@ class _Lists:
         """Compare the printed rank with the lists; infer one that is not printed."""
         whole = [n for n in _BY_DIMENSION if n not in self.entries and self.values[n]]
         strides = self.values["global_strides"]
-        trusted = self.block.is_call or self.form.garbage or not whole
+        trusted = self.form.garbage or not whole
         fits = {r: sum(self._could_have(n, r) for n in whole) for r in range(1, MAX_RANK + 1)}
         printed = self.rank
         if printed is not None and (trusted or fits.get(printed) or _varies(self.values, whole)):
@@ -231,7 +231,7 @@ class _Lists:
         short = 0 < len(values) < rank
         whole = name not in self.entries and not self.form.garbage
         closed = short and whole and shown is not None and shown.value.bracket
-        fits = short or self.block.is_call or self._could_have(name, rank)
+        fits = short or self._could_have(name, rank)
         if values and (closed or not fits):
             return self._refused(name, f"has not {rank} entries")
         if short:
@@ -254,7 +254,7 @@ class _Lists:
         turned = self._turned(values) if is_general and not shown.unit else None
         if turned is not None:
             values, in_elements = turned
-        elif not self.block.is_call and not (is_general and len(values) == rank - 1):
+        elif not (is_general and len(values) == rank - 1):
             leading = self.form.leading or raw or shown.key == CUTE_STRIDES
             kept = self._without_extra(values, rank, leading, in_elements)
             if kept is None or not self._are_all(kept, rank, leading, name, shown):

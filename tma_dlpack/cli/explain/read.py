@@ -28,12 +28,10 @@ from tma_dlpack.cli.explain.words import (
     Form,
     meaning_of,
 )
-from tma_dlpack.tables.arguments import KINDS
 
 FAR_LINES = 12  # between two fields of one printout, at most
 FAR_WHOLE_LINES = 3  # where the tensor and the tile are there already
 NEAR_LINES = 3  # between blocks that touch; a weak word stands no further from its neighbours
-FAR_DECLARATION = 40  # lines from an array's declaration to the call that passes it
 LONGEST_LIST = 600  # characters
 
 # -- lines and processes --------------------------------------------------------------------------
@@ -147,9 +145,72 @@ _NORMAL: Final = tuple(
 
 
 def _normal(text: str) -> str:
+    text = _with_names(text)
     for pattern, replacement in _NORMAL:
         text = pattern.sub(replacement, text)
     return text
+
+
+# -- calls in pasted source -----------------------------------------------------------------------
+
+_CALL = re.compile(
+    r"cuTensorMapEncode(?:Tiled|Im2col(?:Wide)?)\b[\w:]*\)?\s*"
+    r"\((?P<passed>(?:[^()\[\]{}]|[(\[{][^()\[\]{}]*[)\]}]){1,2000})\)"
+)
+_COMMA = re.compile(r",(?![^()\[\]{}]*[)\]}])")  # not within brackets
+_NO_VALUE = re.compile(r"[;=]|^\w+\s*:(?!:)|\w\s+\w")  # a name, a declaration, another line
+_ARRAY = re.compile(r"&?([A-Za-z_]\w*)(?:\.data\(\)|\[0\])?(?:\s*\+\s*(\d))?")
+_CONSTANT = r"\b{}\s*(?:=\s*|\s)(\d+)\s*(?:[;,\n)]|$)"
+_DECLARED = r"\b{}\s*(?:\[[^\]\n]*\])?\s*=?\s*[\[{{]([^\]}}]*)"
+FAR = 8_000  # characters from a declaration to the call
+_NAMES_OF = {
+    len(DRIVER_ARGUMENTS[kind]) + n: DRIVER_ARGUMENTS[kind]
+    for kind in reversed(KINDS)
+    for n in (0, 1)
+}
+
+
+def _with_names(text: str) -> str:
+    """Return source in which each call of the driver has the names and values of its arguments."""
+    edits: dict[tuple[int, int], str] = {}
+    for call in _CALL.finditer(text):
+        passed = [a.strip() for a in _COMMA.split(call["passed"])]
+        names = _NAMES_OF.get(len(passed), ())  # with the map before them, or without it
+        passed = passed[-len(names) :]
+        meanings = [meaning_of(name) or ("",) for name in names]
+        lost = any(
+            "CU_TENSOR_MAP" in a and m[0] not in NAMED
+            for a, m in zip(passed, meanings, strict=False)
+        )
+        if lost or any(map(_NO_VALUE.search, passed)):
+            continue
+        written = []
+        for name, words in zip(names, passed, strict=False):
+            value, declared = _passed(text, call.start(), words)
+            edits |= dict.fromkeys(declared, "_")
+            written += [f"{name}={value}"] if re.search(r"\d|CU_|NULL|nullptr", value) else []
+        edits[call.span("passed")] = ", ".join(written) or call["passed"]
+    for (start, end), words in sorted(edits.items(), reverse=True):
+        lines = text.count("\n", start, end) - words.count("\n")
+        text = text[:start] + words + "\n" * lines + text[end:]
+    return text
+
+
+def _passed(text: str, place: int, words: str) -> tuple[str, list[tuple[int, int]]]:
+    """Return an argument with the numbers of its names, and where its array is declared."""
+    first = max(0, place - FAR)
+    source, array, declared = text[first:place], _ARRAY.fullmatch(words), []
+    if array:
+        declared = [*re.finditer(_DECLARED.format(array[1]), source)][-1:]
+    for found in declared:
+        words = f"{{{','.join(found[1].split(',')[int(array[2] or 0) :])}}}"
+
+    def number(name: re.Match[str]) -> str:
+        values = set(re.findall(_CONSTANT.format(name[0]), source))
+        return values.pop() if len(values) == 1 and not name[0].startswith("CU") else name[0]
+
+    places = [(first + found.start(), first + found.end()) for found in declared]
+    return re.sub(r"\b[A-Za-z_]\w*", number, words), places
 
 
 # -- one value ------------------------------------------------------------------------------------
@@ -328,7 +389,6 @@ class Field(NamedTuple):
     unit: str = ""
     sign: str = ""
     place: str | None = None  # of an entry printed by itself, as in name[0] = 64
-    at: int = 0
     line: int = 0
     last_line: int = 0
 
@@ -363,7 +423,7 @@ def fields_of(stream: Lines) -> Iterator[Field]:
             if heading or place >= after:
                 line = stream.line_at(place)
                 mark = Value(fault=fault)
-                yield Field("", "", heading, True, mark, at=place, line=line, last_line=line)
+                yield Field("", "", heading, True, mark, line=line, last_line=line)
                 after = max(after, place + len(heading))
         if word.start() < after:
             continue
@@ -375,7 +435,7 @@ def fields_of(stream: Lines) -> Iterator[Field]:
         if found:
             after = max(word.end(), found.value.end)
             first, last = stream.line_at(word.start()), stream.line_at(after - 1)
-            yield found._replace(at=word.start(), line=first, last_line=last)
+            yield found._replace(line=first, last_line=last)
 
 
 def _read_field(
@@ -449,7 +509,6 @@ class Block:
     last_line: int = 0
     fields: list[Field] = field(default_factory=list)
     is_mixed: bool = False
-    is_call: bool = False
     is_torn: bool = False
     has_orphans: bool = False
 
@@ -493,12 +552,13 @@ def form_of(block: Block) -> Form:
     for form in FORMS:
         if not any(together <= keys for together in form.any_of):
             continue
-        if form.name == "tma_dlpack.h" and "uTensorMapEncode" not in block.heading:
+        own_words = {"tensorDataType"} & {f.word for f in block.fields}
+        if form.name == "tma_dlpack.h" and not ("uTensorMapEncode" in block.heading and own_words):
             continue
         if form.name == "CUTLASS":  # its words are the driver's: no sign before the value
             spaced = sum(f.sign in ("", " ") for f in block.fields)
             own = {"gmemaddress", "format"} & keys or 2 * spaced > len(block.fields)
-            if not own or block.is_call:
+            if not own:
                 continue
         return form
     return GENERAL
@@ -516,19 +576,12 @@ def blocks_in(streams: list[Lines]) -> list[Block]:
 
 
 def _blocks_of(stream: Lines) -> list[Block]:
-    blocks, after = [Block()], 0
+    blocks = [Block()]
     for found in fields_of(stream):
-        if found.at < after:
-            continue
-        if found.value.fault != "heading":
+        if found.value.fault == "heading":
+            blocks.append(Block(found.word, found.line, found.line))
+        else:
             _add(blocks, found)
-            continue
-        blocks.append(Block(found.word, found.line, found.line))
-        call = _call(stream.text, found)
-        if call is not None:
-            passed, after = call
-            end = stream.line_at(after)
-            _fill(blocks, [f._replace(line=found.line, last_line=end) for f in passed])
     blocks = [b for b in blocks if b.fields]
     _mark_mixed(blocks)
     return [b for b in blocks if b.shows_arguments or b.is_mixed or b.is_cut]
@@ -606,86 +659,3 @@ def _is_regular(run: list[Block]) -> bool:
         or (b is run[-1] and whole[: len(b.words)] == b.words)
         for b in run
     )
-
-
-# -- calls in pasted source -----------------------------------------------------------------------
-
-_NO_VALUE = re.compile(r"[;=]|^\w+\s*:(?!:)|\w\s+\w")  # a name, a declaration, another line
-_OPENS = re.compile(r"[\w:]*\)?\s*\(")
-_CALL_ENDS = re.compile(r"(?:[^()\[\]{}]|[(\[{][^()\[\]{}]*[)\]}]){0,2000}\)")
-_COMMA = re.compile(r",(?![^()\[\]{}]*[)\]}])")  # not within brackets
-_CONSTANT = r"\b{}\s*(?:=\s*|\s)(\d+)\s*(?:[;,\n)]|$)"
-_DECLARED = r"\b{}\s*(?:\[[^\]\n]*\])?\s*=?\s*(?=[\[{{(])"
-CALL_NAMES: Final = {"tensor_data_type": "data_type", "tensor_rank": "rank"}  # as `TensorMap` has
-
-
-def _call(text: str, heading: Field) -> tuple[list[Field], int] | None:
-    """Read a call of the driver whose arguments are known by their places; None if it is none."""
-    opens = _OPENS.match(text, heading.at + len(heading.word))
-    ends = opens and _CALL_ENDS.match(text, opens.end())
-    if not opens or not ends or "ncode" not in heading.word:
-        return None
-    arguments = [a.strip() for a in _COMMA.split(ends[0][:-1])]
-    names = next(
-        (n for k in KINDS if len(n := DRIVER_ARGUMENTS[k]) in (len(arguments), len(arguments) - 1)),
-        None,
-    )
-    if names is None or any(map(_NO_VALUE.search, arguments)):
-        return None
-    found = []
-    for name, words in zip(names, arguments[-len(names) :], strict=True):
-        argument = CALL_NAMES.get(name, name)
-        if argument not in NAMED and "CU_TENSOR_MAP" in words:
-            return None  # of another argument: not all of the call is there
-        value = _passed(text[max(0, heading.at - 8_000) : heading.at], argument, words)
-        if value.numbers or value.word:
-            found.append(Field(argument, argument, argument, True, value, sign="call"))
-    return found, ends.end() - 1
-
-
-def _passed(source: str, argument: str, words: str) -> Value:
-    """Return the value of an argument: a literal, or what its name was declared with."""
-    if argument not in ARRAYS:
-        return read_scalar(_with_constants(source, words) + ";\n", 0, argument)
-    named = re.fullmatch(r"&?([A-Za-z_]\w*)(?:\.data\(\)|\[0\])?(?:\s*\+\s*(\d))?", words)
-    if named is None:
-        opens = re.search(r"[{\[](?=[^\]}])", words)
-        return read_list(_with_constants(source, words[opens.start() :]), 0) if opens else Value()
-    declared = [m.end() for m in re.finditer(_DECLARED.format(named[1]), source)]
-    if not declared:
-        return Value()
-    value = read_list(_with_constants(source, source[declared[-1] :][:LONGEST_LIST]), 0)
-    return value._replace(numbers=value.numbers[int(named[2] or 0) :])
-
-
-def _with_constants(source: str, words: str) -> str:
-    """Return an expression with the numbers of its constants."""
-
-    def number(name: re.Match[str]) -> str:
-        values = set(re.findall(_CONSTANT.format(name[0]), source))
-        return values.pop() if len(values) == 1 and not name[0].startswith("CU") else name[0]
-
-    return _normal(re.sub(r"\b[A-Za-z_]\w*", number, words.partition(";")[0]))
-
-
-def _fill(blocks: list[Block], passed: list[Field]) -> None:
-    """Put a call's arguments into the last block, with those of declarations just before it."""
-    call = blocks[-1]
-    call.is_call = True
-    for found in passed:
-        call.put(found)
-    if len(blocks) < 2 or call.first_line - blocks[-2].last_line > FAR_DECLARATION:
-        return
-    declared = blocks[-2]
-    for name in ("global_dim", "box_dim"):
-        shown = [f.value.numbers for f in (*call.fields, *declared.fields) if f.argument == name]
-        if (
-            any(a != b and None not in (a, b) for a, b in zip(shown[0], shown[-1], strict=False))
-            if shown
-            else False
-        ):
-            return  # those of another encode
-    shown_here = call.arguments()
-    call.fields = [f for f in declared.fields if f.argument not in shown_here] + call.fields
-    call.first_line = declared.first_line or call.first_line
-    blocks.pop(-2)
