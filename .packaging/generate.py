@@ -4,7 +4,8 @@ Run it after a change of `checks/` rows, `checks.rule.STRUCT`, or `tables/`. It 
 
 ``tma_dlpack/checks/judge.py``               the predicates of all rows, in Python
 ``tma_dlpack/tables/abi.py``                 their number, for the C extension
-``tma_dlpack/include/tma_dlpack_tables.h``   the same in C, with limits, data types, targets, fields
+``tma_dlpack/include/tma_dlpack_tables.h``   in C, with limits, data types, targets, fields
+``tma_dlpack/explorer/tables.js``            in JavaScript, with names and words
 
 All are checked in; tests/include/test_generated.py holds them equal to what is printed today. A
 predicate is an expression in a small subset of Python: names of `STRUCT` and of `CONSTANTS`,
@@ -15,28 +16,43 @@ subscripts, integers, ``and or not``, comparisons, ``+ - * % >> &``, ``a if b el
 from __future__ import annotations
 
 import ast
+import json
 import sys
 import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 sys.modules["tma_dlpack.tensor_map._storage"] = None  # type: ignore[assignment]  # it may be older
 
 from tma_dlpack.checks import ALLOWABLE, RULES  # noqa: E402
+from tma_dlpack.checks.request import NAN_REFUSED, RULE_SETS  # noqa: E402
 from tma_dlpack.checks.rule import (  # noqa: E402
     LOOPS,
     STRUCT,
     Rule,
 )
-from tma_dlpack.tables import limits  # noqa: E402
+from tma_dlpack.copies.refusals import REFUSALS  # noqa: E402
+from tma_dlpack.copies.request import MAX_COPIED_DIM, MAX_OFFSET  # noqa: E402
+from tma_dlpack.geometry.plan import SMEM_ALIGNMENT, SWIZZLES, W128_PIXELS  # noqa: E402
+from tma_dlpack.tables import bits as map_bits  # noqa: E402
+from tma_dlpack.tables import dtypes, limits  # noqa: E402
 from tma_dlpack.tables.arguments import KINDS  # noqa: E402
 from tma_dlpack.tables.bits import encoded_type  # noqa: E402
 from tma_dlpack.tables.dtypes import DATA_TYPES, FROM_DLPACK, LANES_OF_4_BITS  # noqa: E402
-from tma_dlpack.tables.enums import TmaInterleaveLayout, TmaSwizzle  # noqa: E402
+from tma_dlpack.tables.enums import (  # noqa: E402
+    TensorMapDataType,
+    TensorMapIm2ColWideMode,
+    TmaInterleaveLayout,
+    TmaL2FetchSize,
+    TmaOobFill,
+    TmaSwizzle,
+    c_name,
+)
 from tma_dlpack.tables.fields import FIELDS  # noqa: E402
+from tma_dlpack.tables.rows import DOCUMENTS, LIBCUDACXX  # noqa: E402
 from tma_dlpack.tables.targets import COLUMNS, TARGETS  # noqa: E402
 
 CONSTANTS: dict[str, int] = {
@@ -72,6 +88,9 @@ _OPERATORS = {
 class InC(ast.NodeVisitor):
     """Print an expression of the subset as C."""
 
+    comparisons = _COMPARISONS
+    masks = True  # whether a remainder by a power of two is a mask
+
     def visit_Expression(self, node: ast.Expression) -> str:
         return self.visit(node.body)
 
@@ -86,7 +105,7 @@ class InC(ast.NodeVisitor):
     def visit_Compare(self, node: ast.Compare) -> str:
         values = [self.visit(value) for value in (node.left, *node.comparators)]
         pairs = zip(values, node.ops, values[1:], strict=False)
-        parts = [f"{a} {_COMPARISONS[type(op)]} {b}" for a, op, b in pairs]
+        parts = [f"{a} {self.comparisons[type(op)]} {b}" for a, op, b in pairs]
         return "(" + " && ".join(parts) + ")"
 
     def visit_IfExp(self, node: ast.IfExp) -> str:
@@ -94,7 +113,7 @@ class InC(ast.NodeVisitor):
 
     def visit_BinOp(self, node: ast.BinOp) -> str:
         left, right = self.visit(node.left), self.visit(node.right)
-        if isinstance(node.op, ast.Mod) and _is_power_of_two(node.right):
+        if self.masks and isinstance(node.op, ast.Mod) and _is_power_of_two(node.right):
             return f"({left} & ({right} - 1))"
         if type(node.op) not in _OPERATORS:
             self.generic_visit(node.op)
@@ -134,6 +153,28 @@ def _is_power_of_two(node: ast.expr) -> bool:
 def in_c(expression: str) -> str:
     """Return an expression as C."""
     text: str = InC().visit(ast.parse(expression, mode="eval"))
+    return text
+
+
+class InJavaScript(InC):
+    """The same as JavaScript, whose numbers are exact below 2^53; ``| 0`` is 32-bit signed."""
+
+    comparisons = {**_COMPARISONS, ast.Eq: "===", ast.NotEq: "!=="}  # noqa: RUF012
+    masks = False
+
+    def visit_Call(self, node: ast.Call) -> str:
+        super().visit_Call(node)
+        return f"({self.visit(node.args[0])} | 0)"
+
+    def visit_Name(self, node: ast.Name) -> str:
+        if node.id in CONSTANTS:
+            return f"K.{node.id}"
+        return super().visit_Name(node).replace("c->", "c.")
+
+
+def in_javascript(expression: str) -> str:
+    """Return an expression as JavaScript."""
+    text: str = InJavaScript().visit(ast.parse(expression, mode="eval"))
     return text
 
 
@@ -254,9 +295,7 @@ def c_judge() -> list[str]:
             "  ",
             lambda condition: f"if {in_c(condition)} {{",
             lambda v, first, end: f"for (int {v} = {first}; {v} < c->{end}; ++{v}) {{",
-            lambda rule: [
-                f"failed |= (uint64_t)!{_in_brackets(rule)} << TMA_DLPACK_RULE_{rule.id};"
-            ],
+            _c_predicate,
             "}",
         )
     )
@@ -270,8 +309,12 @@ def c_judge() -> list[str]:
     ]
 
 
-def _in_brackets(rule: Rule) -> str:
-    text = in_c(rule.holds)
+def _c_predicate(rule: Rule) -> list[str]:
+    test = _in_brackets(in_c(rule.holds))
+    return [f"failed |= (uint64_t)!{test} << TMA_DLPACK_RULE_{rule.id};"]
+
+
+def _in_brackets(text: str) -> str:
     return text if text.startswith("(") else f"({text})"
 
 
@@ -492,10 +535,219 @@ def python_abi() -> str:
     )
 
 
+# -- JavaScript ------------------------------------------------------------------------------------
+
+#: The enums by our name of the argument.
+ENUMS = {
+    "interleave_layout": TmaInterleaveLayout,
+    "swizzle": TmaSwizzle,
+    "l2_fetch_size": TmaL2FetchSize,
+    "oobfill": TmaOobFill,
+    "mode": TensorMapIm2ColWideMode,
+    "data_type": TensorMapDataType,
+}
+
+
+def js_judge() -> list[str]:
+    """Return the JavaScript function that judges."""
+    lines = judge_lines(
+        Syntax(
+            "  ",
+            lambda condition: f"if {in_javascript(condition)} {{",
+            lambda v, first, end: f"for (let {v} = {first}; {v} < c.{end}; ++{v}) {{",
+            _js_predicate,
+            "}",
+        )
+    )
+    return [
+        "// [row, entry] of each failed predicate among the rows `asked`; entry -1 for none.",
+        "function judge(c, asked) {",
+        "  const failed = [];",
+        *lines,
+        "  return failed;",
+        "}",
+    ]
+
+
+def _js_predicate(rule: Rule) -> list[str]:
+    row, entry = NUMBER[rule.id], LOOPS[rule.each][0] if rule.each else "-1"
+    test = f"asked[{row}] && !{_in_brackets(in_javascript(rule.holds))}"
+    return [f"if ({test}) failed.push([{row}, {entry}]); // {rule.id}"]
+
+
+def _static(text: object) -> str:
+    return text if isinstance(text, str) else ""
+
+
+def js_rows() -> list[dict[str, Any]]:
+    """Return the rows: of what they are asked, what they read, and their words."""
+    rows = []
+    for rule in RULES:
+        columns = {
+            "id": rule.id,
+            "step": rule.step,
+            "on": _static(rule.on) or "box_sizes",
+            "kinds": rule.kinds,
+            "sets": sorted(rule.sets),
+            "make_only": rule.make_only,
+            "each": rule.each,
+            "outermost_first": rule.outermost_first,
+            "after": rule.after,
+            "after_here": rule.after_here,
+            "reads": reads_of(rule),
+            "fields": [name for name, *_ in STRUCT if name in names_in(rule.holds)],
+            "why": rule.why,
+            "must": rule.asks or _static(rule.must),
+            "fix": _static(rule.fix),
+            "libcudacxx": rule.libcudacxx,
+            "documented": rule.documented,
+            "source": rule.source,
+            "differs": rule.differs,
+        }
+        assert columns["must"], f"{rule.id}: pass asks=, since `must` depends on the request"
+        rows.append({name: value for name, value in columns.items() if value})
+    return rows
+
+
+def js_types() -> list[dict[str, Any]]:
+    """Return the data types, each with a tensor's dtype that carries it."""
+    named = {name: t for name, t in dtypes._NAMED.items() if t.lanes in (1, 2)}
+    rows = []
+    for r in DATA_TYPES:
+        own = [n for n, t in named.items() if dtypes.data_type_of(t) is r.data_type]
+        others = [n for n, t in named.items() if r.data_type in dtypes.overrides_of(t)]
+        others.sort(key=lambda name: name != r.numpy)
+        number, tf32 = encoded_type(r.data_type)
+        rows.append(
+            {
+                "name": r.data_type.name,
+                "c_name": c_name(r.data_type),
+                "dtype": next(iter((*own, *others))),
+                "element_bits": r.element_bits,
+                "is_packed": int(r.is_packed),
+                "is_padded": int(r.is_padded),
+                "is_float": int(r.is_float),
+                "packed_unit": r.packed_unit,
+                "interleaves": int(r.interleaves),
+                "swizzles": r.swizzles,
+                "smem_chunk_bytes": r.smem_chunk_bytes,
+                "element_type": number,
+                "tf32": tf32,
+            }
+        )
+    return rows
+
+
+def js_dtypes() -> dict[str, dict[str, Any]]:
+    """Return the dtypes of tensors by their names in NumPy, torch and JAX."""
+    found = {}
+    for name, dtype in dtypes._NAMED.items():
+        own = dtypes.data_type_of(dtype)
+        found[name] = {
+            "bits": dtype.itemsize_bits,
+            "data_type": -1 if own is None else int(own),
+            "overrides": [int(t) for t in dtypes.overrides_of(dtype)],
+            "refuses_nan": int(dtype.code in NAN_REFUSED),
+            "dlpack": list(dtype),
+        }
+    return found
+
+
+def js_fields() -> list[dict[str, Any]]:
+    """Return where each field of the 128 bytes stands."""
+    names = ("name", "index", "pieces", "bias", "unit", "signed", "kind", "rank", "ptx")
+    rows = [{name: getattr(field, name) for name in names} for field in FIELDS]
+    return [{name: n for name, n in row.items() if n not in (None, False)} for row in rows]
+
+
+def js_tables() -> str:
+    """Return explorer/tables.js."""
+    columns = []
+    for name, expression in COLUMNS.items():
+        test = _OfCapabilityInJs().visit(ast.parse(expression, mode="eval"))
+        columns.append(f"    {name}: (major, minor) => Number{test},")
+    targets = {
+        name: {"compute_capability": t.compute_capability, "max_smem_bytes": t.max_smem_bytes}
+        for name, t in TARGETS.items()
+    }
+    copies = {
+        name: {"limit": r.limit, "fix": r.fix, "source": r.source} for name, r in REFUSALS.items()
+    }
+    tables: dict[str, Any] = {
+        "KINDS": KINDS,
+        "RULE_SETS": RULE_SETS,
+        "ALLOWABLE": ALLOWABLE,
+        "LOOPS": LOOPS,
+        "STRUCT": {name: count for name, count, *_ in STRUCT},
+        "ENUMS": {name: [m.name for m in enum] for name, enum in ENUMS.items()},
+        "C_NAMES": {name: [c_name(m) for m in enum] for name, enum in ENUMS.items()},
+        "SWIZZLES": [SWIZZLES[s]._asdict() for s in TmaSwizzle],
+        "SWIZZLE_SPAN_BYTES": limits.SWIZZLE_SPAN_BYTES,
+        "SWIZZLE_REPEAT_BYTES": map_bits._SWIZZLE_REPEAT_BYTES,
+        "SMEM_ALIGNMENT": SMEM_ALIGNMENT,
+        "W128_PIXELS": W128_PIXELS,
+        "CORNER_ENDS": limits.CORNER_ENDS,
+        "MAX_OFFSET": MAX_OFFSET,
+        "MAX_COPIED_DIM": MAX_COPIED_DIM,
+        "DOCUMENTS": DOCUMENTS,
+        "LIBCUDACXX": LIBCUDACXX,
+        "TARGETS": targets,
+        "RULES": js_rows(),
+        "COPY_RULES": copies,
+        "DATA_TYPES": js_types(),
+        "DTYPES": js_dtypes(),
+        "FIELDS": js_fields(),
+    }
+    return "\n".join(
+        [
+            f"// {SOURCE}.",
+            '"use strict";',
+            "",
+            "const tmaTables = (() => {",
+            "const K = {",
+            *(f"  {name}: {value}," for name, value in CONSTANTS.items()),
+            "};",
+            "",
+            *js_judge(),
+            "",
+            "return {",
+            f"  ABI: {abi():#010x},",
+            "  K,",
+            "  judge,",
+            "  // What a GPU can do, by its compute capability.",
+            "  COLUMNS: {",
+            *columns,
+            "  },",
+            *(f"  {name}: {_js_value(value)}," for name, value in tables.items()),
+            "};",
+            "})();",
+            "",
+        ]
+    )
+
+
+def _js_value(value: object) -> str:
+    """Return a value as JSON, entries of long lists and dicts in a line each."""
+    text = json.dumps(value)
+    if len(text) < 100:
+        return text
+    if isinstance(value, dict):
+        entries = [f"    {json.dumps(str(k))}: {json.dumps(v)}," for k, v in value.items()]
+        return "\n".join(["{", *entries, "  }"])
+    assert isinstance(value, (list, tuple))
+    return "\n".join(["[", *(f"    {json.dumps(v)}," for v in value), "  ]"])
+
+
+class _OfCapabilityInJs(InJavaScript):
+    def visit_Name(self, node: ast.Name) -> str:
+        return _OfCapability().visit_Name(node)
+
+
 OUTPUTS = {
     "tma_dlpack/checks/judge.py": python_judge,
     "tma_dlpack/tables/abi.py": python_abi,
     "tma_dlpack/include/tma_dlpack_tables.h": c_tables,
+    "tma_dlpack/explorer/tables.js": js_tables,
 }
 
 if __name__ == "__main__":
