@@ -586,7 +586,7 @@ def js_rows() -> list[dict[str, Any]]:
         columns = {
             "id": rule.id,
             "step": rule.step,
-            "on": _static(rule.on) or "box_sizes",
+            "on": _static(rule.on) or ["box_sizes", "tensor.shape"],
             "kinds": rule.kinds,
             "sets": sorted(rule.sets),
             "make_only": rule.make_only,
@@ -657,7 +657,7 @@ def js_fields() -> list[dict[str, Any]]:
     """Return where each field of the 128 bytes stands."""
     names = ("name", "index", "pieces", "bias", "unit", "signed", "kind", "rank", "ptx")
     rows = [{name: getattr(field, name) for name in names} for field in FIELDS]
-    return [{name: n for name, n in row.items() if n not in (None, False)} for row in rows]
+    return [{k: v for k, v in row.items() if v is not None and v is not False} for row in rows]
 
 
 def js_tables() -> str:
