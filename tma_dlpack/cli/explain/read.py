@@ -28,6 +28,7 @@ from tma_dlpack.cli.explain.words import (
     Form,
     meaning_of,
 )
+from tma_dlpack.tables.arguments import KINDS
 
 FAR_LINES = 12  # between two fields of one printout, at most
 FAR_WHOLE_LINES = 3  # where the tensor and the tile are there already
