@@ -10,8 +10,8 @@ from textwrap import wrap
 from typing import NamedTuple
 
 from tma_dlpack.copies.tile import Tile
-from tma_dlpack.draw.barrier_model import Bar, Barrier, Change, Wait
-from tma_dlpack.draw.barrier_scenes import MISTAKES, Row, Setup
+from tma_dlpack.draw.barrier_model import Bar, Barrier, Change, Do, Wait
+from tma_dlpack.draw.barrier_scenes import MISTAKES, SYNC, Row, Setup
 from tma_dlpack.draw.barrier_scenes import Scene as Played
 from tma_dlpack.draw.figure import MAKE_ONE, TEXT_COLUMNS, Figure, played, require
 from tma_dlpack.draw.grid import GLYPH_WIDTH, LABEL_SIZE, Cell, Grid, Scene, label, lay_out, words
@@ -35,6 +35,7 @@ HEIGHTS = {
     "strip": (14, 0),
 }
 NUMBERS = 16  # px, of the numbers above the bytes
+STAGE_GAP = 6
 PARITY = ("even", "odd")
 LEGEND = [
     (Cell(0, 0, "cell"), "works"),
@@ -43,6 +44,7 @@ LEGEND = [
     (Cell(0, 0, "tint6"), "uses the tile"),
     (Cell(0, 0, PARITY[0]), "phase of parity 0"),
     (Cell(0, 0, PARITY[1]), "of parity 1"),
+    (Cell(0, 0, "filled", hatched=True), "not announced"),
     (Cell(0, 0, "conflict", hatched=True), "wrong"),
 ]
 AXIS = "time goes from left to right: the order of events counts, their distances do not"
@@ -121,12 +123,16 @@ class BarrierPlay(Figure):
 
     def scenes(self) -> tuple[Scene, ...]:
         """Lower to one panel."""
-        return (_Timeline(_scene_of(self.setup)).scene(self.title, self._why()),)
+        return (_Timeline(_scene_of(self.setup)).scene(self.title, self.setup.lesson),)
 
     def text(self) -> str:
         """Return the code, and a table of what happens and of the barriers' states."""
         right = _scene_of(self.setup._replace(mistake=None)).code
-        lines = [self.title, *(row for line in self._why() for row in wrap(line, TEXT_COLUMNS)), ""]
+        lines = [
+            self.title,
+            *(row for line in self.setup.lesson for row in wrap(line, TEXT_COLUMNS)),
+            "",
+        ]
         for line, should in zip(self.code, right, strict=True):
             lines.append(f"  {line}" if line == should else f"✗ {line}")
         lines += ["", "tick  what happens, and the barriers after it"]
@@ -144,12 +150,6 @@ class BarrierPlay(Figure):
         choices = [_figure(setup) for setup in setups]
         data = {"now": choices.index(self), "choices": [c._as_data() for c in choices]}
         return played(self, "barrier", data, f'<pre class="tma-code">{self._code_html()}</pre>')
-
-    def _why(self) -> list[str]:
-        if self.mistake is None:
-            return []
-        row = MISTAKES[self.mistake]
-        return [f"{row.does}:", f"{row.why} ({row.source})"]
 
     def _code_html(self) -> str:
         """Return the code, one element a line; lines that differ from the right code are marked."""
@@ -170,7 +170,7 @@ class BarrierPlay(Figure):
         return {
             "name": self.mistake or "right",
             "title": self.title,
-            "about": " ".join(self._why()) or "Play, or move the slider: every event in turn.",
+            "about": " ".join(self.setup.lesson),
             "svg": svg_panel(timeline.scene(self.title, [])),
             "code": self._code_html(),
             "frames": shown,
@@ -196,7 +196,7 @@ def _flips(change: Change, before: dict[str, Barrier]) -> bool:
 def _begins(bar: Bar) -> str:
     """Describe what a bar begins with, where no change of a barrier does."""
     if isinstance(bar.act, Wait):
-        if bar.act.barrier == "sync":
+        if bar.act.barrier == SYNC:
             return ""
         call = f"{bar.lane}: wait({bar.act.barrier}, {bar.act.parity})"
         return f"{call} passes at once" if bar.end == bar.begin else f"{call} {bar.wrong}".rstrip()
@@ -234,13 +234,20 @@ class _Timeline:
         times = [t for bar in played.bars for t in (bar.begin, bar.end) if t is not None]
         hangs = any(bar.end is None for bar in played.bars)
         self.end = max(times) + (FOREVER if hangs else TAIL)
-        self.top: dict[tuple[str, str], float] = {}
+        self.detailed = any(row.kind == "bytes" for row in played.rows)
+        self.tops: list[float] = []
+        self.places: dict[
+            str, tuple[float, float, float]
+        ] = {}  # top, bottom of its first row, bottom
         y = 0.0
-        for n, row in enumerate(played.rows):
+        for row, below in zip(played.rows, (*played.rows[1:], None), strict=True):
             height, gap = HEIGHTS[row.kind]
-            self.top[row.kind, row.of] = y
-            follows = played.rows[n + 1].kind if n + 1 < len(played.rows) else ""
-            y += height + gap + 6 * (row.kind == "strip" != follows)
+            top, first_bottom, _ = self.places.get(row.of, (y, y + height, 0))
+            self.places[row.of] = top, first_bottom, y + height
+            self.tops.append(y)
+            y += height + gap
+            if row.kind == "strip" and (below is None or below.kind != "strip"):
+                y += STAGE_GAP
         self.height = y
 
     def x(self, at: int | None) -> float:
@@ -250,8 +257,7 @@ class _Timeline:
     def scene(self, title: str, why: list[str]) -> Scene:
         """Draw all rows, arrows first."""
         cells = [*self._arrows()]
-        for row in self.played.rows:
-            top = self.top[row.kind, row.of]
+        for row, top in zip(self.played.rows, self.tops, strict=True):
             if row.kind == "heading":
                 cells.append(words(-100, top, row.label, "strong", HEIGHTS["heading"][0]))
                 continue
@@ -259,32 +265,26 @@ class _Timeline:
             cells += getattr(self, f"_{row.kind}")(row.of, top)
         size = ("x", 0, 0, WIDTH), ("y", 0, 0, round(self.height))
         grid = Grid(tuple(cells), windows=size)
-        return lay_out(title, [grid], above=why, notes=[AXIS], legend=LEGEND)
+        used = {cell.style for cell in cells}
+        legend = [entry for entry in LEGEND if entry[0].style in used]
+        return lay_out(title, [grid], above=why, notes=[AXIS], legend=legend)
 
     def _label_height(self, row: Row) -> float:
         return NUMBERS if row.kind == "bytes" else HEIGHTS[row.kind][0]
 
     def _arrows(self) -> list[Cell]:
         """Draw who changes a barrier, and whom the end of its phase wakes."""
-        cells = []
-        for change in self.played.changes:
-            cells += self._arrow(change.at, ("lane", change.lane), ("phase", change.barrier))
+        cells = [self._arrow(c.at, c.lane, c.barrier) for c in self.played.changes if self.detailed]
         for bar in self.played.bars:
-            if isinstance(bar.act, Wait) and bar.end is not None and bar.end > bar.begin:
-                woken = "lane", bar.lane
-                cells += self._arrow(bar.end, ("phase", bar.act.barrier), woken)
-                cells += self._arrow(bar.end, ("strip", bar.act.barrier), woken)
+            waited = bar.end is not None and bar.end > bar.begin
+            if isinstance(bar.act, Wait) and bar.act.barrier != SYNC and waited:
+                cells.append(self._arrow(bar.end, bar.act.barrier, bar.lane))
         return list(dict.fromkeys(cells))
 
-    def _arrow(self, at: int, start: tuple[str, str], end: tuple[str, str]) -> list[Cell]:
-        if start not in self.top or end not in self.top:
-            return []
-        y0, y1 = self.top[start], self.top[end]
-        if y0 < y1:
-            y0, y1 = y0 + HEIGHTS[start[0]][0], y1 - 1
-        else:
-            y1 += HEIGHTS[end[0]][0] + 1
-        return [Cell(self.x(at), y0, "arrow", columns=0, rows=y1 - y0)]
+    def _arrow(self, at: int | None, start: str, end: str) -> Cell:
+        (top, first_bottom, _), (goal, _, goal_bottom) = self.places[start], self.places[end]
+        begin, tip = (first_bottom, goal - 1) if top < goal else (top, goal_bottom + 1)
+        return Cell(self.x(at), begin, "arrow", columns=0, rows=tip - begin)
 
     def _lane(self, lane: str, top: float) -> list[Cell]:
         height = HEIGHTS["lane"][0]
@@ -296,11 +296,11 @@ class _Timeline:
         act = bar.act
         if isinstance(act, Wait):
             name = act.barrier.partition(" ")[0]
-            if name == "sync":
+            if name == SYNC:
                 texts, style = ["sync"], "padding"
             else:
                 texts, style = (
-                    [f"wait({name}, {act.parity})", f"wait {act.parity}", "wait"],
+                    [f"wait({name}, {act.parity})", "wait"],
                     "padding",
                 )
         else:
@@ -390,28 +390,40 @@ class _Timeline:
 
     def _slot(self, slot: str, top: float) -> list[Cell]:
         """Draw what a stage of the ring contains: it fills, is full, and is read."""
-        height = HEIGHTS["slot"][0]
-        cells = [Cell(0, top, "padding", columns=WIDTH, rows=height)]
-        fills = [b for b in self.played.bars if b.lane == slot]
-        reads = [b for b in self.played.bars if getattr(b.act, "slot", "") == slot]
+        layers: list[Layer] = [(0, WIDTH, "padding", [])]
+        fills = [bar for bar in self.played.bars if bar.lane == slot]
+        reads = [bar for bar in self.played.bars if getattr(bar.act, "slot", "") == slot]
         for fill in fills:
-            tile = fill.act.tile  # type: ignore[union-attr]
-            left, right = self.x(fill.begin), self.x(fill.end)
-            texts = [f"tile {tile} comes", "comes"]
-            cells.append(
-                Cell(left, top, "cell", fitting(right - left, texts), "", right - left, height)
-            )
-            until = next((r.begin for r in reads if r.begin >= (fill.end or 0)), None)
-            left, right = right, self.x(until)
-            text = fitting(
-                right - left, [f"tile {tile} is full", f"tile {tile}", "full", f"{tile}"]
-            )
-            cells.append(Cell(left, top, fill.act.style, text, "", right - left, height))  # type: ignore[union-attr]
+            if isinstance(fill.act, Do):
+                tile, ready = f"tile {fill.act.tile}", self.x(fill.end)
+                layers.append((self.x(fill.begin), ready, "taken", [f"{tile} comes", "comes"]))
+                until = min((r.begin for r in reads if r.begin >= (fill.end or 0)), default=None)
+                layers.append(
+                    (ready, self.x(until), fill.act.style, [f"{tile} is full", tile, "full"])
+                )
         for read in reads:
-            left, right = self.x(read.begin), self.x(read.end)
-            style = "conflict" if read.wrong else "tensor"
-            cells.append(Cell(left, top, style, "is read", read.wrong, right - left, height))
-        return cells
+            style = "conflict" if read.wrong else "tint6"
+            layers.append((self.x(read.begin), self.x(read.end), style, ["is read", "read"]))
+        height = HEIGHTS["slot"][0]
+        return [
+            Cell(left, top, style, fitting(right - left, texts), "", right - left, height)
+            for left, right, (_, _, style, texts) in _painted(layers)
+        ]
+
+
+Layer = tuple[float, float, str, list[str]]  # from, to, style, texts
+
+
+def _painted(layers: list[Layer]) -> list[tuple[float, float, Layer]]:
+    """Return the visible parts of layers, each painted over those before it."""
+    parts: list[tuple[float, float, Layer]] = []
+    for left, right in pairwise(sorted({x for layer in layers for x in layer[:2]})):
+        upper = [layer for layer in layers if layer[0] <= left and right <= layer[1]][-1]
+        goes_on = parts and parts[-1][2] is upper
+        parts[-1:] = (
+            [(parts[-1][0], right, upper)] if goes_on else [*parts[-1:], (left, right, upper)]
+        )
+    return parts
 
 
 def fitting(width: float, texts: list[str]) -> str:

@@ -20,6 +20,8 @@ from tma_dlpack.draw.barrier_model import (
 )
 
 MEASURED, DOCUMENTED = "measured on an H200", "PTX ISA, not measured"
+MODELLED = "as the model plays it, not measured"
+TINTS = (0, 1, 2, 3, 5, 7, 4, 6)  # of stages
 PIECE, QUICK_PIECE = 7, 4  # ticks
 SYNC = "sync"  # __syncthreads() or cluster_sync(): played as a barrier, not drawn as one
 
@@ -44,8 +46,9 @@ MISTAKES = {
         "expect_tx announces twice the bytes", "the rest never comes: the phase never ends"
     ),
     "wrong parity": Mistake(
-        "wait names parity 1 in the first phase",
+        "wait(full, ...) names parity 1 in the first phase",
         "a wait for parity 1 passes while phase 0 lasts, and blocks once phase 0 has ended",
+        "the early read is measured on an H200, the hang follows from the PTX ISA",
     ),
     "initialised for 2": Mistake(
         "init asks for 2 arrivals, and one thread arrives",
@@ -77,6 +80,20 @@ MISTAKES = {
         shared=False,
     ),
 }
+
+
+ONE_TILE = (
+    "phase 0 ends when no arrival (expect_tx is one) and no byte is pending;",
+    "wait(full, 0) lasts until then; a warp that comes later passes at once",
+)
+SHARED = (
+    "each block loads its part of the tile into both, and each barrier counts the bytes of both;",
+    "bytes may come before they are announced: the pending arrival keeps the phase open",
+)
+RING = (
+    "a phase of full[s] ends when a tile is in stage s, one of empty[s] when it has been read;",
+    "the producer's first waits name parity 1, which a fresh barrier lets pass",
+)
 
 
 class Row(NamedTuple):
@@ -128,6 +145,15 @@ class Setup(NamedTuple):
     def arrivals(self) -> int:
         """What init names for `full`."""
         return 1 + (self.mistake == "initialised for 2")
+
+    @property
+    def lesson(self) -> list[str]:
+        """What to see in the picture, in lines."""
+        if self.mistake is not None:
+            row = MISTAKES[self.mistake]
+            source = row.source if self.stages == self.blocks == 1 else MODELLED
+            return [f"{row.does}:", f"{row.why} ({source})"]
+        return list(RING if self.stages > 1 else SHARED if self.blocks > 1 else ONE_TILE)
 
     @property
     def is_possible(self) -> bool:
@@ -230,13 +256,13 @@ def _shared(setup: Setup, play: Play) -> Scene:
     code = [
         f"if (thread == 0) init(&full, {setup.arrivals});",
         "cluster_sync();",
-        "if (thread == 0) {  // each block loads its part of the tile into all",
+        "if (thread == 0) {  // in each block",
         f"  expect_tx(&full, {setup.expected});",
         "  load_multicast(part, map, &full, all, x, y);",
         "}",
         f"wait(&full, {parity});",
         "use(tile);",
-        "cluster_sync();  // no block exits while another still loads into it",
+        "cluster_sync();  // then exit",
     ]
     play.barriers[SYNC] = Barrier.init(2 * setup.blocks)
 
@@ -245,7 +271,7 @@ def _shared(setup: Setup, play: Play) -> Scene:
         yield Do(9, f"init\n{setup.arrivals}", line=0)
         yield from _sync(play, 0, 1)
         if b:
-            yield Do(18 + 8 * b, "other\nwork")
+            yield Do(36, "other work")
         play.arrive(f"full {b}", setup.expected)
         yield Do(9, f"expect\n{setup.expected}", line=3)
         to = [(f"tile {n}", f"full {n}") for n in blocks]
@@ -264,7 +290,7 @@ def _shared(setup: Setup, play: Play) -> Scene:
     for b in blocks:
         play.start(f"thread 0 of {b}", thread_0(b))
         play.start(f"warp 1 of {b}", warp(b))
-        rows += [Row("heading", "", f"block {b}"), Row("lane", f"thread 0 of {b}", "thread 0")]
+        rows += [Row("heading", f"{b}", f"block {b}"), Row("lane", f"thread 0 of {b}", "thread 0")]
         rows += [Row("lane", f"copy engine {b}", "copy engine"), *_barrier_rows(f"full {b}")]
         rows += [Row("lane", f"warp 1 of {b}", "warp 1")]
     return _scene(play, code, rows)
@@ -279,19 +305,24 @@ def _ring(setup: Setup, play: Play) -> Scene:
     empty_first = int(setup.mistake != "empty parity")
     flips, multicast = setup.mistake != "never flipped", setup.blocks > 1
     turn = f"k / {stages} % 2"
+    release = "  // no arrive(&empty[s])"
+    if setup.mistake != "not released":
+        release = (
+            "  arrive_remote(&empty[s], b);  // all b" if multicast else "  arrive(&empty[s]);"
+        )
     code = [
-        f"init(&full[s], {setup.arrivals}); init(&empty[s], {setup.blocks});  // each stage s",
-        f"for (k = 0; k < {count}; ++k) {{  // producer, s = k % {stages}",
+        f"// each stage s = k % {stages}",
+        f"init(&full[s], {setup.arrivals});",
+        f"init(&empty[s], {setup.blocks});",
+        f"for (k = 0; k < {count}; ++k) {{  // producer",
         f"  wait(&empty[s], {_parity(empty_first, turn)});",
         f"  expect_tx(&full[s], {setup.expected});",
-        f"  load{'_multicast' * multicast}(tile[s], map, &full[s], ...);",
+        f"  load{'_multicast' * multicast}(tile[s], map, &full[s]);",
         "}",
-        f"for (k = 0; k < {count}; ++k) {{  // consumer, s = k % {stages}",
+        f"for (k = 0; k < {count}; ++k) {{  // consumer",
         f"  wait(&full[s], {_parity(full_first, turn) if flips else 0});",
         "  wgmma(tile[s]);",
-        "  // no arrive(&empty[s])"
-        if setup.mistake == "not released"
-        else f"  arrive{'_remote' * multicast}(&empty[s]{', each block' * multicast});",
+        release,
         "}",
     ]
     play.barriers[SYNC] = Barrier.init(2 * setup.blocks)
@@ -300,24 +331,24 @@ def _ring(setup: Setup, play: Play) -> Scene:
         for s in range(stages):
             play.init(f"full[{s}]{_of(setup, b)}", setup.arrivals)
             play.init(f"empty[{s}]{_of(setup, b)}", setup.blocks)
-        yield Do(5, "init", line=0)
-        yield from _sync(play, 0, 0)
+        yield Do(6, "init", line=1)
+        yield from _sync(play, 0, -1)
         for k in range(count):
             s, turns = k % stages, k // stages % 2
-            yield Wait(f"empty[{s}]{_of(setup, b)}", empty_first ^ turns, 2)
+            yield Wait(f"empty[{s}]{_of(setup, b)}", empty_first ^ turns, 4)
             play.arrive(f"full[{s}]{_of(setup, b)}", setup.expected)
             to = [(f"stage {s}{_of(setup, n)}", f"full[{s}]{_of(setup, n)}") for n in blocks]
-            act = Do(QUICK_PIECE, f"tile {k}|{k}", f"tint{k % stages}", 4, k)
+            act = Do(QUICK_PIECE, f"tile {k}|{k}", f"tint{TINTS[s]}", 6, k)
             play.copy(f"copy engine{_of(setup, b)}", to, act, setup.sizes, b * len(setup.sizes))
-            yield Do(4, f"load {k}|{k}", f"tint{k % stages}", 4, k)
+            yield Do(4, f"load {k}|{k}", f"tint{TINTS[s]}", 6, k)
 
     def consumer(b: int) -> Program:
-        yield from _sync(play, 0, 0)
+        yield from _sync(play, 0, -1)
         for k in range(count):
             s, turns = k % stages, k // stages % 2 * flips
-            yield Wait(f"full[{s}]{_of(setup, b)}", full_first ^ turns, 7)
+            yield Wait(f"full[{s}]{_of(setup, b)}", full_first ^ turns, 9)
             slot = f"stage {s}{_of(setup, b)}"
-            yield Do(12 + 2 * b, f"tile {k}|{k}", f"tint{k % stages}", 8, k, slot)
+            yield Do(12 + 2 * b, f"tile {k}|{k}", f"tint{TINTS[s]}", 10, k, slot)
             if setup.mistake != "not released":
                 for n in blocks:
                     play.arrive(f"empty[{s}]{_of(setup, n)}")
@@ -327,7 +358,7 @@ def _ring(setup: Setup, play: Play) -> Scene:
         of = _of(setup, b)
         play.start(f"producer{of}", producer(b))
         play.start(f"consumer{of}", consumer(b))
-        rows += [Row("heading", "", f"block {b}")] * multicast
+        rows += [Row("heading", f"{b}", f"block {b}")] * multicast
         rows += [Row("lane", f"{name}{of}", name) for name in ("producer", "copy engine")]
         for s in range(stages):
             rows.append(Row("slot", f"stage {s}{of}", f"stage {s}"))

@@ -124,16 +124,17 @@ def panel_row(figure: Figure) -> str:
     return f'<div class="tma-panels" style="{_ROW}">{panels}</div>'
 
 
-def _still(scene: Scene, enlarged: float = 1.0) -> str:
+def _still(scene: Scene, shrunk: float = SHRINK, enlarged: float = 1.0) -> str:
     """Return one panel as an `<img>` whose source is the SVG itself.
 
     Sanitisers that remove SVG elements, scripts and style sheets (an untrusted notebook, a code
-    host) leave it as it is. Where there is room it grows to `enlarged` times its size.
+    host) leave it as it is. It shrinks to `shrunk` times its width before it wraps, and grows to
+    `enlarged` times its width where there is room.
     """
     data = base64.b64encode(svg_panel(scene).encode()).decode()
     return (
         f'<img class="tma-still" alt="{html.escape(scene.about)}" width="{scene.width:g}" '
-        f'style="flex:1 1 {SHRINK * scene.width:.0f}px;min-width:0;max-width:min(100%,'
+        f'style="flex:1 1 {shrunk * scene.width:.0f}px;min-width:0;max-width:min(100%,'
         f'{enlarged * scene.width:g}px);height:auto" src="data:image/svg+xml;base64,{data}">'
     )
 
@@ -149,7 +150,7 @@ def played(figure: Figure, kind: str, data: object, beside: str = "") -> str:
         f'<div class="tma-play" data-{kind}="{packed}"><style>{PLAY_CSS}</style>'
         f'<div class="tma-title"><b>{html.escape(figure.title)}</b></div>'
         '<div class="tma-controls" hidden></div>'
-        f'<div style="{_ROW}">{_still(figure.scenes()[0], ENLARGED)}{beside}</div></div>'
+        f'<div style="{_ROW}">{_still(figure.scenes()[0], 1, ENLARGED)}{beside}</div></div>'
     )
 
 

@@ -84,26 +84,27 @@ class Barrier extends Played {
   }
   seek() {
     const { frames, about } = this.choice;
-    const [x, said, states, lines] = frames[this.slider.value] ?? [null, about, frames.at(-1)[2], []];
+    const n = Number(this.slider.value), next = frames[n + 1]?.[0];
+    const [x, said, states, lines] = frames[n] ?? [null, about, frames.at(-1)[2], []];
     this.slider.setAttribute("aria-valuetext", said);
     this.event.textContent = said;
     this.states.replaceChildren(...states.map((text) => element("code", {}, text)));
     this.root.querySelectorAll(".tma-code span").forEach((span, line) =>
       span.classList.toggle("tma-now", lines.includes(line)));
-    this.cover(x);
+    this.cover(x, next);
   }
-  // Hide what comes after x, in pixels of the picture's axis of time.
-  cover(x) {
+  // Mark the event at x and hide what comes after the next one, in pixels of the axis of time.
+  cover(x, next) {
     const svg = this.svg;
     svg.querySelectorAll(".tma-cover").forEach((e) => e.remove());
     if (x === null) return;
     const size = (axis) => svg.dataset[axis].split(" ").map(Number);
-    const [, left, width] = size("x"), [, top, height] = size("y");
+    const [, left, width] = size("x"), [, top, height] = size("y"), from = next ?? width;
     const made = (name) => svg.appendChild(document.createElementNS(svg.namespaceURI, name));
-    const place = { x: left + x, y: top - 2, width: width - x + 1, height: height + 2 };
-    set(made("rect"), { ...place, class: "tma-cover t-paper", opacity: 0.86, stroke: "none" });
-    const line = { d: `M${left + x} ${top - 4}v${height + 4}`, "stroke-width": 2 };
-    set(made("path"), { ...line, class: "tma-cover t-alarm", style: "stroke:currentcolor" });
+    const place = { x: left + from, y: top - 1, width: width - from + 2, height };
+    const hide = "stroke:none;opacity:.88", mark = "stroke:#e5534b;stroke-width:2";
+    set(made("rect"), { ...place, class: "tma-cover t-paper", style: hide });
+    set(made("path"), { d: `M${left + x} ${top - 4}v${height + 2}`, class: "tma-cover", style: mark });
   }
 }
 
