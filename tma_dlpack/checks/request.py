@@ -44,7 +44,7 @@ RULE_SETS: dict[MapKind, tuple[str, ...]] = {
     "im2col_wide": ("documented", "driver"),
 }
 
-_NAN_REFUSED = (DLDataTypeCode.kDLInt, DLDataTypeCode.kDLUInt, DLDataTypeCode.kDLBool)
+NAN_REFUSED = (DLDataTypeCode.kDLInt, DLDataTypeCode.kDLUInt, DLDataTypeCode.kDLBool)
 
 
 def set_of_rules(kind: MapKind, rules: str, target: Target) -> str:
@@ -214,7 +214,7 @@ class Request:
         """Whether libcu++ leaves the fill of this type to the driver: of float8 and float4."""
         if self.rules != "libcu++" or self.view is None or self.asked_type is not None:
             return False
-        return self.view.dtype.code not in _NAN_REFUSED
+        return self.view.dtype.code not in NAN_REFUSED
 
     @property
     def ignores_innermost_elem_stride(self) -> bool:

@@ -1,0 +1,346 @@
+// Which byte goes where: a copy's lines, its tile in shared memory, and who reads which banks.
+// As geometry/, draw/chunks.py, draw/reads.py and consumer/ldmatrix.py do in Python.
+// `a` is what tmaRequest.encodeArguments returns: index 0 is innermost.
+"use strict";
+
+const tmaGeometry = (() => {
+  const T = tmaTables, K = T.K;
+  const { reversed, product, modulo } = tmaRequest;
+  const CHUNK = 16, BANKS = 32, BANK_BYTES = 4, PHASE = 8, MAX_PHASES = 16;
+  const clamp = (n, low, high) => Math.min(Math.max(n, low), high);
+
+  /** The swizzled shared address of a byte; its own inverse. */
+  function swizzle(address, mode) {
+    const number = typeof mode === "number" ? mode : T.ENUMS.swizzle.indexOf(mode);
+    let swizzled = address;
+    for (const [right, mask, left] of T.SWIZZLES[number].terms)
+      swizzled ^= ((address >> right) & mask) << left;
+    return swizzled;
+  }
+
+  /** What all copies of a map share: lines, pitch, footprint. */
+  function plan(a) {
+    const bits = a.row.element_bits, unitBytes = [0, 16, 32][a.interleave];
+    let counts, steps = [], lineShape;
+    if (a.kind === "tiled") {
+      steps = unitBytes ? a.element_strides : [1, ...a.element_strides.slice(1)];
+      counts = a.box_dim.map((box, d) => Math.ceil(box / steps[d]));
+      if (unitBytes) counts[a.rank - 2] = 1; // an interleaved box takes one slice
+      lineShape = reversed(unitBytes ? counts : counts.slice(1));
+    } else {
+      const isWide128 = a.kind === "im2col_wide" && a.mode === 1;
+      counts = [a.channels, isWide128 ? T.W128_PIXELS : a.pixels];
+      lineShape = counts.slice(1);
+    }
+    const lines = product(lineShape);
+    const lineBytes = unitBytes || (counts[0] * bits) / 8;
+    const groupBytes = (K.PACKED_GROUP * bits) / 8;
+    const smemLineBytes = (lineBytes * (a.row.smem_chunk_bytes || groupBytes)) / groupBytes;
+    const { span_bytes: span, repeat_bytes: smemAlignment } = T.SWIZZLES[a.swizzle];
+    const pitchBytes = unitBytes ? smemLineBytes : Math.max(smemLineBytes, span);
+    return {
+      rank: a.rank, unitBytes, counts, steps, lineShape, lines, lineBytes, smemLineBytes,
+      pitchBytes, smemAlignment,
+      tileShape: [...lineShape, Math.floor((lineBytes * 8) / bits)],
+      smemBytes: Math.ceil((lines * pitchBytes) / span) * span,
+      txBytes: lines * lineBytes,
+    };
+  }
+
+  // -- im2col ------------------------------------------------------------------------------------
+
+  const firstSpatial = (a) => (a.interleave ? 0 : 1);
+
+  /** The dimensions that a column walks, W first, and where it may start along each. */
+  function walked(a) {
+    if (a.kind === "tiled") return [];
+    const count = a.kind === "im2col_wide" ? 1 : a.rank - 2;
+    return Array.from({ length: count }, (_, i) => {
+      const d = firstSpatial(a) + i;
+      return { d, first: a.lower[i], last: a.global_dim[d] - 1 + a.upper[i] };
+    });
+  }
+
+  /** The position of pixel `turn` of a column: W fastest, then H, D and the image. */
+  function pixelPosition(a, coords, offsets, turn) {
+    const position = [...coords];
+    for (const { d, first, last } of walked(a)) {
+      const step = a.element_strides[d], start = coords[d];
+      const head = Math.floor((last - start) / step) + 1; // pixels up to the end of the box
+      const full = Math.floor((last - first) / step) + 1;
+      if (turn < head) {
+        position[d] = start + turn * step;
+        turn = 0;
+      } else {
+        const passes = Math.floor((turn - head) / full);
+        position[d] = first + (turn - head - passes * full) * step;
+        turn = passes + 1;
+      }
+    }
+    const images = a.rank - 1;
+    position[images] += turn * a.element_strides[images];
+    offsets.forEach((offset, i) => (position[firstSpatial(a) + i] += offset));
+    return position;
+  }
+
+  // -- one tile ----------------------------------------------------------------------------------
+
+  /** The position of line i of a box: the innermost of its dimensions varies fastest. */
+  function boxPosition(a, p, coords, i) {
+    const position = [...coords];
+    for (let d = p.unitBytes ? 0 : 1; d < a.rank; ++d) {
+      position[d] += (i % p.counts[d]) * p.steps[d];
+      i = Math.floor(i / p.counts[d]);
+    }
+    return position;
+  }
+
+  /** Why a tile cannot be loaded: the row of COPY_RULES, the argument, what was found; or null. */
+  function refusalOf(a, p, coords, offsets, smemOffset) {
+    const rowBytes = (a.kind === "tiled" ? a.box_dim[0] : a.channels) * a.row.element_bits / 8;
+    const span = T.SWIZZLE_SPAN_BYTES[a.swizzle] || rowBytes;
+    const mode = T.ENUMS.swizzle[a.swizzle], type = a.row.name;
+    if (a.address % a.alignment_bytes)
+      return ["COPY_ADDRESS", "address", `the address is 0x${a.address.toString(16)}`];
+    if (a.global_strides.some((stride) => stride % a.alignment_bytes))
+      return ["COPY_STRIDE", "strides", `strides are ${a.global_strides.join(", ")} bytes`];
+    if (!a.interleave && (rowBytes % K.INNER_BYTES || rowBytes > span))
+      return ["COPY_BOX_ROW", "box_sizes", `a row is ${rowBytes} bytes with swizzle ${mode}`];
+    if (a.oob_fill && !a.row.is_float)
+      return ["COPY_NAN_FILL", "oobfill", `oobfill is nan and the type ${type}`];
+    if (a.target.is_sm_9x && Math.max(...a.global_dim) > T.MAX_COPIED_DIM)
+      return ["COPY_DIM_31_BITS", "shape", `an extent is ${Math.max(...a.global_dim)}`];
+    if (mode === "bytes128_atom_64B" && type === "16U6_ALIGN16B")
+      return ["UNSUPPORTED", "swizzle", `${type} with ${mode} can be stored, not loaded`];
+    if (coords.length !== a.rank)
+      return ["COPY_COORDS_COUNT", "coords", `there are ${coords.length}, of ${a.rank}`];
+    if (coords.some((n) => n !== (n | 0)))
+      return ["COPY_COORD_32_BITS", "coords", `coords are ${reversed(coords).join(", ")}`];
+    const isPadded = a.row.smem_chunk_bytes === 16;
+    const step = isPadded ? K.PADDED_INNER_VALUES : (K.INNER_BYTES * 8) / a.row.element_bits;
+    if (!p.unitBytes && coords[0] % step) {
+      const found = `coords[${a.rank - 1}] is ${coords[0]}; ${type} needs a multiple of ${step}`;
+      return [isPadded ? "COPY_INNER_128_VALUES" : "COPY_INNER_16B", "coords", found];
+    }
+    const taps = walked(a).length;
+    if (a.kind === "tiled" && offsets.length)
+      return ["COPY_OFFSETS_WITHOUT_IM2COL", "im2col_offsets", `they are ${offsets.join(", ")}`];
+    const most = T.MAX_OFFSET[taps];
+    if (offsets.length && (offsets.length !== taps || offsets.some((n) => n < 0 || n > most))) {
+      const found = `they are ${reversed(offsets).join(", ")}; the map needs ${taps} of 0..${most}`;
+      return ["COPY_IM2COL_OFFSETS", "im2col_offsets", found];
+    }
+    for (const { d, first, last } of walked(a)) {
+      if (coords[d] > last || (coords[d] < first && a.kind === "im2col")) {
+        const found = `coords[${a.rank - 1 - d}] is ${coords[d]}; the bounding box is`;
+        return ["COPY_IM2COL_START", "coords", `${found} ${first}..${last}`];
+      }
+    }
+    if (smemOffset < 0 || smemOffset % T.SMEM_ALIGNMENT)
+      return ["COPY_SMEM_OFFSET", "smem_offset", `smem_offset is ${smemOffset}`];
+    if (smemOffset + p.smemBytes > a.target.max_smem_bytes)
+      return ["COPY_SMEM_SIZE", "smem_offset", `the tile takes ${p.smemBytes} bytes`];
+    return null;
+  }
+
+  /** A load of one tile; coords and offsets are row-major. */
+  function tile(a, rowMajorCoords, rowMajorOffsets, smemOffset) {
+    const p = plan(a), bits = a.row.element_bits;
+    const coords = reversed(rowMajorCoords), offsets = reversed(rowMajorOffsets ?? []);
+    const refused = refusalOf(a, p, coords, offsets, smemOffset);
+    if (refused) {
+      const [rule, argument, found] = refused;
+      const words = T.COPY_RULES[rule] ?? { limit: "it must be a map that can be loaded", fix: "" };
+      return { ...p, refusal: { rule, argument, found, limit: words.limit, fix: words.fix } };
+    }
+    const strides = [p.unitBytes, ...a.global_strides].map(BigInt);
+    const start = p.unitBytes ? 0 : (coords[0] * bits) / 8;
+    const rowBytes = Math.floor((a.global_dim[0] * bits) / 8);
+    const firstByte = p.unitBytes ? 0 : clamp(-start, 0, p.lineBytes);
+    const endByte = p.unitBytes ? p.lineBytes : clamp(rowBytes - start, firstByte, p.lineBytes);
+    const isTiled = a.kind === "tiled", known = [];
+
+    /** Line i: the position of its first element, whether the dimensions beside 0 are in bounds. */
+    function lineOf(i) {
+      if (known[i]) return known[i];
+      const position = isTiled
+        ? boxPosition(a, p, coords, i)
+        : pixelPosition(a, coords, offsets, i);
+      let inside = true, origin = 0n; // addresses are modulo 2^64
+      for (let d = p.unitBytes ? 0 : 1; d < a.rank; ++d) {
+        inside = inside && position[d] >= 0 && position[d] < a.global_dim[d];
+        origin += BigInt(position[d]) * strides[d];
+      }
+      return (known[i] = { position, inside, origin: Number(BigInt.asIntN(64, origin)) });
+    }
+
+    function chunk(address) {
+      address -= address % CHUNK;
+      const swizzled = swizzle(address, a.swizzle);
+      const linear = swizzled - (swizzled % CHUNK);
+      const row = Math.floor((linear - smemOffset) / p.pitchBytes);
+      const byte = linear - smemOffset - row * p.pitchBytes;
+      const found = { address, state: "padding", row: -1, linear, swapped: swizzled !== linear };
+      if (row < 0 || row >= p.lines || byte >= p.smemLineBytes) return found;
+      const { position, inside, origin } = lineOf(row);
+      const dataBytes = Math.floor((CHUNK * p.lineBytes) / p.smemLineBytes);
+      const first = Math.floor((byte * p.lineBytes) / p.smemLineBytes);
+      const from = inside ? clamp(firstByte - first, 0, dataBytes) : 0;
+      const end = inside ? clamp(endByte - first, from, dataBytes) : 0;
+      const state = end - from === dataBytes ? "data" : end > from ? "clipped" : "filled";
+      const element = reversed(position), firstElement = Math.floor((first * 8) / bits);
+      if (!p.unitBytes) element[a.rank - 1] += firstElement;
+      return {
+        ...found, state, row, element, dataBytes,
+        first: firstElement,
+        last: Math.floor(((first + dataBytes) * 8) / bits) - 1,
+        globalOffset: origin + start + first,
+        inside: [from, end],
+      };
+    }
+
+    return {
+      ...p,
+      refusal: null,
+      line: (i) => ({ ...lineOf(i), position: reversed(lineOf(i).position) }),
+      chunk,
+      chunks: () =>
+        Array.from({ length: p.smemBytes / CHUNK }, (_, n) => chunk(smemOffset + n * CHUNK)),
+    };
+  }
+
+  // -- tiles that cover the tensor ---------------------------------------------------------------
+
+  /** Row-major coordinates of a first tile: zeros, or the first pixel of the bounding box. */
+  function firstCoords(a) {
+    const coords = a.global_dim.map(() => 0);
+    for (const { d, first } of walked(a)) coords[d] = first;
+    return reversed(coords);
+  }
+
+  /** Row-major coordinates of the tiles that cover the tensor, the first `most` of them. */
+  function tileCoords(a, most) {
+    const p = plan(a), axes = []; // each: how many values, and what value n sets
+    const axis = (count, set) => axes.push([Math.max(0, count), set]);
+    const along = (d, step) =>
+      axis(Math.ceil(a.global_dim[d] / step), (coords, n) => (coords[d] = n * step));
+    if (a.kind === "tiled") {
+      a.box_dim.forEach((box, d) => along(d, a.interleave && d === a.rank - 2 ? 1 : box));
+    } else {
+      const images = a.rank - 1, steps = a.element_strides;
+      const passes = walked(a).map((w) => ({
+        ...w,
+        count: Math.max(0, Math.floor((w.last - w.first) / steps[w.d]) + 1),
+      }));
+      const perImage = product(passes.map((w) => w.count));
+      along(a.interleave ? a.rank - 2 : 0, a.interleave ? 1 : a.channels);
+      const pixels = perImage * Math.ceil(a.global_dim[images] / steps[images]);
+      axis(Math.ceil(pixels / p.lines), (coords, n) => {
+        let pixel = n * p.lines;
+        for (const { d, first, count } of passes) {
+          coords[d] = first + (pixel % count) * steps[d];
+          pixel = Math.floor(pixel / count);
+        }
+        coords[images] = pixel * steps[images];
+      });
+      const spatial = Array.from({ length: a.rank - 2 }, (_, i) => firstSpatial(a) + i);
+      for (const d of spatial.slice(passes.length)) along(d, steps[d]);
+    }
+    const count = Math.min(most, product(axes.map(([n]) => n)));
+    return Array.from({ length: count }, (_, number) => {
+      const coords = a.global_dim.map(() => 0);
+      for (const [n, set] of axes) {
+        set(coords, number % n);
+        number = Math.floor(number / n);
+      }
+      return reversed(coords);
+    });
+  }
+
+  // -- who reads which banks ---------------------------------------------------------------------
+
+  /** [line, byte] of every 16-byte read, in phases: all chunks by columns or by rows. */
+  function pattern(p, name) {
+    const columns = Array.from({ length: p.smemLineBytes / CHUNK }, (_, n) => n * CHUNK);
+    let rows = Array.from({ length: p.lines }, (_, n) => n);
+    if (name === "column") rows = rows.slice(0, Math.floor(p.lines / PHASE) * PHASE || p.lines);
+    const places = name === "column"
+      ? columns.flatMap((byte) => rows.map((row) => [row, byte]))
+      : rows.flatMap((row) => columns.map((byte) => [row, byte]));
+    return inPhases(places, Math.min(PHASE, name === "column" ? rows.length : places.length));
+  }
+
+  function inPhases(places, width) {
+    const count = Math.floor(places.length / width);
+    return Array.from({ length: count }, (_, n) => places.slice(n * width, (n + 1) * width));
+  }
+
+  /** The conflicts of an access: per phase, the most words that meet in one bank. */
+  function banks(a, access, { swizzle: mode = a.swizzle, smemOffset = 0 } = {}) {
+    const number = typeof mode === "number" ? mode : T.ENUMS.swizzle.indexOf(mode);
+    const own = plan(a), p = plan({ ...a, swizzle: number });
+    const place = (address) => {
+      const plain = swizzle(address, a.swizzle) - smemOffset;
+      return [Math.floor(plain / own.pitchBytes), plain % own.pitchBytes];
+    };
+    const reads =
+      typeof access === "string" ? pattern(own, access) : inPhases(access.map(place), PHASE);
+    const wordsOf = ([row, byte]) => {
+      const start = smemOffset + row * p.pitchBytes + byte;
+      const words = Array.from({ length: CHUNK / BANK_BYTES }, (_, n) =>
+        Math.floor(swizzle(start + n * BANK_BYTES, number) / BANK_BYTES));
+      return words.sort((x, y) => x - y);
+    };
+    const degreeOf = (phase) => {
+      const counts = new Array(BANKS).fill(0);
+      for (const word of new Set(phase.flat())) ++counts[word % BANKS];
+      return Math.max(...counts);
+    };
+    const phases = reads.map((phase) => phase.map(wordsOf));
+    const degrees = phases.map(degreeOf), worst = Math.max(...degrees);
+    const phase = degrees.indexOf(worst);
+    return {
+      degrees, worst, phase,
+      wavefronts: degrees.reduce((x, y) => x + y, 0),
+      words: phases[phase],
+      phases: phases.slice(0, MAX_PHASES),
+    };
+  }
+
+  /** A tile as a matrix of columns of spans; null where it is none. */
+  function matrixOf(a) {
+    const p = plan(a), elementBytes = Math.floor(a.row.element_bits / 8);
+    if (p.unitBytes || !elementBytes) return null;
+    let columns = 1;
+    if (a.kind === "tiled") {
+      const axes = reversed([...p.counts.keys()].filter((d) => d > 0 && p.counts[d] > 1));
+      if (axes.length && axes[0] > 1 && (axes.length > 1 || a.global_dim[1] > 1)) {
+        const stepBytes = p.steps[axes[0]] * a.global_strides[axes[0] - 1];
+        if (stepBytes === p.lineBytes) columns = p.counts[axes.shift()];
+      }
+      if (a.rank < 2 || axes.length > 1) return null;
+    }
+    const width = (columns * p.lineBytes) / elementBytes;
+    return { ...p, columns, rows: p.lines / columns, elementBytes, width };
+  }
+
+  /** The shared addresses that the 32 lanes of a warp pass to ldmatrix; null outside the tile. */
+  function ldmatrix(a, row, column, { num = 4, transpose = false, smemAddress = 0 } = {}) {
+    const m = matrixOf(a);
+    const [rows, columns] = num === 4 ? [2, 2] : transpose ? [num, 1] : [1, num];
+    const isInside = m && row >= 0 && row + rows * PHASE <= m.rows
+      && column >= 0 && column + (columns * CHUNK) / m.elementBytes <= m.width;
+    if (!isInside || (column * m.elementBytes) % CHUNK || (transpose && m.elementBytes !== 2))
+      return null;
+    return Array.from({ length: 32 }, (_, n) => {
+      const lane = n % (PHASE * rows * columns), matrix = Math.floor(lane / PHASE);
+      const atRow = row + (matrix % rows) * PHASE + (lane % PHASE);
+      const atByte = column * m.elementBytes + Math.floor(matrix / rows) * CHUNK;
+      const span = Math.floor(atByte / m.lineBytes), byte = modulo(atByte, m.lineBytes);
+      const start = smemAddress + (span * m.rows + atRow) * m.pitchBytes + byte;
+      return swizzle(start, a.swizzle);
+    });
+  }
+
+  return { swizzle, plan, walked, tile, firstCoords, tileCoords, banks, ldmatrix };
+})();
