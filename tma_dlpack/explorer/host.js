@@ -113,8 +113,9 @@ const requestOf = (state) => {
 class ShownTile {
   constructor(state, request) {
     const found = tmaModel.tile(request, state.coords, state.kind === "im2col" ? state.im2col_offsets : null);
-    const map = tmaModel.describe(request), rank = map.rank, outward = (list) => [...list].slice(0, rank).reverse();
-    Object.assign(this, found, { found, state, map, smemOffset: 0, refusal: found.refusal });
+    const map = tmaRequest.encodeArguments(request), { rank } = map, outward = (list) => [...list].reverse();
+    const { chunks, chunk, ...plan } = found;
+    Object.assign(this, plan, { found, state, map, smemOffset: 0 });
     this.shape = outward(map.global_dim);
     this.coords = state.coords;
     this.isInterleaved = map.interleave > 0;
@@ -125,7 +126,7 @@ class ShownTile {
     this.swizzle = tmaTables.ENUMS.swizzle[map.swizzle];
     const { terms, repeat_bytes } = tmaTables.SWIZZLES[map.swizzle];
     Object.assign(this, { terms, repeatBytes: repeat_bytes });
-    const type = tmaTables.DATA_TYPES[map.data_type]?.name ?? "";
+    const type = map.row.name;
     this.typeName = state.data_type || type.toLowerCase() === state.dtype ? type : `${state.dtype} (as ${type})`;
     if (state.kind === "im2col") this.asPixels(map);
   }
@@ -171,14 +172,13 @@ class ShownTile {
   }
   // --- im2col ---
   asPixels(map) {
-    const rank = map.rank, first = map.first_spatial, dims = [];  // row-major dimensions of w, h, d
-    for (let s = 0; s < map.spatial; s++) dims.push(rank - 1 - (first + s));
+    const { rank } = map, first = map.interleave ? 0 : 1, dims = [];  // row-major dimensions of w, h, d
+    for (let s = 0; s < rank - 2; s++) dims.push(rank - 1 - (first + s));
     this.imageDims = [dims[1] ?? -1, dims[0]];
     this.depthDims = dims.slice(2);
     this.startBox = Object.fromEntries(dims.map((d, s) => [d, [map.lower[s], this.shape[d] - 1 + map.upper[s]]]));
     this.offsets = this.state.im2col_offsets;
     this.offsetOf = Object.fromEntries(dims.map((d, s) => [d, this.offsets[this.offsets.length - 1 - s] || 0]));
-    this.count = this.lines;
   }
   get pixels() {
     return Array.from({ length: this.found.lines }, (_, row) => ({ row, ...this.found.line(row) }));
@@ -245,7 +245,7 @@ class Host {
     this.report = tmaModel.check(this.request);
     this.tile = null;
     if (this.report.ok) {
-      const rank = tmaModel.describe(this.request).rank;
+      const { rank } = tmaRequest.encodeArguments(this.request);
       if (state.coords?.length !== rank) state.coords = [...tmaModel.firstCoords(this.request)];
       this.tile = new ShownTile(state, this.request);
       if (!this.tile.refusal) this.accepted = state;
