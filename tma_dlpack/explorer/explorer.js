@@ -61,6 +61,7 @@ class Legal {
   // Runs of refused values, for shading: without those between two multiples of the step.
   runs(name) {
     const step = this.step(name);
+    if (this.ranges[name].step > 1) return this.ranges[name].refused;
     return this.ranges[name].refused.filter((run) => run.last - run.first + 2 > step);
   }
 }

@@ -1,27 +1,28 @@
 // Pictures of the copy's two ends: the tile in shared memory with its banks, and the map's 128 bytes.
 
 const CHUNK = 16, LINE_OF_BANKS = 128, BANKS = 32;  // bytes, bytes, and banks of 4 bytes
-const MOST_LINES = 32;  // of 128 bytes that are drawn
+const MOST_LINES = 32, FEW_LINES = 16;  // of 128 bytes that are drawn; of a brief picture
 const hex = (address, digits = 4) => `0x${address.toString(16).padStart(digits, "0")}`;
 const columnsOf = (chunk) => (chunk.last > chunk.first ? `c${chunk.first}..${chunk.last}` : `c${chunk.first}`);
 const labels = (chunk) => (chunk.row < 0 ? "" : [`r${chunk.row}\n${columnsOf(chunk)}${chunk.swapped ? " ⇄" : ""}`,
   `r${chunk.row}\nc${chunk.first}`, `${chunk.row}`]);
 
 // Blocks of lines, without those that repeat the lines before them some rows further.
-function blocksOf(lines, pitch, repeat) {
+function blocksOf(lines, pitch, repeat, marked, most) {
   let step = Math.max(1, Math.ceil(Math.max(pitch, repeat) / LINE_OF_BANKS));
-  if (step > MOST_LINES) step = MOST_LINES;
-  while (step < 4) step *= 2;
+  step = Math.min(step, most);
+  while (step < (marked ? 8 : 4)) step *= 2;
+  const isMarked = (c) => Boolean(marked?.has(c.key));
   const alike = (a, b) => a && a.length === b.length && a.every((line, n) => line.length === b[n].length && line.every((c, k) => {
     const d = b[n][k];
-    return c.state === d.state && c.first === d.first && c.swapped === d.swapped && (c.row < 0 || d.row - c.row === b[0][0].row - a[0][0].row);
+    return c.state === d.state && isMarked(c) === isMarked(d) && c.first === d.first && c.swapped === d.swapped && (c.row < 0 || d.row - c.row === b[0][0].row - a[0][0].row);
   }));
   const blocks = [];
   let drawn = 0;
   for (let begin = 0; begin < lines.length; begin += step) {
     const block = lines.slice(begin, begin + step), last = blocks.at(-1);
     if (last && alike(last.lines, block)) last.like.push(...block);
-    else if (drawn < MOST_LINES) {
+    else if (drawn < most) {
       blocks.push({ lines: block, like: [] });
       drawn += block.length;
     } else {
@@ -38,7 +39,7 @@ const rowsOf = (lines) => {
 };
 
 // chunks: in the order of their addresses. marked: keys of chunks that are read, if any.
-function memoryPicture(heading, chunks, tile, width, { marked = null, words = [] } = {}) {
+function memoryPicture(heading, chunks, tile, width, { marked = null, words = [], most = MOST_LINES } = {}) {
   const sheet = new Sheet(width, `shared memory: ${heading}`);
   sheet.say(heading, "strong");
   const left = EDGE + 52, unit = (width - left - EDGE) / 8, height = 34;
@@ -52,8 +53,9 @@ function memoryPicture(heading, chunks, tile, width, { marked = null, words = []
     const n = Math.floor((chunk.address - tile.smemOffset) / LINE_OF_BANKS);
     (lines[n] ??= []).push(chunk);
   }
-  const states = new Set();
-  for (const block of blocksOf(lines, tile.pitchBytes, tile.repeatBytes)) {
+  const states = new Set(), widest = Math.max(...chunks.filter((c) => c.row >= 0).map((c) => columnsOf(c).length + 2 * c.swapped));
+  const size = Math.max(LEAST_FONT, Math.min(FONT, (unit - 2) / (widest * GLYPH)));  // one for all chunks
+  for (const block of blocksOf(lines, tile.pitchBytes, tile.repeatBytes, marked, most)) {
     for (const line of block.lines) {
       sheet.words(left - 6, sheet.y + height / 2 + 4, hex(line[0].address), "muted", "end");
       for (const chunk of line) {
@@ -61,7 +63,7 @@ function memoryPicture(heading, chunks, tile, width, { marked = null, words = []
         const tint = ["data", "clipped"].includes(chunk.state) && !dim;
         states.add(chunk.state);
         sheet.cell(x, sheet.y, unit, height, tint ? `tint${chunk.number % TINTS}` : chunk.state === "filled" && !dim ? "filled" : "padding", {
-          text: labels(chunk), key: chunk.key, to: chunk.to, title: chunk.about, hatched: ["filled", "clipped"].includes(chunk.state) && !dim });
+          text: labels(chunk), most: size, key: chunk.key, to: chunk.to, title: chunk.about, hatched: ["filled", "clipped"].includes(chunk.state) && !dim });
         if (chunk.dataBytes < CHUNK && chunk.row >= 0) {
           const part = unit * chunk.dataBytes / CHUNK;
           states.add("gap");
@@ -192,13 +194,13 @@ function bytesPicture(bytes, fields, width) {
         if (Math.floor(bit / 64) !== line) continue;
         const last = bit + count - 1;
         sheet.cell(left + bit % 64 * unit, sheet.y, count * unit, 20, `tint${n % TINTS}`, { key: `field-${field.label}`,
-          text: [`${LETTERS[n]} ${field.label}`, LETTERS[n]], title: `${field.label}: bit${count > 1 ? `s ${bit}..${last}` : ` ${bit}`}\nvalue ${field.value}` });
+          text: [`${LETTERS[n]} ${field.label}`, LETTERS[n]], title: `${field.label}: bit${count > 1 ? `s ${bit}..${last}` : ` ${bit}`}\nvalue ${valueOf(field)}` });
       }
     });
     data.forEach((byte, n) => sheet.words(left + (8 * n + 4) * unit, sheet.y + 33, byte.toString(16).padStart(2, "0"), "label", "middle"));
     sheet.y += 42;
   }
-  sheet.say("Bit 0 of each byte is at the left. Letters: see the table. What is left out is 0.");
+  sheet.say("Bit 0 of each byte is at the left; letters are those of the table; the other bytes are 0. In brackets: the stored number, where it is the value - 1 or in units of 16 bytes.");
   sheet.say("The layout was measured on an H200 (driver 580.159.04); NVIDIA does not publish it, and it may change.");
   return sheet.svg();
 }
@@ -212,12 +214,21 @@ function fieldsPicture(fields, width) {
   for (const [x, head] of [[EDGE + 28, "field"], [second, "bits"], [third, "value"]]) row(x, head, "muted");
   sheet.y += 20;
   fields.forEach((field, n) => {
-    sheet.cell(EDGE, sheet.y, 18, 17, `tint${n % TINTS}`, { text: LETTERS[n], key: `field-${field.label}`, title: `${field.label} = ${field.value}` });
+    sheet.cell(EDGE, sheet.y, 18, 17, `tint${n % TINTS}`, { text: LETTERS[n], key: `field-${field.label}`, title: `${field.label} = ${valueOf(field)}` });
     row(EDGE + 28, field.label, "label");
     row(second, places(field), "muted");
-    row(third, field.value, "label");
+    row(third, valueOf(field), "label");
     sheet.y += 19;
   });
-  sheet.width = Math.max(sheet.width, third + Math.max(...fields.map((f) => textWidth(f.value))) + EDGE);
-  return sheet.svg();
+  sheet.width = third + Math.max(...fields.map((f) => textWidth(valueOf(f)))) + EDGE;
+  return sheet;
+}
+
+// A field's value in words, with the number that the bits hold where it is another one.
+function valueOf({ name, value, bias, unit }) {
+  const menu = { interleave: "interleave_layout", swizzle: "swizzle", oob_fill: "oobfill", l2_promotion: "l2_fetch_size" }[name];
+  if (menu) return `${tmaTables.ENUMS[menu][value]} (${value})`;
+  if (name === "global_address") return hex(value, 1);
+  if (name === "global_strides") return `${value} bytes (${hex(value / unit, 1)})`;
+  return bias ? `${value} (${hex(value - bias, 1)})` : `${value}`;
 }

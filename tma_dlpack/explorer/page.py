@@ -19,7 +19,7 @@ from tma_dlpack.draw.svg import DARK, STYLES, style_sheet
 
 HERE = Path(__file__).parent
 MODEL = ("tables.js", "request.js", "geometry.js", "model.js")
-PICTURES = ("pictures.js", "memory.js", "host.js", "explorer.js")
+PICTURES = ("pictures.js", "memory.js", "state.js", "host.js", "explorer.js")
 TITLE = "Tensor maps, explored"
 ABOUT = (
     "NVIDIA's Tensor Memory Accelerator (TMA) copies a box of a tensor between global and shared "

@@ -16,20 +16,20 @@ class Sheet {
   constructor(width, about) {
     Object.assign(this, { width, about, parts: [], data: {}, y: EDGE });
   }
-  cell(x, y, width, height, style, { text = "", title = "", key = "", to = [], hatched = false } = {}) {
+  cell(x, y, width, height, style, { text = "", title = "", key = "", to = [], hatched = false, most = FONT } = {}) {
     const box = `x="${round(x)}" y="${round(y)}" width="${round(Math.max(0, width))}" height="${round(Math.max(0, height))}"`;
     let drawn = `<rect ${box} class="t-${style}" ${STYLE_ATTRIBUTES[style] || ""}` +
       (key ? ` data-k="${key}"` : "") + (to.length ? ` data-to="${to.join(" ")}"` : "") + "/>";
     if (title) drawn = `<title>${escaped(title)}</title>${drawn}`;
     if (hatched) drawn += hatching(x, y, width, height);
-    if (text !== "") drawn += this.fitted(text, x, y, width, height);
+    if (text !== "") drawn += this.fitted(text, x, y, width, height, most);
     this.parts.push(`<g>${drawn}</g>`);
   }
   // The first of some texts that fits a rectangle, in its middle; nothing where none does.
-  fitted(texts, x, y, width, height) {
+  fitted(texts, x, y, width, height, most) {
     const sized = [texts].flat().map((text) => {
       const lines = String(text).split("\n"), longest = Math.max(...lines.map((l) => l.length));
-      return [lines, Math.min(FONT, (width - 2) / (longest * GLYPH), (height - 1) / (lines.length * 1.15))];
+      return [lines, Math.min(most, (width - 2) / (longest * GLYPH), (height - 1) / (lines.length * 1.15))];
     });
     const [lines, size] = sized.find(([, size]) => size >= LEAST_FONT) || [];
     if (!lines) return "";
@@ -267,7 +267,7 @@ function frame(sheet, tile, name, lines, dh, dw) {
     for (let w = left; w < right; w++)
       if (w >= 0 && w < tile.shape[dw] && (dh < 0 || (h >= 0 && h < tile.shape[dh]))) sheet.cell(x(w), y(h), unit, unit, "tensor");
   }
-  let d = "", out = 0;
+  let d = "", out = 0, before = null;
   for (const line of lines) {
     const w = line.position[dw], h = dh < 0 ? 0 : line.position[dh];
     if (w < left || w >= right || h < top || h >= bottom) {
@@ -276,9 +276,11 @@ function frame(sheet, tile, name, lines, dh, dw) {
     }
     sheet.cell(x(w), y(h), unit, unit, line.inside ? "taken" : "filled", { text: line.row, hatched: !line.inside, key: `row${line.row}`,
       title: `row ${line.row} of the tile: pixel (${line.position.join(", ")})${line.inside ? "" : "\nout of bounds: filled"}` });
-    d += `${d ? "L" : "M"}${round(x(w) + unit / 2)} ${round(y(h) + unit - 3)}`;
+    // From the end of a row of pixels to the next one: along the border between them.
+    if (before && before.h !== h) d += `M${round(x(before.w) + unit)} ${round(y(before.h) + unit / 2)}h5V${round(y(h))}H${round(x(w) - 5)}v${round(unit / 2)}h5m-4 -3l4 3l-4 3`;
+    before = { w, h };
   }
-  if (lines.length > 1) sheet.path(d, "walk");
+  if (d) sheet.path(d, "walk");
   const outline = (moved, style) => {
     const [a, b] = [dw, dh].map((dim) => (dim < 0 ? [0, 1] : [tile.startBox[dim][0] + moved[dim], tile.startBox[dim][1] + 1 + moved[dim]]));
     const [l, r] = a.map((p) => clamp(p, left, right)), [t, u] = b.map((p) => clamp(p, top, bottom));
