@@ -89,9 +89,10 @@ const tmaRequest = (() => {
     const dataType = asked < 0 ? own : dtype.overrides.includes(asked) ? asked : -1;
     const row = T.DATA_TYPES[Math.max(0, dataType)];
     const shape = request.shape, rank = shape.length;
-    const enums = {};
+    const defaults = { swizzle: kind === "im2col_wide" ? K.SWIZZLE_128B : 0 }, enums = {};
     for (const name of ["interleave_layout", "swizzle", "l2_fetch_size", "oobfill", "mode"])
-      enums[name] = member(name, request[name] ?? (name === "swizzle" && kind === "im2col_wide" ? 3 : 0));
+      enums[name] = member(name, request[name] ?? defaults[name] ?? 0);
+    const spanBytes = T.SWIZZLE_SPAN_BYTES[enums.swizzle] || K.INNER_BYTES;
     const padded = dataType >= 0 && row.is_padded;
     const alignment = enums.interleave_layout === K.INTERLEAVE_32B || padded ? 32 : 16;
     const given = request.strides ?? rowMajorStrides(shape);
@@ -121,7 +122,7 @@ const tmaRequest = (() => {
       is_split: Boolean(request.split_inner),
       has_swizzle: request.swizzle != null,
       ragged: request.ragged ?? null,
-      span_values: ((T.SWIZZLE_SPAN_BYTES[enums.swizzle] || K.INNER_BYTES) * 8) / row.element_bits | 0,
+      span_values: Math.floor((spanBytes * 8) / row.element_bits),
       ignores_inner_step:
         !["measured", "driver"].includes(rules) && enums.interleave_layout === 0,
     };
@@ -323,7 +324,7 @@ const tmaRequest = (() => {
   }
 
   return {
-    read, targetOf, rowMajorStrides, describeRead, askedOf, failuresOf, encodeArguments, fieldsOf,
+    member, read, targetOf, rowMajorStrides, describeRead, failuresOf, encodeArguments, fieldsOf,
     encode, reversed, product, modulo,
   };
 })();
