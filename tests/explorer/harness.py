@@ -7,8 +7,15 @@ answered by `Explorer.hear`, as the widget does.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
+import os
 import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
 
 from tma_dlpack.explorer.widget import Explorer, front_end, start_state, style_sheet
 
@@ -168,3 +175,37 @@ class Seen:
         mouse.move(*at(*end), steps=steps)
         mouse.up()
         self.settle()
+
+
+@contextlib.contextmanager
+def jupyterlab(home):
+    """Serve a folder with JupyterLab, and kernels of this Python; give its URL."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    places = {f"JUPYTER_{n}_DIR": str(home / n.lower()) for n in ("CONFIG", "DATA", "RUNTIME")}
+    paths = os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH")]))
+    options = ["--no-browser", "--allow-root", f"--port={port}", "--ServerApp.token="]
+    with open(home / "log.txt", "w", encoding="utf-8") as log:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "jupyterlab", *options, "--LabApp.news_url="],
+            cwd=home,
+            env={**os.environ, **places, "PYTHONPATH": paths},
+            stdout=log,
+            stderr=log,
+        )
+        url = f"http://127.0.0.1:{port}"
+        try:
+            for _ in range(120):
+                try:
+                    with urllib.request.urlopen(f"{url}/api/status", timeout=2):
+                        break
+                except OSError:
+                    time.sleep(0.5)
+            yield url
+        finally:
+            server.terminate()
+            server.wait(20)
+
+
+NO_LAB = "" if importlib.util.find_spec("jupyterlab") else "jupyterlab is not installed"

@@ -11,6 +11,7 @@ from tma_dlpack.checks.request import RULE_SETS
 from tma_dlpack.dlpack import Device, TensorView, canonical_strides, row_major_strides
 from tma_dlpack.tables.arguments import MapKind
 from tma_dlpack.tables.enums import (
+    NAMES,
     DLDeviceType,
     TensorMapDataType,
     TmaInterleaveLayout,
@@ -38,12 +39,12 @@ def joined(words: Sequence[str]) -> list[str]:
     return [*found, *words[own:]]
 
 
-def add_tensor_options(verb: argparse.ArgumentParser) -> None:
+def add_tensor_options(verb: argparse.ArgumentParser, required: bool = True) -> None:
     """Add the options that describe a tensor, row-major, and the GPU."""
-    verb.add_argument("--shape", required=True, type=integers, help="row-major, such as 128,64")
+    verb.add_argument("--shape", required=required, type=integers, help="row-major, such as 128,64")
     verb.add_argument(
         "--dtype",
-        required=True,
+        required=required,
         help="such as float16 (or fp16, half), bfloat16 (bf16), float32, uint8, int64, bool, "
         "float8_e4m3fn (e4m3), float4_e2m1fnx2; torch.float16 and the like",
     )
@@ -60,9 +61,9 @@ def add_tensor_options(verb: argparse.ArgumentParser) -> None:
     )
 
 
-def add_options(verb: argparse.ArgumentParser) -> None:
+def add_options(verb: argparse.ArgumentParser, required: bool = True) -> None:
     """Add the options that describe a tensor and a request, row-major."""
-    add_tensor_options(verb)
+    add_tensor_options(verb, required)
     verb.add_argument("--box", type=integers, help="box_sizes of a tiled map, row-major, 1..256")
     verb.add_argument(
         "--lower", type=integers, help="pixel_box_lower_corner of an im2col map, D,H,W"
@@ -152,6 +153,43 @@ def request(options: argparse.Namespace) -> tuple[MapKind, dict[str, object]]:
         "target": options.target,
         **({} if options.allow is None else {"allow": options.allow}),
     }
+
+
+def page_state(options: argparse.Namespace) -> dict[str, object]:
+    """Return what `add_options` and --coords read as a state of the explorer's page.
+
+    What is not given is left to the page; names of the driver, of CUTLASS and of PTX become ours.
+    """
+    given = {
+        "kind": None if options.lower is None else "im2col",
+        "shape": options.shape,
+        "strides": options.strides,
+        "dtype": options.dtype and str(dtype_named(options.dtype)),
+        "address": options.address,
+        "target": options.target,
+        "box_sizes": options.box,
+        "elem_strides": options.elem_strides,
+        "coords": options.coords,
+        "pixel_box_lower_corner": options.lower,
+        "pixel_box_upper_corner": options.upper,
+        "channels_per_pixel": options.channels,
+        "pixels_per_column": options.pixels,
+        "interleave_layout": _member(TmaInterleaveLayout, options.interleave),
+        "swizzle": _member(TmaSwizzle, options.swizzle) if options.box else None,
+        "l2_fetch_size": _member(TmaL2FetchSize, options.l2),
+        "oobfill": _member(TmaOobFill, options.oobfill),
+        "data_type": _member(TensorMapDataType, options.data_type),
+        "rules": options.rules,
+        "allow": options.allow,
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _member(enum: type[IntEnum], word: str | int | None) -> str | None:
+    """Return the name of a member; a word that is none stays, for the page to name it."""
+    if word is None or (isinstance(word, int) and word not in enum._value2member_map_):
+        return None if word is None else str(word)
+    return enum(word).name if isinstance(word, int) else getattr(NAMES[enum].get(word), "name", word)
 
 
 def _address(word: str) -> int:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import tempfile
+import webbrowser
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from pathlib import Path
@@ -21,6 +23,7 @@ from tma_dlpack.cli import described, doctor, hexdump
 from tma_dlpack.cli.explain import explain
 from tma_dlpack.cli.output import add_json, attributes, show, vars_of
 from tma_dlpack.cli.trace import program
+from tma_dlpack.explorer.page import page as explorer_page
 from tma_dlpack.make import build
 from tma_dlpack.tables.errors import TmaError, TmaPreconditionError, Violation, refusal
 from tma_dlpack.tables.limits import MAP_BYTES
@@ -165,6 +168,34 @@ def _draw(options: argparse.Namespace) -> int:
         options.out.write_text(figure.svg(), encoding="utf-8")
     else:
         print(figure)
+    return EXIT_OK
+
+
+def _explore_options(verb: argparse.ArgumentParser) -> None:
+    verb.description = (
+        "Write the explorer as one HTML file, which needs no Python and no network, and open it in "
+        "the browser. Without options it shows an example; everything can be changed in the page."
+    )
+    described.add_options(verb, required=False)
+    verb.add_argument(
+        "--coords", type=described.integers, help="coordinates of the tile, row-major, such as -4,0"
+    )
+    verb.add_argument(
+        "--out", type=_file, metavar="FILE", help="write the page to FILE and open nothing"
+    )
+
+
+def _explore(options: argparse.Namespace) -> int:
+    page = explorer_page(described.page_state(options))
+    if options.out:
+        options.out.write_text(page, encoding="utf-8")
+        return EXIT_OK
+    folder = Path(tempfile.mkdtemp(prefix="tma_dlpack-"))
+    path = folder / "explorer.html"
+    path.write_text(page, encoding="utf-8")
+    print(path)
+    if not webbrowser.open(path.as_uri()):
+        print("no browser was found here; open the file yourself", file=sys.stderr)
     return EXIT_OK
 
 
@@ -330,6 +361,12 @@ VERBS: tuple[tuple[str, str, AddOptions, Run], ...] = (
         _check,
     ),
     ("draw", "draw the map or a tile, as SVG or as text", _draw_options, _draw),
+    (
+        "explore",
+        "open the explorer in the browser, or write it to a file",
+        _explore_options,
+        _explore,
+    ),
     (
         "suggest",
         "suggest boxes and swizzles for a tile and its reader, best first",

@@ -1,6 +1,6 @@
 // The explorer's front end: controls on the left, pictures on the right, or above where it is
-// narrow. Python checks and draws; this file does what must follow the pointer at once (the box,
-// snapping), without a kernel.
+// narrow. What is behind it checks and draws: Python's Explorer in a notebook, host.js in a page.
+// This file does what must follow the pointer at once (the box, snapping).
 
 const TAKES_KEYS = ["input", "select", "button", "pre", "summary"];
 const NARROW = 900;  // px, as in explorer.css
@@ -61,6 +61,7 @@ class Legal {
   // Runs of refused values, for shading: without those between two multiples of the step.
   runs(name) {
     const step = this.step(name);
+    if (this.ranges[name].step > 1) return this.ranges[name].refused;
     return this.ranges[name].refused.filter((run) => run.last - run.first + 2 > step);
   }
 }
@@ -129,9 +130,21 @@ class MenuControl {
     for (const option of this.select.options) {
       const why = refused[option.value];
       option.title = why || "";
-      option.textContent = (option.value || "of the tensor") + (why ? " ✗" : "");
+      option.textContent = (option.value || this.item.empty || "of the tensor") + (why ? " ✗" : "");
     }
   }
+}
+
+// A list or a number that is typed, such as a shape.
+class WordsControl {
+  constructor(item, legal, choose) {
+    const id = newId();
+    this.field = make("input", { type: "text", id, placeholder: item.hint, "aria-label": item.name, spellcheck: "false",
+      onchange: () => choose({ [item.name]: this.field.value }) });
+    this.element = make("div", { class: "tmax-menu" }, make("label", { for: id }, item.name), this.field);
+  }
+  set(value) { if (this.field !== document.activeElement) this.field.value = value ?? ""; }
+  reach() {}
 }
 
 // --- The tensor's picture: drag the box, or its lower right corner --------------------------------
@@ -213,8 +226,8 @@ class Drag {
 class Explorer {
   constructor(model, el) {
     const start = model.get("start");
-    Object.assign(this, { model, el, tab: "tensor", values: {}, wanted: {}, seq: 0, busy: false,
-                          shown: null, dragging: false, panels: [], access: "column", phase: 0 });
+    Object.assign(this, { model, el, tab: start.view.tab, values: {}, wanted: {}, seq: 0, busy: false,
+                          shown: null, dragging: false, access: "column", phase: 0 });
     this.legal = new Legal(start);
     this.numbers = new Map();
     this.menus = new Map();
@@ -226,21 +239,26 @@ class Explorer {
     model.on("msg:custom", (answer) => this.hear(answer));
     this.watch();
   }
-  build(start) {
-    const choose = (values) => this.choose(values);
-    const isOpen = (group) => group.numbers.length > 0 || this.el.clientWidth >= NARROW;
-    const groups = start.controls.map((group) => make("details", { open: isOpen(group) },
+  // The controls of every argument, group by group.
+  buildControls(groups) {
+    const choose = (values) => this.choose(values), folded = new Set([...this.form.children].filter((e) => !e.open).map((e) => e.dataset.title));
+    const isOpen = (group) => !folded.has(group.title) && !group.folded && (group.numbers.length > 0 || this.el.clientWidth >= NARROW);
+    this.numbers.clear();
+    this.menus.clear();
+    const controls = (items, Kind, into) => (items || []).map((item) => {
+      const control = new Kind(item, this.legal, choose);
+      into.set(item.name, control);
+      return control.element;
+    });
+    this.form.replaceChildren(...groups.map((group) => make("details", { open: isOpen(group), "data-title": group.title },
       make("summary", {}, group.title),
-      ...group.numbers.map((item) => {
-        const control = new NumberControl(item, this.legal, choose);
-        this.numbers.set(item.name, control);
-        return control.element;
-      }),
-      ...group.menus.map((item) => {
-        const control = new MenuControl(item, this.legal, choose);
-        this.menus.set(item.name, control);
-        return control.element;
-      })));
+      ...controls(group.words, WordsControl, this.menus),
+      ...controls(group.numbers, NumberControl, this.numbers),
+      ...controls(group.menus, MenuControl, this.menus))));
+  }
+  build(start) {
+    this.form = make("form", { class: "tmax-controls", "aria-label": "arguments of the tensor map", onsubmit: (e) => e.preventDefault() });
+    this.buildControls(start.controls);
     this.tabs = Object.entries(start.tabs).map(([name, title]) => make("button", {
       type: "button", role: "tab", "data-tab": name, onclick: () => this.open(name),
       onkeydown: (e) => this.arrow(e) }, title));
@@ -263,13 +281,14 @@ class Explorer {
     this.title = make("span", {});
     this.stepper = make("div", { class: "tmax-stepper", hidden: true }, this.accesses, this.phases, this.title);
     this.said = make("div", { class: "tmax-said", "aria-live": "polite" });
-    this.codeBox = make("pre", { class: "tmax-code", tabindex: 0, hidden: true });
+    this.codeBox = make("div", { hidden: true });
     const tools = make("div", { class: "tmax-tools" },
-      make("button", { type: "button", onclick: () => this.copy() }, "copy code"),
+      start.link ? make("button", { type: "button", onclick: (e) => this.copy(this.model.link(), e.target) }, "copy link") : null,
+      make("button", { type: "button", onclick: (e) => this.copy(this.code, e.target) }, "copy code"),
       make("button", { type: "button", onclick: () => this.save("svg") }, "save SVG"),
       make("button", { type: "button", onclick: () => this.save("png") }, "save PNG"));
     this.root = make("div", { class: "tmax" }, make("div", { class: "tmax-sides" },
-      make("form", { class: "tmax-controls", "aria-label": "arguments of the tensor map", onsubmit: (e) => e.preventDefault() }, ...groups),
+      this.form,
       make("div", { class: "tmax-pictures" }, make("div", { role: "tablist", "aria-label": "pictures" }, ...this.tabs),
         this.note, this.state, this.refused, this.fixes, this.stepper, this.host, this.codeBox, this.said, this.report, tools)));
     this.el.append(this.root);
@@ -295,7 +314,8 @@ class Explorer {
     this.busy = true;
     this.root.setAttribute("aria-busy", "true");
     this.model.send({ do: what, values: this.wanted, tab: this.tab, seq: ++this.seq,
-                      shown: this.shown, access: this.access, phase: this.phase });
+                      shown: this.shown, access: this.access, phase: this.phase,
+                      pinned: this.linked.pinned, width: this.host.clientWidth || this.codeBox.clientWidth });
     this.wanted = {};
   }
   settle() {
@@ -303,12 +323,14 @@ class Explorer {
     this.timer = setTimeout(() => this.busy ? this.settle() : this.model.send({ do: "legal", seq: ++this.seq }), 180);
   }
   hear(answer) {
-    if (answer.legal) {
-      this.legal.take(answer);
-      this.reach();
-      return;
-    }
+    if (answer.legal) this.legal.take(answer);
+    if (answer.controls) this.buildControls(answer.controls);
+    if (answer.values) this.shows(answer);
+    if (answer.legal) this.reach();
+  }
+  shows(answer) {
     this.busy = false;
+    if (answer.seq === undefined) this.tab = answer.tab;  // it was not asked for: set from outside
     this.take(answer);
     this.root.dispatchEvent(new CustomEvent("tmax-shown", { bubbles: true, composed: true, detail: performance.now() - this.asked }));
     const next = this.next;
@@ -330,13 +352,17 @@ class Explorer {
     this.fixes.replaceChildren(...(view.fix ? [this.button(view.fix, "fix")] : []),
       ...(view.ok ? [] : [this.button("back to the last accepted", "undo")]));
     this.code = view.code;
-    this.codeBox.textContent = view.code;
+    this.codeBox.replaceChildren(...(view.codes || []).flatMap(([language, text]) => [
+      make("div", { class: "tmax-language" }, make("b", {}, language),
+        make("button", { type: "button", onclick: (e) => this.copy(text, e.target) }, `copy ${language}`)),
+      make("pre", { class: "tmax-code", tabindex: 0 }, text)]));
     const isCode = view.tab === "code";
     this.codeBox.hidden = !isCode;
     this.host.hidden = isCode;
     this.said.hidden = isCode;
     this.stepper.hidden = view.tab !== "banks";
     this.title.textContent = view.title;
+    if (view.access) this.access = this.accesses.value = view.access;
     this.phases.max = view.banks.last ?? 0;
     this.phases.value = this.phase = view.banks.phase ?? 0;
     for (const tab of this.tabs) {
@@ -345,26 +371,29 @@ class Explorer {
       tab.tabIndex = on ? 0 : -1;
     }
     this.host.classList.toggle("tmax-stale", !view.ok);
-    if (view.panels.length || view.ok) this.draw(view.panels);
+    if (view.panels.length || view.ok) this.draw(view.panels, view.exact);
   }
-  draw(panels) {
-    this.panels = panels;
+  // exact: the pictures were drawn for this width.
+  draw(panels, exact) {
+    this.exact = exact;
     this.stage.innerHTML = panels.join("");
     this.paint();
     for (const svg of this.stage.querySelectorAll("svg")) {
-      const most = this.el.clientWidth < NARROW ? 1.6 : 1.3;  // times its own size
+      const most = exact ? 1 : this.el.clientWidth < NARROW ? 1.6 : 1.3;  // times its own size
       svg.style.maxWidth = `min(100%, ${most * svg.viewBox.baseVal.width}px)`;
+      if (exact) svg.style.flex = "none";
       this.drag.attach(svg);
       this.linked.attach(svg);
-      svg.addEventListener("click", (e) => this.strip(e));
+      svg.addEventListener("click", (e) => this.strip(e) || (exact && this.ask("show")));
     }
     if (this.linked.pinned) this.linked.show(this.linked.pinned);
   }
   strip(event) {
     const key = event.target.closest?.("g")?.querySelector("[data-k^=at]")?.dataset.k;
-    if (!key) return;
+    if (!key) return false;
     const [d, position] = key.slice(2).split(".").map(Number);
     this.choose({ [`coords[${d}]`]: position });
+    return true;
   }
   paint() {
     const dark = isDark(this.el);
@@ -378,6 +407,13 @@ class Explorer {
   watch() {
     const observer = new MutationObserver(() => setTimeout(() => this.paint(), 100));
     observer.observe(document.body, { attributes: true });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.paint());
+    let width = 0;
+    new ResizeObserver(() => {
+      const now = this.host.clientWidth;
+      if (this.exact && now && Math.abs(now - width) > 24) this.ask("show");
+      width = now || width;
+    }).observe(this.host);
   }
   reach() {
     for (const control of [...this.numbers.values(), ...this.menus.values()]) control.reach();
@@ -400,8 +436,11 @@ class Explorer {
   }
 
   // --- Taking away ---
-  copy() {
-    navigator.clipboard?.writeText(this.code);
+  copy(text, button) {
+    navigator.clipboard?.writeText(text);
+    const words = button.textContent;
+    button.textContent = "copied";
+    setTimeout(() => { button.textContent = words; }, 900);
   }
   save(kind) {
     const svg = this.stage.querySelector("svg");

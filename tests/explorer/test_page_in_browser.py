@@ -1,0 +1,390 @@
+"""The page of `python -m tma_dlpack explore` in Chromium: from a file, without a network."""
+
+from __future__ import annotations
+
+import random
+
+import harness
+import pytest
+from screens import ARTEFACTS
+
+from tma_dlpack.cli.main import main
+from tma_dlpack.explorer.page import page
+
+pytestmark = pytest.mark.skipif(bool(harness.MISSING), reason=harness.MISSING)
+
+MOST_BYTES = 600_000
+TABS = ("tensor", "shared", "banks", "bytes", "code")
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with harness.browser() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory):
+    path = tmp_path_factory.mktemp("page") / "explorer.html"
+    assert main(["explore", "--out", str(path)]) == 0
+    assert path.stat().st_size <= MOST_BYTES
+    return path.as_uri()
+
+
+class Opened(harness.Seen):
+    """The page, and every request that it makes."""
+
+    def __init__(self, browser, url, width=1280, scheme="light"):
+        super().__init__(browser, width, scheme)
+        self.requests = []
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.goto(url)
+        self.page.wait_for_selector(".tmax-stage svg, .tmax-code, .tma-finding")
+        self.settle()
+
+    def value(self, name):
+        return self.page.evaluate(
+            "(name) => document.querySelector(`[aria-label='${name}, typed'],"
+            "select[aria-label='${name}'], input[type=text][aria-label='${name}']`).value",
+            name,
+        )
+
+    def values(self, *names):
+        return tuple(int(self.value(name)) for name in names)
+
+    def address(self):
+        return self.page.evaluate("location.hash")
+
+    def type(self, name, words):
+        self.page.fill(f'input[type=text][aria-label="{name}"]', words)
+        self.page.keyboard.press("Enter")
+        self.settle()
+
+    def choose(self, name, option):
+        self.page.select_option(f'select[aria-label="{name}"]', option)
+        self.settle()
+
+    def shows(self, tab):
+        self.page.click(f'[data-tab="{tab}"]')
+        self.settle()
+
+    def texts(self):
+        return self.page.evaluate(
+            "[...document.querySelector('.tmax-stage').shadowRoot.querySelectorAll('text')]"
+            ".map((t) => t.textContent)"
+        )
+
+    def sizes_of_letters(self):
+        """Give the heights of the letters of all pictures in pixels of the screen."""
+        return self.page.evaluate(
+            "[...document.querySelector('.tmax-stage').shadowRoot.querySelectorAll('text')]"
+            ".map((t) => parseFloat(getComputedStyle(t).fontSize)"
+            " * t.ownerSVGElement.getBoundingClientRect().width"
+            " / t.ownerSVGElement.viewBox.baseVal.width)"
+        )
+
+
+def shot(seen, name):
+    ARTEFACTS.mkdir(exist_ok=True)
+    seen.page.screenshot(path=str(ARTEFACTS / f"page-{name}.png"), full_page=True)
+
+
+def test_the_page_asks_the_network_for_nothing(chromium, url):
+    seen = Opened(chromium, url)
+    for tab in TABS:
+        seen.shows(tab)
+    assert seen.requests == [url]
+    assert seen.errors == []
+    seen.page.close()
+
+
+def test_the_box_is_dragged_without_python_and_never_refused(chromium, url):
+    seen = Opened(chromium, url)
+    seen.page.evaluate(harness.WATCH_BLANK)
+    seen.page.evaluate(
+        "window.shownAfter = [];"
+        "document.addEventListener('tmax-shown', (e) => shownAfter.push(e.detail))"
+    )
+    for start, end in (((4, 16), (70, 200)), ((72, 210), (-6, -20)), ((0, 0), (95, 255))):
+        before = seen.values("coords[0]", "coords[1]")
+        seen.drag(start, end, steps=24)
+        assert seen.state() == "✓ accepted"
+        assert seen.values("coords[0]", "coords[1]") != before
+    assert seen.page.evaluate("window.blankFrames") == 0
+    took = sorted(seen.page.evaluate("window.shownAfter"))
+    assert took[len(took) // 2] < 50  # ms; 8 on a quiet machine
+    seen.page.close()
+
+
+def test_the_corner_of_the_box_is_dragged_to_another_size(chromium, url):
+    seen = Opened(chromium, f"{url}#shape=64,128&dtype=float32&box_sizes=8,32")
+    seen.drag((8, 32), (33.4, 21.3))
+    assert seen.values("box_sizes[0]", "box_sizes[1]") == (33, 20)  # in steps of 16 bytes
+    seen.page.close()
+
+
+def test_a_copied_link_opens_what_was_seen(chromium, url):
+    state = "#kind=im2col&shape=2,7,9,32&dtype=bfloat16&coords=1,0,-1,0&swizzle=bytes64&tab=banks"
+    seen = Opened(chromium, f"{url}{state}")
+    seen.choose("access", "row")
+    seen.page.fill('input[aria-label="pixels_per_column, typed"]', "24")
+    seen.page.keyboard.press("Enter")
+    seen.settle()
+    link = seen.page.evaluate(
+        "() => new Promise((done) => {"
+        "  Object.defineProperty(navigator, 'clipboard',"
+        "    { value: { writeText: done }, configurable: true });"
+        "  [...document.querySelectorAll('button')]"
+        "    .find((b) => b.textContent === 'copy link').click(); })"
+    )
+    assert link == url + seen.address()
+    other = Opened(chromium, link)
+    assert other.texts() == seen.texts()
+    assert other.address() == seen.address()
+    names = ("kind", "dtype", "swizzle", "shape", "pixels_per_column", "coords[2]", "access")
+    assert [other.value(name) for name in names] == [
+        "im2col", "bfloat16", "bytes64", "2, 7, 9, 32", "24", "-1", "row",
+    ]  # fmt: skip
+    seen.page.close()
+    other.page.close()
+
+
+def test_another_address_is_shown_without_loading_the_page_again(chromium, url):
+    seen = Opened(chromium, f"{url}#shape=64,128")
+    seen.page.evaluate("location.hash = '#shape=4,40,64&box_sizes=2,8,64&tab=shared'")
+    seen.page.wait_for_selector('[aria-label="box_sizes[2], typed"]')
+    seen.settle()
+    assert seen.values("box_sizes[0]", "box_sizes[1]", "box_sizes[2]") == (2, 8, 64)
+    assert seen.page.get_attribute('[data-tab="shared"]', "aria-selected") == "true"
+    assert len(seen.requests) == 1
+    seen.page.close()
+
+
+def test_a_refused_request_shows_the_reason_and_one_button_corrects_it(chromium, url):
+    seen = Opened(chromium, f"{url}#shape=96,250&box_sizes=16,60&swizzle=bytes64")
+    assert "✗ refused" in seen.state()
+    report = seen.page.inner_text(".tmax-report")
+    assert "STRIDE_ALIGNED" in report
+    assert "BOX_INNER_16B" in report
+    assert seen.pictures()[0] == 2  # of the request with the fix, greyed
+    assert seen.page.locator(".tmax-stale").count() == 1
+    shot(seen, "refused")
+    button = seen.page.locator(".tmax-fixes button").first
+    assert button.inner_text() == "apply strides=(256, 1), box_sizes=(16, 32)"
+    button.click()
+    seen.settle()
+    assert seen.state() == "✓ accepted"
+    assert seen.value("strides") == "256, 1"
+    assert seen.values("box_sizes[0]", "box_sizes[1]") == (16, 32)
+    seen.page.close()
+
+
+def test_a_refused_tile_is_moved_to_legal_coordinates(chromium, url):
+    seen = Opened(chromium, f"{url}#shape=64,128&box_sizes=8,64&coords=3,5")
+    assert "this tile is refused" in seen.state()
+    assert "COPY_INNER_16B" in seen.page.inner_text(".tmax-refused")
+    seen.page.locator(".tmax-fixes button").first.click()
+    seen.settle()
+    assert seen.state() == "✓ accepted"
+    assert seen.values("coords[0]", "coords[1]") == (3, 8)
+    seen.page.close()
+
+
+def test_the_tensor_itself_is_changed_in_the_page(chromium, url):
+    seen = Opened(chromium, url)
+    seen.type("shape", "(8, 40, 64)")
+    seen.choose("dtype", "float8_e4m3fn")
+    seen.choose("swizzle", "bytes64")
+    assert seen.state() == "✓ accepted"
+    assert "In global memory: tensor (8, 40, 64) of float8_e4m3fn (as UINT8)" in seen.texts()
+    seen.choose("plane", "0, 1")
+    assert seen.page.evaluate(
+        "document.querySelector('.tmax-stage').shadowRoot.querySelector('svg').dataset.y"
+    ).startswith("0 ")
+    seen.type("shape", "nonsense")
+    assert seen.state() == "✓ accepted"
+    assert seen.value("shape") in ("8, 40, 64", "nonsense")
+    seen.page.close()
+
+
+def test_the_column_of_an_im2col_map_is_drawn_and_dragged(chromium, url):
+    seen = Opened(chromium, url)
+    seen.choose("kind", "im2col")
+    assert seen.value("shape") == "2, 12, 14, 64"
+    assert seen.state() == "✓ accepted"
+    before = seen.values("coords[1]", "coords[2]")
+    seen.drag((0.5, 0.5), (5.5, 6.5))
+    assert seen.values("coords[1]", "coords[2]") != before
+    assert seen.state() == "✓ accepted"
+    seen.page.close()
+
+
+def test_phases_of_ldmatrix_are_read_by_the_threads_that_read_them(chromium, url):
+    seen = Opened(chromium, f"{url}#shape=128,64&box_sizes=16,64&swizzle=none&tab=banks")
+    seen.choose("access", "ldmatrix")
+    seen.page.locator('input[aria-label="phase of the access"]').focus()
+    for first in (8, 16, 24):
+        seen.page.keyboard.press("ArrowRight")
+        seen.settle()
+        phase = first // 8 + 1
+        words = f"Phase {phase} of 4: threads {first}..{first + 7} read 8 rows of an 8 x 8 matrix"
+        assert any(text.startswith(words) for text in seen.texts())
+    assert "32, worst 8-way" in seen.texts()
+    assert "4, free" in seen.texts()  # with the 128-byte swizzle
+    seen.page.close()
+
+
+def test_the_bits_of_a_chunk_that_is_clicked_are_shown(chromium, url):
+    seen = Opened(chromium, f"{url}#shape=64,64&box_sizes=16,64&swizzle=bytes128&tab=shared")
+    seen.page.locator('[data-k="c3.40"]').first.click(force=True)
+    seen.settle()
+    assert "The swizzle bytes128, bit by bit: row 3, elements 40..47" in seen.texts()
+    assert "before 0x01d0" in seen.texts()
+    assert "after 0x01e0" in seen.texts()
+    seen.page.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [900, 1280])
+def test_letters_are_legible_at_every_width(chromium, url, width, scheme):
+    seen = Opened(chromium, url, width, scheme)
+    for tab in TABS:
+        seen.shows(tab)
+        assert min([9.5, *seen.sizes_of_letters()]) >= 9, tab
+        assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
+        shot(seen, f"{tab}-{width}-{scheme}")
+    paper = seen.page.evaluate(
+        "getComputedStyle(document.querySelector('.tmax-stage').shadowRoot"
+        ".querySelector('.t-paper')).fill"
+    )
+    assert paper == {"light": "rgb(255, 255, 255)", "dark": "rgb(21, 25, 31)"}[scheme]
+    seen.page.close()
+
+
+def test_what_is_pressed_has_a_name(chromium, url):
+    seen = Opened(chromium, url)
+    assert seen.page.evaluate(harness.NAMELESS) == []
+    seen.page.close()
+
+
+# --- Random addresses ---------------------------------------------------------------------------
+
+NAMES = (
+    "shape strides box_sizes elem_strides coords pixel_box_lower_corner pixel_box_upper_corner "
+    "im2col_offsets plane address channels_per_pixel pixels_per_column ragged kind dtype "
+    "split_inner target tab access swizzle interleave_layout oobfill l2_fetch_size data_type rules "
+    "allow unknown"
+).split()
+WORDS = (
+    "tiled im2col float16 float4_e2m1fnx2 int8 complex128 yes sm_90 sm_120 shared banks bytes code "
+    "row ldmatrix bytes32 bytes64 bytes128 bytes128_atom_64B bytes16 nan FLOAT16 16U6_ALIGN16B "
+    "driver libcu++ BOX_IN_SHAPE"
+).split()
+
+
+def any_value(rng):
+    kind = rng.random()
+    if kind < 0.6:
+        sizes = (0, 1, 2, 3, 7, 8, 16, 32, 64, 100, 128, 256, 257, 1000, 4096, -1, 2**32, 2**53)
+        return ",".join(str(rng.choice(sizes)) for _ in range(rng.randint(1, 6)))
+    return rng.choice([*WORDS, "", ",", "1e9", "%", "٣", "<b>", "0x10", "null"])
+
+
+def any_address(rng):
+    if rng.random() < 0.3:
+        return "".join(rng.choice("#&=%,shape0129<>\\\"'") for _ in range(rng.randint(0, 30)))
+    names = rng.sample(NAMES, rng.randint(1, 9))
+    return "&".join(f"{name}={any_value(rng)}" for name in names)
+
+
+def likely_address(rng):
+    """Give an address whose request is often accepted, so that its pictures are drawn."""
+    rank = rng.randint(1, 5)
+    shape = [rng.choice([1, 2, 5, 16, 40]) for _ in range(rank - 1)] + [rng.choice([64, 96, 256])]
+    parts = [f"shape={','.join(map(str, shape))}"]
+    parts += [f"dtype={rng.choice(['float16', 'float32', 'uint8', 'float8_e5m2', 'bool'])}"]
+    if rank > 2 and rng.random() < 0.4:
+        parts += ["kind=im2col", f"pixels_per_column={rng.randint(1, 200)}"]
+    else:
+        box = [rng.randint(1, max(1, min(n, 20))) for n in shape[:-1]] + [rng.choice([16, 32, 64])]
+        parts += [f"box_sizes={','.join(map(str, box))}"]
+        coords = [rng.randint(-3, n + 3) for n in shape[:-1]] + [rng.choice([0, 16, 64, -16])]
+        parts += [f"coords={','.join(map(str, coords))}"]
+        steps = ",".join(str(rng.choice([1, 1, 2, 3])) for _ in shape)
+        parts += [f"elem_strides={steps}"] * (rng.random() < 0.3)
+        parts += ["split_inner=yes"] * (rng.random() < 0.1)
+        parts += [f"ragged={rng.randrange(rank)}"] * (rng.random() < 0.1)
+    for name, words in (
+        ("swizzle", "none bytes32 bytes64 bytes128"),
+        ("interleave_layout", "none none none bytes16 bytes32"),
+        ("oobfill", "none nan"),
+        ("target", "sm_90 sm_90 sm_100"),
+        ("tab", "tensor shared banks bytes code"),
+        ("access", "column row ldmatrix"),
+    ):
+        parts.append(f"{name}={rng.choice(words.split())}")
+    return "&".join(parts)
+
+
+#: Opens each address in one page; gives those that threw or showed nothing, and how many are drawn.
+OPEN_ALL = """async (hashes) => {
+  const failed = [];
+  let drawn = 0;
+  addEventListener("error", (e) => failed.push([location.hash, e.message]));
+  for (const hash of hashes) {
+    location.hash = hash;
+    await new Promise((done) => setTimeout(done, 0));
+    await new Promise((done) => setTimeout(done, 0));
+    const state = document.querySelector(".tmax-state").textContent;
+    if (!/^[✓✗]/.test(state)) failed.push([hash, state]);
+    const refused = document.querySelector(".tmax-refused").textContent;
+    if (/is not|undefined|null|NaN/.test(refused.replace("is not known", ""))) failed.push([hash, refused]);
+    const pictures = document.querySelector(".tmax-stage").shadowRoot.innerHTML;
+    if (/NaN|undefined|Infinity/.test(pictures)) failed.push([hash, "NaN in a picture"]);
+    drawn += state.startsWith("✓") && pictures.length > 0;
+  }
+  return [failed, drawn];
+}"""
+
+
+@pytest.mark.parametrize(
+    "count", [150, pytest.param(3000, marks=pytest.mark.slow)], ids=["some", "many"]
+)
+def test_no_address_makes_the_page_fail(chromium, url, count):
+    rng = random.Random(27)
+    addresses = [any_address(rng) if n % 2 else likely_address(rng) for n in range(count)]
+    seen = Opened(chromium, url)
+    failed, drawn = seen.page.evaluate(OPEN_ALL, [f"#{text}" for text in addresses])
+    assert failed == []
+    assert drawn > count / 8
+    assert seen.errors == []
+    seen.page.close()
+
+
+def test_a_state_stands_in_the_file_where_the_address_has_none(chromium, tmp_path):
+    path = tmp_path / "mine.html"
+    words = "--shape 300,512 --dtype bf16 --box 8,32 --swizzle 64B --coords -4,32".split()
+    assert main(["explore", *words, "--out", str(path)]) == 0
+    seen = Opened(chromium, path.as_uri())
+    assert seen.value("shape") == "300, 512"
+    assert seen.value("dtype") == "bfloat16"
+    assert seen.value("swizzle") == "bytes64"
+    assert seen.values("coords[0]", "coords[1]", "box_sizes[1]") == (-4, 32, 32)
+    assert seen.state() == "✓ accepted"
+    seen.page.close()
+
+
+def test_a_page_without_an_address_of_its_own_works(chromium):
+    seen = harness.Seen(chromium, 1000)
+    seen.page.set_content("<iframe style='width:960px;height:800px'></iframe>")
+    seen.page.evaluate(
+        "(text) => { document.querySelector('iframe').srcdoc = text; }", page({"shape": (64, 64)})
+    )
+    inner = seen.page.frame_locator("iframe")
+    inner.locator(".tmax-stage svg").first.wait_for()
+    inner.locator('[data-tab="banks"]').click()
+    seen.page.wait_for_timeout(300)
+    assert inner.locator(".tmax-stage svg").count() == 3
+    assert inner.get_by_text("copy link").count() == 0
+    assert seen.errors == []
+    seen.page.close()

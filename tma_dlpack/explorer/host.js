@@ -1,0 +1,273 @@
+// What is behind the explorer's front end in a page without Python: a state, and answers of tmaModel,
+// drawn by pictures.js and memory.js. It speaks as Python's Explorer does: get("start"),
+// send(question), on("msg:custom", answer => ...).
+
+const LAST = "the picture shows the last accepted values";
+
+class Host {
+  constructor(given, { keepsAddress = true } = {}) {
+    Object.assign(this, { heard: [], width: 900, keepsAddress, accepted: null, looks: { phase: 0, shown: null, pinned: "" } });
+    this.begin(given);
+    if (keepsAddress) addEventListener("hashchange", () => this.reopened());
+  }
+  begin(hash) {
+    const [given, unread] = readAddress(hash);
+    this.note = unread.length ? `Not read of the address: ${unread.join(", ")}` : "";
+    this.accepted = null;
+    this.turn(completed(given));
+    if (!this.report.ok) this.drawRepaired();
+  }
+  // A first state that is refused has no accepted picture before it: draw it with its fix.
+  drawRepaired() {
+    const wanted = this.state, repaired = this.repaired();
+    if (!repaired) return;
+    this.turn(repaired);
+    const { state, tile, request } = this;
+    this.turn(wanted);
+    this.instead = tile.refusal ? null : { state: { ...state, tab: wanted.tab }, tile, request };
+  }
+  reopened() {
+    this.begin(location.hash);
+    this.say({ ...this.answer(), controls: this.controls(), ...this.legal() });
+  }
+  get(name) {
+    return name === "start" ? { tabs: TABS, accesses: optionsOf("access"), controls: this.controls(), link: this.keepsAddress,
+      view: this.answer(), ...this.legal() } : undefined;
+  }
+  on(_, hear) { this.heard.push(hear); }
+  say(answer) { for (const hear of this.heard) hear(answer); }
+  link() { return `${location.href.split("#")[0]}${writeAddress(this.state)}`; }
+
+  send(asked) {
+    const before = this.shapeOfControls;
+    if (asked.width) this.width = asked.width;
+    if (asked.tab) this.state.tab = asked.tab;
+    if (asked.access) this.state.access = asked.access;
+    Object.assign(this.looks, { shown: asked.shown ?? null, phase: asked.phase ?? 0, pinned: asked.pinned ?? "" });
+    if (asked.do === "legal") {
+      if (this.keepsAddress) this.write();
+      return this.say({ ...this.legal(), seq: asked.seq });
+    }
+    if (asked.do === "choose") this.turn(this.chosen(asked.values || {}));
+    else if (asked.do === "fix") this.turn(this.report.ok ? this.moved() : this.repaired() || this.state);
+    else if (asked.do === "undo" && this.accepted) this.turn({ ...this.accepted, tab: this.state.tab });
+    const answer = { ...this.answer(), seq: asked.seq };
+    this.say(before === this.shapeOfControls ? answer : { ...answer, controls: this.controls(), ...this.legal() });
+  }
+  write() {
+    try {
+      history.replaceState(null, "", writeAddress(this.state));
+    } catch {
+      this.keepsAddress = false;  // a document without an address of its own
+    }
+  }
+
+  // --- What is chosen ---
+  turn(state) {
+    this.state = state;
+    this.request = requestOf(state);
+    this.report = tmaModel.check(this.request);
+    this.tile = null;
+    if (this.report.ok) {
+      const { rank } = tmaRequest.encodeArguments(this.request);
+      if (state.coords?.length !== rank) state.coords = [...tmaModel.firstCoords(this.request)];
+      this.tile = new ShownTile(state, this.request);
+      if (!this.tile.refusal) this.accepted = state;
+    }
+    state.coords ??= state.shape.map(() => 0);
+    this.shapeOfControls = [state.kind, state.shape.length, state.coords.length, state.box_sizes?.length, state.split_inner].join(" ");
+  }
+  chosen(values) {
+    const state = { ...this.state };
+    for (const [name, value] of Object.entries(values)) {
+      const [, field, index] = name.match(/^(\w+)\[(\d+)\]$/) || [null, name, null];
+      if (index !== null && Number.isInteger(value)) state[field] = (state[field] || []).map((n, d) => (d === Number(index) ? value : n));
+      else if (name === "shape" || name === "strides") this.describe(state, name, String(value));
+      else if (COUNTS.includes(name)) state[name] = value === "" ? PLAIN[name] : Number.isInteger(value) ? value : readNumber(String(value)) ?? state[name];
+      else if (name === "plane") state.plane = readList(String(value));
+      else if (optionsOf(name, state)?.includes(value)) state[name] = value;
+    }
+    if (values.kind && values.kind !== this.state.kind) return this.otherKind(state);
+    if ("split_inner" in values || "ragged" in values) state.coords = null;
+    return completed(state);
+  }
+  describe(state, name, text) {
+    const list = text.trim() ? readList(text) : null;
+    if (name === "strides") state.strides = list;
+    else if (list) {
+      if (list.length !== state.shape.length) Object.assign(state, { box_sizes: null, elem_strides: null, strides: null, plane: null, coords: null, ragged: null });
+      state.shape = list;
+    }
+  }
+  // Another kind of map: images of 64 channels for im2col, where the tensor has no such shape.
+  otherKind(state) {
+    const shape = state.kind === "im2col" && state.shape.length < 3 ? [2, 12, 14, 64] : state.shape;
+    return completed({ ...state, shape, coords: null, plane: null, elem_strides: null, rules: "",
+      strides: shape === state.shape ? state.strides : null,
+      box_sizes: null, swizzle: state.swizzle, im2col_offsets: null });
+  }
+  // The state with other arguments or, where none would do, another tensor; null if nothing helps.
+  repaired() {
+    let state = this.state;
+    for (let n = 0; n < 12; n++) {
+      const { ok, violations, fixed } = tmaModel.check(requestOf(state));
+      if (ok) return state;
+      const change = fixed || violations[0].change;
+      if (!change) return null;
+      state = completed({ ...state, ...this.wordsOf(change), coords: null });
+    }
+    return null;
+  }
+  moved() {
+    const state = { ...this.state, coords: [...this.state.coords] };
+    for (const name of ["coords", "im2col_offsets"])
+      (state[name] || []).forEach((value, d) => {
+        const r = tmaModel.legal(this.request, `${name}[${d}]`, this.state.coords, this.offsets);
+        const step = r.step || 1, least = Math.ceil(r.least / step) * step;
+        state[name] = state[name].map((n, e) => (e === d ? clamp(Math.round(value / step) * step, least, Math.floor(r.most / step) * step) : n));
+      });
+    return state;
+  }
+  // Enums by their names, and what Python calls otherwise.
+  wordsOf(change) {
+    const words = {};
+    for (const [name, value] of Object.entries(change)) {
+      const names = tmaTables.ENUMS[name];
+      words[name] = names && Number.isInteger(value) ? names[value] : name === "split_inner" ? (value ? "yes" : "") : value ?? PLAIN[name] ?? null;
+    }
+    return words;
+  }
+  get offsets() { return this.state.kind === "im2col" ? this.state.im2col_offsets : null; }
+
+  // --- Answers ---
+  answer() {
+    const { state, report, tile } = this, refused = tile?.refusal, ok = Boolean(tile) && !refused;
+    const last = this.instead ? "the picture shows it with the fix below" : LAST;
+    if (ok) this.instead = null;
+    const shown = ok ? this : this.instead;
+    let panels = [], refusal = refused ? `${refused.rule}: ${refused.found}; ${refused.limit}.\nFix: ${refused.fix}` : "", banks = {};
+    if (shown) {
+      try {
+        [panels, banks] = this.panels(shown);
+      } catch (error) {
+        refusal = String(error.message || error);
+      }
+    }
+    const code = tmaModel.code(this.request, state.coords, this.offsets);
+    const states = report.ok ? (refused ? `✗ the map is accepted, this tile is refused; ${LAST}` : "✓ accepted")
+      : `✗ refused: ${counted(report.violations.length, "violation")}; ${last}`;
+    return { tab: state.tab, access: state.access, values: this.values(), ok, state: states, note: this.note, report: this.findings(), refusal, fix: this.fixWords(),
+      title: "", banks, panels, exact: true, code: [code.python, code.cpp].filter(Boolean).join("\n\n"),
+      codes: [["Python", code.python], ["C++", code.cpp]].filter(([, text]) => text) };
+  }
+  findings() {
+    return this.report.violations.map((v) => `<div class="tma-finding tma-violation"><b>✗ ${escaped(v.found)}</b>` +
+      `<br>It must ${escaped(v.limit.replace(/^(it )?must /, ""))}.` + (v.fix ? `<br>Fix: ${escaped(v.fix)}.` : "") +
+      (v.why ? `<br><i>Why: ${escaped(v.why)}.</i>` : "") + `<br><small>${escaped(v.rule)} (${escaped(v.source)})</small></div>`).join("");
+  }
+  fixWords() {
+    if (this.report.ok) return this.tile.refusal ? "move the tile to legal coordinates" : "";
+    const repaired = this.repaired() || {}, own = (name) => name !== "coords" && name in PLAIN || LISTS.includes(name) || COUNTS.includes(name);
+    const parts = Object.entries(repaired).filter(([name, value]) => own(name) && name !== "coords" && String(value ?? "") !== String(this.state[name] ?? ""))
+      .map(([name, value]) => `${name}=${Array.isArray(value) ? `(${value.join(", ")})` : name === "address" ? hex(value, 1) : value || "the default"}`);
+    return parts.length ? `apply ${parts.join(", ")}` : "";
+  }
+  panels({ state, tile, request }) {
+    const { tab } = this.state, wide = this.width >= 820, half = wide ? (this.width - 10) / 2 : this.width;
+    const swizzled = tile.terms.length ? `In shared memory: the tile, swizzled by ${tile.swizzle}` : "In shared memory: the tile, row after row";
+    const legend = [`r: ${state.kind === "im2col" ? "pixel of the column" : "row of the box"}; c: the elements of that row in the 16 bytes. Point at a chunk to see where it comes from.`];
+    if (tab === "tensor") {
+      const source = state.kind === "im2col" ? pixelsPicture(tile, half) : tensorPicture(tile, planeOf(state, tile), this.looks.shown, half);
+      return [[source, memoryPicture(swizzled, tile.chunks, tile, half, { words: legend, most: FEW_LINES })], {}];
+    }
+    if (tab === "shared") {
+      if (!tile.terms.length) return [[memoryPicture(swizzled, tile.chunks, tile, half, { words: legend }), bitsPicture(this.pinnedChunk(tile), tile, half)], {}];
+      return [[memoryPicture("Before the swizzle: row after row", tile.unswizzled, tile, half, { words: legend }),
+        memoryPicture(swizzled, tile.chunks, tile, half), bitsPicture(this.pinnedChunk(tile), tile, this.width)], {}];
+    }
+    if (tab === "banks") return this.bankPanels({ state, tile, request }, half);
+    if (tab !== "bytes") return [[], {}];
+    const bytes = tmaModel.encode(request);
+    if (!bytes) throw new Error(`The bytes of a map for ${state.target} are not known: they were measured on sm_90.`);
+    const fields = tmaModel.fields(request), table = fieldsPicture(fields, half);
+    const rest = this.width - table.width - 10;
+    return [[bytesPicture(bytes, fields, rest > 380 ? rest : this.width), table.svg()], {}];
+  }
+  // The chunk that is pinned; else the first of the second line, which a swizzle moves.
+  pinnedChunk({ chunks }) {
+    return chunks.find((c) => c.key && c.key === this.looks.pinned) || chunks.find((c) => c.row >= 0 && c.linear >= 128) || chunks.find((c) => c.row >= 0);
+  }
+  bankPanels({ state, tile, request }, half) {
+    const access = state.access === "ldmatrix" ? tmaModel.ldmatrix(request, 0, 0, { num: 4 }) : state.access;
+    const found = tmaModel.banks(request, access, {});
+    const last = found.phases.length - 1, phase = clamp(this.looks.phase, 0, last);
+    const words = new Set(found.phases[phase].flat()), marked = new Set(tile.chunks.filter((c) => words.has(c.address / 4)).map((c) => c.key));
+    const ways = { column: "one 16-byte column of 8 rows", row: "8 neighbouring chunks", ldmatrix: "8 rows of an 8 x 8 matrix (ldmatrix.x4)" };
+    const ranked = [];
+    tmaTables.ENUMS.swizzle.forEach((name, number) => {
+      const other = { ...request, swizzle: name };
+      if (name !== tile.swizzle && !tmaModel.check(other).ok) return;
+      const { wavefronts, worst } = tmaModel.banks(request, access, { swizzle: name });
+      ranked.push({ name, own: name === tile.swizzle, wavefronts, worst });
+    });
+    ranked.sort((a, b) => a.wavefronts - b.wavefronts || b.own - a.own);
+    return [[phasePicture(found, phase, ways[state.access], half),
+      memoryPicture("The chunks of this phase, in shared memory", tile.chunks, tile, half, { marked }),
+      rankedPicture(ranked, this.width)], { phase, last }];
+  }
+  values() {
+    const { state } = this, values = {};
+    for (const name of [...LISTS, "im2col_offsets"]) (state[name] || []).forEach((n, d) => { values[`${name}[${d}]`] = n; });
+    for (const name of [...WORDS, ...COUNTS]) values[name] = state[name] ?? "";
+    return { ...values, shape: listed(state.shape), strides: listed(state.strides), address: hex(state.address, 1), plane: listed(state.plane) };
+  }
+
+  // --- Controls ---
+  controls() {
+    const { state } = this, rank = state.shape.length, numbers = (name) => (state[name] || []).map((value, d) => ({ name: `${name}[${d}]`, least: 0, most: Math.max(1, value) }));
+    const menu = (name, empty) => ({ name, options: optionsOf(name, state), empty });
+    const tiled = state.kind === "tiled", groups = [
+      { title: "Tensor", words: [{ name: "shape", hint: "row-major" }, { name: "strides", hint: "contiguous" }, { name: "address", hint: "0x100000000" }],
+        menus: [menu("dtype")], numbers: [] },
+      { title: tiled ? "Box: box_sizes" : "Column", numbers: tiled ? numbers("box_sizes") : OF_IM2COL.slice(2).map((name) => ({ name, least: 1, most: state[name] })), menus: [] },
+      ...(tiled ? [] : [{ title: "Bounding box", numbers: OF_IM2COL.slice(0, 2).flatMap(numbers), menus: [] }]),
+      { title: "Tile: coords", numbers: numbers("coords"), menus: rank > 2 && tiled ? [{ name: "plane", options: ["", ...planes(state.coords.length)], empty: "the inner two" }] : [] },
+      ...(tiled ? [] : [{ title: "Filter tap: im2col_offsets", numbers: numbers("im2col_offsets"), menus: [] }]),
+      { title: "Options", menus: [menu("kind"), ...MENUS.map((name) => menu(name, name === "rules" ? "the default" : "of the tensor")), menu("target"),
+        ...(tiled ? [menu("split_inner", "no"), { name: "ragged", options: ["", ...state.shape.map((_, d) => String(d)).slice(0, rank)], empty: "no" }] : [])], numbers: [] },
+      { title: "Traversal: elem_strides", numbers: numbers("elem_strides"), menus: [], folded: state.elem_strides.every((n) => n === 1) }];
+    return groups;
+  }
+  legal() {
+    const at = this.accepted && this.report && !this.report.ok ? this.accepted : this.state, request = requestOf(at), legal = {}, options = {};
+    const offsets = at.kind === "im2col" ? at.im2col_offsets : null;
+    for (const group of this.controls()) {
+      for (const { name } of group.numbers) {
+        const found = tmaModel.legal(request, name, at.coords, offsets);
+        if (found && found.least !== undefined) legal[name] = found;
+      }
+      for (const { name } of group.menus) {
+        if (!isWord([...MENUS, "dtype"], name)) continue;
+        const reason = (value) => {
+          const report = tmaModel.check({ ...request, [name]: value || undefined });
+          return report.ok ? "" : `${report.violations[0].rule}: ${report.violations[0].limit}`;
+        };
+        options[name] = Object.fromEntries(optionsOf(name, at).map((value) => [value, reason(value)]).filter(([, why]) => why));
+      }
+    }
+    return { legal, options };
+  }
+}
+
+// The two dimensions of a tensor that are drawn: the inner two, or those that are chosen.
+function planeOf(state, tile) {
+  const rank = tile.shape.length, [down, across] = state.plane || [];
+  const is = (d) => Number.isInteger(d) && d >= 0 && d < rank;
+  return is(down) && is(across) && down !== across ? [down, across] : [rank - 2, rank - 1];
+}
+
+const planes = (rank) => {
+  const found = [];
+  for (let down = 0; down < rank; down++) for (let across = down + 1; across < rank; across++) found.push(`${down}, ${across}`);
+  return found;
+};

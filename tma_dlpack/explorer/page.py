@@ -1,0 +1,100 @@
+"""The explorer as one HTML file that needs no Python, no kernel and no network.
+
+It has the front end of the notebook's explorer; `host.js` answers it from `model.js`, whose tables
+are generated from the rows of `checks` and `tables`. The state stands in the page's address.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from tma_dlpack.draw.figure import CSS, script_source
+from tma_dlpack.draw.svg import DARK, STYLES, style_sheet
+
+HERE = Path(__file__).parent
+MODEL = ("tables.js", "request.js", "geometry.js", "model.js")
+PICTURES = ("pictures.js", "memory.js", "state.js", "host.js", "explorer.js")
+TITLE = "Tensor maps, explored"
+ABOUT = (
+    "NVIDIA's Tensor Memory Accelerator (TMA) copies a box of a tensor between global and shared "
+    "memory with one instruction of one thread. A tensor map, 128 bytes, describes the tensor and "
+    "the box. Drag the box; change the shape, the type and the swizzle; see where every 16 bytes "
+    "go, what the hardware refuses and why, and copy the code."
+)
+#: What pictures.js draws beyond the figures' styles.
+MORE_STYLES = {
+    "walk": ("#8250df", "#c297ff", 'stroke-width="1" stroke-opacity="0.55"'),
+    "arrow": ("#57606a", "#a3adb8", 'stroke-width="1.5"'),
+}
+
+
+def page(state: Mapping[str, Any] | None = None) -> str:
+    """Return the page, which opens in a state where its address has none.
+
+    `state` has the names and values of the address: ``{"shape": (96, 256), "swizzle": "bytes128"}``.
+
+    >>> page({"shape": (96, 256)}).count("<script")
+    1
+    """
+    light = "".join(f".t-{n}{{stroke:{c[0]}}}" for n, c in MORE_STYLES.items())
+    dark = "".join(f".t-{n}{{stroke:{c[1]}}}" for n, c in MORE_STYLES.items())
+    handle = ".t-handle{fill:#1f5fa8;stroke:#ffffff}"
+    sheet = style_sheet().replace(DARK, f"{light}{handle}{DARK}", 1).removesuffix("}") + dark + "}"
+    attributes = {name: style.attributes for name, style in STYLES.items() if style.attributes}
+    attributes |= {name: c[2] for name, c in MORE_STYLES.items()}
+    constants = {
+        "STYLE_SHEET": sheet,
+        "STYLE_ATTRIBUTES": attributes,
+        "FIRST_STATE": address(state or {}),
+    }
+    script = "\n".join(
+        [
+            *(f"const {name} = {json.dumps(value)};" for name, value in constants.items()),
+            *map(_source, MODEL),
+            script_source("linked.js"),
+            *map(_source, PICTURES),
+            _source("page.js"),
+        ]
+    )
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        '<meta name="color-scheme" content="light dark">'
+        f"<title>{TITLE}</title><style>{CSS}{_source('explorer.css')}</style></head>"
+        f'<body class="tmax-page"><header><h1>{TITLE}</h1><p>{html.escape(ABOUT)}</p></header>'
+        f'<main id="explorer" class="tma"></main><script type="module">{_closed(script)}</script>'
+        "</body></html>\n"
+    )
+
+
+def address(state: Mapping[str, Any]) -> str:
+    """Return a state as the fragment of an address.
+
+    >>> address({"shape": (96, 256), "dtype": "float16", "ragged": None})
+    '#shape=96,256&dtype=float16'
+    """
+    words = {
+        name: ",".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
+        for name, value in state.items()
+        if value is not None and value != () and value != []
+    }
+    return "#" + "&".join(f"{name}={quote(word, safe=',+')}" for name, word in words.items())
+
+
+def _source(name: str) -> str:
+    """Return a file without comments and indentation, and without what makes it a module."""
+    text = (HERE / name).read_text(encoding="utf-8")
+    lines = (re.sub(r"^\s*(//.*)?", "", line) for line in text.splitlines())
+    whole = "\n".join(line for line in lines if line and line != '"use strict";')
+    return whole.replace("export default {", "const widget = {")
+
+
+def _closed(script: str) -> str:
+    """Return a script that no word in it can end."""
+    return script.replace("</", "<\\/")

@@ -1,0 +1,190 @@
+// The state of the page, which stands in its address, and the tile that it results in.
+
+const TABS = { tensor: "Tensor and tile", shared: "Shared memory", banks: "Banks", bytes: "128 bytes", code: "Code" };
+const LISTS = ["shape", "strides", "box_sizes", "elem_strides", "coords", "pixel_box_lower_corner",
+  "pixel_box_upper_corner", "im2col_offsets", "plane"];
+const COUNTS = ["address", "channels_per_pixel", "pixels_per_column", "ragged"];
+const MENUS = ["swizzle", "interleave_layout", "oobfill", "l2_fetch_size", "data_type", "rules"];
+const WORDS = ["kind", "dtype", "split_inner", "target", "tab", "access", ...MENUS];
+const PLAIN = { kind: "tiled", dtype: "float16", split_inner: "", target: "sm_90", tab: "tensor", access: "column",
+  swizzle: "none", interleave_layout: "none", oobfill: "none", l2_fetch_size: "none", data_type: "", rules: "",
+  address: 2 ** 32, ragged: null, strides: null, plane: null, allow: [] };
+const OF_TILED = ["box_sizes"];
+const OF_IM2COL = ["pixel_box_lower_corner", "pixel_box_upper_corner", "channels_per_pixel", "pixels_per_column"];
+const MOST_RANK = 8;  // dimensions that are read; more than 5 are refused by the judge
+
+const isWord = (names, word) => names.includes(word);
+const listed = (numbers) => (numbers || []).join(", ");
+
+// --- The state as an address ------------------------------------------------------------------------
+
+const readNumber = (text) => {
+  const value = Number(text.trim() || NaN);
+  return Number.isSafeInteger(value) ? value : null;
+};
+const readList = (text) => {
+  const parts = text.replace(/[()[\]\s]/g, "").replace(/,$/, "").split(",").map(readNumber);
+  return parts.length <= MOST_RANK && !parts.includes(null) ? parts : null;
+};
+
+// "#shape=96,128&dtype=float16&..." -> [state, what could not be read]
+function readAddress(hash) {
+  const state = {}, unread = [];
+  for (const [name, text] of new URLSearchParams(hash.replace(/^#/, ""))) {
+    let value = null;
+    if (LISTS.includes(name)) value = readList(text);
+    else if (COUNTS.includes(name)) value = readNumber(text);
+    else if (name === "allow") value = text.split(",").filter((id) => tmaTables.ALLOWABLE.includes(id));
+    else if (isWord(WORDS, name)) value = text;
+    if (value === null || (optionsOf(name, state) && !optionsOf(name, state).includes(value))) unread.push(`${name}=${text}`);
+    else state[name] = value;
+  }
+  return [state, unread];
+}
+
+function writeAddress(state) {
+  const parts = [];
+  for (const name of ["kind", ...LISTS, ...COUNTS, ...WORDS.filter((n) => n !== "kind"), "allow"]) {
+    const value = state[name];
+    if (value === null || value === undefined || String(value) === String(PLAIN[name] ?? "")) continue;
+    if (name === "elem_strides" && value.every((n) => n === 1)) continue;
+    if (isWord(["coords", "im2col_offsets"], name) && value.every((n) => n === 0)) continue;
+    const isOther = state.kind === "tiled" ? [...OF_IM2COL, "im2col_offsets"] : OF_TILED;
+    if (!isOther.includes(name)) parts.push(`${name}=${encodeURIComponent(String(value)).replaceAll("%2C", ",")}`);
+  }
+  return `#${parts.join("&")}`;
+}
+
+// What a menu offers; undefined for what is no menu.
+function optionsOf(name, state) {
+  const { ENUMS, RULE_SETS, TARGETS, DTYPES } = tmaTables;
+  if (name === "kind") return ["tiled", "im2col"];
+  if (name === "dtype") return Object.keys(DTYPES);
+  if (name === "target") return Object.keys(TARGETS);
+  if (name === "rules") return ["", ...RULE_SETS[state.kind || "tiled"]];
+  if (name === "split_inner") return ["", "yes"];
+  if (name === "data_type") return ["", ...ENUMS.data_type];
+  if (name === "tab") return Object.keys(TABS);
+  if (name === "access") return ["column", "row", "ldmatrix"];
+  return ENUMS[name];
+}
+
+// --- A state that can be judged -----------------------------------------------------------------------
+
+const sized = (list, length, value) => Array.from({ length }, (_, d) => list?.[d] ?? value);
+
+// Return the state with every list as long as the tensor's rank, and a box where it has none.
+function completed(given) {
+  const state = { ...PLAIN, ...given };
+  if (!state.shape?.length) state.shape = [96, 256];
+  const rank = state.shape.length, spatial = rank - 2;
+  state.elem_strides = sized(state.elem_strides, rank, 1);
+  if (state.strides && state.strides.length !== rank) state.strides = null;
+  if (state.kind === "im2col") {
+    for (const name of OF_IM2COL.slice(0, 2)) state[name] = sized(state[name], Math.max(0, spatial), name.includes("lower") ? -1 : -1);
+    state.channels_per_pixel ??= Math.min(64, state.shape.at(-1));
+    state.pixels_per_column ??= 32;
+    state.im2col_offsets = sized(state.im2col_offsets, Math.max(0, spatial), 0);
+    Object.assign(state, { ragged: null, split_inner: "" });
+  } else if (!given.box_sizes?.length) {
+    const bits = tmaTables.DTYPES[state.dtype].bits, limits = [...Array(rank).fill(1), 16, Math.max(1, 1024 / bits)].slice(-rank);
+    state.box_sizes = state.shape.map((n, d) => Math.max(1, Math.min(n, limits[d])));
+    if (given.swizzle === undefined) state.swizzle = "bytes128";
+  } else state.box_sizes = sized(state.box_sizes, given.box_sizes.length, 1);
+  if (!optionsOf("rules", state).includes(state.rules)) state.rules = "";
+  return state;
+}
+
+const requestOf = (state) => {
+  const own = state.kind === "tiled" ? [...OF_TILED, "ragged"] : OF_IM2COL, request = { allow: state.allow };
+  for (const name of ["kind", "shape", "strides", "dtype", "address", "elem_strides", "target", ...own, ...MENUS])
+    if (state[name] !== null && state[name] !== "" && state[name] !== undefined) request[name] = state[name];
+  if (request.target === PLAIN.target) delete request.target;
+  if (state.split_inner && state.kind === "tiled") request.split_inner = true;
+  return request;
+};
+
+// --- The tile that is shown ---------------------------------------------------------------------------
+
+// What the pictures ask of a tile: tmaModel's, with names and links. Lists are row-major, of the map.
+class ShownTile {
+  constructor(state, request) {
+    const found = tmaModel.tile(request, state.coords, state.kind === "im2col" ? state.im2col_offsets : null);
+    const map = tmaRequest.encodeArguments(request), { rank } = map, outward = (list) => [...list].reverse();
+    const { chunks, chunk, ...plan } = found;
+    Object.assign(this, plan, { found, state, map, smemOffset: 0 });
+    this.shape = outward(map.global_dim);
+    this.coords = state.coords;
+    this.isInterleaved = map.interleave > 0;
+    this.steps = outward(map.element_strides);
+    if (!this.isInterleaved) this.steps[rank - 1] = 1;
+    this.spans = state.kind === "tiled" ? outward(map.box_dim) : this.shape.map(() => 1);
+    if (this.isInterleaved && state.kind === "tiled") this.spans[1] = 1;
+    this.swizzle = tmaTables.ENUMS.swizzle[map.swizzle];
+    const { terms, repeat_bytes } = tmaTables.SWIZZLES[map.swizzle];
+    Object.assign(this, { terms, repeatBytes: repeat_bytes });
+    const type = map.row.name;
+    this.typeName = state.data_type || type.toLowerCase() === state.dtype ? type : `${state.dtype} (as ${type})`;
+    if (state.kind === "im2col") this.asPixels(map);
+  }
+  get chunks() { return (this.every ??= this.found.chunks().map((c) => this.named(c))); }
+  // The same chunks where they would be without the swizzle.
+  get unswizzled() {
+    return this.chunks.map((c) => ({ ...c, address: c.linear, swapped: false })).sort((a, b) => a.address - b.address);
+  }
+  named(chunk) {
+    const isData = chunk.row >= 0, field = isData ? `field-${this.terms.length ? "swizzle" : this.state.kind === "tiled" ? "box_dim[0]" : "channels_per_pixel"}` : "";
+    const named = { ...chunk, key: isData ? `c${chunk.row}.${chunk.first}` : "", number: isData ? Math.floor(chunk.first / (chunk.last - chunk.first + 1)) : 0 };
+    named.to = isData ? [`row${chunk.row}`, `bank${Math.floor(chunk.address % 128 / 16)}`, field] : [];
+    named.about = this.about(named);
+    return named;
+  }
+  about(c) {
+    const bank = Math.floor(c.address % 128 / 4), where = `shared ${hex(c.address)}, banks ${bank}..${bank + 3}`;
+    if (c.row < 0) return `${where}: untouched`;
+    const steps = this.terms.map(([right, mask, left]) => `the line number ${c.linear >> right & mask} is XORed into the chunk number ${c.linear >> left & mask}`);
+    return [`row ${c.row} of the tile: element (${c.element.join(", ")})` + (c.last > c.first ? ` and ${c.last - c.first} more` : ""),
+      c.state === "filled" ? "out of bounds: filled" : `global_address + ${hex(c.globalOffset, 1)}${c.state === "clipped" ? ", partly out of bounds" : ""}`,
+      where, this.terms.length ? `linear ${hex(c.linear)} to ${hex(c.address)}: ${steps.join(", ")}` : ""].filter(Boolean).join("\n");
+  }
+  get remarks() {
+    const said = [`The copy writes ${this.smemBytes.toLocaleString("en")} bytes of shared memory at most; its mbarrier counts ${this.txBytes.toLocaleString("en")} bytes, elements out of bounds included.`];
+    if (this.chunks.some((c) => c.state === "filled" || c.state === "clipped"))
+      said.push(`Elements out of bounds become ${this.state.oobfill === "nan" ? "NaN (words 0x7ff7)" : "zero"}; the code needs no bounds test.`);
+    if (this.state.split_inner) said.push(`split_inner: the tensor (${listed(this.state.shape)}) is described with its columns in spans of ${this.shape.at(-1)}, so that one copy fills a tile wider than the swizzle. tma.split_inner_coords translates coordinates.`);
+    if (this.state.ragged !== null) said.push(`ragged: two dimensions are added, with which a copy ends at the end of any slice of shape[${this.state.ragged}]. tma.ragged_coords(tm, offset, size, coords) gives their coordinates.`);
+    if (this.isInterleaved) said.push(`The innermost dimension counts units of ${this.unitBytes} bytes; of shape[1] a copy takes one slice.`);
+    return said;
+  }
+  // Where the chunks of the drawn plane come from, at most 512: {at, positions, row, ...chunk}.
+  chunksIn(plane, columns, rows) {
+    if (this.isInterleaved) return [];
+    const inner = plane[1] === this.shape.length - 1, drawn = [];
+    for (const c of this.chunks) {
+      if (c.row < 0 || drawn.length >= 512) continue;
+      const at = c.element[plane[1]], row = plane[0] >= 0 ? c.element[plane[0]] : 0;
+      if (c.element.some((p, d) => !plane.includes(d) && p !== this.coords[d] && d < this.shape.length - 1)) continue;
+      if (at >= columns.first && at < columns.last && row >= rows.first && row < rows.last)
+        drawn.push({ ...c, at, row, positions: inner ? c.last - c.first + 1 : 1 });
+    }
+    return drawn;
+  }
+  // --- im2col ---
+  asPixels(map) {
+    const { rank } = map, first = map.interleave ? 0 : 1, dims = [];  // row-major dimensions of w, h, d
+    for (let s = 0; s < rank - 2; s++) dims.push(rank - 1 - (first + s));
+    this.imageDims = [dims[1] ?? -1, dims[0]];
+    this.depthDims = dims.slice(2);
+    this.startBox = Object.fromEntries(dims.map((d, s) => [d, [map.lower[s], this.shape[d] - 1 + map.upper[s]]]));
+    this.offsets = this.state.im2col_offsets;
+    this.offsetOf = Object.fromEntries(dims.map((d, s) => [d, this.offsets[this.offsets.length - 1 - s] || 0]));
+  }
+  get pixels() {
+    return Array.from({ length: this.found.lines }, (_, row) => ({ row, ...this.found.line(row) }));
+  }
+  frameOf(position) {
+    const depth = this.depthDims.map((d) => `, depth ${position[d]}`).join("");
+    return `image ${position[0]}${depth}`;
+  }
+}
+
