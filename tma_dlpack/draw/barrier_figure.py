@@ -18,7 +18,7 @@ from tma_dlpack.draw.grid import GLYPH_WIDTH, LABEL_SIZE, Cell, Grid, Scene, lab
 from tma_dlpack.draw.svg import svg_panel
 from tma_dlpack.tables.coerce import counted, integer_of, shown, text_of
 from tma_dlpack.tables.errors import refusal
-from tma_dlpack.tables.opaque import opaque
+from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap
 
 TX_BYTES = 8192  # of a tile of 64 x 64 elements of 16 bits

@@ -15,7 +15,7 @@ from tma_dlpack.geometry import SMEM_ALIGNMENT, SWIZZLES, swizzle_offset
 from tma_dlpack.tables.coerce import integer_of, shown, text_of
 from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tables.errors import refusal
-from tma_dlpack.tables.opaque import opaque
+from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap
 
 BITS, LINES = 10, 8  # bits of an address, and lines of 128 bytes, that are drawn
