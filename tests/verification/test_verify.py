@@ -297,7 +297,7 @@ def test_the_instructions_of_a_change_restore_the_map(number):
     expected = bits.encode(change.copy.arguments, 1 << 40)
     before = expected
     for field, value in zip(change.fields, change.overwritten_by, strict=True):
-        before = bits.write(field, before, value)
+        before = field.write(before, value)
     assert restored(before, instructions(change, expected)) == expected
 
 

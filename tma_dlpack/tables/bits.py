@@ -21,12 +21,10 @@ from tma_dlpack.tables.enums import (
     TmaSwizzle,
 )
 from tma_dlpack.tables.errors import TmaPreconditionError, TmaUnsupportedError, Violation
-from tma_dlpack.tables.fields import (  # noqa: F401 - for whoever encodes or decodes
-    DERIVED,
+from tma_dlpack.tables.fields import (
     DERIVED_FIELDS,
     FIELDS,
     PROVENANCE,
-    Field,
     fields_of,
 )
 from tma_dlpack.tables.limits import ADDRESS_END, MAP_BYTES, MAX_RANK, MIN_RANK_IM2COL
@@ -77,7 +75,7 @@ def encode(arguments: EncodeArguments, address: int) -> bytes:
     word = 0
     for field in fields_of(arguments.kind, len(arguments.global_dim)):
         value = values[field.name]
-        word |= _place(field, value if field.index is None else value[field.index])
+        word |= field.place(value if field.index is None else value[field.index])
     return word.to_bytes(MAP_BYTES, "little")
 
 
@@ -119,44 +117,6 @@ def element_type_bits(data_type: TensorMapDataType, *, derived: bool = False) ->
     return _BITS_OF_TYPE[data_type]
 
 
-def _place(field: Field, value: int) -> int:
-    """Give the bits of a value, in place."""
-    if 0 <= value - field.bias < field.plain_end:
-        return value - field.bias << field.bit
-    units, rest = divmod(value, field.unit)
-    raw = units - field.bias
-    if rest or raw not in field.raw:
-        raise OverflowError(f"{field.label} = {value} does not fit {field.width} bits")
-    word = 0
-    for bit, width in field.pieces:
-        word |= (raw & ((1 << width) - 1)) << bit
-        raw >>= width
-    return word
-
-
-def read(field: Field, data: bytes) -> int:
-    """Give the value of a field in 128 bytes."""
-    word = int.from_bytes(data, "little")
-    raw = shift = 0
-    for bit, width in field.pieces:
-        raw |= (word >> bit & ((1 << width) - 1)) << shift
-        shift += width
-    if field.signed and raw >> (shift - 1):
-        raw -= 1 << shift
-    return (raw + field.bias) * field.unit
-
-
-def write(field: Field, data: bytes, value: int) -> bytes:
-    """Give 128 bytes in which one field holds another value.
-
-    Raises `OverflowError` if the value does not fit.
-    """
-    word = int.from_bytes(data, "little")
-    for bit, width in field.pieces:
-        word &= ~(((1 << width) - 1) << bit)
-    return (word | _place(field, value)).to_bytes(MAP_BYTES, "little")
-
-
 def decode(data: bytes, *, derived: bool = False) -> tuple[EncodeArguments, int]:
     """Read 128 bytes of an sm_90 map: its arguments and its address.
 
@@ -175,16 +135,16 @@ def decode(data: bytes, *, derived: bool = False) -> tuple[EncodeArguments, int]
     """
     if len(data) != MAP_BYTES:
         raise _not_a_map(f"data has {counted(len(data), 'byte')}", "be exactly 128 bytes")
-    kind: MapKind = "im2col" if read(_BY_NAME["im2col"], data) else "tiled"
+    kind: MapKind = "im2col" if _BY_NAME["im2col"].read(data) else "tiled"
     if derived:
         _check_derived(int.from_bytes(data, "little"))
-    rank = read(_BY_NAME["rank"], data)
+    rank = _BY_NAME["rank"].read(data)
     if not (MIN_RANK_IM2COL if kind == "im2col" else 1) <= rank <= MAX_RANK:
         raise _not_a_map(f"bits 68..70 say rank {rank}", f"be a rank that a {kind} map can have")
     _check_stray_bits(data, kind, derived)
     values: dict[str, list[int]] = {}
     for field in fields_of(kind, rank, derived=derived):
-        values.setdefault(field.name, []).append(read(field, data))
+        values.setdefault(field.name, []).append(field.read(data))
     data_type = _data_type_of(values["element_type"][0], bool(values["tf32"][0]), derived)
     _check_values(values)
     (swizzle,), (atomicity,) = values["swizzle"], values.get("swizzle_atomicity", [0])
@@ -216,7 +176,7 @@ def noted_bits(data: bytes) -> tuple[str, ...]:
     return tuple(
         f"bit {field.bit} is set: {field.known}"
         for field in FIELDS
-        if field.known and read(field, data)
+        if field.known and field.read(data)
     )
 
 
