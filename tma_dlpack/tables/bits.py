@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 from tma_dlpack.tables.arguments import EncodeArguments, MapKind
 from tma_dlpack.tables.coerce import counted
@@ -74,35 +73,23 @@ def encode(arguments: EncodeArguments, address: int) -> bytes:
     values = _values_of(arguments, address)
     word = 0
     for field in fields_of(arguments.kind, len(arguments.global_dim)):
-        value = values[field.name]
+        value = values[field.name] if field.name in values else getattr(arguments, field.name)
         word |= field.place(value if field.index is None else value[field.index])
     return word.to_bytes(MAP_BYTES, "little")
 
 
-def _values_of(a: EncodeArguments, address: int) -> dict[str, Any]:
-    elemtype, tf32 = element_type_bits(a.data_type)
+def _values_of(a: EncodeArguments, address: int) -> dict[str, int]:
+    """Return the values of the fields that are no arguments of the same name."""
+    element_type, tf32 = element_type_bits(a.data_type)
     if a.swizzle > TmaSwizzle.bytes128:
         raise OverflowError(f"no measured bits for {a.swizzle.name}")
     return {
         "global_address": address,
         "im2col": int(a.kind != "tiled"),
         "bit_65": 0,
-        "rank": a.rank,
-        "element_type": elemtype,
-        "interleave": a.interleave,
-        "swizzle": a.swizzle,
-        "oob_fill": a.oob_fill,
+        "element_type": element_type,
         "tf32": tf32,
-        "l2_promotion": a.l2_promotion,
         "bit_85": 0,
-        "global_strides": a.global_strides,
-        "global_dim": a.global_dim,
-        "element_strides": a.element_strides,
-        "box_dim": a.box_dim,
-        "channels_per_pixel": a.channels_per_pixel,
-        "pixels_per_column": a.pixels_per_column,
-        "pixel_box_lower_corner": a.pixel_box_lower_corner,
-        "pixel_box_upper_corner": a.pixel_box_upper_corner,
         "box_bytes": a.floor_box_bytes,
         "swizzle_repeat_bytes": _SWIZZLE_REPEAT_BYTES[a.swizzle],
     }
