@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 from tma_dlpack.tables.arguments import EncodeArguments, MapKind
 from tma_dlpack.tables.coerce import counted
@@ -78,7 +79,7 @@ def encode(arguments: EncodeArguments, address: int) -> bytes:
     return word.to_bytes(MAP_BYTES, "little")
 
 
-def _values_of(a: EncodeArguments, address: int) -> dict[str, int]:
+def _values_of(a: EncodeArguments, address: int) -> dict[str, Any]:
     """Return the values of the fields that are no arguments of the same name."""
     element_type, tf32 = element_type_bits(a.data_type)
     if a.swizzle > TmaSwizzle.bytes128:
