@@ -17,7 +17,6 @@ from tma_dlpack.checks.rule import (
     Change,
     Repair,
     nearest,
-    with_entry,
 )
 from tma_dlpack.tables.arguments import KINDS, reverse
 from tma_dlpack.tables.coerce import counted
@@ -127,6 +126,11 @@ def _shrink_fix(holds: Holds) -> Callable[[Request], str]:
 
 
 # -- repairs ---------------------------------------------------------------------------------------
+
+
+def with_entry(values: tuple[int, ...], i: int, value: int) -> tuple[int, ...]:
+    """Replace entry i of a driver-order tuple; return it row-major."""
+    return reverse((*values[:i], int(value), *values[i + 1 :]))
 
 
 def with_inner(r: Request, value: int) -> Change:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tma_dlpack.tables.arguments import MapKind, reverse
+from tma_dlpack.tables.arguments import MapKind
 
 MEASURED = "measured, H200, driver 580.159.04"
 
@@ -43,11 +43,6 @@ def constant(**change: Any) -> Repair:
 def nearest(value: int, valid: range) -> int:
     """Return the valid value that is nearest."""
     return max(valid[0], min(value, valid[-1]))
-
-
-def with_entry(values: tuple[int, ...], i: int, value: int) -> tuple[int, ...]:
-    """Replace entry i of a driver-order tuple; return it row-major."""
-    return reverse((*values[:i], int(value), *values[i + 1 :]))
 
 
 #: Every field: its name, how many entries it has (0 for a number), the arguments that it is from

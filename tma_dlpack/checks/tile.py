@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tma_dlpack.checks import words
-from tma_dlpack.checks.box import be_in_shape, entries, valid_entry
+from tma_dlpack.checks.box import be_in_shape, entries, valid_entry, with_entry
 from tma_dlpack.checks.request import Request
 from tma_dlpack.checks.rule import (
     ALL_BUT_MEASURED,
@@ -14,7 +14,6 @@ from tma_dlpack.checks.rule import (
     Change,
     constant,
     nearest,
-    with_entry,
 )
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.enums import TmaInterleaveLayout, TmaSwizzle
