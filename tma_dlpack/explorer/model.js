@@ -34,7 +34,7 @@ const tmaModel = (() => {
     }
     const reason = (value) => reasonOf(put(request, field, value, place));
     const value = C.valueOf(request, field);
-    const [least, most] = C.reachOf(a, field);
+    const { least, most } = C.reachOf(a, field, place);
     return legalNumber(place === null ? value : value[place], least, most, reason);
   }
 
@@ -218,7 +218,7 @@ const tmaModel = (() => {
     txBytes: (request) => planOf(request).txBytes, // bytes that the mbarrier counts
     smemBytes: (request) => planOf(request).smemBytes, // bytes that the tile takes, with padding
     smemAlignment: (request) => planOf(request).smemAlignment, // recommended
-    // swizzle(offset, mode) -> swizzled shared address of a byte; its own inverse. mode: name/number
+    // swizzle(offset, mode) -> swizzled shared address of a byte; its own inverse
     swizzle: G.swizzle,
     // tile(request, coords, im2colOffsets = null, smemOffset = 0) -> plan's fields and
     //   {refusal: null or {rule, argument, found, limit, fix},

@@ -18,18 +18,19 @@ const tmaRequest = (() => {
     return number;
   }
 
+  const targets = new Map();
+
   /** A target's columns, by its name such as "sm_90" or "sm_90a", or its compute capability. */
   function targetOf(target = "sm_90") {
     const known = typeof target === "string" ? T.TARGETS[target.replace(/[af]$/, "")] : target;
     if (!known)
       throw new RangeError(`target is ${target}; it must be one of ${Object.keys(T.TARGETS)}`);
-    const columns = Object.entries(T.COLUMNS);
-    const [major, minor] = known.compute_capability;
-    return {
-      name: `sm_${major}${minor}`,
-      max_smem_bytes: known.max_smem_bytes,
-      ...Object.fromEntries(columns.map(([name, of]) => [name, of(major, minor)])),
-    };
+    const [major, minor] = known.compute_capability, name = `sm_${major}${minor}`;
+    if (!targets.has(name)) {
+      const columns = Object.entries(T.COLUMNS);
+      targets.set(name, Object.fromEntries(columns.map(([of, f]) => [of, f(major, minor)])));
+    }
+    return { name, max_smem_bytes: known.max_smem_bytes, ...targets.get(name) };
   }
 
   /** The tensor's dtype: its row of DTYPES; without a dtype, one that data_type is made of. */
@@ -51,10 +52,15 @@ const tmaRequest = (() => {
     return strides;
   }
 
+  /** The fewest elements that take a multiple of some bytes. */
+  function elementsOf(bytes, bits) {
+    const divisor = (a, b) => (b ? divisor(b, a % b) : a);
+    return (bytes * 8) / divisor(bytes * 8, bits);
+  }
+
   /** Strides with those of extents of 1, which mean nothing, as a row-major tensor has them. */
   function canonicalStrides(shape, strides, bits, alignBytes) {
-    const divisor = (a, b) => (b ? divisor(b, a % b) : a);
-    const unit = (alignBytes * 8) / divisor(alignBytes * 8, bits);
+    const unit = elementsOf(alignBytes, bits);
     const result = [...strides];
     let span = 1;
     for (let i = shape.length - 1; i >= 0; --i) {
@@ -215,12 +221,15 @@ const tmaRequest = (() => {
     };
   }
 
+  const rows = new Map();
+
   /** Which rows are asked of a request, by number. */
-  function askedOf(a) {
-    return T.RULES.map(
-      (rule) =>
-        rule.kinds.includes(a.kind) && rule.sets.includes(a.rules) && !a.allow.includes(rule.id),
-    );
+  function askedOf({ kind, rules, allow }) {
+    const key = [kind, rules, ...allow].join();
+    const isAsked = (rule) =>
+      rule.kinds.includes(kind) && rule.sets.includes(rules) && !allow.includes(rule.id);
+    if (!rows.has(key)) rows.set(key, T.RULES.map(isAsked));
+    return rows.get(key);
   }
 
   /** [row, entry] of every failed predicate, whether or not its prerequisites hold. */
@@ -325,6 +334,6 @@ const tmaRequest = (() => {
 
   return {
     member, read, targetOf, rowMajorStrides, describeRead, failuresOf, encodeArguments, fieldsOf,
-    encode, reversed, product, modulo,
+    elementsOf, encode, reversed, product, modulo,
   };
 })();
