@@ -115,7 +115,7 @@ def copied(seed: int) -> tuple[State, tma.TensorMap]:
             tensor_map = MAKES[kind](tensor, **given)
         except TmaError:
             continue
-        if tensor_map.smem_bytes > 1 << 15:
+        if tensor_map.smem_bytes > 1 << 14:
             continue
         if (found := state_of(kind, tensor, given)) is not None:
             return found, tensor_map
@@ -142,7 +142,9 @@ def _small_request(rng: random.Random, kind: str, tensor: Any) -> dict[str, Any]
     interleave = rng.choice(("none",) * 5 + ("bytes16", "bytes32")) if rank >= 3 else "none"
     target = rng.choice(("sm_90", "sm_90", "sm_100"))
     if target == "sm_100" and rng.random() < 0.4:
-        swizzle = rng.choice(("bytes128_atom_32B", "bytes128_atom_32B_flip_8B", "bytes128_atom_64B"))
+        swizzle = rng.choice(
+            ("bytes128_atom_32B", "bytes128_atom_32B_flip_8B", "bytes128_atom_64B")
+        )
     given: dict[str, Any] = {
         "swizzle": "bytes32" if interleave == "bytes32" else swizzle,
         "interleave_layout": interleave,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 import random
-import warnings
 from importlib.resources import files
 
 import harness
@@ -23,7 +23,10 @@ from model_states import (
 import tma_dlpack as tma
 from tma_dlpack import geometry
 from tma_dlpack.checks.judge import ABI
+from tma_dlpack.draw.chunks import first_coords, lines_positions
+from tma_dlpack.tables.enums import TensorMapDataType
 from tma_dlpack.tables.errors import TmaError
+from tma_dlpack.tensor_map.cpp import _driver_cpp
 
 pytestmark = pytest.mark.skipif(bool(harness.MISSING), reason=harness.MISSING)
 
@@ -44,9 +47,10 @@ window.answer = ({ page, place, lanes }) => {
   found.first = tmaModel.firstCoords(page);
   found.covering = tmaModel.tileCoords(page, 500);
   if (tile.refusal) return found;
-  found.chunks = tile.chunks().filter((c) => c.row >= 0).map((c) => [
-    c.address, c.row, c.first, c.last, c.globalOffset, ...c.inside, Number(c.swapped), c.dataBytes]);
-  found.elements = [tile.chunk(smemOffset).element, tile.line(tile.lines - 1).position];
+  const written = tile.chunks().filter((c) => c.row >= 0);
+  found.chunks = written.map((c) => [c.address, c.row, c.first, c.last, c.globalOffset,
+    ...c.inside, Number(c.swapped), c.dataBytes]);
+  found.elements = written.map((c) => c.element);
   found.banks = {};
   for (const swizzle of tmaTables.ENUMS.swizzle)
     found.banks[swizzle] = ["column", "row"].map(
@@ -72,7 +76,8 @@ def page():
 
 
 def answers(page, states):
-    return page.evaluate("(states) => states.map(window.answer)", states)
+    asked = "(states) => JSON.stringify(JSON.parse(states).map(window.answer))"
+    return json.loads(page.evaluate(asked, json.dumps(states)))  # quicker than as objects
 
 
 def compare_judged(page, seeds):
@@ -125,6 +130,7 @@ def compare_copied(page, seeds):
         assert found["bytes"] == bytes_of(state.request), seed
         sizes = tensor_map.tx_bytes, tensor_map.smem_bytes, tensor_map.smem_alignment
         assert tuple(found["sizes"]) == sizes, seed
+        assert tuple(found["first"]) == first_coords(tensor_map.arguments), seed
         if state.request.ragged is None:
             covering = tma.tile_coords(tensor_map)[:500].tolist()
             assert found["covering"] == covering, seed
@@ -135,23 +141,28 @@ def compare_copied(page, seeds):
         except TmaError as error:
             violations = getattr(error, "violations", ())
             rule = violations[0].rule if violations else "UNSUPPORTED"
-            assert found["refusal"] and found["refusal"]["rule"] == rule, (seed, rule)
+            assert (found["refusal"] or {}).get("rule") == rule, seed
             continue
         assert found["refusal"] is None, (seed, found["refusal"])
         loaded += 1
-        compare_tile(seed, state, tensor_map, tile, found["chunks"])
+        compare_tile(seed, state, tensor_map, tile, found)
         compare_banks(seed, tensor_map, tile, where["smem_offset"], found["banks"])
         compare_ldmatrix(seed, tensor_map, lanes, found)
     return loaded
 
 
-def compare_tile(seed, state, tensor_map, tile, chunks):
+def compare_tile(seed, state, tensor_map, tile, found):
+    chunks, rank = found["chunks"], tensor_map.rank
     smem, written, filled = smem_of(state, tensor_map, chunks, len(tile.smem))
     assert (written == tile.written).all(), seed
     assert (filled == tile.filled).all(), seed
     is_zero = ~written | (state.request.arguments.oob_fill == 0)
     same = (smem == tile.smem) | (~is_zero & (smem == 0))
     assert same.all(), seed
+    table = np.array(chunks)
+    positions = lines_positions(tile._request)[table[:, 1]]
+    positions[:, 0] += 0 if tensor_map.interleave else table[:, 2]
+    assert (positions[:, ::-1] == np.array(found["elements"]).reshape(-1, rank)).all(), seed
 
 
 def compare_banks(seed, tensor_map, tile, smem_offset, banks):
@@ -197,3 +208,118 @@ def test_ten_thousand_states_are_the_same_in_javascript(page):
     for start in range(1000, 6000, 500):
         compare_judged(page, range(start, start + 500))
         assert compare_copied(page, range(start, start + 500)) > 300
+
+
+# -- controls, words and code ----------------------------------------------------------------------
+
+
+def is_legal(reach, value):
+    refused = any(run["first"] <= value <= run["last"] for run in reach["refused"])
+    inside = reach["least"] <= value <= reach["most"]
+    return inside and value % reach["step"] == 0 and not refused
+
+
+def with_value(state, name, value):
+    """Return the arguments of a state with one number changed, such as ``box_sizes[0]``."""
+    field, _, index = name.partition("[")
+    if not index:
+        return state.given | {field: value}
+    values = list(state.given[field])
+    values[int(index[:-1])] = value
+    return state.given | {field: values}
+
+
+def numbers_of(state):
+    """Return the names of the numbers that a state's controls set."""
+    lists = ("box_sizes", "elem_strides", "pixel_box_lower_corner", "pixel_box_upper_corner")
+    for name in lists:
+        yield from (f"{name}[{i}]" for i in range(len(state.given.get(name) or ())))
+    yield from (n for n in ("channels_per_pixel", "pixels_per_column") if n in state.given)
+
+
+def test_legal_values_of_each_control_are_those_that_python_accepts(page):
+    rng = random.Random(27)
+    for seed in range(12):
+        state, _ = copied(seed)
+        for name in numbers_of(state):
+            reach = page.evaluate("([r, name]) => tmaModel.legal(r, name)", [state.page, name])
+            least, most = reach["least"], reach["most"]
+            values = range(least, most + 1)
+            if len(values) > 64:
+                near = [n for run in reach["refused"] for n in (run["first"] - 1, run["last"] + 1)]
+                near = [n for n in near if n in values]
+                values = [*rng.sample(values, 30), *near, least, most]
+            for value in values:
+                accepted = is_accepted(state, with_value(state, name, value))
+                assert is_legal(reach, value) == accepted, (seed, name, value, reach)
+
+
+def test_legal_options_of_each_menu_are_those_that_python_accepts(page):
+    menus = ("swizzle", "interleave_layout", "oobfill", "l2_fetch_size", "data_type", "rules")
+    for seed in range(20):
+        state, _ = copied(seed)
+        for menu in menus:
+            asked = [state.page, menu]
+            found = page.evaluate("([r, name]) => tmaModel.legal(r, name).options", asked)
+            for option in found:
+                given = state.given | {menu: option["value"] or None}
+                assert (option["reason"] == "") == is_accepted(state, given), (seed, menu, option)
+
+
+def test_a_coordinate_steps_by_16_bytes_and_an_im2col_column_starts_in_its_box(page):
+    rows = {"shape": [64, 64], "dtype": "float16", "box_sizes": [8, 64], "address": 4096}
+    column = page.evaluate("(r) => tmaModel.legal(r, 'coords[1]')", rows)
+    assert (column["least"], column["most"], column["step"]) == (-64, 128, 8)
+    assert column["reason"].startswith("COPY_INNER_16B")
+    images = {
+        **{"kind": "im2col", "shape": [2, 7, 9, 32], "dtype": "float16", "address": 4096},
+        **{"pixel_box_lower_corner": [-1, -1], "pixel_box_upper_corner": [-1, -1]},
+        **{"channels_per_pixel": 32, "pixels_per_column": 40},
+    }
+    width = page.evaluate("(r) => tmaModel.legal(r, 'coords[2]')", images)
+    assert (width["least"], width["most"], width["step"]) == (-1, 7, 1)
+    tap = page.evaluate("(r) => tmaModel.legal(r, 'im2col_offsets[0]')", images)
+    assert (tap["least"], tap["most"]) == (0, 2)
+
+
+def test_a_refusal_names_the_values_that_the_rule_read_and_the_nearest_legal_one(page):
+    rows = {"shape": [64, 64], "dtype": "float16", "box_sizes": [300, 63], "address": 4096}
+    checked = page.evaluate("(r) => tmaModel.check(r)", rows | {"swizzle": "bytes128"})
+    tall, narrow = checked["violations"]
+    assert (tall["rule"], tall["argument"], tall["index"]) == ("BOX_RANGE", "box_sizes", 0)
+    assert tall["found"].startswith("box_sizes[0] is 300")
+    assert tall["limit"] == "it must be 1..256"
+    assert tall["fix"] == "use box_sizes[0] = 64"
+    assert narrow["found"] == "box_sizes[1] is 63, a row of the box is 126 bytes"
+    assert narrow["change"] == {"box_sizes": [300, 64]}
+    assert checked["fixed"]["box_sizes"] == [64, 64]
+
+
+def test_a_word_that_no_menu_has_is_refused_with_the_words_that_it_has(page):
+    rows = {"shape": [64, 64], "dtype": "float16", "box_sizes": [8, 64], "swizzle": "bytes23"}
+    (violation,) = page.evaluate("(r) => tmaModel.check(r)", rows)["violations"]
+    assert violation["found"] == "swizzle is bytes23"
+    assert violation["limit"].startswith("it must be one of none, bytes32, bytes64, bytes128,")
+
+
+def test_a_data_type_without_a_dtype_is_that_of_a_tensor_that_has_it(page):
+    for number, data_type in enumerate(TensorMapDataType.__members__.values()):
+        request = {"shape": [4, 128], "data_type": data_type.name, "box_sizes": [1, 1]}
+        assert page.evaluate("(r) => tmaModel.describe(r).data_type", request) == data_type, number
+
+
+def test_the_code_makes_the_same_map_in_python_and_has_the_same_arguments_in_cpp(page):
+    for seed in range(40):
+        state, tensor_map = copied(seed)
+        code = page.evaluate("(r) => tmaModel.code(r, [0])", state.page)
+        call, _, load = code["python"].partition("\n")
+        assert load == "tile = tma.load_tile(tm, (0,))"
+        names = {"tma": tma, "tensor": state.tensor}
+        exec(call, names)
+        assert names["tm"] == tensor_map, (seed, call)
+        driver = _driver_cpp(tensor_map.arguments)
+        for line in code["cpp"].splitlines():
+            assert line.strip().removesuffix(";").removesuffix(")") in driver or "CU" in line, line
+        arguments = code["cpp"].split("&map,")[1].removesuffix(");").split(",")
+        expected = driver.split("&map,")[1].split(");")[0].split(",")
+        assert [a.strip() for a in arguments] == [a.strip() for a in expected], seed

@@ -165,12 +165,16 @@ const tmaCheck = (() => {
       index,
       found: foundOf(request, a, fault, argument, index),
       limit: `it must ${rule.must}`,
-      fix: words.length ? `use ${words.join(", or ")}` : rule.fix ?? "change the tensor",
+      fix: words.length ? `use ${words.join(", or ")}` : rule.fix ?? withoutRepair(argument),
       change: repairs[0] ?? null,
       why: rule.why,
       source: sourceOf(rule, a.kind),
     };
   }
+
+  const withoutRepair = (argument) => TENSOR.includes(argument)
+    ? `change the tensor's ${argument}`
+    : `no other ${argument} is accepted while the rest is as it is`;
 
   /** A change in words: the entry that differs, or the whole value. */
   function wordsOf(request, change) {
@@ -279,7 +283,7 @@ const tmaCheck = (() => {
       strides: inRange(
         0,
         Math.floor((8 * K.STRIDE_BYTES_END - 1) / a.dtype.bits),
-        R.elementsOf(a.alignment_bytes, a.dtype.bits),
+        isInner ? 1 : R.elementsOf(a.alignment_bytes, a.dtype.bits),
       ),
       address: inRange(0, Number.MAX_SAFE_INTEGER, a.alignment_bytes),
     }[name] ?? null;

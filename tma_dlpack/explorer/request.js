@@ -9,6 +9,13 @@ const tmaRequest = (() => {
   const modulo = (n, m) => n - Math.floor(n / m) * m;
   const reversed = (values) => [...values].reverse();
 
+  /** A list of numbers of a request. */
+  function list(request, name) {
+    if (!Array.isArray(request[name]))
+      throw new RangeError(`${name} is ${request[name]}; it must be a list of integers`);
+    return request[name];
+  }
+
   /** The number of an enum's member, by its name or number. */
   function member(name, value) {
     const members = T.ENUMS[name];
@@ -83,7 +90,8 @@ const tmaRequest = (() => {
     if (kind === "tiled") return [[], []];
     if (kind === "im2col_wide")
       return [[request.lower_corner_width], [request.upper_corner_width]];
-    return [request.pixel_box_lower_corner, request.pixel_box_upper_corner].map(reversed);
+    const names = ["pixel_box_lower_corner", "pixel_box_upper_corner"];
+    return names.map((name) => reversed(list(request, name)));
   }
 
   /** A request as the driver's arguments, innermost first; any number may be out of range. */
@@ -94,7 +102,7 @@ const tmaRequest = (() => {
     const dtype = dtypeOf(request, asked), own = dtype.data_type;
     const dataType = asked < 0 ? own : dtype.overrides.includes(asked) ? asked : -1;
     const row = T.DATA_TYPES[Math.max(0, dataType)];
-    const shape = request.shape, rank = shape.length;
+    const shape = list(request, "shape"), rank = shape.length;
     const defaults = { swizzle: kind === "im2col_wide" ? K.SWIZZLE_128B : 0 }, enums = {};
     for (const name of ["interleave_layout", "swizzle", "l2_fetch_size", "oobfill", "mode"])
       enums[name] = member(name, request[name] ?? defaults[name] ?? 0);
@@ -116,7 +124,7 @@ const tmaRequest = (() => {
       inner_stride: rank ? strides[rank - 1] : 1,
       global_dim: dims,
       global_strides: reversed(strides.slice(0, -1)).map((stride) => (stride * dtype.bits) / 8),
-      box_dim: kind === "tiled" ? reversed(request.box_sizes) : [],
+      box_dim: kind === "tiled" ? reversed(list(request, "box_sizes")) : [],
       element_strides: request.elem_strides ? reversed(request.elem_strides) : dims.map(() => 1),
       interleave: enums.interleave_layout,
       swizzle: enums.swizzle,
