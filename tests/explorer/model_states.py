@@ -14,7 +14,7 @@ from random_requests import request_at_random
 
 import tma_dlpack as tma
 from tma_dlpack import geometry
-from tma_dlpack.checks.check import find_violations
+from tma_dlpack.checks.check import faults_of, find_violations
 from tma_dlpack.checks.parse import read_call
 from tma_dlpack.checks.request import Request
 from tma_dlpack.dlpack import TensorView, as_tensor_view
@@ -77,6 +77,8 @@ def state_of(kind: str, tensor: Any, given: dict[str, Any]) -> State | None:
         return None
     request = request_of(kind, view, given)
     if request.unreadable or str(view.dtype) not in DTYPES:
+        return None
+    if request.own_address == 0 != request.address:  # the page has no offset of an empty tensor
         return None
     described = request.view
     page = {name: plain(value) for name, value in given.items() if name not in LAYOUT}
@@ -191,6 +193,7 @@ def place(rng: random.Random, tensor_map: tma.TensorMap) -> dict[str, Any]:
         reach = min(extent, 40)
         box = a.box_dim[d] if a.box_dim else 4
         first, last = starts.get(d, (-box, reach + 2))
+        first -= 2 * (a.kind == "im2col_wide")  # it may start before its box and walk into it
         value = rng.randint(first, max(first, last))
         coords.append(value // step * step if d == 0 else value)
     if rng.random() < 0.1:
@@ -215,9 +218,19 @@ def bytes_of(request: Request) -> str | None:
     return bits.encode(request.encode_arguments(), request.address).hex()
 
 
-def violations_of(request: Request) -> list[str]:
-    """Return the ids of the rules that a request breaks."""
-    return [v.rule for v in find_violations(request)]
+def violations_of(request: Request) -> list[list[Any]]:
+    """Return [rule, row-major index] of what a request breaks; no index where the row has none."""
+    found = []
+    for fault in faults_of(request):
+        index = None
+        if fault.rule.each in ("d", "d > 0"):
+            index = request.rank - 1 - fault.entry
+        elif fault.rule.id == "WIDE_DIMS":
+            index = request.rank - 1 - request.first_spatial - fault.entry
+        elif fault.rule.each and request.kind == "im2col":
+            index = request.spatial - 1 - fault.entry
+        found.append([fault.rule.id, index])
+    return found
 
 
 def is_accepted(state: State, fixed: dict[str, Any]) -> bool:

@@ -10,20 +10,24 @@ import harness
 import numpy as np
 import pytest
 from model_states import (
+    DTYPES,
     MEMORY,
     bytes_of,
     copied,
     is_accepted,
     judged,
     place,
+    request_of,
     smem_of,
     violations_of,
 )
+from strategies import TILED_OPTIONS, WIDE_OPTIONS, view
 
 import tma_dlpack as tma
 from tma_dlpack import geometry
 from tma_dlpack.checks.judge import ABI
 from tma_dlpack.draw.chunks import first_coords, lines_positions
+from tma_dlpack.tables.arguments import NO_SWIZZLE
 from tma_dlpack.tables.enums import TensorMapDataType
 from tma_dlpack.tables.errors import TmaError
 from tma_dlpack.tensor_map.cpp import _driver_cpp
@@ -88,8 +92,9 @@ def compare_judged(page, seeds):
         seeds, states, answers(page, [{"page": s.page} for s in states]), strict=True
     ):
         expected = violations_of(state.request)
-        rules = [v["rule"] for v in found["violations"]]
-        assert rules == expected, (seed, rules, expected)
+        assert [v["rule"] for v in found["violations"]] == [rule for rule, _ in expected], seed
+        for violation, (_, index) in zip(found["violations"], expected, strict=True):
+            assert index is None or violation["index"] == index, (seed, violation)
         assert found["ok"] is not bool(expected), seed
         for violation in found["violations"]:
             texts = (violation[name] for name in ("argument", "found", "limit", "fix", "source"))
@@ -208,6 +213,65 @@ def test_ten_thousand_states_are_the_same_in_javascript(page):
     for start in range(1000, 6000, 500):
         compare_judged(page, range(start, start + 500))
         assert compare_copied(page, range(start, start + 500)) > 300
+
+
+# -- what random states seldom meet ----------------------------------------------------------------
+
+ROWS = {"shape": [64, 256], "dtype": "float16", "box_sizes": [64, 64], "address": 4096}
+FLOAT8 = ROWS | {"dtype": "float8_e4m3fn", "oobfill": "nan"}
+STEPS = {
+    **{"shape": [256, 256, 256], "dtype": "uint8", "address": 4096, "rules": "driver"},
+    **{"box_sizes": [15, 255, 256], "elem_strides": [2, 2, 1]},
+}
+WIDE = {
+    **{"kind": "im2col_wide", "shape": [2, 7, 900, 64], "dtype": "float16", "address": 4096},
+    **{"lower_corner_width": -200, "upper_corner_width": 0, "target": "sm_100"},
+    **{"channels_per_pixel": 64, "pixels_per_column": 64},
+}
+
+
+@pytest.mark.parametrize(
+    ("request_", "rules"),
+    [
+        (FLOAT8, ["OOB_NAN_FLOAT8"]),
+        (FLOAT8 | {"rules": "driver"}, ["OOB_NAN"]),
+        (FLOAT8 | {"oobfill": "none"}, []),
+        (STEPS, []),
+        (STEPS | {"box_sizes": [16, 255, 256]}, ["BOX_BYTES"]),
+        (WIDE, []),
+        (WIDE | {"rules": "driver"}, []),
+        (WIDE | {"rules": "driver", "target": "sm_90"}, ["LOWER_CORNER"]),
+        (ROWS | {"split_inner": True}, ["SPLIT_SWIZZLE"]),
+        (ROWS | {"split_inner": True, "swizzle": "none"}, []),
+        (ROWS | {"target": "sm_90a"}, []),
+        ({name: n for name, n in ROWS.items() if name != "address"}, ["ADDRESS_NULL"]),
+    ],
+)
+def test_rare_requests_break_these_rules_in_javascript_and_python(page, request_, rules):
+    found = page.evaluate("(r) => tmaModel.check(r).violations.map((v) => v.rule)", request_)
+    assert found == rules
+    given = {name: n for name, n in request_.items() if name not in ("kind", "shape", "dtype")}
+    kind, address = request_.get("kind", "tiled"), given.pop("address", 0)
+    tensor = view(request_["shape"], DTYPES[request_["dtype"]], address=address)
+    defaults = WIDE_OPTIONS if kind == "im2col_wide" else TILED_OPTIONS
+    given = defaults | {"swizzle": NO_SWIZZLE if kind == "tiled" else "bytes128"} | given
+    assert [rule for rule, _ in violations_of(request_of(kind, tensor, given))] == rules
+
+
+def test_threads_that_read_the_same_words_do_not_conflict_and_those_of_one_bank_do(page):
+    degrees = "([r, addresses]) => tmaModel.banks(r, addresses).degrees"
+    assert page.evaluate(degrees, [ROWS, [0] * 8]) == [1]
+    assert page.evaluate(degrees, [ROWS, [128 * n for n in range(8)]]) == [8]
+
+
+def test_ldmatrix_reads_the_next_column_of_spans_of_a_split_tile(page):
+    tensor = MEMORY[: 64 * 256 * 2].view(np.float16).reshape(64, 256)
+    given = {"box_sizes": (64, 128), "swizzle": "bytes128", "split_inner": True}
+    tensor_map = tma.make_tma_descriptor(tensor, **given)
+    asked = ROWS | given
+    for column in (0, 48, 64, 112):
+        lanes = page.evaluate("([r, c]) => tmaModel.ldmatrix(r, 16, c)", [asked, column])
+        assert lanes == tma.ldmatrix_addresses(tensor_map, 16, column).tolist(), column
 
 
 # -- controls, words and code ----------------------------------------------------------------------
