@@ -14,15 +14,15 @@ from random_requests import request_at_random
 
 import tma_dlpack as tma
 from tma_dlpack import geometry
-from tma_dlpack.checks.check import faults_of, find_violations
 from tma_dlpack.checks.parse import read_call
+from tma_dlpack.checks.report import faults_of, find_violations
 from tma_dlpack.checks.request import Request
 from tma_dlpack.dlpack import TensorView, as_tensor_view
 from tma_dlpack.draw.chunks import bounding_box
 from tma_dlpack.tables import bits
 from tma_dlpack.tables.arguments import NO_SWIZZLE
-from tma_dlpack.tables.dtypes import _NAMED as DTYPES
 from tma_dlpack.tables.errors import TmaError, TmaPreconditionError
+from tma_dlpack.tables.meanings import _NAMED as DTYPES
 from tma_dlpack.tables.targets import Target
 
 DEFAULTS = {"allow": (), "shape": None, "strides": None, "offset": 0, "swizzle": NO_SWIZZLE}

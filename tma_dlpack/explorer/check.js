@@ -1,5 +1,5 @@
 // The judge with words: what a request breaks, and what to change, found by trying.
-// As checks/check.py and checks/repairs.py do in Python, but no repair is written down.
+// As checks/report.py and checks/repairs.py do in Python, but no repair is written down.
 "use strict";
 
 const tmaCheck = (() => {
