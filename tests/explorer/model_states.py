@@ -261,7 +261,7 @@ def smem_of(state: State, tensor_map: tma.TensorMap, chunks: list[list[int]], en
         data = np.zeros(16, np.uint8)
         start = base + offset
         data[begin:stop] = MEMORY[start + begin : start + stop]
-        smem[places], written[places] = data, True
+        smem[places], written[places[:count]] = data, True
         ends = np.arange(last - first + 1) * bits_
         filled[row, first : last + 1] = (ends < 8 * begin) | (ends + bits_ > 8 * stop)
         assert count in (8, 12, 16)

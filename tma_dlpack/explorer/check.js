@@ -281,7 +281,7 @@ const tmaCheck = (() => {
       pixels_per_column: inRange(1, K.MAX_PIXELS),
       shape: inRange(1, K.MAX_DIM, isInner && group > 1 ? group : 1),
       strides: inRange(
-        0,
+        1, // 0 is legal too, and another tensor: one whose elements repeat
         Math.floor((8 * K.STRIDE_BYTES_END - 1) / a.dtype.bits),
         isInner ? 1 : R.elementsOf(a.alignment_bytes, a.dtype.bits),
       ),
