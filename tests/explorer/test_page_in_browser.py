@@ -269,17 +269,8 @@ def test_what_is_pressed_has_a_name(chromium, url):
 
 # --- Random addresses ---------------------------------------------------------------------------
 
-NAMES = (
-    "shape strides box_sizes elem_strides coords pixel_box_lower_corner pixel_box_upper_corner "
-    "im2col_offsets plane address channels_per_pixel pixels_per_column ragged kind dtype "
-    "split_inner target tab access swizzle interleave_layout oobfill l2_fetch_size data_type rules "
-    "allow unknown"
-).split()
-WORDS = (
-    "tiled im2col float16 float4_e2m1fnx2 int8 complex128 yes sm_90 sm_120 shared banks bytes code "
-    "row ldmatrix bytes32 bytes64 bytes128 bytes128_atom_64B bytes16 nan FLOAT16 16U6_ALIGN16B "
-    "driver libcu++ BOX_IN_SHAPE"
-).split()
+NAMES = ["shape", "strides", "box_sizes", "elem_strides", "coords", "pixel_box_lower_corner", "pixel_box_upper_corner", "im2col_offsets", "plane", "address", "channels_per_pixel", "pixels_per_column", "ragged", "kind", "dtype", "split_inner", "target", "tab", "access", "swizzle", "interleave_layout", "oobfill", "l2_fetch_size", "data_type", "rules", "allow", "unknown"]
+WORDS = ["tiled", "im2col", "float16", "float4_e2m1fnx2", "int8", "complex128", "yes", "sm_90", "sm_120", "shared", "banks", "bytes", "code", "row", "ldmatrix", "bytes32", "bytes64", "bytes128", "bytes128_atom_64B", "bytes16", "nan", "FLOAT16", "16U6_ALIGN16B", "driver", "libcu++", "BOX_IN_SHAPE"]
 
 
 def any_value(rng):
@@ -363,7 +354,7 @@ def test_no_address_makes_the_page_fail(chromium, url, count):
 
 def test_a_state_stands_in_the_file_where_the_address_has_none(chromium, tmp_path):
     path = tmp_path / "mine.html"
-    words = "--shape 300,512 --dtype bf16 --box 8,32 --swizzle 64B --coords -4,32".split()
+    words = ["--shape", "300,512", "--dtype", "bf16", "--box", "8,32", "--swizzle", "64B", "--coords", "-4,32"]
     assert main(["explore", *words, "--out", str(path)]) == 0
     seen = Opened(chromium, path.as_uri())
     assert seen.value("shape") == "300, 512"
