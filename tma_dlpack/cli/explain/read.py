@@ -305,12 +305,7 @@ def read_value(text: str, at: int, argument: str) -> Value:
         style = "grouped?"
     elif "," in style and style not in (",", ", ", ",\t") and re.search(r",\d{3}\b", row[0]):
         fault = "unread"
-    elif (
-        is_array
-        and len(numbers) == 1
-        and (numbers[0] or 0) >> ADDRESS_BITS
-        and row[0][:2] in ("14", "13")
-    ):
+    elif is_array and (numbers[0] or 0) in _ADDRESSES:
         fault = fault or "address"
     return Value(numbers, "", fault, end, style, unit)
 
