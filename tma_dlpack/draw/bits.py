@@ -147,8 +147,8 @@ class SwizzleBits(Figure):
             cells.append(Cell(right, y, "arrow", columns=0, rows=bottom - y))
         for bit in range(BITS):
             x, tint = w * (BITS - 1 - bit), "cell"
-            for n, (source, to) in enumerate(folds):
-                tint = f"tint{2 * n % 8}" if bit in (source, to) else tint
+            for source, to in folds:
+                tint = f"tint{2 * (BITS - 1 - source)}" if bit in (source, to) else tint
             cells.append(Cell(x, 0, "muted", f"{bit}", columns=w, rows=14))
             for name, y, address in (("in", 16, self.address), ("out", bottom, self.swizzled)):
                 value, about = address(self.chunk) >> bit & 1, f"bit {bit} of the address"
@@ -224,7 +224,7 @@ class SwizzleBits(Figure):
 
 
 def _banks(address: int) -> str:
-    first = address // 4 % 32
+    first = address // CHUNK_BYTES % CHUNKS * 4
     return f"{first}..{first + 3}"
 
 
