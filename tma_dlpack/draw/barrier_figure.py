@@ -11,7 +11,7 @@ from textwrap import wrap
 from typing import NamedTuple
 
 from tma_dlpack.copies.tile import Tile
-from tma_dlpack.draw.barrier_model import Barrier, Do, Wait
+from tma_dlpack.draw.barrier_model import FOREVER, UNDEFINED, Barrier, Do, Wait
 from tma_dlpack.draw.barrier_scenes import SYNC, Played, Row, Setup
 from tma_dlpack.draw.figure import MAKE_ONE, TEXT_COLUMNS, Figure, played, require
 from tma_dlpack.draw.grid import GLYPH_WIDTH, LABEL_SIZE, Cell, Grid, Scene, label, lay_out, words
@@ -23,7 +23,7 @@ from tma_dlpack.tensor_map.map import TensorMap
 
 TX_BYTES = 8192  # of a tile of 64 x 64 elements of 16 bits
 MAX_STAGES, MAX_BLOCKS = 8, 2
-WIDTH, TAIL, FOREVER = 640, 4, 16  # px of the axis; ticks after the last event
+WIDTH, TAIL, LONG_TAIL = 640, 4, 16  # px of the axis; ticks after the last event
 NUMBERS, STAIRS, ABOVE = 16, 32, 6  # px: numbers of bytes, stairs below them; above a lane
 #: kind of a row -> its height, and the free space below it, px.
 HEIGHTS = {
@@ -74,7 +74,8 @@ class BarrierPlay(Figure):
     mistake : str or None
         What the kernel does wrong.
     outcome : str
-        "right", "early read", "hang", "early read, then hang" or "stale store".
+        "right", "early read", "hang", "early read, then hang", "stale store", or "undefined" where
+        a thread arrives more often than a phase expects.
     code : tuple of str
         The kernel, with the mistake.
     frames : tuple of Frame
@@ -171,13 +172,12 @@ class BarrierPlay(Figure):
 
 
 def _outcome(played: Played) -> str:
-    hangs = any(bar.end is None for bar in played.bars)
     misread = [bar.lane for bar in played.bars if "bytes" in bar.wrong]
     if any(lane.startswith("copy engine") for lane in misread):
         return "stale store"
-    if misread:
-        return "early read, then hang" if hangs else "early read"
-    return "hang" if hangs else "right"
+    ends = {FOREVER: "hang", UNDEFINED: "undefined"}
+    then = [ends[bar.wrong] for bar in played.bars if bar.wrong in ends][:1]
+    return ", then ".join(["early read"] * bool(misread) + then) or "right"
 
 
 def _in_words(name: str, state: Barrier) -> str:
@@ -195,7 +195,7 @@ class _Timeline:
         self.played = played
         hangs = any(bar.end is None for bar in played.bars)
         last = max(max(bar.begin, bar.end or 0) for bar in played.bars)
-        self.end = last + (max(FOREVER, last // 5) if hangs else TAIL)
+        self.end = last + (max(LONG_TAIL, last // 5) if hangs else TAIL)
         self.rows: list[tuple[Row, float]] = []
         self.places: dict[str, tuple[float, float, float]] = {}  # top, bottom of first row, bottom
         self.height = 0.0
@@ -255,7 +255,7 @@ class _Timeline:
                     style, broken = "conflict", wrong.replace("bytes ", "bytes\n")
                     texts = [f"{texts[0]}\n{wrong}", broken, *texts]
                 cell = self._cell(bar.begin, bar.end, top, "lane", style, texts, bar.lane)
-                cells.append(replace(cell, hatched=bar.end is None))
+                cells.append(replace(cell, hatched=bar.end is None and bool(wrong)))
         return cells
 
     def _cell(
@@ -278,7 +278,7 @@ class _Timeline:
         """Draw one number of a barrier's state, a cell for as long as it is the same."""
         field = FIELDS[row.kind]
         states = {c.at: c.state for c in self.played.changes if c.barrier == row.of}
-        waits = (bar.act for bar in self.played.bars if bar.end is None)
+        waits = (bar.act for bar in self.played.bars if bar.wrong == FOREVER)
         stuck = any(isinstance(wait, Wait) and wait.barrier == row.of for wait in waits)
         numbers = [state.tx_bytes for state in states.values()]
         scale = STAIRS / max(1, max(0, *numbers) - min(0, *numbers))
@@ -422,9 +422,8 @@ def barrier(
 
 
 def _figure(setup: Setup) -> BarrierPlay:
-    parts = "a ring of {} stages" if setup.stages > 1 else "one tile"
-    kernel = parts.format(setup.stages) + " for two blocks" * (setup.blocks > 1)
-    size = f"{kernel}, {setup.all_bytes} bytes" + " each" * (setup.stages > 1)
+    kernel = f"a ring of {setup.stages} stages" if setup.stages > 1 else "one tile"
+    size = f"{kernel}, " + "2 blocks, " * (setup.blocks > 1) + f"{setup.all_bytes} bytes"
     verdict = _outcome(_played(setup))
-    mark = "✓ right" if setup.mistake is None else f"✗ {setup.mistake}: {verdict}"
+    mark = f"✗ {setup.mistake}: {verdict}" if setup.mistake else "✓ right"
     return BarrierPlay(f"mbarrier, {size}: {mark}", setup)

@@ -30,8 +30,11 @@ MOST = (1 << 20) - 1  # arrivals, and bytes in either direction
 LATENCY = 6  # ticks from a load or store to its first byte
 
 
-class LaunchFailedError(RuntimeError):
-    """What ends a kernel with CUDA_ERROR_LAUNCH_FAILED (719) [measured]."""
+FOREVER, UNDEFINED = "waits for ever", "undefined from here on"
+
+
+class BarrierError(RuntimeError):
+    """What ends a kernel with CUDA_ERROR_LAUNCH_FAILED [measured], or PTX leaves undefined."""
 
 
 class Barrier(NamedTuple):
@@ -59,13 +62,13 @@ class Barrier(NamedTuple):
     def init(cls, arrivals: int) -> Barrier:
         """Return the state after ``mbarrier.init``."""
         if not 1 <= arrivals <= MOST:
-            raise LaunchFailedError(f"{arrivals} arrivals are not in 1..{MOST}")
+            raise BarrierError(f"{arrivals} arrivals are not in 1..{MOST}")
         return cls(arrivals, arrivals)
 
     def arrive(self, tx_bytes: int = 0) -> Barrier:
         """Announce bytes, then arrive: ``mbarrier.arrive`` and ``mbarrier.arrive.expect_tx``."""
         if not self.pending:
-            raise LaunchFailedError(f"more than {self.arrivals} arrivals in phase {self.phase}")
+            raise BarrierError(f"more than {self.arrivals} arrivals in phase {self.phase}")
         return self._next(self.pending - 1, self.tx_bytes + tx_bytes)
 
     def complete_tx(self, tx_bytes: int) -> Barrier:
@@ -81,7 +84,7 @@ class Barrier(NamedTuple):
 
     def _next(self, pending: int, tx_bytes: int) -> Barrier:
         if abs(tx_bytes) > MOST:
-            raise LaunchFailedError(f"{tx_bytes} pending bytes are beyond {MOST}")
+            raise BarrierError(f"{tx_bytes} pending bytes are beyond {MOST}")
         if pending or tx_bytes:
             return Barrier(self.arrivals, pending, tx_bytes, self.phase)
         return Barrier(self.arrivals, self.arrivals, 0, self.phase + 1)
@@ -162,19 +165,29 @@ class Play:
         self._resume(program, Bar(lane, begin, begin, Do(0)))
 
     def run(self) -> None:
-        """Go on until every program has ended, or waits for what nobody does."""
-        while self._ready:
-            self.now, _, program, bar = heapq.heappop(self._ready)
-            self.lane = bar.lane
-            if isinstance(bar.act, Do) and bar.act.slot and not bar.wrong:
-                lost = self.missing(bar.act)
-                bar.wrong = f"{lost} bytes overwritten" if lost else ""
-            act = next(program, None)
-            if act is not None:
-                self._begin(program, act)
+        """Go on until every program has ended, waits for what nobody does, or one is undefined."""
+        wrong = FOREVER
+        try:
+            while self._ready:
+                self._step()
+        except BarrierError as error:
+            self._say(f"✗ {error}")
+            self.bars.append(Bar(self.lane, self.now, None, Do(0, "fails"), UNDEFINED))
+            wrong = ""
         for _, bar in self._waiting:
-            bar.end, bar.wrong, self.lane = None, "waits for ever", bar.lane
-            self._say(bar.wrong)
+            bar.end, bar.wrong, self.lane = None, wrong, bar.lane
+            if wrong:
+                self._say(wrong)
+
+    def _step(self) -> None:
+        self.now, _, program, bar = heapq.heappop(self._ready)
+        self.lane = bar.lane
+        if isinstance(bar.act, Do) and bar.act.slot and not bar.wrong:
+            lost = self.missing(bar.act)
+            bar.wrong = f"{lost} bytes overwritten" if lost else ""
+        act = next(program, None)
+        if act is not None:
+            self._begin(program, act)
 
     def _begin(self, program: Program, act: Do | Wait) -> None:
         bar = Bar(self.lane, self.now, self.now, act)
@@ -244,7 +257,7 @@ class Play:
 
     def _state(self, barrier: str) -> Barrier:
         if barrier not in self.barriers:
-            raise LaunchFailedError(f"{barrier} was never initialised")
+            raise BarrierError(f"{barrier} was never initialised")
         return self.barriers[barrier]
 
     def _change(self, barrier: str, state: Barrier) -> None:

@@ -27,7 +27,7 @@ MISTAKES = {
     ),
     "wrong parity": (
         "wait(full, ...) names parity 1 in the first phase:",
-        "it passes as long as phase 0 lasts, and waits for ever once phase 0 has ended",
+        "it passes while phase 0 lasts, and waits for ever once phase 0 has ended",
     ),
     "initialised for 2": (
         "init names 2 arrivals, and one thread arrives:",
@@ -52,7 +52,7 @@ MISTAKES = {
 }
 ANYWHERE = ("expects too little", "expects too much", "wrong parity", "initialised for 2")
 MEASURED = "measured on an H200"
-PARTLY = "the early read is measured on an H200, the rest follows from the PTX ISA"
+PARTLY = "the early read: measured on an H200"
 NOT_MEASURED = "PTX ISA; not measured"
 
 ONE_TILE = (
