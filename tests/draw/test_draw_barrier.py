@@ -121,7 +121,7 @@ def test_expected_bytes_beyond_the_range_are_a_launch_failure():
 
 
 def test_more_arrivals_than_a_phase_expects_are_a_launch_failure():
-    with pytest.raises(BarrierError, match="more than 1 arrivals in phase 0"):
+    with pytest.raises(BarrierError, match="too many arrivals in phase 0"):
         Barrier.init(1).arrive(16).arrive()
 
 
@@ -271,6 +271,19 @@ def test_a_ring_is_filled_ahead_and_then_waits_for_each_release():
     assert waits[0] == "consumer: wait(full[0], 0)"
     assert all(e.endswith("passes at once") for e in waits[1:])  # its tiles are always there
     assert waits[4:6] == [f"consumer: wait(full[{s}], 1) passes at once" for s in (0, 1)]
+
+
+def test_a_store_without_a_fence_may_take_old_bytes():
+    said = [event for frame in draw.barrier(mistake="no fence").frames for event in frame.events]
+    assert "copy engine: reads tile, ✗ 8192 bytes may be old" in said
+    right = [event for frame in draw.barrier().frames for event in frame.events]
+    assert "copy engine: reads tile" in right
+
+
+def test_a_thread_that_arrives_twice_in_a_phase_ends_the_play():
+    figure = draw.barrier(stages=2, mistake="wrong parity")
+    assert figure.outcome == "early read, then undefined"
+    assert figure.frames[-1].events[-1] == "producer: ✗ too many arrivals in phase 0"
 
 
 def test_a_map_brings_its_bytes():

@@ -68,7 +68,7 @@ class Barrier(NamedTuple):
     def arrive(self, tx_bytes: int = 0) -> Barrier:
         """Announce bytes, then arrive: ``mbarrier.arrive`` and ``mbarrier.arrive.expect_tx``."""
         if not self.pending:
-            raise BarrierError(f"more than {self.arrivals} arrivals in phase {self.phase}")
+            raise BarrierError(f"too many arrivals in phase {self.phase}")
         return self._next(self.pending - 1, self.tx_bytes + tx_bytes)
 
     def complete_tx(self, tx_bytes: int) -> Barrier:
@@ -102,6 +102,7 @@ class Do(NamedTuple):
     line: int = -1  # of the code
     tile: int = -1
     slot: str = ""  # the part of shared memory that is read
+    lost: str = "not there"  # what is said of bytes that are not in it
 
 
 class Wait(NamedTuple):
@@ -172,7 +173,7 @@ class Play:
                 self._step()
         except BarrierError as error:
             self._say(f"✗ {error}")
-            self.bars.append(Bar(self.lane, self.now, None, Do(0, "fails"), UNDEFINED))
+            self.bars.append(Bar(self.lane, self.now, None, Do(0, f"{error}|fails"), UNDEFINED))
             wrong = ""
         for _, bar in self._waiting:
             bar.end, bar.wrong, self.lane = None, wrong, bar.lane
@@ -201,7 +202,7 @@ class Play:
             return
         bar.end = self.now + act.ticks
         lost = self.missing(act) if act.slot else 0
-        bar.wrong = f"{lost} bytes not there" if lost else ""
+        bar.wrong = f"{lost} bytes {act.lost}" if lost else ""
         is_copy, said = act.tile >= 0 and not act.slot, (self.now, self.lane)
         if act.text and not is_copy and (lost or said not in (e[:2] for e in self.events[-1:])):
             name = act.text.partition("|")[0].replace("\n", " ")

@@ -213,7 +213,7 @@ def _tile(setup: Setup, play: Play) -> tuple[list[str], list[Row]]:
             yield Do(12, "wait_read", "padding", line=12)
 
     def reading() -> Program:
-        yield Do(14, "reads tile", "taken", 11, 1, "written")
+        yield Do(14, "reads tile", "taken", 11, 1, "written", "may be old")
 
     rows = []
     for b in blocks:

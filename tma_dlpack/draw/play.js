@@ -85,7 +85,7 @@ class Barrier extends Played {
   seek() {
     const { frames, about } = this.choice;
     const n = Number(this.slider.value), next = frames[n + 1]?.[0];
-    const [x, said, states, lines] = frames[n] ?? [null, about, frames.at(-1)[2], []];
+    const [x, said, states, lines] = frames[n] ?? [null, about, [], []];
     this.slider.setAttribute("aria-valuetext", said);
     this.event.textContent = said;
     this.states.replaceChildren(...states.map((text) => element("code", {}, text)));
