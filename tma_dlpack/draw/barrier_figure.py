@@ -271,8 +271,9 @@ class _Timeline:
         """Draw what lasts from a tick to another, with the longest text that fits."""
         left, width = self.x(begin), self.x(end) - self.x(begin)
         height = NUMBERS if kind == "bytes" else HEIGHTS[kind][0]
-        title = f"{about}: {texts[0]}".replace("\n", " ") if texts else about
-        return Cell(left, top, style, fitting(width, texts), title, width, height)
+        text = fitting(width, texts)
+        title = "" if text in texts[:1] else f"{about}: {texts[0]}".replace("\n", " ")
+        return Cell(left, top, style, text, title, width, height)
 
     def _numbers(self, row: Row, top: float) -> list[Cell]:
         """Draw one number of a barrier's state, a cell for as long as it is the same."""
@@ -311,7 +312,7 @@ class _Timeline:
 
     def _slot(self, row: Row, top: float) -> list[Cell]:
         """Draw what a stage of the ring contains: it fills, is full, and is read."""
-        layers: list[Layer] = [(0, self.end, "padding", [])]
+        layers: list[Layer] = [(0, self.end, "padding", [""])]
         reads = [bar for bar in self.played.bars if getattr(bar.act, "slot", "") == row.of]
         for bar in self.played.bars:
             if bar.lane == row.of and isinstance(bar.act, Do):
