@@ -338,9 +338,10 @@ OPEN_ALL = """async (hashes) => {
     const state = document.querySelector(".tmax-state").textContent;
     if (!/^[✓✗]/.test(state)) failed.push([hash, state]);
     const refused = document.querySelector(".tmax-refused").textContent;
-    if (/is not|undefined|null|NaN/.test(refused.replace("is not known", ""))) failed.push([hash, refused]);
+    if (/is not a function|not iterable|undefined|of null/.test(refused)) failed.push([hash, refused]);
     const pictures = document.querySelector(".tmax-stage").shadowRoot.innerHTML;
-    if (/NaN|undefined|Infinity/.test(pictures)) failed.push([hash, "NaN in a picture"]);
+    const bad = pictures.match(/ (x|y|d|width|height|viewBox)="[^"]*(NaN|undefined|Infinity)|>[^<]*undefined/);
+    if (bad) failed.push([hash, bad[0]]);
     drawn += state.startsWith("✓") && pictures.length > 0;
   }
   return [failed, drawn];

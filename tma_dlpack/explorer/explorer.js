@@ -313,10 +313,11 @@ class Explorer {
     }
     this.busy = true;
     this.root.setAttribute("aria-busy", "true");
-    this.model.send({ do: what, values: this.wanted, tab: this.tab, seq: ++this.seq,
+    const values = this.wanted;
+    this.wanted = {};
+    this.model.send({ do: what, values, tab: this.tab, seq: ++this.seq,
                       shown: this.shown, access: this.access, phase: this.phase,
                       pinned: this.linked.pinned, width: this.host.clientWidth || this.codeBox.clientWidth });
-    this.wanted = {};
   }
   settle() {
     clearTimeout(this.timer);

@@ -18,7 +18,7 @@ from tma_dlpack.draw.figure import CSS, script_source
 from tma_dlpack.draw.svg import DARK, STYLES, style_sheet
 
 HERE = Path(__file__).parent
-MODEL = ("tables.js", "request.js", "geometry.js", "model.js")
+MODEL = ("tables.js", "request.js", "geometry.js", "check.js", "model.js")
 PICTURES = ("pictures.js", "memory.js", "state.js", "host.js", "explorer.js")
 TITLE = "Tensor maps, explored"
 ABOUT = (
