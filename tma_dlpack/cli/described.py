@@ -189,7 +189,9 @@ def _member(enum: type[IntEnum], word: str | int | None) -> str | None:
     """Return the name of a member; a word that is none stays, for the page to name it."""
     if word is None or (isinstance(word, int) and word not in enum._value2member_map_):
         return None if word is None else str(word)
-    return enum(word).name if isinstance(word, int) else getattr(NAMES[enum].get(word), "name", word)
+    return (
+        enum(word).name if isinstance(word, int) else getattr(NAMES[enum].get(word), "name", word)
+    )
 
 
 def _address(word: str) -> int:

@@ -15,15 +15,16 @@ class Host {
     this.note = unread.length ? `Not read of the address: ${unread.join(", ")}` : "";
     this.accepted = null;
     this.turn(completed(given));
-    if (!this.report.ok) this.drawRepaired();
+    if (!this.accepted) this.drawRepaired();
   }
   // A first state that is refused has no accepted picture before it: draw it with its fix.
   drawRepaired() {
-    const { state: wanted, request: asked, report } = this, repaired = this.repaired();
+    const { state: wanted, request: asked, report, tile: refused } = this, repaired = this.repaired();
     if (!repaired) return;
     this.turn(repaired);
+    if (this.tile.refusal) this.turn(this.moved());
     const { state, tile, request } = this;
-    Object.assign(this, { state: wanted, request: asked, report, found: { state: repaired }, tile: null });
+    Object.assign(this, { state: wanted, request: asked, report, found: { state: repaired }, tile: refused });
     this.instead = tile.refusal ? null : { state: { ...state, tab: wanted.tab }, tile, request };
   }
   reopened() {
@@ -159,7 +160,7 @@ class Host {
       }
     }
     const code = tmaModel.code(this.request, state.coords, this.offsets);
-    const states = report.ok ? (refused ? `✗ the map is accepted, this tile is refused; ${LAST}` : "✓ accepted")
+    const states = report.ok ? (refused ? `✗ the map is accepted, this tile is refused; ${last}` : "✓ accepted")
       : `✗ refused: ${counted(report.violations.length, "violation")}; ${last}`;
     return { tab: state.tab, access: state.access, values: this.values(), ok, state: states, note: this.note, report: this.findings(), refusal, fix: this.fixWords(),
       title: "", banks, panels, exact: true, code: [code.python, code.cpp].filter(Boolean).join("\n\n"),
@@ -179,7 +180,7 @@ class Host {
   }
   panels({ state, tile, request }) {
     const { tab } = this.state, wide = this.width >= 820, half = wide ? (this.width - 10) / 2 : this.width;
-    const swizzled = tile.terms.length ? `In shared memory: the tile, swizzled by ${tile.swizzle}` : "In shared memory: the tile, row after row";
+    const swizzled = tile.terms.length ? `Shared memory: the tile, swizzled by ${tile.swizzle}` : "Shared memory: the tile, row after row";
     const legend = [`r: ${state.kind === "im2col" ? "pixel of the column" : "row of the box"}; c: the elements of that row in the 16 bytes. Point at a chunk to see where it comes from.`];
     if (tab === "tensor") {
       const source = state.kind === "im2col" ? pixelsPicture(tile, half) : tensorPicture(tile, planeOf(state, tile), this.looks.shown, half);

@@ -37,7 +37,7 @@ MORE_STYLES = {
 def page(state: Mapping[str, Any] | None = None) -> str:
     """Return the page, which opens in a state where its address has none.
 
-    `state` has the names and values of the address: ``{"shape": (96, 256), "swizzle": "bytes128"}``.
+    `state` has the names and values of the address, such as ``{"shape": (96, 256)}``.
 
     >>> page({"shape": (96, 256)}).count("<script")
     1
