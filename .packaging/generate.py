@@ -29,18 +29,14 @@ sys.modules["tma_dlpack.tensor_map._storage"] = None  # type: ignore[assignment]
 
 from tma_dlpack.checks import ALLOWABLE, RULES  # noqa: E402
 from tma_dlpack.checks.request import NAN_REFUSED, RULE_SETS  # noqa: E402
-from tma_dlpack.checks.rule import (  # noqa: E402
-    LOOPS,
-    STRUCT,
-    Rule,
-)
+from tma_dlpack.checks.rule import LOOPS, STRUCT  # noqa: E402
 from tma_dlpack.copies.refusals import REFUSALS  # noqa: E402
 from tma_dlpack.copies.request import MAX_COPIED_DIM, MAX_OFFSET  # noqa: E402
 from tma_dlpack.geometry.plan import SMEM_ALIGNMENT, SWIZZLES, W128_PIXELS  # noqa: E402
 from tma_dlpack.tables import bits as map_bits  # noqa: E402
 from tma_dlpack.tables import dtypes, limits  # noqa: E402
 from tma_dlpack.tables.arguments import KINDS  # noqa: E402
-from tma_dlpack.tables.bits import encoded_type  # noqa: E402
+from tma_dlpack.tables.bits import element_type_bits  # noqa: E402
 from tma_dlpack.tables.dtypes import DATA_TYPES, FROM_DLPACK, LANES_OF_4_BITS  # noqa: E402
 from tma_dlpack.tables.enums import (  # noqa: E402
     TensorMapDataType,
@@ -51,8 +47,9 @@ from tma_dlpack.tables.enums import (  # noqa: E402
     TmaSwizzle,
     c_name,
 )
+from tma_dlpack.tables.errors import DOCUMENTS, LIBCUDACXX, Rule  # noqa: E402
 from tma_dlpack.tables.fields import FIELDS  # noqa: E402
-from tma_dlpack.tables.rows import DOCUMENTS, LIBCUDACXX  # noqa: E402
+from tma_dlpack.tables.meanings import _NAMED  # noqa: E402
 from tma_dlpack.tables.targets import COLUMNS, TARGETS  # noqa: E402
 
 CONSTANTS: dict[str, int] = {
@@ -300,6 +297,13 @@ def c_judge() -> list[str]:
         )
     )
     return [
+        "/* What holds in ordinary calls. */",
+        "#ifdef __GNUC__",
+        "#define TMA_DLPACK_LIKELY(condition) __builtin_expect(!!(condition), 1)",
+        "#else",
+        "#define TMA_DLPACK_LIKELY(condition) (condition)",
+        "#endif",
+        "",
         "/* The mask of the rows among `asked` whose predicates do not hold. */",
         "static inline uint64_t tma_dlpack_judge(const TmaDlpackDescribed *c, uint64_t asked) {",
         "  uint64_t failed = 0;",
@@ -310,8 +314,8 @@ def c_judge() -> list[str]:
 
 
 def _c_predicate(rule: Rule) -> list[str]:
-    test = _in_brackets(in_c(rule.holds))
-    return [f"failed |= (uint64_t)!{test} << TMA_DLPACK_RULE_{rule.id};"]
+    bit = f"UINT64_C(1) << TMA_DLPACK_RULE_{rule.id}"
+    return [f"if (!TMA_DLPACK_LIKELY({in_c(rule.holds)})) failed |= {bit};"]
 
 
 def _in_brackets(text: str) -> str:
@@ -360,7 +364,7 @@ def c_types() -> list[str]:
     for r in DATA_TYPES:
         columns = (
             *(r.element_bits, r.is_packed, r.is_padded, r.is_float, r.packed_unit, r.interleaves),
-            *(r.swizzles, *encoded_type(r.data_type)),
+            *(r.swizzles, *map(int, element_type_bits(r.data_type, derived=True))),
         )
         numbers = ", ".join(str(int(n)) for n in columns)
         rows.append(f"      {{{numbers}}}, /* {r.data_type.name} */")
@@ -611,13 +615,13 @@ def js_rows() -> list[dict[str, Any]]:
 
 def js_types() -> list[dict[str, Any]]:
     """Return the data types, each with a tensor's dtype that carries it."""
-    named = {name: t for name, t in dtypes._NAMED.items() if t.lanes in (1, 2)}
+    named = {name: t for name, t in _NAMED.items() if t.lanes in (1, 2)}
     rows = []
     for r in DATA_TYPES:
         own = [n for n, t in named.items() if dtypes.data_type_of(t) is r.data_type]
         others = [n for n, t in named.items() if r.data_type in dtypes.overrides_of(t)]
         others.sort(key=lambda name: name != r.numpy)
-        number, tf32 = encoded_type(r.data_type)
+        number, tf32 = element_type_bits(r.data_type, derived=True)
         rows.append(
             {
                 "name": r.data_type.name,
@@ -632,7 +636,7 @@ def js_types() -> list[dict[str, Any]]:
                 "swizzles": r.swizzles,
                 "smem_chunk_bytes": r.smem_chunk_bytes,
                 "element_type": number,
-                "tf32": tf32,
+                "tf32": int(tf32),
             }
         )
     return rows
@@ -641,7 +645,7 @@ def js_types() -> list[dict[str, Any]]:
 def js_dtypes() -> dict[str, dict[str, Any]]:
     """Return the dtypes of tensors by their names in NumPy, torch and JAX."""
     found = {}
-    for name, dtype in dtypes._NAMED.items():
+    for name, dtype in _NAMED.items():
         own = dtypes.data_type_of(dtype)
         found[name] = {
             "bits": dtype.itemsize_bits,

@@ -10,9 +10,9 @@ import pytest
 from strategies import im2col, tiled, view, wide
 
 import tma_dlpack as tma
-from tma_dlpack.checks.advice import ADVICE, bank_conflict_degree
-from tma_dlpack.checks.check import advise, find_violations
+from tma_dlpack.checks.advice import ADVICE, advise, bank_conflict_degree
 from tma_dlpack.checks.parse import read_call
+from tma_dlpack.checks.report import find_violations
 from tma_dlpack.checks.request import Request
 from tma_dlpack.dlpack import TensorView
 from tma_dlpack.tables.errors import Advice

@@ -25,7 +25,7 @@ from strategies import (
 )
 
 import tma_dlpack as tma
-from tma_dlpack.tables.dtypes import data_type_of, row
+from tma_dlpack.tables.dtypes import DATA_TYPES, data_type_of
 from tma_dlpack.tables.enums import (
     TmaInterleaveLayout,
     TmaOobFill,
@@ -343,7 +343,7 @@ WITH_WHOLE_BYTES = [dtype for dtype in MAPPED_DTYPES if dtype != (17, 4, 1)]
 
 def plain_request(kind, x):
     """The humblest request: if a tensor can be described at all, then by this one."""
-    unit = max(1, 128 // row(data_type_of(x.dtype)).element_bits)
+    unit = max(1, 128 // DATA_TYPES[data_type_of(x.dtype)].element_bits)
     spatial = (0,) * (len(x.shape) - 2)
     if kind == "tiled":
         return tiled((*(1,) * (len(x.shape) - 1), unit), rules="driver", target="sm_100")

@@ -13,8 +13,8 @@ from strategies import DOORS, IM2COL_SPEC, TILED_SPEC, WIDE_SPEC, Door, Spec
 
 import tma_dlpack as tma
 from tma_dlpack.checks import RULES
-from tma_dlpack.checks.check import find_violations
 from tma_dlpack.checks.judge import READS
+from tma_dlpack.checks.report import find_violations
 from tma_dlpack.geometry import SWIZZLES
 from tma_dlpack.tables.arguments import NO_SWIZZLE
 from tma_dlpack.tables.limits import SWIZZLE_SPAN_BYTES

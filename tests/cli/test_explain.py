@@ -613,10 +613,14 @@ def test_a_printout_that_is_cut_off_within_a_line_is_said_and_not_read(lines):
     assert ("STRIDE_ALIGNED" in notes(found)) == (lines > 5)
 
 
-def test_a_list_that_is_cut_off_is_not_read():
-    found = tma.explain(cutlass(GOOD).partition("128,1,1,1)\nelem")[0])
-    assert found.reports == ()
+def test_of_a_printout_that_is_cut_off_alone_what_is_shown_is_checked():
+    text = cutlass(GOOD).partition("128,1,1,1)\nelem")[0]
+    found = tma.explain(text)
+    assert rules(found) == [[]]
+    assert (found.requests[0].global_dim, found.requests[0].box_dim) == ((4096, 128), None)
+    assert "nothing wrong in what is shown; not shown: box_dim" in str(found)
     assert "cut off" in notes(found)
+    assert rules(tma.explain(text.replace("8192", "8200"))) == [["STRIDE_ALIGNED"]]
 
 
 @pytest.mark.parametrize(

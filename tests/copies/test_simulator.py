@@ -22,7 +22,7 @@ from copy_cases import (
 import tma_dlpack as tma
 from tma_dlpack.copies.cuda import CudaBackend, HardwareTile
 from tma_dlpack.copies.reductions import OPERATIONS, REDUCTIONS, combine
-from tma_dlpack.tables.dtypes import DATA_TYPES, row
+from tma_dlpack.tables.dtypes import DATA_TYPES
 
 T = tma.TensorMapDataType
 PACKED_4, PACKED_4_16, PACKED_6 = (
@@ -79,7 +79,7 @@ RECORDED_REDUCTIONS = recorded_reductions()
 def test_reduced_values_are_the_hardware_s_bit_for_bit(pair):
     data_type, op = pair.split(".")
     old, new, expected = RECORDED_REDUCTIONS[pair]
-    numpy_type = row(T[data_type]).numpy
+    numpy_type = DATA_TYPES[T[data_type]].numpy
     result = combine(T[data_type], op, old.view(numpy_type), new.view(numpy_type))
     np.testing.assert_array_equal(result.view(expected.dtype), expected)
 
@@ -822,8 +822,8 @@ ALL_PAIRS = [(r.data_type, op) for r in DATA_TYPES if not r.is_packed for op in 
 def test_reduction_pair_is_run_or_refused_as_on_the_hardware(data_type, op):
     memory = HostMemory(np.zeros(64, np.uint8))
     tensor_map = tma.driver_encode_tiled(
-        data_type, 1, memory.address, (16 // row(data_type).element_bytes,), (),
-        (16 // row(data_type).element_bytes,), (1,), encoder="model",
+        data_type, 1, memory.address, (16 // DATA_TYPES[data_type].element_bytes,), (),
+        (16 // DATA_TYPES[data_type].element_bytes,), (1,), encoder="model",
     )  # fmt: skip
     data = np.full(16, 1, np.uint8)
     if op in REDUCTIONS.get(data_type, ()):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from laws import examples
 
 import tma_dlpack as tma
-from tma_dlpack.tables.dtypes import row
+from tma_dlpack.tables.dtypes import DATA_TYPES
 
 T = tma.TensorMapDataType
 PLAIN_TYPES = [T(i) for i in range(11)]  # bit copies; TFLOAT32 loads round
@@ -21,14 +21,14 @@ START = 8192  # where tensors start in MEMORY, so that there are bytes before th
 
 
 def words_of(data_type) -> str:
-    return f"u{row(data_type).element_bytes}"
+    return f"u{DATA_TYPES[data_type].element_bytes}"
 
 
 @st.composite
 def tiled_maps(draw, types=tuple(PLAIN_TYPES), overlapping=True):
     """Give an accepted map into MEMORY, not interleaved, and its driver arguments."""
     data_type = draw(st.sampled_from(types))
-    es = row(data_type).element_bytes
+    es = DATA_TYPES[data_type].element_bytes
     rank = draw(st.integers(1, 5))
     dims = [draw(st.integers(1, 70))] + [draw(st.integers(1, 6)) for _ in range(rank - 1)]
     strides, least = [], -(-dims[0] * es // 16) * 16
@@ -45,7 +45,7 @@ def tiled_maps(draw, types=tuple(PLAIN_TYPES), overlapping=True):
     box = [chunk * draw(st.integers(1, max(1, min(most, 64) // chunk)))]
     box += [draw(st.integers(1, 7)) for _ in dims[1:]]
     assume(es * np.prod(box) <= 100_000)
-    fill = draw(st.integers(0, 1)) if row(data_type).is_float else 0
+    fill = draw(st.integers(0, 1)) if DATA_TYPES[data_type].is_float else 0
     arguments = {
         "tensor_data_type": data_type,
         "tensor_rank": rank,
@@ -63,7 +63,7 @@ def tiled_maps(draw, types=tuple(PLAIN_TYPES), overlapping=True):
 @st.composite
 def coords_of(draw, tensor_map, least=-9):
     """Give row-major coordinates near the tensor."""
-    chunk = 16 // row(tensor_map.data_type).element_bytes
+    chunk = 16 // DATA_TYPES[tensor_map.data_type].element_bytes
     inner = tensor_map.global_dim[0] // chunk + 2
     coords = [chunk * draw(st.integers(max(least, -4), inner))]
     coords += [draw(st.integers(least, dim + 3)) for dim in tensor_map.global_dim[1:]]
@@ -217,7 +217,7 @@ def test_many_tiles_span_blocks_and_clip_at_the_edges():
 def im2col_maps(draw):
     interleave = draw(st.sampled_from([0, 0, 1, 2]))
     data_type = draw(st.sampled_from(PLAIN_TYPES))
-    es = row(data_type).element_bytes
+    es = DATA_TYPES[data_type].element_bytes
     unit = (es, 16, 32)[interleave]
     rank = draw(st.integers(3, 5))
     dims = [draw(st.integers(1, 5)) for _ in range(rank)]
@@ -240,14 +240,14 @@ def im2col_maps(draw):
     return tma.driver_encode_im2col(
         data_type, rank, MEMORY.address + START, dims, strides, lower, upper, channels,
         draw(st.integers(1, 40)), [draw(st.integers(1, 3)) for _ in dims], interleave, swizzle, 0,
-        draw(st.integers(0, 1)) if row(data_type).is_float else 0, encoder="model",
+        draw(st.integers(0, 1)) if DATA_TYPES[data_type].is_float else 0, encoder="model",
     )  # fmt: skip
 
 
 def walked(tensor_map, coords, offsets) -> np.ndarray:
     """Oracle: the walk of FACTS, pixel by pixel and byte by byte, in plain Python."""
     dims, steps = tensor_map.global_dim, tensor_map.element_strides
-    es = row(tensor_map.data_type).element_bytes
+    es = DATA_TYPES[tensor_map.data_type].element_bytes
     unit = (es, 16, 32)[tensor_map.interleave]
     first = 0 if tensor_map.interleave else 1
     strides = (unit, *tensor_map.global_strides)
@@ -289,7 +289,7 @@ def walked(tensor_map, coords, offsets) -> np.ndarray:
 @given(st.data())
 def test_im2col_tile_is_the_walk_pixel_by_pixel(data):
     tensor_map = data.draw(im2col_maps())
-    dims, es = tensor_map.global_dim, row(tensor_map.data_type).element_bytes
+    dims, es = tensor_map.global_dim, DATA_TYPES[tensor_map.data_type].element_bytes
     first = 0 if tensor_map.interleave else 1
     coords = [
         data.draw(st.integers(lo, dim - 1 + up))
@@ -413,7 +413,7 @@ def test_any_store_gives_our_error_or_changes_known_bytes_only(data):
             [
                 np.zeros(tensor_map.smem_bytes, np.uint8),
                 np.zeros(tensor_map.smem_bytes, np.float32),
-                np.zeros(tensor_map.box_dim[::-1], row(tensor_map.data_type).numpy),
+                np.zeros(tensor_map.box_dim[::-1], DATA_TYPES[tensor_map.data_type].numpy),
                 None,
             ]
         )

@@ -8,12 +8,11 @@ from tma_dlpack.tables.dtypes import (
     PACKED_TYPES,
     DLDataType,
     data_type_of,
-    dtype_named,
     overrides_of,
-    row,
 )
 from tma_dlpack.tables.enums import TensorMapDataType
 from tma_dlpack.tables.errors import TmaPreconditionError
+from tma_dlpack.tables.meanings import dtype_named
 
 FLOAT8_CODES = range(7, 15)
 
@@ -50,7 +49,7 @@ def test_every_dlpack_type_is_mapped_as_libcudacxx_does_and_no_other_is():
 
 def test_rows_stand_in_the_order_of_the_enum():
     assert [r.data_type for r in DATA_TYPES] == list(TensorMapDataType)
-    assert all(row(t).data_type is t for t in TensorMapDataType)
+    assert all(DATA_TYPES[t].data_type is t for t in TensorMapDataType)
 
 
 def test_ptx_numbers_are_those_of_tensormap_replace():
@@ -98,7 +97,7 @@ def test_the_type_of_a_tensor_is_among_its_overrides():
 
 def test_packed_types_are_those_below_a_byte():
     assert {t.name for t in PACKED_TYPES} == {"16U4_ALIGN8B", "16U4_ALIGN16B", "16U6_ALIGN16B"}
-    assert [row(t).smem_chunk_bytes for t in sorted(PACKED_TYPES)] == [8, 16, 16]
+    assert [DATA_TYPES[t].smem_chunk_bytes for t in sorted(PACKED_TYPES)] == [8, 16, 16]
 
 
 def test_names_are_of_types_that_can_be_described():

@@ -24,8 +24,12 @@ from tma_dlpack.verification.arena import ENCODERS, keywords_of
 from tma_dlpack.verification.changes import CONSTANTS, NUMBERS, instructions, random_change
 from tma_dlpack.verification.checks import CHECKS, _judge_bytes
 from tma_dlpack.verification.learning import FieldStatistics
-from tma_dlpack.verification.random_calls import random_call
-from tma_dlpack.verification.random_copies import ARENA_BYTES, random_copy, start_at_limits
+from tma_dlpack.verification.random_copies import (
+    ARENA_BYTES,
+    random_call,
+    random_copy,
+    start_at_limits,
+)
 
 MAX_SMEM_BYTES = 232_448
 

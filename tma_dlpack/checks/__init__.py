@@ -11,13 +11,13 @@ A rule belongs to one or more sets of rules:
 
 `parse.py` turns the arguments of a call into a `Request`, `request.describe` turns that into the
 struct of integers that predicates read; `judge.py`, which `.packaging/generate.py` prints from the
-rows, returns what fails, and `check.py` orders it and asks the rows for their words. The C judge is
-printed from the same rows (include/tma_dlpack_tables.h). `report.py` is the result; `repairs.py`
+rows, returns what fails, and `report.py` orders it and asks the rows for their words. The C judge
+is printed from the same rows (include/tma_dlpack_tables.h). `repairs.py`
 has the changes of `Report.fixed`, `words.py` the fixes that name the tensor's framework.
 
 A new rule takes three steps:
 
-1. A row in the file of its chapter. `rule.Rule` says what each field is. `sets` defaults to all
+1. A row in the file of its chapter. `errors.Rule` says what each field is. `sets` defaults to all
    four; `libcudacxx=` is required for rules that libcu++ has, else `documented=True` or `source=`.
    `after` names the rules that must hold first. If the predicate needs a number that the struct has
    not, add it to `rule.STRUCT`, and fill it in request.py and in tma_dlpack_make.h.
@@ -35,9 +35,10 @@ from __future__ import annotations
 from tma_dlpack.checks.box import BOX_RULES
 from tma_dlpack.checks.im2col import IM2COL_RULES
 from tma_dlpack.checks.recipes import RECIPE_RULES
-from tma_dlpack.checks.rule import CCCL_COMMIT, DRIVER_STEPS, Rule
+from tma_dlpack.checks.rule import DRIVER_STEPS
 from tma_dlpack.checks.tensor import DATA_TYPE_RULES, TENSOR_RULES
 from tma_dlpack.checks.tile import ELEM_STRIDE_RULES, TILE_RULES
+from tma_dlpack.tables.errors import Rule
 
 #: Every rule, in libcu++'s order.
 RULES: tuple[Rule, ...] = tuple(

@@ -1,19 +1,18 @@
-"""Advice on accepted calls: one row each, as in `rules`."""
+"""Advice on accepted calls: one row each; it is given where the row does not hold."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 
 from tma_dlpack.checks import words
-from tma_dlpack.checks.request import Request
+from tma_dlpack.checks.request import Request, describe
 from tma_dlpack.checks.rule import MEASURED
 from tma_dlpack.dlpack import row_major_strides
-from tma_dlpack.tables.arguments import KINDS, MapKind
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.dtypes import PADDED_TYPES
 from tma_dlpack.tables.enums import TmaSwizzle
+from tma_dlpack.tables.errors import Advice, Rule, Text
 from tma_dlpack.tables.limits import (
     BIT_85_MENDED_IN,
     BIT_85_SMALL_BYTES,
@@ -23,20 +22,6 @@ from tma_dlpack.tables.limits import (
 )
 
 BANK_LINE_BYTES = 128  # 32 banks of 4 bytes
-
-
-@dataclass(frozen=True, slots=True)
-class AdviceRow:
-    """One advice: when it applies, what was found, why it matters, what to do."""
-
-    id: str
-    on: str
-    applies: Callable[[Request], bool]
-    found: str | Callable[[Request], str]
-    why: str
-    fix: str | Callable[[Request], str]
-    source: str
-    kinds: tuple[MapKind, ...] = KINDS
 
 
 def bank_conflict_degree(pitch_bytes: int, rows: int) -> int:
@@ -94,8 +79,8 @@ def _conflict_fix(r: Request) -> str:
 
 
 def _dense(r: Request) -> bool:
-    spans = [int(r.nested_bytes(i)) for i in range(1, r.rank)]
-    return all(s == n for s, n in zip(r.arguments.global_strides, spans, strict=True))
+    c = describe(r)
+    return all(c.stride_bits[d - 1] == c.inside_bits[d] for d in range(1, r.rank))
 
 
 def _spanned_bytes(r: Request) -> int:
@@ -142,147 +127,149 @@ def _tile(r: Request) -> tuple[int, ...]:
     return tuple(-(-n // s) for n, s in zip(r.arguments.box_dim, steps, strict=True))[::-1]
 
 
-ADVICE: tuple[AdviceRow, ...] = (
-    AdviceRow(
+_row = partial(Rule, group="advice")
+
+ADVICE: tuple[Rule, ...] = (
+    _row(
         id="TARGET_ASSUMED",
         on="target",
-        applies=lambda r: r.target_is_assumed,
+        holds=lambda r: not r.target_is_assumed,
         found="the tensor is on a GPU, but there is no driver to ask which one",
-        why="the map is made for sm_90",
+        limit="the map is made for sm_90",
         fix="pass target='sm_90', or the GPU that the map is for",
         source="tma_dlpack",
     ),
-    AdviceRow(
+    _row(
         id="BEYOND_TENSOR",
         on="tensor.shape",
-        applies=lambda r: any(_beyond_bytes(r)),
+        holds=lambda r: not any(_beyond_bytes(r)),
         found=_beyond_found,
-        why="making such a map is legal, because it reads no memory; but a copy of bytes outside "
+        limit="making such a map is legal, because it reads no memory; but a copy of bytes outside "
         "the tensor's memory reads or overwrites other data, or faults",
         fix="copy only tiles whose elements all lie in the tensor's memory",
         source="tma_dlpack: shape=, strides= and offset= are not checked against the tensor's "
         "memory",
     ),
-    AdviceRow(
+    _row(
         id="STRIDES_IN_BYTES",
         on="tensor.strides",
-        applies=lambda r: _meant_strides(r) is not None,
+        holds=lambda r: _meant_strides(r) is None,
         found=lambda r: (
             f"strides look like bytes: they lead beyond the tensor, and in elements would be "
             f"{_meant_strides(r)}, its own or those of rows without gaps"
         ),
-        why="strides= is in elements of the tensor's dtype",
+        limit="strides= is in elements of the tensor's dtype",
         fix=lambda r: f"pass strides={_meant_strides(r)}",
         source="tma_dlpack: strides=",
     ),
-    AdviceRow(
+    _row(
         id="CHANNELS_BEYOND",
         on="channels_per_pixel",
         kinds=("im2col", "im2col_wide"),
-        applies=lambda r: not r.interleaved and r.inner_box > r.arguments.global_dim[0],
+        holds=lambda r: r.interleaved or r.inner_box <= r.arguments.global_dim[0],
         found=lambda r: (
             f"channels_per_pixel is {r.inner_box}, and the last dimension of the tensor, the "
             f"channels, has {r.arguments.global_dim[0]}"
         ),
-        why="the rest of each pixel is filled, and is read as more channels",
+        limit="the rest of each pixel is filled, and is read as more channels",
         fix=lambda r: (
             words.channels_last_hint(r)
             or f"use at most {r.arguments.global_dim[0]}, unless the kernel expects the fill"
         ),
         source="PTX ISA, tensor copies in im2col mode; measured, H200",
     ),
-    AdviceRow(
+    _row(
         id="ADDRESS_ZERO",
         on="tensor.address",
-        applies=lambda r: r.is_driver_call and r.address == 0,
+        holds=lambda r: not r.is_driver_call or r.address != 0,
         found="global_address is 0",
-        why="the driver encodes such a map (a driver of 2023 did not), but there is no tensor",
+        limit="the driver encodes such a map (a driver of 2023 did not), but there is no tensor",
         fix="set the address before the first copy: tma.driver_replace_address(tm, address)",
         source=f"{MEASURED}, 2026-11-21",
     ),
-    AdviceRow(
+    _row(
         id="ELEM_STRIDES_TILE",
         on="elem_strides",
         kinds=("tiled",),
-        applies=lambda r: _tile(r) != r.arguments.box_dim[::-1],
+        holds=lambda r: _tile(r) == r.arguments.box_dim[::-1],
         found=lambda r: (
             f"a box of {r.arguments.box_dim[::-1]} with elem_strides "
             f"{r.arguments.element_strides[::-1]} gives a tile of {_tile(r)} elements"
         ),
-        why="box_sizes counts the elements that the box spans in the tensor, and the copy takes "
+        limit="box_sizes counts the elements that the box spans in the tensor, and the copy takes "
         "every elem_strides-th of them: ceil(box_sizes / elem_strides)",
         fix="for a tile of as many elements as box_sizes, multiply it by elem_strides",
         source=f"CUDA driver API, cuTensorMapEncodeTiled; {MEASURED}",
     ),
-    AdviceRow(
+    _row(
         id="DIM_OVER_2_31",
         on="tensor",
         kinds=("tiled",),
-        applies=lambda r: max(r.arguments.global_dim) > 1 << 31,
+        holds=lambda r: max(r.arguments.global_dim) <= 1 << 31,
         found=lambda r: f"a dimension has {max(r.arguments.global_dim)} elements",
-        why="the driver encodes the map, but with over 2^31 elements along a dimension every copy "
-        "is an illegal instruction",
+        limit="the driver encodes the map, but with over 2^31 elements along a dimension every "
+        "copy is an illegal instruction",
         fix=lambda r: words.parts_fix(r, r.arguments.global_dim.index(max(r.arguments.global_dim))),
         source=f"{MEASURED}, 2026-11-20",
     ),
-    AdviceRow(
+    _row(
         id="STORE_OVERRUN",
         on="tensor",
-        applies=lambda r: not r.interleaved and r.arguments.row_bytes % INNER_BYTES != 0,
+        holds=lambda r: r.interleaved or r.arguments.row_bytes % INNER_BYTES == 0,
         found=lambda r: f"the last dimension spans {r.arguments.row_bytes} bytes",
-        why="stores and reductions write whole chunks of 16 bytes: they overwrite the bytes past "
+        limit="stores and reductions write whole chunks of 16 bytes: they overwrite the bytes past "
         "the end of each row, up to the next multiple of 16; loads are exact",
         fix="store only if the padding after each row may be overwritten",
         source=MEASURED,
     ),
-    AdviceRow(
+    _row(
         id="COORDINATE_STEP",
         on="tensor",
-        applies=lambda r: not r.interleaved and r.arguments.row_bytes % INNER_BYTES != 0,
+        holds=lambda r: r.interleaved or r.arguments.row_bytes % INNER_BYTES == 0,
         found=lambda r: (
             "a tile that ends with the row would start at element "
             f"{int(r.arguments.global_dim[0]) - r.inner_box}"
         ),
-        why="the innermost coordinate of every copy must be at a multiple of 16 bytes; otherwise "
+        limit="the innermost coordinate of every copy must be at a multiple of 16 bytes; otherwise "
         "the copy is an illegal instruction",
         fix=lambda r: f"step the innermost coordinate by multiples of {r.inner_unit} elements",
         source=MEASURED,
     ),
-    AdviceRow(
+    _row(
         id="BANK_CONFLICTS",
         on="swizzle",
-        applies=lambda r: not r.interleaved and not r.arguments.swizzle and _degree(r) > 1,
+        holds=lambda r: r.interleaved or r.arguments.swizzle or _degree(r) == 1,
         found=lambda r: (
             f"rows of {_inner_bytes(r)} bytes without swizzle: eight rows read at one column have "
             f"{_degree(r)}-way bank conflicts"
         ),
-        why="reading a tile by columns, as ldmatrix does, is slower by that factor",
+        limit="reading a tile by columns, as ldmatrix does, is slower by that factor",
         fix=_conflict_fix,
         source="CUDA C++ Programming Guide, shared memory: 32 banks of 4 bytes",
     ),
-    AdviceRow(
+    _row(
         id="SWIZZLE_PADDING",
         on="swizzle",
-        applies=lambda r: not r.interleaved and _inner_bytes(r) < r.span_bytes,
+        holds=lambda r: r.interleaved or _inner_bytes(r) >= r.span_bytes,
         found=lambda r: (
             f"rows of {_inner_bytes(r)} bytes take {r.span_bytes} bytes each in shared memory"
         ),
-        why="copies do not write the rest of each row, and tx_bytes does not count it",
+        limit="copies do not write the rest of each row, and tx_bytes does not count it",
         fix=_padding_fix,
         source=MEASURED,
     ),
-    AdviceRow(
+    _row(
         id="BIT_85",
         on="target",
-        applies=lambda r: (
-            r.target.compute_capability >= (10, 0)
-            and (r.target.driver_version or 0) < BIT_85_MENDED_IN
-            and _spanned_bytes(r) < BIT_85_SMALL_BYTES
-            and not _dense(r)
+        holds=lambda r: (
+            r.target.compute_capability < (10, 0)
+            or (r.target.driver_version or 0) >= BIT_85_MENDED_IN
+            or _spanned_bytes(r) >= BIT_85_SMALL_BYTES
+            or _dense(r)
         ),
         found=lambda r: f"a tensor of {_spanned_bytes(r)} bytes that is not dense, on {r.target}",
-        why="maps of such tensors can fault on Blackwell with drivers before 13.2; libcu++ clears "
-        "bit 85 of tiled maps, and so does encoder='driver' here",
+        limit="maps of such tensors can fault on Blackwell with drivers before 13.2; libcu++ "
+        "clears bit 85 of tiled maps, and so does encoder='driver' here",
         fix=lambda r: (
             "use encoder='driver', or libcu++, or update the driver to CUDA 13.2 or later"
             if r.kind == "tiled"
@@ -290,15 +277,35 @@ ADVICE: tuple[AdviceRow, ...] = (
         ),
         source="driver 595.71.05 release notes; documented, not measured",
     ),
-    AdviceRow(
+    _row(
         id="WIDE_ON_SM_90",
         on="target",
         kinds=("im2col_wide",),
-        applies=lambda r: r.target.compute_capability < (10, 0),
+        holds=lambda r: r.target.has_wide,
         found=lambda r: f"im2col-wide on {r.target}",
-        why="the documentation requires compute capability 10.0; driver 580.159.04 encodes the map "
-        "on sm_90, which has no instruction that uses it",
+        limit="the documentation requires compute capability 10.0; driver 580.159.04 encodes the "
+        "map on sm_90, which has no instruction that uses it",
         fix="on sm_90 use tma.make_im2col_descriptor, or tma.driver_encode_im2col",
         source="CUDA driver API, cuTensorMapEncodeIm2colWide",
     ),
 )
+
+
+def advise(request: Request) -> tuple[Advice, ...]:
+    """Return the advice on an accepted request."""
+
+    def text(words: Text) -> str:
+        return words if isinstance(words, str) else words(request)
+
+    return tuple(
+        Advice(
+            rule=row.id,
+            argument=words.argument(request, text(row.on)),
+            found=text(row.found),
+            limit=row.limit,
+            fix=text(row.fix),
+            source=row.source,
+        )
+        for row in ADVICE
+        if request.kind in row.kinds and not row.holds(request)  # type: ignore[operator]
+    )

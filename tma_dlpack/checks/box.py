@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from functools import partial
 
 from tma_dlpack.checks import repairs, words
 from tma_dlpack.checks.request import Request
@@ -13,10 +14,10 @@ from tma_dlpack.checks.rule import (
     MEASURED,
     TILED,
     TILED_ON_SM_90,
-    Rule,
 )
-from tma_dlpack.tables.arguments import reverse
+from tma_dlpack.tables.arguments import KINDS, reverse
 from tma_dlpack.tables.coerce import counted
+from tma_dlpack.tables.errors import Rule
 from tma_dlpack.tables.limits import (
     INNER_BYTES,
     MAX_BOX,
@@ -26,10 +27,6 @@ from tma_dlpack.tables.limits import (
 )
 
 _HAS_INNER = ("RANK", "BOX_RANK", "CHANNELS", *HAS_TYPE, "PACKED_TYPE")
-
-
-def _inner_to_outer(r: Request) -> Iterable[int]:
-    return range(r.rank)
 
 
 def _box_found(r: Request, i: int) -> str:
@@ -121,16 +118,16 @@ def _shrink_fix(holds: repairs.Holds) -> Callable[[Request], str]:
     return fix
 
 
+_row = partial(Rule, on="box_sizes", kinds=TILED)
+
 BOX_RULES: tuple[Rule, ...] = (
     # 8. box
-    Rule(
+    _row(
         id="BOX_RANK",
         step=80,
-        on="box_sizes",
         why="the tile has an extent along each dimension",
         asks="have one entry per dimension of the tensor",
         sets=frozenset({"libcu++", "driver"}),  # of the driver's arrays, `rank` entries are read
-        kinds=TILED,
         after=("RANK",),
         holds="box_count == rank",
         found=lambda r: f"box_sizes has {counted(len(r.arguments.box_dim), 'entry')}",
@@ -139,12 +136,10 @@ BOX_RULES: tuple[Rule, ...] = (
         libcudacxx="__get_box_sizes",
         repair=repairs.entries("box_sizes"),
     ),
-    Rule(
+    _row(
         id="BOX_RANGE",
         step=81,
-        on="box_sizes",
         why="the map stores size - 1 in 8 bits",
-        kinds=TILED,
         after=("RANK", "BOX_RANK"),
         each="d",
         holds="1 <= box_dim[d] <= (MAX_BOX * span_values if is_split and d == 0 else MAX_BOX)",
@@ -158,13 +153,11 @@ BOX_RULES: tuple[Rule, ...] = (
         documented=True,
         repair=repairs.clamp_box,
     ),
-    Rule(
+    _row(
         id="BOX_IN_SHAPE",
         step=81,
-        on="box_sizes",
         why="libcu++ requires that a tile fits into the tensor; the driver does not",
         asks="be at most the extent of the tensor",
-        kinds=TILED,
         sets=LIBCU,
         after=("RANK", "BOX_RANK"),
         after_here=("BOX_RANGE", "DIM_RANGE"),
@@ -177,14 +170,12 @@ BOX_RULES: tuple[Rule, ...] = (
         differs="the driver accepts larger boxes; the rest of the tile is filled",
         repair=repairs.clamp_box,
     ),
-    Rule(
+    _row(
         id="BOX_INNER_16B",
         step=82,
-        on="box_sizes",
         why="the hardware copies a row of the tile in units of 16 bytes",
         asks="have an innermost entry that spans a multiple of 16 bytes when interleave_layout is "
         "none",
-        kinds=TILED,
         after=_HAS_INNER,
         after_here=("BOX_RANGE",),
         holds="interleave != 0 or inner_box_bits % (8 * INNER_BYTES) == 0",
@@ -198,10 +189,10 @@ BOX_RULES: tuple[Rule, ...] = (
         documented=True,
         repair=repairs.inner_box,
     ),
-    Rule(
+    _row(
         id="BOX_PACKED",
         step=82,
-        on="box_sizes",
+        kinds=KINDS,
         why="the driver API documents only rows of 128 values for the types padded to 16 bytes",
         asks="have an innermost entry of 128 for the types padded to 16 bytes",
         sets=ALL_BUT_MEASURED,
@@ -213,10 +204,10 @@ BOX_RULES: tuple[Rule, ...] = (
         documented=True,
         repair=repairs.padded_inner,
     ),
-    Rule(
+    _row(
         id="BOX_SWIZZLE_SPAN",
         step=83,
-        on="box_sizes",
+        kinds=KINDS,
         why="the swizzle pattern is one span wide",
         asks="have an innermost entry that spans at most the span of the swizzle: 32, 64 or 128 "
         "bytes",
@@ -231,13 +222,11 @@ BOX_RULES: tuple[Rule, ...] = (
         differs="libcu++'s page says when interleaved; its code and the driver, when not",
         repair=repairs.fit_span,
     ),
-    Rule(
+    _row(
         id="BOX_SMEM",
         step=84,
-        on="box_sizes",
         why="a block could not hold the tile in its shared memory",
         asks="fit the shared memory of a block on the target",
-        kinds=TILED,
         sets=LIBCU,
         after=(*_HAS_INNER, "BOX_RANGE"),
         holds="box_bits <= 8 * max_smem_bytes",
@@ -250,13 +239,11 @@ BOX_RULES: tuple[Rule, ...] = (
         repair=repairs.shrink_box(_fits_smem),
     ),
     # 10. what only the driver requires
-    Rule(
+    _row(
         id="BOX_INNER_16B_INTERLEAVED",
         step=101,
-        on="box_sizes",
         why="the driver requires it for every layout",
         sets=TILED_ON_SM_90,
-        kinds=TILED,
         after=_HAS_INNER,
         after_here=("BOX_RANGE",),
         holds="interleave == 0 or not has_model or inner_box_bits % (8 * INNER_BYTES) == 0",
@@ -267,13 +254,11 @@ BOX_RULES: tuple[Rule, ...] = (
         differs="libcu++ and the documentation require it only when not interleaved",
         repair=repairs.inner_box,
     ),
-    Rule(
+    _row(
         id="BOX_BYTES",
         step=102,
-        on="box_sizes",
         why="the driver refuses more than the shared memory of an SM",
         sets=TILED_ON_SM_90,
-        kinds=TILED,
         after=(*_HAS_INNER, "BOX_RANGE", "BOX_SMEM", "ELEM_STRIDES_RANK", "ELEM_STRIDES_RANGE"),
         holds="not has_model or floor_box_bits <= 8 * MAX_BOX_BYTES",
         found=lambda r: (

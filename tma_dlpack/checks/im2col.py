@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tma_dlpack.checks import repairs, words
 from tma_dlpack.checks.box import inner_fix, inner_found
+from tma_dlpack.checks.judge import int32
 from tma_dlpack.checks.request import Request
 from tma_dlpack.checks.rule import (
     BOTH_IM2COL,
@@ -12,10 +13,10 @@ from tma_dlpack.checks.rule import (
     IM2COL,
     MEASURED,
     WIDE,
-    Rule,
 )
 from tma_dlpack.tables import limits
 from tma_dlpack.tables.coerce import counted
+from tma_dlpack.tables.errors import Rule
 from tma_dlpack.tables.limits import INNER_BYTES, MAX_BOX_BYTES
 
 
@@ -99,11 +100,13 @@ def _count(rule_id: str, field: str, name: str, end: str, what: str) -> Rule:
 
 
 def _bounding_box_found(r: Request, i: int) -> str:
-    d = r.first_spatial + i
+    d, upper, lower = r.first_spatial + i, r.corner("upper")[i], r.corner("lower")[i]
+    end = r.spatial_size(i) + upper
+    pixels = (int32(end) if r.target.has_model else end) - lower
     return (
-        f"the bounding box is {counted(r.bounding_box_extent(i), 'pixel')} along {'WHD'[i]} "
+        f"the bounding box is {counted(pixels, 'pixel')} along {'WHD'[i]} "
         f"({words.extent(r, d)} = {r.arguments.global_dim[d]}, "
-        f"upper corner {r.corner('upper')[i]}, lower corner {r.corner('lower')[i]})"
+        f"upper corner {upper}, lower corner {lower})"
     )
 
 

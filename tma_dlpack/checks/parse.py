@@ -16,6 +16,7 @@ from tma_dlpack.checks.reader import Reader
 from tma_dlpack.checks.request import RULE_SETS, Request, set_of_rules
 from tma_dlpack.dlpack import TensorView, canonical_strides, row_major_strides
 from tma_dlpack.tables.arguments import (
+    CORNERS,
     NO_SWIZZLE,
     EncodeArguments,
     MapKind,
@@ -23,7 +24,7 @@ from tma_dlpack.tables.arguments import (
     alignment_bytes_of,
 )
 from tma_dlpack.tables.coerce import counted, integer_of
-from tma_dlpack.tables.dtypes import data_type_of, overrides_of, row
+from tma_dlpack.tables.dtypes import DATA_TYPES, data_type_of, overrides_of
 from tma_dlpack.tables.enums import (
     TensorMapDataType,
     TensorMapIm2ColWideMode,
@@ -47,13 +48,12 @@ _ENUMS: tuple[tuple[str, str, type[IntEnum]], ...] = (
 _LAYOUT = ("elem_strides", "interleave_layout", "swizzle", "l2_fetch_size", "oobfill")
 _COMMON = ("data_type", "rules", "allow", "shape", "strides", "offset", "target")
 _COUNTS = ("channels_per_pixel", "pixels_per_column")
-_CORNERS = ("pixel_box_lower_corner", "pixel_box_upper_corner")
 _WIDTHS = ("lower_corner_width", "upper_corner_width")
 
 #: The options of each `make_*` function.
 OPTIONS: dict[MapKind, tuple[str, ...]] = {
     "tiled": ("box_sizes", *_LAYOUT, *_COMMON, "split_inner", "ragged"),
-    "im2col": (*_CORNERS, *_COUNTS, *_LAYOUT, *_COMMON),
+    "im2col": (*CORNERS, *_COUNTS, *_LAYOUT, *_COMMON),
     "im2col_wide": (*_WIDTHS, *_COUNTS, *_LAYOUT, "mode", *_COMMON),
 }
 
@@ -64,7 +64,7 @@ _OPTIONS = ("swizzle", "l2_promotion", "oob_fill")
 #: The driver's arguments of each `driver_encode_*`, in the order of its signature.
 DRIVER_ARGUMENTS: dict[MapKind, tuple[str, ...]] = {
     "tiled": (*_TENSOR, "box_dim", "element_strides", "interleave", *_OPTIONS),
-    "im2col": (*_TENSOR, *_CORNERS, *_PIXELS, *_OPTIONS),
+    "im2col": (*_TENSOR, *CORNERS, *_PIXELS, *_OPTIONS),
     "im2col_wide": (
         *_TENSOR,
         "pixel_box_lower_corner_width",
@@ -236,8 +236,8 @@ def driver_layout(
     """
     itemsize_bits = view.dtype.itemsize_bits
     dims: tuple[Number, ...] = view.shape[::-1]
-    if dims and data_type is not None and row(data_type).is_packed:
-        values = _whole(Fraction(view.shape[-1] * itemsize_bits, row(data_type).element_bits))
+    if dims and data_type is not None and (row := DATA_TYPES[data_type]).is_packed:
+        values = _whole(Fraction(view.shape[-1] * itemsize_bits, row.element_bits))
         dims = (values, *dims[1:])
     outer = view.strides[-2::-1]
     if itemsize_bits % 8 == 0:
@@ -306,7 +306,7 @@ def read_driver_call(kind: MapKind, given: Mapping[str, Any], target: Target) ->
     else:
         for name in _COUNTS:
             fields[name] = read.integer(name, given[name])
-    for corner in _CORNERS:
+    for corner in CORNERS:
         if kind == "im2col":
             fields[corner] = array(corner, fewer=2)
         if kind == "im2col_wide":

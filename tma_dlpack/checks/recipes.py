@@ -6,15 +6,15 @@ added to what was accepted (`Request.encode_arguments`).
 
 from __future__ import annotations
 
+from functools import partial
+
 from tma_dlpack.checks import repairs, words
 from tma_dlpack.checks.request import Request
-from tma_dlpack.checks.rule import HAS_TYPE, LIBCU, TILED, Rule
+from tma_dlpack.checks.rule import HAS_TYPE, LIBCU, TILED
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.enums import TmaInterleaveLayout, TmaSwizzle
+from tma_dlpack.tables.errors import Rule
 from tma_dlpack.tables.limits import MAX_RANK, RAGGED_STRIDE_END
-
-_SETS = LIBCU | {"driver"}
-SOURCE = "tma_dlpack: split_inner= and ragged= describe the tensor with more dimensions"
 
 
 def _up(r: Request, extent: int) -> int:
@@ -67,46 +67,43 @@ def _box_fix(r: Request) -> str:
     return f"use a multiple of {span}: {whole}{_narrower(r)}"
 
 
+_row = partial(
+    Rule,
+    make_only=True,
+    sets=LIBCU | {"driver"},
+    kinds=TILED,
+    source="tma_dlpack: split_inner= and ragged= describe the tensor with more dimensions",
+)
+
 RECIPE_RULES: tuple[Rule, ...] = (
-    Rule(
+    _row(
         id="SPLIT_SWIZZLE",
         step=62,
         on="split_inner",
         why="the span of the swizzle is the width to split by: omitted, it would be a guess",
-        make_only=True,
-        sets=_SETS,
-        kinds=TILED,
         holds="not is_split or has_swizzle",
         found="split_inner is True, and swizzle is omitted",
         must="come with an explicit swizzle",
         fix="pass swizzle='bytes128', or swizzle='none' for columns of 16 bytes, the core matrices "
         "of an unswizzled operand",
-        source=SOURCE,
     ),
-    Rule(
+    _row(
         id="SPLIT_INTERLEAVE",
         step=62,
         on="split_inner",
         why="the innermost dimension of an interleaved layout is not the row of the tensor",
-        make_only=True,
-        sets=_SETS,
-        kinds=TILED,
         holds="interleave == 0 or not is_split and not is_ragged",
         found=lambda r: f"interleave_layout is {r.arguments.interleave.name}",
         must="be used without interleave_layout, as ragged must",
         fix="omit interleave_layout",
-        source=SOURCE,
         repair=repairs.constant(interleave_layout=TmaInterleaveLayout.none),
     ),
-    Rule(
+    _row(
         id="SPLIT_RANK",
         step=63,
         on="tensor.rank",
         why="the split adds a dimension, and a ragged map two more",
         asks="have 1 to 4 dimensions with split_inner, 2 with ragged too",
-        make_only=True,
-        sets=_SETS,
-        kinds=TILED,
         after=("RANK",),
         holds="not is_split or rank < MAX_RANK - 2 * is_ragged",
         found=lambda r: f"the tensor has {counted(r.rank, 'dimension')}",
@@ -115,32 +112,24 @@ RECIPE_RULES: tuple[Rule, ...] = (
             f"{MAX_RANK} at most"
         ),
         fix="merge dimensions of a contiguous tensor, x.flatten(0, 1), or take a slice, x[0]",
-        source=SOURCE,
     ),
-    Rule(
+    _row(
         id="SPLIT_DTYPE",
         step=63,
         on="split_inner",
         why="a span holds whole elements",
-        make_only=True,
-        sets=_SETS,
-        kinds=TILED,
         after=HAS_TYPE,
         holds="not is_split or not is_packed",
         found=lambda r: f"the map's type is {r.type_row.data_type.name}",
         must="be used for elements of whole bytes",
         fix="view the storage as bytes, x.view(uint8), and split that",
-        source=SOURCE,
     ),
-    Rule(
+    _row(
         id="SPLIT_SPAN",
         step=82,
         on=lambda r: "tensor.shape" if _extent_breaks(r) else "box_sizes",
         why="a split tensor and its tile are whole spans of the swizzle",
         asks="be whole spans of the swizzle along the last dimension, tensor and tile",
-        make_only=True,
-        sets=_SETS,
-        kinds=TILED,
         after=("RANK", "SPLIT_SWIZZLE", "SPLIT_DTYPE", *HAS_TYPE, "DIM_RANGE", "BOX_RANK"),
         after_here=("BOX_RANGE",),
         holds="not is_split or global_dim[0] % span_values == 0 and box_dim[0] % span_values == 0",
@@ -151,49 +140,38 @@ RECIPE_RULES: tuple[Rule, ...] = (
         ),
         must=_span_must,
         fix=lambda r: _extent_fix(r) if _extent_breaks(r) else _box_fix(r),
-        source=SOURCE,
         repair=lambda r: {} if _extent_breaks(r) else repairs.whole_spans(r),
     ),
-    Rule(
+    _row(
         id="SPLIT_STEP",
         step=92,
         on="elem_strides",
         why="the columns of a split tile stand one span apart",
-        make_only=True,
         sets=frozenset({"driver"}),  # libcu++ ignores the innermost step
-        kinds=TILED,
         after=("RANK", "ELEM_STRIDES_RANK"),
         holds="not is_split or ignores_inner_step or element_strides[0] == 1",
         found=lambda r: f"{words.elem_stride(r, 0)} is {r.arguments.element_strides[0]}",
         must="be 1 with split_inner",
         fix="use 1 to take every element",
-        source=SOURCE,
         repair=lambda r: {"elem_strides": (*r.arguments.element_strides[:0:-1], 1)},
     ),
-    Rule(
+    _row(
         id="RAGGED_RANK",
         step=63,
         on="tensor.rank",
         why="a ragged map has two more dimensions",
-        make_only=True,
-        sets=_SETS,
-        kinds=TILED,
         after=("RANK", "SPLIT_RANK"),
         holds="not is_ragged or 2 <= rank <= MAX_RANK - 2",
         found=lambda r: f"the tensor has {counted(r.rank, 'dimension')}",
         must=f"have 2 or {MAX_RANK - 2} dimensions: a map has at most {MAX_RANK}, and a ragged one "
         "needs two of them",
         fix="merge dimensions of a contiguous tensor: x.flatten(0, 1) in torch, else x.reshape",
-        source=SOURCE,
     ),
-    Rule(
+    _row(
         id="RAGGED_DIM",
         step=64,
         on="ragged",
         why="slices along the innermost dimension would not start at multiples of 16 bytes",
-        make_only=True,
-        sets=_SETS,
-        kinds=TILED,
         after=("RANK", "RAGGED_RANK"),
         holds="not is_ragged or 1 <= ragged_dim < rank",
         found=lambda r: f"ragged is {r.ragged} for a tensor of {counted(r.rank, 'dimension')}",
@@ -204,22 +182,17 @@ RECIPE_RULES: tuple[Rule, ...] = (
         ),
         asks="be a dimension of the tensor, and not the innermost one",
         fix="pass ragged=0, the dimension of the rows, or transpose the tensor",
-        source=SOURCE,
         repair=repairs.constant(ragged=0),
     ),
-    Rule(
+    _row(
         id="RAGGED_STRIDE",
         step=65,
         on="ragged",
         why="the strides of the added dimensions are the ragged one, and 2^34 elements less it",
-        make_only=True,
-        sets=_SETS,
-        kinds=TILED,
         after=("RANK", "RAGGED_DIM", "STRIDE_INNERMOST", *HAS_TYPE),
         holds="not is_ragged or ragged_stride_bits < RAGGED_STRIDE_END * element_bits",
         found=lambda r: f"{words.stride_found(r, r.ragged_dim)}",
         must=f"be a dimension whose stride is less than {RAGGED_STRIDE_END} elements",
         fix="make one map for each slice",
-        source=SOURCE,
     ),
 )

@@ -13,7 +13,7 @@ from typing import Any
 
 from tma_dlpack.checks.request import Request
 from tma_dlpack.tables.arguments import reverse
-from tma_dlpack.tables.dtypes import PACKED_TYPES, data_type_of, overrides_of, row
+from tma_dlpack.tables.dtypes import DATA_TYPES, PACKED_TYPES, data_type_of, overrides_of
 from tma_dlpack.tables.enums import TensorMapDataType, TmaInterleaveLayout, TmaSwizzle
 from tma_dlpack.tables.limits import (
     INNER_BYTES,
@@ -61,8 +61,8 @@ def _unpadded(r: Request) -> TensorMapDataType | None:
         (
             t
             for t in overrides_of(r.view.dtype)
-            if row(t).element_bits == r.element_bits
-            and row(t).smem_chunk_bytes < r.type_row.smem_chunk_bytes
+            if DATA_TYPES[t].element_bits == r.element_bits
+            and DATA_TYPES[t].smem_chunk_bytes < r.type_row.smem_chunk_bytes
         ),
         None,
     )

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
+from tma_dlpack.checks.judge import int32
 from tma_dlpack.checks.rule import STRUCT
 from tma_dlpack.dlpack import TensorView
 from tma_dlpack.tables.arguments import KINDS, EncodeArguments, MapKind, Number
@@ -166,7 +167,7 @@ class Request:
     @property
     def inner_box_bytes(self) -> Number:
         """Bytes of the box along dimension 0, in global memory; not rounded."""
-        return _bytes(self.inner_box * self.element_bits)
+        return in_bytes(self.inner_box * self.element_bits)
 
     @property
     def inner_unit(self) -> int:
@@ -207,7 +208,7 @@ class Request:
         """Bytes of the whole box (tiled) or column (im2col), in global memory; not rounded."""
         a = self.arguments
         entries = a.box_dim if self.kind == "tiled" else (a.channels_per_pixel, a.pixels_per_column)
-        return _bytes(math.prod(entries) * self.element_bits)
+        return in_bytes(math.prod(entries) * self.element_bits)
 
     @property
     def passes_nan(self) -> bool:
@@ -227,21 +228,6 @@ class Request:
             return any(v.argument == "target" for v in self.unreadable)
         return self.rules != "driver" and not self.interleaved and not self.is_driver_call
 
-    def nests(self, i: int) -> bool:
-        """Whether the stride of dimension i is 0 or spans the dimensions inside it."""
-        stride = self.arguments.global_strides[i - 1]
-        return stride == 0 or stride >= self.nested_bytes(i)
-
-    def nested_bytes(self, i: int) -> Number:
-        """Bytes that the dimensions inside dimension i span; those of extent 1 do not count."""
-        a = self.arguments
-        for k in range(i - 1, 0, -1):
-            if a.global_dim[k] != 1:
-                return a.global_dim[k] * a.global_strides[k - 1]
-        if self.view is not None:
-            return _bytes(self.view.shape[-1] * self.view.dtype.itemsize_bits)
-        return _bytes(a.global_dim[0] * self.element_bits)
-
     def has_rule(self, rule_id: str) -> bool:
         """Whether a rule that only libcu++ has is checked for this request."""
         return self.rules == "libcu++" and rule_id not in self.allowed
@@ -257,16 +243,7 @@ class Request:
     def spatial_size(self, i: int) -> int:
         """Extent along spatial dimension i, 0 being W, as the target's driver reads it."""
         size = int(self.arguments.global_dim[self.first_spatial + i])
-        return _int32(size) if self.target.has_model else size
-
-    def bounding_box_extent(self, i: int) -> int:
-        """Pixels of the im2col bounding box along spatial dimension i, 0 being W.
-
-        The driver adds in 32-bit signed integers, which wrap [measured, sm_90].
-        """
-        end = self.spatial_size(i) + self.arguments.pixel_box_upper_corner[i]
-        wrapped = _int32(end) if self.target.has_model else end
-        return wrapped - self.arguments.pixel_box_lower_corner[i]
+        return int32(size) if self.target.has_model else size
 
     def corner(self, which: str) -> tuple[int, ...]:
         """Give the ``"lower"`` or ``"upper"`` corner, W first."""
@@ -333,12 +310,9 @@ def _ragged(a: EncodeArguments, dim: int) -> EncodeArguments:
     )
 
 
-def _bytes(bits: Number) -> Number:
+def in_bytes(bits: Number) -> Number:
+    """Return bits as bytes, as a Fraction where they are not whole."""
     return bits // 8 if bits % 8 == 0 else Fraction(bits) / 8
-
-
-def _int32(n: int) -> int:
-    return (n + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
 # -- the struct that predicates read ---------------------------------------------------------------
@@ -354,7 +328,7 @@ for _name, _count, *_ in STRUCT:
 _ZEROS = (0,) * 5
 
 
-def describe(r: Request) -> Described:
+def describe(r: Request) -> Any:
     """Return the struct of a request."""
     a, target, rank = r.arguments, r.target, r.rank
     c: Any = Described()
@@ -398,20 +372,21 @@ def describe(r: Request) -> Described:
     c.ignores_inner_step = r.ignores_innermost_elem_stride
     c.span_bits = 8 * SWIZZLE_SPAN_BYTES[a.swizzle]
     c.is_split, c.is_ragged, c.has_swizzle = r.split_inner, r.is_ragged, r.has_swizzle
-    c.span_values, c.ragged_dim = r.span_values, r.ragged_dim
+    c.ragged_dim = r.ragged_dim
+    if r.split_inner:
+        c.span_values = r.span_values
     if 1 <= c.ragged_dim < dims:
         c.ragged_stride_bits = stride_bits[c.ragged_dim - 1]
-    c.corner_end = r.corner_end
     if a.kind == "tiled":
         _describe_box(c, a.box_dim, steps)
     else:
         _describe_column(c, a)
+        c.corner_end = r.corner_end
     c.inner_box_bits = c.inner_box * bits
 
     c.has_tma, c.is_sm_9x, c.has_wide = target.has_tma, target.is_sm_9x, target.has_wide
     c.has_model, c.max_smem_bytes = target.has_model, target.max_smem_bytes
-    described: Described = c
-    return described
+    return c
 
 
 def _describe_box(c: Any, box: tuple[int, ...], steps: tuple[int, ...]) -> None:

@@ -1,16 +1,14 @@
-"""What a rule is, and the names that many rules share."""
+"""The names that many rules share, and the struct that their predicates read."""
 
 from __future__ import annotations
 
 from tma_dlpack.tables.arguments import MapKind
-from tma_dlpack.tables.rows import CCCL_COMMIT, DOCUMENTS, EVERY_SET, LIBCUDACXX, Rule  # noqa: F401
 
 MEASURED = "measured, H200, driver 580.159.04"
 
 DRIVER_STEPS = 100  # steps from here on are the driver's, beyond libcu++'s own
 
 # Sets of rules that a rule may belong to; the package's docstring says what each is.
-ALL = EVERY_SET
 DRIVER = frozenset({"driver", "measured"})
 LIBCU = frozenset({"libcu++"})
 #: Documented, but the driver of sm_90 does not refuse it.
@@ -29,7 +27,8 @@ HAS_TYPE = ("DTYPE", "DATA_TYPE_OVERRIDE")
 
 #: Every field: its name, how many entries it has (0 for a number), the arguments that it is from
 #: (a rule is not reported where one of them could not be read), and what it is. Index 0 is the
-#: innermost dimension, and W of a corner. Entries past the rank are 0.
+#: innermost dimension, and W of a corner. Entries past the rank are 0 (in C: not written), and
+#: `spatial`, `corners` and `corner_end` of tiled maps too.
 STRUCT: tuple[tuple[str, int, str, str], ...] = (
     ("kind", 0, "", "TILED, IM2COL or IM2COL_WIDE"),
     ("rank", 0, "", "as it was given"),
@@ -108,7 +107,7 @@ STRUCT: tuple[tuple[str, int, str, str], ...] = (
         "span_values",
         0,
         "swizzle data_type",
-        "elements of one span of the swizzle; of 16 bytes without one",
+        "elements of one span of the swizzle, of 16 bytes without one; 0 if not split",
     ),
     ("is_ragged", 0, "ragged", "whether ragged= is given"),
     ("ragged_dim", 0, "ragged", "the dimension that it names; -1 where there is none"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tma_dlpack.checks import repairs, words
-from tma_dlpack.checks.request import Request
+from tma_dlpack.checks.request import Request, describe, in_bytes
 from tma_dlpack.checks.rule import (
     ALL_BUT_MEASURED,
     HAS_TYPE,
@@ -11,11 +11,11 @@ from tma_dlpack.checks.rule import (
     MEASURED,
     TILED,
     WIDE,
-    Rule,
 )
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.dtypes import overrides_of
 from tma_dlpack.tables.enums import TmaInterleaveLayout, TmaOobFill
+from tma_dlpack.tables.errors import Rule
 from tma_dlpack.tables.limits import (
     MAX_RANK,
     MIN_RANK_IM2COL,
@@ -38,6 +38,11 @@ def _rank_fix(r: Request) -> str:
     if r.kind == "tiled":
         return "give it a dimension: x.reshape(1)"
     return "add dimensions of size 1 with x[None]: im2col reads N, [D,] [H,] W, C"
+
+
+def _stride_must(r: Request, i: int) -> str:
+    inside = counted(in_bytes(describe(r).inside_bits[i]), "byte")
+    return f"be 0, or at least the {inside} that the next inner dimension spans"
 
 
 def _packed_extent_fix(r: Request) -> str:
@@ -223,10 +228,7 @@ TENSOR_RULES: tuple[Rule, ...] = (
         each="d > 0",
         holds="stride_bits[d - 1] == 0 or stride_bits[d - 1] >= inside_bits[d]",
         found=words.stride_found,
-        must=lambda r, i: (
-            f"be 0, or at least the {counted(r.nested_bytes(i), 'byte')} that the next inner "
-            "dimension spans"
-        ),
+        must=_stride_must,
         fix=lambda r, i: words.nesting_fix(r),
         libcudacxx="__get_tensor_strides",
         differs="page: strides[i] >= shape[i-1] and > 0; code: shape[i+1] x strides[i+1], or 0",

@@ -5,9 +5,10 @@ from __future__ import annotations
 from tma_dlpack.checks import repairs, words
 from tma_dlpack.checks.box import be_in_shape
 from tma_dlpack.checks.request import Request
-from tma_dlpack.checks.rule import ALL_BUT_MEASURED, HAS_TYPE, LIBCU, TILED, WIDE, Rule
+from tma_dlpack.checks.rule import ALL_BUT_MEASURED, HAS_TYPE, LIBCU, TILED, WIDE
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.enums import TmaInterleaveLayout, TmaSwizzle
+from tma_dlpack.tables.errors import Rule
 from tma_dlpack.tables.limits import MAX_ELEM_STRIDE
 
 

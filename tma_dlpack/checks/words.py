@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import TypeVar
 
-from tma_dlpack.checks.request import Request
+from tma_dlpack.checks.request import Request, describe
 from tma_dlpack.dlpack import words_of
 from tma_dlpack.tables.arguments import MapKind, Number, alignment_bytes_of, reverse
 from tma_dlpack.tables.coerce import counted
@@ -226,12 +226,18 @@ def nesting_fix(r: Request) -> str:
     strides = r.view.strides
     order = sorted(range(r.rank), key=lambda d: -strides[d])
     copy = f"copy it: x = {words_of(r.view).contiguous}"
-    if order[-1] != r.rank - 1 or not all(map(_permuted(r, order).nests, range(1, r.rank))):
+    if order[-1] != r.rank - 1 or not _nest(_permuted(r, order)):
         return copy
     permuted = words_of(r.view).permute.format(order=", ".join(map(str, order)))
     return (
         f"order the dimensions by stride: pass {permuted}, and box_sizes in that order; or {copy}"
     )
+
+
+def _nest(r: Request) -> bool:
+    c = describe(r)
+    pairs = zip(c.stride_bits, c.inside_bits[1:], strict=True)
+    return all(stride == 0 or stride >= inside for stride, inside in pairs)
 
 
 def _permuted(r: Request, order: Sequence[int]) -> Request:

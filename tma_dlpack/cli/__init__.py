@@ -2,9 +2,9 @@
 
 `main.py` has the table of the commands, and two functions for each: one adds its options, the other
 calls a public function and prints the result. `described.py` reads a tensor and a request from
-options. `demo.py` and `doctor.py` are the two commands without a public function; `hexdump.py`
-reads the 128 bytes in the forms that tools print, `output.py` prints results as JSON. `explain/`
-reads printed arguments, `trace/` lists the maps of a running program, see there.
+options. `doctor.py` is a command without a public function; `hexdump.py` reads the 128 bytes in the
+forms that tools print, `output.py` prints results as JSON. `explain/` reads printed arguments,
+`trace/` lists the maps of a running program, see there.
 
 A new command: a row in `main.VERBS`, its functions (`output.add_json` adds ``--json``, and
 `output.show` obeys it), and a test in tests/cli that compares the printed text. Errors are raised

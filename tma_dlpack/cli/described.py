@@ -10,7 +10,6 @@ from tma_dlpack.checks import ALLOWABLE
 from tma_dlpack.checks.request import RULE_SETS
 from tma_dlpack.dlpack import Device, TensorView, canonical_strides, row_major_strides
 from tma_dlpack.tables.arguments import MapKind
-from tma_dlpack.tables.dtypes import dtype_named
 from tma_dlpack.tables.enums import (
     NAMES,
     DLDeviceType,
@@ -21,6 +20,7 @@ from tma_dlpack.tables.enums import (
     TmaSwizzle,
 )
 from tma_dlpack.tables.errors import refusal
+from tma_dlpack.tables.meanings import dtype_named
 from tma_dlpack.tables.targets import TARGETS
 
 #: Options whose value may begin with a minus sign, which argparse takes for another option.

@@ -15,9 +15,11 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 from pathlib import Path
 
+import numpy as np
+
 import tma_dlpack as tma
 from tma_dlpack import draw
-from tma_dlpack.cli import demo, described, doctor, hexdump
+from tma_dlpack.cli import described, doctor, hexdump
 from tma_dlpack.cli.explain import explain
 from tma_dlpack.cli.output import add_json, attributes, show, vars_of
 from tma_dlpack.cli.trace import program
@@ -91,8 +93,33 @@ def _file(word: str) -> Path:
 
 
 def _demo(options: argparse.Namespace) -> int:
-    demo.main()
+    x = np.arange(128 * 64, dtype=np.float16).reshape(128, 64)
+    _say('tm = tma.make_tma_descriptor(x, box_sizes=(16, 64), swizzle="bytes128")')
+    print("   # x: NumPy float16 (128, 64)")
+    tm = tma.make_tma_descriptor(x, box_sizes=(16, 64), swizzle="bytes128")
+    print(tm)
+    print(f"\nits 128 bytes (encoder: {tm.encoder}):")
+    print("\n".join(text.hex_lines(bytes(tm))))
+
+    _say("tma.load_tile(tm, (120, 0)).array   # rows 120..135 of 128: half is out of bounds")
+    tile = tma.load_tile(tm, (120, 0))
+    filled = int(tile.filled.sum())
+    same = np.array_equal(tile.array[:8], x[120:])
+    print(f"{tile.array.shape}: {tile.array.size - filled} elements copied, {filled} filled")
+    print(f"its first 8 rows equal x[120:]: {same}")
+
+    y = np.zeros((4, 1733), dtype=np.float16)
+    _say('tma.make_tma_descriptor(y, box_sizes=(4, 300), swizzle="bytes128")')
+    print("   # y: NumPy float16 (4, 1733)")
+    try:
+        tma.make_tma_descriptor(y, box_sizes=(4, 300), swizzle="bytes128")
+    except tma.TmaPreconditionError as error:
+        print(f"TmaPreconditionError: {len(error.violations)} violations\n{error}")
     return EXIT_OK
+
+
+def _say(code: str) -> None:
+    print(f"\n>>> {code}")
 
 
 def _check_options(verb: argparse.ArgumentParser) -> None:

@@ -40,11 +40,10 @@ from tma_dlpack.consumer.instructions import (
 )
 from tma_dlpack.geometry import IntArray, swizzle_offset
 from tma_dlpack.tables.coerce import counted, integer_of, shown
-from tma_dlpack.tables.dtypes import row
+from tma_dlpack.tables.dtypes import DATA_TYPES
 from tma_dlpack.tables.enums import TensorMapDataType, TmaSwizzle
 from tma_dlpack.tables.errors import refusal, sealed
-from tma_dlpack.tables.opaque import opaque, untraced
-from tma_dlpack.tables.public import Drawn, public
+from tma_dlpack.tables.public import Drawn, opaque, public, untraced
 
 Major = Literal["K", "MN"]
 
@@ -124,7 +123,7 @@ class MatrixDescriptor(Drawn):
     @property
     def element_bytes(self) -> int:
         """Bytes of an element."""
-        return row(self.data_type).element_bytes
+        return DATA_TYPES[self.data_type].element_bytes
 
     @property
     def k_elements(self) -> int:
@@ -222,7 +221,7 @@ class MatrixDescriptor(Drawn):
         steps = [
             _operand(self.advance(n), self.advance(n).value, memory) for n in range(self.k_steps)
         ]
-        seen = np.concatenate(steps, axis=1).view(row(self.data_type).numpy)[..., 0]
+        seen = np.concatenate(steps, axis=1).view(DATA_TYPES[self.data_type].numpy)[..., 0]
         return seen if self.major == "K" else np.ascontiguousarray(seen.T)
 
     @property

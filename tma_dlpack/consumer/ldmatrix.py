@@ -12,7 +12,7 @@ from tma_dlpack.consumer.operand import TileMatrix, require_map, tile_matrix
 from tma_dlpack.geometry import SMEM_ALIGNMENT, swizzle_offset
 from tma_dlpack.tables.coerce import integer_of, shown
 from tma_dlpack.tables.errors import TmaPreconditionError, Violation, refusal
-from tma_dlpack.tables.opaque import opaque
+from tma_dlpack.tables.public import opaque
 
 if TYPE_CHECKING:
     from tma_dlpack.tensor_map.map import TensorMap

@@ -9,9 +9,8 @@ from tma_dlpack.consumer.instructions import K_STEP_BYTES, OPERAND_TYPES, SPAN_B
 from tma_dlpack.consumer.operand import ADDRESS_END, Operand
 from tma_dlpack.geometry import SMEM_ALIGNMENT
 from tma_dlpack.tables.enums import TensorMapDataType, TmaInterleaveLayout, TmaOobFill, TmaSwizzle
-from tma_dlpack.tables.errors import Violation
+from tma_dlpack.tables.errors import Rule, Violation
 from tma_dlpack.tables.limits import MAX_RANK
-from tma_dlpack.tables.rows import Rule
 
 #: A text, or a function that returns it.
 Text = str | Callable[[Operand], str]

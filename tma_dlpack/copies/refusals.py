@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from tma_dlpack.tables.rows import Rule, by_id
+from tma_dlpack.tables.errors import Rule
 
 _MEASURED = "measured: illegal instruction (H200, driver 580.159.04, 2026-11-20)"
 _MEASURED_11_21 = "measured: illegal instruction (H200, driver 580.159.04, 2026-11-21)"
@@ -183,7 +183,7 @@ _ROWS: dict[str, dict[str, Any]] = {
 }
 
 #: The reasons, by rule.
-REFUSALS = by_id(Rule(id=name, group="copy", **fields) for name, fields in _ROWS.items())
+REFUSALS = {name: Rule(id=name, group="copy", **fields) for name, fields in _ROWS.items()}
 
 
 def refuse(

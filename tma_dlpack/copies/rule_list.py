@@ -7,22 +7,20 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import overload
 
-from tma_dlpack.checks import ALLOWABLE, RULES, Rule
+from tma_dlpack.checks import ALLOWABLE, RULES
 from tma_dlpack.checks.advice import ADVICE
 from tma_dlpack.consumer.refusals import ROWS as OPERAND_RULES
 from tma_dlpack.copies.refusals import REFUSALS as COPY_REFUSALS
 from tma_dlpack.dlpack.refusals import REFUSALS as TENSOR_REFUSALS
 from tma_dlpack.tables.arguments import KINDS
 from tma_dlpack.tables.coerce import shown, text_of
-from tma_dlpack.tables.errors import COLUMNS, TmaPreconditionError, refusal
+from tma_dlpack.tables.errors import Rule, TmaPreconditionError, refusal, wrapped
 from tma_dlpack.tables.fields import PROVENANCE
-from tma_dlpack.tables.opaque import opaque
-from tma_dlpack.tables.public import Drawn, public
+from tma_dlpack.tables.public import Drawn, opaque, public
 
 #: What a rule is about, in the order of the list.
 GROUPS = ("tensor", "rule", "advice", "copy", "call", "operand")
@@ -103,10 +101,7 @@ class RuleInfo:
         lines = [f"{self.id} ({'; '.join(details)})", f"  {subject}{self.asks}"]
         lines += [f"  why: {self.why}"] if self.why else []
         lines += [f"  source: {self.source}"]
-        return "\n".join(
-            textwrap.fill(line, COLUMNS, subsequent_indent="    ", break_on_hyphens=False)
-            for line in lines
-        )
+        return "\n".join(map(wrapped, lines))
 
 
 @public
@@ -177,7 +172,7 @@ def rules(group: str | None = None) -> RuleList:
         cuTensorMapEncodeTiled
     """
     rows = (
-        *TENSOR_REFUSALS.values(), *RULES, *_advice(), *COPY_REFUSALS.values(), *CALL_RULES,
+        *TENSOR_REFUSALS.values(), *RULES, *ADVICE, *COPY_REFUSALS.values(), *CALL_RULES,
         *OPERAND_RULES,
     )  # fmt: skip
     everything = [_info(row) for row in rows]
@@ -195,12 +190,6 @@ def _unknown(group: object, ids: list[str]) -> TmaPreconditionError:
         f"be one of {', '.join(map(repr, GROUPS))}, or the id of a rule",
         f"did you mean {near[0]!r}?" if near else "omit it: tma.rules() lists all",
     )
-
-
-def _advice() -> Iterator[Rule]:
-    for row in ADVICE:
-        yield Rule(id=row.id, group="advice", on=row.on, limit=row.why, fix="", source=row.source,
-                   kinds=row.kinds)  # fmt: skip
 
 
 def _info(rule: Rule) -> RuleInfo:

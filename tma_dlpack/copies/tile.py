@@ -16,10 +16,8 @@ from tma_dlpack import geometry
 from tma_dlpack.copies.request import CopyRequest
 from tma_dlpack.geometry import TilePlan
 from tma_dlpack.tables.dtypes import DataTypeRow
-from tma_dlpack.tables.lazy import lazy
 from tma_dlpack.tables.limits import PACKED_GROUP
-from tma_dlpack.tables.opaque import opaque
-from tma_dlpack.tables.public import Drawn, public
+from tma_dlpack.tables.public import Drawn, lazy, opaque, public
 from tma_dlpack.tensor_map.map import TensorMap
 
 Bytes = npt.NDArray[np.uint8]

@@ -14,7 +14,7 @@ from tma_dlpack.copies.tile import Tile
 from tma_dlpack.tables.coerce import shown, text_of
 from tma_dlpack.tables.enums import Ints
 from tma_dlpack.tables.errors import TmaUnsupportedError, refusal
-from tma_dlpack.tables.opaque import opaque
+from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap
 
 if TYPE_CHECKING:

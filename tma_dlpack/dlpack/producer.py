@@ -162,6 +162,22 @@ def _export(tensor: Any, arguments: dict[str, Any]) -> object:
         _refuse_export(tensor, error)
 
 
+def _on_host(tensor: Any) -> object:
+    return tensor.__dlpack__(max_version=MAX_VERSION)
+
+
+def _on_cuda(tensor: Any) -> object:
+    return tensor.__dlpack__(max_version=MAX_VERSION, stream=-1)
+
+
+def _on_cuda_of_jax(tensor: Any) -> object:
+    return tensor.__dlpack__(stream=1)  # JAX reads -1 as a stream handle, and ignores max_version
+
+
+#: The calls of `__dlpack__` that the C extension makes, on the host and on a GPU.
+EXPORTS = (_on_host, _on_cuda, _on_cuda_of_jax)
+
+
 def _takes_stream(tensor: Any) -> bool:
     """Whether to pass a stream: the tensor says that it lies on a CUDA device."""
     try:

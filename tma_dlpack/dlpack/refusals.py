@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from tma_dlpack.tables.rows import Rule, by_id
+from tma_dlpack.tables.errors import Rule
 
 MAX_NDIM = 64  # NumPy's and torch's limit; the rules refuse ranks over 5
 
@@ -162,10 +162,10 @@ _ROWS: dict[str, tuple[str, str, str]] = {
         _DLPACK_H,
     ),
 }
-REFUSALS = by_id(
-    Rule(id=name, group="tensor", on="tensor", limit=limit, fix=fix, source=source)
+REFUSALS = {
+    name: Rule(id=name, group="tensor", on="tensor", limit=limit, fix=fix, source=source)
     for name, (limit, fix, source) in _ROWS.items()
-)
+}
 
 
 def refuse(

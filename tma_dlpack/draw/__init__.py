@@ -28,6 +28,8 @@ tensor (30, 104) FLOAT16, box (8, 64) at (24, 64)
 """
 
 from tma_dlpack.draw.banks import AccessSteps, BankConflicts, access_steps, bank_conflicts
+from tma_dlpack.draw.barrier_figure import BarrierPlay, barrier
+from tma_dlpack.draw.bits import SwizzleBits, swizzle_bits
 from tma_dlpack.draw.boxes import TensorBox, tensor
 from tma_dlpack.draw.cards import report_html, rules_html, tensor_map_html, tile_html
 from tma_dlpack.draw.catalogue import FIGURES, figure
@@ -50,6 +52,7 @@ __all__ = [
     "FIGURES",
     "AccessSteps",
     "BankConflicts",
+    "BarrierPlay",
     "Comparison",
     "CopyMotion",
     "Figure",
@@ -58,10 +61,12 @@ __all__ = [
     "MatrixAtoms",
     "SharedMemory",
     "SixteenBytes",
+    "SwizzleBits",
     "TensorBox",
     "access_steps",
     "bandwidth_html",
     "bank_conflicts",
+    "barrier",
     "batch_html",
     "compare",
     "copy_motion",
@@ -77,6 +82,7 @@ __all__ = [
     "rules_html",
     "shared",
     "sixteen_bytes",
+    "swizzle_bits",
     "tensor",
     "tensor_map_html",
     "tile_html",

@@ -22,7 +22,7 @@ from tma_dlpack.draw.grid import (
 )
 from tma_dlpack.tables.enums import TmaOobFill
 from tma_dlpack.tables.errors import TmaUnsupportedError
-from tma_dlpack.tables.opaque import opaque
+from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap
 
 MAX_TILES = 12  # drawn along one axis

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.banks import access_steps, bank_conflicts
+from tma_dlpack.draw.barrier_figure import barrier
+from tma_dlpack.draw.bits import swizzle_bits
 from tma_dlpack.draw.boxes import tensor
 from tma_dlpack.draw.copying import copy_motion
 from tma_dlpack.draw.figure import MAKE_ONE, Figure, require
@@ -14,7 +16,7 @@ from tma_dlpack.draw.memory import shared
 from tma_dlpack.draw.walks import walk
 from tma_dlpack.tables.coerce import shown, text_of
 from tma_dlpack.tables.errors import refusal
-from tma_dlpack.tables.opaque import opaque
+from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap
 
 #: name -> what it shows, and the function of (map, coords).
@@ -25,6 +27,8 @@ FIGURES: dict[str, tuple[str, Callable[[TensorMap, Sequence[int] | None], Figure
     "banks": ("bank conflicts of reading columns", lambda tm, coords: bank_conflicts(tm)),
     "access": ("reading columns, phase after phase", lambda tm, coords: access_steps(tm)),
     "copy": ("one load, moving", copy_motion),
+    "barrier": ("the mbarrier of one load, played", lambda tm, coords: barrier(tm)),
+    "bits": ("the swizzle as bits of an address", lambda tm, coords: swizzle_bits(tm)),
     "walk": ("the pixels of an im2col tile", walk),
 }
 
@@ -38,7 +42,7 @@ def figure(
     Parameters
     ----------
     tensor_map : TensorMap or Tile
-    what : {"tensor", "shared", "bytes", "banks", "access", "copy", "walk"}
+    what : {"tensor", "shared", "bytes", "banks", "access", "copy", "barrier", "bits", "walk"}
     coords : sequence of int, optional
         Row-major, as in `load_tile`; None for the first tile (or the tile's own).
 

@@ -11,7 +11,7 @@ from tma_dlpack.draw.figure import Figure
 from tma_dlpack.draw.grid import Cell, Grid, Scene, lay_out, words
 from tma_dlpack.draw.svg import STILL
 from tma_dlpack.tables.errors import TmaUnsupportedError
-from tma_dlpack.tables.opaque import opaque
+from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap
 
 MAX_CHUNKS = 64

@@ -7,7 +7,9 @@ it by its own SVG, with links between the pictures, where scripts may run.
 from __future__ import annotations
 
 import base64
+import gzip
 import html
+import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -35,6 +37,16 @@ CSS = (
     "font-size:13px}"
     ".tma-violation{border-left:5px double #d1242f}"
 )
+PLAY_CSS = (
+    ".tma-switches,.tma-seek,.tma-states{display:flex;flex-wrap:wrap;gap:4px 16px;margin:6px 0;"
+    "align-items:center}.tma-switches label{cursor:pointer;white-space:nowrap}"
+    ".tma-seek input{flex:1 1 300px;max-width:760px}.tma-event{min-height:2.8em;line-height:1.4}"
+    ".tma-states{min-height:1.6em}.tma .tma-code{margin:0;line-height:1.55}"
+    ".tma-code span{display:inline-block;min-width:100%}"
+    ".tma-code .tma-wrong{color:#d1242f;font-weight:bold}"
+    ".tma-code .tma-now{background:#d2992240;outline:1px solid #d29922}"
+)
+ENLARGED = 1.35  # times its size, what is played on a wide page
 _ROW = "display:flex;flex-wrap:wrap;gap:10px;align-items:flex-start;margin:4px 0"
 
 
@@ -112,17 +124,33 @@ def panel_row(figure: Figure) -> str:
     return f'<div class="tma-panels" style="{_ROW}">{panels}</div>'
 
 
-def _still(scene: Scene) -> str:
+def _still(scene: Scene, shrunk: float = SHRINK, enlarged: float = 1.0) -> str:
     """Return one panel as an `<img>` whose source is the SVG itself.
 
     Sanitisers that remove SVG elements, scripts and style sheets (an untrusted notebook, a code
-    host) leave it as it is.
+    host) leave it as it is. It shrinks to `shrunk` times its width before it wraps, and grows to
+    `enlarged` times its width where there is room.
     """
     data = base64.b64encode(svg_panel(scene).encode()).decode()
     return (
         f'<img class="tma-still" alt="{html.escape(scene.about)}" width="{scene.width:g}" '
-        f'style="flex:1 1 {SHRINK * scene.width:.0f}px;min-width:0;max-width:min(100%,'
-        f'{scene.width:g}px);height:auto" src="data:image/svg+xml;base64,{data}">'
+        f'style="flex:1 1 {shrunk * scene.width:.0f}px;min-width:0;max-width:min(100%,'
+        f'{enlarged * scene.width:g}px);height:auto" src="data:image/svg+xml;base64,{data}">'
+    )
+
+
+def played(figure: Figure, kind: str, data: object, beside: str = "") -> str:
+    """Return a figure of one panel with the data of `play.js`: pictures and frames to choose from.
+
+    Without scripts it is the panel, and the HTML `beside` it. On a wide page it grows.
+    """
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    packed = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+    return (
+        f'<div class="tma-play" data-{kind}="{packed}"><style>{PLAY_CSS}</style>'
+        f'<div class="tma-title"><b>{html.escape(figure.title)}</b></div>'
+        '<div class="tma-controls" hidden></div>'
+        f'<div style="{_ROW}">{_still(figure.scenes()[0], 1, ENLARGED)}{beside}</div></div>'
     )
 
 
@@ -142,7 +170,7 @@ def fragment(parts: Sequence[Figure | str]) -> str:
     body = "".join(part if isinstance(part, str) else part.panels() for part in parts)
     script = ""
     if "tma-still" in body:
-        source = script_source("linked.js", "live.js")
+        source = script_source("linked.js", "live.js", *["play.js"] * ("tma-play" in body))
         script = f"<script>(() => {{\n{source}\n}})();</script>"
     return f'<div class="tma"><style>{CSS}</style>{body}</div>{script}'
 

@@ -24,20 +24,24 @@ const paint = (host) => {
   host.shadowRoot.querySelector("svg style").textContent = themed(host.tmaSheet, host);
 };
 
+const draw = (host, drawn) => {
+  const wide = "svg{width:100%}";
+  host.shadowRoot.innerHTML = `<style>${LINK_STYLE}${wide}</style>${drawn}`;
+  const svg = host.shadowRoot.querySelector("svg");
+  host.tmaSheet = svg.querySelector("style").textContent;
+  paint(host);
+  linkedOf(host.closest(".tma") || host.parentElement).attach(svg);
+};
+
 const enliven = (img) => {
   const bytes = Uint8Array.from(atob(img.src.split(",")[1]), (c) => c.charCodeAt(0));
   const host = document.createElement("span");
   host.className = "tma-live";
   host.style.cssText = img.style.cssText;
   host.style.display = "block";
-  const root = host.attachShadow({ mode: "open" });
-  const wide = "svg{width:100%}";
-  root.innerHTML = `<style>${LINK_STYLE}${wide}</style>${new TextDecoder().decode(bytes)}`;
-  const svg = root.querySelector("svg");
-  host.tmaSheet = svg.querySelector("style").textContent;
+  host.attachShadow({ mode: "open" });
   img.replaceWith(host);
-  paint(host);
-  linkedOf(host.closest(".tma") || host.parentElement).attach(svg);
+  draw(host, new TextDecoder().decode(bytes));
 };
 
 document.querySelectorAll("img.tma-still").forEach(enliven);

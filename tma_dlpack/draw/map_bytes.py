@@ -9,11 +9,11 @@ from tma_dlpack.draw.figure import MAKE_ONE, Figure, require
 from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, text_width, words
 from tma_dlpack.draw.memory import Layout, SharedMemory, shared
 from tma_dlpack.tables import bits
+from tma_dlpack.tables.arguments import ENUMS
 from tma_dlpack.tables.bits import DERIVED, ENGINE_BYTES, Field
 from tma_dlpack.tables.coerce import aligned
-from tma_dlpack.tables.enums import TmaInterleaveLayout, TmaL2FetchSize, TmaOobFill, TmaSwizzle
 from tma_dlpack.tables.limits import MAP_BYTES
-from tma_dlpack.tables.opaque import opaque
+from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap
 
 LINE_BITS = 64
@@ -25,12 +25,6 @@ KEYS = string.ascii_letters  # of the fields, in the order of the table
 MEASURED = "measured on an H200 (driver 580.159.04), not published"
 STORED = "in brackets: the stored number, where it is value - 1 or in units of 16 bytes"
 HIDDEN = "host address"  # of a tensor in host memory: another one in each run
-_ENUMS = {
-    "interleave": TmaInterleaveLayout,
-    "swizzle": TmaSwizzle,
-    "oob_fill": TmaOobFill,
-    "l2_promotion": TmaL2FetchSize,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +312,7 @@ def _value(field: Field, tensor_map: TensorMap, hosts: set[int]) -> tuple[str, s
     value = bits.read(field, bytes(tensor_map))
     if field.name == "global_address":
         return f"{value:#x}", HIDDEN if value in hosts else f"{value:#x}"
-    name = _ENUMS[field.name](value).name if field.name in _ENUMS else f"{value}"
+    name = ENUMS[field.name](value).name if field.name in ENUMS else f"{value}"
     name += f" ({tensor_map.data_type.name})" * (field.name == "element_type")
     name += " bytes" * (field.name == "global_strides")
     raw = f" ({value // field.unit - field.bias:#x})" if field.bias or field.unit > 1 else ""

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tma_dlpack import geometry
-from tma_dlpack.checks.check import find_violations
+from tma_dlpack.checks.report import find_violations
 from tma_dlpack.checks.request import Request
 from tma_dlpack.draw.chunks import BANK_BYTES, BANKS, CHUNK_BYTES, LINE_BYTES
 from tma_dlpack.geometry import IntArray, TilePlan

@@ -11,7 +11,7 @@ from tma_dlpack.draw.figure import Figure
 from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out
 from tma_dlpack.tables.coerce import integers_of, shown
 from tma_dlpack.tables.errors import TmaUnsupportedError, refusal
-from tma_dlpack.tables.opaque import opaque
+from tma_dlpack.tables.public import opaque
 
 ROWS = 4
 CHUNKS = 9  # drawn of a row

@@ -29,7 +29,7 @@ ROW_WIDTH = 1240  # panels are placed side by side up to here, px
 GAP, MARGIN = 12, 8
 TITLE_SIZE, TITLE_HEIGHT = 12, 28
 BASELINE = 0.93  # of a label, from the top of its line, in font sizes
-HATCH_GAP, TOOTH, TOOTH_DEPTH = 7, 6, 3  # px
+HATCH_GAP, TOOTH, TOOTH_DEPTH, HEAD = 7, 6, 3, 6  # px
 
 #: CSS that stops every animation for readers who do not want motion.
 STILL = "@media (prefers-reduced-motion:reduce){g{animation:none!important}}"
@@ -68,6 +68,7 @@ STYLES: dict[str, Style] = {
     "muted": Style(("#57606a", "#a3adb8")),
     "alarm": Style(_ALARM, attributes=_BOLD),
     "axis": Style(stroke=_INK, attributes='stroke-width="1.5"'),
+    "arrow": Style(stroke=_BLUE, attributes='stroke-width="1.3"'),
     "grid": Style(stroke=_GRID, attributes='stroke-dasharray="2 3"'),
     "hatch": Style(stroke=_RED, attributes='stroke-opacity="0.35"'),
     "plain": Style(attributes='pointer-events="all"'),
@@ -85,6 +86,8 @@ STYLES: dict[str, Style] = {
     "frame": Style(stroke=_ALARM, attributes='stroke-width="1.5"'),
     "changed": Style(("#ffd33d", "#9e6a03"), ("#7a4100", "#ffd33d"), 'stroke-width="1.5"'),
     "conflict": Style(("#f5b5ae", "#7d2a25"), _ALARM, 'stroke-width="1.5"'),
+    "even": Style(("#eaeef2", "#2a3038"), _GRID),
+    "odd": Style(("#f6d07f", "#6b4f0c"), _GRID),
     **{f"tint{n}": Style(tint, _GRID) for n, tint in enumerate(_TINTS)},
 }
 
@@ -219,7 +222,11 @@ def _centred(c: Cell, look: Look) -> list[str]:
 
 
 def _line(c: Cell) -> list[tuple[float, float]]:
-    """Return the points of a line; a zigzag has teeth beside it."""
+    """Return the points of a line; a zigzag has teeth beside it, a vertical arrow a head."""
+    if c.style == "arrow":
+        x, end, back = c.column, c.row + c.rows, -HEAD if c.rows > 0 else HEAD
+        tip = (x - HEAD / 2, end + back), (x, end), (x + HEAD / 2, end + back), (x, end)
+        return [(x, c.row), (x, end), *tip]
     if c.style != "zigzag":
         return [(c.column, c.row), (c.column + c.columns, c.row + c.rows)]
     count = max(2, round((c.columns + c.rows) / TOOTH / 2) * 2)

@@ -13,7 +13,7 @@ from tma_dlpack.draw.figure import TEXT_COLUMNS, Figure
 from tma_dlpack.draw.grid import Cell, Grid, Legend, Scene, label, lay_out, sides
 from tma_dlpack.geometry.plan import spatial_dims
 from tma_dlpack.tables.errors import TmaUnsupportedError
-from tma_dlpack.tables.opaque import opaque
+from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap
 
 UNIT = 30, 30  # px of a pixel

@@ -112,7 +112,7 @@ function judge(c, asked) {
 }
 
 return {
-  ABI: 0xb22da670,
+  ABI: 0x419b39b6,
   K,
   judge,
   // What a GPU can do, by its compute capability.

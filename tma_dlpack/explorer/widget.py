@@ -31,7 +31,7 @@ from tma_dlpack.explorer.views import ACCESSES, TABS, controls, message, still_h
 from tma_dlpack.tables.coerce import integer_of, shown, text_of
 from tma_dlpack.tables.enums import Tensor
 from tma_dlpack.tables.errors import refusal
-from tma_dlpack.tables.opaque import opaque
+from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap
 
 if TYPE_CHECKING:

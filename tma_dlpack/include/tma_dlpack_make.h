@@ -30,13 +30,6 @@
 #define TMA_DLPACK_STATIC_ASSERT _Static_assert
 #endif
 
-/* What holds in ordinary calls. */
-#ifdef __GNUC__
-#define TMA_DLPACK_LIKELY(condition) __builtin_expect(!!(condition), 1)
-#else
-#define TMA_DLPACK_LIKELY(condition) (condition)
-#endif
-
 /* ---- DLPack: the few structs that are needed ----------------------------------------------------- */
 
 enum {
@@ -168,6 +161,7 @@ static inline int tma_dlpack_rules_of(int kind, int driver_rules, const TmaDlpac
 #define TMA_DLPACK_HUGE (INT64_C(1) << 60)
 
 static inline int64_t tma_dlpack_cut(int64_t n) {
+  if (TMA_DLPACK_LIKELY((uint64_t)n < TMA_DLPACK_HUGE)) return n;
   return n > TMA_DLPACK_HUGE ? TMA_DLPACK_HUGE : n < -TMA_DLPACK_HUGE ? -TMA_DLPACK_HUGE : n;
 }
 
@@ -236,17 +230,23 @@ static inline int tma_dlpack_equal(const int64_t *a, const int64_t *b, int count
 static inline const char *tma_dlpack_own_layout(const TmaDlpackTensor *tensor, int64_t element_bits,
                                                 TmaDlpackLayout *layout) {
   int has_unit_extent = 0;
+  int64_t all = 0; /* ored: below TMA_DLPACK_HUGE, and not negative, where each number is */
   if (tensor->ndim < 0 || tensor->ndim > TMA_DLPACK_MAX_RANK ||
       (tensor->ndim > 0 && tensor->shape == NULL))
     return "the tensor has more than five dimensions";
   layout->rank = tensor->ndim;
   for (int i = 0; i < layout->rank; ++i) {
     int64_t extent = tensor->shape[i], stride = tensor->strides == NULL ? 0 : tensor->strides[i];
-    if (extent < 0) return "an extent is negative";
-    if (stride < 0 && extent > 1) return "a stride is negative";
-    layout->shape[i] = tma_dlpack_cut(extent);
-    layout->strides[i] = tma_dlpack_cut(stride);
+    layout->shape[i] = extent;
+    layout->strides[i] = stride;
+    all |= extent | stride;
     has_unit_extent |= extent == 1;
+  }
+  for (int i = 0; (uint64_t)all >= TMA_DLPACK_HUGE && i < layout->rank; ++i) {
+    if (layout->shape[i] < 0) return "an extent is negative";
+    if (layout->strides[i] < 0 && layout->shape[i] > 1) return "a stride is negative";
+    layout->shape[i] = tma_dlpack_cut(layout->shape[i]);
+    layout->strides[i] = tma_dlpack_cut(layout->strides[i]);
   }
   if (tensor->strides == NULL) tma_dlpack_row_major(layout);
   if (has_unit_extent) tma_dlpack_canonical(layout, element_bits, TMA_DLPACK_INNER_BYTES);
@@ -300,10 +300,47 @@ static inline int tma_dlpack_data_type(TmaDlpackDataType dtype, int asked_type) 
   return same_size || of_4_bits || of_bytes ? asked_type : -1;
 }
 
-/* Reverse into the driver's order; entries past the count are 0. */
-static inline void tma_dlpack_reverse(const int64_t *row_major, int count, int room, int64_t *reversed) {
-  memset(reversed, 0, (size_t)room * sizeof *reversed);
-  for (int i = 0; i < count && i < room; ++i) reversed[i] = tma_dlpack_cut(row_major[count - 1 - i]);
+/* Reverse into the driver's order; missing entries, below `needed`, are 0. */
+static inline void tma_dlpack_reverse(const int64_t *row_major, int count, int needed, int room,
+                                      int64_t *reversed) {
+  int i = 0;
+  for (; i < count && i < room; ++i) reversed[i] = tma_dlpack_cut(row_major[count - 1 - i]);
+  for (; i < needed; ++i) reversed[i] = 0;
+}
+
+/* The part of a tiled map. */
+static inline void tma_dlpack_derive_box(TmaDlpackDescribed *c) {
+  const int count = (int)(c->box_count < TMA_DLPACK_MAX_RANK ? c->box_count : TMA_DLPACK_MAX_RANK);
+  int64_t all = c->element_bits, steps = 0, floor = c->element_bits;
+  c->spatial = c->corners = c->corner_end = 0;
+  c->inner_box = c->is_split ? c->span_values : c->box_dim[0];
+  for (int d = 0; d < count; ++d) {
+    all = tma_dlpack_product(all, c->box_dim[d]);
+    if (d < c->elem_stride_count) steps |= c->element_strides[d] - 1;
+  }
+  c->box_bits = c->floor_box_bits = all;
+  if (steps == 0) return;
+  for (int d = 0; d < count; ++d) {
+    int is_given = d < c->elem_stride_count && !(d == 0 && c->ignores_inner_step);
+    int64_t box = c->box_dim[d], step = is_given ? c->element_strides[d] : 1;
+    if (step > 1) box = box >= 0 ? box / step : -((-box + step - 1) / step);
+    floor = tma_dlpack_product(floor, box);
+  }
+  c->floor_box_bits = floor;
+}
+
+/* The part of an im2col map. */
+static inline void tma_dlpack_derive_column(TmaDlpackDescribed *c, int rules) {
+  const int is_wide = c->kind == TMA_DLPACK_IM2COL_WIDE;
+  c->spatial = c->dims < 2 ? 0 : c->dims - 2;
+  c->corners = is_wide && c->spatial > 1 ? 1 : c->spatial;
+  c->corner_end = is_wide && rules == TMA_DLPACK_RULES_DOCUMENTED ? 1 << 15
+                  : c->rank == 4                                  ? 1 << 7
+                  : c->rank == 5                                  ? 1 << 4
+                                                                  : 1 << 15;
+  c->inner_box = c->channels;
+  c->box_bits = c->floor_box_bits =
+      tma_dlpack_product(tma_dlpack_product(c->channels, c->pixels), c->element_bits);
 }
 
 /* Fill what follows from the driver's arguments: `kind`, `rank`, `data_type`, the enums, `global_dim`,
@@ -313,8 +350,6 @@ static inline void tma_dlpack_derive(TmaDlpackDescribed *c, int rules, const Tma
   const TmaDlpackTypeRow *row = tma_dlpack_type_row(c->data_type < 0 ? 0 : (int)c->data_type);
   const int is_tiled = c->kind == TMA_DLPACK_TILED;
   c->dims = c->rank >= 1 && c->rank <= TMA_DLPACK_MAX_RANK ? c->rank : 0;
-  c->spatial = is_tiled || c->dims < 2 ? 0 : c->dims - 2;
-  c->corners = c->kind == TMA_DLPACK_IM2COL_WIDE && c->spatial > 1 ? 1 : c->spatial;
   c->first_spatial = c->interleave == 0;
   c->element_bits = row->element_bits;
   c->is_packed = row->is_packed;
@@ -327,29 +362,18 @@ static inline void tma_dlpack_derive(TmaDlpackDescribed *c, int rules, const Tma
   c->ignores_inner_step =
       (rules == TMA_DLPACK_RULES_LIBCUDACXX || rules == TMA_DLPACK_RULES_DOCUMENTED) &&
       c->interleave == 0;
-  c->corner_end = c->kind == TMA_DLPACK_IM2COL_WIDE && rules == TMA_DLPACK_RULES_DOCUMENTED ? 1 << 15
-                  : c->rank == 4                                                            ? 1 << 7
-                  : c->rank == 5                                                            ? 1 << 4
-                                                                                            : 1 << 15;
-  int64_t inside = c->row_bits;
-  for (int d = 1; d < c->dims; ++d) {
-    c->inside_bits[d] = inside;
-    if (c->global_dim[d] != 1) inside = tma_dlpack_product(c->global_dim[d], c->stride_bits[d - 1]);
-  }
+  for (int d = 1; d < c->dims; ++d)
+    c->inside_bits[d] = d == 1                      ? c->row_bits
+                        : c->global_dim[d - 1] == 1 ? c->inside_bits[d - 1]
+                                                    : tma_dlpack_product(c->global_dim[d - 1],
+                                                                         c->stride_bits[d - 2]);
   c->span_bits = 8 * span_bytes[c->swizzle];
-  c->span_values = (int)(c->span_bits != 0 ? c->span_bits : 8 * TMA_DLPACK_INNER_BYTES) / row->element_bits;
-  c->inner_box = c->is_split ? c->span_values : is_tiled ? c->box_dim[0] : c->channels;
+  c->span_values = 0;
+  if (c->is_split)
+    c->span_values = (c->span_bits != 0 ? c->span_bits : 8 * TMA_DLPACK_INNER_BYTES) / row->element_bits;
+  if (is_tiled) tma_dlpack_derive_box(c);
+  else tma_dlpack_derive_column(c, rules);
   c->inner_box_bits = tma_dlpack_product(c->inner_box, c->element_bits);
-  c->box_bits = c->floor_box_bits = c->element_bits;
-  for (int d = 0; is_tiled && d < c->box_count && d < TMA_DLPACK_MAX_RANK; ++d) {
-    int64_t box = c->box_dim[d], step = d == 0 && c->ignores_inner_step ? 1 : c->element_strides[d];
-    c->box_bits = tma_dlpack_product(c->box_bits, box);
-    if (step > 1) box = box >= 0 ? box / step : -((-box + step - 1) / step);
-    c->floor_box_bits = tma_dlpack_product(c->floor_box_bits, box);
-  }
-  if (!is_tiled)
-    c->box_bits = c->floor_box_bits =
-        tma_dlpack_product(tma_dlpack_product(c->channels, c->pixels), c->element_bits);
   c->has_tma = tma_dlpack_target_has_tma(target->major, target->minor);
   c->is_sm_9x = tma_dlpack_target_is_sm_9x(target->major, target->minor);
   c->has_wide = tma_dlpack_target_has_wide(target->major, target->minor);
@@ -403,8 +427,7 @@ static inline const char *tma_dlpack_describe(const TmaDlpackTensor *tensor,
     tma_dlpack_canonical(&layout, bits, 32);
   c->inner_stride = layout.rank > 0 ? layout.strides[layout.rank - 1] : 1;
   c->row_bits = layout.rank > 0 ? tma_dlpack_product(layout.shape[layout.rank - 1], bits) : 0;
-  memset(c->global_dim, 0, sizeof c->global_dim);
-  memset(c->stride_bits, 0, sizeof c->stride_bits);
+  c->global_dim[0] = 0; /* of rank 0; entries past the rank are not written */
   for (int d = 0, i = layout.rank - 1; i >= 0; ++d, --i) {
     c->global_dim[d] = layout.shape[i];
     if (d > 0) c->stride_bits[d - 1] = tma_dlpack_product(layout.strides[i], bits);
@@ -412,24 +435,25 @@ static inline const char *tma_dlpack_describe(const TmaDlpackTensor *tensor,
   if (row->is_packed && layout.rank > 0) c->global_dim[0] = c->row_bits / row->element_bits;
 
   c->elem_stride_count = o->elem_stride_count;
+  c->element_strides[0] = c->box_dim[0] = 0;
   if (o->elem_stride_count == TMA_DLPACK_NOT_GIVEN) {
     c->elem_stride_count = layout.rank;
-    memset(c->element_strides, 0, sizeof c->element_strides);
     for (int d = 0; d < layout.rank; ++d) c->element_strides[d] = 1;
   } else {
-    tma_dlpack_reverse(o->elem_strides, o->elem_stride_count, TMA_DLPACK_MAX_RANK, c->element_strides);
+    tma_dlpack_reverse(o->elem_strides, o->elem_stride_count, layout.rank, TMA_DLPACK_MAX_RANK,
+                       c->element_strides);
   }
   c->box_count = o->kind == TMA_DLPACK_TILED ? o->box_count : 0;
   c->lower_count = c->upper_count = 0;
   c->channels = tma_dlpack_cut(o->channels);
   c->pixels = tma_dlpack_cut(o->pixels);
   if (o->kind == TMA_DLPACK_TILED) {
-    tma_dlpack_reverse(o->box_sizes, o->box_count, TMA_DLPACK_MAX_RANK, c->box_dim);
+    tma_dlpack_reverse(o->box_sizes, o->box_count, layout.rank, TMA_DLPACK_MAX_RANK, c->box_dim);
   } else {
     c->lower_count = o->lower_count;
     c->upper_count = o->upper_count;
-    tma_dlpack_reverse(o->lower, o->lower_count, 3, c->lower);
-    tma_dlpack_reverse(o->upper, o->upper_count, 3, c->upper);
+    tma_dlpack_reverse(o->lower, o->lower_count, 3, 3, c->lower);
+    tma_dlpack_reverse(o->upper, o->upper_count, 3, 3, c->upper);
   }
 
   c->is_split = o->split_inner;

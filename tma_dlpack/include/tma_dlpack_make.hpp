@@ -115,7 +115,7 @@ inline std::string as_call(const TmaDlpackDescribed& c)
                                           "cuTensorMapEncodeIm2colWide"};
   const int rank = static_cast<int>(c.dims);
   std::int64_t strides[TMA_DLPACK_MAX_RANK - 1];
-  for (int d = 0; d < TMA_DLPACK_MAX_RANK - 1; ++d) strides[d] = c.stride_bits[d] / 8;
+  for (int d = 0; d < rank - 1; ++d) strides[d] = c.stride_bits[d] / 8;
   std::string text = std::string(functions[c.kind]) +
                      "(tensorDataType=" + std::to_string(c.data_type) +
                      ", tensorRank=" + std::to_string(c.rank) +

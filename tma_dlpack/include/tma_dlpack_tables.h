@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 /* Changes with the struct and the rows. */
-#define TMA_DLPACK_TABLES_ABI 0xb22da670u
+#define TMA_DLPACK_TABLES_ABI 0x419b39b6u
 
 #define TMA_DLPACK_TILED 0
 #define TMA_DLPACK_IM2COL 1
@@ -90,7 +90,7 @@ typedef struct {
   int64_t pixels; /* per column */
   int64_t is_split; /* whether split_inner= is given */
   int64_t has_swizzle; /* whether swizzle= is given */
-  int64_t span_values; /* elements of one span of the swizzle; of 16 bytes without one */
+  int64_t span_values; /* elements of one span of the swizzle, of 16 bytes without one; 0 if not split */
   int64_t is_ragged; /* whether ragged= is given */
   int64_t ragged_dim; /* the dimension that it names; -1 where there is none */
   int64_t ragged_stride_bits; /* stride of that dimension */
@@ -346,79 +346,86 @@ static inline int64_t tma_dlpack_int32(int64_t n) {
   return ((n + (INT64_C(1) << 31)) & INT64_C(0xffffffff)) - (INT64_C(1) << 31);
 }
 
+/* What holds in ordinary calls. */
+#ifdef __GNUC__
+#define TMA_DLPACK_LIKELY(condition) __builtin_expect(!!(condition), 1)
+#else
+#define TMA_DLPACK_LIKELY(condition) (condition)
+#endif
+
 /* The mask of the rows among `asked` whose predicates do not hold. */
 static inline uint64_t tma_dlpack_judge(const TmaDlpackDescribed *c, uint64_t asked) {
   uint64_t failed = 0;
-  failed |= (uint64_t)!(c->has_tma) << TMA_DLPACK_RULE_CAPABILITY;
-  failed |= (uint64_t)!((c->swizzle <= TMA_DLPACK_SWIZZLE_128B) || !c->is_sm_9x) << TMA_DLPACK_RULE_ATOM_SWIZZLE;
-  failed |= (uint64_t)!(!c->is_packed || !c->is_sm_9x) << TMA_DLPACK_RULE_PACKED_TYPE;
-  failed |= (uint64_t)!((1 <= c->rank && c->rank <= TMA_DLPACK_MAX_RANK) && ((c->kind == TMA_DLPACK_TILED) || (c->rank >= TMA_DLPACK_MIN_RANK_IM2COL))) << TMA_DLPACK_RULE_RANK;
-  failed |= (uint64_t)!(!c->is_null) << TMA_DLPACK_RULE_ADDRESS_NULL;
-  failed |= (uint64_t)!((c->address & (c->alignment_bytes - 1)) == 0) << TMA_DLPACK_RULE_ADDRESS_ALIGNED;
-  failed |= (uint64_t)!((c->asked_type >= 0) || (c->data_type >= 0)) << TMA_DLPACK_RULE_DTYPE;
-  failed |= (uint64_t)!((c->asked_type < 0) || (c->data_type >= 0)) << TMA_DLPACK_RULE_DATA_TYPE_OVERRIDE;
-  failed |= (uint64_t)!((c->oob_fill == 0) || c->is_float || c->passes_nan) << TMA_DLPACK_RULE_OOB_NAN;
-  failed |= (uint64_t)!(!c->is_packed || ((c->row_bits % (c->packed_unit * c->element_bits)) == 0)) << TMA_DLPACK_RULE_DIM_PACKED;
-  failed |= (uint64_t)!(c->inner_stride == 1) << TMA_DLPACK_RULE_STRIDE_INNERMOST;
-  failed |= (uint64_t)!((c->interleave != TMA_DLPACK_INTERLEAVE_32B) || (c->swizzle == TMA_DLPACK_SWIZZLE_32B)) << TMA_DLPACK_RULE_INTERLEAVE_32B_SWIZZLE;
-  failed |= (uint64_t)!((c->interleave == 0) || c->type_interleaves) << TMA_DLPACK_RULE_PACKED_INTERLEAVE;
-  failed |= (uint64_t)!((c->type_swizzles >> c->swizzle) & 1) << TMA_DLPACK_RULE_PACKED_SWIZZLE;
-  failed |= (uint64_t)!(!c->is_padded || (c->inner_box == TMA_DLPACK_PADDED_INNER_VALUES)) << TMA_DLPACK_RULE_BOX_PACKED;
-  failed |= (uint64_t)!((c->interleave != 0) || (c->swizzle == 0) || (c->inner_box_bits <= c->span_bits)) << TMA_DLPACK_RULE_BOX_SWIZZLE_SPAN;
-  failed |= (uint64_t)!(c->elem_stride_count == c->rank) << TMA_DLPACK_RULE_ELEM_STRIDES_RANK;
-  failed |= (uint64_t)!(0 <= c->address && c->address < TMA_DLPACK_ADDRESS_END) << TMA_DLPACK_RULE_ADDRESS_RANGE;
-  failed |= (uint64_t)!((c->oob_fill == 0) || c->is_float || !c->passes_nan) << TMA_DLPACK_RULE_OOB_NAN_FLOAT8;
+  if (!TMA_DLPACK_LIKELY(c->has_tma)) failed |= UINT64_C(1) << TMA_DLPACK_RULE_CAPABILITY;
+  if (!TMA_DLPACK_LIKELY(((c->swizzle <= TMA_DLPACK_SWIZZLE_128B) || !c->is_sm_9x))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_ATOM_SWIZZLE;
+  if (!TMA_DLPACK_LIKELY((!c->is_packed || !c->is_sm_9x))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_PACKED_TYPE;
+  if (!TMA_DLPACK_LIKELY(((1 <= c->rank && c->rank <= TMA_DLPACK_MAX_RANK) && ((c->kind == TMA_DLPACK_TILED) || (c->rank >= TMA_DLPACK_MIN_RANK_IM2COL))))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_RANK;
+  if (!TMA_DLPACK_LIKELY(!c->is_null)) failed |= UINT64_C(1) << TMA_DLPACK_RULE_ADDRESS_NULL;
+  if (!TMA_DLPACK_LIKELY(((c->address & (c->alignment_bytes - 1)) == 0))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_ADDRESS_ALIGNED;
+  if (!TMA_DLPACK_LIKELY(((c->asked_type >= 0) || (c->data_type >= 0)))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_DTYPE;
+  if (!TMA_DLPACK_LIKELY(((c->asked_type < 0) || (c->data_type >= 0)))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_DATA_TYPE_OVERRIDE;
+  if (!TMA_DLPACK_LIKELY(((c->oob_fill == 0) || c->is_float || c->passes_nan))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_OOB_NAN;
+  if (!TMA_DLPACK_LIKELY((!c->is_packed || ((c->row_bits % (c->packed_unit * c->element_bits)) == 0)))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_DIM_PACKED;
+  if (!TMA_DLPACK_LIKELY((c->inner_stride == 1))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_STRIDE_INNERMOST;
+  if (!TMA_DLPACK_LIKELY(((c->interleave != TMA_DLPACK_INTERLEAVE_32B) || (c->swizzle == TMA_DLPACK_SWIZZLE_32B)))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_INTERLEAVE_32B_SWIZZLE;
+  if (!TMA_DLPACK_LIKELY(((c->interleave == 0) || c->type_interleaves))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_PACKED_INTERLEAVE;
+  if (!TMA_DLPACK_LIKELY(((c->type_swizzles >> c->swizzle) & 1))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_PACKED_SWIZZLE;
+  if (!TMA_DLPACK_LIKELY((!c->is_padded || (c->inner_box == TMA_DLPACK_PADDED_INNER_VALUES)))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_BOX_PACKED;
+  if (!TMA_DLPACK_LIKELY(((c->interleave != 0) || (c->swizzle == 0) || (c->inner_box_bits <= c->span_bits)))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_BOX_SWIZZLE_SPAN;
+  if (!TMA_DLPACK_LIKELY((c->elem_stride_count == c->rank))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_ELEM_STRIDES_RANK;
+  if (!TMA_DLPACK_LIKELY((0 <= c->address && c->address < TMA_DLPACK_ADDRESS_END))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_ADDRESS_RANGE;
+  if (!TMA_DLPACK_LIKELY(((c->oob_fill == 0) || c->is_float || !c->passes_nan))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_OOB_NAN_FLOAT8;
   for (int d = 0; d < c->dims; ++d) {
-    failed |= (uint64_t)!(1 <= c->global_dim[d] && c->global_dim[d] <= TMA_DLPACK_MAX_DIM) << TMA_DLPACK_RULE_DIM_RANGE;
-    failed |= (uint64_t)!(((d == 0) && c->ignores_inner_step) || (1 <= c->element_strides[d] && c->element_strides[d] <= TMA_DLPACK_MAX_ELEM_STRIDE)) << TMA_DLPACK_RULE_ELEM_STRIDES_RANGE;
+    if (!TMA_DLPACK_LIKELY((1 <= c->global_dim[d] && c->global_dim[d] <= TMA_DLPACK_MAX_DIM))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_DIM_RANGE;
+    if (!TMA_DLPACK_LIKELY((((d == 0) && c->ignores_inner_step) || (1 <= c->element_strides[d] && c->element_strides[d] <= TMA_DLPACK_MAX_ELEM_STRIDE)))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_ELEM_STRIDES_RANGE;
   }
   for (int d = 1; d < c->dims; ++d) {
-    failed |= (uint64_t)!((c->stride_bits[d - 1] == 0) || (c->stride_bits[d - 1] >= c->inside_bits[d])) << TMA_DLPACK_RULE_STRIDE_UNIQUE;
-    failed |= (uint64_t)!((c->stride_bits[d - 1] & ((8 * c->alignment_bytes) - 1)) == 0) << TMA_DLPACK_RULE_STRIDE_ALIGNED;
-    failed |= (uint64_t)!(0 <= c->stride_bits[d - 1] && c->stride_bits[d - 1] < (8 * TMA_DLPACK_STRIDE_BYTES_END)) << TMA_DLPACK_RULE_STRIDE_RANGE;
+    if (!TMA_DLPACK_LIKELY(((c->stride_bits[d - 1] == 0) || (c->stride_bits[d - 1] >= c->inside_bits[d])))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_STRIDE_UNIQUE;
+    if (!TMA_DLPACK_LIKELY(((c->stride_bits[d - 1] & ((8 * c->alignment_bytes) - 1)) == 0))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_STRIDE_ALIGNED;
+    if (!TMA_DLPACK_LIKELY((0 <= c->stride_bits[d - 1] && c->stride_bits[d - 1] < (8 * TMA_DLPACK_STRIDE_BYTES_END)))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_STRIDE_RANGE;
   }
   if (c->kind == TMA_DLPACK_TILED) {
-    failed |= (uint64_t)!((c->interleave == 0) || (c->rank >= TMA_DLPACK_MIN_RANK_INTERLEAVED)) << TMA_DLPACK_RULE_RANK_INTERLEAVED;
-    failed |= (uint64_t)!(!c->is_split || c->has_swizzle) << TMA_DLPACK_RULE_SPLIT_SWIZZLE;
-    failed |= (uint64_t)!((c->interleave == 0) || (!c->is_split && !c->is_ragged)) << TMA_DLPACK_RULE_SPLIT_INTERLEAVE;
-    failed |= (uint64_t)!(!c->is_split || (c->rank < (TMA_DLPACK_MAX_RANK - (2 * c->is_ragged)))) << TMA_DLPACK_RULE_SPLIT_RANK;
-    failed |= (uint64_t)!(!c->is_split || !c->is_packed) << TMA_DLPACK_RULE_SPLIT_DTYPE;
-    failed |= (uint64_t)!(!c->is_ragged || (2 <= c->rank && c->rank <= (TMA_DLPACK_MAX_RANK - 2))) << TMA_DLPACK_RULE_RAGGED_RANK;
-    failed |= (uint64_t)!(!c->is_ragged || (1 <= c->ragged_dim && c->ragged_dim < c->rank)) << TMA_DLPACK_RULE_RAGGED_DIM;
-    failed |= (uint64_t)!(!c->is_ragged || (c->ragged_stride_bits < (TMA_DLPACK_RAGGED_STRIDE_END * c->element_bits))) << TMA_DLPACK_RULE_RAGGED_STRIDE;
-    failed |= (uint64_t)!(c->box_count == c->rank) << TMA_DLPACK_RULE_BOX_RANK;
-    failed |= (uint64_t)!((c->interleave != 0) || ((c->inner_box_bits & ((8 * TMA_DLPACK_INNER_BYTES) - 1)) == 0)) << TMA_DLPACK_RULE_BOX_INNER_16B;
-    failed |= (uint64_t)!(!c->is_split || (((c->global_dim[0] % c->span_values) == 0) && ((c->box_dim[0] % c->span_values) == 0))) << TMA_DLPACK_RULE_SPLIT_SPAN;
-    failed |= (uint64_t)!(c->box_bits <= (8 * c->max_smem_bytes)) << TMA_DLPACK_RULE_BOX_SMEM;
-    failed |= (uint64_t)!(!c->is_split || c->ignores_inner_step || (c->element_strides[0] == 1)) << TMA_DLPACK_RULE_SPLIT_STEP;
-    failed |= (uint64_t)!((c->interleave == 0) || !c->has_model || ((c->inner_box_bits & ((8 * TMA_DLPACK_INNER_BYTES) - 1)) == 0)) << TMA_DLPACK_RULE_BOX_INNER_16B_INTERLEAVED;
-    failed |= (uint64_t)!(!c->has_model || (c->floor_box_bits <= (8 * TMA_DLPACK_MAX_BOX_BYTES))) << TMA_DLPACK_RULE_BOX_BYTES;
+    if (!TMA_DLPACK_LIKELY(((c->interleave == 0) || (c->rank >= TMA_DLPACK_MIN_RANK_INTERLEAVED)))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_RANK_INTERLEAVED;
+    if (!TMA_DLPACK_LIKELY((!c->is_split || c->has_swizzle))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_SPLIT_SWIZZLE;
+    if (!TMA_DLPACK_LIKELY(((c->interleave == 0) || (!c->is_split && !c->is_ragged)))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_SPLIT_INTERLEAVE;
+    if (!TMA_DLPACK_LIKELY((!c->is_split || (c->rank < (TMA_DLPACK_MAX_RANK - (2 * c->is_ragged)))))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_SPLIT_RANK;
+    if (!TMA_DLPACK_LIKELY((!c->is_split || !c->is_packed))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_SPLIT_DTYPE;
+    if (!TMA_DLPACK_LIKELY((!c->is_ragged || (2 <= c->rank && c->rank <= (TMA_DLPACK_MAX_RANK - 2))))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_RAGGED_RANK;
+    if (!TMA_DLPACK_LIKELY((!c->is_ragged || (1 <= c->ragged_dim && c->ragged_dim < c->rank)))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_RAGGED_DIM;
+    if (!TMA_DLPACK_LIKELY((!c->is_ragged || (c->ragged_stride_bits < (TMA_DLPACK_RAGGED_STRIDE_END * c->element_bits))))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_RAGGED_STRIDE;
+    if (!TMA_DLPACK_LIKELY((c->box_count == c->rank))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_BOX_RANK;
+    if (!TMA_DLPACK_LIKELY(((c->interleave != 0) || ((c->inner_box_bits & ((8 * TMA_DLPACK_INNER_BYTES) - 1)) == 0)))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_BOX_INNER_16B;
+    if (!TMA_DLPACK_LIKELY((!c->is_split || (((c->global_dim[0] % c->span_values) == 0) && ((c->box_dim[0] % c->span_values) == 0))))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_SPLIT_SPAN;
+    if (!TMA_DLPACK_LIKELY((c->box_bits <= (8 * c->max_smem_bytes)))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_BOX_SMEM;
+    if (!TMA_DLPACK_LIKELY((!c->is_split || c->ignores_inner_step || (c->element_strides[0] == 1)))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_SPLIT_STEP;
+    if (!TMA_DLPACK_LIKELY(((c->interleave == 0) || !c->has_model || ((c->inner_box_bits & ((8 * TMA_DLPACK_INNER_BYTES) - 1)) == 0)))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_BOX_INNER_16B_INTERLEAVED;
+    if (!TMA_DLPACK_LIKELY((!c->has_model || (c->floor_box_bits <= (8 * TMA_DLPACK_MAX_BOX_BYTES))))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_BOX_BYTES;
     for (int d = 0; d < c->dims; ++d) {
-      failed |= (uint64_t)!(1 <= c->box_dim[d] && c->box_dim[d] <= ((c->is_split && (d == 0)) ? (TMA_DLPACK_MAX_BOX * c->span_values) : TMA_DLPACK_MAX_BOX)) << TMA_DLPACK_RULE_BOX_RANGE;
-      failed |= (uint64_t)!(c->box_dim[d] <= c->global_dim[d]) << TMA_DLPACK_RULE_BOX_IN_SHAPE;
-      failed |= (uint64_t)!(((d == 0) && c->ignores_inner_step) || (c->element_strides[d] <= c->global_dim[d])) << TMA_DLPACK_RULE_ELEM_STRIDES_IN_SHAPE;
+      if (!TMA_DLPACK_LIKELY((1 <= c->box_dim[d] && c->box_dim[d] <= ((c->is_split && (d == 0)) ? (TMA_DLPACK_MAX_BOX * c->span_values) : TMA_DLPACK_MAX_BOX)))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_BOX_RANGE;
+      if (!TMA_DLPACK_LIKELY((c->box_dim[d] <= c->global_dim[d]))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_BOX_IN_SHAPE;
+      if (!TMA_DLPACK_LIKELY((((d == 0) && c->ignores_inner_step) || (c->element_strides[d] <= c->global_dim[d])))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_ELEM_STRIDES_IN_SHAPE;
     }
   }
   if (c->kind != TMA_DLPACK_TILED) {
-    failed |= (uint64_t)!(1 <= c->channels && c->channels <= TMA_DLPACK_MAX_BOX) << TMA_DLPACK_RULE_CHANNELS;
-    failed |= (uint64_t)!(1 <= c->pixels && c->pixels <= TMA_DLPACK_MAX_PIXELS) << TMA_DLPACK_RULE_PIXELS;
-    failed |= (uint64_t)!(!c->has_model || ((c->inner_box_bits & ((8 * TMA_DLPACK_INNER_BYTES) - 1)) == 0)) << TMA_DLPACK_RULE_CHANNELS_16B;
-    failed |= (uint64_t)!(!c->has_model || (c->box_bits <= (8 * TMA_DLPACK_MAX_BOX_BYTES))) << TMA_DLPACK_RULE_COLUMN_BYTES;
+    if (!TMA_DLPACK_LIKELY((1 <= c->channels && c->channels <= TMA_DLPACK_MAX_BOX))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_CHANNELS;
+    if (!TMA_DLPACK_LIKELY((1 <= c->pixels && c->pixels <= TMA_DLPACK_MAX_PIXELS))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_PIXELS;
+    if (!TMA_DLPACK_LIKELY((!c->has_model || ((c->inner_box_bits & ((8 * TMA_DLPACK_INNER_BYTES) - 1)) == 0)))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_CHANNELS_16B;
+    if (!TMA_DLPACK_LIKELY((!c->has_model || (c->box_bits <= (8 * TMA_DLPACK_MAX_BOX_BYTES))))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_COLUMN_BYTES;
     for (int s = 0; s < c->corners; ++s) {
-      failed |= (uint64_t)!(-c->corner_end <= c->lower[s] && c->lower[s] < c->corner_end) << TMA_DLPACK_RULE_LOWER_CORNER;
-      failed |= (uint64_t)!(-c->corner_end <= c->upper[s] && c->upper[s] < c->corner_end) << TMA_DLPACK_RULE_UPPER_CORNER;
-      failed |= (uint64_t)!(((c->has_model ? tma_dlpack_int32((tma_dlpack_int32(c->global_dim[s + c->first_spatial]) + c->upper[s])) : (c->global_dim[s + c->first_spatial] + c->upper[s])) - c->lower[s]) > 0) << TMA_DLPACK_RULE_BOUNDING_BOX;
+      if (!TMA_DLPACK_LIKELY((-c->corner_end <= c->lower[s] && c->lower[s] < c->corner_end))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_LOWER_CORNER;
+      if (!TMA_DLPACK_LIKELY((-c->corner_end <= c->upper[s] && c->upper[s] < c->corner_end))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_UPPER_CORNER;
+      if (!TMA_DLPACK_LIKELY((((c->has_model ? tma_dlpack_int32((tma_dlpack_int32(c->global_dim[s + c->first_spatial]) + c->upper[s])) : (c->global_dim[s + c->first_spatial] + c->upper[s])) - c->lower[s]) > 0))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_BOUNDING_BOX;
     }
   }
   if (c->kind == TMA_DLPACK_IM2COL) {
-    failed |= (uint64_t)!(c->lower_count == (c->rank - 2)) << TMA_DLPACK_RULE_LOWER_CORNER_COUNT;
-    failed |= (uint64_t)!(c->upper_count == (c->rank - 2)) << TMA_DLPACK_RULE_UPPER_CORNER_COUNT;
+    if (!TMA_DLPACK_LIKELY((c->lower_count == (c->rank - 2)))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_LOWER_CORNER_COUNT;
+    if (!TMA_DLPACK_LIKELY((c->upper_count == (c->rank - 2)))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_UPPER_CORNER_COUNT;
   }
   if (c->kind == TMA_DLPACK_IM2COL_WIDE) {
-    failed |= (uint64_t)!(c->has_wide) << TMA_DLPACK_RULE_WIDE_CAPABILITY;
-    failed |= (uint64_t)!((TMA_DLPACK_WIDE_SWIZZLES >> c->swizzle) & 1) << TMA_DLPACK_RULE_WIDE_SWIZZLE;
+    if (!TMA_DLPACK_LIKELY(c->has_wide)) failed |= UINT64_C(1) << TMA_DLPACK_RULE_WIDE_CAPABILITY;
+    if (!TMA_DLPACK_LIKELY(((TMA_DLPACK_WIDE_SWIZZLES >> c->swizzle) & 1))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_WIDE_SWIZZLE;
     for (int s = 1; s < c->spatial; ++s) {
-      failed |= (uint64_t)!(!c->has_model || (tma_dlpack_int32(c->global_dim[s + c->first_spatial]) > 0)) << TMA_DLPACK_RULE_WIDE_DIMS;
+      if (!TMA_DLPACK_LIKELY((!c->has_model || (tma_dlpack_int32(c->global_dim[s + c->first_spatial]) > 0)))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_WIDE_DIMS;
     }
   }
   return failed & asked;

@@ -24,13 +24,10 @@ from tma_dlpack.tables.enums import (
 )
 from tma_dlpack.tables.errors import TmaPreconditionError, refusal
 from tma_dlpack.tables.limits import MAP_BYTES
-from tma_dlpack.tables.opaque import opaque
-from tma_dlpack.tables.public import Drawn
-from tma_dlpack.tables.same_arguments import explaining_keywords
+from tma_dlpack.tables.public import Drawn, explaining_keywords, opaque
 from tma_dlpack.tables.targets import Target
-from tma_dlpack.tensor_map import interop
 from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.tensor_map.storage import aligned_bytes
+from tma_dlpack.tensor_map.storage import aligned_bytes, for_torch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -132,7 +129,7 @@ class TensorMapBatch(Sequence[TensorMap], Drawn):
         ``batch.as_torch().cuda()`` copies them to the device, aligned. Raises `TmaUnsupportedError`
         as `TensorMap.ptr` does, and if torch is not imported.
         """
-        return interop.for_torch(self._launchable_rows())
+        return for_torch(self._launchable_rows())
 
     def _launchable_rows(self) -> NDArray[np.uint8]:
         if not self.launchable or self._rows is None:

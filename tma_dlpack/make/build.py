@@ -5,22 +5,23 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, SupportsIndex
+from typing import Any, Literal, SupportsIndex, get_args
 
 from tma_dlpack import driver
-from tma_dlpack.checks.check import find_violations
 from tma_dlpack.checks.parse import OPTIONS, read_call, read_driver_call
-from tma_dlpack.checks.report import Report, check_request
+from tma_dlpack.checks.report import Report, check_request, find_violations
 from tma_dlpack.checks.request import Request
 from tma_dlpack.checks.words import in_words_of_caller
-from tma_dlpack.dlpack import TensorView, as_tensor_view
-from tma_dlpack.make.encode import Encoder, driver_device, encode_bare, encode_for, target_of
-from tma_dlpack.tables.arguments import MapKind
+from tma_dlpack.dlpack import Device, TensorView, as_tensor_view
+from tma_dlpack.tables import bits
+from tma_dlpack.tables.arguments import EncodeArguments, MapKind
 from tma_dlpack.tables.coerce import integer_of, shown, text_of
+from tma_dlpack.tables.enums import DLDeviceType
 from tma_dlpack.tables.errors import (
     TmaDriverError,
     TmaError,
     TmaPreconditionError,
+    TmaUnsupportedError,
     Violation,
     refusal,
 )
@@ -28,7 +29,8 @@ from tma_dlpack.tables.targets import DEFAULT_TARGET, Target
 from tma_dlpack.tensor_map.description import of_request
 from tma_dlpack.tensor_map.map import TensorMap
 
-ENCODERS = ("auto", "driver", "model")
+Encoder = Literal["auto", "driver", "model"]
+ENCODERS = get_args(Encoder)
 
 
 def make(kind: MapKind, tensor: object, given: Mapping[str, Any]) -> TensorMap:
@@ -155,3 +157,82 @@ def mirror(
         Report(violations).raise_if_refused()
     data, made_by = encode_bare(request, encoder)
     return TensorMap._make(None, None, request.address, data, True, of_request(request, made_by))
+
+
+# -- by the driver where there is one, else by the measured layout ("model") -----------------------
+
+
+def target_of(device: Device, address: int) -> tuple[Target, bool]:
+    """Give the target of a tensor's device, and whether it is only assumed.
+
+    Host tensors get sm_90. So do CUDA tensors where there is no driver to ask; that is an
+    assumption, which the report states as an advice.
+    """
+    if device.is_host:
+        return DEFAULT_TARGET, False
+    if not driver.is_available():
+        return DEFAULT_TARGET, True
+    return driver.device_target(_ordinal(device, address)), False
+
+
+def _ordinal(device: Device, address: int) -> int:
+    """Give the GPU of a tensor. Managed memory is always exported as device 0: ask the driver."""
+    if device.device_type == DLDeviceType.kDLCUDAManaged:
+        owner = driver.pointer_device(address)
+        if owner is not None:
+            return owner
+    return device.device_id
+
+
+def encode_for(request: Request) -> tuple[bytes | None, str | None]:
+    """Encode an accepted `make_*` call on a tensor: give its 128 bytes, and "driver" or "model".
+
+    The driver encodes for a tensor on a GPU of this machine, the measured layout for others; the
+    result is (None, None) where neither can.
+    """
+    view = request.view
+    assert view is not None
+    arguments = request.encode_arguments()
+    if view.device.is_cuda and driver.is_available():
+        ordinal = _ordinal(view.device, request.own_address)
+        capability = driver.device_target(ordinal).compute_capability
+        if capability == request.target.compute_capability:
+            return driver.encode(arguments, request.address, ordinal), "driver"
+    return _modelled(arguments, request.address, request.target)
+
+
+def encode_bare(request: Request, encoder: Encoder) -> tuple[bytes | None, str | None]:
+    """Encode a `driver_encode_*` call by the chosen encoder."""
+    arguments = request.encode_arguments()
+    device = driver_device(request.target, encoder)
+    if device is not None:
+        return driver.encode(arguments, request.address, device), "driver"
+    data, made_by = _modelled(arguments, request.address, request.target)
+    if data is None and encoder == "model":
+        raise TmaUnsupportedError(
+            f"the bytes of a map for {request.target} have not been measured, so there is no "
+            "model of them: pass encoder='driver' on a machine with such a GPU"
+        )
+    return data, made_by
+
+
+def driver_device(target: Target, encoder: Encoder) -> int | None:
+    """Give the GPU of this machine that the driver encodes for; None to use the model."""
+    if encoder == "model" or (encoder == "auto" and not driver.is_available()):
+        return None
+    current = driver.current_device() or 0
+    found = driver.device_target(current)
+    if found.compute_capability == target.compute_capability:
+        return current
+    if encoder == "driver":
+        raise TmaUnsupportedError(
+            f"the driver encodes for the GPU of this machine, {found}, but the target is {target}: "
+            f"pass target={found.name!r}, or encode on a machine with such a GPU"
+        )
+    return None
+
+
+def _modelled(
+    arguments: EncodeArguments, address: int, target: Target
+) -> tuple[bytes | None, str | None]:
+    return (bits.encode(arguments, address), "model") if target.has_model else (None, None)

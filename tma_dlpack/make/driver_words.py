@@ -14,13 +14,12 @@ from tma_dlpack.tables.enums import (
     Swizzle,
     WideMode,
 )
-from tma_dlpack.tables.opaque import opaque
-from tma_dlpack.tables.same_arguments import explaining_keywords
+from tma_dlpack.tables.public import explaining_keywords, opaque
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
 
 if TYPE_CHECKING:
-    from tma_dlpack.make.encode import Encoder
+    from tma_dlpack.make.build import Encoder
 
 
 @quick("driver_tiled")

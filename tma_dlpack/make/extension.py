@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
-from tma_dlpack.dlpack.producer import MAX_VERSION
+from tma_dlpack.dlpack.producer import EXPORTS
 from tma_dlpack.tables import enums
 from tma_dlpack.tables.abi import ABI, ALLOWABLE_ROWS
-from tma_dlpack.tables.arguments import NO_SWIZZLE, MapKind
-from tma_dlpack.tables.opaque import untraced
+from tma_dlpack.tables.arguments import NO_SWIZZLE
+from tma_dlpack.tables.public import untraced
 from tma_dlpack.tables.targets import DEFAULT_TARGET, PRESETS
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.tensor_map.storage import COMPILED
@@ -55,25 +55,6 @@ class AcceptedMaps(Protocol):
         """Whether all maps are encoded."""
 
     def __len__(self) -> int: ...
-
-
-def explained(kind: MapKind, tensor: object, given: dict[str, Any]) -> TensorMap:
-    """Make the map in Python, or raise with every violation."""
-    from tma_dlpack.make import build  # the rules are imported when first needed
-
-    return build.make(kind, tensor, given)
-
-
-def _export(tensor: Any) -> object:
-    return tensor.__dlpack__(max_version=MAX_VERSION)
-
-
-def _export_on_cuda(tensor: Any) -> object:
-    return tensor.__dlpack__(max_version=MAX_VERSION, stream=-1)
-
-
-def _export_on_cuda_of_jax(tensor: Any) -> object:
-    return tensor.__dlpack__(stream=1)  # JAX reads -1 as a stream handle, and ignores max_version
 
 
 def _accepted_report(given: dict[str, Any], call: TensorMap) -> Report:
@@ -124,7 +105,7 @@ else:
         _Traceable,
         _ENUMS,
         tuple(enums.NAMES[enum] for enum in _ENUMS),
-        (_export, _export_on_cuda, _export_on_cuda_of_jax),
+        EXPORTS,
         np.integer,
         np.ndarray,
         PRESETS,

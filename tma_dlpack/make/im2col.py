@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
-from tma_dlpack.make.extension import explained, quick
+from tma_dlpack.make.extension import quick
 from tma_dlpack.tables.coerce import integer_of, integers_of, shown
 from tma_dlpack.tables.enums import (
     DataType,
@@ -19,8 +19,7 @@ from tma_dlpack.tables.enums import (
     WideMode,
 )
 from tma_dlpack.tables.errors import refusal
-from tma_dlpack.tables.opaque import opaque
-from tma_dlpack.tables.same_arguments import explaining_keywords, with_arguments_of
+from tma_dlpack.tables.public import explaining_keywords, opaque, with_arguments_of
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
 
@@ -106,7 +105,9 @@ target
     ((-1, -1), (-1, -1), 4096)
     """
     given = dict(locals())  # the arguments by name
-    return explained("im2col", given.pop("tensor"), given)
+    from tma_dlpack.make import build  # the rules are imported when first needed
+
+    return build.make("im2col", given.pop("tensor"), given)
 
 
 @quick("check_im2col")
@@ -199,7 +200,9 @@ oobfill, data_type, rules, allow, shape, strides, offset, target
     'im2col_wide'
     """
     given = dict(locals())  # the arguments by name
-    return explained("im2col_wide", given.pop("tensor"), given)
+    from tma_dlpack.make import build  # the rules are imported when first needed
+
+    return build.make("im2col_wide", given.pop("tensor"), given)
 
 
 @quick("check_im2col_wide")

@@ -27,7 +27,7 @@ from tma_dlpack.tables.coerce import integer_of, integers_of, shown, type_name
 from tma_dlpack.tables.enums import Ints, Tensor
 from tma_dlpack.tables.errors import TmaPreconditionError, Violation, refusal
 from tma_dlpack.tables.limits import RAGGED_EXTENT, RAGGED_EXTRA_EXTENT, RAGGED_STRIDE_END
-from tma_dlpack.tables.opaque import opaque
+from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap
 
 EXTRA_DIMENSIONS = 2

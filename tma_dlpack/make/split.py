@@ -10,7 +10,7 @@ from tma_dlpack.tables.coerce import integers_of, shown, type_name
 from tma_dlpack.tables.dtypes import overrides_of
 from tma_dlpack.tables.enums import Ints, Swizzle, Tensor
 from tma_dlpack.tables.errors import TmaPreconditionError, refusal
-from tma_dlpack.tables.opaque import opaque
+from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap
 
 

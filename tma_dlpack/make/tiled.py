@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
-from tma_dlpack.make.extension import explained, quick
+from tma_dlpack.make.extension import quick
 from tma_dlpack.tables.arguments import NO_SWIZZLE
 from tma_dlpack.tables.enums import (
     DataType,
@@ -17,8 +17,7 @@ from tma_dlpack.tables.enums import (
     Swizzle,
     Tensor,
 )
-from tma_dlpack.tables.opaque import opaque
-from tma_dlpack.tables.same_arguments import explaining_keywords, with_arguments_of
+from tma_dlpack.tables.public import explaining_keywords, opaque, with_arguments_of
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
 
@@ -131,7 +130,9 @@ def make_tma_descriptor(
     ((64, 128), (128,), (64, 16), 2048)
     """
     given = dict(locals())  # the arguments by name
-    return explained("tiled", given.pop("tensor"), given)
+    from tma_dlpack.make import build  # the rules are imported when first needed
+
+    return build.make("tiled", given.pop("tensor"), given)
 
 
 @quick("check_tiled")

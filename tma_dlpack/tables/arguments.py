@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from numbers import Rational
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from tma_dlpack.tables.dtypes import DataTypeRow, row
+from tma_dlpack.tables.dtypes import DATA_TYPES, DataTypeRow
 from tma_dlpack.tables.enums import (
     TensorMapDataType,
     TensorMapIm2ColWideMode,
@@ -23,6 +24,21 @@ from tma_dlpack.tables.enums import (
 
 MapKind = Literal["tiled", "im2col", "im2col_wide"]
 KINDS: tuple[MapKind, ...] = ("tiled", "im2col", "im2col_wide")
+#: The driver's function for each.
+FUNCTIONS: dict[MapKind, str] = {
+    "tiled": "cuTensorMapEncodeTiled",
+    "im2col": "cuTensorMapEncodeIm2col",
+    "im2col_wide": "cuTensorMapEncodeIm2colWide",
+}
+#: The enums among the arguments of every kind of map, and the corners of im2col maps.
+ENUMS: dict[str, type[IntEnum]] = {
+    "data_type": TensorMapDataType,
+    "interleave": TmaInterleaveLayout,
+    "swizzle": TmaSwizzle,
+    "l2_promotion": TmaL2FetchSize,
+    "oob_fill": TmaOobFill,
+}
+CORNERS = ("pixel_box_lower_corner", "pixel_box_upper_corner")
 
 #: The default of `swizzle`: equal to "none", but an object of its own, because split_inner= asks
 #: for an explicit swizzle.
@@ -48,7 +64,7 @@ def alignment_bytes_of(interleave: TmaInterleaveLayout, data_type: TensorMapData
     """Give what the address and every stride must be a multiple of: 16 bytes, in some maps 32."""
     if interleave is TmaInterleaveLayout.bytes32:
         return 32
-    return 32 if data_type is not None and row(data_type).smem_chunk_bytes == 16 else 16
+    return 32 if data_type is not None and DATA_TYPES[data_type].smem_chunk_bytes == 16 else 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +100,7 @@ class EncodeArguments:
     @property
     def type_row(self) -> DataTypeRow:
         """The row of the data type."""
-        return row(self.data_type)
+        return DATA_TYPES[self.data_type]
 
     @property
     def inner_box(self) -> int:

@@ -110,12 +110,6 @@ def _values_of(a: EncodeArguments, address: int) -> dict[str, Any]:
     }
 
 
-def encoded_type(data_type: TensorMapDataType) -> tuple[int, int]:
-    """Return what `element_type` and `tf32` hold for a data type, packed types as on sm_100."""
-    number, tf32 = (_DERIVED_BITS_OF_TYPE | _BITS_OF_TYPE)[data_type]
-    return number, int(tf32)
-
-
 def element_type_bits(data_type: TensorMapDataType, *, derived: bool = False) -> tuple[int, bool]:
     """Give what the fields `element_type` and `tf32` hold for a data type."""
     if derived and data_type in _DERIVED_BITS_OF_TYPE:

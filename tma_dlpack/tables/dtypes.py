@@ -8,11 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tma_dlpack.tables.coerce import shown
 from tma_dlpack.tables.enums import DLDataTypeCode, TensorMapDataType
-from tma_dlpack.tables.errors import refusal
 from tma_dlpack.tables.limits import PADDED_INNER_VALUES
-from tma_dlpack.tables.meanings import dtype_called
 
 
 class DLDataType(NamedTuple):
@@ -174,44 +171,6 @@ FROM_DLPACK: dict[tuple[int, int], TensorMapDataType] = {
 }
 
 LANES_OF_4_BITS: dict[int, tuple[int, ...]] = {_C.kDLUInt: (16,), _C.kDLFloat4_e2m1fn: (1, 2, 16)}
-
-
-_NAMED: dict[str, DLDataType] = {
-    str(t): t
-    for t in (
-        *(DLDataType(code, bits) for code, bits in FROM_DLPACK if (code, bits) != (_C.kDLUInt, 4)),
-        *(DLDataType(_C.kDLInt, bits) for bits in (8, 16)),
-        *(DLDataType(_C.kDLComplex, bits) for bits in (32, 64, 128)),
-        *(DLDataType(_C.kDLUInt, 4, lanes) for lanes in LANES_OF_4_BITS[_C.kDLUInt]),
-        *(DLDataType(_C.kDLFloat4_e2m1fn, 4, lanes) for lanes in (2, 16)),
-    )
-}
-_NAMED["float4_e2m1fn_x2"] = _NAMED["float4_e2m1fnx2"]  # as torch spells it
-
-
-def dtype_named(name: str) -> DLDataType:
-    """Return the DLPack type of a name, such as ``"bfloat16"``, ``"bf16"`` or ``"torch.half"``.
-
-    Raises `TmaPreconditionError` with the list of names for an unknown name.
-
-    >>> dtype_named("float16") == dtype_named("half")
-    True
-    """
-    bare = name.rpartition(".")[2]  # of torch.float16
-    found = _NAMED.get(bare) or _NAMED.get(dtype_called(name) or "")
-    if found is None:
-        raise refusal(
-            "dtype",
-            f"dtype is {shown(name)}",
-            f"be one of {', '.join(_NAMED)}",
-            "pass one of these names, or a usual one of them such as fp16, bf16, half or e4m3",
-        )
-    return found
-
-
-def row(data_type: TensorMapDataType) -> DataTypeRow:
-    """Give the row of `DATA_TYPES` for a map data type."""
-    return DATA_TYPES[data_type]
 
 
 def data_type_of(dtype: DLDataType) -> TensorMapDataType | None:

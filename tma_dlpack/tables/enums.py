@@ -197,24 +197,11 @@ Swizzle = (
 L2FetchSize = TmaL2FetchSize | Literal["none", "bytes64", "bytes128", "bytes256"] | SupportsIndex
 OobFill = TmaOobFill | Literal["none", "nan"] | SupportsIndex
 WideMode = TensorMapIm2ColWideMode | Literal["w", "w128"] | SupportsIndex
-DataTypeName = Literal[
-    "UINT8",
-    "UINT16",
-    "UINT32",
-    "INT32",
-    "UINT64",
-    "INT64",
-    "FLOAT16",
-    "FLOAT32",
-    "FLOAT64",
-    "BFLOAT16",
-    "FLOAT32_FTZ",
-    "TFLOAT32",
-    "TFLOAT32_FTZ",
-    "16U4_ALIGN8B",
-    "16U4_ALIGN16B",
-    "16U6_ALIGN16B",
-]
+DataTypeName = (
+    Literal["UINT8", "UINT16", "UINT32", "UINT64", "INT32", "INT64"]
+    | Literal["FLOAT16", "FLOAT32", "FLOAT64", "BFLOAT16", "FLOAT32_FTZ", "TFLOAT32"]
+    | Literal["TFLOAT32_FTZ", "16U4_ALIGN8B", "16U4_ALIGN16B", "16U6_ALIGN16B"]
+)
 #: Of data types also a dtype of a framework, which has no common type: it needs a cast.
 DataType = TensorMapDataType | DataTypeName | SupportsIndex
 Rules = Literal["libcu++", "driver"]

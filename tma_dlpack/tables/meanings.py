@@ -14,8 +14,11 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from tma_dlpack.tables.coerce import shown
+from tma_dlpack.tables.dtypes import FROM_DLPACK, LANES_OF_4_BITS, DLDataType
 from tma_dlpack.tables.enums import (
     NAMES,
+    DLDataTypeCode,
     TensorMapDataType,
     TensorMapIm2ColWideMode,
     TmaInterleaveLayout,
@@ -24,6 +27,7 @@ from tma_dlpack.tables.enums import (
     TmaSwizzle,
     c_name,
 )
+from tma_dlpack.tables.errors import refusal
 
 AnyEnum = TypeVar("AnyEnum", bound=IntEnum)
 
@@ -229,6 +233,40 @@ def _dtype_words() -> dict[str, str]:
         for name, _, words in DTYPES
         for word in (name, *words.split())
     }
+
+
+_C = DLDataTypeCode
+_NAMED: dict[str, DLDataType] = {
+    str(t): t
+    for t in (
+        *(DLDataType(code, bits) for code, bits in FROM_DLPACK if (code, bits) != (_C.kDLUInt, 4)),
+        *(DLDataType(_C.kDLInt, bits) for bits in (8, 16)),
+        *(DLDataType(_C.kDLComplex, bits) for bits in (32, 64, 128)),
+        *(DLDataType(_C.kDLUInt, 4, lanes) for lanes in LANES_OF_4_BITS[_C.kDLUInt]),
+        *(DLDataType(_C.kDLFloat4_e2m1fn, 4, lanes) for lanes in (2, 16)),
+    )
+}
+_NAMED["float4_e2m1fn_x2"] = _NAMED["float4_e2m1fnx2"]  # as torch spells it
+
+
+def dtype_named(name: str) -> DLDataType:
+    """Return the DLPack type of a name, such as ``"bfloat16"``, ``"bf16"`` or ``"torch.half"``.
+
+    Raises `TmaPreconditionError` with the list of names for an unknown name.
+
+    >>> dtype_named("float16") == dtype_named("half")
+    True
+    """
+    bare = name.rpartition(".")[2]  # of torch.float16
+    found = _NAMED.get(bare) or _NAMED.get(dtype_called(name) or "")
+    if found is None:
+        raise refusal(
+            "dtype",
+            f"dtype is {shown(name)}",
+            f"be one of {', '.join(_NAMED)}",
+            "pass one of these names, or a usual one of them such as fp16, bf16, half or e4m3",
+        )
+    return found
 
 
 def name_of_dtype(value: object) -> str | None:

@@ -1,11 +1,18 @@
-"""What public classes share: their `__module__` is the package, and notebooks can draw them."""
+"""What public classes and functions share: module, pictures, signatures, torch.compile."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Collection
+from typing import Any, Generic, NoReturn, ParamSpec, TypeVar, cast
 
 C = TypeVar("C", bound=type)
+F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
 
 #: Class name -> function that gives its HTML. The package's `__init__` fills it, so that this room
 #: need not import `draw`.
@@ -26,3 +33,229 @@ class Drawn:
     def _repr_html_(self) -> str:
         drawn = (kind.__name__ for kind in type(self).__mro__)  # a subclass is drawn as its base
         return next(PICTURES[name] for name in drawn if name in PICTURES)(self)
+
+
+class lazy(Generic[T]):  # noqa: N801 # a decorator
+    """As ``functools.cached_property``, but without its lock.
+
+    Up to Python 3.11 that holds a lock while it works; in the child of a process that forks
+    meanwhile nobody releases it. Here two threads may compute the value at the same time; both get
+    the one that is kept.
+
+    >>> class Tile:
+    ...     @lazy
+    ...     def array(self):
+    ...         return print("working") or [1, 2]
+    >>> tile = Tile()
+    >>> tile.array is tile.array
+    working
+    True
+    """
+
+    def __init__(self, function: Callable[[Any], T]) -> None:
+        self.function = function
+        self.name = function.__name__
+        self.__doc__ = function.__doc__
+
+    def __get__(self, instance: Any, owner: type) -> T:
+        if instance is None:
+            return self  # type: ignore[return-value] # what documentation looks at
+        value = self.function(instance)
+        kept: T = instance.__dict__.setdefault(self.name, value)  # atomic
+        return kept
+
+
+# -- torch.compile ---------------------------------------------------------------------------------
+
+#: What torch adds where it must not leave the graph (``fullgraph=True``).
+REASON = (
+    "a graph has no addresses; make maps and read their numbers before the compiled function, or "
+    "inside of a torch.library.custom_op such as those of tma_dlpack.torch_ops"
+)
+
+
+def untraced(function: F) -> F:
+    """Let torch.compile end its graph before a call of this function.
+
+    What the function calls may still be traced; it is enough for functions that neither take nor
+    make tensors or arrays, and it costs nothing.
+
+    >>> untraced(lambda x: x)(3)
+    3
+    """
+    function._torchdynamo_disable = True  # type: ignore[attr-defined]
+    function._torchdynamo_disable_msg = REASON  # type: ignore[attr-defined]
+    return function
+
+
+@untraced
+def _stop() -> tuple[Callable[[Any], Any], Any] | None:
+    """Stop tracing in this thread; give what `_go_on` needs, or None where nobody traces."""
+    if "torch._dynamo.eval_frame" not in sys.modules:
+        return None
+    set_callback = sys.modules["torch._C._dynamo.eval_frame"].set_eval_frame
+    return set_callback, set_callback(None)
+
+
+@untraced
+def _go_on(stopped: tuple[Callable[[Any], Any], Any]) -> None:
+    set_callback, callback = stopped
+    set_callback(callback)
+
+
+def opaque(function: F) -> F:
+    """Let torch.compile run a function, and all that it calls, as it is.
+
+    torch.compile ends its graph before the call, and compiles nothing until the function returns:
+    what ``torch.compiler.disable`` does, but without importing torch.
+
+    >>> opaque(lambda x: x)(3)
+    3
+    """
+
+    @functools.wraps(function)
+    def called(*args: Any, **keywords: Any) -> Any:
+        stopped = None
+        try:
+            # Inside of `try`, because torch.compile, which is given this call too, skips a function
+            # that leaves its graph there.
+            stopped = _stop()
+            return function(*args, **keywords)
+        finally:
+            if stopped is not None:
+                _go_on(stopped)
+
+    return untraced(cast(F, called))
+
+
+# -- signatures ------------------------------------------------------------------------------------
+
+#: What people write for a parameter: the driver's words for ours, and ours for the driver's.
+_SYNONYMS: dict[str, str] = {
+    "box_sizes": "box box_dim boxDim box_size box_shape block_shape tile tile_shape",
+    "elem_strides": "element_strides elementStrides traversal_strides",
+    "interleave_layout": "interleave",
+    "swizzle": "swizzle_mode swizzling",
+    "l2_fetch_size": "l2_promotion l2Promotion l2",
+    "oobfill": "oob_fill oobFill fill oob_fill_mode",
+    "data_type": "dtype tensor_data_type",
+    "shape": "global_dim globalDim",
+    "strides": "global_strides globalStrides",
+    "pixel_box_lower_corner": "lower lower_corner",
+    "pixel_box_upper_corner": "upper upper_corner",
+    "channels_per_pixel": "channels",
+    "pixels_per_column": "pixels",
+    "box_dim": "box box_sizes boxDim box_size box_shape block_shape tile tile_shape",
+    "element_strides": "elem_strides elementStrides traversal_strides",
+    "interleave": "interleave_layout",
+    "l2_promotion": "l2_fetch_size l2Promotion l2",
+    "oob_fill": "oobfill oobFill fill",
+    "tensor_data_type": "data_type dtype",
+    "tensor_rank": "rank",
+    "global_address": "address",
+    "global_dim": "shape globalDim",
+    "global_strides": "strides globalStrides",
+}
+#: The order and unit of parameters that one may get wrong.
+_ORDER = {
+    "box_sizes": " (row-major)",
+    "elem_strides": " (row-major)",
+    "shape": " (row-major)",
+    "strides": " (row-major, in elements)",
+    "box_dim": " (innermost first)",
+    "element_strides": " (innermost first)",
+    "global_dim": " (innermost first)",
+    "global_strides": " (innermost first, in bytes)",
+}
+
+
+def explaining_keywords(function: F) -> F:
+    """Name the parameter that an unknown keyword means, in the TypeError of Python.
+
+    >>> @explaining_keywords
+    ... def make(x, oobfill): ...
+    >>> make(1, oob_fill="nan")
+    Traceback (most recent call last):
+    TypeError: make() got an unexpected keyword argument 'oob_fill'; did you mean oobfill?
+    """
+    names = inspect.signature(function).parameters.keys()
+
+    @functools.wraps(function)
+    def called(*args: Any, **keywords: Any) -> Any:
+        if not keywords.keys() <= names:
+            unknown = keywords.keys() - names
+            word = next(word for word in keywords if word in unknown)
+            name = _meant(word, names)
+            hint = f"; did you mean {name}{_ORDER.get(name, '')}?" if name else ""
+            said = f"{function.__name__}() got an unexpected keyword argument {word!r}{hint}"
+            raise TypeError(said)
+        return function(*args, **keywords)
+
+    return cast(F, called)
+
+
+def _meant(word: str, names: Collection[str]) -> str | None:
+    for name, others in _SYNONYMS.items():
+        if name in names and word in others.split():
+            return name
+    import difflib  # a millisecond that only a wrong name needs
+
+    near = difflib.get_close_matches(word, names, n=1, cutoff=0.75)
+    return near[0] if near else None
+
+
+def with_arguments_of(
+    model: Callable[P, object],
+) -> Callable[[Callable[[Any, dict[str, Any]], R]], Callable[P, R]]:
+    """Give a function the signature of `model`, but for what it returns.
+
+    The function itself has two parameters: the first argument, and a dict of all others, by name,
+    with the defaults filled in. Wrong calls raise the same TypeError as with the signature in full.
+
+    >>> def make(x, size=1, *, mode="a"): ...
+    >>> @with_arguments_of(make)
+    ... def check(x, options) -> bool:
+    ...     return x, options
+    >>> check(5, mode="b")
+    (5, {'size': 1, 'mode': 'b'})
+    >>> inspect.signature(check)
+    <Signature (x, size=1, *, mode='a') -> 'bool'>
+    """
+    signature = inspect.signature(model)
+    parameters = signature.parameters.values()
+    defaults = {p.name: p.default for p in parameters}
+    required = [p.name for p in parameters if p.default is p.empty]
+    positional = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+
+    def decorate(function: Callable[[Any, dict[str, Any]], R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def called(*args: P.args, **keywords: P.kwargs) -> R:
+            placed = dict(zip(positional, args, strict=False))
+            given = {**defaults, **placed, **keywords}
+            if (
+                len(args) > len(positional)
+                or len(given) > len(defaults)
+                or not placed.keys().isdisjoint(keywords)
+                or any(given[name] is inspect.Parameter.empty for name in required)
+            ):
+                _raise_as_python(model, function.__name__, *args, **keywords)
+            return function(given.pop(required[0]), given)
+
+        own = inspect.signature(function)
+        shown = signature.replace(return_annotation=own.return_annotation)
+        called.__signature__ = shown  # type: ignore[attr-defined]
+        called.__annotations__ = {**model.__annotations__, "return": shown.return_annotation}
+        return called
+
+    return decorate
+
+
+def _raise_as_python(
+    model: Callable[..., object], name: str, *args: Any, **keywords: Any
+) -> NoReturn:
+    """Raise what Python raises for arguments that do not fit `model`, but for `name`."""
+    try:
+        model(*args, **keywords)
+    except TypeError as error:
+        raise TypeError(str(error).replace(model.__name__, name, 1)) from None
+    raise AssertionError("the arguments fit")

@@ -15,7 +15,7 @@ from tma_dlpack.tables.enums import (
     TmaSwizzle,
 )
 from tma_dlpack.tables.errors import TmaUnsupportedError
-from tma_dlpack.tables.opaque import opaque, untraced
+from tma_dlpack.tables.public import opaque, untraced
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.storage import MapStorage
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tma_dlpack.checks.check import find_violations
+from tma_dlpack.checks.report import find_violations
 from tma_dlpack.checks.request import Request
 from tma_dlpack.dlpack import TensorView
-from tma_dlpack.tables.arguments import EncodeArguments, reverse
+from tma_dlpack.tables.arguments import FUNCTIONS, EncodeArguments, reverse
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.dtypes import DLDataType, data_type_of
 from tma_dlpack.tables.enums import DLDataTypeCode, c_name
@@ -111,13 +111,7 @@ inline CUtensorMap make_tensor_map(void* address) {{
 #: Map data types of wgmma operands; 8-bit integers and floats have maps of UINT8.
 _WGMMA_TYPES = ("FLOAT16", "BFLOAT16", "TFLOAT32", "UINT8")
 _WGMMA_SWIZZLES = ("none", "bytes32", "bytes64", "bytes128")
-
-#: Per kind: the driver's function and the CUDA version that has it.
-_FUNCTIONS = {
-    "tiled": ("cuTensorMapEncodeTiled", 12000),
-    "im2col": ("cuTensorMapEncodeIm2col", 12000),
-    "im2col_wide": ("cuTensorMapEncodeIm2colWide", 12080),
-}
+_IM2COL_WIDE_SINCE = 12080  # the version of CUDA; 12000 for the others
 
 
 def cpp(
@@ -177,7 +171,7 @@ def _is_libcudacxx_own(arguments: EncodeArguments, view: TensorView, request: Re
 
 def _driver_cpp(a: EncodeArguments) -> str:
     """Give C++ that makes the map with the driver's API."""
-    function, version = _FUNCTIONS[a.kind]
+    version = _IM2COL_WIDE_SINCE if a.kind == "im2col_wide" else 12000
     arrays = [
         ("cuuint64_t", "global_dim", a.global_dim),
         ("cuuint64_t", "global_strides", a.global_strides or (0,)),
@@ -190,7 +184,7 @@ def _driver_cpp(a: EncodeArguments) -> str:
     arrays.append(("cuuint32_t", "element_strides", a.element_strides))
     lines = [f"  const {c_type} {name}[] = {{{_list(v)}}};" for c_type, name, v in arrays]
     return _DRIVER.format(
-        function=function,
+        function=FUNCTIONS[a.kind],
         version=version,
         major=version // 1000,
         minor=version % 1000 // 10,

@@ -1,4 +1,4 @@
-"""What a map describes beside its bytes and address."""
+"""What a map describes beside its bytes and address; and what another address must be."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tma_dlpack import driver
 from tma_dlpack.dlpack import Layout, TensorView, judge, name_of
 from tma_dlpack.tables.arguments import KINDS, EncodeArguments
+from tma_dlpack.tables.dtypes import data_type_of, overrides_of
 from tma_dlpack.tables.enums import (
     TensorMapDataType,
     TensorMapIm2ColWideMode,
@@ -17,6 +18,8 @@ from tma_dlpack.tables.enums import (
     TmaOobFill,
     TmaSwizzle,
 )
+from tma_dlpack.tables.errors import TmaPreconditionError, Violation
+from tma_dlpack.tables.limits import ADDRESS_END
 from tma_dlpack.tables.targets import DEFAULT_TARGET, Target
 from tma_dlpack.tensor_map.storage import Call, MapStorage
 
@@ -115,7 +118,7 @@ def target_of(known: Any) -> Target:
 
 def describe(tensor_map: MapStorage) -> Description:
     """Describe a map that was made in C. Nothing is parsed or checked again."""
-    from tma_dlpack.checks.check import ids_of
+    from tma_dlpack.checks.report import ids_of
     from tma_dlpack.checks.request import Request
 
     assert tensor_map._call is not None
@@ -144,3 +147,65 @@ def describe(tensor_map: MapStorage) -> Description:
         asked_type=None if view is None or call.asked_type < 0 else _DATA_TYPES[call.asked_type],
     )
     return of_request(request, tensor_map._encoder)
+
+
+# -- another address -------------------------------------------------------------------------------
+
+
+def check_address(address: int, argument: str, alignment_bytes: int) -> None:
+    """Refuse an address that no map can have."""
+    if address % alignment_bytes == 0 and 0 < address < ADDRESS_END:
+        return
+    raise TmaPreconditionError(
+        Violation(
+            rule="ADDRESS_ALIGNED" if address % alignment_bytes else "ADDRESS_RANGE",
+            argument=argument,
+            found=f"the address is {address:#x}",
+            limit=f"it must be a multiple of {alignment_bytes} bytes, above 0 and below 2^57",
+            fix="pass a tensor that starts at such an address, for example x.clone() of torch",
+            source="CUDA driver API, cuTensorMapReplaceAddress; measured, H200",
+        )
+    )
+
+
+def differences(description: Description, view: TensorView) -> list[Violation]:
+    """Give one violation per difference between a tensor and the one that a map describes."""
+    from tma_dlpack.checks.parse import driver_layout  # the rules are imported when first needed
+
+    old, arguments = description.view, description.arguments
+    if old is not None and old.own is not None:
+        old = old.own
+    if old is not None:
+        pairs = [
+            ("shape", old.shape, view.shape),
+            ("strides", old.strides, view.strides),
+            ("dtype", str(old.dtype), str(view.dtype)),
+            ("device", str(old.device), str(view.device)),
+        ]
+    else:
+        dims, strides_bytes = driver_layout(view, arguments.data_type)
+        pairs = [
+            ("shape", arguments.global_dim, dims),
+            ("strides in bytes", arguments.global_strides, strides_bytes),
+            ("dtype", arguments.data_type.name, _type_name(arguments, view)),
+        ]
+    return [
+        Violation(
+            rule="ADDRESS_LAYOUT",
+            argument="tensor_or_int",
+            found=f"the tensor has {what} {new}",
+            limit=f"it must be {was}, as in the map",
+            fix="make a new map of this tensor with make_tma_descriptor(x, ...)",
+            source="CUDA driver API, cuTensorMapReplaceAddress",
+        )
+        for what, was, new in pairs
+        if was != new
+    ]
+
+
+def _type_name(arguments: EncodeArguments, view: TensorView) -> str:
+    """Name the map's data type if it fits the tensor's dtype, else the type that would."""
+    usual = data_type_of(view.dtype)
+    if arguments.data_type in (usual, *overrides_of(view.dtype)):
+        return arguments.data_type.name
+    return str(view.dtype) if usual is None else usual.name

@@ -12,12 +12,16 @@ from tma_dlpack.tables.coerce import bytes_of, integer_of, type_name
 from tma_dlpack.tables.enums import DataType, Interleave, OobFill, Swizzle
 from tma_dlpack.tables.errors import Advice, TmaPreconditionError, TmaUnsupportedError, refusal
 from tma_dlpack.tables.limits import MAP_BYTES
-from tma_dlpack.tables.opaque import opaque, untraced
-from tma_dlpack.tables.public import Drawn
-from tma_dlpack.tables.same_arguments import with_arguments_of
+from tma_dlpack.tables.public import Drawn, opaque, untraced, with_arguments_of
 from tma_dlpack.tables.targets import DERIVED_NAMES, Target
 from tma_dlpack.tensor_map.attributes import MapAttributes
-from tma_dlpack.tensor_map.storage import moved_bytes
+from tma_dlpack.tensor_map.storage import (
+    for_cuda_bindings,
+    for_torch,
+    moved_bytes,
+    no_bytes,
+    not_launchable,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -132,9 +136,7 @@ class TensorMap(MapAttributes, Drawn):
         return cls._make(None, None, address, raw, True, Description(arguments, known))
 
     def _refuse_bytes(self) -> bytes:
-        from tma_dlpack.tensor_map import interop
-
-        raise interop.no_bytes(self.target)
+        raise no_bytes(self.target)
 
     @property
     @untraced
@@ -148,11 +150,9 @@ class TensorMap(MapAttributes, Drawn):
 
     @opaque
     def _refuse_pointer(self) -> int:
-        from tma_dlpack.tensor_map import interop
-
         if not self._launchable:
-            raise interop.not_launchable(self.description.view, self._address)
-        raise interop.no_bytes(self.target)
+            raise not_launchable(self.description.view, self._address)
+        raise no_bytes(self.target)
 
     @opaque
     def numpy(self) -> NDArray[np.uint8]:
@@ -191,9 +191,7 @@ class TensorMap(MapAttributes, Drawn):
         attributes of the map. Raises `TmaUnsupportedError` as `ptr` does, and if torch is not
         imported.
         """
-        from tma_dlpack.tensor_map import interop
-
-        return interop.for_torch(self._shared_bytes())
+        return for_torch(self._shared_bytes())
 
     @opaque
     def as_cuda_bindings(self) -> Any:
@@ -201,11 +199,9 @@ class TensorMap(MapAttributes, Drawn):
 
         Raises `TmaUnsupportedError` as `ptr` does, and if cuda-bindings is not installed.
         """
-        from tma_dlpack.tensor_map import interop
-
         if not self._launchable:
             self._refuse_pointer()
-        return interop.for_cuda_bindings(bytes(self))
+        return for_cuda_bindings(bytes(self))
 
     # -- change ----------------------------------------------------------------------------------
 
@@ -249,7 +245,7 @@ class TensorMap(MapAttributes, Drawn):
         moved = self._accept_address(self, tensor_or_int)
         if moved is not None:
             return moved
-        from tma_dlpack.tensor_map.readdress import check_address, differences
+        from tma_dlpack.tensor_map.description import check_address, differences
 
         address = integer_of(tensor_or_int)
         if address is not None:
@@ -275,7 +271,7 @@ class TensorMap(MapAttributes, Drawn):
         As cuTensorMapReplaceAddress, which requires a multiple of 16 for every map [measured, H200,
         driver 580.159.04, 2026-11-20]. The caller keeps the memory alive.
         """
-        from tma_dlpack.tensor_map.readdress import check_address
+        from tma_dlpack.tensor_map.description import check_address
 
         check_address(address, "global_address", 16)
         return self._moved(address, True, self.description.of(None))
@@ -395,10 +391,10 @@ class TensorMap(MapAttributes, Drawn):
         >>> "tensormap.replace.tile.rank.shared::cta.b1024.b32" in zeroed.replace_cuda(rank=2)
         True
         """
-        from tma_dlpack.tensor_map import ptx_kernel, ptx_replace
+        from tma_dlpack.tensor_map import ptx_replace
 
         known = ptx_replace.read_replacements(self, changes)
-        return ptx_kernel.replace_kernel(known, self.target.name)
+        return ptx_replace.replace_kernel(known, self.target.name)
 
     @opaque
     def cpp(self) -> str:
@@ -463,7 +459,7 @@ class TensorMap(MapAttributes, Drawn):
     @opaque
     def advice(self) -> tuple[Advice, ...]:
         """Advice on the call that made the map, as in `Report.advice`; empty for decoded maps."""
-        from tma_dlpack.checks.check import advise
+        from tma_dlpack.checks.advice import advise
 
         return () if self.description.request is None else advise(self._accepted_request())
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 
+from tma_dlpack.tables.arguments import CORNERS
 from tma_dlpack.tables.bits import DERIVED, noted_bits
 from tma_dlpack.tables.coerce import aligned
-from tma_dlpack.tables.errors import COLUMNS, Advice, TmaUnsupportedError
+from tma_dlpack.tables.errors import COLUMNS, Advice, TmaUnsupportedError, wrapped
 from tma_dlpack.tables.limits import MAP_BYTES
 from tma_dlpack.tensor_map.attributes import MapAttributes
 
@@ -31,17 +32,14 @@ def map_text(tensor_map: MapAttributes, advice: Iterable[Advice] = ()) -> str:
         *([f"read from bytes by a layout {DERIVED}"] if tensor_map.is_derived else []),
     ]
     rows = [("row-major", "", "innermost first", ""), *map_rows(tensor_map)]
-    return "\n".join([*head, *_columns(rows), *map(_wrapped, remarks(tensor_map, advice))])
+    further = [wrapped(line, further="  ") for line in remarks(tensor_map, advice)]
+    return "\n".join([*head, *_columns(rows), *further])
 
 
 def remarks(tensor_map: MapAttributes, advice: Iterable[Advice]) -> tuple[str, ...]:
     """Return the advice on a description that may be wrong, and what bits beside a map's mean."""
     told = (f"advice: {a.found}; {a.limit}" for a in advice if a.rule in TOLD_WITH_THE_MAP)
     return (*told, *noted_bits(tensor_map._data or bytes(MAP_BYTES)))
-
-
-def _wrapped(line: str) -> str:
-    return textwrap.fill(line, COLUMNS, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def tile_line(tensor_map: MapAttributes) -> str:
@@ -70,7 +68,7 @@ def map_rows(tensor_map: MapAttributes) -> list[tuple[str, str, str, str]]:
     if a.kind == "tiled":
         rows.append(("box_sizes", _list(tensor_map.box_sizes), "box_dim", _list(a.box_dim)))
     else:
-        for name in ("pixel_box_lower_corner", "pixel_box_upper_corner"):
+        for name in CORNERS:
             corner = getattr(a, name)
             rows.append((name, _list(corner[::-1]), "the same, W first", _list(corner)))
         rows.append(("channels_per_pixel", f"{a.channels_per_pixel}", "", ""))

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tma_dlpack import driver
 from tma_dlpack.tables.errors import TmaUnsupportedError, refusal
-from tma_dlpack.tables.opaque import opaque
+from tma_dlpack.tables.public import opaque
 from tma_dlpack.verification.arena import Arena
 from tma_dlpack.verification.checks import CHECKS, Check, Outcome, run_case
 from tma_dlpack.verification.learning import Findings

@@ -18,7 +18,7 @@ from tma_dlpack.make.driver_words import (
 from tma_dlpack.tables.arguments import EncodeArguments, MapKind
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.verification.random_copies import ARENA_BYTES
+from tma_dlpack.verification.random_copies import ARENA_BYTES, keywords_of
 
 
 class Arena(AbstractContextManager["Arena"]):
@@ -69,19 +69,6 @@ ENCODERS: dict[MapKind, Callable[..., TensorMap]] = {
     "im2col": driver_encode_im2col,
     "im2col_wide": driver_encode_im2col_wide,
 }
-
-
-_COMMON = ("global_dim", "global_strides", "element_strides")
-_ENUMS = ("interleave", "swizzle", "l2_promotion", "oob_fill")
-_CORNERS = ("pixel_box_lower_corner", "pixel_box_upper_corner")
-_OF_KIND = {"tiled": ("box_dim",), "im2col": (*_CORNERS, "channels_per_pixel", "pixels_per_column")}
-
-
-def keywords_of(args: EncodeArguments) -> dict[str, Any]:
-    """Return the keyword arguments of the call for a tiled or im2col map, without the address."""
-    names = (*_COMMON, *_ENUMS, *_OF_KIND[args.kind])
-    first = {"tensor_data_type": args.data_type, "tensor_rank": args.rank}
-    return first | {name: getattr(args, name) for name in names}
 
 
 def written(kind: MapKind, keywords: Mapping[str, Any], target: Target, *more: str) -> str:

@@ -26,8 +26,7 @@ from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.verification import operands
 from tma_dlpack.verification.arena import ENCODERS, Arena, keywords_of, written
 from tma_dlpack.verification.changes import compare_change, random_change
-from tma_dlpack.verification.random_calls import random_call
-from tma_dlpack.verification.random_copies import Copy, random_copy, start_at_limits
+from tma_dlpack.verification.random_copies import Copy, random_call, random_copy, start_at_limits
 from tma_dlpack.verification.random_operands import random_matrices, random_product
 from tma_dlpack.verification.report import byte_difference
 

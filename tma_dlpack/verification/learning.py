@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tma_dlpack.checks.check import find_violations
 from tma_dlpack.checks.parse import read_driver_call
+from tma_dlpack.checks.report import find_violations
 from tma_dlpack.tables import bits
 from tma_dlpack.tables.arguments import EncodeArguments
 from tma_dlpack.tables.bits import FIELDS, fields_of

@@ -1,4 +1,8 @@
-"""Random copies that the hardware runs: maps in a small arena, coordinates in and around them."""
+"""Random copies that the hardware runs, and random calls of the driver's encoders.
+
+Copies have maps in a small arena, and coordinates in and around them. Calls reach limits and
+refusals: one step inside, on, and one step outside.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +16,15 @@ from tma_dlpack.copies.memory import reach_bytes
 from tma_dlpack.copies.reductions import REDUCTIONS
 from tma_dlpack.copies.request import MAX_OFFSET
 from tma_dlpack.geometry import CHUNK_BYTES
-from tma_dlpack.tables.arguments import EncodeArguments, MapKind
-from tma_dlpack.tables.dtypes import row
+from tma_dlpack.tables.arguments import CORNERS, EncodeArguments, MapKind
+from tma_dlpack.tables.dtypes import DATA_TYPES
 from tma_dlpack.tables.enums import TensorMapDataType, TmaInterleaveLayout, TmaOobFill, TmaSwizzle
-from tma_dlpack.tables.limits import SWIZZLE_SPAN_BYTES
+from tma_dlpack.tables.limits import (
+    ADDRESS_END,
+    MAX_BOX_BYTES,
+    STRIDE_BYTES_END,
+    SWIZZLE_SPAN_BYTES,
+)
 
 #: Global memory of all copies, bytes.
 ARENA_BYTES = 1 << 19
@@ -93,7 +102,7 @@ def random_map(
 ) -> EncodeArguments:
     """Return a map of a small tensor that the driver accepts; `kind` is tiled or im2col."""
     data_type = rng.choice(_ORDINARY) if data_type is None else data_type
-    oob_fill = TmaOobFill(row(data_type).is_float and rng.random() < 0.5)
+    oob_fill = TmaOobFill(DATA_TYPES[data_type].is_float and rng.random() < 0.5)
     interleave = TmaInterleaveLayout(rng.choice((0, 0, 0, 1, 2)))
     swizzle = TmaSwizzle(rng.randint(0, 3))
     options: dict[str, Any] = {"interleave": interleave, "swizzle": swizzle, "oob_fill": oob_fill}
@@ -210,3 +219,96 @@ def _on_16_bytes(coord: int, args: EncodeArguments) -> int:
     bits = args.type_row.element_bits
     step = math.lcm(128, bits) // bits
     return coord // step * step
+
+
+# -- calls -----------------------------------------------------------------------------------------
+
+
+_COMMON = ("global_dim", "global_strides", "element_strides")
+_ENUMS = ("interleave", "swizzle", "l2_promotion", "oob_fill")
+_OF_KIND = {"tiled": ("box_dim",), "im2col": (*CORNERS, "channels_per_pixel", "pixels_per_column")}
+
+
+def keywords_of(args: EncodeArguments) -> dict[str, Any]:
+    """Return the keyword arguments of the call for a tiled or im2col map, without the address."""
+    names = (*_COMMON, *_ENUMS, *_OF_KIND[args.kind])
+    first = {"tensor_data_type": args.data_type, "tensor_rank": args.rank}
+    return first | {name: getattr(args, name) for name in names}
+
+
+Call = dict[str, Any]
+
+_BOX = (0, 1, 255, 256, 257)
+_STRIDES = (0, 8, 16, 32, 48, *(STRIDE_BYTES_END - n for n in (32, 16, 0)))
+_EXTENTS = (0, 1, 2, *((1 << bits) + n for bits in (31, 32) for n in (-1, 0, 1)))
+_CORNER_ENDS = tuple(
+    end + n for bits in (4, 7, 15) for end in (-(1 << bits), 1 << bits) for n in (-1, 0)
+)
+#: Edges of the driver's ranges; both sides of each are drawn.
+EDGES: dict[str, tuple[Any, ...]] = {
+    "tensor_data_type": ("16U4_ALIGN8B", "16U4_ALIGN16B", "16U6_ALIGN16B"),
+    "global_address": (0, 8, 16, 32, *(ADDRESS_END - n for n in (32, 16, 0))),
+    "global_dim": _EXTENTS,
+    "global_strides": _STRIDES,
+    "box_dim": _BOX,
+    "element_strides": (0, 1, 7, 8, 9),
+    "swizzle": (4, 5, 6),
+    "oob_fill": (0, 1),
+    "pixel_box_lower_corner": _CORNER_ENDS,
+    "pixel_box_upper_corner": _CORNER_ENDS,
+    "channels_per_pixel": _BOX,
+    "pixels_per_column": (0, 1, 1023, 1024, 1025),
+}
+#: How often a value is drawn from the edges.
+_EDGE = 0.04
+
+
+def random_call(kind: MapKind, rng: Random) -> Call:
+    """Return the arguments of one `driver_encode_*` call, some of them refused."""
+    args = random_map(rng, "tiled" if kind == "tiled" else "im2col")
+    step = args.alignment_bytes
+    call = keywords_of(args) | {
+        "tensor_data_type": args.data_type.name,
+        "global_address": rng.randrange(step, 1 << rng.randint(10, 57), step),
+        "l2_promotion": rng.randint(0, 3),
+    }
+    for name in ("global_dim", "global_strides"):  # of any magnitude
+        call[name] = tuple(n << rng.choice((0, rng.randint(0, 16))) for n in call[name])
+    if rng.random() < 2 * _EDGE:
+        call |= _largest(rng, args)
+    for name, edges in EDGES.items():
+        if name in call:
+            call[name] = _with_edges(rng, call[name], edges)
+    if rng.random() < _EDGE:
+        call |= _of_rank(call, rng.choice((1, 2, 6)))
+    if kind == "im2col_wide":
+        for corner in CORNERS:
+            call[f"{corner}_width"] = (*call.pop(corner), 0)[0]
+        call["mode"] = rng.randint(0, 1)
+    return call
+
+
+def _largest(rng: Random, args: EncodeArguments) -> Call:
+    """Return the last extent of the tile at, and one above, the limit of 228 KB."""
+    *box, _ = args.box_dim or (args.channels_per_pixel, 0)
+    most = MAX_BOX_BYTES // (math.prod(box) * args.type_row.element_bytes) + rng.randint(0, 1)
+    if args.kind == "tiled":
+        return {"box_dim": (*box, min(most, 257))}
+    return {"pixels_per_column": min(most, 1025)}
+
+
+def _with_edges(rng: Random, value: Any, edges: tuple[Any, ...]) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_with_edges(rng, n, (*edges, n - 1, n + 1)) for n in value)
+    plain = int(value) if isinstance(value, int) else value
+    return rng.choice(edges) if rng.random() < _EDGE else plain
+
+
+def _of_rank(call: Call, rank: int) -> Call:
+    """Return the arguments that have an entry per dimension, cut short or repeated."""
+    fewer = {"global_strides": 1, "pixel_box_lower_corner": 2, "pixel_box_upper_corner": 2}
+    counts = {
+        name: max(rank - fewer.get(name, 0), 0) for name, v in call.items() if type(v) is tuple
+    }
+    resized = {name: ((call[name] or (32,)) * rank)[:count] for name, count in counts.items()}
+    return {"tensor_rank": rank} | resized

@@ -13,7 +13,7 @@ from tma_dlpack import geometry
 from tma_dlpack.consumer.descriptor import Major
 from tma_dlpack.consumer.instructions import K_STEP_BYTES, SPAN_BYTES
 from tma_dlpack.tables.arguments import EncodeArguments
-from tma_dlpack.tables.dtypes import row
+from tma_dlpack.tables.dtypes import DATA_TYPES
 from tma_dlpack.tables.enums import TensorMapDataType, TmaSwizzle
 
 Array = npt.NDArray[Any]
@@ -68,7 +68,7 @@ class Factor:
     @property
     def element_bytes(self) -> int:
         """Bytes of an element."""
-        return row(self.data_type).element_bytes
+        return DATA_TYPES[self.data_type].element_bytes
 
     @property
     def k_elements(self) -> int:
@@ -124,7 +124,7 @@ class Layout:
     @property
     def wide(self) -> int:
         """Elements of a row of the tile in one span."""
-        return self.row_bytes // row(self.data_type).element_bytes
+        return self.row_bytes // DATA_TYPES[self.data_type].element_bytes
 
     @property
     def coords(self) -> tuple[int, ...]:
@@ -240,7 +240,7 @@ def _layout(
     """Put a tile somewhere in and around a matrix that is larger or smaller than it."""
     if rows > 256 or columns > 256:
         return None
-    wide = row_bytes // row(data_type).element_bytes
+    wide = row_bytes // DATA_TYPES[data_type].element_bytes
     spans = columns + rng.randint(0, 2)
     pitch_bytes = spans * row_bytes + 16 * rng.choice((0, 0, 1, 5))
     height = min(rng.randint(1, 300), ROOM_BYTES // pitch_bytes)
@@ -257,9 +257,9 @@ def random_matrices(rng: Random, max_smem_bytes: int) -> Matrices:
     while True:
         data_type = rng.choice((_T.UINT8, _T.UINT16, _T.FLOAT16, _T.BFLOAT16, _T.UINT32))
         num = rng.choice((1, 2, 4))
-        transpose = row(data_type).element_bytes == 2 and rng.random() < 0.5
+        transpose = DATA_TYPES[data_type].element_bytes == 2 and rng.random() < 0.5
         swizzle = rng.choice(SWIZZLES)
-        widest = 256 * row(data_type).element_bytes
+        widest = 256 * DATA_TYPES[data_type].element_bytes
         most = widest if swizzle is TmaSwizzle.none else SPAN_BYTES[swizzle]
         row_bytes = 16 * rng.randint(1, most // 16)
         offset = 128 * rng.randint(0, MAX_OFFSET_UNITS)
@@ -270,6 +270,6 @@ def random_matrices(rng: Random, max_smem_bytes: int) -> Matrices:
         if layout is None or rows < 8 * down or chunks < right:
             continue
         if layout.end + 8 <= max_smem_bytes:
-            column = 16 * rng.randint(0, chunks - right) // row(data_type).element_bytes
+            column = 16 * rng.randint(0, chunks - right) // DATA_TYPES[data_type].element_bytes
             first_row = rng.randint(0, rows - 8 * down)
             return Matrices(layout, first_row, column, num, transpose)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import math
-import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, SupportsIndex, overload
@@ -15,13 +14,12 @@ from tma_dlpack.dlpack import TensorView, as_tensor_view
 from tma_dlpack.draw.reads import WARP
 from tma_dlpack.make import build
 from tma_dlpack.tables.coerce import aligned, counted, integer_of, shown, text_of
-from tma_dlpack.tables.dtypes import data_type_of, row
+from tma_dlpack.tables.dtypes import DATA_TYPES, data_type_of
 from tma_dlpack.tables.enums import DataType, Ints, Tensor, TensorMapDataType
-from tma_dlpack.tables.errors import COLUMNS, Finding, TmaPreconditionError, refusal, sealed
+from tma_dlpack.tables.errors import Finding, TmaPreconditionError, refusal, sealed, wrapped
 from tma_dlpack.tables.limits import INNER_BYTES
 from tma_dlpack.tables.meanings import parse
-from tma_dlpack.tables.opaque import opaque
-from tma_dlpack.tables.public import public
+from tma_dlpack.tables.public import opaque, public
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.verification.report import at_least
 from tma_dlpack.verification.tile_choices import (
@@ -149,14 +147,7 @@ class Suggestions(Sequence[Suggestion]):
 
 
 def _bullet(reason: str) -> str:
-    return textwrap.fill(
-        reason,
-        COLUMNS,
-        initial_indent="  - ",
-        subsequent_indent="    ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    return wrapped(reason, "  - ")
 
 
 @opaque
@@ -260,7 +251,7 @@ def suggest_view(
     asked = options.get("data_type")
     data_type = data_type_of(view.dtype) if asked is None else parse(TensorMapDataType, asked)
     assert data_type is not None  # or it had been among the findings
-    bits = row(data_type).element_bits
+    bits = DATA_TYPES[data_type].element_bits
     needless = _needless(extents, bits, view)
     if needless:
         return Suggestions(title, (), (needless,))

@@ -23,8 +23,7 @@ from tma_dlpack.tables.enums import (
 )
 from tma_dlpack.tables.errors import TmaUnsupportedError, refusal, sealed
 from tma_dlpack.tables.limits import MAX_BOX
-from tma_dlpack.tables.opaque import opaque
-from tma_dlpack.tables.public import Drawn, public
+from tma_dlpack.tables.public import Drawn, opaque, public
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.verification.pipeline import MAX_STAGES, Pipeline, Run, TiledCopy, fits
 from tma_dlpack.verification.report import at_least

@@ -24,10 +24,9 @@ from typing import Final, NamedTuple
 from tma_dlpack.checks.report import Report
 from tma_dlpack.cli import hexdump
 from tma_dlpack.cli.explain import results, sentences
-from tma_dlpack.cli.explain.blocks import Block, blocks_in
-from tma_dlpack.cli.explain.judge import REFUSED, RefusedCall, judge, refused_calls
+from tma_dlpack.cli.explain.judge import judge, judge_call, refused_calls
 from tma_dlpack.cli.explain.printed import printed_arguments
-from tma_dlpack.cli.explain.read import Lines, plain, streams_of
+from tma_dlpack.cli.explain.read import Block, Lines, blocks_in, plain, streams_of
 from tma_dlpack.cli.explain.words import PrintedArguments, arguments_of
 from tma_dlpack.tables.coerce import bytes_of, counted, shown, text_of
 from tma_dlpack.tables.errors import (
@@ -39,8 +38,7 @@ from tma_dlpack.tables.errors import (
     sealed,
 )
 from tma_dlpack.tables.limits import MAP_BYTES
-from tma_dlpack.tables.opaque import opaque
-from tma_dlpack.tables.public import public
+from tma_dlpack.tables.public import opaque, public
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
 
@@ -181,50 +179,48 @@ _MAY_BELONG: Final = re.split(
 )
 
 
-def _printed(log: _Log, target: Target) -> Iterator[_Encode]:
+def _printed(log: _Log, target: Target) -> list[_Encode]:
     """Return the encodes whose arguments are printed; add remarks on blocks that are not read."""
-    refused = refused_calls(log.text) if REFUSED in log.text else ()
-    calls = {log.line_at(place): call for place, call in refused}
+    calls = {log.line_at(call.start()): call for call in refused_calls(log.text)}
     mixed: list[Block] = []
+    whole: list[_Encode] = []
+    cut: list[_Encode] = []
     for block in blocks_in(streams_of(log.numbered)):
-        if block.fault == "mixed":
+        if block.is_mixed:
             mixed.append(block)
             continue
         arguments, remarks = printed_arguments(block)
-        report, why = _report(arguments, calls.get(block.first_line), target)
-        where = f"lines {block.first_line}-{block.last_line}"
-        if block.fault == "cut":
-            log.notes.append(_cut_note(where, arguments, report))
-        elif arguments.shown():
-            if len(log.notes) < MOST_NOTES:
-                log.notes += [f"{where}: {remark}" for remark in remarks]
-            log.notes += [f"line {block.first_line}: {why}"] if why else []
-            yield _Encode(block.first_line, arguments, report)
+        call = calls.get(block.first_line)
+        is_whole = call is not None and not arguments.missing()
+        report = judge_call(call, arguments, target) if is_whole else _judged(arguments, target)
+        why = call["why"] if is_whole else None
+        if len(log.notes) < MOST_NOTES:
+            where = f"lines {block.first_line}-{block.last_line}"
+            log.notes += [f"{where}: {remark}" for remark in remarks]
+        log.notes += [f"line {block.first_line}: {why}"] if why else []
+        encode = _Encode(block.first_line, arguments, report)
+        if block.shows_arguments and arguments.shown():
+            (cut if block.is_cut else whole).append(encode)
     if mixed:
         log.is_mixed = True
         first, last = min(b.first_line for b in mixed), max(b.last_line for b in mixed)
         around = [line for n, line in log.numbered if first - 12 <= n <= last + 12]
         log.notes.append(results.mixed_note((first, last), log.text, "\n".join(around)))
+    if whole:  # of one that is cut off beside it, a note is enough
+        log.notes += [_cut_note(encode) for encode in cut]
+    return whole or cut
 
 
-def _report(
-    read: PrintedArguments, call: RefusedCall | None, target: Target
-) -> tuple[Report, str | None]:
-    """Return the verdict on an encode, and what the line of our own header adds."""
-    if call is not None and not read.missing():
-        return call.report(read, target), call.why
-    how = (read.printed_by, *sorted(read.implied.items()), *read.inferred)
-    return judge(read, how, target), None
-
-
-def _cut_note(where: str, read: PrintedArguments, report: Report) -> str:
-    """Return that a printout is cut off, what it shows, and which rules that breaks."""
-    broken = "; ".join(f"{v.found}; {v.limit} ({v.rule}; fix: {v.fix})" for v in report.violations)
-    if not read.shown():
-        return f"{where}: the printout is cut off before its first argument; paste the rest"
-    return f"{where}: the printout is cut off. It shows {read}. " + (
-        f"Of that: {broken}" if broken else "No rule is broken by that; paste the rest."
+def _cut_note(encode: _Encode) -> str:
+    """Return what a printout that is cut off shows, and which rules that breaks."""
+    broken = "; ".join(f"{v.found}; {v.limit} ({v.rule})" for v in encode.report.violations)
+    return (
+        f"line {encode.line}: cut off, it shows {encode.arguments}; {broken or 'no rule is broken'}"
     )
+
+
+def _judged(read: PrintedArguments, target: Target) -> Report:
+    return judge(read, (read.printed_by, *sorted(read.implied.items()), *read.inferred), target)
 
 
 def _dumped(log: _Log, target: Target) -> Iterator[_Encode]:
@@ -246,7 +242,7 @@ def _dumped(log: _Log, target: Target) -> Iterator[_Encode]:
             lines=(line, line),
             **{name: getattr(tensor_map, name) for name in arguments_of(tensor_map.kind)},
         )
-        yield _Encode(line, arguments, _report(arguments, None, target)[0])
+        yield _Encode(line, arguments, _judged(arguments, target))
 
 
 def _checked(log: _Log) -> Iterator[_Encode]:

@@ -13,13 +13,11 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Final
 
-from tma_dlpack.checks.check import find_violations
 from tma_dlpack.checks.parse import read_driver_call
-from tma_dlpack.checks.report import Report
+from tma_dlpack.checks.report import Report, find_violations
 from tma_dlpack.checks.words import OF_DRIVER
-from tma_dlpack.cli.explain.blocks import CALL_NAMES
 from tma_dlpack.cli.explain.words import COLUMN, Entries, PrintedArguments
 from tma_dlpack.dlpack import Layout, TensorView
 from tma_dlpack.dlpack import judge as judge_layout
@@ -27,21 +25,15 @@ from tma_dlpack.make.build import check_view
 from tma_dlpack.tables.dtypes import DATA_TYPES, data_type_of
 from tma_dlpack.tables.enums import TensorMapDataType, TmaInterleaveLayout
 from tma_dlpack.tables.errors import Advice, TmaPreconditionError, Violation
-from tma_dlpack.tables.limits import INNER_BYTES, MAX_ELEM_STRIDE, STRIDE_BYTES_END
+from tma_dlpack.tables.limits import INNER_BYTES, MAX_ELEM_STRIDE, MAX_RANK
 from tma_dlpack.tables.targets import Target
 
-_ALIGNED = 1 << 32  # an address that no rule minds
 _ENTRY = re.compile(r"(\w+)\[(\d)\]")
-_CALL_NAMES = {ours: call for call, ours in CALL_NAMES.items()}
+_CALL_NAMES = {"data_type": "tensor_data_type", "rank": "tensor_rank"}
 #: Values that no rule minds, for arguments that are not shown.
 _HARMLESS = {
-    "tensor_data_type": 0,
-    "interleave": 0,
-    "swizzle": 0,
-    "l2_promotion": 0,
-    "oob_fill": 0,
-    "global_address": _ALIGNED,
-    "pixels_per_column": 1,
+    **dict.fromkeys(("tensor_data_type", "interleave", "swizzle", "l2_promotion", "oob_fill"), 0),
+    **{"global_address": 1 << 32, "pixels_per_column": 1, "mode": 0},
 }
 
 
@@ -90,21 +82,17 @@ def _calls(read: PrintedArguments) -> Iterator[dict[str, Any]]:
     """Return the driver calls that could have printed this: each type, each interleave layout."""
     types: list[Any] = [read.data_type]
     if read.data_type is None:
-        size = read.element_bytes
-        fitting = [
-            t for t in TensorMapDataType if size is None or DATA_TYPES[t].element_bits == size * 8
-        ]
-        types = [t for t in fitting if not DATA_TYPES[t].is_packed] or fitting or [0]
+        bits = read.element_bytes and read.element_bytes * 8
+        types = [t for t in TensorMapDataType if bits in (None, DATA_TYPES[t].element_bits)]
+        types = [t for t in types if not DATA_TYPES[t].is_packed] or types or [0]
     options = (read.element_strides, read.swizzle, read.l2_promotion, read.oob_fill)
-    layouts = [*map(int, TmaInterleaveLayout)]
-    if read.interleave is not None:
-        layouts = [read.interleave]
-    elif "interleave" in read.implied:
-        layouts = [read.implied["interleave"]]
-    elif read.printed_by == "CUTLASS" and not any(shown is not None for shown in options):
-        layouts = [0]  # it always passes none, and the lines behind the box were not pasted
+    layout = read.implied.get("interleave") if read.interleave is None else read.interleave
+    if layout is None and read.printed_by == "CUTLASS" and options == (None,) * len(options):
+        layout = 0  # it always passes none, and the lines behind the box were not pasted
+    layouts = [*map(int, TmaInterleaveLayout)] if layout is None else [layout]
     for data_type, layout in itertools.product(types, layouts):
-        yield _filled(read, {**read.implied, "interleave": layout}, data_type)
+        given = {**read.implied, "interleave": layout, "tensor_data_type": int(data_type)}
+        yield _filled(read, given)
 
 
 def _violations(kind: Any, call: dict[str, Any], target: Target) -> list[Violation]:
@@ -118,51 +106,40 @@ def _violations(kind: Any, call: dict[str, Any], target: Target) -> list[Violati
     return unreadable + _violations(kind, {**call, **harmless}, target)
 
 
-def _filled(read: PrintedArguments, given: Mapping[str, int], data_type: Any) -> dict[str, Any]:
+def _filled(read: PrintedArguments, given: Mapping[str, int]) -> dict[str, Any]:
     """Return the arguments of a call, with harmless values for those that are not shown."""
-    rank = read.rank
-    if rank is None:
-        strides = 0 if read.global_strides is None else len(read.global_strides) + 1
-        rank = max(strides, len(read.global_dim or ()), len(read.box_dim or ()))
-        rank = rank or (1 if read.kind == "tiled" else 3)
+    strides = () if read.global_strides is None else (0, *read.global_strides)
+    lengths = [len(shown or ()) for shown in (strides, read.global_dim, read.box_dim)]
+    rank = (max(lengths) or (1 if read.kind == "tiled" else 3)) if read.rank is None else read.rank
     count = min(max(rank, 0), 16)
+    data_type = given["tensor_data_type"]
     row = DATA_TYPES[data_type] if 0 <= data_type < len(DATA_TYPES) else None
     unit = 128 if row is None or row.is_packed else INNER_BYTES * 8 // row.element_bits
-
-    def option(name: str) -> int:
-        shown = getattr(read, name, None)
-        return int(shown if shown is not None else given.get(name, _HARMLESS[name]))
-
     step = given.get("element_strides", MAX_ELEM_STRIDE)  # the largest: it makes a box small
-    call: dict[str, Any] = {
-        "tensor_data_type": int(data_type),
+    spatial = (0,) * (1 if read.kind == "im2col_wide" else max(0, count - 2))
+    lower, upper = read.pixel_box_lower_corner, read.pixel_box_upper_corner
+    call = {**_HARMLESS, "channels_per_pixel": unit, **given}
+    call |= {name: value for name, value in read.shown().items() if name in call}
+    low = _entries(lower, _entries(upper, spatial))
+    high = _entries(upper, _entries(lower, spatial))
+    return {
+        **call,
         "tensor_rank": rank,
-        "global_address": option("global_address"),
         "global_dim": _entries(read.global_dim, (1,) * count),
         "global_strides": _entries(read.global_strides, (0,) * (count - 1)),
         "element_strides": _entries(read.element_strides, (step,) * count),
-        **{name: option(name) for name in ("swizzle", "l2_promotion", "oob_fill")},
-        "interleave": int(given["interleave"]),
+        "box_dim": _entries(read.box_dim, (unit, *(1,) * (count - 1))[:count]),
+        "pixel_box_lower_corner": low,
+        "pixel_box_upper_corner": high,
+        "pixel_box_lower_corner_width": low[:1] and low[0],
+        "pixel_box_upper_corner_width": high[:1] and high[0],
     }
-    if read.kind == "tiled":
-        return {**call, "box_dim": _entries(read.box_dim, (unit, *(1,) * (count - 1))[:count])}
-    channels = read.channels_per_pixel
-    call["channels_per_pixel"] = unit if channels is None else channels
-    call["pixels_per_column"] = option("pixels_per_column")
-    lower, upper = read.pixel_box_lower_corner, read.pixel_box_upper_corner
-    spatial = (0,) * max(0, count - 2 if read.kind == "im2col" else 1)
-    low, high = _entries(lower, _entries(upper, spatial)), _entries(upper, _entries(lower, spatial))
-    if read.kind == "im2col":
-        return {**call, "pixel_box_lower_corner": low, "pixel_box_upper_corner": high}
-    wide = {"pixel_box_lower_corner_width": low[0], "pixel_box_upper_corner_width": high[0]}
-    return {**call, **wide, "mode": 0}
 
 
 def _entries(shown: Entries | None, harmless: tuple[int, ...]) -> tuple[int, ...]:
     """Return the entries that are shown, and harmless ones for the rest."""
-    shown = shown or ()
-    values = [h if s is None else s for s, h in itertools.zip_longest(shown, harmless)]
-    return tuple(0 if v is None else v for v in values)
+    pairs = itertools.zip_longest(shown or (), harmless)
+    return tuple((h or 0) if s is None else s for s, h in pairs)
 
 
 # -- words ----------------------------------------------------------------------------------------
@@ -175,13 +152,11 @@ def _explained(violation: Violation, read: PrintedArguments) -> Violation:
         return violation
     place = int(entry[2])
     found, fix = violation.found, violation.fix
-    stride = read.global_strides[place] if place < len(read.global_strides) else None
-    overflow = _overflow(stride)
+    overflow = _overflow((*read.global_strides, *(None,) * MAX_RANK)[place])
     if overflow:
         found += f" ({overflow})"
         fix = f"compute the stride in 64 bits; {fix}"
-    dims = read.global_dim or ()
-    if place + 1 < len(dims) and dims[place + 1] == 1:
+    if (read.global_dim or ())[place + 1 : place + 2] == (1,):
         found += f", the stride of dimension {place + 1}, which has extent 1 and never uses it"
         fix = (
             "pass any multiple of 16 bytes below 2^40 for it, such as the bytes that the inner "
@@ -199,12 +174,10 @@ def _overflow(stride: int | None) -> str:
     >>> _overflow(2305843007066210304)
     '2^61 - 2147483648: a negative stride, as a 32-bit product that overflowed gives it'
     """
-    if stride is None or stride < STRIDE_BYTES_END:
-        return ""
+    came = "a negative stride, as a 32-bit product that overflowed gives it"
     for bits in (61, 64):
-        under = (1 << bits) - stride
+        under = (1 << bits) - (stride or 0)
         if 0 < under <= 1 << 42:
-            came = "a negative stride, as a 32-bit product that overflowed gives it"
             return f"2^{bits} - {under}: {came}"
     return ""
 
@@ -229,50 +202,35 @@ def _advice(read: PrintedArguments) -> tuple[Advice, ...]:
 # -- the line that tma_dlpack_make.hpp throws: it has the tensor, so the whole call is checked ----
 
 _NUMBERS = r"\{(-?\d+(?:, -?\d+)*)?\}"
-REFUSED = "tma_dlpack: refused: "
-_LINE = re.compile(
-    rf"{REFUSED}cuTensorMapEncode\w+\([^\n]*?\); rules=(?P<rules>[\w+]+); "
+_REFUSED: Final = re.compile(
+    r"tma_dlpack: refused: cuTensorMapEncode\w+\([^\n]*?\); rules=([\w+]+); "
     rf"tensor: dtype={_NUMBERS}, device={_NUMBERS}(?:, shape={_NUMBERS})?(?:, strides={_NUMBERS})?"
     r"(?:; (?P<why>[^\n]*?))?; python -m tma_dlpack explain says why"
 )
-
-
 _OPTIONS = ("elem_strides", "interleave_layout", "swizzle", "l2_fetch_size", "oobfill")
 
 
-class RefusedCall(NamedTuple):
-    """A call of ``tma_dlpack::make_tma_descriptor`` that threw."""
-
-    rules: str
-    layout: Layout
-    why: str | None
-
-    def report(self, read: PrintedArguments, target: Target) -> Report:
-        """Check the call as `check_tma_descriptor` would; `read` holds its driver's arguments."""
-        try:
-            view = TensorView(read.global_address or 0, *judge_layout(self.layout), "DLTensor")
-        except TmaPreconditionError as error:
-            return Report(error.violations)
-        given: dict[str, Any] = {"rules": self.rules, "target": target}
-        for name in _OPTIONS + (("box_sizes",) if read.kind == "tiled" else COLUMN):
-            value = getattr(read, OF_DRIVER.get(name, name))
-            given[name] = value[::-1] if isinstance(value, tuple) else value
-        own_type = data_type_of(view.dtype)
-        given["data_type"] = None if read.data_type == own_type else read.data_type
-        if read.kind == "tiled":
-            given |= {"allow": (), "shape": None, "strides": None, "offset": 0}
-        return check_view(read.kind, view, given)
+def refused_calls(text: str) -> Iterator[re.Match[str]]:
+    """Return the lines that ``tma_dlpack::make_tma_descriptor`` threw."""
+    return _REFUSED.finditer(text) if "tma_dlpack: refused: " in text else iter(())
 
 
-def refused_calls(text: str) -> Iterator[tuple[int, RefusedCall]]:
-    """Return the place of each such line in a text, and its call."""
-    for found in _LINE.finditer(text):
-        rules, dtype, device, shape, strides, why = found.groups()
-        codes = (*_integers(device), *_integers(dtype))
-        sizes, steps = _integers(shape), None if strides is None else _integers(strides)
-        if len(codes) == 5 and (steps is None or len(steps) == len(sizes)):
-            yield found.start(), RefusedCall(rules, Layout(*codes, 0, sizes, steps), why)
-
-
-def _integers(text: str | None) -> tuple[int, ...]:
-    return tuple(map(int, text.split(", "))) if text else ()
+def judge_call(line: re.Match[str], read: PrintedArguments, target: Target) -> Report:
+    """Check a refused call as `check_tma_descriptor` would; `read` holds its driver's arguments."""
+    rules, *lists = line.groups()[:-1]
+    dtype, device, shape, strides = (tuple(map(int, n.split(", "))) if n else () for n in lists)
+    if len(dtype) != 3 or len(device) != 2 or len(strides) not in (0, len(shape)):
+        return judge(read, (), target)
+    layout = Layout(*device, *dtype, 0, shape, None if lists[-1] is None else strides)
+    try:
+        view = TensorView(read.global_address or 0, *judge_layout(layout), "DLTensor")
+    except TmaPreconditionError as error:
+        return Report(error.violations)
+    given: dict[str, Any] = {"rules": rules, "target": target}
+    for name in _OPTIONS + (("box_sizes",) if read.kind == "tiled" else COLUMN):
+        value = getattr(read, OF_DRIVER.get(name, name))
+        given[name] = value[::-1] if isinstance(value, tuple) else value
+    given["data_type"] = None if read.data_type == data_type_of(view.dtype) else read.data_type
+    if read.kind == "tiled":
+        given |= {"allow": (), "shape": None, "strides": None, "offset": 0}
+    return check_view(read.kind, view, given)

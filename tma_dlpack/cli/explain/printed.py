@@ -11,8 +11,7 @@ from itertools import accumulate
 from operator import mul
 from typing import Any, Final
 
-from tma_dlpack.cli.explain.blocks import Block, form_of
-from tma_dlpack.cli.explain.read import Field
+from tma_dlpack.cli.explain.read import Block, Field, form_of
 from tma_dlpack.cli.explain.words import (
     ARRAYS,
     COLUMN,
@@ -38,7 +37,7 @@ _BY_DIMENSION: Final = ("global_dim", "box_dim", "element_strides")
 def printed_arguments(block: Block) -> tuple[PrintedArguments, list[str]]:
     """Return the driver's arguments that a block shows, and remarks on what was not read."""
     form = form_of(block)
-    fields = {name: _chosen(found, block, form) for name, found in block.fields.items()}
+    fields = {name: _chosen(name, block, form) for name in block.arguments()}
     numbers = {
         name: found.value.numbers[0]
         for name, found in fields.items()
@@ -51,7 +50,9 @@ def printed_arguments(block: Block) -> tuple[PrintedArguments, list[str]]:
     if numbers.get("swizzle_base") == 32:  # DeepGEMM prints the atom of a swizzle beside it
         members["swizzle"] = TmaSwizzle.bytes128_atom_32B
     lists = _Lists(block, form, fields, numbers, members["data_type"])
-    faulty = {f.word for f in block.all_fields() if f.value.fault not in ("", "address")}
+    if block.is_cut:
+        lists.notes.append("the printout is cut off; paste the rest")
+    faulty = {f.word for f in block.fields if f.value.fault not in ("", "address", "cut")}
     if faulty:
         why = "a number of it is masked, broken or in another unit"
         lists.notes.append(f"not read, for {why}: {', '.join(sorted(faulty))}")
@@ -66,42 +67,38 @@ def printed_arguments(block: Block) -> tuple[PrintedArguments, list[str]]:
         element_bytes=lists.element_bytes,
         printed_by=form.name,
         lines=(block.first_line, block.last_line),
-        implied={n: v for n, v in form.implied.items() if n not in block.fields},
-        inferred=("rank",) if lists.infers_rank else (),
+        implied={n: v for n, v in form.implied.items() if n not in fields},
+        inferred=("rank",) if "rank" not in numbers or lists.infers_rank else (),
         **members,
         **({"box_dim": values["box_dim"]} if kind == "tiled" else _column(kind, lists, numbers)),
     )
     return read, lists.notes
 
 
-def _chosen(named: list[Field], block: Block, form: Form) -> Field | None:
+def _chosen(name: str, block: Block, form: Form) -> Field | None:
     """Return the field of an argument; None where two differ, or it is a line of something else."""
-    own = [f for f in named if f.strong or not form.words or f.word in form.words]
-    if not block.is_call:  # a weak word must look as the others do
-        others = [f for f in block.all_fields() if f not in named and (f.strong or form.words)]
-        marks = {_looks(f) for f in others if f.argument in ARRAYS} or {_looks(f) for f in others}
-        brackets = {_bracket(f) for f in others if f.value.is_list}
-
-        def fits(f: Field) -> bool:
-            if form.words:
-                return not (f.value.is_list and brackets) or _bracket(f) in brackets
-            return _looks(f) in marks or f.value.word.startswith("CU_")
-
-        own = [f for f in own if f.strong or fits(f)]
-    own = [f for f in own if f.strong] or own
+    own = [f for f in block.fields if f.argument == name and f.place is None]
+    strong = [f for f in own if f.strong]
+    if not strong:
+        others = [f for f in block.fields if f.argument != name and (f.strong or form.words)]
+        own = [f for f in own if _is_alike(f, others, form)]
+    own = strong or own
     return own[0] if own and all(f.value[:3] == own[0].value[:3] for f in own) else None
 
 
-def _looks(found: Field) -> tuple[str, bool, bool]:
-    return found.separator, found.word.islower(), found.follows in tuple("\"'`")
-
-
-def _bracket(found: Field) -> str:
-    return found.value.style[:1] if found.value.style[:1] in tuple("([{<") else ""
+def _is_alike(found: Field, others: list[Field], form: Form) -> bool:
+    """Return whether a weak word looks as the other words of its printout do."""
+    if form.words:
+        brackets = {f.value.bracket for f in others if f.value.is_list}
+        fits = not (found.value.is_list and brackets) or found.value.bracket in brackets
+        return found.word in form.words and fits
+    marks = [f for f in others if f.argument in ARRAYS] or others
+    looks = {(f.sign, f.word.islower()) for f in marks}
+    return (found.sign, found.word.islower()) in looks or found.value.word.startswith("CU_")
 
 
 def _kind(block: Block) -> MapKind:
-    shown = block.fields.keys()
+    shown = block.arguments()
     if "pixel_box_lower_corner_width" in shown or "im2colwide" in block.heading.lower():
         return "im2col_wide"
     return "im2col" if set(COLUMN) & shown or "m2col" in block.heading else "tiled"
@@ -140,24 +137,23 @@ class _Lists:
         data_type: Any,
     ) -> None:
         self.block, self.form, self.fields = block, form, fields
+        self.entries = {f.argument for f in block.fields if f.place is not None}
         self.notes: list[str] = []
         size = numbers.get("element_bytes")
         self.element_bytes: int | None = size if size in (1, 2, 4, 8) else None
-        self.bits = self.element_bytes and self.element_bytes * 8
+        self.size = self.element_bytes
         if isinstance(data_type, TensorMapDataType):
-            self.bits = DATA_TYPES[data_type].element_bits
+            self.size = DATA_TYPES[data_type].element_bits // 8 or None
         self.rank: int | None = numbers.get("rank")
         self.values: dict[str, Entries] = {name: self._shown(name) for name in sorted(ARRAYS)}
         self._read_entries()
-        lengths = {len(self.values[name]) for name in _BY_DIMENSION if self.values[name]}
-        self.garbage = form.garbage and lengths <= {MAX_RANK}
         self._find_rank()
         if self.rank is None or not 0 < self.rank <= 2 * MAX_RANK:
             self.values["global_strides"] = ()
             return
-        self._fit_strides(self.rank)
+        self.values["global_strides"] = self._strides(self.rank)
         for name in _BY_DIMENSION:
-            self._fit(name, self.rank)
+            self.values[name] = self._fitted(name, self.rank)
 
     def _shown(self, name: str) -> Entries:
         """Return a list as printed at one place, if it can be trusted."""
@@ -169,204 +165,174 @@ class _Lists:
             self.notes.append(
                 f"{shown.word} shows {address} in place of the list: print its entries"
             )
-        lists = [f.value for f in self.block.all_fields() if f.value.is_list and not f.value.fault]
-        if "grouped" in shown.value.style and not any(v.style.endswith(",") for v in lists):
-            return self._refuse(name, "may have a separator of thousands")
+        tight = any(f.value.style.endswith(",") for f in self.block.fields if not f.value.fault)
+        if "grouped" in shown.value.style and not tight:
+            return self._refused(name, "may have a separator of thousands")
         return () if shown.value.fault else shown.value.numbers
 
-    def _refuse(self, name: str, why: str) -> Entries:
+    def _refused(self, name: str, why: str) -> Entries:
         shown = self.fields.get(name)
         self.notes.append(f"{shown.word if shown else name} {why}: not read")
         return ()
 
     def _read_entries(self) -> None:
         """Read entries printed by themselves, as ``name[0] = 64``, counted from 0 or from 1."""
-        entries = {
-            name: {_index(place): f for place, f in found.items()}
-            for name, found in self.block.entries.items()
-        }
-        first = min((i for found in entries.values() for i in found if i >= 0), default=0)
-        last = max((max(found) for n, found in entries.items() if n in _BY_DIMENSION), default=0)
-        for name, found in entries.items():
-            if first not in (0, self.rank == last) or min(found) < 0 or max(found) > 2 * MAX_RANK:
-                self.values[name] = self._refuse(name, "has entries whose numbers start nowhere")
-                continue
-            values: list[int | None] = [None] * (max(found) + 1 - first)
-            for i, shown in found.items():
-                good = not shown.value.fault and len(shown.value.numbers) == 1
-                values[i - first] = shown.value.numbers[0] if good else None
-            self.values[name] = tuple(values)
+        found: dict[str, dict[int, int | None]] = {name: {} for name in sorted(self.entries)}
+        for f in self.block.fields:
+            if f.place is not None:
+                is_read = not f.value.fault and len(f.value.numbers) == 1
+                found[f.argument][_index(f.place)] = f.value.numbers[0] if is_read else None
+        first = min((i for places in found.values() for i in places if i >= 0), default=0)
+        last = max((max(found[name]) for name in _BY_DIMENSION if name in found), default=0)
+        for name, places in found.items():
+            if first not in (0, self.rank == last) or min(places) < 0 or max(places) > 2 * MAX_RANK:
+                self.values[name] = self._refused(name, "has entries whose numbers start nowhere")
+            else:
+                self.values[name] = tuple(places.get(i) for i in range(first, max(places) + 1))
 
     # -- how many dimensions ---------------------------------------------------------------------
 
     def _could_have(self, name: str, rank: int) -> bool:
         """Return whether a list could be that of a rank: as long, or five with padding."""
         values = self.values[name]
-        padding = self.garbage or all(v in (0, 1, None) for v in values[rank:])
+        padding = self.form.garbage or all(v in (0, 1, None) for v in values[rank:])
         return len(values) == rank or (len(values) == MAX_RANK >= rank and padding)
 
     def _find_rank(self) -> None:
         """Compare the printed rank with the lists; infer one that is not printed."""
-        limit = max(MAX_RANK, self.rank or 0)
-        whole = [n for n in _BY_DIMENSION if n not in self.block.entries]
-        lengths = [len(self.values[n]) for n in whole if 0 < len(self.values[n]) <= limit]
-        rank = self.rank
-        trusted = self.block.is_call or self.form.garbage
-        if rank is not None and len(set(lengths)) == 1 and not trusted:
-            rank = rank if any(self._could_have(name, rank) for name in whole) else None
-        self.rank = None if (rank or 0) > MAX_RANK and rank not in lengths else rank
+        whole = [n for n in _BY_DIMENSION if n not in self.entries and self.values[n]]
+        strides = self.values["global_strides"]
+        trusted = self.form.garbage or not whole
+        fits = {r: sum(self._could_have(n, r) for n in whole) for r in range(1, MAX_RANK + 1)}
+        printed = self.rank
+        if printed is not None and (trusted or fits.get(printed) or _varies(self.values, whole)):
+            self.rank = printed if printed <= MAX_RANK or not whole else None
+        else:
+            self.rank = None  # not printed, or that of a logger, as in "rank: 9"
         self.infers_rank = self.rank is None
         if self.rank is not None:
             return
-        if set(lengths) == {MAX_RANK}:
-            self.rank = None if self.garbage else self._without_padding()
-            if self.garbage:  # which entries are, is not known: those of dimension 0 are not
-                self.values = {n: v[: n != "global_strides"] for n, v in self.values.items()}
-        elif lengths:
-            self.rank = max(lengths, key=lengths.count)
-            if len(set(lengths)) > 1 and lengths.count(self.rank) == 1:  # nothing shows which
-                self.rank, self.values = None, dict.fromkeys(self.values, ())
-        else:
+        if whole and self.form.garbage:  # which entries are the map's is not known: the first are
+            self.values = {n: v[: n != "global_strides"] for n, v in self.values.items()}
+            return
+        if not whole:
             self.rank = max(len(self.values[name]) for name in _BY_DIMENSION) or None
+            return
+        for rank in (r for r in fits if len(strides) in (MAX_RANK - 1, MAX_RANK)):
+            if any(strides[rank + len(strides) - MAX_RANK :]):
+                fits[rank] = 0  # these strides are not padding
+        self.rank = max(fits, key=lambda r: (fits[r], -r))
+        if fits[self.rank] < min(2, len(whole)):  # nothing shows which
+            self.rank, self.values = None, dict.fromkeys(self.values, ())
 
-    def _without_padding(self) -> int:
-        """Return the rank less trailing dimensions of extent, box and stride that only pad."""
-        dims, box = self.values["global_dim"], self.values["box_dim"]
-        strides = self.values["global_strides"]
-        first = max(0, len(strides) - MAX_RANK + 1)  # 1 where the size of an element stands first
-        rank = MAX_RANK
-        while rank > 1:
-            entries = {*dims[rank - 1 : rank], *box[rank - 1 : rank]}
-            stride = strides[first + rank - 2 :][:1]
-            if entries not in ({0}, {1}) or stride not in ((), (0,)):
-                break
-            rank -= 1
-        return rank
-
-    def _fit(self, name: str, rank: int) -> None:
-        """Drop entries past the rank; a list that does not fit it is not read."""
+    def _fitted(self, name: str, rank: int) -> Entries:
+        """Return a list without entries past the rank; () if it does not fit it."""
         values, shown = self.values[name], self.fields.get(name)
-        if not values:
-            return
-        whole = name not in self.block.entries and not self.form.garbage
-        short = len(values) < rank
-        closed = short and whole and shown is not None and _bracket(shown) != ""
-        if closed or not (short or self.block.is_call or self._could_have(name, rank)):
-            self.values[name] = self._refuse(name, f"has not {rank} entries")
-            return
+        short = 0 < len(values) < rank
+        whole = name not in self.entries and not self.form.garbage
+        closed = short and whole and shown is not None and shown.value.bracket
+        fits = short or self._could_have(name, rank)
+        if values and (closed or not fits):
+            return self._refused(name, f"has not {rank} entries")
         if short:
             shows = f"{name} shows {len(values)} of {rank} entries for rank {rank}"
             self.notes.append(f"{shows}: the others are not known")
-        self.values[name] = (*values, *(None,) * (rank - len(values)))[:rank]
+        return (*values, *(None,) * (rank - len(values)))[:rank] if values else ()
 
     # -- strides ---------------------------------------------------------------------------------
 
-    def _fit_strides(self, rank: int) -> None:
-        """Drop the size of an element and padding, turn elements into bytes."""
+    def _strides(self, rank: int) -> Entries:
+        """Return the strides in bytes, without the size of an element and padding."""
         raw = not self.values["global_strides"]
         name = "raw_strides" if raw else "global_strides"
-        values, shown = self.values[name], self.fields.get(name)
-        self.values["global_strides"] = values
+        values = self.values[name]
         if not values:
-            return
-        entries = self.block.entries.get(name, {}).values()
-        key = shown.key if shown else next(f.key for f in entries)
-        self.unit = shown.unit if shown else ""
-        general = self.form is GENERAL and not {*self.block.words.values()} & DRIVERS_OWN
-        if general and not self.unit and len(values) <= rank:
-            self._turn()
-        values = self.values["global_strides"]
-        fits = self.block.is_call or (general and len(values) == rank - 1)
-        if not fits and not self._drop_extra(self.form.leading or raw or key == CUTE_STRIDES, rank):
-            why = f"has {counted(len(values), 'entry')} for rank {rank}"
-            self.values["global_strides"] = self._refuse(name, why)
-        if self.unit == "elements" or (self.form.elements and not self._is_bytes()):
-            self._scale()
-        values = self.values["global_strides"]
-        if values:
-            missing = (None,) * (rank - 1 - len(values))
-            self.values["global_strides"] = (*values, *missing)[: rank - 1]
+            return ()
+        shown = self.fields.get(name) or next(f for f in self.block.fields if f.argument == name)
+        in_elements = shown.unit == "elements" or (self.form.elements and not shown.unit)
+        is_general = self.form is GENERAL and not {*self.block.words} & DRIVERS_OWN
+        turned = self._turned(values) if is_general and not shown.unit else None
+        if turned is not None:
+            values, in_elements = turned
+        elif not (is_general and len(values) == rank - 1):
+            leading = self.form.leading or raw or shown.key == CUTE_STRIDES
+            kept = self._without_extra(values, rank, leading, in_elements)
+            if kept is None or not self._are_all(kept, rank, leading, name, shown):
+                return self._refused(name, f"has {counted(len(values), 'entry')} for rank {rank}")
+            values = kept
+        if in_elements and not self.size:
+            self.notes.append("strides are in elements, and the size of an element is not shown")
+            return ()
+        factor = self.size or 1 if in_elements else 1
+        padded = (*values, *(None,) * (rank - 1 - len(values)))[: rank - 1]
+        return tuple(None if v is None else v * factor for v in padded)
 
-    def _drop_extra(self, leading: bool, rank: int) -> bool:
-        """Drop entries that are not the driver's; return whether the rest is."""
-        values = self.values["global_strides"]
-        count, size = len(values), self.bits and self.bits // 8
-        shows_size = not self.form.words and values[:1] and values[0] in (1, 2, 4, 8, size)
-        if count in (rank, MAX_RANK) and (leading or shows_size):
-            if values[0] not in ((0, size, self.unit == "elements") if size else (0, 1, 2, 4, 8)):
-                return False
-            if not size and values[0] and self.unit != "elements":
-                self.element_bytes, self.bits = values[0], 8 * values[0]
-            values = values[1:]
-        elif count == rank and self.form.name == "Triton":  # a stride past the last dimension
+    def _without_extra(
+        self, values: Entries, rank: int, leading: bool, in_elements: bool
+    ) -> Entries | None:
+        """Return strides without the size of an element, and without one past the last dimension.
+
+        None where the entry in that place is neither.
+        """
+        size = self.size
+        shows_size = not self.form.words and values[0] in (1, 2, 4, 8, size)
+        if len(values) in (rank, MAX_RANK) and (leading or shows_size):
+            if values[0] not in ((0, size, in_elements) if size else (0, 1, 2, 4, 8)):
+                return None
+            if not size and values[0] and not in_elements:
+                self.element_bytes = self.size = values[0]
+            return values[1:]
+        if len(values) == rank and self.form.name == "Triton":
             before, last = (size, *values)[-2:]
             extent = (*self.values["global_dim"], *(None,) * rank)[rank - 1]
-            if before is None or extent is None or before * extent != last:
-                return False
-            values = values[:-1]
-        self.values["global_strides"] = values
-        if len(values) < rank - 1 and "global_strides" not in self.block.entries:
-            shown = self.fields.get("global_strides")
-            return (not leading and not (shown and _bracket(shown))) or len(values) == 1
+            whole = before is not None and extent is not None and before * extent == last
+            return values[:-1] if whole else None
+        return values
+
+    def _are_all(self, values: Entries, rank: int, leading: bool, name: str, shown: Field) -> bool:
+        """Return whether these may be the strides of a rank, with padding or with some missing."""
+        if len(values) < rank - 1 and name not in self.entries:
+            return (not leading and not shown.value.bracket) or len(values) == 1
         rest = values[rank - 1 :]
-        padding = self.garbage or all(v in (0, None) for v in rest)
-        padded = self.form.padded or count > rank
-        return not rest or (padding and padded and len(values) in (MAX_RANK - 1, MAX_RANK))
+        is_padding = self.form.garbage or all(v in (0, None) for v in rest)
+        is_padded = self.form.padded or len(values) > rank
+        return not rest or (is_padding and is_padded and len(values) in (MAX_RANK - 1, MAX_RANK))
 
-    def _is_bytes(self) -> bool:
-        """Return whether strides are in bytes where this printer mostly counts elements.
-
-        Copies of DeepGEMM's line that print bytes have no comma before the size of an element.
-        """
-        size, swizzle = self.fields.get("element_bytes"), self.fields.get("swizzle")
-        return bool(size and swizzle and size.follows not in ("", ",", "\n", ")"))
-
-    def _scale(self) -> None:
-        """Turn strides in elements into bytes."""
-        values = self.values["global_strides"]
-        if values and not self.bits:
-            self.notes.append("strides are in elements, and the size of an element is not shown")
-        bits = self.bits or 0
-        bytes_ = tuple(None if s is None else s * bits // 8 for s in values)
-        self.values["global_strides"] = bytes_ if bits else ()
-
-    def _turn(self) -> None:
+    def _turned(self, strides: Entries) -> tuple[Entries, bool] | None:
         """Turn lists that show by themselves that they are row-major, or in elements.
 
         They do where the strides have one entry per dimension with a 1 (or the size of an element)
         at the inner end, or where they are those of a dense tensor in one order and unit alone.
-        Else they are taken as the driver's: innermost first, in bytes.
+        Else they are taken as the driver's: innermost first, in bytes. Returns the strides, and
+        whether they are in elements; None if nothing shows it.
         """
-        strides, dims = self.values["global_strides"], self.values["global_dim"]
-        if None in (*strides, *dims) or not dims:
-            return
-        size = self.bits and self.bits // 8
-        if len(strides) == len(dims) > 1:
-            inner = (1, size)
-            if strides[-1] in inner and strides[0] not in inner:
-                self._reverse()
-                self.notes.append("lists are row-major here: the last stride is that of an element")
-                strides = strides[::-1]
-            self.values["global_strides"] = strides[1:] if strides[0] in inner else ()
-            if strides[0] == 1 and size != 1:
-                self._scale()
-        for reverse in (False, True) if size and len(strides) == len(dims) - 1 else ():
-            for factor in (1, size):
-                step = -1 if reverse else 1
-                bytes_ = tuple((s or 0) * (factor or 0) for s in strides[::step])
-                if 0 in dims or bytes_ != _dense(dims[::step], size or 0):
+        dims, size = self.values["global_dim"], self.size
+        if None in (*strides, *dims) or not dims or 0 in dims:
+            return None
+        for step in (1, -1):
+            own, extents = strides[::step], dims[::step]
+            if len(own) == len(extents) > 1 and own[0] in (1, size):
+                why, found = "the last stride is that of an element", own[1:]
+                in_elements = own[0] == 1 and size != 1
+            elif len(own) == len(extents) - 1 and size:
+                why, found, dense = "a dense tensor", own, _dense(extents)
+                in_elements = own != tuple(size * (stride or 0) for stride in dense)
+                if in_elements and own != dense:
                     continue
-                if reverse:
-                    self._reverse()
-                self.values["global_strides"] = bytes_
-                if reverse or factor != 1:
-                    order, unit = "row-major " * reverse, "in elements " * (factor != 1)
-                    self.notes.append(f"lists are {order}{unit}here: a dense tensor")
-                return
+            else:
+                continue
+            if step < 0:
+                for name in _BY_DIMENSION:
+                    self.values[name] = self.values[name][::-1]
+            if step < 0 or (in_elements and found is own):
+                order, unit = "row-major " * (step < 0), "in elements " * in_elements
+                self.notes.append(f"lists are {order}{unit}here: {why}")
+            return found, in_elements
+        return ((), False) if len(strides) == len(dims) > 1 else None
 
-    def _reverse(self) -> None:
-        for name in (*_BY_DIMENSION, "global_strides"):
-            self.values[name] = self.values[name][::-1]
+
+def _varies(values: Mapping[str, Entries], names: list[str]) -> bool:
+    return len({len(values[name]) for name in names}) > 1
 
 
 def _index(words: str) -> int:
@@ -376,6 +342,6 @@ def _index(words: str) -> int:
         return -1
 
 
-def _dense(dims: Entries, size: int) -> Entries:
-    steps = accumulate((extent or 0 for extent in dims), mul, initial=size)
-    return tuple(steps)[1:-1]
+def _dense(dims: Entries) -> Entries:
+    """Return the strides of a dense tensor in elements, but for that of an element."""
+    return tuple(accumulate((extent or 0 for extent in dims[:-1]), mul))

@@ -1,37 +1,48 @@
-"""From a text to fields: a log is split by process and searched for name [index] (unit) : value.
+"""From a text to blocks: normalise its lines, find ``name [index] (unit) = value``, gather fields.
 
-What cannot be read for certain is not read: an entry of a list, or a list.
+A log is split by the process that each line names. A number that is masked, broken or in a unit
+that is not known is not read; nor are lines that may come from several processes.
 """
 
 from __future__ import annotations
 
 import bisect
+import math
 import re
 from collections.abc import Iterator
-from itertools import accumulate
+from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
 
+from tma_dlpack.checks.parse import DRIVER_ARGUMENTS
 from tma_dlpack.cli.explain.words import (
     ARRAYS,
+    FORMS,
+    GENERAL,
     HEADING,
     MULTI_WORD,
     NAMED,
     STRONG,
     WEAK,
     Entries,
+    Form,
     meaning_of,
 )
+from tma_dlpack.tables.arguments import KINDS
 
-LONGEST_LIST = 600  # characters; five entries with types around them take fewer
+FAR_LINES = 12  # between two fields of one printout, at most
+FAR_WHOLE_LINES = 3  # where the tensor and the tile are there already
+NEAR_LINES = 3  # between blocks that touch; a weak word stands no further from its neighbours
+LONGEST_LIST = 600  # characters
 
 # -- lines and processes --------------------------------------------------------------------------
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _STAMP = r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.,]*(?:Z|[+-]\d\d:?\d\d)?\]?"
 _PREFIX = re.compile(
-    rf"(?:{_STAMP}|\d\d-\d\d \d\d:\d\d:\d\d|\d\d:\d\d:\d\d[\d.,]*"
+    rf"(?:\[(?=[^\]\n]*[A-Za-z])[^\]\n]{{1,80}}\]:?|{_STAMP}"
+    r"|\d\d-\d\d \d\d:\d\d:\d\d|\d\d:\d\d:\d\d[\d.,]*|\[\d{1,4},\d{1,4}\]<std(?:err|out)>:?"
     r"|(?:INFO|WARN|WARNING|ERROR|DEBUG|FATAL|CRITICAL|std(?:err|out))\b:?[FP]?"
-    r"|\[(?=[^\]\n]*[A-Za-z])[^\]\n]{1,80}\]:?|\[\d{1,4},\d{1,4}\]<std(?:err|out)>:?"
     r"|\((?=[^)\n]*[A-Za-z])(?=[^)\n]*(?:[\d_]|rank|pid))[^()\n]{1,80}\)"
     r"|[A-Za-z_][\w.-]{0,60}[ \t]*\|(?=[ \t])|\||\d{1,5}:(?=[ \t])|>|#(?=\s)|E(?=[ \t]{2}))[ \t]*"
 )
@@ -41,7 +52,6 @@ _PROCESS = re.compile(
     r"|^\d{1,5}:",
     re.IGNORECASE,
 )
-_IN_NUMBER = re.compile("(?<=\\d)[\xa0\u2009\u202f](?=\\d)")  # a space that groups digits
 
 
 class Lines:
@@ -57,22 +67,26 @@ class Lines:
         return self.numbered[bisect.bisect_right(self._starts, place) - 1][0]
 
 
-def streams_of(numbered: list[tuple[int, str]]) -> list[Lines]:
-    """Split numbered lines by the process that each names; prefixes of lines are left out."""
-    streams: dict[str, list[tuple[int, str]]] = {}
-    for number, line in numbered:
-        process, content = _split_prefix(line)
-        content = MULTI_WORD.sub(r"\1_\2", content)
-        streams.setdefault(process, []).append((number, content))
-    return [Lines(lines, process) for process, lines in streams.items()]
-
-
 def plain(text: str) -> str:
     """Return a text without colours, with plain blanks and line ends; a repr as what it shows."""
     if "\\n" in text and text.count("\\n") > text.count("\n"):
         text = text.replace("\\r", "").replace("\\n", "\n").replace("\\t", "\t")
-    text = _IN_NUMBER.sub("_", _ANSI.sub("", text)).replace("\xa0", " ")
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+    return _ANSI.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
+
+
+def streams_of(numbered: list[tuple[int, str]]) -> list[Lines]:
+    """Split numbered lines by the process that each names, and normalise them."""
+    streams: dict[str, tuple[list[int], list[str]]] = {}
+    for number, line in numbered:
+        process, content = _split_prefix(line)
+        numbers, lines = streams.setdefault(process, ([], []))
+        numbers.append(number)
+        lines.append(content)
+    normal = {process: _normal("\n".join(lines)) for process, (_, lines) in streams.items()}
+    return [
+        Lines([*zip(numbers, normal[process].split("\n"), strict=True)], process)
+        for process, (numbers, _) in streams.items()
+    ]
 
 
 def _split_prefix(line: str) -> tuple[str, str]:
@@ -90,64 +104,173 @@ def _split_prefix(line: str) -> tuple[str, str]:
     return process, line[at:]
 
 
+# -- one way to write things ----------------------------------------------------------------------
+
+_BYTES = {"double": 8, "float": 4, "half": 2, "__half": 2, "__nv_bfloat16": 2, "nv_bfloat16": 2}
+
+
+def _digits(found: re.Match[str]) -> str:
+    return re.sub(r"\D", "", found[0])
+
+
+def _product(found: re.Match[str]) -> str:
+    return str(math.prod(map(int, re.findall(r"\d{1,24}", found[0]))))
+
+
+def _bracketed(found: re.Match[str]) -> str:
+    """Write numbers under or beside each other as a list, on as many lines."""
+    numbers = re.findall(r"\d+", found[0])
+    return f" [{', '.join(numbers)}]" + "\n" * found[0].count("\n")
+
+
+#: What is written in several ways, and how the reader expects it. No row adds or removes a line.
+_NORMAL: Final = tuple(
+    (re.compile(pattern, re.MULTILINE), replacement)
+    for pattern, replacement in (
+        ("\xa0(?!\\d)", " "),
+        ("(?<![\\w.'])\\d{1,3}(?:[_'’\xa0\u2009\u202f]\\d{3})+(?![\\w'’])", _digits),
+        (MULTI_WORD.pattern, r"\1_\2"),
+        (r"\*\*(?=[A-Za-z])|(?<=[A-Za-z])\*\*|[\"`]|(?<!\d)'", " "),
+        (r"\((?:const )?(?:CU|cu|u?int|size_t|unsigned|long)[\w: ]*\*?\)[ \t]*(?=-?\d)", ""),
+        (r"<[\w.]+(?::[ \t]*| )(-?\d{1,24})>|\b(?:cuuint\d\d_t|u?int\d*(?:_t)?)\((\d+)\)", r"\1\2"),
+        (r"\bsizeof\s?\(\s?(\w+)\s?\)", lambda m: str(_BYTES.get(m[1], m[0]))),
+        (r"(?<![\w.*])\d{1,24}(?:[ \t]*\*[ \t]*\d{1,24})+\b(?!\*)", _product),
+        (r"[A-Za-z_][\w.:]{0,40}\(([\[({][^\[\](){}]{0,300}[\])}])\)", r"\1"),  # torch.Size([1])
+        (r"(?:[\w:]+ of )?(?:size|length|len|count)[ =:]{1,3}\d+[,\w =]*?[ =](?=[\[({])", ""),
+        (r"(?<=[:= ])\d{9,20}[ \t]+(?=[\[({]-?\d)", ""),  # the address of the list behind it
+        (r"(?:[ \t]*\n[ \t]*-[ \t]+\d{1,20}(?=[ \t]*$)){1,8}", _bracketed),
+        (r"\bouter_stride(?=: [\d ]+, swizzle: \d+ elem)", "outer_stride (bytes)"),
+        (r"(?<![\w.])[1-9]\d{0,9}(?:(?:[ \t][x×][ \t]|[x×])\d{1,10})+\b", _bracketed),
+    )
+)  # fmt: skip
+
+
+def _normal(text: str) -> str:
+    text = _with_names(text)
+    for pattern, replacement in _NORMAL:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+# -- calls in pasted source -----------------------------------------------------------------------
+
+_CALL = re.compile(
+    r"cuTensorMapEncode(?:Tiled|Im2col(?:Wide)?)\b[\w:]*\)?\s*"
+    r"\((?P<passed>(?:[^()\[\]{}]|[(\[{][^()\[\]{}]*[)\]}]){1,2000})\)"
+)
+_COMMA = re.compile(r",(?![^()\[\]{}]*[)\]}])")  # not within brackets
+_NO_VALUE = re.compile(r"[;=]|^\w+\s*:(?!:)|\w\s+\w")  # a name, a declaration, another line
+_ARRAY = re.compile(r"&?([A-Za-z_]\w*)(?:\.data\(\)|\[0\])?(?:\s*\+\s*(\d))?")
+_CONSTANT = r"\b{}\s*(?:=\s*|\s)(\d+)\s*(?:[;,\n)]|$)"
+_DECLARED = r"\b{}\s*(?:\[[^\]\n]*\])?\s*=?\s*[\[{{]([^\]}}]*)"
+FAR = 8_000  # characters from a declaration to the call
+_NAMES_OF = {
+    len(DRIVER_ARGUMENTS[kind]) + n: DRIVER_ARGUMENTS[kind]
+    for kind in reversed(KINDS)
+    for n in (0, 1)
+}
+
+
+def _with_names(text: str) -> str:
+    """Return source in which each call of the driver has the names and values of its arguments."""
+    edits: dict[tuple[int, int], str] = {}
+    for call in _CALL.finditer(text):
+        passed = [a.strip() for a in _COMMA.split(call["passed"])]
+        names = _NAMES_OF.get(len(passed), ())  # with the map before them, or without it
+        passed = passed[-len(names) :]
+        meanings = [meaning_of(name) or ("",) for name in names]
+        lost = any(
+            "CU_TENSOR_MAP" in a and m[0] not in NAMED
+            for a, m in zip(passed, meanings, strict=False)
+        )
+        if lost or any(map(_NO_VALUE.search, passed)):
+            continue
+        written = []
+        for name, words in zip(names, passed, strict=False):
+            value, declared = _passed(text, call.start(), words)
+            edits |= dict.fromkeys(declared, "_")
+            written += [f"{name}={value}"] if re.search(r"\d|CU_|NULL|nullptr", value) else []
+        edits[call.span("passed")] = ", ".join(written) or call["passed"]
+    for (start, end), words in sorted(edits.items(), reverse=True):
+        lines = text.count("\n", start, end) - words.count("\n")
+        text = text[:start] + words + "\n" * lines + text[end:]
+    return text
+
+
+def _passed(text: str, place: int, words: str) -> tuple[str, list[tuple[int, int]]]:
+    """Return an argument with the numbers of its names, and where its array is declared."""
+    first = max(0, place - FAR)
+    source, array, declared = text[first:place], _ARRAY.fullmatch(words), []
+    if array:
+        declared = [*re.finditer(_DECLARED.format(array[1]), source)][-1:]
+    for found in declared:
+        words = f"{{{','.join(found[1].split(',')[int(array[2] or 0) :])}}}"
+
+    def number(name: re.Match[str]) -> str:
+        values = set(re.findall(_CONSTANT.format(name[0]), source))
+        return values.pop() if len(values) == 1 and not name[0].startswith("CU") else name[0]
+
+    places = [(first + found.start(), first + found.end()) for found in declared]
+    return re.sub(r"\b[A-Za-z_]\w*", number, words), places
+
+
 # -- one value ------------------------------------------------------------------------------------
 
 
 class Value(NamedTuple):
     """One printed value: numbers or a name; or why there is none.
 
-    `fault` is "" or "unread" (masked, broken, with a unit), "address" (in place of a list), "torn"
-    (no value of this argument), "cut" (the text ends) or "prose". An entry of `numbers` that cannot
-    be read is None.
+    `fault` is "" or "unread" (masked, broken, with a unit), "cut" (the text ends), "address" (in
+    place of a list), "torn" (of several processes) or "prose". An entry of `numbers` that cannot be
+    read is None. `style` is the bracket, and what stands between the entries.
     """
 
     numbers: Entries = ()
     word: str = ""
     fault: str = ""
     end: int = 0
-    style: str = ""  # the bracket, and what stands between the entries
-    is_list: bool = False
+    style: str = ""
     unit: str = ""
+
+    @property
+    def bracket(self) -> str:
+        """The bracket around a list; "" if there is none."""
+        return self.style[:1] if self.style[:1] in tuple("([{") else ""
+
+    @property
+    def is_list(self) -> bool:
+        """Whether there may be several numbers."""
+        return self.bracket != "" or len(self.numbers) > 1
 
 
 _NUMBER = r"[-+]?(?:0[xX][0-9a-fA-F]{1,16}|(?!0\d)[0-9]{1,24})[uUlL]{0,3}"
 _ENDS = r"(?![\w*?#…%]|\.[\w.*…]|['’]\d)"  # a masked or grouped number goes on
 _ONE = re.compile(_NUMBER + _ENDS)
 _ROW = re.compile(rf"{_NUMBER}{_ENDS}(?:(?:[ \t]*,[ \t]*|[ \t]+){_NUMBER}{_ENDS})*")
-_DASHED = re.compile(rf"(?:[ \t]*\n[ \t]*-[ \t]+{_NUMBER}(?=[ \t]*(?:\n|$))){{1,8}}")
-_TIMES = re.compile(r"\d{1,10}(?:(?:[ \t][x×][ \t]|[x×])\d{1,10})+\b")
-_WRAPPED = re.compile(r"<?[A-Za-z_][\w.:]*[ (]\s*(-?\d{1,24})\s*[)>]|<(?:[\w.]+):\s*(-?\d{1,24})>")
-CAST = re.compile(r"\([A-Za-z_][\w: *]*\)[ \t]*(?=[-\d])")
-_MEMBER = re.compile(r"<[A-Za-z_][\w.]*:[ \t]*(-?\d{1,5})>")
-_WORD = re.compile(r"[A-Za-z_0-9][\w.:]*")
+_LIST = re.compile(rf"[\[({{]([^\[\](){{}}]{{0,{LONGEST_LIST}}})([\])}}])")
+_PIECE = re.compile(r"[\w*.+\-/<> ?#…&]{0,40}")  # of a list: a number, a mask, a name
+_GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+")  # 4096 with a separator, or a list
+_BROKEN = re.compile(r"[\da-fA-FxX][ \t]*\n\s*[\da-fA-F]|\.\.\.|…")
+_UNIT = re.compile(
+    r"[ \t]*(?:(?P<unit>bytes?|B|elements?|elems?|values?)|(?P<other>[KMG]i?B?|k))\b"
+)
+_AFTER = re.compile(  # of numbers without brackets: the end of the line, a sign, another field
+    r"[ \t]*(?:$|[,;)\]}|<'&/]|\((?!\d+,)|\.(?!\w)|=>|-{2,}"
+    r"|(?P<word>[A-Za-z_]\w*))(?P<sign>[ \t]*[:=(])?",
+    re.MULTILINE,
+)
+_GOES_ON = re.compile(  # broken by a terminal's width
+    r"(?:[ \t]*\n){1,4}[ \t]*(?:[xX]?[0-9a-fA-F]+\b|,)|,[ \t]*[\d*?#]"
+)
+_MASKED = re.compile(
+    r"[(\[{<]*[ \t]*(?:0[xX])?[0-9a-fA-F]*(?:[xX*?#]{2,}|…|\.{3}|[*?]|[a-z]+[>\]])"
+)
 _BARE_ADDRESS = re.compile(r"(?=[0-9a-fA-F]*[a-fA-F]|0000)[0-9a-fA-F]{8,16}" + _ENDS)
 _NULL = re.compile(r"\(nil\)|nullptr\b|NULL\b|None\b")
 _NOT_AN_ADDRESS = re.compile(  # but what people write for one
     r"(?:0x)?(?:dead|beef|cafe|babe|feed|face|abcdef)\w*|0x(?:1234|12345678|f+)", re.IGNORECASE
 )
 _WHOLE = ("16", "32", "64", "128", "256")  # bytes that no longer number begins with
-_OPEN: Final = {"(": ")", "[": "]", "{": "}", "<": ">"}
-_BEFORE_LIST = re.compile(
-    r"(?:(?:\d{1,20}[ \t]+)?(?:[\w:]+ of )?(?:size|length|len|count)[ =:]{1,3}\d+[,\w =]{0,16}?[ =]"
-    r"|\d{1,20}[ \t]+"
-    r"|[A-Za-z_][\w.:<>]*[ \t]*)(?=[\[({])"
-)
-_PIECE = re.compile(r"\s*[\w*.+\-/()<> ?#…&]{0,40}\s*")  # of a list: a number, a mask, a name
-_GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+")  # 4096 with a separator, or a list
-_UNIT = re.compile(
-    r"[ \t]*(?:(?P<unit>bytes?|B|elements?|elems?|values?)|(?P<other>[KMG]i?B?|k))\b"
-)
-_AFTER = re.compile(  # of numbers without brackets: the end of the line, a sign, another field
-    r"[ \t]*(?P<rest>$|[,;)\]}|(<\[\"'`&/]|\.(?!\w)|=>|-{2,}|(?P<word>[A-Za-z_]\w*))", re.MULTILINE
-)
-_GOES_ON = re.compile(  # broken by a terminal's width
-    r"(?:[ \t]*\n){1,4}[ \t]*(?:[xX]?[0-9a-fA-F]+\b|,)"
-)
-_END_OF_TEXT = re.compile(r"[ \t`'\"]*\Z")
-_NOTHING_FOLLOWS = re.compile(r"[\s`'\":=]*\Z")
-_MASKED = re.compile(
-    r"[(\[{<\"']*[ \t]*(?:0[xX])?[0-9a-fA-F]*(?:[xX*?#]{2,}|…|\.{3}|[*?]|[a-z]+[>\]])"
-)
 
 
 def _int(text: str) -> int:
@@ -158,144 +281,95 @@ def _int(text: str) -> int:
 def read_list(text: str, at: int) -> Value:
     r"""Read the list at a place: brackets of any kind, or numbers in a row on one line.
 
-    >>> read_list("(64,128,1)", 0).numbers, read_list("torch.Size([3, 4])", 0).numbers
-    ((64, 128, 1), (3, 4))
-    >>> read_list("(64,***,1)", 0).numbers, read_list("64 128 1\n2", 0).fault
-    ((64, None, 1), 'unread')
+    >>> read_list("(64,128,1)", 0).numbers, read_list("64 128", 0).fault
+    ((64, 128, 1), 'unread')
+    >>> read_list("(64,***,1)", 0).numbers, read_list("64 128 1\ntwo", 0).numbers
+    ((64, None, 1), (64, 128, 1))
     """
-    before = _BEFORE_LIST.match(text, at)
-    opens = before.end() if before else at
-    if text[opens : opens + 1] in _OPEN and opens < len(text):
-        value = _bracketed(text, opens)
-        if value.fault != "prose" or not before:
-            return value
-    dashed = _DASHED.match(text, at)
-    if dashed:  # as YAML has it
-        numbers = tuple(_int(n) for n in re.split(r"[\s-]+", dashed[0]) if n)
-        return Value(numbers, end=dashed.end(), is_list=True)
-    times = _TIMES.match(text, at)
-    if times:
-        numbers = tuple(int(n) for n in re.split(r"\D+", times[0]))
-        return Value(numbers, end=times.end(), is_list=True)
+    if text[at : at + 1] in tuple("([{"):
+        found = _LIST.match(text, at)
+        return _bracket(text, found) if found else _nothing(text, at)
     row = _ROW.match(text, at)
     if row is None:
         return _nothing(text, at)
     style = "".join(sorted(set(re.findall(r",?[ \t]|,", row[0]))))
-    style = "grouped?" if _GROUPED.fullmatch(row[0]) else style
-    fault, unit, end = _after(text, row.end(), f"{row[0]} ", style)
-    if re.match(r"[ \t]*[\[({]", text[row.end() : row.end() + 40]):
-        fault = fault or "unread"  # an address, and the list behind it
+    numbers = tuple(_int(n) for n in re.split(r"[,\s]+", row[0]) if n)
+    fault, unit, end = _after(text, row.end(), f"{row[0]} ")
+    if _GROUPED.fullmatch(row[0]):
+        style = "grouped?"
+    elif "," in style and style not in (",", ", ", ",\t") and re.search(r",\d{3}\b", row[0]):
+        fault = "unread"
     elif re.fullmatch(r"0[xX]\w{9,16}|14\d{13,}", row[0]):  # decimal: of the stack
-        fault = "address"
-    pieces = [n for n in re.split(r"[,\s]+", row[0]) if n]
-    return Value(tuple(map(_int, pieces)), "", fault, end, style, len(pieces) > 1, unit)
+        fault = fault or "address"
+    return Value(numbers, "", fault, end, style, unit)
 
 
-def _bracketed(text: str, opens: int) -> Value:
-    """Read a list in brackets; other brackets in it are those of a type around each number."""
-    depth, end = 0, opens
-    for end in range(opens, min(len(text), opens + LONGEST_LIST)):
-        depth += (text[end] in "([{") - (text[end] in ")]}")
-        if depth == 0 and end > opens and text[end] in ")]}>":
-            break
-    else:
-        rest = text[opens + 1 : opens + LONGEST_LIST]
-        is_cut = re.fullmatch(r"[\s\d,xXa-fA-F-]*", rest) and len(text) <= opens + LONGEST_LIST
-        return Value(fault="cut" if is_cut else "torn" if re.match(r"\s*[\d,]", rest) else "prose")
-    inside = text[opens + 1 : end].strip()
-    if inside[:1] in ("[", "(") and inside[-1:] in ("]", ")"):
-        inside = inside[1:-1].strip()  # torch.Size([...])
-    inside = re.sub(r"[\"']", "", _WRAPPED.sub(lambda m: m[1] or m[2], inside))
-    broken = re.search(r"[\da-fA-FxX][ \t]*\n\s*[\da-fA-F]|\.\.\.|…", inside)
-    if broken and re.fullmatch(r"[\s\dxXa-fA-F,*#?.…-]*", inside):
-        return Value(fault="unread", end=end + 1)
+def _bracket(text: str, found: re.Match[str]) -> Value:
+    """Read a list in brackets."""
+    inside, end = found[1].strip(), found.end()
+    if _BROKEN.search(inside) and re.fullmatch(r"[\s\dxXa-fA-F,*#?.…-]*", inside):
+        return Value(fault="unread", end=end)
     pieces = re.split(r"[,;]", inside.rstrip(",")) if re.search("[,*]", inside) else inside.split()
-    numbers = tuple(_entry(piece.strip()) for piece in pieces)
-    is_list = all(map(_PIECE.fullmatch, pieces)) and len(pieces) <= 32
-    if not is_list or all(n is None for n in numbers):
+    pieces = [piece.strip() for piece in pieces]
+    numbers = tuple(_int(piece) if _ONE.fullmatch(piece) else None for piece in pieces)
+    if not all(map(_PIECE.fullmatch, pieces)) or not any(n is not None for n in numbers):
         is_torn = inside[:1].isdigit() or inside[:1] == ","
-        return Value(fault="prose" if not is_torn or _MASKED.match(inside) else "torn")
-    if re.match(r"[ \t]*=(?!=)", text[end + 1 : end + 4]):  # an index, and the list behind it
-        return Value(fault="unread", end=end + 1)
+        return Value(fault="torn" if is_torn and not _MASKED.match(inside) else "prose")
+    if re.match(r"[ \t]*=(?!=)", text[end : end + 4]):  # an index, and the list behind it
+        return Value(fault="unread", end=end)
     style = "," if re.search(r",\S", inside) else ", " if "," in inside else " "
-    unit = _UNIT.match(text, end + 1)
+    unit = _UNIT.match(text, end)
     fault = "unread" if unit and unit["other"] else ""
     style = "grouped?" if _GROUPED.fullmatch(inside) else style
-    return Value(
-        numbers, "", fault, end + 1, text[opens] + style, True, (unit and unit["unit"]) or ""
-    )
+    return Value(numbers, "", fault, end, found[0][0] + style, (unit and unit["unit"]) or "")
 
 
-def _entry(piece: str) -> int | None:
-    """Return one entry of a list; products of numbers are computed."""
-    factors = [factor.strip() for factor in CAST.sub("", piece).split("*")]
-    if not all(_ONE.fullmatch(factor) for factor in factors):
-        return None
-    product = 1
-    for factor in factors:
-        product *= _int(factor)
-    return product
-
-
-def _after(text: str, end: int, shown: str, style: str = "") -> tuple[str, str, int]:
+def _after(text: str, end: int, shown: str) -> tuple[str, str, int]:
     """Return why numbers without brackets cannot be read, their unit, and where they end."""
     unit = _UNIT.match(text, end)
-    if unit:
-        end = unit.end()
+    end = unit.end() if unit else end
     after = _AFTER.match(text, end)
-    word = after and after["word"]
-    behind = after.end() if after else end
-    known = not word or meaning_of(word) or re.match(r"[ \t]*[:=(]", text[behind : behind + 8])
-    grouped = re.match(r",[ \t]*[\d*?#]", text[end : end + 4]) or (
-        "," in style and style not in (",", ", ", ",\t") and re.search(r",\d{3}\b", shown)
-    )
-    goes_on = _GOES_ON.match(text, end)
-    doubtful = shown[1:] and _END_OF_TEXT.match(text, end)  # without a newline
-    if not after or not known or grouped or goes_on or doubtful or (unit and unit["other"]):
+    known = after and (not after["word"] or after["sign"] or meaning_of(after["word"]))
+    if not known or (unit and unit["other"]) or _GOES_ON.match(text, end):
         return "unread", "", end
-    return "", (unit and unit["unit"]) or "", end
+    may_go_on = len(shown) > 1 and shown not in _WHOLE and not text[end:].strip(" \t'")
+    return "cut" * (may_go_on and "\n" not in text[end:]), (unit and unit["unit"]) or "", end
 
 
 def _nothing(text: str, at: int) -> Value:
     """Return why there is no value."""
     line = text[at : at + 80].partition("\n")[0].strip()
-    if not line:
-        return Value(fault="cut")
+    if not line or (line[0] in "([{" and not re.search(r"[^\s\d,xXa-fA-F-]", text[at + 1 :])):
+        is_end = line or not text[at : at + LONGEST_LIST].strip()
+        return Value(fault="cut" if is_end else "prose")
     if _MASKED.match(line):
-        return Value(fault="unread")
-    return Value(fault="torn" if line[0] in "0123456789,()" else "prose")
+        return Value(fault="unread", end=at)
+    return Value(fault="torn" if re.match(r"[\d,)]|[(\[{][ \t]*(?:[\d,]|$)", line) else "prose")
 
 
-def read_scalar(text: str, at: int, argument: str, may_be_word: bool) -> Value:
-    """Read one number; where `may_be_word`, also the name of an enum's member.
+def read_scalar(text: str, at: int, argument: str) -> Value:
+    """Read one number; of an enum also the name of a member.
 
-    >>> read_scalar("3 (CU_TENSOR_MAP_SWIZZLE_128B)", 0, "swizzle", True).numbers
+    >>> read_scalar("3 (CU_TENSOR_MAP_SWIZZLE_128B)", 0, "swizzle").numbers
     (3,)
-    >>> read_scalar("0x7f3b8a00****", 0, "global_address", False).fault
+    >>> read_scalar("0x7f3b8a00****", 0, "global_address").fault
     'unread'
     """
     is_address = argument == "global_address"
     null = _NULL.match(text, at) if is_address else None
-    member = _MEMBER.match(text, at)
-    if null or member:
-        found = null or member
-        assert found is not None
-        return Value((int(member[1]) if member else 0,), end=found.end())
-    cast = CAST.match(text, at)
-    start = cast.end() if cast else at
+    if null:
+        return Value((0,), end=null.end())
     bare = _BARE_ADDRESS.match(text, at) if is_address else None
-    number = bare or _ONE.match(text, start)
+    number = bare or _ONE.match(text, at)
     if number:
-        fault, _, end = _after(text, number.end(), "" if number[0] in _WHOLE else number[0])
-        if is_address and _NOT_AN_ADDRESS.fullmatch(number[0]):
-            fault = fault or "unread"  # 0xdeadbeef stands for one
-        value = int(number[0], 16) if bare else _int(number[0])
-        return Value((value,), "", fault, end)
-    word = _WORD.match(text, start)
-    if word and may_be_word:
+        fault, unit, end = _after(text, number.end(), number[0])
+        if unit or (is_address and _NOT_AN_ADDRESS.fullmatch(number[0])):
+            fault = "unread"  # 0xdeadbeef stands for one
+        return Value((int(number[0], 16) if bare else _int(number[0]),), "", fault, end)
+    word = re.compile(r"[A-Za-z_0-9][\w.:]*").match(text, at) if argument in NAMED else None
+    if word:
         beside = re.match(r"[ \t]*\((\d{1,5})\)", text[word.end() : word.end() + 12])
-        numbers = (int(beside[1]),) if beside else ()
-        return Value(numbers, word[0].rstrip(".:"), end=word.end())
+        return Value((int(beside[1]),) if beside else (), word[0].rstrip(".:"), end=word.end())
     return _nothing(text, at)
 
 
@@ -303,7 +377,10 @@ def read_scalar(text: str, at: int, argument: str, may_be_word: bool) -> Value:
 
 
 class Field(NamedTuple):
-    """One printed argument: the driver's name for it, the word, the value, where it stands."""
+    """One printed argument: the driver's name for it, the word, the value, where it stands.
+
+    Without an argument it is a mark: where a printout begins, or the rest of a list.
+    """
 
     argument: str
     key: str
@@ -311,120 +388,275 @@ class Field(NamedTuple):
     strong: bool
     value: Value
     unit: str = ""
-    separator: str = ""
+    sign: str = ""
     place: str | None = None  # of an entry printed by itself, as in name[0] = 64
-    follows: str = ""  # the character before the word, blanks left out
     line: int = 0
     last_line: int = 0
 
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _AFTER_WORD = re.compile(
-    r"(?:\[[ \t]*(?P<index>[^\]\n]{0,12}?)[ \t]*\])?[\"'`*]{0,2}"
+    r"(?:\[[ \t]*(?P<index>[^\]\n]{0,12}?)[ \t]*\])?"
     r"(?:[ \t]*\((?P<unit>[A-Za-z][^()\n]{0,30})\)(?=[ \t]*[:=]))?"
-    r"(?P<sep>[ \t]*(?:=>|->|:=|==?|:|\||-{2,})[ \t]*|[ \t]+|(?=[\[({])|[ \t]*$)",
+    r"(?P<sign>[ \t]*(?:=>|->|:=|==?|:|\||-{2,})[ \t]*|[ \t]+|(?=[\[({])|[ \t]*$)",
     re.MULTILINE,
 )
 _ORPHAN = re.compile(r"^[ \t]*\d{1,20},?[ \t]*$", re.MULTILINE)  # an entry without its list
 _REST_OF_LIST = re.compile(
     r"^[ \t]*(?:[\d, \t]*\)|,)[\d,() \t]*$|^[ \t]*\([\d, \t]*$", re.MULTILINE
 )
-_UNITS = {"bytes": "bytes", "byte": "bytes", "b": "bytes", "elements": "elements"}
-_UNITS |= {"element": "elements", "elems": "elements", "elem": "elements", "values": "elements"}
+_UNITS = dict.fromkeys(("elements", "element", "elems", "elem", "values"), "elements")
+_UNITS |= {"bytes": "bytes", "byte": "bytes", "b": "bytes", "": ""}
 
 
-def fields_of(stream: Lines) -> Iterator[tuple[int, str | Field]]:
-    """Return places where a printout begins, and fields, in the order of the text."""
+def fields_of(stream: Lines) -> Iterator[Field]:
+    """Return fields and marks, in the order of the text."""
     text = stream.text
-    marks = sorted(
-        [(m.start(), m[0]) for m in HEADING.finditer(text)]
-        + [(m.start(), "") for m in _REST_OF_LIST.finditer(text)]
-        + [(m.start(), "\n") for m in _ORPHAN.finditer(text)]
-    )
-    marks.reverse()
+    marks = [(m.start(), m[0], "heading") for m in HEADING.finditer(text)]
+    marks += [(m.start(), "", "torn") for m in _REST_OF_LIST.finditer(text) if m.start()]
+    marks += [(m.start(), "", "orphan") for m in _ORPHAN.finditer(text)]
+    marks.sort(reverse=True)
     known: dict[str, tuple[str, str, bool] | None] = {}
     after = 0
     for word in _NAME.finditer(text):
         while marks and marks[-1][0] <= word.start():
-            place, mark = marks.pop()
-            if mark.strip():
-                yield place, mark
-            elif place >= after:
+            place, heading, fault = marks.pop()
+            if heading or place >= after:
                 line = stream.line_at(place)
-                rest = Value(fault="orphan" if mark else "torn")
-                yield place, Field("", "", "", True, rest, line=line, last_line=line)
+                mark = Value(fault=fault)
+                yield Field("", "", heading, True, mark, line=line, last_line=line)
+                after = max(after, place + len(heading))
         if word.start() < after:
             continue
         name = word[0]
         if name not in known:
             known[name] = meaning_of(name)
         meaning = known[name]
-        found = meaning and _read_field(text, word, *meaning)
+        found = meaning and _read_field(text, word, after, *meaning)
         if found:
             after = max(word.end(), found.value.end)
-            first = stream.line_at(word.start())
-            last = stream.line_at(max(word.start(), after - 1))
-            yield word.start(), found._replace(line=first, last_line=last)
+            first, last = stream.line_at(word.start()), stream.line_at(after - 1)
+            yield found._replace(line=first, last_line=last)
 
 
 def _read_field(
-    text: str, word: re.Match[str], argument: str, key: str, strong: bool
+    text: str, word: re.Match[str], after: int, argument: str, key: str, strong: bool
 ) -> Field | None:
     """Read the value after a word; None where the word is part of a sentence."""
-    start = word.start()
     follows = _AFTER_WORD.match(text, word.end())
-    line_before = text[max(0, start - 40) : start].rpartition("\n")
-    on_line = line_before[2].strip(" \t\"'*`-{")
-    leads = not on_line and bool(line_before[1] or start <= 40)
-    leads = leads or text.find("TMA Desc Addr", max(0, start - 60), start) >= 0
     if follows is None or _is_end_of_word(text, word, key):
         return None
-    if follows["index"] is not None and argument not in ARRAYS:
-        return None
-    separator, at = follows["sep"].strip(), follows.end()
-    at += len(text[at : at + 2]) - len(text[at : at + 2].lstrip("\"'`*"))
+    index, at, is_array = follows["index"], follows.end(), argument in ARRAYS
+    before = text[max(after, word.start() - 60) : word.start()].rpartition("\n")[2]
+    leads = not before.strip(" \t'*-{(,")
     opens = text[at : at + 1] in tuple("([{")
-    before = text[max(0, start - 40) : start].rstrip(" \t")[-1:]
-    is_part = text[start - 1 : start] in (".", "-", "_", ">") or before.isalpha()
-    if not strong and (is_part or (not separator and not leads)):
+    is_part = before[-1:] in tuple(".-_>") or before.rstrip()[-1:].isalpha()
+    sign = follows["sign"].strip()
+    if (index is not None and not is_array) or (not strong and (is_part or not (sign or leads))):
         return None
-    index, unit = follows["index"], (follows["unit"] or "").lower().removeprefix("in ").strip()
-    if argument in ARRAYS:
-        value = read_list(text, at)
-        if index is not None and (value.is_list or opens):
-            index = None if re.fullmatch(r"\d*|\w*[A-Za-z_]\w*", index) else index
-            count_differs = follows["index"].isdigit() and not opens
-            if count_differs and int(follows["index"]) != len(value.numbers):
-                value = value._replace(fault="unread")
-        if value.fault in ("torn", "prose") and follows["index"] is not None:
-            return None
-    else:
-        value, index = read_scalar(text, at, argument, argument in NAMED), None
-        if value.word and not separator and not opens and not _is_member_name(value.word, leads):
-            return None
-    if (unit and unit not in _UNITS) or (value.unit and argument not in ARRAYS):
+    value = read_list(text, at) if is_array else read_scalar(text, at, argument)
+    if not is_array and value.word and not (sign or opens or _is_member(value.word, leads)):
+        return None
+    if index is not None and (value.bracket or len(value.numbers) > 1 or opens):  # a count
+        if index.isdigit() and not opens and int(index) != len(value.numbers):
+            value = value._replace(fault="unread")
+        index = None if re.fullmatch(r"\d*|\w*[A-Za-z_]\w*", index) else index
+    unit = (follows["unit"] or value.unit).lower().removeprefix("in ").strip()
+    if unit not in _UNITS:
         value = value._replace(fault=value.fault or "unread")
-    if value.fault in ("torn", "cut", "prose"):
-        at_end = value.fault == "cut" and (opens or _NOTHING_FOLLOWS.match(text, word.end()))
-        torn = value.fault == "torn" and (leads or (strong and opens))
-        if not at_end and not torn:
-            return None  # a sentence, or "strides:" as the heading of something else
-    unit = _UNITS.get(unit or value.unit.lower(), "")
-    separator = separator or ("" if opens else " ")
-    return Field(argument, key, word[0], strong, value, unit, separator, index, before)
+    is_torn = value.fault == "torn" and (leads or (strong and opens)) and follows["index"] is None
+    if value.fault == "prose" or (value.fault == "torn" and not is_torn):
+        return None  # a sentence, or "strides:" as the heading of something else
+    return Field(
+        argument,
+        key,
+        word[0],
+        strong,
+        value,
+        _UNITS.get(unit, ""),
+        sign or " " * (not opens),
+        index,
+    )
 
 
 def _is_end_of_word(text: str, word: re.Match[str], key: str) -> bool:
     """Return whether a word is the rest of another one that a terminal's width has broken."""
-    if word.start() <= 4 and not text[: word.start()].strip() and key in ("stride", "strides"):
-        return True  # no printout begins with these: of elementStrides
     before = re.search(
         r"([A-Za-z_]\w*)[ \t]*\n[ \t]*$", text[max(0, word.start() - 80) : word.start()]
     )
     whole = before and meaning_of(before[1] + word[0])
-    return bool(whole and whole[1] != key)
+    return bool(whole and whole[1] != key) or (
+        key in ("stride", "strides") and not text[: word.start()].strip()
+    )  # no printout begins with these: it is the end of elementStrides
 
 
-def _is_member_name(word: str, leads: bool) -> bool:
+def _is_member(word: str, leads: bool) -> bool:
     sized = word.isupper() and any(map(str.isdigit, word))
     return "CU_TENSOR_MAP" in word or sized or (leads and "." in word)
+
+
+# -- blocks ---------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Block:
+    """The fields of one printout, and the words of the line that it begins with.
+
+    `is_mixed`: its lines may come from several processes, so that no number counts.
+    """
+
+    heading: str = ""
+    first_line: int = 0
+    last_line: int = 0
+    fields: list[Field] = field(default_factory=list)
+    is_mixed: bool = False
+    is_torn: bool = False
+    has_orphans: bool = False
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the text ends within it."""
+        return (self.heading != "" or len(self.fields) > 1) and self.fields[-1].value.fault == "cut"
+
+    def arguments(self, only_strong: bool = False) -> set[str]:
+        """Return what it shows."""
+        return {f.argument for f in self.fields if f.strong or not only_strong}
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Its words, as keys of the table, each once, in the order of the text."""
+        return tuple(dict.fromkeys(f.key for f in self.fields))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether what every printout shows is there: the tensor's extents and the tile's."""
+        shown = self.arguments()
+        return "global_dim" in shown and bool({"box_dim", "channels_per_pixel"} & shown)
+
+    @property
+    def shows_arguments(self) -> bool:
+        """Whether it is the printout of an encode, not words of a log that happen to be there."""
+        strong = self.arguments(only_strong=True)
+        own = self.arguments() if form_of(self).words else strong
+        return len(strong) >= 2 and bool(own & ARRAYS)
+
+    def put(self, found: Field) -> None:
+        """Take a field."""
+        self.first_line = self.first_line or found.line
+        self.last_line = found.last_line
+        self.fields.append(found)
+
+
+def form_of(block: Block) -> Form:
+    """Return the row of the table that a block fits."""
+    keys = frozenset(block.words)
+    for form in FORMS:
+        if not any(together <= keys for together in form.any_of):
+            continue
+        own_words = {"tensorDataType"} & {f.word for f in block.fields}
+        if form.name == "tma_dlpack.h" and not ("uTensorMapEncode" in block.heading and own_words):
+            continue
+        if form.name == "CUTLASS":  # its words are the driver's: no sign before the value
+            spaced = sum(f.sign in ("", " ") for f in block.fields)
+            own = {"gmemaddress", "format"} & keys or 2 * spaced > len(block.fields)
+            if not own:
+                continue
+        return form
+    return GENERAL
+
+
+def blocks_in(streams: list[Lines]) -> list[Block]:
+    """Gather the fields of each stream in blocks; those that cannot be trusted are mixed."""
+    blocks = [(stream.process, block) for stream in streams for block in _blocks_of(stream)]
+    for process, block in blocks:
+        for other in [b for p, b in blocks if p and not process]:  # may be a part of it
+            apart = other.last_line < block.first_line or block.last_line < other.first_line
+            if not apart and not (block.is_whole and other.is_whole):
+                block.is_mixed = other.is_mixed = True
+    return [block for _, block in blocks]
+
+
+def _blocks_of(stream: Lines) -> list[Block]:
+    blocks = [Block()]
+    for found in fields_of(stream):
+        if found.value.fault == "heading":
+            blocks.append(Block(found.word, found.line, found.line))
+        else:
+            _add(blocks, found)
+    blocks = [b for b in blocks if b.fields]
+    _mark_mixed(blocks)
+    return [b for b in blocks if b.shows_arguments or b.is_mixed or b.is_cut]
+
+
+def _add(blocks: list[Block], found: Field) -> None:
+    """Put a field into the block it belongs to, the last one or a new one."""
+    block = blocks[-1]
+    gap = found.line - block.last_line
+    if found.value.fault == "orphan":
+        block.has_orphans |= bool(block.fields) and gap <= NEAR_LINES
+        return
+    lone = gap > NEAR_LINES
+    if lone and found.strong and found.argument and not block.arguments(only_strong=True):
+        block.fields.clear()  # weak words further up belong to something else
+        block.first_line = found.line
+    far = gap > (FAR_WHOLE_LINES if block.is_whole else FAR_LINES)
+    if block.fields and (far or (lone and not found.strong)):
+        blocks.append(block := Block())
+    if found.value.fault == "torn":
+        block.is_torn |= bool(block.fields or (block.heading and found.argument))
+        if not found.argument:
+            return
+    named = [f for f in block.fields if f.argument == found.argument and f.place == found.place]
+    same = next((f for f in named if f.key == found.key), None)
+    if same is not None:
+        again = same.value[:2] == found.value[:2] and same.line == found.line
+        if again or (not found.strong and same.sign != found.sign):
+            return
+    if same is not None or (found.strong and any(f.strong for f in named)):
+        blocks.append(block := Block())
+    block.put(found)
+
+
+def _mark_mixed(blocks: list[Block]) -> None:
+    """Mark blocks that are not whole among others of their printer: several processes wrote them.
+
+    A printer writes the same words in the same order each time. The first block of a run may lack
+    its beginning, and the last one its end.
+    """
+    runs: list[list[Block]] = []
+    for before, block in pairwise([Block(), *blocks]):
+        over_lines = any(f.last_line > f.line for f in block.fields)
+        block.is_mixed = (block.is_torn and block is not blocks[-1]) or (
+            block.has_orphans and over_lines
+        )
+        near = FAR_LINES if before.is_mixed else NEAR_LINES
+        if runs and block.first_line - before.last_line <= near and _agree(before, block):
+            runs[-1].append(block)
+        else:
+            runs.append([block])
+    for run in runs:
+        one_line_each = all(len({f.line for f in b.fields}) <= 1 for b in run)
+        apart = one_line_each and len({b.first_line for b in run}) == len(run)
+        if any(b.is_mixed for b in run) or not (apart or _is_regular(run)):
+            for block in run:
+                block.is_mixed = True
+
+
+def _agree(a: Block, b: Block) -> bool:
+    """Return whether two blocks have the same words for the same arguments."""
+    spelled = [{f.argument: f.word for f in block.fields} for block in (a, b)]
+    return all(spelled[0][name] == spelled[1][name] for name in spelled[0].keys() & spelled[1])
+
+
+def _is_regular(run: list[Block]) -> bool:
+    """Return whether blocks have the same words in the same order, but for the run's two ends."""
+    order = next((form.keys for form in map(form_of, run) if form.keys), ())
+    used = dict.fromkeys(key for block in run for key in block.words)
+    whole = tuple(dict.fromkeys(key for key in (*order, *used) if key in used))
+    rank_1 = tuple(w for w in whole if w != "base" and not ("stride" in w and "elem" not in w))
+    return len(run) == 1 or all(
+        b.words in (whole, rank_1)
+        or (b is run[0] and whole[-len(b.words) :] == b.words)
+        or (b is run[-1] and whole[: len(b.words)] == b.words)
+        for b in run
+    )

@@ -96,12 +96,10 @@ ARRAYS: Final = frozenset(
     {"global_dim", "global_strides", "raw_strides", "box_dim", "element_strides", *CORNERS}
 )
 
-#: Words that are written apart; the blank becomes an underscore, so that places stay.
+#: Words that are written apart.
 MULTI_WORD: Final = re.compile(
-    r"\b(global|shared|outer|elem|element|item|box|data|tensor|block|tile) "
-    r"(memory|stride|strides|size|sizes|ptr|address|dim|dims|shape|type|rank|strides)"
-    r"(?=[\"']?[ \t]*[:=])",
-    re.IGNORECASE,
+    r"(?i)\b(global|shared|outer|elem|element|item|box|data|tensor|block|tile) "
+    r"(memory|stride|strides|size|sizes|ptr|address|dim|dims|shape|type|rank)(?=[\"']?[ \t]*[:=])"
 )
 
 #: Where a printout begins or ends: two such places are two encodes.

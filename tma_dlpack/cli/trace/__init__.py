@@ -26,7 +26,7 @@ from tma_dlpack.cli.trace.records import problem_text
 from tma_dlpack.cli.trace.result import Trace
 from tma_dlpack.cli.trace.traced import TracedMap
 from tma_dlpack.tables.errors import TmaUnsupportedError
-from tma_dlpack.tables.opaque import untraced
+from tma_dlpack.tables.public import untraced
 
 
 @untraced

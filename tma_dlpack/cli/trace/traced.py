@@ -10,38 +10,19 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from tma_dlpack.checks.check import advise, find_violations
+from tma_dlpack.checks.advice import advise
 from tma_dlpack.checks.parse import read_driver_call
-from tma_dlpack.checks.report import Report
+from tma_dlpack.checks.report import Report, find_violations
 from tma_dlpack.checks.request import Request
 from tma_dlpack.cli.explain.results import RESULTS, STICKY
 from tma_dlpack.cli.explain.words import PrintedArguments, arguments_of
-from tma_dlpack.tables.arguments import MapKind
-from tma_dlpack.tables.enums import (
-    TensorMapDataType,
-    TmaInterleaveLayout,
-    TmaL2FetchSize,
-    TmaOobFill,
-    TmaSwizzle,
-)
+from tma_dlpack.tables.arguments import CORNERS, ENUMS, FUNCTIONS, MapKind
 from tma_dlpack.tables.errors import TmaError, Violation, sealed
 from tma_dlpack.tables.public import public
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
 
-_KINDS: dict[str, MapKind] = {
-    "cuTensorMapEncodeTiled": "tiled",
-    "cuTensorMapEncodeIm2col": "im2col",
-    "cuTensorMapEncodeIm2colWide": "im2col_wide",
-}
-_ENUMS: dict[str, Any] = {
-    "data_type": TensorMapDataType,
-    "interleave": TmaInterleaveLayout,
-    "swizzle": TmaSwizzle,
-    "l2_promotion": TmaL2FetchSize,
-    "oob_fill": TmaOobFill,
-}
-_CORNERS = ("pixel_box_lower_corner", "pixel_box_upper_corner")
+_KINDS = {function: kind for kind, function in FUNCTIONS.items()}
 _NAMES = {0: "CUDA_SUCCESS", **{result.code: result.name for result in RESULTS}}
 #: Shared objects that stand between a caller and the driver, and say nothing about the caller.
 _BETWEEN = ("libcuda.so", "libcupti", "_inject.", "libc.so", "ld-linux", "libffi", "_ctypes.")
@@ -254,11 +235,11 @@ def _encoded(kind: MapKind, raw: dict[str, Any]) -> PrintedArguments:
     """Return the arguments of an encode; None for an array that could not be read."""
     names = ("rank", "global_address", "channels_per_pixel", "pixels_per_column")
     values: dict[str, Any] = {name: raw.get(name) for name in names}
-    for name in ("global_dim", "global_strides", "box_dim", "element_strides", *_CORNERS):
+    for name in ("global_dim", "global_strides", "box_dim", "element_strides", *CORNERS):
         values[name] = tuple(raw[name]) if isinstance(raw.get(name), list) else None
     if kind == "im2col_wide":
-        values |= dict(zip(_CORNERS, ((raw["lower_width"],), (raw["upper_width"],)), strict=True))
-    for name, enum in _ENUMS.items():
+        values |= dict(zip(CORNERS, ((raw["lower_width"],), (raw["upper_width"],)), strict=True))
+    for name, enum in ENUMS.items():
         values[name] = enum(raw[name]) if raw[name] in list(enum) else raw[name]
     return PrintedArguments(kind=kind, **values)
 
@@ -293,7 +274,7 @@ def _request(arguments: PrintedArguments, mode: int, target: Target) -> Request:
     """Make the request of a `driver_encode_*` call with these arguments."""
     given: dict[str, Any] = {name: getattr(arguments, name) for name in arguments.shown()}
     given |= {"tensor_data_type": arguments.data_type, "tensor_rank": arguments.rank, "mode": mode}
-    for corner in _CORNERS:
+    for corner in CORNERS:
         width = getattr(arguments, corner)
         given[f"{corner}_width"] = width[0] if width else 0
     return read_driver_call(arguments.kind, given, target)

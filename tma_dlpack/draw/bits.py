@@ -1,0 +1,297 @@
+"""The swizzle as bits of an address: which fold onto which, and what becomes of 64 chunks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from textwrap import wrap
+
+from tma_dlpack.copies.tile import Tile
+from tma_dlpack.draw.chunks import CHUNK_BYTES, CHUNKS
+from tma_dlpack.draw.figure import TEXT_COLUMNS, Figure, played
+from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, words
+from tma_dlpack.draw.svg import svg_panel
+from tma_dlpack.geometry import SMEM_ALIGNMENT, SWIZZLES, swizzle_offset
+from tma_dlpack.tables.coerce import integer_of, shown, text_of
+from tma_dlpack.tables.enums import TmaSwizzle
+from tma_dlpack.tables.errors import refusal
+from tma_dlpack.tables.public import opaque
+from tma_dlpack.tensor_map.map import TensorMap
+
+BITS, LINES = 10, 8  # bits of an address, and lines of 128 bytes, that are drawn
+COUNT = CHUNKS * LINES
+PATTERN = COUNT * CHUNK_BYTES  # after so many bytes every swizzle begins anew
+ROWS_READ = 8  # rows of the tile that ldmatrix and wgmma read at once
+BIT, CHUNK = (46, 28), (40, 23)  # px
+FOLD, LEVEL = 20, 11  # px from the bits to the first line of a fold, and to the next
+AFTER = 10  # columns, where the second order begins
+LEGEND = [
+    (Cell(0, 0, "shifted"), "the chunk above"),
+    (Cell(0, 0, "box"), "its column: 8 rows of the tile"),
+]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SwizzleBits(Figure):
+    """A 16-byte chunk whose address is swizzled, among the 64 chunks of 1024 bytes.
+
+    Attributes
+    ----------
+    swizzle : TmaSwizzle
+    chunk : int
+        0..63, counted from the start of the tile.
+    smem_offset : int
+        Where the tile starts in shared memory, bytes.
+    """
+
+    title: str
+    swizzle: TmaSwizzle
+    chunk: int
+    smem_offset: int
+
+    @property
+    def folds(self) -> tuple[tuple[int, int], ...]:
+        """Return the pairs (from, onto) of bits, the highest first."""
+        terms = SWIZZLES[self.swizzle].terms
+        pairs = [(r + k, left + k) for r, m, left in terms for k in range(m.bit_length())]
+        return tuple(sorted(pairs, reverse=True))
+
+    @property
+    def formula(self) -> str:
+        """Return the swizzle in C."""
+        terms = (f" ^ ((a >> {r} & {m}) << {n})" for r, m, n in SWIZZLES[self.swizzle].terms)
+        return f"a{''.join(terms)}"
+
+    def address(self, chunk: int) -> int:
+        """Return the address of a chunk before the swizzle."""
+        return self.smem_offset + CHUNK_BYTES * chunk
+
+    def swizzled(self, chunk: int) -> int:
+        """Return the address where its first byte is."""
+        return swizzle_offset(self.swizzle, self.address(chunk))
+
+    def place(self, chunk: int) -> int:
+        """Return which chunk of the tile would be there without a swizzle."""
+        return (self.swizzled(chunk) - self.smem_offset) // CHUNK_BYTES
+
+    def column(self, chunk: int) -> tuple[int, ...]:
+        """Return the chunks that one matrix of `ldmatrix` reads with this one: 8 rows of the tile.
+
+        A row of the tile is as long as the span of the swizzle, 128 bytes without one.
+        """
+        step = max(SWIZZLES[self.swizzle].span_bytes // CHUNK_BYTES, 1)
+        step = step if self.folds else CHUNKS
+        first = chunk - chunk % (ROWS_READ * step) + chunk % step
+        return tuple(range(first, first + ROWS_READ * step, step))
+
+    def ways(self, chunk: int, swizzled: bool = True) -> int:
+        """Return how many chunks of its column are in the same banks: 1 is free of conflicts."""
+        places = map(self.place, self.column(chunk)) if swizzled else self.column(chunk)
+        return max(Counter(place % CHUNKS for place in places).values())
+
+    @property
+    def astray(self) -> int:
+        """How many of 64 chunks are not where a kernel looks that counts from the tile's start."""
+        starts = (self.swizzled(n) - self.smem_offset for n in range(COUNT))
+        return sum(a != swizzle_offset(self.swizzle, CHUNK_BYTES * n) for n, a in enumerate(starts))
+
+    def facts(self) -> tuple[str, str]:
+        """Return what the swizzle is good for, and what the start of the tile changes."""
+        before, after = (self.ways(self.chunk, swizzled) for swizzled in (False, True))
+        conflicts = [
+            f"{ways}-way bank conflict" if ways > 1 else "no bank conflict"
+            for ways in (before, after)
+        ]
+        start = f"the tile starts at {self.smem_offset:#06x}"
+        offset = (
+            f"✗ {start}: a kernel that counts from there looks for {self.astray} of {COUNT} chunks"
+        )
+        return (
+            f"8 rows of one column, as ldmatrix reads them at once: {conflicts[0]} before the "
+            f"swizzle, {conflicts[1]} after it",
+            f"{offset} in the wrong place"
+            if self.astray
+            else f"✓ {start}, and so does the pattern: a kernel may count from there",
+        )
+
+    def scenes(self) -> tuple[Scene, ...]:
+        """Lower to one panel: bits above, chunks before and after below."""
+        return (self._scene(with_facts=True),)
+
+    def _scene(self, *, with_facts: bool) -> Scene:
+        bits = Grid(tuple(self._bits()))
+        chunks = [*self._chunks(0, "before", False), *self._chunks(AFTER, "after", True)]
+        about = f"{self.title}: the bits of an address, and {COUNT} chunks before and after"
+        heading = f"{self.formula}, where a is the address of a byte in shared memory"
+        notes = self.facts() if with_facts else ()
+        return lay_out(about, [bits, Grid(tuple(chunks), CHUNK)], heading, (), notes, LEGEND)
+
+    def _bits(self) -> list[Cell]:
+        (w, h), folds = BIT, self.folds
+        onto = {to for _, to in folds}
+        bottom = 16 + h + FOLD + LEVEL * len(folds) + 14
+        cells = [label(0, 16, "address", "label", h), label(0, bottom, "swizzled", "label", h)]
+        groups = [
+            (9, 3, "line of 128 bytes"),
+            (6, 3, "chunk: 4 banks"),
+            (3, 4, "byte in the chunk"),
+        ]
+        for high, count, name in groups:
+            x = w * (BITS - 1 - high)
+            cells.append(Cell(x, bottom + h + 3, "muted", name, columns=w * count, rows=14))
+        for n, (source, to) in enumerate(folds):
+            left, right = (w * (BITS - 0.5 - bit) for bit in (source, to))
+            y = 16 + h + FOLD + LEVEL * n
+            cells.append(Cell(left, 16 + h, "axis", columns=0, rows=y - 16 - h))
+            cells.append(Cell(left, y, "axis", columns=right - left, rows=0))
+            cells.append(Cell(right, y, "arrow", columns=0, rows=bottom - y))
+        for bit in range(BITS):
+            x, tint = w * (BITS - 1 - bit), "cell"
+            for n, (source, to) in enumerate(folds):
+                tint = f"tint{2 * n % 8}" if bit in (source, to) else tint
+            cells.append(Cell(x, 0, "muted", f"{bit}", columns=w, rows=14))
+            for name, y, address in (("in", 16, self.address), ("out", bottom, self.swizzled)):
+                value, about = address(self.chunk) >> bit & 1, f"bit {bit} of the address"
+                style = tint if name == "in" or bit in onto else "cell"
+                cells.append(Cell(x, y, style, f"{value}", about, w, h, key=f"{name}{bit}"))
+            if bit in onto:
+                cells.append(words(x + w / 2 + 5, bottom - 15, "XOR", "strong", 12))
+        for name, y, address in (("in", 16, self.address), ("out", bottom, self.swizzled)):
+            a = address(self.chunk)
+            cells.append(Cell(w * BITS + 14, y, "plain", f"{a:#06x}", "", 60, h, key=f"{name}hex"))
+            about = f"banks {_banks(a)}"
+            cells.append(Cell(w * BITS + 80, y, "plain", about, "", 100, h, key=f"{name}banks"))
+        return cells
+
+    def _chunks(self, x: float, name: str, swizzled: bool) -> list[Cell]:
+        def place(n: int) -> int:
+            return self.place(n) if swizzled else n
+
+        cells = [words(x, -1.9, name, "strong", 0.7)]
+        cells.append(Cell(x, 0, "plain", columns=CHUNKS, rows=LINES, key=name))
+        for k in range(CHUNKS):
+            cells.append(Cell(x + k, -0.9, "muted", f"{4 * k}..{4 * k + 3}", rows=0.8))
+        cells.append(label(x, -0.9, "bank", rows=0.8))
+        for line in range(LINES):
+            start, key = f"{self.address(CHUNKS * line):#06x}", f"line{line}"
+            cells.append(Cell(x - 1.5, line, "plain", start, "", 1.4, key=key))
+        for n in range(COUNT):
+            row, column = divmod(place(n), CHUNKS)
+            cells.append(Cell(x + column, row, f"tint{n % CHUNKS}", f"{n}", key=f"c{n}"))
+        others = [n for n in self.column(self.chunk) if n != self.chunk]
+        for n in (*others, self.chunk):
+            row, column = divmod(place(n), CHUNKS)
+            style = "shifted" if n == self.chunk else "box"
+            cells.append(Cell(x + column, row, style, key=f"framed-{name}"))
+        return cells
+
+    def panels(self) -> str:
+        """Return the picture; where scripts run, with switches, and each chunk to be clicked."""
+        offsets = range(self.smem_offset % SMEM_ALIGNMENT, PATTERN, SMEM_ALIGNMENT)
+        choices = []
+        for swizzle in SWIZZLES:
+            figures = [_figure(swizzle, self.chunk, offset) for offset in offsets]
+            figure = figures[self.smem_offset % PATTERN // SMEM_ALIGNMENT]
+            choices.append(
+                {
+                    "name": swizzle.name,
+                    "title": figure.title,
+                    "svg": svg_panel(figure._scene(with_facts=False)),
+                    "column": [figure.column(n) for n in range(COUNT)],
+                    "swizzled": [[f.swizzled(n) for n in range(COUNT)] for f in figures],
+                    "facts": [f.facts() for f in figures],
+                }
+            )
+        data = {"now": list(SWIZZLES).index(self.swizzle), "choices": choices}
+        data |= {"chunk": self.chunk, "offset": self.smem_offset % PATTERN}
+        data |= {"banks": [_banks(CHUNK_BYTES * n) for n in range(CHUNKS)]}
+        return played(self, "bits", data)
+
+    def text(self) -> str:
+        """Return the formula, the bits, the facts and both orders of the chunks."""
+        bits = [f"{f(self.chunk) % (1 << BITS):0{BITS}b}" for f in (self.address, self.swizzled)]
+        folds = ", ".join(f"{source} onto {to}" for source, to in self.folds) or "none"
+        lines = [self.title, f"{self.formula}; bits folded: {folds}"]
+        lines += [f"address  {bits[0]}  (bits 9 to 0)", f"swizzled {bits[1]}", *self.facts()]
+        at = {self.place(n): n for n in range(COUNT)}
+        for line in range(0, COUNT, CHUNKS):
+            before = "".join(f"{n:3}" for n in range(line, line + CHUNKS))
+            after = "".join(f"{at[n]:3}" for n in range(line, line + CHUNKS))
+            lines.append(f"{self.address(line):#06x} {before}   ->{after}")
+        return "\n".join(
+            row for line in lines for row in wrap(line, TEXT_COLUMNS, drop_whitespace=False)
+        )
+
+
+def _banks(address: int) -> str:
+    first = address // 4 % 32
+    return f"{first}..{first + 3}"
+
+
+# --- The function ---------------------------------------------------------------------------------
+
+
+@opaque
+def swizzle_bits(
+    tensor_map: TensorMap | Tile | TmaSwizzle | str = "bytes128",
+    chunk: int = 9,
+    *,
+    smem_offset: int = 0,
+) -> SwizzleBits:
+    """Show which bits of a shared address a swizzle folds onto which, for one 16-byte chunk.
+
+    Beside the bits are the 64 chunks of 1024 bytes, before and after. In a notebook a click chooses
+    the chunk, switches the swizzle, and a slider moves the start of the tile.
+
+    Parameters
+    ----------
+    tensor_map : TensorMap, Tile, TmaSwizzle or str
+        What has the swizzle, or its name.
+    chunk : int
+        0..63, counted from the start of the tile, before the swizzle.
+    smem_offset : int
+        Where the tile starts in shared memory, bytes; a multiple of 128. The hardware swizzles by
+        the bits of the address, not by the offset into the tile.
+
+    Returns
+    -------
+    SwizzleBits
+
+    Raises
+    ------
+    TmaPreconditionError
+        For another swizzle, chunk or offset.
+
+    Examples
+    --------
+    >>> figure = swizzle_bits("bytes128", chunk=9)
+    >>> figure.folds, figure.place(9)
+    (((9, 6), (8, 5), (7, 4)), 8)
+    >>> figure.ways(9, swizzled=False), figure.ways(9)
+    (8, 1)
+    >>> swizzle_bits("bytes128", smem_offset=128).astray
+    64
+
+    Notes
+    -----
+    Source: measured (H200, driver 580.159.04); the atoms are documented (PTX ISA).
+    """
+    if isinstance(tensor_map, (TensorMap, Tile)):
+        tile_map = tensor_map.tensor_map if isinstance(tensor_map, Tile) else tensor_map
+        tensor_map = tile_map.swizzle
+    names = {member.name: member for member in SWIZZLES}
+    swizzle = tensor_map if type(tensor_map) is TmaSwizzle else names.get(text_of(tensor_map) or "")
+    if swizzle is None:
+        found, must = f"tensor_map is {shown(tensor_map)}", f"be a map or one of {', '.join(names)}"
+        raise refusal("tensor_map", found, must, "pass 'bytes128'")
+    if integer_of(chunk) is None or not 0 <= chunk < COUNT:
+        found = f"chunk is {shown(chunk)}"
+        raise refusal("chunk", found, f"be an integer in 0..{COUNT - 1}", "pass chunk=9")
+    if integer_of(smem_offset) is None or smem_offset < 0 or smem_offset % SMEM_ALIGNMENT:
+        found, must = f"smem_offset is {shown(smem_offset)}", "be a multiple of 128, not negative"
+        raise refusal("smem_offset", found, must, "pass smem_offset=0")
+    return _figure(swizzle, int(chunk), int(smem_offset))
+
+
+def _figure(swizzle: TmaSwizzle, chunk: int, smem_offset: int) -> SwizzleBits:
+    return SwizzleBits(f"the swizzle {swizzle.name} as bits", swizzle, chunk, smem_offset)

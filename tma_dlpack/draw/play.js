@@ -1,0 +1,166 @@
+// Plays the figures of barrier_figure.py and bits.py: switches between pictures and selects frames,
+// all of which Python has computed. Without scripts the chosen picture stays as a whole.
+const PLAY_MS = 700;
+
+const unpack = async (packed) => {
+  const bytes = Uint8Array.from(atob(packed), (c) => c.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return JSON.parse(await new Response(stream).text());
+};
+const set = (node, attributes) => {
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+  return node;
+};
+const element = (name, attributes, ...children) => {
+  const made = set(document.createElement(name), attributes);
+  made.append(...children);
+  return made;
+};
+// JupyterLab leaves the keys of these alone.
+const control = (name, attributes, ...children) =>
+  element(name, { "data-lm-suppress-shortcuts": "true", ...attributes }, ...children);
+
+class Played {
+  constructor(root, data) {
+    Object.assign(this, { root, ...data });
+    const name = `tma-${Math.random()}`;
+    const switches = this.choices.map((choice, n) => {
+      const radio = control("input", { type: "radio", name });
+      radio.checked = n === this.now;
+      radio.addEventListener("change", () => this.choose(n));
+      return element("label", {}, radio, ` ${choice.name}`);
+    });
+    this.slider = control("input", { type: "range", min: 0 });
+    this.slider.addEventListener("input", () => this.seek());
+    this.seeking = element("div", { class: "tma-seek" }, this.slider);
+    const group = element("div", { class: "tma-switches", role: "radiogroup" }, ...switches);
+    this.controls = root.querySelector(".tma-controls");
+    this.controls.append(group, this.seeking);
+    this.controls.hidden = false;
+  }
+  get choice() {
+    return this.choices[this.now];
+  }
+  get svg() {
+    return this.root.querySelector(".tma-live").shadowRoot.querySelector("svg");
+  }
+  choose(n) {
+    this.now = n;
+    this.root.querySelector(".tma-title b").textContent = this.choice.title;
+    draw(this.root.querySelector(".tma-live"), this.choice.svg);
+  }
+}
+
+class Barrier extends Played {
+  constructor(root, data) {
+    super(root, data);
+    this.button = control("button", { type: "button" });
+    this.button.addEventListener("click", () => this.play(!this.timer));
+    this.slider.addEventListener("pointerdown", () => this.play(false));
+    this.slider.setAttribute("aria-label", "event");
+    this.seeking.prepend(this.button);
+    this.event = element("div", { class: "tma-event", "aria-live": "polite" });
+    this.states = element("div", { class: "tma-states" });
+    this.controls.append(this.states, this.event);
+    this.choose(this.now);
+  }
+  choose(n) {
+    super.choose(n);
+    this.root.querySelector(".tma-code").innerHTML = this.choice.code;
+    this.slider.value = this.slider.max = this.choice.frames.length;
+    this.play(false);
+    this.seek();
+  }
+  play(on) {
+    clearInterval(this.timer);
+    this.button.textContent = on ? "❚❚ pause" : "▶ play";
+    this.timer = on && setInterval(() => {
+      this.slider.stepUp();
+      this.seek();
+      if (this.slider.value === this.slider.max || !this.root.isConnected) this.play(false);
+    }, PLAY_MS);
+    if (on && this.slider.value === this.slider.max) this.slider.value = 0;
+    if (on) this.seek();
+  }
+  seek() {
+    const { frames, about } = this.choice;
+    const n = Number(this.slider.value), next = frames[n + 1]?.[0];
+    const [x, said, states, lines] = frames[n] ?? [null, about, frames.at(-1)[2], []];
+    this.slider.setAttribute("aria-valuetext", said);
+    this.event.textContent = said;
+    this.states.replaceChildren(...states.map((text) => element("code", {}, text)));
+    this.root.querySelectorAll(".tma-code span").forEach((span, line) =>
+      span.classList.toggle("tma-now", lines.includes(line)));
+    this.cover(x, next);
+  }
+  // Mark the event at x and hide what comes after the next one, in pixels of the axis of time.
+  cover(x, next) {
+    const svg = this.svg;
+    svg.querySelectorAll(".tma-cover").forEach((e) => e.remove());
+    if (x === null) return;
+    const size = (axis) => svg.dataset[axis].split(" ").map(Number);
+    const [, left, width] = size("x"), [, top, height] = size("y"), from = next ?? width;
+    const made = (name) => svg.appendChild(document.createElementNS(svg.namespaceURI, name));
+    const place = { x: left + from, y: top - 1, width: width - from + 2, height };
+    const hide = "stroke:none;opacity:.88", mark = "stroke:#e5534b;stroke-width:2";
+    set(made("rect"), { ...place, class: "tma-cover t-paper", style: hide });
+    set(made("path"), { d: `M${left + x} ${top - 4}v${height + 2}`, class: "tma-cover", style: mark });
+  }
+}
+
+class Bits extends Played {
+  constructor(root, data) {
+    super(root, data);
+    set(this.slider, { max: 896, step: 128, "aria-label": "start of the tile" });
+    this.slider.value = this.offset;
+    this.seeking.prepend("the tile starts at");
+    this.seeking.append(this.start = element("output", {}));
+    this.controls.append(this.event = element("div", { class: "tma-event", "aria-live": "polite" }));
+    this.choose(this.now);
+  }
+  choose(n) {
+    super.choose(n);
+    this.svg.addEventListener("click", (event) => {
+      const key = event.target.closest("g")?.querySelector("[data-k]")?.dataset.k ?? "";
+      if (/^c\d+$/.test(key)) this.chunk = Number(key.slice(1));
+      this.seek();
+    });
+    this.seek();
+  }
+  seek() {
+    const { svg, chunk } = this, base = Number(this.slider.value), n = base / 128;
+    const { swizzled, column, facts } = this.choice;
+    const all = (key) => [...svg.querySelectorAll(`[data-k="${key}"]`)];
+    const write = (key, text) => all(key).forEach((cell) =>
+      cell.parentNode.querySelector("text").textContent = text);
+    const hex = (address) => `0x${address.toString(16).padStart(4, "0")}`;
+    this.start.textContent = hex(base);
+    this.event.replaceChildren(...facts[n].map((fact) => element("div", {}, fact)));
+    for (const [name, address] of [["in", base + 16 * chunk], ["out", swizzled[n][chunk]]]) {
+      for (let bit = 0; bit < 10; ++bit) write(`${name}${bit}`, address >> bit & 1);
+      write(`${name}hex`, hex(address));
+      write(`${name}banks`, `banks ${this.banks[address >> 4 & 7]}`);
+    }
+    for (let line = 0; line < 8; ++line) write(`line${line}`, hex(base + 128 * line));
+    const at = (cell) => ["x", "y"].map((name) => Number(cell.getAttribute(name)));
+    const before = column.map((_, c) => at(all(`c${c}`)[0]));
+    const after = swizzled[n].map((address) => before[(address - base) >> 4]);
+    const shift = at(all("after")[0])[0] - at(all("before")[0])[0];
+    after.forEach(([x, y], c) => {
+      const cell = all(`c${c}`)[1], [x0, y0] = at(cell);
+      cell.parentNode.style.transform = `translate(${x + shift - x0}px,${y - y0}px)`;
+    });
+    const framed = [...column[chunk].filter((c) => c !== chunk), chunk];
+    framed.forEach((c, k) => {
+      set(all("framed-before")[k], { x: before[c][0], y: before[c][1] });
+      set(all("framed-after")[k], { x: after[c][0] + shift, y: after[c][1] });
+    });
+  }
+}
+
+for (const [name, kind] of [["barrier", Barrier], ["bits", Bits]])
+  for (const root of document.querySelectorAll(`.tma-play[data-${name}]`)) {
+    const packed = root.dataset[name];
+    delete root.dataset[name];
+    unpack(packed).then((data) => new kind(root, data));
+  }
