@@ -16,6 +16,7 @@ const make = (tag, attributes = {}, ...children) => {
   return e;
 };
 
+const download = (href, name) => make("a", { href, download: name }).click();
 const newId = () => `tmax-${Math.random().toString(36).slice(2)}`;
 
 // --- What is legal ------------------------------------------------------------------------------
@@ -285,6 +286,8 @@ class Explorer {
     const tools = make("div", { class: "tmax-tools" },
       start.link ? make("button", { type: "button", onclick: (e) => this.copy(this.model.link(), e.target) }, "copy link") : null,
       make("button", { type: "button", onclick: (e) => this.copy(this.code, e.target) }, "copy code"),
+      start.page ? make("button", { type: "button", title: "this explorer as one HTML file, which needs no Python",
+        onclick: () => this.model.send({ do: "page", seq: ++this.seq }) }, "save page") : null,
       make("button", { type: "button", onclick: () => this.save("svg") }, "save SVG"),
       make("button", { type: "button", onclick: () => this.save("png") }, "save PNG"));
     this.root = make("div", { class: "tmax" }, make("div", { class: "tmax-sides" },
@@ -313,16 +316,18 @@ class Explorer {
     }
     this.busy = true;
     this.root.setAttribute("aria-busy", "true");
-    this.model.send({ do: what, values: this.wanted, tab: this.tab, seq: ++this.seq,
+    const values = this.wanted;
+    this.wanted = {};
+    this.model.send({ do: what, values, tab: this.tab, seq: ++this.seq,
                       shown: this.shown, access: this.access, phase: this.phase,
                       pinned: this.linked.pinned, width: this.host.clientWidth || this.codeBox.clientWidth });
-    this.wanted = {};
   }
   settle() {
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.busy ? this.settle() : this.model.send({ do: "legal", seq: ++this.seq }), 180);
   }
   hear(answer) {
+    if (answer.page) return download(URL.createObjectURL(new Blob([answer.page], { type: "text/html" })), "explorer.html");
     if (answer.legal) this.legal.take(answer);
     if (answer.controls) this.buildControls(answer.controls);
     if (answer.values) this.shows(answer);
@@ -446,15 +451,15 @@ class Explorer {
     const svg = this.stage.querySelector("svg");
     if (!svg) return;
     const url = URL.createObjectURL(new Blob([new XMLSerializer().serializeToString(svg)], { type: "image/svg+xml" }));
-    const give = (href) => make("a", { href, download: `tma-${this.tab}.${kind}` }).click();
-    if (kind === "svg") return give(url);
+    const name = `tma-${this.tab}.${kind}`;
+    if (kind === "svg") return download(url, name);
     const image = new Image();
     image.onload = () => {
       const canvas = make("canvas", { width: 2 * image.width, height: 2 * image.height });
       const context = canvas.getContext("2d");
       context.scale(2, 2);
       context.drawImage(image, 0, 0);
-      give(canvas.toDataURL("image/png"));
+      download(canvas.toDataURL("image/png"), name);
     };
     image.src = url;
   }

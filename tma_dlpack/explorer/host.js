@@ -15,15 +15,16 @@ class Host {
     this.note = unread.length ? `Not read of the address: ${unread.join(", ")}` : "";
     this.accepted = null;
     this.turn(completed(given));
-    if (!this.report.ok) this.drawRepaired();
+    if (!this.accepted) this.drawRepaired();
   }
   // A first state that is refused has no accepted picture before it: draw it with its fix.
   drawRepaired() {
-    const wanted = this.state, repaired = this.repaired();
+    const { state: wanted, request: asked, report, tile: refused } = this, repaired = this.repaired();
     if (!repaired) return;
     this.turn(repaired);
+    if (this.tile.refusal) this.turn(this.moved());
     const { state, tile, request } = this;
-    this.turn(wanted);
+    Object.assign(this, { state: wanted, request: asked, report, found: { state: repaired }, tile: refused });
     this.instead = tile.refusal ? null : { state: { ...state, tab: wanted.tab }, tile, request };
   }
   reopened() {
@@ -67,6 +68,7 @@ class Host {
     this.state = state;
     this.request = requestOf(state);
     this.report = tmaModel.check(this.request);
+    this.found = null;  // what repairs it
     this.tile = null;
     if (this.report.ok) {
       const { rank } = tmaRequest.encodeArguments(this.request);
@@ -108,15 +110,19 @@ class Host {
   }
   // The state with other arguments or, where none would do, another tensor; null if nothing helps.
   repaired() {
-    let state = this.state;
-    for (let n = 0; n < 12; n++) {
-      const { ok, violations, fixed } = tmaModel.check(requestOf(state));
-      if (ok) return state;
-      const change = fixed || violations[0].change;
-      if (!change) return null;
-      state = completed({ ...state, ...this.wordsOf(change), coords: null });
+    return this.report.ok ? this.state : (this.found ??= { state: this.searched() }).state;
+  }
+  searched() {
+    let { state, report } = this;
+    const seen = new Set();
+    while (!report.ok) {
+      const [{ rule, change }] = report.violations;
+      if (seen.has(rule) || !(report.fixed || change)) return null;
+      seen.add(rule);
+      state = completed({ ...state, ...this.wordsOf(report.fixed || change), coords: null });
+      report = tmaModel.check(requestOf(state));
     }
-    return null;
+    return state;
   }
   moved() {
     const state = { ...this.state, coords: [...this.state.coords] };
@@ -154,7 +160,7 @@ class Host {
       }
     }
     const code = tmaModel.code(this.request, state.coords, this.offsets);
-    const states = report.ok ? (refused ? `✗ the map is accepted, this tile is refused; ${LAST}` : "✓ accepted")
+    const states = report.ok ? (refused ? `✗ the map is accepted, this tile is refused; ${last}` : "✓ accepted")
       : `✗ refused: ${counted(report.violations.length, "violation")}; ${last}`;
     return { tab: state.tab, access: state.access, values: this.values(), ok, state: states, note: this.note, report: this.findings(), refusal, fix: this.fixWords(),
       title: "", banks, panels, exact: true, code: [code.python, code.cpp].filter(Boolean).join("\n\n"),
@@ -174,7 +180,7 @@ class Host {
   }
   panels({ state, tile, request }) {
     const { tab } = this.state, wide = this.width >= 820, half = wide ? (this.width - 10) / 2 : this.width;
-    const swizzled = tile.terms.length ? `In shared memory: the tile, swizzled by ${tile.swizzle}` : "In shared memory: the tile, row after row";
+    const swizzled = tile.terms.length ? `Shared memory: the tile, swizzled by ${tile.swizzle}` : "Shared memory: the tile, row after row";
     const legend = [`r: ${state.kind === "im2col" ? "pixel of the column" : "row of the box"}; c: the elements of that row in the 16 bytes. Point at a chunk to see where it comes from.`];
     if (tab === "tensor") {
       const source = state.kind === "im2col" ? pixelsPicture(tile, half) : tensorPicture(tile, planeOf(state, tile), this.looks.shown, half);
@@ -199,6 +205,7 @@ class Host {
   }
   bankPanels({ state, tile, request }, half) {
     const access = state.access === "ldmatrix" ? tmaModel.ldmatrix(request, 0, 0, { num: 4 }) : state.access;
+    if (!access) throw new Error("ldmatrix.x4 reads 16 rows of 32 bytes: this tile is no such matrix.");
     const found = tmaModel.banks(request, access, {});
     const last = found.phases.length - 1, phase = clamp(this.looks.phase, 0, last);
     const words = new Set(found.phases[phase].flat()), marked = new Set(tile.chunks.filter((c) => words.has(c.address / 4)).map((c) => c.key));
@@ -206,7 +213,7 @@ class Host {
     const ranked = [];
     tmaTables.ENUMS.swizzle.forEach((name, number) => {
       const other = { ...request, swizzle: name };
-      if (name !== tile.swizzle && !tmaModel.check(other).ok) return;
+      if (name !== tile.swizzle && !tmaModel.accepts(other)) return;
       const { wavefronts, worst } = tmaModel.banks(request, access, { swizzle: name });
       ranked.push({ name, own: name === tile.swizzle, wavefronts, worst });
     });
@@ -248,11 +255,8 @@ class Host {
       }
       for (const { name } of group.menus) {
         if (!isWord([...MENUS, "dtype"], name)) continue;
-        const reason = (value) => {
-          const report = tmaModel.check({ ...request, [name]: value || undefined });
-          return report.ok ? "" : `${report.violations[0].rule}: ${report.violations[0].limit}`;
-        };
-        options[name] = Object.fromEntries(optionsOf(name, at).map((value) => [value, reason(value)]).filter(([, why]) => why));
+        const judged = tmaModel.legal(request, name)?.options || [];
+        options[name] = Object.fromEntries(judged.map(({ value, reason }) => [value, reason]).filter(([, why]) => why));
       }
     }
     return { legal, options };

@@ -6,19 +6,28 @@ are generated from the rows of `checks` and `tables`. The state stands in the pa
 
 from __future__ import annotations
 
+import base64
+import gzip
 import html
 import json
 import re
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from tma_dlpack.dlpack import as_tensor_view
 from tma_dlpack.draw.figure import CSS, script_source
+from tma_dlpack.draw.map_bytes import is_of_host_tensor
 from tma_dlpack.draw.svg import DARK, STYLES, style_sheet
+from tma_dlpack.explorer.choice import Choice
+from tma_dlpack.tables.dtypes import DATA_TYPES
+from tma_dlpack.tables.errors import TmaUnsupportedError
+from tma_dlpack.tensor_map.map import TensorMap
 
 HERE = Path(__file__).parent
-MODEL = ("tables.js", "request.js", "geometry.js", "model.js")
+MODEL = ("tables.js", "request.js", "geometry.js", "check.js", "model.js")
 PICTURES = ("pictures.js", "memory.js", "state.js", "host.js", "explorer.js")
 TITLE = "Tensor maps, explored"
 ABOUT = (
@@ -27,6 +36,7 @@ ABOUT = (
     "the box. Drag the box; change the shape, the type and the swizzle; see where every 16 bytes "
     "go, what the hardware refuses and why, and copy the code."
 )
+ADDRESS, ADDRESS_UNIT = 1 << 32, 256  # stand for the address of a tensor in host memory
 #: What pictures.js draws beyond the figures' styles.
 MORE_STYLES = {
     "walk": ("#8250df", "#c297ff", 'stroke-width="1" stroke-opacity="0.55"'),
@@ -37,7 +47,7 @@ MORE_STYLES = {
 def page(state: Mapping[str, Any] | None = None) -> str:
     """Return the page, which opens in a state where its address has none.
 
-    `state` has the names and values of the address: ``{"shape": (96, 256), "swizzle": "bytes128"}``.
+    `state` has the names and values of the address, such as ``{"shape": (96, 256)}``.
 
     >>> page({"shape": (96, 256)}).count("<script")
     1
@@ -85,6 +95,65 @@ def address(state: Mapping[str, Any]) -> str:
         if value is not None and value != () and value != []
     }
     return "#" + "&".join(f"{name}={quote(word, safe=',+')}" for name, word in words.items())
+
+
+def state_of(subject: object, choice: Choice) -> dict[str, Any]:
+    """Return what an explorer shows, a tensor or a map and a choice, as a state of the page.
+
+    The address of a tensor in host memory is another one in each run: only its alignment stays.
+
+    Raises
+    ------
+    TmaUnsupportedError
+        For an im2col-wide map, and for a map of a packed type alone, without its tensor.
+    """
+    if isinstance(subject, TensorMap):
+        type_row = DATA_TYPES[subject.data_type]
+        if subject.kind == "im2col_wide" or type_row.is_packed:
+            what = type_row.data_type.name if type_row.is_packed else "im2col-wide"
+            raise TmaUnsupportedError(f"the page has no {what} map; explore it in a notebook")
+        strides_bytes = subject.arguments.global_strides[::-1]
+        strides = (*(n // type_row.element_bytes for n in strides_bytes), 1)
+        at, is_of_host = subject.global_address, is_of_host_tensor(subject)
+        dtype = type_row.numpy
+    else:
+        view = as_tensor_view(subject)
+        strides, dtype = view.strides, str(view.dtype)
+        at, is_of_host = view.address, not view.device.is_cuda
+    shown = {name: value for name, value in choice.arguments().items() if value is not None}
+    return {
+        "kind": "im2col" if choice.is_im2col else "tiled",
+        "shape": subject.shape if isinstance(subject, TensorMap) else view.shape,
+        "strides": strides,
+        "dtype": dtype,
+        "address": ADDRESS + at % ADDRESS_UNIT if is_of_host else at,
+        **shown,
+        "coords": choice.coords,
+        "im2col_offsets": choice.im2col_offsets,
+    }
+
+
+def embedded(state: Mapping[str, Any]) -> str:
+    """Return HTML that unfolds to the page, for a stored notebook: about 70 kB, compressed.
+
+    Viewers that drop frames and scripts, such as an untrusted notebook's, show the sentence alone.
+    """
+    unpack = (
+        f"<script>tmaState={json.dumps(address(state))};"
+        f'fetch("data:application/gzip;base64,{_packed()}")'
+        '.then((r)=>new Response(r.body.pipeThrough(new DecompressionStream("gzip"))).text())'
+        ".then((t)=>{document.open();document.write(t);document.close()})</script>"
+    )
+    return (
+        '<details class="tma-page"><summary>explore it here, without Python and without a kernel'
+        f'</summary><iframe loading="lazy" title="{TITLE}" srcdoc="{html.escape(unpack)}" '
+        'style="width:100%;height:900px;border:1px solid #8c959f66"></iframe></details>'
+    )
+
+
+@cache
+def _packed() -> str:
+    return base64.b64encode(gzip.compress(page().encode(), mtime=0)).decode()
 
 
 def _source(name: str) -> str:

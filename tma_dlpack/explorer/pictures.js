@@ -141,7 +141,7 @@ function tensorPicture(tile, plane, shown, width) {
   const rows = plane[0] >= 0 ? axis(plane[0]) : new Axis(-1, 1, 0, 1, 1, [0, 1]);
   const others = tile.shape.map((_, d) => d).filter((d) => !plane.includes(d)).map(axis);
   const sheet = new Sheet(width, `tensor (${tile.shape.join(", ")}), box (${tile.spans.join(", ")}) at (${tile.coords.join(", ")})`);
-  sheet.say(`In global memory: tensor (${tile.shape.join(", ")}) of ${tile.typeName}`, "strong");
+  sheet.say(`Global memory: tensor (${tile.shape.join(", ")}), ${tile.typeName}`, "strong");
   const inner = plane[1] === tile.shape.length - 1;
   sheet.say(`→ shape[${columns.dimension}] = ${columns.extent.toLocaleString("en")}${inner ? ", contiguous" : ""}` +
     (rows.dimension >= 0 ? `   ↓ shape[${rows.dimension}] = ${rows.extent.toLocaleString("en")}` : ""));
@@ -226,7 +226,7 @@ function minimap(sheet, columns, rows) {
 // Each image (and depth) that the column touches: the plane of height and width, the pixels numbered.
 function pixelsPicture(tile, width) {
   const [dh, dw] = tile.imageDims, sheet = new Sheet(width, "the pixels of an im2col column");
-  sheet.say(`In global memory: images (${tile.shape.join(", ")}) of ${tile.typeName}`, "strong");
+  sheet.say(`Global memory: images (${tile.shape.join(", ")}), ${tile.typeName}`, "strong");
   sheet.say(`→ w = shape[${dw}]` + (dh >= 0 ? `   ↓ h = shape[${dh}]` : "") + ". Each number is a row of the tile, in the order of the copy.");
   const frames = new Map();
   for (const line of tile.pixels) {

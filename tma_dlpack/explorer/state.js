@@ -124,7 +124,7 @@ class ShownTile {
     const { terms, repeat_bytes } = tmaTables.SWIZZLES[map.swizzle];
     Object.assign(this, { terms, repeatBytes: repeat_bytes });
     const type = map.row.name;
-    this.typeName = state.data_type || type.toLowerCase() === state.dtype ? type : `${state.dtype} (as ${type})`;
+    this.typeName = state.data_type || type.toLowerCase() === state.dtype ? type : `${state.dtype} as ${type}`;
     if (state.kind === "im2col") this.asPixels(map);
   }
   get chunks() { return (this.every ??= this.found.chunks().map((c) => this.named(c))); }

@@ -106,13 +106,13 @@ def message(look: Look, tab: str, options: Mapping[str, Any], note: str) -> dict
         "banks": where,
         "panels": list(map(svg_panel, scenes)),
         "code": look.code if tab == "code" and has_map else look.choice.call(),
-        "codes": _codes(look),
+        "codes": _codes(look) if tab == "code" else [],
     }
 
 
-def _codes(look: Look) -> list[tuple[str, str]]:
-    cpp = [("C++", look.tensor_map.cpp())] if look.tensor_map else []
-    return [("Python", look.choice.call()), *cpp]
+def _codes(look: Look) -> list[list[str]]:
+    cpp = [["C++", look.tensor_map.cpp()]] if look.tensor_map else []
+    return [["Python", look.choice.call()], *cpp]
 
 
 def _findings(look: Look) -> str:

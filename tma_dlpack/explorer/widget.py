@@ -6,9 +6,11 @@ as messages, the last also as a trait. Without anywidget the first look is shown
 
 from __future__ import annotations
 
+import contextlib
 import html
 import importlib
 import itertools
+import os
 import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -27,10 +29,11 @@ from tma_dlpack.explorer.legal import (
     ranges,
     set_number,
 )
+from tma_dlpack.explorer.page import embedded, page, state_of
 from tma_dlpack.explorer.views import ACCESSES, TABS, controls, message, still_html
 from tma_dlpack.tables.coerce import integer_of, shown, text_of
 from tma_dlpack.tables.enums import Tensor
-from tma_dlpack.tables.errors import refusal
+from tma_dlpack.tables.errors import TmaError, refusal
 from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap
 
@@ -63,7 +66,8 @@ def explore(tensor: Tensor, *, target: Target | str | None = None) -> Explorer:
     Returns
     -------
     Explorer
-        With `look`, `tensor_map` and `code`; `set` changes it from Python.
+        With `look`, `tensor_map` and `code`; `set` changes it from Python, and `save` writes it as
+        an HTML file that needs no Python.
 
     Raises
     ------
@@ -177,6 +181,8 @@ class Explorer:
             self._turn(self._fixed())
         elif do == "undo" and self._accepted is not None:
             self._turn(self._accepted.choice)
+        if do == "page":
+            return {"page": page(self._page_state()), "seq": asked.get("seq", 0)}
         answer = self.legal() if do == "legal" else self.answer(asked)
         return {**answer, "seq": asked.get("seq", 0)}
 
@@ -218,6 +224,36 @@ class Explorer:
                 choice = set_number(choice, name, reach.nearest(number_of(choice, name)))
         return choice
 
+    # --- As a file ---
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the explorer as one HTML file, which needs no Python, no kernel and no network.
+
+        It opens in the current state. Everything can be changed in it, the tensor's shape, strides
+        and type too; the state stands in its address, to be sent to somebody.
+
+        Parameters
+        ----------
+        path : str or os.PathLike
+
+        Raises
+        ------
+        TmaUnsupportedError
+            For an im2col-wide map, and for a map of a packed type alone, without its tensor.
+
+        Examples
+        --------
+        >>> import numpy as np, tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "explorer.html"
+        >>> explore(np.zeros((64, 256), np.float16)).save(path)
+        >>> path.read_text(encoding="utf-8")[:15]
+        '<!doctype html>'
+        """
+        Path(path).write_text(page(self._page_state()), encoding="utf-8")
+
+    def _page_state(self) -> dict[str, Any]:
+        return state_of(self._subject, self.choice)
+
     # --- In a notebook ----------------------------------------------------------------------------
 
     @property
@@ -231,8 +267,14 @@ class Explorer:
         return self._panel
 
     def still(self) -> str:
-        """Return the state as HTML with still pictures, which needs neither kernel nor widget."""
-        return fragment([still_html(self.look, self.note)])
+        """Return the state as HTML with still pictures, which needs neither kernel nor widget.
+
+        Below them is the page of `save`, folded, for viewers that run scripts.
+        """
+        parts = [still_html(self.look, self.note)]
+        with contextlib.suppress(TmaError):  # a map that the page does not have
+            parts.append(embedded(self._page_state()))
+        return fragment(parts)
 
     def __str__(self) -> str:
         parts = [str(self.look.report), self.look.refusal, self.note, self.look.stored_code]
@@ -273,7 +315,7 @@ def style_sheet() -> str:
 
 def start_state(explorer: Explorer) -> dict[str, Any]:
     """Return what the front end begins with."""
-    state = {"tabs": TABS, "accesses": ACCESSES, "controls": explorer.controls()}
+    state = {"tabs": TABS, "accesses": ACCESSES, "controls": explorer.controls(), "page": True}
     return {**state, "view": explorer.answer({}), **explorer.legal()}
 
 
