@@ -618,6 +618,16 @@ def test_a_click_shows_the_bits_of_a_chunk_and_the_slider_moves_the_tile(chromiu
 
 
 @in_browser
+def test_arrow_keys_go_from_chunk_to_chunk(chromium):
+    with shown(chromium, draw.swizzle_bits("bytes128")) as page:
+        page.locator(".tma-live svg").focus()
+        for key, chunk in (("ArrowDown", 17), ("ArrowRight", 18), ("ArrowUp", 10)):
+            page.keyboard.press(key)
+            address = draw.swizzle_bits("bytes128", chunk).address(chunk)
+            assert page.evaluate(READ)["inhex"] == f"{address:#06x}"
+
+
+@in_browser
 @pytest.mark.parametrize(("width", "scheme"), [(1280, screens.LIGHT), (640, screens.DARK)])
 def test_no_label_overflows_overlaps_or_fades(width, scheme):
     figures = [
