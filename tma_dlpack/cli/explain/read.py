@@ -143,11 +143,11 @@ _NORMAL: Final = tuple(
         (r"\((?:const )?(?:CU|cu|u?int|size_t|unsigned|long)[\w: ]*\*?\)[ \t]*(?=-?\d)", ""),
         (r"<[\w.]+(?::[ \t]*| )(-?\d{1,24})>|\b(?:cuuint\d\d_t|u?int\d*(?:_t)?)\((\d+)\)", r"\1\2"),
         (r"\bsizeof\s?\(\s?(\w+)\s?\)", lambda m: str(_BYTES.get(m[1], m[0]))),
-        (r"(?<![\w.*])\d{1,24}(?:[ \t]*\*[ \t]*\d{1,24})+\b(?!\*)", _product),
+        (r"(?<![\w.*])\d{1,24}(?:(?: \* |\*)\d{1,24})+\b(?!\*)", _product),
         (r"[A-Za-z_][\w.:]{0,40}\(([\[({][^\[\](){}]{0,300}[\])}])\)", r"\1"),  # torch.Size([1])
-        (r"(?:[\w:]+ of )?(?:size|length|len|count)[ =:]{1,3}\d+[,\w =]*?[ =](?=[\[({])", ""),
+        (r"(?:[\w:]{1,20} of )?(?:size|length|len|count)[ =:]{1,3}\d+[,\w =]{0,20}?(?=[\[({])", ""),
         (r"(?<=[:= ])\d{9,20}[ \t]+(?=[\[({]-?\d)", ""),  # the address of the list behind it
-        (r"(?:[ \t]*\n[ \t]*-[ \t]+\d{1,20}(?=[ \t]*$)){1,8}", _bracketed),
+        (r"(?:[ \t]{0,9}\n[ \t]{0,99}-[ \t]+\d{1,20}(?=[ \t]*$)){1,8}", _bracketed),
         (r"\bouter_stride(?=: [\d ]+, swizzle: \d+ elem)", "outer_stride (bytes)"),
         (r"(?<![\w.])[1-9]\d{0,9}(?:(?:[ \t][x×][ \t]|[x×])\d{1,10})+\b", _bracketed),
         # addresses: null, what people write in place of one, hex digits alone
@@ -160,7 +160,7 @@ _NORMAL: Final = tuple(
         # numbers, and those that are not read: masked, with a unit, broken by a terminal's width
         (r"(?<![\w.])[-+]?\d(?:[\w*?#…%]|[.'’](?=[\w*.…]))*(?:[ \t]?[KMG](?:i?B)?\b)?", _number),
         (r"(?<![\w.*])(?:0[xX])?(?:\*{2,}|#{2,}|\?+|[xX]{2,}|…|\.{3}|<[a-z]+>)(?!\w)", "?"),
-        (r"(?<![\w.?])-?\d+(?=(?:[ \t]*\n){1,4}[ \t]*(?:[xX]?[\da-fA-F]+\b|[?,]))", "?"),
+        (r"(?<![\w.?])-?\d+(?=(?:[ \t]{0,99}\n){1,4}[ \t]{0,99}(?:[xX]?[\da-fA-F]{1,16}\b|[?,]))", "?"),
     )
 )  # fmt: skip
 

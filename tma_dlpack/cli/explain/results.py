@@ -113,8 +113,8 @@ _PATTERNS: Final = tuple(
         r"[ ,:=(]{1,3}(?P<key>\d{1,3})(?![\w.])",
         r"(?:CUDA|cuda|[Ll]aunch|[Kk]ernel)\w*[^\n]{0,60}?(?:error|code|result|status|returned)"
         r"\W{1,4}(?P<key>7\d\d|999)(?![\w.])",
-        r"^\W*(?P<key>7\d\d|999)\W*$",
-        r"(?:^|: )(?P<key>misaligned address)\W*$",
+        r"^[^\w\n]*(?P<key>7\d\d|999)[^\w\n]*$",
+        r"(?:^|: )(?P<key>misaligned address)[^\w\n]*$",
         _one_of([*(result.name for result in RESULTS), *_RUNTIME]),
         _ABOUT + _one_of(result.words for result in RESULTS),
         _one_of(result.words for result in RESULTS if result.code in _OF_CUDA_ALONE),
