@@ -58,19 +58,25 @@ class Finding:
     source: str
 
     def __str__(self) -> str:
-        fix = f"  fix: {self.fix}"  # on one line, to copy; only lists of choices are wrapped
+        fix = f"fix: {self.fix}"  # on one line, to copy; only lists of choices are wrapped
         return "\n".join(
             (
                 f"{self.found}; {self.limit}",
-                _wrapped(fix) if self.rule == "ARGUMENT" else fix,
+                wrapped(fix, "  ") if self.rule == "ARGUMENT" else f"  {fix}",
                 f"  rule: {self.rule}",
             )
         )
 
 
-def _wrapped(line: str) -> str:
+def wrapped(line: str, indent: str = "") -> str:
+    """Return a line broken at `COLUMNS`; the lines that follow are indented by two more."""
     return textwrap.fill(
-        line, COLUMNS, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+        line,
+        COLUMNS,
+        initial_indent=indent,
+        subsequent_indent=indent + "  ",
+        break_long_words=False,
+        break_on_hyphens=False,
     )
 
 

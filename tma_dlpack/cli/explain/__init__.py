@@ -30,12 +30,12 @@ from tma_dlpack.cli.explain.read import Block, Lines, blocks_in, plain, streams_
 from tma_dlpack.cli.explain.words import PrintedArguments, arguments_of
 from tma_dlpack.tables.coerce import bytes_of, counted, shown, text_of
 from tma_dlpack.tables.errors import (
-    COLUMNS,
     Advice,
     Finding,
     TmaError,
     refusal,
     sealed,
+    wrapped,
 )
 from tma_dlpack.tables.limits import MAP_BYTES
 from tma_dlpack.tables.opaque import opaque
@@ -320,16 +320,16 @@ class Explanation:
         return f"{read} {self.target}: {verdict}"
 
     def __str__(self) -> str:
-        lines = [_wrapped(self._head(), "")]
+        lines = [wrapped(self._head())]
         for title, request, report in self._groups():
             lines += ["", title]
             if request.shown():
-                lines.append(_wrapped(str(request), "  "))
+                lines.append(wrapped(str(request), "  "))
             findings: tuple[Finding, ...] = (*report.violations, *report.advice)
             found = [("advice: " if isinstance(f, Advice) else "") + str(f) for f in findings]
             lines.append(textwrap.indent("\n".join([_one_line(report, request), *found]), "  "))
         for note in self.notes:
-            lines += ["", _wrapped(f"note: {note}", "")]
+            lines += ["", wrapped(f"note: {note}")]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -359,14 +359,3 @@ def _one_line(report: Report, request: PrintedArguments) -> str:
     if report.violations:
         return f"refused: {counted(len(report.violations), 'violation')}"
     return _not_shown([request]) or "all arguments are in order: the driver accepts them"
-
-
-def _wrapped(line: str, indent: str) -> str:
-    return textwrap.fill(
-        line,
-        COLUMNS,
-        initial_indent=indent,
-        subsequent_indent=indent + "  ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )

@@ -11,7 +11,7 @@ from pathlib import Path
 from tma_dlpack.cli.trace.records import ALONE, Raw, problem_text, read_folder
 from tma_dlpack.cli.trace.traced import TracedKernel, TracedMap, merged
 from tma_dlpack.tables.coerce import counted, shown
-from tma_dlpack.tables.errors import COLUMNS, Advice, Finding, TmaError, refusal
+from tma_dlpack.tables.errors import Advice, Finding, TmaError, refusal, wrapped
 from tma_dlpack.tables.public import public
 
 UNSEEN = (
@@ -102,9 +102,9 @@ class Trace:
     def __str__(self) -> str:
         lines = [self._head()]
         for number, traced in enumerate(self.maps, 1):
-            lines += ["", _wrapped(_title(number, traced)), *_described(traced)]
+            lines += ["", wrapped(_title(number, traced)), *_described(traced)]
             lines += [textwrap.indent(_finding(f), "  ") for f in _findings(traced)]
-        notes = [_wrapped(f"note: {note}") for note in self.notes]
+        notes = [wrapped(f"note: {note}") for note in self.notes]
         return "\n".join([*lines, *([""] if notes else []), *notes])
 
     def _head(self) -> str:
@@ -214,7 +214,7 @@ def _kernel(use: TracedKernel) -> str:
 
 
 def _described(traced: TracedMap) -> list[str]:
-    lines = [_wrapped(line, "  ") for line in _lines(traced)]
+    lines = [wrapped(line, "  ") for line in _lines(traced)]
     if traced.result == 0 and not traced.report.ok:
         lines.append("  the driver accepted it, but on the rules' account it should not have:")
     return lines
@@ -229,14 +229,3 @@ def refusal_text(traced: TracedMap) -> str:
     head = f"tma_dlpack trace: {traced.processes[0]}: {traced.call}: {traced.result_name}"
     lines = [head, *_described(traced), *map(str, traced.report.violations)]
     return "\n".join(lines[:1] + [textwrap.indent(line, "  ") for line in lines[1:]])
-
-
-def _wrapped(line: str, indent: str = "") -> str:
-    return textwrap.fill(
-        line,
-        COLUMNS,
-        initial_indent=indent,
-        subsequent_indent=indent + "  ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
