@@ -1,9 +1,9 @@
 """`explain`: read the output of a program whose encode or launch failed, and check it.
 
-Read, judge, word: `read` splits a log by process and gathers lines ``name = value`` into blocks,
-with the tables of `words`; `printed` turns a block into the driver's arguments; `judge` checks them
-against the rules. `sentences` recognises projects' own error messages, `results` the driver's
-results, and what is seen after a launch.
+Read, judge, word: `normal` writes a text one way, `read` gathers its lines ``name = value`` in
+blocks, with the tables of `words`; `printed` turns a block into the driver's arguments; `judge`
+checks them against the rules. `sentences` recognises projects' own error messages, `results` the
+driver's results, and what is seen after a launch.
 
 A new format: a row in `words.FORMS` (how to recognise its block, and where it differs from the
 driver: order of arrays, units, arguments that it does not print), new spellings beside it, and an
@@ -25,8 +25,9 @@ from tma_dlpack.checks.report import Report
 from tma_dlpack.cli import hexdump
 from tma_dlpack.cli.explain import results, sentences
 from tma_dlpack.cli.explain.judge import judge, judge_call, refused_calls
+from tma_dlpack.cli.explain.normal import Lines, plain, streams_of
 from tma_dlpack.cli.explain.printed import printed_arguments
-from tma_dlpack.cli.explain.read import Block, Lines, blocks_in, plain, streams_of
+from tma_dlpack.cli.explain.read import Block, blocks_in
 from tma_dlpack.cli.explain.words import PrintedArguments, arguments_of
 from tma_dlpack.tables.coerce import bytes_of, counted, shown, text_of
 from tma_dlpack.tables.errors import (
