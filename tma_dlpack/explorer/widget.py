@@ -366,7 +366,8 @@ class Panel:
 
     def _bundle(self) -> dict[str, str]:
         # Without its kernel JupyterLab shows words in place of the widget: an output without a view.
-        lost = f".jp-OutputArea-child:has(+ * .{self.still_class}) .jupyter-widgets:not(:has(*))"
+        own = f".jp-OutputArea-child:has(+ * .{self.still_class})"
+        lost = f"{own} .jupyter-widgets:not(:has(*))"
         style = f"<style>{lost}{{display:none}}</style>"
         html = f'<div class="{self.still_class}">{style}{self._explorer.still()}</div>'
         return {"text/html": html, "text/plain": str(self._explorer)}
