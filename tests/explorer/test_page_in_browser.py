@@ -418,6 +418,6 @@ def test_an_exported_notebook_carries_the_explorer(chromium, tmp_path):
     assert frame.locator("input[aria-label=shape]").input_value() == "64, 128"
     frame.locator("summary:has-text('Options')").click()
     frame.locator('select[aria-label="swizzle"]').select_option("none")
-    frame.locator("text=row after row").first.wait_for()
+    frame.locator("svg text:has-text('row after row')").first.wait_for()
     shot(seen, "exported")
     seen.page.close()

@@ -365,7 +365,7 @@ class Panel:
         self.widget.send(answer)
 
     def _bundle(self) -> dict[str, str]:
-        # Without its kernel JupyterLab shows words in place of the widget: an output without a view.
+        # Without its kernel JupyterLab shows words for the widget: an output without elements.
         own = f".jp-OutputArea-child:has(+ * .{self.still_class})"
         lost = f"{own} .jupyter-widgets:not(:has(*))"
         style = f"<style>{lost}{{display:none}}</style>"
