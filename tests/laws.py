@@ -1,7 +1,9 @@
 """How many examples of each law hypothesis draws: a quarter, or all where CI asks for them."""
 
+import dataclasses
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 SHARE = 1 if "TMA_DLPACK_ALL_EXAMPLES" in os.environ else 4
@@ -11,3 +13,12 @@ def examples(count: int) -> settings:
     """Draw this many examples where all are asked for, in any time, for machines are shared."""
     slow = [HealthCheck.too_slow]
     return settings(max_examples=count // SHARE, deadline=None, suppress_health_check=slow)
+
+
+def require_immutable(frozen):
+    """Neither a field of a result nor another name can be set or deleted."""
+    for name in (*(field.name for field in dataclasses.fields(frozen)), "no_field"):
+        with pytest.raises(AttributeError):
+            setattr(frozen, name, None)
+        with pytest.raises(AttributeError):
+            delattr(frozen, name)

@@ -5,17 +5,15 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from bench.hopper import (
-    NOTEBOOKS,
     Comparison,
     compare,
     compile_file,
     conv_launcher,
+    parser_of,
     print_table,
     require_torch,
 )
@@ -30,7 +28,7 @@ COLUMNS = "{:26}  {:>8}  {:>12}  {:>6}  {:>6}"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print TFLOP/s and the ratio to torch's conv2d; 1 if a result was wrong."""
-    options = _parser().parse_args(argv)
+    options = parser_of("conv", __doc__, "hopper_conv.cu").parse_args(argv)
     torch = require_torch()
     library = compile_file(options.source)
     device = driver.status().devices[torch.cuda.current_device()]
@@ -67,10 +65,3 @@ def _measure(
     flop = 2.0 * images * height * width * channels * kernels * 9
     ours, torchs, _ = both(random)
     return compare(ours, torchs, flop, rounds, max(1, round(ROUND_FLOP / flop))), right
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python tests/bench conv", description=__doc__)
-    parser.add_argument("--source", type=Path, default=NOTEBOOKS / "hopper_conv.cu")
-    parser.add_argument("--rounds", type=int, default=20)
-    return parser

@@ -5,19 +5,17 @@ Two more kernels of the same file show what choices cost: tiles without a swizzl
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from bench.hopper import (
     CHOICES,
-    NOTEBOOKS,
     Choice,
     Comparison,
     compare,
     compile_file,
     gemm_launcher,
+    parser_of,
     print_table,
     require_torch,
 )
@@ -31,7 +29,9 @@ COLUMNS = "{:>6}  {:36}  {:>8}  {:>12}  {:>6}  {:>6}"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print TFLOP/s and the ratio to torch.matmul; 1 if a product was wrong."""
-    options = _parser().parse_args(argv)
+    parser = parser_of("gemm", __doc__, "hopper_gemm.cu")
+    parser.add_argument("--size", type=int, nargs="+", default=(8192, 4096), help="m = n = k")
+    options = parser.parse_args(argv)
     torch = require_torch()
     library = compile_file(options.source)
     device = driver.status().devices[torch.cuda.current_device()]
@@ -67,11 +67,3 @@ def _is_right(torch: Any, library: Library, choice: Choice, size: int) -> bool:
     c = torch.full_like(a, float("nan"))
     gemm_launcher(library, choice, a, b, c)()
     return bool(torch.equal(c, torch.matmul(a, b.T)))
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python tests/bench gemm", description=__doc__)
-    parser.add_argument("--source", type=Path, default=NOTEBOOKS / "hopper_gemm.cu")
-    parser.add_argument("--size", type=int, nargs="+", default=(8192, 4096), help="m = n = k")
-    parser.add_argument("--rounds", type=int, default=20)
-    return parser

@@ -5,17 +5,15 @@ The rows of A are dealt to the groups at random: the sizes stand in GPU memory a
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from bench.hopper import (
-    NOTEBOOKS,
     Comparison,
     compare,
     compile_file,
     grouped_launcher,
+    parser_of,
     print_table,
     require_torch,
 )
@@ -31,7 +29,7 @@ COLUMNS = "{:24}  {:>8}  {:>17}  {:>6}  {:>6}"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print TFLOP/s and the ratio to torch._grouped_mm; 1 if a product was wrong."""
-    options = _parser().parse_args(argv)
+    options = parser_of("grouped", __doc__, "grouped_gemm.cu").parse_args(argv)
     torch = require_torch()
     if not hasattr(torch, "_grouped_mm"):
         raise TmaUnsupportedError(f"torch {torch.__version__} has no _grouped_mm: install 2.8")
@@ -75,10 +73,3 @@ def measure(
     ours, torchs, _ = both(lambda *shape: torch.randn(*shape, dtype=torch.bfloat16, device="cuda"))
     flop = 2.0 * m * n * k
     return compare(ours, torchs, flop, rounds, max(1, round(ROUND_FLOP / flop))), right
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python tests/bench grouped", description=__doc__)
-    parser.add_argument("--source", type=Path, default=NOTEBOOKS / "grouped_gemm.cu")
-    parser.add_argument("--rounds", type=int, default=20)
-    return parser

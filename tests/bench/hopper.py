@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import argparse
 import ctypes
 import importlib
 import re
@@ -211,6 +212,14 @@ def print_table(columns: str, heads: tuple[str, ...], rows: Iterable[Measured]) 
         print(columns.format(*names, *cells, "right" if right else "WRONG"))
         status = status if right else 1
     return status
+
+
+def parser_of(verb: str, about: str | None, source: str) -> argparse.ArgumentParser:
+    """Return the parser of a bench of one of the notebooks' kernels."""
+    parser = argparse.ArgumentParser(prog=f"python tests/bench {verb}", description=about)
+    parser.add_argument("--source", type=Path, default=NOTEBOOKS / source)
+    parser.add_argument("--rounds", type=int, default=20)
+    return parser
 
 
 def compare(ours: Launch, torchs: Launch, flop: float, rounds: int, calls: int) -> Comparison:

@@ -145,7 +145,7 @@ def test_what_an_unreadable_argument_of_the_driver_could_look_like_is_accepted()
     examples = {v.argument: v.fix.partition("such as ")[2] for v in caught.value.violations}
     assert {*examples} <= {*names, "element_strides"}
     given = dict.fromkeys(("interleave", "swizzle", "l2_promotion", "oob_fill"), 0)
-    given |= {n: eval(reader._INTEGERS[n].example) for n in (*names, "element_strides")}
+    given |= {n: eval(reader._INTEGERS[n][0]) for n in (*names, "element_strides")}
     tm = tma.driver_encode_tiled(tensor_data_type="FLOAT16", encoder="model", **given)
     assert tm.box_dim == (64, 64)
 

@@ -12,6 +12,7 @@ from tma_dlpack import draw
 from tma_dlpack.copies.reductions import OPERATIONS
 from tma_dlpack.geometry import cover
 from tma_dlpack.tables import bits
+from tma_dlpack.tables.fields import FIELDS
 
 MEMORY = np.arange(1 << 16, dtype=np.uint16).view(np.uint8)
 T, A = tma.TensorMapDataType, MEMORY.ctypes.data
@@ -88,7 +89,7 @@ def drawn(tm, r):
 def valid_map(r):
     """A small map in MEMORY that the model encodes."""
     data_type = T(r.randrange(13))
-    es = tma.tables.dtypes.row(data_type).element_bytes
+    es = tma.tables.dtypes.DATA_TYPES[data_type].element_bytes
     interleave = r.choice((0, 0, 0, 1, 2))
     kind = r.choice(("tiled", "tiled", "im2col"))
     rank = r.randint(3 if interleave or kind == "im2col" else 1, 5)
@@ -117,11 +118,11 @@ def mutated(r):
     data = bytes(valid_map(r))
     for _ in range(r.randint(1, 4)):
         if r.random() < 0.5:
-            field = r.choice(bits.FIELDS)
+            field = r.choice(FIELDS)
             low = field.bias * field.unit
             value = r.choice((low, low + field.unit, field.raw[-1] + field.bias, r.getrandbits(40)))
             try:
-                data = bits.write(field, data, value)
+                data = field.write(data, value)
             except OverflowError:
                 continue
         else:

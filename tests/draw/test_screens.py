@@ -60,6 +60,8 @@ def gallery() -> list[Figure | str]:
         draw.access_steps(first),
         draw.sixteen_bytes(numbered((4, 1733), "f2"), (4, 12)),
         draw.copy_motion(below.tile()),
+        draw.barrier(blocks=2),
+        draw.swizzle_bits(),
         draw.tensor_map_html(rank_5.tensor_map),
         draw.tensor_map_html(second),
         draw.tile_html(below.tile()),
@@ -120,5 +122,7 @@ def test_the_gallery_shows_every_kind_of_figure():
         draw.Comparison,
         draw.CopyMotion,
         draw.SixteenBytes,
+        draw.BarrierPlay,
+        draw.SwizzleBits,
     }
     assert len(ALL) == len(TILED) + len(IM2COL)

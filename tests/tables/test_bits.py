@@ -10,7 +10,6 @@ from laws import examples
 import tma_dlpack as tma
 from tma_dlpack.tables import bits
 from tma_dlpack.tables.arguments import EncodeArguments
-from tma_dlpack.tables.bits import FIELDS, fields_of
 from tma_dlpack.tables.enums import (
     TensorMapDataType,
     TmaInterleaveLayout,
@@ -19,6 +18,7 @@ from tma_dlpack.tables.enums import (
     TmaSwizzle,
 )
 from tma_dlpack.tables.errors import TmaPreconditionError
+from tma_dlpack.tables.fields import FIELDS, fields_of
 
 FORMS = [("tiled", rank) for rank in range(1, 6)]
 FORMS += [(kind, rank) for kind in ("im2col", "im2col_wide") for rank in range(3, 6)]
@@ -115,13 +115,13 @@ def test_writing_a_field_changes_its_bits_alone_and_reads_back(arguments, addres
     raw = data.draw(st.integers(field.raw[0], field.raw[-1]))
     value = (raw + field.bias) * field.unit
     before = bytes(128)
-    after = bits.write(field, before, value)
-    assert bits.read(field, after) == value
+    after = field.write(before, value)
+    assert field.read(after) == value
     mask = sum(1 << bit for bit in bits_of(field))
     assert int.from_bytes(after, "little") & ~mask == 0
     for over in (field.raw[0] - 1, field.raw[-1] + 1):
         with pytest.raises(OverflowError, match=r"does not fit"):
-            bits.write(field, before, (over + field.bias) * field.unit)
+            field.write(before, (over + field.bias) * field.unit)
 
 
 def accepted_or_our_error(data):
@@ -156,7 +156,7 @@ def test_a_map_with_a_few_flipped_bits_is_decoded_or_refused(arguments, address,
     again = bits.encode(tm.arguments, tm.global_address)
     for field in fields_of(tm.kind, tm.rank):
         if field.pieces[0][0] < 512 and not field.known:  # the engine reads no further
-            assert bits.read(field, again) == bits.read(field, bytes(tm)), field.label
+            assert field.read(again) == field.read(bytes(tm)), field.label
 
 
 @given(st.binary(max_size=300).filter(lambda b: len(b) != 128))

@@ -12,7 +12,7 @@ from recorded_calls import keywords, kind_of, recorded
 
 import tma_dlpack as tma
 from tma_dlpack.cli.main import main
-from tma_dlpack.tables import bits
+from tma_dlpack.tables.fields import fields_of
 from tma_dlpack.tables.targets import TARGETS, Target
 from tma_dlpack.verification import _require_writable
 from tma_dlpack.verification.arena import ENCODERS, written
@@ -101,7 +101,7 @@ def test_relabelled_they_are_compared_with_the_other_columns_rules_and_layout():
     # On an H200 the driver takes what the documentation of sm_100 refuses, and the other way round;
     # what both take has the bits that the derived layout reads.
     assert 0 < tiled.disagreements < tiled.cases / 2
-    count = len(bits.fields_of("tiled", 5))
+    count = len(fields_of("tiled", 5))
     assert tiled.note.startswith(
         f"no model for sm_100: of {count} fields of sm_90's layout, {count} agree in all "
     )

@@ -12,8 +12,8 @@ A rule belongs to one or more sets of rules:
 `parse.py` turns the arguments of a call into a `Request`, `request.describe` turns that into the
 struct of integers that predicates read; `judge.py`, which `.packaging/generate.py` prints from the
 rows, returns what fails, and `report.py` orders it and asks the rows for their words. The C judge
-is printed from the same rows (include/tma_dlpack_tables.h). `repairs.py`
-has the changes of `Report.fixed`, `words.py` the fixes that name the tensor's framework.
+is printed from the same rows (include/tma_dlpack_tables.h). A chapter of rules has the repairs of
+its arguments for `Report.fixed` too; `words.py` has the fixes that name the tensor's framework.
 
 A new rule takes three steps:
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from tma_dlpack.checks import repairs, words
+from tma_dlpack.checks import words
 from tma_dlpack.checks.request import Request
 from tma_dlpack.checks.rule import (
     ALL_BUT_MEASURED,
@@ -14,9 +14,13 @@ from tma_dlpack.checks.rule import (
     MEASURED,
     TILED,
     TILED_ON_SM_90,
+    Change,
+    Repair,
+    nearest,
 )
 from tma_dlpack.tables.arguments import KINDS, reverse
 from tma_dlpack.tables.coerce import counted
+from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tables.errors import Rule
 from tma_dlpack.tables.limits import (
     INNER_BYTES,
@@ -24,7 +28,10 @@ from tma_dlpack.tables.limits import (
     MAX_BOX_BYTES,
     MAX_RANK,
     PADDED_INNER_VALUES,
+    SWIZZLE_SPAN_BYTES,
 )
+
+Holds = Callable[[Request], bool]
 
 _HAS_INNER = ("RANK", "BOX_RANK", "CHANNELS", *HAS_TYPE, "PACKED_TYPE")
 
@@ -46,8 +53,8 @@ def inner_found(r: Request) -> str:
 def _fitting(r: Request, i: int) -> int:
     """Give the nearest valid entry i of the box: along dimension 0, a multiple of 16 bytes."""
     in_units = i == 0 and r.type_is_known and not r.interleaved
-    whole = repairs.inner_box(r) if in_units else {}
-    box: tuple[int, ...] = (whole or repairs.clamp_box(r, i))["box_sizes"]
+    whole = whole_units(r) if in_units else {}
+    box: tuple[int, ...] = (whole or _clamp_box(r, i))["box_sizes"]
     return box[r.rank - 1 - i]
 
 
@@ -62,13 +69,13 @@ def _box_rank_fix(r: Request) -> str:
     size = "row-major; 1 for dimensions that a tile does not extend along"
     if r.is_driver_call:
         return f"give {counted(r.rank, 'entry')}, {size}"
-    box = repairs.entries("box_sizes")(r)["box_sizes"]
+    box = entries("box_sizes")(r)["box_sizes"]
     return f"pass {counted(r.rank, 'entry')}, such as box_sizes={box}, {size}"
 
 
 def inner_fix(r: Request) -> str:
     """Name the rows of a box that are multiples of 16 bytes, and the nearest one."""
-    change = repairs.inner_box(r)
+    change = whole_units(r)
     if r.is_driver_call or not change:
         nearest = ""
     else:
@@ -82,7 +89,7 @@ def _span_fix(r: Request) -> str:
     span = counted(r.span_elements, "element")
     narrow = f"narrow it to {span} ({r.span_bytes} bytes) and copy in several steps"
     split = _split_hint(r)
-    swizzle = repairs.wider_swizzle(r)
+    swizzle = _wider_swizzle(r)
     if swizzle is not None:
         return f"use swizzle={swizzle.name!r}, or {narrow}{split}"
     return f"{narrow}, or use swizzle='none'{split}"
@@ -109,14 +116,109 @@ def _driver_counts_few(r: Request) -> bool:
     return r.encode_arguments().floor_box_bytes <= MAX_BOX_BYTES
 
 
-def _shrink_fix(holds: repairs.Holds) -> Callable[[Request], str]:
+def _shrink_fix(holds: Holds) -> Callable[[Request], str]:
     def fix(r: Request) -> str:
-        place, value = repairs.shrunk(r, holds)
+        place, value = _shrunk(r, holds)
         entry = f"{words.box_entry(r, place)} from {r.arguments.box_dim[place]} to {value}"
         return f"shrink {entry}, and copy in several steps"
 
     return fix
 
+
+# -- repairs ---------------------------------------------------------------------------------------
+
+
+def with_entry(values: tuple[int, ...], i: int, value: int) -> tuple[int, ...]:
+    """Replace entry i of a driver-order tuple; return it row-major."""
+    return reverse((*values[:i], int(value), *values[i + 1 :]))
+
+
+def with_inner(r: Request, value: int) -> Change:
+    """Set the row of the box, or the channels."""
+    if r.kind == "tiled":
+        return {"box_sizes": with_entry(r.arguments.box_dim, 0, value)}
+    return {"channels_per_pixel": int(value)}
+
+
+def valid_entry(r: Request, i: int, limit: int, within: str) -> range:
+    """Return the valid values of entry i of a box or of elem_strides, considering no other entry.
+
+    `within` is the rule that keeps it within the shape.
+    """
+    extent = int(r.arguments.global_dim[i]) if r.has_rule(within) else limit
+    return range(1, max(1, min(limit, extent)) + 1)
+
+
+def _clamp_box(r: Request, i: int) -> Change:
+    """Clamp entry i to 1..256, and to the shape if a rule requires it."""
+    limit = MAX_BOX * r.span_values if r.split_inner and i == 0 else MAX_BOX
+    valid = valid_entry(r, i, limit, "BOX_IN_SHAPE")
+    return {"box_sizes": with_entry(r.arguments.box_dim, i, nearest(r.arguments.box_dim[i], valid))}
+
+
+def whole_units(r: Request) -> Change:
+    """Choose the nearest multiple of 16 bytes that the shape and the swizzle allow."""
+    most = valid_entry(r, 0, MAX_BOX, "BOX_IN_SHAPE")[-1]
+    if r.arguments.swizzle and not r.interleaved:
+        most = min(most, r.span_elements)
+    fitting = range(r.inner_unit, most + 1, r.inner_unit)
+    if not fitting:
+        return {}
+    return with_inner(r, min(fitting, key=lambda n: (abs(n - r.inner_box), -n)))
+
+
+def _wider_swizzle(r: Request) -> TmaSwizzle | None:
+    """Return the narrowest swizzle that is wide enough for the row of the box, or None."""
+    for swizzle in (TmaSwizzle.bytes64, TmaSwizzle.bytes128):
+        if r.inner_box_bytes <= SWIZZLE_SPAN_BYTES[swizzle]:
+            return swizzle
+    return None
+
+
+def _fit_span(r: Request) -> Change:
+    """Choose a swizzle that is wide enough for the row; if none is, narrow the row.
+
+    A row of channels that must become a multiple of 16 bytes anyway may then fit as it is.
+    """
+    if r.kind != "tiled" and r.target.has_model and r.inner_box_bytes % INNER_BYTES:
+        return whole_units(r)
+    swizzle = _wider_swizzle(r)
+    return with_inner(r, r.span_elements) if swizzle is None else {"swizzle": swizzle}
+
+
+def _shrunk(r: Request, holds: Holds) -> tuple[int, int]:
+    """Find the entry to shrink so that a limit of the box holds: its index and new value."""
+    place = max(range(1, r.rank), key=lambda k: r.arguments.box_dim[k], default=0)
+    place = place if r.arguments.box_dim[place] > 1 else 0
+    unit = r.inner_unit if place == 0 else 1
+    most = (r.arguments.box_dim[place] - 1) // unit * unit
+
+    def fits(value: int) -> bool:
+        box = (*r.arguments.box_dim[:place], value, *r.arguments.box_dim[place + 1 :])
+        return holds(r.with_arguments(box_dim=box))
+
+    return place, next(filter(fits, range(most, 0, -unit)), 1)
+
+
+def _shrink_box(holds: Holds) -> Repair:
+    """Shrink the largest outer entry as little as a limit of the box requires."""
+    return lambda r: {"box_sizes": with_entry(r.arguments.box_dim, *_shrunk(r, holds))}
+
+
+def entries(argument: str) -> Repair:
+    """Make a list as long as the tensor's rank: add outer entries of 1, or drop outer entries."""
+
+    def repair(r: Request) -> Change:
+        values = reverse(
+            r.arguments.box_dim if argument == "box_sizes" else r.arguments.element_strides
+        )
+        kept = values[max(0, len(values) - r.rank) :]
+        return {argument: (1,) * (r.rank - len(kept)) + kept}
+
+    return repair
+
+
+# -- rules -----------------------------------------------------------------------------------------
 
 _row = partial(Rule, on="box_sizes", kinds=TILED)
 
@@ -134,7 +236,7 @@ BOX_RULES: tuple[Rule, ...] = (
         must=lambda r: f"have {r.rank}, one per dimension of the tensor",
         fix=_box_rank_fix,
         libcudacxx="__get_box_sizes",
-        repair=repairs.entries("box_sizes"),
+        repair=entries("box_sizes"),
     ),
     _row(
         id="BOX_RANGE",
@@ -151,7 +253,7 @@ BOX_RULES: tuple[Rule, ...] = (
         fix=_range_fix,
         libcudacxx="__get_box_sizes",
         documented=True,
-        repair=repairs.clamp_box,
+        repair=_clamp_box,
     ),
     _row(
         id="BOX_IN_SHAPE",
@@ -168,7 +270,7 @@ BOX_RULES: tuple[Rule, ...] = (
         fix=lambda r, i: f"{words.box_order_hint(r)}use {_fitting(r, i)}",
         libcudacxx="__get_box_sizes",
         differs="the driver accepts larger boxes; the rest of the tile is filled",
-        repair=repairs.clamp_box,
+        repair=_clamp_box,
     ),
     _row(
         id="BOX_INNER_16B",
@@ -187,7 +289,7 @@ BOX_RULES: tuple[Rule, ...] = (
         fix=inner_fix,
         libcudacxx="__get_box_sizes",
         documented=True,
-        repair=repairs.inner_box,
+        repair=whole_units,
     ),
     _row(
         id="BOX_PACKED",
@@ -202,7 +304,7 @@ BOX_RULES: tuple[Rule, ...] = (
         must=lambda r: f"be {PADDED_INNER_VALUES} for {r.type_row.data_type.name}",
         fix=lambda r: f"use {PADDED_INNER_VALUES} for {words.inner_box(r)}",
         documented=True,
-        repair=repairs.padded_inner,
+        repair=lambda r: with_inner(r, PADDED_INNER_VALUES),
     ),
     _row(
         id="BOX_SWIZZLE_SPAN",
@@ -220,7 +322,7 @@ BOX_RULES: tuple[Rule, ...] = (
         libcudacxx="__get_box_sizes",
         documented=True,
         differs="libcu++'s page says when interleaved; its code and the driver, when not",
-        repair=repairs.fit_span,
+        repair=_fit_span,
     ),
     _row(
         id="BOX_SMEM",
@@ -236,7 +338,7 @@ BOX_RULES: tuple[Rule, ...] = (
         ),
         fix=_shrink_fix(_fits_smem),
         libcudacxx="__get_box_sizes",
-        repair=repairs.shrink_box(_fits_smem),
+        repair=_shrink_box(_fits_smem),
     ),
     # 10. what only the driver requires
     _row(
@@ -252,7 +354,7 @@ BOX_RULES: tuple[Rule, ...] = (
         fix=inner_fix,
         source=MEASURED,
         differs="libcu++ and the documentation require it only when not interleaved",
-        repair=repairs.inner_box,
+        repair=whole_units,
     ),
     _row(
         id="BOX_BYTES",
@@ -267,6 +369,6 @@ BOX_RULES: tuple[Rule, ...] = (
         must=f"be at most {MAX_BOX_BYTES} bytes (228 KB)",
         fix=_shrink_fix(_driver_counts_few),
         source=MEASURED,
-        repair=repairs.shrink_box(_driver_counts_few),
+        repair=_shrink_box(_driver_counts_few),
     ),
 )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from tma_dlpack.checks import repairs, words
-from tma_dlpack.checks.box import inner_fix, inner_found
+from fractions import Fraction
+
+from tma_dlpack.checks import words
+from tma_dlpack.checks.box import inner_fix, inner_found, whole_units
 from tma_dlpack.checks.judge import int32
 from tma_dlpack.checks.request import Request
 from tma_dlpack.checks.rule import (
@@ -13,8 +15,12 @@ from tma_dlpack.checks.rule import (
     IM2COL,
     MEASURED,
     WIDE,
+    Change,
+    Repair,
+    nearest,
 )
 from tma_dlpack.tables import limits
+from tma_dlpack.tables.arguments import reverse
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.errors import Rule
 from tma_dlpack.tables.limits import INNER_BYTES, MAX_BOX_BYTES
@@ -36,11 +42,11 @@ def _corner_count(which: str) -> Rule:
         must=lambda r: f"have {r.spatial}, one per spatial dimension",
         fix=lambda r: (
             f"pass {counted(r.spatial, 'entry')}, such as {name}="
-            f"{repairs.corner_count(which)(r)[name]}, in the order {'DHW'[-r.spatial :]}; "
+            f"{_corner_count_repair(which)(r)[name]}, in the order {'DHW'[-r.spatial :]}; "
             "tma.im2col_corners() gives both corners"
         ),
         documented=True,
-        repair=repairs.corner_count(which),
+        repair=_corner_count_repair(which),
     )
 
 
@@ -59,14 +65,14 @@ def _corner_range(which: str) -> Rule:
         must=_corner_must,
         fix=lambda r, i: _corner_fix(r, which, i),
         documented=True,
-        repair=repairs.corner_range(which),
+        repair=_corner_range_repair(which),
     )
 
 
 def _corner_fix(r: Request, which: str, i: int) -> str:
-    nearest = repairs.nearest(r.corner(which)[i], r.corner_range)
+    closest = nearest(r.corner(which)[i], r.corner_range)
     cause = "padding" if which == "lower" else "(kernel_size - 1) * dilation - padding"
-    return f"use {nearest}, the nearest that fits, or a convolution with a smaller {cause}"
+    return f"use {closest}, the nearest that fits, or a convolution with a smaller {cause}"
 
 
 def _corner_must(r: Request, i: int) -> str:
@@ -95,7 +101,7 @@ def _count(rule_id: str, field: str, name: str, end: str, what: str) -> Rule:
             else "use at least 1"
         ),
         documented=True,
-        repair=repairs.clamp_count(name, limit),
+        repair=_clamp_count(name, limit),
     )
 
 
@@ -131,7 +137,7 @@ def _bounding_box_fix(r: Request, i: int) -> str:
     kernel = "use a kernel no larger than the padded image"
     if r.is_driver_call:
         return f"{kernel}; tma.im2col_corners() gives both corners"
-    change = repairs.open_bounding_box(r, i)
+    change = _open_bounding_box(r, i)
     corners = ", ".join(f"{name}={value}" for name, value in change.items())
     return (
         f"{kernel}: tma.im2col_corners(kernel_size, padding, dilation) gives both corners; the "
@@ -140,9 +146,64 @@ def _bounding_box_fix(r: Request, i: int) -> str:
 
 
 def _column_fix(r: Request) -> str:
-    pixels = repairs.shrink_column(r)["pixels_per_column"]
+    pixels = _shrink_column(r)["pixels_per_column"]
     return f"use at most {counted(pixels, 'pixel')} per column, or fewer channels per pixel"
 
+
+# -- repairs ---------------------------------------------------------------------------------------
+
+
+def _shrink_column(r: Request) -> Change:
+    """Choose as many pixels as fit into 228 KB."""
+    share = Fraction(r.box_bytes) / r.arguments.pixels_per_column
+    return {"pixels_per_column": max(1, int(MAX_BOX_BYTES // share))}
+
+
+def _with_corner(r: Request, which: str, values: tuple[int, ...]) -> Change:
+    if r.kind == "im2col_wide":
+        return {f"{which}_corner_width": values[0]}
+    return {f"pixel_box_{which}_corner": reverse(values)}
+
+
+def _corner_count_repair(which: str) -> Repair:
+    """Make a corner as long as there are spatial dimensions: add outer zeros, or drop entries."""
+
+    def repair(r: Request) -> Change:
+        values = r.corner(which)[: r.spatial]
+        return _with_corner(r, which, values + (0,) * (r.spatial - len(values)))
+
+    return repair
+
+
+def _corner_range_repair(which: str) -> Repair:
+    """Clamp entry i to the range for the rank."""
+
+    def repair(r: Request, i: int) -> Change:
+        values = list(r.corner(which))
+        values[i] = nearest(values[i], r.corner_range)
+        return _with_corner(r, which, tuple(values))
+
+    return repair
+
+
+def _open_bounding_box(r: Request, i: int) -> Change:
+    """Move the upper corner, or if that is not enough the lower one, to leave one pixel."""
+    size, upper, lower = r.spatial_size(i), list(r.corner("upper")), list(r.corner("lower"))
+    upper[i] = nearest(lower[i] + 1 - size, r.corner_range)
+    lower[i] = nearest(min(lower[i], size + upper[i] - 1), r.corner_range)
+    change = _with_corner(r, "upper", tuple(upper))
+    if tuple(lower) != r.corner("lower"):
+        change |= _with_corner(r, "lower", tuple(lower))
+    return change
+
+
+def _clamp_count(argument: str, limit: int) -> Repair:
+    """Clamp a count to 1..limit."""
+    valid = range(1, limit + 1)
+    return lambda r: {argument: nearest(getattr(r.arguments, argument), valid)}
+
+
+# -- rules -----------------------------------------------------------------------------------------
 
 IM2COL_RULES: tuple[Rule, ...] = (
     _corner_count("lower"),
@@ -167,7 +228,7 @@ IM2COL_RULES: tuple[Rule, ...] = (
         documented=True,
         source=MEASURED,
         differs="the driver adds in 32-bit signed integers, which wrap",
-        repair=repairs.open_bounding_box,
+        repair=_open_bounding_box,
     ),
     Rule(
         id="WIDE_DIMS",
@@ -200,7 +261,7 @@ IM2COL_RULES: tuple[Rule, ...] = (
         fix=inner_fix,
         source=MEASURED,
         differs="not in the im2col document",
-        repair=repairs.inner_box,
+        repair=whole_units,
     ),
     Rule(
         id="COLUMN_BYTES",
@@ -215,6 +276,6 @@ IM2COL_RULES: tuple[Rule, ...] = (
         fix=_column_fix,
         source=MEASURED,
         differs="not in the im2col document",
-        repair=repairs.shrink_column,
+        repair=_shrink_column,
     ),
 )

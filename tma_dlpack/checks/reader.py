@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Iterable
 from enum import IntEnum
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from tma_dlpack.tables.coerce import (
     INTEGER_BITS,
@@ -30,34 +30,28 @@ AnyEnum = TypeVar("AnyEnum", bound=IntEnum)
 PER_DIMENSION, PER_SPATIAL = "one per dimension", "one per spatial dimension"
 
 
-class _Argument(NamedTuple):
-    """An argument of integers: what it may look like, and what each entry of it is for."""
-
-    example: str
-    entries: str = ""
-
-
-_INTEGERS = {
-    "box_sizes": _Argument("(64, 64)", PER_DIMENSION),
-    "elem_strides": _Argument("(1, 1)", PER_DIMENSION),
-    "shape": _Argument("(4096, 64)", PER_DIMENSION),
-    "strides": _Argument("(64, 1)", f"{PER_DIMENSION}, in elements"),
-    "offset": _Argument("64"),
-    "ragged": _Argument("0"),
-    "channels_per_pixel": _Argument("64"),
-    "pixels_per_column": _Argument("128"),
-    "pixel_box_lower_corner": _Argument("(-1, -1)", PER_SPATIAL),
-    "pixel_box_upper_corner": _Argument("(-1, -1)", PER_SPATIAL),
-    "lower_corner_width": _Argument("-1"),
-    "upper_corner_width": _Argument("-1"),
-    "pixel_box_lower_corner_width": _Argument("-1"),
-    "pixel_box_upper_corner_width": _Argument("-1"),
-    "tensor_rank": _Argument("2"),
-    "global_address": _Argument("0x7f0000000000"),
-    "global_dim": _Argument("(4096, 4096)", PER_DIMENSION),
-    "global_strides": _Argument("(8192,)", "one per dimension but the innermost, in bytes"),
-    "box_dim": _Argument("(64, 64)", PER_DIMENSION),
-    "element_strides": _Argument("(1, 1)", PER_DIMENSION),
+#: What an argument of integers may look like, and what each entry of it is for.
+_INTEGERS: dict[str, tuple[str, str]] = {
+    "box_sizes": ("(64, 64)", PER_DIMENSION),
+    "elem_strides": ("(1, 1)", PER_DIMENSION),
+    "shape": ("(4096, 64)", PER_DIMENSION),
+    "strides": ("(64, 1)", f"{PER_DIMENSION}, in elements"),
+    "offset": ("64", ""),
+    "ragged": ("0", ""),
+    "channels_per_pixel": ("64", ""),
+    "pixels_per_column": ("128", ""),
+    "pixel_box_lower_corner": ("(-1, -1)", PER_SPATIAL),
+    "pixel_box_upper_corner": ("(-1, -1)", PER_SPATIAL),
+    "lower_corner_width": ("-1", ""),
+    "upper_corner_width": ("-1", ""),
+    "pixel_box_lower_corner_width": ("-1", ""),
+    "pixel_box_upper_corner_width": ("-1", ""),
+    "tensor_rank": ("2", ""),
+    "global_address": ("0x7f0000000000", ""),
+    "global_dim": ("(4096, 4096)", PER_DIMENSION),
+    "global_strides": ("(8192,)", "one per dimension but the innermost, in bytes"),
+    "box_dim": ("(64, 64)", PER_DIMENSION),
+    "element_strides": ("(1, 1)", PER_DIMENSION),
 }
 
 
@@ -119,7 +113,7 @@ class Reader:
                 argument,
                 f"is {shown(value)}",
                 f"be an int of at most {INTEGER_BITS} bits" if _is_long(value) else "be an int",
-                f"pass an int, such as {_INTEGERS[argument].example}",
+                f"pass an int, such as {_INTEGERS[argument][0]}",
                 nearest_integer(value),
             )
         return number or 0
@@ -147,12 +141,13 @@ class Reader:
         numbers = integers_of(value)
         if numbers is None:
             wrong, meant = not_an_integer(value), nearest_integers(value)
+            example, entries = _INTEGERS[argument]
             hint = "" if meant is None else f"; did you mean {meant}?"
             self.refuse(
                 argument,
                 f"is {shown(value)}" + (f", where {wrong}" if wrong else ""),
-                f"be a sequence of ints, {_INTEGERS[argument].entries}",
-                f"pass a tuple of ints, such as {_INTEGERS[argument].example}{hint}",
+                f"be a sequence of ints, {entries}",
+                f"pass a tuple of ints, such as {example}{hint}",
                 meant,
             )
             return ()

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from functools import partial
 
-from tma_dlpack.checks import repairs, words
+from tma_dlpack.checks import words
+from tma_dlpack.checks.box import with_inner
 from tma_dlpack.checks.request import Request
-from tma_dlpack.checks.rule import HAS_TYPE, LIBCU, TILED
+from tma_dlpack.checks.rule import HAS_TYPE, LIBCU, TILED, Change, constant, nearest
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.enums import TmaInterleaveLayout, TmaSwizzle
 from tma_dlpack.tables.errors import Rule
-from tma_dlpack.tables.limits import MAX_RANK, RAGGED_STRIDE_END
+from tma_dlpack.tables.limits import MAX_BOX, MAX_RANK, RAGGED_STRIDE_END
 
 
 def _up(r: Request, extent: int) -> int:
@@ -67,6 +68,13 @@ def _box_fix(r: Request) -> str:
     return f"use a multiple of {span}: {whole}{_narrower(r)}"
 
 
+def _whole_spans(r: Request) -> Change:
+    """Choose the nearest tile of whole spans for split_inner= that the tensor holds."""
+    extent, span, size = r.arguments.global_dim[0], r.span_values, r.arguments.inner_box
+    spans = range(1, max(1, int(extent) // span if r.has_rule("BOX_IN_SHAPE") else MAX_BOX) + 1)
+    return with_inner(r, span * nearest(-(-size // span), spans))
+
+
 _row = partial(
     Rule,
     make_only=True,
@@ -96,7 +104,7 @@ RECIPE_RULES: tuple[Rule, ...] = (
         found=lambda r: f"interleave_layout is {r.arguments.interleave.name}",
         must="be used without interleave_layout, as ragged must",
         fix="omit interleave_layout",
-        repair=repairs.constant(interleave_layout=TmaInterleaveLayout.none),
+        repair=constant(interleave_layout=TmaInterleaveLayout.none),
     ),
     _row(
         id="SPLIT_RANK",
@@ -140,7 +148,7 @@ RECIPE_RULES: tuple[Rule, ...] = (
         ),
         must=_span_must,
         fix=lambda r: _extent_fix(r) if _extent_breaks(r) else _box_fix(r),
-        repair=lambda r: {} if _extent_breaks(r) else repairs.whole_spans(r),
+        repair=lambda r: {} if _extent_breaks(r) else _whole_spans(r),
     ),
     _row(
         id="SPLIT_STEP",
@@ -182,7 +190,7 @@ RECIPE_RULES: tuple[Rule, ...] = (
         ),
         asks="be a dimension of the tensor, and not the innermost one",
         fix="pass ragged=0, the dimension of the rows, or transpose the tensor",
-        repair=repairs.constant(ragged=0),
+        repair=constant(ragged=0),
     ),
     _row(
         id="RAGGED_STRIDE",

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, TypeVar
 from tma_dlpack.checks import ALLOWABLE, RULES, words
 from tma_dlpack.checks.advice import advise
 from tma_dlpack.checks.judge import READS, judge
-from tma_dlpack.checks.repairs import Change
 from tma_dlpack.checks.request import Request, describe, set_of_rules
+from tma_dlpack.checks.rule import Change
 from tma_dlpack.tables.coerce import counted, reusable
 from tma_dlpack.tables.errors import (
     Advice,

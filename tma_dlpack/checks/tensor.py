@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tma_dlpack.checks import repairs, words
+from functools import partial
+
+from tma_dlpack.checks import words
 from tma_dlpack.checks.request import Request, describe, in_bytes
 from tma_dlpack.checks.rule import (
     ALL_BUT_MEASURED,
@@ -11,10 +13,12 @@ from tma_dlpack.checks.rule import (
     MEASURED,
     TILED,
     WIDE,
+    Change,
+    constant,
 )
 from tma_dlpack.tables.coerce import counted
-from tma_dlpack.tables.dtypes import overrides_of
-from tma_dlpack.tables.enums import TmaInterleaveLayout, TmaOobFill
+from tma_dlpack.tables.dtypes import DATA_TYPES, PACKED_TYPES, data_type_of, overrides_of
+from tma_dlpack.tables.enums import TensorMapDataType, TmaInterleaveLayout, TmaOobFill
 from tma_dlpack.tables.errors import Rule
 from tma_dlpack.tables.limits import (
     MAX_RANK,
@@ -52,6 +56,45 @@ def _packed_extent_fix(r: Request) -> str:
     return words.pad_extent_fix(r, -(-bits_of_unit // r.view.dtype.itemsize_bits))
 
 
+def _other_type(r: Request) -> Change:
+    """Take the same values unpadded, else the tensor's own type, else an integer of its size."""
+    if r.view is None:
+        return {}
+    unpadded = _unpadded(r)
+    if unpadded is not None:
+        return {"data_type": unpadded}
+    own = data_type_of(r.view.dtype)
+    missing = own in PACKED_TYPES and r.target.is_sm_9x
+    if own is not None and own is not r.data_type and not missing:
+        return {"data_type": None}
+    choices = (t for t in overrides_of(r.view.dtype) if t not in PACKED_TYPES)
+    return next(({"data_type": t} for t in choices if t is not r.data_type), {})
+
+
+def _unpadded(r: Request) -> TensorMapDataType | None:
+    """Return the packed type of the same bits that needs less alignment and takes any row."""
+    if r.view is None or r.data_type is None or r.target.is_sm_9x or not r.type_row.is_packed:
+        return None
+    return next(
+        (
+            t
+            for t in overrides_of(r.view.dtype)
+            if DATA_TYPES[t].element_bits == r.element_bits
+            and DATA_TYPES[t].smem_chunk_bytes < r.type_row.smem_chunk_bytes
+        ),
+        None,
+    )
+
+
+def _less_aligned(r: Request) -> Change:
+    """Choose options that need only 16 bytes of alignment, if the tensor has those."""
+    if r.alignment_bytes == 16 or r.address % 16 or any(s % 16 for s in r.arguments.global_strides):
+        return {}
+    if r.arguments.interleave is TmaInterleaveLayout.bytes32:
+        return {"interleave_layout": TmaInterleaveLayout.bytes16}
+    return _other_type(r)
+
+
 TENSOR_RULES: tuple[Rule, ...] = (
     # 1. device
     Rule(
@@ -68,7 +111,7 @@ TENSOR_RULES: tuple[Rule, ...] = (
         must="have a Tensor Memory Accelerator: compute capability 9.0 or later",
         fix="use a Hopper or newer GPU, or make the map for one: target='sm_90'",
         libcudacxx="__check_device",
-        repair=repairs.constant(target=None),
+        repair=constant(target=None),
     ),
     Rule(
         id="WIDE_CAPABILITY",
@@ -125,7 +168,7 @@ TENSOR_RULES: tuple[Rule, ...] = (
         libcudacxx="__get_tensor_map_rank",
         documented=True,
         differs="libcu++ page: rank must not exceed 3; code, driver and PTX: at least 3",
-        repair=repairs.constant(interleave_layout=TmaInterleaveLayout.none),
+        repair=constant(interleave_layout=TmaInterleaveLayout.none),
     ),
     # 3. address
     Rule(
@@ -155,7 +198,7 @@ TENSOR_RULES: tuple[Rule, ...] = (
         fix=words.alignment_fix,
         libcudacxx="__get_tensor_address",
         documented=True,
-        repair=repairs.less_aligned,
+        repair=_less_aligned,
     ),
     # 5. sizes
     Rule(
@@ -176,7 +219,7 @@ TENSOR_RULES: tuple[Rule, ...] = (
         fix=_packed_extent_fix,
         libcudacxx="__get_tensor_sizes",
         documented=True,
-        repair=repairs.other_type,
+        repair=_other_type,
     ),
     Rule(
         id="DIM_RANGE",
@@ -247,7 +290,7 @@ TENSOR_RULES: tuple[Rule, ...] = (
         fix=lambda r, i: words.padding_fix(r),
         libcudacxx="__get_tensor_strides",
         documented=True,
-        repair=lambda r, i: repairs.less_aligned(r),
+        repair=lambda r, i: _less_aligned(r),
     ),
     Rule(
         id="STRIDE_RANGE",
@@ -304,6 +347,17 @@ def _nan_fix(r: Request) -> str:
     return f"use {words.argument(r, 'oobfill')}='none', which fills with zeros"
 
 
+_nan_rule = partial(
+    Rule,
+    on="oobfill",
+    after=HAS_TYPE,
+    found=_nan_found,
+    must="be none for data types that are not floating-point",
+    fix=_nan_fix,
+    documented=True,
+    repair=constant(oobfill=TmaOobFill.none),
+)
+
 DATA_TYPE_RULES: tuple[Rule, ...] = (
     # 1. device
     Rule(
@@ -318,7 +372,7 @@ DATA_TYPE_RULES: tuple[Rule, ...] = (
         must="be a type of whole bytes on compute capability 9.x",
         fix=words.packed_fix,
         libcudacxx="__check_device",
-        repair=repairs.other_type,
+        repair=_other_type,
     ),
     # 4. data type
     Rule(
@@ -333,7 +387,7 @@ DATA_TYPE_RULES: tuple[Rule, ...] = (
         "bool, a float8, or 4-bit values of 16 lanes (or float4_e2m1fn)",
         fix=words.carry_fix,
         libcudacxx="__get_tensor_map_data_type",
-        repair=repairs.other_type,
+        repair=_other_type,
     ),
     Rule(
         id="DATA_TYPE_OVERRIDE",
@@ -349,36 +403,22 @@ DATA_TYPE_RULES: tuple[Rule, ...] = (
         must="have the element size of the tensor",
         fix=_override_fix,
         source="tma_dlpack: data_type does not change the size of an element",
-        repair=repairs.other_type,
+        repair=_other_type,
     ),
-    Rule(
+    _nan_rule(
         id="OOB_NAN",
         step=42,
-        on="oobfill",
         why="the fill pattern is a NaN only in the floating-point types",
-        after=HAS_TYPE,
         holds="oob_fill == 0 or is_float or passes_nan",
-        found=_nan_found,
-        must="be none for data types that are not floating-point",
-        fix=_nan_fix,
         libcudacxx="__get_tensor_map_data_type",
-        documented=True,
-        repair=repairs.constant(oobfill=TmaOobFill.none),
     ),
     # 10. what only the driver requires
-    Rule(
+    _nan_rule(
         id="OOB_NAN_FLOAT8",
         step=103,
-        on="oobfill",
         why="maps of float8 and float4 have integer types, which have no NaN fill",
         sets=LIBCU,
-        after=HAS_TYPE,
         holds="oob_fill == 0 or is_float or not passes_nan",
-        found=_nan_found,
-        must="be none for data types that are not floating-point",
-        fix=_nan_fix,
-        documented=True,
         differs="libcu++ lets float8 and float4 pass to the driver, which takes them as integers",
-        repair=repairs.constant(oobfill=TmaOobFill.none),
     ),
 )

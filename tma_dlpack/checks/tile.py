@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from tma_dlpack.checks import repairs, words
-from tma_dlpack.checks.box import be_in_shape
+from tma_dlpack.checks import words
+from tma_dlpack.checks.box import be_in_shape, entries, valid_entry, with_entry
 from tma_dlpack.checks.request import Request
-from tma_dlpack.checks.rule import ALL_BUT_MEASURED, HAS_TYPE, LIBCU, TILED, WIDE
+from tma_dlpack.checks.rule import (
+    ALL_BUT_MEASURED,
+    HAS_TYPE,
+    LIBCU,
+    TILED,
+    WIDE,
+    Change,
+    constant,
+    nearest,
+)
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.enums import TmaInterleaveLayout, TmaSwizzle
 from tma_dlpack.tables.errors import Rule
@@ -18,6 +27,13 @@ def _swizzles_of_type(r: Request) -> str:
 
 def _swizzle_found(r: Request) -> str:
     return f"swizzle is {r.arguments.swizzle.name}"
+
+
+def _full_swizzle(r: Request) -> Change:
+    """Choose bytes128, which padded types and im2col-wide maps allow."""
+    if r.arguments.interleave is TmaInterleaveLayout.bytes32:
+        return {"swizzle": TmaSwizzle.bytes128, "interleave_layout": TmaInterleaveLayout.none}
+    return {"swizzle": TmaSwizzle.bytes128}
 
 
 TILE_RULES: tuple[Rule, ...] = (
@@ -34,7 +50,7 @@ TILE_RULES: tuple[Rule, ...] = (
         must="be none, bytes32, bytes64 or bytes128 on compute capability 9.x",
         fix="use swizzle='bytes128', or make the map for sm_100 or later (target='sm_100')",
         libcudacxx="__check_device",
-        repair=repairs.constant(swizzle=TmaSwizzle.bytes128),
+        repair=constant(swizzle=TmaSwizzle.bytes128),
     ),
     # 7. interleave and swizzle
     Rule(
@@ -51,7 +67,7 @@ TILE_RULES: tuple[Rule, ...] = (
         libcudacxx="__check_swizzle",
         documented=True,
         differs="driver 580.159.04 accepts others",
-        repair=repairs.constant(swizzle=TmaSwizzle.bytes32),
+        repair=constant(swizzle=TmaSwizzle.bytes32),
     ),
     Rule(
         id="PACKED_INTERLEAVE",
@@ -67,7 +83,7 @@ TILE_RULES: tuple[Rule, ...] = (
         must="be none for 16U6_ALIGN16B",
         fix=lambda r: f"use {words.argument(r, 'interleave_layout')}='none'",
         documented=True,
-        repair=repairs.constant(interleave_layout=TmaInterleaveLayout.none),
+        repair=constant(interleave_layout=TmaInterleaveLayout.none),
     ),
     Rule(
         id="PACKED_SWIZZLE",
@@ -84,7 +100,7 @@ TILE_RULES: tuple[Rule, ...] = (
         must=lambda r: f"be {_swizzles_of_type(r)} for {r.type_row.data_type.name}",
         fix="use swizzle='bytes128'",
         documented=True,
-        repair=repairs.full_swizzle,
+        repair=_full_swizzle,
     ),
     Rule(
         id="WIDE_SWIZZLE",
@@ -101,7 +117,7 @@ TILE_RULES: tuple[Rule, ...] = (
         fix="use swizzle='bytes128'",
         documented=True,
         differs="driver 580.159.04 accepts the others on sm_90",
-        repair=repairs.full_swizzle,
+        repair=_full_swizzle,
     ),
 )
 
@@ -120,6 +136,13 @@ def _step_fix(r: Request, i: int) -> str:
     return f"use 1 and step the tensor itself, x[{colons}::{step}], or use 8, the largest step"
 
 
+def _clamp_elem_stride(r: Request, i: int) -> Change:
+    """Clamp entry i to 1..8, and to the shape if a rule requires it."""
+    steps = r.arguments.element_strides
+    valid = valid_entry(r, i, MAX_ELEM_STRIDE, "ELEM_STRIDES_IN_SHAPE")
+    return {"elem_strides": with_entry(steps, i, nearest(steps[i], valid))}
+
+
 ELEM_STRIDE_RULES: tuple[Rule, ...] = (
     # 9. element strides
     Rule(
@@ -134,7 +157,7 @@ ELEM_STRIDE_RULES: tuple[Rule, ...] = (
         must=lambda r: f"have {r.rank}, one per dimension of the tensor",
         fix="omit elem_strides for strides of 1, or give one entry per dimension, row-major",
         libcudacxx="__get_elem_strides",
-        repair=repairs.entries("elem_strides"),
+        repair=entries("elem_strides"),
     ),
     Rule(
         id="ELEM_STRIDES_RANGE",
@@ -151,7 +174,7 @@ ELEM_STRIDE_RULES: tuple[Rule, ...] = (
         documented=True,
         differs="libcu++ and the documentation ignore the innermost entry unless interleaved; the "
         "driver does not",
-        repair=repairs.clamp_elem_stride,
+        repair=_clamp_elem_stride,
     ),
     Rule(
         id="ELEM_STRIDES_IN_SHAPE",
@@ -170,6 +193,6 @@ ELEM_STRIDE_RULES: tuple[Rule, ...] = (
         fix=lambda r, i: f"use {min(r.arguments.global_dim[i], MAX_ELEM_STRIDE)}",
         libcudacxx="__get_elem_strides",
         differs="the driver accepts more",
-        repair=repairs.clamp_elem_stride,
+        repair=_clamp_elem_stride,
     ),
 )

@@ -14,7 +14,7 @@ import tma_dlpack as tma
 from tma_dlpack import driver
 from tma_dlpack.dlpack.frameworks import FRAMEWORKS
 from tma_dlpack.make import extension
-from tma_dlpack.tables import bits
+from tma_dlpack.tables.fields import PROVENANCE
 
 #: Distributions that matter, and the version of DLPack that each exports; None for no tensors.
 PEERS = {
@@ -70,7 +70,7 @@ def _lines(known: dict[str, Any]) -> Iterator[str]:
         yield f"{name} {package['version']}{dlpack}"
     if known["no_driver"] is not None:
         yield known["no_driver"]
-        yield f"maps would be encoded by the model of sm_90, {bits.PROVENANCE}"
+        yield f"maps would be encoded by the model of sm_90, {PROVENANCE}"
         return
     for gpu in known["gpus"]:
         model = "has a model" if gpu["has_model"] else "no model: the driver encodes"

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import html
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import pairwise
+from itertools import groupby, pairwise
 from textwrap import wrap
 from typing import NamedTuple
 
 from tma_dlpack.copies.tile import Tile
-from tma_dlpack.draw.barrier_model import Bar, Barrier, Change, Do, Wait
-from tma_dlpack.draw.barrier_scenes import MISTAKES, SYNC, Row, Setup
-from tma_dlpack.draw.barrier_scenes import Scene as Played
+from tma_dlpack.draw.barrier_model import FOREVER, UNDEFINED, Barrier, Do, Wait
+from tma_dlpack.draw.barrier_scenes import SYNC, Played, Row, Setup
 from tma_dlpack.draw.figure import MAKE_ONE, TEXT_COLUMNS, Figure, played, require
 from tma_dlpack.draw.grid import GLYPH_WIDTH, LABEL_SIZE, Cell, Grid, Scene, label, lay_out, words
 from tma_dlpack.draw.svg import svg_panel
@@ -23,19 +23,20 @@ from tma_dlpack.tensor_map.map import TensorMap
 
 TX_BYTES = 8192  # of a tile of 64 x 64 elements of 16 bits
 MAX_STAGES, MAX_BLOCKS = 8, 2
-WIDTH, TAIL, FOREVER = 640, 4, 16  # px of the axis; ticks after the last event
+WIDTH, TAIL, LONG_TAIL = 640, 4, 16  # px of the axis; ticks after the last event
+NUMBERS, STAIRS, ABOVE = 16, 32, 6  # px: numbers of bytes, stairs below them; above a lane
 #: kind of a row -> its height, and the free space below it, px.
 HEIGHTS = {
     "heading": (18, 4),
-    "lane": (30, 14),
+    "lane": (30, 8),
     "phase": (18, 0),
     "arrivals": (18, 0),
-    "bytes": (48, 14),
+    "bytes": (NUMBERS + STAIRS, 14),
     "slot": (20, 0),
     "strip": (14, 0),
 }
-NUMBERS = 16  # px, of the numbers above the bytes
-STAGE_GAP = 6
+#: kind of a row -> the number of a barrier's state that it shows.
+FIELDS = {"phase": "phase", "strip": "phase", "arrivals": "pending", "bytes": "tx_bytes"}
 PARITY = ("even", "odd")
 LEGEND = [
     (Cell(0, 0, "cell"), "works"),
@@ -60,7 +61,7 @@ class Frame(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def _scene_of(setup: Setup) -> Played:
+def _played(setup: Setup) -> Played:
     return setup.played()
 
 
@@ -73,7 +74,8 @@ class BarrierPlay(Figure):
     mistake : str or None
         What the kernel does wrong.
     outcome : str
-        "right", "early read", "hang", "early read, then hang" or "stale store".
+        "right", "early read", "hang", "early read, then hang", "stale store", or "undefined" where
+        a thread arrives more often than a phase expects.
     code : tuple of str
         The kernel, with the mistake.
     frames : tuple of Frame
@@ -91,136 +93,96 @@ class BarrierPlay(Figure):
     @property
     def code(self) -> tuple[str, ...]:
         """The kernel, line by line."""
-        return _scene_of(self.setup).code
+        return _played(self.setup).code
 
     @property
     def outcome(self) -> str:
         """What comes of it."""
-        return _outcome(_scene_of(self.setup))
+        return _outcome(_played(self.setup))
 
     @property
     def frames(self) -> tuple[Frame, ...]:
         """Every moment at which something happens."""
-        played = _scene_of(self.setup)
-        edges = {t for bar in played.bars for t in (bar.begin, bar.end) if t is not None}
-        times = sorted(edges | {change.at for change in played.changes})
+        played, frames = _played(self.setup), []
         states: dict[str, Barrier] = {}
-        frames = []
-        for t in times:
-            events = [f"{c.lane}: {c.words}" for c in played.changes if c.at == t]
-            flips = [c for c in played.changes if c.at == t and _flips(c, states)]
-            events += [f"{c.barrier}: phase {c.state.phase - 1} has ended" for c in flips]
-            states |= {c.barrier: c.state for c in played.changes if c.at == t}
-            lanes = {row.of for row in played.rows if row.kind == "lane"}
-            bars = [bar for bar in played.bars if bar.lane in lanes]
-            acting = {change.lane for change in played.changes if change.at == t}
-            began = [b for b in bars if b.begin == t and (b.wrong or b.lane not in acting)]
-            events += [event for bar in began if (event := _begins(bar))]
-            now = [bar for bar in bars if bar.begin <= t and (bar.end is None or t < bar.end)]
-            lines = tuple(sorted({bar.act.line for bar in now if bar.act.line >= 0}))
-            frames.append(Frame(t, tuple(events), tuple(states.items()), lines))
-        return tuple(frame for frame in frames if frame.events)
+        for at, events in groupby(played.events, key=lambda event: event[0]):
+            states |= {c.barrier: c.state for c in played.changes if c.at == at}
+            said = tuple(f"{lane}: {words}" if lane else words for _, lane, words in events)
+            now = (b for b in played.bars if b.begin <= at and (b.end is None or at < b.end))
+            lines = sorted({bar.act.line for bar in now if bar.act.line >= 0})
+            frames.append(Frame(at, said, tuple(states.items()), tuple(lines)))
+        return tuple(frames)
 
     def scenes(self) -> tuple[Scene, ...]:
         """Lower to one panel."""
-        return (_Timeline(_scene_of(self.setup)).scene(self.title, self.setup.lesson),)
+        return (_Timeline(_played(self.setup)).scene(self.title, self.setup.lesson),)
 
     def text(self) -> str:
         """Return the code, and a table of what happens and of the barriers' states."""
-        right = _scene_of(self.setup._replace(mistake=None)).code
-        lines = [
-            self.title,
-            *(row for line in self.setup.lesson for row in wrap(line, TEXT_COLUMNS)),
-            "",
-        ]
-        for line, should in zip(self.code, right, strict=True):
-            lines.append(f"  {line}" if line == should else f"✗ {line}")
-        lines += ["", "tick  what happens, and the barriers after it"]
-        for frame in self.frames:
-            said = "; ".join((*frame.events, *_changed(frame, self.frames)))
-            lines += wrap(
-                said, TEXT_COLUMNS, initial_indent=f"{frame.at:4}  ", subsequent_indent=" " * 6
-            )
-        return "\n".join(lines)
+        lines = [row for line in self.setup.lesson for row in wrap(line, TEXT_COLUMNS)]
+        lines += ["", *self._marked(), "", "tick  what happens; the barriers after it"]
+        for frame, changed in zip(self.frames, self._changed(), strict=True):
+            said = f"{frame.at:4}  {'; '.join((*frame.events, *changed))}"
+            lines += wrap(said, TEXT_COLUMNS, subsequent_indent=" " * 6)
+        return "\n".join([self.title, *lines])
 
     def panels(self) -> str:
         """Return the picture and its code; where scripts run, with switches and a scrubber."""
-        mistakes = (None, *MISTAKES)
-        setups = [s for m in mistakes if (s := self.setup._replace(mistake=m)).is_possible]
-        choices = [_figure(setup) for setup in setups]
-        data = {"now": choices.index(self), "choices": [c._as_data() for c in choices]}
+        mistakes = (None, *self.setup.possible)
+        choices = [_figure(self.setup._replace(mistake=mistake)) for mistake in mistakes]
+        data = {"now": choices.index(self), "choices": [choice._as_data() for choice in choices]}
         return played(self, "barrier", data, f'<pre class="tma-code">{self._code_html()}</pre>')
 
+    def _marked(self) -> list[str]:
+        """Return the code; lines that differ from the right code begin with a cross."""
+        right = _played(self.setup._replace(mistake=None)).code
+        return [f"{' ' if a == b else '✗'} {a}" for a, b in zip(self.code, right, strict=True)]
+
     def _code_html(self) -> str:
-        """Return the code, one element a line; lines that differ from the right code are marked."""
-        right = _scene_of(self.setup._replace(mistake=None)).code
-        parts = []
-        for line, should in zip(self.code, right, strict=True):
-            wrong = line != should
-            mark, sign = (' class="tma-wrong"', "✗") if wrong else ("", " ")
-            parts.append(f"<span{mark}>{sign} {html.escape(line)}</span>")
-        return "\n".join(parts)
+        spans = (
+            f"<span{' class=tma-wrong' if line[0] == '✗' else ''}>{html.escape(line)}</span>"
+            for line in self._marked()
+        )
+        return "\n".join(spans)
+
+    def _changed(self) -> list[list[str]]:
+        """Describe the barriers that changed in each frame."""
+        befores = [(), *(frame.states for frame in self.frames)]
+        return [
+            [_in_words(*state) for state in frame.states if state not in before]
+            for frame, before in zip(self.frames, befores, strict=False)
+        ]
 
     def _as_data(self) -> dict[str, object]:
         """Return what the script shows when this is chosen."""
-        timeline, frames = _Timeline(_scene_of(self.setup)), self.frames
-        shown = [
-            (timeline.x(f.at), "; ".join(f.events), _stated(f, frames), f.lines) for f in frames
-        ]
+        timeline, changed = _Timeline(_played(self.setup)), self._changed()
+        frames = []
+        for frame, now in zip(self.frames, changed, strict=True):
+            every = [_in_words(*state) for state in frame.states]
+            states = every if len(every) <= MAX_BLOCKS else now
+            frames.append((timeline.x(frame.at), "; ".join(frame.events), states, frame.lines))
         return {
             "name": self.mistake or "right",
             "title": self.title,
             "about": " ".join(self.setup.lesson),
-            "svg": svg_panel(timeline.scene(self.title, [])),
+            "svg": svg_panel(timeline.scene(self.title, ())),
             "code": self._code_html(),
-            "frames": shown,
+            "frames": frames,
         }
 
 
 def _outcome(played: Played) -> str:
-    wrongs = [(bar.lane, bar.wrong) for bar in played.bars if bar.wrong]
-    hangs = any(wrong == "waits for ever" for _, wrong in wrongs)
-    reads = [lane for lane, wrong in wrongs if "bytes" in wrong]
-    if any(lane.startswith("copy engine") for lane in reads):
+    misread = [bar.lane for bar in played.bars if "bytes" in bar.wrong]
+    if any(lane.startswith("copy engine") for lane in misread):
         return "stale store"
-    if reads:
-        return "early read, then hang" if hangs else "early read"
-    return "hang" if hangs else "right"
-
-
-def _flips(change: Change, before: dict[str, Barrier]) -> bool:
-    old = before.get(change.barrier)
-    return old is not None and old.phase != change.state.phase
-
-
-def _begins(bar: Bar) -> str:
-    """Describe what a bar begins with, where no change of a barrier does."""
-    if isinstance(bar.act, Wait):
-        if bar.act.barrier == SYNC:
-            return ""
-        call = f"{bar.lane}: wait({bar.act.barrier}, {bar.act.parity})"
-        return f"{call} passes at once" if bar.end == bar.begin else f"{call} {bar.wrong}".rstrip()
-    name = " ".join(bar.act.text.partition("|")[0].split())
-    return f"{bar.lane}: {name}" + f", ✗ {bar.wrong}" * bool(bar.wrong)
+    ends = {FOREVER: "hang", UNDEFINED: "undefined"}
+    then = [ends[bar.wrong] for bar in played.bars if bar.wrong in ends][:1]
+    return ", then ".join(["early read"] * bool(misread) + then) or "right"
 
 
 def _in_words(name: str, state: Barrier) -> str:
     arrivals, missing = counted(state.pending, "arrival"), counted(state.tx_bytes, "byte")
     return f"{name}: phase {state.phase}, {arrivals} and {missing} pending"
-
-
-def _stated(frame: Frame, frames: tuple[Frame, ...]) -> list[str]:
-    """Describe the states of all barriers where they are few, else of those that changed."""
-    if len(frame.states) <= MAX_BLOCKS:
-        return [_in_words(name, state) for name, state in frame.states]
-    return _changed(frame, frames)
-
-
-def _changed(frame: Frame, frames: tuple[Frame, ...]) -> list[str]:
-    """Describe the states that are new in a frame."""
-    at = frames.index(frame)
-    before = dict(frames[at - 1].states) if at else {}
-    return [_in_words(name, s) for name, s in frame.states if before.get(name) != s]
 
 
 # --- The picture ----------------------------------------------------------------------------------
@@ -231,198 +193,153 @@ class _Timeline:
 
     def __init__(self, played: Played) -> None:
         self.played = played
-        times = [t for bar in played.bars for t in (bar.begin, bar.end) if t is not None]
         hangs = any(bar.end is None for bar in played.bars)
-        self.end = max(times) + (FOREVER if hangs else TAIL)
-        self.detailed = any(row.kind == "bytes" for row in played.rows)
-        self.tops: list[float] = []
-        self.places: dict[
-            str, tuple[float, float, float]
-        ] = {}  # top, bottom of its first row, bottom
-        y = 0.0
-        for row, below in zip(played.rows, (*played.rows[1:], None), strict=True):
+        last = max(max(bar.begin, bar.end or 0) for bar in played.bars)
+        self.end = last + (max(LONG_TAIL, last // 5) if hangs else TAIL)
+        self.rows: list[tuple[Row, float]] = []
+        self.places: dict[str, tuple[float, float, float]] = {}  # top, bottom of first row, bottom
+        self.height = 0.0
+        for row in played.rows:
             height, gap = HEIGHTS[row.kind]
-            top, first_bottom, _ = self.places.get(row.of, (y, y + height, 0))
-            self.places[row.of] = top, first_bottom, y + height
-            self.tops.append(y)
-            y += height + gap
-            if row.kind == "strip" and (below is None or below.kind != "strip"):
-                y += STAGE_GAP
-        self.height = y
+            self.height += ABOVE * (row.kind in ("lane", "slot"))
+            top, middle, _ = self.places.get(row.of, (self.height, self.height + height, 0))
+            self.places[row.of] = top, middle, self.height + height
+            self.rows.append((row, self.height))
+            self.height += height + gap
 
     def x(self, at: int | None) -> float:
         """Return the pixels of a tick; of None, the end of the axis."""
         return round(WIDTH * (self.end if at is None else at) / self.end, 1)
 
-    def scene(self, title: str, why: list[str]) -> Scene:
+    def scene(self, title: str, lesson: Sequence[str]) -> Scene:
         """Draw all rows, arrows first."""
-        cells = [*self._arrows()]
-        for row, top in zip(self.played.rows, self.tops, strict=True):
+        cells = self._arrows()
+        for row, top in self.rows:
+            height = NUMBERS if row.kind == "bytes" else HEIGHTS[row.kind][0]
             if row.kind == "heading":
-                cells.append(words(-100, top, row.label, "strong", HEIGHTS["heading"][0]))
+                cells.append(words(-100, top, row.label, "strong", height))
                 continue
-            cells.append(label(0, top, row.label, "label", self._label_height(row)))
-            cells += getattr(self, f"_{row.kind}")(row.of, top)
-        size = ("x", 0, 0, WIDTH), ("y", 0, 0, round(self.height))
-        grid = Grid(tuple(cells), windows=size)
+            cells.append(label(0, top, row.label, "label", height))
+            draw = {"lane": self._lane, "slot": self._slot}.get(row.kind, self._numbers)
+            cells += draw(row, top)
+        grid = Grid(tuple(cells), windows=(("x", 0, 0, WIDTH), ("y", 0, 0, round(self.height))))
         used = {cell.style for cell in cells}
         legend = [entry for entry in LEGEND if entry[0].style in used]
-        return lay_out(title, [grid], above=why, notes=[AXIS], legend=legend)
-
-    def _label_height(self, row: Row) -> float:
-        return NUMBERS if row.kind == "bytes" else HEIGHTS[row.kind][0]
+        return lay_out(title, [grid], above=lesson, notes=[AXIS], legend=legend)
 
     def _arrows(self) -> list[Cell]:
         """Draw who changes a barrier, and whom the end of its phase wakes."""
-        cells = [self._arrow(c.at, c.lane, c.barrier) for c in self.played.changes if self.detailed]
+        detailed = any(row.kind == "bytes" for row, _ in self.rows)
+        ends = [(c.at, c.lane, c.barrier) for c in self.played.changes if detailed]
         for bar in self.played.bars:
-            waited = bar.end is not None and bar.end > bar.begin
-            if isinstance(bar.act, Wait) and bar.act.barrier != SYNC and waited:
-                cells.append(self._arrow(bar.end, bar.act.barrier, bar.lane))
-        return list(dict.fromkeys(cells))
+            act, end = bar.act, bar.end or 0
+            if isinstance(act, Wait) and act.barrier != SYNC and end > bar.begin:
+                ends.append((end, act.barrier, bar.lane))
+        cells = []
+        for at, start, goal in dict.fromkeys(ends):
+            (top, middle, _), (to, _, bottom) = self.places[start], self.places[goal]
+            y0, y1 = (middle, to - 1) if top < to else (top, bottom + 1)
+            cells.append(Cell(self.x(at), y0, "arrow", columns=0, rows=y1 - y0))
+        return cells
 
-    def _arrow(self, at: int | None, start: str, end: str) -> Cell:
-        (top, first_bottom, _), (goal, _, goal_bottom) = self.places[start], self.places[end]
-        begin, tip = (first_bottom, goal - 1) if top < goal else (top, goal_bottom + 1)
-        return Cell(self.x(at), begin, "arrow", columns=0, rows=tip - begin)
-
-    def _lane(self, lane: str, top: float) -> list[Cell]:
+    def _lane(self, row: Row, top: float) -> list[Cell]:
         height = HEIGHTS["lane"][0]
         cells = [Cell(0, top + height / 2, "grid", columns=WIDTH, rows=0)]
-        return [*cells, *(self._bar(b, top, height) for b in self.played.bars if b.lane == lane)]
-
-    def _bar(self, bar: Bar, top: float, height: float) -> Cell:
-        left, right = self.x(bar.begin), self.x(bar.end)
-        act = bar.act
-        if isinstance(act, Wait):
-            name = act.barrier.partition(" ")[0]
-            if name == SYNC:
-                texts, style = ["sync"], "padding"
-            else:
-                texts, style = (
-                    [f"wait({name}, {act.parity})", "wait"],
-                    "padding",
-                )
-        else:
-            texts, style = act.text.split("|"), act.style
-        title = f"{bar.lane}: {texts[0]}".replace("\n", " ") + f", {bar.wrong}" * bool(bar.wrong)
-        if bar.wrong:
-            style = "conflict"
-            texts = [f"{texts[0]}\n{bar.wrong}", bar.wrong.replace(" not", "\nnot"), *texts]
-        text = fitting(right - left, texts)
-        wrong = bool(bar.wrong)
-        return Cell(left, top, style, text, title, right - left, height, bar.end is None and wrong)
-
-    def _segments(self, barrier: str) -> list[tuple[float, float, Barrier, bool]]:
-        """Return the states of a barrier, from when to when, and whether it ends stuck in one."""
-        changes = [c for c in self.played.changes if c.barrier == barrier]
-        last = {c.at: c.state for c in changes}  # the last state of each tick
-        edges = [*last, None]
-        stuck = any(
-            bar.end is None and isinstance(bar.act, Wait) and bar.act.barrier == barrier
-            for bar in self.played.bars
-        )
-        return [
-            (self.x(begin), self.x(end), last[begin], stuck and end is None)  # type: ignore[index]
-            for begin, end in pairwise(edges)
-        ]
-
-    def _merged(self, barrier: str, field: str) -> list[tuple[float, float, Barrier, bool]]:
-        """Return the segments in which one number of the state is the same."""
-        merged: list[tuple[float, float, Barrier, bool]] = []
-        for left, right, state, stuck in self._segments(barrier):
-            same = merged and getattr(merged[-1][2], field) == getattr(state, field)
-            if same and (field == "phase" or merged[-1][2].phase == state.phase):
-                merged[-1] = (merged[-1][0], right, state, stuck)
-            else:
-                merged.append((left, right, state, stuck))
-        return merged
-
-    def _phase(self, barrier: str, top: float) -> list[Cell]:
-        cells = []
-        for left, right, state, _ in self._merged(barrier, "phase"):
-            now, other = state.phase % 2, 1 - state.phase % 2
-            name = f"phase {state.phase}"
-            long = f"{name}: wait({now}) waits, wait({other}) passes"
-            text = fitting(right - left, [long, f"{name}: parity {now}", name, f"{state.phase}"])
-            height = HEIGHTS["phase"][0]
-            cells.append(Cell(left, top, PARITY[now], text, long, right - left, height))
+        for bar in self.played.bars:
+            if bar.lane == row.of:
+                act, wrong = bar.act, bar.wrong
+                style = act.style if isinstance(act, Do) else "padding"
+                is_sync = isinstance(act, Wait) and act.barrier == SYNC
+                texts = ["sync"] if is_sync else act.text.split("|")
+                if wrong:
+                    style, broken = "conflict", wrong.replace("bytes ", "bytes\n")
+                    texts = [f"{texts[0]}\n{wrong}", broken, *texts]
+                cell = self._cell(bar.begin, bar.end, top, "lane", style, texts, bar.lane)
+                cells.append(replace(cell, hatched=bar.end is None and bool(wrong)))
         return cells
 
-    def _strip(self, barrier: str, top: float) -> list[Cell]:
-        cells = []
-        for left, right, state, stuck in self._merged(barrier, "phase"):
-            long = _in_words(barrier, state)
-            style = "conflict" if stuck else PARITY[state.phase % 2]
-            text = fitting(right - left, [f"phase {state.phase}", f"{state.phase}"])
-            cells.append(Cell(left, top, style, text, long, right - left, HEIGHTS["strip"][0]))
-        return cells
+    def _cell(
+        self,
+        begin: int | None,
+        end: int | None,
+        top: float,
+        kind: str,
+        style: str,
+        texts: list[str],
+        about: str,
+    ) -> Cell:
+        """Draw what lasts from a tick to another, with the longest text that fits."""
+        left, width = self.x(begin), self.x(end) - self.x(begin)
+        height = NUMBERS if kind == "bytes" else HEIGHTS[kind][0]
+        text = fitting(width, texts)
+        title = "" if text in texts[:1] else f"{about}: {texts[0]}".replace("\n", " ")
+        return Cell(left, top, style, text, title, width, height)
 
-    def _arrivals(self, barrier: str, top: float) -> list[Cell]:
-        cells = []
-        for left, right, state, stuck in self._merged(barrier, "pending"):
-            style = "conflict" if stuck and state.pending else "cell"
-            title = counted(state.pending, "pending arrival")
-            height = HEIGHTS["arrivals"][0]
-            cells.append(Cell(left, top, style, f"{state.pending}", title, right - left, height))
-        return cells
-
-    def _bytes(self, barrier: str, top: float) -> list[Cell]:
-        """Draw the pending bytes as numbers over a staircase; unannounced bytes are hatched."""
-        states = self._merged(barrier, "tx_bytes")
-        numbers = [state.tx_bytes for _, _, state, _ in states]
-        scale = (HEIGHTS["bytes"][0] - NUMBERS) / max(1, max(0, *numbers) - min(0, *numbers))
+    def _numbers(self, row: Row, top: float) -> list[Cell]:
+        """Draw one number of a barrier's state, a cell for as long as it is the same."""
+        field = FIELDS[row.kind]
+        states = {c.at: c.state for c in self.played.changes if c.barrier == row.of}
+        waits = (bar.act for bar in self.played.bars if bar.wrong == FOREVER)
+        stuck = any(isinstance(wait, Wait) and wait.barrier == row.of for wait in waits)
+        numbers = [state.tx_bytes for state in states.values()]
+        scale = STAIRS / max(1, max(0, *numbers) - min(0, *numbers))
         zero = round(top + NUMBERS + scale * max(0, *numbers), 1)
         cells = []
-        for left, right, state, stuck in states:
-            n, wrong = state.tx_bytes, stuck and state.tx_bytes
-            text, title = f"{n}".replace("-", "\u2212"), f"{counted(n, 'byte')} pending"
-            text = fitting(right - left, [text])
-            style = "conflict" if wrong else "cell"
-            cells.append(Cell(left, top, style, text, title, right - left, NUMBERS))
-            if n:
-                height = round(scale * abs(n), 1)
-                style = "conflict" if wrong else "taken" if n > 0 else "filled"
-                base = zero - height if n > 0 else zero
-                cells.append(Cell(left, base, style, "", title, right - left, height, n < 0))
-        cells.append(Cell(0, zero, "axis", columns=WIDTH, rows=0))
-        return cells
 
-    def _slot(self, slot: str, top: float) -> list[Cell]:
+        def number(at: int) -> tuple[int, int]:
+            return states[at].phase, getattr(states[at], field)
+
+        runs = [list(run) for _, run in groupby(states, key=number)]
+        for run, after in zip(runs, [*runs[1:], None], strict=True):
+            state, until = states[run[-1]], after[0] if after else None
+            n, now = getattr(state, field), state.phase % 2
+            texts, style = [f"{n}".replace("-", "\u2212")], "cell"
+            if field == "phase":
+                rule = f"phase {n}: wait({now}) waits, wait({1 - now}) passes"
+                texts, style = [rule, f"phase {n}: parity {now}", f"phase {n}", f"{n}"], PARITY[now]
+                texts = texts[2:] if row.kind == "strip" else texts
+            wrong = stuck and until is None and (row.kind == "strip" or (field != "phase" and n))
+            style = "conflict" if wrong else style
+            about = _in_words(row.of, state)
+            cells.append(self._cell(run[0], until, top, row.kind, style, texts, about))
+            if row.kind == "bytes" and n:
+                style = "conflict" if wrong else "taken" if n > 0 else "filled"
+                y, height = zero - max(0, scale * n), abs(scale * n)
+                stair = replace(cells[-1], row=y, rows=height, style=style, text="", hatched=n < 0)
+                cells.append(stair)
+        axis = [Cell(0, zero, "axis", columns=WIDTH, rows=0)] * (row.kind == "bytes")
+        return [*cells, *axis]
+
+    def _slot(self, row: Row, top: float) -> list[Cell]:
         """Draw what a stage of the ring contains: it fills, is full, and is read."""
-        layers: list[Layer] = [(0, WIDTH, "padding", [])]
-        fills = [bar for bar in self.played.bars if bar.lane == slot]
-        reads = [bar for bar in self.played.bars if getattr(bar.act, "slot", "") == slot]
-        for fill in fills:
-            if isinstance(fill.act, Do):
-                tile, ready = f"tile {fill.act.tile}", self.x(fill.end)
-                layers.append((self.x(fill.begin), ready, "taken", [f"{tile} comes", "comes"]))
-                until = min((r.begin for r in reads if r.begin >= (fill.end or 0)), default=None)
-                layers.append(
-                    (ready, self.x(until), fill.act.style, [f"{tile} is full", tile, "full"])
-                )
+        layers: list[Layer] = [(0, self.end, "padding", [""])]
+        reads = [bar for bar in self.played.bars if getattr(bar.act, "slot", "") == row.of]
+        for bar in self.played.bars:
+            if bar.lane == row.of and isinstance(bar.act, Do):
+                tile, full = f"tile {bar.act.tile}", bar.end or 0
+                until = min((read.begin for read in reads if read.begin >= full), default=self.end)
+                layers.append((bar.begin, full, "taken", [f"{tile} comes", "comes"]))
+                layers.append((full, until, bar.act.style, [f"{tile} is full", tile, "full"]))
         for read in reads:
             style = "conflict" if read.wrong else "tint6"
-            layers.append((self.x(read.begin), self.x(read.end), style, ["is read", "read"]))
-        height = HEIGHTS["slot"][0]
+            layers.append((read.begin, read.end or 0, style, ["is read", "read"]))
         return [
-            Cell(left, top, style, fitting(right - left, texts), "", right - left, height)
-            for left, right, (_, _, style, texts) in _painted(layers)
+            self._cell(begin, end, top, "slot", style, texts, row.label)
+            for begin, end, (_, _, style, texts) in _painted(layers)
         ]
 
 
-Layer = tuple[float, float, str, list[str]]  # from, to, style, texts
+Layer = tuple[int, int, str, list[str]]  # from, to, style, texts
 
 
-def _painted(layers: list[Layer]) -> list[tuple[float, float, Layer]]:
+def _painted(layers: list[Layer]) -> list[tuple[int, int, Layer]]:
     """Return the visible parts of layers, each painted over those before it."""
-    parts: list[tuple[float, float, Layer]] = []
-    for left, right in pairwise(sorted({x for layer in layers for x in layer[:2]})):
-        upper = [layer for layer in layers if layer[0] <= left and right <= layer[1]][-1]
-        goes_on = parts and parts[-1][2] is upper
-        parts[-1:] = (
-            [(parts[-1][0], right, upper)] if goes_on else [*parts[-1:], (left, right, upper)]
-        )
+    parts: list[tuple[int, int, Layer]] = []
+    for begin, end in pairwise(sorted({at for layer in layers for at in layer[:2]})):
+        upper = [layer for layer in layers if layer[0] <= begin and end <= layer[1]][-1]
+        if parts and parts[-1][2] is upper:
+            begin = parts.pop()[0]
+        parts.append((begin, end, upper))
     return parts
 
 
@@ -499,18 +416,15 @@ def barrier(
             raise refusal(name, found, f"be an integer in 1..{most}", f"pass {name}=1")
     tx_bytes = TX_BYTES if tensor_map is None else tensor_map.tx_bytes
     setup = Setup(None, int(stages), int(blocks), tx_bytes)
-    if mistake is not None:
-        possible = [name for name in MISTAKES if setup._replace(mistake=name).is_possible]
-        if text_of(mistake) not in possible:
-            must = f"be a mistake of this kernel: {', '.join(possible)}"
-            raise refusal("mistake", f"mistake is {shown(mistake)}", must, "choose one of them")
+    if mistake is not None and text_of(mistake) not in setup.possible:
+        must = f"be a mistake of this kernel: {', '.join(setup.possible)}"
+        raise refusal("mistake", f"mistake is {shown(mistake)}", must, "choose one of them")
     return _figure(setup._replace(mistake=mistake and str(mistake)))
 
 
 def _figure(setup: Setup) -> BarrierPlay:
-    parts = "a ring of {} stages" if setup.stages > 1 else "one tile"
-    kernel = parts.format(setup.stages) + " for two blocks" * (setup.blocks > 1)
-    size = f"{kernel}, {setup.all_bytes} bytes" + " each" * (setup.stages > 1)
-    verdict = _outcome(_scene_of(setup))
-    mark = "✓ right" if setup.mistake is None else f"✗ {setup.mistake}: {verdict}"
+    kernel = f"a ring of {setup.stages} stages" if setup.stages > 1 else "one tile"
+    size = f"{kernel}, " + "2 blocks, " * (setup.blocks > 1) + f"{setup.all_bytes} bytes"
+    verdict = _outcome(_played(setup))
+    mark = f"✗ {setup.mistake}: {verdict}" if setup.mistake else "✓ right"
     return BarrierPlay(f"mbarrier, {size}: {mark}", setup)

@@ -30,8 +30,11 @@ MOST = (1 << 20) - 1  # arrivals, and bytes in either direction
 LATENCY = 6  # ticks from a load or store to its first byte
 
 
-class LaunchFailedError(RuntimeError):
-    """What ends a kernel with CUDA_ERROR_LAUNCH_FAILED (719) [measured]."""
+FOREVER, UNDEFINED = "waits for ever", "undefined from here on"
+
+
+class BarrierError(RuntimeError):
+    """What ends a kernel with CUDA_ERROR_LAUNCH_FAILED [measured], or PTX leaves undefined."""
 
 
 class Barrier(NamedTuple):
@@ -59,13 +62,13 @@ class Barrier(NamedTuple):
     def init(cls, arrivals: int) -> Barrier:
         """Return the state after ``mbarrier.init``."""
         if not 1 <= arrivals <= MOST:
-            raise LaunchFailedError(f"{arrivals} arrivals are not in 1..{MOST}")
+            raise BarrierError(f"{arrivals} arrivals are not in 1..{MOST}")
         return cls(arrivals, arrivals)
 
     def arrive(self, tx_bytes: int = 0) -> Barrier:
         """Announce bytes, then arrive: ``mbarrier.arrive`` and ``mbarrier.arrive.expect_tx``."""
         if not self.pending:
-            raise LaunchFailedError(f"more than {self.arrivals} arrivals in phase {self.phase}")
+            raise BarrierError(f"too many arrivals in phase {self.phase}")
         return self._next(self.pending - 1, self.tx_bytes + tx_bytes)
 
     def complete_tx(self, tx_bytes: int) -> Barrier:
@@ -81,7 +84,7 @@ class Barrier(NamedTuple):
 
     def _next(self, pending: int, tx_bytes: int) -> Barrier:
         if abs(tx_bytes) > MOST:
-            raise LaunchFailedError(f"{tx_bytes} pending bytes are beyond {MOST}")
+            raise BarrierError(f"{tx_bytes} pending bytes are beyond {MOST}")
         if pending or tx_bytes:
             return Barrier(self.arrivals, pending, tx_bytes, self.phase)
         return Barrier(self.arrivals, self.arrivals, 0, self.phase + 1)
@@ -91,7 +94,7 @@ class Barrier(NamedTuple):
 
 
 class Do(NamedTuple):
-    """Be busy for some ticks. Without a text nothing is drawn."""
+    """Be busy for some ticks; `text` has shorter forms after "|". Without text nothing is drawn."""
 
     ticks: int
     text: str = ""
@@ -99,6 +102,7 @@ class Do(NamedTuple):
     line: int = -1  # of the code
     tile: int = -1
     slot: str = ""  # the part of shared memory that is read
+    lost: str = "not there"  # what is said of bytes that are not in it
 
 
 class Wait(NamedTuple):
@@ -108,15 +112,20 @@ class Wait(NamedTuple):
     parity: int
     line: int = -1
 
+    @property
+    def text(self) -> str:
+        """The call, and a shorter form."""
+        return f"wait({self.barrier.partition(' ')[0]}, {self.parity})|wait"
+
 
 Program = Generator["Do | Wait", None, None]
 
 
 @dataclass(slots=True)
 class Bar:
-    """What one lane did in the ticks [begin, end); `end` is None of a wait that never ends.
+    """What a lane did in the ticks [begin, end); `end` is None where it waits for ever.
 
-    `wrong` is what went wrong: bytes that were read before they came, or a wait without end.
+    `wrong` is what went wrong: bytes that were not there, or overwritten, or a wait without end.
     """
 
     lane: str
@@ -127,80 +136,101 @@ class Bar:
 
 
 class Change(NamedTuple):
-    """An operation on a barrier: when, on which, by which lane, in words, and the state after."""
+    """An operation on a barrier: when, by which lane, and the state after it."""
 
     at: int
     barrier: str
     lane: str
-    words: str
     state: Barrier
 
 
 class Play:
-    """Runs programs, and records bars and changes."""
+    """Runs programs, and records bars, changes and events: (tick, lane, words)."""
 
     def __init__(self, slot_bytes: int) -> None:
         self.slot_bytes = slot_bytes
         self.now, self.lane = 0, ""
         self.bars: list[Bar] = []
         self.changes: list[Change] = []
+        self.events: list[tuple[int, str, str]] = []
         self.barriers: dict[str, Barrier] = {}
         self.memory: dict[str, dict[int, tuple[int, int]]] = {}  # slot -> piece -> tile, bytes
         self._free: dict[str, int] = {}  # engine -> when it is
-        self._ready: list[tuple[int, int, str, Program, Bar | None]] = []
-        self._waiting: list[tuple[str, Program, Bar]] = []
+        self._ready: list[tuple[int, int, Program, Bar]] = []
+        self._waiting: list[tuple[Program, Bar]] = []
         self._count = 0
 
     def start(self, lane: str, program: Program, at: int | None = None) -> None:
         """Let a program begin, now or later."""
-        self._push(self.now if at is None else at, lane, program, None)
+        begin = self.now if at is None else at
+        self._resume(program, Bar(lane, begin, begin, Do(0)))
 
     def run(self) -> None:
-        """Go on until every program has ended, or waits for what nobody does."""
-        while self._ready:
-            self.now, _, self.lane, program, bar = heapq.heappop(self._ready)
-            if bar is not None and isinstance(bar.act, Do) and bar.act.slot and not bar.wrong:
-                lost = self.missing(bar.act.slot, bar.act.tile)
-                bar.wrong = f"{lost} bytes overwritten" if lost else ""
-            act = next(program, None)
-            if act is None:
-                continue
-            bar = Bar(self.lane, self.now, self.now, act)
-            if isinstance(act, Wait):
-                self.bars.append(bar)
-                self._waiting.append((self.lane, program, bar))
-                self._wake(act.barrier)
-                continue
-            bar.end = self.now + act.ticks
-            if act.text:
-                self.bars.append(bar)
-            if act.slot and (lost := self.missing(act.slot, act.tile)):
-                bar.wrong = f"{lost} bytes not there"
-            self._push(bar.end, self.lane, program, bar)
-        for _, _, bar in self._waiting:
-            bar.end, bar.wrong = None, "waits for ever"
+        """Go on until every program has ended, waits for what nobody does, or one is undefined."""
+        wrong = FOREVER
+        try:
+            while self._ready:
+                self._step()
+        except BarrierError as error:
+            self._say(f"✗ {error}")
+            self.bars.append(Bar(self.lane, self.now, None, Do(0, f"{error}|fails"), UNDEFINED))
+            wrong = ""
+        for _, bar in self._waiting:
+            bar.end, bar.wrong, self.lane = None, wrong, bar.lane
+            if wrong:
+                self._say(wrong)
+
+    def _step(self) -> None:
+        self.now, _, program, bar = heapq.heappop(self._ready)
+        self.lane = bar.lane
+        if isinstance(bar.act, Do) and bar.act.slot and not bar.wrong:
+            lost = self.missing(bar.act)
+            bar.wrong = f"{lost} bytes overwritten" if lost else ""
+        act = next(program, None)
+        if act is not None:
+            self._begin(program, act)
+
+    def _begin(self, program: Program, act: Do | Wait) -> None:
+        bar = Bar(self.lane, self.now, self.now, act)
+        if act.text:
+            self.bars.append(bar)
+        if isinstance(act, Wait):
+            passes = self._state(act.barrier).passes(act.parity)
+            self._say(act.text.partition("|")[0] + " passes at once" * passes)
+            self._waiting.append((program, bar))
+            self._wake(act.barrier)
+            return
+        bar.end = self.now + act.ticks
+        lost = self.missing(act) if act.slot else 0
+        bar.wrong = f"{lost} bytes {act.lost}" if lost else ""
+        is_copy, said = act.tile >= 0 and not act.slot, (self.now, self.lane)
+        if act.text and not is_copy and (lost or said not in (e[:2] for e in self.events[-1:])):
+            name = act.text.partition("|")[0].replace("\n", " ")
+            self._say(f"{name}, ✗ {bar.wrong}" if lost else name)
+        self._resume(program, bar)
 
     # --- What takes no time ---
 
     def init(self, barrier: str, arrivals: int) -> None:
         """Initialise a barrier."""
-        self._change(barrier, f"init({barrier}, {arrivals})", Barrier.init(arrivals))
+        self._say(f"init({barrier}, {arrivals})")
+        self._change(barrier, Barrier.init(arrivals))
 
     def arrive(self, barrier: str, tx_bytes: int | None = None) -> None:
         """Arrive, and announce bytes where there are some."""
-        words = f"arrive({barrier})" if tx_bytes is None else f"expect_tx({barrier}, {tx_bytes})"
-        self._change(barrier, words, self._state(barrier).arrive(tx_bytes or 0))
+        self._say(f"arrive({barrier})" if tx_bytes is None else f"expect_tx({barrier}, {tx_bytes})")
+        self._change(barrier, self._state(barrier).arrive(tx_bytes or 0))
 
     def write(self, slot: str, piece: int, tile: int, size: int, barrier: str) -> None:
         """Write a piece of a tile into shared memory, and count its bytes."""
         self.memory.setdefault(slot, {})[piece] = tile, size
-        words = f"{size} bytes are written, {barrier} counts them"
-        self._change(barrier, words, self._state(barrier).complete_tx(size))
+        self._say(f"{size} bytes are there, {barrier} counts them")
+        self._change(barrier, self._state(barrier).complete_tx(size))
 
-    def missing(self, slot: str, tile: int) -> int:
-        """Return how many bytes of a tile are not in a slot."""
-        pieces = self.memory.get(slot, {}).values()
-        return self.slot_bytes - sum(size for of, size in pieces if of == tile)
+    def missing(self, read: Do) -> int:
+        """Return how many bytes of the tile that is read are not there."""
+        pieces = self.memory.get(read.slot, {}).values()
+        return self.slot_bytes - sum(size for tile, size in pieces if tile == read.tile)
 
     def copy(
         self,
@@ -216,6 +246,7 @@ class Play:
         """
         begin = max(self.now + LATENCY, self._free.get(engine, 0))
         self._free[engine] = end = begin + act.ticks * len(sizes)
+        self.bars += [Bar(slot, self.now, end, act) for slot, _ in to]
 
         def program() -> Program:
             for n, size in enumerate(sizes, first):
@@ -223,31 +254,34 @@ class Play:
                 for slot, barrier in to:
                     self.write(slot, n, act.tile, size, barrier)
 
-        for slot, _ in to:
-            self.bars.append(Bar(slot, self.now, end, act))
         self.start(engine, program(), begin)
 
     def _state(self, barrier: str) -> Barrier:
         if barrier not in self.barriers:
-            raise LaunchFailedError(f"{barrier} was never initialised")
+            raise BarrierError(f"{barrier} was never initialised")
         return self.barriers[barrier]
 
-    def _change(self, barrier: str, words: str, state: Barrier) -> None:
+    def _change(self, barrier: str, state: Barrier) -> None:
+        if self.barriers.get(barrier, state).phase != state.phase:
+            self._say(f"{barrier}: phase {state.phase - 1} ends", "")
         self.barriers[barrier] = state
-        self.changes.append(Change(self.now, barrier, self.lane, words, state))
+        self.changes.append(Change(self.now, barrier, self.lane, state))
         self._wake(barrier)
 
     def _wake(self, barrier: str) -> None:
-        state, still = self._state(barrier), []
-        for lane, program, bar in self._waiting:
-            wait = bar.act
+        waiting, self._waiting = self._waiting, []
+        for program, bar in waiting:
+            wait, state = bar.act, self._state(barrier)
             if isinstance(wait, Wait) and wait.barrier == barrier and state.passes(wait.parity):
                 bar.end = self.now
-                self._push(self.now, lane, program, bar)
+                self._resume(program, bar)
             else:
-                still.append((lane, program, bar))
-        self._waiting = still
+                self._waiting.append((program, bar))
 
-    def _push(self, at: int, lane: str, program: Program, bar: Bar | None) -> None:
+    def _resume(self, program: Program, bar: Bar) -> None:
+        """Let a program go on where its bar ends."""
         self._count += 1
-        heapq.heappush(self._ready, (at, self._count, lane, program, bar))
+        heapq.heappush(self._ready, (bar.end or 0, self._count, program, bar))
+
+    def _say(self, words: str, lane: str | None = None) -> None:
+        self.events.append((self.now, self.lane if lane is None else lane, words))

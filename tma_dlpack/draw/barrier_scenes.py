@@ -1,92 +1,65 @@
 """Kernels that wait for copies, as programs for the model of the mbarrier: right and mistaken.
 
-One tile (load, wait, change, store), a tile that two blocks share by multicast, and a ring of
-stages with `full` and `empty` barriers, as in hopper_gemm.cu. A mistake is a row of `MISTAKES`.
+One tile, for one block (load, wait, change, store) or for two (multicast), and a ring of stages
+with `full` and `empty` barriers, as in hopper_gemm.cu. A mistake is a row of `MISTAKES`.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from tma_dlpack.draw.barrier_model import (
-    LATENCY,
-    Bar,
-    Barrier,
-    Change,
-    Do,
-    Play,
-    Program,
-    Wait,
-)
+from tma_dlpack.draw.barrier_model import LATENCY, Bar, Barrier, Change, Do, Play, Program, Wait
 
-MEASURED, DOCUMENTED = "measured on an H200", "PTX ISA, not measured"
-MODELLED = "as the model plays it, not measured"
-TINTS = (0, 1, 2, 3, 5, 7, 4, 6)  # of stages
 PIECE, QUICK_PIECE = 7, 4  # ticks
+PIECES = 4  # of a tile, at most
+TINTS = (0, 1, 2, 3, 5, 7, 4, 6)  # of stages
 SYNC = "sync"  # __syncthreads() or cluster_sync(): played as a barrier, not drawn as one
 
-
-class Mistake(NamedTuple):
-    """What is done wrong, why that matters, how sure we are, and in which scenes it can be."""
-
-    does: str
-    why: str
-    source: str = MEASURED
-    one_tile: bool = True  # one block, one stage
-    shared: bool = True  # two blocks, one stage
-    ring: bool = True
-
-
+#: Name -> what the kernel does, and what comes of it.
 MISTAKES = {
-    "expects too little": Mistake(
-        "expect_tx announces some of the bytes",
-        "the announced bytes run out while others are still on their way: the phase ends early",
+    "expects too little": (
+        "expect_tx announces some of the bytes:",
+        "they run out while others are still on their way, and the phase ends early",
     ),
-    "expects too much": Mistake(
-        "expect_tx announces twice the bytes", "the rest never comes: the phase never ends"
+    "expects too much": (
+        "expect_tx announces twice the bytes:",
+        "the rest never comes, and the phase never ends",
     ),
-    "wrong parity": Mistake(
-        "wait(full, ...) names parity 1 in the first phase",
-        "a wait for parity 1 passes while phase 0 lasts, and blocks once phase 0 has ended",
-        "the early read is measured on an H200, the hang follows from the PTX ISA",
+    "wrong parity": (
+        "wait(full, ...) names parity 1 in the first phase:",
+        "it passes while phase 0 lasts, and waits for ever once phase 0 has ended",
     ),
-    "initialised for 2": Mistake(
-        "init asks for 2 arrivals, and one thread arrives",
-        "one arrival stays pending, though every byte is there: the phase never ends",
+    "initialised for 2": (
+        "init names 2 arrivals, and one thread arrives:",
+        "one arrival stays pending when all bytes are there, and the phase never ends",
     ),
-    "no fence": Mistake(
-        "no fence_async between writing shared memory and the store",
-        "the engine reads by another proxy: the store may take bytes from before the writes",
-        DOCUMENTED,
-        shared=False,
-        ring=False,
+    "no fence": (
+        "no fence_async between writing shared memory and the store:",
+        "the engine reads through another proxy, and may read bytes from before the writes",
     ),
-    "empty parity": Mistake(
-        "the producer's first wait names parity 0",
-        "it waits for a stage to be released that was never filled: nobody ever starts",
-        one_tile=False,
-        shared=False,
+    "empty parity": (
+        "the producer's first waits name parity 0:",
+        "it waits until stages are released that were never filled, and nobody starts",
     ),
-    "never flipped": Mistake(
-        "the consumer waits for parity 0 in every round",
-        "in the second round it passes before the new tile is there, and blocks once it is there",
-        one_tile=False,
-        shared=False,
+    "never flipped": (
+        "the consumer names parity 0 in every round:",
+        "in the second it passes before the new tile is there, and blocks once it is there",
     ),
-    "not released": Mistake(
-        "the consumer does not arrive at empty",
-        "the producer waits for the first stage to be free again",
-        one_tile=False,
-        shared=False,
+    "not released": (
+        "the consumer does not arrive at empty:",
+        "the producer waits for ever until the first stage is free again",
     ),
 }
-
+ANYWHERE = ("expects too little", "expects too much", "wrong parity", "initialised for 2")
+MEASURED = "measured on an H200"
+PARTLY = "the early read: measured on an H200"
+NOT_MEASURED = "PTX ISA; not measured"
 
 ONE_TILE = (
     "phase 0 ends when no arrival (expect_tx is one) and no byte is pending;",
     "wait(full, 0) lasts until then; a warp that comes later passes at once",
 )
-SHARED = (
+TWO_BLOCKS = (
     "each block loads its part of the tile into both, and each barrier counts the bytes of both;",
     "bytes may come before they are announced: the pending arrival keeps the phase open",
 )
@@ -104,22 +77,41 @@ class Row(NamedTuple):
     label: str
 
 
-class Scene(NamedTuple):
+class Played(NamedTuple):
     """A kernel that was played."""
 
     code: tuple[str, ...]
     rows: tuple[Row, ...]
     bars: tuple[Bar, ...]
     changes: tuple[Change, ...]
+    events: tuple[tuple[int, str, str], ...]  # tick, lane, words
 
 
 class Setup(NamedTuple):
-    """What a scene is made of: the numbers that the kernel uses, right or wrong."""
+    """The numbers that a kernel uses, right or wrong."""
 
     mistake: str | None
     stages: int
     blocks: int
     tx_bytes: int  # of one load
+
+    @property
+    def possible(self) -> tuple[str, ...]:
+        """The mistakes that this kernel can make."""
+        if self.stages > 1:
+            return (*ANYWHERE, "empty parity", "never flipped", "not released")
+        return (*ANYWHERE, "no fence") if self.blocks == 1 else ANYWHERE
+
+    @property
+    def lesson(self) -> tuple[str, str]:
+        """What to see in the picture, in two lines."""
+        if self.mistake is None:
+            return RING if self.stages > 1 else TWO_BLOCKS if self.blocks > 1 else ONE_TILE
+        does, why = MISTAKES[self.mistake]
+        source = PARTLY if self.mistake == "wrong parity" else MEASURED
+        if self.mistake == "no fence" or self.stages > 1 or self.blocks > 1:
+            source = NOT_MEASURED
+        return does, f"{why} ({source})"
 
     @property
     def all_bytes(self) -> int:
@@ -128,45 +120,41 @@ class Setup(NamedTuple):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The pieces in which a load is drawn: at most 4, of equal size."""
-        most = 4 if self.stages == 1 else 2
+        """The pieces in which a load is drawn, all of one size."""
+        most = PIECES if self.stages == 1 else 2
         count = next(n for n in range(most, 0, -1) if self.tx_bytes % (16 * n) == 0 or n == 1)
         return (self.tx_bytes // count,) * count
 
     @property
     def expected(self) -> int:
-        """What expect_tx announces."""
+        """What expect_tx announces; too little is the load of one block of two, or half a load."""
         if self.mistake == "expects too little":
             half = sum(self.sizes[: len(self.sizes) // 2])
             return self.tx_bytes if self.blocks > 1 else half
-        return self.all_bytes * (1 + (self.mistake == "expects too much"))
+        return self.all_bytes * (2 if self.mistake == "expects too much" else 1)
 
     @property
     def arrivals(self) -> int:
         """What init names for `full`."""
-        return 1 + (self.mistake == "initialised for 2")
+        return 2 if self.mistake == "initialised for 2" else 1
 
     @property
-    def lesson(self) -> list[str]:
-        """What to see in the picture, in lines."""
-        if self.mistake is not None:
-            row = MISTAKES[self.mistake]
-            source = row.source if self.stages == self.blocks == 1 else MODELLED
-            return [f"{row.does}:", f"{row.why} ({source})"]
-        return list(RING if self.stages > 1 else SHARED if self.blocks > 1 else ONE_TILE)
+    def parity(self) -> int:
+        """What the first wait for `full` names."""
+        return int(self.mistake == "wrong parity")
 
-    @property
-    def is_possible(self) -> bool:
-        """Whether the mistake can be made in this scene."""
-        if self.mistake is None:
-            return True
-        row = MISTAKES[self.mistake]
-        return row.ring if self.stages > 1 else row.shared if self.blocks > 1 else row.one_tile
+    def of(self, block: int) -> str:
+        """Return the end of names of a block, where there are several."""
+        return f" of {block}" if self.blocks > 1 else ""
 
-    def played(self) -> Scene:
+    def played(self) -> Played:
         """Play the kernel."""
-        scene = _ring if self.stages > 1 else _shared if self.blocks > 1 else _one_tile
-        return scene(self, Play(self.all_bytes))
+        play = Play(self.all_bytes)
+        code, rows = (_ring if self.stages > 1 else _tile)(self, play)
+        play.run()
+        changes = tuple(change for change in play.changes if change.barrier != SYNC)
+        events = tuple(event for event in play.events if SYNC not in event[2])
+        return Played(tuple(code), tuple(rows), tuple(play.bars), changes, events)
 
 
 def _sync(play: Play, parity: int, line: int) -> Program:
@@ -174,202 +162,134 @@ def _sync(play: Play, parity: int, line: int) -> Program:
     yield Wait(SYNC, parity, line)
 
 
-def _scene(play: Play, code: list[str], rows: list[Row]) -> Scene:
-    play.run()
-    changes = tuple(change for change in play.changes if change.barrier != SYNC)
-    return Scene(tuple(code), tuple(rows), tuple(play.bars), changes)
-
-
-def _barrier_rows(barrier: str) -> list[Row]:
-    return [
-        Row("phase", barrier, f"{barrier}: phase"),
-        Row("arrivals", barrier, "pending arrivals"),
-        Row("bytes", barrier, "pending bytes"),
-    ]
-
-
-# --- One tile -------------------------------------------------------------------------------------
-
-
-def _one_tile(setup: Setup, play: Play) -> Scene:
-    parity, fence = int(setup.mistake == "wrong parity"), setup.mistake != "no fence"
+def _tile(setup: Setup, play: Play) -> tuple[list[str], list[Row]]:
+    """Play one tile: of one block, which also stores it, or of several that load a part each."""
+    fenced, alone, blocks = setup.mistake != "no fence", setup.blocks == 1, range(setup.blocks)
+    warps = ("thread 0", "warp 1", "warp 2")[: 3 if alone else 2]
+    sync = "__syncthreads();" if alone else "cluster_sync();"
     code = [
         f"if (thread == 0) init(&full, {setup.arrivals});",
-        "__syncthreads();",
+        sync,
         "if (thread == 0) {",
         f"  expect_tx(&full, {setup.expected});",
-        "  load(tile, map, &full, x, y);",
+        "  load(tile, map, &full, x, y);" if alone else "  load_multicast(part, map, &full, all);",
         "}",
-        "if (warp == 2) other_work();",
-        f"wait(&full, {parity});",
+        f"wait(&full, {setup.parity});",
         "add_1(tile);",
-        "fence_async();" if fence else "// no fence_async()",
-        "__syncthreads();",
-        "if (thread == 0) {",
-        "  store(map, tile, x, y);",
-        "  commit(); wait_read();",
-        "}",
+        *["fence_async();" if fenced else "// no fence_async()"] * alone,
+        sync,
+        *["if (thread == 0) {", "  store(map, tile, x, y);", "  commit(); wait_read();", "}"]
+        * alone,
     ]
-    lanes = ["thread 0", "warp 1", "warp 2"]
-    play.barriers[SYNC] = Barrier.init(len(lanes))
+    play.barriers[SYNC] = Barrier.init(len(warps) * setup.blocks)
 
-    def program(lane: str) -> Program:
-        if lane == "thread 0":
-            play.init("full", setup.arrivals)
+    def program(warp: str, b: int) -> Program:
+        full, is_first = f"full{setup.of(b)}", warp == "thread 0"
+        if is_first:
+            play.init(full, setup.arrivals)
             yield Do(9, f"init\n{setup.arrivals}", line=0)
         yield from _sync(play, 0, 1)
-        if lane == "thread 0":
-            play.arrive("full", setup.expected)
+        if (b and is_first) or warp == "warp 2":
+            yield Do(60 if alone else 36, "other work")
+        if is_first:
+            play.arrive(full, setup.expected)
             yield Do(9, f"expect\n{setup.expected}", line=3)
-            play.copy("copy engine", [("tile", "full")], Do(PIECE, "", "taken", 4, 0), setup.sizes)
-            yield Do(7, "load\ntile", line=4)
-        if lane == "warp 2":
-            yield Do(60, "other work", line=6)
-        yield Wait("full", parity, 7)
-        yield Do(15, "adds 1", "tint6", 8, 0, "tile")
-        if fence:  # from here on the engine sees what this lane wrote
-            yield Do(8, "fence", line=9)
-            share = setup.tx_bytes // len(lanes) if lane != lanes[0] else 0
-            share = share or setup.tx_bytes - 2 * (setup.tx_bytes // len(lanes))
-            play.memory.setdefault("result", {})[lanes.index(lane)] = 1, share
-        yield from _sync(play, 1, 10)
-        if lane == "thread 0":
+            to = [(f"tile{setup.of(n)}", f"full{setup.of(n)}") for n in blocks]
+            act = Do(PIECE, "", ("taken", "tint3")[b], 4, 0)
+            play.copy(f"copy engine{setup.of(b)}", to, act, setup.sizes, b * len(setup.sizes))
+            yield Do(7, "load\ntile" if alone else "load\npart", line=4)
+        yield Wait(full, setup.parity, 6)
+        yield Do(15, "adds 1", "tint6", 7, 0, f"tile{setup.of(b)}")
+        if (
+            fenced and alone
+        ):  # from here on the engine sees what this warp wrote, a third of the tile
+            yield Do(8, "fence", line=8)
+            share = setup.tx_bytes // 3 + is_first * (setup.tx_bytes % 3)
+            play.memory.setdefault("written", {})[warps.index(warp)] = 1, share
+        yield from _sync(play, 1, 9 if alone else 8)
+        if is_first and alone:
             play.start("copy engine", reading(), play.now + LATENCY)
-            yield Do(8, "store\ntile", line=12)
-            yield Do(12, "wait_read", "padding", line=13)
+            yield Do(8, "store\ntile", line=11)
+            yield Do(12, "wait_read", "padding", line=12)
 
     def reading() -> Program:
-        yield Do(14, "reads tile", "taken", 12, 1, "result")
-
-    for lane in lanes:
-        play.start(lane, program(lane))
-    rows = [Row("lane", name, name) for name in ("thread 0", "copy engine")]
-    rows += [*_barrier_rows("full"), *(Row("lane", name, name) for name in lanes[1:])]
-    return _scene(play, code, rows)
-
-
-# --- One tile for two blocks ----------------------------------------------------------------------
-
-
-def _shared(setup: Setup, play: Play) -> Scene:
-    parity, blocks = int(setup.mistake == "wrong parity"), range(setup.blocks)
-    code = [
-        f"if (thread == 0) init(&full, {setup.arrivals});",
-        "cluster_sync();",
-        "if (thread == 0) {  // in each block",
-        f"  expect_tx(&full, {setup.expected});",
-        "  load_multicast(part, map, &full, all, x, y);",
-        "}",
-        f"wait(&full, {parity});",
-        "use(tile);",
-        "cluster_sync();  // then exit",
-    ]
-    play.barriers[SYNC] = Barrier.init(2 * setup.blocks)
-
-    def thread_0(b: int) -> Program:
-        play.init(f"full {b}", setup.arrivals)
-        yield Do(9, f"init\n{setup.arrivals}", line=0)
-        yield from _sync(play, 0, 1)
-        if b:
-            yield Do(36, "other work")
-        play.arrive(f"full {b}", setup.expected)
-        yield Do(9, f"expect\n{setup.expected}", line=3)
-        to = [(f"tile {n}", f"full {n}") for n in blocks]
-        act = Do(PIECE, "", ("taken", "tint3")[b % 2], 4, 0)
-        play.copy(f"copy engine {b}", to, act, setup.sizes, b * len(setup.sizes))
-        yield Do(7, "load\npart", line=4)
-        yield from _sync(play, 1, 8)
-
-    def warp(b: int) -> Program:
-        yield from _sync(play, 0, 1)
-        yield Wait(f"full {b}", parity, 6)
-        yield Do(16, "uses tile", "tint6", 7, 0, f"tile {b}")
-        yield from _sync(play, 1, 8)
+        yield Do(14, "reads tile", "taken", 11, 1, "written", "may be old")
 
     rows = []
     for b in blocks:
-        play.start(f"thread 0 of {b}", thread_0(b))
-        play.start(f"warp 1 of {b}", warp(b))
-        rows += [Row("heading", f"{b}", f"block {b}"), Row("lane", f"thread 0 of {b}", "thread 0")]
-        rows += [Row("lane", f"copy engine {b}", "copy engine"), *_barrier_rows(f"full {b}")]
-        rows += [Row("lane", f"warp 1 of {b}", "warp 1")]
-    return _scene(play, code, rows)
+        for warp in warps:
+            play.start(f"{warp}{setup.of(b)}", program(warp, b))
+        rows += [Row("heading", f"{b}", f"block {b}")] * (not alone)
+        rows += [Row("lane", f"{name}{setup.of(b)}", name) for name in ("thread 0", "copy engine")]
+        for kind, name in (
+            ("phase", "full: phase"),
+            ("arrivals", "pending arrivals"),
+            ("bytes", "pending bytes"),
+        ):
+            rows.append(Row(kind, f"full{setup.of(b)}", name))
+        rows += [Row("lane", f"{warp}{setup.of(b)}", warp) for warp in warps[1:]]
+    return code, rows
 
 
-# --- A ring of stages -----------------------------------------------------------------------------
-
-
-def _ring(setup: Setup, play: Play) -> Scene:
+def _ring(setup: Setup, play: Play) -> tuple[list[str], list[Row]]:
+    """Play a ring of stages: a producer fills them, a consumer reads and releases them."""
     stages, blocks, count = setup.stages, range(setup.blocks), 2 * setup.stages + 1
-    full_first = int(setup.mistake == "wrong parity")
-    empty_first = int(setup.mistake != "empty parity")
-    flips, multicast = setup.mistake != "never flipped", setup.blocks > 1
-    turn = f"k / {stages} % 2"
-    release = "  // no arrive(&empty[s])"
-    if setup.mistake != "not released":
-        release = (
-            "  arrive_remote(&empty[s], b);  // all b" if multicast else "  arrive(&empty[s]);"
-        )
+    empty_parity, flips = int(setup.mistake != "empty parity"), setup.mistake != "never flipped"
+    alone, releases = setup.blocks == 1, setup.mistake != "not released"
+    turn, other_turn = f"k / {stages} % 2", f"k / {stages} % 2 ^ 1"
+    arrive = "arrive(&empty[s]);" if alone else "arrive_remote(&empty[s], b);  // all b"
     code = [
         f"// each stage s = k % {stages}",
         f"init(&full[s], {setup.arrivals});",
         f"init(&empty[s], {setup.blocks});",
         f"for (k = 0; k < {count}; ++k) {{  // producer",
-        f"  wait(&empty[s], {_parity(empty_first, turn)});",
+        f"  wait(&empty[s], {other_turn if empty_parity else turn});",
         f"  expect_tx(&full[s], {setup.expected});",
-        f"  load{'_multicast' * multicast}(tile[s], map, &full[s]);",
+        f"  load{'' if alone else '_multicast'}(tile[s], map, &full[s]);",
         "}",
         f"for (k = 0; k < {count}; ++k) {{  // consumer",
-        f"  wait(&full[s], {_parity(full_first, turn) if flips else 0});",
+        f"  wait(&full[s], {0 if not flips else other_turn if setup.parity else turn});",
         "  wgmma(tile[s]);",
-        release,
+        f"  {arrive}" if releases else "  // no arrive(&empty[s])",
         "}",
     ]
     play.barriers[SYNC] = Barrier.init(2 * setup.blocks)
 
     def producer(b: int) -> Program:
         for s in range(stages):
-            play.init(f"full[{s}]{_of(setup, b)}", setup.arrivals)
-            play.init(f"empty[{s}]{_of(setup, b)}", setup.blocks)
+            play.init(f"full[{s}]{setup.of(b)}", setup.arrivals)
+            play.init(f"empty[{s}]{setup.of(b)}", setup.blocks)
         yield Do(6, "init", line=1)
         yield from _sync(play, 0, -1)
         for k in range(count):
-            s, turns = k % stages, k // stages % 2
-            yield Wait(f"empty[{s}]{_of(setup, b)}", empty_first ^ turns, 4)
-            play.arrive(f"full[{s}]{_of(setup, b)}", setup.expected)
-            to = [(f"stage {s}{_of(setup, n)}", f"full[{s}]{_of(setup, n)}") for n in blocks]
+            turns, s = divmod(k, stages)
+            yield Wait(f"empty[{s}]{setup.of(b)}", empty_parity ^ turns % 2, 4)
+            play.arrive(f"full[{s}]{setup.of(b)}", setup.expected)
+            to = [(f"stage {s}{setup.of(n)}", f"full[{s}]{setup.of(n)}") for n in blocks]
             act = Do(QUICK_PIECE, f"tile {k}|{k}", f"tint{TINTS[s]}", 6, k)
-            play.copy(f"copy engine{_of(setup, b)}", to, act, setup.sizes, b * len(setup.sizes))
-            yield Do(4, f"load {k}|{k}", f"tint{TINTS[s]}", 6, k)
+            play.copy(f"copy engine{setup.of(b)}", to, act, setup.sizes, b * len(setup.sizes))
+            yield act._replace(text=f"load {k}|{k}")
 
     def consumer(b: int) -> Program:
         yield from _sync(play, 0, -1)
         for k in range(count):
-            s, turns = k % stages, k // stages % 2 * flips
-            yield Wait(f"full[{s}]{_of(setup, b)}", full_first ^ turns, 9)
-            slot = f"stage {s}{_of(setup, b)}"
-            yield Do(12 + 2 * b, f"tile {k}|{k}", f"tint{TINTS[s]}", 10, k, slot)
-            if setup.mistake != "not released":
-                for n in blocks:
-                    play.arrive(f"empty[{s}]{_of(setup, n)}")
+            turns, s = divmod(k, stages)
+            yield Wait(f"full[{s}]{setup.of(b)}", setup.parity ^ turns % 2 * flips, 9)
+            slot, style = f"stage {s}{setup.of(b)}", f"tint{TINTS[s]}"
+            yield Do(12 + 2 * b, f"tile {k}|{k}", style, 10, k, slot)
+            for n in blocks:
+                if releases:
+                    play.arrive(f"empty[{s}]{setup.of(n)}")
 
     rows = []
     for b in blocks:
-        of = _of(setup, b)
+        of = setup.of(b)
         play.start(f"producer{of}", producer(b))
         play.start(f"consumer{of}", consumer(b))
-        rows += [Row("heading", f"{b}", f"block {b}")] * multicast
+        rows += [Row("heading", f"{b}", f"block {b}")] * (not alone)
         rows += [Row("lane", f"{name}{of}", name) for name in ("producer", "copy engine")]
         for s in range(stages):
             rows.append(Row("slot", f"stage {s}{of}", f"stage {s}"))
             rows += [Row("strip", f"{name}[{s}]{of}", f"{name}[{s}]") for name in ("full", "empty")]
         rows.append(Row("lane", f"consumer{of}", "consumer"))
-    return _scene(play, code, rows)
-
-
-def _parity(first: int, turn: str) -> str:
-    return f"{turn} ^ 1" if first else turn
-
-
-def _of(setup: Setup, block: int) -> str:
-    return f" of {block}" * (setup.blocks > 1)
+    return code, rows

@@ -25,6 +25,8 @@ ROWS_READ = 8  # rows of the tile that ldmatrix and wgmma read at once
 BIT, CHUNK = (46, 28), (40, 23)  # px
 FOLD, LEVEL = 20, 11  # px from the bits to the first line of a fold, and to the next
 AFTER = 10  # columns, where the second order begins
+#: The highest bit, the number of bits, and what they select.
+GROUPS = ((9, 3, "line of 128 bytes"), (6, 3, "chunk: 4 banks"), (3, 4, "byte in the chunk"))
 LEGEND = [
     (Cell(0, 0, "shifted"), "the chunk above"),
     (Cell(0, 0, "box"), "its column: 8 rows of the tile"),
@@ -79,8 +81,7 @@ class SwizzleBits(Figure):
 
         A row of the tile is as long as the span of the swizzle, 128 bytes without one.
         """
-        step = max(SWIZZLES[self.swizzle].span_bytes // CHUNK_BYTES, 1)
-        step = step if self.folds else CHUNKS
+        step = SWIZZLES[self.swizzle].span_bytes // CHUNK_BYTES if self.folds else CHUNKS
         first = chunk - chunk % (ROWS_READ * step) + chunk % step
         return tuple(range(first, first + ROWS_READ * step, step))
 
@@ -98,20 +99,17 @@ class SwizzleBits(Figure):
     def facts(self) -> tuple[str, str]:
         """Return what the swizzle is good for, and what the start of the tile changes."""
         before, after = (self.ways(self.chunk, swizzled) for swizzled in (False, True))
-        conflicts = [
-            f"{ways}-way bank conflict" if ways > 1 else "no bank conflict"
-            for ways in (before, after)
-        ]
+        named = {1: "no bank conflict"}
+        conflicts = [named.get(ways, f"{ways}-way bank conflict") for ways in (before, after)]
         start = f"the tile starts at {self.smem_offset:#06x}"
-        offset = (
+        right = f"✓ {start}, and so does the pattern: a kernel may count from there"
+        wrong = (
             f"✗ {start}: a kernel that counts from there looks for {self.astray} of {COUNT} chunks"
         )
         return (
             f"8 rows of one column, as ldmatrix reads them at once: {conflicts[0]} before the "
             f"swizzle, {conflicts[1]} after it",
-            f"{offset} in the wrong place"
-            if self.astray
-            else f"✓ {start}, and so does the pattern: a kernel may count from there",
+            f"{wrong} in the wrong place" if self.astray else right,
         )
 
     def scenes(self) -> tuple[Scene, ...]:
@@ -131,12 +129,7 @@ class SwizzleBits(Figure):
         onto = {to for _, to in folds}
         bottom = 16 + h + FOLD + LEVEL * len(folds) + 14
         cells = [label(0, 16, "address", "label", h), label(0, bottom, "swizzled", "label", h)]
-        groups = [
-            (9, 3, "line of 128 bytes"),
-            (6, 3, "chunk: 4 banks"),
-            (3, 4, "byte in the chunk"),
-        ]
-        for high, count, name in groups:
+        for high, count, name in GROUPS:
             x = w * (BITS - 1 - high)
             cells.append(Cell(x, bottom + h + 3, "muted", name, columns=w * count, rows=14))
         for n, (source, to) in enumerate(folds):
@@ -147,8 +140,8 @@ class SwizzleBits(Figure):
             cells.append(Cell(right, y, "arrow", columns=0, rows=bottom - y))
         for bit in range(BITS):
             x, tint = w * (BITS - 1 - bit), "cell"
-            for n, (source, to) in enumerate(folds):
-                tint = f"tint{2 * n % 8}" if bit in (source, to) else tint
+            for source, to in folds:
+                tint = f"tint{2 * (BITS - 1 - source)}" if bit in (source, to) else tint
             cells.append(Cell(x, 0, "muted", f"{bit}", columns=w, rows=14))
             for name, y, address in (("in", 16, self.address), ("out", bottom, self.swizzled)):
                 value, about = address(self.chunk) >> bit & 1, f"bit {bit} of the address"
@@ -218,13 +211,11 @@ class SwizzleBits(Figure):
             before = "".join(f"{n:3}" for n in range(line, line + CHUNKS))
             after = "".join(f"{at[n]:3}" for n in range(line, line + CHUNKS))
             lines.append(f"{self.address(line):#06x} {before}   ->{after}")
-        return "\n".join(
-            row for line in lines for row in wrap(line, TEXT_COLUMNS, drop_whitespace=False)
-        )
+        return "\n".join(row for line in lines for row in wrap(line, TEXT_COLUMNS))
 
 
 def _banks(address: int) -> str:
-    first = address // 4 % 32
+    first = address // CHUNK_BYTES % CHUNKS * 4
     return f"{first}..{first + 3}"
 
 

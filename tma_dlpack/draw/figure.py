@@ -43,7 +43,7 @@ PLAY_CSS = (
     ".tma-seek input{flex:1 1 300px;max-width:760px}.tma-event{min-height:2.8em;line-height:1.4}"
     ".tma-states{min-height:1.6em}.tma .tma-code{margin:0;line-height:1.55}"
     ".tma-code span{display:inline-block;min-width:100%}"
-    ".tma-code .tma-wrong{color:#d1242f;font-weight:bold}"
+    ".tma-code .tma-wrong{background:#d1242f40;font-weight:bold}"
     ".tma-code .tma-now{background:#d2992240;outline:1px solid #d29922}"
 )
 ENLARGED = 1.35  # times its size, what is played on a wide page

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from tma_dlpack.draw.figure import MAKE_ONE, Figure, require
 from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, text_width, words
 from tma_dlpack.draw.memory import Layout, SharedMemory, shared
-from tma_dlpack.tables import bits
 from tma_dlpack.tables.arguments import ENUMS
-from tma_dlpack.tables.bits import DERIVED, ENGINE_BYTES, Field
+from tma_dlpack.tables.bits import ENGINE_BYTES
 from tma_dlpack.tables.coerce import aligned
+from tma_dlpack.tables.fields import DERIVED, DERIVED_FIELDS, FIELDS, Field
+from tma_dlpack.tables.fields import fields_of as fields_in
 from tma_dlpack.tables.limits import MAP_BYTES
 from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap
@@ -270,7 +271,7 @@ def diff(a: TensorMap, b: TensorMap) -> MapBytes:
 
 def _map_bytes(maps: tuple[TensorMap, ...], title: str) -> MapBytes:
     derived = any(not tm.target.has_model for tm in maps)
-    fields = bits.DERIVED_FIELDS if derived else bits.FIELDS
+    fields = DERIVED_FIELDS if derived else FIELDS
     fields = tuple(f for f in fields if any(f.exists(tm.kind, tm.rank) for tm in maps))
     keys = {f.label: KEYS[n] for n, f in enumerate(fields)}
     first, last = (int.from_bytes(bytes(tm), "little") for tm in (maps[0], maps[-1]))
@@ -283,7 +284,7 @@ def _map_bytes(maps: tuple[TensorMap, ...], title: str) -> MapBytes:
 def _segments(tensor_map: TensorMap, keys: dict[str, str]) -> tuple[Segment, ...]:
     """Cut the fields of a map where a line of 8 bytes ends."""
     derived = not tensor_map.target.has_model
-    fields = bits.fields_of(tensor_map.kind, tensor_map.rank, derived=derived)
+    fields = fields_in(tensor_map.kind, tensor_map.rank, derived=derived)
     pieces = sorted((bit, width, f.label) for f in fields for bit, width in f.pieces)
     return tuple(
         Segment(max(bit, begin), min(bit + width, begin + LINE_BITS) - max(bit, begin), keys[f], f)
@@ -309,7 +310,7 @@ def is_of_host_tensor(tensor_map: TensorMap) -> bool:
 
 def _value(field: Field, tensor_map: TensorMap, hosts: set[int]) -> tuple[str, str]:
     """Return a decoded field with the names of the header, and as it is drawn."""
-    value = bits.read(field, bytes(tensor_map))
+    value = field.read(bytes(tensor_map))
     if field.name == "global_address":
         return f"{value:#x}", HIDDEN if value in hosts else f"{value:#x}"
     name = ENUMS[field.name](value).name if field.name in ENUMS else f"{value}"

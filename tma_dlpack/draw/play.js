@@ -85,7 +85,7 @@ class Barrier extends Played {
   seek() {
     const { frames, about } = this.choice;
     const n = Number(this.slider.value), next = frames[n + 1]?.[0];
-    const [x, said, states, lines] = frames[n] ?? [null, about, frames.at(-1)[2], []];
+    const [x, said, states, lines] = frames[n] ?? [null, about, [], []];
     this.slider.setAttribute("aria-valuetext", said);
     this.event.textContent = said;
     this.states.replaceChildren(...states.map((text) => element("code", {}, text)));
@@ -146,9 +146,11 @@ class Bits extends Played {
     const before = column.map((_, c) => at(all(`c${c}`)[0]));
     const after = swizzled[n].map((address) => before[(address - base) >> 4]);
     const shift = at(all("after")[0])[0] - at(all("before")[0])[0];
+    const still = matchMedia("(prefers-reduced-motion:reduce)").matches;
     after.forEach(([x, y], c) => {
-      const cell = all(`c${c}`)[1], [x0, y0] = at(cell);
-      cell.parentNode.style.transform = `translate(${x + shift - x0}px,${y - y0}px)`;
+      const cell = all(`c${c}`)[1], [x0, y0] = at(cell), { style } = cell.parentNode;
+      style.transition = still ? "" : "transform .3s";
+      style.transform = `translate(${x + shift - x0}px,${y - y0}px)`;
     });
     const framed = [...column[chunk].filter((c) => c !== chunk), chunk];
     framed.forEach((c, k) => {

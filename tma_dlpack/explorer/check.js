@@ -1,11 +1,11 @@
 // The judge with words: what a request breaks, and what to change, found by trying.
-// As checks/check.py and checks/repairs.py do in Python, but no repair is written down.
+// As checks/report.py and checks/repairs.py do in Python, but no repair is written down.
 "use strict";
 
 const tmaCheck = (() => {
   const T = tmaTables, K = T.K, R = tmaRequest;
   const { read, failuresOf } = R;
-  const MAX_REPAIRS = 40, NEAR = 512; // values tried around the current one before halving
+  const MAX_REPAIRS = 40, NEAR = 16; // steps tried around the current value before halving
   const TENSOR = ["shape", "strides", "address", "dtype"]; // not arguments: another tensor
   //: Lists with an entry per dimension, and what an entry that is missing is.
   const LISTS = {
@@ -165,12 +165,16 @@ const tmaCheck = (() => {
       index,
       found: foundOf(request, a, fault, argument, index),
       limit: `it must ${rule.must}`,
-      fix: words.length ? `use ${words.join(", or ")}` : rule.fix ?? "change the tensor",
+      fix: words.length ? `use ${words.join(", or ")}` : rule.fix ?? withoutRepair(argument),
       change: repairs[0] ?? null,
       why: rule.why,
       source: sourceOf(rule, a.kind),
     };
   }
+
+  const withoutRepair = (argument) => TENSOR.includes(argument)
+    ? `change the tensor's ${argument}`
+    : `no other ${argument} is accepted while the rest is as it is`;
 
   /** A change in words: the entry that differs, or the whole value. */
   function wordsOf(request, change) {
@@ -228,13 +232,14 @@ const tmaCheck = (() => {
       const value = options.find((option) => isAccepted(put(request, name, option)));
       return value === undefined ? null : { [name]: value };
     }
-    const value = valueOf(request, name), range = reachOf(a, name);
-    if (!range) return null;
+    const value = valueOf(request, name);
+    if (!reachOf(a, name, 0)) return null;
     const places = Array.isArray(value) ? (index === null ? [...value.keys()] : [index]) : [null];
     let best = null;
     for (const place of places) {
       const old = place === null ? value : value[place];
-      const near = nearest(old, ...range, (n) => isAccepted(put(request, name, n, place)));
+      const range = reachOf(a, name, place);
+      const near = nearest(old, range, (n) => isAccepted(put(request, name, n, place)));
       if (near === null || near === old) continue;
       const cost = Math.abs(near - old) / Math.max(1, Math.abs(old));
       if (best === null || cost < best.cost) best = { cost, put: put(request, name, near, place) };
@@ -258,32 +263,44 @@ const tmaCheck = (() => {
       .map((n) => T.ENUMS[name][n]);
   }
 
-  /** The least and the largest number that a control takes in any request; null for no number. */
-  function reachOf(a, name) {
-    const { corner_end: end } = R.describeRead(a);
-    if (/corner/.test(name)) return [-end, end - 1];
+  /** The numbers that a control takes in some request, as {least, most, step}; null for none.
+   *  Units of 16 bytes, spans and packed groups are steps, and alignment. */
+  function reachOf(a, name, place) {
+    const inRange = (least, most, step = 1) => ({ least, most, step });
+    if (name.includes("corner")) {
+      const { corner_end: end } = R.describeRead(a);
+      return inRange(-end, end - 1);
+    }
+    const isInner = place === null || place === a.rank - 1, bits = a.row.element_bits;
+    const unit = a.is_split ? a.span_values : R.elementsOf(K.INNER_BYTES, bits);
+    const group = (a.row.packed_unit * bits) / a.dtype.bits;
     return {
-      box_sizes: [1, a.is_split ? K.MAX_BOX * a.span_values : K.MAX_BOX],
-      elem_strides: [1, K.MAX_ELEM_STRIDE],
-      channels_per_pixel: [1, K.MAX_BOX],
-      pixels_per_column: [1, K.MAX_PIXELS],
-      shape: [1, K.MAX_DIM],
-      strides: [0, Math.floor((8 * K.STRIDE_BYTES_END - 1) / a.dtype.bits)],
-      address: [0, Number.MAX_SAFE_INTEGER],
+      box_sizes: inRange(1, K.MAX_BOX * (isInner && a.is_split ? unit : 1), isInner ? unit : 1),
+      elem_strides: inRange(1, K.MAX_ELEM_STRIDE),
+      channels_per_pixel: inRange(1, K.MAX_BOX, unit),
+      pixels_per_column: inRange(1, K.MAX_PIXELS),
+      shape: inRange(1, K.MAX_DIM, isInner && group > 1 ? group : 1),
+      strides: inRange(
+        1, // 0 is legal too, and another tensor: one whose elements repeat
+        Math.floor((8 * K.STRIDE_BYTES_END - 1) / a.dtype.bits),
+        isInner ? 1 : R.elementsOf(a.alignment_bytes, a.dtype.bits),
+      ),
+      address: inRange(0, Number.MAX_SAFE_INTEGER, a.alignment_bytes),
     }[name] ?? null;
   }
 
-  /** The accepted value nearest to one: all near it are tried, then both ends by halving. */
-  function nearest(value, least, most, isAccepted) {
-    const start = Math.min(Math.max(value, least), most);
-    for (let distance = 0; distance <= NEAR; ++distance) {
+  /** The accepted multiple of the step nearest to a value: those near it are tried, then both
+   *  ends by halving. */
+  function nearest(value, { least, most, step }, accepts) {
+    const low = Math.ceil(least / step), high = Math.floor(most / step);
+    const start = Math.min(Math.max(Math.round(value / step), low), high);
+    const isAccepted = (n) => accepts(n * step);
+    for (let distance = 0; distance <= NEAR; ++distance)
       for (const n of [start - distance, start + distance])
-        if (n >= least && n <= most && isAccepted(n)) return n;
-      if (start - distance < least && start + distance > most) return null;
-    }
-    const ends = [least, most].filter(isAccepted).map((end) => halved(end, start, isAccepted));
+        if (n >= low && n <= high && isAccepted(n)) return n * step;
+    const ends = [low, high].filter(isAccepted).map((end) => halved(end, start, isAccepted));
     ends.sort((x, y) => Math.abs(x - start) - Math.abs(y - start));
-    return ends[0] ?? null;
+    return ends.length ? ends[0] * step : null;
   }
 
   /** The accepted value nearest to a refused one, coming from an accepted one. */
@@ -311,8 +328,8 @@ const tmaCheck = (() => {
     for (let n = 0; n < MAX_REPAIRS; ++n) {
       const faults = faultsOf(current);
       if (!faults.length) return needed(request, current);
-      const changes = faults.map((fault) => repairsOf(current, fault, false)[0]);
-      const change = changes.find(Boolean);
+      let change;
+      for (const fault of faults) if ((change = repairsOf(current, fault, false)[0])) break;
       if (!change) return null;
       current = { ...current, ...change };
     }

@@ -20,7 +20,7 @@ const tmaModel = (() => {
   const { read, encodeArguments } = R, { reasonOf, put, python } = C;
   // -- what a control can be set to --------------------------------------------------------------
 
-  const AROUND = 64, MAX_TAP = 31, SHORT = 32, MAX_STEP = 128;
+  const AROUND = 64, MAX_TAP = 31, MANY = 32; // steps that are all judged
 
   function legal(request, name, coords = null, im2colOffsets = null) {
     const [, field, index] = /^(\w+)(?:\[(\d+)\])?$/.exec(name);
@@ -34,8 +34,8 @@ const tmaModel = (() => {
     }
     const reason = (value) => reasonOf(put(request, field, value, place));
     const value = C.valueOf(request, field);
-    const [least, most] = C.reachOf(a, field);
-    return legalNumber(place === null ? value : value[place], least, most, reason);
+    const number = place === null ? value : value[place];
+    return legalNumber(number, C.reachOf(a, field, place), reason);
   }
 
   function menuOf(a, name) {
@@ -46,44 +46,44 @@ const tmaModel = (() => {
     return T.ENUMS[name] ?? null;
   }
 
-  /** The legal multiples of a step, by few questions: a whole short range, or ends by halving. */
-  function legalNumber(value, least, most, reason) {
-    const isLegal = (n) => !reason(n);
-    if (most - least < SHORT)
-      return { least, most, step: 1, reason: "", refused: runs(least, most, 1, reason) };
-    const pair = firstPair(isLegal, Math.max(least, value - MAX_STEP), most);
-    const gap = pair ? pair[1] - pair[0] : 1, step = pair && pair[0] % gap === 0 ? gap : 1;
-    const between = step > 1 ? reason(pair[0] + 1) : "";
-    const low = Math.ceil(least / step) * step, high = Math.floor(most / step) * step;
-    if ((high - low) / step <= MAX_STEP)
-      return { least, most, step, reason: between, refused: runs(low, high, step, reason) };
-    const start = pair ? pair[0] : [value, 1, 0, low, high].find((n) => low <= n && isLegal(n));
-    if (start === undefined) {
-      const all = { first: least, last: most, reason: reason(least) };
-      return { least, most, step: 1, reason: "", refused: [all] };
+  /** The legal multiples of a control's step; of 1 where what stands between them is legal too. */
+  function legalNumber(value, { least, most, step }, reason) {
+    let found = multiples(value, least, most, step, reason);
+    const beside = found.legal === null ? least : found.legal + (found.legal < most ? 1 : -1);
+    if (step > 1 && !reason(beside)) {
+      step = 1;
+      found = multiples(value, least, most, step, reason);
     }
-    const end = (limit) => isLegal(limit)
-      ? limit
-      : step * C.halved(start / step, limit / step, (n) => isLegal(n * step));
-    const [from, to] = [end(low), end(high)], refused = [];
-    if (from > low) refused.push({ first: low, last: from - step, reason: reason(from - step) });
-    if (to < high) refused.push({ first: to + step, last: high, reason: reason(to + step) });
-    return { least, most, step, reason: between, refused };
+    return { least, most, step, reason: step > 1 ? reason(beside) : "", refused: found.refused };
   }
 
-  /** The first two legal values of a few steps from `least` on; null if there are fewer. */
-  function firstPair(isLegal, least, most) {
-    const found = [];
-    for (let n = least; n <= Math.min(most, least + 3 * MAX_STEP) && found.length < 2; ++n)
-      if (isLegal(n)) found.push(n);
-    return found.length === 2 ? found : null;
+  /** The runs of refused multiples, by few questions: all of a few, or ends by halving; and the
+   *  first legal one. */
+  function multiples(value, least, most, step, reason) {
+    const low = Math.ceil(least / step), high = Math.floor(most / step);
+    const why = (n) => reason(n * step), isLegal = (n) => !why(n);
+    const run = (first, last, words) => ({ first: first * step, last: last * step, reason: words });
+    if (high - low < MANY) {
+      const places = Array.from({ length: high - low + 1 }, (_, i) => low + i);
+      const legal = places.find(isLegal);
+      const refused = runs(low, high, why).map((r) => run(r.first, r.last, r.reason));
+      return { legal: legal === undefined ? null : legal * step, refused };
+    }
+    const near = Math.round(value / step), starts = [near, near + 1, 1, 0, low, high];
+    const start = starts.find((n) => low <= n && n <= high && isLegal(n));
+    if (start === undefined) return { legal: null, refused: [run(low, high, why(low))] };
+    const end = (limit) => (isLegal(limit) ? limit : C.halved(start, limit, isLegal));
+    const from = end(low), to = end(high), refused = [];
+    if (from > low) refused.push(run(low, from - 1, why(from - 1)));
+    if (to < high) refused.push(run(to + 1, high, why(to + 1)));
+    return { legal: start * step, refused };
   }
 
-  function runs(least, most, step, reason) {
+  function runs(least, most, reason) {
     const found = [];
-    for (let n = least; n <= most; n += step) {
+    for (let n = least; n <= most; ++n) {
       const why = reason(n), last = found[found.length - 1];
-      if (why && last && last.last === n - step && last.reason === why) last.last = n;
+      if (why && last && last.last === n - 1 && last.reason === why) last.last = n;
       else if (why) found.push({ first: n, last: n, reason: why });
     }
     return found;
@@ -218,7 +218,7 @@ const tmaModel = (() => {
     txBytes: (request) => planOf(request).txBytes, // bytes that the mbarrier counts
     smemBytes: (request) => planOf(request).smemBytes, // bytes that the tile takes, with padding
     smemAlignment: (request) => planOf(request).smemAlignment, // recommended
-    // swizzle(offset, mode) -> swizzled shared address of a byte; its own inverse. mode: name/number
+    // swizzle(offset, mode) -> swizzled shared address of a byte; its own inverse
     swizzle: G.swizzle,
     // tile(request, coords, im2colOffsets = null, smemOffset = 0) -> plan's fields and
     //   {refusal: null or {rule, argument, found, limit, fix},

@@ -9,6 +9,13 @@ const tmaRequest = (() => {
   const modulo = (n, m) => n - Math.floor(n / m) * m;
   const reversed = (values) => [...values].reverse();
 
+  /** A list of numbers of a request. */
+  function list(request, name) {
+    if (!Array.isArray(request[name]))
+      throw new RangeError(`${name} is ${request[name]}; it must be a list of integers`);
+    return request[name];
+  }
+
   /** The number of an enum's member, by its name or number. */
   function member(name, value) {
     const members = T.ENUMS[name];
@@ -18,18 +25,19 @@ const tmaRequest = (() => {
     return number;
   }
 
+  const targets = new Map();
+
   /** A target's columns, by its name such as "sm_90" or "sm_90a", or its compute capability. */
   function targetOf(target = "sm_90") {
     const known = typeof target === "string" ? T.TARGETS[target.replace(/[af]$/, "")] : target;
     if (!known)
       throw new RangeError(`target is ${target}; it must be one of ${Object.keys(T.TARGETS)}`);
-    const columns = Object.entries(T.COLUMNS);
-    const [major, minor] = known.compute_capability;
-    return {
-      name: `sm_${major}${minor}`,
-      max_smem_bytes: known.max_smem_bytes,
-      ...Object.fromEntries(columns.map(([name, of]) => [name, of(major, minor)])),
-    };
+    const [major, minor] = known.compute_capability, name = `sm_${major}${minor}`;
+    if (!targets.has(name)) {
+      const columns = Object.entries(T.COLUMNS);
+      targets.set(name, Object.fromEntries(columns.map(([of, f]) => [of, f(major, minor)])));
+    }
+    return { name, max_smem_bytes: known.max_smem_bytes, ...targets.get(name) };
   }
 
   /** The tensor's dtype: its row of DTYPES; without a dtype, one that data_type is made of. */
@@ -51,10 +59,15 @@ const tmaRequest = (() => {
     return strides;
   }
 
+  /** The fewest elements that take a multiple of some bytes. */
+  function elementsOf(bytes, bits) {
+    const divisor = (a, b) => (b ? divisor(b, a % b) : a);
+    return (bytes * 8) / divisor(bytes * 8, bits);
+  }
+
   /** Strides with those of extents of 1, which mean nothing, as a row-major tensor has them. */
   function canonicalStrides(shape, strides, bits, alignBytes) {
-    const divisor = (a, b) => (b ? divisor(b, a % b) : a);
-    const unit = (alignBytes * 8) / divisor(alignBytes * 8, bits);
+    const unit = elementsOf(alignBytes, bits);
     const result = [...strides];
     let span = 1;
     for (let i = shape.length - 1; i >= 0; --i) {
@@ -77,7 +90,8 @@ const tmaRequest = (() => {
     if (kind === "tiled") return [[], []];
     if (kind === "im2col_wide")
       return [[request.lower_corner_width], [request.upper_corner_width]];
-    return [request.pixel_box_lower_corner, request.pixel_box_upper_corner].map(reversed);
+    const names = ["pixel_box_lower_corner", "pixel_box_upper_corner"];
+    return names.map((name) => reversed(list(request, name)));
   }
 
   /** A request as the driver's arguments, innermost first; any number may be out of range. */
@@ -88,7 +102,7 @@ const tmaRequest = (() => {
     const dtype = dtypeOf(request, asked), own = dtype.data_type;
     const dataType = asked < 0 ? own : dtype.overrides.includes(asked) ? asked : -1;
     const row = T.DATA_TYPES[Math.max(0, dataType)];
-    const shape = request.shape, rank = shape.length;
+    const shape = list(request, "shape"), rank = shape.length;
     const defaults = { swizzle: kind === "im2col_wide" ? K.SWIZZLE_128B : 0 }, enums = {};
     for (const name of ["interleave_layout", "swizzle", "l2_fetch_size", "oobfill", "mode"])
       enums[name] = member(name, request[name] ?? defaults[name] ?? 0);
@@ -110,7 +124,7 @@ const tmaRequest = (() => {
       inner_stride: rank ? strides[rank - 1] : 1,
       global_dim: dims,
       global_strides: reversed(strides.slice(0, -1)).map((stride) => (stride * dtype.bits) / 8),
-      box_dim: kind === "tiled" ? reversed(request.box_sizes) : [],
+      box_dim: kind === "tiled" ? reversed(list(request, "box_sizes")) : [],
       element_strides: request.elem_strides ? reversed(request.elem_strides) : dims.map(() => 1),
       interleave: enums.interleave_layout,
       swizzle: enums.swizzle,
@@ -215,12 +229,15 @@ const tmaRequest = (() => {
     };
   }
 
+  const rows = new Map();
+
   /** Which rows are asked of a request, by number. */
-  function askedOf(a) {
-    return T.RULES.map(
-      (rule) =>
-        rule.kinds.includes(a.kind) && rule.sets.includes(a.rules) && !a.allow.includes(rule.id),
-    );
+  function askedOf({ kind, rules, allow }) {
+    const key = [kind, rules, ...allow].join();
+    const isAsked = (rule) =>
+      rule.kinds.includes(kind) && rule.sets.includes(rules) && !allow.includes(rule.id);
+    if (!rows.has(key)) rows.set(key, T.RULES.map(isAsked));
+    return rows.get(key);
   }
 
   /** [row, entry] of every failed predicate, whether or not its prerequisites hold. */
@@ -325,6 +342,6 @@ const tmaRequest = (() => {
 
   return {
     member, read, targetOf, rowMajorStrides, describeRead, failuresOf, encodeArguments, fieldsOf,
-    encode, reversed, product, modulo,
+    elementsOf, encode, reversed, product, modulo,
   };
 })();

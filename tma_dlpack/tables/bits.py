@@ -21,12 +21,10 @@ from tma_dlpack.tables.enums import (
     TmaSwizzle,
 )
 from tma_dlpack.tables.errors import TmaPreconditionError, TmaUnsupportedError, Violation
-from tma_dlpack.tables.fields import (  # noqa: F401 - for whoever encodes or decodes
-    DERIVED,
+from tma_dlpack.tables.fields import (
     DERIVED_FIELDS,
     FIELDS,
     PROVENANCE,
-    Field,
     fields_of,
 )
 from tma_dlpack.tables.limits import ADDRESS_END, MAP_BYTES, MAX_RANK, MIN_RANK_IM2COL
@@ -76,35 +74,23 @@ def encode(arguments: EncodeArguments, address: int) -> bytes:
     values = _values_of(arguments, address)
     word = 0
     for field in fields_of(arguments.kind, len(arguments.global_dim)):
-        value = values[field.name]
-        word |= _place(field, value if field.index is None else value[field.index])
+        value = values[field.name] if field.name in values else getattr(arguments, field.name)
+        word |= field.place(value if field.index is None else value[field.index])
     return word.to_bytes(MAP_BYTES, "little")
 
 
 def _values_of(a: EncodeArguments, address: int) -> dict[str, Any]:
-    elemtype, tf32 = element_type_bits(a.data_type)
+    """Return the values of the fields that are no arguments of the same name."""
+    element_type, tf32 = element_type_bits(a.data_type)
     if a.swizzle > TmaSwizzle.bytes128:
         raise OverflowError(f"no measured bits for {a.swizzle.name}")
     return {
         "global_address": address,
         "im2col": int(a.kind != "tiled"),
         "bit_65": 0,
-        "rank": a.rank,
-        "element_type": elemtype,
-        "interleave": a.interleave,
-        "swizzle": a.swizzle,
-        "oob_fill": a.oob_fill,
+        "element_type": element_type,
         "tf32": tf32,
-        "l2_promotion": a.l2_promotion,
         "bit_85": 0,
-        "global_strides": a.global_strides,
-        "global_dim": a.global_dim,
-        "element_strides": a.element_strides,
-        "box_dim": a.box_dim,
-        "channels_per_pixel": a.channels_per_pixel,
-        "pixels_per_column": a.pixels_per_column,
-        "pixel_box_lower_corner": a.pixel_box_lower_corner,
-        "pixel_box_upper_corner": a.pixel_box_upper_corner,
         "box_bytes": a.floor_box_bytes,
         "swizzle_repeat_bytes": _SWIZZLE_REPEAT_BYTES[a.swizzle],
     }
@@ -117,44 +103,6 @@ def element_type_bits(data_type: TensorMapDataType, *, derived: bool = False) ->
     if data_type not in _BITS_OF_TYPE:
         raise OverflowError(f"no measured bits for {data_type.name}")
     return _BITS_OF_TYPE[data_type]
-
-
-def _place(field: Field, value: int) -> int:
-    """Give the bits of a value, in place."""
-    if 0 <= value - field.bias < field.plain_end:
-        return value - field.bias << field.bit
-    units, rest = divmod(value, field.unit)
-    raw = units - field.bias
-    if rest or raw not in field.raw:
-        raise OverflowError(f"{field.label} = {value} does not fit {field.width} bits")
-    word = 0
-    for bit, width in field.pieces:
-        word |= (raw & ((1 << width) - 1)) << bit
-        raw >>= width
-    return word
-
-
-def read(field: Field, data: bytes) -> int:
-    """Give the value of a field in 128 bytes."""
-    word = int.from_bytes(data, "little")
-    raw = shift = 0
-    for bit, width in field.pieces:
-        raw |= (word >> bit & ((1 << width) - 1)) << shift
-        shift += width
-    if field.signed and raw >> (shift - 1):
-        raw -= 1 << shift
-    return (raw + field.bias) * field.unit
-
-
-def write(field: Field, data: bytes, value: int) -> bytes:
-    """Give 128 bytes in which one field holds another value.
-
-    Raises `OverflowError` if the value does not fit.
-    """
-    word = int.from_bytes(data, "little")
-    for bit, width in field.pieces:
-        word &= ~(((1 << width) - 1) << bit)
-    return (word | _place(field, value)).to_bytes(MAP_BYTES, "little")
 
 
 def decode(data: bytes, *, derived: bool = False) -> tuple[EncodeArguments, int]:
@@ -175,16 +123,16 @@ def decode(data: bytes, *, derived: bool = False) -> tuple[EncodeArguments, int]
     """
     if len(data) != MAP_BYTES:
         raise _not_a_map(f"data has {counted(len(data), 'byte')}", "be exactly 128 bytes")
-    kind: MapKind = "im2col" if read(_BY_NAME["im2col"], data) else "tiled"
+    kind: MapKind = "im2col" if _BY_NAME["im2col"].read(data) else "tiled"
     if derived:
         _check_derived(int.from_bytes(data, "little"))
-    rank = read(_BY_NAME["rank"], data)
+    rank = _BY_NAME["rank"].read(data)
     if not (MIN_RANK_IM2COL if kind == "im2col" else 1) <= rank <= MAX_RANK:
         raise _not_a_map(f"bits 68..70 say rank {rank}", f"be a rank that a {kind} map can have")
     _check_stray_bits(data, kind, derived)
     values: dict[str, list[int]] = {}
     for field in fields_of(kind, rank, derived=derived):
-        values.setdefault(field.name, []).append(read(field, data))
+        values.setdefault(field.name, []).append(field.read(data))
     data_type = _data_type_of(values["element_type"][0], bool(values["tf32"][0]), derived)
     _check_values(values)
     (swizzle,), (atomicity,) = values["swizzle"], values.get("swizzle_atomicity", [0])
@@ -216,7 +164,7 @@ def noted_bits(data: bytes) -> tuple[str, ...]:
     return tuple(
         f"bit {field.bit} is set: {field.known}"
         for field in FIELDS
-        if field.known and read(field, data)
+        if field.known and field.read(data)
     )
 
 

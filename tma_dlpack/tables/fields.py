@@ -104,6 +104,38 @@ class Field:
             return False
         return self.index is None or self.index < _entries(self.name, kind, rank)
 
+    def place(self, value: int) -> int:
+        """Return the bits of a value, in place; `OverflowError` if it does not fit."""
+        if 0 <= value - self.bias < self.plain_end:
+            return value - self.bias << self.bit
+        units, rest = divmod(value, self.unit)
+        raw = units - self.bias
+        if rest or raw not in self.raw:
+            raise OverflowError(f"{self.label} = {value} does not fit {self.width} bits")
+        word = 0
+        for bit, width in self.pieces:
+            word |= (raw & ((1 << width) - 1)) << bit
+            raw >>= width
+        return word
+
+    def read(self, data: bytes) -> int:
+        """Return the value of the field in 128 bytes."""
+        word = int.from_bytes(data, "little")
+        raw = shift = 0
+        for bit, width in self.pieces:
+            raw |= (word >> bit & ((1 << width) - 1)) << shift
+            shift += width
+        if self.signed and raw >> (shift - 1):
+            raw -= 1 << shift
+        return (raw + self.bias) * self.unit
+
+    def write(self, data: bytes, value: int) -> bytes:
+        """Return 128 bytes in which this field has another value; `OverflowError` as `place`."""
+        word = int.from_bytes(data, "little")
+        for bit, width in self.pieces:
+            word &= ~(((1 << width) - 1) << bit)
+        return (word | self.place(value)).to_bytes(len(data), "little")
+
 
 def _entries(name: str, kind: MapKind, rank: int) -> int:
     if name == "global_strides":

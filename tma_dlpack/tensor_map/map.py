@@ -115,14 +115,15 @@ class TensorMap(MapAttributes, Drawn):
         ('FLOAT32', (64, 48), (16, 32), None)
         """
         from tma_dlpack.tables import bits
+        from tma_dlpack.tables.fields import DERIVED, PROVENANCE
         from tma_dlpack.tensor_map.description import Description
 
         known = Target.of(target)
         if not known.has_model and not known.has_derived_layout:
             raise TmaUnsupportedError(
                 f"the 128 bytes of a map for {known} are not known: those of sm_90 are "
-                f"{bits.PROVENANCE}; those for {DERIVED_NAMES} are "
-                f"{bits.DERIVED}"
+                f"{PROVENANCE}; those for {DERIVED_NAMES} are "
+                f"{DERIVED}"
             )
         raw = bytes_of(data)
         if raw is None:

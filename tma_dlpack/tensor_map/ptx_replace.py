@@ -20,6 +20,7 @@ from tma_dlpack.tables.enums import (
     TmaSwizzle,
 )
 from tma_dlpack.tables.errors import TmaPreconditionError, TmaUnsupportedError, Violation
+from tma_dlpack.tables.fields import DERIVED_FIELDS
 from tma_dlpack.tables.limits import (
     ADDRESS_END,
     MAX_BOX,
@@ -102,8 +103,8 @@ _TF32 = (TensorMapDataType.TFLOAT32, TensorMapDataType.TFLOAT32_FTZ)
 _TYPE_OF_PTX = {r.ptx_elemtype: r.data_type for r in DATA_TYPES}
 _MAX_ELEMTYPE = max(r.ptx_elemtype for r in DATA_TYPES if not r.is_packed)  # on sm_90a
 #: PTX field -> the name of the driver's argument in FIELDS.
-_NAME_OF = {f.ptx: f.name for f in bits.DERIVED_FIELDS if f.ptx and f.ptx != "elemtype"}
-_FIELD = {(f.name, f.index): f for f in bits.DERIVED_FIELDS}
+_NAME_OF = {f.ptx: f.name for f in DERIVED_FIELDS if f.ptx and f.ptx != "elemtype"}
+_FIELD = {(f.name, f.index): f for f in DERIVED_FIELDS}
 
 
 def read_replacements(
@@ -262,11 +263,11 @@ def apply(data: bytes, changes: tuple[Replacement, ...]) -> bytes:
     for change in changes:
         if change.field == "elemtype":
             element_type, tf32 = bits.element_type_bits(_TYPE_OF_PTX[change.value], derived=True)
-            data = bits.write(_FIELD["element_type", None], data, element_type)
-            data = bits.write(_FIELD["tf32", None], data, int(tf32))
+            data = _FIELD["element_type", None].write(data, element_type)
+            data = _FIELD["tf32", None].write(data, int(tf32))
         else:
             field = _FIELD[_NAME_OF[change.field], change.ordinal]
-            data = bits.write(field, data, change.value)
+            data = field.write(data, change.value)
     return data
 
 

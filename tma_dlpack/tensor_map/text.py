@@ -6,9 +6,10 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from tma_dlpack.tables.arguments import CORNERS
-from tma_dlpack.tables.bits import DERIVED, noted_bits
+from tma_dlpack.tables.bits import noted_bits
 from tma_dlpack.tables.coerce import aligned
 from tma_dlpack.tables.errors import COLUMNS, Advice, TmaUnsupportedError, wrapped
+from tma_dlpack.tables.fields import DERIVED
 from tma_dlpack.tables.limits import MAP_BYTES
 from tma_dlpack.tensor_map.attributes import MapAttributes
 

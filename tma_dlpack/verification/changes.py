@@ -18,10 +18,9 @@ import numpy as np
 from tma_dlpack import driver
 from tma_dlpack.copies import launch, nvrtc
 from tma_dlpack.copies.simulator import SimulatorBackend
-from tma_dlpack.tables import bits
 from tma_dlpack.tables.dtypes import DATA_TYPES
 from tma_dlpack.tables.enums import TensorMapDataType
-from tma_dlpack.tables.fields import Field
+from tma_dlpack.tables.fields import Field, fields_of
 from tma_dlpack.tables.limits import MAP_BYTES
 from tma_dlpack.verification.random_copies import Copy, random_copy
 from tma_dlpack.verification.report import byte_difference
@@ -69,7 +68,7 @@ class Change:
 def random_change(rng: Random, max_smem_bytes: int) -> Change:
     """Return a tile load, and any number of fields of its map with wrong values."""
     copy = random_copy("load", "tiled", rng, max_smem_bytes - ROOM_BYTES)
-    fields = [f for f in bits.fields_of("tiled", copy.arguments.rank) if f.ptx is not None]
+    fields = [f for f in fields_of("tiled", copy.arguments.rank) if f.ptx is not None]
     if copy.arguments.data_type not in TF32:  # the instruction sets the bit, and never clears it
         fields = [field for field in fields if field.name != "tf32"]
     chosen = set(rng.sample(fields, rng.randint(1, len(fields))))
@@ -90,7 +89,7 @@ def compare_change(change: Change, arena: Arena) -> str | None:
     expected = bytes(tensor_map)
     before = expected
     for field, value in zip(change.fields, change.overwritten_by, strict=True):
-        before = bits.write(field, before, value)
+        before = field.write(before, value)
     tile = SIMULATOR.load_tile(
         on_host, copy.coords, memory=arena.host, smem_offset=copy.smem_offset
     ).smem
@@ -106,7 +105,7 @@ def instructions(change: Change, expected: bytes) -> list[tuple[int, int]]:
     found = {}
     for field in change.fields:
         assert field.ptx is not None
-        value, number = bits.read(field, expected), 8 * NUMBERS[field.ptx]
+        value, number = field.read(expected), 8 * NUMBERS[field.ptx]
         if field.ptx == "elemtype":
             value = DATA_TYPES[change.copy.arguments.data_type].ptx_elemtype
         place = value if field.ptx in CONSTANTS else field.index or 0

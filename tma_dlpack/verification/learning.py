@@ -21,8 +21,8 @@ from tma_dlpack.checks.parse import read_driver_call
 from tma_dlpack.checks.report import find_violations
 from tma_dlpack.tables import bits
 from tma_dlpack.tables.arguments import EncodeArguments
-from tma_dlpack.tables.bits import FIELDS, fields_of
 from tma_dlpack.tables.errors import TmaError, refusal
+from tma_dlpack.tables.fields import FIELDS, fields_of
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.verification.checks import CHECKS, Outcome
 from tma_dlpack.verification.report import VerifyReport, VerifyRow
@@ -187,7 +187,7 @@ class FieldStatistics:
         word = int.from_bytes(made_by_driver, "little")
         for field in fields_of(arguments.kind, arguments.rank):
             self.seen[field.label] += 1
-            agree = bits.read(field, made_by_driver) == bits.read(field, modelled)
+            agree = field.read(made_by_driver) == field.read(modelled)
             self.same[field.label] += agree
             for bit, width in field.pieces:
                 word &= ~(((1 << width) - 1) << bit)

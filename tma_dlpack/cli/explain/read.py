@@ -123,6 +123,15 @@ def _bracketed(found: re.Match[str]) -> str:
     return f" [{', '.join(numbers)}]" + "\n" * found[0].count("\n")
 
 
+def _number(found: re.Match[str]) -> str:
+    """Write a number in decimal; ? where it is masked, has a unit or a fraction."""
+    clean = re.fullmatch(r"([-+]?(?:0[xX][\da-fA-F]{1,16}|(?!0\d)\d{1,24}))[uUlL]{0,3}", found[0])
+    if clean:
+        return str(int(clean[1], 0))
+    is_name = re.fullmatch(r"\d{1,4}(?![KMGk](?:i?B)?\b)[A-WYZa-wyz]\w*", found[0])
+    return found[0] if is_name else "?"  # such as 64B, 2D, 16U4_ALIGN8B
+
+
 #: What is written in several ways, and how the reader expects it. No row adds or removes a line.
 _NORMAL: Final = tuple(
     (re.compile(pattern, re.MULTILINE), replacement)
@@ -141,6 +150,17 @@ _NORMAL: Final = tuple(
         (r"(?:[ \t]*\n[ \t]*-[ \t]+\d{1,20}(?=[ \t]*$)){1,8}", _bracketed),
         (r"\bouter_stride(?=: [\d ]+, swizzle: \d+ elem)", "outer_stride (bytes)"),
         (r"(?<![\w.])[1-9]\d{0,9}(?:(?:[ \t][x×][ \t]|[x×])\d{1,10})+\b", _bracketed),
+        # addresses: null, what people write in place of one, hex digits alone
+        (r"\(nil\)|\b(?:nullptr|NULL)\b|(?<=(?:ptr|ess)[ =:][ =:])None\b|(?<=ess=)None\b", "0"),
+        (r"(?i)\b(?:0x)?(?:dead|beef|cafe|babe|feed|face|abcdef)[\da-f]*\b|\b0x(?:1234|f)+\b", "?"),
+        (
+            r"(?<![\w.])(?=[a-fA-F]*\d)(?:0000|(?=\d*[a-fA-F]))[\da-fA-F]{8,16}(?![\w*?#…]|\.\.)",
+            lambda m: str(int(m[0], 16)),
+        ),
+        # numbers, and those that are not read: masked, with a unit, broken by a terminal's width
+        (r"(?<![\w.])[-+]?\d(?:[\w*?#…%]|[.'’](?=[\w*.…]))*(?:[ \t]?[KMG](?:i?B)?\b)?", _number),
+        (r"(?<![\w.*])(?:0[xX])?(?:\*{2,}|#{2,}|\?+|[xX]{2,}|…|\.{3}|<[a-z]+>)(?!\w)", "?"),
+        (r"(?<![\w.?])-?\d+(?=(?:[ \t]*\n){1,4}[ \t]*(?:[xX]?[\da-fA-F]+\b|[?,]))", "?"),
     )
 )  # fmt: skip
 
@@ -243,63 +263,49 @@ class Value(NamedTuple):
         return self.bracket != "" or len(self.numbers) > 1
 
 
-_NUMBER = r"[-+]?(?:0[xX][0-9a-fA-F]{1,16}|(?!0\d)[0-9]{1,24})[uUlL]{0,3}"
-_ENDS = r"(?![\w*?#…%]|\.[\w.*…]|['’]\d)"  # a masked or grouped number goes on
-_ONE = re.compile(_NUMBER + _ENDS)
-_ROW = re.compile(rf"{_NUMBER}{_ENDS}(?:(?:[ \t]*,[ \t]*|[ \t]+){_NUMBER}{_ENDS})*")
-_LIST = re.compile(rf"[\[({{]([^\[\](){{}}]{{0,{LONGEST_LIST}}})([\])}}])")
+_ITEM = r"(?:-?\d{1,24}|\?)(?![\w?])"  # what is left of a number
+_ONE = re.compile(_ITEM)
+_ROW = re.compile(rf"{_ITEM}(?:(?:[ \t]*,[ \t]*|[ \t]+){_ITEM})*")
+_LIST = re.compile(rf"[\[({{]([^\[\](){{}}]{{0,{LONGEST_LIST}}})[\])}}]")
 _PIECE = re.compile(r"[\w*.+\-/<> ?#…&]{0,40}")  # of a list: a number, a mask, a name
 _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+")  # 4096 with a separator, or a list
-_BROKEN = re.compile(r"[\da-fA-FxX][ \t]*\n\s*[\da-fA-F]|\.\.\.|…")
-_UNIT = re.compile(
-    r"[ \t]*(?:(?P<unit>bytes?|B|elements?|elems?|values?)|(?P<other>[KMG]i?B?|k))\b"
-)
+_UNIT = re.compile(r"[ \t]*(bytes?|B|elements?|elems?|values?)\b")
 _AFTER = re.compile(  # of numbers without brackets: the end of the line, a sign, another field
-    r"[ \t]*(?:$|[,;)\]}|<'&/]|\((?!\d+,)|\.(?!\w)|=>|-{2,}"
+    r"[ \t]*(?:$|,(?![ \t]*[\d?])|[;)\]}|<'&/]|\((?!\d+,)|\.(?!\w)|=>|-{2,}"
     r"|(?P<word>[A-Za-z_]\w*))(?P<sign>[ \t]*[:=(])?",
     re.MULTILINE,
 )
-_GOES_ON = re.compile(  # broken by a terminal's width
-    r"(?:[ \t]*\n){1,4}[ \t]*(?:[xX]?[0-9a-fA-F]+\b|,)|,[ \t]*[\d*?#]"
-)
-_MASKED = re.compile(
-    r"[(\[{<]*[ \t]*(?:0[xX])?[0-9a-fA-F]*(?:[xX*?#]{2,}|…|\.{3}|[*?]|[a-z]+[>\]])"
-)
-_BARE_ADDRESS = re.compile(r"(?=[0-9a-fA-F]*[a-fA-F]|0000)[0-9a-fA-F]{8,16}" + _ENDS)
-_NULL = re.compile(r"\(nil\)|nullptr\b|NULL\b|None\b")
-_NOT_AN_ADDRESS = re.compile(  # but what people write for one
-    r"(?:0x)?(?:dead|beef|cafe|babe|feed|face|abcdef)\w*|0x(?:1234|12345678|f+)", re.IGNORECASE
-)
+_MEMBER = re.compile(r"([A-Za-z_0-9][\w.:]*)(?:[ \t]*\((\d{1,5})\))?")
 _WHOLE = ("16", "32", "64", "128", "256")  # bytes that no longer number begins with
+_ADDRESSES = range(1 << 44, 1 << 48)  # of the stack and the heap; no entry of a list is one
 
 
-def _int(text: str) -> int:
-    digits = text.rstrip("uUlL")
-    return int(digits, 16 if "x" in digits[:3].lower() else 10)
+def read_value(text: str, at: int, argument: str) -> Value:
+    r"""Read the value of an argument: a list, a number, or the name of an enum's member.
 
-
-def read_list(text: str, at: int) -> Value:
-    r"""Read the list at a place: brackets of any kind, or numbers in a row on one line.
-
-    >>> read_list("(64,128,1)", 0).numbers, read_list("64 128", 0).fault
-    ((64, 128, 1), 'unread')
-    >>> read_list("(64,***,1)", 0).numbers, read_list("64 128 1\ntwo", 0).numbers
-    ((64, None, 1), (64, 128, 1))
+    >>> read_value("(64,128,1)", 0, "box_dim").numbers, read_value("64 128", 0, "box_dim").fault
+    ((64, 128, 1), 'cut')
+    >>> read_value("(64,?,1)", 0, "box_dim").numbers, read_value("64 1\ntwo", 0, "box_dim").numbers
+    ((64, None, 1), (64, 1))
     """
-    if text[at : at + 1] in tuple("([{"):
-        found = _LIST.match(text, at)
-        return _bracket(text, found) if found else _nothing(text, at)
-    row = _ROW.match(text, at)
+    is_array = argument in ARRAYS
+    if is_array and (found := _LIST.match(text, at)):
+        return _bracket(text, found)
+    row = (_ROW if is_array else _ONE).match(text, at)
     if row is None:
+        word = _MEMBER.match(text, at) if argument in NAMED else None
+        if word:
+            number = (int(word[2]),) if word[2] else ()
+            return Value(number, word[1].rstrip(".:"), end=word.end())
         return _nothing(text, at)
+    numbers = tuple(map(_int, re.split(r"[,\s]+", row[0])))
     style = "".join(sorted(set(re.findall(r",?[ \t]|,", row[0]))))
-    numbers = tuple(_int(n) for n in re.split(r"[,\s]+", row[0]) if n)
-    fault, unit, end = _after(text, row.end(), f"{row[0]} ")
+    fault, unit, end = _after(text, row, is_array)
     if _GROUPED.fullmatch(row[0]):
         style = "grouped?"
     elif "," in style and style not in (",", ", ", ",\t") and re.search(r",\d{3}\b", row[0]):
         fault = "unread"
-    elif re.fullmatch(r"0[xX]\w{9,16}|14\d{13,}", row[0]):  # decimal: of the stack
+    elif is_array and (numbers[0] or 0) in _ADDRESSES:
         fault = fault or "address"
     return Value(numbers, "", fault, end, style, unit)
 
@@ -307,70 +313,45 @@ def read_list(text: str, at: int) -> Value:
 def _bracket(text: str, found: re.Match[str]) -> Value:
     """Read a list in brackets."""
     inside, end = found[1].strip(), found.end()
-    if _BROKEN.search(inside) and re.fullmatch(r"[\s\dxXa-fA-F,*#?.…-]*", inside):
-        return Value(fault="unread", end=end)
-    pieces = re.split(r"[,;]", inside.rstrip(",")) if re.search("[,*]", inside) else inside.split()
-    pieces = [piece.strip() for piece in pieces]
-    numbers = tuple(_int(piece) if _ONE.fullmatch(piece) else None for piece in pieces)
-    if not all(map(_PIECE.fullmatch, pieces)) or not any(n is not None for n in numbers):
-        is_torn = inside[:1].isdigit() or inside[:1] == ","
-        return Value(fault="torn" if is_torn and not _MASKED.match(inside) else "prose")
-    if re.match(r"[ \t]*=(?!=)", text[end : end + 4]):  # an index, and the list behind it
-        return Value(fault="unread", end=end)
+    pieces = re.split(r"[,;]", inside.rstrip(",")) if "," in inside else inside.split()
+    numbers = tuple(_int(piece.strip()) for piece in pieces)
+    if not all(_PIECE.fullmatch(piece.strip()) for piece in pieces):
+        is_broken = re.fullmatch(r"[\s\d?,-]+", inside)
+        is_torn = inside[:1] in tuple("0123456789,")
+        return Value(fault="unread" if is_broken else "torn" if is_torn else "prose", end=end)
+    is_index = re.match(r"[ \t]*=(?!=)", text[end : end + 4])  # and the list stands behind it
+    if is_index or not any(n is not None for n in numbers):
+        return Value(fault="unread" if is_index or "?" in inside else "prose", end=end)
     style = "," if re.search(r",\S", inside) else ", " if "," in inside else " "
     unit = _UNIT.match(text, end)
-    fault = "unread" if unit and unit["other"] else ""
     style = "grouped?" if _GROUPED.fullmatch(inside) else style
-    return Value(numbers, "", fault, end, found[0][0] + style, (unit and unit["unit"]) or "")
+    return Value(numbers, "", "", end, found[0][0] + style, unit[1] if unit else "")
 
 
-def _after(text: str, end: int, shown: str) -> tuple[str, str, int]:
+def _int(item: str) -> int | None:
+    return int(item) if re.fullmatch(r"-?\d{1,24}", item) else None
+
+
+def _after(text: str, row: re.Match[str], is_array: bool) -> tuple[str, str, int]:
     """Return why numbers without brackets cannot be read, their unit, and where they end."""
-    unit = _UNIT.match(text, end)
-    end = unit.end() if unit else end
+    unit = _UNIT.match(text, row.end())
+    end = (unit or row).end()
     after = _AFTER.match(text, end)
     known = after and (not after["word"] or after["sign"] or meaning_of(after["word"]))
-    if not known or (unit and unit["other"]) or _GOES_ON.match(text, end):
+    if not known or "?" in row[0][:1] or (unit and not is_array):
         return "unread", "", end
-    may_go_on = len(shown) > 1 and shown not in _WHOLE and not text[end:].strip(" \t'")
-    return "cut" * (may_go_on and "\n" not in text[end:]), (unit and unit["unit"]) or "", end
+    may_go_on = is_array or (len(row[0]) > 1 and row[0] not in _WHOLE)
+    is_last = not text[end:].strip(" \t'") and "\n" not in text[end:]
+    return "cut" * (may_go_on and is_last), unit[1] if unit else "", end
 
 
 def _nothing(text: str, at: int) -> Value:
     """Return why there is no value."""
     line = text[at : at + 80].partition("\n")[0].strip()
-    if not line or (line[0] in "([{" and not re.search(r"[^\s\d,xXa-fA-F-]", text[at + 1 :])):
+    if not line or (line[0] in "([{" and not re.search(r"[^\s\d,?-]", text[at + 1 :])):
         is_end = line or not text[at : at + LONGEST_LIST].strip()
         return Value(fault="cut" if is_end else "prose")
-    if _MASKED.match(line):
-        return Value(fault="unread", end=at)
     return Value(fault="torn" if re.match(r"[\d,)]|[(\[{][ \t]*(?:[\d,]|$)", line) else "prose")
-
-
-def read_scalar(text: str, at: int, argument: str) -> Value:
-    """Read one number; of an enum also the name of a member.
-
-    >>> read_scalar("3 (CU_TENSOR_MAP_SWIZZLE_128B)", 0, "swizzle").numbers
-    (3,)
-    >>> read_scalar("0x7f3b8a00****", 0, "global_address").fault
-    'unread'
-    """
-    is_address = argument == "global_address"
-    null = _NULL.match(text, at) if is_address else None
-    if null:
-        return Value((0,), end=null.end())
-    bare = _BARE_ADDRESS.match(text, at) if is_address else None
-    number = bare or _ONE.match(text, at)
-    if number:
-        fault, unit, end = _after(text, number.end(), number[0])
-        if unit or (is_address and _NOT_AN_ADDRESS.fullmatch(number[0])):
-            fault = "unread"  # 0xdeadbeef stands for one
-        return Value((int(number[0], 16) if bare else _int(number[0]),), "", fault, end)
-    word = re.compile(r"[A-Za-z_0-9][\w.:]*").match(text, at) if argument in NAMED else None
-    if word:
-        beside = re.match(r"[ \t]*\((\d{1,5})\)", text[word.end() : word.end() + 12])
-        return Value((int(beside[1]),) if beside else (), word[0].rstrip(".:"), end=word.end())
-    return _nothing(text, at)
 
 
 # -- fields ---------------------------------------------------------------------------------------
@@ -454,7 +435,7 @@ def _read_field(
     sign = follows["sign"].strip()
     if (index is not None and not is_array) or (not strong and (is_part or not (sign or leads))):
         return None
-    value = read_list(text, at) if is_array else read_scalar(text, at, argument)
+    value = read_value(text, at, argument)
     if not is_array and value.word and not (sign or opens or _is_member(value.word, leads)):
         return None
     if index is not None and (value.bracket or len(value.numbers) > 1 or opens):  # a count
