@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 import tma_dlpack as tma
 from tma_dlpack import draw
-from tma_dlpack.tables.errors import CCCL_COMMIT
 from tma_dlpack.cli.main import main
 from tma_dlpack.explorer.page import page
+from tma_dlpack.tables.errors import CCCL_COMMIT
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx

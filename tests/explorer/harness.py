@@ -86,7 +86,7 @@ QUIET = """async () => {
 
 #: Gives what can be pressed or typed into and has no name for a screen reader.
 NAMELESS = """() => [...document.querySelectorAll("button, input, select, [role=tab]")]
-  .filter((e) => !(e.getAttribute("aria-label") || e.textContent.trim()))
+  .filter((e) => !(e.getAttribute("aria-label") || e.textContent.trim() || e.closest("label")))
   .map((e) => e.outerHTML)"""
 
 
