@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import tma_dlpack as tma
 from tma_dlpack import draw
+from tma_dlpack.draw import barrier_scenes
 from tma_dlpack.draw.barrier_model import MOST, Barrier, BarrierError, Do, Play, Wait
 from tma_dlpack.draw.barrier_scenes import MISTAKES, Setup
 from tma_dlpack.draw.bits import COUNT
@@ -39,7 +40,7 @@ every_figure = pytest.mark.parametrize("figure", [*ALL.values(), *BITS.values()]
 
 # --- The model, against what was measured --------------------------------------------------------
 
-TILE, COPIES = 8192, 4
+TILE, PIECES = 8192, 4
 
 
 def one_load(*, arrivals=1, expected=TILE, parity=0, copies=(TILE,), whole=TILE):
@@ -50,9 +51,8 @@ def one_load(*, arrivals=1, expected=TILE, parity=0, copies=(TILE,), whole=TILE)
         play.init("full", arrivals)
         play.arrive("full", expected)
         for n, size in enumerate(copies):
-            pieces = (size // COPIES,) * COPIES
-            act = Do(2, "copy", tile=0)
-            play.copy("engine", [("tile", "full")], act, pieces, n * COPIES)
+            pieces = (size // PIECES,) * PIECES
+            play.copy(f"engine {n}", [("tile", "full")], Do(2, "copy", tile=0), pieces)
         yield Do(1, "armed")
 
     def warp():
@@ -271,6 +271,18 @@ def test_a_ring_is_filled_ahead_and_then_waits_for_each_release():
     assert waits[0] == "consumer: wait(full[0], 0)"
     assert all(e.endswith("passes at once") for e in waits[1:])  # its tiles are always there
     assert waits[4:6] == [f"consumer: wait(full[{s}], 1) passes at once" for s in (0, 1)]
+
+
+@pytest.mark.parametrize("piece", [1, 4, 30], ids=["fast memory", "as drawn", "slow memory"])
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_a_right_ring_is_right_at_any_speed(monkeypatch, piece, blocks):
+    monkeypatch.setattr(barrier_scenes, "QUICK_PIECE", piece)
+    for stages in range(2, 9):
+        played = Setup(None, stages, blocks, 8192).played()
+        assert [bar.wrong for bar in played.bars if bar.wrong] == []
+        reads = [bar.act for bar in played.bars if getattr(bar.act, "slot", "")]
+        tiles = [act.tile for act in reads]
+        assert sorted(tiles) == sorted([*range(2 * stages + 1)] * blocks)
 
 
 def test_a_store_without_a_fence_may_take_old_bytes():
@@ -603,6 +615,16 @@ def test_a_click_shows_the_bits_of_a_chunk_and_the_slider_moves_the_tile(chromiu
             for n in range(COUNT):
                 x, y = before[figure.place(n)]
                 assert after[n] == pytest.approx([x + shift, y], abs=0.6)
+
+
+@in_browser
+def test_arrow_keys_go_from_chunk_to_chunk(chromium):
+    with shown(chromium, draw.swizzle_bits("bytes128")) as page:
+        page.locator(".tma-live svg").focus()
+        for key, chunk in (("ArrowDown", 17), ("ArrowRight", 18), ("ArrowUp", 10)):
+            page.keyboard.press(key)
+            address = draw.swizzle_bits("bytes128", chunk).address(chunk)
+            assert page.evaluate(READ)["inhex"] == f"{address:#06x}"
 
 
 @in_browser

@@ -51,12 +51,16 @@ LEGEND = [
 AXIS = "time goes from left to right: the order of events counts, their distances do not"
 
 
+Span = tuple[int, int | None]  # ticks; None where it never ends
+
+
 class Frame(NamedTuple):
     """One moment at which something happens."""
 
     at: int
     events: tuple[str, ...]
     states: tuple[tuple[str, Barrier], ...]  # of every barrier, after them
+    changed: frozenset[str]  # the barriers that changed
     lines: tuple[int, ...]  # of the code that run now
 
 
@@ -106,11 +110,12 @@ class BarrierPlay(Figure):
         played, frames = _played(self.setup), []
         states: dict[str, Barrier] = {}
         for at, events in groupby(played.events, key=lambda event: event[0]):
-            states |= {c.barrier: c.state for c in played.changes if c.at == at}
+            changes = {c.barrier: c.state for c in played.changes if c.at == at}
+            states |= changes
             said = tuple(f"{lane}: {words}" if lane else words for _, lane, words in events)
             now = (b for b in played.bars if b.begin <= at and (b.end is None or at < b.end))
-            lines = sorted({bar.act.line for bar in now if bar.act.line >= 0})
-            frames.append(Frame(at, said, tuple(states.items()), tuple(lines)))
+            lines = tuple(sorted({bar.act.line for bar in now if bar.act.line >= 0}))
+            frames.append(Frame(at, said, tuple(states.items()), frozenset(changes), lines))
         return tuple(frames)
 
     def scenes(self) -> tuple[Scene, ...]:
@@ -121,8 +126,8 @@ class BarrierPlay(Figure):
         """Return the code, and a table of what happens and of the barriers' states."""
         lines = [row for line in self.setup.lesson for row in wrap(line, TEXT_COLUMNS)]
         lines += ["", *self._marked(), "", "tick  what happens; the barriers after it"]
-        for frame, changed in zip(self.frames, self._changed(), strict=True):
-            said = f"{frame.at:4}  {'; '.join((*frame.events, *changed))}"
+        for frame in self.frames:
+            said = f"{frame.at:4}  {'; '.join((*frame.events, *_stated(frame)))}"
             lines += wrap(said, TEXT_COLUMNS, subsequent_indent=" " * 6)
         return "\n".join([self.title, *lines])
 
@@ -145,22 +150,13 @@ class BarrierPlay(Figure):
         )
         return "\n".join(spans)
 
-    def _changed(self) -> list[list[str]]:
-        """Describe the barriers that changed in each frame."""
-        befores = [(), *(frame.states for frame in self.frames)]
-        return [
-            [_in_words(*state) for state in frame.states if state not in before]
-            for frame, before in zip(self.frames, befores, strict=False)
-        ]
-
     def _as_data(self) -> dict[str, object]:
         """Return what the script shows when this is chosen."""
-        timeline, changed = _Timeline(_played(self.setup)), self._changed()
-        frames = []
-        for frame, now in zip(self.frames, changed, strict=True):
-            every = [_in_words(*state) for state in frame.states]
-            states = every if len(every) <= MAX_BLOCKS else now
-            frames.append((timeline.x(frame.at), "; ".join(frame.events), states, frame.lines))
+        timeline = _Timeline(_played(self.setup))
+        frames = [
+            (timeline.x(f.at), "; ".join(f.events), _stated(f, few=MAX_BLOCKS), f.lines)
+            for f in self.frames
+        ]
         return {
             "name": self.mistake or "right",
             "title": self.title,
@@ -180,9 +176,14 @@ def _outcome(played: Played) -> str:
     return ", then ".join(["early read"] * bool(misread) + then) or "right"
 
 
-def _in_words(name: str, state: Barrier) -> str:
-    arrivals, missing = counted(state.pending, "arrival"), counted(state.tx_bytes, "byte")
-    return f"{name}: phase {state.phase}, {arrivals} and {missing} pending"
+def _stated(frame: Frame, few: int = 0) -> list[str]:
+    """Describe the barriers that changed, or all where they are few."""
+    return [
+        f"{name}: phase {state.phase}, {counted(state.pending, 'arrival')} and "
+        f"{counted(state.tx_bytes, 'byte')} pending"
+        for name, state in frame.states
+        if name in frame.changed or len(frame.states) <= few
+    ]
 
 
 # --- The picture ----------------------------------------------------------------------------------
@@ -215,11 +216,10 @@ class _Timeline:
         """Draw all rows, arrows first."""
         cells = self._arrows()
         for row, top in self.rows:
-            height = NUMBERS if row.kind == "bytes" else HEIGHTS[row.kind][0]
             if row.kind == "heading":
-                cells.append(words(-100, top, row.label, "strong", height))
+                cells.append(words(-100, top, row.label, "strong", _height(row)))
                 continue
-            cells.append(label(0, top, row.label, "label", height))
+            cells.append(label(0, top, row.label, "label", _height(row)))
             draw = {"lane": self._lane, "slot": self._slot}.get(row.kind, self._numbers)
             cells += draw(row, top)
         grid = Grid(tuple(cells), windows=(("x", 0, 0, WIDTH), ("y", 0, 0, round(self.height))))
@@ -254,26 +254,16 @@ class _Timeline:
                 if wrong:
                     style, broken = "conflict", wrong.replace("bytes ", "bytes\n")
                     texts = [f"{texts[0]}\n{wrong}", broken, *texts]
-                cell = self._cell(bar.begin, bar.end, top, "lane", style, texts, bar.lane)
+                cell = self._cell(row, top, (bar.begin, bar.end), style, texts)
                 cells.append(replace(cell, hatched=bar.end is None and bool(wrong)))
         return cells
 
-    def _cell(
-        self,
-        begin: int | None,
-        end: int | None,
-        top: float,
-        kind: str,
-        style: str,
-        texts: list[str],
-        about: str,
-    ) -> Cell:
+    def _cell(self, row: Row, top: float, span: Span, style: str, texts: list[str]) -> Cell:
         """Draw what lasts from a tick to another, with the longest text that fits."""
-        left, width = self.x(begin), self.x(end) - self.x(begin)
-        height = NUMBERS if kind == "bytes" else HEIGHTS[kind][0]
+        left, width = self.x(span[0]), self.x(span[1]) - self.x(span[0])
         text = fitting(width, texts)
-        title = "" if text in texts[:1] else f"{about}: {texts[0]}".replace("\n", " ")
-        return Cell(left, top, style, text, title, width, height)
+        title = "" if text == texts[0] else f"{row.of}: {texts[0]}".replace("\n", " ")
+        return Cell(left, top, style, text, title, width, _height(row))
 
     def _numbers(self, row: Row, top: float) -> list[Cell]:
         """Draw one number of a barrier's state, a cell for as long as it is the same."""
@@ -300,8 +290,7 @@ class _Timeline:
                 texts = texts[2:] if row.kind == "strip" else texts
             wrong = stuck and until is None and (row.kind == "strip" or (field != "phase" and n))
             style = "conflict" if wrong else style
-            about = _in_words(row.of, state)
-            cells.append(self._cell(run[0], until, top, row.kind, style, texts, about))
+            cells.append(self._cell(row, top, (run[0], until), style, texts))
             if row.kind == "bytes" and n:
                 style = "conflict" if wrong else "taken" if n > 0 else "filled"
                 y, height = zero - max(0, scale * n), abs(scale * n)
@@ -324,9 +313,13 @@ class _Timeline:
             style = "conflict" if read.wrong else "tint6"
             layers.append((read.begin, read.end or 0, style, ["is read", "read"]))
         return [
-            self._cell(begin, end, top, "slot", style, texts, row.label)
+            self._cell(row, top, (begin, end), style, texts)
             for begin, end, (_, _, style, texts) in _painted(layers)
         ]
+
+
+def _height(row: Row) -> float:
+    return NUMBERS if row.kind == "bytes" else HEIGHTS[row.kind][0]
 
 
 Layer = tuple[int, int, str, list[str]]  # from, to, style, texts

@@ -154,7 +154,7 @@ class Play:
         self.changes: list[Change] = []
         self.events: list[tuple[int, str, str]] = []
         self.barriers: dict[str, Barrier] = {}
-        self.memory: dict[str, dict[int, tuple[int, int]]] = {}  # slot -> piece -> tile, bytes
+        self.memory: dict[str, dict[str, tuple[int, int]]] = {}  # slot -> piece -> tile, bytes
         self._free: dict[str, int] = {}  # engine -> when it is
         self._ready: list[tuple[int, int, Program, Bar]] = []
         self._waiting: list[tuple[Program, Bar]] = []
@@ -221,11 +221,9 @@ class Play:
         self._say(f"arrive({barrier})" if tx_bytes is None else f"expect_tx({barrier}, {tx_bytes})")
         self._change(barrier, self._state(barrier).arrive(tx_bytes or 0))
 
-    def write(self, slot: str, piece: int, tile: int, size: int, barrier: str) -> None:
-        """Write a piece of a tile into shared memory, and count its bytes."""
+    def write(self, slot: str, piece: str, tile: int, size: int) -> None:
+        """Write a piece of a tile into shared memory."""
         self.memory.setdefault(slot, {})[piece] = tile, size
-        self._say(f"{size} bytes are there, {barrier} counts them")
-        self._change(barrier, self._state(barrier).complete_tx(size))
 
     def missing(self, read: Do) -> int:
         """Return how many bytes of the tile that is read are not there."""
@@ -233,12 +231,7 @@ class Play:
         return self.slot_bytes - sum(size for tile, size in pieces if tile == read.tile)
 
     def copy(
-        self,
-        engine: str,
-        to: Sequence[tuple[str, str]],
-        act: Do,
-        sizes: Sequence[int],
-        first: int = 0,
+        self, engine: str, to: Sequence[tuple[str, str]], act: Do, sizes: Sequence[int]
     ) -> None:
         """Let an engine copy the tile of `act`, piece by piece, into (slot, barrier) pairs.
 
@@ -249,10 +242,12 @@ class Play:
         self.bars += [Bar(slot, self.now, end, act) for slot, _ in to]
 
         def program() -> Program:
-            for n, size in enumerate(sizes, first):
+            for n, size in enumerate(sizes):
                 yield act._replace(text=act.text or f"{size}")
                 for slot, barrier in to:
-                    self.write(slot, n, act.tile, size, barrier)
+                    self.write(slot, f"{engine} {n}", act.tile, size)
+                    self._say(f"{size} bytes are there, {barrier} counts them")
+                    self._change(barrier, self._state(barrier).complete_tx(size))
 
         self.start(engine, program(), begin)
 

@@ -196,7 +196,7 @@ def _tile(setup: Setup, play: Play) -> tuple[list[str], list[Row]]:
             yield Do(9, f"expect\n{setup.expected}", line=3)
             to = [(f"tile{setup.of(n)}", f"full{setup.of(n)}") for n in blocks]
             act = Do(PIECE, "", ("taken", "tint3")[b], 4, 0)
-            play.copy(f"copy engine{setup.of(b)}", to, act, setup.sizes, b * len(setup.sizes))
+            play.copy(f"copy engine{setup.of(b)}", to, act, setup.sizes)
             yield Do(7, "load\ntile" if alone else "load\npart", line=4)
         yield Wait(full, setup.parity, 6)
         yield Do(15, "adds 1", "tint6", 7, 0, f"tile{setup.of(b)}")
@@ -205,7 +205,7 @@ def _tile(setup: Setup, play: Play) -> tuple[list[str], list[Row]]:
         ):  # from here on the engine sees what this warp wrote, a third of the tile
             yield Do(8, "fence", line=8)
             share = setup.tx_bytes // 3 + is_first * (setup.tx_bytes % 3)
-            play.memory.setdefault("written", {})[warps.index(warp)] = 1, share
+            play.write("written", warp, 1, share)
         yield from _sync(play, 1, 9 if alone else 8)
         if is_first and alone:
             play.start("copy engine", reading(), play.now + LATENCY)
@@ -267,7 +267,7 @@ def _ring(setup: Setup, play: Play) -> tuple[list[str], list[Row]]:
             play.arrive(f"full[{s}]{setup.of(b)}", setup.expected)
             to = [(f"stage {s}{setup.of(n)}", f"full[{s}]{setup.of(n)}") for n in blocks]
             act = Do(QUICK_PIECE, f"tile {k}|{k}", f"tint{TINTS[s]}", 6, k)
-            play.copy(f"copy engine{setup.of(b)}", to, act, setup.sizes, b * len(setup.sizes))
+            play.copy(f"copy engine{setup.of(b)}", to, act, setup.sizes)
             yield act._replace(text=f"load {k}|{k}")
 
     def consumer(b: int) -> Program:

@@ -115,16 +115,19 @@ class Bits extends Played {
     this.slider.value = this.offset;
     this.seeking.prepend("the tile starts at");
     this.seeking.append(this.start = element("output", {}));
-    this.controls.append(this.event = element("div", { class: "tma-event", "aria-live": "polite" }));
+    this.event = element("div", { class: "tma-event", "aria-live": "polite" });
+    this.controls.append(this.event, "Click a chunk, or go from chunk to chunk with the arrow keys:");
     this.choose(this.now);
   }
   choose(n) {
     super.choose(n);
-    this.svg.addEventListener("click", (event) => {
-      const key = event.target.closest("g")?.querySelector("[data-k]")?.dataset.k ?? "";
-      if (/^c\d+$/.test(key)) this.chunk = Number(key.slice(1));
-      this.seek();
-    });
+    const linked = linkedOf(this.root.closest(".tma"));  // its click and its arrow keys choose
+    linked.pin(`c${this.chunk}`);
+    for (const event of ["click", "keydown"])
+      this.svg.addEventListener(event, () => {
+        if (/^c\d+$/.test(linked.pinned)) this.chunk = Number(linked.pinned.slice(1));
+        this.seek();
+      });
     this.seek();
   }
   seek() {
