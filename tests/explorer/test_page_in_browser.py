@@ -357,7 +357,7 @@ OPEN_ALL = """async (hashes) => {
 
 
 @pytest.mark.parametrize(
-    "count", [150, pytest.param(3000, marks=pytest.mark.slow)], ids=["some", "many"]
+    "count", [100, pytest.param(2000, marks=pytest.mark.slow)], ids=["some", "many"]
 )
 def test_no_address_makes_the_page_fail(chromium, url, count):
     rng = random.Random(27)

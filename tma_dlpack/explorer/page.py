@@ -29,7 +29,7 @@ from tma_dlpack.tensor_map.map import TensorMap
 
 HERE = Path(__file__).parent
 MODEL = ("tables.js", "request.js", "geometry.js", "check.js", "model.js")
-PICTURES = ("pictures.js", "memory.js", "state.js", "host.js", "explorer.js")
+PICTURES = ("pictures.js", "memory.js", "state.js", "host.js", "controls.js", "explorer.js")
 TITLE = "Tensor maps, explored"
 ABOUT = (
     "NVIDIA's Tensor Memory Accelerator (TMA) copies a box of a tensor between global and shared "
@@ -43,7 +43,13 @@ ABOUT_WAITING = (
     "counts arrivals and bytes. Choose a mistake and step through what happens: a kernel that "
     "reads too early, or waits for ever, nearly always makes one of these."
 )
-ADDRESS, ADDRESS_UNIT = 1 << 32, 256  # stand for the address of a tensor in host memory
+#: The address has the state; else the frame around the page, or the file itself.
+START = """
+const state = location.hash.length > 1 ? location.hash : globalThis.tmaState || FIRST_STATE;
+const keepsAddress = location.protocol !== "about:" && location.protocol !== "data:";
+widget.render({ model: new Host(state, { keepsAddress }), el: document.getElementById("explorer") });
+"""
+ADDRESS = 1 << 32  # stands for that of a tensor in host memory
 #: What pictures.js draws beyond the figures' styles.
 MORE_STYLES = {
     "walk": ("#8250df", "#c297ff", 'stroke-width="1" stroke-opacity="0.55"'),
@@ -76,7 +82,7 @@ def page(state: Mapping[str, Any] | None = None, *, with_barriers: bool = True) 
             *map(_source, MODEL),
             script_source("linked.js"),
             *map(_source, PICTURES),
-            _source("page.js"),
+            START,
         ]
     )
     return (
@@ -120,7 +126,8 @@ def address(state: Mapping[str, Any]) -> str:
 def state_of(subject: object, choice: Choice) -> dict[str, Any]:
     """Return what an explorer shows, a tensor or a map and a choice, as a state of the page.
 
-    The address of a tensor in host memory is another one in each run: only its alignment stays.
+    The address of a tensor in host memory is another one in each run: of it only stays how far it
+    is from one that the map could have.
 
     Raises
     ------
@@ -140,13 +147,14 @@ def state_of(subject: object, choice: Choice) -> dict[str, Any]:
         view = as_tensor_view(subject)
         strides, dtype = view.strides, str(view.dtype)
         at, is_of_host = view.address, not view.device.is_cuda
+    alignment = 32 if choice.interleave_layout == "bytes32" else 16
     shown = {name: value for name, value in choice.arguments().items() if value is not None}
     return {
         "kind": "im2col" if choice.is_im2col else "tiled",
         "shape": subject.shape if isinstance(subject, TensorMap) else view.shape,
         "strides": strides,
         "dtype": dtype,
-        "address": ADDRESS + at % ADDRESS_UNIT if is_of_host else at,
+        "address": ADDRESS + at % alignment if is_of_host else at,
         **shown,
         "coords": choice.coords,
         "im2col_offsets": choice.im2col_offsets,

@@ -305,7 +305,8 @@ def _plain(value: Any) -> Any:
 
 def front_end() -> str:
     """Return the JavaScript module: the linking of the figures, and the explorer's own."""
-    return script_source("linked.js") + "\n" + (HERE / "explorer.js").read_text(encoding="utf-8")
+    own = ((HERE / name).read_text(encoding="utf-8") for name in ("controls.js", "explorer.js"))
+    return "\n".join([script_source("linked.js"), *own])
 
 
 def style_sheet() -> str:
