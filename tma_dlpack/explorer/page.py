@@ -47,7 +47,8 @@ ABOUT_WAITING = (
 START = """
 const state = location.hash.length > 1 ? location.hash : globalThis.tmaState || FIRST_STATE;
 const keepsAddress = location.protocol !== "about:" && location.protocol !== "data:";
-widget.render({ model: new Host(state, { keepsAddress }), el: document.getElementById("explorer") });
+const el = document.getElementById("explorer");
+widget.render({ model: new Host(state, { keepsAddress }), el });
 """
 ADDRESS = 1 << 32  # stands for that of a tensor in host memory
 #: What pictures.js draws beyond the figures' styles.

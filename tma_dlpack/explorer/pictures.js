@@ -248,7 +248,7 @@ function frame(sheet, tile, name, lines, dh, dw) {
     if (d < 0) return [0, 1];
     const [least, most] = tile.startBox[d], taken = lines.map((l) => l.position[d]), moved = tile.offsetOf[d];
     const first = Math.min(0, least, least + moved, ...taken), last = Math.max(tile.shape[d] - 1, most, most + moved, ...taken);
-    const room = d === dw ? Math.max(8, Math.floor((sheet.width - 70) / 20)) : 16;
+    const room = d === dw ? Math.max(8, Math.floor((sheet.width - 70) / 15)) : 16;
     const begin = last - first < room ? first : clamp(taken[0] - Math.floor(room / 4), first, last - room + 1);
     return [begin, Math.min(last + 1, begin + room)];
   });

@@ -282,6 +282,11 @@ class Explorer:
 
     _repr_html_ = still
 
+    def _display_(self) -> Any:
+        """Return what marimo shows: the live widget."""
+        panel = self.panel
+        return panel.widget if panel else importlib.import_module("marimo").Html(self.still())
+
     def _ipython_display_(self) -> None:
         """Show the live widget, and beside it a still picture for a saved notebook."""
         from IPython.display import display
