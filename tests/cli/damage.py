@@ -229,21 +229,28 @@ DAMAGES: tuple[Damage, ...] = (
 # -- several printouts ----------------------------------------------------------------------------
 
 
-def interleaved(texts: list[str], rnd: Dice) -> str:
-    """Take pieces of several texts by turns: lines, runs of lines, or words."""
-    if rnd.random() < 0.3:
-        parts = [re.findall(r"\n|[A-Za-z_][\w ]*:? *|[(),]|[^\s(),]+| +", t) for t in texts]
-        lengths = [1, 2, 3, 6, 20, 40]
-    else:
-        parts = [t.splitlines(keepends=True) for t in texts]
-        lengths = rnd.choice(([1], [1, 1, 2, 3], [1, 4, 9, 14]))
-    woven: list[str] = []
+def in_words(text: str) -> list[str]:
+    """Return the pieces that a process writes at once, as C++ streams do."""
+    return re.findall(r"\n|[A-Za-z_][\w ]*:? *|[(),]|[^\s(),]+| +", text)
+
+
+def woven(parts: list[list[str]], lengths: list[int], rnd: random.Random) -> str:
+    """Take pieces of several texts by turns."""
+    taken: list[str] = []
     while any(parts):
         part = rnd.choice([p for p in parts if p])
         count = rnd.choice(lengths)
-        woven += part[:count]
+        taken += part[:count]
         del part[:count]
-    return "".join(woven)
+    return "".join(taken)
+
+
+def interleaved(texts: list[str], rnd: Dice) -> str:
+    """Take pieces of several texts by turns: lines, runs of lines, or words."""
+    if rnd.random() < 0.3:
+        return woven([*map(in_words, texts)], [1, 2, 3, 6, 20, 40], rnd)
+    lines = [t.splitlines(keepends=True) for t in texts]
+    return woven(lines, rnd.choice(([1], [1, 1, 2, 3], [1, 4, 9, 14])), rnd)
 
 
 def printed(rnd: Dice) -> tuple[str, Encode]:

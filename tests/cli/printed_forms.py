@@ -10,6 +10,22 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any
 
+import tma_dlpack as tma
+
+#: The driver's arguments, in its order.
+ORDER = (
+    "data_type",
+    "rank",
+    "global_address",
+    "global_dim",
+    "global_strides",
+    "box_dim",
+    "element_strides",
+    "interleave",
+    "swizzle",
+    "l2_promotion",
+    "oob_fill",
+)
 SIZES = {0: 1, 1: 2, 2: 4, 3: 4, 4: 8, 5: 8, 6: 2, 7: 4, 8: 8, 9: 2, 10: 4, 11: 4, 12: 4}
 NAMES = [
     "UINT8",
@@ -62,6 +78,16 @@ class Encode:
 
 
 GOOD = Encode(9, 0x7F3B_8A00_0000, (4096, 128), (8192,), (64, 128), swizzle=3, l2_promotion=2)
+
+
+def driver_says(e: Encode, target: str = "sm_90") -> list[str]:
+    """Return the rules that the driver's mirror finds broken by the same arguments."""
+    arguments = (getattr(e, name) for name in ORDER)
+    try:
+        tma.driver_encode_tiled(*arguments, target=target, encoder="model")
+    except tma.TmaPreconditionError as error:
+        return [v.rule for v in error.violations]
+    return []
 
 
 def five(values: tuple[int, ...], padding: int) -> tuple[int, ...]:
@@ -333,21 +359,7 @@ A_desc_globalStride + 1, A_desc_boxDim, A_desc_elementStrides, A_desc_interleave
 """
 
 
-_ALL = frozenset(
-    [
-        "data_type",
-        "rank",
-        "global_address",
-        "global_dim",
-        "global_strides",
-        "box_dim",
-        "element_strides",
-        "interleave",
-        "swizzle",
-        "l2_promotion",
-        "oob_fill",
-    ]
-)
+_ALL = frozenset(ORDER)
 _OPTIONS = frozenset({"interleave", "l2_promotion", "oob_fill"})
 
 #: Each printer, and what of an encode it shows.

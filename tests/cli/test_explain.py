@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import random
-import re
 import signal
 
 import pytest
+from damage import in_words, woven
 from hypothesis import example, given
 from hypothesis import strategies as st
 from printed_forms import (
@@ -19,6 +19,7 @@ from printed_forms import (
     cutlass,
     deepgemm,
     driver_lines,
+    driver_says,
     five,
     header,
     host_source,
@@ -32,7 +33,6 @@ from printed_forms import (
 )
 
 import tma_dlpack as tma
-from tma_dlpack.checks import RULES
 from tma_dlpack.cli.explain.results import RESULTS, STICKY, results_of
 from tma_dlpack.cli.explain.sentences import LIMITS, SENTENCES
 from tma_dlpack.cli.explain.words import FORMS
@@ -45,29 +45,6 @@ def rules(found: tma.Explanation) -> list[list[str]]:
 
 def notes(found: tma.Explanation) -> str:
     return "\n".join(found.notes)
-
-
-def driver_says(e: Encode, target: str = "sm_90") -> list[str]:
-    """Give the rules that the driver's mirror finds broken by the same arguments."""
-    try:
-        tma.driver_encode_tiled(
-            e.data_type,
-            e.rank,
-            e.global_address,
-            e.global_dim,
-            e.global_strides,
-            e.box_dim,
-            e.element_strides,
-            e.interleave,
-            e.swizzle,
-            e.l2_promotion,
-            e.oob_fill,
-            target=target,
-            encoder="model",
-        )
-    except tma.TmaPreconditionError as error:
-        return [v.rule for v in error.violations]
-    return []
 
 
 # -- what is printed is read ----------------------------------------------------------------------
@@ -567,17 +544,6 @@ def test_a_block_far_from_a_torn_one_is_read():
     assert "lines 1-14" in notes(found)
 
 
-def _woven(parts: list[list[str]], lengths: list[int], rnd: random.Random) -> str:
-    """Take pieces of several texts by turns."""
-    woven: list[str] = []
-    while any(parts):
-        part = rnd.choice([p for p in parts if p])
-        count = rnd.choice(lengths)
-        woven += part[:count]
-        del part[:count]
-    return "".join(woven)
-
-
 @pytest.mark.parametrize("pieces", ["words", "lines", "runs of lines"])
 def test_numbers_of_different_processes_are_never_put_together(pieces):
     """Weave several printouts; what is read, if anything, is one of them."""
@@ -590,11 +556,10 @@ def test_numbers_of_different_processes_are_never_put_together(pieces):
         rnd = random.Random(seed)
         texts = [cutlass(e, 700) * rnd.choice([1, 2]) for e in rnd.sample(encodes, 2)]
         if pieces == "words":
-            parts = [re.findall(r"\n|[A-Za-z_][\w ]*:? *|[(),]|[^\s(),]+| +", t) for t in texts]
-            text = _woven(parts, [1, 1, 2, 3, 6, 20, 40], rnd)
+            text = woven([*map(in_words, texts)], [1, 1, 2, 3, 6, 20, 40], rnd)
         else:
             lines = [t.splitlines(keepends=True) for t in texts]
-            text = _woven(lines, [1, 1, 2, 3] if pieces == "lines" else [1, 4, 9, 14], rnd)
+            text = woven(lines, [1, 1, 2, 3] if pieces == "lines" else [1, 4, 9, 14], rnd)
         for read in tma.explain(text).requests:
             shown = dict(read.shown())
             assert any(
@@ -800,8 +765,7 @@ def test_every_check_of_the_table_has_a_sample_and_names_a_rule_that_exists():
     )
     assert [s for s in SENTENCES if not s.pattern.search(said)] == []
     assert LIMITS.keys() == {rule for rule, _ in SAID}
-    of_instructions = {"GATHER4", "SCATTER4", "GATHER4_TARGET"}  # no encode asks these
-    assert LIMITS.keys() <= {rule.id for rule in RULES} | of_instructions
+    assert LIMITS.keys() <= {rule.id for rule in tma.rules()}
 
 
 def test_a_check_beside_printed_arguments_is_a_note():

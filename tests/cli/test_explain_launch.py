@@ -128,6 +128,7 @@ def test_a_line_of_a_checked_build_is_a_report_with_a_fix():
         "bytes past a multiple of 128"
     )
     assert violation.limit == "align it to 128 bytes"
+    assert [rule.id for rule in tma.rules(violation.rule)] == ["DEVICE_CHECK"]
     assert violation.fix.startswith("in kernel.cu:42: align it")
 
 

@@ -359,6 +359,14 @@ def test_a_refusal_names_the_values_that_the_rule_read_and_the_nearest_legal_one
     assert checked["fixed"]["box_sizes"] == [64, 64]
 
 
+def test_no_repair_gives_the_values_another_meaning(page):
+    words = ROWS | {"dtype": "uint16", "oobfill": "nan"}
+    (violation,) = page.evaluate("(r) => tmaModel.check(r).violations", words)
+    assert (violation["rule"], violation["fix"]) == ("OOB_NAN", "use oobfill = 'none'")
+    (violation,) = page.evaluate("(r) => tmaModel.check(r).violations", ROWS | {"dtype": "int8"})
+    assert (violation["rule"], violation["fix"]) == ("DTYPE", "use data_type = 'UINT8'")
+
+
 def test_a_word_that_no_menu_has_is_refused_with_the_words_that_it_has(page):
     rows = {"shape": [64, 64], "dtype": "float16", "box_sizes": [8, 64], "swizzle": "bytes23"}
     (violation,) = page.evaluate("(r) => tmaModel.check(r)", rows)["violations"]

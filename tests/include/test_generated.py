@@ -66,6 +66,13 @@ def test_a_predicate_outside_of_the_subset_is_refused(generator):
         generator.in_c("nonsense == 0")
 
 
+def test_a_remainder_by_a_power_of_two_is_a_mask_in_c_and_stays_one_in_javascript(generator):
+    # where `&` would cut a number of more than 32 bits
+    assert generator.in_c("address % 16 == 0") == "((c->address & (16 - 1)) == 0)"
+    assert generator.in_javascript("address % 16 == 0") == "((c.address % 16) === 0)"
+    assert generator.in_javascript("int32(rank) > MAX_RANK") == "((c.rank | 0) > K.MAX_RANK)"
+
+
 def test_both_languages_have_the_same_number_of_the_tables():
     of = library().abi
     of.restype = ctypes.c_uint32

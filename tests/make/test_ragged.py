@@ -42,6 +42,18 @@ def test_a_tile_of_a_slice_is_the_tile_of_the_numpy_slice(case):
     np.testing.assert_array_equal(tile, expected_tile(case.slice_of(x), case.box, case.coords))
 
 
+@pytest.mark.parametrize("data_type", ["UINT8", "16U4_ALIGN8B", "16U4_ALIGN16B", "16U6_ALIGN16B"])
+def test_a_tile_of_a_slice_of_packed_values_is_the_tile_of_the_numpy_slice(data_type):
+    x, box = numbered((27, 192), np.uint8), (8, 128)
+    options = {"data_type": data_type, "target": "sm_100"}
+    tensor_map = tma.make_tma_descriptor(x, box, ragged=0, **options)
+    tile = tma.load_tile(tensor_map, ragged_coords(tensor_map, 5, 9, (2, 0)))
+    ordinary = tma.make_tma_descriptor(x[5:14], box, **options)
+    np.testing.assert_array_equal(tile.array[0, 0], tma.load_tile(ordinary, (2, 0)).array)
+    assert not tile.filled[0, 0, :7].any()
+    assert tile.filled[0, 0, 7:].all()
+
+
 @examples(300)
 @given(CASES, st.sampled_from(["store", "add"]))
 def test_a_store_or_reduction_changes_the_slice_alone(case, change):

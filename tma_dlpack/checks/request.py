@@ -296,9 +296,14 @@ def _split(a: EncodeArguments, span: int) -> EncodeArguments:
     )
 
 
+def ragged_wrap_bytes(element_bits: int) -> int:
+    """Return a stride that wraps: times 2^30 it is 0 modulo 2^64, for packed types too."""
+    return RAGGED_STRIDE_END * max(8, element_bits) // 8
+
+
 def _ragged(a: EncodeArguments, dim: int) -> EncodeArguments:
     """Add the two dimensions whose strides sum to 2^34 elements; `make.ragged` says why."""
-    stride, wrap = a.global_strides[dim - 1], RAGGED_STRIDE_END * a.type_row.element_bits // 8
+    stride, wrap = a.global_strides[dim - 1], ragged_wrap_bytes(a.type_row.element_bits)
     extents = list(a.global_dim)
     extents[dim] = RAGGED_EXTENT
     return dataclasses.replace(

@@ -33,6 +33,8 @@ from tma_dlpack.verification.suggestions import suggest_view
 
 AddOptions = Callable[[argparse.ArgumentParser], None]
 Run = Callable[[argparse.Namespace], int]
+#: Name, what it does, the function that adds its options, the function that runs it.
+VERBS: list[tuple[str, str, AddOptions, Run]] = []
 
 EXIT_OK, EXIT_REFUSED, EXIT_NOTHING = 0, 1, 2
 EXIT_STATUS = "exit status: 0 accepted; 1 refused; 2 nothing could be read, or wrong use"
@@ -86,12 +88,23 @@ def _no_options(verb: argparse.ArgumentParser) -> None:
     """Take no options."""
 
 
+def _command(about: str, add_options: AddOptions = _no_options) -> Callable[[Run], Run]:
+    """Add a function to the commands, by its name."""
+
+    def added(run: Run) -> Run:
+        VERBS.append((run.__name__[1:], about, add_options, run))
+        return run
+
+    return added
+
+
 def _file(word: str) -> Path:
     if not word:
         raise argparse.ArgumentTypeError("the name of the file is empty")
     return Path(word)
 
 
+@_command("make a map, copy a tile, see a refusal; needs no GPU")
 def _demo(options: argparse.Namespace) -> int:
     x = np.arange(128 * 64, dtype=np.float16).reshape(128, 64)
     _say('tm = tma.make_tma_descriptor(x, box_sizes=(16, 64), swizzle="bytes128")')
@@ -128,6 +141,7 @@ def _check_options(verb: argparse.ArgumentParser) -> None:
     add_json(verb)
 
 
+@_command("check the arguments for a tensor given by shape and dtype", _check_options)
 def _check(options: argparse.Namespace) -> int:
     kind, request = described.request(options)
     report = build.check_view(kind, described.view(options), request)
@@ -160,6 +174,7 @@ def _draw_options(verb: argparse.ArgumentParser) -> None:
     )
 
 
+@_command("draw the map or a tile, as SVG or as text", _draw_options)
 def _draw(options: argparse.Namespace) -> int:
     kind, request = described.request(options)
     tensor_map = build.make_view(kind, described.view(options), request)
@@ -185,6 +200,7 @@ def _explore_options(verb: argparse.ArgumentParser) -> None:
     )
 
 
+@_command("open the explorer in the browser, or write it to a file", _explore_options)
 def _explore(options: argparse.Namespace) -> int:
     page = explorer_page(described.page_state(options))
     if options.out:
@@ -217,6 +233,7 @@ def _suggest_options(verb: argparse.ArgumentParser) -> None:
     add_json(verb)
 
 
+@_command("suggest boxes and swizzles for a tile and its reader, best first", _suggest_options)
 def _suggest(options: argparse.Namespace) -> int:
     given = {"data_type": options.data_type, "target": options.target}
     found = suggest_view(
@@ -247,6 +264,7 @@ def _decode_options(verb: argparse.ArgumentParser) -> None:
     add_json(verb)
 
 
+@_command("print the fields of the 128 bytes of a map", _decode_options)
 def _decode(options: argparse.Namespace) -> int:
     tensor_map = tma.TensorMap.from_bytes(hexdump.map_bytes(options.map), options.target)
     words = [str(tensor_map), *text.hex_lines(bytes(tensor_map))]
@@ -263,6 +281,7 @@ def _verify_options(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--target", help="compare what was read with this target; default: its own")
 
 
+@_command("compare this package with the driver and GPU of this machine", _verify_options)
 def _verify(options: argparse.Namespace) -> int:
     if options.read is not None:
         from tma_dlpack.verification import learning
@@ -279,6 +298,7 @@ def _rules_options(verb: argparse.ArgumentParser) -> None:
     add_json(verb)
 
 
+@_command("list every rule: what it requires, why, and who refuses", _rules_options)
 def _rules(options: argparse.Namespace) -> int:
     found = [rule for rule_id in options.ids for rule in tma.rules(rule_id)] or tma.rules()
     show(options, found, "\n\n".join(map(str, found)))
@@ -302,6 +322,7 @@ def _explain_options(verb: argparse.ArgumentParser) -> None:
     add_json(verb)
 
 
+@_command("find what is wrong with the printed arguments of a failed encode", _explain_options)
 def _explain(options: argparse.Namespace) -> int:
     content = sys.stdin.buffer.read() if options.file == "-" else Path(options.file).read_bytes()
     dumped = len(content) == MAP_BYTES and (b"\0" in content or not content.isascii())
@@ -324,6 +345,7 @@ def _trace_options(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("program", nargs=argparse.REMAINDER, help="the program and its arguments")
 
 
+@_command("run any program and list every tensor map that it makes", _trace_options)
 def _trace(options: argparse.Namespace) -> int:
     """Exit with the program's status."""
     words = options.program[options.program[:1] == ["--"] :]
@@ -340,69 +362,14 @@ def _trace(options: argparse.Namespace) -> int:
     return status
 
 
+@_command("print the folder of the C and C++ headers")
 def _include(options: argparse.Namespace) -> int:
     print(tma.get_include())
     return EXIT_OK
 
 
+@_command("list what is installed, and whether the driver or the model encodes", add_json)
 def _doctor(options: argparse.Namespace) -> int:
     facts = doctor.facts()
     show(options, facts, doctor.report(facts))
     return EXIT_OK
-
-
-#: Name, what it does, the function that adds its options, the function that runs it.
-VERBS: tuple[tuple[str, str, AddOptions, Run], ...] = (
-    ("demo", "make a map, copy a tile, see a refusal; needs no GPU", _no_options, _demo),
-    (
-        "check",
-        "check the arguments for a tensor given by shape and dtype",
-        _check_options,
-        _check,
-    ),
-    ("draw", "draw the map or a tile, as SVG or as text", _draw_options, _draw),
-    (
-        "explore",
-        "open the explorer in the browser, or write it to a file",
-        _explore_options,
-        _explore,
-    ),
-    (
-        "suggest",
-        "suggest boxes and swizzles for a tile and its reader, best first",
-        _suggest_options,
-        _suggest,
-    ),
-    ("decode", "print the fields of the 128 bytes of a map", _decode_options, _decode),
-    (
-        "verify",
-        "compare this package with the driver and GPU of this machine",
-        _verify_options,
-        _verify,
-    ),
-    (
-        "rules",
-        "list every rule: what it requires, why, and who refuses",
-        _rules_options,
-        _rules,
-    ),
-    (
-        "explain",
-        "find what is wrong with the printed arguments of a failed encode",
-        _explain_options,
-        _explain,
-    ),
-    (
-        "trace",
-        "run any program and list every tensor map that it makes",
-        _trace_options,
-        _trace,
-    ),
-    ("include", "print the folder of the C and C++ headers", _no_options, _include),
-    (
-        "doctor",
-        "list what is installed, and whether the driver or the model encodes",
-        add_json,
-        _doctor,
-    ),
-)

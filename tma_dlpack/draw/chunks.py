@@ -14,7 +14,7 @@ from tma_dlpack.copies.request import CopyRequest, load_request
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.figure import MAKE_ONE, require
 from tma_dlpack.draw.grid import Cell
-from tma_dlpack.geometry import IntArray
+from tma_dlpack.geometry import CHUNK_BYTES, IntArray
 from tma_dlpack.tables.arguments import EncodeArguments, reverse
 from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tables.errors import TmaUnsupportedError
@@ -22,7 +22,6 @@ from tma_dlpack.tensor_map.map import TensorMap
 
 BANK_BYTES, BANKS = 4, 32
 LINE_BYTES = BANK_BYTES * BANKS
-CHUNK_BYTES = 16
 CHUNKS = LINE_BYTES // CHUNK_BYTES
 MAX_LINES = 24  # of 128 bytes, drawn per layout
 LEAST_BLOCK_BYTES = 1024

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tma_dlpack.copies.tile import Tile
-from tma_dlpack.draw.chunks import CHUNK_BYTES, CHUNKS, Chunk, drawn_chunks, request_of
+from tma_dlpack.draw.chunks import CHUNKS, Chunk, drawn_chunks, request_of
 from tma_dlpack.draw.figure import Figure
 from tma_dlpack.draw.grid import Cell, Grid, Scene, lay_out, words
 from tma_dlpack.draw.svg import STILL
+from tma_dlpack.geometry import CHUNK_BYTES
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap

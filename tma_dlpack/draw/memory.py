@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tma_dlpack.copies.tile import Tile
-from tma_dlpack.draw.chunks import CHUNK_BYTES, CHUNKS, Block, Chunk, request_of, smem_contents
+from tma_dlpack.draw.chunks import CHUNKS, Block, Chunk, request_of, smem_contents
 from tma_dlpack.draw.figure import Figure
 from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, words
+from tma_dlpack.geometry import CHUNK_BYTES
 from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tables.public import opaque

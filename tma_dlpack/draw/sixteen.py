@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tma_dlpack.dlpack import as_tensor_view
-from tma_dlpack.draw.chunks import CHUNK_BYTES
 from tma_dlpack.draw.figure import Figure
 from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out
+from tma_dlpack.geometry import CHUNK_BYTES
 from tma_dlpack.tables.coerce import integers_of, shown
 from tma_dlpack.tables.errors import TmaUnsupportedError, refusal
 from tma_dlpack.tables.public import opaque

@@ -65,10 +65,8 @@ const tmaCheck = (() => {
 
   /** The row-major index of the entry that a rule is about; null for the whole argument. */
   function indexOf(rule, entry, a, name) {
-    if (!LISTS.hasOwnProperty(name) && !["shape", "strides"].includes(name)) return null;
-    if (entry < 0) {
-      return rule.fields.some((field) => INNER.includes(field)) ? a.rank - 1 : null;
-    }
+    if (!(name in LISTS) && !["shape", "strides"].includes(name)) return null;
+    if (entry < 0) return rule.fields.some((f) => INNER.includes(f)) ? a.rank - 1 : null;
     if (name.startsWith("pixel_box")) return a.rank - 3 - entry;
     const first = rule.each.startsWith("s") ? (a.interleave ? 0 : 1) : 0;
     return a.rank - 1 - first - entry;
@@ -194,9 +192,11 @@ const tmaCheck = (() => {
     const a = read(request), before = keysOf(request), key = `${row} ${entry}`;
     const own = [rule.on].flat().map((name) => controlOf(name, request));
     if (own.includes("dtype")) own.push("data_type"); // which carries the same bits
+    const kept = ["target", "split_inner", "ragged", ...own];
+    if (!a.row.is_packed) kept.push("data_type"); // another would give the values another meaning
     const others = (rule.reads ?? [])
       .map((name) => controlOf(name, request))
-      .filter((name) => !own.includes(name) && !["target", "split_inner", "ragged"].includes(name));
+      .filter((name) => !kept.includes(name));
     const isSame = (k) => { // a rule on the same entry
       const [row2, entry2] = k.split(" ").map(Number);
       const on = [T.RULES[row2].on].flat()[0];
@@ -220,7 +220,7 @@ const tmaCheck = (() => {
 
   /** The nearest accepted value of one argument, as {name: value}; null if there is none. */
   function changeOf(request, a, name, index, isAccepted) {
-    const list = LISTS[name] === undefined ? null : valueOf(request, name);
+    const list = name in LISTS ? valueOf(request, name) : null;
     const count = name.startsWith("pixel_box") ? a.rank - 2 : a.rank;
     if (list && list.length !== count) {
       const kept = list.slice(Math.max(0, list.length - count));

@@ -261,7 +261,8 @@ const tmaRequest = (() => {
     }
     const ragged = raggedDim(a); // the dimensions inside stay where they are
     if (ragged >= 1) {
-      const stride = a.global_strides[ragged - 1], wrap = (K.RAGGED_STRIDE_END * bits) / 8;
+      const stride = a.global_strides[ragged - 1];
+      const wrap = (K.RAGGED_STRIDE_END * Math.max(8, bits)) / 8;
       a.global_dim = [...a.global_dim, K.RAGGED_EXTRA_EXTENT, K.RAGGED_EXTRA_EXTENT];
       a.global_dim[ragged] = K.RAGGED_EXTENT;
       a.global_strides = [...a.global_strides, stride, wrap - stride];

@@ -112,7 +112,7 @@ function judge(c, asked) {
 }
 
 return {
-  ABI: 0x419b39b6,
+  ABI: 0x51ce2227,
   K,
   judge,
   // What a GPU can do, by its compute capability.

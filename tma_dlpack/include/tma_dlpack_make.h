@@ -496,7 +496,8 @@ static inline void tma_dlpack_extend(TmaDlpackDescribed *c) {
     c->global_dim[0] = c->box_dim[0] = span;
   }
   if (c->is_ragged) {
-    int64_t stride = c->ragged_stride_bits, wrap = TMA_DLPACK_RAGGED_STRIDE_END * c->element_bits;
+    int64_t wrapping_bits = c->element_bits < 8 ? 8 : c->element_bits; /* times 2^64, of packed types too */
+    int64_t stride = c->ragged_stride_bits, wrap = TMA_DLPACK_RAGGED_STRIDE_END * wrapping_bits;
     c->global_dim[c->ragged_dim] = TMA_DLPACK_RAGGED_EXTENT;
     tma_dlpack_add_dimension(c, TMA_DLPACK_RAGGED_EXTRA_EXTENT, stride, 1);
     tma_dlpack_add_dimension(c, TMA_DLPACK_RAGGED_EXTRA_EXTENT, wrap - stride, 1);

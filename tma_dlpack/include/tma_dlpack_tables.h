@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 /* Changes with the struct and the rows. */
-#define TMA_DLPACK_TABLES_ABI 0x419b39b6u
+#define TMA_DLPACK_TABLES_ABI 0x51ce2227u
 
 #define TMA_DLPACK_TILED 0
 #define TMA_DLPACK_IM2COL 1
@@ -59,13 +59,13 @@ typedef struct {
   int64_t packed_unit; /* column of the data type */
   int64_t type_interleaves; /* column of the data type */
   int64_t type_swizzles; /* column of the data type */
-  int64_t passes_nan; /* whether libcu++ leaves the fill to the driver: float8 and float4 tensors */
+  int64_t passes_nan; /* whether libcu++ leaves the fill to the driver: of float8 and float4 */
   int64_t interleave; /* TmaInterleaveLayout */
   int64_t swizzle; /* TmaSwizzle */
   int64_t l2_promotion; /* TmaL2FetchSize */
   int64_t oob_fill; /* TmaOobFill */
   int64_t mode; /* TensorMapIm2ColWideMode */
-  int64_t alignment_bytes; /* what the address and every stride must be a multiple of */
+  int64_t alignment_bytes; /* of the address and of every stride */
   int64_t inner_stride; /* of dimension 0, in elements */
   int64_t row_bits; /* that the tensor spans along dimension 0 */
   int64_t global_dim[5]; /* extents, in values of the data type */
@@ -76,11 +76,11 @@ typedef struct {
   int64_t inner_box; /* box_dim[0], a span if split, or the channels of an im2col map */
   int64_t inner_box_bits; /* bits of inner_box */
   int64_t box_bits; /* bits of the whole box, or of the column */
-  int64_t floor_box_bits; /* the same as the driver counts it: each box // element stride */
+  int64_t floor_box_bits; /* the same of box // element stride */
   int64_t span_bits; /* one row of the swizzle pattern; 0 without swizzle */
-  int64_t elem_stride_count; /* entries of the element strides that were given; the rank if none */
+  int64_t elem_stride_count; /* entries that were given; the rank if none */
   int64_t element_strides[5]; /* steps along each dimension */
-  int64_t ignores_inner_step; /* whether the innermost element stride is ignored */
+  int64_t ignores_inner_step; /* whether the innermost of them is ignored */
   int64_t lower_count; /* entries of the lower corner that were given */
   int64_t upper_count; /* entries of the upper corner that were given */
   int64_t lower[3]; /* lower corner of an im2col map */
@@ -90,7 +90,7 @@ typedef struct {
   int64_t pixels; /* per column */
   int64_t is_split; /* whether split_inner= is given */
   int64_t has_swizzle; /* whether swizzle= is given */
-  int64_t span_values; /* elements of one span of the swizzle, of 16 bytes without one; 0 if not split */
+  int64_t span_values; /* elements of a span, or of 16 bytes; 0 if not split */
   int64_t is_ragged; /* whether ragged= is given */
   int64_t ragged_dim; /* the dimension that it names; -1 where there is none */
   int64_t ragged_stride_bits; /* stride of that dimension */

@@ -9,6 +9,7 @@ elements:
     first extra        0x7fff0000  S           offset + size
     the ragged one     2^30        S           2^30 - size + row
 
+(For values smaller than a byte, 2^34 bytes - S: times 2^30 it must be 2^64 bytes.)
 The sum of coordinate x stride is (offset + row) x S + 2^64 elements: row `offset + row` of the
 tensor. For a row at or past `size`, the ragged coordinate is at or past 2^30 and so out of bounds:
 filled by a load, skipped by a store.
@@ -22,11 +23,13 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, SupportsIndex
 
+from tma_dlpack.checks.request import ragged_wrap_bytes
 from tma_dlpack.make.split import described, span_coords
+from tma_dlpack.tables.arguments import reverse
 from tma_dlpack.tables.coerce import integer_of, integers_of, shown, type_name
 from tma_dlpack.tables.enums import Ints, Tensor
 from tma_dlpack.tables.errors import TmaPreconditionError, Violation, refusal
-from tma_dlpack.tables.limits import RAGGED_EXTENT, RAGGED_EXTRA_EXTENT, RAGGED_STRIDE_END
+from tma_dlpack.tables.limits import RAGGED_EXTENT, RAGGED_EXTRA_EXTENT
 from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap
 
@@ -173,12 +176,13 @@ def _ragged_dim_of(tensor_map: object) -> int:
     elif tensor_map.ragged is not None:
         return tensor_map.ragged
     elif tensor_map.kind == "tiled" and tensor_map.rank > EXTRA_DIMENSIONS:
-        shape, strides = tensor_map.shape, tensor_map.strides
-        wraps = strides[0] + strides[1] == RAGGED_STRIDE_END
+        shape, strides = tensor_map.shape, reverse(tensor_map.global_strides)
+        wrap = ragged_wrap_bytes(tensor_map.arguments.type_row.element_bits)
         for d in range(EXTRA_DIMENSIONS, tensor_map.rank - 1):
-            if wraps and shape[d] == RAGGED_EXTENT and strides[d] == strides[1]:
+            wraps = strides[0] + strides[1] == wrap and strides[d] == strides[1]
+            if wraps and shape[d] == RAGGED_EXTENT:
                 return d - EXTRA_DIMENSIONS
-        found = f"tensor_map has shape {shape} and strides {strides}"
+        found = f"tensor_map has shape {shape} and global_strides {strides[::-1]}"
     else:
         found = f"tensor_map is {tensor_map.kind} of rank {tensor_map.rank}"
     fix = "make it with tma.make_tma_descriptor(x, box_sizes, ragged=0)"

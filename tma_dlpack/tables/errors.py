@@ -60,23 +60,23 @@ class Finding:
     source: str
 
     def __str__(self) -> str:
-        fix = f"  fix: {self.fix}"  # on one line, to copy; only lists of choices are wrapped
+        fix = f"fix: {self.fix}"  # on one line, to copy; only lists of choices are wrapped
         return "\n".join(
             (
                 f"{self.found}; {self.limit}",
-                wrapped(fix) if self.rule == "ARGUMENT" else fix,
+                wrapped(fix, "  ") if self.rule == "ARGUMENT" else f"  {fix}",
                 f"  rule: {self.rule}",
             )
         )
 
 
-def wrapped(line: str, first: str = "", further: str = "    ") -> str:
-    """Return a line as lines of at most 100 columns, indented by `first` and `further`."""
+def wrapped(line: str, indent: str = "") -> str:
+    """Return a line as lines of at most 100 columns; those that follow are indented by two more."""
     return textwrap.fill(
         line,
         COLUMNS,
-        initial_indent=first,
-        subsequent_indent=further,
+        initial_indent=indent,
+        subsequent_indent=indent + "  ",
         break_long_words=False,
         break_on_hyphens=False,
     )

@@ -33,7 +33,7 @@ def map_text(tensor_map: MapAttributes, advice: Iterable[Advice] = ()) -> str:
         *([f"read from bytes by a layout {DERIVED}"] if tensor_map.is_derived else []),
     ]
     rows = [("row-major", "", "innermost first", ""), *map_rows(tensor_map)]
-    further = [wrapped(line, further="  ") for line in remarks(tensor_map, advice)]
+    further = [wrapped(line) for line in remarks(tensor_map, advice)]
     return "\n".join([*head, *_columns(rows), *further])
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from tma_dlpack import geometry
 from tma_dlpack.copies.memory import reach_bytes
 from tma_dlpack.copies.reductions import REDUCTIONS
-from tma_dlpack.copies.request import MAX_OFFSET
+from tma_dlpack.copies.request import MAX_COORD, MAX_OFFSET
 from tma_dlpack.geometry import CHUNK_BYTES
 from tma_dlpack.tables.arguments import CORNERS, EncodeArguments, MapKind
 from tma_dlpack.tables.dtypes import DATA_TYPES
@@ -32,7 +32,6 @@ ARENA_BYTES = 1 << 19
 _BUDGETS = (1 << 10, 1 << 12, 1 << 14, 1 << 16, 220_000)
 _ORDINARY = tuple(TensorMapDataType)[:13]
 _MAX_SMEM_OFFSET = 2048
-_MAX_COORD = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +81,10 @@ def start_at_limits(
     coords = []
     for d, dim in enumerate(args.global_dim):
         box = args.box_dim[d] if args.box_dim else 8
-        ends = (0, 0, dim - 1, dim, -1, -box, dim - box, _MAX_COORD, ~_MAX_COORD)
-        inside = rng.randint(~_MAX_COORD, _MAX_COORD)
-        coords.append(rng.choice((*ends, _MAX_COORD - rng.randint(0, 300), inside)))
-    coords = [min(max(c, ~_MAX_COORD), _MAX_COORD) for c in coords]
+        ends = (0, 0, dim - 1, dim, -1, -box, dim - box, MAX_COORD, ~MAX_COORD)
+        inside = rng.randint(~MAX_COORD, MAX_COORD)
+        coords.append(rng.choice((*ends, MAX_COORD - rng.randint(0, 300), inside)))
+    coords = [min(max(c, ~MAX_COORD), MAX_COORD) for c in coords]
     if not args.interleave:
         coords[0] = _on_16_bytes(coords[0], args)
     if args.kind == "tiled":

@@ -147,7 +147,7 @@ class Suggestions(Sequence[Suggestion]):
 
 
 def _bullet(reason: str) -> str:
-    return wrapped(reason, "  - ")
+    return wrapped(f"- {reason}", "  ")
 
 
 @opaque

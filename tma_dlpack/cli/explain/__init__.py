@@ -1,9 +1,9 @@
 """`explain`: read the output of a program whose encode or launch failed, and check it.
 
-Read, judge, word: `read` splits a log by process and gathers lines ``name = value`` into blocks,
-with the tables of `words`; `printed` turns a block into the driver's arguments; `judge` checks them
-against the rules. `sentences` recognises projects' own error messages, `results` the driver's
-results, and what is seen after a launch.
+Read, judge, word: `normal` writes a text one way, `read` gathers its lines ``name = value`` in
+blocks, with the tables of `words`; `printed` turns a block into the driver's arguments; `judge`
+checks them against the rules. `sentences` recognises projects' own error messages, `results` the
+driver's results, and what is seen after a launch.
 
 A new format: a row in `words.FORMS` (how to recognise its block, and where it differs from the
 driver: order of arrays, units, arguments that it does not print), new spellings beside it, and an
@@ -25,17 +25,18 @@ from tma_dlpack.checks.report import Report
 from tma_dlpack.cli import hexdump
 from tma_dlpack.cli.explain import results, sentences
 from tma_dlpack.cli.explain.judge import judge, judge_call, refused_calls
+from tma_dlpack.cli.explain.normal import Lines, plain, streams_of
 from tma_dlpack.cli.explain.printed import printed_arguments
-from tma_dlpack.cli.explain.read import Block, Lines, blocks_in, plain, streams_of
+from tma_dlpack.cli.explain.read import Block, blocks_in
 from tma_dlpack.cli.explain.words import PrintedArguments, arguments_of
 from tma_dlpack.tables.coerce import bytes_of, counted, shown, text_of
 from tma_dlpack.tables.errors import (
-    COLUMNS,
     Advice,
     Finding,
     TmaError,
     refusal,
     sealed,
+    wrapped,
 )
 from tma_dlpack.tables.limits import MAP_BYTES
 from tma_dlpack.tables.public import opaque, public
@@ -319,16 +320,16 @@ class Explanation:
         return f"{read} {self.target}: {verdict}"
 
     def __str__(self) -> str:
-        lines = [_wrapped(self._head(), "")]
+        lines = [wrapped(self._head())]
         for title, request, report in self._groups():
             lines += ["", title]
             if request.shown():
-                lines.append(_wrapped(str(request), "  "))
+                lines.append(wrapped(str(request), "  "))
             findings: tuple[Finding, ...] = (*report.violations, *report.advice)
             found = [("advice: " if isinstance(f, Advice) else "") + str(f) for f in findings]
             lines.append(textwrap.indent("\n".join([_one_line(report, request), *found]), "  "))
         for note in self.notes:
-            lines += ["", _wrapped(f"note: {note}", "")]
+            lines += ["", wrapped(f"note: {note}")]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -358,14 +359,3 @@ def _one_line(report: Report, request: PrintedArguments) -> str:
     if report.violations:
         return f"refused: {counted(len(report.violations), 'violation')}"
     return _not_shown([request]) or "all arguments are in order: the driver accepts them"
-
-
-def _wrapped(line: str, indent: str) -> str:
-    return textwrap.fill(
-        line,
-        COLUMNS,
-        initial_indent=indent,
-        subsequent_indent=indent + "  ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )

@@ -195,14 +195,14 @@ class _Lists:
     def _could_have(self, name: str, rank: int) -> bool:
         """Return whether a list could be that of a rank: as long, or five with padding."""
         values = self.values[name]
-        padding = self.form.garbage or all(v in (0, 1, None) for v in values[rank:])
+        padding = "garbage" in self.form.flags or all(v in (0, 1, None) for v in values[rank:])
         return len(values) == rank or (len(values) == MAX_RANK >= rank and padding)
 
     def _find_rank(self) -> None:
         """Compare the printed rank with the lists; infer one that is not printed."""
         whole = [n for n in _BY_DIMENSION if n not in self.entries and self.values[n]]
         strides = self.values["global_strides"]
-        trusted = self.form.garbage or not whole
+        trusted = "garbage" in self.form.flags or not whole
         fits = {r: sum(self._could_have(n, r) for n in whole) for r in range(1, MAX_RANK + 1)}
         printed = self.rank
         if printed is not None and (trusted or fits.get(printed) or _varies(self.values, whole)):
@@ -212,7 +212,9 @@ class _Lists:
         self.infers_rank = self.rank is None
         if self.rank is not None:
             return
-        if whole and self.form.garbage:  # which entries are the map's is not known: the first are
+        if (
+            whole and "garbage" in self.form.flags
+        ):  # which entries are the map's is not known: the first are
             self.values = {n: v[: n != "global_strides"] for n, v in self.values.items()}
             return
         if not whole:
@@ -229,7 +231,7 @@ class _Lists:
         """Return a list without entries past the rank; () if it does not fit it."""
         values, shown = self.values[name], self.fields.get(name)
         short = 0 < len(values) < rank
-        whole = name not in self.entries and not self.form.garbage
+        whole = name not in self.entries and "garbage" not in self.form.flags
         closed = short and whole and shown is not None and shown.value.bracket
         fits = short or self._could_have(name, rank)
         if values and (closed or not fits):
@@ -249,13 +251,13 @@ class _Lists:
         if not values:
             return ()
         shown = self.fields.get(name) or next(f for f in self.block.fields if f.argument == name)
-        in_elements = shown.unit == "elements" or (self.form.elements and not shown.unit)
+        in_elements = shown.unit == "elements" or ("elements" in self.form.flags and not shown.unit)
         is_general = self.form is GENERAL and not {*self.block.words} & DRIVERS_OWN
         turned = self._turned(values) if is_general and not shown.unit else None
         if turned is not None:
             values, in_elements = turned
         elif not (is_general and len(values) == rank - 1):
-            leading = self.form.leading or raw or shown.key == CUTE_STRIDES
+            leading = "leading" in self.form.flags or raw or shown.key == CUTE_STRIDES
             kept = self._without_extra(values, rank, leading, in_elements)
             if kept is None or not self._are_all(kept, rank, leading, name, shown):
                 return self._refused(name, f"has {counted(len(values), 'entry')} for rank {rank}")
@@ -294,8 +296,8 @@ class _Lists:
         if len(values) < rank - 1 and name not in self.entries:
             return (not leading and not shown.value.bracket) or len(values) == 1
         rest = values[rank - 1 :]
-        is_padding = self.form.garbage or all(v in (0, None) for v in rest)
-        is_padded = self.form.padded or len(values) > rank
+        is_padding = "garbage" in self.form.flags or all(v in (0, None) for v in rest)
+        is_padded = "padded" in self.form.flags or len(values) > rank
         return not rest or (is_padding and is_padded and len(values) in (MAX_RANK - 1, MAX_RANK))
 
     def _turned(self, strides: Entries) -> tuple[Entries, bool] | None:

@@ -101,8 +101,6 @@ def _one_of(keys: Iterable[str]) -> str:
     return "(?P<key>" + "|".join(map(re.escape, sorted(keys, key=len, reverse=True))) + ")"
 
 
-#: Words that only CUDA says; others count where the line speaks of CUDA or of a map.
-_OF_CUDA_ALONE = frozenset({700, 702, 710, 714, 715, 717, 719})
 _ABOUT = r"(?:CUDA|cuda|Triton Error|descriptor|[Tt]ensor ?[Mm]ap)[^\n]{0,120}?\b"
 #: What shows a result: a code beside a word, or alone; a name; the driver's words.
 _PATTERNS: Final = tuple(
@@ -113,8 +111,8 @@ _PATTERNS: Final = tuple(
         r"[ ,:=(]{1,3}(?P<key>\d{1,3})(?![\w.])",
         r"(?:CUDA|cuda|[Ll]aunch|[Kk]ernel)\w*[^\n]{0,60}?(?:error|code|result|status|returned)"
         r"\W{1,4}(?P<key>7\d\d|999)(?![\w.])",
-        r"^\W*(?P<key>7\d\d|999)\W*$",
-        r"(?:^|: )(?P<key>misaligned address)\W*$",
+        r"^[^\w\n]*(?P<key>7\d\d|999)[^\w\n]*$",
+        r"(?:^|: )(?P<key>misaligned address)[^\w\n]*$",
         _one_of([*(result.name for result in RESULTS), *_RUNTIME]),
         _ABOUT + _one_of(result.words for result in RESULTS),
         _one_of(result.words for result in RESULTS if result.code in _OF_CUDA_ALONE),
@@ -231,17 +229,13 @@ def launch_notes(text: str, maps: Sequence[PrintedArguments]) -> list[str]:
     facts = _facts(maps[0]) if maps and all(m == maps[0] for m in maps) else {}
     notes: list[str] = []
     for symptom in symptoms:
-        struck: list[str] = []
-        number = 0
-        for _, misuse, check, key in (row for row in CAUSES if row[0] == symptom):
-            fact = facts.get(key, "")
-            if fact.startswith("ruled out"):
-                struck.append(f"{_SYMPTOMS[symptom]}, {fact}: {misuse}")
-                continue
-            number += 1
+        seen = _SYMPTOMS[symptom]
+        causes = [(*row[1:3], facts.get(row[3], "")) for row in CAUSES if row[0] == symptom]
+        likely = [cause for cause in causes if not cause[2].startswith("ruled out")]
+        for number, (misuse, check, fact) in enumerate(likely, 1):
             more = f" ({fact})" if fact else ""
-            notes.append(f"{_SYMPTOMS[symptom]}, cause {number}: {misuse}{more}; check: {check}")
-        notes += struck
+            notes.append(f"{seen}, cause {number}: {misuse}{more}; check: {check}")
+        notes += [f"{seen}, {fact}: {misuse}" for misuse, _, fact in causes if fact[:5] == "ruled"]
     if symptoms and not maps:
         notes.append("paste the map beside it, its 128 bytes or its arguments: it rules causes out")
     return notes + [_NO_ERROR] * ("hang" in symptoms)
@@ -292,32 +286,28 @@ def result_notes(text: str, reports: Sequence[Report]) -> list[str]:
 
 def mixed_note(lines: tuple[int, int], text: str, around: str) -> str:
     """Return what to do about mixed lines, with the error codes that stand around them."""
-    note = (
+    known = dict.fromkeys(map(_KNOWN.get, re.findall(r"(?<![\w.])\d{3}(?![\w.])", around)))
+    found = [r for r in known if r and r.code in STICKY and r.name not in text]
+    return (
         f"lines {lines[0]}-{lines[1]}: one log per rank, please: the output of several processes "
         "(or threads) is mixed here, or parts of lines are missing, so that no number can be "
         "trusted and none is read. Run one process, or paste one whole block."
+    ) + "".join(
+        f" {r.code} stands in it: if that is the result, it is {r.name} ({r.words}), the error of "
+        f"an earlier kernel. {_HOW_TO_FIND}"
+        for r in found
     )
-    codes = dict.fromkeys(re.findall(r"(?<![\w.])\d{3}(?![\w.])", around))
-    for result in (_KNOWN[code] for code in codes if code in _KNOWN):
-        if result.code in STICKY and result.name not in text:
-            note += (
-                f" {result.code} stands in it: if that is the result, it is {result.name} "
-                f"({result.words}), the error of an earlier kernel. {_HOW_TO_FIND}"
-            )
-    return note
 
 
 def where_notes(text: str, is_mixed: bool) -> list[str]:
     """Return where a known project prints its arguments, and which formats can be read."""
-    notes = []
-    for pattern, printer, where in HEADINGS:
-        if not is_mixed and re.search(pattern, text):
-            notes.append(f"{printer}: the arguments of the encode are not in the text; {where}")
-            break
+    headings = [(p, where) for pattern, p, where in HEADINGS if re.search(pattern, text)]
     names = ", ".join(form.name for form in FORMS)
-    notes.append(
+    return [
+        f"{printer}: the arguments of the encode are not in the text; {where}"
+        for printer, where in headings[: not is_mixed]
+    ] + [
         f"what can be read: the printed arguments of an encode as {names} and others print them, "
         "name = value lines in the driver's words (globalDim, globalStrides, boxDim...), or a dump "
         f"of the map: {hexdump.FORMS}"
-    )
-    return notes
+    ]

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from tma_dlpack.tables.arguments import MapKind
 from tma_dlpack.tables.enums import (
@@ -173,46 +174,32 @@ def member_of(argument: str, value: int | str) -> Any:
 # -- who prints which words -----------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(NamedTuple):
     """How one project prints the arguments of an encode.
 
-    Attributes
-    ----------
-    name : str
-    any_of : tuple of frozenset
-        A block has this form if it has all the keys of one of these.
-    words, keys : tuple of str
-        Its words, and these as keys, in the order in which it prints them; () if not known.
-    leading : bool
-        Whether the first printed stride is the size of an element, which the driver does not read.
-    padded : bool
-        Whether arrays may have five entries for every rank.
-    garbage : bool
-        Whether entries past the rank are memory of something else.
-    elements : bool
-        Whether strides count elements.
-    implied : mapping
-        What the code passes and does not print.
+    A block has this form if it has all the keys of one of `any_of`. `words` are its words in the
+    order in which it prints them, () if not known; `implied` is what its code passes and does not
+    print. `flags`: "leading" if the first stride is the size of an element, which the driver does
+    not read; "padded" if lists may have five entries for every rank, "garbage" if those past the
+    rank are memory of something else; "elements" if strides count these.
     """
 
-    name: str
+    name: str = ""
     any_of: tuple[frozenset[str], ...] = ()
+    flags: frozenset[str] = frozenset()
+    implied: Mapping[str, int] = MappingProxyType({})
     words: tuple[str, ...] = ()
-    keys: tuple[str, ...] = ()
-    leading: bool = False
-    padded: bool = False
-    garbage: bool = False
-    elements: bool = False
-    implied: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Its words as the tables have them."""
+        return tuple(map(key_of, self.words))
 
 
 def _form(name: str, any_of: str, how: str, words: str) -> Form:
     together = tuple(frozenset(map(key_of, group.split("+"))) for group in any_of.split())
-    flags = {flag: True for flag in how.split() if "=" not in flag}
-    implied = {k: int(v) for k, v in (word.split("=") for word in how.split() if "=" in word)}
-    spelled = tuple(words.split())
-    return Form(name, together, spelled, tuple(map(key_of, spelled)), implied=implied, **flags)
+    implied = {k: int(v) for k, _, v in (word.partition("=") for word in how.split()) if v}
+    return Form(name, together, frozenset(how.split()), implied, tuple(words.split()))
 
 
 #: Name | words of which one is there | how it prints, what it implies | its words, in their order.
@@ -251,9 +238,7 @@ XLA | float_oob_fill box_dims+element_size | | element_size rank global_dims glo
 nvFuser | gmem_strides+box_strides | |
 """)
 )
-#: With the driver's words; only lines without a sign between word and value: see `form_of`.
-CUTLASS: Final = FORMS[2]
-GENERAL: Final = Form("")
+GENERAL: Final = Form()
 #: Words whose order and units are the driver's wherever they are printed.
 DRIVERS_OWN: Final = frozenset(
     ["globaldim", "globalstrides", "boxdim", "gmemprobshape", "gmemprobstride"]

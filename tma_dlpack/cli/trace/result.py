@@ -102,9 +102,9 @@ class Trace:
     def __str__(self) -> str:
         lines = [self._head()]
         for number, traced in enumerate(self.maps, 1):
-            lines += ["", wrapped(_title(number, traced), further="  "), *_described(traced)]
+            lines += ["", wrapped(_title(number, traced)), *_described(traced)]
             lines += [textwrap.indent(_finding(f), "  ") for f in _findings(traced)]
-        notes = [wrapped(f"note: {note}", further="  ") for note in self.notes]
+        notes = [wrapped(f"note: {note}") for note in self.notes]
         return "\n".join([*lines, *([""] if notes else []), *notes])
 
     def _head(self) -> str:
