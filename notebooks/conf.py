@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import tma_dlpack as tma
 from tma_dlpack import draw
 from tma_dlpack.cli.main import main
+from tma_dlpack.explorer.page import page
 from tma_dlpack.tables.errors import CCCL_COMMIT
 
 if TYPE_CHECKING:
@@ -223,6 +224,13 @@ def fill(app: Sphinx, docname: str, source: list[str]) -> None:
             source[0] = source[0].replace(marker, generate())
 
 
+def write_explorer(app: Sphinx, error: Exception | None) -> None:
+    """Write the page that explorer.md shows."""
+    if error is None:
+        (Path(app.outdir) / "explore.html").write_text(page(), encoding="utf-8")
+
+
 def setup(app: Sphinx) -> None:
     """Connect the generator."""
     app.connect("source-read", fill)
+    app.connect("build-finished", write_explorer)

@@ -16,7 +16,9 @@ import subprocess
 import sys
 import time
 import urllib.request
+from pathlib import Path
 
+import tma_dlpack
 from tma_dlpack.explorer.widget import Explorer, front_end, start_state, style_sheet
 
 try:
@@ -84,7 +86,7 @@ QUIET = """async () => {
 
 #: Gives what can be pressed or typed into and has no name for a screen reader.
 NAMELESS = """() => [...document.querySelectorAll("button, input, select, [role=tab]")]
-  .filter((e) => !(e.getAttribute("aria-label") || e.textContent.trim()))
+  .filter((e) => !(e.getAttribute("aria-label") || e.textContent.trim() || e.closest("label")))
   .map((e) => e.outerHTML)"""
 
 
@@ -184,7 +186,8 @@ def jupyterlab(home):
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
     places = {f"JUPYTER_{n}_DIR": str(home / n.lower()) for n in ("CONFIG", "DATA", "RUNTIME")}
-    paths = os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH")]))
+    package = str(Path(tma_dlpack.__file__).parent.parent)
+    paths = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))
     options = ["--no-browser", "--allow-root", f"--port={port}", "--ServerApp.token="]
     with open(home / "log.txt", "w", encoding="utf-8") as log:
         server = subprocess.Popen(

@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 
 import harness
+import numpy as np
 import pytest
 from screens import ARTEFACTS
 
 from tma_dlpack.cli.main import main
 from tma_dlpack.explorer.page import page
+from tma_dlpack.explorer.widget import explore
 
 pytestmark = pytest.mark.skipif(bool(harness.MISSING), reason=harness.MISSING)
 
@@ -355,7 +357,7 @@ OPEN_ALL = """async (hashes) => {
 
 
 @pytest.mark.parametrize(
-    "count", [150, pytest.param(3000, marks=pytest.mark.slow)], ids=["some", "many"]
+    "count", [100, pytest.param(2000, marks=pytest.mark.slow)], ids=["some", "many"]
 )
 def test_no_address_makes_the_page_fail(chromium, url, count):
     rng = random.Random(27)
@@ -395,4 +397,27 @@ def test_a_page_without_an_address_of_its_own_works(chromium):
     assert inner.locator(".tmax-stage svg").count() == 3
     assert inner.get_by_text("copy link").count() == 0
     assert seen.errors == []
+    seen.page.close()
+
+
+def test_an_exported_notebook_carries_the_explorer(chromium, tmp_path):
+    nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed")
+    nbconvert = pytest.importorskip("nbconvert", reason="nbconvert is not installed")
+    still = explore(np.zeros((64, 128), np.float32)).still()
+    output = nbformat.v4.new_output("display_data", {"text/html": still})
+    cell = nbformat.v4.new_code_cell("tma.explore(x)", outputs=[output])
+    exporter = nbconvert.HTMLExporter(mathjax_url="", require_js_url="", jquery_url="")
+    path = tmp_path / "exported.html"
+    notebook = nbformat.v4.new_notebook(cells=[cell])
+    path.write_text(exporter.from_notebook_node(notebook)[0], encoding="utf-8")
+    seen = harness.Seen(chromium, 1280)
+    seen.page.goto(path.as_uri())
+    seen.page.click("summary:has-text('explore it here')")
+    frame = seen.page.frame_locator("iframe[srcdoc]")
+    frame.locator(".tmax-stage svg").first.wait_for()
+    assert frame.locator("input[aria-label=shape]").input_value() == "64, 128"
+    frame.locator("summary:has-text('Options')").click()
+    frame.locator('select[aria-label="swizzle"]').select_option("none")
+    frame.locator("svg text:has-text('row after row')").first.wait_for()
+    shot(seen, "exported")
     seen.page.close()

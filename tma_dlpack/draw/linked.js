@@ -6,14 +6,23 @@ const LINK_STYLE =
   ".lit{stroke:#d29922!important;stroke-width:3px!important;stroke-opacity:1!important}" +
   ".near{stroke:#d29922!important;stroke-width:2px!important;stroke-dasharray:3 2}";
 
+// Red, green, blue and opacity, 0 to 255, of any colour that CSS can name.
+const pixelOf = (colour) => {
+  const context = document.createElement("canvas").getContext("2d");
+  context.fillStyle = colour;
+  context.fillRect(0, 0, 1, 1);
+  return context.getImageData(0, 0, 1, 1).data;
+};
 // The page is dark where the nearest background behind a node is.
 const isDark = (node) => {
   const body = document.body.classList;  // VS Code's outputs stand on no background of their own
   if (body.contains("vscode-dark")) return true;
   if (body.contains("vscode-light")) return false;
   for (let e = node; e; e = e.parentElement || (e.getRootNode().host ?? null)) {
-    const c = getComputedStyle(e).backgroundColor.match(/[\d.]+/g)?.map(Number);
-    if (c && (c.length < 4 || c[3] > 0.5)) return 0.3 * c[0] + 0.6 * c[1] + 0.1 * c[2] < 110;
+    const colour = getComputedStyle(e).backgroundColor;
+    if (colour === "rgba(0, 0, 0, 0)") continue;
+    const [red, green, blue, opacity] = pixelOf(colour);
+    if (opacity > 127) return 0.3 * red + 0.6 * green + 0.1 * blue < 110;
   }
   return getComputedStyle(document.documentElement).colorScheme.includes("dark") &&
     matchMedia("(prefers-color-scheme: dark)").matches;

@@ -4,8 +4,9 @@ const CHUNK = 16, LINE_OF_BANKS = 128, BANKS = 32;  // bytes, bytes, and banks o
 const MOST_LINES = 32, FEW_LINES = 16;  // of 128 bytes that are drawn; of a brief picture
 const hex = (address, digits = 4) => `0x${address.toString(16).padStart(digits, "0")}`;
 const columnsOf = (chunk) => (chunk.last > chunk.first ? `c${chunk.first}..${chunk.last}` : `c${chunk.first}`);
-const labels = (chunk) => (chunk.row < 0 ? "" : [`r${chunk.row}\n${columnsOf(chunk)}${chunk.swapped ? " ⇄" : ""}`,
-  `r${chunk.row}\nc${chunk.first}`, `${chunk.row}`]);
+// Row and elements in two lines; only the first element where there is little room.
+const labels = (chunk, isShort) => (chunk.row < 0 ? "" : [
+  `r${chunk.row}\n${isShort ? `c${chunk.first}` : columnsOf(chunk)}${chunk.swapped ? " ⇄" : ""}`, `r${chunk.row}\nc${chunk.first}`, `${chunk.row}`]);
 
 // Blocks of lines, without those that repeat the lines before them some rows further.
 function blocksOf(lines, pitch, repeat, marked, most) {
@@ -54,18 +55,19 @@ function memoryPicture(heading, chunks, tile, width, { marked = null, words = []
     (lines[n] ??= []).push(chunk);
   }
   const states = new Set(), widest = Math.max(...chunks.filter((c) => c.row >= 0).map((c) => columnsOf(c).length + 2 * c.swapped));
-  const size = Math.max(LEAST_FONT, Math.min(FONT, (unit - 2) / (widest * GLYPH)));  // one for all chunks
+  const isShort = textWidth("c".repeat(widest), LEAST_FONT) > unit - 2;
+  const size = isShort ? FONT : Math.max(LEAST_FONT, Math.min(FONT, (unit - 2) / (widest * GLYPH)));  // one for all chunks
   for (const block of blocksOf(lines, tile.pitchBytes, tile.repeatBytes, marked, most)) {
     for (const line of block.lines) {
       sheet.words(left - 6, sheet.y + height / 2 + 4, hex(line[0].address), "muted", "end");
       for (const chunk of line) {
         const x = left + chunk.address % LINE_OF_BANKS / CHUNK * unit, dim = marked && !marked.has(chunk.key);
+        const part = unit * (chunk.row < 0 ? 1 : chunk.dataBytes / CHUNK);
         const tint = ["data", "clipped"].includes(chunk.state) && !dim;
         states.add(chunk.state);
-        sheet.cell(x, sheet.y, unit, height, tint ? `tint${chunk.number % TINTS}` : chunk.state === "filled" && !dim ? "filled" : "padding", {
-          text: labels(chunk), most: size, key: chunk.key, to: chunk.to, title: chunk.about, hatched: ["filled", "clipped"].includes(chunk.state) && !dim });
-        if (chunk.dataBytes < CHUNK && chunk.row >= 0) {
-          const part = unit * chunk.dataBytes / CHUNK;
+        sheet.cell(x, sheet.y, part, height, tint ? `tint${chunk.number % TINTS}` : chunk.state === "filled" && !dim ? "filled" : "padding", {
+          text: labels(chunk, isShort), most: size, key: chunk.key, to: chunk.to, title: chunk.about, hatched: ["filled", "clipped"].includes(chunk.state) && !dim });
+        if (part < unit) {
           states.add("gap");
           sheet.cell(x + part, sheet.y, unit - part, height, "padding", { title: `${CHUNK - chunk.dataBytes} bytes of gap: written, no value` });
         }

@@ -18,7 +18,8 @@ from typing import Any
 from urllib.parse import quote
 
 from tma_dlpack.dlpack import as_tensor_view
-from tma_dlpack.draw.figure import CSS, script_source
+from tma_dlpack.draw.barrier_figure import barrier
+from tma_dlpack.draw.figure import CSS, Figure, fragment, script_source
 from tma_dlpack.draw.map_bytes import is_of_host_tensor
 from tma_dlpack.draw.svg import DARK, STYLES, style_sheet
 from tma_dlpack.explorer.choice import Choice
@@ -28,7 +29,7 @@ from tma_dlpack.tensor_map.map import TensorMap
 
 HERE = Path(__file__).parent
 MODEL = ("tables.js", "request.js", "geometry.js", "check.js", "model.js")
-PICTURES = ("pictures.js", "memory.js", "state.js", "host.js", "explorer.js")
+PICTURES = ("pictures.js", "memory.js", "state.js", "host.js", "controls.js", "explorer.js")
 TITLE = "Tensor maps, explored"
 ABOUT = (
     "NVIDIA's Tensor Memory Accelerator (TMA) copies a box of a tensor between global and shared "
@@ -36,7 +37,20 @@ ABOUT = (
     "the box. Drag the box; change the shape, the type and the swizzle; see where every 16 bytes "
     "go, what the hardware refuses and why, and copy the code."
 )
-ADDRESS, ADDRESS_UNIT = 1 << 32, 256  # stand for the address of a tensor in host memory
+WAITING = "When is the tile there?"
+ABOUT_WAITING = (
+    "The copy runs beside the threads. They wait at a barrier in shared memory, an mbarrier, which "
+    "counts arrivals and bytes. Choose a mistake and step through what happens: a kernel that "
+    "reads too early, or waits for ever, nearly always makes one of these."
+)
+#: The address has the state; else the frame around the page, or the file itself.
+START = """
+const state = location.hash.length > 1 ? location.hash : globalThis.tmaState || FIRST_STATE;
+const keepsAddress = location.protocol !== "about:" && location.protocol !== "data:";
+const el = document.getElementById("explorer");
+widget.render({ model: new Host(state, { keepsAddress }), el });
+"""
+ADDRESS = 1 << 32  # stands for that of a tensor in host memory
 #: What pictures.js draws beyond the figures' styles.
 MORE_STYLES = {
     "walk": ("#8250df", "#c297ff", 'stroke-width="1" stroke-opacity="0.55"'),
@@ -44,13 +58,13 @@ MORE_STYLES = {
 }
 
 
-def page(state: Mapping[str, Any] | None = None) -> str:
+def page(state: Mapping[str, Any] | None = None, *, with_barriers: bool = True) -> str:
     """Return the page, which opens in a state where its address has none.
 
     `state` has the names and values of the address, such as ``{"shape": (96, 256)}``.
 
-    >>> page({"shape": (96, 256)}).count("<script")
-    1
+    >>> "shape=96,256" in page({"shape": (96, 256)})
+    True
     """
     light = "".join(f".t-{n}{{stroke:{c[0]}}}" for n, c in MORE_STYLES.items())
     dark = "".join(f".t-{n}{{stroke:{c[1]}}}" for n, c in MORE_STYLES.items())
@@ -69,7 +83,7 @@ def page(state: Mapping[str, Any] | None = None) -> str:
             *map(_source, MODEL),
             script_source("linked.js"),
             *map(_source, PICTURES),
-            _source("page.js"),
+            START,
         ]
     )
     return (
@@ -79,8 +93,21 @@ def page(state: Mapping[str, Any] | None = None) -> str:
         f"<title>{TITLE}</title><style>{CSS}{_source('explorer.css')}</style></head>"
         f'<body class="tmax-page"><header><h1>{TITLE}</h1><p>{html.escape(ABOUT)}</p></header>'
         f'<main id="explorer" class="tma"></main><script type="module">{_closed(script)}</script>'
-        "</body></html>\n"
+        f"{_barriers() if with_barriers else ''}</body></html>\n"
     )
+
+
+@cache
+def _barriers() -> str:
+    """Return the section on waiting for a copy: the same figures as in a notebook."""
+    parts: list[Figure | str] = [f"<h2>{WAITING}</h2><p>{html.escape(ABOUT_WAITING)}</p>"]
+    parts.append(barrier())
+    for title, figure in (
+        ("A ring of four stages, as in a GEMM", barrier(stages=4)),
+        ("Multicast: two blocks of a cluster", barrier(blocks=2)),
+    ):
+        parts += [f"<details><summary>{title}</summary>", figure, "</details>"]
+    return f'<section class="tmax-waiting">{fragment(parts)}</section>'
 
 
 def address(state: Mapping[str, Any]) -> str:
@@ -100,7 +127,8 @@ def address(state: Mapping[str, Any]) -> str:
 def state_of(subject: object, choice: Choice) -> dict[str, Any]:
     """Return what an explorer shows, a tensor or a map and a choice, as a state of the page.
 
-    The address of a tensor in host memory is another one in each run: only its alignment stays.
+    The address of a tensor in host memory is another one in each run: of it only stays how far it
+    is from one that the map could have.
 
     Raises
     ------
@@ -120,13 +148,14 @@ def state_of(subject: object, choice: Choice) -> dict[str, Any]:
         view = as_tensor_view(subject)
         strides, dtype = view.strides, str(view.dtype)
         at, is_of_host = view.address, not view.device.is_cuda
+    alignment = 32 if choice.interleave_layout == "bytes32" else 16
     shown = {name: value for name, value in choice.arguments().items() if value is not None}
     return {
         "kind": "im2col" if choice.is_im2col else "tiled",
         "shape": subject.shape if isinstance(subject, TensorMap) else view.shape,
         "strides": strides,
         "dtype": dtype,
-        "address": ADDRESS + at % ADDRESS_UNIT if is_of_host else at,
+        "address": ADDRESS + at % alignment if is_of_host else at,
         **shown,
         "coords": choice.coords,
         "im2col_offsets": choice.im2col_offsets,
@@ -153,7 +182,7 @@ def embedded(state: Mapping[str, Any]) -> str:
 
 @cache
 def _packed() -> str:
-    return base64.b64encode(gzip.compress(page().encode(), mtime=0)).decode()
+    return base64.b64encode(gzip.compress(page(with_barriers=False).encode(), mtime=0)).decode()
 
 
 def _source(name: str) -> str:

@@ -145,6 +145,7 @@ function tensorPicture(tile, plane, shown, width) {
   const inner = plane[1] === tile.shape.length - 1;
   sheet.say(`→ shape[${columns.dimension}] = ${columns.extent.toLocaleString("en")}${inner ? ", contiguous" : ""}` +
     (rows.dimension >= 0 ? `   ↓ shape[${rows.dimension}] = ${rows.extent.toLocaleString("en")}` : ""));
+  sheet.say("Drag the box, or its lower right corner.");
   sheet.y += LINE;  // for the columns of the box
   const left = EDGE + Math.max(44, textWidth(rows.ends) + 8), top = sheet.y + 6;
   const plotWidth = width - left - EDGE, unit = plotWidth / (columns.last - columns.first);
@@ -247,7 +248,7 @@ function frame(sheet, tile, name, lines, dh, dw) {
     if (d < 0) return [0, 1];
     const [least, most] = tile.startBox[d], taken = lines.map((l) => l.position[d]), moved = tile.offsetOf[d];
     const first = Math.min(0, least, least + moved, ...taken), last = Math.max(tile.shape[d] - 1, most, most + moved, ...taken);
-    const room = d === dw ? Math.max(8, Math.floor((sheet.width - 70) / 20)) : 16;
+    const room = d === dw ? Math.max(8, Math.floor((sheet.width - 70) / 15)) : 16;
     const begin = last - first < room ? first : clamp(taken[0] - Math.floor(room / 4), first, last - room + 1);
     return [begin, Math.min(last + 1, begin + room)];
   });

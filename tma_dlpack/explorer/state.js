@@ -11,6 +11,7 @@ const PLAIN = { kind: "tiled", dtype: "float16", split_inner: "", target: "sm_90
   address: 2 ** 32, ragged: null, strides: null, plane: null, allow: [] };
 const OF_TILED = ["box_sizes"];
 const OF_IM2COL = ["pixel_box_lower_corner", "pixel_box_upper_corner", "channels_per_pixel", "pixels_per_column"];
+const MOST_LINKED = 256;  // chunks that are linked to their place in the tensor
 const MOST_RANK = 8;  // dimensions that are read; more than 5 are refused by the judge
 
 const isWord = (names, word) => names.includes(word);
@@ -130,13 +131,13 @@ class ShownTile {
   get chunks() { return (this.every ??= this.found.chunks().map((c) => this.named(c))); }
   // The same chunks where they would be without the swizzle.
   get unswizzled() {
-    return this.chunks.map((c) => ({ ...c, address: c.linear, swapped: false })).sort((a, b) => a.address - b.address);
+    return this.chunks.map((c) => ({ ...c, address: c.linear, swapped: false, about: c.about })).sort((a, b) => a.address - b.address);
   }
   named(chunk) {
     const isData = chunk.row >= 0, field = isData ? `field-${this.terms.length ? "swizzle" : this.state.kind === "tiled" ? "box_dim[0]" : "channels_per_pixel"}` : "";
     const named = { ...chunk, key: isData ? `c${chunk.row}.${chunk.first}` : "", number: isData ? Math.floor(chunk.first / (chunk.last - chunk.first + 1)) : 0 };
     named.to = isData ? [`row${chunk.row}`, `bank${Math.floor(chunk.address % 128 / 16)}`, field] : [];
-    named.about = this.about(named);
+    Object.defineProperty(named, "about", { get: () => this.about(named) });  // words of those that are drawn
     return named;
   }
   about(c) {
@@ -148,7 +149,7 @@ class ShownTile {
       where, this.terms.length ? `linear ${hex(c.linear)} to ${hex(c.address)}: ${steps.join(", ")}` : ""].filter(Boolean).join("\n");
   }
   get remarks() {
-    const said = [`The copy writes ${this.smemBytes.toLocaleString("en")} bytes of shared memory at most; its mbarrier counts ${this.txBytes.toLocaleString("en")} bytes, elements out of bounds included.`];
+    const said = [`The tile takes ${this.smemBytes.toLocaleString("en")} bytes of shared memory. The mbarrier counts ${this.txBytes.toLocaleString("en")} bytes, elements out of bounds included.`];
     if (this.chunks.some((c) => c.state === "filled" || c.state === "clipped"))
       said.push(`Elements out of bounds become ${this.state.oobfill === "nan" ? "NaN (words 0x7ff7)" : "zero"}; the code needs no bounds test.`);
     if (this.state.split_inner) said.push(`split_inner: the tensor (${listed(this.state.shape)}) is described with its columns in spans of ${this.shape.at(-1)}, so that one copy fills a tile wider than the swizzle. tma.split_inner_coords translates coordinates.`);
@@ -156,16 +157,16 @@ class ShownTile {
     if (this.isInterleaved) said.push(`The innermost dimension counts units of ${this.unitBytes} bytes; of shape[1] a copy takes one slice.`);
     return said;
   }
-  // Where the chunks of the drawn plane come from, at most 512: {at, positions, row, ...chunk}.
+  // Where the chunks of the drawn plane come from, as many as the tile's picture shows: {at, positions, row, ...chunk}.
   chunksIn(plane, columns, rows) {
     if (this.isInterleaved) return [];
     const inner = plane[1] === this.shape.length - 1, drawn = [];
     for (const c of this.chunks) {
-      if (c.row < 0 || drawn.length >= 512) continue;
+      if (c.row < 0 || drawn.length >= MOST_LINKED) continue;
       const at = c.element[plane[1]], row = plane[0] >= 0 ? c.element[plane[0]] : 0;
       if (c.element.some((p, d) => !plane.includes(d) && p !== this.coords[d] && d < this.shape.length - 1)) continue;
       if (at >= columns.first && at < columns.last && row >= rows.first && row < rows.last)
-        drawn.push({ ...c, at, row, positions: inner ? c.last - c.first + 1 : 1 });
+        drawn.push({ ...c, about: c.about, at, row, positions: inner ? c.last - c.first + 1 : 1 });
     }
     return drawn;
   }

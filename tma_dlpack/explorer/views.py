@@ -165,7 +165,8 @@ def controls(subject: object, choice: Choice) -> list[dict[str, Any]]:
 def still_html(look: Look, note: str) -> str:
     """Return the state as still pictures: what a saved notebook shows without a kernel."""
     parts = [f"<p>{html.escape(note)}</p>"] if note else []
-    parts += [bold(_state(look)), _findings(look)]
+    findings = _findings(look)  # with its own headline
+    parts.append(findings if findings and look.ok else bold(_state(look)) + findings)
     if look.refusal:
         parts.append(f"<p>✗ this tile is refused: {html.escape(look.refusal)}</p>")
     if look.ok:

@@ -282,6 +282,11 @@ class Explorer:
 
     _repr_html_ = still
 
+    def _display_(self) -> Any:
+        """Return what marimo shows: the live widget."""
+        panel = self.panel
+        return panel.widget if panel else importlib.import_module("marimo").Html(self.still())
+
     def _ipython_display_(self) -> None:
         """Show the live widget, and beside it a still picture for a saved notebook."""
         from IPython.display import display
@@ -305,7 +310,8 @@ def _plain(value: Any) -> Any:
 
 def front_end() -> str:
     """Return the JavaScript module: the linking of the figures, and the explorer's own."""
-    return script_source("linked.js") + "\n" + (HERE / "explorer.js").read_text(encoding="utf-8")
+    own = ((HERE / name).read_text(encoding="utf-8") for name in ("controls.js", "explorer.js"))
+    return "\n".join([script_source("linked.js"), *own])
 
 
 def style_sheet() -> str:
@@ -365,7 +371,11 @@ class Panel:
         self.widget.send(answer)
 
     def _bundle(self) -> dict[str, str]:
-        html = f'<div class="{self.still_class}">{self._explorer.still()}</div>'
+        # Without its kernel JupyterLab shows words for the widget: an output without elements.
+        own = f".jp-OutputArea-child:has(+ * .{self.still_class})"
+        lost = f"{own} .jupyter-widgets:not(:has(*))"
+        style = f"<style>{lost}{{display:none}}</style>"
+        html = f'<div class="{self.still_class}">{style}{self._explorer.still()}</div>'
         return {"text/html": html, "text/plain": str(self._explorer)}
 
     def display(self) -> None:

@@ -1,0 +1,130 @@
+"""The explorer in a real JupyterLab, with a kernel: keys, and what a saved notebook shows."""
+
+from __future__ import annotations
+
+import harness
+import pytest
+from screens import ARTEFACTS
+
+nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed")
+pytest.importorskip("anywidget", reason="anywidget is not installed")
+pytestmark = pytest.mark.skipif(
+    bool(harness.MISSING or harness.NO_LAB), reason=harness.MISSING or harness.NO_LAB
+)
+
+EXPLORE = """import numpy as np, tma_dlpack as tma
+e = tma.explore(np.zeros((64, 128), np.float32))
+e"""
+END_SESSIONS = """async () => {
+  const headers = { "X-XSRFToken": document.cookie.match(/_xsrf=([^;]+)/)[1] };
+  for (const session of await (await fetch("/api/sessions")).json())
+    await fetch(`/api/sessions/${session.id}`, { method: "DELETE", headers });
+}"""
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with harness.browser() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    return tmp_path_factory.mktemp("lab")
+
+
+@pytest.fixture(scope="module")
+def lab(home):
+    with harness.jupyterlab(home) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def live(chromium, home, lab):
+    """Open a notebook of three cells, of which the first has been run: the explorer is live."""
+    name = "live.ipynb"
+    codes = (EXPLORE, "print(e.choice.box_sizes)", "1 + 1")
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(code) for code in codes], metadata={"kernelspec": kernel}
+    )
+    nbformat.write(notebook, home / name)
+    seen = harness.Seen(chromium, 1600, height=1200)
+    seen.name = name
+    opened(seen, lab)
+    seen.page.wait_for_selector("text=Python 3 (ipykernel) | Idle", timeout=60_000)
+    seen.page.locator(".jp-Notebook .jp-Cell").first.click()
+    seen.page.keyboard.press("Shift+Enter")
+    seen.page.wait_for_selector(".tmax-stage svg", timeout=60_000)
+    seen.settle()
+    yield seen
+    seen.page.evaluate(END_SESSIONS)
+    seen.page.close()
+
+
+def opened(seen, lab):
+    seen.page.goto(f"{lab}/lab/tree/{seen.name}?reset", wait_until="domcontentloaded")
+    seen.page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
+
+
+def cells(seen):
+    return seen.page.locator(".jp-Notebook .jp-Cell").count()
+
+
+def shot(seen, name):
+    ARTEFACTS.mkdir(exist_ok=True)
+    seen.page.screenshot(path=str(ARTEFACTS / f"lab-explorer-{name}.png"))
+
+
+def test_keys_are_the_explorers_and_not_jupyterlabs(live):
+    keys = live.page.keyboard
+    live.page.locator('input[type=range][aria-label="box_sizes[1]"]').focus()
+    keys.press("ArrowLeft")
+    live.settle()
+    assert live.page.input_value('input[aria-label="box_sizes[1], typed"]') == "28"
+    focused = (
+        'input[type=range][aria-label="box_sizes[0]"]',
+        'select[aria-label="swizzle"]',
+        '[data-tab="tensor"]',
+        ".tmax summary",
+        ".tmax-stage svg",
+        'input[aria-label="coords[0], typed"]',
+    )
+    for place in focused:
+        live.page.locator(place).first.focus()
+        for key in ("d", "d", "b", "a", "x"):
+            keys.press(key)
+        live.settle()
+        assert cells(live) == 3, place
+    live.page.locator(".tmax-stage svg").first.focus()
+    keys.press("ArrowRight")
+    assert live.page.inner_text(".tmax-said").startswith("element (0, 0)")
+    shot(live, "live")
+
+
+def test_the_page_is_saved_from_the_notebook(live, tmp_path):
+    with live.page.expect_download() as waited:
+        live.page.click("text=save page")
+    path = tmp_path / waited.value.suggested_filename
+    waited.value.save_as(path)
+    assert path.name == "explorer.html"
+    assert "shape=64,128" in path.read_text(encoding="utf-8")
+
+
+def test_a_notebook_opened_again_without_its_kernel_shows_pictures_and_no_error(live, lab):
+    live.page.wait_for_timeout(600)
+    live.page.click('[data-command="docmanager:save"]')
+    live.page.wait_for_timeout(1500)
+    live.page.evaluate(END_SESSIONS)
+    opened(live, lab)
+    live.page.wait_for_selector(".jp-OutputArea .tma-live, .jp-OutputArea img.tma-still")
+    live.page.wait_for_timeout(3000)  # JupyterLab looks for the widget
+    shot(live, "opened-again")
+    assert "Error displaying widget" not in live.page.inner_text(".jp-Notebook")
+    assert live.page.locator(".tma-live:visible").count() == 3
+    live.page.click("summary:has-text('explore it here')")
+    frame = live.page.frame_locator("iframe[srcdoc]")
+    frame.locator(".tmax-stage svg").first.wait_for()
+    assert frame.locator("input[aria-label=shape]").input_value() == "64, 128"
+    frame.locator('[data-tab="banks"]').click()
+    frame.locator("text=wavefront 1").first.wait_for()

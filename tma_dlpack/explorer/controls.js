@@ -1,0 +1,148 @@
+// The controls of the explorer's front end: numbers with sliders that snap to legal values, menus,
+// and words that are typed.
+
+const TAKES_KEYS = ["input", "select", "button", "pre", "summary"];
+const NARROW = 900;  // px, as in explorer.css
+
+const make = (tag, attributes = {}, ...children) => {
+  const e = document.createElement(tag);
+  if (TAKES_KEYS.includes(tag)) e.dataset.lmSuppressShortcuts = "true";  // of JupyterLab
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) e.addEventListener(name.slice(2), value);
+    else if (value !== undefined && value !== false) e.setAttribute(name, value === true ? "" : value);
+  }
+  e.append(...children.filter((c) => c !== null && c !== undefined));
+  return e;
+};
+
+const download = (href, name) => make("a", { href, download: name }).click();
+const newId = () => `tmax-${Math.random().toString(36).slice(2)}`;
+
+// --- What is legal ------------------------------------------------------------------------------
+
+class Legal {
+  constructor(start) {
+    this.ranges = {};
+    this.options = {};
+    this.take(start);
+  }
+  take({ legal, options }) {
+    if (legal) this.ranges = legal;
+    if (options) this.options = options;
+  }
+  isLegal(name, value) {
+    const r = this.ranges[name];
+    if (!r) return true;
+    return value % r.step === 0 && !r.refused.some((run) => run.first <= value && value <= run.last);
+  }
+  // The nearest legal value, in the direction of `way` first where it is given.
+  snap(name, value, way = 0) {
+    const r = this.ranges[name];
+    if (!r || this.isLegal(name, value)) return value;
+    const toward = (signs) => {
+      for (let d = 1; d <= r.most - r.least; d++) {
+        for (const sign of signs) {
+          const v = value + sign * d;
+          if (v >= r.least && v <= r.most && this.isLegal(name, v)) return v;
+        }
+      }
+      return null;
+    };
+    return (way ? toward([way]) : null) ?? toward([-1, 1]) ?? value;
+  }
+  // What every legal value is a multiple of: 1 where they are neighbours.
+  step(name) {
+    const r = this.ranges[name], gcd = (a, b) => (b ? gcd(b, a % b) : Math.abs(a));
+    if (r.step > 1 || r.most - r.least > 1024) return r.step;
+    let step = 0;
+    for (let v = r.least; v <= r.most && step !== 1; v++) if (this.isLegal(name, v)) step = gcd(step, v);
+    return step || 1;
+  }
+  // Runs of refused values, for shading: without those between two multiples of the step.
+  runs(name) {
+    const step = this.step(name);
+    if (this.ranges[name].step > 1) return this.ranges[name].refused;
+    return this.ranges[name].refused.filter((run) => run.last - run.first + 2 > step);
+  }
+}
+
+// --- One number: its name, a field to type into, a slider that snaps, and the shading -------------
+
+class NumberControl {
+  constructor(item, legal, choose) {
+    Object.assign(this, { item, legal, choose });
+    const id = newId();
+    const change = (value) => Number.isInteger(value) && choose({ [item.name]: value });
+    this.field = make("input", {
+      type: "number", id, step: 1, "aria-label": `${item.name}, typed`,
+      onchange: () => change(this.field.valueAsNumber),
+    });
+    this.slider = make("input", {
+      type: "range", min: item.least, max: item.most, step: 1, "aria-label": item.name,
+      oninput: () => {
+        const now = this.slider.valueAsNumber;
+        const step = now - this.value;  // a key moves by one: go on to the next legal value
+        const value = legal.snap(item.name, now, Math.abs(step) === 1 ? step : 0);
+        this.slider.value = value;
+        change(value);
+      },
+    });
+    this.shade = make("div", { class: "tmax-shade", "aria-hidden": "true" });
+    this.element = make("div", { class: "tmax-number" },
+      make("label", { for: id }, item.name, this.steps = make("small", {})), this.field,
+      make("div", { class: "tmax-track" }, this.slider, this.shade));
+  }
+  set(value) {
+    this.value = value;
+    if (this.field !== document.activeElement || this.field.valueAsNumber !== value)
+      this.field.value = value;
+    this.slider.value = value;
+  }
+  reach() {
+    const r = this.legal.ranges[this.item.name];
+    if (!r) return;
+    this.slider.min = Math.min(r.least, this.value);
+    this.slider.max = Math.max(r.most, this.value);
+    const span = r.most - r.least + 1, step = this.legal.step(this.item.name);
+    this.steps.textContent = step > 1 ? ` multiples of ${step}` : "";
+    this.steps.title = step > 1 ? r.reason || r.refused[0]?.reason || "" : "";
+    this.shade.replaceChildren(...this.legal.runs(this.item.name).map((run) => {
+      const values = run.last > run.first ? `${run.first}..${run.last}` : `${run.first}`;
+      const at = `left:${100 * (run.first - r.least) / span}%;width:${100 * (run.last - run.first + 1) / span}%`;
+      return make("i", { style: at, title: `${values} refused. ${run.reason}` });
+    }));
+  }
+}
+
+class MenuControl {
+  constructor(item, legal, choose) {
+    Object.assign(this, { item, legal });
+    const id = newId();
+    this.select = make("select", { id, "aria-label": item.name,
+      onchange: () => choose({ [item.name]: this.select.value }) },
+      ...item.options.map((o) => make("option", { value: o })));
+    this.element = make("div", { class: "tmax-menu" },
+      make("label", { for: id }, item.name), this.select);
+  }
+  set(value) { this.select.value = value; }
+  reach() {
+    const refused = this.legal.options[this.item.name] || {};
+    for (const option of this.select.options) {
+      const why = refused[option.value];
+      option.title = why || "";
+      option.textContent = (option.value || this.item.empty || "of the tensor") + (why ? " ✗" : "");
+    }
+  }
+}
+
+// A list or a number that is typed, such as a shape.
+class WordsControl {
+  constructor(item, legal, choose) {
+    const id = newId();
+    this.field = make("input", { type: "text", id, placeholder: item.hint, "aria-label": item.name, spellcheck: "false",
+      onchange: () => choose({ [item.name]: this.field.value }) });
+    this.element = make("div", { class: "tmax-menu" }, make("label", { for: id }, item.name), this.field);
+  }
+  set(value) { if (this.field !== document.activeElement) this.field.value = value ?? ""; }
+  reach() {}
+}
