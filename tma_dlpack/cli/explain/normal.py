@@ -206,7 +206,8 @@ def _passed(text: str, place: int, words: str) -> tuple[str, list[tuple[int, int
     if array:
         declared = [*re.finditer(_DECLARED.format(array[1]), source)][-1:]
     for found in declared:
-        words = f"{{{','.join(found[1].split(',')[int(array[2] or 0) :])}}}"
+        entries = found[1].split(",")[int(array[2] or 0) if array else 0 :]
+        words = f"{{{','.join(entries)}}}"
 
     def number(name: re.Match[str]) -> str:
         values = set(re.findall(_CONSTANT.format(name[0]), source))
