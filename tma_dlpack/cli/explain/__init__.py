@@ -191,14 +191,15 @@ def _printed(log: _Log, target: Target) -> list[_Encode]:
             mixed.append(block)
             continue
         arguments, remarks = printed_arguments(block)
-        call = calls.get(block.first_line)
-        is_whole = call is not None and not arguments.missing()
-        report = judge_call(call, arguments, target) if is_whole else _judged(arguments, target)
-        why = call["why"] if is_whole else None
+        where = f"lines {block.first_line}-{block.last_line}"
         if len(log.notes) < MOST_NOTES:
-            where = f"lines {block.first_line}-{block.last_line}"
             log.notes += [f"{where}: {remark}" for remark in remarks]
-        log.notes += [f"line {block.first_line}: {why}"] if why else []
+        call = calls.get(block.first_line)
+        if call is None or arguments.missing():
+            report = _judged(arguments, target)
+        else:
+            report = judge_call(call, arguments, target)
+            log.notes += [f"line {block.first_line}: {call['why']}"] if call["why"] else []
         encode = _Encode(block.first_line, arguments, report)
         if block.shows_arguments and arguments.shown():
             (cut if block.is_cut else whole).append(encode)

@@ -68,7 +68,7 @@ def printed_arguments(block: Block) -> tuple[PrintedArguments, list[str]]:
         printed_by=form.name,
         lines=(block.first_line, block.last_line),
         implied={n: v for n, v in form.implied.items() if n not in fields},
-        inferred=("rank",) if "rank" not in numbers or lists.infers_rank else (),
+        inferred=("rank",) if lists.infers_rank else (),
         **members,
         **({"box_dim": values["box_dim"]} if kind == "tiled" else _column(kind, lists, numbers)),
     )
