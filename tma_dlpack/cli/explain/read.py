@@ -62,7 +62,7 @@ _ONE = re.compile(_ITEM)
 _ROW = re.compile(rf"{_ITEM}(?:(?:[ \t]*,[ \t]*|[ \t]+){_ITEM})*")
 _LIST = re.compile(rf"[\[({{]([^\[\](){{}}]{{0,{LONGEST_LIST}}})[\])}}]")
 _PIECE = re.compile(r"[\w*.+\-/<> ?&]{0,40}")  # of a list: a number, or an expression
-_GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+")  # 4096 with a separator, or a list
+_GROUPED = re.compile(r"\d{1,3}(?:,(?:\d{3}|\?))+")  # 4096 with a separator, or a list
 _UNIT = re.compile(r"[ \t]*(bytes?|B|elements?|elems?|values?)\b")
 _AFTER = re.compile(  # of numbers without brackets: the end of the line, a sign, another field
     r"[ \t]*(?:$|,(?![ \t]*[\d?])|[;)\]}|<'&/]|\((?!\d+,)|\.(?!\w)|=>|-{2,}"
@@ -97,7 +97,7 @@ def read_value(text: str, at: int, argument: str) -> Value:
     fault, unit, end = _after(text, row, is_array)
     if _GROUPED.fullmatch(row[0]):
         style = "grouped?"
-    elif "," in style and style not in (",", ", ", ",\t") and re.search(r",\d{3}\b", row[0]):
+    elif "," in style and style not in (",", ", ", ",\t") and re.search(r",(?:\d{3}\b|\?)", row[0]):
         fault = "unread"
     elif is_array and (numbers[0] or 0) in _ADDRESSES:
         fault = fault or "address"
@@ -222,7 +222,7 @@ def _read_field(
     if follows is None or _is_end_of_word(text, word, key):
         return None
     index, at, is_array = follows["index"], follows.end(), argument in ARRAYS
-    before = text[max(after, word.start() - 60) : word.start()].rpartition("\n")[2]
+    before = re.split(r"[\n|;]", text[max(after, word.start() - 60) : word.start()])[-1]
     leads = not before.strip(" \t'*-{(,")
     opens = text[at : at + 1] in tuple("([{")
     is_part = before[-1:] in tuple(".-_>") or before.rstrip()[-1:].isalpha()
