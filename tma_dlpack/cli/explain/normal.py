@@ -120,6 +120,7 @@ _NORMAL: Final = tuple(
     for pattern, replacement in (
         ("\xa0(?!\\d)", " "),
         ("(?<![\\w.'])\\d{1,3}(?:[_'’\xa0\u2009\u202f]\\d{3})+(?![\\w'’])", _digits),
+        (r"(?<![\w.,])\d{1,3}(?:,\d{3})*,0\d\d(?:,\d{3})*(?!\w)", "?"),  # no entry begins with 0
         (MULTI_WORD.pattern, r"\1_\2"),
         (r"\*\*(?=[A-Za-z])|(?<=[A-Za-z])\*\*|[\"`]|(?<!\d)'", " "),
         (r"\((?:const )?(?:CU|cu|u?int|size_t|unsigned|long)[\w: ]*\*?\)[ \t]*(?=-?\d)", ""),
