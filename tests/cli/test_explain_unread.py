@@ -126,8 +126,9 @@ def test_separators_that_separate_nothing_else_are_read(number):
 
 
 def test_a_group_that_begins_with_zero_shows_that_the_comma_separates_thousands():
-    text = host_source(GOOD).replace("{4096,128}", "{4,096,128}")
-    assert read(text).global_dim == (None, 128)
+    text = host_source(GOOD).replace("{4096,128}", "{131,072,7}")
+    assert read(text).global_dim == (None, 7)
+    assert read(text.replace(",7}", ",128}")).global_dim is None  # 131072128, or two numbers
     assert broken(text) == []
 
 
