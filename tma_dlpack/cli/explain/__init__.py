@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 from tma_dlpack.checks.report import Report
 from tma_dlpack.cli import hexdump
 from tma_dlpack.cli.explain import results, sentences
-from tma_dlpack.cli.explain.judge import judge, judge_call, refused_calls
+from tma_dlpack.cli.explain.judge import REFUSED_CALL, judge, judge_call
 from tma_dlpack.cli.explain.normal import Lines, plain, streams_of
 from tma_dlpack.cli.explain.printed import printed_arguments
 from tma_dlpack.cli.explain.read import Block, blocks_in
@@ -182,7 +182,7 @@ _MAY_BELONG: Final = re.split(
 
 def _printed(log: _Log, target: Target) -> list[_Encode]:
     """Return the encodes whose arguments are printed; add remarks on blocks that are not read."""
-    calls = {log.line_at(call.start()): call for call in refused_calls(log.text)}
+    calls = {log.line_at(call.start()): call for call in REFUSED_CALL.finditer(log.text)}
     mixed: list[Block] = []
     whole: list[_Encode] = []
     cut: list[_Encode] = []
