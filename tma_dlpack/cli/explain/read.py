@@ -242,16 +242,8 @@ def _read_field(
     is_torn = value.fault == "torn" and (leads or (strong and opens)) and follows["index"] is None
     if value.fault == "prose" or (value.fault == "torn" and not is_torn):
         return None  # a sentence, or "strides:" as the heading of something else
-    return Field(
-        argument,
-        key,
-        word[0],
-        strong,
-        value,
-        _UNITS.get(unit, ""),
-        sign or " " * (not opens),
-        index,
-    )
+    sign, unit = sign or " " * (not opens), _UNITS.get(unit, "")
+    return Field(argument, key, word[0], strong, value, unit, sign, index)
 
 
 def _is_end_of_word(text: str, word: re.Match[str], key: str) -> bool:
