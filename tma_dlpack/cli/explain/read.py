@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import NamedTuple
 
 from tma_dlpack.cli.explain.normal import Lines
@@ -135,15 +135,16 @@ def _after(text: str, row: re.Match[str], is_array: bool) -> tuple[str, str, int
     if not known or "?" in row[0][:1] or (unit and not is_array):
         return "unread", "", end
     may_go_on = is_array or (len(row[0]) > 1 and row[0] not in _WHOLE)
-    is_last = not text[end:].strip(" \t'") and "\n" not in text[end:]
-    return "cut" * (may_go_on and is_last), unit[1] if unit else "", end
+    is_last = re.fullmatch(r"[ \t']*", text[end : end + LONGEST_LIST])
+    return "cut" * bool(may_go_on and is_last), unit[1] if unit else "", end
 
 
 def _nothing(text: str, at: int) -> Value:
     """Return why there is no value."""
     line = text[at : at + 80].partition("\n")[0].strip()
-    if not line or (line[0] in "([{" and not re.search(r"[^\s\d,?-]", text[at + 1 :])):
-        is_end = line or not text[at : at + LONGEST_LIST].strip()
+    rest = text[at + 1 : at + 4 * LONGEST_LIST]
+    if not line or (line[0] in "([{" and not re.search(r"[^\s\d,?-]", rest)):
+        is_end = line or not rest.strip()
         return Value(fault="cut" if is_end else "prose")
     return Value(fault="torn" if re.match(r"[\d,)]|[(\[{][ \t]*(?:[\d,]|$)", line) else "prose")
 
@@ -335,11 +336,11 @@ def form_of(block: Block) -> Form:
 def blocks_in(streams: list[Lines]) -> list[Block]:
     """Gather the fields of each stream in blocks; those that cannot be trusted are mixed."""
     blocks = [(stream.process, block) for stream in streams for block in _blocks_of(stream)]
-    for process, block in blocks:
-        for other in [b for p, b in blocks if p and not process]:  # may be a part of it
-            apart = other.last_line < block.first_line or block.last_line < other.first_line
-            if not apart and not (block.is_whole and other.is_whole):
-                block.is_mixed = other.is_mixed = True
+    named = [block for process, block in blocks if process]
+    for block, other in product((b for process, b in blocks if not process), named):
+        apart = other.last_line < block.first_line or block.last_line < other.first_line
+        if not apart and not (block.is_whole and other.is_whole):  # one may be a part of the other
+            block.is_mixed = other.is_mixed = True
     return [block for _, block in blocks]
 
 
