@@ -216,9 +216,8 @@ def _printed(log: _Log, target: Target) -> list[_Encode]:
 def _cut_note(encode: _Encode) -> str:
     """Return what a printout that is cut off shows, and which rules that breaks."""
     broken = "; ".join(f"{v.found}; {v.limit} ({v.rule})" for v in encode.report.violations)
-    return (
-        f"line {encode.line}: cut off, it shows {encode.arguments}; {broken or 'no rule is broken'}"
-    )
+    shown = f"what the printout that is cut off shows: {encode.arguments}"
+    return f"line {encode.line}: {shown}; {broken or 'no rule is broken'}"
 
 
 def _judged(read: PrintedArguments, target: Target) -> Report:
@@ -328,7 +327,8 @@ class Explanation:
                 lines.append(wrapped(str(request), "  "))
             findings: tuple[Finding, ...] = (*report.violations, *report.advice)
             found = [("advice: " if isinstance(f, Advice) else "") + str(f) for f in findings]
-            lines.append(textwrap.indent("\n".join([_one_line(report, request), *found]), "  "))
+            lines.append(wrapped(_one_line(report, request), "  "))
+            lines += [textwrap.indent(finding, "  ") for finding in found]
         for note in self.notes:
             lines += ["", wrapped(f"note: {note}")]
         return "\n".join(lines)
