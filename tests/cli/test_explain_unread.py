@@ -118,6 +118,20 @@ def test_separators_of_thousands_are_not_read(printer, number):
     assert all(r.global_strides in (None, (None,), (16384,)) for r in tma.explain(text).requests)
 
 
+@pytest.mark.parametrize("number", ["8_192", "8'192", "8\u202f192", "8\u2009192"])
+def test_separators_that_separate_nothing_else_are_read(number):
+    text = driver_lines(GOOD).replace("globalStrides[0] = 8192", f"globalStrides[0] = {number}")
+    assert read(text).global_strides == (8192,)
+    assert broken(text.replace("192", "200")) == ["STRIDE_ALIGNED"]
+
+
+def test_a_group_that_begins_with_zero_shows_that_the_comma_separates_thousands():
+    text = host_source(GOOD).replace("{4096,128}", "{131,072,7}")
+    assert read(text).global_dim == (None, 7)
+    assert read(text.replace(",7}", ",128}")).global_dim is None  # 131072128, or two numbers
+    assert broken(text) == []
+
+
 def test_digits_in_groups_before_a_list_are_no_list():
     text = thunderkittens(GOOD).replace("smem_stride: ", "smem_stride: 140 730 679 700 100 ;")
     shown = re.sub(r"100 ;\d*", "100", text)
@@ -365,6 +379,13 @@ def test_20_mb_take_at_most_10_seconds(piece):
     before = time.process_time()
     tma.explain(piece * (20_000_000 // len(piece)))
     assert time.process_time() - before < 10
+
+
+@pytest.mark.parametrize("piece", [" \n", "x", "size=2,", "[1, ", "700 \n"])
+def test_what_repeats_takes_linear_time(piece):
+    before = time.process_time()
+    tma.explain(piece * (100_000 // len(piece)))
+    assert time.process_time() - before < 10  # a fraction of a second; minutes if quadratic
 
 
 # -- damage at random -----------------------------------------------------------------------------

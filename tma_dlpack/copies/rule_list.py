@@ -104,10 +104,11 @@ class RuleInfo:
         who = "refused by " + ", ".join(self.refused_by) if self.refused_by else "advice"
         details = [who, *self.kinds, *(["allow= switches it off"] if self.allowable else [])]
         subject = f"{self.argument}: " if self.argument else ""
-        lines = [f"{self.id} ({'; '.join(details)})", f"  {subject}{self.asks}"]
-        lines += [f"  why: {self.why}"] if self.why else []
-        lines += [f"  source: {self.source}"]
-        return "\n".join(map(wrapped, lines))
+        head = wrapped(f"{self.id} ({'; '.join(details)})")
+        lines = [f"{subject}{self.asks}", *([f"why: {self.why}"] if self.why else [])]
+        return "\n".join(
+            [head, *(wrapped(line, "  ") for line in (*lines, f"source: {self.source}"))]
+        )
 
 
 @public

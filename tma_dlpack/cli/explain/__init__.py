@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 from tma_dlpack.checks.report import Report
 from tma_dlpack.cli import hexdump
 from tma_dlpack.cli.explain import results, sentences
-from tma_dlpack.cli.explain.judge import judge, judge_call, refused_calls
+from tma_dlpack.cli.explain.judge import REFUSED_CALL, judge, judge_call
 from tma_dlpack.cli.explain.normal import Lines, plain, streams_of
 from tma_dlpack.cli.explain.printed import printed_arguments
 from tma_dlpack.cli.explain.read import Block, blocks_in
@@ -182,7 +182,7 @@ _MAY_BELONG: Final = re.split(
 
 def _printed(log: _Log, target: Target) -> list[_Encode]:
     """Return the encodes whose arguments are printed; add remarks on blocks that are not read."""
-    calls = {log.line_at(call.start()): call for call in refused_calls(log.text)}
+    calls = {log.line_at(call.start()): call for call in REFUSED_CALL.finditer(log.text)}
     mixed: list[Block] = []
     whole: list[_Encode] = []
     cut: list[_Encode] = []
@@ -191,14 +191,15 @@ def _printed(log: _Log, target: Target) -> list[_Encode]:
             mixed.append(block)
             continue
         arguments, remarks = printed_arguments(block)
-        call = calls.get(block.first_line)
-        is_whole = call is not None and not arguments.missing()
-        report = judge_call(call, arguments, target) if is_whole else _judged(arguments, target)
-        why = call["why"] if is_whole else None
+        where = f"lines {block.first_line}-{block.last_line}"
         if len(log.notes) < MOST_NOTES:
-            where = f"lines {block.first_line}-{block.last_line}"
             log.notes += [f"{where}: {remark}" for remark in remarks]
-        log.notes += [f"line {block.first_line}: {why}"] if why else []
+        call = calls.get(block.first_line)
+        if call is None or arguments.missing():
+            report = _judged(arguments, target)
+        else:
+            report = judge_call(call, arguments, target)
+            log.notes += [f"line {block.first_line}: {call['why']}"] if call["why"] else []
         encode = _Encode(block.first_line, arguments, report)
         if block.shows_arguments and arguments.shown():
             (cut if block.is_cut else whole).append(encode)
@@ -215,9 +216,8 @@ def _printed(log: _Log, target: Target) -> list[_Encode]:
 def _cut_note(encode: _Encode) -> str:
     """Return what a printout that is cut off shows, and which rules that breaks."""
     broken = "; ".join(f"{v.found}; {v.limit} ({v.rule})" for v in encode.report.violations)
-    return (
-        f"line {encode.line}: cut off, it shows {encode.arguments}; {broken or 'no rule is broken'}"
-    )
+    shown = f"what the printout that is cut off shows: {encode.arguments}"
+    return f"line {encode.line}: {shown}; {broken or 'no rule is broken'}"
 
 
 def _judged(read: PrintedArguments, target: Target) -> Report:
@@ -327,7 +327,8 @@ class Explanation:
                 lines.append(wrapped(str(request), "  "))
             findings: tuple[Finding, ...] = (*report.violations, *report.advice)
             found = [("advice: " if isinstance(f, Advice) else "") + str(f) for f in findings]
-            lines.append(textwrap.indent("\n".join([_one_line(report, request), *found]), "  "))
+            lines.append(wrapped(_one_line(report, request), "  "))
+            lines += [textwrap.indent(finding, "  ") for finding in found]
         for note in self.notes:
             lines += ["", wrapped(f"note: {note}")]
         return "\n".join(lines)

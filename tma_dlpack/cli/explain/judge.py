@@ -202,17 +202,13 @@ def _advice(read: PrintedArguments) -> tuple[Advice, ...]:
 # -- the line that tma_dlpack_make.hpp throws: it has the tensor, so the whole call is checked ----
 
 _NUMBERS = r"\{(-?\d+(?:, -?\d+)*)?\}"
-_REFUSED: Final = re.compile(
+#: A line that ``tma_dlpack::make_tma_descriptor`` threw.
+REFUSED_CALL: Final = re.compile(
     r"tma_dlpack: refused: cuTensorMapEncode\w+\([^\n]*?\); rules=([\w+]+); "
     rf"tensor: dtype={_NUMBERS}, device={_NUMBERS}(?:, shape={_NUMBERS})?(?:, strides={_NUMBERS})?"
     r"(?:; (?P<why>[^\n]*?))?; python -m tma_dlpack explain says why"
 )
 _OPTIONS = ("elem_strides", "interleave_layout", "swizzle", "l2_fetch_size", "oobfill")
-
-
-def refused_calls(text: str) -> Iterator[re.Match[str]]:
-    """Return the lines that ``tma_dlpack::make_tma_descriptor`` threw."""
-    return _REFUSED.finditer(text) if "tma_dlpack: refused: " in text else iter(())
 
 
 def judge_call(line: re.Match[str], read: PrintedArguments, target: Target) -> Report:

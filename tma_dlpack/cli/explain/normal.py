@@ -120,6 +120,7 @@ _NORMAL: Final = tuple(
     for pattern, replacement in (
         ("\xa0(?!\\d)", " "),
         ("(?<![\\w.'])\\d{1,3}(?:[_'’\xa0\u2009\u202f]\\d{3})+(?![\\w'’])", _digits),
+        (r"(?<![\w.,])\d{1,3}(?:,\d{3})*,0\d\d(?:,\d{3})*(?!\w)", "?"),  # no entry begins with 0
         (MULTI_WORD.pattern, r"\1_\2"),
         (r"\*\*(?=[A-Za-z])|(?<=[A-Za-z])\*\*|[\"`]|(?<!\d)'", " "),
         (r"\((?:const )?(?:CU|cu|u?int|size_t|unsigned|long)[\w: ]*\*?\)[ \t]*(?=-?\d)", ""),
@@ -128,7 +129,7 @@ _NORMAL: Final = tuple(
         (r"(?<![\w.*])\d{1,24}(?:(?: \* |\*)\d{1,24})+\b(?!\*)", _product),
         (r"[A-Za-z_][\w.:]{0,40}\(([\[({][^\[\](){}]{0,300}[\])}])\)", r"\1"),  # torch.Size([1])
         (r"(?:[\w:]{1,20} of )?(?:size|length|len|count)[ =:]{1,3}\d+[,\w =]{0,20}?(?=[\[({])", ""),
-        (r"(?<=[:= ])\d{9,20}[ \t]+(?=[\[({]-?\d)", ""),  # the address of the list behind it
+        (r"(?<=[:= ])\d{9,20}[ \t]+(?=[\[({])", ""),  # the address of the list behind it
         (r"(?:[ \t]{0,9}\n[ \t]{0,99}-[ \t]+\d{1,20}(?=[ \t]*$)){1,8}", _bracketed),
         (r"\bouter_stride(?=: [\d ]+, swizzle: \d+ elem)", "outer_stride (bytes)"),
         (r"(?<![\w.])[1-9]\d{0,9}(?:(?:[ \t][x×][ \t]|[x×])\d{1,10})+\b", _bracketed),
@@ -142,7 +143,7 @@ _NORMAL: Final = tuple(
         # numbers, and those that are not read: masked, with a unit, broken by a terminal's width
         (r"(?<![\w.])[-+]?\d(?:[\w*?#…%]|[.'’](?=[\w*.…]))*(?:[ \t]?[KMG](?:i?B)?\b)?", _number),
         (r"(?<![\w.*])(?:0[xX])?(?:\*{2,}|#{2,}|\?+|[xX]{2,}|…|\.{3}|<[a-z]+>)(?!\w)", "?"),
-        (r"(?<![\w.?])-?\d+(?=(?:[ \t]{0,99}\n){1,4}[ \t]*(?:[xX]?[\da-fA-F]{1,16}\b|[?,]))", "?"),
+        (r"(?<![\w.?])-?\d+(?=(?:[ \t]{0,99}\n){1,4}[ \t]*(?:[xX]?[\da-fA-F]{1,16}\b|\?))", "?"),
     )
 )  # fmt: skip
 
@@ -206,7 +207,8 @@ def _passed(text: str, place: int, words: str) -> tuple[str, list[tuple[int, int
     if array:
         declared = [*re.finditer(_DECLARED.format(array[1]), source)][-1:]
     for found in declared:
-        words = f"{{{','.join(found[1].split(',')[int(array[2] or 0) :])}}}"
+        entries = found[1].split(",")[int(array[2] or 0) if array else 0 :]
+        words = f"{{{','.join(entries)}}}"
 
     def number(name: re.Match[str]) -> str:
         values = set(re.findall(_CONSTANT.format(name[0]), source))

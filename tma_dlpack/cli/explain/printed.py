@@ -68,7 +68,7 @@ def printed_arguments(block: Block) -> tuple[PrintedArguments, list[str]]:
         printed_by=form.name,
         lines=(block.first_line, block.last_line),
         implied={n: v for n, v in form.implied.items() if n not in fields},
-        inferred=("rank",) if "rank" not in numbers or lists.infers_rank else (),
+        inferred=("rank",) if lists.infers_rank else (),
         **members,
         **({"box_dim": values["box_dim"]} if kind == "tiled" else _column(kind, lists, numbers)),
     )
@@ -212,9 +212,8 @@ class _Lists:
         self.infers_rank = self.rank is None
         if self.rank is not None:
             return
-        if (
-            whole and "garbage" in self.form.flags
-        ):  # which entries are the map's is not known: the first are
+        lengths = {len(self.values[name]) for name in whole}
+        if lengths == {MAX_RANK} and "garbage" in self.form.flags:  # only the first are the map's
             self.values = {n: v[: n != "global_strides"] for n, v in self.values.items()}
             return
         if not whole:
@@ -223,7 +222,8 @@ class _Lists:
         for rank in (r for r in fits if len(strides) in (MAX_RANK - 1, MAX_RANK)):
             if any(strides[rank + len(strides) - MAX_RANK :]):
                 fits[rank] = 0  # these strides are not padding
-        self.rank = max(fits, key=lambda r: (fits[r], -r))
+        fewest = -1 if whole != ["element_strides"] else 1  # which are 1 in every dimension
+        self.rank = max(fits, key=lambda r: (fits[r], fewest * r))
         if fits[self.rank] < min(2, len(whole)):  # nothing shows which
             self.rank, self.values = None, dict.fromkeys(self.values, ())
 

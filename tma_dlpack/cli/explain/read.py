@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import NamedTuple
 
 from tma_dlpack.cli.explain.normal import Lines
@@ -62,7 +62,7 @@ _ONE = re.compile(_ITEM)
 _ROW = re.compile(rf"{_ITEM}(?:(?:[ \t]*,[ \t]*|[ \t]+){_ITEM})*")
 _LIST = re.compile(rf"[\[({{]([^\[\](){{}}]{{0,{LONGEST_LIST}}})[\])}}]")
 _PIECE = re.compile(r"[\w*.+\-/<> ?&]{0,40}")  # of a list: a number, or an expression
-_GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+")  # 4096 with a separator, or a list
+_GROUPED = re.compile(r"\d{1,3}(?:,(?:\d{3}|\?))+")  # 4096 with a separator, or a list
 _UNIT = re.compile(r"[ \t]*(bytes?|B|elements?|elems?|values?)\b")
 _AFTER = re.compile(  # of numbers without brackets: the end of the line, a sign, another field
     r"[ \t]*(?:$|,(?![ \t]*[\d?])|[;)\]}|<'&/]|\((?!\d+,)|\.(?!\w)|=>|-{2,}"
@@ -97,7 +97,7 @@ def read_value(text: str, at: int, argument: str) -> Value:
     fault, unit, end = _after(text, row, is_array)
     if _GROUPED.fullmatch(row[0]):
         style = "grouped?"
-    elif "," in style and style not in (",", ", ", ",\t") and re.search(r",\d{3}\b", row[0]):
+    elif "," in style and style not in (",", ", ", ",\t") and re.search(r",(?:\d{3}\b|\?)", row[0]):
         fault = "unread"
     elif is_array and (numbers[0] or 0) in _ADDRESSES:
         fault = fault or "address"
@@ -135,15 +135,16 @@ def _after(text: str, row: re.Match[str], is_array: bool) -> tuple[str, str, int
     if not known or "?" in row[0][:1] or (unit and not is_array):
         return "unread", "", end
     may_go_on = is_array or (len(row[0]) > 1 and row[0] not in _WHOLE)
-    is_last = not text[end:].strip(" \t'") and "\n" not in text[end:]
-    return "cut" * (may_go_on and is_last), unit[1] if unit else "", end
+    is_last = re.fullmatch(r"[ \t']*", text[end : end + LONGEST_LIST])
+    return "cut" * bool(may_go_on and is_last), unit[1] if unit else "", end
 
 
 def _nothing(text: str, at: int) -> Value:
     """Return why there is no value."""
     line = text[at : at + 80].partition("\n")[0].strip()
-    if not line or (line[0] in "([{" and not re.search(r"[^\s\d,?-]", text[at + 1 :])):
-        is_end = line or not text[at : at + LONGEST_LIST].strip()
+    rest = text[at + 1 : at + 4 * LONGEST_LIST]
+    if not line or (line[0] in "([{" and not re.search(r"[^\s\d,?-]", rest)):
+        is_end = line or not rest.strip()
         return Value(fault="cut" if is_end else "prose")
     return Value(fault="torn" if re.match(r"[\d,)]|[(\[{][ \t]*(?:[\d,]|$)", line) else "prose")
 
@@ -222,7 +223,7 @@ def _read_field(
     if follows is None or _is_end_of_word(text, word, key):
         return None
     index, at, is_array = follows["index"], follows.end(), argument in ARRAYS
-    before = text[max(after, word.start() - 60) : word.start()].rpartition("\n")[2]
+    before = re.split(r"[\n|;]", text[max(after, word.start() - 60) : word.start()])[-1]
     leads = not before.strip(" \t'*-{(,")
     opens = text[at : at + 1] in tuple("([{")
     is_part = before[-1:] in tuple(".-_>") or before.rstrip()[-1:].isalpha()
@@ -242,16 +243,8 @@ def _read_field(
     is_torn = value.fault == "torn" and (leads or (strong and opens)) and follows["index"] is None
     if value.fault == "prose" or (value.fault == "torn" and not is_torn):
         return None  # a sentence, or "strides:" as the heading of something else
-    return Field(
-        argument,
-        key,
-        word[0],
-        strong,
-        value,
-        _UNITS.get(unit, ""),
-        sign or " " * (not opens),
-        index,
-    )
+    sign, unit = sign or " " * (not opens), _UNITS.get(unit, "")
+    return Field(argument, key, word[0], strong, value, unit, sign, index)
 
 
 def _is_end_of_word(text: str, word: re.Match[str], key: str) -> bool:
@@ -343,11 +336,11 @@ def form_of(block: Block) -> Form:
 def blocks_in(streams: list[Lines]) -> list[Block]:
     """Gather the fields of each stream in blocks; those that cannot be trusted are mixed."""
     blocks = [(stream.process, block) for stream in streams for block in _blocks_of(stream)]
-    for process, block in blocks:
-        for other in [b for p, b in blocks if p and not process]:  # may be a part of it
-            apart = other.last_line < block.first_line or block.last_line < other.first_line
-            if not apart and not (block.is_whole and other.is_whole):
-                block.is_mixed = other.is_mixed = True
+    named = [block for process, block in blocks if process]
+    for block, other in product((b for process, b in blocks if not process), named):
+        apart = other.last_line < block.first_line or block.last_line < other.first_line
+        if not apart and not (block.is_whole and other.is_whole):  # one may be a part of the other
+            block.is_mixed = other.is_mixed = True
     return [block for _, block in blocks]
 
 

@@ -146,7 +146,8 @@ def _sentences() -> Iterator[Sentence]:
 SENTENCES: Final = tuple(_sentences())
 
 
-#: Rule | what to do about it. For checks that show no numbers, which have no report.
+#: Rule | what to do about it, for checks that show no numbers; of an instruction, which no encode
+#: asks, also | argument | limit.
 _FIXES: Final = """
 ADDRESS_ALIGNED | start the tensor at an aligned element, or copy it: x.clone()
 ADDRESS_NULL | skip an empty tensor
@@ -169,32 +170,27 @@ ELEM_STRIDES_RANGE | use 1
 INTERLEAVE_32B_SWIZZLE | use swizzle 32B
 OOB_NAN | fill with zeros
 CAPABILITY | use a Hopper or newer GPU
+GATHER4 | make a map with box_sizes=(1, columns), and copy 4 x columns elements at a time |
+    box_dim | gather4 needs a map of rank 2 whose box has one row: each copy names four rows
+SCATTER4 | store the rows with ordinary stores, or one tile copy for each run of rows | target |
+    scatter4 exists on compute capability 10.x and 11.0 (sm_100a, sm_103a, sm_110a) alone, neither
+    on sm_90 nor on sm_120 and sm_121
+GATHER4_TARGET | load the rows with ordinary loads; write .shared::cta on sm_120 and sm_121 |
+    target | gather4 came with compute capability 10.0; sm_120 and sm_121 have it for .shared::cta
+    alone
 """
-#: Of instructions, not of an encode: rule | argument | limit | what to do.
-_INSTRUCTIONS: Final = """
-GATHER4 | box_dim | gather4 needs a map of rank 2 whose box has one row: each copy names four rows |
-    make a map with box_sizes=(1, columns), and copy 4 x columns elements at a time
-SCATTER4 | target | scatter4 exists on compute capability 10.x and 11.0 (sm_100a, sm_103a, sm_110a)
-    alone, neither on sm_90 nor on sm_120 and sm_121 | store the rows with ordinary stores, or one
-    tile copy for each run of rows
-GATHER4_TARGET | target | gather4 came with compute capability 10.0; sm_120 and sm_121 have it for
-    .shared::cta alone | load the rows with ordinary loads; write .shared::cta on sm_120 and sm_121
-"""
+_OF_ENCODES: Final = {rule.id: rule for rule in RULES}
 
 
-def _limits() -> Iterator[tuple[str, tuple[str, str, str]]]:
-    for rule, argument, limit, fix in rows(_INSTRUCTIONS):
-        yield rule, (argument, limit, fix)
-    of_encodes = {rule.id: rule for rule in RULES}
-    for name, fix in rows(_FIXES):
-        of_encode = of_encodes[name]
-        argument = str(of_encode.on)
-        limit = f"it must {of_encode.asks or of_encode.must}"
-        yield name, (OF_DRIVER.get(argument, argument), limit, fix)
+def _limit(rule: str, fix: str, argument: str = "", limit: str = "") -> tuple[str, str, str]:
+    if rule in _OF_ENCODES:
+        row = _OF_ENCODES[rule]
+        argument, limit = OF_DRIVER.get(str(row.on), str(row.on)), f"it must {row.asks or row.must}"
+    return argument, limit, fix
 
 
 #: Rule -> argument, limit, fix.
-LIMITS: Final = dict(_limits())
+LIMITS: Final = {row[0]: _limit(*row) for row in rows(_FIXES)}
 
 _FAILED = re.compile(  # on the line of a sentence
     r"error|exception|assert|failed|abort|fatal|what\(\)|terminate|^[ \t>|]*\[\d+\] ",

@@ -105,7 +105,7 @@ MULTI_WORD: Final = re.compile(
 
 #: Where a printout begins or ends: two such places are two encodes.
 HEADING: Final = re.compile(
-    r"TMA Desc Addr"
+    r"TMA Desc Addr(?::?[ \t]+\d+(?: \(\w+=\d+\))?)?"
     r"|cuTensorMapEncode(?:Tiled|Im2col(?:Wide)?)\b"
     r"|Making (?:\dD )?TMA desc"
     r"|(?:TmaDescriptor|CudaTensorMapInfo|TensorMapSpec)\s*[{(]|TensorMapInfo\("
