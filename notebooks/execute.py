@@ -7,6 +7,8 @@ by the command line.
 
 from __future__ import annotations
 
+import base64
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +19,7 @@ from nbclient import NotebookClient
 HERE = Path(__file__).parent
 FIGURES = HERE / "figures"
 SECONDS = 60
+IMAGE = "data:image/svg+xml;base64,"
 LIVE = "application/vnd.jupyter.widget-view+json"
 
 #: What the README shows: file name -> arguments of ``python -m tma_dlpack draw``.
@@ -55,11 +58,42 @@ def stored(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
-            cell.outputs = [o for o in cell.outputs if LIVE not in o.get("data", {})]
+            shown = [o for o in cell.outputs if LIVE not in o.get("data", {})]
+            cell.outputs = whole_streams(shown)
         for output in cell.get("outputs", []):
             if "transient" in output:  # the name under which a still picture was updated
                 del output["transient"]
+            if "text" in output:
+                output.text = without_addresses(output.text)
+            for kind, content in output.get("data", {}).items():
+                output.data[kind] = without_addresses(content)
+            if "traceback" in output:
+                output.traceback = [without_addresses(line) for line in output.traceback]
+                output.evalue = without_addresses(output.evalue)
     return notebook
+
+
+def whole_streams(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
+    """Join what a cell printed; in how many pieces it came depends on the machine's load."""
+    joined: list[nbformat.NotebookNode] = []
+    for output in outputs:
+        is_stream = output.output_type == "stream"
+        if is_stream and joined and joined[-1].get("name") == output.name:
+            joined[-1].text += output.text
+        else:
+            joined.append(output)
+    return joined
+
+
+def without_addresses(text: str) -> str:
+    """Replace addresses of host memory, which are new in each run, in text and in images."""
+
+    def in_image(found: re.Match[str]) -> str:
+        svg = without_addresses(base64.b64decode(found[1]).decode())
+        return IMAGE + base64.b64encode(svg.encode()).decode()
+
+    text = re.sub(f"{re.escape(IMAGE)}([A-Za-z0-9+/=]+)", in_image, text)
+    return re.sub("0x[0-9a-f]{12}(?![0-9a-f])", "0x" + 12 * "·", text)
 
 
 def draw_readme_figures() -> None:

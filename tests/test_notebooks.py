@@ -42,6 +42,7 @@ SAYS = {
         "(4, 16), 256 bytes",
         "STORE_OVERRUN",
         "8 bytes past the end of the tensor",
+        "(1073741824, 22, 1073741810, 0) is byte 2048",
         "128 rows of 8 experts, 2 maps",
     ],
     "04_why_was_it_refused": [
@@ -76,7 +77,11 @@ SAYS = {
 }
 REFUSED_ON_PURPOSE = {"03_out_of_bounds_and_strides": 1, "04_why_was_it_refused": 1}
 
+#: Without questions to click and an exercise.
+READ_ONLY = ["08_grouped_gemm", "09_trace"]
+
 every_notebook = pytest.mark.parametrize("name", SAYS)
+every_lesson = pytest.mark.parametrize("name", [n for n in SAYS if n not in READ_ONLY])
 first_notebook_and_slowly_the_others = pytest.mark.parametrize(
     "name",
     [n if n == "00_what_is_tma" else pytest.param(n, marks=pytest.mark.slow) for n in SAYS],
@@ -205,11 +210,67 @@ def test_a_notebook_names_its_packages_at_the_top(name):
     assert "pip install 'tma_dlpack[notebook]'" in first
 
 
-@pytest.mark.parametrize("name", sorted(set(SAYS) - {"07_hopper_gemm"}))
+@pytest.mark.parametrize("name", READ_ONLY)
 def test_a_notebook_lets_its_reader_predict_and_then_reveal(name):
     cells = [c.source for c in read(name).cells if c.source.startswith("**Predict.**")]
     assert cells
     assert all(re.search("<details><summary>Reveal</summary>.+</details>", c, re.S) for c in cells)
+
+
+# --- Questions and exercises ----------------------------------------------------------------------
+
+
+@every_lesson
+def test_a_lesson_asks_for_clicks_and_folds_the_code_that_holds_the_answers(name):
+    asks = re.compile(r"^(tma\.)?draw\.ask\(", re.MULTILINE)
+    asking = [c for c in read(name).cells if asks.search(c.source)]
+    assert asking
+    for cell in asking:
+        assert cell.metadata["jupyter"] == {"source_hidden": True}
+        assert "hide-input" in cell.metadata["tags"]
+        (output,) = cell.outputs
+        assert 'class="tma-ask"' in output.data["text/html"]
+        assert "<details><summary>Answer</summary>" in output.data["text/html"]
+
+
+def exercise_of(name):
+    """Return the learner's cell, the cell that judges it, and the source of the solution."""
+    cells = read(name).cells
+    (at,) = (n for n, c in enumerate(cells) if "exercise" in c.metadata.get("tags", []))
+    (heading,) = (c for c in cells if c.source.startswith("## Exercise"))
+    assert heading is cells[at - 1]
+    folded = r"<details><summary>Solution</summary>\s+```python\n(.+?)\n```.*</details>"
+    return cells[at], cells[at + 1], re.fullmatch(folded, cells[at + 2].source, re.DOTALL)[1]
+
+
+@every_lesson
+def test_an_exercise_is_not_solved_as_stored_and_says_what_is_wrong(name):
+    _, judge, _ = exercise_of(name)
+    (output,) = judge.outputs
+    assert output.text.startswith("not yet: ")
+    assert output.text.count("\n") <= 3
+
+
+@every_lesson
+def test_the_folded_solution_solves_the_exercise(name, capsys):
+    stub, judge, solution = exercise_of(name)
+    imports = "\n".join(
+        line
+        for cell in read(name).cells
+        if cell.cell_type == "code"
+        for line in cell.source.splitlines()
+        if re.fullmatch(r"(import|from) .+", line)
+    )
+    for framework in re.findall(r"^import (torch|jax)\b", imports, flags=re.MULTILINE):
+        pytest.importorskip(framework, reason=f"{framework} is not installed")
+    names = {}
+    exec(imports, names)
+    exec(stub.source, names)
+    exec(judge.source, names)
+    assert capsys.readouterr().out == judge.outputs[0].text
+    exec(solution, names)
+    exec(judge.source, names)
+    assert capsys.readouterr().out.startswith("solved: ")
 
 
 @pytest.mark.parametrize("name", REFUSED_ON_PURPOSE)
@@ -232,7 +293,7 @@ def test_the_h200_output_of_the_extension_is_marked_as_stored():
 def test_the_h200_table_of_the_gemm_is_marked_as_stored_and_right():
     text = said(read("07_hopper_gemm"))
     assert re.search(r"stored output, not run here \(NVIDIA H200, driver \d+\.\d+", text)
-    rows = [line for line in text.splitlines() if re.match(r" +(8192|4096) ", line)]
+    rows = [line for line in text.splitlines() if re.match(r"  (8192|4096)  ", line)]
     assert len(rows) == 6
     assert all(row.endswith("right") for row in rows)
 

@@ -27,12 +27,14 @@ tensor (30, 104) FLOAT16, box (8, 64) at (24, 64)
 '<svg'
 """
 
+from tma_dlpack.draw.ask import Question, ask
 from tma_dlpack.draw.banks import AccessSteps, BankConflicts, access_steps, bank_conflicts
 from tma_dlpack.draw.barrier_figure import BarrierPlay, barrier
 from tma_dlpack.draw.bits import SwizzleBits, swizzle_bits
 from tma_dlpack.draw.boxes import TensorBox, tensor
 from tma_dlpack.draw.cards import report_html, rules_html, tensor_map_html, tile_html
 from tma_dlpack.draw.catalogue import FIGURES, figure
+from tma_dlpack.draw.contrast import Contrast, contrast
 from tma_dlpack.draw.copying import CopyMotion, copy_motion
 from tma_dlpack.draw.figure import Figure, page
 from tma_dlpack.draw.map_bytes import Comparison, MapBytes, compare, diff, fields_of
@@ -54,21 +56,25 @@ __all__ = [
     "BankConflicts",
     "BarrierPlay",
     "Comparison",
+    "Contrast",
     "CopyMotion",
     "Figure",
     "Im2colWalk",
     "MapBytes",
     "MatrixAtoms",
+    "Question",
     "SharedMemory",
     "SixteenBytes",
     "SwizzleBits",
     "TensorBox",
     "access_steps",
+    "ask",
     "bandwidth_html",
     "bank_conflicts",
     "barrier",
     "batch_html",
     "compare",
+    "contrast",
     "copy_motion",
     "diff",
     "error_html",

@@ -29,7 +29,10 @@ from tma_dlpack.tensor_map.map import TensorMap
 UNIT = 16, 16  # px of a bank and of a wavefront
 BAR_WIDTH, BAR = 250, 22  # px
 SECONDS = 1.4  # how long each phase is shown
-LEVELS = "one row per wavefront; 3+: thread 3 and other threads that read the same words"
+LEVELS = (
+    "Each row of the picture is one wavefront: what the 32 banks read at the same time.",
+    '"3+" is thread 3 and other threads that read the same words, which is no conflict.',
+)
 
 
 def _scale(levels: int) -> list[Cell]:
@@ -120,7 +123,7 @@ class BankConflicts(Figure):
         first = s.phase * len(s.words) % self.threads
         grid = Grid((*_scale(s.worst), *_stacked(s.words, first)), UNIT)
         above = [f"drawn: phase {s.phase + 1}; {_degrees(s)}"]
-        return lay_out(name, [grid], name, above, [LEVELS])
+        return lay_out(name, [grid], name, above, LEVELS)
 
     def _ranked(self) -> Scene:
         """Rank swizzles by their wavefronts, fewest first."""

@@ -20,7 +20,8 @@ SECONDS_PER_CHUNK, HOLD_SECONDS, FLIGHT = 0.22, 2.5, 3.0  # a flight lasts 3 chu
 UNIT = 24, 20  # px of a chunk
 ENGINE, MEMORY = 9.4, 14.2  # columns; the tensor begins at 0
 ENGINE_ROWS = 2.3
-ORDER = "2.5 is chunk 5 of row 2; drawn in row order, the order of the hardware is not documented"
+NAMES = "2.5 is chunk 5 of row 2 of the box"
+ORDER = "The picture goes row by row; NVIDIA does not document in which order the engine copies."
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -76,7 +77,7 @@ class CopyMotion(Figure):
             flying.append(replace(words(ENGINE, 5, text, "label"), css=css))
             keyframes.append(_count(n, len(self.chunks), total))
         more = self.all_chunks - len(self.chunks)
-        notes = [ORDER, *[f"{more} further chunks count with the last"] * bool(more)]
+        notes = [NAMES, ORDER, *[f"{more} further chunks count with the last"] * bool(more)]
         grid = Grid((*cells, *flying), UNIT)
         css = "".join([*keyframes, STILL])
         return (lay_out(f"{self.title}, moving", [grid], notes=notes, css=css),)

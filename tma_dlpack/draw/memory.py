@@ -17,7 +17,7 @@ from tma_dlpack.tensor_map.map import TensorMap
 
 UNIT = 50, 29  # px of a chunk
 SLICE_ROWS, THEN_ROWS = 0.52, 0.7  # of the lines of words between, in rows
-CHUNKS_OF_A_ROW = "c: the elements of that row in the chunk; one colour per chunk of a row"
+COLOURS = "chunks at the same place in their rows have the same colour"
 #: state of a chunk -> a sample of it, and its meaning.
 LEGEND = {
     "data": (Cell(0, 0, "tint0"), "in bounds"),
@@ -164,9 +164,9 @@ def shared(
     own, names = plan.arguments.swizzle, {TmaSwizzle.none: "unswizzled"}
     if plan.swizzle.terms:
         names = {TmaSwizzle.none: "before the swizzle", own: f"swizzle {own.name}"}
-    line = "line of the box" if plan.arguments.kind == "tiled" else "pixel of the column"
+    line = "row of the box" if plan.arguments.kind == "tiled" else "pixel of the column"
     at = f" at {request.smem_offset:#x}" if request.smem_offset else ""
     title = f"shared memory{at}: {plan.smem_bytes} bytes, {plan.tx_bytes} written"
     layouts = (Layout(name, smem_contents(request, s)) for s, name in names.items())
-    rows = f"r: {'unit' if plan.unit_bytes else line}, counted row-major"
-    return SharedMemory(title, tuple(layouts), (rows, CHUNKS_OF_A_ROW))
+    rows = f"r: {'unit' if plan.unit_bytes else line}, counted row-major; c: which of its elements"
+    return SharedMemory(title, tuple(layouts), (rows, COLOURS))

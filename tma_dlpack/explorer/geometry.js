@@ -180,8 +180,9 @@ const tmaGeometry = (() => {
       const linear = swizzled - (swizzled % CHUNK);
       const row = Math.floor((linear - smemOffset) / p.pitchBytes);
       const byte = linear - smemOffset - row * p.pitchBytes;
-      const found = { address, state: "padding", row: -1, linear, swapped: swizzled !== linear };
-      if (row < 0 || row >= p.lines || byte >= p.smemLineBytes) return found;
+      const swapped = swizzled !== linear;
+      if (row < 0 || row >= p.lines || byte >= p.smemLineBytes)
+        return { address, state: "padding", row: -1, linear, swapped };
       const { position, inside, origin } = lineOf(row);
       const dataBytes = Math.floor((CHUNK * p.lineBytes) / p.smemLineBytes);
       const first = Math.floor((byte * p.lineBytes) / p.smemLineBytes);
@@ -191,7 +192,7 @@ const tmaGeometry = (() => {
       const element = reversed(position), firstElement = Math.floor((first * 8) / bits);
       if (!p.unitBytes) element[a.rank - 1] += firstElement;
       return {
-        ...found, state, row, element, dataBytes,
+        address, state, row, linear, swapped, element, dataBytes,
         first: firstElement,
         last: Math.floor(((first + dataBytes) * 8) / bits) - 1,
         globalOffset: origin + start + first,

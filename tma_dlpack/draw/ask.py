@@ -1,0 +1,193 @@
+"""A question about a picture: the reader clicks a cell, and reads whether it is the right one."""
+
+from __future__ import annotations
+
+import html
+import json
+import textwrap
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from tma_dlpack.draw.figure import TEXT_COLUMNS, Figure, panel_row, require, script_source
+from tma_dlpack.draw.grid import Cell, Grid, Scene, lay_out, text_width
+from tma_dlpack.tables.coerce import shown
+from tma_dlpack.tables.errors import refusal
+from tma_dlpack.tables.public import opaque
+
+CHOICE_HEIGHT, LEAST_CHOICE = 26, 44  # px
+DIGITS = "-.0123456789"  # the end of a key, such as c3.8
+OTHERWISE = "Not this one. Try another, or open the answer."
+QUESTION = "font-weight:bold;margin-top:10px;max-width:62em"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Choices(Figure):
+    """Rows of words to choose from: each word is a cell, and its own key."""
+
+    title: str
+    rows: tuple[tuple[str, ...], ...]
+
+    def scenes(self) -> tuple[Scene, ...]:
+        """Lower to one panel."""
+        widest = max(text_width(word) for row in self.rows for word in row)
+        cells = [
+            Cell(x, y, "cell", word, key=word)
+            for y, row in enumerate(self.rows)
+            for x, word in enumerate(row)
+        ]
+        unit = max(LEAST_CHOICE, widest + 16), CHOICE_HEIGHT
+        return (lay_out(f"choices: {', '.join(self.keys)}", [Grid(tuple(cells), unit)]),)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Every word."""
+        return tuple(word for row in self.rows for word in row)
+
+    def text(self) -> str:
+        """Return the words, a line per row."""
+        return "\n".join([self.title, *("   ".join(row) for row in self.rows)])
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Question(Figure):
+    """A question that is answered by a click on a cell of a figure.
+
+    Attributes
+    ----------
+    figure : Figure
+        What is shown below the question; without the titles of its cells, which may say too much.
+    answers : tuple of str
+        The keys of the cells that are right.
+    because : str
+        Shown after the right click, and folded below the picture.
+    hints : dict
+        Key of a wrong cell -> why it is wrong.
+    is_blank : bool
+        Whether cells of the kind of the answers show neither their words nor their tint.
+    """
+
+    title: str
+    figure: Figure
+    answers: tuple[str, ...]
+    because: str
+    hints: Mapping[str, str] = field(default_factory=dict)
+    is_blank: bool = False
+
+    def scenes(self) -> tuple[Scene, ...]:
+        """Lower to the panels of the figure, without what would answer the question."""
+        scenes = self.figure.scenes()
+        return tuple(replace(s, items=tuple(map(self._asked, s.items))) for s in scenes)
+
+    def _asked(self, cell: Cell) -> Cell:
+        cell = replace(cell, title="", to=())
+        is_hidden = self.is_blank and _kind(cell.key) in map(_kind, self.answers)
+        return replace(cell, style="cell", text="", hatched=False) if is_hidden else cell
+
+    def panels(self) -> str:
+        """Return the HTML of question, picture, verdict and folded answer.
+
+        Where scripts run, a click is judged; elsewhere the folded answer remains.
+        """
+        facts = {"right": self.answers, "because": self.because, "hints": dict(self.hints)}
+        asked = html.escape(json.dumps({**facts, "otherwise": OTHERWISE}), quote=True)
+        because = html.escape(self.because)
+        return (
+            f'<div class="tma-ask" data-ask="{asked}">'
+            f'<div class="tma-title" style="{QUESTION}">'
+            f"Predict, and click: {html.escape(self.title)}</div>"
+            f"{panel_row(self)}"
+            f"<details><summary>Answer</summary><p>{because}</p></details></div>"
+            f"<script>(() => {{\n{script_source('ask.js')}\n}})();</script>"
+        )
+
+    def text(self) -> str:
+        """Return the question and its answer."""
+        wrapped = [
+            line
+            for text in (self.title, f"answer: {self.because}")
+            for line in textwrap.wrap(text, TEXT_COLUMNS)
+        ]
+        return "\n".join(wrapped)
+
+
+@opaque
+def ask(
+    figure: Figure | Sequence[Sequence[str]],
+    question: str,
+    answer: str | Collection[str],
+    because: str,
+    hints: Mapping[str, str] | None = None,
+    *,
+    blank: bool = False,
+) -> Question:
+    """Ask the reader of a notebook to click a cell of a figure, and answer the click.
+
+    Parameters
+    ----------
+    figure : Figure, or rows of words
+        Any figure whose cells have keys, such as ``c3.8`` for the chunk of `shared` that begins
+        with element 8 of row 3, ``bank5`` for banks 20 to 23, or ``row7`` for
+        the pixel of `walk` that becomes row 7. Rows of words are drawn as cells to choose from.
+    question : str
+        At most 100 characters.
+    answer : str or collection of str
+        Keys of the cells that are right; of rows of words, the words.
+    because : str
+        Why it is right: shown after the right click, and folded below the picture.
+    hints : dict, optional
+        Key of a wrong cell -> what to say when it is clicked.
+    blank : bool
+        Draw cells of the kind of the answers (all chunks, all banks) without words and tint.
+
+    Returns
+    -------
+    Question
+        Where no script runs, as in an untrusted notebook, its answer can still be unfolded.
+
+    Raises
+    ------
+    TmaPreconditionError
+        If an argument is of another kind, the question is too long, or the figure has no cell of
+        an answer or a hint.
+
+    Examples
+    --------
+    >>> print(ask([["512", "1024"]], "How many bytes are 8 x 64 float16?", "1024", "8 x 128."))
+    How many bytes are 8 x 64 float16?
+    answer: 8 x 128.
+    """
+    for name, value in (("question", question), ("because", because)):
+        require(name, value, (str,), "pass a sentence")
+    if not 0 < len(question) <= TEXT_COLUMNS:
+        found = f"question has {len(question)} characters"
+        fix = "shorten it, and explain in a cell above"
+        raise refusal("question", found, f"have 1..{TEXT_COLUMNS}", fix)
+    if not isinstance(figure, Figure):
+        figure = _choices(figure, question)
+    answers = (answer,) if isinstance(answer, str) else tuple(answer)
+    hints = dict(hints or {})
+    keys = {cell.key for scene in figure.scenes() for cell in scene.items} - {""}
+    for name, named in (("answer", answers), ("hints", hints)):
+        for key in named:
+            if key not in keys:
+                some = ", ".join(sorted(keys)[:6])
+                must = f"name cells of the figure, such as {some}"
+                raise refusal(name, f"{name} has {shown(key)}", must, "pass the key of a cell")
+    if not answers:
+        raise refusal("answer", "answer is empty", "name at least one cell", "pass its key")
+    return Question(question, figure, answers, because, hints, bool(blank))
+
+
+def _kind(key: str) -> str:
+    """Return the letters that a key begins with."""
+    return key.rstrip(DIGITS)
+
+
+def _choices(rows: object, question: str) -> Choices:
+    must = "be a Figure, or a list of rows of different words"
+    fix = 'pass draw.shared(tensor_map), or [["yes", "no"]]'
+    if isinstance(rows, (list, tuple)) and all(isinstance(row, (list, tuple)) for row in rows):
+        words = [word for row in rows for word in row]
+        if words and all(isinstance(w, str) and w for w in words) and len({*words}) == len(words):
+            return Choices(question, tuple(map(tuple, rows)))
+    raise refusal("figure", f"figure is {shown(rows)}", must, fix)
