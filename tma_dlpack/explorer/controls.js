@@ -108,7 +108,8 @@ class NumberControl {
     this.steps.title = step > 1 ? r.reason || r.refused[0]?.reason || "" : "";
     this.shade.replaceChildren(...this.legal.runs(this.item.name).map((run) => {
       const values = run.last > run.first ? `${run.first}..${run.last}` : `${run.first}`;
-      const at = `left:${100 * (run.first - r.least) / span}%;width:${100 * (run.last - run.first + 1) / span}%`;
+      const until = Math.min(run.last + r.step, r.most + 1);  // the values up to the next step are refused too
+      const at = `left:${100 * (run.first - r.least) / span}%;width:${100 * (until - run.first) / span}%`;
       return make("i", { style: at, title: `${values} refused. ${run.reason}` });
     }));
   }

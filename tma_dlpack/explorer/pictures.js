@@ -150,7 +150,8 @@ function tensorPicture(tile, plane, shown, width) {
   const left = EDGE + Math.max(44, textWidth(rows.ends) + 8), top = sheet.y + 6;
   const plotWidth = width - left - EDGE, unit = plotWidth / (columns.last - columns.first);
   const least = rows.dimension >= 0 ? 110 : 40;
-  const plotHeight = clamp((rows.last - rows.first) * unit, least, Math.max(least, 0.72 * plotWidth));
+  const count = rows.last - rows.first, tall = Math.max(count * unit, Math.min(4.5 * count, 0.55 * plotWidth));
+  const plotHeight = clamp(tall, least, Math.max(least, 0.72 * plotWidth));
   const down = plotHeight / (rows.last - rows.first);
   const x = (p) => left + (columns.clip(p) - columns.first) * unit, y = (p) => top + (rows.clip(p) - rows.first) * down;
   const rectangle = (c, r, style, more) => sheet.cell(x(c[0]), y(r[0]), x(c[1]) - x(c[0]), y(r[1]) - y(r[0]), style, more);

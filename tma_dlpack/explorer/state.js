@@ -77,7 +77,7 @@ const sized = (list, length, value) => Array.from({ length }, (_, d) => list?.[d
 // Return the state with every list as long as the tensor's rank, and a box where it has none.
 function completed(given) {
   const state = { ...PLAIN, ...given };
-  if (!state.shape?.length) state.shape = [96, 256];
+  if (!state.shape?.length) state.shape = [32, 256];
   const rank = state.shape.length, spatial = rank - 2;
   state.elem_strides = sized(state.elem_strides, rank, 1);
   if (state.strides && state.strides.length !== rank) state.strides = null;
@@ -88,7 +88,7 @@ function completed(given) {
     state.im2col_offsets = sized(state.im2col_offsets, Math.max(0, spatial), 0);
     Object.assign(state, { ragged: null, split_inner: "" });
   } else if (!given.box_sizes?.length) {
-    const bits = tmaTables.DTYPES[state.dtype].bits, limits = [...Array(rank).fill(1), 16, Math.max(1, 1024 / bits)].slice(-rank);
+    const bits = tmaTables.DTYPES[state.dtype].bits, limits = [...Array(rank).fill(1), 8, Math.max(1, 1024 / bits)].slice(-rank);
     state.box_sizes = state.shape.map((n, d) => Math.max(1, Math.min(n, limits[d])));
     if (given.swizzle === undefined) state.swizzle = "bytes128";
   } else state.box_sizes = sized(state.box_sizes, given.box_sizes.length, 1);
