@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import operator
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import numpy as np
@@ -75,25 +73,18 @@ def as_tensor_view(tensor: object) -> TensorView:
 
 def read(tensor: object) -> Export:
     """Read a tensor's address and layout, unchecked: the first half of `as_tensor_view`."""
-    with _reading(tensor):
-        return _read(tensor)
-
-
-_being_read: set[tuple[int, int]] = set()  # threads, and the ids of the tensors that each reads
-
-
-@contextmanager
-def _reading(tensor: object) -> Iterator[None]:
-    """Refuse a tensor that this thread is reading already: its methods ask for a map of itself."""
     key = threading.get_ident(), id(tensor)
-    if key in _being_read:
+    if key in _being_read:  # its methods ask for a map of itself
         found = f"is a {name_of(type(tensor))} whose __dlpack__ needs a tensor map of itself"
         refuse("TENSOR_EXPORT", found, fix="make its __dlpack__ return the capsule of its memory")
     _being_read.add(key)
     try:
-        yield
+        return _read(tensor)
     finally:
         _being_read.discard(key)
+
+
+_being_read: set[tuple[int, int]] = set()  # threads, and the ids of the tensors that each reads
 
 
 def _read(tensor: Any) -> Export:

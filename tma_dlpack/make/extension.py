@@ -5,6 +5,7 @@ What C accepts, Python accepts too, with the same bytes; everything else is left
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -59,15 +60,14 @@ class AcceptedMaps(Protocol):
 
 def _accepted_report(given: dict[str, Any], call: TensorMap) -> Report:
     """Give the report on a call that C accepted; `call` is its map, but for tensor and bytes."""
-    if not _MAKE_REPORT:
-        from tma_dlpack.checks.report import Report
-
-        _MAKE_REPORT.append(Report._accepted)
-    return _MAKE_REPORT[0](given, call._accepted_request)
+    return _make_report()(given, call._accepted_request)
 
 
-#: `Report._accepted`, once it was needed: the rules are imported then.
-_MAKE_REPORT: list[Callable[..., Report]] = []
+@functools.cache
+def _make_report() -> Callable[..., Report]:
+    from tma_dlpack.checks.report import Report
+
+    return Report._accepted
 
 
 if TYPE_CHECKING or not COMPILED:

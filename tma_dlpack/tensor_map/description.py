@@ -70,11 +70,11 @@ class Description:
         return dataclasses.replace(self, view=view)
 
 
-def of_request(request: Request, encoder: str | None) -> Description:
-    """Describe the map of an accepted request."""
+def of_request(request: Request, arguments: EncodeArguments, encoder: str | None) -> Description:
+    """Describe the map of an accepted request, with its `encode_arguments()`."""
     view, ragged = request.view, request.ragged
     return Description(
-        request.encode_arguments(),
+        arguments,
         request.target,
         encoder,
         view if view is None or view.own is None else view.at(0),
@@ -146,7 +146,7 @@ def describe(tensor_map: MapStorage) -> Description:
         allowed=ids_of(call.allowed),
         asked_type=None if view is None or call.asked_type < 0 else _DATA_TYPES[call.asked_type],
     )
-    return of_request(request, tensor_map._encoder)
+    return of_request(request, request.encode_arguments(), tensor_map._encoder)
 
 
 # -- another address -------------------------------------------------------------------------------
