@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
-from tma_dlpack.dlpack.producer import EXPORTS
 from tma_dlpack.tables import enums
 from tma_dlpack.tables.abi import ABI, ALLOWABLE_ROWS
 from tma_dlpack.tables.arguments import NO_SWIZZLE
+from tma_dlpack.tables.limits import DLPACK_VERSION
 from tma_dlpack.tables.public import untraced
 from tma_dlpack.tables.targets import DEFAULT_TARGET, PRESETS
 from tma_dlpack.tensor_map.map import TensorMap
@@ -56,6 +56,18 @@ class AcceptedMaps(Protocol):
         """Whether all maps are encoded."""
 
     def __len__(self) -> int: ...
+
+
+def _export(tensor: Any) -> object:
+    return tensor.__dlpack__(max_version=DLPACK_VERSION)
+
+
+def _export_on_cuda(tensor: Any) -> object:
+    return tensor.__dlpack__(max_version=DLPACK_VERSION, stream=-1)
+
+
+def _export_on_cuda_of_jax(tensor: Any) -> object:
+    return tensor.__dlpack__(stream=1)  # JAX reads -1 as a stream handle, and ignores max_version
 
 
 def _accepted_report(given: dict[str, Any], call: TensorMap) -> Report:
@@ -105,7 +117,7 @@ else:
         _Traceable,
         _ENUMS,
         tuple(enums.NAMES[enum] for enum in _ENUMS),
-        EXPORTS,
+        (_export, _export_on_cuda, _export_on_cuda_of_jax),
         np.integer,
         np.ndarray,
         PRESETS,

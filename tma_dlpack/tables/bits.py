@@ -25,6 +25,7 @@ from tma_dlpack.tables.fields import (
     DERIVED_FIELDS,
     FIELDS,
     PROVENANCE,
+    Field,
     fields_of,
 )
 from tma_dlpack.tables.limits import ADDRESS_END, MAP_BYTES, MAX_RANK, MIN_RANK_IM2COL
@@ -83,9 +84,7 @@ def encode(arguments: EncodeArguments, address: int) -> bytes:
 
 
 @cache
-def _places(
-    kind: MapKind, rank: int
-) -> tuple[tuple[str, int | None, int, int, int, Field], ...]:
+def _places(kind: MapKind, rank: int) -> tuple[tuple[str, int | None, int, int, int, Field], ...]:
     """Return where the values of the arguments go."""
     fields = (field for field in fields_of(kind, rank) if not field.known)
     return tuple((f.name, f.index, f.bit, f.bias, f.plain_end, f) for f in fields)

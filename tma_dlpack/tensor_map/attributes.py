@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, NamedTuple
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tma_dlpack.tables.arguments import EncodeArguments, MapKind, reverse
 from tma_dlpack.tables.enums import (
@@ -42,6 +44,13 @@ class MapKey(NamedTuple):
     ragged: int | None = None
 
 
+@functools.cache
+def _arguments_of() -> Callable[[tuple[Any, ...]], EncodeArguments]:
+    from tma_dlpack.tensor_map.description import arguments_of
+
+    return arguments_of
+
+
 class MapAttributes(MapStorage):
     """The attributes of a map: the driver's words innermost first, libcu++'s words row-major."""
 
@@ -77,13 +86,11 @@ class MapAttributes(MapStorage):
 
     @opaque
     def _find_arguments(self) -> EncodeArguments:
-        from tma_dlpack.tensor_map.description import arguments_of
-
         described, numbers = self._description, self._numbers
         if described is not None or numbers is None:
             known = self.description.arguments
         else:
-            known = arguments_of(numbers)
+            known = _arguments_of()(numbers)
         self._keep_arguments(known)
         return known
 
