@@ -134,19 +134,26 @@ static void forget_call(KeptCall *kept) {
   Py_CLEAR(kept->keywords);
 }
 
-static int never_changes(PyObject *value) {
-  return PyTuple_CheckExact(value) || PyUnicode_CheckExact(value) || PyLong_CheckExact(value) ||
-         PyBool_Check(value) || value == Py_None;
+/* Whether a value never changes, and runs no code when it is freed. */
+static int is_constant(PyObject *value) {
+  if (!PyTuple_CheckExact(value))
+    return PyUnicode_CheckExact(value) || PyLong_CheckExact(value) || PyBool_Check(value) ||
+           value == Py_None;
+  for (Py_ssize_t i = 0; i < PyTuple_Size(value); ++i) {
+    PyObject *entry = PyTuple_GetItem(value, i);
+    if (!PyLong_CheckExact(entry) && !PyUnicode_CheckExact(entry)) return 0;
+  }
+  return 1;
 }
 
-/* Keep the arguments of an accepted call, if they never change: tuples that were accepted have integers. */
+/* Keep the arguments of an accepted call, if they never change. */
 static void keep_call_arguments(KeptCall *kept, PyObject *const *args, Py_ssize_t given,
                                 PyObject *keywords, const Options *options) {
   Py_ssize_t count = given + (keywords == NULL ? 0 : PyTuple_Size(keywords));
   if (kept->misses++ % CALLS_PER_KEPT != 0) return;
   if (given == 0 || kept->in_use || count > MAX_PARAMETERS) return;
   for (Py_ssize_t i = 1; i < count; ++i)
-    if (!never_changes(args[i])) return;
+    if (!is_constant(args[i])) return;
   forget_call(kept);
   for (Py_ssize_t i = 1; i < count; ++i) {
     Py_INCREF(args[i]);
