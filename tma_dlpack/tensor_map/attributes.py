@@ -18,7 +18,7 @@ from tma_dlpack.tables.enums import (
 )
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tables.public import opaque, untraced
-from tma_dlpack.tables.targets import Target
+from tma_dlpack.tables.targets import DEFAULT_TARGET, Target
 from tma_dlpack.tensor_map.storage import MapStorage
 
 if TYPE_CHECKING:
@@ -310,6 +310,9 @@ class MapAttributes(MapStorage):
         """The GPU that the map was made for, as a Target."""
         if self._description is not None or self._added is None:
             return self.description.target
-        from tma_dlpack.tensor_map.description import target_of
+        known: Any = self._target  # of a map that was made in C: as given, or the tensor's own GPU
+        if type(known) is not int:
+            return DEFAULT_TARGET if known is None else known
+        from tma_dlpack import driver
 
-        return target_of(self._target)
+        return driver.device_target(known)

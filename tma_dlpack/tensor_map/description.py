@@ -6,7 +6,6 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tma_dlpack import driver
 from tma_dlpack.dlpack import Layout, TensorView, judge, name_of
 from tma_dlpack.tables.arguments import KINDS, EncodeArguments
 from tma_dlpack.tables.dtypes import data_type_of, overrides_of
@@ -20,11 +19,12 @@ from tma_dlpack.tables.enums import (
 )
 from tma_dlpack.tables.errors import TmaPreconditionError, Violation
 from tma_dlpack.tables.limits import ADDRESS_END
-from tma_dlpack.tables.targets import DEFAULT_TARGET, Target
-from tma_dlpack.tensor_map.storage import Call, MapStorage
+from tma_dlpack.tables.targets import Target
+from tma_dlpack.tensor_map.storage import Call
 
 if TYPE_CHECKING:
     from tma_dlpack.checks.request import Request
+    from tma_dlpack.tensor_map.attributes import MapAttributes
 
 #: The sets of rules, as C counts them.
 _RULE_SETS = ("libcu++", "driver", "documented", "measured")
@@ -109,14 +109,7 @@ def arguments_of(numbers: tuple[Any, ...]) -> EncodeArguments:
     )
 
 
-def target_of(known: Any) -> Target:
-    """Give the target of a map that was made in C: as given, the tensor's GPU, or the default."""
-    if known is None:
-        return DEFAULT_TARGET
-    return driver.device_target(known) if type(known) is int else known
-
-
-def describe(tensor_map: MapStorage) -> Description:
+def describe(tensor_map: MapAttributes) -> Description:
     """Describe a map that was made in C. Nothing is parsed or checked again."""
     from tma_dlpack.checks.report import ids_of
     from tma_dlpack.checks.request import Request
@@ -136,7 +129,7 @@ def describe(tensor_map: MapStorage) -> Description:
         tensor_map._address,
         arguments.rank,
         _RULE_SETS[call.rules],
-        target_of(tensor_map._target),
+        tensor_map.target,
         is_driver_call=view is None,
         view=view,
         innermost_stride=call.innermost_stride,
