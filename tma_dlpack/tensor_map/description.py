@@ -24,7 +24,6 @@ from tma_dlpack.tensor_map.storage import Call
 
 if TYPE_CHECKING:
     from tma_dlpack.checks.request import Request
-    from tma_dlpack.tensor_map.attributes import MapAttributes
 
 #: The sets of rules, as C counts them.
 _RULE_SETS = ("libcu++", "driver", "documented", "measured")
@@ -109,8 +108,8 @@ def arguments_of(numbers: tuple[Any, ...]) -> EncodeArguments:
     )
 
 
-def describe(tensor_map: MapAttributes) -> Description:
-    """Describe a map that was made in C. Nothing is parsed or checked again."""
+def describe(tensor_map: Any) -> Description:
+    """Describe a `TensorMap` that was made in C. Nothing is parsed or checked again."""
     from tma_dlpack.checks.report import ids_of
     from tma_dlpack.checks.request import Request
 
