@@ -201,6 +201,7 @@ class Syntax(NamedTuple):
     ]  # of the variable, its first value and the field of its end
     predicate: Callable[[Rule], list[str]]
     end: str = ""
+    load: Callable[[str], str] | None = None  # a field into a local variable
 
 
 def judge_lines(syntax: Syntax) -> list[str]:
@@ -211,12 +212,17 @@ def judge_lines(syntax: Syntax) -> list[str]:
         return [head, *inner, *filter(None, [syntax.end])]
 
     lines = []
+    loaded: set[str] = set()  # for every kind of map
     for kinds, condition in KIND_GROUPS.items():
         groups: dict[str, list[str]] = {"": []}
+        fields = {"kind"}
         for rule in RULES:
             if rule.kinds == kinds:
                 groups.setdefault(rule.each, []).extend(syntax.predicate(rule))
-        body = groups.pop("")
+                fields |= fields_read(rule)
+        body = [syntax.load(name) for name in sorted(fields - loaded)] if syntax.load else []
+        loaded |= set() if condition else fields
+        body += groups.pop("")
         for each, predicates in groups.items():
             body += block(syntax.loop(*LOOPS[each]), predicates)
         lines += block(syntax.condition(condition), body) if condition else body
@@ -230,10 +236,14 @@ def reads_of(rule: Rule) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*found, *rule.reads)))
 
 
+def fields_read(rule: Rule) -> set[str]:
+    """Return the fields that a predicate and its loop read."""
+    end = {LOOPS[rule.each][2]} if rule.each else set()
+    return names_in(rule.holds) & FIELD_NAMES | end
+
+
 def python_judge() -> str:
     """Return checks/judge.py."""
-    read = sorted(set.union(*(names_in(rule.holds) for rule in RULES)) & FIELD_NAMES)
-    read = sorted({*read, "kind", *(end for _, _, end in LOOPS.values())})
     used = sorted(
         set.union(*(names_in(r.holds) for r in RULES), {"TILED", "IM2COL"}, {"IM2COL_WIDE"})
         & set(CONSTANTS)
@@ -264,7 +274,6 @@ def python_judge() -> str:
         "def judge(c: Any, asked: int) -> list[tuple[int, int]]:",
         '    """Return (row, entry) of each failed predicate among `asked`; entry -1 for none."""',
         "    failed: list[tuple[int, int]] = []",
-        *(f"    {name} = c.{name}" for name in read),
     ]
     lines += judge_lines(
         Syntax(
@@ -272,6 +281,7 @@ def python_judge() -> str:
             lambda condition: f"if {condition}:",
             lambda variable, first, end: f"for {variable} in range({first}, {end}):",
             _python_predicate,
+            load=lambda name: f"{name} = c.{name}",
         )
     )
     return "\n".join([*lines, "    return failed", ""])

@@ -112,9 +112,9 @@ def test_the_extension_reads_what_the_row_says(monkeypatch, in_c):
     row = Framework(name="Novel", packages=(package,), in_c=in_c)
     monkeypatch.setitem(frameworks._BY_PACKAGE, package, row)
     read_in_python = []
-    as_before = build.as_tensor_view
+    as_before = build.read
     monkeypatch.setattr(
-        build, "as_tensor_view", lambda tensor: read_in_python.append(tensor) or as_before(tensor)
+        build, "read", lambda tensor: read_in_python.append(tensor) or as_before(tensor)
     )
     x = imitation(package)()
     tm = tma.make_tma_descriptor(x, (2, 8))

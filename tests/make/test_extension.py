@@ -333,6 +333,54 @@ def test_boxes_are_tuples_or_lists(box):
 
 
 @compiled
+def test_calls_with_kept_and_with_other_arguments_make_the_maps_of_their_own():
+    boxes = ((16, 32), (8, 32), (np.int64(8), 16), [16, 16])
+    options = ({"swizzle": "bytes128"}, {"swizzle": "bytes64"}, {"ragged": 0}, {})
+    calls = [
+        (
+            tensor(rows),
+            box,
+            given,
+            bytes(by_python("tiled", tensor(rows), {"box_sizes": box, **given}))[8:],
+        )
+        for rows in (64, 128)
+        for box in boxes
+        for given in options
+    ]
+    rng = random.Random(3)
+    for x, box, given, expected in rng.choices(calls, k=300):
+        for _ in range(rng.randrange(1, 12)):
+            assert bytes(tma.make_tma_descriptor(x, box, **given))[8:] == expected
+
+
+def test_a_list_that_was_changed_is_read_again():
+    x, box = tensor(), [16, 64]
+    boxes = []
+    for rows in range(1, 20):
+        box[0] = rows
+        boxes += [tma.make_tma_descriptor(x, box).box_sizes for _ in range(2)]
+    assert boxes == [(rows, 64) for rows in range(1, 20) for _ in range(2)]
+
+
+def test_a_call_in_the_middle_of_another_has_its_own_arguments():
+    x, inner = tensor(), []
+
+    def call_too(phase, information):
+        inner.append(tma.make_tma_descriptor(x, (8, 16)).box_sizes)
+
+    limits = gc.get_threshold()
+    gc.callbacks.append(call_too)
+    gc.set_threshold(1)
+    try:
+        made = [tma.make_tma_descriptor(x, (16, 64)) for _ in range(200)]  # each in new memory
+    finally:
+        gc.set_threshold(*limits)
+        gc.callbacks.remove(call_too)
+    assert len(inner) > 100
+    assert {tm.box_sizes for tm in made} == {(16, 64)}
+    assert set(inner) == {(8, 16)}
+
+
 def test_numpy_integers_are_integers():
     assert accepted(tensor(), (np.int64(16), np.uint8(64))).box_sizes == (16, 64)
     assert accepted(tensor(), swizzle=np.int32(3)).swizzle is TmaSwizzle.bytes128

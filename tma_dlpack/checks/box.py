@@ -161,10 +161,11 @@ def whole_units(r: Request) -> Change:
     most = valid_entry(r, 0, MAX_BOX, "BOX_IN_SHAPE")[-1]
     if r.arguments.swizzle and not r.interleaved:
         most = min(most, r.span_elements)
-    fitting = range(r.inner_unit, most + 1, r.inner_unit)
-    if not fitting:
+    unit = r.inner_unit
+    if most < unit:
         return {}
-    return with_inner(r, min(fitting, key=lambda n: (abs(n - r.inner_box), -n)))
+    half_up = (2 * r.inner_box + unit) // (2 * unit)
+    return with_inner(r, unit * nearest(half_up, range(1, most // unit + 1)))
 
 
 def _wider_swizzle(r: Request) -> TmaSwizzle | None:

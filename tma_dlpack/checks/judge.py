@@ -98,24 +98,13 @@ def judge(c: Any, asked: int) -> list[tuple[int, int]]:
     address = c.address
     alignment_bytes = c.alignment_bytes
     asked_type = c.asked_type
-    box_bits = c.box_bits
-    box_count = c.box_count
-    box_dim = c.box_dim
-    channels = c.channels
-    corner_end = c.corner_end
-    corners = c.corners
     data_type = c.data_type
     dims = c.dims
     elem_stride_count = c.elem_stride_count
     element_bits = c.element_bits
     element_strides = c.element_strides
-    first_spatial = c.first_spatial
-    floor_box_bits = c.floor_box_bits
     global_dim = c.global_dim
-    has_model = c.has_model
-    has_swizzle = c.has_swizzle
     has_tma = c.has_tma
-    has_wide = c.has_wide
     ignores_inner_step = c.ignores_inner_step
     inner_box = c.inner_box
     inner_box_bits = c.inner_box_bits
@@ -126,30 +115,18 @@ def judge(c: Any, asked: int) -> list[tuple[int, int]]:
     is_null = c.is_null
     is_packed = c.is_packed
     is_padded = c.is_padded
-    is_ragged = c.is_ragged
     is_sm_9x = c.is_sm_9x
-    is_split = c.is_split
     kind = c.kind
-    lower = c.lower
-    lower_count = c.lower_count
-    max_smem_bytes = c.max_smem_bytes
     oob_fill = c.oob_fill
     packed_unit = c.packed_unit
     passes_nan = c.passes_nan
-    pixels = c.pixels
-    ragged_dim = c.ragged_dim
-    ragged_stride_bits = c.ragged_stride_bits
     rank = c.rank
     row_bits = c.row_bits
     span_bits = c.span_bits
-    span_values = c.span_values
-    spatial = c.spatial
     stride_bits = c.stride_bits
     swizzle = c.swizzle
     type_interleaves = c.type_interleaves
     type_swizzles = c.type_swizzles
-    upper = c.upper
-    upper_count = c.upper_count
     if not (has_tma) and asked & 0x1:
         failed.append((0, -1))  # CAPABILITY
     if not (swizzle <= SWIZZLE_128B or not is_sm_9x) and asked & 0x2:
@@ -201,6 +178,18 @@ def judge(c: Any, asked: int) -> list[tuple[int, int]]:
         if not (0 <= stride_bits[d - 1] < 8 * STRIDE_BYTES_END) and asked & 0x10000:
             failed.append((16, d))  # STRIDE_RANGE
     if kind == TILED:
+        box_bits = c.box_bits
+        box_count = c.box_count
+        box_dim = c.box_dim
+        floor_box_bits = c.floor_box_bits
+        has_model = c.has_model
+        has_swizzle = c.has_swizzle
+        is_ragged = c.is_ragged
+        is_split = c.is_split
+        max_smem_bytes = c.max_smem_bytes
+        ragged_dim = c.ragged_dim
+        ragged_stride_bits = c.ragged_stride_bits
+        span_values = c.span_values
         if not (interleave == 0 or rank >= MIN_RANK_INTERLEAVED) and asked & 0x20:
             failed.append((5, -1))  # RANK_INTERLEAVED
         if not (not is_split or has_swizzle) and asked & 0x20000:
@@ -239,6 +228,15 @@ def judge(c: Any, asked: int) -> list[tuple[int, int]]:
             if not (d == 0 and ignores_inner_step or element_strides[d] <= global_dim[d]) and asked & 0x400000000000:
                 failed.append((46, d))  # ELEM_STRIDES_IN_SHAPE
     if kind != TILED:
+        box_bits = c.box_bits
+        channels = c.channels
+        corner_end = c.corner_end
+        corners = c.corners
+        first_spatial = c.first_spatial
+        has_model = c.has_model
+        lower = c.lower
+        pixels = c.pixels
+        upper = c.upper
         if not (1 <= channels <= MAX_BOX) and asked & 0x400000000:
             failed.append((34, -1))  # CHANNELS
         if not (1 <= pixels <= MAX_PIXELS) and asked & 0x800000000:
@@ -255,11 +253,17 @@ def judge(c: Any, asked: int) -> list[tuple[int, int]]:
             if not ((int32(int32(global_dim[s + first_spatial]) + upper[s]) if has_model else global_dim[s + first_spatial] + upper[s]) - lower[s] > 0) and asked & 0x100000000:
                 failed.append((32, s))  # BOUNDING_BOX
     if kind == IM2COL:
+        lower_count = c.lower_count
+        upper_count = c.upper_count
         if not (lower_count == rank - 2) and asked & 0x10000000:
             failed.append((28, -1))  # LOWER_CORNER_COUNT
         if not (upper_count == rank - 2) and asked & 0x20000000:
             failed.append((29, -1))  # UPPER_CORNER_COUNT
     if kind == IM2COL_WIDE:
+        first_spatial = c.first_spatial
+        has_model = c.has_model
+        has_wide = c.has_wide
+        spatial = c.spatial
         if not (has_wide) and asked & 0x8:
             failed.append((3, -1))  # WIDE_CAPABILITY
         if not (WIDE_SWIZZLES >> swizzle & 1) and asked & 0x8000000:

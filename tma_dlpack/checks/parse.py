@@ -114,29 +114,29 @@ def read_call(
     rules = read.word("rules", given["rules"], RULE_SETS[kind])
     allowed = read.rule_ids("allow", given.get("allow", ()), ALLOWABLE, _RULE_IDS)
     asked_type = read.data_type("data_type", given["data_type"])
-    fields: dict[str, Any] = {
-        driver_name: read.member(name, enum, given[name]) for name, driver_name, enum in _ENUMS
-    }
-    fields |= _read_box(read, kind, given)
+    enums: list[Any] = [read.member(name, enum, given[name]) for name, _, enum in _ENUMS]
+    box = _read_box(read, kind, given)
     elem_strides = (1,) * rank
     if given["elem_strides"] is not None:
         elem_strides = read.integers("elem_strides", given["elem_strides"])[::-1]
     data_type = _type_of(view, asked_type)
-    dims, strides_bytes = _layout_of(view, data_type, fields["interleave"])
+    dims, strides_bytes = _layout_of(view, data_type, enums[0])
     return Request(
-        arguments=EncodeArguments(
-            kind=kind,
-            data_type=TensorMapDataType.UINT8 if data_type is None else data_type,
-            global_dim=dims,  # type: ignore[arg-type]  # rules ask for whole numbers
-            global_strides=strides_bytes,  # type: ignore[arg-type]
-            element_strides=elem_strides,
-            **fields,
+        EncodeArguments(
+            kind,
+            TensorMapDataType.UINT8 if data_type is None else data_type,
+            dims,  # type: ignore[arg-type]  # rules ask for whole numbers
+            strides_bytes,  # type: ignore[arg-type]
+            elem_strides,
+            box.pop("box_dim", ()),
+            *enums,
+            **box,
         ),
-        address=address,
-        rank=rank,
-        rules=set_of_rules(kind, rules, target),
-        target=target,
-        target_is_assumed=target_is_assumed,
+        address,
+        rank,
+        set_of_rules(kind, rules, target),
+        target,
+        target_is_assumed,
         view=view,
         innermost_stride=view.strides[-1] if view is not None and rank else 1,
         split_inner=read.flag("split_inner", given.get("split_inner", False)),
@@ -241,7 +241,7 @@ def driver_layout(
         dims = (values, *dims[1:])
     outer = view.strides[-2::-1]
     if itemsize_bits % 8 == 0:
-        return dims, tuple(stride * (itemsize_bits // 8) for stride in outer)
+        return dims, tuple([stride * (itemsize_bits // 8) for stride in outer])
     return dims, tuple(_whole(Fraction(stride * itemsize_bits, 8)) for stride in outer)
 
 

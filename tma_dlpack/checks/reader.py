@@ -185,6 +185,8 @@ class Reader:
 
     def target(self, argument: str, value: object) -> None:
         """Propose the target that an unreadable one is near to: "SM90", 90, (9, 0)."""
+        if value is None:
+            return
         digits = "".join(re.findall(r"\d", shown(value)))
         if f"sm_{digits}" in TARGETS:
             self.proposals[argument] = f"sm_{digits}"

@@ -27,6 +27,7 @@ from tma_dlpack.tables.errors import (
 from tma_dlpack.tables.public import Drawn, opaque, public
 
 MAX_REPAIRS = 40  # each changes at least one argument
+_UNSUPPORTED = frozenset(rule.id for rule in RULES if rule.unsupported)
 
 Arguments = Mapping[str, Any]
 RequestOf = Callable[[Arguments], Request]
@@ -99,8 +100,7 @@ class Report(Drawn):
         first violation is that the target lacks a feature.
         """
         if self.violations:
-            first = self.violations[0].rule
-            lacks = any(rule.id == first and rule.unsupported for rule in RULES)
+            lacks = self.violations[0].rule in _UNSUPPORTED
             raise (TmaTargetError if lacks else TmaPreconditionError)(self.violations)
 
     @opaque

@@ -287,12 +287,14 @@ class Request:
 
 def _split(a: EncodeArguments, span: int) -> EncodeArguments:
     """Make the columns of spans the outermost dimension: (.., M, K) is (K / span, .., M, span)."""
-    return dataclasses.replace(
-        a,
-        global_dim=(span, *a.global_dim[1:], a.global_dim[0] // span),
-        global_strides=(*a.global_strides, span * a.type_row.element_bits // 8),
-        box_dim=(span, *a.box_dim[1:], a.box_dim[0] // span),
-        element_strides=(*a.element_strides, 1),
+    return EncodeArguments(
+        a.kind,
+        a.data_type,
+        (span, *a.global_dim[1:], a.global_dim[0] // span),
+        (*a.global_strides, span * a.type_row.element_bits // 8),
+        (*a.element_strides, 1),
+        (span, *a.box_dim[1:], a.box_dim[0] // span),
+        *a.enums,
     )
 
 
@@ -306,12 +308,14 @@ def _ragged(a: EncodeArguments, dim: int) -> EncodeArguments:
     stride, wrap = a.global_strides[dim - 1], ragged_wrap_bytes(a.type_row.element_bits)
     extents = list(a.global_dim)
     extents[dim] = RAGGED_EXTENT
-    return dataclasses.replace(
-        a,
-        global_dim=(*extents, RAGGED_EXTRA_EXTENT, RAGGED_EXTRA_EXTENT),
-        global_strides=(*a.global_strides, stride, wrap - stride),
-        box_dim=(*a.box_dim, 1, 1),
-        element_strides=(*a.element_strides, 1, 1),
+    return EncodeArguments(
+        a.kind,
+        a.data_type,
+        (*extents, RAGGED_EXTRA_EXTENT, RAGGED_EXTRA_EXTENT),
+        (*a.global_strides, stride, wrap - stride),
+        (*a.element_strides, 1, 1),
+        (*a.box_dim, 1, 1),
+        *a.enums,
     )
 
 
@@ -337,9 +341,10 @@ def describe(r: Request) -> Any:
     """Return the struct of a request."""
     a, target, rank = r.arguments, r.target, r.rank
     c: Any = Described()
+    view, extents = r.view, a.global_dim
     c.kind, c.rank = KINDS.index(a.kind), rank
     c.dims = dims = rank if 1 <= rank <= 5 else 0
-    c.address, c.is_null = r.address, r.view is not None and r.own_address == 0
+    c.address, c.is_null = r.address, view is not None and r.address == view.offset_bytes
 
     row = DATA_TYPES[a.data_type]
     c.data_type = a.data_type if r.type_is_known else -1
@@ -355,7 +360,6 @@ def describe(r: Request) -> Any:
     c.first_spatial = 0 if a.interleave else 1
     c.alignment_bytes, c.inner_stride = a.alignment_bytes, r.innermost_stride
 
-    view, extents = r.view, a.global_dim
     if view is not None and view.shape:
         c.row_bits = view.shape[-1] * view.dtype.itemsize_bits
     else:
@@ -376,10 +380,11 @@ def describe(r: Request) -> Any:
     c.elem_stride_count, c.element_strides = len(steps), (steps + _ZEROS)[:5]
     c.ignores_inner_step = r.ignores_innermost_elem_stride
     c.span_bits = 8 * SWIZZLE_SPAN_BYTES[a.swizzle]
-    c.is_split, c.is_ragged, c.has_swizzle = r.split_inner, r.is_ragged, r.has_swizzle
-    c.ragged_dim = r.ragged_dim
+    c.has_swizzle, c.ragged_dim = r.has_swizzle, -1
     if r.split_inner:
-        c.span_values = r.span_values
+        c.is_split, c.span_values = True, r.span_values
+    if r.ragged is not None:
+        c.is_ragged, c.ragged_dim = True, r.ragged_dim
     if 1 <= c.ragged_dim < dims:
         c.ragged_stride_bits = stride_bits[c.ragged_dim - 1]
     if a.kind == "tiled":

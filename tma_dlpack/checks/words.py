@@ -317,10 +317,12 @@ def in_words_of_caller(findings: tuple[AnyFinding, ...], tensor: object) -> tupl
     if name == "x" or not name.isidentifier():
         return findings
 
-    def renamed(fix: str) -> str:
-        return _X.sub(name, re.sub(r"\by\b", "padded", fix) if name == "y" else fix)
+    def renamed(finding: AnyFinding) -> AnyFinding:
+        fix = re.sub(r"\by\b", "padded", finding.fix) if name == "y" else finding.fix
+        fix = _X.sub(name, fix)
+        return finding if fix == finding.fix else dataclasses.replace(finding, fix=fix)
 
-    return tuple(dataclasses.replace(finding, fix=renamed(finding.fix)) for finding in findings)
+    return tuple(map(renamed, findings))
 
 
 def carry_fix(r: Request) -> str:

@@ -10,6 +10,7 @@ several, because its outermost dimension steps from one span of a row to the nex
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 from tma_dlpack import geometry
@@ -100,16 +101,15 @@ class Operand(NamedTuple):
     ) -> Operand:
         """Describe the tile that a map's copy writes."""
         arguments = tensor_map.arguments
-        plan = geometry.plan(arguments)
-        bits = arguments.type_row.element_bits
+        smem_bytes, tile, bits = _tile_of(arguments)
         return cls(
             tensor_map,
             instruction,
             major,
             smem_address,
             arguments,
-            plan.smem_bytes,
-            tile_matrix(plan) or NO_MATRIX,
+            smem_bytes,
+            tile,
             bits,
             arguments.swizzle,
             8 if major == "K" else K_STEP_BYTES * 8 // bits,
@@ -126,6 +126,12 @@ class Operand(NamedTuple):
         if self.instruction.pattern_aligned:
             return max(SMEM_ALIGNMENT, SWIZZLES[self.swizzle].repeat_bytes)
         return SMEM_ALIGNMENT
+
+
+@functools.lru_cache(maxsize=1024)  # as geometry.plan
+def _tile_of(arguments: EncodeArguments) -> tuple[int, TileMatrix, int]:
+    plan = geometry.plan(arguments)
+    return plan.smem_bytes, tile_matrix(plan) or NO_MATRIX, arguments.type_row.element_bits
 
 
 def tile_matrix(plan: TilePlan) -> TileMatrix | None:

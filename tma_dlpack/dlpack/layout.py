@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import sys
 from collections.abc import Sequence
@@ -254,13 +253,18 @@ class TensorView:
         >>> half.address - x.address, half.extent_bytes, half.own == x
         (16, 112, True)
         """
-        return dataclasses.replace(
+        return TensorView(
+            self.address + offset_bytes,
+            self.device,
+            self.dtype,
+            shape,
+            canonical_strides(shape, strides, self.dtype.itemsize_bits),
+            self.read_only,
+            self.producer,
+            self.owner,
+            self.capsule,
             self,
-            address=self.address + offset_bytes,
-            shape=shape,
-            strides=canonical_strides(shape, strides, self.dtype.itemsize_bits),
-            own=self,
-            offset_bytes=offset_bytes,
+            offset_bytes,
         )
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import operator
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import numpy as np
@@ -34,8 +32,7 @@ from tma_dlpack.dlpack.layout import (
 from tma_dlpack.dlpack.refusals import MAX_NDIM, error_text, refuse
 from tma_dlpack.tables.enums import DLDeviceType
 from tma_dlpack.tables.errors import TmaPreconditionError, TmaUnsupportedError
-
-MAX_VERSION = (1, 3)
+from tma_dlpack.tables.limits import DLPACK_VERSION
 
 
 def as_tensor_view(tensor: object) -> TensorView:
@@ -75,25 +72,18 @@ def as_tensor_view(tensor: object) -> TensorView:
 
 def read(tensor: object) -> Export:
     """Read a tensor's address and layout, unchecked: the first half of `as_tensor_view`."""
-    with _reading(tensor):
-        return _read(tensor)
-
-
-_being_read: set[tuple[int, int]] = set()  # threads, and the ids of the tensors that each reads
-
-
-@contextmanager
-def _reading(tensor: object) -> Iterator[None]:
-    """Refuse a tensor that this thread is reading already: its methods ask for a map of itself."""
     key = threading.get_ident(), id(tensor)
-    if key in _being_read:
+    if key in _being_read:  # its methods ask for a map of itself
         found = f"is a {name_of(type(tensor))} whose __dlpack__ needs a tensor map of itself"
         refuse("TENSOR_EXPORT", found, fix="make its __dlpack__ return the capsule of its memory")
     _being_read.add(key)
     try:
-        yield
+        return _read(tensor)
     finally:
         _being_read.discard(key)
+
+
+_being_read: set[tuple[int, int]] = set()  # threads, and the ids of the tensors that each reads
 
 
 def _read(tensor: Any) -> Export:
@@ -135,7 +125,7 @@ def _read_dlpack(tensor: Any) -> Export:
     _refuse_no_numbers(tensor, framework)
     arguments = {"stream": framework.stream} if _takes_stream(tensor) else {}
     try:
-        capsule = _export(tensor, {"max_version": MAX_VERSION, **arguments})
+        capsule = _export(tensor, {"max_version": DLPACK_VERSION, **arguments})
     except TmaPreconditionError as error:
         if not isinstance(error.__cause__, TypeError):
             raise
@@ -160,22 +150,6 @@ def _export(tensor: Any, arguments: dict[str, Any]) -> object:
         return tensor.__dlpack__(**arguments)
     except Exception as error:
         _refuse_export(tensor, error)
-
-
-def _on_host(tensor: Any) -> object:
-    return tensor.__dlpack__(max_version=MAX_VERSION)
-
-
-def _on_cuda(tensor: Any) -> object:
-    return tensor.__dlpack__(max_version=MAX_VERSION, stream=-1)
-
-
-def _on_cuda_of_jax(tensor: Any) -> object:
-    return tensor.__dlpack__(stream=1)  # JAX reads -1 as a stream handle, and ignores max_version
-
-
-#: The calls of `__dlpack__` that the C extension makes, on the host and on a GPU.
-EXPORTS = (_on_host, _on_cuda, _on_cuda_of_jax)
 
 
 def _takes_stream(tensor: Any) -> bool:

@@ -401,7 +401,7 @@ static inline const char *tma_dlpack_describe(const TmaDlpackTensor *tensor,
   const char *flaw = tma_dlpack_own_layout(tensor, bits, &layout);
   if (flaw == NULL && (o->shape_count != TMA_DLPACK_NOT_GIVEN || o->stride_count != TMA_DLPACK_NOT_GIVEN))
     flaw = tma_dlpack_as_strided(o, bits, &layout);
-  if (flaw != NULL) return flaw;
+  if (!TMA_DLPACK_LIKELY(flaw == NULL)) return flaw; /* compilers take NULL for the unlikely pointer */
   if (start < tensor->byte_offset || start >> 62 != 0) return "the address is out of range";
   if (o->offset != 0 && (o->offset > TMA_DLPACK_HUGE / bits || o->offset < -TMA_DLPACK_HUGE / bits ||
                          o->offset * bits % 8 != 0))
@@ -409,7 +409,7 @@ static inline const char *tma_dlpack_describe(const TmaDlpackTensor *tensor,
 
   c->kind = o->kind;
   c->rank = layout.rank;
-  c->address = (int64_t)start + o->offset * bits / 8;
+  c->address = (int64_t)start + (o->offset == 0 ? 0 : o->offset * bits / 8);
   c->is_null = start == 0;
   c->data_type = tma_dlpack_data_type(tensor->dtype, o->asked_type);
   c->asked_type = o->asked_type;
@@ -551,12 +551,17 @@ static inline void tma_dlpack_put_tile(unsigned char *map, const TmaDlpackDescri
   tma_dlpack_put_word(map, TMA_DLPACK_BIT_PIXEL_BOX_LOWER_CORNER, rest);
 }
 
+/* Zero the 128 bytes, by halves, each of which is four instructions. */
+static inline void tma_dlpack_clear(unsigned char *map) {
+  memset(map, 0, TMA_DLPACK_MAP_BYTES / 2);
+  memset(map + TMA_DLPACK_MAP_BYTES / 2, 0, TMA_DLPACK_MAP_BYTES / 2);
+}
+
 /* Write the 128 bytes of accepted arguments, as the driver makes them on compute capability 9.0
  * [measured; not published by NVIDIA]. */
 static inline void tma_dlpack_encode(const TmaDlpackDescribed *c, unsigned char *map) {
   const TmaDlpackTypeRow *row = tma_dlpack_type_row((int)c->data_type);
-  memset(map, 0, TMA_DLPACK_MAP_BYTES / 2); /* by halves, each of which is four instructions */
-  memset(map + TMA_DLPACK_MAP_BYTES / 2, 0, TMA_DLPACK_MAP_BYTES / 2);
+  tma_dlpack_clear(map);
   memcpy(map, &c->address, sizeof c->address);
   tma_dlpack_put_word(
       map, TMA_DLPACK_BIT_IM2COL,

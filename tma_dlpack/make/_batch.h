@@ -64,7 +64,7 @@ static int fill_batch(State *state, Batch *batch, const Options *options, unsign
     keep_layout(&entry->call, &call);
     entry->address = (uint64_t)call.described.address;
     entry->launchable = (uint8_t)is_on_gpu(&call.view.told.device);
-    if (call.encoder != BY_MODEL) memset(row, 0, TMA_DLPACK_MAP_BYTES); /* the model writes all */
+    tma_dlpack_clear(row);
     if (!encode(&call.described, call.encoder, call.ordinal, row)) return 0;
     memcpy(entry->bytes, row, TMA_DLPACK_MAP_BYTES);
     batch->launchable &= entry->launchable;

@@ -61,8 +61,9 @@ static int find_target(const TmaDlpackTensor *tensor, const Options *options, Ju
 /* 1 if a map can be made; 0 for "not sure", possibly with an exception that the caller clears. */
 static int judge_tensor(State *state, PyObject *tensor, const Options *options, Judged *call) {
   const TmaDlpackTensor *told = &call->view.told;
-  return read_tensor(state, tensor, &call->view) && find_target(told, options, call) &&
-         tma_dlpack_describe(told, &options->o, &call->target, &call->described) == NULL &&
+  if (!read_tensor(state, tensor, &call->view) || !find_target(told, options, call)) return 0;
+  const char *flaw = tma_dlpack_describe(told, &options->o, &call->target, &call->described);
+  return TMA_DLPACK_LIKELY(flaw == NULL) &&
          tma_dlpack_judge(&call->described, tma_dlpack_asked(&options->o, &call->target)) == 0;
 }
 

@@ -46,6 +46,19 @@ static const Verb verbs[] = {
     {"driver_im2col_wide", NULL, 0, TMA_DLPACK_IM2COL_WIDE, 17},
 };
 
+/* Of calls with other arguments than the kept ones, one in so many is kept: keeping costs a tenth of a call. */
+enum { CALLS_PER_KEPT = 8 };
+
+/* The arguments of an earlier accepted call but the tensor, and what was read from them: the next call
+ * mostly has the same objects, of types that never change. */
+typedef struct {
+  PyObject *keywords, *values[MAX_PARAMETERS]; /* of `keywords`, and after the tensor by position */
+  Py_ssize_t given, count;                     /* 0: none is kept */
+  int in_use;                                  /* by a call that runs other code meanwhile */
+  unsigned misses;
+  Options options;
+} KeptCall;
+
 typedef struct {
   PyObject_HEAD
   Vectorcall vectorcall;
@@ -57,6 +70,7 @@ typedef struct {
   Options options; /* of a call that gives nothing but what must be given */
   int required;    /* parameters up to the last one that must be given */
   int positional, count; /* those that may be given by position, and all */
+  KeptCall kept;
 } Quick;
 
 /* The parameter that a keyword names, after the `given` first ones; -1 if there is none. */
@@ -104,6 +118,54 @@ static int read_call(const Quick *quick, PyObject *const *args, Py_ssize_t given
   return required >= quick->required;
 }
 
+/* Whether a call has the kept arguments; its tensor is given by position. */
+static int is_kept_call(const KeptCall *kept, PyObject *const *args, Py_ssize_t given,
+                        PyObject *keywords) {
+  if (kept->count == 0 || kept->in_use || given != kept->given || keywords != kept->keywords) return 0;
+  for (Py_ssize_t i = 1; i < kept->count; ++i)
+    if (args[i] != kept->values[i]) return 0;
+  return 1;
+}
+
+static void forget_call(KeptCall *kept) {
+  Py_ssize_t count = kept->count;
+  kept->count = 0;
+  for (Py_ssize_t i = 1; i < count; ++i) Py_CLEAR(kept->values[i]);
+  Py_CLEAR(kept->keywords);
+}
+
+/* Whether a value never changes, and runs no code when it is freed. */
+static int is_constant(PyObject *value) {
+  if (!PyTuple_CheckExact(value))
+    return PyUnicode_CheckExact(value) || PyLong_CheckExact(value) || PyBool_Check(value) ||
+           value == Py_None;
+  for (Py_ssize_t i = 0; i < PyTuple_Size(value); ++i) {
+    PyObject *entry = PyTuple_GetItem(value, i);
+    if (!PyLong_CheckExact(entry) && !PyUnicode_CheckExact(entry)) return 0;
+  }
+  return 1;
+}
+
+/* Keep the arguments of an accepted call, if they never change. */
+static void keep_call_arguments(KeptCall *kept, PyObject *const *args, Py_ssize_t given,
+                                PyObject *keywords, const Options *options) {
+  Py_ssize_t count = given + (keywords == NULL ? 0 : PyTuple_Size(keywords));
+  if (kept->misses++ % CALLS_PER_KEPT != 0) return;
+  if (given == 0 || kept->in_use || count > MAX_PARAMETERS) return;
+  for (Py_ssize_t i = 1; i < count; ++i)
+    if (!is_constant(args[i])) return;
+  forget_call(kept);
+  for (Py_ssize_t i = 1; i < count; ++i) {
+    Py_INCREF(args[i]);
+    kept->values[i] = args[i];
+  }
+  Py_XINCREF(keywords);
+  kept->keywords = keywords;
+  kept->given = given;
+  kept->count = count;
+  kept->options = *options;
+}
+
 /* Put the arguments of a call without a tensor in the order of the parameters. */
 static int bind_arguments(const Quick *quick, PyObject *const *args, Py_ssize_t given,
                           PyObject *keywords, PyObject **values) {
@@ -143,16 +205,24 @@ static PyObject *report_on(const Quick *quick, PyObject *const *args, Py_ssize_t
 }
 
 /* What the verb makes; NULL for "not sure", or with an exception. */
-static PyObject *try_in_c(const Quick *quick, PyObject *const *args, Py_ssize_t given,
+static PyObject *try_in_c(Quick *quick, PyObject *const *args, Py_ssize_t given,
                           PyObject *keywords) {
   const Verb *verb = quick->verb;
   if (quick->state == NULL || !is_ready(quick->state)) return NULL;
+  if (is_kept_call(&quick->kept, args, given, keywords)) {
+    quick->kept.in_use = 1;
+    PyObject *map = (PyObject *)map_of_tensor(quick->state, args[0], &quick->kept.options);
+    quick->kept.in_use = 0;
+    return map;
+  }
   if (verb->of_tensor != NULL) {
     Options options;
     PyObject *tensor = NULL;
     if (!read_call(quick, args, given, keywords, &tensor, &options)) return NULL;
-    return verb->is_check ? report_on(quick, args, given, keywords, tensor, &options)
-                          : (PyObject *)map_of_tensor(quick->state, tensor, &options);
+    if (verb->is_check) return report_on(quick, args, given, keywords, tensor, &options);
+    PyObject *map = (PyObject *)map_of_tensor(quick->state, tensor, &options);
+    if (map != NULL) keep_call_arguments(&quick->kept, args, given, keywords, &options);
+    return map;
   }
   PyObject *values[MAX_PARAMETERS];
   return bind_arguments(quick, args, given, keywords, values)
@@ -181,7 +251,7 @@ static PyObject *call_function(const Quick *quick, PyObject *const *args, Py_ssi
 
 static PyObject *quick_vectorcall(PyObject *self, PyObject *const *args, size_t count,
                                   PyObject *keywords) {
-  const Quick *quick = (const Quick *)self;
+  Quick *quick = (Quick *)self;
   Py_ssize_t given = (Py_ssize_t)(count & ~COUNT_FLAG);
   PyObject *made = try_in_c(quick, args, given, keywords);
   if (made != NULL) return made;
@@ -264,6 +334,8 @@ static int quick_traverse(PyObject *self, visitproc visit, void *arg) {
   Py_VISIT(quick->module);
   Py_VISIT(quick->function);
   for (int i = 0; i < quick->count; ++i) Py_VISIT(quick->defaults[i]);
+  for (Py_ssize_t i = 1; i < quick->kept.count; ++i) Py_VISIT(quick->kept.values[i]);
+  Py_VISIT(quick->kept.keywords);
   return 0;
 }
 
@@ -272,6 +344,7 @@ static int quick_clear(PyObject *self) {
   quick->state = NULL;
   Py_CLEAR(quick->module);
   Py_CLEAR(quick->function);
+  forget_call(&quick->kept);
   for (int i = 0; i < MAX_PARAMETERS; ++i) {
     Py_CLEAR(quick->names[i]);
     Py_CLEAR(quick->defaults[i]);

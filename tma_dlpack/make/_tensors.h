@@ -56,6 +56,15 @@ static PyObject *attribute_of_module(const char *module_name, const char *attrib
   return found;
 }
 
+/* The same of a module of this package, which is imported. */
+static PyObject *attribute_of_own_module(const char *module_name, const char *attribute) {
+  PyObject *module = PyErr_Occurred() ? NULL : PyImport_ImportModule(module_name);
+  PyObject *found = module == NULL ? NULL : attribute_of(module, attribute);
+  swallowed();
+  Py_XDECREF(module);
+  return found;
+}
+
 /* DLPackExchangeAPI as a table of 64-bit words [dlpack.h 1.3]: 0 version (u32 major, u32 minor),
  * 3 managed_tensor_from_py_object_no_sync, 5 dltensor_from_py_object_no_sync, which may be NULL. */
 static int read_exchange_api(PyTypeObject *type, Producer *producer) {
@@ -77,7 +86,7 @@ static PyObject *torch_dtypes(void) {
   int on_rocm = version != Py_None;
   Py_XDECREF(version);
   PyObject *table = on_rocm ? NULL
-                            : attribute_of_module("tma_dlpack.dlpack.torch_tensor", "torch_dtype_table");
+                            : attribute_of_own_module("tma_dlpack.dlpack.torch_tensor", "torch_dtype_table");
   PyObject *types = table == NULL ? NULL : PyObject_CallFunctionObjArgs(table, NULL);
   swallowed();
   Py_XDECREF(table);
@@ -139,7 +148,7 @@ static int owns_exchange_api(PyTypeObject *type) {
 
 /* The rest: by `__dlpack__`, where the row of the type's framework has the flag in_c. */
 static int learn_dlpack(const State *state, PyTypeObject *type, Producer *producer) {
-  PyObject *of = attribute_of_module("tma_dlpack.dlpack.frameworks", "framework_of");
+  PyObject *of = attribute_of_own_module("tma_dlpack.dlpack.frameworks", "framework_of");
   PyObject *row = of == NULL ? NULL : PyObject_CallFunctionObjArgs(of, (PyObject *)type, NULL);
   swallowed();
   int is_jax = row_has(row, "immutable");

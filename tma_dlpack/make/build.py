@@ -12,7 +12,7 @@ from tma_dlpack.checks.parse import OPTIONS, read_call, read_driver_call
 from tma_dlpack.checks.report import Report, check_request, find_violations
 from tma_dlpack.checks.request import Request
 from tma_dlpack.checks.words import in_words_of_caller
-from tma_dlpack.dlpack import Device, TensorView, as_tensor_view
+from tma_dlpack.dlpack import Device, TensorView, as_tensor_view, judge, name_of, read
 from tma_dlpack.tables import bits
 from tma_dlpack.tables.arguments import EncodeArguments, MapKind
 from tma_dlpack.tables.coerce import integer_of, shown, text_of
@@ -36,29 +36,42 @@ ENCODERS = get_args(Encoder)
 def make(kind: MapKind, tensor: object, given: Mapping[str, Any]) -> TensorMap:
     """Make the map of a tensor with the arguments after it, or raise with every violation."""
     try:
-        view = as_tensor_view(tensor)
+        address, layout, capsule = read(tensor)
+        view = TensorView(0, *judge(layout), name_of(type(tensor)))
     except TmaPreconditionError as error:
         # report unreadable options in the same error, so that the user fixes all at once
         request = _request(kind, None, 0, given, error.violations)
         violations = in_words_of_caller(find_violations(request), tensor)
         raise TmaPreconditionError(violations) from error.__cause__
-    return make_view(kind, view, given)
+    return _make(kind, view, address, tensor, capsule, given)
 
 
 def make_view(kind: MapKind, view: TensorView, given: Mapping[str, Any]) -> TensorMap:
     """Make the map of a `TensorView`, with or without a tensor behind it."""
-    request = _request(kind, view.at(0), view.address, given)
+    return _make(kind, view.at(0), view.address, view.owner, view.capsule, given)
+
+
+def _make(
+    kind: MapKind,
+    view: TensorView,
+    address: int,
+    tensor: object,
+    capsule: object,
+    given: Mapping[str, Any],
+) -> TensorMap:
+    request = _request(kind, view, address, given)
     violations = find_violations(request)
     if violations:
-        Report(in_words_of_caller(violations, view.owner)).raise_if_refused()
-    data, encoder = encode_for(request)
+        Report(in_words_of_caller(violations, tensor)).raise_if_refused()
+    arguments = request.encode_arguments()
+    data, encoder = encode_for(request, arguments)
     return TensorMap._make(
-        view.owner,
-        view.capsule,
+        tensor,
+        capsule,
         request.address,
         data,
         view.device.is_cuda,
-        of_request(request, encoder),
+        of_request(request, arguments, encoder),
     )
 
 
@@ -155,8 +168,10 @@ def mirror(
     )
     if violations:
         Report(violations).raise_if_refused()
-    data, made_by = encode_bare(request, encoder)
-    return TensorMap._make(None, None, request.address, data, True, of_request(request, made_by))
+    arguments = request.encode_arguments()
+    data, made_by = encode_bare(request, arguments, encoder)
+    description = of_request(request, arguments, made_by)
+    return TensorMap._make(None, None, request.address, data, True, description)
 
 
 # -- by the driver where there is one, else by the measured layout ("model") -----------------------
@@ -184,7 +199,7 @@ def _ordinal(device: Device, address: int) -> int:
     return device.device_id
 
 
-def encode_for(request: Request) -> tuple[bytes | None, str | None]:
+def encode_for(request: Request, arguments: EncodeArguments) -> tuple[bytes | None, str | None]:
     """Encode an accepted `make_*` call on a tensor: give its 128 bytes, and "driver" or "model".
 
     The driver encodes for a tensor on a GPU of this machine, the measured layout for others; the
@@ -192,7 +207,6 @@ def encode_for(request: Request) -> tuple[bytes | None, str | None]:
     """
     view = request.view
     assert view is not None
-    arguments = request.encode_arguments()
     if view.device.is_cuda and driver.is_available():
         ordinal = _ordinal(view.device, request.own_address)
         capability = driver.device_target(ordinal).compute_capability
@@ -201,9 +215,10 @@ def encode_for(request: Request) -> tuple[bytes | None, str | None]:
     return _modelled(arguments, request.address, request.target)
 
 
-def encode_bare(request: Request, encoder: Encoder) -> tuple[bytes | None, str | None]:
+def encode_bare(
+    request: Request, arguments: EncodeArguments, encoder: Encoder
+) -> tuple[bytes | None, str | None]:
     """Encode a `driver_encode_*` call by the chosen encoder."""
-    arguments = request.encode_arguments()
     device = driver_device(request.target, encoder)
     if device is not None:
         return driver.encode(arguments, request.address, device), "driver"

@@ -5,16 +5,17 @@ What C accepts, Python accepts too, with the same bytes; everything else is left
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
-from tma_dlpack.dlpack.producer import EXPORTS
 from tma_dlpack.tables import enums
 from tma_dlpack.tables.abi import ABI, ALLOWABLE_ROWS
 from tma_dlpack.tables.arguments import NO_SWIZZLE
+from tma_dlpack.tables.limits import DLPACK_VERSION
 from tma_dlpack.tables.public import untraced
 from tma_dlpack.tables.targets import DEFAULT_TARGET, PRESETS
 from tma_dlpack.tensor_map.map import TensorMap
@@ -57,17 +58,28 @@ class AcceptedMaps(Protocol):
     def __len__(self) -> int: ...
 
 
+def _export(tensor: Any) -> object:
+    return tensor.__dlpack__(max_version=DLPACK_VERSION)
+
+
+def _export_on_cuda(tensor: Any) -> object:
+    return tensor.__dlpack__(max_version=DLPACK_VERSION, stream=-1)
+
+
+def _export_on_cuda_of_jax(tensor: Any) -> object:
+    return tensor.__dlpack__(stream=1)  # JAX reads -1 as a stream handle, and ignores max_version
+
+
 def _accepted_report(given: dict[str, Any], call: TensorMap) -> Report:
     """Give the report on a call that C accepted; `call` is its map, but for tensor and bytes."""
-    if not _MAKE_REPORT:
-        from tma_dlpack.checks.report import Report
-
-        _MAKE_REPORT.append(Report._accepted)
-    return _MAKE_REPORT[0](given, call._accepted_request)
+    return _make_report()(given, call._accepted_request)
 
 
-#: `Report._accepted`, once it was needed: the rules are imported then.
-_MAKE_REPORT: list[Callable[..., Report]] = []
+@functools.cache
+def _make_report() -> Callable[..., Report]:
+    from tma_dlpack.checks.report import Report
+
+    return Report._accepted
 
 
 if TYPE_CHECKING or not COMPILED:
@@ -105,7 +117,7 @@ else:
         _Traceable,
         _ENUMS,
         tuple(enums.NAMES[enum] for enum in _ENUMS),
-        EXPORTS,
+        (_export, _export_on_cuda, _export_on_cuda_of_jax),
         np.integer,
         np.ndarray,
         PRESETS,

@@ -267,22 +267,31 @@ def im2col_corners(
     >>> im2col_corners(3, padding=1, dilation=2)
     ((-1,), (-3,))
     """
-    given = {"kernel_size": kernel_size, "padding": padding, "dilation": dilation}
-    least = {"kernel_size": 1, "padding": 0, "dilation": 1}
-    read = {name: (integer_of(v), integers_of(v)) for name, v in given.items()}
-    count = max(len(several or (0,)) for _, several in read.values())
-    entries = []
-    for name, (one, several) in read.items():
-        values = (one,) * count if one is not None else several or ()
-        if not 0 < len(values) == count <= MAX_SPATIAL or min(values) < least[name]:
-            raise refusal(
-                name,
-                f"{name} is {shown(given[name])}",
-                f"be an integer of at least {least[name]}, or one per spatial dimension",
-                "give (D, H, W), (H, W) or (W,), the same number in each argument",
-            )
-        entries.append(values)
-    k, p, d = entries
-    lower = tuple(-padding for padding in p)
-    upper = tuple(p - d * (k - 1) for k, p, d in zip(k, p, d, strict=True))
-    return lower, upper
+    sizes, pads, steps = _one_or_more(kernel_size), _one_or_more(padding), _one_or_more(dilation)
+    count = max(len(sizes), len(pads), len(steps))
+    sizes = _per_dimension("kernel_size", kernel_size, sizes, count, 1)
+    pads = _per_dimension("padding", padding, pads, count, 0)
+    steps = _per_dimension("dilation", dilation, steps, count, 1)
+    upper = [p - d * (k - 1) for k, p, d in zip(sizes, pads, steps, strict=True)]
+    return tuple([-p for p in pads]), tuple(upper)
+
+
+def _one_or_more(value: object) -> tuple[int, ...]:
+    """Return the integers of a sequence, or a single one; none if it is neither."""
+    one = None if type(value) is tuple else integer_of(value)
+    return (one,) if one is not None else integers_of(value) or ()
+
+
+def _per_dimension(
+    name: str, given: object, values: tuple[int, ...], count: int, least: int
+) -> tuple[int, ...]:
+    if len(values) == 1 and integer_of(given) is not None:
+        values *= count
+    if not 0 < len(values) == count <= MAX_SPATIAL or min(values) < least:
+        raise refusal(
+            name,
+            f"{name} is {shown(given)}",
+            f"be an integer of at least {least}, or one per spatial dimension",
+            "give (D, H, W), (H, W) or (W,), the same number in each argument",
+        )
+    return values

@@ -58,14 +58,14 @@ def split_inner(tensor: Tensor, box_sizes: Ints, swizzle: Swizzle = "bytes128") 
     True
     """
     tm = described(tensor, box_sizes, swizzle=swizzle, split_inner=True)
-    (columns, *_, span), shape, strides = tm.box_sizes, tm.shape, tm.strides
+    box, shape, strides = tm.box_sizes, tm.shape, tm.strides
     words: dict[str, Any] = {
-        "box_sizes": (columns, *tm.box_sizes[1:]),
+        "box_sizes": box,
         "shape": shape,
         "strides": strides,
         "swizzle": tm.swizzle.name,
     }
-    if len(shape) > 2 and shape[0] > 1 and span < shape[1] * strides[1]:
+    if len(shape) > 2 and shape[0] > 1 and box[-1] < shape[1] * strides[1]:
         words["allow"] = ("STRIDE_UNIQUE",)
     return words
 

@@ -98,6 +98,13 @@ class EncodeArguments:
         return len(self.global_dim)
 
     @property
+    def enums(
+        self,
+    ) -> tuple[TmaInterleaveLayout, TmaSwizzle, TmaL2FetchSize, TmaOobFill]:
+        """The options that have names, in the order of the fields."""
+        return self.interleave, self.swizzle, self.l2_promotion, self.oob_fill
+
+    @property
     def type_row(self) -> DataTypeRow:
         """The row of the data type."""
         return DATA_TYPES[self.data_type]

@@ -25,6 +25,7 @@ from tma_dlpack.tables.fields import (
     DERIVED_FIELDS,
     FIELDS,
     PROVENANCE,
+    Field,
     fields_of,
 )
 from tma_dlpack.tables.limits import ADDRESS_END, MAP_BYTES, MAX_RANK, MIN_RANK_IM2COL
@@ -73,10 +74,20 @@ def encode(arguments: EncodeArguments, address: int) -> bytes:
     """
     values = _values_of(arguments, address)
     word = 0
-    for field in fields_of(arguments.kind, len(arguments.global_dim)):
-        value = values[field.name] if field.name in values else getattr(arguments, field.name)
-        word |= field.place(value if field.index is None else value[field.index])
+    for name, index, bit, bias, plain_end, field in _places(arguments.kind, arguments.rank):
+        value = values[name] if name in values else getattr(arguments, name)
+        if index is not None:
+            value = value[index]
+        plain = value - bias
+        word |= plain << bit if 0 <= plain < plain_end else field.place(value)
     return word.to_bytes(MAP_BYTES, "little")
+
+
+@cache
+def _places(kind: MapKind, rank: int) -> tuple[tuple[str, int | None, int, int, int, Field], ...]:
+    """Return where the values of the arguments go."""
+    fields = (field for field in fields_of(kind, rank) if not field.known)
+    return tuple((f.name, f.index, f.bit, f.bias, f.plain_end, f) for f in fields)
 
 
 def _values_of(a: EncodeArguments, address: int) -> dict[str, Any]:
@@ -87,10 +98,8 @@ def _values_of(a: EncodeArguments, address: int) -> dict[str, Any]:
     return {
         "global_address": address,
         "im2col": int(a.kind != "tiled"),
-        "bit_65": 0,
         "element_type": element_type,
         "tf32": tf32,
-        "bit_85": 0,
         "box_bytes": a.floor_box_bytes,
         "swizzle_repeat_bytes": _SWIZZLE_REPEAT_BYTES[a.swizzle],
     }

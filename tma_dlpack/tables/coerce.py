@@ -38,8 +38,8 @@ def integers_of(value: object) -> tuple[int, ...] | None:
     entries = value if type(value) is tuple and len(value) <= MAX_ENTRIES else _entries(value)
     if entries is None:
         return None
-    numbers = [number for number in map(integer_of, entries) if number is not None]
-    return tuple(numbers) if len(numbers) == len(entries) else None
+    numbers = tuple(map(integer_of, entries))
+    return None if None in numbers else numbers  # type: ignore[return-value]
 
 
 def nearest_integer(value: object) -> int | None:

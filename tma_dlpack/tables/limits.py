@@ -40,6 +40,8 @@ PADDED_INNER_VALUES = 128  # a row of a box, for the two packed types that are p
 BIT_85_MENDED_IN = 13020  # as cuDriverGetVersion gives it: CUDA 13.2
 BIT_85_SMALL_BYTES = 128 * 1024
 
+DLPACK_VERSION = (1, 3)  # the highest that is read
+
 WIDE_SWIZZLES = 0b001_1100  # of im2col-wide maps: bit i for TmaSwizzle i
 
 #: Bytes of one row of the pattern, by TmaSwizzle; a box must not be wider.

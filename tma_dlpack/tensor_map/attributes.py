@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, NamedTuple
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tma_dlpack.tables.arguments import EncodeArguments, MapKind, reverse
 from tma_dlpack.tables.enums import (
@@ -16,7 +18,7 @@ from tma_dlpack.tables.enums import (
 )
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tables.public import opaque, untraced
-from tma_dlpack.tables.targets import Target
+from tma_dlpack.tables.targets import DEFAULT_TARGET, Target
 from tma_dlpack.tensor_map.storage import MapStorage
 
 if TYPE_CHECKING:
@@ -40,6 +42,13 @@ class MapKey(NamedTuple):
     oobfill: TmaOobFill
     split_inner: bool | None = None
     ragged: int | None = None
+
+
+@functools.cache
+def _arguments_of() -> Callable[[tuple[Any, ...]], EncodeArguments]:
+    from tma_dlpack.tensor_map.description import arguments_of
+
+    return arguments_of
 
 
 class MapAttributes(MapStorage):
@@ -77,13 +86,11 @@ class MapAttributes(MapStorage):
 
     @opaque
     def _find_arguments(self) -> EncodeArguments:
-        from tma_dlpack.tensor_map.description import arguments_of
-
         described, numbers = self._description, self._numbers
         if described is not None or numbers is None:
             known = self.description.arguments
         else:
-            known = arguments_of(numbers)
+            known = _arguments_of()(numbers)
         self._keep_arguments(known)
         return known
 
@@ -303,6 +310,9 @@ class MapAttributes(MapStorage):
         """The GPU that the map was made for, as a Target."""
         if self._description is not None or self._added is None:
             return self.description.target
-        from tma_dlpack.tensor_map.description import target_of
+        known: Any = self._target  # of a map that was made in C: as given, or the tensor's own GPU
+        if type(known) is not int:
+            return DEFAULT_TARGET if known is None else known
+        from tma_dlpack import driver
 
-        return target_of(self._target)
+        return driver.device_target(known)

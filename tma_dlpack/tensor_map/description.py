@@ -6,7 +6,6 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tma_dlpack import driver
 from tma_dlpack.dlpack import Layout, TensorView, judge, name_of
 from tma_dlpack.tables.arguments import KINDS, EncodeArguments
 from tma_dlpack.tables.dtypes import data_type_of, overrides_of
@@ -20,8 +19,8 @@ from tma_dlpack.tables.enums import (
 )
 from tma_dlpack.tables.errors import TmaPreconditionError, Violation
 from tma_dlpack.tables.limits import ADDRESS_END
-from tma_dlpack.tables.targets import DEFAULT_TARGET, Target
-from tma_dlpack.tensor_map.storage import Call, MapStorage
+from tma_dlpack.tables.targets import Target
+from tma_dlpack.tensor_map.storage import Call
 
 if TYPE_CHECKING:
     from tma_dlpack.checks.request import Request
@@ -70,11 +69,11 @@ class Description:
         return dataclasses.replace(self, view=view)
 
 
-def of_request(request: Request, encoder: str | None) -> Description:
-    """Describe the map of an accepted request."""
+def of_request(request: Request, arguments: EncodeArguments, encoder: str | None) -> Description:
+    """Describe the map of an accepted request, with its `encode_arguments()`."""
     view, ragged = request.view, request.ragged
     return Description(
-        request.encode_arguments(),
+        arguments,
         request.target,
         encoder,
         view if view is None or view.own is None else view.at(0),
@@ -109,15 +108,8 @@ def arguments_of(numbers: tuple[Any, ...]) -> EncodeArguments:
     )
 
 
-def target_of(known: Any) -> Target:
-    """Give the target of a map that was made in C: as given, the tensor's GPU, or the default."""
-    if known is None:
-        return DEFAULT_TARGET
-    return driver.device_target(known) if type(known) is int else known
-
-
-def describe(tensor_map: MapStorage) -> Description:
-    """Describe a map that was made in C. Nothing is parsed or checked again."""
+def describe(tensor_map: Any) -> Description:
+    """Describe a `TensorMap` that was made in C. Nothing is parsed or checked again."""
     from tma_dlpack.checks.report import ids_of
     from tma_dlpack.checks.request import Request
 
@@ -136,7 +128,7 @@ def describe(tensor_map: MapStorage) -> Description:
         tensor_map._address,
         arguments.rank,
         _RULE_SETS[call.rules],
-        target_of(tensor_map._target),
+        tensor_map.target,
         is_driver_call=view is None,
         view=view,
         innermost_stride=call.innermost_stride,
@@ -146,7 +138,7 @@ def describe(tensor_map: MapStorage) -> Description:
         allowed=ids_of(call.allowed),
         asked_type=None if view is None or call.asked_type < 0 else _DATA_TYPES[call.asked_type],
     )
-    return of_request(request, tensor_map._encoder)
+    return of_request(request, request.encode_arguments(), tensor_map._encoder)
 
 
 # -- another address -------------------------------------------------------------------------------

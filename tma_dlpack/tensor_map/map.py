@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tma_dlpack.dlpack import Device, TensorView, array_at, as_tensor_view
 from tma_dlpack.tables.coerce import bytes_of, integer_of, type_name
 from tma_dlpack.tables.enums import DataType, Interleave, OobFill, Swizzle
 from tma_dlpack.tables.errors import Advice, TmaPreconditionError, TmaUnsupportedError, refusal
@@ -26,6 +25,7 @@ from tma_dlpack.tensor_map.storage import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from tma_dlpack.dlpack import Device, TensorView
     from tma_dlpack.tensor_map.description import Description
 
 
@@ -171,6 +171,8 @@ class TensorMap(MapAttributes, Drawn):
     def _shared_bytes(self) -> NDArray[np.uint8]:
         """Give the bytes that `ptr` points to as a writable array that keeps the map alive."""
         self._keep_data()
+        from tma_dlpack.dlpack import array_at
+
         return array_at(self.ptr, MAP_BYTES, self)
 
     @opaque
@@ -246,6 +248,7 @@ class TensorMap(MapAttributes, Drawn):
         moved = self._accept_address(self, tensor_or_int)
         if moved is not None:
             return moved
+        from tma_dlpack.dlpack import as_tensor_view
         from tma_dlpack.tensor_map.description import check_address, differences
 
         address = integer_of(tensor_or_int)

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tma_dlpack.dlpack import TensorView
-from tma_dlpack.dlpack.frameworks import TORCH
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tables.limits import ADDRESS_BYTES, ALIGNMENT_BYTES, MAP_BYTES
 from tma_dlpack.tables.public import opaque
@@ -21,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Self
 
+    from tma_dlpack.dlpack import TensorView
     from tma_dlpack.tables.arguments import EncodeArguments
 
 
@@ -179,6 +178,8 @@ if TYPE_CHECKING:
 
 def for_torch(storage: NDArray[np.uint8]) -> Any:
     """Give the bytes of maps as a torch CPU tensor that shares them."""
+    from tma_dlpack.dlpack.frameworks import TORCH
+
     assert TORCH.launcher is not None
     return TORCH.launcher(storage)
 
