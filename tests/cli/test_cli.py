@@ -13,6 +13,7 @@ import pytest
 import tma_dlpack as tma
 from tma_dlpack.cli.main import VERBS, main
 from tma_dlpack.cli.output import plain
+from tma_dlpack.draw import FIGURES
 
 MAP = tma.driver_encode_tiled(
     "FLOAT16", 2, 0x7F00_0000_0000, (64, 128), (128,), (64, 16), (1, 1), swizzle=3, encoder="model"
@@ -53,7 +54,8 @@ def test_check_of_a_refused_tensor_exits_1_and_prints_what_would_be_accepted(cap
 
 def test_what_would_be_accepted_is_printed_as_one_types_it(capsys):
     main(["check", "--shape", "64,64", "--dtype", "int8", "--box", "16,16"])
-    assert ", data_type='UINT8', " in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "accepted:\n  box_sizes=(16, 16), data_type='UINT8', rules=" in printed
 
 
 def test_check_takes_strides_types_rules_and_targets(capsys):
@@ -273,10 +275,29 @@ def help_of(words, capsys):
 
 @pytest.mark.parametrize("words", [[], *([verb[0]] for verb in VERBS)], ids=" ".join)
 def test_help_states_the_exit_status(words, capsys):
-    states = "exit status: 0 accepted; 1 refused; 2 nothing could be read, or wrong use"
-    if words == ["trace"]:
-        states = "exit status: the program's; 128 + n if signal n ended it"
-    assert states in help_of(words, capsys)
+    states = {
+        "trace": "exit status: the program's; 128 + n if signal n ended it",
+        "verify": "exit status: 0 no difference; 1 differences; 2 nothing to compare with",
+        "explain": "exit status: 0 the encodes that were read are right; 1 one is refused; 2 no",
+    }
+    usual = "exit status: 0 accepted; 1 refused; 2 nothing could be read, or wrong use"
+    assert states.get(" ".join(words), usual) in help_of(words, capsys)
+
+
+def test_verify_without_a_driver_has_nothing_to_compare_with(monkeypatch, capsys):
+    def missing(*args, **keywords):
+        raise tma.TmaUnsupportedError("no CUDA driver: libcuda.so.1 was not found")
+
+    monkeypatch.setattr(tma, "verify", missing)
+    assert main(["verify"]) == 2
+    assert capsys.readouterr().err == (
+        "TmaUnsupportedError: no CUDA driver: libcuda.so.1 was not found\n"
+    )
+
+
+def test_help_says_what_each_figure_shows(capsys):
+    about = help_of(["draw"], capsys)
+    assert [name for name, (what, _) in FIGURES.items() if f"{name}: {what}" not in about] == []
 
 
 @pytest.mark.parametrize(

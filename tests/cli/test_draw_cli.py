@@ -31,6 +31,19 @@ def test_draw_writes_svg(what, tmp_path):
     assert ET.fromstring(out.read_text(encoding="utf-8")).tag.endswith("svg")
 
 
+def test_draw_writes_a_page_if_the_file_ends_in_html(tmp_path):
+    out = tmp_path / "figure.html"
+    assert main(["draw", *TENSOR, "--out", str(out)]) == 0
+    assert out.read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_draw_writes_no_svg_into_a_file_of_another_kind(tmp_path, capsys):
+    out = tmp_path / "figure.png"
+    assert main(["draw", *TENSOR, "--out", str(out)]) == 2
+    assert f"--out is {out}; it must end in .svg or .html" in capsys.readouterr().err
+    assert not out.exists()
+
+
 def test_draw_says_why_a_request_is_refused(capsys):
     assert main(["draw", *TENSOR[:-1], "bytes32"]) == 1
     assert "BOX_SWIZZLE_SPAN" in capsys.readouterr().err

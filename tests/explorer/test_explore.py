@@ -99,6 +99,11 @@ def test_what_is_stored_contains_no_address_of_host_memory(explorer):
     assert "address of the tensor" in stored
 
 
+def test_a_terminal_says_where_the_explorer_is_seen():
+    shown = "<Explorer: a notebook shows it; save(FILE) writes it as a page>"
+    assert repr(tma.explore(np.zeros((64, 64), np.float16))) == shown
+
+
 def test_a_tensor_that_cannot_be_read_is_refused():
     with pytest.raises(tma.TmaPreconditionError):
         explore("no tensor")

@@ -234,6 +234,13 @@ def test_arguments_that_cannot_be_read_are_refused(words, said):
         tma.suggest(A, **{"tile": (128, 64)} | words)
 
 
+def test_another_reader_is_refused_with_what_to_name():
+    with pytest.raises(tma.TmaPreconditionError) as refused:
+        tma.suggest(A, (128, 64), reader="mma")
+    fix = "choose who reads the tile in shared memory; None if it is only stored"
+    assert refused.value.violations[0].fix == fix
+
+
 def test_what_is_no_tensor_is_refused():
     with pytest.raises(tma.TmaPreconditionError, match="TENSOR_TYPE"):
         tma.suggest(3, (64, 64))

@@ -147,8 +147,9 @@ def _check(options: argparse.Namespace) -> int:
     report = build.check_view(kind, described.view(options), request)
     words, fixed = str(report), report.fixed()
     if not report.ok and fixed is not None:
+        asked = {name: _written(value) for name, value in fixed.items() if value is not None}
         words += "\n\nthis would be accepted:\n  "
-        words += ", ".join(f"{name}={_written(value)}" for name, value in fixed.items())
+        words += ", ".join(f"{name}={value}" for name, value in asked.items() if value != "'none'")
     show(options, {**vars_of(report), "fixed": fixed}, words)
     if options.html:
         page = draw.page("tma_dlpack check", [draw.report_html(report)])
@@ -163,26 +164,42 @@ def _written(value: object) -> str:
 
 def _draw_options(verb: argparse.ArgumentParser) -> None:
     described.add_options(verb)
-    verb.add_argument("--figure", default="shared", choices=[*draw.FIGURES], help="default shared")
+    figures = "; ".join(f"{name}: {about}" for name, (about, _) in draw.FIGURES.items())
+    verb.add_argument(
+        "--figure",
+        default="shared",
+        choices=[*draw.FIGURES],
+        metavar="FIGURE",
+        help=f"{figures}; default shared",
+    )
     verb.add_argument(
         "--coords",
         type=described.integers,
         help="coordinates of the tile, row-major, such as -4,0; default: the first tile",
     )
     verb.add_argument(
-        "--out", type=_file, metavar="FILE", help="write SVG to FILE instead of printing text"
+        "--out",
+        type=_file,
+        metavar="FILE",
+        help="write SVG, or a page if FILE ends in .html, instead of printing text",
     )
 
 
-@_command("draw the map or a tile, as SVG or as text", _draw_options)
+@_command("draw the map or a tile, as text, SVG or a page of HTML", _draw_options)
 def _draw(options: argparse.Namespace) -> int:
     kind, request = described.request(options)
     tensor_map = build.make_view(kind, described.view(options), request)
     figure = draw.figure(tensor_map, options.figure, options.coords)
-    if options.out:
+    if options.out is None:
+        print(figure)
+    elif options.out.suffix == ".html":
+        page = draw.page(figure.title, [figure])
+        options.out.write_text(page, encoding="utf-8")
+    elif options.out.suffix in ("", ".svg"):
         options.out.write_text(figure.svg(), encoding="utf-8")
     else:
-        print(figure)
+        must = "end in .svg or .html"
+        raise refusal("out", f"--out is {options.out}", must, "write SVG and convert it")
     return EXIT_OK
 
 
@@ -273,6 +290,10 @@ def _decode(options: argparse.Namespace) -> int:
 
 
 def _verify_options(verb: argparse.ArgumentParser) -> None:
+    verb.epilog = (
+        "exit status: 0 no difference; 1 differences; 2 nothing to compare with (no driver or "
+        "GPU), or wrong use"
+    )
     verb.add_argument("-n", type=int, default=1000, help="random inputs per check; default 1000")
     verb.add_argument("--seed", type=int, default=0, help="seed of the random inputs; default 0")
     verb.add_argument("--device", type=int, default=0, help="index of the GPU; default 0")
@@ -288,7 +309,11 @@ def _verify(options: argparse.Namespace) -> int:
 
         report = learning.Findings.read(options.read).against(options.target)
     else:
-        report = tma.verify(options.n, options.seed, device_id=options.device, out=options.out)
+        try:
+            report = tma.verify(options.n, options.seed, device_id=options.device, out=options.out)
+        except tma.TmaUnsupportedError as missing:  # no driver, no GPU with TMA, no NVRTC
+            print(f"{type(missing).__name__}: {missing}", file=sys.stderr)
+            return EXIT_NOTHING
     print(report)
     return EXIT_OK if report.ok else EXIT_REFUSED
 
@@ -306,10 +331,15 @@ def _rules(options: argparse.Namespace) -> int:
 
 
 def _explain_options(verb: argparse.ArgumentParser) -> None:
+    verb.epilog = (
+        "exit status: 0 the encodes that were read are right; 1 one is refused; 2 no encode was "
+        "read (the causes of a symptom are listed all the same), or wrong use"
+    )
     verb.add_argument(
         "file",
         metavar="FILE|-",
-        help="the output of the program, or its whole log; - for standard input",
+        help="the output of the program or its whole log, a line of a checked build, or a symptom "
+        "in words (error 715, my kernel hangs); - for standard input",
     )
     verb.add_argument(
         "--target",
@@ -322,7 +352,7 @@ def _explain_options(verb: argparse.ArgumentParser) -> None:
     add_json(verb)
 
 
-@_command("find what is wrong with the printed arguments of a failed encode", _explain_options)
+@_command("find the cause of a failed encode or launch in what was printed", _explain_options)
 def _explain(options: argparse.Namespace) -> int:
     content = sys.stdin.buffer.read() if options.file == "-" else Path(options.file).read_bytes()
     dumped = len(content) == MAP_BYTES and (b"\0" in content or not content.isascii())
@@ -337,7 +367,6 @@ def _explain(options: argparse.Namespace) -> int:
 
 
 def _trace_options(verb: argparse.ArgumentParser) -> None:
-    verb.epilog = "exit status: the program's own"
     verb.usage = "python -m tma_dlpack trace [--html FILE] [--json FILE] -- PROGRAM ARGS..."
     verb.epilog = "exit status: the program's; 128 + n if signal n ended it"
     verb.add_argument("--html", type=_file, metavar="FILE", help="also write the report as HTML")

@@ -280,6 +280,9 @@ class Explorer:
         parts = [str(self.look.report), self.look.refusal, self.note, self.look.stored_code]
         return "\n\n".join(filter(None, parts))
 
+    def __repr__(self) -> str:
+        return "<Explorer: a notebook shows it; save(FILE) writes it as a page>"
+
     _repr_html_ = still
 
     def _display_(self) -> Any:

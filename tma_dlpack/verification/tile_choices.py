@@ -348,7 +348,8 @@ def read_tile(tile: object, view: TensorView) -> tuple[int, ...]:
 def check_reader(reader: object, major: object) -> None:
     if reader is not None and text_of(reader) not in READERS:
         names = ", ".join(map(repr, READERS))
-        raise refusal("reader", f"reader is {shown(reader)}", f"be one of {names}", "pass None")
+        fix = "choose who reads the tile in shared memory; None if it is only stored"
+        raise refusal("reader", f"reader is {shown(reader)}", f"be one of {names}", fix)
     if text_of(major) not in ("K", "MN"):
         must, fix = "be 'K' or 'MN'", "pass major='K' for a tile of (M or N, K)"
         raise refusal("major", f"major is {shown(major)}", must, fix)
