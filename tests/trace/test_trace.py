@@ -320,6 +320,7 @@ def test_a_program_without_cuda_says_why_nothing_was_seen():
     assert status == 3
     (note,) = trace.notes
     assert note.startswith("no process was traced: libcuda did not load the trace.")
+    assert str(trace).startswith("no tensor map was seen\n\nnote: no process was traced")
 
 
 # -- children -------------------------------------------------------------------------------------

@@ -73,7 +73,8 @@ class Trace:
         if not processes:
             return (
                 "no process was traced: libcuda did not load the trace. The program did not start "
-                "CUDA, is linked statically, or runs in another environment (sudo, a container)",
+                "CUDA, is linked statically, or runs in another environment (sudo, a container), "
+                "or this machine has no driver (python -m tma_dlpack doctor)",
             )
         return tuple(dict.fromkeys(_notes(processes, len(self.maps))))
 
@@ -111,6 +112,8 @@ class Trace:
         maps, processes = self.maps, self._raw["processes"]
         calls = sum(traced.count for traced in maps)
         seen = sum(process["calls"] for process in processes)
+        if not processes:
+            return "no tensor map was seen"
         if not maps:
             return f"no tensor map was made; CUPTI saw {counted(seen, 'driver call')}"
         refused = sum(traced.result != 0 for traced in maps)
