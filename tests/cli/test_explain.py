@@ -255,6 +255,7 @@ def test_failures_without_arguments_are_no_encode_and_say_where_those_would_be(t
     assert found.reports == found.requests == ()
     assert says in notes(found)
     assert "what can be read" in notes(found)
+    assert "`python -m tma_dlpack trace -- PROGRAM` records its encodes" in notes(found)
     assert not found.ok
 
 

@@ -31,6 +31,8 @@ SEEN = [
     ("715", "715", "the rank of the instruction"),
     ("716", "716", "not aligned to 128 bytes"),
     ("719", "719", "never initialized"),
+    ("error 715", "715", "the rank of the instruction"),
+    ("Error code: 719", "719", "never initialized"),
     ("the kernel launch returned error 719", "719", "never initialized"),
     ("my kernel hangs", "hang", "expects more bytes than arrive"),
     ("The program never returns.", "hang", "expects more bytes than arrive"),
@@ -53,6 +55,8 @@ def test_the_causes_of_a_symptom_begin_with_the_most_likely(text, symptom, first
     [
         "it hangs together; misaligned address in my C code",
         "step 715 of 719, 700 tokens",
+        "error 404",
+        "HTTP error 700",
         "all is well",
     ],
 )

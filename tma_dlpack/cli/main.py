@@ -339,7 +339,7 @@ def _explain_options(verb: argparse.ArgumentParser) -> None:
         "file",
         metavar="FILE|-",
         help="the output of the program or its whole log, a line of a checked build, or a symptom "
-        "in words (CUDA error 715, my kernel hangs); - for standard input",
+        "in words (error 715, my kernel hangs); - for standard input",
     )
     verb.add_argument(
         "--target",

@@ -111,7 +111,7 @@ _PATTERNS: Final = tuple(
         r"[ ,:=(]{1,3}(?P<key>\d{1,3})(?![\w.])",
         r"(?:CUDA|cuda|[Ll]aunch|[Kk]ernel)\w*[^\n]{0,60}?(?:error|code|result|status|returned)"
         r"\W{1,4}(?P<key>7\d\d|999)(?![\w.])",
-        r"^[^\w\n]*(?P<key>7\d\d|999)[^\w\n]*$",
+        r"(?i:^[^\w\n]*(?:(?:error|code|status|result)[^\w\n]{1,4}){0,2})(?P<key>7\d\d|999)[^\w\n]*$",
         r"(?:^|: )(?P<key>misaligned address)[^\w\n]*$",
         _one_of([*(result.name for result in RESULTS), *_RUNTIME]),
         _ABOUT + _one_of(result.words for result in RESULTS),
@@ -309,5 +309,6 @@ def where_notes(text: str, is_mixed: bool) -> list[str]:
     ] + [
         f"what can be read: the printed arguments of an encode as {names} and others print them, "
         "name = value lines in the driver's words (globalDim, globalStrides, boxDim...), or a dump "
-        f"of the map: {hexdump.FORMS}"
+        f"of the map: {hexdump.FORMS}. Where a program prints none of these, "
+        "`python -m tma_dlpack trace -- PROGRAM` records its encodes"
     ]
