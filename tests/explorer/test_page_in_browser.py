@@ -246,8 +246,15 @@ def test_the_bits_of_a_chunk_that_is_clicked_are_shown(chromium, url):
     seen.page.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [900, 1280])
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [
+        (900, "light"),
+        pytest.param(900, "dark", marks=pytest.mark.slow),
+        pytest.param(1280, "light", marks=pytest.mark.slow),
+        pytest.param(1280, "dark", marks=pytest.mark.slow),
+    ],
+)
 def test_letters_are_legible_at_every_width(chromium, url, width, scheme):
     seen = Opened(chromium, url, width, scheme)
     for tab in TABS:
@@ -357,7 +364,7 @@ OPEN_ALL = """async (hashes) => {
 
 
 @pytest.mark.parametrize(
-    "count", [100, pytest.param(2000, marks=pytest.mark.slow)], ids=["some", "many"]
+    "count", [50, pytest.param(2000, marks=pytest.mark.slow)], ids=["some", "many"]
 )
 def test_no_address_makes_the_page_fail(chromium, url, count):
     rng = random.Random(27)
