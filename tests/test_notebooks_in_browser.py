@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
 import shutil
-import socket
-import subprocess
 import sys
-import time
-import urllib.request
 from pathlib import Path
 
 import pytest
@@ -122,43 +116,16 @@ def test_figures_are_dark_where_the_page_is_dark_whatever_the_system_is(chromium
 # --- JupyterLab ---------------------------------------------------------------------------------
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
     """Serve copies of the notebooks, of which JupyterLab knows no signature: untrusted."""
-    if importlib.util.find_spec("jupyterlab") is None:
-        pytest.skip("jupyterlab is not installed")
+    if harness.NO_LAB:
+        pytest.skip(harness.NO_LAB)
     home = tmp_path_factory.mktemp("lab")
     for name in NAMES:
         shutil.copy(NOTEBOOKS / f"{name}.ipynb", home)
-    port = free_port()
-    places = {f"JUPYTER_{n}_DIR": str(home / n.lower()) for n in ("CONFIG", "DATA", "RUNTIME")}
-    options = ["--no-browser", "--allow-root", f"--port={port}", "--ServerApp.token="]
-    with open(home / "log.txt", "w", encoding="utf-8") as log:
-        server = subprocess.Popen(
-            [sys.executable, "-m", "jupyterlab", *options, "--LabApp.news_url="],
-            cwd=home,
-            env={**os.environ, **places},
-            stdout=log,
-            stderr=log,
-        )
-        url = f"http://127.0.0.1:{port}"
-        try:
-            for _ in range(120):
-                try:
-                    with urllib.request.urlopen(f"{url}/api/status", timeout=2):
-                        break
-                except OSError:
-                    time.sleep(0.5)
-            yield url
-        finally:
-            server.terminate()
-            server.wait(20)
+    with harness.jupyterlab(home) as url:
+        yield url
 
 
 @every_notebook
