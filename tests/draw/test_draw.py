@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
-from draw_cases import ALL, IM2COL, TILED, numbered, pictured, stills
+from draw_cases import ALL, IM2COL, TILED, numbered, pictured, stills, tiled
 
 import tma_dlpack as tma
 from tma_dlpack import draw
@@ -106,6 +106,60 @@ def test_a_box_wholly_out_of_bounds_takes_nothing():
     (scene,) = figure.scenes()
     taken = [i for i in scene.items if i.style == "taken" and i.rows > 14]
     assert taken == []
+
+
+@pytest.mark.parametrize("plane", [(2, 3), (3, 1), (0, 4), (4, 3)], ids=str)
+def test_the_plane_that_is_drawn_can_be_chosen(plane):
+    case = TILED["rank 5"]
+    figure = draw.tensor(case.tensor_map, case.coords, plane=plane)
+    assert (figure.rows.dimension, figure.columns.dimension) == plane
+    assert [a.dimension for a in figure.outer] == [d for d in range(5) if d not in plane]
+    usual = draw.tensor(case.tensor_map, case.coords)
+    assert figure.notes == usual.notes  # the same facts, outermost first
+    (scene,) = figure.scenes()
+    texts = [item.text for item in scene.items]
+    contiguous = ", contiguous" * (plane[1] == 4)
+    shape = case.tensor.shape
+    d, name = plane[1], f"global_dim[{4 - plane[1]}]"
+    assert f"→ shape[{d}] = {shape[d]} ({name}{contiguous})" in texts
+    assert {i.key.partition(".")[0] for i in scene.items if i.key.startswith("at")} == {
+        f"at{d}" for d in range(5) if d not in plane
+    }
+    assert [text.split()[0] for name, text in scene.data] == [str(plane[1]), str(plane[0])]
+
+
+def test_without_a_plane_the_two_innermost_dimensions_are_drawn():
+    case = TILED["rank 5"]
+    assert draw.tensor(case.tensor_map, plane=(3, 4)) == draw.tensor(case.tensor_map)
+    matrix = TILED["a dense tile"].tensor_map
+    assert draw.tensor(matrix, plane=(0, 1)) == draw.tensor(matrix)
+
+
+@pytest.mark.parametrize("plane", [None, (1, 2), (4, 1), (1, 4)], ids=str)
+def test_chunks_are_drawn_where_the_plane_has_them(plane):
+    case = tiled((2, 3, 4, 5, 16), (1, 2, 2, 3, 8), (1, 1, 0, 0, 8))
+    figure = draw.tensor(case.tensor_map, case.coords, plane=plane)
+    down, across = figure.rows.dimension, figure.columns.dimension
+    found = {c.key: c for c in figure.hits}
+    drawn = {(int(c.row), int(c.column), int(c.rows), int(c.columns)) for c in figure.hits}
+    expected = set()
+    for chunk in draw.shared(case.tile()).layouts[0].blocks[0].lines[0].chunks:
+        at = chunk.element
+        if all(at[d] == case.coords[d] for d in range(4) if d not in (down, across)):
+            size = [4 if d == 4 else 1 for d in (down, across)]
+            expected.add((at[down], at[across], *size))
+    assert expected
+    assert expected <= drawn
+    assert len(found) == len(drawn)
+
+
+@pytest.mark.parametrize("plane", [(0, 0), (0, 5), (-1, 0), (0, 1, 2), (0,), 1, "01", (0.0, 1)])
+def test_a_plane_that_is_not_two_dimensions_of_the_tensor_is_refused(plane):
+    with pytest.raises(tma.TmaPreconditionError) as caught:
+        draw.tensor(TILED["rank 5"].tensor_map, plane=plane)
+    (violation,) = caught.value.violations
+    assert violation.found == f"plane is {plane!r}"
+    assert violation.limit == "it must be two different dimensions of the tensor, each from 0 to 4"
 
 
 def test_nan_fill_is_named():

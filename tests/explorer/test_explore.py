@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 
 import numpy as np
@@ -12,6 +13,7 @@ from draw_cases import numbered, pictured
 import tma_dlpack as tma
 from tma_dlpack.explorer.choice import Choice, choice_of, first_choice, look
 from tma_dlpack.explorer.legal import legal_options, legal_ranges, ranges, set_number
+from tma_dlpack.explorer.page import address, state_of
 from tma_dlpack.explorer.widget import Explorer, explore, start_state
 
 TENSORS = {
@@ -131,6 +133,53 @@ def test_a_map_is_explored_from_where_it_is(options):
     x = numbered((64, 64), np.float16)
     tm = tma.make_tma_descriptor(x, (8, 64), swizzle="bytes128", **options)
     assert explore(tm).tensor_map == tm
+
+
+def plane_menus(explorer):
+    groups = explorer.controls()
+    return [(g["title"], m) for g in groups for m in g["menus"] if m["name"] == "plane"]
+
+
+def drawn_dimensions(answer):
+    """Return the dimensions that are drawn down and across, as scripts read them."""
+    return [int(re.search(rf'data-{axis}="(\d+) ', answer["panels"][0])[1]) for axis in "yx"]
+
+
+def test_the_plane_of_a_deep_tensor_is_chosen_from_a_menu():
+    explorer = explore(TENSORS["rank 5"])
+    ((title, menu),) = plane_menus(explorer)
+    assert title == "Tile: coords"
+    assert menu["options"][:3] == ["", "0, 1", "0, 2"]
+    assert len(menu["options"]) == 1 + 10
+    assert drawn_dimensions(explorer.answer({})) == [3, 4]
+    answer = choose(explorer, plane="2, 3")
+    assert answer["values"]["plane"] == "2, 3"
+    assert drawn_dimensions(answer) == [2, 3]
+    assert explorer.choice.plane == (2, 3)
+    assert "plane" not in explorer.code  # it is of the picture, not of the map
+    assert "plane=2,3" in address(state_of(explorer._subject, explorer.choice))
+    assert choose(explorer, plane="2, 2")["values"]["plane"] == "2, 3"  # not in the menu
+    assert drawn_dimensions(choose(explorer, plane="")) == [3, 4]
+    assert "plane" not in address(state_of(explorer._subject, explorer.choice))
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [TENSORS["a vector"], TENSORS["a matrix"], column()],
+    ids=["a vector", "a matrix", "im2col"],
+)
+def test_without_three_dimensions_of_a_box_there_is_no_menu_of_planes(subject):
+    assert plane_menus(explore(subject)) == []
+
+
+def test_the_plane_is_set_from_python_to_two_dimensions_in_their_order():
+    explorer = explore(TENSORS["rank 3"])
+    explorer.set(plane=[0, 2])
+    assert drawn_dimensions(explorer.answer({})) == [0, 2]
+    for plane in ((0, 3), (2, 0), (1, 1), 1, None):
+        with pytest.raises(tma.TmaPreconditionError, match=r"must be one of \[\(\), \(0, 1\)"):
+            explorer.set(plane=plane)
+    assert explorer.choice.plane == (0, 2)
 
 
 def test_an_im2col_map_walks_with_its_taps():

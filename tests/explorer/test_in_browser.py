@@ -189,6 +189,28 @@ def test_a_slice_is_chosen_on_its_strip(chromium):
     seen.page.close()
 
 
+def test_height_and_width_of_a_volume_are_chosen_and_the_box_is_dragged_in_them(chromium):
+    explorer = explore(np.zeros((2, 4, 28, 28, 64), np.float16))
+    seen = harness.Seen(chromium).show(explorer)
+    seen.page.select_option('select[aria-label="plane"]', "2, 3")
+    seen.settle()
+    texts = seen.page.evaluate(
+        "[...document.querySelector('.tmax-stage').shadowRoot.querySelectorAll('text')]"
+        ".map((t) => t.textContent)"
+    )
+    assert {"→ shape[3] = 28 (global_dim[1])", "↓ shape[2] = 28 (global_dim[2])"} <= set(texts)
+    box = explorer.choice.box_sizes
+    seen.drag((0.5, 0.5), (10.5 - box[2] / 2, 12.5))
+    assert explorer.choice.coords[2:4] != (0, 0)
+    assert explorer.choice.coords[:2] + explorer.choice.coords[4:] == (0, 0, 0)
+    seen.page.locator('[data-k="at1.2"]').click(force=True)
+    seen.settle()
+    assert explorer.choice.coords[1] == 2
+    shot(seen, "plane")
+    assert seen.errors == []
+    seen.page.close()
+
+
 def test_what_is_pressed_has_a_name(chromium):
     seen = harness.Seen(chromium).show(explore(np.zeros((64, 128), np.float32)))
     nameless = seen.page.evaluate(harness.NAMELESS)

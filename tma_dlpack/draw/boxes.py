@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tma_dlpack.copies.request import CopyRequest
 from tma_dlpack.copies.tile import Tile
-from tma_dlpack.draw.chunks import drawn_chunks, request_of
+from tma_dlpack.draw.chunks import Chunk, drawn_chunks, request_of
 from tma_dlpack.draw.figure import Figure
 from tma_dlpack.draw.grid import (
     LINE,
@@ -20,8 +20,10 @@ from tma_dlpack.draw.grid import (
     text_width,
     words,
 )
+from tma_dlpack.tables.coerce import integers_of
+from tma_dlpack.tables.coerce import shown as text_shown
 from tma_dlpack.tables.enums import TmaOobFill
-from tma_dlpack.tables.errors import TmaUnsupportedError
+from tma_dlpack.tables.errors import TmaUnsupportedError, refusal
 from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap
 
@@ -158,12 +160,12 @@ class Axis:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TensorBox(Figure):
-    """The two innermost dimensions of a tensor with the box of one tile on them.
+    """Two dimensions of a tensor with the box of one tile on them.
 
     Attributes
     ----------
     rows, columns : Axis
-        Dimensions rank - 2 and rank - 1; `rows` of a rank-1 tensor has extent 1.
+        The dimensions that are drawn; `rows` of a rank-1 tensor has extent 1.
     outer : tuple of Axis
         The other dimensions, outermost first; the picture shows the first position that the box
         takes of them, and a strip per dimension.
@@ -183,7 +185,7 @@ class TensorBox(Figure):
     @property
     def notes(self) -> tuple[str, ...]:
         """The axes in words, outermost first, and the remarks."""
-        axes = (*self.outer, self.rows, self.columns)
+        axes = sorted((*self.outer, self.rows, self.columns), key=lambda axis: axis.dimension)
         return (*(axis.about() for axis in axes if axis.dimension >= 0), *self.remarks)
 
     def text(self) -> str:
@@ -210,7 +212,8 @@ class TensorBox(Figure):
         rows, columns = self.rows, self.columns
         grids = [self._plot(), *(axis.strip() for axis in self.outer)]
         grids += [_minimap(columns, rows)] * any((*rows.cut, *columns.cut))
-        above = [f"→ {columns.name} = {columns.extent} ({columns.driver_name}, contiguous)"]
+        contiguous = ", contiguous" * (columns.driver_dimension == 0)
+        above = [f"→ {columns.name} = {columns.extent} ({columns.driver_name}{contiguous})"]
         above += [f"↓ {rows.name} = {rows.extent} ({rows.driver_name})"] * (rows.dimension >= 0)
         about = "; ".join([self.title, *self.notes])
         return (lay_out(about, grids, "", above, self.notes, LEGEND),)
@@ -284,6 +287,7 @@ def tensor(
     *,
     smem_offset: int = 0,
     shown: Mapping[int, tuple[int, int]] | None = None,
+    plane: tuple[int, int] | None = None,
 ) -> TensorBox:
     """Show the tensor with the box of one tile on it.
 
@@ -298,16 +302,20 @@ def tensor(
     shown : dict, optional
         Dimension (row-major index) -> the positions [first, last) of it to draw. It is ignored
         where the box is not within them; by default the whole dimension is drawn, or 12 tiles.
+    plane : (int, int), optional
+        The two dimensions to draw, row-major indices: down and across; None for the two innermost
+        ones. (2, 3) are H and W of a tensor (N, D, H, W, C).
 
     Returns
     -------
     TensorBox
-        Of the two innermost dimensions; the outer ones are described in the text.
+        The dimensions that are not drawn are strips, and described in the text.
 
     Raises
     ------
     TmaPreconditionError
-        For what is neither map nor tile, and for coordinates that `load_tile` would refuse.
+        For what is neither map nor tile, for coordinates that `load_tile` would refuse, and where
+        `plane` is not two different dimensions of the tensor.
     TmaUnsupportedError
         For im2col maps, which `walk` shows.
 
@@ -321,19 +329,37 @@ def tensor(
     shape[0] = 30 (driver global_dim[1]): box 24..31, 2 of 8 out of bounds
     shape[1] = 104 (driver global_dim[0]): box 64..127, 24 of 64 out of bounds
     ...
+    >>> volume = tma.make_tma_descriptor(np.zeros((2, 4, 28, 28, 64), np.uint8), (1, 2, 4, 8, 64))
+    >>> figure = tensor(volume, plane=(2, 3))
+    >>> figure.rows.name, figure.columns.name, [axis.name for axis in figure.outer]
+    ('shape[2]', 'shape[3]', ['shape[0]', 'shape[1]', 'shape[4]'])
     """
     request = request_of(tensor_map, coords, None, smem_offset)
     args = request.plan.arguments
     if args.kind != "tiled":
         raise TmaUnsupportedError(f"an {args.kind} map has no box; draw.walk shows its pixels")
-    axes = [_axis(request, d, shown or {}) for d in range(args.rank)]
-    if args.rank == 1:
-        axes.append(Axis(-1, -1, 1, 0, 1, 1, (0, 1)))  # one row
+    axes = [_axis(request, d, shown or {}) for d in range(args.rank)][::-1]
+    down, across = _plane(plane, args.rank)
+    one_row = Axis(-1, -1, 1, 0, 1, 1, (0, 1))  # of a tensor of rank 1
+    rows, columns = axes[down] if down >= 0 else one_row, axes[across]
+    outer = tuple(axis for axis in axes if axis not in (rows, columns))
     extents = args.global_dim, args.box_dim, request.coords[0].tolist()
     shape, box, place = (tuple(numbers[::-1]) for numbers in extents)
     title = f"tensor {shape} {args.data_type.name}, box {box} at {place}"
-    remarks, hits = _remarks(request), _hits(request, *axes[:2])
-    return TensorBox(title, axes[1], axes[0], tuple(axes[:1:-1]), remarks, hits)
+    remarks, hits = _remarks(request), _hits(request, columns, rows)
+    return TensorBox(title, rows, columns, outer, remarks, hits)
+
+
+def _plane(plane: object, rank: int) -> tuple[int, int]:
+    """Return the dimensions that are drawn down and across; -1 for none down."""
+    if plane is None:
+        return rank - 2, rank - 1
+    match integers_of(plane):
+        case (down, across) if down != across and {down, across} <= set(range(rank)):
+            return down, across
+    found, most = f"plane is {text_shown(plane)}", f"each from 0 to {rank - 1}"
+    must = f"be two different dimensions of the tensor, {most}"
+    raise refusal("plane", found, must, "omit it, or choose two of them")
 
 
 def _axis(request: CopyRequest, d: int, shown: Mapping[int, tuple[int, int]]) -> Axis:
@@ -355,17 +381,27 @@ def _axis(request: CopyRequest, d: int, shown: Mapping[int, tuple[int, int]]) ->
 
 
 def _hits(request: CopyRequest, columns: Axis, rows: Axis) -> tuple[Cell, ...]:
-    """Return the chunks of the slice that is drawn; none of an interleaved map, or of four rows."""
+    """Return the chunks in the plane that is drawn; none of an interleaved map, or of four rows."""
     if request.plan.unit_bytes or request.tiles != len(request.coords):
         return ()
-    cells = []
+    inner = request.plan.arguments.rank - 1
+    drawn = {inner, rows.dimension, columns.dimension}
+    cells: dict[tuple[int, int], Cell] = {}
     for chunk in drawn_chunks(request):
-        if chunk.row < len(rows.taken):
-            begin = columns.start + chunk.first
-            first, last = columns.clip((begin, begin + chunk.last - chunk.first + 1))
-            cell = chunk.cell(first, rows.taken[chunk.row], "")
-            cells.append(replace(cell, style="plain", columns=last - first, hatched=False))
-    return tuple(cells)
+        place = dict(enumerate(chunk.element))
+        if any(p != request.coords[0, inner - d] for d, p in place.items() if d not in drawn):
+            continue
+        row, column = place.get(rows.dimension, 0), place[columns.dimension]
+        first, last = columns.clip((column, column + _along(chunk, columns)))
+        top, bottom = rows.clip((row, row + _along(chunk, rows)))
+        cell = replace(chunk.cell(first, top, ""), style="plain", hatched=False)
+        cells.setdefault((row, column), replace(cell, columns=last - first, rows=bottom - top))
+    return tuple(cells.values())
+
+
+def _along(chunk: Chunk, axis: Axis) -> int:
+    """Return how many positions of an axis a chunk spans."""
+    return chunk.last - chunk.first + 1 if axis.driver_dimension == 0 else 1
 
 
 def _remarks(request: CopyRequest) -> tuple[str, ...]:

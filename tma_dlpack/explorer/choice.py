@@ -24,7 +24,7 @@ from tma_dlpack.tensor_map.map import TensorMap
 ROW_BYTES, ROWS = 128, 8  # of the first box
 ALIGN_BYTES = 128  # of a padded tensor
 MAX_BYTES = 1 << 34  # of its zeros, which are never touched
-_SHOWN = ("coords", "im2col_offsets", "preparation")  # not arguments of the map
+_SHOWN = ("coords", "plane", "im2col_offsets", "preparation")  # not arguments of the map
 _TILED = ("box_sizes", "allow")
 _IM2COL = (
     "pixel_box_lower_corner",
@@ -38,6 +38,7 @@ _IM2COL = (
 class Choice:
     """One request: the arguments of a verb, and the tile to show. All tuples are row-major.
 
+    `plane` has the two dimensions of a tiled map that are drawn; empty for the innermost ones.
     With corners it is one of `make_im2col_descriptor`, else of `make_tma_descriptor`.
     """
 
@@ -51,6 +52,7 @@ class Choice:
     rules: str = "libcu++"
     allow: tuple[str, ...] = ()
     coords: tuple[int, ...] = ()
+    plane: tuple[int, ...] = ()
     pixel_box_lower_corner: tuple[int, ...] = ()
     pixel_box_upper_corner: tuple[int, ...] = ()
     channels_per_pixel: int = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any
 
 from tma_dlpack.draw.chunks import bounding_box, first_coords
@@ -37,6 +38,12 @@ Judge = Callable[[int], str]  # why a value is refused; empty where it is not
 def menus(choice: Choice) -> dict[str, tuple[str, ...]]:
     """Return the options of each menu; the empty one is "as the tensor has it"."""
     return {**_MENUS, "rules": choice.rule_sets}
+
+
+def planes(choice: Choice) -> dict[str, tuple[int, ...]]:
+    """Return what `Choice.plane` may be, by its name in the menu."""
+    pairs = combinations(range(len(choice.box_sizes)), 2)
+    return {"": (), **{f"{down}, {across}": (down, across) for down, across in pairs}}
 
 
 @dataclass(frozen=True, slots=True)

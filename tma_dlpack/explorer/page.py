@@ -158,6 +158,7 @@ def state_of(subject: object, choice: Choice) -> dict[str, Any]:
         "address": ADDRESS + at % alignment if is_of_host else at,
         **shown,
         "coords": choice.coords,
+        "plane": choice.plane,
         "im2col_offsets": choice.im2col_offsets,
     }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -13,7 +13,7 @@ from tma_dlpack.draw.cards import bold, report_parts
 from tma_dlpack.draw.figure import Figure, panel_row
 from tma_dlpack.draw.svg import svg_panel
 from tma_dlpack.explorer.choice import Choice, Look
-from tma_dlpack.explorer.legal import field_of, menus, ranges
+from tma_dlpack.explorer.legal import field_of, menus, planes, ranges
 from tma_dlpack.tables.coerce import counted, integer_of
 from tma_dlpack.tables.errors import TmaError
 from tma_dlpack.tensor_map.map import TensorMap
@@ -50,7 +50,9 @@ def figures(look: Look, tab: str, options: Mapping[str, Any]) -> tuple[Figure, .
             return (memory,)
         if tensor_map.kind != "tiled":
             return draw.walk(tensor_map, coords, im2col_offsets=taps), memory.brief()
-        return draw.tensor(tensor_map, coords, shown=_window(tensor_map, options)), memory.brief()
+        plane: Any = look.choice.plane or None
+        shown = _window(tensor_map, plane, options)
+        return draw.tensor(tensor_map, coords, shown=shown, plane=plane), memory.brief()
     if tab == "copy":
         return (draw.copy_motion(tensor_map, coords, im2col_offsets=taps),)
     if tab == "banks":
@@ -65,13 +67,16 @@ def figures(look: Look, tab: str, options: Mapping[str, Any]) -> tuple[Figure, .
     return (draw.fields_of(tensor_map),) if tab == "bytes" else ()
 
 
-def _window(tensor_map: TensorMap, options: Mapping[str, Any]) -> dict[int, tuple[int, int]]:
+def _window(
+    tensor_map: TensorMap, plane: Sequence[int] | None, options: Mapping[str, Any]
+) -> dict[int, tuple[int, int]]:
     """Return the window that is dragged in; else the whole tensor with a margin."""
     given = options.get("shown") or {}
     if given:
         return {int(d): (int(first), int(last)) for d, (first, last) in given.items()}
     window = {}
-    for d, box in list(enumerate(tensor_map.box_sizes))[-2:]:
+    for d in plane or range(tensor_map.rank)[-2:]:
+        box = tensor_map.box_sizes[d]
         if tensor_map.shape[d] <= MOST_BOXES * box:
             window[d] = -(box // 2), tensor_map.shape[d] + box // 2
     return window
@@ -142,7 +147,9 @@ def values(choice: Choice) -> dict[str, Any]:
     """Return the value of each control by its name: ``box_sizes[0]``, ``swizzle``."""
     found: dict[str, Any] = {}
     for name, value in asdict(choice).items():
-        if isinstance(value, tuple) and name != "allow":
+        if name == "plane":
+            found[name] = ", ".join(map(str, value))
+        elif isinstance(value, tuple) and name != "allow":
             found |= {f"{name}[{d}]": n for d, n in enumerate(value)}
         elif name not in ("target", "allow", "preparation"):
             found[name] = "" if value is None else value
@@ -155,7 +162,12 @@ def controls(subject: object, choice: Choice) -> list[dict[str, Any]]:
     for name, reach in ranges(subject, choice).items():
         group = groups.setdefault(_GROUPS[field_of(name)], [])
         group.append({"name": name, "least": reach.least, "most": reach.most})
-    found = [{"title": title, "numbers": items, "menus": []} for title, items in groups.items()]
+    plane = {"name": "plane", "options": list(planes(choice)), "empty": "the inner two"}
+    menus_of = {_GROUPS["coords"]: [plane] * (len(choice.box_sizes) > 2)}
+    found = [
+        {"title": title, "numbers": items, "menus": menus_of.get(title, [])}
+        for title, items in groups.items()
+    ]
     if not isinstance(subject, TensorMap):
         items = [{"name": name, "options": list(o)} for name, o in menus(choice).items()]
         found.append({"title": "Options", "numbers": [], "menus": items})

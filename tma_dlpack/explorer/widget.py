@@ -26,12 +26,13 @@ from tma_dlpack.explorer.legal import (
     legal_ranges,
     menus,
     number_of,
+    planes,
     ranges,
     set_number,
 )
 from tma_dlpack.explorer.page import embedded, page, state_of
 from tma_dlpack.explorer.views import ACCESSES, TABS, controls, message, still_html
-from tma_dlpack.tables.coerce import integer_of, shown, text_of
+from tma_dlpack.tables.coerce import integer_of, integers_of, shown, text_of
 from tma_dlpack.tables.enums import Tensor
 from tma_dlpack.tables.errors import TmaError, refusal
 from tma_dlpack.tables.public import opaque
@@ -150,13 +151,18 @@ class Explorer:
         Raises
         ------
         TmaPreconditionError
-            For another name. What is refused is no error: `look.report` has the reason.
+            For another name, and where `plane` is not two dimensions in their order. What a map
+            refuses is no error: `look.report` has the reason.
         """
         known = [name for name in asdict(self.choice) if name not in ("target", "preparation")]
         for name in values:
             if name not in known:
                 found, must = f"the explorer has no {shown(name)}", f"be one of {', '.join(known)}"
                 raise refusal(name, found, must, "use one of these names")
+        allowed = list(planes(self.choice).values())
+        if "plane" in values and integers_of(values["plane"]) not in allowed:
+            found, must = f"plane is {shown(values['plane'])}", f"be one of {allowed}"
+            raise refusal("plane", found, must, "use one of these; () is the inner two")
         self._turn(replace(self.choice, **{name: _plain(v) for name, v in values.items()}))
         if self._panel is not None:
             self._panel.send(self.answer({}))
@@ -208,6 +214,8 @@ class Explorer:
             number = integer_of(value)
             if name in reach and number is not None:
                 choice = set_number(choice, name, number)
+            elif name == "plane" and text_of(value) in planes(choice):
+                choice = choice.put(name, planes(choice)[value])
             elif name in menus(choice) and text_of(value) is not None:
                 choice = choice.put(name, value or None)
         return choice
