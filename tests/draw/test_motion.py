@@ -86,11 +86,23 @@ def test_threads_are_numbered_through_all_phases(plain):
 
 
 def test_a_strip_has_a_cell_per_position_or_groups_of_one_size():
-    for extent, count, name in ((56, 56, "55"), (64, 64, "63"), (130, 44, "129..129")):
-        tm = tma.make_tma_descriptor(np.zeros((extent, 8, 8), np.float16), (16, 8, 8))
-        cells = [i for i in draw.tensor(tm).scenes()[0].items if i.key.startswith("at0.")]
+    cases = ((56, 1, 56, "55"), (64, 16, 64, "63"), (130, 16, 44, "129..129"))
+    for extent, box, count, name in cases:
+        tm = tma.make_tma_descriptor(np.zeros((extent, 8, 8), np.float16), (box, 8, 8))
+        (scene,) = draw.tensor(tm).scenes()
+        cells = [i for i in scene.items if i.key.startswith("at0.")]
         assert len(cells) == count
         assert cells[-1].title == f"shape[0]: position {name}"
+        is_said = "shape[0]: 3 positions per cell" in panel_texts(scene)
+        assert is_said == (count < extent)
+
+
+def test_a_long_strip_is_cut_to_twelve_boxes_and_says_so():
+    tm = tma.make_tma_descriptor(np.zeros((65, 8, 8), np.float16), (1, 8, 8))
+    figure = draw.tensor(tm, (30, 0, 0))
+    cells = [i for i in figure.scenes()[0].items if i.key.startswith("at0.")]
+    assert len(cells) == 12
+    assert "shape[0] = 65 (driver global_dim[2]): box 30; 24..35 drawn" in figure.notes
 
 
 def test_the_rows_of_the_box_are_named_beside_its_middle():

@@ -203,6 +203,19 @@ def test_the_tensor_itself_is_changed_in_the_page(chromium, url):
     assert seen.page.evaluate(
         "document.querySelector('.tmax-stage').shadowRoot.querySelector('svg').dataset.y"
     ).startswith("0 ")
+    seen.choose("plane", "")
+    for count, box, cells, words in (
+        (56, 1, 56, "shape[0] = 56: the box takes 0"),
+        (65, 1, 12, "shape[0] = 65: the box takes 0; drawn: 0..11"),
+        (130, 4, 45, "shape[0]: 3 positions per cell"),
+    ):
+        seen.type("shape", f"{count}, 40, 64")
+        seen.page.fill('input[aria-label="box_sizes[0], typed"]', f"{box}")
+        seen.page.keyboard.press("Enter")
+        seen.settle()
+        assert seen.page.locator('.tmax-stage [data-k^="at0."]').count() == cells
+        assert words in seen.texts()
+    seen.type("shape", "8, 40, 64")
     seen.type("shape", "nonsense")
     assert seen.state() == "✓ accepted"
     assert seen.value("shape") in ("8, 40, 64", "nonsense")

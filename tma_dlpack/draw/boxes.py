@@ -139,10 +139,14 @@ class Axis:
         count = min(last - first, most)
         return [first + (last - first) * n // count for n in range(count)]
 
+    @property
+    def cell_size(self) -> int:
+        """How many positions are one cell of the strip."""
+        return -(-(self.shown[1] - self.shown[0]) // MAX_CELLS)
+
     def strip(self) -> Grid:
         """Draw an outer dimension as a strip of its positions, those that the box takes filled."""
-        first, last = self.shown
-        size = -(-(last - first) // MAX_CELLS)  # positions of a cell
+        (first, last), size = self.shown, self.cell_size
         starts = range(first, last, size)
         width = min(STRIP_CELL[0], PLOT_WIDTH / len(starts))
         is_named = size == 1 and width > 7 * len(f"{last - 1}")
@@ -216,7 +220,10 @@ class TensorBox(Figure):
         above = [f"→ {columns.name} = {columns.extent} ({columns.driver_name}{contiguous})"]
         above += [f"↓ {rows.name} = {rows.extent} ({rows.driver_name})"] * (rows.dimension >= 0)
         about = "; ".join([self.title, *self.notes])
-        return (lay_out(about, grids, "", above, self.notes, LEGEND),)
+        wide = [
+            f"{a.name}: {a.cell_size} positions per cell" for a in self.outer if a.cell_size > 1
+        ]
+        return (lay_out(about, grids, "", above, (*wide, *self.notes), LEGEND),)
 
     def _plot(self) -> Grid:
         rows, columns = self.rows, self.columns
@@ -301,7 +308,8 @@ def tensor(
         Where the tile starts in shared memory, bytes; a multiple of 128.
     shown : dict, optional
         Dimension (row-major index) -> the positions [first, last) of it to draw. It is ignored
-        where the box is not within them; by default the whole dimension is drawn, or 12 tiles.
+        where the box is not within them; by default the whole dimension is drawn, or 12 tiles
+        (of a strip at least 64 positions).
     plane : (int, int), optional
         The two dimensions to draw, row-major indices: down and across; None for the two innermost
         ones. (2, 3) are H and W of a tensor (N, D, H, W, C).
@@ -338,8 +346,9 @@ def tensor(
     args = request.plan.arguments
     if args.kind != "tiled":
         raise TmaUnsupportedError(f"an {args.kind} map has no box; draw.walk shows its pixels")
-    axes = [_axis(request, d, shown or {}) for d in range(args.rank)][::-1]
     down, across = _plane(plane, args.rank)
+    least = {down: 0, across: 0}  # positions that are drawn whatever the box is
+    axes = [_axis(request, d, shown or {}, least.get(d, MAX_CELLS)) for d in range(args.rank)]
     one_row = Axis(-1, -1, 1, 0, 1, 1, (0, 1))  # of a tensor of rank 1
     rows, columns = axes[down] if down >= 0 else one_row, axes[across]
     outer = tuple(axis for axis in axes if axis not in (rows, columns))
@@ -362,18 +371,18 @@ def _plane(plane: object, rank: int) -> tuple[int, int]:
     raise refusal("plane", found, must, "omit it, or choose two of them")
 
 
-def _axis(request: CopyRequest, d: int, shown: Mapping[int, tuple[int, int]]) -> Axis:
+def _axis(request: CopyRequest, row_major: int, shown: Mapping[int, Span], least: int) -> Axis:
     plan = request.plan
     args = plan.arguments
+    d = args.rank - 1 - row_major
     start, extent, step = int(request.coords[0, d]), args.global_dim[d], plan.steps[d]
     # An interleaved map takes one slice whatever its box is: see `counts`.
     span = min(args.box_dim[d], plan.counts[d] * step)
     first, last = min(0, start), max(extent, start + span)
-    if last - first > MAX_TILES * span:
+    if last - first > max(MAX_TILES * span, least):
         first = max(first, start - (MAX_TILES // 2) * span)
         last = min(last, first + MAX_TILES * span)
         first = max(min(0, start), last - MAX_TILES * span)
-    row_major = args.rank - 1 - d
     begin, end = shown.get(row_major, (start, start))
     if begin <= start and start + span <= end:
         first, last = begin, end

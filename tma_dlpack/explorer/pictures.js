@@ -92,6 +92,7 @@ const hatching = (x, y, width, height) => {
 // --- The tensor with the box ----------------------------------------------------------------------
 
 const MOST_BOXES = 48, MOST_TILES = 12;  // along one axis: drawn whole up to here, else 12 around the box
+const MOST_CELLS = 64;  // of the strip of an outer dimension
 
 // One dimension of the tensor and what the box takes of it: positions start, start + step, ...
 class Axis {
@@ -103,7 +104,7 @@ class Axis {
     const end = this.start + this.span;
     if (shown && shown[0] <= this.start && end <= shown[1]) return shown;
     const margin = Math.floor(this.span / 2);
-    if (this.extent <= MOST_BOXES * this.span)
+    if (this.extent <= Math.max(MOST_BOXES * this.span, MOST_CELLS))
       return [Math.min(-margin, this.start), Math.max(this.extent + margin, end)];
     const least = Math.min(0, this.start), most = Math.max(this.extent, end);
     const first = Math.max(least, Math.min(this.start - MOST_TILES / 2 * this.span, most - MOST_TILES * this.span));
@@ -130,7 +131,7 @@ class Axis {
     const out = this.count - this.inside;
     return `shape[${this.dimension}] = ${this.extent.toLocaleString("en")}: the box takes ${this.ends}` +
       (this.step > 1 ? `, every ${this.step}th` : "") +
-      (out ? `; ${out} of ${this.count} out of bounds` : "");
+      (out ? `; ${out} of ${this.count} out of bounds` : "") + (this.cut ? `; drawn: ${ends(this.first, this.last - this.first)}` : "");
   }
 }
 
@@ -195,8 +196,8 @@ function tensorPicture(tile, plane, shown, width) {
 
 // An outer dimension: its positions side by side, those that the box takes filled. A click moves the box.
 function strip(sheet, axis) {
-  const name = `shape[${axis.dimension}] `, left = EDGE + textWidth(name) + 4, room = sheet.width - EDGE - left;
-  const per = Math.ceil((axis.last - axis.first) / 48), count = Math.ceil((axis.last - axis.first) / per);
+  const name = `shape[${axis.dimension}]`, left = EDGE + textWidth(name) + 11, room = sheet.width - EDGE - left;
+  const per = Math.ceil((axis.last - axis.first) / MOST_CELLS), count = Math.ceil((axis.last - axis.first) / per);
   const width = Math.min(40, room / count);
   sheet.words(EDGE, sheet.y + 12, name, "label");
   for (let n = 0; n < count; n++) {
@@ -209,6 +210,7 @@ function strip(sheet, axis) {
       title: `shape[${axis.dimension}]: ${ends(begin, end - begin)}${taken ? " in the box" : ""}; click to move the box here` });
   }
   sheet.y += 24;
+  if (per > 1) sheet.say(`${name}: ${per} positions per cell`);
 }
 
 function minimap(sheet, columns, rows) {
