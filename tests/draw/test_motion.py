@@ -219,6 +219,40 @@ def test_the_outer_dimensions_of_a_deep_tensor_are_strips_with_the_box_on_them()
     assert cells["at2.4"] == "filled"
 
 
+@pytest.mark.parametrize("case", IM2COL.values(), ids=IM2COL)
+def test_a_walk_that_is_drawn_in_part_has_a_map_of_all_of_it(case):
+    figure = draw.walk(case.tile())
+    for image, scene in zip(figure.images, figure.scenes(), strict=True):
+        frames = [item for item in scene.items if item.style == "frame"]
+        is_cut = bool(figure.missing(image))
+        assert len(frames) == is_cut
+        assert ("the whole walk; framed: what is drawn" in panel_texts(scene)) == is_cut
+        rows = {pixel.h for pixel in image.pixels}
+        bars = [i for i in scene.items if i.style == "taken" and i.title.startswith("h ")]
+        assert len(bars) == len(rows) * is_cut
+
+
+def test_the_map_of_a_walk_shows_each_row_of_pixels_and_the_way_to_the_next():
+    case = IM2COL["stride 2"]
+    figure = draw.walk(case.tensor_map, (0, 5, 35, 0))
+    (image,) = figure.images
+    assert figure.runs(image) == [(5, 35, 37), *((h, -1, 37) for h in (7, 9, 11)), (13, -1, 1)]
+    (scene,) = figure.scenes()
+    bars = [i for i in scene.items if i.style == "taken" and i.title.startswith("h ")]
+    ways = [i for i in scene.items if i.style == "way"]
+    assert [bar.title for bar in bars] == [f"h {h}, w {w}..{e}" for h, w, e in figure.runs(image)]
+    assert len(ways) == len(bars) - 1
+    unit = bars[0].rows
+    for way, bar, after in zip(ways, bars, bars[1:], strict=False):
+        right, down = way.column + way.columns, way.row + way.rows
+        assert way.column + unit / 2 == pytest.approx(bar.column + bar.columns, abs=0.05)
+        assert way.row == pytest.approx(bar.row + unit / 2, abs=0.05)
+        assert right == pytest.approx(after.column + unit / 2, abs=0.05)
+        assert down == pytest.approx(after.row + unit / 2, abs=0.05)
+    (frame,) = (i for i in scene.items if i.style == "frame")
+    assert frame.columns == pytest.approx(14 * unit)
+
+
 def test_a_walk_draws_its_bounding_box_where_the_offsets_move_it():
     figure = draw.walk(IM2COL["its last tap"].tile())
     assert figure.box == (-1, 5, -1, 7)

@@ -231,6 +231,15 @@ def test_the_column_of_an_im2col_map_is_drawn_and_dragged(chromium, url):
     seen.drag((0.5, 0.5), (5.5, 6.5))
     assert seen.values("coords[1]", "coords[2]") != before
     assert seen.state() == "✓ accepted"
+    words = "the whole walk; framed: what is drawn"
+    assert words not in seen.texts()
+    seen.type("shape", "2, 56, 56, 64")
+    for name, value in (("pixels_per_column", 256), ("coords[1]", 12)):
+        seen.page.fill(f'input[aria-label="{name}, typed"]', f"{value}")
+        seen.page.keyboard.press("Enter")
+        seen.settle()
+    assert words in seen.texts()
+    shot(seen, "walk-map")
     seen.page.close()
 
 

@@ -1,9 +1,9 @@
 """The primitive under every figure: cells on a grid, measured in columns and rows.
 
 A cell is a tinted rectangle with words in it; in a style of `WORDS` it is words alone, and without
-width or height it is a line. `lay_out` stacks grids, with a heading above and notes and a legend
-below, and returns a `Scene`: the same cells in pixels, which `svg.py` writes. Nothing here knows a
-tensor map.
+width or height, or in the style "way", it is a line. `lay_out` stacks grids, with a heading above
+and notes and a legend below, and returns a `Scene`: the same cells in pixels, which `svg.py`
+writes. Nothing here knows a tensor map.
 """
 
 from __future__ import annotations

@@ -69,6 +69,7 @@ STYLES: dict[str, Style] = {
     "alarm": Style(_ALARM, attributes=_BOLD),
     "axis": Style(stroke=_INK, attributes='stroke-width="1.5"'),
     "arrow": Style(stroke=_BLUE, attributes='stroke-width="1.3"'),
+    "way": Style(stroke=_INK),
     "grid": Style(stroke=_GRID, attributes='stroke-dasharray="2 3"'),
     "hatch": Style(stroke=_RED, attributes='stroke-opacity="0.35"'),
     "plain": Style(attributes='pointer-events="all"'),
@@ -191,7 +192,7 @@ def _cell(c: Cell, look: Look) -> str:
         return (
             f'<text x="{left:g}" y="{middle + 3.5:g}"{look(c.style)}>{html.escape(c.text)}</text>'
         )
-    if not c.columns or not c.rows:
+    if not c.columns or not c.rows or c.style == "way":
         points = " ".join(f"{x:g},{y:g}" for x, y in _line(c))
         return f'<polyline points="{points}"{look(c.style)}/>'
     key = f' data-k="{html.escape(c.key)}"' * bool(c.key)

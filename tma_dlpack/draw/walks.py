@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from tma_dlpack.copies.request import CopyRequest
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.chunks import bounding_box, lines_positions, request_of
 from tma_dlpack.draw.figure import TEXT_COLUMNS, Figure
-from tma_dlpack.draw.grid import Cell, Grid, Legend, Scene, label, lay_out, sides
+from tma_dlpack.draw.grid import LINE, Cell, Grid, Legend, Scene, label, lay_out, sides, words
 from tma_dlpack.geometry.plan import spatial_dims
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tables.public import opaque
@@ -19,6 +19,9 @@ from tma_dlpack.tensor_map.map import TensorMap
 UNIT = 30, 30  # px of a pixel
 MAX_CELLS = 14  # drawn along one axis
 MAX_IMAGES = 3
+MAP = 110, 200  # px of the small map: height and width at most
+LEAST_JUMP = 4  # px from a row of pixels to the next, to draw the way
+WHOLE = "the whole walk; framed: what is drawn"
 LEGEND = (
     (Cell(0, 0, "taken", "n"), "row n of the tile"),
     (Cell(0, 0, "filled", "n", hatched=True), "filled"),
@@ -110,13 +113,25 @@ class Im2colWalk(Figure):
         short = replace(self, images=self.images[:1], notes=notes)
         return short if len(self.images) > 1 else self
 
+    def whole(self, image: Image) -> tuple[range, range]:
+        """Return the h and w of the image, of the boxes and of the pixels."""
+        height, width = self.extent
+        top, bottom, left, right = zip(self.box, self.shifted, strict=True)
+        return (
+            _from_to(0, height - 1, *top, *bottom, *(p.h for p in image.pixels)),
+            _from_to(0, width - 1, *left, *right, *(p.w for p in image.pixels)),
+        )
+
     def window(self, image: Image) -> tuple[range, range]:
         """Return the h and w that are drawn: all, or at most 14 around the image's first pixel."""
-        ends = [*self.box, *self.shifted]
-        return (
-            _window([0, self.extent[0] - 1, *ends[:2], *ends[4:6]], [p.h for p in image.pixels]),
-            _window([0, self.extent[1] - 1, *ends[2:4], *ends[6:]], [p.w for p in image.pixels]),
-        )
+        (rows, columns), first = self.whole(image), image.pixels[0]
+        return _around(first.h, rows), _around(first.w, columns)
+
+    def runs(self, image: Image) -> list[tuple[int, int, int]]:
+        """Return h, first and last w of each row of pixels, in the order of the walk."""
+        rows = groupby(image.pixels, key=lambda p: p.h)
+        ends = ((h, [p.w for p in pixels]) for h, pixels in rows)
+        return [(h, places[0], places[-1]) for h, places in ends]
 
     def cut(self, image: Image) -> tuple[bool, bool, bool, bool]:
         """Whether the image goes on left, above, right and below what is drawn."""
@@ -158,7 +173,32 @@ class Im2colWalk(Figure):
         ends = (columns.start, columns.stop), (rows.start, rows.stop)
         cells += [side for side in sides(*ends, self.cut(image)) if side.style == "zigzag"]
         about, notes = f"{self.title}, {image.name}", (*self.notes, *self.missing(image))
-        return lay_out(about, [Grid(tuple(cells), UNIT)], image.name, (), notes, legend)
+        grids = [
+            Grid(tuple(cells), UNIT, (edge, above)),
+            *[self._map(image)] * bool(self.missing(image)),
+        ]
+        return lay_out(about, grids, image.name, (), notes, legend)
+
+    def _map(self, image: Image) -> Grid:
+        """Draw the whole image small, with each run, the way to the next, and what is drawn."""
+        (tall, wide), (rows, columns), runs = (
+            self.whole(image),
+            self.window(image),
+            self.runs(image),
+        )
+        unit = min(MAP[0] / len(tall), MAP[1] / len(wide))
+        height, width = self.extent
+        cells = [Cell(0, 0, "tensor", columns=width, rows=height)] * image.exists
+        cells += [
+            Cell(w, h, "taken", title=f"h {h}, w {w}..{end}", columns=end + 1 - w)
+            for h, w, end in runs
+        ]
+        for (h, _, end), (to, w, _) in pairwise(runs):
+            if (to - h) * unit >= LEAST_JUMP:
+                cells.append(Cell(end + 0.5, h + 0.5, "way", columns=w - end, rows=to - h))
+        frame = Cell(columns.start, rows.start, "frame", "", "", len(columns), len(rows))
+        beside = words(wide.stop + 12 / unit, tall.start, WHOLE, rows=LINE / unit)
+        return Grid((*cells, frame, beside), (unit, unit), (wide.start, tall.start))
 
     def text(self) -> str:
         """Return one grid of row numbers per image."""
@@ -174,11 +214,13 @@ class Im2colWalk(Figure):
         return "\n".join([*parts, "number: row of the tile; * out of bounds, filled; . image"])
 
 
-def _window(ends: list[int], taken: list[int]) -> range:
-    first, last = min(*ends, *taken), max(*ends, *taken)
-    if last - first >= MAX_CELLS:
-        first = max(first, min(taken[0] - MAX_CELLS // 4, last - MAX_CELLS + 1))
-    return range(first, min(last, first + MAX_CELLS - 1) + 1)
+def _from_to(*places: int) -> range:
+    return range(min(places), max(places) + 1)
+
+
+def _around(place: int, whole: range) -> range:
+    first = max(whole.start, min(place - MAX_CELLS // 4, whole.stop - MAX_CELLS))
+    return range(first, min(whole.stop, first + MAX_CELLS))
 
 
 def _outline(box: tuple[int, int, int, int], rows: range, columns: range, style: str) -> list[Cell]:

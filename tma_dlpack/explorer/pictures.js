@@ -293,5 +293,28 @@ function frame(sheet, tile, name, lines, dh, dw) {
   outline({ [dw]: 0, [dh]: 0 }, "window");
   if (tile.offsets.some(Boolean)) outline(tile.offsetOf, "shifted");
   sheet.y = y0 + (bottom - top) * unit + 6;
-  if (out) sheet.say(`${counted(out, "pixel")} outside what is drawn`);
+  if (out) {
+    sheet.say(`${counted(out, "pixel")} outside what is drawn`);
+    walkMap(sheet, lines.map((l) => [l.position[dw], dh < 0 ? 0 : l.position[dh]]), [tile.shape[dw], dh < 0 ? 1 : tile.shape[dh]], spans);
+  }
+}
+
+// The whole image, small: each row of pixels, the way from one to the next, and what is drawn above.
+function walkMap(sheet, pixels, extent, spans) {
+  const runs = [], [[left, right], [top, bottom]] = spans;
+  for (const [w, h] of pixels) runs.at(-1)?.h === h ? (runs.at(-1).end = w) : runs.push({ h, w, end: w });
+  const least = [left, top].map((first, n) => Math.min(0, first, ...pixels.map((p) => p[n])));
+  const most = [right, bottom].map((last, n) => Math.max(extent[n], last, ...pixels.map((p) => p[n] + 1)));
+  const unit = Math.min(200 / (most[0] - least[0]), 110 / (most[1] - least[1])), y0 = sheet.y + 4;
+  const x = (w) => EDGE + (w - least[0]) * unit, y = (h) => y0 + (h - least[1]) * unit;
+  sheet.cell(x(0), y(0), extent[0] * unit, extent[1] * unit, "tensor");
+  for (const { h, w, end } of runs) sheet.cell(x(w), y(h), (end + 1 - w) * unit, unit, "taken", { title: `h ${h}, w ${w}..${end}` });
+  let d = "";
+  for (let n = 1; n < runs.length; n++)
+    if ((runs[n].h - runs[n - 1].h) * unit >= 4)
+      d += `M${round(x(runs[n - 1].end + 0.5))} ${round(y(runs[n - 1].h + 0.5))}L${round(x(runs[n].w + 0.5))} ${round(y(runs[n].h + 0.5))}`;
+  if (d) sheet.path(d, "walk");
+  sheet.cell(x(left), y(top), (right - left) * unit, (bottom - top) * unit, "frame");
+  sheet.words(x(most[0]) + 10, y0 + 12, "the whole walk; framed: what is drawn");
+  sheet.y = y(most[1]) + 6;
 }
