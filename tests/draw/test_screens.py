@@ -56,6 +56,7 @@ def gallery() -> list[Figure | str]:
         draw.bank_conflicts(first, lambda t: (t // 2, 0)),
         *(draw.walk(case.tile()) for case in IM2COL.values()),
         draw.tensor(tma.make_tma_descriptor(numbered((4096, 4096)), (64, 32)), (2048, 4064)),
+        draw.tensor(rank_5.tensor_map, rank_5.coords, plane=(2, 3)),
         draw.compare(first, TILED["128B swizzle"].tensor_map),
         draw.access_steps(first),
         draw.sixteen_bytes(numbered((4, 1733), "f2"), (4, 12)),
