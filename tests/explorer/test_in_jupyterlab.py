@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import harness
 import pytest
 from screens import ARTEFACTS
@@ -15,6 +17,7 @@ pytestmark = pytest.mark.skipif(
 EXPLORE = """import numpy as np, tma_dlpack as tma
 e = tma.explore(np.zeros((64, 128), np.float32))
 e"""
+VOLUME = EXPLORE.replace("64, 128), np.float32", "2, 4, 28, 28, 64), np.float16")
 END_SESSIONS = """async () => {
   const headers = { "X-XSRFToken": document.cookie.match(/_xsrf=([^;]+)/)[1] };
   for (const session of await (await fetch("/api/sessions")).json())
@@ -42,8 +45,14 @@ def lab(home):
 @pytest.fixture(scope="module")
 def live(chromium, home, lab):
     """Open a notebook of three cells, of which the first has been run: the explorer is live."""
-    name = "live.ipynb"
     codes = (EXPLORE, "print(e.choice.box_sizes)", "1 + 1")
+    with running(chromium, home, lab, "live.ipynb", codes) as seen:
+        yield seen
+
+
+@contextlib.contextmanager
+def running(chromium, home, lab, name, codes):
+    """Open a notebook and run its first cell, which shows an explorer."""
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     notebook = nbformat.v4.new_notebook(
         cells=[nbformat.v4.new_code_cell(code) for code in codes], metadata={"kernelspec": kernel}
@@ -128,3 +137,18 @@ def test_a_notebook_opened_again_without_its_kernel_shows_pictures_and_no_error(
     assert frame.locator("input[aria-label=shape]").input_value() == "64, 128"
     frame.locator('[data-tab="banks"]').click()
     frame.locator("text=wavefront 1").first.wait_for()
+
+
+def test_height_and_width_of_a_volume_are_chosen_in_jupyterlab(chromium, home, lab):
+    codes = (VOLUME, "print('plane', e.choice.plane)")
+    with running(chromium, home, lab, "volume.ipynb", codes) as seen:
+        seen.page.select_option('select[aria-label="plane"]', "2, 3")
+        seen.settle()
+        picture = seen.page.locator(".tmax-stage svg").first
+        assert picture.get_attribute("data-x").startswith("3 ")
+        assert picture.get_attribute("data-y").startswith("2 ")
+        seen.page.keyboard.press("Escape")
+        seen.page.locator(".jp-Notebook .jp-CodeCell .jp-InputArea-editor").nth(1).click()
+        seen.page.keyboard.press("Shift+Enter")
+        seen.page.wait_for_selector("text=plane (2, 3)", timeout=20_000)
+        shot(seen, "plane")
