@@ -9,10 +9,13 @@ from hypothesis import HealthCheck, settings
 SHARE = 1 if "TMA_DLPACK_ALL_EXAMPLES" in os.environ else 4
 
 
-def examples(count: int) -> settings:
-    """Draw this many examples where all are asked for, in any time, for machines are shared."""
-    slow = [HealthCheck.too_slow]
-    return settings(max_examples=count // SHARE, deadline=None, suppress_health_check=slow)
+def examples(count: int, *, rare: bool = False) -> settings:
+    """Draw this many examples where all are asked for, in any time, for machines are shared.
+
+    `rare` is for laws of requests that few draws are.
+    """
+    checks = [HealthCheck.too_slow, *[HealthCheck.filter_too_much] * rare]
+    return settings(max_examples=count // SHARE, deadline=None, suppress_health_check=checks)
 
 
 def require_immutable(frozen):

@@ -381,7 +381,7 @@ ALSO_CHANGED = {
 }
 
 
-@examples(200)
+@examples(200, rare=True)
 @given(KINDS, st.data())
 def test_arguments_that_were_fine_stay_as_they_were(kind, data):
     """From an accepted request with one argument broken: only what is refused changes."""
