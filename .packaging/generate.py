@@ -295,17 +295,25 @@ def _python_predicate(rule: Rule) -> list[str]:
     ]
 
 
+def with_braces(
+    printed: Callable[[str], str],
+    number: str,
+    member: str,
+    predicate: Callable[[Rule], list[str]],
+) -> Syntax:
+    """Return the syntax of a language whose blocks stand in braces."""
+    return Syntax(
+        "  ",
+        lambda condition: f"if {printed(condition)} {{",
+        lambda v, first, end: f"for ({number} {v} = {first}; {v} < {member}{end}; ++{v}) {{",
+        predicate,
+        "}",
+    )
+
+
 def c_judge() -> list[str]:
     """Return the C function that judges."""
-    lines = judge_lines(
-        Syntax(
-            "  ",
-            lambda condition: f"if {in_c(condition)} {{",
-            lambda v, first, end: f"for (int {v} = {first}; {v} < c->{end}; ++{v}) {{",
-            _c_predicate,
-            "}",
-        )
-    )
+    lines = judge_lines(with_braces(in_c, "int", "c->", _c_predicate))
     return [
         "/* What holds in ordinary calls. */",
         "#ifdef __GNUC__",
@@ -326,10 +334,6 @@ def c_judge() -> list[str]:
 def _c_predicate(rule: Rule) -> list[str]:
     bit = f"UINT64_C(1) << TMA_DLPACK_RULE_{rule.id}"
     return [f"if (!TMA_DLPACK_LIKELY({in_c(rule.holds)})) failed |= {bit};"]
-
-
-def _in_brackets(text: str) -> str:
-    return text if text.startswith("(") else f"({text})"
 
 
 def abi() -> int:
@@ -564,15 +568,7 @@ ENUMS = {
 
 def js_judge() -> list[str]:
     """Return the JavaScript function that judges."""
-    lines = judge_lines(
-        Syntax(
-            "  ",
-            lambda condition: f"if {in_javascript(condition)} {{",
-            lambda v, first, end: f"for (let {v} = {first}; {v} < c.{end}; ++{v}) {{",
-            _js_predicate,
-            "}",
-        )
-    )
+    lines = judge_lines(with_braces(in_javascript, "let", "c.", _js_predicate))
     return [
         "// [row, entry] of each failed predicate among the rows `asked`; entry -1 for none.",
         "function judge(c, asked) {",
@@ -581,6 +577,10 @@ def js_judge() -> list[str]:
         "  return failed;",
         "}",
     ]
+
+
+def _in_brackets(text: str) -> str:
+    return text if text.startswith("(") else f"({text})"
 
 
 def _js_predicate(rule: Rule) -> list[str]:

@@ -180,20 +180,18 @@ class Seen:
 
 
 @contextlib.contextmanager
-def jupyterlab(home):
-    """Serve a folder with JupyterLab, and kernels of this Python; give its URL."""
+def served(folder, module, *options, status="", **environment):
+    """Serve a folder by a module of this Python that imports this package; yield its URL."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
-    places = {f"JUPYTER_{n}_DIR": str(home / n.lower()) for n in ("CONFIG", "DATA", "RUNTIME")}
     package = str(Path(tma_dlpack.__file__).parent.parent)
     paths = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))
-    options = ["--no-browser", "--allow-root", f"--port={port}", "--ServerApp.token="]
-    with open(home / "log.txt", "w", encoding="utf-8") as log:
+    with open(folder / "log.txt", "w", encoding="utf-8") as log:
         server = subprocess.Popen(
-            [sys.executable, "-m", "jupyterlab", *options, "--LabApp.news_url="],
-            cwd=home,
-            env={**os.environ, **places, "PYTHONPATH": paths},
+            [sys.executable, "-m", module, *options, f"--port={port}"],
+            cwd=folder,
+            env={**os.environ, **environment, "PYTHONPATH": paths},
             stdout=log,
             stderr=log,
         )
@@ -201,7 +199,7 @@ def jupyterlab(home):
         try:
             for _ in range(120):
                 try:
-                    with urllib.request.urlopen(f"{url}/api/status", timeout=2):
+                    with urllib.request.urlopen(f"{url}{status}", timeout=2):
                         break
                 except OSError:
                     time.sleep(0.5)
@@ -209,6 +207,13 @@ def jupyterlab(home):
         finally:
             server.terminate()
             server.wait(20)
+
+
+def jupyterlab(home):
+    """Serve a folder with JupyterLab, and kernels of this Python; give its URL."""
+    places = {f"JUPYTER_{n}_DIR": str(home / n.lower()) for n in ("CONFIG", "DATA", "RUNTIME")}
+    options = ["--no-browser", "--allow-root", "--ServerApp.token=", "--LabApp.news_url="]
+    return served(home, "jupyterlab", *options, status="/api/status", **places)
 
 
 NO_LAB = "" if importlib.util.find_spec("jupyterlab") else "jupyterlab is not installed"

@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
-import os
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
-from pathlib import Path
 
 import harness
 import pytest
 from screens import ARTEFACTS
-
-import tma_dlpack
 
 pytest.importorskip("anywidget", reason="anywidget is not installed")
 NO_MARIMO = "" if importlib.util.find_spec("marimo") else "marimo is not installed"
@@ -35,34 +25,10 @@ def _():
 """
 
 
-@contextlib.contextmanager
 def marimo(folder):
     """Serve the app; give its URL."""
     (folder / "app.py").write_text(APP, encoding="utf-8")
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    package = str(Path(tma_dlpack.__file__).parent.parent)
-    options = ["--headless", "--no-token", "--port", str(port)]
-    server = subprocess.Popen(
-        [sys.executable, "-m", "marimo", "run", "app.py", *options],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": package},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    url = f"http://127.0.0.1:{port}"
-    try:
-        for _ in range(120):
-            try:
-                with urllib.request.urlopen(url, timeout=2):
-                    break
-            except OSError:
-                time.sleep(0.5)
-        yield url
-    finally:
-        server.terminate()
-        server.wait(20)
+    return harness.served(folder, "marimo", "run", "app.py", "--headless", "--no-token")
 
 
 def test_the_explorer_alone_is_live_and_as_light_as_the_page(tmp_path):
