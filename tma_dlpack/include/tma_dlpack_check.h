@@ -573,16 +573,16 @@ TMA_DLPACK_CALLED void check_end(Counts* counts, BarrierAt at, const char* verb,
 {
   if (counts == nullptr || now(counts->unknown)) return;
   const unsigned issued = now(counts->issued[parity]), expected = now(counts->expected[parity]);
-  const unsigned settled = now(counts->settled[parity]);
+  const unsigned settled = atomicAdd(&counts->settled[parity], 0u);  // other threads write it too
   TMA_DLPACK_REQUIRE(static_cast<int>(issued - expected) <= 0, at, verb,
                      "the wait ended with %u bytes expected, and loads of %u bytes were issued on the "
                      "barrier at shared address 0x%x",
                      "expect_tx() the bytes of every load", expected - settled, issued - settled,
                      smem_offset(at.it));
-  counts->settled[parity] = expected;
-  const unsigned after = phase_of(*counts, at.it);
-  if (after % 2 != parity && now(counts->waited) >> 11 != after)
-    counts->waited = after << 11 | this_thread();
+  atomicExch(&counts->settled[parity], expected);
+  const unsigned after = phase_of(*counts, at.it), waited = atomicAdd(&counts->waited, 0u);
+  if (after % 2 != parity && waited >> 11 != after)
+    atomicCAS(&counts->waited, waited, after << 11 | this_thread());
 }
 
 TMA_DLPACK_CALLED void wait_for(BarrierAt at, const char* verb, unsigned parity)
