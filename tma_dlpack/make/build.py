@@ -208,7 +208,7 @@ def encode_for(request: Request, arguments: EncodeArguments) -> tuple[bytes | No
     view = request.view
     assert view is not None
     if view.device.is_cuda and driver.is_available():
-        ordinal = _ordinal(view.device, request.own_address)
+        ordinal = _ordinal(view.device, request.address - view.offset_bytes)
         capability = driver.device_target(ordinal).compute_capability
         if capability == request.target.compute_capability:
             return driver.encode(arguments, request.address, ordinal), "driver"
