@@ -44,7 +44,7 @@ def test_the_driver_counts_a_column_of_pixels_whole():
     column = im2col((0,), (0,), 64, 128)
     request = read_call("im2col", None, 0, column, Target.of("sm_90"), False)
     request = request.with_arguments(data_type=TensorMapDataType.FLOAT16)
-    assert request.arguments.floor_box_bytes == request.box_bytes == 16384
+    assert 8 * request.arguments.floor_box_bytes == request.facts.box_bits == 8 * 16384
 
 
 # -- the report ------------------------------------------------------------------------------------

@@ -226,9 +226,9 @@ def violations_of(request: Request) -> list[list[Any]]:
         if fault.rule.each in ("d", "d > 0"):
             index = request.rank - 1 - fault.entry
         elif fault.rule.id == "WIDE_DIMS":
-            index = request.rank - 1 - request.first_spatial - fault.entry
+            index = request.rank - 1 - request.facts.first_spatial - fault.entry
         elif fault.rule.each and request.kind == "im2col":
-            index = request.spatial - 1 - fault.entry
+            index = request.facts.spatial - 1 - fault.entry
         found.append([fault.rule.id, index])
     return found
 

@@ -6,7 +6,7 @@ import math
 from functools import partial
 
 from tma_dlpack.checks import words
-from tma_dlpack.checks.request import Request, describe
+from tma_dlpack.checks.request import Request
 from tma_dlpack.checks.rule import MEASURED
 from tma_dlpack.dlpack import row_major_strides
 from tma_dlpack.tables.coerce import counted
@@ -39,7 +39,7 @@ def bank_conflict_degree(pitch_bytes: int, rows: int) -> int:
 def _inner_bytes(r: Request) -> int:
     """Bytes that a row of the box takes in shared memory, with the gaps of padded types."""
     if r.data_type in PADDED_TYPES:
-        return r.inner_box * r.type_row.smem_chunk_bytes // PACKED_GROUP
+        return int(r.facts.inner_box) * r.type_row.smem_chunk_bytes // PACKED_GROUP
     return int(r.inner_box_bytes)
 
 
@@ -61,7 +61,7 @@ def _fitting_swizzle(r: Request) -> TmaSwizzle | None:
 
 
 def _padding_fix(r: Request) -> str:
-    widen = f"widen the box to {r.span_bytes * 8 // r.element_bits} elements"
+    widen = f"widen the box to {r.span_bytes * 8 // r.facts.element_bits} elements"
     swizzle = _fitting_swizzle(r)
     if swizzle is None or SWIZZLE_SPAN_BYTES[swizzle] >= r.span_bytes:
         swizzle = TmaSwizzle.none
@@ -74,12 +74,12 @@ def _conflict_fix(r: Request) -> str:
     swizzle = _fitting_swizzle(r)
     if swizzle is not None:
         return f"use swizzle={swizzle.name!r} and read through the same pattern"
-    elements = BANK_LINE_BYTES * 8 // r.element_bits
+    elements = BANK_LINE_BYTES * 8 // r.facts.element_bits
     return f"narrow the box to {elements} elements (128 bytes) and use swizzle='bytes128'"
 
 
 def _dense(r: Request) -> bool:
-    c = describe(r)
+    c = r.facts
     return all(c.stride_bits[d - 1] == c.inside_bits[d] for d in range(1, r.rank))
 
 
@@ -123,7 +123,7 @@ def _tile(r: Request) -> tuple[int, ...]:
     The engine ignores the innermost element stride unless the layout is interleaved.
     """
     steps = r.arguments.element_strides
-    steps = steps if r.interleaved else (1, *steps[1:])
+    steps = steps if r.arguments.interleave else (1, *steps[1:])
     return tuple(-(-n // s) for n, s in zip(r.arguments.box_dim, steps, strict=True))[::-1]
 
 
@@ -166,9 +166,9 @@ ADVICE: tuple[Rule, ...] = (
         id="CHANNELS_BEYOND",
         on="channels_per_pixel",
         kinds=("im2col", "im2col_wide"),
-        holds=lambda r: r.interleaved or r.inner_box <= r.arguments.global_dim[0],
+        holds=lambda r: r.arguments.interleave or r.facts.inner_box <= r.arguments.global_dim[0],
         found=lambda r: (
-            f"channels_per_pixel is {r.inner_box}, and the last dimension of the tensor, the "
+            f"channels_per_pixel is {r.facts.inner_box}, and the last dimension of the tensor, the "
             f"channels, has {r.arguments.global_dim[0]}"
         ),
         limit="the rest of each pixel is filled, and is read as more channels",
@@ -215,7 +215,7 @@ ADVICE: tuple[Rule, ...] = (
     _row(
         id="STORE_OVERRUN",
         on="tensor",
-        holds=lambda r: r.interleaved or r.arguments.row_bytes % INNER_BYTES == 0,
+        holds=lambda r: r.arguments.interleave or r.arguments.row_bytes % INNER_BYTES == 0,
         found=lambda r: f"the last dimension spans {r.arguments.row_bytes} bytes",
         limit="stores and reductions write whole chunks of 16 bytes: they overwrite the bytes past "
         "the end of each row, up to the next multiple of 16; loads are exact",
@@ -225,10 +225,10 @@ ADVICE: tuple[Rule, ...] = (
     _row(
         id="COORDINATE_STEP",
         on="tensor",
-        holds=lambda r: r.interleaved or r.arguments.row_bytes % INNER_BYTES == 0,
+        holds=lambda r: r.arguments.interleave or r.arguments.row_bytes % INNER_BYTES == 0,
         found=lambda r: (
             "a tile that ends with the row would start at element "
-            f"{int(r.arguments.global_dim[0]) - r.inner_box}"
+            f"{int(r.arguments.global_dim[0]) - r.facts.inner_box}"
         ),
         limit="the innermost coordinate of every copy must be at a multiple of 16 bytes; otherwise "
         "the copy is an illegal instruction",
@@ -238,7 +238,7 @@ ADVICE: tuple[Rule, ...] = (
     _row(
         id="BANK_CONFLICTS",
         on="swizzle",
-        holds=lambda r: r.interleaved or r.arguments.swizzle or _degree(r) == 1,
+        holds=lambda r: r.arguments.interleave or r.arguments.swizzle or _degree(r) == 1,
         found=lambda r: (
             f"rows of {_inner_bytes(r)} bytes without swizzle: eight rows read at one column have "
             f"{_degree(r)}-way bank conflicts"
@@ -250,7 +250,7 @@ ADVICE: tuple[Rule, ...] = (
     _row(
         id="SWIZZLE_PADDING",
         on="swizzle",
-        holds=lambda r: r.interleaved or _inner_bytes(r) >= r.span_bytes,
+        holds=lambda r: r.arguments.interleave or _inner_bytes(r) >= r.span_bytes,
         found=lambda r: (
             f"rows of {_inner_bytes(r)} bytes take {r.span_bytes} bytes each in shared memory"
         ),

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 from tma_dlpack.checks import words
-from tma_dlpack.checks.request import Request
+from tma_dlpack.checks.request import Request, in_bytes
 from tma_dlpack.checks.rule import (
     ALL_BUT_MEASURED,
     HAS_TYPE,
@@ -31,8 +30,6 @@ from tma_dlpack.tables.limits import (
     SWIZZLE_SPAN_BYTES,
 )
 
-Holds = Callable[[Request], bool]
-
 _HAS_INNER = ("RANK", "BOX_RANK", "CHANNELS", *HAS_TYPE, "PACKED_TYPE")
 
 
@@ -52,7 +49,7 @@ def inner_found(r: Request) -> str:
 
 def _fitting(r: Request, i: int) -> int:
     """Give the nearest valid entry i of the box: along dimension 0, a multiple of 16 bytes."""
-    in_units = i == 0 and r.type_is_known and not r.interleaved
+    in_units = i == 0 and r.type_is_known and not r.arguments.interleave
     whole = whole_units(r) if in_units else {}
     box: tuple[int, ...] = (whole or _clamp_box(r, i))["box_sizes"]
     return box[r.rank - 1 - i]
@@ -81,7 +78,7 @@ def inner_fix(r: Request) -> str:
     else:
         nearest = "; the nearest that fits is {}={}".format(*next(iter(change.items())))
     unit = r.inner_unit
-    size = counted(unit * r.element_bits // 8, "byte")
+    size = counted(unit * r.facts.element_bits // 8, "byte")
     return f"use a multiple of {counted(unit, 'element')} ({size}){nearest}"
 
 
@@ -108,21 +105,10 @@ def _split_hint(r: Request) -> str:
     )
 
 
-def _fits_smem(r: Request) -> bool:
-    return r.box_bytes <= r.target.max_smem_bytes
-
-
-def _driver_counts_few(r: Request) -> bool:
-    return r.encode_arguments().floor_box_bytes <= MAX_BOX_BYTES
-
-
-def _shrink_fix(holds: Holds) -> Callable[[Request], str]:
-    def fix(r: Request) -> str:
-        place, value = _shrunk(r, holds)
-        entry = f"{words.box_entry(r, place)} from {r.arguments.box_dim[place]} to {value}"
-        return f"shrink {entry}, and copy in several steps"
-
-    return fix
+def _shrink_fix(r: Request) -> str:
+    place, value = _shrunk(r)
+    entry = f"{words.box_entry(r, place)} from {r.arguments.box_dim[place]} to {value}"
+    return f"shrink {entry}, and copy in several steps"
 
 
 # -- repairs ---------------------------------------------------------------------------------------
@@ -151,7 +137,7 @@ def valid_entry(r: Request, i: int, limit: int, within: str) -> range:
 
 def _clamp_box(r: Request, i: int) -> Change:
     """Clamp entry i to 1..256, and to the shape if a rule requires it."""
-    limit = MAX_BOX * r.span_values if r.split_inner and i == 0 else MAX_BOX
+    limit = MAX_BOX * r.facts.span_values if r.split_inner and i == 0 else MAX_BOX
     valid = valid_entry(r, i, limit, "BOX_IN_SHAPE")
     return {"box_sizes": with_entry(r.arguments.box_dim, i, nearest(r.arguments.box_dim[i], valid))}
 
@@ -159,12 +145,12 @@ def _clamp_box(r: Request, i: int) -> Change:
 def whole_units(r: Request) -> Change:
     """Choose the nearest multiple of 16 bytes that the shape and the swizzle allow."""
     most = valid_entry(r, 0, MAX_BOX, "BOX_IN_SHAPE")[-1]
-    if r.arguments.swizzle and not r.interleaved:
+    if r.arguments.swizzle and not r.arguments.interleave:
         most = min(most, r.span_elements)
     unit = r.inner_unit
     if most < unit:
         return {}
-    half_up = (2 * r.inner_box + unit) // (2 * unit)
+    half_up = (2 * r.facts.inner_box + unit) // (2 * unit)
     return with_inner(r, unit * nearest(half_up, range(1, most // unit + 1)))
 
 
@@ -187,23 +173,27 @@ def _fit_span(r: Request) -> Change:
     return with_inner(r, r.span_elements) if swizzle is None else {"swizzle": swizzle}
 
 
-def _shrunk(r: Request, holds: Holds) -> tuple[int, int]:
-    """Find the entry to shrink so that a limit of the box holds: its index and new value."""
-    place = max(range(1, r.rank), key=lambda k: r.arguments.box_dim[k], default=0)
-    place = place if r.arguments.box_dim[place] > 1 else 0
+def _shrunk(r: Request) -> tuple[int, int]:
+    """Find the entry to shrink so that the limit of bytes holds: its index and new value.
+
+    The largest outer one. libcu++ limits the bytes of the box, and the driver those of the box
+    divided by the element strides, rounded down.
+    """
+    a, c, step = r.arguments, r.facts, 1
+    place = max(range(1, r.rank), key=lambda k: a.box_dim[k], default=0)
+    place = place if a.box_dim[place] > 1 else 0
+    bits, limit = c.box_bits, r.target.max_smem_bytes
+    if not r.has_rule("BOX_SMEM") or bits <= 8 * limit:
+        bits, limit = c.floor_box_bits, MAX_BOX_BYTES
+        step = 1 if place == 0 and c.ignores_inner_step else a.element_strides[place]
+    entries_that_fit = 8 * limit * (a.box_dim[place] // step) // bits
     unit = r.inner_unit if place == 0 else 1
-    most = (r.arguments.box_dim[place] - 1) // unit * unit
-
-    def fits(value: int) -> bool:
-        box = (*r.arguments.box_dim[:place], value, *r.arguments.box_dim[place + 1 :])
-        return holds(r.with_arguments(box_dim=box))
-
-    return place, next(filter(fits, range(most, 0, -unit)), 1)
+    most = min(a.box_dim[place] - 1, entries_that_fit * step + step - 1)
+    return place, most // unit * unit or 1
 
 
-def _shrink_box(holds: Holds) -> Repair:
-    """Shrink the largest outer entry as little as a limit of the box requires."""
-    return lambda r: {"box_sizes": with_entry(r.arguments.box_dim, *_shrunk(r, holds))}
+def _shrink_box(r: Request) -> Change:
+    return {"box_sizes": with_entry(r.arguments.box_dim, *_shrunk(r))}
 
 
 def entries(argument: str) -> Repair:
@@ -248,7 +238,7 @@ BOX_RULES: tuple[Rule, ...] = (
         holds="1 <= box_dim[d] <= (MAX_BOX * span_values if is_split and d == 0 else MAX_BOX)",
         found=_box_found,
         must=lambda r, i: (
-            f"be 1..{MAX_BOX * r.span_values if r.split_inner and i == 0 else MAX_BOX}"
+            f"be 1..{MAX_BOX * r.facts.span_values if r.split_inner and i == 0 else MAX_BOX}"
         ),
         asks=f"be 1..{MAX_BOX}",
         fix=_range_fix,
@@ -301,7 +291,7 @@ BOX_RULES: tuple[Rule, ...] = (
         sets=ALL_BUT_MEASURED,
         after=_HAS_INNER,
         holds="not is_padded or inner_box == PADDED_INNER_VALUES",
-        found=lambda r: f"{words.inner_box(r)} is {counted(r.inner_box, 'value')}",
+        found=lambda r: f"{words.inner_box(r)} is {counted(r.facts.inner_box, 'value')}",
         must=lambda r: f"be {PADDED_INNER_VALUES} for {r.type_row.data_type.name}",
         fix=lambda r: f"use {PADDED_INNER_VALUES} for {words.inner_box(r)}",
         documented=True,
@@ -333,13 +323,13 @@ BOX_RULES: tuple[Rule, ...] = (
         sets=LIBCU,
         after=(*_HAS_INNER, "BOX_RANGE"),
         holds="box_bits <= 8 * max_smem_bytes",
-        found=lambda r: f"the box takes {counted(r.box_bytes, 'byte')}",
+        found=lambda r: f"the box takes {counted(in_bytes(r.facts.box_bits), 'byte')}",
         must=lambda r: (
             f"fit the {r.target.max_smem_bytes} bytes of shared memory of a block on {r.target}"
         ),
-        fix=_shrink_fix(_fits_smem),
+        fix=_shrink_fix,
         libcudacxx="__get_box_sizes",
-        repair=_shrink_box(_fits_smem),
+        repair=_shrink_box,
     ),
     # 10. what only the driver requires
     _row(
@@ -365,11 +355,11 @@ BOX_RULES: tuple[Rule, ...] = (
         after=(*_HAS_INNER, "BOX_RANGE", "BOX_SMEM", "ELEM_STRIDES_RANK", "ELEM_STRIDES_RANGE"),
         holds="not has_model or floor_box_bits <= 8 * MAX_BOX_BYTES",
         found=lambda r: (
-            f"the driver counts {counted(r.encode_arguments().floor_box_bytes, 'byte')} for the box"
+            f"the driver counts {counted(r.facts.floor_box_bits // 8, 'byte')} for the box"
         ),
         must=f"be at most {MAX_BOX_BYTES} bytes (228 KB)",
-        fix=_shrink_fix(_driver_counts_few),
+        fix=_shrink_fix,
         source=MEASURED,
-        repair=_shrink_box(_driver_counts_few),
+        repair=_shrink_box,
     ),
 )

@@ -7,7 +7,7 @@ from fractions import Fraction
 from tma_dlpack.checks import words
 from tma_dlpack.checks.box import inner_fix, inner_found, whole_units
 from tma_dlpack.checks.judge import int32
-from tma_dlpack.checks.request import Request
+from tma_dlpack.checks.request import Request, in_bytes
 from tma_dlpack.checks.rule import (
     BOTH_IM2COL,
     DRIVER,
@@ -39,10 +39,10 @@ def _corner_count(which: str) -> Rule:
         after=("RANK",),
         holds=f"{which}_count == rank - 2",
         found=lambda r: f"{name} has {counted(len(r.corner(which)), 'entry')}",
-        must=lambda r: f"have {r.spatial}, one per spatial dimension",
+        must=lambda r: f"have {r.facts.spatial}, one per spatial dimension",
         fix=lambda r: (
-            f"pass {counted(r.spatial, 'entry')}, such as {name}="
-            f"{_corner_count_repair(which)(r)[name]}, in the order {'DHW'[-r.spatial :]}; "
+            f"pass {counted(r.facts.spatial, 'entry')}, such as {name}="
+            f"{_corner_count_repair(which)(r)[name]}, in the order {'DHW'[-r.facts.spatial :]}; "
             "tma.im2col_corners() gives both corners"
         ),
         documented=True,
@@ -106,7 +106,7 @@ def _count(rule_id: str, field: str, name: str, end: str, what: str) -> Rule:
 
 
 def _bounding_box_found(r: Request, i: int) -> str:
-    d, upper, lower = r.first_spatial + i, r.corner("upper")[i], r.corner("lower")[i]
+    d, upper, lower = r.facts.first_spatial + i, r.corner("upper")[i], r.corner("lower")[i]
     end = r.spatial_size(i) + upper
     pixels = (int32(end) if r.target.has_model else end) - lower
     return (
@@ -118,7 +118,7 @@ def _bounding_box_found(r: Request, i: int) -> str:
 
 def _only_wraps(r: Request, i: int) -> bool:
     """Whether the bounding box is empty only because the driver's 32-bit sum overflows."""
-    size = r.arguments.global_dim[r.first_spatial + i]
+    size: int = r.arguments.global_dim[r.facts.first_spatial + i]
     return size + r.corner("upper")[i] - r.corner("lower")[i] > 0
 
 
@@ -133,7 +133,7 @@ def _bounding_box_must(r: Request, i: int) -> str:
 
 def _bounding_box_fix(r: Request, i: int) -> str:
     if _only_wraps(r, i):
-        return words.parts_fix(r, r.first_spatial + i)
+        return words.parts_fix(r, r.facts.first_spatial + i)
     kernel = "use a kernel no larger than the padded image"
     if r.is_driver_call:
         return f"{kernel}; tma.im2col_corners() gives both corners"
@@ -155,7 +155,7 @@ def _column_fix(r: Request) -> str:
 
 def _shrink_column(r: Request) -> Change:
     """Choose as many pixels as fit into 228 KB."""
-    share = Fraction(r.box_bytes) / r.arguments.pixels_per_column
+    share = Fraction(in_bytes(r.facts.box_bits)) / r.arguments.pixels_per_column
     return {"pixels_per_column": max(1, int(MAX_BOX_BYTES // share))}
 
 
@@ -169,8 +169,8 @@ def _corner_count_repair(which: str) -> Repair:
     """Make a corner as long as there are spatial dimensions: add outer zeros, or drop entries."""
 
     def repair(r: Request) -> Change:
-        values = r.corner(which)[: r.spatial]
-        return _with_corner(r, which, values + (0,) * (r.spatial - len(values)))
+        values = r.corner(which)[: r.facts.spatial]
+        return _with_corner(r, which, values + (0,) * (r.facts.spatial - len(values)))
 
     return repair
 
@@ -240,9 +240,9 @@ IM2COL_RULES: tuple[Rule, ...] = (
         after=("RANK", "DIM_RANGE"),
         each="s > 0",
         holds="not has_model or int32(global_dim[s + first_spatial]) > 0",
-        found=lambda r, i: words.extent_found(r, r.first_spatial + i),
+        found=lambda r, i: words.extent_found(r, r.facts.first_spatial + i),
         must="be 1..2^31 - 1 along H and D",
-        fix=lambda r, i: words.parts_fix(r, r.first_spatial + i),
+        fix=lambda r, i: words.parts_fix(r, r.facts.first_spatial + i),
         source=MEASURED,
     ),
     _count("CHANNELS", "channels", "channels_per_pixel", "MAX_BOX", "channels"),
@@ -271,7 +271,7 @@ IM2COL_RULES: tuple[Rule, ...] = (
         kinds=BOTH_IM2COL,
         after=("CHANNELS", "PIXELS", *HAS_TYPE, "PACKED_TYPE"),
         holds="not has_model or box_bits <= 8 * MAX_BOX_BYTES",
-        found=lambda r: f"a column takes {counted(r.box_bytes, 'byte')}",
+        found=lambda r: f"a column takes {counted(in_bytes(r.facts.box_bits), 'byte')}",
         must=f"be at most {MAX_BOX_BYTES} bytes (228 KB)",
         fix=_column_fix,
         source=MEASURED,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import difflib
-import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import Any, TypeVar
 
+from tma_dlpack.checks import ALLOWABLE, RULES
+from tma_dlpack.tables.arguments import MapKind
 from tma_dlpack.tables.coerce import (
     INTEGER_BITS,
     counted,
@@ -20,49 +21,60 @@ from tma_dlpack.tables.coerce import (
     text_of,
     texts_of,
 )
-from tma_dlpack.tables.enums import NAMES, TensorMapDataType
+from tma_dlpack.tables.enums import (
+    TensorMapIm2ColWideMode,
+    TmaInterleaveLayout,
+    TmaL2FetchSize,
+    TmaOobFill,
+    TmaSwizzle,
+)
 from tma_dlpack.tables.errors import Violation, wrong_argument
-from tma_dlpack.tables.meanings import name_of_dtype, near_name, parse
-from tma_dlpack.tables.targets import TARGETS
+from tma_dlpack.tables.meanings import choices_of, near_name, parse
 
 AnyEnum = TypeVar("AnyEnum", bound=IntEnum)
 
-PER_DIMENSION, PER_SPATIAL = "one per dimension", "one per spatial dimension"
+#: The enums of every kind of map, and their names in our calls and in the driver's.
+_ENUMS = (TmaInterleaveLayout, TmaSwizzle, TmaL2FetchSize, TmaOobFill)
+OUR_NAMES = ("interleave_layout", "swizzle", "l2_fetch_size", "oobfill")
+DRIVER_NAMES = ("interleave", "swizzle", "l2_promotion", "oob_fill")
+_RULE_IDS = frozenset(rule.id for rule in RULES)
 
-
+_PER_DIMENSION, _PER_SPATIAL = "one per dimension", "one per spatial dimension"
 #: What an argument of integers may look like, and what each entry of it is for.
 _INTEGERS: dict[str, tuple[str, str]] = {
-    "box_sizes": ("(64, 64)", PER_DIMENSION),
-    "elem_strides": ("(1, 1)", PER_DIMENSION),
-    "shape": ("(4096, 64)", PER_DIMENSION),
-    "strides": ("(64, 1)", f"{PER_DIMENSION}, in elements"),
+    "box_sizes": ("(64, 64)", _PER_DIMENSION),
+    "elem_strides": ("(1, 1)", _PER_DIMENSION),
+    "shape": ("(4096, 64)", _PER_DIMENSION),
+    "strides": ("(64, 1)", f"{_PER_DIMENSION}, in elements"),
     "offset": ("64", ""),
     "ragged": ("0", ""),
     "channels_per_pixel": ("64", ""),
     "pixels_per_column": ("128", ""),
-    "pixel_box_lower_corner": ("(-1, -1)", PER_SPATIAL),
-    "pixel_box_upper_corner": ("(-1, -1)", PER_SPATIAL),
+    "pixel_box_lower_corner": ("(-1, -1)", _PER_SPATIAL),
+    "pixel_box_upper_corner": ("(-1, -1)", _PER_SPATIAL),
     "lower_corner_width": ("-1", ""),
     "upper_corner_width": ("-1", ""),
     "pixel_box_lower_corner_width": ("-1", ""),
     "pixel_box_upper_corner_width": ("-1", ""),
     "tensor_rank": ("2", ""),
     "global_address": ("0x7f0000000000", ""),
-    "global_dim": ("(4096, 4096)", PER_DIMENSION),
+    "global_dim": ("(4096, 4096)", _PER_DIMENSION),
     "global_strides": ("(8192,)", "one per dimension but the innermost, in bytes"),
-    "box_dim": ("(64, 64)", PER_DIMENSION),
-    "element_strides": ("(1, 1)", PER_DIMENSION),
+    "box_dim": ("(64, 64)", _PER_DIMENSION),
+    "element_strides": ("(1, 1)", _PER_DIMENSION),
 }
 
 
 class Reader:
-    """Reads arguments one by one; keeps violations for unreadable ones, and proposals for them.
+    """Reads the arguments of a call one by one; keeps violations for unreadable ones.
 
-    A proposal is what the argument means, read in another way. There is none where that is not
-    clear: `Report.fixed` then is None, rather than arguments of another meaning.
+    Methods return None for an unreadable argument. `proposals` has what such an argument means,
+    read in another way. There is none where that is not clear: `Report.fixed` then is None, rather
+    than arguments of another meaning.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        self.given = given
         self.unreadable: list[Violation] = []
         self.proposals: dict[str, Any] = {}
 
@@ -74,39 +86,23 @@ class Reader:
             self.proposals[argument] = proposal
         self.unreadable.append(wrong_argument(argument, f"{argument} {found}", must, fix))
 
-    def member(self, argument: str, enum: type[AnyEnum], value: object) -> AnyEnum:
-        """Read a member, a name or number that means one; the member of value 0 if unreadable."""
-        if type(value) is enum:
-            return value
-        if type(value) is str and value in NAMES[enum]:
-            return NAMES[enum][value]  # type: ignore[return-value]
-        word = text_of(value)
-        if word is None and enum is TensorMapDataType:
-            word = name_of_dtype(value)
-        try:
-            return parse(enum, word if word is not None else integer_of(value))
-        except (TypeError, ValueError):
-            near = near_name(enum, shown(value) if word is None else word)  # None, nan are shown
-            choices = ", ".join(f"{m.name} ({m.value})" for m in enum)
-            self.refuse(
-                argument,
-                f"is {shown(value)}",
-                f"be a {enum.__name__}, its name or its value",
-                f"choose one of {choices}" + (f"; did you mean {near!r}?" if near else ""),
-                near,
-            )
-            return enum(0)
+    def member(self, argument: str, enum: type[AnyEnum]) -> AnyEnum | None:
+        """Read a member, or a name or number that means one."""
+        value = self.given[argument]
+        member = parse(enum, value)
+        if member is None:
+            must = f"be a {enum.__name__}, its name or its value"
+            near = near_name(enum, value)
+            self.refuse(argument, f"is {shown(value)}", must, choices_of(enum, value), near)
+        return member
 
-    def data_type(self, argument: str, value: object) -> TensorMapDataType | None:
-        """Read a data type that may be omitted; None if omitted or unreadable."""
-        if value is None:
-            return None
-        known = len(self.unreadable)
-        data_type = self.member(argument, TensorMapDataType, value)
-        return data_type if len(self.unreadable) == known else None
+    def enums(self, names: tuple[str, ...]) -> list[Any]:
+        """Read the enums of every kind of map."""
+        pairs = zip(names, _ENUMS, strict=True)
+        return [self.member(name, enum) or enum(0) for name, enum in pairs]
 
-    def integer(self, argument: str, value: object) -> int:
-        """Read an integer; 0 if unreadable."""
+    def integer(self, argument: str) -> int | None:
+        value = self.given[argument]
         number = integer_of(value)
         if number is None:
             self.refuse(
@@ -116,28 +112,11 @@ class Reader:
                 f"pass an int, such as {_INTEGERS[argument][0]}",
                 nearest_integer(value),
             )
-        return number or 0
+        return number
 
-    def optional_integer(self, argument: str, value: object) -> int | None:
-        """Read an integer that may be omitted; None if omitted or unreadable."""
-        if value is None:
-            return None
-        known = len(self.unreadable)
-        number = self.integer(argument, value)
-        return number if len(self.unreadable) == known else None
-
-    def flag(self, argument: str, value: object) -> bool:
-        """Read a bool, or a NumPy bool; False if unreadable."""
-        if value is True or value is False:
-            return value
-        if type(value).__module__ == "numpy" and type(value).__name__ in ("bool", "bool_"):
-            return bool(value)
-        found, fix = f"is {shown(value)}", f"pass {argument}=True, or omit it"
-        self.refuse(argument, found, "be True or False", fix, False)
-        return False
-
-    def integers(self, argument: str, value: object) -> tuple[int, ...]:
-        """Read a sequence of integers, in the order given; an empty one if unreadable."""
+    def integers(self, argument: str) -> tuple[int, ...] | None:
+        """Read a sequence of integers, in the order given."""
+        value = self.given[argument]
         numbers = integers_of(value)
         if numbers is None:
             wrong, meant = not_an_integer(value), nearest_integers(value)
@@ -150,26 +129,38 @@ class Reader:
                 f"pass a tuple of ints, such as {example}{hint}",
                 meant,
             )
-            return ()
         return numbers
 
-    def array(self, argument: str, value: object, count: int, least: int) -> tuple[int, ...]:
+    def reversed(self, argument: str, fewer: int = 0) -> tuple[int, ...]:
+        """Read a row-major sequence as an innermost-first one; empty if unreadable."""
+        return (self.integers(argument) or ())[::-1]
+
+    def array(self, argument: str, count: int, least: int) -> tuple[int, ...]:
         """Read the first `count` entries of an array, as C does; it must have at least `least`."""
-        known = len(self.unreadable)
-        numbers = self.integers(argument, value)
-        if len(numbers) < least and len(self.unreadable) == known:
+        numbers = self.integers(argument)
+        if numbers is not None and len(numbers) < least:
             self.refuse(
                 argument,
                 f"has {counted(len(numbers), 'entry')}",
                 f"have {counted(least, 'entry')}, for the rank that is given",
                 "give one entry per dimension, innermost first",
             )
-        return numbers[:count]
+        return (numbers or ())[:count]
 
-    def word(self, argument: str, value: object, choices: tuple[str, ...]) -> str:
-        """Read one of a few words; the first of them if unreadable."""
-        if type(value) is str and value in choices:
+    def flag(self, argument: str) -> bool | None:
+        """Read a bool, or a NumPy bool."""
+        value = self.given[argument]
+        if value is True or value is False:
             return value
+        if type(value).__module__ == "numpy" and type(value).__name__ in ("bool", "bool_"):
+            return bool(value)
+        found, fix = f"is {shown(value)}", f"pass {argument}=True, or omit it"
+        self.refuse(argument, found, "be True or False", fix, False)
+        return None
+
+    def word(self, argument: str, choices: tuple[str, ...]) -> str | None:
+        """Read one of a few words."""
+        value = self.given[argument]
         word = text_of(value)
         if word in choices:
             return word
@@ -181,23 +172,11 @@ class Reader:
             f"pass {argument}={meant or choices[0]!r}",
             meant,
         )
-        return choices[0]
+        return None
 
-    def target(self, argument: str, value: object) -> None:
-        """Propose the target that an unreadable one is near to: "SM90", 90, (9, 0)."""
-        if value is None:
-            return
-        digits = "".join(re.findall(r"\d", shown(value)))
-        if f"sm_{digits}" in TARGETS:
-            self.proposals[argument] = f"sm_{digits}"
-
-    def rule_ids(
-        self, argument: str, value: object, choices: tuple[str, ...], known: frozenset[str]
-    ) -> frozenset[str]:
-        """Read a sequence of rule ids, each one of `choices`; all of them where one is not.
-
-        `known` has the ids of all rules.
-        """
+    def rule_ids(self, argument: str) -> frozenset[str]:
+        """Read a sequence of ids of rules that may be switched off; all of them if unreadable."""
+        value, choices = self.given.get(argument, ()), ALLOWABLE
         if type(value) is tuple and not value:
             return frozenset()
         ids = texts_of(value)
@@ -215,8 +194,8 @@ class Reader:
         wrong = next((name for name in ids if name not in choices), None)
         if wrong is None:
             return frozenset(valid)
-        is_what = "also a rule of the driver" if wrong in known else "not a rule"
-        close = None if wrong in known else _close(wrong, choices, 0.5)
+        is_what = "also a rule of the driver" if wrong in _RULE_IDS else "not a rule"
+        close = None if wrong in _RULE_IDS else _close(wrong, choices, 0.5)
         self.refuse(
             argument,
             f"names {wrong}, which is {is_what}",
@@ -225,6 +204,30 @@ class Reader:
             (*valid, close) if close else valid,
         )
         return frozenset(choices)
+
+    def tile(self, kind: MapKind, entries: Callable[..., tuple[int, ...]]) -> dict[str, Any]:
+        """Read the box of a tiled map; of an im2col map the counts, the corners and the mode.
+
+        `entries` reads an array, innermost first; its second argument is how many entries less than
+        the rank it has.
+        """
+        of_driver = "tensor_rank" in self.given
+        if kind == "tiled":
+            return {"box_dim": entries("box_dim" if of_driver else "box_sizes")}
+        names = ("channels_per_pixel", "pixels_per_column")
+        fields: dict[str, Any] = {name: self.integer(name) or 0 for name in names}
+        for which in ("lower", "upper"):
+            corner = f"pixel_box_{which}_corner"
+            if kind == "im2col":
+                fields[corner] = entries(corner, 2)
+            else:
+                width = f"{corner}_width" if of_driver else f"{which}_corner_width"
+                fields[corner] = (self.integer(width) or 0,)
+        if kind == "im2col_wide":
+            fields["mode"] = self.member("mode", TensorMapIm2ColWideMode) or (
+                TensorMapIm2ColWideMode.w
+            )
+        return fields
 
 
 def _is_long(value: object) -> bool:

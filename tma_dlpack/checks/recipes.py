@@ -19,13 +19,14 @@ from tma_dlpack.tables.limits import MAX_BOX, MAX_RANK, RAGGED_STRIDE_END
 
 
 def _up(r: Request, extent: int) -> int:
-    return max(1, -(-extent // r.span_values)) * r.span_values
+    span: int = r.facts.span_values
+    return max(1, -(-extent // span)) * span
 
 
 def _span_must(r: Request) -> str:
-    span_bytes = r.span_values * r.element_bits // 8
+    span_bytes = r.facts.span_values * r.facts.element_bits // 8
     return (
-        f"be a multiple of {r.span_values}, the {span_bytes} bytes of a span of swizzle "
+        f"be a multiple of {r.facts.span_values}, the {span_bytes} bytes of a span of swizzle "
         f"{r.arguments.swizzle.name}"
     )
 
@@ -44,7 +45,7 @@ def _narrower(r: Request) -> str:
 
 
 def _extent_breaks(r: Request) -> bool:
-    return r.arguments.global_dim[0] % r.span_values != 0
+    return bool(r.arguments.global_dim[0] % r.facts.span_values)
 
 
 def _extent_fix(r: Request) -> str:
@@ -53,7 +54,7 @@ def _extent_fix(r: Request) -> str:
     pad = f"pad the last dimension from {extent} to {_up(r, extent)} elements"
     if not box:  # which has a violation of its own
         return pad
-    one = (*box[:-1], min(box[-1], r.span_values))
+    one = (*box[:-1], min(box[-1], r.facts.span_values))
     swizzle = r.arguments.swizzle.name
     return (
         f"{pad}, or copy one span at a time: box_sizes={one}, swizzle={swizzle!r}, without "
@@ -62,7 +63,7 @@ def _extent_fix(r: Request) -> str:
 
 
 def _box_fix(r: Request) -> str:
-    size, span = r.arguments.inner_box, r.span_values
+    size, span = r.arguments.inner_box, r.facts.span_values
     down, up = max(span, size // span * span), _up(r, size)
     whole = f"{down} or {up}" if down != up else f"{up}"
     return f"use a multiple of {span}: {whole}{_narrower(r)}"
@@ -70,7 +71,7 @@ def _box_fix(r: Request) -> str:
 
 def _whole_spans(r: Request) -> Change:
     """Choose the nearest tile of whole spans for split_inner= that the tensor holds."""
-    extent, span, size = r.arguments.global_dim[0], r.span_values, r.arguments.inner_box
+    extent, span, size = r.arguments.global_dim[0], r.facts.span_values, r.arguments.inner_box
     spans = range(1, max(1, int(extent) // span if r.has_rule("BOX_IN_SHAPE") else MAX_BOX) + 1)
     return with_inner(r, span * nearest(-(-size // span), spans))
 
@@ -116,7 +117,7 @@ RECIPE_RULES: tuple[Rule, ...] = (
         holds="not is_split or rank < MAX_RANK - 2 * is_ragged",
         found=lambda r: f"the tensor has {counted(r.rank, 'dimension')}",
         must=lambda r: (
-            f"have 1 to {MAX_RANK - 1 - 2 * r.is_ragged}: the split adds one, and a map has "
+            f"have 1 to {MAX_RANK - 1 - 2 * r.facts.is_ragged}: the split adds one, and a map has "
             f"{MAX_RANK} at most"
         ),
         fix="merge dimensions of a contiguous tensor, x.flatten(0, 1), or take a slice, x[0]",
@@ -185,7 +186,7 @@ RECIPE_RULES: tuple[Rule, ...] = (
         found=lambda r: f"ragged is {r.ragged} for a tensor of {counted(r.rank, 'dimension')}",
         must=lambda r: (
             "not be the innermost: the slices must start at multiples of 16 bytes"
-            if r.ragged_dim == 0
+            if r.facts.ragged_dim == 0
             else f"be {-r.rank}..{r.rank - 1}"
         ),
         asks="be a dimension of the tensor, and not the innermost one",
@@ -199,7 +200,7 @@ RECIPE_RULES: tuple[Rule, ...] = (
         why="the strides of the added dimensions are the ragged one, and 2^34 elements less it",
         after=("RANK", "RAGGED_DIM", "STRIDE_INNERMOST", *HAS_TYPE),
         holds="not is_ragged or ragged_stride_bits < RAGGED_STRIDE_END * element_bits",
-        found=lambda r: f"{words.stride_found(r, r.ragged_dim)}",
+        found=lambda r: f"{words.stride_found(r, r.facts.ragged_dim)}",
         must=f"be a dimension whose stride is less than {RAGGED_STRIDE_END} elements",
         fix="make one map for each slice",
     ),

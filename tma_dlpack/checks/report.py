@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 from tma_dlpack.checks import ALLOWABLE, RULES, words
 from tma_dlpack.checks.advice import advise
 from tma_dlpack.checks.judge import READS, judge
-from tma_dlpack.checks.request import Request, describe, set_of_rules
+from tma_dlpack.checks.request import Request, set_of_rules
 from tma_dlpack.checks.rule import Change
 from tma_dlpack.tables.coerce import counted, reusable
 from tma_dlpack.tables.errors import (
@@ -295,7 +295,7 @@ def faults_of(request: Request) -> list[Fault]:
     if request.unreadable and (request.is_driver_call or request.view is None):
         return []
     rows = rows_of(request.kind, request.rules, request.is_driver_call)
-    failed = judge(describe(request), rows & ~mask_of(request.allowed))
+    failed = judge(request.facts, rows & ~mask_of(request.allowed))
     return _reported(request, failed) if failed else []
 
 

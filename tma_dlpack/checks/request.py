@@ -24,18 +24,19 @@ from tma_dlpack.tables.dtypes import DATA_TYPES, DataTypeRow
 from tma_dlpack.tables.enums import (
     DLDataTypeCode,
     TensorMapDataType,
-    TmaInterleaveLayout,
     TmaSwizzle,
 )
 from tma_dlpack.tables.errors import Violation
 from tma_dlpack.tables.limits import (
     CORNER_ENDS,
     INNER_BYTES,
+    MAX_RANK,
     RAGGED_EXTENT,
     RAGGED_EXTRA_EXTENT,
     RAGGED_STRIDE_END,
     SWIZZLE_SPAN_BYTES,
 )
+from tma_dlpack.tables.public import lazy
 from tma_dlpack.tables.targets import Target
 
 #: What `rules=` may be, by kind of map; the first is the default.
@@ -59,7 +60,7 @@ def set_of_rules(kind: MapKind, rules: str, target: Target) -> str:
     return "measured" if target.has_model else "documented"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Request:
     """A call of the user. Index 0 is innermost in every tuple.
 
@@ -120,17 +121,15 @@ class Request:
     unreadable: tuple[Violation, ...] = ()
     proposals: Mapping[str, Any] = field(default_factory=dict)
 
+    @lazy
+    def facts(self) -> Any:
+        """The struct that predicates read, and the words of rules."""
+        return describe(self)
+
     @property
     def is_own_layout(self) -> bool:
         """Whether the tensor has its own layout, without `shape=`, `strides=` or `offset=`."""
         return self.view is None or self.view.own is None
-
-    @property
-    def own_address(self) -> int:
-        """Address of the tensor's own first element."""
-        return self.address - (0 if self.view is None else self.view.offset_bytes)
-
-    # -- numbers for the rules -------------------------------------------------------------------
 
     @property
     def kind(self) -> MapKind:
@@ -143,36 +142,18 @@ class Request:
 
     @property
     def type_row(self) -> DataTypeRow:
-        return self.arguments.type_row
-
-    @property
-    def interleaved(self) -> bool:
-        return self.arguments.interleave != TmaInterleaveLayout.none
-
-    @property
-    def alignment_bytes(self) -> int:
-        """What the address and every stride must be a multiple of."""
-        return self.arguments.alignment_bytes
-
-    @property
-    def element_bits(self) -> int:
-        """Bits of one element in global memory; only for rules that need a data type."""
-        return self.arguments.type_row.element_bits
-
-    @property
-    def inner_box(self) -> int:
-        """Elements of a row of the box: box_dim[0], a span if split, or channels per pixel."""
-        return self.span_values if self.split_inner else self.arguments.inner_box
+        return DATA_TYPES[self.arguments.data_type]
 
     @property
     def inner_box_bytes(self) -> Number:
         """Bytes of the box along dimension 0, in global memory; not rounded."""
-        return in_bytes(self.inner_box * self.element_bits)
+        return in_bytes(self.facts.inner_box_bits)
 
     @property
     def inner_unit(self) -> int:
         """Fewest elements along dimension 0 that take a multiple of 16 bytes."""
-        return math.lcm(INNER_BYTES * 8, self.element_bits) // self.element_bits
+        bits: int = self.facts.element_bits
+        return math.lcm(INNER_BYTES * 8, bits) // bits
 
     @property
     def span_bytes(self) -> int:
@@ -181,85 +162,30 @@ class Request:
     @property
     def span_elements(self) -> int:
         """Elements that one row of the swizzle pattern holds."""
-        return self.span_bytes * 8 // self.element_bits
-
-    @property
-    def span_values(self) -> int:
-        """Elements that split_inner= splits by."""
-        return self.span_values_of(self.arguments.swizzle)
+        return self.span_bytes * 8 // self.type_row.element_bits
 
     def span_values_of(self, swizzle: TmaSwizzle) -> int:
         """Elements of one span of a swizzle; without one, of a row of a core matrix, 16 bytes."""
-        return (SWIZZLE_SPAN_BYTES[swizzle] or INNER_BYTES) * 8 // self.element_bits
-
-    @property
-    def is_ragged(self) -> bool:
-        return self.ragged is not None
-
-    @property
-    def ragged_dim(self) -> int:
-        """The dimension that ragged= names, 0 being innermost; -1 where there is none."""
-        if self.ragged is None or not -self.rank <= self.ragged < self.rank:
-            return -1
-        return self.rank - 1 - self.ragged % self.rank
-
-    @property
-    def box_bytes(self) -> Number:
-        """Bytes of the whole box (tiled) or column (im2col), in global memory; not rounded."""
-        a = self.arguments
-        entries = a.box_dim if self.kind == "tiled" else (a.channels_per_pixel, a.pixels_per_column)
-        return in_bytes(math.prod(entries) * self.element_bits)
-
-    @property
-    def passes_nan(self) -> bool:
-        """Whether libcu++ leaves the fill of this type to the driver: of float8 and float4."""
-        if self.rules != "libcu++" or self.view is None or self.asked_type is not None:
-            return False
-        return self.view.dtype.code not in NAN_REFUSED
-
-    @property
-    def ignores_innermost_elem_stride(self) -> bool:
-        """Whether the innermost entry of elem_strides is ignored.
-
-        libcu++ encodes 1 there unless the layout is interleaved, and the document ignores it; the
-        driver wants it in range all the same.
-        """
-        if self.rules == "measured":  # only on sm_90: a target that could not be read may differ
-            return any(v.argument == "target" for v in self.unreadable)
-        return self.rules != "driver" and not self.interleaved and not self.is_driver_call
+        return (SWIZZLE_SPAN_BYTES[swizzle] or INNER_BYTES) * 8 // self.type_row.element_bits
 
     def has_rule(self, rule_id: str) -> bool:
         """Whether a rule that only libcu++ has is checked for this request."""
         return self.rules == "libcu++" and rule_id not in self.allowed
 
-    @property
-    def spatial(self) -> int:
-        return self.rank - 2
-
-    @property
-    def first_spatial(self) -> int:
-        return 0 if self.interleaved else 1
-
     def spatial_size(self, i: int) -> int:
         """Extent along spatial dimension i, 0 being W, as the target's driver reads it."""
-        size = int(self.arguments.global_dim[self.first_spatial + i])
+        size = int(self.arguments.global_dim[self.facts.first_spatial + i])
         return int32(size) if self.target.has_model else size
 
     def corner(self, which: str) -> tuple[int, ...]:
-        """Give the ``"lower"`` or ``"upper"`` corner, W first."""
+        """Return the ``"lower"`` or ``"upper"`` corner, W first."""
         a = self.arguments
         return a.pixel_box_lower_corner if which == "lower" else a.pixel_box_upper_corner
 
     @property
-    def corner_end(self) -> int:
-        """The first value too large for one corner entry: the corners share 16 bits."""
-        wide = self.kind == "im2col_wide" and self.rules == "documented"
-        return 1 << 15 if wide else CORNER_ENDS.get(self.rank, 1 << 15)
-
-    @property
     def corner_range(self) -> range:
-        """Valid values of one corner entry."""
-        return range(-self.corner_end, self.corner_end)
+        """Valid values of one corner entry: the corners share 16 bits."""
+        return range(-self.facts.corner_end, self.facts.corner_end)
 
     # -- result ----------------------------------------------------------------------------------
 
@@ -269,11 +195,11 @@ class Request:
         An ignored elem_stride is 1; split_inner= and ragged= add outer dimensions.
         """
         a = self.arguments
-        if a.element_strides[:1] != (1,) and self.ignores_innermost_elem_stride:
+        if a.element_strides[:1] != (1,) and self.facts.ignores_inner_step:
             a = dataclasses.replace(a, element_strides=(1, *a.element_strides[1:]))
         if self.split_inner:
-            a = _split(a, self.span_values)
-        return a if self.ragged_dim < 1 else _ragged(a, self.ragged_dim)
+            a = _split(a, self.facts.span_values)
+        return a if self.ragged is None else _ragged(a, self.facts.ragged_dim)
 
     def under(self, rules: str) -> Request:
         """Give the same request with other `rules=`, and none switched off by `allow=`."""
@@ -334,7 +260,7 @@ class Described:
 for _name, _count, *_ in STRUCT:
     setattr(Described, _name, (0,) * _count if _count else 0)
 
-_ZEROS = (0,) * 5
+_ZEROS = (0,) * MAX_RANK
 
 
 def describe(r: Request) -> Any:
@@ -343,7 +269,7 @@ def describe(r: Request) -> Any:
     c: Any = Described()
     view, extents = r.view, a.global_dim
     c.kind, c.rank = KINDS.index(a.kind), rank
-    c.dims = dims = rank if 1 <= rank <= 5 else 0
+    c.dims = dims = rank if 1 <= rank <= MAX_RANK else 0
     c.address, c.is_null = r.address, view is not None and r.address == view.offset_bytes
 
     row = DATA_TYPES[a.data_type]
@@ -351,9 +277,11 @@ def describe(r: Request) -> Any:
     c.asked_type = -1 if r.asked_type is None else r.asked_type
     c.element_bits = bits = row.element_bits
     c.is_float, c.packed_unit, c.type_swizzles = row.is_float, 1, row.swizzles
-    c.type_interleaves, c.passes_nan = row.interleaves, r.passes_nan
+    c.type_interleaves = row.interleaves
     if row.is_packed:
         c.is_packed, c.is_padded, c.packed_unit = True, row.is_padded, row.packed_unit
+    if r.rules == "libcu++" and view is not None and r.asked_type is None:
+        c.passes_nan = view.dtype.code not in NAN_REFUSED
 
     c.interleave, c.swizzle = a.interleave, a.swizzle
     c.l2_promotion, c.oob_fill, c.mode = a.l2_promotion, a.oob_fill, a.mode
@@ -378,25 +306,37 @@ def describe(r: Request) -> Any:
 
     steps = a.element_strides
     c.elem_stride_count, c.element_strides = len(steps), (steps + _ZEROS)[:5]
-    c.ignores_inner_step = r.ignores_innermost_elem_stride
+    c.ignores_inner_step = _ignores_inner_step(r)
     c.span_bits = 8 * SWIZZLE_SPAN_BYTES[a.swizzle]
     c.has_swizzle, c.ragged_dim = r.has_swizzle, -1
     if r.split_inner:
-        c.is_split, c.span_values = True, r.span_values
+        c.is_split, c.span_values = True, r.span_values_of(a.swizzle)
     if r.ragged is not None:
-        c.is_ragged, c.ragged_dim = True, r.ragged_dim
+        c.is_ragged = True
+        if -rank <= r.ragged < rank:
+            c.ragged_dim = rank - 1 - r.ragged % rank
     if 1 <= c.ragged_dim < dims:
         c.ragged_stride_bits = stride_bits[c.ragged_dim - 1]
     if a.kind == "tiled":
         _describe_box(c, a.box_dim, steps)
     else:
-        _describe_column(c, a)
-        c.corner_end = r.corner_end
+        _describe_column(c, a, r.rules)
     c.inner_box_bits = c.inner_box * bits
 
     c.has_tma, c.is_sm_9x, c.has_wide = target.has_tma, target.is_sm_9x, target.has_wide
     c.has_model, c.max_smem_bytes = target.has_model, target.max_smem_bytes
     return c
+
+
+def _ignores_inner_step(r: Request) -> bool:
+    """Whether the innermost entry of elem_strides is ignored.
+
+    libcu++ encodes 1 there unless the layout is interleaved, and the document ignores it; the
+    driver wants it in range all the same.
+    """
+    if r.rules == "measured":  # only on sm_90: a target that could not be read may differ
+        return any(v.argument == "target" for v in r.unreadable)
+    return r.rules != "driver" and not r.arguments.interleave and not r.is_driver_call
 
 
 def _describe_box(c: Any, box: tuple[int, ...], steps: tuple[int, ...]) -> None:
@@ -410,10 +350,12 @@ def _describe_box(c: Any, box: tuple[int, ...], steps: tuple[int, ...]) -> None:
     c.box_bits, c.floor_box_bits = box_bits, floor_bits
 
 
-def _describe_column(c: Any, a: EncodeArguments) -> None:
+def _describe_column(c: Any, a: EncodeArguments, rules: str) -> None:
     lower, upper = a.pixel_box_lower_corner, a.pixel_box_upper_corner
+    is_wide = a.kind == "im2col_wide"
     c.spatial = max(0, c.dims - 2)
-    c.corners = min(1, c.spatial) if a.kind == "im2col_wide" else c.spatial
+    c.corners = min(1, c.spatial) if is_wide else c.spatial
+    c.corner_end = CORNER_ENDS.get(3 if is_wide and rules == "documented" else c.rank, 1 << 15)
     c.lower_count, c.lower = len(lower), (lower + _ZEROS)[:3]
     c.upper_count, c.upper = len(upper), (upper + _ZEROS)[:3]
     c.channels, c.pixels = a.channels_per_pixel, a.pixels_per_column

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from tma_dlpack.checks import words
-from tma_dlpack.checks.request import Request, describe, in_bytes
+from tma_dlpack.checks.request import Request, in_bytes
 from tma_dlpack.checks.rule import (
     ALL_BUT_MEASURED,
     HAS_TYPE,
@@ -45,14 +45,14 @@ def _rank_fix(r: Request) -> str:
 
 
 def _stride_must(r: Request, i: int) -> str:
-    inside = counted(in_bytes(describe(r).inside_bits[i]), "byte")
+    inside = counted(in_bytes(r.facts.inside_bits[i]), "byte")
     return f"be 0, or at least the {inside} that the next inner dimension spans"
 
 
 def _packed_extent_fix(r: Request) -> str:
     if r.view is None:
         return f"use a multiple of {r.type_row.packed_unit} values"
-    bits_of_unit = r.type_row.packed_unit * r.element_bits
+    bits_of_unit = r.type_row.packed_unit * r.facts.element_bits
     return words.pad_extent_fix(r, -(-bits_of_unit // r.view.dtype.itemsize_bits))
 
 
@@ -79,7 +79,7 @@ def _unpadded(r: Request) -> TensorMapDataType | None:
         (
             t
             for t in overrides_of(r.view.dtype)
-            if DATA_TYPES[t].element_bits == r.element_bits
+            if DATA_TYPES[t].element_bits == r.facts.element_bits
             and DATA_TYPES[t].smem_chunk_bytes < r.type_row.smem_chunk_bytes
         ),
         None,
@@ -88,7 +88,8 @@ def _unpadded(r: Request) -> TensorMapDataType | None:
 
 def _less_aligned(r: Request) -> Change:
     """Choose options that need only 16 bytes of alignment, if the tensor has those."""
-    if r.alignment_bytes == 16 or r.address % 16 or any(s % 16 for s in r.arguments.global_strides):
+    apart = (r.address, *r.arguments.global_strides)
+    if r.facts.alignment_bytes == 16 or any(n % 16 for n in apart):
         return {}
     if r.arguments.interleave is TmaInterleaveLayout.bytes32:
         return {"interleave_layout": TmaInterleaveLayout.bytes16}
@@ -191,10 +192,11 @@ TENSOR_RULES: tuple[Rule, ...] = (
         asks="be a multiple of 16 bytes, or 32 with bytes32 and for the types padded to 16 bytes",
         holds="address % alignment_bytes == 0",
         found=lambda r: (
-            f"the address {r.address:#x} is {counted(r.address % r.alignment_bytes, 'byte')} past "
-            f"a multiple of {r.alignment_bytes}"
+            f"the address {r.address:#x} is "
+            f"{counted(r.address % r.facts.alignment_bytes, 'byte')} past "
+            f"a multiple of {r.facts.alignment_bytes}"
         ),
-        must=lambda r: f"be a multiple of {r.alignment_bytes} bytes",
+        must=lambda r: f"be a multiple of {r.facts.alignment_bytes} bytes",
         fix=words.alignment_fix,
         libcudacxx="__get_tensor_address",
         documented=True,
@@ -213,7 +215,7 @@ TENSOR_RULES: tuple[Rule, ...] = (
         holds="not is_packed or row_bits % (packed_unit * element_bits) == 0",
         found=lambda r: (
             f"the innermost extent is {counted(r.arguments.global_dim[0], 'value')} "
-            f"of {r.element_bits} bits"
+            f"of {r.facts.element_bits} bits"
         ),
         must=lambda r: f"be a multiple of {r.type_row.packed_unit} values",
         fix=_packed_extent_fix,
@@ -286,7 +288,7 @@ TENSOR_RULES: tuple[Rule, ...] = (
         each="d > 0",
         holds="stride_bits[d - 1] % (8 * alignment_bytes) == 0",
         found=words.stride_found,
-        must=lambda r, i: f"be a multiple of {r.alignment_bytes} bytes",
+        must=lambda r, i: f"be a multiple of {r.facts.alignment_bytes} bytes",
         fix=lambda r, i: words.padding_fix(r),
         libcudacxx="__get_tensor_strides",
         documented=True,

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import TypeVar
 
-from tma_dlpack.checks.request import Request, describe
+from tma_dlpack.checks.request import Request
 from tma_dlpack.dlpack import words_of
 from tma_dlpack.tables.arguments import MapKind, Number, alignment_bytes_of, reverse
 from tma_dlpack.tables.coerce import counted
@@ -118,7 +118,7 @@ def corner_entry(r: Request, which: str, i: int) -> str:
     name = argument(r, f"pixel_box_{which}_corner")
     if r.kind == "im2col_wide":
         return name
-    index = i if r.is_driver_call else r.spatial - 1 - i
+    index = i if r.is_driver_call else r.facts.spatial - 1 - i
     return f"{name}[{index}] ({'WHD'[i]})"
 
 
@@ -145,7 +145,13 @@ def _fits(size: int, extent: Number) -> bool:
 
 def channels_last_hint(r: Request) -> str:
     """Say how to put the channels last, where the second dimension has them; "" elsewhere."""
-    if r.view is None or r.kind == "tiled" or not r.is_own_layout or r.interleaved or r.rank < 3:
+    if (
+        r.view is None
+        or r.kind == "tiled"
+        or not r.is_own_layout
+        or r.arguments.interleave
+        or r.rank < 3
+    ):
         return ""
     shape, channels = r.view.shape, r.arguments.channels_per_pixel
     if not shape[-1] < channels <= shape[1]:
@@ -153,7 +159,7 @@ def channels_last_hint(r: Request) -> str:
     words = words_of(r.view)
     order = ", ".join(map(str, (0, *range(2, r.rank), 1)))
     permuted = words.permute.format(order=order)
-    spatial = "D, H, W"[-3 * r.spatial + 2 :]
+    spatial = "D, H, W"[-3 * r.facts.spatial + 2 :]
     return (
         f"this looks like N, C, {spatial}, and im2col reads N, {spatial}, C: pass "
         f"{_X.sub(permuted, words.contiguous, 1)}"
@@ -162,13 +168,14 @@ def channels_last_hint(r: Request) -> str:
 
 def alignment_fix(r: Request) -> str:
     """Say how to start at an aligned address."""
+    multiple = r.facts.alignment_bytes
     if r.view is None:
-        return f"pass an address that is a multiple of {r.alignment_bytes}"
+        return f"pass an address that is a multiple of {multiple}"
     if not r.is_own_layout:
         return _offset_fix(r)
-    start = f"start the view at an element whose address is a multiple of {r.alignment_bytes} bytes"
+    start = f"start the view at an element whose address is a multiple of {multiple} bytes"
     words = words_of(r.view)
-    if r.alignment_bytes == NUMPY_ALIGNS or not words.aligned_copy:
+    if multiple == NUMPY_ALIGNS or not words.aligned_copy:
         return f"{start}, or copy it: x = {words.copy}"
     less = (
         ", or use interleave_layout='bytes16'"
@@ -181,8 +188,8 @@ def alignment_fix(r: Request) -> str:
 def _offset_fix(r: Request) -> str:
     """Name the nearest offset= before the one that was given, if there is one."""
     assert r.view is not None
-    past, bits = r.address % r.alignment_bytes, r.view.dtype.itemsize_bits
-    fix = f"use an offset whose address is a multiple of {r.alignment_bytes} bytes"
+    past, bits = r.address % r.facts.alignment_bytes, r.view.dtype.itemsize_bits
+    fix = f"use an offset whose address is a multiple of {r.facts.alignment_bytes} bytes"
     if past * 8 % bits or bits % 8:
         return fix
     offset = r.view.offset_bytes * 8 // bits - past * 8 // bits
@@ -191,12 +198,13 @@ def _offset_fix(r: Request) -> str:
 
 def padding_fix(r: Request) -> str:
     """Say how to allocate so that strides are aligned."""
+    multiple = r.facts.alignment_bytes
     if r.view is None:
-        return f"lay the tensor out with strides that are multiples of {r.alignment_bytes} bytes"
+        return f"lay the tensor out with strides that are multiples of {multiple} bytes"
     if hint := channels_last_hint(r):
         return hint
     bits = r.view.dtype.itemsize_bits
-    unit = math.lcm(r.alignment_bytes * 8, bits) // bits
+    unit = math.lcm(multiple * 8, bits) // bits
     if not r.is_own_layout:
         return f"use strides that are multiples of {counted(unit, 'element')}"
     if r.view.shape[-1] % unit == 0:
@@ -235,8 +243,7 @@ def nesting_fix(r: Request) -> str:
 
 
 def _nest(r: Request) -> bool:
-    c = describe(r)
-    pairs = zip(c.stride_bits, c.inside_bits[1:], strict=True)
+    pairs = zip(r.facts.stride_bits, r.facts.inside_bits[1:], strict=True)
     return all(stride == 0 or stride >= inside for stride, inside in pairs)
 
 
@@ -313,7 +320,9 @@ def name_in_caller(tensor: object) -> str:
 
 def in_words_of_caller(findings: tuple[AnyFinding, ...], tensor: object) -> tuple[AnyFinding, ...]:
     """Return findings whose fixes name the tensor as the caller does, instead of x."""
-    name = "x" if not findings or tensor is None else name_in_caller(tensor)
+    if tensor is None or not any(_X.search(finding.fix) for finding in findings):
+        return findings
+    name = name_in_caller(tensor)
     if name == "x" or not name.isidentifier():
         return findings
 
@@ -342,18 +351,18 @@ def carry_fix(r: Request) -> str:
 
 def wider_hint(r: Request) -> str:
     """Say which view as a wider dtype would fit the box of a row in 256 elements; "" for none."""
-    if r.view is None or not r.is_own_layout or not r.type_is_known or r.interleaved:
+    if r.view is None or not r.is_own_layout or not r.type_is_known or r.arguments.interleave:
         return ""
-    own_bits = r.view.dtype.itemsize_bits
-    if own_bits % 8 or r.element_bits != own_bits or r.arguments.swizzle:
+    own_bits, row = r.view.dtype.itemsize_bits, r.facts.inner_box
+    if own_bits % 8 or r.facts.element_bits != own_bits or r.arguments.swizzle:
         return ""
     for bits in range(32, words_of(r.view).widest_bits + 1, 32):
         count = bits // own_bits
-        sizes = (r.inner_box, r.view.shape[-1], *r.view.strides[:-1])
+        sizes = (row, r.view.shape[-1], *r.view.strides[:-1])
         whole = bits > own_bits and all(n % count == 0 for n in sizes)
-        if whole and r.inner_box <= MAX_BOX * count and r.inner_box_bytes % INNER_BYTES == 0:
+        if whole and row <= MAX_BOX * count and r.inner_box_bytes % INNER_BYTES == 0:
             view = words_of(r.view).view_as.format(dtype=f"int{bits}")
-            return f"; or pass {view}, whose box is {counted(r.inner_box // count, 'element')} wide"
+            return f"; or pass {view}, whose box is {counted(row // count, 'element')} wide"
     return ""
 
 

@@ -24,7 +24,7 @@ from tma_dlpack.tables.enums import (
 )
 from tma_dlpack.tables.errors import TmaPreconditionError, refusal
 from tma_dlpack.tables.limits import MAP_BYTES
-from tma_dlpack.tables.public import Drawn, explaining_keywords, opaque
+from tma_dlpack.tables.public import Drawn, opaque
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.tensor_map.storage import aligned_bytes, for_torch
@@ -188,7 +188,6 @@ def _rows(maps: tuple[TensorMap, ...]) -> NDArray[np.uint8] | None:
 
 
 @opaque
-@explaining_keywords
 def make_tma_descriptors(
     tensors: Iterable[Tensor],
     box_sizes: Ints,

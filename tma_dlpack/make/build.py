@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Literal, SupportsIndex, get_args
 
 from tma_dlpack import driver
-from tma_dlpack.checks.parse import OPTIONS, read_call, read_driver_call
+from tma_dlpack.checks.parse import read_call, read_driver_call
 from tma_dlpack.checks.report import Report, check_request, find_violations
 from tma_dlpack.checks.request import Request
 from tma_dlpack.checks.words import in_words_of_caller
@@ -77,7 +77,6 @@ def _make(
 
 def check(kind: MapKind, tensor: object, given: Mapping[str, Any]) -> Report:
     """Give the report on the same call; never raise for what the user passed."""
-    given = {name: given[name] for name in OPTIONS[kind]}
     try:
         view = as_tensor_view(tensor)
     except TmaPreconditionError as error:
@@ -208,7 +207,7 @@ def encode_for(request: Request, arguments: EncodeArguments) -> tuple[bytes | No
     view = request.view
     assert view is not None
     if view.device.is_cuda and driver.is_available():
-        ordinal = _ordinal(view.device, request.own_address)
+        ordinal = _ordinal(view.device, request.address - view.offset_bytes)
         capability = driver.device_target(ordinal).compute_capability
         if capability == request.target.compute_capability:
             return driver.encode(arguments, request.address, ordinal), "driver"

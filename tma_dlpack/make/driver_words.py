@@ -14,7 +14,7 @@ from tma_dlpack.tables.enums import (
     Swizzle,
     WideMode,
 )
-from tma_dlpack.tables.public import explaining_keywords, opaque
+from tma_dlpack.tables.public import opaque
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 @quick("driver_tiled")
 @opaque
-@explaining_keywords
 def driver_encode_tiled(
     tensor_data_type: DataType,
     tensor_rank: SupportsIndex,
@@ -127,7 +126,6 @@ def driver_replace_address(tensor_map: TensorMap, global_address: SupportsIndex)
 
 @quick("driver_im2col")
 @opaque
-@explaining_keywords
 def driver_encode_im2col(
     tensor_data_type: DataType,
     tensor_rank: SupportsIndex,
@@ -189,7 +187,6 @@ interleave, swizzle, l2_promotion, oob_fill, target, encoder
 
 @quick("driver_im2col_wide")
 @opaque
-@explaining_keywords
 def driver_encode_im2col_wide(
     tensor_data_type: DataType,
     tensor_rank: SupportsIndex,

@@ -19,7 +19,7 @@ from tma_dlpack.tables.enums import (
     WideMode,
 )
 from tma_dlpack.tables.errors import refusal
-from tma_dlpack.tables.public import explaining_keywords, opaque, with_arguments_of
+from tma_dlpack.tables.public import opaque, with_arguments_of
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
 
@@ -31,7 +31,6 @@ MAX_SPATIAL = 3
 
 @quick("im2col")
 @opaque
-@explaining_keywords
 def make_im2col_descriptor(
     tensor: Tensor,
     pixel_box_lower_corner: Ints,
@@ -138,7 +137,6 @@ def check_im2col_descriptor(tensor: object, options: dict[str, Any]) -> Report:
 
 @quick("im2col_wide")
 @opaque
-@explaining_keywords
 def make_im2col_wide_descriptor(
     tensor: Tensor,
     lower_corner_width: SupportsIndex,

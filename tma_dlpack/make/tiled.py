@@ -17,7 +17,7 @@ from tma_dlpack.tables.enums import (
     Swizzle,
     Tensor,
 )
-from tma_dlpack.tables.public import explaining_keywords, opaque, with_arguments_of
+from tma_dlpack.tables.public import opaque, with_arguments_of
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 @quick("tiled")
 @opaque
-@explaining_keywords
 def make_tma_descriptor(
     tensor: Tensor,
     box_sizes: Ints,

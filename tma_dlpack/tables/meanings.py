@@ -6,7 +6,6 @@ else: ``"u4"`` may be either of two packed types, so it is neither.
 
 from __future__ import annotations
 
-import operator
 import re
 from enum import IntEnum
 from functools import cache, lru_cache
@@ -14,7 +13,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from tma_dlpack.tables.coerce import shown
+from tma_dlpack.tables.coerce import integer_of, shown, text_of
 from tma_dlpack.tables.dtypes import FROM_DLPACK, LANES_OF_4_BITS, DLDataType
 from tma_dlpack.tables.enums import (
     NAMES,
@@ -118,12 +117,11 @@ _SPELLINGS: dict[type[IntEnum], _Spelling] = {
 _WORD = re.compile(r"[\w.:]{1,60}(<[\d, ]{1,20}>)?", re.ASCII)
 
 
-def parse(enum: type[AnyEnum], value: object) -> AnyEnum:
-    """Turn a member, its value, or a name or number that can mean nothing else into a member.
+def parse(enum: type[AnyEnum], value: object) -> AnyEnum | None:
+    """Return the member that a user means: by itself, its value, a name, or a word or a number.
 
-    A number that is a value means that value; any other may be bytes (see `meaning`). Raises
-    `TypeError` for a member of another enum, a bool, a float or anything else that is not an
-    integer, and `ValueError` for a name or number that no member has.
+    A number that is a value means that value; any other may be bytes (see `meaning`). None for
+    what means no member or may mean two, for members of other enums, bools and floats.
 
     >>> parse(TmaSwizzle, "bytes128") is parse(TmaSwizzle, 3) is parse(TmaSwizzle, "SWIZZLE_128B")
     True
@@ -132,46 +130,32 @@ def parse(enum: type[AnyEnum], value: object) -> AnyEnum:
     """
     if type(value) is enum:
         return value
-    if isinstance(value, str):
-        member = NAMES[enum].get(value)
-        if member is None:
-            return _meant(enum, value)
-        return member  # type: ignore[return-value]  # NAMES[enum] holds members of enum
-    if isinstance(value, (bool, IntEnum)):
-        raise TypeError(f"{value!r} is no {enum.__name__}: {_choices(enum)}")
-    try:
-        number = operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        raise TypeError(
-            f"a {type(value).__name__} is no {enum.__name__}: {_choices(enum)}"
-        ) from None
-    return enum(number) if 0 <= number < len(enum) else _meant(enum, number)
+    word = text_of(value)
+    if word is None and (number := integer_of(value)) is not None:
+        return enum(number) if 0 <= number < len(enum) else meaning(enum, str(number))
+    if word is None and enum is TensorMapDataType:
+        word = name_of_dtype(value)
+    if word is None:
+        return None
+    member = NAMES[enum].get(word)
+    return meaning(enum, word) if member is None else member  # type: ignore[return-value]
 
 
-def _meant(enum: type[AnyEnum], value: str | int) -> AnyEnum:
-    """Return the member of a word or number that is no name or value; raise if it is unclear."""
-    member: AnyEnum | None = meaning(enum, value) if _WORD.fullmatch(str(value)) else None
-    if member is None:
-        near = near_name(enum, str(value))
-        hint = f"; did you mean {near!r}?" if near else ""
-        raise ValueError(f"{value!r} is no {enum.__name__}: {_choices(enum)}{hint}")
-    return member
-
-
-def _choices(enum: type[IntEnum]) -> str:
-    return "choose " + ", ".join(f"{m.name} ({m.value})" for m in enum)
+def choices_of(enum: type[IntEnum], value: object) -> str:
+    """Return the fix for a value that `parse` does not understand."""
+    near = near_name(enum, value)
+    choices = ", ".join(f"{m.name} ({m.value})" for m in enum)
+    return f"choose one of {choices}" + (f"; did you mean {near!r}?" if near else "")
 
 
 @lru_cache(maxsize=256)
-def meaning(enum: type[AnyEnum], value: str | int) -> AnyEnum | None:
+def meaning(enum: type[AnyEnum], word: str) -> AnyEnum | None:
     """Return the member that a word or number means beside the enum's own; None if unclear.
 
-    A word has the form of `_WORD`.
-
-    >>> meaning(TmaSwizzle, 128), meaning(TmaSwizzle, "Swizzle<3,4,3>"), meaning(TmaSwizzle, 16)
+    >>> meaning(TmaSwizzle, "128"), meaning(TmaSwizzle, "Swizzle<3,4,3>"), meaning(TmaSwizzle, "16")
     (<TmaSwizzle.bytes128: 3>, <TmaSwizzle.bytes128: 3>, None)
     """
-    return _words_of(enum).get(_plain(enum, str(value)))
+    return _words_of(enum).get(_plain(enum, word)) if _WORD.fullmatch(word) else None
 
 
 @cache
@@ -201,7 +185,7 @@ def _either(words: str) -> str:
     return "|".join(sorted(words.split(), key=len, reverse=True))
 
 
-def near_name(enum: type[IntEnum], word: str) -> str | None:
+def near_name(enum: type[IntEnum], value: object) -> str | None:
     """Return the one name that a misspelt word is near to, with the same digits; None otherwise.
 
     >>> near_name(TmaSwizzle, "byte128"), near_name(TmaSwizzle, "bytes256")
@@ -209,6 +193,9 @@ def near_name(enum: type[IntEnum], word: str) -> str | None:
     """
     import difflib  # a millisecond that only a wrong name needs
 
+    word = text_of(value)
+    if word is None:
+        word = name_of_dtype(value) or shown(value)  # None, nan are shown
     if not _WORD.fullmatch(word):
         return None
     digits = re.findall(r"\d+", word)

@@ -107,10 +107,14 @@ def opaque(function: F) -> F:
     """Let torch.compile run a function, and all that it calls, as it is.
 
     torch.compile ends its graph before the call, and compiles nothing until the function returns:
-    what ``torch.compiler.disable`` does, but without importing torch.
+    what ``torch.compiler.disable`` does, but without importing torch. The TypeError for an unknown
+    keyword names the parameter that it means.
 
-    >>> opaque(lambda x: x)(3)
-    3
+    >>> @opaque
+    ... def make(x, oobfill): ...
+    >>> make(1, oob_fill="nan")
+    Traceback (most recent call last):
+    TypeError: make() got an unexpected keyword argument 'oob_fill'; did you mean oobfill?
     """
 
     @functools.wraps(function)
@@ -121,6 +125,11 @@ def opaque(function: F) -> F:
             # that leaves its graph there.
             stopped = _stop()
             return function(*args, **keywords)
+        except TypeError:
+            explained = _explained(function, keywords)
+            if explained is None:
+                raise
+            raise explained from None
         finally:
             if stopped is not None:
                 _go_on(stopped)
@@ -169,29 +178,16 @@ _ORDER = {
 }
 
 
-def explaining_keywords(function: F) -> F:
-    """Name the parameter that an unknown keyword means, in the TypeError of Python.
-
-    >>> @explaining_keywords
-    ... def make(x, oobfill): ...
-    >>> make(1, oob_fill="nan")
-    Traceback (most recent call last):
-    TypeError: make() got an unexpected keyword argument 'oob_fill'; did you mean oobfill?
-    """
+def _explained(function: Callable[..., Any], keywords: dict[str, Any]) -> TypeError | None:
+    """Return Python's TypeError for an unknown keyword, with the parameter that it means."""
     names = inspect.signature(function).parameters.keys()
-
-    @functools.wraps(function)
-    def called(*args: Any, **keywords: Any) -> Any:
-        if not keywords.keys() <= names:
-            unknown = keywords.keys() - names
-            word = next(word for word in keywords if word in unknown)
-            name = _meant(word, names)
-            hint = f"; did you mean {name}{_ORDER.get(name, '')}?" if name else ""
-            said = f"{function.__name__}() got an unexpected keyword argument {word!r}{hint}"
-            raise TypeError(said)
-        return function(*args, **keywords)
-
-    return cast(F, called)
+    unknown = [word for word in keywords if word not in names]
+    if not unknown:
+        return None
+    name = _meant(unknown[0], names)
+    hint = f"; did you mean {name}{_ORDER.get(name, '')}?" if name else ""
+    found = f"{function.__name__}() got an unexpected keyword argument {unknown[0]!r}"
+    return TypeError(found + hint)
 
 
 def _meant(word: str, names: Collection[str]) -> str | None:

@@ -144,7 +144,7 @@ def _notes(view: TensorView | None, request: Request | None) -> str:
         names = ", ".join(sorted(request.allowed))
         notes += f"// allow= switched off rules of libcu++: {names}.\n"
     if request is not None and request.split_inner:
-        span = request.span_values
+        span = request.facts.span_values
         notes += (
             "// split_inner=True: element (.., m, k) of the tensor, or of a slice of it,\n"
             f"// has the coordinates (k / {span}, .., m, k % {span}).\n"

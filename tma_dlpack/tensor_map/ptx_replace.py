@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from tma_dlpack.tables import bits
-from tma_dlpack.tables.coerce import MAX_SHOWN, integer_of, shown, text_of
+from tma_dlpack.tables.coerce import integer_of, shown
 from tma_dlpack.tables.dtypes import DATA_TYPES
 from tma_dlpack.tables.enums import (
     TensorMapDataType,
@@ -28,7 +28,7 @@ from tma_dlpack.tables.limits import (
     MAX_RANK,
     STRIDE_BYTES_END,
 )
-from tma_dlpack.tables.meanings import parse
+from tma_dlpack.tables.meanings import choices_of, parse
 from tma_dlpack.tables.targets import DERIVED_NAMES, Target
 from tma_dlpack.tensor_map.attributes import MapAttributes
 
@@ -209,12 +209,10 @@ def _integer(label: str, value: object, scalar: _Scalar) -> int:
 
 
 def _member(name: str, value: object) -> int:
-    try:
-        member = parse(ENUMS[name], _plain(ENUMS[name], value))
-    except (TypeError, ValueError) as error:
-        raise _RefusedError(
-            f"{name}={shown(value)}", f"be a {ENUMS[name].__name__}", str(error)
-        ) from None
+    member = parse(ENUMS[name], value)
+    if member is None:
+        must, fix = f"be a {ENUMS[name].__name__}", choices_of(ENUMS[name], value)
+        raise _RefusedError(f"{name}={shown(value)}", must, fix)
     return int(member)
 
 
@@ -233,22 +231,14 @@ def _swizzle(swizzle: int, target: Target) -> list[Replacement]:
     return changes
 
 
-def _plain(enum: type[IntEnum], value: object) -> object:
-    """Give a member of the enum as it is, else a plain str or int; None for anything else."""
-    if type(value) is enum:
-        return value
-    word = text_of(value)
-    return integer_of(value) if word is None else word[:MAX_SHOWN]  # every name is shorter
-
-
 def _elemtype(value: object, target: Target) -> int:
     """Read a TensorMapDataType (or its name) as such, and any other integer as PTX's number."""
     if issubclass(type(value), (str, TensorMapDataType)):
-        try:
-            named = parse(TensorMapDataType, _plain(TensorMapDataType, value))
-            number = DATA_TYPES[named].ptx_elemtype
-        except ValueError as error:
-            raise _RefusedError(f"elemtype={shown(value)}", "be a data type", str(error)) from None
+        named = parse(TensorMapDataType, value)
+        if named is None:
+            fix = choices_of(TensorMapDataType, value)
+            raise _RefusedError(f"elemtype={shown(value)}", "be a data type", fix)
+        number = DATA_TYPES[named].ptx_elemtype
         if number > _MAX_ELEMTYPE and not target.has_derived_layout:
             raise _RefusedError(
                 f"elemtype is {shown(value)}", "be a type of whole bytes on sm_90a", "use UINT8"

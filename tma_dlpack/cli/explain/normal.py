@@ -8,14 +8,18 @@ pasted source becomes ``name=value``, with the values that its arrays were decla
 from __future__ import annotations
 
 import bisect
+import inspect
 import math
 import re
 from itertools import accumulate
 from typing import Final
 
-from tma_dlpack.checks.parse import DRIVER_ARGUMENTS
 from tma_dlpack.cli.explain.words import MULTI_WORD, NAMED, STRONG, WEAK, meaning_of
-from tma_dlpack.tables.arguments import KINDS
+from tma_dlpack.make.driver_words import (
+    driver_encode_im2col,
+    driver_encode_im2col_wide,
+    driver_encode_tiled,
+)
 
 # -- lines and processes --------------------------------------------------------------------------
 
@@ -167,11 +171,11 @@ _ARRAY = re.compile(r"&?([A-Za-z_]\w*)(?:\.data\(\)|\[0\])?(?:\s*\+\s*(\d))?")
 _CONSTANT = r"\b{}\s*(?:=\s*|\s)(\d+)\s*(?:[;,\n)]|$)"
 _DECLARED = r"\b{}\s*(?:\[[^\]\n]*\])?\s*=?\s*[\[{{]([^\]}}]*)"
 FAR = 8_000  # characters from a declaration to the call
-_NAMES_OF = {
-    len(DRIVER_ARGUMENTS[kind]) + n: DRIVER_ARGUMENTS[kind]
-    for kind in reversed(KINDS)
-    for n in (0, 1)
-}
+_DRIVER_ARGUMENTS = tuple(
+    tuple(inspect.signature(encode).parameters)[:-2]  # without target and encoder
+    for encode in (driver_encode_im2col_wide, driver_encode_im2col, driver_encode_tiled)
+)
+_NAMES_OF = {len(names) + n: names for names in _DRIVER_ARGUMENTS for n in (0, 1)}
 
 
 def _with_names(text: str) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import IntEnum
 from types import MappingProxyType
@@ -166,8 +165,9 @@ def member_of(argument: str, value: int | str) -> Any:
         return None  # the rest of the name is missing
     for word in (value, tail):  # as it is, and without a scope that is not known
         printed = _PRINTED.get((argument, str(word).lower()))
-        with suppress(ValueError):
-            return parse(enum, word) if printed is None else enum(printed)
+        member = parse(enum, word) if printed is None else enum(printed)
+        if member is not None:
+            return member
     return value if isinstance(value, int) else None
 
 
