@@ -14,6 +14,7 @@ import webbrowser
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +33,7 @@ from tma_dlpack.verification.suggestions import suggest_view
 
 Run = Callable[[argparse.Namespace], int]
 #: Name, what it does, its options, what else `argparse` shows of it, the function that runs it.
-VERBS: list[tuple[str, str, tuple[Option, ...], dict[str, str], Run]] = []
+VERBS: list[tuple[str, str, tuple[Option, ...], dict[str, Any], Run]] = []
 
 EXIT_OK, EXIT_REFUSED, EXIT_NOTHING = 0, 1, 2
 EXIT_STATUS = "exit status: 0 accepted; 1 refused; 2 nothing could be read, or wrong use"

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from tma_dlpack.tables.coerce import shown
+from tma_dlpack.tables.coerce import integer_of, shown
 from tma_dlpack.tables.dtypes import FROM_DLPACK, LANES_OF_4_BITS, DLDataType
 from tma_dlpack.tables.enums import (
     NAMES,
@@ -215,6 +215,16 @@ def near_name(enum: type[IntEnum], word: str) -> str | None:
     names = {name.lower(): name for name in enum.__members__ if re.findall(r"\d+", name) == digits}
     near = difflib.get_close_matches(word.lower(), names, n=2, cutoff=NEAR)
     return names[near[0]] if len(near) == 1 else None
+
+
+def at_least(argument: str, value: object, least: int = 1, usual: int | None = None) -> int:
+    """Return an argument as an int of at least `least`, or refuse it."""
+    number = integer_of(value)
+    if number is None or number < least:
+        fix = f"pass {argument}={least if usual is None else usual}"
+        must = f"be an integer of at least {least}"
+        raise refusal(argument, f"{argument} is {shown(value)}", must, fix)
+    return number
 
 
 def dtype_called(word: str) -> str | None:
