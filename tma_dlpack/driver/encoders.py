@@ -39,21 +39,22 @@ class Parameter:
     """One parameter of an encoder.
 
     `read` gets it from the arguments; None for the address. `fewer` is None for a scalar; for an
-    array, the number of entries that it is shorter than the rank. Valid: low <= value < high.
+    array, the number of entries that it is shorter than the rank. `c_name` is the C type in cuda.h.
+    Valid: low <= value < high.
     """
 
     name: str
     c_type: Any
     read: Callable[[EncodeArguments], Any] | None
     fewer: int | None = None
+    c_name: str = field(init=False)
     low: int = field(init=False)
     high: int = field(init=False)
 
     def __post_init__(self) -> None:
-        """Look up the range of the C type once."""
-        *_, low, high = _C_TYPES[self.c_type]
-        object.__setattr__(self, "low", low)
-        object.__setattr__(self, "high", high)
+        """Look up the C type once."""
+        c_name, _, low, high = _C_TYPES[self.c_type]
+        vars(self).update(c_name=c_name, low=low, high=high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +183,8 @@ def describe(encoder: Encoder, arguments: EncodeArguments, address: int) -> Iter
 
 
 def _misfit(p: Parameter, label: str, value: int) -> TmaPreconditionError:
-    c_type, _, low, high = _C_TYPES[p.c_type]
-    return misfit(p.name, f"{label} is {value}", f"it must fit {c_type}: {low} to {high - 1}")
+    limit = f"it must fit {p.c_name}: {p.low} to {p.high - 1}"
+    return misfit(p.name, f"{label} is {value}", limit)
 
 
 def _unpackable(p: Parameter, value: Any, rank: int) -> TmaPreconditionError:
