@@ -10,7 +10,7 @@ import pytest
 import tma_dlpack as tma
 from tma_dlpack import draw
 from tma_dlpack.copies.reductions import OPERATIONS
-from tma_dlpack.geometry import cover
+from tma_dlpack.geometry import lines
 from tma_dlpack.tables import bits
 from tma_dlpack.tables.fields import FIELDS
 
@@ -172,7 +172,7 @@ def one_round(seed):
 
 
 def run(monkeypatch, seeds):
-    monkeypatch.setattr(cover, "MAX_COORDS", 1 << 12)
+    monkeypatch.setattr(lines, "MAX_COORDS", 1 << 12)
     done = []
     for seed in seeds:
         try:

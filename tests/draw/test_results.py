@@ -10,9 +10,8 @@ from draw_cases import numbered, pictured
 
 import tma_dlpack as tma
 from tma_dlpack import draw
-from tma_dlpack.verification import VerifyReport
+from tma_dlpack.verification import VerifyReport, VerifyRow
 from tma_dlpack.verification.pipeline import Pipeline
-from tma_dlpack.verification.report import VerifyRow
 from tma_dlpack.verification.tile_bandwidth import BandwidthReport, BandwidthRow
 
 EVIL = "<script>alert(1)</script>"

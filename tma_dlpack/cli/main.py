@@ -1,7 +1,7 @@
 """``python -m tma_dlpack``: the commands.
 
 Exit status: 0 accepted, 1 refused, 2 nothing could be read or the command was used wrongly. With
-``--json`` a command prints `output.plain` of its result instead of text.
+``--json`` a command prints `common.plain` of its result instead of text.
 """
 
 from __future__ import annotations
@@ -14,27 +14,26 @@ import webbrowser
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import tma_dlpack as tma
 from tma_dlpack import draw
-from tma_dlpack.cli import described, doctor, hexdump
+from tma_dlpack.cli import common, doctor, hexdump
+from tma_dlpack.cli.common import JSON, Option, attributes, option, show, vars_of
 from tma_dlpack.cli.explain import explain
-from tma_dlpack.cli.output import add_json, attributes, show, vars_of
 from tma_dlpack.cli.trace import program
 from tma_dlpack.explorer.page import page as explorer_page
 from tma_dlpack.make import build
 from tma_dlpack.tables.errors import TmaError, TmaPreconditionError, Violation, refusal
 from tma_dlpack.tables.limits import MAP_BYTES
-from tma_dlpack.tables.targets import TARGETS
 from tma_dlpack.tensor_map import text
 from tma_dlpack.verification.suggestions import suggest_view
 
-AddOptions = Callable[[argparse.ArgumentParser], None]
 Run = Callable[[argparse.Namespace], int]
-#: Name, what it does, the function that adds its options, the function that runs it.
-VERBS: list[tuple[str, str, AddOptions, Run]] = []
+#: Name, what it does, its options, what else `argparse` shows of it, the function that runs it.
+VERBS: list[tuple[str, str, tuple[Option, ...], dict[str, Any], Run]] = []
 
 EXIT_OK, EXIT_REFUSED, EXIT_NOTHING = 0, 1, 2
 EXIT_STATUS = "exit status: 0 accepted; 1 refused; 2 nothing could be read, or wrong use"
@@ -47,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     141 if the other end of a pipe closed before everything was printed.
     """
     words = sys.argv[1:] if argv is None else argv
-    options = _parser().parse_args(described.joined(words))
+    options = _parser().parse_args(common.joined(words))
     run: Run = options.run
     try:
         status = run(options)
@@ -77,22 +76,21 @@ def _parser() -> argparse.ArgumentParser:
     version = f"tma_dlpack {tma.__version__}"
     parser.add_argument("--version", action="version", version=version)
     verbs = parser.add_subparsers(required=True, metavar="verb")
-    for name, about, add_options, run in VERBS:
-        verb = verbs.add_parser(name, help=about, description=about, epilog=EXIT_STATUS)
-        add_options(verb)
+    for name, about, options, shows, run in VERBS:
+        verb = verbs.add_parser(
+            name, help=about, **{"description": about, "epilog": EXIT_STATUS} | shows
+        )
+        for flag, what in options:
+            verb.add_argument(flag, **what)
         verb.set_defaults(run=run)
     return parser
 
 
-def _no_options(verb: argparse.ArgumentParser) -> None:
-    """Take no options."""
-
-
-def _command(about: str, add_options: AddOptions = _no_options) -> Callable[[Run], Run]:
+def _command(about: str, *options: Option, **shows: str) -> Callable[[Run], Run]:
     """Add a function to the commands, by its name."""
 
     def added(run: Run) -> Run:
-        VERBS.append((run.__name__[1:], about, add_options, run))
+        VERBS.append((run.__name__[1:], about, options, shows, run))
         return run
 
     return added
@@ -102,6 +100,26 @@ def _file(word: str) -> Path:
     if not word:
         raise argparse.ArgumentTypeError("the name of the file is empty")
     return Path(word)
+
+
+def _to_file(flag: str, about: str) -> Option:
+    return option(flag, about, type=_file, metavar="FILE")
+
+
+def _page(what: str) -> Option:
+    return _to_file("--html", f"also write the {what} as HTML")
+
+
+def _write_page(options: argparse.Namespace, verb: str, html: Callable[[], str]) -> None:
+    """Obey ``--html``."""
+    if options.html:
+        page = draw.page(f"tma_dlpack {verb}", [html()])
+        options.html.write_text(page, encoding="utf-8")
+
+
+def _coords(more: str = "") -> Option:
+    about = f"coordinates of the tile, row-major, such as -4,0{more}"
+    return option("--coords", about, type=common.integers)
 
 
 @_command("make a map, copy a tile, see a refusal; needs no GPU")
@@ -135,25 +153,23 @@ def _say(code: str) -> None:
     print(f"\n>>> {code}")
 
 
-def _check_options(verb: argparse.ArgumentParser) -> None:
-    described.add_options(verb)
-    verb.add_argument("--html", type=_file, metavar="FILE", help="also write the report as HTML")
-    add_json(verb)
-
-
-@_command("check the arguments for a tensor given by shape and dtype", _check_options)
+@_command(
+    "check the arguments for a tensor given by shape and dtype",
+    *common.tensor(),
+    *common.REQUEST,
+    _page("report"),
+    JSON,
+)
 def _check(options: argparse.Namespace) -> int:
-    kind, request = described.request(options)
-    report = build.check_view(kind, described.view(options), request)
+    kind, request = common.request(options)
+    report = build.check_view(kind, common.view(options), request)
     words, fixed = str(report), report.fixed()
     if not report.ok and fixed is not None:
         asked = {name: _written(value) for name, value in fixed.items() if value is not None}
         words += "\n\nthis would be accepted:\n  "
         words += ", ".join(f"{name}={value}" for name, value in asked.items() if value != "'none'")
     show(options, {**vars_of(report), "fixed": fixed}, words)
-    if options.html:
-        page = draw.page("tma_dlpack check", [draw.report_html(report)])
-        options.html.write_text(page, encoding="utf-8")
+    _write_page(options, "check", lambda: draw.report_html(report))
     return _status(report.violations)
 
 
@@ -162,39 +178,31 @@ def _written(value: object) -> str:
     return repr(value.name if isinstance(value, IntEnum) else value)
 
 
-def _draw_options(verb: argparse.ArgumentParser) -> None:
-    described.add_options(verb)
-    figures = "; ".join(f"{name}: {about}" for name, (about, _) in draw.FIGURES.items())
-    verb.add_argument(
+_FIGURES = "; ".join(f"{name}: {about}" for name, (about, _) in draw.FIGURES.items())
+
+
+@_command(
+    "draw the map or a tile, as text, SVG or a page of HTML",
+    *common.tensor(),
+    *common.REQUEST,
+    option(
         "--figure",
+        f"{_FIGURES}; default shared",
         default="shared",
         choices=[*draw.FIGURES],
         metavar="FIGURE",
-        help=f"{figures}; default shared",
-    )
-    verb.add_argument(
-        "--coords",
-        type=described.integers,
-        help="coordinates of the tile, row-major, such as -4,0; default: the first tile",
-    )
-    verb.add_argument(
-        "--out",
-        type=_file,
-        metavar="FILE",
-        help="write SVG, or a page if FILE ends in .html, instead of printing text",
-    )
-
-
-@_command("draw the map or a tile, as text, SVG or a page of HTML", _draw_options)
+    ),
+    _coords("; default: the first tile"),
+    _to_file("--out", "write SVG, or a page if FILE ends in .html, instead of printing text"),
+)
 def _draw(options: argparse.Namespace) -> int:
-    kind, request = described.request(options)
-    tensor_map = build.make_view(kind, described.view(options), request)
+    kind, request = common.request(options)
+    tensor_map = build.make_view(kind, common.view(options), request)
     figure = draw.figure(tensor_map, options.figure, options.coords)
     if options.out is None:
         print(figure)
     elif options.out.suffix == ".html":
-        page = draw.page(figure.title, [figure])
-        options.out.write_text(page, encoding="utf-8")
+        options.out.write_text(draw.page(figure.title, [figure]), encoding="utf-8")
     elif options.out.suffix in ("", ".svg"):
         options.out.write_text(figure.svg(), encoding="utf-8")
     else:
@@ -203,23 +211,18 @@ def _draw(options: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _explore_options(verb: argparse.ArgumentParser) -> None:
-    verb.description = (
-        "Write the explorer as one HTML file, which needs no Python and no network, and open it in "
-        "the browser. Without options it shows an example; everything can be changed in the page."
-    )
-    described.add_options(verb, required=False)
-    verb.add_argument(
-        "--coords", type=described.integers, help="coordinates of the tile, row-major, such as -4,0"
-    )
-    verb.add_argument(
-        "--out", type=_file, metavar="FILE", help="write the page to FILE and open nothing"
-    )
-
-
-@_command("open the explorer in the browser, or write it to a file", _explore_options)
+@_command(
+    "open the explorer in the browser, or write it to a file",
+    *common.tensor(required=False),
+    *common.REQUEST,
+    _coords(),
+    _to_file("--out", "write the page to FILE and open nothing"),
+    description="Write the explorer as one HTML file, which needs no Python and no network, and "
+    "open it in the browser. Without options it shows an example; everything can be changed in the "
+    "page.",
+)
 def _explore(options: argparse.Namespace) -> int:
-    page = explorer_page(described.page_state(options))
+    page = explorer_page(common.page_state(options))
     if options.out:
         options.out.write_text(page, encoding="utf-8")
         return EXIT_OK
@@ -232,29 +235,26 @@ def _explore(options: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _suggest_options(verb: argparse.ArgumentParser) -> None:
-    described.add_tensor_options(verb)
-    verb.add_argument(
-        "--tile", required=True, type=described.integers, help="row-major, such as 128,64"
-    )
-    verb.add_argument(
+@_command(
+    "suggest boxes and swizzles for a tile and its reader, best first",
+    *common.tensor(),
+    option("--tile", "row-major, such as 128,64", required=True, type=common.integers),
+    option(
         "--reader",
+        "who reads the tile; none if it is only stored; default wgmma",
         default="wgmma",
         choices=("wgmma", "tcgen05", "ldmatrix", "threads", "none"),
-        help="who reads the tile; none if it is only stored; default wgmma",
-    )
-    verb.add_argument("--major", default="K", choices=("K", "MN"), help="default K")
-    verb.add_argument("--access", default="row", choices=("row", "column"), help="of threads")
-    verb.add_argument("--stages", type=int, default=1, help="tiles at a time; default 1")
-    verb.add_argument("--smem-bytes", type=int, help="default: all that a block can have")
-    add_json(verb)
-
-
-@_command("suggest boxes and swizzles for a tile and its reader, best first", _suggest_options)
+    ),
+    option("--major", "default K", default="K", choices=("K", "MN")),
+    option("--access", "of threads", default="row", choices=("row", "column")),
+    option("--stages", "tiles at a time; default 1", type=int, default=1),
+    option("--smem-bytes", "default: all that a block can have", type=int),
+    JSON,
+)
 def _suggest(options: argparse.Namespace) -> int:
     given = {"data_type": options.data_type, "target": options.target}
     found = suggest_view(
-        described.view(options),
+        common.view(options),
         options.tile,
         {name: value for name, value in given.items() if value is not None},
         reader=None if options.reader == "none" else options.reader,
@@ -267,21 +267,16 @@ def _suggest(options: argparse.Namespace) -> int:
     return EXIT_OK if found else EXIT_REFUSED
 
 
-def _decode_options(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument(
+@_command(
+    "print the fields of the 128 bytes of a map",
+    option(
         "map",
+        f"{hexdump.FORMS}; or a file of these or of 128 raw bytes; - for standard input",
         metavar="DUMP|FILE|-",
-        help=f"{hexdump.FORMS}; or a file of these or of 128 raw bytes; - for standard input",
-    )
-    verb.add_argument(
-        "--target",
-        default="sm_90",
-        help=f"the GPU that the map was made for: {', '.join(TARGETS)}; default sm_90",
-    )
-    add_json(verb)
-
-
-@_command("print the fields of the 128 bytes of a map", _decode_options)
+    ),
+    common.target("the GPU that the map was made for:"),
+    JSON,
+)
 def _decode(options: argparse.Namespace) -> int:
     tensor_map = tma.TensorMap.from_bytes(hexdump.map_bytes(options.map), options.target)
     words = [str(tensor_map), *text.hex_lines(bytes(tensor_map))]
@@ -289,20 +284,17 @@ def _decode(options: argparse.Namespace) -> int:
     return EXIT_REFUSED if tensor_map.is_nothing else EXIT_OK
 
 
-def _verify_options(verb: argparse.ArgumentParser) -> None:
-    verb.epilog = (
-        "exit status: 0 no difference; 1 differences; 2 nothing to compare with (no driver or "
-        "GPU), or wrong use"
-    )
-    verb.add_argument("-n", type=int, default=1000, help="random inputs per check; default 1000")
-    verb.add_argument("--seed", type=int, default=0, help="seed of the random inputs; default 0")
-    verb.add_argument("--device", type=int, default=0, help="index of the GPU; default 0")
-    verb.add_argument("--out", metavar="FILE", help="write all cases and results to this file")
-    verb.add_argument("--read", metavar="FILE", help="read such a file instead; needs no GPU")
-    verb.add_argument("--target", help="compare what was read with this target; default: its own")
-
-
-@_command("compare this package with the driver and GPU of this machine", _verify_options)
+@_command(
+    "compare this package with the driver and GPU of this machine",
+    option("-n", "random inputs per check; default 1000", type=int, default=1000),
+    option("--seed", "seed of the random inputs; default 0", type=int, default=0),
+    option("--device", "index of the GPU; default 0", type=int, default=0),
+    option("--out", "write all cases and results to this file", metavar="FILE"),
+    option("--read", "read such a file instead; needs no GPU", metavar="FILE"),
+    option("--target", "compare what was read with this target; default: its own"),
+    epilog="exit status: 0 no difference; 1 differences; 2 nothing to compare with (no driver or "
+    "GPU), or wrong use",
+)
 def _verify(options: argparse.Namespace) -> int:
     if options.read is not None:
         from tma_dlpack.verification import learning
@@ -318,63 +310,50 @@ def _verify(options: argparse.Namespace) -> int:
     return EXIT_OK if report.ok else EXIT_REFUSED
 
 
-def _rules_options(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("ids", nargs="*", metavar="ID", help="only these, such as BOX_IN_SHAPE")
-    add_json(verb)
-
-
-@_command("list every rule: what it requires, why, and who refuses", _rules_options)
+@_command(
+    "list every rule: what it requires, why, and who refuses",
+    option("ids", "only these, such as BOX_IN_SHAPE", nargs="*", metavar="ID"),
+    JSON,
+)
 def _rules(options: argparse.Namespace) -> int:
     found = [rule for rule_id in options.ids for rule in tma.rules(rule_id)] or tma.rules()
     show(options, found, "\n\n".join(map(str, found)))
     return EXIT_OK
 
 
-def _explain_options(verb: argparse.ArgumentParser) -> None:
-    verb.epilog = (
-        "exit status: 0 the encodes that were read are right; 1 one is refused; 2 no encode was "
-        "read (the causes of a symptom are listed all the same), or wrong use"
-    )
-    verb.add_argument(
+@_command(
+    "find the cause of a failed encode or launch in what was printed",
+    option(
         "file",
+        "the output of the program or its whole log, a line of a checked build, or a symptom in "
+        "words (error 715, my kernel hangs); - for standard input",
         metavar="FILE|-",
-        help="the output of the program or its whole log, a line of a checked build, or a symptom "
-        "in words (error 715, my kernel hangs); - for standard input",
-    )
-    verb.add_argument(
-        "--target",
-        default="sm_90",
-        help=f"the GPU that the map is for: {', '.join(TARGETS)}; default sm_90",
-    )
-    verb.add_argument(
-        "--html", type=_file, metavar="FILE", help="also write the explanation as HTML"
-    )
-    add_json(verb)
-
-
-@_command("find the cause of a failed encode or launch in what was printed", _explain_options)
+    ),
+    common.target("the GPU that the map is for:"),
+    _page("explanation"),
+    JSON,
+    epilog="exit status: 0 the encodes that were read are right; 1 one is refused; 2 no encode was "
+    "read (the causes of a symptom are listed all the same), or wrong use",
+)
 def _explain(options: argparse.Namespace) -> int:
     content = sys.stdin.buffer.read() if options.file == "-" else Path(options.file).read_bytes()
     dumped = len(content) == MAP_BYTES and (b"\0" in content or not content.isascii())
     found = explain(content.hex() if dumped else content.decode("utf-8", "replace"), options.target)
     show(options, found)
-    if options.html:
-        page = draw.page("tma_dlpack explain", [found._repr_html_()])
-        options.html.write_text(page, encoding="utf-8")
+    _write_page(options, "explain", found._repr_html_)
     if not found.reports:
         return EXIT_NOTHING
     return EXIT_OK if found.ok else EXIT_REFUSED
 
 
-def _trace_options(verb: argparse.ArgumentParser) -> None:
-    verb.usage = "python -m tma_dlpack trace [--html FILE] [--json FILE] -- PROGRAM ARGS..."
-    verb.epilog = "exit status: the program's; 128 + n if signal n ended it"
-    verb.add_argument("--html", type=_file, metavar="FILE", help="also write the report as HTML")
-    verb.add_argument("--json", type=_file, metavar="FILE", help="also write all that was recorded")
-    verb.add_argument("program", nargs=argparse.REMAINDER, help="the program and its arguments")
-
-
-@_command("run any program and list every tensor map that it makes", _trace_options)
+@_command(
+    "run any program and list every tensor map that it makes",
+    _page("report"),
+    _to_file("--json", "also write all that was recorded"),
+    option("program", "the program and its arguments", nargs=argparse.REMAINDER),
+    usage="python -m tma_dlpack trace [--html FILE] [--json FILE] -- PROGRAM ARGS...",
+    epilog="exit status: the program's; 128 + n if signal n ended it",
+)
 def _trace(options: argparse.Namespace) -> int:
     """Exit with the program's status."""
     words = options.program[options.program[:1] == ["--"] :]
@@ -383,9 +362,7 @@ def _trace(options: argparse.Namespace) -> int:
         raise refusal("PROGRAM", "no program is named", "be a program and its arguments", fix)
     status, trace = program.run(words)
     print(trace)
-    if options.html:
-        page = draw.page("tma_dlpack trace", [trace.html()])
-        options.html.write_text(page, encoding="utf-8")
+    _write_page(options, "trace", trace.html)
     if options.json:
         options.json.write_text(trace.to_json(), encoding="utf-8")
     return status
@@ -397,7 +374,7 @@ def _include(options: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-@_command("list what is installed, and whether the driver or the model encodes", add_json)
+@_command("list what is installed, and whether the driver or the model encodes", JSON)
 def _doctor(options: argparse.Namespace) -> int:
     facts = doctor.facts()
     show(options, facts, doctor.report(facts))

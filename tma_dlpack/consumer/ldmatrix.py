@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import numpy.typing as npt
 
 from tma_dlpack import geometry
-from tma_dlpack.consumer.operand import TileMatrix, require_map, tile_matrix
+from tma_dlpack.consumer.operand import TileMatrix, tile_matrix
 from tma_dlpack.geometry import SMEM_ALIGNMENT, swizzle_offset
 from tma_dlpack.tables.coerce import integer_of, shown
 from tma_dlpack.tables.errors import TmaPreconditionError, Violation, refusal
 from tma_dlpack.tables.public import opaque
-
-if TYPE_CHECKING:
-    from tma_dlpack.tensor_map.map import TensorMap
+from tma_dlpack.tensor_map.map import TensorMap, require_map
 
 LANES = 32
 ROWS = 8  # of a matrix; each is one row of 16 bytes

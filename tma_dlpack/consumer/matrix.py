@@ -13,13 +13,13 @@ from tma_dlpack.consumer.instructions import (
     UNITS,
     atom_rows,
 )
-from tma_dlpack.consumer.operand import Operand, require_map
+from tma_dlpack.consumer.operand import Operand
 from tma_dlpack.consumer.refusals import find_violations
 from tma_dlpack.tables.coerce import integer_of, shown, text_of
 from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tables.errors import TmaPreconditionError, TmaTargetError, refusal
 from tma_dlpack.tables.public import opaque
-from tma_dlpack.tensor_map.map import TensorMap
+from tma_dlpack.tensor_map.map import TensorMap, require_map
 
 
 @opaque

@@ -17,9 +17,7 @@ from tma_dlpack import geometry
 from tma_dlpack.consumer.instructions import K_STEP_BYTES, Instruction
 from tma_dlpack.geometry import SMEM_ALIGNMENT, SWIZZLES, TilePlan
 from tma_dlpack.tables.arguments import EncodeArguments
-from tma_dlpack.tables.coerce import type_name
 from tma_dlpack.tables.enums import TmaSwizzle
-from tma_dlpack.tables.errors import refusal
 from tma_dlpack.tensor_map.map import TensorMap
 
 ADDRESS_END = 1 << 18  # a descriptor's address has 14 bits, in units of 16 bytes
@@ -156,11 +154,3 @@ def tile_matrix(plan: TilePlan) -> TileMatrix | None:
             return None
     rows = plan.lines // columns
     return TileMatrix(columns, rows, plan.line_bytes, plan.pitch_bytes, element_bytes)
-
-
-def require_map(tensor_map: object) -> None:
-    """Refuse anything that is not a TensorMap."""
-    if not isinstance(tensor_map, TensorMap):
-        found = f"tensor_map is of type {type_name(type(tensor_map))}"
-        fix = "make one: make_tma_descriptor(x, ...)"
-        raise refusal("tensor_map", found, "be a TensorMap", fix)

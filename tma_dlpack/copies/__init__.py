@@ -2,8 +2,8 @@
 
 `verbs.py` has the public functions, which choose a `Backend` (`backend.py`), check the call
 (`request.py`) and pass the `CopyRequest` to `load` or `store` of `simulator.py` or `cuda.py`.
-`memory.py` decides which bytes a copy may touch; `tile.py` is the result, and arranges shared
-memory; `data.py` reads what a store writes. `launch.py` and `nvrtc.py` are the GPU's.
+`memory.py` decides which bytes a copy may touch; `tile.py` is the result, arranges shared memory,
+and reads the data of a store. `launch.py` and `nvrtc.py` are the GPU's.
 
 A new reason to refuse a copy: a row in `refusals.REFUSALS`, and `refuse("COPY_...", argument,
 found)` in `request.py` or where it is found; both backends then refuse it. A new reduction: a row

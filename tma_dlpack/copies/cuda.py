@@ -17,12 +17,11 @@ import numpy.typing as npt
 from tma_dlpack import driver
 from tma_dlpack.copies import launch, nvrtc
 from tma_dlpack.copies.backend import Backend
-from tma_dlpack.copies.data import smem_of_data
 from tma_dlpack.copies.memory import Extent, check_reads, check_writes, device_extent_of
 from tma_dlpack.copies.reductions import OPERATIONS
 from tma_dlpack.copies.refusals import refuse
 from tma_dlpack.copies.request import CopyRequest, Gather4Request
-from tma_dlpack.copies.tile import Bytes, Tile
+from tma_dlpack.copies.tile import Bytes, Tile, smem_of_data
 from tma_dlpack.tables.arguments import EncodeArguments
 from tma_dlpack.tables.errors import TmaDriverError, TmaUnsupportedError
 from tma_dlpack.tensor_map.map import TensorMap

@@ -16,13 +16,13 @@ from tma_dlpack import geometry
 from tma_dlpack.copies.refusals import PTX, refuse
 from tma_dlpack.geometry import BoolArray, IntArray, TilePlan
 from tma_dlpack.tables.arguments import EncodeArguments
-from tma_dlpack.tables.coerce import counted, integer_of, integers_of, shown, type_name
+from tma_dlpack.tables.coerce import counted, integer_of, integers_of, shown
 from tma_dlpack.tables.dtypes import PACKED_TYPES
 from tma_dlpack.tables.enums import Ints, TmaSwizzle
-from tma_dlpack.tables.errors import TmaUnsupportedError, refusal
+from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tables.limits import INNER_BYTES, PADDED_INNER_VALUES, RAGGED_EXTRA_EXTENT
 from tma_dlpack.tables.targets import Target
-from tma_dlpack.tensor_map.map import TensorMap
+from tma_dlpack.tensor_map.map import TensorMap, require_map
 
 MIN_COORD, MAX_COORD = -(1 << 31), (1 << 31) - 1
 #: The driver encodes longer dimensions, but then every copy is an illegal instruction [measured].
@@ -195,14 +195,6 @@ def scatter4_request(
 
 
 # --- The map ------------------------------------------------------------------------------------
-
-
-def require_map(tensor_map: object) -> None:
-    """Refuse anything that is not a TensorMap."""
-    if not isinstance(tensor_map, TensorMap):
-        found = f"tensor_map is a {type_name(type(tensor_map))}"
-        fix = "pass what make_tma_descriptor(x, ...) returns"
-        raise refusal("tensor_map", found, "be a TensorMap", fix)
 
 
 def plan_of(tensor_map: TensorMap) -> TilePlan:

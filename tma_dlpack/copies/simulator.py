@@ -17,7 +17,6 @@ import numpy.typing as npt
 
 from tma_dlpack import geometry
 from tma_dlpack.copies.backend import Backend
-from tma_dlpack.copies.data import lines_of_data
 from tma_dlpack.copies.memory import (
     HostExtent,
     Window,
@@ -27,7 +26,7 @@ from tma_dlpack.copies.memory import (
 )
 from tma_dlpack.copies.reductions import combine
 from tma_dlpack.copies.request import CopyRequest, Lines
-from tma_dlpack.copies.tile import Bytes, Tile, smem_of_lines, spread
+from tma_dlpack.copies.tile import Bytes, Tile, lines_of_data, smem_of_lines, spread
 from tma_dlpack.geometry import CHUNK_BYTES, IntArray, TilePlan
 from tma_dlpack.tables.coerce import shown
 from tma_dlpack.tables.enums import TensorMapDataType, TmaOobFill

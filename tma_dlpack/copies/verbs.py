@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Literal
 from tma_dlpack import geometry
 from tma_dlpack.copies.backend import Backend
 from tma_dlpack.copies.reductions import reduction_of
-from tma_dlpack.copies.request import load_request, require_map, store_request
+from tma_dlpack.copies.request import load_request, store_request
 from tma_dlpack.copies.simulator import SimulatorBackend
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.tables.coerce import shown, text_of
 from tma_dlpack.tables.enums import Ints
 from tma_dlpack.tables.errors import TmaUnsupportedError, refusal
 from tma_dlpack.tables.public import opaque
-from tma_dlpack.tensor_map.map import TensorMap
+from tma_dlpack.tensor_map.map import TensorMap, require_map
 
 if TYPE_CHECKING:
     from tma_dlpack.geometry import IntArray

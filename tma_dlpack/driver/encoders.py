@@ -1,7 +1,7 @@
-"""The parameters of the driver's three encoders, as rows: driver name, C type, and their value.
+"""The functions of libcuda that this package calls: their prototypes; the encoders' parameters.
 
-One table gives the C prototypes, the arguments of a call and the list in an error message. Nothing
-here calls the driver.
+Of the three encoders one table of rows (driver name, C type, and their value) gives the prototypes,
+the arguments of a call and the list in an error message. Nothing here calls the driver.
 
 Source: cuda.h of CUDA 13.0.
 """
@@ -39,21 +39,22 @@ class Parameter:
     """One parameter of an encoder.
 
     `read` gets it from the arguments; None for the address. `fewer` is None for a scalar; for an
-    array, the number of entries that it is shorter than the rank. Valid: low <= value < high.
+    array, the number of entries that it is shorter than the rank. `c_name` is the C type in cuda.h.
+    Valid: low <= value < high.
     """
 
     name: str
     c_type: Any
     read: Callable[[EncodeArguments], Any] | None
     fewer: int | None = None
+    c_name: str = field(init=False)
     low: int = field(init=False)
     high: int = field(init=False)
 
     def __post_init__(self) -> None:
-        """Look up the range of the C type once."""
-        *_, low, high = _C_TYPES[self.c_type]
-        object.__setattr__(self, "low", low)
-        object.__setattr__(self, "high", high)
+        """Look up the C type once."""
+        c_name, _, low, high = _C_TYPES[self.c_type]
+        vars(self).update(c_name=c_name, low=low, high=high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +183,8 @@ def describe(encoder: Encoder, arguments: EncodeArguments, address: int) -> Iter
 
 
 def _misfit(p: Parameter, label: str, value: int) -> TmaPreconditionError:
-    c_type, _, low, high = _C_TYPES[p.c_type]
-    return misfit(p.name, f"{label} is {value}", f"it must fit {c_type}: {low} to {high - 1}")
+    limit = f"it must fit {p.c_name}: {p.low} to {p.high - 1}"
+    return misfit(p.name, f"{label} is {value}", limit)
 
 
 def _unpackable(p: Parameter, value: Any, rank: int) -> TmaPreconditionError:
@@ -201,3 +202,58 @@ def misfit(name: str, found: str, limit: str) -> TmaPreconditionError:
     return TmaPreconditionError(
         Violation("C_TYPE", name, found, limit, fix, "cuda.h, prototypes of cuTensorMap*")
     )
+
+
+# -- prototypes -----------------------------------------------------------------------------------
+
+#: A letter per parameter: lower case goes in, upper case is written through a pointer.
+_LETTERS: dict[str, Any] = {
+    "i": ctypes.c_int,
+    "u": ctypes.c_uint,
+    "q": ctypes.c_uint64,
+    "s": ctypes.c_char_p,
+    "p": ctypes.c_void_p,
+    "z": ctypes.c_size_t,
+    "f": ctypes.c_float,
+}
+_LETTERS |= {letter.upper(): ctypes.POINTER(kind) for letter, kind in _LETTERS.items()}
+
+_SIGNATURES = {
+    "cuInit": "u",
+    "cuDriverGetVersion": "I",
+    "cuDeviceGetCount": "I",
+    "cuDeviceGet": "Ii",
+    "cuDeviceGetName": "sii",
+    "cuDeviceGetAttribute": "Iii",
+    "cuDevicePrimaryCtxRetain": "Pi",
+    "cuCtxGetCurrent": "P",
+    "cuCtxGetDevice": "I",
+    "cuCtxPushCurrent_v2": "p",
+    "cuCtxPopCurrent_v2": "P",
+    "cuPointerGetAttribute": "piq",
+    "cuTensorMapReplaceAddress": "pp",
+    "cuMemAlloc_v2": "Qz",
+    "cuMemFree_v2": "q",
+    "cuMemcpyHtoDAsync_v2": "qpzp",
+    "cuMemcpyDtoHAsync_v2": "pqzp",
+    "cuMemcpyDtoDAsync_v2": "qqzp",
+    "cuStreamSynchronize": "p",
+    "cuEventCreate": "Pu",
+    "cuEventRecord": "pp",
+    "cuEventSynchronize": "p",
+    "cuEventElapsedTime": "Fpp",
+    "cuEventDestroy_v2": "p",
+    "cuLibraryLoadData": "Psppuppu",
+    "cuLibraryGetKernel": "Pps",
+    "cuLibraryGetGlobal": "QZps",
+    "cuKernelGetAttribute": "Iipi",
+    "cuKernelSetAttribute": "iipi",
+    "cuLaunchKernel": "puuuuuuuppp",
+    "cuGetErrorName": "iS",
+    "cuGetErrorString": "iS",
+}
+#: Name -> argtypes. Every function returns a CUresult.
+PROTOTYPES: dict[str, tuple[Any, ...]] = {
+    **{name: tuple(_LETTERS[letter] for letter in text) for name, text in _SIGNATURES.items()},
+    **{encoder.function: encoder.prototype for encoder in ENCODERS.values()},
+}

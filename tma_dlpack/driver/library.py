@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from tma_dlpack.driver.prototypes import PROTOTYPES
+from tma_dlpack.driver.encoders import PROTOTYPES
 from tma_dlpack.tables.errors import TmaDriverError, TmaUnsupportedError
 from tma_dlpack.tables.targets import Target
 

@@ -6,8 +6,8 @@ one pixel's channels (im2col), or one unit of 16 or 32 bytes (interleaved). Line
 `i * pitch` bytes after the destination, before the swizzle.
 
 `plan.py` has the patterns of swizzles, and computes counts, lines, pitch and footprint once per
-map; `lines.py` places lines and whole boxes in global memory; `cover.py` lists the tiles of a
-tensor. A new swizzle is a row of `plan.SWIZZLES`.
+map; `lines.py` places lines and whole boxes in global memory, and lists the tiles of a tensor. A
+new swizzle is a row of `plan.SWIZZLES`.
 
 Source: measured on an H200 (compute capability 9.0, driver 580.159.04, 2026-11-20). Packed types,
 atom swizzles and im2col-wide are documented, not measured (PTX ISA, CUDA driver API).
@@ -26,7 +26,6 @@ atom swizzles and im2col-wide are documented, not measured (PTX ISA, CUDA driver
 
 from __future__ import annotations
 
-from tma_dlpack.geometry.cover import tile_coords
 from tma_dlpack.geometry.lines import (
     CHUNK_BYTES,
     Cut,
@@ -38,6 +37,7 @@ from tma_dlpack.geometry.lines import (
     line_origins,
     line_positions,
     store_window,
+    tile_coords,
     wholly_in_bounds,
 )
 from tma_dlpack.geometry.plan import (

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from enum import IntEnum
+from typing import Any
 
 from tma_dlpack.checks.report import find_violations
 from tma_dlpack.checks.request import Request
 from tma_dlpack.dlpack import TensorView
-from tma_dlpack.tables.arguments import FUNCTIONS, EncodeArguments, reverse
+from tma_dlpack.driver.encoders import ENCODERS
+from tma_dlpack.tables.arguments import EncodeArguments, reverse
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.dtypes import DLDataType, data_type_of
 from tma_dlpack.tables.enums import DLDataTypeCode, c_name
@@ -171,25 +175,22 @@ def _is_libcudacxx_own(arguments: EncodeArguments, view: TensorView, request: Re
 
 def _driver_cpp(a: EncodeArguments) -> str:
     """Give C++ that makes the map with the driver's API."""
-    version = _IM2COL_WIDE_SINCE if a.kind == "im2col_wide" else 12000
-    arrays = [
-        ("cuuint64_t", "global_dim", a.global_dim),
-        ("cuuint64_t", "global_strides", a.global_strides or (0,)),
-    ]
-    if a.kind == "tiled":
-        arrays.append(("cuuint32_t", "box_dim", a.box_dim))
-    if a.kind == "im2col":
-        arrays.append(("int", "lower_corner", a.pixel_box_lower_corner))
-        arrays.append(("int", "upper_corner", a.pixel_box_upper_corner))
-    arrays.append(("cuuint32_t", "element_strides", a.element_strides))
-    lines = [f"  const {c_type} {name}[] = {{{_list(v)}}};" for c_type, name, v in arrays]
+    encoder, version = ENCODERS[a.kind], _IM2COL_WIDE_SINCE if a.kind == "im2col_wide" else 12000
+    arrays, call = [], []
+    for p in encoder.parameters:
+        name = re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", p.name)
+        value: Any = name if p.read is None else p.read(a)
+        if p.fewer is not None:
+            arrays.append(f"  const {p.c_name} {name}[] = {{{_list(value or (0,))}}};")
+            value = name
+        call.append(f"      {c_name(value) if isinstance(value, IntEnum) else value}")
     return _DRIVER.format(
-        function=FUNCTIONS[a.kind],
+        function=encoder.function,
         version=version,
         major=version // 1000,
         minor=version % 1000 // 10,
-        arrays="\n".join(lines),
-        arguments=",\n".join(f"      {argument}" for argument in _call(a)),
+        arrays="\n".join(arrays),
+        arguments=",\n".join(call),
     )
 
 
@@ -207,27 +208,6 @@ def _wgmma(a: EncodeArguments) -> str:
         and a.box_dim[1] % 8 == 0
     )
     return _WGMMA.format(rows=a.box_dim[1], swizzle=a.swizzle.name) if is_k_major else ""
-
-
-def _call(a: EncodeArguments) -> Iterable[str]:
-    yield c_name(a.data_type)
-    yield f"{a.rank}"
-    yield from ("global_address", "global_dim", "global_strides")
-    if a.kind == "tiled":
-        yield "box_dim"
-    else:
-        if a.kind == "im2col":
-            yield from ("lower_corner", "upper_corner")
-        else:
-            yield f"{a.pixel_box_lower_corner[0]}"
-            yield f"{a.pixel_box_upper_corner[0]}"
-        yield f"{a.channels_per_pixel}"
-        yield f"{a.pixels_per_column}"
-    yield "element_strides"
-    yield c_name(a.interleave)
-    if a.kind == "im2col_wide":
-        yield c_name(a.mode)
-    yield from map(c_name, (a.swizzle, a.l2_promotion, a.oob_fill))
 
 
 def _libcudacxx_cpp(a: EncodeArguments, view: TensorView) -> str:

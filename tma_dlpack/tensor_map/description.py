@@ -29,11 +29,12 @@ if TYPE_CHECKING:
 _RULE_SETS = ("libcu++", "driver", "documented", "measured")
 
 _DATA_TYPES = tuple(TensorMapDataType)
-_INTERLEAVES = tuple(TmaInterleaveLayout)
-_SWIZZLES = tuple(TmaSwizzle)
-_L2_PROMOTIONS = tuple(TmaL2FetchSize)
-_OOB_FILLS = tuple(TmaOobFill)
-_MODES = tuple(TensorMapIm2ColWideMode)
+#: What the numbers that C has of EncodeArguments count; None for fields that are numbers.
+_MEMBERS: tuple[tuple[Any, ...] | None, ...] = (
+    *(KINDS, _DATA_TYPES, None, None, None, None),
+    *map(tuple, (TmaInterleaveLayout, TmaSwizzle, TmaL2FetchSize, TmaOobFill)),
+    *(None, None, None, None, tuple(TensorMapIm2ColWideMode)),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,27 +86,8 @@ def of_request(request: Request, arguments: EncodeArguments, encoder: str | None
 
 def arguments_of(numbers: tuple[Any, ...]) -> EncodeArguments:
     """Give the driver's arguments of the numbers that C has of them."""
-    (
-        kind, data_type, dims, strides, steps, box, interleave, swizzle, l2_promotion, oob_fill,
-        lower, upper, channels, pixels, mode,
-    ) = numbers  # fmt: skip
-    return EncodeArguments(
-        KINDS[kind],
-        _DATA_TYPES[data_type],
-        dims,
-        strides,
-        steps,
-        box,
-        _INTERLEAVES[interleave],
-        _SWIZZLES[swizzle],
-        _L2_PROMOTIONS[l2_promotion],
-        _OOB_FILLS[oob_fill],
-        lower,
-        upper,
-        channels,
-        pixels,
-        _MODES[mode],
-    )
+    fields = zip(_MEMBERS, numbers, strict=True)
+    return EncodeArguments(*(n if members is None else members[n] for members, n in fields))
 
 
 def describe(tensor_map: Any) -> Description:

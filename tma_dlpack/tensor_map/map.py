@@ -15,7 +15,6 @@ from tma_dlpack.tables.public import Drawn, opaque, untraced, with_arguments_of
 from tma_dlpack.tables.targets import DERIVED_NAMES, Target
 from tma_dlpack.tensor_map.attributes import MapAttributes
 from tma_dlpack.tensor_map.storage import (
-    for_cuda_bindings,
     for_torch,
     moved_bytes,
     no_bytes,
@@ -204,7 +203,15 @@ class TensorMap(MapAttributes, Drawn):
         """
         if not self._launchable:
             self._refuse_pointer()
-        return for_cuda_bindings(bytes(self))
+        try:
+            from cuda.bindings import driver
+        except ImportError as error:
+            raise TmaUnsupportedError(
+                "as_cuda_bindings needs cuda-bindings: pip install 'tma_dlpack[cuda]'"
+            ) from error
+        handle = driver.CUtensorMap()
+        handle.opaque = [*map(driver.cuuint64_t, np.frombuffer(bytes(self), "<u8").tolist())]
+        return handle
 
     # -- change ----------------------------------------------------------------------------------
 
@@ -507,3 +514,11 @@ class TensorMap(MapAttributes, Drawn):
 def _unpickled(address: int, data: bytes | None, description: Description) -> TensorMap:
     """Make a map from a pickle: it has no tensor, and so is not launchable."""
     return TensorMap._make(None, None, address, data, False, description)
+
+
+def require_map(tensor_map: object) -> None:
+    """Refuse anything that is not a TensorMap."""
+    if not isinstance(tensor_map, TensorMap):
+        found = f"tensor_map is a {type_name(type(tensor_map))}"
+        fix = "pass what make_tma_descriptor(x, ...) returns"
+        raise refusal("tensor_map", found, "be a TensorMap", fix)

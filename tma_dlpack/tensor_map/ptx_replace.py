@@ -6,6 +6,7 @@ of sm_100 and later derived from ptxas 13.0.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -13,12 +14,7 @@ from enum import IntEnum
 from tma_dlpack.tables import bits
 from tma_dlpack.tables.coerce import integer_of, shown
 from tma_dlpack.tables.dtypes import DATA_TYPES
-from tma_dlpack.tables.enums import (
-    TensorMapDataType,
-    TmaInterleaveLayout,
-    TmaOobFill,
-    TmaSwizzle,
-)
+from tma_dlpack.tables.enums import TensorMapDataType, TmaInterleaveLayout, TmaOobFill, TmaSwizzle
 from tma_dlpack.tables.errors import TmaPreconditionError, TmaUnsupportedError, Violation
 from tma_dlpack.tables.fields import DERIVED_FIELDS
 from tma_dlpack.tables.limits import (
@@ -135,26 +131,18 @@ def read_replacements(
             changes += _read(name, value, target)
             if name == "elemtype":
                 _check_tf32(tensor_map.data_type, changes[-1].value)
-        except _RefusedError as refused:
-            wrong.append(refused.violation(name))
+        except TmaPreconditionError as refused:
+            wrong.append(dataclasses.replace(refused.violations[0], argument=name))
     if wrong:
         raise TmaPreconditionError(wrong)
     return tuple(changes)
 
 
-class _RefusedError(Exception):
-    def __init__(self, found: str, must: str, fix: str) -> None:
-        self.found, self.must, self.fix = found, must, fix
-
-    def violation(self, argument: str) -> Violation:
-        return Violation(
-            rule="REPLACE_VALUE",
-            argument=argument,
-            found=self.found,
-            limit=f"it must {self.must}",
-            fix=self.fix,
-            source="PTX ISA, tensormap.replace",
-        )
+def _refused(found: str, must: str, fix: str) -> TmaPreconditionError:
+    source = "PTX ISA, tensormap.replace"
+    return TmaPreconditionError(
+        Violation("REPLACE_VALUE", "", found, f"it must {must}", fix, source)
+    )
 
 
 def _read(name: str, value: object, target: Target) -> list[Replacement]:
@@ -171,7 +159,7 @@ def _read(name: str, value: object, target: Target) -> list[Replacement]:
         return [Replacement(name, None, _integer(name, value, scalar))]
     changes: dict[int, Replacement] = {}
     if not isinstance(value, Mapping):
-        raise _RefusedError(
+        raise _refused(
             f"{name}={shown(value)}",
             "map ordinals to values; ordinal 0 is the innermost",
             f"pass a dict, {name}={{0: ...}}",
@@ -179,7 +167,7 @@ def _read(name: str, value: object, target: Target) -> list[Replacement]:
     for ordinal, entry in value.items():
         place = integer_of(ordinal)
         if place is None or not 0 <= place < scalar.ordinals or place in changes:
-            raise _RefusedError(
+            raise _refused(
                 f"{name} has the ordinal {shown(ordinal)}",
                 f"have ordinals 0..{scalar.ordinals - 1}, each once",
                 "count dimensions from the innermost",
@@ -192,7 +180,7 @@ def _check_tf32(now: TensorMapDataType | None, number: int) -> None:
     """Refuse another type for a TFLOAT32 map: the instruction sets its bit and never clears it."""
     if now in _TF32 and _TYPE_OF_PTX[number] not in _TF32:
         assert now is not None
-        raise _RefusedError(
+        raise _refused(
             f"elemtype is {_TYPE_OF_PTX[number].name} for a map of {now.name}",
             "be TFLOAT32 or TFLOAT32_FTZ, because the instruction does not clear the bit of these",
             "start from a map of another type",
@@ -202,9 +190,9 @@ def _check_tf32(now: TensorMapDataType | None, number: int) -> None:
 def _integer(label: str, value: object, scalar: _Scalar) -> int:
     number = integer_of(value)
     if number is None:
-        raise _RefusedError(f"{label} is {shown(value)}", "be an integer", "pass an int")
+        raise _refused(f"{label} is {shown(value)}", "be an integer", "pass an int")
     if not scalar.low <= number <= scalar.high or number % scalar.step:
-        raise _RefusedError(f"{label} is {number}", scalar.limit, "pass a value in range")
+        raise _refused(f"{label} is {number}", scalar.limit, "pass a value in range")
     return number
 
 
@@ -212,7 +200,7 @@ def _member(name: str, value: object) -> int:
     member = parse(ENUMS[name], value)
     if member is None:
         must, fix = f"be a {ENUMS[name].__name__}", choices_of(ENUMS[name], value)
-        raise _RefusedError(f"{name}={shown(value)}", must, fix)
+        raise _refused(f"{name}={shown(value)}", must, fix)
     return int(member)
 
 
@@ -223,7 +211,7 @@ def _swizzle(swizzle: int, target: Target) -> list[Replacement]:
     if target.has_derived_layout:
         return [*changes, Replacement("swizzle_atomicity", None, swizzle - mode)]
     if swizzle > mode:
-        raise _RefusedError(
+        raise _refused(
             f"swizzle_mode is {TmaSwizzle(swizzle).name}",
             "be 0..3 on sm_90a",
             "use swizzle_mode='bytes128'",
@@ -237,10 +225,10 @@ def _elemtype(value: object, target: Target) -> int:
         named = parse(TensorMapDataType, value)
         if named is None:
             fix = choices_of(TensorMapDataType, value)
-            raise _RefusedError(f"elemtype={shown(value)}", "be a data type", fix)
+            raise _refused(f"elemtype={shown(value)}", "be a data type", fix)
         number = DATA_TYPES[named].ptx_elemtype
         if number > _MAX_ELEMTYPE and not target.has_derived_layout:
-            raise _RefusedError(
+            raise _refused(
                 f"elemtype is {shown(value)}", "be a type of whole bytes on sm_90a", "use UINT8"
             )
         return number

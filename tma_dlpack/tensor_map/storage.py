@@ -172,30 +172,12 @@ else:
         MapStorage, COMPILED = PythonStorage, False
 
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-
 def for_torch(storage: NDArray[np.uint8]) -> Any:
     """Give the bytes of maps as a torch CPU tensor that shares them."""
     from tma_dlpack.dlpack.frameworks import TORCH
 
     assert TORCH.launcher is not None
     return TORCH.launcher(storage)
-
-
-def for_cuda_bindings(data: bytes) -> Any:
-    """Give 128 bytes as a ``cuda.bindings.driver.CUtensorMap``, which copies them."""
-    try:
-        from cuda.bindings import driver
-    except ImportError as error:
-        raise TmaUnsupportedError(
-            "as_cuda_bindings needs cuda-bindings: pip install 'tma_dlpack[cuda]'"
-        ) from error
-    handle = driver.CUtensorMap()
-    words = np.frombuffer(data, dtype="<u8")
-    handle.opaque = [driver.cuuint64_t(int(word)) for word in words]
-    return handle
 
 
 def not_launchable(view: TensorView | None, address: int) -> TmaUnsupportedError:

@@ -16,6 +16,13 @@ from tma_dlpack.tensor_map.attributes import MapAttributes
 BYTES_A_LINE = 32
 #: Advice that the text of a map shows: a shape, strides or offset that may not be what was meant.
 TOLD_WITH_THE_MAP = ("STRIDES_IN_BYTES", "BEYOND_TENSOR")
+#: Our name and the driver's, in the order of `EncodeArguments.enums`.
+_OPTIONS = (
+    ("interleave_layout", "interleave"),
+    ("swizzle", "swizzle"),
+    ("l2_fetch_size", "l2_promotion"),
+    ("oobfill", "oob_fill"),
+)
 NOTHING = (
     "a map of nothing: all 128 bytes are 0, as before the first tensormap.replace;\n"
     "a copy with it is an illegal instruction (CUDA error 715)"
@@ -57,37 +64,25 @@ def tile_line(tensor_map: MapAttributes) -> str:
 def map_rows(tensor_map: MapAttributes) -> list[tuple[str, str, str, str]]:
     """Give rows of (our name, row-major value, the driver's name, innermost-first value)."""
     a = tensor_map.arguments
-    rows: list[tuple[str, str, str, str]] = [
-        ("shape", _list(tensor_map.shape), "global_dim", _list(tensor_map.global_dim)),
-        (
-            "strides (elements)",
-            _strides(tensor_map),
-            "global_strides (bytes)",
-            _list(tensor_map.global_strides),
-        ),
+
+    def both(ours: str, theirs: str) -> tuple[str, str, str, str]:
+        return ours, _list(getattr(tensor_map, ours)), theirs, _list(getattr(a, theirs))
+
+    strides = "strides (elements)", _strides(tensor_map)
+    rows = [
+        both("shape", "global_dim"),
+        (*strides, "global_strides (bytes)", _list(a.global_strides)),
     ]
     if a.kind == "tiled":
-        rows.append(("box_sizes", _list(tensor_map.box_sizes), "box_dim", _list(a.box_dim)))
+        rows.append(both("box_sizes", "box_dim"))
     else:
-        for name in CORNERS:
-            corner = getattr(a, name)
-            rows.append((name, _list(corner[::-1]), "the same, W first", _list(corner)))
-        rows.append(("channels_per_pixel", f"{a.channels_per_pixel}", "", ""))
-        rows.append(("pixels_per_column", f"{a.pixels_per_column}", "", ""))
-    rows.append(
-        (
-            "elem_strides",
-            _list(tensor_map.elem_strides),
-            "element_strides",
-            _list(tensor_map.element_strides),
-        )
-    )
-    rows += [
-        ("interleave_layout", a.interleave.name, "interleave", f"{int(a.interleave)}"),
-        ("swizzle", a.swizzle.name, "swizzle", f"{int(a.swizzle)}"),
-        ("l2_fetch_size", a.l2_promotion.name, "l2_promotion", f"{int(a.l2_promotion)}"),
-        ("oobfill", a.oob_fill.name, "oob_fill", f"{int(a.oob_fill)}"),
-    ]
+        corners = [(name, getattr(a, name)) for name in CORNERS]
+        rows += [(name, _list(c[::-1]), "the same, W first", _list(c)) for name, c in corners]
+        counts = ("channels_per_pixel", "pixels_per_column")
+        rows += [(name, f"{getattr(a, name)}", "", "") for name in counts]
+    rows.append(both("elem_strides", "element_strides"))
+    for (ours, theirs), option in zip(_OPTIONS, a.enums, strict=True):
+        rows.append((ours, option.name, theirs, f"{int(option)}"))
     if tensor_map.split_inner:
         rows.append(("split_inner", "True", "", ""))
     if tensor_map.ragged is not None:

@@ -3,8 +3,8 @@
 `checks.CHECKS` has one row per line of the report; `run_case` runs one case, which depends only on
 the check's name, the seed and the case number, so that `replay` can repeat it. `random_*.py` make
 the cases, `arena.py` the calls that encode their maps and the memory that they copy, `operands.py`
-runs wgmma and ldmatrix, `changes.py` has a kernel change maps, `report.py` is the result,
-`learning.py` the file that a user can send.
+runs wgmma and ldmatrix, `changes.py` has a kernel change maps, `learning.py` has the result and the
+file that a user can send.
 
 A new check: a row in `CHECKS` with an `op` of its own, its branch in `run_case`, which returns an
 `Outcome` (call, accepted, first difference or None), and a generator of random cases. Test the
@@ -19,11 +19,11 @@ from pathlib import Path
 
 from tma_dlpack import driver
 from tma_dlpack.tables.errors import TmaUnsupportedError, refusal
+from tma_dlpack.tables.meanings import at_least
 from tma_dlpack.tables.public import opaque
 from tma_dlpack.verification.arena import Arena
 from tma_dlpack.verification.checks import CHECKS, Check, Outcome, run_case
-from tma_dlpack.verification.learning import Findings
-from tma_dlpack.verification.report import VerifyReport, VerifyRow, at_least
+from tma_dlpack.verification.learning import Findings, VerifyReport, VerifyRow
 
 BAR_WIDTH = 30
 

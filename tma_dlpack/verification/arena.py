@@ -7,9 +7,13 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tma_dlpack import driver
+from tma_dlpack.copies import nvrtc
 from tma_dlpack.copies.launch import DeviceBytes
+from tma_dlpack.copies.simulator import SimulatorBackend
+from tma_dlpack.copies.tile import Tile
 from tma_dlpack.make.driver_words import (
     driver_encode_im2col,
     driver_encode_im2col_wide,
@@ -18,7 +22,10 @@ from tma_dlpack.make.driver_words import (
 from tma_dlpack.tables.arguments import EncodeArguments, MapKind
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.verification.random_copies import ARENA_BYTES, keywords_of
+from tma_dlpack.verification.random_copies import ARENA_BYTES, Copy, keywords_of
+from tma_dlpack.verification.random_operands import Layout
+
+SIMULATOR = SimulatorBackend()
 
 
 class Arena(AbstractContextManager["Arena"]):
@@ -56,10 +63,36 @@ class Arena(AbstractContextManager["Arena"]):
         )
         return on_device, on_device.with_address(self.host.ctypes.data + start)
 
+    def simulated(self, on_host: TensorMap, load: Copy | Layout) -> Tile:
+        """Load a tile of the bytes on the host."""
+        return SIMULATOR.load_tile(
+            on_host, load.coords, memory=self.host, smem_offset=load.smem_offset
+        )
+
+    def kernel(self, file: str, name: str, head: str = "") -> int:
+        """Return a kernel of a source in kernels/, compiled for the GPU; `head` goes before it."""
+        library = nvrtc.compile_packaged(file, __package__, self.target, head)
+        return library.kernel(name, self.device_id)
+
     def reset(self) -> None:
         """Write the initial bytes again, on both sides."""
         self.host[:] = self.initial
         self.device.put(self.initial)
+
+
+# --- Bytes --------------------------------------------------------------------------------------
+
+
+def byte_difference(what: str, simulated: npt.NDArray[Any], real: npt.NDArray[Any]) -> str | None:
+    """Return how many bytes differ, and the first; None if they are equal."""
+    places = np.flatnonzero(simulated != real)
+    if not len(places):
+        return None
+    at = int(places[0])
+    return (
+        f"{what} differs in {len(places)} bytes, first at {at}: the simulator has "
+        f"{int(simulated[at]):#04x}, the hardware {int(real[at]):#04x}"
+    )
 
 
 # --- Calls --------------------------------------------------------------------------------------

@@ -11,24 +11,18 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from tma_dlpack import driver
-from tma_dlpack.copies import launch, nvrtc
-from tma_dlpack.copies.simulator import SimulatorBackend
+from tma_dlpack.copies import launch
 from tma_dlpack.tables.dtypes import DATA_TYPES
 from tma_dlpack.tables.enums import TensorMapDataType
 from tma_dlpack.tables.fields import Field, fields_of
 from tma_dlpack.tables.limits import MAP_BYTES
+from tma_dlpack.verification.arena import Arena, byte_difference
 from tma_dlpack.verification.random_copies import Copy, random_copy
-from tma_dlpack.verification.report import byte_difference
 
-if TYPE_CHECKING:
-    from tma_dlpack.verification.arena import Arena
-
-SIMULATOR = SimulatorBackend()
 WARP = 32
 KERNELS = "changes.cu"
 #: Beside the tile the kernel keeps a map and a barrier.
@@ -90,9 +84,7 @@ def compare_change(change: Change, arena: Arena) -> str | None:
     before = expected
     for field, value in zip(change.fields, change.overwritten_by, strict=True):
         before = field.write(before, value)
-    tile = SIMULATOR.load_tile(
-        on_host, copy.coords, memory=arena.host, smem_offset=copy.smem_offset
-    ).smem
+    tile = arena.simulated(on_host, copy).smem
     out = _run(change, before, expected, tensor_map.tx_bytes, len(tile), arena)
     changed = out[:MAP_BYTES].tobytes()
     if changed != expected:  # bytes 64..127 stay as they were, and those were the driver's
@@ -117,14 +109,11 @@ def _run(
     change: Change, before: bytes, expected: bytes, tx_bytes: int, tile_bytes: int, arena: Arena
 ) -> np.ndarray[Any, np.dtype[np.uint8]]:
     stream, copy = launch.LEGACY_DEFAULT_STREAM, change.copy
-    target = driver.device_target(arena.device_id)
     changes = np.array(instructions(change, expected), np.uint64)
     out = np.full(MAP_BYTES + tile_bytes, UNTOUCHED, np.uint8)
     coords = struct.pack("<5i", *copy.coords[::-1], *(0,) * (5 - len(copy.coords)))
     numbers = len(copy.coords), int(change.in_place), len(changes), copy.smem_offset, tile_bytes
-    kernel = nvrtc.compile_packaged(KERNELS, __package__, target).kernel(
-        "change_and_load", arena.device_id
-    )
+    kernel = arena.kernel(KERNELS, "change_and_load")
     with launch.scratch(out.nbytes + changes.nbytes + MAP_BYTES) as place:
         operands = place + -(-out.nbytes // MAP_BYTES) * MAP_BYTES
         launch.upload(place, out, stream)

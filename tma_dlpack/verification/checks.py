@@ -17,18 +17,23 @@ import numpy as np
 
 from tma_dlpack.copies.backend import Backend
 from tma_dlpack.copies.cuda import BARRIER_BYTES, CudaBackend
-from tma_dlpack.copies.simulator import SimulatorBackend
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.tables.arguments import MapKind
 from tma_dlpack.tables.errors import TmaDriverError, TmaPreconditionError
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.verification import operands
-from tma_dlpack.verification.arena import ENCODERS, Arena, keywords_of, written
+from tma_dlpack.verification.arena import (
+    ENCODERS,
+    SIMULATOR,
+    Arena,
+    byte_difference,
+    keywords_of,
+    written,
+)
 from tma_dlpack.verification.changes import compare_change, random_change
 from tma_dlpack.verification.random_copies import Copy, random_call, random_copy, start_at_limits
 from tma_dlpack.verification.random_operands import random_matrices, random_product
-from tma_dlpack.verification.report import byte_difference
 
 T = TypeVar("T")
 
@@ -140,7 +145,6 @@ def _verdict(result: object, success: str = "accepted") -> str:
 
 # --- Copies -------------------------------------------------------------------------------------
 
-SIMULATOR = SimulatorBackend()
 CUDA = CudaBackend()
 
 

@@ -1,4 +1,4 @@
-"""What `verify` learns of a GPU: one file that a user can send, and how it is read.
+"""What `verify` finds: its report, and one file that a user can send, and how it is read.
 
 The file is JSON (compressed if its name ends with .gz): the GPU, and every case with its arguments,
 verdict and bytes. `Findings.against` compares the encodings in it with the rules and the layout of
@@ -21,16 +21,84 @@ from tma_dlpack.checks.parse import read_driver_call
 from tma_dlpack.checks.report import find_violations
 from tma_dlpack.tables import bits
 from tma_dlpack.tables.arguments import EncodeArguments
-from tma_dlpack.tables.errors import TmaError, refusal
+from tma_dlpack.tables.coerce import aligned
+from tma_dlpack.tables.errors import TmaError, refusal, sealed
 from tma_dlpack.tables.fields import FIELDS, fields_of
+from tma_dlpack.tables.public import Drawn, public
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.verification.checks import CHECKS, Outcome
-from tma_dlpack.verification.report import VerifyReport, VerifyRow
 
 FORMAT = "tma_dlpack verify, 1"
 _GZIP = b"\x1f\x8b"
 _OF_OUTCOME = ("call", "accepted", "difference")
 _OF_TARGET = ("compute_capability", "max_smem_bytes", "driver_version", "multiprocessors")
+
+
+@sealed
+@dataclass(frozen=True, slots=True)
+class VerifyRow:
+    """The result of one check.
+
+    Attributes
+    ----------
+    name : str
+    cases : int
+        Number of cases that were run.
+    accepted : int
+        Number of cases that both sides accepted, and whose results were compared byte for byte.
+    disagreements : int
+        Number of cases in which the two sides differ.
+    first : str or None
+        The first disagreement: a Python call that repeats it, and the difference.
+    note : str
+        A remark, such as which fields of an unknown layout agree.
+    """
+
+    name: str
+    cases: int
+    accepted: int
+    disagreements: int
+    first: str | None = None
+    note: str = ""
+
+
+@public
+@sealed
+@dataclass(frozen=True, slots=True)
+class VerifyReport(Drawn):
+    """The result of `verify`: one row per check; ``print`` shows the table.
+
+    Attributes
+    ----------
+    device : str
+        The GPU, its compute capability and the driver's version.
+    seed : int
+        Seed of the random cases.
+    rows : tuple of VerifyRow
+        Each with `name`, `cases`, `accepted`, `disagreements`, `first` (a call that repeats the
+        first disagreement) and `note`.
+    """
+
+    device: str
+    seed: int
+    rows: tuple[VerifyRow, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether both sides agree in all cases."""
+        return not any(row.disagreements for row in self.rows)
+
+    def __str__(self) -> str:
+        heads = ("check", "cases", "accepted", "disagreements")
+        rows = [(r.name, r.cases, r.accepted, r.disagreements) for r in self.rows]
+        lines = [f"{self.device}; seed {self.seed}", *aligned([heads, *rows], left=1)]
+        for row in self.rows:
+            if row.note:
+                lines.append(f"{row.name}: {row.note}")
+            if row.first:
+                lines.append(f"{row.name}, first disagreement:\n{row.first}")
+        lines.append("all agree" if self.ok else "THERE ARE DISAGREEMENTS")
+        return "\n".join(lines)
 
 
 @dataclass

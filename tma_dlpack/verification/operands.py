@@ -8,16 +8,16 @@ small integers, so that every sum is exact.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tma_dlpack import driver
 from tma_dlpack.consumer import ldmatrix_addresses, matrix_descriptor
-from tma_dlpack.copies import launch, nvrtc
-from tma_dlpack.copies.simulator import SimulatorBackend
+from tma_dlpack.copies import launch
+from tma_dlpack.copies.tile import Tile
 from tma_dlpack.tensor_map.map import TensorMap
+from tma_dlpack.verification.arena import Arena
 from tma_dlpack.verification.random_operands import (
     ROOM_BYTES,
     Layout,
@@ -25,11 +25,6 @@ from tma_dlpack.verification.random_operands import (
     Product,
 )
 
-if TYPE_CHECKING:
-    from tma_dlpack.copies.tile import Tile
-    from tma_dlpack.verification.arena import Arena
-
-SIMULATOR = SimulatorBackend()
 THREADS, WARP = 128, 32
 DONE = 1
 KERNELS = "operands.cu"
@@ -41,8 +36,8 @@ def compare_product(product: Product, arena: Arena) -> str | None:
     try:
         a, a_host = arena.maps(product.a.arguments(), 0)
         b, b_host = arena.maps(product.b.arguments(), ROOM_BYTES)
-        a_tile = _simulated(product.a, a_host, arena)
-        b_tile = _simulated(product.b, b_host, arena)
+        a_tile = arena.simulated(a_host, product.a)
+        b_tile = arena.simulated(b_host, product.b)
         exact = _exact(product, a_tile, b_tile)
         a_is = matrix_descriptor(a, major=product.a_major, smem_address=product.a.smem_offset)
         b_is = matrix_descriptor(b, major=product.b_major, smem_address=product.b.smem_offset)
@@ -51,7 +46,7 @@ def compare_product(product: Product, arena: Arena) -> str | None:
         b_values = [b_is.advance(k).value for k in steps]
         dtype = np.float32 if product.factor.accumulator == "float" else np.int32
         out = np.full(exact.shape, -1, dtype)
-        kernel = _kernel("multiply", arena, _macro(product))
+        kernel = arena.kernel(KERNELS, "multiply", _macro(product))
         barrier = -(-product.b.end // 8) * 8
         maps = [bytes(a), bytes(b), _tile_argument(product.a, a), _tile_argument(product.b, b)]
         counts = [struct.pack("<I", n) for n in (barrier, product.blocks, product.k_steps)]
@@ -76,7 +71,7 @@ def compare_matrices(matrices: Matrices, arena: Arena) -> str | None:
     """Read a tile by ldmatrix at our addresses; give the difference to the simulated tile."""
     layout = matrices.layout
     tensor_map, on_host = arena.maps(layout.arguments(), 0)
-    tile = _simulated(layout, on_host, arena)
+    tile = arena.simulated(on_host, layout)
     addresses = ldmatrix_addresses(
         tensor_map,
         matrices.row,
@@ -89,7 +84,7 @@ def compare_matrices(matrices: Matrices, arena: Arena) -> str | None:
     barrier = -(-layout.end // 8) * 8
     counts = [struct.pack("<I", n) for n in (barrier, matrices.num, matrices.transpose)]
     arguments = [bytes(tensor_map), _tile_argument(layout, tensor_map), *counts]
-    kernel = _kernel("read_matrices", arena)
+    kernel = arena.kernel(KERNELS, "read_matrices")
     _run(kernel, WARP, barrier + 8, arguments, [addresses.astype(np.uint32)], out)
     return _difference("a register", _registers(matrices, layout.logical(tile.array)), out)
 
@@ -126,12 +121,6 @@ def _put_integers(product: Product, arena: Arena) -> None:
     arena.device.put(arena.host)
 
 
-def _simulated(layout: Layout, on_host: TensorMap, arena: Arena) -> Tile:
-    return SIMULATOR.load_tile(
-        on_host, layout.coords, memory=arena.host, smem_offset=layout.smem_offset
-    )
-
-
 def _tile_argument(layout: Layout, tensor_map: TensorMap) -> bytes:
     """Write the kernel's struct Tile."""
     coords = (*layout.coords[::-1], 0, 0)[:3]
@@ -140,11 +129,6 @@ def _tile_argument(layout: Layout, tensor_map: TensorMap) -> bytes:
 
 
 # --- Kernels ------------------------------------------------------------------------------------
-
-
-def _kernel(name: str, arena: Arena, head: str = "") -> int:
-    target = driver.device_target(arena.device_id)
-    return nvrtc.compile_packaged(KERNELS, __package__, target, head).kernel(name, arena.device_id)
 
 
 def _macro(product: Product) -> str:

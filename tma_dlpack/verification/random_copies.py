@@ -21,6 +21,7 @@ from tma_dlpack.tables.dtypes import DATA_TYPES
 from tma_dlpack.tables.enums import TensorMapDataType, TmaInterleaveLayout, TmaOobFill, TmaSwizzle
 from tma_dlpack.tables.limits import (
     ADDRESS_END,
+    CORNER_ENDS,
     MAX_BOX_BYTES,
     STRIDE_BYTES_END,
     SWIZZLE_SPAN_BYTES,
@@ -134,7 +135,7 @@ def _column(
 ) -> dict[str, Any]:
     """Return corners and counts of an im2col map; changes the spatial extents of `dims`."""
     first, rank = 0 if args.interleave else 1, len(dims)
-    limit = (1 << 15, 1 << 7, 1 << 4)[rank - 3]
+    limit = CORNER_ENDS[rank]
     lower, upper = [], []
     for d in range(first, first + rank - 2):
         dims[d] = rng.choice((dims[d], rng.randint(3, 24)))
@@ -176,7 +177,7 @@ def _start(
 
 def _inner(rng: Random, args: EncodeArguments) -> int:
     """Return inner elements: whole 16 bytes, within the swizzle's span."""
-    span = (256, 32, 64, 128)[args.swizzle]
+    span = SWIZZLE_SPAN_BYTES[args.swizzle] or 256
     element_bytes = args.type_row.element_bytes
     most = min(span, 256 * element_bytes) // 16
     return max(rng.choice((1, most, rng.randint(1, most))) * 16 // element_bytes, 1)
@@ -196,8 +197,7 @@ def _dims(rng: Random, rank: int) -> list[int]:
 
 def _strides(rng: Random, args: EncodeArguments, dims: list[int], dense: bool) -> tuple[int, ...]:
     """Return strides without overlap, gaps now and then; loads may also see a stride of 0."""
-    align = 32 if args.interleave == TmaInterleaveLayout.bytes32 else 16
-    unit = {0: args.type_row.element_bytes, 1: 16, 2: 32}[int(args.interleave)]
+    align, unit = args.alignment_bytes, 16 * args.interleave or args.type_row.element_bytes
     stride, strides = -(-dims[0] * unit // align) * align, []
     for n in dims[1:]:
         stride += align * rng.choice((0, 0, 1, rng.randint(0, 8)))
@@ -240,8 +240,8 @@ Call = dict[str, Any]
 _BOX = (0, 1, 255, 256, 257)
 _STRIDES = (0, 8, 16, 32, 48, *(STRIDE_BYTES_END - n for n in (32, 16, 0)))
 _EXTENTS = (0, 1, 2, *((1 << bits) + n for bits in (31, 32) for n in (-1, 0, 1)))
-_CORNER_ENDS = tuple(
-    end + n for bits in (4, 7, 15) for end in (-(1 << bits), 1 << bits) for n in (-1, 0)
+_CORNERS = tuple(
+    sign * end + n for end in sorted(CORNER_ENDS.values()) for sign in (-1, 1) for n in (-1, 0)
 )
 #: Edges of the driver's ranges; both sides of each are drawn.
 EDGES: dict[str, tuple[Any, ...]] = {
@@ -253,8 +253,8 @@ EDGES: dict[str, tuple[Any, ...]] = {
     "element_strides": (0, 1, 7, 8, 9),
     "swizzle": (4, 5, 6),
     "oob_fill": (0, 1),
-    "pixel_box_lower_corner": _CORNER_ENDS,
-    "pixel_box_upper_corner": _CORNER_ENDS,
+    "pixel_box_lower_corner": _CORNERS,
+    "pixel_box_upper_corner": _CORNERS,
     "channels_per_pixel": _BOX,
     "pixels_per_column": (0, 1, 1023, 1024, 1025),
 }

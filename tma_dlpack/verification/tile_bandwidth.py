@@ -23,10 +23,10 @@ from tma_dlpack.tables.enums import (
 )
 from tma_dlpack.tables.errors import TmaUnsupportedError, refusal, sealed
 from tma_dlpack.tables.limits import MAX_BOX
+from tma_dlpack.tables.meanings import at_least
 from tma_dlpack.tables.public import Drawn, opaque, public
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.verification.pipeline import MAX_STAGES, Pipeline, Run, TiledCopy, fits
-from tma_dlpack.verification.report import at_least
 
 L2_FETCH_SIZES = (TmaL2FetchSize.none, TmaL2FetchSize.bytes128, TmaL2FetchSize.bytes256)
 #: The default boxes: bytes of a row, rows, swizzle.
