@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tma_dlpack import geometry
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.chunks import BANK_BYTES, BANKS, request_of
-from tma_dlpack.draw.figure import TEXT_COLUMNS, Figure
+from tma_dlpack.draw.figure import STILL, TEXT_COLUMNS, Figure
 from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, words
 from tma_dlpack.draw.reads import (
     WARP,
@@ -19,7 +19,6 @@ from tma_dlpack.draw.reads import (
     reads_of,
     with_other_swizzles,
 )
-from tma_dlpack.draw.svg import STILL
 from tma_dlpack.geometry import IntArray
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.enums import TmaSwizzle

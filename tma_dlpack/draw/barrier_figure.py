@@ -13,9 +13,8 @@ from typing import NamedTuple
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.barrier_model import FOREVER, UNDEFINED, Barrier, Do, Wait
 from tma_dlpack.draw.barrier_scenes import SYNC, Played, Row, Setup
-from tma_dlpack.draw.figure import MAKE_ONE, TEXT_COLUMNS, Figure, played, require
+from tma_dlpack.draw.figure import MAKE_ONE, TEXT_COLUMNS, Figure, played, require, svg_panel
 from tma_dlpack.draw.grid import GLYPH_WIDTH, LABEL_SIZE, Cell, Grid, Scene, label, lay_out, words
-from tma_dlpack.draw.svg import svg_panel
 from tma_dlpack.tables.coerce import counted, integer_of, shown, text_of
 from tma_dlpack.tables.errors import refusal
 from tma_dlpack.tables.public import opaque

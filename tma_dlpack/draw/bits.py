@@ -8,9 +8,8 @@ from textwrap import wrap
 
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.chunks import CHUNKS
-from tma_dlpack.draw.figure import TEXT_COLUMNS, Figure, played
+from tma_dlpack.draw.figure import TEXT_COLUMNS, Figure, played, svg_panel
 from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, words
-from tma_dlpack.draw.svg import svg_panel
 from tma_dlpack.geometry import CHUNK_BYTES, SMEM_ALIGNMENT, SWIZZLES, swizzle_offset
 from tma_dlpack.tables.coerce import integer_of, shown, text_of
 from tma_dlpack.tables.enums import TmaSwizzle
