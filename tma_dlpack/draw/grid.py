@@ -181,17 +181,32 @@ def words(column: float, row: float, text: str, style: str = "muted", rows: floa
     return Cell(column, row, style, text, columns=0, rows=rows, anchor="start")
 
 
+def rectangle(style: str, columns: Span, rows: Span, hatched: bool = False) -> Cell:
+    """Return a cell that covers the columns and rows [first, last)."""
+    (left, right), (top, bottom) = columns, rows
+    return Cell(left, top, style, columns=right - left, rows=bottom - top, hatched=hatched)
+
+
 def sides(columns: Span, rows: Span, cut: Sequence[bool]) -> list[Cell]:
     """Return the left, top, right and bottom side of a rectangle, a zigzag where it goes on."""
-    (left, right), (top, bottom) = columns, rows
-    wide, high = right - left, bottom - top
-    across = [
-        Cell(left, row, "edge", columns=wide, rows=0, anchor="start") for row in (top, bottom)
+    whole, styles = rectangle("edge", columns, rows), ["zigzag" if c else "edge" for c in cut]
+    begin, end = replace(whole, anchor="start"), replace(whole, anchor="end")
+    return [
+        replace(begin, style=styles[0], columns=0),
+        replace(begin, style=styles[1], rows=0),
+        replace(end, style=styles[2], column=columns[1], columns=0),
+        replace(end, style=styles[3], row=rows[1], rows=0),
     ]
-    down = [Cell(c, top, "edge", columns=0, rows=high, anchor="start") for c in (left, right)]
-    lines = [down[0], across[0], replace(down[1], anchor="end"), replace(across[1], anchor="end")]
-    pairs = zip(lines, cut, strict=True)
-    return [replace(line, style="zigzag") if is_cut else line for line, is_cut in pairs]
+
+
+def window(first: int, whole: tuple[int, int], most: int) -> tuple[int, int]:
+    """Return `most` positions from `first` on, or as near as there are so many.
+
+    >>> window(90, (0, 100), 14), window(3, (0, 10), 14)
+    ((86, 100), (0, 10))
+    """
+    begin = max(whole[0], min(first, whole[1] - most))
+    return begin, min(whole[1], begin + most)
 
 
 def bounds(cell: Cell, unit: Span = (1, 1)) -> tuple[float, float, float, float]:
