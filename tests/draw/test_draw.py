@@ -12,8 +12,8 @@ from draw_cases import ALL, IM2COL, TILED, numbered, pictured, stills, tiled
 
 import tma_dlpack as tma
 from tma_dlpack import draw
-from tma_dlpack.draw.grid import Cell, Scene
-from tma_dlpack.draw.svg import STYLES, style_sheet, svg_panel
+from tma_dlpack.draw.figure import style_sheet, svg_panel
+from tma_dlpack.draw.grid import STYLES, Cell, Scene
 
 MOST_BYTES = 400_000
 SVG = "{http://www.w3.org/2000/svg}"

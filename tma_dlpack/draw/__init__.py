@@ -2,20 +2,19 @@
 
 Every figure has `svg()`, `html()` and `text()` (also `str`), and notebooks show it.
 
-`grid.py` has the primitive under all of them, cells on a grid, and lays grids out as panels;
-`svg.py` has the styles and writes panels as SVG; `figure.py` has the base class and the page of
-HTML. Each figure is one module: a frozen dataclass (the facts), its lowering to grids and to text,
-and the function that makes it from a map. `cards.py` and `results.py` are the HTML of TensorMap,
-Tile, Report and other results; the package's `__init__` attaches them, so that other rooms need not
-know of drawing.
+`grid.py` has the primitive under all of them, cells on a grid, their styles, and the layout of
+grids as panels; `figure.py` has the base class, and writes panels as SVG and pages as HTML. Each
+figure is one module: a frozen dataclass (the facts), its lowering to grids and to text, and the
+function that makes it from a map. `cards.py` and `results.py` are the HTML of TensorMap, Tile,
+Report and other results; the package's `__init__` attaches them, so that other rooms need not know
+of drawing.
 
 A new figure: a module with a frozen dataclass that derives from `Figure` and defines `title`,
 `scenes()` and `text()` (100 columns at most; the facts must not depend on colour alone), and a
 public function ``(tensor_map, coords=None)``. A scene is ``lay_out(about, grids, ...)``, where
-`about` is the sentence for screen readers and the style of a cell is a name in `svg.STYLES`. Export
-the function and the class here. For the command line and `figure()`, add a row to
-`catalogue.FIGURES` and the name to the docstring of `catalogue.figure`. Test its facts and its text
-in tests/draw.
+`about` is the sentence for screen readers and the style of a cell is a name in `grid.STYLES`.
+Export the function and the class here. For the command line and `figure()`, add a row to `FIGURES`
+and the name to the docstring of `figure`. Test its facts and its text in tests/draw.
 
 >>> import numpy as np
 >>> import tma_dlpack as tma
@@ -27,16 +26,20 @@ tensor (30, 104) FLOAT16, box (8, 64) at (24, 64)
 '<svg'
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.ask import Question, ask
 from tma_dlpack.draw.banks import AccessSteps, BankConflicts, access_steps, bank_conflicts
 from tma_dlpack.draw.barrier_figure import BarrierPlay, barrier
 from tma_dlpack.draw.bits import SwizzleBits, swizzle_bits
 from tma_dlpack.draw.boxes import TensorBox, tensor
 from tma_dlpack.draw.cards import report_html, rules_html, tensor_map_html, tile_html
-from tma_dlpack.draw.catalogue import FIGURES, figure
 from tma_dlpack.draw.contrast import Contrast, contrast
 from tma_dlpack.draw.copying import CopyMotion, copy_motion
-from tma_dlpack.draw.figure import Figure, page
+from tma_dlpack.draw.figure import MAKE_ONE, Figure, page, require
 from tma_dlpack.draw.map_bytes import Comparison, MapBytes, compare, diff, fields_of
 from tma_dlpack.draw.matrix import MatrixAtoms, matrix, matrix_html
 from tma_dlpack.draw.memory import SharedMemory, shared
@@ -49,6 +52,10 @@ from tma_dlpack.draw.results import (
 )
 from tma_dlpack.draw.sixteen import SixteenBytes, sixteen_bytes
 from tma_dlpack.draw.walks import Im2colWalk, walk
+from tma_dlpack.tables.coerce import shown, text_of
+from tma_dlpack.tables.errors import refusal
+from tma_dlpack.tables.public import opaque
+from tma_dlpack.tensor_map.map import TensorMap
 
 __all__ = [
     "FIGURES",
@@ -95,3 +102,56 @@ __all__ = [
     "verify_html",
     "walk",
 ]
+
+#: name -> what it shows, and the function of (map, coords).
+FIGURES: dict[str, tuple[str, Callable[[TensorMap, Sequence[int] | None], Figure]]] = {
+    "tensor": ("the tensor with the box of one tile", tensor),
+    "shared": ("the tile in shared memory, chunk by chunk", shared),
+    "bytes": ("the 128 bytes and their fields", lambda tm, coords: fields_of(tm)),
+    "banks": ("bank conflicts of reading columns", lambda tm, coords: bank_conflicts(tm)),
+    "access": ("reading columns, phase after phase", lambda tm, coords: access_steps(tm)),
+    "copy": ("one load, moving", copy_motion),
+    "barrier": ("the mbarrier of one load, played", lambda tm, coords: barrier(tm)),
+    "bits": ("the swizzle as bits of an address", lambda tm, coords: swizzle_bits(tm)),
+    "walk": ("the pixels of an im2col tile", walk),
+}
+
+
+@opaque
+def figure(
+    tensor_map: TensorMap | Tile, what: str = "shared", coords: Sequence[int] | None = None
+) -> Figure:
+    """Return a figure by its name.
+
+    Parameters
+    ----------
+    tensor_map : TensorMap or Tile
+    what : {"tensor", "shared", "bytes", "banks", "access", "copy", "barrier", "bits", "walk"}
+    coords : sequence of int, optional
+        Row-major, as in `load_tile`; None for the first tile (or the tile's own).
+
+    Returns
+    -------
+    Figure
+
+    Raises
+    ------
+    TmaPreconditionError
+        For another name, and for what is neither map nor tile.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tma_dlpack as tma
+    >>> tm = tma.make_tma_descriptor(np.zeros((30, 104), np.float16), (8, 64))
+    >>> figure(tm, "banks").title
+    'bank conflicts of a column: 8-way with none, free with bytes128'
+    """
+    name = text_of(what)
+    if name not in FIGURES:
+        must = f"be the name of a figure: {', '.join(FIGURES)}"
+        raise refusal("what", f"what is {shown(what)}", must, "choose one of them")
+    require("tensor_map", tensor_map, (TensorMap, Tile), MAKE_ONE)
+    if name == "bytes" and isinstance(tensor_map, Tile):
+        return fields_of(tensor_map.tensor_map)
+    return FIGURES[name][1](tensor_map, coords)  # type: ignore[arg-type]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tma_dlpack import geometry
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.chunks import BANK_BYTES, BANKS, request_of
-from tma_dlpack.draw.figure import TEXT_COLUMNS, Figure
+from tma_dlpack.draw.figure import STILL, TEXT_COLUMNS, Figure
 from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, words
 from tma_dlpack.draw.reads import (
     WARP,
@@ -19,7 +21,6 @@ from tma_dlpack.draw.reads import (
     reads_of,
     with_other_swizzles,
 )
-from tma_dlpack.draw.svg import STILL
 from tma_dlpack.geometry import IntArray
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.enums import TmaSwizzle
@@ -51,10 +52,9 @@ def _stacked(phase: Threads, first: int, css: str = "") -> list[Cell]:
     """
     readers: dict[tuple[int, ...], list[int]] = {}
     for thread, read in enumerate(phase, first):
-        if read:
-            readers.setdefault(read, []).append(thread)
-    level = [0] * BANKS
-    cells = []
+        readers.setdefault(read, []).append(thread)
+    readers.pop((), None)  # of idle threads
+    level, cells = [0] * BANKS, []
     for read, threads in readers.items():
         banks = [w % BANKS for w in read]
         at = max(level[b] for b in banks)
@@ -73,8 +73,8 @@ def _in_words(s: SwizzleConflicts) -> str:
 
 def _degrees(s: SwizzleConflicts) -> str:
     """Count phases per degree, in words."""
-    degrees = sorted(set(s.degrees))
-    return ", ".join(f"{counted(s.degrees.count(k), 'phase')} of degree {k}" for k in degrees)
+    phases = sorted(Counter(s.degrees).items())
+    return ", ".join(f"{counted(count, 'phase')} of degree {degree}" for degree, count in phases)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -259,20 +259,17 @@ class AccessSteps(Figure):
         return (self._scene(tuple(range(len(self.phases)))),)
 
     def _scene(self, phases: tuple[int, ...]) -> Scene:
-        levels, count, css, keyframes = max(self.degrees), len(phases), "", ""
-        if count > 1:  # the first stays where motion is not wanted
-            turn = f"0%{{opacity:1}}{100 / count:.4g}%{{opacity:0}}100%{{opacity:0}}"
-            keyframes = f"@keyframes turn{{{turn}}}{STILL}"
-        cells = _scale(levels)
-        for n, phase in enumerate(phases):
-            if count > 1:
-                times = f"{SECONDS * count:g}s step-end {SECONDS * n:g}s"
-                css = f"opacity:{int(n == 0)};animation:turn {times} infinite"
+        count, cells = len(phases), _scale(max(self.degrees))
+        turn = f"0%{{opacity:1}}{100 / count:.4g}%{{opacity:0}}100%{{opacity:0}}"
+        keyframes = f"@keyframes turn{{{turn}}}{STILL}" * (count > 1)
+        for n, phase in enumerate(phases):  # the first stays where motion is not wanted
+            times = f"{SECONDS * count:g}s step-end {SECONDS * n:g}s"
+            css = f"opacity:{int(n == 0)};animation:turn {times} infinite" * (count > 1)
             degree, so_far = self.degrees[phase], sum(self.degrees[: phase + 1])
             waves = f"{counted(degree, 'wavefront')}, {so_far} of {self.wavefronts} so far"
-            heading = (f"phase {phase + 1} of {len(self.degrees)}", "strong"), (waves, "muted")
-            for k, (text, style) in enumerate(heading):
-                cells.append(replace(words(0, k - 3.3, text, style), css=css))
+            name = f"phase {phase + 1} of {len(self.degrees)}"
+            heading = words(0, -3.3, name, "strong"), words(0, -2.3, waves)
+            cells += [replace(line, css=css) for line in heading]
             cells += _stacked(self.phases[phase], self.first_thread(phase), css)
         about = f"{self.title}, {count} phases one after the other"
         return lay_out(about, [Grid(tuple(cells), UNIT)], notes=self.notes, css=keyframes)
@@ -280,10 +277,10 @@ class AccessSteps(Figure):
     def text(self) -> str:
         """Return one line per phase."""
         rows = []
-        for n, (phase, degree) in enumerate(zip(self.phases, self.degrees, strict=False)):
+        for n, phase in enumerate(self.phases):
             reads = enumerate(phase, self.first_thread(n))
             banks = " ".join(f"{t}:{w[0] % BANKS}" for t, w in reads if w)
-            row = f"phase {n + 1:>2}: {counted(degree, 'wavefront')}   {banks}"
+            row = f"phase {n + 1:>2}: {counted(self.degrees[n], 'wavefront')}   {banks}"
             rows.append(row if len(row) <= TEXT_COLUMNS else f"{row[: TEXT_COLUMNS - 3]}...")
         return "\n".join([self.title, self.access, *rows, *self.notes[1:], "thread:first bank"])
 
@@ -323,10 +320,8 @@ def access_steps(
     >>> steps.title
     'the access in 4 phases: 32 wavefronts with none'
     """
-    size = bytes_per_thread
-    found = bank_conflicts(
-        tensor_map, access, threads=threads, bytes_per_thread=size, smem_offset=smem_offset
-    )
+    options: dict[str, Any] = {"threads": threads, "bytes_per_thread": bytes_per_thread}
+    found = bank_conflicts(tensor_map, access, **options, smem_offset=smem_offset)
     own = found.swizzles[0]
     name = f"a {access}" if isinstance(access, str) else "the access"
     phases, waves = counted(len(own.degrees), "phase"), counted(own.wavefronts, "wavefront")

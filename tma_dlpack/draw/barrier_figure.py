@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import groupby, pairwise
 from textwrap import wrap
@@ -13,9 +13,8 @@ from typing import NamedTuple
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.barrier_model import FOREVER, UNDEFINED, Barrier, Do, Wait
 from tma_dlpack.draw.barrier_scenes import SYNC, Played, Row, Setup
-from tma_dlpack.draw.figure import MAKE_ONE, TEXT_COLUMNS, Figure, played, require
+from tma_dlpack.draw.figure import MAKE_ONE, TEXT_COLUMNS, Figure, played, require, svg_panel
 from tma_dlpack.draw.grid import GLYPH_WIDTH, LABEL_SIZE, Cell, Grid, Scene, label, lay_out, words
-from tma_dlpack.draw.svg import svg_panel
 from tma_dlpack.tables.coerce import counted, integer_of, shown, text_of
 from tma_dlpack.tables.errors import refusal
 from tma_dlpack.tables.public import opaque
@@ -64,11 +63,6 @@ class Frame(NamedTuple):
     lines: tuple[int, ...]  # of the code that run now
 
 
-@lru_cache(maxsize=64)
-def _played(setup: Setup) -> Played:
-    return setup.played()
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class BarrierPlay(Figure):
     """A kernel that waits for its copies at an mbarrier, played on a model of it.
@@ -88,39 +82,15 @@ class BarrierPlay(Figure):
 
     title: str
     setup: Setup
-
-    @property
-    def mistake(self) -> str | None:
-        """What the kernel does wrong."""
-        return self.setup.mistake
-
-    @property
-    def code(self) -> tuple[str, ...]:
-        """The kernel, line by line."""
-        return _played(self.setup).code
-
-    @property
-    def outcome(self) -> str:
-        """What comes of it."""
-        return _outcome(_played(self.setup))
-
-    @property
-    def frames(self) -> tuple[Frame, ...]:
-        """Every moment at which something happens."""
-        played, frames = _played(self.setup), []
-        states: dict[str, Barrier] = {}
-        for at, events in groupby(played.events, key=lambda event: event[0]):
-            changes = {c.barrier: c.state for c in played.changes if c.at == at}
-            states |= changes
-            said = tuple(f"{lane}: {words}" if lane else words for _, lane, words in events)
-            now = (b for b in played.bars if b.begin <= at and (b.end is None or at < b.end))
-            lines = tuple(sorted({bar.act.line for bar in now if bar.act.line >= 0}))
-            frames.append(Frame(at, said, tuple(states.items()), frozenset(changes), lines))
-        return tuple(frames)
+    mistake: str | None
+    outcome: str
+    code: tuple[str, ...]
+    frames: tuple[Frame, ...]
+    _played: Played = field(compare=False)
 
     def scenes(self) -> tuple[Scene, ...]:
         """Lower to one panel."""
-        return (_Timeline(_played(self.setup)).scene(self.title, self.setup.lesson),)
+        return (_Timeline(self._played).scene(self.title, self.setup.lesson),)
 
     def text(self) -> str:
         """Return the code, and a table of what happens and of the barriers' states."""
@@ -135,12 +105,13 @@ class BarrierPlay(Figure):
         """Return the picture and its code; where scripts run, with switches and a scrubber."""
         mistakes = (None, *self.setup.possible)
         choices = [_figure(self.setup._replace(mistake=mistake)) for mistake in mistakes]
-        data = {"now": choices.index(self), "choices": [choice._as_data() for choice in choices]}
+        now = mistakes.index(self.mistake)
+        data = {"now": now, "choices": [choice._as_data() for choice in choices]}
         return played(self, "barrier", data, f'<pre class="tma-code">{self._code_html()}</pre>')
 
     def _marked(self) -> list[str]:
         """Return the code; lines that differ from the right code begin with a cross."""
-        right = _played(self.setup._replace(mistake=None)).code
+        right = _figure(self.setup._replace(mistake=None)).code
         return [f"{' ' if a == b else '✗'} {a}" for a, b in zip(self.code, right, strict=True)]
 
     def _code_html(self) -> str:
@@ -152,7 +123,7 @@ class BarrierPlay(Figure):
 
     def _as_data(self) -> dict[str, object]:
         """Return what the script shows when this is chosen."""
-        timeline = _Timeline(_played(self.setup))
+        timeline = _Timeline(self._played)
         frames = [
             (timeline.x(f.at), "; ".join(f.events), _stated(f, few=MAX_BLOCKS), f.lines)
             for f in self.frames
@@ -174,6 +145,18 @@ def _outcome(played: Played) -> str:
     ends = {FOREVER: "hang", UNDEFINED: "undefined"}
     then = [ends[bar.wrong] for bar in played.bars if bar.wrong in ends][:1]
     return ", then ".join(["early read"] * bool(misread) + then) or "right"
+
+
+def _frames(played: Played) -> tuple[Frame, ...]:
+    frames, states = [], dict[str, Barrier]()
+    for at, events in groupby(played.events, key=lambda event: event[0]):
+        changes = {c.barrier: c.state for c in played.changes if c.at == at}
+        states |= changes
+        said = tuple(f"{lane}: {words}" if lane else words for _, lane, words in events)
+        now = (b for b in played.bars if b.begin <= at and (b.end is None or at < b.end))
+        lines = tuple(sorted({bar.act.line for bar in now if bar.act.line >= 0}))
+        frames.append(Frame(at, said, tuple(states.items()), frozenset(changes), lines))
+    return tuple(frames)
 
 
 def _stated(frame: Frame, few: int = 0) -> list[str]:
@@ -267,7 +250,7 @@ class _Timeline:
 
     def _numbers(self, row: Row, top: float) -> list[Cell]:
         """Draw one number of a barrier's state, a cell for as long as it is the same."""
-        field = FIELDS[row.kind]
+        shown_field = FIELDS[row.kind]
         states = {c.at: c.state for c in self.played.changes if c.barrier == row.of}
         waits = (bar.act for bar in self.played.bars if bar.wrong == FOREVER)
         stuck = any(isinstance(wait, Wait) and wait.barrier == row.of for wait in waits)
@@ -277,20 +260,21 @@ class _Timeline:
         cells = []
 
         def number(at: int) -> tuple[int, int]:
-            return states[at].phase, getattr(states[at], field)
+            return states[at].phase, getattr(states[at], shown_field)
 
-        runs = [list(run) for _, run in groupby(states, key=number)]
-        for run, after in zip(runs, [*runs[1:], None], strict=True):
-            state, until = states[run[-1]], after[0] if after else None
-            n, now = getattr(state, field), state.phase % 2
-            texts, style = [f"{n}".replace("-", "\u2212")], "cell"
-            if field == "phase":
+        starts = [next(run) for _, run in groupby(states, key=number)]
+        for at, until in zip(starts, [*starts[1:], None], strict=True):
+            phase, n = number(at)
+            texts, style, now = [f"{n}".replace("-", "\u2212")], "cell", phase % 2
+            if shown_field == "phase":
                 rule = f"phase {n}: wait({now}) waits, wait({1 - now}) passes"
                 texts, style = [rule, f"phase {n}: parity {now}", f"phase {n}", f"{n}"], PARITY[now]
                 texts = texts[2:] if row.kind == "strip" else texts
-            wrong = stuck and until is None and (row.kind == "strip" or (field != "phase" and n))
+            wrong = (
+                stuck and until is None and (row.kind == "strip" or (shown_field != "phase" and n))
+            )
             style = "conflict" if wrong else style
-            cells.append(self._cell(row, top, (run[0], until), style, texts))
+            cells.append(self._cell(row, top, (at, until), style, texts))
             if row.kind == "bytes" and n:
                 style = "conflict" if wrong else "taken" if n > 0 else "filled"
                 y, height = zero - max(0, scale * n), abs(scale * n)
@@ -415,9 +399,12 @@ def barrier(
     return _figure(setup._replace(mistake=mistake and str(mistake)))
 
 
+@lru_cache(maxsize=64)
 def _figure(setup: Setup) -> BarrierPlay:
     kernel = f"a ring of {setup.stages} stages" if setup.stages > 1 else "one tile"
     size = f"{kernel}, " + "2 blocks, " * (setup.blocks > 1) + f"{setup.all_bytes} bytes"
-    verdict = _outcome(_played(setup))
-    mark = f"✗ {setup.mistake}: {verdict}" if setup.mistake else "✓ right"
-    return BarrierPlay(f"mbarrier, {size}: {mark}", setup)
+    played = setup.played()
+    outcome = _outcome(played)
+    mark = f"✗ {setup.mistake}: {outcome}" if setup.mistake else "✓ right"
+    facts = setup.mistake, outcome, played.code, _frames(played), played
+    return BarrierPlay(f"mbarrier, {size}: {mark}", setup, *facts)

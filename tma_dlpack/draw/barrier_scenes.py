@@ -13,6 +13,7 @@ from tma_dlpack.draw.barrier_model import LATENCY, Bar, Barrier, Change, Do, Pla
 PIECE, QUICK_PIECE = 7, 4  # ticks
 PIECES = 4  # of a tile, at most
 TINTS = (0, 1, 2, 3, 5, 7, 4, 6)  # of stages
+STATE_ROWS = {"phase": "full: phase", "arrivals": "pending arrivals", "bytes": "pending bytes"}
 SYNC = "sync"  # __syncthreads() or cluster_sync(): played as a barrier, not drawn as one
 
 #: Name -> what the kernel does, and what comes of it.
@@ -200,9 +201,7 @@ def _tile(setup: Setup, play: Play) -> tuple[list[str], list[Row]]:
             yield Do(7, "load\ntile" if alone else "load\npart", line=4)
         yield Wait(full, setup.parity, 6)
         yield Do(15, "adds 1", "tint6", 7, 0, f"tile{setup.of(b)}")
-        if (
-            fenced and alone
-        ):  # from here on the engine sees what this warp wrote, a third of the tile
+        if fenced and alone:  # now the engine sees what this warp wrote, a third of the tile
             yield Do(8, "fence", line=8)
             share = setup.tx_bytes // 3 + is_first * (setup.tx_bytes % 3)
             play.write("written", warp, 1, share)
@@ -221,12 +220,7 @@ def _tile(setup: Setup, play: Play) -> tuple[list[str], list[Row]]:
             play.start(f"{warp}{setup.of(b)}", program(warp, b))
         rows += [Row("heading", f"{b}", f"block {b}")] * (not alone)
         rows += [Row("lane", f"{name}{setup.of(b)}", name) for name in ("thread 0", "copy engine")]
-        for kind, name in (
-            ("phase", "full: phase"),
-            ("arrivals", "pending arrivals"),
-            ("bytes", "pending bytes"),
-        ):
-            rows.append(Row(kind, f"full{setup.of(b)}", name))
+        rows += [Row(kind, f"full{setup.of(b)}", name) for kind, name in STATE_ROWS.items()]
         rows += [Row("lane", f"{warp}{setup.of(b)}", warp) for warp in warps[1:]]
     return code, rows
 

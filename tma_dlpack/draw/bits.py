@@ -8,9 +8,8 @@ from textwrap import wrap
 
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.chunks import CHUNKS
-from tma_dlpack.draw.figure import TEXT_COLUMNS, Figure, played
+from tma_dlpack.draw.figure import TEXT_COLUMNS, Figure, played, svg_panel
 from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, words
-from tma_dlpack.draw.svg import svg_panel
 from tma_dlpack.geometry import CHUNK_BYTES, SMEM_ALIGNMENT, SWIZZLES, swizzle_offset
 from tma_dlpack.tables.coerce import integer_of, shown, text_of
 from tma_dlpack.tables.enums import TmaSwizzle
@@ -98,19 +97,15 @@ class SwizzleBits(Figure):
 
     def facts(self) -> tuple[str, str]:
         """Return what the swizzle is good for, and what the start of the tile changes."""
-        before, after = (self.ways(self.chunk, swizzled) for swizzled in (False, True))
-        named = {1: "no bank conflict"}
-        conflicts = [named.get(ways, f"{ways}-way bank conflict") for ways in (before, after)]
+        ways = (self.ways(self.chunk, swizzled) for swizzled in (False, True))
+        before, after = (f"{n}-way bank conflict" if n > 1 else "no bank conflict" for n in ways)
         start = f"the tile starts at {self.smem_offset:#06x}"
-        right = f"✓ {start}, and so does the pattern: a kernel may count from there"
-        wrong = (
-            f"✗ {start}: a kernel that counts from there looks for {self.astray} of {COUNT} chunks"
-        )
-        return (
-            f"8 rows of one column, as ldmatrix reads them at once: {conflicts[0]} before the "
-            f"swizzle, {conflicts[1]} after it",
-            f"{wrong} in the wrong place" if self.astray else right,
-        )
+        verdict = f"✓ {start}, and so does the pattern: a kernel may count from there"
+        if self.astray:
+            looks = f"looks for {self.astray} of {COUNT} chunks in the wrong place"
+            verdict = f"✗ {start}: a kernel that counts from there {looks}"
+        rows = "8 rows of one column, as ldmatrix reads them at once"
+        return f"{rows}: {before} before the swizzle, {after} after it", verdict
 
     def scenes(self) -> tuple[Scene, ...]:
         """Lower to one panel: bits above, chunks before and after below."""
@@ -185,16 +180,11 @@ class SwizzleBits(Figure):
         for swizzle in SWIZZLES:
             figures = [_figure(swizzle, self.chunk, offset) for offset in offsets]
             figure = figures[self.smem_offset % PATTERN // SMEM_ALIGNMENT]
-            choices.append(
-                {
-                    "name": swizzle.name,
-                    "title": figure.title,
-                    "svg": svg_panel(figure._scene(with_facts=False)),
-                    "column": [figure.column(n) for n in range(COUNT)],
-                    "swizzled": [[f.swizzled(n) for n in range(COUNT)] for f in figures],
-                    "facts": [f.facts() for f in figures],
-                }
-            )
+            choice = {"name": swizzle.name, "title": figure.title}
+            choice["svg"] = svg_panel(figure._scene(with_facts=False))
+            choice["column"] = [figure.column(n) for n in range(COUNT)]
+            choice["swizzled"] = [[f.swizzled(n) for n in range(COUNT)] for f in figures]
+            choices.append(choice | {"facts": [f.facts() for f in figures]})
         data = {"now": list(SWIZZLES).index(self.swizzle), "choices": choices}
         data |= {"chunk": self.chunk, "offset": self.smem_offset % PATTERN}
         data |= {"banks": [_banks(CHUNK_BYTES * n) for n in range(CHUNKS)]}

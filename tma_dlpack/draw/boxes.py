@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 from tma_dlpack.copies.request import CopyRequest
 from tma_dlpack.copies.tile import Tile
-from tma_dlpack.draw.axes import MAX_CELLS, PLOT_WIDTH, Axis, axis_of
-from tma_dlpack.draw.chunks import Chunk, drawn_chunks, request_of
+from tma_dlpack.draw.chunks import drawn_chunks, request_of
 from tma_dlpack.draw.figure import Figure
 from tma_dlpack.draw.grid import (
     LINE,
@@ -17,8 +16,10 @@ from tma_dlpack.draw.grid import (
     Scene,
     label,
     lay_out,
+    rectangle,
     sides,
     text_width,
+    window,
     words,
 )
 from tma_dlpack.tables.coerce import integers_of
@@ -28,6 +29,11 @@ from tma_dlpack.tables.errors import TmaUnsupportedError, refusal
 from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap
 
+MAX_TILES = 12  # drawn along one axis
+PLOT_WIDTH = 430  # px
+LEAST_BAND = 3  # px; a strided box with narrower positions is filled
+MAX_CELLS, STRIP_CELL = 64, (40, 15)  # of the strip of an outer dimension; px at most
+STRIP_STYLES = "padding", "tensor", "filled", "taken"  # outside, in bounds; the same in the box
 TEXT_WIDTH, TEXT_HEIGHT = 64, 12
 LEAST_HEIGHT, MOST_HEIGHT = 96, 280  # px
 STACK = 5  # px from one slice to the one behind it
@@ -40,7 +46,124 @@ LEGEND = (
     (Cell(0, 0, "grid"), "tiles of the grid"),
 )
 
-Floats = tuple[float, float]
+Span = tuple[int, int]  # positions [first, last)
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One dimension of the tensor, and what the box takes of it.
+
+    Attributes
+    ----------
+    dimension, driver_dimension : int
+        Row-major, and innermost first; -1 of the rows that a tensor of rank 1 lacks.
+    extent : int
+        Of the tensor, elements (units of 16 or 32 bytes along an interleaved innermost axis).
+    start, span, step : int
+        The box begins at `start`, spans `span` positions and takes every `step`-th.
+    shown : tuple of (int, int)
+        Positions [first, last) that are drawn: all of the tensor and the box, or what is around
+        the box of a tensor of more than 12 tiles.
+    """
+
+    dimension: int
+    driver_dimension: int
+    extent: int
+    start: int
+    span: int
+    step: int
+    shown: Span
+
+    @property
+    def name(self) -> str:
+        """Such as ``shape[0]``."""
+        return f"shape[{self.dimension}]"
+
+    @property
+    def driver_name(self) -> str:
+        """Such as ``global_dim[1]``."""
+        return f"global_dim[{self.driver_dimension}]"
+
+    @property
+    def box(self) -> Span:
+        """The positions that the box spans."""
+        return self.start, self.start + self.span
+
+    @property
+    def taken(self) -> range:
+        """The positions that the box takes, in bounds or not."""
+        return range(self.start, self.start + self.span, self.step)
+
+    @property
+    def inside(self) -> int:
+        """How many of them are in bounds."""
+        return sum(0 <= p < self.extent for p in self.taken)
+
+    @property
+    def cut(self) -> tuple[bool, bool]:
+        """Whether the tensor goes on before and after what is drawn."""
+        return self.shown[0] > 0, self.shown[1] < self.extent
+
+    @property
+    def ends(self) -> str:
+        """First and last position of the box, as words."""
+        return f"{self.start}..{self.start + self.span - 1}" if self.span > 1 else f"{self.start}"
+
+    def about(self) -> str:
+        """Describe it in a sentence."""
+        outside, (first, last) = len(self.taken) - self.inside, self.shown
+        parts = [f"{self.name} = {self.extent} (driver {self.driver_name}): box {self.ends}"]
+        parts += [f" every {self.step}"] * (self.step > 1)
+        parts += [f", {outside} of {len(self.taken)} out of bounds"] * (outside > 0)
+        parts += [f"; {first}..{last - 1} drawn"] * any(self.cut)
+        return "".join(parts)
+
+    def clip(self, span: Span) -> Span:
+        """Return the part of some positions that is drawn."""
+        first, last = (min(max(position, self.shown[0]), self.shown[1]) for position in span)
+        return first, last
+
+    def bands(self, unit: float) -> list[Span]:
+        """Return the positions that the box takes in bounds; all as one where too narrow."""
+        first, last = max(self.start, 0), min(self.start + self.span, self.extent)
+        if self.step == 1 or unit < LEAST_BAND:
+            return [(first, last)] * (first < last)
+        return [(p, p + 1) for p in self.taken if first <= p < last]
+
+    def borders(self) -> range:
+        """Return the borders of the tiles that cover the tensor, within what is drawn."""
+        first, last = self.shown
+        return range(max(first // self.span + 1, 1) * self.span, min(last, self.extent), self.span)
+
+    def samples(self, most: int) -> list[int]:
+        """Return positions for a sketch in characters."""
+        first, last = self.shown
+        count = min(last - first, most)
+        return [first + (last - first) * n // count for n in range(count)]
+
+    @property
+    def cell_size(self) -> int:
+        """How many positions are one cell of the strip."""
+        return -(-(self.shown[1] - self.shown[0]) // MAX_CELLS)
+
+    def strip(self) -> Grid:
+        """Draw an outer dimension as a strip of its positions, those that the box takes filled."""
+        (first, last), size = self.shown, self.cell_size
+        starts = range(first, last, size)
+        width = min(STRIP_CELL[0], PLOT_WIDTH / len(starts))
+        is_named = size == 1 and width > 7 * len(f"{last - 1}")
+        cells = [label(0, 0, f"{self.name} = {self.extent}", "label")]
+        for n, begin in enumerate(starts):
+            end = min(begin + size, last)
+            inside, taken = 0 <= begin < self.extent, any(begin <= p < end for p in self.taken)
+            name = f"{begin}..{end - 1}" if size > 1 else f"{begin}"
+            style, title = STRIP_STYLES[2 * taken + inside], f"{self.name}: position {name}"
+            text, key = (
+                (name * is_named, title + " in the box" * taken),
+                f"at{self.dimension}.{begin}",
+            )
+            cells.append(Cell(n, 0, style, *text, hatched=taken and not inside, key=key))
+        return Grid(tuple(cells), (width, STRIP_CELL[1]))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -101,10 +224,9 @@ class TensorBox(Figure):
         above = [f"→ {columns.name} = {columns.extent} ({columns.driver_name}{contiguous})"]
         above += [f"↓ {rows.name} = {rows.extent} ({rows.driver_name})"] * (rows.dimension >= 0)
         about = "; ".join([self.title, *self.notes])
-        wide = [
-            f"{a.name}: {a.cell_size} positions per cell" for a in self.outer if a.cell_size > 1
-        ]
-        return (lay_out(about, grids, "", above, (*wide, *self.notes), LEGEND),)
+        sizes = [(a.name, a.cell_size) for a in self.outer if a.cell_size > 1]
+        notes = [f"{name}: {size} positions per cell" for name, size in sizes]
+        return (lay_out(about, grids, "", above, (*notes, *self.notes), LEGEND),)
 
     def _plot(self) -> Grid:
         rows, columns = self.rows, self.columns
@@ -112,20 +234,21 @@ class TensorBox(Figure):
         width = PLOT_WIDTH / (right - left)
         height = min(max((bottom - top) * width, LEAST_HEIGHT), MOST_HEIGHT) / (bottom - top)
         tensor = columns.clip((0, columns.extent)), rows.clip((0, rows.extent))
-        whole = _rectangle("tensor", *tensor)
-        cells = []
-        for n in range(min(2, sum(axis.extent - 1 for axis in self.outer)), 0, -1):
-            behind = whole.column + STACK * n / width, whole.row + STACK * n / height
-            cells.append(replace(whole, column=behind[0], row=behind[1]))
+        whole = rectangle("tensor", *tensor)
+        x, y, slices = STACK / width, STACK / height, sum(axis.extent - 1 for axis in self.outer)
+        cells = [
+            replace(whole, column=whole.column + x * n, row=whole.row + y * n)
+            for n in range(min(2, slices), 0, -1)
+        ]
         cut = columns.cut[0], rows.cut[0], columns.cut[1], rows.cut[1]
         cells += [replace(whole, style="ground"), *sides(*tensor, cut)]
-        cells.append(_rectangle("filled", columns.box, rows.box, hatched=True))
+        cells.append(rectangle("filled", columns.box, rows.box, hatched=True))
         across, down = columns.bands(width), rows.bands(height)
         if self.outer_inside and across and down:
             clipped = (across[0][0], across[-1][1]), (down[0][0], down[-1][1])
-            cells.append(_rectangle("tensor", *clipped))
-            cells += [_rectangle("taken", part, band) for band in down for part in across]
-        cells.append(_rectangle("box", columns.box, rows.box))
+            cells.append(rectangle("tensor", *clipped))
+            cells += [rectangle("taken", part, band) for band in down for part in across]
+        cells.append(rectangle("box", columns.box, rows.box))
         cells += [replace(whole, style="grid", column=c, columns=0) for c in columns.borders()]
         cells += [replace(whole, style="grid", row=r, rows=0) for r in rows.borders()]
         cells += [*self.hits, *self._bounds(width, height)]
@@ -140,17 +263,10 @@ class TensorBox(Figure):
         name = f"columns {columns.ends}"
         first = min(columns.start, right - text_width(name) / width)
         cells = [words(first, bottom + STACK / height, name, "label", 30 / height)]
-        if rows.dimension >= 0:
-            name = f"rows {rows.ends}"
-            if len(name) > MOST_LETTERS:  # 2^31 rows; the note has both ends
-                name = f"rows {rows.start}.."
-            cells.append(label(left, rows.start, name, "label", rows.span))
-        return cells
-
-
-def _rectangle(style: str, columns: Floats, rows: Floats, hatched: bool = False) -> Cell:
-    (left, right), (top, bottom) = columns, rows
-    return Cell(left, top, style, columns=right - left, rows=bottom - top, hatched=hatched)
+        name = f"rows {rows.ends}"
+        if len(name) > MOST_LETTERS:  # 2^31 rows; the note has both ends
+            name = f"rows {rows.start}.."
+        return cells + [label(left, rows.start, name, "label", rows.span)] * (rows.dimension >= 0)
 
 
 def _minimap(*axes: Axis) -> Grid:
@@ -165,7 +281,7 @@ def _minimap(*axes: Axis) -> Grid:
         corners.append(((0.0, size), (begin, begin + length)))
     (width, left), (height, top) = corners
     beside = words(width[1] + 12, 0, "the whole tensor; framed: what is drawn", rows=LINE)
-    return Grid((_rectangle("tensor", width, height), _rectangle("frame", left, top), beside))
+    return Grid((rectangle("tensor", width, height), rectangle("frame", left, top), beside))
 
 
 @opaque
@@ -240,6 +356,23 @@ def tensor(
     return TensorBox(title, rows, columns, outer, remarks, hits)
 
 
+def axis_of(request: CopyRequest, row_major: int, shown: Mapping[int, Span], least: int) -> Axis:
+    """Return a dimension; `least` positions of it are drawn whatever the box is."""
+    plan = request.plan
+    args = plan.arguments
+    d = args.rank - 1 - row_major
+    start, extent, step = int(request.coords[0, d]), args.global_dim[d], plan.steps[d]
+    # An interleaved map takes one slice whatever its box is: see `counts`.
+    span = min(args.box_dim[d], plan.counts[d] * step)
+    drawn, most = (min(0, start), max(extent, start + span)), MAX_TILES * span
+    if drawn[1] - drawn[0] > max(most, least):
+        drawn = window(start - most // 2, drawn, most)
+    begin, end = shown.get(row_major, (start, start))
+    if begin <= start and start + span <= end:
+        drawn = begin, end
+    return Axis(row_major, d, extent, start, span, step, drawn)
+
+
 def _plane(plane: object, rank: int) -> tuple[int, int]:
     """Return the dimensions that are drawn down and across; -1 for none down."""
     if plane is None:
@@ -247,9 +380,9 @@ def _plane(plane: object, rank: int) -> tuple[int, int]:
     match integers_of(plane):
         case (down, across) if down != across and {down, across} <= set(range(rank)):
             return down, across
-    found, most = f"plane is {text_shown(plane)}", f"each from 0 to {rank - 1}"
-    must = f"be two different dimensions of the tensor, {most}"
-    raise refusal("plane", found, must, "omit it, or choose two of them")
+    must = f"be two different dimensions of the tensor, each from 0 to {rank - 1}"
+    fix = "omit it, or choose two of them"
+    raise refusal("plane", f"plane is {text_shown(plane)}", must, fix)
 
 
 def _hits(request: CopyRequest, columns: Axis, rows: Axis) -> tuple[Cell, ...]:
@@ -260,20 +393,15 @@ def _hits(request: CopyRequest, columns: Axis, rows: Axis) -> tuple[Cell, ...]:
     drawn = {inner, rows.dimension, columns.dimension}
     cells: dict[tuple[int, int], Cell] = {}
     for chunk in drawn_chunks(request):
-        place = dict(enumerate(chunk.element))
+        place, spans = dict(enumerate(chunk.element)), {inner: chunk.last - chunk.first + 1}
         if any(p != request.coords[0, inner - d] for d, p in place.items() if d not in drawn):
             continue
-        row, column = place.get(rows.dimension, 0), place[columns.dimension]
-        first, last = columns.clip((column, column + _along(chunk, columns)))
-        top, bottom = rows.clip((row, row + _along(chunk, rows)))
-        cell = replace(chunk.cell(first, top, ""), style="plain", hatched=False)
-        cells.setdefault((row, column), replace(cell, columns=last - first, rows=bottom - top))
+        starts = [(axis, place.get(axis.dimension, 0)) for axis in (columns, rows)]
+        ends = [axis.clip((p, p + spans.get(axis.dimension, 1))) for axis, p in starts]
+        hit, links = rectangle("plain", *ends), chunk.cell(0, 0, "")
+        cell = replace(hit, title=links.title, key=links.key, to=links.to)
+        cells.setdefault((starts[1][1], starts[0][1]), cell)
     return tuple(cells.values())
-
-
-def _along(chunk: Chunk, axis: Axis) -> int:
-    """Return how many positions of an axis a chunk spans."""
-    return chunk.last - chunk.first + 1 if axis.driver_dimension == 0 else 1
 
 
 def _remarks(request: CopyRequest) -> tuple[str, ...]:

@@ -54,7 +54,7 @@ def tensor_map_html(tensor_map: TensorMap) -> str:
     title = repr(tensor_map)
     if is_of_host_tensor(tensor_map):
         title = title.replace(f", at {tensor_map.global_address:#x}", "")
-    parts: list[Figure | str] = [bold(title), _line(tile_line(tensor_map))]
+    parts: list[Figure | str] = [bold(title), plain(tile_line(tensor_map))]
     parts.append(table_html(("row-major", "", "innermost first", ""), map_rows(tensor_map)))
     parts += map(finding_html, tensor_map.advice)
     for draw in (tensor if tensor_map.kind == "tiled" else walk, shared, _folded_bytes):
@@ -167,10 +167,12 @@ def report_parts(report: Report) -> list[str]:
     parts = [bold("✓ accepted" if report.ok else refused)]
     parts += map(finding_html, (*report.violations, *report.advice))
     changes = report.changes() if not report.ok else {}
-    if changes is None and any(v.rule == "ARGUMENT" for v in report.violations):
-        parts.append("<p>An argument is not clear, or the tensor itself must change.</p>")
-    elif changes is None:
-        parts.append("<p>No change of the arguments fixes this: the tensor itself must change.</p>")
+    if changes is None:
+        unclear = any(v.rule == "ARGUMENT" for v in report.violations)
+        why = (
+            "An argument is not clear, or" if unclear else "No change of the arguments fixes this:"
+        )
+        parts.append(f"<p>{why} the tensor itself must change.</p>")
     elif not report.ok:
         named = ((k, v.name if isinstance(v, Enum) else v) for k, v in changes.items())
         code = html.escape(", ".join(f"{argument}={value!r}" for argument, value in named))
@@ -185,16 +187,17 @@ def finding_html(finding: Finding, *, with_argument: bool = True) -> str:
     words = html.escape(f"{argument}{finding.found}; {finding.limit}")
     return (
         f'<div class="tma-finding tma-{kind}"><div><b>{kind} {html.escape(finding.rule)}</b> '
-        f"{words}</div>{_line(f'fix: {finding.fix}')}{_line(f'source: {finding.source}')}</div>"
+        f"{words}</div>{plain(f'fix: {finding.fix}')}{plain(f'source: {finding.source}')}</div>"
     )
 
 
 def _folded_bytes(tensor_map: TensorMap) -> str:
-    figure = fields_of(tensor_map)
-    return f"<details><summary>the 128 bytes</summary>{figure.panels()}</details>"
+    panels = fields_of(tensor_map).panels()
+    return f"<details><summary>the 128 bytes</summary>{panels}</details>"
 
 
-def _line(text: str) -> str:
+def plain(text: str) -> str:
+    """Return a line; every character is escaped."""
     return f"<div>{html.escape(text)}</div>"
 
 
@@ -218,7 +221,7 @@ def _values(tile: Tile) -> str:
     pairs = zip(_corner(tile.array).tolist(), _corner(tile.filled).tolist(), strict=True)
     rows = [[f"{v}{'*' * out}" for v, out in zip(*pair, strict=True)] for pair in pairs]
     words = f"first values of tile.array, shape {tile.array.shape}; * filled"
-    return _line(words) + table_html(map(str, range(len(rows[0]))), rows)
+    return plain(words) + table_html(map(str, range(len(rows[0]))), rows)
 
 
 def _corner(array: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:

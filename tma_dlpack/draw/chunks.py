@@ -106,8 +106,8 @@ class Chunk:
         Of the first element, bytes after the map's global_address; meaningful where in bounds.
     swapped : bool
         Whether the swizzle also exchanges its two halves of 8 bytes.
-    linear : int
-        Its address before the swizzle of the map.
+    linear, placed : int
+        Its address before and after the swizzle of the map.
     swizzle : TmaSwizzle
         Of the map.
     fields : tuple of str
@@ -125,6 +125,7 @@ class Chunk:
     global_offset: int = 0
     swapped: bool = False
     linear: int = 0
+    placed: int = 0
     swizzle: TmaSwizzle = TmaSwizzle.none
     fields: tuple[str, ...] = ()
     data_bytes: int = CHUNK_BYTES
@@ -140,20 +141,15 @@ class Chunk:
         return self.first // (self.last - self.first + 1)
 
     @property
-    def placed(self) -> int:
-        """Its address after the swizzle of the map."""
-        return int(geometry.swizzle_offset(self.swizzle, self.linear)) // CHUNK_BYTES * CHUNK_BYTES
-
-    @property
     def moved(self) -> str:
         """How the swizzle found its place, bit by bit; empty without one."""
-        terms = geometry.SWIZZLES[self.swizzle].terms
-        steps = []
-        for right, mask, left in terms:
-            places = f"addr[{_bits(mask, left)}] ^= addr[{_bits(mask, right)}]"
-            steps.append(f"{places} (= {self.linear >> right & mask})")
-        path = f"linear {self.linear:#06x} to {self.placed:#06x}: {', '.join(steps)}"
-        return path if steps else ""
+        a = self.linear
+        steps = [
+            f"addr[{_bits(mask, left)}] ^= addr[{_bits(mask, right)}] (= {a >> right & mask})"
+            for right, mask, left in geometry.SWIZZLES[self.swizzle].terms
+        ]
+        path = f"linear {a:#06x} to {self.placed:#06x}: {', '.join(steps)}"
+        return path * bool(steps)
 
     @property
     def label(self) -> str:
@@ -267,14 +263,14 @@ class _Contents:
 
     def __init__(self, request: CopyRequest, swizzle: TmaSwizzle) -> None:
         plan, self.request = request.plan, request
-        start = request.smem_offset
-        self.end = start + plan.smem_bytes
-        count = -(-plan.smem_bytes // LINE_BYTES)
+        start, count = request.smem_offset, -(-plan.smem_bytes // LINE_BYTES)
         steps: IntArray = np.arange(0, count * LINE_BYTES, CHUNK_BYTES, dtype=np.int64)
         self.address: IntArray = start + steps.reshape(count, CHUNKS)
         linear: IntArray = np.asarray(geometry.swizzle_offset(swizzle, self.address))
         self.swapped = linear % CHUNK_BYTES != 0
         self.linear: IntArray = linear - linear % CHUNK_BYTES
+        placed: IntArray = np.asarray(geometry.swizzle_offset(plan.arguments.swizzle, self.linear))
+        self.placed = placed - placed % CHUNK_BYTES
         self.row, self.byte = np.divmod(self.linear - start, plan.pitch_bytes)
         # From bytes of shared memory to bytes of the tensor, which are fewer for packed types.
         lines = request.lines()
@@ -337,19 +333,20 @@ class _Contents:
             rows = np.unique(self.row[n][self.state[n] > 0] // shape[-1])
             places = zip(*np.unravel_index(rows, shape[:-1]), strict=True)
             slices = tuple(tuple(map(int, place)) for place in places)
-        chunks = (self._chunk(n, k) for k in range(CHUNKS) if self.address[n, k] < self.end)
-        return MemoryLine(int(self.address[n, 0]), tuple(chunks), slices)
+        address = self.address[n].tolist()
+        end = self.request.smem_offset + self.request.plan.smem_bytes
+        chunks = (self._chunk(a, n, k) for k, a in enumerate(address) if a < end)
+        return MemoryLine(address[0], tuple(chunks), slices)
 
-    def _chunk(self, n: int, k: int) -> Chunk:
-        address, state = int(self.address[n, k]), _STATES[self.state[n, k]]
+    def _chunk(self, address: int, n: int, k: int) -> Chunk:
+        state = _STATES[self.state[n, k]]
         if state == "padding":
             return Chunk(address, state)
         row, first, last = (int(x[n, k]) for x in (self.row, self.first, self.last))
         position = self.positions[row].tolist()
-        if not self.request.plan.unit_bytes:
-            position[0] += first
-        offset, linear = (int(x[n, k]) for x in (self.global_offset, self.linear))
-        swizzling = bool(self.swapped[n, k]), linear, self.request.plan.arguments.swizzle
+        position[0] += first * (not self.request.plan.unit_bytes)
+        offset, *places = (int(x[n, k]) for x in (self.global_offset, self.linear, self.placed))
+        swizzling = bool(self.swapped[n, k]), *places, self.request.plan.arguments.swizzle
         fields = self._fields(state, position, last - first)
         place = address, state, row, first, last, reverse(position), offset
         return Chunk(*place, *swizzling, fields, self.data_bytes)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tma_dlpack.copies.request import CopyRequest
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.chunks import CHUNK_BYTES, request_of
 from tma_dlpack.draw.figure import Figure
@@ -22,6 +21,49 @@ MOST_ROWS, ROW_BYTES = 16, 128
 SPACE = "\N{NO-BREAK SPACE}"
 FILLS = {TmaOobFill.none: "none: zeros", TmaOobFill.nan: "nan"}
 C_TYPES = {4: "unsigned", 8: "uint2", 16: "uint4"}  # by bytes
+LEGEND = [
+    (Cell(0, 0, "taken", "t"), "thread t reads it"),
+    (Cell(0, 0, "filled", "t", hatched=True), "out of bounds: thread t writes zeros"),
+]
+#: The key of each line of code, and the keys of what has to do with it -> what it does.
+BY_THREADS = {
+    "loop": "",
+    "divide box_sizes": (
+        "which row and column of the box this thread copies: the map has box_sizes"
+    ),
+    "place load": "where the tile begins: the coordinates of the instruction",
+    "zero oobfill": "what is out of bounds is filled: the map has oobfill",
+    "test shape": "the bounds test: the map has the shape",
+    "read address strides": (
+        "the address in global memory: the map has the tensor's address and strides"
+    ),
+    "to box_sizes": "its place in shared memory: rows of the box one after another",
+    "swizzle swizzle_field": (
+        "the swizzle, so that columns are free of bank conflicts: the map has it"
+    ),
+    "write load": "through a register, which TMA does not need",
+    "close": "",
+    "sync wait expect": "until all threads are done",
+}
+BY_TMA = {
+    "one": "one thread of the block",
+    "expect sync": "so many bytes complete the barrier; the engine counts them down",
+    "load place write": (
+        "the instruction: where to, by which map, which barrier, and the coordinates, "
+        "innermost first"
+    ),
+    "end": "",
+    "wait sync": "every thread waits at the barrier, until the bytes have arrived",
+}
+#: Field of the map -> its key, and the key of the line of code that it replaces.
+FIELDS = {
+    "address": ("address", "read"),
+    "shape": ("shape", "test"),
+    "strides": ("strides", "read"),
+    "box_sizes": ("box_sizes", "divide"),
+    "swizzle": ("swizzle_field", "swizzle"),
+    "oobfill": ("oobfill", "zero"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +93,15 @@ class Piece:
     column: int
     inside: bool
 
+    def cell(self, left: float) -> Cell:
+        """Draw it, linked to the lines of code that copy it."""
+        what, first = ("reads it", "read") if self.inside else ("writes zeros", "zero")
+        where = f"thread {self.thread}: row {self.row} of the box, from column {self.column}"
+        place, style = (left, self.row * PIECE[1]), "taken" if self.inside else "filled"
+        words, key = (f"{self.thread}", f"{where}; it {what}"), f"t{self.row}.{self.column}"
+        to = (first, "divide", "place", "test", "write")
+        return Cell(*place, style, *words, *PIECE, not self.inside, key, to)
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Contrast(Figure):
@@ -77,18 +128,16 @@ class Contrast(Figure):
     def scenes(self) -> tuple[Scene, ...]:
         """Lower to two panels, each with its code at the left and its picture at the right."""
         code, width = _listing(self.by_threads)
-        tile = [self._piece(piece, width + GAP) for piece in self.pieces]
+        across = sum(piece.row == 0 for piece in self.pieces)
+        lefts = (width + GAP + n % across * PIECE[0] for n in range(len(self.pieces)))
         threads = lay_out(
             "a load by threads: code, and the thread that copies each piece of the tile",
-            [Grid((*code, *tile))],
+            [Grid((*code, *map(Piece.cell, self.pieces, lefts)))],
             f"without TMA: {THREADS} threads run this",
             [f"at the right: the tile; each cell is {self.piece_bytes} bytes, with its thread"],
-            legend=[
-                (Cell(0, 0, "taken", "t"), "thread t reads it"),
-                (Cell(0, 0, "filled", "t", hatched=True), "out of bounds: thread t writes zeros"),
-            ],
+            legend=LEGEND,
         )
-        code, width = _listing(self.by_tma, len(max((x.text for x in self.by_threads), key=len)))
+        code, width = _listing(self.by_tma, max(len(line.text) for line in self.by_threads))
         fields, _ = _listing(self.fields, left=width + GAP, style="tint1")
         tma = lay_out(
             "a load by TMA: code, and the fields of the tensor map",
@@ -97,32 +146,6 @@ class Contrast(Figure):
             ["at the right: the tensor map, made once on the host; the engine does the rest"],
         )
         return threads, tma
-
-    def _piece(self, piece: Piece, left: float) -> Cell:
-        width, height = PIECE
-        column = piece.column * width // self._elements
-        what = "reads it" if piece.inside else "writes zeros"
-        title = f"thread {piece.thread}: row {piece.row} of the box, from column {piece.column}"
-        style = "taken" if piece.inside else "filled"
-        to = ("read" if piece.inside else "zero", "divide", "place", "test", "write")
-        return Cell(
-            left + column,
-            piece.row * height,
-            style,
-            f"{piece.thread}",
-            f"{title}; it {what}",
-            width,
-            height,
-            not piece.inside,
-            f"t{piece.row}.{piece.column}",
-            to,
-        )
-
-    @property
-    def _elements(self) -> int:
-        """Elements of a piece."""
-        first_row = [piece.column for piece in self.pieces if piece.row == 0]
-        return (first_row[1] - first_row[0]) if len(first_row) > 1 else 1
 
     def text(self) -> str:
         """Return both listings, and what of the first each field of the map replaces."""
@@ -145,10 +168,9 @@ def _listing(
     width = text_width("x" * (columns + 1)) + 6
     cells = []
     for n, line in enumerate(lines):
-        text = line.text.ljust(columns).replace(" ", SPACE)
-        top, height = n * LINE_PX, LINE_PX - 1
-        about, key = line.about, line.key
-        cells.append(Cell(left, top, style, text, about, width, height, key=key, to=line.to))
+        text, size = line.text.ljust(columns).replace(" ", SPACE), (width, LINE_PX - 1)
+        place = left, n * LINE_PX
+        cells.append(Cell(*place, style, text, line.about, *size, key=line.key, to=line.to))
     return cells, width
 
 
@@ -185,124 +207,58 @@ def contrast(tensor_map: TensorMap | Tile, coords: Sequence[int] | None = None) 
     (11, 5, 64)
     """
     request = request_of(tensor_map, coords, None, 0)
-    tm, terms = request.tensor_map, request.plan.swizzle.terms
-    element, start = request.plan.arguments.type_row.element_bits // 8, request.coords[0]
+    tm, plan, terms = request.tensor_map, request.plan, request.plan.swizzle.terms
+    start, element = request.coords[0].tolist(), plan.arguments.type_row.element_bits // 8
     is_plain = tm.kind == "tiled" and tm.rank == 2 and {*tm.elem_strides} == {1}
     is_small = is_plain and tm.box_sizes[0] <= MOST_ROWS and tm.box_sizes[1] * element <= ROW_BYTES
     if not is_small or len(terms) > 1 or min(start) < 0:
-        found = (
-            "this picture needs a tiled map of rank 2 with a box of at most 16 rows of 128 bytes"
-        )
-        raise TmaUnsupportedError(found)
-    (rows, columns), column, row = tm.box_sizes, *map(int, start)
+        found = "this picture needs a tiled map of rank 2 with a box of at most 16 rows of 128"
+        raise TmaUnsupportedError(f"{found} bytes")
+    (rows, columns), (height, width), (column, row) = tm.box_sizes, tm.shape, start
     piece = next((b for b in (4, 8) if tm.tx_bytes // b <= THREADS), CHUNK_BYTES)
-    each = piece // element
+    each, vector, fill = piece // element, C_TYPES[piece], FILLS[plan.arguments.oob_fill]
+    across = columns // each
+    places = [(n // across, n % across * each) for n in range(rows * across)]
     pieces = tuple(
-        Piece(
-            n % THREADS,
-            *(n * each // columns, n * each % columns),
-            0 <= row + n * each // columns < tm.shape[0]
-            and 0 <= column + n * each % columns < tm.shape[1],
-        )
-        for n in range(rows * columns // each)
+        Piece(n % THREADS, r, c, row + r < height and column + c < width)
+        for n, (r, c) in enumerate(places)
     )
-    by_threads = _by_threads(request, piece, (row, column))
-    by_tma = (
-        CodeLine("one", "if (threadIdx.x == 0) {", (), "one thread of the block"),
-        CodeLine("expect", f"  expect_tx(&full, {tm.tx_bytes});", ("sync",), EXPECT),
-        CodeLine("load", f"  load(tile, map, &full, {column}, {row});", ("place", "write"), LOAD),
-        CodeLine("end", "}"),
-        CodeLine("wait", "wait(&full, 0);", ("sync",), WAIT),
+    swizzle = [f"  to ^= (to >> {right} & {mask}) << {left};" for right, mask, left in terms]
+    by_threads = [
+        f"for (int i = threadIdx.x; i < {rows * across}; i += {THREADS}) {{",
+        f"  int r = i / {across}, c = i % {across} * {each};",
+        f"  int row = {row} + r, column = {column} + c;",
+        f"  {vector} v = {{}};  // {fill.split()[-1]}",
+        f"  if (row < {height} && column < {width})",
+        f"    v = *({vector}*)(x + row * {tm.strides[0]} + column);",
+        f"  int to = r * {plan.pitch_bytes} + c * {element};",
+        *swizzle,
+        f"  *({vector}*)(tile + to) = v;",
+        "}",
+        "__syncthreads();",
+    ]
+    by_tma = [
+        "if (threadIdx.x == 0) {",
+        f"  expect_tx(&full, {tm.tx_bytes});",
+        f"  load(tile, map, &full, {column}, {row});",
+        "}",
+        "wait(&full, 0);",
+    ]
+    values = "of the tensor", tm.shape, tm.strides, tm.box_sizes, plan.arguments.swizzle.name, fill
+    fields = tuple(
+        CodeLine(key, f"{name:<10}{value}", (to,), f"the map's {name}: {value}")
+        for (name, (key, to)), value in zip(FIELDS.items(), values, strict=True)
     )
     title = f"one tile of {rows} x {columns}: {THREADS} threads, or one instruction"
-    return Contrast(title, tuple(by_threads), by_tma, tuple(_fields(tm)), pieces, piece)
+    about = {k: v for k, v in BY_THREADS.items() if terms or not k.startswith("swizzle")}
+    code = _lines(by_threads, about), _lines(by_tma, BY_TMA)
+    return Contrast(title, *code, fields, pieces, piece)
 
 
-EXPECT = "so many bytes complete the barrier; the engine counts them down"
-LOAD = (
-    "the instruction: where to, by which map, which barrier, and the coordinates, innermost first"
-)
-WAIT = "every thread waits at the barrier, until the bytes have arrived"
-
-
-def _by_threads(request: CopyRequest, piece: int, start: tuple[int, int]) -> list[CodeLine]:
-    """Write the loop that each of the threads runs."""
-    tm, plan, (row, column) = request.tensor_map, request.plan, start
-    (height, width), (rows, columns) = tm.shape, tm.box_sizes
-    element, vector = plan.arguments.type_row.element_bits // 8, C_TYPES[piece]
-    each = piece // element
-    across = columns // each
-    swizzled = [
-        CodeLine(
-            "swizzle",
-            f"  to ^= (to >> {right} & {mask}) << {left};",
-            ("swizzle_field",),
-            "the swizzle, so that columns are free of bank conflicts: the map has it",
-        )
-        for right, mask, left in plan.swizzle.terms
-    ]
-    return [
-        CodeLine("loop", f"for (int i = threadIdx.x; i < {rows * across}; i += {THREADS}) {{"),
-        CodeLine(
-            "divide",
-            f"  int r = i / {across}, c = i % {across} * {each};",
-            ("box_sizes",),
-            "which row and column of the box this thread copies: the map has box_sizes",
-        ),
-        CodeLine(
-            "place",
-            f"  int row = {row} + r, column = {column} + c;",
-            ("load",),
-            "where the tile begins: the coordinates of the instruction",
-        ),
-        CodeLine(
-            "zero",
-            f"  {vector} v = {{}};  // {FILLS[plan.arguments.oob_fill].split()[-1]}",
-            ("oobfill",),
-            "what is out of bounds is filled: the map has oobfill",
-        ),
-        CodeLine(
-            "test",
-            f"  if (row < {height} && column < {width})",
-            ("shape",),
-            "the bounds test: the map has the shape",
-        ),
-        CodeLine(
-            "read",
-            f"    v = *({vector}*)(x + row * {tm.strides[0]} + column);",
-            ("address", "strides"),
-            "the address in global memory: the map has the tensor's address and strides",
-        ),
-        CodeLine(
-            "to",
-            f"  int to = r * {plan.pitch_bytes} + c * {element};",
-            ("box_sizes",),
-            "its place in shared memory: rows of the box one after another",
-        ),
-        *swizzled,
-        CodeLine(
-            "write",
-            f"  *({vector}*)(tile + to) = v;",
-            ("load",),
-            "through a register, which TMA does not need",
-        ),
-        CodeLine("close", "}"),
-        CodeLine("sync", "__syncthreads();", ("wait", "expect"), "until all threads are done"),
-    ]
-
-
-def _fields(tm: TensorMap) -> list[CodeLine]:
-    """Name the fields of the map, each linked to the line of code that it replaces."""
-    rows = (
-        ("address", "of the tensor", "read"),
-        ("shape", f"{tm.shape}", "test"),
-        ("strides", f"{tm.strides}", "read"),
-        ("box_sizes", f"{tm.box_sizes}", "divide"),
-        ("swizzle", tm.arguments.swizzle.name, "swizzle"),
-        ("oobfill", FILLS[tm.arguments.oob_fill], "zero"),
+def _lines(code: Sequence[str], rows: Mapping[str, str]) -> tuple[CodeLine, ...]:
+    """Return lines of code, each with its row of a table."""
+    keyed = ((*keys.split(), about) for keys, about in rows.items())
+    return tuple(
+        CodeLine(key, text, tuple(to), about)
+        for text, (key, *to, about) in zip(code, keyed, strict=True)
     )
-    names = {"swizzle": "swizzle_field"}  # the line of code has the other key
-    return [
-        CodeLine(names.get(key, key), f"{key:<10}{value}", (to,), f"the map's {key}: {value}")
-        for key, value, to in rows
-    ]

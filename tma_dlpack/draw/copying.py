@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.chunks import CHUNKS, Chunk, drawn_chunks, request_of
-from tma_dlpack.draw.figure import Figure
+from tma_dlpack.draw.figure import STILL, Figure
 from tma_dlpack.draw.grid import Cell, Grid, Scene, lay_out, words
-from tma_dlpack.draw.svg import STILL
 from tma_dlpack.geometry import CHUNK_BYTES
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tables.public import opaque

@@ -2,8 +2,8 @@
 
 A cell is a tinted rectangle with words in it; in a style of `WORDS` it is words alone, and without
 width or height, or in the style "way", it is a line. `lay_out` stacks grids, with a heading above
-and notes and a legend below, and returns a `Scene`: the same cells in pixels, which `svg.py`
-writes. Nothing here knows a tensor map.
+and notes and a legend below, and returns a `Scene`: the same cells in pixels, which `figure.py`
+writes as SVG. `STYLES` has how they look. Nothing here knows a tensor map.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 LABEL_SIZE = 10  # px, height of a label's font
 MIN_LABEL_SIZE = 7
@@ -24,6 +24,62 @@ SAMPLE = 22, 14  # px of the cell beside the words of a legend
 
 WORDS = ("label", "muted", "strong", "alarm")  # the styles of text
 
+Pair = tuple[str, str]  # light, dark
+
+
+class Style(NamedTuple):
+    """How a cell looks: (light, dark) colours, and what is no colour as SVG attributes."""
+
+    fill: Pair = ("none", "none")
+    stroke: Pair = ("none", "none")
+    attributes: str = ""
+
+
+_INK = ("#1f2328", "#e6edf3")
+_GRID = ("#8c959f", "#6e7781")
+_ALARM = ("#b42318", "#ff9a8f")
+_PAPER = ("#ffffff", "#15191f")
+_BLUE, _EDGE = ("#1f5fa8", "#8ec2ff"), ("#4a7ab5", "#6ea8ec")
+_TAKEN, _GROUND = ("#9cc7f0", "#2f5f93"), ("#eef4fb", "#1b2a3d")
+_RED, _VIOLET = ("#d1242f", "#f47067"), ("#8250df", "#c297ff")
+_BOLD, _THICK = 'font-weight="bold"', 'stroke-width="2.5"'
+#: One tint per 16-byte chunk of a row, so that a swizzle shows as a pattern of colours too.
+_TINTS = tuple(
+    (f"hsl({hue},70%,{88 - 4 * (n % 2)}%)", f"hsl({hue},38%,{24 + 5 * (n % 2)}%)")
+    for n, hue in enumerate(range(200, 560, 45))
+)
+
+STYLES: dict[str, Style] = {
+    "paper": Style(_PAPER, ("#d0d7de", "#3d444d")),
+    "label": Style(_INK),
+    "strong": Style(_INK, attributes=_BOLD),
+    "muted": Style(("#57606a", "#a3adb8")),
+    "alarm": Style(_ALARM, attributes=_BOLD),
+    "axis": Style(stroke=_INK, attributes='stroke-width="1.5"'),
+    "arrow": Style(stroke=_BLUE, attributes='stroke-width="1.3"'),
+    "way": Style(stroke=_INK),
+    "grid": Style(stroke=_GRID, attributes='stroke-dasharray="2 3"'),
+    "hatch": Style(stroke=_RED, attributes='stroke-opacity="0.35"'),
+    "plain": Style(attributes='pointer-events="all"'),
+    "cell": Style(("#f6f8fa", "#21262d"), _GRID),
+    "tensor": Style(_GROUND, _EDGE),
+    "ground": Style(_GROUND),
+    "edge": Style(stroke=_EDGE),
+    "zigzag": Style(_PAPER, _EDGE),
+    "taken": Style(_TAKEN, _BLUE),
+    "box": Style(stroke=_BLUE, attributes=_THICK),
+    "filled": Style(("#fbe9e7", "#3c2020"), _RED),
+    "padding": Style(_PAPER, _GRID, 'stroke-dasharray="3 3"'),
+    "window": Style(stroke=_VIOLET, attributes=f'{_THICK} stroke-dasharray="7 4"'),
+    "shifted": Style(stroke=_VIOLET, attributes=f'{_THICK} stroke-linecap="square"'),
+    "frame": Style(stroke=_ALARM, attributes='stroke-width="1.5"'),
+    "changed": Style(("#ffd33d", "#9e6a03"), ("#7a4100", "#ffd33d"), 'stroke-width="1.5"'),
+    "conflict": Style(("#f5b5ae", "#7d2a25"), _ALARM, 'stroke-width="1.5"'),
+    "even": Style(("#eaeef2", "#2a3038"), _GRID),
+    "odd": Style(("#f6d07f", "#6b4f0c"), _GRID),
+    **{f"tint{n}": Style(tint, _GRID) for n, tint in enumerate(_TINTS)},
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Cell:
@@ -33,7 +89,7 @@ class Cell:
     ----------
     column, row, columns, rows : float
     style : str
-        A row of `svg.STYLES`.
+        A row of `STYLES`.
     text : str
         In a rectangle: lines, drawn only as large as fits and cut with an ellipsis. In a style of
         `WORDS`: one line of full size.
@@ -125,17 +181,32 @@ def words(column: float, row: float, text: str, style: str = "muted", rows: floa
     return Cell(column, row, style, text, columns=0, rows=rows, anchor="start")
 
 
+def rectangle(style: str, columns: Span, rows: Span, hatched: bool = False) -> Cell:
+    """Return a cell that covers the columns and rows [first, last)."""
+    (left, right), (top, bottom) = columns, rows
+    return Cell(left, top, style, columns=right - left, rows=bottom - top, hatched=hatched)
+
+
 def sides(columns: Span, rows: Span, cut: Sequence[bool]) -> list[Cell]:
     """Return the left, top, right and bottom side of a rectangle, a zigzag where it goes on."""
-    (left, right), (top, bottom) = columns, rows
-    wide, high = right - left, bottom - top
-    across = [
-        Cell(left, row, "edge", columns=wide, rows=0, anchor="start") for row in (top, bottom)
+    whole, styles = rectangle("edge", columns, rows), ["zigzag" if c else "edge" for c in cut]
+    begin, end = replace(whole, anchor="start"), replace(whole, anchor="end")
+    return [
+        replace(begin, style=styles[0], columns=0),
+        replace(begin, style=styles[1], rows=0),
+        replace(end, style=styles[2], column=columns[1], columns=0),
+        replace(end, style=styles[3], row=rows[1], rows=0),
     ]
-    down = [Cell(c, top, "edge", columns=0, rows=high, anchor="start") for c in (left, right)]
-    lines = [down[0], across[0], replace(down[1], anchor="end"), replace(across[1], anchor="end")]
-    pairs = zip(lines, cut, strict=True)
-    return [replace(line, style="zigzag") if is_cut else line for line, is_cut in pairs]
+
+
+def window(first: int, whole: tuple[int, int], most: int) -> tuple[int, int]:
+    """Return `most` positions from `first` on, or as near as there are so many.
+
+    >>> window(90, (0, 100), 14), window(3, (0, 10), 14)
+    ((86, 100), (0, 10))
+    """
+    begin = max(whole[0], min(first, whole[1] - most))
+    return begin, min(whole[1], begin + most)
 
 
 def bounds(cell: Cell, unit: Span = (1, 1)) -> tuple[float, float, float, float]:

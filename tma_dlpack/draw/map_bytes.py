@@ -85,10 +85,11 @@ def _values_scene(values: tuple[FieldValue, ...], heads: tuple[str, ...], about:
         x += max([LEAST_VALUE, *(text_width(v.shown[n]) + 12 for v in values)])
     table = [("muted", "field", "bits", *heads)]
     table += [("alarm" if v.differs else "label", v.field, v.bits, *v.shown) for v in values]
-    cells = []
-    for n, (style, *texts) in enumerate(table):
-        for x, text in zip((FIELD_X, BITS_X, *columns), texts, strict=True):
-            cells.append(words(x, ROW * n, text, "muted" if x == BITS_X else style, ROW))
+    cells = [
+        words(x, ROW * n, text, "muted" if x == BITS_X else style, ROW)
+        for n, (style, *texts) in enumerate(table)
+        for x, text in zip((FIELD_X, BITS_X, *columns), texts, strict=True)
+    ]
     for n, v in enumerate(values, 1):
         cells.append(Cell(0, ROW * n + 1, _tint(v.key), v.key, v.field, 14, 13, key=v.field))
         if v.differs:
@@ -151,14 +152,10 @@ class MapBytes(Figure):
 
     def hexadecimal(self, n: int) -> list[list[str]]:
         """Return the bytes of line n of each map; those of a host address as dots."""
-        address = next(v for v in self.values if v.field == "global_address")
-        return [
-            [
-                "··" if n == 0 and shown == HIDDEN else f"{byte:02x}"
-                for byte in data[8 * n : 8 * n + 8]
-            ]
-            for data, shown in zip(self.data, address.shown, strict=True)
-        ]
+        address = next(v.shown for v in self.values if v.field == "global_address")
+        lines = [data[8 * n : 8 * n + 8].hex(" ").split() for data in self.data]
+        hidden = [n == 0 and shown == HIDDEN for shown in address]
+        return [["··"] * 8 if h else line for h, line in zip(hidden, lines, strict=True)]
 
     def scenes(self) -> tuple[Scene, ...]:
         """Lower to a panel of bits and a panel of values."""
@@ -172,14 +169,12 @@ class MapBytes(Figure):
             cells += [label(0, row, f"{8 * n}"), Cell(0, row, "padding", columns=LINE_BITS)]
             cells += [s.cell(row) for s in self.segments if s.bit // LINE_BITS == n]
             row += 1
-            changed = [bit for bit in self.changed if bit // LINE_BITS == n]
-            for bit in changed:
-                title = f"bit {bit} differs"
-                cells.append(Cell(bit % LINE_BITS, row, "changed", "", title, rows=MARK_ROWS))
+            changed = {bit % LINE_BITS: bit for bit in self.changed if bit // LINE_BITS == n}
+            for column, bit in changed.items():
+                cells.append(Cell(column, row, "changed", "", f"bit {bit} differs", rows=MARK_ROWS))
             row += MARK_ROWS * bool(changed)
             for line in self.hexadecimal(n):
-                for k, byte in enumerate(line):
-                    cells.append(Cell(8 * k, row, "label", byte, "", 8, HEX_ROWS))
+                cells += [Cell(8 * k, row, "label", b, "", 8, HEX_ROWS) for k, b in enumerate(line)]
                 row += HEX_ROWS
             row += GAP_ROWS
         notes = ("bit 0 of each byte at the left; letters: see the table", *self.notes)
@@ -187,9 +182,8 @@ class MapBytes(Figure):
 
     def text(self) -> str:
         """Return the bytes in hexadecimal, and the fields as a table."""
-        rows = [
-            f"byte {8 * n:>3}  {' '.join(line)}" for n in self.lines for line in self.hexadecimal(n)
-        ]
+        lines = ((8 * n, " ".join(line)) for n in self.lines for line in self.hexadecimal(n))
+        rows = [f"byte {first:>3}  {line}" for first, line in lines]
         shown = aligned([v.shown for v in self.values], left=len(self.data))
         for v, text in zip(self.values, shown, strict=True):
             mark = "≠" if v.differs else " "
@@ -294,11 +288,8 @@ def _segments(tensor_map: TensorMap, keys: dict[str, str]) -> tuple[Segment, ...
 
 
 def _field_value(field: Field, key: str, maps: tuple[TensorMap, ...]) -> FieldValue:
-    """Read a field of each map; ``-`` of a map without it."""
     hosts = {tm.global_address for tm in maps if is_of_host_tensor(tm)}
-    read = [
-        _value(field, tm, hosts) if field.exists(tm.kind, tm.rank) else ("-", "-") for tm in maps
-    ]
+    read = (_value(field, tm, hosts) for tm in maps)
     places = ", ".join(f"{bit}..{bit + w - 1}" if w > 1 else f"{bit}" for bit, w in field.pieces)
     return FieldValue(key, field.label, places, *zip(*read, strict=True))
 
@@ -309,7 +300,9 @@ def is_of_host_tensor(tensor_map: TensorMap) -> bool:
 
 
 def _value(field: Field, tensor_map: TensorMap, hosts: set[int]) -> tuple[str, str]:
-    """Return a decoded field with the names of the header, and as it is drawn."""
+    """Return a decoded field in words, and as it is drawn; ``-`` of a map without it."""
+    if not field.exists(tensor_map.kind, tensor_map.rank):
+        return "-", "-"
     value = field.read(bytes(tensor_map))
     if field.name == "global_address":
         return f"{value:#x}", HIDDEN if value in hosts else f"{value:#x}"

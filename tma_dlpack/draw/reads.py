@@ -225,11 +225,9 @@ def conflicts(plan: TilePlan, reads: Reads, smem_offset: int) -> SwizzleConflict
     phase = np.nonzero(new)[0]
     counts = np.bincount(phase * BANKS + sorted_words[new] % BANKS, minlength=len(words) * BANKS)
     degrees = counts.reshape(-1, BANKS).max(axis=1)
-    worst = int(degrees.argmax())
-    first = tuple(map(_of_threads, words[:MAX_PHASES]))
-    return SwizzleConflicts(
-        plan.arguments.swizzle, tuple(degrees.tolist()), worst, _of_threads(words[worst]), first
-    )
+    worst, first = int(degrees.argmax()), tuple(map(_of_threads, words[:MAX_PHASES]))
+    drawn = worst, _of_threads(words[worst]), first
+    return SwizzleConflicts(plan.arguments.swizzle, tuple(degrees.tolist()), *drawn)
 
 
 def _of_threads(words: IntArray) -> Threads:

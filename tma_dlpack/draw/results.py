@@ -10,11 +10,12 @@ import linecache
 import sys
 import traceback
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from tma_dlpack.draw.cards import bold, finding_html, table_html
+from tma_dlpack.draw.cards import bold, finding_html, plain, table_html
 from tma_dlpack.draw.figure import Figure, fragment, require
 from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, words
 from tma_dlpack.make.batch import TensorMapBatch
@@ -50,17 +51,16 @@ def batch_html(batch: TensorMapBatch) -> str:
     True
     """
     require("batch", batch, (TensorMapBatch,), "make one: make_tma_descriptors(tensors, ...)")
-    maps = [batch[n] for n in range(min(len(batch), MOST_ROWS))]
     layouts = len({tm.arguments for tm in batch})
     where = "launchable" if batch.launchable else "not launchable: host memory is among them"
     head = f"{counted(len(batch), 'map')} of 128 bytes, {counted(layouts, 'layout')}, {where}"
     rows = [
         (n, tm.data_type.name, tm.shape, tm.box_sizes, tm.swizzle.name, f"{tm.global_address:#x}")
-        for n, tm in enumerate(maps)
+        for n, tm in enumerate(islice(batch, MOST_ROWS))
     ]
     heads = ("", "data_type", "shape", "box_sizes", "swizzle", "address")
     further = len(batch) - MOST_ROWS
-    more = [f"<div>and {further} further ones</div>"] * (further > 0)
+    more = [plain(f"and {further} further ones")] * (further > 0)
     return fragment([bold(head), table_html(heads, rows), *more])
 
 
@@ -85,18 +85,16 @@ def verify_html(report: Any) -> str:
     """
     _known(report, "VerifyReport", "pass the result of verify()")
     verdict = "✓ all agree" if report.ok else "✗ there are disagreements"
-    heads = ("", "check", "cases", "accepted", "disagreements", "note")
-    rows = [
-        ("✗" if r.disagreements else "✓", r.name, r.cases, r.accepted, r.disagreements, r.note)
-        for r in report.rows
-    ]
-    parts = [bold(verdict), f"<div>{html.escape(f'{report.device}; seed {report.seed}')}</div>"]
-    parts.append(table_html(heads, rows))
-    for row in report.rows:
-        if row.first:
-            parts.append(bold(f"{row.name}, first disagreement"))
-            parts.append(f"<pre>{html.escape(row.first)}</pre>")
-    return fragment(parts)
+    heads, rows = ("", "check", "cases", "accepted", "disagreements", "note"), []
+    firsts: list[str] = []
+    for r in report.rows:
+        mark = "✗" if r.disagreements else "✓"
+        rows.append((mark, r.name, r.cases, r.accepted, r.disagreements, r.note))
+        if r.first:
+            firsts.append(bold(f"{r.name}, first disagreement"))
+            firsts.append(f"<pre>{html.escape(r.first)}</pre>")
+    about = plain(f"{report.device}; seed {report.seed}")
+    return fragment([bold(verdict), about, table_html(heads, rows), *firsts])
 
 
 def bandwidth_html(report: Any) -> str:
@@ -223,10 +221,10 @@ def render_traceback(error: TmaError) -> list[str]:
         if not _is_hidden(frame):
             lines += _user_lines(frame, line)
     name = type(error).__name__
-    if _show_card(error):
-        assert isinstance(error, TmaPreconditionError)
-        return [*lines, f"{name}: {', '.join(v.rule for v in error.violations)}"]
-    return [*lines, f"{name}: {error}"]
+    said = f"{error}"
+    if isinstance(error, TmaPreconditionError) and _show_card(error):
+        said = ", ".join(violation.rule for violation in error.violations)
+    return [*lines, f"{name}: {said}"]
 
 
 def _is_hidden(frame: FrameType) -> bool:
@@ -256,16 +254,14 @@ def _place(filename: str) -> str:
     return " ".join(name) if name is not None else Path(filename).name
 
 
-def _show_card(error: TmaError) -> bool:
+def _show_card(error: TmaPreconditionError) -> bool:
     """Show the card of a refusal in a front end that takes HTML; return whether it was shown."""
-    if not isinstance(error, TmaPreconditionError) or not hasattr(_shell(), "kernel"):
-        return False
-    if _SHOWN in error.__dict__:  # IPython calls twice
-        return True
-    error.__dict__[_SHOWN] = True
-    data = {"text/html": error_html(error), "text/plain": str(error)}
-    sys.modules["IPython"].display.display(data, raw=True)
-    return True
+    has_html = hasattr(_shell(), "kernel")
+    if has_html and _SHOWN not in error.__dict__:  # IPython calls twice
+        error.__dict__[_SHOWN] = True
+        data = {"text/html": error_html(error), "text/plain": str(error)}
+        sys.modules["IPython"].display.display(data, raw=True)
+    return has_html
 
 
 def _shell() -> object:

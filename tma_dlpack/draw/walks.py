@@ -10,7 +10,18 @@ from tma_dlpack.copies.request import CopyRequest
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.chunks import bounding_box, lines_positions, request_of
 from tma_dlpack.draw.figure import TEXT_COLUMNS, Figure
-from tma_dlpack.draw.grid import LINE, Cell, Grid, Legend, Scene, label, lay_out, sides, words
+from tma_dlpack.draw.grid import (
+    LINE,
+    Cell,
+    Grid,
+    Legend,
+    Scene,
+    label,
+    lay_out,
+    sides,
+    window,
+    words,
+)
 from tma_dlpack.geometry.plan import spatial_dims
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tables.public import opaque
@@ -129,9 +140,8 @@ class Im2colWalk(Figure):
 
     def runs(self, image: Image) -> list[tuple[int, int, int]]:
         """Return h, first and last w of each row of pixels, in the order of the walk."""
-        rows = groupby(image.pixels, key=lambda p: p.h)
-        ends = ((h, [p.w for p in pixels]) for h, pixels in rows)
-        return [(h, places[0], places[-1]) for h, places in ends]
+        rows = [list(row) for _, row in groupby(image.pixels, key=lambda p: p.h)]
+        return [(row[0].h, row[0].w, row[-1].w) for row in rows]
 
     def cut(self, image: Image) -> tuple[bool, bool, bool, bool]:
         """Whether the image goes on left, above, right and below what is drawn."""
@@ -173,26 +183,19 @@ class Im2colWalk(Figure):
         ends = (columns.start, columns.stop), (rows.start, rows.stop)
         cells += [side for side in sides(*ends, self.cut(image)) if side.style == "zigzag"]
         about, notes = f"{self.title}, {image.name}", (*self.notes, *self.missing(image))
-        grids = [
-            Grid(tuple(cells), UNIT, (edge, above)),
-            *[self._map(image)] * bool(self.missing(image)),
-        ]
+        grids = [Grid(tuple(cells), UNIT, (edge, above))]
+        grids += [self._map(image)] * bool(self.missing(image))
         return lay_out(about, grids, image.name, (), notes, legend)
 
     def _map(self, image: Image) -> Grid:
         """Draw the whole image small, with each run, the way to the next, and what is drawn."""
-        (tall, wide), (rows, columns), runs = (
-            self.whole(image),
-            self.window(image),
-            self.runs(image),
-        )
+        (tall, wide), (rows, columns) = self.whole(image), self.window(image)
+        runs = self.runs(image)
         unit = min(MAP[0] / len(tall), MAP[1] / len(wide))
         height, width = self.extent
         cells = [Cell(0, 0, "tensor", columns=width, rows=height)] * image.exists
-        cells += [
-            Cell(w, h, "taken", title=f"h {h}, w {w}..{end}", columns=end + 1 - w)
-            for h, w, end in runs
-        ]
+        for h, w, end in runs:
+            cells.append(Cell(w, h, "taken", "", f"h {h}, w {w}..{end}", columns=end + 1 - w))
         for (h, _, end), (to, w, _) in pairwise(runs):
             if (to - h) * unit >= LEAST_JUMP:
                 cells.append(Cell(end + 0.5, h + 0.5, "way", columns=w - end, rows=to - h))
@@ -219,8 +222,7 @@ def _from_to(*places: int) -> range:
 
 
 def _around(place: int, whole: range) -> range:
-    first = max(whole.start, min(place - MAX_CELLS // 4, whole.stop - MAX_CELLS))
-    return range(first, min(whole.stop, first + MAX_CELLS))
+    return range(*window(place - MAX_CELLS // 4, (whole.start, whole.stop), MAX_CELLS))
 
 
 def _outline(box: tuple[int, int, int, int], rows: range, columns: range, style: str) -> list[Cell]:

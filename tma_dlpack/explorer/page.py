@@ -19,9 +19,9 @@ from urllib.parse import quote
 
 from tma_dlpack.dlpack import as_tensor_view
 from tma_dlpack.draw.barrier_figure import barrier
-from tma_dlpack.draw.figure import CSS, Figure, fragment, script_source
+from tma_dlpack.draw.figure import CSS, DARK, Figure, fragment, script_source, style_sheet
+from tma_dlpack.draw.grid import STYLES
 from tma_dlpack.draw.map_bytes import is_of_host_tensor
-from tma_dlpack.draw.svg import DARK, STYLES, style_sheet
 from tma_dlpack.explorer.choice import Choice
 from tma_dlpack.tables.dtypes import DATA_TYPES
 from tma_dlpack.tables.errors import TmaUnsupportedError

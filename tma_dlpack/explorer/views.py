@@ -10,8 +10,7 @@ from typing import Any
 from tma_dlpack import draw
 from tma_dlpack.consumer import ldmatrix_addresses
 from tma_dlpack.draw.cards import bold, report_parts
-from tma_dlpack.draw.figure import Figure, panel_row
-from tma_dlpack.draw.svg import svg_panel
+from tma_dlpack.draw.figure import Figure, panel_row, svg_panel
 from tma_dlpack.explorer.choice import Choice, Look
 from tma_dlpack.explorer.legal import field_of, menus, planes, ranges
 from tma_dlpack.tables.coerce import counted, integer_of
