@@ -366,8 +366,7 @@ class Field(NamedTuple):
 
 _WORD = re.compile(  # a name, or a mark
     rf"(?P<heading>{HEADING})|(?P<name>[A-Za-z_]\w*)"
-    r"|(?P<torn>^[ \t]*(?:(?:[\d, \t]*\)|,)[\d,() \t]*$|\([\d, \t]*$))"
-    r"|(?P<orphan>^[ \t]*\d{1,20},?[ \t]*$)",  # an entry without its list
+    r"|(?P<torn>^[ \t]*(?:(?:[\d, \t]*\)|,)[\d,() \t]*|\([\d, \t]*|\d{1,20},)$)",
     re.MULTILINE,
 )
 _AFTER_WORD = re.compile(
@@ -460,7 +459,6 @@ class Block:
     fields: list[Field] = field(default_factory=list)
     is_mixed: bool = False
     is_torn: bool = False
-    has_orphans: bool = False
 
     @property
     def is_cut(self) -> bool:
@@ -528,10 +526,17 @@ def blocks_in(streams: list[Lines]) -> list[Block]:
 def _blocks_of(stream: Lines) -> list[Block]:
     blocks = [Block()]
     for found in fields_of(stream):
-        if found.value.fault == "heading":
-            blocks.append(Block(found.word, found.line, found.line))
-        else:
+        block = blocks[-1]
+        if not found.argument and not found.word:
+            block.is_torn |= bool(block.fields) and found.line - block.last_line <= FAR_LINES
+            continue
+        block.is_mixed |= block.is_torn  # as the text does not end there
+        if found.argument:
             _add(blocks, found)
+        else:
+            blocks.append(Block(found.word, found.line, found.line))
+    for block in blocks[:-1]:
+        block.is_mixed |= any(f.value.fault == "torn" for f in block.fields)
     blocks = [b for b in blocks if b.fields]
     _mark_mixed(blocks)
     return [b for b in blocks if b.shows_arguments or b.is_mixed or b.is_cut]
@@ -541,20 +546,13 @@ def _add(blocks: list[Block], found: Field) -> None:
     """Put a field into the block it belongs to, the last one or a new one."""
     block = blocks[-1]
     gap = found.line - block.last_line
-    if found.value.fault == "orphan":
-        block.has_orphans |= bool(block.fields) and gap <= NEAR_LINES
-        return
     lone = gap > NEAR_LINES
-    if lone and found.strong and found.argument and not block.arguments(only_strong=True):
+    if lone and found.strong and not block.arguments(only_strong=True):
         block.fields.clear()  # weak words further up belong to something else
         block.first_line = found.line
     far = gap > (FAR_WHOLE_LINES if block.is_whole else FAR_LINES)
     if block.fields and (far or (lone and not found.strong)):
         blocks.append(block := Block())
-    if found.value.fault == "torn":
-        block.is_torn |= bool(block.fields or (block.heading and found.argument))
-        if not found.argument:
-            return
     named = [f for f in block.fields if f.argument == found.argument and f.place == found.place]
     same = next((f for f in named if f.key == found.key), None)
     if same is not None:
@@ -574,10 +572,6 @@ def _mark_mixed(blocks: list[Block]) -> None:
     """
     runs: list[list[Block]] = []
     for before, block in pairwise([Block(), *blocks]):
-        over_lines = any(f.last_line > f.line for f in block.fields)
-        block.is_mixed = (block.is_torn and block is not blocks[-1]) or (
-            block.has_orphans and over_lines
-        )
         near = FAR_LINES if before.is_mixed else NEAR_LINES
         if runs and block.first_line - before.last_line <= near and _agree(before, block):
             runs[-1].append(block)
