@@ -25,9 +25,8 @@ from tma_dlpack.checks.report import Report
 from tma_dlpack.cli import hexdump
 from tma_dlpack.cli.explain import results, sentences
 from tma_dlpack.cli.explain.judge import REFUSED_CALL, judge, judge_call
-from tma_dlpack.cli.explain.normal import Lines, plain, streams_of
 from tma_dlpack.cli.explain.printed import printed_arguments
-from tma_dlpack.cli.explain.read import Block, blocks_in
+from tma_dlpack.cli.explain.read import Block, Lines, blocks_in, plain, streams_of
 from tma_dlpack.cli.explain.words import PrintedArguments, arguments_of
 from tma_dlpack.tables.coerce import bytes_of, counted, shown, text_of
 from tma_dlpack.tables.errors import (

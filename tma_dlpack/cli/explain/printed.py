@@ -89,8 +89,8 @@ def _chosen(name: str, block: Block, form: Form) -> Field | None:
 def _is_alike(found: Field, others: list[Field], form: Form) -> bool:
     """Return whether a weak word looks as the other words of its printout do."""
     if form.words:
-        brackets = {f.value.bracket for f in others if f.value.is_list}
-        fits = not (found.value.is_list and brackets) or found.value.bracket in brackets
+        brackets = {f.value.bracket for f in others if f.argument in ARRAYS and f.value.numbers}
+        fits = not (found.argument in ARRAYS and brackets) or found.value.bracket in brackets
         return found.word in form.words and fits
     marks = [f for f in others if f.argument in ARRAYS] or others
     looks = {(f.sign, f.word.islower()) for f in marks}
@@ -165,8 +165,8 @@ class _Lists:
             self.notes.append(
                 f"{shown.word} shows {address} in place of the list: print its entries"
             )
-        tight = any(f.value.style.endswith(",") for f in self.block.fields if not f.value.fault)
-        if "grouped" in shown.value.style and not tight:
+        tight = any(f.value.comma == "tight" for f in self.block.fields if not f.value.fault)
+        if shown.value.comma == "?" and not tight:
             return self._refused(name, "may have a separator of thousands")
         return () if shown.value.fault else shown.value.numbers
 

@@ -1,27 +1,242 @@
-"""From lines to blocks: find ``name [index] (unit) = value``, and gather what belongs together.
+"""Read a text: split it by process, write it one way, find fields, gather them in blocks.
 
-Lines that may come from several processes are not read.
+A field is ``name [index] (unit) = value``; a block is the fields of one printout. Prefixes of
+loggers, colours, casts and types around numbers go; hexadecimal numbers become decimal ones, and a
+number that is masked, broken or in another unit becomes ``?``. A call of the driver in pasted
+source becomes ``name=value``, with the values that its arrays were declared with. Lines that may
+come from several processes are not read.
 """
 
 from __future__ import annotations
 
+import bisect
+import inspect
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise, product
-from typing import NamedTuple
+from itertools import accumulate, pairwise, product
+from typing import Final, NamedTuple
 
-from tma_dlpack.cli.explain.normal import Lines
 from tma_dlpack.cli.explain.words import (
     ARRAYS,
     FORMS,
     GENERAL,
     HEADING,
+    MULTI_WORD,
     NAMED,
+    STRONG,
+    WEAK,
     Entries,
     Form,
     meaning_of,
 )
+from tma_dlpack.make.driver_words import (
+    driver_encode_im2col,
+    driver_encode_im2col_wide,
+    driver_encode_tiled,
+)
+
+# -- lines and processes --------------------------------------------------------------------------
+
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_STAMP = r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.,]*(?:Z|[+-]\d\d:?\d\d)?\]?"
+_PREFIX = re.compile(
+    rf"(?:\[(?=[^\]\n]*[A-Za-z])[^\]\n]{{1,80}}\]:?|{_STAMP}"
+    r"|\d\d-\d\d \d\d:\d\d:\d\d|\d\d:\d\d:\d\d[\d.,]*|\[\d{1,4},\d{1,4}\]<std(?:err|out)>:?"
+    r"|(?:INFO|WARN|WARNING|ERROR|DEBUG|FATAL|CRITICAL|std(?:err|out))\b:?[FP]?"
+    r"|\((?=[^)\n]*[A-Za-z])(?=[^)\n]*(?:[\d_]|rank|pid))[^()\n]{1,80}\)"
+    r"|[A-Za-z_][\w.-]{0,60}[ \t]*\|(?=[ \t])|\||\d{1,5}:(?=[ \t])|>|#(?=\s)|E(?=[ \t]{2}))[ \t]*"
+)
+_ARGUMENTS = STRONG.keys() | WEAK.keys()  # of a table, and nobody's name
+_PROCESS = re.compile(
+    r"(?:rank|pid|worker|engine|core|gpu|node|proc|device|\b[TDPE]P)[^\d\n]{0,12}\d|<std|\|"
+    r"|^\d{1,5}:",
+    re.IGNORECASE,
+)
+
+
+class Lines:
+    """Lines with their numbers in the log, and the process that wrote them, if they name it."""
+
+    def __init__(self, numbered: list[tuple[int, str]], process: str = "") -> None:
+        self.numbered, self.process = numbered, process
+        self.text = "\n".join(line for _, line in numbered)
+        self._starts = [0, *accumulate(len(line) + 1 for _, line in numbered)]
+
+    def line_at(self, place: int) -> int:
+        """Return the number of the line at a place of `text`."""
+        return self.numbered[bisect.bisect_right(self._starts, place) - 1][0]
+
+
+def plain(text: str) -> str:
+    """Return a text without colours, with plain blanks and line ends; a repr as what it shows."""
+    if "\\n" in text and text.count("\\n") > text.count("\n"):
+        text = text.replace("\\r", "").replace("\\n", "\n").replace("\\t", "\t")
+    return _ANSI.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
+
+
+def streams_of(numbered: list[tuple[int, str]]) -> list[Lines]:
+    """Split numbered lines by the process that each names, and normalise them."""
+    streams: dict[str, tuple[list[int], list[str]]] = {}
+    for number, line in numbered:
+        process, content = _split_prefix(line)
+        numbers, lines = streams.setdefault(process, ([], []))
+        numbers.append(number)
+        lines.append(content)
+    normal = {process: _normal("\n".join(lines)) for process, (_, lines) in streams.items()}
+    return [
+        Lines([*zip(numbers, normal[process].split("\n"), strict=True)], process)
+        for process, (numbers, _) in streams.items()
+    ]
+
+
+def _split_prefix(line: str) -> tuple[str, str]:
+    """Return the process that a line's prefix names, and the rest of the line."""
+    at, process = len(line) - len(line.lstrip()), ""
+    if line[at : at + 1].islower() and "|" not in line[:80]:
+        return "", line[at:]  # as most lines of a printout are
+    for _ in range(8):
+        prefix = _PREFIX.match(line, at)
+        if prefix is None or prefix[0].rstrip("| \t").replace("_", "").lower() in _ARGUMENTS:
+            break
+        if _PROCESS.search(prefix[0]):
+            process += re.sub(_STAMP[3:-3], "", prefix[0]).strip()
+        at = prefix.end()
+    return process, line[at:]
+
+
+# -- one way to write things ----------------------------------------------------------------------
+
+_BYTES = {"double": 8, "float": 4, "half": 2, "__half": 2, "__nv_bfloat16": 2, "nv_bfloat16": 2}
+
+
+def _digits(found: re.Match[str]) -> str:
+    return re.sub(r"\D", "", found[0])
+
+
+def _product(found: re.Match[str]) -> str:
+    return str(math.prod(map(int, re.findall(r"\d{1,24}", found[0]))))
+
+
+def _bracketed(found: re.Match[str]) -> str:
+    """Write numbers under or beside each other as a list, on as many lines."""
+    numbers = re.findall(r"\d+", found[0])
+    return f" [{', '.join(numbers)}]" + "\n" * found[0].count("\n")
+
+
+def _number(found: re.Match[str]) -> str:
+    """Write a number in decimal; ? where it is masked, has a unit or a fraction."""
+    clean = re.fullmatch(r"([-+]?(?:0[xX][\da-fA-F]{1,16}|(?!0\d)\d{1,24}))[uUlL]{0,3}", found[0])
+    if clean:
+        return str(int(clean[1], 0))
+    is_name = re.fullmatch(r"\d{1,4}(?![KMGk](?:i?B)?\b)[A-WYZa-wyz]\w*", found[0])
+    return found[0] if is_name else "?"  # such as 64B, 2D, 16U4_ALIGN8B
+
+
+#: What is written in several ways, and how the reader expects it. No row adds or removes a line.
+_NORMAL: Final = tuple(
+    (re.compile(pattern, re.MULTILINE), replacement)
+    for pattern, replacement in (
+        ("\xa0(?!\\d)", " "),
+        ("(?<![\\w.'])\\d{1,3}(?:[_'’\xa0\u2009\u202f]\\d{3})+(?![\\w'’])", _digits),
+        (r"(?<![\w.,])\d{1,3}(?:,\d{3})*,0\d\d(?:,\d{3})*(?!\w)", "?"),  # no entry begins with 0
+        (MULTI_WORD.pattern, r"\1_\2"),
+        (r"\*\*(?=[A-Za-z])|(?<=[A-Za-z])\*\*|[\"`]|(?<!\d)'", " "),
+        (r"\((?:const )?(?:CU|cu|u?int|size_t|unsigned|long)[\w: ]*\*?\)[ \t]*(?=-?\d)", ""),
+        (r"<[\w.]+(?::[ \t]*| )(-?\d{1,24})>|\b(?:cuuint\d\d_t|u?int\d*(?:_t)?)\((\d+)\)", r"\1\2"),
+        (r"\bsizeof\s?\(\s?(\w+)\s?\)", lambda m: str(_BYTES.get(m[1], m[0]))),
+        (r"(?<![\w.*])\d{1,24}(?:(?: \* |\*)\d{1,24})+\b(?!\*)", _product),
+        (r"[A-Za-z_][\w.:]{0,40}\(([\[({][^\[\](){}]{0,300}[\])}])\)", r"\1"),  # torch.Size([1])
+        (r"(?:[\w:]{1,20} of )?(?:size|length|len|count)[ =:]{1,3}\d+[,\w =]{0,20}?(?=[\[({])", ""),
+        (r"(?<=[:= ])\d{9,20}[ \t]+(?=[\[({])", ""),  # the address of the list behind it
+        (r"(?:[ \t]{0,9}\n[ \t]{0,99}-[ \t]+\d{1,20}(?=[ \t]*$)){1,8}", _bracketed),
+        (r"\bouter_stride(?=: [\d ]+, swizzle: \d+ elem)", "outer_stride (bytes)"),
+        (r"(?<![\w.])[1-9]\d{0,9}(?:(?:[ \t][x×][ \t]|[x×])\d{1,10})+\b", _bracketed),
+        # addresses: null, what people write in place of one, hex digits alone
+        (r"\(nil\)|\b(?:nullptr|NULL)\b|(?<=(?:ptr|ess)[ =:][ =:])None\b|(?<=ess=)None\b", "0"),
+        (r"(?i)\b(?:0x)?(?:dead|beef|cafe|babe|feed|face|abcdef)[\da-f]*\b|\b0x(?:1234|f)+\b", "?"),
+        (
+            r"(?<![\w.])(?=[a-fA-F]*\d)(?:0000|(?=\d*[a-fA-F]))[\da-fA-F]{8,16}(?![\w*?#…]|\.\.)",
+            lambda m: str(int(m[0], 16)),
+        ),
+        # numbers, and those that are not read: masked, with a unit, broken by a terminal's width
+        (r"(?<![\w.])[-+]?\d(?:[\w*?#…%]|[.'’](?=[\w*.…]))*(?:[ \t]?[KMG](?:i?B)?\b)?", _number),
+        (r"(?<![\w.*])(?:0[xX])?(?:\*{2,}|#{2,}|\?+|[xX]{2,}|…|\.{3}|<[a-z]+>)(?!\w)", "?"),
+        (r"(?<![\w.?])-?\d+(?=(?:[ \t]{0,99}\n){1,4}[ \t]*(?:[xX]?[\da-fA-F]{1,16}\b|\?))", "?"),
+    )
+)  # fmt: skip
+
+
+def _normal(text: str) -> str:
+    text = _with_names(text)
+    for pattern, replacement in _NORMAL:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+# -- calls in pasted source -----------------------------------------------------------------------
+
+_CALL = re.compile(
+    r"cuTensorMapEncode(?:Tiled|Im2col(?:Wide)?)\b[\w:]*\)?\s*"
+    r"\((?P<passed>(?:[^()\[\]{}]|[(\[{][^()\[\]{}]*[)\]}]){1,2000})\)"
+)
+_COMMA = re.compile(r",(?![^()\[\]{}]*[)\]}])")  # not within brackets
+_NO_VALUE = re.compile(r"[;=]|^\w+\s*:(?!:)|\w\s+\w")  # a name, a declaration, another line
+_ARRAY = re.compile(r"&?([A-Za-z_]\w*)(?:\.data\(\)|\[0\])?(?:\s*\+\s*(\d))?")
+_CONSTANT = r"\b{}\s*(?:=\s*|\s)(\d+)\s*(?:[;,\n)]|$)"
+_DECLARED = r"\b{}\s*(?:\[[^\]\n]*\])?\s*=?\s*[\[{{]([^\]}}]*)"
+FAR = 8_000  # characters from a declaration to the call
+_DRIVER_ARGUMENTS = tuple(
+    tuple(inspect.signature(encode).parameters)[:-2]  # without target and encoder
+    for encode in (driver_encode_im2col_wide, driver_encode_im2col, driver_encode_tiled)
+)
+_NAMES_OF = {len(names) + n: names for names in _DRIVER_ARGUMENTS for n in (0, 1)}
+
+
+def _with_names(text: str) -> str:
+    """Return source in which each call of the driver has the names and values of its arguments."""
+    edits: dict[tuple[int, int], str] = {}
+    for call in _CALL.finditer(text):
+        passed = [a.strip() for a in _COMMA.split(call["passed"])]
+        names = _NAMES_OF.get(len(passed), ())  # with the map before them, or without it
+        passed = passed[-len(names) :]
+        meanings = [meaning_of(name) or ("",) for name in names]
+        lost = any(
+            "CU_TENSOR_MAP" in a and m[0] not in NAMED
+            for a, m in zip(passed, meanings, strict=False)
+        )
+        if lost or any(map(_NO_VALUE.search, passed)):
+            continue
+        written = []
+        for name, words in zip(names, passed, strict=False):
+            value, declared = _passed(text, call.start(), words)
+            edits |= dict.fromkeys(declared, "_")
+            written += [f"{name}={value}"] if re.search(r"\d|CU_|NULL|nullptr", value) else []
+        edits[call.span("passed")] = ", ".join(written) or call["passed"]
+    for (start, end), words in sorted(edits.items(), reverse=True):
+        lines = text.count("\n", start, end) - words.count("\n")
+        text = text[:start] + words + "\n" * lines + text[end:]
+    return text
+
+
+def _passed(text: str, place: int, words: str) -> tuple[str, list[tuple[int, int]]]:
+    """Return an argument with the numbers of its names, and where its array is declared."""
+    first = max(0, place - FAR)
+    source, array, declared = text[first:place], _ARRAY.fullmatch(words), []
+    if array:
+        declared = [*re.finditer(_DECLARED.format(array[1]), source)][-1:]
+    for found in declared:
+        entries = found[1].split(",")[int(array[2] or 0) if array else 0 :]
+        words = f"{{{','.join(entries)}}}"
+
+    def number(name: re.Match[str]) -> str:
+        values = set(re.findall(_CONSTANT.format(name[0]), source))
+        return values.pop() if len(values) == 1 and not name[0].startswith("CU") else name[0]
+
+    places = [(first + found.start(), first + found.end()) for found in declared]
+    return re.sub(r"\b[A-Za-z_]\w*", number, words), places
+
 
 FAR_LINES = 12  # between two fields of one printout, at most
 FAR_WHOLE_LINES = 3  # where the tensor and the tile are there already
@@ -36,25 +251,16 @@ class Value(NamedTuple):
 
     `fault` is "" or "unread" (masked, broken, with a unit), "cut" (the text ends), "address" (in
     place of a list), "torn" (of several processes) or "prose". An entry of `numbers` that cannot be
-    read is None. `style` is the bracket, and what stands between the entries.
+    read is None. `comma` is "tight" in a list without blanks, "?" where it may be one of thousands.
     """
 
     numbers: Entries = ()
     word: str = ""
     fault: str = ""
     end: int = 0
-    style: str = ""
+    bracket: str = ""
+    comma: str = ""
     unit: str = ""
-
-    @property
-    def bracket(self) -> str:
-        """The bracket around a list; "" if there is none."""
-        return self.style[:1] if self.style[:1] in tuple("([{") else ""
-
-    @property
-    def is_list(self) -> bool:
-        """Whether there may be several numbers."""
-        return self.bracket != "" or len(self.numbers) > 1
 
 
 _ITEM = r"(?:-?\d{1,24}|\?)(?![\w?])"  # what is left of a number
@@ -70,6 +276,8 @@ _AFTER = re.compile(  # of numbers without brackets: the end of the line, a sign
     re.MULTILINE,
 )
 _MEMBER = re.compile(r"([A-Za-z_0-9][\w.:]*)(?:[ \t]*\((\d{1,5})\))?")
+_CUT = re.compile(rf"[(\[{{]?[\s\d,?-]{{0,{4 * LONGEST_LIST}}}\Z")
+_TORN = re.compile(r"[\d,)]|[(\[{][ \t]*(?:[\d,]|$)", re.MULTILINE)
 _WHOLE = ("16", "32", "64", "128", "256")  # bytes that no longer number begins with
 _ADDRESSES = range(1 << 44, 1 << 48)  # of the stack and the heap; no entry of a list is one
 
@@ -84,69 +292,57 @@ def read_value(text: str, at: int, argument: str) -> Value:
     """
     is_array = argument in ARRAYS
     if is_array and (found := _LIST.match(text, at)):
-        return _bracket(text, found)
-    row = (_ROW if is_array else _ONE).match(text, at)
-    if row is None:
-        word = _MEMBER.match(text, at) if argument in NAMED else None
-        if word:
-            number = (int(word[2]),) if word[2] else ()
-            return Value(number, word[1].rstrip(".:"), end=word.end())
-        return _nothing(text, at)
-    numbers = tuple(map(_int, re.split(r"[,\s]+", row[0])))
-    style = "".join(sorted(set(re.findall(r",?[ \t]|,", row[0]))))
-    fault, unit, end = _after(text, row, is_array)
-    if _GROUPED.fullmatch(row[0]):
-        style = "grouped?"
-    elif "," in style and style not in (",", ", ", ",\t") and re.search(r",(?:\d{3}\b|\?)", row[0]):
-        fault = "unread"
-    elif is_array and (numbers[0] or 0) in _ADDRESSES:
-        fault = fault or "address"
-    return Value(numbers, "", fault, end, style, unit)
+        return _listed(text, found)
+    if row := (_ROW if is_array else _ONE).match(text, at):
+        return _row(text, row, is_array)
+    if argument in NAMED and (word := _MEMBER.match(text, at)):
+        number = (int(word[2]),) if word[2] else ()
+        return Value(number, word[1].rstrip(".:"), end=word.end())
+    if cut := _CUT.match(text, at):
+        return Value(fault="cut", end=cut.end())
+    return Value(fault="torn" if _TORN.match(text, at) else "prose")
 
 
-def _bracket(text: str, found: re.Match[str]) -> Value:
+def _listed(text: str, found: re.Match[str]) -> Value:
     """Read a list in brackets."""
     inside, end = found[1].strip(), found.end()
-    pieces = re.split(r"[,;]", inside.rstrip(",")) if "," in inside else inside.split()
-    numbers = tuple(_int(piece.strip()) for piece in pieces)
-    if not all(_PIECE.fullmatch(piece.strip()) for piece in pieces):
-        is_broken = re.fullmatch(r"[\s\d?,-]+", inside)
-        is_torn = inside[:1] in tuple("0123456789,")
-        return Value(fault="unread" if is_broken else "torn" if is_torn else "prose", end=end)
+    pieces = re.split(r"\s*[,;]\s*", inside.rstrip(", \n")) if "," in inside else inside.split()
+    numbers = tuple(map(_int, pieces))
+    is_list = all(map(_PIECE.fullmatch, pieces))
     is_index = re.match(r"[ \t]*=(?!=)", text[end : end + 4])  # and the list stands behind it
-    if is_index or not any(n is not None for n in numbers):
-        return Value(fault="unread" if is_index or "?" in inside else "prose", end=end)
-    style = "," if re.search(r",\S", inside) else ", " if "," in inside else " "
-    unit = _UNIT.match(text, end)
-    style = "grouped?" if _GROUPED.fullmatch(inside) else style
-    return Value(numbers, "", "", end, found[0][0] + style, unit[1] if unit else "")
+    if is_list and not is_index and any(n is not None for n in numbers):
+        unit = _UNIT.match(text, end)
+        return Value(numbers, "", "", end, found[0][0], _comma(inside), unit[1] if unit else "")
+    if is_index or re.fullmatch(r"[\s\d?,-]+", inside):
+        return Value(fault="unread", end=end)
+    is_torn = not is_list and inside[:1] in tuple("0123456789,")
+    return Value(fault="torn" if is_torn else "prose", end=end)
+
+
+def _row(text: str, row: re.Match[str], is_array: bool) -> Value:
+    """Read numbers without brackets."""
+    numbers = tuple(map(_int, re.split(r"[,\s]+", row[0])))
+    unit = _UNIT.match(text, row.end())
+    end = (unit or row).end()
+    after = _AFTER.match(text, end)
+    known = after and (not after["word"] or after["sign"] or meaning_of(after["word"]))
+    comma, fault = _comma(row[0]), ""
+    is_mixed = comma == "tight" and re.search(r"[ \t]", row[0])
+    if not known or "?" in row[0][:1] or (unit and not is_array) or (is_mixed and re.search(r",(?:\d{3}\b|\?)", row[0])):
+        fault = "unread"
+    elif is_array and comma != "?" and (numbers[0] or 0) in _ADDRESSES:
+        fault = "address"
+    elif is_array or (len(row[0]) > 1 and row[0] not in _WHOLE):
+        fault = "cut" * bool(re.fullmatch(r"[ \t']*", text[end : end + LONGEST_LIST]))
+    return Value(numbers, "", fault, end, "", comma, unit[1] if unit else "")
 
 
 def _int(item: str) -> int | None:
     return int(item) if re.fullmatch(r"-?\d{1,24}", item) else None
 
 
-def _after(text: str, row: re.Match[str], is_array: bool) -> tuple[str, str, int]:
-    """Return why numbers without brackets cannot be read, their unit, and where they end."""
-    unit = _UNIT.match(text, row.end())
-    end = (unit or row).end()
-    after = _AFTER.match(text, end)
-    known = after and (not after["word"] or after["sign"] or meaning_of(after["word"]))
-    if not known or "?" in row[0][:1] or (unit and not is_array):
-        return "unread", "", end
-    may_go_on = is_array or (len(row[0]) > 1 and row[0] not in _WHOLE)
-    is_last = re.fullmatch(r"[ \t']*", text[end : end + LONGEST_LIST])
-    return "cut" * bool(may_go_on and is_last), unit[1] if unit else "", end
-
-
-def _nothing(text: str, at: int) -> Value:
-    """Return why there is no value."""
-    line = text[at : at + 80].partition("\n")[0].strip()
-    rest = text[at + 1 : at + 4 * LONGEST_LIST]
-    if not line or (line[0] in "([{" and not re.search(r"[^\s\d,?-]", rest)):
-        is_end = line or not rest.strip()
-        return Value(fault="cut" if is_end else "prose")
-    return Value(fault="torn" if re.match(r"[\d,)]|[(\[{][ \t]*(?:[\d,]|$)", line) else "prose")
+def _comma(inside: str) -> str:
+    return "?" if _GROUPED.fullmatch(inside) else "tight" * bool(re.search(r",\S", inside))
 
 
 # -- fields ---------------------------------------------------------------------------------------
@@ -170,16 +366,16 @@ class Field(NamedTuple):
     last_line: int = 0
 
 
-_NAME = re.compile(r"[A-Za-z_]\w*")
+_WORD = re.compile(  # a name, or a mark
+    rf"(?P<heading>{HEADING})|(?P<name>[A-Za-z_]\w*)"
+    r"|(?P<torn>^[ \t]*(?:(?:[\d, \t]*\)|,)[\d,() \t]*|\([\d, \t]*|\d{1,20},)$)",
+    re.MULTILINE,
+)
 _AFTER_WORD = re.compile(
     r"(?:\[[ \t]*(?P<index>[^\]\n]{0,12}?)[ \t]*\])?"
     r"(?:[ \t]*\((?P<unit>[A-Za-z][^()\n]{0,30})\)(?=[ \t]*[:=]))?"
     r"(?P<sign>[ \t]*(?:=>|->|:=|==?|:|\||-{2,})[ \t]*|[ \t]+|(?=[\[({])|[ \t]*$)",
     re.MULTILINE,
-)
-_ORPHAN = re.compile(r"^[ \t]*\d{1,20},?[ \t]*$", re.MULTILINE)  # an entry without its list
-_REST_OF_LIST = re.compile(
-    r"^[ \t]*(?:[\d, \t]*\)|,)[\d,() \t]*$|^[ \t]*\([\d, \t]*$", re.MULTILINE
 )
 _UNITS = dict.fromkeys(("elements", "element", "elems", "elem", "values"), "elements")
 _UNITS |= {"bytes": "bytes", "byte": "bytes", "b": "bytes", "": ""}
@@ -187,32 +383,18 @@ _UNITS |= {"bytes": "bytes", "byte": "bytes", "b": "bytes", "": ""}
 
 def fields_of(stream: Lines) -> Iterator[Field]:
     """Return fields and marks, in the order of the text."""
-    text = stream.text
-    marks = [(m.start(), m[0], "heading") for m in HEADING.finditer(text)]
-    marks += [(m.start(), "", "torn") for m in _REST_OF_LIST.finditer(text) if m.start()]
-    marks += [(m.start(), "", "orphan") for m in _ORPHAN.finditer(text)]
-    marks.sort(reverse=True)
-    known: dict[str, tuple[str, str, bool] | None] = {}
-    after = 0
-    for word in _NAME.finditer(text):
-        while marks and marks[-1][0] <= word.start():
-            place, heading, fault = marks.pop()
-            if heading or place >= after:
-                line = stream.line_at(place)
-                mark = Value(fault=fault)
-                yield Field("", "", heading, True, mark, line=line, last_line=line)
-                after = max(after, place + len(heading))
-        if word.start() < after:
-            continue
-        name = word[0]
-        if name not in known:
-            known[name] = meaning_of(name)
-        meaning = known[name]
-        found = meaning and _read_field(text, word, after, *meaning)
+    text, after = stream.text, 0
+    while word := _WORD.search(text, after):
+        found: Field | None = None
+        if word.lastgroup != "name":
+            heading = word["heading"] or ""
+            found = Field("", "", heading, True, Value(fault=str(word.lastgroup)))
+        elif meaning := meaning_of(word[0]):
+            found = _read_field(text, word, after, *meaning)
+        after = max(word.end(), found.value.end if found else 0)
         if found:
-            after = max(word.end(), found.value.end)
-            first, last = stream.line_at(word.start()), stream.line_at(after - 1)
-            yield found._replace(line=first, last_line=last)
+            line, last = stream.line_at(word.start()), stream.line_at(after - 1)
+            yield found._replace(line=line, last_line=last)
 
 
 def _read_field(
@@ -279,7 +461,6 @@ class Block:
     fields: list[Field] = field(default_factory=list)
     is_mixed: bool = False
     is_torn: bool = False
-    has_orphans: bool = False
 
     @property
     def is_cut(self) -> bool:
@@ -347,10 +528,17 @@ def blocks_in(streams: list[Lines]) -> list[Block]:
 def _blocks_of(stream: Lines) -> list[Block]:
     blocks = [Block()]
     for found in fields_of(stream):
-        if found.value.fault == "heading":
-            blocks.append(Block(found.word, found.line, found.line))
-        else:
+        block = blocks[-1]
+        if not found.argument and not found.word:
+            block.is_torn |= bool(block.fields) and found.line - block.last_line <= FAR_LINES
+            continue
+        block.is_mixed |= block.is_torn  # as the text does not end there
+        if found.argument:
             _add(blocks, found)
+        else:
+            blocks.append(Block(found.word, found.line, found.line))
+    for block in blocks[:-1]:
+        block.is_mixed |= any(f.value.fault == "torn" for f in block.fields)
     blocks = [b for b in blocks if b.fields]
     _mark_mixed(blocks)
     return [b for b in blocks if b.shows_arguments or b.is_mixed or b.is_cut]
@@ -360,20 +548,13 @@ def _add(blocks: list[Block], found: Field) -> None:
     """Put a field into the block it belongs to, the last one or a new one."""
     block = blocks[-1]
     gap = found.line - block.last_line
-    if found.value.fault == "orphan":
-        block.has_orphans |= bool(block.fields) and gap <= NEAR_LINES
-        return
     lone = gap > NEAR_LINES
-    if lone and found.strong and found.argument and not block.arguments(only_strong=True):
+    if lone and found.strong and not block.arguments(only_strong=True):
         block.fields.clear()  # weak words further up belong to something else
         block.first_line = found.line
     far = gap > (FAR_WHOLE_LINES if block.is_whole else FAR_LINES)
     if block.fields and (far or (lone and not found.strong)):
         blocks.append(block := Block())
-    if found.value.fault == "torn":
-        block.is_torn |= bool(block.fields or (block.heading and found.argument))
-        if not found.argument:
-            return
     named = [f for f in block.fields if f.argument == found.argument and f.place == found.place]
     same = next((f for f in named if f.key == found.key), None)
     if same is not None:
@@ -393,10 +574,6 @@ def _mark_mixed(blocks: list[Block]) -> None:
     """
     runs: list[list[Block]] = []
     for before, block in pairwise([Block(), *blocks]):
-        over_lines = any(f.last_line > f.line for f in block.fields)
-        block.is_mixed = (block.is_torn and block is not blocks[-1]) or (
-            block.has_orphans and over_lines
-        )
         near = FAR_LINES if before.is_mixed else NEAR_LINES
         if runs and block.first_line - before.last_line <= near and _agree(before, block):
             runs[-1].append(block)

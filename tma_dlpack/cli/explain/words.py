@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -103,17 +104,17 @@ MULTI_WORD: Final = re.compile(
 )
 
 #: Where a printout begins or ends: two such places are two encodes.
-HEADING: Final = re.compile(
-    r"TMA Desc Addr(?::?[ \t]+\d+(?: \(\w+=\d+\))?)?"
-    r"|cuTensorMapEncode(?:Tiled|Im2col(?:Wide)?)\b"
+HEADING: Final = (
+    r"(?i:TMA Desc Addr(?::?[ \t]+\d+(?: \(\w+=\d+\))?)?"
+    r"|(?:\b\w{1,40}_)?cuTensorMapEncode(?:Tiled|Im2col(?:Wide)?)\b"
     r"|Making (?:\dD )?TMA desc"
     r"|(?:TmaDescriptor|CudaTensorMapInfo|TensorMapSpec)\s*[{(]|TensorMapInfo\("
     r"|Failed to (?:initialize|create|encode)[\w ]{0,40}?(?:TMA|tensor ?map)"
-    r"|TMA descriptor creation",
-    re.IGNORECASE,
+    r"|TMA descriptor creation)"
 )
 
 
+@lru_cache(maxsize=4096)
 def meaning_of(word: str) -> tuple[str, str, bool] | None:
     """Return the argument that a word names, the key in the table, and whether it is strong.
 
