@@ -40,6 +40,7 @@ class Opened(harness.Seen):
         super().__init__(browser, width, scheme)
         self.requests = []
         self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.add_init_script(harness.COUNT_PAUSES)
         self.page.goto(url)
         self.page.wait_for_selector(".tmax-stage svg, .tmax-code, .tma-finding")
         self.settle()
@@ -109,7 +110,7 @@ def test_the_box_is_dragged_without_python_and_never_refused(chromium, url):
     )
     for start, end in (((4, 16), (70, 200)), ((72, 210), (-6, -20)), ((0, 0), (95, 255))):
         before = seen.values("coords[0]", "coords[1]")
-        seen.drag(start, end, steps=24)
+        seen.drag(start, end)
         assert seen.state() == "✓ accepted"
         assert seen.values("coords[0]", "coords[1]") != before
     assert seen.page.evaluate("window.blankFrames") == 0
