@@ -13,7 +13,7 @@ from tma_dlpack.draw.cards import bold, report_parts
 from tma_dlpack.draw.figure import Figure, panel_row
 from tma_dlpack.draw.svg import svg_panel
 from tma_dlpack.explorer.choice import Choice, Look
-from tma_dlpack.explorer.legal import field_of, menus, planes, ranges
+from tma_dlpack.explorer.legal import menus, planes, ranges
 from tma_dlpack.tables.coerce import counted, integer_of
 from tma_dlpack.tables.errors import TmaError
 from tma_dlpack.tensor_map.map import TensorMap
@@ -160,7 +160,7 @@ def controls(subject: object, choice: Choice) -> list[dict[str, Any]]:
     """Describe the controls, group by group: numbers first, then the menus."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for name, reach in ranges(subject, choice).items():
-        group = groups.setdefault(_GROUPS[field_of(name)], [])
+        group = groups.setdefault(_GROUPS[name.partition("[")[0]], [])
         group.append({"name": name, "least": reach.least, "most": reach.most})
     plane = {"name": "plane", "options": list(planes(choice)), "empty": "the inner two"}
     menus_of = {_GROUPS["coords"]: [plane] * (len(choice.box_sizes) > 2)}
