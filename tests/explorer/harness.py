@@ -18,6 +18,8 @@ import time
 import urllib.request
 from pathlib import Path
 
+from screens import ARTEFACTS
+
 import tma_dlpack
 from tma_dlpack.explorer.widget import Explorer, front_end, start_state, style_sheet
 
@@ -153,6 +155,15 @@ class Seen:
         if not self.page.evaluate("Boolean(window.pauses)"):  # in JupyterLab
             self.page.wait_for_timeout(250)  # longer than the front end waits for the pointer
         self.page.wait_for_function(QUIET)
+
+    def shot(self, name, full_page=True):
+        """Keep a screenshot to look at."""
+        ARTEFACTS.mkdir(exist_ok=True)
+        self.page.screenshot(path=str(ARTEFACTS / f"{name}.png"), full_page=full_page)
+
+    def close(self):
+        assert self.errors == []
+        self.page.close()
 
     def pictures(self):
         """Give the number of panels and of parts drawn in them."""

@@ -6,7 +6,6 @@ import contextlib
 
 import harness
 import pytest
-from screens import ARTEFACTS
 
 nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed")
 pytest.importorskip("anywidget", reason="anywidget is not installed")
@@ -23,12 +22,6 @@ END_SESSIONS = """async () => {
   for (const session of await (await fetch("/api/sessions")).json())
     await fetch(`/api/sessions/${session.id}`, { method: "DELETE", headers });
 }"""
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with harness.browser() as started:
-        yield started
 
 
 @pytest.fixture(scope="module")
@@ -80,11 +73,6 @@ def cells(seen):
     return seen.page.locator(".jp-Notebook .jp-Cell").count()
 
 
-def shot(seen, name):
-    ARTEFACTS.mkdir(exist_ok=True)
-    seen.page.screenshot(path=str(ARTEFACTS / f"lab-explorer-{name}.png"))
-
-
 def test_keys_are_the_explorers_and_not_jupyterlabs(live):
     keys = live.page.keyboard
     live.page.locator('input[type=range][aria-label="box_sizes[1]"]').focus()
@@ -108,7 +96,7 @@ def test_keys_are_the_explorers_and_not_jupyterlabs(live):
     live.page.locator(".tmax-stage svg").first.focus()
     keys.press("ArrowRight")
     assert live.page.inner_text(".tmax-said").startswith("element (0, 0)")
-    shot(live, "live")
+    live.shot("lab-explorer-live", full_page=False)
 
 
 def test_the_page_is_saved_from_the_notebook(live, tmp_path):
@@ -128,7 +116,7 @@ def test_a_notebook_opened_again_without_its_kernel_shows_pictures_and_no_error(
     opened(live, lab)
     live.page.wait_for_selector(".jp-OutputArea .tma-live, .jp-OutputArea img.tma-still")
     live.page.wait_for_timeout(3000)  # JupyterLab looks for the widget
-    shot(live, "opened-again")
+    live.shot("lab-explorer-opened-again", full_page=False)
     assert "Error displaying widget" not in live.page.inner_text(".jp-Notebook")
     assert live.page.locator(".tma-live:visible").count() == 3
     live.page.click("summary:has-text('explore it here')")
@@ -151,4 +139,4 @@ def test_height_and_width_of_a_volume_are_chosen_in_jupyterlab(chromium, home, l
         seen.page.locator(".jp-Notebook .jp-CodeCell .jp-InputArea-editor").nth(1).click()
         seen.page.keyboard.press("Shift+Enter")
         seen.page.wait_for_selector("text=plane (2, 3)", timeout=20_000)
-        shot(seen, "plane")
+        seen.shot("lab-explorer-plane", full_page=False)

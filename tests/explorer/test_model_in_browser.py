@@ -68,15 +68,14 @@ window.answer = ({ page, place, lanes }) => {
 
 
 @pytest.fixture(scope="module")
-def page():
-    with harness.browser() as started:
-        seen = harness.Seen(started)
-        seen.page.set_content("<!doctype html>")
-        folder = files("tma_dlpack.explorer")
-        scripts = [(folder / name).read_text(encoding="utf-8") for name in SCRIPTS]
-        seen.page.add_script_tag(content="\n".join([*scripts, ANSWER]))
-        yield seen.page
-        assert seen.errors == []
+def page(chromium):
+    seen = harness.Seen(chromium)
+    seen.page.set_content("<!doctype html>")
+    folder = files("tma_dlpack.explorer")
+    scripts = [(folder / name).read_text(encoding="utf-8") for name in SCRIPTS]
+    seen.page.add_script_tag(content="\n".join([*scripts, ANSWER]))
+    yield seen.page
+    seen.close()
 
 
 def answers(page, states):
