@@ -192,8 +192,6 @@ const tmaModel = (() => {
     return lines.join("\n");
   }
 
-  const planOf = (request) => G.plan(encodeArguments(request));
-
   return {
     // describe(request) -> the struct that the judge reads: index 0 innermost, bits and integers.
     describe: (request) => R.describeRead(read(request)),
@@ -213,13 +211,9 @@ const tmaModel = (() => {
     fields: R.fieldsOf,
     // plan(request) -> {txBytes, smemBytes, smemAlignment, lines, lineShape, lineBytes,
     //   smemLineBytes, pitchBytes, tileShape, unitBytes, rank, counts, steps} of an accepted
-    //   request; lines are rows of the box, pixels of a column, or interleaved units.
-    plan: planOf,
-    txBytes: (request) => planOf(request).txBytes, // bytes that the mbarrier counts
-    smemBytes: (request) => planOf(request).smemBytes, // bytes that the tile takes, with padding
-    smemAlignment: (request) => planOf(request).smemAlignment, // recommended
-    // swizzle(offset, mode) -> swizzled shared address of a byte; its own inverse
-    swizzle: G.swizzle,
+    //   request; lines are rows of the box, pixels of a column, or interleaved units. txBytes are
+    //   what the mbarrier counts, smemBytes what the tile takes, with padding.
+    plan: (request) => G.plan(encodeArguments(request)),
     // tile(request, coords, im2colOffsets = null, smemOffset = 0) -> plan's fields and
     //   {refusal: null or {rule, argument, found, limit, fix},
     //    line(i) -> {position: row-major coordinate of its first element, inside, origin: bytes},
@@ -234,10 +228,8 @@ const tmaModel = (() => {
       G.tile(encodeArguments(request), coords, im2colOffsets, smemOffset),
     // firstCoords(request) -> coordinates of a first tile (row-major).
     firstCoords: (request) => G.firstCoords(encodeArguments(request)),
-    // tileCoords(request, most = 4096) -> coordinates of the tiles that cover the tensor.
-    tileCoords: (request, most = 4096) => G.tileCoords(encodeArguments(request), most),
-    // banks(request, access, {swizzle, smemOffset = 0}) -> {degrees, worst, wavefronts, phase,
-    //   phases: [[words that each thread reads], ...] (the first 16), words (of `phase`)};
+    // banks(request, access, {swizzle, smemOffset = 0}) -> {degrees, worst, wavefronts,
+    //   phases: [[words that each thread reads], ...] (the first 16)};
     //   access: "column", "row", or 16-byte shared addresses in phases of 8 (as ldmatrix returns).
     banks: (request, access, options = {}) => G.banks(encodeArguments(request), access, options),
     // ldmatrix(request, row, column, {num = 4, transpose = false, smemAddress = 0}) -> 32
