@@ -27,6 +27,8 @@ import tma_dlpack as tma
 from tma_dlpack import geometry
 from tma_dlpack.checks.judge import ABI
 from tma_dlpack.draw.chunks import first_coords, lines_positions
+from tma_dlpack.explorer.choice import Choice
+from tma_dlpack.explorer.legal import menus
 from tma_dlpack.tables.arguments import NO_SWIZZLE
 from tma_dlpack.tables.enums import TensorMapDataType
 from tma_dlpack.tables.errors import TmaError
@@ -315,15 +317,15 @@ def test_legal_values_of_each_control_are_those_that_python_accepts(page):
 
 
 def test_legal_options_of_each_menu_are_those_that_python_accepts(page):
-    menus = ("swizzle", "interleave_layout", "oobfill", "l2_fetch_size", "data_type", "rules")
+    asked = "([r, name, options]) => options.map((option) => tmaModel.reason(r, name, option))"
     for seed in range(20):
         state, _ = copied(seed)
-        for menu in menus:
-            asked = [state.page, menu]
-            found = page.evaluate("([r, name]) => tmaModel.legal(r, name).options", asked)
-            for option in found:
-                given = state.given | {menu: option["value"] or None}
-                assert (option["reason"] == "") == is_accepted(state, given), (seed, menu, option)
+        is_im2col = state.kind != "tiled"
+        for menu, options in menus(Choice(pixel_box_lower_corner=(0,) * is_im2col)).items():
+            reasons = page.evaluate(asked, [state.page, menu, options])
+            for option, reason in zip(options, reasons, strict=True):
+                given = state.given | {menu: option or None}
+                assert (reason == "") == is_accepted(state, given), (seed, menu, option)
 
 
 def test_a_coordinate_steps_by_16_bytes_and_an_im2col_column_starts_in_its_box(page):

@@ -27,23 +27,9 @@ const tmaModel = (() => {
     const place = index === undefined ? null : Number(index);
     if (field === "coords" || field === "im2col_offsets")
       return legalPlace(request, field, place, coords, im2colOffsets);
-    const a = read(request), options = menuOf(a, field);
-    if (options) {
-      const judged = (value) => ({ value, reason: reasonOf(put(request, field, value || null)) });
-      return { options: options.map(judged) };
-    }
-    const reason = (value) => reasonOf(put(request, field, value, place));
-    const value = C.valueOf(request, field);
-    const number = place === null ? value : value[place];
-    return legalNumber(number, C.reachOf(a, field, place), reason);
-  }
-
-  function menuOf(a, name) {
-    if (name === "data_type") return ["", ...T.ENUMS.data_type];
-    if (name === "rules") return T.RULE_SETS[a.kind];
-    if (name === "target") return Object.keys(T.TARGETS);
-    if (name === "dtype") return Object.keys(T.DTYPES);
-    return T.ENUMS[name] ?? null;
+    const value = C.valueOf(request, field), number = place === null ? value : value[place];
+    const why = (n) => reasonOf(put(request, field, n, place));
+    return legalNumber(number, C.reachOf(read(request), field, place), why);
   }
 
   /** The legal multiples of a control's step; of 1 where what stands between them is legal too. */
@@ -240,8 +226,10 @@ const tmaModel = (() => {
     //   Numbers, such as "box_sizes[0]", "pixels_per_column", "coords[1]", "strides[0]":
     //   {least, most, step, reason, refused: [{first, last, reason}]}: legal are the multiples of
     //   step in least..most outside the runs; `reason` is why other numbers are refused.
-    //   Menus, such as "swizzle": {options: [{value, reason}]}, reason "" where accepted.
     legal,
+    // reason(request, name, value) -> why an option of a menu, such as "swizzle", is refused; ""
+    //   where it is accepted.
+    reason: (request, name, value) => reasonOf(put(request, name, value || null)),
     // code(request, coords, im2colOffsets) -> {python, cpp}; cpp is "" where refused.
     code: (request, coords = null, im2colOffsets = null) => ({
       python: pythonCode(request, coords, im2colOffsets),
