@@ -85,7 +85,7 @@ def test_the_code_for_a_refused_tensor_pads_it_and_is_accepted(tensor, rule, fra
     module = pytest.importorskip(framework, reason=f"{framework} is not installed")
     own = tensor if framework == "numpy" else module.from_numpy(tensor)
     assert [v.rule for v in tma.check_tma_descriptor(own, (1,) * own.ndim).violations][:1] == [rule]
-    code = explore(own).answer({})["code"]
+    ((_, code),) = explore(own).answer({})["codes"]
     names = {"tma": tma, "np": np, "torch": module, "tensor": own}
     exec(code, names)
     assert names["tm"].shape == tuple(own.shape)

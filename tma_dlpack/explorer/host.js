@@ -163,7 +163,7 @@ class Host {
     const states = report.ok ? (refused ? `✗ the map is accepted, this tile is refused; ${last}` : "✓ accepted")
       : `✗ refused: ${counted(report.violations.length, "violation")}; ${last}`;
     return { tab: state.tab, access: state.access, values: this.values(), ok, state: states, note: this.note, report: this.findings(), refusal, fix: this.fixWords(),
-      title: "", banks, panels, exact: true, code: [code.python, code.cpp].filter(Boolean).join("\n\n"),
+      title: "", banks, panels, exact: true,
       codes: [["Python", code.python], ["C++", code.cpp]].filter(([, text]) => text) };
   }
   findings() {

@@ -97,7 +97,7 @@ def message(look: Look, tab: str, options: Mapping[str, Any], note: str) -> dict
         last = len(steps.phases) - 1
         where = {"phase": min(max(0, integer_of(options.get("phase")) or 0), last), "last": last}
         scenes, drawn = [steps.step(where["phase"]), *[first] * bool(others)], drawn[:1]
-    has_map = look.tensor_map is not None
+    cpp = [["C++", look.tensor_map.cpp()]] if tab == "code" and look.tensor_map else []
     return {
         "tab": tab,
         "values": values(look.choice),
@@ -110,14 +110,8 @@ def message(look: Look, tab: str, options: Mapping[str, Any], note: str) -> dict
         "title": "; ".join(figure.title for figure in drawn),
         "banks": where,
         "panels": list(map(svg_panel, scenes)),
-        "code": look.code if tab == "code" and has_map else look.choice.call(),
-        "codes": _codes(look) if tab == "code" else [],
+        "codes": [["Python", look.choice.call()], *cpp],
     }
-
-
-def _codes(look: Look) -> list[list[str]]:
-    cpp = [["C++", look.tensor_map.cpp()]] if look.tensor_map else []
-    return [["Python", look.choice.call()], *cpp]
 
 
 def _findings(look: Look) -> str:
