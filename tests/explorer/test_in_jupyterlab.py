@@ -17,6 +17,7 @@ EXPLORE = """import numpy as np, tma_dlpack as tma
 e = tma.explore(np.zeros((64, 128), np.float32))
 e"""
 VOLUME = EXPLORE.replace("64, 128), np.float32", "2, 4, 28, 28, 64), np.float16")
+STORED = 'class="tma-still"'.replace('"', '\\"')  # of a picture, in the notebook's JSON
 END_SESSIONS = """async () => {
   const headers = { "X-XSRFToken": document.cookie.match(/_xsrf=([^;]+)/)[1] };
   for (const session of await (await fetch("/api/sessions")).json())
@@ -108,14 +109,17 @@ def test_the_page_is_saved_from_the_notebook(live, tmp_path):
     assert "shape=64,128" in path.read_text(encoding="utf-8")
 
 
-def test_a_notebook_opened_again_without_its_kernel_shows_pictures_and_no_error(live, lab):
+def test_a_notebook_opened_again_without_its_kernel_shows_pictures_and_no_error(live, home, lab):
     live.page.wait_for_timeout(600)
     live.page.click('[data-command="docmanager:save"]')
-    live.page.wait_for_timeout(1500)
+    for _ in range(100):
+        if STORED in (home / live.name).read_text(encoding="utf-8"):
+            break
+        live.page.wait_for_timeout(50)
     live.page.evaluate(END_SESSIONS)
     opened(live, lab)
     live.page.wait_for_selector(".jp-OutputArea .tma-live, .jp-OutputArea img.tma-still")
-    live.page.wait_for_timeout(3000)  # JupyterLab looks for the widget
+    live.page.wait_for_selector("text=Error displaying widget", state="attached")  # and hidden
     live.shot("lab-explorer-opened-again", full_page=False)
     assert "Error displaying widget" not in live.page.inner_text(".jp-Notebook")
     assert live.page.locator(".tma-live:visible").count() == 3
