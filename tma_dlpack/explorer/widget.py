@@ -152,7 +152,7 @@ class Explorer:
             For another name, and where `plane` is not two dimensions in their order. What a map
             refuses is no error: `look.report` has the reason.
         """
-        known = [name for name in asdict(self.choice) if name not in ("target", "preparation")]
+        known = [name for name in Choice.__slots__ if name not in ("target", "preparation")]
         for name in values:
             if name not in known:
                 found, must = f"the explorer has no {shown(name)}", f"be one of {', '.join(known)}"
