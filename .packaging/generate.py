@@ -691,8 +691,6 @@ def js_tables() -> str:
         "KINDS": KINDS,
         "RULE_SETS": RULE_SETS,
         "ALLOWABLE": ALLOWABLE,
-        "LOOPS": LOOPS,
-        "STRUCT": {name: count for name, count, *_ in STRUCT},
         "ENUMS": {name: [m.name for m in enum] for name, enum in ENUMS.items()},
         "C_NAMES": {name: [c_name(m) for m in enum] for name, enum in ENUMS.items()},
         "SWIZZLES": [SWIZZLES[s]._asdict() for s in TmaSwizzle],

@@ -18,6 +18,8 @@ import time
 import urllib.request
 from pathlib import Path
 
+from screens import ARTEFACTS
+
 import tma_dlpack
 from tma_dlpack.explorer.widget import Explorer, front_end, start_state, style_sheet
 
@@ -43,9 +45,22 @@ FLAGS = [
 PAGE = """<!doctype html><html><head><meta charset="utf-8">
 <meta name="color-scheme" content="light dark">
 <style>body{margin:16px;background:Canvas;color:CanvasText;font-family:system-ui}%s</style></head>
-<body><div id="root"></div><script type="module">
+<body><div id="root"></div><script>%s</script><script type="module">
 %s
 </script></body></html>"""
+#: Counts what the page waits for, and shortens its pauses: while the pointer rests, for a theme.
+COUNT_PAUSES = """
+window.pauses = new Set();
+window.asking = 0;
+const { setTimeout: later, clearTimeout: never } = window;
+window.setTimeout = (act, ms) => {
+  const isPause = ms >= 100 && ms <= 200;
+  const id = later(() => { pauses.delete(id); act(); }, isPause ? 20 : ms);
+  if (isPause) pauses.add(id);
+  return id;
+};
+window.clearTimeout = (id) => { pauses.delete(id); never(id); };
+"""
 START = """
 const heard = [];
 window.shownAfter = [];
@@ -54,8 +69,10 @@ const model = {
   on: (name, f) => heard.push(f),
   model_id: "test",
   send: async (asked) => {
+    window.asking += 1;
     const answer = await window.tmaAsk(asked);
     for (const f of heard) f(answer);
+    window.asking -= 1;
   },
 };
 document.addEventListener("tmax-shown", (e) => window.shownAfter.push(e.detail));
@@ -76,7 +93,8 @@ WATCH_BLANK = """() => {
 
 #: Whether two frames pass in which nothing is asked: what the pointer did has then been heard.
 QUIET = """async () => {
-  const busy = () => document.querySelector(".tmax").getAttribute("aria-busy") === "true";
+  const isBusy = () => document.querySelector(".tmax").getAttribute("aria-busy") === "true";
+  const busy = () => isBusy() || window.pauses?.size || window.asking;
   for (let frame = 0; frame < 2; ++frame) {
     await new Promise((drawn) => requestAnimationFrame(() => setTimeout(drawn)));
     if (busy()) return false;
@@ -127,15 +145,25 @@ class Seen:
         module = front_end().replace("export default {", "const widget = {")
         script = module + START % json.dumps({"start": start_state(explorer)})
         self.page.expose_function("tmaAsk", explorer.hear)
-        self.page.set_content(PAGE % (style_sheet(), script))
+        self.page.set_content(PAGE % (style_sheet(), COUNT_PAUSES, script))
         self.page.wait_for_selector(".tmax-stage svg")  # its shadow is searched too
         self.settle()
         return self
 
     def settle(self):
         """Wait until nothing is asked any more."""
-        self.page.wait_for_timeout(250)  # longer than the front end waits for the pointer to rest
+        if not self.page.evaluate("Boolean(window.pauses)"):  # in JupyterLab
+            self.page.wait_for_timeout(250)  # longer than the front end waits for the pointer
         self.page.wait_for_function(QUIET)
+
+    def shot(self, name, full_page=True):
+        """Keep a screenshot to look at."""
+        ARTEFACTS.mkdir(exist_ok=True)
+        self.page.screenshot(path=str(ARTEFACTS / f"{name}.png"), full_page=full_page)
+
+    def close(self):
+        assert self.errors == []
+        self.page.close()
 
     def pictures(self):
         """Give the number of panels and of parts drawn in them."""

@@ -12,7 +12,7 @@ from draw_cases import numbered, pictured
 
 import tma_dlpack as tma
 from tma_dlpack.explorer.choice import Choice, choice_of, first_choice, look
-from tma_dlpack.explorer.legal import legal_options, legal_ranges, ranges, set_number
+from tma_dlpack.explorer.legal import legal_options, legal_ranges, ranges
 from tma_dlpack.explorer.page import address, state_of
 from tma_dlpack.explorer.widget import Explorer, explore, start_state
 
@@ -85,7 +85,7 @@ def test_the_code_for_a_refused_tensor_pads_it_and_is_accepted(tensor, rule, fra
     module = pytest.importorskip(framework, reason=f"{framework} is not installed")
     own = tensor if framework == "numpy" else module.from_numpy(tensor)
     assert [v.rule for v in tma.check_tma_descriptor(own, (1,) * own.ndim).violations][:1] == [rule]
-    code = explore(own).answer({})["code"]
+    ((_, code),) = explore(own).answer({})["codes"]
     names = {"tma": tma, "np": np, "torch": module, "tensor": own}
     exec(code, names)
     assert names["tm"].shape == tuple(own.shape)
@@ -337,8 +337,8 @@ def test_what_is_shaded_is_what_the_rules_refuse(tensor):
             continue
         refused = {v for run in reach.refused for v in range(run.first, run.last + 1)}
         for value in range(reach.least, reach.most + 1, 3):
-            report = look(tensor, set_number(choice, name, value)).report
-            assert report.ok == (value not in refused), (name, value)
+            is_legal = value % reach.step == 0 and value not in refused
+            assert look(tensor, choice.put(name, value)).report.ok == is_legal, (name, value)
 
 
 @every_tensor
@@ -347,7 +347,7 @@ def test_coordinates_snap_to_what_a_copy_takes(tensor):
     for name, reach in legal_ranges(tensor, choice, look(tensor, choice).tensor_map).items():
         if name.startswith("coords"):
             for value in range(-20, 20):
-                moved = look(tensor, set_number(choice, name, value))
+                moved = look(tensor, choice.put(name, value))
                 assert moved.ok == (value % reach.step == 0), (name, value)
 
 
@@ -361,9 +361,12 @@ def test_a_column_starts_in_its_bounding_box():
 def test_reasons_name_the_rule_and_the_limit():
     tensor = TENSORS["a matrix"]
     choice = first_choice(tensor)
-    (first, *_) = legal_ranges(tensor, choice, None)["box_sizes[1]"].refused
-    assert (first.first, first.last) == (1, 3)
-    assert first.reason.startswith("BOX_INNER_16B: it must be a multiple of 16 bytes")
+    reach = legal_ranges(tensor, choice, None)["box_sizes[1]"]
+    assert reach.step == 4
+    assert reach.reason.startswith("BOX_INNER_16B: it must be a multiple of 16 bytes")
+    (run,) = reach.refused
+    assert (run.first, run.last) == (36, 256)
+    assert run.reason.startswith("BOX_SWIZZLE_SPAN: it must be at most 128 bytes")
 
 
 def test_options_that_would_be_refused_say_why():

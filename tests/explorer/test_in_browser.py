@@ -6,7 +6,6 @@ import harness
 import numpy as np
 import pytest
 from draw_cases import numbered
-from screens import ARTEFACTS
 
 import tma_dlpack as tma
 from tma_dlpack.explorer.widget import explore
@@ -34,22 +33,16 @@ SUBJECTS = {
 }
 
 
-@pytest.fixture(scope="module")
-def chromium():
-    with harness.browser() as started:
-        yield started
-
-
-def shot(seen, name):
-    ARTEFACTS.mkdir(exist_ok=True)
-    seen.page.screenshot(path=str(ARTEFACTS / f"explorer-{name}.png"), full_page=True)
+@pytest.fixture
+def show(see):
+    return lambda explorer, *looks: see(harness.Seen, *looks).show(explorer)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SUBJECTS)
-def test_every_tensor_is_dragged_typed_into_and_clicked_without_a_blank_frame(chromium, name):
+def test_every_tensor_is_dragged_typed_into_and_clicked_without_a_blank_frame(show, name):
     explorer = explore(SUBJECTS[name]())
-    seen = harness.Seen(chromium).show(explorer)
+    seen = show(explorer)
     seen.page.evaluate(harness.WATCH_BLANK)
     assert "✓ accepted" in seen.state()
     panels, parts = seen.pictures()
@@ -92,14 +85,12 @@ def test_every_tensor_is_dragged_typed_into_and_clicked_without_a_blank_frame(ch
     seen.page.click('[data-tab="code"]')
     seen.settle()
     assert "load_tile" in seen.page.inner_text(".tmax-code")
-    shot(seen, name.replace(" ", "-"))
-    assert seen.errors == []
-    seen.page.close()
+    seen.shot(f"explorer-{name.replace(' ', '-')}")
 
 
-def test_the_picture_follows_the_pointer(chromium):
+def test_the_picture_follows_the_pointer(show):
     explorer = explore(np.zeros((300, 512), np.float32))
-    seen = harness.Seen(chromium).show(explorer)
+    seen = show(explorer)
     seen.page.evaluate(harness.WATCH_BLANK)
     for start, end in (((4, 16), (150, 300)), ((152, 310), (20, 40))):
         seen.page.evaluate("window.shownAfter = []")
@@ -111,23 +102,21 @@ def test_the_picture_follows_the_pointer(chromium):
         assert explorer.choice != before
         assert explorer.look.ok
     assert seen.page.evaluate("window.blankFrames") == 0
-    seen.page.close()
 
 
-def test_the_corner_of_the_box_is_dragged_to_another_size(chromium):
+def test_the_corner_of_the_box_is_dragged_to_another_size(show):
     explorer = explore(np.zeros((64, 128), np.float32))
-    seen = harness.Seen(chromium).show(explorer)
+    seen = show(explorer)
     box = explorer.choice.box_sizes
     seen.drag(box, (33.4, 21.3))
     assert explorer.look.ok
     assert explorer.choice.box_sizes == (33, 20)  # the inner extent in steps of 16 bytes
     assert explorer.choice.coords == (0, 0)
-    seen.page.close()
 
 
-def test_a_slider_snaps_with_the_keyboard_and_shades_what_is_refused(chromium):
+def test_a_slider_snaps_with_the_keyboard_and_shades_what_is_refused(show):
     explorer = explore(np.zeros((64, 128), np.float32))
-    seen = harness.Seen(chromium).show(explorer)
+    seen = show(explorer)
     deaf = seen.page.evaluate(harness.WITHOUT_SHORTCUTS_OF_JUPYTER)
     assert deaf == []
     slider = seen.page.locator('input[type=range][aria-label="box_sizes[1]"]')
@@ -140,12 +129,11 @@ def test_a_slider_snaps_with_the_keyboard_and_shades_what_is_refused(chromium):
     title = seen.page.locator(".tmax-shade i").first.get_attribute("title")
     assert "refused. " in title
     assert "BOX_" in title
-    seen.page.close()
 
 
-def test_a_chunk_is_lit_in_every_picture_and_stays_when_clicked(chromium):
+def test_a_chunk_is_lit_in_every_picture_and_stays_when_clicked(show):
     explorer = explore(np.zeros((64, 128), np.float32))
-    seen = harness.Seen(chromium).show(explorer)
+    seen = show(explorer)
     seen.page.click('[data-tab="shared"]')
     seen.settle()
     seen.page.locator('[data-k="c1.4"]').nth(1).click(force=True)
@@ -155,12 +143,11 @@ def test_a_chunk_is_lit_in_every_picture_and_stays_when_clicked(chromium):
     seen.page.click('[data-tab="tensor"]')
     seen.settle()
     assert seen.page.locator('[data-k="c1.4"].lit').count() >= 1
-    seen.page.close()
 
 
-def test_an_access_is_stepped_through(chromium):
+def test_an_access_is_stepped_through(show):
     x = np.zeros((128, 64), np.float16)
-    seen = harness.Seen(chromium).show(explore(tma.make_tma_descriptor(x, (16, 64))))
+    seen = show(explore(tma.make_tma_descriptor(x, (16, 64))))
     seen.page.click('[data-tab="banks"]')
     seen.settle()
     seen.page.select_option('select[aria-label="access"]', "ldmatrix")
@@ -175,23 +162,20 @@ def test_an_access_is_stepped_through(chromium):
     )
     assert "phase 3 of 4" in texts
     assert "8 wavefronts, 24 of 32 so far" in texts
-    shot(seen, "banks")
-    assert seen.errors == []
-    seen.page.close()
+    seen.shot("explorer-banks")
 
 
-def test_a_slice_is_chosen_on_its_strip(chromium):
+def test_a_slice_is_chosen_on_its_strip(show):
     explorer = explore(np.zeros((4, 40, 64), np.float32))
-    seen = harness.Seen(chromium).show(explorer)
+    seen = show(explorer)
     seen.page.locator('[data-k="at0.2"]').click(force=True)
     seen.settle()
     assert explorer.choice.coords == (2, 0, 0)
-    seen.page.close()
 
 
-def test_height_and_width_of_a_volume_are_chosen_and_the_box_is_dragged_in_them(chromium):
+def test_height_and_width_of_a_volume_are_chosen_and_the_box_is_dragged_in_them(show):
     explorer = explore(np.zeros((2, 4, 28, 28, 64), np.float16))
-    seen = harness.Seen(chromium).show(explorer)
+    seen = show(explorer)
     seen.page.select_option('select[aria-label="plane"]', "2, 3")
     seen.settle()
     texts = seen.page.evaluate(
@@ -206,13 +190,11 @@ def test_height_and_width_of_a_volume_are_chosen_and_the_box_is_dragged_in_them(
     seen.page.locator('[data-k="at1.2"]').click(force=True)
     seen.settle()
     assert explorer.choice.coords[1] == 2
-    shot(seen, "plane")
-    assert seen.errors == []
-    seen.page.close()
+    seen.shot("explorer-plane")
 
 
-def test_what_is_pressed_has_a_name(chromium):
-    seen = harness.Seen(chromium).show(explore(np.zeros((64, 128), np.float32)))
+def test_what_is_pressed_has_a_name(show):
+    seen = show(explore(np.zeros((64, 128), np.float32)))
     nameless = seen.page.evaluate(harness.NAMELESS)
     assert nameless == []
     cut = seen.page.evaluate(
@@ -220,7 +202,6 @@ def test_what_is_pressed_has_a_name(chromium):
         "(l) => l.scrollWidth > l.clientWidth + 1).map((l) => l.textContent)"
     )
     assert cut == []
-    seen.page.close()
 
 
 @pytest.mark.parametrize(
@@ -232,10 +213,8 @@ def test_what_is_pressed_has_a_name(chromium):
         pytest.param(1280, "dark", marks=pytest.mark.slow),
     ],
 )
-def test_pictures_are_right_of_the_controls_or_above_and_as_dark_as_the_page(
-    chromium, width, scheme
-):
-    seen = harness.Seen(chromium, width, scheme).show(explore(numbered((64, 128), np.float32)))
+def test_pictures_are_right_of_the_controls_or_above_and_as_dark_as_the_page(show, width, scheme):
+    seen = show(explore(numbered((64, 128), np.float32)), width, scheme)
     controls, pictures = (
         seen.page.locator(name).bounding_box() for name in (".tmax-controls", ".tmax-pictures")
     )
@@ -257,13 +236,12 @@ def test_pictures_are_right_of_the_controls_or_above_and_as_dark_as_the_page(
         ".querySelector('.t-paper')).fill"
     )
     assert paper == {"light": "rgb(255, 255, 255)", "dark": "rgb(21, 25, 31)"}[scheme]
-    shot(seen, f"{width}-{scheme}")
-    seen.page.close()
+    seen.shot(f"explorer-{width}-{scheme}")
 
 
-def test_pictures_are_saved_and_the_code_is_copied(chromium, tmp_path):
+def test_pictures_are_saved_and_the_code_is_copied(show, tmp_path):
     explorer = explore(np.zeros((64, 128), np.float32))
-    seen = harness.Seen(chromium).show(explorer)
+    seen = show(explorer)
     for kind, begins in (("SVG", b"<svg "), ("PNG", b"\x89PNG")):
         with seen.page.expect_download() as waited:
             seen.page.click(f"text=save {kind}")
@@ -279,5 +257,3 @@ def test_pictures_are_saved_and_the_code_is_copied(chromium, tmp_path):
         "    .find((b) => b.textContent === 'copy code').click(); })"
     )
     assert written == explorer.choice.call()
-    assert seen.errors == []
-    seen.page.close()

@@ -6,7 +6,6 @@ import contextlib
 
 import harness
 import pytest
-from screens import ARTEFACTS
 
 nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed")
 pytest.importorskip("anywidget", reason="anywidget is not installed")
@@ -18,17 +17,12 @@ EXPLORE = """import numpy as np, tma_dlpack as tma
 e = tma.explore(np.zeros((64, 128), np.float32))
 e"""
 VOLUME = EXPLORE.replace("64, 128), np.float32", "2, 4, 28, 28, 64), np.float16")
+STORED = 'class="tma-still"'.replace('"', '\\"')  # of a picture, in the notebook's JSON
 END_SESSIONS = """async () => {
   const headers = { "X-XSRFToken": document.cookie.match(/_xsrf=([^;]+)/)[1] };
   for (const session of await (await fetch("/api/sessions")).json())
     await fetch(`/api/sessions/${session.id}`, { method: "DELETE", headers });
 }"""
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with harness.browser() as started:
-        yield started
 
 
 @pytest.fixture(scope="module")
@@ -80,11 +74,6 @@ def cells(seen):
     return seen.page.locator(".jp-Notebook .jp-Cell").count()
 
 
-def shot(seen, name):
-    ARTEFACTS.mkdir(exist_ok=True)
-    seen.page.screenshot(path=str(ARTEFACTS / f"lab-explorer-{name}.png"))
-
-
 def test_keys_are_the_explorers_and_not_jupyterlabs(live):
     keys = live.page.keyboard
     live.page.locator('input[type=range][aria-label="box_sizes[1]"]').focus()
@@ -108,7 +97,7 @@ def test_keys_are_the_explorers_and_not_jupyterlabs(live):
     live.page.locator(".tmax-stage svg").first.focus()
     keys.press("ArrowRight")
     assert live.page.inner_text(".tmax-said").startswith("element (0, 0)")
-    shot(live, "live")
+    live.shot("lab-explorer-live", full_page=False)
 
 
 def test_the_page_is_saved_from_the_notebook(live, tmp_path):
@@ -120,15 +109,18 @@ def test_the_page_is_saved_from_the_notebook(live, tmp_path):
     assert "shape=64,128" in path.read_text(encoding="utf-8")
 
 
-def test_a_notebook_opened_again_without_its_kernel_shows_pictures_and_no_error(live, lab):
+def test_a_notebook_opened_again_without_its_kernel_shows_pictures_and_no_error(live, home, lab):
     live.page.wait_for_timeout(600)
     live.page.click('[data-command="docmanager:save"]')
-    live.page.wait_for_timeout(1500)
+    for _ in range(100):
+        if STORED in (home / live.name).read_text(encoding="utf-8"):
+            break
+        live.page.wait_for_timeout(50)
     live.page.evaluate(END_SESSIONS)
     opened(live, lab)
     live.page.wait_for_selector(".jp-OutputArea .tma-live, .jp-OutputArea img.tma-still")
-    live.page.wait_for_timeout(3000)  # JupyterLab looks for the widget
-    shot(live, "opened-again")
+    live.page.wait_for_selector("text=Error displaying widget", state="attached")  # and hidden
+    live.shot("lab-explorer-opened-again", full_page=False)
     assert "Error displaying widget" not in live.page.inner_text(".jp-Notebook")
     assert live.page.locator(".tma-live:visible").count() == 3
     live.page.click("summary:has-text('explore it here')")
@@ -151,4 +143,4 @@ def test_height_and_width_of_a_volume_are_chosen_in_jupyterlab(chromium, home, l
         seen.page.locator(".jp-Notebook .jp-CodeCell .jp-InputArea-editor").nth(1).click()
         seen.page.keyboard.press("Shift+Enter")
         seen.page.wait_for_selector("text=plane (2, 3)", timeout=20_000)
-        shot(seen, "plane")
+        seen.shot("lab-explorer-plane", full_page=False)

@@ -6,7 +6,6 @@ import importlib.util
 
 import harness
 import pytest
-from screens import ARTEFACTS
 
 pytest.importorskip("anywidget", reason="anywidget is not installed")
 NO_MARIMO = "" if importlib.util.find_spec("marimo") else "marimo is not installed"
@@ -42,6 +41,5 @@ def test_the_explorer_alone_is_live_and_as_light_as_the_page(tmp_path):
         seen.page.keyboard.press("ArrowLeft")
         seen.page.wait_for_selector(".tmax[aria-busy=false]")
         seen.page.wait_for_selector("text=tensor (64, 128) FLOAT32, box (8, 28)", state="attached")
-        ARTEFACTS.mkdir(exist_ok=True)
-        seen.page.screenshot(path=str(ARTEFACTS / "marimo.png"))
+        seen.shot("marimo", full_page=False)
         seen.page.close()

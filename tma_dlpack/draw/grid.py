@@ -68,6 +68,7 @@ STYLES: dict[str, Style] = {
     "zigzag": Style(_PAPER, _EDGE),
     "taken": Style(_TAKEN, _BLUE),
     "box": Style(stroke=_BLUE, attributes=_THICK),
+    "handle": Style(_BLUE, _PAPER),
     "filled": Style(("#fbe9e7", "#3c2020"), _RED),
     "padding": Style(_PAPER, _GRID, 'stroke-dasharray="3 3"'),
     "window": Style(stroke=_VIOLET, attributes=f'{_THICK} stroke-dasharray="7 4"'),

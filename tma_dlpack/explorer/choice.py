@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -75,11 +75,21 @@ class Choice:
         """Return the keyword arguments of the verb."""
         left = {*_SHOWN, *(_TILED if self.is_im2col else _IM2COL)}
         left |= {"target"} if self.target is None else set()
-        return {name: value for name, value in asdict(self).items() if name not in left}
+        return {name: getattr(self, name) for name in self.__slots__ if name not in left}
+
+    def number(self, name: str) -> int:
+        """Return a number by its name: ``box_sizes[0]`` or ``pixels_per_column``."""
+        field, _, index = name.partition("[")
+        value: Any = getattr(self, field)
+        return int(value[int(index[:-1])] if index else value)
 
     def put(self, name: str, value: Any) -> Choice:
-        """Return a choice with another value."""
-        return replace(self, **{name: value})
+        """Return a choice with another value, or another number such as ``box_sizes[0]``."""
+        field, _, index = name.partition("[")
+        if index:
+            at, numbers = int(index[:-1]), getattr(self, field)
+            value = (*numbers[:at], value, *numbers[at + 1 :])
+        return replace(self, **{field: value})
 
     def changed(self, arguments: Mapping[str, Any]) -> Choice:
         """Take over a repair's arguments, enum members by their names."""

@@ -50,20 +50,6 @@ class Legal {
     };
     return (way ? toward([way]) : null) ?? toward([-1, 1]) ?? value;
   }
-  // What every legal value is a multiple of: 1 where they are neighbours.
-  step(name) {
-    const r = this.ranges[name], gcd = (a, b) => (b ? gcd(b, a % b) : Math.abs(a));
-    if (r.step > 1 || r.most - r.least > 1024) return r.step;
-    let step = 0;
-    for (let v = r.least; v <= r.most && step !== 1; v++) if (this.isLegal(name, v)) step = gcd(step, v);
-    return step || 1;
-  }
-  // Runs of refused values, for shading: without those between two multiples of the step.
-  runs(name) {
-    const step = this.step(name);
-    if (this.ranges[name].step > 1) return this.ranges[name].refused;
-    return this.ranges[name].refused.filter((run) => run.last - run.first + 2 > step);
-  }
 }
 
 // --- One number: its name, a field to type into, a slider that snaps, and the shading -------------
@@ -103,10 +89,10 @@ class NumberControl {
     if (!r) return;
     this.slider.min = Math.min(r.least, this.value);
     this.slider.max = Math.max(r.most, this.value);
-    const span = r.most - r.least + 1, step = this.legal.step(this.item.name);
-    this.steps.textContent = step > 1 ? ` multiples of ${step}` : "";
-    this.steps.title = step > 1 ? r.reason || r.refused[0]?.reason || "" : "";
-    this.shade.replaceChildren(...this.legal.runs(this.item.name).map((run) => {
+    const span = r.most - r.least + 1;
+    this.steps.textContent = r.step > 1 ? ` multiples of ${r.step}` : "";
+    this.steps.title = r.reason;
+    this.shade.replaceChildren(...r.refused.map((run) => {
       const values = run.last > run.first ? `${run.first}..${run.last}` : `${run.first}`;
       const until = Math.min(run.last + r.step, r.most + 1);  // the values up to the next step are refused too
       const at = `left:${100 * (run.first - r.least) / span}%;width:${100 * (until - run.first) / span}%`;

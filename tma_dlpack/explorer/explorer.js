@@ -210,8 +210,8 @@ class Explorer {
     this.refused.hidden = !view.refusal;
     this.fixes.replaceChildren(...(view.fix ? [this.button(view.fix, "fix")] : []),
       ...(view.ok ? [] : [this.button("back to the last accepted", "undo")]));
-    this.code = view.code;
-    this.codeBox.replaceChildren(...(view.codes || []).flatMap(([language, text]) => [
+    this.code = view.codes.map(([, text]) => text).join("\n\n");
+    this.codeBox.replaceChildren(...view.codes.flatMap(([language, text]) => [
       make("div", { class: "tmax-language" }, make("b", {}, language),
         make("button", { type: "button", onclick: (e) => this.copy(text, e.target) }, `copy ${language}`)),
       make("pre", { class: "tmax-code", tabindex: 0 }, text)]));

@@ -210,52 +210,11 @@ const tmaGeometry = (() => {
     };
   }
 
-  // -- tiles that cover the tensor ---------------------------------------------------------------
-
   /** Row-major coordinates of a first tile: zeros, or the first pixel of the bounding box. */
   function firstCoords(a) {
     const coords = a.global_dim.map(() => 0);
     for (const { d, first } of walked(a)) coords[d] = first;
     return reversed(coords);
-  }
-
-  /** Row-major coordinates of the tiles that cover the tensor, the first `most` of them. */
-  function tileCoords(a, most) {
-    const p = plan(a), axes = []; // each: how many values, and what value n sets
-    const axis = (count, set) => axes.push([Math.max(0, count), set]);
-    const along = (d, step) =>
-      axis(Math.ceil(a.global_dim[d] / step), (coords, n) => (coords[d] = n * step));
-    if (a.kind === "tiled") {
-      a.box_dim.forEach((box, d) => along(d, a.interleave && d === a.rank - 2 ? 1 : box));
-    } else {
-      const images = a.rank - 1, steps = a.element_strides;
-      const passes = walked(a).map((w) => ({
-        ...w,
-        count: Math.max(0, Math.floor((w.last - w.first) / steps[w.d]) + 1),
-      }));
-      const perImage = product(passes.map((w) => w.count));
-      along(a.interleave ? a.rank - 2 : 0, a.interleave ? 1 : a.channels);
-      const pixels = perImage * Math.ceil(a.global_dim[images] / steps[images]);
-      axis(Math.ceil(pixels / p.lines), (coords, n) => {
-        let pixel = n * p.lines;
-        for (const { d, first, count } of passes) {
-          coords[d] = first + (pixel % count) * steps[d];
-          pixel = Math.floor(pixel / count);
-        }
-        coords[images] = pixel * steps[images];
-      });
-      const spatial = Array.from({ length: a.rank - 2 }, (_, i) => firstSpatial(a) + i);
-      for (const d of spatial.slice(passes.length)) along(d, steps[d]);
-    }
-    const count = Math.min(most, product(axes.map(([n]) => n)));
-    return Array.from({ length: count }, (_, number) => {
-      const coords = a.global_dim.map(() => 0);
-      for (const [n, set] of axes) {
-        set(coords, number % n);
-        number = Math.floor(number / n);
-      }
-      return reversed(coords);
-    });
   }
 
   // -- who reads which banks ---------------------------------------------------------------------
@@ -298,12 +257,11 @@ const tmaGeometry = (() => {
       return Math.max(...counts);
     };
     const phases = reads.map((phase) => phase.map(wordsOf));
-    const degrees = phases.map(degreeOf), worst = Math.max(...degrees);
-    const phase = degrees.indexOf(worst);
+    const degrees = phases.map(degreeOf);
     return {
-      degrees, worst, phase,
+      degrees,
+      worst: Math.max(...degrees),
       wavefronts: degrees.reduce((x, y) => x + y, 0),
-      words: phases[phase],
       phases: phases.slice(0, MAX_PHASES),
     };
   }
@@ -343,5 +301,5 @@ const tmaGeometry = (() => {
     });
   }
 
-  return { swizzle, plan, walked, tile, firstCoords, tileCoords, banks, ldmatrix };
+  return { plan, walked, tile, firstCoords, banks, ldmatrix };
 })();

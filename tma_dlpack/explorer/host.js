@@ -163,7 +163,7 @@ class Host {
     const states = report.ok ? (refused ? `✗ the map is accepted, this tile is refused; ${last}` : "✓ accepted")
       : `✗ refused: ${counted(report.violations.length, "violation")}; ${last}`;
     return { tab: state.tab, access: state.access, values: this.values(), ok, state: states, note: this.note, report: this.findings(), refusal, fix: this.fixWords(),
-      title: "", banks, panels, exact: true, code: [code.python, code.cpp].filter(Boolean).join("\n\n"),
+      title: "", banks, panels, exact: true,
       codes: [["Python", code.python], ["C++", code.cpp]].filter(([, text]) => text) };
   }
   findings() {
@@ -249,14 +249,11 @@ class Host {
     const at = this.accepted && this.report && !this.report.ok ? this.accepted : this.state, request = requestOf(at), legal = {}, options = {};
     const offsets = at.kind === "im2col" ? at.im2col_offsets : null;
     for (const group of this.controls()) {
-      for (const { name } of group.numbers) {
-        const found = tmaModel.legal(request, name, at.coords, offsets);
-        if (found && found.least !== undefined) legal[name] = found;
-      }
-      for (const { name } of group.menus) {
-        if (!isWord([...MENUS, "dtype"], name)) continue;
-        const judged = tmaModel.legal(request, name)?.options || [];
-        options[name] = Object.fromEntries(judged.map(({ value, reason }) => [value, reason]).filter(([, why]) => why));
+      for (const { name } of group.numbers) legal[name] = tmaModel.legal(request, name, at.coords, offsets);
+      for (const { name, options: all } of group.menus) {
+        if (![...MENUS, "dtype"].includes(name)) continue;
+        const reasons = all.map((option) => [option, tmaModel.reason(request, name, option)]);
+        options[name] = Object.fromEntries(reasons.filter(([, why]) => why));
       }
     }
     return { legal, options };

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
 
 from tma_dlpack.draw.chunks import bounding_box, first_coords
 from tma_dlpack.explorer.choice import Choice, look, refusal_of, shape_of
@@ -67,7 +66,7 @@ class Range:
     reason : str
         Why the others are refused.
     refused : tuple of Run
-        What is refused besides.
+        Multiples that are refused besides.
     """
 
     least: int
@@ -83,41 +82,9 @@ class Range:
         return min(max(value, least), self.most // self.step * self.step)
 
 
-# --- Numbers by their names -----------------------------------------------------------------------
-
-
-def field_of(name: str) -> str:
-    """Return the field of `Choice` that a number belongs to: ``box_sizes`` of ``box_sizes[0]``."""
-    return name.partition("[")[0]
-
-
-def index_of(name: str) -> int:
-    """Return the index in a number's name: 0 of ``box_sizes[0]``."""
-    return int(name.partition("[")[2].removesuffix("]"))
-
-
 def is_of_tile(name: str) -> bool:
     """Whether a number chooses the tile, and not the map."""
-    return field_of(name) in ("coords", "im2col_offsets")
-
-
-def number_of(choice: Choice, name: str) -> int:
-    """Return one number of a choice, such as ``box_sizes[0]`` or ``pixels_per_column``."""
-    value = getattr(choice, field_of(name))
-    number: int = value[index_of(name)] if isinstance(value, tuple) else value
-    return number
-
-
-def set_number(choice: Choice, name: str, value: int) -> Choice:
-    """Return a choice with one number changed, such as ``box_sizes[0]``."""
-    numbers = getattr(choice, field_of(name))
-    if not isinstance(numbers, tuple):
-        return choice.put(name, value)
-    index = index_of(name)
-    return choice.put(field_of(name), (*numbers[:index], value, *numbers[index + 1 :]))
-
-
-# --- Ranges ---------------------------------------------------------------------------------------
+    return name.startswith(("coords", "im2col_offsets"))
 
 
 def ranges(subject: object, choice: Choice) -> dict[str, Range]:
@@ -158,45 +125,41 @@ def legal_ranges(subject: object, choice: Choice, tensor_map: TensorMap | None) 
     found = ranges(subject, choice)
     for name, reach in found.items():
         if not is_of_tile(name):
-            runs = tuple(_refused(reach, _judge(subject, choice, name), choice, name))
-            found[name] = replace(reach, refused=runs)
+            found[name] = _number(subject, choice, name, reach)
         elif tensor_map is not None:
             found[name] = _coordinate(tensor_map, choice, name, reach)
     return found
 
 
-def _judge(subject: object, choice: Choice, name: str) -> Judge:
-    def reason(value: int) -> str:
-        report = look(subject, set_number(choice, name, value)).report
-        return "" if report.ok else _words(report.violations[0])
-
-    return reason
+def _why(subject: object, choice: Choice) -> str:
+    report = look(subject, choice).report
+    return "" if report.ok else f"{report.violations[0].rule}: {report.violations[0].limit}"
 
 
-def _words(violation: Any) -> str:
-    return f"{violation.rule}: {violation.limit}"
-
-
-def _refused(reach: Range, reason: Judge, choice: Choice, name: str) -> Iterable[Run]:
-    """Judge as few values as will do: all of a short range, multiples of a step, ends of the rest.
+def _number(subject: object, choice: Choice, name: str, reach: Range) -> Range:
+    """Judge as few values as will do: multiples of a step, all of a few, ends of the rest.
 
     The inner extent is legal in steps, the others from one value to another.
     """
-    least, most = reach.least, reach.most
-    if most - least < SHORT:
-        return _runs((v, reason(v)) for v in range(least, most + 1))
+
+    def reason(value: int) -> str:
+        return _why(subject, choice.put(name, value))
+
+    least, most, step = reach.least, reach.most, 1
     if name in (f"box_sizes[{len(choice.box_sizes) - 1}]", "channels_per_pixel"):
-        step = next((v for v in range(1, MAX_STEP + 1) if not reason(v)), most)
-        if step > 1:
-            between, every = reason(1), {v: reason(v) for v in range(step, most + 1, step)}
-            return _runs((v, every.get(v, between)) for v in range(least, most + 1))
-    starts = (v for v in (number_of(choice, name), 1, 0, least, most) if least <= v <= most)
+        step = next((v for v in range(1, MAX_STEP + 1) if not reason(v)), 1)
+    reach = replace(reach, step=step, reason=reason(1) if step > 1 else "")
+    if step > 1 or most - least < SHORT:
+        multiples = range(-(-least // step) * step, most + 1, step)
+        return replace(reach, refused=_runs(multiples, reason))
+    starts = (v for v in (choice.number(name), 1, 0, least, most) if least <= v <= most)
     start = next((v for v in starts if not reason(v)), None)
     if start is None:
-        return [Run(least, most, reason(least))]
+        return replace(reach, refused=(Run(least, most, reason(least)),))
     first, last = _end(start, least, reason), _end(start, most, reason)
-    runs = [Run(least, first - 1, reason(first - 1))] if first > least else []
-    return [*runs, *([Run(last + 1, most, reason(last + 1))] if last < most else [])]
+    below = [Run(least, first - 1, reason(first - 1))] if first > least else []
+    above = [Run(last + 1, most, reason(last + 1))] if last < most else []
+    return replace(reach, refused=(*below, *above))
 
 
 def _end(legal: int, limit: int, reason: Judge) -> int:
@@ -210,21 +173,22 @@ def _end(legal: int, limit: int, reason: Judge) -> int:
     return legal
 
 
-def _runs(judged: Iterable[tuple[int, str]]) -> Iterable[Run]:
+def _runs(values: range, reason: Judge) -> tuple[Run, ...]:
     runs: list[Run] = []
-    for value, reason in judged:
-        if reason and runs and (runs[-1].last, runs[-1].reason) == (value - 1, reason):
+    for value in values:
+        why = reason(value)
+        if why and runs and (runs[-1].last, runs[-1].reason) == (value - values.step, why):
             runs[-1] = replace(runs[-1], last=value)
-        elif reason:
-            runs.append(Run(value, value, reason))
-    return runs
+        elif why:
+            runs.append(Run(value, value, why))
+    return tuple(runs)
 
 
 def _coordinate(tensor_map: TensorMap, choice: Choice, name: str, reach: Range) -> Range:
     """Find the step of a coordinate, and the bounding box that an im2col column starts in."""
     args, box = tensor_map.arguments, bounding_box(tensor_map.arguments)
-    if field_of(name) == "coords":
-        index = index_of(name)
+    if name.startswith("coords"):
+        index = int(name[len("coords[") : -1])
         if args.kind == "tiled":  # packed types count values, not bytes
             reach = replace(reach, most=tensor_map.shape[index] + AROUND)
         least, most = box.get(args.rank - 1 - index, (reach.least, reach.most))
@@ -232,7 +196,7 @@ def _coordinate(tensor_map: TensorMap, choice: Choice, name: str, reach: Range) 
     zero = replace(choice, coords=first_coords(args))
 
     def reason(value: int) -> str:
-        return refusal_of(tensor_map, set_number(zero, name, value)).partition("\n")[0]
+        return refusal_of(tensor_map, zero.put(name, value)).partition("\n")[0]
 
     here = range(reach.least, reach.most + 1)
     step = next((n for n in (1, 2, 4, 8, 16, 32, 64, 128) if n in here and not reason(n)), 1)
@@ -245,6 +209,6 @@ def legal_options(subject: object, choice: Choice) -> dict[str, dict[str, str]]:
         return {}
     found: dict[str, dict[str, str]] = {}
     for name, options in menus(choice).items():
-        reports = {o: look(subject, choice.put(name, o or None)).report for o in options}
-        found[name] = {o: _words(r.violations[0]) for o, r in reports.items() if not r.ok}
+        reasons = {option: _why(subject, choice.put(name, option or None)) for option in options}
+        found[name] = {option: why for option, why in reasons.items() if why}
     return found

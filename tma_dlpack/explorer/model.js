@@ -27,23 +27,9 @@ const tmaModel = (() => {
     const place = index === undefined ? null : Number(index);
     if (field === "coords" || field === "im2col_offsets")
       return legalPlace(request, field, place, coords, im2colOffsets);
-    const a = read(request), options = menuOf(a, field);
-    if (options) {
-      const judged = (value) => ({ value, reason: reasonOf(put(request, field, value || null)) });
-      return { options: options.map(judged) };
-    }
-    const reason = (value) => reasonOf(put(request, field, value, place));
-    const value = C.valueOf(request, field);
-    const number = place === null ? value : value[place];
-    return legalNumber(number, C.reachOf(a, field, place), reason);
-  }
-
-  function menuOf(a, name) {
-    if (name === "data_type") return ["", ...T.ENUMS.data_type];
-    if (name === "rules") return T.RULE_SETS[a.kind];
-    if (name === "target") return Object.keys(T.TARGETS);
-    if (name === "dtype") return Object.keys(T.DTYPES);
-    return T.ENUMS[name] ?? null;
+    const value = C.valueOf(request, field), number = place === null ? value : value[place];
+    const why = (n) => reasonOf(put(request, field, n, place));
+    return legalNumber(number, C.reachOf(read(request), field, place), why);
   }
 
   /** The legal multiples of a control's step; of 1 where what stands between them is legal too. */
@@ -192,8 +178,6 @@ const tmaModel = (() => {
     return lines.join("\n");
   }
 
-  const planOf = (request) => G.plan(encodeArguments(request));
-
   return {
     // describe(request) -> the struct that the judge reads: index 0 innermost, bits and integers.
     describe: (request) => R.describeRead(read(request)),
@@ -213,13 +197,9 @@ const tmaModel = (() => {
     fields: R.fieldsOf,
     // plan(request) -> {txBytes, smemBytes, smemAlignment, lines, lineShape, lineBytes,
     //   smemLineBytes, pitchBytes, tileShape, unitBytes, rank, counts, steps} of an accepted
-    //   request; lines are rows of the box, pixels of a column, or interleaved units.
-    plan: planOf,
-    txBytes: (request) => planOf(request).txBytes, // bytes that the mbarrier counts
-    smemBytes: (request) => planOf(request).smemBytes, // bytes that the tile takes, with padding
-    smemAlignment: (request) => planOf(request).smemAlignment, // recommended
-    // swizzle(offset, mode) -> swizzled shared address of a byte; its own inverse
-    swizzle: G.swizzle,
+    //   request; lines are rows of the box, pixels of a column, or interleaved units. txBytes are
+    //   what the mbarrier counts, smemBytes what the tile takes, with padding.
+    plan: (request) => G.plan(encodeArguments(request)),
     // tile(request, coords, im2colOffsets = null, smemOffset = 0) -> plan's fields and
     //   {refusal: null or {rule, argument, found, limit, fix},
     //    line(i) -> {position: row-major coordinate of its first element, inside, origin: bytes},
@@ -234,10 +214,8 @@ const tmaModel = (() => {
       G.tile(encodeArguments(request), coords, im2colOffsets, smemOffset),
     // firstCoords(request) -> coordinates of a first tile (row-major).
     firstCoords: (request) => G.firstCoords(encodeArguments(request)),
-    // tileCoords(request, most = 4096) -> coordinates of the tiles that cover the tensor.
-    tileCoords: (request, most = 4096) => G.tileCoords(encodeArguments(request), most),
-    // banks(request, access, {swizzle, smemOffset = 0}) -> {degrees, worst, wavefronts, phase,
-    //   phases: [[words that each thread reads], ...] (the first 16), words (of `phase`)};
+    // banks(request, access, {swizzle, smemOffset = 0}) -> {degrees, worst, wavefronts,
+    //   phases: [[words that each thread reads], ...] (the first 16)};
     //   access: "column", "row", or 16-byte shared addresses in phases of 8 (as ldmatrix returns).
     banks: (request, access, options = {}) => G.banks(encodeArguments(request), access, options),
     // ldmatrix(request, row, column, {num = 4, transpose = false, smemAddress = 0}) -> 32
@@ -248,8 +226,10 @@ const tmaModel = (() => {
     //   Numbers, such as "box_sizes[0]", "pixels_per_column", "coords[1]", "strides[0]":
     //   {least, most, step, reason, refused: [{first, last, reason}]}: legal are the multiples of
     //   step in least..most outside the runs; `reason` is why other numbers are refused.
-    //   Menus, such as "swizzle": {options: [{value, reason}]}, reason "" where accepted.
     legal,
+    // reason(request, name, value) -> why an option of a menu, such as "swizzle", is refused; ""
+    //   where it is accepted.
+    reason: (request, name, value) => reasonOf(put(request, name, value || null)),
     // code(request, coords, im2colOffsets) -> {python, cpp}; cpp is "" where refused.
     code: (request, coords = null, im2colOffsets = null) => ({
       python: pythonCode(request, coords, im2colOffsets),

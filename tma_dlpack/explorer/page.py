@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from tma_dlpack.dlpack import as_tensor_view
 from tma_dlpack.draw.barrier_figure import barrier
-from tma_dlpack.draw.figure import CSS, DARK, Figure, fragment, script_source, style_sheet
+from tma_dlpack.draw.figure import CSS, Figure, fragment, script_source, style_sheet
 from tma_dlpack.draw.grid import STYLES
 from tma_dlpack.draw.map_bytes import is_of_host_tensor
 from tma_dlpack.explorer.choice import Choice
@@ -51,11 +51,6 @@ const el = document.getElementById("explorer");
 widget.render({ model: new Host(state, { keepsAddress }), el });
 """
 ADDRESS = 1 << 32  # stands for that of a tensor in host memory
-#: What pictures.js draws beyond the figures' styles.
-MORE_STYLES = {
-    "walk": ("#8250df", "#c297ff", 'stroke-width="1" stroke-opacity="0.55"'),
-    "arrow": ("#57606a", "#a3adb8", 'stroke-width="1.5"'),
-}
 
 
 def page(state: Mapping[str, Any] | None = None, *, with_barriers: bool = True) -> str:
@@ -66,15 +61,9 @@ def page(state: Mapping[str, Any] | None = None, *, with_barriers: bool = True) 
     >>> "shape=96,256" in page({"shape": (96, 256)})
     True
     """
-    light = "".join(f".t-{n}{{stroke:{c[0]}}}" for n, c in MORE_STYLES.items())
-    dark = "".join(f".t-{n}{{stroke:{c[1]}}}" for n, c in MORE_STYLES.items())
-    handle = ".t-handle{fill:#1f5fa8;stroke:#ffffff}"
-    sheet = style_sheet().replace(DARK, f"{light}{handle}{DARK}", 1).removesuffix("}") + dark + "}"
-    attributes = {name: style.attributes for name, style in STYLES.items() if style.attributes}
-    attributes |= {name: c[2] for name, c in MORE_STYLES.items()}
     constants = {
-        "STYLE_SHEET": sheet,
-        "STYLE_ATTRIBUTES": attributes,
+        "STYLE_SHEET": style_sheet(),
+        "STYLE_ATTRIBUTES": {name: s.attributes for name, s in STYLES.items() if s.attributes},
         "FIRST_STATE": address(state or {}),
     }
     script = "\n".join(

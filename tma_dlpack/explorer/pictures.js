@@ -267,7 +267,7 @@ function frame(sheet, tile, name, lines, dh, dw) {
   const step = unit * 0.9 < textWidth("000") ? 4 : 1;
   for (let w = left; w < right; w++) if ((w - left) % step === 0) sheet.words(x(w) + unit / 2, y0 - 5, w, "muted", "middle");
   for (let h = top; h < bottom; h++) {
-    if (dh >= 0) sheet.words(x0 - 6, y(h) + unit / 2 + 4, h, "muted", "end");
+    if (dh >= 0) sheet.words(x0 - 10, y(h) + unit / 2 + 4, h, "muted", "end");
     for (let w = left; w < right; w++)
       if (w >= 0 && w < tile.shape[dw] && (dh < 0 || (h >= 0 && h < tile.shape[dh]))) sheet.cell(x(w), y(h), unit, unit, "tensor");
   }
@@ -284,7 +284,7 @@ function frame(sheet, tile, name, lines, dh, dw) {
     if (before && before.h !== h) d += `M${round(x(before.w) + unit)} ${round(y(before.h) + unit / 2)}h5V${round(y(h))}H${round(x(w) - 5)}v${round(unit / 2)}h5m-4 -3l4 3l-4 3`;
     before = { w, h };
   }
-  if (d) sheet.path(d, "walk");
+  if (d) sheet.path(d, "way");
   const outline = (moved, style) => {
     const [a, b] = [dw, dh].map((dim) => (dim < 0 ? [0, 1] : [tile.startBox[dim][0] + moved[dim], tile.startBox[dim][1] + 1 + moved[dim]]));
     const [l, r] = a.map((p) => clamp(p, left, right)), [t, u] = b.map((p) => clamp(p, top, bottom));
@@ -313,7 +313,7 @@ function walkMap(sheet, pixels, extent, spans) {
   for (let n = 1; n < runs.length; n++)
     if ((runs[n].h - runs[n - 1].h) * unit >= 4)
       d += `M${round(x(runs[n - 1].end + 0.5))} ${round(y(runs[n - 1].h + 0.5))}L${round(x(runs[n].w + 0.5))} ${round(y(runs[n].h + 0.5))}`;
-  if (d) sheet.path(d, "walk");
+  if (d) sheet.path(d, "way");
   sheet.cell(x(left), y(top), (right - left) * unit, (bottom - top) * unit, "frame");
   sheet.words(x(most[0]) + 10, y0 + 12, "the whole walk; framed: what is drawn");
   sheet.y = y(most[1]) + 6;

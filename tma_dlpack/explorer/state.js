@@ -14,7 +14,6 @@ const OF_IM2COL = ["pixel_box_lower_corner", "pixel_box_upper_corner", "channels
 const MOST_LINKED = 256;  // chunks that are linked to their place in the tensor
 const MOST_RANK = 8;  // dimensions that are read; more than 5 are refused by the judge
 
-const isWord = (names, word) => names.includes(word);
 const listed = (numbers) => (numbers || []).join(", ");
 
 // --- The state as an address ------------------------------------------------------------------------
@@ -36,7 +35,7 @@ function readAddress(hash) {
     if (LISTS.includes(name)) value = readList(text);
     else if (COUNTS.includes(name)) value = readNumber(text);
     else if (name === "allow") value = text.split(",").filter((id) => tmaTables.ALLOWABLE.includes(id));
-    else if (isWord(WORDS, name)) value = text;
+    else if (WORDS.includes(name)) value = text;
     if (value === null || (optionsOf(name, state) && !optionsOf(name, state).includes(value))) unread.push(`${name}=${text}`);
     else state[name] = value;
   }
@@ -49,7 +48,7 @@ function writeAddress(state) {
     const value = state[name];
     if (value === null || value === undefined || String(value) === String(PLAIN[name] ?? "")) continue;
     if (name === "elem_strides" && value.every((n) => n === 1)) continue;
-    if (isWord(["coords", "im2col_offsets"], name) && value.every((n) => n === 0)) continue;
+    if (["coords", "im2col_offsets"].includes(name) && value.every((n) => n === 0)) continue;
     const isOther = state.kind === "tiled" ? [...OF_IM2COL, "im2col_offsets"] : OF_TILED;
     if (!isOther.includes(name)) parts.push(`${name}=${encodeURIComponent(String(value)).replaceAll("%2C", ",")}`);
   }
@@ -82,7 +81,7 @@ function completed(given) {
   state.elem_strides = sized(state.elem_strides, rank, 1);
   if (state.strides && state.strides.length !== rank) state.strides = null;
   if (state.kind === "im2col") {
-    for (const name of OF_IM2COL.slice(0, 2)) state[name] = sized(state[name], Math.max(0, spatial), name.includes("lower") ? -1 : -1);
+    for (const name of OF_IM2COL.slice(0, 2)) state[name] = sized(state[name], Math.max(0, spatial), -1);
     state.channels_per_pixel ??= Math.min(64, state.shape.at(-1));
     state.pixels_per_column ??= 32;
     state.im2col_offsets = sized(state.im2col_offsets, Math.max(0, spatial), 0);

@@ -12,7 +12,7 @@ from tma_dlpack.consumer import ldmatrix_addresses
 from tma_dlpack.draw.cards import bold, report_parts
 from tma_dlpack.draw.figure import Figure, panel_row, svg_panel
 from tma_dlpack.explorer.choice import Choice, Look
-from tma_dlpack.explorer.legal import field_of, menus, planes, ranges
+from tma_dlpack.explorer.legal import menus, planes, ranges
 from tma_dlpack.tables.coerce import counted, integer_of
 from tma_dlpack.tables.errors import TmaError
 from tma_dlpack.tensor_map.map import TensorMap
@@ -96,7 +96,7 @@ def message(look: Look, tab: str, options: Mapping[str, Any], note: str) -> dict
         last = len(steps.phases) - 1
         where = {"phase": min(max(0, integer_of(options.get("phase")) or 0), last), "last": last}
         scenes, drawn = [steps.step(where["phase"]), *[first] * bool(others)], drawn[:1]
-    has_map = look.tensor_map is not None
+    cpp = [["C++", look.tensor_map.cpp()]] if tab == "code" and look.tensor_map else []
     return {
         "tab": tab,
         "values": values(look.choice),
@@ -109,14 +109,8 @@ def message(look: Look, tab: str, options: Mapping[str, Any], note: str) -> dict
         "title": "; ".join(figure.title for figure in drawn),
         "banks": where,
         "panels": list(map(svg_panel, scenes)),
-        "code": look.code if tab == "code" and has_map else look.choice.call(),
-        "codes": _codes(look) if tab == "code" else [],
+        "codes": [["Python", look.choice.call()], *cpp],
     }
-
-
-def _codes(look: Look) -> list[list[str]]:
-    cpp = [["C++", look.tensor_map.cpp()]] if look.tensor_map else []
-    return [["Python", look.choice.call()], *cpp]
 
 
 def _findings(look: Look) -> str:
@@ -159,7 +153,7 @@ def controls(subject: object, choice: Choice) -> list[dict[str, Any]]:
     """Describe the controls, group by group: numbers first, then the menus."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for name, reach in ranges(subject, choice).items():
-        group = groups.setdefault(_GROUPS[field_of(name)], [])
+        group = groups.setdefault(_GROUPS[name.partition("[")[0]], [])
         group.append({"name": name, "least": reach.least, "most": reach.most})
     plane = {"name": "plane", "options": list(planes(choice)), "empty": "the inner two"}
     menus_of = {_GROUPS["coords"]: [plane] * (len(choice.box_sizes) > 2)}

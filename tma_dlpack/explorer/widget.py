@@ -25,10 +25,8 @@ from tma_dlpack.explorer.legal import (
     legal_options,
     legal_ranges,
     menus,
-    number_of,
     planes,
     ranges,
-    set_number,
 )
 from tma_dlpack.explorer.page import embedded, page, state_of
 from tma_dlpack.explorer.views import ACCESSES, TABS, controls, message, still_html
@@ -154,7 +152,7 @@ class Explorer:
             For another name, and where `plane` is not two dimensions in their order. What a map
             refuses is no error: `look.report` has the reason.
         """
-        known = [name for name in asdict(self.choice) if name not in ("target", "preparation")]
+        known = [name for name in Choice.__slots__ if name not in ("target", "preparation")]
         for name in values:
             if name not in known:
                 found, must = f"the explorer has no {shown(name)}", f"be one of {', '.join(known)}"
@@ -213,7 +211,7 @@ class Explorer:
         for name, value in values.items():
             number = integer_of(value)
             if name in reach and number is not None:
-                choice = set_number(choice, name, number)
+                choice = choice.put(name, number)
             elif name == "plane" and text_of(value) in planes(choice):
                 choice = choice.put(name, planes(choice)[value])
             elif name in menus(choice) and text_of(value) is not None:
@@ -229,7 +227,7 @@ class Explorer:
         found = legal_ranges(self._subject, choice, self.look.tensor_map)
         for name, reach in found.items():
             if is_of_tile(name):
-                choice = set_number(choice, name, reach.nearest(number_of(choice, name)))
+                choice = choice.put(name, reach.nearest(choice.number(name)))
         return choice
 
     # --- As a file ---
