@@ -1,8 +1,9 @@
-"""What all tests share: every core, how many examples hypothesis draws, absent frameworks."""
+"""What all tests share: every core, hypothesis' examples, one browser, absent frameworks."""
 
 import os
 
 import pytest
+import screens
 from hypothesis import settings
 from laws import examples
 
@@ -13,6 +14,15 @@ for _name in tma_dlpack.__all__:  # public classes name the package, where docte
 
 settings.register_profile("shared-machine", examples(100))
 settings.load_profile("shared-machine")
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """One browser for all tests of a process: a thread can start Playwright only once."""
+    if screens.MISSING:
+        pytest.skip(screens.MISSING)
+    with screens.browser() as started:
+        yield started
 
 
 @pytest.hookimpl(tryfirst=True)

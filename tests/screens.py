@@ -1,38 +1,36 @@
-"""Pages seen by a browser: a screenshot to look at, and an audit of every label by its box."""
+"""Pages in a browser: a screenshot to look at, and an audit of every label by its box."""
 
 from __future__ import annotations
 
-import html
-import json
-import re
+import collections
+import contextlib
 import shutil
-import subprocess
-import tempfile
 from pathlib import Path
+
+try:
+    from playwright.sync_api import sync_playwright
+except ImportError:
+    sync_playwright = None
 
 ARTEFACTS = Path(__file__).parent / "artefacts"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-MISSING = "no Chromium here (Debian package `chromium`): nothing can be seen"
-LIGHT, DARK = "light", "dark"
-COLOUR_SCHEMES = {DARK: 0, LIGHT: 1}  # as Blink numbers them
-
-FLAGS = (
-    "--headless",
+MISSING = (
+    "no Chromium here (Debian package `chromium`): nothing can be seen"
+    if CHROMIUM is None
+    else "playwright is not installed"
+    if sync_playwright is None
+    else ""
+)
+FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--hide-scrollbars",
-    "--host-resolver-rules=MAP * ~NOTFOUND",
-)
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+]
+LIGHT, DARK = "light", "dark"
+FREE = collections.defaultdict(list)  # pages to use again, by their first script
 
-#: Runs in the page; leaves what it finds wrong as JSON in <pre id="audit">.
-AUDIT = r"""
-<script>
-(() => {
+#: Runs in the page; returns what it finds wrong.
+AUDIT = r"""() => {
   const wrong = [], slack = 1;
   const name = (t) => t.textContent.slice(0, 40);
   const inside = (a, b) => a.left >= b.left - slack && a.right <= b.right + slack &&
@@ -92,43 +90,48 @@ AUDIT = r"""
   }
   const wide = document.documentElement.scrollWidth;
   if (wide > innerWidth + slack) wrong.push(`the page is ${wide} wide in ${innerWidth}`);
-  const found = document.createElement("pre");
-  found.id = "audit";
-  found.hidden = true;
-  found.textContent = JSON.stringify({width: innerWidth, labels, wrong,
+  return {width: innerWidth, labels, wrong,
     ground: getComputedStyle(document.body).backgroundColor,
-    dark: matchMedia("(prefers-color-scheme: dark)").matches});
-  document.body.append(found);
-})();
-</script>
-"""
+    dark: matchMedia("(prefers-color-scheme: dark)").matches};
+}"""
 
 
-def seen(name: str, page: str, width: int, scheme: str, height: int = 6000) -> dict:
-    """Keep a screenshot of a page under tests/artefacts, and give what the audit found."""
-    ARTEFACTS.mkdir(exist_ok=True)
-    stem = f"{name}-{width}-{scheme}"
-    written = ARTEFACTS / f"{stem}.html"
-    written.write_text(page.replace("</body>", AUDIT + "</body>"), encoding="utf-8")
-    dom = _chromium(
-        f"--blink-settings=preferredColorScheme={COLOUR_SCHEMES[scheme]}",
-        f"--window-size={width},{height}",
-        f"--screenshot={ARTEFACTS / stem}.png",
-        "--dump-dom",
-        written.as_uri(),
-    )
-    found = re.findall(r'<pre id="audit" hidden="">(.*?)</pre>', dom, re.DOTALL)[-1]
-    return json.loads(html.unescape(found))
+@contextlib.contextmanager
+def browser():
+    with sync_playwright() as p:
+        started = p.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield started
+        started.close()
 
 
-def _chromium(*arguments: str) -> str:
-    assert CHROMIUM is not None
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        done = subprocess.run(
-            [CHROMIUM, *FLAGS, f"--user-data-dir={profile}", *arguments],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=True,
-        )
-    return done.stdout
+def shot(page, name: str, full_page: bool = True) -> None:
+    """Take a screenshot to look at, where there is a folder tests/artefacts."""
+    if ARTEFACTS.is_dir():
+        page.screenshot(path=str(ARTEFACTS / f"{name}.png"), full_page=full_page)
+
+
+def open_page(chromium, width=1280, scheme=LIGHT, height=900, script=""):
+    """Return an empty page, one of those that were left: a new one takes a new process."""
+    if FREE[script]:
+        page = FREE[script].pop()
+    else:
+        page = chromium.new_page()
+        page.add_init_script(script)
+    page.set_viewport_size({"width": width, "height": height})
+    page.emulate_media(color_scheme=scheme)
+    return page
+
+
+def leave_page(page, script="") -> None:
+    page.goto("about:blank")
+    FREE[script].append(page)
+
+
+def audit(chromium, name: str, text: str, width: int, scheme: str) -> dict:
+    """Open an HTML page and return what the audit finds."""
+    page = open_page(chromium, width, scheme)
+    page.set_content(text)
+    found = page.evaluate(AUDIT)
+    shot(page, f"{name}-{width}-{scheme}")
+    leave_page(page)
+    return found

@@ -314,7 +314,6 @@ def test_the_readmes_figures_are_what_the_command_draws(tmp_path, monkeypatch):
     assert set(drawn) == set(execute.README_FIGURES)
 
 
-@pytest.mark.skipif(screens.CHROMIUM is None, reason=screens.MISSING)
 @pytest.mark.parametrize(
     ("width", "scheme"),
     [
@@ -324,10 +323,10 @@ def test_the_readmes_figures_are_what_the_command_draws(tmp_path, monkeypatch):
         pytest.param(640, LIGHT, marks=pytest.mark.slow),
     ],
 )
-def test_an_executed_notebook_has_no_label_out_of_place(width, scheme):
+def test_an_executed_notebook_has_no_label_out_of_place(chromium, width, scheme):
     exporter = HTMLExporter(theme=scheme, mathjax_url="", require_js_url="", jquery_url="")
     page, _ = exporter.from_notebook_node(read("04_why_was_it_refused"))
-    found = screens.seen("notebook", page, width, scheme, 9000)
+    found = screens.audit(chromium, "notebook", page, width, scheme)
     assert found["wrong"] == []
     assert found["labels"] > 150
     is_dark = sum(map(int, re.findall(r"\d+", found["ground"])[:3])) < 3 * 128

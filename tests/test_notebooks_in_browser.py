@@ -10,7 +10,6 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "explorer"))
 import harness
-from screens import ARTEFACTS
 
 nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed")
 HTMLExporter = pytest.importorskip("nbconvert", reason="nbconvert is not installed").HTMLExporter
@@ -23,12 +22,6 @@ first_notebook_and_slowly_the_others = pytest.mark.parametrize(
     "name",
     [n if n == "00_what_is_tma" else pytest.param(n, marks=pytest.mark.slow) for n in NAMES],
 )
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with harness.browser() as started:
-        yield started
 
 
 def images_of(name):
@@ -95,8 +88,7 @@ def test_an_exported_page_is_hovered_without_a_kernel(chromium, exported):
     assert "linear 0x0090 to 0x0080: addr[6:4] ^= addr[9:7] (= 1)" in said
     assert "decided by swizzle" in said
     assert seen.page.locator('[data-k="bank0"].near').count() >= 1
-    ARTEFACTS.mkdir(exist_ok=True)
-    seen.page.screenshot(path=str(ARTEFACTS / "exported-hovered.png"))
+    seen.shot("exported-hovered", full_page=False)
     seen.page.close()
 
 
@@ -144,6 +136,5 @@ def test_an_untrusted_notebook_in_jupyterlab_shows_its_pictures(chromium, lab, n
     assert shown == expected
     assert seen.page.locator(".tma-live").count() == 0  # scripts were dropped: it is untrusted
     assert seen.page.locator(".jp-OutputArea svg[role=img]").count() == 0
-    ARTEFACTS.mkdir(exist_ok=True)
-    seen.page.screenshot(path=str(ARTEFACTS / f"lab-{name}.png"))
+    seen.shot(f"lab-{name}", full_page=False)
     seen.page.close()

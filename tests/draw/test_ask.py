@@ -104,20 +104,17 @@ def test_a_question_of_100_characters_is_accepted():
 
 
 @pytest.fixture(scope="module")
-def asked_page(tmp_path_factory):
-    if harness.MISSING:
-        pytest.skip(harness.MISSING)
+def asked_page(chromium, tmp_path_factory):
     path = tmp_path_factory.mktemp("ask") / "page.html"
     shared = draw.ask(draw.shared(PLAIN), "Where is column 8 of row 3?", "c3.8", "Row 3, chunk 1.")
     contrast = draw.contrast(SWIZZLED, (16, 0)).html()
     whole = draw.page("questions", [question()])
     whole = whole.replace("</body>", shared.html() + contrast + "</body>")
     path.write_text(whole, encoding="utf-8")
-    with harness.browser() as chromium:
-        seen = harness.Seen(chromium, 1280)
-        seen.page.goto(path.as_uri())
-        yield seen
-        seen.page.close()
+    seen = harness.Seen(chromium, 1280)
+    seen.page.goto(path.as_uri())
+    yield seen
+    seen.close()
 
 
 def test_a_click_is_judged_in_words(asked_page):

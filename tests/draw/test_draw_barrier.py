@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import xml.etree.ElementTree as ET
 from itertools import permutations
 
@@ -473,36 +472,18 @@ def test_bits_that_cannot_be_drawn_are_refused(arguments, message):
 
 # --- In a browser ---------------------------------------------------------------------------------
 
-try:
-    from playwright.sync_api import sync_playwright
-except ImportError:
-    sync_playwright = None
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-MISSING = screens.MISSING if CHROMIUM is None else "playwright is not installed"
-in_browser = pytest.mark.skipif(None in (CHROMIUM, sync_playwright), reason=MISSING)
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with sync_playwright() as p:
-        started = p.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
-        )
-        yield started
-        started.close()
-
 
 @contextlib.contextmanager
 def shown(chromium, *figures, width=1280, scheme="light"):
     """Open a page with figures; every error of the page fails the test."""
     errors = []
-    page = chromium.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    page.on("pageerror", lambda error: errors.append(str(error)))
+    page = screens.open_page(chromium, width, scheme)
+    page.on("pageerror", hear := lambda error: errors.append(str(error)))
     page.set_content(draw.page("played", list(figures)))
     page.wait_for_selector(".tma-controls:not([hidden]) input[type=range]")
     yield page
-    page.close()
+    page.remove_listener("pageerror", hear)
+    screens.leave_page(page)
     assert errors == []
 
 
@@ -517,7 +498,6 @@ def drag(page, value):
     )
 
 
-@in_browser
 def test_the_switches_show_each_mistake_and_the_slider_each_frame(chromium):
     figures = {name: draw.barrier(mistake=name) for name in OUTCOMES[1, 1]}
     with shown(chromium, figures[None]) as page:
@@ -545,7 +525,6 @@ def test_the_switches_show_each_mistake_and_the_slider_each_frame(chromium):
             assert page.locator(".tma-cover").count() == 0
 
 
-@in_browser
 def test_play_goes_through_all_frames_and_stops(chromium):
     figure = draw.barrier(mistake="initialised for 2")
     with shown(chromium, figure) as page:
@@ -557,7 +536,6 @@ def test_play_goes_through_all_frames_and_stops(chromium):
         assert page.locator(".tma-event").inner_text() == " ".join(figure.setup.lesson)
 
 
-@in_browser
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (900, "dark")])
 def test_letters_on_a_page_are_at_least_10_px_high_and_as_dark_as_it(chromium, width, scheme):
     figures = draw.barrier(stages=4), draw.swizzle_bits()
@@ -591,7 +569,6 @@ PLACES = """() => {
 }"""
 
 
-@in_browser
 def test_a_click_shows_the_bits_of_a_chunk_and_the_slider_moves_the_tile(chromium):
     with shown(chromium, draw.swizzle_bits("bytes128")) as page:
         for name, chunk, at in (
@@ -617,7 +594,6 @@ def test_a_click_shows_the_bits_of_a_chunk_and_the_slider_moves_the_tile(chromiu
                 assert after[n] == pytest.approx([x + shift, y], abs=0.6)
 
 
-@in_browser
 def test_arrow_keys_go_from_chunk_to_chunk(chromium):
     with shown(chromium, draw.swizzle_bits("bytes128")) as page:
         page.locator(".tma-live svg").focus()
@@ -627,9 +603,8 @@ def test_arrow_keys_go_from_chunk_to_chunk(chromium):
             assert page.evaluate(READ)["inhex"] == f"{address:#06x}"
 
 
-@in_browser
 @pytest.mark.parametrize(("width", "scheme"), [(1280, screens.LIGHT), (640, screens.DARK)])
-def test_no_label_overflows_overlaps_or_fades(width, scheme):
+def test_no_label_overflows_overlaps_or_fades(chromium, width, scheme):
     figures = [
         draw.barrier(),
         draw.barrier(mistake="expects too little"),
@@ -639,6 +614,6 @@ def test_no_label_overflows_overlaps_or_fades(width, scheme):
         draw.swizzle_bits(),
         draw.swizzle_bits("bytes128_atom_32B_flip_8B", smem_offset=128),
     ]
-    found = screens.seen("barrier", draw.page("barrier", figures), width, scheme, 6400)
+    found = screens.audit(chromium, "barrier", draw.page("barrier", figures), width, scheme)
     assert found["wrong"] == []
     assert found["labels"] > 500

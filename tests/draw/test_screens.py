@@ -12,7 +12,6 @@ from tma_dlpack import draw
 from tma_dlpack.draw.figure import Figure
 from tma_dlpack.explorer.widget import explore
 
-needs_chromium = pytest.mark.skipif(screens.CHROMIUM is None, reason=screens.MISSING)
 sizes = pytest.mark.parametrize("width", [1280, 640])
 schemes = pytest.mark.parametrize("scheme", [LIGHT, DARK])
 
@@ -76,30 +75,27 @@ def gallery() -> list[Figure | str]:
 
 
 @pytest.mark.slow
-@needs_chromium
 @sizes
 @schemes
-def test_no_label_of_any_figure_overflows_overlaps_or_fades(width, scheme):
-    found = screens.seen("gallery", draw.page("gallery", gallery()), width, scheme, 21000)
+def test_no_label_of_any_figure_overflows_overlaps_or_fades(chromium, width, scheme):
+    found = screens.audit(chromium, "gallery", draw.page("gallery", gallery()), width, scheme)
     assert found["wrong"] == []
     assert found["labels"] > 2000
     assert found["width"] == width
     assert found["dark"] == (scheme == DARK)
 
 
-@needs_chromium
 @schemes
-def test_figures_as_files_of_their_own_have_no_label_out_of_place(scheme):
+def test_figures_as_files_of_their_own_have_no_label_out_of_place(chromium, scheme):
     case, column = TILED["128B swizzle"], IM2COL["its last tap"]
     drawn = [draw.figure((column if n == "walk" else case).tile(), n).svg() for n in draw.FIGURES]
     page = f'<!doctype html><body style="margin:0">{"<br>".join(drawn)}</body>'
-    found = screens.seen("files", page, 1280, scheme, 3600)
+    found = screens.audit(chromium, "files", page, 1280, scheme)
     assert found["wrong"] == []
     assert found["labels"] > 400
 
 
-@needs_chromium
-def test_the_audit_sees_what_is_wrong():
+def test_the_audit_sees_what_is_wrong(chromium):
     """A page with labels out of place: each kind of fault is found."""
     bad = (
         '<!doctype html><body style="width:2000px"><div class="tma">'
@@ -109,7 +105,7 @@ def test_the_audit_sees_what_is_wrong():
         'fill="#ffffff"/><text x="50" y="65">too long</text></g>'
         '<text x="10" y="90" fill="#eeeeee">pale</text></svg></div></body>'
     )
-    wrong = " ".join(screens.seen("bad", bad, 640, LIGHT, 200)["wrong"])
+    wrong = " ".join(screens.audit(chromium, "bad", bad, 640, LIGHT)["wrong"])
     for said in ("meets 'two'", "leaves its picture", "leaves its box", "contrast", "2008 wide"):
         assert said in wrong
 

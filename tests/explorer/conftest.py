@@ -1,15 +1,8 @@
-"""The browser of the explorer's tests, and its pages."""
+"""The pages of the explorer's tests."""
 
 import contextlib
 
-import harness
 import pytest
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with harness.browser() as started:
-        yield started
 
 
 @pytest.fixture

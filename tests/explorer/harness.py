@@ -10,7 +10,6 @@ import contextlib
 import importlib.util
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -18,29 +17,11 @@ import time
 import urllib.request
 from pathlib import Path
 
-from screens import ARTEFACTS
+import screens
+from screens import MISSING  # noqa: F401
 
 import tma_dlpack
 from tma_dlpack.explorer.widget import Explorer, front_end, start_state, style_sheet
-
-try:
-    from playwright.sync_api import sync_playwright
-except ImportError:
-    sync_playwright = None
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-MISSING = (
-    "no Chromium here (Debian package `chromium`): nothing can be seen"
-    if CHROMIUM is None
-    else "playwright is not installed"
-    if sync_playwright is None
-    else ""
-)
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
-]
 
 PAGE = """<!doctype html><html><head><meta charset="utf-8">
 <meta name="color-scheme" content="light dark">
@@ -118,33 +99,35 @@ WITHOUT_SHORTCUTS_OF_JUPYTER = """() => {
 }"""
 
 
-@contextlib.contextmanager
-def browser():
-    with sync_playwright() as p:
-        started = p.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield started
-        started.close()
+EXPLORERS = {}  # that answer, by their pages
 
 
 class Seen:
     """A page, and what its console said."""
 
+    script = ""  # runs before those of the page
+
     def __init__(self, browser, width=1366, scheme="light", height=900):
-        self.page = browser.new_page(
-            viewport={"width": width, "height": height}, color_scheme=scheme
-        )
+        self.page = screens.open_page(browser, width, scheme, height, self.script)
         self.errors = []
-        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
-        self.page.on(
+        self.listeners = []
+        self.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.on(
             "console",
             lambda said: self.errors.append(said.text) if said.type == "error" else None,
         )
+
+    def on(self, event, listener):
+        self.page.on(event, listener)
+        self.listeners.append((event, listener))
 
     def show(self, explorer: Explorer):
         """Open the front end of an explorer."""
         module = front_end().replace("export default {", "const widget = {")
         script = module + START % json.dumps({"start": start_state(explorer)})
-        self.page.expose_function("tmaAsk", explorer.hear)
+        if self.page not in EXPLORERS:
+            self.page.expose_function("tmaAsk", lambda asked: EXPLORERS[self.page].hear(asked))
+        EXPLORERS[self.page] = explorer
         self.page.set_content(PAGE % (style_sheet(), COUNT_PAUSES, script))
         self.page.wait_for_selector(".tmax-stage svg")  # its shadow is searched too
         self.settle()
@@ -157,13 +140,13 @@ class Seen:
         self.page.wait_for_function(QUIET)
 
     def shot(self, name, full_page=True):
-        """Keep a screenshot to look at."""
-        ARTEFACTS.mkdir(exist_ok=True)
-        self.page.screenshot(path=str(ARTEFACTS / f"{name}.png"), full_page=full_page)
+        screens.shot(self.page, name, full_page)
 
     def close(self):
         assert self.errors == []
-        self.page.close()
+        for event, listener in self.listeners:
+            self.page.remove_listener(event, listener)
+        screens.leave_page(self.page, self.script)
 
     def pictures(self):
         """Give the number of panels and of parts drawn in them."""

@@ -30,8 +30,8 @@ def marimo(folder):
     return harness.served(folder, "marimo", "run", "app.py", "--headless", "--no-token")
 
 
-def test_the_explorer_alone_is_live_and_as_light_as_the_page(tmp_path):
-    with harness.browser() as chromium, marimo(tmp_path) as url:
+def test_the_explorer_alone_is_live_and_as_light_as_the_page(chromium, tmp_path):
+    with marimo(tmp_path) as url:
         seen = harness.Seen(chromium, 1280, "dark")  # the system is dark, marimo's page is light
         seen.page.goto(url)
         seen.page.wait_for_selector(".tmax-stage svg", timeout=60_000)

@@ -50,11 +50,12 @@ def open_page(see, url):
 class Opened(harness.Seen):
     """The page, and every request that it makes."""
 
+    script = harness.COUNT_PAUSES
+
     def __init__(self, browser, url, width=1280, scheme="light"):
         super().__init__(browser, width, scheme)
         self.requests = []
-        self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.add_init_script(harness.COUNT_PAUSES)
+        self.on("request", lambda request: self.requests.append(request.url))
         self.page.goto(url)
         self.page.wait_for_selector(".tmax-stage svg, .tmax-code, .tma-finding")
         self.settle()
