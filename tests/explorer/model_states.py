@@ -78,7 +78,7 @@ def state_of(kind: str, tensor: Any, given: dict[str, Any]) -> State | None:
     request = request_of(kind, view, given)
     if request.unreadable or str(view.dtype) not in DTYPES:
         return None
-    if request.own_address == 0 != request.address:  # the page has no offset of an empty tensor
+    if view.address == 0 != request.address:  # the page has no offset of an empty tensor
         return None
     described = request.view
     page = {name: plain(value) for name, value in given.items() if name not in LAYOUT}
