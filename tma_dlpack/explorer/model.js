@@ -157,7 +157,7 @@ const tmaModel = (() => {
       lines.push(array("cuuint32_t", "box_dim", a.box_dim));
       middle.push("box_dim");
     } else {
-      const corners = [["lower_corner", a.lower], ["upper_corner", a.upper]];
+      const corners = [["pixel_box_lower_corner", a.lower], ["pixel_box_upper_corner", a.upper]];
       for (const [label, values] of corners) {
         if (a.kind === "im2col") lines.push(array("int", label, values));
         middle.push(a.kind === "im2col" ? label : values[0]);
