@@ -12,7 +12,7 @@ from tma_dlpack.dlpack import row_major_strides
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.dtypes import PADDED_TYPES
 from tma_dlpack.tables.enums import TmaSwizzle
-from tma_dlpack.tables.errors import Advice, Rule, Text
+from tma_dlpack.tables.errors import Advice, Rule
 from tma_dlpack.tables.limits import (
     BIT_85_MENDED_IN,
     BIT_85_SMALL_BYTES,
@@ -293,19 +293,8 @@ ADVICE: tuple[Rule, ...] = (
 
 def advise(request: Request) -> tuple[Advice, ...]:
     """Return the advice on an accepted request."""
-
-    def text(words: Text) -> str:
-        return words if isinstance(words, str) else words(request)
-
     return tuple(
-        Advice(
-            rule=row.id,
-            argument=words.argument(request, text(row.on)),
-            found=text(row.found),
-            limit=row.limit,
-            fix=text(row.fix),
-            source=row.source,
-        )
+        Advice(row.id, words.argument(request, str(row.on)), *row.words(request), row.source)
         for row in ADVICE
         if request.kind in row.kinds and not row.holds(request)  # type: ignore[operator]
     )

@@ -22,6 +22,7 @@ from tma_dlpack.tables.coerce import (
     texts_of,
 )
 from tma_dlpack.tables.enums import (
+    NAMES,
     TensorMapIm2ColWideMode,
     TmaInterleaveLayout,
     TmaL2FetchSize,
@@ -89,12 +90,14 @@ class Reader:
     def member(self, argument: str, enum: type[AnyEnum]) -> AnyEnum | None:
         """Read a member, or a name or number that means one."""
         value = self.given[argument]
-        member = parse(enum, value)
+        member = NAMES[enum].get(value) if type(value) is str else None
+        if member is None:
+            member = parse(enum, value)
         if member is None:
             must = f"be a {enum.__name__}, its name or its value"
             near = near_name(enum, value)
             self.refuse(argument, f"is {shown(value)}", must, choices_of(enum, value), near)
-        return member
+        return member  # type: ignore[return-value]  # NAMES[enum] has members of enum
 
     def enums(self, names: tuple[str, ...]) -> list[Any]:
         """Read the enums of every kind of map."""

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from tma_dlpack.checks import ALLOWABLE, RULES, words
 from tma_dlpack.checks.advice import advise
@@ -31,7 +31,6 @@ _UNSUPPORTED = frozenset(rule.id for rule in RULES if rule.unsupported)
 
 Arguments = Mapping[str, Any]
 RequestOf = Callable[[Arguments], Request]
-T = TypeVar("T")
 
 
 @public
@@ -100,8 +99,7 @@ class Report(Drawn):
         first violation is that the target lacks a feature.
         """
         if self.violations:
-            lacks = self.violations[0].rule in _UNSUPPORTED
-            raise (TmaTargetError if lacks else TmaPreconditionError)(self.violations)
+            raise refusal_of(self.violations)
 
     @opaque
     def fixed(self) -> dict[str, Any] | None:
@@ -254,26 +252,21 @@ def _changes(request: Request, faults: list[Fault]) -> Iterator[Change]:
 # -- the engine ------------------------------------------------------------------------------------
 
 
+def refusal_of(violations: tuple[Violation, ...]) -> TmaPreconditionError:
+    """Return the error of violations: a `TmaTargetError` if the target lacks a feature."""
+    lacks = violations[0].rule in _UNSUPPORTED
+    return (TmaTargetError if lacks else TmaPreconditionError)(violations)
+
+
 class Fault(NamedTuple):
-    """A rule that does not hold."""
+    """A rule that does not hold, and what its words are about: the request[, and the entry]."""
 
     rule: Rule
-    request: Request
-    entry: int | None  # of a rule with `each`
-
-    def ask(self, question: Callable[..., T]) -> T:
-        """Call one of the rule's functions with the request, and the entry if there is one."""
-        if self.entry is None:
-            return question(self.request)
-        return question(self.request, self.entry)
-
-    def text(self, text: str | Callable[..., str]) -> str:
-        """Give one of the rule's texts, which may be a function of the request."""
-        return text if isinstance(text, str) else self.ask(text)
+    about: tuple[Any, ...]
 
     def changes(self) -> Change:
-        """Give keyword arguments that would satisfy the rule; none if only another tensor can."""
-        return {} if self.rule.repair is None else self.ask(self.rule.repair)
+        """Return keyword arguments that would satisfy the rule; none if only another tensor can."""
+        return {} if self.rule.repair is None else self.rule.repair(*self.about)
 
 
 def find_violations(request: Request) -> tuple[Violation, ...]:
@@ -314,7 +307,8 @@ def _reported(request: Request, failed: list[tuple[int, int]]) -> list[Fault]:
         if unreadable and any(words.argument(request, n) in unreadable for n in READS[row]):
             continue
         nth = -entry if rule.outermost_first else entry
-        found.append((rule.step, nth, row, Fault(rule, request, None if entry < 0 else entry)))
+        about = (request,) if entry < 0 else (request, entry)
+        found.append((rule.step, nth, row, Fault(rule, about)))
     return [fault for *_, fault in sorted(found, key=lambda found: found[:3])]
 
 
@@ -351,20 +345,11 @@ def _driver_accepts(request: Request, faults: list[Fault]) -> bool:
 
 
 def _violation(fault: Fault, more_to_fix: str) -> Violation:
-    rule = fault.rule
-    return Violation(
-        rule=rule.id,
-        argument=words.argument(fault.request, fault.text(rule.on)),
-        found=fault.text(rule.found),
-        limit=f"it must {fault.text(rule.must)}",
-        fix=fault.text(rule.fix) + _allow(fault) + more_to_fix,
-        source=rule.sources(fault.request.kind),
-    )
-
-
-def _allow(fault: Fault) -> str:
-    """Give the `allow=` that skips a rule which only libcu++ has; "" for others."""
-    rule, request = fault.rule, fault.request
-    if rule.id not in ALLOWABLE or not request.has_rule(rule.id):
-        return ""
-    return f"; or pass allow=({rule.id!r},) to skip this rule of libcu++"
+    rule, request = fault.rule, fault.about[0]
+    on = rule.on if isinstance(rule.on, str) else rule.on(request)
+    found, limit, fix = rule.words(*fault.about)
+    if rule.id in ALLOWABLE and request.has_rule(rule.id):
+        fix += f"; or pass allow=({rule.id!r},) to skip this rule of libcu++"
+    source = rule.sources(request.kind)
+    argument = words.argument(request, on)
+    return Violation(rule.id, argument, found, limit, fix + more_to_fix, source)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 from tma_dlpack.consumer.instructions import K_STEP_BYTES, OPERAND_TYPES, SPAN_BYTES, UNITS
@@ -11,9 +10,6 @@ from tma_dlpack.geometry import SMEM_ALIGNMENT
 from tma_dlpack.tables.enums import TensorMapDataType, TmaInterleaveLayout, TmaOobFill, TmaSwizzle
 from tma_dlpack.tables.errors import Rule, Violation
 from tma_dlpack.tables.limits import MAX_RANK
-
-#: A text, or a function that returns it.
-Text = str | Callable[[Operand], str]
 
 #: The float types of tensors with UINT8 maps that tensor cores multiply.
 _FLOAT8 = ("float8_e4m3fn", "float8_e5m2")
@@ -27,15 +23,12 @@ def find_violations(operand: Operand) -> list[Violation]:
     if not failed:
         return []
     ids = {row.id for row in failed}
-    return [_violation(row, operand) for row in failed if ids.isdisjoint(row.after)]
-
-
-def _violation(row: Rule, operand: Operand) -> Violation:
-    found, must, fix = (
-        text if isinstance(text, str) else text(operand) for text in (row.found, row.must, row.fix)
-    )
     source = operand.instruction.source
-    return Violation(row.id, str(row.on), found, f"it must {must}", fix, source)
+    return [
+        Violation(row.id, str(row.on), *row.words(operand), source)
+        for row in failed
+        if ids.isdisjoint(row.after)
+    ]
 
 
 # --- Instruction, type, swizzle -----------------------------------------------------------------

@@ -9,10 +9,16 @@ from typing import Any, Literal, SupportsIndex, get_args
 
 from tma_dlpack import driver
 from tma_dlpack.checks.parse import read_call, read_driver_call
-from tma_dlpack.checks.report import Report, check_request, find_violations
+from tma_dlpack.checks.report import (
+    Report,
+    RequestOf,
+    check_request,
+    find_violations,
+    refusal_of,
+)
 from tma_dlpack.checks.request import Request
 from tma_dlpack.checks.words import in_words_of_caller
-from tma_dlpack.dlpack import Device, TensorView, as_tensor_view, judge, name_of, read
+from tma_dlpack.dlpack import Device, TensorView, judge, name_of, read
 from tma_dlpack.tables import bits
 from tma_dlpack.tables.arguments import EncodeArguments, MapKind
 from tma_dlpack.tables.coerce import integer_of, shown, text_of
@@ -35,71 +41,67 @@ ENCODERS = get_args(Encoder)
 
 def make(kind: MapKind, tensor: object, given: Mapping[str, Any]) -> TensorMap:
     """Make the map of a tensor with the arguments after it, or raise with every violation."""
-    try:
-        address, layout, capsule = read(tensor)
-        view = TensorView(0, *judge(layout), name_of(type(tensor)))
-    except TmaPreconditionError as error:
-        # report unreadable options in the same error, so that the user fixes all at once
-        request = _request(kind, None, 0, given, error.violations)
-        violations = in_words_of_caller(find_violations(request), tensor)
-        raise TmaPreconditionError(violations) from error.__cause__
-    return _make(kind, view, address, tensor, capsule, given)
+    request_of, capsule, error = _read(kind, tensor)
+    return _made(request_of(given), tensor, capsule, error and error.__cause__)
 
 
 def make_view(kind: MapKind, view: TensorView, given: Mapping[str, Any]) -> TensorMap:
     """Make the map of a `TensorView`, with or without a tensor behind it."""
-    return _make(kind, view.at(0), view.address, view.owner, view.capsule, given)
+    request = _request(kind, view.at(0), view.address, (), given)
+    return _made(request, view.owner, view.capsule)
 
 
-def _make(
-    kind: MapKind,
-    view: TensorView,
-    address: int,
-    tensor: object,
-    capsule: object,
-    given: Mapping[str, Any],
+def _made(
+    request: Request, tensor: object, capsule: object, cause: BaseException | None = None
 ) -> TensorMap:
-    request = _request(kind, view, address, given)
     violations = find_violations(request)
     if violations:
-        Report(in_words_of_caller(violations, tensor)).raise_if_refused()
-    arguments = request.encode_arguments()
-    data, encoder = encode_for(request, arguments)
-    return TensorMap._make(
-        tensor,
-        capsule,
-        request.address,
-        data,
-        view.device.is_cuda,
-        of_request(request, arguments, encoder),
-    )
+        raise refusal_of(in_words_of_caller(violations, tensor)) from cause
+    arguments, view = request.encode_arguments(), request.view
+    assert view is not None
+    data, encoder = encode_for(request, view, arguments)
+    description = of_request(request, arguments, encoder)
+    return TensorMap._make(tensor, capsule, request.address, data, view.device.is_cuda, description)
 
 
 def check(kind: MapKind, tensor: object, given: Mapping[str, Any]) -> Report:
-    """Give the report on the same call; never raise for what the user passed."""
-    try:
-        view = as_tensor_view(tensor)
-    except TmaPreconditionError as error:
-        refused = in_words_of_caller(error.violations, tensor)
-        return check_request(partial(_request, kind, None, 0, refused=refused), given)
-    return check_view(kind, view, given)
+    """Return the report on the same call; never raise for what the user passed."""
+    return _checked(_read(kind, tensor)[0], tensor, given)
 
 
 def check_view(kind: MapKind, view: TensorView, given: Mapping[str, Any]) -> Report:
-    """Give the report on a `TensorView`, with or without a tensor behind it."""
-    report = check_request(partial(_request, kind, view.at(0), view.address), given)
-    violations = in_words_of_caller(report.violations, view.owner)
+    """Return the report on a `TensorView`, with or without a tensor behind it."""
+    request_of = partial(_request, kind, view.at(0), view.address, ())
+    return _checked(request_of, view.owner, given)
+
+
+def _checked(request_of: RequestOf, tensor: object, given: Mapping[str, Any]) -> Report:
+    report = check_request(request_of, given)
+    violations = in_words_of_caller(report.violations, tensor)
     if violations is report.violations:
         return report
     return dataclasses.replace(report, violations=violations)
+
+
+def _read(kind: MapKind, tensor: object) -> tuple[RequestOf, object, TmaPreconditionError | None]:
+    """Read a tensor: return what parses the arguments after it, its capsule, and why it is refused.
+
+    Unreadable arguments are reported with a refused tensor, so that the user fixes all at once.
+    """
+    try:
+        address, layout, capsule = read(tensor)
+        view = TensorView(0, *judge(layout), name_of(type(tensor)))
+    except TmaPreconditionError as error:
+        return partial(_request, kind, None, 0, error.violations), None, error
+    return partial(_request, kind, view, address, ()), capsule, None
 
 
 def _request(
     kind: MapKind,
     view: TensorView | None,
     address: int,
+    refused: tuple[Violation, ...],
     given: Mapping[str, Any],
-    refused: tuple[Violation, ...] = (),
 ) -> Request:
     target, assumed, unreadable = _read_target(given["target"], view, address)
     return read_call(kind, view, address, given, target, assumed, refused + unreadable)
@@ -166,7 +168,7 @@ def mirror(
         request.unreadable if encoder == "driver" else find_violations(request)
     )
     if violations:
-        Report(violations).raise_if_refused()
+        raise refusal_of(violations)
     arguments = request.encode_arguments()
     data, made_by = encode_bare(request, arguments, encoder)
     description = of_request(request, arguments, made_by)
@@ -198,14 +200,14 @@ def _ordinal(device: Device, address: int) -> int:
     return device.device_id
 
 
-def encode_for(request: Request, arguments: EncodeArguments) -> tuple[bytes | None, str | None]:
-    """Encode an accepted `make_*` call on a tensor: give its 128 bytes, and "driver" or "model".
+def encode_for(
+    request: Request, view: TensorView, arguments: EncodeArguments
+) -> tuple[bytes | None, str | None]:
+    """Encode an accepted `make_*` call on a tensor: return its 128 bytes, and "driver" or "model".
 
     The driver encodes for a tensor on a GPU of this machine, the measured layout for others; the
     result is (None, None) where neither can.
     """
-    view = request.view
-    assert view is not None
     if view.device.is_cuda and driver.is_available():
         ordinal = _ordinal(view.device, request.address - view.offset_bytes)
         capability = driver.device_target(ordinal).compute_capability

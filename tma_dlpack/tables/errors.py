@@ -283,6 +283,14 @@ class Rule:
         text = "; ".join(filter(None, sources))
         return f"{text} ({self.differs})" if self.differs else text
 
+    def words(self, *about: Any) -> tuple[str, str, str]:
+        """Return what was found, the limit and the fix, for a request and an entry."""
+        found, must, fix = (
+            text if isinstance(text, str) else text(*about)
+            for text in (self.found, self.must, self.fix)
+        )
+        return found, self.limit or f"it must {must}", fix
+
     def violation(
         self, argument: str, found: str, fix: str = "", kind: MapKind = "tiled"
     ) -> Violation:
