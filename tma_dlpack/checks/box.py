@@ -212,6 +212,13 @@ def entries(argument: str) -> Repair:
 # -- rules -----------------------------------------------------------------------------------------
 
 _row = partial(Rule, on="box_sizes", kinds=TILED)
+_entry_row = partial(
+    _row, step=81, each="d", found=_box_found, libcudacxx="__get_box_sizes", repair=_clamp_box
+)
+_inner_row = partial(
+    _row, after=_HAS_INNER, after_here=("BOX_RANGE",), found=inner_found, repair=whole_units
+)
+_bytes_row = partial(_row, fix=_shrink_fix, repair=_shrink_box)
 
 BOX_RULES: tuple[Rule, ...] = (
     # 8. box
@@ -229,50 +236,37 @@ BOX_RULES: tuple[Rule, ...] = (
         libcudacxx="__get_box_sizes",
         repair=entries("box_sizes"),
     ),
-    _row(
+    _entry_row(
         id="BOX_RANGE",
-        step=81,
         why="the map stores size - 1 in 8 bits",
         after=("RANK", "BOX_RANK"),
-        each="d",
         holds="1 <= box_dim[d] <= (MAX_BOX * span_values if is_split and d == 0 else MAX_BOX)",
-        found=_box_found,
         must=lambda r, i: (
             f"be 1..{MAX_BOX * r.facts.span_values if r.split_inner and i == 0 else MAX_BOX}"
         ),
         asks=f"be 1..{MAX_BOX}",
         fix=_range_fix,
-        libcudacxx="__get_box_sizes",
         documented=True,
-        repair=_clamp_box,
     ),
-    _row(
+    _entry_row(
         id="BOX_IN_SHAPE",
-        step=81,
         why="libcu++ requires that a tile fits into the tensor; the driver does not",
         asks="be at most the extent of the tensor",
         sets=LIBCU,
         after=("RANK", "BOX_RANK"),
         after_here=("BOX_RANGE", "DIM_RANGE"),
-        each="d",
         holds="box_dim[d] <= global_dim[d]",
-        found=_box_found,
         must=be_in_shape,
         fix=lambda r, i: f"{words.box_order_hint(r)}use {_fitting(r, i)}",
-        libcudacxx="__get_box_sizes",
         differs="the driver accepts larger boxes; the rest of the tile is filled",
-        repair=_clamp_box,
     ),
-    _row(
+    _inner_row(
         id="BOX_INNER_16B",
         step=82,
         why="the hardware copies a row of the tile in units of 16 bytes",
         asks="have an innermost entry that spans a multiple of 16 bytes when interleave_layout is "
         "none",
-        after=_HAS_INNER,
-        after_here=("BOX_RANGE",),
         holds="interleave != 0 or inner_box_bits % (8 * INNER_BYTES) == 0",
-        found=inner_found,
         must=lambda r: (
             f"be a multiple of {INNER_BYTES} bytes when "
             f"{words.argument(r, 'interleave_layout')} is none"
@@ -280,7 +274,6 @@ BOX_RULES: tuple[Rule, ...] = (
         fix=inner_fix,
         libcudacxx="__get_box_sizes",
         documented=True,
-        repair=whole_units,
     ),
     _row(
         id="BOX_PACKED",
@@ -297,17 +290,14 @@ BOX_RULES: tuple[Rule, ...] = (
         documented=True,
         repair=lambda r: with_inner(r, PADDED_INNER_VALUES),
     ),
-    _row(
+    _inner_row(
         id="BOX_SWIZZLE_SPAN",
         step=83,
         kinds=KINDS,
         why="the swizzle pattern is one span wide",
         asks="have an innermost entry that spans at most the span of the swizzle: 32, 64 or 128 "
         "bytes",
-        after=_HAS_INNER,
-        after_here=("BOX_RANGE",),
         holds="interleave != 0 or swizzle == 0 or inner_box_bits <= span_bits",
-        found=inner_found,
         must=lambda r: f"be at most {r.span_bytes} bytes with swizzle {r.arguments.swizzle.name}",
         fix=_span_fix,
         libcudacxx="__get_box_sizes",
@@ -315,7 +305,7 @@ BOX_RULES: tuple[Rule, ...] = (
         differs="libcu++'s page says when interleaved; its code and the driver, when not",
         repair=_fit_span,
     ),
-    _row(
+    _bytes_row(
         id="BOX_SMEM",
         step=84,
         why="a block could not hold the tile in its shared memory",
@@ -327,27 +317,21 @@ BOX_RULES: tuple[Rule, ...] = (
         must=lambda r: (
             f"fit the {r.target.max_smem_bytes} bytes of shared memory of a block on {r.target}"
         ),
-        fix=_shrink_fix,
         libcudacxx="__get_box_sizes",
-        repair=_shrink_box,
     ),
     # 10. what only the driver requires
-    _row(
+    _inner_row(
         id="BOX_INNER_16B_INTERLEAVED",
         step=101,
         why="the driver requires it for every layout",
         sets=TILED_ON_SM_90,
-        after=_HAS_INNER,
-        after_here=("BOX_RANGE",),
         holds="interleave == 0 or not has_model or inner_box_bits % (8 * INNER_BYTES) == 0",
-        found=inner_found,
         must=f"be a multiple of {INNER_BYTES} bytes for the driver, interleaved or not",
         fix=inner_fix,
         source=MEASURED,
         differs="libcu++ and the documentation require it only when not interleaved",
-        repair=whole_units,
     ),
-    _row(
+    _bytes_row(
         id="BOX_BYTES",
         step=102,
         why="the driver refuses more than the shared memory of an SM",
@@ -358,8 +342,6 @@ BOX_RULES: tuple[Rule, ...] = (
             f"the driver counts {counted(r.facts.floor_box_bits // 8, 'byte')} for the box"
         ),
         must=f"be at most {MAX_BOX_BYTES} bytes (228 KB)",
-        fix=_shrink_fix,
         source=MEASURED,
-        repair=_shrink_box,
     ),
 )

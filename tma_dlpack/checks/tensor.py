@@ -96,6 +96,16 @@ def _less_aligned(r: Request) -> Change:
     return _other_type(r)
 
 
+_stride_rule = partial(
+    Rule,
+    step=61,
+    on="tensor.strides",
+    after=("RANK", "STRIDE_INNERMOST"),
+    each="d > 0",
+    found=words.stride_found,
+    libcudacxx="__get_tensor_strides",
+)
+
 TENSOR_RULES: tuple[Rule, ...] = (
     # 1. device
     Rule(
@@ -261,51 +271,33 @@ TENSOR_RULES: tuple[Rule, ...] = (
         libcudacxx="__get_tensor_strides",
         differs="releases before 3.5 ignored it, and described other elements",
     ),
-    Rule(
+    _stride_rule(
         id="STRIDE_UNIQUE",
-        step=61,
-        on="tensor.strides",
         why="libcu++ requires that elements do not overlap; the driver does not",
         asks="be 0, or at least shape[i+1] x strides[i+1], the span of the next inner dimension",
         make_only=True,
         sets=frozenset({"libcu++", "documented"}),
-        after=("RANK", "STRIDE_INNERMOST"),
-        each="d > 0",
         holds="stride_bits[d - 1] == 0 or stride_bits[d - 1] >= inside_bits[d]",
-        found=words.stride_found,
         must=_stride_must,
         fix=lambda r, i: words.nesting_fix(r),
-        libcudacxx="__get_tensor_strides",
         differs="page: strides[i] >= shape[i-1] and > 0; code: shape[i+1] x strides[i+1], or 0",
     ),
-    Rule(
+    _stride_rule(
         id="STRIDE_ALIGNED",
-        step=61,
-        on="tensor.strides",
         why="the map stores strides in units of 16 bytes",
         asks="be a multiple of 16 bytes, or 32 with bytes32 and for the types padded to 16 bytes",
-        after=("RANK", "STRIDE_INNERMOST"),
-        each="d > 0",
         holds="stride_bits[d - 1] % (8 * alignment_bytes) == 0",
-        found=words.stride_found,
         must=lambda r, i: f"be a multiple of {r.facts.alignment_bytes} bytes",
         fix=lambda r, i: words.padding_fix(r),
-        libcudacxx="__get_tensor_strides",
         documented=True,
         repair=lambda r, i: _less_aligned(r),
     ),
-    Rule(
+    _stride_rule(
         id="STRIDE_RANGE",
-        step=61,
-        on="tensor.strides",
         why="the map stores a stride in 36 bits, in units of 16 bytes",
-        after=("RANK", "STRIDE_INNERMOST"),
-        each="d > 0",
         holds="0 <= stride_bits[d - 1] < 8 * STRIDE_BYTES_END",
-        found=words.stride_found,
         must="be less than 2^40 bytes, and not negative",
         fix=words.index_fix,
-        libcudacxx="__get_tensor_strides",
         documented=True,
     ),
     # 10. what only the driver requires

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from tma_dlpack.checks import words
 from tma_dlpack.checks.box import be_in_shape, entries, valid_entry, with_entry
 from tma_dlpack.checks.request import Request
@@ -25,16 +27,21 @@ def _swizzles_of_type(r: Request) -> str:
     return " or ".join(s.name for s in TmaSwizzle if r.type_row.swizzles >> s & 1)
 
 
-def _swizzle_found(r: Request) -> str:
-    return f"swizzle is {r.arguments.swizzle.name}"
-
-
 def _full_swizzle(r: Request) -> Change:
     """Choose bytes128, which padded types and im2col-wide maps allow."""
     if r.arguments.interleave is TmaInterleaveLayout.bytes32:
         return {"swizzle": TmaSwizzle.bytes128, "interleave_layout": TmaInterleaveLayout.none}
     return {"swizzle": TmaSwizzle.bytes128}
 
+
+_swizzle_rule = partial(
+    Rule,
+    on="swizzle",
+    found=lambda r: f"swizzle is {r.arguments.swizzle.name}",
+    fix="use swizzle='bytes128'",
+    documented=True,
+    repair=_full_swizzle,
+)
 
 TILE_RULES: tuple[Rule, ...] = (
     # 1. device
@@ -53,19 +60,16 @@ TILE_RULES: tuple[Rule, ...] = (
         repair=constant(swizzle=TmaSwizzle.bytes128),
     ),
     # 7. interleave and swizzle
-    Rule(
+    _swizzle_rule(
         id="INTERLEAVE_32B_SWIZZLE",
         step=70,
-        on="swizzle",
         why="the driver API documents no other swizzle for slices of 32 bytes",
         asks="be bytes32 when interleave_layout is bytes32",
         sets=ALL_BUT_MEASURED,
         holds="interleave != INTERLEAVE_32B or swizzle == SWIZZLE_32B",
-        found=_swizzle_found,
         must=lambda r: f"be bytes32 when {words.argument(r, 'interleave_layout')} is bytes32",
         fix="use swizzle='bytes32'",
         libcudacxx="__check_swizzle",
-        documented=True,
         differs="driver 580.159.04 accepts others",
         repair=constant(swizzle=TmaSwizzle.bytes32),
     ),
@@ -85,10 +89,9 @@ TILE_RULES: tuple[Rule, ...] = (
         documented=True,
         repair=constant(interleave_layout=TmaInterleaveLayout.none),
     ),
-    Rule(
+    _swizzle_rule(
         id="PACKED_SWIZZLE",
         step=72,
-        on="swizzle",
         why="the driver API documents only these swizzles for the types padded to 16 bytes",
         asks="be none, bytes128 or bytes128_atom_32B for 16U4_ALIGN16B; also bytes128_atom_64B for "
         "16U6_ALIGN16B",
@@ -96,28 +99,19 @@ TILE_RULES: tuple[Rule, ...] = (
         reads=("interleave_layout",),
         after=(*HAS_TYPE, "PACKED_TYPE", "ATOM_SWIZZLE", "INTERLEAVE_32B_SWIZZLE"),
         holds="type_swizzles >> swizzle & 1",
-        found=_swizzle_found,
         must=lambda r: f"be {_swizzles_of_type(r)} for {r.type_row.data_type.name}",
-        fix="use swizzle='bytes128'",
-        documented=True,
-        repair=_full_swizzle,
     ),
-    Rule(
+    _swizzle_rule(
         id="WIDE_SWIZZLE",
         step=73,
-        on="swizzle",
         why="the driver API documents only these swizzles for im2col-wide maps",
         kinds=WIDE,
         sets=frozenset({"documented"}),
         reads=("interleave_layout",),
         after=("ATOM_SWIZZLE", "INTERLEAVE_32B_SWIZZLE"),
         holds="WIDE_SWIZZLES >> swizzle & 1",
-        found=_swizzle_found,
         must="be bytes64, bytes128 or bytes128_atom_32B for an im2col-wide map",
-        fix="use swizzle='bytes128'",
-        documented=True,
         differs="driver 580.159.04 accepts the others on sm_90",
-        repair=_full_swizzle,
     ),
 )
 
@@ -143,12 +137,18 @@ def _clamp_elem_stride(r: Request, i: int) -> Change:
     return {"elem_strides": with_entry(steps, i, nearest(steps[i], valid))}
 
 
+_step_rule = partial(
+    Rule, on="elem_strides", after=("RANK", "ELEM_STRIDES_RANK"), libcudacxx="__get_elem_strides"
+)
+_each_step_rule = partial(
+    _step_rule, step=91, each="d", found=_step_found, repair=_clamp_elem_stride
+)
+
 ELEM_STRIDE_RULES: tuple[Rule, ...] = (
     # 9. element strides
-    Rule(
+    _step_rule(
         id="ELEM_STRIDES_RANK",
         step=90,
-        on="elem_strides",
         why="there is a step along each dimension",
         asks="have one entry per dimension of the tensor",
         after=("RANK",),
@@ -156,43 +156,28 @@ ELEM_STRIDE_RULES: tuple[Rule, ...] = (
         found=lambda r: f"elem_strides has {counted(len(r.arguments.element_strides), 'entry')}",
         must=lambda r: f"have {r.rank}, one per dimension of the tensor",
         fix="omit elem_strides for strides of 1, or give one entry per dimension, row-major",
-        libcudacxx="__get_elem_strides",
         repair=entries("elem_strides"),
     ),
-    Rule(
+    _each_step_rule(
         id="ELEM_STRIDES_RANGE",
-        step=91,
-        on="elem_strides",
         why="the map stores stride - 1 in 3 bits",
-        after=("RANK", "ELEM_STRIDES_RANK"),
-        each="d",
         holds="d == 0 and ignores_inner_step or 1 <= element_strides[d] <= MAX_ELEM_STRIDE",
-        found=_step_found,
         must=f"be 1..{MAX_ELEM_STRIDE}",
         fix=_step_fix,
-        libcudacxx="__get_elem_strides",
         documented=True,
         differs="libcu++ and the documentation ignore the innermost entry unless interleaved; the "
         "driver does not",
-        repair=_clamp_elem_stride,
     ),
-    Rule(
+    _each_step_rule(
         id="ELEM_STRIDES_IN_SHAPE",
-        step=91,
-        on="elem_strides",
         why="libcu++ requires steps that stay within the tensor; the driver does not",
         asks="be at most the extent of the tensor",
         kinds=TILED,
         sets=LIBCU,
-        after=("RANK", "ELEM_STRIDES_RANK"),
         after_here=("ELEM_STRIDES_RANGE", "DIM_RANGE"),
-        each="d",
         holds="d == 0 and ignores_inner_step or element_strides[d] <= global_dim[d]",
-        found=_step_found,
         must=be_in_shape,
         fix=lambda r, i: f"use {min(r.arguments.global_dim[i], MAX_ELEM_STRIDE)}",
-        libcudacxx="__get_elem_strides",
         differs="the driver accepts more",
-        repair=_clamp_elem_stride,
     ),
 )

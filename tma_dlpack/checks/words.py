@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from tma_dlpack.checks.request import Request
-from tma_dlpack.dlpack import words_of
+from tma_dlpack.dlpack import TensorView, words_of
 from tma_dlpack.tables.arguments import MapKind, Number, alignment_bytes_of, reverse
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.dtypes import PACKED_TYPES, overrides_of
@@ -234,7 +234,7 @@ def nesting_fix(r: Request) -> str:
     strides = r.view.strides
     order = sorted(range(r.rank), key=lambda d: -strides[d])
     copy = f"copy it: x = {words_of(r.view).contiguous}"
-    if order[-1] != r.rank - 1 or not _nest(_permuted(r, order)):
+    if order[-1] != r.rank - 1 or not _nest(r.view, order):
         return copy
     permuted = words_of(r.view).permute.format(order=", ".join(map(str, order)))
     return (
@@ -242,28 +242,15 @@ def nesting_fix(r: Request) -> str:
     )
 
 
-def _nest(r: Request) -> bool:
-    pairs = zip(r.facts.stride_bits, r.facts.inside_bits[1:], strict=True)
-    return all(stride == 0 or stride >= inside for stride, inside in pairs)
-
-
-def _permuted(r: Request, order: Sequence[int]) -> Request:
-    """Give the request of the tensor with its dimensions in another order, row-major.
-
-    The innermost must stay where it is.
-    """
-    assert r.view is not None
-    shape, strides, a = r.view.shape, r.view.strides, r.arguments
-    view = dataclasses.replace(
-        r.view,
-        shape=tuple(shape[d] for d in order),
-        strides=tuple(strides[d] for d in order),
-    )
-    permuted = r.with_arguments(
-        global_dim=tuple(a.global_dim[r.rank - 1 - d] for d in reversed(order)),
-        global_strides=tuple(a.global_strides[r.rank - 2 - d] for d in order[-2::-1]),
-    )
-    return dataclasses.replace(permuted, view=view)
+def _nest(view: TensorView, order: Sequence[int]) -> bool:
+    """Whether no stride is less than what the dimensions after it span, in an order of them."""
+    inside = view.shape[order[-1]]
+    for d in order[-2::-1]:
+        if 0 < view.strides[d] < inside:
+            return False
+        if view.shape[d] != 1:
+            inside = view.shape[d] * view.strides[d]
+    return True
 
 
 def transpose_fix(r: Request) -> str:
