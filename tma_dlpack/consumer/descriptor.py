@@ -39,10 +39,10 @@ from tma_dlpack.consumer.instructions import (
     encoded,
 )
 from tma_dlpack.geometry import IntArray, swizzle_offset
-from tma_dlpack.tables.coerce import counted, integer_of, shown
+from tma_dlpack.tables.coerce import counted, integer_of
 from tma_dlpack.tables.dtypes import DATA_TYPES
 from tma_dlpack.tables.enums import TensorMapDataType, TmaSwizzle
-from tma_dlpack.tables.errors import refusal, sealed
+from tma_dlpack.tables.errors import refusal, sealed, unfit
 from tma_dlpack.tables.public import Drawn, opaque, public, untraced
 
 Major = Literal["K", "MN"]
@@ -170,15 +170,15 @@ class MatrixDescriptor(Drawn):
         """
         steps = integer_of(k_steps)
         if steps is None or not 0 <= steps < self.k_steps:
-            found, last = f"k_steps is {shown(k_steps)}", self.k_steps - 1
+            last = self.k_steps - 1
             must = f"be 0..{last}: the tile has {self.k_steps} steps from here"
-            raise refusal("k_steps", found, must, f"pass k_steps={last} or less")
+            raise unfit("k_steps", k_steps, must, f"pass k_steps={last} or less")
         skipped = integer_of(mn_elements)
         atom = self._mn_atom
         if skipped is None or skipped % atom or not 0 <= skipped < self.mn_elements:
             must = f"be a multiple of {atom}, less than the {self.mn_elements} of the tile"
             fix = f"pass a multiple of {atom}, the elements of an atom"
-            raise refusal("mn_elements", f"mn_elements is {shown(mn_elements)}", must, fix)
+            raise unfit("mn_elements", mn_elements, must, fix)
         # bytes to the next atom of M or N
         leads = self.major == "MN" and self.swizzle is not TmaSwizzle.none
         step_bytes = self.leading_byte_offset if leads else self.stride_byte_offset
@@ -267,9 +267,8 @@ class MatrixDescriptor(Drawn):
 def _bytes_of(smem: object) -> npt.NDArray[np.uint8]:
     is_array = issubclass(type(smem), np.ndarray)
     if not is_array or smem.dtype != np.uint8 or smem.ndim != 1:  # type: ignore[attr-defined]
-        found = f"smem is {shown(smem)}"
         must = "be a one-dimensional uint8 array, shared memory from address 0 on"
-        raise refusal("smem", found, must, "pass load_tile(tensor_map, coords).smem")
+        raise unfit("smem", smem, must, "pass load_tile(tensor_map, coords).smem")
     return smem  # type: ignore[return-value]
 
 

@@ -9,7 +9,7 @@ from tma_dlpack import geometry
 from tma_dlpack.consumer.operand import TileMatrix, tile_matrix
 from tma_dlpack.geometry import SMEM_ALIGNMENT, swizzle_offset
 from tma_dlpack.tables.coerce import integer_of, shown
-from tma_dlpack.tables.errors import TmaPreconditionError, Violation, refusal
+from tma_dlpack.tables.errors import TmaPreconditionError, Violation, unfit
 from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap, require_map
 
@@ -118,8 +118,7 @@ def _tile(tensor_map: TensorMap) -> TileMatrix:
 def _place(tile: TileMatrix, row: object, column: object) -> tuple[int, int]:
     at_row, at_column = integer_of(row), integer_of(column)
     if at_row is None or at_row < 0:
-        fix = "count rows of the tile from 0"
-        raise refusal("row", f"row is {shown(row)}", "be an integer, 0 or more", fix)
+        raise unfit("row", row, "be an integer, 0 or more", "count rows of the tile from 0")
     step = ROW_BYTES // tile.element_bytes
     if at_column is None or at_column < 0 or at_column % step:
         raise _refused(
@@ -136,11 +135,10 @@ def _extent(num: object, transpose: object) -> tuple[int, int]:
     """Return how many matrices there are in rows and in columns."""
     count = integer_of(num)
     if count not in (1, 2, 4):
-        must = "be 1, 2 or 4 matrices"
-        raise refusal("num", f"num is {shown(num)}", must, "pass num=4 for ldmatrix.x4")
+        raise unfit("num", num, "be 1, 2 or 4 matrices", "pass num=4 for ldmatrix.x4")
     if type(transpose) is not bool:
-        must, fix = "be True or False", "pass transpose=True for ldmatrix.trans"
-        raise refusal("transpose", f"transpose is {shown(transpose)}", must, fix)
+        fix = "pass transpose=True for ldmatrix.trans"
+        raise unfit("transpose", transpose, "be True or False", fix)
     if count == 4:
         return 2, 2
     return (count, 1) if transpose else (1, count)

@@ -15,9 +15,9 @@ from tma_dlpack.consumer.instructions import (
 )
 from tma_dlpack.consumer.operand import Operand
 from tma_dlpack.consumer.refusals import find_violations
-from tma_dlpack.tables.coerce import integer_of, shown, text_of
+from tma_dlpack.tables.coerce import integer_of, text_of
 from tma_dlpack.tables.enums import TmaSwizzle
-from tma_dlpack.tables.errors import TmaPreconditionError, TmaTargetError, refusal
+from tma_dlpack.tables.errors import TmaPreconditionError, TmaTargetError, unfit
 from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap, require_map
 
@@ -84,16 +84,14 @@ def matrix_descriptor(
     require_map(tensor_map)
     row = INSTRUCTIONS.get(text_of(instruction) or "")
     if row is None:
-        must = "be 'wgmma' or 'tcgen05'"
-        found = f"instruction is {shown(instruction)}"
-        raise refusal("instruction", found, must, "pass instruction='wgmma', of sm_90")
+        must, fix = "be 'wgmma' or 'tcgen05'", "pass instruction='wgmma', of sm_90"
+        raise unfit("instruction", instruction, must, fix)
     if text_of(major) not in ("K", "MN"):
         must, fix = "be 'K' or 'MN'", "pass major='K' for a box of (M or N, K)"
-        raise refusal("major", f"major is {shown(major)}", must, fix)
+        raise unfit("major", major, must, fix)
     address = integer_of(smem_address)
     if address is None:
-        found = f"smem_address is {shown(smem_address)}"
-        raise refusal("smem_address", found, "be an integer, bytes", "pass smem_address=0")
+        raise unfit("smem_address", smem_address, "be an integer, bytes", "pass smem_address=0")
     operand = Operand.of(tensor_map, row, major, address)
     violations = find_violations(operand)
     if violations:

@@ -161,7 +161,7 @@ static PyGetSetDef batch_getters[] = {
 };
 
 static PyType_Slot batch_slots[] = {
-    {Py_tp_doc, (void *)"The maps of many tensors, encoded; batch.MadeMaps is the same in Python."},
+    {Py_tp_doc, (void *)"The maps of many tensors, encoded; extension.Maps is the same in Python."},
     {Py_tp_members, batch_members},
     {Py_tp_getset, batch_getters},
     {Py_tp_traverse, (void *)batch_traverse},

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 import numpy as np
 
-from tma_dlpack.make.extension import AcceptedMaps, accept_many
+from tma_dlpack.make.extension import Maps, accept_many
 from tma_dlpack.make.tiled import make_tma_descriptor
 from tma_dlpack.tables.arguments import NO_SWIZZLE
 from tma_dlpack.tables.coerce import reusable, type_name
@@ -52,11 +52,11 @@ class TensorMapBatch(Sequence[TensorMap], Drawn):
     __slots__ = ("_made", "_rows")
 
     def __init__(self, maps: Iterable[TensorMap]) -> None:
-        self._made: AcceptedMaps = MadeMaps(tuple(maps))
+        self._made = Maps(tuple(maps))
         self._rows = _rows(self._made.maps)
 
     @classmethod
-    def _accepted(cls, maps: AcceptedMaps, rows: NDArray[np.uint8]) -> TensorMapBatch:
+    def _accepted(cls, maps: Maps, rows: NDArray[np.uint8]) -> TensorMapBatch:
         """Make a batch whose bytes were encoded to `rows`, and whose maps are made when needed."""
         batch = object.__new__(cls)
         batch._made, batch._rows = maps, rows if maps.has_bytes else None
@@ -149,31 +149,6 @@ class TensorMapBatch(Sequence[TensorMap], Drawn):
 
     def __repr__(self) -> str:
         return f"<TensorMapBatch of {len(self)} maps>"
-
-
-@dataclasses.dataclass(frozen=True)
-class MadeMaps:
-    """What `AcceptedMaps` are where all maps were made one by one."""
-
-    maps: tuple[TensorMap, ...]
-
-    @property
-    def tensors(self) -> tuple[object, ...]:
-        """The tensors, in order."""
-        return tuple(tensor_map.tensor for tensor_map in self.maps)
-
-    @property
-    def launchable(self) -> bool:
-        """Whether all maps may be passed to a kernel."""
-        return all(tensor_map.launchable for tensor_map in self.maps)
-
-    @property
-    def has_bytes(self) -> bool:
-        """Whether all maps are encoded."""
-        return all(tensor_map._data is not None for tensor_map in self.maps)
-
-    def __len__(self) -> int:
-        return len(self.maps)
 
 
 def _rows(maps: tuple[TensorMap, ...]) -> NDArray[np.uint8] | None:

@@ -21,7 +21,7 @@ from tma_dlpack.checks.words import in_words_of_caller
 from tma_dlpack.dlpack import Device, TensorView, judge, name_of, read
 from tma_dlpack.tables import bits
 from tma_dlpack.tables.arguments import EncodeArguments, MapKind
-from tma_dlpack.tables.coerce import integer_of, shown, text_of
+from tma_dlpack.tables.coerce import integer_of, text_of
 from tma_dlpack.tables.enums import DLDeviceType
 from tma_dlpack.tables.errors import (
     TmaDriverError,
@@ -30,6 +30,7 @@ from tma_dlpack.tables.errors import (
     TmaUnsupportedError,
     Violation,
     refusal,
+    unfit,
 )
 from tma_dlpack.tables.targets import DEFAULT_TARGET, Target
 from tma_dlpack.tensor_map.description import of_request
@@ -128,19 +129,18 @@ def _named_target(target: object) -> tuple[Target, tuple[Violation, ...]]:
     except TmaPreconditionError as error:
         return DEFAULT_TARGET, error.violations
     except Exception:  # the __repr__ of an arbitrary object may raise anything
-        found = f"target is {shown(target)}"
-        return DEFAULT_TARGET, refusal("target", found, "be a Target", "pass 'sm_90'").violations
+        return DEFAULT_TARGET, unfit("target", target, "be a Target", "pass 'sm_90'").violations
 
 
 def replace_address(tensor_map: TensorMap, global_address: SupportsIndex) -> TensorMap:
     """Move a map to a bare address; checked against the driver where there is one for its GPU."""
     if not issubclass(type(tensor_map), TensorMap):
-        found = f"tensor_map is {shown(tensor_map)}"
-        raise refusal("tensor_map", found, "be a TensorMap", "pass what make_tma_descriptor gives")
+        fix = "pass what make_tma_descriptor returns"
+        raise unfit("tensor_map", tensor_map, "be a TensorMap", fix)
     address = integer_of(global_address)
     if address is None:
-        found = f"global_address is {shown(global_address)}"
-        raise refusal("global_address", found, "be an integer", "pass x.data_ptr() or the like")
+        fix = "pass x.data_ptr() or the like"
+        raise unfit("global_address", global_address, "be an integer", fix)
     moved = tensor_map.at_bare_address(address)
     device = driver_device(moved.target, "auto")
     if device is not None:
@@ -159,9 +159,7 @@ def mirror(
     """Make the map of a `driver_encode_*` call: refuse what the driver refuses, with reasons."""
     if text_of(encoder) not in ENCODERS:
         choices = ", ".join(map(repr, ENCODERS))
-        raise refusal(
-            "encoder", f"encoder is {shown(encoder)}", f"be one of {choices}", "pass 'auto'"
-        )
+        raise unfit("encoder", encoder, f"be one of {choices}", "pass 'auto'")
     known, unreadable = _named_target(target)
     request = read_driver_call(kind, given, known)
     violations = unreadable or (

@@ -8,7 +8,8 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -36,26 +37,29 @@ _ENUMS = (
 )
 
 
-class AcceptedMaps(Protocol):
-    """The maps of a batch, which `accept_many` makes when `maps` is first read."""
+@dataclass(frozen=True)
+class Maps:
+    """The maps of a batch. `accept_many` returns the same, which makes the maps when read first."""
 
-    @property
-    def maps(self) -> tuple[TensorMap, ...]:
-        """The maps, in order; the same objects each time."""
+    maps: tuple[TensorMap, ...]
 
     @property
     def tensors(self) -> tuple[object, ...]:
         """The tensors, in order."""
+        return tuple(tensor_map.tensor for tensor_map in self.maps)
 
     @property
     def launchable(self) -> bool:
         """Whether all maps may be passed to a kernel."""
+        return all(tensor_map.launchable for tensor_map in self.maps)
 
     @property
     def has_bytes(self) -> bool:
         """Whether all maps are encoded."""
+        return all(tensor_map._data is not None for tensor_map in self.maps)
 
-    def __len__(self) -> int: ...
+    def __len__(self) -> int:
+        return len(self.maps)
 
 
 def _export(tensor: Any) -> object:
@@ -84,9 +88,7 @@ def _make_report() -> Callable[..., Report]:
 
 if TYPE_CHECKING or not COMPILED:
 
-    def accept_many(
-        tensors: tuple[object, ...], address: int, *options: Any
-    ) -> AcceptedMaps | None:
+    def accept_many(tensors: tuple[object, ...], address: int, *options: Any) -> Maps | None:
         """Give None: in Python the maps of a batch are made one by one."""
         return None
 

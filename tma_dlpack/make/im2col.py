@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from tma_dlpack.make.extension import quick
-from tma_dlpack.tables.coerce import integer_of, integers_of, shown
+from tma_dlpack.tables.coerce import integer_of, integers_of
 from tma_dlpack.tables.enums import (
     DataType,
     Im2colRules,
@@ -18,8 +18,8 @@ from tma_dlpack.tables.enums import (
     Tensor,
     WideMode,
 )
-from tma_dlpack.tables.errors import refusal
-from tma_dlpack.tables.public import opaque, with_arguments_of
+from tma_dlpack.tables.errors import unfit
+from tma_dlpack.tables.public import opaque, untraced, with_arguments_of
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
 
@@ -228,7 +228,7 @@ def check_im2col_wide_descriptor(tensor: object, options: dict[str, Any]) -> Rep
     return build.check("im2col_wide", tensor, options)
 
 
-@opaque
+@untraced
 def im2col_corners(
     kernel_size: SupportsIndex | Ints,
     padding: SupportsIndex | Ints = 0,
@@ -286,10 +286,7 @@ def _per_dimension(
     if len(values) == 1 and integer_of(given) is not None:
         values *= count
     if not 0 < len(values) == count <= MAX_SPATIAL or min(values) < least:
-        raise refusal(
-            name,
-            f"{name} is {shown(given)}",
-            f"be an integer of at least {least}, or one per spatial dimension",
-            "give (D, H, W), (H, W) or (W,), the same number in each argument",
-        )
+        must = f"be an integer of at least {least}, or one per spatial dimension"
+        fix = "give (D, H, W), (H, W) or (W,), the same number in each argument"
+        raise unfit(name, given, must, fix)
     return values

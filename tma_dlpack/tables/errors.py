@@ -12,6 +12,7 @@ from dataclasses import FrozenInstanceError, dataclass
 from typing import Any, NoReturn, TypeVar
 
 from tma_dlpack.tables.arguments import FUNCTIONS, KINDS, MapKind
+from tma_dlpack.tables.coerce import shown
 
 COLUMNS = 100  # of text
 T = TypeVar("T")
@@ -168,6 +169,11 @@ def wrong_argument(argument: str, found: str, must: str, fix: str) -> Violation:
 def refusal(argument: str, found: str, must: str, fix: str) -> TmaPreconditionError:
     """Make the error of an argument that is of the wrong type."""
     return TmaPreconditionError(wrong_argument(argument, found, must, fix))
+
+
+def unfit(argument: str, value: object, must: str, fix: str) -> TmaPreconditionError:
+    """Make the error of an argument whose value does not fit."""
+    return refusal(argument, f"{argument} is {shown(value)}", must, fix)
 
 
 class TmaTargetError(TmaPreconditionError, TmaUnsupportedError):

@@ -26,7 +26,7 @@ from tma_dlpack.tables.enums import (
     TmaSwizzle,
     c_name,
 )
-from tma_dlpack.tables.errors import refusal
+from tma_dlpack.tables.errors import unfit
 
 AnyEnum = TypeVar("AnyEnum", bound=IntEnum)
 
@@ -257,12 +257,8 @@ def dtype_named(name: str) -> DLDataType:
     bare = name.rpartition(".")[2]  # of torch.float16
     found = _NAMED.get(bare) or _NAMED.get(dtype_called(name) or "")
     if found is None:
-        raise refusal(
-            "dtype",
-            f"dtype is {shown(name)}",
-            f"be one of {', '.join(_NAMED)}",
-            "pass one of these names, or a usual one of them such as fp16, bf16, half or e4m3",
-        )
+        fix = "pass one of these names, or a usual one of them such as fp16, bf16, half or e4m3"
+        raise unfit("dtype", name, f"be one of {', '.join(_NAMED)}", fix)
     return found
 
 

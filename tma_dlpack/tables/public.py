@@ -139,32 +139,27 @@ def opaque(function: F) -> F:
 
 # -- signatures ------------------------------------------------------------------------------------
 
-#: What people write for a parameter: the driver's words for ours, and ours for the driver's.
-_SYNONYMS: dict[str, str] = {
-    "box_sizes": "box box_dim boxDim box_size box_shape block_shape tile tile_shape",
-    "elem_strides": "element_strides elementStrides traversal_strides",
-    "interleave_layout": "interleave",
-    "swizzle": "swizzle_mode swizzling",
-    "l2_fetch_size": "l2_promotion l2Promotion l2",
-    "oobfill": "oob_fill oobFill fill oob_fill_mode",
-    "data_type": "dtype tensor_data_type",
-    "shape": "global_dim globalDim",
-    "strides": "global_strides globalStrides",
-    "pixel_box_lower_corner": "lower lower_corner",
-    "pixel_box_upper_corner": "upper upper_corner",
-    "channels_per_pixel": "channels",
-    "pixels_per_column": "pixels",
-    "box_dim": "box box_sizes boxDim box_size box_shape block_shape tile tile_shape",
-    "element_strides": "elem_strides elementStrides traversal_strides",
-    "interleave": "interleave_layout",
-    "l2_promotion": "l2_fetch_size l2Promotion l2",
-    "oob_fill": "oobfill oobFill fill",
-    "tensor_data_type": "data_type dtype",
-    "tensor_rank": "rank",
-    "global_address": "address",
-    "global_dim": "shape globalDim",
-    "global_strides": "strides globalStrides",
-}
+#: What people write for a parameter: a line has our name, the driver's, and others for the same.
+_SYNONYMS = tuple(
+    line.split()
+    for line in """
+    box_sizes box_dim box boxDim box_size box_shape block_shape tile tile_shape
+    elem_strides element_strides elementStrides traversal_strides
+    interleave_layout interleave
+    swizzle swizzle_mode swizzling
+    l2_fetch_size l2_promotion l2Promotion l2
+    oobfill oob_fill oobFill fill oob_fill_mode
+    data_type tensor_data_type dtype
+    shape global_dim globalDim
+    strides global_strides globalStrides
+    pixel_box_lower_corner lower lower_corner
+    pixel_box_upper_corner upper upper_corner
+    channels_per_pixel channels
+    pixels_per_column pixels
+    tensor_rank rank
+    global_address address
+    """.strip().splitlines()
+)
 #: The order and unit of parameters that one may get wrong.
 _ORDER = {
     "box_sizes": " (row-major)",
@@ -191,9 +186,9 @@ def _explained(function: Callable[..., Any], keywords: dict[str, Any]) -> TypeEr
 
 
 def _meant(word: str, names: Collection[str]) -> str | None:
-    for name, others in _SYNONYMS.items():
-        if name in names and word in others.split():
-            return name
+    for synonyms in _SYNONYMS:
+        if word in synonyms and (meant := set(names).intersection(synonyms)):
+            return min(meant)
     import difflib  # a millisecond that only a wrong name needs
 
     near = difflib.get_close_matches(word, names, n=1, cutoff=0.75)

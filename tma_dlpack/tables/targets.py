@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tma_dlpack.tables.coerce import shown, text_of
-from tma_dlpack.tables.errors import refusal
+from tma_dlpack.tables.errors import refusal, unfit
 
 #: What a GPU has, as expressions of its compute capability; printed in C by the generator.
 COLUMNS: dict[str, str] = {
@@ -99,16 +99,14 @@ class Target:
         """Refuse arguments of the wrong type or range; fill the columns."""
         pair = self.compute_capability
         if type(pair) is not tuple or len(pair) != 2 or not all(_is_int(n, 0, 100) for n in pair):
-            found = f"compute_capability is {shown(pair)}"
-            raise refusal("compute_capability", found, "be a pair of small integers", "pass (9, 0)")
+            raise unfit("compute_capability", pair, "be a pair of small integers", "pass (9, 0)")
         if not _is_int(self.max_smem_bytes, 1, 1 << 31):
-            found = f"max_smem_bytes is {shown(self.max_smem_bytes)}"
-            raise refusal("max_smem_bytes", found, "be a positive int", "pass 232_448 for sm_90")
+            fix = "pass 232_448 for sm_90"
+            raise unfit("max_smem_bytes", self.max_smem_bytes, "be a positive int", fix)
         for name in ("driver_version", "multiprocessors"):
             value = getattr(self, name)
             if value is not None and not _is_int(value, 0, 1 << 31):
-                found = f"{name} is {shown(value)}"
-                raise refusal(name, found, "be an int, or None where it is not known", "pass None")
+                raise unfit(name, value, "be an int, or None where it is not known", "pass None")
         for name, value in _columns(pair).items():
             object.__setattr__(self, name, value)
 
@@ -122,12 +120,9 @@ class Target:
             return target  # type: ignore[return-value]
         preset = PRESETS.get(text_of(target) or "")
         if preset is None:
-            raise refusal(
-                "target",
-                f"target={shown(target)}",
-                f"be {', '.join(TARGETS)} or a Target",
-                "pass target='sm_90', or tma.Target((major, minor), max_smem_bytes)",
-            )
+            fix = "pass target='sm_90', or tma.Target((major, minor), max_smem_bytes)"
+            must = f"be {', '.join(TARGETS)} or a Target"
+            raise refusal("target", f"target={shown(target)}", must, fix)
         return preset
 
     @property
