@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -35,7 +34,7 @@ def maps(kind, count, arena):
         address, arguments = arena.ctypes.data + copy.start, copy.arguments
         if number % 4:  # mostly a type that tensor cores have
             data_type = TYPES.get(arguments.type_row.element_bits, arguments.data_type)
-            arguments = replace(arguments, data_type=data_type, oob_fill=tma.TmaOobFill.none)
+            arguments = arguments._replace(data_type=data_type, oob_fill=tma.TmaOobFill.none)
         yield copy, tma.TensorMap.from_bytes(bits.encode(arguments, address))
 
 

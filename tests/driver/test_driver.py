@@ -374,17 +374,15 @@ def test_a_driver_without_the_wide_call_names_the_version_that_has_it(stand_in):
     ],
 )
 def test_what_does_not_fit_the_c_prototype_is_refused_before_the_call(stand_in, change, found):
-    fields_of_tiled = {name: getattr(TILED, name) for name in TILED.__slots__}
     with pytest.raises(TmaPreconditionError) as error:
-        driver.encode(EncodeArguments(**(fields_of_tiled | change)), ADDRESS)
+        driver.encode(TILED._replace(**change), ADDRESS)
     (violation,) = error.value.violations
     assert (violation.rule, violation.found) == ("C_TYPE", found)
 
 
 @pytest.mark.parametrize("value", [0, (1 << 32) - 1])
 def test_the_ends_of_a_c_type_are_passed_on(value):
-    fields_of_tiled = {name: getattr(TILED, name) for name in TILED.__slots__}
-    arguments = EncodeArguments(**(fields_of_tiled | {"box_dim": (value, 16, 2)}))
+    arguments = TILED._replace(box_dim=(value, 16, 2))
     box_dim = bind(ENCODERS["tiled"], arguments, ADDRESS)[5]
     assert entries("5I", box_dim) == (value, 16, 2, 0, 0)
 

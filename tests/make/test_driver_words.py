@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 from recorded_calls import ADDRESS, GOLDEN, KINDS, keywords, kind_of, recorded
@@ -216,4 +214,4 @@ def test_arguments_that_do_not_fit_their_bits_are_never_encoded_silently():
         {"data_type": TensorMapDataType["16U4_ALIGN8B"]},
     ):
         with pytest.raises(OverflowError):
-            bits.encode(dataclasses.replace(good, **change), ADDRESS)
+            bits.encode(good._replace(**change), ADDRESS)

@@ -196,7 +196,7 @@ class Request:
         """
         a = self.arguments
         if a.element_strides[:1] != (1,) and self.facts.ignores_inner_step:
-            a = dataclasses.replace(a, element_strides=(1, *a.element_strides[1:]))
+            a = a._replace(element_strides=(1, *a.element_strides[1:]))
         if self.split_inner:
             a = _split(a, self.facts.span_values)
         return a if self.ragged is None else _ragged(a, self.facts.ragged_dim)
@@ -208,7 +208,7 @@ class Request:
 
     def with_arguments(self, **changes: Any) -> Request:
         """Give the same request with some of the driver's arguments changed."""
-        return dataclasses.replace(self, arguments=dataclasses.replace(self.arguments, **changes))
+        return dataclasses.replace(self, arguments=self.arguments._replace(**changes))
 
 
 def _split(a: EncodeArguments, span: int) -> EncodeArguments:

@@ -289,7 +289,7 @@ def attributes(tensor_map: TensorMap) -> dict[str, object]:
     return {
         "target": tensor_map.target.name,
         "global_address": tensor_map.global_address,
-        **vars_of(tensor_map.arguments),
+        **tensor_map.arguments._asdict(),
         "shape": tensor_map.shape,
         "box_sizes": tensor_map.box_sizes,
         "elem_strides": tensor_map.elem_strides,

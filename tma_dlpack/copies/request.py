@@ -99,7 +99,7 @@ class Gather4Request(CopyRequest):
 
     def lines(self, which: slice | IntArray = slice(None)) -> Lines:
         """Return the places of the four rows."""
-        one_row = geometry.plan(replace(self.plan.arguments, box_dim=(self.plan.counts[0], 1)))
+        one_row = geometry.plan(self.plan.arguments._replace(box_dim=(self.plan.counts[0], 1)))
         origins, inside = geometry.line_origins(one_row, self.coords)
         start, first, last = geometry.inner_window(one_row, self.coords[:1, 0])
         return Lines(origins.reshape(1, 4), inside.reshape(1, 4), start, first, last)
@@ -168,7 +168,7 @@ def gather4_request(
         found = f"the map is {args.kind} with box_dim {args.box_dim}, and rows are {shown(rows)}"
         refuse("COPY_GATHER4", "rows", found)
     plan_of(tensor_map)
-    plan = geometry.plan(replace(args, box_dim=(args.box_dim[0], 4), element_strides=(1, 1)))
+    plan = geometry.plan(args._replace(box_dim=(args.box_dim[0], 4), element_strides=(1, 1)))
     coords = np.concatenate([_coords_of(plan, (row, column)) for row in four])
     _check_inner(plan, coords)
     offset = _check_smem(tensor_map, plan, smem_offset)

@@ -248,5 +248,5 @@ def with_other_swizzles(own: EncodeArguments, tensor_map: TensorMap) -> list[Enc
     rules = "measured" if target.has_model else "documented"
     options: dict[str, Any] = {"rules": rules, "target": target, "is_driver_call": True}
     request = Request(own, tensor_map.global_address, own.rank, **options)
-    others = (replace(own, swizzle=s) for s in TmaSwizzle if s is not own.swizzle)
+    others = (own._replace(swizzle=s) for s in TmaSwizzle if s is not own.swizzle)
     return [a for a in others if not find_violations(replace(request, arguments=a))]

@@ -7,10 +7,9 @@ the only function that changes between this order and the row-major one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from numbers import Rational
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 from tma_dlpack.tables.dtypes import DATA_TYPES, DataTypeRow
 from tma_dlpack.tables.enums import (
@@ -67,8 +66,7 @@ def alignment_bytes_of(interleave: TmaInterleaveLayout, data_type: TensorMapData
     return 32 if data_type is not None and DATA_TYPES[data_type].smem_chunk_bytes == 16 else 16
 
 
-@dataclass(frozen=True, slots=True)
-class EncodeArguments:
+class EncodeArguments(NamedTuple):
     """The arguments of cuTensorMapEncodeTiled, ...Im2col or ...Im2colWide, without the address.
 
     Index 0 is innermost. `global_strides` are in bytes, for dimensions 1 to rank - 1. Corners are W

@@ -13,7 +13,7 @@ import gzip
 import json
 import sys
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -230,7 +230,7 @@ def _difference(case: dict[str, Any], target: Target) -> str | None:
     except TmaError as error:
         return f"driver: {data.hex()}\nderived layout: {error}"
     # The compiler's code, from which the layout is derived, shows nothing of L2 promotion.
-    derived = replace(decoded, l2_promotion=arguments.l2_promotion)
+    derived = decoded._replace(l2_promotion=arguments.l2_promotion)
     if (derived, address) == (arguments, request.address):
         return None
     return f"driver: {data.hex()}\nderived layout: {decoded}, address {address:#x}"

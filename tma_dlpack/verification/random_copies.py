@@ -7,7 +7,7 @@ refusals: one step inside, on, and one step outside.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
@@ -117,7 +117,7 @@ def random_map(
     else:
         tile = _column(rng, args, inner, dims, writes)
     tile |= {"element_strides": steps, "global_strides": _strides(rng, args, dims, writes)}
-    return replace(args, global_dim=tuple(dims), **tile)
+    return args._replace(global_dim=tuple(dims), **tile)
 
 
 def _box(rng: Random, args: EncodeArguments, inner: int, steps: tuple[int, ...]) -> dict[str, Any]:
