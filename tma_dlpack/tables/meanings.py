@@ -209,8 +209,7 @@ def at_least(argument: str, value: object, least: int = 1, usual: int | None = N
     number = integer_of(value)
     if number is None or number < least:
         fix = f"pass {argument}={least if usual is None else usual}"
-        must = f"be an integer of at least {least}"
-        raise refusal(argument, f"{argument} is {shown(value)}", must, fix)
+        raise unfit(argument, value, f"be an integer of at least {least}", fix)
     return number
 
 
