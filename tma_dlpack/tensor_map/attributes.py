@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tma_dlpack.tables.arguments import EncodeArguments, MapKind, reverse
@@ -19,7 +17,7 @@ from tma_dlpack.tables.enums import (
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tables.public import opaque, untraced
 from tma_dlpack.tables.targets import DEFAULT_TARGET, Target
-from tma_dlpack.tensor_map.storage import MapStorage
+from tma_dlpack.tensor_map.storage import MapStorage, arguments_of
 
 if TYPE_CHECKING:
     from tma_dlpack.checks.request import Request
@@ -42,13 +40,6 @@ class MapKey(NamedTuple):
     oobfill: TmaOobFill
     split_inner: bool | None = None
     ragged: int | None = None
-
-
-@functools.cache
-def _arguments_of() -> Callable[[tuple[Any, ...]], EncodeArguments]:
-    from tma_dlpack.tensor_map.description import arguments_of
-
-    return arguments_of
 
 
 class MapAttributes(MapStorage):
@@ -90,7 +81,7 @@ class MapAttributes(MapStorage):
         if described is not None or numbers is None:
             known = self.description.arguments
         else:
-            known = _arguments_of()(numbers)
+            known = arguments_of(numbers)
         self._keep_arguments(known)
         return known
 

@@ -7,34 +7,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tma_dlpack.dlpack import Layout, TensorView, judge, name_of
-from tma_dlpack.tables.arguments import KINDS, EncodeArguments
+from tma_dlpack.tables.arguments import EncodeArguments
 from tma_dlpack.tables.dtypes import data_type_of, overrides_of
-from tma_dlpack.tables.enums import (
-    TensorMapDataType,
-    TensorMapIm2ColWideMode,
-    TmaInterleaveLayout,
-    TmaL2FetchSize,
-    TmaOobFill,
-    TmaSwizzle,
-)
+from tma_dlpack.tables.enums import TensorMapDataType
 from tma_dlpack.tables.errors import TmaPreconditionError, Violation
 from tma_dlpack.tables.limits import ADDRESS_END
 from tma_dlpack.tables.targets import Target
-from tma_dlpack.tensor_map.storage import Call
+from tma_dlpack.tensor_map.storage import Call, arguments_of
 
 if TYPE_CHECKING:
     from tma_dlpack.checks.request import Request
 
 #: The sets of rules, as C counts them.
 _RULE_SETS = ("libcu++", "driver", "documented", "measured")
-
-_DATA_TYPES = tuple(TensorMapDataType)
-#: What the numbers that C has of EncodeArguments count; None for fields that are numbers.
-_MEMBERS: tuple[tuple[Any, ...] | None, ...] = (
-    *(KINDS, _DATA_TYPES, None, None, None, None),
-    *map(tuple, (TmaInterleaveLayout, TmaSwizzle, TmaL2FetchSize, TmaOobFill)),
-    *(None, None, None, None, tuple(TensorMapIm2ColWideMode)),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +69,6 @@ def of_request(request: Request, arguments: EncodeArguments, encoder: str | None
     )
 
 
-def arguments_of(numbers: tuple[Any, ...]) -> EncodeArguments:
-    """Give the driver's arguments of the numbers that C has of them."""
-    fields = zip(_MEMBERS, numbers, strict=True)
-    return EncodeArguments(*(n if members is None else members[n] for members, n in fields))
-
-
 def describe(tensor_map: Any) -> Description:
     """Describe a `TensorMap` that was made in C. Nothing is parsed or checked again."""
     from tma_dlpack.checks.report import ids_of
@@ -118,7 +97,9 @@ def describe(tensor_map: Any) -> Description:
         ragged=call.ragged,
         has_swizzle=bool(call.has_swizzle),
         allowed=ids_of(call.allowed),
-        asked_type=None if view is None or call.asked_type < 0 else _DATA_TYPES[call.asked_type],
+        asked_type=None
+        if view is None or call.asked_type < 0
+        else TensorMapDataType(call.asked_type),
     )
     return of_request(request, request.encode_arguments(), tensor_map._encoder)
 

@@ -10,6 +10,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from tma_dlpack.tables.arguments import KINDS, EncodeArguments
+from tma_dlpack.tables.enums import (
+    TensorMapDataType,
+    TensorMapIm2ColWideMode,
+    TmaInterleaveLayout,
+    TmaL2FetchSize,
+    TmaOobFill,
+    TmaSwizzle,
+)
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tables.limits import ADDRESS_BYTES, ALIGNMENT_BYTES, MAP_BYTES
 from tma_dlpack.tables.public import opaque
@@ -20,7 +29,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from tma_dlpack.dlpack import TensorView
-    from tma_dlpack.tables.arguments import EncodeArguments
 
 
 class Call(NamedTuple):
@@ -42,6 +50,20 @@ class Call(NamedTuple):
     has_swizzle: int
     split_inner: int
     ragged: int | None
+
+
+#: What the numbers that C has of EncodeArguments count; None for fields that are numbers.
+_MEMBERS: tuple[tuple[Any, ...] | None, ...] = (
+    *(KINDS, tuple(TensorMapDataType), None, None, None, None),
+    *map(tuple, (TmaInterleaveLayout, TmaSwizzle, TmaL2FetchSize, TmaOobFill)),
+    *(None, None, None, None, tuple(TensorMapIm2ColWideMode)),
+)
+
+
+def arguments_of(numbers: tuple[Any, ...]) -> EncodeArguments:
+    """Give the driver's arguments of the numbers that C has of them."""
+    fields = zip(_MEMBERS, numbers, strict=True)
+    return EncodeArguments(*(n if members is None else members[n] for members, n in fields))
 
 
 class PythonStorage:
