@@ -115,7 +115,6 @@ inline CUtensorMap make_tensor_map(void* address) {{
 #: Map data types of wgmma operands; 8-bit integers and floats have maps of UINT8.
 _WGMMA_TYPES = ("FLOAT16", "BFLOAT16", "TFLOAT32", "UINT8")
 _WGMMA_SWIZZLES = ("none", "bytes32", "bytes64", "bytes128")
-_IM2COL_WIDE_SINCE = 12080  # the version of CUDA; 12000 for the others
 
 
 def cpp(
@@ -175,7 +174,7 @@ def _is_libcudacxx_own(arguments: EncodeArguments, view: TensorView, request: Re
 
 def _driver_cpp(a: EncodeArguments) -> str:
     """Give C++ that makes the map with the driver's API."""
-    encoder, version = ENCODERS[a.kind], _IM2COL_WIDE_SINCE if a.kind == "im2col_wide" else 12000
+    encoder = ENCODERS[a.kind]
     arrays, call = [], []
     for p in encoder.parameters:
         name = re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", p.name)
@@ -186,9 +185,9 @@ def _driver_cpp(a: EncodeArguments) -> str:
         call.append(f"      {c_name(value) if isinstance(value, IntEnum) else value}")
     return _DRIVER.format(
         function=encoder.function,
-        version=version,
-        major=version // 1000,
-        minor=version % 1000 // 10,
+        version=encoder.since,
+        major=encoder.since // 1000,
+        minor=encoder.since % 1000 // 10,
         arrays="\n".join(arrays),
         arguments=",\n".join(call),
     )
