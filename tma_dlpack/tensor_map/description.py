@@ -109,16 +109,12 @@ def check_address(address: int, argument: str, alignment_bytes: int) -> None:
     """Refuse an address that no map can have."""
     if address % alignment_bytes == 0 and 0 < address < ADDRESS_END:
         return
-    raise TmaPreconditionError(
-        Violation(
-            rule="ADDRESS_ALIGNED" if address % alignment_bytes else "ADDRESS_RANGE",
-            argument=argument,
-            found=f"the address is {address:#x}",
-            limit=f"it must be a multiple of {alignment_bytes} bytes, above 0 and below 2^57",
-            fix="pass a tensor that starts at such an address, for example x.clone() of torch",
-            source="CUDA driver API, cuTensorMapReplaceAddress; measured, H200",
-        )
-    )
+    rule = "ADDRESS_ALIGNED" if address % alignment_bytes else "ADDRESS_RANGE"
+    found = f"the address is {address:#x}"
+    limit = f"it must be a multiple of {alignment_bytes} bytes, above 0 and below 2^57"
+    fix = "pass a tensor that starts at such an address, for example x.clone() of torch"
+    source = "CUDA driver API, cuTensorMapReplaceAddress; measured, H200"
+    raise TmaPreconditionError(Violation(rule, argument, found, limit, fix, source))
 
 
 def differences(description: Description, view: TensorView) -> list[Violation]:
