@@ -52,18 +52,23 @@ class Call(NamedTuple):
     ragged: int | None
 
 
-#: What the numbers that C has of EncodeArguments count; None for fields that are numbers.
-_MEMBERS: tuple[tuple[Any, ...] | None, ...] = (
-    *(KINDS, tuple(TensorMapDataType), None, None, None, None),
-    *map(tuple, (TmaInterleaveLayout, TmaSwizzle, TmaL2FetchSize, TmaOobFill)),
-    *(None, None, None, None, tuple(TensorMapIm2ColWideMode)),
-)
+#: Members by the numbers that C has of them.
+_DATA_TYPES, _MODES = tuple(TensorMapDataType), tuple(TensorMapIm2ColWideMode)
+_INTERLEAVES, _SWIZZLES = tuple(TmaInterleaveLayout), tuple(TmaSwizzle)
+_L2_PROMOTIONS, _OOB_FILLS = tuple(TmaL2FetchSize), tuple(TmaOobFill)
 
 
 def arguments_of(numbers: tuple[Any, ...]) -> EncodeArguments:
     """Give the driver's arguments of the numbers that C has of them."""
-    fields = zip(_MEMBERS, numbers, strict=True)
-    return EncodeArguments(*(n if members is None else members[n] for members, n in fields))
+    (
+        kind, data_type, dims, strides, steps, box, interleave, swizzle, l2_promotion, oob_fill,
+        lower, upper, channels, pixels, mode,
+    ) = numbers  # fmt: skip
+    return EncodeArguments(
+        KINDS[kind], _DATA_TYPES[data_type], dims, strides, steps, box, _INTERLEAVES[interleave],
+        _SWIZZLES[swizzle], _L2_PROMOTIONS[l2_promotion], _OOB_FILLS[oob_fill],
+        lower, upper, channels, pixels, _MODES[mode],
+    )  # fmt: skip
 
 
 class PythonStorage:
