@@ -63,7 +63,7 @@ class MapAttributes(MapStorage):
         return known
 
     def _accepted_request(self, given: object = None) -> Request:
-        """Give the request that was accepted, at the map's address."""
+        """Return the request that was accepted, at the map's address."""
         known = self.description
         assert known.request is not None
         return dataclasses.replace(known.request, address=self._address, view=known.view)
@@ -203,7 +203,7 @@ class MapAttributes(MapStorage):
         return reverse(self.arguments.element_strides)
 
     def key(self) -> MapKey:
-        """Give what a kernel specialises on, to look up a compiled kernel by.
+        """Return what a kernel specialises on, to look up a compiled kernel by.
 
         It has everything that decides how a tile lies in shared memory and how many bytes come, and
         nothing that may change from call to call: no address, extents, strides or corners of the

@@ -51,7 +51,7 @@ class Description:
     ragged: int | None = field(default=None, compare=False)
 
     def of(self, view: TensorView | None) -> Description:
-        """Give the same description of another tensor, or of a bare address."""
+        """Return the same description of another tensor, or of a bare address."""
         return dataclasses.replace(self, view=view)
 
 
@@ -118,7 +118,7 @@ def check_address(address: int, argument: str, alignment_bytes: int) -> None:
 
 
 def differences(description: Description, view: TensorView) -> list[Violation]:
-    """Give one violation per difference between a tensor and the one that a map describes."""
+    """Return one violation per difference between a tensor and the one that a map describes."""
     from tma_dlpack.checks.parse import driver_layout  # the rules are imported when first needed
 
     old, arguments = description.view, description.arguments

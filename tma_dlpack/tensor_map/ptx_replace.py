@@ -203,7 +203,7 @@ def _member(name: str, value: object, enum: type[AnyEnum], must: str = "") -> An
 
 
 def _swizzle(swizzle: int, target: Target) -> list[Replacement]:
-    """Give a swizzle as PTX has it: a mode, and on sm_100 and later an atomicity."""
+    """Return a swizzle as PTX has it: a mode, and on sm_100 and later an atomicity."""
     mode = min(swizzle, int(_MAX_SWIZZLE_MODE))
     changes = [Replacement("swizzle_mode", None, mode)]
     if target.has_derived_layout:
@@ -279,7 +279,7 @@ replace_tensor_map(const __grid_constant__ CUtensorMap template_map, CUtensorMap
 
 
 def replace_kernel(replacements: Iterable[Replacement], arch: str) -> str:
-    """Give a CUDA C++ kernel that makes these changes on the device, for an arch such as sm_90."""
+    """Return a CUDA C++ kernel that makes these changes, for an arch such as sm_90."""
     values, changes = [], []
     for r in replacements:
         kind = "std::uint64_t" if r.is_64_bit else "std::uint32_t"

@@ -59,7 +59,7 @@ _L2_PROMOTIONS, _OOB_FILLS = tuple(TmaL2FetchSize), tuple(TmaOobFill)
 
 
 def arguments_of(numbers: tuple[Any, ...]) -> EncodeArguments:
-    """Give the driver's arguments of the numbers that C has of them."""
+    """Return the driver's arguments of the numbers that C has of them."""
     (
         kind, data_type, dims, strides, steps, box, interleave, swizzle, l2_promotion, oob_fill,
         lower, upper, channels, pixels, mode,
@@ -173,7 +173,7 @@ class PythonStorage:
 
 
 def aligned_bytes(count: int) -> tuple[NDArray[np.uint8], int]:
-    """Make an uninitialised array of bytes; give its address too, which is a multiple of 128."""
+    """Make an uninitialised array of bytes; return its address too, which is a multiple of 128."""
     room = np.empty(count + ALIGNMENT_BYTES, dtype=np.uint8)
     address: int = room.__array_interface__["data"][0]  # half the time of room.ctypes.data
     start = -address % ALIGNMENT_BYTES
@@ -181,7 +181,7 @@ def aligned_bytes(count: int) -> tuple[NDArray[np.uint8], int]:
 
 
 def moved_bytes(data: bytes | None, address: int) -> bytes | None:
-    """Give the bytes of the same map at another address: only the first 8 differ."""
+    """Return the bytes of the same map at another address: only the first 8 differ."""
     return (
         None if data is None else address.to_bytes(ADDRESS_BYTES, "little") + data[ADDRESS_BYTES:]
     )
@@ -200,7 +200,7 @@ else:
 
 
 def for_torch(storage: NDArray[np.uint8]) -> Any:
-    """Give the bytes of maps as a torch CPU tensor that shares them."""
+    """Return the bytes of maps as a torch CPU tensor that shares them."""
     from tma_dlpack.dlpack.frameworks import TORCH
 
     assert TORCH.launcher is not None
