@@ -219,7 +219,7 @@ def test_many_refusals_are_explained_twenty_times(traced, capfd):
     ("words", "rule", "found"),
     [
         ("init nocontext tiled", "DRIVER_RESULT", "the driver returned CUDA_ERROR_INVALID_CONTEXT"),
-        ("init tiled misplace", "ADDRESS_ALIGNED", "global_address is 0x7f0000080004"),
+        ("init tiled misplace", "ADDRESS_ALIGNED", "the address is 0x7f0000080004"),
     ],
 )
 def test_a_refusal_for_another_reason_than_the_arguments_says_which(traced, words, rule, found):

@@ -80,7 +80,7 @@ def _lines(known: dict[str, Any]) -> Iterator[str]:
 
 
 def _extension() -> str:
-    """Say whether the C extension is used, and why not."""
+    """Return whether the C extension is used, and why not."""
     if extension.COMPILED:
         return "built"
     try:

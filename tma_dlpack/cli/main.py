@@ -258,10 +258,7 @@ def _suggest(options: argparse.Namespace) -> int:
         options.tile,
         {name: value for name, value in given.items() if value is not None},
         reader=None if options.reader == "none" else options.reader,
-        major=options.major,
-        access=options.access,
-        stages=options.stages,
-        smem_bytes=options.smem_bytes,
+        **{name: getattr(options, name) for name in ("major", "access", "stages", "smem_bytes")},
     )
     show(options, found)
     return EXIT_OK if found else EXIT_REFUSED

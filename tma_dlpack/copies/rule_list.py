@@ -229,7 +229,7 @@ def _refusing(rule: Rule) -> Iterator[str]:
 
 
 def as_rows(rules: RuleList) -> list[tuple[str, ...]]:
-    """Give the cells of a table of rules, a row each; the names of the columns first."""
+    """Return the cells of a table of rules, a row each; the names of the columns first."""
     names = [field.name for field in dataclasses.fields(RuleInfo)]
     rows = [tuple(_cell(getattr(rule, name)) for name in names) for rule in rules]
     return [tuple(names), *rows]

@@ -199,7 +199,7 @@ def _items(
     strides: tuple[int, ...] = (),
     reach: int = 0,
 ) -> tuple[Items, IntArray]:
-    """View memory as items of `width` bytes; give the view and the indices of those at `begins`.
+    """View memory as items of `width` bytes; return the view and the indices of those at `begins`.
 
     `begins` count from the map's address. With a shape each entry is a lattice of items, whose last
     one starts `reach` bytes after the first.

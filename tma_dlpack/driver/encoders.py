@@ -59,10 +59,14 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Encoder:
-    """One cuTensorMapEncode*: its name and its parameters after the map, in order."""
+    """One cuTensorMapEncode*: its name and its parameters after the map, in order.
+
+    `since` is the version of CUDA that has it, as cuDriverGetVersion gives it.
+    """
 
     function: str
     parameters: tuple[Parameter, ...]
+    since: int = 12000
 
     @property
     def prototype(self) -> tuple[Any, ...]:
@@ -132,6 +136,7 @@ ENCODERS: dict[MapKind, Encoder] = {
             _enum("mode", "mode"),
             *_OPTIONS,
         ),
+        since=12080,
     ),
 }
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tma_dlpack.tables.arguments import EncodeArguments, MapKind, reverse
@@ -19,7 +17,7 @@ from tma_dlpack.tables.enums import (
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tables.public import opaque, untraced
 from tma_dlpack.tables.targets import DEFAULT_TARGET, Target
-from tma_dlpack.tensor_map.storage import MapStorage
+from tma_dlpack.tensor_map.storage import MapStorage, arguments_of
 
 if TYPE_CHECKING:
     from tma_dlpack.checks.request import Request
@@ -44,13 +42,6 @@ class MapKey(NamedTuple):
     ragged: int | None = None
 
 
-@functools.cache
-def _arguments_of() -> Callable[[tuple[Any, ...]], EncodeArguments]:
-    from tma_dlpack.tensor_map.description import arguments_of
-
-    return arguments_of
-
-
 class MapAttributes(MapStorage):
     """The attributes of a map: the driver's words innermost first, libcu++'s words row-major."""
 
@@ -72,7 +63,7 @@ class MapAttributes(MapStorage):
         return known
 
     def _accepted_request(self, given: object = None) -> Request:
-        """Give the request that was accepted, at the map's address."""
+        """Return the request that was accepted, at the map's address."""
         known = self.description
         assert known.request is not None
         return dataclasses.replace(known.request, address=self._address, view=known.view)
@@ -90,7 +81,7 @@ class MapAttributes(MapStorage):
         if described is not None or numbers is None:
             known = self.description.arguments
         else:
-            known = _arguments_of()(numbers)
+            known = arguments_of(numbers)
         self._keep_arguments(known)
         return known
 
@@ -212,7 +203,7 @@ class MapAttributes(MapStorage):
         return reverse(self.arguments.element_strides)
 
     def key(self) -> MapKey:
-        """Give what a kernel specialises on, to look up a compiled kernel by.
+        """Return what a kernel specialises on, to look up a compiled kernel by.
 
         It has everything that decides how a tile lies in shared memory and how many bytes come, and
         nothing that may change from call to call: no address, extents, strides or corners of the

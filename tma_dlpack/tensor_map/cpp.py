@@ -115,7 +115,6 @@ inline CUtensorMap make_tensor_map(void* address) {{
 #: Map data types of wgmma operands; 8-bit integers and floats have maps of UINT8.
 _WGMMA_TYPES = ("FLOAT16", "BFLOAT16", "TFLOAT32", "UINT8")
 _WGMMA_SWIZZLES = ("none", "bytes32", "bytes64", "bytes128")
-_IM2COL_WIDE_SINCE = 12080  # the version of CUDA; 12000 for the others
 
 
 def cpp(
@@ -125,7 +124,7 @@ def cpp(
     view: TensorView | None = None,
     request: Request | None = None,
 ) -> str:
-    """Give C++ that makes a map: with libcu++ if it makes the same map, else with the driver's API.
+    """Return C++ that makes a map: with libcu++ if that makes the same one, else with the driver.
 
     `view` is the tensor and `request` the accepted request; both are None for maps without them.
     """
@@ -137,7 +136,7 @@ def cpp(
 
 
 def _notes(view: TensorView | None, request: Request | None) -> str:
-    """Give comments on what the call asked for and the code does not show."""
+    """Return comments on what the call asked for and the code does not show."""
     notes = ""
     if view is not None and view.own is not None:
         notes += (
@@ -174,8 +173,8 @@ def _is_libcudacxx_own(arguments: EncodeArguments, view: TensorView, request: Re
 
 
 def _driver_cpp(a: EncodeArguments) -> str:
-    """Give C++ that makes the map with the driver's API."""
-    encoder, version = ENCODERS[a.kind], _IM2COL_WIDE_SINCE if a.kind == "im2col_wide" else 12000
+    """Return C++ that makes the map with the driver's API."""
+    encoder = ENCODERS[a.kind]
     arrays, call = [], []
     for p in encoder.parameters:
         name = re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", p.name)
@@ -186,16 +185,16 @@ def _driver_cpp(a: EncodeArguments) -> str:
         call.append(f"      {c_name(value) if isinstance(value, IntEnum) else value}")
     return _DRIVER.format(
         function=encoder.function,
-        version=version,
-        major=version // 1000,
-        minor=version % 1000 // 10,
+        version=encoder.since,
+        major=encoder.since // 1000,
+        minor=encoder.since % 1000 // 10,
         arrays="\n".join(arrays),
         arguments=",\n".join(call),
     )
 
 
 def _wgmma(a: EncodeArguments) -> str:
-    """Give the matrix descriptor of a tile stored as [columns of one span][rows][span]."""
+    """Return the matrix descriptor of a tile stored as [columns of one span][rows][span]."""
     span_bytes = 16 << a.swizzle
     is_k_major = (
         a.kind == "tiled"
@@ -211,7 +210,7 @@ def _wgmma(a: EncodeArguments) -> str:
 
 
 def _libcudacxx_cpp(a: EncodeArguments, view: TensorView) -> str:
-    """Give C++ that makes the map with ``cuda::make_tma_descriptor``.
+    """Return C++ that makes the map with ``cuda::make_tma_descriptor``.
 
     Only for a tiled map that libcu++ would make of the tensor, with the type it would choose. For
     4-bit types libcu++ requires 16 lanes, with shape and strides in values, whatever the lanes of

@@ -7,34 +7,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tma_dlpack.dlpack import Layout, TensorView, judge, name_of
-from tma_dlpack.tables.arguments import KINDS, EncodeArguments
+from tma_dlpack.tables.arguments import EncodeArguments
 from tma_dlpack.tables.dtypes import data_type_of, overrides_of
-from tma_dlpack.tables.enums import (
-    TensorMapDataType,
-    TensorMapIm2ColWideMode,
-    TmaInterleaveLayout,
-    TmaL2FetchSize,
-    TmaOobFill,
-    TmaSwizzle,
-)
+from tma_dlpack.tables.enums import TensorMapDataType
 from tma_dlpack.tables.errors import TmaPreconditionError, Violation
 from tma_dlpack.tables.limits import ADDRESS_END
 from tma_dlpack.tables.targets import Target
-from tma_dlpack.tensor_map.storage import Call
+from tma_dlpack.tensor_map.storage import Call, arguments_of
 
 if TYPE_CHECKING:
     from tma_dlpack.checks.request import Request
 
 #: The sets of rules, as C counts them.
 _RULE_SETS = ("libcu++", "driver", "documented", "measured")
-
-_DATA_TYPES = tuple(TensorMapDataType)
-#: What the numbers that C has of EncodeArguments count; None for fields that are numbers.
-_MEMBERS: tuple[tuple[Any, ...] | None, ...] = (
-    *(KINDS, _DATA_TYPES, None, None, None, None),
-    *map(tuple, (TmaInterleaveLayout, TmaSwizzle, TmaL2FetchSize, TmaOobFill)),
-    *(None, None, None, None, tuple(TensorMapIm2ColWideMode)),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +51,7 @@ class Description:
     ragged: int | None = field(default=None, compare=False)
 
     def of(self, view: TensorView | None) -> Description:
-        """Give the same description of another tensor, or of a bare address."""
+        """Return the same description of another tensor, or of a bare address."""
         return dataclasses.replace(self, view=view)
 
 
@@ -84,12 +69,6 @@ def of_request(request: Request, arguments: EncodeArguments, encoder: str | None
     )
 
 
-def arguments_of(numbers: tuple[Any, ...]) -> EncodeArguments:
-    """Give the driver's arguments of the numbers that C has of them."""
-    fields = zip(_MEMBERS, numbers, strict=True)
-    return EncodeArguments(*(n if members is None else members[n] for members, n in fields))
-
-
 def describe(tensor_map: Any) -> Description:
     """Describe a `TensorMap` that was made in C. Nothing is parsed or checked again."""
     from tma_dlpack.checks.report import ids_of
@@ -104,7 +83,7 @@ def describe(tensor_map: Any) -> Description:
         view = TensorView(0, *judge(Layout(*call.layout)), producer)
         if call.described is not None:
             view = view.as_strided(*call.described)
-    arguments = arguments_of(call.numbers)
+    arguments, asked = arguments_of(call.numbers), -1 if view is None else call.asked_type
     request = Request(
         arguments,
         tensor_map._address,
@@ -118,7 +97,7 @@ def describe(tensor_map: Any) -> Description:
         ragged=call.ragged,
         has_swizzle=bool(call.has_swizzle),
         allowed=ids_of(call.allowed),
-        asked_type=None if view is None or call.asked_type < 0 else _DATA_TYPES[call.asked_type],
+        asked_type=None if asked < 0 else TensorMapDataType(asked),
     )
     return of_request(request, request.encode_arguments(), tensor_map._encoder)
 
@@ -130,20 +109,16 @@ def check_address(address: int, argument: str, alignment_bytes: int) -> None:
     """Refuse an address that no map can have."""
     if address % alignment_bytes == 0 and 0 < address < ADDRESS_END:
         return
-    raise TmaPreconditionError(
-        Violation(
-            rule="ADDRESS_ALIGNED" if address % alignment_bytes else "ADDRESS_RANGE",
-            argument=argument,
-            found=f"the address is {address:#x}",
-            limit=f"it must be a multiple of {alignment_bytes} bytes, above 0 and below 2^57",
-            fix="pass a tensor that starts at such an address, for example x.clone() of torch",
-            source="CUDA driver API, cuTensorMapReplaceAddress; measured, H200",
-        )
-    )
+    rule = "ADDRESS_ALIGNED" if address % alignment_bytes else "ADDRESS_RANGE"
+    found = f"the address is {address:#x}"
+    limit = f"it must be a multiple of {alignment_bytes} bytes, above 0 and below 2^57"
+    fix = "pass a tensor that starts at such an address, for example x.clone() of torch"
+    source = "CUDA driver API, cuTensorMapReplaceAddress; measured, H200"
+    raise TmaPreconditionError(Violation(rule, argument, found, limit, fix, source))
 
 
 def differences(description: Description, view: TensorView) -> list[Violation]:
-    """Give one violation per difference between a tensor and the one that a map describes."""
+    """Return one violation per difference between a tensor and the one that a map describes."""
     from tma_dlpack.checks.parse import driver_layout  # the rules are imported when first needed
 
     old, arguments = description.view, description.arguments

@@ -156,7 +156,7 @@ class TensorMap(MapAttributes, Drawn):
 
     @opaque
     def numpy(self) -> NDArray[np.uint8]:
-        """Give the 128 bytes as a read-only uint8 array.
+        """Return the 128 bytes as a read-only uint8 array.
 
         For a launchable map the array shares the storage that `ptr` points to, and keeps it alive.
         Raises `TmaUnsupportedError` if the map could not be encoded on this machine.
@@ -168,7 +168,7 @@ class TensorMap(MapAttributes, Drawn):
         return shared
 
     def _shared_bytes(self) -> NDArray[np.uint8]:
-        """Give the bytes that `ptr` points to as a writable array that keeps the map alive."""
+        """Return the bytes that `ptr` points to as a writable array that keeps the map alive."""
         self._keep_data()
         from tma_dlpack.dlpack import array_at
 
@@ -176,7 +176,7 @@ class TensorMap(MapAttributes, Drawn):
 
     @opaque
     def as_ctypes(self) -> Any:
-        """Give the map as a ctypes array of 128 bytes that shares the storage of `ptr`.
+        """Return the map as a ctypes array of 128 bytes that shares the storage of `ptr`.
 
         For launchers that take a ctypes object or a pointer to one, such as cuLaunchKernel. It
         keeps the storage alive. Do not write to it: that would change what launchers get, but not
@@ -186,7 +186,7 @@ class TensorMap(MapAttributes, Drawn):
 
     @opaque
     def as_torch(self) -> Any:
-        """Give the map as a torch CPU tensor, uint8[128], that shares the storage of `ptr`.
+        """Return the map as a torch CPU tensor, uint8[128], that shares the storage of `ptr`.
 
         For a PyTorch extension: an ``at::Tensor`` of 128 bytes, 128-byte aligned. It keeps the
         storage alive. Do not write to it: that would change what launchers get, but not the
@@ -197,7 +197,7 @@ class TensorMap(MapAttributes, Drawn):
 
     @opaque
     def as_cuda_bindings(self) -> Any:
-        """Give the map as a ``cuda.bindings.driver.CUtensorMap`` (a copy, in its own storage).
+        """Return the map as a ``cuda.bindings.driver.CUtensorMap`` (a copy, in its own storage).
 
         Raises `TmaUnsupportedError` as `ptr` does, and if cuda-bindings is not installed.
         """
@@ -217,12 +217,12 @@ class TensorMap(MapAttributes, Drawn):
 
     @staticmethod
     def _accept_address(tensor_map: TensorMap, tensor_or_int: object) -> TensorMap | None:
-        """Give None; `make.extension` replaces this function where the extension is built."""
+        """Return None; `make.extension` replaces this function where the extension is built."""
         return None
 
     @opaque
     def with_address(self, tensor_or_int: object) -> TensorMap:
-        """Give the same map for another tensor of the same layout, or for another address.
+        """Return the same map for another tensor of the same layout, or for another address.
 
         As cuTensorMapReplaceAddress: only the address changes, and only the new tensor or address
         is checked.
@@ -277,7 +277,7 @@ class TensorMap(MapAttributes, Drawn):
 
     @opaque
     def at_bare_address(self, address: int) -> TensorMap:
-        """Give the same map at an address, launchable and without a tensor.
+        """Return the same map at an address, launchable and without a tensor.
 
         As cuTensorMapReplaceAddress, which requires a multiple of 16 for every map [measured, H200,
         driver 580.159.04, 2026-11-20]. The caller keeps the memory alive.
@@ -313,7 +313,7 @@ class TensorMap(MapAttributes, Drawn):
         swizzle_mode: Swizzle | None = None,
         fill_mode: OobFill | None = None,
     ) -> TensorMap:
-        """Give a map with some fields changed, as PTX ``tensormap.replace`` changes them.
+        """Return a map with some fields changed, as PTX ``tensormap.replace`` changes them.
 
         Only the named fields change. Entries past the rank keep their values, and so do bytes
         64..127, which the engine ignores: the hardware does the same. Each value is checked against
@@ -378,7 +378,7 @@ class TensorMap(MapAttributes, Drawn):
     @opaque
     @with_arguments_of(replace)
     def replace_cuda(self, changes: dict[str, Any]) -> str:
-        """Give the source of a CUDA C++ kernel that makes the same change on the device.
+        """Return the source of a CUDA C++ kernel that makes the same change on the device.
 
         ``replace_tensor_map<<<1, 32>>>(template_map, out)`` takes the map as a parameter, changes
         these fields in shared memory, and copies the 128 bytes to `out` with the fence that later
@@ -409,7 +409,7 @@ class TensorMap(MapAttributes, Drawn):
 
     @opaque
     def cpp(self) -> str:
-        """Give complete C++ code that makes the same map at an address of your choice.
+        """Return complete C++ code that makes the same map at an address of your choice.
 
         It calls ``cuda::make_tma_descriptor`` (CCCL 3.2 or later, with DLPack's header) where that
         makes the same map, else the driver's function, without linking libcuda. Compiled with

@@ -24,7 +24,7 @@ from tma_dlpack.tables.limits import (
     MAX_RANK,
     STRIDE_BYTES_END,
 )
-from tma_dlpack.tables.meanings import choices_of, parse
+from tma_dlpack.tables.meanings import AnyEnum, choices_of, parse
 from tma_dlpack.tables.targets import DERIVED_NAMES, Target
 from tma_dlpack.tensor_map.attributes import MapAttributes
 
@@ -147,13 +147,11 @@ def _refused(found: str, must: str, fix: str) -> TmaPreconditionError:
 
 def _read(name: str, value: object, target: Target) -> list[Replacement]:
     if name == "elemtype":
-        number = _elemtype(value, target)
-        return [Replacement(name, None, number)]
+        return [Replacement(name, None, _elemtype(value, target))]
     if name == "swizzle_mode":
-        return _swizzle(_member(name, value), target)
+        return _swizzle(_member(name, value, TmaSwizzle), target)
     if name in ENUMS:
-        number = _member(name, value)
-        return [Replacement(name, None, number)]
+        return [Replacement(name, None, _member(name, value, ENUMS[name]))]
     scalar = _NUMBERS[name]
     if not scalar.ordinals:
         return [Replacement(name, None, _integer(name, value, scalar))]
@@ -196,16 +194,16 @@ def _integer(label: str, value: object, scalar: _Scalar) -> int:
     return number
 
 
-def _member(name: str, value: object) -> int:
-    member = parse(ENUMS[name], value)
+def _member(name: str, value: object, enum: type[AnyEnum], must: str = "") -> AnyEnum:
+    member = parse(enum, value)
     if member is None:
-        must, fix = f"be a {ENUMS[name].__name__}", choices_of(ENUMS[name], value)
-        raise _refused(f"{name}={shown(value)}", must, fix)
-    return int(member)
+        must = must or f"be a {enum.__name__}"
+        raise _refused(f"{name}={shown(value)}", must, choices_of(enum, value))
+    return member
 
 
 def _swizzle(swizzle: int, target: Target) -> list[Replacement]:
-    """Give a swizzle as PTX has it: a mode, and on sm_100 and later an atomicity."""
+    """Return a swizzle as PTX has it: a mode, and on sm_100 and later an atomicity."""
     mode = min(swizzle, int(_MAX_SWIZZLE_MODE))
     changes = [Replacement("swizzle_mode", None, mode)]
     if target.has_derived_layout:
@@ -222,10 +220,7 @@ def _swizzle(swizzle: int, target: Target) -> list[Replacement]:
 def _elemtype(value: object, target: Target) -> int:
     """Read a TensorMapDataType (or its name) as such, and any other integer as PTX's number."""
     if issubclass(type(value), (str, TensorMapDataType)):
-        named = parse(TensorMapDataType, value)
-        if named is None:
-            fix = choices_of(TensorMapDataType, value)
-            raise _refused(f"elemtype={shown(value)}", "be a data type", fix)
+        named = _member("elemtype", value, TensorMapDataType, "be a data type")
         number = DATA_TYPES[named].ptx_elemtype
         if number > _MAX_ELEMTYPE and not target.has_derived_layout:
             raise _refused(
@@ -284,7 +279,7 @@ replace_tensor_map(const __grid_constant__ CUtensorMap template_map, CUtensorMap
 
 
 def replace_kernel(replacements: Iterable[Replacement], arch: str) -> str:
-    """Give a CUDA C++ kernel that makes these changes on the device, for an arch such as sm_90."""
+    """Return a CUDA C++ kernel that makes these changes, for an arch such as sm_90."""
     values, changes = [], []
     for r in replacements:
         kind = "std::uint64_t" if r.is_64_bit else "std::uint32_t"

@@ -10,6 +10,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from tma_dlpack.tables.arguments import KINDS, EncodeArguments
+from tma_dlpack.tables.enums import (
+    TensorMapDataType,
+    TensorMapIm2ColWideMode,
+    TmaInterleaveLayout,
+    TmaL2FetchSize,
+    TmaOobFill,
+    TmaSwizzle,
+)
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tables.limits import ADDRESS_BYTES, ALIGNMENT_BYTES, MAP_BYTES
 from tma_dlpack.tables.public import opaque
@@ -20,7 +29,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from tma_dlpack.dlpack import TensorView
-    from tma_dlpack.tables.arguments import EncodeArguments
 
 
 class Call(NamedTuple):
@@ -42,6 +50,25 @@ class Call(NamedTuple):
     has_swizzle: int
     split_inner: int
     ragged: int | None
+
+
+#: Members by the numbers that C has of them.
+_DATA_TYPES, _MODES = tuple(TensorMapDataType), tuple(TensorMapIm2ColWideMode)
+_INTERLEAVES, _SWIZZLES = tuple(TmaInterleaveLayout), tuple(TmaSwizzle)
+_L2_PROMOTIONS, _OOB_FILLS = tuple(TmaL2FetchSize), tuple(TmaOobFill)
+
+
+def arguments_of(numbers: tuple[Any, ...]) -> EncodeArguments:
+    """Return the driver's arguments of the numbers that C has of them."""
+    (
+        kind, data_type, dims, strides, steps, box, interleave, swizzle, l2_promotion, oob_fill,
+        lower, upper, channels, pixels, mode,
+    ) = numbers  # fmt: skip
+    return EncodeArguments(
+        KINDS[kind], _DATA_TYPES[data_type], dims, strides, steps, box, _INTERLEAVES[interleave],
+        _SWIZZLES[swizzle], _L2_PROMOTIONS[l2_promotion], _OOB_FILLS[oob_fill],
+        lower, upper, channels, pixels, _MODES[mode],
+    )  # fmt: skip
 
 
 class PythonStorage:
@@ -146,7 +173,7 @@ class PythonStorage:
 
 
 def aligned_bytes(count: int) -> tuple[NDArray[np.uint8], int]:
-    """Make an uninitialised array of bytes; give its address too, which is a multiple of 128."""
+    """Make an uninitialised array of bytes; return its address too, which is a multiple of 128."""
     room = np.empty(count + ALIGNMENT_BYTES, dtype=np.uint8)
     address: int = room.__array_interface__["data"][0]  # half the time of room.ctypes.data
     start = -address % ALIGNMENT_BYTES
@@ -154,7 +181,7 @@ def aligned_bytes(count: int) -> tuple[NDArray[np.uint8], int]:
 
 
 def moved_bytes(data: bytes | None, address: int) -> bytes | None:
-    """Give the bytes of the same map at another address: only the first 8 differ."""
+    """Return the bytes of the same map at another address: only the first 8 differ."""
     return (
         None if data is None else address.to_bytes(ADDRESS_BYTES, "little") + data[ADDRESS_BYTES:]
     )
@@ -173,7 +200,7 @@ else:
 
 
 def for_torch(storage: NDArray[np.uint8]) -> Any:
-    """Give the bytes of maps as a torch CPU tensor that shares them."""
+    """Return the bytes of maps as a torch CPU tensor that shares them."""
     from tma_dlpack.dlpack.frameworks import TORCH
 
     assert TORCH.launcher is not None

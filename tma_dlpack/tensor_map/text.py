@@ -15,7 +15,7 @@ from tma_dlpack.tensor_map.attributes import MapAttributes
 
 BYTES_A_LINE = 32
 #: Advice that the text of a map shows: a shape, strides or offset that may not be what was meant.
-TOLD_WITH_THE_MAP = ("STRIDES_IN_BYTES", "BEYOND_TENSOR")
+SHOWN_WITH_THE_MAP = ("STRIDES_IN_BYTES", "BEYOND_TENSOR")
 #: Our name and the driver's, in the order of `EncodeArguments.enums`.
 _OPTIONS = (
     ("interleave_layout", "interleave"),
@@ -30,7 +30,7 @@ NOTHING = (
 
 
 def map_text(tensor_map: MapAttributes, advice: Iterable[Advice] = ()) -> str:
-    """Give the values of a map, row-major beside innermost first, and what to look out for."""
+    """Return the values of a map, row-major beside innermost first, and what to look out for."""
     a = tensor_map.arguments
     if tensor_map.is_nothing:
         return NOTHING
@@ -46,12 +46,12 @@ def map_text(tensor_map: MapAttributes, advice: Iterable[Advice] = ()) -> str:
 
 def remarks(tensor_map: MapAttributes, advice: Iterable[Advice]) -> tuple[str, ...]:
     """Return the advice on a description that may be wrong, and what bits beside a map's mean."""
-    told = (f"advice: {a.found}; {a.limit}" for a in advice if a.rule in TOLD_WITH_THE_MAP)
-    return (*told, *noted_bits(tensor_map._data or bytes(MAP_BYTES)))
+    shown = (f"advice: {a.found}; {a.limit}" for a in advice if a.rule in SHOWN_WITH_THE_MAP)
+    return (*shown, *noted_bits(tensor_map._data or bytes(MAP_BYTES)))
 
 
 def tile_line(tensor_map: MapAttributes) -> str:
-    """Say how many bytes one tile takes; or, wrapped to lines, why no copy is possible."""
+    """Return how many bytes one tile takes; or, wrapped to lines, why no copy is possible."""
     try:
         return (
             f"one tile: {tensor_map.tx_bytes} bytes copied, {tensor_map.smem_bytes} bytes of "
@@ -62,7 +62,7 @@ def tile_line(tensor_map: MapAttributes) -> str:
 
 
 def map_rows(tensor_map: MapAttributes) -> list[tuple[str, str, str, str]]:
-    """Give rows of (our name, row-major value, the driver's name, innermost-first value)."""
+    """Return rows of (our name, row-major value, the driver's name, innermost-first value)."""
     a = tensor_map.arguments
 
     def both(ours: str, theirs: str) -> tuple[str, str, str, str]:
@@ -91,7 +91,7 @@ def map_rows(tensor_map: MapAttributes) -> list[tuple[str, str, str, str]]:
 
 
 def map_line(tensor_map: MapAttributes) -> str:
-    """Give a map as one line of at most 100 columns; the last parts are omitted if too long."""
+    """Return a map as one line of at most 100 columns; the last parts are omitted if too long."""
     a = tensor_map.arguments
     if tensor_map.is_nothing:
         return f"<TensorMap of nothing: 128 zero bytes, {tensor_map.target}>"
@@ -115,7 +115,7 @@ def map_line(tensor_map: MapAttributes) -> str:
 
 
 def hex_lines(data: bytes) -> Iterable[str]:
-    """Give bytes as lines of 32, with the offset before each.
+    """Return bytes as lines of 32, with the offset before each.
 
     >>> next(iter(hex_lines(bytes(range(33)))))
     '  0  00010203 04050607 08090a0b 0c0d0e0f 10111213 14151617 18191a1b 1c1d1e1f'

@@ -91,7 +91,7 @@ def verify(
 
 
 def replay(name: str, number: int, seed: int = 0, *, device_id: int = 0) -> str:
-    """Run one case of `verify` again; give the call and the first difference.
+    """Run one case of `verify` again; return the call and the first difference.
 
     Parameters
     ----------

@@ -22,7 +22,6 @@ from tma_dlpack.tables.arguments import MapKind
 from tma_dlpack.tables.errors import TmaDriverError, TmaPreconditionError
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.verification import operands
 from tma_dlpack.verification.arena import (
     ENCODERS,
     SIMULATOR,
@@ -32,6 +31,7 @@ from tma_dlpack.verification.arena import (
     written,
 )
 from tma_dlpack.verification.changes import compare_change, random_change
+from tma_dlpack.verification.operands import compare_matrices, compare_product
 from tma_dlpack.verification.random_copies import Copy, random_call, random_copy, start_at_limits
 from tma_dlpack.verification.random_operands import random_matrices, random_product
 
@@ -78,6 +78,14 @@ class Outcome:
     evidence: dict[str, Any] = field(default_factory=dict)
 
 
+#: Check -> what makes a case, what compares it, and which targets can run it.
+_COMPARED: dict[str, tuple[Callable[..., Any], Callable[..., str | None], Callable[..., bool]]] = {
+    "wgmma": (random_product, compare_product, lambda target: target.is_sm_9x),
+    "ldmatrix": (random_matrices, compare_matrices, lambda target: True),
+    "change": (random_change, compare_change, lambda t: t.has_model or t.has_derived_layout),
+}
+
+
 def run_case(check: Check, number: int, seed: int, arena: Arena) -> Outcome:
     """Run one case on both sides."""
     rng = Random(f"{check.name}/{seed}/{number}")
@@ -85,19 +93,12 @@ def run_case(check: Check, number: int, seed: int, arena: Arena) -> Outcome:
         return _compare_encoders(check.kind, rng, arena.target)
     if check.op == "limits":
         return _compare_at_limits(check.kind, rng, arena)
-    if check.op == "wgmma":
-        product = random_product(rng, arena.target.max_smem_bytes)
-        if not arena.target.is_sm_9x:  # no other has wgmma
-            return Outcome(f"{product}", False, None)
-        return Outcome(f"{product}", True, operands.compare_product(product, arena))
-    if check.op == "ldmatrix":
-        matrices = random_matrices(rng, arena.target.max_smem_bytes)
-        return Outcome(f"{matrices}", True, operands.compare_matrices(matrices, arena))
-    if check.op == "change":
-        if not (arena.target.has_model or arena.target.has_derived_layout):
-            return Outcome("the fields of maps are not known", False, None)
-        change = random_change(rng, arena.target.max_smem_bytes)
-        return Outcome(f"{change}", True, compare_change(change, arena))
+    if check.op in _COMPARED:
+        draw, compare, can_run = _COMPARED[check.op]
+        case = draw(rng, arena.target.max_smem_bytes)
+        if not can_run(arena.target):
+            return Outcome(f"{case}", False, None)
+        return Outcome(f"{case}", True, compare(case, arena))
     copy = random_copy(check.op, check.kind, rng, arena.target.max_smem_bytes)
     return _compare_copy(copy, arena)
 
@@ -166,41 +167,37 @@ def _compare_at_limits(kind: MapKind, rng: Random, arena: Arena) -> Outcome:
 def _compare_copy(copy: Copy, arena: Arena) -> Outcome:
     call = _described(copy, arena.target)
     on_device, on_host = arena.maps(copy.arguments, copy.start)
-    if copy.op == "load":
-        simulated = _attempt(lambda: _load(SIMULATOR, on_host, copy, arena.host))
-        loaded = _attempt(lambda: _load(CUDA, on_device, copy, arena.device))
-        return _judge_load(call, simulated, loaded)
-    rng = np.random.default_rng(copy.data_seed)
-    data = rng.integers(0, 256, on_device.smem_bytes, np.uint8).tobytes()  # never a logical tile
-    mine = _attempt(lambda: _write(SIMULATOR, on_host, copy, data, arena.host))
-    real = _attempt(lambda: _write(CUDA, on_device, copy, data, arena.device))
-    if mine is not None or real is not None:
+    data = b""
+    if copy.op != "load":
+        rng = np.random.default_rng(copy.data_seed)
+        data = rng.integers(0, 256, on_device.smem_bytes, np.uint8).tobytes()  # never a tile
+    mine = _attempt(lambda: _run(SIMULATOR, on_host, copy, data, arena.host))
+    real = _attempt(lambda: _run(CUDA, on_device, copy, data, arena.device))
+    if isinstance(mine, str) or isinstance(real, str):
         outcome = _judge_refusals(call, mine, real)
-    else:
+    elif mine is None or real is None:
         outcome = _judge_bytes(call, {"global memory": (arena.host, arena.device.get())})
-    arena.reset()
+    else:
+        pairs = {"Tile.written": (mine.written, real.written), "Tile.smem": (mine.smem, real.smem)}
+        outcome = _judge_bytes(call, pairs)
+    if copy.op != "load":
+        arena.reset()
     return outcome
 
 
-def _load(backend: Backend, tensor_map: TensorMap, copy: Copy, memory: object) -> Tile:
-    where: dict[str, Any] = {"memory": memory, "smem_offset": copy.smem_offset}
-    return backend.load_tile(tensor_map, copy.coords, im2col_offsets=copy.im2col_offsets, **where)
-
-
-def _write(backend: Backend, tensor_map: TensorMap, copy: Copy, data: Any, memory: object) -> None:
-    where: dict[str, Any] = {"memory": memory, "smem_offset": copy.smem_offset}
+def _run(
+    backend: Backend, tensor_map: TensorMap, copy: Copy, data: Any, memory: Any
+) -> Tile | None:
+    """Carry out a copy; only loads return something."""
+    where = {"memory": memory, "smem_offset": copy.smem_offset}
+    if copy.op == "load":
+        offsets = copy.im2col_offsets
+        return backend.load_tile(tensor_map, copy.coords, im2col_offsets=offsets, **where)
     if copy.op == "store":
         backend.store_tile(tensor_map, copy.coords, data, **where)
     else:
         backend.reduce_tile(tensor_map, copy.coords, data, copy.op, **where)
-
-
-def _judge_load(call: str, simulated: Tile | str, loaded: Tile | str) -> Outcome:
-    if not (isinstance(simulated, Tile) and isinstance(loaded, Tile)):
-        return _judge_refusals(call, simulated, loaded)
-    names = ("written", "smem")
-    pairs = {f"Tile.{name}": (getattr(simulated, name), getattr(loaded, name)) for name in names}
-    return _judge_bytes(call, pairs)
+    return None
 
 
 def _judge_bytes(call: str, pairs: dict[str, tuple[Any, Any]]) -> Outcome:

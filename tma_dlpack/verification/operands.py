@@ -31,7 +31,7 @@ KERNELS = "operands.cu"
 
 
 def compare_product(product: Product, arena: Arena) -> str | None:
-    """Multiply two tiles by wgmma with our descriptors; give the difference to the exact."""
+    """Multiply two tiles by wgmma with our descriptors; return the difference to the exact."""
     _put_integers(product, arena)
     try:
         a, a_host = arena.maps(product.a.arguments(), 0)
@@ -68,7 +68,7 @@ def _exact(product: Product, a_tile: Tile, b_tile: Tile) -> npt.NDArray[np.int64
 
 
 def compare_matrices(matrices: Matrices, arena: Arena) -> str | None:
-    """Read a tile by ldmatrix at our addresses; give the difference to the simulated tile."""
+    """Read a tile by ldmatrix at our addresses; return the difference to the simulated tile."""
     layout = matrices.layout
     tensor_map, on_host = arena.maps(layout.arguments(), 0)
     tile = arena.simulated(on_host, layout)
@@ -188,7 +188,7 @@ def _run(
 
 
 def _difference(what: str, mine: npt.NDArray[Any], real: npt.NDArray[Any]) -> str | None:
-    """Say how many elements differ, and the first."""
+    """Return how many elements differ, and the first."""
     places = np.argwhere(mine != real)
     if not len(places):
         return None

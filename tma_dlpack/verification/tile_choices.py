@@ -154,14 +154,21 @@ def speed(begin: tuple[int, bool], lines: int, line_bytes: int, l2: TmaL2FetchSi
 
 
 def choices(wanted: Wanted) -> tuple[list[Choice], tuple[Violation, ...]]:
-    """Return the choices; if there are none, why the first of them is refused."""
+    """Return the first cut of each kind that is accepted and can be read.
+
+    If there is none, also why the first cut is not.
+    """
     found: list[Choice] = []
     refused: tuple[Violation, ...] = ()
     for swizzle, split in itertools.product(_SWIZZLES, (False, True)):
-        choice, violations = _first(wanted, _cuts(wanted, swizzle, split))
-        refused = refused or violations
-        if choice is not None:
-            found.append(choice)
+        for arguments in _cuts(wanted, swizzle, split):
+            try:
+                found.append(_choice(wanted, arguments))
+                break
+            except TmaPreconditionError as error:
+                if error.violations[0].rule.startswith("SPLIT_"):
+                    break  # no other box fits either: the tensor cannot be split so
+                refused = refused or error.violations
     return found, refused
 
 
@@ -182,21 +189,6 @@ def without_needless_conflicts(found: list[Choice]) -> list[Choice]:
             for other in found
         )
     ]
-
-
-def _first(
-    wanted: Wanted, cuts: Iterator[dict[str, Any]]
-) -> tuple[Choice | None, tuple[Violation, ...]]:
-    """Return the first cut that is accepted and can be read, else why the first is not."""
-    refused: tuple[Violation, ...] = ()
-    for arguments in cuts:
-        try:
-            return _choice(wanted, arguments), ()
-        except TmaPreconditionError as error:
-            if error.violations[0].rule.startswith("SPLIT_"):
-                break  # no other box fits either: the tensor cannot be split so
-            refused = refused or error.violations
-    return None, refused
 
 
 def _choice(wanted: Wanted, arguments: dict[str, Any]) -> Choice:

@@ -2,8 +2,8 @@
 
 `_inject.c` is a library that libcuda loads into the program, or `trace` into this process. Through
 CUPTI it sees every call that encodes a map and every launch, and writes them into a folder;
-`records` reads the folder, `traced` checks each map against the rules, `result` shows them;
-`program` runs a program with the library in it.
+`result` reads the folder and shows the maps, which `traced` checks against the rules; `program`
+runs a program with the library in it.
 
 A new call of the driver takes a row in `ENCODERS` or `LAUNCHES` of _inject.c: the number of its
 callback (cupti_driver_cbid.h) and the offsets of its parameters (generated_cuda_meta.h).
@@ -22,8 +22,7 @@ from typing import Any
 
 from tma_dlpack import driver
 from tma_dlpack.cli.trace import program
-from tma_dlpack.cli.trace.records import problem_text
-from tma_dlpack.cli.trace.result import Trace
+from tma_dlpack.cli.trace.result import Trace, problem_text
 from tma_dlpack.cli.trace.traced import TracedMap
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tables.public import untraced

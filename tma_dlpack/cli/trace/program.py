@@ -14,8 +14,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from tma_dlpack.cli.trace.records import ALONE, parse, problem_text, refusals
-from tma_dlpack.cli.trace.result import Trace, refusal_text
+from tma_dlpack.cli.trace.result import (
+    ALONE,
+    Trace,
+    parse,
+    problem_text,
+    refusal_text,
+    refusals,
+)
 from tma_dlpack.cli.trace.traced import merged
 from tma_dlpack.tables.errors import TmaUnsupportedError
 

@@ -17,9 +17,10 @@ from tma_dlpack.checks.request import Request
 from tma_dlpack.cli.explain.results import RESULTS, STICKY
 from tma_dlpack.cli.explain.words import PrintedArguments, arguments_of
 from tma_dlpack.tables.arguments import CORNERS, ENUMS, FUNCTIONS, MapKind
-from tma_dlpack.tables.errors import TmaError, Violation, sealed
+from tma_dlpack.tables.errors import TmaError, TmaPreconditionError, Violation, sealed
 from tma_dlpack.tables.public import public
 from tma_dlpack.tables.targets import Target
+from tma_dlpack.tensor_map.description import check_address
 from tma_dlpack.tensor_map.map import TensorMap
 
 _KINDS = {function: kind for kind, function in FUNCTIONS.items()}
@@ -261,7 +262,7 @@ def _report(arguments: PrintedArguments, raw: dict[str, Any], target: Target) ->
     if violations or arguments.rank is None:
         return Report(violations or tuple(_other_reasons(raw)) * refused)
     if raw["call"] == "cuTensorMapReplaceAddress":
-        violations = tuple(_wrong_address(raw["global_address"])) * refused
+        violations = _wrong_address(raw["global_address"]) * refused
     else:
         request = _request(arguments, raw.get("mode", 0), target)
         violations = find_violations(request)
@@ -272,7 +273,7 @@ def _report(arguments: PrintedArguments, raw: dict[str, Any], target: Target) ->
 
 def _request(arguments: PrintedArguments, mode: int, target: Target) -> Request:
     """Make the request of a `driver_encode_*` call with these arguments."""
-    given: dict[str, Any] = {name: getattr(arguments, name) for name in arguments.shown()}
+    given = arguments.shown()
     given |= {"tensor_data_type": arguments.data_type, "tensor_rank": arguments.rank, "mode": mode}
     for corner in CORNERS:
         width = getattr(arguments, corner)
@@ -295,16 +296,13 @@ def _unreadable(raw: dict[str, Any]) -> Iterator[Violation]:
             )
 
 
-def _wrong_address(address: int) -> Iterator[Violation]:
-    if address % 16 or not 0 < address < 1 << 57:
-        yield Violation(
-            rule="ADDRESS_ALIGNED" if address % 16 else "ADDRESS_RANGE",
-            argument="global_address",
-            found=f"global_address is {address:#x}",
-            limit="it must be a multiple of 16, above 0 and below 2^57",
-            fix="pass the address of a tensor that starts on 16 bytes",
-            source="measured, H200, driver 580.159.04, cuTensorMapReplaceAddress",
-        )
+def _wrong_address(address: int) -> tuple[Violation, ...]:
+    """Return what cuTensorMapReplaceAddress refuses, which asks 16 bytes of every map."""
+    try:
+        check_address(address, "global_address", 16)
+    except TmaPreconditionError as error:
+        return error.violations
+    return ()
 
 
 def _other_reasons(raw: dict[str, Any]) -> Iterator[Violation]:
