@@ -102,12 +102,8 @@ class Question(Figure):
 
     def text(self) -> str:
         """Return the question and its answer."""
-        wrapped = [
-            line
-            for text in (self.title, f"answer: {self.because}")
-            for line in textwrap.wrap(text, TEXT_COLUMNS)
-        ]
-        return "\n".join(wrapped)
+        question = textwrap.wrap(self.title, TEXT_COLUMNS)
+        return "\n".join([*question, *textwrap.wrap(f"answer: {self.because}", TEXT_COLUMNS)])
 
 
 @opaque

@@ -11,8 +11,8 @@ from textwrap import wrap
 from typing import NamedTuple
 
 from tma_dlpack.copies.tile import Tile
-from tma_dlpack.draw.barrier_model import FOREVER, UNDEFINED, Barrier, Do, Wait
-from tma_dlpack.draw.barrier_scenes import SYNC, Played, Row, Setup
+from tma_dlpack.draw.barrier_model import FOREVER, SYNC, UNDEFINED, Barrier, Do, Wait
+from tma_dlpack.draw.barrier_scenes import Played, Row, Setup
 from tma_dlpack.draw.figure import MAKE_ONE, TEXT_COLUMNS, Figure, played, require, svg_panel
 from tma_dlpack.draw.grid import GLYPH_WIDTH, LABEL_SIZE, Cell, Grid, Scene, label, lay_out, words
 from tma_dlpack.tables.coerce import counted, integer_of, shown, text_of
@@ -128,14 +128,9 @@ class BarrierPlay(Figure):
             (timeline.x(f.at), "; ".join(f.events), _stated(f, few=MAX_BLOCKS), f.lines)
             for f in self.frames
         ]
-        return {
-            "name": self.mistake or "right",
-            "title": self.title,
-            "about": " ".join(self.setup.lesson),
-            "svg": svg_panel(timeline.scene(self.title, ())),
-            "code": self._code_html(),
-            "frames": frames,
-        }
+        about, drawn = " ".join(self.setup.lesson), svg_panel(timeline.scene(self.title, ()))
+        named = {"name": self.mistake or "right", "title": self.title, "about": about}
+        return {**named, "svg": drawn, "code": self._code_html(), "frames": frames}
 
 
 def _outcome(played: Played) -> str:
@@ -231,9 +226,7 @@ class _Timeline:
         for bar in self.played.bars:
             if bar.lane == row.of:
                 act, wrong = bar.act, bar.wrong
-                style = act.style if isinstance(act, Do) else "padding"
-                is_sync = isinstance(act, Wait) and act.barrier == SYNC
-                texts = ["sync"] if is_sync else act.text.split("|")
+                style, texts = act.style, act.text.split("|")
                 if wrong:
                     style, broken = "conflict", wrong.replace("bytes ", "bytes\n")
                     texts = [f"{texts[0]}\n{wrong}", broken, *texts]

@@ -157,12 +157,10 @@ class Axis:
             end = min(begin + size, last)
             inside, taken = 0 <= begin < self.extent, any(begin <= p < end for p in self.taken)
             name = f"{begin}..{end - 1}" if size > 1 else f"{begin}"
-            style, title = STRIP_STYLES[2 * taken + inside], f"{self.name}: position {name}"
-            text, key = (
-                (name * is_named, title + " in the box" * taken),
-                f"at{self.dimension}.{begin}",
-            )
-            cells.append(Cell(n, 0, style, *text, hatched=taken and not inside, key=key))
+            title = f"{self.name}: position {name}{' in the box' * taken}"
+            style, key = STRIP_STYLES[2 * taken + inside], f"at{self.dimension}.{begin}"
+            is_filled, text = taken and not inside, name * is_named
+            cells.append(Cell(n, 0, style, text, title, hatched=is_filled, key=key))
         return Grid(tuple(cells), (width, STRIP_CELL[1]))
 
 

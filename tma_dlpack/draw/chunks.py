@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -302,15 +302,15 @@ class _Contents:
                 room -= cut - begin
             if drawn[-1][2] < end:
                 break
-        blocks = []
+        blocks, left = [], drawn[-1][2]
         for begin, end, like in drawn:
-            then = f"{self._rows(end, like)} like {self._rows(begin, end)}" if like > end else ""
-            blocks.append(Block(tuple(map(self._line, range(begin, end))), then))
-        left = drawn[-1][2]
-        if left < count:
-            not_drawn = f"{self._rows(left, count)} not drawn"
-            then = "; ".join(filter(None, (blocks[-1].then, not_drawn)))
-            blocks[-1] = replace(blocks[-1], then=then, is_cut=True)
+            then, is_cut = [], like == left < count
+            if like > end:
+                then = [f"{self._rows(end, like)} like {self._rows(begin, end)}"]
+            if is_cut:
+                then.append(f"{self._rows(left, count)} not drawn")
+            lines = tuple(map(self._line, range(begin, end)))
+            blocks.append(Block(lines, "; ".join(then), is_cut))
         return tuple(blocks)
 
     def _alike(self, shown: int, begin: int, count: int) -> bool:
@@ -328,15 +328,14 @@ class _Contents:
         return f"rows {rows.min()}..{rows.max()}"
 
     def _line(self, n: int) -> MemoryLine:
-        shape, slices = self.request.plan.line_shape, tuple[tuple[int, ...], ...]()
+        shape, slices = self.request.plan.line_shape, []
         if len(shape) > 1 and self.request.tiles == len(self.request.coords):
             rows = np.unique(self.row[n][self.state[n] > 0] // shape[-1])
-            places = zip(*np.unravel_index(rows, shape[:-1]), strict=True)
-            slices = tuple(tuple(map(int, place)) for place in places)
+            slices = np.stack(np.unravel_index(rows, shape[:-1]), axis=1).tolist()
         address = self.address[n].tolist()
         end = self.request.smem_offset + self.request.plan.smem_bytes
         chunks = (self._chunk(a, n, k) for k, a in enumerate(address) if a < end)
-        return MemoryLine(address[0], tuple(chunks), slices)
+        return MemoryLine(address[0], tuple(chunks), tuple(map(tuple, slices)))
 
     def _chunk(self, address: int, n: int, k: int) -> Chunk:
         state = _STATES[self.state[n, k]]

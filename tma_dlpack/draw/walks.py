@@ -128,10 +128,9 @@ class Im2colWalk(Figure):
         """Return the h and w of the image, of the boxes and of the pixels."""
         height, width = self.extent
         top, bottom, left, right = zip(self.box, self.shifted, strict=True)
-        return (
-            _from_to(0, height - 1, *top, *bottom, *(p.h for p in image.pixels)),
-            _from_to(0, width - 1, *left, *right, *(p.w for p in image.pixels)),
-        )
+        rows = 0, height - 1, *top, *bottom, *(p.h for p in image.pixels)
+        columns = 0, width - 1, *left, *right, *(p.w for p in image.pixels)
+        return range(min(rows), max(rows) + 1), range(min(columns), max(columns) + 1)
 
     def window(self, image: Image) -> tuple[range, range]:
         """Return the h and w that are drawn: all, or at most 14 around the image's first pixel."""
@@ -215,10 +214,6 @@ class Im2colWalk(Figure):
                 lines.append(f"  h {h:>3}{line}".rstrip())
             parts += [image.name, *self.missing(image), *(line[:TEXT_COLUMNS] for line in lines)]
         return "\n".join([*parts, "number: row of the tile; * out of bounds, filled; . image"])
-
-
-def _from_to(*places: int) -> range:
-    return range(min(places), max(places) + 1)
 
 
 def _around(place: int, whole: range) -> range:
