@@ -180,7 +180,7 @@ class SwizzleBits(Figure):
         for swizzle in SWIZZLES:
             figures = [_figure(swizzle, self.chunk, offset) for offset in offsets]
             figure = figures[self.smem_offset % PATTERN // SMEM_ALIGNMENT]
-            choice = {"name": swizzle.name, "title": figure.title}
+            choice: dict[str, object] = {"name": swizzle.name, "title": figure.title}
             choice["svg"] = svg_panel(figure._scene(with_facts=False))
             choice["column"] = [figure.column(n) for n in range(COUNT)]
             choice["swizzled"] = [[f.swizzled(n) for n in range(COUNT)] for f in figures]

@@ -120,8 +120,8 @@ class Axis:
 
     def clip(self, span: Span) -> Span:
         """Return the part of some positions that is drawn."""
-        first, last = (min(max(position, self.shown[0]), self.shown[1]) for position in span)
-        return first, last
+        first, last = self.shown
+        return min(max(span[0], first), last), min(max(span[1], first), last)
 
     def bands(self, unit: float) -> list[Span]:
         """Return the positions that the box takes in bounds; all as one where too narrow."""
@@ -394,11 +394,11 @@ def _hits(request: CopyRequest, columns: Axis, rows: Axis) -> tuple[Cell, ...]:
         place, spans = dict(enumerate(chunk.element)), {inner: chunk.last - chunk.first + 1}
         if any(p != request.coords[0, inner - d] for d, p in place.items() if d not in drawn):
             continue
-        starts = [(axis, place.get(axis.dimension, 0)) for axis in (columns, rows)]
-        ends = [axis.clip((p, p + spans.get(axis.dimension, 1))) for axis, p in starts]
-        hit, links = rectangle("plain", *ends), chunk.cell(0, 0, "")
-        cell = replace(hit, title=links.title, key=links.key, to=links.to)
-        cells.setdefault((starts[1][1], starts[0][1]), cell)
+        x, y = (place.get(axis.dimension, 0) for axis in (columns, rows))
+        across = columns.clip((x, x + spans.get(columns.dimension, 1)))
+        down = rows.clip((y, y + spans.get(rows.dimension, 1)))
+        hit, links = rectangle("plain", across, down), chunk.cell(0, 0, "")
+        cells.setdefault((y, x), replace(hit, title=links.title, key=links.key, to=links.to))
     return tuple(cells.values())
 
 

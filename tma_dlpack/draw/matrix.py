@@ -111,8 +111,8 @@ class MatrixAtoms(Figure):
         across, down = min(self.across, MAX_ACROSS), min(self.down, MAX_DOWN)
         cells = []
         for atom in (atom for atom in self.atoms if atom.across < across and atom.down < down):
-            name = label(0, atom.down, self._rows(atom.down), rows=TALL)
-            cells += [*self._atom(atom, wide), *[name] * (atom.across == 0)]
+            rows = label(0, atom.down, self._rows(atom.down), rows=TALL)
+            cells += [*self._atom(atom, wide), *[rows] * (atom.across == 0)]
         (below, below_bytes), (right, right_bytes) = self.offsets
         if below and down > 1:
             name = f"↓ {_short(below)} {below_bytes}"
