@@ -243,7 +243,7 @@ class _Timeline:
 
     def _numbers(self, row: Row, top: float) -> list[Cell]:
         """Draw one number of a barrier's state, a cell for as long as it is the same."""
-        shown_field = FIELDS[row.kind]
+        name = FIELDS[row.kind]
         states = {c.at: c.state for c in self.played.changes if c.barrier == row.of}
         waits = (bar.act for bar in self.played.bars if bar.wrong == FOREVER)
         stuck = any(isinstance(wait, Wait) and wait.barrier == row.of for wait in waits)
@@ -253,19 +253,18 @@ class _Timeline:
         cells = []
 
         def number(at: int) -> tuple[int, int]:
-            return states[at].phase, getattr(states[at], shown_field)
+            return states[at].phase, getattr(states[at], name)
 
         starts = [next(run) for _, run in groupby(states, key=number)]
         for at, until in zip(starts, [*starts[1:], None], strict=True):
             phase, n = number(at)
             texts, style, now = [f"{n}".replace("-", "\u2212")], "cell", phase % 2
-            if shown_field == "phase":
+            if name == "phase":
                 rule = f"phase {n}: wait({now}) waits, wait({1 - now}) passes"
                 texts, style = [rule, f"phase {n}: parity {now}", f"phase {n}", f"{n}"], PARITY[now]
                 texts = texts[2:] if row.kind == "strip" else texts
-            wrong = (
-                stuck and until is None and (row.kind == "strip" or (shown_field != "phase" and n))
-            )
+            pending = n if name != "phase" else row.kind == "strip"
+            wrong = stuck and until is None and pending
             style = "conflict" if wrong else style
             cells.append(self._cell(row, top, (at, until), style, texts))
             if row.kind == "bytes" and n:
@@ -289,10 +288,7 @@ class _Timeline:
         for read in reads:
             style = "conflict" if read.wrong else "tint6"
             layers.append((read.begin, read.end or 0, style, ["is read", "read"]))
-        return [
-            self._cell(row, top, (begin, end), style, texts)
-            for begin, end, (_, _, style, texts) in _painted(layers)
-        ]
+        return [self._cell(row, top, (a, b), *layer[2:]) for a, b, layer in _painted(layers)]
 
 
 def _height(row: Row) -> float:

@@ -122,7 +122,10 @@ class SwizzleBits(Figure):
     def _bits(self) -> list[Cell]:
         (w, h), folds = BIT, self.folds
         onto = {to for _, to in folds}
+        tints = {bit: f"tint{2 * (BITS - 1 - fold[0])}" for fold in folds for bit in fold}
         bottom = 16 + h + FOLD + LEVEL * len(folds) + 14
+        before, after = self.address(self.chunk), self.swizzled(self.chunk)
+        ends = ("in", 16, before), ("out", bottom, after)
         cells = [label(0, 16, "address", "label", h), label(0, bottom, "swizzled", "label", h)]
         for high, count, name in GROUPS:
             x = w * (BITS - 1 - high)
@@ -134,27 +137,21 @@ class SwizzleBits(Figure):
             cells.append(Cell(left, y, "axis", columns=right - left, rows=0))
             cells.append(Cell(right, y, "arrow", columns=0, rows=bottom - y))
         for bit in range(BITS):
-            x, tint = w * (BITS - 1 - bit), "cell"
-            for source, to in folds:
-                tint = f"tint{2 * (BITS - 1 - source)}" if bit in (source, to) else tint
+            x, about = w * (BITS - 1 - bit), f"bit {bit} of the address"
             cells.append(Cell(x, 0, "muted", f"{bit}", columns=w, rows=14))
-            for name, y, address in (("in", 16, self.address), ("out", bottom, self.swizzled)):
-                value, about = address(self.chunk) >> bit & 1, f"bit {bit} of the address"
-                style = tint if name == "in" or bit in onto else "cell"
-                cells.append(Cell(x, y, style, f"{value}", about, w, h, key=f"{name}{bit}"))
+            for name, y, a in ends:
+                style = tints.get(bit, "cell") if name == "in" or bit in onto else "cell"
+                cells.append(Cell(x, y, style, f"{a >> bit & 1}", about, w, h, key=f"{name}{bit}"))
             if bit in onto:
                 cells.append(words(x + w / 2 + 5, bottom - 15, "XOR", "strong", 12))
-        for name, y, address in (("in", 16, self.address), ("out", bottom, self.swizzled)):
-            a = address(self.chunk)
+        for name, y, a in ends:
             cells.append(Cell(w * BITS + 14, y, "plain", f"{a:#06x}", "", 60, h, key=f"{name}hex"))
             about = f"banks {_banks(a)}"
             cells.append(Cell(w * BITS + 80, y, "plain", about, "", 100, h, key=f"{name}banks"))
         return cells
 
     def _chunks(self, x: float, name: str, swizzled: bool) -> list[Cell]:
-        def place(n: int) -> int:
-            return self.place(n) if swizzled else n
-
+        places = [divmod(self.place(n) if swizzled else n, CHUNKS) for n in range(COUNT)]
         cells = [words(x, -1.9, name, "strong", 0.7)]
         cells.append(Cell(x, 0, "plain", columns=CHUNKS, rows=LINES, key=name))
         for k in range(CHUNKS):
@@ -163,13 +160,11 @@ class SwizzleBits(Figure):
         for line in range(LINES):
             start, key = f"{self.address(CHUNKS * line):#06x}", f"line{line}"
             cells.append(Cell(x - 1.5, line, "plain", start, "", 1.4, key=key))
-        for n in range(COUNT):
-            row, column = divmod(place(n), CHUNKS)
+        for n, (row, column) in enumerate(places):
             cells.append(Cell(x + column, row, f"tint{n % CHUNKS}", f"{n}", key=f"c{n}"))
         others = [n for n in self.column(self.chunk) if n != self.chunk]
         for n in (*others, self.chunk):
-            row, column = divmod(place(n), CHUNKS)
-            style = "shifted" if n == self.chunk else "box"
+            (row, column), style = places[n], "shifted" if n == self.chunk else "box"
             cells.append(Cell(x + column, row, style, key=f"framed-{name}"))
         return cells
 
