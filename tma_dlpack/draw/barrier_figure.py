@@ -13,10 +13,17 @@ from typing import NamedTuple
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.barrier_model import FOREVER, SYNC, UNDEFINED, Barrier, Do, Wait
 from tma_dlpack.draw.barrier_scenes import Played, Row, Setup
-from tma_dlpack.draw.figure import MAKE_ONE, TEXT_COLUMNS, Figure, played, require, svg_panel
+from tma_dlpack.draw.figure import (
+    MAKE_ONE,
+    TEXT_COLUMNS,
+    Figure,
+    played,
+    refused,
+    require,
+    svg_panel,
+)
 from tma_dlpack.draw.grid import GLYPH_WIDTH, LABEL_SIZE, Cell, Grid, Scene, label, lay_out, words
-from tma_dlpack.tables.coerce import counted, integer_of, shown, text_of
-from tma_dlpack.tables.errors import refusal
+from tma_dlpack.tables.coerce import counted, integer_of, text_of
 from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap
 
@@ -378,13 +385,12 @@ def barrier(
         require("tensor_map", tensor_map, (TensorMap, Tile), MAKE_ONE)
     for name, value, most in (("stages", stages, MAX_STAGES), ("blocks", blocks, MAX_BLOCKS)):
         if integer_of(value) is None or not 1 <= value <= most:
-            found = f"{name} is {shown(value)}"
-            raise refusal(name, found, f"be an integer in 1..{most}", f"pass {name}=1")
+            raise refused(name, value, f"be an integer in 1..{most}", f"pass {name}=1")
     tx_bytes = TX_BYTES if tensor_map is None else tensor_map.tx_bytes
     setup = Setup(None, int(stages), int(blocks), tx_bytes)
     if mistake is not None and text_of(mistake) not in setup.possible:
         must = f"be a mistake of this kernel: {', '.join(setup.possible)}"
-        raise refusal("mistake", f"mistake is {shown(mistake)}", must, "choose one of them")
+        raise refused("mistake", mistake, must, "choose one of them")
     return _figure(setup._replace(mistake=mistake and str(mistake)))
 
 

@@ -8,12 +8,11 @@ from textwrap import wrap
 
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.chunks import CHUNKS
-from tma_dlpack.draw.figure import TEXT_COLUMNS, Figure, played, svg_panel
+from tma_dlpack.draw.figure import TEXT_COLUMNS, Figure, played, refused, svg_panel
 from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, words
 from tma_dlpack.geometry import CHUNK_BYTES, SMEM_ALIGNMENT, SWIZZLES, swizzle_offset
-from tma_dlpack.tables.coerce import integer_of, shown, text_of
+from tma_dlpack.tables.coerce import integer_of, text_of
 from tma_dlpack.tables.enums import TmaSwizzle
-from tma_dlpack.tables.errors import refusal
 from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap
 
@@ -258,14 +257,13 @@ def swizzle_bits(
     names = {member.name: member for member in SWIZZLES}
     swizzle = tensor_map if type(tensor_map) is TmaSwizzle else names.get(text_of(tensor_map) or "")
     if swizzle is None:
-        found, must = f"tensor_map is {shown(tensor_map)}", f"be a map or one of {', '.join(names)}"
-        raise refusal("tensor_map", found, must, "pass 'bytes128'")
+        must = f"be a map or one of {', '.join(names)}"
+        raise refused("tensor_map", tensor_map, must, "pass 'bytes128'")
     if integer_of(chunk) is None or not 0 <= chunk < COUNT:
-        found = f"chunk is {shown(chunk)}"
-        raise refusal("chunk", found, f"be an integer in 0..{COUNT - 1}", "pass chunk=9")
+        raise refused("chunk", chunk, f"be an integer in 0..{COUNT - 1}", "pass chunk=9")
     if integer_of(smem_offset) is None or smem_offset < 0 or smem_offset % SMEM_ALIGNMENT:
-        found, must = f"smem_offset is {shown(smem_offset)}", "be a multiple of 128, not negative"
-        raise refusal("smem_offset", found, must, "pass smem_offset=0")
+        must = "be a multiple of 128, not negative"
+        raise refused("smem_offset", smem_offset, must, "pass smem_offset=0")
     return _figure(swizzle, int(chunk), int(smem_offset))
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tma_dlpack.copies.request import CopyRequest
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.chunks import drawn_chunks, request_of
-from tma_dlpack.draw.figure import Figure
+from tma_dlpack.draw.figure import Figure, refused
 from tma_dlpack.draw.grid import (
     LINE,
     Cell,
@@ -23,9 +23,8 @@ from tma_dlpack.draw.grid import (
     words,
 )
 from tma_dlpack.tables.coerce import integers_of
-from tma_dlpack.tables.coerce import shown as text_shown
 from tma_dlpack.tables.enums import TmaOobFill
-from tma_dlpack.tables.errors import TmaUnsupportedError, refusal
+from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap
 
@@ -380,7 +379,7 @@ def _plane(plane: object, rank: int) -> tuple[int, int]:
             return down, across
     must = f"be two different dimensions of the tensor, each from 0 to {rank - 1}"
     fix = "omit it, or choose two of them"
-    raise refusal("plane", f"plane is {text_shown(plane)}", must, fix)
+    raise refused("plane", plane, must, fix)
 
 
 def _hits(request: CopyRequest, columns: Axis, rows: Axis) -> tuple[Cell, ...]:

@@ -75,11 +75,9 @@ def _slice_heading(slices: Sequence[tuple[int, ...]], row: float) -> list[Cell]:
 
 def _chunk(chunk: Chunk, column: int, row: float) -> list[Cell]:
     cell, gap = chunk.cell(column, row, chunk.label), CHUNK_BYTES - chunk.data_bytes
-    if not gap:
-        return [cell]
-    about = f"gap of {gap} bytes: written, no value"
-    place = column + cell.columns
-    return [cell, Cell(place, row, "padding", "gap", about, columns=1 - cell.columns)]
+    about, place = f"gap of {gap} bytes: written, no value", column + cell.columns
+    rest = Cell(place, row, "padding", "gap", about, columns=1 - cell.columns)
+    return [cell, *[rest] * (gap > 0)]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -225,8 +223,7 @@ class CopyMotion(Figure):
             cell = chunk.cell(MEMORY + column, line, f"{chunk.row}.{chunk.number}")
             cell = replace(cell, columns=1, css=f"animation:c{n} {total:g}s linear infinite")
             is_filled = chunk.state == "filled"
-            style = "filled" if is_filled else "cell"
-            cells.append(Cell(*source, style, hatched=is_filled))
+            cells.append(Cell(*source, "filled" if is_filled else "cell", hatched=is_filled))
             cells.append(Cell(cell.column, line, "padding"))
             flying.append(cell)
             keyframes.append(_flight(n, None if is_filled else source, cell, total))
@@ -244,19 +241,16 @@ class CopyMotion(Figure):
 
     def _places(self) -> list[Cell]:
         """Name the three places, and draw the engine."""
-        labels = [
-            (0, -2, "strong", "tensor"),
-            (0, -1, "muted", f"box at {self.chunks[0].element}"),
-            (ENGINE, -2, "strong", "TMA engine"),
-            (MEMORY, -2, "strong", "shared memory"),
-            (MEMORY, -1, "muted", f"from {self.start:#06x}, 128 bytes a row"),
-            (ENGINE, 3.2, "strong", "mbarrier"),
-            (ENGINE, 4.1, "muted", "bytes to come:"),
+        return [
+            words(0, -2, "tensor", "strong"),
+            words(0, -1, f"box at {self.chunks[0].element}"),
+            words(ENGINE, -2, "TMA engine", "strong"),
+            words(MEMORY, -2, "shared memory", "strong"),
+            words(MEMORY, -1, f"from {self.start:#06x}, 128 bytes a row"),
+            words(ENGINE, 3.2, "mbarrier", "strong"),
+            words(ENGINE, 4.1, "bytes to come:"),
+            Cell(ENGINE, 0.5, "taken", "tensor map\naddress, XOR", "", 3.5, ENGINE_ROWS),
         ]
-        cells = [words(x, y, text, style) for x, y, style, text in labels]
-        text = "tensor map\naddress, XOR"
-        cells.append(Cell(ENGINE, 0.5, "taken", text, columns=3.5, rows=ENGINE_ROWS))
-        return cells
 
     def _sources(self) -> list[tuple[int, int]]:
         """Return the column and row of each chunk in the tensor: rows of the box, 8 to a line."""
