@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tma_dlpack.draw.figure import TEXT_COLUMNS, Figure, panel_row, require, script_source
+from tma_dlpack.draw.figure import TEXT_COLUMNS, Figure, panel_row, refused, require, script_source
 from tma_dlpack.draw.grid import Cell, Grid, Scene, lay_out, text_width
 from tma_dlpack.tables.coerce import shown
 from tma_dlpack.tables.errors import refusal
@@ -102,12 +102,8 @@ class Question(Figure):
 
     def text(self) -> str:
         """Return the question and its answer."""
-        wrapped = [
-            line
-            for text in (self.title, f"answer: {self.because}")
-            for line in textwrap.wrap(text, TEXT_COLUMNS)
-        ]
-        return "\n".join(wrapped)
+        question = textwrap.wrap(self.title, TEXT_COLUMNS)
+        return "\n".join([*question, *textwrap.wrap(f"answer: {self.because}", TEXT_COLUMNS)])
 
 
 @opaque
@@ -190,4 +186,4 @@ def _choices(rows: object, question: str) -> Choices:
         words = [word for row in rows for word in row]
         if words and all(isinstance(w, str) and w for w in words) and len({*words}) == len(words):
             return Choices(question, tuple(map(tuple, rows)))
-    raise refusal("figure", f"figure is {shown(rows)}", must, fix)
+    raise refused("figure", rows, must, fix)

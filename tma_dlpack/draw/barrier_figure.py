@@ -11,12 +11,19 @@ from textwrap import wrap
 from typing import NamedTuple
 
 from tma_dlpack.copies.tile import Tile
-from tma_dlpack.draw.barrier_model import FOREVER, UNDEFINED, Barrier, Do, Wait
-from tma_dlpack.draw.barrier_scenes import SYNC, Played, Row, Setup
-from tma_dlpack.draw.figure import MAKE_ONE, TEXT_COLUMNS, Figure, played, require, svg_panel
+from tma_dlpack.draw.barrier_model import FOREVER, SYNC, UNDEFINED, Barrier, Do, Wait
+from tma_dlpack.draw.barrier_scenes import Played, Row, Setup
+from tma_dlpack.draw.figure import (
+    MAKE_ONE,
+    TEXT_COLUMNS,
+    Figure,
+    played,
+    refused,
+    require,
+    svg_panel,
+)
 from tma_dlpack.draw.grid import GLYPH_WIDTH, LABEL_SIZE, Cell, Grid, Scene, label, lay_out, words
-from tma_dlpack.tables.coerce import counted, integer_of, shown, text_of
-from tma_dlpack.tables.errors import refusal
+from tma_dlpack.tables.coerce import counted, integer_of, text_of
 from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap
 
@@ -128,14 +135,9 @@ class BarrierPlay(Figure):
             (timeline.x(f.at), "; ".join(f.events), _stated(f, few=MAX_BLOCKS), f.lines)
             for f in self.frames
         ]
-        return {
-            "name": self.mistake or "right",
-            "title": self.title,
-            "about": " ".join(self.setup.lesson),
-            "svg": svg_panel(timeline.scene(self.title, ())),
-            "code": self._code_html(),
-            "frames": frames,
-        }
+        about, drawn = " ".join(self.setup.lesson), svg_panel(timeline.scene(self.title, ()))
+        named = {"name": self.mistake or "right", "title": self.title, "about": about}
+        return {**named, "svg": drawn, "code": self._code_html(), "frames": frames}
 
 
 def _outcome(played: Played) -> str:
@@ -231,9 +233,7 @@ class _Timeline:
         for bar in self.played.bars:
             if bar.lane == row.of:
                 act, wrong = bar.act, bar.wrong
-                style = act.style if isinstance(act, Do) else "padding"
-                is_sync = isinstance(act, Wait) and act.barrier == SYNC
-                texts = ["sync"] if is_sync else act.text.split("|")
+                style, texts = act.style, act.text.split("|")
                 if wrong:
                     style, broken = "conflict", wrong.replace("bytes ", "bytes\n")
                     texts = [f"{texts[0]}\n{wrong}", broken, *texts]
@@ -250,7 +250,7 @@ class _Timeline:
 
     def _numbers(self, row: Row, top: float) -> list[Cell]:
         """Draw one number of a barrier's state, a cell for as long as it is the same."""
-        shown_field = FIELDS[row.kind]
+        name = FIELDS[row.kind]
         states = {c.at: c.state for c in self.played.changes if c.barrier == row.of}
         waits = (bar.act for bar in self.played.bars if bar.wrong == FOREVER)
         stuck = any(isinstance(wait, Wait) and wait.barrier == row.of for wait in waits)
@@ -260,19 +260,18 @@ class _Timeline:
         cells = []
 
         def number(at: int) -> tuple[int, int]:
-            return states[at].phase, getattr(states[at], shown_field)
+            return states[at].phase, getattr(states[at], name)
 
         starts = [next(run) for _, run in groupby(states, key=number)]
         for at, until in zip(starts, [*starts[1:], None], strict=True):
             phase, n = number(at)
             texts, style, now = [f"{n}".replace("-", "\u2212")], "cell", phase % 2
-            if shown_field == "phase":
+            if name == "phase":
                 rule = f"phase {n}: wait({now}) waits, wait({1 - now}) passes"
                 texts, style = [rule, f"phase {n}: parity {now}", f"phase {n}", f"{n}"], PARITY[now]
                 texts = texts[2:] if row.kind == "strip" else texts
-            wrong = (
-                stuck and until is None and (row.kind == "strip" or (shown_field != "phase" and n))
-            )
+            pending = n if name != "phase" else row.kind == "strip"
+            wrong = stuck and until is None and pending
             style = "conflict" if wrong else style
             cells.append(self._cell(row, top, (at, until), style, texts))
             if row.kind == "bytes" and n:
@@ -296,10 +295,7 @@ class _Timeline:
         for read in reads:
             style = "conflict" if read.wrong else "tint6"
             layers.append((read.begin, read.end or 0, style, ["is read", "read"]))
-        return [
-            self._cell(row, top, (begin, end), style, texts)
-            for begin, end, (_, _, style, texts) in _painted(layers)
-        ]
+        return [self._cell(row, top, (a, b), *layer[2:]) for a, b, layer in _painted(layers)]
 
 
 def _height(row: Row) -> float:
@@ -389,13 +385,12 @@ def barrier(
         require("tensor_map", tensor_map, (TensorMap, Tile), MAKE_ONE)
     for name, value, most in (("stages", stages, MAX_STAGES), ("blocks", blocks, MAX_BLOCKS)):
         if integer_of(value) is None or not 1 <= value <= most:
-            found = f"{name} is {shown(value)}"
-            raise refusal(name, found, f"be an integer in 1..{most}", f"pass {name}=1")
+            raise refused(name, value, f"be an integer in 1..{most}", f"pass {name}=1")
     tx_bytes = TX_BYTES if tensor_map is None else tensor_map.tx_bytes
     setup = Setup(None, int(stages), int(blocks), tx_bytes)
     if mistake is not None and text_of(mistake) not in setup.possible:
         must = f"be a mistake of this kernel: {', '.join(setup.possible)}"
-        raise refusal("mistake", f"mistake is {shown(mistake)}", must, "choose one of them")
+        raise refused("mistake", mistake, must, "choose one of them")
     return _figure(setup._replace(mistake=mistake and str(mistake)))
 
 

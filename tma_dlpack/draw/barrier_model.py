@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 MOST = (1 << 20) - 1  # arrivals, and bytes in either direction
 LATENCY = 6  # ticks from a load or store to its first byte
-
+SYNC = "sync"  # __syncthreads() or cluster_sync(): played as a barrier, not drawn as one
 
 FOREVER, UNDEFINED = "waits for ever", "undefined from here on"
 
@@ -111,11 +111,13 @@ class Wait(NamedTuple):
     barrier: str
     parity: int
     line: int = -1
+    style: str = "padding"
 
     @property
     def text(self) -> str:
         """The call, and a shorter form."""
-        return f"wait({self.barrier.partition(' ')[0]}, {self.parity})|wait"
+        call = f"wait({self.barrier.partition(' ')[0]}, {self.parity})|wait"
+        return SYNC if self.barrier == SYNC else call
 
 
 Program = Generator["Do | Wait", None, None]
@@ -176,9 +178,9 @@ class Play:
             self.bars.append(Bar(self.lane, self.now, None, Do(0, f"{error}|fails"), UNDEFINED))
             wrong = ""
         for _, bar in self._waiting:
-            bar.end, bar.wrong, self.lane = None, wrong, bar.lane
+            bar.end, bar.wrong = None, wrong
             if wrong:
-                self._say(wrong)
+                self._say(wrong, bar.lane)
 
     def _step(self) -> None:
         self.now, _, program, bar = heapq.heappop(self._ready)

@@ -8,13 +8,22 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tma_dlpack.draw.barrier_model import LATENCY, Bar, Barrier, Change, Do, Play, Program, Wait
+from tma_dlpack.draw.barrier_model import (
+    LATENCY,
+    SYNC,
+    Bar,
+    Barrier,
+    Change,
+    Do,
+    Play,
+    Program,
+    Wait,
+)
 
 PIECE, QUICK_PIECE = 7, 4  # ticks
 PIECES = 4  # of a tile, at most
 TINTS = (0, 1, 2, 3, 5, 7, 4, 6)  # of stages
 STATE_ROWS = {"phase": "full: phase", "arrivals": "pending arrivals", "bytes": "pending bytes"}
-SYNC = "sync"  # __syncthreads() or cluster_sync(): played as a barrier, not drawn as one
 
 #: Name -> what the kernel does, and what comes of it.
 MISTAKES = {

@@ -8,12 +8,11 @@ from textwrap import wrap
 
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.chunks import CHUNKS
-from tma_dlpack.draw.figure import TEXT_COLUMNS, Figure, played, svg_panel
+from tma_dlpack.draw.figure import TEXT_COLUMNS, Figure, played, refused, svg_panel
 from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, words
 from tma_dlpack.geometry import CHUNK_BYTES, SMEM_ALIGNMENT, SWIZZLES, swizzle_offset
-from tma_dlpack.tables.coerce import integer_of, shown, text_of
+from tma_dlpack.tables.coerce import integer_of, text_of
 from tma_dlpack.tables.enums import TmaSwizzle
-from tma_dlpack.tables.errors import refusal
 from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap
 
@@ -122,7 +121,10 @@ class SwizzleBits(Figure):
     def _bits(self) -> list[Cell]:
         (w, h), folds = BIT, self.folds
         onto = {to for _, to in folds}
+        tints = {bit: f"tint{2 * (BITS - 1 - fold[0])}" for fold in folds for bit in fold}
         bottom = 16 + h + FOLD + LEVEL * len(folds) + 14
+        before, after = self.address(self.chunk), self.swizzled(self.chunk)
+        ends = ("in", 16, before), ("out", bottom, after)
         cells = [label(0, 16, "address", "label", h), label(0, bottom, "swizzled", "label", h)]
         for high, count, name in GROUPS:
             x = w * (BITS - 1 - high)
@@ -134,27 +136,21 @@ class SwizzleBits(Figure):
             cells.append(Cell(left, y, "axis", columns=right - left, rows=0))
             cells.append(Cell(right, y, "arrow", columns=0, rows=bottom - y))
         for bit in range(BITS):
-            x, tint = w * (BITS - 1 - bit), "cell"
-            for source, to in folds:
-                tint = f"tint{2 * (BITS - 1 - source)}" if bit in (source, to) else tint
+            x, about = w * (BITS - 1 - bit), f"bit {bit} of the address"
             cells.append(Cell(x, 0, "muted", f"{bit}", columns=w, rows=14))
-            for name, y, address in (("in", 16, self.address), ("out", bottom, self.swizzled)):
-                value, about = address(self.chunk) >> bit & 1, f"bit {bit} of the address"
-                style = tint if name == "in" or bit in onto else "cell"
-                cells.append(Cell(x, y, style, f"{value}", about, w, h, key=f"{name}{bit}"))
+            for name, y, a in ends:
+                style = tints.get(bit, "cell") if name == "in" or bit in onto else "cell"
+                cells.append(Cell(x, y, style, f"{a >> bit & 1}", about, w, h, key=f"{name}{bit}"))
             if bit in onto:
                 cells.append(words(x + w / 2 + 5, bottom - 15, "XOR", "strong", 12))
-        for name, y, address in (("in", 16, self.address), ("out", bottom, self.swizzled)):
-            a = address(self.chunk)
+        for name, y, a in ends:
             cells.append(Cell(w * BITS + 14, y, "plain", f"{a:#06x}", "", 60, h, key=f"{name}hex"))
             about = f"banks {_banks(a)}"
             cells.append(Cell(w * BITS + 80, y, "plain", about, "", 100, h, key=f"{name}banks"))
         return cells
 
     def _chunks(self, x: float, name: str, swizzled: bool) -> list[Cell]:
-        def place(n: int) -> int:
-            return self.place(n) if swizzled else n
-
+        places = [divmod(self.place(n) if swizzled else n, CHUNKS) for n in range(COUNT)]
         cells = [words(x, -1.9, name, "strong", 0.7)]
         cells.append(Cell(x, 0, "plain", columns=CHUNKS, rows=LINES, key=name))
         for k in range(CHUNKS):
@@ -163,13 +159,11 @@ class SwizzleBits(Figure):
         for line in range(LINES):
             start, key = f"{self.address(CHUNKS * line):#06x}", f"line{line}"
             cells.append(Cell(x - 1.5, line, "plain", start, "", 1.4, key=key))
-        for n in range(COUNT):
-            row, column = divmod(place(n), CHUNKS)
+        for n, (row, column) in enumerate(places):
             cells.append(Cell(x + column, row, f"tint{n % CHUNKS}", f"{n}", key=f"c{n}"))
         others = [n for n in self.column(self.chunk) if n != self.chunk]
         for n in (*others, self.chunk):
-            row, column = divmod(place(n), CHUNKS)
-            style = "shifted" if n == self.chunk else "box"
+            (row, column), style = places[n], "shifted" if n == self.chunk else "box"
             cells.append(Cell(x + column, row, style, key=f"framed-{name}"))
         return cells
 
@@ -180,7 +174,7 @@ class SwizzleBits(Figure):
         for swizzle in SWIZZLES:
             figures = [_figure(swizzle, self.chunk, offset) for offset in offsets]
             figure = figures[self.smem_offset % PATTERN // SMEM_ALIGNMENT]
-            choice = {"name": swizzle.name, "title": figure.title}
+            choice: dict[str, object] = {"name": swizzle.name, "title": figure.title}
             choice["svg"] = svg_panel(figure._scene(with_facts=False))
             choice["column"] = [figure.column(n) for n in range(COUNT)]
             choice["swizzled"] = [[f.swizzled(n) for n in range(COUNT)] for f in figures]
@@ -263,14 +257,13 @@ def swizzle_bits(
     names = {member.name: member for member in SWIZZLES}
     swizzle = tensor_map if type(tensor_map) is TmaSwizzle else names.get(text_of(tensor_map) or "")
     if swizzle is None:
-        found, must = f"tensor_map is {shown(tensor_map)}", f"be a map or one of {', '.join(names)}"
-        raise refusal("tensor_map", found, must, "pass 'bytes128'")
+        must = f"be a map or one of {', '.join(names)}"
+        raise refused("tensor_map", tensor_map, must, "pass 'bytes128'")
     if integer_of(chunk) is None or not 0 <= chunk < COUNT:
-        found = f"chunk is {shown(chunk)}"
-        raise refusal("chunk", found, f"be an integer in 0..{COUNT - 1}", "pass chunk=9")
+        raise refused("chunk", chunk, f"be an integer in 0..{COUNT - 1}", "pass chunk=9")
     if integer_of(smem_offset) is None or smem_offset < 0 or smem_offset % SMEM_ALIGNMENT:
-        found, must = f"smem_offset is {shown(smem_offset)}", "be a multiple of 128, not negative"
-        raise refusal("smem_offset", found, must, "pass smem_offset=0")
+        must = "be a multiple of 128, not negative"
+        raise refused("smem_offset", smem_offset, must, "pass smem_offset=0")
     return _figure(swizzle, int(chunk), int(smem_offset))
 
 

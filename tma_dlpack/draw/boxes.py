@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tma_dlpack.copies.request import CopyRequest
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.chunks import drawn_chunks, request_of
-from tma_dlpack.draw.figure import Figure
+from tma_dlpack.draw.figure import Figure, refused
 from tma_dlpack.draw.grid import (
     LINE,
     Cell,
@@ -23,9 +23,8 @@ from tma_dlpack.draw.grid import (
     words,
 )
 from tma_dlpack.tables.coerce import integers_of
-from tma_dlpack.tables.coerce import shown as text_shown
 from tma_dlpack.tables.enums import TmaOobFill
-from tma_dlpack.tables.errors import TmaUnsupportedError, refusal
+from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap
 
@@ -120,8 +119,8 @@ class Axis:
 
     def clip(self, span: Span) -> Span:
         """Return the part of some positions that is drawn."""
-        first, last = (min(max(position, self.shown[0]), self.shown[1]) for position in span)
-        return first, last
+        first, last = self.shown
+        return min(max(span[0], first), last), min(max(span[1], first), last)
 
     def bands(self, unit: float) -> list[Span]:
         """Return the positions that the box takes in bounds; all as one where too narrow."""
@@ -157,12 +156,10 @@ class Axis:
             end = min(begin + size, last)
             inside, taken = 0 <= begin < self.extent, any(begin <= p < end for p in self.taken)
             name = f"{begin}..{end - 1}" if size > 1 else f"{begin}"
-            style, title = STRIP_STYLES[2 * taken + inside], f"{self.name}: position {name}"
-            text, key = (
-                (name * is_named, title + " in the box" * taken),
-                f"at{self.dimension}.{begin}",
-            )
-            cells.append(Cell(n, 0, style, *text, hatched=taken and not inside, key=key))
+            title = f"{self.name}: position {name}{' in the box' * taken}"
+            style, key = STRIP_STYLES[2 * taken + inside], f"at{self.dimension}.{begin}"
+            is_filled, text = taken and not inside, name * is_named
+            cells.append(Cell(n, 0, style, text, title, hatched=is_filled, key=key))
         return Grid(tuple(cells), (width, STRIP_CELL[1]))
 
 
@@ -382,7 +379,7 @@ def _plane(plane: object, rank: int) -> tuple[int, int]:
             return down, across
     must = f"be two different dimensions of the tensor, each from 0 to {rank - 1}"
     fix = "omit it, or choose two of them"
-    raise refusal("plane", f"plane is {text_shown(plane)}", must, fix)
+    raise refused("plane", plane, must, fix)
 
 
 def _hits(request: CopyRequest, columns: Axis, rows: Axis) -> tuple[Cell, ...]:
@@ -396,11 +393,11 @@ def _hits(request: CopyRequest, columns: Axis, rows: Axis) -> tuple[Cell, ...]:
         place, spans = dict(enumerate(chunk.element)), {inner: chunk.last - chunk.first + 1}
         if any(p != request.coords[0, inner - d] for d, p in place.items() if d not in drawn):
             continue
-        starts = [(axis, place.get(axis.dimension, 0)) for axis in (columns, rows)]
-        ends = [axis.clip((p, p + spans.get(axis.dimension, 1))) for axis, p in starts]
-        hit, links = rectangle("plain", *ends), chunk.cell(0, 0, "")
-        cell = replace(hit, title=links.title, key=links.key, to=links.to)
-        cells.setdefault((starts[1][1], starts[0][1]), cell)
+        x, y = (place.get(axis.dimension, 0) for axis in (columns, rows))
+        across = columns.clip((x, x + spans.get(columns.dimension, 1)))
+        down = rows.clip((y, y + spans.get(rows.dimension, 1)))
+        hit, links = rectangle("plain", across, down), chunk.cell(0, 0, "")
+        cells.setdefault((y, x), replace(hit, title=links.title, key=links.key, to=links.to))
     return tuple(cells.values())
 
 

@@ -168,7 +168,7 @@ def report_parts(report: Report) -> list[str]:
     parts += map(finding_html, (*report.violations, *report.advice))
     changes = report.changes() if not report.ok else {}
     if changes is None:
-        unclear = any(v.rule == "ARGUMENT" for v in report.violations)
+        unclear = "ARGUMENT" in {v.rule for v in report.violations}
         why = (
             "An argument is not clear, or" if unclear else "No change of the arguments fixes this:"
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -256,9 +256,9 @@ def drawn_chunks(request: CopyRequest) -> tuple[Chunk, ...]:
 class _Contents:
     """What every chunk of the tile's footprint contains.
 
-    Arrays of shape (lines of 128 bytes, 8 chunks): `address` in shared memory; `linear`, the
-    same before the map's swizzle; `row` of the tile and first `byte` of it; `first` and `last`
-    element; `state`, an index of `_STATES`.
+    Arrays of shape (lines of 128 bytes, 8 chunks): `address` in shared memory, `row` of the tile
+    and first `byte` of it, `state` (an index of `_STATES`), and the `numbers` of a Chunk: row,
+    first and last element, global offset, and address before and after the map's swizzle.
     """
 
     def __init__(self, request: CopyRequest, swizzle: TmaSwizzle) -> None:
@@ -266,12 +266,10 @@ class _Contents:
         start, count = request.smem_offset, -(-plan.smem_bytes // LINE_BYTES)
         steps: IntArray = np.arange(0, count * LINE_BYTES, CHUNK_BYTES, dtype=np.int64)
         self.address: IntArray = start + steps.reshape(count, CHUNKS)
-        linear: IntArray = np.asarray(geometry.swizzle_offset(swizzle, self.address))
-        self.swapped = linear % CHUNK_BYTES != 0
-        self.linear: IntArray = linear - linear % CHUNK_BYTES
-        placed: IntArray = np.asarray(geometry.swizzle_offset(plan.arguments.swizzle, self.linear))
-        self.placed = placed - placed % CHUNK_BYTES
-        self.row, self.byte = np.divmod(self.linear - start, plan.pitch_bytes)
+        plain: IntArray = np.asarray(geometry.swizzle_offset(swizzle, self.address))
+        self.swapped, linear = plain % CHUNK_BYTES != 0, plain - plain % CHUNK_BYTES
+        placed: IntArray = np.asarray(geometry.swizzle_offset(plan.arguments.swizzle, linear))
+        self.row, self.byte = np.divmod(linear - start, plan.pitch_bytes)
         # From bytes of shared memory to bytes of the tensor, which are fewer for packed types.
         lines = request.lines()
         written = (self.row < plan.lines) & (self.byte < plan.smem_line_bytes)
@@ -283,9 +281,10 @@ class _Contents:
         whole = inside & (first >= lines.first[0]) & (last <= lines.last[0])
         some = inside & (first < lines.last[0]) & (last > lines.first[0])
         self.state = np.where(written, np.where(whole, 1, np.where(some, 3, 2)), 0)
-        self.global_offset = lines.origins[0][row] + lines.start[0] + first
-        bits = plan.arguments.type_row.element_bits
-        self.first, self.last = first * 8 // bits, last * 8 // bits - 1
+        bits, offset = plan.arguments.type_row.element_bits, lines.origins[0][row] + lines.start[0]
+        elements = first * 8 // bits, last * 8 // bits - 1
+        places = offset + first, linear, placed - placed % CHUNK_BYTES
+        self.numbers: IntArray = np.stack((self.row, *elements, *places), axis=-1)
         self.positions = lines_positions(request)
 
     def blocks(self, step: int) -> tuple[Block, ...]:
@@ -302,15 +301,15 @@ class _Contents:
                 room -= cut - begin
             if drawn[-1][2] < end:
                 break
-        blocks = []
+        blocks, left = [], drawn[-1][2]
         for begin, end, like in drawn:
-            then = f"{self._rows(end, like)} like {self._rows(begin, end)}" if like > end else ""
-            blocks.append(Block(tuple(map(self._line, range(begin, end))), then))
-        left = drawn[-1][2]
-        if left < count:
-            not_drawn = f"{self._rows(left, count)} not drawn"
-            then = "; ".join(filter(None, (blocks[-1].then, not_drawn)))
-            blocks[-1] = replace(blocks[-1], then=then, is_cut=True)
+            then, is_cut = [], like == left < count
+            if like > end:
+                then = [f"{self._rows(end, like)} like {self._rows(begin, end)}"]
+            if is_cut:
+                then.append(f"{self._rows(left, count)} not drawn")
+            lines = tuple(map(self._line, range(begin, end)))
+            blocks.append(Block(lines, "; ".join(then), is_cut))
         return tuple(blocks)
 
     def _alike(self, shown: int, begin: int, count: int) -> bool:
@@ -328,35 +327,33 @@ class _Contents:
         return f"rows {rows.min()}..{rows.max()}"
 
     def _line(self, n: int) -> MemoryLine:
-        shape, slices = self.request.plan.line_shape, tuple[tuple[int, ...], ...]()
+        shape, slices = self.request.plan.line_shape, []
         if len(shape) > 1 and self.request.tiles == len(self.request.coords):
             rows = np.unique(self.row[n][self.state[n] > 0] // shape[-1])
-            places = zip(*np.unravel_index(rows, shape[:-1]), strict=True)
-            slices = tuple(tuple(map(int, place)) for place in places)
+            slices = np.stack(np.unravel_index(rows, shape[:-1]), axis=1).tolist()
         address = self.address[n].tolist()
         end = self.request.smem_offset + self.request.plan.smem_bytes
         chunks = (self._chunk(a, n, k) for k, a in enumerate(address) if a < end)
-        return MemoryLine(address[0], tuple(chunks), slices)
+        return MemoryLine(address[0], tuple(chunks), tuple(map(tuple, slices)))
 
     def _chunk(self, address: int, n: int, k: int) -> Chunk:
         state = _STATES[self.state[n, k]]
         if state == "padding":
             return Chunk(address, state)
-        row, first, last = (int(x[n, k]) for x in (self.row, self.first, self.last))
+        row, first, last, offset, linear, placed = self.numbers[n, k].tolist()
         position = self.positions[row].tolist()
         position[0] += first * (not self.request.plan.unit_bytes)
-        offset, *places = (int(x[n, k]) for x in (self.global_offset, self.linear, self.placed))
-        swizzling = bool(self.swapped[n, k]), *places, self.request.plan.arguments.swizzle
-        fields = self._fields(state, position, last - first)
         place = address, state, row, first, last, reverse(position), offset
-        return Chunk(*place, *swizzling, fields, self.data_bytes)
+        swizzling = bool(self.swapped[n, k]), linear, placed, self.request.plan.arguments.swizzle
+        return Chunk(
+            *place, *swizzling, self._fields(state, position, last - first), self.data_bytes
+        )
 
     def _fields(self, state: State, position: list[int], more: int) -> tuple[str, ...]:
         """Name what decides a chunk: the bounds that fill it, or the swizzle or pitch behind it."""
         args = self.request.plan.arguments
         if state in ("filled", "clipped"):
-            ends = position.copy()
-            ends[0] += more * (not self.request.plan.unit_bytes)
+            ends = [position[0] + more * (not self.request.plan.unit_bytes), *position[1:]]
             outside = (d for d, n in enumerate(args.global_dim) if position[d] < 0 or ends[d] >= n)
             return tuple(f"global_dim[{d}]" for d in outside)
         if args.swizzle:

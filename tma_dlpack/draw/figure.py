@@ -33,8 +33,8 @@ from tma_dlpack.draw.grid import (
     fitted,
     text_width,
 )
-from tma_dlpack.tables.coerce import type_name
-from tma_dlpack.tables.errors import refusal
+from tma_dlpack.tables.coerce import shown, type_name
+from tma_dlpack.tables.errors import TmaPreconditionError, refusal
 
 MONO = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
 ROW_WIDTH = 1240  # panels are placed side by side up to here, px
@@ -142,6 +142,11 @@ def require(argument: str, value: object, kinds: tuple[type, ...], fix: str) -> 
         names = " or a ".join(kind.__name__ for kind in kinds)
         found = f"{argument} is of type {type_name(type(value))}"
         raise refusal(argument, found, f"be a {names}", fix)
+
+
+def refused(argument: str, value: object, must: str, fix: str) -> TmaPreconditionError:
+    """Make the error of a value that is of the right type, but not legal."""
+    return refusal(argument, f"{argument} is {shown(value)}", must, fix)
 
 
 def panel_row(figure: Figure) -> str:
@@ -279,8 +284,7 @@ Look = Callable[[str], str]  # style -> attributes
 
 def svg_panel(scene: Scene) -> str:
     """Return one scene as an SVG document whose style sheet carries all colours."""
-    size, drawn = (scene.width, scene.height), _drawn(scene, _classed)
-    return _document(*size, scene.about, [scene], drawn, scene.data)
+    return _document(scene, [scene], _drawn(scene, _classed))
 
 
 def svg_file(title: str, scenes: Sequence[Scene], row_width: int = ROW_WIDTH) -> str:
@@ -301,27 +305,21 @@ def svg_file(title: str, scenes: Sequence[Scene], row_width: int = ROW_WIDTH) ->
         f"{_coloured('strong')}>{html.escape(title)}</text>{''.join(placed)}"
     )
     about = "; ".join([title, *(scene.about for scene in scenes)])
-    return _document(width, height, about, scenes, body)
+    return _document(Scene(width, height, about, ()), scenes, body)
 
 
-def _document(
-    width: float,
-    height: float,
-    about: str,
-    scenes: Sequence[Scene],
-    body: str,
-    data: Iterable[tuple[str, str]] = (),
-) -> str:
-    """Return an SVG document with the styles that are used, in the order of the table."""
+def _document(whole: Scene, scenes: Sequence[Scene], body: str) -> str:
+    """Return an SVG document with the styles that `scenes` use, in the order of the table."""
     used = {"paper", "strong", "label", "hatch"}
     used |= {item.style for scene in scenes for item in scene.items}
     sheet = style_sheet(name for name in STYLES if name in used) + "".join(s.css for s in scenes)
-    attributes = "".join(f' data-{name}="{html.escape(value)}"' for name, value in data)
+    data = "".join(f' data-{name}="{html.escape(value)}"' for name, value in whole.data)
+    width, height = f"{whole.width:g}", f"{whole.height:g}"
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}" '
-        f'viewBox="0 0 {width:g} {height:g}" role="img" font-family="{html.escape(MONO)}" '
-        f'font-size="{LABEL_SIZE}" style="max-width:100%;height:auto"{attributes}>'
-        f"<desc>{html.escape(about)}</desc><style>{sheet}</style>{body}</svg>"
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        f'viewBox="0 0 {width} {height}" role="img" font-family="{html.escape(MONO)}" '
+        f'font-size="{LABEL_SIZE}" style="max-width:100%;height:auto"{data}>'
+        f"<desc>{html.escape(whole.about)}</desc><style>{sheet}</style>{body}</svg>"
     )
 
 

@@ -110,11 +110,9 @@ class MatrixAtoms(Figure):
         wide = width / (width + GAP)
         across, down = min(self.across, MAX_ACROSS), min(self.down, MAX_DOWN)
         cells = []
-        for atom in self.atoms:
-            if atom.across < across and atom.down < down:
-                cells += self._atom(atom, wide)
-                if atom.across == 0:
-                    cells.append(label(0, atom.down, self._rows(atom.down), rows=TALL))
+        for atom in (atom for atom in self.atoms if atom.across < across and atom.down < down):
+            rows = label(0, atom.down, self._rows(atom.down), rows=TALL)
+            cells += [*self._atom(atom, wide), *[rows] * (atom.across == 0)]
         (below, below_bytes), (right, right_bytes) = self.offsets
         if below and down > 1:
             name = f"↓ {_short(below)} {below_bytes}"
@@ -128,10 +126,8 @@ class MatrixAtoms(Figure):
     def _atom(self, atom: Atom, wide: float) -> list[Cell]:
         """Draw an atom, its K steps side by side where K runs along its rows."""
         d, about = self.descriptor, f"shared {atom.address:#06x}"
-        share = K_STEP_BYTES / self.span_bytes
-        if d.major == "MN" or d.swizzle is TmaSwizzle.none:
-            share = 1
-        cells = []
+        is_whole, cells = d.major == "MN" or d.swizzle is TmaSwizzle.none, []
+        share = 1 if is_whole else K_STEP_BYTES / self.span_bytes
         for step in atom.steps:
             at = d.k_starts[step] % self.span_bytes / self.span_bytes * (share < 1)
             style, name, title = f"tint{step % 8}", f"step {step}", f"{about}, K step {step}"
@@ -139,8 +135,7 @@ class MatrixAtoms(Figure):
             cells.append(Cell(*place, style, name, title, wide * share, TALL))
         cells.append(Cell(atom.across, atom.down, "box", "", about, wide, TALL))
         name, below = f"{atom.address:#06x}", atom.down + TALL
-        cells.append(words(atom.across, below, name, rows=1 - TALL))
-        return cells
+        return [*cells, words(atom.across, below, name, rows=1 - TALL)]
 
     def _rows(self, down: int) -> str:
         first = down * self.atom_rows
@@ -192,11 +187,9 @@ def matrix(
     fix = "pass matrix_descriptor(tensor_map), or a map"
     require("descriptor_or_map", descriptor_or_map, (MatrixDescriptor, TensorMap), fix)
     if isinstance(descriptor_or_map, MatrixDescriptor):
-        descriptor = descriptor_or_map
-    else:
-        options: dict[str, Any] = {"instruction": instruction, "major": major}
-        descriptor = matrix_descriptor(descriptor_or_map, **options, smem_address=smem_address)
-    return _atoms(descriptor)
+        return _atoms(descriptor_or_map)
+    options: dict[str, Any] = {"instruction": instruction, "major": major}
+    return _atoms(matrix_descriptor(descriptor_or_map, **options, smem_address=smem_address))
 
 
 def matrix_html(descriptor: MatrixDescriptor) -> str:

@@ -19,6 +19,7 @@ from tma_dlpack import geometry
 from tma_dlpack.checks.report import find_violations
 from tma_dlpack.checks.request import Request
 from tma_dlpack.draw.chunks import BANK_BYTES, BANKS, LINE_BYTES
+from tma_dlpack.draw.figure import refused
 from tma_dlpack.geometry import CHUNK_BYTES, IntArray, TilePlan
 from tma_dlpack.tables.arguments import EncodeArguments
 from tma_dlpack.tables.coerce import integer_of, integers_of, shown, text_of
@@ -77,7 +78,7 @@ def reads_of(plan: TilePlan, access: Any, threads: int, size: int | None, offset
     is_list = addresses.ndim == 1 and addresses.dtype.kind in "iu"
     if not is_list or len(addresses) % PHASE or not 0 < len(addresses) <= MAX_READS:
         must = "be 'column', 'row' or a function, or shared addresses, a multiple of 8 integers"
-        raise refusal("access", f"access is {shown(access)}", must, "pass access='column'")
+        raise refused("access", access, must, "pass access='column'")
     size = CHUNK_BYTES if size is None else _thread_bytes(plan, size)
     return _by_address(plan, addresses.astype(np.int64), size, offset)
 
@@ -101,8 +102,7 @@ def _by_function(plan: TilePlan, access: Access, threads: object, size: object) 
     """Call a function for every thread."""
     count, size = integer_of(threads), _thread_bytes(plan, size)
     if count is None or not 1 <= count <= MAX_READS:
-        found, fix = f"threads is {shown(threads)}", f"pass threads={WARP}, a warp"
-        raise refusal("threads", found, f"be 1..{MAX_READS}", fix)
+        raise refused("threads", threads, f"be 1..{MAX_READS}", f"pass threads={WARP}, a warp")
     reads = [_place(plan, access, thread, size) for thread in range(count)]
     places = _in_phases(np.array(reads, np.int64).T, size)
     words = f"a function of {count} threads, {size} bytes each"
@@ -140,8 +140,8 @@ def _thread_bytes(plan: TilePlan, given: object) -> int:
         return max(1, plan.arguments.type_row.element_bits // 8)
     size = integer_of(given)
     if size not in (1, 2, 4, 8, 16):
-        found, must = f"bytes_per_thread is {shown(given)}", "be 1, 2, 4, 8 or 16, as loads read"
-        raise refusal("bytes_per_thread", found, must, "pass bytes_per_thread=16, or none")
+        must, fix = "be 1, 2, 4, 8 or 16, as loads read", "pass bytes_per_thread=16, or none"
+        raise refused("bytes_per_thread", given, must, fix)
     return size
 
 

@@ -14,7 +14,6 @@ from tma_dlpack.draw.grid import (
     LINE,
     Cell,
     Grid,
-    Legend,
     Scene,
     label,
     lay_out,
@@ -128,10 +127,9 @@ class Im2colWalk(Figure):
         """Return the h and w of the image, of the boxes and of the pixels."""
         height, width = self.extent
         top, bottom, left, right = zip(self.box, self.shifted, strict=True)
-        return (
-            _from_to(0, height - 1, *top, *bottom, *(p.h for p in image.pixels)),
-            _from_to(0, width - 1, *left, *right, *(p.w for p in image.pixels)),
-        )
+        rows = 0, height - 1, *top, *bottom, *(p.h for p in image.pixels)
+        columns = 0, width - 1, *left, *right, *(p.w for p in image.pixels)
+        return range(min(rows), max(rows) + 1), range(min(columns), max(columns) + 1)
 
     def window(self, image: Image) -> tuple[range, range]:
         """Return the h and w that are drawn: all, or at most 14 around the image's first pixel."""
@@ -148,14 +146,13 @@ class Im2colWalk(Figure):
         (rows, columns), (height, width) = self.window(image), self.extent
         return columns.start > 0, rows.start > 0, columns.stop < width, rows.stop < height
 
-    def missing(self, image: Image) -> tuple[str, ...]:
+    def missing(self, image: Image) -> list[str]:
         """Describe what is not drawn."""
         rows, columns = self.window(image)
         left = sum(p.h not in rows or p.w not in columns for p in image.pixels)
-        if not left and not any(self.cut(image)):
-            return ()
         drawn = f"drawn: h {rows.start}..{rows.stop - 1}, w {columns.start}..{columns.stop - 1}"
-        return (drawn + f"; {left} pixels are elsewhere" * bool(left),)
+        elsewhere = f"; {left} pixels are elsewhere" * bool(left)
+        return [drawn + elsewhere] * (bool(left) or any(self.cut(image)))
 
     def cells(self, image: Image) -> dict[tuple[int, int], Cell]:
         """Return the pixels of an image that are drawn, by (h, w): copied ones and others."""
@@ -176,10 +173,9 @@ class Im2colWalk(Figure):
         cells += [Cell(w, above, "muted", f"{w}", rows=0.7) for w in columns]
         cells += [label(edge, h, f"{h}") for h in rows]
         cells += [*self.cells(image).values(), *_outline(self.box, rows, columns, "window")]
-        legend: Legend = LEGEND
+        legend = (*LEGEND, *[SHIFTED] * any(self.offsets))
         if any(self.offsets):
             cells += _outline(self.shifted, rows, columns, "shifted")
-            legend = (*LEGEND, SHIFTED)
         ends = (columns.start, columns.stop), (rows.start, rows.stop)
         cells += [side for side in sides(*ends, self.cut(image)) if side.style == "zigzag"]
         about, notes = f"{self.title}, {image.name}", (*self.notes, *self.missing(image))
@@ -215,10 +211,6 @@ class Im2colWalk(Figure):
                 lines.append(f"  h {h:>3}{line}".rstrip())
             parts += [image.name, *self.missing(image), *(line[:TEXT_COLUMNS] for line in lines)]
         return "\n".join([*parts, "number: row of the tile; * out of bounds, filled; . image"])
-
-
-def _from_to(*places: int) -> range:
-    return range(min(places), max(places) + 1)
 
 
 def _around(place: int, whole: range) -> range:
