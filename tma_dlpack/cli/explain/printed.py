@@ -199,7 +199,9 @@ class _Lists:
     def _fits(self, name: str, count: int, rank: int) -> bool:
         """Return whether a list could be that of a rank: as long, or five with padding."""
         values = self.values[name]
-        longest, padding = ((MAX_RANK,), (0, 1)) if count == rank else ((MAX_RANK - 1, MAX_RANK), (0,))
+        longest, padding = (
+            ((MAX_RANK,), (0, 1)) if count == rank else ((MAX_RANK - 1, MAX_RANK), (0,))
+        )
         is_padding = all(v in (*padding, None) for v in values[count:])
         padded = "garbage" in self.form.flags or is_padding
         return len(values) == count or (len(values) in longest and len(values) > count and padded)

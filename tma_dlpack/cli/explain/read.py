@@ -323,10 +323,9 @@ def _row(text: str, row: re.Match[str], is_array: bool) -> Value:
     after = _AFTER.match(text, end)
     known = after and (not after["word"] or after["sign"] or meaning_of(after["word"]))
     comma, fault = _comma(row[0]), ""
-    is_mixed = comma == "tight" and re.search(r"[ \t]", row[0])
-    if not known or "?" in row[0][:1] or (unit and not is_array):
-        fault = "unread"
-    elif is_mixed and re.search(r",(?:\d{3}\b|\?)", row[0]):
+    spaced = comma == "tight" and re.search(r"[ \t]", row[0])
+    is_mixed = spaced and re.search(r",(?:\d{3}\b|\?)", row[0])
+    if not known or is_mixed or "?" in row[0][:1] or (unit and not is_array):
         fault = "unread"
     elif is_array and comma != "?" and (numbers[0] or 0) in _ADDRESSES:
         fault = "address"
