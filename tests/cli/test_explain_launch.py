@@ -167,13 +167,17 @@ def checks_of_the_header() -> list[str]:
     return [line for line in found if "; " in line]
 
 
+ACTIONS = (
+    "align ask begin call copy declare expect expect_tx flip init make name pass publish step use"
+)
+
+
 @pytest.mark.parametrize("what", checks_of_the_header())
 def test_every_check_of_the_header_has_a_fix(what):
     line = f"tma_dlpack check: a.cu:7, block (0, 0, 0), thread (0, 0, 0), wait: {what}\n"
     (violation,) = tma.explain(line).reports[0].violations
     assert violation.fix.startswith("in a.cu:7: ")
-    action = r"(use|step|begin|make|publish|declare|call|align|ask|expect(_tx)?|flip|init|name|copy|pass)"
-    assert re.match(rf"in a.cu:7: {action}\b", violation.fix)
+    assert violation.fix.removeprefix("in a.cu:7: ").split()[0].strip("():,") in ACTIONS
 
 
 def test_the_header_has_the_checks_that_are_explained():
@@ -184,7 +188,7 @@ def test_the_header_has_the_checks_that_are_explained():
     ("what", "fix"),
     [
         ("the barrier at shared address 0x8 was never initialised; call init()", "call init()"),
-        ("the map at 0x8 is in local memory; declare it const", "__grid_constant__"),
+        ("the tile is at 0x8, 8 bytes past a multiple of 128; align it", "alignas(1024)"),
         ("2 coordinates; the map has rank 3", "as many coordinates"),
         ("this is arrival 2 in phase 0; it was initialised for 1 arrivals", "as many arrivals"),
         ("the parity is 1, and the barrier is in phase 0; pass parity 0", "flip the parity"),
