@@ -496,7 +496,7 @@ def form_of(block: Block) -> Form:
             continue
         if form.name == "CUTLASS":  # its words are the driver's: no sign before the value
             spaced = sum(f.sign in ("", " ") for f in block.fields)
-            if 2 * spaced <= len(block.fields):
+            if not {"gmemaddress", "format"} & keys and 2 * spaced <= len(block.fields):
                 continue
         return form
     return GENERAL
