@@ -399,7 +399,7 @@ def _read_field(
 ) -> Field | None:
     """Read the value after a word; None where the word is part of a sentence."""
     follows = _AFTER_WORD.match(text, word.end())
-    if follows is None or _is_end_of_word(text, word, key, strong):
+    if follows is None or _is_end_of_word(text, word, key):
         return None
     index, at, is_array = follows["index"], follows.end(), argument in ARRAYS
     before = re.split(r"[\n|;]", text[max(after, word.start() - 60) : word.start()])[-1]
@@ -426,12 +426,13 @@ def _read_field(
     return Field(argument, key, word[0], strong, value, unit, sign, index)
 
 
-def _is_end_of_word(text: str, word: re.Match[str], key: str, strong: bool) -> bool:
+def _is_end_of_word(text: str, word: re.Match[str], key: str) -> bool:
     """Return whether a word is the rest of one that a terminal's width or the text's start cut."""
     before = text[max(0, word.start() - 80) : word.start()]
     cut = re.search(r"([A-Za-z_]\w*)[ \t]*\n[ \t]*$", before)
     whole = cut and meaning_of(cut[1] + word[0])
-    return (not strong and not before.strip()) or bool(whole and whole[1] != key)
+    starts = key in ("stride", "strides") and not before.strip()  # as no printout does
+    return starts or bool(whole and whole[1] != key)
 
 
 # -- blocks ---------------------------------------------------------------------------------------
