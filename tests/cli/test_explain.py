@@ -34,7 +34,7 @@ from printed_forms import (
 
 import tma_dlpack as tma
 from tma_dlpack.cli.explain.results import RESULTS, STICKY, results_of
-from tma_dlpack.cli.explain.sentences import LIMITS, SENTENCES
+from tma_dlpack.cli.explain.sentences import FIXES, SENTENCES
 from tma_dlpack.cli.explain.words import FORMS
 from tma_dlpack.cli.main import main
 
@@ -765,8 +765,8 @@ def test_every_check_of_the_table_has_a_sample_and_names_a_rule_that_exists():
         words.replace("For 2-byte", "Shape not supported. For 2-byte") for _, words in SAID
     )
     assert [s for s in SENTENCES if not s.pattern.search(said)] == []
-    assert LIMITS.keys() == {rule for rule, _ in SAID}
-    assert LIMITS.keys() <= {rule.id for rule in tma.rules()}
+    assert FIXES.keys() == {rule for rule, _ in SAID}
+    assert FIXES.keys() <= {rule.id for rule in tma.rules()}
 
 
 def test_a_check_beside_printed_arguments_is_a_note():

@@ -49,7 +49,7 @@ CALL_RULES = (
     # of a text that `explain` reads
     _row("DEVICE_CHECK", "", "a call on the device must be one that completes", "tma_dlpack.h"),
     _row("GATHER4", "box_dim", "gather4 needs a map of rank 2 whose box has one row", _GATHER4),
-    _row("SCATTER4", "target", "scatter4 exists on sm_10x and sm_110", _GATHER4),
+    _row("SCATTER4", "target", "scatter4 exists on sm_10x and sm_110 alone", _GATHER4),
     _row("GATHER4_TARGET", "target", "gather4 exists since compute capability 10.0", _GATHER4),
     _row("LDMATRIX_RANK", "tensor_map", "the tile must be a matrix, or split_inner", _LDMATRIX),
     _row("LDMATRIX_COLUMN", "column", "rows must start at a multiple of 16 bytes", _LDMATRIX),

@@ -107,12 +107,11 @@ def explain(text: str, target: Target | str = "sm_90") -> Explanation:
     notes = log.notes
     read = [*_printed(log, known), *_dumped(log, known), *_checked(log)]
     read.sort(key=lambda encode: encode.line)
-    failed = sentences.sentences_in(log.text)[:MOST_NOTES]
+    failed = [*_worded(log, known)]
     if read:
-        notes += [sentences.note_of(s, m) for s, m in failed]
-    else:
-        places = [(s, m, log.line_at(m.start())) for s, m in failed]
-        read = [_Encode(line, *sentences.report_of(s, m, line, known)) for s, m, line in places]
+        beside = (v for encode in failed for v in encode.report.violations)
+        notes += [f"{v.found} ({v.rule}: {v.limit}; fix: {v.fix})" for v in beside]
+    read = read or failed
     reports = tuple(encode.report for encode in read)
     maps = [encode.arguments for encode in read if encode.arguments.shown()]
     if any(encode.arguments.printed_by == CHECKED_BUILD for encode in read):
@@ -251,6 +250,13 @@ def _checked(log: _Log) -> Iterator[_Encode]:
         line = log.line_at(place)
         arguments = PrintedArguments(printed_by=CHECKED_BUILD, lines=(line, line))
         yield _Encode(line, arguments, Report((violation,)))
+
+
+def _worded(log: _Log, target: Target) -> Iterator[_Encode]:
+    """Return the failed checks of projects' own that are in the text."""
+    for sentence, found in sentences.sentences_in(log.text)[:MOST_NOTES]:
+        line = log.line_at(found.start())
+        yield _Encode(line, *sentences.report_of(sentence, found, line, target))
 
 
 # -- the result -----------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ from tma_dlpack.cli.explain.read import Block, Field, form_of
 from tma_dlpack.cli.explain.words import (
     ARRAYS,
     COLUMN,
-    CORNERS,
     CUTE_STRIDES,
     DRIVERS_OWN,
     GENERAL,
@@ -25,7 +24,7 @@ from tma_dlpack.cli.explain.words import (
     PrintedArguments,
     member_of,
 )
-from tma_dlpack.tables.arguments import MapKind
+from tma_dlpack.tables.arguments import CORNERS, MapKind
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.dtypes import DATA_TYPES
 from tma_dlpack.tables.enums import TensorMapDataType, TmaSwizzle
@@ -144,16 +143,18 @@ class _Lists:
         self.size = self.element_bytes
         if isinstance(data_type, TensorMapDataType):
             self.size = DATA_TYPES[data_type].element_bits // 8 or None
-        self.rank: int | None = numbers.get("rank")
         self.values: dict[str, Entries] = {name: self._shown(name) for name in sorted(ARRAYS)}
+        self.rank: int | None = numbers.get("rank")
         self._read_entries()
-        self._find_rank()
+        self.infers_rank = not self._trusts(self.rank)
+        if self.infers_rank:
+            self.rank = self._inferred_rank()
         if self.rank is None or not 0 < self.rank <= 2 * MAX_RANK:
             self.values["global_strides"] = ()
             return
         self.values["global_strides"] = self._strides(self.rank)
         for name in _BY_DIMENSION:
-            self.values[name] = self._fitted(name, self.rank)
+            self.values[name] = self._fitted(name, self.rank, self.rank)
 
     def _shown(self, name: str) -> Entries:
         """Return a list as printed at one place, if it can be trusted."""
@@ -192,54 +193,60 @@ class _Lists:
 
     # -- how many dimensions ---------------------------------------------------------------------
 
-    def _could_have(self, name: str, rank: int) -> bool:
+    def _whole(self) -> list[str]:
+        return [n for n in _BY_DIMENSION if n not in self.entries and self.values[n]]
+
+    def _fits(self, name: str, count: int, rank: int) -> bool:
         """Return whether a list could be that of a rank: as long, or five with padding."""
         values = self.values[name]
-        padding = "garbage" in self.form.flags or all(v in (0, 1, None) for v in values[rank:])
-        return len(values) == rank or (len(values) == MAX_RANK >= rank and padding)
+        longest, padding = (
+            ((MAX_RANK,), (0, 1)) if count == rank else ((MAX_RANK - 1, MAX_RANK), (0,))
+        )
+        is_padding = all(v in (*padding, None) for v in values[count:])
+        padded = "garbage" in self.form.flags or is_padding
+        return len(values) == count or (len(values) in longest and len(values) > count and padded)
 
-    def _find_rank(self) -> None:
-        """Compare the printed rank with the lists; infer one that is not printed."""
-        whole = [n for n in _BY_DIMENSION if n not in self.entries and self.values[n]]
-        strides = self.values["global_strides"]
-        trusted = "garbage" in self.form.flags or not whole
-        fits = {r: sum(self._could_have(n, r) for n in whole) for r in range(1, MAX_RANK + 1)}
-        printed = self.rank
-        if printed is not None and (trusted or fits.get(printed) or _varies(self.values, whole)):
-            self.rank = printed if printed <= MAX_RANK or not whole else None
-        else:
-            self.rank = None  # not printed, or that of a logger, as in "rank: 9"
-        self.infers_rank = self.rank is None
-        if self.rank is not None:
-            return
-        lengths = {len(self.values[name]) for name in whole}
-        if lengths == {MAX_RANK} and "garbage" in self.form.flags:  # only the first are the map's
-            self.values = {n: v[: n != "global_strides"] for n, v in self.values.items()}
-            return
+    def _trusts(self, rank: int | None) -> bool:
+        """Return whether a printed rank is the map's; "rank: 9" may be a logger's."""
+        whole = self._whole()
+        if rank is None or not whole:
+            return rank is not None
+        varies = len({len(self.values[name]) for name in whole}) > 1
+        fits = "garbage" in self.form.flags or any(self._fits(name, rank, rank) for name in whole)
+        return rank <= MAX_RANK and (varies or fits)
+
+    def _inferred_rank(self) -> int | None:
+        """Return the rank that the lists show; without one, no list counts."""
+        whole, strides = self._whole(), self.values["global_strides"]
         if not whole:
-            self.rank = max(len(self.values[name]) for name in _BY_DIMENSION) or None
-            return
+            return max(len(self.values[name]) for name in _BY_DIMENSION) or None
+        if "garbage" in self.form.flags and all(len(self.values[n]) == MAX_RANK for n in whole):
+            firsts = {name: self.values[name][:1] for name in whole}  # these are the map's
+            self.values = dict.fromkeys(self.values, ()) | firsts
+            return None
+        fits = {r: sum(self._fits(n, r, r) for n in whole) for r in range(1, MAX_RANK + 1)}
         for rank in (r for r in fits if len(strides) in (MAX_RANK - 1, MAX_RANK)):
             if any(strides[rank + len(strides) - MAX_RANK :]):
                 fits[rank] = 0  # these strides are not padding
         fewest = -1 if whole != ["element_strides"] else 1  # which are 1 in every dimension
-        self.rank = max(fits, key=lambda r: (fits[r], fewest * r))
-        if fits[self.rank] < min(2, len(whole)):  # nothing shows which
-            self.rank, self.values = None, dict.fromkeys(self.values, ())
+        best = max(fits, key=lambda r: (fits[r], fewest * r))
+        if fits[best] >= min(2, len(whole)):
+            return best
+        self.values = dict.fromkeys(self.values, ())
+        return None
 
-    def _fitted(self, name: str, rank: int) -> Entries:
-        """Return a list without entries past the rank; () if it does not fit it."""
+    def _fitted(self, name: str, count: int, rank: int) -> Entries:
+        """Return a list without entries past its length; () if it does not fit it."""
         values, shown = self.values[name], self.fields.get(name)
-        short = 0 < len(values) < rank
         whole = name not in self.entries and "garbage" not in self.form.flags
+        short = 0 < len(values) < count
         closed = short and whole and shown is not None and shown.value.bracket
-        fits = short or self._could_have(name, rank)
-        if values and (closed or not fits):
-            return self._refused(name, f"has not {rank} entries")
+        if values and (closed or not (short or self._fits(name, count, rank))):
+            return self._refused(name, f"has {counted(len(values), 'entry')} for rank {rank}")
         if short:
-            shows = f"{name} shows {len(values)} of {rank} entries for rank {rank}"
+            shows = f"{name} shows {len(values)} of {count} entries for rank {rank}"
             self.notes.append(f"{shows}: the others are not known")
-        return (*values, *(None,) * (rank - len(values)))[:rank] if values else ()
+        return (*values, *(None,) * (count - len(values)))[:count] if values else ()
 
     # -- strides ---------------------------------------------------------------------------------
 
@@ -251,23 +258,24 @@ class _Lists:
         if not values:
             return ()
         shown = self.fields.get(name) or next(f for f in self.block.fields if f.argument == name)
-        in_elements = shown.unit == "elements" or ("elements" in self.form.flags and not shown.unit)
+        in_elements = "elements" in (shown.unit or self.form.flags)
         is_general = self.form is GENERAL and not {*self.block.words} & DRIVERS_OWN
         turned = self._turned(values) if is_general and not shown.unit else None
         if turned is not None:
             values, in_elements = turned
-        elif not (is_general and len(values) == rank - 1):
+        else:
             leading = "leading" in self.form.flags or raw or shown.key == CUTE_STRIDES
             kept = self._without_extra(values, rank, leading, in_elements)
-            if kept is None or not self._are_all(kept, rank, leading, name, shown):
+            if kept is None:
                 return self._refused(name, f"has {counted(len(values), 'entry')} for rank {rank}")
             values = kept
+        self.values["global_strides"] = values
+        values = self._fitted("global_strides", rank - 1, rank)
         if in_elements and not self.size:
             self.notes.append("strides are in elements, and the size of an element is not shown")
             return ()
         factor = self.size or 1 if in_elements else 1
-        padded = (*values, *(None,) * (rank - 1 - len(values)))[: rank - 1]
-        return tuple(None if v is None else v * factor for v in padded)
+        return tuple(None if v is None else v * factor for v in values)
 
     def _without_extra(
         self, values: Entries, rank: int, leading: bool, in_elements: bool
@@ -289,16 +297,8 @@ class _Lists:
             extent = (*self.values["global_dim"], *(None,) * rank)[rank - 1]
             whole = before is not None and extent is not None and before * extent == last
             return values[:-1] if whole else None
-        return values
-
-    def _are_all(self, values: Entries, rank: int, leading: bool, name: str, shown: Field) -> bool:
-        """Return whether these may be the strides of a rank, with padding or with some missing."""
-        if len(values) < rank - 1 and name not in self.entries:
-            return (not leading and not shown.value.bracket) or len(values) == 1
-        rest = values[rank - 1 :]
-        is_padding = "garbage" in self.form.flags or all(v in (0, None) for v in rest)
-        is_padded = "padded" in self.form.flags or len(values) > rank
-        return not rest or (is_padding and is_padded and len(values) in (MAX_RANK - 1, MAX_RANK))
+        is_first = leading and len(values) < rank and values[0] in (1, 2, 4, 8)
+        return None if is_first else values
 
     def _turned(self, strides: Entries) -> tuple[Entries, bool] | None:
         """Turn lists that show by themselves that they are row-major, or in elements.
@@ -331,10 +331,6 @@ class _Lists:
                 self.notes.append(f"lists are {order}{unit}here: {why}")
             return found, in_elements
         return ((), False) if len(strides) == len(dims) > 1 else None
-
-
-def _varies(values: Mapping[str, Entries], names: list[str]) -> bool:
-    return len({len(values[name]) for name in names}) > 1
 
 
 def _index(words: str) -> int:

@@ -327,13 +327,9 @@ def _row(text: str, row: re.Match[str], is_array: bool) -> Value:
     after = _AFTER.match(text, end)
     known = after and (not after["word"] or after["sign"] or meaning_of(after["word"]))
     comma, fault = _comma(row[0]), ""
-    is_mixed = comma == "tight" and re.search(r"[ \t]", row[0])
-    if (
-        not known
-        or "?" in row[0][:1]
-        or (unit and not is_array)
-        or (is_mixed and re.search(r",(?:\d{3}\b|\?)", row[0]))
-    ):
+    spaced = comma == "tight" and re.search(r"[ \t]", row[0])
+    is_mixed = spaced and re.search(r",(?:\d{3}\b|\?)", row[0])
+    if not known or is_mixed or "?" in row[0][:1] or (unit and not is_array):
         fault = "unread"
     elif is_array and comma != "?" and (numbers[0] or 0) in _ADDRESSES:
         fault = "address"
@@ -418,7 +414,7 @@ def _read_field(
     if (index is not None and not is_array) or (not strong and (is_part or not (sign or leads))):
         return None
     value = read_value(text, at, argument)
-    if not is_array and value.word and not (sign or opens or _is_member(value.word, leads)):
+    if not is_array and value.word and not (sign or opens or "CU_" in value.word):
         return None
     if index is not None and (value.bracket or len(value.numbers) > 1 or opens):  # a count
         if index.isdigit() and not opens and int(index) != len(value.numbers):
@@ -427,7 +423,7 @@ def _read_field(
     unit = (follows["unit"] or value.unit).lower().removeprefix("in ").strip()
     if unit not in _UNITS:
         value = value._replace(fault=value.fault or "unread")
-    is_torn = value.fault == "torn" and (leads or (strong and opens)) and follows["index"] is None
+    is_torn = value.fault == "torn" and (leads or (strong and opens))
     if value.fault == "prose" or (value.fault == "torn" and not is_torn):
         return None  # a sentence, or "strides:" as the heading of something else
     sign, unit = sign or " " * (not opens), _UNITS.get(unit, "")
@@ -435,19 +431,12 @@ def _read_field(
 
 
 def _is_end_of_word(text: str, word: re.Match[str], key: str) -> bool:
-    """Return whether a word is the rest of another one that a terminal's width has broken."""
-    before = re.search(
-        r"([A-Za-z_]\w*)[ \t]*\n[ \t]*$", text[max(0, word.start() - 80) : word.start()]
-    )
-    whole = before and meaning_of(before[1] + word[0])
-    return bool(whole and whole[1] != key) or (
-        key in ("stride", "strides") and not text[: word.start()].strip()
-    )  # no printout begins with these: it is the end of elementStrides
-
-
-def _is_member(word: str, leads: bool) -> bool:
-    sized = word.isupper() and any(map(str.isdigit, word))
-    return "CU_TENSOR_MAP" in word or sized or (leads and "." in word)
+    """Return whether a word is the rest of one that a terminal's width or the text's start cut."""
+    before = text[max(0, word.start() - 80) : word.start()]
+    cut = re.search(r"([A-Za-z_]\w*)[ \t]*\n[ \t]*$", before)
+    whole = cut and meaning_of(cut[1] + word[0])
+    starts = key in ("stride", "strides") and not before.strip()  # as no printout does
+    return starts or bool(whole and whole[1] != key)
 
 
 # -- blocks ---------------------------------------------------------------------------------------
@@ -512,8 +501,7 @@ def form_of(block: Block) -> Form:
             continue
         if form.name == "CUTLASS":  # its words are the driver's: no sign before the value
             spaced = sum(f.sign in ("", " ") for f in block.fields)
-            own = {"gmemaddress", "format"} & keys or 2 * spaced > len(block.fields)
-            if not own:
+            if not {"gmemaddress", "format"} & keys and 2 * spaced <= len(block.fields):
                 continue
         return form
     return GENERAL

@@ -177,13 +177,6 @@ hang | the barrier is armed and no copy is issued | look at the branch of the th
 hang | the barrier was initialized for more arrivals than come | compare the count of mbarrier.init
     with the threads that arrive: 1 if one thread arms it |
 """)
-_SYMPTOMS: Final = {
-    "700": "700, an illegal memory access",
-    "715": "715, an illegal instruction",
-    "716": "716, a misaligned address",
-    "719": "719, a launch failure",
-    "hang": "a kernel that hangs",
-}
 _NO_ERROR = (
     "a wait that ends too early gives no error, and a tile that is wrong or right by luck: the "
     "barrier expects fewer bytes "
@@ -224,21 +217,21 @@ def launch_notes(text: str, maps: Sequence[PrintedArguments]) -> list[str]:
 
     A map in the same text rules out some of them, and specifies others.
     """
-    codes = [str(result.code) for result in results_of(text)]
-    symptoms = [code for code in codes if code in _SYMPTOMS] + ["hang"] * bool(_HANGS.search(text))
+    seen = {str(r.code): f"{r.code} ({r.words})" for r in results_of(text)}
+    if _HANGS.search(text):
+        seen["hang"] = "a kernel that hangs"
     facts = _facts(maps[0]) if maps and all(m == maps[0] for m in maps) else {}
     notes: list[str] = []
-    for symptom in symptoms:
-        seen = _SYMPTOMS[symptom]
+    for symptom, words in seen.items():
         causes = [(*row[1:3], facts.get(row[3], "")) for row in CAUSES if row[0] == symptom]
         likely = [cause for cause in causes if not cause[2].startswith("ruled out")]
         for number, (misuse, check, fact) in enumerate(likely, 1):
             more = f" ({fact})" if fact else ""
-            notes.append(f"{seen}, cause {number}: {misuse}{more}; check: {check}")
-        notes += [f"{seen}, {fact}: {misuse}" for misuse, _, fact in causes if fact[:5] == "ruled"]
-    if symptoms and not maps:
+            notes.append(f"{words}, cause {number}: {misuse}{more}; check: {check}")
+        notes += [f"{words}, {fact}: {misuse}" for misuse, _, fact in causes if fact[:5] == "ruled"]
+    if notes and not maps:
         notes.append("paste the map beside it, its 128 bytes or its arguments: it rules causes out")
-    return notes + [_NO_ERROR] * ("hang" in symptoms)
+    return notes + [_NO_ERROR] * ("hang" in seen)
 
 
 # -- notes on results of an encode ----------------------------------------------------------------

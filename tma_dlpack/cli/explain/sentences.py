@@ -16,9 +16,9 @@ from tma_dlpack.checks.report import Report
 from tma_dlpack.checks.words import OF_DRIVER
 from tma_dlpack.cli.explain.judge import judge
 from tma_dlpack.cli.explain.words import PrintedArguments, rows
+from tma_dlpack.copies.rule_list import CALL_RULES
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.errors import Violation
-from tma_dlpack.tables.limits import STRIDE_BYTES_END
 from tma_dlpack.tables.targets import Target
 
 
@@ -39,8 +39,8 @@ _PARTS: Final = {
     "<16>": r"(?:multiple of 16|16[- ]?(?:bytes?|B)[- ]aligned|divisible by 16|aligned to 16)",
     "<NOT_SUPPORTED>": r" not supported(?: on \.target '\w+')?",
 }
-#: Below each printer and its source: the rule, and how its check words it. STRIDE is misaligned or
-#: too large, by its number.
+#: Below each printer and its source: the rule, and how its check words it. A number of bytes is
+#: judged as a printed stride is.
 _CHECKS: Final = r"""
 # CUTLASS | NVIDIA/cutlass copy_traits_sm90_tma.hpp
 STRIDE_ALIGNED <ASSERT>gmem_prob_stride\[[1-4]\]\s*&\s*0b1111
@@ -66,7 +66,7 @@ STRIDE_INNERMOST Tensor descriptor last dim must be 1(?:,? but got [\w-]+)?
 RANK AssertionError: rank (?:cannot be more than 5|must not be zero|must be 1-5)
 OOB_NAN Padding option `nan` is only supported for floating point
 # TileLang | tile-ai/tilelang src/cuda/runtime.cc
-STRIDE globalStrides\[(?P<entry>\d)\] \(raw globalStride\[\d\] = (?P<bytes>\d{1,20})\) must\b
+STRIDE_ALIGNED globalStrides\[(?P<entry>\d)\] \(raw globalStride\[\d\] = (?P<bytes>\d+)\) must\b
 ADDRESS_ALIGNED globalAddress must be \d+-byte aligned, but mod\d+=\d+
 DIM_RANGE globalDim\[\d\] must be (?:non-zero|<= 2\^32)
 BOX_RANGE boxDim\[\d\] must be (?:non-zero|<= 256)
@@ -74,7 +74,7 @@ BOX_INNER_16B boxDim\[0\] \* elementSize must be a multiple of 16 bytes
 BOX_SWIZZLE_SPAN boxDim\[0\] \* elementSize must be <= swizzle span
 ELEM_STRIDES_RANGE elementStrides\[\d\] must be in \[1, 8\]
 # JAX Mosaic GPU | jax-ml/jax jaxlib/mosaic/gpu/runtime.cc
-STRIDE Byte strides must be divisible by 16 and less [^\n]{0,20}but\s+got (?P<bytes>-?\d{1,20})
+STRIDE_ALIGNED Byte strides must be divisible by 16 and less [^\n]{0,20}but\s+got (?P<bytes>-?\d+)
 DIM_RANGE TMA size must be less than 2\*\*32, but got -?\d+
 STRIDE_INNERMOST Minormost stride must be 1, but got -?\d+
 BOX_RANGE Window shape must be in \[0, 256\], but got -?\d+
@@ -127,7 +127,7 @@ STRIDE_ALIGNED <ERROR>[Ss]trides?\b[^\n]{0,60}?<16>
 ADDRESS_ALIGNED <ERROR>(?:address|pointer|ptr)\b[^\n]{0,60}?<16>
 BOX_RANGE <ERROR>[Bb]ox\w*[^\n]{0,60}?(?:<= ?256|\[[01], 256\]|most 256)
 # TensorRT-LLM | NVIDIA/TensorRT-LLM trtllm-gen, buildNdTmaDescriptor
-BOX_RANGE boxDim too large (?P<extent>\d{1,10})
+BOX_RANGE boxDim too large \d{1,10}
 """
 
 
@@ -146,9 +146,9 @@ def _sentences() -> Iterator[Sentence]:
 SENTENCES: Final = tuple(_sentences())
 
 
-#: Rule | what to do about it, for checks that show no numbers; of an instruction, which no encode
-#: asks, also | argument | limit.
-_FIXES: Final = """
+#: Rule | what to do about it, for checks that show no numbers.
+FIXES: Final = dict(
+    rows("""
 ADDRESS_ALIGNED | start the tensor at an aligned element, or copy it: x.clone()
 ADDRESS_NULL | skip an empty tensor
 RANK | merge dimensions, or make one map per slice
@@ -170,27 +170,14 @@ ELEM_STRIDES_RANGE | use 1
 INTERLEAVE_32B_SWIZZLE | use swizzle 32B
 OOB_NAN | fill with zeros
 CAPABILITY | use a Hopper or newer GPU
-GATHER4 | make a map with box_sizes=(1, columns), and copy 4 x columns elements at a time |
-    box_dim | gather4 needs a map of rank 2 whose box has one row: each copy names four rows
-SCATTER4 | store the rows with ordinary stores, or one tile copy for each run of rows | target |
-    scatter4 exists on compute capability 10.x and 11.0 (sm_100a, sm_103a, sm_110a) alone, neither
-    on sm_90 nor on sm_120 and sm_121
-GATHER4_TARGET | load the rows with ordinary loads; write .shared::cta on sm_120 and sm_121 |
-    target | gather4 came with compute capability 10.0; sm_120 and sm_121 have it for .shared::cta
-    alone
-"""
-_OF_ENCODES: Final = {rule.id: rule for rule in RULES}
-
-
-def _limit(rule: str, fix: str, argument: str = "", limit: str = "") -> tuple[str, str, str]:
-    if rule in _OF_ENCODES:
-        row = _OF_ENCODES[rule]
-        argument, limit = OF_DRIVER.get(str(row.on), str(row.on)), f"it must {row.asks or row.must}"
-    return argument, limit, fix
-
-
-#: Rule -> argument, limit, fix.
-LIMITS: Final = {row[0]: _limit(*row) for row in rows(_FIXES)}
+GATHER4 | make a map with box_sizes=(1, columns), and copy 4 x columns elements at a time: each copy
+    names four rows
+SCATTER4 | sm_90, sm_120 and sm_121 have none (sm_100a, sm_103a and sm_110a do): store the rows with
+    ordinary stores, or one tile copy for each run of rows
+GATHER4_TARGET | load the rows with ordinary loads; sm_120 and sm_121 have it for .shared::cta alone
+""")
+)
+_RULES: Final = {rule.id: rule for rule in (*RULES, *CALL_RULES)}
 
 _FAILED = re.compile(  # on the line of a sentence
     r"error|exception|assert|failed|abort|fatal|what\(\)|terminate|^[ \t>|]*\[\d+\] ",
@@ -223,34 +210,23 @@ def sentences_in(text: str) -> list[tuple[Sentence, re.Match[str]]]:
 def report_of(
     sentence: Sentence, found: re.Match[str], line: int, target: Target
 ) -> tuple[PrintedArguments, Report]:
-    """Turn a project's own error message into a report; check its numbers if it shows them."""
-    strides = None
-    if "entry" in found.groupdict():
-        strides = (*(None,) * int(found["entry"]), int(found["bytes"]))
+    """Turn a project's own error message into a report; check its number if it shows one."""
+    shown = {"entry": 0, "bytes": None, **found.groupdict()}
+    strides = (*(None,) * int(shown["entry"]), int(shown["bytes"])) if shown["bytes"] else None
     read = PrintedArguments(global_strides=strides, printed_by=sentence.printer, lines=(line, line))
     report = judge(read, (), target)
-    return read, report if report.violations else Report((_violation(sentence, found),))
-
-
-def _violation(sentence: Sentence, found: re.Match[str]) -> Violation:
-    rule = sentence.rule
-    if rule == "STRIDE":  # its number shows which of two
-        in_range = 0 <= int(found["bytes"]) < STRIDE_BYTES_END
-        rule = "STRIDE_ALIGNED" if in_range else "STRIDE_RANGE"
-    argument, limit, fix = LIMITS[rule]
-    return Violation(
-        rule=rule,
-        argument=argument,
+    if report.violations:
+        return read, report
+    rule = _RULES[sentence.rule]
+    violation = Violation(
+        rule=rule.id,
+        argument=OF_DRIVER.get(str(rule.on), str(rule.on)),
         found=f"{sentence.printer} says: {' '.join(found[0].split())}",
-        limit=limit,
-        fix=fix,
+        limit=rule.limit or f"it must {rule.asks or rule.must}",
+        fix=FIXES[rule.id],
         source=f"{sentence.printer}'s own check, {sentence.source}",
     )
-
-
-def note_of(sentence: Sentence, found: re.Match[str]) -> str:
-    violation = _violation(sentence, found)
-    return f"{violation.found} ({violation.rule}: {violation.limit}; fix: {violation.fix})"
+    return read, Report((violation,))
 
 
 # -- a checked build of tma_dlpack.h --------------------------------------------------------------
@@ -260,43 +236,34 @@ _DEVICE_CHECK: Final = re.compile(
     rf"tma_dlpack check: (?P<file>[^\n]{{1,300}}?:\d+), block \((?P<block>{_PLACE})\), thread "
     rf"\((?P<thread>{_PLACE})\), (?P<verb>[^:;\n]+): (?P<found>[^;\n]+); (?P<limit>[^\n]+)"
 )
-#: Words of a check, as a pattern | what to change.
-_DEVICE_FIXES: Final = r"""
-never initiali | one thread calls init(), then __syncthreads() (cluster_sync() for barriers of other
-    blocks)
-local memory | declare the parameter `const __grid_constant__ CUtensorMap map`, and pass its address
-map .* in shared memory | publish() the map to global memory, and use it there
-neither shared nor global | copy the map to global memory with publish(), and change it there
-all zeros | encode the map on the host, and copy its 128 bytes before the launch
-map's address is | pass the address of a CUtensorMap
+#: Words of a check that name no action, as a pattern | what to change.
+_DEVICE_FIXES: Final = rows(r"""
 map .*is an? (im2col|tiled) | use the verb of this kind of map, or make a map of the other kind
 coordinates; | use the verb with as many coordinates as the map has dimensions
 innermost coordinate | step the innermost coordinate by a multiple of 16 bytes
 coordinate \d+ is|corners of | begin the copy where the map's corners, or a store's tensor, allow it
 dimension \d+ of the map | make maps of parts of the tensor
-barrier .*(multiple of 8\b|aligned to 8) | declare the barrier __shared__ alignas(8)
+changed map | publish() the map to global memory, and use it there
+barrier .*aligned to 8 | declare the barrier __shared__ alignas(8)
 of the warp | call it with all 32 threads of the warp, outside of branches that divide them
 swizzle repeats | align the tile to what the swizzle repeats, or index by the absolute address
 multiple of 128 | align it: alignas(128); for a tile with a swizzle, alignas(1024)
 ends at shared | ask for more dynamic shared memory at the launch, or take a smaller box or fewer
     stages
-not in this block's shared | declare it __shared__, or pass an address in shared memory
 bytes are expected; | expect the bytes in several phases, or on several barriers
 parity is | flip the parity after each wait, and begin with 0
 expect.*loads | expect_tx() the sum of all loads' bytes, before them: each brings the map's tx_bytes
 arrival | init() the barrier for as many arrivals as come in a phase
 cluster has | name only blocks of the cluster: a bit of the mask, or a rank below its size
 element type | use an operation that this element type has
-"""
+""")
 
 
 def _device_fix(found: str, limit: str) -> str:
-    """Return what to change after a failed check on the device."""
+    """Return what to change after a failed check on the device; most limits say it."""
     words = f"{found}; {limit}"
-    for pattern, fix in rows(_DEVICE_FIXES):
-        if re.search(pattern, words, re.IGNORECASE):
-            return fix
-    return f"change the call: {limit}"
+    fixes = (fix for pattern, fix in _DEVICE_FIXES if re.search(pattern, words, re.IGNORECASE))
+    return next(fixes, limit)
 
 
 def device_checks(text: str) -> Iterator[tuple[int, Violation]]:

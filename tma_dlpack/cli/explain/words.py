@@ -15,7 +15,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from tma_dlpack.tables.arguments import MapKind
+from tma_dlpack.tables.arguments import CORNERS, ENUMS, MapKind
 from tma_dlpack.tables.enums import (
     NAMES,
     TensorMapDataType,
@@ -92,7 +92,6 @@ mode | mode
 """)
 
 #: Arguments that are lists.
-CORNERS = ("pixel_box_lower_corner", "pixel_box_upper_corner")
 ARRAYS: Final = frozenset(
     {"global_dim", "global_strides", "raw_strides", "box_dim", "element_strides", *CORNERS}
 )
@@ -136,14 +135,7 @@ def meaning_of(word: str) -> tuple[str, str, bool] | None:
 # -- members of enums by number, by name, by bytes ------------------------------------------------
 
 
-_ENUMS: Final[dict[str, Any]] = {
-    "interleave": TmaInterleaveLayout,
-    "swizzle": TmaSwizzle,
-    "l2_promotion": TmaL2FetchSize,
-    "oob_fill": TmaOobFill,
-    "mode": TensorMapIm2ColWideMode,
-    "data_type": TensorMapDataType,
-}
+_ENUMS: Final[dict[str, Any]] = {**ENUMS, "mode": TensorMapIm2ColWideMode}
 #: What a printout alone may mean: DeepGEMM's 16 bytes are no swizzle; any float8 is a byte.
 _PRINTED: Final = {("swizzle", "16"): 0, ("data_type", "fp8"): 0, ("data_type", "bfloat"): 9}
 #: Arguments that may be printed as a name.
