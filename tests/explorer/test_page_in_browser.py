@@ -184,6 +184,19 @@ def test_a_refused_request_shows_the_reason_and_one_button_corrects_it(open_page
     assert seen.values("box_sizes[0]", "box_sizes[1]") == (16, 32)
 
 
+def test_a_refused_tensor_is_described_as_images_and_corrected(open_page):
+    seen = open_page("#shape=4,8,12&dtype=float16")
+    assert "✗ refused: 2 violations" in seen.state()
+    seen.choose("kind", "im2col")
+    assert "✗ refused: 2 violations" in seen.state()
+    assert seen.values("channels_per_pixel", "pixels_per_column") == (12, 32)
+    seen.page.locator(".tmax-fixes button").first.click()
+    seen.settle()
+    assert seen.state() == "✓ accepted"
+    assert seen.value("strides") == "128, 16, 1"
+    assert seen.values("channels_per_pixel") == (16,)
+
+
 def test_a_refused_tile_is_moved_to_legal_coordinates(open_page):
     seen = open_page("#shape=64,128&box_sizes=8,64&coords=3,5")
     assert "this tile is refused" in seen.state()
