@@ -406,6 +406,41 @@ def test_no_address_makes_the_page_fail(open_page, count):
     assert drawn > count / 8
 
 
+#: Turns controls, presses buttons and opens tabs by numbers; gives how many were accepted.
+TURN_ALL = """(turns) => {
+  const words = "64,64 4,8,12 2,12,14,64 2,3,4,5,64 0,64 2,2,2,2,2,2 7 64,1 nonsense 16".split(" ");
+  const numbers = [0, 1, 3, 8, 32, 64, 128, 300, -1, 1024];
+  let accepted = 0;
+  for (const [which, n] of turns) {
+    const all = document.querySelectorAll(".tmax-controls :is(select, [type=text], [type=number]),"
+      + ".tmax-fixes button, [data-tab]");
+    const one = all[which % all.length];
+    if (one.tagName === "BUTTON") one.click();
+    else {
+      if (one.options) one.selectedIndex = n % one.options.length;
+      else one.value = (one.type === "text" ? words : numbers)[n % 10];
+      one.dispatchEvent(new Event("change"));
+    }
+    if (document.querySelector(".tmax").getAttribute("aria-busy") !== "false")
+      throw new Error(`no answer to ${one.ariaLabel || one.textContent}, ${location.hash}`);
+    accepted += document.querySelector(".tmax-state").textContent === "✓ accepted";
+  }
+  return accepted;
+}"""
+
+
+@pytest.mark.parametrize(
+    "count", [150, pytest.param(3000, marks=pytest.mark.slow)], ids=["some", "many"]
+)
+def test_no_choices_make_the_page_fail(open_page, count):
+    rng = random.Random(27)
+    accepted = 0
+    for start in ("#shape=64,64", "#shape=4,8,12", "#kind=im2col"):
+        turns = [[rng.randrange(1 << 20), rng.randrange(1 << 20)] for _ in range(count // 3)]
+        accepted += open_page(start).page.evaluate(TURN_ALL, turns)
+    assert accepted > count / 15
+
+
 def test_a_state_stands_in_the_file_where_the_address_has_none(open_page, tmp_path):
     path = tmp_path / "mine.html"
     tensor = ["--shape", "300,512", "--dtype", "bf16"]

@@ -101,9 +101,9 @@ class Host {
       state.shape = list;
     }
   }
-  // Another kind of map: images of 64 channels for im2col, where the tensor has no such shape.
+  // Another kind of map: images for im2col, where the tensor has no such shape.
   otherKind(state) {
-    const shape = state.kind === "im2col" && state.shape.length < 3 ? [2, 12, 14, 64] : state.shape;
+    const shape = state.kind === "im2col" && state.shape.length < 3 ? IMAGES : state.shape;
     return completed({ ...state, shape, coords: null, plane: null, elem_strides: null, rules: "",
       strides: shape === state.shape ? state.strides : null,
       box_sizes: null, swizzle: state.swizzle, im2col_offsets: null });
