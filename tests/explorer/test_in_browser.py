@@ -223,8 +223,8 @@ def test_pictures_are_right_of_the_controls_or_above_and_as_dark_as_the_page(sho
         assert abs(controls["y"] - pictures["y"]) < 4
     else:
         assert pictures["y"] + pictures["height"] <= controls["y"]
-    is_open = seen.page.evaluate("[...document.querySelectorAll('.tmax details')].at(-1).open")
-    assert is_open == (width >= 1000)  # the options
+    is_open = seen.page.evaluate("document.querySelector('[data-title=Options]').open")
+    assert is_open == (width >= 1000)
     letters = seen.page.evaluate(
         "Math.min(...[...document.querySelector('.tmax-stage').shadowRoot.querySelectorAll('svg')]"
         ".map((s) => 10 * s.getBoundingClientRect().width / s.viewBox.baseVal.width))"

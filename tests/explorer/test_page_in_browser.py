@@ -184,6 +184,19 @@ def test_a_refused_request_shows_the_reason_and_one_button_corrects_it(open_page
     assert seen.values("box_sizes[0]", "box_sizes[1]") == (16, 32)
 
 
+def test_a_refused_tensor_is_described_as_images_and_corrected(open_page):
+    seen = open_page("#shape=4,8,12&dtype=float16")
+    assert "✗ refused: 2 violations" in seen.state()
+    seen.choose("kind", "im2col")
+    assert "✗ refused: 2 violations" in seen.state()
+    assert seen.values("channels_per_pixel", "pixels_per_column") == (12, 32)
+    seen.page.locator(".tmax-fixes button").first.click()
+    seen.settle()
+    assert seen.state() == "✓ accepted"
+    assert seen.value("strides") == "128, 16, 1"
+    assert seen.values("channels_per_pixel") == (16,)
+
+
 def test_a_refused_tile_is_moved_to_legal_coordinates(open_page):
     seen = open_page("#shape=64,128&box_sizes=8,64&coords=3,5")
     assert "this tile is refused" in seen.state()
@@ -391,6 +404,41 @@ def test_no_address_makes_the_page_fail(open_page, count):
     failed, drawn = seen.page.evaluate(OPEN_ALL, [f"#{text}" for text in addresses])
     assert failed == []
     assert drawn > count / 8
+
+
+#: Turns controls, presses buttons and opens tabs by numbers; gives how many were accepted.
+TURN_ALL = """(turns) => {
+  const words = "64,64 4,8,12 2,12,14,64 2,3,4,5,64 0,64 2,2,2,2,2,2 7 64,1 nonsense 16".split(" ");
+  const numbers = [0, 1, 3, 8, 32, 64, 128, 300, -1, 1024];
+  let accepted = 0;
+  for (const [which, n] of turns) {
+    const all = document.querySelectorAll(".tmax-controls :is(select, [type=text], [type=number]),"
+      + ".tmax-fixes button, [data-tab]");
+    const one = all[which % all.length];
+    if (one.tagName === "BUTTON") one.click();
+    else {
+      if (one.options) one.selectedIndex = n % one.options.length;
+      else one.value = (one.type === "text" ? words : numbers)[n % 10];
+      one.dispatchEvent(new Event("change"));
+    }
+    if (document.querySelector(".tmax").getAttribute("aria-busy") !== "false")
+      throw new Error(`no answer to ${one.ariaLabel || one.textContent}, ${location.hash}`);
+    accepted += document.querySelector(".tmax-state").textContent === "✓ accepted";
+  }
+  return accepted;
+}"""
+
+
+@pytest.mark.parametrize(
+    "count", [150, pytest.param(3000, marks=pytest.mark.slow)], ids=["some", "many"]
+)
+def test_no_choices_make_the_page_fail(open_page, count):
+    rng = random.Random(27)
+    accepted = 0
+    for start in ("#shape=64,64", "#shape=4,8,12", "#kind=im2col"):
+        turns = [[rng.randrange(1 << 20), rng.randrange(1 << 20)] for _ in range(count // 3)]
+        accepted += open_page(start).page.evaluate(TURN_ALL, turns)
+    assert accepted > count / 15
 
 
 def test_a_state_stands_in_the_file_where_the_address_has_none(open_page, tmp_path):

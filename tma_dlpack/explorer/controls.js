@@ -18,6 +18,22 @@ const make = (tag, attributes = {}, ...children) => {
 const download = (href, name) => make("a", { href, download: name }).click();
 const newId = () => `tmax-${Math.random().toString(36).slice(2)}`;
 
+// --- What the controls are called ----------------------------------------------------------------
+
+// The groups of controls: what is in each, by its name without an index.
+const GROUPS = {
+  "Tensor": ["shape", "strides", "address", "dtype"],
+  "Box: box_sizes": ["box_sizes"],
+  "Column": ["channels_per_pixel", "pixels_per_column"],
+  "Bounding box": ["pixel_box_lower_corner", "pixel_box_upper_corner"],
+  "Tile: coords": ["coords", "plane"],
+  "Filter tap: im2col_offsets": ["im2col_offsets"],
+  "Options": ["kind", "swizzle", "interleave_layout", "oobfill", "l2_fetch_size", "data_type", "rules", "target", "split_inner", "ragged"],
+  "Traversal: elem_strides": ["elem_strides"],
+};
+const HINTS = { shape: "row-major", strides: "contiguous", address: "0x100000000" };
+const EMPTY = { plane: "the inner two", rules: "the default", split_inner: "no", ragged: "no" };  // else "of the tensor"
+
 // --- What is legal ------------------------------------------------------------------------------
 
 class Legal {
@@ -117,7 +133,7 @@ class MenuControl {
     for (const option of this.select.options) {
       const why = refused[option.value];
       option.title = why || "";
-      option.textContent = (option.value || this.item.empty || "of the tensor") + (why ? " ✗" : "");
+      option.textContent = (option.value || EMPTY[this.item.name] || "of the tensor") + (why ? " ✗" : "");
     }
   }
 }
@@ -126,7 +142,7 @@ class MenuControl {
 class WordsControl {
   constructor(item, legal, choose) {
     const id = newId();
-    this.field = make("input", { type: "text", id, placeholder: item.hint, "aria-label": item.name, spellcheck: "false",
+    this.field = make("input", { type: "text", id, placeholder: HINTS[item.name], "aria-label": item.name, spellcheck: "false",
       onchange: () => choose({ [item.name]: this.field.value }) });
     this.element = make("div", { class: "tmax-menu" }, make("label", { for: id }, item.name), this.field);
   }

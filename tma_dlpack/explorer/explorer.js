@@ -81,7 +81,7 @@ class Drag {
 class Explorer {
   constructor(model, el) {
     const start = model.get("start");
-    Object.assign(this, { model, el, tab: start.view.tab, values: {}, wanted: {}, seq: 0, busy: false,
+    Object.assign(this, { model, el, tab: start.view.tab, values: { ...start.view.values }, wanted: {}, seq: 0, busy: false,
                           shown: null, dragging: false, access: "column", phase: 0 });
     this.legal = new Legal(start);
     this.numbers = new Map();
@@ -94,22 +94,24 @@ class Explorer {
     model.on("msg:custom", (answer) => this.hear(answer));
     this.watch();
   }
-  // The controls of every argument, group by group.
-  buildControls(groups) {
-    const choose = (values) => this.choose(values), folded = new Set([...this.form.children].filter((e) => !e.open).map((e) => e.dataset.title));
-    const isOpen = (group) => !folded.has(group.title) && !group.folded && (group.numbers.length > 0 || this.el.clientWidth >= NARROW);
+  // The controls of every argument, group by group: numbers have ends, menus options, the others are typed.
+  buildControls(items) {
+    const choose = (values) => this.choose(values), closed = new Set([...this.form.children].filter((e) => !e.open).map((e) => e.dataset.title));
     this.numbers.clear();
     this.menus.clear();
-    const controls = (items, Kind, into) => (items || []).map((item) => {
-      const control = new Kind(item, this.legal, choose);
-      into.set(item.name, control);
-      return control.element;
-    });
-    this.form.replaceChildren(...groups.map((group) => make("details", { open: isOpen(group), "data-title": group.title },
-      make("summary", {}, group.title),
-      ...controls(group.words, WordsControl, this.menus),
-      ...controls(group.numbers, NumberControl, this.numbers),
-      ...controls(group.menus, MenuControl, this.menus))));
+    const control = (item) => {
+      const isNumber = "most" in item, Kind = isNumber ? NumberControl : item.options ? MenuControl : WordsControl;
+      const made = new Kind(item, this.legal, choose);
+      (isNumber ? this.numbers : this.menus).set(item.name, made);
+      return made.element;
+    };
+    const group = ([title, fields]) => {
+      const own = items.filter(({ name }) => fields.includes(name.split("[")[0])), numbers = own.filter((item) => "most" in item);
+      const isPlain = title.startsWith("Traversal") && numbers.every(({ name }) => this.values[name] === 1);
+      const open = !closed.has(title) && !isPlain && (numbers.length > 0 || this.el.clientWidth >= NARROW);
+      return own.length ? [make("details", { open, "data-title": title }, make("summary", {}, title), ...own.map(control))] : [];
+    };
+    this.form.replaceChildren(...Object.entries(GROUPS).flatMap(group));
   }
   build(start) {
     this.form = make("form", { class: "tmax-controls", "aria-label": "arguments of the tensor map", onsubmit: (e) => e.preventDefault() });
@@ -183,6 +185,7 @@ class Explorer {
   hear(answer) {
     if (answer.page) return download(URL.createObjectURL(new Blob([answer.page], { type: "text/html" })), "explorer.html");
     if (answer.legal) this.legal.take(answer);
+    if (answer.values) Object.assign(this.values, answer.values, this.wanted);
     if (answer.controls) this.buildControls(answer.controls);
     if (answer.values) this.shows(answer);
     if (answer.legal) this.reach();
@@ -200,7 +203,6 @@ class Explorer {
 
   // --- Showing ---
   take(view) {
-    Object.assign(this.values, view.values, this.wanted);
     for (const [name, control] of [...this.numbers, ...this.menus]) control.set(this.values[name]);
     this.state.textContent = view.state;
     this.note.textContent = view.note;

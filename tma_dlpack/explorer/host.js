@@ -77,7 +77,7 @@ class Host {
       if (!this.tile.refusal) this.accepted = state;
     }
     state.coords ??= state.shape.map(() => 0);
-    this.shapeOfControls = [state.kind, state.shape.length, state.coords.length, state.box_sizes?.length, state.split_inner].join(" ");
+    this.shapeOfControls = shapeOf(state);
   }
   chosen(values) {
     const state = { ...this.state };
@@ -101,9 +101,9 @@ class Host {
       state.shape = list;
     }
   }
-  // Another kind of map: images of 64 channels for im2col, where the tensor has no such shape.
+  // Another kind of map: images for im2col, where the tensor has no such shape.
   otherKind(state) {
-    const shape = state.kind === "im2col" && state.shape.length < 3 ? [2, 12, 14, 64] : state.shape;
+    const shape = state.kind === "im2col" && state.shape.length < 3 ? IMAGES : state.shape;
     return completed({ ...state, shape, coords: null, plane: null, elem_strides: null, rules: "",
       strides: shape === state.shape ? state.strides : null,
       box_sizes: null, swizzle: state.swizzle, im2col_offsets: null });
@@ -231,34 +231,32 @@ class Host {
 
   // --- Controls ---
   controls() {
-    const { state } = this, rank = state.shape.length, numbers = (name) => (state[name] || []).map((value, d) => ({ name: `${name}[${d}]`, least: 0, most: Math.max(1, value) }));
-    const menu = (name, empty) => ({ name, options: optionsOf(name, state), empty });
-    const tiled = state.kind === "tiled", groups = [
-      { title: "Tensor", words: [{ name: "shape", hint: "row-major" }, { name: "strides", hint: "contiguous" }, { name: "address", hint: "0x100000000" }],
-        menus: [menu("dtype")], numbers: [] },
-      { title: tiled ? "Box: box_sizes" : "Column", numbers: tiled ? numbers("box_sizes") : OF_IM2COL.slice(2).map((name) => ({ name, least: 1, most: state[name] })), menus: [] },
-      ...(tiled ? [] : [{ title: "Bounding box", numbers: OF_IM2COL.slice(0, 2).flatMap(numbers), menus: [] }]),
-      { title: "Tile: coords", numbers: numbers("coords"), menus: rank > 2 && tiled ? [{ name: "plane", options: ["", ...planes(state.coords.length)], empty: "the inner two" }] : [] },
-      ...(tiled ? [] : [{ title: "Filter tap: im2col_offsets", numbers: numbers("im2col_offsets"), menus: [] }]),
-      { title: "Options", menus: [menu("kind"), ...MENUS.map((name) => menu(name, name === "rules" ? "the default" : "of the tensor")), menu("target"),
-        ...(tiled ? [menu("split_inner", "no"), { name: "ragged", options: ["", ...state.shape.map((_, d) => String(d)).slice(0, rank)], empty: "no" }] : [])], numbers: [] },
-      { title: "Traversal: elem_strides", numbers: numbers("elem_strides"), menus: [], folded: state.elem_strides.every((n) => n === 1) }];
-    return groups;
+    const { state } = this, tiled = state.kind === "tiled", rank = state.shape.length;
+    const numbers = [...(tiled ? OF_TILED : OF_IM2COL), "coords", ...(tiled ? [] : ["im2col_offsets"]), "elem_strides"];
+    const options = { ragged: ["", ...state.shape.keys()].map(String), plane: ["", ...planes(state.coords.length)] };
+    const menus = ["dtype", ...(tiled && rank > 2 ? ["plane"] : []), "kind", ...MENUS, "target", ...(tiled ? ["split_inner", "ragged"] : [])];
+    return [...["shape", "strides", "address"].map((name) => ({ name })),
+      ...numbers.flatMap((name) => (Array.isArray(state[name]) ? state[name].map((n, d) => [`${name}[${d}]`, n]) : [[name, state[name]]]))
+        .map(([name, value]) => ({ name, least: 0, most: Math.max(1, value) })),
+      ...menus.map((name) => ({ name, options: options[name] || optionsOf(name, state) }))];
   }
   legal() {
-    const at = this.accepted && this.report && !this.report.ok ? this.accepted : this.state, request = requestOf(at), legal = {}, options = {};
+    const { accepted, report, state } = this, isBeside = !report.ok && accepted && shapeOf(accepted) === shapeOf(state);
+    const at = isBeside ? accepted : state, request = requestOf(at), legal = {}, options = {};
     const offsets = at.kind === "im2col" ? at.im2col_offsets : null;
-    for (const group of this.controls()) {
-      for (const { name } of group.numbers) legal[name] = tmaModel.legal(request, name, at.coords, offsets);
-      for (const { name, options: all } of group.menus) {
-        if (![...MENUS, "dtype"].includes(name)) continue;
-        const reasons = all.map((option) => [option, tmaModel.reason(request, name, option)]);
-        options[name] = Object.fromEntries(reasons.filter(([, why]) => why));
-      }
+    for (const { name, most, options: all } of this.controls()) {
+      if (most !== undefined) legal[name] = tmaModel.legal(request, name, at.coords, offsets);
+      if (![...MENUS, "dtype"].includes(name)) continue;
+      const reasons = all.map((option) => [option, tmaModel.reason(request, name, option)]);
+      options[name] = Object.fromEntries(reasons.filter(([, why]) => why));
     }
     return { legal, options };
   }
 }
+
+// Which controls a state has.
+const shapeOf = ({ kind, shape, coords, box_sizes: box, split_inner: split }) =>
+  [kind, shape.length, coords.length, box?.length, split].join(" ");
 
 // The two dimensions of a tensor that are drawn: the inner two, or those that are chosen.
 function planeOf(state, tile) {

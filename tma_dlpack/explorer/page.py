@@ -124,25 +124,23 @@ def state_of(subject: object, choice: Choice) -> dict[str, Any]:
     TmaUnsupportedError
         For an im2col-wide map, and for a map of a packed type alone, without its tensor.
     """
+    described: Any = subject if isinstance(subject, TensorMap) else as_tensor_view(subject)
     if isinstance(subject, TensorMap):
         type_row = DATA_TYPES[subject.data_type]
         if subject.kind == "im2col_wide" or type_row.is_packed:
             what = type_row.data_type.name if type_row.is_packed else "im2col-wide"
             raise TmaUnsupportedError(f"the page has no {what} map; explore it in a notebook")
-        strides_bytes = subject.arguments.global_strides[::-1]
-        strides = (*(n // type_row.element_bytes for n in strides_bytes), 1)
-        at, is_of_host = subject.global_address, is_of_host_tensor(subject)
-        dtype = type_row.numpy
+        dtype, at = type_row.numpy, subject.global_address
+        is_of_host = is_of_host_tensor(subject)
     else:
-        view = as_tensor_view(subject)
-        strides, dtype = view.strides, str(view.dtype)
-        at, is_of_host = view.address, not view.device.is_cuda
+        dtype, at = str(described.dtype), described.address
+        is_of_host = not described.device.is_cuda
     alignment = 32 if choice.interleave_layout == "bytes32" else 16
     shown = {name: value for name, value in choice.arguments().items() if value is not None}
     return {
         "kind": "im2col" if choice.is_im2col else "tiled",
-        "shape": subject.shape if isinstance(subject, TensorMap) else view.shape,
-        "strides": strides,
+        "shape": described.shape,
+        "strides": described.strides,
         "dtype": dtype,
         "address": ADDRESS + at % alignment if is_of_host else at,
         **shown,

@@ -11,6 +11,7 @@ const PLAIN = { kind: "tiled", dtype: "float16", split_inner: "", target: "sm_90
   address: 2 ** 32, ragged: null, strides: null, plane: null, allow: [] };
 const OF_TILED = ["box_sizes"];
 const OF_IM2COL = ["pixel_box_lower_corner", "pixel_box_upper_corner", "channels_per_pixel", "pixels_per_column"];
+const IMAGES = [2, 12, 14, 64];  // where there are none
 const MOST_LINKED = 256;  // chunks that are linked to their place in the tensor
 const MOST_RANK = 8;  // dimensions that are read; more than 5 are refused by the judge
 
@@ -76,7 +77,7 @@ const sized = (list, length, value) => Array.from({ length }, (_, d) => list?.[d
 // Return the state with every list as long as the tensor's rank, and a box where it has none.
 function completed(given) {
   const state = { ...PLAIN, ...given };
-  if (!state.shape?.length) state.shape = [32, 256];
+  if (!state.shape?.length) state.shape = state.kind === "im2col" ? IMAGES : [32, 256];
   const rank = state.shape.length, spatial = rank - 2;
   state.elem_strides = sized(state.elem_strides, rank, 1);
   if (state.strides && state.strides.length !== rank) state.strides = null;

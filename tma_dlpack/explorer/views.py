@@ -25,11 +25,6 @@ TABS = {"tensor": "Tensor", "shared": "Shared memory", "copy": "Copy", "banks": 
 TABS |= {"bytes": "Bytes", "core": "Tensor core", "code": "Code"}
 #: What the Banks tab can read the tile with.
 ACCESSES = ("column", "row", "ldmatrix")
-#: field -> title of its group of controls.
-_GROUPS = {"coords": "Tile: coords", "im2col_offsets": "Filter tap: im2col_offsets"}
-_GROUPS |= {"box_sizes": "Box: box_sizes", "elem_strides": "Traversal: elem_strides"}
-_GROUPS |= dict.fromkeys(("channels_per_pixel", "pixels_per_column"), "Column")
-_GROUPS |= dict.fromkeys(("pixel_box_lower_corner", "pixel_box_upper_corner"), "Bounding box")
 
 
 def figures(look: Look, tab: str, options: Mapping[str, Any]) -> tuple[Figure, ...]:
@@ -150,20 +145,15 @@ def values(choice: Choice) -> dict[str, Any]:
 
 
 def controls(subject: object, choice: Choice) -> list[dict[str, Any]]:
-    """Describe the controls, group by group: numbers first, then the menus."""
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for name, reach in ranges(subject, choice).items():
-        group = groups.setdefault(_GROUPS[name.partition("[")[0]], [])
-        group.append({"name": name, "least": reach.least, "most": reach.most})
-    plane = {"name": "plane", "options": list(planes(choice)), "empty": "the inner two"}
-    menus_of = {_GROUPS["coords"]: [plane] * (len(choice.box_sizes) > 2)}
-    found = [
-        {"title": title, "numbers": items, "menus": menus_of.get(title, [])}
-        for title, items in groups.items()
+    """Describe the controls: numbers have ends, menus options."""
+    found: list[dict[str, Any]] = [
+        {"name": name, "least": reach.least, "most": reach.most}
+        for name, reach in ranges(subject, choice).items()
     ]
+    if len(choice.box_sizes) > 2:
+        found.append({"name": "plane", "options": list(planes(choice))})
     if not isinstance(subject, TensorMap):
-        items = [{"name": name, "options": list(o)} for name, o in menus(choice).items()]
-        found.append({"title": "Options", "numbers": [], "menus": items})
+        found += [{"name": name, "options": list(o)} for name, o in menus(choice).items()]
     return found
 
 
