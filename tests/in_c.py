@@ -39,10 +39,15 @@ CHECKED_IN_C = {kind: alone(f"check_{kind}", check) for kind, check in CHECK.ite
 BATCH_OPTIONS = tuple(inspect.signature(make_tma_descriptors).parameters)[1:]
 
 
+DEFAULTS = {
+    kind: {p.name: p.default for p in list(inspect.signature(make).parameters.values())[1:]}
+    for kind, make in MAKE.items()
+}
+
+
 def with_defaults(kind, given):
     """Give all options of a call by name."""
-    parameters = list(inspect.signature(MAKE[kind]).parameters.values())[1:]
-    return {**{p.name: p.default for p in parameters}, **given}
+    return {**DEFAULTS[kind], **given}
 
 
 def by_python(kind, x, given):
