@@ -97,6 +97,8 @@ def subjects() -> tuple[list[Subject], list[Skipped]]:
             skipped.append(Skipped(name, str(error)))
         except Exception as error:  # a library without its GPU may raise anything
             skipped.append(Skipped(name, _first_line(error)))
+    if any(subject.name == "torch cuda" for subject in made):
+        _need("torch").cuda.set_device(0)  # JAX leaves the last of several GPUs current
     return made, skipped
 
 
@@ -112,7 +114,7 @@ def _torch_cpu() -> tuple[Any, str]:
 def _torch_cuda() -> tuple[Any, str]:
     torch = _need("torch")
     _need_gpu()
-    return torch.zeros(SHAPE, dtype=torch.float16, device="cuda"), _ON_CUDA
+    return torch.zeros(SHAPE, dtype=torch.float16, device="cuda:0"), _ON_CUDA
 
 
 def _numpy() -> tuple[Any, str]:

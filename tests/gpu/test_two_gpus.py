@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 
 import numpy as np
@@ -17,6 +18,9 @@ MATRIX = np.arange(40 * 64, dtype=np.float32).reshape(40, 64)
 def _needs_two_gpus(_needs_a_gpu):
     if len(driver.status().devices) < 2:
         pytest.skip("there is one GPU")
+    yield
+    if "torch" in sys.modules:
+        sys.modules["torch"].cuda.set_device(0)  # current in the tests after these
 
 
 def test_a_tensor_on_the_second_gpu_is_copied_there_while_the_first_is_current(torch):

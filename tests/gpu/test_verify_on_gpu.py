@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import tma_dlpack as tma
 from tma_dlpack.tables import bits
 from tma_dlpack.verification import checks as verify_checks
@@ -19,6 +21,7 @@ def test_two_hundred_random_cases_of_each_check_agree():
 def test_a_model_with_a_wrong_bit_is_found_and_its_call_repeats_it(monkeypatch):
     right = verify_checks.ENCODERS["tiled"]
 
+    @functools.wraps(right)
     def wrong(*, encoder, **arguments):
         tensor_map = right(encoder=encoder, **arguments)
         if encoder == "driver":
