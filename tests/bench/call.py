@@ -29,11 +29,11 @@ from bench.peers import (
     with_new_shapes,
 )
 from bench.timing import CLOCKS, Row, Timing, time_rows
-from tma_dlpack import driver
+from tma_dlpack import driver, matrix_descriptor, ragged, split_inner
 from tma_dlpack.make import build, extension
 from tma_dlpack.make.batch import make_tma_descriptors
 from tma_dlpack.make.driver_words import driver_encode_tiled
-from tma_dlpack.make.im2col import make_im2col_descriptor
+from tma_dlpack.make.im2col import im2col_corners, make_im2col_descriptor
 from tma_dlpack.make.tiled import check_tma_descriptor, make_tma_descriptor
 
 MAKE = "make(x, box, swizzle='bytes128')"
@@ -152,6 +152,10 @@ def _torch_calls(subject: Subject) -> Iterator[Row]:
         "other": x.clone(),
         "many": [x[:64].clone() for _ in range(BATCH)],
         "im2col": make_im2col_descriptor,
+        "im2col_corners": im2col_corners,
+        "matrix_descriptor": matrix_descriptor,
+        "ragged": ragged,
+        "split_inner": split_inner,
         "images": x[:512].reshape(8, 16, 16, 256),
     }
 
@@ -167,8 +171,15 @@ def _torch_calls(subject: Subject) -> Iterator[Row]:
     yield row("make and arguments", f"{MAKE}.arguments")
     yield row("make and key()", f"{MAKE}.key()")
     yield row("check, accepted", "check(x, box, swizzle='bytes128')")
-    yield row("check, refused", "check(bad, (64, 6), swizzle='bytes128')")
-    yield row("check, refused, as text", "str(check(bad, (64, 6), swizzle='bytes128'))")
+    refused = "(x, (64, 128), swizzle='bytes128')"
+    yield row("refused, raised", f"try: make{refused}\nexcept ValueError: pass")
+    yield row("refused, as text", f"str(check{refused})")
+    yield row("refused by two rules", "check(bad, (64, 6), swizzle='bytes128')")
+    yield row("refused by two rules, as text", "str(check(bad, (64, 6), swizzle='bytes128'))")
+    yield row("matrix_descriptor(map).value", "matrix_descriptor(tm).value")
+    yield row("split_inner", "split_inner(x, box)")
+    yield row("ragged", "ragged(x, box)")
+    yield row("im2col_corners", "im2col_corners((3, 3), (1, 1))")
     yield row(
         f"make_tma_descriptors of {BATCH}, each",
         "make_many(many, box, swizzle='bytes128')",

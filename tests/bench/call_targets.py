@@ -36,7 +36,9 @@ BEYOND_OWN_EXPORT = {"compiled": {REPEATED: 0.25, NEW: 0.4}}
 #: Our other calls on a torch tensor, over torch's bare `__dlpack__`; "make with" is any option.
 OTHER_LIMITS = {
     "compiled": {"make_im2col_descriptor": 0.25, "make_tma_descriptors of 256, each": 0.1,
-                 "check, accepted": 1, "make with": 0.3},
+                 "check, accepted": 1, "make with": 0.3, "refused, raised": 20,
+                 "refused, as text": 30, "matrix_descriptor(map).value": 3, "split_inner": 1,
+                 "ragged": 1, "im2col_corners": 1},
     "Python": {"check, accepted": 20, "make with": 20},
 }  # fmt: skip
 #: What reading something of a new map may add.
@@ -44,8 +46,6 @@ ADDED = {"compiled": {"make and bytes(map)": 0.05, "make and ptr": 0.05, "make a
 #: How many times slower than ours a peer's call must be, with changing shapes too.
 PEERS = {"compiled": {"cuda.core view + as_tensor_map": 17, "cuda.bindings by hand": 6}}
 IMPORT_MS = {"compiled": 25, "Python": 30}
-#: A refused call as a report in words, over torch's bare `__dlpack__`.
-REFUSED_AS_TEXT = 70
 
 
 def targets(median: Median, import_ms: Sequence[float], lane: str) -> Iterator[Target]:
@@ -96,6 +96,3 @@ def _other_calls(median: Median, device: str, bare: float, lane: str) -> Iterato
         found = median(OTHER_CALLS, f"{label}, {name}")
         if found is not None and ours is not None:
             yield f"{label}, {name}, more", (found - ours) / bare, limit, ""
-    refused = median(OTHER_CALLS, f"check, refused, as text, {name}")
-    if refused is not None:
-        yield f"check, refused, as text, {name}", refused / bare, REFUSED_AS_TEXT, ""
