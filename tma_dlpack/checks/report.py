@@ -27,6 +27,7 @@ from tma_dlpack.tables.errors import (
 from tma_dlpack.tables.public import Drawn, opaque, public
 
 MAX_REPAIRS = 40  # each changes at least one argument
+_ROW = {rule.id: number for number, rule in enumerate(RULES)}
 _UNSUPPORTED = frozenset(rule.id for rule in RULES if rule.unsupported)
 
 Arguments = Mapping[str, Any]
@@ -187,19 +188,14 @@ class Report(Drawn):
         )
 
 
-def check_request(request_of: RequestOf, given: Arguments) -> Report:
-    """Check a call and keep what `Report.fixed` needs.
-
-    Parameters
-    ----------
-    request_of : callable
-        Parses keyword arguments into a Request.
-    given : mapping
-        The keyword arguments of the call.
-    """
-    given = {name: reusable(value) for name, value in given.items()}
+def check_request(request_of: RequestOf, given: Arguments, tensor: object) -> Report:
+    """Check a call and keep what `Report.fixed` needs; `request_of` parses the arguments."""
+    given = {
+        name: value if value is None or isinstance(value, (tuple, str, int)) else reusable(value)
+        for name, value in given.items()
+    }
     request = request_of(given)
-    violations = find_violations(request)
+    violations = words.in_words_of_caller(find_violations(request), tensor)
     return Report(violations, () if violations else advise(request), given, request_of)
 
 
@@ -296,20 +292,19 @@ def _reported(request: Request, failed: list[tuple[int, int]]) -> list[Fault]:
     """Order failures, without those of rules whose prerequisites failed or could not be read."""
     unreadable = {v.argument for v in request.unreadable}
     ids = {RULES[row].id for row, _ in failed}
-    here = {(RULES[row].id, entry) for row, entry in failed}
     found: list[tuple[int, int, int, Fault]] = []
     for row, entry in failed:
         rule = RULES[row]
         if not ids.isdisjoint(rule.after):
             continue
-        if any((other, max(0, entry)) in here for other in rule.after_here):
+        if any((_ROW[other], max(0, entry)) in failed for other in rule.after_here):
             continue
         if unreadable and any(words.argument(request, n) in unreadable for n in READS[row]):
             continue
         nth = -entry if rule.outermost_first else entry
         about = (request,) if entry < 0 else (request, entry)
         found.append((rule.step, nth, row, Fault(rule, about)))
-    return [fault for *_, fault in sorted(found, key=lambda found: found[:3])]
+    return [fault for *_, fault in sorted(found)]  # no two are of one row and entry
 
 
 @cache

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import re
 import sys
 from collections.abc import Sequence
-from typing import TypeVar
 
 from tma_dlpack.checks.request import Request
 from tma_dlpack.dlpack import TensorView, words_of
@@ -15,10 +13,8 @@ from tma_dlpack.tables.arguments import MapKind, Number, alignment_bytes_of, rev
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.dtypes import PACKED_TYPES, overrides_of
 from tma_dlpack.tables.enums import TensorMapDataType, TmaInterleaveLayout
-from tma_dlpack.tables.errors import Finding
+from tma_dlpack.tables.errors import Violation
 from tma_dlpack.tables.limits import INNER_BYTES, MAX_BOX
-
-AnyFinding = TypeVar("AnyFinding", bound=Finding)
 
 _X = re.compile(r"\bx\b(?!')")  # the tensor in a fix
 NUMPY_ALIGNS = 16  # bytes: alignment of numpy.empty and x.copy()
@@ -305,20 +301,19 @@ def name_in_caller(tensor: object) -> str:
     return "x"
 
 
-def in_words_of_caller(findings: tuple[AnyFinding, ...], tensor: object) -> tuple[AnyFinding, ...]:
-    """Return findings whose fixes name the tensor as the caller does, instead of x."""
-    if tensor is None or not any(_X.search(finding.fix) for finding in findings):
-        return findings
+def in_words_of_caller(violations: tuple[Violation, ...], tensor: object) -> tuple[Violation, ...]:
+    """Return violations whose fixes name the tensor as the caller does, instead of x."""
+    if tensor is None or not any(_X.search(v.fix) for v in violations):
+        return violations
     name = name_in_caller(tensor)
     if name == "x" or not name.isidentifier():
-        return findings
+        return violations
 
-    def renamed(finding: AnyFinding) -> AnyFinding:
-        fix = re.sub(r"\by\b", "padded", finding.fix) if name == "y" else finding.fix
-        fix = _X.sub(name, fix)
-        return finding if fix == finding.fix else dataclasses.replace(finding, fix=fix)
+    def renamed(v: Violation) -> Violation:
+        fix = re.sub(r"\by\b", "padded", v.fix) if name == "y" else v.fix
+        return Violation(v.rule, v.argument, v.found, v.limit, _X.sub(name, fix), v.source)
 
-    return tuple(map(renamed, findings))
+    return tuple(map(renamed, violations))
 
 
 def carry_fix(r: Request) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, Literal, SupportsIndex, get_args
@@ -67,21 +66,13 @@ def _made(
 
 def check(kind: MapKind, tensor: object, given: Mapping[str, Any]) -> Report:
     """Return the report on the same call; never raise for what the user passed."""
-    return _checked(_read(kind, tensor)[0], tensor, given)
+    return check_request(_read(kind, tensor)[0], given, tensor)
 
 
 def check_view(kind: MapKind, view: TensorView, given: Mapping[str, Any]) -> Report:
     """Return the report on a `TensorView`, with or without a tensor behind it."""
     request_of = partial(_request, kind, view.at(0), view.address, ())
-    return _checked(request_of, view.owner, given)
-
-
-def _checked(request_of: RequestOf, tensor: object, given: Mapping[str, Any]) -> Report:
-    report = check_request(request_of, given)
-    violations = in_words_of_caller(report.violations, tensor)
-    if violations is report.violations:
-        return report
-    return dataclasses.replace(report, violations=violations)
+    return check_request(request_of, given, view.owner)
 
 
 def _read(kind: MapKind, tensor: object) -> tuple[RequestOf, object, TmaPreconditionError | None]:
