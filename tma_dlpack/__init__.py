@@ -63,8 +63,7 @@ if TYPE_CHECKING:
     )
     from tma_dlpack.draw import bank_conflicts
     from tma_dlpack.explorer.widget import explore
-    from tma_dlpack.make.ragged import ragged, ragged_coords
-    from tma_dlpack.make.split import split_inner, split_inner_coords
+    from tma_dlpack.make.recipes import ragged, ragged_coords, split_inner, split_inner_coords
     from tma_dlpack.verification import VerifyReport, verify
     from tma_dlpack.verification.suggestions import Suggestion, Suggestions, suggest
     from tma_dlpack.verification.tile_bandwidth import BandwidthReport, bandwidth
@@ -158,8 +157,7 @@ _LATER = {
     ),
     "tma_dlpack.draw": ("bank_conflicts",),
     "tma_dlpack.explorer.widget": ("explore",),
-    "tma_dlpack.make.ragged": ("ragged", "ragged_coords"),
-    "tma_dlpack.make.split": ("split_inner", "split_inner_coords"),
+    "tma_dlpack.make.recipes": ("ragged", "ragged_coords", "split_inner", "split_inner_coords"),
     "tma_dlpack.checks.report": ("Report",),
     "tma_dlpack.verification": ("VerifyReport", "verify"),
     "tma_dlpack.verification.suggestions": ("Suggestion", "Suggestions", "suggest"),

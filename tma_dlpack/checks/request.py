@@ -230,7 +230,7 @@ def ragged_wrap_bytes(element_bits: int) -> int:
 
 
 def _ragged(a: EncodeArguments, dim: int) -> EncodeArguments:
-    """Add the two dimensions whose strides sum to 2^34 elements; `make.ragged` says why."""
+    """Add the two dimensions whose strides sum to 2^34 elements; `make.recipes` says why."""
     stride, wrap = a.global_strides[dim - 1], ragged_wrap_bytes(a.type_row.element_bits)
     extents = list(a.global_dim)
     extents[dim] = RAGGED_EXTENT

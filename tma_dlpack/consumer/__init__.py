@@ -3,10 +3,10 @@
 A valid tensor map may still write a layout that the consumer cannot read. This room computes the
 consumer's side from the map, or refuses with a box that works.
 
-`matrix.py` and `ldmatrix.py` hold the public functions, `descriptor.py` the result. An instruction
-is a row of `instructions.INSTRUCTIONS`; a reason to refuse a tile is a row of `refusals.ROWS`, with
-its passing and failing neighbour in tests/consumer/test_matrix_descriptor.py. `operand.py` has the
-tile as a matrix, which both read.
+`matrix.py` holds the public functions, `descriptor.py` the result. An instruction is a row of
+`operand.INSTRUCTIONS`; a reason to refuse a tile is a row of `refusals.ROWS`, with its passing and
+failing neighbour in tests/consumer/test_matrix_descriptor.py. `operand.py` has the tile as a
+matrix, which both functions read.
 
 Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory Layout", "tcgen05 Shared Memory
 Layout and Swizzling", "ldmatrix"; CUTLASS, mma_traits_sm90_gmma.hpp and mma_sm100_desc.hpp for the
@@ -15,5 +15,4 @@ does is documented, not measured.
 """
 
 from tma_dlpack.consumer.descriptor import MatrixDescriptor
-from tma_dlpack.consumer.ldmatrix import ldmatrix_addresses
-from tma_dlpack.consumer.matrix import matrix_descriptor
+from tma_dlpack.consumer.matrix import ldmatrix_addresses, matrix_descriptor

@@ -24,7 +24,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from tma_dlpack.consumer.instructions import (
+from tma_dlpack.consumer.operand import (
     BASE,
     FIXED,
     INSTRUCTIONS,

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 
-from tma_dlpack.consumer.instructions import K_STEP_BYTES, OPERAND_TYPES, SPAN_BYTES, UNITS
-from tma_dlpack.consumer.operand import ADDRESS_END, Operand
+from tma_dlpack.consumer.operand import (
+    ADDRESS_END,
+    K_STEP_BYTES,
+    OPERAND_TYPES,
+    SPAN_BYTES,
+    UNITS,
+    Operand,
+)
 from tma_dlpack.geometry import SMEM_ALIGNMENT
 from tma_dlpack.tables.enums import TensorMapDataType, TmaInterleaveLayout, TmaOobFill, TmaSwizzle
 from tma_dlpack.tables.errors import Rule, Violation

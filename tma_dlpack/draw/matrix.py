@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tma_dlpack.consumer import MatrixDescriptor, matrix_descriptor
-from tma_dlpack.consumer.instructions import K_STEP_BYTES, SPAN_BYTES, UNITS
+from tma_dlpack.consumer.operand import K_STEP_BYTES, SPAN_BYTES, UNITS
 from tma_dlpack.draw.figure import Figure, fragment, require
 from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, words
 from tma_dlpack.tables.enums import TmaSwizzle

@@ -22,7 +22,7 @@ MAX_DIM = 1 << 32
 MAX_BOX = 256  # entries of a box, and channels per pixel
 MAX_PIXELS = 1024
 MAX_ELEM_STRIDE = 8
-#: A ragged map (make.ragged has the arithmetic): extent of the ragged dimension, of the two that
+#: A ragged map (make.recipes has the arithmetic): extent of the ragged dimension, of the two that
 #: are added, and elements whose product with the former is 2^64.
 RAGGED_EXTENT = 1 << 30
 RAGGED_EXTRA_EXTENT = 0x7FFF_0000

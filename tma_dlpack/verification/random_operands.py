@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tma_dlpack import geometry
 from tma_dlpack.consumer.descriptor import Major
-from tma_dlpack.consumer.instructions import K_STEP_BYTES, SPAN_BYTES
+from tma_dlpack.consumer.operand import K_STEP_BYTES, SPAN_BYTES
 from tma_dlpack.tables.arguments import EncodeArguments
 from tma_dlpack.tables.dtypes import DATA_TYPES
 from tma_dlpack.tables.enums import TensorMapDataType, TmaSwizzle

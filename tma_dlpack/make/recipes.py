@@ -1,8 +1,11 @@
-"""One map for slices of any length along one dimension: rows of one expert, or of one sequence.
+"""`split_inner` and `ragged`: describe a tensor with more dimensions than it has.
 
-An ordinary map bounds its tensor, not a slice of it. A ragged map has two more dimensions, and
-relies on the engine computing addresses modulo 2^64. With S the stride of the ragged dimension, in
-elements:
+`split_inner`: one copy fills a tile wider than the swizzle span.
+
+`ragged`: one map for slices of any length along one dimension, rows of one expert or of one
+sequence. An ordinary map bounds its tensor, not a slice of it. A ragged map has two more
+dimensions, and relies on the engine computing addresses modulo 2^64. With S the stride of the
+ragged dimension, in elements:
 
     dimension          extent      stride      coordinate
     second extra       0x7fff0000  2^34 - S    2^30
@@ -21,17 +24,174 @@ Source: measured, 600 loads and 200 stores (H200, driver 580.159.04, 2026-11-20)
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, SupportsIndex
 
 from tma_dlpack.checks.request import ragged_wrap_bytes
-from tma_dlpack.make.split import described, span_coords
+from tma_dlpack.dlpack import as_tensor_view
+from tma_dlpack.make.tiled import make_tma_descriptor
 from tma_dlpack.tables.arguments import reverse
 from tma_dlpack.tables.coerce import integer_of, integers_of, shown, type_name
-from tma_dlpack.tables.enums import Ints, Tensor
+from tma_dlpack.tables.dtypes import overrides_of
+from tma_dlpack.tables.enums import Ints, Swizzle, Tensor
 from tma_dlpack.tables.errors import TmaPreconditionError, Violation, refusal
 from tma_dlpack.tables.limits import RAGGED_EXTENT, RAGGED_EXTRA_EXTENT
 from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap
+
+
+@opaque
+def split_inner(tensor: Tensor, box_sizes: Ints, swizzle: Swizzle = "bytes128") -> dict[str, Any]:
+    """Describe a tensor (.., M, K) as (K / span, .., M, span), so that one copy fills a wide tile.
+
+    A row of a box is at most one swizzle span wide: 32, 64 or 128 bytes. With the inner dimension
+    split, one copy takes several spans of each row and writes them to shared memory as tensor cores
+    read them: [column of spans][rows][span]. Each column of spans has the bytes that a copy of one
+    span would have written.
+
+    Parameters
+    ----------
+    tensor : tensor
+        Of rank 1 to 4, as for `make_tma_descriptor`.
+    box_sizes : sequence of int
+        The tile (.., m, k), row-major, elements of the tensor.
+    swizzle : TmaSwizzle, str or int
+        Its span is the width to split by; ``"none"`` splits into columns of 16 bytes, the core
+        matrices of an unswizzled operand.
+
+    Returns
+    -------
+    dict
+        Keyword arguments of `make_tma_descriptor` for the same tensor: `box_sizes`
+        (k / span, .., m, span), `shape`, `strides` (elements), `swizzle`, and `allow` where
+        libcu++'s rule of unique strides must be switched off (the driver has no such rule).
+        The tile whose first element is (.., m, k) has the coordinates (k / span, .., m, 0).
+
+    Raises
+    ------
+    TmaPreconditionError
+        If K or k is not a multiple of the span, an element is not a whole number of bytes, the rank
+        is not 1 to 4, or `box_sizes` does not have one entry per dimension.
+
+    Examples
+    --------
+    >>> import numpy as np, tma_dlpack as tma
+    >>> x = np.zeros((256, 512), np.float16)
+    >>> arguments = tma.split_inner(x, (64, 128))  # 64 rows of 256 bytes: two spans of 128
+    >>> arguments["shape"], arguments["strides"], arguments["box_sizes"]
+    ((8, 256, 64), (64, 512, 1), (2, 64, 64))
+    >>> tma.make_tma_descriptor(x, **arguments).tx_bytes == 64 * 128 * 2
+    True
+    """
+    tm = described(tensor, box_sizes, swizzle=swizzle, split_inner=True)
+    box, shape, strides = tm.box_sizes, tm.shape, tm.strides
+    words: dict[str, Any] = {
+        "box_sizes": box,
+        "shape": shape,
+        "strides": strides,
+        "swizzle": tm.swizzle.name,
+    }
+    if len(shape) > 2 and shape[0] > 1 and box[-1] < shape[1] * strides[1]:
+        words["allow"] = ("STRIDE_UNIQUE",)
+    return words
+
+
+def described(tensor: Any, box_sizes: Ints, **options: Any) -> TensorMap:
+    """Make a map for its layout alone: for a target that has every swizzle, by the driver's rules.
+
+    A type that maps do not have is carried as an unsigned integer of its size.
+    """
+    options |= {"rules": "driver", "target": "sm_100"}
+    try:
+        return make_tma_descriptor(tensor, box_sizes, **options)
+    except TmaPreconditionError as error:
+        if [violation.rule for violation in error.violations] != ["DTYPE"]:
+            raise
+        choices = overrides_of(as_tensor_view(tensor).dtype)
+        if not choices:
+            raise
+        return make_tma_descriptor(tensor, box_sizes, data_type=choices[0], **options)
+
+
+@opaque
+def split_inner_coords(tensor_map: TensorMap, coords: Ints) -> tuple[int, ...]:
+    """Return the coordinates, in a map with a split inner dimension, of a tile of the tensor.
+
+    Parameters
+    ----------
+    tensor_map : TensorMap
+        Made with ``split_inner=True``, or with the arguments of `split_inner`.
+    coords : sequence of int
+        The tile's first element (.., m, k): row-major, elements, one per dimension of the tensor; k
+        is a multiple of the span.
+
+    Returns
+    -------
+    tuple of int
+        (k / span, .., m, 0): row-major, one more entry than `coords`.
+
+    Raises
+    ------
+    TmaPreconditionError
+        If the map is not such a map, or `coords` are not as above. A map that is ragged too has
+        its coordinates from `ragged_coords`.
+
+    Examples
+    --------
+    >>> import numpy as np, tma_dlpack as tma
+    >>> x = np.arange(64 * 256, dtype=np.float32).reshape(64, 256)
+    >>> tm = tma.make_tma_descriptor(x, (8, 64), swizzle="bytes128", split_inner=True)
+    >>> at = tma.split_inner_coords(tm, (16, 128))
+    >>> at, bool(tma.load_tile(tm, at).array[0, 0, 0] == x[16, 128])
+    ((4, 16, 0), True)
+    """
+    _require_split(tensor_map)
+    if tensor_map.ragged is None:
+        rank = tensor_map.rank - 1
+        fix = f"pass the tile's first element (.., m, k), such as {(0,) * rank}"
+        return _span_coords(tensor_map, _read_coords(coords, rank, fix))
+    fix = "use tma.ragged_coords(tensor_map, offset, size, coords), which splits too"
+    raise refusal("tensor_map", "tensor_map is ragged too", "be split only", fix)
+
+
+def _require_split(tensor_map: object) -> None:
+    if not isinstance(tensor_map, TensorMap):
+        found = f"tensor_map is a {type_name(type(tensor_map))}"
+    elif _is_split(tensor_map):
+        return
+    else:
+        found = f"tensor_map has shape {tensor_map.shape} and strides {tensor_map.strides}"
+    fix = "make it with tma.make_tma_descriptor(x, box_sizes, swizzle=..., split_inner=True)"
+    raise refusal("tensor_map", found, "be a map with a split inner dimension", fix)
+
+
+def _is_split(tensor_map: TensorMap) -> bool:
+    """Whether a map is split, as far as it is known: the outermost stride is one span."""
+    if tensor_map.split_inner:
+        return True
+    if tensor_map.kind != "tiled" or tensor_map.rank < 2 or tensor_map.interleave:
+        return False
+    return tensor_map.shape[-1] == tensor_map.box_sizes[-1] == tensor_map.strides[0]
+
+
+def _read_coords(coords: object, rank: int, fix: str) -> tuple[int, ...]:
+    numbers = integers_of(coords)
+    if numbers is None or len(numbers) != rank:
+        must = f"be {rank} integers, one per dimension of the tensor, row-major"
+        raise refusal("coords", f"coords are {shown(coords)}", must, fix)
+    return numbers
+
+
+def _span_coords(tensor_map: TensorMap, coords: Sequence[int]) -> tuple[int, ...]:
+    """Return the coordinates of a split map without those of `ragged`."""
+    *outer, k = coords
+    span = tensor_map.shape[-1]
+    if k % span:
+        found = f"coords[{len(outer)}] is {k} in coords {tuple(coords)}"
+        near = (*outer, k // span * span)
+        raise refusal("coords", found, f"be a multiple of {span}, the span", f"use coords {near}")
+    return (k // span, *outer, 0)
+
 
 EXTRA_DIMENSIONS = 2
 
@@ -141,11 +301,8 @@ def ragged_coords(
     """
     ragged_dim = _ragged_dim_of(tensor_map)
     begin, count = _slice(tensor_map, ragged_dim, offset, size)
-    given = integers_of(coords)
     rank = tensor_map.rank - EXTRA_DIMENSIONS - bool(tensor_map.split_inner)
-    if given is None or len(given) != rank:
-        must = f"be {rank} integers, one per dimension of the tensor, row-major"
-        raise refusal("coords", f"coords are {shown(coords)}", must, "count from the slice's start")
+    given = _read_coords(coords, rank, "count from the slice's start")
     row = given[ragged_dim]
     if row < 0:
         found = f"coords[{ragged_dim}] is {row} in coords {given}"
@@ -154,7 +311,7 @@ def ragged_coords(
     inside = list(given)
     inside[ragged_dim] = RAGGED_EXTENT - count + row
     if tensor_map.split_inner:
-        inside = list(span_coords(tensor_map, inside, rank))
+        inside = list(_span_coords(tensor_map, inside))
     return (RAGGED_EXTENT, begin + count, *inside)
 
 
