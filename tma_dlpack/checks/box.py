@@ -34,7 +34,7 @@ _HAS_INNER = ("RANK", "BOX_RANK", "CHANNELS", *HAS_TYPE, "PACKED_TYPE")
 
 
 def _box_found(r: Request, i: int) -> str:
-    return f"{words.box_entry(r, i)} is {r.arguments.box_dim[i]}"
+    return f"{words.entry(r, 'box_sizes', i)} is {r.arguments.box_dim[i]}"
 
 
 def be_in_shape(r: Request, i: int) -> str:
@@ -107,7 +107,7 @@ def _split_hint(r: Request) -> str:
 
 def _shrink_fix(r: Request) -> str:
     place, value = _shrunk(r)
-    entry = f"{words.box_entry(r, place)} from {r.arguments.box_dim[place]} to {value}"
+    entry = f"{words.entry(r, 'box_sizes', place)} from {r.arguments.box_dim[place]} to {value}"
     return f"shrink {entry}, and copy in several steps"
 
 

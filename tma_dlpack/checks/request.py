@@ -206,21 +206,14 @@ class Request:
         named = set_of_rules(self.kind, rules, self.target)
         return dataclasses.replace(self, rules=named, allowed=frozenset())
 
-    def with_arguments(self, **changes: Any) -> Request:
-        """Give the same request with some of the driver's arguments changed."""
-        return dataclasses.replace(self, arguments=self.arguments._replace(**changes))
-
 
 def _split(a: EncodeArguments, span: int) -> EncodeArguments:
     """Make the columns of spans the outermost dimension: (.., M, K) is (K / span, .., M, span)."""
-    return EncodeArguments(
-        a.kind,
-        a.data_type,
-        (span, *a.global_dim[1:], a.global_dim[0] // span),
-        (*a.global_strides, span * a.type_row.element_bits // 8),
-        (*a.element_strides, 1),
-        (span, *a.box_dim[1:], a.box_dim[0] // span),
-        *a.enums,
+    return a._replace(
+        global_dim=(span, *a.global_dim[1:], a.global_dim[0] // span),
+        global_strides=(*a.global_strides, span * a.type_row.element_bits // 8),
+        element_strides=(*a.element_strides, 1),
+        box_dim=(span, *a.box_dim[1:], a.box_dim[0] // span),
     )
 
 
@@ -234,14 +227,11 @@ def _ragged(a: EncodeArguments, dim: int) -> EncodeArguments:
     stride, wrap = a.global_strides[dim - 1], ragged_wrap_bytes(a.type_row.element_bits)
     extents = list(a.global_dim)
     extents[dim] = RAGGED_EXTENT
-    return EncodeArguments(
-        a.kind,
-        a.data_type,
-        (*extents, RAGGED_EXTRA_EXTENT, RAGGED_EXTRA_EXTENT),
-        (*a.global_strides, stride, wrap - stride),
-        (*a.element_strides, 1, 1),
-        (*a.box_dim, 1, 1),
-        *a.enums,
+    return a._replace(
+        global_dim=(*extents, RAGGED_EXTRA_EXTENT, RAGGED_EXTRA_EXTENT),
+        global_strides=(*a.global_strides, stride, wrap - stride),
+        element_strides=(*a.element_strides, 1, 1),
+        box_dim=(*a.box_dim, 1, 1),
     )
 
 

@@ -121,7 +121,7 @@ TILE_RULES: tuple[Rule, ...] = (
 
 
 def _step_found(r: Request, i: int) -> str:
-    return f"{words.elem_stride(r, i)} is {r.arguments.element_strides[i]}"
+    return f"{words.entry(r, 'elem_strides', i)} is {r.arguments.element_strides[i]}"
 
 
 def _step_fix(r: Request, i: int) -> str:
@@ -328,7 +328,7 @@ RECIPE_RULES: tuple[Rule, ...] = (
         sets=frozenset({"driver"}),  # libcu++ ignores the innermost step
         after=("RANK", "ELEM_STRIDES_RANK"),
         holds="not is_split or ignores_inner_step or element_strides[0] == 1",
-        found=lambda r: f"{words.elem_stride(r, 0)} is {r.arguments.element_strides[0]}",
+        found=lambda r: _step_found(r, 0),
         must="be 1 with split_inner",
         fix="use 1 to take every element",
         repair=lambda r: {"elem_strides": (*r.arguments.element_strides[:0:-1], 1)},

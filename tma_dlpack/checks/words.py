@@ -94,19 +94,14 @@ def stride_found(r: Request, i: int) -> str:
     return f"{layout(r, 'strides')}[{index}] is {elements}, {size}"
 
 
-def box_entry(r: Request, i: int) -> str:
-    """Name entry i of the box."""
-    return f"{argument(r, 'box_sizes')}[{_index(r, i)}]"
+def entry(r: Request, name: str, i: int) -> str:
+    """Name entry i of the box or of the traversal strides."""
+    return f"{argument(r, name)}[{_index(r, i)}]"
 
 
 def inner_box(r: Request) -> str:
     """Name the argument for dimension 0 of the box."""
-    return box_entry(r, 0) if r.kind == "tiled" else "channels_per_pixel"
-
-
-def elem_stride(r: Request, i: int) -> str:
-    """Name entry i of the traversal strides."""
-    return f"{argument(r, 'elem_strides')}[{_index(r, i)}]"
+    return entry(r, "box_sizes", 0) if r.kind == "tiled" else "channels_per_pixel"
 
 
 def corner_entry(r: Request, which: str, i: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from tma_dlpack.dlpack.refusals import refuse
@@ -227,18 +227,10 @@ class TensorView:
 
     def at(self, address: int, owner: object = None, capsule: object = None) -> TensorView:
         """Return the same layout at another address, with another owner."""
-        return TensorView(
-            address,
-            self.device,
-            self.dtype,
-            self.shape,
-            self.strides,
-            self.read_only,
-            self.producer if owner is None else name_of(type(owner)),
-            owner,
-            capsule,
-            None if self.own is None else self.own.at(address - self.offset_bytes, owner, capsule),
-            self.offset_bytes,
+        producer = self.producer if owner is None else name_of(type(owner))
+        own = self.own and self.own.at(address - self.offset_bytes, owner, capsule)
+        return replace(
+            self, address=address, producer=producer, owner=owner, capsule=capsule, own=own
         )
 
     def as_strided(
