@@ -35,7 +35,10 @@ from tma_dlpack.tables.meanings import choices_of, near_name, parse
 AnyEnum = TypeVar("AnyEnum", bound=IntEnum)
 
 #: The enums of every kind of map, and their names in our calls and in the driver's.
-_ENUMS = (TmaInterleaveLayout, TmaSwizzle, TmaL2FetchSize, TmaOobFill)
+_DEFAULTS: tuple[IntEnum, ...] = (
+    *(TmaInterleaveLayout.none, TmaSwizzle.none),
+    *(TmaL2FetchSize.none, TmaOobFill.none),
+)
 OUR_NAMES = ("interleave_layout", "swizzle", "l2_fetch_size", "oobfill")
 DRIVER_NAMES = ("interleave", "swizzle", "l2_promotion", "oob_fill")
 _RULE_IDS = frozenset(rule.id for rule in RULES)
@@ -87,8 +90,10 @@ class Reader:
             self.proposals[argument] = proposal
         self.unreadable.append(wrong_argument(argument, f"{argument} {found}", must, fix))
 
-    def member(self, argument: str, enum: type[AnyEnum]) -> AnyEnum | None:
-        """Read a member, or a name or number that means one."""
+    def member(
+        self, argument: str, enum: type[AnyEnum], default: AnyEnum | None = None
+    ) -> AnyEnum | None:
+        """Read a member, or a name or number that means one; the default if unreadable."""
         value = self.given[argument]
         member = NAMES[enum].get(value) if type(value) is str else None
         if member is None:
@@ -97,12 +102,13 @@ class Reader:
             must = f"be a {enum.__name__}, its name or its value"
             near = near_name(enum, value)
             self.refuse(argument, f"is {shown(value)}", must, choices_of(enum, value), near)
+            return default
         return member  # type: ignore[return-value]  # NAMES[enum] has members of enum
 
     def enums(self, names: tuple[str, ...]) -> list[Any]:
         """Read the enums of every kind of map."""
-        pairs = zip(names, _ENUMS, strict=True)
-        return [self.member(name, enum) or enum(0) for name, enum in pairs]
+        pairs = zip(names, _DEFAULTS, strict=True)
+        return [self.member(name, type(default), default) for name, default in pairs]
 
     def integer(self, argument: str) -> int | None:
         value = self.given[argument]
@@ -164,7 +170,7 @@ class Reader:
     def word(self, argument: str, choices: tuple[str, ...]) -> str | None:
         """Read one of a few words."""
         value = self.given[argument]
-        word = text_of(value)
+        word = value if type(value) is str else text_of(value)
         if word in choices:
             return word
         meant = choices[0] if value is None else _close(word or "", choices, 0.8)
@@ -227,9 +233,8 @@ class Reader:
                 width = f"{corner}_width" if of_driver else f"{which}_corner_width"
                 fields[corner] = (self.integer(width) or 0,)
         if kind == "im2col_wide":
-            fields["mode"] = self.member("mode", TensorMapIm2ColWideMode) or (
-                TensorMapIm2ColWideMode.w
-            )
+            mode = TensorMapIm2ColWideMode.w
+            fields["mode"] = self.member("mode", TensorMapIm2ColWideMode, mode)
         return fields
 
 

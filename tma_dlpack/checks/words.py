@@ -16,7 +16,8 @@ from tma_dlpack.tables.enums import TensorMapDataType, TmaInterleaveLayout
 from tma_dlpack.tables.errors import Violation
 from tma_dlpack.tables.limits import INNER_BYTES, MAX_BOX
 
-_X = re.compile(r"\bx\b(?!')")  # the tensor in a fix
+#: The tensor in a fix, the word x: re looks for the letter quickly where a pattern begins with it.
+_X = re.compile(r"x(?<!\wx)\b(?!')")
 NUMPY_ALIGNS = 16  # bytes: alignment of numpy.empty and x.copy()
 
 
@@ -287,7 +288,7 @@ def strides_in_elements(r: Request) -> tuple[int, ...] | None:
 def name_in_caller(tensor: object) -> str:
     """Return the name of a tensor in the function outside of this package that passed it, or x."""
     frame = sys._getframe(1)
-    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == "tma_dlpack":
+    while frame.f_back and f"{frame.f_globals.get('__name__')}.".startswith("tma_dlpack."):
         frame = frame.f_back
     for scope in (frame.f_locals, frame.f_globals):
         names = [name for name, value in tuple(scope.items()) if value is tensor]

@@ -291,11 +291,12 @@ class Rule:
 
     def words(self, *about: Any) -> tuple[str, str, str]:
         """Return what was found, the limit and the fix, for a request and an entry."""
-        found, must, fix = (
-            text if isinstance(text, str) else text(*about)
-            for text in (self.found, self.must, self.fix)
+        found, must, fix = self.found, self.must, self.fix
+        return (
+            found if isinstance(found, str) else found(*about),
+            self.limit or f"it must {must if isinstance(must, str) else must(*about)}",
+            fix if isinstance(fix, str) else fix(*about),
         )
-        return found, self.limit or f"it must {must}", fix
 
     def violation(
         self, argument: str, found: str, fix: str = "", kind: MapKind = "tiled"
