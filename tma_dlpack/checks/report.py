@@ -27,6 +27,7 @@ from tma_dlpack.tables.errors import (
 from tma_dlpack.tables.public import Drawn, opaque, public
 
 MAX_REPAIRS = 40  # each changes at least one argument
+_VALUES = {type(None), tuple, str, int, bool}  # which can be read again
 _ROW = {rule.id: number for number, rule in enumerate(RULES)}
 _UNSUPPORTED = frozenset(rule.id for rule in RULES if rule.unsupported)
 
@@ -191,8 +192,7 @@ class Report(Drawn):
 def check_request(request_of: RequestOf, given: Arguments, tensor: object) -> Report:
     """Check a call and keep what `Report.fixed` needs; `request_of` parses the arguments."""
     given = {
-        name: value if value is None or isinstance(value, (tuple, str, int)) else reusable(value)
-        for name, value in given.items()
+        name: value if type(value) in _VALUES else reusable(value) for name, value in given.items()
     }
     request = request_of(given)
     violations = words.in_words_of_caller(find_violations(request), tensor)
