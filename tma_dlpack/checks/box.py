@@ -15,7 +15,6 @@ from tma_dlpack.checks.rule import (
     TILED_ON_SM_90,
     Change,
     Repair,
-    nearest,
 )
 from tma_dlpack.tables.arguments import KINDS, reverse
 from tma_dlpack.tables.coerce import counted
@@ -112,6 +111,11 @@ def _shrink_fix(r: Request) -> str:
 
 
 # -- repairs ---------------------------------------------------------------------------------------
+
+
+def nearest(value: int, valid: range) -> int:
+    """Return the valid value that is nearest."""
+    return max(valid[0], min(value, valid[-1]))
 
 
 def with_entry(values: tuple[int, ...], i: int, value: int) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from tma_dlpack.checks import words
-from tma_dlpack.checks.box import inner_fix, inner_found, whole_units
+from tma_dlpack.checks.box import inner_fix, inner_found, nearest, whole_units
 from tma_dlpack.checks.judge import int32
 from tma_dlpack.checks.request import Request, in_bytes
 from tma_dlpack.checks.rule import (
@@ -17,7 +17,6 @@ from tma_dlpack.checks.rule import (
     WIDE,
     Change,
     Repair,
-    nearest,
 )
 from tma_dlpack.tables import limits
 from tma_dlpack.tables.arguments import reverse

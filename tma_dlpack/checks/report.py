@@ -175,7 +175,8 @@ class Report(Drawn):
         if any(v.argument not in request.proposals for v in request.unreadable):
             return None  # what the argument means is not clear, or the tensor itself was refused
         for start in _starts(self._given):
-            changes = _repaired(self._given, start, self._request_of)
+            started = self._request_of({**self._given, **start}) if start else request
+            changes = _repaired(self._given, start, started, self._request_of)
             if changes is not None:
                 return _needed(self._given, changes, self._request_of)
         return None
@@ -209,9 +210,10 @@ def _starts(given: Arguments) -> Iterator[Change]:
     yield {"rules": "driver"}
 
 
-def _repaired(given: Arguments, changes: Change, request_of: RequestOf) -> Change | None:
+def _repaired(
+    given: Arguments, changes: Change, request: Request, request_of: RequestOf
+) -> Change | None:
     """Repair one fault after the other until nothing is refused; None if that fails."""
-    request = request_of({**given, **changes})
     for _ in range(MAX_REPAIRS):
         faults = faults_of(request)
         if not faults and not request.unreadable:

@@ -40,11 +40,6 @@ def constant(**change: Any) -> Repair:
     return lambda r: change
 
 
-def nearest(value: int, valid: range) -> int:
-    """Return the valid value that is nearest."""
-    return max(valid[0], min(value, valid[-1]))
-
-
 #: Every field: its name, how many entries it has (0 for a number), the arguments that it is from
 #: (a rule is not reported where one of them could not be read), and what it is. Index 0 is the
 #: innermost dimension, and W of a corner. Entries past the rank are 0 (in C: not written), and

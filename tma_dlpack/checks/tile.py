@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 
 from tma_dlpack.checks import words
-from tma_dlpack.checks.box import be_in_shape, entries, valid_entry, with_entry, with_inner
+from tma_dlpack.checks.box import be_in_shape, entries, nearest, valid_entry, with_entry, with_inner
 from tma_dlpack.checks.request import Request
 from tma_dlpack.checks.rule import (
     ALL_BUT_MEASURED,
@@ -19,7 +19,6 @@ from tma_dlpack.checks.rule import (
     WIDE,
     Change,
     constant,
-    nearest,
 )
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.enums import TmaInterleaveLayout, TmaSwizzle
