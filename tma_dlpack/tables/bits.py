@@ -10,14 +10,12 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from tma_dlpack.tables.arguments import EncodeArguments, MapKind
+from tma_dlpack.tables.arguments import ENUMS, EncodeArguments, MapKind
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.dtypes import DATA_TYPES
 from tma_dlpack.tables.enums import (
     TensorMapDataType,
     TmaInterleaveLayout,
-    TmaL2FetchSize,
-    TmaOobFill,
     TmaSwizzle,
 )
 from tma_dlpack.tables.errors import TmaPreconditionError, TmaUnsupportedError, Violation
@@ -145,22 +143,12 @@ def decode(data: bytes, *, derived: bool = False) -> tuple[EncodeArguments, int]
     data_type = _data_type_of(values["element_type"][0], bool(values["tf32"][0]), derived)
     _check_values(values)
     (swizzle,), (atomicity,) = values["swizzle"], values.get("swizzle_atomicity", [0])
-    arguments = EncodeArguments(
-        kind=kind,
-        data_type=data_type,
-        global_dim=tuple(values["global_dim"]),
-        global_strides=tuple(values.get("global_strides", ())),
-        element_strides=tuple(values["element_strides"]),
-        box_dim=tuple(values.get("box_dim", ())),
-        interleave=TmaInterleaveLayout(values["interleave"][0]),
-        swizzle=TmaSwizzle(swizzle + atomicity),
-        l2_promotion=TmaL2FetchSize(values["l2_promotion"][0]),
-        oob_fill=TmaOobFill(values["oob_fill"][0]),
-        pixel_box_lower_corner=tuple(values.get("pixel_box_lower_corner", ())),
-        pixel_box_upper_corner=tuple(values.get("pixel_box_upper_corner", ())),
-        channels_per_pixel=values.get("channels_per_pixel", [0])[0],
-        pixels_per_column=values.get("pixels_per_column", [0])[0],
-    )
+    values["swizzle"] = [swizzle + atomicity]
+    fields: dict[str, Any] = {"global_strides": ()}  # which rank 1 has none of
+    for name in values.keys() & {*EncodeArguments._fields}:
+        is_array = name not in _BY_NAME
+        fields[name] = tuple(values[name]) if is_array else ENUMS.get(name, int)(values[name][0])
+    arguments = EncodeArguments(kind=kind, data_type=data_type, **fields)
     return arguments, values["global_address"][0]
 
 
