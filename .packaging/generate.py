@@ -37,7 +37,7 @@ from tma_dlpack.tables import bits as map_bits  # noqa: E402
 from tma_dlpack.tables import dtypes, limits  # noqa: E402
 from tma_dlpack.tables.arguments import KINDS  # noqa: E402
 from tma_dlpack.tables.bits import element_type_bits  # noqa: E402
-from tma_dlpack.tables.dtypes import DATA_TYPES, FROM_DLPACK, LANES_OF_4_BITS  # noqa: E402
+from tma_dlpack.tables.dtypes import DATA_TYPES, FROM_DLPACK, LANES_OF_4_BITS, NAMED_DTYPES  # noqa: E402
 from tma_dlpack.tables.enums import (  # noqa: E402
     TensorMapDataType,
     TensorMapIm2ColWideMode,
@@ -49,7 +49,6 @@ from tma_dlpack.tables.enums import (  # noqa: E402
 )
 from tma_dlpack.tables.errors import DOCUMENTS, LIBCUDACXX, Rule  # noqa: E402
 from tma_dlpack.tables.fields import FIELDS  # noqa: E402
-from tma_dlpack.tables.meanings import _NAMED  # noqa: E402
 from tma_dlpack.tables.targets import COLUMNS, TARGETS  # noqa: E402
 
 CONSTANTS: dict[str, int] = {
@@ -625,7 +624,7 @@ def js_rows() -> list[dict[str, Any]]:
 
 def js_types() -> list[dict[str, Any]]:
     """Return the data types, each with a tensor's dtype that carries it."""
-    named = {name: t for name, t in _NAMED.items() if t.lanes in (1, 2)}
+    named = {name: t for name, t in NAMED_DTYPES.items() if t.lanes in (1, 2)}
     rows = []
     for r in DATA_TYPES:
         own = [n for n, t in named.items() if dtypes.data_type_of(t) is r.data_type]
@@ -655,7 +654,7 @@ def js_types() -> list[dict[str, Any]]:
 def js_dtypes() -> dict[str, dict[str, Any]]:
     """Return the dtypes of tensors by their names in NumPy, torch and JAX."""
     found = {}
-    for name, dtype in _NAMED.items():
+    for name, dtype in NAMED_DTYPES.items():
         own = dtypes.data_type_of(dtype)
         found[name] = {
             "bits": dtype.itemsize_bits,

@@ -21,8 +21,8 @@ from tma_dlpack.dlpack import TensorView, as_tensor_view
 from tma_dlpack.draw.chunks import bounding_box
 from tma_dlpack.tables import bits
 from tma_dlpack.tables.arguments import NO_SWIZZLE
+from tma_dlpack.tables.dtypes import NAMED_DTYPES as DTYPES
 from tma_dlpack.tables.errors import TmaError, TmaPreconditionError
-from tma_dlpack.tables.meanings import _NAMED as DTYPES
 from tma_dlpack.tables.targets import Target
 
 DEFAULTS = {"allow": (), "shape": None, "strides": None, "offset": 0, "swizzle": NO_SWIZZLE}

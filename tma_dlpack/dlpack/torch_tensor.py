@@ -12,24 +12,9 @@ from typing import Any, NoReturn
 
 from tma_dlpack.dlpack.layout import Export, Layout, Storage, is_a, name_of
 from tma_dlpack.dlpack.refusals import error_text, refuse
-from tma_dlpack.tables.dtypes import DLDataType
-from tma_dlpack.tables.enums import DLDataTypeCode, DLDeviceType
+from tma_dlpack.tables.dtypes import NAMED_DTYPES, DLDataType
+from tma_dlpack.tables.enums import DLDeviceType
 from tma_dlpack.tables.errors import TmaUnsupportedError
-
-_TORCH_DTYPES = {
-    "bool": DLDataType(DLDataTypeCode.kDLBool, 8),
-    "bfloat16": DLDataType(DLDataTypeCode.kDLBfloat, 16),
-    **{f"int{n}": DLDataType(DLDataTypeCode.kDLInt, n) for n in (8, 16, 32, 64)},
-    **{f"uint{n}": DLDataType(DLDataTypeCode.kDLUInt, n) for n in (8, 16, 32, 64)},
-    **{f"float{n}": DLDataType(DLDataTypeCode.kDLFloat, n) for n in (16, 32, 64)},
-    **{f"complex{n}": DLDataType(DLDataTypeCode.kDLComplex, n) for n in (32, 64, 128)},
-    "float8_e4m3fn": DLDataType(DLDataTypeCode.kDLFloat8_e4m3fn, 8),
-    "float8_e4m3fnuz": DLDataType(DLDataTypeCode.kDLFloat8_e4m3fnuz, 8),
-    "float8_e5m2": DLDataType(DLDataTypeCode.kDLFloat8_e5m2, 8),
-    "float8_e5m2fnuz": DLDataType(DLDataTypeCode.kDLFloat8_e5m2fnuz, 8),
-    "float8_e8m0fnu": DLDataType(DLDataTypeCode.kDLFloat8_e8m0fnu, 8),
-    "float4_e2m1fn_x2": DLDataType(DLDataTypeCode.kDLFloat4_e2m1fn, 4, 2),
-}
 
 
 @lru_cache(maxsize=1)
@@ -41,7 +26,8 @@ def torch_dtype_table() -> dict[Any, DLDataType]:
     torch = sys.modules.get("torch")
     if torch is None:
         raise TmaUnsupportedError("torch is not imported; torch_dtype_table() needs: import torch")
-    return {getattr(torch, n): t for n, t in _TORCH_DTYPES.items() if hasattr(torch, n)}
+    found = ((getattr(torch, name, None), dtype) for name, dtype in NAMED_DTYPES.items())
+    return {theirs: dtype for theirs, dtype in found if isinstance(theirs, torch.dtype)}
 
 
 def read_torch(tensor: Any) -> Export:

@@ -173,6 +173,20 @@ FROM_DLPACK: dict[tuple[int, int], TensorMapDataType] = {
 LANES_OF_4_BITS: dict[int, tuple[int, ...]] = {_C.kDLUInt: (16,), _C.kDLFloat4_e2m1fn: (1, 2, 16)}
 
 
+#: The types of DLPack by their names in NumPy, torch and JAX.
+NAMED_DTYPES: dict[str, DLDataType] = {
+    str(t): t
+    for t in (
+        *(DLDataType(code, bits) for code, bits in FROM_DLPACK if (code, bits) != (_C.kDLUInt, 4)),
+        *(DLDataType(_C.kDLInt, bits) for bits in (8, 16)),
+        *(DLDataType(_C.kDLComplex, bits) for bits in (32, 64, 128)),
+        *(DLDataType(_C.kDLUInt, 4, lanes) for lanes in LANES_OF_4_BITS[_C.kDLUInt]),
+        *(DLDataType(_C.kDLFloat4_e2m1fn, 4, lanes) for lanes in (2, 16)),
+    )
+}
+NAMED_DTYPES["float4_e2m1fn_x2"] = NAMED_DTYPES["float4_e2m1fnx2"]  # as torch spells it
+
+
 def data_type_of(dtype: DLDataType) -> TensorMapDataType | None:
     """Give the map data type of a DLPack type, or None where libcu++ has none.
 

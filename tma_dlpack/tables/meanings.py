@@ -14,10 +14,9 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from tma_dlpack.tables.coerce import integer_of, shown, text_of
-from tma_dlpack.tables.dtypes import FROM_DLPACK, LANES_OF_4_BITS, DLDataType
+from tma_dlpack.tables.dtypes import NAMED_DTYPES, DLDataType
 from tma_dlpack.tables.enums import (
     NAMES,
-    DLDataTypeCode,
     TensorMapDataType,
     TensorMapIm2ColWideMode,
     TmaInterleaveLayout,
@@ -231,20 +230,6 @@ def _dtype_words() -> dict[str, str]:
     }
 
 
-_C = DLDataTypeCode
-_NAMED: dict[str, DLDataType] = {
-    str(t): t
-    for t in (
-        *(DLDataType(code, bits) for code, bits in FROM_DLPACK if (code, bits) != (_C.kDLUInt, 4)),
-        *(DLDataType(_C.kDLInt, bits) for bits in (8, 16)),
-        *(DLDataType(_C.kDLComplex, bits) for bits in (32, 64, 128)),
-        *(DLDataType(_C.kDLUInt, 4, lanes) for lanes in LANES_OF_4_BITS[_C.kDLUInt]),
-        *(DLDataType(_C.kDLFloat4_e2m1fn, 4, lanes) for lanes in (2, 16)),
-    )
-}
-_NAMED["float4_e2m1fn_x2"] = _NAMED["float4_e2m1fnx2"]  # as torch spells it
-
-
 def dtype_named(name: str) -> DLDataType:
     """Return the DLPack type of a name, such as ``"bfloat16"``, ``"bf16"`` or ``"torch.half"``.
 
@@ -254,10 +239,10 @@ def dtype_named(name: str) -> DLDataType:
     True
     """
     bare = name.rpartition(".")[2]  # of torch.float16
-    found = _NAMED.get(bare) or _NAMED.get(dtype_called(name) or "")
+    found = NAMED_DTYPES.get(bare) or NAMED_DTYPES.get(dtype_called(name) or "")
     if found is None:
         fix = "pass one of these names, or a usual one of them such as fp16, bf16, half or e4m3"
-        raise unfit("dtype", name, f"be one of {', '.join(_NAMED)}", fix)
+        raise unfit("dtype", name, f"be one of {', '.join(NAMED_DTYPES)}", fix)
     return found
 
 
