@@ -119,8 +119,6 @@ def _named_target(target: object) -> tuple[Target, tuple[Violation, ...]]:
         return Target.of(target), ()  # type: ignore[arg-type]
     except TmaPreconditionError as error:
         return DEFAULT_TARGET, error.violations
-    except Exception:  # the __repr__ of an arbitrary object may raise anything
-        return DEFAULT_TARGET, unfit("target", target, "be a Target", "pass 'sm_90'").violations
 
 
 def replace_address(tensor_map: TensorMap, global_address: SupportsIndex) -> TensorMap:

@@ -27,15 +27,6 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_ENUMS = (
-    enums.TmaInterleaveLayout,
-    enums.TmaSwizzle,
-    enums.TmaL2FetchSize,
-    enums.TmaOobFill,
-    enums.TensorMapDataType,
-    enums.TensorMapIm2ColWideMode,
-)
-
 
 @dataclass(frozen=True)
 class Maps:
@@ -117,8 +108,8 @@ else:
     SETUP = (
         TensorMap,
         _Traceable,
-        _ENUMS,
-        tuple(enums.NAMES[enum] for enum in _ENUMS),
+        tuple(enums.NAMES),
+        tuple(enums.NAMES.values()),
         (_export, _export_on_cuda, _export_on_cuda_of_jax),
         np.integer,
         np.ndarray,

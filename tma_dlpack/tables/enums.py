@@ -276,7 +276,7 @@ class DLDataTypeCode(IntEnum):
     kDLFloat4_e2m1fn = 17
 
 
-#: How cuda.h spells each enum: prefix, then one suffix per value.
+#: How cuda.h spells each enum: prefix, then one suffix per value. _state.h has them in this order.
 C_ENUMS: dict[type[IntEnum], tuple[str, tuple[str, ...]]] = {
     TmaInterleaveLayout: ("CU_TENSOR_MAP_INTERLEAVE_", ("NONE", "16B", "32B")),
     TmaSwizzle: (
@@ -285,8 +285,8 @@ C_ENUMS: dict[type[IntEnum], tuple[str, tuple[str, ...]]] = {
     ),
     TmaL2FetchSize: ("CU_TENSOR_MAP_L2_PROMOTION_", ("NONE", "L2_64B", "L2_128B", "L2_256B")),
     TmaOobFill: ("CU_TENSOR_MAP_FLOAT_OOB_FILL_", ("NONE", "NAN_REQUEST_ZERO_FMA")),
-    TensorMapIm2ColWideMode: ("CU_TENSOR_MAP_IM2COL_WIDE_MODE_", ("W", "W128")),
     TensorMapDataType: ("CU_TENSOR_MAP_DATA_TYPE_", tuple(t.name for t in TensorMapDataType)),
+    TensorMapIm2ColWideMode: ("CU_TENSOR_MAP_IM2COL_WIDE_MODE_", ("W", "W128")),
 }
 
 
