@@ -196,10 +196,6 @@ def _shrunk(r: Request) -> tuple[int, int]:
     return place, most // unit * unit or 1
 
 
-def _shrink_box(r: Request) -> Change:
-    return {"box_sizes": with_entry(r.arguments.box_dim, *_shrunk(r))}
-
-
 def entries(argument: str) -> Repair:
     """Make a list as long as the tensor's rank: add outer entries of 1, or drop outer entries."""
 
@@ -222,7 +218,11 @@ _entry_row = partial(
 _inner_row = partial(
     _row, after=_HAS_INNER, after_here=("BOX_RANGE",), found=inner_found, repair=whole_units
 )
-_bytes_row = partial(_row, fix=_shrink_fix, repair=_shrink_box)
+_bytes_row = partial(
+    _row,
+    fix=_shrink_fix,
+    repair=lambda r: {"box_sizes": with_entry(r.arguments.box_dim, *_shrunk(r))},
+)
 
 BOX_RULES: tuple[Rule, ...] = (
     # 8. box

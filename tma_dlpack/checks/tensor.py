@@ -333,21 +333,15 @@ def _override_fix(r: Request) -> str:
     return f"omit data_type, or choose one of {choices}" if choices else words.carry_fix(r)
 
 
-def _nan_found(r: Request) -> str:
-    return f"{words.argument(r, 'oobfill')} is nan for the map type {r.type_row.data_type.name}"
-
-
-def _nan_fix(r: Request) -> str:
-    return f"use {words.argument(r, 'oobfill')}='none', which fills with zeros"
-
-
 _nan_rule = partial(
     Rule,
     on="oobfill",
     after=HAS_TYPE,
-    found=_nan_found,
+    found=lambda r: (
+        f"{words.argument(r, 'oobfill')} is nan for the map type {r.type_row.data_type.name}"
+    ),
     must="be none for data types that are not floating-point",
-    fix=_nan_fix,
+    fix=lambda r: f"use {words.argument(r, 'oobfill')}='none', which fills with zeros",
     documented=True,
     repair=constant(oobfill=TmaOobFill.none),
 )
