@@ -139,34 +139,34 @@ class _Log(Lines):
     def __init__(self, text: str) -> None:
         self.notes: list[str] = []
         self.is_mixed = False
-        lines = text.split("\n")
-        super().__init__(self._relevant(lines) if len(text) > LONG else [*enumerate(lines, 1)])
+        lines = [*enumerate(text.split("\n"), 1)]
+        super().__init__(self._relevant(lines) if len(text) > LONG else lines)
 
-    def _relevant(self, all_lines: list[str]) -> list[tuple[int, str]]:
+    def _relevant(self, all_lines: list[tuple[int, str]]) -> list[tuple[int, str]]:
         """Return the lines that may belong to an encode; of too many, the first and last ones."""
-        kept = bytearray(len(all_lines) + 24)
-        for i, line in enumerate(all_lines):
+        lines: list[tuple[int, str]] = []
+        last = 0
+        for number, line in all_lines:
             low = line.lower()
             if low and (any(word in low for word in _MAY_BELONG) or hexdump.is_line(line)):
-                kept[max(0, i - 4) : i + 17] = b"\1" * (i + 17 - max(0, i - 4))
-        lines = [(i + 1, line[:LONGEST]) for i, line in enumerate(all_lines) if kept[i]]
-        first, last = _fitting(lines), _fitting(lines[::-1])[::-1]
-        if len(first) + len(last) < len(lines):
-            self.notes.append(
-                f"the text is long: of its {len(all_lines):,} lines, {len(lines):,} may belong to "
-                f"an encode; read were the first {len(first):,} of these (to line "
-                f"{first[-1][0]:,}) and the last {len(last):,} (from line {last[0][0]:,}). Paste a "
-                "part to have it read whole."
-            )
-            lines = first + last
-        return lines or [(1, "")]
-
-
-def _fitting(lines: list[tuple[int, str]]) -> list[tuple[int, str]]:
-    """Return as many lines as half of what is read."""
-    sizes = accumulate(len(line) + 1 for _, line in lines)
-    count = bisect.bisect_right(list(sizes), MOST_READ // 2)
-    return lines[: max(count, 1)]
+                last = number + 16
+                before = all_lines[max(number - 5, lines[-1][0] if lines else 0) : number - 1]
+                lines += before
+            if number <= last:
+                lines.append((number, line))
+        lines = [(number, line[:LONGEST]) for number, line in lines]
+        sizes = [*accumulate(len(line) + 1 for _, line in lines)]
+        if not lines or sizes[-1] <= MOST_READ:
+            return lines or [(1, "")]
+        first = max(1, bisect.bisect(sizes, MOST_READ // 2))
+        rest = lines[max(first, bisect.bisect(sizes, sizes[-1] - MOST_READ // 2)) :]
+        self.notes.append(
+            f"the text is long: of its {len(all_lines):,} lines, {len(lines):,} may belong to an "
+            f"encode; read were the first {first:,} of these (to line {lines[first - 1][0]:,}) and "
+            f"the last {len(rest):,} (from line {rest[0][0]:,}). Paste a part to have it read "
+            "whole."
+        )
+        return lines[:first] + rest
 
 
 #: A line without any of these, and none such near it, is of no encode.
@@ -327,16 +327,11 @@ class Explanation:
     def __str__(self) -> str:
         lines = [wrapped(self._head())]
         for title, request, report in self._groups():
-            lines += ["", title]
-            if request.shown():
-                lines.append(wrapped(str(request), "  "))
-            findings: tuple[Finding, ...] = (*report.violations, *report.advice)
-            found = [("advice: " if isinstance(f, Advice) else "") + str(f) for f in findings]
-            lines.append(wrapped(_one_line(report, request), "  "))
-            lines += [textwrap.indent(finding, "  ") for finding in found]
-        for note in self.notes:
-            lines += ["", wrapped(f"note: {note}")]
-        return "\n".join(lines)
+            arguments = [wrapped(str(request), "  ")] if request.shown() else []
+            lines += ["", title, *arguments, wrapped(_one_line(report, request), "  ")]
+            lines += [textwrap.indent(str(violation), "  ") for violation in report.violations]
+            lines += [textwrap.indent(f"advice: {advice}", "  ") for advice in report.advice]
+        return "\n".join(lines + [f"\n{wrapped(f'note: {note}')}" for note in self.notes])
 
     def _repr_html_(self) -> str:
         # imported when first needed
@@ -345,13 +340,13 @@ class Explanation:
 
         parts = [f"<div><b>{html.escape(self._head())}</b></div>"]
         for title, request, report in self._groups():
-            parts.append(f"<div><b>{html.escape(title)}</b></div>")
-            if request.shown():
-                parts.append(f"<div><code>{html.escape(str(request))}</code></div>")
+            arguments = f"<div><code>{html.escape(str(request))}</code></div>"
+            parts.append(
+                f"<div><b>{html.escape(title)}</b></div>{arguments * bool(request.shown())}"
+            )
             parts.append(f"<div>{html.escape(_one_line(report, request))}</div>")
-            parts += [
-                finding_html(f, with_argument=False) for f in (*report.violations, *report.advice)
-            ]
+            findings = (*report.violations, *report.advice)
+            parts += [finding_html(found, with_argument=False) for found in findings]
         parts += [f"<p>note: {html.escape(note)}</p>" for note in self.notes]
         return fragment(parts)
 
