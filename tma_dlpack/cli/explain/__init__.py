@@ -1,9 +1,9 @@
 """`explain`: read the output of a program whose encode or launch failed, and check it.
 
-Read, judge, word: `normal` writes a text one way, `read` gathers its lines ``name = value`` in
-blocks, with the tables of `words`; `printed` turns a block into the driver's arguments; `judge`
-checks them against the rules. `sentences` recognises projects' own error messages, `results` the
-driver's results, and what is seen after a launch.
+Read, judge, word: `read` gathers lines ``name = value`` in blocks, with the tables of `words`, which
+also writes numbers one way; `printed` turns a block into the driver's arguments; `judge` checks
+them against the rules. `sentences` recognises projects' own error messages, `results` the driver's
+results, and what is seen after a launch.
 
 A new format: a row in `words.FORMS` (how to recognise its block, and where it differs from the
 driver: order of arrays, units, arguments that it does not print), new spellings beside it, and an
@@ -24,10 +24,15 @@ from typing import Final, NamedTuple
 from tma_dlpack.checks.report import Report
 from tma_dlpack.cli import hexdump
 from tma_dlpack.cli.explain import results, sentences
-from tma_dlpack.cli.explain.judge import REFUSED_CALL, judge, judge_call
+from tma_dlpack.cli.explain.judge import (
+    REFUSED_CALL,
+    PrintedArguments,
+    arguments_of,
+    judge,
+    judge_call,
+)
 from tma_dlpack.cli.explain.printed import printed_arguments
 from tma_dlpack.cli.explain.read import Block, Lines, blocks_in, plain, streams_of
-from tma_dlpack.cli.explain.words import PrintedArguments, arguments_of
 from tma_dlpack.tables.coerce import bytes_of, counted, shown, text_of
 from tma_dlpack.tables.errors import (
     Advice,

@@ -11,17 +11,15 @@ from itertools import accumulate
 from operator import mul
 from typing import Any, Final
 
+from tma_dlpack.cli.explain.judge import COLUMN, OPTIONS, PrintedArguments
 from tma_dlpack.cli.explain.read import Block, Field, form_of
 from tma_dlpack.cli.explain.words import (
     ARRAYS,
-    COLUMN,
     CUTE_STRIDES,
     DRIVERS_OWN,
     GENERAL,
-    OPTIONS,
     Entries,
     Form,
-    PrintedArguments,
     member_of,
 )
 from tma_dlpack.tables.arguments import CORNERS, MapKind
