@@ -1,9 +1,9 @@
 """`explain`: read the output of a program whose encode or launch failed, and check it.
 
-Read, judge, word: `read` gathers lines ``name = value`` in blocks, with the tables of `words`, which
-also writes numbers one way; `printed` turns a block into the driver's arguments; `judge` checks
-them against the rules. `sentences` recognises projects' own error messages, `results` the driver's
-results, and what is seen after a launch.
+Read, judge, word: `read` gathers lines ``name = value`` in blocks, with the tables of `words`,
+which also writes numbers one way; `printed` turns a block into the driver's arguments; `judge`
+checks them against the rules. `sentences` recognises projects' own error messages, `results` the
+driver's results, and what is seen after a launch.
 
 A new format: a row in `words.FORMS` (how to recognise its block, and where it differs from the
 driver: order of arrays, units, arguments that it does not print), new spellings beside it, and an

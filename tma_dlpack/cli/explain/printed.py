@@ -15,7 +15,6 @@ from tma_dlpack.cli.explain.judge import COLUMN, OPTIONS, PrintedArguments
 from tma_dlpack.cli.explain.read import Block, Field, form_of
 from tma_dlpack.cli.explain.words import (
     ARRAYS,
-    CUTE_STRIDES,
     DRIVERS_OWN,
     GENERAL,
     Entries,
@@ -209,9 +208,8 @@ class _Lists:
         whole = self._whole()
         if rank is None or not whole:
             return rank is not None
-        varies = len({len(self.values[name]) for name in whole}) > 1
         fits = "garbage" in self.form.flags or any(self._fits(name, rank, rank) for name in whole)
-        return rank <= MAX_RANK and (varies or fits)
+        return rank <= MAX_RANK and fits
 
     def _inferred_rank(self) -> int | None:
         """Return the rank that the lists show; without one, no list counts."""
@@ -262,7 +260,7 @@ class _Lists:
         if turned is not None:
             values, in_elements = turned
         else:
-            leading = "leading" in self.form.flags or raw or shown.key == CUTE_STRIDES
+            leading = "leading" in self.form.flags or raw
             kept = self._without_extra(values, rank, leading, in_elements)
             if kept is None:
                 return self._refused(name, f"has {counted(len(values), 'entry')} for rank {rank}")

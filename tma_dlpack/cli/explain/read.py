@@ -227,7 +227,7 @@ class Field(NamedTuple):
 
 _WORD = re.compile(  # a name, or a mark
     rf"(?P<heading>{HEADING})|(?P<name>[A-Za-z_]\w*)"
-    r"|(?P<torn>^[ \t]*(?:(?:[\d, \t]*\)|,)[\d,() \t]*|\([\d, \t]*|\d{1,20},)$)",
+    r"|(?P<torn>^[ \t]*(?:(?:[\d,][\d, \t]*\)|,)[\d,() \t]*|\([\d, \t]*|\d{1,20},)$)",
     re.MULTILINE,
 )
 _AFTER_WORD = re.compile(
@@ -388,9 +388,9 @@ def _blocks_of(stream: Lines) -> list[Block]:
             _add(blocks, found)
         else:
             blocks.append(Block(found.word, found.line, found.line))
+    blocks = [b for b in blocks if b.fields]
     for block in blocks[:-1]:
         block.is_mixed |= any(f.value.fault == "torn" for f in block.fields)
-    blocks = [b for b in blocks if b.fields]
     _mark_mixed(blocks)
     return [b for b in blocks if b.shows_arguments or b.is_mixed or b.is_cut]
 

@@ -236,7 +236,6 @@ GENERAL: Final = Form()
 DRIVERS_OWN: Final = frozenset(
     ["globaldim", "globalstrides", "boxdim", "gmemprobshape", "gmemprobstride"]
 )
-CUTE_STRIDES: Final = "gmemprobstride"  # begins with the size of an element
 
 
 # -- one way to write things ----------------------------------------------------------------------
