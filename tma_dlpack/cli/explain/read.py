@@ -381,7 +381,7 @@ def _blocks_of(stream: Lines) -> list[Block]:
     for found in fields_of(stream):
         block = blocks[-1]
         if not found.argument and not found.word:
-            block.is_torn |= bool(block.fields) and found.line - block.last_line <= FAR_LINES
+            block.is_torn |= bool(block.fields) and found.line - block.last_line <= NEAR_LINES
             continue
         block.is_mixed |= block.is_torn  # as the text does not end there
         if found.argument:
