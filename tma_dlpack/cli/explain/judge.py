@@ -161,17 +161,14 @@ def judge(read: PrintedArguments, how: tuple[object, ...], target: Target) -> Re
     known = {_CALL_NAMES.get(name, name) for name in known} | {"target"}
     if read.kind == "im2col_wide":
         known |= {"pixel_box_lower_corner_width", "pixel_box_upper_corner_width"}
-    common: dict[tuple[str, str, str], Violation] | None = None
+    could_be: list[dict[tuple[str, str, str], Violation]] = []
     for call in _calls(read):
         violations = _violations(read.kind, call, target)
-        if any(v.argument == "interleave" for v in violations) and "interleave" not in known:
-            continue  # so it cannot be this layout
-        found = {_same_as(v): v for v in violations if _is_shown(v, read, known)}
-        common = found if common is None else {k: v for k, v in common.items() if k in found}
-        if not common:
-            break
-    found_in_all = tuple(_explained(v, read) for v in (common or {}).values())
-    return Report(found_in_all, _advice(read))
+        if "interleave" in known or all(v.argument != "interleave" for v in violations):
+            could_be.append({_same_as(v): v for v in violations if _is_shown(v, read, known)})
+    first = could_be[0] if could_be else {}
+    in_all = (v for key, v in first.items() if all(key in found for found in could_be))
+    return Report(tuple(_explained(v, read) for v in in_all), _advice(read))
 
 
 def _same_as(violation: Violation) -> tuple[str, str, str]:
@@ -286,11 +283,11 @@ def _overflow(stride: int | None) -> str:
     >>> _overflow(2305843007066210304)
     '2^61 - 2147483648: a negative stride, as a 32-bit product that overflowed gives it'
     """
-    came = "a negative stride, as a 32-bit product that overflowed gives it"
     for bits in (61, 64):
-        under = (1 << bits) - (stride or 0)
-        if 0 < under <= 1 << 42:
-            return f"2^{bits} - {under}: {came}"
+        less = (1 << bits) - (stride or 0)
+        if 0 < less <= 1 << 42:
+            came = "a negative stride, as a 32-bit product that overflowed gives it"
+            return f"2^{bits} - {less}: {came}"
     return ""
 
 

@@ -27,6 +27,11 @@ from tma_dlpack.cli.explain.words import (
     normal,
 )
 
+FAR_LINES = 12  # between two fields of one printout, at most
+FAR_WHOLE_LINES = 3  # where the tensor and the tile are there already
+NEAR_LINES = 3  # between blocks that touch; a weak word stands no further from its neighbours
+LONGEST_LIST = 600  # characters
+
 # -- lines and processes --------------------------------------------------------------------------
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -95,11 +100,6 @@ def _split_prefix(line: str) -> tuple[str, str]:
         at = prefix.end()
     return process, line[at:]
 
-
-FAR_LINES = 12  # between two fields of one printout, at most
-FAR_WHOLE_LINES = 3  # where the tensor and the tile are there already
-NEAR_LINES = 3  # between blocks that touch; a weak word stands no further from its neighbours
-LONGEST_LIST = 600  # characters
 
 # -- one value ------------------------------------------------------------------------------------
 
