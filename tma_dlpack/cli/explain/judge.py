@@ -43,8 +43,6 @@ from tma_dlpack.tables.targets import Target
 COMMON = ("data_type", "rank", "global_address", "global_dim", "global_strides")
 COLUMN = (*CORNERS, "channels_per_pixel", "pixels_per_column")
 OPTIONS = ("element_strides", "interleave", "swizzle", "l2_promotion", "oob_fill")
-#: Every argument, in the driver's order.
-ARGUMENTS = (*COMMON, "box_dim", *COLUMN, *OPTIONS)
 
 
 def arguments_of(kind: MapKind) -> tuple[str, ...]:
@@ -108,7 +106,7 @@ interleave, swizzle, l2_promotion, oob_fill
 
     def shown(self) -> dict[str, Any]:
         """Return the arguments that the printout has, by name, in the driver's order."""
-        values = {name: getattr(self, name) for name in ARGUMENTS}
+        values = {name: getattr(self, name) for name in arguments_of(self.kind)}
         return {name: value for name, value in values.items() if value is not None}
 
     def missing(self) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from tma_dlpack.cli.explain.words import (
     WEAK,
     Entries,
     Form,
+    key_of,
     meaning_of,
     normal,
 )
@@ -341,12 +342,6 @@ class Block:
         own = self.arguments() if form_of(self).words else strong
         return len(strong) >= 2 and bool(own & ARRAYS)
 
-    def put(self, found: Field) -> None:
-        """Take a field."""
-        self.first_line = self.first_line or found.line
-        self.last_line = found.last_line
-        self.fields.append(found)
-
 
 def form_of(block: Block) -> Form:
     """Return the row of the table that a block fits."""
@@ -414,7 +409,9 @@ def _add(blocks: list[Block], found: Field) -> None:
             return
     if same is not None or (found.strong and any(f.strong for f in named)):
         blocks.append(block := Block())
-    block.put(found)
+    block.first_line = block.first_line or found.line
+    block.last_line = found.last_line
+    block.fields.append(found)
 
 
 def _mark_mixed(blocks: list[Block]) -> None:
@@ -446,7 +443,7 @@ def _agree(a: Block, b: Block) -> bool:
 
 def _is_regular(run: list[Block]) -> bool:
     """Return whether blocks have the same words in the same order, but for the run's two ends."""
-    order = next((form.keys for form in map(form_of, run) if form.keys), ())
+    order = map(key_of, next((form.words for form in map(form_of, run) if form.words), ()))
     used = dict.fromkeys(key for block in run for key in block.words)
     whole = tuple(dict.fromkeys(key for key in (*order, *used) if key in used))
     rank_1 = tuple(w for w in whole if w != "base" and not ("stride" in w and "elem" not in w))

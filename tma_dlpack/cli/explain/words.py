@@ -183,11 +183,6 @@ class Form(NamedTuple):
     implied: Mapping[str, int] = MappingProxyType({})
     words: tuple[str, ...] = ()
 
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """Its words as the tables have them."""
-        return tuple(map(key_of, self.words))
-
 
 def _form(name: str, any_of: str, how: str, words: str) -> Form:
     together = tuple(frozenset(map(key_of, group.split("+"))) for group in any_of.split())
