@@ -328,16 +328,14 @@ def _with_names(text: str) -> str:
     for call in _CALL.finditer(text):
         passed = [a.strip() for a in _COMMA.split(call["passed"])]
         names = _NAMES_OF.get(len(passed), ())  # with the map before them, or without it
-        passed = passed[-len(names) :]
-        meanings = [meaning_of(name) or ("",) for name in names]
-        lost = any(
-            "CU_TENSOR_MAP" in a and m[0] not in NAMED
-            for a, m in zip(passed, meanings, strict=False)
-        )
-        if lost or any(map(_NO_VALUE.search, passed)):
-            continue
+        pairs = [*zip(names, passed[-len(names) :], strict=False)]
+        if any(
+            _NO_VALUE.search(a) or ("CU_TENSOR_MAP" in a and n.removeprefix("tensor_") not in NAMED)
+            for n, a in pairs
+        ):
+            continue  # an argument is lost
         written = []
-        for name, words in zip(names, passed, strict=False):
+        for name, words in pairs:
             value, declared = _passed(text, call.start(), words)
             edits |= dict.fromkeys(declared, "_")
             written += [f"{name}={value}"] if re.search(r"\d|CU_|NULL|nullptr", value) else []
@@ -350,17 +348,16 @@ def _with_names(text: str) -> str:
 
 def _passed(text: str, place: int, words: str) -> tuple[str, list[tuple[int, int]]]:
     """Return an argument with the numbers of its names, and where its array is declared."""
-    first = max(0, place - FAR)
-    source, array, declared = text[first:place], _ARRAY.fullmatch(words), []
+    source, array = text[max(0, place - FAR) : place], _ARRAY.fullmatch(words)
+    declared: list[re.Match[str]] = []
     if array:
-        declared = [*re.finditer(_DECLARED.format(array[1]), source)][-1:]
-    for found in declared:
-        entries = found[1].split(",")[int(array[2] or 0) if array else 0 :]
-        words = f"{{{','.join(entries)}}}"
+        pattern = re.compile(_DECLARED.format(array[1]))
+        declared = [*pattern.finditer(text, max(0, place - FAR), place)][-1:]
+        entries = [found[1].split(",")[int(array[2] or 0) :] for found in declared]
+        words = f"{{{','.join(entries[0])}}}" if entries else words
 
     def number(name: re.Match[str]) -> str:
         values = set(re.findall(_CONSTANT.format(name[0]), source))
         return values.pop() if len(values) == 1 and not name[0].startswith("CU") else name[0]
 
-    places = [(first + found.start(), first + found.end()) for found in declared]
-    return re.sub(r"\b[A-Za-z_]\w*", number, words), places
+    return re.sub(r"\b[A-Za-z_]\w*", number, words), [found.span() for found in declared]
