@@ -114,8 +114,7 @@ def explain(text: str, target: Target | str = "sm_90") -> Explanation:
     read.sort(key=lambda encode: encode.line)
     failed = [*_worded(log, known)]
     if read:
-        beside = (v for encode in failed for v in encode.report.violations)
-        notes += [f"{v.found} ({v.rule}: {v.limit}; fix: {v.fix})" for v in beside]
+        notes += [_in_words(encode.report) for encode in failed]
     read = read or failed
     reports = tuple(encode.report for encode in read)
     maps = [encode.arguments for encode in read if encode.arguments.shown()]
@@ -218,9 +217,12 @@ def _printed(log: _Log, target: Target) -> list[_Encode]:
 
 def _cut_note(encode: _Encode) -> str:
     """Return what a printout that is cut off shows, and which rules that breaks."""
-    broken = "; ".join(f"{v.found}; {v.limit} ({v.rule})" for v in encode.report.violations)
     shown = f"what the printout that is cut off shows: {encode.arguments}"
-    return f"line {encode.line}: {shown}; {broken or 'no rule is broken'}"
+    return f"line {encode.line}: {shown}; {_in_words(encode.report) or 'no rule is broken'}"
+
+
+def _in_words(report: Report) -> str:
+    return "; ".join(f"{v.found} ({v.rule}: {v.limit}; fix: {v.fix})" for v in report.violations)
 
 
 def _judged(read: PrintedArguments, target: Target) -> Report:
