@@ -108,9 +108,10 @@ def _split_prefix(line: str) -> tuple[str, str]:
 class Value(NamedTuple):
     """One printed value: numbers or a name; or why there is none.
 
-    `fault` is "" or "unread" (masked, broken, with a unit), "cut" (the text ends), "address" (in
-    place of a list), "torn" (of several processes) or "prose". An entry of `numbers` that cannot be
-    read is None. `comma` is "tight" in a list without blanks, "?" where it may be one of thousands.
+    `fault` is "" or "unread" (masked, with a unit), "cut" (the text ends), "address" (in place of a
+    list), "broken" (a part of a list, as of several processes) or "prose". An entry of `numbers`
+    that cannot be read is None. `comma` is "tight" in a list without blanks, "?" where it may be
+    one of thousands.
     """
 
     numbers: Entries = ()
@@ -136,7 +137,7 @@ _AFTER = re.compile(  # of numbers without brackets: the end of the line, a sign
 )
 _MEMBER = re.compile(r"([A-Za-z_0-9][\w.:]*)(?:[ \t]*\((\d{1,5})\))?")
 _CUT = re.compile(rf"[(\[{{]?[\s\d,?-]{{0,{4 * LONGEST_LIST}}}\Z")
-_TORN = re.compile(r"[\d,)]|[(\[{][ \t]*(?:[\d,]|$)", re.MULTILINE)
+_BROKEN = re.compile(r"[\d,)]|[(\[{][ \t]*(?:[\d,]|$)", re.MULTILINE)
 _WHOLE = ("16", "32", "64", "128", "256")  # bytes that no longer number begins with
 _ADDRESSES = range(1 << 44, 1 << 48)  # of the stack and the heap; no entry of a list is one
 
@@ -159,7 +160,7 @@ def read_value(text: str, at: int, argument: str) -> Value:
         return Value(number, word[1].rstrip(".:"), end=word.end())
     if cut := _CUT.match(text, at):
         return Value(fault="cut", end=cut.end())
-    return Value(fault="torn" if _TORN.match(text, at) else "prose")
+    return Value(fault="broken" if _BROKEN.match(text, at) else "prose")
 
 
 def _listed(text: str, found: re.Match[str]) -> Value:
@@ -174,8 +175,8 @@ def _listed(text: str, found: re.Match[str]) -> Value:
         return Value(numbers, "", "", end, found[0][0], _comma(inside), unit[1] if unit else "")
     if is_index or re.fullmatch(r"[\s\d?,-]+", inside):
         return Value(fault="unread", end=end)
-    is_torn = not is_list and inside[:1] in tuple("0123456789,")
-    return Value(fault="torn" if is_torn else "prose", end=end)
+    is_broken = not is_list and inside[:1] in tuple("0123456789,")
+    return Value(fault="broken" if is_broken else "prose", end=end)
 
 
 def _row(text: str, row: re.Match[str], is_array: bool) -> Value:
@@ -228,7 +229,7 @@ class Field(NamedTuple):
 
 _WORD = re.compile(  # a name, or a mark
     rf"(?P<heading>{HEADING})|(?P<name>[A-Za-z_]\w*)"
-    r"|(?P<torn>^[ \t]*(?:(?:[\d,][\d, \t]*\)|,)[\d,() \t]*|\([\d, \t]*|\d{1,20},)$)",
+    r"|(?P<broken>^[ \t]*(?:(?:[\d,][\d, \t]*\)|,)[\d,() \t]*|\([\d, \t]*|\d{1,20},)$)",
     re.MULTILINE,
 )
 _AFTER_WORD = re.compile(
@@ -282,8 +283,8 @@ def _read_field(
     unit = (follows["unit"] or value.unit).lower().removeprefix("in ").strip()
     if unit not in _UNITS:
         value = value._replace(fault=value.fault or "unread")
-    is_torn = value.fault == "torn" and (leads or (strong and opens))
-    if value.fault == "prose" or (value.fault == "torn" and not is_torn):
+    is_field = leads or (strong and opens)
+    if value.fault == "prose" or (value.fault == "broken" and not is_field):
         return None  # a sentence, or "strides:" as the heading of something else
     sign, unit = sign or " " * (not opens), _UNITS.get(unit, "")
     return Field(argument, key, word[0], strong, value, unit, sign, index)
@@ -305,7 +306,8 @@ def _is_end_of_word(text: str, word: re.Match[str], key: str) -> bool:
 class Block:
     """The fields of one printout, and the words of the line that it begins with.
 
-    `is_mixed`: its lines may come from several processes, so that no number counts.
+    `is_mixed`: its lines may come from several processes, so that no number counts. `is_broken`:
+    the rest of a list stands behind its last field.
     """
 
     heading: str = ""
@@ -313,7 +315,7 @@ class Block:
     last_line: int = 0
     fields: list[Field] = field(default_factory=list)
     is_mixed: bool = False
-    is_torn: bool = False
+    is_broken: bool = False
 
     @property
     def is_cut(self) -> bool:
@@ -375,17 +377,17 @@ def _blocks_of(stream: Lines) -> list[Block]:
     blocks = [Block()]
     for found in fields_of(stream):
         block = blocks[-1]
-        if not found.argument and not found.word:
-            block.is_torn |= bool(block.fields) and found.line - block.last_line <= NEAR_LINES
+        if not found.argument and not found.word:  # the rest of a list
+            block.is_broken |= bool(block.fields) and found.line - block.last_line <= NEAR_LINES
             continue
-        block.is_mixed |= block.is_torn  # as the text does not end there
+        block.is_mixed |= block.is_broken  # as the text does not end there
         if found.argument:
             _add(blocks, found)
         else:
             blocks.append(Block(found.word, found.line, found.line))
     blocks = [b for b in blocks if b.fields]
     for block in blocks[:-1]:
-        block.is_mixed |= any(f.value.fault == "torn" for f in block.fields)
+        block.is_mixed |= any(f.value.fault == "broken" for f in block.fields)  # not cut off
     _mark_mixed(blocks)
     return [b for b in blocks if b.shows_arguments or b.is_mixed or b.is_cut]
 
