@@ -378,7 +378,7 @@ def _blocks_of(stream: Lines) -> list[Block]:
     for found in fields_of(stream):
         block = blocks[-1]
         if not found.argument and not found.word:  # the rest of a list
-            block.is_broken |= bool(block.fields) and found.line - block.last_line <= NEAR_LINES
+            block.is_broken |= bool(block.fields) and found.line - block.last_line <= 1
             continue
         block.is_mixed |= block.is_broken  # as the text does not end there
         if found.argument:
