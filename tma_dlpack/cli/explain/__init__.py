@@ -1,7 +1,7 @@
 """`explain`: read the output of a program whose encode or launch failed, and check it.
 
-Read, judge, word: `normal` writes a text one way, `read` gathers its lines ``name = value`` in
-blocks, with the tables of `words`; `printed` turns a block into the driver's arguments; `judge`
+Read, judge, word: `read` gathers lines ``name = value`` in blocks, with the tables of `words`,
+which also writes numbers one way; `printed` turns a block into the driver's arguments; `judge`
 checks them against the rules. `sentences` recognises projects' own error messages, `results` the
 driver's results, and what is seen after a launch.
 
@@ -24,10 +24,15 @@ from typing import Final, NamedTuple
 from tma_dlpack.checks.report import Report
 from tma_dlpack.cli import hexdump
 from tma_dlpack.cli.explain import results, sentences
-from tma_dlpack.cli.explain.judge import REFUSED_CALL, judge, judge_call
+from tma_dlpack.cli.explain.judge import (
+    REFUSED_CALL,
+    PrintedArguments,
+    arguments_of,
+    judge,
+    judge_call,
+)
 from tma_dlpack.cli.explain.printed import printed_arguments
 from tma_dlpack.cli.explain.read import Block, Lines, blocks_in, plain, streams_of
-from tma_dlpack.cli.explain.words import PrintedArguments, arguments_of
 from tma_dlpack.tables.coerce import bytes_of, counted, shown, text_of
 from tma_dlpack.tables.errors import (
     Advice,
@@ -109,8 +114,7 @@ def explain(text: str, target: Target | str = "sm_90") -> Explanation:
     read.sort(key=lambda encode: encode.line)
     failed = [*_worded(log, known)]
     if read:
-        beside = (v for encode in failed for v in encode.report.violations)
-        notes += [f"{v.found} ({v.rule}: {v.limit}; fix: {v.fix})" for v in beside]
+        notes += [_in_words(encode.report) for encode in failed]
     read = read or failed
     reports = tuple(encode.report for encode in read)
     maps = [encode.arguments for encode in read if encode.arguments.shown()]
@@ -139,34 +143,34 @@ class _Log(Lines):
     def __init__(self, text: str) -> None:
         self.notes: list[str] = []
         self.is_mixed = False
-        lines = text.split("\n")
-        super().__init__(self._relevant(lines) if len(text) > LONG else [*enumerate(lines, 1)])
+        lines = [*enumerate(text.split("\n"), 1)]
+        super().__init__(self._relevant(lines) if len(text) > LONG else lines)
 
-    def _relevant(self, all_lines: list[str]) -> list[tuple[int, str]]:
+    def _relevant(self, all_lines: list[tuple[int, str]]) -> list[tuple[int, str]]:
         """Return the lines that may belong to an encode; of too many, the first and last ones."""
-        kept = bytearray(len(all_lines) + 24)
-        for i, line in enumerate(all_lines):
+        lines: list[tuple[int, str]] = []
+        last = 0
+        for number, line in all_lines:
             low = line.lower()
             if low and (any(word in low for word in _MAY_BELONG) or hexdump.is_line(line)):
-                kept[max(0, i - 4) : i + 17] = b"\1" * (i + 17 - max(0, i - 4))
-        lines = [(i + 1, line[:LONGEST]) for i, line in enumerate(all_lines) if kept[i]]
-        first, last = _fitting(lines), _fitting(lines[::-1])[::-1]
-        if len(first) + len(last) < len(lines):
-            self.notes.append(
-                f"the text is long: of its {len(all_lines):,} lines, {len(lines):,} may belong to "
-                f"an encode; read were the first {len(first):,} of these (to line "
-                f"{first[-1][0]:,}) and the last {len(last):,} (from line {last[0][0]:,}). Paste a "
-                "part to have it read whole."
-            )
-            lines = first + last
-        return lines or [(1, "")]
-
-
-def _fitting(lines: list[tuple[int, str]]) -> list[tuple[int, str]]:
-    """Return as many lines as half of what is read."""
-    sizes = accumulate(len(line) + 1 for _, line in lines)
-    count = bisect.bisect_right(list(sizes), MOST_READ // 2)
-    return lines[: max(count, 1)]
+                last = number + 16
+                before = all_lines[max(number - 5, lines[-1][0] if lines else 0) : number - 1]
+                lines += before
+            if number <= last:
+                lines.append((number, line))
+        lines = [(number, line[:LONGEST]) for number, line in lines]
+        sizes = [*accumulate(len(line) + 1 for _, line in lines)]
+        if not lines or sizes[-1] <= MOST_READ:
+            return lines or [(1, "")]
+        first = max(1, bisect.bisect(sizes, MOST_READ // 2))
+        rest = lines[max(first, bisect.bisect(sizes, sizes[-1] - MOST_READ // 2)) :]
+        self.notes.append(
+            f"the text is long: of its {len(all_lines):,} lines, {len(lines):,} may belong to an "
+            f"encode; read were the first {first:,} of these (to line {lines[first - 1][0]:,}) and "
+            f"the last {len(rest):,} (from line {rest[0][0]:,}). Paste a part to have it read "
+            "whole."
+        )
+        return lines[:first] + rest
 
 
 #: A line without any of these, and none such near it, is of no encode.
@@ -213,9 +217,12 @@ def _printed(log: _Log, target: Target) -> list[_Encode]:
 
 def _cut_note(encode: _Encode) -> str:
     """Return what a printout that is cut off shows, and which rules that breaks."""
-    broken = "; ".join(f"{v.found}; {v.limit} ({v.rule})" for v in encode.report.violations)
     shown = f"what the printout that is cut off shows: {encode.arguments}"
-    return f"line {encode.line}: {shown}; {broken or 'no rule is broken'}"
+    return f"line {encode.line}: {shown}; {_in_words(encode.report) or 'no rule is broken'}"
+
+
+def _in_words(report: Report) -> str:
+    return "; ".join(f"{v.found} ({v.rule}: {v.limit}; fix: {v.fix})" for v in report.violations)
 
 
 def _judged(read: PrintedArguments, target: Target) -> Report:
@@ -327,16 +334,11 @@ class Explanation:
     def __str__(self) -> str:
         lines = [wrapped(self._head())]
         for title, request, report in self._groups():
-            lines += ["", title]
-            if request.shown():
-                lines.append(wrapped(str(request), "  "))
-            findings: tuple[Finding, ...] = (*report.violations, *report.advice)
-            found = [("advice: " if isinstance(f, Advice) else "") + str(f) for f in findings]
-            lines.append(wrapped(_one_line(report, request), "  "))
-            lines += [textwrap.indent(finding, "  ") for finding in found]
-        for note in self.notes:
-            lines += ["", wrapped(f"note: {note}")]
-        return "\n".join(lines)
+            arguments = [wrapped(str(request), "  ")] if request.shown() else []
+            lines += ["", title, *arguments, wrapped(_one_line(report, request), "  ")]
+            lines += [textwrap.indent(str(violation), "  ") for violation in report.violations]
+            lines += [textwrap.indent(f"advice: {advice}", "  ") for advice in report.advice]
+        return "\n".join(lines + [f"\n{wrapped(f'note: {note}')}" for note in self.notes])
 
     def _repr_html_(self) -> str:
         # imported when first needed
@@ -345,13 +347,13 @@ class Explanation:
 
         parts = [f"<div><b>{html.escape(self._head())}</b></div>"]
         for title, request, report in self._groups():
-            parts.append(f"<div><b>{html.escape(title)}</b></div>")
-            if request.shown():
-                parts.append(f"<div><code>{html.escape(str(request))}</code></div>")
+            arguments = f"<div><code>{html.escape(str(request))}</code></div>"
+            parts.append(
+                f"<div><b>{html.escape(title)}</b></div>{arguments * bool(request.shown())}"
+            )
             parts.append(f"<div>{html.escape(_one_line(report, request))}</div>")
-            parts += [
-                finding_html(f, with_argument=False) for f in (*report.violations, *report.advice)
-            ]
+            findings = (*report.violations, *report.advice)
+            parts += [finding_html(found, with_argument=False) for found in findings]
         parts += [f"<p>note: {html.escape(note)}</p>" for note in self.notes]
         return fragment(parts)
 

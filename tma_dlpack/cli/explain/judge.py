@@ -1,4 +1,4 @@
-"""Check printed arguments against the rules; rules on what is not known are not asked.
+"""Printed arguments, checked against the rules; rules on what is not known are not asked.
 
 A verdict comes from the engine alone, through the request of a driver call (`find_violations`,
 `read_driver_call`), or for the line of our own header through `check_view`. What is not shown is
@@ -12,21 +12,131 @@ import dataclasses
 import itertools
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
 from functools import lru_cache
 from typing import Any, Final
 
 from tma_dlpack.checks.parse import read_driver_call
 from tma_dlpack.checks.report import Report, find_violations
 from tma_dlpack.checks.words import OF_DRIVER
-from tma_dlpack.cli.explain.words import COLUMN, Entries, PrintedArguments
+from tma_dlpack.cli.explain.words import Entries
 from tma_dlpack.dlpack import Layout, TensorView
 from tma_dlpack.dlpack import judge as judge_layout
 from tma_dlpack.make.build import check_view
+from tma_dlpack.tables.arguments import CORNERS, MapKind
 from tma_dlpack.tables.dtypes import DATA_TYPES, data_type_of
-from tma_dlpack.tables.enums import TensorMapDataType, TmaInterleaveLayout
-from tma_dlpack.tables.errors import Advice, TmaPreconditionError, Violation
+from tma_dlpack.tables.enums import (
+    TensorMapDataType,
+    TmaInterleaveLayout,
+    TmaL2FetchSize,
+    TmaOobFill,
+    TmaSwizzle,
+)
+from tma_dlpack.tables.errors import Advice, TmaPreconditionError, Violation, sealed
 from tma_dlpack.tables.limits import INNER_BYTES, MAX_ELEM_STRIDE, MAX_RANK
+from tma_dlpack.tables.public import public
 from tma_dlpack.tables.targets import Target
+
+# -- the arguments of one encode -----------------------------------------------------------------
+
+COMMON = ("data_type", "rank", "global_address", "global_dim", "global_strides")
+COLUMN = (*CORNERS, "channels_per_pixel", "pixels_per_column")
+OPTIONS = ("element_strides", "interleave", "swizzle", "l2_promotion", "oob_fill")
+
+
+def arguments_of(kind: MapKind) -> tuple[str, ...]:
+    """Return the names of the arguments of an encode of one kind, in the driver's order."""
+    return (*COMMON, *(("box_dim",) if kind == "tiled" else COLUMN), *OPTIONS)
+
+
+@public
+@sealed
+@dataclass(frozen=True, slots=True)
+class PrintedArguments:
+    """The arguments of one encode, as read from a printout by `explain`.
+
+    The attributes are named as in `TensorMap`. Arrays are innermost first, and strides are in bytes
+    for dimensions 1 to rank - 1, whatever the printout uses. An argument, or a single entry, that
+    is not printed, or cannot be read for certain, is None. A number that is not a member of its
+    enum stays an int.
+
+    Attributes
+    ----------
+    kind : {"tiled", "im2col", "im2col_wide"}
+    data_type, rank, global_address, global_dim, global_strides, box_dim, element_strides, \
+interleave, swizzle, l2_promotion, oob_fill
+        As in `TensorMap`.
+    pixel_box_lower_corner, pixel_box_upper_corner, channels_per_pixel, pixels_per_column
+        For im2col maps; None for tiled ones.
+    element_bytes : int or None
+        Bytes of one element, if the printout shows them.
+    printed_by : str
+        The project whose format it is; "" if it is not a known one.
+    lines : (int, int)
+        Its first and last line in the text, counted from 1.
+    implied : mapping
+        Arguments that this project always passes and does not print (source: its code). They are
+        checked too.
+    inferred : tuple of str
+        Arguments that are not printed and follow from others, as the rank from the lists.
+    """
+
+    kind: MapKind = "tiled"
+    data_type: TensorMapDataType | int | None = None
+    rank: int | None = None
+    global_address: int | None = None
+    global_dim: Entries | None = None
+    global_strides: Entries | None = None
+    box_dim: Entries | None = None
+    element_strides: Entries | None = None
+    interleave: TmaInterleaveLayout | int | None = None
+    swizzle: TmaSwizzle | int | None = None
+    l2_promotion: TmaL2FetchSize | int | None = None
+    oob_fill: TmaOobFill | int | None = None
+    pixel_box_lower_corner: Entries | None = None
+    pixel_box_upper_corner: Entries | None = None
+    channels_per_pixel: int | None = None
+    pixels_per_column: int | None = None
+    element_bytes: int | None = None
+    printed_by: str = field(default="", compare=False)
+    lines: tuple[int, int] = field(default=(0, 0), compare=False)
+    implied: Mapping[str, int] = field(default_factory=dict, compare=False, hash=False)
+    inferred: tuple[str, ...] = field(default=(), compare=False)
+
+    def shown(self) -> dict[str, Any]:
+        """Return the arguments that the printout has, by name, in the driver's order."""
+        values = {name: getattr(self, name) for name in arguments_of(self.kind)}
+        return {name: value for name, value in values.items() if value is not None}
+
+    def missing(self) -> tuple[str, ...]:
+        """Return what an encode of this kind takes and the printout does not show."""
+        missing: list[str] = []
+        for name in arguments_of(self.kind):
+            value = getattr(self, name)
+            if value is None and name not in self.implied:
+                missing.append(name)
+            elif isinstance(value, tuple):
+                missing += [f"{name}[{i}]" for i, entry in enumerate(value) if entry is None]
+        return tuple(missing)
+
+    def __str__(self) -> str:
+        words = ", ".join(f"{name}={_text(name, value)}" for name, value in self.shown().items())
+        return f"{self.kind}: {words}"
+
+
+def _text(name: str, value: object) -> str:
+    if name == "global_address":
+        return f"{value:#x}"
+    if isinstance(value, IntEnum):
+        return value.name
+    if isinstance(value, tuple):
+        entries = ", ".join("?" if v is None else str(v) for v in value)
+        return f"({entries}{',' * (len(value) == 1)})"
+    return str(value)
+
+
+# -- the verdict ----------------------------------------------------------------------------------
 
 _ENTRY = re.compile(r"(\w+)\[(\d)\]")
 _CALL_NAMES = {"data_type": "tensor_data_type", "rank": "tensor_rank"}
@@ -49,17 +159,14 @@ def judge(read: PrintedArguments, how: tuple[object, ...], target: Target) -> Re
     known = {_CALL_NAMES.get(name, name) for name in known} | {"target"}
     if read.kind == "im2col_wide":
         known |= {"pixel_box_lower_corner_width", "pixel_box_upper_corner_width"}
-    common: dict[tuple[str, str, str], Violation] | None = None
+    could_be: list[dict[tuple[str, str, str], Violation]] = []
     for call in _calls(read):
         violations = _violations(read.kind, call, target)
-        if any(v.argument == "interleave" for v in violations) and "interleave" not in known:
-            continue  # so it cannot be this layout
-        found = {_same_as(v): v for v in violations if _is_shown(v, read, known)}
-        common = found if common is None else {k: v for k, v in common.items() if k in found}
-        if not common:
-            break
-    found_in_all = tuple(_explained(v, read) for v in (common or {}).values())
-    return Report(found_in_all, _advice(read))
+        if "interleave" in known or all(v.argument != "interleave" for v in violations):
+            could_be.append({_same_as(v): v for v in violations if _is_shown(v, read, known)})
+    first = could_be[0] if could_be else {}
+    in_all = (v for key, v in first.items() if all(key in found for found in could_be))
+    return Report(tuple(_explained(v, read) for v in in_all), _advice(read))
 
 
 def _same_as(violation: Violation) -> tuple[str, str, str]:
@@ -174,11 +281,11 @@ def _overflow(stride: int | None) -> str:
     >>> _overflow(2305843007066210304)
     '2^61 - 2147483648: a negative stride, as a 32-bit product that overflowed gives it'
     """
-    came = "a negative stride, as a 32-bit product that overflowed gives it"
     for bits in (61, 64):
-        under = (1 << bits) - (stride or 0)
-        if 0 < under <= 1 << 42:
-            return f"2^{bits} - {under}: {came}"
+        less = (1 << bits) - (stride or 0)
+        if 0 < less <= 1 << 42:
+            came = "a negative stride, as a 32-bit product that overflowed gives it"
+            return f"2^{bits} - {less}: {came}"
     return ""
 
 

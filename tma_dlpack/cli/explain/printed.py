@@ -11,17 +11,14 @@ from itertools import accumulate
 from operator import mul
 from typing import Any, Final
 
+from tma_dlpack.cli.explain.judge import COLUMN, OPTIONS, PrintedArguments, arguments_of
 from tma_dlpack.cli.explain.read import Block, Field, form_of
 from tma_dlpack.cli.explain.words import (
     ARRAYS,
-    COLUMN,
-    CUTE_STRIDES,
     DRIVERS_OWN,
     GENERAL,
-    OPTIONS,
     Entries,
     Form,
-    PrintedArguments,
     member_of,
 )
 from tma_dlpack.tables.arguments import CORNERS, MapKind
@@ -29,6 +26,8 @@ from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.dtypes import DATA_TYPES
 from tma_dlpack.tables.enums import TensorMapDataType, TmaSwizzle
 from tma_dlpack.tables.limits import MAX_RANK
+
+Fields = Mapping[str, Field | None]  # by argument; None where two differ
 
 _BY_DIMENSION: Final = ("global_dim", "box_dim", "element_strides")
 
@@ -55,21 +54,23 @@ def printed_arguments(block: Block) -> tuple[PrintedArguments, list[str]]:
     if faulty:
         why = "a number of it is masked, broken or in another unit"
         lists.notes.append(f"not read, for {why}: {', '.join(sorted(faulty))}")
-    values = {name: entries or None for name, entries in lists.values.items()}
+    values: dict[str, Any] = {name: entries or None for name, entries in lists.values.items()}
+    values |= {name: numbers.get(name) for name in ("global_address", *COLUMN[2:])}
+    for corner in CORNERS:
+        if (width := numbers.get(f"{corner}_width")) is not None:
+            values[corner] = (width,)
+    if lists.rank == 1:
+        values["global_strides"] = ()
     read = PrintedArguments(
         kind=kind,
         rank=lists.rank,
-        global_address=numbers.get("global_address"),
-        global_dim=values["global_dim"],
-        global_strides=() if lists.rank == 1 else values["global_strides"],
-        element_strides=values["element_strides"],
         element_bytes=lists.element_bytes,
         printed_by=form.name,
         lines=(block.first_line, block.last_line),
         implied={n: v for n, v in form.implied.items() if n not in fields},
         inferred=("rank",) if lists.infers_rank else (),
         **members,
-        **({"box_dim": values["box_dim"]} if kind == "tiled" else _column(kind, lists, numbers)),
+        **{name: values[name] for name in arguments_of(kind) if name in values},
     )
     return read, lists.notes
 
@@ -111,16 +112,6 @@ def _member(name: str, shown: Field | None) -> Any:
     return members.pop() if len(members) == 1 else None  # a name and a number may differ
 
 
-def _column(kind: MapKind, lists: _Lists, numbers: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what an im2col map has in place of a box."""
-    column = {name: numbers.get(name) for name in COLUMN[2:]}
-    for name in CORNERS:
-        width = numbers.get(f"{name}_width")
-        corner = lists.values[name][: max(0, (lists.rank or MAX_RANK) - 2)]
-        column[name] = (corner or None) if width is None else (width,)
-    return column
-
-
 class _Lists:
     """The lists of a block on their way to the driver's order, units and lengths; () if not read.
 
@@ -128,12 +119,7 @@ class _Lists:
     """
 
     def __init__(
-        self,
-        block: Block,
-        form: Form,
-        fields: Mapping[str, Field | None],
-        numbers: Mapping[str, Any],
-        data_type: Any,
+        self, block: Block, form: Form, fields: Fields, numbers: dict[str, Any], data_type: Any
     ) -> None:
         self.block, self.form, self.fields = block, form, fields
         self.entries = {f.argument for f in block.fields if f.place is not None}
@@ -149,6 +135,8 @@ class _Lists:
         self.infers_rank = not self._trusts(self.rank)
         if self.infers_rank:
             self.rank = self._inferred_rank()
+        for name in CORNERS:
+            self.values[name] = self.values[name][: max(0, (self.rank or MAX_RANK) - 2)]
         if self.rank is None or not 0 < self.rank <= 2 * MAX_RANK:
             self.values["global_strides"] = ()
             return
@@ -211,9 +199,8 @@ class _Lists:
         whole = self._whole()
         if rank is None or not whole:
             return rank is not None
-        varies = len({len(self.values[name]) for name in whole}) > 1
         fits = "garbage" in self.form.flags or any(self._fits(name, rank, rank) for name in whole)
-        return rank <= MAX_RANK and (varies or fits)
+        return rank <= MAX_RANK and fits
 
     def _inferred_rank(self) -> int | None:
         """Return the rank that the lists show; without one, no list counts."""
@@ -264,7 +251,7 @@ class _Lists:
         if turned is not None:
             values, in_elements = turned
         else:
-            leading = "leading" in self.form.flags or raw or shown.key == CUTE_STRIDES
+            leading = "leading" in self.form.flags or raw
             kept = self._without_extra(values, rank, leading, in_elements)
             if kept is None:
                 return self._refused(name, f"has {counted(len(values), 'entry')} for rank {rank}")

@@ -1,41 +1,37 @@
-"""Read a text: split it by process, write it one way, find fields, gather them in blocks.
+"""Read a text: split it by process, find fields, gather them in blocks.
 
 A field is ``name [index] (unit) = value``; a block is the fields of one printout. Prefixes of
-loggers, colours, casts and types around numbers go; hexadecimal numbers become decimal ones, and a
-number that is masked, broken or in another unit becomes ``?``. A call of the driver in pasted
-source becomes ``name=value``, with the values that its arrays were declared with. Lines that may
-come from several processes are not read.
+loggers and colours go. Lines that may come from several processes are not read.
 """
 
 from __future__ import annotations
 
 import bisect
-import inspect
-import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise, product
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from tma_dlpack.cli.explain.words import (
     ARRAYS,
     FORMS,
     GENERAL,
     HEADING,
-    MULTI_WORD,
     NAMED,
     STRONG,
     WEAK,
     Entries,
     Form,
+    key_of,
     meaning_of,
+    normal,
 )
-from tma_dlpack.make.driver_words import (
-    driver_encode_im2col,
-    driver_encode_im2col_wide,
-    driver_encode_tiled,
-)
+
+FAR_LINES = 12  # between two fields of one printout, at most
+FAR_WHOLE_LINES = 3  # where the tensor and the tile are there already
+NEAR_LINES = 3  # between blocks that touch; a weak word stands no further from its neighbours
+LONGEST_LIST = 600  # characters
 
 # -- lines and processes --------------------------------------------------------------------------
 
@@ -84,9 +80,9 @@ def streams_of(numbered: list[tuple[int, str]]) -> list[Lines]:
         numbers, lines = streams.setdefault(process, ([], []))
         numbers.append(number)
         lines.append(content)
-    normal = {process: _normal("\n".join(lines)) for process, (_, lines) in streams.items()}
+    written = {process: normal("\n".join(lines)) for process, (_, lines) in streams.items()}
     return [
-        Lines([*zip(numbers, normal[process].split("\n"), strict=True)], process)
+        Lines([*zip(numbers, written[process].split("\n"), strict=True)], process)
         for process, (numbers, _) in streams.items()
     ]
 
@@ -106,152 +102,16 @@ def _split_prefix(line: str) -> tuple[str, str]:
     return process, line[at:]
 
 
-# -- one way to write things ----------------------------------------------------------------------
-
-_BYTES = {"double": 8, "float": 4, "half": 2, "__half": 2, "__nv_bfloat16": 2, "nv_bfloat16": 2}
-
-
-def _digits(found: re.Match[str]) -> str:
-    return re.sub(r"\D", "", found[0])
-
-
-def _product(found: re.Match[str]) -> str:
-    return str(math.prod(map(int, re.findall(r"\d{1,24}", found[0]))))
-
-
-def _bracketed(found: re.Match[str]) -> str:
-    """Write numbers under or beside each other as a list, on as many lines."""
-    numbers = re.findall(r"\d+", found[0])
-    return f" [{', '.join(numbers)}]" + "\n" * found[0].count("\n")
-
-
-def _number(found: re.Match[str]) -> str:
-    """Write a number in decimal; ? where it is masked, has a unit or a fraction."""
-    clean = re.fullmatch(r"([-+]?(?:0[xX][\da-fA-F]{1,16}|(?!0\d)\d{1,24}))[uUlL]{0,3}", found[0])
-    if clean:
-        return str(int(clean[1], 0))
-    is_name = re.fullmatch(r"\d{1,4}(?![KMGk](?:i?B)?\b)[A-WYZa-wyz]\w*", found[0])
-    return found[0] if is_name else "?"  # such as 64B, 2D, 16U4_ALIGN8B
-
-
-#: What is written in several ways, and how the reader expects it. No row adds or removes a line.
-_NORMAL: Final = tuple(
-    (re.compile(pattern, re.MULTILINE), replacement)
-    for pattern, replacement in (
-        ("\xa0(?!\\d)", " "),
-        ("(?<![\\w.'])\\d{1,3}(?:[_'’\xa0\u2009\u202f]\\d{3})+(?![\\w'’])", _digits),
-        (r"(?<![\w.,])\d{1,3}(?:,\d{3})*,0\d\d(?:,\d{3})*(?!\w)", "?"),  # no entry begins with 0
-        (MULTI_WORD.pattern, r"\1_\2"),
-        (r"\*\*(?=[A-Za-z])|(?<=[A-Za-z])\*\*|[\"`]|(?<!\d)'", " "),
-        (r"\((?:const )?(?:CU|cu|u?int|size_t|unsigned|long)[\w: ]*\*?\)[ \t]*(?=-?\d)", ""),
-        (r"<[\w.]+(?::[ \t]*| )(-?\d{1,24})>|\b(?:cuuint\d\d_t|u?int\d*(?:_t)?)\((\d+)\)", r"\1\2"),
-        (r"\bsizeof\s?\(\s?(\w+)\s?\)", lambda m: str(_BYTES.get(m[1], m[0]))),
-        (r"(?<![\w.*])\d{1,24}(?:(?: \* |\*)\d{1,24})+\b(?!\*)", _product),
-        (r"[A-Za-z_][\w.:]{0,40}\(([\[({][^\[\](){}]{0,300}[\])}])\)", r"\1"),  # torch.Size([1])
-        (r"(?:[\w:]{1,20} of )?(?:size|length|len|count)[ =:]{1,3}\d+[,\w =]{0,20}?(?=[\[({])", ""),
-        (r"(?<=[:= ])\d{9,20}[ \t]+(?=[\[({])", ""),  # the address of the list behind it
-        (r"(?:[ \t]{0,9}\n[ \t]{0,99}-[ \t]+\d{1,20}(?=[ \t]*$)){1,8}", _bracketed),
-        (r"\bouter_stride(?=: [\d ]+, swizzle: \d+ elem)", "outer_stride (bytes)"),
-        (r"(?<![\w.])[1-9]\d{0,9}(?:(?:[ \t][x×][ \t]|[x×])\d{1,10})+\b", _bracketed),
-        # addresses: null, what people write in place of one, hex digits alone
-        (r"\(nil\)|\b(?:nullptr|NULL)\b|(?<=(?:ptr|ess)[ =:][ =:])None\b|(?<=ess=)None\b", "0"),
-        (r"(?i)\b(?:0x)?(?:dead|beef|cafe|babe|feed|face|abcdef)[\da-f]*\b|\b0x(?:1234|f)+\b", "?"),
-        (
-            r"(?<![\w.])(?=[a-fA-F]*\d)(?:0000|(?=\d*[a-fA-F]))[\da-fA-F]{8,16}(?![\w*?#…]|\.\.)",
-            lambda m: str(int(m[0], 16)),
-        ),
-        # numbers, and those that are not read: masked, with a unit, broken by a terminal's width
-        (r"(?<![\w.])[-+]?\d(?:[\w*?#…%]|[.'’](?=[\w*.…]))*(?:[ \t]?[KMG](?:i?B)?\b)?", _number),
-        (r"(?<![\w.*])(?:0[xX])?(?:\*{2,}|#{2,}|\?+|[xX]{2,}|…|\.{3}|<[a-z]+>)(?!\w)", "?"),
-        (r"(?<![\w.?])-?\d+(?=(?:[ \t]{0,99}\n){1,4}[ \t]*(?:[xX]?[\da-fA-F]{1,16}\b|\?))", "?"),
-    )
-)  # fmt: skip
-
-
-def _normal(text: str) -> str:
-    text = _with_names(text)
-    for pattern, replacement in _NORMAL:
-        text = pattern.sub(replacement, text)
-    return text
-
-
-# -- calls in pasted source -----------------------------------------------------------------------
-
-_CALL = re.compile(
-    r"cuTensorMapEncode(?:Tiled|Im2col(?:Wide)?)\b[\w:]*\)?\s*"
-    r"\((?P<passed>(?:[^()\[\]{}]|[(\[{][^()\[\]{}]*[)\]}]){1,2000})\)"
-)
-_COMMA = re.compile(r",(?![^()\[\]{}]*[)\]}])")  # not within brackets
-_NO_VALUE = re.compile(r"[;=]|^\w+\s*:(?!:)|\w\s+\w")  # a name, a declaration, another line
-_ARRAY = re.compile(r"&?([A-Za-z_]\w*)(?:\.data\(\)|\[0\])?(?:\s*\+\s*(\d))?")
-_CONSTANT = r"\b{}\s*(?:=\s*|\s)(\d+)\s*(?:[;,\n)]|$)"
-_DECLARED = r"\b{}\s*(?:\[[^\]\n]*\])?\s*=?\s*[\[{{]([^\]}}]*)"
-FAR = 8_000  # characters from a declaration to the call
-_DRIVER_ARGUMENTS = tuple(
-    tuple(inspect.signature(encode).parameters)[:-2]  # without target and encoder
-    for encode in (driver_encode_im2col_wide, driver_encode_im2col, driver_encode_tiled)
-)
-_NAMES_OF = {len(names) + n: names for names in _DRIVER_ARGUMENTS for n in (0, 1)}
-
-
-def _with_names(text: str) -> str:
-    """Return source in which each call of the driver has the names and values of its arguments."""
-    edits: dict[tuple[int, int], str] = {}
-    for call in _CALL.finditer(text):
-        passed = [a.strip() for a in _COMMA.split(call["passed"])]
-        names = _NAMES_OF.get(len(passed), ())  # with the map before them, or without it
-        passed = passed[-len(names) :]
-        meanings = [meaning_of(name) or ("",) for name in names]
-        lost = any(
-            "CU_TENSOR_MAP" in a and m[0] not in NAMED
-            for a, m in zip(passed, meanings, strict=False)
-        )
-        if lost or any(map(_NO_VALUE.search, passed)):
-            continue
-        written = []
-        for name, words in zip(names, passed, strict=False):
-            value, declared = _passed(text, call.start(), words)
-            edits |= dict.fromkeys(declared, "_")
-            written += [f"{name}={value}"] if re.search(r"\d|CU_|NULL|nullptr", value) else []
-        edits[call.span("passed")] = ", ".join(written) or call["passed"]
-    for (start, end), words in sorted(edits.items(), reverse=True):
-        lines = text.count("\n", start, end) - words.count("\n")
-        text = text[:start] + words + "\n" * lines + text[end:]
-    return text
-
-
-def _passed(text: str, place: int, words: str) -> tuple[str, list[tuple[int, int]]]:
-    """Return an argument with the numbers of its names, and where its array is declared."""
-    first = max(0, place - FAR)
-    source, array, declared = text[first:place], _ARRAY.fullmatch(words), []
-    if array:
-        declared = [*re.finditer(_DECLARED.format(array[1]), source)][-1:]
-    for found in declared:
-        entries = found[1].split(",")[int(array[2] or 0) if array else 0 :]
-        words = f"{{{','.join(entries)}}}"
-
-    def number(name: re.Match[str]) -> str:
-        values = set(re.findall(_CONSTANT.format(name[0]), source))
-        return values.pop() if len(values) == 1 and not name[0].startswith("CU") else name[0]
-
-    places = [(first + found.start(), first + found.end()) for found in declared]
-    return re.sub(r"\b[A-Za-z_]\w*", number, words), places
-
-
-FAR_LINES = 12  # between two fields of one printout, at most
-FAR_WHOLE_LINES = 3  # where the tensor and the tile are there already
-NEAR_LINES = 3  # between blocks that touch; a weak word stands no further from its neighbours
-LONGEST_LIST = 600  # characters
-
 # -- one value ------------------------------------------------------------------------------------
 
 
 class Value(NamedTuple):
     """One printed value: numbers or a name; or why there is none.
 
-    `fault` is "" or "unread" (masked, broken, with a unit), "cut" (the text ends), "address" (in
-    place of a list), "torn" (of several processes) or "prose". An entry of `numbers` that cannot be
-    read is None. `comma` is "tight" in a list without blanks, "?" where it may be one of thousands.
+    `fault` is "" or "unread" (masked, with a unit), "cut" (the text ends), "address" (in place of a
+    list), "broken" (a part of a list, as of several processes) or "prose". An entry of `numbers`
+    that cannot be read is None. `comma` is "tight" in a list without blanks, "?" where it may be
+    one of thousands.
     """
 
     numbers: Entries = ()
@@ -277,7 +137,7 @@ _AFTER = re.compile(  # of numbers without brackets: the end of the line, a sign
 )
 _MEMBER = re.compile(r"([A-Za-z_0-9][\w.:]*)(?:[ \t]*\((\d{1,5})\))?")
 _CUT = re.compile(rf"[(\[{{]?[\s\d,?-]{{0,{4 * LONGEST_LIST}}}\Z")
-_TORN = re.compile(r"[\d,)]|[(\[{][ \t]*(?:[\d,]|$)", re.MULTILINE)
+_BROKEN = re.compile(r"[\d,)]|[(\[{][ \t]*(?:[\d,]|$)", re.MULTILINE)
 _WHOLE = ("16", "32", "64", "128", "256")  # bytes that no longer number begins with
 _ADDRESSES = range(1 << 44, 1 << 48)  # of the stack and the heap; no entry of a list is one
 
@@ -300,7 +160,7 @@ def read_value(text: str, at: int, argument: str) -> Value:
         return Value(number, word[1].rstrip(".:"), end=word.end())
     if cut := _CUT.match(text, at):
         return Value(fault="cut", end=cut.end())
-    return Value(fault="torn" if _TORN.match(text, at) else "prose")
+    return Value(fault="broken" if _BROKEN.match(text, at) else "prose")
 
 
 def _listed(text: str, found: re.Match[str]) -> Value:
@@ -315,8 +175,8 @@ def _listed(text: str, found: re.Match[str]) -> Value:
         return Value(numbers, "", "", end, found[0][0], _comma(inside), unit[1] if unit else "")
     if is_index or re.fullmatch(r"[\s\d?,-]+", inside):
         return Value(fault="unread", end=end)
-    is_torn = not is_list and inside[:1] in tuple("0123456789,")
-    return Value(fault="torn" if is_torn else "prose", end=end)
+    is_broken = not is_list and inside[:1] in tuple("0123456789,")
+    return Value(fault="broken" if is_broken else "prose", end=end)
 
 
 def _row(text: str, row: re.Match[str], is_array: bool) -> Value:
@@ -369,7 +229,7 @@ class Field(NamedTuple):
 
 _WORD = re.compile(  # a name, or a mark
     rf"(?P<heading>{HEADING})|(?P<name>[A-Za-z_]\w*)"
-    r"|(?P<torn>^[ \t]*(?:(?:[\d, \t]*\)|,)[\d,() \t]*|\([\d, \t]*|\d{1,20},)$)",
+    r"|(?P<broken>^[ \t]*(?:(?:[\d,][\d, \t]*\)|,)[\d,() \t]*|\([\d, \t]*|\d{1,20},)$)",
     re.MULTILINE,
 )
 _AFTER_WORD = re.compile(
@@ -423,8 +283,8 @@ def _read_field(
     unit = (follows["unit"] or value.unit).lower().removeprefix("in ").strip()
     if unit not in _UNITS:
         value = value._replace(fault=value.fault or "unread")
-    is_torn = value.fault == "torn" and (leads or (strong and opens))
-    if value.fault == "prose" or (value.fault == "torn" and not is_torn):
+    is_field = leads or (strong and opens)
+    if value.fault == "prose" or (value.fault == "broken" and not is_field):
         return None  # a sentence, or "strides:" as the heading of something else
     sign, unit = sign or " " * (not opens), _UNITS.get(unit, "")
     return Field(argument, key, word[0], strong, value, unit, sign, index)
@@ -446,7 +306,8 @@ def _is_end_of_word(text: str, word: re.Match[str], key: str) -> bool:
 class Block:
     """The fields of one printout, and the words of the line that it begins with.
 
-    `is_mixed`: its lines may come from several processes, so that no number counts.
+    `is_mixed`: its lines may come from several processes, so that no number counts. `is_broken`:
+    the rest of a list stands behind its last field.
     """
 
     heading: str = ""
@@ -454,7 +315,7 @@ class Block:
     last_line: int = 0
     fields: list[Field] = field(default_factory=list)
     is_mixed: bool = False
-    is_torn: bool = False
+    is_broken: bool = False
 
     @property
     def is_cut(self) -> bool:
@@ -482,12 +343,6 @@ class Block:
         strong = self.arguments(only_strong=True)
         own = self.arguments() if form_of(self).words else strong
         return len(strong) >= 2 and bool(own & ARRAYS)
-
-    def put(self, found: Field) -> None:
-        """Take a field."""
-        self.first_line = self.first_line or found.line
-        self.last_line = found.last_line
-        self.fields.append(found)
 
 
 def form_of(block: Block) -> Form:
@@ -522,17 +377,17 @@ def _blocks_of(stream: Lines) -> list[Block]:
     blocks = [Block()]
     for found in fields_of(stream):
         block = blocks[-1]
-        if not found.argument and not found.word:
-            block.is_torn |= bool(block.fields) and found.line - block.last_line <= FAR_LINES
+        if not found.argument and not found.word:  # the rest of a list
+            block.is_broken |= bool(block.fields) and found.line - block.last_line <= 1
             continue
-        block.is_mixed |= block.is_torn  # as the text does not end there
+        block.is_mixed |= block.is_broken  # as the text does not end there
         if found.argument:
             _add(blocks, found)
         else:
             blocks.append(Block(found.word, found.line, found.line))
-    for block in blocks[:-1]:
-        block.is_mixed |= any(f.value.fault == "torn" for f in block.fields)
     blocks = [b for b in blocks if b.fields]
+    for block in blocks[:-1]:
+        block.is_mixed |= any(f.value.fault == "broken" for f in block.fields)  # not cut off
     _mark_mixed(blocks)
     return [b for b in blocks if b.shows_arguments or b.is_mixed or b.is_cut]
 
@@ -556,7 +411,9 @@ def _add(blocks: list[Block], found: Field) -> None:
             return
     if same is not None or (found.strong and any(f.strong for f in named)):
         blocks.append(block := Block())
-    block.put(found)
+    block.first_line = block.first_line or found.line
+    block.last_line = found.last_line
+    block.fields.append(found)
 
 
 def _mark_mixed(blocks: list[Block]) -> None:
@@ -588,7 +445,7 @@ def _agree(a: Block, b: Block) -> bool:
 
 def _is_regular(run: list[Block]) -> bool:
     """Return whether blocks have the same words in the same order, but for the run's two ends."""
-    order = next((form.keys for form in map(form_of, run) if form.keys), ())
+    order = map(key_of, next((form.words for form in map(form_of, run) if form.words), ()))
     used = dict.fromkeys(key for block in run for key in block.words)
     whole = tuple(dict.fromkeys(key for key in (*order, *used) if key in used))
     rank_1 = tuple(w for w in whole if w != "base" and not ("stride" in w and "elem" not in w))

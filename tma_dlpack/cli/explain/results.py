@@ -12,10 +12,11 @@ from typing import Final, NamedTuple
 
 from tma_dlpack.checks.report import Report
 from tma_dlpack.cli import hexdump
-from tma_dlpack.cli.explain.words import FORMS, PrintedArguments, rows
+from tma_dlpack.cli.explain.judge import PrintedArguments
+from tma_dlpack.cli.explain.words import FORMS, rows
 from tma_dlpack.tables.dtypes import DATA_TYPES
 from tma_dlpack.tables.enums import TensorMapDataType
-from tma_dlpack.tables.limits import INNER_BYTES, PACKED_GROUP
+from tma_dlpack.tables.limits import INNER_BYTES
 
 # -- encodes without arguments --------------------------------------------------------------------
 
@@ -204,8 +205,6 @@ def _facts(read: PrintedArguments) -> dict[str, str]:
     if box and len(box) == len(steps) and None not in (*box, *steps):
         count = math.prod(-(-(e or 0) // (s or 1)) for e, s in zip(box, steps, strict=True))
         tx_bytes = count * row.element_bits // 8
-        if row.is_packed:
-            tx_bytes = count // PACKED_GROUP * row.smem_chunk_bytes
         many = (1 << 20) // max(tx_bytes, 1) + 1
         facts["bytes"] = f"one copy through this map brings {tx_bytes} bytes"
         facts["range"] = f"one copy brings {tx_bytes} bytes: only {many} or more of them leave it"

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tma_dlpack.checks import RULES
 from tma_dlpack.checks.report import Report
 from tma_dlpack.checks.words import OF_DRIVER
-from tma_dlpack.cli.explain.judge import judge
-from tma_dlpack.cli.explain.words import PrintedArguments, rows
+from tma_dlpack.cli.explain.judge import PrintedArguments, judge
+from tma_dlpack.cli.explain.words import rows
 from tma_dlpack.copies.rule_list import CALL_RULES
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.errors import Violation
@@ -211,7 +211,7 @@ def report_of(
     sentence: Sentence, found: re.Match[str], line: int, target: Target
 ) -> tuple[PrintedArguments, Report]:
     """Turn a project's own error message into a report; check its number if it shows one."""
-    shown = {"entry": 0, "bytes": None, **found.groupdict()}
+    shown: dict[str, Any] = {"entry": 0, "bytes": None, **found.groupdict()}
     strides = (*(None,) * int(shown["entry"]), int(shown["bytes"])) if shown["bytes"] else None
     read = PrintedArguments(global_strides=strides, printed_by=sentence.printer, lines=(line, line))
     report = judge(read, (), target)

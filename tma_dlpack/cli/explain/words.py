@@ -1,35 +1,35 @@
-"""What printouts call the driver's arguments: words, names of enum members, who prints what.
+"""What printouts call the driver's arguments, who prints what, and one way to write numbers.
 
 A *strong* word hardly means anything else. A *weak* one (``dim``, ``shape``, ``format``) counts
 only where strong ones stand around it. `FORMS` is the table of the projects that print arguments; a
-new one is a row there, with an example in tests/cli/printed_forms.py.
+new one is a row there, with an example in tests/cli/printed_forms.py. `normal` removes casts and
+types around numbers, makes hexadecimal numbers decimal ones, and a number that is masked, broken or
+in another unit ``?``. A call of the driver in pasted source becomes ``name=value``, with the values
+that its arrays were declared with.
 """
 
 from __future__ import annotations
 
+import inspect
+import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from enum import IntEnum
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from tma_dlpack.tables.arguments import CORNERS, ENUMS, MapKind
-from tma_dlpack.tables.enums import (
-    NAMES,
-    TensorMapDataType,
-    TensorMapIm2ColWideMode,
-    TmaInterleaveLayout,
-    TmaL2FetchSize,
-    TmaOobFill,
-    TmaSwizzle,
+from tma_dlpack.make.driver_words import (
+    driver_encode_im2col,
+    driver_encode_im2col_wide,
+    driver_encode_tiled,
 )
-from tma_dlpack.tables.errors import sealed
+from tma_dlpack.tables.arguments import CORNERS, ENUMS
+from tma_dlpack.tables.enums import NAMES, TensorMapIm2ColWideMode
 from tma_dlpack.tables.meanings import parse
-from tma_dlpack.tables.public import public
 
 LONGEST_WORD = 60
+
+Entries = tuple[int | None, ...]  # of a list; None for one that is not read
 
 
 def rows(table: str) -> list[list[str]]:
@@ -183,11 +183,6 @@ class Form(NamedTuple):
     implied: Mapping[str, int] = MappingProxyType({})
     words: tuple[str, ...] = ()
 
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """Its words as the tables have them."""
-        return tuple(map(key_of, self.words))
-
 
 def _form(name: str, any_of: str, how: str, words: str) -> Form:
     together = tuple(frozenset(map(key_of, group.split("+"))) for group in any_of.split())
@@ -236,106 +231,133 @@ GENERAL: Final = Form()
 DRIVERS_OWN: Final = frozenset(
     ["globaldim", "globalstrides", "boxdim", "gmemprobshape", "gmemprobstride"]
 )
-CUTE_STRIDES: Final = "gmemprobstride"  # begins with the size of an element
 
 
-# -- the arguments of one encode -----------------------------------------------------------------
+# -- one way to write things ----------------------------------------------------------------------
 
-Entries = tuple[int | None, ...]
-
-COMMON = ("data_type", "rank", "global_address", "global_dim", "global_strides")
-COLUMN = (*CORNERS, "channels_per_pixel", "pixels_per_column")
-OPTIONS = ("element_strides", "interleave", "swizzle", "l2_promotion", "oob_fill")
-#: Every argument, in the driver's order.
-ARGUMENTS = (*COMMON, "box_dim", *COLUMN, *OPTIONS)
+_BYTES = {"double": 8, "float": 4, "half": 2, "__half": 2, "__nv_bfloat16": 2, "nv_bfloat16": 2}
 
 
-def arguments_of(kind: MapKind) -> tuple[str, ...]:
-    """Return the names of the arguments of an encode of one kind, in the driver's order."""
-    return (*COMMON, *(("box_dim",) if kind == "tiled" else COLUMN), *OPTIONS)
+def _digits(found: re.Match[str]) -> str:
+    return re.sub(r"\D", "", found[0])
 
 
-@public
-@sealed
-@dataclass(frozen=True, slots=True)
-class PrintedArguments:
-    """The arguments of one encode, as read from a printout by `explain`.
-
-    The attributes are named as in `TensorMap`. Arrays are innermost first, and strides are in bytes
-    for dimensions 1 to rank - 1, whatever the printout uses. An argument, or a single entry, that
-    is not printed, or cannot be read for certain, is None. A number that is not a member of its
-    enum stays an int.
-
-    Attributes
-    ----------
-    kind : {"tiled", "im2col", "im2col_wide"}
-    data_type, rank, global_address, global_dim, global_strides, box_dim, element_strides, \
-interleave, swizzle, l2_promotion, oob_fill
-        As in `TensorMap`.
-    pixel_box_lower_corner, pixel_box_upper_corner, channels_per_pixel, pixels_per_column
-        For im2col maps; None for tiled ones.
-    element_bytes : int or None
-        Bytes of one element, if the printout shows them.
-    printed_by : str
-        The project whose format it is; "" if it is not a known one.
-    lines : (int, int)
-        Its first and last line in the text, counted from 1.
-    implied : mapping
-        Arguments that this project always passes and does not print (source: its code). They are
-        checked too.
-    inferred : tuple of str
-        Arguments that are not printed and follow from others, as the rank from the lists.
-    """
-
-    kind: MapKind = "tiled"
-    data_type: TensorMapDataType | int | None = None
-    rank: int | None = None
-    global_address: int | None = None
-    global_dim: Entries | None = None
-    global_strides: Entries | None = None
-    box_dim: Entries | None = None
-    element_strides: Entries | None = None
-    interleave: TmaInterleaveLayout | int | None = None
-    swizzle: TmaSwizzle | int | None = None
-    l2_promotion: TmaL2FetchSize | int | None = None
-    oob_fill: TmaOobFill | int | None = None
-    pixel_box_lower_corner: Entries | None = None
-    pixel_box_upper_corner: Entries | None = None
-    channels_per_pixel: int | None = None
-    pixels_per_column: int | None = None
-    element_bytes: int | None = None
-    printed_by: str = field(default="", compare=False)
-    lines: tuple[int, int] = field(default=(0, 0), compare=False)
-    implied: Mapping[str, int] = field(default_factory=dict, compare=False, hash=False)
-    inferred: tuple[str, ...] = field(default=(), compare=False)
-
-    def shown(self) -> dict[str, Any]:
-        """Return the arguments that the printout has, by name, in the driver's order."""
-        values = {name: getattr(self, name) for name in ARGUMENTS}
-        return {name: value for name, value in values.items() if value is not None}
-
-    def missing(self) -> tuple[str, ...]:
-        """Return what an encode of this kind takes and the printout does not show."""
-        missing: list[str] = []
-        for name in arguments_of(self.kind):
-            value = getattr(self, name)
-            if value is None and name not in self.implied:
-                missing.append(name)
-            elif isinstance(value, tuple):
-                missing += [f"{name}[{i}]" for i, entry in enumerate(value) if entry is None]
-        return tuple(missing)
-
-    def __str__(self) -> str:
-        words = ", ".join(f"{name}={_text(name, value)}" for name, value in self.shown().items())
-        return f"{self.kind}: {words}"
+def _product(found: re.Match[str]) -> str:
+    return str(math.prod(map(int, re.findall(r"\d{1,24}", found[0]))))
 
 
-def _text(name: str, value: object) -> str:
-    if name == "global_address":
-        return f"{value:#x}"
-    if isinstance(value, IntEnum):
-        return value.name
-    if isinstance(value, tuple):
-        entries = ", ".join("?" if v is None else str(v) for v in value)
-        return f"({entries}{',' * (len(value) == 1)})"
-    return str(value)
+def _bracketed(found: re.Match[str]) -> str:
+    """Write numbers under or beside each other as a list, on as many lines."""
+    numbers = re.findall(r"\d+", found[0])
+    return f" [{', '.join(numbers)}]" + "\n" * found[0].count("\n")
+
+
+def _number(found: re.Match[str]) -> str:
+    """Write a number in decimal; ? where it is masked, has a unit or a fraction."""
+    clean = re.fullmatch(r"([-+]?(?:0[xX][\da-fA-F]{1,16}|(?!0\d)\d{1,24}))[uUlL]{0,3}", found[0])
+    if clean:
+        return str(int(clean[1], 0))
+    is_name = re.fullmatch(r"\d{1,4}(?![KMGk](?:i?B)?\b)[A-WYZa-wyz]\w*", found[0])
+    return found[0] if is_name else "?"  # such as 64B, 2D, 16U4_ALIGN8B
+
+
+#: What is written in several ways, and how the reader expects it. No row adds or removes a line.
+_NORMAL: Final = tuple(
+    (re.compile(pattern, re.MULTILINE), replacement)
+    for pattern, replacement in (
+        ("\xa0(?!\\d)", " "),
+        ("(?<![\\w.'])\\d{1,3}(?:[_'’\xa0\u2009\u202f]\\d{3})+(?![\\w'’])", _digits),
+        (r"(?<![\w.,])\d{1,3}(?:,\d{3})*,0\d\d(?:,\d{3})*(?!\w)", "?"),  # no entry begins with 0
+        (MULTI_WORD.pattern, r"\1_\2"),
+        (r"\*\*(?=[A-Za-z])|(?<=[A-Za-z])\*\*|[\"`]|(?<!\d)'", " "),
+        (r"\((?:const )?(?:CU|cu|u?int|size_t|unsigned|long)[\w: ]*\*?\)[ \t]*(?=-?\d)", ""),
+        (r"<[\w.]+(?::[ \t]*| )(-?\d{1,24})>|\b(?:cuuint\d\d_t|u?int\d*(?:_t)?)\((\d+)\)", r"\1\2"),
+        (r"\bsizeof\s?\(\s?(\w+)\s?\)", lambda m: str(_BYTES.get(m[1], m[0]))),
+        (r"(?<![\w.*])\d{1,24}(?:(?: \* |\*)\d{1,24})+\b(?!\*)", _product),
+        (r"[A-Za-z_][\w.:]{0,40}\(([\[({][^\[\](){}]{0,300}[\])}])\)", r"\1"),  # torch.Size([1])
+        (r"(?:[\w:]{1,20} of )?(?:size|length|len|count)[ =:]{1,3}\d+[,\w =]{0,20}?(?=[\[({])", ""),
+        (r"(?<=[:= ])\d{9,20}[ \t]+(?=[\[({])", ""),  # the address of the list behind it
+        (r"(?:[ \t]{0,9}\n[ \t]{0,99}-[ \t]+\d{1,20}(?=[ \t]*$)){1,8}", _bracketed),
+        (r"\bouter_stride(?=: [\d ]+, swizzle: \d+ elem)", "outer_stride (bytes)"),
+        (r"(?<![\w.])[1-9]\d{0,9}(?:(?:[ \t][x×][ \t]|[x×])\d{1,10})+\b", _bracketed),
+        # addresses: null, what people write in place of one, hex digits alone
+        (r"\(nil\)|\b(?:nullptr|NULL)\b|(?<=(?:ptr|ess)[ =:][ =:])None\b|(?<=ess=)None\b", "0"),
+        (r"(?i)\b(?:0x)?(?:dead|beef|cafe|babe|feed|face|abcdef)[\da-f]*\b|\b0x(?:1234|f)+\b", "?"),
+        (
+            r"(?<![\w.])(?=[a-fA-F]*\d)(?:0000|(?=\d*[a-fA-F]))[\da-fA-F]{8,16}(?![\w*?#…]|\.\.)",
+            lambda m: str(int(m[0], 16)),
+        ),
+        # numbers, and those that are not read: masked, with a unit, broken by a terminal's width
+        (r"(?<![\w.])[-+]?\d(?:[\w*?#…%]|[.'’](?=[\w*.…]))*(?:[ \t]?[KMG](?:i?B)?\b)?", _number),
+        (r"(?<![\w.*])(?:0[xX])?(?:\*{2,}|#{2,}|\?+|[xX]{2,}|…|\.{3}|<[a-z]+>)(?!\w)", "?"),
+        (r"(?<![\w.?])-?\d+(?=(?:[ \t]{0,99}\n){1,4}[ \t]*(?:[xX]?[\da-fA-F]{1,16}\b|\?))", "?"),
+    )
+)  # fmt: skip
+
+
+def normal(text: str) -> str:
+    """Return a text written in one way, with as many lines."""
+    text = _with_names(text)
+    for pattern, replacement in _NORMAL:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+# -- calls in pasted source -----------------------------------------------------------------------
+
+_CALL = re.compile(
+    r"cuTensorMapEncode(?:Tiled|Im2col(?:Wide)?)\b[\w:]*\)?\s*"
+    r"\((?P<passed>(?:[^()\[\]{}]|[(\[{][^()\[\]{}]*[)\]}]){1,2000})\)"
+)
+_COMMA = re.compile(r",(?![^()\[\]{}]*[)\]}])")  # not within brackets
+_NO_VALUE = re.compile(r"[;=]|^\w+\s*:(?!:)|\w\s+\w")  # a name, a declaration, another line
+_ARRAY = re.compile(r"&?([A-Za-z_]\w*)(?:\.data\(\)|\[0\])?(?:\s*\+\s*(\d))?")
+_CONSTANT = r"\b{}\s*(?:=\s*|\s)(\d+)\s*(?:[;,\n)]|$)"
+_DECLARED = r"\b{}\s*(?:\[[^\]\n]*\])?\s*=?\s*[\[{{]([^\]}}]*)"
+FAR = 8_000  # characters from a declaration to the call
+_DRIVER_ARGUMENTS = tuple(
+    tuple(inspect.signature(encode).parameters)[:-2]  # without target and encoder
+    for encode in (driver_encode_im2col_wide, driver_encode_im2col, driver_encode_tiled)
+)
+_NAMES_OF = {len(names) + n: names for names in _DRIVER_ARGUMENTS for n in (0, 1)}
+
+
+def _with_names(text: str) -> str:
+    """Return source in which each call of the driver has the names and values of its arguments."""
+    edits: dict[tuple[int, int], str] = {}
+    for call in _CALL.finditer(text):
+        passed = [a.strip() for a in _COMMA.split(call["passed"])]
+        names = _NAMES_OF.get(len(passed), ())  # with the map before them, or without it
+        pairs = [*zip(names, passed[-len(names) :], strict=False)]
+        if any(
+            _NO_VALUE.search(a) or ("CU_TENSOR_MAP" in a and n.removeprefix("tensor_") not in NAMED)
+            for n, a in pairs
+        ):
+            continue  # an argument is lost
+        written = []
+        for name, words in pairs:
+            value, declared = _passed(text, call.start(), words)
+            edits |= dict.fromkeys(declared, "_")
+            written += [f"{name}={value}"] if re.search(r"\d|CU_|NULL|nullptr", value) else []
+        edits[call.span("passed")] = ", ".join(written) or call["passed"]
+    for (start, end), words in sorted(edits.items(), reverse=True):
+        lines = text.count("\n", start, end) - words.count("\n")
+        text = text[:start] + words + "\n" * lines + text[end:]
+    return text
+
+
+def _passed(text: str, place: int, words: str) -> tuple[str, list[tuple[int, int]]]:
+    """Return an argument with the numbers of its names, and where its array is declared."""
+    source, array = text[max(0, place - FAR) : place], _ARRAY.fullmatch(words)
+    declared: list[re.Match[str]] = []
+    if array:
+        pattern = re.compile(_DECLARED.format(array[1]))
+        declared = [*pattern.finditer(text, max(0, place - FAR), place)][-1:]
+        entries = [found[1].split(",")[int(array[2] or 0) :] for found in declared]
+        words = f"{{{','.join(entries[0])}}}" if entries else words
+
+    def number(name: re.Match[str]) -> str:
+        values = set(re.findall(_CONSTANT.format(name[0]), source))
+        return values.pop() if len(values) == 1 and not name[0].startswith("CU") else name[0]
+
+    return re.sub(r"\b[A-Za-z_]\w*", number, words), [found.span() for found in declared]
