@@ -11,6 +11,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from laws import law
 from stand_in_gpu import COMPILER, build, environment
 
 from tma_dlpack.make import extension
@@ -52,13 +53,15 @@ def run_script(source, folder, **variables):
         import numpy as np, tma_dlpack as tma
         from tma_dlpack.make import extension
         from in_c import IN_C, by_python
-        from stand_in_gpu import StandIn, zeros
+        from laws import law
+from stand_in_gpu import StandIn, zeros
         gpu = StandIn()
         OPTIONS = {{"box_sizes": (16, 64), "swizzle": "bytes128"}}
     """
     run(["-c", textwrap.dedent(start) + textwrap.dedent(source)], folder, **variables)
 
 
+@law
 def test_cuda_tensors_are_served_by_c_and_python_alike(folder):
     pytest.importorskip("torch", reason="torch is not installed")
     lane = [] if extension.COMPILED else ["-p", "tests.python_lane"]
@@ -188,7 +191,8 @@ def test_torch_tensors_on_a_gpu_are_served_by_c_and_python_alike(folder, has_api
             del torch.Tensor.__dlpack_c_exchange_api__
         """
         """
-        from stand_in_gpu import put_torch_tensors_on_gpu, put_torch_tensors_on_gpus
+        from laws import law
+from stand_in_gpu import put_torch_tensors_on_gpu, put_torch_tensors_on_gpus
         put_torch_tensors_on_gpus(gpu)
         for context in ("", "primary 0", "own 1"):
             for ordinal in (0, 1):
