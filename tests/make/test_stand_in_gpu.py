@@ -53,8 +53,7 @@ def run_script(source, folder, **variables):
         import numpy as np, tma_dlpack as tma
         from tma_dlpack.make import extension
         from in_c import IN_C, by_python
-        from laws import law
-from stand_in_gpu import StandIn, zeros
+        from stand_in_gpu import StandIn, zeros
         gpu = StandIn()
         OPTIONS = {{"box_sizes": (16, 64), "swizzle": "bytes128"}}
     """
@@ -191,8 +190,7 @@ def test_torch_tensors_on_a_gpu_are_served_by_c_and_python_alike(folder, has_api
             del torch.Tensor.__dlpack_c_exchange_api__
         """
         """
-        from laws import law
-from stand_in_gpu import put_torch_tensors_on_gpu, put_torch_tensors_on_gpus
+        from stand_in_gpu import put_torch_tensors_on_gpu, put_torch_tensors_on_gpus
         put_torch_tensors_on_gpus(gpu)
         for context in ("", "primary 0", "own 1"):
             for ordinal in (0, 1):
