@@ -1,5 +1,6 @@
 """What all tests share: every core, hypothesis' examples, one browser, absent frameworks."""
 
+import gc
 import os
 
 import pytest
@@ -37,6 +38,17 @@ def pytest_cmdline_main(config):
     whole = config.args_source is config.ArgsSource.TESTPATHS and options.markexpr == "not slow"
     if whole and getattr(options, "numprocesses", 0) is None:
         options.numprocesses, options.maxprocesses, options.dist = "auto", 8, "worksteal"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Leave what is imported and collected to no garbage collection: it stays."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,4 +1,4 @@
-"""How many examples of each law hypothesis draws: a quarter, or all where CI asks for them."""
+"""How many examples of each law are drawn: a quarter, or all or few where CI asks for them."""
 
 import dataclasses
 import os
@@ -6,7 +6,9 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
-SHARE = 1 if "TMA_DLPACK_ALL_EXAMPLES" in os.environ else 4
+SHARE = {"all": 1, "few": 12}.get(os.environ.get("TMA_DLPACK_EXAMPLES", ""), 4)
+
+law = pytest.mark.hypothesis  # also marks laws that draw their examples themselves
 
 
 def examples(count: int, *, rare: bool = False) -> settings:

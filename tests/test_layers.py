@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
 import subprocess
 import sys
@@ -43,6 +44,7 @@ def room_of(module: str) -> str:
     return (*module.split("."), "__init__")[1]
 
 
+@functools.cache
 def imported(module: str) -> set[str]:
     """Every module that a file imports: at its top, in functions, and for types."""
     return _named(ast.walk(ast.parse(MODULES[module].read_text())))
@@ -61,6 +63,7 @@ def _named(nodes: Iterable[ast.AST]) -> set[str]:
     return found
 
 
+@functools.cache
 def at_top(module: str) -> set[str]:
     """Those of them that a file imports when it is imported itself."""
     tree = ast.parse(MODULES[module].read_text())

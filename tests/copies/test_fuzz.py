@@ -74,6 +74,8 @@ def data_of(tm, r):
 
 def drawn(tm, r):
     what = r.choice(("html", *draw.FIGURES, "bank_conflicts"))
+    if what in ("bits", "barrier") and r.random() < 0.9:  # large, and hardly depend on the map
+        what = "walk" if tm.kind == "im2col" else "tensor"
     if what == "html":
         return tm._repr_html_()
     if what == "bank_conflicts":

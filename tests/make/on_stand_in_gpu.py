@@ -14,6 +14,7 @@ import threading
 import numpy as np
 import pytest
 from in_c import IN_C, MAKE, batch_in_c, by_python, compiled
+from laws import SHARE
 from random_requests import request_at_random
 from stand_in_gpu import ARRAYS, CupyArray, JaxArray, StandIn, TvmArray, zeros
 
@@ -108,7 +109,7 @@ def test_random_requests_on_any_gpu_under_any_context_agree_with_python(gpu):
     rng = random.Random(20261122)
     contexts = ("", "primary 0", "primary 1", "primary 2", "own 0", "own 1")
     maps = missed = 0
-    requests = 4000 if "TMA_DLPACK_ALL_EXAMPLES" in os.environ else 1000
+    requests = 4000 // SHARE
     for _ in range(requests):
         asked = request_at_random(rng)
         if asked is None or not isinstance(asked.tensor, np.ndarray):

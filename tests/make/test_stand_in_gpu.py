@@ -11,6 +11,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from laws import law
 from stand_in_gpu import COMPILER, build, environment
 
 from tma_dlpack.make import extension
@@ -59,6 +60,7 @@ def run_script(source, folder, **variables):
     run(["-c", textwrap.dedent(start) + textwrap.dedent(source)], folder, **variables)
 
 
+@law
 def test_cuda_tensors_are_served_by_c_and_python_alike(folder):
     pytest.importorskip("torch", reason="torch is not installed")
     lane = [] if extension.COMPILED else ["-p", "tests.python_lane"]
