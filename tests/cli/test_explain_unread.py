@@ -14,6 +14,7 @@ from printed_forms import (
     driver_lines,
     driver_says,
     host_source,
+    kerutils,
     thunderkittens,
     triton,
 )
@@ -130,6 +131,20 @@ def test_a_group_that_begins_with_zero_shows_that_the_comma_separates_thousands(
     assert read(text).global_dim == (None, 7)
     assert read(text.replace(",7}", ",128}")).global_dim is None  # 131072128, or two numbers
     assert broken(text) == []
+
+
+def test_a_list_that_mixes_both_uses_of_the_comma_is_not_read():
+    text = host_source(GOOD)
+    assert read(text.replace("{4096,128}", "{4,160, 128}")).global_dim is None
+    assert read(text.replace("{4096,128}", "{4096, 128}")).global_dim == (4096, 128)
+
+
+def test_strides_that_fit_the_printed_rank_show_that_a_line_of_each_list_is_lost():
+    text = kerutils(GOOD.but(global_dim=(4096, 128, 7), global_strides=(8192, 1 << 20)))
+    text = text.replace("4096 128 7", "4096 128")
+    assert read(text).rank == 3
+    assert read(text).global_dim == (4096, 128, None)
+    assert read(text.replace("8192 1048576", "8192")).rank == 2
 
 
 def test_digits_in_groups_before_a_list_are_no_list():

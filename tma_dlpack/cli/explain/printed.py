@@ -199,8 +199,9 @@ class _Lists:
         whole = self._whole()
         if rank is None or not whole:
             return rank is not None
-        fits = "garbage" in self.form.flags or any(self._fits(name, rank, rank) for name in whole)
-        return rank <= MAX_RANK and fits
+        fits = any(self._fits(name, rank, rank) for name in whole)
+        of_strides = rank > 1 and len(self.values["global_strides"]) == rank - 1
+        return rank <= MAX_RANK and (fits or of_strides or "garbage" in self.form.flags)
 
     def _inferred_rank(self) -> int | None:
         """Return the rank that the lists show; without one, no list counts."""

@@ -111,7 +111,7 @@ class Value(NamedTuple):
     `fault` is "" or "unread" (masked, with a unit), "cut" (the text ends), "address" (in place of a
     list), "broken" (a part of a list, as of several processes) or "prose". An entry of `numbers`
     that cannot be read is None. `comma` is "tight" in a list without blanks, "?" where it may be
-    one of thousands.
+    one of thousands, "mixed" where both may stand.
     """
 
     numbers: Entries = ()
@@ -169,11 +169,12 @@ def _listed(text: str, found: re.Match[str]) -> Value:
     pieces = re.split(r"\s*[,;]\s*", inside.rstrip(", \n")) if "," in inside else inside.split()
     numbers = tuple(map(_int, pieces))
     is_list = all(map(_PIECE.fullmatch, pieces))
+    comma, unit = _comma(inside), _UNIT.match(text, end)
     is_index = re.match(r"[ \t]*=(?!=)", text[end : end + 4])  # and the list stands behind it
-    if is_list and not is_index and any(n is not None for n in numbers):
-        unit = _UNIT.match(text, end)
-        return Value(numbers, "", "", end, found[0][0], _comma(inside), unit[1] if unit else "")
-    if is_index or re.fullmatch(r"[\s\d?,-]+", inside):
+    unread = is_index or comma == "mixed"
+    if is_list and not unread and any(n is not None for n in numbers):
+        return Value(numbers, "", "", end, found[0][0], comma, unit[1] if unit else "")
+    if unread or re.fullmatch(r"[\s\d?,-]+", inside):
         return Value(fault="unread", end=end)
     is_broken = not is_list and inside[:1] in tuple("0123456789,")
     return Value(fault="broken" if is_broken else "prose", end=end)
@@ -187,9 +188,7 @@ def _row(text: str, row: re.Match[str], is_array: bool) -> Value:
     after = _AFTER.match(text, end)
     known = after and (not after["word"] or after["sign"] or meaning_of(after["word"]))
     comma, fault = _comma(row[0]), ""
-    spaced = comma == "tight" and re.search(r"[ \t]", row[0])
-    is_mixed = spaced and re.search(r",(?:\d{3}\b|\?)", row[0])
-    if not known or is_mixed or "?" in row[0][:1] or (unit and not is_array):
+    if not known or comma == "mixed" or "?" in row[0][:1] or (unit and not is_array):
         fault = "unread"
     elif is_array and comma != "?" and (numbers[0] or 0) in _ADDRESSES:
         fault = "address"
@@ -203,7 +202,10 @@ def _int(item: str) -> int | None:
 
 
 def _comma(inside: str) -> str:
-    return "?" if _GROUPED.fullmatch(inside) else "tight" * bool(re.search(r",\S", inside))
+    is_tight = bool(re.search(r",\S", inside))
+    if is_tight and re.search(r"\s", inside) and re.search(r",(?:\d{3}\b|\?)", inside):
+        return "mixed"
+    return "?" if _GROUPED.fullmatch(inside) else "tight" * is_tight
 
 
 # -- fields ---------------------------------------------------------------------------------------
