@@ -19,7 +19,7 @@ Source: PTX ISA, wgmma and tcgen05, "strides" and "canonical layouts".
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,7 @@ from tma_dlpack.consumer.operand import (
     STRIDE,
     UNITS,
     Instruction,
+    Major,
     atom_rows,
     encoded,
 )
@@ -44,8 +45,6 @@ from tma_dlpack.tables.dtypes import DATA_TYPES
 from tma_dlpack.tables.enums import TensorMapDataType, TmaSwizzle
 from tma_dlpack.tables.errors import refusal, sealed, unfit
 from tma_dlpack.tables.public import Drawn, opaque, public, untraced
-
-Major = Literal["K", "MN"]
 
 #: The bits that do not depend on the tile: the layout type, and the field "fixed".
 _CONSTANT_BITS = {

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, cast
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from tma_dlpack import geometry
-from tma_dlpack.consumer.descriptor import Major, MatrixDescriptor
+from tma_dlpack.consumer.descriptor import MatrixDescriptor
 from tma_dlpack.consumer.operand import (
     INSTRUCTIONS,
     K_STEP_BYTES,
@@ -112,7 +112,7 @@ def _descriptor(operand: Operand) -> MatrixDescriptor:
     leading, stride = _offsets(operand)
     return MatrixDescriptor(
         operand.instruction.name,
-        cast("Major", operand.major),
+        operand.major,
         operand.arguments.data_type,
         operand.swizzle,
         leading,

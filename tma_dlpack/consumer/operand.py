@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from tma_dlpack import geometry
 from tma_dlpack.geometry import SMEM_ALIGNMENT, SWIZZLES, TilePlan
@@ -21,6 +21,8 @@ from tma_dlpack.tables.arguments import EncodeArguments
 from tma_dlpack.tables.enums import TensorMapDataType, TmaSwizzle
 from tma_dlpack.tables.limits import SWIZZLE_SPAN_BYTES
 from tma_dlpack.tensor_map.map import TensorMap
+
+Major = Literal["K", "MN"]
 
 #: Bytes of K that one instruction multiplies, whatever the type: 16 elements of 16 bits.
 K_STEP_BYTES = 32
@@ -224,7 +226,7 @@ class Operand(NamedTuple):
 
     tensor_map: TensorMap
     instruction: Instruction
-    major: str
+    major: Major
     smem_address: int
     arguments: EncodeArguments
     smem_bytes: int
@@ -235,7 +237,7 @@ class Operand(NamedTuple):
 
     @classmethod
     def of(
-        cls, tensor_map: TensorMap, instruction: Instruction, major: str, smem_address: int
+        cls, tensor_map: TensorMap, instruction: Instruction, major: Major, smem_address: int
     ) -> Operand:
         """Describe the tile that a map's copy writes."""
         arguments = tensor_map.arguments

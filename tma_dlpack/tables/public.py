@@ -174,7 +174,10 @@ _ORDER = {
 
 
 def _explained(function: Callable[..., Any], keywords: dict[str, Any]) -> TypeError | None:
-    """Return Python's TypeError for an unknown keyword, with the parameter that it means."""
+    """Return Python's TypeError for an unknown keyword, with the parameter that it means.
+
+    The function must not take any keyword (``**keywords``).
+    """
     names = inspect.signature(function).parameters.keys()
     unknown = [word for word in keywords if word not in names]
     if not unknown:

@@ -176,7 +176,7 @@ class MapAttributes(MapStorage):
         return reverse(self.arguments.global_dim)
 
     @property
-    @opaque
+    @untraced
     def strides(self) -> tuple[int, ...]:
         """Strides, row-major, elements (packed types: values); the innermost is 1."""
         a = self.arguments
