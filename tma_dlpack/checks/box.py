@@ -183,14 +183,17 @@ def _shrunk(r: Request) -> tuple[int, int]:
     The largest outer one. libcu++ limits the bytes of the box, and the driver those of the box
     divided by the element strides, rounded down.
     """
-    a, c, step = r.arguments, r.facts, 1
+    a, facts = r.arguments, r.facts
     place = max(range(1, r.rank), key=lambda k: a.box_dim[k], default=0)
     place = place if a.box_dim[place] > 1 else 0
-    bits, limit = c.box_bits, r.target.max_smem_bytes
-    if not r.has_rule("BOX_SMEM") or bits <= 8 * limit:
-        bits, limit = c.floor_box_bits, MAX_BOX_BYTES
-        step = 1 if place == 0 and c.ignores_inner_step else a.element_strides[place]
-    entries_that_fit = 8 * limit * (a.box_dim[place] // step) // bits
+    limit_bits = 8 * r.target.max_smem_bytes
+    if r.has_rule("BOX_SMEM") and facts.box_bits > limit_bits:
+        bits, step = facts.box_bits, 1
+    else:
+        bits, limit_bits = facts.floor_box_bits, 8 * MAX_BOX_BYTES
+        is_ignored = place == 0 and facts.ignores_inner_step
+        step = 1 if is_ignored else a.element_strides[place]
+    entries_that_fit = limit_bits * (a.box_dim[place] // step) // bits
     unit = r.inner_unit if place == 0 else 1
     most = min(a.box_dim[place] - 1, entries_that_fit * step + step - 1)
     return place, most // unit * unit or 1

@@ -62,14 +62,16 @@ def read_call(
         address += view.offset_bytes
     rank = len(view.shape) if view is not None else 0
     choices = RULE_SETS[kind]
-    rules, allowed = read.word("rules", choices), read.rule_ids("allow")
+    rules = read.word("rules", choices) or choices[0]
+    allowed = read.rule_ids("allow")
     asked_type = None
     if given["data_type"] is not None:
         asked_type = read.member("data_type", TensorMapDataType)
     enums = read.enums(OUR_NAMES)
-    tile = read.tile(kind, read.reversed)
-    given_steps = given["elem_strides"] is not None
-    elem_strides = read.reversed("elem_strides") if given_steps else (1,) * rank
+    tile = read.tile(kind, read.innermost_first)
+    elem_strides = (1,) * rank
+    if given["elem_strides"] is not None:
+        elem_strides = read.innermost_first("elem_strides")
     data_type = _type_of(view, asked_type)
     dims, strides_bytes = _layout_of(view, data_type, enums[0])
     if refused and refused[-1].argument == "target":  # "SM90", 90, (9, 0)
@@ -89,7 +91,7 @@ def read_call(
         ),
         address,
         rank,
-        set_of_rules(kind, rules or choices[0], target),
+        set_of_rules(kind, rules, target),
         target,
         target_is_assumed,
         view=view,
@@ -122,8 +124,8 @@ def _as_described(read: Reader, view: TensorView | None) -> TensorView | None:
     new_strides: tuple[int, ...] | None = ()
     if strides is not None:
         new_strides = read.integers("strides")
-    first = read.integer("offset")
-    if new_shape is None or new_strides is None or first is None:
+    offset_elems = read.integer("offset")
+    if new_shape is None or new_strides is None or offset_elems is None:
         return None
     if strides is None:
         new_strides = view.strides if shape is None else _omitted_strides(read, view, new_shape)
@@ -134,7 +136,7 @@ def _as_described(read: Reader, view: TensorView | None) -> TensorView | None:
             f"have {len(new_shape)}, one per dimension of the shape",
             f"give one stride per dimension, in elements, for the shape {new_shape}",
         )
-    offset_bits = first * view.dtype.itemsize_bits
+    offset_bits = offset_elems * view.dtype.itemsize_bits
     if offset_bits % 8:
         read.refuse(
             "offset",
@@ -215,7 +217,8 @@ def _layout_of(
     if view is None:
         return (), ()
     if 1 in view.shape:  # its stride in the view is a multiple of 16; some maps want 32
-        bits, align_bytes = view.dtype.itemsize_bits, alignment_bytes_of(interleave, data_type)
+        bits = view.dtype.itemsize_bits
+        align_bytes = alignment_bytes_of(interleave, data_type)
         strides = canonical_strides(view.shape, view.strides, bits, align_bytes)
         view = dataclasses.replace(view, strides=strides)
     return driver_layout(view, data_type)
@@ -231,16 +234,26 @@ def read_driver_call(kind: MapKind, given: Mapping[str, Any], target: Target) ->
 
     def array(name: str, fewer: int = 0) -> tuple[int, ...]:
         count = max(0, rank - fewer)
-        return read.array(name, count, count if rank <= MAX_RANK else 0)  # which has its own rule
+        least = count if rank <= MAX_RANK else 0  # a rank that is too large has its own rule
+        return read.array(name, count, least)
 
     data_type = read.member("tensor_data_type", TensorMapDataType) or TensorMapDataType.UINT8
     enums = read.enums(DRIVER_NAMES)
-    layout = array("global_dim"), array("global_strides", 1), array("element_strides")
+    global_dim = array("global_dim")
+    global_strides = array("global_strides", fewer=1)
+    element_strides = array("element_strides")
     address = read.integer("global_address") or 0
     tile = read.tile(kind, array)
     return Request(
         arguments=EncodeArguments(
-            kind, data_type, *layout, tile.pop("box_dim", ()), *enums, **tile
+            kind,
+            data_type,
+            global_dim,
+            global_strides,
+            element_strides,
+            tile.pop("box_dim", ()),
+            *enums,
+            **tile,
         ),
         address=address,
         rank=rank,

@@ -106,7 +106,7 @@ class Reader:
         return member  # type: ignore[return-value]  # NAMES[enum] has members of enum
 
     def enums(self, names: tuple[str, ...]) -> list[Any]:
-        """Read the enums of every kind of map."""
+        """Read the enums of every kind of map; the member of value 0 for an unreadable one."""
         pairs = zip(names, _DEFAULTS, strict=True)
         return [self.member(name, type(default), default) for name, default in pairs]
 
@@ -140,8 +140,11 @@ class Reader:
             )
         return numbers
 
-    def reversed(self, argument: str, fewer: int = 0) -> tuple[int, ...]:
-        """Read a row-major sequence as an innermost-first one; empty if unreadable."""
+    def innermost_first(self, argument: str, fewer: int = 0) -> tuple[int, ...]:
+        """Read a row-major sequence and reverse it; empty if unreadable.
+
+        Rules check how long it is, so that `fewer`, of `tile`, says nothing here.
+        """
         return (self.integers(argument) or ())[::-1]
 
     def array(self, argument: str, count: int, least: int) -> tuple[int, ...]:
@@ -217,8 +220,7 @@ class Reader:
     def tile(self, kind: MapKind, entries: Callable[..., tuple[int, ...]]) -> dict[str, Any]:
         """Read the box of a tiled map; of an im2col map the counts, the corners and the mode.
 
-        `entries` reads an array, innermost first; its second argument is how many entries less than
-        the rank it has.
+        `entries` reads an array, innermost first, that has `fewer` entries than the rank.
         """
         of_driver = "tensor_rank" in self.given
         if kind == "tiled":
@@ -228,7 +230,7 @@ class Reader:
         for which in ("lower", "upper"):
             corner = f"pixel_box_{which}_corner"
             if kind == "im2col":
-                fields[corner] = entries(corner, 2)
+                fields[corner] = entries(corner, fewer=2)
             else:
                 width = f"{corner}_width" if of_driver else f"{which}_corner_width"
                 fields[corner] = (self.integer(width) or 0,)

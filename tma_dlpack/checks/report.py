@@ -257,14 +257,15 @@ def refusal_of(violations: tuple[Violation, ...]) -> TmaPreconditionError:
 
 
 class Fault(NamedTuple):
-    """A rule that does not hold, and what its words are about: the request[, and the entry]."""
+    """A rule that does not hold of a request."""
 
     rule: Rule
-    about: tuple[Any, ...]
+    request: Request
+    entry: tuple[int, ...]  # one of a rule with `each`, none of the others
 
     def changes(self) -> Change:
         """Return keyword arguments that would satisfy the rule; none if only another tensor can."""
-        return {} if self.rule.repair is None else self.rule.repair(*self.about)
+        return {} if self.rule.repair is None else self.rule.repair(self.request, *self.entry)
 
 
 def find_violations(request: Request) -> tuple[Violation, ...]:
@@ -304,8 +305,8 @@ def _reported(request: Request, failed: list[tuple[int, int]]) -> list[Fault]:
         if unreadable and any(words.argument(request, n) in unreadable for n in READS[row]):
             continue
         nth = -entry if rule.outermost_first else entry
-        about = (request,) if entry < 0 else (request, entry)
-        found.append((rule.step, nth, row, Fault(rule, about)))
+        fault = Fault(rule, request, () if entry < 0 else (entry,))
+        found.append((rule.step, nth, row, fault))
     return [fault for *_, fault in sorted(found)]  # no two are of one row and entry
 
 
@@ -342,9 +343,9 @@ def _driver_accepts(request: Request, faults: list[Fault]) -> bool:
 
 
 def _violation(fault: Fault, more_to_fix: str) -> Violation:
-    rule, request = fault.rule, fault.about[0]
+    rule, request = fault.rule, fault.request
     on = rule.on if isinstance(rule.on, str) else rule.on(request)
-    found, limit, fix = rule.words(*fault.about)
+    found, limit, fix = rule.words(request, *fault.entry)
     if rule.id in ALLOWABLE and request.has_rule(rule.id):
         fix += f"; or pass allow=({rule.id!r},) to skip this rule of libcu++"
     source = rule.sources(request.kind)

@@ -88,8 +88,8 @@ def _unpadded(r: Request) -> TensorMapDataType | None:
 
 def _less_aligned(r: Request) -> Change:
     """Choose options that need only 16 bytes of alignment, if the tensor has those."""
-    apart = (r.address, *r.arguments.global_strides)
-    if r.facts.alignment_bytes == 16 or any(n % 16 for n in apart):
+    places_bytes = (r.address, *r.arguments.global_strides)
+    if r.facts.alignment_bytes == 16 or any(n % 16 for n in places_bytes):
         return {}
     if r.arguments.interleave is TmaInterleaveLayout.bytes32:
         return {"interleave_layout": TmaInterleaveLayout.bytes16}

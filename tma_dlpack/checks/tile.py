@@ -368,7 +368,7 @@ RECIPE_RULES: tuple[Rule, ...] = (
         why="the strides of the added dimensions are the ragged one, and 2^34 elements less it",
         after=("RANK", "RAGGED_DIM", "STRIDE_INNERMOST", *HAS_TYPE),
         holds="not is_ragged or ragged_stride_bits < RAGGED_STRIDE_END * element_bits",
-        found=lambda r: f"{words.stride_found(r, r.facts.ragged_dim)}",
+        found=lambda r: words.stride_found(r, r.facts.ragged_dim),
         must=f"be a dimension whose stride is less than {RAGGED_STRIDE_END} elements",
         fix="make one map for each slice",
     ),

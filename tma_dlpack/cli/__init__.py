@@ -7,7 +7,7 @@ reads the 128 bytes in the forms that tools print. `explain/` reads printed argu
 lists the maps of a running program, see there.
 
 A new command: a function in `main.py`, marked ``@_command`` with its options (`common.show` obeys
-`common.JSON`), and a test in tests/cli that compares the printed text. Errors are
-raised as TmaError, which `main` prints; it exits with 2 for an argument that cannot be read, and
+`common.JSON`), and a test in tests/cli that compares the printed text. Errors are raised as
+TmaError, which `main` prints; it exits with 2 for an argument that cannot be read, and
 with 1 for a broken rule.
 """

@@ -195,12 +195,14 @@ def view(options: argparse.Namespace) -> TensorView:
 
 def request(options: argparse.Namespace) -> tuple[MapKind, dict[str, object]]:
     """Read the kind of map, and the arguments of its `make_*` function."""
-    given, kind = vars(options), _kind(options)
-    names = (*(("box_sizes",) if kind == "tiled" else _COLUMN), *_OF_EVERY_MAP)
-    arguments = {name: given[name] for name in names}
+    kind = _kind(options)
+    names = ("box_sizes",) if kind == "tiled" else _COLUMN
+    arguments = {name: getattr(options, name) for name in (*names, *_OF_EVERY_MAP)}
     if options.rules is None:
         arguments["rules"] = RULE_SETS[kind][0]
-    return kind, arguments if options.allow is None else {**arguments, "allow": options.allow}
+    if options.allow is not None:
+        arguments["allow"] = options.allow
+    return kind, arguments
 
 
 def _kind(options: argparse.Namespace) -> MapKind:
@@ -227,7 +229,7 @@ def page_state(options: argparse.Namespace) -> dict[str, object]:
     given["dtype"] = options.dtype and str(dtype_named(options.dtype))
     given |= {name: _member(enum, given[name]) for name, enum in _ENUMS.items()}
     if not options.box_sizes:
-        del given["swizzle"]
+        del given["swizzle"]  # the page chooses it with the box
     return {name: value for name, value in given.items() if value is not None}
 
 
@@ -236,7 +238,7 @@ def _member(enum: type[IntEnum], word: str | int | None) -> str | None:
     if word is None:
         return None
     members: Mapping[Any, Any] = enum._value2member_map_ if type(word) is int else NAMES[enum]
-    return str(getattr(members.get(word), "name", word))
+    return members[word].name if word in members else str(word)
 
 
 # -- what a command prints ------------------------------------------------------------------------

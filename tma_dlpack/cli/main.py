@@ -32,7 +32,7 @@ from tma_dlpack.tensor_map import text
 from tma_dlpack.verification.suggestions import suggest_view
 
 Run = Callable[[argparse.Namespace], int]
-#: Name, what it does, its options, what else `argparse` shows of it, the function that runs it.
+#: Name, what it does, its options, other texts of its help, the function that runs it.
 VERBS: list[tuple[str, str, tuple[Option, ...], dict[str, Any], Run]] = []
 
 EXIT_OK, EXIT_REFUSED, EXIT_NOTHING = 0, 1, 2
@@ -76,21 +76,20 @@ def _parser() -> argparse.ArgumentParser:
     version = f"tma_dlpack {tma.__version__}"
     parser.add_argument("--version", action="version", version=version)
     verbs = parser.add_subparsers(required=True, metavar="verb")
-    for name, about, options, shows, run in VERBS:
-        verb = verbs.add_parser(
-            name, help=about, **{"description": about, "epilog": EXIT_STATUS} | shows
-        )
-        for flag, what in options:
-            verb.add_argument(flag, **what)
+    for name, about, options, texts, run in VERBS:
+        texts = {"description": about, "epilog": EXIT_STATUS, **texts}
+        verb = verbs.add_parser(name, help=about, **texts)
+        for flag, settings in options:
+            verb.add_argument(flag, **settings)
         verb.set_defaults(run=run)
     return parser
 
 
-def _command(about: str, *options: Option, **shows: str) -> Callable[[Run], Run]:
-    """Add a function to the commands, by its name."""
+def _command(about: str, *options: Option, **texts: str) -> Callable[[Run], Run]:
+    """Add a function to the commands, by its name; `texts` are other texts of its help."""
 
     def added(run: Run) -> Run:
-        VERBS.append((run.__name__[1:], about, options, shows, run))
+        VERBS.append((run.__name__[1:], about, options, texts, run))
         return run
 
     return added
@@ -258,7 +257,10 @@ def _suggest(options: argparse.Namespace) -> int:
         options.tile,
         {name: value for name, value in given.items() if value is not None},
         reader=None if options.reader == "none" else options.reader,
-        **{name: getattr(options, name) for name in ("major", "access", "stages", "smem_bytes")},
+        major=options.major,
+        access=options.access,
+        stages=options.stages,
+        smem_bytes=options.smem_bytes,
     )
     show(options, found)
     return EXIT_OK if found else EXIT_REFUSED

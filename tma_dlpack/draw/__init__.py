@@ -38,7 +38,7 @@ from tma_dlpack.draw.bits import SwizzleBits, swizzle_bits
 from tma_dlpack.draw.boxes import TensorBox, tensor
 from tma_dlpack.draw.cards import report_html, rules_html, tensor_map_html, tile_html
 from tma_dlpack.draw.contrast import Contrast, contrast
-from tma_dlpack.draw.figure import MAKE_ONE, Figure, page, refused, require
+from tma_dlpack.draw.figure import MAKE_ONE, Figure, page, require
 from tma_dlpack.draw.map_bytes import Comparison, MapBytes, compare, diff, fields_of
 from tma_dlpack.draw.matrix import MatrixAtoms, matrix, matrix_html
 from tma_dlpack.draw.memory import CopyMotion, SharedMemory, copy_motion, shared
@@ -52,6 +52,7 @@ from tma_dlpack.draw.results import (
 from tma_dlpack.draw.sixteen import SixteenBytes, sixteen_bytes
 from tma_dlpack.draw.walks import Im2colWalk, walk
 from tma_dlpack.tables.coerce import text_of
+from tma_dlpack.tables.errors import unfit
 from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap
 
@@ -148,7 +149,7 @@ def figure(
     name = text_of(what)
     if name not in FIGURES:
         must = f"be the name of a figure: {', '.join(FIGURES)}"
-        raise refused("what", what, must, "choose one of them")
+        raise unfit("what", what, must, "choose one of them")
     require("tensor_map", tensor_map, (TensorMap, Tile), MAKE_ONE)
     if name == "bytes" and isinstance(tensor_map, Tile):
         return fields_of(tensor_map.tensor_map)

@@ -8,10 +8,10 @@ import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tma_dlpack.draw.figure import TEXT_COLUMNS, Figure, panel_row, refused, require, script_source
+from tma_dlpack.draw.figure import TEXT_COLUMNS, Figure, panel_row, require, script_source
 from tma_dlpack.draw.grid import Cell, Grid, Scene, lay_out, text_width
 from tma_dlpack.tables.coerce import shown
-from tma_dlpack.tables.errors import refusal
+from tma_dlpack.tables.errors import refusal, unfit
 from tma_dlpack.tables.public import opaque
 
 CHOICE_HEIGHT, LEAST_CHOICE = 26, 44  # px
@@ -186,4 +186,4 @@ def _choices(rows: object, question: str) -> Choices:
         words = [word for row in rows for word in row]
         if words and all(isinstance(w, str) and w for w in words) and len({*words}) == len(words):
             return Choices(question, tuple(map(tuple, rows)))
-    raise refused("figure", rows, must, fix)
+    raise unfit("figure", rows, must, fix)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from tma_dlpack import geometry
 from tma_dlpack.copies.tile import Tile
@@ -52,8 +51,8 @@ def _stacked(phase: Threads, first: int, css: str = "") -> list[Cell]:
     """
     readers: dict[tuple[int, ...], list[int]] = {}
     for thread, read in enumerate(phase, first):
-        readers.setdefault(read, []).append(thread)
-    readers.pop((), None)  # of idle threads
+        if read:  # an idle thread reads nothing
+            readers.setdefault(read, []).append(thread)
     level, cells = [0] * BANKS, []
     for read, threads in readers.items():
         banks = [w % BANKS for w in read]
@@ -259,17 +258,20 @@ class AccessSteps(Figure):
         return (self._scene(tuple(range(len(self.phases)))),)
 
     def _scene(self, phases: tuple[int, ...]) -> Scene:
-        count, cells = len(phases), _scale(max(self.degrees))
-        turn = f"0%{{opacity:1}}{100 / count:.4g}%{{opacity:0}}100%{{opacity:0}}"
-        keyframes = f"@keyframes turn{{{turn}}}{STILL}" * (count > 1)
-        for n, phase in enumerate(phases):  # the first stays where motion is not wanted
-            times = f"{SECONDS * count:g}s step-end {SECONDS * n:g}s"
-            css = f"opacity:{int(n == 0)};animation:turn {times} infinite" * (count > 1)
+        count, css, keyframes = len(phases), "", ""
+        cells = _scale(max(self.degrees))
+        if count > 1:
+            turn = f"0%{{opacity:1}}{100 / count:.4g}%{{opacity:0}}100%{{opacity:0}}"
+            keyframes = f"@keyframes turn{{{turn}}}{STILL}"
+        for n, phase in enumerate(phases):
+            if count > 1:  # the first stays where motion is not wanted
+                times = f"{SECONDS * count:g}s step-end {SECONDS * n:g}s"
+                css = f"opacity:{int(n == 0)};animation:turn {times} infinite"
             degree, so_far = self.degrees[phase], sum(self.degrees[: phase + 1])
             waves = f"{counted(degree, 'wavefront')}, {so_far} of {self.wavefronts} so far"
             name = f"phase {phase + 1} of {len(self.degrees)}"
-            heading = words(0, -3.3, name, "strong"), words(0, -2.3, waves)
-            cells += [replace(line, css=css) for line in heading]
+            cells.append(replace(words(0, -3.3, name, "strong"), css=css))
+            cells.append(replace(words(0, -2.3, waves), css=css))
             cells += _stacked(self.phases[phase], self.first_thread(phase), css)
         about = f"{self.title}, {count} phases one after the other"
         return lay_out(about, [Grid(tuple(cells), UNIT)], notes=self.notes, css=keyframes)
@@ -320,8 +322,13 @@ def access_steps(
     >>> steps.title
     'the access in 4 phases: 32 wavefronts with none'
     """
-    options: dict[str, Any] = {"threads": threads, "bytes_per_thread": bytes_per_thread}
-    found = bank_conflicts(tensor_map, access, **options, smem_offset=smem_offset)
+    found = bank_conflicts(
+        tensor_map,
+        access,
+        threads=threads,
+        bytes_per_thread=bytes_per_thread,
+        smem_offset=smem_offset,
+    )
     own = found.swizzles[0]
     name = f"a {access}" if isinstance(access, str) else "the access"
     phases, waves = counted(len(own.degrees), "phase"), counted(own.wavefronts, "wavefront")

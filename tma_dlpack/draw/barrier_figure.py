@@ -18,12 +18,12 @@ from tma_dlpack.draw.figure import (
     TEXT_COLUMNS,
     Figure,
     played,
-    refused,
     require,
     svg_panel,
 )
 from tma_dlpack.draw.grid import GLYPH_WIDTH, LABEL_SIZE, Cell, Grid, Scene, label, lay_out, words
 from tma_dlpack.tables.coerce import counted, integer_of, text_of
+from tma_dlpack.tables.errors import unfit
 from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap
 
@@ -135,9 +135,14 @@ class BarrierPlay(Figure):
             (timeline.x(f.at), "; ".join(f.events), _stated(f, few=MAX_BLOCKS), f.lines)
             for f in self.frames
         ]
-        about, drawn = " ".join(self.setup.lesson), svg_panel(timeline.scene(self.title, ()))
-        named = {"name": self.mistake or "right", "title": self.title, "about": about}
-        return {**named, "svg": drawn, "code": self._code_html(), "frames": frames}
+        return {
+            "name": self.mistake or "right",
+            "title": self.title,
+            "about": " ".join(self.setup.lesson),
+            "svg": svg_panel(timeline.scene(self.title, ())),
+            "code": self._code_html(),
+            "frames": frames,
+        }
 
 
 def _outcome(played: Played) -> str:
@@ -150,7 +155,8 @@ def _outcome(played: Played) -> str:
 
 
 def _frames(played: Played) -> tuple[Frame, ...]:
-    frames, states = [], dict[str, Barrier]()
+    frames: list[Frame] = []
+    states: dict[str, Barrier] = {}
     for at, events in groupby(played.events, key=lambda event: event[0]):
         changes = {c.barrier: c.state for c in played.changes if c.at == at}
         states |= changes
@@ -265,13 +271,15 @@ class _Timeline:
         starts = [next(run) for _, run in groupby(states, key=number)]
         for at, until in zip(starts, [*starts[1:], None], strict=True):
             phase, n = number(at)
-            texts, style, now = [f"{n}".replace("-", "\u2212")], "cell", phase % 2
+            texts, style = [f"{n}".replace("-", "\u2212")], "cell"
             if name == "phase":
-                rule = f"phase {n}: wait({now}) waits, wait({1 - now}) passes"
-                texts, style = [rule, f"phase {n}: parity {now}", f"phase {n}", f"{n}"], PARITY[now]
+                parity = phase % 2
+                rule = f"phase {n}: wait({parity}) waits, wait({1 - parity}) passes"
+                texts = [rule, f"phase {n}: parity {parity}", f"phase {n}", f"{n}"]
+                style = PARITY[parity]
                 texts = texts[2:] if row.kind == "strip" else texts
-            pending = n if name != "phase" else row.kind == "strip"
-            wrong = stuck and until is None and pending
+            is_pending = row.kind == "strip" if name == "phase" else n != 0
+            wrong = stuck and until is None and is_pending
             style = "conflict" if wrong else style
             cells.append(self._cell(row, top, (at, until), style, texts))
             if row.kind == "bytes" and n:
@@ -295,7 +303,10 @@ class _Timeline:
         for read in reads:
             style = "conflict" if read.wrong else "tint6"
             layers.append((read.begin, read.end or 0, style, ["is read", "read"]))
-        return [self._cell(row, top, (a, b), *layer[2:]) for a, b, layer in _painted(layers)]
+        return [
+            self._cell(row, top, (begin, end), style, texts)
+            for begin, end, (_, _, style, texts) in _painted(layers)
+        ]
 
 
 def _height(row: Row) -> float:
@@ -385,12 +396,12 @@ def barrier(
         require("tensor_map", tensor_map, (TensorMap, Tile), MAKE_ONE)
     for name, value, most in (("stages", stages, MAX_STAGES), ("blocks", blocks, MAX_BLOCKS)):
         if integer_of(value) is None or not 1 <= value <= most:
-            raise refused(name, value, f"be an integer in 1..{most}", f"pass {name}=1")
+            raise unfit(name, value, f"be an integer in 1..{most}", f"pass {name}=1")
     tx_bytes = TX_BYTES if tensor_map is None else tensor_map.tx_bytes
     setup = Setup(None, int(stages), int(blocks), tx_bytes)
     if mistake is not None and text_of(mistake) not in setup.possible:
         must = f"be a mistake of this kernel: {', '.join(setup.possible)}"
-        raise refused("mistake", mistake, must, "choose one of them")
+        raise unfit("mistake", mistake, must, "choose one of them")
     return _figure(setup._replace(mistake=mistake and str(mistake)))
 
 
@@ -398,8 +409,8 @@ def barrier(
 def _figure(setup: Setup) -> BarrierPlay:
     kernel = f"a ring of {setup.stages} stages" if setup.stages > 1 else "one tile"
     size = f"{kernel}, " + "2 blocks, " * (setup.blocks > 1) + f"{setup.all_bytes} bytes"
-    played = setup.played()
-    outcome = _outcome(played)
+    play = setup.played()
+    outcome = _outcome(play)
     mark = f"✗ {setup.mistake}: {outcome}" if setup.mistake else "✓ right"
-    facts = setup.mistake, outcome, played.code, _frames(played), played
-    return BarrierPlay(f"mbarrier, {size}: {mark}", setup, *facts)
+    title = f"mbarrier, {size}: {mark}"
+    return BarrierPlay(title, setup, setup.mistake, outcome, play.code, _frames(play), play)

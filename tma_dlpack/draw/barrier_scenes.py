@@ -210,7 +210,7 @@ def _tile(setup: Setup, play: Play) -> tuple[list[str], list[Row]]:
             yield Do(7, "load\ntile" if alone else "load\npart", line=4)
         yield Wait(full, setup.parity, 6)
         yield Do(15, "adds 1", "tint6", 7, 0, f"tile{setup.of(b)}")
-        if fenced and alone:  # now the engine sees what this warp wrote, a third of the tile
+        if fenced and alone:  # from here on the engine sees what this warp wrote, a third of it
             yield Do(8, "fence", line=8)
             share = setup.tx_bytes // 3 + is_first * (setup.tx_bytes % 3)
             play.write("written", warp, 1, share)

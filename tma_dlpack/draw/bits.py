@@ -8,11 +8,12 @@ from textwrap import wrap
 
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.chunks import CHUNKS
-from tma_dlpack.draw.figure import TEXT_COLUMNS, Figure, played, refused, svg_panel
+from tma_dlpack.draw.figure import TEXT_COLUMNS, Figure, played, svg_panel
 from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, words
 from tma_dlpack.geometry import CHUNK_BYTES, SMEM_ALIGNMENT, SWIZZLES, swizzle_offset
 from tma_dlpack.tables.coerce import integer_of, text_of
 from tma_dlpack.tables.enums import TmaSwizzle
+from tma_dlpack.tables.errors import unfit
 from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap
 
@@ -98,13 +99,17 @@ class SwizzleBits(Figure):
         """Return what the swizzle is good for, and what the start of the tile changes."""
         ways = (self.ways(self.chunk, swizzled) for swizzled in (False, True))
         before, after = (f"{n}-way bank conflict" if n > 1 else "no bank conflict" for n in ways)
+        conflicts = (
+            f"8 rows of one column, as ldmatrix reads them at once: {before} before the swizzle, "
+            f"{after} after it"
+        )
         start = f"the tile starts at {self.smem_offset:#06x}"
-        verdict = f"✓ {start}, and so does the pattern: a kernel may count from there"
-        if self.astray:
-            looks = f"looks for {self.astray} of {COUNT} chunks in the wrong place"
-            verdict = f"✗ {start}: a kernel that counts from there {looks}"
-        rows = "8 rows of one column, as ldmatrix reads them at once"
-        return f"{rows}: {before} before the swizzle, {after} after it", verdict
+        if not self.astray:
+            return conflicts, f"✓ {start}, and so does the pattern: a kernel may count from there"
+        return conflicts, (
+            f"✗ {start}: a kernel that counts from there looks for {self.astray} of {COUNT} chunks "
+            "in the wrong place"
+        )
 
     def scenes(self) -> tuple[Scene, ...]:
         """Lower to one panel: bits above, chunks before and after below."""
@@ -123,8 +128,10 @@ class SwizzleBits(Figure):
         onto = {to for _, to in folds}
         tints = {bit: f"tint{2 * (BITS - 1 - fold[0])}" for fold in folds for bit in fold}
         bottom = 16 + h + FOLD + LEVEL * len(folds) + 14
-        before, after = self.address(self.chunk), self.swizzled(self.chunk)
-        ends = ("in", 16, before), ("out", bottom, after)
+        ends = (
+            ("in", 16, self.address(self.chunk)),
+            ("out", bottom, self.swizzled(self.chunk)),
+        )
         cells = [label(0, 16, "address", "label", h), label(0, bottom, "swizzled", "label", h)]
         for high, count, name in GROUPS:
             x = w * (BITS - 1 - high)
@@ -136,17 +143,19 @@ class SwizzleBits(Figure):
             cells.append(Cell(left, y, "axis", columns=right - left, rows=0))
             cells.append(Cell(right, y, "arrow", columns=0, rows=bottom - y))
         for bit in range(BITS):
-            x, about = w * (BITS - 1 - bit), f"bit {bit} of the address"
+            x, title = w * (BITS - 1 - bit), f"bit {bit} of the address"
             cells.append(Cell(x, 0, "muted", f"{bit}", columns=w, rows=14))
-            for name, y, a in ends:
+            for name, y, address in ends:
                 style = tints.get(bit, "cell") if name == "in" or bit in onto else "cell"
-                cells.append(Cell(x, y, style, f"{a >> bit & 1}", about, w, h, key=f"{name}{bit}"))
+                value, key = f"{address >> bit & 1}", f"{name}{bit}"
+                cells.append(Cell(x, y, style, value, title, w, h, key=key))
             if bit in onto:
                 cells.append(words(x + w / 2 + 5, bottom - 15, "XOR", "strong", 12))
-        for name, y, a in ends:
-            cells.append(Cell(w * BITS + 14, y, "plain", f"{a:#06x}", "", 60, h, key=f"{name}hex"))
-            about = f"banks {_banks(a)}"
-            cells.append(Cell(w * BITS + 80, y, "plain", about, "", 100, h, key=f"{name}banks"))
+        for name, y, address in ends:
+            text, key = f"{address:#06x}", f"{name}hex"
+            cells.append(Cell(w * BITS + 14, y, "plain", text, "", 60, h, key=key))
+            text, key = f"banks {_banks(address)}", f"{name}banks"
+            cells.append(Cell(w * BITS + 80, y, "plain", text, "", 100, h, key=key))
         return cells
 
     def _chunks(self, x: float, name: str, swizzled: bool) -> list[Cell]:
@@ -163,7 +172,8 @@ class SwizzleBits(Figure):
             cells.append(Cell(x + column, row, f"tint{n % CHUNKS}", f"{n}", key=f"c{n}"))
         others = [n for n in self.column(self.chunk) if n != self.chunk]
         for n in (*others, self.chunk):
-            (row, column), style = places[n], "shifted" if n == self.chunk else "box"
+            row, column = places[n]
+            style = "shifted" if n == self.chunk else "box"
             cells.append(Cell(x + column, row, style, key=f"framed-{name}"))
         return cells
 
@@ -174,11 +184,16 @@ class SwizzleBits(Figure):
         for swizzle in SWIZZLES:
             figures = [_figure(swizzle, self.chunk, offset) for offset in offsets]
             figure = figures[self.smem_offset % PATTERN // SMEM_ALIGNMENT]
-            choice: dict[str, object] = {"name": swizzle.name, "title": figure.title}
-            choice["svg"] = svg_panel(figure._scene(with_facts=False))
-            choice["column"] = [figure.column(n) for n in range(COUNT)]
-            choice["swizzled"] = [[f.swizzled(n) for n in range(COUNT)] for f in figures]
-            choices.append(choice | {"facts": [f.facts() for f in figures]})
+            choices.append(
+                {
+                    "name": swizzle.name,
+                    "title": figure.title,
+                    "svg": svg_panel(figure._scene(with_facts=False)),
+                    "column": [figure.column(n) for n in range(COUNT)],
+                    "swizzled": [[f.swizzled(n) for n in range(COUNT)] for f in figures],
+                    "facts": [f.facts() for f in figures],
+                }
+            )
         data = {"now": list(SWIZZLES).index(self.swizzle), "choices": choices}
         data |= {"chunk": self.chunk, "offset": self.smem_offset % PATTERN}
         data |= {"banks": [_banks(CHUNK_BYTES * n) for n in range(CHUNKS)]}
@@ -258,12 +273,12 @@ def swizzle_bits(
     swizzle = tensor_map if type(tensor_map) is TmaSwizzle else names.get(text_of(tensor_map) or "")
     if swizzle is None:
         must = f"be a map or one of {', '.join(names)}"
-        raise refused("tensor_map", tensor_map, must, "pass 'bytes128'")
+        raise unfit("tensor_map", tensor_map, must, "pass 'bytes128'")
     if integer_of(chunk) is None or not 0 <= chunk < COUNT:
-        raise refused("chunk", chunk, f"be an integer in 0..{COUNT - 1}", "pass chunk=9")
+        raise unfit("chunk", chunk, f"be an integer in 0..{COUNT - 1}", "pass chunk=9")
     if integer_of(smem_offset) is None or smem_offset < 0 or smem_offset % SMEM_ALIGNMENT:
         must = "be a multiple of 128, not negative"
-        raise refused("smem_offset", smem_offset, must, "pass smem_offset=0")
+        raise unfit("smem_offset", smem_offset, must, "pass smem_offset=0")
     return _figure(swizzle, int(chunk), int(smem_offset))
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tma_dlpack.copies.request import CopyRequest
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.chunks import drawn_chunks, request_of
-from tma_dlpack.draw.figure import Figure, refused
+from tma_dlpack.draw.figure import Figure
 from tma_dlpack.draw.grid import (
     LINE,
     Cell,
@@ -24,7 +24,7 @@ from tma_dlpack.draw.grid import (
 )
 from tma_dlpack.tables.coerce import integers_of
 from tma_dlpack.tables.enums import TmaOobFill
-from tma_dlpack.tables.errors import TmaUnsupportedError
+from tma_dlpack.tables.errors import TmaUnsupportedError, unfit
 from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap
 
@@ -158,8 +158,8 @@ class Axis:
             name = f"{begin}..{end - 1}" if size > 1 else f"{begin}"
             title = f"{self.name}: position {name}{' in the box' * taken}"
             style, key = STRIP_STYLES[2 * taken + inside], f"at{self.dimension}.{begin}"
-            is_filled, text = taken and not inside, name * is_named
-            cells.append(Cell(n, 0, style, text, title, hatched=is_filled, key=key))
+            cell = Cell(n, 0, style, name if is_named else "", title, key=key)
+            cells.append(replace(cell, hatched=taken and not inside))
         return Grid(tuple(cells), (width, STRIP_CELL[1]))
 
 
@@ -221,8 +221,11 @@ class TensorBox(Figure):
         above = [f"→ {columns.name} = {columns.extent} ({columns.driver_name}{contiguous})"]
         above += [f"↓ {rows.name} = {rows.extent} ({rows.driver_name})"] * (rows.dimension >= 0)
         about = "; ".join([self.title, *self.notes])
-        sizes = [(a.name, a.cell_size) for a in self.outer if a.cell_size > 1]
-        notes = [f"{name}: {size} positions per cell" for name, size in sizes]
+        notes = [
+            f"{axis.name}: {axis.cell_size} positions per cell"
+            for axis in self.outer
+            if axis.cell_size > 1
+        ]
         return (lay_out(about, grids, "", above, (*notes, *self.notes), LEGEND),)
 
     def _plot(self) -> Grid:
@@ -232,11 +235,11 @@ class TensorBox(Figure):
         height = min(max((bottom - top) * width, LEAST_HEIGHT), MOST_HEIGHT) / (bottom - top)
         tensor = columns.clip((0, columns.extent)), rows.clip((0, rows.extent))
         whole = rectangle("tensor", *tensor)
-        x, y, slices = STACK / width, STACK / height, sum(axis.extent - 1 for axis in self.outer)
-        cells = [
-            replace(whole, column=whole.column + x * n, row=whole.row + y * n)
-            for n in range(min(2, slices), 0, -1)
-        ]
+        slices_behind = min(2, sum(axis.extent - 1 for axis in self.outer))
+        cells = []
+        for n in range(slices_behind, 0, -1):
+            x, y = whole.column + STACK * n / width, whole.row + STACK * n / height
+            cells.append(replace(whole, column=x, row=y))
         cut = columns.cut[0], rows.cut[0], columns.cut[1], rows.cut[1]
         cells += [replace(whole, style="ground"), *sides(*tensor, cut)]
         cells.append(rectangle("filled", columns.box, rows.box, hatched=True))
@@ -260,10 +263,12 @@ class TensorBox(Figure):
         name = f"columns {columns.ends}"
         first = min(columns.start, right - text_width(name) / width)
         cells = [words(first, bottom + STACK / height, name, "label", 30 / height)]
-        name = f"rows {rows.ends}"
-        if len(name) > MOST_LETTERS:  # 2^31 rows; the note has both ends
-            name = f"rows {rows.start}.."
-        return cells + [label(left, rows.start, name, "label", rows.span)] * (rows.dimension >= 0)
+        if rows.dimension >= 0:
+            name = f"rows {rows.ends}"
+            if len(name) > MOST_LETTERS:  # 2^31 rows; the note has both ends
+                name = f"rows {rows.start}.."
+            cells.append(label(left, rows.start, name, "label", rows.span))
+        return cells
 
 
 def _minimap(*axes: Axis) -> Grid:
@@ -361,7 +366,8 @@ def axis_of(request: CopyRequest, row_major: int, shown: Mapping[int, Span], lea
     start, extent, step = int(request.coords[0, d]), args.global_dim[d], plan.steps[d]
     # An interleaved map takes one slice whatever its box is: see `counts`.
     span = min(args.box_dim[d], plan.counts[d] * step)
-    drawn, most = (min(0, start), max(extent, start + span)), MAX_TILES * span
+    drawn = min(0, start), max(extent, start + span)
+    most = MAX_TILES * span
     if drawn[1] - drawn[0] > max(most, least):
         drawn = window(start - most // 2, drawn, most)
     begin, end = shown.get(row_major, (start, start))
@@ -378,8 +384,7 @@ def _plane(plane: object, rank: int) -> tuple[int, int]:
         case (down, across) if down != across and {down, across} <= set(range(rank)):
             return down, across
     must = f"be two different dimensions of the tensor, each from 0 to {rank - 1}"
-    fix = "omit it, or choose two of them"
-    raise refused("plane", plane, must, fix)
+    raise unfit("plane", plane, must, "omit it, or choose two of them")
 
 
 def _hits(request: CopyRequest, columns: Axis, rows: Axis) -> tuple[Cell, ...]:
@@ -390,14 +395,16 @@ def _hits(request: CopyRequest, columns: Axis, rows: Axis) -> tuple[Cell, ...]:
     drawn = {inner, rows.dimension, columns.dimension}
     cells: dict[tuple[int, int], Cell] = {}
     for chunk in drawn_chunks(request):
-        place, spans = dict(enumerate(chunk.element)), {inner: chunk.last - chunk.first + 1}
+        place = dict(enumerate(chunk.element))
+        spans = {inner: chunk.last - chunk.first + 1}  # one position along the other dimensions
         if any(p != request.coords[0, inner - d] for d, p in place.items() if d not in drawn):
             continue
         x, y = (place.get(axis.dimension, 0) for axis in (columns, rows))
         across = columns.clip((x, x + spans.get(columns.dimension, 1)))
         down = rows.clip((y, y + spans.get(rows.dimension, 1)))
-        hit, links = rectangle("plain", across, down), chunk.cell(0, 0, "")
-        cells.setdefault((y, x), replace(hit, title=links.title, key=links.key, to=links.to))
+        cell = chunk.cell(0, 0, "")
+        hit = replace(rectangle("plain", across, down), title=cell.title, key=cell.key, to=cell.to)
+        cells.setdefault((y, x), hit)
     return tuple(cells.values())
 
 

@@ -168,11 +168,10 @@ def report_parts(report: Report) -> list[str]:
     parts += map(finding_html, (*report.violations, *report.advice))
     changes = report.changes() if not report.ok else {}
     if changes is None:
-        unclear = "ARGUMENT" in {v.rule for v in report.violations}
-        why = (
-            "An argument is not clear, or" if unclear else "No change of the arguments fixes this:"
-        )
-        parts.append(f"<p>{why} the tensor itself must change.</p>")
+        why = "No change of the arguments fixes this: the tensor itself must change."
+        if any(v.rule == "ARGUMENT" for v in report.violations):
+            why = "An argument is not clear, or the tensor itself must change."
+        parts.append(f"<p>{why}</p>")
     elif not report.ok:
         named = ((k, v.name if isinstance(v, Enum) else v) for k, v in changes.items())
         code = html.escape(", ".join(f"{argument}={value!r}" for argument, value in named))

@@ -143,13 +143,13 @@ class Chunk:
     @property
     def moved(self) -> str:
         """How the swizzle found its place, bit by bit; empty without one."""
-        a = self.linear
-        steps = [
-            f"addr[{_bits(mask, left)}] ^= addr[{_bits(mask, right)}] (= {a >> right & mask})"
-            for right, mask, left in geometry.SWIZZLES[self.swizzle].terms
-        ]
-        path = f"linear {a:#06x} to {self.placed:#06x}: {', '.join(steps)}"
-        return path * bool(steps)
+        steps = []
+        for right, mask, left in geometry.SWIZZLES[self.swizzle].terms:
+            places = f"addr[{_bits(mask, left)}] ^= addr[{_bits(mask, right)}]"
+            steps.append(f"{places} (= {self.linear >> right & mask})")
+        if not steps:
+            return ""
+        return f"linear {self.linear:#06x} to {self.placed:#06x}: {', '.join(steps)}"
 
     @property
     def label(self) -> str:
@@ -262,13 +262,16 @@ class _Contents:
     """
 
     def __init__(self, request: CopyRequest, swizzle: TmaSwizzle) -> None:
-        plan, self.request = request.plan, request
-        start, count = request.smem_offset, -(-plan.smem_bytes // LINE_BYTES)
+        self.request, plan, start = request, request.plan, request.smem_offset
+        self.end = start + plan.smem_bytes
+        count = -(-plan.smem_bytes // LINE_BYTES)
         steps: IntArray = np.arange(0, count * LINE_BYTES, CHUNK_BYTES, dtype=np.int64)
         self.address: IntArray = start + steps.reshape(count, CHUNKS)
-        plain: IntArray = np.asarray(geometry.swizzle_offset(swizzle, self.address))
-        self.swapped, linear = plain % CHUNK_BYTES != 0, plain - plain % CHUNK_BYTES
+        linear: IntArray = np.asarray(geometry.swizzle_offset(swizzle, self.address))
+        self.swapped = linear % CHUNK_BYTES != 0
+        linear = linear - linear % CHUNK_BYTES
         placed: IntArray = np.asarray(geometry.swizzle_offset(plan.arguments.swizzle, linear))
+        placed = placed - placed % CHUNK_BYTES
         self.row, self.byte = np.divmod(linear - start, plan.pitch_bytes)
         # From bytes of shared memory to bytes of the tensor, which are fewer for packed types.
         lines = request.lines()
@@ -281,10 +284,12 @@ class _Contents:
         whole = inside & (first >= lines.first[0]) & (last <= lines.last[0])
         some = inside & (first < lines.last[0]) & (last > lines.first[0])
         self.state = np.where(written, np.where(whole, 1, np.where(some, 3, 2)), 0)
-        bits, offset = plan.arguments.type_row.element_bits, lines.origins[0][row] + lines.start[0]
-        elements = first * 8 // bits, last * 8 // bits - 1
-        places = offset + first, linear, placed - placed % CHUNK_BYTES
-        self.numbers: IntArray = np.stack((self.row, *elements, *places), axis=-1)
+        bits = plan.arguments.type_row.element_bits
+        first_element, last_element = first * 8 // bits, last * 8 // bits - 1
+        global_offset = lines.origins[0][row] + lines.start[0] + first
+        self.numbers: IntArray = np.stack(
+            (self.row, first_element, last_element, global_offset, linear, placed), axis=-1
+        )
         self.positions = lines_positions(request)
 
     def blocks(self, step: int) -> tuple[Block, ...]:
@@ -303,9 +308,10 @@ class _Contents:
                 break
         blocks, left = [], drawn[-1][2]
         for begin, end, like in drawn:
-            then, is_cut = [], like == left < count
+            then = []
             if like > end:
-                then = [f"{self._rows(end, like)} like {self._rows(begin, end)}"]
+                then.append(f"{self._rows(end, like)} like {self._rows(begin, end)}")
+            is_cut = like == left and left < count  # the last of an unfinished picture
             if is_cut:
                 then.append(f"{self._rows(left, count)} not drawn")
             lines = tuple(map(self._line, range(begin, end)))
@@ -327,14 +333,15 @@ class _Contents:
         return f"rows {rows.min()}..{rows.max()}"
 
     def _line(self, n: int) -> MemoryLine:
-        shape, slices = self.request.plan.line_shape, []
+        shape = self.request.plan.line_shape
+        slices: list[tuple[int, ...]] = []
         if len(shape) > 1 and self.request.tiles == len(self.request.coords):
             rows = np.unique(self.row[n][self.state[n] > 0] // shape[-1])
-            slices = np.stack(np.unravel_index(rows, shape[:-1]), axis=1).tolist()
-        address = self.address[n].tolist()
-        end = self.request.smem_offset + self.request.plan.smem_bytes
-        chunks = (self._chunk(a, n, k) for k, a in enumerate(address) if a < end)
-        return MemoryLine(address[0], tuple(chunks), tuple(map(tuple, slices)))
+            places = np.stack(np.unravel_index(rows, shape[:-1]), axis=1)
+            slices = [tuple(place) for place in places.tolist()]
+        addresses = self.address[n].tolist()
+        chunks = (self._chunk(a, n, k) for k, a in enumerate(addresses) if a < self.end)
+        return MemoryLine(addresses[0], tuple(chunks), tuple(slices))
 
     def _chunk(self, address: int, n: int, k: int) -> Chunk:
         state = _STATES[self.state[n, k]]
@@ -342,18 +349,31 @@ class _Contents:
             return Chunk(address, state)
         row, first, last, offset, linear, placed = self.numbers[n, k].tolist()
         position = self.positions[row].tolist()
-        position[0] += first * (not self.request.plan.unit_bytes)
-        place = address, state, row, first, last, reverse(position), offset
-        swizzling = bool(self.swapped[n, k]), linear, placed, self.request.plan.arguments.swizzle
+        if not self.request.plan.unit_bytes:
+            position[0] += first
         return Chunk(
-            *place, *swizzling, self._fields(state, position, last - first), self.data_bytes
+            address,
+            state,
+            row,
+            first,
+            last,
+            element=reverse(position),
+            global_offset=offset,
+            swapped=bool(self.swapped[n, k]),
+            linear=linear,
+            placed=placed,
+            swizzle=self.request.plan.arguments.swizzle,
+            fields=self._fields(state, position, last - first),
+            data_bytes=self.data_bytes,
         )
 
     def _fields(self, state: State, position: list[int], more: int) -> tuple[str, ...]:
         """Name what decides a chunk: the bounds that fill it, or the swizzle or pitch behind it."""
         args = self.request.plan.arguments
         if state in ("filled", "clipped"):
-            ends = [position[0] + more * (not self.request.plan.unit_bytes), *position[1:]]
+            ends = position.copy()
+            if not self.request.plan.unit_bytes:
+                ends[0] += more
             outside = (d for d, n in enumerate(args.global_dim) if position[d] < 0 or ends[d] >= n)
             return tuple(f"global_dim[{d}]" for d in outside)
         if args.swizzle:

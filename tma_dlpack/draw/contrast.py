@@ -25,7 +25,7 @@ LEGEND = [
     (Cell(0, 0, "taken", "t"), "thread t reads it"),
     (Cell(0, 0, "filled", "t", hatched=True), "out of bounds: thread t writes zeros"),
 ]
-#: The key of each line of code, and the keys of what has to do with it -> what it does.
+#: A row per line of code: its key, and the keys of what has to do with it -> what it does.
 BY_THREADS = {
     "loop": "",
     "divide box_sizes": (
@@ -95,12 +95,21 @@ class Piece:
 
     def cell(self, left: float) -> Cell:
         """Draw it, linked to the lines of code that copy it."""
-        what, first = ("reads it", "read") if self.inside else ("writes zeros", "zero")
+        width, height = PIECE
+        what = "reads it" if self.inside else "writes zeros"
         where = f"thread {self.thread}: row {self.row} of the box, from column {self.column}"
-        place, style = (left, self.row * PIECE[1]), "taken" if self.inside else "filled"
-        words, key = (f"{self.thread}", f"{where}; it {what}"), f"t{self.row}.{self.column}"
-        to = (first, "divide", "place", "test", "write")
-        return Cell(*place, style, *words, *PIECE, not self.inside, key, to)
+        return Cell(
+            column=left,
+            row=self.row * height,
+            style="taken" if self.inside else "filled",
+            text=f"{self.thread}",
+            title=f"{where}; it {what}",
+            columns=width,
+            rows=height,
+            hatched=not self.inside,
+            key=f"t{self.row}.{self.column}",
+            to=("read" if self.inside else "zero", "divide", "place", "test", "write"),
+        )
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -129,10 +138,12 @@ class Contrast(Figure):
         """Lower to two panels, each with its code at the left and its picture at the right."""
         code, width = _listing(self.by_threads)
         across = sum(piece.row == 0 for piece in self.pieces)
-        lefts = (width + GAP + n % across * PIECE[0] for n in range(len(self.pieces)))
+        tile = [
+            piece.cell(width + GAP + n % across * PIECE[0]) for n, piece in enumerate(self.pieces)
+        ]
         threads = lay_out(
             "a load by threads: code, and the thread that copies each piece of the tile",
-            [Grid((*code, *map(Piece.cell, self.pieces, lefts)))],
+            [Grid((*code, *tile))],
             f"without TMA: {THREADS} threads run this",
             [f"at the right: the tile; each cell is {self.piece_bytes} bytes, with its thread"],
             legend=LEGEND,
@@ -168,9 +179,10 @@ def _listing(
     width = text_width("x" * (columns + 1)) + 6
     cells = []
     for n, line in enumerate(lines):
-        text, size = line.text.ljust(columns).replace(" ", SPACE), (width, LINE_PX - 1)
-        place = left, n * LINE_PX
-        cells.append(Cell(*place, style, text, line.about, *size, key=line.key, to=line.to))
+        text = line.text.ljust(columns).replace(" ", SPACE)
+        top, height = n * LINE_PX, LINE_PX - 1
+        cell = Cell(left, top, style, text, line.about, width, height, key=line.key, to=line.to)
+        cells.append(cell)
     return cells, width
 
 
@@ -207,23 +219,31 @@ def contrast(tensor_map: TensorMap | Tile, coords: Sequence[int] | None = None) 
     (11, 5, 64)
     """
     request = request_of(tensor_map, coords, None, 0)
-    tm, plan, terms = request.tensor_map, request.plan, request.plan.swizzle.terms
-    start, element = request.coords[0].tolist(), plan.arguments.type_row.element_bits // 8
+    tm, plan = request.tensor_map, request.plan
+    start, element_bytes = request.coords[0].tolist(), plan.arguments.type_row.element_bits // 8
     is_plain = tm.kind == "tiled" and tm.rank == 2 and {*tm.elem_strides} == {1}
-    is_small = is_plain and tm.box_sizes[0] <= MOST_ROWS and tm.box_sizes[1] * element <= ROW_BYTES
-    if not is_small or len(terms) > 1 or min(start) < 0:
-        found = "this picture needs a tiled map of rank 2 with a box of at most 16 rows of 128"
-        raise TmaUnsupportedError(f"{found} bytes")
+    is_small = (
+        is_plain
+        and tm.box_sizes[0] <= MOST_ROWS
+        and tm.box_sizes[1] * element_bytes <= ROW_BYTES
+        and len(plan.swizzle.terms) <= 1
+    )
+    if not is_small or min(start) < 0:
+        raise TmaUnsupportedError(
+            "this picture needs a tiled map of rank 2 with a box of at most 16 rows of 128 bytes"
+        )
     (rows, columns), (height, width), (column, row) = tm.box_sizes, tm.shape, start
     piece = next((b for b in (4, 8) if tm.tx_bytes // b <= THREADS), CHUNK_BYTES)
-    each, vector, fill = piece // element, C_TYPES[piece], FILLS[plan.arguments.oob_fill]
+    each = piece // element_bytes
     across = columns // each
-    places = [(n // across, n % across * each) for n in range(rows * across)]
-    pieces = tuple(
-        Piece(n % THREADS, r, c, row + r < height and column + c < width)
-        for n, (r, c) in enumerate(places)
-    )
-    swizzle = [f"  to ^= (to >> {right} & {mask}) << {left};" for right, mask, left in terms]
+    pieces = []
+    for n in range(rows * across):
+        r, c = n // across, n % across * each
+        pieces.append(Piece(n % THREADS, r, c, row + r < height and column + c < width))
+    vector, fill = C_TYPES[piece], FILLS[plan.arguments.oob_fill]
+    swizzled = [
+        f"  to ^= (to >> {right} & {mask}) << {left};" for right, mask, left in plan.swizzle.terms
+    ]
     by_threads = [
         f"for (int i = threadIdx.x; i < {rows * across}; i += {THREADS}) {{",
         f"  int r = i / {across}, c = i % {across} * {each};",
@@ -231,8 +251,8 @@ def contrast(tensor_map: TensorMap | Tile, coords: Sequence[int] | None = None) 
         f"  {vector} v = {{}};  // {fill.split()[-1]}",
         f"  if (row < {height} && column < {width})",
         f"    v = *({vector}*)(x + row * {tm.strides[0]} + column);",
-        f"  int to = r * {plan.pitch_bytes} + c * {element};",
-        *swizzle,
+        f"  int to = r * {plan.pitch_bytes} + c * {element_bytes};",
+        *swizzled,
         f"  *({vector}*)(tile + to) = v;",
         "}",
         "__syncthreads();",
@@ -244,21 +264,34 @@ def contrast(tensor_map: TensorMap | Tile, coords: Sequence[int] | None = None) 
         "}",
         "wait(&full, 0);",
     ]
-    values = "of the tensor", tm.shape, tm.strides, tm.box_sizes, plan.arguments.swizzle.name, fill
-    fields = tuple(
-        CodeLine(key, f"{name:<10}{value}", (to,), f"the map's {name}: {value}")
-        for (name, (key, to)), value in zip(FIELDS.items(), values, strict=True)
+    values = {
+        "address": "of the tensor",
+        "shape": tm.shape,
+        "strides": tm.strides,
+        "box_sizes": tm.box_sizes,
+        "swizzle": plan.arguments.swizzle.name,
+        "oobfill": fill,
+    }
+    rows_of_code = dict(BY_THREADS)
+    if not swizzled:
+        del rows_of_code["swizzle swizzle_field"]
+    return Contrast(
+        title=f"one tile of {rows} x {columns}: {THREADS} threads, or one instruction",
+        by_threads=_lines(by_threads, rows_of_code),
+        by_tma=_lines(by_tma, BY_TMA),
+        fields=tuple(
+            CodeLine(key, f"{name:<10}{values[name]}", (to,), f"the map's {name}: {values[name]}")
+            for name, (key, to) in FIELDS.items()
+        ),
+        pieces=tuple(pieces),
+        piece_bytes=piece,
     )
-    title = f"one tile of {rows} x {columns}: {THREADS} threads, or one instruction"
-    about = {k: v for k, v in BY_THREADS.items() if terms or not k.startswith("swizzle")}
-    code = _lines(by_threads, about), _lines(by_tma, BY_TMA)
-    return Contrast(title, *code, fields, pieces, piece)
 
 
 def _lines(code: Sequence[str], rows: Mapping[str, str]) -> tuple[CodeLine, ...]:
     """Return lines of code, each with its row of a table."""
-    keyed = ((*keys.split(), about) for keys, about in rows.items())
-    return tuple(
-        CodeLine(key, text, tuple(to), about)
-        for text, (key, *to, about) in zip(code, keyed, strict=True)
-    )
+    lines = []
+    for text, (keys, about) in zip(code, rows.items(), strict=True):
+        key, *to = keys.split()
+        lines.append(CodeLine(key, text, tuple(to), about))
+    return tuple(lines)

@@ -33,8 +33,8 @@ from tma_dlpack.draw.grid import (
     fitted,
     text_width,
 )
-from tma_dlpack.tables.coerce import shown, type_name
-from tma_dlpack.tables.errors import TmaPreconditionError, refusal
+from tma_dlpack.tables.coerce import type_name
+from tma_dlpack.tables.errors import refusal
 
 MONO = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
 ROW_WIDTH = 1240  # panels are placed side by side up to here, px
@@ -142,11 +142,6 @@ def require(argument: str, value: object, kinds: tuple[type, ...], fix: str) -> 
         names = " or a ".join(kind.__name__ for kind in kinds)
         found = f"{argument} is of type {type_name(type(value))}"
         raise refusal(argument, found, f"be a {names}", fix)
-
-
-def refused(argument: str, value: object, must: str, fix: str) -> TmaPreconditionError:
-    """Make the error of a value that is of the right type, but not legal."""
-    return refusal(argument, f"{argument} is {shown(value)}", must, fix)
 
 
 def panel_row(figure: Figure) -> str:

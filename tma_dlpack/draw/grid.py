@@ -190,13 +190,14 @@ def rectangle(style: str, columns: Span, rows: Span, hatched: bool = False) -> C
 
 def sides(columns: Span, rows: Span, cut: Sequence[bool]) -> list[Cell]:
     """Return the left, top, right and bottom side of a rectangle, a zigzag where it goes on."""
-    whole, styles = rectangle("edge", columns, rows), ["zigzag" if c else "edge" for c in cut]
-    begin, end = replace(whole, anchor="start"), replace(whole, anchor="end")
+    whole = rectangle("edge", columns, rows)
+    begin, end = replace(whole, anchor="start"), replace(whole, anchor="end")  # where teeth point
+    left, top, right, bottom = ("zigzag" if goes_on else "edge" for goes_on in cut)
     return [
-        replace(begin, style=styles[0], columns=0),
-        replace(begin, style=styles[1], rows=0),
-        replace(end, style=styles[2], column=columns[1], columns=0),
-        replace(end, style=styles[3], row=rows[1], rows=0),
+        replace(begin, style=left, columns=0),
+        replace(begin, style=top, rows=0),
+        replace(end, style=right, column=columns[1], columns=0),
+        replace(end, style=bottom, row=rows[1], rows=0),
     ]
 
 

@@ -152,10 +152,12 @@ class MapBytes(Figure):
 
     def hexadecimal(self, n: int) -> list[list[str]]:
         """Return the bytes of line n of each map; those of a host address as dots."""
-        address = next(v.shown for v in self.values if v.field == "global_address")
-        lines = [data[8 * n : 8 * n + 8].hex(" ").split() for data in self.data]
-        hidden = [n == 0 and shown == HIDDEN for shown in address]
-        return [["··"] * 8 if h else line for h, line in zip(hidden, lines, strict=True)]
+        address = next(v for v in self.values if v.field == "global_address")
+        lines = []
+        for data, shown in zip(self.data, address.shown, strict=True):
+            is_hidden = n == 0 and shown == HIDDEN
+            lines.append(["··"] * 8 if is_hidden else data[8 * n : 8 * n + 8].hex(" ").split())
+        return lines
 
     def scenes(self) -> tuple[Scene, ...]:
         """Lower to a panel of bits and a panel of values."""
@@ -169,12 +171,15 @@ class MapBytes(Figure):
             cells += [label(0, row, f"{8 * n}"), Cell(0, row, "padding", columns=LINE_BITS)]
             cells += [s.cell(row) for s in self.segments if s.bit // LINE_BITS == n]
             row += 1
-            changed = {bit % LINE_BITS: bit for bit in self.changed if bit // LINE_BITS == n}
-            for column, bit in changed.items():
-                cells.append(Cell(column, row, "changed", "", f"bit {bit} differs", rows=MARK_ROWS))
+            changed = [bit for bit in self.changed if bit // LINE_BITS == n]
+            for bit in changed:
+                title = f"bit {bit} differs"
+                cells.append(Cell(bit % LINE_BITS, row, "changed", "", title, rows=MARK_ROWS))
             row += MARK_ROWS * bool(changed)
             for line in self.hexadecimal(n):
-                cells += [Cell(8 * k, row, "label", b, "", 8, HEX_ROWS) for k, b in enumerate(line)]
+                cells += [
+                    Cell(8 * k, row, "label", byte, "", 8, HEX_ROWS) for k, byte in enumerate(line)
+                ]
                 row += HEX_ROWS
             row += GAP_ROWS
         notes = ("bit 0 of each byte at the left; letters: see the table", *self.notes)
@@ -182,8 +187,9 @@ class MapBytes(Figure):
 
     def text(self) -> str:
         """Return the bytes in hexadecimal, and the fields as a table."""
-        lines = ((8 * n, " ".join(line)) for n in self.lines for line in self.hexadecimal(n))
-        rows = [f"byte {first:>3}  {line}" for first, line in lines]
+        rows = [
+            f"byte {8 * n:>3}  {' '.join(line)}" for n in self.lines for line in self.hexadecimal(n)
+        ]
         shown = aligned([v.shown for v in self.values], left=len(self.data))
         for v, text in zip(self.values, shown, strict=True):
             mark = "≠" if v.differs else " "

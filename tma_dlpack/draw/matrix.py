@@ -110,9 +110,11 @@ class MatrixAtoms(Figure):
         wide = width / (width + GAP)
         across, down = min(self.across, MAX_ACROSS), min(self.down, MAX_DOWN)
         cells = []
-        for atom in (atom for atom in self.atoms if atom.across < across and atom.down < down):
-            rows = label(0, atom.down, self._rows(atom.down), rows=TALL)
-            cells += [*self._atom(atom, wide), *[rows] * (atom.across == 0)]
+        for atom in self.atoms:
+            if atom.across < across and atom.down < down:
+                cells += self._atom(atom, wide)
+                if atom.across == 0:
+                    cells.append(label(0, atom.down, self._rows(atom.down), rows=TALL))
         (below, below_bytes), (right, right_bytes) = self.offsets
         if below and down > 1:
             name = f"↓ {_short(below)} {below_bytes}"
@@ -126,8 +128,10 @@ class MatrixAtoms(Figure):
     def _atom(self, atom: Atom, wide: float) -> list[Cell]:
         """Draw an atom, its K steps side by side where K runs along its rows."""
         d, about = self.descriptor, f"shared {atom.address:#06x}"
-        is_whole, cells = d.major == "MN" or d.swizzle is TmaSwizzle.none, []
-        share = 1 if is_whole else K_STEP_BYTES / self.span_bytes
+        share = K_STEP_BYTES / self.span_bytes
+        if d.major == "MN" or d.swizzle is TmaSwizzle.none:
+            share = 1
+        cells = []
         for step in atom.steps:
             at = d.k_starts[step] % self.span_bytes / self.span_bytes * (share < 1)
             style, name, title = f"tint{step % 8}", f"step {step}", f"{about}, K step {step}"

@@ -75,9 +75,11 @@ def _slice_heading(slices: Sequence[tuple[int, ...]], row: float) -> list[Cell]:
 
 def _chunk(chunk: Chunk, column: int, row: float) -> list[Cell]:
     cell, gap = chunk.cell(column, row, chunk.label), CHUNK_BYTES - chunk.data_bytes
-    about, place = f"gap of {gap} bytes: written, no value", column + cell.columns
-    rest = Cell(place, row, "padding", "gap", about, columns=1 - cell.columns)
-    return [cell, *[rest] * (gap > 0)]
+    if not gap:
+        return [cell]
+    title = f"gap of {gap} bytes: written, no value"
+    rest = Cell(column + cell.columns, row, "padding", "gap", title, columns=1 - cell.columns)
+    return [cell, rest]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -171,7 +173,6 @@ def shared(
 
 
 # --- One load, moving -----------------------------------------------------------------------------
-
 
 MAX_CHUNKS = 64
 SECONDS_PER_CHUNK, HOLD_SECONDS, FLIGHT = 0.22, 2.5, 3.0  # a flight lasts 3 chunks

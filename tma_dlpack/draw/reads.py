@@ -19,12 +19,11 @@ from tma_dlpack import geometry
 from tma_dlpack.checks.report import find_violations
 from tma_dlpack.checks.request import Request
 from tma_dlpack.draw.chunks import BANK_BYTES, BANKS, LINE_BYTES
-from tma_dlpack.draw.figure import refused
 from tma_dlpack.geometry import CHUNK_BYTES, IntArray, TilePlan
 from tma_dlpack.tables.arguments import EncodeArguments
 from tma_dlpack.tables.coerce import integer_of, integers_of, shown, text_of
 from tma_dlpack.tables.enums import TmaSwizzle
-from tma_dlpack.tables.errors import refusal
+from tma_dlpack.tables.errors import refusal, unfit
 from tma_dlpack.tensor_map.map import TensorMap
 
 WARP, PHASE = 32, 8  # threads; of 16 bytes, those served at once
@@ -78,7 +77,7 @@ def reads_of(plan: TilePlan, access: Any, threads: int, size: int | None, offset
     is_list = addresses.ndim == 1 and addresses.dtype.kind in "iu"
     if not is_list or len(addresses) % PHASE or not 0 < len(addresses) <= MAX_READS:
         must = "be 'column', 'row' or a function, or shared addresses, a multiple of 8 integers"
-        raise refused("access", access, must, "pass access='column'")
+        raise unfit("access", access, must, "pass access='column'")
     size = CHUNK_BYTES if size is None else _thread_bytes(plan, size)
     return _by_address(plan, addresses.astype(np.int64), size, offset)
 
@@ -102,7 +101,7 @@ def _by_function(plan: TilePlan, access: Access, threads: object, size: object) 
     """Call a function for every thread."""
     count, size = integer_of(threads), _thread_bytes(plan, size)
     if count is None or not 1 <= count <= MAX_READS:
-        raise refused("threads", threads, f"be 1..{MAX_READS}", f"pass threads={WARP}, a warp")
+        raise unfit("threads", threads, f"be 1..{MAX_READS}", f"pass threads={WARP}, a warp")
     reads = [_place(plan, access, thread, size) for thread in range(count)]
     places = _in_phases(np.array(reads, np.int64).T, size)
     words = f"a function of {count} threads, {size} bytes each"
@@ -141,7 +140,7 @@ def _thread_bytes(plan: TilePlan, given: object) -> int:
     size = integer_of(given)
     if size not in (1, 2, 4, 8, 16):
         must, fix = "be 1, 2, 4, 8 or 16, as loads read", "pass bytes_per_thread=16, or none"
-        raise refused("bytes_per_thread", given, must, fix)
+        raise unfit("bytes_per_thread", given, must, fix)
     return size
 
 
@@ -225,9 +224,14 @@ def conflicts(plan: TilePlan, reads: Reads, smem_offset: int) -> SwizzleConflict
     phase = np.nonzero(new)[0]
     counts = np.bincount(phase * BANKS + sorted_words[new] % BANKS, minlength=len(words) * BANKS)
     degrees = counts.reshape(-1, BANKS).max(axis=1)
-    worst, first = int(degrees.argmax()), tuple(map(_of_threads, words[:MAX_PHASES]))
-    drawn = worst, _of_threads(words[worst]), first
-    return SwizzleConflicts(plan.arguments.swizzle, tuple(degrees.tolist()), *drawn)
+    worst = int(degrees.argmax())
+    return SwizzleConflicts(
+        plan.arguments.swizzle,
+        tuple(degrees.tolist()),
+        worst,
+        _of_threads(words[worst]),
+        tuple(map(_of_threads, words[:MAX_PHASES])),
+    )
 
 
 def _of_threads(words: IntArray) -> Threads:

@@ -85,16 +85,17 @@ def verify_html(report: Any) -> str:
     """
     _known(report, "VerifyReport", "pass the result of verify()")
     verdict = "✓ all agree" if report.ok else "✗ there are disagreements"
-    heads, rows = ("", "check", "cases", "accepted", "disagreements", "note"), []
-    firsts: list[str] = []
-    for r in report.rows:
-        mark = "✗" if r.disagreements else "✓"
-        rows.append((mark, r.name, r.cases, r.accepted, r.disagreements, r.note))
-        if r.first:
-            firsts.append(bold(f"{r.name}, first disagreement"))
-            firsts.append(f"<pre>{html.escape(r.first)}</pre>")
-    about = plain(f"{report.device}; seed {report.seed}")
-    return fragment([bold(verdict), about, table_html(heads, rows), *firsts])
+    heads = ("", "check", "cases", "accepted", "disagreements", "note")
+    rows = [
+        ("✗" if r.disagreements else "✓", r.name, r.cases, r.accepted, r.disagreements, r.note)
+        for r in report.rows
+    ]
+    parts = [bold(verdict), plain(f"{report.device}; seed {report.seed}"), table_html(heads, rows)]
+    for row in report.rows:
+        if row.first:
+            parts.append(bold(f"{row.name}, first disagreement"))
+            parts.append(f"<pre>{html.escape(row.first)}</pre>")
+    return fragment(parts)
 
 
 def bandwidth_html(report: Any) -> str:
@@ -221,10 +222,10 @@ def render_traceback(error: TmaError) -> list[str]:
         if not _is_hidden(frame):
             lines += _user_lines(frame, line)
     name = type(error).__name__
-    said = f"{error}"
+    message = f"{error}"
     if isinstance(error, TmaPreconditionError) and _show_card(error):
-        said = ", ".join(violation.rule for violation in error.violations)
-    return [*lines, f"{name}: {said}"]
+        message = ", ".join(violation.rule for violation in error.violations)
+    return [*lines, f"{name}: {message}"]
 
 
 def _is_hidden(frame: FrameType) -> bool:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tma_dlpack.dlpack import as_tensor_view
-from tma_dlpack.draw.figure import Figure, refused
+from tma_dlpack.draw.figure import Figure
 from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out
 from tma_dlpack.geometry import CHUNK_BYTES
 from tma_dlpack.tables.coerce import integers_of
-from tma_dlpack.tables.errors import TmaUnsupportedError
+from tma_dlpack.tables.errors import TmaUnsupportedError, unfit
 from tma_dlpack.tables.public import opaque
 
 ROWS = 4
@@ -35,12 +35,13 @@ class Measure:
     @property
     def about(self) -> str:
         """Name, size, and what is left over."""
-        over, size = self.size_bytes % CHUNK_BYTES, f"{self.size_bytes} bytes"
+        over = self.size_bytes % CHUNK_BYTES
+        size = f"{self.size_bytes} bytes"
         if self.is_address:  # its other digits are new in each run
             size = f"{over} bytes past a multiple of 16" if over else "a multiple of 16"
         elif over:
             size += f": {over} too many, or {CHUNK_BYTES - over} too few"
-        return f"{'✗' if over else '✓'} {self.name} is {size}"
+        return f"{'✓' if self.ok else '✗'} {self.name} is {size}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -158,5 +159,5 @@ def sixteen_bytes(
 def _row_major(argument: str, given: Sequence[int], rank: int) -> tuple[int, ...]:
     numbers = integers_of(given)
     if numbers is None or len(numbers) != rank:
-        raise refused(argument, given, f"be {rank} integers, row-major", "pass a tuple")
+        raise unfit(argument, given, f"be {rank} integers, row-major", "pass a tuple")
     return numbers

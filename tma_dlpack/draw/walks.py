@@ -14,6 +14,7 @@ from tma_dlpack.draw.grid import (
     LINE,
     Cell,
     Grid,
+    Legend,
     Scene,
     label,
     lay_out,
@@ -150,9 +151,10 @@ class Im2colWalk(Figure):
         """Describe what is not drawn."""
         rows, columns = self.window(image)
         left = sum(p.h not in rows or p.w not in columns for p in image.pixels)
+        if not left and not any(self.cut(image)):
+            return []
         drawn = f"drawn: h {rows.start}..{rows.stop - 1}, w {columns.start}..{columns.stop - 1}"
-        elsewhere = f"; {left} pixels are elsewhere" * bool(left)
-        return [drawn + elsewhere] * (bool(left) or any(self.cut(image)))
+        return [f"{drawn}; {left} pixels are elsewhere" if left else drawn]
 
     def cells(self, image: Image) -> dict[tuple[int, int], Cell]:
         """Return the pixels of an image that are drawn, by (h, w): copied ones and others."""
@@ -173,14 +175,16 @@ class Im2colWalk(Figure):
         cells += [Cell(w, above, "muted", f"{w}", rows=0.7) for w in columns]
         cells += [label(edge, h, f"{h}") for h in rows]
         cells += [*self.cells(image).values(), *_outline(self.box, rows, columns, "window")]
-        legend = (*LEGEND, *[SHIFTED] * any(self.offsets))
+        legend: Legend = LEGEND
         if any(self.offsets):
             cells += _outline(self.shifted, rows, columns, "shifted")
+            legend = (*LEGEND, SHIFTED)
         ends = (columns.start, columns.stop), (rows.start, rows.stop)
         cells += [side for side in sides(*ends, self.cut(image)) if side.style == "zigzag"]
         about, notes = f"{self.title}, {image.name}", (*self.notes, *self.missing(image))
         grids = [Grid(tuple(cells), UNIT, (edge, above))]
-        grids += [self._map(image)] * bool(self.missing(image))
+        if self.missing(image):
+            grids.append(self._map(image))
         return lay_out(about, grids, image.name, (), notes, legend)
 
     def _map(self, image: Image) -> Grid:

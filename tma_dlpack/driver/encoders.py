@@ -54,14 +54,16 @@ class Parameter:
     def __post_init__(self) -> None:
         """Look up the C type once."""
         c_name, _, low, high = _C_TYPES[self.c_type]
-        vars(self).update(c_name=c_name, low=low, high=high)
+        object.__setattr__(self, "c_name", c_name)
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
 
 
 @dataclass(frozen=True, slots=True)
 class Encoder:
     """One cuTensorMapEncode*: its name and its parameters after the map, in order.
 
-    `since` is the version of CUDA that has it, as cuDriverGetVersion gives it.
+    `since` is the version of CUDA that first has it, as cuDriverGetVersion returns versions.
     """
 
     function: str
@@ -209,7 +211,7 @@ def misfit(name: str, found: str, limit: str) -> TmaPreconditionError:
     )
 
 
-# -- prototypes -----------------------------------------------------------------------------------
+# -- prototypes (source: cuda.h of CUDA 13.0) ------------------------------------------------------
 
 #: A letter per parameter: lower case goes in, upper case is written through a pointer.
 _LETTERS: dict[str, Any] = {

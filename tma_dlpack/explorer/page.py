@@ -130,10 +130,10 @@ def state_of(subject: object, choice: Choice) -> dict[str, Any]:
         if subject.kind == "im2col_wide" or type_row.is_packed:
             what = type_row.data_type.name if type_row.is_packed else "im2col-wide"
             raise TmaUnsupportedError(f"the page has no {what} map; explore it in a notebook")
-        dtype, at = type_row.numpy, subject.global_address
+        dtype, own_address = type_row.numpy, subject.global_address
         is_of_host = is_of_host_tensor(subject)
     else:
-        dtype, at = str(described.dtype), described.address
+        dtype, own_address = str(described.dtype), described.address
         is_of_host = not described.device.is_cuda
     alignment = 32 if choice.interleave_layout == "bytes32" else 16
     shown = {name: value for name, value in choice.arguments().items() if value is not None}
@@ -142,7 +142,7 @@ def state_of(subject: object, choice: Choice) -> dict[str, Any]:
         "shape": described.shape,
         "strides": described.strides,
         "dtype": dtype,
-        "address": ADDRESS + at % alignment if is_of_host else at,
+        "address": ADDRESS + own_address % alignment if is_of_host else own_address,
         **shown,
         "coords": choice.coords,
         "plane": choice.plane,

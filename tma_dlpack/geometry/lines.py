@@ -1,4 +1,4 @@
-"""The places of lines and boxes in global memory, which of them are in bounds, and all tiles."""
+"""The places of lines and boxes in global memory, in bounds or not, and the tiles of a tensor."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ ENCODERS = get_args(Encoder)
 def make(kind: MapKind, tensor: object, given: Mapping[str, Any]) -> TensorMap:
     """Make the map of a tensor with the arguments after it, or raise with every violation."""
     request_of, capsule, error = _read(kind, tensor)
-    return _made(request_of(given), tensor, capsule, error and error.__cause__)
+    return _made(request_of(given), tensor, capsule, None if error is None else error.__cause__)
 
 
 def make_view(kind: MapKind, view: TensorView, given: Mapping[str, Any]) -> TensorMap:
@@ -57,8 +57,9 @@ def _made(
     violations = find_violations(request)
     if violations:
         raise refusal_of(in_words_of_caller(violations, tensor)) from cause
-    arguments, view = request.encode_arguments(), request.view
-    assert view is not None
+    view = request.view
+    assert view is not None  # one that could not be read is refused
+    arguments = request.encode_arguments()
     data, encoder = encode_for(request, view, arguments)
     description = of_request(request, arguments, encoder)
     return TensorMap._make(tensor, capsule, request.address, data, view.device.is_cuda, description)
@@ -66,7 +67,8 @@ def _made(
 
 def check(kind: MapKind, tensor: object, given: Mapping[str, Any]) -> Report:
     """Return the report on the same call; never raise for what the user passed."""
-    return check_request(_read(kind, tensor)[0], given, tensor)
+    request_of, *_ = _read(kind, tensor)
+    return check_request(request_of, given, tensor)
 
 
 def check_view(kind: MapKind, view: TensorView, given: Mapping[str, Any]) -> Report:

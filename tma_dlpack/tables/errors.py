@@ -12,7 +12,7 @@ from dataclasses import FrozenInstanceError, dataclass
 from typing import Any, NoReturn, TypeVar
 
 from tma_dlpack.tables.arguments import FUNCTIONS, KINDS, MapKind
-from tma_dlpack.tables.coerce import shown
+from tma_dlpack.tables.coerce import integer_of, shown
 
 COLUMNS = 100  # of text
 T = TypeVar("T")
@@ -176,6 +176,15 @@ def unfit(argument: str, value: object, must: str, fix: str) -> TmaPreconditionE
     return refusal(argument, f"{argument} is {shown(value)}", must, fix)
 
 
+def at_least(argument: str, value: object, least: int = 1, usual: int | None = None) -> int:
+    """Return an argument as an int of at least `least`, or refuse it."""
+    number = integer_of(value)
+    if number is None or number < least:
+        fix = f"pass {argument}={least if usual is None else usual}"
+        raise unfit(argument, value, f"be an integer of at least {least}", fix)
+    return number
+
+
 class TmaTargetError(TmaPreconditionError, TmaUnsupportedError):
     """The call breaks a rule because the target lacks the feature."""
 
@@ -289,13 +298,13 @@ class Rule:
         text = "; ".join(filter(None, sources))
         return f"{text} ({self.differs})" if self.differs else text
 
-    def words(self, *about: Any) -> tuple[str, str, str]:
-        """Return what was found, the limit and the fix, for a request and an entry."""
+    def words(self, request: Any, *entry: int) -> tuple[str, str, str]:
+        """Return what was found, the limit and the fix; `entry` is that of a rule with `each`."""
         found, must, fix = self.found, self.must, self.fix
         return (
-            found if isinstance(found, str) else found(*about),
-            self.limit or f"it must {must if isinstance(must, str) else must(*about)}",
-            fix if isinstance(fix, str) else fix(*about),
+            found if isinstance(found, str) else found(request, *entry),
+            self.limit or f"it must {must if isinstance(must, str) else must(request, *entry)}",
+            fix if isinstance(fix, str) else fix(request, *entry),
         )
 
     def violation(

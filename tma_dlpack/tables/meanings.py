@@ -203,15 +203,6 @@ def near_name(enum: type[IntEnum], value: object) -> str | None:
     return names[near[0]] if len(near) == 1 else None
 
 
-def at_least(argument: str, value: object, least: int = 1, usual: int | None = None) -> int:
-    """Return an argument as an int of at least `least`, or refuse it."""
-    number = integer_of(value)
-    if number is None or number < least:
-        fix = f"pass {argument}={least if usual is None else usual}"
-        raise unfit(argument, value, f"be an integer of at least {least}", fix)
-    return number
-
-
 def dtype_called(word: str) -> str | None:
     """Return NumPy's name of the dtype that a word means; None if it means none.
 

@@ -177,12 +177,15 @@ def _driver_cpp(a: EncodeArguments) -> str:
     encoder = ENCODERS[a.kind]
     arrays, call = [], []
     for p in encoder.parameters:
-        name = re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", p.name)
+        name = re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", p.name)  # snake_case
         value: Any = name if p.read is None else p.read(a)
         if p.fewer is not None:
-            arrays.append(f"  const {p.c_name} {name}[] = {{{_list(value or (0,))}}};")
+            numbers = value or (0,)  # C has no empty arrays: a map of rank 1 has no strides
+            arrays.append(f"  const {p.c_name} {name}[] = {{{_list(numbers)}}};")
             value = name
-        call.append(f"      {c_name(value) if isinstance(value, IntEnum) else value}")
+        elif isinstance(value, IntEnum):
+            value = c_name(value)
+        call.append(f"      {value}")
     return _DRIVER.format(
         function=encoder.function,
         version=encoder.since,

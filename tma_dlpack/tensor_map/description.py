@@ -83,7 +83,10 @@ def describe(tensor_map: Any) -> Description:
         view = TensorView(0, *judge(Layout(*call.layout)), producer)
         if call.described is not None:
             view = view.as_strided(*call.described)
-    arguments, asked = arguments_of(call.numbers), -1 if view is None else call.asked_type
+    arguments = arguments_of(call.numbers)
+    asked_type = None
+    if view is not None and call.asked_type >= 0:
+        asked_type = TensorMapDataType(call.asked_type)
     request = Request(
         arguments,
         tensor_map._address,
@@ -97,7 +100,7 @@ def describe(tensor_map: Any) -> Description:
         ragged=call.ragged,
         has_swizzle=bool(call.has_swizzle),
         allowed=ids_of(call.allowed),
-        asked_type=None if asked < 0 else TensorMapDataType(asked),
+        asked_type=asked_type,
     )
     return of_request(request, request.encode_arguments(), tensor_map._encoder)
 

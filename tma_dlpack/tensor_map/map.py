@@ -210,7 +210,8 @@ class TensorMap(MapAttributes, Drawn):
                 "as_cuda_bindings needs cuda-bindings: pip install 'tma_dlpack[cuda]'"
             ) from error
         handle = driver.CUtensorMap()
-        handle.opaque = [*map(driver.cuuint64_t, np.frombuffer(bytes(self), "<u8").tolist())]
+        words = np.frombuffer(bytes(self), dtype="<u8")
+        handle.opaque = [driver.cuuint64_t(int(word)) for word in words]
         return handle
 
     # -- change ----------------------------------------------------------------------------------

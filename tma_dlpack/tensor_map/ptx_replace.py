@@ -151,7 +151,7 @@ def _read(name: str, value: object, target: Target) -> list[Replacement]:
     if name == "swizzle_mode":
         return _swizzle(_member(name, value, TmaSwizzle), target)
     if name in ENUMS:
-        return [Replacement(name, None, _member(name, value, ENUMS[name]))]
+        return [Replacement(name, None, int(_member(name, value, ENUMS[name])))]
     scalar = _NUMBERS[name]
     if not scalar.ordinals:
         return [Replacement(name, None, _integer(name, value, scalar))]

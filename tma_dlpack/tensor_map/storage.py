@@ -53,9 +53,12 @@ class Call(NamedTuple):
 
 
 #: Members by the numbers that C has of them.
-_DATA_TYPES, _MODES = tuple(TensorMapDataType), tuple(TensorMapIm2ColWideMode)
-_INTERLEAVES, _SWIZZLES = tuple(TmaInterleaveLayout), tuple(TmaSwizzle)
-_L2_PROMOTIONS, _OOB_FILLS = tuple(TmaL2FetchSize), tuple(TmaOobFill)
+_DATA_TYPES = tuple(TensorMapDataType)
+_INTERLEAVES = tuple(TmaInterleaveLayout)
+_SWIZZLES = tuple(TmaSwizzle)
+_L2_PROMOTIONS = tuple(TmaL2FetchSize)
+_OOB_FILLS = tuple(TmaOobFill)
+_MODES = tuple(TensorMapIm2ColWideMode)
 
 
 def arguments_of(numbers: tuple[Any, ...]) -> EncodeArguments:
@@ -65,10 +68,22 @@ def arguments_of(numbers: tuple[Any, ...]) -> EncodeArguments:
         lower, upper, channels, pixels, mode,
     ) = numbers  # fmt: skip
     return EncodeArguments(
-        KINDS[kind], _DATA_TYPES[data_type], dims, strides, steps, box, _INTERLEAVES[interleave],
-        _SWIZZLES[swizzle], _L2_PROMOTIONS[l2_promotion], _OOB_FILLS[oob_fill],
-        lower, upper, channels, pixels, _MODES[mode],
-    )  # fmt: skip
+        KINDS[kind],
+        _DATA_TYPES[data_type],
+        dims,
+        strides,
+        steps,
+        box,
+        _INTERLEAVES[interleave],
+        _SWIZZLES[swizzle],
+        _L2_PROMOTIONS[l2_promotion],
+        _OOB_FILLS[oob_fill],
+        lower,
+        upper,
+        channels,
+        pixels,
+        _MODES[mode],
+    )
 
 
 class PythonStorage:

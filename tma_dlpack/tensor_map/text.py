@@ -68,18 +68,19 @@ def map_rows(tensor_map: MapAttributes) -> list[tuple[str, str, str, str]]:
     def both(ours: str, theirs: str) -> tuple[str, str, str, str]:
         return ours, _list(getattr(tensor_map, ours)), theirs, _list(getattr(a, theirs))
 
-    strides = "strides (elements)", _strides(tensor_map)
+    strides, strides_bytes = _strides(tensor_map), _list(a.global_strides)
     rows = [
         both("shape", "global_dim"),
-        (*strides, "global_strides (bytes)", _list(a.global_strides)),
+        ("strides (elements)", strides, "global_strides (bytes)", strides_bytes),
     ]
     if a.kind == "tiled":
         rows.append(both("box_sizes", "box_dim"))
     else:
-        corners = [(name, getattr(a, name)) for name in CORNERS]
-        rows += [(name, _list(c[::-1]), "the same, W first", _list(c)) for name, c in corners]
-        counts = ("channels_per_pixel", "pixels_per_column")
-        rows += [(name, f"{getattr(a, name)}", "", "") for name in counts]
+        for name in CORNERS:
+            corner = getattr(a, name)
+            rows.append((name, _list(corner[::-1]), "the same, W first", _list(corner)))
+        rows.append(("channels_per_pixel", f"{a.channels_per_pixel}", "", ""))
+        rows.append(("pixels_per_column", f"{a.pixels_per_column}", "", ""))
     rows.append(both("elem_strides", "element_strides"))
     for (ours, theirs), option in zip(_OPTIONS, a.enums, strict=True):
         rows.append((ours, option.name, theirs, f"{int(option)}"))

@@ -18,8 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tma_dlpack import driver
-from tma_dlpack.tables.errors import TmaUnsupportedError, refusal
-from tma_dlpack.tables.meanings import at_least
+from tma_dlpack.tables.errors import TmaUnsupportedError, at_least, refusal
 from tma_dlpack.tables.public import opaque
 from tma_dlpack.verification.arena import Arena
 from tma_dlpack.verification.checks import CHECKS, Check, Outcome, run_case
@@ -119,7 +118,8 @@ def replay(name: str, number: int, seed: int = 0, *, device_id: int = 0) -> str:
         known = ", ".join(c.name for c in CHECKS)
         fix = f"pass {CHECKS[0].name!r}"
         raise refusal("name", f"name is {name!r:.200}", f"be one of: {known}", fix)
-    number, (seed, device_id) = at_least("number", number, 0), _seed_and_device(seed, device_id)
+    number = at_least("number", number, 0)
+    seed, device_id = _seed_and_device(seed, device_id)
     with Arena(seed, device_id) as arena:
         outcome = run_case(check, number, seed, arena)
     return f"{outcome.call}\n{outcome.difference or 'both sides agree'}"

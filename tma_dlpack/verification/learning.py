@@ -1,4 +1,4 @@
-"""What `verify` finds: its report, and one file that a user can send, and how it is read.
+"""What `verify` finds: the report that it returns, and one file that a user can send, and read.
 
 The file is JSON (compressed if its name ends with .gz): the GPU, and every case with its arguments,
 verdict and bytes. `Findings.against` compares the encodings in it with the rules and the layout of

@@ -197,7 +197,8 @@ def _dims(rng: Random, rank: int) -> list[int]:
 
 def _strides(rng: Random, args: EncodeArguments, dims: list[int], dense: bool) -> tuple[int, ...]:
     """Return strides without overlap, gaps now and then; loads may also see a stride of 0."""
-    align, unit = args.alignment_bytes, 16 * args.interleave or args.type_row.element_bytes
+    align = args.alignment_bytes
+    unit = 16 * args.interleave if args.interleave else args.type_row.element_bytes
     stride, strides = -(-dims[0] * unit // align) * align, []
     for n in dims[1:]:
         stride += align * rng.choice((0, 0, 1, rng.randint(0, 8)))

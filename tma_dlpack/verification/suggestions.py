@@ -16,9 +16,16 @@ from tma_dlpack.make import build
 from tma_dlpack.tables.coerce import aligned, counted, integer_of, shown, text_of
 from tma_dlpack.tables.dtypes import DATA_TYPES, data_type_of
 from tma_dlpack.tables.enums import DataType, Ints, Tensor, TensorMapDataType
-from tma_dlpack.tables.errors import Finding, TmaPreconditionError, refusal, sealed, wrapped
+from tma_dlpack.tables.errors import (
+    Finding,
+    TmaPreconditionError,
+    at_least,
+    refusal,
+    sealed,
+    wrapped,
+)
 from tma_dlpack.tables.limits import INNER_BYTES
-from tma_dlpack.tables.meanings import at_least, parse
+from tma_dlpack.tables.meanings import parse
 from tma_dlpack.tables.public import opaque, public
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.verification.tile_choices import (

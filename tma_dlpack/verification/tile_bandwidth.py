@@ -21,9 +21,8 @@ from tma_dlpack.tables.enums import (
     TmaL2FetchSize,
     TmaSwizzle,
 )
-from tma_dlpack.tables.errors import TmaUnsupportedError, refusal, sealed
+from tma_dlpack.tables.errors import TmaUnsupportedError, at_least, refusal, sealed
 from tma_dlpack.tables.limits import MAX_BOX
-from tma_dlpack.tables.meanings import at_least
 from tma_dlpack.tables.public import Drawn, opaque, public
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.verification.pipeline import MAX_STAGES, Pipeline, Run, TiledCopy, fits

@@ -185,14 +185,15 @@ class _Lists:
         return [n for n in _BY_DIMENSION if n not in self.entries and self.values[n]]
 
     def _fits(self, name: str, count: int, rank: int) -> bool:
-        """Return whether a list could be that of a rank: as long, or five with padding."""
+        """Return whether a list could have `count` entries, or be a whole array with padding."""
         values = self.values[name]
-        longest, padding = (
-            ((MAX_RANK,), (0, 1)) if count == rank else ((MAX_RANK - 1, MAX_RANK), (0,))
-        )
-        is_padding = all(v in (*padding, None) for v in values[count:])
-        padded = "garbage" in self.form.flags or is_padding
-        return len(values) == count or (len(values) in longest and len(values) > count and padded)
+        if len(values) <= count:
+            return len(values) == count
+        lengths, padding = (MAX_RANK,), (0, 1, None)
+        if count < rank:  # strides: there is one less, and no stride is 1
+            lengths, padding = (MAX_RANK - 1, MAX_RANK), (0, None)
+        is_padded = "garbage" in self.form.flags or all(v in padding for v in values[count:])
+        return len(values) in lengths and is_padded
 
     def _trusts(self, rank: int | None) -> bool:
         """Return whether a printed rank is the map's; "rank: 9" may be a logger's."""
@@ -246,7 +247,7 @@ class _Lists:
         if not values:
             return ()
         shown = self.fields.get(name) or next(f for f in self.block.fields if f.argument == name)
-        in_elements = "elements" in (shown.unit or self.form.flags)
+        in_elements = shown.unit == "elements" or ("elements" in self.form.flags and not shown.unit)
         is_general = self.form is GENERAL and not {*self.block.words} & DRIVERS_OWN
         turned = self._turned(values) if is_general and not shown.unit else None
         if turned is not None:

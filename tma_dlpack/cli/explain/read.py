@@ -193,7 +193,7 @@ def _row(text: str, row: re.Match[str], is_array: bool) -> Value:
     elif is_array and comma != "?" and (numbers[0] or 0) in _ADDRESSES:
         fault = "address"
     elif is_array or (len(row[0]) > 1 and row[0] not in _WHOLE):
-        fault = "cut" * bool(re.fullmatch(r"[ \t']*", text[end : end + LONGEST_LIST]))
+        fault = "cut" if re.fullmatch(r"[ \t']*", text[end : end + LONGEST_LIST]) else ""
     return Value(numbers, "", fault, end, "", comma, unit[1] if unit else "")
 
 
@@ -202,10 +202,13 @@ def _int(item: str) -> int | None:
 
 
 def _comma(inside: str) -> str:
+    """Return what `Value.comma` is for numbers written so."""
     is_tight = bool(re.search(r",\S", inside))
     if is_tight and re.search(r"\s", inside) and re.search(r",(?:\d{3}\b|\?)", inside):
         return "mixed"
-    return "?" if _GROUPED.fullmatch(inside) else "tight" * is_tight
+    if _GROUPED.fullmatch(inside):
+        return "?"
+    return "tight" if is_tight else ""
 
 
 # -- fields ---------------------------------------------------------------------------------------

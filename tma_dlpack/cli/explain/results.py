@@ -216,12 +216,12 @@ def launch_notes(text: str, maps: Sequence[PrintedArguments]) -> list[str]:
 
     A map in the same text rules out some of them, and specifies others.
     """
-    seen = {str(r.code): f"{r.code} ({r.words})" for r in results_of(text)}
+    symptoms = {str(r.code): f"{r.code} ({r.words})" for r in results_of(text)}
     if _HANGS.search(text):
-        seen["hang"] = "a kernel that hangs"
+        symptoms["hang"] = "a kernel that hangs"
     facts = _facts(maps[0]) if maps and all(m == maps[0] for m in maps) else {}
     notes: list[str] = []
-    for symptom, words in seen.items():
+    for symptom, words in symptoms.items():
         causes = [(*row[1:3], facts.get(row[3], "")) for row in CAUSES if row[0] == symptom]
         likely = [cause for cause in causes if not cause[2].startswith("ruled out")]
         for number, (misuse, check, fact) in enumerate(likely, 1):
@@ -230,7 +230,9 @@ def launch_notes(text: str, maps: Sequence[PrintedArguments]) -> list[str]:
         notes += [f"{words}, {fact}: {misuse}" for misuse, _, fact in causes if fact[:5] == "ruled"]
     if notes and not maps:
         notes.append("paste the map beside it, its 128 bytes or its arguments: it rules causes out")
-    return notes + [_NO_ERROR] * ("hang" in seen)
+    if "hang" in symptoms:
+        notes.append(_NO_ERROR)
+    return notes
 
 
 # -- notes on results of an encode ----------------------------------------------------------------

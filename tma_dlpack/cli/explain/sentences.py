@@ -211,8 +211,10 @@ def report_of(
     sentence: Sentence, found: re.Match[str], line: int, target: Target
 ) -> tuple[PrintedArguments, Report]:
     """Turn a project's own error message into a report; check its number if it shows one."""
-    shown: dict[str, Any] = {"entry": 0, "bytes": None, **found.groupdict()}
-    strides = (*(None,) * int(shown["entry"]), int(shown["bytes"])) if shown["bytes"] else None
+    shown, strides = found.groupdict(), None
+    if "bytes" in shown:
+        entries_before = (None,) * int(shown.get("entry", 0))
+        strides = (*entries_before, int(shown["bytes"]))
     read = PrintedArguments(global_strides=strides, printed_by=sentence.printer, lines=(line, line))
     report = judge(read, (), target)
     if report.violations:

@@ -1,6 +1,7 @@
-"""What `trace` gives: every different map, as text, HTML and JSON; read from what _inject.c wrote.
+"""What `trace` returns: every different map, as text, HTML and JSON.
 
-That is a folder with, per process, a file of JSON lines and one of counts.
+It is read from the folder that _inject.c wrote: for each process, a file of JSON lines and one of
+counts.
 """
 
 from __future__ import annotations

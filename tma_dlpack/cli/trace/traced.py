@@ -262,7 +262,7 @@ def _report(arguments: PrintedArguments, raw: dict[str, Any], target: Target) ->
     if violations or arguments.rank is None:
         return Report(violations or tuple(_other_reasons(raw)) * refused)
     if raw["call"] == "cuTensorMapReplaceAddress":
-        violations = _wrong_address(raw["global_address"]) * refused
+        violations = _wrong_address(raw["global_address"]) if refused else ()
     else:
         request = _request(arguments, raw.get("mode", 0), target)
         violations = find_violations(request)
