@@ -56,7 +56,10 @@ def _made(
 ) -> TensorMap:
     violations = find_violations(request)
     if violations:
-        raise refusal_of(in_words_of_caller(violations, tensor)) from cause
+        refused = refusal_of(in_words_of_caller(violations, tensor))
+        if cause is None:
+            raise refused  # not `from None`, which would hide what the caller is handling
+        raise refused from cause
     view = request.view
     assert view is not None  # one that could not be read is refused
     arguments = request.encode_arguments()

@@ -184,7 +184,7 @@ def _explained(function: Callable[..., Any], keywords: dict[str, Any]) -> TypeEr
         return None
     name = _meant(unknown[0], names)
     hint = f"; did you mean {name}{_ORDER.get(name, '')}?" if name else ""
-    found = f"{function.__name__}() got an unexpected keyword argument {unknown[0]!r}"
+    found = f"{function.__qualname__}() got an unexpected keyword argument {unknown[0]!r}"
     return TypeError(found + hint)
 
 

@@ -203,6 +203,7 @@ class TensorMap(MapAttributes, Drawn):
         """
         if not self._launchable:
             self._refuse_pointer()
+        words = np.frombuffer(bytes(self), dtype="<u8")
         try:
             from cuda.bindings import driver
         except ImportError as error:
@@ -210,7 +211,6 @@ class TensorMap(MapAttributes, Drawn):
                 "as_cuda_bindings needs cuda-bindings: pip install 'tma_dlpack[cuda]'"
             ) from error
         handle = driver.CUtensorMap()
-        words = np.frombuffer(bytes(self), dtype="<u8")
         handle.opaque = [driver.cuuint64_t(int(word)) for word in words]
         return handle
 

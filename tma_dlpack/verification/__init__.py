@@ -6,8 +6,8 @@ the cases, `arena.py` the calls that encode their maps and the memory that they 
 runs wgmma and ldmatrix, `changes.py` has a kernel change maps, `learning.py` has the result and the
 file that a user can send.
 
-A new check: a row in `CHECKS` with an `op` of its own, its branch in `run_case`, which returns an
-`Outcome` (call, accepted, first difference or None), and a generator of random cases. Test the
+A new check: a row in `CHECKS` with an `op` of its own, and a row of `checks._COMPARED` with a
+generator of random cases, and a function that returns the first difference or None. Test the
 generator in tests/verification and run the check in tests/gpu.
 """
 

@@ -2,7 +2,7 @@
  *
  * It subscribes to CUPTI's callbacks of the driver API and writes a file of JSON lines into a folder:
  * one line for each different tensor map, for each kernel that takes one, for each failure. A second
- * file has the counts, mapped into memory, so that a process that is killed loses neither. records.py
+ * file has the counts, mapped into memory, so that a process that is killed loses neither. result.py
  * reads them; nothing is judged here.
  *
  * It must never end the program: the arguments of an encode are read by process_vm_readv, so that a
@@ -86,7 +86,7 @@ static _Atomic int alive;
 
 /* ---- files --------------------------------------------------------------------------------------- */
 
-/* Write a problem down, as a word that records.py knows and a number. */
+/* Write a problem down, as a word that result.py knows and a number. */
 static int write_problem(const char *what, int code, const char *detail) {
   Line *line = new_line("problem");
   put(line, ",\"what\":\"%s\",\"code\":%d,\"detail\":", what, code);
@@ -463,7 +463,7 @@ static void takes_map(Place *place, Record *record, void *handle, const char *na
   listen(LAUNCHES_WITHOUT_NEWS);
 }
 
-/* 128 bytes that no call of the driver made; records.py sees whether they are a map. */
+/* 128 bytes that no call of the driver made; result.py sees whether they are a map. */
 static void takes_unknown(Place *place, const void *bytes, void *handle, const char *name) {
   if (atomic_exchange(&place->is_unknown_written, 1)) return;
   Line *line = new_line("parameter");

@@ -41,7 +41,7 @@ __attribute__((format(printf, 2, 3))) static void put(Line *line, const char *fo
   if (line->used > LINE_BYTES - 1) line->used = LINE_BYTES - 1;
 }
 
-/* Bytes above 126 are written one by one, as Latin-1; records.py turns them back. */
+/* Bytes above 126 are written one by one, as Latin-1; result.py turns them back. */
 static void put_string(Line *line, const char *text, size_t longest) {
   put(line, "\"");
   for (size_t i = 0; text != NULL && text[i] != '\0' && i < longest; ++i) {
@@ -66,7 +66,7 @@ static Line *new_line(const char *is) {
 }
 
 /* One write, to the end of the file: threads do not mix their lines. A line that was cut off is not
- * valid JSON, and records.py reports it. Where the disk is full, nothing can be done. */
+ * valid JSON, and result.py reports it. Where the disk is full, nothing can be done. */
 static void write_line(Line *line) {
   if (line != NULL && line->used > LINE_BYTES - 4) line->used = LINE_BYTES - 4;
   put(line, "}\n");
