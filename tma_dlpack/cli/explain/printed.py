@@ -189,9 +189,9 @@ class _Lists:
         values = self.values[name]
         if len(values) <= count:
             return len(values) == count
-        lengths, padding = (MAX_RANK,), (0, 1, None)
+        lengths, padding = {MAX_RANK}, {0, 1, None}
         if count < rank:  # strides: there is one less, and no stride is 1
-            lengths, padding = (MAX_RANK - 1, MAX_RANK), (0, None)
+            lengths, padding = {MAX_RANK - 1, MAX_RANK}, {0, None}
         is_padded = "garbage" in self.form.flags or all(v in padding for v in values[count:])
         return len(values) in lengths and is_padded
 
