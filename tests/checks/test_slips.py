@@ -80,6 +80,9 @@ def test_a_keyword_of_no_meaning_is_pythons_error():
     assert str(raised.value) == (
         "make_tma_descriptor() got an unexpected keyword argument 'colour'"
     )
+    with pytest.raises(TypeError) as raised:
+        tma.make_tma_descriptor(SQUARE, (8, 64)).replace(colour=1)
+    assert str(raised.value) == "TensorMap.replace() got an unexpected keyword argument 'colour'"
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'box_sizes'"):
         tma.make_tma_descriptor(SQUARE)
 

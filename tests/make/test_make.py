@@ -359,3 +359,14 @@ def test_a_refusal_shows_nothing_of_the_look_up_before(x):
     with pytest.raises(tma.TmaPreconditionError) as refused:
         tma.make_tma_descriptor(x, (16, 3))
     assert refused.value.__context__ is None or refused.value.__suppress_context__
+
+
+def test_a_refusal_while_another_error_is_handled_shows_both():
+    x = np.zeros((64, 64), np.float32)
+    try:
+        raise KeyError("of the caller")
+    except KeyError:
+        with pytest.raises(tma.TmaPreconditionError) as refused:
+            tma.make_tma_descriptor(x, (16, 3))
+    assert isinstance(refused.value.__context__, KeyError)
+    assert not refused.value.__suppress_context__

@@ -144,6 +144,11 @@ def test_cuda_bindings_get_the_same_bytes():
     assert b"".join(int(word).to_bytes(8, "little") for word in handle.opaque) == bytes(bare_map())
 
 
+def test_a_map_without_bytes_is_refused_before_cuda_bindings_are_imported():
+    with pytest.raises(tma.TmaUnsupportedError, match="sm_100 has not been measured"):
+        bare_map(encoder="auto", target="sm_100").as_cuda_bindings()
+
+
 @pytest.mark.parametrize("hand_out", ["ptr", "as_ctypes", "as_torch", "as_cuda_bindings"])
 def test_the_map_of_a_host_tensor_is_not_handed_to_launchers(hand_out):
     tm = host_map()

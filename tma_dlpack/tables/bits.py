@@ -55,6 +55,7 @@ _DERIVED_BITS_OF_TYPE = {
 _DERIVED_TYPE_OF_BITS = {bits: data_type for data_type, bits in _DERIVED_BITS_OF_TYPE.items()}
 #: What bytes 72..75 hold for swizzle none, 32B, 64B, 128B.
 _SWIZZLE_REPEAT_BYTES = (16, 256, 512, 1024)
+#: Fields of one number, by name; the others are entries of arrays.
 _BY_NAME = {field.name: field for field in FIELDS if field.index is None}
 
 
@@ -146,8 +147,10 @@ def decode(data: bytes, *, derived: bool = False) -> tuple[EncodeArguments, int]
     values["swizzle"] = [swizzle + atomicity]
     fields: dict[str, Any] = {"global_strides": ()}  # which rank 1 has none of
     for name in values.keys() & {*EncodeArguments._fields}:
-        is_array = name not in _BY_NAME
-        fields[name] = tuple(values[name]) if is_array else ENUMS.get(name, int)(values[name][0])
+        if name in _BY_NAME:
+            fields[name] = ENUMS.get(name, int)(values[name][0])
+        else:
+            fields[name] = tuple(values[name])
     arguments = EncodeArguments(kind=kind, data_type=data_type, **fields)
     return arguments, values["global_address"][0]
 

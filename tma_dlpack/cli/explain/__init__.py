@@ -347,10 +347,9 @@ class Explanation:
 
         parts = [f"<div><b>{html.escape(self._head())}</b></div>"]
         for title, request, report in self._groups():
-            arguments = f"<div><code>{html.escape(str(request))}</code></div>"
-            parts.append(
-                f"<div><b>{html.escape(title)}</b></div>{arguments * bool(request.shown())}"
-            )
+            parts.append(f"<div><b>{html.escape(title)}</b></div>")
+            if request.shown():
+                parts.append(f"<div><code>{html.escape(str(request))}</code></div>")
             parts.append(f"<div>{html.escape(_one_line(report, request))}</div>")
             findings = (*report.violations, *report.advice)
             parts += [finding_html(found, with_argument=False) for found in findings]

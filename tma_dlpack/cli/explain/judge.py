@@ -47,7 +47,8 @@ OPTIONS = ("element_strides", "interleave", "swizzle", "l2_promotion", "oob_fill
 
 def arguments_of(kind: MapKind) -> tuple[str, ...]:
     """Return the names of the arguments of an encode of one kind, in the driver's order."""
-    return (*COMMON, *(("box_dim",) if kind == "tiled" else COLUMN), *OPTIONS)
+    tile = ("box_dim",) if kind == "tiled" else COLUMN
+    return (*COMMON, *tile, *OPTIONS)
 
 
 @public
