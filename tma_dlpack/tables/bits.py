@@ -71,37 +71,36 @@ def encode(arguments: EncodeArguments, address: int) -> bytes:
     >>> encode(a, 0x7F0000000000)[:12].hex()
     '00000000007f000010030000'
     """
-    values = _values_of(arguments, address)
+    values = (*arguments, *_computed(arguments, address))
     word = 0
-    for name, index, bit, bias, plain_end, field in _places(arguments.kind, arguments.rank):
-        value = values[name] if name in values else getattr(arguments, name)
-        if index is not None:
-            value = value[index]
+    for at, index, bit, bias, plain_end, field in _places(arguments.kind, arguments.rank):
+        value = values[at] if index is None else values[at][index]
         plain = value - bias
         word |= plain << bit if 0 <= plain < plain_end else field.place(value)
     return word.to_bytes(MAP_BYTES, "little")
 
 
+#: The fields that are no arguments of the same name, in the order of `_computed`.
+_COMPUTED = (
+    *("global_address", "rank", "im2col", "element_type", "tf32", "box_bytes"),
+    "swizzle_repeat_bytes",
+)
+
+
 @cache
-def _places(kind: MapKind, rank: int) -> tuple[tuple[str, int | None, int, int, int, Field], ...]:
+def _places(kind: MapKind, rank: int) -> tuple[tuple[int, int | None, int, int, int, Field], ...]:
     """Return where the values of the arguments go."""
+    names = (*EncodeArguments._fields, *_COMPUTED)
     fields = (field for field in fields_of(kind, rank) if not field.known)
-    return tuple((f.name, f.index, f.bit, f.bias, f.plain_end, f) for f in fields)
+    return tuple((names.index(f.name), f.index, f.bit, f.bias, f.plain_end, f) for f in fields)
 
 
-def _values_of(a: EncodeArguments, address: int) -> dict[str, Any]:
-    """Return the values of the fields that are no arguments of the same name."""
+def _computed(a: EncodeArguments, address: int) -> tuple[Any, ...]:
     element_type, tf32 = element_type_bits(a.data_type)
     if a.swizzle > TmaSwizzle.bytes128:
         raise OverflowError(f"no measured bits for {a.swizzle.name}")
-    return {
-        "global_address": address,
-        "im2col": int(a.kind != "tiled"),
-        "element_type": element_type,
-        "tf32": tf32,
-        "box_bytes": a.floor_box_bytes,
-        "swizzle_repeat_bytes": _SWIZZLE_REPEAT_BYTES[a.swizzle],
-    }
+    is_im2col, repeat = int(a.kind != "tiled"), _SWIZZLE_REPEAT_BYTES[a.swizzle]
+    return address, a.rank, is_im2col, element_type, tf32, a.floor_box_bytes, repeat
 
 
 def element_type_bits(data_type: TensorMapDataType, *, derived: bool = False) -> tuple[int, bool]:
