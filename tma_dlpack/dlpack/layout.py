@@ -175,7 +175,8 @@ def canonical_strides(
     return tuple(result)
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen, as values are elsewhere: every call in Python makes one, in a third of the time.
+@dataclass(slots=True, unsafe_hash=True)
 class TensorView:
     """A tensor's address, device, dtype, shape and strides, as a value.
 
