@@ -8,6 +8,7 @@ writes as SVG. `STYLES` has how they look. Nothing here knows a tensor map.
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -259,7 +260,8 @@ def lay_out(
     entries, y = _legend(legend, y + 2, max(right, NOTE_COLUMNS * LABEL_SIZE * GLYPH_WIDTH))
     items += [*others, *entries]
     right = max(right, *(bounds(cell)[2] for cell in (*items[:2], *others, *entries)))
-    return Scene(round(right + MARGIN, 2), round(y + 4, 2), about, tuple(items), tuple(data), css)
+    size = math.ceil(right + MARGIN), math.ceil(y + 4)  # whole pixels: no browser cuts an edge
+    return Scene(*size, about, tuple(items), tuple(data), css)
 
 
 def _legend(legend: Legend, y: float, right: float) -> tuple[list[Cell], float]:
