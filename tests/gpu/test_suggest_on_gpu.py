@@ -155,12 +155,10 @@ def test_the_first_suggestion_is_among_the_fastest(torch):
             f"{memcpy / median:.3f}" for tm, median in every))  # fmt: skip
         if not hit:
             misses.append(f"{case}: {ratio:.3f}")
-            assert ratio < 1 + 2 * TOLERANCE, misses
         del x, maps
         if rows == CASES:
             break
-    # Speeds are a table's, by the bytes of a line: medians over tensors, from which one differs.
-    assert len(misses) <= 1, f"{len(misses)} of {CASES}: {misses}"
+    assert not misses, f"{len(misses)} of {CASES}: {misses}"
 
 
 # --- Multiplied ---------------------------------------------------------------------------------
