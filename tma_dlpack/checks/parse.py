@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from tma_dlpack.checks.reader import DRIVER_NAMES, OUR_NAMES, Reader
+from tma_dlpack.checks.reader import Reader
 from tma_dlpack.checks.request import RULE_SETS, Request, set_of_rules
 from tma_dlpack.dlpack import TensorView, canonical_strides, row_major_strides
 from tma_dlpack.tables.arguments import (
     NO_SWIZZLE,
+    OPTION_NAMES,
     EncodeArguments,
     MapKind,
     Number,
@@ -67,7 +68,7 @@ def read_call(
     asked_type = None
     if given["data_type"] is not None:
         asked_type = read.member("data_type", TensorMapDataType)
-    enums = read.enums(OUR_NAMES)
+    enums = read.enums(OPTION_NAMES)
     tile = read.tile(kind, read.innermost_first)
     elem_strides = (1,) * rank
     if given["elem_strides"] is not None:
@@ -238,7 +239,7 @@ def read_driver_call(kind: MapKind, given: Mapping[str, Any], target: Target) ->
         return read.array(name, count, least)
 
     data_type = read.member("tensor_data_type", TensorMapDataType) or TensorMapDataType.UINT8
-    enums = read.enums(DRIVER_NAMES)
+    enums = read.enums(OPTION_NAMES.values())
     global_dim = array("global_dim")
     global_strides = array("global_strides", fewer=1)
     element_strides = array("element_strides")

@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import Any, TypeVar
 
 from tma_dlpack.checks import ALLOWABLE, RULES
-from tma_dlpack.tables.arguments import MapKind
+from tma_dlpack.tables.arguments import ENUMS, OPTION_NAMES, MapKind
 from tma_dlpack.tables.coerce import (
     INTEGER_BITS,
     counted,
@@ -21,26 +21,13 @@ from tma_dlpack.tables.coerce import (
     text_of,
     texts_of,
 )
-from tma_dlpack.tables.enums import (
-    NAMES,
-    TensorMapIm2ColWideMode,
-    TmaInterleaveLayout,
-    TmaL2FetchSize,
-    TmaOobFill,
-    TmaSwizzle,
-)
+from tma_dlpack.tables.enums import TensorMapIm2ColWideMode
 from tma_dlpack.tables.errors import Violation, wrong_argument
 from tma_dlpack.tables.meanings import choices_of, near_name, parse
 
 AnyEnum = TypeVar("AnyEnum", bound=IntEnum)
 
-#: The enums of every kind of map, and their names in our calls and in the driver's.
-_DEFAULTS: tuple[IntEnum, ...] = (
-    *(TmaInterleaveLayout.none, TmaSwizzle.none),
-    *(TmaL2FetchSize.none, TmaOobFill.none),
-)
-OUR_NAMES = ("interleave_layout", "swizzle", "l2_fetch_size", "oobfill")
-DRIVER_NAMES = ("interleave", "swizzle", "l2_promotion", "oob_fill")
+_DEFAULTS = tuple(ENUMS[name](0) for name in OPTION_NAMES.values())
 _RULE_IDS = frozenset(rule.id for rule in RULES)
 
 _PER_DIMENSION, _PER_SPATIAL = "one per dimension", "one per spatial dimension"
@@ -95,18 +82,16 @@ class Reader:
     ) -> AnyEnum | None:
         """Read a member, or a name or number that means one; the default if unreadable."""
         value = self.given[argument]
-        member = NAMES[enum].get(value) if type(value) is str else None
-        if member is None:
-            member = parse(enum, value)
+        member = parse(enum, value)
         if member is None:
             must = f"be a {enum.__name__}, its name or its value"
             near = near_name(enum, value)
             self.refuse(argument, f"is {shown(value)}", must, choices_of(enum, value), near)
             return default
-        return member  # type: ignore[return-value]  # NAMES[enum] has members of enum
+        return member
 
-    def enums(self, names: tuple[str, ...]) -> list[Any]:
-        """Read the enums of every kind of map; the member of value 0 for an unreadable one."""
+    def enums(self, names: Iterable[str]) -> list[Any]:
+        """Read the options of every kind of map; the member of value 0 for an unreadable one."""
         pairs = zip(names, _DEFAULTS, strict=True)
         return [self.member(name, type(default), default) for name, default in pairs]
 
@@ -173,7 +158,7 @@ class Reader:
     def word(self, argument: str, choices: tuple[str, ...]) -> str | None:
         """Read one of a few words."""
         value = self.given[argument]
-        word = value if type(value) is str else text_of(value)
+        word = text_of(value)
         if word in choices:
             return word
         meant = choices[0] if value is None else _close(word or "", choices, 0.8)

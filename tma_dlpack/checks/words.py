@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from tma_dlpack.checks.request import Request
 from tma_dlpack.dlpack import TensorView, words_of
-from tma_dlpack.tables.arguments import MapKind, Number, alignment_bytes_of, reverse
+from tma_dlpack.tables.arguments import OPTION_NAMES, MapKind, Number, alignment_bytes_of, reverse
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.dtypes import PACKED_TYPES, overrides_of
 from tma_dlpack.tables.enums import TensorMapDataType, TmaInterleaveLayout
@@ -50,9 +50,7 @@ OF_DRIVER = {
     "data_type": "tensor_data_type",
     "box_sizes": "box_dim",
     "elem_strides": "element_strides",
-    "interleave_layout": "interleave",
-    "l2_fetch_size": "l2_promotion",
-    "oobfill": "oob_fill",
+    **OPTION_NAMES,
     "lower_corner_width": "pixel_box_lower_corner_width",
     "upper_corner_width": "pixel_box_upper_corner_width",
 }

@@ -15,18 +15,10 @@ from typing import Any
 from tma_dlpack.checks import ALLOWABLE
 from tma_dlpack.checks.request import RULE_SETS
 from tma_dlpack.dlpack import Device, TensorView, canonical_strides, row_major_strides
-from tma_dlpack.tables.arguments import CORNERS, MapKind
-from tma_dlpack.tables.enums import (
-    NAMES,
-    DLDeviceType,
-    TensorMapDataType,
-    TmaInterleaveLayout,
-    TmaL2FetchSize,
-    TmaOobFill,
-    TmaSwizzle,
-)
+from tma_dlpack.tables.arguments import CORNERS, ENUMS, OPTION_NAMES, MapKind
+from tma_dlpack.tables.enums import DLDeviceType, TensorMapDataType
 from tma_dlpack.tables.errors import refusal
-from tma_dlpack.tables.meanings import dtype_named
+from tma_dlpack.tables.meanings import dtype_named, parse
 from tma_dlpack.tables.targets import TARGETS
 from tma_dlpack.tensor_map import text
 from tma_dlpack.tensor_map.map import TensorMap
@@ -90,10 +82,7 @@ def _word(word: str) -> str | int:
 # -- options --------------------------------------------------------------------------------------
 
 _ENUMS: dict[str, type[IntEnum]] = {
-    "interleave_layout": TmaInterleaveLayout,
-    "swizzle": TmaSwizzle,
-    "l2_fetch_size": TmaL2FetchSize,
-    "oobfill": TmaOobFill,
+    **{ours: ENUMS[drivers] for ours, drivers in OPTION_NAMES.items()},
     "data_type": TensorMapDataType,
 }
 #: The arguments that only im2col maps have, and those of every map, in the order of `fixed()`.
@@ -237,8 +226,8 @@ def _member(enum: type[IntEnum], word: str | int | None) -> str | None:
     """Return the name of a member; a word that is none stays, for the page to name it."""
     if word is None:
         return None
-    members: Mapping[Any, Any] = enum._value2member_map_ if type(word) is int else NAMES[enum]
-    return members[word].name if word in members else str(word)
+    member = parse(enum, word)
+    return str(word) if member is None else member.name
 
 
 # -- what a command prints ------------------------------------------------------------------------

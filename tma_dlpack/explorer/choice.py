@@ -17,6 +17,7 @@ from tma_dlpack.draw.chunks import first_coords, request_of
 from tma_dlpack.draw.map_bytes import is_of_host_tensor
 from tma_dlpack.make.im2col import check_im2col_descriptor, make_im2col_descriptor
 from tma_dlpack.make.tiled import check_tma_descriptor, make_tma_descriptor
+from tma_dlpack.tables.arguments import OPTION_NAMES
 from tma_dlpack.tables.errors import TmaError
 from tma_dlpack.tables.limits import MAX_RANK
 from tma_dlpack.tensor_map.map import TensorMap
@@ -262,9 +263,7 @@ def choice_of(tensor_map: TensorMap) -> Choice:
         column = {n: getattr(args, n) for n in _IM2COL[2:]}
         taps = (0,) * len(args.pixel_box_lower_corner)
         kinds = {**corners, **column, "im2col_offsets": taps}
-    options = {"interleave_layout": args.interleave, "swizzle": args.swizzle}
-    options |= {"l2_fetch_size": args.l2_promotion, "oobfill": args.oob_fill}
-    kinds |= {name: member.name for name, member in options.items()}
+    kinds |= {name: m.name for name, m in zip(OPTION_NAMES, args.enums, strict=True)}
     kinds |= {"elem_strides": tensor_map.elem_strides, "data_type": args.data_type.name}
     target = tensor_map.target.name
     return Choice(rules="driver", coords=first_coords(args), target=target, **kinds)

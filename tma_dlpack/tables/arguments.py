@@ -37,6 +37,13 @@ ENUMS: dict[str, type[IntEnum]] = {
     "l2_promotion": TmaL2FetchSize,
     "oob_fill": TmaOobFill,
 }
+#: The options that every kind of map has: our name -> the driver's.
+OPTION_NAMES = {
+    "interleave_layout": "interleave",
+    "swizzle": "swizzle",
+    "l2_fetch_size": "l2_promotion",
+    "oobfill": "oob_fill",
+}
 CORNERS = ("pixel_box_lower_corner", "pixel_box_upper_corner")
 
 #: The default of `swizzle`: equal to "none", but an object of its own, because split_inner= asks
@@ -99,7 +106,7 @@ class EncodeArguments(NamedTuple):
     def enums(
         self,
     ) -> tuple[TmaInterleaveLayout, TmaSwizzle, TmaL2FetchSize, TmaOobFill]:
-        """The options that have names, in the order of the fields."""
+        """The options that have names, in the order of `OPTION_NAMES`."""
         return self.interleave, self.swizzle, self.l2_promotion, self.oob_fill
 
     @property

@@ -102,6 +102,8 @@ def _entries(value: object) -> tuple[object, ...] | None:
 
 def text_of(value: object) -> str | None:
     """Give the text of a str or of a member of a str enum; None for anything else."""
+    if type(value) is str:
+        return value
     return str.__str__(value) if issubclass(type(value), str) else None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from tma_dlpack.tables.arguments import CORNERS
+from tma_dlpack.tables.arguments import CORNERS, OPTION_NAMES
 from tma_dlpack.tables.bits import noted_bits
 from tma_dlpack.tables.coerce import aligned
 from tma_dlpack.tables.errors import COLUMNS, Advice, TmaUnsupportedError, wrapped
@@ -16,13 +16,6 @@ from tma_dlpack.tensor_map.attributes import MapAttributes
 BYTES_A_LINE = 32
 #: Advice that the text of a map shows: a shape, strides or offset that may not be what was meant.
 SHOWN_WITH_THE_MAP = ("STRIDES_IN_BYTES", "BEYOND_TENSOR")
-#: Our name and the driver's, in the order of `EncodeArguments.enums`.
-_OPTIONS = (
-    ("interleave_layout", "interleave"),
-    ("swizzle", "swizzle"),
-    ("l2_fetch_size", "l2_promotion"),
-    ("oobfill", "oob_fill"),
-)
 NOTHING = (
     "a map of nothing: all 128 bytes are 0, as before the first tensormap.replace;\n"
     "a copy with it is an illegal instruction (CUDA error 715)"
@@ -82,7 +75,7 @@ def map_rows(tensor_map: MapAttributes) -> list[tuple[str, str, str, str]]:
         rows.append(("channels_per_pixel", f"{a.channels_per_pixel}", "", ""))
         rows.append(("pixels_per_column", f"{a.pixels_per_column}", "", ""))
     rows.append(both("elem_strides", "element_strides"))
-    for (ours, theirs), option in zip(_OPTIONS, a.enums, strict=True):
+    for (ours, theirs), option in zip(OPTION_NAMES.items(), a.enums, strict=True):
         rows.append((ours, option.name, theirs, f"{int(option)}"))
     if tensor_map.split_inner:
         rows.append(("split_inner", "True", "", ""))
