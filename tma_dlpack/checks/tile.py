@@ -252,6 +252,13 @@ _row = partial(
     source="tma_dlpack: split_inner= and ragged= describe the tensor with more dimensions",
 )
 
+_rank_row = partial(
+    _row,
+    step=63,
+    on="tensor.rank",
+    found=lambda r: f"the tensor has {counted(r.rank, 'dimension')}",
+)
+
 RECIPE_RULES: tuple[Rule, ...] = (
     _row(
         id="SPLIT_SWIZZLE",
@@ -275,15 +282,12 @@ RECIPE_RULES: tuple[Rule, ...] = (
         fix="omit interleave_layout",
         repair=constant(interleave_layout=TmaInterleaveLayout.none),
     ),
-    _row(
+    _rank_row(
         id="SPLIT_RANK",
-        step=63,
-        on="tensor.rank",
         why="the split adds a dimension, and a ragged map two more",
         asks="have 1 to 4 dimensions with split_inner, 2 with ragged too",
         after=("RANK",),
         holds="not is_split or rank < MAX_RANK - 2 * is_ragged",
-        found=lambda r: f"the tensor has {counted(r.rank, 'dimension')}",
         must=lambda r: (
             f"have 1 to {MAX_RANK - 1 - 2 * r.facts.is_ragged}: the split adds one, and a map has "
             f"{MAX_RANK} at most"
@@ -332,14 +336,11 @@ RECIPE_RULES: tuple[Rule, ...] = (
         fix="use 1 to take every element",
         repair=lambda r: {"elem_strides": (*r.arguments.element_strides[:0:-1], 1)},
     ),
-    _row(
+    _rank_row(
         id="RAGGED_RANK",
-        step=63,
-        on="tensor.rank",
         why="a ragged map has two more dimensions",
         after=("RANK", "SPLIT_RANK"),
         holds="not is_ragged or 2 <= rank <= MAX_RANK - 2",
-        found=lambda r: f"the tensor has {counted(r.rank, 'dimension')}",
         must=f"have 2 or {MAX_RANK - 2} dimensions: a map has at most {MAX_RANK}, and a ragged one "
         "needs two of them",
         fix="merge dimensions of a contiguous tensor: x.flatten(0, 1) in torch, else x.reshape",

@@ -17,8 +17,8 @@ from tma_dlpack.consumer.refusals import ROWS as OPERAND_RULES
 from tma_dlpack.copies.refusals import REFUSALS as COPY_REFUSALS
 from tma_dlpack.dlpack.refusals import REFUSALS as TENSOR_REFUSALS
 from tma_dlpack.tables.arguments import KINDS
-from tma_dlpack.tables.coerce import shown, text_of
-from tma_dlpack.tables.errors import Rule, TmaPreconditionError, refusal, wrapped
+from tma_dlpack.tables.coerce import text_of
+from tma_dlpack.tables.errors import Rule, TmaPreconditionError, unfit, wrapped
 from tma_dlpack.tables.fields import PROVENANCE
 from tma_dlpack.tables.public import Drawn, opaque, public
 
@@ -191,9 +191,9 @@ def rules(group: str | None = None) -> RuleList:
 
 def _unknown(group: object, ids: list[str]) -> TmaPreconditionError:
     near = difflib.get_close_matches(str(text_of(group)).upper(), ids, n=1)
-    return refusal(
+    return unfit(
         "group",
-        f"group is {shown(group)}",
+        group,
         f"be one of {', '.join(map(repr, GROUPS))}, or the id of a rule",
         f"did you mean {near[0]!r}?" if near else "omit it: tma.rules() lists all",
     )

@@ -11,9 +11,9 @@ from tma_dlpack.copies.reductions import reduction_of
 from tma_dlpack.copies.request import load_request, store_request
 from tma_dlpack.copies.simulator import SimulatorBackend
 from tma_dlpack.copies.tile import Tile
-from tma_dlpack.tables.coerce import shown, text_of
+from tma_dlpack.tables.coerce import text_of
 from tma_dlpack.tables.enums import Ints
-from tma_dlpack.tables.errors import TmaUnsupportedError, refusal
+from tma_dlpack.tables.errors import TmaUnsupportedError, unfit
 from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap, require_map
 
@@ -70,7 +70,7 @@ def _named(name: object) -> Backend:
 
         return CudaBackend()
     must = "be 'simulator', 'cuda' or a Backend"
-    raise refusal("backend", f"backend is {shown(name)}", must, "pass backend='simulator'")
+    raise unfit("backend", name, must, "pass backend='simulator'")
 
 
 def _choose(tensor_map: TensorMap, wanted: object, memory: object) -> Backend:

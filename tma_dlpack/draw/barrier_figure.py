@@ -89,11 +89,15 @@ class BarrierPlay(Figure):
 
     title: str
     setup: Setup
-    mistake: str | None
     outcome: str
     code: tuple[str, ...]
     frames: tuple[Frame, ...]
     _played: Played = field(compare=False)
+
+    @property
+    def mistake(self) -> str | None:
+        """What the kernel does wrong."""
+        return self.setup.mistake
 
     def scenes(self) -> tuple[Scene, ...]:
         """Lower to one panel."""
@@ -413,4 +417,4 @@ def _figure(setup: Setup) -> BarrierPlay:
     outcome = _outcome(play)
     mark = f"✗ {setup.mistake}: {outcome}" if setup.mistake else "✓ right"
     title = f"mbarrier, {size}: {mark}"
-    return BarrierPlay(title, setup, setup.mistake, outcome, play.code, _frames(play), play)
+    return BarrierPlay(title, setup, outcome, play.code, _frames(play), play)

@@ -9,5 +9,5 @@ same bytes: tests/make/test_extension.py holds it to that with random calls.
 A new option of `make_tma_descriptor`: add the parameter in `tiled.py` (`check_tma_descriptor` has
 the same ones), its reading in `checks/parse.py`, and a function that reads it in `_options.h`, in
 the order of the signature. A new helper that only computes arguments, such as `split_inner`, is a
-module of its own that returns a dict of keyword arguments.
+function of `recipes.py` that returns a dict of keyword arguments.
 """

@@ -283,7 +283,7 @@ def _one_or_more(value: object) -> tuple[int, ...]:
 def _per_dimension(
     name: str, given: object, values: tuple[int, ...], count: int, least: int
 ) -> tuple[int, ...]:
-    if len(values) == 1 and integer_of(given) is not None:
+    if len(values) == 1 < count and integer_of(given) is not None:
         values *= count
     if not 0 < len(values) == count <= MAX_SPATIAL or min(values) < least:
         must = f"be an integer of at least {least}, or one per spatial dimension"

@@ -34,7 +34,7 @@ from tma_dlpack.tables.arguments import reverse
 from tma_dlpack.tables.coerce import integer_of, integers_of, shown, type_name
 from tma_dlpack.tables.dtypes import overrides_of
 from tma_dlpack.tables.enums import Ints, Swizzle, Tensor
-from tma_dlpack.tables.errors import TmaPreconditionError, Violation, refusal
+from tma_dlpack.tables.errors import TmaPreconditionError, Violation, refusal, unfit
 from tma_dlpack.tables.limits import RAGGED_EXTENT, RAGGED_EXTRA_EXTENT
 from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap
@@ -242,7 +242,7 @@ def ragged(tensor: Tensor, box_sizes: Ints, dim: SupportsIndex = 0) -> dict[str,
     ((17179869120, 64, 64, 1), (1, 1, 128, 64))
     """
     if integer_of(dim) is None:
-        raise refusal("dim", f"dim is {shown(dim)}", "be a dimension of the tensor", "pass dim=0")
+        raise unfit("dim", dim, "be a dimension of the tensor", "pass dim=0")
     try:
         tm = described(tensor, box_sizes, ragged=dim)
     except TmaPreconditionError as error:  # in the words of this function

@@ -21,7 +21,7 @@ from tma_dlpack.tables.enums import (
     TmaL2FetchSize,
     TmaSwizzle,
 )
-from tma_dlpack.tables.errors import TmaUnsupportedError, at_least, refusal, sealed
+from tma_dlpack.tables.errors import TmaUnsupportedError, at_least, refusal, sealed, unfit
 from tma_dlpack.tables.limits import MAX_BOX
 from tma_dlpack.tables.public import Drawn, opaque, public
 from tma_dlpack.tensor_map.map import TensorMap
@@ -135,9 +135,9 @@ class BandwidthReport(Drawn):
         rows = [row for row in self.rows if row.row_bytes == row_bytes]
         if not rows:
             measured = sorted({row.row_bytes for row in self.rows})
-            raise refusal(
+            raise unfit(
                 "row_bytes",
-                f"row_bytes is {shown(row_bytes)}",
+                row_bytes,
                 f"be one that was measured: {', '.join(map(str, measured))}",
                 "pass one of them, or a box of such rows to bandwidth(boxes=...)",
             )

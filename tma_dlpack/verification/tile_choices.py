@@ -24,7 +24,7 @@ from tma_dlpack.make import build
 from tma_dlpack.make.tiled import make_tma_descriptor
 from tma_dlpack.tables.coerce import counted, integers_of, shown, text_of
 from tma_dlpack.tables.enums import TmaL2FetchSize, TmaSwizzle
-from tma_dlpack.tables.errors import TmaPreconditionError, Violation, refusal
+from tma_dlpack.tables.errors import TmaPreconditionError, Violation, refusal, unfit
 from tma_dlpack.tables.limits import INNER_BYTES, MAX_BOX, SWIZZLE_SPAN_BYTES
 from tma_dlpack.tensor_map.map import TensorMap
 
@@ -341,10 +341,10 @@ def check_reader(reader: object, major: object) -> None:
     if reader is not None and text_of(reader) not in READERS:
         names = ", ".join(map(repr, READERS))
         fix = "choose who reads the tile in shared memory; None if it is only stored"
-        raise refusal("reader", f"reader is {shown(reader)}", f"be one of {names}", fix)
+        raise unfit("reader", reader, f"be one of {names}", fix)
     if text_of(major) not in ("K", "MN"):
         must, fix = "be 'K' or 'MN'", "pass major='K' for a tile of (M or N, K)"
-        raise refusal("major", f"major is {shown(major)}", must, fix)
+        raise unfit("major", major, must, fix)
 
 
 def read_access(access: object, tile: tuple[int, ...]) -> str | tuple[Place, ...]:
