@@ -22,7 +22,7 @@ IN_EVERY_WHEEL = {
     "tma_dlpack/torch_ops.py",
 }
 COMPILED = {
-    "tma_dlpack/cli/trace/_inject.abi3.so",
+    "tma_dlpack/debug/trace/_inject.abi3.so",
     "tma_dlpack/make/_accept.abi3.so",
     "tma_dlpack/tensor_map/_storage.abi3.so",
 }

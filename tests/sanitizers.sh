@@ -14,7 +14,7 @@ trap 'rm -rf "$copy"' EXIT
 cp -r "$root/tma_dlpack" "$root/tests" "$root/pyproject.toml" "$copy"
 cd "$copy"
 include=$("$python" -c "import sysconfig; print(sysconfig.get_paths()['include'])")
-for module in tensor_map/_storage make/_accept cli/trace/_inject; do
+for module in tensor_map/_storage make/_accept debug/trace/_inject; do
   "${CC:-cc}" -std=gnu11 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined \
     -fno-omit-frame-pointer -fPIC -shared "-I$include" "tma_dlpack/$module.c" \
     -o "tma_dlpack/$module.abi3.so"

@@ -23,13 +23,14 @@ ROOMS = (
     "geometry", "driver", "checks",  # 3
     "tensor_map", "consumer",  # 4
     "make", "copies",  # 5
-    "draw", "explorer", "verification",  # 6
+    "draw", "suggestions", "explorer", "verification",  # 6
+    "debug",  # 7
     "__init__",
-    "cli", "torch_ops", "__main__",  # 7
+    "cli", "torch_ops", "__main__",  # 8
 )  # fmt: skip
 
 #: Rooms that may touch ctypes, a device or the environment.
-AT_THE_EDGE = {"dlpack", "driver", "copies", "verification", "cli"}
+AT_THE_EDGE = {"dlpack", "driver", "copies", "suggestions", "verification", "debug", "cli"}
 
 
 def name_of(path: Path) -> str:
@@ -117,7 +118,7 @@ before = {name.partition(".")[0] for name in sys.modules}
 import tma_dlpack
 after = {name.partition(".")[0] for name in sys.modules}
 print(*sorted(after - before - set(sys.stdlib_module_names)))
-late = ("tma_dlpack.draw", "tma_dlpack.verification")
+late = ("tma_dlpack.draw", "tma_dlpack.suggestions", "tma_dlpack.verification")
 print(*sorted(m for m in sys.modules if m.startswith(late)))
 print("libcuda" in open("/proc/self/maps").read() if sys.platform == "linux" else False)
 """

@@ -47,8 +47,8 @@ from tma_dlpack.tensor_map.map import TensorMap
 if TYPE_CHECKING:
     from tma_dlpack import draw
     from tma_dlpack.checks.report import Report
-    from tma_dlpack.cli.explain import Explanation, PrintedArguments, explain
-    from tma_dlpack.cli.trace import Trace, TracedMap, trace
+    from tma_dlpack.debug.explain import Explanation, PrintedArguments, explain
+    from tma_dlpack.debug.trace import Trace, TracedMap, trace
     from tma_dlpack.consumer import MatrixDescriptor, ldmatrix_addresses, matrix_descriptor
     from tma_dlpack.copies.backend import Backend
     from tma_dlpack.copies.rule_list import RuleInfo, RuleList, rules
@@ -65,8 +65,8 @@ if TYPE_CHECKING:
     from tma_dlpack.explorer.widget import explore
     from tma_dlpack.make.recipes import ragged, ragged_coords, split_inner, split_inner_coords
     from tma_dlpack.verification import VerifyReport, verify
-    from tma_dlpack.verification.suggestions import Suggestion, Suggestions, suggest
-    from tma_dlpack.verification.tile_bandwidth import BandwidthReport, bandwidth
+    from tma_dlpack.suggestions.tile_suggestions import Suggestion, Suggestions, suggest
+    from tma_dlpack.suggestions.tile_bandwidth import BandwidthReport, bandwidth
 
 __version__ = "0.3.0"
 
@@ -140,9 +140,9 @@ __all__ = [
 
 #: What is imported when first asked for, so that `import tma_dlpack` stays fast.
 _LATER = {
-    "tma_dlpack.verification.tile_bandwidth": ("BandwidthReport", "bandwidth"),
-    "tma_dlpack.cli.explain": ("Explanation", "PrintedArguments", "explain"),
-    "tma_dlpack.cli.trace": ("Trace", "TracedMap", "trace"),
+    "tma_dlpack.suggestions.tile_bandwidth": ("BandwidthReport", "bandwidth"),
+    "tma_dlpack.debug.explain": ("Explanation", "PrintedArguments", "explain"),
+    "tma_dlpack.debug.trace": ("Trace", "TracedMap", "trace"),
     "tma_dlpack.consumer": ("MatrixDescriptor", "ldmatrix_addresses", "matrix_descriptor"),
     "tma_dlpack.copies.backend": ("Backend",),
     "tma_dlpack.copies.rule_list": ("RuleInfo", "RuleList", "rules"),
@@ -160,7 +160,7 @@ _LATER = {
     "tma_dlpack.make.recipes": ("ragged", "ragged_coords", "split_inner", "split_inner_coords"),
     "tma_dlpack.checks.report": ("Report",),
     "tma_dlpack.verification": ("VerifyReport", "verify"),
-    "tma_dlpack.verification.suggestions": ("Suggestion", "Suggestions", "suggest"),
+    "tma_dlpack.suggestions.tile_suggestions": ("Suggestion", "Suggestions", "suggest"),
 }
 
 #: Which function of `draw` gives the HTML of which class.

@@ -20,16 +20,17 @@ import numpy as np
 
 import tma_dlpack as tma
 from tma_dlpack import draw
-from tma_dlpack.cli import common, doctor, hexdump
+from tma_dlpack.cli import common, doctor
 from tma_dlpack.cli.common import JSON, Option, attributes, option, show, vars_of
-from tma_dlpack.cli.explain import explain
-from tma_dlpack.cli.trace import program
+from tma_dlpack.debug import hexdump
+from tma_dlpack.debug.explain import explain
+from tma_dlpack.debug.trace import program
 from tma_dlpack.explorer.page import page as explorer_page
 from tma_dlpack.make import build
 from tma_dlpack.tables.errors import TmaError, TmaPreconditionError, Violation, refusal
 from tma_dlpack.tables.limits import MAP_BYTES
 from tma_dlpack.tensor_map import text
-from tma_dlpack.verification.suggestions import suggest_view
+from tma_dlpack.suggestions.tile_suggestions import suggest_view
 
 Run = Callable[[argparse.Namespace], int]
 #: Name, what it does, its options, other texts of its help, the function that runs it.

@@ -112,7 +112,7 @@ def bandwidth_html(report: Any) -> str:
 
     Examples
     --------
-    >>> from tma_dlpack.verification.tile_bandwidth import BandwidthReport
+    >>> from tma_dlpack.suggestions.tile_bandwidth import BandwidthReport
     >>> report = BandwidthReport("a GPU", "FLOAT16 of shape (8192, 8192)", 1 << 27, 4.0e12, ())
     >>> "a GPU: FLOAT16 of shape (8192, 8192), 128 MiB" in bandwidth_html(report)
     True

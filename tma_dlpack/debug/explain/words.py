@@ -2,7 +2,7 @@
 
 A *strong* word hardly means anything else. A *weak* one (``dim``, ``shape``, ``format``) counts
 only where strong ones stand around it. `FORMS` is the table of the projects that print arguments; a
-new one is a row there, with an example in tests/cli/printed_forms.py. `normal` removes casts and
+new one is a row there, with an example in tests/debug/printed_forms.py. `normal` removes casts and
 types around numbers, makes hexadecimal numbers decimal ones, and a number that is masked, broken or
 in another unit ``?``. A call of the driver in pasted source becomes ``name=value``, with the values
 that its arrays were declared with.

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from tma_dlpack.cli.trace.result import (
+from tma_dlpack.debug.trace.result import (
     ALONE,
     Trace,
     parse,
@@ -22,7 +22,7 @@ from tma_dlpack.cli.trace.result import (
     refusal_text,
     refusals,
 )
-from tma_dlpack.cli.trace.traced import merged
+from tma_dlpack.debug.trace.traced import merged
 from tma_dlpack.tables.errors import TmaUnsupportedError
 
 INJECTION = "CUDA_INJECTION64_PATH"

@@ -20,7 +20,7 @@ from typing import Any, Final
 from tma_dlpack.checks.parse import read_driver_call
 from tma_dlpack.checks.report import Report, find_violations
 from tma_dlpack.checks.words import OF_DRIVER
-from tma_dlpack.cli.explain.words import Entries
+from tma_dlpack.debug.explain.words import Entries
 from tma_dlpack.dlpack import Layout, TensorView
 from tma_dlpack.dlpack import judge as judge_layout
 from tma_dlpack.make.build import check_view

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from tma_dlpack.checks.report import Report
-from tma_dlpack.cli import hexdump
-from tma_dlpack.cli.explain.judge import PrintedArguments
-from tma_dlpack.cli.explain.words import FORMS, rows
+from tma_dlpack.debug import hexdump
+from tma_dlpack.debug.explain.judge import PrintedArguments
+from tma_dlpack.debug.explain.words import FORMS, rows
 from tma_dlpack.tables.dtypes import DATA_TYPES
 from tma_dlpack.tables.enums import TensorMapDataType
 from tma_dlpack.tables.limits import INNER_BYTES

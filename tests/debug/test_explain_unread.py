@@ -379,7 +379,7 @@ def test_an_encode_amid_a_long_log_is_found():
 
 
 def test_of_too_many_encodes_the_first_and_the_last_are_read_and_it_says_so(monkeypatch):
-    monkeypatch.setattr("tma_dlpack.cli.explain.MOST_READ", 1 << 16)
+    monkeypatch.setattr("tma_dlpack.debug.explain.MOST_READ", 1 << 16)
     block = cutlass(GOOD)
     text = block * 6_000 + cutlass(GOOD.but(box_dim=(64, 300)))
     found = tma.explain(text)

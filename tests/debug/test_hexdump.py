@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tma_dlpack.cli import hexdump
-from tma_dlpack.cli.hexdump import parse
+from tma_dlpack.debug import hexdump
+from tma_dlpack.debug.hexdump import parse
 
 NUMBERED = bytes(range(128))
 

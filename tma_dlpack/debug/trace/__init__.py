@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from tma_dlpack import driver
-from tma_dlpack.cli.trace import program
-from tma_dlpack.cli.trace.result import Trace, problem_text
-from tma_dlpack.cli.trace.traced import TracedMap
+from tma_dlpack.debug.trace import program
+from tma_dlpack.debug.trace.result import Trace, problem_text
+from tma_dlpack.debug.trace.traced import TracedMap
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tables.public import untraced
 

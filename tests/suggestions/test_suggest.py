@@ -15,7 +15,7 @@ from laws import examples
 
 import tma_dlpack as tma
 from tma_dlpack.cli.main import main
-from tma_dlpack.verification.tile_choices import AS_FAST, MEASURED
+from tma_dlpack.suggestions.tile_choices import AS_FAST, MEASURED
 
 A = np.zeros((4096, 4096), np.uint16)
 BF16 = {"data_type": "BFLOAT16"}

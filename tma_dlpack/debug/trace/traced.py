@@ -14,8 +14,8 @@ from tma_dlpack.checks.advice import advise
 from tma_dlpack.checks.parse import read_driver_call
 from tma_dlpack.checks.report import Report, find_violations
 from tma_dlpack.checks.request import Request
-from tma_dlpack.cli.explain.judge import PrintedArguments, arguments_of
-from tma_dlpack.cli.explain.results import RESULTS, STICKY
+from tma_dlpack.debug.explain.judge import PrintedArguments, arguments_of
+from tma_dlpack.debug.explain.results import RESULTS, STICKY
 from tma_dlpack.tables.arguments import CORNERS, ENUMS, FUNCTIONS, MapKind
 from tma_dlpack.tables.errors import TmaError, TmaPreconditionError, Violation, sealed
 from tma_dlpack.tables.public import public

@@ -11,9 +11,9 @@ from itertools import accumulate
 from operator import mul
 from typing import Any, Final
 
-from tma_dlpack.cli.explain.judge import COLUMN, OPTIONS, PrintedArguments, arguments_of
-from tma_dlpack.cli.explain.read import Block, Field, form_of
-from tma_dlpack.cli.explain.words import (
+from tma_dlpack.debug.explain.judge import COLUMN, OPTIONS, PrintedArguments, arguments_of
+from tma_dlpack.debug.explain.read import Block, Field, form_of
+from tma_dlpack.debug.explain.words import (
     ARRAYS,
     DRIVERS_OWN,
     GENERAL,

@@ -65,7 +65,7 @@ def test_other_words_are_no_symptom(text):
 
 
 def test_every_symptom_that_was_measured_has_its_causes():
-    from tma_dlpack.cli.explain.results import CAUSES
+    from tma_dlpack.debug.explain.results import CAUSES
 
     assert {symptom for symptom, *_ in CAUSES} == {"700", "715", "716", "719", "hang"}
     assert len(CAUSES) >= 17

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tma_dlpack.cli.trace.traced import TracedKernel, TracedMap, merged
+from tma_dlpack.debug.trace.traced import TracedKernel, TracedMap, merged
 from tma_dlpack.tables.coerce import counted, shown
 from tma_dlpack.tables.errors import Advice, Finding, TmaError, refusal, wrapped
 from tma_dlpack.tables.public import public

@@ -7,7 +7,7 @@ driver's results, and what is seen after a launch.
 
 A new format: a row in `words.FORMS` (how to recognise its block, and where it differs from the
 driver: order of arrays, units, arguments that it does not print), new spellings beside it, and an
-example as printed, with the expected arguments, in tests/cli/printed_forms.py.
+example as printed, with the expected arguments, in tests/debug/printed_forms.py.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from itertools import accumulate
 from typing import Final, NamedTuple
 
 from tma_dlpack.checks.report import Report
-from tma_dlpack.cli import hexdump
-from tma_dlpack.cli.explain import results, sentences
-from tma_dlpack.cli.explain.judge import (
+from tma_dlpack.debug import hexdump
+from tma_dlpack.debug.explain import results, sentences
+from tma_dlpack.debug.explain.judge import (
     REFUSED_CALL,
     PrintedArguments,
     arguments_of,
     judge,
     judge_call,
 )
-from tma_dlpack.cli.explain.printed import printed_arguments
-from tma_dlpack.cli.explain.read import Block, Lines, blocks_in, plain, streams_of
+from tma_dlpack.debug.explain.printed import printed_arguments
+from tma_dlpack.debug.explain.read import Block, Lines, blocks_in, plain, streams_of
 from tma_dlpack.tables.coerce import bytes_of, counted, shown, text_of
 from tma_dlpack.tables.errors import (
     Advice,

@@ -33,9 +33,9 @@ from printed_forms import (
 )
 
 import tma_dlpack as tma
-from tma_dlpack.cli.explain.results import RESULTS, STICKY, results_of
-from tma_dlpack.cli.explain.sentences import FIXES, SENTENCES
-from tma_dlpack.cli.explain.words import FORMS
+from tma_dlpack.debug.explain.results import RESULTS, STICKY, results_of
+from tma_dlpack.debug.explain.sentences import FIXES, SENTENCES
+from tma_dlpack.debug.explain.words import FORMS
 from tma_dlpack.cli.main import main
 
 

@@ -28,7 +28,7 @@ from tma_dlpack.tables.limits import INNER_BYTES
 from tma_dlpack.tables.meanings import parse
 from tma_dlpack.tables.public import opaque, public
 from tma_dlpack.tables.targets import Target
-from tma_dlpack.verification.tile_choices import (
+from tma_dlpack.suggestions.tile_choices import (
     DEFAULTS,
     MEASURED_ON,
     Choice,

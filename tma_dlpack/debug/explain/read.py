@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, pairwise, product
 from typing import NamedTuple
 
-from tma_dlpack.cli.explain.words import (
+from tma_dlpack.debug.explain.words import (
     ARRAYS,
     FORMS,
     GENERAL,
