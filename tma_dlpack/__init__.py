@@ -47,8 +47,6 @@ from tma_dlpack.tensor_map.map import TensorMap
 if TYPE_CHECKING:
     from tma_dlpack import draw
     from tma_dlpack.checks.report import Report
-    from tma_dlpack.debug.explain import Explanation, PrintedArguments, explain
-    from tma_dlpack.debug.trace import Trace, TracedMap, trace
     from tma_dlpack.consumer import MatrixDescriptor, ldmatrix_addresses, matrix_descriptor
     from tma_dlpack.copies.backend import Backend
     from tma_dlpack.copies.rule_list import RuleInfo, RuleList, rules
@@ -61,12 +59,14 @@ if TYPE_CHECKING:
         store_tile,
         tile_coords,
     )
+    from tma_dlpack.debug.explain import Explanation, PrintedArguments, explain
+    from tma_dlpack.debug.trace import Trace, TracedMap, trace
     from tma_dlpack.draw import bank_conflicts
     from tma_dlpack.explorer.widget import explore
     from tma_dlpack.make.recipes import ragged, ragged_coords, split_inner, split_inner_coords
-    from tma_dlpack.verification import VerifyReport, verify
-    from tma_dlpack.suggestions.tile_suggestions import Suggestion, Suggestions, suggest
     from tma_dlpack.suggestions.tile_bandwidth import BandwidthReport, bandwidth
+    from tma_dlpack.suggestions.tile_suggestions import Suggestion, Suggestions, suggest
+    from tma_dlpack.verification import VerifyReport, verify
 
 __version__ = "0.3.0"
 

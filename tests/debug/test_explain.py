@@ -33,10 +33,10 @@ from printed_forms import (
 )
 
 import tma_dlpack as tma
+from tma_dlpack.cli.main import main
 from tma_dlpack.debug.explain.results import RESULTS, STICKY, results_of
 from tma_dlpack.debug.explain.sentences import FIXES, SENTENCES
 from tma_dlpack.debug.explain.words import FORMS
-from tma_dlpack.cli.main import main
 
 
 def rules(found: tma.Explanation) -> list[list[str]]:

@@ -18,10 +18,10 @@ import pytest
 import tma_dlpack as tma
 from tma_dlpack import driver, geometry
 from tma_dlpack.consumer.operand import tile_matrix
+from tma_dlpack.suggestions.pipeline import Pipeline, TiledCopy, fits
 from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.verification import operands
 from tma_dlpack.verification.arena import Arena
-from tma_dlpack.suggestions.pipeline import Pipeline, TiledCopy, fits
 from tma_dlpack.verification.random_operands import Layout, Product
 
 SEED, CASES, ROUNDS = 20261122, 30, 5

@@ -27,10 +27,10 @@ from tma_dlpack.debug.explain import explain
 from tma_dlpack.debug.trace import program
 from tma_dlpack.explorer.page import page as explorer_page
 from tma_dlpack.make import build
+from tma_dlpack.suggestions.tile_suggestions import suggest_view
 from tma_dlpack.tables.errors import TmaError, TmaPreconditionError, Violation, refusal
 from tma_dlpack.tables.limits import MAP_BYTES
 from tma_dlpack.tensor_map import text
-from tma_dlpack.suggestions.tile_suggestions import suggest_view
 
 Run = Callable[[argparse.Namespace], int]
 #: Name, what it does, its options, other texts of its help, the function that runs it.

@@ -13,6 +13,18 @@ from tma_dlpack.consumer import MatrixDescriptor
 from tma_dlpack.dlpack import TensorView, as_tensor_view
 from tma_dlpack.draw.reads import WARP
 from tma_dlpack.make import build
+from tma_dlpack.suggestions.tile_choices import (
+    DEFAULTS,
+    MEASURED_ON,
+    Choice,
+    Wanted,
+    best_first,
+    check_reader,
+    choices,
+    read_access,
+    read_tile,
+    without_needless_conflicts,
+)
 from tma_dlpack.tables.coerce import aligned, counted, integer_of, shown, text_of
 from tma_dlpack.tables.dtypes import DATA_TYPES, data_type_of
 from tma_dlpack.tables.enums import DataType, Ints, Tensor, TensorMapDataType
@@ -28,18 +40,6 @@ from tma_dlpack.tables.limits import INNER_BYTES
 from tma_dlpack.tables.meanings import parse
 from tma_dlpack.tables.public import opaque, public
 from tma_dlpack.tables.targets import Target
-from tma_dlpack.suggestions.tile_choices import (
-    DEFAULTS,
-    MEASURED_ON,
-    Choice,
-    Wanted,
-    best_first,
-    check_reader,
-    choices,
-    read_access,
-    read_tile,
-    without_needless_conflicts,
-)
 
 FEW_BYTES = WARP * 16  # what a warp loads in one instruction: less is no work for TMA
 SLOW = 0.7  # of a memcpy's speed
