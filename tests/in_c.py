@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
+import operator
 
 import pytest
 
@@ -62,3 +64,36 @@ def batch_in_c(tensors, address, **given):
     """Give the maps of a batch in C alone."""
     options = with_defaults("tiled", given)
     return extension.accept_many(tensors, address, *map(options.__getitem__, BATCH_OPTIONS))
+
+
+def answer(verb, tensor_map):
+    """What a verb gives, or the words of its refusal."""
+    try:
+        return verb(tensor_map)
+    except tma.TmaError as error:
+        return str(error)
+
+
+def hold_equal(made, expected) -> None:
+    """Hold a map of C against that of Python, in everything that can be read of it."""
+    assert made._data == expected._data
+    assert made == expected
+    assert hash(made) == hash(expected)
+    assert (repr(made), str(made)) == (repr(expected), str(expected))
+    for name in ("tx_bytes", "smem_bytes", "smem_alignment", "strides"):
+        read = operator.attrgetter(name)
+        assert answer(read, made) == answer(read, expected), name
+    assert made.arguments == expected.arguments
+    assert made.key() == expected.key()
+    assert made.description == expected.description
+    assert (made.split_inner, made.ragged) == (expected.split_inner, expected.ragged)
+    assert made.launchable == expected.launchable
+    assert made.view == expected.view
+    assert made.advice == expected.advice
+    assert (made.description.request is None) == (expected.description.request is None)
+    if made.description.request is not None:
+        ours, theirs = made._accepted_request(), expected._accepted_request()
+        for name in {f.name for f in dataclasses.fields(ours)} - {"target_is_assumed", "proposals"}:
+            assert getattr(ours, name) == getattr(theirs, name), name
+    if made._data is not None:
+        assert made.cpp() == expected.cpp()

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import tma_dlpack as tma
-from tma_dlpack import geometry
 from tma_dlpack.consumer.operand import tile_matrix
 from tma_dlpack.tables import bits
 from tma_dlpack.verification.random_copies import ARENA_BYTES, random_copy
@@ -48,7 +47,7 @@ def said(verb, *arguments, **options):
 
 def lines_of(tile: tma.Tile) -> np.ndarray:
     """The tile row by row, columns of spans side by side."""
-    found = tile_matrix(geometry.plan(tile.tensor_map.arguments))
+    found = tile_matrix(tile.tensor_map)
     array = tile.array.reshape(found.columns, found.rows, -1)
     return array.transpose(1, 0, 2).reshape(found.rows, -1)
 

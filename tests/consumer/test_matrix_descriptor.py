@@ -307,7 +307,7 @@ def changed(x, options, asked, violation):
 
 
 def keywords(text: str) -> dict:
-    found = re.findall(r"(\w+)=(\([\d, ]+\)|'\w+'|True|0x[0-9a-f]+|\d+)", text)
+    found = re.findall(r"(\w+)=(\([\d, ]+\)|'\w+'|True|False|0x[0-9a-f]+|\d+)", text)
     assert found, text
     return {name: eval(value) for name, value in found}
 
@@ -481,3 +481,62 @@ def test_a_descriptor_survives_pickling():
     assert again == descriptor
     assert again.value == descriptor.value
     assert type(descriptor).__module__ == "tma_dlpack"
+
+
+#: Tensors and tiles of split maps with few rows: the tile's rows, and whether a fix leads to 8.
+FEW_ROWS = {
+    "a vector": ((4096,), (4096,), 1),
+    "rows, one of which is copied": ((4, 4096), (1, 4096), 1),
+    "one row": ((1, 4096), (1, 4096), 1),
+    "a batch of one row each": ((4, 1, 4096), (1, 1, 4096), 1),
+    "a batch of one row each, of which three are copied": ((4, 1, 4096), (3, 1, 256), 3),
+    "one span": ((4, 1, 4096), (1, 1, 64), 1),
+    "one span of one row": ((1, 64), (1, 64), 1),
+}
+
+
+@pytest.mark.parametrize(
+    ("by", "name"),
+    [
+        (by, name)
+        for name, (shape, *_) in FEW_ROWS.items()
+        for by in ("option", "function", "ragged")
+        # a vector that is described as a matrix is one; with ragged= there is room for two
+        if not (by == "function" and len(shape) == 1) and (by != "ragged" or len(shape) == 2)
+    ],
+)
+def test_columns_of_spans_are_not_rows_of_a_matrix(name, by):
+    shape, box, rows = FEW_ROWS[name]
+    x = np.zeros(shape, np.float16)
+    options = {"box_sizes": box, "swizzle": "bytes128", "split_inner": True}
+    if by == "function":
+        options = tma.split_inner(x, box)
+    elif by == "ragged":
+        options |= {"ragged": 0, "rules": "driver"}
+    tm = tma.make_tma_descriptor(x, **options)
+    with pytest.raises(tma.TmaPreconditionError) as refused:
+        matrix_descriptor(tm)
+    (violation,) = refused.value.violations
+    assert violation.rule == "MATRIX_ROWS"
+    assert violation.found == f"the tile has {rows} rows (M or N)"
+    with pytest.raises(tma.TmaPreconditionError, match="LDMATRIX_OUTSIDE"):
+        tma.ldmatrix_addresses(tm, 0, 0, num=1)
+    if by == "option" and "x.reshape" not in violation.fix:
+        mended(x, {"swizzle": "bytes128"}, {}, violation)
+
+
+def test_a_dense_matrix_with_a_dimension_of_one_is_a_matrix():
+    x = np.arange(64 * 64, dtype=np.uint16).reshape(64, 1, 64).view(np.float16)
+    for tm in (
+        tma.make_tma_descriptor(x, (64, 1, 64), swizzle="bytes128"),
+        tma.make_tma_descriptor(x.reshape(-1), (64, 64), shape=(64, 64), swizzle="bytes128"),
+    ):
+        read = matrix_descriptor(tm).read(tma.load_tile(tm, (0,) * tm.rank).smem)
+        assert read.tobytes() == x.tobytes()
+
+
+@pytest.mark.parametrize("reader", ["wgmma", "ldmatrix"])
+def test_no_box_is_suggested_for_a_tile_of_too_few_rows(reader):
+    for shape in ((4, 1, 4096), (4, 4096), (1, 4096)):
+        x = np.zeros(shape, np.float16)
+        assert len(tma.suggest(x, shape, reader=reader)) == 0

@@ -16,7 +16,7 @@ from random import Random
 import pytest
 
 import tma_dlpack as tma
-from tma_dlpack import driver, geometry
+from tma_dlpack import driver
 from tma_dlpack.consumer.operand import tile_matrix
 from tma_dlpack.suggestions.pipeline import Pipeline, TiledCopy, fits
 from tma_dlpack.tables.enums import TmaSwizzle
@@ -166,7 +166,7 @@ def test_the_first_suggestion_is_among_the_fastest(torch):
 
 def product_of(case: Case, tm: tma.TensorMap) -> Product:
     """The suggestion's tile as operand B; A is 64 rows of the same K, in columns of 32 bytes."""
-    tile = tile_matrix(geometry.plan(tm.arguments))
+    tile = tile_matrix(tm)
     size = tile.element_bytes
     n = tile.rows if case.major == "K" else tile.width
     k_bytes = tile.width * size if case.major == "K" else tile.rows * size

@@ -128,3 +128,69 @@ def test_generated_code_says_what_the_coordinates_are():
     plain = tma.make_tma_descriptor(X, (8, 32)).cpp()
     assert "ragged" not in plain
     assert "split_inner" not in plain
+
+
+#: What `replace` changes, and whether the coordinates of `MADE` rest on it: of each, in order.
+REPLACED = {
+    "nothing": ({}, (False, False, False)),
+    "address": ({"global_address": 4096}, (False, False, False)),
+    "to what it was": ({"global_dim": {0: 32}}, (False, None, False)),
+    "columns of the box": ({"box_dim": {2: 1}}, (False, None, False)),
+    "columns of the tensor": ({"global_dim": {2: 4}}, (False, None, False)),
+    "rows of the box": ({"box_dim": {1: 4}}, (False, False, False)),
+    "fill and swizzle": ({"fill_mode": "nan", "swizzle_mode": "none"}, (False, False, False)),
+    "type of the same size": ({"elemtype": "INT32"}, (False, False, False)),
+    "larger type": ({"elemtype": "FLOAT64"}, (True, False, True)),
+    "span of the box": ({"box_dim": {0: 16}}, (True, False, True)),
+    "span of the tensor": ({"global_dim": {0: 16}}, (True, False, True)),
+    "step of spans": ({"global_stride": {1: 256}}, (True, None, True)),
+    "rows of the tensor": ({"global_dim": {1: 64}}, (False, True, True)),
+    "stride of the rows": ({"global_stride": {0: 2048}}, (False, True, True)),
+    "rank": ({"rank": 2}, (True, True, True)),
+    "interleave": ({"interleave_layout": "bytes16"}, (True, True, True)),
+    "wrapping stride": ({"global_stride": {2: 4096}}, (None, True, True)),
+    "wrapping extent": ({"global_dim": {3: 4096}}, (None, True, True)),
+}
+MADE = {
+    "split": {"box_sizes": (8, 64), "split_inner": True},
+    "ragged": {"box_sizes": (8, 32), "ragged": 0},
+    "both": {"box_sizes": (8, 64), "split_inner": True, "ragged": 0},
+}
+
+
+@pytest.mark.parametrize(
+    ("options", "changes", "is_forgotten"),
+    [
+        pytest.param(options, changes, is_forgotten, id=f"{options}, {change}")
+        for change, (changes, forgotten) in REPLACED.items()
+        for options, is_forgotten in zip(MADE, forgotten, strict=True)
+        if is_forgotten is not None  # None: the map has no such dimension, or another one there
+    ],
+)
+def test_replace_forgets_the_options_whose_coordinates_would_be_wrong(
+    options, changes, is_forgotten
+):
+    made = tma.make_tma_descriptor(X, swizzle="bytes128", **MADE[options])
+    replaced = made.replace(**changes)
+    remembered = (None, None) if is_forgotten else (made.split_inner, made.ragged)
+    moved = replaced.with_address(64), tma.driver_replace_address(replaced, 64)
+    for one in (replaced, pickle.loads(pickle.dumps(replaced)), *moved, moved[0].replace()):
+        assert (one.split_inner, one.ragged) == remembered
+        assert one.key()[-2:] == remembered
+    coords = tma.split_inner_coords if options == "split" else slice_at_5
+    if is_forgotten:
+        refused(lambda: coords(replaced, (0, 0)))
+    elif "global_address" not in changes:
+        assert coords(replaced, (8, 32)) == coords(made, (8, 32))
+
+
+def slice_at_5(tensor_map, coords):
+    return tma.ragged_coords(tensor_map, 5, 40, coords)
+
+
+def test_the_batch_item_that_was_replaced_forgets_too():
+    (item,) = tma.make_tma_descriptors([X], **WIDE, split_inner=True)
+    assert item.split_inner is True
+    refused(lambda: tma.split_inner_coords(item.replace(box_dim={0: 16}), (0, 0)))
+    at = tma.split_inner_coords(item.replace(global_dim={2: 2}), (16, 64))
+    assert at == (2, 16, 0)

@@ -6,7 +6,6 @@ Most of the file is about C alone; what is about the public verbs runs without i
 from __future__ import annotations
 
 import copy
-import dataclasses
 import gc
 import inspect
 import itertools
@@ -32,6 +31,7 @@ from in_c import (
     batch_in_c,
     by_python,
     compiled,
+    hold_equal,
     with_defaults,
 )
 from laws import SHARE, law
@@ -86,26 +86,6 @@ def hold_against_python(seed: int, count: int) -> None:
                 hold_equal(one, expected)
     assert maps > 0.1 * count
     assert rare > 0.05 * maps
-
-
-def hold_equal(made, expected) -> None:
-    """Hold a map of C against that of Python, in everything that can be read of it."""
-    assert made._data == expected._data
-    assert made == expected
-    assert made.tx_bytes == expected.tx_bytes
-    assert made.arguments == expected.arguments
-    assert made.key() == expected.key()
-    assert made.description == expected.description
-    assert (made.split_inner, made.ragged) == (expected.split_inner, expected.ragged)
-    assert made.launchable == expected.launchable
-    assert made.view == expected.view
-    assert made.advice == expected.advice
-    ours, theirs = made.description.request, expected.description.request
-    names = {f.name for f in dataclasses.fields(ours)} - {"target_is_assumed", "proposals"}
-    for name in names:
-        assert getattr(ours, name) == getattr(theirs, name), name
-    if made._data is not None:
-        assert made.cpp() == expected.cpp()
 
 
 def is_odd(x, given) -> bool:

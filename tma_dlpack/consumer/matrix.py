@@ -8,7 +8,6 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from tma_dlpack import geometry
 from tma_dlpack.consumer.descriptor import MatrixDescriptor
 from tma_dlpack.consumer.operand import (
     INSTRUCTIONS,
@@ -255,7 +254,7 @@ def ldmatrix_addresses(
 
 
 def _tile(tensor_map: TensorMap) -> TileMatrix:
-    tile = tile_matrix(geometry.plan(tensor_map.arguments))
+    tile = tile_matrix(tensor_map)
     if tile is None:
         raise _refused(
             "LDMATRIX_RANK",

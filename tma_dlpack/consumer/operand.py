@@ -241,7 +241,7 @@ class Operand(NamedTuple):
     ) -> Operand:
         """Describe the tile that a map's copy writes."""
         arguments = tensor_map.arguments
-        smem_bytes, tile, bits = _tile_of(arguments)
+        smem_bytes, tile, bits = _tile_of(arguments, split_dimension(tensor_map))
         return cls(
             tensor_map,
             instruction,
@@ -268,18 +268,43 @@ class Operand(NamedTuple):
         return SMEM_ALIGNMENT
 
 
-@functools.lru_cache(maxsize=1024)  # as geometry.plan
-def _tile_of(arguments: EncodeArguments) -> tuple[int, TileMatrix, int]:
-    plan = geometry.plan(arguments)
-    return plan.smem_bytes, tile_matrix(plan) or NO_MATRIX, arguments.type_row.element_bits
+def tile_matrix(tensor_map: TensorMap) -> TileMatrix | None:
+    """Return a map's tile as a matrix; None for rank 1, or with more than two extents over 1.
 
-
-def tile_matrix(plan: TilePlan) -> TileMatrix | None:
-    """Return a tile as a matrix; None for rank 1, or with more than two extents over 1.
-
-    A third extent over 1 counts as columns of spans if its stride in global memory equals the bytes
-    of a row of the box.
+    The columns of spans are the dimension that `split_inner` added. Of a map whose call is not
+    known, a third extent over 1 counts as such if its stride in global memory equals the bytes of a
+    row of the box.
     """
+    tile = _tile_of(tensor_map.arguments, split_dimension(tensor_map))[1]
+    return tile if tile.rows else None
+
+
+def split_dimension(tensor_map: TensorMap) -> int | None:
+    """Return the driver's dimension that steps from span to span; None where none is known.
+
+    A map made with the arguments of `tma.split_inner` counts too, if it has a second dimension:
+    a vector described as a matrix is a matrix.
+    """
+    if tensor_map.split_inner:
+        return tensor_map.rank - (1 if tensor_map.ragged is None else 3)
+    if tensor_map.arguments.global_dim[1:2] != (1,):
+        return None  # the strides decide; only rows and columns of a tile of one row look alike
+    view = tensor_map.description.view
+    own = None if view is None else view.own
+    if view is None or own is None or len(own.shape) < 2 or len(view.shape) != len(own.shape) + 1:
+        return None
+    span = view.shape[-1]
+    same = view.shape[1:-1] == own.shape[:-1] and view.shape[0] * span == own.shape[-1]
+    return len(own.shape) if same and view.strides[0] == span else None
+
+
+@functools.lru_cache(maxsize=1024)  # as geometry.plan
+def _tile_of(arguments: EncodeArguments, split: int | None) -> tuple[int, TileMatrix, int]:
+    plan = geometry.plan(arguments)
+    return plan.smem_bytes, _matrix_of(plan, split) or NO_MATRIX, arguments.type_row.element_bits
+
+
+def _matrix_of(plan: TilePlan, split: int | None) -> TileMatrix | None:
     args, counts = plan.arguments, plan.counts
     element_bytes = args.type_row.element_bits // 8  # 0 of packed types
     if plan.unit_bytes or not element_bytes:
@@ -287,8 +312,11 @@ def tile_matrix(plan: TilePlan) -> TileMatrix | None:
     columns = 1
     if args.kind == "tiled":
         axes = [d for d in range(len(counts) - 1, 0, -1) if counts[d] > 1]
+        if split is not None:
+            columns = counts[split]
+            axes = [d for d in axes if d != split]
         # a lone such dimension beside one of extent 1 is the rows of a dense matrix
-        if axes and axes[0] > 1 and (len(axes) > 1 or args.global_dim[1] > 1):
+        elif axes and axes[0] > 1 and (len(axes) > 1 or args.global_dim[1] > 1):
             step_bytes = plan.steps[axes[0]] * args.global_strides[axes[0] - 1]
             if step_bytes == plan.line_bytes:  # to the bytes right after the row of the box
                 columns = counts[axes.pop(0)]

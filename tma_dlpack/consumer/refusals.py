@@ -16,6 +16,7 @@ from tma_dlpack.geometry import SMEM_ALIGNMENT
 from tma_dlpack.tables.enums import TensorMapDataType, TmaInterleaveLayout, TmaOobFill, TmaSwizzle
 from tma_dlpack.tables.errors import Rule, Violation
 from tma_dlpack.tables.limits import MAX_RANK
+from tma_dlpack.tensor_map.map import TensorMap
 
 #: The float types of tensors with UINT8 maps that tensor cores multiply.
 _FLOAT8 = ("float8_e4m3fn", "float8_e5m2")
@@ -180,29 +181,47 @@ def _can_split(o: Operand, span_bytes: int) -> bool:
 
 
 def _boxing(o: Operand, rows: int, row_bytes: int, options: str) -> str:
-    """Propose a box of one span; if it is larger than the tensor, add rules='driver'."""
+    """Propose a box of one span."""
     row = row_bytes * 8 // o.bits
     if o.arguments.kind != "tiled":
         return f"make the map with channels_per_pixel={row}, pixels_per_column={rows}{options}"
-    if o.tile.columns > 1 or o.tensor_map.split_inner:
+    if o.tensor_map.split_inner:
+        return _making(o, rows, row, f", split_inner=False{options}")
+    if o.tile.columns > 1:
         return f"make the map of the matrix itself, with box_sizes=({rows}, {row}){options}"
-    box = _box(o, rows, row)
-    if any(n > extent for n, extent in zip(box, o.tensor_map.shape, strict=True)):
+    return _making(o, rows, row, options)
+
+
+def _splitting(o: Operand, rows: int, row_bytes: int, swizzle: TmaSwizzle) -> str:
+    row, options = row_bytes * 8 // o.bits, f", split_inner=True, swizzle={swizzle.name!r}"
+    if o.tile.columns == 1 or o.tensor_map.split_inner:
+        return _making(o, rows, row, options)
+    return f"make the map with box_sizes={(rows, row)}{options}"
+
+
+def _making(o: Operand, rows: int, row: int, options: str) -> str:
+    """Propose a box of the tensor's rank; if it is larger than the tensor, add rules='driver'."""
+    shape, given = _tile_of_tensor(o.tensor_map)
+    if len(given) < 2:
+        return (
+            f"make the map of a matrix, x.reshape(rows, columns), with a box of {rows} rows or a "
+            "multiple of them"
+        )
+    at = max(range(len(given) - 1), key=lambda i: (given[i] > 1, shape[i] > 1, i))
+    box = (*(rows if i == at else 1 for i in range(len(given) - 1)), row)
+    if any(n > extent for n, extent in zip(box, shape, strict=True)):
         options += ", rules='driver'"
     return f"make the map with box_sizes={box}{options}"
 
 
-def _splitting(o: Operand, rows: int, row_bytes: int, swizzle: TmaSwizzle) -> str:
-    row = row_bytes * 8 // o.bits
-    box = _box(o, rows, row) if o.tile.columns == 1 else (rows, row)
-    return f"make the map with box_sizes={box}, split_inner=True, swizzle={swizzle.name!r}"
-
-
-def _box(o: Operand, rows: int, row: int) -> tuple[int, ...]:
-    """Return a box of the map's rank: other dimensions take one element."""
-    given = o.tensor_map.box_sizes
-    at = max((i for i, n in enumerate(given[:-1]) if n > 1), default=len(given) - 2)
-    return (*(rows if i == at else 1 for i in range(len(given) - 1)), row)
+def _tile_of_tensor(tensor_map: TensorMap) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the extents and the box of a map, without the dimensions that options added."""
+    shape, box = tensor_map.shape, tensor_map.box_sizes
+    if tensor_map.ragged is not None:
+        shape, box = shape[2:], box[2:]
+    if tensor_map.split_inner:
+        shape, box = (*shape[1:-1], shape[0] * shape[-1]), (*box[1:-1], box[0] * box[-1])
+    return shape, box
 
 
 def _address_is_read(o: Operand) -> bool:

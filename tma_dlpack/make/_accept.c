@@ -94,6 +94,8 @@ static PyObject *accept_address(PyObject *module, PyObject *const *args, Py_ssiz
   map->launchable = old->launchable;
   map->has_bytes = old->has_bytes;
   if (!is_number) map->call.flags = (uint8_t)view.flags;
+  else map->producer = old->tensor != NULL ? (PyObject *)Py_TYPE(old->tensor) : old->producer;
+  Py_XINCREF(map->producer);
   if (!old->has_bytes) return (PyObject *)map;
   const void *bytes = old->data != NULL ? (void *)PyBytes_AsString(old->data) : map_bytes(old);
   memcpy(map_bytes(map), bytes, TMA_DLPACK_MAP_BYTES);

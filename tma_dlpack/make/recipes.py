@@ -335,7 +335,8 @@ def _ragged_dim_of(tensor_map: object) -> int:
     elif tensor_map.kind == "tiled" and tensor_map.rank > EXTRA_DIMENSIONS:
         shape, strides = tensor_map.shape, reverse(tensor_map.global_strides)
         wrap = ragged_wrap_bytes(tensor_map.arguments.type_row.element_bits)
-        for d in range(EXTRA_DIMENSIONS, tensor_map.rank - 1):
+        is_extended = shape[:2] == (RAGGED_EXTRA_EXTENT,) * 2 and not tensor_map.interleave
+        for d in range(EXTRA_DIMENSIONS, tensor_map.rank - 1) if is_extended else ():
             wraps = strides[0] + strides[1] == wrap and strides[d] == strides[1]
             if wraps and shape[d] == RAGGED_EXTENT:
                 return d - EXTRA_DIMENSIONS
@@ -351,7 +352,9 @@ def _slice(tensor_map: TensorMap, dim: int, offset: object, size: object) -> tup
     begin, count = integer_of(offset), integer_of(size)
     view = tensor_map.view
     if view is not None and tensor_map.ragged is None:
-        view = view.own or view  # the described one has the dimensions of the map
+        view = view.own  # the described one has the dimensions of the map
+        if view is not None and len(view.shape) != tensor_map.rank - EXTRA_DIMENSIONS:
+            view = None
     extent = RAGGED_EXTRA_EXTENT - 1 if view is None else view.shape[dim]
     if begin is None or count is None or min(begin, count) < 0 or begin + count > extent:
         found = f"the slice has offset={shown(offset)} and size={shown(size)}"

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tma_dlpack import geometry
 from tma_dlpack.consumer import MatrixDescriptor, ldmatrix_addresses, matrix_descriptor
 from tma_dlpack.consumer.operand import tile_matrix
 from tma_dlpack.dlpack import TensorView
@@ -273,7 +272,7 @@ def _by_ldmatrix(wanted: Wanted, tensor_map: TensorMap) -> Reading:
     """Read the first and the last matrix of the box, then count the conflicts of the largest x."""
     transpose = wanted.major == "MN"
     ldmatrix_addresses(tensor_map, 0, 0, num=1, transpose=transpose)
-    tile = tile_matrix(geometry.plan(tensor_map.arguments))
+    tile = tile_matrix(tensor_map)
     assert tile is not None  # or the call above had refused it
     columns = INNER_BYTES // tile.element_bytes
     last = (tile.rows - 1) // 8 * 8, tile.width - columns

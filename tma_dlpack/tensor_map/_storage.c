@@ -60,10 +60,11 @@ static int64_t offset_bytes(const MapStorage *map) {
   return map->rare == NULL ? 0 : map->rare->offset * dtype->bits * dtype->lanes / 8;
 }
 
-/* The tensor as it was exported; it points into `map`. */
+/* The tensor as it was exported, but for its address: with_address(n) of a map that has an offset may leave
+ * none, and nothing below reads it. It points into `map`. */
 static TmaDlpackTensor tensor_of(const MapStorage *map) {
   const Call *call = &map->call;
-  return (TmaDlpackTensor){(void *)(uintptr_t)(map->address - (uint64_t)offset_bytes(map)),
+  return (TmaDlpackTensor){NULL,
                            call->device,
                            call->rank,
                            call->dtype,
@@ -100,17 +101,20 @@ static void describe_bare(const MapStorage *map, const TmaDlpackTarget *target, 
   c->inner_stride = 1;
 }
 
-/* Describe the call of a map, which was accepted, without the dimensions that options add. */
-static void describe_call(const MapStorage *map, TmaDlpackDescribed *c) {
+/* Describe the call of a map, which was accepted, without the dimensions that options add. 0 with an
+ * exception where that fails, which is a mistake of ours: then nothing of `c` may be read. */
+static int describe_call(const MapStorage *map, TmaDlpackDescribed *c) {
   const TmaDlpackTarget target = {map->call.major, map->call.minor, 0};
   TmaDlpackOptions options;
   if (map->call.is_bare) {
     describe_bare(map, &target, c);
-    return;
+    return 1;
   }
   TmaDlpackTensor tensor = tensor_of(map);
   options_of(map, &options);
-  tma_dlpack_describe(&tensor, &options, &target, c);
+  const char *flaw = tma_dlpack_describe(&tensor, &options, &target, c);
+  if (flaw != NULL) PyErr_Format(PyExc_SystemError, "an accepted call cannot be described: %s", flaw);
+  return flaw == NULL;
 }
 
 /* ---- as Python objects (storage.Call names them) ------------------------------------------------- */
@@ -148,7 +152,7 @@ static PyObject *storage_numbers(PyObject *self, void *unused) {
   const MapStorage *map = (const MapStorage *)self;
   TmaDlpackDescribed c;
   if (!map->has_call) return none();
-  describe_call(map, &c);
+  if (!describe_call(map, &c)) return NULL;
   tma_dlpack_extend(&c);
   return numbers_of(&c);
 }
@@ -171,9 +175,10 @@ static PyObject *described_of(const MapStorage *map) {
   if (options.shape_count == TMA_DLPACK_NOT_GIVEN && options.stride_count == TMA_DLPACK_NOT_GIVEN &&
       options.offset == 0)
     return none();
-  if (tma_dlpack_own_layout(&tensor, bits, &layout) != NULL ||
-      tma_dlpack_as_strided(&options, bits, &layout) != NULL)
-    return none(); /* which it was not when it was accepted */
+  const char *flaw = tma_dlpack_own_layout(&tensor, bits, &layout);
+  if (flaw == NULL) flaw = tma_dlpack_as_strided(&options, bits, &layout);
+  if (flaw != NULL)
+    return PyErr_Format(PyExc_SystemError, "an accepted call cannot be described: %s", flaw);
   return Py_BuildValue("(NNL)", tuple_of(layout.shape, layout.rank, 1),
                        tuple_of(layout.strides, layout.rank, 1), (long long)offset_bytes(map));
 }
@@ -191,7 +196,7 @@ static PyObject *storage_call(PyObject *self, void *unused) {
   TmaDlpackDescribed c;
   if (!map->has_call) return none();
   const TmaDlpackTarget target = {call->major, call->minor, 0};
-  describe_call(map, &c);
+  if (!describe_call(map, &c)) return NULL;
   return Py_BuildValue("(NLNNiKiiiN)", numbers_of(&c), (long long)c.inner_stride, layout_of(call),
                        call->is_bare ? none() : described_of(map),
                        tma_dlpack_rules_of(call->is_bare ? TMA_DLPACK_IM2COL : call->kind,
@@ -236,7 +241,7 @@ static PyObject *storage_tx_bytes(PyObject *self, void *unused) {
   const MapStorage *map = (const MapStorage *)self;
   TmaDlpackDescribed c;
   if (!map->has_call || map->call.interleave != 0) return none();
-  describe_call(map, &c);
+  if (!describe_call(map, &c)) return NULL;
   int64_t elements = c.channels * (c.kind == TMA_DLPACK_IM2COL_WIDE && c.mode ? 128 : c.pixels);
   if (c.kind == TMA_DLPACK_TILED) {
     elements = c.box_dim[0];
@@ -367,6 +372,7 @@ static int storage_traverse(PyObject *self, visitproc visit, void *arg) {
   Py_VISIT(map->capsule);
   Py_VISIT(map->arguments);
   Py_VISIT(map->description);
+  Py_VISIT(map->producer);
   if (map->rare != NULL) Py_VISIT(map->rare->target);
   return 0;
 }
@@ -377,6 +383,7 @@ static int storage_clear(PyObject *self) {
   Py_CLEAR(map->capsule);
   Py_CLEAR(map->arguments);
   Py_CLEAR(map->description);
+  Py_CLEAR(map->producer);
   Py_CLEAR(map->data);
   return 0;
 }
@@ -409,6 +416,8 @@ static PyMethodDef storage_methods[] = {
 static PyMemberDef storage_members[] = {
     {"_tensor", T_OBJECT, offsetof(MapStorage, tensor), READONLY, "The tensor, kept alive."},
     {"_capsule", T_OBJECT, offsetof(MapStorage, capsule), READONLY, "Its capsule, where kept."},
+    {"_producer", T_OBJECT, offsetof(MapStorage, producer), READONLY,
+     "Of a map without a tensor: the type of the one whose layout it has."},
     {"_arguments", T_OBJECT, offsetof(MapStorage, arguments), READONLY,
      "The driver's arguments, once they have been read."},
     {"_description", T_OBJECT, offsetof(MapStorage, description), READONLY,

@@ -57,6 +57,7 @@ typedef struct MapStorage {
   PyObject_HEAD
   SpareMap *spare; /* where its memory goes; NULL: back to CPython */
   PyObject *tensor, *capsule, *arguments, *description, *data; /* any may be NULL */
+  PyObject *producer; /* the type of the tensor whose layout a map without one has; or NULL */
   PyObject *weak_references;
   RareOptions *rare; /* or NULL */
   uint64_t address;

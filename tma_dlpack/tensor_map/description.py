@@ -55,6 +55,42 @@ class Description:
         return dataclasses.replace(self, view=view)
 
 
+def replaced(known: Description, arguments: EncodeArguments, moved: bool) -> Description:
+    """Describe the map of `TensorMap.replace`, whose arguments are `arguments`.
+
+    It has no request. `split_inner` and `ragged` are forgotten together where fields that their
+    coordinates rest on have changed: of a map with both, each counts on the other's dimensions.
+    """
+    is_kept = _coordinate_base(known, known.arguments) == _coordinate_base(known, arguments)
+    return Description(
+        arguments,
+        known.target,
+        view=None if moved else known.view,
+        split_inner=known.split_inner if is_kept else None,
+        ragged=known.ragged if is_kept else None,
+    )
+
+
+def _coordinate_base(known: Description, arguments: EncodeArguments) -> tuple[object, ...]:
+    """Return the fields of a map that the coordinates of `split_inner` and `ragged` rest on."""
+    old, new = known.arguments, arguments
+    base: list[object] = []
+    added = 0 if known.ragged is None else 2  # dimensions, outermost
+    outermost = old.rank - added - 1
+    if known.split_inner or added:
+        base += [new.rank, new.interleave]
+    if new.rank != old.rank:
+        return (*base,)
+    if known.split_inner:  # a span of every row, and the step from one to the next
+        base += [new.type_row.element_bits, new.global_dim[0], new.box_dim[0]]
+        base.append(new.global_strides[outermost - 1])
+    if known.ragged is not None:  # the extent and stride of its rows, and the dimensions that wrap
+        row = outermost - bool(known.split_inner) - known.ragged
+        base += [new.global_dim[row], new.global_strides[row - 1]]
+        base += [new.global_dim[-added:], new.global_strides[-added:]]
+    return (*base,)
+
+
 def of_request(request: Request, arguments: EncodeArguments, encoder: str | None) -> Description:
     """Describe the map of an accepted request, with its `encode_arguments()`."""
     view, ragged = request.view, request.ragged
@@ -78,7 +114,7 @@ def describe(tensor_map: Any) -> Description:
     call = Call(*tensor_map._call)
     view = None
     if call.layout is not None:
-        owner = tensor_map._tensor
+        owner = tensor_map._producer if tensor_map._tensor is None else tensor_map._tensor
         producer = name_of(owner if isinstance(owner, type) else type(owner))
         view = TensorView(0, *judge(Layout(*call.layout)), producer)
         if call.described is not None:

@@ -319,7 +319,8 @@ class TensorMap(MapAttributes, Drawn):
         Only the named fields change. Entries past the rank keep their values, and so do bytes
         64..127, which the engine ignores: the hardware does the same. Each value is checked against
         the range of its field. The rules are not checked, so the result may be a map that the
-        driver would refuse.
+        driver would refuse. Where it changes what the coordinates of `split_inner` or `ragged` rest
+        on (their spans, rows or added dimensions), the map forgets both: they are None.
 
         Parameters
         ----------
@@ -361,17 +362,14 @@ class TensorMap(MapAttributes, Drawn):
         del given["self"]
         from tma_dlpack.tables import bits
         from tma_dlpack.tensor_map import ptx_replace
-        from tma_dlpack.tensor_map.description import Description
+        from tma_dlpack.tensor_map.description import replaced
 
         changes = ptx_replace.read_replacements(self, given)
         data = ptx_replace.apply(bytes(self), changes)
         known = self.description
         arguments, address = bits.decode(data, derived=not known.target.has_model)
         moved = global_address is not None
-        view = None if moved else known.view
-        description = Description(
-            arguments, known.target, None, view, None, known.split_inner, known.ragged
-        )
+        description = replaced(known, arguments, moved)
         if moved:
             return self._make(None, None, address, data, True, description)
         return self._make(self._tensor, self._capsule, address, data, self._launchable, description)

@@ -105,8 +105,9 @@ class PythonStorage:
         What the map describes.
     _arguments : EncodeArguments or None
         The driver's arguments, once they have been read.
-    _call, _numbers, _target, _encoder, _added, _tx_bytes
-        Of a call that was accepted in C, and so None here: the items of `Call`; the fields of
+    _call, _producer, _numbers, _target, _encoder, _added, _tx_bytes
+        Of a call that was accepted in C, and so None here: the items of `Call`; the type of the
+        tensor whose layout it was, where a bare address took its place; the fields of
         EncodeArguments; the target or the ordinal of a GPU; the encoder; `split_inner` and
         `ragged`; the bytes of a copy.
     """
@@ -119,6 +120,7 @@ class PythonStorage:
     _description: Any | None = None
     _arguments: EncodeArguments | None = None
     _call: tuple[Any, ...] | None = None
+    _producer: type | None = None
     _numbers: tuple[Any, ...] | None = None
     _target: object = None
     _encoder: str | None = None
