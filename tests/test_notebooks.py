@@ -222,7 +222,7 @@ def test_a_notebook_lets_its_reader_predict_and_then_reveal(name):
 
 @every_lesson
 def test_a_lesson_asks_for_clicks_and_folds_the_code_that_holds_the_answers(name):
-    asks = re.compile(r"^(tma\.)?draw\.ask\(", re.MULTILINE)
+    asks = re.compile(r"^course\.ask\(", re.MULTILINE)
     asking = [c for c in read(name).cells if asks.search(c.source)]
     assert asking
     for cell in asking:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from draw_cases import ALL, IM2COL, TILED, stills
 
+import course
 import tma_dlpack as tma
 from tma_dlpack import draw
 from tma_dlpack.draw.grid import bounds
@@ -300,7 +301,7 @@ def test_values_that_are_stored_less_one_say_so():
     ids=["all right", "box", "column", "address", "stride"],
 )
 def test_the_picture_of_16_bytes_says_what_the_rules_say(tensor, box, coords, wrong):
-    figure = draw.sixteen_bytes(tensor, box, coords)
+    figure = course.sixteen_bytes(tensor, box, coords)
     assert [m.name for m in figure.measures if not m.ok] == wrong
     assert figure.ok == (not wrong)
     refused = tma.check_tma_descriptor(tensor, box)

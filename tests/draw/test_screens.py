@@ -7,6 +7,7 @@ import screens
 from draw_cases import ALL, IM2COL, TILED, numbered
 from screens import DARK, LIGHT
 
+import course
 import tma_dlpack as tma
 from tma_dlpack import draw
 from tma_dlpack.draw.figure import Figure
@@ -58,11 +59,11 @@ def gallery() -> list[Figure | str]:
         draw.tensor(rank_5.tensor_map, rank_5.coords, plane=(2, 3)),
         draw.compare(first, TILED["128B swizzle"].tensor_map),
         draw.access_steps(first),
-        draw.sixteen_bytes(numbered((4, 1733), "f2"), (4, 12)),
+        course.sixteen_bytes(numbered((4, 1733), "f2"), (4, 12)),
         draw.copy_motion(below.tile()),
-        draw.contrast(below.tile()),
-        draw.ask([["512", "1024"]], "How many bytes?", "1024", "All of the box."),
-        draw.ask(draw.shared(below.tile()), "Which is row 3?", "c3.8", "This.", blank=True),
+        course.contrast(below.tile()),
+        course.ask([["512", "1024"]], "How many bytes?", "1024", "All of the box."),
+        course.ask(draw.shared(below.tile()), "Which is row 3?", "c3.8", "This.", blank=True),
         draw.barrier(blocks=2),
         draw.swizzle_bits(),
         draw.tensor_map_html(rank_5.tensor_map),
@@ -121,9 +122,9 @@ def test_the_gallery_shows_every_kind_of_figure():
         draw.AccessSteps,
         draw.Comparison,
         draw.CopyMotion,
-        draw.Contrast,
-        draw.Question,
-        draw.SixteenBytes,
+        course.Contrast,
+        course.Question,
+        course.SixteenBytes,
         draw.BarrierPlay,
         draw.SwizzleBits,
     }

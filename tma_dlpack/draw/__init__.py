@@ -31,13 +31,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tma_dlpack.copies.tile import Tile
-from tma_dlpack.draw.ask import Question, ask
 from tma_dlpack.draw.banks import AccessSteps, BankConflicts, access_steps, bank_conflicts
 from tma_dlpack.draw.barrier_figure import BarrierPlay, barrier
 from tma_dlpack.draw.bits import SwizzleBits, swizzle_bits
 from tma_dlpack.draw.boxes import TensorBox, tensor
 from tma_dlpack.draw.cards import report_html, rules_html, tensor_map_html, tile_html
-from tma_dlpack.draw.contrast import Contrast, contrast
 from tma_dlpack.draw.figure import MAKE_ONE, Figure, page, require
 from tma_dlpack.draw.map_bytes import Comparison, MapBytes, compare, diff, fields_of
 from tma_dlpack.draw.matrix import MatrixAtoms, matrix, matrix_html
@@ -49,7 +47,6 @@ from tma_dlpack.draw.results import (
     render_traceback,
     verify_html,
 )
-from tma_dlpack.draw.sixteen import SixteenBytes, sixteen_bytes
 from tma_dlpack.draw.walks import Im2colWalk, walk
 from tma_dlpack.tables.coerce import text_of
 from tma_dlpack.tables.errors import unfit
@@ -62,25 +59,20 @@ __all__ = [
     "BankConflicts",
     "BarrierPlay",
     "Comparison",
-    "Contrast",
     "CopyMotion",
     "Figure",
     "Im2colWalk",
     "MapBytes",
     "MatrixAtoms",
-    "Question",
     "SharedMemory",
-    "SixteenBytes",
     "SwizzleBits",
     "TensorBox",
     "access_steps",
-    "ask",
     "bandwidth_html",
     "bank_conflicts",
     "barrier",
     "batch_html",
     "compare",
-    "contrast",
     "copy_motion",
     "diff",
     "error_html",
@@ -93,7 +85,6 @@ __all__ = [
     "report_html",
     "rules_html",
     "shared",
-    "sixteen_bytes",
     "swizzle_bits",
     "tensor",
     "tensor_map_html",

@@ -181,8 +181,8 @@ def played(figure: Figure, kind: str, data: object, beside: str = "") -> str:
 
 
 @cache
-def script_source(*names: str) -> str:
-    """Return JavaScript files of this folder as one, without comments and indentation."""
+def script_source(*names: str | Path) -> str:
+    """Return JavaScript files, of this folder or a path, as one without comments."""
     texts = ((Path(__file__).parent / name).read_text(encoding="utf-8") for name in names)
     lines = (re.sub(r"^\s*(//.*)?", "", line) for text in texts for line in text.splitlines())
     return "\n".join(filter(None, lines))

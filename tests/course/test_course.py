@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import html
 import json
 import re
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from draw_cases import stills
 
+import course
 import tma_dlpack as tma
 from tma_dlpack import draw
 
@@ -26,7 +28,7 @@ BYTES = [["512", "1024"], ["2048", "it depends"]]
 
 def question(**changes):
     options = {"hints": {"512": "Filled elements count too."}, **changes}
-    return draw.ask(BYTES, "How many bytes?", "1024", "All 8 rows of 128.", **options)
+    return course.ask(BYTES, "How many bytes?", "1024", "All 8 rows of 128.", **options)
 
 
 def test_a_question_holds_its_answer_its_hints_and_its_words():
@@ -50,20 +52,22 @@ def test_the_folded_answer_is_there_without_scripts():
 
 
 def test_what_a_question_says_is_escaped():
-    asked = draw.ask([["<b>", "no"]], "Is <b> bold?", "no", "It is <i>not</i>.")
+    asked = course.ask([["<b>", "no"]], "Is <b> bold?", "no", "It is <i>not</i>.")
     assert "<i>" not in asked.html()
     assert "&lt;i&gt;not&lt;/i&gt;" in asked.html()
 
 
 def test_a_figure_in_a_question_keeps_its_words_and_loses_its_titles():
-    (picture,) = stills(draw.ask(draw.shared(PLAIN), "Which?", "c3.8", "That.").html())
+    (picture,) = stills(course.ask(draw.shared(PLAIN), "Which?", "c3.8", "That.").html())
     assert "<title>" not in picture
     assert "data-to=" not in picture
     assert "c8..15" in picture
 
 
 def test_a_blank_question_hides_what_is_asked_for_and_nothing_else():
-    (picture,) = stills(draw.ask(draw.shared(PLAIN), "Which?", "c3.8", "That.", blank=True).html())
+    (picture,) = stills(
+        course.ask(draw.shared(PLAIN), "Which?", "c3.8", "That.", blank=True).html()
+    )
     assert "c8..15" not in picture
     assert not re.search(r't-tint\d"[^>]*data-k', picture)
     assert ">4..7<" in picture  # the banks
@@ -71,7 +75,7 @@ def test_a_blank_question_hides_what_is_asked_for_and_nothing_else():
 
 def test_a_map_in_a_question_changes_nothing_in_the_figure():
     figure = draw.shared(PLAIN)
-    draw.ask(figure, "Which?", "c3.8", "That.", blank=True).html()
+    course.ask(figure, "Which?", "c3.8", "That.", blank=True).html()
     assert figure == draw.shared(PLAIN)
 
 
@@ -92,12 +96,17 @@ def test_a_map_in_a_question_changes_nothing_in_the_figure():
 )
 def test_what_cannot_be_asked_is_refused_by_name(arguments, found):
     with pytest.raises(tma.TmaPreconditionError) as refused:
-        draw.ask(*arguments)
+        course.ask(*arguments)
     assert str(refused.value).startswith(found)
 
 
+@pytest.mark.parametrize("module", [course.ask, course.contrast, course.sixteen_bytes])
+def test_the_examples_of_the_course_run(module):
+    assert doctest.testmod(sys.modules[module.__module__]).failed == 0
+
+
 def test_a_question_of_100_characters_is_accepted():
-    assert draw.ask(BYTES, "?" * 100, "512", "So.").title == "?" * 100
+    assert course.ask(BYTES, "?" * 100, "512", "So.").title == "?" * 100
 
 
 # --- In a browser -------------------------------------------------------------------------------
@@ -106,8 +115,10 @@ def test_a_question_of_100_characters_is_accepted():
 @pytest.fixture(scope="module")
 def asked_page(chromium, tmp_path_factory):
     path = tmp_path_factory.mktemp("ask") / "page.html"
-    shared = draw.ask(draw.shared(PLAIN), "Where is column 8 of row 3?", "c3.8", "Row 3, chunk 1.")
-    contrast = draw.contrast(SWIZZLED, (16, 0)).html()
+    shared = course.ask(
+        draw.shared(PLAIN), "Where is column 8 of row 3?", "c3.8", "Row 3, chunk 1."
+    )
+    contrast = course.contrast(SWIZZLED, (16, 0)).html()
     whole = draw.page("questions", [question()])
     whole = whole.replace("</body>", shared.html() + contrast + "</body>")
     path.write_text(whole, encoding="utf-8")
@@ -170,7 +181,7 @@ def test_the_threads_of_the_listing_copy_what_the_engine_copies(swizzle, dtype):
     x = (np.arange(20 * 128) % 251 + 1).astype(dtype).reshape(20, 128)
     tm = tma.make_tma_descriptor(x, (8, span // item), swizzle=swizzle)
     tile = tma.load_tile(tm, (16, 0))
-    figure = draw.contrast(tile)
+    figure = course.contrast(tile)
     written = np.zeros_like(tile.smem)
     for piece in figure.pieces:
         each = figure.piece_bytes // item
@@ -184,7 +195,7 @@ def test_the_threads_of_the_listing_copy_what_the_engine_copies(swizzle, dtype):
 
 
 def test_every_field_of_the_map_replaces_a_line_of_the_threads_code():
-    figure = draw.contrast(SWIZZLED, (16, 0))
+    figure = course.contrast(SWIZZLED, (16, 0))
     lines = {line.key: line for line in figure.by_threads}
     for name in figure.fields:
         assert any(to in lines for to in name.to), name
@@ -215,9 +226,9 @@ def test_a_line_that_is_clicked_lights_its_twin(asked_page):
 def test_a_tile_whose_code_would_not_fit_is_refused(shape, box, options):
     tm = tma.make_tma_descriptor(np.zeros(shape, np.float16), box, **options)
     with pytest.raises(tma.TmaUnsupportedError, match="at most 16 rows of 128 bytes"):
-        draw.contrast(tm)
+        course.contrast(tm)
 
 
 def test_a_tile_of_16_rows_of_128_bytes_is_drawn():
     tm = tma.make_tma_descriptor(np.zeros((32, 64), np.float16), (16, 64))
-    assert draw.contrast(tm).piece_bytes == 16
+    assert course.contrast(tm).piece_bytes == 16

@@ -11,7 +11,6 @@ from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out
 from tma_dlpack.geometry import CHUNK_BYTES
 from tma_dlpack.tables.coerce import integers_of
 from tma_dlpack.tables.errors import TmaUnsupportedError, unfit
-from tma_dlpack.tables.public import opaque
 
 ROWS = 4
 CHUNKS = 9  # drawn of a row
@@ -94,7 +93,6 @@ class SixteenBytes(Figure):
         return "\n".join([self.title, *(measure.about for measure in self.measures)])
 
 
-@opaque
 def sixteen_bytes(
     tensor: object, box_sizes: Sequence[int], coords: Sequence[int] | None = None
 ) -> SixteenBytes:

@@ -7,12 +7,12 @@ import json
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from tma_dlpack.draw.figure import TEXT_COLUMNS, Figure, panel_row, require, script_source
 from tma_dlpack.draw.grid import Cell, Grid, Scene, lay_out, text_width
 from tma_dlpack.tables.coerce import shown
 from tma_dlpack.tables.errors import refusal, unfit
-from tma_dlpack.tables.public import opaque
 
 CHOICE_HEIGHT, LEAST_CHOICE = 26, 44  # px
 DIGITS = "-.0123456789"  # the end of a key, such as c3.8
@@ -97,7 +97,7 @@ class Question(Figure):
             f"Predict, and click: {html.escape(self.title)}</div>"
             f"{panel_row(self)}"
             f"<details><summary>Answer</summary><p>{because}</p></details></div>"
-            f"<script>(() => {{\n{script_source('ask.js')}\n}})();</script>"
+            f"<script>(() => {{\n{script_source(Path(__file__).parent / 'ask.js')}\n}})();</script>"
         )
 
     def text(self) -> str:
@@ -106,7 +106,6 @@ class Question(Figure):
         return "\n".join([*question, *textwrap.wrap(f"answer: {self.because}", TEXT_COLUMNS)])
 
 
-@opaque
 def ask(
     figure: Figure | Sequence[Sequence[str]],
     question: str,

@@ -11,7 +11,6 @@ from tma_dlpack.draw.figure import Figure
 from tma_dlpack.draw.grid import Cell, Grid, Scene, lay_out, text_width
 from tma_dlpack.tables.enums import TmaOobFill
 from tma_dlpack.tables.errors import TmaUnsupportedError
-from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap
 
 THREADS = 128
@@ -186,7 +185,6 @@ def _listing(
     return cells, width
 
 
-@opaque
 def contrast(tensor_map: TensorMap | Tile, coords: Sequence[int] | None = None) -> Contrast:
     """Show one load as 128 threads would do it, and as TMA does; every line linked to its twin.
 
@@ -212,9 +210,8 @@ def contrast(tensor_map: TensorMap | Tile, coords: Sequence[int] | None = None) 
     Examples
     --------
     >>> import numpy as np, tma_dlpack as tma
-    >>> from tma_dlpack import draw
     >>> tm = tma.make_tma_descriptor(np.zeros((20, 64), np.float16), (8, 64), swizzle="bytes128")
-    >>> both = draw.contrast(tm, (16, 0))
+    >>> both = contrast(tm, (16, 0))
     >>> len(both.by_threads), len(both.by_tma), sum(not p.inside for p in both.pieces)
     (11, 5, 64)
     """
