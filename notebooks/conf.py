@@ -54,7 +54,7 @@ CHAPTERS = {
     "Make a map, or check the call": (
         "make_tma_descriptor check_tma_descriptor make_tma_descriptors TensorMapBatch "
         "make_im2col_descriptor check_im2col_descriptor make_im2col_wide_descriptor "
-        "check_im2col_wide_descriptor im2col_corners"
+        "check_im2col_wide_descriptor make_conv_descriptor check_conv_descriptor im2col_corners"
     ),
     "Wide tiles and slices": "split_inner split_inner_coords ragged ragged_coords",
     "The map": "TensorMap",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tma_dlpack.include import get_include
 from tma_dlpack.make.batch import TensorMapBatch, make_tma_descriptors
+from tma_dlpack.make.conv import check_conv_descriptor, im2col_corners, make_conv_descriptor
 from tma_dlpack.make.driver_words import (
     driver_encode_im2col,
     driver_encode_im2col_wide,
@@ -18,7 +19,6 @@ from tma_dlpack.make.driver_words import (
 from tma_dlpack.make.im2col import (
     check_im2col_descriptor,
     check_im2col_wide_descriptor,
-    im2col_corners,
     make_im2col_descriptor,
     make_im2col_wide_descriptor,
 )
@@ -105,6 +105,7 @@ __all__ = [
     "backend",
     "bandwidth",
     "bank_conflicts",
+    "check_conv_descriptor",
     "check_im2col_descriptor",
     "check_im2col_wide_descriptor",
     "check_tma_descriptor",
@@ -120,6 +121,7 @@ __all__ = [
     "ldmatrix_addresses",
     "load_tile",
     "load_tiles",
+    "make_conv_descriptor",
     "make_im2col_descriptor",
     "make_im2col_wide_descriptor",
     "make_tma_descriptor",

@@ -13,7 +13,7 @@ import importlib
 import sys
 from pathlib import Path
 
-BENCHES = ("call", "simulator", "gpu", "gemm", "conv", "grouped", "cpp")
+BENCHES = ("call", "simulator", "gpu", "tiles", "gemm", "conv", "grouped", "cpp")
 
 
 def main(arguments: list[str]) -> int:

@@ -60,7 +60,13 @@ def options(x: npt.NDArray[np.float16]) -> tuple[tma.TensorMap, ...]:
 
 def convolve(images: npt.NDArray[np.float16]) -> tma.TensorMap:
     """Make the map of an im2col convolution."""
-    lower, upper = tma.im2col_corners((3, 3), padding=1)
+    column = {"channels_per_pixel": 64, "pixels_per_column": 128}
+    tma.check_conv_descriptor(images, 3, padding=((1, 2), 1), **column).raise_if_refused()
+    if images.ndim == 4:
+        return tma.make_conv_descriptor(
+            images, [3, 3], padding=1, stride=(1, 2), channels_per_pixel=64, pixels_per_column=128
+        )
+    lower, upper = tma.im2col_corners((3, 3), padding=(1, (0, 1)))
     tma.check_im2col_descriptor(images, lower, upper, 64, 128).raise_if_refused()
     wide = tma.check_im2col_wide_descriptor(
         images, -1, 1, 64, 128, mode=tma.TensorMapIm2ColWideMode.w

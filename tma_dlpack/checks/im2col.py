@@ -40,12 +40,11 @@ def _corner_count(which: str) -> Rule:
         found=lambda r: f"{name} has {counted(len(r.corner(which)), 'entry')}",
         must=lambda r: f"have {r.facts.spatial}, one per spatial dimension",
         fix=lambda r: (
-            f"pass {counted(r.facts.spatial, 'entry')}, such as {name}="
-            f"{_corner_count_repair(which)(r)[name]}, in the order {'DHW'[-r.facts.spatial :]}; "
-            "tma.im2col_corners() gives both corners"
+            f"pass {counted(r.facts.spatial, 'entry')}, in the order {'DHW'[-r.facts.spatial :]}: "
+            "tma.make_conv_descriptor(x, kernel_size, ...) works out both corners, and so does "
+            f"tma.im2col_corners for a kernel_size of {counted(r.facts.spatial, 'entry')}"
         ),
         documented=True,
-        repair=_corner_count_repair(which),
     )
 
 
@@ -162,16 +161,6 @@ def _with_corner(r: Request, which: str, values: tuple[int, ...]) -> Change:
     if r.kind == "im2col_wide":
         return {f"{which}_corner_width": values[0]}
     return {f"pixel_box_{which}_corner": reverse(values)}
-
-
-def _corner_count_repair(which: str) -> Repair:
-    """Make a corner as long as there are spatial dimensions: add outer zeros, or drop entries."""
-
-    def repair(r: Request) -> Change:
-        values = r.corner(which)[: r.facts.spatial]
-        return _with_corner(r, which, values + (0,) * (r.facts.spatial - len(values)))
-
-    return repair
 
 
 def _corner_range_repair(which: str) -> Repair:

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from tma_dlpack.make.extension import quick
-from tma_dlpack.tables.coerce import integer_of, integers_of
 from tma_dlpack.tables.enums import (
     DataType,
     Im2colRules,
@@ -18,15 +17,12 @@ from tma_dlpack.tables.enums import (
     Tensor,
     WideMode,
 )
-from tma_dlpack.tables.errors import unfit
-from tma_dlpack.tables.public import opaque, untraced, with_arguments_of
+from tma_dlpack.tables.public import opaque, with_arguments_of
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
 
 if TYPE_CHECKING:
     from tma_dlpack.checks.report import Report
-
-MAX_SPATIAL = 3
 
 
 @quick("im2col")
@@ -55,7 +51,7 @@ def make_im2col_descriptor(
 
     One load copies `pixels_per_column` pixels of `channels_per_pixel` channels each. It walks along
     W, then H, then D, within the bounding box of each image, then goes on in the next image.
-    `im2col_corners` computes the corners for a convolution.
+    `make_conv_descriptor` takes the arguments of a convolution instead of corners.
 
     Parameters
     ----------
@@ -96,9 +92,9 @@ target
 
     Examples
     --------
-    >>> import numpy as np
+    >>> import numpy as np, tma_dlpack as tma
     >>> images = np.zeros((2, 14, 14, 32), dtype=np.float16)  # N, H, W, C
-    >>> lower, upper = im2col_corners((3, 3), padding=1)
+    >>> lower, upper = tma.im2col_corners((3, 3), padding=1)
     >>> tm = make_im2col_descriptor(images, lower, upper, 32, 64, swizzle="bytes64")
     >>> tm.pixel_box_lower_corner, tm.pixel_box_upper_corner, tm.tx_bytes
     ((-1, -1), (-1, -1), 4096)
@@ -226,67 +222,3 @@ def check_im2col_wide_descriptor(tensor: object, options: dict[str, Any]) -> Rep
     from tma_dlpack.make import build  # the rules are imported when first needed
 
     return build.check("im2col_wide", tensor, options)
-
-
-@untraced
-def im2col_corners(
-    kernel_size: SupportsIndex | Ints,
-    padding: SupportsIndex | Ints = 0,
-    dilation: SupportsIndex | Ints = 1,
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Give the corners of the im2col bounding box of a convolution.
-
-    Pass them to `make_im2col_descriptor`; the convolution's stride goes into `elem_strides`. A load
-    for the filter tap at position t uses the im2col offset t x dilation.
-
-    Parameters
-    ----------
-    kernel_size : int or sequence of int
-        Filter extents in pixels, row-major: (D, H, W), (H, W) or (W,). A single int means (W,),
-        unless `padding` or `dilation` has more entries: then it applies to each dimension.
-    padding, dilation : int or sequence of int
-        In pixels, one per dimension; a single int applies to each.
-
-    Returns
-    -------
-    lower, upper : tuple of int
-        Row-major: lower = -padding, upper = padding - dilation x (kernel_size - 1).
-
-    Raises
-    ------
-    TmaPreconditionError
-        If an entry is not an integer, kernel_size or dilation is below 1, padding is below 0, or
-        the arguments have different lengths.
-
-    Examples
-    --------
-    >>> im2col_corners((3, 5), padding=(1, 2))
-    ((-1, -2), (-1, -2))
-    >>> im2col_corners(3, padding=1, dilation=2)
-    ((-1,), (-3,))
-    """
-    sizes, pads, steps = _one_or_more(kernel_size), _one_or_more(padding), _one_or_more(dilation)
-    count = max(len(sizes), len(pads), len(steps))
-    sizes = _per_dimension("kernel_size", kernel_size, sizes, count, 1)
-    pads = _per_dimension("padding", padding, pads, count, 0)
-    steps = _per_dimension("dilation", dilation, steps, count, 1)
-    upper = [p - d * (k - 1) for k, p, d in zip(sizes, pads, steps, strict=True)]
-    return tuple([-p for p in pads]), tuple(upper)
-
-
-def _one_or_more(value: object) -> tuple[int, ...]:
-    """Return the integers of a sequence, or a single one; none if it is neither."""
-    one = None if type(value) is tuple else integer_of(value)
-    return (one,) if one is not None else integers_of(value) or ()
-
-
-def _per_dimension(
-    name: str, given: object, values: tuple[int, ...], count: int, least: int
-) -> tuple[int, ...]:
-    if len(values) == 1 < count and integer_of(given) is not None:
-        values *= count
-    if not 0 < len(values) == count <= MAX_SPATIAL or min(values) < least:
-        must = f"be an integer of at least {least}, or one per spatial dimension"
-        fix = "give (D, H, W), (H, W) or (W,), the same number in each argument"
-        raise unfit(name, given, must, fix)
-    return values

@@ -1,0 +1,382 @@
+"""Im2col maps in the words of a convolution: kernel size, padding, stride, dilation."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
+
+import numpy as np
+
+from tma_dlpack.dlpack import as_tensor_view
+from tma_dlpack.make.im2col import check_im2col_descriptor, make_im2col_descriptor
+from tma_dlpack.tables.coerce import counted, integer_of, integers_of, reusable, shown
+from tma_dlpack.tables.enums import (
+    DataType,
+    Im2colRules,
+    Interleave,
+    Ints,
+    L2FetchSize,
+    OobFill,
+    Swizzle,
+    Tensor,
+)
+from tma_dlpack.tables.errors import TmaPreconditionError, Violation, unfit, wrong_argument
+from tma_dlpack.tables.public import opaque, untraced, with_arguments_of
+from tma_dlpack.tables.targets import Target
+from tma_dlpack.tensor_map.map import TensorMap
+
+if TYPE_CHECKING:
+    from tma_dlpack.checks.report import Report
+
+MAX_SPATIAL = 3
+#: One for all dimensions, or one per dimension: a number or the numbers (before, after).
+Padding = SupportsIndex | Sequence[SupportsIndex | tuple[SupportsIndex, SupportsIndex]]
+#: The arguments of a convolution, and the least of each entry.
+LEAST = {"kernel_size": 1, "padding": 0, "stride": 1, "dilation": 1}
+
+
+@opaque
+def make_conv_descriptor(
+    tensor: Tensor,
+    kernel_size: SupportsIndex | Ints,
+    *,
+    padding: Padding = 0,
+    stride: SupportsIndex | Ints = 1,
+    dilation: SupportsIndex | Ints = 1,
+    channels_per_pixel: SupportsIndex,
+    pixels_per_column: SupportsIndex,
+    interleave_layout: Interleave = "none",
+    swizzle: Swizzle = "none",
+    l2_fetch_size: L2FetchSize = "none",
+    oobfill: OobFill = "none",
+    data_type: DataType | None = None,
+    rules: Im2colRules = "documented",
+    allow: Iterable[str] = (),
+    shape: Ints | None = None,
+    strides: Ints | None = None,
+    offset: SupportsIndex = 0,
+    target: Target | str | None = None,
+) -> TensorMap:
+    """Make the im2col tensor map of a convolution over images N, [D,] [H,] W, C.
+
+    The map is the one of `make_im2col_descriptor` with the corners of `im2col_corners` and with the
+    stride in `elem_strides`. A load for the filter tap at t uses the im2col offset t x dilation.
+    Its coordinates are the input pixel of the column's first output pixel p: p x stride - padding.
+
+    Parameters
+    ----------
+    tensor : object
+        Anything with ``__dlpack__`` of rank 3 to 5, channels last and contiguous.
+    kernel_size : int or sequence of int
+        Filter extents in pixels, row-major: (D, H, W), (H, W) or (W,), as many as the tensor has
+        spatial dimensions. A single int applies to each.
+    padding : int or sequence
+        Pixels of zeros around an image. A single int applies to each side; a sequence has one entry
+        per dimension, an int for both sides or a pair (before, after): ``((1, 2), (0, 1))``.
+    stride, dilation : int or sequence of int
+        In pixels, one per dimension; a single int applies to each. A stride is 1..8.
+    channels_per_pixel, pixels_per_column, interleave_layout, swizzle, l2_fetch_size, oobfill, \
+data_type, rules, allow, shape, strides, offset, target
+        As in `make_im2col_descriptor`.
+
+    Returns
+    -------
+    TensorMap
+
+    Raises
+    ------
+    TmaPreconditionError
+        If the tensor or an argument breaks a rule. `violations` has all of them, each with its fix
+        and source.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> images = np.zeros((2, 14, 14, 32), dtype=np.float16)  # N, H, W, C
+    >>> tm = make_conv_descriptor(
+    ...     images, 3, padding=1, stride=2, channels_per_pixel=32, pixels_per_column=64
+    ... )
+    >>> tm.pixel_box_lower_corner, tm.pixel_box_upper_corner, tm.elem_strides
+    ((-1, -1), (-1, -1), (1, 2, 2, 1))
+    """
+    given: dict[str, Any] = {name: reusable(value) for name, value in locals().items()}
+    given.pop("tensor")
+    call = _read(_shape(tensor), given)
+    if call.unreadable:
+        check_conv_descriptor(tensor, **given).raise_if_refused()
+    try:
+        return make_im2col_descriptor(tensor, **call.arguments)
+    except TmaPreconditionError as error:
+        raise type(error)(_worded(call, error.violations)) from error.__cause__
+
+
+@opaque
+@with_arguments_of(make_conv_descriptor)
+def check_conv_descriptor(tensor: Any, options: dict[str, Any]) -> Report:
+    """Validate the arguments of `make_conv_descriptor`; return a Report instead of raising.
+
+    Takes the same arguments, and never raises for a wrong one: the report says what is wrong.
+
+    Returns
+    -------
+    Report
+        `.ok`, `.violations`, `.advice`, and `.fixed()`: corrected keyword arguments, or None where
+        they would be another convolution.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> images = np.zeros((2, 14, 14, 32), dtype=np.float16)
+    >>> report = check_conv_descriptor(
+    ...     images, (3, 15), channels_per_pixel=32, pixels_per_column=64
+    ... )
+    >>> print(report.violations[0].found)
+    the kernel spans 15 pixels along W, where a padded image has 14
+    """
+    own_shape, options = _shape(tensor), {name: reusable(v) for name, v in options.items()}
+    call = _read(own_shape, options)
+    report = check_im2col_descriptor(tensor, **call.arguments)
+    violations = (*call.unreadable, *_worded(call, report.violations))
+    of_im2col = report._request_of
+    assert of_im2col is not None  # the report is of a check
+
+    def request_of(given: Mapping[str, Any]) -> Any:
+        # a repair may change corners or steps, which are not read: it would be another convolution
+        return of_im2col(_read(own_shape, given).arguments)
+
+    return dataclasses.replace(
+        report,
+        violations=violations,
+        advice=() if violations else report.advice,
+        _given=options,
+        _request_of=None if call.unreadable else request_of,
+    )
+
+
+@untraced
+def im2col_corners(
+    kernel_size: SupportsIndex | Ints,
+    padding: Padding = 0,
+    dilation: SupportsIndex | Ints = 1,
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the corners of the im2col bounding box of a convolution.
+
+    Pass them to `make_im2col_descriptor`; the convolution's stride goes into `elem_strides`. A load
+    for the filter tap at position t uses the im2col offset t x dilation. `make_conv_descriptor`
+    does all of it.
+
+    Parameters
+    ----------
+    kernel_size : int or sequence of int
+        Filter extents in pixels, row-major: (D, H, W), (H, W) or (W,). A single int means (W,),
+        unless `padding` or `dilation` has more entries: then it applies to each dimension.
+    padding : int or sequence
+        In pixels, one entry per dimension: an int, or a pair (before, after). A single int applies
+        to each.
+    dilation : int or sequence of int
+        In pixels, one per dimension; a single int applies to each.
+
+    Returns
+    -------
+    lower, upper : tuple of int
+        Row-major: lower = -padding, upper = padding - dilation x (kernel_size - 1).
+
+    Raises
+    ------
+    TmaPreconditionError
+        If an entry is not an integer, kernel_size or dilation is below 1, padding is below 0, or
+        the arguments have different lengths.
+
+    Examples
+    --------
+    >>> im2col_corners((3, 5), padding=(1, 2))
+    ((-1, -2), (-1, -2))
+    >>> im2col_corners(3, padding=1, dilation=2)
+    ((-1,), (-3,))
+    >>> im2col_corners(2, padding=((0, 1), (1, 0)))
+    ((0, -1), (0, -1))
+    """
+    sizes, pads, steps = _entries(kernel_size), _entries(padding), _entries(dilation)
+    count = max([len(read) for read in (sizes, pads, steps) if type(read) is tuple], default=1)
+    return _corners(
+        _required("kernel_size", kernel_size, sizes, count),
+        _required("padding", padding, pads, count),
+        _required("dilation", dilation, steps, count),
+    )
+
+
+def _required(name: str, given: object, read: object, count: int) -> tuple[Any, ...]:
+    values = _per_dimension(name, read, count) if count <= MAX_SPATIAL else None
+    if values is None:
+        must = f"be an integer of at least {LEAST[name]}, or one per spatial dimension"
+        fix = "give (D, H, W), (H, W) or (W,), the same number in each argument"
+        raise unfit(name, given, must, fix)
+    return values
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+class _Call(NamedTuple):
+    """A call, read: a convolution, and the arguments of `make_im2col_descriptor` for it."""
+
+    arguments: dict[str, Any]
+    unreadable: tuple[Violation, ...] = ()
+    convolution: dict[str, tuple[Any, ...]] = {}  # noqa: RUF012 # never changed
+
+
+def _shape(tensor: object) -> tuple[int, ...]:
+    """Return the shape of a tensor; () if it is refused, as `make_im2col_descriptor` will too."""
+    try:
+        return as_tensor_view(tensor).shape
+    except TmaPreconditionError:
+        return ()
+
+
+def _read(own_shape: tuple[int, ...], given: Mapping[str, Any]) -> _Call:
+    described = own_shape if given["shape"] is None else integers_of(given["shape"]) or ()
+    spatial = len(described) - 2
+    rest = {name: value for name, value in given.items() if name not in LEAST}
+    if not 0 < spatial <= MAX_SPATIAL:  # refused for its tensor or shape
+        none: dict[str, Any] = dict.fromkeys(
+            ("pixel_box_lower_corner", "pixel_box_upper_corner"), ()
+        )
+        return _Call(rest | none | {"elem_strides": None})
+    read = {name: _per_dimension(name, _entries(given[name]), spatial) for name in LEAST}
+    lost = tuple(_unfit(n, given[n], spatial) for n, values in read.items() if values is None)
+    found = {name: read[name] or (least,) * spatial for name, least in LEAST.items()}
+    lower, upper = _corners(found["kernel_size"], found["padding"], found["dilation"])
+    rest |= {"pixel_box_lower_corner": lower, "pixel_box_upper_corner": upper}
+    rest |= {"elem_strides": (1, *found["stride"], 1)}
+    return _Call(rest, lost, found | {"extent": described[1:-1]})
+
+
+def _unfit(name: str, value: object, spatial: int) -> Violation:
+    order = f"({', '.join('DHW'[-spatial:])}{',' * (spatial == 1)})"
+    entries = "entry" if spatial == 1 else "entries"
+    must = f"be an integer of at least {LEAST[name]}, or {spatial} {entries} {order}"
+    fix = f"pass {order}, or one integer" + " for all of them" * (spatial > 1)
+    if name == "padding":
+        must += ", each an integer or a pair (before, after)"
+        pairs = ((0, 1),) * spatial
+        fix += f"; for padding on one side, pairs such as {pairs}"
+    must += f": the tensor has {counted(spatial, 'spatial dimension')}"
+    return wrong_argument(name, f"{name} is {shown(value)}", must, fix)
+
+
+def _entries(value: object) -> int | tuple[Any, ...] | None:
+    """Return an integer, or a tuple of integers and of tuples of them; None for anything else."""
+    number = None if type(value) is tuple else integer_of(value)
+    read = integers_of(value) if number is None else number
+    if read is not None or not isinstance(value, (tuple, list, np.ndarray)):
+        return read
+    entries = [one if (one := integer_of(e)) is not None else integers_of(e) for e in value]
+    return None if None in entries else tuple(entries)
+
+
+def _per_dimension(name: str, read: object, count: int) -> tuple[Any, ...] | None:
+    """Return `count` entries; None if they are not as many, or out of range."""
+    values = read if type(read) is tuple else (read,) * count
+    if not 0 < len(values) == count:
+        return None
+    for value in values:
+        if type(value) is tuple and name == "padding" and len(value) == 2:
+            value = min(value)
+        if type(value) is not int or value < LEAST[name]:
+            return None
+    return values
+
+
+def _sides(padding: int | tuple[int, int]) -> tuple[int, int]:
+    return padding if type(padding) is tuple else (padding, padding)  # type: ignore[return-value]
+
+
+def _corners(
+    kernel_size: Sequence[int],
+    padding: Sequence[int | tuple[int, int]],
+    dilation: Sequence[int],
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    sides = [_sides(pad) for pad in padding]
+    upper = [p - d * (k - 1) for k, (_, p), d in zip(kernel_size, sides, dilation, strict=True)]
+    return tuple([-before for before, _ in sides]), tuple(upper)
+
+
+# -- the words of refusals -------------------------------------------------------------------------
+
+
+def _worded(call: _Call, violations: Sequence[Violation]) -> list[Violation]:
+    """Return violations in the words of the convolution, where they name corners and steps."""
+    return [_in_words(call, v) if v.rule in WORDS else v for v in violations]
+
+
+def _in_words(call: _Call, violation: Violation) -> Violation:
+    order = "DHW"[-len(call.convolution["stride"]) :]
+    place = ENTRY.search(violation.found)
+    assert place is not None  # each of these rules names a dimension or an entry of elem_strides
+    i = order.index(place["along"]) if place["along"] else int(place["entry"]) - 1
+    one = {name: values[i] for name, values in call.convolution.items()}
+    words = WORDS[violation.rule](f"along {order[i]}", **one)
+    return dataclasses.replace(violation, **words)
+
+
+ENTRY = re.compile(r"(\(|along )(?P<along>[DHW])\b|elem_strides\[(?P<entry>\d+)\]")
+TILED = "load tiles of an ordinary map (make_tma_descriptor), which has no corners"
+
+
+def _lower(where: str, *, padding: int | tuple[int, int], **_: Any) -> dict[str, str]:
+    before, _after = _sides(padding)
+    found = f"padding is {before} {where}, which makes the lower corner {-before}"
+    fix = f"pad a copy of the images and pass less padding, or {TILED}"
+    return {"argument": "padding", "found": found, "fix": fix}
+
+
+def _upper(
+    where: str, *, kernel_size: int, padding: int | tuple[int, int], dilation: int, **_: Any
+) -> dict[str, str]:
+    after = _sides(padding)[1]
+    upper = after - dilation * (kernel_size - 1)
+    if upper > 0:
+        found = f"padding is {after} {where}, which makes the upper corner {upper}"
+        return _lower(where, padding=padding) | {"found": found}
+    found = (
+        f"the upper corner is {upper} {where}: padding {after} - dilation {dilation} x "
+        f"(kernel_size {kernel_size} - 1)"
+    )
+    return {"argument": "kernel_size", "found": found, "fix": TILED}
+
+
+def _bounding_box(
+    where: str,
+    *,
+    kernel_size: int,
+    padding: int | tuple[int, int],
+    dilation: int,
+    extent: int,
+    **_: Any,
+) -> dict[str, str]:
+    spans, padded = dilation * (kernel_size - 1) + 1, sum(_sides(padding)) + extent
+    if spans <= padded:
+        return {}  # a sum that wraps in the driver: its own words
+    return {
+        "argument": "kernel_size",
+        "found": f"the kernel spans {counted(spans, 'pixel')} {where}, where a padded image has "
+        f"{padded}",
+        "limit": "it must fit into the padded image along every spatial dimension",
+        "fix": "no window fits: pass larger images, or the padding that the convolution has",
+    }
+
+
+def _stride(where: str, *, stride: int, **_: Any) -> dict[str, str]:
+    fix = f"pass stride=1 and use one output pixel in {stride} {where}: no map takes larger steps"
+    return {"argument": "stride", "found": f"stride is {stride} {where}", "fix": fix}
+
+
+#: Rule -> its argument, what was found, the limit and the fix, of one dimension of a convolution.
+WORDS: dict[str, Callable[..., dict[str, str]]] = {
+    "LOWER_CORNER": _lower,
+    "UPPER_CORNER": _upper,
+    "BOUNDING_BOX": _bounding_box,
+    "ELEM_STRIDES_RANGE": _stride,
+}
