@@ -488,7 +488,6 @@ def test_the_smallest_change_of_a_tiled_request(x, broken, change):
 @pytest.mark.parametrize(
     ("kind", "broken", "change"),
     [
-        ("im2col", im2col((0,), (0, 0), 8, 8), {"pixel_box_lower_corner": (0, 0)}),
         ("im2col", im2col((0, 0), (-14, 0), 8, 8), {"pixel_box_upper_corner": (-13, 0)}),
         ("im2col", im2col((-129, 0), (0, 0), 8, 8), {"pixel_box_lower_corner": (-128, 0)}),
         ("im2col", im2col((0, 0), (0, 0), 9, 8), {"channels_per_pixel": 8}),
@@ -510,6 +509,16 @@ def test_the_smallest_change_of_a_tiled_request(x, broken, change):
 def test_the_smallest_change_of_an_im2col_request(kind, broken, change):
     x = view((2, 14, 14, 512), (2, 16))
     assert check(kind, x, broken).fixed() == broken | change
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper"), [((0,), (0, 0)), ((0, 0), (-1,)), ((0, 0, 0), (0, 0, 0))]
+)
+def test_corners_of_another_number_are_replaced_by_no_other_convolution(lower, upper):
+    x = view((2, 14, 14, 512), (2, 16))
+    report = check("im2col", x, im2col(lower, upper, 8, 8))
+    assert {rule.partition("_")[2] for rule in rules_of(report)} == {"CORNER_COUNT"}
+    assert report.fixed() is None
 
 
 def test_channels_are_made_whole_before_the_swizzle_is_widened():
