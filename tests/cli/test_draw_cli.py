@@ -40,7 +40,7 @@ def test_draw_writes_a_page_if_the_file_ends_in_html(tmp_path):
 def test_draw_writes_no_svg_into_a_file_of_another_kind(tmp_path, capsys):
     out = tmp_path / "figure.png"
     assert main(["draw", *TENSOR, "--out", str(out)]) == 2
-    assert f"--out is {out}; it must end in .svg or .html" in capsys.readouterr().err
+    assert f"--out is {out}: write .svg or .html, and convert it" in capsys.readouterr().err
     assert not out.exists()
 
 

@@ -171,8 +171,8 @@ def test_bytes_of_another_length_are_refused(data):
         ([66], "bit 66 is set"),
         ([83, 90], "bits 83, 90 are set"),
         ([57], "the address is 0x200000000000000"),
-        ([69, 70], "bits 68..70 say rank 7"),
-        ([64], "bits 68..70 say rank 1"),  # im2col
+        ([69, 70], "bits 68..70 (the rank) are 7; they must be 1..5 in a tiled map"),
+        ([64], "bits 68..70 (the rank) are 1; they must be 3..5 in an im2col map"),  # im2col
         ([75, 76], "bits 75..76 say interleave 3"),
         ([71, 72, 73, 74], "bits 71..74 and 80 say element type 15, tf32 False"),
         ([80], "bits 71..74 and 80 say element type 0, tf32 True"),

@@ -414,26 +414,53 @@ def test_beside_another_injected_tool_nothing_is_started(traced, tmp_path):
 # -- text, HTML, JSON -----------------------------------------------------------------------------
 
 
-def test_the_command_prints_the_report_and_writes_html_and_json(folder, tmp_path):
-    page, record = tmp_path / "t.html", tmp_path / "t.json"
-    command = [sys.executable, "-m", "tma_dlpack", "trace", "--html", page, "--json", record, "--"]
-    done = subprocess.run(
-        [*command, folder / "program", "init", "tiled", "refused", "launch", "exit", "9"],
+PROGRAM = ["init", "tiled", "refused", "launch", "exit", "9"]
+
+
+def command(folder, *options):
+    return subprocess.run(
+        [sys.executable, "-m", "tma_dlpack", "trace", *options, "--", folder / "program", *PROGRAM],
         capture_output=True,
         text=True,
         env={**os.environ, **environment(folder)},
     )
-    assert done.returncode == 9
-    assert done.stdout.startswith(
-        "tiled 0\nrefused 1\n2 different tensor maps of 2 calls: 1 refused\n\n"
+
+
+def test_the_command_leaves_the_programs_output_and_writes_report_and_html(folder, tmp_path):
+    page, report = tmp_path / "t.html", tmp_path / "t.txt"
+    done = command(folder, "--html", page, "-o", report)
+    assert (done.returncode, done.stdout) == (9, "tiled 0\nrefused 1\n")
+    assert report.read_text().startswith(
+        "2 different tensor maps of 2 calls: 1 refused\n\n"
         "map 1: cuTensorMapEncodeTiled, once: accepted; process "
     )
-    assert "\n  passed to gemm (parameter 1), once\n" in done.stdout
+    assert "\n  passed to gemm (parameter 1), once\n" in report.read_text()
     assert done.stderr.count("box_dim[1] is 512") == 1
     assert "tma-still" in page.read_text()
-    again = tma.Trace.from_json(record.read_text())
-    assert str(again) + "\n" == done.stdout.removeprefix("tiled 0\nrefused 1\n")
-    assert json.loads(record.read_text())["tma_dlpack_trace"] == 1
+
+
+def test_without_a_file_the_report_is_the_end_of_standard_error(folder):
+    done = command(folder)
+    assert (done.returncode, done.stdout) == (9, "tiled 0\nrefused 1\n")
+    assert "\n2 different tensor maps of 2 calls: 1 refused\n" in done.stderr
+
+
+def test_json_is_a_switch_and_standard_error_has_nothing_else(folder, tmp_path):
+    done = command(folder, "--json")
+    assert (done.returncode, done.stdout) == (9, "tiled 0\nrefused 1\n")
+    again = tma.Trace.from_json(done.stderr)
+    assert [len(again.maps), json.loads(done.stderr)["tma_dlpack_trace"]] == [2, 1]
+    record = tmp_path / "t.json"
+    done = command(folder, "--json", "-o", record)
+    assert str(tma.Trace.from_json(record.read_text())).startswith("2 different tensor maps")
+    assert done.stderr.count("box_dim[1] is 512") == 1
+    assert command(folder, "--json", "-o", "-").stdout.startswith("tiled 0\nrefused 1\n{")
+
+
+def test_a_file_after_json_is_not_taken_for_the_program(folder, tmp_path):
+    done = command(folder, "--json", tmp_path / "t.json")
+    assert done.returncode == 2
+    assert f"{tmp_path / 't.json'} stands before --" in done.stderr
 
 
 def test_the_programs_words_stay_as_they_are():
@@ -441,7 +468,7 @@ def test_the_programs_words_stay_as_they_are():
     words = ["--coords", "-4", "--", "--html", "x", "-h"]
     command = [sys.executable, "-m", "tma_dlpack", "trace", "--", sys.executable, "-c", show]
     done = subprocess.run([*command, *words], capture_output=True, text=True)
-    assert done.stdout.splitlines()[0] == str(words)
+    assert done.stdout == f"{words}\n"
 
 
 REPORT = """\
@@ -480,7 +507,17 @@ def test_the_command_without_a_program_says_what_to_type():
     command = [sys.executable, "-m", "tma_dlpack", "trace", "--"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2
-    assert "run python -m tma_dlpack trace -- python my_program.py" in done.stderr
+    assert done.stderr == (
+        "error: trace needs a program to run, such as python -m tma_dlpack trace -- python "
+        "train.py; see python -m tma_dlpack trace --help\n"
+    )
+
+
+def test_a_program_that_is_not_there_is_named_and_nothing_else():
+    command = [sys.executable, "-m", "tma_dlpack", "trace", "--", "nosuchprogram"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (127, "")
+    assert done.stderr == "error: nosuchprogram: there is no such program\n"
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"tma_dlpack_trace": 2}', '{"maps": 3}'])

@@ -1,46 +1,25 @@
-"""What commands share: options that describe a tensor and a request, and output as JSON.
+"""Options that describe a tensor and a request; the tensor need not exist.
 
-The tensor need not exist. Options have the names of the arguments that they stand for.
+They have the names of the arguments that they stand for.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import json
-from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from enum import IntEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tma_dlpack.checks import ALLOWABLE
-from tma_dlpack.checks.request import RULE_SETS
-from tma_dlpack.dlpack import Device, TensorView, canonical_strides, row_major_strides
+from tma_dlpack.cli.table import Option, UsageError, did_you_mean, option
+from tma_dlpack.tables.abi import ALLOWABLE_ROWS
 from tma_dlpack.tables.arguments import CORNERS, ENUMS, OPTION_NAMES, MapKind
+from tma_dlpack.tables.dtypes import NAMED_DTYPES, DLDataType
 from tma_dlpack.tables.enums import DLDeviceType, TensorMapDataType
-from tma_dlpack.tables.errors import refusal
-from tma_dlpack.tables.meanings import dtype_named, parse
+from tma_dlpack.tables.errors import TmaPreconditionError, refusal
 from tma_dlpack.tables.targets import TARGETS
-from tma_dlpack.tensor_map import text
-from tma_dlpack.tensor_map.map import TensorMap
 
-#: A flag, and what `argparse.ArgumentParser.add_argument` takes with it.
-Option = tuple[str, dict[str, Any]]
-
-#: Options whose value may begin with a minus sign, which argparse takes for another option.
-SIGNED = ("--coords", "--lower", "--upper")
-
-
-def joined(words: Sequence[str]) -> list[str]:
-    """Write ``--coords -4,0`` as ``--coords=-4,0``; after ``--``, leave all as it is."""
-    own = words.index("--") if "--" in words else len(words)
-    found: list[str] = []
-    for word in words[:own]:
-        if found and found[-1] in SIGNED and word[:1] == "-" and word[1:2].isdigit():
-            found[-1] += f"={word}"
-        else:
-            found.append(word)
-    return [*found, *words[own:]]
-
+if TYPE_CHECKING:
+    from tma_dlpack.dlpack import TensorView
 
 # -- words ----------------------------------------------------------------------------------------
 
@@ -67,8 +46,16 @@ def integers(word: str) -> tuple[int, ...]:
         ) from None
 
 
+def integer(word: str) -> int:
+    """Read one integer."""
+    try:
+        return int(word, 0)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{word!r} is not an integer") from None
+
+
 def _ids(word: str) -> tuple[str, ...]:
-    return tuple(part for part in word.split(",") if part)
+    return tuple(part.upper() for part in word.split(",") if part)
 
 
 def _word(word: str) -> str | int:
@@ -77,6 +64,18 @@ def _word(word: str) -> str | int:
         return int(word, 0)
     except ValueError:
         return word
+
+
+def dtype_of(word: str) -> DLDataType:
+    """Return the DLPack type of a name; the error asks for the nearest one."""
+    from tma_dlpack.tables.meanings import dtype_named
+
+    try:
+        return dtype_named(word)
+    except TmaPreconditionError as error:
+        refused = error.violations[0]
+        near = did_you_mean(word, NAMED_DTYPES)
+        raise TmaPreconditionError(replace(refused, fix=refused.fix + near)) from None
 
 
 # -- options --------------------------------------------------------------------------------------
@@ -90,11 +89,6 @@ _COLUMN = (*CORNERS, "channels_per_pixel", "pixels_per_column")
 _OF_EVERY_MAP = ("elem_strides", *_ENUMS, "rules", "target")
 
 
-def option(flag: str, about: str, **more: Any) -> Option:
-    """Describe an option as `argparse` takes it."""
-    return flag, {"help": about, **more}
-
-
 def _argument(flag: str, name: str, about: str, **more: Any) -> Option:
     """Describe an option for the argument `name` that shows the word of its flag."""
     return option(flag, about, dest=name, metavar=flag[2:].upper(), **more)
@@ -105,13 +99,19 @@ def _choices(name: str) -> str:
     return ", ".join(f"{member.name} ({member.value})" for member in _ENUMS[name])
 
 
+def _names(name: str) -> tuple[str, ...]:
+    return tuple(member.name for member in _ENUMS[name])
+
+
 def _enum(flag: str, name: str) -> Option:
-    return _argument(flag, name, f"{name}: {_choices(name)}", type=_word, default="none")
+    about = f"{name}: {_choices(name)}"
+    return _argument(flag, name, about, type=_word, default="none", values=_names(name))
 
 
 def target(about: str) -> Option:
     """Describe ``--target``."""
-    return option("--target", f"{about} {', '.join(TARGETS)}; default sm_90", default="sm_90")
+    about = f"{about} {', '.join(TARGETS)}; default sm_90"
+    return option("--target", about, default="sm_90", values=TARGETS)
 
 
 def tensor(required: bool = True) -> tuple[Option, ...]:
@@ -123,6 +123,7 @@ def tensor(required: bool = True) -> tuple[Option, ...]:
             "such as float16 (or fp16, half), bfloat16 (bf16), float32, uint8, int64, bool, "
             "float8_e4m3fn (e4m3), float4_e2m1fnx2; torch.float16 and the like",
             required=required,
+            values=NAMED_DTYPES,
         ),
         option("--strides", "row-major, in elements; default contiguous", type=integers),
         option(
@@ -131,7 +132,7 @@ def tensor(required: bool = True) -> tuple[Option, ...]:
             type=_address,
             default=1 << 32,
         ),
-        option("--data-type", _choices("data_type"), type=_word),
+        option("--data-type", _choices("data_type"), type=_word, values=_names("data_type")),
         target("one of"),
     )
 
@@ -141,25 +142,35 @@ REQUEST = (
     _argument("--box", "box_sizes", "box_sizes of a tiled map, row-major, 1..256", type=integers),
     _argument("--lower", CORNERS[0], f"{CORNERS[0]} of an im2col map, D,H,W", type=integers),
     _argument("--upper", CORNERS[1], f"{CORNERS[1]}, as D,H,W", type=integers),
-    _argument("--channels", "channels_per_pixel", "channels_per_pixel, 1..256", type=int),
-    _argument("--pixels", "pixels_per_column", "pixels_per_column, 1..1024", type=int),
+    _argument("--channels", "channels_per_pixel", "channels_per_pixel, 1..256", type=integer),
+    _argument("--pixels", "pixels_per_column", "pixels_per_column, 1..1024", type=integer),
     option("--elem-strides", "row-major, 1..8 each; default 1", type=integers),
     _enum("--interleave", "interleave_layout"),
     _enum("--swizzle", "swizzle"),
     _enum("--l2", "l2_fetch_size"),
     _enum("--oobfill", "oobfill"),
-    option("--rules", "libcu++ (the default; of im2col: documented) or driver"),
+    option(
+        "--rules",
+        "libcu++ (the default; of im2col: documented) or driver",
+        values=("libcu++", "documented", "driver"),
+    ),
     option(
         "--allow",
-        f"rules of libcu++ to switch off: {', '.join(ALLOWABLE)}",
+        f"rules of libcu++ to switch off: {', '.join(ALLOWABLE_ROWS)}",
         type=_ids,
         metavar="ID,...",
+        values=ALLOWABLE_ROWS,
     ),
 )
 
 
+# -- what they describe ---------------------------------------------------------------------------
+
+
 def view(options: argparse.Namespace) -> TensorView:
     """Describe a tensor that does not exist, on a GPU."""
+    from tma_dlpack.dlpack import Device, TensorView, canonical_strides, row_major_strides
+
     shape: tuple[int, ...] = options.shape
     if any(n < 0 for n in shape):
         must, fix = "have extents of 0 or more", "pass extents such as --shape=128,64"
@@ -168,7 +179,7 @@ def view(options: argparse.Namespace) -> TensorView:
         found = f"strides are {options.strides} for shape {shape}"
         fix = f"pass {len(shape)} strides, or omit --strides"
         raise refusal("strides", found, "have one entry per dimension", fix)
-    dtype = dtype_named(options.dtype)
+    dtype = dtype_of(options.dtype)
     strides = options.strides or row_major_strides(shape)
     return TensorView(
         address=options.address,
@@ -184,6 +195,8 @@ def view(options: argparse.Namespace) -> TensorView:
 
 def request(options: argparse.Namespace) -> tuple[MapKind, dict[str, object]]:
     """Read the kind of map, and the arguments of its `make_*` function."""
+    from tma_dlpack.checks.request import RULE_SETS
+
     kind = _kind(options)
     names = ("box_sizes",) if kind == "tiled" else _COLUMN
     arguments = {name: getattr(options, name) for name in (*names, *_OF_EVERY_MAP)}
@@ -200,12 +213,58 @@ def _kind(options: argparse.Namespace) -> MapKind:
         return "tiled"
     if options.box_sizes is None and None not in column:
         return "im2col"
-    raise refusal(
-        "box",
-        "neither --box nor all four im2col options are given, or both are",
-        "be --box, or --lower, --upper, --channels and --pixels for an im2col map",
-        "pass a box such as --box 16,64",
+    raise UsageError(
+        "pass either --box, such as --box 16,64, or for an im2col map all four of --lower, "
+        "--upper, --channels and --pixels"
     )
+
+
+#: The flag of an argument, where it is not the argument's name.
+_FLAGS: dict[str, str] = {
+    option.settings["dest"]: option.names[-1] for option in REQUEST if "dest" in option.settings
+}
+
+
+def as_flags(options: argparse.Namespace, arguments: dict[str, Any]) -> str:
+    """Return a call as one types it: the tensor that was described, with other arguments.
+
+    Arguments that have no flag are written as in Python, after the flags.
+    """
+    words = [f"--{name}={options_word(getattr(options, name))}" for name in ("shape", "dtype")]
+    if options.strides is not None:
+        words.append(f"--strides={options_word(options.strides)}")
+    if options.address != 1 << 32:
+        words.append(f"--address={options.address:#x}")
+    defaults = {"rules": ("libcu++", "documented"), "target": ("sm_90",), "allow": ((),)}
+    known = {*_FLAGS, "elem_strides", "data_type", "rules", "target", "allow"}
+    rest = []
+    for name, value in arguments.items():
+        if value is None or value in defaults.get(name, ("none",)) or _is_default(name, value):
+            continue
+        if name in known:
+            flag = _FLAGS.get(name, f"--{name.replace('_', '-')}")
+            words.append(f"{flag}={options_word(value)}")
+        else:
+            rest.append(f"{name}={value!r}")
+    in_python = f"   (and in Python {', '.join(rest)})" if rest else ""
+    return " ".join(words) + in_python
+
+
+def _is_default(name: str, value: object) -> bool:
+    return isinstance(value, IntEnum) and value.name == "none" and name in _ENUMS
+
+
+def options_word(value: object) -> str:
+    """Return a value as one types it after a flag.
+
+    >>> options_word((16, 64)), options_word(TensorMapDataType.UINT8)
+    ('16,64', 'UINT8')
+    """
+    if isinstance(value, IntEnum):
+        return value.name
+    if isinstance(value, (tuple, list)):
+        return ",".join(map(options_word, value))
+    return str(value)
 
 
 def page_state(options: argparse.Namespace) -> dict[str, object]:
@@ -213,9 +272,10 @@ def page_state(options: argparse.Namespace) -> dict[str, object]:
 
     What is not given is left to the page; names of the driver, of CUTLASS and of PTX become ours.
     """
-    given = {name: value for name, value in vars(options).items() if name not in ("run", "out")}
+    ours = ("out", "command")
+    given = {name: value for name, value in vars(options).items() if name not in ours}
     given["kind"] = None if options.pixel_box_lower_corner is None else "im2col"
-    given["dtype"] = options.dtype and str(dtype_named(options.dtype))
+    given["dtype"] = options.dtype and str(dtype_of(options.dtype))
     given |= {name: _member(enum, given[name]) for name, enum in _ENUMS.items()}
     if not options.box_sizes:
         del given["swizzle"]  # the page chooses it with the box
@@ -224,67 +284,9 @@ def page_state(options: argparse.Namespace) -> dict[str, object]:
 
 def _member(enum: type[IntEnum], word: str | int | None) -> str | None:
     """Return the name of a member; a word that is none stays, for the page to name it."""
+    from tma_dlpack.tables.meanings import parse
+
     if word is None:
         return None
     member = parse(enum, word)
     return str(word) if member is None else member.name
-
-
-# -- what a command prints ------------------------------------------------------------------------
-
-#: What `show` obeys.
-JSON = option("--json", "print the result as JSON, not as text", action="store_true")
-
-
-def show(options: argparse.Namespace, result: object, words: object = None) -> None:
-    """Print a result as JSON where ``--json`` is given; else `words`, which may be the result."""
-    if options.json:
-        print(json.dumps(plain(result), indent=2))
-    else:
-        print(result if words is None else words)
-
-
-def plain(value: object) -> object:
-    """Return a value as JSON has it: a dict for an object, the name of a member, hex of bytes.
-
-    Of a dataclass: its public fields.
-
-    >>> from tma_dlpack import TmaSwizzle
-    >>> plain(TmaSwizzle.bytes128), plain((1, b"ab"))
-    ('bytes128', [1, '6162'])
-    """
-    if isinstance(value, IntEnum):
-        return value.name
-    if value is None or isinstance(value, (str, bool, int, float)):
-        return value
-    if isinstance(value, bytes):
-        return value.hex()
-    if dataclasses.is_dataclass(value):
-        value = vars_of(value)
-    if isinstance(value, Mapping):
-        return {str(plain(name)): plain(entry) for name, entry in value.items()}
-    if isinstance(value, (Sequence, set, frozenset)):
-        return [plain(entry) for entry in value]
-    return str(value)
-
-
-def vars_of(value: Any) -> dict[str, object]:
-    """Return the public fields of a dataclass, after `ok` where it has that."""
-    names = [field.name for field in dataclasses.fields(value) if field.name[0] != "_"]
-    names = ["ok"] * hasattr(value, "ok") + names
-    return {name: getattr(value, name) for name in names}
-
-
-def attributes(tensor_map: TensorMap) -> dict[str, object]:
-    """Return what a map holds: the driver's words innermost first, ours row-major, its bytes."""
-    return {
-        "target": tensor_map.target.name,
-        "global_address": tensor_map.global_address,
-        **tensor_map.arguments._asdict(),
-        "shape": tensor_map.shape,
-        "box_sizes": tensor_map.box_sizes,
-        "elem_strides": tensor_map.elem_strides,
-        "tile": text.tile_line(tensor_map),
-        "remarks": text.remarks(tensor_map, tensor_map.advice),
-        "bytes": bytes(tensor_map),
-    }

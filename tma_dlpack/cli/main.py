@@ -1,381 +1,241 @@
-"""``python -m tma_dlpack``: the commands.
-
-Exit status: 0 accepted, 1 refused, 2 nothing could be read or the command was used wrongly. With
-``--json`` a command prints `common.plain` of its result instead of text.
-"""
+"""Run a command line: find the command, read its arguments, print its errors."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
-import tempfile
-import webbrowser
-from collections.abc import Callable, Sequence
-from enum import IntEnum
+import textwrap
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, NoReturn
 
 import tma_dlpack as tma
-from tma_dlpack import draw
-from tma_dlpack.cli import common, doctor
-from tma_dlpack.cli.common import JSON, Option, attributes, option, show, vars_of
-from tma_dlpack.debug import hexdump
-from tma_dlpack.debug.explain import explain
-from tma_dlpack.debug.trace import program
-from tma_dlpack.explorer.page import page as explorer_page
-from tma_dlpack.make import build
-from tma_dlpack.suggestions.tile_suggestions import suggest_view
-from tma_dlpack.tables.errors import TmaError, TmaPreconditionError, Violation, refusal
-from tma_dlpack.tables.limits import MAP_BYTES
-from tma_dlpack.tensor_map import text
+from tma_dlpack.cli import output
+from tma_dlpack.cli.table import (
+    EXIT_NOTHING,
+    EXIT_OK,
+    EXIT_REFUSED,
+    PRINTED,
+    Command,
+    UsageError,
+    commands,
+    did_you_mean,
+)
+from tma_dlpack.tables.errors import TmaError, TmaPreconditionError
 
-Run = Callable[[argparse.Namespace], int]
-#: Name, what it does, its options, other texts of its help, the function that runs it.
-VERBS: list[tuple[str, str, tuple[Option, ...], dict[str, Any], Run]] = []
+if TYPE_CHECKING:
+    import argparse
 
-EXIT_OK, EXIT_REFUSED, EXIT_NOTHING = 0, 1, 2
-EXIT_STATUS = "exit status: 0 accepted; 1 refused; 2 nothing could be read, or wrong use"
-EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE, as shells report it
+EXIT_INTERRUPTED, EXIT_BROKEN_PIPE = 130, 141  # 128 + SIGINT, SIGPIPE, as shells report them
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status.
 
-    141 if the other end of a pipe closed before everything was printed.
+    141 if the other end of a pipe closed before everything was printed, 130 after Ctrl-C.
     """
-    words = sys.argv[1:] if argv is None else argv
-    options = _parser().parse_args(common.joined(words))
-    run: Run = options.run
+    words = [*(sys.argv[1:] if argv is None else argv)]
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # closed, as `>&-` does
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
     try:
-        status = run(options)
-        sys.stdout.flush()  # so that a closed pipe raises inside this try
+        try:
+            status = _run(words)
+        except (TmaError, UsageError, OSError, ValueError) as error:
+            if isinstance(error, BrokenPipeError):
+                raise
+            status = _failed(words, error)
+        sys.stdout.flush()  # so that a closed pipe or a full disk raises inside this try
         return status
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return EXIT_BROKEN_PIPE
-    except (TmaError, OSError, ValueError) as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
-        if isinstance(error, TmaPreconditionError):
-            return _status(error.violations)
-        return EXIT_REFUSED if isinstance(error, TmaError) else EXIT_NOTHING
-
-
-def _status(violations: Sequence[Violation]) -> int:
-    """Return 2 if an argument could not be read, 1 if a rule is broken, else 0."""
-    if any(violation.rule == "ARGUMENT" for violation in violations):
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except OSError as error:
+        _drop_output()
+        print(f"error: standard output: {error.strerror}", file=sys.stderr)
         return EXIT_NOTHING
-    return EXIT_REFUSED if violations else EXIT_OK
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m tma_dlpack", description=tma.__doc__, epilog=EXIT_STATUS
+def _drop_output() -> None:
+    """Keep Python from writing what is left when it exits."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def program() -> str:
+    """Return how this program was called.
+
+    >>> program()
+    'python -m tma_dlpack'
+    """
+    called = Path(sys.argv[0]).stem
+    return called if called == "tma-dlpack" else "python -m tma_dlpack"
+
+
+def _run(words: list[str]) -> int:
+    if words in (["--version"], ["-V"]):
+        output.write(output.STDOUT, f"tma_dlpack {tma.__version__}\n")
+        return EXIT_OK
+    if not words or words[0] in ("-h", "--help", "help"):
+        if words[1:]:
+            return _run([words[1], "--help"])
+        output.write(output.STDOUT if words else sys.stderr, overview())
+        return EXIT_OK if words else EXIT_NOTHING
+    known = commands()
+    if words[0] not in known:
+        kind = "option" if words[0][:1] == "-" else "command"
+        raise UsageError(f"there is no {kind} {words[0]}{did_you_mean(words[0], known)}")
+    command = known[words[0]]
+    if any(word in ("-h", "--help") for word in own(command, words)):
+        output.write(output.STDOUT, help_of(command))
+        return EXIT_OK
+    return command.run(_read(command, words[1:]))
+
+
+# -- help -----------------------------------------------------------------------------------------
+
+
+def overview() -> str:
+    """Return the help of the program."""
+    lines = [textwrap.fill(str(tma.__doc__), 100), "", f"usage: {program()} COMMAND ...", ""]
+    heading = None
+    for command in commands().values():
+        if command.heading != heading:
+            lines += [""] * (heading is not None) + [f"{command.heading}:"]
+            heading = command.heading
+        lines.append(f"  {command.name:<12}{command.about}")
+    lines += ["", f"{program()} COMMAND --help has the options and examples of a command"]
+    lines += ["", "options:", "  --version   print the version", f"exit status: {PRINTED}"]
+    return "\n".join(lines) + "\n"
+
+
+def help_of(command: Command) -> str:
+    """Return the help of a command."""
+    return _parser(command).format_help()
+
+
+def _usage(command: Command) -> str:
+    """Return the usage in one line: what must be given, and whether there are options."""
+    words, optional = [], False
+    for names, settings, _ in command.options():
+        metavar = settings.get("metavar") or names[-1].lstrip("-").upper()
+        if settings["help"] == "==SUPPRESS==":
+            continue
+        if names[0][0] != "-":
+            words.append(metavar)
+        elif settings.get("required"):
+            words.append(f"{names[-1]} {metavar}")
+        else:
+            optional = True
+    program_words = ["--", "PROGRAM", "ARGS..."] if command.runs_program else []
+    return " ".join([program(), command.name, *["[OPTIONS]"] * optional, *words, *program_words])
+
+
+def _parser(command: Command) -> argparse.ArgumentParser:
+    import argparse
+
+    class Parser(argparse.ArgumentParser):
+        def error(self, message: str) -> NoReturn:
+            raise UsageError(message)
+
+    examples = "\n".join(f"  {program()} {example}" for example in command.examples)
+    status = textwrap.fill(f"exit status: {command.status}", 90)
+    about = command.about + (f".\n\n{textwrap.fill(command.more, 90)}" if command.more else "")
+    more: dict[str, bool] = {"color": False} if sys.version_info >= (3, 14) else {}
+    parser = Parser(
+        prog=f"{program()} {command.name}",
+        usage=_usage(command),
+        description=about,
+        epilog=f"examples:\n{examples}\n\n{status}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        **more,  # type: ignore[arg-type]
     )
-    version = f"tma_dlpack {tma.__version__}"
-    parser.add_argument("--version", action="version", version=version)
-    verbs = parser.add_subparsers(required=True, metavar="verb")
-    for name, about, options, texts, run in VERBS:
-        texts = {"description": about, "epilog": EXIT_STATUS, **texts}
-        verb = verbs.add_parser(name, help=about, **texts)
-        for flag, settings in options:
-            verb.add_argument(flag, **settings)
-        verb.set_defaults(run=run)
+    for names, settings, _ in command.options():
+        parser.add_argument(*names, **settings)
     return parser
 
 
-def _command(about: str, *options: Option, **texts: str) -> Callable[[Run], Run]:
-    """Add a function to the commands, by its name; `texts` are other texts of its help."""
-
-    def added(run: Run) -> Run:
-        VERBS.append((run.__name__[1:], about, options, texts, run))
-        return run
-
-    return added
+# -- arguments ------------------------------------------------------------------------------------
 
 
-def _file(word: str) -> Path:
-    if not word:
-        raise argparse.ArgumentTypeError("the name of the file is empty")
-    return Path(word)
+def own(command: Command, words: list[str]) -> list[str]:
+    """Return the words that are ours: of a command that runs a program, those before it."""
+    if command.runs_program and "--" in words:
+        return words[: words.index("--")]
+    return words
 
 
-def _to_file(flag: str, about: str) -> Option:
-    return option(flag, about, type=_file, metavar="FILE")
-
-
-def _page(what: str) -> Option:
-    return _to_file("--html", f"also write the {what} as HTML")
-
-
-def _write_page(options: argparse.Namespace, verb: str, html: Callable[[], str]) -> None:
-    """Obey ``--html``."""
-    if options.html:
-        page = draw.page(f"tma_dlpack {verb}", [html()])
-        options.html.write_text(page, encoding="utf-8")
-
-
-def _coords(more: str = "") -> Option:
-    about = f"coordinates of the tile, row-major, such as -4,0{more}"
-    return option("--coords", about, type=common.integers)
-
-
-@_command("make a map, copy a tile, see a refusal; needs no GPU")
-def _demo(options: argparse.Namespace) -> int:
-    x = np.arange(128 * 64, dtype=np.float16).reshape(128, 64)
-    _say('tm = tma.make_tma_descriptor(x, box_sizes=(16, 64), swizzle="bytes128")')
-    print("   # x: NumPy float16 (128, 64)")
-    tm = tma.make_tma_descriptor(x, box_sizes=(16, 64), swizzle="bytes128")
-    print(tm)
-    print(f"\nits 128 bytes (encoder: {tm.encoder}):")
-    print("\n".join(text.hex_lines(bytes(tm))))
-
-    _say("tma.load_tile(tm, (120, 0)).array   # rows 120..135 of 128: half is out of bounds")
-    tile = tma.load_tile(tm, (120, 0))
-    filled = int(tile.filled.sum())
-    same = np.array_equal(tile.array[:8], x[120:])
-    print(f"{tile.array.shape}: {tile.array.size - filled} elements copied, {filled} filled")
-    print(f"its first 8 rows equal x[120:]: {same}")
-
-    y = np.zeros((4, 1733), dtype=np.float16)
-    _say('tma.make_tma_descriptor(y, box_sizes=(4, 300), swizzle="bytes128")')
-    print("   # y: NumPy float16 (4, 1733)")
+def _read(command: Command, words: list[str]) -> argparse.Namespace:
+    """Read the arguments of a command; words after ``--`` are the program that it runs."""
+    ours = own(command, words)
     try:
-        tma.make_tma_descriptor(y, box_sizes=(4, 300), swizzle="bytes128")
-    except tma.TmaPreconditionError as error:
-        print(f"TmaPreconditionError: {len(error.violations)} violations\n{error}")
-    return EXIT_OK
+        options, unknown = _parser(command).parse_known_args(_joined(ours))
+    except UsageError as error:
+        raise UsageError(_in_our_words(str(error))) from None
+    if unknown:
+        flags = [name for option in command.options() for name in option.names]
+        word = unknown[0].partition("=")[0]
+        kind = "option" if word[:1] == "-" else "argument"
+        raise UsageError(f"{command.name} has no {kind} {word}{did_you_mean(word, flags)}")
+    options.command = command.name
+    if command.runs_program:
+        options.program = words[len(ours) + 1 :]
+    return options
 
 
-def _say(code: str) -> None:
-    print(f"\n>>> {code}")
+def _joined(words: Sequence[str]) -> list[str]:
+    """Write ``--coords -4,0`` as ``--coords=-4,0``: argparse takes -4,0 for an option.
+
+    >>> _joined(["--coords", "-4,0", "-"])
+    ['--coords=-4,0', '-']
+    """
+    found: list[str] = []
+    for word in words:
+        if found and found[-1][:2] == "--" and word[:1] == "-" and word[1:2].isdigit():
+            found[-1] += f"={word}"
+        else:
+            found.append(word)
+    return found
 
 
-@_command(
-    "check the arguments for a tensor given by shape and dtype",
-    *common.tensor(),
-    *common.REQUEST,
-    _page("report"),
-    JSON,
-)
-def _check(options: argparse.Namespace) -> int:
-    kind, request = common.request(options)
-    report = build.check_view(kind, common.view(options), request)
-    words, fixed = str(report), report.fixed()
-    if not report.ok and fixed is not None:
-        asked = {name: _written(value) for name, value in fixed.items() if value is not None}
-        words += "\n\nthis would be accepted:\n  "
-        words += ", ".join(f"{name}={value}" for name, value in asked.items() if value != "'none'")
-    show(options, {**vars_of(report), "fixed": fixed}, words)
-    _write_page(options, "check", lambda: draw.report_html(report))
-    return _status(report.violations)
+def _in_our_words(message: str) -> str:
+    """Return an error of argparse as one of ours.
+
+    >>> _in_our_words("the following arguments are required: --shape, --dtype")
+    '--shape and --dtype are missing'
+    """
+    missing = message.removeprefix("the following arguments are required: ")
+    if missing != message:
+        names = missing.split(", ")
+        listed = ", ".join(names[:-1]) + " and " * (len(names) > 1) + names[-1]
+        return f"{listed} {'is' if len(names) == 1 else 'are'} missing"
+    return message.removeprefix("argument ")
 
 
-def _written(value: object) -> str:
-    """Write an argument as a user types it: a member of an enum by its name."""
-    return repr(value.name if isinstance(value, IntEnum) else value)
+# -- errors ---------------------------------------------------------------------------------------
 
 
-_FIGURES = "; ".join(f"{name}: {about}" for name, (about, _) in draw.FIGURES.items())
+def _failed(words: list[str], error: Exception) -> int:
+    """Print an error, as JSON where ``--json`` was given, and return the exit status."""
+    message = _message(error)
+    violations = error.violations if isinstance(error, TmaPreconditionError) else ()
+    command = commands().get(words[0]) if words else None
+    ours = own(command, words) if command else words
+    if isinstance(error, UsageError) and message[-1:] != "?":  # which is a better hint
+        called = f"{program()} {command.name}" if command else program()
+        message += f"; see {called} --help"
+    to_stderr = command is not None and command.runs_program
+    output.failure(sys.stderr if to_stderr else sys.stdout, "--json" in ours, message, violations)
+    if violations:
+        return output.status_of(violations)
+    return EXIT_REFUSED if isinstance(error, TmaError) else EXIT_NOTHING
 
 
-@_command(
-    "draw the map or a tile, as text, SVG or a page of HTML",
-    *common.tensor(),
-    *common.REQUEST,
-    option(
-        "--figure",
-        f"{_FIGURES}; default shared",
-        default="shared",
-        choices=[*draw.FIGURES],
-        metavar="FIGURE",
-    ),
-    _coords("; default: the first tile"),
-    _to_file("--out", "write SVG, or a page if FILE ends in .html, instead of printing text"),
-)
-def _draw(options: argparse.Namespace) -> int:
-    kind, request = common.request(options)
-    tensor_map = build.make_view(kind, common.view(options), request)
-    figure = draw.figure(tensor_map, options.figure, options.coords)
-    if options.out is None:
-        print(figure)
-    elif options.out.suffix == ".html":
-        options.out.write_text(draw.page(figure.title, [figure]), encoding="utf-8")
-    elif options.out.suffix in ("", ".svg"):
-        options.out.write_text(figure.svg(), encoding="utf-8")
-    else:
-        must = "end in .svg or .html"
-        raise refusal("out", f"--out is {options.out}", must, "write SVG and convert it")
-    return EXIT_OK
-
-
-@_command(
-    "open the explorer in the browser, or write it to a file",
-    *common.tensor(required=False),
-    *common.REQUEST,
-    _coords(),
-    _to_file("--out", "write the page to FILE and open nothing"),
-    description="Write the explorer as one HTML file, which needs no Python and no network, and "
-    "open it in the browser. Without options it shows an example; everything can be changed in the "
-    "page.",
-)
-def _explore(options: argparse.Namespace) -> int:
-    page = explorer_page(common.page_state(options))
-    if options.out:
-        options.out.write_text(page, encoding="utf-8")
-        return EXIT_OK
-    folder = Path(tempfile.mkdtemp(prefix="tma_dlpack-"))
-    path = folder / "explorer.html"
-    path.write_text(page, encoding="utf-8")
-    print(path)
-    if not webbrowser.open(path.as_uri()):
-        print("no browser was found here; open the file yourself", file=sys.stderr)
-    return EXIT_OK
-
-
-@_command(
-    "suggest boxes and swizzles for a tile and its reader, best first",
-    *common.tensor(),
-    option("--tile", "row-major, such as 128,64", required=True, type=common.integers),
-    option(
-        "--reader",
-        "who reads the tile; none if it is only stored; default wgmma",
-        default="wgmma",
-        choices=("wgmma", "tcgen05", "ldmatrix", "threads", "none"),
-    ),
-    option("--major", "default K", default="K", choices=("K", "MN")),
-    option("--access", "of threads", default="row", choices=("row", "column")),
-    option("--stages", "tiles at a time; default 1", type=int, default=1),
-    option("--smem-bytes", "default: all that a block can have", type=int),
-    JSON,
-)
-def _suggest(options: argparse.Namespace) -> int:
-    given = {"data_type": options.data_type, "target": options.target}
-    found = suggest_view(
-        common.view(options),
-        options.tile,
-        {name: value for name, value in given.items() if value is not None},
-        reader=None if options.reader == "none" else options.reader,
-        major=options.major,
-        access=options.access,
-        stages=options.stages,
-        smem_bytes=options.smem_bytes,
-    )
-    show(options, found)
-    return EXIT_OK if found else EXIT_REFUSED
-
-
-@_command(
-    "print the fields of the 128 bytes of a map",
-    option(
-        "map",
-        f"{hexdump.FORMS}; or a file of these or of 128 raw bytes; - for standard input",
-        metavar="DUMP|FILE|-",
-    ),
-    common.target("the GPU that the map was made for:"),
-    JSON,
-)
-def _decode(options: argparse.Namespace) -> int:
-    tensor_map = tma.TensorMap.from_bytes(hexdump.map_bytes(options.map), options.target)
-    words = [str(tensor_map), *text.hex_lines(bytes(tensor_map))]
-    show(options, attributes(tensor_map), "\n".join(words))
-    return EXIT_REFUSED if tensor_map.is_nothing else EXIT_OK
-
-
-@_command(
-    "compare this package with the driver and GPU of this machine",
-    option("-n", "random inputs per check; default 1000", type=int, default=1000),
-    option("--seed", "seed of the random inputs; default 0", type=int, default=0),
-    option("--device", "index of the GPU; default 0", type=int, default=0),
-    option("--out", "write all cases and results to this file", metavar="FILE"),
-    option("--read", "read such a file instead; needs no GPU", metavar="FILE"),
-    option("--target", "compare what was read with this target; default: its own"),
-    epilog="exit status: 0 no difference; 1 differences; 2 nothing to compare with (no driver or "
-    "GPU), or wrong use",
-)
-def _verify(options: argparse.Namespace) -> int:
-    if options.read is not None:
-        from tma_dlpack.verification import learning
-
-        report = learning.Findings.read(options.read).against(options.target)
-    else:
-        try:
-            report = tma.verify(options.n, options.seed, device_id=options.device, out=options.out)
-        except tma.TmaUnsupportedError as missing:  # no driver, no GPU with TMA, no NVRTC
-            print(f"{type(missing).__name__}: {missing}", file=sys.stderr)
-            return EXIT_NOTHING
-    print(report)
-    return EXIT_OK if report.ok else EXIT_REFUSED
-
-
-@_command(
-    "list every rule: what it requires, why, and who refuses",
-    option("ids", "only these, such as BOX_IN_SHAPE", nargs="*", metavar="ID"),
-    JSON,
-)
-def _rules(options: argparse.Namespace) -> int:
-    found = [rule for rule_id in options.ids for rule in tma.rules(rule_id)] or tma.rules()
-    show(options, found, "\n\n".join(map(str, found)))
-    return EXIT_OK
-
-
-@_command(
-    "find the cause of a failed encode or launch in what was printed",
-    option(
-        "file",
-        "the output of the program or its whole log, a line of a checked build, or a symptom in "
-        "words (error 715, my kernel hangs); - for standard input",
-        metavar="FILE|-",
-    ),
-    common.target("the GPU that the map is for:"),
-    _page("explanation"),
-    JSON,
-    epilog="exit status: 0 the encodes that were read are right; 1 one is refused; 2 no encode was "
-    "read (the causes of a symptom are listed all the same), or wrong use",
-)
-def _explain(options: argparse.Namespace) -> int:
-    content = sys.stdin.buffer.read() if options.file == "-" else Path(options.file).read_bytes()
-    dumped = len(content) == MAP_BYTES and (b"\0" in content or not content.isascii())
-    found = explain(content.hex() if dumped else content.decode("utf-8", "replace"), options.target)
-    show(options, found)
-    _write_page(options, "explain", found._repr_html_)
-    if not found.reports:
-        return EXIT_NOTHING
-    return EXIT_OK if found.ok else EXIT_REFUSED
-
-
-@_command(
-    "run any program and list every tensor map that it makes",
-    _page("report"),
-    _to_file("--json", "also write all that was recorded"),
-    option("program", "the program and its arguments", nargs=argparse.REMAINDER),
-    usage="python -m tma_dlpack trace [--html FILE] [--json FILE] -- PROGRAM ARGS...",
-    epilog="exit status: the program's; 128 + n if signal n ended it",
-)
-def _trace(options: argparse.Namespace) -> int:
-    """Exit with the program's status."""
-    words = options.program[options.program[:1] == ["--"] :]
-    if not words:
-        fix = "run python -m tma_dlpack trace -- python my_program.py"
-        raise refusal("PROGRAM", "no program is named", "be a program and its arguments", fix)
-    status, trace = program.run(words)
-    print(trace)
-    _write_page(options, "trace", trace.html)
-    if options.json:
-        options.json.write_text(trace.to_json(), encoding="utf-8")
-    return status
-
-
-@_command("print the folder of the C and C++ headers")
-def _include(options: argparse.Namespace) -> int:
-    print(tma.get_include())
-    return EXIT_OK
-
-
-@_command("list what is installed, and whether the driver or the model encodes", JSON)
-def _doctor(options: argparse.Namespace) -> int:
-    facts = doctor.facts()
-    show(options, facts, doctor.report(facts))
-    return EXIT_OK
+def _message(error: Exception) -> str:
+    """Return what an error says, without names of classes, numbers of the system, or our own id."""
+    if isinstance(error, OSError) and error.strerror:
+        where = f"{error.filename}: " if error.filename is not None else ""
+        return where + error.strerror[0].lower() + error.strerror[1:]
+    return str(error).replace("\n  rule: ARGUMENT", "")

@@ -134,8 +134,10 @@ def decode(data: bytes, *, derived: bool = False) -> tuple[EncodeArguments, int]
     if derived:
         _check_derived(int.from_bytes(data, "little"))
     rank = _BY_NAME["rank"].read(data)
-    if not (MIN_RANK_IM2COL if kind == "im2col" else 1) <= rank <= MAX_RANK:
-        raise _not_a_map(f"bits 68..70 say rank {rank}", f"be a rank that a {kind} map can have")
+    lowest, a_map = (MIN_RANK_IM2COL, "an im2col map") if kind == "im2col" else (1, "a tiled map")
+    if not lowest <= rank <= MAX_RANK:
+        found = f"bits 68..70 (the rank) are {rank}"
+        raise _not_a_map(found, f"be {lowest}..{MAX_RANK} in {a_map}")
     _check_stray_bits(data, kind, derived)
     values: dict[str, list[int]] = {}
     for field in fields_of(kind, rank, derived=derived):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -122,6 +123,8 @@ class Target:
         if preset is None:
             fix = "pass target='sm_90', or tma.Target((major, minor), max_smem_bytes)"
             must = f"be {', '.join(TARGETS)} or a Target"
+            if _BEFORE_TMA.fullmatch(text_of(target) or ""):
+                must += "; TMA needs Hopper (sm_90) or later"
             raise refusal("target", f"target={shown(target)}", must, fix)
         return preset
 
@@ -147,6 +150,8 @@ TARGETS: dict[str, Target] = {
     "sm_120": Target((12, 0), 101_376),
     "sm_121": Target((12, 1), 101_376),
 }
+
+_BEFORE_TMA = re.compile(r"(?:sm|compute)_[1-8]\d")
 
 #: The target of host tensors without `target=`.
 DEFAULT_TARGET = TARGETS["sm_90"]

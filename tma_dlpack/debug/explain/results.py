@@ -306,3 +306,8 @@ def where_notes(text: str, is_mixed: bool) -> list[str]:
         f"of the map: {hexdump.FORMS}. Where a program prints none of these, "
         "`python -m tma_dlpack trace -- PROGRAM` records its encodes"
     ]
+
+
+def has_symptom(text: str) -> bool:
+    """Return whether a text shows a result of the driver, or says that a kernel hangs."""
+    return bool(results_of(text)) or _HANGS.search(text) is not None

@@ -77,10 +77,10 @@ def cupti_paths(program: str | None = None) -> str:
     return ":".join([*filter(None, [os.environ.get(CUPTI)]), *known])
 
 
-def run(program: Sequence[str]) -> tuple[int, Trace]:
+def run(program: Sequence[str], talks: bool = True) -> tuple[int, Trace]:
     """Run a program to its end; return its exit status, 128 + n for a signal n, and the trace.
 
-    Refused calls are explained on standard error as soon as they are seen.
+    Refused calls are explained on standard error as soon as they are seen, unless `talks` is False.
     """
     refuse_another_tool()
     with tempfile.TemporaryDirectory(
@@ -88,11 +88,12 @@ def run(program: Sequence[str]) -> tuple[int, Trace]:
     ) as name:
         folder = Path(name)
         words = {INJECTION: str(library()), FOLDER: name, CUPTI: cupti_paths(program[0])}
-        print(
-            f"tma_dlpack trace: beside it, no other tool can subscribe to CUPTI ({ALONE})",
-            file=sys.stderr,
-            flush=True,
-        )
+        if talks:
+            print(
+                f"tma_dlpack trace: beside it, no other tool can subscribe to CUPTI ({ALONE})",
+                file=sys.stderr,
+                flush=True,
+            )
         try:
             child = subprocess.Popen(program, env={**os.environ, **words})
         except OSError as error:
@@ -102,9 +103,11 @@ def run(program: Sequence[str]) -> tuple[int, Trace]:
         watch = _Watch(folder)
         with _signals_passed_to(child):
             while child.poll() is None:
-                watch.look()
+                if talks:
+                    watch.look()
                 time.sleep(_PAUSE_SECONDS)
-        watch.look()
+        if talks:
+            watch.look()
         trace = Trace(folder)
         trace._freeze()
     status = child.returncode

@@ -1,0 +1,165 @@
+"""Commands that read other people's programs: what they print, what they call, how they die."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from pathlib import Path
+
+from tma_dlpack.cli import common, output
+from tma_dlpack.cli.output import JSON, show
+from tma_dlpack.cli.table import (
+    EXIT_NOTHING,
+    EXIT_OK,
+    EXIT_REFUSED,
+    PRINTED,
+    UsageError,
+    command,
+    did_you_mean,
+    option,
+)
+
+
+@command(
+    "find the cause of a failed encode or launch in what was printed",
+    lambda: (
+        option(
+            "words",
+            "the file that holds the output of the program, its whole log, or a line of a checked "
+            "build; or a symptom in words (error 715, my kernel hangs); - for standard input",
+            nargs="+",
+            metavar="FILE|WORDS|-",
+        ),
+        common.target("the GPU that the map is for:"),
+    ),
+    output.html("explanation"),
+    JSON,
+    examples=(
+        "explain build.log",
+        "explain error 715",
+        'explain "my kernel hangs"',
+        "explain build.log --html explanation.html --json",
+    ),
+    status="0 the encodes that were read are right, or a symptom is explained; 1 an encode is "
+    "refused; 2 neither was read, or wrong use",
+)
+def _explain(options: argparse.Namespace) -> int:
+    from tma_dlpack.debug.explain import explain
+    from tma_dlpack.debug.explain.results import has_symptom
+    from tma_dlpack.tables.limits import MAP_BYTES
+
+    content = _content(options.words)
+    dumped = len(content) == MAP_BYTES and (b"\0" in content or not content.isascii())
+    text = content.hex() if dumped else content.decode("utf-8", "replace")
+    found = explain(text, options.target)
+    show(options, found, page=found._repr_html_)
+    if not found.reports:
+        return EXIT_OK if has_symptom(text) else EXIT_NOTHING
+    return EXIT_OK if found.ok else EXIT_REFUSED
+
+
+def _content(words: list[str]) -> bytes:
+    """Read a file or standard input; other words are what they say."""
+    if words == ["-"]:
+        return sys.stdin.buffer.read() if hasattr(sys.stdin, "buffer") else b""
+    path = Path(words[0])
+    try:
+        is_file = len(words) == 1 and path.exists()
+    except (OSError, ValueError):  # a text that is too long for a name, or has a zero in it
+        is_file = False
+    if is_file or (len(words) == 1 and _is_path(words[0])):
+        return path.read_bytes()
+    return " ".join(words).encode()
+
+
+def _is_path(word: str) -> bool:
+    """Return whether a word can only be meant as a path.
+
+    >>> _is_path("logs/build"), _is_path("build.log"), _is_path("715"), _is_path("error 715")
+    (True, True, False, False)
+    """
+    return len(word.split()) == 1 and ("/" in word or bool(Path(word).suffix))
+
+
+@command(
+    "run any program and list every tensor map that it makes",
+    output.html("report"),
+    output.out("write the report to FILE, not to standard error"),
+    option("--json", "report what was recorded as JSON, not as text", action="store_true"),
+    option("unmarked", argparse.SUPPRESS, nargs=argparse.REMAINDER, default=[]),
+    examples=(
+        "trace -- python train.py",
+        "trace --json -o trace.json -- python train.py --steps 2",
+    ),
+    status="the program's; 128 + n if signal n ended it; 127 if there is no such program",
+    more="The report goes to standard error; the program's output is untouched.",
+    runs_program=True,
+)
+def _trace(options: argparse.Namespace) -> int:
+    from tma_dlpack.debug.trace import program
+
+    words = _program_of(options, "trace")
+    if shutil.which(words[0]) is None:
+        output.failure(sys.stderr, options.json, f"{words[0]}: there is no such program")
+        return program.NOT_FOUND
+    status, trace = program.run(words, talks=options.out is not None or not options.json)
+    report = trace.to_json() if options.json else str(trace)
+    output.write(options.out or sys.stderr, f"{report}\n")
+    if options.html:
+        output.write_page(options.html, "trace", trace.html())
+    return status
+
+
+def _program_of(options: argparse.Namespace, name: str) -> list[str]:
+    """Return the program that a command runs; ``--`` before it may be omitted."""
+    unmarked: list[str] = options.unmarked
+    if unmarked and options.program and shutil.which(unmarked[0]) is None:
+        raise UsageError(
+            f"{unmarked[0]} stands before --, and is no program; -o FILE names the file of the "
+            "report, and --json is a switch"
+        )
+    words = [*unmarked, *["--"] * bool(unmarked and options.program), *options.program]
+    if not words:
+        from tma_dlpack.cli.main import program
+
+        example = f"{program()} {name} -- python train.py"
+        raise UsageError(f"{name} needs a program to run, such as {example}")
+    return words
+
+
+@command(
+    "list every rule: what it requires, why, and who refuses",
+    lambda: (
+        option(
+            "ids",
+            "only these rules, such as BOX_IN_SHAPE",
+            nargs="*",
+            metavar="RULE",
+            values=_rule_ids(),
+        ),
+    ),
+    JSON,
+    examples=("rules", "rules BOX_RANGE stride_aligned"),
+    status=PRINTED,
+)
+def _rules(options: argparse.Namespace) -> int:
+    import tma_dlpack as tma
+
+    known = {rule.id: rule for rule in tma.rules()}
+    groups = {rule.group for rule in known.values()}
+    found: list[tma.RuleInfo] = []
+    for word in options.ids:
+        if word.upper() not in known and word.lower() not in groups:
+            near = did_you_mean(word, [*known, *groups])
+            raise UsageError(f"there is no rule {word}{near or '; `rules` alone lists all'}")
+        found += tma.rules(word.upper() if word.upper() in known else word.lower())
+    found = found or [*known.values()]
+    show(options, found, "\n\n".join(map(str, found)))
+    return EXIT_OK
+
+
+def _rule_ids() -> list[str]:
+    import tma_dlpack as tma
+
+    return [rule.id for rule in tma.rules()]

@@ -1,0 +1,209 @@
+"""What commands print: text, with colour on a terminal, or JSON; to standard output or a file."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from tma_dlpack.cli.table import EXIT_NOTHING, EXIT_OK, EXIT_REFUSED, Option, option
+
+if TYPE_CHECKING:
+    import argparse
+
+    from tma_dlpack.tables.errors import Violation
+    from tma_dlpack.tensor_map.map import TensorMap
+
+STDOUT = Path("-")
+
+
+# -- options --------------------------------------------------------------------------------------
+
+
+def file(word: str) -> Path:
+    """Read the name of a file; ``-`` is standard output."""
+    if not word:
+        import argparse
+
+        raise argparse.ArgumentTypeError("the name of the file is empty")
+    return Path(word)
+
+
+def to_file(name: str, about: str, short: str = "") -> Option:
+    """Describe an option that names a file to write."""
+    about = f"{about}; - is standard output"
+    return option(name, about, short=short, type=file, metavar="FILE")
+
+
+def out(about: str) -> Option:
+    """Describe ``-o FILE``, ``--out FILE``."""
+    return to_file("--out", about, short="-o")
+
+
+def html(what: str) -> Option:
+    """Describe ``--html``."""
+    return to_file("--html", f"also write the {what} as HTML")
+
+
+#: What `show` obeys.
+JSON = option("--json", "print the result as JSON, not as text", action="store_true")
+
+
+# -- writing --------------------------------------------------------------------------------------
+
+
+def show(
+    options: argparse.Namespace,
+    result: object,
+    words: object = None,
+    page: Callable[[], str] | None = None,
+) -> None:
+    """Print a result as JSON where ``--json`` is given; else `words`, which may be the result.
+
+    Obeys ``--html`` with what `page` returns; a page on standard output replaces the text.
+    """
+    target: Path | None = getattr(options, "html", None)
+    if target != STDOUT:
+        if options.json:
+            write(STDOUT, as_json(plain(result)))
+        else:
+            write(STDOUT, f"{result if words is None else words}\n")
+    if target is not None and page is not None:
+        write_page(target, options.command, page())
+
+
+def write_page(target: Path, title: str, html: str) -> None:
+    """Write a page of HTML."""
+    from tma_dlpack import draw
+
+    write(target, draw.page(f"tma_dlpack {title}", [html]))
+
+
+def write(target: Path | TextIO, text: str) -> None:
+    """Write a text to a file, to standard output, or to a stream; coloured on a terminal."""
+    if isinstance(target, Path) and target != STDOUT:
+        target.write_text(text, encoding="utf-8")
+        return
+    stream = sys.stdout if isinstance(target, Path) else target
+    if is_coloured(stream):
+        text = coloured(text)
+    try:
+        stream.write(text)
+    except UnicodeEncodeError:  # a terminal or a pipe that is not UTF-8
+        encoding = stream.encoding or "ascii"
+        stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+
+
+def as_json(value: object) -> str:
+    """Return a value of `plain` as indented JSON."""
+    import json
+
+    return json.dumps(value, indent=2) + "\n"
+
+
+def plain(value: object) -> object:
+    """Return a value as JSON has it: a dict for an object, the name of a member, hex of bytes.
+
+    Of a dataclass: its public fields.
+
+    >>> from tma_dlpack import TmaSwizzle
+    >>> plain(TmaSwizzle.bytes128), plain((1, b"ab"))
+    ('bytes128', [1, '6162'])
+    """
+    if isinstance(value, IntEnum):
+        return value.name
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    if isinstance(value, bytes):
+        return value.hex()
+    if dataclasses.is_dataclass(value):
+        value = vars_of(value)
+    if isinstance(value, Mapping):
+        return {str(plain(name)): plain(entry) for name, entry in value.items()}
+    if isinstance(value, (Sequence, set, frozenset)):
+        return [plain(entry) for entry in value]
+    return str(value)
+
+
+def vars_of(value: Any) -> dict[str, object]:
+    """Return the public fields of a dataclass, after `ok` where it has that."""
+    names = [field.name for field in dataclasses.fields(value) if field.name[0] != "_"]
+    names = ["ok"] * hasattr(value, "ok") + names
+    return {name: getattr(value, name) for name in names}
+
+
+def attributes(tensor_map: TensorMap) -> dict[str, object]:
+    """Return what a map holds: the driver's words innermost first, ours row-major, its bytes."""
+    from tma_dlpack.tensor_map import text
+
+    return {
+        "target": tensor_map.target.name,
+        "global_address": tensor_map.global_address,
+        **tensor_map.arguments._asdict(),
+        "shape": tensor_map.shape,
+        "box_sizes": tensor_map.box_sizes,
+        "elem_strides": tensor_map.elem_strides,
+        "tile": text.tile_line(tensor_map),
+        "remarks": text.remarks(tensor_map, tensor_map.advice),
+        "bytes": bytes(tensor_map),
+    }
+
+
+# -- what went wrong ------------------------------------------------------------------------------
+
+
+def failure(
+    stream: TextIO, as_json_too: bool, message: str, violations: Sequence[Violation] = ()
+) -> None:
+    """Print an error: one object as JSON, or text on standard error."""
+    if as_json_too:
+        write(stream, as_json({"ok": False, "error": message, "violations": plain(violations)}))
+    else:
+        write(sys.stderr, f"error: {message}\n")
+
+
+def status_of(violations: Sequence[Violation]) -> int:
+    """Return 2 if an argument could not be read, 1 if a rule is broken, else 0."""
+    if any(violation.rule == "ARGUMENT" for violation in violations):
+        return EXIT_NOTHING
+    return EXIT_REFUSED if violations else EXIT_OK
+
+
+# -- colour ---------------------------------------------------------------------------------------
+
+_RED, _GREEN, _CYAN, _DIM, _BOLD = "31;1", "32;1", "36", "2", "1"
+#: What is coloured: the first group of the pattern.
+_COLOURS: tuple[tuple[str, str], ...] = (
+    (r"^(error:)", _RED),
+    (r"^(refused\b|FAILED\b|error\b)", _RED),
+    (r"^(accepted\b|ok\b)", _GREEN),
+    (r"^(usage|options|examples|exit status|[A-Z][a-z ,]+)(?=:$|: )", _BOLD),
+    (r"^( +fix:)", _CYAN),
+    (r"^( +(?:rule|source):.*)$", _DIM),
+    (r"^(note:)", _DIM),
+)
+
+
+def is_coloured(stream: TextIO) -> bool:
+    """Return whether a stream is a terminal that shows colours, and NO_COLOR is not set."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or (
+        stream.isatty() and os.environ.get("TERM") != "dumb"
+    )
+
+
+def coloured(text: str) -> str:
+    r"""Return a text of ours with the colours of a terminal.
+
+    >>> coloured("refused: 1 violation")
+    '\x1b[31;1mrefused\x1b[0m: 1 violation'
+    """
+    for pattern, colour in _COLOURS:
+        text = re.sub(pattern, f"\x1b[{colour}m\\1\x1b[0m", text, flags=re.MULTILINE)
+    return text

@@ -1,0 +1,160 @@
+"""The table of commands: what each does, its options, its examples, the function that runs it."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import argparse
+
+EXIT_OK, EXIT_REFUSED, EXIT_NOTHING = 0, 1, 2
+JUDGED = "0 accepted; 1 refused; 2 nothing could be read, or wrong use"
+PRINTED = "0 printed; 2 wrong use"
+
+#: The modules that hold commands, and the headings over them in ``--help``.
+MODULES = {
+    "maps": "Make and see a map",
+    "failures": "Find out why it failed",
+    "machine": "This installation and its GPU",
+}
+
+
+class UsageError(Exception):
+    """A command line that cannot be read."""
+
+
+class Option(NamedTuple):
+    """A flag or a word of a command."""
+
+    names: tuple[str, ...]  #: such as ("-o", "--out"); one without a minus is a word, not a flag
+    settings: dict[str, Any]  #: what `argparse.ArgumentParser.add_argument` takes with it
+    values: tuple[str, ...]  #: that it can have, for completion; () where they are without number
+
+
+Options = Option | Callable[[], Iterable[Option]]
+Run = Callable[["argparse.Namespace"], int]
+
+
+class Command(NamedTuple):
+    """A row of the table."""
+
+    name: str
+    about: str
+    run: Run
+    declared: tuple[Options, ...]
+    examples: tuple[str, ...]
+    status: str
+    more: str
+    runs_program: bool
+
+    def options(self) -> Iterator[Option]:
+        """Return its options; those of a function are made now."""
+        for entry in self.declared:
+            if isinstance(entry, Option):
+                yield entry
+            else:
+                yield from entry()
+
+    @property
+    def heading(self) -> str:
+        """The heading in ``--help`` under which it stands."""
+        return MODULES[self.run.__module__.rpartition(".")[2]]
+
+
+_COMMANDS: dict[str, Command] = {}
+
+
+def option(
+    name: str,
+    about: str,
+    *,
+    short: str = "",
+    values: Iterable[str] = (),
+    closed: bool = False,
+    **settings: Any,
+) -> Option:
+    """Describe an option, or a word where `name` begins with no minus.
+
+    `values` are completed; with `closed` they are listed in the help, and no other is accepted.
+    `settings` are those of `argparse.ArgumentParser.add_argument`.
+    """
+    values = tuple(values)
+    if closed:
+        settings["type"] = _one_of(values)
+        about = f"{about}: {', '.join(values)}"
+    settings["help"] = about.replace("%", "%%")
+    return Option((short, name) if short else (name,), settings, values)
+
+
+def _one_of(values: tuple[str, ...]) -> Callable[[str], str]:
+    def read(word: str) -> str:
+        if word in values:
+            return word
+        import argparse
+
+        raise argparse.ArgumentTypeError(
+            f"{word!r} is not one of {', '.join(values)}{did_you_mean(word, values)}"
+        )
+
+    return read
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return the question for the nearest of the known words; nothing where none is near.
+
+    >>> did_you_mean("chek", ["check", "draw"])
+    '; did you mean check?'
+    """
+    import difflib
+
+    by_lower = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
+    return f"; did you mean {by_lower[near[0]]}?" if near else ""
+
+
+def command(
+    about: str,
+    *options: Options,
+    examples: Iterable[str],
+    status: str = JUDGED,
+    more: str = "",
+    runs_program: bool = False,
+) -> Callable[[Run], Run]:
+    """Add a function to the table, under its name without the underscore.
+
+    Parameters
+    ----------
+    about : str
+        One line, in lower case.
+    *options : Option or function
+        A function returns options, and is called when the command's own help or arguments are read:
+        what it imports costs other commands nothing.
+    examples : iterable of str
+        Whole command lines without the program's name, at least one. tests/cli/test_examples.py
+        runs each in a folder that holds the files of tests/cli/examples.
+    status : str
+        The exit status in words.
+    more : str
+        Further text of ``--help``.
+    runs_program : bool
+        Words after ``--`` are a program; they become `options.program`. The command's own output
+        goes to standard error, and the program's is untouched.
+    """
+
+    def added(run: Run) -> Run:
+        name = run.__name__.strip("_")
+        _COMMANDS[name] = Command(
+            name, about, run, options, tuple(examples), status, more, runs_program
+        )
+        return run
+
+    return added
+
+
+def commands() -> dict[str, Command]:
+    """Return every command by its name, in the order of ``--help``."""
+    for module in MODULES:
+        importlib.import_module(f"tma_dlpack.cli.{module}")
+    return _COMMANDS
