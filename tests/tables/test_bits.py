@@ -186,7 +186,7 @@ def test_bits_that_no_measured_map_has_are_refused(bits, found):
 
 
 def test_a_rank_that_no_map_of_its_kind_has_is_refused_with_the_ranks_that_it_has():
-    for bits, must in (([69, 70], "1..5 in a tiled map"), ([64], "3..5 in an im2col map")):
-        word = sum(1 << bit for bit in bits)
+    for places, must in (([69, 70], "1..5 in a tiled map"), ([64], "3..5 in an im2col map")):
+        word = sum(1 << bit for bit in places)
         with pytest.raises(TmaPreconditionError, match=f"they must be {must}"):
             tma.TensorMap.from_bytes(word.to_bytes(128, "little"))
