@@ -67,6 +67,7 @@ struct Groups
 __device__ void produce(Ring<Choose> ring, Groups groups, const Map& a, const Map* b, int k)
 {
   const int rank = static_cast<int>(cluster_rank());
+  ring.at = ring.at.producer();
   int acquired = -1;
   Tile tile;
   for (int i = blockIdx.x / 2; groups.find(i, tile); i += gridDim.x / 2)
@@ -74,21 +75,18 @@ __device__ void produce(Ring<Choose> ring, Groups groups, const Map& a, const Ma
     const Map& weights = b[tile.group];
     if (acquired != tile.group) fence_acquire(&weights);  // one for each map
     acquired = tile.group;
-    for (int k0 = 0; k0 < k; k0 += TILE_K, ring.next())
+    for (int k0 = 0; k0 < k; k0 += TILE_K, ring.at.advance())
     {
-      Barrier* const full = ring.full + ring.stage;
-      wait(ring.empty + ring.stage, ring.parity ^ 1);
-      expect_tx(full, STAGE_BYTES);
+      ring.expect();
       if (tile.beside)  // half of A for both blocks, all of B for this one
       {
-        load_rows<Choose, ROWS, TILE_M, true>(ring.a(), a, full, k0, tile.row, rank * ROWS);
-        load_rows<Choose, TILE_N, TILE_N, false>(ring.b(), weights, full, k0, tile.column, 0);
+        load_rows<ROWS, TILE_M, true>(ring, ring.a(), a, k0, tile.row, rank * ROWS);
+        load_rows<TILE_N, TILE_N, false>(ring, ring.b(), weights, k0, tile.column, 0);
       }
       else
       {
-        load_rows<Choose, TILE_M, TILE_M, false>(ring.a(), a, full, k0, tile.row, 0);
-        load_rows<Choose, TILE_N / 2, TILE_N, true>(ring.b(), weights, full, k0, tile.column,
-                                                    rank * TILE_N / 2);
+        load_rows<TILE_M, TILE_M, false>(ring, ring.a(), a, k0, tile.row, 0);
+        load_rows<TILE_N / 2, TILE_N, true>(ring, ring.b(), weights, k0, tile.column, rank * TILE_N / 2);
       }
     }
   }
@@ -142,7 +140,7 @@ extern "C" __global__ void __cluster_dims__(2) __launch_bounds__(gemm::THREADS, 
   if (threadIdx.x < 128)
   {
     give_registers<40>();
-    if (threadIdx.x == 0) produce(ring, Groups{ends, groups, n}, a, b, k);
+    if (threadIdx.x < 32 && elect_one()) produce(ring, Groups{ends, groups, n}, a, b, k);
   }
   else
   {

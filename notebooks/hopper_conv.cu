@@ -35,14 +35,14 @@ extern "C" __global__ void __cluster_dims__(conv::Choose::cluster) __launch_boun
   const int channel_blocks = (image.channels + TILE_K - 1) / TILE_K;
 
   run(out, Tiles<Choose>(pixels, out_channels), 9 * channel_blocks * TILE_K,
-      [&](const Ring<Choose>& ring, Barrier* full, int2 place, int k0)
+      [&](const Ring<Choose>& ring, int2 place, int k0)
       {
         const int tap = k0 / TILE_K / channel_blocks, c = k0 - tap * channel_blocks * TILE_K;
         const int pixel = min(place.x, pixels - 1);  // a tile below the last row is not stored
         const int w = pixel % image.width, row = pixel / image.width;
         const OffsetsWH at{static_cast<unsigned short>(tap % 3), static_cast<unsigned short>(tap / 3)};
-        load_im2col(ring.a(), x, full, c, w - 1, row % image.height - 1, row / image.height, at);
-        load_multicast(ring.b() + part * Choose::span, weights, full, (1 << Choose::cluster) - 1, c, tap,
-                       place.y + part);
+        load_im2col(ring.a(), x, ring.full(), c, w - 1, row % image.height - 1, row / image.height, at);
+        load_multicast(ring.b() + part * Choose::span, weights, ring.full(), (1 << Choose::cluster) - 1,
+                       c, tap, place.y + part);
       });
 }

@@ -87,47 +87,49 @@ template <class Choose>
 struct Ring
 {
   unsigned char* tiles;  // per stage: A, then B
-  Barrier *full, *empty;
-  int stage = 0;
-  unsigned parity = 0;
+  Barrier *fulls, *empties;
+  PipelineState<Choose::stages> at = {};
 
-  __device__ unsigned char* a() const { return tiles + stage * STAGE_BYTES; }
+  __device__ unsigned char* a() const { return tiles + at.stage() * STAGE_BYTES; }
   __device__ unsigned char* b() const { return a() + A_BYTES; }
+  __device__ Barrier* full() const { return fulls + at.stage(); }
 
-  __device__ void next()
+  __device__ void expect() const  // the bytes of this stage, once it is empty
   {
-    if (++stage == Choose::stages) stage = 0, parity ^= 1;
+    wait(empties + at.stage(), at.phase());
+    arrive_expect_tx(full(), STAGE_BYTES);
   }
 };
 
 // Load `rows` rows of a tile of all_rows rows, 64 columns wide, from row `first` of the tile on. In
 // shared memory it lies as [columns of one span][all_rows][span]: one box, if the span is 128 bytes.
-template <class Choose, int rows, int all_rows, bool to_cluster>
-__device__ void load_rows(unsigned char* tile, const Map& map, Barrier* full, int k, int row,
+template <int rows, int all_rows, bool to_cluster, class Choose>
+__device__ void load_rows(const Ring<Choose>& ring, unsigned char* tile, const Map& map, int k, int row,
                           int first)
 {
   constexpr int span_elements = Choose::span / ELEMENT_BYTES;
   for (int column = 0; column < TILE_K; column += span_elements)
+#pragma unroll 8
     for (int r = first; r < first + rows; r += Choose::box_rows)
     {
       void* const to = tile + (column / span_elements * all_rows + r) * Choose::span;
       if constexpr (to_cluster)
-        load_multicast(to, map, full, (1 << Choose::cluster) - 1, k + column, row + r);
+        load_multicast(to, map, ring.full(), (1 << Choose::cluster) - 1, k + column, row + r);
       else
-        load(to, map, full, k + column, row + r);
+        load(to, map, ring.full(), k + column, row + r);
     }
 }
 
-// Fill stage after stage: load_stage(ring, full, place, k0) loads the columns from k0 on.
+// Fill stage after stage: load_stage(ring, place, k0) loads the columns from k0 on.
 template <class Choose, class LoadStage>
 __device__ void produce(Ring<Choose> ring, Tiles<Choose> tiles, int k, LoadStage load_stage)
 {
+  ring.at = ring.at.producer();
   for (int tile = tiles.first(); tile < tiles.count(); tile += tiles.step())
-    for (int k0 = 0; k0 < k; k0 += TILE_K, ring.next())
+    for (int k0 = 0; k0 < k; k0 += TILE_K, ring.at.advance())
     {
-      wait(ring.empty + ring.stage, ring.parity ^ 1);  // the first round finds every stage empty
-      expect_tx(ring.full + ring.stage, STAGE_BYTES);
-      load_stage(ring, ring.full + ring.stage, tiles.place(tile), k0);
+      ring.expect();
+      load_stage(ring, tiles.place(tile), k0);
     }
 }
 
@@ -165,7 +167,7 @@ template <class Choose>
 __device__ void release(const Ring<Choose>& ring, int stage)
 {
   const unsigned block = threadIdx.x % 128;
-  if (block < Choose::cluster) arrive_remote_relaxed(ring.empty + stage, block);
+  if (block < Choose::cluster) arrive_remote_relaxed(ring.empties + stage, block);
 }
 
 // Add up one tile of C in registers: 64 of its rows for each warpgroup.
@@ -175,9 +177,9 @@ __device__ void multiply(float (&d)[128], Ring<Choose>& ring, int warpgroup, int
   constexpr unsigned long long a_layout = k_major_descriptor<TILE_M, Choose::swizzle>();
   constexpr unsigned long long b_layout = k_major_descriptor<TILE_N, Choose::swizzle>();
   int before = -1;
-  for (int k0 = 0; k0 < k; k0 += TILE_K, ring.next())
+  for (int k0 = 0; k0 < k; k0 += TILE_K, ring.at.advance())
   {
-    wait(ring.full + ring.stage, ring.parity);
+    wait(ring.full(), ring.at.phase());
     const unsigned a = shared_address(ring.a()) + warpgroup * 64 * Choose::span;
     const unsigned b = shared_address(ring.b());
     wgmma_fence();
@@ -189,7 +191,7 @@ __device__ void multiply(float (&d)[128], Ring<Choose>& ring, int warpgroup, int
     wgmma_commit();
     wgmma_wait<1>();  // the stage before this one has been read
     if (before >= 0) release(ring, before);
-    before = ring.stage;
+    before = ring.at.stage();
   }
   wgmma_wait();
   release(ring, before);
@@ -262,10 +264,7 @@ __device__ Ring<Choose> start_ring(unsigned char*& c_boxes)
   const Ring<Choose> ring{start, full, full + Choose::stages};
   if (threadIdx.x == 0)
     for (int stage = 0; stage < Choose::stages; ++stage)
-    {
-      init(ring.full + stage, 1);
-      init(ring.empty + stage, CONSUMERS * Choose::cluster);
-    }
+      init(ring.fulls + stage), init(ring.empties + stage, CONSUMERS * Choose::cluster);
   cluster_sync();
   return ring;
 }
@@ -279,7 +278,7 @@ __device__ void run(const Map& c, Tiles<Choose> tiles, int k, LoadStage load_sta
   if (threadIdx.x < 128)
   {
     give_registers<40>();
-    if (threadIdx.x == 0) produce(ring, tiles, k, load_stage);
+    if (threadIdx.x < 32 && elect_one()) produce(ring, tiles, k, load_stage);
   }
   else
   {
@@ -303,10 +302,10 @@ __device__ void gemm(const Map& a, const Map& b, const Map& c, int m, int n, int
   constexpr int PART = TILE_N / Choose::cluster;  // of the rows of B: those that this block loads
   const int part = static_cast<int>(cluster_rank()) * PART;
   run(c, Tiles<Choose>(m, n), k,
-      [&](const Ring<Choose>& ring, Barrier* full, int2 place, int k0)
+      [&](const Ring<Choose>& ring, int2 place, int k0)
       {
-        load_rows<Choose, TILE_M, TILE_M, false>(ring.a(), a, full, k0, place.x, 0);
-        load_rows<Choose, PART, TILE_N, (Choose::cluster > 1)>(ring.b(), b, full, k0, place.y, part);
+        load_rows<TILE_M, TILE_M, false>(ring, ring.a(), a, k0, place.x, 0);
+        load_rows<PART, TILE_N, (Choose::cluster > 1)>(ring, ring.b(), b, k0, place.y, part);
       });
 }
 

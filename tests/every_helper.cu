@@ -4,12 +4,19 @@
 
 using namespace tma_dlpack;
 
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ < 1000  // wgmma's
 constexpr unsigned long long DESCRIPTOR = k_major_descriptor<64, Swizzle::bytes128>();
 static_assert(DESCRIPTOR == (1ull << 62 | 64ull << 32 | 1ull << 16));
 static_assert(k_major_descriptor<128, Swizzle::none>() == (8ull << 32 | 128ull << 16));
 static_assert(mn_major_descriptor<64, Swizzle::none>() == (64ull << 32 | 8ull << 16));
 static_assert(mn_major_descriptor<64, Swizzle::bytes64>() ==
               (2ull << 62 | 32ull << 32 | 256ull << 16));
+#endif
+static_assert(tcgen05_k_major_descriptor<64, Swizzle::bytes128>() ==
+              (2ull << 61 | 1ull << 46 | 64ull << 32 | 1ull << 16));
+static_assert(tcgen05_mn_major_descriptor<64, Swizzle::bytes64>() ==
+              (4ull << 61 | 1ull << 46 | 32ull << 32 | 256ull << 16));
+static_assert(mn_major_k_step_bytes<Swizzle::bytes128, 1>(1) == 4096);
 static_assert(mn_major_k_step_bytes<Swizzle::bytes64>(3) == 3072);
 static_assert(k_step_bytes<64, Swizzle::bytes128>(3) == 96);
 static_assert(k_step_bytes<64, Swizzle::none>(3) == 6 * 64 * 16);
@@ -63,6 +70,27 @@ extern "C" __global__ void every_change(Map* in_global_memory, unsigned n)
   fence_acquire(in_global_memory);
 }
 
+#if defined(HAS_REPLACE) && __CUDA_ARCH__ >= 1000 && __CUDA_ARCH__ < 1200
+#define HAS_PAIRS
+template <class... Coords>
+__device__ void pair_loads(void* tile, const Map& map, Barrier* full, Coords... c)
+{
+  load_cta_group2(tile, map, full, c...);
+  load_cta_group2(tile, map, full, evict_last(), c...);
+  load_multicast_cta_group2(tile, map, full, 3, c...);
+  load_multicast_cta_group2(tile, map, full, 3, evict_last(), c...);
+}
+
+__device__ void every_pair_load(void* tile, const Map& map, Barrier* full, int c)
+{
+  pair_loads(tile, map, full, c);
+  pair_loads(tile, map, full, c, c);
+  pair_loads(tile, map, full, c, c, c);
+  pair_loads(tile, map, full, c, c, c, c);
+  pair_loads(tile, map, full, c, c, c, c, c);
+}
+#endif
+
 extern "C" __global__ void every_helper(const __grid_constant__ Map map, const Map* in_global_memory,
                                         unsigned tx_bytes, int c)
 {
@@ -73,8 +101,23 @@ extern "C" __global__ void every_helper(const __grid_constant__ Map map, const M
   fence_acquire(in_global_memory);
   init(&full);
   init(&full, 2);
-  expect_tx(&full, tx_bytes);
+  arrive_expect_tx(&full, tx_bytes);
+  expect_tx_only(&full, tx_bytes);
+  arrive(&full);
+  if (elect_one()) wait_dependencies();
 
+  load_bulk(tile, in_global_memory, 128, &full);
+  load_bulk(tile, in_global_memory, 128, &full, evict_first());
+  prefetch_tile(map, c);
+  prefetch_tile(map, c, c);
+  prefetch_tile(map, c, c, c);
+  prefetch_tile(map, c, c, c, c);
+  prefetch_tile(map, c, c, c, c, c);
+  prefetch_tile(map, evict_last(), c);
+  prefetch_tile(map, evict_last(), c, c);
+  prefetch_tile(map, evict_last(), c, c, c);
+  prefetch_tile(map, evict_last(), c, c, c, c);
+  prefetch_tile(map, evict_last(), c, c, c, c, c);
   load(tile, map, &full, c);
   load(tile, map, &full, c, c);
   load(tile, *in_global_memory, &full, c, c, c);
@@ -99,11 +142,13 @@ extern "C" __global__ void every_helper(const __grid_constant__ Map map, const M
   arrive(&full);
   arrive_remote(&full, cluster_rank());
   cluster_sync();
-  if (!try_wait(&full, 0)) wait(&full, 0);
+  if (!test_wait(&full, 0) && !try_wait(&full, 0)) wait(&full, 0);
   wait_cluster(&full, 1);
   sync_threads(1, 128);
   fence_async();
 
+  store_bulk(const_cast<Map*>(in_global_memory), tile, 16);
+  store_bulk(const_cast<Map*>(in_global_memory), tile, 16, evict_first());
   store(map, tile, c);
   store(map, tile, c, c);
   store(map, tile, c, c, c);
@@ -129,11 +174,28 @@ extern "C" __global__ void every_helper(const __grid_constant__ Map map, const M
   wait_stores<1>();
   wait_stores();
 
+  launch_dependents();
+
 #if __CUDA_ARCH__ >= 1000
   load_gather4(tile, map, &full, c, c, c, c, c);
+  load_im2col_w(tile, map, &full, c, c, c, HaloW{1, 2});
+  load_im2col_w(tile, map, &full, c, c, c, c, HaloW{1, 2});
+  load_im2col_w(tile, map, &full, c, c, c, c, c, HaloW{1, 2});
 #endif
-#if __CUDA_ARCH__ >= 1000 && __CUDA_ARCH__ < 1200
+#ifdef HAS_PAIRS
+  load_im2col_w128(tile, map, &full, c, c, c, HaloW{1, 2});
+  load_im2col_w128(tile, map, &full, c, c, c, c, HaloW{1, 2});
+  load_im2col_w128(tile, map, &full, c, c, c, c, c, HaloW{1, 2});
+  load_gather4_multicast(tile, map, &full, 3, c, c, c, c, c);
   store_scatter4(map, tile, c, c, c, c, c);
+  every_pair_load(tile, map, &full, c);
+#endif
+#if __CUDA_ARCH__ == 1070
+  load_from(tile, map, in_global_memory, &full, c);
+  load_from(tile, map, in_global_memory, &full, c, c);
+  load_from(tile, map, in_global_memory, &full, c, c, c);
+  load_from(tile, map, in_global_memory, &full, c, c, c, c);
+  load_from(tile, map, in_global_memory, &full, c, c, c, c, c);
 #endif
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -148,7 +210,7 @@ extern "C" __global__ void every_helper(const __grid_constant__ Map map, const M
 #endif
 }
 
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+#ifdef HAS_REPLACE
 extern "C" __global__ void __launch_bounds__(256, 1) registers_move(int* out)
 {
   if (threadIdx.x < 128) give_registers<40>();
@@ -156,3 +218,21 @@ extern "C" __global__ void __launch_bounds__(256, 1) registers_move(int* out)
   out[threadIdx.x] = 1;
 }
 #endif
+
+// A ring of three stages, and a map whose rank is known.
+extern "C" __global__ void ring(const __grid_constant__ RankedMap<2> map, int* out)
+{
+  __shared__ alignas(1024) unsigned char tiles[3][1024];
+  __shared__ Barrier full[3], empty[3];
+  PipelineState<3> state;
+  auto filled = PipelineState<3>::producer();
+  for (int i = 0; i < 4; ++i, state.advance(), filled.advance())
+  {
+    wait(empty + filled.stage(), filled.phase());
+    arrive_expect_tx(full + filled.stage(), 1024);
+    load(tiles[filled.stage()], map, full + filled.stage(), 0, i);
+    wait(full + state.stage(), state.phase());
+  }
+  state.advance(2);
+  *out = state.stage();
+}

@@ -15,7 +15,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   if (threadIdx.x == 0)
   {
     tma_dlpack::init(&full);
-    tma_dlpack::expect_tx(&full, sizeof(tile));  // the whole box, also where it leaves the matrix
+    tma_dlpack::arrive_expect_tx(&full, sizeof(tile));  // the whole box, also where it leaves the matrix
     tma_dlpack::load(tile, x, &full, column, row);  // coordinates: innermost first
   }
   __syncthreads();

@@ -27,7 +27,7 @@ __device__ void load_tile(Room& room, const Map* map, bool acquire, unsigned pha
   if (threadIdx.x == 0)
   {
     if (acquire) fence_acquire(map);
-    expect_tx(&room.full, TILE_BYTES);
+    arrive_expect_tx(&room.full, TILE_BYTES);
     load(room.tile, *map, &room.full, 0, 0);
   }
   if (!wait_at_most(&room.full, phase % 2, TWO_SECONDS)) return;

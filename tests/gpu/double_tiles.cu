@@ -13,7 +13,7 @@ __device__ void double_tile(const tma_dlpack::Map& map, unsigned tx_bytes)
   if (threadIdx.x == 0)
   {
     tma_dlpack::init(&full);
-    tma_dlpack::expect_tx(&full, tx_bytes);
+    tma_dlpack::arrive_expect_tx(&full, tx_bytes);
     tma_dlpack::load(tile, map, &full, column, row);
   }
   __syncthreads();

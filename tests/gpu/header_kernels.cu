@@ -26,7 +26,7 @@ __device__ Barrier* start(unsigned bytes)
   if (threadIdx.x == 0)
   {
     init(full);
-    expect_tx(full, bytes);
+    arrive_expect_tx(full, bytes);
   }
   cluster_sync();
   return full;
@@ -65,7 +65,7 @@ CLUSTER multicast_to_one(const __grid_constant__ Map map, const Coords at, unsig
   if (threadIdx.x == 0)
   {
     init(full);
-    if (cluster_rank() == 1) expect_tx(full, bytes);
+    if (cluster_rank() == 1) arrive_expect_tx(full, bytes);
     else arrive(full);
   }
   cluster_sync();
@@ -86,7 +86,7 @@ CLUSTER multicast_to_one(const __grid_constant__ Map map, const Coords at, unsig
     if (threadIdx.x != 0) return;                                                                   \
     prefetch(source);                                                                               \
     init(full);                                                                                     \
-    expect_tx(full, bytes);                                                                         \
+    arrive_expect_tx(full, bytes);                                                                         \
     load(shared_memory, source, full, evict_last(), COORDS);                                        \
     if (!wait_at_most(full, 0, TWO_SECONDS)) return;                                                \
     store(copy, shared_memory, evict_first(), COORDS);                                              \
@@ -152,7 +152,7 @@ __device__ void unswizzle(const Map& map, Element* out, unsigned rows)
   if (threadIdx.x == 0)
   {
     init(full);
-    expect_tx(full, bytes);
+    arrive_expect_tx(full, bytes);
     load(shared_memory, map, full, 0, 0);
   }
   __syncthreads();
@@ -193,7 +193,7 @@ __device__ void multiply(const Map& a_map, const Map& b_map, float* c)
   if (threadIdx.x == 0)
   {
     init(full);
-    expect_tx(full, (64 + 8) * 128);
+    arrive_expect_tx(full, (64 + 8) * 128);
     for (unsigned column = 0; column < 128 / span; ++column)
     {
       load(a + column * 64 * span, a_map, full, column * span / 2, 0);
@@ -237,3 +237,145 @@ MULTIPLY(multiply_transposed, none, true)
 MULTIPLY(multiply_transposed, bytes32, true)
 MULTIPLY(multiply_transposed, bytes64, true)
 MULTIPLY(multiply_transposed, bytes128, true)
+
+// ---- the verbs of 0.4 ----
+
+// out[warp] counts the elected threads of two elections, out[32 + warp] is the elected lane plus 1.
+extern "C" __global__ void elections(unsigned* out)
+{
+  for (int time = 0; time < 2; ++time)
+    if (elect_one())
+    {
+      atomicAdd(out + threadIdx.x / 32, 1u);
+      out[32 + threadIdx.x / 32] = threadIdx.x % 32 + 1;
+    }
+}
+
+// Bytes are expected without an arrival: the phase goes on until there is one. flags: test_wait before and
+// after; what try_wait says at the end.
+extern "C" __global__ void expected_without_an_arrival(const __grid_constant__ Map map, const Coords at,
+                                                       unsigned bytes, unsigned char* out,
+                                                       unsigned* flags)
+{
+  Barrier* const full = reinterpret_cast<Barrier*>(shared_memory + bytes);
+  if (threadIdx.x == 0)
+  {
+    init(full);
+    expect_tx_only(full, bytes);
+    load(shared_memory, map, full, at.c[0], at.c[1]);
+    for (int i = 0; i < 100; ++i) __nanosleep(10000);  // the bytes are there by then
+    flags[0] = test_wait(full, 0);
+    arrive(full);
+    while (!test_wait(full, 0)) {}
+    flags[1] = test_wait(full, 0), flags[2] = try_wait(full, 0);
+  }
+  __syncthreads();
+  give(full, bytes, out);
+}
+
+// Bytes in a row through shared memory, with and without a policy.
+template <class... Policy>
+__device__ void copy_bulk(const unsigned char* from, unsigned char* to, unsigned bytes, Policy... policy)
+{
+  Barrier* const full = reinterpret_cast<Barrier*>(shared_memory + bytes);
+  if (threadIdx.x >= 32 || !elect_one()) return;
+  init(full);
+  arrive_expect_tx(full, bytes);
+  load_bulk(shared_memory, from, bytes, full, policy...);
+  if (!wait_at_most(full, 0, TWO_SECONDS)) return;
+  store_bulk(to, shared_memory, bytes, policy...);
+  commit();
+  wait_stores();
+}
+
+extern "C" __global__ void bulk(const unsigned char* from, unsigned char* to, unsigned bytes)
+{
+  copy_bulk(from, to, bytes);
+}
+
+extern "C" __global__ void bulk_policy(const unsigned char* from, unsigned char* to, unsigned bytes)
+{
+  copy_bulk(from, to, bytes, evict_first());
+}
+
+// Prefetched, and loaded by a map whose rank is known.
+#define PREFETCH(RANK, COORDS)                                                                     \
+  extern "C" __global__ void prefetch_##RANK(const __grid_constant__ RankedMap<RANK> map,          \
+                                             const Coords at, unsigned bytes, unsigned char* out)  \
+  {                                                                                                \
+    const int* const c = at.c;                                                                     \
+    Barrier* const full = start(bytes);                                                            \
+    if (threadIdx.x == 0)                                                                          \
+    {                                                                                              \
+      prefetch_tile(map, COORDS);                                                                  \
+      prefetch_tile(map, evict_last(), COORDS);                                                    \
+      load(shared_memory, map, full, COORDS);                                                      \
+    }                                                                                              \
+    give(full, bytes, out);                                                                        \
+  }
+
+PREFETCH(1, C1)
+PREFETCH(2, C2)
+PREFETCH(3, C3)
+PREFETCH(4, C4)
+PREFETCH(5, C5)
+
+// A ring: one warp loads the tiles of a matrix of `rows` rows, 8 x 32 floats each, another warp sums every
+// tile, thread by thread, in order; out[tile * 32 + lane].
+template <unsigned stages>
+__device__ void sum_tiles(const RankedMap<2>& map, int tiles, float* out)
+{
+  constexpr unsigned BYTES = 8 * 32 * sizeof(float);
+  __shared__ Barrier full[stages], empty[stages];
+  float* const ring = reinterpret_cast<float*>(shared_memory);
+  if (threadIdx.x == 0)
+    for (unsigned stage = 0; stage < stages; ++stage) init(full + stage), init(empty + stage, 32);
+  __syncthreads();
+  if (threadIdx.x < 32)
+  {
+    if (!elect_one()) return;
+    auto at = PipelineState<stages>::producer();
+    for (int tile = 0; tile < tiles; ++tile, at.advance())
+    {
+      wait(empty + at.stage(), at.phase());
+      arrive_expect_tx(full + at.stage(), BYTES);
+      load(ring + at.stage() * BYTES / 4, map, full + at.stage(), 0, tile * 8);
+    }
+  }
+  else
+  {
+    PipelineState<stages> at;
+    for (int tile = 0; tile < tiles; ++tile, at.advance())
+    {
+      wait(full + at.stage(), at.phase());
+      float sum = 0;
+      for (int row = 0; row < 8; ++row) sum += ring[at.stage() * BYTES / 4 + row * 32 + threadIdx.x % 32];
+      arrive(empty + at.stage());
+      out[tile * 32 + threadIdx.x % 32] = sum;
+    }
+  }
+}
+
+#define RING(STAGES)                                                                                \
+  extern "C" __global__ void __launch_bounds__(64)                                                  \
+    ring_##STAGES(const __grid_constant__ RankedMap<2> map, int tiles, float* out)                  \
+  {                                                                                                 \
+    sum_tiles<STAGES>(map, tiles, out);                                                             \
+  }
+
+RING(1)
+RING(2)
+RING(3)
+RING(5)
+
+// Two warps take every second tile: each advances by 2.
+extern "C" __global__ void states(unsigned* out)
+{
+  PipelineState<3> one = PipelineState<3>::producer(), two = one;
+  for (unsigned i = 0; i < 12; ++i)
+  {
+    out[2 * i] = one.stage() << 1 | one.phase();
+    out[2 * i + 1] = two.stage() << 1 | two.phase();
+    one.advance(), one.advance(i % 5), two.advance(1 + i % 5);
+  }
+}

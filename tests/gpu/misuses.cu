@@ -23,7 +23,8 @@ __device__ void give(Half* out, const unsigned char* tile)
     out[i] = reinterpret_cast<const Half*>(tile)[i];
 }
 
-// maps: the map, zeros, one of 2^32 rows, one swizzled by 128 bytes, and the map again 32 bytes later.
+// maps: the map, zeros, one of 2^32 rows, one swizzled by 128 bytes, the map again 32 bytes later, and the
+// tensor's bytes.
 #define KERNEL(NAME)                                                                              \
   __global__ void NAME(const __grid_constant__ Map map, const Map* maps, Half* out)
 
@@ -50,36 +51,99 @@ __device__ void give(Half* out, const unsigned char* tile)
     FINISH(0)                  \
   }
 
-WITH(nothing_wrong, expect_tx(full, TILE_BYTES); load(smem, map, full, 0, 0);)
-WITH(map_in_global_memory, expect_tx(full, TILE_BYTES); load(smem, *maps, full, 0, 0);)
-WITH(map_off_32, expect_tx(full, TILE_BYTES);
+WITH(nothing_wrong, arrive_expect_tx(full, TILE_BYTES); load(smem, map, full, 0, 0);)
+WITH(map_in_global_memory, arrive_expect_tx(full, TILE_BYTES); load(smem, *maps, full, 0, 0);)
+WITH(map_off_32, arrive_expect_tx(full, TILE_BYTES);
      load(smem, *reinterpret_cast<const Map*>(reinterpret_cast<const char*>(maps + 4) + 32), full, 0, 0);)
-WITH(map_of_zeros, expect_tx(full, TILE_BYTES); load(smem, maps[1], full, 0, 0);)
-WITH(dimension_over_2_31, expect_tx(full, TILE_BYTES); load(smem, maps[2], full, 0, 0);)
-WITH(tile_off_16, expect_tx(full, TILE_BYTES); load(smem + 16, map, full, 0, 0);)
-WITH(tile_off_64, expect_tx(full, TILE_BYTES); load(smem + 64, map, full, 0, 0);)
-WITH(tile_beyond_shared_memory, expect_tx(full, TILE_BYTES);
+WITH(map_of_zeros, arrive_expect_tx(full, TILE_BYTES); load(smem, maps[1], full, 0, 0);)
+WITH(dimension_over_2_31, arrive_expect_tx(full, TILE_BYTES); load(smem, maps[2], full, 0, 0);)
+WITH(tile_off_16, arrive_expect_tx(full, TILE_BYTES); load(smem + 16, map, full, 0, 0);)
+WITH(tile_off_64, arrive_expect_tx(full, TILE_BYTES); load(smem + 64, map, full, 0, 0);)
+WITH(tile_beyond_shared_memory, arrive_expect_tx(full, TILE_BYTES);
      load(smem + SMEM_BYTES - TILE_BYTES + 4096, map, full, 0, 0);)
-WITH(no_dynamic_shared_memory, expect_tx(full, TILE_BYTES); load(smem, map, full, 0, 0);)
-WITH(wrong_rank, expect_tx(full, TILE_BYTES); load(smem, map, full, 0, 0, 0);)
-WITH(wrong_kind, expect_tx(full, TILE_BYTES); load_im2col(smem, map, full, 0, 0, 0, OffsetsW{0});)
-WITH(coordinate_off_16_bytes, expect_tx(full, TILE_BYTES); load(smem, map, full, 3, 0);)
-WITH(multicast_to_no_block, expect_tx(full, TILE_BYTES); load_multicast(smem, map, full, 2, 0, 0);)
-WITH(too_many_bytes_expected, expect_tx(full, (1 << 20) + TILE_BYTES); load(smem, map, full, 0, 0);)
-WITH(two_arrivals_of_one, expect_tx(full, TILE_BYTES); arrive(full); load(smem, map, full, 0, 0);)
-WITH(armed_without_a_load, expect_tx(full, TILE_BYTES);)
-WITH(expects_more_than_comes, expect_tx(full, TILE_BYTES + 2048); load(smem, map, full, 0, 0);)
-WITH(expects_half, expect_tx(full, TILE_BYTES / 2); load(smem, map, full, 0, 0);)
+WITH(no_dynamic_shared_memory, arrive_expect_tx(full, TILE_BYTES); load(smem, map, full, 0, 0);)
+WITH(wrong_rank, arrive_expect_tx(full, TILE_BYTES); load(smem, map, full, 0, 0, 0);)
+WITH(wrong_kind, arrive_expect_tx(full, TILE_BYTES); load_im2col(smem, map, full, 0, 0, 0, OffsetsW{0});)
+WITH(coordinate_off_16_bytes, arrive_expect_tx(full, TILE_BYTES); load(smem, map, full, 3, 0);)
+WITH(multicast_to_no_block, arrive_expect_tx(full, TILE_BYTES); load_multicast(smem, map, full, 2, 0, 0);)
+WITH(too_many_bytes_expected, arrive_expect_tx(full, (1 << 20) + TILE_BYTES); load(smem, map, full, 0, 0);)
+WITH(two_arrivals_of_one, arrive_expect_tx(full, TILE_BYTES); arrive(full); load(smem, map, full, 0, 0);)
+WITH(armed_without_a_load, arrive_expect_tx(full, TILE_BYTES);)
+WITH(expects_more_than_comes, arrive_expect_tx(full, TILE_BYTES + 2048); load(smem, map, full, 0, 0);)
+WITH(expects_half, arrive_expect_tx(full, TILE_BYTES / 2); load(smem, map, full, 0, 0);)
 WITH(expects_nothing, arrive(full); load(smem, map, full, 0, 0);)
-WITH(expects_one_load_of_two, expect_tx(full, TILE_BYTES); load(smem, map, full, 0, 0);
+WITH(expects_one_load_of_two, arrive_expect_tx(full, TILE_BYTES); load(smem, map, full, 0, 0);
      load(smem + TILE_BYTES, map, full, 0, 0);)
+
+WITH(two_threads_arrive_expect_tx, arrive_expect_tx(full, TILE_BYTES); load(smem, map, full, 0, 0);
+     } else if (threadIdx.x == 32) { arrive_expect_tx(full, TILE_BYTES);)
+WITH(expected_without_an_arrival, expect_tx_only(full, TILE_BYTES); load(smem, map, full, 0, 0);)
+WITH(prefetch_of_the_wrong_rank, prefetch_tile(map, 0, 0, 0); arrive_expect_tx(full, TILE_BYTES);
+     load(smem, map, full, 0, 0);)
+WITH(bulk_of_24_bytes, arrive_expect_tx(full, 24); load_bulk(smem, out, 24, full);)
+WITH(bulk_from_8_bytes_off, arrive_expect_tx(full, 32); load_bulk(smem, out + 4, 32, full);)
+WITH(bulk_to_8_bytes_off, arrive_expect_tx(full, 32); load_bulk(smem + 8, out, 32, full);)
+WITH(bulk_beyond_shared_memory, arrive_expect_tx(full, 64);
+     load_bulk(smem + SMEM_BYTES - 32, out, 64, full);)
+WITH(bulk_from_shared_memory, arrive_expect_tx(full, 64); load_bulk(smem, smem + 128, 64, full);)
+WITH(bulk_of_more_bytes_than_expected, arrive_expect_tx(full, 64); load_bulk(smem, out, 128, full);)
+WITH(bulk_right, arrive_expect_tx(full, TILE_BYTES); load_bulk(smem, maps + 6, TILE_BYTES - 64, full);
+     load_bulk(smem + TILE_BYTES - 64, reinterpret_cast<const char*>(maps + 6) + TILE_BYTES - 64, 64, full);)
+
+// Two stages, each loaded once.
+#define TWO_STAGES                                      \
+  START(1)                                              \
+  if (first)                                            \
+  {                                                     \
+    init(full + 1);                                     \
+    for (int i = 0; i < 2; ++i)                         \
+    {                                                   \
+      arrive_expect_tx(full + i, TILE_BYTES);           \
+      load(smem + i * TILE_BYTES, map, full + i, 0, 0); \
+    }                                                   \
+  }                                                     \
+  __syncthreads();                                      \
+  PipelineState<2> state;                               \
+  wait(full + state.stage(), state.phase());
+
+KERNEL(state_advanced_twice)
+{
+  TWO_STAGES
+  state.advance();
+  state.advance();
+  wait(full + state.stage(), state.phase());
+  give(out, smem + TILE_BYTES);
+}
+
+KERNEL(state_advanced_once)
+{
+  TWO_STAGES
+  state.advance();
+  wait(full + state.stage(), state.phase());
+  give(out, smem + TILE_BYTES);
+}
+
+// The producer's first round, begun in the readers' phase.
+KERNEL(state_of_a_reader_for_the_producer)
+{
+  START(1)
+  PipelineState<1> state;
+  if (first)
+  {
+    init(full + 1);
+    wait(full + 1, state.phase());
+    arrive_expect_tx(full, TILE_BYTES);
+    load(smem, map, full, 0, 0);
+  }
+  FINISH(0)
+}
 
 KERNEL(one_arrival_of_two)
 {
   START(2)
   if (first)
   {
-    expect_tx(full, TILE_BYTES);
+    arrive_expect_tx(full, TILE_BYTES);
     load(smem, map, full, 0, 0);
   }
   FINISH(0)
@@ -90,7 +154,7 @@ KERNEL(other_parity)
   START(1)
   if (first)
   {
-    expect_tx(full, TILE_BYTES);
+    arrive_expect_tx(full, TILE_BYTES);
     load(smem, map, full, 0, 0);
   }
   FINISH(1)
@@ -104,7 +168,7 @@ KERNEL(parity_not_flipped)
   {
     if (first)
     {
-      expect_tx(full, TILE_BYTES);
+      arrive_expect_tx(full, TILE_BYTES);
       load(smem, map, full, 0, 0);
     }
     wait(full, 0);
@@ -118,7 +182,7 @@ KERNEL(barrier_never_initialised)
   __shared__ Barrier full;
   if (threadIdx.x == 0)
   {
-    expect_tx(&full, TILE_BYTES);
+    arrive_expect_tx(&full, TILE_BYTES);
     load(smem, map, &full, 0, 0);
   }
   wait(&full, 0);
@@ -133,7 +197,7 @@ KERNEL(barrier_off_4)
   __syncthreads();
   if (first)
   {
-    expect_tx(off, TILE_BYTES);
+    arrive_expect_tx(off, TILE_BYTES);
     load(smem, map, off, 0, 0);
   }
   wait(off, 0);
@@ -145,7 +209,7 @@ __global__ void map_not_a_grid_constant(Map map, const Map*, Half* out)
   START(1)
   if (first)
   {
-    expect_tx(full, TILE_BYTES);
+    arrive_expect_tx(full, TILE_BYTES);
     load(smem, map, full, 0, 0);
   }
   FINISH(0)
@@ -158,7 +222,7 @@ KERNEL(map_in_shared_memory)
   if (first)
   {
     here = map;
-    expect_tx(full, TILE_BYTES);
+    arrive_expect_tx(full, TILE_BYTES);
     load(smem, here, full, 0, 0);
   }
   FINISH(0)
@@ -172,7 +236,7 @@ KERNEL(tile_off_the_swizzle)
   if (first)
   {
     indexed_from_start(tile, maps[3]);
-    expect_tx(full, TILE_BYTES);
+    arrive_expect_tx(full, TILE_BYTES);
     load(tile, maps[3], full, 0, 0);
   }
   wait(full, 0);
@@ -197,6 +261,8 @@ KERNEL(tile_off_the_swizzle)
 
 STORE(store_off_64, store(map, smem + 64, 0, 0);)
 STORE(store_at_a_negative_coordinate, store(map, smem, 0, -8);)
+STORE(bulk_store_of_24_bytes, store_bulk(out, smem, 24);)
+STORE(bulk_store_8_bytes_off, store_bulk(out + 4, smem, 32);)
 STORE(reduction_without_that_type, reduce<Reduction::add>(map, smem, 0, 0);)
 
 KERNEL(a_parameter_is_changed)
@@ -223,7 +289,12 @@ const Misuse MISUSES[] = {
   ROW(parity_not_flipped) ROW(barrier_never_initialised) ROW(barrier_off_4)
   ROW(map_not_a_grid_constant) ROW(map_in_shared_memory) ROW(tile_off_the_swizzle) ROW(store_off_64)
   ROW(store_at_a_negative_coordinate) ROW(reduction_without_that_type)
-  ROW(a_parameter_is_changed)
+  ROW(a_parameter_is_changed) ROW(two_threads_arrive_expect_tx) ROW(expected_without_an_arrival)
+  ROW(prefetch_of_the_wrong_rank) ROW(bulk_of_24_bytes) ROW(bulk_from_8_bytes_off)
+  ROW(bulk_to_8_bytes_off) ROW(bulk_beyond_shared_memory) ROW(bulk_from_shared_memory)
+  ROW(bulk_of_more_bytes_than_expected) ROW(bulk_right) ROW(state_advanced_twice)
+  ROW(state_advanced_once) ROW(state_of_a_reader_for_the_producer) ROW(bulk_store_of_24_bytes)
+  ROW(bulk_store_8_bytes_off)
 };
 
 using Encode = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*,
@@ -254,7 +325,7 @@ int main(int, char** arguments)
   Map* maps;
   cudaMalloc(&x, TILE_BYTES);
   cudaMalloc(&out, TILE_BYTES);
-  cudaMalloc(&maps, 6 * sizeof(Map));
+  cudaMalloc(&maps, 6 * sizeof(Map) + TILE_BYTES);
   cudaMemcpy(x, values.data(), TILE_BYTES, cudaMemcpyHostToDevice);
   cudaMemcpy(out, brought.data(), TILE_BYTES, cudaMemcpyHostToDevice);
   const Map plain = encode(x, ROWS, CU_TENSOR_MAP_SWIZZLE_NONE);
@@ -262,6 +333,8 @@ int main(int, char** arguments)
                       encode(x, ROWS, CU_TENSOR_MAP_SWIZZLE_128B)};
   cudaMemcpy(maps, host, sizeof host, cudaMemcpyHostToDevice);
   cudaMemcpy(reinterpret_cast<char*>(maps + 4) + 32, &plain, sizeof plain, cudaMemcpyHostToDevice);
+
+  cudaMemcpy(maps + 6, values.data(), TILE_BYTES, cudaMemcpyHostToDevice);
 
   for (const Misuse& misuse : MISUSES)
   {

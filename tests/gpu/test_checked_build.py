@@ -39,14 +39,14 @@ CASES = {
     "wrong_kind": (INSTRUCTION, "load_im2col: the map is a tiled map; this verb takes im2col maps"),
     "coordinate_off_16_bytes": (INSTRUCTION, "load: the innermost coordinate 3 is at byte 6 of the row"),
     "multicast_to_no_block": (INSTRUCTION, "load_multicast: the block mask is 0x2; the cluster has 1"),
-    "too_many_bytes_expected": (LAUNCH, "expect_tx: 1056768 bytes are expected; a barrier counts at"),
+    "too_many_bytes_expected": (LAUNCH, "arrive_expect_tx: 1056768 bytes are expected; a barrier counts at"),
     "two_arrivals_of_one": (LAUNCH, "arrive: this is arrival 2 in phase 0 of the barrier at*; it was"),
     "armed_without_a_load": (HANGS, "wait: after 2 s phase 0 of the barrier at shared address 0x* is not "
                              "over: 1 of 1 arrivals, 8192 bytes expected, loads of 0 bytes issued;"),
     "expects_more_than_comes": (HANGS, "wait: after 2 s phase 0 of the barrier at shared address 0x* is "
                                 "not over: 1 of 1 arrivals, 10240 bytes expected, loads of 8192 bytes"),
-    "expects_half": ("", "load: phase 0 of the barrier at shared address 0x* expects 4096 bytes, and its loads have 8192 bytes; expect_tx()"),
-    "expects_nothing": ("", "load: phase 1 of the barrier at shared address 0x* expects 0 bytes, and its loads have 8192 bytes; expect_tx()"),
+    "expects_half": ("", "load: phase 0 of the barrier at shared address 0x* expects 4096 bytes, and its loads have 8192 bytes; arrive_expect_tx()"),
+    "expects_nothing": ("", "load: phase 1 of the barrier at shared address 0x* expects 0 bytes, and its loads have 8192 bytes; arrive_expect_tx()"),
     "expects_one_load_of_two": ("", "load: phase * of the barrier at shared address 0x* expects * bytes, and its loads have * bytes;"),
     "one_arrival_of_two": (HANGS, "wait: after 2 s phase 0 of the barrier at shared address 0x* is not "
                            "over: 1 of 2 arrivals, 8192 bytes expected, loads of 8192 bytes issued"),

@@ -90,3 +90,11 @@ def test_the_handler_built_by_cmake_passes_the_same_tests(jax, folder):
     python(folder, "-c", cmake, "--build", "build")
     shutil.copy(folder / "build" / "libtma_example_jax.so", folder)
     assert "skipped" not in own_tests(folder, "test_jax.py")
+
+
+def test_the_twelve_lines_of_the_readme_run_and_find_their_tile_right(cupy, folder):
+    wrong = (folder / "twelve_lines.py").read_text().replace("x[16:32, 32:64]", "x[16:32, 31:63]")
+    python(folder, "twelve_lines.py")
+    (folder / "wrong.py").write_text(wrong)
+    with pytest.raises(AssertionError):
+        python(folder, "wrong.py")

@@ -7,7 +7,9 @@ with the same header, so test_recorded_copies.py and `verify` hold them to the r
 from __future__ import annotations
 
 import ctypes
+import shutil
 import struct
+import subprocess
 from pathlib import Path
 
 import kernels
@@ -16,6 +18,7 @@ import pytest
 
 import tma_dlpack as tma
 from tma_dlpack.copies import launch
+from tma_dlpack.include import get_include
 
 SMEM_BYTES = 100_000
 SHAPES = {1: (96,), 2: (12, 64), 3: (5, 12, 64), 4: (3, 5, 12, 64), 5: (2, 3, 5, 12, 64)}
@@ -197,3 +200,76 @@ def test_wgmma_with_the_descriptor_of_another_swizzle_gives_another_product(torc
     c = torch.full((64, 8), float("nan"), device="cuda")
     run("multiply_bytes128", 1, *maps, c)
     assert not torch.allclose(c, a.float() @ b.float().T, rtol=0.1, atol=0.1)
+
+
+# --- The verbs of 0.4 -----------------------------------------------------------------------------
+
+
+def test_one_thread_of_each_warp_is_elected_and_the_same_one_again(torch, run):
+    out = torch.zeros(64, dtype=torch.int32, device="cuda")
+    run("elections", 1, out, threads=256)
+    counts, lanes = out.cpu().numpy().reshape(2, 32)
+    assert counts.tolist() == [2] * 8 + [0] * 24
+    assert set(lanes[:8].tolist()) <= set(range(1, 33))
+
+
+def test_bytes_expected_without_an_arrival_do_not_end_the_phase(torch, run):
+    there, here = on_both(
+        torch, numbers(*SHAPES[2]), lambda t: tma.make_tma_descriptor(t, BOXES[2])
+    )
+    out, flags = poisoned(torch, there.tx_bytes), torch.full((3,), 9, device="cuda").int()
+    run("expected_without_an_arrival", 1, there, COORDS[2], there.tx_bytes, out, flags)
+    assert flags.tolist() == [0, 1, 1]
+    np.testing.assert_array_equal(out.cpu().numpy(), tma.load_tile(here, COORDS[2]).smem)
+
+
+@pytest.mark.parametrize("size_bytes", [16, 48, 4096, 65536])
+@pytest.mark.parametrize("name", ["bulk", "bulk_policy"])
+def test_bytes_in_a_row_are_copied_and_none_beyond(name, size_bytes, torch, run):
+    source = torch.randint(0, 256, (size_bytes + 64,), device="cuda").to(torch.uint8)
+    out = poisoned(torch, size_bytes + 64)
+    run(name, 1, source[16:], out[32:], size_bytes)
+    expected = poisoned(torch, size_bytes + 64)
+    expected[32 : 32 + size_bytes] = source[16 : 16 + size_bytes]
+    assert torch.equal(out, expected)
+
+
+@pytest.mark.parametrize("rank", SHAPES)
+def test_a_prefetched_tile_is_loaded_by_a_map_of_known_rank(rank, torch, run):
+    there, here = on_both(
+        torch, numbers(*SHAPES[rank]), lambda t: tma.make_tma_descriptor(t, BOXES[rank])
+    )
+    out = poisoned(torch, there.tx_bytes)
+    run(f"prefetch_{rank}", 1, there, COORDS[rank], there.tx_bytes, out)
+    np.testing.assert_array_equal(out.cpu().numpy(), tma.load_tile(here, COORDS[rank]).smem)
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3, 5])
+@pytest.mark.parametrize("tiles", [1, 7, 64])
+def test_a_ring_of_any_number_of_stages_brings_every_tile_once(stages, tiles, torch, run):
+    matrix = torch.from_numpy(numbers(8 * tiles, 32)).cuda()
+    out = torch.full((tiles, 32), -1.0, device="cuda")
+    run(f"ring_{stages}", 1, tma.make_tma_descriptor(matrix, (8, 32)), tiles, out, threads=64)
+    assert torch.equal(out, matrix.reshape(tiles, 8, 32).sum(1))
+
+
+def test_a_state_advanced_by_so_many_stages_is_one_advanced_as_often(torch, run):
+    out = torch.zeros(24, dtype=torch.int32, device="cuda")
+    run("states", 1, out, threads=1)
+    one, two = out.cpu().numpy().reshape(12, 2).T
+    steps = np.cumsum([0, *(1 + i % 5 for i in range(11))])
+    expected = steps % 3 * 2 + (1 ^ steps // 3 % 2)
+    np.testing.assert_array_equal(one, expected)
+    np.testing.assert_array_equal(two, expected)
+
+
+def test_a_kernel_that_starts_early_reads_what_the_one_before_it_wrote(torch, tmp_path):
+    if shutil.which("nvcc") is None:
+        pytest.skip("nvcc is needed: the launch has an attribute")
+    source, program = Path(__file__).with_name("dependents.cu"), str(tmp_path / "dependents")
+    major, minor = torch.cuda.get_device_capability()
+    target = f"-gencode=arch=compute_{major}{minor}a,code=sm_{major}{minor}a"
+    command = ["nvcc", "-std=c++17", target, f"-I{get_include()}", "-o", program, str(source)]
+    subprocess.run(command, check=True)
+    done = subprocess.run([program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.startswith("right, started ")  # early or after: the driver decides

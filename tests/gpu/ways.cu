@@ -17,7 +17,7 @@ __device__ void load_modify_store(const Map* map, int x, int y, unsigned* status
   if (threadIdx.x == 0)
   {
     init(&full);
-    expect_tx(&full, sizeof(tile));
+    arrive_expect_tx(&full, sizeof(tile));
     load(tile, *map, &full, x, y);
   }
   __syncthreads();
@@ -63,7 +63,7 @@ extern "C" __global__ void expects_too_much(const __grid_constant__ Map map, uns
   if (threadIdx.x == 0)
   {
     init(&full);
-    expect_tx(&full, sizeof(tile) + 16);
+    arrive_expect_tx(&full, sizeof(tile) + 16);
     load(tile, map, &full, 0, 0);
     *status = wait_at_most(&full, 0, TWO_SECONDS) ? DONE : TIMED_OUT;
   }

@@ -49,8 +49,8 @@ def test_kernels_with_the_header_compile_for_sm_90a(source, standard, tmp_path):
 
 #: ptxas advises against multicast where it is not made for it: 90 without a, 12.x. Only warnings of
 #: the compiler itself are errors there.
-ADVISED_AGAINST = ("90", "120a", "120f", "121a")
-ARCHITECTURES = ("90", "90a", "100a", "100f", "103a", "110a", "120a", "120f", "121a")
+ADVISED_AGAINST = ("90", "100", "120a", "120f", "121a")
+ARCHITECTURES = ("90", "90a", "100", "100a", "100f", "103a", "110a", "120a", "120f", "121a")
 #: Functions of the driver that ptxas calls where a GPU lacks an instruction.
 SYSTEM_CALL = re.compile(rb"__cuda_syscall_\w+")
 
@@ -83,7 +83,9 @@ def refused(statements, tmp_path, option=SM_90A):
     source = tmp_path / "refused.cu"
     kernels = [
         f"__global__ void kernel{n}(const __grid_constant__ Map map, unsigned long long* out, "
-        f"Map* to) {{ __shared__ Barrier full; {statement} }}"
+        "Map* to, const __grid_constant__ RankedMap<2> ranked, "
+        "const __grid_constant__ RankedMap<3> three) "
+        f"{{ __shared__ Barrier full; {statement} }}"
         for n, statement in enumerate(statements)
     ]
     lines = ["#include <tma_dlpack.h>", "using namespace tma_dlpack;", *kernels]
@@ -120,8 +122,64 @@ NOT_COMPILED = {
     "replace_elemtype<16>(to);": "elemtype is a number below 16",
     "replace_interleave_layout<3>(to);": "interleave_layout is a number below 3",
     "replace_fill_mode<2>(to);": "fill_mode is a number below 2",
-    "load_gather4(out, map, &full, 0, 1, 2, 3, 4);": "deleted function",
-    "store_scatter4(map, out, 0, 1, 2, 3, 4);": "deleted function",
+    "load(out, map, &full, 1.9f, 0);": "an integer of at most 32 bits: cast what is not",
+    "load(out, map, &full, 1.0, 0, 0);": "an integer of at most 32 bits: cast what is not",
+    "load(out, map, &full, 0, 1ll);": "an integer of at most 32 bits: cast what is not",
+    "load(out, map, &full, 0, sizeof(int));": "an integer of at most 32 bits: cast what is not",
+    "load_multicast(out, map, &full, 3, 1.0, 1.0);": "an integer of at most 32 bits",
+    "load_im2col(out, map, &full, 0, 1.0f, 0, OffsetsW{0});": "an integer of at most 32 bits",
+    "store(map, out, 0, 1l);": "an integer of at most 32 bits",
+    "reduce<Reduction::add>(map, out, 0, 0, 0.5f);": "an integer of at most 32 bits",
+    "prefetch_tile(map, 0, 0, 1.0);": "an integer of at most 32 bits",
+    "load(out, ranked, &full, 0);": "as many coordinates as the map's rank",
+    "load(out, ranked, &full, evict_last(), 0, 0, 0);": "as many coordinates as the map's rank",
+    "load_im2col(out, ranked, &full, 0, 0, 0, 0, OffsetsWH{0, 0});": "as many coordinates as the map's rank",
+    "store(three, out, 0);": "as many coordinates as the map's rank",
+    "reduce<Reduction::add>(three, out, 0, 0);": "as many coordinates as the map's rank",
+    "prefetch_tile(three, 0, 0, 0, 0);": "as many coordinates as the map's rank",
+    "PipelineState<0> state; *out = state.stage();": "a ring has at least one stage",
+    "RankedMap<6> none; *out = sizeof(none);": "a map has 1 to 5 dimensions",
+    "expect_tx(&full, 16);": "call arrive_expect_tx()",
+    **{
+        statement: f"lacks it: compile for {target}"
+        for statement, target in {
+            "load_gather4(out, map, &full, 0, 1, 2, 3, 4);": "sm_100 or later",
+            "load_im2col_w(out, map, &full, 0, 1, 2, HaloW{0, 0});": "sm_100 or later",
+            "load_im2col_w128(out, map, &full, 0, 1, 2, HaloW{0, 0});": "sm_100a, 100f, 103a or 110a",
+            "load_gather4_multicast(out, map, &full, 3, 0, 1, 2, 3, 4);": "sm_100a, 100f, 103a or",
+            "load_cta_group2(out, map, &full, 0, 1);": "sm_100a, 100f, 103a or 110a",
+            "load_multicast_cta_group2(out, map, &full, 3, 0, 1);": "sm_100a, 100f, 103a or 110a",
+            "store_scatter4(map, out, 0, 1, 2, 3, 4);": "sm_100a, 100f, 103a or 110a",
+            "load_from(out, map, to, &full, 0, 1);": "sm_107a",
+        }.items()
+    },
+}
+
+#: target: what it lacks, and what the compiler says of it.
+LACKS = {
+    "90": {
+        "give_registers<40>();": "lacks it: compile for one with the suffix a or f",
+        "take_registers<40>();": "lacks it: compile for one with the suffix a or f",
+        "wgmma_fence();": "lacks wgmma, which is sm_90a's",
+        "wgmma_wait<1>();": "lacks wgmma, which is sm_90a's",
+    },
+    "100a": {
+        "*out = matrix_descriptor<16, 1024, Swizzle::none>();": "tcgen05_k_major_descriptor()",
+        "*out = k_major_descriptor<64, Swizzle::bytes128>();": "tcgen05_k_major_descriptor()",
+        "*out = mn_major_descriptor<64, Swizzle::none>();": "tcgen05_mn_major_descriptor()",
+        "wgmma_commit();": "lacks wgmma, which is sm_90a's",
+        "load_from(out, map, to, &full, 0, 1);": "lacks it: compile for sm_107a",
+    },
+    "100": {
+        "store_scatter4(map, out, 0, 1, 2, 3, 4);": "lacks it: compile for sm_100a, 100f, 103a or",
+        "load_cta_group2(out, map, &full, 0, 1);": "lacks it: compile for sm_100a, 100f, 103a or",
+        "give_registers<40>();": "lacks it: compile for one with the suffix a or f",
+    },
+    "120a": {
+        "load_gather4_multicast(out, map, &full, 3, 0, 1, 2, 3, 4);": "lacks it: compile for sm_100a",
+        "load_im2col_w128(out, map, &full, 0, 1, 2, HaloW{0, 0});": "lacks it: compile for sm_100a",
+        "store_scatter4(map, out, 0, 1, 2, 3, 4);": "lacks it: compile for sm_100a",
+    },
 }
 
 
@@ -131,6 +189,15 @@ def test_what_the_hardware_cannot_do_does_not_compile(tmp_path):
     said = refused(NOT_COMPILED, tmp_path)
     for (statement, expected), found in zip(NOT_COMPILED.items(), said, strict=True):
         assert expected in found, statement
+
+
+@needs_nvcc
+@pytest.mark.parametrize("name", LACKS)
+def test_a_verb_that_a_target_lacks_is_deleted_and_the_compiler_says_why(name, tmp_path):
+    said = refused(LACKS[name], tmp_path, f"-gencode=arch=compute_{name},code=sm_{name}")
+    for (statement, expected), found in zip(LACKS[name].items(), said, strict=True):
+        assert expected in found, statement
+        assert "deleted function" in found, statement
 
 
 @needs_nvcc
@@ -163,6 +230,32 @@ def test_the_headers_descriptors_and_k_steps_are_those_of_matrix_descriptor(tmp_
     assert built.returncode == 0, built.stderr
 
 
+@needs_nvcc
+def test_tcgen05s_descriptors_are_those_of_matrix_descriptor_in_a_host_compiler_too(tmp_path):
+    lines = ["#include <tma_dlpack.h>", "using namespace tma_dlpack;"]
+    for dtype, columns in ((np.float16, 64), (np.uint8, 128)):
+        x = np.zeros((256, 256), dtype)
+        for swizzle in ("none", "bytes32", "bytes64", "bytes128"):
+            box = tma.split_inner(x, (64, columns), swizzle)
+            tensor_map = tma.make_tma_descriptor(x, **box, target="sm_100")
+            for major, name, steps in [
+                ("K", "k_major", f"k_step_bytes<64, Swizzle::{swizzle}>"),
+                ("MN", "mn_major", f"mn_major_k_step_bytes<Swizzle::{swizzle}, {x.itemsize}>"),
+            ]:
+                found = tma.matrix_descriptor(tensor_map, instruction="tcgen05", major=major)
+                form = f"tcgen05_{name}_descriptor<64, Swizzle::{swizzle}>()"
+                lines.append(f"static_assert({form} == {found.value}ull);")
+                starts = enumerate(found.k_starts)
+                lines += [f"static_assert({steps}({step}) == {start});" for step, start in starts]
+                advanced = f"descriptor_at({steps}(1), {form})"
+                lines.append(f"static_assert({advanced} == {found.advance(1).value}ull);")
+    assert len(lines) == 2 + 4 * 2 * (2 + 4) + 4 * (2 + 4) + 4 * (2 + 2)
+    source = tmp_path / "descriptors.cpp"
+    source.write_text("\n".join(lines))
+    built = nvcc(source, "-std=c++17", "-c", out=tmp_path / "out.o")
+    assert built.returncode == 0, built.stderr
+
+
 #: One step from what is refused above.
 NEIGHBOURS = """
 #include <tma_dlpack.h>
@@ -171,12 +264,26 @@ constexpr unsigned long long LARGEST = 262128 >> 4;
 static_assert(matrix_descriptor<16, 262128, Swizzle::none>() == (LARGEST << 32 | 1ull << 16));
 static_assert(k_major_descriptor<8, Swizzle::bytes64>() == (2ull << 62 | 32ull << 32 | 1ull << 16));
 static_assert(swizzled_index<float, Swizzle::bytes32>(1, 1) == 9);
-__global__ void kernel(const __grid_constant__ Map map, void* to)
+constexpr unsigned after(unsigned steps)
+{
+  auto state = PipelineState<3>::producer();
+  for (unsigned i = 0; i < steps; ++i) state.advance();
+  return state.stage() << 1 | state.phase();
+}
+static_assert(after(0) == 1 && after(2) == 5 && after(3) == 0 && after(5) == 4 && after(6) == 1);
+__global__ void kernel(const __grid_constant__ Map map, const __grid_constant__ RankedMap<2> ranked,
+                       const __grid_constant__ RankedMap<3> three, void* to)
 {
   __shared__ Barrier full;
   load(to, map, &full, 1);
   store(map, to, 1, 2, 3, 4, 5);
   store_im2col(map, to, 1, 2, 3);
+  enum { COLUMN = 8 };
+  load(to, map, &full, COLUMN, static_cast<int>(1ll));
+  load(to, map, &full, 1u, short(1), static_cast<unsigned char>(2));
+  load(to, ranked, &full, blockIdx.x * 8, 0);
+  prefetch_tile(ranked, evict_first(), 0, 0);
+  load_im2col(to, three, &full, 0, 0, 0, OffsetsW{0});
   wgmma_wait<7>();
   take_registers<256>();
   replace_global_dim<4>(static_cast<Map*>(to), 1);

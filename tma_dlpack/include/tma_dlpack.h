@@ -132,6 +132,11 @@ CUtensorMap tensor_map(const Tensor& tensor)
 #define TMA_DLPACK_EITHER
 #endif
 
+// Before a function that this target lacks: a call says why, and does not compile.
+#define TMA_DLPACK_LACKS(REASON) [[deprecated(REASON)]] TMA_DLPACK_EITHER
+#define TMA_DLPACK_NEEDS_WGMMA \
+  "this target lacks wgmma, which is sm_90a's: tcgen05_k_major_descriptor() and tcgen05_mn_major_descriptor() are for tcgen05.mma"
+
 #ifndef TMA_DLPACK_SWIZZLE  // tma_dlpack_make.hpp has it too: each of the two can be used alone
 #define TMA_DLPACK_SWIZZLE
 // TmaSwizzle's names and values.
@@ -168,18 +173,60 @@ TMA_DLPACK_EITHER constexpr unsigned swizzled_index(unsigned row, unsigned colum
   return swizzled<swizzle>(row * span_bytes(swizzle) + column * sizeof(Element)) / sizeof(Element);
 }
 
-// The 64 bits by which wgmma finds a tile in shared memory, but for its address: PTX ISA, "Matrix
-// Descriptor Format". The base offset is 0 also for tiles that are aligned to 128 only (measured).
-template <unsigned leading_byte_offset, unsigned stride_byte_offset, Swizzle swizzle>
-TMA_DLPACK_EITHER constexpr unsigned long long matrix_descriptor()
+namespace detail
+{
+
+// Both offsets as wgmma and tcgen05 have them, in the same bits.
+template <unsigned leading_byte_offset, unsigned stride_byte_offset>
+TMA_DLPACK_EITHER constexpr unsigned long long descriptor_offsets()
 {
   static_assert(leading_byte_offset % 16 == 0 && stride_byte_offset % 16 == 0,
                 "the offsets of a matrix descriptor are multiples of 16 bytes");
   static_assert(leading_byte_offset < 1u << 18 && stride_byte_offset < 1u << 18,
                 "the offsets of a matrix descriptor are less than 262144 bytes");
-  constexpr unsigned long long layout = (4 - static_cast<unsigned>(swizzle)) % 4;
   return static_cast<unsigned long long>(leading_byte_offset >> 4) << 16 |
-         static_cast<unsigned long long>(stride_byte_offset >> 4) << 32 | layout << 62;
+         static_cast<unsigned long long>(stride_byte_offset >> 4) << 32;
+}
+
+// Of a tile of so many rows that lies as [columns of one span][rows][span].
+template <unsigned rows, Swizzle swizzle>
+TMA_DLPACK_EITHER constexpr unsigned long long k_major_offsets()
+{
+  static_assert(rows % 8 == 0, "the tensor core reads 8 rows at a time");
+  if constexpr (swizzle == Swizzle::none)
+    return descriptor_offsets<rows * 16, 128>();
+  else
+    return descriptor_offsets<16, 8 * span_bytes(swizzle)>();
+}
+
+template <unsigned rows, Swizzle swizzle>
+TMA_DLPACK_EITHER constexpr unsigned long long mn_major_offsets()
+{
+  if constexpr (swizzle == Swizzle::none)
+    return descriptor_offsets<128, rows * 16>();
+  else
+    return descriptor_offsets<rows * span_bytes(swizzle), 8 * span_bytes(swizzle)>();
+}
+
+// The numbers of a swizzle: wgmma's 0, 3, 2, 1 in bits 62..63; tcgen05's 0, 6, 4, 2 in bits 61..63 are
+// the same bits, and it wants 0b001 in bits 46..48, too.
+TMA_DLPACK_EITHER constexpr unsigned long long layout_bits(Swizzle swizzle)
+{
+  return static_cast<unsigned long long>((4 - static_cast<unsigned>(swizzle)) % 4) << 62;
+}
+
+constexpr unsigned long long TCGEN05 = 1ull << 46;
+
+}  // namespace detail
+
+// The 64 bits by which wgmma finds a tile in shared memory, but for its address: PTX ISA, "Matrix
+// Descriptor Format". The base offset is 0 also for tiles that are aligned to 128 only (measured).
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ < 1000
+template <unsigned leading_byte_offset, unsigned stride_byte_offset, Swizzle swizzle>
+TMA_DLPACK_EITHER constexpr unsigned long long matrix_descriptor()
+{
+  return detail::descriptor_offsets<leading_byte_offset, stride_byte_offset>() |
+         detail::layout_bits(swizzle);
 }
 
 // The same of a K-major tile of so many rows that lies as [columns of one span][rows][span]: boxes of
@@ -187,14 +234,43 @@ TMA_DLPACK_EITHER constexpr unsigned long long matrix_descriptor()
 template <unsigned rows, Swizzle swizzle>
 TMA_DLPACK_EITHER constexpr unsigned long long k_major_descriptor()
 {
-  static_assert(rows % 8 == 0, "the tensor core reads 8 rows at a time");
-  if constexpr (swizzle == Swizzle::none)
-    return matrix_descriptor<rows * 16, 128, swizzle>();
-  else
-    return matrix_descriptor<16, 8 * span_bytes(swizzle), swizzle>();
+  return detail::k_major_offsets<rows, swizzle>() | detail::layout_bits(swizzle);
 }
 
-// From the start of such a tile to its K step: each step is 32 bytes of every row.
+// The same of an MN-major tile of 16-bit elements: its rows are K, and lie as [columns of one
+// span][rows][span] too.
+template <unsigned rows, Swizzle swizzle>
+TMA_DLPACK_EITHER constexpr unsigned long long mn_major_descriptor()
+{
+  static_assert(rows % 16 == 0, "the tensor core reads 16 rows of K at a time");
+  return detail::mn_major_offsets<rows, swizzle>() | detail::layout_bits(swizzle);
+}
+#else
+template <unsigned, unsigned, Swizzle>
+TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_WGMMA) constexpr unsigned long long matrix_descriptor() = delete;
+template <unsigned, Swizzle>
+TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_WGMMA) constexpr unsigned long long k_major_descriptor() = delete;
+template <unsigned, Swizzle>
+TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_WGMMA) constexpr unsigned long long mn_major_descriptor() = delete;
+#endif
+
+// The 64 bits by which tcgen05.mma finds a K-major tile, but for its address: laid out as for
+// k_major_descriptor(), and aligned to 8 spans. Documented, not run.
+template <unsigned rows, Swizzle swizzle>
+TMA_DLPACK_EITHER constexpr unsigned long long tcgen05_k_major_descriptor()
+{
+  return detail::k_major_offsets<rows, swizzle>() | detail::layout_bits(swizzle) | detail::TCGEN05;
+}
+
+// The same of an MN-major tile, of elements of 8 or 16 bits. Documented, not run.
+template <unsigned rows, Swizzle swizzle>
+TMA_DLPACK_EITHER constexpr unsigned long long tcgen05_mn_major_descriptor()
+{
+  static_assert(rows % 16 == 0, "the tensor core reads 16 rows of K or more at a time");
+  return detail::mn_major_offsets<rows, swizzle>() | detail::layout_bits(swizzle) | detail::TCGEN05;
+}
+
+// From the start of a K-major tile to its K step, of wgmma and tcgen05: each is 32 bytes of every row.
 template <unsigned rows, Swizzle swizzle>
 TMA_DLPACK_EITHER constexpr unsigned k_step_bytes(unsigned k_step)
 {
@@ -202,29 +278,43 @@ TMA_DLPACK_EITHER constexpr unsigned k_step_bytes(unsigned k_step)
   return 32 * k_step / span * rows * span + 32 * k_step % span;
 }
 
-// The same of an MN-major tile of 16-bit elements: its rows are K, and lie as [columns of one
-// span][rows][span] too. Its K step is 16 rows.
-template <unsigned rows, Swizzle swizzle>
-TMA_DLPACK_EITHER constexpr unsigned long long mn_major_descriptor()
-{
-  static_assert(rows % 16 == 0, "the tensor core reads 16 rows of K at a time");
-  if constexpr (swizzle == Swizzle::none)
-    return matrix_descriptor<128, rows * 16, swizzle>();
-  else
-    return matrix_descriptor<rows * span_bytes(swizzle), 8 * span_bytes(swizzle), swizzle>();
-}
-
-template <Swizzle swizzle>
+// The same of an MN-major tile: a step is 16 rows of 16-bit elements, 32 of 8-bit ones.
+template <Swizzle swizzle, unsigned element_bytes = 2>
 TMA_DLPACK_EITHER constexpr unsigned mn_major_k_step_bytes(unsigned k_step)
 {
-  return k_step * 16 * span_bytes(swizzle);
+  return k_step * (32 / element_bytes) * span_bytes(swizzle);
 }
 
-#undef TMA_DLPACK_EITHER
+// The descriptor of a tile at this place: one of those above, and the address. Add k_step_bytes() to the
+// place for the next K step.
+TMA_DLPACK_EITHER constexpr unsigned long long descriptor_at(unsigned smem_address,
+                                                             unsigned long long descriptor)
+{
+  return descriptor | (smem_address & 0x3FFFF) >> 4;
+}
 
 // ---- device ------------------------------------------------------------------------------------
 
 #ifdef __CUDACC__
+
+// Which targets have what. The compiler's pass for the host sees every verb.
+#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FAMILY_SPECIFIC__) ||                             \
+  defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(__CUDA_ARCH_FEAT_SM100_ALL) ||                       \
+  defined(__CUDA_ARCH_FEAT_SM101_ALL) || defined(__CUDA_ARCH_FEAT_SM120_ALL)
+#define TMA_DLPACK_HAS_SUFFIX 1  // a or f, as in sm_90a
+#else
+#define TMA_DLPACK_HAS_SUFFIX 0
+#endif
+#if !defined(__CUDA_ARCH__) ||                                                                       \
+  (TMA_DLPACK_HAS_SUFFIX && __CUDA_ARCH__ >= 1000 && __CUDA_ARCH__ < 1200)
+#define TMA_DLPACK_HAS_PAIRS 1  // sm_100a, 100f, 103a, 107a, 110a: where two blocks share a tensor core
+#else
+#define TMA_DLPACK_HAS_PAIRS 0
+#endif
+#define TMA_DLPACK_NEEDS_SUFFIX "this target lacks it: compile for one with the suffix a or f, such as sm_90a"
+#define TMA_DLPACK_NEEDS_SM100 "this target lacks it: compile for sm_100 or later"
+#define TMA_DLPACK_NEEDS_PAIRS "this target lacks it: compile for sm_100a, 100f, 103a or 110a"
+#define TMA_DLPACK_NEEDS_SM107 "this target lacks it: compile for sm_107a with CUDA 13.4 or later"
 
 // An mbarrier in shared memory: `__shared__ tma_dlpack::Barrier full;`.
 struct Barrier
@@ -246,6 +336,77 @@ struct OffsetsWH
 struct OffsetsWHD
 {
   unsigned short w, h, d;
+};
+
+// Of an im2col-wide load: PTX's wHalo and wOffset.
+struct HaloW
+{
+  unsigned short halo, w;
+};
+
+// A coordinate, innermost first: an integer of at most 32 bits. A floating-point number or one of 64 bits
+// does not compile: cast it, if it fits.
+template <class T>
+inline constexpr bool is_coordinate = __is_enum(T) && sizeof(T) <= 4;
+template <>
+inline constexpr bool is_coordinate<signed char> = true;
+template <>
+inline constexpr bool is_coordinate<unsigned char> = true;
+template <>
+inline constexpr bool is_coordinate<char> = true;
+template <>
+inline constexpr bool is_coordinate<short> = true;
+template <>
+inline constexpr bool is_coordinate<unsigned short> = true;
+template <>
+inline constexpr bool is_coordinate<int> = true;
+template <>
+inline constexpr bool is_coordinate<unsigned> = true;
+template <>
+inline constexpr bool is_coordinate<long> = sizeof(long) == 4;
+template <>
+inline constexpr bool is_coordinate<unsigned long> = sizeof(long) == 4;
+
+#define TMA_DLPACK_COORDINATE "a coordinate is an integer of at most 32 bits: cast what is not"
+
+namespace detail
+{
+
+template <bool>
+struct If
+{
+};
+template <>
+struct If<true>
+{
+  using Type = int;
+};
+
+}  // namespace detail
+
+struct Coordinate
+{
+  int value;
+
+  template <class T, typename detail::If<is_coordinate<T>>::Type = 0>
+  __device__ constexpr Coordinate(T number) : value(static_cast<int>(number))
+  {
+  }
+
+  template <class T, typename detail::If<!is_coordinate<T>>::Type = 0>
+  [[deprecated(TMA_DLPACK_COORDINATE)]] Coordinate(T number) = delete;
+};
+
+// A map whose rank the compiler knows: `const __grid_constant__ tma_dlpack::RankedMap<2> x`. Another
+// number of coordinates does not compile. A Map otherwise, of which it is made.
+template <unsigned rank_>
+struct RankedMap : Map
+{
+  static_assert(1 <= rank_ && rank_ <= 5, "a map has 1 to 5 dimensions");
+  static constexpr unsigned rank = rank_;
+
+  RankedMap() = default;
+  __host__ __device__ RankedMap(const Map& map) : Map(map) {}
 };
 
 // What a reduction does with the tile and what is there.
@@ -291,12 +452,28 @@ __device__ inline void init(Barrier* barrier, unsigned arrivals = 1)
 }
 
 // Arrive, and tell the barrier how many bytes come: TensorMap.tx_bytes for each load. One thread.
-__device__ inline void expect_tx(Barrier* barrier, unsigned tx_bytes)
+__device__ inline void arrive_expect_tx(Barrier* barrier, unsigned tx_bytes)
 {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
                  shared_address(barrier)),
                "r"(tx_bytes)
                : "memory");
+}
+
+// Tell the barrier how many bytes come, without arriving: the phase then also waits for an arrive().
+__device__ inline void expect_tx_only(Barrier* barrier, unsigned tx_bytes)
+{
+  asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(
+                 shared_address(barrier)),
+               "r"(tx_bytes)
+               : "memory");
+}
+
+// What arrive_expect_tx() was called before 0.4.
+[[deprecated("call arrive_expect_tx(); PTX's expect_tx, which does not arrive, is expect_tx_only()")]]
+__device__ inline void expect_tx(Barrier* barrier, unsigned tx_bytes)
+{
+  arrive_expect_tx(barrier, tx_bytes);
 }
 
 // Arrive: what this thread did so far happens before the phase ends.
@@ -342,6 +519,19 @@ __device__ inline bool try_wait(Barrier* barrier, unsigned parity)
   return complete != 0;
 }
 
+// The same without waiting at all.
+__device__ inline bool test_wait(Barrier* barrier, unsigned parity)
+{
+  unsigned complete;
+  asm volatile("{\n .reg .pred p;\n"
+               " mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+               " selp.u32 %0, 1, 0, p;\n}"
+               : "=r"(complete)
+               : "r"(shared_address(barrier)), "r"(parity)
+               : "memory");
+  return complete != 0;
+}
+
 // Wait until the phase of this parity is complete. Every thread that reads the tile.
 __device__ inline void wait(Barrier* barrier, unsigned parity)
 {
@@ -361,7 +551,10 @@ __device__ inline bool wait_at_most(Barrier* barrier, unsigned parity, unsigned 
   return false;
 }
 
-// The same as wait() where blocks of the cluster arrive that wrote or read memory this thread now uses.
+// The same as wait() for one case: threads of another block wrote memory with ordinary stores and then
+// called arrive_remote(), and this thread reads it with ordinary loads. Not for what a load brought, though
+// another block issued it, nor for stages that another block frees: there wait() is right, and a turn of
+// this costs a CCTL.IVALL, which empties the L1 cache.
 __device__ inline void wait_cluster(Barrier* barrier, unsigned parity)
 {
   unsigned complete = 0;
@@ -393,6 +586,36 @@ __device__ inline void fence_acquire(const Map* map)
 __device__ inline void fence_async()
 {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// True in one thread of a warp, the same one each time: `if (threadIdx.x < 32 && elect_one()) ...`. Every
+// thread of a converged warp. The compiler then knows that one thread issues a copy; for threadIdx.x == 0
+// it writes a loop around the instruction.
+__device__ inline bool elect_one()
+{
+  unsigned elected;
+  asm volatile("{\n .reg .pred p;\n"
+               " elect.sync _|p, 0xffffffff;\n"
+               " selp.u32 %0, 1, 0, p;\n}"
+               : "=r"(elected)
+               :
+               : "memory");
+  return elected != 0;
+}
+
+// Let the next kernel of the stream start, if it was launched with programmatic stream serialization.
+// Any thread; it counts once every block has called it or ended. What this kernel writes later is not
+// seen by the next one before its wait_dependencies().
+__device__ inline void launch_dependents()
+{
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
+// Wait until the kernels before are complete, and what they wrote can be read. Every thread that reads
+// it, before its first load; maps and barriers may be made ready earlier. Without such a launch: no wait.
+__device__ inline void wait_dependencies()
+{
+  asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 
 // Wait for the other threads of this barrier, 1 to 15 (0 is __syncthreads); threads: a multiple of 32.
@@ -468,7 +691,22 @@ __device__ inline At at(Coords... coords)
 {
   static_assert(1 <= sizeof...(Coords) && sizeof...(Coords) <= 5,
                 "pass one coordinate for each dimension of the map, innermost first: 1 to 5");
+  static_assert((is_coordinate<Coords> && ...), TMA_DLPACK_COORDINATE);
   return At{{static_cast<int>(coords)...}, {}};
+}
+
+template <class M>
+inline constexpr unsigned rank_of = 0;  // not known
+template <unsigned rank>
+inline constexpr unsigned rank_of<RankedMap<rank>> = rank;
+
+// The map of a copy with so many coordinates.
+template <unsigned coords, class M>
+__device__ inline const Map* map_of(const M& map)
+{
+  static_assert(rank_of<M> == 0 || rank_of<M> == coords,
+                "pass as many coordinates as the map's rank, which the compiler knows");
+  return &map;
 }
 
 #define TMA_DLPACK_COORDS_1 "{%3}"
@@ -498,7 +736,18 @@ __device__ inline At at(Coords... coords)
                "], [%2]" OFFSETS TAIL ";" TMA_DLPACK_OPERANDS)
 
 #define TMA_DLPACK_LOADS(RANK, MODE, OFFSETS)                                                    \
-  if constexpr (multicast && hint)                                                               \
+  if constexpr (pair && multicast && hint)                                                       \
+    TMA_DLPACK_LOAD(RANK, "shared::cluster", MODE, OFFSETS,                                      \
+                    ".multicast::cluster.cta_group::2.L2::cache_hint", ", %11, %12");            \
+  else if constexpr (pair && multicast)                                                          \
+    TMA_DLPACK_LOAD(RANK, "shared::cluster", MODE, OFFSETS, ".multicast::cluster.cta_group::2",  \
+                    ", %11");                                                                    \
+  else if constexpr (pair && hint)                                                               \
+    TMA_DLPACK_LOAD(RANK, "shared::cluster", MODE, OFFSETS, ".cta_group::2.L2::cache_hint",      \
+                    ", %12");                                                                    \
+  else if constexpr (pair)                                                                       \
+    TMA_DLPACK_LOAD(RANK, "shared::cluster", MODE, OFFSETS, ".cta_group::2", "");                \
+  else if constexpr (multicast && hint)                                                               \
     TMA_DLPACK_LOAD(RANK, "shared::cluster", MODE, OFFSETS, ".multicast::cluster.L2::cache_hint", \
                     ", %11, %12");                                                               \
   else if constexpr (multicast)                                                                  \
@@ -508,7 +757,7 @@ __device__ inline At at(Coords... coords)
   else                                                                                           \
     TMA_DLPACK_LOAD(RANK, TMA_DLPACK_THIS_BLOCK, MODE, OFFSETS, "", "")
 
-template <unsigned rank, bool multicast, bool hint>
+template <unsigned rank, bool multicast, bool hint, bool pair = false>
 __device__ inline void load(unsigned smem, const Map* map, unsigned barrier, At at,
                             unsigned short block_mask, unsigned long long policy)
 {
@@ -519,13 +768,67 @@ __device__ inline void load(unsigned smem, const Map* map, unsigned barrier, At 
   if constexpr (rank == 5) { TMA_DLPACK_LOADS(5, "tile", ""); }
 }
 
-template <unsigned rank, bool multicast, bool hint>
-__device__ inline void load_im2col(unsigned smem, const Map* map, unsigned barrier, At at,
-                                   unsigned short block_mask, unsigned long long policy)
+enum class Walk  // of an im2col map
 {
-  if constexpr (rank == 3) { TMA_DLPACK_LOADS(3, "im2col", ", {%8}"); }
-  if constexpr (rank == 4) { TMA_DLPACK_LOADS(4, "im2col", ", {%8, %9}"); }
-  if constexpr (rank == 5) { TMA_DLPACK_LOADS(5, "im2col", ", {%8, %9, %10}"); }
+  all,    // W, H and D
+  w,      // W alone: sm_100
+  w_128   // the same, 128 pixels: sm_100a
+};
+
+template <Walk walk, unsigned rank, bool multicast>
+__device__ inline void load_im2col(unsigned smem, const Map* map, unsigned barrier, At at,
+                                   unsigned short block_mask)
+{
+  constexpr bool hint = false, pair = false;
+  constexpr unsigned long long policy = 0;
+  if constexpr (walk == Walk::all && rank == 3) { TMA_DLPACK_LOADS(3, "im2col", ", {%8}"); }
+  if constexpr (walk == Walk::all && rank == 4) { TMA_DLPACK_LOADS(4, "im2col", ", {%8, %9}"); }
+  if constexpr (walk == Walk::all && rank == 5) { TMA_DLPACK_LOADS(5, "im2col", ", {%8, %9, %10}"); }
+  if constexpr (walk == Walk::w && rank == 3) { TMA_DLPACK_LOADS(3, "im2col::w", ", {%8, %9}"); }
+  if constexpr (walk == Walk::w && rank == 4) { TMA_DLPACK_LOADS(4, "im2col::w", ", {%8, %9}"); }
+  if constexpr (walk == Walk::w && rank == 5) { TMA_DLPACK_LOADS(5, "im2col::w", ", {%8, %9}"); }
+  if constexpr (walk == Walk::w_128 && rank == 3) { TMA_DLPACK_LOADS(3, "im2col::w::128", ", {%8, %9}"); }
+  if constexpr (walk == Walk::w_128 && rank == 4) { TMA_DLPACK_LOADS(4, "im2col::w::128", ", {%8, %9}"); }
+  if constexpr (walk == Walk::w_128 && rank == 5) { TMA_DLPACK_LOADS(5, "im2col::w::128", ", {%8, %9}"); }
+}
+
+#define TMA_DLPACK_PREFETCH(RANK, SUFFIX, TAIL)                                                  \
+  asm volatile("cp.async.bulk.prefetch.tensor." #RANK "d.L2.global.tile" SUFFIX " [%1, "         \
+               TMA_DLPACK_COORDS_##RANK "]" TAIL ";" TMA_DLPACK_OPERANDS)
+
+template <unsigned rank, bool hint>
+__device__ inline void prefetch_tile(const Map* map, At at, unsigned long long policy)
+{
+  constexpr unsigned smem = 0, barrier = 0;
+  constexpr unsigned short block_mask = 0;
+  if constexpr (!hint && rank == 1) TMA_DLPACK_PREFETCH(1, "", "");
+  if constexpr (!hint && rank == 2) TMA_DLPACK_PREFETCH(2, "", "");
+  if constexpr (!hint && rank == 3) TMA_DLPACK_PREFETCH(3, "", "");
+  if constexpr (!hint && rank == 4) TMA_DLPACK_PREFETCH(4, "", "");
+  if constexpr (!hint && rank == 5) TMA_DLPACK_PREFETCH(5, "", "");
+  if constexpr (hint && rank == 1) TMA_DLPACK_PREFETCH(1, ".L2::cache_hint", ", %12");
+  if constexpr (hint && rank == 2) TMA_DLPACK_PREFETCH(2, ".L2::cache_hint", ", %12");
+  if constexpr (hint && rank == 3) TMA_DLPACK_PREFETCH(3, ".L2::cache_hint", ", %12");
+  if constexpr (hint && rank == 4) TMA_DLPACK_PREFETCH(4, ".L2::cache_hint", ", %12");
+  if constexpr (hint && rank == 5) TMA_DLPACK_PREFETCH(5, ".L2::cache_hint", ", %12");
+}
+
+// The address in the place of a policy.
+#define TMA_DLPACK_OVERRIDE(RANK)                                                                \
+  asm volatile("cp.async.bulk.tensor." #RANK "d." TMA_DLPACK_THIS_BLOCK ".global.tile"           \
+               ".mbarrier::complete_tx::bytes.override::global_address [%0], [%1, %12, "         \
+               TMA_DLPACK_COORDS_##RANK "], [%2];" TMA_DLPACK_OPERANDS)
+
+template <unsigned rank>
+__device__ inline void load_from(unsigned smem, const Map* map, unsigned barrier, At at,
+                                 unsigned long long policy)
+{
+  constexpr unsigned short block_mask = 0;
+  if constexpr (rank == 1) TMA_DLPACK_OVERRIDE(1);
+  if constexpr (rank == 2) TMA_DLPACK_OVERRIDE(2);
+  if constexpr (rank == 3) TMA_DLPACK_OVERRIDE(3);
+  if constexpr (rank == 4) TMA_DLPACK_OVERRIDE(4);
+  if constexpr (rank == 5) TMA_DLPACK_OVERRIDE(5);
 }
 
 #define TMA_DLPACK_STORE(PTX, RANK, OP, SUFFIX, TAIL)                                            \
@@ -575,9 +878,10 @@ __device__ inline void reduce(const Map* map, unsigned smem, At at, unsigned lon
 #undef TMA_DLPACK_STORE_RANKS
 #undef TMA_DLPACK_STORES
 #undef TMA_DLPACK_STORE
+#undef TMA_DLPACK_PREFETCH
+#undef TMA_DLPACK_OVERRIDE
 #undef TMA_DLPACK_LOADS
 #undef TMA_DLPACK_LOAD
-#undef TMA_DLPACK_THIS_BLOCK
 #undef TMA_DLPACK_OPERANDS
 
 }  // namespace detail
@@ -585,105 +889,312 @@ __device__ inline void reduce(const Map* map, unsigned smem, At at, unsigned lon
 // ---- loads ----
 
 // Load the tile at these coordinates into shared memory, aligned to TensorMap.smem_alignment. One
-// thread, after its expect_tx.
-template <class... Coords>
-__device__ inline void load(void* smem, const Map& map, Barrier* barrier, Coords... coords)
+// thread, after its arrive_expect_tx.
+template <class M, class... Coords>
+__device__ inline void load(void* smem, const M& map, Barrier* barrier, Coords... coords)
 {
-  detail::load<sizeof...(Coords), false, false>(shared_address(smem), &map, shared_address(barrier),
-                                                detail::at(coords...), 0, 0);
+  detail::load<sizeof...(Coords), 0, 0>(shared_address(smem),
+                 detail::map_of<sizeof...(Coords)>(map), shared_address(barrier),
+                 detail::at(coords...), 0, 0);
 }
 
 // The same, with a policy for L2.
-template <class... Coords>
-__device__ inline void load(void* smem, const Map& map, Barrier* barrier, CachePolicy policy,
+template <class M, class... Coords>
+__device__ inline void load(void* smem, const M& map, Barrier* barrier, CachePolicy policy,
                             Coords... coords)
 {
-  detail::load<sizeof...(Coords), false, true>(shared_address(smem), &map, shared_address(barrier),
-                                               detail::at(coords...), 0, policy.bits);
+  detail::load<sizeof...(Coords), 0, 1>(shared_address(smem),
+                 detail::map_of<sizeof...(Coords)>(map), shared_address(barrier),
+                 detail::at(coords...), 0, policy.bits);
 }
 
 // Load one tile into every block of the cluster whose bit in block_mask is set, at this place in its
 // shared memory; each block's own barrier, at this place too, counts the bytes.
-template <class... Coords>
-__device__ inline void load_multicast(void* smem, const Map& map, Barrier* barrier,
+template <class M, class... Coords>
+__device__ inline void load_multicast(void* smem, const M& map, Barrier* barrier,
                                       unsigned short block_mask, Coords... coords)
 {
-  detail::load<sizeof...(Coords), true, false>(shared_address(smem), &map, shared_address(barrier),
-                                               detail::at(coords...), block_mask, 0);
+  detail::load<sizeof...(Coords), 1, 0>(shared_address(smem),
+                 detail::map_of<sizeof...(Coords)>(map), shared_address(barrier),
+                 detail::at(coords...), block_mask, 0);
 }
 
 // The same, with a policy for L2.
-template <class... Coords>
-__device__ inline void load_multicast(void* smem, const Map& map, Barrier* barrier,
+template <class M, class... Coords>
+__device__ inline void load_multicast(void* smem, const M& map, Barrier* barrier,
                                       unsigned short block_mask, CachePolicy policy,
                                       Coords... coords)
 {
-  detail::load<sizeof...(Coords), true, true>(shared_address(smem), &map, shared_address(barrier),
-                                              detail::at(coords...), block_mask, policy.bits);
+  detail::load<sizeof...(Coords), 1, 1>(shared_address(smem),
+                 detail::map_of<sizeof...(Coords)>(map), shared_address(barrier),
+                 detail::at(coords...), block_mask, policy.bits);
+}
+
+// Bring the tile at these coordinates into L2, where a later load finds it. Any thread; nothing waits.
+template <class M, class... Coords>
+__device__ inline void prefetch_tile(const M& map, Coords... coords)
+{
+  detail::prefetch_tile<sizeof...(Coords), false>(detail::map_of<sizeof...(Coords)>(map),
+                                                  detail::at(coords...), 0);
+}
+
+// The same, with a policy for L2.
+template <class M, class... Coords>
+__device__ inline void prefetch_tile(const M& map, CachePolicy policy, Coords... coords)
+{
+  detail::prefetch_tile<sizeof...(Coords), true>(detail::map_of<sizeof...(Coords)>(map),
+                                                 detail::at(coords...), policy.bits);
 }
 
 // Load by an im2col map: coordinates (channel, w, [h, [d,]] image).
-__device__ inline void load_im2col(void* smem, const Map& map, Barrier* barrier, int c, int w, int n,
-                                   OffsetsW tap)
+template <class M>
+__device__ inline void load_im2col(void* smem, const M& map, Barrier* barrier, Coordinate c,
+                                   Coordinate w, Coordinate n, OffsetsW tap)
 {
-  detail::load_im2col<3, false, false>(shared_address(smem), &map, shared_address(barrier),
-                                       detail::At{{c, w, n}, {tap.w}}, 0, 0);
+  detail::load_im2col<detail::Walk::all, 3, false>(
+    shared_address(smem), detail::map_of<3>(map), shared_address(barrier),
+    detail::At{{c.value, w.value, n.value}, {tap.w}}, 0);
 }
 
-__device__ inline void load_im2col(void* smem, const Map& map, Barrier* barrier, int c, int w, int h,
-                                   int n, OffsetsWH tap)
+template <class M>
+__device__ inline void load_im2col(void* smem, const M& map, Barrier* barrier, Coordinate c,
+                                   Coordinate w, Coordinate h, Coordinate n, OffsetsWH tap)
 {
-  detail::load_im2col<4, false, false>(shared_address(smem), &map, shared_address(barrier),
-                                       detail::At{{c, w, h, n}, {tap.w, tap.h}}, 0, 0);
+  detail::load_im2col<detail::Walk::all, 4, false>(
+    shared_address(smem), detail::map_of<4>(map), shared_address(barrier),
+    detail::At{{c.value, w.value, h.value, n.value}, {tap.w, tap.h}}, 0);
 }
 
-__device__ inline void load_im2col(void* smem, const Map& map, Barrier* barrier, int c, int w, int h,
-                                   int d, int n, OffsetsWHD tap)
+template <class M>
+__device__ inline void load_im2col(void* smem, const M& map, Barrier* barrier, Coordinate c,
+                                   Coordinate w, Coordinate h, Coordinate d, Coordinate n,
+                                   OffsetsWHD tap)
 {
-  detail::load_im2col<5, false, false>(shared_address(smem), &map, shared_address(barrier),
-                                       detail::At{{c, w, h, d, n}, {tap.w, tap.h, tap.d}}, 0, 0);
+  detail::load_im2col<detail::Walk::all, 5, false>(
+    shared_address(smem), detail::map_of<5>(map), shared_address(barrier),
+    detail::At{{c.value, w.value, h.value, d.value, n.value}, {tap.w, tap.h, tap.d}}, 0);
 }
 
 // The same into every block of the cluster whose bit in block_mask is set.
-__device__ inline void load_im2col_multicast(void* smem, const Map& map, Barrier* barrier,
-                                             unsigned short block_mask, int c, int w, int n,
-                                             OffsetsW tap)
+template <class M>
+__device__ inline void load_im2col_multicast(void* smem, const M& map, Barrier* barrier,
+                                             unsigned short block_mask, Coordinate c, Coordinate w,
+                                             Coordinate n, OffsetsW tap)
 {
-  detail::load_im2col<3, true, false>(shared_address(smem), &map, shared_address(barrier),
-                                      detail::At{{c, w, n}, {tap.w}}, block_mask, 0);
+  detail::load_im2col<detail::Walk::all, 3, true>(
+    shared_address(smem), detail::map_of<3>(map), shared_address(barrier),
+    detail::At{{c.value, w.value, n.value}, {tap.w}}, block_mask);
 }
 
-__device__ inline void load_im2col_multicast(void* smem, const Map& map, Barrier* barrier,
-                                             unsigned short block_mask, int c, int w, int h, int n,
-                                             OffsetsWH tap)
+template <class M>
+__device__ inline void load_im2col_multicast(void* smem, const M& map, Barrier* barrier,
+                                             unsigned short block_mask, Coordinate c, Coordinate w,
+                                             Coordinate h, Coordinate n, OffsetsWH tap)
 {
-  detail::load_im2col<4, true, false>(shared_address(smem), &map, shared_address(barrier),
-                                      detail::At{{c, w, h, n}, {tap.w, tap.h}}, block_mask, 0);
+  detail::load_im2col<detail::Walk::all, 4, true>(
+    shared_address(smem), detail::map_of<4>(map), shared_address(barrier),
+    detail::At{{c.value, w.value, h.value, n.value}, {tap.w, tap.h}}, block_mask);
 }
 
-__device__ inline void load_im2col_multicast(void* smem, const Map& map, Barrier* barrier,
-                                             unsigned short block_mask, int c, int w, int h, int d,
-                                             int n, OffsetsWHD tap)
+template <class M>
+__device__ inline void load_im2col_multicast(void* smem, const M& map, Barrier* barrier,
+                                             unsigned short block_mask, Coordinate c, Coordinate w,
+                                             Coordinate h, Coordinate d, Coordinate n,
+                                             OffsetsWHD tap)
 {
-  detail::load_im2col<5, true, false>(shared_address(smem), &map, shared_address(barrier),
-                                      detail::At{{c, w, h, d, n}, {tap.w, tap.h, tap.d}}, block_mask,
-                                      0);
+  detail::load_im2col<detail::Walk::all, 5, true>(
+    shared_address(smem), detail::map_of<5>(map), shared_address(barrier),
+    detail::At{{c.value, w.value, h.value, d.value, n.value}, {tap.w, tap.h, tap.d}}, block_mask);
 }
+
+// Load by an im2col-wide map of mode w: as load_im2col, but the walk goes along W alone. sm_100 and later;
+// documented, not run.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 1000
+template <class M>
+__device__ inline void load_im2col_w(void* smem, const M& map, Barrier* barrier, Coordinate c,
+                                     Coordinate w, Coordinate n, HaloW tap)
+{
+  detail::load_im2col<detail::Walk::w, 3, false>(
+    shared_address(smem), detail::map_of<3>(map), shared_address(barrier),
+    detail::At{{c.value, w.value, n.value}, {tap.halo, tap.w}}, 0);
+}
+
+template <class M>
+__device__ inline void load_im2col_w(void* smem, const M& map, Barrier* barrier, Coordinate c,
+                                     Coordinate w, Coordinate h, Coordinate n, HaloW tap)
+{
+  detail::load_im2col<detail::Walk::w, 4, false>(
+    shared_address(smem), detail::map_of<4>(map), shared_address(barrier),
+    detail::At{{c.value, w.value, h.value, n.value}, {tap.halo, tap.w}}, 0);
+}
+
+template <class M>
+__device__ inline void load_im2col_w(void* smem, const M& map, Barrier* barrier, Coordinate c,
+                                     Coordinate w, Coordinate h, Coordinate d, Coordinate n,
+                                     HaloW tap)
+{
+  detail::load_im2col<detail::Walk::w, 5, false>(
+    shared_address(smem), detail::map_of<5>(map), shared_address(barrier),
+    detail::At{{c.value, w.value, h.value, d.value, n.value}, {tap.halo, tap.w}}, 0);
+}
+#else
+template <class... Given>
+TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_SM100) void load_im2col_w(void*, const Map&, Barrier*, Given...) = delete;
+#endif
+
+// The same by a map of mode w128. sm_100a, 100f, 103a, 110a; documented, not run.
+#if TMA_DLPACK_HAS_PAIRS
+template <class M>
+__device__ inline void load_im2col_w128(void* smem, const M& map, Barrier* barrier, Coordinate c,
+                                        Coordinate w, Coordinate n, HaloW tap)
+{
+  detail::load_im2col<detail::Walk::w_128, 3, false>(
+    shared_address(smem), detail::map_of<3>(map), shared_address(barrier),
+    detail::At{{c.value, w.value, n.value}, {tap.halo, tap.w}}, 0);
+}
+
+template <class M>
+__device__ inline void load_im2col_w128(void* smem, const M& map, Barrier* barrier, Coordinate c,
+                                        Coordinate w, Coordinate h, Coordinate n, HaloW tap)
+{
+  detail::load_im2col<detail::Walk::w_128, 4, false>(
+    shared_address(smem), detail::map_of<4>(map), shared_address(barrier),
+    detail::At{{c.value, w.value, h.value, n.value}, {tap.halo, tap.w}}, 0);
+}
+
+template <class M>
+__device__ inline void load_im2col_w128(void* smem, const M& map, Barrier* barrier, Coordinate c,
+                                        Coordinate w, Coordinate h, Coordinate d, Coordinate n,
+                                        HaloW tap)
+{
+  detail::load_im2col<detail::Walk::w_128, 5, false>(
+    shared_address(smem), detail::map_of<5>(map), shared_address(barrier),
+    detail::At{{c.value, w.value, h.value, d.value, n.value}, {tap.halo, tap.w}}, 0);
+}
+#else
+template <class... Given>
+TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_PAIRS) void load_im2col_w128(void*, const Map&, Barrier*, Given...) = delete;
+#endif
+
+// Load a tile for a pair of blocks that share one tcgen05.mma (cta_group::2): into this block's memory, but
+// the bytes count on the barrier of the pair's block of even rank. sm_100a, 100f, 103a, 110a; documented,
+// not run.
+#if TMA_DLPACK_HAS_PAIRS
+namespace detail
+{
+
+// The barrier at this place in the block of even rank.
+__device__ inline unsigned pair_barrier(const Barrier* barrier)
+{
+  unsigned there;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
+               : "=r"(there)
+               : "r"(shared_address(barrier)), "r"(cluster_rank() & ~1u));
+  return there;
+}
+
+}  // namespace detail
+
+template <class M, class... Coords>
+__device__ inline void load_cta_group2(void* smem, const M& map, Barrier* barrier, Coords... coords)
+{
+  detail::load<sizeof...(Coords), 0, 0, true>(shared_address(smem),
+                 detail::map_of<sizeof...(Coords)>(map), detail::pair_barrier(barrier),
+                 detail::at(coords...), 0, 0);
+}
+
+// The same, with a policy for L2.
+template <class M, class... Coords>
+__device__ inline void load_cta_group2(void* smem, const M& map, Barrier* barrier,
+                                       CachePolicy policy, Coords... coords)
+{
+  detail::load<sizeof...(Coords), 0, 1, true>(shared_address(smem),
+                 detail::map_of<sizeof...(Coords)>(map), detail::pair_barrier(barrier),
+                 detail::at(coords...), 0, policy.bits);
+}
+
+// The same into every block of the cluster whose bit in block_mask is set: each pair's even block counts
+// the bytes of both.
+template <class M, class... Coords>
+__device__ inline void load_multicast_cta_group2(void* smem, const M& map, Barrier* barrier,
+                                                 unsigned short block_mask, Coords... coords)
+{
+  detail::load<sizeof...(Coords), 1, 0, true>(shared_address(smem),
+                 detail::map_of<sizeof...(Coords)>(map), detail::pair_barrier(barrier),
+                 detail::at(coords...), block_mask, 0);
+}
+
+// The same, with a policy for L2.
+template <class M, class... Coords>
+__device__ inline void load_multicast_cta_group2(void* smem, const M& map, Barrier* barrier,
+                                                 unsigned short block_mask, CachePolicy policy,
+                                                 Coords... coords)
+{
+  detail::load<sizeof...(Coords), 1, 1, true>(shared_address(smem),
+                 detail::map_of<sizeof...(Coords)>(map), detail::pair_barrier(barrier),
+                 detail::at(coords...), block_mask, policy.bits);
+}
+#else
+template <class... Given>
+TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_PAIRS) void load_cta_group2(void*, const Map&, Barrier*, Given...) = delete;
+template <class... Given>
+TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_PAIRS) void load_multicast_cta_group2(void*, const Map&, Barrier*, unsigned short, Given...) = delete;
+#endif
+
+// Load the tile of a map as if the tensor began at this address: one map for many tensors of a shape.
+// sm_107a, 107f (Rubin) with CUDA 13.4 or later; documented, not run.
+#if !defined(__CUDA_ARCH__) || (__CUDA_ARCH__ == 1070 && TMA_DLPACK_HAS_SUFFIX &&                    \
+                                __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1304)
+template <class M, class... Coords>
+__device__ inline void load_from(void* smem, const M& map, const void* global_address,
+                                 Barrier* barrier, Coords... coords)
+{
+  detail::load_from<sizeof...(Coords)>(
+    shared_address(smem), detail::map_of<sizeof...(Coords)>(map), shared_address(barrier),
+    detail::at(coords...), __cvta_generic_to_global(global_address));
+}
+#else
+template <class... Given>
+TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_SM107) void load_from(void*, const Map&, const void*, Barrier*, Given...) = delete;
+#endif
 
 // Load four rows of a 2D map, whose box is one row; sm_100 and later.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 1000
-__device__ inline void load_gather4(void* smem, const Map& map, Barrier* barrier, int column,
-                                    int row0, int row1, int row2, int row3)
+template <class M>
+__device__ inline void load_gather4(void* smem, const M& map, Barrier* barrier, Coordinate column,
+                                    Coordinate row0, Coordinate row1, Coordinate row2, Coordinate row3)
 {
   asm volatile("cp.async.bulk.tensor.2d.shared::cta.global.tile::gather4"
                ".mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(
                  shared_address(smem)),
-               "l"(&map), "r"(shared_address(barrier)), "r"(column), "r"(row0), "r"(row1),
-               "r"(row2), "r"(row3)
+               "l"(detail::map_of<2>(map)), "r"(shared_address(barrier)), "r"(column.value),
+               "r"(row0.value), "r"(row1.value), "r"(row2.value), "r"(row3.value)
                : "memory");
 }
 #else
-__device__ void load_gather4(void*, const Map&, Barrier*, int, int, int, int, int) = delete;
+template <class... Given>
+TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_SM100) void load_gather4(void*, const Map&, Barrier*, Given...) = delete;
+#endif
+
+// The same into every block of the cluster whose bit in block_mask is set. sm_100a, 100f, 103a, 110a;
+// documented, not run.
+#if TMA_DLPACK_HAS_PAIRS
+template <class M>
+__device__ inline void load_gather4_multicast(void* smem, const M& map, Barrier* barrier,
+                                              unsigned short block_mask, Coordinate column,
+                                              Coordinate row0, Coordinate row1, Coordinate row2,
+                                              Coordinate row3)
+{
+  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile::gather4"
+               ".mbarrier::complete_tx::bytes.multicast::cluster"
+               " [%0], [%1, {%3, %4, %5, %6, %7}], [%2], %8;" ::"r"(shared_address(smem)),
+               "l"(detail::map_of<2>(map)), "r"(shared_address(barrier)), "r"(column.value),
+               "r"(row0.value), "r"(row1.value), "r"(row2.value), "r"(row3.value), "h"(block_mask)
+               : "memory");
+}
+#else
+template <class... Given>
+TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_PAIRS) void load_gather4_multicast(void*, const Map&, Barrier*, unsigned short, Given...) = delete;
 #endif
 
 // State that this kernel reads the tile by offsets from its own start, as swizzled_index gives them: a
@@ -693,68 +1204,118 @@ __device__ inline void indexed_from_start(const void*, const Map&) {}
 // ---- stores and reductions ----
 
 // Store the tile in shared memory at these coordinates, none negative. One thread; then commit().
-template <class... Coords>
-__device__ inline void store(const Map& map, const void* smem, Coords... coords)
+template <class M, class... Coords>
+__device__ inline void store(const M& map, const void* smem, Coords... coords)
 {
-  detail::store<sizeof...(Coords), false, false>(&map, shared_address(smem), detail::at(coords...),
+  detail::store<sizeof...(Coords), false, false>(detail::map_of<sizeof...(Coords)>(map), shared_address(smem), detail::at(coords...),
                                                  0);
 }
 
 // The same, with a policy for L2.
-template <class... Coords>
-__device__ inline void store(const Map& map, const void* smem, CachePolicy policy, Coords... coords)
+template <class M, class... Coords>
+__device__ inline void store(const M& map, const void* smem, CachePolicy policy, Coords... coords)
 {
-  detail::store<sizeof...(Coords), false, true>(&map, shared_address(smem), detail::at(coords...),
+  detail::store<sizeof...(Coords), false, true>(detail::map_of<sizeof...(Coords)>(map), shared_address(smem), detail::at(coords...),
                                                 policy.bits);
 }
 
 // Store by an im2col map whose corners keep inside the tensor: coordinates (channel, w, [h, [d,]] image).
-template <class... Coords>
-__device__ inline void store_im2col(const Map& map, const void* smem, Coords... coords)
+template <class M, class... Coords>
+__device__ inline void store_im2col(const M& map, const void* smem, Coords... coords)
 {
   static_assert(sizeof...(Coords) >= 3, "an im2col map has 3 to 5 dimensions");
-  detail::store<sizeof...(Coords), true, false>(&map, shared_address(smem), detail::at(coords...), 0);
+  detail::store<sizeof...(Coords), true, false>(detail::map_of<sizeof...(Coords)>(map), shared_address(smem), detail::at(coords...), 0);
 }
 
 // Combine the tile with what is there: reduce<Reduction::add>(map, smem, c0, c1). One thread; then
 // commit(). Which types an operation has: PTX ISA, cp.reduce.async.bulk.tensor.
-template <Reduction op, class... Coords>
-__device__ inline void reduce(const Map& map, const void* smem, Coords... coords)
+template <Reduction op, class M, class... Coords>
+__device__ inline void reduce(const M& map, const void* smem, Coords... coords)
 {
-  detail::reduce<op, sizeof...(Coords), false, false>(&map, shared_address(smem),
+  detail::reduce<op, sizeof...(Coords), false, false>(detail::map_of<sizeof...(Coords)>(map), shared_address(smem),
                                                       detail::at(coords...), 0);
 }
 
 // The same, with a policy for L2.
-template <Reduction op, class... Coords>
-__device__ inline void reduce(const Map& map, const void* smem, CachePolicy policy, Coords... coords)
+template <Reduction op, class M, class... Coords>
+__device__ inline void reduce(const M& map, const void* smem, CachePolicy policy, Coords... coords)
 {
-  detail::reduce<op, sizeof...(Coords), false, true>(&map, shared_address(smem),
+  detail::reduce<op, sizeof...(Coords), false, true>(detail::map_of<sizeof...(Coords)>(map), shared_address(smem),
                                                      detail::at(coords...), policy.bits);
 }
 
 // Combine by an im2col map whose corners keep inside the tensor.
-template <Reduction op, class... Coords>
-__device__ inline void reduce_im2col(const Map& map, const void* smem, Coords... coords)
+template <Reduction op, class M, class... Coords>
+__device__ inline void reduce_im2col(const M& map, const void* smem, Coords... coords)
 {
   static_assert(sizeof...(Coords) >= 3, "an im2col map has 3 to 5 dimensions");
-  detail::reduce<op, sizeof...(Coords), true, false>(&map, shared_address(smem),
+  detail::reduce<op, sizeof...(Coords), true, false>(detail::map_of<sizeof...(Coords)>(map), shared_address(smem),
                                                      detail::at(coords...), 0);
 }
 
-// Store four rows by a 2D map, whose box is one row; sm_100 (sm_120 has no such instruction).
-#if !defined(__CUDA_ARCH__) || (__CUDA_ARCH__ >= 1000 && __CUDA_ARCH__ < 1200)
-__device__ inline void store_scatter4(const Map& map, const void* smem, int column, int row0,
-                                      int row1, int row2, int row3)
+// Store four rows by a 2D map, whose box is one row. sm_100a, 100f, 103a, 110a; documented, not run.
+#if TMA_DLPACK_HAS_PAIRS
+template <class M>
+__device__ inline void store_scatter4(const M& map, const void* smem, Coordinate column,
+                                      Coordinate row0, Coordinate row1, Coordinate row2,
+                                      Coordinate row3)
 {
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile::scatter4.bulk_group"
                " [%1, {%2, %3, %4, %5, %6}], [%0];" ::"r"(shared_address(smem)),
-               "l"(&map), "r"(column), "r"(row0), "r"(row1), "r"(row2), "r"(row3)
+               "l"(detail::map_of<2>(map)), "r"(column.value), "r"(row0.value), "r"(row1.value),
+               "r"(row2.value), "r"(row3.value)
                : "memory");
 }
 #else
-__device__ void store_scatter4(const Map&, const void*, int, int, int, int, int) = delete;
+template <class... Given>
+TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_PAIRS) void store_scatter4(const Map&, const void*, Given...) = delete;
 #endif
+
+// ---- bytes in a row, without a map ----
+
+// Load bytes from global into shared memory: both addresses and the number are multiples of 16. The
+// barrier counts them. One thread, after its arrive_expect_tx().
+__device__ inline void load_bulk(void* smem, const void* global, unsigned bytes, Barrier* barrier)
+{
+  asm volatile("cp.async.bulk." TMA_DLPACK_THIS_BLOCK ".global.mbarrier::complete_tx::bytes"
+               " [%0], [%1], %2, [%3];" ::"r"(shared_address(smem)),
+               "l"(__cvta_generic_to_global(global)), "r"(bytes), "r"(shared_address(barrier))
+               : "memory");
+}
+
+// The same, with a policy for L2.
+__device__ inline void load_bulk(void* smem, const void* global, unsigned bytes, Barrier* barrier,
+                                 CachePolicy policy)
+{
+  asm volatile("cp.async.bulk." TMA_DLPACK_THIS_BLOCK ".global.mbarrier::complete_tx::bytes"
+               ".L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(shared_address(smem)),
+               "l"(__cvta_generic_to_global(global)), "r"(bytes), "r"(shared_address(barrier)),
+               "l"(policy.bits)
+               : "memory");
+}
+
+// Store bytes from shared to global memory: both addresses and the number are multiples of 16. One
+// thread; then commit(). As for store(), fence_async() stands between writing them and this.
+__device__ inline void store_bulk(void* global, const void* smem, unsigned bytes)
+{
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(
+                 __cvta_generic_to_global(global)),
+               "r"(shared_address(smem)), "r"(bytes)
+               : "memory");
+}
+
+// The same, with a policy for L2.
+__device__ inline void store_bulk(void* global, const void* smem, unsigned bytes, CachePolicy policy)
+{
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group.L2::cache_hint [%0], [%1], %2, %3;" ::"l"(
+                 __cvta_generic_to_global(global)),
+               "r"(shared_address(smem)), "r"(bytes), "l"(policy.bits)
+               : "memory");
+}
+
+#undef TMA_DLPACK_THIS_BLOCK
+
+// ---- groups of stores ----
 
 // Put this thread's stores since the last commit into a group.
 __device__ inline void commit()
@@ -813,9 +1374,7 @@ __device__ inline void fence_release()
 // fence_release(): before that, a copy may find the old map or half of the change. The fields are those
 // of PTX's tensormap.replace, dimension 0 is the innermost, and no value is checked. For targets with
 // the suffix a or f.
-#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FAMILY_SPECIFIC__) ||                             \
-  defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(__CUDA_ARCH_FEAT_SM100_ALL) ||                       \
-  defined(__CUDA_ARCH_FEAT_SM101_ALL) || defined(__CUDA_ARCH_FEAT_SM120_ALL)
+#if TMA_DLPACK_HAS_SUFFIX
 #define TMA_DLPACK_HAS_REPLACE(...) __VA_ARGS__
 #else
 #define TMA_DLPACK_HAS_REPLACE(...) = delete;
@@ -881,6 +1440,36 @@ TMA_DLPACK_REPLACE_CONSTANT(fill_mode, unsigned, 2)
 #undef TMA_DLPACK_REPLACE
 #undef TMA_DLPACK_HAS_REPLACE
 
+// ---- a ring of stages ----
+
+// Which stage of a ring comes next, and the parity to wait for: of the full barriers for who reads the
+// stages; of the empty ones for the producer(), whose first round finds every stage empty. The barriers are
+// the kernel's own, two for each stage, in shared memory.
+template <unsigned stages>
+struct PipelineState
+{
+  static_assert(stages > 0, "a ring has at least one stage");
+
+  unsigned at = 0, parity = 0;
+
+  __host__ __device__ static constexpr PipelineState producer() { return {0, 1}; }
+
+  __host__ __device__ constexpr unsigned stage() const { return at; }
+  __host__ __device__ constexpr unsigned phase() const { return parity; }
+
+  // To the next stage; or, where others take those between, so many stages on.
+  __host__ __device__ constexpr void advance()
+  {
+    if (++at == stages) at = 0, parity ^= 1;
+  }
+
+  __host__ __device__ constexpr void advance(unsigned steps)
+  {
+    parity ^= (at + steps) / stages & 1;
+    at = (at + steps) % stages;
+  }
+};
+
 #if TMA_DLPACK_CHECK
 }  // namespace unchecked
 }  // namespace tma_dlpack
@@ -889,17 +1478,37 @@ namespace tma_dlpack
 {
 #endif
 
+// ---- registers ----
+
+// Registers of each thread from here on: a warpgroup that only copies gives some back, one that
+// multiplies takes them. All 128 threads of the warpgroup. The kernel needs __launch_bounds__(threads, 1).
+// Targets with the suffix a or f.
+#if TMA_DLPACK_HAS_SUFFIX
+template <unsigned registers>
+__device__ inline void give_registers()
+{
+  static_assert(registers % 8 == 0 && 24 <= registers && registers <= 256,
+                "setmaxnreg takes a multiple of 8 from 24 to 256");
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
+}
+
+template <unsigned registers>
+__device__ inline void take_registers()
+{
+  static_assert(registers % 8 == 0 && 24 <= registers && registers <= 256,
+                "setmaxnreg takes a multiple of 8 from 24 to 256");
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
+}
+#else
+template <unsigned>
+TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_SUFFIX) void give_registers() = delete;
+template <unsigned>
+TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_SUFFIX) void take_registers() = delete;
+#endif
+
 // ---- the tensor core of sm_90a: what stands around a wgmma ----
 
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
-
-// The matrix descriptor of a tile at this place. matrix_descriptor<...>() or k_major_descriptor<...>()
-// gives the rest of its bits; add k_step_bytes to the place for the next K step.
-__device__ inline unsigned long long descriptor_at(unsigned smem_address,
-                                                   unsigned long long descriptor)
-{
-  return descriptor | (smem_address & 0x3FFFF) >> 4;
-}
 
 // Before the first wgmma, and before one whose registers the threads have written since. All 128
 // threads of the warpgroup, as in the three that follow.
@@ -923,28 +1532,24 @@ __device__ inline void wgmma_wait()
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
 }
 
-// Registers of each thread from here on: a warpgroup that only copies gives some back, one that
-// multiplies takes them. The kernel needs __launch_bounds__(threads, 1).
-template <unsigned registers>
-__device__ inline void give_registers()
-{
-  static_assert(registers % 8 == 0 && 24 <= registers && registers <= 256,
-                "setmaxnreg takes a multiple of 8 from 24 to 256");
-  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
-}
-
-template <unsigned registers>
-__device__ inline void take_registers()
-{
-  static_assert(registers % 8 == 0 && 24 <= registers && registers <= 256,
-                "setmaxnreg takes a multiple of 8 from 24 to 256");
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
-}
-
+#else
+TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_WGMMA) void wgmma_fence() = delete;
+TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_WGMMA) void wgmma_commit() = delete;
+template <int = 0>
+TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_WGMMA) void wgmma_wait() = delete;
 #endif
 
 #endif  // __CUDACC__
 
 }  // namespace tma_dlpack
+
+#undef TMA_DLPACK_COORDINATE
+#undef TMA_DLPACK_NEEDS_SM107
+#undef TMA_DLPACK_NEEDS_PAIRS
+#undef TMA_DLPACK_NEEDS_SM100
+#undef TMA_DLPACK_NEEDS_SUFFIX
+#undef TMA_DLPACK_NEEDS_WGMMA
+#undef TMA_DLPACK_LACKS
+#undef TMA_DLPACK_EITHER
 
 #endif  // TMA_DLPACK_H

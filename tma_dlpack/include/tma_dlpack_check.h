@@ -83,6 +83,19 @@ using MapAt = At<const Map>;
 using ChangedMapAt = At<Map>;
 using BarrierAt = At<Barrier>;
 
+// The same of a global address, of any type.
+struct BulkAt
+{
+  const void* it;
+  const char* file;
+  int line;
+
+  __device__ BulkAt(const void* it, const char* file = __builtin_FILE(), int line = __builtin_LINE())
+    : it(it), file(file), line(line)
+  {
+  }
+};
+
 static __device__ unsigned failures = 0;
 
 // One thread of the grid prints; the others wait for its trap.
@@ -213,11 +226,11 @@ struct Start
   __device__ void take(OffsetsW) {}
   __device__ void take(OffsetsWH) {}
   __device__ void take(OffsetsWHD) {}
+  __device__ void take(HaloW) {}
 
-  template <class Number>
-  __device__ void take(Number coordinate)
+  __device__ void take(Coordinate coordinate)
   {
-    if (rank < 5) c[rank++] = static_cast<int>(coordinate);
+    if (rank < 5) c[rank++] = coordinate.value;
   }
 };
 
@@ -409,11 +422,8 @@ TMA_DLPACK_CALLED void check_place(MapAt at, const char* verb)
                      "align it to 128 bytes", map, static_cast<unsigned>(map % 128));
 }
 
-// A map, its tile in shared memory, and where the tile begins in the tensor. Returns the bytes that a
-// barrier counts for it.
-template <bool is_store>
-TMA_DLPACK_CALLED unsigned check_copy(MapAt at, const char* verb, const void* smem, unsigned rank,
-                                     bool im2col, const int* c)
+// A map, and where a tile begins in the tensor.
+TMA_DLPACK_CALLED void check_tile(MapAt at, const char* verb, unsigned rank, bool im2col, const int* c)
 {
   check_place(at, verb);
   const Decoded map(at.it);
@@ -437,6 +447,39 @@ TMA_DLPACK_CALLED unsigned check_copy(MapAt at, const char* verb, const void* sm
                      "the innermost coordinate %d is at byte %lld of the row",
                      "it must be a multiple of 16 bytes: of %u elements", c[0],
                      c[0] * static_cast<long long>(bytes), 16 / (bytes == 0 ? 16 : bytes));
+}
+
+// A tile's place in shared memory, of so many bytes.
+TMA_DLPACK_CALLED void check_smem(MapAt at, const char* verb, const void* smem, unsigned bytes)
+{
+  TMA_DLPACK_REQUIRE(is_shared(smem), at, verb, "the tile at %p is not in this block's shared memory",
+                     "pass a place in shared memory", smem);
+  const unsigned first = smem_offset(smem), end = first + bytes;
+  TMA_DLPACK_REQUIRE(first % 128 == 0, at, verb,
+                     "the tile is at shared address 0x%x, %u bytes past a multiple of 128",
+                     "align it to 128 bytes", first, first % 128);
+  TMA_DLPACK_REQUIRE(end <= smem_end(), at, verb,
+                     "the tile ends at shared address 0x%x", "the block's shared memory ends at 0x%x",
+                     end, smem_end());
+}
+
+// The places of a load whose walk is not followed here.
+TMA_DLPACK_CALLED void check_places(MapAt at, const char* verb, const void* smem, unsigned rank)
+{
+  check_place(at, verb);
+  TMA_DLPACK_REQUIRE(Decoded(at.it).rank == rank, at, verb, "%u coordinates",
+                     "the map has rank %u", rank, Decoded(at.it).rank);
+  check_smem(at, verb, smem, 0);
+}
+
+// A map, its tile in shared memory, and where the tile begins in the tensor. Returns the bytes that a
+// barrier counts for it.
+template <bool is_store>
+TMA_DLPACK_CALLED unsigned check_copy(MapAt at, const char* verb, const void* smem, unsigned rank,
+                                     bool im2col, const int* c)
+{
+  check_tile(at, verb, rank, im2col, c);
+  const Decoded map(at.it);
   for (unsigned i = 0; is_store && !im2col && i < rank; ++i)
     TMA_DLPACK_REQUIRE(c[i] >= 0, at, verb, "coordinate %u is %d",
                        "a store takes no negative coordinate", i, c[i]);
@@ -453,15 +496,7 @@ TMA_DLPACK_CALLED unsigned check_copy(MapAt at, const char* verb, const void* sm
                        map.corner(UPPER_CORNER, i));
   }
 
-  TMA_DLPACK_REQUIRE(is_shared(smem), at, verb, "the tile at %p is not in this block's shared memory",
-                     "pass a place in shared memory", smem);
-  const unsigned first = smem_offset(smem), end = first + map.smem_bytes();
-  TMA_DLPACK_REQUIRE(first % 128 == 0, at, verb,
-                     "the tile is at shared address 0x%x, %u bytes past a multiple of 128",
-                     "align it to 128 bytes", first, first % 128);
-  TMA_DLPACK_REQUIRE(end <= smem_end(), at, verb,
-                     "the tile ends at shared address 0x%x", "the block's shared memory ends at 0x%x",
-                     end, smem_end());
+  check_smem(at, verb, smem, map.smem_bytes());
   return map.tx_bytes();
 }
 
@@ -489,7 +524,7 @@ TMA_DLPACK_CALLED void count_load(BarrierAt at, const char* verb, unsigned bytes
   TMA_DLPACK_REQUIRE(now(counts->unknown) || static_cast<int>(issued - expected) <= 0, at, verb,
                      "phase %u of the barrier at shared address 0x%x expects %u bytes, and its loads "
                      "have %u bytes",
-                     "expect_tx() the bytes of every load, before the load", phase,
+                     "arrive_expect_tx() the bytes of every load, before the load", phase,
                      smem_offset(at.it), expected - settled, issued - settled);
 }
 
@@ -517,15 +552,25 @@ TMA_DLPACK_CALLED void count_multicast(BarrierAt at, const char* verb, unsigned 
   }
 }
 
+// Count the bytes that a barrier expects. Returns its counts and the phase that it is in.
+TMA_DLPACK_CALLED Counts* count_expected(BarrierAt at, const char* verb, unsigned tx_bytes,
+                                         unsigned& phase)
+{
+  Counts* const counts = check_barrier(at, verb);
+  if (counts == nullptr) return nullptr;
+  TMA_DLPACK_REQUIRE(tx_bytes < 1u << 20, at, verb, "%u bytes are expected",
+                     "a barrier counts at most 1048575 in a phase", tx_bytes);
+  phase = phase_of(*counts, at.it);
+  atomicAdd(&counts->expected[phase % 2], tx_bytes);
+  return counts;
+}
+
 // Count an arrival before it happens.
 TMA_DLPACK_CALLED void count_arrival(BarrierAt at, const char* verb, unsigned tx_bytes)
 {
-  Counts* const counts = check_barrier(at, verb);
+  unsigned phase;
+  Counts* const counts = count_expected(at, verb, tx_bytes, phase);
   if (counts == nullptr) return;
-  TMA_DLPACK_REQUIRE(tx_bytes < 1u << 20, at, verb, "%u bytes are expected",
-                     "a barrier counts at most 1048575 in a phase", tx_bytes);
-  const unsigned phase = phase_of(*counts, at.it);
-  atomicAdd(&counts->expected[phase % 2], tx_bytes);
   const unsigned number = atomicAdd(&counts->arrived, 1u) + 1 - phase * counts->arrivals;
   TMA_DLPACK_REQUIRE(number <= counts->arrivals, at, verb,
                      "this is arrival %u in phase %u of the barrier at shared address 0x%x",
@@ -577,7 +622,7 @@ TMA_DLPACK_CALLED void check_end(Counts* counts, BarrierAt at, const char* verb,
   TMA_DLPACK_REQUIRE(static_cast<int>(issued - expected) <= 0, at, verb,
                      "the wait ended with %u bytes expected, and loads of %u bytes were issued on the "
                      "barrier at shared address 0x%x",
-                     "expect_tx() the bytes of every load", expected - settled, issued - settled,
+                     "arrive_expect_tx() the bytes of every load", expected - settled, issued - settled,
                      smem_offset(at.it));
   atomicExch(&counts->settled[parity], expected);
   const unsigned after = phase_of(*counts, at.it), waited = atomicAdd(&counts->waited, 0u);
@@ -604,6 +649,26 @@ TMA_DLPACK_CALLED void wait_for(BarrierAt at, const char* verb, unsigned parity)
                        now(seen.expected[parity]) - settled, now(seen.issued[parity]) - settled);
   }
   check_end(counts, at, verb, parity);
+}
+
+// A copy of bytes in a row, and the global address that it reads or writes.
+TMA_DLPACK_CALLED void check_bulk(BulkAt at, const char* verb, const void* smem, unsigned bytes)
+{
+  const Word global = reinterpret_cast<Word>(at.it);
+  TMA_DLPACK_REQUIRE(bytes % 16 == 0, at, verb, "%u bytes",
+                     "pass a multiple of 16", bytes);
+  TMA_DLPACK_REQUIRE(is_global(at.it) && global % 16 == 0, at, verb,
+                     "the global address is 0x%llx", "pass one in global memory, a multiple of 16",
+                     global);
+  TMA_DLPACK_REQUIRE(is_shared(smem), at, verb, "the bytes at %p are not in this block's shared memory",
+                     "pass a place in shared memory", smem);
+  const unsigned first = smem_offset(smem);
+  TMA_DLPACK_REQUIRE(first % 16 == 0, at, verb,
+                     "the bytes are at shared address 0x%x, %u bytes past a multiple of 16",
+                     "align them to 16 bytes", first, first % 16);
+  TMA_DLPACK_REQUIRE(bytes <= smem_end() - first, at, verb,
+                     "%u bytes from shared address 0x%x on are copied", "the block's shared memory "
+                     "ends at shared address 0x%x", bytes, first, smem_end());
 }
 
 TMA_DLPACK_CALLED void check_pattern(MapAt at, unsigned address)
@@ -638,12 +703,15 @@ using unchecked::cluster_rank;
 using unchecked::cluster_sync;
 using unchecked::cluster_wait;
 using unchecked::commit;
+using unchecked::elect_one;
 using unchecked::evict_first;
 using unchecked::evict_last;
 using unchecked::evict_normal;
 using unchecked::fence_async;
 using unchecked::fence_release;
+using unchecked::launch_dependents;
 using unchecked::sync_threads;
+using unchecked::wait_dependencies;
 using unchecked::wait_read;
 using unchecked::wait_stores;
 
@@ -659,10 +727,23 @@ __device__ inline void init(detail::BarrierAt barrier, unsigned arrivals = 1)
   unchecked::init(barrier.it, arrivals);
 }
 
+__device__ inline void arrive_expect_tx(detail::BarrierAt barrier, unsigned tx_bytes)
+{
+  detail::count_arrival(barrier, "arrive_expect_tx", tx_bytes);
+  unchecked::arrive_expect_tx(barrier.it, tx_bytes);
+}
+
+__device__ inline void expect_tx_only(detail::BarrierAt barrier, unsigned tx_bytes)
+{
+  unsigned phase;
+  detail::count_expected(barrier, "expect_tx_only", tx_bytes, phase);
+  unchecked::expect_tx_only(barrier.it, tx_bytes);
+}
+
+[[deprecated("call arrive_expect_tx(); PTX's expect_tx, which does not arrive, is expect_tx_only()")]]
 __device__ inline void expect_tx(detail::BarrierAt barrier, unsigned tx_bytes)
 {
-  detail::count_arrival(barrier, "expect_tx", tx_bytes);
-  unchecked::expect_tx(barrier.it, tx_bytes);
+  arrive_expect_tx(barrier, tx_bytes);
 }
 
 __device__ inline void arrive(detail::BarrierAt barrier)
@@ -683,13 +764,18 @@ __device__ inline void arrive_remote_relaxed(detail::BarrierAt barrier, unsigned
   unchecked::arrive_remote_relaxed(barrier.it, block_rank);
 }
 
-__device__ inline bool try_wait(detail::BarrierAt barrier, unsigned parity)
-{
-  detail::Counts* const counts = detail::check_wait(barrier, "try_wait", parity);
-  if (!unchecked::try_wait(barrier.it, parity)) return false;
-  detail::check_end(counts, barrier, "try_wait", parity);
-  return true;
-}
+#define TMA_DLPACK_CHECKED_TEST(VERB)                                                              \
+  __device__ inline bool VERB(detail::BarrierAt barrier, unsigned parity)                          \
+  {                                                                                                \
+    detail::Counts* const counts = detail::check_wait(barrier, #VERB, parity);                     \
+    if (!unchecked::VERB(barrier.it, parity)) return false;                                        \
+    detail::check_end(counts, barrier, #VERB, parity);                                             \
+    return true;                                                                                   \
+  }
+
+TMA_DLPACK_CHECKED_TEST(try_wait)
+TMA_DLPACK_CHECKED_TEST(test_wait)
+#undef TMA_DLPACK_CHECKED_TEST
 
 __device__ inline bool wait_at_most(detail::BarrierAt barrier, unsigned parity,
                                     unsigned long long nanoseconds)
@@ -768,23 +854,137 @@ TMA_DLPACK_CHECKED_COPIES(, false)
 TMA_DLPACK_CHECKED_COPIES(_im2col, true)
 #undef TMA_DLPACK_CHECKED_COPIES
 
-template <class... Rows>
-__device__ inline void load_gather4(void* smem, detail::MapAt map, detail::BarrierAt barrier, int column,
-                                    Rows... rows)
+template <class... Given>
+__device__ inline void prefetch_tile(detail::MapAt map, Given... given)
 {
-  const int at[2] = {column, 0};
+  const detail::Start at(given...);
+  detail::check_tile(map, "prefetch_tile", at.rank, false, at.c);
+  unchecked::prefetch_tile(*map.it, given...);
+}
+
+// One row and its column, four times.
+template <class... Rows>
+__device__ inline void load_gather4(void* smem, detail::MapAt map, detail::BarrierAt barrier,
+                                    Coordinate column, Rows... rows)
+{
+  const int at[2] = {column.value, 0};
   const unsigned row = detail::check_copy<false>(map, "load_gather4", smem, 2, false, at);
   detail::count_load(barrier, "load_gather4", 4 * row);
-  unchecked::load_gather4(smem, *map.it, barrier.it, column, rows...);
+  unchecked::load_gather4(smem, *map.it, barrier.it, column.value, rows...);
 }
 
 template <class... Rows>
-__device__ inline void store_scatter4(detail::MapAt map, const void* smem, int column, Rows... rows)
+__device__ inline void load_gather4_multicast(void* smem, detail::MapAt map, detail::BarrierAt barrier,
+                                              unsigned short block_mask, Coordinate column, Rows... rows)
 {
-  const int at[2] = {column, 0};
-  detail::check_copy<true>(map, "store_scatter4", smem, 2, false, at);
-  unchecked::store_scatter4(*map.it, smem, column, rows...);
+  const int at[2] = {column.value, 0};
+  const unsigned row = detail::check_copy<false>(map, "load_gather4_multicast", smem, 2, false, at);
+  detail::count_multicast(barrier, "load_gather4_multicast", block_mask, 4 * row);
+  unchecked::load_gather4_multicast(smem, *map.it, barrier.it, block_mask, column.value, rows...);
 }
+
+template <class... Rows>
+__device__ inline void store_scatter4(detail::MapAt map, const void* smem, Coordinate column,
+                                      Rows... rows)
+{
+  const int at[2] = {column.value, 0};
+  detail::check_copy<true>(map, "store_scatter4", smem, 2, false, at);
+  unchecked::store_scatter4(*map.it, smem, column.value, rows...);
+}
+
+// A map of mode w walks otherwise, and brings a halo: its place, rank and barrier are looked at, and its
+// bytes are not counted. Nor are those of a pair, which count on another block's barrier.
+#define TMA_DLPACK_CHECKED_PLACES(VERB)                                                              \
+  template <class... Given>                                                                          \
+  __device__ inline void VERB(void* smem, detail::MapAt map, detail::BarrierAt barrier,              \
+                              Given... given)                                                        \
+  {                                                                                                  \
+    detail::check_places(map, #VERB, smem, detail::Start(given...).rank);                            \
+    detail::count_load(barrier, #VERB, 0);                                                           \
+    unchecked::VERB(smem, *map.it, barrier.it, given...);                                            \
+  }
+
+TMA_DLPACK_CHECKED_PLACES(load_im2col_w)
+TMA_DLPACK_CHECKED_PLACES(load_im2col_w128)
+TMA_DLPACK_CHECKED_PLACES(load_cta_group2)
+#undef TMA_DLPACK_CHECKED_PLACES
+
+template <class... Given>
+__device__ inline void load_multicast_cta_group2(void* smem, detail::MapAt map, detail::BarrierAt barrier,
+                                                 unsigned short block_mask, Given... given)
+{
+  detail::check_places(map, "load_multicast_cta_group2", smem, detail::Start(given...).rank);
+  detail::count_multicast(barrier, "load_multicast_cta_group2", block_mask, 0);
+  unchecked::load_multicast_cta_group2(smem, *map.it, barrier.it, block_mask, given...);
+}
+
+template <class... Given>
+__device__ inline void load_from(void* smem, detail::MapAt map, const void* global_address,
+                                 detail::BarrierAt barrier, Given... given)
+{
+  const detail::Start at(given...);
+  const unsigned tx_bytes = detail::check_copy<false>(map, "load_from", smem, at.rank, false, at.c);
+  detail::count_load(barrier, "load_from", tx_bytes);
+  unchecked::load_from(smem, *map.it, global_address, barrier.it, given...);
+}
+
+template <class... Policy>
+__device__ inline void load_bulk(void* smem, detail::BulkAt global, unsigned bytes,
+                                 detail::BarrierAt barrier, Policy... policy)
+{
+  detail::check_bulk(global, "load_bulk", smem, bytes);
+  if (bytes != 0) detail::count_load(barrier, "load_bulk", bytes);
+  unchecked::load_bulk(smem, global.it, bytes, barrier.it, policy...);
+}
+
+template <class... Policy>
+__device__ inline void store_bulk(detail::BulkAt global, const void* smem, unsigned bytes,
+                                  Policy... policy)
+{
+  detail::check_bulk(global, "store_bulk", smem, bytes);
+  unchecked::store_bulk(const_cast<void*>(global.it), smem, bytes, policy...);
+}
+
+// A state that remembers whether its stage was looked at since it advanced.
+template <unsigned stages>
+class PipelineState
+{
+  unchecked::PipelineState<stages> state = {};
+  mutable bool is_used = true;
+
+  __device__ void check(const char* file, int line)
+  {
+    const struct { const char* file; int line; } at{file, line};
+    TMA_DLPACK_REQUIRE(is_used, at, "advance", "stage %u, phase %u was advanced past without a use",
+                       "call advance() once for each stage, or pass the number that others take", state.stage(),
+                       state.phase());
+    is_used = false;
+  }
+
+public:
+  __device__ static PipelineState producer()
+  {
+    PipelineState first;
+    first.state = first.state.producer();
+    return first;
+  }
+
+  __device__ unsigned stage() const { return is_used = true, state.stage(); }
+  __device__ unsigned phase() const { return is_used = true, state.phase(); }
+
+  __device__ void advance(const char* file = __builtin_FILE(), int line = __builtin_LINE())
+  {
+    check(file, line);
+    state.advance();
+  }
+
+  __device__ void advance(unsigned steps, const char* file = __builtin_FILE(),
+                          int line = __builtin_LINE())
+  {
+    check(file, line);
+    state.advance(steps);
+  }
+};
 
 __device__ inline void indexed_from_start(const void* smem, detail::MapAt map)
 {

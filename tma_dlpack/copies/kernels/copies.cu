@@ -121,7 +121,7 @@ extern "C" __global__ void load_tiles(const __grid_constant__ Map map, const Coo
     fill(bytes, pass == 0 ? FIRST_PATTERN : SECOND_PATTERN);
     if (threadIdx.x == 0)
     {
-      expect_tx(full, tx_bytes);
+      arrive_expect_tx(full, tx_bytes);
       load_form(form, shared_memory + smem_offset, map, full, coords[tile], offsets);
     }
     if (!wait_at_most(full, pass, TWO_SECONDS))

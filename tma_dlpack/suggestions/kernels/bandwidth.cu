@@ -105,7 +105,7 @@ __device__ inline void copy_tiles(const Map& source, const Map& target,
 
   const auto load = [&](unsigned tile, unsigned stage)
   {
-    expect_tx(full + stage, ring.tx_bytes);
+    arrive_expect_tx(full + stage, ring.tx_bytes);
     load_tile<RANK>(shared_memory + stage * ring.stage_bytes, source, full + stage,
                     coords_of<RANK>(tiling, tile));
   };

@@ -99,7 +99,7 @@ extern "C" __global__ void change_and_load(const __grid_constant__ Map from, con
   if (threadIdx.x == 0)
   {
     fence_acquire(place);
-    expect_tx(full, tx_bytes);
+    arrive_expect_tx(full, tx_bytes);
     load_rank(rank, shared_memory + smem_offset, *place, full, at);
   }
   if (!wait_at_most(full, 0, TWO_SECONDS)) return;

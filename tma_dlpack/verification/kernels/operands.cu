@@ -37,7 +37,7 @@ __device__ inline bool loaded(const Map& a, const Map& b, const Tile& tile_a, co
   __syncthreads();
   if (threadIdx.x == 0)
   {
-    expect_tx(full, tile_a.tx_bytes + tile_b.tx_bytes);
+    arrive_expect_tx(full, tile_a.tx_bytes + tile_b.tx_bytes);
     load_tile(a, tile_a, full);
     if (tile_b.tx_bytes != 0) load_tile(b, tile_b, full);
   }
