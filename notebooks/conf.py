@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import tma_dlpack as tma
 from tma_dlpack import draw
 from tma_dlpack.cli.main import main
+from tma_dlpack.cli.table import commands
 from tma_dlpack.explorer.page import page
 from tma_dlpack.tables.errors import CCCL_COMMIT
 
@@ -159,7 +160,7 @@ def help_of(*arguments: str) -> str:
     """Return what the command prints for its own ``--help``."""
     printed = io.StringIO()
     columns, os.environ["COLUMNS"] = os.environ.get("COLUMNS"), "100"
-    with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
+    with contextlib.redirect_stdout(printed):
         main([*arguments, "--help"])
     if columns is None:
         del os.environ["COLUMNS"]
@@ -168,20 +169,10 @@ def help_of(*arguments: str) -> str:
     return printed.getvalue()
 
 
-def verbs() -> list[str]:
-    """Return the command's verbs, as its help lists them."""
-    listed = help_of().split("  verb\n")[1].split("\n\n")[0]
-    return [
-        line.split()[0]
-        for line in listed.splitlines()
-        if line.startswith("    ") and line[4] != " "
-    ]
-
-
 def command_reference() -> str:
     """Return the help of the command and of each verb."""
     parts = [f"```text\n{help_of()}```\n"]
-    parts += [f"## {verb}\n\n```text\n{help_of(verb)}```\n" for verb in verbs()]
+    parts += [f"## {name}\n\n```text\n{help_of(name)}```\n" for name in commands()]
     return "\n".join(parts)
 
 

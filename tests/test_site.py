@@ -13,6 +13,7 @@ import pytest
 
 import tma_dlpack as tma
 from tma_dlpack import draw
+from tma_dlpack.cli.table import commands
 
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = ROOT / "notebooks"
@@ -44,8 +45,8 @@ def test_every_rule_has_its_anchor():
 
 def test_every_verb_of_the_command_has_its_help():
     page = conf.command_reference()
-    assert {"check", "explain", "suggest", "trace", "doctor"} <= set(conf.verbs())
-    assert [v for v in conf.verbs() if f"usage: python -m tma_dlpack {v}" not in page] == []
+    assert {"check", "explain", "suggest", "trace", "doctor"} <= set(commands())
+    assert [v for v in commands() if f"usage: python -m tma_dlpack {v}" not in page] == []
 
 
 def test_every_generated_list_is_in_one_page():

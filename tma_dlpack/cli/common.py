@@ -74,8 +74,9 @@ def dtype_of(word: str) -> DLDataType:
         return dtype_named(word)
     except TmaPreconditionError as error:
         refused = error.violations[0]
-        near = did_you_mean(word, NAMED_DTYPES)
-        raise TmaPreconditionError(replace(refused, fix=refused.fix + near)) from None
+        near = did_you_mean(word, NAMED_DTYPES).removeprefix("; ")
+        fix = f"{near} Otherwise {refused.fix}" if near else refused.fix
+        raise TmaPreconditionError(replace(refused, fix=fix)) from None
 
 
 # -- options --------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from tma_dlpack.cli.table import (
     EXIT_NOTHING,
     EXIT_OK,
     EXIT_REFUSED,
+    HIDDEN,
     PRINTED,
     UsageError,
     command,
@@ -87,7 +88,7 @@ def _is_path(word: str) -> bool:
     output.html("report"),
     output.out("write the report to FILE, not to standard error"),
     option("--json", "report what was recorded as JSON, not as text", action="store_true"),
-    option("unmarked", argparse.SUPPRESS, nargs=argparse.REMAINDER, default=[]),
+    option("unmarked", HIDDEN, nargs=argparse.REMAINDER, default=[]),
     examples=(
         "trace -- python train.py",
         "trace --json -o trace.json -- python train.py --steps 2",

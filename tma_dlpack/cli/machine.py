@@ -118,3 +118,18 @@ def _include(options: argparse.Namespace) -> int:
 
     print(tma.get_include())
     return EXIT_OK
+
+
+@command(
+    "print the script by which a shell completes commands, flags and values",
+    option("shell", "whose script", values=("bash", "zsh", "fish"), closed=True),
+    examples=("completion bash", "completion zsh", "completion fish"),
+    status=PRINTED,
+    more='bash: add eval "$(tma-dlpack completion bash)" to ~/.bashrc. zsh: the same, with zsh, to '
+    "~/.zshrc, after compinit. fish: write it to ~/.config/fish/completions/tma-dlpack.fish.",
+)
+def _completion(options: argparse.Namespace) -> int:
+    from tma_dlpack.cli.completion import script
+
+    sys.stdout.write(script(options.shell))
+    return EXIT_OK

@@ -15,6 +15,7 @@ from tma_dlpack.cli.table import (
     EXIT_NOTHING,
     EXIT_OK,
     EXIT_REFUSED,
+    HIDDEN,
     PRINTED,
     Command,
     UsageError,
@@ -54,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_INTERRUPTED
     except OSError as error:
         _drop_output()
-        print(f"error: standard output: {error.strerror}", file=sys.stderr)
+        output.failure(sys.stderr, False, _message(error))
         return EXIT_NOTHING
 
 
@@ -120,7 +121,7 @@ def _usage(command: Command) -> str:
     words, optional = [], False
     for names, settings, _ in command.options():
         metavar = settings.get("metavar") or names[-1].lstrip("-").upper()
-        if settings["help"] == "==SUPPRESS==":
+        if settings["help"] == HIDDEN:
             continue
         if names[0][0] != "-":
             words.append(metavar)

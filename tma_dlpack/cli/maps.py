@@ -117,7 +117,7 @@ def _coords() -> Iterator[Option]:
     examples=(
         f"draw {_TENSOR} --box 16,64 --swizzle bytes128",
         f"draw {_TENSOR} --box 16,64 --figure tensor --coords 4088,0 -o tensor.svg",
-        f"draw {_TENSOR} --box 16,64 --swizzle bytes64 --figure banks -o - ",
+        f"draw {_TENSOR} --box 16,64 --swizzle bytes128 --figure banks -o -",
     ),
 )
 def _draw(options: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from tma_dlpack.cli.table import EXIT_NOTHING, EXIT_OK, EXIT_REFUSED, Option, option
+from tma_dlpack.cli.table import EXIT_NOTHING, EXIT_OK, EXIT_REFUSED, Option, UsageError, option
 
 if TYPE_CHECKING:
     import argparse
@@ -68,6 +68,8 @@ def show(
     Obeys ``--html`` with what `page` returns; a page on standard output replaces the text.
     """
     target: Path | None = getattr(options, "html", None)
+    if target == STDOUT and options.json:
+        raise UsageError("--json and --html - both write to standard output; name a file for one")
     if target != STDOUT:
         if options.json:
             write(STDOUT, as_json(plain(result)))

@@ -13,6 +13,8 @@ EXIT_OK, EXIT_REFUSED, EXIT_NOTHING = 0, 1, 2
 JUDGED = "0 accepted; 1 refused; 2 nothing could be read, or wrong use"
 PRINTED = "0 printed; 2 wrong use"
 
+HIDDEN = "==SUPPRESS=="  #: for `option`'s `about`: what argparse leaves out of the help
+
 #: The modules that hold commands, and the headings over them in ``--help``.
 MODULES = {
     "maps": "Make and see a map",
@@ -31,6 +33,21 @@ class Option(NamedTuple):
     names: tuple[str, ...]  #: such as ("-o", "--out"); one without a minus is a word, not a flag
     settings: dict[str, Any]  #: what `argparse.ArgumentParser.add_argument` takes with it
     values: tuple[str, ...]  #: that it can have, for completion; () where they are without number
+
+    @property
+    def is_flag(self) -> bool:
+        """Whether it begins with a minus."""
+        return self.names[0][0] == "-"
+
+    @property
+    def takes_value(self) -> bool:
+        """Whether a value follows it."""
+        return self.settings.get("action") != "store_true"
+
+    @property
+    def about(self) -> str:
+        """Its line of ``--help``."""
+        return str(self.settings["help"]).replace("%%", "%")
 
 
 Options = Option | Callable[[], Iterable[Option]]
