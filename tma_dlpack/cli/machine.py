@@ -79,7 +79,8 @@ def _verify(options: argparse.Namespace) -> int:
     if options.read is not None:
         from tma_dlpack.verification import learning
 
-        source = "/dev/stdin" if options.read == "-" else options.read
+        source = Path("/dev/stdin" if options.read == "-" else options.read)
+        source.stat()  # raises where there is none
         report = learning.Findings.read(source).against(options.target)
     else:
         try:
