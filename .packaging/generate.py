@@ -39,6 +39,7 @@ from tma_dlpack.tables.arguments import KINDS  # noqa: E402
 from tma_dlpack.tables.bits import element_type_bits  # noqa: E402
 from tma_dlpack.tables.dtypes import DATA_TYPES, FROM_DLPACK, LANES_OF_4_BITS, NAMED_DTYPES  # noqa: E402
 from tma_dlpack.tables.enums import (  # noqa: E402
+    DLDataTypeCode,
     TensorMapDataType,
     TensorMapIm2ColWideMode,
     TmaInterleaveLayout,
@@ -341,9 +342,18 @@ def abi() -> int:
     return zlib.crc32(repr((STRUCT, words, sorted(CONSTANTS.items()), COLUMNS)).encode())
 
 
+MASK_BITS = 64  # of the judge's mask in C, and of `allowed` in TmaDlpackOptions and RareOptions
+
+
 def mask(ids: Iterable[str]) -> str:
-    """Return the rows' bits as a C constant."""
-    return f"UINT64_C({sum(1 << NUMBER[i] for i in ids):#x})"
+    """Return the rows' bits as a C constant; refuse rows that a mask has no bit for."""
+    number = sum(1 << NUMBER[i] for i in ids)
+    if number >> MASK_BITS:
+        raise ValueError(
+            f"{len(NUMBER)} rows, and the mask of the C judge has {MASK_BITS} bits: make it wider "
+            "(uint64_t in c_judge, TmaDlpackOptions.allowed, RareOptions.allowed)"
+        )
+    return f"UINT64_C({number:#x})"
 
 
 def c_rows() -> list[str]:
@@ -405,6 +415,8 @@ def c_types() -> list[str]:
         "  };",
         "  return data_type >= 0 && data_type < TMA_DLPACK_DATA_TYPES ? &rows[data_type] : NULL;",
         "}",
+        "",
+        f"enum {{ TMA_DLPACK_LAST_CODE = {max(DLDataTypeCode)} }}; /* of DLDataTypeCode */",
         "",
         "/* The map type of a DLPack type, as __get_tensor_map_data_type of libcu++; -1: none. */",
         "static inline int tma_dlpack_own_type(int code, int bits, int lanes) {",

@@ -98,7 +98,7 @@ def test_decode_tells_what_is_no_map_from_what_is_no_dump(word, status, capsys):
     assert main(["decode", word]) == status
     printed = capsys.readouterr()
     assert printed.err.startswith("error: ") or printed.out.startswith(
-        "a map of nothing: all 128 bytes are 0"
+        "an all-zero map: all 128 bytes are 0"
     )
 
 

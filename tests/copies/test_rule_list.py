@@ -11,7 +11,7 @@ import pytest
 
 import tma_dlpack as tma
 from tma_dlpack.checks import ALLOWABLE, RULES
-from tma_dlpack.checks.advice import ADVICE
+from tma_dlpack.checks.advice import ADVICE, MAP_ADVICE
 from tma_dlpack.cli.main import main
 from tma_dlpack.copies.refusals import REFUSALS as COPY_REFUSALS
 from tma_dlpack.copies.rule_list import GROUPS
@@ -23,7 +23,7 @@ BY_ID = {rule.id: rule for rule in tma.rules()}
 def test_every_row_is_listed_once():
     listed = [rule.id for rule in tma.rules()]
     assert len(set(listed)) == len(listed)
-    rows = {rule.id for rule in RULES} | {row.id for row in ADVICE}
+    rows = {rule.id for rule in RULES} | {row.id for row in ADVICE + MAP_ADVICE}
     of_tables = rows | set(COPY_REFUSALS) | set(TENSOR_REFUSALS)
     others = {rule.id for group in ("call", "operand") for rule in tma.rules(group)}
     assert set(listed) == of_tables | others

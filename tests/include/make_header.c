@@ -18,3 +18,8 @@ void encode(TmaDlpackDescribed *c, unsigned char *map) {
 }
 
 uint32_t abi(void) { return TMA_DLPACK_TABLES_ABI; }
+
+int carried(int code, int bits, int lanes, int asked_type) {
+  TmaDlpackDataType dtype = {(uint8_t)code, (uint8_t)bits, (uint16_t)lanes};
+  return tma_dlpack_data_type(dtype, asked_type);
+}

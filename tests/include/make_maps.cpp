@@ -74,6 +74,28 @@ int main()
   more.shape = {128, 64};
   more.strides = {64, 1};
   say([&] { tma_dlpack::make_tma_descriptor(matrix, {200, 64}, Swizzle::bytes64, more); });
-  more.allow = {"BOX_RANGE"};
+  more.allow = {"STRIDE_UNIQUE", "BOX_RANGE", "BOX_RAGE"};
   say([&] { tma_dlpack::make_tma_descriptor(matrix, {16, 64}, Swizzle::bytes128, more); });
+  say([&] { tma_dlpack::make_tma_descriptor(matrix, {1, 16, 64}, Swizzle::bytes128); });
+  tma_dlpack::MakeOptions steps;
+  steps.elem_strides = {1, 2, 4};
+  say([&] { tma_dlpack::make_tma_descriptor(matrix, {16, 64}, Swizzle::bytes128, steps); });
+  say([&] { tma_dlpack::make_im2col_descriptor(images, {-1, -2, -3}, {1}, 32, 64, Swizzle::bytes64); });
+  const tma_dlpack::TriedMap column = tma_dlpack::try_make_im2col_descriptor(images, {-1}, {1}, 32, 64);
+  std::puts(column ? "made" : ("tried: " + column.refusal).c_str());
+  const tma_dlpack::TriedMap none = tma_dlpack::try_make_im2col_descriptor(images, {}, {1}, 32, 64);
+  std::puts(none ? "made" : ("tried: " + none.refusal).c_str());
+
+  // of six dimensions, described in two; without gaps, with gaps, with gaps and strides
+  std::int64_t six[] = {2, 1, 2, 2, 16, 64}, gaps[] = {8192, 8192, 4096, 2048, 128, 1};
+  DLTensor deep = {reinterpret_cast<void*>(0x7f0000000000), {2, 99}, 6, {2, 16, 1}, six, nullptr, 0};
+  tma_dlpack::MakeOptions flat;
+  say([&] { tma_dlpack::make_tma_descriptor(deep, {16, 64}, Swizzle::bytes128, flat); });
+  flat.shape = {128, 64};
+  say([&] { tma_dlpack::make_tma_descriptor(deep, {16, 64}, Swizzle::bytes128, flat); });
+  deep.strides = gaps;
+  say([&] { tma_dlpack::make_tma_descriptor(deep, {16, 64}, Swizzle::bytes128, flat); });
+  flat.strides = {128, 1};
+  flat.offset = 64;
+  say([&] { tma_dlpack::make_tma_descriptor(deep, {16, 64}, Swizzle::bytes128, flat); });
 }

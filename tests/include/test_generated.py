@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import itertools
 import random
 from pathlib import Path
 
@@ -31,6 +32,8 @@ from tma_dlpack.checks.rule import STRUCT
 from tma_dlpack.dlpack import as_tensor_view
 from tma_dlpack.tables import bits
 from tma_dlpack.tables.arguments import KINDS
+from tma_dlpack.tables.dtypes import DLDataType, overrides_of
+from tma_dlpack.tables.enums import DLDataTypeCode, TensorMapDataType
 from tma_dlpack.tables.errors import TmaPreconditionError
 from tma_dlpack.tables.targets import Target
 
@@ -186,3 +189,24 @@ def test_random_calls_have_one_verdict_and_the_same_bytes_in_both_languages():
 @pytest.mark.slow
 def test_many_random_calls_have_one_verdict_in_both_languages():
     assert sum(map(compare, range(10**6, 10**6 + MANY))) > MANY // 100
+
+
+def test_more_rows_than_the_mask_has_bits_are_refused(generator, monkeypatch):
+    numbers = {f"ROW_{n}": n for n in range(65)}
+    monkeypatch.setattr(generator, "NUMBER", numbers)
+    assert generator.mask(["ROW_0", "ROW_63"]) == "UINT64_C(0x8000000000000001)"
+    with pytest.raises(ValueError, match="65 rows, and the mask of the C judge has 64 bits"):
+        generator.mask(["ROW_64"])
+
+
+def test_every_dlpack_code_may_be_carried_by_another_type_in_c_as_in_python():
+    """A code that DLPack adds is a member of DLDataTypeCode, and the header has it generated."""
+    carried = library().carried
+    codes = range(256)
+    for code, (size, lanes) in itertools.product(codes, ((8, 1), (16, 1), (4, 2), (32, 1))):
+        dtype = DLDataType(code, size, lanes)
+        for data_type in TensorMapDataType:
+            expected = int(data_type) if data_type in overrides_of(dtype) else -1
+            assert carried(code, size, lanes, int(data_type)) == expected, (dtype, data_type)
+    assert carried(max(DLDataTypeCode), 16, 1, 1) == 1
+    assert carried(max(DLDataTypeCode) + 1, 16, 1, 1) == -1

@@ -53,18 +53,61 @@ def test_what_the_arguments_cannot_show_is_said(lines):
         "x.resolve_neg().resolve_conj()"
     )
     assert lines[3] == (
-        "tma_dlpack: refused: box_sizes has 6 entries, and a tensor map has 1 to 5 dimensions"
+        "tma_dlpack: refused: box_sizes={16, 64, 1, 1, 1, 1} has 6 entries, and a tensor map has 1 "
+        "to 5 dimensions"
     )
     assert "broken: LOWER_CORNER_COUNT, UPPER_CORNER_COUNT; " in lines[5]
     assert lines[6] == "tried: " + lines[0]  # without an exception
     assert "a stride is negative" not in lines[7]
+    options = "allow={STRIDE_UNIQUE, BOX_IN_SHAPE}, shape={128, 64}, strides={64, 1}"
     assert lines[7].endswith(
-        "rules=libcu++; tensor: dtype={2, 16, 1}, device={2, 99}, shape={128, 64}; there is no "
-        "such GPU, or no driver with tensor maps; python -m tma_dlpack explain says why"
-    )  # split_inner, ragged and allow: nothing else stands against it
-    assert lines[8] == (
-        "tma_dlpack: refused: allow names BOX_RANGE, which is no rule of libcu++ alone"
+        f"rules=libcu++; options: {options}, split_inner=True, ragged=0; {TENSOR}; {NO_GPU}; {ASK}"
+    )  # nothing else stands against it
+    options = options.replace("BOX_IN_SHAPE", "BOX_RANGE, BOX_RAGE")
+    assert lines[8].endswith(
+        f"rules=libcu++; options: {options}, split_inner=True, ragged=0; {TENSOR}; allow names "
+        f"BOX_RANGE, BOX_RAGE, which is no rule of libcu++ alone; {NO_GPU}; {ASK}"
     )
+
+
+TENSOR = "tensor: dtype={2, 16, 1}, device={2, 99}, shape={128, 64}"
+NO_GPU = "there is no such GPU, or no driver with tensor maps"
+ASK = "python -m tma_dlpack explain says why"
+
+
+def test_lists_are_shown_as_they_were_given(lines):
+    assert "boxDim={64, 16, 1}, elementStrides={1, 1}, " in lines[9]
+    assert "; broken: BOX_RANK; " in lines[9]
+    assert "boxDim={64, 16}, elementStrides={4, 2, 1}, " in lines[10]
+    assert "; broken: ELEM_STRIDES_RANK; " in lines[10]
+    assert "pixelBoxLowerCorner={-3, -2, -1}, pixelBoxUpperCorner={1}, " in lines[11]
+
+
+def test_an_im2col_map_is_tried_without_an_exception(lines):
+    assert lines[12] == "tried: " + lines[5]
+    assert lines[13] == (
+        "tried: tma_dlpack: refused: pixel_box_lower_corner={} has 0 entries, and a tensor map has "
+        "1 to 5 dimensions"
+    )
+
+
+def test_a_tensor_of_six_dimensions_is_described_in_two(lines):
+    tensor = "tensor: dtype={2, 16, 1}, device={2, 99}, shape={2, 1, 2, 2, 16, 64}"
+    gaps = f"{tensor}, strides={{8192, 8192, 4096, 2048, 128, 1}}"
+    assert lines[14] == (
+        f"tma_dlpack: refused: rules=libcu++; options: box_sizes={{16, 64}}; {tensor}; the tensor "
+        f"has more than five dimensions; {ASK}"
+    )
+    assert "globalDim={64, 128}, globalStrides={128}, boxDim={64, 16}" in lines[15]
+    assert lines[15].endswith(f"options: shape={{128, 64}}; {tensor}; {NO_GPU}; {ASK}")
+    assert lines[16] == (
+        "tma_dlpack: refused: rules=libcu++; options: shape={128, 64}, box_sizes={16, 64}; "
+        f"{gaps}; strides must be given with this shape; {ASK}"
+    )
+    assert "globalAddress=0x7f0000000080" in lines[17]
+    assert "globalDim={64, 128}, globalStrides={256}, boxDim={64, 16}" in lines[17]
+    assert lines[17].endswith(f"strides={{128, 1}}, offset=64; {gaps}; {NO_GPU}; {ASK}")
+    assert all(not report.violations for report in tma.explain("\n".join(lines[15:])).reports)
 
 
 def test_explain_reads_the_line(lines):

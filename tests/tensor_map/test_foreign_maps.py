@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import numpy as np
 import pytest
 from foreign_maps import foreign_forms, random_coords, random_map, with_bits, without_tail
@@ -18,9 +20,14 @@ BIT_65 = (
     "bit 65 is set: NVIDIA's CuTe DSL sets it in every map; it changes no copy (measured, H200,\n"
     "  2026-11-22)"
 )
-BIT_85 = (
-    "bit 85 is set: drivers before 13.2 set it for Blackwell, and CuTe DSL where the tensor spans "
-    "at\n  least 128 KiB; it changes no copy (measured, H200, 2026-11-22)"
+BIT_85 = textwrap.fill(
+    "bit 85 is set: the map is of the allocation class LARGE: at least 128 KiB around what is "
+    "copied must be accessible, or copies may fault; where they are, copies may be faster "
+    "(documented, CUDA 13.5; on an H200 2,000 of 2,000 copies were the same with it and without, "
+    "2026-11-22). Drivers before 13.2 set it for Blackwell, whatever the size; CuTe DSL where the "
+    "tensor spans at least 128 KiB",
+    100,
+    subsequent_indent="  ",
 )
 
 
@@ -45,6 +52,21 @@ def test_the_text_says_who_sets_the_bits():
     figure = tma.draw.fields_of(tma.TensorMap.from_bytes(CUTE))
     shown = {v.field: v.values for v in figure.values}
     assert (shown["bit_65"], shown["bit_85"]) == (("1",), ("1",))
+
+
+@pytest.mark.parametrize("rows", [64, 1023, 1024, 4096])
+def test_the_allocation_class_of_a_small_tensor_is_an_advice(rows):
+    made = tma.driver_encode_tiled(
+        "FLOAT16", 2, 4096, (64, rows), (128,), (64, 64), (1, 1), encoder="model"
+    )
+    assert "ALLOCATION_CLASS" not in [a.rule for a in made.advice]
+    advice = tma.TensorMap.from_bytes(with_bits(bytes(made), 85)).advice
+    assert [a.rule for a in advice] == ["ALLOCATION_CLASS"] * (rows < 1024)
+    if advice:
+        found = f"bit 85 is set, and the map spans {128 * rows} bytes"
+        assert (advice[0].argument, advice[0].found) == ("data", found)
+        assert f"advice: {found}" in str(tma.TensorMap.from_bytes(with_bits(bytes(made), 85)))
+    assert [rule.group for rule in tma.rules("ALLOCATION_CLASS")] == ["advice"]
 
 
 def test_the_bytes_beside_the_two_bits_are_those_of_the_model():
@@ -102,15 +124,15 @@ def test_an_im2col_map_of_later_targets_reads_as_on_sm_90(target, rank, corner):
 def test_128_zero_bytes_are_a_map_of_nothing():
     tm = tma.TensorMap.from_bytes(bytes(128))
     said = (
-        "a map of nothing: all 128 bytes are 0, as before the first tensormap.replace;\n"
+        "an all-zero map: all 128 bytes are 0, as before the first tensormap.replace;\n"
         "a copy with it is an illegal instruction (CUDA error 715)"
     )
-    assert (str(tm), repr(tm)) == (said, "<TensorMap of nothing: 128 zero bytes, sm_90>")
-    assert tm.is_nothing
-    with pytest.raises(tma.TmaPreconditionError, match="the map is a map of nothing"):
+    assert (str(tm), repr(tm)) == (said, "<TensorMap all-zero: 128 zero bytes, sm_90>")
+    assert (tm.is_zero, tm.is_nothing) == (True, True)
+    with pytest.raises(tma.TmaPreconditionError, match="the map is all zero"):
         tma.load_tile(tm, (0,), memory=np.zeros(64, np.uint8))
     begun = tm.replace(rank=2, global_dim={0: 64, 1: 64}, global_stride={0: 128})
-    assert not begun.is_nothing
+    assert not begun.is_zero
     assert str(begun).startswith("tiled map of UINT8, rank 2, at 0x0")
 
 

@@ -464,3 +464,13 @@ def test_the_capsule_of_a_producer_that_exports_temporaries_is_kept():
     tm = tma.make_tma_descriptor(Temporary(np.zeros(1)), (16, 32))
     gc.collect()
     assert tma.load_tile(tm, (0, 0)).array.min() == 7
+
+
+def test_attributes_have_the_names_of_the_arguments_too():
+    tm = tma.make_tma_descriptor(
+        np.zeros((2, 4, 64, 8), np.float16), (1, 1, 64, 8), interleave_layout="bytes16",
+        l2_fetch_size="bytes128", oobfill="nan",
+    )  # fmt: skip
+    assert tm.interleave_layout is tm.interleave is tma.TmaInterleaveLayout.bytes16
+    assert tm.l2_fetch_size is tm.l2_promotion is tma.TmaL2FetchSize.bytes128
+    assert tm.oobfill is tm.oob_fill is tma.TmaOobFill.nan

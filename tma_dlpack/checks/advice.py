@@ -9,10 +9,12 @@ from tma_dlpack.checks import words
 from tma_dlpack.checks.request import Request
 from tma_dlpack.checks.rule import MEASURED
 from tma_dlpack.dlpack import row_major_strides
+from tma_dlpack.tables.arguments import EncodeArguments
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.dtypes import PADDED_TYPES
 from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tables.errors import Advice, Rule
+from tma_dlpack.tables.fields import ALLOCATION_CLASS, FIELDS
 from tma_dlpack.tables.limits import (
     BIT_85_MENDED_IN,
     BIT_85_SMALL_BYTES,
@@ -83,9 +85,10 @@ def _dense(r: Request) -> bool:
     return all(c.stride_bits[d - 1] == c.inside_bits[d] for d in range(1, r.rank))
 
 
-def _spanned_bytes(r: Request) -> int:
-    outer = zip(r.arguments.global_dim[1:], r.arguments.global_strides, strict=True)
-    return r.arguments.row_bytes + sum((int(n) - 1) * int(s) for n, s in outer)
+def spanned_bytes(arguments: EncodeArguments) -> int:
+    """Count the bytes from the first element of a map to the end of its last one."""
+    outer = zip(arguments.global_dim[1:], arguments.global_strides, strict=True)
+    return arguments.row_bytes + sum((int(n) - 1) * int(s) for n, s in outer)
 
 
 def _beyond_bytes(r: Request) -> tuple[int, int]:
@@ -264,12 +267,15 @@ ADVICE: tuple[Rule, ...] = (
         holds=lambda r: (
             r.target.compute_capability < (10, 0)
             or (r.target.driver_version or 0) >= BIT_85_MENDED_IN
-            or _spanned_bytes(r) >= BIT_85_SMALL_BYTES
+            or spanned_bytes(r.arguments) >= BIT_85_SMALL_BYTES
             or _dense(r)
         ),
-        found=lambda r: f"a tensor of {_spanned_bytes(r)} bytes that is not dense, on {r.target}",
-        limit="maps of such tensors can fault on Blackwell with drivers before 13.2; libcu++ "
-        "clears bit 85 of tiled maps, and so does encoder='driver' here",
+        found=lambda r: (
+            f"a tensor of {spanned_bytes(r.arguments)} bytes that is not dense, on {r.target}"
+        ),
+        limit="maps of such tensors can fault on Blackwell with drivers before 13.2, which give "
+        "them the allocation class LARGE (bit 85); libcu++ clears the bit in tiled maps, and so "
+        "does encoder='driver' here",
         fix=lambda r: (
             "use encoder='driver', or libcu++, or update the driver to CUDA 13.2 or later"
             if r.kind == "tiled"
@@ -289,6 +295,35 @@ ADVICE: tuple[Rule, ...] = (
         source="CUDA driver API, cuTensorMapEncodeIm2colWide",
     ),
 )
+
+
+_ALLOCATION_CLASS_BIT = next(field for field in FIELDS if field.name == "bit_85")
+
+#: Of a map's 128 bytes, whoever made them; `holds` and `found` read (arguments, bytes).
+MAP_ADVICE: tuple[Rule, ...] = (
+    _row(
+        id="ALLOCATION_CLASS",
+        on="data",
+        holds=lambda m: (
+            not _ALLOCATION_CLASS_BIT.read(m[1]) or spanned_bytes(m[0]) >= BIT_85_SMALL_BYTES
+        ),
+        found=lambda m: f"bit 85 is set, and the map spans {counted(spanned_bytes(m[0]), 'byte')}",
+        limit=ALLOCATION_CLASS,
+        fix="make the map again: make_tma_descriptor never sets the bit for so small a tensor; or "
+        "allocate at least 128 KiB",
+        source="CUDA 13.5, cuTensorMapSetAllocationClass; documented, not run",
+    ),
+)
+
+
+def advise_map(arguments: EncodeArguments, data: bytes) -> tuple[Advice, ...]:
+    """Return the advice on the 128 bytes of a map."""
+    m = arguments, data
+    return tuple(
+        Advice(row.id, str(row.on), *row.words(m), row.source)
+        for row in MAP_ADVICE
+        if not row.holds(m)  # type: ignore[operator]
+    )
 
 
 def advise(request: Request) -> tuple[Advice, ...]:

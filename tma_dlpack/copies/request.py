@@ -211,8 +211,8 @@ def plan_of(tensor_map: TensorMap) -> TilePlan:
         refuse("COPY_ADDRESS", "tensor_map", found)
     if fault:
         rule, found = fault
-        nothing = "the map is a map of nothing, 128 zero bytes"
-        refuse(rule, "tensor_map", nothing if tensor_map.is_nothing else found)
+        all_zero = "the map is all zero, 128 zero bytes"
+        refuse(rule, "tensor_map", all_zero if tensor_map.is_zero else found)
     return plan
 
 

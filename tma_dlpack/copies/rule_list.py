@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import overload
 
 from tma_dlpack.checks import ALLOWABLE, RULES
-from tma_dlpack.checks.advice import ADVICE
+from tma_dlpack.checks.advice import ADVICE, MAP_ADVICE
 from tma_dlpack.consumer.refusals import ROWS as OPERAND_RULES
 from tma_dlpack.copies.refusals import REFUSALS as COPY_REFUSALS
 from tma_dlpack.dlpack.refusals import REFUSALS as TENSOR_REFUSALS
@@ -179,8 +179,8 @@ def rules(group: str | None = None) -> RuleList:
         cuTensorMapEncodeTiled
     """
     rows = (
-        *TENSOR_REFUSALS.values(), *RULES, *ADVICE, *COPY_REFUSALS.values(), *CALL_RULES,
-        *OPERAND_RULES,
+        *TENSOR_REFUSALS.values(), *RULES, *ADVICE, *MAP_ADVICE, *COPY_REFUSALS.values(),
+        *CALL_RULES, *OPERAND_RULES,
     )  # fmt: skip
     everything = [_info(row) for row in rows]
     chosen = [rule for rule in everything if group in (None, rule.group, rule.id)]

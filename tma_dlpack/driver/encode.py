@@ -94,8 +94,9 @@ _BUG_BIT = 85
 def clear_bit_85(data: bytes, target: Target) -> bytes:
     """Clear the bit that old drivers set wrongly on compute capability 10.0 and later.
 
-    For other targets, and for drivers from CUDA 13.2 on, the bytes do not change; a target without
-    a driver version counts as old.
+    It is the allocation class (`tables.fields.ALLOCATION_CLASS`); a clear bit is always safe. For
+    other targets, and for drivers from CUDA 13.2 on, the bytes do not change; a target without a
+    driver version counts as old.
 
     Source: release notes of driver 595.71.05; libcu++ clears the bit after each encoding on
     drivers below 13.2 (driver_api.h, NVIDIA/cccl 571f2fc3bc). Documented, not measured.

@@ -191,8 +191,8 @@ static inline int tma_dlpack_driver_call(const TmaDlpackDriver *driver, const Tm
                                     oob_fill);
 }
 
-/* Clear bit 85, which drivers before 13.2 set wrongly on compute capability 10.0 and later, where libcu++
- * does: in tiled maps, of rank 1 only below 128 KiB. Source: release notes of driver 595.71.05. */
+/* Clear bit 85, the allocation class LARGE, which drivers before 13.2 set on compute capability 10.0 and
+ * later for small allocations too, where libcu++ does: in tiled maps, of rank 1 only below 128 KiB. Source: release notes of driver 595.71.05. */
 static inline void tma_dlpack_mend(const TmaDlpackDriver *driver, const TmaDlpackGpu *gpu,
                                    const TmaDlpackDescribed *a, unsigned char *map) {
   if (gpu->target.major < 10 || driver->version >= TMA_DLPACK_BIT_85_MENDED_IN ||

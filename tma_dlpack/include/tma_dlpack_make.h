@@ -46,8 +46,7 @@ enum {
   TMA_DLPACK_OPAQUE = 3,
   TMA_DLPACK_BFLOAT = 4,
   TMA_DLPACK_COMPLEX = 5,
-  TMA_DLPACK_BOOL = 6,
-  TMA_DLPACK_LAST_CODE = 17     /* kDLFloat4_e2m1fn */
+  TMA_DLPACK_BOOL = 6
 };
 
 #define TMA_DLPACK_READ_ONLY 1u       /* DLPACK_FLAG_BITMASK_READ_ONLY */
@@ -253,6 +252,29 @@ static inline const char *tma_dlpack_own_layout(const TmaDlpackTensor *tensor, i
   return NULL;
 }
 
+/* The layout of a tensor of more dimensions than a map has, which `shape` describes otherwise: one dimension
+ * where it is row-major without gaps, and one that nothing reads where `strides` are given. */
+static inline const char *tma_dlpack_flat_layout(const TmaDlpackTensor *tensor,
+                                                 const TmaDlpackOptions *options,
+                                                 TmaDlpackLayout *layout) {
+  int64_t all = 1;
+  int is_dense = 1;
+  if (tensor->shape == NULL) return "the tensor has no shape";
+  for (int i = tensor->ndim - 1; i >= 0; --i) {
+    int64_t extent = tensor->shape[i], stride = tensor->strides == NULL ? all : tensor->strides[i];
+    if (extent < 0) return "an extent is negative";
+    if (stride < 0 && extent > 1) return "a stride is negative";
+    is_dense &= extent == 1 || stride == all;
+    if (extent > 1) all = tma_dlpack_product(all, extent);
+  }
+  if (!is_dense && options->stride_count == TMA_DLPACK_NOT_GIVEN)
+    return "strides must be given with this shape";
+  layout->rank = 1;
+  layout->shape[0] = all;
+  layout->strides[0] = 1;
+  return NULL;
+}
+
 /* Describe the same memory otherwise, by `shape` and `strides`. Omitted strides are the tensor's own, or
  * row-major ones; where both are possible they must be the same. */
 static inline const char *tma_dlpack_as_strided(const TmaDlpackOptions *options, int64_t element_bits,
@@ -398,7 +420,9 @@ static inline const char *tma_dlpack_describe(const TmaDlpackTensor *tensor,
       o->asked_type >= TMA_DLPACK_DATA_TYPES)
     return "an option is not a member of its enum";
   if (bits == 0) return "the tensor's elements have no bits";
-  const char *flaw = tma_dlpack_own_layout(tensor, bits, &layout);
+  const int is_flat = tensor->ndim > TMA_DLPACK_MAX_RANK && o->shape_count != TMA_DLPACK_NOT_GIVEN;
+  const char *flaw = is_flat ? tma_dlpack_flat_layout(tensor, o, &layout)
+                             : tma_dlpack_own_layout(tensor, bits, &layout);
   if (flaw == NULL && (o->shape_count != TMA_DLPACK_NOT_GIVEN || o->stride_count != TMA_DLPACK_NOT_GIVEN))
     flaw = tma_dlpack_as_strided(o, bits, &layout);
   if (!TMA_DLPACK_LIKELY(flaw == NULL)) return flaw; /* compilers take NULL for the unlikely pointer */
@@ -487,7 +511,7 @@ static inline void tma_dlpack_add_dimension(TmaDlpackDescribed *c, int64_t exten
 
 /* Turn an accepted call into the driver's arguments: an ignored element stride is 1; split_inner makes
  * (.., M, K) into (K / span, .., M, span); ragged adds two dimensions whose strides sum to 2^34 elements
- * (make/ragged.py says why). */
+ * (make/recipes.py says why). */
 static inline void tma_dlpack_extend(TmaDlpackDescribed *c) {
   if (c->ignores_inner_step) c->element_strides[0] = 1;
   if (c->is_split) {

@@ -8,8 +8,8 @@
 // against libcuda.
 //
 // What is not accepted throws tma_dlpack::refused, whose one line holds every argument under its driver
-// name and the broken rules; try_make_tma_descriptor returns that line. `python -m tma_dlpack explain`
-// reads it and says what to do.
+// name, the options beside them and the broken rules; try_make_... returns that line. `python -m
+// tma_dlpack explain` reads it and says what to do.
 
 #ifndef TMA_DLPACK_MAKE_HPP
 #define TMA_DLPACK_MAKE_HPP
@@ -108,12 +108,22 @@ inline std::string hex(std::uint64_t value)
   return text;
 }
 
-// Every argument of the driver's function, in its order.
-inline std::string as_call(const TmaDlpackDescribed& c)
+// Row-major numbers in the driver's order, as many as were given.
+inline std::string turned(const std::int64_t* values, int count)
+{
+  std::int64_t reversed[TMA_DLPACK_MAX_RANK] = {};
+  for (int i = 0; i < count; ++i) reversed[i] = values[count - 1 - i];
+  return braced(reversed, count);
+}
+
+// Every argument of the driver's function, in its order. Where there is not one entry per dimension, a list is
+// shown as it was given.
+inline std::string as_call(const TmaDlpackDescribed& c, const TmaDlpackOptions& o)
 {
   static const char* const functions[] = {"cuTensorMapEncodeTiled", "cuTensorMapEncodeIm2col",
                                           "cuTensorMapEncodeIm2colWide"};
-  const int rank = static_cast<int>(c.dims);
+  const int rank = c.dims == 0 ? 0 : static_cast<int>(c.rank);  // with what split_inner and ragged added
+  const int spatial = static_cast<int>(c.spatial);
   std::int64_t strides[TMA_DLPACK_MAX_RANK - 1];
   for (int d = 0; d < rank - 1; ++d) strides[d] = c.stride_bits[d] / 8;
   std::string text = std::string(functions[c.kind]) +
@@ -123,13 +133,17 @@ inline std::string as_call(const TmaDlpackDescribed& c)
                      ", globalDim=" + braced(c.global_dim, rank) +
                      ", globalStrides=" + braced(strides, rank > 1 ? rank - 1 : 0);
   if (c.kind == TMA_DLPACK_TILED)
-    text += ", boxDim=" + braced(c.box_dim, rank);
+    text += ", boxDim=" + (o.box_count == c.dims ? braced(c.box_dim, rank) : turned(o.box_sizes, o.box_count));
   else
-    text += ", pixelBoxLowerCorner=" + braced(c.lower, static_cast<int>(c.spatial)) +
-            ", pixelBoxUpperCorner=" + braced(c.upper, static_cast<int>(c.spatial)) +
+    text += ", pixelBoxLowerCorner=" +
+            (o.lower_count == spatial ? braced(c.lower, spatial) : turned(o.lower, o.lower_count)) +
+            ", pixelBoxUpperCorner=" +
+            (o.upper_count == spatial ? braced(c.upper, spatial) : turned(o.upper, o.upper_count)) +
             ", channelsPerPixel=" + std::to_string(c.channels) +
             ", pixelsPerColumn=" + std::to_string(c.pixels);
-  return text + ", elementStrides=" + braced(c.element_strides, rank) +
+  const bool has_steps = o.elem_stride_count != TMA_DLPACK_NOT_GIVEN && o.elem_stride_count != c.dims;
+  return text + ", elementStrides=" +
+         (has_steps ? turned(o.elem_strides, o.elem_stride_count) : braced(c.element_strides, rank)) +
          ", interleave=" + std::to_string(c.interleave) + ", swizzle=" + std::to_string(c.swizzle) +
          ", l2Promotion=" + std::to_string(c.l2_promotion) +
          ", oobFill=" + std::to_string(c.oob_fill) + ")";
@@ -156,16 +170,27 @@ inline std::string broken_rules(std::uint64_t failed)
   return text;
 }
 
-// The line of a refusal. `c` is NULL where the call could not be described.
-inline std::string refusal(const TmaDlpackTensor& tensor, const TmaDlpackDescribed* c,
-                           const TmaDlpackOptions& options, const std::string& why)
+// A call for a tensor, the options that the driver's arguments do not show, as text, and the ids of `allow`
+// that cannot be allowed.
+struct Asked
 {
-  const char* rules = options.driver_rules             ? "driver"
-                      : options.kind == TMA_DLPACK_TILED ? "libcu++"
-                                                         : "documented";
-  return "tma_dlpack: refused: " + (c == nullptr ? "" : as_call(*c) + "; ") + "rules=" + rules + "; " +
-         as_tensor(tensor) + (why.empty() ? "" : "; " + why) +
-         "; python -m tma_dlpack explain says why";
+  TmaDlpackOptions options;
+  std::string beside, not_allowable;
+};
+
+// The line of a refusal. `c` is NULL where the call could not be described.
+inline std::string refusal(const TmaDlpackTensor& tensor, const TmaDlpackDescribed* c, const Asked& asked,
+                           const std::string& why)
+{
+  const TmaDlpackOptions& o = asked.options;
+  const char* rules = o.driver_rules               ? "driver"
+                      : o.kind == TMA_DLPACK_TILED ? "libcu++"
+                                                   : "documented";
+  std::string beside = asked.beside;
+  if (c == nullptr && o.kind == TMA_DLPACK_TILED) beside += ", box_sizes=" + braced(o.box_sizes, o.box_count);
+  return "tma_dlpack: refused: " + (c == nullptr ? "" : as_call(*c, o) + "; ") + "rules=" + rules + "; " +
+         (beside.empty() ? "" : "options: " + beside.substr(2) + "; ") + as_tensor(tensor) +
+         (why.empty() ? "" : "; " + why) + "; python -m tma_dlpack explain says why";
 }
 
 // The driver's state of this translation unit, one thread at a time.
@@ -175,8 +200,9 @@ inline std::mutex& driver_mutex()
   return mutex;
 }
 
-inline TriedMap attempt(const TmaDlpackTensor& tensor, const TmaDlpackOptions& options)
+inline TriedMap attempt(const TmaDlpackTensor& tensor, const Asked& asked)
 {
+  const TmaDlpackOptions& options = asked.options;
   const std::lock_guard<std::mutex> lock(driver_mutex());
   const int ordinal = tma_dlpack_ordinal(&tensor);
   const TmaDlpackGpu* gpu = tma_dlpack_gpu(ordinal);
@@ -185,24 +211,27 @@ inline TriedMap attempt(const TmaDlpackTensor& tensor, const TmaDlpackOptions& o
   TmaDlpackDescribed c;
   alignas(TMA_DLPACK_ALIGNMENT_BYTES) MadeMap map = {};
   const char* flaw = tma_dlpack_describe(&tensor, &options, &target, &c);
-  if (flaw != nullptr) return {map, refusal(tensor, nullptr, options, flaw)};
+  if (flaw != nullptr) return {map, refusal(tensor, nullptr, asked, flaw)};
   std::string why = broken_rules(tma_dlpack_judge(&c, tma_dlpack_asked(&options, &target)));
+  if (!asked.not_allowable.empty())
+    why += (why.empty() ? "allow names " : "; allow names ") + asked.not_allowable +
+           ", which is no rule of libcu++ alone";
   const bool on_gpu = tensor.device.device_type == TMA_DLPACK_CUDA ||
                       tensor.device.device_type == TMA_DLPACK_CUDA_MANAGED;
   const char* place = !on_gpu ? "the tensor is not on a GPU, so no kernel can have its map"
                       : gpu == nullptr ? "there is no such GPU, or no driver with tensor maps"
                                        : "";
   why += (why.empty() || *place == 0 ? "" : "; ") + std::string(place);
-  if (!why.empty()) return {map, refusal(tensor, &c, options, why)};
+  if (!why.empty()) return {map, refusal(tensor, &c, asked, why)};
   tma_dlpack_extend(&c);
   const int result = tma_dlpack_driver_encode(&c, ordinal, reinterpret_cast<unsigned char*>(&map));
   if (result != 0) why = "the driver returned CUresult " + std::to_string(result);
-  return {map, why.empty() ? why : refusal(tensor, &c, options, why)};
+  return {map, why.empty() ? why : refusal(tensor, &c, asked, why)};
 }
 
-inline MadeMap make(const TmaDlpackTensor& tensor, const TmaDlpackOptions& options)
+inline MadeMap make(const TmaDlpackTensor& tensor, const Asked& asked)
 {
-  const TriedMap tried = attempt(tensor, options);
+  const TriedMap tried = attempt(tensor, asked);
   if (!tried) throw refused(tried.refusal);
   return tried.map;
 }
@@ -210,22 +239,28 @@ inline MadeMap make(const TmaDlpackTensor& tensor, const TmaDlpackOptions& optio
 inline int put(const std::vector<std::int64_t>& values, std::int64_t* out, const char* name)
 {
   if (values.empty() || values.size() > TMA_DLPACK_MAX_RANK)
-    throw refused("tma_dlpack: refused: " + std::string(name) + " has " +
+    throw refused("tma_dlpack: refused: " + std::string(name) + "=" +
+                  braced(values.data(), static_cast<int>(values.size())) + " has " +
                   std::to_string(values.size()) + " entries, and a tensor map has 1 to 5 dimensions");
   for (std::size_t i = 0; i < values.size(); ++i) out[i] = values[i];
   return static_cast<int>(values.size());
 }
 
+// The bit of a rule that may be allowed; 0 of others.
 inline std::uint64_t allowed(const std::string& id)
 {
   for (int rule = 0; rule < TMA_DLPACK_RULE_COUNT; ++rule)
     if (TMA_DLPACK_ALLOWABLE >> rule & 1 && id == tma_dlpack_rule_id(rule)) return std::uint64_t{1} << rule;
-  throw refused("tma_dlpack: refused: allow names " + id + ", which is no rule of libcu++ alone");
+  return 0;
 }
 
-inline TmaDlpackOptions start(int kind, Swizzle swizzle, const MakeOptions& more)
+inline void append(std::string& list, const std::string& text) { list += (list.empty() ? "" : ", ") + text; }
+
+inline Asked start(int kind, Swizzle swizzle, const MakeOptions& more)
 {
-  TmaDlpackOptions options;
+  Asked asked;
+  TmaDlpackOptions& options = asked.options;
+  std::string ids;
   tma_dlpack_start_options(&options, kind);
   options.driver_rules = more.driver_rules;
   options.asked_type = more.data_type.value_or(TMA_DLPACK_OWN_TYPE);
@@ -236,7 +271,12 @@ inline TmaDlpackOptions start(int kind, Swizzle swizzle, const MakeOptions& more
   options.oob_fill = static_cast<int>(more.oobfill);
   if (!more.elem_strides.empty())
     options.elem_stride_count = put(more.elem_strides, options.elem_strides, "elem_strides");
-  for (const std::string& id : more.allow) options.allowed |= allowed(id);
+  for (const std::string& id : more.allow)
+  {
+    append(ids, id);
+    options.allowed |= allowed(id);
+    if (allowed(id) == 0) append(asked.not_allowable, id);
+  }
   if (more.shape) options.shape_count = put(*more.shape, options.shape, "shape");
   if (more.strides) options.stride_count = put(*more.strides, options.strides, "strides");
   options.offset = more.offset;
@@ -245,7 +285,13 @@ inline TmaDlpackOptions start(int kind, Swizzle swizzle, const MakeOptions& more
   options.ragged = more.ragged.value_or(0);
   if (kind != TMA_DLPACK_TILED && (more.split_inner || more.ragged))
     throw refused("tma_dlpack: refused: split_inner and ragged are options of tiled maps");
-  return options;
+  if (!ids.empty()) asked.beside += ", allow={" + ids + "}";
+  if (more.shape) asked.beside += ", shape=" + braced(options.shape, options.shape_count);
+  if (more.strides) asked.beside += ", strides=" + braced(options.strides, options.stride_count);
+  if (more.offset != 0) asked.beside += ", offset=" + std::to_string(more.offset);
+  if (more.split_inner) asked.beside += ", split_inner=True";
+  if (more.ragged) asked.beside += ", ragged=" + std::to_string(*more.ragged);
+  return asked;
 }
 
 // c10::ScalarType, by its number, which torch keeps as it is in files (torch/headeronly/core/ScalarType.h).
@@ -319,6 +365,45 @@ TensorView view_of(const Tensor& tensor)
   return view;
 }
 
+namespace detail
+{
+
+inline Asked tiled(const std::vector<std::int64_t>& box_sizes, Swizzle swizzle, const MakeOptions& more)
+{
+  Asked asked = start(TMA_DLPACK_TILED, swizzle, more);
+  asked.options.box_count = put(box_sizes, asked.options.box_sizes, "box_sizes");
+  return asked;
+}
+
+inline Asked im2col(const std::vector<std::int64_t>& lower_corner,
+                    const std::vector<std::int64_t>& upper_corner, std::int64_t channels_per_pixel,
+                    std::int64_t pixels_per_column, Swizzle swizzle, const MakeOptions& more)
+{
+  Asked asked = start(TMA_DLPACK_IM2COL, swizzle, more);
+  TmaDlpackOptions& options = asked.options;
+  options.lower_count = put(lower_corner, options.lower, "pixel_box_lower_corner");
+  options.upper_count = put(upper_corner, options.upper, "pixel_box_upper_corner");
+  options.channels = channels_per_pixel;
+  options.pixels = pixels_per_column;
+  return asked;
+}
+
+// What `make` returns; of what cannot be read, the line that says so.
+template <class Make>
+TriedMap tried(Make make)
+{
+  try
+  {
+    return make();
+  }
+  catch (const refused& error)
+  {
+    return {MadeMap{}, error.what()};
+  }
+}
+
+}  // namespace detail
+
 // ---- the verbs -----------------------------------------------------------------------------------------
 
 // Make the tiled map of a tensor. box_sizes: row-major like the shape, elements, 1..256 each.
@@ -326,9 +411,7 @@ template <class Tensor>
 MadeMap make_tma_descriptor(const Tensor& tensor, const std::vector<std::int64_t>& box_sizes,
                             Swizzle swizzle = Swizzle::none, const MakeOptions& more = {})
 {
-  TmaDlpackOptions options = detail::start(TMA_DLPACK_TILED, swizzle, more);
-  options.box_count = detail::put(box_sizes, options.box_sizes, "box_sizes");
-  return detail::make(view_of(tensor).tensor, options);
+  return detail::make(view_of(tensor).tensor, detail::tiled(box_sizes, swizzle, more));
 }
 
 // The same without an exception for a refused call: a map, or the line that says why there is none.
@@ -336,16 +419,8 @@ template <class Tensor>
 TriedMap try_make_tma_descriptor(const Tensor& tensor, const std::vector<std::int64_t>& box_sizes,
                                  Swizzle swizzle = Swizzle::none, const MakeOptions& more = {})
 {
-  try
-  {
-    TmaDlpackOptions options = detail::start(TMA_DLPACK_TILED, swizzle, more);
-    options.box_count = detail::put(box_sizes, options.box_sizes, "box_sizes");
-    return detail::attempt(view_of(tensor).tensor, options);
-  }
-  catch (const refused& error)  // what cannot be read
-  {
-    return {MadeMap{}, error.what()};
-  }
+  return detail::tried(
+      [&] { return detail::attempt(view_of(tensor).tensor, detail::tiled(box_sizes, swizzle, more)); });
 }
 
 // Make the im2col map of an N, [D,] [H,] W, C tensor. Corners: row-major (D, H, W), (H, W) or (W).
@@ -355,12 +430,22 @@ MadeMap make_im2col_descriptor(const Tensor& tensor, const std::vector<std::int6
                                std::int64_t channels_per_pixel, std::int64_t pixels_per_column,
                                Swizzle swizzle = Swizzle::none, const MakeOptions& more = {})
 {
-  TmaDlpackOptions options = detail::start(TMA_DLPACK_IM2COL, swizzle, more);
-  options.lower_count = detail::put(lower_corner, options.lower, "pixel_box_lower_corner");
-  options.upper_count = detail::put(upper_corner, options.upper, "pixel_box_upper_corner");
-  options.channels = channels_per_pixel;
-  options.pixels = pixels_per_column;
-  return detail::make(view_of(tensor).tensor, options);
+  return detail::make(view_of(tensor).tensor, detail::im2col(lower_corner, upper_corner, channels_per_pixel,
+                                                             pixels_per_column, swizzle, more));
+}
+
+// The same without an exception for a refused call.
+template <class Tensor>
+TriedMap try_make_im2col_descriptor(const Tensor& tensor, const std::vector<std::int64_t>& lower_corner,
+                                    const std::vector<std::int64_t>& upper_corner,
+                                    std::int64_t channels_per_pixel, std::int64_t pixels_per_column,
+                                    Swizzle swizzle = Swizzle::none, const MakeOptions& more = {})
+{
+  return detail::tried([&] {
+    return detail::attempt(view_of(tensor).tensor,
+                           detail::im2col(lower_corner, upper_corner, channels_per_pixel,
+                                          pixels_per_column, swizzle, more));
+  });
 }
 
 }  // namespace tma_dlpack

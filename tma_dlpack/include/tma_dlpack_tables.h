@@ -266,6 +266,8 @@ static inline const TmaDlpackTypeRow *tma_dlpack_type_row(int data_type) {
   return data_type >= 0 && data_type < TMA_DLPACK_DATA_TYPES ? &rows[data_type] : NULL;
 }
 
+enum { TMA_DLPACK_LAST_CODE = 17 }; /* of DLDataTypeCode */
+
 /* The map type of a DLPack type, as __get_tensor_map_data_type of libcu++; -1: none. */
 static inline int tma_dlpack_own_type(int code, int bits, int lanes) {
   switch (code << 8 | bits) {

@@ -17,8 +17,8 @@
 
 static State *state_of(PyObject *module) { return (State *)PyModule_GetState(module); }
 
-/* The result of functions that are not sure. */
-static PyObject *not_sure(void) {
+/* The result of functions that fall back to Python. */
+static PyObject *fall_back(void) {
   if (swallowed() < 0) return NULL;
   Py_RETURN_NONE;
 }
@@ -28,20 +28,20 @@ static PyObject *not_sure(void) {
 PyDoc_STRVAR(accept_many_doc,
              "accept_many(tensors, address, /, *options)\n--\n\n"
              "Encode the maps of a tuple of tensors to `address`, 128 bytes after 128, where the\n"
-             "caller has as many, aligned to 128. Give a Batch; None for \"not sure\" of any.");
+             "caller has as many, aligned to 128. Give a Batch; None to fall back to Python.");
 
 static PyObject *accept_many(PyObject *module, PyObject *const *args, Py_ssize_t count) {
   State *state = state_of(module);
   Options options;
   if (!is_ready(state) || count != tiled_verb.count + 2 || !PyTuple_CheckExact(args[0]) ||
       !read_options(state, &tiled_verb, args + 2, &options))
-    return not_sure();
+    return fall_back();
   unsigned char *rows = PyLong_AsVoidPtr(args[1]);
-  if (rows == NULL || (uintptr_t)rows % TMA_DLPACK_ALIGNMENT_BYTES != 0) return not_sure();
+  if (rows == NULL || (uintptr_t)rows % TMA_DLPACK_ALIGNMENT_BYTES != 0) return fall_back();
   Batch *batch = new_batch(state, args[0], &options);
   if (batch == NULL || fill_batch(state, batch, &options, rows)) return (PyObject *)batch;
   Py_DECREF(batch);
-  return not_sure();
+  return fall_back();
 }
 
 /* ---- another address ----------------------------------------------------------------------------- */
@@ -50,10 +50,10 @@ static PyObject *accept_many(PyObject *module, PyObject *const *args, Py_ssize_t
  * and mean nothing: Python decides then. */
 static int same_layout(const Call *call, const View *view) {
   size_t bytes = call->rank * sizeof call->shape[0];
-  return !call->is_bare && view->told.ndim == call->rank &&
-         (view->told.strides != NULL) == call->has_strides &&
-         memcmp(&view->told.device, &call->device, sizeof call->device) == 0 &&
-         memcmp(&view->told.dtype, &call->dtype, sizeof call->dtype) == 0 &&
+  return !call->is_bare && view->tensor.ndim == call->rank &&
+         (view->tensor.strides != NULL) == call->has_strides &&
+         memcmp(&view->tensor.device, &call->device, sizeof call->device) == 0 &&
+         memcmp(&view->tensor.dtype, &call->dtype, sizeof call->dtype) == 0 &&
          memcmp(view->shape, call->shape, bytes) == 0 &&
          (!call->has_strides || memcmp(view->strides, call->strides, bytes) == 0);
 }
@@ -61,28 +61,28 @@ static int same_layout(const Call *call, const View *view) {
 PyDoc_STRVAR(accept_address_doc,
              "accept_address(tensor_map, tensor_or_int, /)\n--\n\n"
              "Move a map to another tensor of its layout, or to an address: TensorMap.with_address;\n"
-             "None for \"not sure\".");
+             "None to fall back to Python.");
 
 static PyObject *accept_address(PyObject *module, PyObject *const *args, Py_ssize_t count) {
   State *state = state_of(module);
-  if (count != 2 || Py_TYPE(args[0]) != state->map_type) return not_sure();
+  if (count != 2 || Py_TYPE(args[0]) != state->map_type) return fall_back();
   MapStorage *old = (MapStorage *)args[0];
   const TmaDlpackTypeRow *row = tma_dlpack_type_row(old->call.asked_type);
   int64_t number = 0;
   View view;
   int is_number = PyLong_CheckExact(args[1]);
-  if (!old->has_call) return not_sure();
+  if (!old->has_call) return fall_back();
   if (is_number ? !read_integer(state, args[1], &number)
                 : !read_tensor(state, args[1], &view) || !same_layout(&old->call, &view))
-    return not_sure();
+    return fall_back();
   uint64_t address = (uint64_t)number;
-  if (!is_number) address = (uint64_t)(uintptr_t)view.told.data + view.told.byte_offset;
+  if (!is_number) address = (uint64_t)(uintptr_t)view.tensor.data + view.tensor.byte_offset;
   if (!is_number && old->rare != NULL) /* whole bytes, as the offset was accepted */
-    address += (uint64_t)(old->rare->offset * view.told.dtype.bits * view.told.dtype.lanes / 8);
+    address += (uint64_t)(old->rare->offset * view.tensor.dtype.bits * view.tensor.dtype.lanes / 8);
   uint64_t alignment =
       old->call.interleave == TMA_DLPACK_INTERLEAVE_32B || (row != NULL && row->is_padded) ? 32 : 16;
   if (address == 0 || address % alignment != 0 || address >= (uint64_t)TMA_DLPACK_ADDRESS_END)
-    return not_sure();
+    return fall_back();
   MapStorage *map = new_map(state->map_type, state->spare, is_number ? NULL : args[1], address);
   if (map == NULL) return NULL;
   map->rare = copy_rare(old->rare);

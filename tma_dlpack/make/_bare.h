@@ -125,7 +125,7 @@ static int bare_ordinal(PyObject *encoder) {
 }
 
 /* Make the map of a driver_encode_* call: `count` arguments by position, the last two of which are target
- * and encoder. NULL for "not sure", or with an exception. */
+ * and encoder. NULL for "fall back to Python", or with an exception. */
 static PyObject *map_of_arguments(State *state, PyObject *const *args, int count, int kind) {
   Options options;
   TmaDlpackDescribed c;

@@ -50,7 +50,7 @@ static Batch *new_batch(const State *state, PyObject *tensors, const Options *op
   return NULL;
 }
 
-/* Encode the maps of all tensors to `rows`, which are aligned. 0: not sure of one of them. */
+/* Encode the maps of all tensors to `rows`, which are aligned. 0: fall back to Python. */
 static int fill_batch(State *state, Batch *batch, const Options *options, unsigned char *rows) {
   Py_ssize_t count = PyTuple_Size(batch->tensors);
   Call kept = {0};
@@ -63,7 +63,7 @@ static int fill_batch(State *state, Batch *batch, const Options *options, unsign
     entry->call = kept;
     keep_layout(&entry->call, &call);
     entry->address = (uint64_t)call.described.address;
-    entry->launchable = (uint8_t)is_on_gpu(&call.view.told.device);
+    entry->launchable = (uint8_t)is_on_gpu(&call.view.tensor.device);
     tma_dlpack_clear(row);
     if (!encode(&call.described, call.encoder, call.ordinal, row)) return 0;
     memcpy(entry->bytes, row, TMA_DLPACK_MAP_BYTES);

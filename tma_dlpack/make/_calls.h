@@ -1,7 +1,7 @@
 /* _calls.h: a call for a tensor, up to the encoded map.
  *
  *   judge_tensor   read the tensor and its device, describe the call, judge it
- *   keep_call      what a map keeps of the call
+ *   map_of_call    the map, with what it keeps of the call
  *   encode         the 128 bytes, by the driver or by the measured layout
  */
 
@@ -36,7 +36,7 @@ static int encoder_for(const TmaDlpackTarget *target, const TmaDlpackGpu *gpu) {
   return tma_dlpack_target_has_model(target->major, target->minor) ? BY_MODEL : NOT_ENCODED;
 }
 
-/* Find the tensor's GPU, the target and the encoder. 0: not sure. */
+/* Find the tensor's GPU, the target and the encoder. 0: fall back to Python. */
 static int find_target(const TmaDlpackTensor *tensor, const Options *options, Judged *call) {
   const TmaDlpackGpu *gpu = NULL;
   const TmaDlpackDevice *device = &tensor->device;
@@ -58,11 +58,11 @@ static int find_target(const TmaDlpackTensor *tensor, const Options *options, Ju
   return 1;
 }
 
-/* 1 if a map can be made; 0 for "not sure", possibly with an exception that the caller clears. */
+/* 1 if a map can be made; 0 for "fall back to Python", possibly with an exception that the caller clears. */
 static int judge_tensor(State *state, PyObject *tensor, const Options *options, Judged *call) {
-  const TmaDlpackTensor *told = &call->view.told;
-  if (!read_tensor(state, tensor, &call->view) || !find_target(told, options, call)) return 0;
-  const char *flaw = tma_dlpack_describe(told, &options->o, &call->target, &call->described);
+  const TmaDlpackTensor *exported = &call->view.tensor;
+  if (!read_tensor(state, tensor, &call->view) || !find_target(exported, options, call)) return 0;
+  const char *flaw = tma_dlpack_describe(exported, &options->o, &call->target, &call->described);
   return TMA_DLPACK_LIKELY(flaw == NULL) &&
          tma_dlpack_judge(&call->described, tma_dlpack_asked(&options->o, &call->target)) == 0;
 }
@@ -112,11 +112,11 @@ static void keep_target(Call *kept, const TmaDlpackTarget *target, int ordinal, 
 /* Keep a tensor's layout, the target, and by whom its map is encoded. */
 static void keep_layout(Call *kept, const Judged *call) {
   const View *view = &call->view;
-  kept->rank = (uint8_t)view->told.ndim;
-  kept->device = view->told.device;
-  kept->dtype = view->told.dtype;
+  kept->rank = (uint8_t)view->tensor.ndim;
+  kept->device = view->tensor.device;
+  kept->dtype = view->tensor.dtype;
   kept->flags = (uint8_t)view->flags;
-  kept->has_strides = view->told.strides != NULL;
+  kept->has_strides = view->tensor.strides != NULL;
   keep_target(kept, &call->target, call->ordinal, call->encoder);
   memcpy(kept->shape, view->shape, sizeof kept->shape); /* entries past the rank are not read */
   if (kept->has_strides) memcpy(kept->strides, view->strides, sizeof kept->strides);
@@ -171,13 +171,13 @@ static MapStorage *map_of_call(State *state, PyObject *tensor, const Options *op
   if (map == NULL) return NULL;
   keep_options(&map->call, &options->o);
   keep_layout(&map->call, call);
-  map->launchable = (uint8_t)is_on_gpu(&call->view.told.device);
+  map->launchable = (uint8_t)is_on_gpu(&call->view.tensor.device);
   if (keep_rare(&map->rare, options)) return map;
   Py_DECREF(map);
   return NULL;
 }
 
-/* Make the map of a tensor. NULL for "not sure", or with an exception. */
+/* Make the map of a tensor. NULL for "fall back to Python", or with an exception. */
 static MapStorage *map_of_tensor(State *state, PyObject *tensor, const Options *options) {
   Judged call;
   if (!judge_tensor(state, tensor, options, &call)) return NULL;

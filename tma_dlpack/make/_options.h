@@ -1,6 +1,6 @@
 /* _options.h: read the options as numbers: enum members, names or values; tuples or lists of integers.
  *
- * Each function returns 1 if it read the value and 0 for "not sure", possibly with an exception: the caller
+ * Each function returns 1 if it read the value and 0 for "fall back to Python", possibly with an exception: the caller
  * takes it to swallowed(), and checks/parse.py says what is wrong.
  */
 

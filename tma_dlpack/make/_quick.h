@@ -1,7 +1,7 @@
 /* _quick.h: a Python function that is tried in C first.
  *
  * Calling a Python function of 16 parameters alone takes longer than making a map in C. So the public
- * function is a callable object that binds the arguments itself. Where C is not sure, or the arguments do
+ * function is a callable object that binds the arguments itself. Where C falls back to Python, or the arguments do
  * not bind, it calls the Python function with the same arguments.
  *
  * It uses the vectorcall protocol, which CPython has for such types since 3.9, although the limited API
@@ -183,7 +183,7 @@ static int bind_arguments(const Quick *quick, PyObject *const *args, Py_ssize_t 
   return 1;
 }
 
-/* The report on an accepted call; NULL for "not sure", or with an exception. It gets the arguments by name,
+/* The report on an accepted call; NULL for "fall back to Python", or with an exception. It gets the arguments by name,
  * with copies of lists. */
 static PyObject *report_on(const Quick *quick, PyObject *const *args, Py_ssize_t given,
                            PyObject *keywords, PyObject *tensor, const Options *options) {
@@ -204,7 +204,7 @@ static PyObject *report_on(const Quick *quick, PyObject *const *args, Py_ssize_t
   return report;
 }
 
-/* What the verb makes; NULL for "not sure", or with an exception. */
+/* What the verb makes; NULL for "fall back to Python", or with an exception. */
 static PyObject *try_in_c(Quick *quick, PyObject *const *args, Py_ssize_t given,
                           PyObject *keywords) {
   const Verb *verb = quick->verb;

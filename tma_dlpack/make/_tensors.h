@@ -13,24 +13,24 @@
 
 /* A tensor as exported; shape and strides are copies. */
 typedef struct {
-  TmaDlpackTensor told;
+  TmaDlpackTensor tensor;
   int64_t shape[TMA_DLPACK_MAX_RANK], strides[TMA_DLPACK_MAX_RANK];
   uint64_t flags;
 } View;
 
-/* Copy what a producer's DLTensor, `view->told`, points to, while that is valid. 0: not sure. */
+/* Copy what a producer's DLTensor, `view->tensor`, points to, while that is valid. 0: fall back to Python. */
 static int keep_view(View *view, uint64_t flags) {
-  TmaDlpackTensor *told = &view->told;
-  int rank = told->ndim;
-  if (rank < 1 || rank > TMA_DLPACK_MAX_RANK || told->shape == NULL) return 0;
+  TmaDlpackTensor *tensor = &view->tensor;
+  int rank = tensor->ndim;
+  if (rank < 1 || rank > TMA_DLPACK_MAX_RANK || tensor->shape == NULL) return 0;
   for (int i = 0; i < rank; ++i) {
-    view->shape[i] = told->shape[i];
-    if (told->strides != NULL) view->strides[i] = told->strides[i];
+    view->shape[i] = tensor->shape[i];
+    if (tensor->strides != NULL) view->strides[i] = tensor->strides[i];
   }
-  told->shape = view->shape;
-  if (told->strides != NULL) told->strides = view->strides;
+  tensor->shape = view->shape;
+  if (tensor->strides != NULL) tensor->strides = view->strides;
   view->flags = flags;
-  return !(flags & TMA_DLPACK_SUBBYTE_PADDED && told->dtype.bits < 8);
+  return !(flags & TMA_DLPACK_SUBBYTE_PADDED && tensor->dtype.bits < 8);
 }
 
 /* ---- how tensors of a type are read -------------------------------------------------------------- */
@@ -227,13 +227,13 @@ static int read_torch(const State *state, const Producer *producer, PyObject *te
   PyObject *negated = producer->is_neg(tensor, NULL);
   int plain = negated == Py_False;
   Py_XDECREF(negated);
-  if (!plain || producer->fill(tensor, &view->told) != 0 || !keep_view(view, 0)) return 0;
-  TmaDlpackDataType dtype = view->told.dtype;
+  if (!plain || producer->fill(tensor, &view->tensor) != 0 || !keep_view(view, 0)) return 0;
+  TmaDlpackDataType dtype = view->tensor.dtype;
   int byte_integer = dtype.code <= TMA_DLPACK_UINT && dtype.bits == 8;
   return dtype.code != TMA_DLPACK_COMPLEX && (!byte_integer || is_whole_byte(state, tensor));
 }
 
-/* Copy a tuple of integers, such as a torch.Size; their number, -1 for "not sure". */
+/* Copy a tuple of integers, such as a torch.Size; their number, -1 for "fall back to Python". */
 static int copy_integers(PyObject *tuple, int64_t *out) {
   if (tuple == NULL || !PyTuple_Check(tuple) || PyTuple_Size(tuple) > TMA_DLPACK_MAX_RANK) return -1;
   int count = (int)PyTuple_Size(tuple);
@@ -274,16 +274,16 @@ static int read_torch_attributes(const State *state, const Producer *producer, P
     ordinal = index == NULL ? -1 : PyLong_AsLongLong(index);
     Py_XDECREF(index);
   }
-  memset(&view->told, 0, sizeof view->told);
-  view->told.data = (void *)(uintptr_t)address;
-  view->told.device.device_type = on_cuda ? TMA_DLPACK_CUDA : TMA_DLPACK_CPU;
-  view->told.device.device_id = (int32_t)ordinal;
-  view->told.ndim = rank;
-  view->told.dtype.code = (uint8_t)type[0];
-  view->told.dtype.bits = (uint8_t)type[1];
-  view->told.dtype.lanes = (uint16_t)type[2];
-  view->told.shape = view->shape;
-  view->told.strides = view->strides;
+  memset(&view->tensor, 0, sizeof view->tensor);
+  view->tensor.data = (void *)(uintptr_t)address;
+  view->tensor.device.device_type = on_cuda ? TMA_DLPACK_CUDA : TMA_DLPACK_CPU;
+  view->tensor.device.device_id = (int32_t)ordinal;
+  view->tensor.ndim = rank;
+  view->tensor.dtype.code = (uint8_t)type[0];
+  view->tensor.dtype.bits = (uint8_t)type[1];
+  view->tensor.dtype.lanes = (uint16_t)type[2];
+  view->tensor.shape = view->shape;
+  view->tensor.strides = view->strides;
   view->flags = 0;
   Py_XDECREF(negated);
   Py_XDECREF(dtype);
@@ -297,7 +297,7 @@ static int read_torch_attributes(const State *state, const Producer *producer, P
 static int read_exported(const Producer *producer, PyObject *tensor, View *view) {
   TmaDlpackManagedVersioned *managed = NULL;
   if (producer->export_tensor(tensor, &managed) != 0 || managed == NULL) return 0;
-  view->told = managed->tensor;
+  view->tensor = managed->tensor;
   int kept = managed->major == 1 && keep_view(view, managed->flags);
   if (managed->deleter != NULL) managed->deleter(managed);
   return kept;
@@ -307,16 +307,16 @@ static int read_capsule(const Producer *producer, PyObject *capsule, View *view)
   uint64_t read_only = producer->is_jax ? TMA_DLPACK_READ_ONLY : 0; /* though it does not say so */
   if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
     const TmaDlpackManagedVersioned *managed = PyCapsule_GetPointer(capsule, "dltensor_versioned");
-    view->told = managed->tensor;
+    view->tensor = managed->tensor;
     return managed->major == 1 && keep_view(view, managed->flags | read_only);
   }
   const TmaDlpackManaged *managed = PyCapsule_GetPointer(capsule, "dltensor");
   if (managed == NULL) return 0; /* a used capsule, say */
-  view->told = managed->tensor;
+  view->tensor = managed->tensor;
   return keep_view(view, read_only);
 }
 
-/* 1 for a CUDA device, 0 for the host, -1 for "not sure". NumPy's arrays are all on the host, CuPy's on
+/* 1 for a CUDA device, 0 for the host, -1 for "fall back to Python". NumPy's arrays are all on the host, CuPy's on
  * a GPU. JAX's `__dlpack_device__` takes half as long as its `__dlpack__`; its platform is "cpu" or
  * "gpu", and the capsule has the last word (pinned memory, a GPU of another maker). */
 static int lies_on_cuda(const State *state, const Producer *producer, PyObject *tensor) {
@@ -362,7 +362,7 @@ static int read_dlpack(const State *state, const Producer *producer, PyObject *t
   return kept;
 }
 
-/* Read a tensor: 1; 0 for "not sure", possibly with an exception that the caller clears. */
+/* Read a tensor: 1; 0 for "fall back to Python", possibly with an exception that the caller clears. */
 static int read_tensor(State *state, PyObject *tensor, View *view) {
   const Producer *producer = producer_of(state, tensor);
   if (producer == NULL) return 0;

@@ -84,7 +84,7 @@ if TYPE_CHECKING or not COMPILED:
         return None
 
     def quick(verb: str) -> Callable[[F], F]:
-        """Leave a function as it is."""
+        """No-op without the C extension."""
         return lambda function: function
 else:
     from tma_dlpack.make import _accept

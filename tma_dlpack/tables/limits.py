@@ -34,9 +34,10 @@ INNER_BYTES = 16  # a row of a box is a multiple of it
 PACKED_GROUP = 16  # values of a packed type that lie in one chunk of shared memory
 PADDED_INNER_VALUES = 128  # a row of a box, for the two packed types that are padded to 16 bytes
 
-#: nvbug 5736804: on compute capability 10.0 and later, drivers before this one set bit 85 in maps
-#: whose memory is smaller than this and not dense, and copies through them can fault. Source:
-#: release notes of driver 595.71.05; documented, not measured.
+#: nvbug 5736804: on compute capability 10.0 and later, drivers before this one set bit 85, the
+#: allocation class (tables/fields.py), in maps whose memory is smaller than this and not dense,
+#: and copies through them can fault. Source: release notes of driver 595.71.05; documented, not
+#: measured.
 BIT_85_MENDED_IN = 13020  # as cuDriverGetVersion gives it: CUDA 13.2
 BIT_85_SMALL_BYTES = 128 * 1024
 

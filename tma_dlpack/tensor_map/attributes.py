@@ -146,6 +146,21 @@ class MapAttributes(MapStorage):
         return self.arguments.oob_fill
 
     @property
+    def interleave_layout(self) -> TmaInterleaveLayout:
+        """`interleave`, as the argument is named."""
+        return self.arguments.interleave
+
+    @property
+    def l2_fetch_size(self) -> TmaL2FetchSize:
+        """`l2_promotion`, as the argument is named."""
+        return self.arguments.l2_promotion
+
+    @property
+    def oobfill(self) -> TmaOobFill:
+        """`oob_fill`, as the argument is named."""
+        return self.arguments.oob_fill
+
+    @property
     def pixel_box_lower_corner(self) -> tuple[int, ...]:
         """Lower corner of an im2col map's bounding box, W first, pixels; empty for tiled maps."""
         return self.arguments.pixel_box_lower_corner
@@ -292,9 +307,14 @@ class MapAttributes(MapStorage):
         return self.target.has_derived_layout and self.description.request is None
 
     @property
-    def is_nothing(self) -> bool:
+    def is_zero(self) -> bool:
         """Whether all 128 bytes are 0, as in memory that nobody wrote a map to."""
         return self._data is not None and not any(self._data)
+
+    @property
+    def is_nothing(self) -> bool:
+        """`is_zero`, as 0.3 named it."""
+        return self.is_zero
 
     @property
     def target(self) -> Target:

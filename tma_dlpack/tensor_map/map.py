@@ -38,7 +38,8 @@ class TensorMap(MapAttributes, Drawn):
 
     Pass it to a kernel with `as_ctypes`, `as_torch`, `as_cuda_bindings`, or by its address `ptr`.
 
-    Row-major, as the tensor: `shape`, `strides` (elements), `box_sizes`, `elem_strides`.
+    Row-major, as the tensor: `shape`, `strides` (elements), `box_sizes`, `elem_strides`. As the
+    arguments are named: `interleave_layout`, `swizzle`, `l2_fetch_size`, `oobfill`.
     In the driver's order and words (index 0 is innermost): `kind`, `data_type`, `rank`,
     `global_address`, `global_dim`, `global_strides` (bytes), `box_dim`, `element_strides`,
     `interleave`, `swizzle`, `l2_promotion`, `oob_fill`; for im2col maps `pixel_box_lower_corner`,
@@ -86,7 +87,7 @@ class TensorMap(MapAttributes, Drawn):
         -------
         TensorMap
             With exactly these bytes. It has an address and no tensor. 128 zero bytes are no map
-            yet, but the start of one that `replace` makes: `is_nothing` is True, and the text says
+            yet, but the start of one that `replace` makes: `is_zero` is True, and the text says
             so.
 
         Raises
@@ -468,10 +469,11 @@ class TensorMap(MapAttributes, Drawn):
     @property
     @opaque
     def advice(self) -> tuple[Advice, ...]:
-        """Advice on the call that made the map, as in `Report.advice`; empty for decoded maps."""
-        from tma_dlpack.checks.advice import advise
+        """Advice on the call that made the map, as in `Report.advice`, and on its 128 bytes."""
+        from tma_dlpack.checks.advice import advise, advise_map
 
-        return () if self.description.request is None else advise(self._accepted_request())
+        of_call = () if self.description.request is None else advise(self._accepted_request())
+        return of_call if self._data is None else of_call + advise_map(self.arguments, self._data)
 
     # -- value -----------------------------------------------------------------------------------
 

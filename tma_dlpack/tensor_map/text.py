@@ -15,9 +15,9 @@ from tma_dlpack.tensor_map.attributes import MapAttributes
 
 BYTES_A_LINE = 32
 #: Advice that the text of a map shows: a shape, strides or offset that may not be what was meant.
-SHOWN_WITH_THE_MAP = ("STRIDES_IN_BYTES", "BEYOND_TENSOR")
-NOTHING = (
-    "a map of nothing: all 128 bytes are 0, as before the first tensormap.replace;\n"
+SHOWN_WITH_THE_MAP = ("STRIDES_IN_BYTES", "BEYOND_TENSOR", "ALLOCATION_CLASS")
+ALL_ZERO = (
+    "an all-zero map: all 128 bytes are 0, as before the first tensormap.replace;\n"
     "a copy with it is an illegal instruction (CUDA error 715)"
 )
 
@@ -25,8 +25,8 @@ NOTHING = (
 def map_text(tensor_map: MapAttributes, advice: Iterable[Advice] = ()) -> str:
     """Return the values of a map, row-major beside innermost first, and what to look out for."""
     a = tensor_map.arguments
-    if tensor_map.is_nothing:
-        return NOTHING
+    if tensor_map.is_zero:
+        return ALL_ZERO
     head = [
         f"{a.kind} map of {a.data_type.name}, rank {a.rank}, at {tensor_map.global_address:#x}",
         tile_line(tensor_map),
@@ -87,8 +87,8 @@ def map_rows(tensor_map: MapAttributes) -> list[tuple[str, str, str, str]]:
 def map_line(tensor_map: MapAttributes) -> str:
     """Return a map as one line of at most 100 columns; the last parts are omitted if too long."""
     a = tensor_map.arguments
-    if tensor_map.is_nothing:
-        return f"<TensorMap of nothing: 128 zero bytes, {tensor_map.target}>"
+    if tensor_map.is_zero:
+        return f"<TensorMap all-zero: 128 zero bytes, {tensor_map.target}>"
     tile = (
         f", box {tensor_map.box_sizes}"
         if a.kind == "tiled"
