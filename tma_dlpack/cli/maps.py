@@ -197,4 +197,4 @@ def _decode(options: argparse.Namespace) -> int:
     tensor_map = tma.TensorMap.from_bytes(hexdump.map_bytes(options.map), options.target)
     words = [str(tensor_map), *text.hex_lines(bytes(tensor_map))]
     show(options, output.attributes(tensor_map), "\n".join(words))
-    return EXIT_REFUSED if tensor_map.is_nothing else EXIT_OK
+    return EXIT_REFUSED if tensor_map.is_zero else EXIT_OK
