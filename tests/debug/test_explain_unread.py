@@ -7,6 +7,7 @@ import time
 
 import pytest
 from damage import damaged
+from masks import masked
 from printed_forms import (
     GOOD,
     cutlass,
@@ -401,6 +402,62 @@ def test_what_repeats_takes_linear_time(piece):
     before = time.process_time()
     tma.explain(piece * (100_000 // len(piece)))
     assert time.process_time() - before < 10  # a fraction of a second; minutes if quadratic
+
+
+# -- masks -----------------------------------------------------------------------------------------
+
+REDACTED = (
+    "<redacted>", "(redacted)", "<masked>", "(truncated)", " (truncated)", "<...>", "(...)", "--",
+    "/...", "&hellip;", "&lt;redacted&gt;", "</span>...", "[+3 digits]", "\u200b", "\\",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("mask", REDACTED)
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [("globalAddress", "0x7f3b8a"), ("globalStrides[0]", "81"), ("boxDim[0]", "6")],
+)
+def test_a_number_that_something_is_stuck_to_is_not_read(name, number, mask):
+    before, _, after = re.split(rf"(  {re.escape(name)} = \S+\n)", driver_lines(GOOD))
+    assert broken(f"{before}  {name} = {number}{mask}\n{after}") == []
+    assert broken(f"{before}  {name} = {number}1\n{after}") != []  # as a number, it is refused
+
+
+@pytest.mark.parametrize("mask", ["...", "<redacted>", " (truncated)", "x"])
+def test_the_number_of_a_sentence_that_is_masked_is_not_read(mask):
+    says = "RuntimeError: Byte strides must be divisible by 16 and less than 2**40, but got 81"
+    (report,) = tma.explain(says + mask).reports
+    assert report.violations[0].found.startswith("JAX Mosaic GPU says: ")
+    assert tma.explain(says + "\n").requests[0].global_strides == (81,)
+
+
+@pytest.mark.parametrize("name", ["CU_TENSOR_MAP_SWIZZLE_128B", "SWIZZLE_128B"])
+@pytest.mark.parametrize("mask", ["...", "<redacted>", "…", "_"])
+def test_a_name_that_something_is_stuck_to_is_not_read(name, mask):
+    lines = driver_lines(GOOD).replace("CU_TENSOR_MAP_SWIZZLE_128B (3)", name + mask)
+    assert read(lines).swizzle is None  # it may go on: 128B_ATOM_32B
+
+
+@pytest.mark.parametrize(
+    "text", ["<span>64</span>, <b>128</b>", "&nbsp;64, 128", "'64', '128'", "64, 128<br>"]
+)
+def test_html_and_quotes_around_numbers_are_no_masks(text):
+    assert read(f"globalDim: 4096, 128\nboxDim: {text}\nrank: 2\n").box_dim == (64, 128)
+
+
+def of_masked(seeds: range) -> list[str]:
+    """Return the masks, and the texts, of valid encodes that are refused."""
+    texts = map(masked, seeds)
+    return [f"{mask!r}:\n{text}" for text, mask in texts if broken(text)]
+
+
+def test_no_masked_number_is_judged():
+    assert of_masked(range(1500)) == []
+
+
+@pytest.mark.slow
+def test_no_masked_number_is_judged_of_40000():
+    assert of_masked(range(40_000)) == []
 
 
 # -- damage at random -----------------------------------------------------------------------------

@@ -38,11 +38,12 @@ LONGEST_LIST = 600  # characters
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _STAMP = r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.,]*(?:Z|[+-]\d\d:?\d\d)?\]?"
 _PREFIX = re.compile(
-    rf"(?:\[(?=[^\]\n]*[A-Za-z])[^\]\n]{{1,80}}\]:?|{_STAMP}"
+    rf"(?:\[(?=[^\]\n]*[A-Za-z])[^\]\n]{{1,80}}\](?!\d):?|{_STAMP}"
     r"|\d\d-\d\d \d\d:\d\d:\d\d|\d\d:\d\d:\d\d[\d.,]*|\[\d{1,4},\d{1,4}\]<std(?:err|out)>:?"
     r"|(?:INFO|WARN|WARNING|ERROR|DEBUG|FATAL|CRITICAL|std(?:err|out))\b:?[FP]?"
-    r"|\((?=[^)\n]*[A-Za-z])(?=[^)\n]*(?:[\d_]|rank|pid))[^()\n]{1,80}\)"
-    r"|[A-Za-z_][\w.-]{0,60}[ \t]*\|(?=[ \t])|\||\d{1,5}:(?=[ \t])|>|#(?=\s)|E(?=[ \t]{2}))[ \t]*"
+    r"|\((?=[^)\n]*[A-Za-z])(?=[^)\n]*(?:[\d_]|rank|pid))[^()\n]{1,80}\)(?!\d)"
+    r"|[A-Za-z_][\w.-]{0,60}[ \t]*\|(?=[ \t])|\||\d{1,5}:(?=[ \t])|>(?!\d)|#(?=\s)"
+    r"|E(?=[ \t]{2}))[ \t]*"
 )
 _ARGUMENTS = STRONG.keys() | WEAK.keys()  # of a table, and nobody's name
 _PROCESS = re.compile(
@@ -130,12 +131,14 @@ _LIST = re.compile(rf"[\[({{]([^\[\](){{}}]{{0,{LONGEST_LIST}}})[\])}}]")
 _PIECE = re.compile(r"[\w*.+\-/<> ?&]{0,40}")  # of a list: a number, or an expression
 _GROUPED = re.compile(r"\d{1,3}(?:,(?:\d{3}|\?))+")  # 4096 with a separator, or a list
 _UNIT = re.compile(r"[ \t]*(bytes?|B|elements?|elems?|values?)\b")
-_AFTER = re.compile(  # of numbers without brackets: the end of the line, a sign, another field
-    r"[ \t]*(?:$|,(?![ \t]*[\d?])|[;)\]}|<'&/]|\((?!\d+,)|\.(?!\w)|=>|-{2,}"
-    r"|(?P<word>[A-Za-z_]\w*))(?P<sign>[ \t]*[:=(])?",
+_AFTER = re.compile(  # of numbers without brackets; what else is stuck to them masks them
+    r"[ \t]*[)\]}]{0,8}(?:[.,;|]?[ \t]*$|[;|](?=[ \tA-Za-z_])|,(?=[ \t]*[A-Za-z_])"
+    r"|[ \t]*\((?=mod\d|base:|CU_|0x|[A-Z\d_]{2,}\))"
+    r"|[ \t]*(?P<word>[A-Za-z_]\w*)(?P<sign>[ \t]*[:=])?)",
     re.MULTILINE,
 )
 _MEMBER = re.compile(r"([A-Za-z_0-9][\w.:]*)(?:[ \t]*\((\d{1,5})\))?")
+_AFTER_NAME = re.compile(r"$|[\s,;:)\]}>|'=]", re.MULTILINE)
 _CUT = re.compile(rf"[(\[{{]?[\s\d,?-]{{0,{4 * LONGEST_LIST}}}\Z")
 _BROKEN = re.compile(r"[\d,)]|[(\[{][ \t]*(?:[\d,]|$)", re.MULTILINE)
 _WHOLE = ("16", "32", "64", "128", "256")  # bytes that no longer number begins with
@@ -157,7 +160,8 @@ def read_value(text: str, at: int, argument: str) -> Value:
         return _row(text, row, is_array)
     if argument in NAMED and (word := _MEMBER.match(text, at)):
         number = (int(word[2]),) if word[2] else ()
-        return Value(number, word[1].rstrip(".:"), end=word.end())
+        is_cut = word[1].endswith(("..", "_")) or not _AFTER_NAME.match(text, word.end())
+        return Value(number, word[1].rstrip(".:"), "unread" * is_cut, word.end())
     if cut := _CUT.match(text, at):
         return Value(fault="cut", end=cut.end())
     return Value(fault="broken" if _BROKEN.match(text, at) else "prose")
@@ -166,9 +170,12 @@ def read_value(text: str, at: int, argument: str) -> Value:
 def _listed(text: str, found: re.Match[str]) -> Value:
     """Read a list in brackets."""
     inside, end = found[1].strip(), found.end()
-    pieces = re.split(r"\s*[,;]\s*", inside.rstrip(", \n")) if "," in inside else inside.split()
+    commas = "," in inside
+    pieces = re.split(r"\s*(?:,|;\s)\s*", inside.rstrip(", \n")) if commas else inside.split()
     numbers = tuple(map(_int, pieces))
-    is_list = all(map(_PIECE.fullmatch, pieces))
+    is_list = all(map(_PIECE.fullmatch, pieces)) and (
+        commas or len(pieces) == 1 or None not in numbers
+    )
     comma, unit = _comma(inside), _UNIT.match(text, end)
     is_index = re.match(r"[ \t]*=(?!=)", text[end : end + 4])  # and the list stands behind it
     unread = is_index or comma == "mixed"
@@ -188,8 +195,11 @@ def _row(text: str, row: re.Match[str], is_array: bool) -> Value:
     after = _AFTER.match(text, end)
     known = after and (not after["word"] or after["sign"] or meaning_of(after["word"]))
     comma, fault = _comma(row[0]), ""
+    between = {*map(str.strip, re.findall(r"[,\s]+", row[0]))}
     if not known or comma == "mixed" or "?" in row[0][:1] or (unit and not is_array):
         fault = "unread"
+    elif len(between) > 1 or (between == {""} and None in numbers):
+        fault = "unread"  # a mask apart from its number is a part of it
     elif is_array and comma != "?" and (numbers[0] or 0) in _ADDRESSES:
         fault = "address"
     elif is_array or (len(row[0]) > 1 and row[0] not in _WHOLE):
@@ -240,7 +250,7 @@ _WORD = re.compile(  # a name, or a mark
 _AFTER_WORD = re.compile(
     r"(?:\[[ \t]*(?P<index>[^\]\n]{0,12}?)[ \t]*\])?"
     r"(?:[ \t]*\((?P<unit>[A-Za-z][^()\n]{0,30})\)(?=[ \t]*[:=]))?"
-    r"(?P<sign>[ \t]*(?:=>|->|:=|==?|:|\||-{2,})[ \t]*|[ \t]+|(?=[\[({])|[ \t]*$)",
+    r"(?P<sign>[ \t]*(?:=>|->|:=|==?|:|\||-{2,}(?!\S))[ \t]*|[ \t]+|(?=[\[({])|[ \t]*$)",
     re.MULTILINE,
 )
 _UNITS = dict.fromkeys(("elements", "element", "elems", "elem", "values"), "elements")

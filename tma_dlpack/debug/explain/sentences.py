@@ -36,6 +36,7 @@ _PARTS: Final = {
     "<ASSERT>": r"Assertion[^\n]{0,200}?",
     "<ERROR>": r"(?:Error|Exception|what\(\)|[Cc]heck failed)[^\n]{0,160}?"
     r"(?:TMA|[Tt]ensor ?[Mm]ap)[^\n]{0,160}?",
+    "<BYTES>": r"(?:(?P<bytes>-?\d{1,24})(?=[.,;:)\]]?\s|$)(?![ \t]*[(\[<](?:\w+ed\b|\.|…))|)",
     "<16>": r"(?:multiple of 16|16[- ]?(?:bytes?|B)[- ]aligned|divisible by 16|aligned to 16)",
     "<NOT_SUPPORTED>": r" not supported(?: on \.target '\w+')?",
 }
@@ -66,7 +67,8 @@ STRIDE_INNERMOST Tensor descriptor last dim must be 1(?:,? but got [\w-]+)?
 RANK AssertionError: rank (?:cannot be more than 5|must not be zero|must be 1-5)
 OOB_NAN Padding option `nan` is only supported for floating point
 # TileLang | tile-ai/tilelang src/cuda/runtime.cc
-STRIDE_ALIGNED globalStrides\[(?P<entry>\d)\] \(raw globalStride\[\d\] = (?P<bytes>\d+)\) must\b
+STRIDE_ALIGNED globalStrides\[(?P<entry>\d)\] \(raw globalStride\[\d\] =
+    (?:(?P<bytes>\d{1,24})|[^\n]{1,200}?)\) must\b
 ADDRESS_ALIGNED globalAddress must be \d+-byte aligned, but mod\d+=\d+
 DIM_RANGE globalDim\[\d\] must be (?:non-zero|<= 2\^32)
 BOX_RANGE boxDim\[\d\] must be (?:non-zero|<= 256)
@@ -74,7 +76,7 @@ BOX_INNER_16B boxDim\[0\] \* elementSize must be a multiple of 16 bytes
 BOX_SWIZZLE_SPAN boxDim\[0\] \* elementSize must be <= swizzle span
 ELEM_STRIDES_RANGE elementStrides\[\d\] must be in \[1, 8\]
 # JAX Mosaic GPU | jax-ml/jax jaxlib/mosaic/gpu/runtime.cc
-STRIDE_ALIGNED Byte strides must be divisible by 16 and less [^\n]{0,20}but\s+got (?P<bytes>-?\d+)
+STRIDE_ALIGNED Byte strides must be divisible by 16 and less [^\n]{0,20}but\s+got\s<BYTES>
 DIM_RANGE TMA size must be less than 2\*\*32, but got -?\d+
 STRIDE_INNERMOST Minormost stride must be 1, but got -?\d+
 BOX_RANGE Window shape must be in \[0, 256\], but got -?\d+
@@ -212,7 +214,7 @@ def report_of(
 ) -> tuple[PrintedArguments, Report]:
     """Turn a project's own error message into a report; check its number if it shows one."""
     shown, strides = found.groupdict(), None
-    if "bytes" in shown:
+    if shown.get("bytes"):
         entries_before = (None,) * int(shown.get("entry", 0))
         strides = (*entries_before, int(shown["bytes"]))
     read = PrintedArguments(global_strides=strides, printed_by=sentence.printer, lines=(line, line))

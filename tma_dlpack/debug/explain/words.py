@@ -10,6 +10,7 @@ that its arrays were declared with.
 
 from __future__ import annotations
 
+import html
 import inspect
 import math
 import re
@@ -238,6 +239,10 @@ DRIVERS_OWN: Final = frozenset(
 _BYTES = {"double": 8, "float": 4, "half": 2, "__half": 2, "__nv_bfloat16": 2, "nv_bfloat16": 2}
 
 
+def _character(found: re.Match[str]) -> str:
+    return " " if found[0] in ("&nbsp;", "&#10;") else html.unescape(found[0])
+
+
 def _digits(found: re.Match[str]) -> str:
     return re.sub(r"\D", "", found[0])
 
@@ -261,16 +266,22 @@ def _number(found: re.Match[str]) -> str:
     return found[0] if is_name else "?"  # such as 64B, 2D, 16U4_ALIGN8B
 
 
+_C_TYPES = "cuu?int|u?int|size_t|unsigned|long"
+_HTML = "span|code|pre|font|b|i|em|strong|a|p|br|t[dr]|div"
+
 #: What is written in several ways, and how the reader expects it. No row adds or removes a line.
 _NORMAL: Final = tuple(
     (re.compile(pattern, re.MULTILINE), replacement)
     for pattern, replacement in (
+        (rf"(?i)</?(?:{_HTML})(?: [^<>\n]{{0,99}})?/?>", ""),
+        (r"&(?:#\d{2,6}|#[xX][\da-fA-F]{2,5}|[A-Za-z]{2,8});", _character),
         ("\xa0(?!\\d)", " "),
         ("(?<![\\w.'])\\d{1,3}(?:[_'’\xa0\u2009\u202f]\\d{3})+(?![\\w'’])", _digits),
         (r"(?<![\w.,])\d{1,3}(?:,\d{3})*,0\d\d(?:,\d{3})*(?!\w)", "?"),  # no entry begins with 0
         (MULTI_WORD.pattern, r"\1_\2"),
-        (r"\*\*(?=[A-Za-z])|(?<=[A-Za-z])\*\*|[\"`]|(?<!\d)'", " "),
-        (r"\((?:const )?(?:CU|cu|u?int|size_t|unsigned|long)[\w: ]*\*?\)[ \t]*(?=-?\d)", ""),
+        (r"(?<!\w)'([^'\n]{0,80})'(?!\w)", r" \1 "),
+        (r"\*\*(?=[A-Za-z])|(?<=[A-Za-z])\*\*|[\"`]|(?<![\da-fA-F])'", " "),
+        (rf"\((?:const )?(?:CU[a-z]|{_C_TYPES})[\w: ]*\*?\)[ \t]*(?=-?\d)", ""),
         (r"<[\w.]+(?::[ \t]*| )(-?\d{1,24})>|\b(?:cuuint\d\d_t|u?int\d*(?:_t)?)\((\d+)\)", r"\1\2"),
         (r"\bsizeof\s?\(\s?(\w+)\s?\)", lambda m: str(_BYTES.get(m[1], m[0]))),
         (r"(?<![\w.*])\d{1,24}(?:(?: \* |\*)\d{1,24})+\b(?!\*)", _product),
@@ -279,16 +290,18 @@ _NORMAL: Final = tuple(
         (r"(?<=[:= ])\d{9,20}[ \t]+(?=[\[({])", ""),  # the address of the list behind it
         (r"(?:[ \t]{0,9}\n[ \t]{0,99}-[ \t]+\d{1,20}(?=[ \t]*$)){1,8}", _bracketed),
         (r"\bouter_stride(?=: [\d ]+, swizzle: \d+ elem)", "outer_stride (bytes)"),
-        (r"(?<![\w.])[1-9]\d{0,9}(?:(?:[ \t][x×][ \t]|[x×])\d{1,10})+\b", _bracketed),
+        (r"(?<![\w.])[1-9]\d{0,9}(?:(?:[ \t][x×][ \t]|[x×])\d{1,10})+(?![\w^])", _bracketed),
         # addresses: null, what people write in place of one, hex digits alone
         (r"\(nil\)|\b(?:nullptr|NULL)\b|(?<=(?:ptr|ess)[ =:][ =:])None\b|(?<=ess=)None\b", "0"),
         (r"(?i)\b(?:0x)?(?:dead|beef|cafe|babe|feed|face|abcdef)[\da-f]*\b|\b0x(?:1234|f)+\b", "?"),
         (
-            r"(?<![\w.])(?=[a-fA-F]*\d)(?:0000|(?=\d*[a-fA-F]))[\da-fA-F]{8,16}(?![\w*?#…]|\.\.)",
-            lambda m: str(int(m[0], 16)),
+            r"(?i)((?:ptr|pointer|addr|address|gmem)[ \t]*[:=]?[ \t]*)"
+            r"((?=[a-f]*\d)(?!\d+e\d+\b)(?:0000[\da-f]{12}|(?=\d*[a-f])[\da-f]{8,12}))(?![\w*?#…]|\.\.)",
+            lambda m: f"{m[1]}{int(m[2], 16)}",
         ),
+        (r"-?\d+,[ \t]*(?:\.{3}|…)(?=[\s,)\]}]|$)", "?"),  # it may go on there
         # numbers, and those that are not read: masked, with a unit, broken by a terminal's width
-        (r"(?<![\w.])[-+]?\d(?:[\w*?#…%]|[.'’](?=[\w*.…]))*(?:[ \t]?[KMG](?:i?B)?\b)?", _number),
+        (r"(?<![\w.-])[-+]?\d(?:[\w*?#…%]|[.'’](?=[\w*.…]))*(?:[ \t]?[KMG](?:i?B)?\b)?", _number),
         (r"(?<![\w.*])(?:0[xX])?(?:\*{2,}|#{2,}|\?+|[xX]{2,}|…|\.{3}|<[a-z]+>)(?!\w)", "?"),
         (r"(?<![\w.?])-?\d+(?=(?:[ \t]{0,99}\n){1,4}[ \t]*(?:[xX]?[\da-fA-F]{1,16}\b|\?))", "?"),
     )
