@@ -22,7 +22,7 @@ FORMS = (
 
 _LABEL = re.compile(r"(?<!\S)[^\s:{]+(?:\s+<[^\n]*?>)?:(?=\s|$)")  # addr: or addr <symbol+8>:
 _XXD = re.compile(r"^\s*[0-9a-fA-F]{6,}: (\S.*?)(?:  .*)?$", re.MULTILINE)  # bytes, then characters
-_REPEATS = re.compile(r"(\w+) <repeats (\d{1,3}) times>")
+_REPEATS = re.compile(r"\b(\w{1,20}) <repeats (\d{1,3}) times>")
 _NUMBER = re.compile(r"(0[xX][0-9a-fA-F]+|\d{1,20})[uUlL]*")  # 2^64 - 1 has 20 digits
 _HEX = re.compile(r"(?:0[xX])?([0-9a-fA-F]+)")
 

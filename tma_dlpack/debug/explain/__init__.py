@@ -50,7 +50,7 @@ from tma_dlpack.tensor_map.map import TensorMap
 CHECKED_BUILD = "a checked build of tma_dlpack.h"
 MOST_NOTES = 100  # of each kind, in a log that has more
 LONG = 1 << 18  # characters; of a longer text, lines that cannot belong to an encode are left out
-LONGEST = 10_000  # characters of a line in it
+LONGEST = 10_000  # characters of a line; a longer one is read in pieces
 MOST_READ = 1 << 20  # characters of the lines that may belong to one
 
 
@@ -143,35 +143,40 @@ class _Log(Lines):
     def __init__(self, text: str) -> None:
         self.notes: list[str] = []
         self.is_mixed = False
-        lines = [*enumerate(text.split("\n"), 1)]
+        lines = [
+            (number, piece)
+            for number, line in enumerate(text.split("\n"), 1)
+            for piece in ([line] if len(line) <= LONGEST else _PIECES.findall(line))
+        ]
         super().__init__(self._relevant(lines) if len(text) > LONG else lines)
 
     def _relevant(self, all_lines: list[tuple[int, str]]) -> list[tuple[int, str]]:
         """Return the lines that may belong to an encode; of too many, the first and last ones."""
         lines: list[tuple[int, str]] = []
-        last = 0
-        for number, line in all_lines:
+        taken = wanted = 0  # the ends of what is in `lines`, and of what belongs to the last find
+        for at, (_, line) in enumerate(all_lines):
             low = line.lower()
             if low and (any(word in low for word in _MAY_BELONG) or hexdump.is_line(line)):
-                last = number + 16
-                before = all_lines[max(number - 5, lines[-1][0] if lines else 0) : number - 1]
-                lines += before
-            if number <= last:
-                lines.append((number, line))
-        lines = [(number, line[:LONGEST]) for number, line in lines]
+                wanted = at + 17
+                lines += all_lines[max(at - 4, taken) : at]
+            if at < wanted:
+                lines.append(all_lines[at])
+                taken = at + 1
         sizes = [*accumulate(len(line) + 1 for _, line in lines)]
         if not lines or sizes[-1] <= MOST_READ:
             return lines or [(1, "")]
         first = max(1, bisect.bisect(sizes, MOST_READ // 2))
         rest = lines[max(first, bisect.bisect(sizes, sizes[-1] - MOST_READ // 2)) :]
         self.notes.append(
-            f"the text is long: of its {len(all_lines):,} lines, {len(lines):,} may belong to an "
+            f"the text is long: of its {all_lines[-1][0]:,} lines, {len(lines):,} may belong to an "
             f"encode; read were the first {first:,} of these (to line {lines[first - 1][0]:,}) and "
             f"the last {len(rest):,} (from line {rest[0][0]:,}). Paste a part to have it read "
             "whole."
         )
         return lines[:first] + rest
 
+
+_PIECES: Final = re.compile(rf".{{1,{LONGEST}}}(?:[ \t]|$)|.{{{LONGEST}}}")
 
 #: A line without any of these, and none such near it, is of no encode.
 _MAY_BELONG: Final = re.split(

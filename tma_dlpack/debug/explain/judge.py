@@ -309,12 +309,12 @@ def _advice(read: PrintedArguments) -> tuple[Advice, ...]:
 
 # -- the line that tma_dlpack_make.hpp throws: it has the tensor, so the whole call is checked ----
 
-_NUMBERS = r"\{(-?\d+(?:, -?\d+)*)?\}"
+_NUMBERS = r"\{(-?\d{1,24}(?:, -?\d{1,24}){0,99})?\}"
 #: A line that ``tma_dlpack::make_tma_descriptor`` threw.
 REFUSED_CALL: Final = re.compile(
-    r"tma_dlpack: refused: cuTensorMapEncode\w+\([^\n]*?\); rules=([\w+]+); "
+    r"tma_dlpack: refused: cuTensorMapEncode\w{1,20}\([^\n]{0,2000}?\); rules=([\w+]{1,20}); "
     rf"tensor: dtype={_NUMBERS}, device={_NUMBERS}(?:, shape={_NUMBERS})?(?:, strides={_NUMBERS})?"
-    r"(?:; (?P<why>[^\n]*?))?; python -m tma_dlpack explain says why"
+    r"(?:; (?P<why>[^\n]{0,2000}?))?; python -m tma_dlpack explain says why"
 )
 _OPTIONS = ("elem_strides", "interleave_layout", "swizzle", "l2_fetch_size", "oobfill")
 

@@ -250,7 +250,8 @@ _WORD = re.compile(  # a name, or a mark
 _AFTER_WORD = re.compile(
     r"(?:\[[ \t]*(?P<index>[^\]\n]{0,12}?)[ \t]*\])?"
     r"(?:[ \t]*\((?P<unit>[A-Za-z][^()\n]{0,30})\)(?=[ \t]*[:=]))?"
-    r"(?P<sign>[ \t]*(?:=>|->|:=|==?|:|\||-{2,}(?!\S))[ \t]*|[ \t]+|(?=[\[({])|[ \t]*$)",
+    r"(?P<sign>[ \t]*(?:=>|->|:=|==?|:|\||(?<=\w)-{2,}|-{2,}(?!\S))[ \t]*"
+    r"|[ \t]+|(?=[\[({])|[ \t]*$)",
     re.MULTILINE,
 )
 _UNITS = dict.fromkeys(("elements", "element", "elems", "elem", "values"), "elements")

@@ -34,8 +34,8 @@ class Sentence(NamedTuple):
 #: Parts that several patterns have.
 _PARTS: Final = {
     "<ASSERT>": r"Assertion[^\n]{0,200}?",
-    "<ERROR>": r"(?:Error|Exception|what\(\)|[Cc]heck failed)[^\n]{0,160}?"
-    r"(?:TMA|[Tt]ensor ?[Mm]ap)[^\n]{0,160}?",
+    "<ERROR>": r"(?:Error|Exception|what\(\)|[Cc]heck failed)[^\n]{0,99}?"
+    r"(?:TMA|[Tt]ensor ?[Mm]ap)[^\n]{0,99}?",
     "<BYTES>": r"(?:(?P<bytes>-?\d{1,24})(?=[.,;:)\]]?\s|$)(?![ \t]*[(\[<](?:\w+ed\b|\.|…))|)",
     "<16>": r"(?:multiple of 16|16[- ]?(?:bytes?|B)[- ]aligned|divisible by 16|aligned to 16)",
     "<NOT_SUPPORTED>": r" not supported(?: on \.target '\w+')?",
@@ -235,10 +235,11 @@ def report_of(
 
 # -- a checked build of tma_dlpack.h --------------------------------------------------------------
 
-_PLACE = r"-?\d+, -?\d+, -?\d+"
+_PLACE = r"-?\d{1,10}, -?\d{1,10}, -?\d{1,10}"
 _DEVICE_CHECK: Final = re.compile(
-    rf"tma_dlpack check: (?P<file>[^\n]{{1,300}}?:\d+), block \((?P<block>{_PLACE})\), thread "
-    rf"\((?P<thread>{_PLACE})\), (?P<verb>[^:;\n]+): (?P<found>[^;\n]+); (?P<limit>[^\n]+)"
+    r"tma_dlpack check: (?P<file>[^\n]{1,300}?:\d{1,9}), "
+    rf"block \((?P<block>{_PLACE})\), thread \((?P<thread>{_PLACE})\), "
+    r"(?P<verb>[^:;\n]{1,99}): (?P<found>[^;\n]{1,300}); (?P<limit>[^\n]{1,400})"
 )
 #: Words of a check that name no action, as a pattern | what to change.
 _DEVICE_FIXES: Final = rows(r"""

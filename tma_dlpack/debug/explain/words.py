@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import html
 import inspect
+import itertools
 import math
 import re
 from collections.abc import Mapping
@@ -284,7 +285,7 @@ _NORMAL: Final = tuple(
         (rf"\((?:const )?(?:CU[a-z]|{_C_TYPES})[\w: ]*\*?\)[ \t]*(?=-?\d)", ""),
         (r"<[\w.]+(?::[ \t]*| )(-?\d{1,24})>|\b(?:cuuint\d\d_t|u?int\d*(?:_t)?)\((\d+)\)", r"\1\2"),
         (r"\bsizeof\s?\(\s?(\w+)\s?\)", lambda m: str(_BYTES.get(m[1], m[0]))),
-        (r"(?<![\w.*])\d{1,24}(?:(?: \* |\*)\d{1,24})+\b(?!\*)", _product),
+        (r"(?<![\w.*])\d{1,24}(?:(?: \* |\*)\d{1,24}){1,8}\b(?! ?\*)", _product),
         (r"[A-Za-z_][\w.:]{0,40}\(([\[({][^\[\](){}]{0,300}[\])}])\)", r"\1"),  # torch.Size([1])
         (r"(?:[\w:]{1,20} of )?(?:size|length|len|count)[ =:]{1,3}\d+[,\w =]{0,20}?(?=[\[({])", ""),
         (r"(?<=[:= ])\d{9,20}[ \t]+(?=[\[({])", ""),  # the address of the list behind it
@@ -299,7 +300,7 @@ _NORMAL: Final = tuple(
             r"((?=[a-f]*\d)(?!\d+e\d+\b)(?:0000[\da-f]{12}|(?=\d*[a-f])[\da-f]{8,12}))(?![\w*?#…]|\.\.)",
             lambda m: f"{m[1]}{int(m[2], 16)}",
         ),
-        (r"-?\d+,[ \t]*(?:\.{3}|…)(?=[\s,)\]}]|$)", "?"),  # it may go on there
+        (r"(?<![\w.])-?\d{1,24},[ \t]*(?:\.{3}|…)(?=[\s,)\]}]|$)", "?"),  # it may go on there
         # numbers, and those that are not read: masked, with a unit, broken by a terminal's width
         (r"(?<![\w.-])[-+]?\d(?:[\w*?#…%]|[.'’](?=[\w*.…]))*(?:[ \t]?[KMG](?:i?B)?\b)?", _number),
         (r"(?<![\w.*])(?:0[xX])?(?:\*{2,}|#{2,}|\?+|[xX]{2,}|…|\.{3}|<[a-z]+>)(?!\w)", "?"),
@@ -328,6 +329,7 @@ _ARRAY = re.compile(r"&?([A-Za-z_]\w*)(?:\.data\(\)|\[0\])?(?:\s*\+\s*(\d))?")
 _CONSTANT = r"\b{}\s*(?:=\s*|\s)(\d+)\s*(?:[;,\n)]|$)"
 _DECLARED = r"\b{}\s*(?:\[[^\]\n]*\])?\s*=?\s*[\[{{]([^\]}}]*)"
 FAR = 8_000  # characters from a declaration to the call
+MOST_CALLS = 200  # in pasted source
 _DRIVER_ARGUMENTS = tuple(
     tuple(inspect.signature(encode).parameters)[:-2]  # without target and encoder
     for encode in (driver_encode_im2col_wide, driver_encode_im2col, driver_encode_tiled)
@@ -338,7 +340,7 @@ _NAMES_OF = {len(names) + n: names for names in _DRIVER_ARGUMENTS for n in (0, 1
 def _with_names(text: str) -> str:
     """Return source in which each call of the driver has the names and values of its arguments."""
     edits: dict[tuple[int, int], str] = {}
-    for call in _CALL.finditer(text):
+    for call in itertools.islice(_CALL.finditer(text), MOST_CALLS):
         passed = [a.strip() for a in _COMMA.split(call["passed"])]
         names = _NAMES_OF.get(len(passed), ())  # with the map before them, or without it
         pairs = [*zip(names, passed[-len(names) :], strict=False)]
