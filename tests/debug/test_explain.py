@@ -950,4 +950,4 @@ def test_the_command_reads_standard_input_and_raw_bytes(tmp_path, capsys, monkey
 
 def test_the_command_refuses_a_file_that_is_not_there(capsys):
     assert main(["explain", "/no/such/file"]) == 2
-    assert "FileNotFoundError" in capsys.readouterr().err
+    assert capsys.readouterr().err == "error: /no/such/file: no such file or directory\n"
