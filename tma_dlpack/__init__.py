@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         tile_coords,
     )
     from tma_dlpack.debug.explain import Explanation, PrintedArguments, explain
+    from tma_dlpack.debug.lint import LintFinding, LintReport, lint
     from tma_dlpack.debug.trace import Trace, TracedMap, trace
     from tma_dlpack.draw import bank_conflicts
     from tma_dlpack.explorer.widget import explore
@@ -76,6 +77,8 @@ __all__ = [
     "Backend",
     "BandwidthReport",
     "Explanation",
+    "LintFinding",
+    "LintReport",
     "MatrixDescriptor",
     "PrintedArguments",
     "Report",
@@ -119,6 +122,7 @@ __all__ = [
     "get_include",
     "im2col_corners",
     "ldmatrix_addresses",
+    "lint",
     "load_tile",
     "load_tiles",
     "make_conv_descriptor",
@@ -144,6 +148,7 @@ __all__ = [
 _LATER = {
     "tma_dlpack.suggestions.tile_bandwidth": ("BandwidthReport", "bandwidth"),
     "tma_dlpack.debug.explain": ("Explanation", "PrintedArguments", "explain"),
+    "tma_dlpack.debug.lint": ("LintFinding", "LintReport", "lint"),
     "tma_dlpack.debug.trace": ("Trace", "TracedMap", "trace"),
     "tma_dlpack.consumer": ("MatrixDescriptor", "ldmatrix_addresses", "matrix_descriptor"),
     "tma_dlpack.copies.backend": ("Backend",),

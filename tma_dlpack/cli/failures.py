@@ -130,6 +130,41 @@ def _program_of(options: argparse.Namespace, name: str) -> list[str]:
 
 
 @command(
+    "find mistakes around TMA in PTX, in a .cu or in a binary; needs no GPU",
+    option("files", "PTX; a .cu (by nvcc); a cubin, object or library (by cuobjdump)", nargs="+",
+           metavar="FILE"),
+    option("--strict", "exit with 1 on warnings too", action="store_true"),
+    option("--sarif", "print SARIF 2.1.0, for code hosts", action="store_true"),
+    JSON,
+    examples=(
+        "lint kernel.ptx",
+        "lint kernel.ptx --strict --json",
+        "lint kernel.ptx --sarif",
+    ),
+    status=
+        "0 no error (with --strict: no warning either); 1 found; 2 a file was not read, or wrong "
+        "use",
+    more="Words after -- are flags for nvcc: lint kernel.cu -- -arch=sm_100a -Iinclude.",
+    after_dashes="NVCC FLAGS...",
+)  # fmt: skip
+def _lint(options: argparse.Namespace) -> int:
+    from tma_dlpack.debug import lint
+
+    reports, failures = lint.run(options.files, options.program)
+    if options.json or options.sarif:
+        output.write(output.STDOUT, lint.printed(reports, failures, sarif=options.sarif) + "\n")
+    else:
+        for report in reports:
+            head = f"{report.file}: " if len(options.files) > 1 else ""
+            output.write(output.STDOUT, f"{head}{report}\n")
+        for failure in failures:
+            output.failure(sys.stderr, False, failure)
+    if any(not report.ok or (options.strict and report.findings) for report in reports):
+        return EXIT_REFUSED
+    return EXIT_NOTHING if failures or any(report.notes for report in reports) else EXIT_OK
+
+
+@command(
     "list every rule: what it requires, why, and who refuses",
     lambda: (
         option(

@@ -129,7 +129,7 @@ def _usage(command: Command) -> str:
             words.append(f"{names[-1]} {metavar}")
         else:
             optional = True
-    program_words = ["--", "PROGRAM", "ARGS..."] if command.runs_program else []
+    program_words = ["--", command.after_dashes] if command.after_dashes else []
     return " ".join([program(), command.name, *["[OPTIONS]"] * optional, *words, *program_words])
 
 
@@ -163,7 +163,7 @@ def _parser(command: Command) -> argparse.ArgumentParser:
 
 def own(command: Command, words: list[str]) -> list[str]:
     """Return the words that are ours: of a command that runs a program, those before it."""
-    if command.runs_program and "--" in words:
+    if command.after_dashes and "--" in words:
         return words[: words.index("--")]
     return words
 
@@ -181,7 +181,7 @@ def _read(command: Command, words: list[str]) -> argparse.Namespace:
         kind = "option" if word[:1] == "-" else "argument"
         raise UsageError(f"{command.name} has no {kind} {word}{did_you_mean(word, flags)}")
     options.command = command.name
-    if command.runs_program:
+    if command.after_dashes:
         options.program = words[len(ours) + 1 :]
     return options
 

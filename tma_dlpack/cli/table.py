@@ -65,6 +65,7 @@ class Command(NamedTuple):
     status: str
     more: str
     runs_program: bool
+    after_dashes: str  #: what its usage calls the words after ``--``; "" where it takes none
 
     def options(self) -> Iterator[Option]:
         """Return its options; those of a function are made now."""
@@ -138,6 +139,7 @@ def command(
     status: str = JUDGED,
     more: str = "",
     runs_program: bool = False,
+    after_dashes: str = "",
 ) -> Callable[[Run], Run]:
     """Add a function to the table, under its name without the underscore.
 
@@ -158,13 +160,16 @@ def command(
     runs_program : bool
         Words after ``--`` are a program; they become `options.program`. The command's own output
         goes to standard error, and the program's is untouched.
+    after_dashes : str
+        Words after ``--`` are these, such as flags of a compiler; they become `options.program`.
     """
 
     def added(run: Run) -> Run:
         name = run.__name__.strip("_")
         _COMMANDS[name] = Command(
-            name, about, run, options, tuple(examples), status, more, runs_program
-        )
+            name, about, run, options, tuple(examples), status, more, runs_program,
+            after_dashes or "PROGRAM ARGS..." * runs_program,
+        )  # fmt: skip
         return run
 
     return added

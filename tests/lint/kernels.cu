@@ -1,0 +1,346 @@
+// Kernels with one mistake each (..._wrong) and their neighbours without it (..._right). In EXPECTED
+// of test_rules.py stands what lint finds. kernels.ptx is made of this file by
+//   nvcc -ptx -lineinfo -std=c++17 -arch=sm_90a -o kernels.ptx kernels.cu
+// and checked in, so that a machine without nvcc tests it.
+#include <cstdint>
+#include <cuda.h>
+
+#define KERNEL extern "C" __global__ void
+
+__device__ inline uint32_t shared(const void* p) { return (uint32_t)__cvta_generic_to_shared(p); }
+
+__device__ inline void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+__device__ inline void fence_init() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+__device__ inline void commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+
+template <int groups> __device__ inline void wait_read()
+{
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(groups) : "memory");
+}
+
+__device__ inline void store_bulk(void* to, const void* from, int bytes)
+{
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(shared(from)),
+               "r"(bytes) : "memory");
+}
+
+__device__ inline void store_tile(const CUtensorMap* map, const void* from, int x, int y)
+{
+  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(map),
+               "r"(x), "r"(y), "r"(shared(from)) : "memory");
+}
+
+__device__ inline void load_tile(void* to, const CUtensorMap* map, int x, int y, uint64_t* barrier)
+{
+  asm volatile("cp.async.bulk.tensor.2d.shared::cta.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
+               ::"r"(shared(to)), "l"(map), "r"(x), "r"(y), "r"(shared(barrier)) : "memory");
+}
+
+__device__ inline void load_bulk(void* to, const void* from, int bytes, uint64_t* barrier)
+{
+  asm volatile("cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+               ::"r"(shared(to)), "l"(from), "r"(bytes), "r"(shared(barrier)) : "memory");
+}
+
+__device__ inline void init(uint64_t* barrier)
+{
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared(barrier)) : "memory");
+}
+
+__device__ inline void expect(uint64_t* barrier, int bytes)
+{
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared(barrier)), "r"(bytes) : "memory");
+}
+
+__device__ inline void wait(uint64_t* barrier, int parity)
+{
+  asm volatile("{\n.reg .pred p;\nLAB_WAIT:\n"
+               "mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
+               "@p bra DONE;\nbra LAB_WAIT;\nDONE:\n}" ::"r"(shared(barrier)), "r"(parity) : "memory");
+}
+
+__device__ inline bool elect()
+{
+  uint32_t elected = 0;
+  asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\n@p mov.u32 %0, 1;\n}" : "+r"(elected));
+  return elected != 0;
+}
+
+// ---- PROXY_FENCE: ordinary stores, then a bulk store of the same bytes ----
+
+template <bool fenced> __device__ void write_and_store(int* out)
+{
+  __shared__ alignas(128) int tile[1024];
+  for (int i = threadIdx.x; i < 1024; i += blockDim.x) tile[i] = i;
+  if (fenced) fence_async();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    store_bulk(out, tile, 4096);
+    commit();
+    wait_read<0>();
+  }
+}
+KERNEL proxy_fence_wrong(int* out) { write_and_store<false>(out); }
+KERNEL proxy_fence_right(int* out) { write_and_store<true>(out); }
+
+// The tile is written by stmatrix through a swizzle, stored with a map by an elected thread.
+template <bool fenced> __device__ void matrix_and_store(const CUtensorMap* map, uint32_t value)
+{
+  extern __shared__ __align__(1024) char memory[];
+  int row = threadIdx.x % 32;
+  uint32_t at = shared(memory) + 4096 + row * 128;
+  at ^= (at >> 3) & 0x70;
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %1, %1, %1};" ::"r"(at), "r"(value) : "memory");
+  if (fenced) fence_async();
+  __syncthreads();
+  if (threadIdx.x / 32 == 0 && elect()) {
+    store_tile(map, memory + 4096, 0, 0);
+    commit();
+    wait_read<0>();
+  }
+}
+KERNEL proxy_fence_matrix_wrong(const __grid_constant__ CUtensorMap map, uint32_t v) { matrix_and_store<false>(&map, v); }
+KERNEL proxy_fence_matrix_right(const __grid_constant__ CUtensorMap map, uint32_t v) { matrix_and_store<true>(&map, v); }
+
+// The fence is behind a flag, the store behind the same or behind another one.
+template <bool same> __device__ void fence_behind_a_flag(int* out, int flag, int other)
+{
+  __shared__ alignas(128) int tile[1024];
+  tile[threadIdx.x] = flag;
+  if (flag) {
+    fence_async();
+    out[0] = 1;
+  }
+  __syncthreads();
+  if (threadIdx.x == 0 && (same ? flag : other)) {
+    store_bulk(out, tile, 4096);
+    commit();
+    wait_read<0>();
+  }
+}
+KERNEL proxy_fence_flag_wrong(int* out, int flag, int other) { fence_behind_a_flag<false>(out, flag, other); }
+KERNEL proxy_fence_flag_right(int* out, int flag, int other) { fence_behind_a_flag<true>(out, flag, other); }
+
+// What is written without a fence is another buffer, or the part behind the one that is stored.
+KERNEL proxy_fence_elsewhere_right(int* out)
+{
+  __shared__ alignas(128) int tile[1024];
+  __shared__ alignas(128) int scratch[1024];
+  tile[threadIdx.x] = 1;
+  fence_async();
+  scratch[threadIdx.x] = 2;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    store_bulk(out, tile, 4096);
+    commit();
+    wait_read<0>();
+  }
+  out[threadIdx.x + 2048] = scratch[threadIdx.x ^ 1];
+}
+
+// Ordinary loads, then a bulk load over them.
+template <bool fenced> __device__ void read_and_load(const CUtensorMap* map, int* out)
+{
+  __shared__ alignas(128) int tile[1024];
+  __shared__ alignas(8) uint64_t barrier;
+  if (threadIdx.x == 0) {
+    init(&barrier);
+    fence_init();
+  }
+  __syncthreads();
+  for (int k = 0; k < 8; ++k) {
+    if (threadIdx.x == 0) {
+      expect(&barrier, 4096);
+      load_tile(tile, map, 0, k * 32, &barrier);
+    }
+    wait(&barrier, k & 1);
+    out[k * 1024 + threadIdx.x] = tile[threadIdx.x];
+    if (fenced) fence_async();
+    __syncthreads();
+  }
+}
+KERNEL proxy_fence_read_wrong(const __grid_constant__ CUtensorMap map, int* out) { read_and_load<false>(&map, out); }
+KERNEL proxy_fence_read_right(const __grid_constant__ CUtensorMap map, int* out) { read_and_load<true>(&map, out); }
+
+// ---- BULK_WAIT ----
+
+template <bool committed, bool waited> __device__ void store_and_end(int* out)
+{
+  __shared__ alignas(128) int tile[1024];
+  tile[threadIdx.x] = 1;
+  fence_async();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    store_bulk(out, tile, 4096);
+    if (committed) commit();
+    if (waited) wait_read<0>();
+  }
+}
+KERNEL bulk_wait_commit_wrong(int* out) { store_and_end<false, true>(out); }
+KERNEL bulk_wait_end_wrong(int* out) { store_and_end<true, false>(out); }
+KERNEL bulk_wait_end_right(int* out) { store_and_end<true, true>(out); }
+
+// The tile is written again: after a wait, and after a barrier that lets the others know of it.
+template <bool waited, bool published> __device__ void write_again(int* out, int turns)
+{
+  __shared__ alignas(128) int tile[256];
+  for (int turn = 0; turn < turns; ++turn) {
+    if (waited && threadIdx.x == 0) wait_read<0>();
+    if (published) __syncthreads();
+    tile[threadIdx.x] = turn;
+    fence_async();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      store_bulk(out + turn * 256, tile, 1024);
+      commit();
+    }
+  }
+  if (threadIdx.x == 0) wait_read<0>();
+}
+KERNEL bulk_wait_again_wrong(int* out, int turns) { write_again<false, true>(out, turns); }
+KERNEL bulk_wait_others_wrong(int* out, int turns) { write_again<true, false>(out, turns); }
+KERNEL bulk_wait_again_right(int* out, int turns) { write_again<true, true>(out, turns); }
+
+// A stage is loaded, stored and loaded again by one thread: the store's own group must be over.
+template <int groups> __device__ void copy_in_stages(const char* in, char* out, int turns)
+{
+  __shared__ alignas(128) char stage[2][2048];
+  __shared__ alignas(8) uint64_t barrier[2];
+  if (threadIdx.x != 0) return;
+  init(&barrier[0]);
+  init(&barrier[1]);
+  fence_init();
+  for (int turn = 0; turn < 2; ++turn) {
+    expect(&barrier[turn], 2048);
+    load_bulk(stage[turn], in + turn * 2048, 2048, &barrier[turn]);
+  }
+  for (int turn = 0; turn < turns; ++turn) {
+    int s = turn % 2;
+    wait(&barrier[s], turn / 2 % 2);
+    store_bulk(out + turn * 2048, stage[s], 2048);
+    commit();
+    if (turn + 2 < turns) {
+      wait_read<groups>();
+      expect(&barrier[s], 2048);
+      load_bulk(stage[s], in + (turn + 2) * 2048, 2048, &barrier[s]);
+    }
+  }
+  wait_read<0>();
+}
+KERNEL bulk_wait_stage_wrong(const char* in, char* out, int turns) { copy_in_stages<1>(in, out, turns); }
+KERNEL bulk_wait_stage_right(const char* in, char* out, int turns) { copy_in_stages<0>(in, out, turns); }
+
+// ---- BARRIER_INIT ----
+
+template <bool fenced, bool published> __device__ void load_once(const CUtensorMap* map, int* out)
+{
+  __shared__ alignas(128) int tile[1024];
+  __shared__ alignas(8) uint64_t barrier;
+  if (threadIdx.x == 0) {
+    init(&barrier);
+    if (fenced) fence_init();
+  }
+  if (published) __syncthreads();
+  if (threadIdx.x == 0) {
+    expect(&barrier, 4096);
+    load_tile(tile, map, 0, 0, &barrier);
+  }
+  wait(&barrier, 0);
+  out[threadIdx.x] = tile[threadIdx.x];
+}
+KERNEL barrier_init_both_wrong(const __grid_constant__ CUtensorMap map, int* out) { load_once<false, false>(&map, out); }
+KERNEL barrier_init_others_wrong(const __grid_constant__ CUtensorMap map, int* out) { load_once<true, false>(&map, out); }
+KERNEL barrier_init_fence_wrong(const __grid_constant__ CUtensorMap map, int* out) { load_once<false, true>(&map, out); }
+KERNEL barrier_init_right(const __grid_constant__ CUtensorMap map, int* out) { load_once<true, true>(&map, out); }
+
+// ---- MAP_FENCE ----
+
+template <bool released, bool acquired> __device__ void change_and_load(CUtensorMap* map, void* address, int* out)
+{
+  __shared__ alignas(128) int tile[1024];
+  __shared__ alignas(8) uint64_t barrier;
+  if (threadIdx.x == 0) {
+    init(&barrier);
+    fence_init();
+    asm volatile("tensormap.replace.tile.global_address.global.b1024.b64 [%0], %1;" ::"l"(map), "l"(address) : "memory");
+    if (released) asm volatile("fence.proxy.tensormap::generic.release.gpu;" ::: "memory");
+    if (acquired) asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(map) : "memory");
+    expect(&barrier, 4096);
+    load_tile(tile, map, 0, 0, &barrier);
+  }
+  __syncthreads();
+  wait(&barrier, 0);
+  out[threadIdx.x] = tile[threadIdx.x];
+}
+KERNEL map_fence_both_wrong(CUtensorMap* map, void* address, int* out) { change_and_load<false, false>(map, address, out); }
+KERNEL map_fence_acquire_wrong(CUtensorMap* map, void* address, int* out) { change_and_load<true, false>(map, address, out); }
+KERNEL map_fence_right(CUtensorMap* map, void* address, int* out) { change_and_load<true, true>(map, address, out); }
+
+// A copy in shared memory is changed and published by a warp; whoever uses it acquires it first.
+template <bool acquired> __device__ void publish_and_load(const CUtensorMap* map, CUtensorMap* workspace, void* address)
+{
+  __shared__ alignas(128) CUtensorMap copy;
+  __shared__ alignas(128) int tile[1024];
+  __shared__ alignas(8) uint64_t barrier;
+  if (threadIdx.x >= 32) return;
+  if (threadIdx.x == 0) {
+    init(&barrier);
+    fence_init();
+    copy = *map;
+    asm volatile("tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%0], %1;" ::"r"(shared(&copy)),
+                 "l"(address) : "memory");
+  }
+  __syncwarp();
+  asm volatile("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%0], [%1], 128;"
+               ::"l"(workspace), "r"(shared(&copy)) : "memory");
+  if (acquired) asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(workspace) : "memory");
+  if (threadIdx.x == 0) {
+    expect(&barrier, 4096);
+    load_tile(tile, workspace, 0, 0, &barrier);
+    wait(&barrier, 0);
+  }
+}
+KERNEL map_fence_publish_wrong(const __grid_constant__ CUtensorMap map, CUtensorMap* w, void* a) { publish_and_load<false>(&map, w, a); }
+KERNEL map_fence_publish_right(const __grid_constant__ CUtensorMap map, CUtensorMap* w, void* a) { publish_and_load<true>(&map, w, a); }
+
+// ---- MAP_SPACE ----
+
+__device__ void load_with(const CUtensorMap* map, int* out)
+{
+  load_once<true, true>(map, out);
+}
+KERNEL map_space_local_wrong(CUtensorMap map, int* out) { load_with(&map, out); }
+KERNEL map_space_right(const __grid_constant__ CUtensorMap map, int* out) { load_with(&map, out); }
+KERNEL map_space_shared_wrong(const __grid_constant__ CUtensorMap map, int* out)
+{
+  __shared__ alignas(128) CUtensorMap copy;
+  if (threadIdx.x == 0) copy = map;
+  __syncthreads();
+  load_with(&copy, out);
+}
+
+// ---- CLUSTER ----
+
+__device__ void load_multicast(const CUtensorMap* map, uint64_t* barrier, int* tile)
+{
+  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+               "[%0], [%1, {%2, %2}], [%3], %4;" ::"r"(shared(tile)), "l"(map), "r"(0), "r"(shared(barrier)),
+               "h"((uint16_t)3) : "memory");
+}
+
+__device__ void multicast(const CUtensorMap* map, int* out)
+{
+  __shared__ alignas(128) int tile[1024];
+  __shared__ alignas(8) uint64_t barrier;
+  if (threadIdx.x == 0) {
+    init(&barrier);
+    fence_init();
+    expect(&barrier, 4096);
+    load_multicast(map, &barrier, tile);
+  }
+  __syncthreads();
+  wait(&barrier, 0);
+  out[threadIdx.x] = tile[threadIdx.x];
+}
+KERNEL cluster_wrong(const __grid_constant__ CUtensorMap map, int* out) { multicast(&map, out); }
+KERNEL __cluster_dims__(2, 1, 1) cluster_right(const __grid_constant__ CUtensorMap map, int* out) { multicast(&map, out); }

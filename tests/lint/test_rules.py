@@ -1,0 +1,184 @@
+"""Each rule: a kernel that has the mistake, and its neighbour that has not."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import tma_dlpack as tma
+from tma_dlpack.debug.lint import ptx
+from tma_dlpack.debug.lint.rules import RULES
+
+HERE = Path(__file__).parent
+PTX = HERE / "kernels.ptx"
+NVCC = shutil.which("nvcc", path=os.environ["PATH"] + ":/usr/local/cuda/bin")
+
+#: kernel of kernels.cu -> rule, severity, and the lines of kernels.cu between cause and use.
+EXPECTED = {
+    "proxy_fence_wrong": ("PROXY_FENCE", "error"),
+    "proxy_fence_matrix_wrong": ("PROXY_FENCE", "error"),
+    "proxy_fence_flag_wrong": ("PROXY_FENCE", "warning"),
+    "proxy_fence_read_wrong": ("PROXY_FENCE", "warning"),
+    "bulk_wait_commit_wrong": ("BULK_WAIT", "error"),
+    "bulk_wait_end_wrong": ("BULK_WAIT", "error"),
+    "bulk_wait_again_wrong": ("BULK_WAIT", "error"),
+    "bulk_wait_others_wrong": ("BULK_WAIT", "error"),
+    "bulk_wait_stage_wrong": ("BULK_WAIT", "error"),
+    "barrier_init_both_wrong": ("BARRIER_INIT", "error"),
+    "barrier_init_others_wrong": ("BARRIER_INIT", "error"),
+    "barrier_init_fence_wrong": ("BARRIER_INIT", "warning"),
+    "map_fence_both_wrong": ("MAP_FENCE", "error"),
+    "map_fence_acquire_wrong": ("MAP_FENCE", "error"),
+    "map_fence_publish_wrong": ("MAP_FENCE", "error"),
+    "map_space_local_wrong": ("MAP_SPACE", "error"),
+    "map_space_shared_wrong": ("MAP_SPACE", "error"),
+    "cluster_wrong": ("CLUSTER", "warning"),
+}
+RIGHT = (
+    "proxy_fence_right", "proxy_fence_matrix_right", "proxy_fence_flag_right",
+    "proxy_fence_elsewhere_right", "proxy_fence_read_right", "bulk_wait_end_right",
+    "bulk_wait_again_right", "bulk_wait_stage_right", "barrier_init_right", "map_fence_right",
+    "map_fence_publish_right", "map_space_right", "cluster_right",
+)  # fmt: skip
+
+
+@cache
+def found_in(path: Path) -> dict[str, list[tuple[str, str]]]:
+    """Return rule and severity of the findings of each kernel."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for finding in tma.lint(path).findings:
+        found.setdefault(finding.kernel, []).append((finding.rule, finding.severity))
+    return found
+
+
+@pytest.mark.parametrize("kernel", EXPECTED)
+def test_a_kernel_with_a_mistake_has_one_finding(kernel):
+    assert found_in(PTX)[kernel] == [EXPECTED[kernel]]
+
+
+@pytest.mark.parametrize("kernel", RIGHT)
+def test_its_neighbour_has_none(kernel):
+    assert kernel not in found_in(PTX)
+
+
+def test_every_kernel_of_the_file_is_in_a_table():
+    names = {function.name for function in ptx.parse(PTX.read_text()).functions}
+    assert names == {*EXPECTED, *RIGHT}
+    written = re.findall(r"^KERNEL .*?(\w+)\(", (HERE / "kernels.cu").read_text(), re.MULTILINE)
+    assert {name for name in written if name != "__cluster_dims__"} <= names
+
+
+def test_every_rule_has_a_kernel_with_it():
+    assert {rule for rule, _ in EXPECTED.values()} == {*RULES}
+
+
+def test_a_finding_names_the_lines_of_the_source():
+    [finding] = [f for f in tma.lint(PTX).findings if f.kernel == "proxy_fence_wrong"]
+    lines = (HERE / "kernels.cu").read_text().splitlines()
+    chains = [re.findall(r"kernels\.cu:(\d+)", step) for step in finding.path]
+    write, store = ([lines[int(number) - 1].strip() for number in chain] for chain in chains)
+    assert write[0].startswith("for (int i = threadIdx.x; i < 1024;")
+    assert store[1] == "store_bulk(out, tile, 4096);"
+    assert store[2] == "KERNEL proxy_fence_wrong(int* out) { write_and_store<false>(out); }"
+    assert finding.source == "kernels.cu:24"
+    assert str(finding).startswith(
+        "kernels.cu:24: error: shared memory is written by ordinary stores and read by a bulk store"
+    )
+
+
+@pytest.mark.skipif(NVCC is None, reason="nvcc compiles kernels.cu")
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", ["sm_90a", "sm_100a", "sm_120a"])
+def test_what_nvcc_makes_of_the_source_today_has_the_same_findings(architecture):
+    found = {}
+    for finding in tma.lint(HERE / "kernels.cu", nvcc_flags=[f"-arch={architecture}"]).findings:
+        found.setdefault(finding.kernel, []).append((finding.rule, finding.severity))
+    assert found == found_in(PTX)
+
+
+# -- small texts ----------------------------------------------------------------------------------
+
+HEAD = ".version 9.0\n.target sm_90a\n.address_size 64\n.shared .align 128 .b8 tile[4096];\n"
+STORE = "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], 4096;\n"
+END = "cp.async.bulk.commit_group;\ncp.async.bulk.wait_group.read 0;\nret;\n"
+
+
+def rules_of(body: str, head: str = HEAD) -> list[str]:
+    text = f"{head}.visible .entry k(.param .u64 p) {{\nld.param.u64 %rd1, [p];\n{body}}}\n"
+    return [f"{finding.rule} {finding.severity}" for finding in tma.lint(text).findings]
+
+
+WRITE = "mov.u32 %r1, tile;\nst.shared.u32 [%r1], 0;\n"
+
+
+@pytest.mark.parametrize(
+    ("between", "expected"),
+    [
+        ("", ["PROXY_FENCE error"]),
+        ("bar.sync 0;\n", ["PROXY_FENCE error"]),
+        ("fence.proxy.async.global;\n", ["PROXY_FENCE error"]),
+        ("fence.acq_rel.cta;\n", ["PROXY_FENCE error"]),
+        ("fence.proxy.async;\n", []),
+        ("fence.proxy.async.shared::cta;\n", []),
+        ("fence.proxy.async.shared::cluster;\n", []),
+        # a fence of some threads: the PTX does not show that the others need none
+        ("setp.eq.u32 %p1, %r9, 0;\n@%p1 fence.proxy.async;\n", ["PROXY_FENCE warning"]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)  # fmt: skip
+def test_which_instructions_are_the_fence(between, expected):
+    assert rules_of(WRITE + between + STORE + END) == expected
+
+
+@pytest.mark.parametrize(
+    ("offset", "expected"),
+    [(0, ["PROXY_FENCE error"]), (4092, ["PROXY_FENCE error"]), (4096, []), (-4, [])],
+)
+def test_only_the_bytes_that_are_stored_count(offset, expected):
+    write = f"mov.u32 %r1, tile;\nst.shared.u32 [%r1+{offset}], 0;\n".replace("+-", "-")
+    assert rules_of(write + STORE + END) == expected
+
+
+def test_labels_and_registers_of_inline_assembly_are_their_own():
+    wait = (
+        "{\n.reg .pred p;\nLAB:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%r5], 0;\n"
+        "@p bra DONE;\nbra LAB;\nDONE:\n}\n"
+    )
+    # merged labels would lead from the first wait past the fence
+    body = WRITE + wait + "fence.proxy.async;\n" + wait + STORE + END
+    assert rules_of(body) == []
+
+
+def test_a_called_function_counts_as_its_worst():
+    callee = (
+        ".func writes()\n{\nmov.u32 %r1, tile;\nst.shared.u32 [%r1], 0;\nret;\n}\n"
+        ".func fences()\n{\nfence.proxy.async;\nret;\n}\n"
+        ".func perhaps()\n{\nsetp.eq.u32 %p1, %r1, 0;\n@%p1 bra $L;\nfence.proxy.async;\n"
+        "$L:\nret;\n}\n"
+    )
+    for name, expected in (("fences", []), ("perhaps", ["PROXY_FENCE error"])):
+        assert rules_of(WRITE + f"call {name}, ();\n" + STORE + END, HEAD + callee) == expected
+
+
+def test_a_plain_architecture_has_no_wgmma():
+    body = "wgmma.fence.sync.aligned;\nret;\n"
+    assert rules_of(body) == []
+    assert rules_of(body, HEAD.replace("sm_90a", "sm_90")) == ["CLUSTER error"]
+
+
+def test_a_reason_suppresses_a_finding_and_no_reason_does_not():
+    comment = "// lint: allow PROXY_FENCE{}\n"
+    with_reason = comment.format(": the copy reads old bytes on purpose")
+    assert rules_of(WRITE + with_reason + STORE + END) == []
+    text = HEAD + ".visible .entry k(.param .u64 p) {\n" + WRITE + comment.format("") + STORE + END
+    report = tma.lint(text + "}\n")
+    assert [finding.rule for finding in report.findings] == ["PROXY_FENCE"]
+    assert report.notes == ("line 9: lint: allow PROXY_FENCE: a suppression needs a reason",)
+    report = tma.lint(text.replace("FENCE\n", "FENCE: on purpose\n") + "}\n")
+    assert (report.findings, [f.rule for f in report.suppressed]) == ((), ["PROXY_FENCE"])
+    assert str(report) == "no mistake was found in 1 function; 1 finding suppressed"

@@ -1,0 +1,348 @@
+"""What the rules look at: accesses to shared memory, fences, barriers, waits, in their order.
+
+`OPCODES` says which instruction is which event. Accesses of one block that differ by a constant
+only, and have no fence or barrier between them, are one `Access`: an unrolled loop writes once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tma_dlpack.debug.lint.flow import Conditions, Flow
+from tma_dlpack.debug.lint.ptx import Function, Instruction
+from tma_dlpack.debug.lint.values import (
+    Symbol,
+    Term,
+    Value,
+    at_thread,
+    holds_at,
+    origins,
+    registers,
+)
+
+#: Events by opcode, first match wins. "" are instructions that look like one and are none.
+OPCODES = tuple(
+    (re.compile(pattern), event)
+    for pattern, event in (
+        (r"fence\.proxy\.tensormap.*acquire", "acquire"),
+        (r"fence\.proxy\.tensormap.*release", "release"),
+        (r"fence\.proxy\.async(\.shared::\w+)?$", "fence"),
+        (r"fence\.mbarrier_init", "init_fence"),
+        (r"bar\.(cta\.)?(sync|red|arrive)|barrier\.(cta\.)?(sync|red|arrive)|bar\.warp|"
+         r"barrier\.cluster", "barrier"),
+        (r"cp\.async\.bulk\.commit_group", "commit"),
+        (r"cp\.async\.bulk\.wait_group", "wait"),
+        (r"cp\.async\.bulk\.prefetch", ""),
+        (r"cp\.(reduce\.)?async\.bulk(\.tensor\.\dd)?\.global\.shared", "store"),
+        (r"cp\.async\.bulk(\.tensor\.\dd)?\.shared::(cluster|cta)\.global", "load"),
+        (r"cp\.async\.bulk\.shared::cluster\.shared", "send"),
+        (r"cp\.(reduce\.)?async\.(bulk|mbarrier|wait|commit)", ""),
+        (r"tensormap\.replace.*\.global\b", "replace"),
+        (r"tensormap\.cp_fenceproxy", "publish"),
+        (r"mbarrier\.init", "init"),
+        (r"mbarrier\.(try_wait|test_wait|arrive|expect_tx|complete_tx)", "use"),
+        (r"(st|stmatrix|red|atom|cp\.async)\b.*\.shared::cluster", ""),  # another block's memory
+        (r"(st|stmatrix|red|atom|cp\.async)\b.*\.shared\b", "write"),
+        (r"(ld|ldmatrix)\b.*\.shared\b", "read"),
+        (r"st\b(?!.*\.(param|local|global|async))", "write"),  # a generic address
+        (r"ld\b(?!.*\.(param|local|global|const))", "read"),
+        (r"(ret|exit)\b", "end"),
+        (r"call\b", "call"),
+    )
+)  # fmt: skip
+
+#: Bytes of one access that its opcode states; a bulk tensor copy has at least 16.
+_BITS = re.compile(r"\.[bsuf](8|16|32|64|128)\b")
+_VECTOR = re.compile(r"\.v(\d)\b")
+LEAST_BYTES = 16
+
+
+@dataclass(eq=False)
+class Access:
+    """Accesses of one block to addresses of the same terms, at `offsets`; None where unknown."""
+
+    what: str
+    block: int
+    conditions: Conditions
+    terms: tuple[Term, ...] | None
+    origins: frozenset[str] = frozenset()
+    spans: list[tuple[int, int]] = field(default_factory=list)  # offset, bytes
+    code: list[Instruction] = field(default_factory=list)
+    counters: dict[Symbol, Value] = field(default_factory=dict)  # in the first turn of their loop
+    _at: dict[int, Value | None] = field(default_factory=dict)
+
+    @property
+    def registers(self) -> frozenset[str]:
+        """The registers whose next write changes where the access was."""
+        names = registers(self.terms or ())
+        return names.difference(*(counter.registers for counter in self.counters))
+
+    def at(self, thread: int) -> Value | None:
+        """Return the address (without its offset) in a thread; None if it does not come here."""
+        if thread not in self._at:
+            known = {s: at_thread(value, thread, {}) for s, value in self.counters.items()}
+            takes = all(holds_at(condition, thread) for condition in self.conditions)
+            self._at[thread] = at_thread((self.terms or (), 0), thread, known) if takes else None
+        return self._at[thread]
+
+    @property
+    def first(self) -> Instruction:
+        return self.code[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """An event in its block: what, the instruction, and the access (or number) that it makes."""
+
+    what: str
+    code: Instruction
+    access: Access | None = None
+    number: int = 0
+    registers: frozenset[str] = frozenset()
+
+
+def event_of(opcode: str) -> str:
+    """Return the event of an opcode, "" for none."""
+    found = _CACHE.get(opcode)
+    if found is None:
+        found = next((event for pattern, event in OPCODES if pattern.match(opcode)), "")
+        _CACHE[opcode] = found
+    return found
+
+
+_CACHE: dict[str, str] = {}
+
+
+class Events:
+    """The events of a function, block by block, and the accesses among them."""
+
+    def __init__(self, flow: Flow, callees: dict[str, Summary]) -> None:
+        self.flow = flow
+        self.values = flow.values
+        self.accesses: list[Access] = []
+        self.blocks: list[list[Happening]] = []
+        self._open: dict[tuple[object, ...], Access] = {}
+        self._callees = callees
+        self._overlaps: dict[tuple[Access, Access, bool], str] = {}
+        places = [
+            [
+                (place, code, what)
+                for place, code in enumerate(block.code)
+                if (what := event_of(code.opcode))
+            ]
+            for block in flow.blocks
+        ]
+        for number, found in enumerate(places):
+            self._open.clear()
+            self.blocks.append(
+                [h for place, code, what in found for h in self._happens(what, code, number, place)]
+            )
+        ended = {name for access in self.accesses for name in registers(access.terms or ())}
+        for number, writes in enumerate(flow.watch(ended)):
+            if writes:
+                self._with_writes(number, places[number], writes)
+
+    def overlap(self, a: Access, b: Access, exact: bool) -> str:
+        """Return `overlap` of two accesses, computed once."""
+        key = a, b, exact
+        if key not in self._overlaps:
+            self._overlaps[key] = overlap(a, b, exact)
+        return self._overlaps[key]
+
+    def _with_writes(
+        self, number: int, places: list[tuple[int, Instruction, str]], writes: list[tuple[int, str]]
+    ) -> None:
+        """Put the writes of registers between the events of a block, in their order."""
+        code = self.flow.blocks[number].code
+        order = {id(instruction): place for place, instruction, _ in places}
+        merged = [(order[id(h.code)], 1, h) for h in self.blocks[number]]
+        merged += [
+            (place, 0, Happening("write_register", code[place], registers=frozenset((name,))))
+            for place, name in writes
+        ]
+        merged.sort(key=lambda entry: entry[:2])
+        self.blocks[number] = [happening for _, _, happening in merged]
+
+    def _happens(self, what: str, code: Instruction, block: int, place: int) -> Iterator[Happening]:
+        if what in ("write", "read"):
+            access = self._access(what, code, block, code.address())
+            if access is not None:
+                yield Happening(what, code, access)
+        elif what == "store":
+            yield Happening(what, code, self._access(what, code, block, _store_source(code)))
+        elif what in ("load", "send"):
+            if what == "load":
+                yield Happening("load", code, self._access("load", code, block, code.address()))
+            barrier = code.address(_BARRIER_OF_LOAD) if what == "load" else code.address(2)
+            if barrier:
+                yield Happening("async_use", code, self._access("async_use", code, block, barrier))
+        elif what in ("init", "use", "replace", "publish"):
+            yield Happening(what, code, self._access(what, code, block, code.address()))
+        elif what == "wait":
+            number = re.search(r"\d+", code.operands)
+            yield Happening(what, code, number=int(number[0]) if number else 0)
+        elif what == "call":
+            summary = self._callees.get(_callee(code))
+            for happened in summary.events if summary else ():
+                access = Access(happened, block, self.flow.event("", code, block).conditions, None)
+                access.code.append(code)
+                self.accesses.append(access)
+                yield Happening(happened, code, access)
+        else:
+            yield Happening(what, code)
+        if what in ("load", "store") and ".tensor" in code.opcode:
+            address = _MAP_OPERAND.search(code.operands)
+            if address:
+                yield Happening("map_use", code, self._access("map_use", code, block, address[1]))
+        if what not in ("write", "read", "use", "init", "replace"):
+            self._open.clear()
+
+    def _access(self, what: str, code: Instruction, block: int, text: str) -> Access | None:
+        terms, constant = self.values.address(text) if text else ((), 0)
+        points = origins((terms, 0))
+        is_generic = what in ("write", "read") and ".shared" not in code.opcode
+        if is_generic and not any(origin.startswith("shared:") for origin in points):
+            return None
+        key = (
+            what,
+            terms,
+            code.guard,
+            code.negated,
+            *(self.values.of.get(r) for r in sorted(registers(terms))),
+        )
+        access = self._open.get(key)
+        if access is None:
+            event = self.flow.event(what, code, block)
+            access = Access(what, block, event.conditions, terms, points)
+            self._open[key] = access
+            self.accesses.append(access)
+            if what in ("write", "read"):  # the first turn of a loop is as good as any
+                access.counters = self.values.first_turn((terms, 0), code.line)
+        access.spans.append((constant, _bytes(code)))
+        access.code.append(code)
+        return access
+
+
+def _bytes(code: Instruction) -> int:
+    """Return how many bytes an access has at least."""
+    if code.opcode.startswith(("cp.async.bulk.s", "cp.async.bulk.g")):
+        size = code.split()[2] if len(code.split()) > 2 else ""
+        return int(size) if size.isdigit() else LEAST_BYTES
+    if "bulk" in code.opcode or "matrix" in code.opcode:
+        return LEAST_BYTES
+    if code.opcode.startswith("mbarrier"):
+        return 8
+    bits, vector = _BITS.search(code.opcode), _VECTOR.search(code.opcode)
+    return (int(bits[1]) // 8 if bits else 4) * (int(vector[1]) if vector else 1)
+
+
+#: In ``[shared], [map, {coordinates}], [mbarrier]`` and ``[shared], [global], bytes, [mbarrier]``.
+_BARRIER_OF_LOAD = 2
+_MAP_OPERAND = re.compile(r"\[\s*([^\[\]{},]+?)\s*,\s*\{")
+
+
+def _store_source(code: Instruction) -> str:
+    """Return the shared address of ``[map, {x}], [shared]`` and ``[global], [shared]``."""
+    return code.address(1)
+
+
+def _callee(code: Instruction) -> str:
+    words = [word for word in code.split() if not word.startswith("(")]
+    return words[0] if words else ""
+
+
+# -- which bytes ----------------------------------------------------------------------------------
+
+_WITNESSES = (0, 32, 64, 96, 128, 256, 384, 512)
+
+
+def overlap(a: Access, b: Access, exact: bool) -> str:
+    """Return "must" if some thread shows that both touch a byte, "may" if that is open, else "no".
+
+    A witness is a thread that takes both paths; what is left of both addresses in it must be equal.
+    """
+    if a.terms is None or b.terms is None:
+        return "may"
+    if a.origins and b.origins and a.origins.isdisjoint(b.origins):
+        return "no"
+    apart = False
+    for thread in _WITNESSES:
+        left, right = a.at(thread), b.at(thread)
+        if left is None or right is None or left[0] != right[0]:
+            continue
+        apart = True
+        for start, size in a.spans:
+            distance = start + left[1] - right[1]
+            if any(begin - size < distance < begin + length for begin, length in b.spans):
+                return "must" if exact else "may"
+    return "apart" if apart else "may"
+
+
+# -- calls ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a call of a function does at its worst: its accesses, and what all its paths pass."""
+
+    events: tuple[str, ...]
+
+
+def summaries(functions: tuple[Function, ...]) -> dict[str, Summary]:
+    """Return what each function does that is called, those that it calls included."""
+    own = {function.name: function for function in functions if not function.is_entry}
+    found: dict[str, Summary] = {}
+
+    def visit(name: str, above: tuple[str, ...]) -> Summary:
+        if name in found or name not in own or name in above or len(above) > 40:
+            return found.get(name, Summary(()))
+        what = defaultdict(list)
+        for block in own[name].blocks:
+            for code in block.code:
+                event = event_of(code.opcode)
+                if event == "call":
+                    for inner in visit(_callee(code), (*above, name)).events:
+                        what[inner].append(block)
+                elif event in (
+                    "fence",
+                    "barrier",
+                    "wait",
+                    "commit",
+                    "store",
+                    "load",
+                    "init_fence",
+                ) or (event in ("write", "read") and ".shared" in code.opcode):
+                    what[event].append(block)
+        passed = [
+            e
+            for e in ("fence", "init_fence", "barrier", "commit", "wait")
+            if _always(own[name], what[e])
+        ]
+        # at its worst: what it writes comes last, after its fences; it stores before it fences
+        order = [e for e in ("store", "load") if what[e]]
+        order += passed
+        order += [e for e in ("write", "read") if what[e]]
+        found[name] = Summary(tuple(order))
+        return found[name]
+
+    for name in own:
+        visit(name, ())
+    return found
+
+
+def _always(function: Function, blocks: Sequence[object]) -> bool:
+    """Whether every path through the function passes one of the blocks."""
+    barred = {id(block) for block in blocks}
+    work, seen = [0] if function.blocks else [], set()
+    while work:
+        n = work.pop()
+        if n in seen or id(function.blocks[n]) in barred:
+            continue
+        seen.add(n)
+        if not function.blocks[n].next:
+            return False
+        work += function.blocks[n].next
+    return bool(blocks)

@@ -1,0 +1,133 @@
+"""From what a user has to PTX: text, a file, a .cu by nvcc, a cubin or library by cuobjdump."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tma_dlpack.tables.errors import TmaUnsupportedError, refusal
+
+MOST_BYTES = 64 << 20
+_TIMEOUT_S = 600
+_CUDA = (".cu", ".cuh", ".cpp", ".cc", ".cxx")
+#: The first bytes of ELF files, fat binaries, and archives.
+_BINARY = (b"\x7fELF", b"\x50\xed\x55\xba", b"!<arch>")
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """PTX, and where it is from."""
+
+    text: str
+    name: str = ""
+    folder: Path | None = None
+
+
+def read(source: str | os.PathLike[str], nvcc_flags: Sequence[str]) -> Input:
+    """Return the PTX of a source, or refuse it in one sentence."""
+    if isinstance(source, str) and ("\n" in source or ".version" in source or not source.strip()):
+        return Input(_checked(source.encode("utf-8", "replace"), "the text"))
+    if not _is_path(source):
+        fix = "pass the text of the PTX, or a path"
+        raise refusal("source", f"source is a {type(source).__name__}", "be PTX or a path", fix)
+    path = Path(source)
+    if path.suffix in _CUDA and path.is_file():
+        text = _by_nvcc(path, nvcc_flags)
+        return Input(_checked(text, f"what nvcc made of {path}"), str(path), path.parent)
+    size = path.stat().st_size
+    if size > MOST_BYTES:
+        fix = "lint the PTX of one source file at a time"
+        raise refusal(
+            "source", f"{path} has {size >> 20} MiB", f"have {MOST_BYTES >> 20} at most", fix
+        )
+    content = path.read_bytes()
+    if content.startswith(_BINARY):
+        content = _by_cuobjdump(path)
+    return Input(_checked(content, str(path)), str(path), path.parent)
+
+
+def _checked(content: bytes, name: str) -> str:
+    """Return the text if it is PTX."""
+    if len(content) > MOST_BYTES:
+        fix = "lint the PTX of one source file at a time"
+        raise refusal(
+            "source",
+            f"{name} has {len(content) >> 20} MiB",
+            f"have {MOST_BYTES >> 20} at most",
+            fix,
+        )
+    fix = "make it with nvcc -ptx -lineinfo, or pass the .cu itself"
+    must = "be PTX, which has a .version and a .target"
+    if not content.strip():
+        raise refusal("source", f"{name} is empty", must, fix)
+    if b"\0" in content.rstrip(b"\0"):
+        raise refusal("source", f"{name} is binary, and no ELF or fat binary", must, fix)
+    if b".version" not in content and b".target" not in content:
+        raise refusal("source", f"{name} has neither", must, fix)
+    return content.decode("utf-8", "replace")
+
+
+def _by_nvcc(path: Path, flags: Sequence[str]) -> bytes:
+    """Compile to PTX with line numbers."""
+    nvcc = _tool(
+        "nvcc", "install the CUDA toolkit, or lint its PTX (nvcc -ptx -lineinfo) made elsewhere"
+    )
+    arch = (
+        []
+        if any(f.startswith(("-arch", "--gpu-a", "-gencode", "--gencode")) for f in flags)
+        else ["-arch=sm_90a"]
+    )
+    with tempfile.TemporaryDirectory(prefix="tma_dlpack_lint_") as folder:
+        out = Path(folder) / "kernel.ptx"
+        words = [nvcc, "-ptx", "-lineinfo", *arch, *flags, "-o", str(out), str(path.resolve())]
+        done = _run(words)
+        if done.returncode or not out.is_file():
+            raise TmaUnsupportedError(f"nvcc failed: {_last_lines(done.stderr or done.stdout)}")
+        return out.read_bytes()
+
+
+def _by_cuobjdump(path: Path) -> bytes:
+    """Return the PTX that a binary holds."""
+    tool = _tool(
+        "cuobjdump", "install the CUDA toolkit, or lint the PTX itself (nvcc -ptx -lineinfo)"
+    )
+    done = _run([tool, "--dump-ptx", str(path)])
+    if done.returncode:
+        raise TmaUnsupportedError(f"cuobjdump failed: {_last_lines(done.stderr or done.stdout)}")
+    lines = done.stdout.decode("utf-8", "replace").splitlines()
+    at = next((n for n, line in enumerate(lines) if line.lstrip().startswith(".version")), None)
+    if at is None:
+        fix = "build it with -gencode arch=compute_90a,code=compute_90a, or lint the PTX itself"
+        raise refusal("source", f"{path} holds machine code and no PTX", "hold PTX", fix)
+    return "\n".join(lines[at:]).encode()
+
+
+def _tool(name: str, fix: str) -> str:
+    places = os.pathsep.join([os.environ.get("PATH", ""), *_TOOLKIT])
+    found = shutil.which(name, path=places)
+    if found is None:
+        raise TmaUnsupportedError(f"{name} was not found: {fix}")
+    return found
+
+
+_TOOLKIT = (f"{os.environ.get('CUDA_HOME', '/usr/local/cuda')}/bin", "/usr/local/cuda/bin")
+
+
+def _run(words: list[str]) -> subprocess.CompletedProcess[bytes]:
+    try:
+        return subprocess.run(words, capture_output=True, timeout=_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise TmaUnsupportedError(f"{words[0]} took more than {_TIMEOUT_S} s") from None
+
+
+def _last_lines(output: bytes) -> str:
+    return " | ".join(output.decode("utf-8", "replace").strip().splitlines()[-4:]) or "no message"
+
+
+def _is_path(source: object) -> bool:
+    return isinstance(source, (str, os.PathLike))

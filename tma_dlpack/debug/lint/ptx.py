@@ -1,0 +1,319 @@
+"""Read PTX as far as the rules need it: functions, their instructions, their basic blocks.
+
+Names of inline assembly (`{ .reg .pred p; LAB_WAIT: ... }`) are scoped by braces: they are renamed
+`p#12`, so that two copies of a wait stay two. Unknown instructions are kept as they are; a function
+whose braces do not close is named in `Module.unread` and passed over.
+
+Source: PTX ISA 9.0, chapters 4 (syntax), 5 (state spaces), 6 (operands), 11.2 (.loc).
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from functools import cached_property
+
+#: A place in a source file, innermost first where a function was inlined: (file, line).
+Place = tuple[tuple[str, int], ...]
+
+
+class Instruction:
+    """One instruction: ``@[!]guard opcode operands``, with its line in the PTX and its place."""
+
+    __slots__ = ("guard", "line", "negated", "opcode", "operands", "place")
+
+    def __init__(
+        self, guard: str, negated: bool, opcode: str, operands: str, line: int, place: Place
+    ) -> None:
+        self.guard = guard
+        self.negated = negated
+        self.opcode = opcode
+        self.operands = operands
+        self.line = line
+        self.place = place
+
+    def split(self) -> list[str]:
+        """Return the operands; a vector or an address in brackets is one."""
+        if not _BRACKETS.intersection(self.operands):
+            return [word.strip() for word in self.operands.split(",")]
+        return [word.strip() for word in _OPERAND.findall(self.operands) if word.strip()]
+
+    def address(self, index: int = 0) -> str:
+        """Return what stands in the index-th pair of brackets, "" if there is none."""
+        found = _IN_BRACKETS.findall(self.operands)
+        return found[index] if index < len(found) else ""
+
+
+_BRACKETS = frozenset("[{(")
+_OPERAND = re.compile(r"(?:\[(?:[^\[\]{}]|\{[^{}]*\})*\]|\{[^{}]*\}|\([^()]*\)|[^,\[\]{}()])+")
+_IN_BRACKETS = re.compile(r"\[\s*([^\[\]]*?)\s*\]")
+
+
+@dataclass(slots=True)
+class Block:
+    """Instructions without a branch between them, and the blocks that may follow.
+
+    `branch` is (index of the block, guard, negated) of the conditional branch at its end.
+    """
+
+    code: list[Instruction]
+    next: list[int] = field(default_factory=list)
+    branch: tuple[int, str, bool] | None = None
+
+
+@dataclass
+class Function:
+    """A function with a body; `symbols` are the state spaces of what it declares."""
+
+    name: str
+    is_entry: bool
+    header: str
+    line: int
+    code: list[Instruction]
+    labels: dict[str, int]
+    symbols: dict[str, str]
+    parameters: tuple[str, ...]
+
+    @cached_property
+    def blocks(self) -> list[Block]:
+        """The control-flow graph; block 0 is the entry."""
+        ends = {0, len(self.code), *self.labels.values()}
+        ends |= {n + 1 for n, code in enumerate(self.code) if _ENDS.match(code.opcode)}
+        starts = sorted(ends)
+        number = {start: n for n, start in enumerate(starts)}
+        blocks = []
+        for n, (start, end) in enumerate(itertools.pairwise(starts)):
+            block = Block(self.code[start:end])
+            blocks.append(block)
+            last = block.code[-1]
+            falls = [n + 1] if end < len(self.code) else []
+            ended = _ENDS.match(last.opcode)
+            if ended is None:
+                block.next = falls
+            elif ended[0].startswith("bra"):
+                target = number.get(self.labels.get(last.operands.strip(), -1))
+                target = None if target == len(starts) - 1 else target
+                block.next = [
+                    *({target} if target is not None else ()),
+                    *(falls * bool(last.guard)),
+                ]
+                if last.guard and target is not None and falls != [target]:
+                    block.branch = target, last.guard, last.negated
+            elif ended[0].startswith("brx"):
+                block.next = self._indirect(last, number)
+            else:
+                block.next = falls if last.guard else []
+        return blocks
+
+    def _indirect(self, last: Instruction, number: dict[int, int]) -> list[int]:
+        """Return the targets of a brx.idx: those of its table, or every label of the function."""
+        words = last.split()
+        table = self.symbols.get(words[-1], "") if words else ""
+        names = table.split() or list(self.labels)
+        targets = {number[self.labels[name]] for name in names if name in self.labels}
+        return sorted(target for target in targets if target < len(number) - 1)
+
+
+@dataclass(frozen=True)
+class Module:
+    """What was read of a file of PTX."""
+
+    functions: tuple[Function, ...]
+    symbols: dict[str, str]
+    target: str
+    unread: tuple[str, ...]
+    comments: dict[int, str]
+
+
+_COMMENT = re.compile(r'//[^\n]*|/\*.*?(?:\*/|\Z)|"[^"\n]*"', re.DOTALL)
+_HEADER = re.compile(
+    r"^[ \t]*((?:\.(?:visible|extern|weak|common)[ \t]+)*\.(?:entry|func)\b[^{};]*)([{;])",
+    re.MULTILINE,
+)
+_FILE = re.compile(r'^[ \t]*\.file[ \t]+(\d+)[ \t]+"([^"\n]*)"', re.MULTILINE)
+_TARGET = re.compile(r"^[ \t]*\.target[ \t]+(\w+)", re.MULTILINE)
+_SYMBOL = re.compile(
+    r"^[ \t]*(?:\.(?:visible|extern|weak|common)[ \t]+)*\.(shared|global|const|local)\b[^;={\n]*?"
+    r"([A-Za-z_$%][\w$]*)[ \t]*(?:\[[^;={\n]*\])?[ \t]*[;={]",
+    re.MULTILINE,
+)
+_STATEMENT = re.compile(
+    r"\s*(?:(?P<open>\{)|(?P<close>\})|(?P<label>[A-Za-z_$%][\w$]*)\s*:(?!:)"
+    r"|\.loc\s+(?P<loc>\d+\s+\d+\s+\d+[^\n;]*)"
+    r"|(?P<text>[^;{}]*(?:\{[^;{}]*\}[^;{}]*)*);)"
+)
+_INSTRUCTION = re.compile(r"(?:@(!?)\s*([%\w$]+)\s+)?([a-z][\w.:]*)\s*(.*)", re.DOTALL)
+_DECLARED = re.compile(r"\.(reg|shared|local|param|branchtargets|global|const)\b(.*)", re.DOTALL)
+_NAME = re.compile(r"[A-Za-z_$%][\w$]*")
+_LOCAL_NAME = re.compile(r"(?<![\w.$%:])[A-Za-z_$%][\w$]*")
+_INLINED = re.compile(r"inlined_at\s+(\d+)\s+(\d+)\s+(\d+)")
+_ENDS = re.compile(r"(?:bra|brx\.idx|ret|exit|trap)\b")
+_PARAMETER = re.compile(r"\.param\b[^,()]*?([A-Za-z_$%][\w$]*)\s*(?:\[[^\]]*\])?\s*(?=[,)])")
+
+
+def parse(source: str) -> Module:
+    """Read a module; what cannot be read is named in `unread`, never raised."""
+    comments: dict[int, str] = {}
+    text = _without_comments(source, comments)
+    files = {int(number): name for number, name in _FILE.findall(source)}
+    lines = [match.start() for match in re.finditer("\n", text)]
+    functions, unread, outside, end = [], [], [], 0
+    for header in _HEADER.finditer(text):
+        if header[2] == ";" or header.start() < end:
+            continue
+        outside.append(text[end : header.start()])
+        line = bisect_right(lines, header.start(1)) + 1
+        function, end = _function(text, header, line, files)
+        if function is None:
+            unread.append(_name(header[1]))
+        else:
+            functions.append(function)
+    outside.append(text[end:])
+    target = _TARGET.search(text)
+    symbols = {name: space for part in outside for space, name in _SYMBOL.findall(part)}
+    return Module(tuple(functions), symbols, target[1] if target else "", tuple(unread), comments)
+
+
+def _without_comments(source: str, comments: dict[int, str]) -> str:
+    """Blank comments, and strings too; keep the newlines, and the comments that speak to us."""
+    at = [0, 1]  # position and its line, so that the lines are counted once
+
+    def blank(match: re.Match[str]) -> str:
+        found = match[0]
+        if "lint:" in found and found[0] == "/":
+            at[:] = match.start(), at[1] + source.count("\n", at[0], match.start())
+            comments[at[1]] = found
+        return "\n" * found.count("\n") if found[0] == "/" else '""'
+
+    return _COMMENT.sub(blank, source)
+
+
+def _name(header: str) -> str:
+    """Return the name of a function: what stands before its parameters, after a return value."""
+    declared = re.sub(r"\.func\s*(?:\.\w+\s*)*\([^()]*\)", ".func ", header)
+    found = re.search(
+        r"([A-Za-z_$%][\w$]*)\s*(?:\(|\.|$)",
+        re.sub(r"^.*?\.(entry|func)", "", declared, flags=re.DOTALL),
+    )
+    return found[1] if found else "(no name)"
+
+
+class _Reader:
+    """The state while the body of one function is read."""
+
+    def __init__(self, files: dict[int, str]) -> None:
+        self.files = files
+        self.scopes: list[dict[str, str]] = [{}]
+        self.opened = 0
+        self.code: list[Instruction] = []
+        self.labels: dict[str, int] = {}
+        self.symbols: dict[str, str] = {}
+        self.places: dict[tuple[str, ...], Place] = {}
+        self.place: Place = ()
+        self.waiting: list[tuple[Instruction, list[dict[str, str]]]] = []
+
+    def locate(self, loc: str) -> None:
+        """Follow a .loc; line 0 is code of no line, which stays at the line before."""
+        words = loc.split(None, 3)
+        file, line, column = words[0], words[1], words[2].rstrip(",")
+        if line == "0":
+            return
+        inlined = _INLINED.search(loc)
+        outer = (
+            self.places.get(inlined.groups(), self._at(inlined[1], inlined[2])) if inlined else ()
+        )
+        self.place = (*self._at(file, line), *outer)[:_MOST_INLINED]
+        self.places[file, line, column] = self.place
+
+    def _at(self, file: str, line: str) -> Place:
+        return ((self.files.get(int(file), f"file {file}"), int(line)),)
+
+    def label(self, name: str) -> None:
+        self.labels[self.declare(name)] = len(self.code)
+
+    def declare(self, name: str) -> str:
+        """Add a name to the innermost scope and return what it is called from here on."""
+        if len(self.scopes) == 1 or name.startswith("$"):
+            return name
+        return self.scopes[-1].setdefault(name, f"{name}#{self.opened}")
+
+    def statement(self, text: str, line: int) -> None:
+        declared = _DECLARED.match(text) if text[0] == "." else None
+        if declared:
+            space, rest = declared.groups()
+            if space == "branchtargets":
+                self.symbols[next(reversed(self.labels), "")] = " ".join(_NAME.findall(rest))
+            elif space == "reg":
+                if len(self.scopes) > 1:
+                    for name in re.findall(r"[\s,]([A-Za-z_$%][\w$]*)", rest):
+                        self.declare(name)
+            elif name := re.search(
+                r"([A-Za-z_$%][\w$]*)\s*(?:\[[^\]]*\])?\s*(?:=.*)?$", rest, re.DOTALL
+            ):
+                self.symbols[self.declare(name[1])] = space
+            return
+        found = _INSTRUCTION.match(text)
+        if found is None:
+            return
+        negated, guard, opcode, operands = found.groups()
+        if len(self.scopes) > 1 and any(self.scopes):
+            guard, operands = guard and self._renamed(guard), self._renamed(operands)
+        code = Instruction(guard or "", bool(negated), opcode, operands, line, self.place)
+        self.code.append(code)
+        if opcode.startswith("bra") and len(self.scopes) > 1:
+            self.waiting.append((code, list(self.scopes)))  # its label may come later
+
+    def _renamed(self, operands: str) -> str:
+        def renamed(match: re.Match[str]) -> str:
+            name = match[0]
+            return next((s[name] for s in reversed(self.scopes) if name in s), name)
+
+        return _LOCAL_NAME.sub(renamed, operands)
+
+    def finish(self) -> None:
+        for code, scopes in self.waiting:
+            name = code.operands.strip()
+            code.operands = next((s[name] for s in reversed(scopes) if name in s), name)
+
+
+_MOST_INLINED = 24
+
+
+def _function(
+    text: str, header: re.Match[str], line: int, files: dict[int, str]
+) -> tuple[Function | None, int]:
+    """Read a body; return None where its braces do not close, and where to go on reading."""
+    reader, at = _Reader(files), header.end()
+    line += text.count("\n", header.start(1), at)
+    while match := _STATEMENT.match(text, at):
+        start = match.start(match.lastgroup or 0)
+        line += text.count("\n", at, start)
+        kind = match.lastgroup
+        if kind == "text":
+            statement = match["text"]
+            if ".entry" in statement and _HEADER.match(text, text.rfind("\n", 0, start) + 1):
+                return None, start
+            if statement:
+                reader.statement(statement, line)
+        elif kind == "loc":
+            reader.locate(match["loc"])
+        elif kind == "label":
+            reader.label(match["label"])
+        elif kind == "open":
+            reader.opened += 1
+            reader.scopes.append({})
+        elif len(reader.scopes) > 1:
+            reader.scopes.pop()
+        else:
+            reader.finish()
+            made = Function(
+                _name(header[1]), ".entry" in header[1], header[1], line, reader.code,
+                reader.labels, reader.symbols, tuple(_PARAMETER.findall(header[1])),
+            )  # fmt: skip
+            return made, match.end()
+        line += text.count("\n", start, match.end())
+        at = match.end()
+    follows = _HEADER.search(text, at)
+    return None, follows.start() if follows else len(text)

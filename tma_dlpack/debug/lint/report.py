@@ -1,0 +1,350 @@
+"""What `lint` returns: findings, as text, HTML, JSON and SARIF.
+
+`findings` brings pairs of instructions together: all that one missing instruction causes, and the
+same lines in other kernels (templates), are one finding. `Suppressions` reads the comments that
+allow a finding.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tma_dlpack.debug.lint.ptx import Instruction
+from tma_dlpack.debug.lint.rules import RULES, Mistake
+from tma_dlpack.tables.coerce import counted
+from tma_dlpack.tables.errors import wrapped
+from tma_dlpack.tables.public import public
+
+ERROR, WARNING = "error", "warning"
+_MOST_FRAMES = 6
+
+
+@public
+@dataclass(frozen=True)
+class LintFinding:
+    """A mistake around TMA that PTX shows.
+
+    Attributes
+    ----------
+    rule : str
+        Such as "PROXY_FENCE"; ids never change their meaning.
+    severity : str
+        "error" where the PTX proves it, "warning" where it only can be.
+    kernel : str
+        The function, by its name in the PTX.
+    line : int
+        The line of the PTX.
+    source : str or None
+        "file:line" of the CUDA source, where the PTX has it (``-lineinfo``).
+    sites : int
+        How many instructions have this one cause.
+    message, fix : str
+        What is wrong, and what mends it.
+    path : tuple of str
+        The lines from the cause to the use.
+    """
+
+    rule: str
+    severity: str
+    kernel: str
+    line: int
+    source: str | None
+    sites: int
+    message: str
+    fix: str
+    path: tuple[str, ...]
+
+    def __str__(self) -> str:
+        where = self.source or f"line {self.line}"
+        lines = [wrapped(f"{where}: {self.severity}: {self.message} [{self.rule}]")]
+        kernel = self.kernel if len(self.kernel) <= _MOST_NAME else self.kernel[:_MOST_NAME] + "..."
+        sites = f", {self.sites} places" if self.sites > 1 else ""
+        lines.append(f"  in {kernel}, line {self.line} of the PTX{sites}")
+        lines += [wrapped(f"  {step}", "  ") for step in self.path]
+        lines.append(wrapped(f"  fix: {self.fix}", "  "))
+        lines.append(f"  source: {RULES[self.rule].source}")
+        return "\n".join(lines)
+
+
+_MOST_NAME = 72
+
+
+@public
+@dataclass(frozen=True)
+class LintReport:
+    """What `lint` found.
+
+    Attributes
+    ----------
+    findings : tuple of LintFinding
+        Errors first.
+    suppressed : tuple of LintFinding
+        What a comment with a reason allows.
+    notes : tuple of str
+        What could not be read, such as a function whose braces do not close.
+
+    Examples
+    --------
+    >>> import tma_dlpack as tma
+    >>> report = tma.lint(".version 9.0 .target sm_90a .address_size 64")
+    >>> print(report)
+    no mistake was found in 0 functions
+    """
+
+    findings: tuple[LintFinding, ...]
+    suppressed: tuple[LintFinding, ...] = ()
+    notes: tuple[str, ...] = ()
+    functions: int = 0
+    file: str = field(default="", repr=False)
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is no error."""
+        return not any(finding.severity == ERROR for finding in self.findings)
+
+    def __str__(self) -> str:
+        parts = [str(finding) for finding in self.findings]
+        parts += [f"note: {note}" for note in self.notes]
+        return "\n\n".join([*parts, self._total()]) if parts else self._total()
+
+    def _total(self) -> str:
+        errors = sum(finding.severity == ERROR for finding in self.findings)
+        allowed = f"; {counted(len(self.suppressed), 'finding')} suppressed" * bool(self.suppressed)
+        if not self.findings:
+            return f"no mistake was found in {counted(self.functions, 'function')}{allowed}"
+        warnings = len(self.findings) - errors
+        return (
+            f"{counted(errors, 'error')}, {counted(warnings, 'warning')} in "
+            f"{counted(self.functions, 'function')}{allowed}"
+        )
+
+    def _repr_html_(self) -> str:
+        from tma_dlpack.draw.cards import bold, plain, table_html
+        from tma_dlpack.draw.figure import fragment
+
+        rows = [
+            (
+                f.severity,
+                f.rule,
+                f.source or f"line {f.line}",
+                f.kernel[:_MOST_NAME],
+                f.message,
+                f.fix,
+            )
+            for f in self.findings
+        ]
+        parts = [bold(self._total())]
+        if rows:
+            parts.append(table_html(("", "rule", "where", "kernel", "what", "fix"), rows))
+        return fragment([*parts, *(plain(f"note: {html.escape(note)}") for note in self.notes)])
+
+    def to_json(self) -> str:
+        """Return the findings as JSON: ``{"findings": [...]}``, with the names of `LintFinding`."""
+        return as_json([self])
+
+    def to_sarif(self) -> str:
+        """Return the findings as SARIF 2.1.0, which code hosts show beside the lines."""
+        return as_sarif([self])
+
+
+def as_json(reports: Iterable[LintReport]) -> str:
+    """Return the findings of several files as one JSON object."""
+    found: dict[str, list[Any]] = {"findings": [], "suppressed": [], "notes": []}
+    for report in reports:
+        for name in ("findings", "suppressed"):
+            found[name] += [vars(finding) for finding in getattr(report, name)]
+        found["notes"] += report.notes
+    return json.dumps(found, indent=2)
+
+
+def as_sarif(reports: Iterable[LintReport]) -> str:
+    """Return the findings of several files as one run of SARIF 2.1.0."""
+    rules = [
+        {
+            "id": rule.id,
+            "shortDescription": {"text": rule.about},
+            "help": {"text": f"Source: {rule.source}"},
+        }
+        for rule in RULES.values()
+    ]
+    driver = {"name": "tma_dlpack lint", "rules": rules}
+    results, notes, failed = [], [], False
+    for report in reports:
+        results += [_sarif_result(f, report.file) for f in report.findings]
+        results += [
+            _sarif_result(f, report.file) | {"suppressions": [{"kind": "inSource"}]}
+            for f in report.suppressed
+        ]
+        notes += [{"level": "warning", "message": {"text": note}} for note in report.notes]
+    run = {
+        "tool": {"driver": driver},
+        "results": results,
+        "invocations": [{"executionSuccessful": not failed, "toolExecutionNotifications": notes}],
+    }
+    schema = "https://json.schemastore.org/sarif-2.1.0.json"
+    return json.dumps({"$schema": schema, "version": "2.1.0", "runs": [run]}, indent=2)
+
+
+def _sarif_result(finding: LintFinding, file: str) -> dict[str, Any]:
+    name, _, line = (finding.source or "").rpartition(":")
+    place = {
+        "artifactLocation": {
+            "uri": (name or file or "source.ptx").replace("\\", "/").replace(" ", "%20")
+        },
+        "region": {"startLine": max(1, int(line) if name else finding.line)},
+    }
+    return {
+        "ruleId": finding.rule,
+        "level": finding.severity,
+        "message": {"text": f"{finding.message}\nfix: {finding.fix}"},
+        "locations": [{"physicalLocation": place, "logicalLocations": [{"name": finding.kernel}]}],
+    }
+
+
+# -- one finding per cause ------------------------------------------------------------------------
+
+
+def findings(
+    mistakes: Mapping[str, list[Mistake]], suppressions: Suppressions
+) -> tuple[list[LintFinding], list[LintFinding]]:
+    """Return what was found and what is suppressed, one finding per cause."""
+    merged: dict[tuple[object, ...], tuple[LintFinding, str, int]] = {}
+    for kernel, found in mistakes.items():
+        for group in _causes(found):
+            worst = max(group, key=lambda m: m.is_error)
+            finding = _finding(kernel, group, worst)
+            reason = suppressions.reason(worst.rule, group)
+            ends = [code.place for code in (worst.cause, worst.use) if code]
+            key = (finding.rule, reason, *(ends if all(ends) else (kernel, finding.line)))
+            before, _, kernels = merged.get(key, (finding, "", 0))
+            if kernels:
+                is_worse = finding.severity == ERROR != before.severity
+                base = finding if is_worse else before
+                finding = replace(base, sites=before.sites + finding.sites)
+            merged[key] = finding, reason, kernels + 1
+    shown: list[LintFinding] = []
+    hidden: list[LintFinding] = []
+    for finding, reason, kernels in merged.values():
+        if kernels > 1:
+            more = f" (and in {counted(kernels - 1, 'more kernel')})"
+            finding = replace(finding, message=finding.message + more)
+        (hidden if reason else shown).append(finding)
+    for rows in (shown, hidden):
+        rows.sort(key=lambda f: (f.severity, f.rule, f.source or "", f.line))
+    return shown, hidden
+
+
+def _causes(mistakes: list[Mistake]) -> list[list[Mistake]]:
+    """Return the mistakes in groups that share a rule and a line."""
+    leader: dict[object, object] = {}
+
+    def find(node: object) -> object:
+        while leader.setdefault(node, node) != node:
+            leader[node] = leader[leader[node]]
+            node = leader[node]
+        return node
+
+    for mistake in mistakes:
+        for node in _nodes(mistake)[1:]:
+            leader[find(node)] = find(_nodes(mistake)[0])
+    groups = defaultdict(list)
+    for mistake in mistakes:
+        groups[find(_nodes(mistake)[0])].append(mistake)
+    return list(groups.values())
+
+
+def _nodes(mistake: Mistake) -> list[object]:
+    """Return what links a mistake to others: its lines, and all barriers' initialisation."""
+    if mistake.rule == "BARRIER_INIT":
+        return [(mistake.rule, "")]
+    ends = [mistake.cause] + ([mistake.use] if mistake.use else [])
+    return [(mistake.rule, mistake.fix, code.place or code.line) for code in ends]
+
+
+def _finding(kernel: str, group: list[Mistake], worst: Mistake) -> LintFinding:
+    use = worst.use or worst.cause
+    at = worst.cause if use.opcode in ("ret", "exit") else use
+    ends = [worst.cause] + ([worst.use] if worst.use else [])
+    return LintFinding(
+        worst.rule,
+        ERROR if worst.is_error else WARNING,
+        kernel,
+        at.line,
+        where(at),
+        len({id(mistake.use or mistake.cause) for mistake in group}),
+        worst.message,
+        worst.fix,
+        tuple(step(code) for code in ends),
+    )
+
+
+def where(code: Instruction) -> str | None:
+    """Return the line of the source: the innermost that stands in no header of a library."""
+    own = [place for place in code.place if "/include/" not in place[0]]
+    places = own or code.place
+    return f"{places[0][0]}:{places[0][1]}" if places else None
+
+
+def step(code: Instruction) -> str:
+    """Return a line of a path: which instruction, where, and from where that was inlined."""
+    places = [place for place in code.place if "/include/" not in place[0]] or code.place
+    frames = [f"{Path(file).name}:{line}" for file, line in places[:_MOST_FRAMES]]
+    return f"line {code.line}: {code.opcode}" + f" ({' < '.join(frames)})" * bool(frames)
+
+
+# -- suppressions ---------------------------------------------------------------------------------
+
+#: ``// lint: allow PROXY_FENCE: the other warp fences``, on the line or on the one above it.
+_ALLOW = re.compile(r"lint:\s*allow\s*\(?\s*([A-Z_]+)\s*\)?\s*:?\s*(.*?)\s*(?:\*/|$)")
+
+
+class Suppressions:
+    """The comments that allow a finding: in the PTX, and in the sources that it names."""
+
+    def __init__(self, comments: Mapping[int, str], folder: Path | None) -> None:
+        self._comments = comments
+        self._folder = folder
+        self.without_reason: list[str] = []
+
+    def reason(self, rule: str, group: list[Mistake]) -> str:
+        """Return why a finding is allowed; "" if it is not."""
+        for mistake in group:
+            for code in (mistake.cause, *([mistake.use] if mistake.use else [])):
+                for comment in self._near(code):
+                    found = _ALLOW.search(comment)
+                    if found and found[1] == rule:
+                        if found[2]:
+                            return found[2]
+                        self.without_reason.append(f"line {code.line}: {found[0].strip()}")
+        return ""
+
+    def _near(self, code: Instruction) -> Iterator[str]:
+        for line in (code.line, code.line - 1):
+            if line in self._comments:
+                yield self._comments[line]
+        for file, number in code.place:
+            lines = _lines(file, self._folder)
+            for at in (number, number - 1):
+                if at in lines:
+                    yield lines[at]
+
+
+@cache
+def _lines(file: str, folder: Path | None) -> dict[int, str]:
+    """Return the lines of a source that speak of suppression, by number."""
+    for path in (Path(file), *([folder / Path(file).name] if folder else [])):
+        try:
+            if path.is_file() and path.stat().st_size < 16 << 20:
+                text = path.read_text(encoding="utf-8", errors="replace")
+                return {n: line for n, line in enumerate(text.splitlines(), 1) if "lint:" in line}
+        except OSError:
+            continue
+    return {}

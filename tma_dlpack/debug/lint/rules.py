@@ -1,0 +1,318 @@
+"""The rules: what must happen between two events of a thread, and the words where it does not.
+
+A fact is (access, state, exact): what was accessed, what has happened since, and whether its
+registers still hold what they held then. `_NEXT` says how an event changes a state. A use of a fact
+in a state that `_WRONG` lists is a finding: an error where the addresses show that both touch a
+byte and no path brings the fact there in a right state; else a warning or, where the addresses show
+nothing, none.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tma_dlpack.debug.lint.events import Access, Events, Happening
+from tma_dlpack.debug.lint.flow import Conditions, Facts, Flow, Key, both, excluded, without
+from tma_dlpack.debug.lint.ptx import Instruction
+
+PTX_ISA = "PTX ISA 9.0"
+
+
+@dataclass(frozen=True, slots=True)
+class LintRule:
+    """A mistake: its words, what mends it, and where the requirement is written."""
+
+    id: str
+    about: str
+    source: str
+
+
+RULES = {
+    rule.id: rule
+    for rule in (
+        LintRule(
+            "PROXY_FENCE",
+            "generic accesses to shared memory and bulk copies of it need fence.proxy.async "
+            "between them",
+            f"{PTX_ISA}, Proxies and fence.proxy.async",
+        ),
+        LintRule(
+            "MAP_FENCE",
+            "a tensor map that the device changed needs a release and an acquire before a copy "
+            "uses it",
+            f"{PTX_ISA}, fence.proxy.tensormap",
+        ),
+        LintRule(
+            "MAP_SPACE",
+            "a tensor map stands in parameter, constant or global memory",
+            f"{PTX_ISA}, cp.async.bulk.tensor; measured: error 700",
+        ),
+        LintRule(
+            "BARRIER_INIT",
+            "an mbarrier is initialised, fenced and published before anyone uses it",
+            f"{PTX_ISA}, mbarrier.init and fence.mbarrier_init",
+        ),
+        LintRule(
+            "BULK_WAIT",
+            "a bulk store is committed and waited for before its memory is written again or the "
+            "block ends",
+            f"{PTX_ISA}, cp.async.bulk.wait_group",
+        ),
+        LintRule(
+            "CLUSTER",
+            "multicast and remote barriers need a cluster, and their instructions an "
+            "architecture that has them",
+            f"{PTX_ISA}, cp.async.bulk.tensor and .target",
+        ),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """One pair of instructions that breaks a rule, before the causes are brought together."""
+
+    rule: str
+    is_error: bool
+    cause: Instruction
+    use: Instruction | None
+    message: str
+    fix: str
+
+
+#: State of a fact after an event; where a state is not named, nothing changes. "done" states are
+#: kept, because a path on which all is right makes of an error a warning.
+_NEXT: dict[tuple[str, str], dict[str, str]] = {
+    ("write", "fence"): {"open": "done"},
+    ("read", "fence"): {"open": "done"},
+    ("store", "commit"): {
+        "open": "committed 0",
+        **{f"committed {n}": f"committed {n + 1}" for n in range(8)},
+    },
+    ("store", "barrier"): {"waited": "done"},
+    ("init", "fence"): {"open": "fenced", "barrier": "done"},
+    ("init", "init_fence"): {"open": "fenced", "barrier": "done"},
+    ("init", "barrier"): {"open": "barrier", "fenced": "done"},
+    ("replace", "release"): {"open": "released"},
+    ("replace", "acquire"): {"released": "done"},
+    ("publish", "acquire"): {"open": "done"},
+}
+
+_KEPT = ("write", "read", "store", "init", "replace", "publish")
+
+
+def _next(what: str, state: str, happening: Happening) -> str:
+    if happening.what == "wait" and what == "store" and state.startswith("committed"):
+        return "waited" if int(state[10:]) >= happening.number else state
+    return _NEXT.get((what, happening.what), {}).get(state, state)
+
+
+_FENCE = (
+    "write, then fence.proxy.async.shared::cta by every thread that wrote, then the barrier, "
+    "then the copy (cuda::ptx::fence_proxy_async, tma::fence_async)"
+)
+#: A fact and what meets it -> the rule, what is wrong, and what mends it.
+_PAIRS: dict[tuple[str, str], tuple[str, str, str]] = {
+    ("write", "store"): (
+        "PROXY_FENCE",
+        "shared memory is written by ordinary stores and read by a bulk store without "
+        "fence.proxy.async between them: the copy may read what was there before",
+        _FENCE,
+    ),
+    ("write", "load"): (
+        "PROXY_FENCE",
+        "shared memory is written by ordinary stores, then by a bulk load, without "
+        "fence.proxy.async between them: their order is open",
+        _FENCE,
+    ),
+    ("read", "load"): (
+        "PROXY_FENCE",
+        "shared memory is read by ordinary loads, then overwritten by a bulk load, without "
+        "fence.proxy.async between them: the copy may overtake the reads",
+        "after the last read: fence.proxy.async.shared::cta, then the barrier, then the copy",
+    ),
+    ("store", "write"): (
+        "BULK_WAIT",
+        "shared memory is written again while a bulk store may still read it",
+        "cp.async.bulk.commit_group after the store; before the write, "
+        "cp.async.bulk.wait_group.read by the thread that issued it, then a barrier of all that "
+        "write",
+    ),
+    ("store", "load"): (
+        "BULK_WAIT",
+        "a bulk load overwrites shared memory while a bulk store may still read it",
+        "cp.async.bulk.wait_group.read N before the load, N being the groups committed after "
+        "that store",
+    ),
+    ("store", "end"): (
+        "BULK_WAIT",
+        "the thread ends with a bulk store {state}: the block's shared memory may be given to "
+        "another block while the store still reads it",
+        "cp.async.bulk.commit_group and cp.async.bulk.wait_group.read 0 by the thread that "
+        "issued the store, before it ends",
+    ),
+    ("init", "async_use"): (
+        "BARRIER_INIT",
+        "an mbarrier is initialised and a bulk copy completes on it without a fence between them",
+        "fence.mbarrier_init.release.cluster (or fence.proxy.async) by the thread that "
+        "initialised it, then the barrier of the block",
+    ),
+    ("init", "use"): (
+        "BARRIER_INIT",
+        "an mbarrier is initialised by one thread and used by others without a barrier of the "
+        "block between them",
+        "fence.mbarrier_init.release.cluster after the last mbarrier.init, then __syncthreads() "
+        "or barrier.cluster",
+    ),
+    ("replace", "map_use"): (
+        "MAP_FENCE",
+        "a tensor map in global memory is changed and used by a copy without a release and an "
+        "acquire between them",
+        "fence.proxy.tensormap::generic.release.gpu after the change, "
+        "fence.proxy.tensormap::generic.acquire.gpu [map], 128 before the copy",
+    ),
+    ("publish", "map_use"): (
+        "MAP_FENCE",
+        "a tensor map is published by tensormap.cp_fenceproxy and used by a copy without an "
+        "acquire between them",
+        "fence.proxy.tensormap::generic.acquire.gpu [map], 128 before the copy, by the thread "
+        "that issues it",
+    ),
+}  # fmt: skip
+
+
+#: For a fact and its use: the states it was in, and whether their addresses overlap for certain.
+_Uses = dict[tuple[Access, Access | str], dict[str, bool]]
+_Where = dict[tuple[Access, Access | str], Instruction]
+
+
+def paths(events: Events) -> Iterator[Mistake]:
+    """Run the analysis of a function and return what breaks a rule on some path."""
+    flow = events.flow
+    uses: _Uses = defaultdict(dict)
+    where: _Where = {}
+
+    def transfer(block: int, facts: Facts, report: bool = False) -> Facts:
+        for happening in events.blocks[block]:
+            flow.step(1 + len(facts))
+            if report:
+                _look(events, block, happening, facts, uses, where)
+            facts = _after(flow, block, happening, facts)
+        return facts
+
+    for block, facts in enumerate(flow.run(transfer)):
+        if facts is not None:
+            transfer(block, dict(facts), report=True)
+    for (access, use), states in uses.items():
+        found = _judged(access, use, states, where[access, use])
+        if found:
+            yield found
+
+
+def _after(flow: Flow, block: int, happening: Happening, facts: Facts) -> Facts:
+    """Return the facts behind an event."""
+    what, access = happening.what, happening.access
+    if what == "write_register":
+        return _rewritten(happening.registers, facts)
+    if what in _KEPT and access is not None:
+        conditions = flow.event(what, happening.code, block).conditions
+        if not happening.code.guard:
+            facts = {key: value for key, value in facts.items() if key[0] is not access}
+        return facts | {(access, "open", True): conditions}
+    changed: Facts = {}
+    skipped = (
+        flow.skipped(flow.event(what, happening.code, block)) if happening.code.guard else None
+    )
+    for (fact, state, exact), conditions in facts.items():
+        after = _next(fact.what, state, happening)
+        if after == state:
+            _add(changed, (fact, state, exact), conditions)
+            continue
+        _add(changed, (fact, after, exact), conditions)
+        if skipped is not None and not excluded(conditions, skipped):
+            _add(changed, (fact, state, exact), both(conditions, skipped))
+    return changed
+
+
+def _add(facts: Facts, key: Key, conditions: Conditions) -> None:
+    facts[key] = facts[key] & conditions if key in facts else conditions
+
+
+def _rewritten(names: frozenset[str], facts: Facts) -> Facts:
+    """End what a register showed: conditions on it, and that an address is still the same."""
+    changed: Facts = {}
+    for (fact, state, exact), conditions in facts.items():
+        exact = exact and names.isdisjoint(fact.registers)
+        _add(changed, (fact, state, exact), without(conditions, names))
+    return changed
+
+
+def _look(
+    events: Events, block: int, happening: Happening, facts: Facts, uses: _Uses, where: _Where
+) -> None:
+    """Note in which states the facts reach a use of them."""
+    what, access = happening.what, happening.access
+    if what not in _USES:
+        return
+    here = events.flow.event(what, happening.code, block).conditions
+    for (fact, state, exact), conditions in facts.items():
+        if (fact.what, what) not in _PAIRS or excluded(conditions, here):
+            continue
+        relation = "must" if access is None else events.overlap(fact, access, exact)
+        if relation == "no" or relation == "apart":
+            continue
+        if state == "waited" and what == "write" and fact.conditions <= here:
+            state = "done"  # the thread that waited writes itself
+        if (fact.what, what) == ("init", "use") and fact.conditions <= here:
+            continue  # the thread that initialised it uses it itself
+        pair = fact, access or what
+        uses[pair][state] = uses[pair].get(state, False) or relation == "must"
+        where.setdefault(pair, happening.code)
+
+
+_USES = frozenset(use for _, use in _PAIRS)
+
+
+#: The states in which a use is wrong.
+_WRONG = {
+    ("write", "store"): ("open",),
+    ("write", "load"): ("open",),
+    ("read", "load"): ("open",),
+    ("store", "write"): ("open", "committed", "waited"),
+    ("store", "load"): ("open", "committed"),
+    ("store", "end"): ("open", "committed"),
+    ("init", "async_use"): ("open", "barrier"),
+    ("init", "use"): ("open", "fenced"),
+    ("replace", "map_use"): ("open", "released"),
+    ("publish", "map_use"): ("open",),
+}
+#: Pairs that are warnings at most: the model asks for the fence, hardware of today rarely shows it.
+_AT_MOST_WARNED = {("write", "load"), ("read", "load")}
+
+
+def _judged(
+    access: Access, use: Access | str, states: dict[str, bool], code: Instruction
+) -> Mistake | None:
+    """Return the mistake of a pair that met in these states, None if it is right or open."""
+    pair = access.what, use if isinstance(use, str) else use.what
+    wrong = {state: must for state, must in states.items() if state.split()[0] in _WRONG[pair]}
+    if not wrong:
+        return None
+    rule, message, fix = _PAIRS[pair]
+    must = any(wrong.values())
+    if not must and pair[0] not in ("init", "replace", "publish"):
+        return None
+    right = len(wrong) < len(states)
+    weak = pair == ("init", "async_use") and "open" not in wrong
+    if weak:
+        message += " (a barrier is: on sm_90 this is common and works)"
+    if pair == ("store", "end"):
+        message = message.format(
+            state="that no commit_group follows" if "open" in wrong else "that is not waited for"
+        )
+    if set(wrong) == {"waited"}:
+        message += ": the thread that issued it waits, and the others do not wait for that thread"
+    is_error = must and not right and not weak and pair not in _AT_MOST_WARNED
+    return Mistake(rule, is_error, access.first, code, message, fix)

@@ -1,0 +1,475 @@
+"""What the registers of a function hold, as far as its PTX shows it.
+
+A value is a sum: `terms` (symbols, each with a factor) plus a constant. Symbols are interned: the
+same computation in two registers is one symbol. A symbol is a shared array, `%tid.x`, a parameter,
+or an operation on other values. A register that is written more than once, or loaded from memory,
+is a symbol of its own, which its next write ends (`Symbol.registers`).
+
+A predicate is a condition: a value inside or outside of an interval. That is enough to see that
+`if (thread == 0) { store; commit; wait }` has no path with a store and without a wait.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from itertools import count
+
+from tma_dlpack.debug.lint.ptx import Function, Instruction, Module
+
+Term = tuple["Symbol", int]
+#: The sum of terms, ordered by symbol, and a constant.
+Value = tuple[tuple[Term, ...], int]
+#: A value is inside (or outside) of an interval: terms, low, high, inside.
+Condition = tuple[tuple[Term, ...], int, int, bool]
+#: What holds where a predicate is true, and where it is false.
+_Truth = tuple[tuple[Condition, ...], tuple[Condition, ...]]
+
+#: What symbols hold in one thread: what was computed, and counters of loops in their first turn.
+Known = dict["Symbol", Value]
+
+_MOST_TERMS = 12
+_HUGE = 1 << 64
+#: Registers that differ between the threads of a block, and their bound.
+_OF_THREAD = {"%tid.x": 1023, "%laneid": 31, "%warpid": 31, "%tid.y": 1023, "%tid.z": 63}
+
+
+@dataclass(eq=False, slots=True)
+class Symbol:
+    """A part of a value that is not a number: `op` applied to `arguments`, or a name."""
+
+    number: int
+    op: str
+    arguments: tuple[Value, ...] = ()
+    high: int | None = None
+    registers: frozenset[str] = frozenset()
+    origins: frozenset[str] = frozenset()
+
+    def at(self, thread: int, known: Known) -> Value:
+        """Return the value in a thread (its %tid.x, y and z being 0) as far as it is known."""
+        found = known.get(self)
+        if found is None:
+            found = known[self] = self._at(thread, known)
+        return found
+
+    def _at(self, thread: int, known: Known) -> Value:
+        itself: Value = ((self, 1),), 0
+        if self.op in ("%tid.y", "%tid.z"):
+            return (), 0
+        if self.op in _OF_THREAD:
+            return (), {"%tid.x": thread, "%laneid": thread % 32, "%warpid": thread // 32}[self.op]
+        if self.op == "elect":
+            return (), int(thread % 32 == 0)
+        if self.op == "shfl":  # of lane 0
+            value = at_thread(self.arguments[0], thread // 32 * 32, {})
+            return itself if value[0] else value
+        values = [at_thread(value, thread, known) for value in self.arguments]
+        if self.op == "sum":
+            return values[0]
+        if self.op not in _COMPUTED or len(values) != 2:
+            return itself
+        (left, a), (right, b) = values
+        if left or right:
+            if self.op == "and" and len(left) == 1 and left[0][0].op == "shr" and not right:
+                inner = [at_thread(value, thread, known) for value in left[0][0].arguments]
+                values = _shifted(inner, b) or values
+            return _bits_of_address(self.op, values) or itself
+        unsure = a < 0 and self.op in ("shr", "div", "rem")  # signed or not: the opcode is gone
+        return itself if unsure else ((), _COMPUTED[self.op](a, b))
+
+
+def _bits_of_address(op: str, values: list[Value]) -> Value | None:
+    """Return a bit operation on an aligned shared array plus a number, as swizzles compute it."""
+    (left, a), (right, b) = values
+    terms = left or right
+    if (left and right) or len(terms) != 1 or terms[0][0].op != "name" or terms[0][1] != 1:
+        return None
+    if op in ("xor", "or"):
+        return terms, _COMPUTED[op](a, b)
+    return ((), a & b) if op == "and" and 0 <= (b if left else a) < ALIGNED else None
+
+
+def _shifted(values: list[Value], mask: int) -> list[Value] | None:
+    """Return ``(address >> n) & mask`` as the address and mask of an ``and``; None if too wide."""
+    (terms, constant), (more, shift) = values
+    if more or not 0 <= shift < 10 or not 0 <= mask < ALIGNED >> shift:
+        return None
+    return [(terms, constant >> shift), ((), mask)]
+
+
+#: What a shared array is taken to be aligned to, where its address itself is swizzled.
+ALIGNED = 1024
+
+_COMPUTED: dict[str, Callable[[int, int], int]] = {
+    "and": lambda a, b: a & b,
+    "or": lambda a, b: a | b,
+    "xor": lambda a, b: a ^ b,
+    "shl": lambda a, b: a << b if 0 <= b < 64 else 0,
+    "shr": lambda a, b: a >> b if 0 <= b < 64 else 0,
+    "mul": lambda a, b: a * b,
+    "div": lambda a, b: a // b if b else 0,
+    "rem": lambda a, b: a % b if b else 0,
+    "min": min,
+    "max": max,
+}
+
+
+def at_thread(value: Value, thread: int, known: Known) -> Value:
+    """Return the value in a thread: what is known of its terms there is put in."""
+    terms, constant = value
+    left: dict[Symbol, int] = {}
+    for symbol, factor in terms:
+        inner, number = symbol.at(thread, known)
+        constant += factor * number
+        for part, times in inner:
+            left[part] = left.get(part, 0) + times * factor
+    kept = ((symbol, factor) for symbol, factor in left.items() if factor)
+    return tuple(sorted(kept, key=lambda term: term[0].number)), constant
+
+
+def origins(value: Value) -> frozenset[str]:
+    """Return what the value points into, such as "shared:buffer" or "param:kernel_param_0"."""
+    return frozenset().union(*(symbol.origins for symbol, _ in value[0]))
+
+
+def registers(terms: Iterable[Term]) -> frozenset[str]:
+    """Return the registers whose next write changes the value."""
+    return frozenset().union(*(symbol.registers for symbol, _ in terms))
+
+
+def contradicts(a: Condition, b: Condition) -> bool:
+    """Whether both conditions cannot hold at the same time."""
+    if a[0] != b[0]:
+        return False
+    if a[3] and b[3]:
+        return a[2] < b[1] or b[2] < a[1]
+    if a[3] != b[3]:
+        inner, hole = (a, b) if a[3] else (b, a)
+        return hole[1] <= inner[1] and inner[2] <= hole[2]
+    return False
+
+
+def holds_at(condition: Condition, thread: int) -> bool:
+    """Whether the condition can hold in a thread."""
+    left, number = at_thread((condition[0], 0), thread, {})
+    return bool(left) or (condition[1] <= number <= condition[2]) == condition[3]
+
+
+@dataclass
+class Values:
+    """The values of all registers of a function; `predicates` maps a register to conditions.
+
+    A predicate is (conditions that hold when it is true, conditions that hold when it is false).
+    """
+
+    module: Module
+    function: Function
+    of: dict[str, Value] = field(default_factory=dict)
+    predicates: dict[str, _Truth] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._numbers = count()
+        self._symbols: dict[tuple[object, ...], Symbol] = {}
+        self.writes: dict[str, int] = {}
+        targets = [written(code) for code in self.function.code]
+        for names in targets:
+            for name in names:
+                self.writes[name] = self.writes.get(name, 0) + 1
+        self._firsts: dict[str, int] = {}  # the number that a register of two writes holds first
+        self._inits: dict[str, Value] = {}
+        #: A register that a loop counts: its value before the loop, the step, and the step's line.
+        self.counters: dict[Symbol, tuple[Value, Value, int]] = {}
+        self._truths: dict[Symbol, _Truth] = {}  # symbols that are 1 where a predicate is true
+        for code, names in zip(self.function.code, targets, strict=True):
+            if names:
+                self._read(code, names)
+
+    def conditions(self, code: Instruction) -> tuple[Condition, ...]:
+        """Return what holds where a guarded instruction is executed."""
+        return self.branch(code.guard, code.negated) if code.guard else ()
+
+    def branch(self, guard: str, negated: bool) -> tuple[Condition, ...]:
+        """Return what holds where the predicate is true, or false if `negated`."""
+        if guard not in self.predicates:
+            terms = ((self._register(guard), 1),)
+            return ((terms, int(not negated), int(not negated), True),)
+        return self.predicates[guard][negated]
+
+    def address(self, text: str) -> Value:
+        """Return the value of an address operand, such as ``%r1+16`` or ``buffer``."""
+        found = _ADDRESS.match(text)
+        terms, constant = self.operand(found[1] if found else text)
+        offset = _number(found[3]) or 0 if found and found[3] else 0
+        return terms, constant + (-offset if found and found[2] == "-" else offset)
+
+    def operand(self, text: str) -> Value:
+        """Return the value of a register, a number or a name."""
+        if text in self.of:
+            return self.of[text]
+        number = _number(text)
+        if number is not None:
+            return (), number
+        space = self.function.symbols.get(text) or self.module.symbols.get(text)
+        if space:
+            return self._sum([(self._name(text, space), 1)], 0)
+        if text in self.function.parameters:
+            return self._sum([(self._name(text, "param"), 1)], 0)
+        if text.startswith("%") and _SPECIAL.match(text):
+            symbol = self._symbol(text, (), high=_OF_THREAD.get(text))
+            return ((symbol, 1),), 0
+        return ((self._register(text), 1),), 0
+
+    def first_turn(self, value: Value, line: int) -> dict[Symbol, Value]:
+        """Return what the counters of a value hold when an instruction is first executed."""
+        names = registers(value[0])
+        return {
+            counter: self._sum([*first[0], *step[0]], first[1] + step[1]) if line > at else first
+            for counter, (first, step, at) in self.counters.items()
+            if not names.isdisjoint(counter.registers)
+        }
+
+    def _register(self, name: str) -> Symbol:
+        symbol = self._symbol("register", (), name)
+        if not symbol.registers:
+            symbol.registers = frozenset((name,))
+        return symbol
+
+    def _name(self, name: str, space: str) -> Symbol:
+        symbol = self._symbol("name", (), name)
+        symbol.origins = frozenset((f"{space}:{name}",))
+        return symbol
+
+    def _symbol(
+        self, op: str, arguments: tuple[Value, ...], name: str = "", high: int | None = None
+    ) -> Symbol:
+        key = (op, name, *arguments)
+        found = self._symbols.get(key)
+        if found is None:
+            inner = [symbol for terms, _ in arguments for symbol, _ in terms]
+            found = Symbol(
+                next(self._numbers), op, arguments, high,
+                frozenset().union(*(symbol.registers for symbol in inner)),
+                frozenset().union(*(symbol.origins for symbol in inner)),
+            )  # fmt: skip
+            self._symbols[key] = found
+        return found
+
+    def _sum(self, terms: Iterable[Term], constant: int) -> Value:
+        factors: dict[Symbol, int] = {}
+        for symbol, factor in terms:
+            factors[symbol] = factors.get(symbol, 0) + factor
+        kept = [(symbol, factor) for symbol, factor in factors.items() if factor]
+        kept.sort(key=lambda term: term[0].number)
+        if len(kept) > _MOST_TERMS:
+            return ((self._symbol("sum", ((tuple(kept), 0),)), 1),), constant
+        return tuple(kept), constant
+
+    def _read(self, code: Instruction, names: list[str]) -> None:
+        """Follow one instruction that writes registers."""
+        name = names[0]
+        words = code.split()
+        if self.writes[name] > 1:
+            self._read_one_of_several(code, name, words)
+            return
+        if code.opcode.startswith(("setp", "elect")) or code.opcode.endswith(".pred"):
+            self._read_predicate(code, words)
+        elif len(names) == 1 and not code.guard:
+            value = self._computed(code.opcode, words)
+            if value is not None:
+                self.of[name] = value
+
+    def _read_one_of_several(self, code: Instruction, name: str, words: list[str]) -> None:
+        """Note what a register of several writes points into; see `x = 0; @p mov x, 1` as p."""
+        value = self._computed(code.opcode, words)
+        if self.writes[name] == 2 and value is not None and not value[0]:
+            first = self._firsts.setdefault(name, value[1])
+            if code.guard in self.predicates and {first, value[1]} == {0, 1}:
+                symbol = self._symbol("select", (), name)
+                self._truth(symbol, code.guard, swapped=code.negated ^ (value[1] == 0))
+                self.of[name] = ((symbol, 1),), 0
+                return
+        register = self._register(name)
+        if value is not None:
+            register.origins |= origins(value)
+            if self.writes[name] == 2:
+                before = self._inits.setdefault(name, value)
+                if before is not value and (register, 1) in value[0] and not code.guard:
+                    step = tuple(term for term in value[0] if term[0] is not register), value[1]
+                    self.counters[register] = before, step, code.line
+
+    def _truth(self, symbol: Symbol, predicate: str, swapped: bool = False) -> None:
+        """Remember that a symbol is 1 where a predicate is true, else 0."""
+        true, false = self.predicates[predicate]
+        self._truths[symbol] = (false, true) if swapped else (true, false)
+        symbol.registers = frozenset().union(*(registers(c[0]) for c in (*true, *false)))
+
+    def _read_predicate(self, code: Instruction, words: list[str]) -> None:
+        head = code.opcode.split(".")
+        target = words[0].split("|")
+        if head[0] == "elect":
+            symbol = self._symbol("elect", (self.operand(words[-1]),), high=1)
+            self._predicate(target[-1], ((((symbol, 1),), 1, 1, True),))
+        elif head[0] == "setp" and len(words) == 3 and len(target) == 1:
+            self._compare(target[0], head, words)
+        elif head[0] == "not":
+            true, false = self._known(words[1])
+            self.predicates[words[0]] = false, true
+        elif head[0] == "mov" and words[1] in self.predicates:
+            self.predicates[words[0]] = self.predicates[words[1]]
+        elif head[0] in ("and", "or") and len(words) == 3:
+            a, b = self._known(words[1]), self._known(words[2])
+            key = tuple((c[0], c[1]) for side in (*a, *b) for c in side[:1])
+            symbol = self._symbol(head[0] + ".pred", key, high=1)
+            yes: Condition = ((symbol, 1),), 1, 1, True
+            no: Condition = ((symbol, 1),), 0, 0, True
+            if head[0] == "and":
+                self.predicates[words[0]] = (yes, *a[0], *b[0]), (no,)
+            else:
+                self.predicates[words[0]] = (yes,), (no, *a[1], *b[1])
+
+    def _known(self, name: str) -> _Truth:
+        return self.branch(name, False), self.branch(name, True)
+
+    def _predicate(self, name: str, true: tuple[Condition, ...]) -> None:
+        (terms, low, high, inside), *_ = true
+        self.predicates[name] = true, ((terms, low, high, not inside),)
+
+    def _compare(self, name: str, head: list[str], words: list[str]) -> None:
+        """``setp.cmp``: of a value and a number an interval; else the comparison is a symbol."""
+        how, kind = head[1], head[-1]
+        if kind[0] == "f" or len(head) != 3:
+            return
+        a, b = self.operand(words[1]), self.operand(words[2])
+        terms, constant = self._sum([*a[0], *((s, -f) for s, f in b[0])], a[1] - b[1])
+        if not terms:
+            return
+        if len(terms) == 1 and constant == 0 and how in ("eq", "ne"):
+            truth = self._truths.get(terms[0][0])
+            if truth:
+                self.predicates[name] = truth if how == "ne" else truth[::-1]
+                return
+        if terms[0][1] < 0 and how in ("eq", "ne"):
+            terms, constant = tuple((s, -f) for s, f in terms), -constant
+        at, bottom = -constant, 0 if kind[0] in "ub" else -_HUGE
+        if b[0] and how not in ("eq", "ne"):  # of two variables: no interval of their difference
+            order = {"lt": "lt", "ge": "lt", "gt": "gt", "le": "gt"}.get(how[:2])
+            symbol = self._symbol("compare", (a, b), order or how, high=1)
+            self._predicate(name, ((((symbol, 1),), 1, 1, how[:2] in ("lt", "gt")),))
+            return
+        intervals = {
+            "eq": (at, at, True), "ne": (at, at, False),
+            "lt": (bottom, at - 1, True), "lo": (bottom, at - 1, True),
+            "ge": (bottom, at - 1, False), "hs": (bottom, at - 1, False),
+            "le": (bottom, at, True), "ls": (bottom, at, True),
+            "gt": (bottom, at, False), "hi": (bottom, at, False),
+        }  # fmt: skip
+        if how in intervals:
+            self._predicate(name, ((terms, *intervals[how]),))
+
+    def _computed(self, opcode: str, words: list[str]) -> Value | None:
+        """Return the value of an operation on whole numbers; None if it is not one."""
+        head = opcode.split(".")
+        if head[-1][0] == "f" and head[0] != "cvta":
+            return None
+        args = [self.operand(word) for word in words[1:]]
+        op = head[0]
+        if op in ("mov", "cvta") or (op == "cvt" and head[-1][0] in "us" and head[1][0] in "us"):
+            if words[1].startswith("{"):
+                return None
+            return args[0]
+        if op == "add" and len(args) == 2:
+            return self._sum([*args[0][0], *args[1][0]], args[0][1] + args[1][1])
+        if op == "sub" and len(args) == 2:
+            return self._sum(
+                [*args[0][0], *((s, -f) for s, f in args[1][0])], args[0][1] - args[1][1]
+            )
+        if op in ("mul", "mad") and "hi" not in head:
+            product = self._product(args[0], args[1])
+            if op == "mul":
+                return product
+            return self._sum([*product[0], *args[2][0]], product[1] + args[2][1])
+        if op == "shl" and not args[1][0] and 0 <= args[1][1] < 63:
+            return self._product(args[0], ((), 1 << args[1][1]))
+        if op == "ld" and "param" in head:
+            return ((self._symbol("parameter", (), words[1]), 1),), 0
+        if op == "shfl" and "idx" in head and len(args) >= 2 and args[1] == ((), 0):
+            return ((self._symbol("shfl", (args[0],), high=_high(args[0])), 1),), 0
+        if op == "selp" and words[-1] in self.predicates and {*args[:2]} == {((), 0), ((), 1)}:
+            key = tuple((c[0], c[1]) for side in self.predicates[words[-1]] for c in side[:1])
+            symbol = self._symbol("truth", key, str(args[0][1]), high=1)
+            self._truth(symbol, words[-1], swapped=args[0][1] == 0)
+            return ((symbol, 1),), 0
+        if op in _COMPUTED and len(args) == 2:
+            if not args[0][0] and not args[1][0]:
+                return (), _COMPUTED[op](args[0][1], args[1][1])
+            return ((self._symbol(op, (args[0], args[1]), high=_bound(op, *args)), 1),), 0
+        return None
+
+    def _product(self, a: Value, b: Value) -> Value:
+        if a[0] and b[0]:
+            return ((self._symbol("mul", (a, b)), 1),), 0
+        terms, factor = (a, b[1]) if a[0] else (b, a[1])
+        return tuple((s, f * factor) for s, f in terms[0]) if factor else (), terms[1] * factor
+
+
+def _high(value: Value) -> int | None:
+    """Return an upper bound of a value that is not negative."""
+    high = value[1]
+    for symbol, factor in value[0]:
+        if symbol.high is None or factor < 0:
+            return None
+        high += symbol.high * factor
+    return high
+
+
+def _bound(op: str, a: Value, b: Value) -> int | None:
+    if op == "and":
+        return min((x[1] for x in (a, b) if not x[0] and x[1] >= 0), default=None)
+    high = _high(a)
+    if op in ("or", "xor"):
+        other = _high(b)
+        return None if high is None or other is None else (1 << max(high, other).bit_length()) - 1
+    if op == "shr" and not b[0] and 0 <= b[1] < 64 and high is not None:
+        return high >> b[1]
+    if op == "rem" and not b[0] and b[1] > 0:
+        return b[1] - 1
+    return high if op in ("div", "min") else None
+
+
+_ADDRESS = re.compile(r"([%A-Za-z_$][\w.$#%]*)\s*(?:([+-])\s*(-?\w+))?$")
+_SPECIAL = re.compile(
+    r"%(?:tid|ntid|ctaid|nctaid|laneid|warpid|smid|gridid|clusterid|nclusterid|cluster_\w+|"
+    r"dynamic_smem_size|total_smem_size|aggr_smem_size|is_explicit_cluster|lanemask_\w+)(?:\.[xyz])?$"
+)
+_WRITTEN = re.compile(r"\{?[^\[\]{}]*\}?")
+_REGISTER = re.compile(r"[%A-Za-z_$][\w.$#]*")
+#: Instructions whose first operand is read, not written.
+_WRITES_NOTHING = (
+    "st.", "st ", "red", "bar", "barrier", "bra", "brx", "ret", "exit", "trap", "cp.", "fence",
+    "membar", "prefetch", "stmatrix", "tensormap", "wgmma.", "tcgen05", "griddepcontrol",
+    "setmaxnreg",
+    "mbarrier.init", "mbarrier.inval", "mbarrier.expect_tx", "mbarrier.complete_tx", "nanosleep",
+    "discard", "applypriority", "multimem.red", "multimem.st", "pmevent", "brkpt", "call",
+)  # fmt: skip
+
+
+def written(code: Instruction) -> list[str]:
+    """Return the registers that an instruction writes; those of wgmma hold no addresses."""
+    if code.opcode.startswith(_WRITES_NOTHING):
+        return []
+    operands = code.operands
+    if operands[:1] == "{":
+        first = operands[1 : operands.find("}")]
+    else:
+        first = operands[: operands.find(",")] if "," in operands else ""
+    return [name for name in _REGISTER.findall(first) if name != "_"]
+
+
+def _number(text: str) -> int | None:
+    """Return a whole number as PTX writes it: ``-12``, ``0x1F``, ``7U``."""
+    found = _WHOLE.fullmatch(text)
+    return int(found[1], 0) if found else None
+
+
+_WHOLE = re.compile(r"(-?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|[1-9][0-9]*|0))U?")
