@@ -163,7 +163,10 @@ def choose(x: npt.NDArray[np.float16]) -> tma.TensorMap:
 
 
 def look(tensor_map: tma.TensorMap, x: npt.NDArray[np.float16], text: str) -> None:
-    """Draw, explain and explore."""
+    """Draw, explain, lint and explore."""
+    report: tma.LintReport = tma.lint(text, nvcc_flags=["-Iinclude"])
+    mistake: tma.LintFinding = report.findings[0]
+    print(report.ok, mistake.rule, mistake.source, mistake.path, report.to_json())
     explanation: tma.Explanation = tma.explain(text)
     request: tma.PrintedArguments = explanation.requests[0]
     every: tma.RuleList = tma.rules()
