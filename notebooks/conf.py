@@ -75,7 +75,8 @@ CHAPTERS = {
         "suggest Suggestions Suggestion bank_conflicts matrix_descriptor MatrixDescriptor "
         "ldmatrix_addresses"
     ),
-    "Explain, trace and lint": "explain Explanation PrintedArguments trace Trace TracedMap lint LintReport LintFinding",
+    "Explain and trace": "explain Explanation PrintedArguments trace Trace TracedMap",
+    "Lint": "lint LintReport LintFinding",
     "Look": "draw explore",
     "Measure on a GPU": "bandwidth BandwidthReport verify VerifyReport",
     "Extensions in C++": "get_include",
