@@ -61,6 +61,14 @@ if TYPE_CHECKING:
     )
     from tma_dlpack.debug.explain import Explanation, PrintedArguments, explain
     from tma_dlpack.debug.lint import LintFinding, LintReport, lint
+    from tma_dlpack.debug.postmortem import (
+        DeadBarrier,
+        DeadKernel,
+        Fault,
+        FoundMap,
+        PostMortem,
+        postmortem,
+    )
     from tma_dlpack.debug.trace import Trace, TracedMap, trace
     from tma_dlpack.draw import bank_conflicts
     from tma_dlpack.explorer.widget import explore
@@ -76,10 +84,15 @@ __all__ = [
     "Advice",
     "Backend",
     "BandwidthReport",
+    "DeadBarrier",
+    "DeadKernel",
     "Explanation",
+    "Fault",
+    "FoundMap",
     "LintFinding",
     "LintReport",
     "MatrixDescriptor",
+    "PostMortem",
     "PrintedArguments",
     "Report",
     "RuleInfo",
@@ -131,6 +144,7 @@ __all__ = [
     "make_tma_descriptor",
     "make_tma_descriptors",
     "matrix_descriptor",
+    "postmortem",
     "ragged",
     "ragged_coords",
     "reduce_tile",
@@ -149,6 +163,14 @@ _LATER = {
     "tma_dlpack.suggestions.tile_bandwidth": ("BandwidthReport", "bandwidth"),
     "tma_dlpack.debug.explain": ("Explanation", "PrintedArguments", "explain"),
     "tma_dlpack.debug.lint": ("LintFinding", "LintReport", "lint"),
+    "tma_dlpack.debug.postmortem": (
+        "DeadBarrier",
+        "DeadKernel",
+        "Fault",
+        "FoundMap",
+        "PostMortem",
+        "postmortem",
+    ),
     "tma_dlpack.debug.trace": ("Trace", "TracedMap", "trace"),
     "tma_dlpack.consumer": ("MatrixDescriptor", "ldmatrix_addresses", "matrix_descriptor"),
     "tma_dlpack.copies.backend": ("Backend",),

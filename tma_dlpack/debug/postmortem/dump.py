@@ -1,0 +1,413 @@
+"""The tables of a GPU core dump: devices, grids, blocks, warps, threads, registers, memory.
+
+`TABLES` has every field that is read; newer drivers append fields, and those that a file lacks are
+0. A section names its parent: `sh_link` is the parent table's section, `sh_info` the row in it.
+
+Source: cudacoredump.h of the CUDA toolkit 13 (extras/Debugger/include), the layout; measured on an
+H100, driver 580.159.04, 2026-11-22, what the fields hold.
+"""
+
+from __future__ import annotations
+
+import bisect
+import mmap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tma_dlpack.debug.postmortem.container import Elf, unreadable
+from tma_dlpack.debug.postmortem.lines import LineTable
+from tma_dlpack.tables.errors import TmaError, TmaUnsupportedError
+
+Rows = npt.NDArray[Any]
+_USER = 0x80000000  # SHT_LOUSER: sections of tables and memory count from here
+
+#: Sections that are bytes of memory, registers or a cubin.
+MANAGED, GLOBAL, LOCAL, SHARED, REGISTERS, IMAGE = (_USER + n for n in (1, 2, 3, 4, 5, 7))
+_MOST_ENTRY_BYTES = 4096
+_MOST_WARPS = 1 << 17
+_MOST_PARAMETER_BYTES = 1 << 16
+_SKIP_GLOBAL = 2  # of the flags that the dump was made with
+PARAMETERS, UNIFORM = _USER + 18, _USER + 19
+
+
+class Table(NamedTuple):
+    """A kind of table: the type of its sections, how many rows one may have, and its fields."""
+
+    section: int
+    most_rows: int
+    row: np.dtype[Any]
+
+
+def _table(number: int, most_rows: int, *fields: str) -> Table:
+    """Return a table; a field has 4 bytes, or 8 if a colon follows its name."""
+    row = [(name.rstrip(":"), "<u8" if name.endswith(":") else "<u4") for name in fields]
+    return Table(_USER + number, most_rows, np.dtype(row))
+
+
+_XYZ = ("x", "y", "z")
+
+
+def _three(name: str) -> tuple[str, ...]:
+    return tuple(f"{name}_{axis}" for axis in _XYZ)
+
+
+#: Number of the section's type, most rows of one section, fields.
+TABLES: Final = {
+    "device": _table(
+        9, 64,
+        "name:", "type:", "sm:", "id", "bus", "pci", "sms", "warps_per_sm", "lanes_per_warp",
+        "registers", "predicates", "major", "minor", "instruction_bytes", "status",
+    ),
+    "context": _table(10, 1024, "id:", "shared:", "local:", "global:", "device", "tid"),
+    "sm": _table(11, 1024, "id", "_", "exception", "has_error_pc", "error_pc:"),
+    "grid": _table(
+        12, 65536,
+        "id:", "context:", "function:", "entry:", "module:", "parent:", "parameters:", "kind",
+        "origin", "status", "registers", *_three("grid"), *_three("block"), "blocking", "tid",
+        *_three("cluster"),
+    ),
+    "block": _table(
+        13, 256,
+        "grid:", *_three("index"), "_0", *_three("cluster_index"), "_1", *_three("cluster"),
+    ),
+    "warp": _table(
+        14, 256,
+        "error_pc:", "id", "valid", "active", "broken", "has_error_pc", "_0", "registers", "_1",
+        "shared_bytes",
+    ),
+    "lane": _table(15, 32, "pc:", "offset:", "lane", *_three("thread"), "exception", "depth"),
+    "bank": _table(21, 64, "address:", "bytes", "number"),
+    "meta": _table(
+        22, 16, "generator:", "driver", "driver_minor", "cuda", "cuda_minor", "flags", "timestamp"
+    ),
+}  # fmt: skip
+
+EXCEPTIONS: Final = {
+    1: "illegal address",
+    2: "stack overflow",
+    3: "hardware stack overflow",
+    4: "illegal instruction",
+    5: "address out of range",
+    6: "misaligned address",
+    7: "invalid address space",
+    8: "invalid program counter",
+    9: "hardware stack overflow",
+    10: "illegal address",
+    11: "misaligned address",
+    12: "assertion",
+    13: "error in a system call",
+    14: "illegal address",
+    15: "atomic operation on memory that cannot migrate",
+    16: "invalid atomic operation",
+    17: "address out of range in another block of the cluster",
+    18: "block of the cluster not present",
+    19: "stack canary",
+    20: "tensor memory access",
+    21: "tensor memory leak",
+    22: "call that needs a newer driver",
+}  # CUDBGException_t (cudadebugger.h)
+
+
+class Function(NamedTuple):
+    """Machine code in a loaded cubin."""
+
+    start: int
+    name: str  # mangled
+    code: Rows  # (n, 2) u64
+    image: Elf
+    section: int
+
+    def at(self, pc: int) -> tuple[int, int] | None:
+        """Return the 128 bits of the instruction at an address."""
+        index, rest = divmod(pc - self.start, 16)
+        if rest or not 0 <= index < len(self.code):
+            return None
+        low, high = self.code[index]
+        return int(low), int(high)
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A launched kernel."""
+
+    row: Rows
+    device: int
+    parameters: bytes
+    parameter_address: int  # generic address of the first parameter, 0 if not known
+
+    def dims(self, name: str) -> tuple[int, int, int]:
+        """Return ``grid``, ``block`` or ``cluster``, x first."""
+        return three(self.row, name)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A block of threads that was on an SM."""
+
+    row: Rows
+    sm: Rows
+    grid: Grid | None
+    shared: memoryview
+    section: int
+    number: int  # its row in the table of its SM
+
+    @property
+    def index(self) -> tuple[int, int, int]:
+        """Its blockIdx."""
+        return three(self.row, "index")
+
+
+@dataclass(frozen=True, slots=True)
+class Warp:
+    """A warp of a block, with its threads and registers."""
+
+    dump: Dump
+    block: Block
+    row: Rows
+    lanes: Rows
+    section: int  # of the table of lanes; 0 if there is none
+    uniform: Rows  # u32
+
+    @property
+    def error_pc(self) -> int | None:
+        """Address of the instruction that was wrong."""
+        return int(self.row["error_pc"]) if self.row["has_error_pc"] else None
+
+    def groups(self) -> Iterator[tuple[int, Rows]]:
+        """Return each address at which threads stand, and the rows of these in `lanes`."""
+        pcs = self.lanes["pc"]
+        live = (int(self.row["valid"]) >> self.lanes["lane"].astype(np.uint64) & 1).astype(bool)
+        for pc in np.unique(pcs[live]):
+            yield int(pc), np.flatnonzero(live & (pcs == pc))
+
+    def registers(self, lane: int) -> Rows:
+        """Return the registers of a thread, given by its row in `lanes`."""
+        return self.dump.words(REGISTERS, self.section, lane)
+
+
+def three(row: Rows, name: str) -> tuple[int, int, int]:
+    """Return the fields of a row that are one triple, x first."""
+    x, y, z = (int(row[f"{name}_{axis}"]) for axis in _XYZ)
+    return x, y, z
+
+
+class Dump:
+    """A GPU core dump, read as far as it is asked.
+
+    Attributes
+    ----------
+    target : str
+        The architecture of the GPU, such as "sm_90".
+    notes : list of str
+        What could not be read.
+    """
+
+    def __init__(self, data: memoryview, name: str) -> None:
+        self.elf = Elf(data, name)
+        self.notes: list[str] = []
+        if not self.elf.is_core:
+            raise unreadable(f"{name} is a cubin")
+        sections = self.elf.sections
+        own = np.flatnonzero(sections["type"] >= _USER)[::-1]  # of several, the first one stays
+        keys = (sections[name][own].tolist() for name in ("type", "link", "info"))
+        self._children = dict(zip(zip(*keys, strict=True), own.tolist(), strict=True))
+        self._flows: dict[int, Any] = {}
+        self._lines: dict[int, LineTable] = {}
+        self._warps_read = 0
+        tables = self.elf.of_type(TABLES["device"].section)
+        if not len(tables):
+            raise unreadable(f"{name} has no table of devices")
+        self._device_table = int(tables[0])
+        self.devices = self.rows("device", self._device_table)
+        if not len(self.devices):
+            raise unreadable(f"{name} has an empty table of devices")
+        used = {d for d, _ in enumerate(self.devices) if self._child("sm", self._device_table, d)}
+        first = self.devices[min(used, default=0)]
+        self.major = int(first["major"])
+        self.target = f"sm_{self.major}{int(first['minor'])}"
+        if self.major < 9:
+            raise TmaUnsupportedError(
+                f"{name} is a core dump of {self.target}: GPUs below compute capability 9.0 have "
+                "no TMA; cuda-gdb reads it (target cudacore FILE)"
+            )
+
+    @classmethod
+    def open(cls, path: Path) -> Dump:
+        """Map a file into memory and read it."""
+        with path.open("rb") as file:
+            if not path.stat().st_size:
+                raise unreadable(f"{path} is empty")
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        return cls(memoryview(mapped), str(path))
+
+    # -- tables ----------------------------------------------------------------------------------
+
+    def rows(self, table: str, section: int) -> Rows:
+        """Return the rows of a section; fields that the file does not have are 0."""
+        full = TABLES[table].row
+        entry_bytes = int(self.elf.sections["entry_bytes"][section])
+        data = self.elf.content(section)
+        entry_bytes = entry_bytes or full.itemsize  # as that of the metadata is
+        if not 4 <= entry_bytes <= _MOST_ENTRY_BYTES:
+            raise unreadable(f"{self.elf.name}: a row of its {table} table has {entry_bytes} bytes")
+        if len(data) // entry_bytes > TABLES[table].most_rows:
+            count = len(data) // entry_bytes
+            raise unreadable(f"{self.elf.name} has a {table} table of {count:,} rows")
+        there = [name for name in full.names or () if sum(_place(full, name)) <= entry_bytes]
+        formats = [full[name] for name in there]
+        offsets = [_place(full, name)[0] for name in there]
+        row = np.dtype(
+            {"names": there, "formats": formats, "offsets": offsets, "itemsize": entry_bytes}
+        )
+        raw = np.frombuffer(data, row, len(data) // entry_bytes)
+        if len(there) == len(full.names or ()):
+            return raw
+        padded = np.zeros(len(raw), full)
+        for name in there:
+            padded[name] = raw[name]
+        return padded
+
+    def _child(self, table: str, parent: int, row: int) -> int | None:
+        return self._children.get((TABLES[table].section, parent, row))
+
+    def _below(self, table: str, parent: int, row: int) -> Iterator[tuple[int, int, Rows]]:
+        """Return the section, the number and the content of each row below a row."""
+        section = self._child(table, parent, row)
+        if section is not None:
+            for number, found in enumerate(self.rows(table, section)):
+                yield section, number, found
+
+    def part(self, kind: int, parent: int, row: int) -> memoryview:
+        """Return the bytes below a row: memory, registers; empty if the file has none."""
+        section = self._children.get((kind, parent, row))
+        return self.elf.content(section) if section is not None else self.elf.data[:0]
+
+    def words(self, kind: int, parent: int, row: int) -> Rows:
+        """Return registers, 32 bits each."""
+        data = self.part(kind, parent, row)
+        return np.frombuffer(data, "<u4", len(data) // 4)
+
+    @cached_property
+    def grids(self) -> dict[tuple[int, int], Grid]:
+        """The grids by device and id."""
+        found = {}
+        for device, _ in enumerate(self.devices):
+            for section, number, row in self._below("grid", self._device_table, device):
+                banks = [bank for _, _, bank in self._below("bank", section, number)]
+                bank = next((int(b["address"]) for b in banks if b["number"] == 0), 0)
+                first = int(row["parameters"])
+                parameters = bytes(self.part(PARAMETERS, section, number)[:_MOST_PARAMETER_BYTES])
+                grid = Grid(row, device, parameters, bank + first if bank else 0)
+                found[device, int(row["id"])] = grid
+        return found
+
+    @cached_property
+    def windows(self) -> Rows | None:
+        """The context's row: where shared, local and global memory begin."""
+        for device, _ in enumerate(self.devices):
+            for _, _, row in self._below("context", self._device_table, device):
+                return row
+        return None
+
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        """Every block that was on an SM."""
+        return tuple(self._blocks())
+
+    def _blocks(self) -> Iterator[Block]:
+        for device, _ in enumerate(self.devices):
+            for sm_table, s, sm in self._below("sm", self._device_table, device):
+                for section, c, row in self._below("block", sm_table, s):
+                    grid = self.grids.get((device, int(row["grid"])))
+                    shared = self.part(SHARED, section, c)
+                    yield Block(row, sm, grid, shared, section, c)
+
+    def warps(self, block: Block) -> Iterator[Warp]:
+        """Return the warps of a block."""
+        for section, w, row in self._below("warp", block.section, block.number):
+            self._warps_read += 1
+            if self._warps_read > _MOST_WARPS:
+                raise unreadable(f"{self.elf.name} has more warps than any GPU")
+            lanes = self._child("lane", section, w)
+            rows = self.rows("lane", lanes) if lanes else np.zeros(0, TABLES["lane"].row)
+            uniform = self.words(UNIFORM, section, w)
+            yield Warp(self, block, row, rows, lanes or 0, uniform)
+
+    @cached_property
+    def sms(self) -> tuple[Rows, ...]:
+        """Every SM's row: an exception is kept there even when its warps are gone."""
+        devices = range(len(self.devices))
+        return tuple(sm for d in devices for _, _, sm in self._below("sm", self._device_table, d))
+
+    # -- memory ----------------------------------------------------------------------------------
+
+    @cached_property
+    def has_global_memory(self) -> bool:
+        """Whether the dump was made with global memory; without it a few pieces are there too."""
+        skipped = any(
+            int(row["flags"]) & _SKIP_GLOBAL
+            for section in self.elf.of_type(TABLES["meta"].section)
+            for row in self.rows("meta", int(section))
+        )
+        return not skipped and bool(len(self.elf.of_type(GLOBAL)))
+
+    def global_memory(self, address: int, size: int) -> bytes | None:
+        """Return bytes of global memory; None where the file has them not."""
+        kinds = self.elf.sections["type"]
+        for n in np.flatnonzero((kinds == GLOBAL) | (kinds == MANAGED)):
+            start = address - int(self.elf.sections["address"][n])
+            if 0 <= start <= int(self.elf.sections["size"][n]) - size:
+                return bytes(self.elf.content(int(n))[start : start + size])
+        return None
+
+    # -- code ------------------------------------------------------------------------------------
+
+    @cached_property
+    def functions(self) -> list[Function]:
+        """The functions of every loaded cubin, by address."""
+        found = []
+        for n in self.elf.of_type(IMAGE):
+            try:
+                image = Elf(self.elf.content(int(n)), "a cubin in it")
+                names = image.by_name
+            except TmaError as error:
+                self.notes.append(f"a loaded cubin is not readable: {error}")
+                continue
+            for name, section in names.items():
+                if name.startswith(".text.") and section:
+                    data = image.content(section)
+                    code = np.frombuffer(data, "<u8", len(data) // 16 * 2).reshape(-1, 2)
+                    start = int(image.sections["address"][section])
+                    found.append(Function(start, name[6:], code, image, section))
+        return sorted(found, key=lambda function: function.start)
+
+    def function_at(self, pc: int) -> Function | None:
+        """Return the function that an address is in."""
+        place = bisect.bisect(self.functions, pc, key=lambda function: function.start) - 1
+        if place < 0:
+            return None
+        function = self.functions[place]
+        return function if function.at(pc) is not None else None
+
+    def lines_at(self, pc: int) -> tuple[str, ...]:
+        """Return ``file:line`` of an address, the innermost first, then its callers."""
+        function = self.function_at(pc)
+        if function is None:
+            return ()
+        key = id(function.image)  # alive as long as the list of functions
+        if key not in self._lines:
+            self._lines[key] = LineTable(function.image)
+        return self._lines[key].at(pc)
+
+
+def _place(row: np.dtype[Any], name: str) -> tuple[int, int]:
+    """Return the offset of a field, and its bytes."""
+    assert row.fields is not None
+    kind, offset = row.fields[name][:2]
+    return offset, kind.itemsize

@@ -1,0 +1,337 @@
+"""Where control can go in a function, and what a register held at an instruction.
+
+A warp runs on after the instruction that was wrong, and a wait is a loop: so the registers of the
+dump are of a later moment. `Registers` says what one held earlier: the dump's value, if nothing
+between writes it, else the value that its only writer computed, if that can be told from the code;
+else None. Nothing is guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import Final
+
+from tma_dlpack.debug.postmortem.dump import Dump, Function, Warp
+from tma_dlpack.debug.postmortem.sass import ALWAYS, BSSY, BSYNC, INSTRUCTION_BYTES, Instruction
+
+_MOST_INSTRUCTIONS = 1 << 17
+_MOST_STEPS = 4096  # instructions that one search visits
+_DEEPEST = 12  # instructions whose results an operand is computed from
+_ZERO_REGISTER = 255
+_WORD = (1 << 32) - 1
+#: Where the constant bank holds the generic address of the kernel's parameters.
+_PARAMETER_POINTER: Final = {9: 0x198}
+_CGA_CTA_ID, _SHARED_WINDOW = 0x88, 0x2F  # special registers: rank in the cluster, SR_SWINHI
+
+
+class Flow:
+    """The instructions of a function and where each can go; places count instructions."""
+
+    def __init__(self, function: Function, major: int) -> None:
+        self.function, self.major = function, major
+        self.code = [Instruction(int(a), int(b), major) for a, b in function.code]
+        self.announced: set[int | None] | None = None  # bytes, once they were looked for
+        self._between: dict[tuple[int, int], set[int] | None] = {}
+        self._waits: dict[int, int | None] = {}
+        self._writers: dict[tuple[str, int, int], int | None] = {}
+
+    def __getitem__(self, place: int) -> Instruction:
+        return self.code[place]
+
+    def place(self, pc: int) -> int:
+        """Return the number of the instruction at an address."""
+        return (pc - self.function.start) // INSTRUCTION_BYTES
+
+    @cached_property
+    def successors(self) -> list[tuple[int, ...]]:
+        """Which instructions can follow each."""
+        joins: dict[int, list[int]] = {}
+        for place, instruction in enumerate(self.code):
+            if instruction.opcode == BSSY and instruction.rejoins is not None:
+                to = place + 1 + instruction.rejoins // INSTRUCTION_BYTES
+                joins.setdefault(instruction.convergence, []).append(to)
+        found = []
+        for place, instruction in enumerate(self.code):
+            after = [] if instruction.ends else [place + 1]
+            if instruction.branch is not None:
+                after.append(place + 1 + instruction.branch // INSTRUCTION_BYTES)
+            if instruction.opcode == BSYNC:
+                after = joins.get(instruction.convergence, after)
+            found.append(tuple(to for to in after if 0 <= to < len(self.code)))
+        return found
+
+    @cached_property
+    def predecessors(self) -> list[list[int]]:
+        """Which instructions can come before each."""
+        found: list[list[int]] = [[] for _ in self.code]
+        for place, after in enumerate(self.successors):
+            for to in after:
+                found[to].append(place)
+        return found
+
+    def reach(
+        self, start: int, back: bool = False, stop: Callable[[int], bool] = lambda place: False
+    ) -> set[int] | None:
+        """Return what can be reached from an instruction; None if that is too much.
+
+        `stop`: go no further from these.
+        """
+        edges: list[tuple[int, ...]] | list[list[int]]
+        edges = self.predecessors if back else self.successors
+        seen: set[int] = set()
+        ahead = [*edges[start]]
+        while ahead:
+            place = ahead.pop()
+            if place in seen:
+                continue
+            seen.add(place)
+            if len(seen) > _MOST_STEPS:
+                return None
+            if not stop(place):
+                ahead += edges[place]
+        return seen
+
+    def between(self, start: int, end: int) -> set[int] | None:
+        """Return the instructions that may run after one and before another; None: no way."""
+        key = start, end
+        if key not in self._between:
+            self._between[key] = self._find_between(start, end)
+        return self._between[key]
+
+    def _find_between(self, start: int, end: int) -> set[int] | None:
+        if start == end:
+            return set()
+        after = self.reach(start, stop=lambda place: place in (start, end))
+        before = self.reach(end, back=True, stop=lambda place: place in (start, end))
+        if after is None or before is None or end not in after:
+            return None
+        return (after & before) - {start, end}
+
+    @cached_property
+    def waits(self) -> list[int]:
+        """The instructions that ask a barrier for a phase."""
+        return [place for place, instruction in enumerate(self.code) if instruction.is_wait]
+
+    def wait_of(self, place: int) -> int | None:
+        """Return the wait in whose loop an instruction is; None if there is none, or several.
+
+        The loop does nothing else: no copy, arrival, barrier of the block, store or matrix.
+        """
+        if place not in self._waits:
+            self._waits[place] = self._find_wait(place)
+        return self._waits[place]
+
+    def _find_wait(self, place: int) -> int | None:
+        if self[place].is_wait:
+            return place
+        is_wait = set(self.waits).__contains__
+        ahead = self.reach(place, stop=is_wait)
+        behind = self.reach(place, back=True, stop=is_wait)
+        if ahead is None or behind is None:
+            return None
+        found = ahead & behind & set(self.waits)
+        if len(found) != 1:
+            return None
+        wait = found.pop()
+        loop = {place} | (self.between(wait, place) or set()) | (self.between(place, wait) or set())
+        return None if any(self[i].does_work for i in loop) else wait
+
+    def writer(self, kind: str, number: int, place: int) -> int | None:
+        """Return the only instruction whose result a register holds at a place; None if several.
+
+        `kind`: "uniform" or "register".
+        """
+        key = kind, number, place
+        if key not in self._writers:
+            self._writers[key] = self._find_writer(kind, number, place)
+        return self._writers[key]
+
+    def _find_writer(self, kind: str, number: int, place: int) -> int | None:
+        def writes(i: int) -> bool:
+            return number in written(kind, self[i])
+
+        seen = self.reach(place, back=True, stop=writes)
+        found = [i for i in seen or () if writes(i)]
+        if len(found) != 1 or found[0] == place or (0 in (seen or ()) and found[0] != 0):
+            return None
+        return found[0]
+
+
+def flow_of(dump: Dump, function: Function) -> Flow | None:
+    """Return the flow of a function, made once; None of one that is too long to be one."""
+    if len(function.code) > _MOST_INSTRUCTIONS:
+        return None
+    if function.start not in dump._flows:
+        dump._flows[function.start] = Flow(function, dump.major)
+    found: Flow = dump._flows[function.start]
+    return found
+
+
+class Registers:
+    """What the registers of a warp's thread held at an instruction of its function."""
+
+    def __init__(self, warp: Warp, flow: Flow, pc: int | None, lane: int) -> None:
+        """Read the registers of a thread that stands at `pc`; None: only what the code computes."""
+        self.warp, self.flow, self.lane = warp, flow, lane
+        self.now = None if pc is None else flow.place(pc)
+        self.zero = 63 if flow.major == 9 else 255
+
+    @cached_property
+    def _registers(self) -> list[int]:
+        return [int(word) for word in self.warp.registers(self.lane)[:_ZERO_REGISTER]]
+
+    def uniform(self, number: int, place: int, depth: int = 0) -> int | None:
+        """Return a uniform register before an instruction runs; None if it cannot be told."""
+        if number == self.zero:
+            return 0
+        return self._value("uniform", number, place, depth)
+
+    def register(self, number: int, place: int, depth: int = 0) -> int | None:
+        """Return a register before an instruction runs; None if it cannot be told."""
+        if number == _ZERO_REGISTER:
+            return 0
+        return self._value("register", number, place, depth)
+
+    def pair(self, number: int, place: int) -> int | None:
+        """Return an address in two uniform registers."""
+        low, high = self.uniform(number, place), self.uniform(number + 1, place)
+        return None if low is None or high is None else low | high << 32
+
+    def barrier(self, place: int) -> int | None:
+        """Return the address of the barrier that a SYNCS works on; None of others."""
+        i = self.flow[place]
+        if i.is_wait or i.is_arrival:
+            parts = self.register(i.second, place), self.uniform(i.third, place)
+        elif i.is_init:
+            parts = 0, self.uniform(i.second, place)
+        else:
+            return None
+        first, second = parts
+        return None if first is None or second is None else (first + second + i.immediate) & _WORD
+
+    def _value(self, kind: str, number: int, place: int, depth: int) -> int | None:
+        ran = self._ran_since(place)
+        if ran is not None and not any(number in written(kind, self.flow[i]) for i in ran):
+            kept = self.warp.uniform if kind == "uniform" else self._registers
+            return int(kept[number]) if number < len(kept) else None
+        writer = self.flow.writer(kind, number, place)
+        if writer is None or depth > _DEEPEST:
+            return None
+        guard = self.flow[writer].guard
+        if guard not in (ALWAYS, self.flow[place].guard):
+            return None  # it may not have run
+        return self._computed(writer, number, depth)
+
+    def _ran_since(self, place: int) -> set[int] | None:
+        """Return what may have run since an instruction, it included; None: it did not run."""
+        if self.now is None or place == self.now:
+            return None if self.now is None else set()
+        between = self.flow.between(place, self.now)
+        return None if between is None else {place, *between}
+
+    def _computed(self, place: int, number: int, depth: int) -> int | None:
+        """Return what an instruction writes into a register."""
+        i = self.flow[place]
+        depth += 1
+        a, b = i.low >> 24 & 0xFF, i.low >> 32
+        is_high = number != (i.low >> 16 & 0xFF)
+
+        def uniform(*numbers: int) -> list[int]:
+            values = [self.uniform(n & 0xFF, place, depth) for n in numbers]
+            return [] if None in values else [v for v in values if v is not None]
+
+        def register(n: int) -> int | None:
+            return self.register(n & 0xFF, place, depth)
+
+        match i.opcode:
+            case 0x882 | 0x802 | 0x424:  # UMOV, MOV, IMAD.MOV of a constant
+                return b
+            case 0xC82:  # UMOV
+                return next(iter(uniform(b)), None)
+            case 0x202:  # MOV
+                return register(b)
+            case 0x224 if a == b & 0xFF == _ZERO_REGISTER and not i.high >> 8 & 0xFF:  # IMAD.MOV
+                return register(i.high)
+            case 0x2CA:  # R2UR
+                return register(a)
+            case 0x9C3 if i.high >> 8 & 0xFF == _CGA_CTA_ID:  # S2UR
+                return rank_in_cluster(self.warp)
+            case 0x9C3 if (
+                i.high >> 8 & 0xFF == _SHARED_WINDOW and self.warp.dump.windows is not None
+            ):
+                return int(self.warp.dump.windows["shared"]) >> 32
+            case 0xAB9 | 0x7AC:  # ULDC, LDCU
+                offset = b >> 6 if i.opcode == 0xAB9 else b >> 5
+                return self._constant(offset + 4 * is_high)
+            case 0x291 if i.high >> 16 & 0xFFF == 0xF8E:  # ULEA
+                values = uniform(a, b)
+                shift = i.high >> 11 & 31
+                return (values[0] << shift) + values[1] & _WORD if values else None
+            case 0x819 if i.high & 0xFFFFFF == 0x0006FF:  # SHF.L.U32
+                value = register(a)
+                return None if value is None else value << (b & 31) & _WORD
+            case 0x896 if b == 0x5410:  # UPRMT: the low halves of two registers
+                values = uniform(a, i.third)
+                return values[0] & 0xFFFF | (values[1] & 0xFFFF) << 16 if values else None
+            case 0x290 | 0x890:
+                total = self._sum(i, place, depth)
+                return None if total is None else total & _WORD
+        return None
+
+    def _sum(self, i: Instruction, place: int, depth: int) -> int | None:
+        """Return the sum of a UIADD3, carry included."""
+        if i.high >> 8 & 1 or (i.opcode == 0x290 and i.low >> 63):
+            return None  # a difference
+        operands = [i.low >> 24 & 0xFF, i.third]
+        if i.opcode == 0x290:
+            operands.append(i.low >> 32 & 0xFF)
+        values = [self.uniform(n, place, depth) for n in operands]
+        total = i.low >> 32 if i.opcode == 0x890 else 0
+        if i.high >> 10 & 1:  # .X: the carry of the UIADD3 before it
+            before = next(
+                (p for p in range(place - 1, max(place - 32, -1), -1) if _carries(self.flow[p])),
+                None,
+            )
+            low = None if before is None else self._sum(self.flow[before], before, depth)
+            if low is None:
+                return None
+            total += low >> 32
+        return None if None in values else total + sum(v for v in values if v is not None)
+
+    def _constant(self, offset: int) -> int | None:
+        """Return 32 bits of constant bank 0: a parameter, or where the parameters are."""
+        grid = self.warp.block.grid
+        if grid is None:
+            return None
+        first = int(grid.row["parameters"])
+        if first <= offset and offset + 4 <= first + len(grid.parameters):
+            return int.from_bytes(grid.parameters[offset - first :][:4], "little")
+        pointer = _PARAMETER_POINTER.get(self.flow.major)
+        if pointer is not None and grid.parameter_address and offset - pointer in (0, 4):
+            return grid.parameter_address >> 8 * (offset - pointer) & _WORD
+        return None
+
+
+def rank_in_cluster(warp: Warp) -> int:
+    """Return the rank of a warp's block in its cluster; 0 without clusters."""
+    block = warp.block
+    sizes = [max(1, int(block.row[f"cluster_{axis}"])) for axis in "xyz"]
+    if sizes == [1, 1, 1] and block.grid is not None:
+        sizes = [max(1, n) for n in block.grid.dims("cluster")]
+    x, y, z = (place % size for place, size in zip(block.index, sizes, strict=True))
+    return x + sizes[0] * (y + sizes[1] * z)
+
+
+def _carries(i: Instruction) -> bool:
+    return i.opcode in (0x290, 0x890) and not i.high >> 10 & 1 and i.high >> 17 & 7 != 7
+
+
+def written(kind: str, i: Instruction) -> Iterable[int]:
+    """Return the registers, or uniform registers, that an instruction may write."""
+    if kind == "uniform":
+        return i.writes_uniform
+    first = i.may_write
+    if first == _ZERO_REGISTER or i.writes_uniform or i.coding is not None or i.is_wait:
+        return ()
+    return range(first, first + i.registers_written)

@@ -1,0 +1,127 @@
+"""A post-mortem as HTML: the findings, the barriers at the moment of death, the tile."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from tma_dlpack.debug.postmortem.results import (
+    DeadBarrier,
+    Fault,
+    FoundMap,
+    PostMortem,
+    barrier_lines,
+    barrier_words,
+    fault_lines,
+    kernel_lines,
+)
+from tma_dlpack.draw import tensor
+from tma_dlpack.draw.cards import bold, plain
+from tma_dlpack.draw.figure import Figure, fragment
+from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, words
+from tma_dlpack.tables.coerce import counted
+from tma_dlpack.tables.errors import TmaError
+
+_MOST_DRAWN = 16  # barriers of a kernel
+_WIDTH, _BAR, _ROW = 640, 320, 30  # px: picture, bar of a barrier, row
+_LABEL = 86
+_LEGEND = [
+    (Cell(0, 0, "taken"), "arrivals that came"),
+    (Cell(0, 0, "padding"), "arrivals pending"),
+    (Cell(0, 0, "conflict", hatched=True), "bytes pending"),
+    (Cell(0, 0, "even"), "phase of parity 0"),
+    (Cell(0, 0, "odd"), "of parity 1"),
+]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class FrozenBarriers(Figure):
+    """The barriers of one kernel's blocks, as they stood when it died.
+
+    Attributes
+    ----------
+    barriers : tuple of DeadBarrier
+        By address; of several states of one, those that most blocks have.
+    """
+
+    title: str
+    barriers: tuple[DeadBarrier, ...]
+
+    def scenes(self) -> tuple[Scene, ...]:
+        """Lower to one panel: a row for each barrier."""
+        cells: list[Cell] = []
+        for row, barrier in enumerate(self.barriers):
+            cells += _row(row * _ROW, barrier)
+        about = "; ".join(barrier_words(barrier) for barrier in self.barriers)
+        return (lay_out(about, [Grid(tuple(cells))], self.title, legend=_LEGEND),)
+
+    def text(self) -> str:
+        """Return a line for each barrier."""
+        return "\n".join([self.title, *map(barrier_words, self.barriers)])
+
+
+def _row(top: float, barrier: DeadBarrier) -> Iterator[Cell]:
+    """Draw a barrier: its parity, its arrivals as parts of a bar, and what is pending in words."""
+    yield label(0, top, f"{barrier.address:#x}", "strong", 20)
+    yield Cell(4, top, ("even", "odd")[barrier.phase], str(barrier.phase), columns=20, rows=20)
+    came = barrier.count - barrier.arrivals
+    left = 30.0
+    for part, style in ((came, "taken"), (barrier.arrivals, "padding")):
+        if part:
+            wide = _BAR * part / barrier.count
+            text = f"{part} of {barrier.count}"
+            yield Cell(left, top, style, text, columns=wide, rows=20)
+            left += wide
+    if barrier.bytes:
+        text = f"{barrier.bytes:,} bytes"
+        yield Cell(40 + _BAR, top, "conflict", text, columns=120, rows=20, hatched=True)
+    waiting = f"{counted(barrier.waiting, 'warp')} wait" if barrier.waiting else "nobody waits"
+    yield words(170 + _BAR, top, waiting, "alarm" if barrier.rule else "muted", 20)
+
+
+def frozen(barriers: Iterable[DeadBarrier]) -> tuple[FrozenBarriers, ...]:
+    """Return a picture for each kernel that has barriers."""
+    kernels: dict[str, dict[int, DeadBarrier]] = {}
+    for barrier in barriers:
+        of_kernel = kernels.setdefault(barrier.kernel, {})
+        known = of_kernel.get(barrier.address)
+        if known is None or (bool(barrier.rule), barrier.blocks) > (bool(known.rule), known.blocks):
+            of_kernel[barrier.address] = barrier
+    return tuple(
+        FrozenBarriers(
+            f"barriers of a block of {kernel}", tuple(found[a] for a in sorted(found)[:_MOST_DRAWN])
+        )
+        for kernel, found in kernels.items()
+    )
+
+
+def html_of(found: PostMortem) -> str:
+    """Return the findings as HTML."""
+    parts: list[Figure | str] = [bold(found.head())]
+    for fault in found.faults:
+        parts.append(_block(fault_lines(fault)))
+        parts += _tile(fault)
+    parts += frozen(found.barriers)
+    parts += [_block(barrier_lines(barrier)) for barrier in found.barriers if barrier.rule]
+    parts += [plain(f"map at {one}") for one in found.maps]
+    parts += [_block(kernel_lines(kernel)) for kernel in found.kernels]
+    parts += [plain(f"note: {note}") for note in found.notes]
+    return fragment(parts)
+
+
+def _block(lines: list[str]) -> str:
+    first, *rest = lines
+    body = "".join(plain(line.strip()) for line in rest)
+    return f'<div class="tma-finding tma-violation"><b>{html.escape(first)}</b>{body}</div>'
+
+
+def _tile(fault: Fault) -> Iterator[Figure]:
+    """Draw the tensor with the box of the copy that was wrong, where a copy could have it."""
+    whole = fault.map.map if isinstance(fault.map, FoundMap) else fault.map
+    if whole is None or fault.coordinates is None:
+        return
+    try:
+        yield tensor(whole, fault.coordinates[::-1])
+    except TmaError:
+        return

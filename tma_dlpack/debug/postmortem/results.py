@@ -1,0 +1,422 @@
+"""What a dump says, as frozen records: kernels, faults, barriers, maps; as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+from tma_dlpack.tables.coerce import counted
+from tma_dlpack.tables.errors import sealed, wrapped
+from tma_dlpack.tables.public import Drawn, public
+from tma_dlpack.tensor_map.map import TensorMap
+
+Triple = tuple[int, int, int]
+_MOST_NAME = 120  # characters of a kernel's name
+_MOST_SHOWN = 12  # of a kind in the text; JSON has all
+_MAP_FIELDS = ("kind", "rank", "data_type", "global_dim", "box_dim", "tx_bytes")
+
+
+def readable(name: str) -> str:
+    """Return the name of a mangled C++ function, without its arguments.
+
+    >>> readable("_ZN4gemm6kernelILi128EEEv14CUtensorMap_st"), readable("copy")
+    ('gemm::kernel<...>', 'copy')
+    """
+    parts: list[str] = []
+    rest = name[2:] if name.startswith("_Z") else ""
+    is_nested = rest.startswith("N")
+    rest = rest[is_nested:]
+    while found := re.match(r"\d{1,4}", rest):
+        end = found.end() + int(found[0])
+        if end > len(rest):
+            return name[:_MOST_NAME]
+        parts.append(rest[found.end() : end])
+        rest = rest[end:]
+        if not is_nested:
+            break
+    text = "::".join(part for part in parts if not part.startswith("_GLOBAL__N"))
+    text = text + "<...>" * rest.startswith("I") if text else name
+    return text if len(text) <= _MOST_NAME else f"{text[:_MOST_NAME]}..."
+
+
+class Cause(NamedTuple):
+    """A reason for a fault or a hang."""
+
+    rule: str
+    message: str
+    fix: str
+    is_sure: bool  # the error is the one that this is measured to end in
+
+
+class Standing(NamedTuple):
+    """Where warps of a kernel stood."""
+
+    what: str
+    lines: tuple[str, ...]
+    warps: int
+
+
+@public
+@sealed
+@dataclass(frozen=True, slots=True)
+class DeadKernel:
+    """A kernel that was on the GPU.
+
+    Attributes
+    ----------
+    name : str
+        Its C++ name without arguments; `mangled` has all of it.
+    grid, block, cluster : tuple of int
+        Of the launch, x first; the cluster is (0, 0, 0) without one.
+    blocks, warps : int
+        How many were on the GPU.
+    standing : tuple of Standing
+        Where the warps stood: ``(what, lines, warps)``, the most first.
+    """
+
+    name: str
+    mangled: str
+    grid: Triple
+    block: Triple
+    cluster: Triple
+    blocks: int
+    warps: int
+    standing: tuple[Standing, ...]
+
+
+@public
+@sealed
+@dataclass(frozen=True, slots=True)
+class FoundMap:
+    """A tensor map among the parameters of a kernel; it has the attributes of its map.
+
+    Attributes
+    ----------
+    map : TensorMap
+    kernel : str
+    offset : int
+        Bytes from the first parameter.
+    """
+
+    map: TensorMap
+    kernel: str
+    offset: int
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(object.__getattribute__(self, "map"), name)
+
+    def __str__(self) -> str:
+        return f"parameter +{self.offset:#x} of {self.kernel}: {map_words(self.map)}"
+
+
+@public
+@sealed
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Warps that died at one instruction, for one reason.
+
+    Attributes
+    ----------
+    kernel : str
+    lines : tuple of str
+        ``file:line``, the innermost first, then those that call it; empty without ``-lineinfo``.
+    block, thread : tuple of int or None
+        Of the first of the warps, x first; None where the warp is gone.
+    alike : int
+        How many warps share it.
+    exception : str
+        What the hardware reported.
+    instruction : str
+        Its name in machine code, such as "UTMALDG.3D".
+    destination, barrier : int or None
+        Addresses in shared memory, of a store its source; above bit 24 the block of the cluster.
+    coordinates : tuple of int or None
+        Innermost first, as the instruction has them.
+    map : FoundMap or TensorMap or None
+        The map by which it copies.
+    causes : tuple of Cause
+        Every ``(rule, message, fix, is_sure)`` that holds, the surest first.
+    notes : tuple of str
+        What the file does not say.
+    """
+
+    kernel: str
+    lines: tuple[str, ...]
+    block: Triple | None
+    thread: Triple | None
+    alike: int
+    exception: str
+    instruction: str
+    destination: int | None
+    barrier: int | None
+    coordinates: tuple[int, ...] | None
+    map: FoundMap | TensorMap | None
+    causes: tuple[Cause, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def rule(self) -> str:
+        """Id of the surest cause; "UNKNOWN" if there is none."""
+        return self.causes[0].rule if self.causes else "UNKNOWN"
+
+    @property
+    def message(self) -> str:
+        """The surest cause in words."""
+        return self.causes[0].message if self.causes else "no cause that is known holds"
+
+    @property
+    def fix(self) -> str:
+        """What to change."""
+        return self.causes[0].fix if self.causes else ""
+
+
+@public
+@sealed
+@dataclass(frozen=True, slots=True)
+class DeadBarrier:
+    """An mbarrier as it stood, once for all blocks in which it stood so.
+
+    Attributes
+    ----------
+    kernel : str
+    address : int
+        In the block's shared memory.
+    count : int
+        Arrivals that end a phase.
+    arrivals, bytes : int
+        Those pending; bytes are negative where copies came before they were announced.
+    phase : int
+        Parity of the current phase.
+    blocks, waiting : int
+        Blocks in which it stood so, and warps that wait at it, over all these blocks.
+    lines : tuple of str
+        Where they wait, ``file:line``, the innermost first.
+    parity : int or None
+        What they wait for; None if nobody waits, or the registers do not hold it any more.
+    rule, message, fix : str
+        What it means; "" where nothing follows from it.
+    """
+
+    kernel: str
+    address: int
+    count: int
+    arrivals: int
+    bytes: int
+    phase: int
+    blocks: int
+    waiting: int
+    lines: tuple[str, ...] = ()
+    parity: int | None = None
+    rule: str = ""
+    message: str = ""
+    fix: str = ""
+
+
+@public
+@sealed
+@dataclass(frozen=True, slots=True)
+class PostMortem(Drawn):
+    """What a GPU core dump says of TMA, from `postmortem`.
+
+    ``print(pm)`` shows each kind of finding once; notebooks show it with pictures.
+
+    Attributes
+    ----------
+    kernels : tuple of DeadKernel
+    faults : tuple of Fault
+    barriers : tuple of DeadBarrier
+        Those that warps wait at first.
+    maps : tuple of FoundMap
+        The tensor maps among the kernels' parameters.
+    notes : tuple of str
+        What the file does not hold, and what could not be read.
+    """
+
+    path: str
+    target: str
+    kernels: tuple[DeadKernel, ...]
+    faults: tuple[Fault, ...]
+    barriers: tuple[DeadBarrier, ...]
+    maps: tuple[FoundMap, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether neither a fault nor a hang was found."""
+        return not self.faults and not any(barrier.rule for barrier in self.barriers)
+
+    def to_json(self) -> str:
+        """Return the findings as JSON: faults, barriers, maps, kernels, notes."""
+        return json.dumps(self._plain(), indent=1)
+
+    def _plain(self) -> dict[str, Any]:
+        barriers = [
+            {name: getattr(barrier, name) for name in _names(DeadBarrier)}
+            for barrier in self.barriers
+        ]
+        kernels = [
+            {name: getattr(kernel, name) for name in _names(DeadKernel) if name != "standing"}
+            | {"standing": [row._asdict() for row in kernel.standing]}
+            for kernel in self.kernels
+        ]
+        return {
+            "faults": [_fault_json(fault) for fault in self.faults],
+            "barriers": barriers,
+            "maps": [_map_json(found) for found in self.maps],
+            "kernels": kernels,
+            "notes": self.notes,
+            "target": self.target,
+        }
+
+    # -- text ------------------------------------------------------------------------------------
+
+    def head(self) -> str:
+        """Return what was found in one line."""
+        hung = [barrier for barrier in self.barriers if barrier.rule]
+        if self.faults:
+            kinds = counted(len(self.faults), "kind") + " of fault"
+            found = f"{kinds}, {counted(sum(f.alike for f in self.faults), 'warp')}"
+        elif hung:
+            warps = sum(barrier.waiting for barrier in hung)
+            found = f"a hang: {counted(warps, 'warp')} at {counted(len(hung), 'kind')} of barrier"
+        elif self.kernels:
+            found = "no fault, and no warp that waits at an mbarrier"
+        else:
+            found = "no kernel was on the GPU"
+        return f"{self.path} ({self.target}): {found}"
+
+    def __repr__(self) -> str:
+        return f"<PostMortem: {self.head()}>"
+
+    def __str__(self) -> str:
+        sections = [
+            [self.head()],
+            *map(fault_lines, self.faults[:_MOST_SHOWN]),
+            *([line] for line in _more(len(self.faults), "kinds of fault")),
+            *map(barrier_lines, [b for b in self.barriers if b.rule][:_MOST_SHOWN]),
+            self._quiet_barriers(),
+            [f"map at {found}" for found in self.maps],
+            [line for kernel in self.kernels for line in kernel_lines(kernel)],
+            [f"note: {note}" for note in self.notes],
+        ]
+        return "\n\n".join(
+            "\n".join(_wrapped(line) for line in section) for section in sections if section
+        )
+
+    def _quiet_barriers(self) -> list[str]:
+        quiet = [barrier for barrier in self.barriers if not barrier.rule]
+        lines = [barrier_words(barrier) for barrier in quiet[:_MOST_SHOWN]]
+        return [*lines, *_more(len(quiet), "other barriers")]
+
+
+def _names(kind: type) -> list[str]:
+    return [field.name for field in fields(kind)]
+
+
+def _more(count: int, what: str) -> Iterator[str]:
+    if count > _MOST_SHOWN:
+        yield f"and {count - _MOST_SHOWN} more {what}: --json has all"
+
+
+def _wrapped(line: str) -> str:
+    indent = line[: len(line) - len(line.lstrip())]
+    return wrapped(line.strip(), indent)
+
+
+def map_words(found: TensorMap) -> str:
+    """Return a map in one line."""
+    dims, box = "x".join(map(str, found.shape)), found.box_sizes
+    tile = f"box {box}" if box else f"{found.pixels_per_column} pixels x {found.channels_per_pixel}"
+    return (
+        f"{found.kind} {found.data_type.name} {dims} at {found.global_address:#x}, {tile}, "
+        f"one copy is {found.tx_bytes:,} bytes"
+    )
+
+
+def _map_json(found: FoundMap | TensorMap | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    whole = found.map if isinstance(found, FoundMap) else found
+    plain = {name: getattr(whole, name) for name in _MAP_FIELDS}
+    place = {"kernel": found.kernel, "offset": found.offset} if isinstance(found, FoundMap) else {}
+    return {**plain, "data_type": whole.data_type.name, **place}
+
+
+def _fault_json(fault: Fault) -> dict[str, Any]:
+    plain = {name: getattr(fault, name) for name in _names(Fault) if name not in ("map", "causes")}
+    own = {name: getattr(fault, name) for name in ("rule", "message", "fix")}
+    causes = [cause._asdict() for cause in fault.causes]
+    return {**plain, "map": _map_json(fault.map), **own, "causes": causes}
+
+
+def place_words(lines: tuple[str, ...]) -> str:
+    """Return the lines of source as words."""
+    if not lines:
+        return "no line is known: compile with -lineinfo"
+    called = [f"called at {line}" for line in lines[1:]]
+    return ", ".join([lines[0], *called])
+
+
+def hexadecimal(value: int | None) -> str:
+    """Return an address; "?" where it is not known."""
+    return "?" if value is None else f"{value:#x}"
+
+
+def fault_lines(fault: Fault) -> list[str]:
+    """Return a fault as lines."""
+    whose = f"block {fault.block}, thread {fault.thread}" if fault.block else "a warp that is gone"
+    alike = f" ({counted(fault.alike, 'warp')} alike)" if fault.alike > 1 else ""
+    lines = [f"fault in {fault.kernel}: {fault.exception}", f"  at {place_words(fault.lines)}"]
+    lines.append(f"  {fault.instruction}, {whose}{alike}")
+    operands = []
+    if fault.destination is not None:
+        operands.append(f"shared memory {fault.destination:#x}")
+    if fault.barrier is not None:
+        operands.append(f"barrier {fault.barrier:#x}")
+    if fault.coordinates is not None:
+        operands.append(f"coordinates {fault.coordinates}, innermost first")
+    lines += [f"  {', '.join(operands)}"] if operands else []
+    if fault.map is not None:
+        words = map_words(fault.map) if isinstance(fault.map, TensorMap) else str(fault.map)
+        lines.append(f"  map: {words}")
+    for cause in fault.causes or (Cause(fault.rule, fault.message, "", True),):
+        sure = "" if cause.is_sure else "also wrong, though it ends otherwise: "
+        lines += [f"  {cause.rule}: {sure}{cause.message}"]
+        lines += [f"    fix: {cause.fix}"] if cause.fix else []
+    return lines + [f"  note: {note}" for note in fault.notes]
+
+
+def barrier_words(barrier: DeadBarrier) -> str:
+    """Return a barrier's state in one line."""
+    return (
+        f"barrier {barrier.address:#x} of {barrier.kernel}, in {counted(barrier.blocks, 'block')}: "
+        f"count {barrier.count}, pending {counted(barrier.arrivals, 'arrival')} and "
+        f"{barrier.bytes:,} bytes, phase {barrier.phase}"
+    )
+
+
+def barrier_lines(barrier: DeadBarrier) -> list[str]:
+    """Return a barrier that warps wait at as lines."""
+    parity = "a parity that the registers no longer hold"
+    if barrier.parity is not None:
+        parity = f"parity {barrier.parity}"
+    lines = [
+        barrier_words(barrier),
+        f"  {counted(barrier.waiting, 'warp')} at {place_words(barrier.lines)}, for {parity}",
+        f"  {barrier.rule}: {barrier.message}",
+    ]
+    return lines + ([f"    fix: {barrier.fix}"] if barrier.fix else [])
+
+
+def kernel_lines(kernel: DeadKernel) -> list[str]:
+    """Return a kernel as lines."""
+    cluster = f", cluster {kernel.cluster}" if any(kernel.cluster) else ""
+    there = f"{counted(kernel.blocks, 'block')} and {counted(kernel.warps, 'warp')} on the GPU"
+    lines = [f"kernel {kernel.name}: grid {kernel.grid}, block {kernel.block}{cluster}; {there}"]
+    for row in kernel.standing[:_MOST_SHOWN]:
+        where = f", {row.lines[0]}" if row.lines else ""
+        lines.append(f"  {counted(row.warps, 'warp')}: {row.what}{where}")
+    return lines
