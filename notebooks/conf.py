@@ -76,6 +76,7 @@ CHAPTERS = {
         "ldmatrix_addresses"
     ),
     "Explain and trace": "explain Explanation PrintedArguments trace Trace TracedMap",
+    "Dead kernels": "postmortem PostMortem Fault DeadBarrier DeadKernel FoundMap",
     "Lint": "lint LintReport LintFinding",
     "Look": "draw explore",
     "Measure on a GPU": "bandwidth BandwidthReport verify VerifyReport",
