@@ -178,16 +178,6 @@ def command_reference() -> str:
     return "\n".join(parts)
 
 
-def header_reference() -> str:
-    """Return the C and C++ headers, as they are."""
-    folder = Path(tma.get_include())
-    headers = sorted(folder.glob("*.h*"))
-    return "\n".join(
-        f"## {header.name}\n\n```cpp\n{header.read_text(encoding='utf-8')}```\n"
-        for header in headers
-    )
-
-
 def docstring(package: str) -> str:
     """Return the docstring of a package, which tells how to add to its table."""
     module = importlib.import_module(f"tma_dlpack.{package}")
@@ -200,7 +190,6 @@ GENERATED = {
     "draw": draw_reference,
     "rules": rule_reference,
     "command": command_reference,
-    "headers": header_reference,
     "cccl": lambda: CCCL_COMMIT,
     "checks": lambda: docstring("checks"),
     "tables": lambda: docstring("tables"),

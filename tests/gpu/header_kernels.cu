@@ -376,6 +376,8 @@ extern "C" __global__ void states(unsigned* out)
   {
     out[2 * i] = one.stage() << 1 | one.phase();
     out[2 * i + 1] = two.stage() << 1 | two.phase();
-    one.advance(), one.advance(i % 5), two.advance(1 + i % 5);
+    one.advance();
+    if (one.stage() < 3) one.advance(i % 5);
+    two.advance(1 + i % 5);
   }
 }

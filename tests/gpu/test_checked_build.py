@@ -60,6 +60,19 @@ CASES = {
     "store_off_64": (ALIGNMENT, "store: the tile is at shared address 0x*40, 64 bytes past a multiple"),
     "store_at_a_negative_coordinate": (INSTRUCTION, "store: coordinate 1 is -8; a store takes no"),
     "reduction_without_that_type": (INSTRUCTION, "reduce: the map's element type is 1; the operation"),
+    "two_threads_arrive_expect_tx": (LAUNCH, "arrive_expect_tx: this is arrival 2 in phase 0 of the barrier at*; it was initialised for 1"),
+    "expected_without_an_arrival": (HANGS, "wait: after 2 s phase 0 of the barrier at shared address 0x* is not over: 0 of 1 arrivals, 8192 bytes expected, loads of 8192 bytes issued;"),
+    "prefetch_of_the_wrong_rank": (INSTRUCTION, "prefetch_tile: 3 coordinates; the map has rank 2"),
+    "bulk_of_24_bytes": (HANGS, "load_bulk: 24 bytes; pass a multiple of 16"),
+    "bulk_from_8_bytes_off": (ALIGNMENT, "load_bulk: the global address is 0x*8; pass one in global memory, a multiple of 16"),
+    "bulk_to_8_bytes_off": (ALIGNMENT, "load_bulk: the bytes are at shared address 0x*8, 8 bytes past a multiple of 16; align"),
+    "bulk_beyond_shared_memory": (ADDRESS, "load_bulk: 64 bytes from shared address 0x* on are copied; the block's shared memory ends"),
+    "bulk_from_shared_memory": (ADDRESS, "load_bulk: the global address is 0x*; pass one in global memory"),
+    "bulk_of_more_bytes_than_expected": ("wrong", "load_bulk: phase 0 of the barrier at shared address 0x* expects 64 bytes, and its loads have 128 bytes; arrive_expect_tx()"),
+    "bulk_store_of_24_bytes": ("wrong", "store_bulk: 24 bytes; pass a multiple of 16"),
+    "bulk_store_8_bytes_off": (ALIGNMENT, "store_bulk: the global address is 0x*8; pass one in global memory, a multiple of 16"),
+    "state_advanced_twice": (HANGS, "advance: stage 1, phase 0 was advanced past without a use; call advance() once"),
+    "state_of_a_reader_for_the_producer": (HANGS, "wait: after 2 s phase 0 of the barrier at shared address 0x* is not over: 0 of 1 arrivals, 0 bytes expected"),
     "a_parameter_is_changed": ("", "replace_global_dim: the map at 0x* is in neither shared nor global"),
 }  # fmt: skip
 
@@ -112,7 +125,9 @@ def test_without_the_check_a_misuse_is_what_it_was(name, run):
     assert seen in found, found
 
 
-@pytest.mark.parametrize("name", ["nothing_wrong", "map_in_global_memory"])
+@pytest.mark.parametrize(
+    "name", ["nothing_wrong", "map_in_global_memory", "bulk_right", "state_advanced_once"]
+)
 @pytest.mark.parametrize("options", [(), (CHECKED,)], ids=["plain", "checked"])
 def test_what_is_right_is_right_with_and_without(name, options, run):
     assert run(name, *options) == "right\n"

@@ -81,7 +81,9 @@ def test_without_the_macro_not_one_instruction_is_different_and_with_it_some_are
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arch", ["90", "100a", "100f", "103a", "110a", "120a", "120f", "121a"])
+@pytest.mark.parametrize(
+    "arch", ["90", "100a", "100f", "103a", "107a", "110a", "120a", "120f", "121a"]
+)
 def test_the_checked_build_compiles_for_every_architecture(arch, tmp_path):
     kernel = KERNELS[1 if arch == "90" else 0]  # without "a" no kernel can change a map
     code = cubin(kernel, get_include(), tmp_path / "a.cubin", "-DTMA_DLPACK_CHECK=1", arch=arch)

@@ -50,7 +50,7 @@ def test_kernels_with_the_header_compile_for_sm_90a(source, standard, tmp_path):
 #: ptxas advises against multicast where it is not made for it: 90 without a, 12.x. Only warnings of
 #: the compiler itself are errors there.
 ADVISED_AGAINST = ("90", "100", "120a", "120f", "121a")
-ARCHITECTURES = ("90", "90a", "100", "100a", "100f", "103a", "110a", "120a", "120f", "121a")
+ARCHITECTURES = ("90", "90a", "100", "100a", "100f", "103a", "107a", "110a", "120a", "120f", "121a")
 #: Functions of the driver that ptxas calls where a GPU lacks an instruction.
 SYSTEM_CALL = re.compile(rb"__cuda_syscall_\w+")
 

@@ -14,6 +14,9 @@
 //
 // Nothing of libcuda is called: no -lcuda. Works under nvcc, NVRTC and, without the device part, a
 // host compiler. Coordinates are the instruction's: innermost first (tma_dlpack's Python is row-major).
+//
+// Two lines under each verb say: PTX | who calls it | targets, sm_90 is also every later one | since which
+// release | what it costs in SASS; and an example. The reference's page is printed from them.
 
 #ifndef TMA_DLPACK_H
 #define TMA_DLPACK_H
@@ -79,6 +82,8 @@ struct map_error : std::invalid_argument
 // have (of a host tensor, of an unpickled map), so the alignment, which other storage seldom has,
 // also speaks for that. What 128 bytes cannot tell, and the caller keeps: that they are a map at all,
 // that it is of this GPU, and that its tensor lives until the kernel is done.
+//   no instruction | host | host | 0.2 | a copy of 128 bytes
+//   e.g. CUtensorMap map = tensor_map(tensor_map_ptr);
 inline CUtensorMap tensor_map(const void* pointer, std::size_t size_bytes = map_bytes)
 {
   if (size_bytes != map_bytes)
@@ -151,6 +156,8 @@ enum class Swizzle : int
 
 // Bytes of one row of a swizzled tile; 16 without a swizzle, where the tensor core reads columns of
 // 16 bytes.
+//   no instruction | anyone | host and device | 0.2 | compile time
+//   e.g. span_bytes(Swizzle::bytes64) == 64
 TMA_DLPACK_EITHER constexpr unsigned span_bytes(Swizzle swizzle)
 {
   return 16u << static_cast<unsigned>(swizzle);
@@ -158,6 +165,8 @@ TMA_DLPACK_EITHER constexpr unsigned span_bytes(Swizzle swizzle)
 
 // Where the byte lies that would lie here without swizzle. Bytes count from an address that is a
 // multiple of 8 spans, such as 0: pass the shared address, or an offset into a tile aligned to 1024.
+//   no instruction | anyone | host and device | 0.2 | 3 integer operations
+//   e.g. tile[swizzled<Swizzle::bytes128>(row * 128 + byte)]
 template <Swizzle swizzle>
 TMA_DLPACK_EITHER constexpr unsigned swizzled(unsigned byte)
 {
@@ -165,6 +174,8 @@ TMA_DLPACK_EITHER constexpr unsigned swizzled(unsigned byte)
 }
 
 // Index of an element of a tile that is aligned to 1024 and has rows of one span.
+//   no instruction | anyone | host and device | 0.2 | 3 integer operations
+//   e.g. tile[swizzled_index<float, Swizzle::bytes128>(row, column)]
 template <class Element, Swizzle swizzle>
 TMA_DLPACK_EITHER constexpr unsigned swizzled_index(unsigned row, unsigned column)
 {
@@ -221,6 +232,8 @@ constexpr unsigned long long TCGEN05 = 1ull << 46;
 
 // The 64 bits by which wgmma finds a tile in shared memory, but for its address: PTX ISA, "Matrix
 // Descriptor Format". The base offset is 0 also for tiles that are aligned to 128 only (measured).
+//   wgmma, "Matrix Descriptor Format" | anyone | host, sm_90 | 0.2 | compile time
+//   e.g. matrix_descriptor<16, 1024, Swizzle::bytes128>()
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ < 1000
 template <unsigned leading_byte_offset, unsigned stride_byte_offset, Swizzle swizzle>
 TMA_DLPACK_EITHER constexpr unsigned long long matrix_descriptor()
@@ -231,6 +244,8 @@ TMA_DLPACK_EITHER constexpr unsigned long long matrix_descriptor()
 
 // The same of a K-major tile of so many rows that lies as [columns of one span][rows][span]: boxes of
 // (rows, one span) next to each other, or the one box of split_inner.
+//   wgmma, "Matrix Descriptor Format" | anyone | host, sm_90 | 0.2 | compile time
+//   e.g. k_major_descriptor<128, Swizzle::bytes128>()
 template <unsigned rows, Swizzle swizzle>
 TMA_DLPACK_EITHER constexpr unsigned long long k_major_descriptor()
 {
@@ -239,6 +254,8 @@ TMA_DLPACK_EITHER constexpr unsigned long long k_major_descriptor()
 
 // The same of an MN-major tile of 16-bit elements: its rows are K, and lie as [columns of one
 // span][rows][span] too.
+//   wgmma, "Matrix Descriptor Format" | anyone | host, sm_90 | 0.2 | compile time
+//   e.g. mn_major_descriptor<64, Swizzle::bytes128>()
 template <unsigned rows, Swizzle swizzle>
 TMA_DLPACK_EITHER constexpr unsigned long long mn_major_descriptor()
 {
@@ -256,6 +273,8 @@ TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_WGMMA) constexpr unsigned long long mn_major_d
 
 // The 64 bits by which tcgen05.mma finds a K-major tile, but for its address: laid out as for
 // k_major_descriptor(), and aligned to 8 spans. Documented, not run.
+//   tcgen05, "Shared memory descriptor" | anyone | host and device | 0.4 | compile time
+//   e.g. tcgen05_k_major_descriptor<128, Swizzle::bytes128>()
 template <unsigned rows, Swizzle swizzle>
 TMA_DLPACK_EITHER constexpr unsigned long long tcgen05_k_major_descriptor()
 {
@@ -263,6 +282,8 @@ TMA_DLPACK_EITHER constexpr unsigned long long tcgen05_k_major_descriptor()
 }
 
 // The same of an MN-major tile, of elements of 8 or 16 bits. Documented, not run.
+//   tcgen05, "Shared memory descriptor" | anyone | host and device | 0.4 | compile time
+//   e.g. tcgen05_mn_major_descriptor<64, Swizzle::bytes128>()
 template <unsigned rows, Swizzle swizzle>
 TMA_DLPACK_EITHER constexpr unsigned long long tcgen05_mn_major_descriptor()
 {
@@ -271,6 +292,8 @@ TMA_DLPACK_EITHER constexpr unsigned long long tcgen05_mn_major_descriptor()
 }
 
 // From the start of a K-major tile to its K step, of wgmma and tcgen05: each is 32 bytes of every row.
+//   no instruction | anyone | host and device | 0.2 | compile time, unrolled
+//   e.g. a + k_step_bytes<128, Swizzle::bytes128>(step)
 template <unsigned rows, Swizzle swizzle>
 TMA_DLPACK_EITHER constexpr unsigned k_step_bytes(unsigned k_step)
 {
@@ -279,6 +302,8 @@ TMA_DLPACK_EITHER constexpr unsigned k_step_bytes(unsigned k_step)
 }
 
 // The same of an MN-major tile: a step is 16 rows of 16-bit elements, 32 of 8-bit ones.
+//   no instruction | anyone | host and device | 0.2 | compile time, unrolled
+//   e.g. a + mn_major_k_step_bytes<Swizzle::bytes128>(step)
 template <Swizzle swizzle, unsigned element_bytes = 2>
 TMA_DLPACK_EITHER constexpr unsigned mn_major_k_step_bytes(unsigned k_step)
 {
@@ -287,6 +312,8 @@ TMA_DLPACK_EITHER constexpr unsigned mn_major_k_step_bytes(unsigned k_step)
 
 // The descriptor of a tile at this place: one of those above, and the address. Add k_step_bytes() to the
 // place for the next K step.
+//   no instruction | anyone | host and device | 0.2 | 2 integer operations
+//   e.g. descriptor_at(shared_address(tile), k_major_descriptor<128, Swizzle::bytes128>())
 TMA_DLPACK_EITHER constexpr unsigned long long descriptor_at(unsigned smem_address,
                                                              unsigned long long descriptor)
 {
@@ -428,6 +455,9 @@ struct CachePolicy
   unsigned long long bits;
 };
 
+// The address in shared memory, as instructions take it.
+//   cvta.to.shared | anyone | sm_90 | 0.2 | 0 to 2 integer operations
+//   e.g. shared_address(tile)
 __device__ inline unsigned shared_address(const void* smem)
 {
   return static_cast<unsigned>(__cvta_generic_to_shared(smem));
@@ -444,6 +474,8 @@ namespace unchecked
 
 // Make a barrier whose phase ends with so many arrivals. One thread; then __syncthreads(), or
 // cluster_sync() where other blocks of the cluster use it.
+//   mbarrier.init, fence.mbarrier_init | one thread | sm_90 | 0.2 | SYNCS.EXCH
+//   e.g. init(&full); __syncthreads();
 __device__ inline void init(Barrier* barrier, unsigned arrivals = 1)
 {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals)
@@ -452,6 +484,8 @@ __device__ inline void init(Barrier* barrier, unsigned arrivals = 1)
 }
 
 // Arrive, and tell the barrier how many bytes come: TensorMap.tx_bytes for each load. One thread.
+//   mbarrier.arrive.expect_tx | one thread | sm_90 | 0.4 | SYNCS.ARRIVE
+//   e.g. arrive_expect_tx(&full, tx_bytes); load(tile, map, &full, column, row);
 __device__ inline void arrive_expect_tx(Barrier* barrier, unsigned tx_bytes)
 {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
@@ -461,6 +495,8 @@ __device__ inline void arrive_expect_tx(Barrier* barrier, unsigned tx_bytes)
 }
 
 // Tell the barrier how many bytes come, without arriving: the phase then also waits for an arrive().
+//   mbarrier.expect_tx | one thread | sm_90 | 0.4 | SYNCS.ARRIVE
+//   e.g. expect_tx_only(&full, tx_bytes); ... arrive(&full);
 __device__ inline void expect_tx_only(Barrier* barrier, unsigned tx_bytes)
 {
   asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(
@@ -477,6 +513,8 @@ __device__ inline void expect_tx(Barrier* barrier, unsigned tx_bytes)
 }
 
 // Arrive: what this thread did so far happens before the phase ends.
+//   mbarrier.arrive | each thread that init() counts | sm_90 | 0.2 | SYNCS.ARRIVE
+//   e.g. arrive(&empty);
 __device__ inline void arrive(Barrier* barrier)
 {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
@@ -484,6 +522,8 @@ __device__ inline void arrive(Barrier* barrier)
 
 // Arrive at the same barrier of another block of the cluster, by its rank; or of this block. What this
 // thread wrote is then seen by who waits with wait_cluster().
+//   mapa, mbarrier.arrive.release.cluster | each thread that init() counts | sm_90 | 0.2 | MEMBAR.GPU, SYNCS.ARRIVE
+//   e.g. arrive_remote(&ready, 0);
 __device__ inline void arrive_remote(Barrier* barrier, unsigned block_rank)
 {
   asm volatile("{\n .reg .b32 remote;\n"
@@ -496,6 +536,8 @@ __device__ inline void arrive_remote(Barrier* barrier, unsigned block_rank)
 
 // The same for a tile that wgmma or a store has read, and that may be loaded again: nothing written is
 // made visible. That saves a fence, without which hopper_gemm.cu is 1.4 times as fast (H200).
+//   mapa, mbarrier.arrive.relaxed.cluster | each thread that init() counts | sm_90 | 0.2 | SYNCS.ARRIVE
+//   e.g. arrive_remote_relaxed(&empty, block);
 __device__ inline void arrive_remote_relaxed(Barrier* barrier, unsigned block_rank)
 {
   asm volatile("{\n .reg .b32 remote;\n"
@@ -507,6 +549,8 @@ __device__ inline void arrive_remote_relaxed(Barrier* barrier, unsigned block_ra
 }
 
 // Whether the phase of this parity is complete; may wait for a while. Phases go 0, 1, 0, ...
+//   mbarrier.try_wait.parity | any thread | sm_90 | 0.2 | SYNCS.PHASECHK.TRYWAIT
+//   e.g. if (try_wait(&full, state.phase())) ...
 __device__ inline bool try_wait(Barrier* barrier, unsigned parity)
 {
   unsigned complete;
@@ -520,6 +564,8 @@ __device__ inline bool try_wait(Barrier* barrier, unsigned parity)
 }
 
 // The same without waiting at all.
+//   mbarrier.test_wait.parity | any thread | sm_90 | 0.4 | SYNCS.PHASECHK
+//   e.g. if (test_wait(&full, 0)) ...
 __device__ inline bool test_wait(Barrier* barrier, unsigned parity)
 {
   unsigned complete;
@@ -533,12 +579,16 @@ __device__ inline bool test_wait(Barrier* barrier, unsigned parity)
 }
 
 // Wait until the phase of this parity is complete. Every thread that reads the tile.
+//   mbarrier.try_wait.parity, a loop | every thread that reads the tile | sm_90 | 0.2 | SYNCS.PHASECHK.TRYWAIT a turn
+//   e.g. wait(&full, state.phase());
 __device__ inline void wait(Barrier* barrier, unsigned parity)
 {
   while (!try_wait(barrier, parity)) {}
 }
 
 // Wait at most so long; false where the phase is not complete then. A wrong copy ends by itself.
+//   mbarrier.try_wait.parity, %globaltimer | any thread | sm_90 | 0.2 | a turn and 1 to 2 us of the timer
+//   e.g. if (!wait_at_most(&full, 0, 1000000)) ...
 __device__ inline bool wait_at_most(Barrier* barrier, unsigned parity, unsigned long long nanoseconds)
 {
   unsigned long long begin, now;
@@ -555,6 +605,8 @@ __device__ inline bool wait_at_most(Barrier* barrier, unsigned parity, unsigned 
 // called arrive_remote(), and this thread reads it with ordinary loads. Not for what a load brought, though
 // another block issued it, nor for stages that another block frees: there wait() is right, and a turn of
 // this costs a CCTL.IVALL, which empties the L1 cache.
+//   mbarrier.try_wait.parity.acquire.cluster, a loop | every thread that reads what others stored | sm_90 | 0.2 | SYNCS.PHASECHK.TRYWAIT, CCTL.IVALL a turn
+//   e.g. wait_cluster(&ready, 0);
 __device__ inline void wait_cluster(Barrier* barrier, unsigned parity)
 {
   unsigned complete = 0;
@@ -568,6 +620,8 @@ __device__ inline void wait_cluster(Barrier* barrier, unsigned parity)
 }
 
 // Fetch a map ahead of its first use.
+//   prefetch.tensormap | one thread | sm_90 | 0.2 | UTMACCTL.PF
+//   e.g. prefetch(map);
 __device__ inline void prefetch(const Map& map)
 {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
@@ -576,6 +630,8 @@ __device__ inline void prefetch(const Map& map)
 // Before a copy by a map in global memory that a kernel or the host has changed there: the thread that
 // issues the copy, once it knows of the change. One call for each map: it covers 128 bytes, not an
 // array. Without it the copy may go by an older map. A __grid_constant__ parameter needs none.
+//   fence.proxy.tensormap::generic.acquire.sys | the thread that issues the copy | sm_90 | 0.2 | UTMACCTL.IV
+//   e.g. fence_acquire(maps + i); load(tile, maps[i], &full, 0, 0);
 __device__ inline void fence_acquire(const Map* map)
 {
   asm volatile("fence.proxy.tensormap::generic.acquire.sys [%0], 128;" ::"l"(map) : "memory");
@@ -583,6 +639,8 @@ __device__ inline void fence_acquire(const Map* map)
 
 // Between writing shared memory and a store from it, or a wgmma that reads it: every writing thread,
 // then __syncthreads().
+//   fence.proxy.async.shared::cta | every thread that wrote | sm_90 | 0.2 | FENCE.VIEW.ASYNC
+//   e.g. fence_async(); __syncthreads();
 __device__ inline void fence_async()
 {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -591,6 +649,8 @@ __device__ inline void fence_async()
 // True in one thread of a warp, the same one each time: `if (threadIdx.x < 32 && elect_one()) ...`. Every
 // thread of a converged warp. The compiler then knows that one thread issues a copy; for threadIdx.x == 0
 // it writes a loop around the instruction.
+//   elect.sync | every thread of a converged warp | sm_90 | 0.4 | ELECT
+//   e.g. if (threadIdx.x < 32 && elect_one()) load(tile, map, &full, column, row);
 __device__ inline bool elect_one()
 {
   unsigned elected;
@@ -606,6 +666,8 @@ __device__ inline bool elect_one()
 // Let the next kernel of the stream start, if it was launched with programmatic stream serialization.
 // Any thread; it counts once every block has called it or ended. What this kernel writes later is not
 // seen by the next one before its wait_dependencies().
+//   griddepcontrol.launch_dependents | any thread | sm_90 | 0.4 | PREEXIT
+//   e.g. launch_dependents();
 __device__ inline void launch_dependents()
 {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
@@ -613,12 +675,16 @@ __device__ inline void launch_dependents()
 
 // Wait until the kernels before are complete, and what they wrote can be read. Every thread that reads
 // it, before its first load; maps and barriers may be made ready earlier. Without such a launch: no wait.
+//   griddepcontrol.wait | every thread that reads | sm_90 | 0.4 | ACQBULK
+//   e.g. wait_dependencies();
 __device__ inline void wait_dependencies()
 {
   asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 
 // Wait for the other threads of this barrier, 1 to 15 (0 is __syncthreads); threads: a multiple of 32.
+//   bar.sync | the threads of the barrier | sm_90 | 0.2 | BAR.SYNC
+//   e.g. sync_threads(1 + warpgroup, 128);
 __device__ inline void sync_threads(unsigned barrier_id, unsigned threads)
 {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier_id), "r"(threads) : "memory");
@@ -627,6 +693,8 @@ __device__ inline void sync_threads(unsigned barrier_id, unsigned threads)
 // ---- clusters ----
 
 // Rank of this block in its cluster.
+//   %cluster_ctarank | any thread | sm_90 | 0.2 | S2R
+//   e.g. cluster_rank() == 0
 __device__ inline unsigned cluster_rank()
 {
   unsigned rank;
@@ -635,18 +703,24 @@ __device__ inline unsigned cluster_rank()
 }
 
 // Arrive at the barrier of the cluster. Every thread of every block; then cluster_wait().
+//   barrier.cluster.arrive.release | every thread of the cluster | sm_90 | 0.2 | MEMBAR.GPU, UCGABAR_ARV
+//   e.g. cluster_arrive(); ... cluster_wait();
 __device__ inline void cluster_arrive()
 {
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 }
 
 // Wait until every thread of the cluster has arrived.
+//   barrier.cluster.wait.acquire | every thread of the cluster | sm_90 | 0.2 | UCGABAR_WAIT, CCTL.IVALL
+//   e.g. cluster_wait();
 __device__ inline void cluster_wait()
 {
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
 // Both: after init() and before a block of the cluster exits whose memory others still write.
+//   barrier.cluster.arrive, .wait | every thread of the cluster | sm_90 | 0.2 | both
+//   e.g. init(&full); cluster_sync();
 __device__ inline void cluster_sync()
 {
   cluster_arrive();
@@ -664,12 +738,18 @@ __device__ inline void cluster_sync()
   }
 
 // Evict the bytes of the copy before others: of a tensor that is read or written once.
+//   createpolicy.fractional.L2::evict_first | any thread | sm_90 | 0.2 | a constant
+//   e.g. store(map, tile, evict_first(), column, row);
 TMA_DLPACK_POLICY(evict_first)
 
 // Evict them after others: of a tensor that other blocks read again.
+//   createpolicy.fractional.L2::evict_last | any thread | sm_90 | 0.2 | a constant
+//   e.g. load(tile, map, &full, evict_last(), column, row);
 TMA_DLPACK_POLICY(evict_last)
 
 // Evict them when their turn comes, as those of a copy without a policy.
+//   createpolicy.fractional.L2::evict_normal | any thread | sm_90 | 0.2 | a constant
+//   e.g. load(tile, map, &full, evict_normal(), column, row);
 TMA_DLPACK_POLICY(evict_normal)
 
 #undef TMA_DLPACK_POLICY
@@ -685,6 +765,16 @@ struct At
   int c[5];
   unsigned short offset[3];
 };
+
+// The barrier at this place in the block of even rank.
+__device__ inline unsigned pair_barrier(const Barrier* barrier)
+{
+  unsigned there;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
+               : "=r"(there)
+               : "r"(shared_address(barrier)), "r"(cluster_rank() & ~1u));
+  return there;
+}
 
 template <class... Coords>
 __device__ inline At at(Coords... coords)
@@ -890,6 +980,8 @@ __device__ inline void reduce(const Map* map, unsigned smem, At at, unsigned lon
 
 // Load the tile at these coordinates into shared memory, aligned to TensorMap.smem_alignment. One
 // thread, after its arrive_expect_tx.
+//   cp.async.bulk.tensor.{1..5}d.shared::cta.global.tile | one thread | sm_90 | 0.2 | UTMALDG
+//   e.g. load(tile, map, &full, column, row);
 template <class M, class... Coords>
 __device__ inline void load(void* smem, const M& map, Barrier* barrier, Coords... coords)
 {
@@ -910,6 +1002,8 @@ __device__ inline void load(void* smem, const M& map, Barrier* barrier, CachePol
 
 // Load one tile into every block of the cluster whose bit in block_mask is set, at this place in its
 // shared memory; each block's own barrier, at this place too, counts the bytes.
+//   cp.async.bulk.tensor.{1..5}d ... .multicast::cluster | one thread | sm_90a (slow on sm_90, 12x) | 0.2 | UTMALDG.MULTICAST
+//   e.g. load_multicast(tile, map, &full, 0b11, column, row);
 template <class M, class... Coords>
 __device__ inline void load_multicast(void* smem, const M& map, Barrier* barrier,
                                       unsigned short block_mask, Coords... coords)
@@ -931,6 +1025,8 @@ __device__ inline void load_multicast(void* smem, const M& map, Barrier* barrier
 }
 
 // Bring the tile at these coordinates into L2, where a later load finds it. Any thread; nothing waits.
+//   cp.async.bulk.prefetch.tensor.{1..5}d.L2.global.tile | one thread | sm_90 | 0.4 | UTMAPF.L2
+//   e.g. prefetch_tile(map, column, row + 128);
 template <class M, class... Coords>
 __device__ inline void prefetch_tile(const M& map, Coords... coords)
 {
@@ -947,6 +1043,8 @@ __device__ inline void prefetch_tile(const M& map, CachePolicy policy, Coords...
 }
 
 // Load by an im2col map: coordinates (channel, w, [h, [d,]] image).
+//   cp.async.bulk.tensor.{3..5}d ... .im2col | one thread | sm_90 | 0.2 | UTMALDG.IM2COL
+//   e.g. load_im2col(tile, map, &full, c, w, h, n, OffsetsWH{tap_w, tap_h});
 template <class M>
 __device__ inline void load_im2col(void* smem, const M& map, Barrier* barrier, Coordinate c,
                                    Coordinate w, Coordinate n, OffsetsW tap)
@@ -976,6 +1074,8 @@ __device__ inline void load_im2col(void* smem, const M& map, Barrier* barrier, C
 }
 
 // The same into every block of the cluster whose bit in block_mask is set.
+//   cp.async.bulk.tensor.{3..5}d ... .im2col ... .multicast::cluster | one thread | sm_90a (slow on sm_90, 12x) | 0.2 | UTMALDG.IM2COL.MULTICAST
+//   e.g. load_im2col_multicast(tile, map, &full, 0b11, c, w, n, OffsetsW{tap});
 template <class M>
 __device__ inline void load_im2col_multicast(void* smem, const M& map, Barrier* barrier,
                                              unsigned short block_mask, Coordinate c, Coordinate w,
@@ -1009,6 +1109,8 @@ __device__ inline void load_im2col_multicast(void* smem, const M& map, Barrier* 
 
 // Load by an im2col-wide map of mode w: as load_im2col, but the walk goes along W alone. sm_100 and later;
 // documented, not run.
+//   cp.async.bulk.tensor.{3..5}d ... .im2col::w | one thread | sm_100 | 0.4 | UTMALDG.W
+//   e.g. load_im2col_w(tile, map, &full, c, w, h, n, HaloW{halo, tap_w});
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 1000
 template <class M>
 __device__ inline void load_im2col_w(void* smem, const M& map, Barrier* barrier, Coordinate c,
@@ -1043,6 +1145,8 @@ TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_SM100) void load_im2col_w(void*, const Map&, B
 #endif
 
 // The same by a map of mode w128. sm_100a, 100f, 103a, 110a; documented, not run.
+//   cp.async.bulk.tensor.{3..5}d ... .im2col::w::128 | one thread | sm_100a, 100f, 103a, 110a | 0.4 | UTMALDG.W128
+//   e.g. load_im2col_w128(tile, map, &full, c, w, h, n, HaloW{halo, tap_w});
 #if TMA_DLPACK_HAS_PAIRS
 template <class M>
 __device__ inline void load_im2col_w128(void* smem, const M& map, Barrier* barrier, Coordinate c,
@@ -1079,22 +1183,9 @@ TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_PAIRS) void load_im2col_w128(void*, const Map&
 // Load a tile for a pair of blocks that share one tcgen05.mma (cta_group::2): into this block's memory, but
 // the bytes count on the barrier of the pair's block of even rank. sm_100a, 100f, 103a, 110a; documented,
 // not run.
+//   cp.async.bulk.tensor.{1..5}d ... .cta_group::2 | one thread | sm_100a, 100f, 103a, 110a | 0.4 | UTMALDG.2CTA
+//   e.g. load_cta_group2(tile, map, &full, column, row);
 #if TMA_DLPACK_HAS_PAIRS
-namespace detail
-{
-
-// The barrier at this place in the block of even rank.
-__device__ inline unsigned pair_barrier(const Barrier* barrier)
-{
-  unsigned there;
-  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
-               : "=r"(there)
-               : "r"(shared_address(barrier)), "r"(cluster_rank() & ~1u));
-  return there;
-}
-
-}  // namespace detail
-
 template <class M, class... Coords>
 __device__ inline void load_cta_group2(void* smem, const M& map, Barrier* barrier, Coords... coords)
 {
@@ -1115,6 +1206,8 @@ __device__ inline void load_cta_group2(void* smem, const M& map, Barrier* barrie
 
 // The same into every block of the cluster whose bit in block_mask is set: each pair's even block counts
 // the bytes of both.
+//   cp.async.bulk.tensor.{1..5}d ... .multicast::cluster.cta_group::2 | one thread | sm_100a, 100f, 103a, 110a | 0.4 | UTMALDG.MULTICAST.2CTA
+//   e.g. load_multicast_cta_group2(tile, map, &full, 0b1111, column, row);
 template <class M, class... Coords>
 __device__ inline void load_multicast_cta_group2(void* smem, const M& map, Barrier* barrier,
                                                  unsigned short block_mask, Coords... coords)
@@ -1142,7 +1235,9 @@ TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_PAIRS) void load_multicast_cta_group2(void*, c
 #endif
 
 // Load the tile of a map as if the tensor began at this address: one map for many tensors of a shape.
-// sm_107a, 107f (Rubin) with CUDA 13.4 or later; documented, not run.
+// Rubin, with CUDA 13.4 or later; documented, not run.
+//   cp.async.bulk.tensor.{1..5}d ... .override::global_address | one thread | sm_107a, 107f | 0.4 | UTMALDG
+//   e.g. load_from(tile, map, weights[expert], &full, column, row);
 #if !defined(__CUDA_ARCH__) || (__CUDA_ARCH__ == 1070 && TMA_DLPACK_HAS_SUFFIX &&                    \
                                 __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1304)
 template <class M, class... Coords>
@@ -1159,6 +1254,8 @@ TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_SM107) void load_from(void*, const Map&, const
 #endif
 
 // Load four rows of a 2D map, whose box is one row; sm_100 and later.
+//   cp.async.bulk.tensor.2d ... .tile::gather4 | one thread | sm_100 | 0.2 | UTMALDG.GATHER4
+//   e.g. load_gather4(rows, map, &full, column, r0, r1, r2, r3);
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 1000
 template <class M>
 __device__ inline void load_gather4(void* smem, const M& map, Barrier* barrier, Coordinate column,
@@ -1178,6 +1275,8 @@ TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_SM100) void load_gather4(void*, const Map&, Ba
 
 // The same into every block of the cluster whose bit in block_mask is set. sm_100a, 100f, 103a, 110a;
 // documented, not run.
+//   cp.async.bulk.tensor.2d ... .tile::gather4 ... .multicast::cluster | one thread | sm_100a, 100f, 103a, 110a | 0.4 | UTMALDG.GATHER4.MULTICAST
+//   e.g. load_gather4_multicast(rows, map, &full, 0b11, column, r0, r1, r2, r3);
 #if TMA_DLPACK_HAS_PAIRS
 template <class M>
 __device__ inline void load_gather4_multicast(void* smem, const M& map, Barrier* barrier,
@@ -1199,11 +1298,15 @@ TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_PAIRS) void load_gather4_multicast(void*, cons
 
 // State that this kernel reads the tile by offsets from its own start, as swizzled_index gives them: a
 // checked build then asks that the tile lies where the map's swizzle begins anew. Does nothing else.
+//   no instruction | one thread | sm_90 | 0.3 | nothing
+//   e.g. indexed_from_start(tile, map);
 __device__ inline void indexed_from_start(const void*, const Map&) {}
 
 // ---- stores and reductions ----
 
 // Store the tile in shared memory at these coordinates, none negative. One thread; then commit().
+//   cp.async.bulk.tensor.{1..5}d.global.shared::cta.tile | one thread | sm_90 | 0.2 | UTMASTG
+//   e.g. fence_async(); __syncthreads(); if (first) store(map, tile, column, row), commit();
 template <class M, class... Coords>
 __device__ inline void store(const M& map, const void* smem, Coords... coords)
 {
@@ -1220,6 +1323,8 @@ __device__ inline void store(const M& map, const void* smem, CachePolicy policy,
 }
 
 // Store by an im2col map whose corners keep inside the tensor: coordinates (channel, w, [h, [d,]] image).
+//   cp.async.bulk.tensor.{3..5}d.global.shared::cta.im2col_no_offs | one thread | sm_90 | 0.2 | UTMASTG.IM2COL
+//   e.g. store_im2col(map, tile, c, w, h, n);
 template <class M, class... Coords>
 __device__ inline void store_im2col(const M& map, const void* smem, Coords... coords)
 {
@@ -1229,6 +1334,8 @@ __device__ inline void store_im2col(const M& map, const void* smem, Coords... co
 
 // Combine the tile with what is there: reduce<Reduction::add>(map, smem, c0, c1). One thread; then
 // commit(). Which types an operation has: PTX ISA, cp.reduce.async.bulk.tensor.
+//   cp.reduce.async.bulk.tensor.{1..5}d.global.shared::cta.tile | one thread | sm_90 | 0.2 | UTMAREDG
+//   e.g. reduce<Reduction::add>(map, tile, column, row);
 template <Reduction op, class M, class... Coords>
 __device__ inline void reduce(const M& map, const void* smem, Coords... coords)
 {
@@ -1245,6 +1352,8 @@ __device__ inline void reduce(const M& map, const void* smem, CachePolicy policy
 }
 
 // Combine by an im2col map whose corners keep inside the tensor.
+//   cp.reduce.async.bulk.tensor.{3..5}d.global.shared::cta.im2col_no_offs | one thread | sm_90 | 0.2 | UTMAREDG.IM2COL
+//   e.g. reduce_im2col<Reduction::add>(map, tile, c, w, h, n);
 template <Reduction op, class M, class... Coords>
 __device__ inline void reduce_im2col(const M& map, const void* smem, Coords... coords)
 {
@@ -1254,6 +1363,8 @@ __device__ inline void reduce_im2col(const M& map, const void* smem, Coords... c
 }
 
 // Store four rows by a 2D map, whose box is one row. sm_100a, 100f, 103a, 110a; documented, not run.
+//   cp.async.bulk.tensor.2d ... .tile::scatter4 | one thread | sm_100a, 100f, 103a, 110a | 0.2 | UTMASTG.SCATTER4
+//   e.g. store_scatter4(map, rows, column, r0, r1, r2, r3);
 #if TMA_DLPACK_HAS_PAIRS
 template <class M>
 __device__ inline void store_scatter4(const M& map, const void* smem, Coordinate column,
@@ -1275,6 +1386,8 @@ TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_PAIRS) void store_scatter4(const Map&, const v
 
 // Load bytes from global into shared memory: both addresses and the number are multiples of 16. The
 // barrier counts them. One thread, after its arrive_expect_tx().
+//   cp.async.bulk.shared::cta.global | one thread | sm_90 | 0.4 | UBLKCP
+//   e.g. arrive_expect_tx(&full, bytes); load_bulk(smem, x, bytes, &full);
 __device__ inline void load_bulk(void* smem, const void* global, unsigned bytes, Barrier* barrier)
 {
   asm volatile("cp.async.bulk." TMA_DLPACK_THIS_BLOCK ".global.mbarrier::complete_tx::bytes"
@@ -1296,6 +1409,8 @@ __device__ inline void load_bulk(void* smem, const void* global, unsigned bytes,
 
 // Store bytes from shared to global memory: both addresses and the number are multiples of 16. One
 // thread; then commit(). As for store(), fence_async() stands between writing them and this.
+//   cp.async.bulk.global.shared::cta | one thread | sm_90 | 0.4 | UBLKCP
+//   e.g. store_bulk(out, smem, bytes); commit();
 __device__ inline void store_bulk(void* global, const void* smem, unsigned bytes)
 {
   asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(
@@ -1318,6 +1433,8 @@ __device__ inline void store_bulk(void* global, const void* smem, unsigned bytes
 // ---- groups of stores ----
 
 // Put this thread's stores since the last commit into a group.
+//   cp.async.bulk.commit_group | the thread that stored | sm_90 | 0.2 | UTMACMDFLUSH
+//   e.g. commit();
 __device__ inline void commit()
 {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
@@ -1325,6 +1442,8 @@ __device__ inline void commit()
 
 // Wait until at most `pending` groups of this thread have yet to read shared memory: then it may be
 // written again.
+//   cp.async.bulk.wait_group.read | the thread that stored | sm_90 | 0.2 | DEPBAR
+//   e.g. wait_read<1>();
 template <int pending = 0>
 __device__ inline void wait_read()
 {
@@ -1333,6 +1452,8 @@ __device__ inline void wait_read()
 }
 
 // Wait until at most `pending` groups of this thread are not complete: the others are in memory.
+//   cp.async.bulk.wait_group | the thread that stored | sm_90 | 0.2 | DEPBAR, CCTL.IVALL
+//   e.g. wait_stores();
 template <int pending = 0>
 __device__ inline void wait_stores()
 {
@@ -1352,6 +1473,8 @@ __device__ inline void wait_stores()
 // then calls fence_acquire(global). A whole warp, converged: that of the thread which changed the map
 // and whose stores went by the old one: they have read it and their tiles before it is overwritten. What
 // a part of a warp does is undefined, and no error says so.
+//   tensormap.cp_fenceproxy | a converged warp | sm_90 | 0.3 | a loop of LDS, ATOMG
+//   e.g. publish(place, &changed);
 __device__ inline void publish(Map* global, const Map* shared)
 {
   commit();
@@ -1365,6 +1488,8 @@ __device__ inline void publish(Map* global, const Map* shared)
 
 // After changing a map in global memory where it is: the thread that changed it, before it lets others
 // know. Without it their fence_acquire() may find the old map.
+//   fence.proxy.tensormap::generic.release.gpu | the thread that changed the map | sm_90 | 0.3 | MEMBAR.GPU
+//   e.g. replace_global_dim<1>(map, rows); fence_release();
 __device__ inline void fence_release()
 {
   asm volatile("fence.proxy.tensormap::generic.release.gpu;" ::: "memory");
@@ -1401,38 +1526,58 @@ __device__ inline void fence_release()
   })
 
 // The address: a multiple of 16.
+//   tensormap.replace.tile.global_address | one thread | suffix a or f | 0.3 | 1 or 2 loads and stores
+//   e.g. replace_global_address(&map, x);
 __device__ inline void replace_global_address(Map* map, const void* address) TMA_DLPACK_HAS_REPLACE({
   TMA_DLPACK_REPLACE("global_address", "b64", "%1", "l"(__cvta_generic_to_global(address)));
 })
 
 // The number of dimensions, 1 to 5.
+//   tensormap.replace.tile.rank | one thread | suffix a or f | 0.3 | 1 or 2 loads and stores
+//   e.g. replace_rank(&map, 3);
 __device__ inline void replace_rank(Map* map, unsigned rank) TMA_DLPACK_HAS_REPLACE({
   TMA_DLPACK_REPLACE("rank", "b32", "%1", "r"(rank - 1));
 })
 
 // replace_global_dim<1>(map, rows), in elements.
+//   tensormap.replace.tile.global_dim | one thread | suffix a or f | 0.3 | 1 or 2 loads and stores
+//   e.g. replace_global_dim<1>(&map, rows);
 TMA_DLPACK_REPLACE_IN_DIMENSION(global_dim, 5, unsigned, "b32", "r")
 
 // replace_global_stride<0>(map, bytes): of dimension 1, since dimension 0 has none. Multiples of 16.
+//   tensormap.replace.tile.global_stride | one thread | suffix a or f | 0.3 | 1 or 2 loads and stores
+//   e.g. replace_global_stride<0>(&map, row_bytes);
 TMA_DLPACK_REPLACE_IN_DIMENSION(global_stride, 4, unsigned long long, "b64", "l")
 
 // replace_box_dim<1>(map, rows): 1 to 256. The bytes that a load brings change with it.
+//   tensormap.replace.tile.box_dim | one thread | suffix a or f | 0.3 | 1 or 2 loads and stores
+//   e.g. replace_box_dim<1>(&map, 64);
 TMA_DLPACK_REPLACE_IN_DIMENSION(box_dim, 5, unsigned, "b32", "r")
 
 // replace_element_stride<1>(map, 2): 1 to 8.
+//   tensormap.replace.tile.element_stride | one thread | suffix a or f | 0.3 | 1 or 2 loads and stores
+//   e.g. replace_element_stride<1>(&map, 2);
 TMA_DLPACK_REPLACE_IN_DIMENSION(element_stride, 5, unsigned, "b32", "r")
 
 // replace_elemtype<10>(map): PTX's numbers (bf16 is 10), which are not CUtensorMapDataType's. A map of
 // tf32 (11, 12) stays one: the instruction does not clear its bit, and a copy of another type dies.
+//   tensormap.replace.tile.elemtype | one thread | suffix a or f | 0.3 | 1 or 2 loads and stores
+//   e.g. replace_elemtype<10>(&map);
 TMA_DLPACK_REPLACE_CONSTANT(elemtype, unsigned, 16)
 
 // replace_swizzle_mode<Swizzle::bytes128>(map).
+//   tensormap.replace.tile.swizzle_mode | one thread | suffix a or f | 0.3 | 1 or 2 loads and stores
+//   e.g. replace_swizzle_mode<Swizzle::bytes128>(&map);
 TMA_DLPACK_REPLACE_CONSTANT(swizzle_mode, Swizzle, 4)
 
 // 0 none, 1 bytes16, 2 bytes32.
+//   tensormap.replace.tile.interleave_layout | one thread | suffix a or f | 0.3 | 1 or 2 loads and stores
+//   e.g. replace_interleave_layout<0>(&map);
 TMA_DLPACK_REPLACE_CONSTANT(interleave_layout, unsigned, 3)
 
 // What fills elements out of bounds: 0 zeros, 1 NaN.
+//   tensormap.replace.tile.fill_mode | one thread | suffix a or f | 0.3 | 1 or 2 loads and stores
+//   e.g. replace_fill_mode<1>(&map);
 TMA_DLPACK_REPLACE_CONSTANT(fill_mode, unsigned, 2)
 
 #undef TMA_DLPACK_REPLACE_CONSTANT
@@ -1445,6 +1590,8 @@ TMA_DLPACK_REPLACE_CONSTANT(fill_mode, unsigned, 2)
 // Which stage of a ring comes next, and the parity to wait for: of the full barriers for who reads the
 // stages; of the empty ones for the producer(), whose first round finds every stage empty. The barriers are
 // the kernel's own, two for each stage, in shared memory.
+//   no instruction | each thread that takes part | host and device | 0.4 | 2 registers, 3 integer operations a stage
+//   e.g. for (auto at = PipelineState<4>::producer(); tile < tiles; ++tile, at.advance()) ...
 template <unsigned stages>
 struct PipelineState
 {
@@ -1483,6 +1630,8 @@ namespace tma_dlpack
 // Registers of each thread from here on: a warpgroup that only copies gives some back, one that
 // multiplies takes them. All 128 threads of the warpgroup. The kernel needs __launch_bounds__(threads, 1).
 // Targets with the suffix a or f.
+//   setmaxnreg.dec | all 128 threads of a warpgroup | suffix a or f | 0.2 | USETMAXREG
+//   e.g. give_registers<40>();
 #if TMA_DLPACK_HAS_SUFFIX
 template <unsigned registers>
 __device__ inline void give_registers()
@@ -1492,6 +1641,9 @@ __device__ inline void give_registers()
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
 }
 
+// The other way: more registers, which others gave.
+//   setmaxnreg.inc | all 128 threads of a warpgroup | suffix a or f | 0.4 | USETMAXREG
+//   e.g. take_registers<232>();
 template <unsigned registers>
 __device__ inline void take_registers()
 {
@@ -1512,12 +1664,16 @@ TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_SUFFIX) void take_registers() = delete;
 
 // Before the first wgmma, and before one whose registers the threads have written since. All 128
 // threads of the warpgroup, as in the three that follow.
+//   wgmma.fence | all 128 threads of a warpgroup | sm_90a | 0.2 | WARPGROUP.ARRIVE
+//   e.g. wgmma_fence();
 __device__ inline void wgmma_fence()
 {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 
 // Put the wgmmas since the last commit into a group.
+//   wgmma.commit_group | all 128 threads of a warpgroup | sm_90a | 0.2 | a bit of the last HGMMA
+//   e.g. wgmma_commit();
 __device__ inline void wgmma_commit()
 {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
@@ -1525,6 +1681,8 @@ __device__ inline void wgmma_commit()
 
 // Wait until at most `pending` groups are not complete: the others' accumulators may be read, and
 // their tiles written again.
+//   wgmma.wait_group | all 128 threads of a warpgroup | sm_90a | 0.2 | WARPGROUP.DEPBAR
+//   e.g. wgmma_wait<1>();
 template <int pending = 0>
 __device__ inline void wgmma_wait()
 {

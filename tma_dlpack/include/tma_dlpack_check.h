@@ -83,16 +83,18 @@ using MapAt = At<const Map>;
 using ChangedMapAt = At<Map>;
 using BarrierAt = At<Barrier>;
 
-// The same of a global address, of any type.
+// The same of a global address, of any type. The compiler must not see where it points: it drops the code
+// after what it knows to be no global address.
 struct BulkAt
 {
   const void* it;
   const char* file;
   int line;
 
-  __device__ BulkAt(const void* it, const char* file = __builtin_FILE(), int line = __builtin_LINE())
-    : it(it), file(file), line(line)
+  __device__ BulkAt(const void* given, const char* file = __builtin_FILE(), int line = __builtin_LINE())
+    : file(file), line(line)
   {
+    asm volatile("mov.u64 %0, %1;" : "=l"(it) : "l"(given));
   }
 };
 

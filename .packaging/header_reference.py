@@ -1,0 +1,188 @@
+"""Print the reference of tma_dlpack.h from its comments: python .packaging/header_reference.py.
+
+Under the comment of each verb stand two lines::
+
+    //   PTX | who calls it | targets | since | cost
+    //   e.g. an example
+
+They, the comment, the chapter (``// ---- loads ----``) and the declarations that follow make one
+entry of the page. Declarations of the same name without such lines, such as those with a policy for
+L2, belong to the entry before them. The page is checked in, and a test compares it.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+HEADER = "tma_dlpack/include/tma_dlpack.h"
+PAGE = "notebooks/reference/headers.md"
+
+#: What stands above it in the page is written by hand.
+MARKER = "<!-- from here on: .packaging/header_reference.py, from the comments of tma_dlpack.h -->"
+
+ROW = re.compile(r"//   (.+) \| (.+) \| (.+) \| (\d\.\d) \| (.+)")
+EXAMPLE = re.compile(r"//   e\.g\. (.+)")
+CHAPTER = re.compile(r"// -{4} (.+?) -{4,}")
+#: Columns of code that the site shows without cutting it.
+WIDTH = 80
+#: What declares by a macro: the macro, and the declaration that it makes of its first argument.
+MACROS = {
+    "TMA_DLPACK_POLICY": "CachePolicy {0}()",
+    "TMA_DLPACK_REPLACE_IN_DIMENSION": (
+        "template <unsigned dimension> void replace_{0}(Map* map, {2} value)"
+    ),
+    "TMA_DLPACK_REPLACE_CONSTANT": "template <{1} value> void replace_{0}(Map* map)",
+}
+#: How a line begins that declares.
+DECLARES = re.compile(r"template|__device__|TMA_DLPACK_EITHER|inline CUtensorMap|struct \w+$")
+#: What a declaration has beside what a caller reads.
+NOISE = re.compile(r"__device__|__host__|TMA_DLPACK_EITHER|\binline\b|\bconstexpr\b|\bstatic\b")
+
+
+@dataclass
+class Verb:
+    """An entry: what the comment says, and every declaration of the name."""
+
+    chapter: str
+    text: str
+    ptx: str
+    by: str
+    targets: str
+    since: str
+    cost: str
+    example: str
+    signatures: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """The name that is declared."""
+        return name_of(self.signatures[0])
+
+
+def name_of(signature: str) -> str:
+    """Return the name that a signature declares."""
+    called = re.search(r"(\w+)\((?:[^()]|\(\))*\)$", signature)
+    found = called or re.search(r"struct (\w+)$", signature)
+    return found[1] if found else ""
+
+
+def declaration(lines: list[str], at: int) -> str | None:
+    """Return the signature that begins at a line; None where none does."""
+    macro = re.match(r"(TMA_DLPACK_[A-Z_]+)\((.*?)\)?$", lines[at])
+    if macro and macro[1] in MACROS:
+        return MACROS[macro[1]].format(*macro[2].split(", "))
+    if not DECLARES.match(lines[at]) or lines[at - 1].startswith("template"):
+        return None
+    words: list[str] = []
+    for line in lines[at:]:
+        if line == "{" or line.startswith("  static_assert"):
+            break
+        words.append(line.strip())
+        if line.endswith((";", "}")) or "TMA_DLPACK_HAS_REPLACE" in line:
+            break
+    text = " ".join(words).split(" TMA_DLPACK_HAS_REPLACE")[0].split(" {")[0]
+    return None if "= delete" in text else " ".join(NOISE.sub("", text).split())
+
+
+def methods(lines: list[str], at: int) -> Iterator[str]:
+    """Return the member functions of the struct that begins at a line."""
+    for line in lines[at : lines.index("};", at)]:
+        found = re.match(r"  __host__ __device__ (.*?\))(?: const)?(?: \{|$)", line)
+        if found:
+            yield " ".join(NOISE.sub("", found[1]).split())
+
+
+def verbs(text: str) -> list[Verb]:
+    """Return the entries of the header, in its order."""
+    lines = text.splitlines()
+    found: list[Verb] = []
+    chapter, comment, depth = "", [], 0
+    row: re.Match[str] | None = None
+    for at, line in enumerate(lines):
+        depth += {"namespace detail": 1, "}  // namespace detail": -1}.get(line, 0)
+        if heading := CHAPTER.match(line):
+            chapter, comment = heading[1], []
+        elif new := ROW.match(line):
+            row = new
+        elif row and (example := EXAMPLE.match(line)):
+            found.append(Verb(chapter, " ".join(comment), *row.groups(), example[1]))
+            row, comment = None, []
+        elif line.startswith("//"):
+            comment.append(line[3:])
+        elif not depth and (signature := declaration(lines, at)):
+            last = found[-1] if found else None
+            if last and (not last.signatures or last.name == name_of(signature)):
+                if signature not in last.signatures:
+                    last.signatures.append(signature)
+                if "struct" in signature:
+                    last.signatures += methods(lines, at)
+            comment = []
+        elif line == "" or not line.startswith(("#", " ", "template", "[[")):
+            comment = []
+    return found
+
+
+def plain(text: str) -> str:
+    """Return Markdown that shows a comment as it is; what stands in backticks is code there too."""
+    parts = text.split("`")
+    parts[::2] = [re.sub(r"([\\*_<>\[\]#])", r"\\\1", part) for part in parts[::2]]
+    return "`".join(parts)
+
+
+def table(entries: list[Verb]) -> Iterator[str]:
+    """Return one row for each verb of a chapter."""
+    yield "| verb | PTX | who calls it | targets | since | cost |"
+    yield "|---|---|---|---|---|---|"
+    for e in entries:
+        ptx = e.ptx if e.ptx == "no instruction" else f"`{e.ptx}`"
+        link = f"[`{e.name}`](#header-{e.name})"
+        yield f"| {link} | {ptx} | {e.by} | {e.targets} | {e.since} | {e.cost} |"
+
+
+def wrapped(signature: str) -> Iterator[str]:
+    """Return the lines of a declaration, as wide as a page of the site shows."""
+    template, declared = re.fullmatch(r"(template <.*?> (?=\w))?(.*)", signature).groups()
+    if template:
+        yield template.rstrip()
+    kept = re.sub(r"(?<!,) ", "\0", declared)  # a line ends after a comma
+    yield from (
+        line.replace("\0", " ") for line in textwrap.wrap(kept, WIDTH, subsequent_indent="    ")
+    )
+
+
+def entry(e: Verb) -> Iterator[str]:
+    """Return a verb's anchor, signatures, text and example."""
+    yield f'<span id="header-{e.name}"></span>'
+    yield ""
+    yield f"### {e.name}"
+    yield ""
+    yield "```cpp"
+    yield from (line for signature in e.signatures for line in wrapped(f"{signature};"))
+    yield "```"
+    yield ""
+    yield plain(e.text)
+    yield ""
+    yield f"```cpp\n{e.example}\n```"
+    yield ""
+
+
+def page(hand_written: str, header: str) -> str:
+    """Return the page: what is written by hand, and an entry for each verb of a header's text."""
+    entries = verbs(header)
+    lines = [hand_written.split(MARKER)[0] + MARKER, ""]
+    for chapter in dict.fromkeys(e.chapter for e in entries):
+        here = [e for e in entries if e.chapter == chapter]
+        lines += [f"## {chapter[0].upper()}{chapter[1:]}", "", *table(here), ""]
+        for e in here:
+            lines += entry(e)
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+if __name__ == "__main__":
+    place = ROOT / PAGE
+    place.write_text(page(place.read_text("utf-8"), (ROOT / HEADER).read_text("utf-8")), "utf-8")
