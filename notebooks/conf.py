@@ -1,18 +1,22 @@
-"""The site: ``sphinx-build -W notebooks build/site``; ``-D nb_execution_mode=force`` runs code.
+"""The site: ``sphinx-build -W notebooks build/site``; ``-D nb_execution_mode=force`` runs notebooks.
 
 Lists are generated: a line ``<!-- generated: NAME -->`` of a page is replaced by what
-`GENERATED[NAME]` returns.
+`GENERATED[NAME]` returns. The code of a guide is run, and what it prints stands below it.
 """
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import importlib
 import inspect
 import io
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 import tma_dlpack as tma
 from tma_dlpack import draw
@@ -49,6 +53,8 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"tma_dlpack {release}"
 html_theme_options = {"show_toc_level": 2, "navigation_with_keys": False, "show_prev_next": True}
 html_show_sourcelink = False
+html_static_path = ["site"]
+html_css_files = ["site.css"]
 
 #: Which names of `tma_dlpack` stand together; a test compares them with `tma.__all__`.
 CHAPTERS = {
@@ -85,23 +91,24 @@ CHAPTERS = {
 
 #: The groups of `tma.rules()`, as headings.
 RULE_GROUPS = {
-    "tensor": "Tensors that cannot be used at all",
     "rule": "Preconditions of a map, in libcu++'s order",
     "advice": "Remarks on accepted calls",
     "copy": "Preconditions of a copy",
-    "call": "What an argument must be",
     "operand": "What matrix descriptors and ldmatrix require",
+    "tensor": "Tensors that cannot be used at all",
+    "call": "What an argument must be",
 }
 
 
 def entry(module: str, name: str, value: object) -> str:
     """Return the reStructuredText that documents one public name."""
     if inspect.ismodule(value):
-        return f"{name}: see :doc:`draw`.\n"
+        return f".. py:module:: {module}.{name}\n\n`{name}`: see :doc:`draw`.\n"
     if inspect.isclass(value):
         return f".. autoclass:: {module}.{name}\n   :members:\n"
-    directive = "autofunction" if callable(value) else "autodata"
-    return f".. {directive}:: {module}.{name}\n"
+    if callable(value):
+        return f".. autofunction:: {module}.{name}\n"
+    return f".. autodata:: {module}.{name}\n   :no-value:\n"
 
 
 def entries(module: str, names: list[str], values: object) -> str:
@@ -184,8 +191,40 @@ def docstring(package: str) -> str:
     return f"`tma_dlpack/{package}/__init__.py`:\n\n```text\n{inspect.getdoc(module)}\n```\n"
 
 
+def home() -> str:
+    """Return the picture of the home page: one copy, moving, in the theme of the page."""
+    x = np.zeros((32, 96), dtype=np.float16)
+    tensor_map = tma.make_tma_descriptor(x, (8, 64), swizzle="bytes128")
+    return raw(draw.copy_motion(tensor_map, (8, 0)).html())
+
+
+#: Shows the explorer in the theme of the site, which may be another than the system's.
+FRAME = """\
+<p><a href="explore.html">Open it alone</a>: its address then has the state, to be sent to somebody.</p>
+<iframe class="explorer" title="the explorer" height="1100"></iframe>
+<script>
+{
+  const frame = document.querySelector("iframe.explorer"), root = document.documentElement;
+  const show = () => { frame.src = `explore.html?${root.dataset.theme || "light"}`; };
+  new MutationObserver(show).observe(root, { attributes: true, attributeFilter: ["data-theme"] });
+  show();
+}
+</script>"""
+#: Stands in the frame's page before anything is painted.
+FRAME_THEME = """<script>
+document.documentElement.style.colorScheme = { "?dark": "dark", "?light": "light" }[location.search];
+</script>"""
+
+
+def raw(html: str) -> str:
+    """Return a block of a MyST page that is HTML."""
+    return f'````{{raw}} html\n<div class="shown">{html}</div>\n````\n'
+
+
 #: What the markers of pages are replaced by.
 GENERATED = {
+    "home": home,
+    "explorer": lambda: raw(FRAME),
     "python": python_reference,
     "draw": draw_reference,
     "rules": rule_reference,
@@ -204,12 +243,52 @@ def fill(app: Sphinx, docname: str, source: list[str]) -> None:
         marker = f"<!-- generated: {name} -->"
         if marker in source[0] and not docname[:1].isdigit():
             source[0] = source[0].replace(marker, generate())
+    if docname.startswith("guide/"):
+        source[0] = with_outputs(source[0])
+
+
+def with_outputs(page: str) -> str:
+    """Return a page with what its code prints below each block; code that raises raises.
+
+    The figure of a last line that is one is shown too.
+
+    >>> print(with_outputs("```python\\nx = 2\\nprint(x + 1)\\n```"))
+    ```python
+    x = 2
+    print(x + 1)
+    ```
+    <BLANKLINE>
+    ````{code-block} text
+    :class: printed
+    3
+    ````
+    <BLANKLINE>
+    """
+    names: dict[str, object] = {"__name__": "page"}
+
+    def run(block: re.Match[str]) -> str:
+        statements = ast.parse(block[1]).body
+        last = statements[-1] if isinstance(statements[-1], ast.Expr) else None
+        printed, shown = io.StringIO(), None
+        with contextlib.redirect_stdout(printed):
+            before = ast.Module(statements[: len(statements) - (last is not None)], [])
+            exec(compile(before, "page", "exec"), names)
+            if last is not None:
+                shown = eval(compile(ast.Expression(last.value), "page", "eval"), names)
+        text = printed.getvalue().rstrip()
+        found = f"\n\n````{{code-block}} text\n:class: printed\n{text}\n````\n" if text else ""
+        if isinstance(shown, draw.Figure):
+            found += "\n\n" + raw(shown.html())
+        return block[0] + found
+
+    return re.sub(r"```python\n(.*?)```", run, page, flags=re.DOTALL)
 
 
 def write_explorer(app: Sphinx, error: Exception | None) -> None:
     """Write the page that explorer.md shows."""
     if error is None:
-        (Path(app.outdir) / "explore.html").write_text(page(), encoding="utf-8")
+        themed = page().replace("<head>", f"<head>{FRAME_THEME}", 1)
+        (Path(app.outdir) / "explore.html").write_text(themed, encoding="utf-8")
 
 
 def setup(app: Sphinx) -> None:

@@ -1,0 +1,57 @@
+"""What contributors read is true: rooms, links, commands, forms."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from test_layers import PACKAGE, ROOMS
+
+ROOT = Path(__file__).parent.parent
+FORMS = sorted((ROOT / ".github").rglob("*.yml"))
+ARCHITECTURE = (ROOT / "notebooks/guide/architecture.md").read_text("utf-8")
+
+
+def test_the_architecture_has_every_room_in_the_order_of_the_floors():
+    listed = re.findall(r"^\| \d \| `(\w+)/` \|", ARCHITECTURE, flags=re.MULTILINE)
+    folders = [room for room in ROOMS if (PACKAGE / room).is_dir()]
+    assert sorted(listed) == sorted(folders)
+    floors = [int(n) for n in re.findall(r"^\| (\d) \| `", ARCHITECTURE, flags=re.MULTILINE)]
+    assert floors == sorted(floors)
+
+
+def test_the_files_that_the_architecture_names_exist():
+    named = re.findall(r"(?<![.\w/])((?:[a-z]+/)+\w+\.(?:py|h|hpp|c))\b", ARCHITECTURE)
+    assert len(named) >= 8
+    missing = [n for n in named if not (PACKAGE / n).is_file() and not (ROOT / n).is_file()]
+    assert missing == []
+
+
+def test_links_of_the_contributing_page_lead_to_files():
+    page = ROOT / ".github/CONTRIBUTING.md"
+    links = re.findall(r"\]\(([^)]+)\)", page.read_text("utf-8"))
+    assert links
+    assert [link for link in links if not (page.parent / link).is_file()] == []
+
+
+def test_commits_are_linted_by_what_ci_runs():
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text("utf-8")
+    script = (ROOT / ".ci/run").read_text("utf-8")
+    script = re.sub(r'"\$venv/bin/(\w+)"', r"\1", script)
+    for lint in ("ruff format", "ruff check", "mypy --strict tma_dlpack"):
+        assert f"entry: {lint}" in hooks
+        assert lint in script
+
+
+def test_the_workflow_runs_the_ci_script():
+    assert "- run: .ci/run" in (ROOT / ".github/workflows/ci.yml").read_text("utf-8")
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda path: path.name)
+def test_forms_and_workflows_are_yaml(form):
+    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
+    content = yaml.safe_load(form.read_text("utf-8"))
+    assert content["name"]
+    fields = [field for field in content.get("body", []) if field["type"] != "markdown"]
+    assert all(field["id"] and field["attributes"]["label"] for field in fields)
