@@ -1,4 +1,4 @@
-"""The site: ``sphinx-build -W notebooks build/site``; ``-D nb_execution_mode=force`` runs notebooks.
+"""The site: ``sphinx-build -W notebooks build/site``; ``-D nb_execution_mode=force`` runs all.
 
 Lists are generated: a line ``<!-- generated: NAME -->`` of a page is replaced by what
 `GENERATED[NAME]` returns. The code of a guide is run, and what it prints stands below it.
@@ -200,7 +200,7 @@ def home() -> str:
 
 #: Shows the explorer in the theme of the site, which may be another than the system's.
 FRAME = """\
-<p><a href="explore.html">Open it alone</a>: its address then has the state, to be sent to somebody.</p>
+<p><a href="explore.html">Open it alone</a>: its address then has the state, to be sent.</p>
 <iframe class="explorer" title="the explorer" height="1100"></iframe>
 <script>
 {
@@ -212,7 +212,8 @@ FRAME = """\
 </script>"""
 #: Stands in the frame's page before anything is painted.
 FRAME_THEME = """<script>
-document.documentElement.style.colorScheme = { "?dark": "dark", "?light": "light" }[location.search];
+const themes = { "?dark": "dark", "?light": "light" };
+document.documentElement.style.colorScheme = themes[location.search] || "";
 </script>"""
 
 

@@ -1,4 +1,4 @@
-"""The README: its code runs, its commands are those of .ci/run, what it shows is what is printed."""
+"""The README: its code runs, its commands are those of .ci/run, what it shows is printed."""
 
 import re
 import shlex
@@ -79,6 +79,7 @@ TOOLS = dict(re.findall(r"^\| \[`(\w+)`\]\(.*\| `([^`|]+)` \|$", README, flags=r
         "check --shape 128,64 --dtype float16 --box 16,6",
         "suggest --shape 4096,4096 --dtype bfloat16 --tile 128,64",
         "explain error 715",
+        f"lint {ROOT / 'tests/cli/examples/kernel.ptx'}",
     ],
 )
 def test_a_tool_prints_the_line_that_the_table_shows(words, capsys):
@@ -96,7 +97,7 @@ def test_the_tools_that_need_a_gpu_print_the_lines_that_the_table_shows():
 def test_every_tool_of_the_table_is_a_command():
     listed = set(re.findall(r"^\| \[`(\w+)`\]", README, flags=re.MULTILINE))
     assert listed <= set(commands())
-    assert {"check", "suggest", "explore", "explain", "trace", "verify"} <= listed
+    assert {"check", "suggest", "explore", "explain", "trace", "lint", "verify"} <= listed
 
 
 def test_the_speeds_are_those_of_the_guide_rounded():
