@@ -951,3 +951,11 @@ def test_the_command_reads_standard_input_and_raw_bytes(tmp_path, capsys, monkey
 def test_the_command_refuses_a_file_that_is_not_there(capsys):
     assert main(["explain", "/no/such/file"]) == 2
     assert capsys.readouterr().err == "error: /no/such/file: no such file or directory\n"
+
+
+def test_the_repr_is_one_line_of_at_most_200_characters():
+    assert repr(tma.explain(driver_lines(GOOD.but(box_dim=(64, 300))))) == (
+        "<Explanation: 1 encode read, checked against the driver's rules on sm_90: 1 refused; 0 notes>"
+    )
+    (few,) = {repr(tma.explain("globalDim (1001,4096)\nboxDim (64,128)\n")), }
+    assert len(few) == 200 and "\n" not in few and few.endswith("...>")

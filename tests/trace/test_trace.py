@@ -520,10 +520,24 @@ def test_a_program_that_is_not_there_is_named_and_nothing_else():
     assert done.stderr == "error: nosuchprogram: there is no such program\n"
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"tma_dlpack_trace": 2}', '{"maps": 3}'])
+NESTED = '{"tma_dlpack_trace": 1, "processes": [], "maps": ' + "[" * 5000 + "]" * 5000 + "}"
+LONG = '{"tma_dlpack_trace": 1, "processes": [], "maps": [{"count": ' + "9" * 5000 + "}]}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{}", "[]", '{"tma_dlpack_trace": 2}', '{"maps": 3}', NESTED, LONG],
+    ids=["empty", "no fields", "a list", "another format", "no maps", "nested", "a long number"],
+)
 def test_other_json_is_refused(text):
     with pytest.raises(TmaError, match="it must be the JSON of a trace"):
         tma.Trace.from_json(text)
+
+
+def test_json_beyond_the_limit_is_refused_before_it_is_parsed(monkeypatch):
+    monkeypatch.setattr("tma_dlpack.debug.trace.result._LONGEST", 10)
+    with pytest.raises(TmaError, match="of at most 10 characters"):
+        tma.Trace.from_json('{"tma_dlpack_trace": 1, "processes": [], "maps": []}')
 
 
 def test_a_notebook_shows_as_many_pictures_as_fit(traced):

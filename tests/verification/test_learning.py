@@ -5,6 +5,7 @@ The data are an H200's recorded calls; relabelled, they stand for a GPU that nob
 
 from __future__ import annotations
 
+import gzip
 import json
 
 import pytest
@@ -136,8 +137,14 @@ def test_the_command_reads_a_file_and_names_the_target(tmp_path, capsys):
         b"[1]",
         json.dumps({"format": "another"}).encode(),
         json.dumps({"format": "tma_dlpack verify, 1", "target": {}, "cases": []}).encode(),
+        b"[" * 100_000,
+        b'{"format": ' + b"9" * 5000 + b"}",
+        gzip.compress(b"{}")[:-9],
     ],
-    ids=["empty", "no fields", "broken gzip", "a list", "another format", "no GPU"],
+    ids=[
+        "empty", "no fields", "broken gzip", "a list", "another format", "no GPU", "nested",
+        "a long number", "cut off",
+    ],  # fmt: skip
 )
 def test_another_file_is_refused_by_name(tmp_path, content):
     path = tmp_path / "other"
@@ -147,6 +154,25 @@ def test_another_file_is_refused_by_name(tmp_path, content):
     assert "verify --out FILE" in caught.value.violations[0].fix
     with pytest.raises(tma.TmaPreconditionError, match="no such cannot be read: FileNotFound"):
         Findings.read(tmp_path / "no such")
+
+
+def test_what_expands_beyond_the_limit_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "bomb.json.gz"
+    path.write_bytes(gzip.compress(b" " * (1 << 21)))
+    monkeypatch.setattr("tma_dlpack.verification.learning.LONGEST", 1 << 20)
+    with pytest.raises(tma.TmaPreconditionError, match="it holds more than 1 MiB"):
+        Findings.read(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("kind", "tile"), ("arguments", []), ("bytes", "zz"), ("bytes", 3), ("accepted", "x")],
+)
+def test_a_case_that_verify_did_not_write_is_refused(name, value):
+    found = findings()
+    next(case for case in found.cases if case.get("bytes"))[name] = value
+    with pytest.raises(tma.TmaError, match="a case cannot be read: |it must be "):
+        found.against()
 
 
 def test_a_name_that_cannot_be_written_is_refused(tmp_path):

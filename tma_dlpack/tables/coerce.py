@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
 MAX_ENTRIES = 64  # far above any rank: a longer list is refused without reading all of it
+MAX_REPR = 200
 MAX_SHOWN = 80  # characters of a value in a message
 INTEGER_BITS = 512  # far above any valid value; Python still prints products of such integers
 INTEGER_END = 1 << INTEGER_BITS
@@ -143,6 +144,16 @@ def shown(value: object) -> str:
     except Exception:  # a tensor without data, a list that holds a very long int
         text = f"an object of type {type(value).__name__}"
     return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."
+
+
+def summary(words: str) -> str:
+    """Return a repr of one line and at most 200 characters.
+
+    >>> summary("Report: refused"), len(summary("Report: " + "long " * 99))
+    ('<Report: refused>', 200)
+    """
+    text = " ".join(words.split())
+    return f"<{text}>" if len(text) <= MAX_REPR - 2 else f"<{text[: MAX_REPR - 5]}...>"
 
 
 def aligned(table: Sequence[Sequence[object]], left: int = 0) -> list[str]:

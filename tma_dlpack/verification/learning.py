@@ -12,6 +12,7 @@ import dataclasses
 import gzip
 import json
 import sys
+import zlib
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ from tma_dlpack.checks.parse import read_driver_call
 from tma_dlpack.checks.report import find_violations
 from tma_dlpack.tables import bits
 from tma_dlpack.tables.arguments import EncodeArguments
-from tma_dlpack.tables.coerce import aligned
+from tma_dlpack.tables.coerce import aligned, counted, summary
 from tma_dlpack.tables.errors import TmaError, refusal, sealed
 from tma_dlpack.tables.fields import FIELDS, fields_of
 from tma_dlpack.tables.public import Drawn, public
@@ -29,6 +30,9 @@ from tma_dlpack.tables.targets import Target
 from tma_dlpack.verification.checks import CHECKS, Outcome
 
 FORMAT = "tma_dlpack verify, 1"
+LONGEST = 1 << 27  # bytes of JSON; `verify` of 10,000 cases each writes about 80 MB
+_NOT_OURS = (OSError, EOFError, zlib.error, ValueError, LookupError, TypeError, AttributeError)
+_NOT_OURS += (ArithmeticError, RecursionError, MemoryError)
 _GZIP = b"\x1f\x8b"
 _OF_OUTCOME = ("call", "accepted", "difference")
 _OF_TARGET = ("compute_capability", "max_smem_bytes", "driver_version", "multiprocessors")
@@ -64,7 +68,7 @@ class VerifyRow:
 
 @public
 @sealed
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class VerifyReport(Drawn):
     """The result of `verify`: one row per check; ``print`` shows the table.
 
@@ -87,6 +91,12 @@ class VerifyReport(Drawn):
     def ok(self) -> bool:
         """Whether both sides agree in all cases."""
         return not any(row.disagreements for row in self.rows)
+
+    def __repr__(self) -> str:
+        verdict = "all agree" if self.ok else "THERE ARE DISAGREEMENTS"
+        cases = sum(row.cases for row in self.rows)
+        checks = f"{counted(len(self.rows), 'check')} of {counted(cases, 'case')}"
+        return summary(f"VerifyReport: {verdict} in {checks}; {self.device}; seed {self.seed}")
 
     def __str__(self) -> str:
         heads = ("check", "cases", "accepted", "disagreements")
@@ -155,8 +165,7 @@ class Findings:
             If it cannot be read, or is not one that `write` wrote.
         """
         try:
-            data = Path(path).read_bytes()
-            content = json.loads(gzip.decompress(data) if data.startswith(_GZIP) else data)
+            content = json.loads(_content(Path(path)))
             if content["format"] != FORMAT:
                 raise ValueError(f"the format is {content['format']!r:.99}")
             facts = dict(content["target"])
@@ -167,13 +176,8 @@ class Findings:
             return cls(
                 content["device"], Target(**facts), content["seed"], content["version"], cases
             )
-        except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
-            raise refusal(
-                "path",
-                f"{path} cannot be read: {type(error).__name__}: {error}",
-                f"be a file of the format {FORMAT!r}",
-                "pass what `python -m tma_dlpack verify --out FILE` wrote",
-            ) from error
+        except _NOT_OURS as error:
+            raise _not_ours(str(path), error) from error
 
     def against(self, target: Target | str | None = None) -> VerifyReport:
         """Compare the driver's verdicts and bytes with the rules and the layout of a target.
@@ -181,6 +185,14 @@ class Findings:
         Copies are reported as they were compared on the GPU. `target` is the GPU's own by default.
         """
         column = self.target if target is None else Target.of(target)
+        try:
+            return VerifyReport(
+                f"{self.device}, against the column of {column}", self.seed, self._rows(column)
+            )
+        except _NOT_OURS as error:
+            raise _not_ours("a case", error) from error
+
+    def _rows(self, column: Target) -> tuple[VerifyRow, ...]:
         rows = []
         for check in CHECKS:
             cases = [case for case in self.cases if case["check"] == check.name]
@@ -194,8 +206,7 @@ class Findings:
             note = self.fields(check.name) if encodes else ""
             first = next(iter(differing), None)
             rows.append(VerifyRow(check.name, len(cases), accepted, len(differing), first, note))
-        device = f"{self.device}, against the column of {column}"
-        return VerifyReport(device, self.seed, tuple(rows))
+        return tuple(rows)
 
     def fields(self, check: str) -> str:
         """Return which fields of sm_90's layout agree with the driver's maps; "" if it is known."""
@@ -208,6 +219,31 @@ class Findings:
                 made = bytes.fromhex(case["bytes"])
                 statistics.add(call.encode_arguments(), call.address, made)
         return f"no model for {self.target}: {statistics}"
+
+
+def _content(path: Path) -> bytes:
+    """Return the bytes of a file, at most `LONGEST`; refuse a longer one."""
+    with path.open("rb") as file:
+        is_gzip = file.read(len(_GZIP)) == _GZIP
+    with gzip.open(path) if is_gzip else path.open("rb") as file:
+        data = file.read(LONGEST + 1)
+    if len(data) > LONGEST:
+        raise ValueError(f"it holds more than {LONGEST >> 20} MiB")
+    return bytes(data)
+
+
+def _not_ours(what: str, error: BaseException) -> TmaError:
+    why = f"{type(error).__name__}: {error}"
+    if isinstance(error, RecursionError):
+        why = "it is nested too deeply"
+    if isinstance(error, MemoryError):
+        why = "it needs more memory than there is"
+    return refusal(
+        "path",
+        f"{what} cannot be read: {why}",
+        f"be a file of the format {FORMAT!r}",
+        "pass what `python -m tma_dlpack verify --out FILE` wrote",
+    )
 
 
 def _difference(case: dict[str, Any], target: Target) -> str | None:

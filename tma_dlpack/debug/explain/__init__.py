@@ -33,7 +33,7 @@ from tma_dlpack.debug.explain.judge import (
 )
 from tma_dlpack.debug.explain.printed import printed_arguments
 from tma_dlpack.debug.explain.read import Block, Lines, blocks_in, plain, streams_of
-from tma_dlpack.tables.coerce import bytes_of, counted, shown, text_of
+from tma_dlpack.tables.coerce import bytes_of, counted, shown, summary, text_of
 from tma_dlpack.tables.errors import (
     Advice,
     Finding,
@@ -276,7 +276,7 @@ def _worded(log: _Log, target: Target) -> Iterator[_Encode]:
 
 @public
 @sealed
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Explanation:
     r"""The result of `explain`: the failed encodes in a text, and which rules they break.
 
@@ -335,6 +335,9 @@ class Explanation:
         verdict = f"{broken} refused" if broken else _not_shown(self.requests) or "ok"
         read = f"{counted(count, 'encode')} read, checked against the driver's rules on"
         return f"{read} {self.target}: {verdict}"
+
+    def __repr__(self) -> str:
+        return summary(f"Explanation: {self._head()}; {counted(len(self.notes), 'note')}")
 
     def __str__(self) -> str:
         lines = [wrapped(self._head())]

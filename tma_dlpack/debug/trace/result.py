@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tma_dlpack.debug.trace.traced import TracedKernel, TracedMap, merged
-from tma_dlpack.tables.coerce import counted, shown
+from tma_dlpack.tables.coerce import counted, shown, summary
 from tma_dlpack.tables.errors import Advice, Finding, TmaError, refusal, wrapped
 from tma_dlpack.tables.public import public
 
@@ -25,6 +25,7 @@ UNSEEN = (
 )
 _MOST_BYTES_IN_NOTEBOOKS = 380_000  # each map's pictures have about 120 KB
 _MOST_KERNELS = 6
+_LONGEST = 1 << 27  # characters of JSON; 10,000 different maps have about 1 << 24
 _FORMAT = 1
 
 
@@ -87,15 +88,18 @@ class Trace:
     def from_json(cls, text: str) -> Trace:
         """Read what `to_json`, or ``python -m tma_dlpack trace --json``, wrote."""
         try:
+            if len(text) > _LONGEST:
+                raise ValueError
             raw = json.loads(text)
             if raw["tma_dlpack_trace"] != _FORMAT:
                 raise ValueError
             trace = cls({"processes": raw["processes"], "maps": raw["maps"]})
             str(trace)
-        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             found = f"text is {shown(text)}"
-            fix = "run python -m tma_dlpack trace --json FILE -- PROGRAM"
-            raise refusal("text", found, "be the JSON of a trace", fix) from error
+            fix = "run python -m tma_dlpack trace --json -o FILE -- PROGRAM"
+            limit = f"be the JSON of a trace, of at most {_LONGEST} characters"
+            raise refusal("text", found, limit, fix) from error
         return trace
 
     def to_json(self) -> str:
@@ -103,7 +107,7 @@ class Trace:
         return json.dumps({"tma_dlpack_trace": _FORMAT, **self._raw}, indent=1)
 
     def __repr__(self) -> str:
-        return f"<Trace: {self._head()}>"
+        return summary(f"Trace: {self._head()}")
 
     def __str__(self) -> str:
         lines = [self._head()]

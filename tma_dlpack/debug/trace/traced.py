@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
 import os
 from collections.abc import Iterable, Iterator
@@ -16,6 +15,7 @@ from tma_dlpack.checks.report import Report, find_violations
 from tma_dlpack.checks.request import Request
 from tma_dlpack.debug.explain.judge import PrintedArguments, arguments_of
 from tma_dlpack.debug.explain.results import RESULTS, STICKY
+from tma_dlpack.debug.names import demangled
 from tma_dlpack.tables.arguments import CORNERS, ENUMS, FUNCTIONS, MapKind
 from tma_dlpack.tables.errors import TmaError, TmaPreconditionError, Violation, sealed
 from tma_dlpack.tables.public import public
@@ -134,7 +134,9 @@ def merged(raws: Iterable[dict[str, Any]], processes: list[dict[str, Any]]) -> l
     groups: dict[object, list[dict[str, Any]]] = {}
     for raw in raws:
         groups.setdefault(_key(raw), []).append(raw)
-    found = [_traced(group, processes) for group in groups.values()]
+    kernels = (kernel for group in groups.values() for raw in group for kernel in raw["kernels"])
+    names = _names(frozenset(kernel["kernel"] for kernel in kernels))
+    found = [_traced(group, processes, names) for group in groups.values()]
     return [traced for traced in found if traced is not None]
 
 
@@ -147,7 +149,9 @@ def _key(raw: dict[str, Any]) -> object:
     return repr((sorted(known.items(), key=str), low))
 
 
-def _traced(group: list[dict[str, Any]], processes: list[dict[str, Any]]) -> TracedMap | None:
+def _traced(
+    group: list[dict[str, Any]], processes: list[dict[str, Any]], names: dict[str, str]
+) -> TracedMap | None:
     first = group[0]
     target = _target(first.get("device"))
     known = target or _ASSUMED
@@ -161,7 +165,7 @@ def _traced(group: list[dict[str, Any]], processes: list[dict[str, Any]]) -> Tra
     report = _report(arguments, first, known)
     if first["call"] is None and not (arguments.global_address and report.ok):
         return None  # other bytes of a kernel's parameters
-    uses = _uses(group, processes)
+    uses = _uses(group, processes, names)
     return TracedMap(
         call=first["call"] or "",
         arguments=arguments,
@@ -199,29 +203,20 @@ def _natural(name: str) -> tuple[int, str]:
     return len(name), name
 
 
-def _uses(group: list[dict[str, Any]], processes: list[dict[str, Any]]) -> tuple[TracedKernel, ...]:
+@lru_cache(maxsize=16)
+def _names(mangled: frozenset[str]) -> dict[str, str]:
+    return demangled(mangled)
+
+
+def _uses(
+    group: list[dict[str, Any]], processes: list[dict[str, Any]], names: dict[str, str]
+) -> tuple[TracedKernel, ...]:
     counts: dict[tuple[str, int, int], int] = {}
     for kernel in (kernel for raw in group for kernel in raw["kernels"]):
-        place = (_readable(kernel["kernel"]), kernel["parameter"], kernel["offset"])
+        place = (names[kernel["kernel"]], kernel["parameter"], kernel["offset"])
         counts[place] = counts.get(place, 0) + kernel["count"]
     is_least = any(processes[raw["process"]]["pauses"] for raw in group)
     return tuple(TracedKernel(*place, count, is_least) for place, count in counts.items())
-
-
-@lru_cache(maxsize=4096)
-def _readable(name: str) -> str:
-    """Return the C++ name of a mangled one, where the C++ library is there to ask."""
-    try:
-        demangle = ctypes.CDLL("libstdc++.so.6")["__cxa_demangle"]
-    except OSError:
-        return name
-    demangle.restype = ctypes.c_void_p
-    found = demangle(name.encode(), None, None, None) if name.startswith("_Z") else None
-    if not found:
-        return name
-    text = ctypes.string_at(found).decode("utf-8", "replace")
-    ctypes.CDLL(None).free(ctypes.c_void_p(found))
-    return text
 
 
 def _made_by(raw: dict[str, Any]) -> str:

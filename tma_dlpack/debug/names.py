@@ -1,0 +1,82 @@
+"""Names of kernels as C++ writes them: demangled with limits of size and time.
+
+A mangled name of 200 characters can stand for gigabytes: each substitution may double it. Names
+with few of them are demangled here; others by this file as a program, in a process of its own that
+a limit of time and memory ends.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable
+
+MOST_CHARS = 4_000  # of a name that is shown
+LONGEST_MANGLED = 20_000  # CUTLASS's longest have about 6,000
+MOST_STOPPED = 3  # processes that a name stopped; the names after that stay mangled
+SECONDS, BYTES = 0.5, 1 << 30  # of one name
+
+_MANGLED = re.compile(rf"_Z\w[\w.$]{{0,{LONGEST_MANGLED}}}", re.ASCII)
+_REFERENCE = re.compile(r"[ST][0-9A-Z]*_|Dp")  # a substitution, a parameter, a pack's expansion
+_FEW = 5
+
+
+def demangled(names: Iterable[str]) -> dict[str, str]:
+    """Return the C++ name of each name, cut at `MOST_CHARS`; one that is none stays as it is."""
+    found = {name: name for name in names}
+    mangled = [name for name in found if _MANGLED.fullmatch(name)]
+    many = [name for name in mangled if len(_REFERENCE.findall(name)) > _FEW]
+    found |= {name: demangle(name) for name in {*mangled}.difference(many)}
+    for _ in range(MOST_STOPPED):
+        shown = _in_a_process(many)
+        found |= dict(zip(many, shown, strict=False))
+        many = many[len(shown) + 1 :]  # the next one took too long
+    return {name: _cut(text) for name, text in found.items()}
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MOST_CHARS else f"{text[: MOST_CHARS - 3]}..."
+
+
+def _in_a_process(names: list[str]) -> list[str]:
+    """Return the names that a process of its own demangled before it ended."""
+    if not names or not sys.executable:
+        return []
+    command = [sys.executable, "-I", "-S", __file__]
+    try:
+        done = subprocess.run(command, input="\n".join(names).encode(), capture_output=True)
+    except OSError:
+        return []
+    return done.stdout.decode("utf-8", "replace").split("\n")[:-1]
+
+
+def demangle(name: str) -> str:
+    """Return the C++ name of a mangled one, where the C++ library is there to ask."""
+    try:
+        cxa_demangle = ctypes.CDLL("libstdc++.so.6")["__cxa_demangle"]
+    except (OSError, AttributeError):
+        return name
+    cxa_demangle.restype = ctypes.c_void_p
+    found = cxa_demangle(name.encode(), None, None, None)
+    if not found:
+        return name
+    text = ctypes.string_at(found).decode("utf-8", "replace")
+    ctypes.CDLL(None).free(ctypes.c_void_p(found))
+    return text
+
+
+def main() -> None:
+    """Demangle the names on standard input, a line each, until one takes too long."""
+    import resource  # not on every system
+
+    resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
+    for name in sys.stdin.read().split("\n"):
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)  # ends the process
+        print(_cut(demangle(name)).replace("\n", " "), flush=True)
+
+
+if __name__ == "__main__":
+    main()
