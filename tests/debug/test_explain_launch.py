@@ -36,6 +36,13 @@ SEEN = [
     ("the kernel launch returned error 719", "719", "never initialized"),
     ("my kernel hangs", "hang", "expects more bytes than arrive"),
     ("The program never returns.", "hang", "expects more bytes than arrive"),
+    ("due to an illegal memory access", "700", "without __grid_constant__"),
+    ("Illegal memory access", "700", "without __grid_constant__"),
+    ("illegal instruction", "715", "the rank of the instruction"),
+    ("error 700 in my kernel", "700", "without __grid_constant__"),
+    ("launch failed with 719", "719", "never initialized"),
+    ("it hangs", "hang", "expects more bytes than arrive"),
+    ("Deadlock!", "hang", "expects more bytes than arrive"),
 ]
 
 
@@ -46,6 +53,10 @@ def test_the_causes_of_a_symptom_begin_with_the_most_likely(text, symptom, first
     assert len(listed) >= 2
     assert first in listed[0]
     assert all("; check: " in note for note in listed)
+    assert notes(text)[0] == listed[0]  # the answer first
+    head = listed[0].partition(", cause 1")[0]
+    count = f"{len(listed)} possible causes, the most likely first"
+    assert str(tma.explain(text)).startswith(f"{head}: {count}\n")
     assert f"{name}, " in listed[0] or listed[0].startswith(name)
     assert tma.explain(text).reports == ()
 
@@ -57,11 +68,21 @@ def test_the_causes_of_a_symptom_begin_with_the_most_likely(text, symptom, first
         "step 715 of 719, 700 tokens",
         "error 404",
         "HTTP error 700",
+        "Illegal instruction (core dumped)",
+        "kernel: 700 ms",
+        "never mind",
+        "it failed with 0.715",
         "all is well",
     ],
 )
 def test_other_words_are_no_symptom(text):
     assert not any(", cause " in note for note in notes(text))
+
+
+def test_a_code_without_measured_causes_is_the_error_of_an_earlier_kernel():
+    found = tma.explain("got 999")
+    assert str(found).startswith("999 (unknown error): the error of an earlier kernel\n")
+    assert found.symptoms == ("999 (unknown error)",)
 
 
 def test_every_symptom_that_was_measured_has_its_causes():

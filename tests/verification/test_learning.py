@@ -142,9 +142,16 @@ def test_the_command_reads_a_file_and_names_the_target(tmp_path, capsys):
         gzip.compress(b"{}")[:-9],
     ],
     ids=[
-        "empty", "no fields", "broken gzip", "a list", "another format", "no GPU", "nested",
-        "a long number", "cut off",
-    ],  # fmt: skip
+        "empty",
+        "no fields",
+        "broken gzip",
+        "a list",
+        "another format",
+        "no GPU",
+        "nested",
+        "a long number",
+        "cut off",
+    ],
 )
 def test_another_file_is_refused_by_name(tmp_path, content):
     path = tmp_path / "other"
@@ -171,7 +178,7 @@ def test_what_expands_beyond_the_limit_is_refused(tmp_path, monkeypatch):
 def test_a_case_that_verify_did_not_write_is_refused(name, value):
     found = findings()
     next(case for case in found.cases if case.get("bytes"))[name] = value
-    with pytest.raises(tma.TmaError, match="a case cannot be read: |it must be "):
+    with pytest.raises(tma.TmaError, match=r"a case cannot be read: |it must be "):
         found.against()
 
 

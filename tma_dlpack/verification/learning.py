@@ -31,8 +31,11 @@ from tma_dlpack.verification.checks import CHECKS, Outcome
 
 FORMAT = "tma_dlpack verify, 1"
 LONGEST = 1 << 27  # bytes of JSON; `verify` of 10,000 cases each writes about 80 MB
-_NOT_OURS = (OSError, EOFError, zlib.error, ValueError, LookupError, TypeError, AttributeError)
-_NOT_OURS += (ArithmeticError, RecursionError, MemoryError)
+#: What reading a file that `write` did not write may raise.
+_NOT_OURS = (
+    *(OSError, EOFError, zlib.error, ValueError, LookupError, TypeError, AttributeError),
+    *(ArithmeticError, RecursionError, MemoryError),
+)
 _GZIP = b"\x1f\x8b"
 _OF_OUTCOME = ("call", "accepted", "difference")
 _OF_TARGET = ("compute_capability", "max_smem_bytes", "driver_version", "multiprocessors")

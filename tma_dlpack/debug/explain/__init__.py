@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import bisect
 import html
+import itertools
 import re
 import textwrap
 from collections.abc import Iterable, Iterator
@@ -118,15 +119,18 @@ def explain(text: str, target: Target | str = "sm_90") -> Explanation:
     read = read or failed
     reports = tuple(encode.report for encode in read)
     maps = [encode.arguments for encode in read if encode.arguments.shown()]
+    symptoms: dict[str, str] = {}
     if any(encode.arguments.printed_by == CHECKED_BUILD for encode in read):
         notes.append("an error of the launch is that of the failed check: it ends the kernel")
     else:
-        notes += results.result_notes(log.text, reports)
-        notes += results.launch_notes(log.text, maps)
+        about = [results.result_notes(log.text, reports), results.launch_notes(log.text, maps)]
+        notes += itertools.chain(*(about if reports else about[::-1]))
+        symptoms = results.symptoms_of(log.text)
     if not reports:
         notes += results.where_notes(log.text, log.is_mixed)
     arguments = tuple(encode.arguments for encode in read)
-    return Explanation(reports, arguments, tuple(dict.fromkeys(notes)), str(known))
+    unique = tuple(dict.fromkeys(notes))
+    return Explanation(reports, arguments, unique, str(known), tuple(symptoms.values()))
 
 
 class _Encode(NamedTuple):
@@ -291,6 +295,10 @@ class Explanation:
     notes : tuple of str
         Remarks that are not about one argument: the error of an earlier kernel, the causes of what
         was seen after a launch, text that is cut off or mixed, which formats can be read.
+    target : str
+        The GPU that the encodes were checked for.
+    symptoms : tuple of str
+        What was seen after a launch, such as "719 (unspecified launch failure)".
 
     Examples
     --------
@@ -305,6 +313,7 @@ class Explanation:
     requests: tuple[PrintedArguments, ...] = ()
     notes: tuple[str, ...] = ()
     target: str = field(default="sm_90")
+    symptoms: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -329,6 +338,11 @@ class Explanation:
 
     def _head(self) -> str:
         count = len(self.reports)
+        if not count and self.symptoms:
+            seen = " and ".join(self.symptoms)
+            causes = sum(", cause " in note for note in self.notes)
+            likely = f"{counted(causes, 'possible cause')}, the most likely first"
+            return f"{seen}: {likely}" if causes else f"{seen}: the error of an earlier kernel"
         if not count:
             return "no encode was read"
         broken = sum(bool(report.violations) for report in self.reports)

@@ -92,9 +92,16 @@ _RUNTIME: Final = {
     for r in RESULTS
     if r.code in STICKY
 }
+#: Parts of the driver's words, as people repeat them.
+_SAID: Final = {
+    part: next(r for r in RESULTS if part in r.words)
+    for part in ("illegal memory access", "illegal instruction", "launch failure")
+}
 #: Words that only CUDA says; others count where the line speaks of CUDA or of a map.
 _OF_CUDA_ALONE = frozenset({700, 702, 710, 714, 715, 717, 719})
-_KNOWN: Final = _RUNTIME | {key: r for r in RESULTS for key in (str(r.code), r.name, r.words)}
+_KNOWN: Final = (
+    _RUNTIME | _SAID | {key: r for r in RESULTS for key in (str(r.code), r.name, r.words)}
+)
 
 
 def _one_of(keys: Iterable[str]) -> str:
@@ -117,11 +124,28 @@ _PATTERNS: Final = tuple(
         _one_of([*(result.name for result in RESULTS), *_RUNTIME]),
         _ABOUT + _one_of(result.words for result in RESULTS),
         _one_of(result.words for result in RESULTS if result.code in _OF_CUDA_ALONE),
+        r"(?i:(?P<key>illegal memory access))",
+    )
+)
+LONGEST_SYMPTOM = 200  # characters of a text that only says what was seen
+#: What shows a result there, in whatever sentence.
+_SHORT: Final = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        r"^(?!.*\bhttp).{0,80}\b(?:errors?|codes?|failed|failure|status|result|got|cuda|kernel)\b"
+        r"[^\w\n]{1,3}(?:(?:with|code|error|status|is|was)[^\w\n]{1,3}){0,2}"
+        r"(?P<key>7\d\d|999)(?!\w|[.,]\d|[ ]?[mun]?s\b)",
+        r"^(?!.*\bcore dumped).{0,80}\b(?P<key>illegal instruction|launch failure)",
     )
 )
 _HANGS = re.compile(
     r"\b(?:kernel|launch|program|process|script|copy|load|wait)\b[^\n.]{0,40}?"
     r"\b(?:hangs?|hung|hanging|deadlocks?|is stuck|never (?:returns|finishes|completes|ends))\b",
+    re.IGNORECASE,
+)
+_SHORT_HANG = re.compile(
+    r"(?:[\w']+ ){0,6}(?:hangs?|hung|hanging|deadlock(?:s|ed)?|stuck|freezes"
+    r"|never (?:returns|finishes|completes|ends|stops))(?: forever| sometimes| always)?[.!?]*",
     re.IGNORECASE,
 )
 
@@ -132,8 +156,12 @@ def results_of(text: str) -> list[Result]:
     >>> [r.code for r in results_of("the TMA descriptor 700 ... misaligned address")]
     [700, 716]
     """
-    matches = (match for pattern in _PATTERNS for match in pattern.finditer(text))
-    found = [(match.start(), _KNOWN.get(match["key"])) for match in matches]
+    patterns = _PATTERNS + _SHORT * (len(text.strip()) <= LONGEST_SYMPTOM)
+    matches = (match for pattern in patterns for match in pattern.finditer(text))
+    found = [
+        (match.start(), _KNOWN.get(match["key"].lower(), _KNOWN.get(match["key"])))
+        for match in matches
+    ]
     found.sort(key=lambda item: item[0])
     return list(dict.fromkeys(result for _, result in found if result))
 
@@ -211,14 +239,25 @@ def _facts(read: PrintedArguments) -> dict[str, str]:
     return facts
 
 
+def symptoms_of(text: str) -> dict[str, str]:
+    """Return what was seen after a launch: keys of `CAUSES`, or other codes, and the words.
+
+    >>> symptoms_of("it is due to an illegal memory access"), symptoms_of("it hangs")
+    ({'700': '700 (an illegal memory access was encountered)'}, {'hang': 'a kernel that hangs'})
+    """
+    symptoms = {str(r.code): f"{r.code} ({r.words})" for r in results_of(text) if r.code in STICKY}
+    is_short = len(text) <= LONGEST_SYMPTOM and _SHORT_HANG.fullmatch(text.strip())
+    if is_short or _HANGS.search(text):
+        symptoms["hang"] = "a kernel that hangs"
+    return symptoms
+
+
 def launch_notes(text: str, maps: Sequence[PrintedArguments]) -> list[str]:
     """Return the causes of what was seen after a launch, most likely first.
 
     A map in the same text rules out some of them, and specifies others.
     """
-    symptoms = {str(r.code): f"{r.code} ({r.words})" for r in results_of(text)}
-    if _HANGS.search(text):
-        symptoms["hang"] = "a kernel that hangs"
+    symptoms = symptoms_of(text)
     facts = _facts(maps[0]) if maps and all(m == maps[0] for m in maps) else {}
     notes: list[str] = []
     for symptom, words in symptoms.items():
@@ -266,7 +305,7 @@ def result_notes(text: str, reports: Sequence[Report]) -> list[str]:
         named = " and ".join(f"{r.code} ({r.name}: {r.words})" for r in sticky)
         notes.append(
             f"{_IN_ORDER * clean}{named}: the error of an earlier kernel, which every later call "
-            f"of the process returns, this encode too. {_HOW_TO_FIND}"
+            f"of the process returns, an encode too. {_HOW_TO_FIND}"
         )
     elif clean:
         notes.append(
@@ -294,8 +333,13 @@ def mixed_note(lines: tuple[int, int], text: str, around: str) -> str:
 
 
 def where_notes(text: str, is_mixed: bool) -> list[str]:
-    """Return where a known project prints its arguments, and which formats can be read."""
+    """Return where a known project prints its arguments, and which formats can be read.
+
+    To a text that only says what was seen, the causes are the answer.
+    """
     headings = [(p, where) for pattern, p, where in HEADINGS if re.search(pattern, text)]
+    if not headings and len(text) <= LONGEST_SYMPTOM and symptoms_of(text):
+        return []
     names = ", ".join(form.name for form in FORMS)
     return [
         f"{printer}: the arguments of the encode are not in the text; {where}"
@@ -310,4 +354,4 @@ def where_notes(text: str, is_mixed: bool) -> list[str]:
 
 def has_symptom(text: str) -> bool:
     """Return whether a text shows a result of the driver, or says that a kernel hangs."""
-    return bool(results_of(text)) or _HANGS.search(text) is not None
+    return bool(results_of(text) or symptoms_of(text))
