@@ -1,7 +1,8 @@
 """``python tests/bench tiles``: the table of speeds by which `tma.suggest` ranks, of this GPU.
 
-Tensors of 256 MiB, tiles and readers are drawn at random. Every suggestion, with each L2 fetch
-size, copies the whole tensor by the pipelines of `bandwidth`; each counts with its fastest.
+Boxes of every width and height copy whole tensors of 256 MiB, with each L2 fetch size, by the
+pipelines of `bandwidth`; each counts with its fastest. tests/gpu/test_suggest_on_gpu.py asks other
+tensors, drawn at random, whether the table chooses well.
 """
 
 from __future__ import annotations
@@ -9,9 +10,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import math
 import statistics
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any
 import tma_dlpack as tma
 from tma_dlpack import driver
 from tma_dlpack.suggestions.pipeline import Pipeline, TiledCopy, fits
+from tma_dlpack.tables.coerce import aligned
 
 TENSOR_BYTES, MOST_TILE_BYTES = 1 << 28, 1 << 16
 #: Map data type -> torch's dtype, bytes, and the type that wgmma multiplies.
@@ -140,60 +140,100 @@ def _best(pipelines: dict[Pipeline, list[float]]) -> Timed:
 
 # -- the table -----------------------------------------------------------------------------------
 
+ELEMENT_BYTES = 2
+ROW_BYTES = (2048, 6144, 16384)  # of a tensor
+PADDING_BYTES = (0, 16)
+LINE_BYTES = (16, 32, 48, 64, 96, 128, 192, 256, 512)
+SPANS = {16: "none", 32: "bytes32", 64: "bytes64", 128: "bytes128"}
+TILE_BYTES = (128, 256)  # along a row, of a split tile
+LINES = (8, 16, 32, 64, 128, 192, 256)
+L2_FETCH_SIZES = ("none", "bytes128", "bytes256")
 
-def measured(case: Case, torch: Any, rounds: int) -> dict[str, Any] | None:
-    """Time every suggestion for a case; return what was measured, None if there is none."""
-    x = tensor_of(case, torch)
-    found = tma.suggest(x, case.tile, **case.words())
-    if not found:
-        return None
-    ways = [(one, tm) for one in found for tm in variants(x, one)]
-    times, memcpy = timed([tm for _, tm in ways], rounds)
-    begin = math.gcd(256, x.data_ptr(), *(s * x.element_size() for s in x.stride()[:-1]))
-    rows = [
+
+def boxes(row_bytes: int) -> Iterator[dict[str, Any]]:
+    """Yield what to measure of a tensor: arguments of `make_tma_descriptor`, but for the L2's."""
+    plain = ((n, {"swizzle": "none"}) for n in LINE_BYTES)
+    split = (
+        (n, {"swizzle": swizzle, "split_inner": True})
+        for span, swizzle in SPANS.items()
+        for n in TILE_BYTES
+        if n > span
+    )
+    for (width, options), lines in itertools.product((*plain, *split), LINES):
+        if row_bytes % width == 0 and 512 <= lines * width <= MOST_TILE_BYTES:
+            yield {"box_sizes": (lines, width // ELEMENT_BYTES), **options}
+
+
+def measured(row_bytes: int, padding: int, rounds: int, torch: Any) -> list[dict[str, Any]]:
+    """Time each box on one tensor with each L2 fetch size."""
+    pitch = row_bytes + padding
+    raw = torch.randint(0, 256, (TENSOR_BYTES // pitch, pitch), dtype=torch.uint8, device="cuda")
+    x = raw.view(torch.float16)[:, : row_bytes // ELEMENT_BYTES]
+    ways = list(itertools.product(boxes(row_bytes), L2_FETCH_SIZES))
+    maps = [tma.make_tma_descriptor(x, **words, l2_fetch_size=l2) for words, l2 in ways]
+    times, memcpy = timed(maps, rounds)
+    return [
         {
-            "begin": begin,
-            "split": bool(tm.split_inner),
+            "begin": 16 if padding else 32,
+            "split": "split_inner" in words,
+            "row_bytes": row_bytes,
             "line_bytes": tm.arguments.inner_box_bytes,
-            "box": tm.box_sizes,
-            "swizzle": tm.swizzle.name,
-            "l2": tm.l2_promotion.name,
+            "lines": words["box_sizes"][0],
+            "l2": l2,
             "tx_bytes": tm.tx_bytes,
             "share": memcpy / time_of.seconds,
             "noise": time_of.noise,
             "pipeline": str(time_of.pipeline),
-            "conflicts": one.bank_conflicts,
-            "copies": one.copies,
         }
-        for (one, tm), time_of in zip(ways, times, strict=True)
+        for (words, l2), tm, time_of in zip(ways, maps, times, strict=True)
     ]
-    return {"case": str(case), "shape": case.shape, "memcpy_seconds": memcpy, "rows": rows}
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """Return the medians as `suggestions/speeds.py` has them: thousandths, of each L2 fetch size.
+
+    A line has where rows begin, whether the tile is split, and the bytes of a line of the box; a
+    column the number of lines.
+    """
+    shares: dict[tuple[Any, ...], list[float]] = {}
+    for row in rows:
+        where = (-row["begin"], row["split"], row["line_bytes"])
+        shares.setdefault((*where, row["lines"], row["l2"]), []).append(row["share"])
+
+    def cell(where: tuple[Any, ...], lines: int) -> str:
+        found = [shares.get((*where, lines, l2)) for l2 in L2_FETCH_SIZES]
+        return "/".join(
+            "---" if f is None else f"{1000 * statistics.median(f):03.0f}" for f in found
+        )
+
+    kinds = sorted({where[:3] for where in shares})
+    heads = ["begin", "split", "bytes", *map(str, LINES)]
+    cells = [
+        [str(-b), "yn"[not s], str(n), *(cell((b, s, n), k) for k in LINES)] for b, s, n in kinds
+    ]
+    return "\n".join(aligned([heads, *cells]))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure random tensors for a while; write what was measured, a line of JSON per tensor."""
+    """Measure tensors in turn; print the table of this GPU."""
     import torch
 
     options = _parser().parse_args(argv)
-    print(driver.status().devices[0])
-    end = time.monotonic() + options.seconds
-    with Path(options.out).open("w") as out:
-        for number, case in enumerate(itertools.islice(cases(options.seed), options.cases)):
-            if time.monotonic() > end:
-                print(f"{number} cases")
-                break
-            result = measured(case, torch, options.rounds)
-            if result is not None:
-                out.write(json.dumps(result) + "\n")
-                out.flush()
+    rows: list[dict[str, Any]] = []
+    for row_bytes, padding in itertools.product(options.row_bytes, PADDING_BYTES):
+        rows += measured(row_bytes, padding, options.rounds, torch)
+        if options.out:
+            Path(options.out).write_text(json.dumps(rows))
+    print(
+        f"{driver.status().devices[0]}, {TENSOR_BYTES >> 20} MiB, rows of {options.row_bytes} bytes"
+    )
+    print(table(rows))
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python tests/bench tiles", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=90)
-    parser.add_argument("--cases", type=int, default=1000)
+    parser.add_argument("--row-bytes", type=int, nargs="+", default=list(ROW_BYTES))
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", default="tiles.jsonl")
+    parser.add_argument("--out", help="also write every measurement, as JSON")
     return parser
