@@ -20,7 +20,6 @@ from typing import Any
 import tma_dlpack as tma
 from tma_dlpack import driver
 from tma_dlpack.suggestions.pipeline import Pipeline, TiledCopy, fits
-from tma_dlpack.tables.coerce import aligned
 
 TENSOR_BYTES, MOST_TILE_BYTES = 1 << 28, 1 << 16
 #: Map data type -> torch's dtype, bytes, and the type that wgmma multiplies.
@@ -145,7 +144,8 @@ ROW_BYTES = (2048, 6144, 16384)  # of a tensor
 PADDING_BYTES = (0, 16)
 LINE_BYTES = (16, 32, 48, 64, 96, 128, 192, 256, 512)
 SPANS = {16: "none", 32: "bytes32", 64: "bytes64", 128: "bytes128"}
-TILE_BYTES = (128, 256)  # along a row, of a split tile
+SIDE_BY_SIDE = (2, 3, 4, 8)  # spans of a split tile
+MOST_SPLIT_BYTES = 512  # along a row
 LINES = (8, 16, 32, 64, 128, 192, 256)
 L2_FETCH_SIZES = ("none", "bytes128", "bytes256")
 
@@ -154,10 +154,9 @@ def boxes(row_bytes: int) -> Iterator[dict[str, Any]]:
     """Yield what to measure of a tensor: arguments of `make_tma_descriptor`, but for the L2's."""
     plain = ((n, {"swizzle": "none"}) for n in LINE_BYTES)
     split = (
-        (n, {"swizzle": swizzle, "split_inner": True})
-        for span, swizzle in SPANS.items()
-        for n in TILE_BYTES
-        if n > span
+        (count * span, {"swizzle": swizzle, "split_inner": True})
+        for (span, swizzle), count in itertools.product(SPANS.items(), SIDE_BY_SIDE)
+        if count * span <= MOST_SPLIT_BYTES
     )
     for (width, options), lines in itertools.product((*plain, *split), LINES):
         if row_bytes % width == 0 and 512 <= lines * width <= MOST_TILE_BYTES:
@@ -175,7 +174,7 @@ def measured(row_bytes: int, padding: int, rounds: int, torch: Any) -> list[dict
     return [
         {
             "begin": 16 if padding else 32,
-            "split": "split_inner" in words,
+            "spans": tm.box_sizes[0] if "split_inner" in words else 1,
             "row_bytes": row_bytes,
             "line_bytes": tm.arguments.inner_box_bytes,
             "lines": words["box_sizes"][0],
@@ -192,26 +191,23 @@ def measured(row_bytes: int, padding: int, rounds: int, torch: Any) -> list[dict
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """Return the medians as `suggestions/speeds.py` has them: thousandths, of each L2 fetch size.
 
-    A line has where rows begin, whether the tile is split, and the bytes of a line of the box; a
-    column the number of lines.
+    A row has what lines of the tensor begin at a multiple of, n spans side by side (1 of a plain
+    box), and the bytes of a line of the box; a column the number of lines.
     """
     shares: dict[tuple[Any, ...], list[float]] = {}
     for row in rows:
-        where = (-row["begin"], row["split"], row["line_bytes"])
+        where = (-row["begin"], row["spans"], row["line_bytes"])
         shares.setdefault((*where, row["lines"], row["l2"]), []).append(row["share"])
 
     def cell(where: tuple[Any, ...], lines: int) -> str:
         found = [shares.get((*where, lines, l2)) for l2 in L2_FETCH_SIZES]
-        return "/".join(
-            "---" if f is None else f"{1000 * statistics.median(f):03.0f}" for f in found
-        )
+        return "/".join(f"{1000 * statistics.median(f):03.0f}" if f else "---" for f in found)
 
-    kinds = sorted({where[:3] for where in shares})
-    heads = ["begin", "split", "bytes", *map(str, LINES)]
-    cells = [
-        [str(-b), "yn"[not s], str(n), *(cell((b, s, n), k) for k in LINES)] for b, s, n in kinds
-    ]
-    return "\n".join(aligned([heads, *cells]))
+    lines = ["at n bytes " + " ".join(f"{n:>11}" for n in LINES)]
+    for begin, spans, line_bytes in sorted({where[:3] for where in shares}):
+        cells = " ".join(cell((begin, spans, line_bytes), n) for n in LINES)
+        lines.append(f"{-begin:>2} {spans} {line_bytes:>5} {cells}")
+    return "\n".join(lines)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -234,6 +230,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python tests/bench tiles", description=__doc__)
     parser.add_argument("--row-bytes", type=int, nargs="+", default=list(ROW_BYTES))
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--out", help="also write every measurement, as JSON")
     return parser

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import itertools
 import math
+import pickle
 import re
+import time
+import weakref
 
 import numpy as np
 import pytest
@@ -14,8 +18,13 @@ from hypothesis import strategies as st
 from laws import examples
 
 import tma_dlpack as tma
+from tma_dlpack import driver
 from tma_dlpack.cli.main import main
-from tma_dlpack.suggestions.tile_choices import AS_FAST, MEASURED
+from tma_dlpack.dlpack import Device, as_tensor_view
+from tma_dlpack.driver.library import DeviceFacts, DriverStatus
+from tma_dlpack.suggestions import reasons, tile_suggestions
+from tma_dlpack.suggestions.speeds import CARDS, card_of
+from tma_dlpack.suggestions.tile_choices import AS_FAST, column_degree
 
 A = np.zeros((4096, 4096), np.uint16)
 BF16 = {"data_type": "BFLOAT16"}
@@ -41,7 +50,7 @@ def test_a_gemm_operand_of_128_bytes_a_row_is_one_copy_with_the_128_byte_swizzle
     )  # fmt: skip
     assert (best.bank_conflicts, best.bandwidth) == (
         1,
-        pytest.approx(max(MEASURED[32, False][128]), abs=0.002),
+        max(CARDS[0].shares(32, 1, 128, 128)),
     )
     assert best.descriptor == tma.matrix_descriptor(tma.make_tma_descriptor(A, **best.arguments))
 
@@ -145,8 +154,10 @@ def test_boxes_that_do_not_fit_as_often_as_asked_are_left_out():
     )
     none = tma.suggest(A, (256, 128), smem_bytes=65535, **BF16)
     assert none.reasons == (
-        "1 stage of 65536 bytes of shared memory do not fit into 65535: take a smaller tile",
+        "1 stage of 65536 bytes of shared memory do not fit into 65535: take a smaller tile, such "
+        "as (128, 128)",
     )
+    assert tma.suggest(A, (128, 128), smem_bytes=65535, **BF16)
     assert tma.suggest(A, (256, 128), smem_bytes=65536, **BF16)
 
 
@@ -167,17 +178,33 @@ def test_boxes_that_do_not_fit_as_often_as_asked_are_left_out():
          "map"),
         (A, (8, 16), {},
          "the tile has 256 bytes: a warp loads 512 in one instruction"),
-        (A, (64, 4), {},
+        (A, (64, 4), BF16,
+         "a row of the tile is 8 bytes, and a copy takes multiples of 16 bytes: take a tile of "
+         "(64, 16), or copy it with plain loads"),
+        (A, (64, 4), {"reader": None},
          "a row of the tile is 8 bytes, and a copy takes multiples of 16 bytes: take a tile of "
          "(64, 8), or copy it with plain loads"),
+        (A, (64, 4), {},
+         "a row of the tile is 8 bytes, and a copy takes multiples of 16 bytes: copy it with plain "
+         "loads"),
         (np.zeros((64, 64), np.float32), (64, 32), {},
          "wgmma cannot read it, in whatever boxes"),
         (A, (60, 64), {"reader": "ldmatrix"},
-         "ldmatrix cannot read it, in whatever boxes"),
+         "ldmatrix cannot read it: M or N is 60, no multiple of 8; 56 or 64 works: take a tile of "
+         "(56, 64) or (64, 64)"),
+        (A, (128, 72), BF16,
+         "wgmma cannot read it: K is 72, no multiple of 16; 64 or 80 works: take a tile of "
+         "(128, 64) or (128, 80)"),
+        (A, (72, 64), BF16 | {"major": "mn"},
+         "wgmma cannot read it: K is 72, no multiple of 16; 64 or 80 works: take a tile of "
+         "(64, 64) or (80, 64)"),
+        (A, (128, 8), BF16,
+         "wgmma cannot read it: K is 8, no multiple of 16; 16 works: take a tile of (128, 16)"),
         (A, (128, 64), {"target": "sm_120", "data_type": "BFLOAT16"},
          "wgmma cannot read it, in whatever boxes"),
     ],
-    ids=["stride", "inner stride", "a row", "few bytes", "8 bytes", "type", "60 rows", "no wgmma"],
+    ids=["stride", "inner stride", "a row", "few bytes", "8 bytes", "8 bytes, stored",
+         "8 bytes, type", "type", "60 rows", "K = 72", "K = 72 rows", "K = 8", "no wgmma"],
 )  # fmt: skip
 def test_where_tma_is_no_help_the_reasons_say_what_to_do(x, tile, words, reason):
     found = tma.suggest(x, tile, **words)
@@ -204,6 +231,52 @@ def test_a_stride_that_no_copy_takes_is_answered_with_loads_and_a_wrong_type_is_
     )
 
 
+@examples(60)
+@given(st.data())
+def test_every_tile_that_a_reason_names_has_a_suggestion(data):
+    words = {
+        "reader": data.draw(st.sampled_from(("wgmma", "tcgen05", "ldmatrix", "threads", None))),
+        "major": data.draw(st.sampled_from(("K", "MN"))),
+        "smem_bytes": data.draw(st.sampled_from((None, 10_000, 50_000))),
+        "stages": data.draw(st.sampled_from((1, 1, 3))),
+    }
+    x = np.zeros((2, 512, 4096), data.draw(st.sampled_from(("f2", "u1", "f4"))))
+    words["data_type"] = DTYPES[x.dtype.str[1:]]
+    tile = (1, data.draw(st.integers(2, 400)), data.draw(st.integers(1, 600)))
+    found = tma.suggest(x, tile, **words)
+    text = " ".join(found.reasons)
+    named = [] if found else re.findall(r"(?:tile of|or|such as) \((\d+), (\d+), (\d+)\)", text)
+    for extents in named:
+        assert tma.suggest(x, tuple(map(int, extents)), **words), (tile, words, text)
+    stages = re.search(r"pass stages=(\d+)", text)
+    if stages and not found:
+        assert tma.suggest(x, tile, **words | {"stages": int(stages[1])})
+
+
+@pytest.mark.parametrize("tile", [(1 << 20, 1 << 20), (720720, 720720), (4096, 4096), (2000, 64)])
+def test_a_tile_that_fits_into_no_shared_memory_is_noticed_at_once(tile, monkeypatch):
+    def no_box(wanted):
+        raise AssertionError("no box need be tried")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(tile_suggestions, "choices", no_box)
+        found = tma.suggest(A, tile, **BF16)
+        assert not found
+    begin = time.perf_counter()
+    (reason,) = found.reasons
+    assert time.perf_counter() - begin < 2  # it took 80 s; this is a tenth, where it is slow
+    smaller = re.search(r"take a smaller tile, such as \((\d+), (\d+)\)$", reason)
+    assert tma.suggest(A, tuple(map(int, smaller.groups())), **BF16)
+
+
+def test_a_tile_of_many_boxes_is_judged_quickly():
+    x = np.zeros((64, 64, 64, 64, 64), np.uint8)
+    begin = time.perf_counter()
+    assert not tma.suggest(x, (12, 12, 12, 12, 10), reader="threads", smem_bytes=1000)
+    assert not tma.suggest(x, (12, 12, 12, 6, 17 * 16), reader="ldmatrix", smem_bytes=1000)
+    assert time.perf_counter() - begin < 2
+
+
 def test_narrow_rows_are_called_slow():
     narrow = first(A, (64, 8), reader=None)
     assert any(reason.startswith("slow: narrow lines") for reason in narrow.reasons)
@@ -218,6 +291,10 @@ def test_narrow_rows_are_called_slow():
         ({"tile": 64}, "tile is 64; it must be"),
         ({"reader": "mma"}, "reader is 'mma'; it must be one of 'wgmma', 'tcgen05', 'ldmatrix'"),
         ({"major": "M"}, "major is 'M'; it must be 'K' or 'MN'"),
+        ({"major": None}, "major is None; it must be 'K' or 'MN'"),
+        ({"rules": "strict"}, "rules is 'strict'"),
+        ({"allow": 3}, "allow is 3"),
+        ({"allow": "BOX_RANGE"}, "BOX_RANGE"),
         ({"access": "diagonal"}, "access is 'diagonal'; it must be 'row', 'column' or a function"),
         ({"stages": 0}, "stages is 0; it must be an integer of at least 1"),
         ({"stages": 2.0}, "stages is 2.0; it must be an integer of at least 1"),
@@ -244,6 +321,144 @@ def test_another_reader_is_refused_with_what_to_name():
 def test_what_is_no_tensor_is_refused():
     with pytest.raises(tma.TmaPreconditionError, match="TENSOR_TYPE"):
         tma.suggest(3, (64, 64))
+
+
+# --- Rules, views, majors -----------------------------------------------------------------------
+
+Q = np.zeros((2, 512, 8, 64), np.float16)  # batch, sequence, heads, channels
+PERMUTED = {"allow": ("STRIDE_UNIQUE",)}
+
+
+def test_a_permuted_view_is_served_and_says_what_it_allows():
+    x = Q.transpose(0, 2, 1, 3)
+    with pytest.raises(tma.TmaPreconditionError, match="STRIDE_UNIQUE"):
+        tma.make_tma_descriptor(x, (1, 1, 128, 64))
+    best = first(x, (1, 1, 128, 64))
+    assert best.arguments["allow"] == ("STRIDE_UNIQUE",)
+    assert best.arguments["box_sizes"] == (1, 1, 128, 64)
+    assert tma.make_tma_descriptor(x, **best.arguments).tx_bytes == 16384
+    assert (
+        "the strides (262144, 64, 512, 1) are not those of ordered, separate rows, which libcu++ "
+        "asks for and the driver does not: hence allow=('STRIDE_UNIQUE',)"
+    ) in best.reasons
+    assert "allow" not in first(Q, (1, 128, 1, 64)).arguments
+
+
+def test_a_permuted_view_of_fewer_rows_than_the_tile_allows_both():
+    best = first(Q[:, :100].transpose(0, 2, 1, 3), (1, 1, 128, 64))
+    assert set(best.arguments["allow"]) == {"STRIDE_UNIQUE", "BOX_IN_SHAPE"}
+    assert tma.make_tma_descriptor(Q[:, :100].transpose(0, 2, 1, 3), **best.arguments)
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ({"rules": "driver"}, {"rules": "driver"}),
+        ({"allow": "STRIDE_UNIQUE"}, PERMUTED),
+        ({"allow": ["STRIDE_UNIQUE"]}, PERMUTED),
+        ({"allow": iter(["STRIDE_UNIQUE"])}, PERMUTED),
+        ({"allow": ("BOX_IN_SHAPE",)}, {"allow": ("BOX_IN_SHAPE", "STRIDE_UNIQUE")}),
+        ({"rules": "libcu++", "allow": ()}, PERMUTED),
+    ],
+    ids=str,
+)
+def test_rules_and_allow_are_part_of_the_suggestion(given, kept):
+    x = Q.transpose(0, 2, 1, 3)
+    for one in tma.suggest(x, (1, 1, 128, 64), **given):
+        words = one.arguments
+        assert {name: words[name] for name in ("rules", "allow") if name in words} == kept
+        assert tma.make_tma_descriptor(x, **words).tx_bytes == one.tx_bytes
+
+
+def test_the_drivers_rules_take_a_tile_beyond_the_tensor_without_allow():
+    x = np.zeros((16, 4096), np.float16)
+    best = first(x, (64, 64), rules="driver")
+    assert best.arguments["rules"] == "driver"
+    assert "allow" not in best.arguments
+    assert tma.make_tma_descriptor(x, **best.arguments)
+
+
+def test_a_stride_that_no_rule_lifts_is_refused_however_much_is_allowed():
+    x = np.zeros((4, 100, 132), np.float16).transpose(1, 0, 2)
+    (reason, _) = tma.suggest(x, (64, 1, 64)).reasons
+    assert reason.startswith("tensor.strides[1] is 132 elements") or "132" in reason
+
+
+@pytest.mark.parametrize("major", ["mn", "Mn", "MN"])
+def test_a_major_may_be_written_small(major):
+    found = tma.suggest(A, (64, 128), major=major, **BF16)
+    assert found == tma.suggest(A, (64, 128), major="MN", **BF16)
+    tm = tma.make_tma_descriptor(A, **found[0].arguments)
+    assert tma.matrix_descriptor(tm, major=major) == found[0].descriptor
+
+
+def test_a_tensor_without_an_owner_has_the_same_suggestions():
+    """The command line describes tensors that do not exist: Python judges those."""
+    for x, tile in ((A, (128, 128)), (Q.transpose(0, 2, 1, 3), (1, 1, 128, 64))):
+        words = {"reader": "wgmma", "major": "K", "access": "row", "stages": 1, "smem_bytes": None}
+        options = {"data_type": "BFLOAT16"} if x is A else {}
+        view = as_tensor_view(x)
+        bare = tile_suggestions.suggest_view(view.at(view.address), tile, options, **words)
+        assert bare == tma.suggest(x, tile, **options)
+        assert [one.reasons for one in bare] == [
+            one.reasons for one in tma.suggest(x, tile, **options)
+        ]
+
+
+@examples(100)
+@given(st.data())
+def test_conflicts_of_eight_rows_are_those_of_all_rows(data):
+    swizzle = data.draw(st.sampled_from(("none", "bytes32", "bytes64", "bytes128")))
+    most = {"none": 512, "bytes32": 32, "bytes64": 64, "bytes128": 128}[swizzle]
+    width = 16 * data.draw(st.integers(1, most // 16))
+    rows = data.draw(st.integers(1, 64))
+    x = np.zeros((64, 4096), np.uint16)
+    split = width == most and swizzle != "none" and data.draw(st.booleans())
+    tm = tma.make_tma_descriptor(
+        x, (rows, width // 2 * (2 if split else 1)), swizzle=swizzle, split_inner=split
+    )
+    assert column_degree(tm) == tma.bank_conflicts(tm).degree
+
+
+# --- Speeds of cards ----------------------------------------------------------------------------
+
+
+def test_every_card_has_speeds_of_every_kind_of_box():
+    for card, begin, spans in itertools.product(CARDS, (16, 32), (1, 2, 5, 32)):
+        for line_bytes, lines in itertools.product((16, 48, 64, 100, 128, 512), (1, 8, 100, 256)):
+            shares = card.shares(begin, spans, line_bytes, lines)
+            assert len(shares) == 3
+            assert all(0.2 < share < 1.1 for share in shares)
+
+
+def named(gpu, target=None):
+    facts = DeviceFacts(0, gpu, target or tma.TARGETS["sm_90"])
+    return lambda: DriverStatus(13000, (facts,), None)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "name", "other"),
+    [
+        ("NVIDIA H100 80GB HBM3", "NVIDIA H100 80GB HBM3", None),
+        ("NVIDIA H200", "NVIDIA H200", None),
+        ("NVIDIA GH200 480GB", "NVIDIA H200", "NVIDIA GH200 480GB"),
+        ("NVIDIA H100 PCIe", "NVIDIA H200", "NVIDIA H100 PCIe"),
+    ],
+)
+def test_speeds_are_those_of_the_tensors_gpu(gpu, name, other, monkeypatch):
+    monkeypatch.setattr(driver, "status", named(gpu))
+    card, another = card_of(Device(2, 0))
+    assert (card.name, another) == (name, other)
+    host, _ = card_of(Device(1, 0))
+    assert host is CARDS[0]
+
+
+def test_speeds_of_another_card_say_whose_they_are(monkeypatch):
+    assert any("(measured, H200, driver" in reason for reason in first(A, (64, 64), **BF16).reasons)
+    monkeypatch.setattr(reasons, "card_of", lambda device: (CARDS[0], "NVIDIA GH200"))
+    for words in ({}, {"target": "sm_100", "reader": "tcgen05"}):
+        text = " ".join(first(A, (64, 64), **words, **BF16).reasons)
+        assert "(not measured on NVIDIA GH200; on an H200, driver" in text
 
 
 # --- Laws ---------------------------------------------------------------------------------------
@@ -339,6 +554,66 @@ def test_no_suggestion_is_faster_than_one_before_it_beyond_the_noise(question):
 
 
 # --- As a value, as text, on the command line ---------------------------------------------------
+
+
+def test_an_item_of_an_empty_answer_raises_with_the_reasons():
+    none = tma.suggest(A, (128, 72), **BF16)
+    with pytest.raises(IndexError, match=r"64\) or\s+\(128, 80\)") as caught:
+        none[0]
+    assert isinstance(caught.value, tma.TmaError)
+    assert str(caught.value) == str(none)
+    assert (list(none), none[:1], len(none)) == ([], (), 0)
+    with pytest.raises(IndexError, match="tuple index out of range"):
+        tma.suggest(A, (128, 64), **BF16)[99]
+
+
+@pytest.mark.parametrize("tile", [(128, 64), (128, 72), (1, 64), (4096, 4096)])
+@pytest.mark.parametrize("reader", ["wgmma", "threads", None])
+def test_repr_is_one_line(tile, reader):
+    found = tma.suggest(A, tile, reader=reader, access=lambda t: (0, 0), **BF16)
+    for value in (found, *found):
+        assert "\n" not in repr(value)
+        assert len(repr(value)) <= 200
+    long = tma.suggest(np.zeros((1,) * 30 + (64, 64)), (1,) * 30 + (64, 64))
+    assert len(repr(long)) <= 200
+
+
+def test_repr_names_the_first():
+    assert repr(tma.suggest(A, (128, 128), **BF16)).endswith(
+        "for tile (128, 128) of uint16 (4096, 4096), read by wgmma, K-major; first: box 128x128, "
+        f"split, bytes128, L2 {first(A, (128, 128), **BF16).arguments['l2_fetch_size']}>"
+    )
+    assert repr(tma.suggest(A, (128, 72), **BF16)) == (
+        "<Suggestions: none for tile (128, 72) of uint16 (4096, 4096), read by wgmma, K-major>"
+    )
+
+
+def test_no_reason_is_made_before_it_is_read(monkeypatch):
+    def no_words(*arguments):
+        raise AssertionError("nobody read the reasons")
+
+    words = [name for name in vars(reasons) if name.startswith(("of_", "_narrow", "_row", "_few"))]
+    assert len(words) == 8
+    for name in words:
+        monkeypatch.setattr(reasons, name, no_words)
+    found = tma.suggest(A, (128, 64), **BF16)
+    with pytest.raises(AssertionError, match="nobody read"):
+        assert found[0].reasons
+    assert not tma.suggest(A, (128, 72), **BF16)
+
+
+def test_suggestions_keep_no_tensor_and_survive_a_pickle():
+    x = np.zeros((4096, 4096), np.float16)
+    alive = weakref.ref(x)
+    some, none = tma.suggest(x, (128, 64)), tma.suggest(x, (128, 72))
+    del x
+    gc.collect()
+    assert alive() is None
+    for found in (some, none):
+        again = pickle.loads(pickle.dumps(found))
+        assert (again, again.reasons) == (found, found.reasons)
+        assert [one.reasons for one in again] == [one.reasons for one in found]
+    assert "80 works" in none.reasons[0]
 
 
 def test_suggestions_are_a_sequence_that_does_not_change():

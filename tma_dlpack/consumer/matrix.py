@@ -14,6 +14,7 @@ from tma_dlpack.consumer.operand import (
     K_STEP_BYTES,
     SPAN_BYTES,
     UNITS,
+    Major,
     Operand,
     TileMatrix,
     atom_rows,
@@ -33,7 +34,7 @@ def matrix_descriptor(
     tensor_map: TensorMap,
     *,
     instruction: Literal["wgmma", "tcgen05"] = "wgmma",
-    major: Literal["K", "MN"] = "K",
+    major: Literal["K", "MN", "k", "mn"] = "K",
     smem_address: int = 0,
 ) -> MatrixDescriptor:
     """Return the wgmma or tcgen05 matrix descriptor of the tile that a map's copy writes.
@@ -92,18 +93,25 @@ def matrix_descriptor(
     if row is None:
         must, fix = "be 'wgmma' or 'tcgen05'", "pass instruction='wgmma', of sm_90"
         raise unfit("instruction", instruction, must, fix)
-    if text_of(major) not in ("K", "MN"):
-        must, fix = "be 'K' or 'MN'", "pass major='K' for a box of (M or N, K)"
-        raise unfit("major", major, must, fix)
+    named = read_major(major, "a box of (M or N, K)")
     address = integer_of(smem_address)
     if address is None:
         raise unfit("smem_address", smem_address, "be an integer, bytes", "pass smem_address=0")
-    operand = Operand.of(tensor_map, row, major, address)
+    operand = Operand.of(tensor_map, row, named, address)
     violations = find_violations(operand)
     if violations:
         lacks = violations[0].rule == "MATRIX_TARGET"
         raise (TmaTargetError if lacks else TmaPreconditionError)(violations)
     return _descriptor(operand)
+
+
+def read_major(major: object, of: str) -> Major:
+    """Return the major in capitals; refuse another one, with the major of `of`."""
+    text = text_of(major)
+    named = None if text is None else text.upper()
+    if named not in ("K", "MN"):
+        raise unfit("major", major, "be 'K' or 'MN'", f"pass major='K' for {of}")
+    return named  # type: ignore[return-value]
 
 
 def _descriptor(operand: Operand) -> MatrixDescriptor:

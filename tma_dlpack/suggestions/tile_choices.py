@@ -1,8 +1,8 @@
-"""The ways to copy a tile: boxes and swizzles that a reader can read, and their measured speed.
+"""Boxes and swizzles that fill a tile and that its reader can read, with what each costs.
 
-A tile is cut into equal boxes, the fewest possible for each swizzle. Whether a box is accepted
-decides `make_tma_descriptor`, and whether it can be read decide `matrix_descriptor`,
-`ldmatrix_addresses` and `bank_conflicts`: nothing is judged here.
+Whether a box is accepted decides `make_tma_descriptor`, in C where that is built; whether it can be
+read, the rows of `matrix_descriptor`, `ldmatrix_addresses` and `bank_conflicts`. Nothing is judged
+here, and no sentence is made of what is not suggested.
 """
 
 from __future__ import annotations
@@ -11,71 +11,32 @@ import inspect
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
+from tma_dlpack import geometry
 from tma_dlpack.consumer import MatrixDescriptor, ldmatrix_addresses, matrix_descriptor
-from tma_dlpack.consumer.operand import tile_matrix
+from tma_dlpack.consumer.operand import INSTRUCTIONS, Operand, tile_matrix
+from tma_dlpack.consumer.refusals import ROWS
+from tma_dlpack.consumer.refusals import find_violations as unreadable_by
 from tma_dlpack.dlpack import TensorView
 from tma_dlpack.draw import bank_conflicts
-from tma_dlpack.draw.reads import WARP, element_of
+from tma_dlpack.draw.chunks import BANK_BYTES, BANKS
+from tma_dlpack.draw.reads import PHASE, WARP, element_of
+from tma_dlpack.geometry import CHUNK_BYTES
 from tma_dlpack.make import build
 from tma_dlpack.make.tiled import make_tma_descriptor
+from tma_dlpack.suggestions.speeds import Card
 from tma_dlpack.tables.coerce import counted, integers_of, shown, text_of
 from tma_dlpack.tables.enums import TmaL2FetchSize, TmaSwizzle
 from tma_dlpack.tables.errors import TmaPreconditionError, Violation, refusal, unfit
 from tma_dlpack.tables.limits import INNER_BYTES, MAX_BOX, SWIZZLE_SPAN_BYTES
 from tma_dlpack.tensor_map.map import TensorMap
 
-MEASURED_ON = "H200, driver 580.159.04, 2026-11-22"
-#: Share of a memcpy's speed, by bytes of a line of the box: without L2 promotion, with 128 and with
-#: 256 bytes. All lines begin at multiples of 32 bytes, which memory moves at a time, or of 16 only;
-#: side by side in one copy (split_inner) or not. Medians over 115 random tensors of 256 MiB, every
-#: tile loaded and stored, each with its best pipeline: tests/gpu/test_suggest_on_gpu.py.
-Shares = dict[int, tuple[float, float, float]]
-MEASURED: dict[tuple[int, bool], Shares] = {
-    (32, False): {
-        16: (0.44, 0.44, 0.43),
-        32: (0.75, 0.78, 0.75),
-        48: (0.69, 0.70, 0.69),
-        64: (0.87, 0.91, 0.915),
-        96: (0.84, 0.88, 0.88),
-        128: (0.90, 0.90, 0.92),
-        192: (0.90, 0.90, 0.90),
-        256: (0.95, 0.96, 0.95),
-    },
-    (32, True): {
-        16: (0.42, 0.42, 0.42),
-        32: (0.75, 0.78, 0.75),
-        64: (0.915, 0.93, 0.935),
-        128: (0.91, 0.91, 0.92),
-    },
-    (16, False): {
-        16: (0.40, 0.40, 0.40),
-        32: (0.56, 0.60, 0.58),
-        48: (0.50, 0.54, 0.54),
-        64: (0.65, 0.70, 0.71),
-        96: (0.73, 0.76, 0.79),
-        128: (0.77, 0.80, 0.83),
-        256: (0.76, 0.78, 0.80),
-        512: (0.86, 0.86, 0.86),
-    },
-    (16, True): {
-        16: (0.40, 0.41, 0.40),
-        32: (0.57, 0.59, 0.57),
-        64: (0.73, 0.76, 0.76),
-        128: (0.77, 0.79, 0.80),
-    },
-}
-#: The same in boxes of few lines, where it differs.
-FEW_LINES = 16
-MEASURED_FEW: dict[tuple[int, bool], Shares] = {(32, True): {128: (0.89, 0.89, 0.89)}}
 #: What is nearly as fast as the fastest counts as fast: it is within the noise of a measurement.
 AS_FAST = 0.97
-#: A copy takes as long as this many bytes more; and it takes a thread as long as `ISSUE_BYTES` to
-#: issue it.
-COPY_BYTES = 32
-ISSUE_BYTES = 560
+#: A choice is left out if another has fewer bank conflicts and at least so much of its speed.
+WORTH_FEWER_CONFLICTS = 0.85
 _L2 = (TmaL2FetchSize.none, TmaL2FetchSize.bytes128, TmaL2FetchSize.bytes256)
 _SWIZZLES = (
     TmaSwizzle.bytes128,
@@ -84,30 +45,9 @@ _SWIZZLES = (
     TmaSwizzle.bytes32,
     TmaSwizzle.none,
 )
-#: A choice is left out if another has fewer bank conflicts and at least so much of its speed.
-WORTH_FEWER_CONFLICTS = 0.85
 
 #: Index of the element of the tile that a thread reads; None for an idle thread.
 Place = tuple[int, ...] | None
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """The arguments of `suggest`, read; `access` is a pattern, or the place of each thread."""
-
-    view: TensorView
-    tile: tuple[int, ...]
-    reader: str | None
-    major: str
-    access: str | tuple[Place, ...]
-    bits: int  # of an element
-    options: dict[str, Any] = field(default_factory=dict)  # data_type and target, where given
-
-    def map_of(self, **arguments: Any) -> TensorMap:
-        """Make a map as `make_tma_descriptor` does; it raises with every violation."""
-        return build.make_view("tiled", self.view, DEFAULTS | self.options | arguments)
-
-
 DEFAULTS: dict[str, Any] = {
     name: parameter.default
     for name, parameter in inspect.signature(make_tma_descriptor).parameters.items()
@@ -116,58 +56,135 @@ DEFAULTS: dict[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True)
+class Wanted:
+    """The arguments of `suggest`, read.
+
+    Attributes
+    ----------
+    view : TensorView
+    tile : tuple of int
+    reader : str or None
+    major : {"K", "MN"}
+    access : str or tuple of Place
+        A pattern, or the place of each thread.
+    card : Card
+        Whose speeds count.
+    options : dict
+        data_type, rules, allow and target, where given; and rules of libcu++ that the tensor breaks
+        and the driver does not have, in `allow`.
+    extents : tuple of int
+        Of the tensor, in the units of boxes.
+    bits : int
+        Of an element.
+    begin : int
+        What lines of the tensor begin at a multiple of, bytes: 32, which memory moves, or 16 only.
+    """
+
+    view: TensorView
+    tile: tuple[int, ...]
+    reader: str | None
+    major: str
+    access: str | tuple[Place, ...]
+    card: Card
+    options: dict[str, Any]
+    extents: tuple[int, ...] = ()
+    bits: int = 8
+    begin: int = 32
+
+    def map_of(self, **arguments: Any) -> TensorMap:
+        """Make a map as `make_tma_descriptor` does; it raises with every violation."""
+        if self.view.owner is not None:
+            owner: Any = self.view.owner
+            return make_tma_descriptor(owner, **self.options | arguments)
+        return build.make_view("tiled", self.view, DEFAULTS | self.options | arguments)
+
+    def without_tensor(self) -> Wanted:
+        """Return the same about a tensor that need not be kept alive."""
+        return replace(self, view=self.view.at(self.view.address))
+
+    @property
+    def tile_bytes(self) -> int:
+        """Bytes of the tile; shared memory may have gaps."""
+        return -(-math.prod(self.tile) * self.bits // 8)
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
-    """A box that is accepted and can be read, the copies that fill the tile, and their speed."""
+    """A box that is accepted and can be read, and what it costs.
+
+    Attributes
+    ----------
+    arguments : dict
+        Of `make_tma_descriptor`.
+    box : tuple of int
+        Of the map: of one that is split, with one dimension more.
+    swizzle : TmaSwizzle
+    line_bytes : int
+    tx_bytes, smem_bytes, smem_alignment : int
+        Of one copy.
+    copies : int
+    speed : float
+        Share of a memcpy's.
+    conflicts : int or None
+    descriptor : MatrixDescriptor or None
+    """
 
     arguments: dict[str, Any]
-    tensor_map: TensorMap
+    box: tuple[int, ...]
+    swizzle: TmaSwizzle
+    line_bytes: int
+    tx_bytes: int
+    smem_bytes: int
+    smem_alignment: int
     copies: int
     speed: float
     conflicts: int | None
     descriptor: MatrixDescriptor | None
 
     @property
-    def copy_bytes(self) -> int:
-        """Bytes from one copy to the next in shared memory: each starts where the pattern does."""
-        alignment = self.tensor_map.smem_alignment
-        return -(-self.tensor_map.smem_bytes // alignment) * alignment
+    def all_bytes(self) -> int:
+        """Shared memory of all copies: each starts where the pattern does."""
+        return self.copies * -(-self.smem_bytes // self.smem_alignment) * self.smem_alignment
 
     @property
     def cost(self) -> tuple[float, ...]:
         """What counts among choices of one speed: copies, shared memory, conflicts, simplicity."""
-        tm = self.tensor_map
-        memory = self.copies * self.copy_bytes
         # plain rows are the simplest, then the widest swizzle is what others use
-        swizzle = (tm.swizzle != TmaSwizzle.none, -tm.swizzle)
-        return self.copies, memory, self.conflicts or 0, tm.rank, *swizzle
+        swizzle = (self.swizzle != TmaSwizzle.none, -self.swizzle)
+        return self.copies, self.all_bytes, self.conflicts or 0, len(self.box), *swizzle
 
 
-def speed(begin: tuple[int, bool], lines: int, line_bytes: int, l2: TmaL2FetchSize) -> float:
-    """Return the share of a memcpy's speed that was measured for the widest such line or less.
+class Refused(NamedTuple):
+    """Why a box is not accepted or cannot be read; `alike` are the boxes of which it is true too.
 
-    >>> speed((32, False), 64, 64, TmaL2FetchSize.bytes128)
-    0.91
+    Every box of its kind (swizzle, and whether it is split), every one of its width, or this one.
     """
-    shares = MEASURED[begin] | (MEASURED_FEW.get(begin, {}) if lines <= FEW_LINES else {})
-    return shares[max(n for n in shares if n <= line_bytes)][_L2.index(l2)]
+
+    violations: Callable[[], tuple[Violation, ...] | list[Violation]]
+    alike: str  # "kind", "width", "box"
 
 
-def choices(wanted: Wanted) -> tuple[list[Choice], tuple[Violation, ...]]:
-    """Return the first cut of each kind that is accepted and can be read.
-
-    If there is none, also why the first cut is not.
-    """
+def choices(wanted: Wanted) -> tuple[list[Choice], list[Refused]]:
+    """Return the first cut of each kind that can be read, and why those before it cannot."""
     found: list[Choice] = []
-    refused: tuple[Violation, ...] = ()
+    refused: list[Refused] = []
+    instruction = INSTRUCTIONS.get(wanted.reader or "")
     for swizzle, split in itertools.product(_SWIZZLES, (False, True)):
-        for arguments in _cuts(wanted, swizzle, split):
-            try:
-                found.append(_choice(wanted, arguments))
+        if instruction is not None and swizzle not in instruction.layout_types:
+            continue
+        unread: set[int] = set()  # widths that are not read, however many lines there are
+        for box in _cuts(wanted, swizzle, split):
+            if box[-1] in unread:
+                continue
+            result = _choice(wanted, box, swizzle, split)
+            if isinstance(result, Choice):
+                found.append(result)
                 break
-            except TmaPreconditionError as error:
-                if error.violations[0].rule.startswith("SPLIT_"):
-                    break  # no other box fits either: the tensor cannot be split so
-                refused = refused or error.violations
+            refused.append(result)
+            if result.alike == "kind":
+                break
+            if result.alike == "width":
+                unread.add(box[-1])
     return found, refused
 
 
@@ -190,18 +207,40 @@ def without_needless_conflicts(found: list[Choice]) -> list[Choice]:
     ]
 
 
-def _choice(wanted: Wanted, arguments: dict[str, Any]) -> Choice:
-    tensor_map, arguments = _made(wanted, arguments)
-    conflicts, descriptor = READERS[wanted.reader](wanted, tensor_map)
-    begin = _begin(wanted, "split_inner" in arguments)
-    line_bytes = tensor_map.arguments.inner_box_bytes
-    tx_bytes = tensor_map.tx_bytes
-    share = speed(begin, tensor_map.box_sizes[-2], line_bytes, tensor_map.l2_promotion)
+def _choice(
+    wanted: Wanted, tile: tuple[int, ...], swizzle: TmaSwizzle, split: bool
+) -> Choice | Refused:
+    row_bytes = tile[-1] * wanted.bits // 8
+    span = (SWIZZLE_SPAN_BYTES[swizzle] or INNER_BYTES) if split else row_bytes
+    shares = wanted.card.shares(wanted.begin, row_bytes // span, span, tile[-2])
+    l2 = shares.index(max(shares))
+    arguments: dict[str, Any] = {
+        "box_sizes": tile,
+        "swizzle": swizzle.name,
+        "l2_fetch_size": _L2[l2].name,
+    }
+    arguments |= {"split_inner": True} if split else {}
+    try:
+        tensor_map, arguments = _made(wanted, arguments)
+    except TmaPreconditionError as error:
+        violations = error.violations
+        of_box = all(v.argument == "box_sizes" for v in violations)
+        return Refused(lambda: violations, "box" if of_box else "kind")
+    reading = READERS[wanted.reader](wanted, tensor_map)
+    if isinstance(reading, Refused):
+        return reading
+    conflicts, descriptor = reading
+    box, tx_bytes = tensor_map.box_sizes, tensor_map.tx_bytes
     return Choice(
         arguments=wanted.options | arguments,
-        tensor_map=tensor_map,
-        copies=math.prod(wanted.tile) // math.prod(tensor_map.box_sizes),
-        speed=min(share / (1 + COPY_BYTES / tx_bytes), tx_bytes / ISSUE_BYTES),
+        box=box,
+        swizzle=swizzle,
+        line_bytes=span,
+        tx_bytes=tx_bytes,
+        smem_bytes=tensor_map.smem_bytes,
+        smem_alignment=tensor_map.smem_alignment,
+        copies=math.prod(wanted.tile) // math.prod(box),
+        speed=min(shares[l2], tx_bytes / wanted.card.issue_bytes),
         conflicts=conflicts,
         descriptor=descriptor,
     )
@@ -209,20 +248,25 @@ def _choice(wanted: Wanted, arguments: dict[str, Any]) -> Choice:
 
 def _made(wanted: Wanted, arguments: dict[str, Any]) -> tuple[TensorMap, dict[str, Any]]:
     """Make the map; a tile may be larger than the tensor, as the driver allows."""
-    try:
-        return wanted.map_of(**arguments), arguments
-    except TmaPreconditionError as error:
-        if {violation.rule for violation in error.violations} != {"BOX_IN_SHAPE"}:
-            raise
-    arguments = arguments | {"allow": (*arguments.get("allow", ()), "BOX_IN_SHAPE")}
+    beyond = any(n > m for n, m in zip(arguments["box_sizes"], wanted.extents, strict=True))
+    if beyond and wanted.options.get("rules") != "driver":
+        allowed = *wanted.options.get("allow", ()), "BOX_IN_SHAPE"
+        arguments = arguments | {"allow": tuple(dict.fromkeys(allowed))}
     return wanted.map_of(**arguments), arguments
+
+
+def begin_of(view: TensorView) -> int:
+    """Return what lines of a tensor begin at a multiple of, bytes: 32 or 16."""
+    steps = [stride * view.dtype.itemsize_bits // 8 for stride in view.strides[:-1]]
+    address = 0 if view.device.is_host else view.address  # a copy on the GPU begins elsewhere
+    return 16 if math.gcd(32, address, *steps) % 32 else 32
 
 
 # -- cutting a tile into boxes --------------------------------------------------------------------
 
 
-def _cuts(wanted: Wanted, swizzle: TmaSwizzle, split: bool) -> Iterator[dict[str, Any]]:
-    """Yield arguments that cut the tile into equal boxes, fewest copies first."""
+def _cuts(wanted: Wanted, swizzle: TmaSwizzle, split: bool) -> Iterator[tuple[int, ...]]:
+    """Yield equal boxes that fill the tile, fewest copies first."""
     bits = wanted.bits
     span = (SWIZZLE_SPAN_BYTES[swizzle] or INNER_BYTES) * 8 // bits
     widest = MAX_BOX if swizzle is TmaSwizzle.none else min(span, MAX_BOX)
@@ -231,46 +275,71 @@ def _cuts(wanted: Wanted, swizzle: TmaSwizzle, split: bool) -> Iterator[dict[str
         widths = [n for n in _divisors(inner, span * MAX_BOX) if n % span == 0 and n > span]
     else:
         widths = [n for n in _divisors(inner, widest) if n * bits % (INNER_BYTES * 8) == 0]
+    if not widths:
+        return
     boxes = itertools.product(*(_divisors(n, MAX_BOX) for n in outer), widths)
-    begin = _begin(wanted, split)
     one_matrix = wanted.reader in ("wgmma", "tcgen05", "ldmatrix")
     for box in sorted(boxes, key=lambda box: (-math.prod(box), -box[-1])):
         if one_matrix and sum(n > 1 for n in box[:-1]) > 1:
             continue  # each matrix of a tile of several is a copy
-        line_bytes = (span if split else box[-1]) * bits // 8
-        l2 = max(_L2, key=lambda l2: (speed(begin, box[-2], line_bytes, l2), -l2))
-        arguments = {"box_sizes": box, "swizzle": swizzle.name, "l2_fetch_size": l2.name}
-        yield arguments | ({"split_inner": True} if split else {})
-
-
-def _begin(wanted: Wanted, split: bool) -> tuple[int, bool]:
-    """Return the key of `MEASURED`: where lines of the tensor begin, and whether it is split."""
-    view = wanted.view
-    steps = [stride * view.dtype.itemsize_bits // 8 for stride in view.strides[:-1]]
-    address = 0 if view.device.is_host else view.address  # a copy on the GPU begins elsewhere
-    return (16 if math.gcd(32, address, *steps) % 32 else 32), split
+        yield box
 
 
 def _divisors(number: int, most: int) -> list[int]:
-    return [n for n in range(1, min(number, most) + 1) if number % n == 0]
+    small = [n for n in range(1, math.isqrt(number) + 1) if number % n == 0]
+    return sorted({n for n in (*small, *(number // n for n in small)) if n <= most})
 
 
 # -- who reads the tile ---------------------------------------------------------------------------
 
-#: Bank conflicts of the reader, and its matrix descriptor; raises if it cannot read the box.
+#: Bank conflicts of the reader, and its matrix descriptor.
 Reading = tuple[int | None, MatrixDescriptor | None]
 
+#: Rows of `matrix_descriptor` that read nothing of a box, and those that read its width alone.
+_OF_KIND = frozenset(
+    f"MATRIX_{name}" for name in ("TARGET", "TYPE", "MAJOR", "INTERLEAVE", "FILL", "SWIZZLE")
+)
+_OF_WIDTH = frozenset({"MATRIX_WIDTH"})
 
-def _by_tensor_core(wanted: Wanted, tensor_map: TensorMap) -> Reading:
+
+def _by_tensor_core(wanted: Wanted, tensor_map: TensorMap) -> Reading | Refused:
     assert wanted.reader is not None
-    options: dict[str, Any] = {"instruction": wanted.reader, "major": wanted.major}
-    descriptor = matrix_descriptor(tensor_map, **options)
-    return bank_conflicts(tensor_map, "column").degree, descriptor
+    major: Any = wanted.major
+    operand = Operand.of(tensor_map, INSTRUCTIONS[wanted.reader], major, 0)
+    failed = {row.id for row in ROWS if not row.holds(operand)}  # type: ignore[operator]
+    if failed:
+        alike = "kind" if failed & _OF_KIND else "width" if failed & _OF_WIDTH else "box"
+        return Refused(lambda: unreadable_by(operand), alike)
+    instruction: Any = wanted.reader
+    descriptor = matrix_descriptor(tensor_map, instruction=instruction, major=major)
+    return column_degree(tensor_map), descriptor
 
 
-def _by_ldmatrix(wanted: Wanted, tensor_map: TensorMap) -> Reading:
+def column_degree(tensor_map: TensorMap) -> int:
+    """Count the conflicts of 8 rows at one column of 16 bytes, as ``bank_conflicts(tm)`` does.
+
+    Other rows are 8 pitches away, which moves or exchanges the banks of all 8 alike.
+    """
+    plan = geometry.plan(tensor_map.arguments)
+    swizzle, rows = plan.arguments.swizzle, range(min(PHASE, plan.lines))
+    degree = 1
+    for column in range(0, plan.smem_line_bytes, CHUNK_BYTES):
+        places = [geometry.swizzle_offset(swizzle, row * plan.pitch_bytes + column) for row in rows]
+        banks = [place // BANK_BYTES % BANKS for place in places]
+        degree = max(degree, *map(banks.count, banks))
+    return degree
+
+
+def _by_ldmatrix(wanted: Wanted, tensor_map: TensorMap) -> Reading | Refused:
+    try:
+        return _of_ldmatrix(tensor_map, transpose=wanted.major == "MN"), None
+    except TmaPreconditionError as error:
+        violations = error.violations
+        return Refused(lambda: violations, "box")
+
+
+def _of_ldmatrix(tensor_map: TensorMap, transpose: bool) -> int:
     """Read the first and the last matrix of the box, then count the conflicts of the largest x."""
-    transpose = wanted.major == "MN"
     ldmatrix_addresses(tensor_map, 0, 0, num=1, transpose=transpose)
     tile = tile_matrix(tensor_map)
     assert tile is not None  # or the call above had refused it
@@ -283,7 +352,7 @@ def _by_ldmatrix(wanted: Wanted, tensor_map: TensorMap) -> Reading:
             break
         except TmaPreconditionError:
             continue  # the box has fewer matrices
-    return bank_conflicts(tensor_map, addresses[: 8 * num]).degree, None
+    return bank_conflicts(tensor_map, addresses[: 8 * num]).degree
 
 
 def _by_threads(wanted: Wanted, tensor_map: TensorMap) -> Reading:
@@ -315,7 +384,7 @@ def _degree_at(places: tuple[Place, ...], tile: tuple[int, ...], tensor_map: Ten
     return max(map(sum, zip(*degrees, strict=True)), default=1)
 
 
-READERS: dict[str | None, Callable[[Wanted, TensorMap], Reading]] = {
+READERS: dict[str | None, Callable[[Wanted, TensorMap], Reading | Refused]] = {
     "wgmma": _by_tensor_core,
     "tcgen05": _by_tensor_core,
     "ldmatrix": _by_ldmatrix,
@@ -336,14 +405,12 @@ def read_tile(tile: object, view: TensorView) -> tuple[int, ...]:
     return extents
 
 
-def check_reader(reader: object, major: object) -> None:
+def check_reader(reader: object) -> str | None:
     if reader is not None and text_of(reader) not in READERS:
         names = ", ".join(map(repr, READERS))
         fix = "choose who reads the tile in shared memory; None if it is only stored"
         raise unfit("reader", reader, f"be one of {names}", fix)
-    if text_of(major) not in ("K", "MN"):
-        must, fix = "be 'K' or 'MN'", "pass major='K' for a tile of (M or N, K)"
-        raise unfit("major", major, must, fix)
+    return text_of(reader)
 
 
 def read_access(access: object, tile: tuple[int, ...]) -> str | tuple[Place, ...]:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import html
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, SupportsIndex, overload
 
-from tma_dlpack.checks.report import Report
+from tma_dlpack.checks import ALLOWABLE
 from tma_dlpack.consumer import MatrixDescriptor
+from tma_dlpack.consumer.matrix import read_major
 from tma_dlpack.dlpack import TensorView, as_tensor_view
-from tma_dlpack.draw.reads import WARP
 from tma_dlpack.make import build
+from tma_dlpack.suggestions import reasons
+from tma_dlpack.suggestions.reasons import Reasons
+from tma_dlpack.suggestions.speeds import card_of
 from tma_dlpack.suggestions.tile_choices import (
     DEFAULTS,
-    MEASURED_ON,
     Choice,
     Wanted,
+    begin_of,
     best_first,
     check_reader,
     choices,
@@ -25,35 +29,51 @@ from tma_dlpack.suggestions.tile_choices import (
     read_tile,
     without_needless_conflicts,
 )
-from tma_dlpack.tables.coerce import aligned, counted, integer_of, shown, text_of
-from tma_dlpack.tables.dtypes import DATA_TYPES, data_type_of
-from tma_dlpack.tables.enums import DataType, Ints, Tensor, TensorMapDataType
+from tma_dlpack.tables.coerce import aligned, integer_of, shown, text_of, texts_of
+from tma_dlpack.tables.enums import DataType, Ints, Rules, Tensor
 from tma_dlpack.tables.errors import (
-    Finding,
     TmaPreconditionError,
+    TmaUnsupportedError,
+    Violation,
     at_least,
     refusal,
     sealed,
     wrapped,
 )
 from tma_dlpack.tables.limits import INNER_BYTES
-from tma_dlpack.tables.meanings import parse
 from tma_dlpack.tables.public import opaque, public
 from tma_dlpack.tables.targets import Target
+from tma_dlpack.tensor_map.map import TensorMap
 
-FEW_BYTES = WARP * 16  # what a warp loads in one instruction: less is no work for TMA
-SLOW = 0.7  # of a memcpy's speed
-PLAIN_LOADS = "copy it with plain loads of 16 bytes or with cp.async, which take any stride"
+PACKED_UNIT = 128  # values: what a box of some packed types takes a multiple of
+MAX_REPR = 200  # characters
 HEADS = (
     *("", "box", "swizzle", "L2 fetch", "copies", "tx bytes", "smem bytes", "aligned"),
     *("conflicts", "of memcpy"),
 )
 
 
+class NoSuggestionError(TmaUnsupportedError, IndexError):
+    """An item was asked of an empty `Suggestions`; the message has its reasons."""
+
+
+class _Reasoned:
+    """Base of results whose `reasons` are made when they are read."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "reasons":
+            raise AttributeError(f"a {type(self).__name__} has no attribute {name!r}")
+        reasons = self._why()
+        object.__setattr__(self, "reasons", reasons)
+        return reasons
+
+
 @public
 @sealed
-@dataclass(frozen=True, slots=True)
-class Suggestion:
+@dataclass(frozen=True, slots=True, repr=False)
+class Suggestion(_Reasoned):
     """One way to copy a tile: arguments that are accepted, and what they cost.
 
     Attributes
@@ -87,7 +107,13 @@ class Suggestion:
     bank_conflicts: int | None
     bandwidth: float | None
     descriptor: MatrixDescriptor | None
-    reasons: tuple[str, ...]
+    reasons: Reasons = field(init=False)
+    _why: Callable[[], Reasons] = field(compare=False)
+
+    def __repr__(self) -> str:
+        """Return one line: what `print` of the suggestions shows in a row."""
+        cells = zip(HEADS[1:], self._cells(), strict=True)
+        return f"<Suggestion: {', '.join(f'{head} {cell}' for head, cell in cells)}>"
 
     def _cells(self) -> tuple[object, ...]:
         words = self.arguments
@@ -101,9 +127,11 @@ class Suggestion:
 
 @public
 @sealed
-@dataclass(frozen=True, slots=True)
-class Suggestions(Sequence[Suggestion]):
+@dataclass(frozen=True, slots=True, repr=False)
+class Suggestions(_Reasoned, Sequence[Suggestion]):
     """The result of `suggest`: ways to copy a tile, best first; empty where TMA is no help.
+
+    An item of an empty one raises an IndexError (also a `TmaError`) with the reasons.
 
     Attributes
     ----------
@@ -116,7 +144,8 @@ class Suggestions(Sequence[Suggestion]):
 
     title: str
     items: tuple[Suggestion, ...]
-    reasons: tuple[str, ...]
+    reasons: Reasons = field(init=False)
+    _why: Callable[[], Reasons] = field(compare=False)
 
     def __len__(self) -> int:
         return len(self.items)
@@ -126,7 +155,21 @@ class Suggestions(Sequence[Suggestion]):
     @overload
     def __getitem__(self, index: slice) -> tuple[Suggestion, ...]: ...
     def __getitem__(self, index: int | slice) -> Suggestion | tuple[Suggestion, ...]:
+        if not self.items and isinstance(index, int):
+            raise NoSuggestionError(str(self))
         return self.items[index]
+
+    def __iter__(self) -> Iterator[Suggestion]:
+        return iter(self.items)
+
+    def __repr__(self) -> str:
+        """Return one line of at most 200 characters."""
+        text = f"<Suggestions: {len(self.items) or 'none'} for {self.title}"
+        if self.items:
+            box, swizzle, l2, *_ = self.items[0]._cells()
+            text += f"; first: box {box}, {swizzle}, L2 {l2}"
+        text += ">"
+        return text if len(text) <= MAX_REPR else text[: MAX_REPR - 4] + "...>"
 
     def _table(self) -> list[tuple[object, ...]]:
         return [(n, *one._cells()) for n, one in enumerate(self.items, 1)]
@@ -162,11 +205,13 @@ def suggest(
     tile: Ints,
     *,
     reader: Literal["wgmma", "tcgen05", "ldmatrix", "threads"] | None = "wgmma",
-    major: Literal["K", "MN"] = "K",
+    major: Literal["K", "MN", "k", "mn"] = "K",
     access: Literal["row", "column"] | Callable[[int], Sequence[int] | None] = "row",
     data_type: DataType | None = None,
     stages: SupportsIndex = 1,
     smem_bytes: SupportsIndex | None = None,
+    rules: Rules = "libcu++",
+    allow: Iterable[str] | str = (),
     target: Target | str | None = None,
 ) -> Suggestions:
     """Suggest boxes, swizzles and L2 fetch sizes for a tile, best first.
@@ -195,8 +240,9 @@ def suggest(
         Tiles in shared memory at a time.
     smem_bytes : int, optional
         Shared memory that they may take; None means all that a block of the GPU can have.
-    target : Target or str, optional
-        As for `make_tma_descriptor`.
+    rules, allow, target
+        As for `make_tma_descriptor`. What only libcu++ refuses of the tensor, such as the strides
+        of a permuted view, is allowed by itself: `arguments` has the `allow` and `reasons` say so.
 
     Returns
     -------
@@ -222,8 +268,10 @@ def suggest(
     tile (64, 4) of float16 (4096, 1024), only stored: no suggestion
       - a row of the tile is 8 bytes, and a copy takes multiples of 16 bytes: take a tile of...
     """
-    options = {"data_type": data_type, "target": target}
+    options: dict[str, Any] = {"data_type": data_type, "target": target}
     given = {name: value for name, value in options.items() if value is not None}
+    given |= {} if text_of(rules) == "libcu++" else {"rules": rules}
+    given |= {} if allow == () else {"allow": allow}
     words = {"reader": reader, "major": major, "access": access, "stages": stages}
     return suggest_view(as_tensor_view(tensor), tile, given, smem_bytes=smem_bytes, **words)
 
@@ -239,141 +287,80 @@ def suggest_view(
     stages: object,
     smem_bytes: object,
 ) -> Suggestions:
-    """Do the same for a `TensorView`, with or without a tensor behind it."""
+    """Do the same for a `TensorView`, with or without a tensor behind it.
+
+    `options` are those of `make_tma_descriptor` that were given: data_type, rules, allow, target.
+    """
     extents = read_tile(tile, view)
-    check_reader(reader, major)
+    named, of_major = check_reader(reader), read_major(major, "a tile of (M or N, K)")
     count = at_least("stages", stages, usual=4)
     limit = integer_of(smem_bytes)
     if smem_bytes is not None and (limit is None or limit < 1):
         found = f"smem_bytes is {shown(smem_bytes)}"
         raise refusal("smem_bytes", found, "be a number of bytes, or None", "pass smem_bytes=None")
-    title = f"tile {extents} of {view.dtype} {view.shape}, " + _read_by(reader, major, access)
+    title = f"tile {extents} of {view.dtype} {view.shape}, " + _read_by(named, of_major, access)
 
-    findings = _findings(view, extents, options)
-    if findings:
-        places = any(f.rule.startswith(("STRIDE", "ADDRESS")) for f in findings)
-        otherwise = (f"or {PLAIN_LOADS}",) if places else ()
-        return Suggestions(title, (), (*map(_sentence, findings), *otherwise))
-    asked = options.get("data_type")
-    data_type = data_type_of(view.dtype) if asked is None else parse(TensorMapDataType, asked)
-    assert data_type is not None  # or it had been among the findings
-    bits = DATA_TYPES[data_type].element_bits
-    needless = _needless(extents, bits, view)
-    if needless:
-        return Suggestions(title, (), (needless,))
+    if "allow" in options:
+        allow = text_of(options["allow"])
+        names = texts_of(options["allow"]) if allow is None else (allow,)
+        options = options | ({} if names is None else {"allow": names})
     read = read_access(access, extents)
-    wanted = Wanted(view, extents, text_of(reader), str(major), read, bits, options)
-    return _suggestions(title, wanted, count, limit)
+    wanted = Wanted(view, extents, named, of_major, read, card_of(view.device)[0], options)
+    plain = _plain(wanted)
+    if plain is None:
+        findings, options = _findings(wanted)
+        wanted = replace(wanted, options=options)
+        plain = None if findings else _plain(wanted)
+        if plain is None:
+            return Suggestions(title, (), partial(reasons.of_tensor, findings))
+    bits = plain.arguments.type_row.element_bits
+    wanted = replace(wanted, extents=plain.shape, bits=bits, begin=begin_of(view))
+    return _suggestions(title, wanted, plain.target, count, limit)
 
 
-def _suggestions(title: str, wanted: Wanted, stages: int, limit: int | None) -> Suggestions:
+def _suggestions(
+    title: str, wanted: Wanted, target: Target, stages: int, limit: int | None
+) -> Suggestions:
+    room = target.max_smem_bytes if limit is None else min(target.max_smem_bytes, limit)
+    later = reasons.Later(wanted.without_tensor(), stages, room, target)
+    needless = reasons.if_needless(later)
+    if needless is not None:
+        return Suggestions(title, (), needless)
+    if stages * wanted.tile_bytes > room:  # whatever the boxes
+        return Suggestions(title, (), partial(reasons.of_too_large, later, wanted.tile_bytes))
     found, refused = choices(wanted)
     if not found:
-        who = f"{wanted.reader} cannot read it" if wanted.reader else "no box is accepted"
-        return Suggestions(title, (), (f"{who}, in whatever boxes", *map(_sentence, refused)))
-    room = found[0].tensor_map.target.max_smem_bytes
-    room = room if limit is None else min(room, limit)
-    fitting = [choice for choice in found if stages * choice.copies * choice.copy_bytes <= room]
+        violations = tuple(refused[0].violations()) if refused else ()
+        may_fit = any(one.alike != "kind" for one in refused) or not refused
+        return Suggestions(title, (), partial(reasons.of_not_read, later, violations, may_fit))
+    fitting = [choice for choice in found if stages * choice.all_bytes <= room]
     if not fitting:
-        least = min(choice.copies * choice.copy_bytes for choice in found)
-        return Suggestions(title, (), (_too_large(least, stages, room),))
+        least = min(choice.all_bytes for choice in found)
+        return Suggestions(title, (), partial(reasons.of_too_large, later, least))
     best = best_first(without_needless_conflicts(fitting))
-    left_out = tuple(
-        f"left out: box {choice.tensor_map.box_sizes} with swizzle "
-        f"{choice.tensor_map.swizzle.name}, which {wanted.reader} read {choice.conflicts}-way"
-        for choice in fitting
-        if choice not in best
-    )
-    return Suggestions(title, tuple(_suggestion(c, wanted, stages) for c in best), left_out)
+    items = tuple(_suggestion(choice, later) for choice in best)
+    left_out = [choice for choice in fitting if choice not in best]
+    return Suggestions(title, items, partial(reasons.of_left_out, later, left_out))
 
 
-def _suggestion(choice: Choice, wanted: Wanted, stages: int) -> Suggestion:
-    tm = choice.tensor_map
+def _suggestion(choice: Choice, later: reasons.Later) -> Suggestion:
     return Suggestion(
         arguments=choice.arguments,
         copies=choice.copies,
-        tx_bytes=tm.tx_bytes,
-        smem_bytes=stages * choice.copies * choice.copy_bytes,
-        smem_alignment=tm.smem_alignment,
+        tx_bytes=choice.tx_bytes,
+        smem_bytes=later.stages * choice.all_bytes,
+        smem_alignment=choice.smem_alignment,
         bank_conflicts=choice.conflicts,
-        bandwidth=choice.speed if tm.target.has_model else None,
+        bandwidth=choice.speed if later.target.has_model else None,
         descriptor=choice.descriptor,
-        reasons=tuple(_reasons(choice, wanted)),
+        _why=partial(reasons.of_choice, choice, later),
     )
-
-
-# -- reasons --------------------------------------------------------------------------------------
-
-
-def _reasons(choice: Choice, wanted: Wanted) -> list[str]:
-    tm = choice.tensor_map
-    line_bytes = tm.arguments.inner_box_bytes
-    each = "one copy fills the tile" if choice.copies == 1 else f"{choice.copies} copies fill it"
-    reasons = [f"{each}: box {choice.arguments['box_sizes']} with swizzle {tm.swizzle.name}"]
-    if tm.rank > len(wanted.tile):
-        reasons.append(
-            f"split_inner: spans of {line_bytes} bytes side by side, in a box {tm.box_sizes}; the "
-            f"coordinates of a tile at (.., m, k) are (k / {tm.box_sizes[-1]}, .., m, 0)"
-        )
-    if choice.descriptor is not None:
-        d = choice.descriptor
-        reasons.append(
-            f"{d.instruction} reads a copy in {counted(d.k_steps, 'step')} of K: "
-            f"{d.value:#018x} at shared address 0"
-        )
-    here = "measured," if tm.target.has_model else f"not measured on {tm.target}; on an"
-    share = f"{choice.speed:.2f} of a memcpy's speed ({here} {MEASURED_ON})"
-    reasons.append(f"lines of {line_bytes} bytes: {share}")
-    if choice.speed < SLOW:
-        reasons.append("slow: narrow lines keep the engine busy; take a wider tile if you can")
-    if tm.smem_bytes > tm.tx_bytes:
-        reasons.append(f"each line takes {tm.smem_bytes * line_bytes // tm.tx_bytes} bytes")
-    if "BOX_IN_SHAPE" in choice.arguments.get("allow", ()):
-        reasons.append("the box is larger than the tensor: what is outside is filled with zeros")
-    return reasons
-
-
-def _needless(tile: tuple[int, ...], bits: int, view: TensorView) -> str | None:
-    """Return why TMA should not copy such a tile, or None."""
-    row_bits = tile[-1] * bits
-    lines = math.prod(tile[:-1])
-    if row_bits % (INNER_BYTES * 8):
-        step = INNER_BYTES * 8 // bits
-        wider = (*tile[:-1], -(-tile[-1] // step) * step)
-        return (
-            f"a row of the tile is {row_bits / 8:g} bytes, and a copy takes multiples of "
-            f"{INNER_BYTES} bytes: take a tile of {wider}, or {PLAIN_LOADS}"
-        )
-    if lines == 1:
-        return (
-            f"the tile is one contiguous row of {row_bits // 8} bytes: cp.async.bulk copies it "
-            "without a tensor map, from any address that is a multiple of 16 bytes; to gather many "
-            "rows, take a tile of several, or load them with plain loads"
-        )
-    if lines * row_bits < FEW_BYTES * 8:
-        return (
-            f"the tile has {lines * row_bits // 8} bytes: a warp loads {FEW_BYTES} in one "
-            "instruction, with less latency than a copy; take a larger tile, or plain loads"
-        )
-    return None
-
-
-def _too_large(tile_bytes: int, stages: int, room: int) -> str:
-    fix = f"pass stages={room // tile_bytes}" if room >= tile_bytes else "take a smaller tile"
-    return (
-        f"{counted(stages, 'stage')} of {tile_bytes} bytes of shared memory do not fit into "
-        f"{room}: {fix}"
-    )
-
-
-def _sentence(finding: Finding) -> str:
-    return f"{finding.found}; {finding.limit}. {finding.fix}"
 
 
 # -- arguments ------------------------------------------------------------------------------------
 
 
-def _read_by(reader: object, major: object, access: object) -> str:
+def _read_by(reader: str | None, major: str, access: object) -> str:
     if reader is None:
         return "only stored"
     if reader != "threads":
@@ -381,11 +368,34 @@ def _read_by(reader: object, major: object, access: object) -> str:
     return "read by threads" + (f", by {access}" if text_of(access) else ", by a function")
 
 
-def _findings(view: TensorView, tile: tuple[int, ...], options: dict[str, Any]) -> list[Finding]:
-    """Return what is wrong with the tensor, whatever the box; raise if an option is unreadable."""
-    given = DEFAULTS | options | {"box_sizes": tile, "swizzle": "none", "l2_fetch_size": "none"}
-    report: Report = build.check_view("tiled", view, given)
-    unreadable = [v for v in report.violations if v.rule == "ARGUMENT"]
-    if unreadable:
-        raise TmaPreconditionError(unreadable)
-    return [v for v in report.violations if v.argument != "box_sizes"]
+def _plain(wanted: Wanted) -> TensorMap | None:
+    """Return a map of the tensor with the smallest box; None where it is refused."""
+    allow = wanted.options.get("allow", ())
+    if type(allow) is not tuple:
+        return None
+    units = [INNER_BYTES * 8 // wanted.view.dtype.bits]
+    units += [PACKED_UNIT] if wanted.view.dtype.bits < 8 else []
+    for unit in units:
+        box = *(1 for _ in wanted.tile[1:]), unit
+        with suppress(TmaPreconditionError):
+            return wanted.map_of(box_sizes=box, allow=(*allow, "BOX_IN_SHAPE"))
+    return None
+
+
+def _findings(wanted: Wanted) -> tuple[list[Violation], dict[str, Any]]:
+    """Return what is wrong with the tensor, whatever the box; raise if an option is unreadable.
+
+    Also the options, in which `allow` has what only libcu++ refuses of it.
+    """
+    options = wanted.options
+    own = {"box_sizes": wanted.tile, "swizzle": "none", "l2_fetch_size": "none"}
+    while True:
+        report = build.check_view("tiled", wanted.view, DEFAULTS | options | own)
+        unreadable = [v for v in report.violations if v.rule == "ARGUMENT"]
+        if unreadable:
+            raise TmaPreconditionError(unreadable)
+        findings = [v for v in report.violations if v.argument != "box_sizes"]
+        lifted = [v.rule for v in findings if v.rule in ALLOWABLE]
+        if not lifted:
+            return findings, options
+        options = options | {"allow": (*options.get("allow", ()), *dict.fromkeys(lifted))}

@@ -1,0 +1,213 @@
+"""Why a box is suggested, or nothing is, in sentences; and which tiles near by would work.
+
+`Suggestion.reasons` and `Suggestions.reasons` call these functions when they are read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+from tma_dlpack.draw.reads import WARP
+from tma_dlpack.suggestions.speeds import card_of
+from tma_dlpack.suggestions.tile_choices import Choice, Wanted, choices
+from tma_dlpack.tables.coerce import counted
+from tma_dlpack.tables.errors import Finding, Violation
+from tma_dlpack.tables.limits import INNER_BYTES
+from tma_dlpack.tables.targets import Target
+
+FEW_BYTES = WARP * 16  # what a warp loads in one instruction: less is no work for TMA
+SLOW = 0.7  # of a memcpy's speed
+PLAIN_LOADS = "copy it with plain loads of 16 bytes or with cp.async, which take any stride"
+Reasons = tuple[str, ...]
+
+
+class Later(NamedTuple):
+    """What reasons are made of; it keeps no tensor."""
+
+    wanted: Wanted
+    stages: int
+    room: int  # bytes of shared memory
+    target: Target
+
+
+def of_choice(choice: Choice, later: Later) -> Reasons:
+    wanted, target = later.wanted, later.target
+    each = "one copy fills the tile" if choice.copies == 1 else f"{choice.copies} copies fill it"
+    reasons = [f"{each}: box {choice.arguments['box_sizes']} with swizzle {choice.swizzle.name}"]
+    if "split_inner" in choice.arguments:
+        reasons.append(
+            f"split_inner: spans of {choice.line_bytes} bytes side by side, in a box {choice.box}; "
+            f"the coordinates of a tile at (.., m, k) are (k / {choice.box[-1]}, .., m, 0)"
+        )
+    if choice.descriptor is not None:
+        d = choice.descriptor
+        reasons.append(
+            f"{d.instruction} reads a copy in {counted(d.k_steps, 'step')} of K: "
+            f"{d.value:#018x} at shared address 0"
+        )
+    here = f"measured, {wanted.card.measured}"
+    other = card_of(wanted.view.device)[1]
+    if not target.has_model or other is not None:
+        here = f"not measured on {other or target}; on an {wanted.card.measured}"
+    reasons.append(
+        f"lines of {choice.line_bytes} bytes: {choice.speed:.2f} of a memcpy's speed ({here})"
+    )
+    if choice.speed < SLOW:
+        reasons.append("slow: narrow lines keep the engine busy; take a wider tile if you can")
+    if choice.smem_bytes > choice.tx_bytes:
+        each_line = choice.smem_bytes * choice.line_bytes // choice.tx_bytes
+        reasons.append(f"each line takes {each_line} bytes")
+    allowed = choice.arguments.get("allow", ())
+    if "BOX_IN_SHAPE" in allowed:
+        reasons.append("the box is larger than the tensor: what is outside is filled with zeros")
+    if "STRIDE_UNIQUE" in allowed:
+        reasons.append(
+            f"the strides {wanted.view.strides} are not those of ordered, separate rows, which "
+            "libcu++ asks for and the driver does not: hence allow=('STRIDE_UNIQUE',)"
+        )
+    return tuple(reasons)
+
+
+def of_left_out(later: Later, boxes: list[Choice]) -> Reasons:
+    return tuple(
+        f"left out: box {choice.box} with swizzle {choice.swizzle.name}, which "
+        f"{later.wanted.reader} read {choice.conflicts}-way"
+        for choice in boxes
+    )
+
+
+def of_tensor(findings: Sequence[Finding]) -> Reasons:
+    places = any(f.rule.startswith(("STRIDE", "ADDRESS")) for f in findings)
+    return (*map(_sentence, findings), *((f"or {PLAIN_LOADS}",) if places else ()))
+
+
+def _sentence(finding: Finding) -> str:
+    return f"{finding.found}; {finding.limit}. {finding.fix}"
+
+
+def if_needless(later: Later) -> Callable[[], Reasons] | None:
+    """Return what says why TMA should not copy such a tile, or None."""
+    tile, bits = later.wanted.tile, later.wanted.bits
+    row_bits, lines = tile[-1] * bits, math.prod(tile[:-1])
+    if row_bits % (INNER_BYTES * 8):
+        return partial(_narrow, later)
+    if lines == 1:
+        return partial(_row, row_bits // 8)
+    if lines * row_bits < FEW_BYTES * 8:
+        return partial(_few, lines * row_bits // 8)
+    return None
+
+
+def _narrow(later: Later) -> Reasons:
+    tile, bits = later.wanted.tile, later.wanted.bits
+    works = _nearest(later, len(tile) - 1)[1]
+    take = "" if works is None else f"take a tile of {works}, or "
+    return (
+        f"a row of the tile is {tile[-1] * bits / 8:g} bytes, and a copy takes multiples of "
+        f"{INNER_BYTES} bytes: {take}{PLAIN_LOADS}",
+    )
+
+
+def _row(row_bytes: int) -> Reasons:
+    return (
+        f"the tile is one contiguous row of {row_bytes} bytes: cp.async.bulk copies it without a "
+        "tensor map, from any address that is a multiple of 16 bytes; to gather many rows, take a "
+        "tile of several, or load them with plain loads",
+    )
+
+
+def _few(tile_bytes: int) -> Reasons:
+    return (
+        f"the tile has {tile_bytes} bytes: a warp loads {FEW_BYTES} in one instruction, with less "
+        "latency than a copy; take a larger tile, or plain loads",
+    )
+
+
+def of_too_large(later: Later, tile_bytes: int) -> Reasons:
+    _, stages, room, _ = later
+    if room >= tile_bytes:
+        fix = f"pass stages={room // tile_bytes}"
+    else:
+        smaller = _smaller(later)
+        fix = "take a smaller tile" + (f", such as {smaller}" if smaller else "")
+    return (
+        f"{counted(stages, 'stage')} of {tile_bytes} bytes of shared memory do not fit into "
+        f"{room}: {fix}",
+    )
+
+
+def of_not_read(later: Later, violations: Sequence[Violation], may_fit: bool) -> Reasons:
+    """Name the tiles nearest to one that no box fits, or else what was refused of the first box."""
+    reader = later.wanted.reader
+    who = f"{reader} cannot read it" if reader else "no box is accepted"
+    tile = later.wanted.tile
+    for d in reversed(range(len(tile))) if may_fit else ():
+        below, above = _nearest(later, d)
+        works = [near for near in (below, above) if near is not None]
+        if works:
+            step = math.gcd(*(near[d] for near in works))
+            is_cause = tile[d] % step and (len(works) == 2 or step <= 2 * _unit(later, d))
+            multiple = f", no multiple of {step}" if is_cause else ""
+            numbers = " or ".join(str(near[d]) for near in works)
+            tiles = " or ".join(map(str, works))
+            found = f"{_dimension(later.wanted, d)} is {tile[d]}{multiple}"
+            return (f"{who}: {found}; {numbers} works: take a tile of {tiles}",)
+    return (f"{who}, in whatever boxes", *map(_sentence, violations))
+
+
+def _dimension(wanted: Wanted, d: int) -> str:
+    last = len(wanted.tile) - 1
+    if wanted.reader in ("wgmma", "tcgen05", "ldmatrix") and d >= last - 1:
+        return "K" if (d == last) is (wanted.major == "K") else "M or N"
+    return f"tile[{d}]"
+
+
+# -- tiles that work -------------------------------------------------------------------------------
+
+MAX_TRIES = 8  # of tiles in one direction
+
+
+def _works(later: Later, tile: tuple[int, ...]) -> bool:
+    wanted, stages, room, _ = later
+    other = later._replace(wanted=replace(wanted, tile=tile))
+    if if_needless(other) is not None or stages * other.wanted.tile_bytes > room:
+        return False
+    return any(stages * choice.all_bytes <= room for choice in choices(other.wanted)[0])
+
+
+def _nearest(later: Later, d: int) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
+    """Return the nearest tiles that work with another extent of one dimension: below and above."""
+    tile, unit = later.wanted.tile, _unit(later, d)
+    if not isinstance(later.wanted.access, str):
+        return None, None  # a function of a thread reads this tile, and no other
+    begin = tile[d] // unit * unit
+    downward = range(begin if begin < tile[d] else begin - unit, 0, -unit)
+    upward = range(begin + unit, begin + (MAX_TRIES + 1) * unit, unit)
+
+    def first(extents: range) -> tuple[int, ...] | None:
+        tiles = ((*tile[:d], n, *tile[d + 1 :]) for n in extents[:MAX_TRIES])
+        return next((near for near in tiles if _works(later, near)), None)
+
+    return first(downward), first(upward)
+
+
+def _smaller(later: Later) -> tuple[int, ...] | None:
+    """Halve the largest extents until the tile works."""
+    tile = list(later.wanted.tile)
+    while True:
+        d = max(range(len(tile)), key=lambda d: tile[d] / _unit(later, d))
+        half = tile[d] // 2 // _unit(later, d) * _unit(later, d)
+        if half == 0:
+            return None
+        tile[d] = half
+        if _works(later, tuple(tile)):
+            return tuple(tile)
+
+
+def _unit(later: Later, d: int) -> int:
+    """Return the step between extents: whole copies along a row, the 8 rows of an atom."""
+    return INNER_BYTES * 8 // later.wanted.bits if d == len(later.wanted.tile) - 1 else 8
