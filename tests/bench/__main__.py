@@ -1,8 +1,8 @@
-"""Run a benchmark: ``python tests/bench {call,simulator,gpu,gemm,conv,grouped,cpp,all}``.
+"""Run a benchmark: ``python tests/bench {call,simulator,gpu,gemm,ladder,conv,grouped,cpp,all}``.
 
 `call` times one call of make_tma_descriptor against peers (`peers.py`) in the same run, with our
 targets in `call_targets.py`; `simulator` the simulator against ndarray.copy; `gpu`, `gemm`,
-`conv` and `grouped` kernels on the GPU; `cpp` the C++ header. `all` runs each with its defaults.
+`ladder`, `conv` and `grouped` kernels on the GPU; `cpp` the C++ header. `all` runs each with its defaults.
 
 A new peer: a row in `peers.py` that says how it makes a map; one that is not installed is left out.
 """
@@ -13,7 +13,7 @@ import importlib
 import sys
 from pathlib import Path
 
-BENCHES = ("call", "simulator", "gpu", "tiles", "gemm", "conv", "grouped", "cpp")
+BENCHES = ("call", "simulator", "gpu", "tiles", "gemm", "ladder", "conv", "grouped", "cpp")
 
 
 def main(arguments: list[str]) -> int:
