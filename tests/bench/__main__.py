@@ -2,7 +2,8 @@
 
 `call` times one call of make_tma_descriptor against peers (`peers.py`) in the same run, with our
 targets in `call_targets.py`; `simulator` the simulator against ndarray.copy; `gpu`, `gemm`,
-`ladder`, `conv` and `grouped` kernels on the GPU; `cpp` the C++ header. `all` runs each with its defaults.
+`ladder`, `conv` and `grouped` kernels on the GPU; `cpp` the C++ header. `all` runs each with its
+defaults.
 
 A new peer: a row in `peers.py` that says how it makes a map; one that is not installed is left out.
 """

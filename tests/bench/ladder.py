@@ -1,4 +1,4 @@
-"""``python tests/bench ladder``: the steps of notebooks/gemm_ladder.cu, from threads to hopper_gemm.
+"""``python tests/bench ladder``: the steps of notebooks/gemm_ladder.cu, up to hopper_gemm.
 
 Each step is timed in turns with torch.matmul, on the same matrices.
 """
