@@ -219,13 +219,15 @@ class Block:
             )
         return self.barriers[barrier]
 
-    def expect_tx(self, barrier: str, size: int) -> None:
+    def arrive_expect_tx(self, barrier: str, size: int) -> None:
         """Announce bytes, and arrive."""
         self.barriers[barrier] = self.use(barrier).arrive(size)
 
+    expect_tx = arrive_expect_tx  # its name until 0.3
+
     def arrive(self, barrier: str) -> None:
         """Arrive."""
-        self.expect_tx(barrier, 0)
+        self.arrive_expect_tx(barrier, 0)
 
     def place(self, tile: Tile, name: str, column: int, row: int) -> None:
         """Refuse what ends a copy."""
@@ -347,8 +349,8 @@ class Block:
         return "it hangs, although all bytes have arrived"
 
 
-HELPERS = ("shared", "sizeof", "init", "expect_tx", "arrive", "load", "store", "commit")
-HELPERS += ("fence_async", "wait", "wait_read", "wait_all")
+HELPERS = ("shared", "sizeof", "init", "expect_tx", "arrive_expect_tx", "arrive", "load", "store")
+HELPERS += ("commit", "fence_async", "wait", "wait_read", "wait_all")
 
 
 def judged(source: str, factor: int = 3) -> str:

@@ -100,7 +100,7 @@ def test_what_cannot_be_asked_is_refused_by_name(arguments, found):
     assert str(refused.value).startswith(found)
 
 
-@pytest.mark.parametrize("module", [course.ask, course.contrast, course.sixteen_bytes])
+@pytest.mark.parametrize("module", [course.ask, course.bars, course.contrast, course.sixteen_bytes])
 def test_the_examples_of_the_course_run(module):
     assert doctest.testmod(sys.modules[module.__module__]).failed == 0
 

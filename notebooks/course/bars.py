@@ -1,0 +1,107 @@
+"""Numbers as bars: what was measured, one row each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tma_dlpack.draw.figure import Figure
+from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out
+
+BAR_PX, ROW_PX, BAR_ROWS = 420, 28, 0.75
+NAMES = 24  # characters of the names beside the bars
+
+
+#: What `python tests/bench ladder` printed: step, TFLOP/s, and its one idea.
+LADDER = (
+    ("1 threads copy", 145, "each thread copies 16 bytes at a time, then all multiply"),
+    ("2 TMA", 159, "one thread loads the same tile, in boxes of 16 bytes"),
+    ("3 swizzle", 346, "boxes of 128 bytes, free of bank conflicts by the swizzle"),
+    ("4 ring of 4 stages", 564, "three tiles are loaded while one is multiplied"),
+    ("5 a warp that only loads", 592, "warp specialization: it waits for no product"),
+    ("6 multicast", 621, "two blocks share each tile of B"),
+    ("7 persistent: hopper_gemm", 663, "a block per multiprocessor, tiles in an order for L2"),
+)
+LADDER_SOURCE = (
+    "NVIDIA H100 80GB, driver 580.159.04, 2026-11-22, one run of python tests/bench ladder; "
+    "torch.matmul beside it: 650 to 793"
+)
+
+
+class Row(NamedTuple):
+    """A name and its number, and what it adds to the row before."""
+
+    name: str
+    value: float
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Bars(Figure):
+    """Rows of numbers in one unit; the last is what the others lead to.
+
+    Attributes
+    ----------
+    rows : tuple of Row
+    unit : str
+    source : str
+        Where, when and by which command they were measured.
+    """
+
+    title: str
+    rows: tuple[Row, ...]
+    unit: str
+    source: str
+
+    def scenes(self) -> tuple[Scene, ...]:
+        """Lower to one panel."""
+        most = max(row.value for row in self.rows)
+        cells = []
+        for n, row in enumerate(self.rows):
+            style = "taken" if row is self.rows[-1] else "cell"
+            length = BAR_PX * row.value / most
+            number = f"{row.value:,.0f}"
+            cells.append(Cell(0, n, style, number, row.about, length, BAR_ROWS, key=row.name))
+            cells.append(label(0, n, row.name, "label", BAR_ROWS))
+        grid = Grid(tuple(cells), (1, ROW_PX))
+        return (lay_out(self.title, [grid], "", [self.unit], [self.source]),)
+
+    def text(self) -> str:
+        """Return a line for each row."""
+        lines = [
+            f"{row.name:{NAMES}} {row.value:7,.0f} {self.unit}  {row.about}".rstrip()
+            for row in self.rows
+        ]
+        return "\n".join([self.title, *lines, self.source])
+
+
+def bars(title: str, unit: str, rows: Sequence[tuple[str, float, str]], source: str) -> Bars:
+    """Draw measured numbers as bars, in the order in which they are given.
+
+    Parameters
+    ----------
+    title, unit : str
+    rows : sequence of (str, float, str)
+        Name, number, and what the row adds to the one before it.
+    source : str
+        Where, when and by which command the numbers were measured.
+
+    Returns
+    -------
+    Bars
+
+    Examples
+    --------
+    >>> print(bars("two", "TFLOP/s", [("a", 1, "slow"), ("b", 2, "fast")], "not measured"))
+    two
+    a                              1 TFLOP/s  slow
+    b                              2 TFLOP/s  fast
+    not measured
+    """
+    return Bars(title, tuple(Row(*row) for row in rows), unit, source)
+
+
+def ladder() -> Bars:
+    """Draw the steps of notebooks/gemm_ladder.cu, as measured."""
+    return bars("C = A x B^T, bfloat16, 8192 x 8192 x 8192", "TFLOP/s", LADDER, LADDER_SOURCE)
