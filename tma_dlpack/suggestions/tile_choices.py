@@ -34,7 +34,7 @@ from tma_dlpack.tables.limits import INNER_BYTES, MAX_BOX, SWIZZLE_SPAN_BYTES
 from tma_dlpack.tensor_map.map import TensorMap
 
 #: What is nearly as fast as the fastest counts as fast: it is within the noise of a measurement.
-AS_FAST = 0.97
+AS_FAST = 0.98
 #: A choice is left out if another has fewer bank conflicts and at least so much of its speed.
 WORTH_FEWER_CONFLICTS = 0.85
 _L2 = (TmaL2FetchSize.none, TmaL2FetchSize.bytes128, TmaL2FetchSize.bytes256)
