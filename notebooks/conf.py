@@ -53,6 +53,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"tma_dlpack {release}"
 html_theme_options = {"show_toc_level": 2, "navigation_with_keys": False, "show_prev_next": True}
 html_show_sourcelink = False
+html_sidebars = {"explorer": [], "guide/changes": []}  # alone in their sections
 html_static_path = ["site"]
 html_css_files = ["site.css"]
 
@@ -88,6 +89,9 @@ CHAPTERS = {
     "Measure on a GPU": "bandwidth BandwidthReport verify VerifyReport",
     "Extensions in C++": "get_include",
 }
+
+#: The functions of `draw` whose picture of one map stands in the reference.
+PICTURED = ("tensor", "shared", "bank_conflicts", "copy_motion", "barrier", "fields_of")
 
 #: The groups of `tma.rules()`, as headings.
 RULE_GROUPS = {
@@ -126,8 +130,19 @@ def python_reference() -> str:
 
 
 def draw_reference() -> str:
-    """Return the reference of `tma_dlpack.draw`."""
-    return entries("tma_dlpack.draw", draw.__all__, draw)
+    """Return the reference of `tma_dlpack.draw`: the functions, with a picture, then the classes."""
+    functions = [name for name in draw.__all__ if inspect.isfunction(getattr(draw, name))]
+    others = [name for name in draw.__all__ if name not in functions and name != "FIGURES"]
+    x = np.zeros((30, 104), dtype=np.float16)
+    tensor_map = tma.make_tma_descriptor(x, (8, 64), swizzle="bytes128")
+    parts = ["## Functions\n"]
+    for name in functions:
+        parts.append(entries("tma_dlpack.draw", [name], draw))
+        if name in PICTURED:
+            parts.append(raw(getattr(draw, name)(tensor_map).html()))
+    parts += ["## Figures and what they hold\n", entries("tma_dlpack.draw", others, draw)]
+    parts += ["## Names for the command line\n", entries("tma_dlpack.draw", ["FIGURES"], draw)]
+    return "\n".join(parts)
 
 
 def rule_reference() -> str:
