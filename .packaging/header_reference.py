@@ -140,7 +140,7 @@ def table(entries: list[Verb]) -> Iterator[str]:
     yield "|---|---|---|---|---|---|"
     for e in entries:
         ptx = e.ptx if e.ptx == "no instruction" else f"`{e.ptx}`"
-        link = f"[`{e.name}`](#header-{e.name})"
+        link = f"[`{e.name}`](#{e.name.lower()})"
         yield f"| {link} | {ptx} | {e.by} | {e.targets} | {e.since} | {e.cost} |"
 
 

@@ -107,7 +107,7 @@ RULE_GROUPS = {
 def entry(module: str, name: str, value: object) -> str:
     """Return the reStructuredText that documents one public name."""
     if inspect.ismodule(value):
-        return f".. py:module:: {module}.{name}\n\n`{name}`: see :doc:`draw`.\n"
+        return f".. py:data:: {module}.{name}\n\n   A module: see :doc:`draw`.\n"
     if inspect.isclass(value):
         return f".. autoclass:: {module}.{name}\n   :members:\n"
     if callable(value):
@@ -130,7 +130,7 @@ def python_reference() -> str:
 
 
 def draw_reference() -> str:
-    """Return the reference of `tma_dlpack.draw`: the functions, with a picture, then the classes."""
+    """Return the reference of `tma_dlpack.draw`: functions, some with a picture, then classes."""
     functions = [name for name in draw.__all__ if inspect.isfunction(getattr(draw, name))]
     others = [name for name in draw.__all__ if name not in functions and name != "FIGURES"]
     x = np.zeros((30, 104), dtype=np.float16)

@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+import screens
 
 import tma_dlpack as tma
 from tma_dlpack import draw
@@ -92,6 +93,39 @@ def test_the_site_is_built_without_a_warning_and_no_link_within_it_is_broken(tmp
     ]
     assert missing == []
     assert len(pages) > 25
+    for page, module in (("python", tma), ("draw", draw)):
+        anchors = pages[f"reference/{page}.html"].ids
+        names = [f"{module.__name__}.{name}" for name in module.__all__]
+        assert [name for name in names if name not in anchors] == []
+    in_a_browser(site)
+
+
+def in_a_browser(site: Path) -> None:
+    """Look at pages: code is not cut at 1280 pixels, and nothing is white in the dark."""
+    if screens.MISSING:
+        return
+    with screens.browser() as chromium:
+        for name in ("index", "guide/one_call", "reference/python", "02_swizzle_and_banks"):
+            for theme in ("light", "dark"):
+                page = chromium.new_page(viewport={"width": 1280, "height": 900})
+                chosen = f"localStorage.mode = localStorage.theme = '{theme}'"
+                page.add_init_script(chosen)
+                page.goto((site / f"{name}.html").as_uri())
+                page.wait_for_function("document.querySelectorAll('pre').length")
+                screens.shot(page, f"site-{name.replace('/', '-')}-{theme}", full_page=False)
+                assert page.evaluate(CUT) == [], (name, theme)
+                grounds = set(page.evaluate(GROUNDS))
+                assert not (theme == "dark" and "rgb(255, 255, 255)" in grounds), name
+                page.close()
+
+
+#: Blocks of code that are wider than their place.
+CUT = """() => [...document.querySelectorAll("pre")]
+  .filter((e) => !e.closest(".cell_output") && e.scrollWidth > e.clientWidth + 1)
+  .map((e) => e.textContent.slice(0, 60))"""
+#: The colours behind what the article shows.
+GROUNDS = """() => [...document.querySelectorAll(".bd-article *")]
+  .map((e) => getComputedStyle(e).backgroundColor)"""
 
 
 def is_there(site: Path, pages: dict[str, Links], name: str, target: str) -> bool:

@@ -59,7 +59,7 @@ def test_every_verb_has_one_row_and_one_anchor(reference, verbs):
     assert declared - set(names) == {"expect_tx"}  # deprecated
     page = (ROOT / reference.PAGE).read_text("utf-8")
     assert sorted(re.findall(r'<span id="header-(\w+)">', page)) == sorted(names)
-    assert all(f"[`{name}`](#header-{name})" in page for name in names)
+    assert all(f"[`{name}`](#{name.lower()})" in page for name in names)
 
 
 def test_every_overload_of_a_verb_stands_in_its_entry(verbs):
